@@ -1,12 +1,12 @@
 //! Volatile Apply, seen from the server: the journal of a decoupled client is transferred,
 //! verified as a whole, and applied to the namespace in memory (M-04).
 //!
-//! Applying is blind: existence is not checked, the decoupled client wins name by name,
-//! and nothing is journalled, so the cost per event does not depend on what is there (J-12). A
-//! policy with `check: merge` has every event judged instead (module `check`).
-//! What is always verified, in constant time per event, is that the journal is intact and that it
-//! stays inside the subtree and the inode numbers that were given to the client. Events about what
-//! others moved or removed are left out and reported.
+//! Applying is blind: existence is not checked, the decoupled client wins name by name, and
+//! nothing is journalled, so the cost per event does not depend on the content of the namespace
+//! (J-12). With `check: merge` in the policy every event is judged instead (module `check`). Always
+//! verified, in constant time per event, is that the journal is intact and that it stays inside the
+//! subtree and the inode numbers that were granted to the client. Events about inodes that other
+//! clients moved or removed are left out and reported.
 //!
 //! Merges are carried out one after the other (J-10), in slices between requests.
 
@@ -50,9 +50,9 @@ enum Stage {
     Finishing,
 }
 
-/// Tells a journal from others of the same subtree: a checksum of its first block, which holds inode
-/// numbers and times. Positions alone do not, because every journal begins at 1; and its header
-/// changes when another client takes it over.
+/// Tells a journal from other ones of the same subtree: a checksum of its first block, which holds
+/// inode numbers and times. Positions alone do not, because every journal begins at 1; and its
+/// header changes when another client takes it over.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct JournalId(pub(crate) u32);
 
@@ -70,7 +70,7 @@ struct Merge {
     conn: ConnId,
     tid: Tid,
     client: ClientId,
-    /// On whose behalf, if events are judged.
+    /// The user for whom events are judged.
     cred: Cred,
     subtree: Ino,
     flags: MergeFlags,
@@ -78,11 +78,11 @@ struct Merge {
     expected: u64,
     bytes: Vec<u8>,
     stage: Stage,
-    /// What was applied of its journal before is being stored, or is.
+    /// An earlier applied part of its journal is being stored, or is.
     is_settling: bool,
     /// There was room in memory for it, or it has waited for that.
     is_admitted: bool,
-    /// Nobody remembers anything of the subtree.
+    /// No client caches anything of the subtree.
     is_forgotten: bool,
     /// Where the next block starts, and how many of its events are done.
     offset: usize,
@@ -99,11 +99,12 @@ struct Merge {
     journal: JournalId,
     /// Directories that the journal itself created; in a log of requests, all inodes.
     new_dirs: Set<Ino>,
-    /// Whether the whole subtree was searched for an inode in vain: what is in it is in memory.
+    /// Whether the whole subtree was searched for an inode in vain: all its directories are in
+    /// memory.
     searched: bool,
     /// Inodes whose creates are left out.
     absent: Map<Ino, Absent>,
-    /// What the journal touches as it would be, in a dry run with checks.
+    /// A copy of the directories that the journal touches, in a dry run with checks.
     trial: Option<Box<Trial>>,
     /// Positions of events about something that is not in the subtree, in order.
     left_out: VecDeque<Seq>,
@@ -119,7 +120,7 @@ struct Merge {
     seq: Seq,
     started: Moment,
     report: MergeReport,
-    /// What came in front of the journal, and how much of it is attached.
+    /// The runs that came in front of the journal, and how many of them are attached.
     runs: Option<Box<Runs>>,
 }
 
@@ -145,7 +146,7 @@ impl Merge {
         }
     }
 
-    /// The journal goes on in another directory.
+    /// The journal continues in another directory.
     fn end_run(&mut self) {
         let (names, bytes) = std::mem::take(&mut self.run);
         if names >= RUN_MIN {
@@ -160,7 +161,7 @@ impl Merge {
         self.note_absent(event, Errno::NotFound);
     }
 
-    /// Whether it is noted what of the journal is applied, so that it is applied once.
+    /// Whether the applied part of the journal is noted, so that it is applied once.
     fn is_noted(&self) -> bool {
         !self.flags.strong_log && !self.flags.dry_run
     }
@@ -179,7 +180,7 @@ struct Done {
 #[derive(Debug, Default)]
 pub(crate) struct Merges {
     receiving: Vec<Merge>,
-    /// Those that are here while their subtree is on its way to another rank.
+    /// Those that are here while their subtree moves to another rank.
     held: Vec<Merge>,
     queue: VecDeque<Merge>,
     /// Which journal of a decoupled subtree was applied last, and up to which position. A client
@@ -231,13 +232,14 @@ impl Merges {
         done.filter(|done| done.journal == merge.journal).copied()
     }
 
-    /// Whether a merge that promises to survive a crash would skip what a crash would undo: an
-    /// earlier merge of the same journal had no object.
+    /// Whether a merge that promises to survive a crash would skip events that a crash would undo:
+    /// an earlier merge of the same journal had no object.
     fn lacks_record(&self, merge: &Merge) -> bool {
         merge.is_recorded() && self.known_of(merge).is_some_and(|done| done.in_memory)
     }
 
-    /// The metadata store has what was merged of a subtree: the merge that waited for that goes on.
+    /// The metadata store has the merged events of a subtree: the merge that waited for that
+    /// continues.
     pub(crate) fn stored(&mut self, subtree: Ino) {
         if let Some(done) = self.done.get_mut(&subtree) {
             done.in_memory = false;
@@ -245,7 +247,7 @@ impl Merges {
         self.resume();
     }
 
-    /// A subtree is given to a client, or is everybody's again: journals of it begin anew.
+    /// A subtree is decoupled, or released: its journals begin from the start.
     pub(crate) fn forget(&mut self, subtree: Ino) {
         self.done.remove(&subtree);
     }
@@ -255,7 +257,8 @@ impl Merges {
         !self.waiting && self.queue.front().is_some_and(|merge| !merge.is_admitted)
     }
 
-    /// Whether a merge is under way: what it was verified against must stay in memory.
+    /// Whether a merge is under way: the directories against which it was verified must stay in
+    /// memory.
     pub(crate) fn has_begun(&self) -> bool {
         let begun = |merge: &Merge| match merge.stage {
             Stage::Receiving | Stage::Finishing => false,
@@ -283,8 +286,8 @@ enum Slice {
 }
 
 impl Mds {
-    /// Whether a merge is under way, or one that a crash interrupted is to be finished: others may
-    /// see a part of it.
+    /// Whether a merge is under way, or one that a crash interrupted is to be finished: other
+    /// clients may see a part of it.
     #[must_use]
     pub fn is_merging(&self) -> bool {
         self.merges.is_any()
@@ -362,9 +365,9 @@ impl Mds {
         }
     }
 
-    /// What an earlier merge of the same journal applied without an object is not applied again, and
-    /// no record would say it: it is stored before a merge that has an object begins. Returns
-    /// whether the merge waits for that.
+    /// Events of the same journal that an earlier merge applied without an object are not applied
+    /// again, and no record would list them: they are stored before a merge that has an object
+    /// begins. Returns whether the merge waits for that.
     fn waits_for_store(&mut self, merge: &mut Merge, effects: &mut Effects) -> bool {
         if !self.merges.lacks_record(merge) {
             return false;
@@ -378,8 +381,8 @@ impl Mds {
         self.merges.lacks_record(merge)
     }
 
-    /// A slice, once nobody remembers anything of the subtree. Nobody is told more until the merge
-    /// is done.
+    /// A slice, once all clients have dropped the subtree from their caches. They may not cache it
+    /// again until the merge is done.
     fn forgotten_slice(
         &mut self,
         merge: &mut Merge,
@@ -415,13 +418,13 @@ impl Mds {
         if !merge.flags.dry_run {
             let most = usize::try_from(merge.report.events).unwrap_or(usize::MAX);
             for (dir, (names, bytes)) in std::mem::take(&mut merge.announced) {
-                // What was verified twice was counted twice.
+                // Names that were verified twice were counted twice.
                 self.namespace.expect(dir, names.min(most), bytes);
             }
         }
     }
 
-    /// Answers merges that are applied, once what they promise is durable.
+    /// Answers merges that are applied, once they are as durable as promised.
     pub(crate) fn finish_merges(&mut self, effects: &mut Effects) {
         while let Some(merge) = self.merges.queue.front() {
             let must_wait = !merge.object.is_empty() && merge.seq > self.log.safe();

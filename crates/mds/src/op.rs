@@ -60,7 +60,7 @@ impl From<Errno> for Refused {
 }
 
 impl Mds {
-    /// Takes in what a client has answered itself.
+    /// Executes the operations that a client has answered itself.
     pub(crate) fn batch(&mut self, conn: ConnId, batch: Batch<'_>, effects: &mut Effects) {
         let mut requests = batch.requests();
         loop {
@@ -112,7 +112,7 @@ impl Mds {
         self.execute_once(conn, client, request, effects);
     }
 
-    /// A request that came while the server is stopping: only what was carried out is answered.
+    /// A request that came while the server is stopping: only executed ones are answered.
     fn request_late(&mut self, conn: ConnId, request: &Request<'_>, effects: &mut Effects) {
         if request.op.is_mutation()
             && let Some(client) = self.sessions.client(conn)
@@ -121,7 +121,7 @@ impl Mds {
             return self.answer_again((conn, client), request, known, effects);
         }
         if request.replay.is_some() {
-            // Its client was told that it is applied, and sends it to the next server once more.
+            // Its client knows that it is applied, and resends it to the next server.
             return;
         }
         let text = "the metadata server is stopping".into();
@@ -174,9 +174,9 @@ impl Mds {
                     let remembered =
                         Remembered { tid: request.tid, seq: seq.unwrap_or_default(), ino, time };
                     session.finish(remembered);
-                    // Once the client is known all of these are answered, in the order in which they
-                    // were carried out: what is sent again after a crash depends on nothing that
-                    // was not answered.
+                    // Once the client is known all of these are answered, in the order in which
+                    // they were executed: a request that is resent after a crash depends only on
+                    // answered ones.
                     let known = seq.map(|seq| session.known_since(seq));
                     until = until.max(known.filter(|known| *known > self.log.safe()));
                     if self.settings.observe {
@@ -207,7 +207,7 @@ impl Mds {
             Err(Refused::Refusal(Refusal::Errno(errno))) => {
                 let [about, _] = touched(&request.op).0;
                 let nameless = about.is_some_and(|ino| self.opens.is_nameless(ino));
-                // Who has it open may go on: it is certain that nobody else will miss it.
+                // Unlinked but still open: return ENOENT, so the holder keeps using its handle.
                 let errno = if errno == Errno::Stale && nameless { Errno::NotFound } else { errno };
                 self.refuse(conn, client, request, errno.into(), effects);
             }
@@ -254,7 +254,7 @@ impl Mds {
         }
         self.check_private(&request.op)?;
         self.check_read_only(&request.op)?;
-        // What is asked of a subtree as a whole is refused with words.
+        // Requests about a whole subtree check for themselves, to return an error that explains.
         let whole = admin::is_about_all(&request.op);
         if !self.tables.decoupled.is_empty() && !whole {
             self.check_blocked(client, &request.op)?;
@@ -368,7 +368,7 @@ impl Mds {
             | Op::Grow { .. }
             | Op::Append { .. } => self.change(client, request),
             Op::SetPolicy { path, policy, client: owner } => {
-                // Others than the monitor speak for themselves only.
+                // Every connection except the monitor's acts for its own client only.
                 let client = if conn == ConnId::MONITOR { owner } else { client };
                 self.set_policy((conn, request.tid), &request.cred, (path, policy), client, effects)
             }

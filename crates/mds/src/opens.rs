@@ -1,12 +1,12 @@
-//! Which clients have which files open, and what follows from that.
+//! Which clients have which files open, and which of them may cache.
 //!
 //! A file that one client has open, or that several have open for reading only, is *private*: its
-//! clients may keep what they know of it and what they write to it. One that several have open of
-//! which somebody writes is *shared*: nobody keeps anything. It becomes shared when everybody who
-//! might keep something has been told and has answered, and until then who asked for it waits; it
-//! stays so until nobody has it open.
+//! clients may cache its attributes and their writes. One that several clients have open, with a
+//! writer among them, is *shared*: no client caches anything. It becomes shared when every client
+//! that may cache it has been notified and has answered, and until then the open request waits; it
+//! stays shared until no client has it open.
 //!
-//! The table is in memory only: clients tell a restarted server what they have open.
+//! The table is in memory only: clients report their open files to a restarted server.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ use wire::Access;
 pub(crate) enum Verdict {
     /// Alone, or with other readers.
     Private,
-    /// With others; what is known of it is durable when the journal is up to here.
+    /// With other clients; its attributes are durable when the journal is up to here.
     Shared(Seq),
     /// It must become shared first.
     Wait,
@@ -30,7 +30,7 @@ pub(crate) enum Verdict {
 #[cfg_attr(test, derive(Clone))]
 pub(crate) struct Opens {
     files: BTreeMap<Ino, File>,
-    /// Those that are shared, or on their way there.
+    /// Those that are shared, or becoming so.
     shared: BTreeSet<Ino>,
 }
 
@@ -50,11 +50,11 @@ struct File {
 struct Opener {
     read: bool,
     write: bool,
-    /// It may keep what it knows and writes.
+    /// It may cache attributes and writes.
     keeps: bool,
 }
 
-/// A file on its way to being shared.
+/// A file that is becoming shared.
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
 pub(crate) struct Sharing {
@@ -65,14 +65,14 @@ pub(crate) struct Sharing {
     pub(crate) waiting: Vec<(ConnId, Vec<u8>)>,
     /// Yields that will be answered then.
     pub(crate) yields: Vec<(ConnId, Tid)>,
-    /// The file, if it lost its last name and its last client closed it meanwhile.
+    /// The file, if it lost its last name and its last client closed it since.
     pub(crate) freed: Option<Freed>,
 }
 
-/// What a client leaves behind.
+/// The files of a client that left.
 #[derive(Debug, Default)]
 pub(crate) struct LeftOpen {
-    /// Files without a name that nobody has open any more.
+    /// Files without a name that no client has open any more.
     pub(crate) freed: Vec<Freed>,
     /// Files that are on their way to being shared.
     pub(crate) sharing: Vec<Ino>,
@@ -118,12 +118,12 @@ impl Opens {
         self.files.get(&ino).is_some_and(|file| file.openers.contains_key(&client))
     }
 
-    /// Who has a file open.
+    /// The clients that have a file open.
     pub(crate) fn clients(&self, ino: Ino) -> impl Iterator<Item = ClientId> {
         self.files.get(&ino).into_iter().flat_map(|file| file.openers.keys().copied())
     }
 
-    /// A file is another rank's, with all who have it open. Returns the yields that wait for an answer.
+    /// A file is another rank's, with all its clients. Returns the yields that wait for an answer.
     pub(crate) fn remove(&mut self, ino: Ino) -> Vec<(ConnId, Tid)> {
         self.shared.remove(&ino);
         let file = self.files.remove(&ino);
@@ -145,7 +145,7 @@ impl Opens {
         file.and_then(|file| file.openers.get(&client)).is_some_and(|opener| opener.write)
     }
 
-    /// A file is to be shared, because `asker` wants it. Returns who is to be told.
+    /// A file must become shared, because `asker` wants it. Returns the clients to notify.
     pub(crate) fn begin(&mut self, ino: Ino, asker: ClientId, until: Moment) -> Vec<ClientId> {
         let Some(file) = self.files.get_mut(&ino) else { return Vec::new() };
         if file.sharing.is_some() {
@@ -156,20 +156,21 @@ impl Opens {
         file.sharing = Some(Sharing { until, moving, waiting, yields, freed });
         self.shared.insert(ino);
         if let Some(opener) = file.openers.get_mut(&asker) {
-            // It is told by the answer. It has nothing to write: else others could not be there.
+            // The answer notifies it. It has nothing to write: otherwise no other client could have
+            // the file open.
             opener.keeps = false;
         }
         keepers(file)
     }
 
-    /// What is under way to share a file.
+    /// The sharing that is under way for a file.
     pub(crate) fn sharing(&mut self, ino: Ino) -> Option<&mut Sharing> {
         self.files.get_mut(&ino)?.sharing.as_mut()
     }
 
-    /// A client keeps nothing about a file any more. Returns whether the file must be shared now: it
-    /// takes the file for shared, though whoever wanted it is gone. It may have closed the file
-    /// and opened it again since it was told.
+    /// A client caches nothing of a file any more. Returns whether the file must be shared now: the
+    /// client regards it as shared, though the client that wanted it is gone. It may have closed
+    /// the file and opened it again since it was notified.
     pub(crate) fn yielded(&mut self, client: ClientId, ino: Ino) -> bool {
         let Some(file) = self.files.get_mut(&ino) else { return false };
         let Some(opener) = file.openers.get_mut(&client) else { return false };
@@ -177,7 +178,7 @@ impl Opens {
         !file.shared && file.sharing.is_none()
     }
 
-    /// Whether a file is on its way to being shared.
+    /// Whether a file is becoming shared.
     pub(crate) fn is_becoming_shared(&self, ino: Ino) -> bool {
         self.files.get(&ino).is_some_and(|file| file.sharing.is_some())
     }
@@ -192,7 +193,7 @@ impl Opens {
         !self.shared.is_empty()
     }
 
-    /// Whether everybody has answered. From now on the content is moved.
+    /// Whether every client has answered. From now on the content is moved.
     pub(crate) fn start_moving(&mut self, ino: Ino) -> bool {
         let Some(file) = self.files.get_mut(&ino) else { return false };
         let kept = file.openers.values().any(|opener| opener.keeps);
@@ -205,8 +206,8 @@ impl Opens {
         }
     }
 
-    /// A file is shared, unless nobody has it open any more, or it could not be shared: then it is
-    /// as private as before, also to those who had given it up.
+    /// A file is shared, unless no client has it open any more, or sharing failed: then it is as
+    /// private as before, also to clients that had given it up.
     pub(crate) fn finish(&mut self, ino: Ino, moved: Option<Seq>) -> Option<Sharing> {
         let file = self.files.get_mut(&ino)?;
         let sharing = file.sharing.take();
@@ -222,9 +223,10 @@ impl Opens {
         sharing.map(|sharing| Sharing { freed, ..sharing })
     }
 
-    /// A client tells what it has open. Returns who is to be told that the file is shared.
+    /// A client reports an open file. Returns the clients to notify that the file is shared.
     ///
-    /// What is known already is not taken for new: what the client was asked to give up since, it gives up.
+    /// A report of known state is not a new open: the client still gives up a file that was
+    /// recalled since.
     pub(crate) fn reopen(&mut self, client: ClientId, ino: Ino, access: Access) -> Vec<ClientId> {
         let file = self.files.entry(ino).or_default();
         let Access { read, write, shared } = access;
@@ -257,7 +259,7 @@ impl Opens {
         self.tidy(ino)
     }
 
-    /// Keeps what a file without a name had, if somebody has it open.
+    /// Keeps the content of a file without a name, if a client has it open.
     pub(crate) fn keep(&mut self, freed: Freed) -> bool {
         match self.files.get_mut(&freed.ino) {
             Some(file) if !file.openers.is_empty() => {
@@ -275,7 +277,7 @@ impl Opens {
         }
     }
 
-    /// Whether a file that somebody has open has lost its last name.
+    /// Whether an open file has lost its last name.
     pub(crate) fn is_nameless(&self, ino: Ino) -> bool {
         self.files.get(&ino).is_some_and(|file| file.freed.is_some())
     }
@@ -308,7 +310,7 @@ impl Opens {
         silent
     }
 
-    /// Forgets a file that nobody has open.
+    /// Forgets a file that no client has open.
     fn tidy(&mut self, ino: Ino) -> Option<Freed> {
         let file = self.files.get(&ino)?;
         if !file.openers.is_empty() || file.sharing.is_some() {
@@ -318,7 +320,7 @@ impl Opens {
         self.files.remove(&ino)?.freed
     }
 
-    /// Whether anybody has a file open.
+    /// Whether any client has a file open.
     pub(crate) fn is_open(&self, ino: Ino) -> bool {
         self.files.get(&ino).is_some_and(|file| !file.openers.is_empty())
     }

@@ -1,11 +1,11 @@
-//! A server that works apart from everybody: for one job, on the snapshot of a branch (E-01).
+//! A private server: it works for one job, on the snapshot of a branch (E-01).
 //!
-//! It is the server that everybody has, on a store that shows the snapshot. What is different: all changes
-//! are journalled, whatever policies say, because the journal is what becomes of it; nothing is written
-//! down when it stops; and what is not the branch's is not changed.
+//! It is the ordinary server, on a store that shows the snapshot. The differences: all changes are
+//! journalled, independent of policies, because the journal becomes the branch; the server writes
+//! no checkpoint when it stops; and it changes nothing outside of the branch.
 //!
-//! Content is the reason for the rest. Clients write it to the store that everybody has, so a file that the
-//! job has not made is not opened for writing: `EROFS` tells a client to make a copy in its place first.
+//! Content is the reason for the rest. Clients write it to the common store, so a file that the job
+//! has not made is not opened for writing: `EROFS` makes a client copy the file in its place first.
 
 use types::{Errno, FileType, Ino, InoRange};
 use wire::{Failure, Op};
@@ -27,7 +27,7 @@ impl Mds {
         self.settings.private.is_some()
     }
 
-    /// Refuses what cannot be done apart from everybody.
+    /// Refuses operations that a private server cannot do.
     pub(crate) fn check_private(&self, op: &Op<'_>) -> Result<(), Refused> {
         let Some(private) = &self.settings.private else { return Ok(()) };
         let whole = matches!(

@@ -306,7 +306,7 @@ impl Mds {
         }
     }
 
-    /// Purges what may be purged. Called on every tick and after every store operation.
+    /// Purges the inodes that may be purged. Called on every tick and after every store operation.
     pub(crate) fn purge_step(&mut self, effects: &mut Effects) {
         if !matches!(self.phase, Phase::Active | Phase::Stopping) {
             return;
@@ -374,7 +374,7 @@ impl Mds {
             let done = self.purges.finish(ino);
             return self.forget_lists(done, effects);
         }
-        // After a restart, a client may have reported the file as open meanwhile.
+        // After a restart, a client may have reported the file as open by now.
         if !freed.is_dir && self.opens.keep(freed) {
             return;
         }

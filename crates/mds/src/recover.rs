@@ -1,5 +1,5 @@
-//! Recovery: taking over a rank. Fence the predecessor, replay its journal over the metadata
-//! store, wait a moment for clients to send again what was applied but not safe, then serve.
+//! Recovery: taking over a rank. Fence the predecessor, replay its journal over the metadata store,
+//! wait a moment for clients to resend changes that were applied but not safe, then serve.
 
 mod authority;
 mod behind;
@@ -39,7 +39,8 @@ enum Step {
     ListPassages,
     /// One of them is read; these follow.
     ReadPassage(String, Vec<String>),
-    /// The inodes of subtrees whose names are another rank's are fetched, before the journal is replayed.
+    /// The inodes of subtrees whose names are another rank's are fetched, before the journal is
+    /// replayed.
     FetchHidden,
     /// One of them is fetched that is not here when it was.
     FetchAbove(Ino),
@@ -53,7 +54,8 @@ enum Step {
     Replay,
     /// A client's journal of this name is read.
     ReadMerged(String),
-    /// A directory is read, to see whether the store has what the journal says it might have.
+    /// A directory is read, to see whether the store has an event that the journal marks as perhaps
+    /// stored.
     ReadStored,
 }
 
@@ -67,7 +69,7 @@ pub(crate) struct Recovery {
     /// Where the next block starts, and how many of its events are applied.
     offset: usize,
     skip: u64,
-    /// The last event that was applied: others may be found twice.
+    /// The last event that was applied: later ones may be found twice.
     applied: Seq,
     /// The client's journal of which parts were merged last.
     merged: Option<Merged>,
@@ -77,7 +79,7 @@ pub(crate) struct Recovery {
     batch: Batch,
     /// How many of the losses of an event are repeated.
     losses: usize,
-    /// What other ranks have by now.
+    /// The directories that other ranks have by now.
     behind: Behind,
     /// Merges whose last part is not in the journal, by the object of the client's journal.
     unfinished: BTreeMap<String, Unfinished>,
@@ -182,7 +184,7 @@ impl Mds {
         }
     }
 
-    /// Rank 0 begins with the root, others with the subtrees that they serve.
+    /// Rank 0 begins with the root, other ranks with the subtrees that they serve.
     fn begin_namespace(&mut self, effects: &mut Effects) {
         self.set_all_above();
         if self.rank == Rank(0) {

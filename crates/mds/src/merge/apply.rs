@@ -1,7 +1,7 @@
 //! Applying the events of a verified merge, in slices.
 //!
-//! Creates are applied in batches, because then their cache misses overlap; everything else one by
-//! one. The order of the journal is kept, whatever it holds.
+//! Creates are applied in batches, because then their cache misses overlap; all other events one by
+//! one. The order of the journal is always kept.
 
 use journal::{Block, BlockReader, Event, EventKind, JournalError, Loss};
 use namespace::{Batch, Mode, Outcome, Refusal};
@@ -18,7 +18,7 @@ impl Mds {
         let bytes = std::mem::take(&mut merge.bytes);
         let mut batch = std::mem::take(&mut self.merges.batch);
         let result = self.apply_blocks(merge, &bytes, &mut batch);
-        // However the slice ended: `skip` counts what is in the batch as done.
+        // However the slice ended: `skip` counts the events of the batch as done.
         self.merge_creates(merge, &mut batch);
         self.merges.batch = batch;
         merge.bytes = bytes;
@@ -44,7 +44,7 @@ impl Mds {
         bytes: &[u8],
         batch: &mut Batch,
     ) -> Result<Slice, JournalError> {
-        // Creates that nobody asks about are blind, and most of any journal.
+        // Creates that need no report are blind, and most of any journal.
         let blind = !merge.flags.dry_run && !merge.flags.check;
         let mut budget = self.settings.merge_events;
         let done = self.merges.done_of(merge);
@@ -108,14 +108,14 @@ impl Mds {
         Ok(Slice::Done)
     }
 
-    /// What is applied from now on belongs to the next record in the journal.
+    /// Events that are applied from now on belong to the next record in the journal.
     fn begin_record(&mut self, merge: &mut Merge) {
         merge.recorded = merge.applied;
         merge.seq = Seq(self.last_seq().0 + u64::from(merge.is_recorded()));
     }
 
-    /// Says in the journal which creates of a journal that recovery can read were applied since
-    /// the last record. Recovery then applies them between the same events of others.
+    /// Records in the journal which creates of a journal that recovery can read were applied since
+    /// the last record. Recovery then applies them between the same events of other clients.
     fn record(&mut self, merge: &mut Merge, last: bool) {
         let losses = self.namespace.take_losses();
         self.hold_freed(merge.is_recorded());
@@ -227,7 +227,7 @@ impl Mds {
         outcome
     }
 
-    /// As the function of this name, with the path of what the event is about.
+    /// As the function of this name, with the path of the event.
     pub(super) fn note(
         &self,
         merge: &mut Merge,
@@ -243,12 +243,12 @@ impl Mds {
         note(&mut merge.report, outcome, (event, reason), path);
     }
 
-    /// Applies an event other than a create. What it did becomes events of the rank's journal.
+    /// Applies an event other than a create. Its effects become events of the rank's journal.
     fn merge_exactly(&mut self, merge: &mut Merge, event: &Event<'_>) -> Outcome {
         self.record(merge, false);
         if merge.begun.is_none() {
-            // Should a crash leave no more than these events, recovery must know of what they are a
-            // part.
+            // If a crash leaves no more than these events, recovery must know to which merge they
+            // belong.
             self.append_record(merge, (0, false), &[]);
         }
         let (log, now) = (&mut self.log, self.clock.now);
@@ -262,7 +262,7 @@ impl Mds {
         outcome
     }
 
-    /// Leaves out an event: what it is about is not in the subtree, or it breaks a rule.
+    /// Leaves out an event: its inode is not in the subtree, or it breaks a rule.
     pub(super) fn leave_out(&mut self, merge: &mut Merge, event: &Event<'_>, errno: Errno) {
         self.note(merge, Outcome::Rejected, event, Some(errno));
         self.exclude(merge);
@@ -277,7 +277,8 @@ impl Mds {
         }
     }
 
-    /// Whether, in a dry run, a create meets a name that somebody else made; `Err` with a directory to fetch.
+    /// Whether, in a dry run, a create meets a name that another client made; `Err` with a
+    /// directory to fetch.
     fn conflict(&self, merge: &Merge, event: &Event<'_>) -> Result<bool, Ino> {
         let Event::Create(create) = event else { return Ok(false) };
         if !merge.flags.dry_run {
@@ -306,12 +307,12 @@ fn events_of<'a>(block: &Block<'a>, merge: &mut Merge) -> Result<BlockReader<'a>
     Ok(events)
 }
 
-/// Whether a new directory may take the place of one, whose names it then takes over.
+/// Whether a new directory may take the place of one, and take over its names.
 fn may_meet_directory(merge: &Merge, create: &journal::Create<'_>) -> bool {
     create.file_type() == FileType::Directory && !merge.new_dirs.contains(&create.parent)
 }
 
-/// Notes what became of an event and, if it was rejected, why.
+/// Notes the outcome of an event and, if it was rejected, the reason.
 fn note(
     report: &mut MergeReport,
     outcome: Outcome,

@@ -1,15 +1,15 @@
 //! Merges by reference: the runs in front of a journal become directories.
 //!
-//! What is checked, whatever the number of their names: that the directories' numbers are the client's
-//! own and stand for nothing that exists, that each run is one that the list states (its header,
-//! index and footer are read, and their checksums must be right), and that there are no more names
-//! than numbers. What the rows say is checked by whoever reads them, against what the manifest says
-//! of the run (`metastore::Attached`).
+//! The server checks, at a cost independent of the number of names: that the directories' numbers
+//! are the client's own and unused, that each run is one that the list states (its header, index
+//! and footer are read, and their checksums must be right), and that there are no more names than
+//! numbers. Readers check the rows themselves, against the manifest's facts about the run
+//! (`metastore::Attached`).
 //!
-//! Directories that the journal made have no name until the rest of the journal is merged, so they are
-//! attached first. The root of the subtree has one: its run is attached last, by the same
-//! compare-and-swap that stores a directory, and only if the directory has no names. So nobody's name
-//! can lose to a run, and the run of a root is all there or not at all.
+//! Directories that the journal made have no name until the rest of the journal is merged, so they
+//! are attached first. The root of the subtree has one: its run is attached last, by the same
+//! compare-and-swap that stores a directory, and only if the directory has no names. So no client's
+//! name can lose to a run, and the run of a root is attached completely or not at all.
 
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
 use metastore::{DirRun, RunId, RunList, Statement};
@@ -23,7 +23,7 @@ use crate::{Effects, Mds, Waiting};
 #[derive(Debug)]
 pub(super) struct Runs {
     list: RunList,
-    /// The directories, to be told from others.
+    /// The directories of the list.
     dirs: Set<Ino>,
     step: Step,
 }
@@ -35,7 +35,7 @@ enum Step {
     Begin,
     /// The directories that the journal made are.
     Root,
-    /// The root's run is what the list states.
+    /// The root's run matches the list.
     Proved,
     /// The root's manifest is being written.
     Writing,
@@ -43,7 +43,7 @@ enum Step {
     Done,
 }
 
-/// What a merge does next.
+/// The next step of a merge.
 enum Next {
     Apply,
     /// Until the store has answered.
@@ -64,15 +64,15 @@ impl Merge {
         self.runs.as_ref().is_some_and(|runs| runs.dirs.contains(&dir))
     }
 
-    /// Whether an event says what became of the times of a directory that was attached: what is in
-    /// the directory is not needed for that.
+    /// Whether an event sets the times of a directory that was attached: it does not need the
+    /// content of the directory.
     pub(super) fn tells_time_of_run(&self, event: &journal::Event<'_>) -> bool {
         matches!(*event, journal::Event::SetAttr { ino, .. } if self.is_run(ino))
     }
 }
 
 impl Merges {
-    /// A directory is stored: the merge whose root that is goes on.
+    /// A directory is stored: the merge with that root continues.
     pub(crate) fn root_attached(&mut self, dir: Ino) {
         let Some(merge) = self.queue.front_mut().filter(|merge| merge.subtree == dir) else {
             return;
@@ -85,7 +85,7 @@ impl Merges {
 }
 
 impl Mds {
-    /// Takes the list off the front of a merge, and checks what can be checked at once.
+    /// Takes the list off the front of a merge, and makes the checks that are possible at once.
     pub(super) fn take_runs(&self, merge: &mut Merge) -> Result<(), Failure> {
         let (list, rest) = RunList::decode(&merge.bytes).map_err(|malformed| {
             let text = format!(
@@ -122,8 +122,9 @@ impl Mds {
         Ok(())
     }
 
-    /// Where every event has to be judged, runs are taken only from a verifier who has done that. What is
-    /// left of the journal is judged here, and so is whether the root still looks as it did then.
+    /// Where every event has to be judged, runs are accepted only with the proof of a verifier that
+    /// has judged them. The rest of the journal is judged here, and so is whether the root still
+    /// looks as it did then.
     fn check_proof(&self, merge: &Merge, list: &RunList, rest: &[u8]) -> Result<(), Failure> {
         let refuse = |text: &str| Failure { errno: Errno::NotSupported, text: text.into() };
         let (Some(key), Some(proof)) = (&self.settings.proof_key, &list.proof) else {
@@ -148,8 +149,8 @@ impl Mds {
         Ok(())
     }
 
-    /// The whole journal is applied, by another merge: nothing is attached again, and what is left of
-    /// it is skipped.
+    /// Another merge has applied the whole journal: no run is attached again, and the rest of the
+    /// journal is skipped.
     pub(super) fn skip_if_whole(&self, merge: &mut Merge) {
         let Some(runs) = &merge.runs else { return };
         let (whole, last) = (JournalId(runs.list.journal), runs.list.last);
@@ -159,8 +160,8 @@ impl Mds {
         }
     }
 
-    /// Everything that a merge by reference stands for is applied: should its client not hear of it
-    /// and merge the journal by value, nothing is done twice.
+    /// A merge by reference is applied completely: if its client misses the answer and merges the
+    /// journal by value, no event is applied twice.
     pub(super) fn note_whole(&mut self, merge: &Merge) {
         let Some(runs) = &merge.runs else { return };
         let about = (merge.subtree, JournalId(runs.list.journal));
@@ -168,7 +169,7 @@ impl Mds {
         self.counters.attached_rows += runs.list.dirs.iter().map(|run| run.run.rows).sum::<u64>();
     }
 
-    /// Goes on with attaching, and keeps the merge at the head of the queue unless it is refused.
+    /// Continues to attach runs, and keeps the merge at the head of the queue unless it is refused.
     pub(super) fn attach_step(&mut self, mut merge: Merge, effects: &mut Effects) {
         if !merge.is_forgotten {
             if let Some(dir) = self.revoke_below(ClientId(0), merge.subtree, effects) {
@@ -243,7 +244,7 @@ impl Mds {
             // A dry run may have looked for it, in vain.
             self.namespace.leave_to_store(run.dir);
         }
-        // Nothing that is not safe yet is about what nobody has seen.
+        // No event that is not safe yet concerns these directories, which no client has seen.
         let (position, ranges) = (self.log.safe(), guard(merge));
         Ok(StoreOp::AttachDirs { dirs, position, ranges })
     }
@@ -253,7 +254,7 @@ impl Mds {
         self.merges.queue.push_front(merge);
     }
 
-    /// Whether a directory that is to be attached is one that somebody may know.
+    /// Whether a directory that is to be attached is in use, so that a client may know it.
     fn stands_for_something(&self, merge: &Merge, dir: Ino) -> bool {
         let is_used = self.namespace.counts(dir).0 > 0 || self.namespace.unstored(dir).0;
         dir != merge.subtree && (self.namespace.knows(dir) || is_used)
@@ -290,8 +291,8 @@ impl Mds {
     }
 }
 
-/// The numbers that rows of the runs may have. Those that the client gives back with this merge are
-/// somebody else's soon.
+/// The numbers that rows of the runs may have. Numbers that the client gives back with this merge
+/// will soon be another client's.
 fn guard(merge: &Merge) -> Vec<InoRange> {
     let rest = |range: &InoRange| {
         let ends = merge.unused.iter().map(|back| back.rest_of(*range).end);

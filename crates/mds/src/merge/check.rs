@@ -1,9 +1,9 @@
-//! `check: merge` (F-07): every event is judged by the rules of live requests, on behalf of the user
-//! who merges, against the namespace as it is when the event's turn comes. What breaks a rule is
-//! left out and reported with its error, and so is what builds on it.
+//! `check: merge` (F-07): every event is judged by the rules of live requests, on behalf of the
+//! user who merges, against the state of the namespace when the event's turn comes. An event that
+//! breaks a rule is left out and reported with its error, and so are the events that build on it.
 //!
-//! With `dry_run` the same is done on a copy of what the journal touches, so that a later event
-//! finds what an earlier one did, and the report is that of the merge that follows.
+//! With `dry_run` the same is done on a copy of the directories that the journal touches, so that a
+//! later event sees the effect of an earlier one, and the report is that of the merge that follows.
 
 use journal::{Event, EventKind};
 use namespace::{Judge, Mode, Namespace, Outcome, Planned, Refusal, Trial};
@@ -33,7 +33,7 @@ impl Merge {
         places(event).into_iter().flatten().find_map(|ino| Some(self.absent.get(&ino)?.errno))
     }
 
-    /// An event is left out: what it would have created is absent.
+    /// An event is left out: the inode that it would have created is absent.
     pub(super) fn note_absent(&mut self, event: &Event<'_>, errno: Errno) {
         if let Event::Create(create) = event {
             let absent = Absent { errno, parent: create.parent, name: create.name.to_vec() };
@@ -60,7 +60,7 @@ impl Merge {
 }
 
 impl Mds {
-    /// Whether the policy of a subtree asks for the check, whatever its client says.
+    /// Whether the policy of a subtree asks for the check, independent of its client's flags.
     pub(super) fn must_check(&mut self, subtree: Ino) -> bool {
         let Some(known) = self.tables.decoupled.get(&subtree) else { return false };
         if known.policy.is_empty() {
@@ -81,7 +81,7 @@ impl Mds {
     /// first.
     pub(super) fn merge_checked(&mut self, merge: &mut Merge, event: &Event<'_>) -> Option<Ino> {
         if merge.tells_time_of_run(event) {
-            // Of a verifier, who has judged what it sums up.
+            // From a verifier, which has judged the summed-up events.
             self.carry_out_checked(merge, None, event);
             return None;
         }
@@ -108,7 +108,7 @@ impl Mds {
         None
     }
 
-    /// Judges an event on the copy, to which whatever the answer depends on is added.
+    /// Judges an event on the copy, to which all inodes that the answer depends on are added.
     fn judge_on_trial<'a>(
         &self,
         merge: &Merge,
@@ -151,8 +151,7 @@ impl Mds {
         } else {
             self.carry_out_merged(merge, event)
         };
-        // What was planned knows what it replaces: nobody loses a name that the journal did not
-        // mean.
+        // A planned event knows the name that it replaces: no other name is lost.
         if outcome == Outcome::Rejected {
             let errno = reason(&self.namespace, event);
             self.note(merge, outcome, event, Some(errno));
@@ -164,22 +163,22 @@ impl Mds {
         self.leave_out(merge, event, errno);
     }
 
-    /// What is left out before it is judged has a path in a trial, too.
+    /// An event that is left out before it is judged has a path in a trial, too.
     pub(super) fn bring_to_trial(&self, merge: &mut Merge, event: &Event<'_>) {
         let Some(trial) = &mut merge.trial else { return };
         for ino in places(event).into_iter().flatten() {
-            // What would have to be fetched for this alone is shown without a path.
+            // If only the path would need a fetch, the event is shown without a path.
             let _ = trial.bring(&self.namespace, ino);
         }
     }
 
-    /// The path of what an event is about, as it is when the event's turn comes.
+    /// The path of an event when its turn comes.
     pub(super) fn path_in_merge(&self, merge: &Merge, event: &Event<'_>) -> Option<Path> {
         let (mut at, mut below) = match event.dentry() {
             Some((dir, name)) => (dir, vec![name]),
             None => (event.inode()?, Vec::new()),
         };
-        // What was left out has a path, too: the one that it would have.
+        // A left-out inode has a path, too: the one that it would have.
         while let Some(Absent { parent, name, .. }) = merge.absent.get(&at) {
             if below.len() > DEPTH_MAX {
                 return None;
@@ -218,7 +217,7 @@ fn places(event: &Event<'_>) -> [Option<Ino>; 4] {
     }
 }
 
-/// Why the namespace did not carry out an event that nobody judged.
+/// Why the namespace did not execute an event that was not judged.
 pub(super) fn reason(namespace: &Namespace, event: &Event<'_>) -> Errno {
     let found = |(dir, name)| namespace.peek(dir, name).ok().flatten();
     match *event {

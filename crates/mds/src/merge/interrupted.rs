@@ -1,7 +1,7 @@
 //! Merges that are interrupted: by a crash, by the end of a connection, by a store that fails.
 //!
-//! Invariant: as long as a merge that the journal has a record of is not at its end, that record stays in
-//! the journal, so that whoever recovers goes on with it.
+//! Invariant: until a merge with a record in the journal ends, that record stays in the journal, so
+//! that a recovery continues the merge.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,13 @@ use wire::{Failure, MergeFlags, Op, Unused};
 use super::{Merge, Merges, Stage};
 use crate::{Effects, Mds};
 
-/// How long a merge that is halfway waits for a directory that cannot be read. Others wait for it.
+/// How long a merge that is halfway waits for a directory that cannot be read. Other merges wait
+/// for it.
 const UNREAD_MAX: Span = Span::from_millis(30_000);
 /// How long after a failure an interrupted merge is tried again.
 const AGAIN_AFTER: Span = Span::from_millis(500);
 
-/// A merge that is to be done to its end, whatever becomes of its client.
+/// A merge that will be done to its end, with or without its client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unfinished {
     pub(crate) subtree: Ino,
@@ -28,7 +29,7 @@ pub(crate) struct Unfinished {
 }
 
 impl Merges {
-    /// Whether a journal of a subtree is on its way into the namespace.
+    /// Whether a merge of a journal of a subtree is queued or under way.
     pub(crate) fn is_about(&self, subtree: Ino) -> bool {
         self.receiving
             .iter()
@@ -48,7 +49,7 @@ impl Merges {
         self.receiving.iter().chain(&self.queue).any(|merge| merge.object == object)
     }
 
-    /// Whether a part of a merge is applied: nothing of it would be seen to by anybody else.
+    /// Whether a part of a merge is applied: no other server or client would complete it.
     pub(crate) fn is_halfway(&self) -> bool {
         let begun = |merge: &Merge| merge.applied > 0 || merge.runs.is_some();
         let halfway = |merge: &Merge| merge.stage == Stage::Applying && begun(merge);
@@ -61,12 +62,13 @@ impl Merges {
         !self.unfinished.is_empty() || self.receiving.iter().chain(&self.queue).any(begun)
     }
 
-    /// What a crash interrupted is to be done to its end.
+    /// Merges that a crash interrupted will be done to their end.
     pub(crate) fn leave(&mut self, unfinished: BTreeMap<String, Unfinished>) {
         self.unfinished = unfinished;
     }
 
-    /// Whoever merges an object that is to be merged to its end does that. Returns the first record.
+    /// A merge of an object that a crash interrupted continues the old merge. Returns the first
+    /// record.
     pub(super) fn take_up(&mut self, object: &[u8], dry_run: bool) -> Option<Seq> {
         if self.unfinished.is_empty() || dry_run {
             return None;
@@ -97,15 +99,15 @@ impl Mds {
         dropped.iter().for_each(|merge| self.put_off(merge, Errno::Io));
         // Of one that is held nothing was applied.
         self.merges.held.retain(|merge| merge.conn != conn);
-        // One that is being applied goes on: stopping halfway would leave half of it.
+        // One that is being applied continues: stopping halfway would leave half of it.
     }
 
-    /// A directory that the merge at the head of the queue waits for cannot be read. Returns whether
-    /// it is to be read again: a merge that ends halfway leaves half of it, so only one of which
-    /// nothing is applied fails at once.
+    /// A directory for which the merge at the head of the queue waits cannot be read. Returns
+    /// whether it is to be read again: a merge that ends halfway leaves half of it, so only one of
+    /// which nothing is applied fails at once.
     pub(crate) fn merge_waits_on(&mut self, errno: Errno) -> bool {
         let now = self.clock.now;
-        // What is damaged stays damaged.
+        // A damaged object stays damaged.
         let transient = errno != Errno::BadMessage;
         transient
             && self.merges.is_halfway()
@@ -120,8 +122,8 @@ impl Mds {
         }
     }
 
-    /// What the merge at the head of the queue waits for cannot be stored: whoever waits for the
-    /// merge is told by whoever found that.
+    /// The store refuses the directories for which the merge at the head of the queue waits; the
+    /// caller reports the error to the client.
     pub(crate) fn drop_unstored(&mut self, errno: Errno) {
         if let Some(merge) = self.merges.queue.pop_front() {
             self.put_off(&merge, errno);
@@ -132,7 +134,7 @@ impl Mds {
     /// A merge failed. If the journal has a record of it, half of it may be seen: it is tried again
     /// later, whether its client asks for that or not.
     pub(super) fn put_off(&mut self, merge: &Merge, errno: Errno) {
-        // What is damaged stays damaged; an object that is gone was merged and stored.
+        // A damaged object stays damaged; an object that is gone was merged and stored.
         let lasts = matches!(errno, Errno::BadMessage | Errno::NotFound);
         let Some(begun) = merge.begun.filter(|_| !lasts) else { return };
         let Merge { subtree, client, .. } = *merge;
@@ -141,9 +143,9 @@ impl Mds {
         self.merges.unfinished.insert(object, Unfinished { subtree, client, begun, after });
     }
 
-    /// Goes on with merges that a crash interrupted, whose journals the store has: after a recovery
-    /// all of a merge is there or, if nothing of it was recorded, nothing (F-03). Their client may
-    /// be gone for good, so they go on with the credentials with which the subtree was decoupled.
+    /// Continues merges that a crash interrupted and whose journals the store has: after a recovery
+    /// a merge is complete or, if nothing of it was recorded, undone (F-03). Their client may be
+    /// gone for good, so they continue with the credentials with which the subtree was decoupled.
     pub(crate) fn finish_interrupted(&mut self, effects: &mut Effects) {
         let now = self.clock.now;
         let due = self.merges.unfinished.iter().filter(|(_, unfinished)| unfinished.after <= now);

@@ -1,8 +1,8 @@
 //! Merges into subtrees that go to another rank, or come from one (F-13).
 //!
-//! A merge that began before the subtree is moved is finished first. One whose journal arrives meanwhile
-//! is held until it is decided whose the subtree is: then it begins here, or its client is told who has
-//! the subtree, and sends the journal there.
+//! A merge that began before the subtree moves is finished first. A merge whose journal arrives
+//! during the move is held until the owner of the subtree is decided: then it begins here, or its
+//! client is redirected to the new rank, and sends the journal there.
 
 use types::{ConnId, Errno, Ino, Seq, Timestamp};
 use wire::{Answer, Elsewhere};
@@ -32,7 +32,7 @@ impl Merges {
         self.done.get(&subtree).map(|done| (done.journal, done.seq))
     }
 
-    /// The same, as another rank says it, whose work the store has.
+    /// The same, as another rank reports it; the store has its effects.
     pub(crate) fn set_last_of(&mut self, subtree: Ino, last: Option<(JournalId, Seq)>) {
         self.done.remove(&subtree);
         if let Some((journal, seq)) = last {
@@ -42,7 +42,7 @@ impl Merges {
 }
 
 impl Mds {
-    /// A merge whose journal is here, unless its subtree is on its way or another rank's.
+    /// A merge whose journal is here, unless its subtree is moving or another rank's.
     pub(super) fn unless_moving(&mut self, merge: Merge, effects: &mut Effects) -> Option<Merge> {
         if merge.must_end() || merge.flags.strong_log {
             return Some(merge);
@@ -68,14 +68,15 @@ impl Mds {
         None
     }
 
-    /// It is decided whose a subtree is: what was held for that goes on.
+    /// The owner of a subtree is decided: merges held for that continue.
     pub(crate) fn go_on_with_held(&mut self, effects: &mut Effects) {
         for merge in std::mem::take(&mut self.merges.held) {
             self.enqueue_merge(merge, effects);
         }
     }
 
-    /// A merge with what is known of its subtree: its client may have asked before that was known here.
+    /// A merge with the table's entry of its subtree: its client may have asked before that was
+    /// known here.
     fn as_known(&mut self, mut merge: Merge, effects: &mut Effects) -> Option<Merge> {
         let Merge { subtree, client, .. } = merge;
         let known = self.tables.decoupled.get(&subtree).filter(|it| it.client == client);

@@ -23,7 +23,7 @@ impl Mds {
             return Err(Errno::Invalid.into());
         };
         if !flags.strong_log {
-            // Whose a subtree is that is on its way is seen when the journal is here.
+            // The rank of a moving subtree is checked when the journal is here.
             if !self.is_moving_decoupled(subtree) {
                 self.check_merge(subtree, client)?;
             }
@@ -112,7 +112,7 @@ impl Mds {
         if let Some(client) = client
             && self.sessions.first_blocked(client).is_some()
         {
-            // Its merge may be among what waits.
+            // Its merge may be among the waiting requests.
             let frame = Message::Chunk { tid, bytes }.to_frame();
             self.sessions.get_mut(client).blocked.push_back(frame);
             return;

@@ -1,11 +1,12 @@
 //! Verifying a journal before anything of it is applied, in slices: that it is intact as a whole,
 //! and that it stays inside the subtree and the inode numbers that were given to the client.
 //!
-//! A journal that claims what it was not given is refused as a whole. An event about something that
-//! is not in the subtree (any more) is left out, and reported: others may have moved or removed it
-//! since, and nobody's work is to be lost for that.
+//! A journal that claims numbers or directories that it was not granted is refused as a whole. An
+//! event about an inode that is not in the subtree (any more) is left out, and reported: another
+//! client may have moved or removed it since, and the rest of the journal must not be lost for
+//! that.
 //!
-//! Every check takes constant time, whatever is in the namespace.
+//! Every check takes constant time, independent of the size of the namespace.
 
 use journal::{Create, Event, JournalError};
 use namespace::Refusal;
@@ -16,7 +17,7 @@ use wire::Failure;
 use super::Merge;
 use crate::Mds;
 
-/// What is said of an event that is refused is cut off there.
+/// Longest description of a refused event; the rest is cut off.
 const CAUSE_CHARS_MAX: usize = 500;
 
 /// How far the verification got.
@@ -30,7 +31,7 @@ pub(super) enum Verified {
 /// Why an event is not accepted, for now or for good.
 enum Doubt {
     Refused(Errno),
-    /// What it is about is not in the subtree.
+    /// Its inode is not in the subtree.
     Gone,
     Unknown(Ino),
 }
@@ -42,8 +43,8 @@ impl From<Errno> for Doubt {
 }
 
 impl Mds {
-    /// Whether a log of requests may say something about a subtree: its policy has clients keep one.
-    /// When that changed, everything was stored. What is not in memory is not judged.
+    /// Whether a log of requests may have events about a subtree: its policy has clients keep one.
+    /// When that changed, everything was stored. Directories outside of memory are not judged.
     pub(super) fn wants_log(&mut self, cred: &Cred, subtree: Ino) -> Result<bool, Refusal> {
         if !self.namespace.is_anchored(subtree) {
             return Ok(true);
@@ -78,7 +79,7 @@ impl Mds {
     fn verify_blocks(&mut self, merge: &mut Merge, bytes: &[u8]) -> Result<Verified, Failure> {
         let root = merge.subtree;
         if merge.flags.strong_log && !merge.searched && !self.namespace.is_anchored(root) {
-            // Nobody decoupled it, so that it need not be in memory after a restart.
+            // The directory is not decoupled, so it need not be in memory after a restart.
             return Ok(Verified::Unknown(root));
         }
         let damaged = |error: JournalError| {
@@ -107,7 +108,7 @@ impl Mds {
                     } else {
                         break;
                     };
-                // What is applied was verified then; what it was about may be gone by now.
+                // An applied event was verified then; its inode may be gone by now.
                 let verified = if seq <= done {
                     merge.note_new(&event);
                     self.verify_known(merge, &event)
@@ -137,7 +138,7 @@ impl Mds {
         Ok(Verified::Done)
     }
 
-    /// As [`Mds::verify`], for what most events are.
+    /// As [`Mds::verify`], for the most frequent kind of event.
     #[inline]
     fn verify_create(&self, merge: &mut Merge, create: &Create<'_>) -> Result<(), Doubt> {
         check_name(create.name)?;
@@ -153,8 +154,8 @@ impl Mds {
         Ok(())
     }
 
-    /// What every merge checks: legal names, inside the subtree, own inode numbers, inline content
-    /// of a length that readers ask for.
+    /// The checks of every merge: legal names, inside the subtree, own inode numbers, inline
+    /// content of a length that readers ask for.
     fn verify(&self, merge: &mut Merge, event: &Event<'_>) -> Result<(), Doubt> {
         if let Event::Create(create) = event {
             return self.verify_create(merge, create);
@@ -191,8 +192,9 @@ impl Mds {
         }
     }
 
-    /// A directory that this journal made in an earlier attempt must be in memory, like all others
-    /// in which the rest of the journal goes on: it may have been stored and forgotten since.
+    /// A directory that this journal made in an earlier attempt must be in memory, like all
+    /// directories in which the rest of the journal continues: it may have been stored and
+    /// forgotten since.
     fn verify_known(&self, merge: &Merge, event: &Event<'_>) -> Result<(), Doubt> {
         let Event::Create(create) = event else { return Ok(()) };
         let is_dir = create.file_type() == types::FileType::Directory;
@@ -224,7 +226,7 @@ impl Mds {
     }
 
     /// An inode that is not in memory will be fetched with its directory. That directory is looked
-    /// for now: what is not found does not exist, and must not be fetched before it is purged.
+    /// for now: one that is not found does not exist, and must not be fetched before it is purged.
     fn verify_home(&self, merge: &Merge, ino: Ino, home: Ino) -> Result<(), Doubt> {
         let free = home == merge.subtree || merge.new_dirs.contains(&home) || home == Ino::LINKS;
         let found = free || self.namespace.knows(ino) || self.namespace.knows(home);

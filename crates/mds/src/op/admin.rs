@@ -66,7 +66,7 @@ impl Mds {
         self.check_free(ino, client)?;
         self.check_all_here(ino)?;
         if let Some(dir) = self.revoke_below(client, ino, effects) {
-            // What others remember of it they would go on saying.
+            // Other clients would keep answering from their caches of the subtree.
             let op = Op::Decouple { path, client, policy: text };
             let request = Request::new(tid, tid, cred.clone(), op);
             self.park_until_returned(conn, client, &request, dir);
@@ -78,7 +78,7 @@ impl Mds {
         let (text, time) = (policy.to_yaml(), self.clock.time);
         self.namespace.plan_setpolicy(cred, ino, text.as_bytes(), time)?;
         if Transition::between(&self.in_force(ino), &policy, held.is_some()).store {
-            // What is there must be kept as the new policy promises.
+            // The present content must be kept as the new policy promises.
             let op = Op::Decouple { path, client, policy: text.as_bytes() };
             let request = Request::new(tid, tid, cred.clone(), op);
             if !self.is_stored_first(conn, ino, request, effects) {
@@ -98,8 +98,8 @@ impl Mds {
         let begins = (held.is_none() && policy.is_decoupled()).then_some(ino);
         if let Some(known) = self.tables.decoupled.get_mut(&ino).filter(|_| held.is_some()) {
             // The same client asks again: its first answer was lost, or it begins a new journal.
-            // New numbers tell that from the one before, and come first: whoever takes the subtree
-            // over finds its journals by them.
+            // New numbers tell the new journal from the one before, and come first: a client that
+            // takes the subtree over finds its journals by them.
             known.ranges.insert(0, range);
             known.block = policy.interfere == policy::InterferePolicy::Block;
             known.on_demand = policy.merge == policy::MergeTrigger::OnDemand;
@@ -150,8 +150,7 @@ impl Mds {
         }
     }
 
-    /// Whether a client is about to hear that it does not have a subtree any more, and after a crash
-    /// would have it once more.
+    /// Whether the answer would deny a client a subtree that a crash could still give back to it.
     pub(super) fn is_said_too_early(&self, op: &Op<'_>, failure: &Failure) -> bool {
         let (Op::Extend { subtree, .. }
         | Op::Release { subtree, .. }
@@ -186,7 +185,7 @@ impl Mds {
         Ok(Performed::Later)
     }
 
-    /// Numbers for what a client creates in directories that it has alone.
+    /// Numbers for inodes that a client creates in directories that it has alone.
     pub(crate) fn grant_numbers(
         &mut self,
         (conn, tid): (ConnId, Tid),
@@ -220,9 +219,8 @@ impl Mds {
         Ok(Performed::Later)
     }
 
-    /// Makes a subtree another client's, because the one that had it is gone: for root and for the
-    /// owner of the directory. What that client still sends is not carried out any more, whether it
-    /// is gone or not.
+    /// Makes a subtree another client's, because its client is gone: for root and for the owner of
+    /// the directory. Later requests of the former client are rejected, whether it is gone or not.
     pub(crate) fn take_over_subtree(
         &mut self,
         (conn, tid): (ConnId, Tid),
@@ -267,8 +265,8 @@ impl Mds {
     }
 
     /// Releases a subtree whose merge is done, with the numbers that its client has not used, and
-    /// answers when that is durable. If somebody else took it over while the merge was carried out,
-    /// it stays theirs.
+    /// answers when that is durable. If another client took it over during the merge, it stays that
+    /// client's.
     pub(crate) fn release_merged(&mut self, release: Release, effects: &mut Effects) {
         let Release { subtree, client, .. } = release;
         let mut seq = Seq(0);
@@ -286,20 +284,20 @@ impl Mds {
         self.tables_tick(effects);
     }
 
-    /// What the end of a decoupling waited for is in memory.
+    /// The directories for which the end of a decoupling waited are in memory.
     pub(crate) fn release_fetched(&mut self, release: Release, effects: &mut Effects) {
         if !self.next_policy_stores(release.subtree) {
             return self.release_merged(release, effects);
         }
-        // So that what others changed meanwhile is stored, too.
+        // So that changes of other clients since then are stored, too.
         let Release { subtree, client, unused, at, answer } = release;
         let (then, seq) = (Then::Release(client, unused), self.log.last());
         let settled = Settled { at, subtree, then, answer, seq, dirs: Set::default() };
         self.settle_subtree(settled, effects);
     }
 
-    /// Takes numbers back, unless another journal of the subtree is on its way that was, or may be,
-    /// verified against them.
+    /// Takes numbers back, unless another queued journal of the subtree was, or may be, verified
+    /// against them.
     fn take_back(&mut self, subtree: Ino, unused: &[GivenBack]) {
         if !self.merges.is_about(subtree) {
             self.tables.give_back(subtree, unused);

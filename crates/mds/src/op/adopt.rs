@@ -1,8 +1,8 @@
-//! Taking a subtree to merge a branch (E-04): as decoupling it, but with the inode numbers of the branch,
-//! which the store says, and without another policy.
+//! Taking a subtree to merge a branch (E-04): as decoupling it, but with the branch's inode numbers
+//! from the store, and without another policy.
 //!
-//! Invariant: the numbers that a client may use here are those of a branch that is published, and that
-//! goes out from this very directory.
+//! Invariant: the numbers that a client may use here are those of a branch that is published, and
+//! that originates from this very directory.
 
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
 use metastore::{BRANCH_PREFIX, Branch, BranchState, is_branch_name, is_of_branch};
@@ -105,7 +105,7 @@ impl Mds {
         if branch.root != subtree || branch.ranges.iter().any(foreign) {
             return refuse(Errno::NotPermitted, "the branch is not of this directory");
         }
-        // While the branch was read others may have come.
+        // Other clients may have decoupled the subtree during the read.
         self.check_adoptable(client, &cred, subtree)?;
         let root = self.namespace.getattr(subtree)?;
         let held = self.tables.owner(subtree).map(|known| known.epoch);
@@ -119,7 +119,7 @@ impl Mds {
                 on_demand: false,
                 ranges: branch.ranges,
                 epoch,
-                // None with it: what is in force stays so.
+                // No policy of its own: the one in force stays.
                 policy: String::new(),
                 released: false,
                 next: None,

@@ -1,7 +1,7 @@
-//! Changes that a client has answered itself, in directories that it has alone (asynchronous
-//! operations). They come with the inode numbers and times that the client has given, are carried out
-//! in the order in which they come, and nothing is said about them unless one fails: then what the
-//! client believes is wrong, and it gives its directories back.
+//! Asynchronous operations: changes that a client has answered itself, in directories that it has
+//! alone. They come with the inode numbers and times that the client has assigned, and are executed
+//! in the order of their arrival. The server reports only a failure: then the client's view is
+//! wrong, and it returns its directories.
 
 use types::{ClientId, ConnId, Errno, FileType, Ino, Seq, Tid};
 use wire::{Answer, Failure, Message, Op, Request};
@@ -12,8 +12,8 @@ use crate::{Effects, Mds, Observed};
 use namespace::Refusal;
 
 impl Mds {
-    /// Whether a request must wait because something that its client has sent ahead waits for a
-    /// directory. What one client sends is one after the other then.
+    /// Whether a request must wait because an asynchronous operation of its client waits for a
+    /// directory. The requests of one client are executed one after the other then.
     pub(crate) fn waits_for_ahead(
         &mut self,
         conn: ConnId,
@@ -45,7 +45,7 @@ impl Mds {
         true
     }
 
-    /// Carries out what was sent ahead.
+    /// Executes asynchronous operations.
     pub(crate) fn carry_out_ahead(
         &mut self,
         conn: ConnId,
@@ -112,7 +112,7 @@ impl Mds {
     ) {
         self.counters.ahead_refused += 1;
         self.refuse(conn, client, request, failure, effects);
-        // What it believes is wrong: nothing that follows from it is carried out.
+        // The client's view is wrong: no later operation that depends on it is executed.
         let alone = self.caps.alone().filter(|(_, owner)| *owner == client);
         let alone: Vec<Ino> = alone.map(|(dir, _)| dir).collect();
         for dir in alone {
@@ -139,8 +139,8 @@ impl Mds {
         Ok(())
     }
 
-    /// A directory that was made in one that its client has alone is the client's alone, too; one that
-    /// was removed is nobody's.
+    /// A directory that was made in one that its client has alone is the client's alone, too; a
+    /// removed one is no client's.
     fn follow_alone(
         &mut self,
         client: ClientId,
@@ -160,7 +160,7 @@ impl Mds {
         }
     }
 
-    /// How far the server has come with what a client sent ahead.
+    /// How many of a client's asynchronous operations the server has executed.
     pub(crate) fn settle_ahead(
         &mut self,
         at: (ConnId, Tid),

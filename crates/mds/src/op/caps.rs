@@ -1,5 +1,5 @@
-//! Giving capabilities with replies, and taking them back before somebody else makes a change.
-//! What they mean is said in `caps`.
+//! Giving capabilities with replies, and revoking them before another client makes a change. `caps`
+//! explains them.
 
 use policy::{Ack, Mechanism};
 use types::{Attr, ClientId, Ino, Path, Stripe};
@@ -9,8 +9,8 @@ use super::touched;
 use crate::{Effects, Mds, Phase};
 
 impl Mds {
-    /// What a client may remember of an answer that is sent at once. Not of one that is sent later:
-    /// the capability may have been taken away before.
+    /// The part of an immediate answer that a client may cache. A delayed answer gives none: the
+    /// capability may have been revoked before.
     pub(crate) fn tell(
         &mut self,
         client: ClientId,
@@ -26,7 +26,7 @@ impl Mds {
         {
             return None;
         }
-        // What is merged on demand is asked for each time.
+        // A subtree with `merge: on_demand` is not cached: each look asks for a merge.
         if !self.tables.decoupled.is_empty() && self.demanded(client, &request.op).is_some() {
             return None;
         }
@@ -74,8 +74,8 @@ impl Mds {
         Some(Told { dir, inode, alone, new_alone, lease: None })
     }
 
-    /// Gives a client that has just made a change a directory alone, if it wants that and can have it.
-    /// Says how files that are created there are striped.
+    /// Gives a client that has just made a change a directory alone, if it wants that and can have
+    /// it. Returns how files that are created there are striped.
     fn tell_alone(&mut self, client: ClientId, request: &Request<'_>, dir: Ino) -> Option<Stripe> {
         let fragmented = !self.authority.is_plain() && self.is_fragmented(dir);
         if request.wants_alone == WantsAlone::Never || !request.op.is_mutation() || fragmented {
@@ -87,7 +87,7 @@ impl Mds {
             Ack::Applied => request.wants_alone == WantsAlone::Always,
             Ack::Async => true,
         };
-        // Where clients log what they are told, they are told.
+        // Clients that log their requests need the server's answers.
         let logged = policy.contains(Mechanism::LocalPersist);
         let stripe = policy.stripe;
         if !may || logged || !policy.contains(Mechanism::Rpcs) || self.is_ending_alone() {
@@ -109,13 +109,13 @@ impl Mds {
         !decoupled.is_empty() && self.namespace.ancestors(dir).any(|it| decoupled.contains_key(&it))
     }
 
-    /// Whether others have files open that stand in a directory.
+    /// Whether other clients have files of a directory open.
     fn is_open_by_others(&self, client: ClientId, dir: Ino) -> bool {
         self.opens.of_others(client).any(|ino| self.namespace.home_of(ino) == Some(dir))
     }
 
-    /// Whether the files that are listed in a directory stand there: one that has had several names does
-    /// not, and is changed without anybody asking who remembers the directory.
+    /// Whether a directory is the home of the files that it lists: a file that has had several
+    /// names has another home, and changes without a revocation of this directory.
     pub(super) fn are_all_at_home(&self, dir: Ino, answer: Result<&Answer, &Failure>) -> bool {
         let Ok(Answer::Entries { entries, .. }) = answer else { return false };
         entries.iter().all(|(_, attr)| {
@@ -132,7 +132,7 @@ impl Mds {
         self.stands_in(place, attr)
     }
 
-    /// Whether the attributes of a file are changed by nobody who does not change a directory.
+    /// Whether every change of a file's attributes is a change of its directory.
     pub(super) fn stands_in(&self, place: Ino, attr: &Attr) -> bool {
         // One with several names is changed through any of them.
         attr.nlink == 1
@@ -140,7 +140,8 @@ impl Mds {
             && !self.opens.is_any_shared()
     }
 
-    /// A directory that others must forget before this is carried out, all of which are told.
+    /// A directory that other clients must drop before this request is executed; the revocations
+    /// are sent.
     pub(crate) fn must_revoke(
         &mut self,
         client: ClientId,
@@ -163,14 +164,15 @@ impl Mds {
         if !op.is_change() {
             return None;
         }
-        // Half of a change between two servers says nothing to who asked of what it remembers.
+        // The answer to half of a change between two servers does not update the client's own
+        // cache.
         let client = if op.is_mutation() { client } else { ClientId(0) };
         let (inos, names) = touched(op);
         let mut waits = None;
         for ino in inos.into_iter().flatten() {
             waits = self.revoke_inode(client, ino, effects).or(waits);
             if matches!(op, Op::SetAttr { .. }) {
-                // What it permits, its fragments do.
+                // Its fragments have its permissions.
                 for part in self.parts_here(ino) {
                     waits = self.revoke(client, part, effects).or(waits);
                 }
@@ -184,9 +186,9 @@ impl Mds {
         waits
     }
 
-    /// A directory that the client who has it alone must give back before this is carried out, all of
-    /// which are told. That client itself gives it back before it has something changed there that it
-    /// did not do itself.
+    /// A directory that the client that has it alone must return before this request is executed;
+    /// the revocations are sent. The owner itself returns it, too, before the server executes a
+    /// change there for it.
     fn must_revoke_alone(
         &mut self,
         client: ClientId,
@@ -216,7 +218,7 @@ impl Mds {
             None
         };
         if let Some(dir) = listed {
-            // Its entries say what the directories in it look like.
+            // Its entries include the attributes of the directories in it.
             let inside = self.caps.alone().map(|(dir, _)| dir);
             let inside = inside.filter(|it| self.namespace.home_of(*it) == Some(dir));
             places.extend(inside);
@@ -255,8 +257,8 @@ impl Mds {
         self.revoke(client, self.place_of(ino)?, effects)
     }
 
-    /// Takes a directory from everybody but `client`. Returns it if somebody still has it. Who has it
-    /// under a lease is not known: that is waited for, also if it is `client`.
+    /// Revokes a directory from every client but `client`. Returns it if a client still has it. The
+    /// holders of leases are unknown: the change waits for the leases, even if `client` has one.
     pub(crate) fn revoke(
         &mut self,
         client: ClientId,
@@ -273,8 +275,8 @@ impl Mds {
         waits.then_some(dir)
     }
 
-    /// Takes everything in a subtree from everybody but `client`. Returns one that somebody still
-    /// has.
+    /// Revokes everything in a subtree from every client but `client`. Returns a directory that a
+    /// client still has.
     pub(crate) fn revoke_below(
         &mut self,
         client: ClientId,
@@ -286,15 +288,15 @@ impl Mds {
             held.filter(|dir| self.namespace.ancestors(*dir).any(|it| it == root)).collect();
         let mut waits = self.waits_for_leases_below(root);
         for dir in inside {
-            // What a client has alone is not all here.
+            // A directory that a client has alone has changes that are not here.
             let keeper = if self.caps.owner(dir).is_some() { ClientId(0) } else { client };
             waits = self.revoke(keeper, dir, effects).or(waits);
         }
         waits
     }
 
-    /// What clients have done in a subtree is to be here: directories that one has alone are taken back.
-    /// Says whether that is so.
+    /// Collects all changes in a subtree: revokes the directories that clients have alone. Returns
+    /// whether it has all.
     pub(crate) fn end_alone_below(&mut self, root: Ino, effects: &mut Effects) -> bool {
         let alone = self.caps.alone().map(|(dir, _)| dir);
         let inside: Vec<Ino> = alone.filter(|dir| self.namespace.is_within(*dir, root)).collect();
@@ -304,8 +306,8 @@ impl Mds {
         inside.is_empty()
     }
 
-    /// Everything that clients have done is to be here: directories that one has alone are taken back,
-    /// and none is given. Says whether that is so.
+    /// Collects all changes of clients: revokes the directories that they have alone, and gives
+    /// none. Returns whether it has all.
     pub(crate) fn end_alone(&mut self, effects: &mut Effects) -> bool {
         self.ending_alone = true;
         let alone: Vec<Ino> = self.caps.alone().map(|(dir, _)| dir).collect();
@@ -320,14 +322,14 @@ impl Mds {
         self.ending_alone || self.snapshots.is_any() || apart
     }
 
-    /// A client has forgotten a directory: whoever waits for that looks again.
+    /// A client has dropped a directory: requests that wait for that check again.
     pub(crate) fn returned(&mut self, client: ClientId, dir: Ino, effects: &mut Effects) {
         if self.caps.returned(client, dir, self.clock.now + self.settings.quiet) {
             self.retry_returned(dir, effects);
         }
     }
 
-    /// What clients cannot remember any more is taken from them.
+    /// Ends revocations of directories that clients cannot use any more.
     pub(crate) fn caps_tick(&mut self, effects: &mut Effects) {
         let now = self.clock.now;
         self.caps.tidy(now);
@@ -345,7 +347,7 @@ impl Mds {
         if self.ending_alone && !self.caps.is_any_alone() && self.phase == Phase::Active {
             self.terminate(effects);
         }
-        // Whom no server needs to wait for.
+        // Clients for which no server needs to wait.
         let gone = self.tables.remembering().filter(|client| {
             self.sessions.conn_of(*client).is_none() && !self.caps.is_holding(*client)
         });

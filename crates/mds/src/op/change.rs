@@ -38,7 +38,7 @@ impl Mds {
             }
             Op::Rename { parent, name, new_parent, new_name, flags } => {
                 let (from, to) = ((parent, name), (new_parent, new_name));
-                // What was carried out before a crash was right then.
+                // A rename that was executed before a crash was right then.
                 if replay.is_none() {
                     self.check_rename(from, to, flags.exchange)?;
                 }
@@ -60,7 +60,7 @@ impl Mds {
                 if at <= atime {
                     return Ok(Performed::Answer(Answer::Done));
                 }
-                // Who reads changes nothing: the time of the last change stays.
+                // Reading changes no content: the time of the last change stays.
                 let change = AttrChange { atime: Some(at), ..AttrChange::default() };
                 let planned = self.namespace.plan_setattr(cred, ino, &change, ctime)?;
                 Ok(self.carry_out(origin, ino, &planned, time))
@@ -129,7 +129,7 @@ impl Mds {
         origin: Origin,
     ) -> Performing {
         let wire::NewInode { mode, owner, rdev, size, mtime, atime, data, open } = *new;
-        // What is created once more may have content by now: it stays where it is.
+        // A recreated file may have content by now, in objects of its former stripe.
         let stripe = match again {
             Some(Replay { stripe, .. }) => stripe,
             None => self.stripe_in(at.0),
@@ -139,10 +139,10 @@ impl Mds {
         let planned = self.namespace.plan_create(cred, at, &new, Ino(u64::MAX))?;
         let ino = match again {
             Some(Replay { ino, .. }) => {
-                // Whatever it says, it gets nothing that is, or may become, somebody else's.
+                // A client must not get a number that is, or may become, another client's.
                 let client = origin.client;
                 let given = |session: &Session| session.ahead.has(ino);
-                // The quick question first: it is the one for what is sent ahead.
+                // The cheap check first: asynchronous operations pass it.
                 let may_have = self.sessions.get(client).is_some_and(given)
                     || self.tables.may_be_of(client, ino);
                 if !may_have || self.namespace.knows(ino) {
@@ -170,8 +170,8 @@ impl Mds {
         self.namespace.effective_policy(dir).1.policy.stripe
     }
 
-    /// Gives a file that is written to another length. Who has it open for writing may do so,
-    /// whatever its mode is by now.
+    /// Sets the length of a file that a client writes. A client that has it open for writing may do
+    /// so, independent of its present mode.
     fn lengthen(
         &mut self,
         (client, cred): (ClientId, &Cred),
@@ -189,7 +189,7 @@ impl Mds {
         Ok(Performed::Changed { answer, seq, ino: Ino(size), time, ack_safe })
     }
 
-    /// What was answered to one who made a file longer, once more.
+    /// Repeats the answer to a request that made a file longer.
     fn lengthened_again(
         &mut self,
         at: (ConnId, Tid),
@@ -257,7 +257,8 @@ impl Mds {
             ack_safe |= policy.ack_safe;
         }
         if !self.changes.is_empty() {
-            // What is there is being stored for another policy, and this would come too late.
+            // The present content is being stored for another policy, and this change would miss
+            // that.
             streams |= self.is_in_change(home) || self.is_in_change(other);
         }
         // An inode with several names lives in a place of its own: without the journal, a crash
@@ -302,8 +303,8 @@ impl Mds {
         if let Op::Grow { ino, .. } | Op::Append { ino, .. } = request.op {
             return self.lengthened_again((conn, request.tid), ino, known, effects);
         }
-        // Where it stands in the journal is forgotten: not behind the newest event.
-        // A client that sends it again knows what it was told, and when that was.
+        // Its position in the journal is forgotten: not behind the newest event. A client that
+        // resends it knows the first answer, and its time.
         let told = request.replay;
         let (seq, time) = known.map_or_else(
             || (self.last_seq(), told.map_or(Timestamp(0), |told| told.time)),
@@ -335,8 +336,8 @@ impl Mds {
             }
             (Err(Refusal::Cold(dir)), _) => self.park(conn, client, request, dir, effects),
             (Err(Refusal::Errno(_)), Some(ino)) => {
-                // Somebody removed it since, or moved it where it is not in memory: this is what
-                // it was.
+                // A later request removed the file, or moved it to a directory outside of memory:
+                // these are its first attributes.
                 let wire::NewInode { mode, size, rdev, .. } = *new;
                 let is_dir = types::FileType::from_mode(mode) == Some(types::FileType::Directory);
                 let nlink = if is_dir { 2 } else { 1 };
@@ -353,8 +354,8 @@ impl Mds {
                 self.answer_when_safe((seq, time), at, Answer::Attr(attr), effects);
             }
             (Err(Refusal::Errno(types::Errno::NotFound)), None) if self.is_active() => {
-                // What is done says its number, to the next server too, unless no journal has it:
-                // then a crash took it, and its client was not told that it was there.
+                // An executed create leaves its number to the next server, unless no journal has
+                // it: then a crash undid it, and its client got no answer.
                 self.execute(conn, request, effects);
             }
             (Err(Refusal::Errno(errno)), None) => {

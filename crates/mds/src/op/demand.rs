@@ -1,14 +1,15 @@
-//! `merge: on_demand` (BF-04): who first asks for something in a subtree that a client has decoupled waits
-//! until that client has merged.
+//! `merge: on_demand` (BF-04): the first request of another client in a decoupled subtree waits
+//! until the owner has merged.
 //!
-//! The client is told ([`Message::Recall`] of the root), merges what it holds, and says so
-//! ([`Op::Yield`] of the root; not [`Op::Return`], with which it also forgets the root directory when
-//! the very merge takes that from it). For a moment behind that ([`crate::Settings::demand_quiet`])
-//! everybody is told what is there, so that reading a tree costs its owner a merge a second and not one for each name. A client
-//! that is gone, or says nothing for [`crate::Settings::demand`], holds nobody up for longer: then others see what it
-//! merged before.
+//! The server sends the owner a merge request ([`Message::Recall`] of the root); the owner merges
+//! its changes, and confirms ([`Op::Yield`] of the root; not [`Op::Return`], with which it also
+//! drops the root directory when the very merge revokes that). For a moment after that
+//! ([`crate::Settings::demand_quiet`]) the server answers every request at once, so that reading a
+//! tree costs its owner a merge a second and not one for each name. A client that is gone, or
+//! silent for [`crate::Settings::demand`], delays no request for longer: then other clients see the
+//! result of its last merge.
 //!
-//! In memory only: what waited is asked again after a restart.
+//! In memory only: clients repeat waiting requests after a restart.
 
 use std::collections::BTreeMap;
 
@@ -21,14 +22,15 @@ use crate::{Effects, Mds};
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Demands {
-    /// Roots whose clients were told, and when.
+    /// Roots whose owners got a merge request, and when.
     asked: BTreeMap<Ino, Moment>,
-    /// Roots of which nobody asks for more until then.
+    /// Roots for which no merge request is sent until then.
     quiet: BTreeMap<Ino, Moment>,
 }
 
 impl Mds {
-    /// The subtree that is to be merged before this is answered; its client is told.
+    /// The subtree that its owner must merge before this request is answered; the merge request is
+    /// sent.
     pub(crate) fn must_merge(
         &mut self,
         client: ClientId,
@@ -44,7 +46,7 @@ impl Mds {
             return None;
         }
         let owner = self.tables.decoupled.get(&root)?.client;
-        // Who is gone answers nobody.
+        // A disconnected client cannot merge.
         let conn = self.sessions.conn_of(owner)?;
         self.demands.asked.entry(root).or_insert_with(|| {
             self.counters.demands += 1;
@@ -78,14 +80,15 @@ impl Mds {
         self.tables.decoupled.get(&ino).is_some_and(|owner| owner.client == client)
     }
 
-    /// The subtree is another rank's: whoever waits asks that one.
+    /// The subtree is another rank's: waiting requests are redirected there.
     pub(crate) fn demand_elsewhere(&mut self, root: Ino, effects: &mut Effects) {
         if self.demands.asked.remove(&root).is_some() {
             self.retry_returned(root, effects);
         }
     }
 
-    /// What was asked for is merged, or will not be: whoever waits is told what is there.
+    /// The requested merge is done, or will not happen: waiting requests are answered from the
+    /// present state.
     pub(crate) fn end_demand(&mut self, root: Ino, effects: &mut Effects) {
         if self.demands.asked.remove(&root).is_some() {
             self.demands.quiet.insert(root, self.clock.now + self.settings.demand_quiet);
@@ -93,7 +96,7 @@ impl Mds {
         }
     }
 
-    /// Nobody waits for clients that are gone, do not answer, or have given their subtree back.
+    /// Ends the wait for clients that are gone, do not answer, or have released their subtree.
     pub(crate) fn demand_tick(&mut self, effects: &mut Effects) {
         let now = self.clock.now;
         self.demands.quiet.retain(|_, until| now < *until);
@@ -109,7 +112,7 @@ impl Mds {
     }
 }
 
-/// Whether a request shows somebody what is there.
+/// Whether a request reads the subtree.
 fn is_look(op: &Op<'_>) -> bool {
     matches!(
         op,

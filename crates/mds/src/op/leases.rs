@@ -1,5 +1,4 @@
-//! Giving leases with replies, and letting changes wait for their end. What they mean is said in
-//! `leases`.
+//! Giving leases with replies, and letting changes wait for their end. `leases` explains them.
 
 use policy::Cache;
 use types::{Errno, Ino, Moment, Path};
@@ -9,7 +8,7 @@ use crate::leases::ANYBODY;
 use crate::{Effects, Mds};
 
 impl Mds {
-    /// What whoever asked may remember for a while of an answer that is sent at once.
+    /// The part of an immediate answer that a client may cache for the span of a lease.
     #[allow(clippy::wildcard_enum_match_arm, reason = "changes give no leases")]
     pub(super) fn tell_leased(
         &mut self,
@@ -23,7 +22,7 @@ impl Mds {
             }
             (Op::GetAttr { ino }, Ok(Answer::Attr(attr))) => (self.place_of(*ino)?, Some(attr)),
             (Op::Walk { path, .. }, Ok(Answer::Walked { parent, attr })) => {
-                // Of a path without names the answer is about what was asked, not about a name.
+                // For an empty path the answer is about the base itself, not about a name.
                 Path::parse(path).ok()?.split_last()?;
                 (*parent, attr.as_ref())
             }
@@ -56,7 +55,7 @@ impl Mds {
 
     /// Gives a lease of a directory, if it can be given.
     fn lease(&mut self, dir: Ino) -> Option<types::Span> {
-        // Who has it alone changes it without waiting.
+        // A client that has it alone changes it without waiting.
         if !self.may_tell_of(dir)
             || self.caps.owner(dir).is_some()
             || !self.tables.may_remember(ANYBODY)
@@ -78,7 +77,8 @@ impl Mds {
         waits
     }
 
-    /// A directory in a subtree that somebody may remember. Then none is leased there until it is over.
+    /// A directory in a subtree with an unexpired lease. No lease is granted in the subtree until
+    /// it has expired.
     pub(super) fn waits_for_leases_below(&mut self, root: Ino) -> Option<Ino> {
         let leased = self.leases.directories(self.clock.now);
         // Of one that was evicted it is not known where it stands.
@@ -96,7 +96,7 @@ impl Mds {
         waits
     }
 
-    /// Whoever waits for the end of a lease that is over looks again.
+    /// Handles requests again that waited for a lease that has expired.
     pub(crate) fn leases_tick(&mut self, effects: &mut Effects) {
         for dir in self.leases.over(self.clock.now) {
             self.retry_returned(dir, effects);

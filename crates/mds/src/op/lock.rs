@@ -1,4 +1,4 @@
-//! Requests about locks. Who may have which is decided in `locks`.
+//! Requests about locks. `locks` decides which ones are granted.
 
 use types::{ClientId, ConnId, Errno, Ino, Lock, Seq, Tid};
 use wire::Answer;
@@ -8,7 +8,7 @@ use crate::locks::Outcome;
 use crate::{Effects, Mds};
 
 impl Mds {
-    /// Sets, changes or gives up a lock, at once or when nobody is in the way.
+    /// Sets, changes or releases a lock, at once or when no other lock excludes it.
     pub(crate) fn lock(
         &mut self,
         at: (ConnId, Tid),
@@ -30,7 +30,7 @@ impl Mds {
         }
     }
 
-    /// Ends the wait for a lock with `EINTR`, if somebody waits for it.
+    /// Ends the wait for a lock with `EINTR`, if a request waits for it.
     pub(crate) fn cancel_lock(
         &mut self,
         whose: (Ino, ClientId),

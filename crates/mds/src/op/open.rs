@@ -1,4 +1,4 @@
-//! Opening, sharing and closing files. Who may have what open is decided in `opens`.
+//! Opening, sharing and closing files. `opens` decides which clients may have which files open.
 
 use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult};
 use types::{
@@ -55,8 +55,8 @@ impl Mds {
         Ok(Performed::Later)
     }
 
-    /// An owner may always: what a file was created with must not keep its creator out. And a
-    /// program that may be executed may be read by the kernel.
+    /// An owner always may: the mode of a new file must not keep its creator out. And the kernel
+    /// may read a program that may be executed.
     fn may_open(&self, cred: &Cred, attr: &Attr, write: bool) -> Result<(), Refused> {
         if cred.uid == attr.uid {
             return Ok(());
@@ -84,8 +84,8 @@ impl Mds {
         }
     }
 
-    /// A client keeps nothing about a file any more. It is answered when the file is shared: what
-    /// it writes from then on must not come before the content that the server moves.
+    /// A client caches nothing of a file any more. The answer comes when the file is shared: later
+    /// writes of the client must not overtake the content that the server moves.
     pub(crate) fn yield_file(
         &mut self,
         at: (ConnId, Tid),
@@ -119,8 +119,8 @@ impl Mds {
         Ok(Performed::Answer(Answer::Done))
     }
 
-    /// A client tells what it had open before its connection broke, the server was restarted, or the file became this
-    /// rank's; or that it has it open no more.
+    /// A client reports a file that it had open before its connection broke, the server was
+    /// restarted, or the file became this rank's; or that it has closed the file.
     pub(crate) fn reopen(
         &mut self,
         client: ClientId,
@@ -136,8 +136,8 @@ impl Mds {
         Ok(Performed::Answer(Answer::Done))
     }
 
-    /// Goes on with sharing a file if everybody has answered: its content goes to the object store
-    /// first, where all of them write.
+    /// Continues to share a file if every client has answered: its content moves to the object
+    /// store first, where all of them write.
     pub(crate) fn share(&mut self, ino: Ino, effects: &mut Effects) {
         if !self.opens.start_moving(ino) {
             return;
@@ -180,7 +180,7 @@ impl Mds {
         let Attr { size, mtime, .. } = self.namespace.getattr(ino).ok()?;
         let planned = self.namespace.plan_setdata(&root, ino, b"", size, time).ok()?;
         self.journal_and_apply(Origin::default(), ino, ino, &planned.event());
-        // Its content is what it was.
+        // Its content did not change.
         let change = AttrChange { mtime: Some(mtime), ..AttrChange::default() };
         let planned = self.namespace.plan_setattr(&root, ino, &change, time).ok()?;
         self.journal_and_apply(Origin::default(), ino, ino, &planned.event()).0

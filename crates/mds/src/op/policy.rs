@@ -1,10 +1,10 @@
 //! Policies: stored in the inode of a directory, in force for everything below that has none of its
 //! own, and changed while people work (P-16).
 //!
-//! A new policy is in force when its request is answered, also for what was there before: what only
-//! the memory of this server holds is written to the metadata store first, if the new policy
-//! promises more than that. While a client has the subtree, the policy under which it was given
-//! holds on; another one waits in the tables until the subtree is everybody's again.
+//! A new policy is in force when its request is answered, also for existing content: directories
+//! that only the memory of this server holds are written to the metadata store first, if the new
+//! policy promises more than memory. While a client has the subtree, the policy under which it was
+//! decoupled stays in force; another one waits in the tables until the subtree is released.
 
 use namespace::{Mode, Refusal};
 use policy::{Policy, Transition};
@@ -56,7 +56,7 @@ impl Mds {
                 return Ok(Performed::Later);
             }
         }
-        // A policy is an agreement between people; it is durable whatever it says itself.
+        // A policy is an agreement between people; it is durable independent of its own promise.
         let planned = self.namespace.plan_setpolicy(cred, ino, text, time)?;
         let event = planned.event();
         let seq = self.log.append(self.clock.now, Origin::default(), &event);
@@ -64,7 +64,7 @@ impl Mds {
         let answer = Answer::Attr(self.namespace.getattr(ino)?);
         let Some(known) = self.tables.decoupled.get_mut(&ino).filter(|_| held.is_some()) else {
             if self.tables.is_unsure(ino) {
-                // Until the store says that the subtree was given back, a crash would bring back the
+                // Until the store notes the release of the subtree, a crash would restore the
                 // policy under which it was a client's.
                 self.tables.store_after(seq);
                 self.tables.hold(Held { conn, tid, answer: Ok(answer), seq, begins: None });
@@ -80,7 +80,7 @@ impl Mds {
         Ok(Performed::Later)
     }
 
-    /// A policy waits until its subtree is everybody's again.
+    /// A policy waits until its subtree is released.
     fn postpone_policy(
         &mut self,
         (conn, tid): (ConnId, Tid),
@@ -96,8 +96,8 @@ impl Mds {
         Ok(())
     }
 
-    /// The policy that waits for a subtree is in force from now on. Returns the position of the
-    /// event that says so, or 0; or else the directory that must be in memory first.
+    /// Puts the policy that waits for a subtree in force. Returns the position of its event, or 0;
+    /// or else the directory that must be in memory first.
     pub(crate) fn switch_policy(&mut self, subtree: Ino) -> Result<Seq, Ino> {
         let known = self.tables.decoupled.get_mut(&subtree);
         let Some(text) = known.and_then(|known| known.next.clone()) else { return Ok(Seq(0)) };
@@ -119,15 +119,15 @@ impl Mds {
         Ok(seq)
     }
 
-    /// After a crash: a subtree that is still a client's is under the policy under which that client
-    /// has it, although the journal may have the next one already.
+    /// After a crash: a subtree that is still a client's is under the policy under which that
+    /// client has it, although the journal may have the next one already.
     pub(crate) fn restore_policies(&mut self) {
         let held = self.tables.decoupled.iter().filter(|(_, known)| !known.released);
         self.unrestored = held.map(|(ino, _)| *ino).collect();
         self.restore_known_policies();
     }
 
-    /// The same for those of which only now something is in memory; nobody has been told of them.
+    /// The same for subtrees that came into memory only now; no client has seen them yet.
     pub(crate) fn restore_known_policies(&mut self) {
         if self.unrestored.is_empty() {
             return;

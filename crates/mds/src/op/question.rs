@@ -120,8 +120,8 @@ impl Mds {
         Ok(Answer::Walked { parent, attr })
     }
 
-    /// Whether a path leads into a subtree that blocks this client, wherever it ends: what is missing
-    /// there is told to nobody, and an inode may have other names outside.
+    /// Whether a path leads into a subtree that blocks this client, even if it ends outside: a
+    /// missing name there is not reported either, and an inode may have other names outside.
     fn leads_to_blocked(
         &self,
         client: ClientId,
@@ -178,7 +178,8 @@ impl Mds {
         }))
     }
 
-    /// The same for a directory that may be split: what other ranks have is where it may be at worst.
+    /// The same for a directory that may be split: the worst case is assumed for fragments of other
+    /// ranks.
     fn kept_whole(&self, dir: Ino, streams: bool) -> Kept {
         let (parts, all) = self.leaves_here(dir);
         let elsewhere = if streams { Kept::Applied } else { Kept::Memory };
@@ -187,7 +188,8 @@ impl Mds {
         kept.max_by_key(|kept| *kept as u8).unwrap_or_default()
     }
 
-    /// Where the entries of a directory are kept now. Never more is said than survives (P-08).
+    /// Where the entries of a directory are kept now. The answer never claims more than survives
+    /// (P-08).
     fn kept(&self, dir: Ino) -> Kept {
         match self.namespace.unstored(dir) {
             (_, true) => Kept::Memory,

@@ -1,8 +1,9 @@
-//! Changes of policy before which something must be stored: what only the memory of this server holds
-//! is written to the metadata store, and then the request is carried out, as if it came only now.
+//! Changes of policy that need a store write first: directories that only the memory of this server
+//! holds are written to the metadata store, and then the request is executed, as if it came only
+//! now.
 //!
-//! Invariant: until then the old policy is in force, also for whoever recovers; and what is changed
-//! meanwhile is journalled, so that it is as durable as what is being stored.
+//! Invariant: until then the old policy is in force, also for a recovery; and changes until then
+//! are journalled, so that they are as durable as the directories that are being stored.
 
 use types::{ConnId, Ino, Set, Tid};
 use wire::{Answer, Message, Request};
@@ -16,12 +17,13 @@ pub(crate) struct Change {
     at: (ConnId, Tid),
     subtree: Ino,
     frame: Vec<u8>,
-    /// What had to be stored is.
+    /// The write is done.
     stored: bool,
 }
 
 impl Mds {
-    /// Whether what is in a subtree is stored; if not, that is begun, and the request comes again.
+    /// Whether the content of a subtree is stored; if not, the write begins, and the request comes
+    /// again.
     pub(super) fn is_stored_first(
         &mut self,
         conn: ConnId,
@@ -44,7 +46,7 @@ impl Mds {
         false
     }
 
-    /// What had to be stored is: the request is carried out.
+    /// The write is done: the request is executed.
     pub(crate) fn go_on_with_change(&mut self, at: (ConnId, Tid), effects: &mut Effects) {
         let Some(place) = self.changes.iter().position(|known| known.at == at) else { return };
         self.changes[place].stored = true;
@@ -54,7 +56,7 @@ impl Mds {
         {
             self.execute(at.0, &request, effects);
         }
-        // One that was refused, or whose connection is gone.
+        // The request was refused, or its connection is gone.
         self.drop_change(at);
     }
 

@@ -1,4 +1,4 @@
-//! What a request is about, for those who decide whether it may be carried out now and here.
+//! The inodes and names of a request, to decide whether it may be executed now and here.
 //!
 //! Not here: paths, which are known only where they are walked.
 
@@ -41,7 +41,7 @@ pub(crate) fn touched<'a>(op: &Op<'a>) -> Touched<'a> {
         | Op::GetPolicy { dir: ino }
         | Op::List { dir: ino, .. } => ([Some(ino), None], [None; 2]),
         Op::Walk { base, .. } => ([Some(base), None], [None; 2]),
-        // What a client has open or locked is about no name, and what it gives up is its own.
+        // Open and lock state has no name, and a client gives up only its own.
         Op::Close { .. }
         | Op::Reopen { .. }
         | Op::Yield { .. }
@@ -49,7 +49,7 @@ pub(crate) fn touched<'a>(op: &Op<'a>) -> Touched<'a> {
         | Op::CancelLock { .. }
         | Op::GetLock { .. }
         | Op::Settle
-        // Who waits for it does not wait for itself.
+        // A status query about a rename must not block on that rename.
         | Op::Passed { .. }
         | Op::Return { .. } => ([None; 2], [None; 2]),
         // These are about the decoupling.

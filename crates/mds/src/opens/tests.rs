@@ -60,7 +60,7 @@ fn a_second_opener_of_a_written_file_waits_until_the_first_has_answered() {
     assert!(opens.finish(FILE, Some(Seq(7))).is_some());
     assert_eq!(opens.judge(B, FILE, false), Verdict::Shared(Seq(7)));
     opens.enter(B, FILE, false);
-    // It stays shared until nobody has it open.
+    // It stays shared until no client has it open.
     assert_eq!(opens.close(A, FILE, true), None);
     assert_eq!(opens.judge(C, FILE, false), Verdict::Shared(Seq(7)));
     assert_eq!(opens.close(B, FILE, false), None);
@@ -76,7 +76,7 @@ fn what_could_not_be_shared_is_as_private_as_before() {
     assert!(!opens.yielded(A, FILE));
     assert!(opens.start_moving(FILE));
     assert!(opens.finish(FILE, None).is_some(), "the store is full");
-    // It was told so, and goes on holding what it writes: the next one must wait for it, too.
+    // The client was notified, and still caches its writes: the next open must wait for it, too.
     assert_eq!(opens.begin(FILE, B, Moment(20)), [A]);
     assert!(!opens.start_moving(FILE));
 }

@@ -18,7 +18,7 @@ fn server(safe: u64) -> Mds {
     mds
 }
 
-/// What the store is asked for, by which answers are told apart.
+/// The requests to the store, by which answers are told apart.
 #[allow(clippy::wildcard_enum_match_arm, reason = "the tests look at these")]
 fn asked(effects: &mut Effects) -> Vec<String> {
     let what = |op: &StoreOp| match op {

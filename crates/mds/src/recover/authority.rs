@@ -1,4 +1,4 @@
-//! What a recovery reads of what this rank serves, and of names that were on their way between ranks.
+//! The objects about served subtrees, and about passages between ranks, that a recovery reads.
 
 use metastore::PASSAGES_PREFIX;
 use metastore::request::{StoreOp, StoreResult};
@@ -9,7 +9,7 @@ use super::behind::Behind;
 use crate::{Effects, Mds, Waiting};
 
 impl Mds {
-    /// What is read of what this rank serves, and of what is on its way between ranks.
+    /// Reads the list of served subtrees, and the passages between ranks.
     pub(super) fn recover_authority(
         &mut self,
         result: StoreResult,
@@ -40,9 +40,10 @@ impl Mds {
         Ok(())
     }
 
-    /// Fetches the inodes with several names if some of them went: all of those are forgotten where that is due. And the
-    /// roots that are in hidden directories: what the journal says of one is said of it there, and not
-    /// of what a directory remembers that it left long ago, and that was removed before it was written again.
+    /// Fetches the inodes with several names if some of them left: all of those are forgotten where
+    /// that is due. And the roots that are in hidden directories: the journal's events about such a
+    /// root apply there, and not to a directory that the root left long ago, that still lists it,
+    /// and that was removed before it was written again.
     pub(super) fn fetch_hidden(&mut self, effects: &mut Effects) {
         let lacks = |dir: &Ino| !self.namespace.is_complete(*dir);
         let links = self.recovery.behind.has_linked().then_some(Ino::LINKS);
@@ -58,7 +59,7 @@ impl Mds {
         }
     }
 
-    /// Reads what was being passed between ranks; then the namespace begins.
+    /// Reads the passages between ranks; then the namespace begins.
     fn read_passages(&mut self, mut names: Vec<String>, effects: &mut Effects) {
         match names.pop() {
             None => self.begin_namespace(effects),

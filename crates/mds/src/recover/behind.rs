@@ -1,11 +1,12 @@
-//! What a recovery passes over: what the journal says of subtrees that went to other ranks since
+//! The events that a recovery skips: those about subtrees that moved to other ranks since
 //! (`tables::gone`).
 //!
-//! Another rank has changed their directories, and may be changing them now. So they are not read. What
-//! gave names in them, or changed inodes there, is not repeated; what took names out of them, or moved any
-//! between them and others, is, because of the others: on directories that are taken to be empty. Behind
-//! the last event before a subtree went all of that is forgotten, as it was when it went. It may have come
-//! back later, and then is read as it is now.
+//! Another rank has changed their directories, and may be changing them now. So they are not read.
+//! Events that added names to them, or changed inodes there, are skipped; events that removed names
+//! from them, or moved names between them and other directories, are replayed for the sake of the
+//! latter: on directories that are taken to be empty. Behind the last event before a subtree left,
+//! all of that is forgotten, as it was when it left. It may have come back later, and then is read
+//! in its present state.
 
 use journal::Event;
 use types::{Ino, Seq, Set};
@@ -21,7 +22,7 @@ pub(super) struct Behind {
     dirs: Set<Ino>,
 }
 
-/// What went with one subtree.
+/// The directories and inodes that left with one subtree.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Left {
     last: Seq,
@@ -48,7 +49,7 @@ impl Behind {
         self.dirs = self.pending.iter().flat_map(|left| &left.dirs).copied().collect();
     }
 
-    /// Whether a directory goes later than what is being repeated.
+    /// Whether a directory leaves behind the event that is being replayed.
     pub(super) fn covers(&self, dir: Ino) -> bool {
         self.dirs.contains(&dir)
     }
@@ -58,7 +59,7 @@ impl Behind {
         self.pending.last().is_some_and(|left| left.last < seq)
     }
 
-    /// What went before this event.
+    /// The subtrees that left before this event.
     fn take_due(&mut self, seq: Seq) -> Vec<Left> {
         let mut due = Vec::new();
         while self.is_due(seq) {
@@ -77,7 +78,7 @@ impl Behind {
     pub(super) fn passes_over(&self, event: &Event<'_>) -> bool {
         match *event {
             Event::Create(ref create) => self.covers(create.parent),
-            // Who moves out of there later brings all of it along.
+            // A later rename out of there carries the whole inode.
             Event::SetAttr { home, .. }
             | Event::SetXattr { home, .. }
             | Event::SetData { home, .. }
@@ -94,7 +95,7 @@ impl Behind {
 }
 
 impl Mds {
-    /// Forgets what went before an event.
+    /// Forgets the subtrees that left before an event.
     pub(super) fn forget_behind(&mut self, seq: Seq) {
         if self.recovery.behind.is_due(seq) {
             for left in self.recovery.behind.take_due(seq) {

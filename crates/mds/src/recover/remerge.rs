@@ -46,13 +46,13 @@ impl Mds {
         merged: &mut Merged,
     ) -> Option<Ino> {
         if merged.part != seq && merged.done > part.start {
-            // It was merged once more from the start.
+            // A second merge applied it again from the start.
             (merged.offset, merged.skip, merged.done) = (segment::HEADER_BYTES, 0, 0);
         }
         merged.part = seq;
         let Merged { id, bytes, offset, skip, done, .. } = merged;
         let refused: Set<Ino> = Loss::all(losses).filter_map(|loss| loss.create()).collect();
-        // It was verified when it was merged; what cannot be read now is not applied.
+        // The merge verified it; blocks that cannot be read now are not applied.
         while *done < part.end
             && let Ok((block, next)) = journal::Block::read(bytes, *offset)
         {
@@ -78,15 +78,15 @@ impl Mds {
             if *skip >= u64::from(block.count) {
                 (*offset, *skip) = (next, 0);
             } else if *done < part.end {
-                // It has fewer events than it says: it is not what was verified.
+                // The block has fewer events than it states: it is not the verified one.
                 return None;
             }
         }
         None
     }
 
-    /// Repeats what a part of a merge did to others. Returns whether that is done; if not,
-    /// something is being fetched.
+    /// Repeats the losses that a part of a merge caused. Returns whether that is done; if not, a
+    /// directory is being fetched.
     pub(super) fn lose_again(&mut self, seq: Seq, losses: &[u8], effects: &mut Effects) -> bool {
         for loss in Loss::all(losses).skip(self.recovery.losses) {
             if loss.winner.0 != 0 {
@@ -101,7 +101,7 @@ impl Mds {
                 }
             }
             if let Some(dir) = self.namespace.needs_to_lose(&loss) {
-                // That the winner is not stored is asked once more afterwards.
+                // Whether the winner is stored is checked again afterwards.
                 self.recovery_waits_for(dir, effects);
                 return false;
             }

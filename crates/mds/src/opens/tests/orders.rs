@@ -1,10 +1,10 @@
 //! Every order in which two clients can open and close one file while the server shares it between
-//! them: messages that cross each other, answers that wait for the journal, threads that are held up
-//! anywhere.
+//! them: messages that cross each other, answers that wait for the journal, threads that are
+//! delayed at any step.
 //!
-//! The table is the real one. The clients are a model of what `client::held` and `vfs` do: what they
-//! have open is counted where messages are sent and taken in, and a file is known to programs only
-//! some time after it was answered.
+//! The table is the real one. The clients are a model of `client::held` and `vfs`: their open files
+//! are counted where messages are sent and received, and programs know a file only some time after
+//! the answer arrived.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -14,16 +14,16 @@ use super::super::{Opens, Verdict};
 
 const FILE: Ino = Ino(1 << 41);
 
-/// What of the rules of clients holds.
+/// The rules that clients obey.
 #[derive(Clone, Copy, Debug)]
 struct Rules {
-    /// Whoever has opened a file gives up what was recalled before it was known.
+    /// A thread that has opened a file gives it up if a recall arrived before the file was known.
     join: bool,
-    /// A recall counts for what was open when it arrived, and for nothing else.
+    /// A recall counts for the files that were open when it arrived, and for no other.
     exact: bool,
     /// A close is sent at once if the file was recalled.
     prompt: bool,
-    /// What a client holds after a failure of the store is known to be held.
+    /// A client's hold after a failure of the store is known as held.
     restored: bool,
 }
 
@@ -44,7 +44,7 @@ enum ToClient {
     Recall,
 }
 
-/// What a client counts where it sends and takes in: `client::held`.
+/// A client's counts where it sends and receives: `client::held`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Held {
     count: u32,
@@ -54,12 +54,12 @@ struct Held {
     shared: bool,
 }
 
-/// What a thread of a client does next.
+/// The next step of a client's thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Thread {
     /// Waits for the answer to an open.
     Asked(u32),
-    /// Has it, and nobody else knows.
+    /// Has it, and no other thread knows.
     Answered {
         shared: bool,
     },
@@ -83,7 +83,7 @@ enum Thread {
     Open {
         file: u32,
     },
-    /// The kernel closes it: nobody knows it any more, or the server does not either.
+    /// The kernel closes it: the client does not know it any more, and perhaps the server neither.
     Closing,
     /// A recall is to be answered.
     Recalled,
@@ -116,7 +116,7 @@ struct World {
     rules: Rules,
     opens: Opens,
     clients: [Client; 2],
-    /// The content is on its way to the store, which may refuse it.
+    /// The content is moving to the store, which may refuse it.
     moving: bool,
     refusals: u32,
 }
@@ -228,7 +228,7 @@ impl World {
                 }
             }
             Thread::Open { file } => {
-                // What was written is told first; that is over.
+                // Writes are sent first; that is done.
                 let client = &mut self.clients[at];
                 let (known, count) = client.file.unwrap();
                 assert_eq!(known, file);
@@ -344,7 +344,7 @@ impl World {
                 }
             }
         }
-        // Whatever was not told goes out.
+        // All pending messages are sent.
         client.sent = client.out.len();
     }
 
@@ -435,7 +435,7 @@ impl World {
         }
     }
 
-    /// What programs rely on.
+    /// The properties on which programs rely.
     fn check(&self) -> Result<(), &'static str> {
         let using = |client: &Client| {
             let (file, _) = client.file.filter(|(file, _)| !client.locked.contains(file))?;
@@ -477,7 +477,7 @@ impl Client {
     }
 }
 
-/// Goes through everything. Says how many states there are, or what is wrong with one.
+/// Explores all states. Returns their number, or the fault of one.
 fn explore(start: World) -> Result<usize, String> {
     let mut seen = BTreeSet::new();
     let mut next = vec![start];
