@@ -1,14 +1,14 @@
-//! After a recovery: clients send again what was applied but not safe, and it is carried out in
-//! its first order, before anything else.
+//! After a recovery: clients resend changes that were applied but not safe, and the server executes
+//! them in their first order, before anything else.
 //!
 //! Clients name inodes by their numbers, and after a restart an inode may be in the metadata store
-//! only, where it is found by name alone. Whoever asks for the first time is told `ESTALE` and
-//! walks the path again; a change that is sent again cannot do that, so what it is about is looked
-//! for before it is carried out.
+//! only, where it is found by name alone. A new request for such an inode gets `ESTALE`, and the
+//! client walks the path again; a resent change cannot do that, so its inodes are looked for before
+//! it is executed.
 //!
-//! What was answered may have been built on what another client asked whose answer got lost: that one asks
-//! again without a position, as if for the first time. So what cannot be carried out any more in its first order
-//! comes once more behind what others had asked (`Turn`).
+//! An answered change may depend on a request of another client that never got its answer: that
+//! client resends the request without a position, like a new one. So a change that cannot be
+//! executed in its first order comes again behind the requests of the other clients (`Turn`).
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -20,15 +20,15 @@ use crate::op::touched;
 use crate::search::Goal;
 use crate::{Effects, Mds, Phase};
 
-/// Whose turn it is.
+/// The requests that are being executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Turn {
-    /// What was sent again, in its first order.
+    /// Resent changes, in their first order.
     #[default]
     Sent,
-    /// What was asked by clients of which nothing came too late.
+    /// Requests of clients without late changes.
     Asked,
-    /// What could not be carried out in its first order, and what its clients sent behind it.
+    /// Changes that could not be executed in their first order, and later ones of their clients.
     Late,
 }
 
@@ -37,22 +37,22 @@ enum Turn {
 pub(crate) struct Resend {
     /// Requests that clients sent again, with their former positions.
     requests: Vec<(Seq, ConnId, Vec<u8>)>,
-    /// Those that are being carried out, in their first order, one after the other, with their clients.
-    /// Until the last is done, whatever else arrives waits. Their connections may break meanwhile: the
-    /// answers are lost then, the changes are not, or others could come before them.
+    /// Those that are being executed, in their first order, one after the other, with their
+    /// clients. Until the last is done, all other requests wait. If a connection breaks until then,
+    /// its answers are lost, but not its changes, as other changes could come before them.
     ordered: VecDeque<(ClientId, Vec<u8>)>,
     busy: bool,
     turn: Turn,
-    /// What could not be carried out, and what its clients had sent behind it.
+    /// Changes that could not be executed, and later ones of their clients.
     late: VecDeque<(ClientId, Vec<u8>)>,
-    /// The server was told to stop meanwhile.
+    /// The server got the order to stop since.
     stop: bool,
     /// Directories were recovered whose place in the tree is not known yet.
     orphans: bool,
 }
 
 impl Resend {
-    /// Whether what was sent again is being carried out.
+    /// Whether resent changes are being executed.
     pub(crate) fn is_busy(&self) -> bool {
         self.busy
     }
@@ -62,15 +62,15 @@ impl Resend {
     }
 }
 
-/// Puts what was sent again in the order in which it was carried out first.
+/// Puts resent changes in the order of their first execution.
 ///
-/// A crash while requests were being carried out again leaves some with the position that they were given
-/// then, which is behind the former positions of all others. They came first all the same: nothing of a
-/// client comes before what it had asked for earlier.
+/// A crash during this execution leaves some changes with the position that they got then, which is
+/// behind the former positions of all other changes. They came first all the same: no change of a
+/// client comes before an earlier one of the same client.
 fn in_first_order(requests: &mut Vec<(Seq, ConnId, Vec<u8>)>) {
     let tid = |frame: &[u8]| match wire::frame::decode(frame) {
         Ok(Some((frame, _))) => match Message::decode(frame.payload) {
-            // What a client answered itself has no position, or a place among all that it did.
+            // An asynchronous operation has no position, or a place among all those of its client.
             Ok(Message::Request(request)) if !request.ahead => Some(request.tid),
             Ok(_) | Err(_) => None,
         },
@@ -95,7 +95,7 @@ fn in_first_order(requests: &mut Vec<(Seq, ConnId, Vec<u8>)>) {
     requests.extend(known.into_iter().map(|(seq, _, conn, frame)| (seq, conn, frame)));
 }
 
-/// Whether a request tells what a client has, wherever it was before.
+/// Whether a request reports open files or locks that a client has, from any rank.
 fn is_held(op: &Op<'_>) -> bool {
     matches!(op, Op::Reopen { .. } | Op::Close { .. } | Op::Lock { .. })
 }
@@ -142,7 +142,7 @@ impl Mds {
                 self.sessions.get_mut(client).resending = false;
                 self.stop_waiting_if_complete(effects);
             }
-            // What a client has open or locked needs nothing of the namespace.
+            // Reports of open files and locks do not depend on the namespace.
             (Some(_), Some(_)) if reconnecting && is_held(&request.op) => {
                 self.execute(conn, request, effects);
             }
@@ -153,8 +153,8 @@ impl Mds {
         }
     }
 
-    /// A connection ended: what was sent again over it and is not being carried out yet will be sent once
-    /// more. Returns whether something was, and is waited for.
+    /// A connection ended: changes that were resent over it and are not being executed yet will be
+    /// resent again. Returns whether there are any, for which the server waits.
     pub(crate) fn forget_resent(&mut self, conn: ConnId) -> bool {
         let before = self.resend.requests.len();
         self.resend.requests.retain(|(_, from, _)| *from != conn);
@@ -173,19 +173,19 @@ impl Mds {
         }
     }
 
-    /// What requests that were sent again are about was looked for.
+    /// The search for the inodes of resent changes ended.
     pub(crate) fn resent_found(&mut self, effects: &mut Effects) {
         let Phase::Reconnecting { until, .. } = self.phase else {
-            // It was told to stop meanwhile.
+            // The server was stopped during the search.
             return;
         };
-        // A connection may have broken meanwhile, and taken with it what was sent again over it.
+        // A connection may have broken since, and taken its resent changes with it.
         if self.sessions.all_returned() || self.clock.now >= until {
             self.become_active(effects);
         }
     }
 
-    /// What requests that were sent again are about, and decoupled subtrees.
+    /// The inodes of resent changes, and decoupled subtrees.
     fn wanted_by_resent(&self) -> BTreeSet<Ino> {
         let mut wanted: BTreeSet<Ino> = self.tables.decoupled.keys().copied().collect();
         let mut created = BTreeSet::new();
@@ -213,7 +213,7 @@ impl Mds {
         self.stop_waiting_if_complete(effects);
     }
 
-    /// Carries out what was sent again, in its first order, then whatever else waits.
+    /// Executes resent changes, in their first order, then all other waiting requests.
     fn become_active(&mut self, effects: &mut Effects) {
         self.phase = Phase::Active;
         self.restore_policies();
@@ -242,8 +242,8 @@ impl Mds {
         self.resend.busy && request.replay.is_none() && !has_turn()
     }
 
-    /// Whether a request that cannot be carried out comes once more: it was answered before the crash, so
-    /// what it needs may be what somebody asked who does not know that it was done.
+    /// Whether a request that cannot be executed comes again later: it was answered before the
+    /// crash, so it may depend on a request of another client that missed its answer.
     pub(crate) fn comes_late(&mut self, client: ClientId, request: &Request<'_>) -> bool {
         let answered = request.replay.is_some_and(|replay| replay.seq != Seq(0));
         let resend = &mut self.resend;
@@ -255,18 +255,19 @@ impl Mds {
         true
     }
 
-    /// Whether what was sent again is being carried out.
+    /// Whether resent changes are being executed.
     pub(crate) fn is_resend_busy(&self) -> bool {
         self.resend.busy
     }
 
-    /// Stops the server when what was sent again is done.
+    /// Stops the server when the resent changes are done.
     pub(crate) fn stop_after_resend(&mut self) {
         self.resend.stop = true;
     }
 
-    /// Carries out what a client sent again whose connection broke since. What it did in directories
-    /// that it had alone is told once more when it is back: nobody is let in there before.
+    /// Executes the resent changes of a client whose connection broke since. Asynchronous
+    /// operations are left out: the client resends them when it is back, and until then no other
+    /// client gets into its directories.
     fn take_frame_of_absent(&mut self, client: ClientId, frame: &[u8], effects: &mut Effects) {
         if let Ok(Some((frame, _))) = wire::frame::decode(frame)
             && let Ok(Message::Request(request)) = Message::decode(frame.payload)
@@ -279,13 +280,13 @@ impl Mds {
         }
     }
 
-    /// Nothing is left of whose turn it was.
+    /// The turn's requests are done: begins the next turn.
     fn resend_turn(&mut self, effects: &mut Effects) {
         match self.resend.turn {
             Turn::Sent if !self.resend.late.is_empty() => {
                 self.resend.turn = Turn::Asked;
                 for (conn, frame) in self.early.take() {
-                    // Whoever has no turn yet is put back.
+                    // Requests of a later turn are put back.
                     self.take_frame(conn, &frame, effects);
                 }
             }
@@ -297,7 +298,8 @@ impl Mds {
         }
     }
 
-    /// Goes on with what was sent again, unless it waits for a directory; then with all else.
+    /// Continues with resent changes, unless one waits for a directory; then with all other
+    /// requests.
     pub(crate) fn resend_on(&mut self, effects: &mut Effects) {
         while self.resend.busy && !self.sessions.is_any_blocked() {
             match self.resend.ordered.pop_front() {

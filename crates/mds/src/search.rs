@@ -2,8 +2,8 @@
 //!
 //! The metadata store finds an inode by the directory that names it. Where only a number is known,
 //! after a restart or because its directory was forgotten, the directories are walked through from
-//! the top of a subtree until it turns up. That is slow, and only done where nobody could be told
-//! to walk the path again.
+//! the top of a subtree until the inode turns up. That is slow, and only done where no client could
+//! walk the path again.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -12,12 +12,12 @@ use types::{Cred, Ino};
 
 use crate::{Effects, Mds};
 
-/// What happens when a search ends.
+/// The step after a search.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Goal {
     /// The server serves.
     Serve,
-    /// The merge at the head of the queue goes on.
+    /// The merge at the head of the queue continues.
     Merge(Ino),
 }
 
@@ -53,7 +53,7 @@ impl Mds {
     }
 
     pub(crate) fn search_for_merge(&mut self, subtree: Ino, ino: Ino, effects: &mut Effects) {
-        // The root of a subtree that is everybody's may have to be looked for itself.
+        // The root of a released subtree may have to be searched itself.
         let top = if self.namespace.is_anchored(subtree) { subtree } else { Ino::ROOT };
         self.search_for(Goal::Merge(ino), top, BTreeSet::from([ino]), effects);
     }
@@ -65,14 +65,14 @@ impl Mds {
         }
     }
 
-    /// Tries again what could not be fetched.
+    /// Repeats failed fetches.
     pub(crate) fn search_tick(&mut self, effects: &mut Effects) {
         if self.search.as_ref().is_some_and(|search| !search.waiting) {
             self.search_on(effects);
         }
     }
 
-    /// Goes on until everything is found, everything was looked into, or a directory is missing.
+    /// Continues until everything is found, every directory was visited, or one is missing.
     pub(crate) fn search_on(&mut self, effects: &mut Effects) {
         let Some(mut search) = self.search.take() else { return };
         loop {
@@ -103,7 +103,7 @@ impl Mds {
         let entries = self.namespace.list(&Cred::root(), dir, None, usize::MAX, false)?;
         let dirs = entries.into_iter().filter(|entry| entry.attr.is_dir());
         let mut dirs: Vec<Ino> = dirs.map(|entry| entry.attr.ino).collect();
-        // What other ranks serve is not looked for here, nor what has not come yet.
+        // Skip subtrees that other ranks serve, and those that are still arriving.
         let others: Vec<Ino> = self.authority.other_roots().collect();
         dirs.retain(|dir| !others.contains(dir) && !self.authority.is_coming(*dir));
         Ok(dirs)

@@ -6,10 +6,10 @@
 //! done; and which of those were refused.
 //! A client says with each request up to where it has all answers: those need not be known again.
 //!
-//! In the journal, the origins of events say which changes were carried out since the oldest
-//! segment began, and `Event::Session` at the start of each segment says the rest: the number up
-//! to which changes are done, then the refused ones ([`REFUSED`]), then the creates whose answers
-//! the client may not have ([`CREATED`]), then [`GONE`] if it is not connected.
+//! In the journal, the origins of events name the changes that were executed since the oldest
+//! segment began, and `Event::Session` at the start of each segment has the rest: the number up to
+//! which changes are done, then the refused ones ([`REFUSED`]), then the creates whose answers the
+//! client may not have ([`CREATED`]), then [`GONE`] if it is not connected.
 //!
 //! The changes of one client are carried out in the order in which it asked for them, even when
 //! one of them has to wait for a directory.
@@ -31,13 +31,13 @@ const LEFT_MAX: usize = 16;
 /// How long a client that left is remembered, should it come back with requests it sent before.
 const FORGET_AFTER: Span = Span::from_millis(60_000);
 
-/// The request number that stands for the end of a session in the journal.
+/// The request number that marks the end of a session in the journal.
 pub(crate) const GONE: Tid = Tid(u64::MAX);
 /// The bit that marks a refused request in the journal; request numbers are far smaller.
 const REFUSED: u64 = 1 << 63;
 /// The bit that marks a create in the journal. Two more events follow, with the inode and the time
-/// in place of a request number: what a name leads to may be somebody else's by now, so without
-/// them a create that is sent again could not be answered as it was.
+/// in place of a request number: the name may lead to another client's inode by now, so without
+/// them a resent create could not get its first answer.
 const CREATED: u64 = 1 << 62;
 
 /// How a change was answered, should its request arrive again.
@@ -54,13 +54,13 @@ pub(crate) struct Remembered {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Left {
     pub(crate) client: ClientId,
-    /// What the journal would say.
+    /// The numbers that the journal would have.
     pub(crate) tids: Vec<Tid>,
     /// The newest changes.
     pub(crate) remembered: Vec<Remembered>,
 }
 
-/// What is known about a change that a client asks for.
+/// The server's knowledge of a change that a client requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fate {
     /// It was not carried out.
@@ -69,14 +69,14 @@ pub(crate) enum Fate {
     Done(Option<Remembered>),
 }
 
-/// What a client does in directories that it has alone, and tells later.
+/// Asynchronous operations of a client in directories that it has alone.
 #[derive(Debug, Default)]
 pub(crate) struct Ahead {
     /// The position of the newest change of this kind.
     pub(crate) seq: Seq,
     /// Inode numbers that it may use.
     numbers: VecDeque<InoRange>,
-    /// What it sent, as frames: the first waits for a directory, the others for the first.
+    /// Their frames: the first waits for a directory, the next ones for the first.
     pub(crate) waiting: VecDeque<Vec<u8>>,
 }
 
@@ -113,11 +113,11 @@ pub(crate) struct Session {
     heard: Tid,
     /// When it asked for something last.
     pub(crate) asked: Moment,
-    /// What the recovered journal says of a create, as far as it is read: its request, its inode.
+    /// A create in the recovered journal, as far as it is read: its request, its inode.
     created: Option<(Tid, Option<Ino>)>,
-    /// Changes that wait, as frames: the first for a directory, the others for the first.
+    /// Waiting changes, as frames: the first waits for a directory, the next ones for the first.
     pub(crate) blocked: VecDeque<Vec<u8>>,
-    /// What it sends ahead of the answers.
+    /// Its asynchronous operations.
     pub(crate) ahead: Ahead,
     /// It was connected when the previous tenure ended, and has not returned yet.
     awaited: bool,
@@ -126,7 +126,7 @@ pub(crate) struct Session {
     /// Whether the recovered journal said up to where changes are done.
     based: bool,
     /// The event that makes the client known to the journal as connected. Before it is safe, no
-    /// change may be answered as applied: after a crash nobody would wait for the client.
+    /// change may be answered as applied: after a crash the server would not wait for the client.
     since: Option<Seq>,
     /// When its connection ended.
     left: Moment,
@@ -179,16 +179,16 @@ impl Session {
         self.refused.push_back(tid);
     }
 
-    /// What the journal says about the session from now on.
+    /// The journal's summary of the session from now on.
     fn summary(&self) -> impl Iterator<Item = Tid> {
         let refused = self.not_done().into_iter().map(|tid| Tid(tid.0 | REFUSED));
         let gone = self.conn.is_none().then_some(GONE);
         [self.floor].into_iter().chain(refused).chain(self.creates()).chain(gone)
     }
 
-    /// The newest requests that were not carried out although a later change was, and that may be
-    /// sent again. A server that recovered does not know what its predecessor refused since its last
-    /// segment began, but what that one did.
+    /// The newest requests that were not executed although a later change was, and that may be
+    /// resent. A recovered server does not know the requests that its predecessor refused since its
+    /// last segment began, but the executed ones.
     fn not_done(&self) -> Vec<Tid> {
         let done: Set<Tid> = self.remembered.iter().map(|known| known.tid).collect();
         let refused: Set<Tid> = self.refused.iter().copied().collect();
@@ -202,7 +202,7 @@ impl Session {
         all.split_off(all.len().saturating_sub(REFUSED_MAX))
     }
 
-    /// The journalled creates whose answers the client may not have, as the journal says it.
+    /// The journalled creates whose answers the client may not have, in the journal's form.
     fn creates(&self) -> impl Iterator<Item = Tid> {
         let unheard = self
             .remembered
@@ -213,7 +213,7 @@ impl Session {
         })
     }
 
-    /// A further part of what the journal says of a create.
+    /// A further part of a create in the journal.
     fn recovered_create(&mut self, (tid, ino): (Tid, Option<Ino>), part: u64) {
         let Some(ino) = ino else {
             self.created = Some((tid, Some(Ino(part))));
@@ -254,8 +254,8 @@ impl Sessions {
         self.by_conn.get(&conn).copied()
     }
 
-    /// From now on [`ConnId::NOBODY`] stands for a client that is not connected. Returns for whom it
-    /// stood before.
+    /// From now on requests of [`ConnId::NOBODY`] are those of a client that is not connected.
+    /// Returns the client before.
     pub(crate) fn act_for(&mut self, absent: Option<ClientId>) -> Option<ClientId> {
         std::mem::replace(&mut self.absent, absent)
     }
@@ -265,7 +265,7 @@ impl Sessions {
         self.by_client.entry(client).or_default()
     }
 
-    /// What connected clients asked for last.
+    /// The last requests of connected clients.
     pub(crate) fn shown(&self) -> impl Iterator<Item = &Shown> {
         let connected = self.by_client.values().filter(|session| session.conn.is_some());
         connected.map(|session| &session.shown)
@@ -288,7 +288,7 @@ impl Sessions {
         self.by_client.get(&client)?.blocked.front().map(Vec::as_slice)
     }
 
-    /// The first of what a client sent ahead that waits.
+    /// The first waiting asynchronous operation of a client.
     pub(crate) fn first_ahead(&self, client: ClientId) -> Option<&[u8]> {
         self.by_client.get(&client)?.ahead.waiting.front().map(Vec::as_slice)
     }
@@ -300,8 +300,8 @@ impl Sessions {
         self.by_client.values().any(waits)
     }
 
-    /// What the journal must say about each client, sorted by client: up to where changes are
-    /// done, and the exceptions.
+    /// The journal's summary of each client, sorted by client: up to where changes are done, and
+    /// the exceptions.
     pub(crate) fn summaries(&self) -> Vec<(ClientId, Vec<Tid>)> {
         let known = self.by_client.iter();
         let known = known.filter(|(client, session)| client.0 != 0 && session.floor != Tid(0));
@@ -311,7 +311,7 @@ impl Sessions {
         all
     }
 
-    /// What the next tenure must know after a clean stop, sorted by client.
+    /// The state that the next tenure needs after a clean stop, sorted by client.
     pub(crate) fn left(&self) -> Vec<Left> {
         let mut all = Vec::new();
         for (client, tids) in self.summaries() {
@@ -322,7 +322,7 @@ impl Sessions {
         all
     }
 
-    /// What an earlier tenure wrote down when it ended.
+    /// Restores the state that an earlier tenure stored at its end.
     pub(crate) fn restore(&mut self, left: &[Left]) {
         for Left { client, tids, remembered } in left {
             for tid in tids {
@@ -330,12 +330,12 @@ impl Sessions {
             }
             let session = self.get_mut(*client);
             session.remembered.extend(remembered.iter().rev());
-            // It stopped cleanly: nothing was unsafe. What the journal says later counts more.
+            // It stopped cleanly: every change was safe. Later events of the journal override this.
             (session.awaited, session.based, session.since) = (false, false, None);
         }
     }
 
-    /// What the recovered journal says about a session.
+    /// Takes a session's summary from the recovered journal.
     pub(crate) fn recovered(&mut self, client: ClientId, tid: Tid) {
         if client.0 == 0 {
             return;
@@ -381,8 +381,8 @@ impl Sessions {
         self.by_client.values().all(|session| !session.awaited && !session.resending)
     }
 
-    /// Forgets clients that left long ago. The monitor never does, although it has no connection here:
-    /// what it passes on may wait for a directory.
+    /// Forgets clients that left long ago, but never the monitor, although it has no connection
+    /// here: a request that it forwarded may wait for a directory.
     pub(crate) fn forget_gone(&mut self, now: Moment) {
         self.by_client.retain(|client, session| {
             let stays = client.0 == 0 || session.conn.is_some() || session.awaited;
@@ -390,7 +390,7 @@ impl Sessions {
         });
     }
 
-    /// A client is waited for until it is back: it may remember what the previous server told it.
+    /// Waits for a client until it is back: it may still use the cache from the previous server.
     pub(crate) fn await_return(&mut self, client: ClientId) {
         let session = self.by_client.entry(client).or_default();
         session.awaited |= session.conn.is_none();
@@ -431,8 +431,8 @@ impl Mds {
         if let Some(old) = session.conn.replace(conn)
             && old != conn
         {
-            // What it still waits for there, it sends again here; what was sent again already is
-            // carried out before anything else.
+            // The client resends here the requests that still wait there; those that were resent
+            // already are executed before anything else.
             if !self.resend.is_busy() {
                 session.blocked.clear();
             }
@@ -453,7 +453,7 @@ impl Mds {
         self.ask_for_opens_of(hello.client, effects);
     }
 
-    /// Hears a client no more, whatever it has under way.
+    /// Rejects all requests of a client from now on, also those under way.
     pub(crate) fn fence(&mut self, client: ClientId, effects: &mut Effects) {
         self.tables.fenced.insert(client);
         if let Some(conn) = self.sessions.conn_of(client) {
@@ -477,14 +477,14 @@ impl Mds {
             session.blocked.clear();
         }
         session.ahead.waiting.clear();
-        // A client that was returning is expected to return once more, also if it had sent all that
-        // it had to: none of that is carried out yet.
+        // A client that was returning is expected to return again, even if it had resent
+        // everything: none of that is executed yet.
         session.awaited = session.resending || forgotten;
         session.resending = false;
         session.left = self.clock.now;
         let journalled = self.log.has_segments() || !self.log.is_idle();
         if self.phase == Phase::Active && session.floor != Tid(0) && journalled {
-            // After a restart nobody needs to wait for this client.
+            // After a restart the server need not wait for this client.
             let event = journal::Event::Session { client, tid: GONE };
             self.log.append(self.clock.now, types::Origin::default(), &event);
         }
@@ -502,7 +502,7 @@ mod tests {
         Remembered { tid: Tid(tid), seq: Seq(tid), ino: Ino(0), time: Timestamp(0) }
     }
 
-    /// What a later server knows that found nothing but the beginning of a segment.
+    /// The state of a later server that found only the beginning of a segment.
     fn successor(sessions: &Sessions) -> Sessions {
         let mut next = Sessions::default();
         for (client, tids) in sessions.summaries() {

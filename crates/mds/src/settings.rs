@@ -1,4 +1,4 @@
-//! What can be tuned.
+//! Tunable settings.
 
 use types::Span;
 
@@ -12,7 +12,7 @@ pub struct Settings {
     pub address: String,
     /// Its process id, for the cluster map.
     pub pid: u32,
-    /// User and group to whom the root directory of a new cluster belongs.
+    /// User and group that own the root directory of a new cluster.
     pub root_owner: (u32, u32),
     /// The settings that the command line names, with their values, for the report with the
     /// counters.
@@ -21,7 +21,7 @@ pub struct Settings {
     pub segment_bytes_max: u64,
     /// How many segments are written at the same time at most (J-03, "dispatch").
     pub dispatch: usize,
-    /// How long an event may wait for others to be made durable with it.
+    /// How long an event may wait for later ones to be made durable with it.
     pub commit_interval: Span,
     /// Bytes of events that are made durable without waiting.
     pub commit_bytes: u64,
@@ -35,43 +35,45 @@ pub struct Settings {
     pub merge_bytes_max: u64,
     /// Inodes kept in memory; more are forgotten when the metadata store has them.
     pub inodes_max: u64,
-    /// Of a directory that has more bytes than this in the metadata store the number of names may be
-    /// told about, where it is not known exactly.
+    /// For a directory with more bytes than this in the metadata store the number of names may be
+    /// reported as an estimate, where it is not known exactly.
     pub about_bytes: u64,
-    /// With more names than this a directory, or a fragment of one, is split, where there are several
-    /// ranks, and with less than a quarter of it put together again (B-04); 0 for never, because what is about all of
-    /// a directory is refused while it is split.
+    /// With more names than this a directory, or a fragment of one, is split, if there are several
+    /// ranks, and with less than a quarter of it joined again (B-04); 0 for never, because requests
+    /// about a whole directory are refused while it is split.
     pub split_entries: u64,
     /// Whether directories are renamed from one rank to another (F-13), or refused (`EXDEV`).
     pub pass_directories: bool,
     /// How long clients of the previous tenure have for sending unsafe requests again.
     pub reconnect: Span,
-    /// How long a client has for giving up what it keeps about a file that others open.
+    /// How long a client has for giving up its cache of a file that another client opens.
     pub recall: Span,
-    /// How long others wait for a client to merge what they ask for (`merge: on_demand`).
+    /// How long a request waits for the owner of the subtree to merge (`merge: on_demand`).
     pub demand: Span,
-    /// How long behind such a merge others are told what is there.
+    /// How long after such a merge requests are answered without another one.
     pub demand_quiet: Span,
-    /// How long after its last request a client may remember what it was told, and a bit more.
+    /// How long after its last request a client may use its cache, and a bit more.
     pub lease: Span,
-    /// How long clients may remember what they are told of a directory under `cache: lease`.
+    /// How long clients may cache a directory under `cache: lease`.
     pub dir_lease: Span,
-    /// How much longer the server waits: what a client's clock may lose against its own meanwhile.
+    /// How much longer the server waits: a client's clock may lose so much against its own in that
+    /// time.
     pub dir_lease_slack: Span,
-    /// How long a client has for giving back a directory that it has alone, with what it did there.
+    /// How long a client has for returning a directory that it has alone, with its changes there.
     pub evict: Span,
-    /// How long nobody is given a directory that was taken away: clients that change it in turn
-    /// would only take it from each other.
+    /// How long no client gets a directory that was revoked: clients that change it in turn would
+    /// only take it from each other.
     pub quiet: Span,
     /// Whether changes are reported when they are carried out: for simulators and traces.
     pub observe: bool,
-    /// The key of verifiers whose proofs are believed, if there are any.
+    /// The key of trusted verifiers, if there are any.
     pub proof_key: Option<metastore::ProofKey>,
     /// Reject changes: the store is damaged, perhaps.
     pub read_only: bool,
-    /// It works for one job, apart from everybody.
+    /// A private server, for one job.
     pub private: Option<crate::Private>,
-    /// How often the rank decides whether load should move, and tells the others how loaded it is.
+    /// How often the rank decides whether load should move, and reports its load to the other
+    /// ranks.
     pub balance_interval: Span,
     /// How long it takes until a use of a directory counts half.
     pub balance_half_life: Span,

@@ -1,12 +1,14 @@
 //! Taking a snapshot of a subtree (BF-03): the moment in which the metadata store says all of it.
 //!
-//! 1. *Drain*: clients hand in what they did in directories that they have alone, and get none.
-//! 2. *Copy*: what the store has not is written. Requests go on; so little is left for the next step.
-//! 3. *Freeze*: changes wait, anywhere on this rank, and what is left is written.
+//! 1. *Drain*: clients hand in their changes in directories that they have alone, and get none.
+//! 2. *Copy*: changes that the store lacks are written. Requests continue; so few are left for the
+//!    next step.
+//! 3. *Freeze*: changes wait, anywhere on this rank, and the rest is written.
 //! 4. *Commit*: the table of snapshots is replaced (`metastore::Snapshots`), and changes go on.
 //!
-//! Nothing is copied: whoever replaces a directory's manifest from then on keeps it first. Reading goes on
-//! throughout. A crash before the commit leaves nothing; after it, a snapshot that is as good as any.
+//! No data is copied: from then on, a replacement of a directory's manifest first keeps the old
+//! one. Reading continues throughout. A crash before the commit leaves nothing; after it, a valid
+//! snapshot.
 
 use std::collections::VecDeque;
 
@@ -43,7 +45,7 @@ struct Taking {
     at: (ConnId, Tid),
     stage: Stage,
     frozen: Option<Moment>,
-    /// What kept it from being taken.
+    /// The failure that prevented the snapshot.
     failed: Option<Failure>,
     /// It is taken; its number.
     taken: Option<u64>,
@@ -68,7 +70,7 @@ impl Snapshots {
         self.queue.front().is_some_and(|taking| taking.frozen.is_some())
     }
 
-    /// What was to be written is.
+    /// The write is done.
     pub(crate) fn written(&mut self) {
         let Some(taking) = self.queue.front_mut() else { return };
         match &mut taking.stage {
@@ -107,7 +109,7 @@ impl Mds {
         if !known.is_dir() {
             return Err(Errno::NotDirectory.into());
         }
-        // Whoever reads it reads all of it.
+        // A reader of the snapshot reads all of it.
         self.namespace.access(cred, root, 5)?;
         self.check_all_here(root)?;
         if self.authority.is_exporting() {
@@ -124,7 +126,7 @@ impl Mds {
         Ok(Performed::Later)
     }
 
-    /// Goes on with the first, as far as it can. Called after every input.
+    /// Continues the first snapshot, as far as possible. Called after every input.
     pub(crate) fn snapshot_step(&mut self, effects: &mut Effects) {
         while let Some(taking) = self.snapshots.queue.front() {
             if let Some(number) = taking.taken {
@@ -165,7 +167,7 @@ impl Mds {
                     let stage = Stage::Copy { round, since, written: false };
                     return self.settle_snapshot(stage, effects);
                 }
-                // Half of a merge is nothing that anybody wants to see.
+                // A snapshot must not contain half of a merge.
                 if self.merges.has_begun() {
                     return None;
                 }
@@ -173,7 +175,7 @@ impl Mds {
                 self.settle_snapshot(Stage::Freeze { written: false }, effects)
             }
             Stage::Freeze { .. } => {
-                // What was fetched meanwhile may have turned out to be out of date in the store.
+                // Directories that were fetched since may be out of date in the store.
                 if self.unstored_for_snapshot(root).next().is_some() {
                     return self.settle_snapshot(Stage::Freeze { written: false }, effects);
                 }
@@ -184,7 +186,7 @@ impl Mds {
         }
     }
 
-    /// Has written what is not. The stage comes first: there may be nothing to write.
+    /// Begins to write unstored changes. The stage comes first: there may be nothing to write.
     fn settle_snapshot(&mut self, stage: Stage, effects: &mut Effects) -> Option<Stage> {
         let taking = self.snapshots.queue.front_mut()?;
         taking.stage = stage;
@@ -215,8 +217,8 @@ impl Mds {
         self.store(Waiting::Snapshot(id), StoreOp::TakeSnapshot { snapshot }, effects);
     }
 
-    /// The table was replaced, or not: if that is not known, whoever asked hears of an error, and asks
-    /// under another id.
+    /// The table was replaced, or not: if that is unknown, the client gets an error, and asks again
+    /// with another id.
     pub(crate) fn snapshot_taken(
         &mut self,
         id: u64,
@@ -254,7 +256,7 @@ impl Mds {
         self.retry_returned(FROZEN, effects);
     }
 
-    /// The server stops: whoever waits is told.
+    /// The server stops: waiting requests fail.
     pub(crate) fn stop_snapshots(&mut self, effects: &mut Effects) {
         self.snapshot_step(effects);
     }

@@ -6,7 +6,8 @@ use crate::{Effects, Mds, Phase};
 impl Mds {
     pub(crate) fn terminate(&mut self, effects: &mut Effects) {
         match self.phase {
-            // First what clients were told is applied: nobody would wait for them again.
+            // First apply the changes that clients know as applied: the next server would not wait
+            // for them.
             Phase::Active if self.is_resend_busy() => self.stop_after_resend(),
             Phase::Active => {
                 if !self.end_alone(effects) {
@@ -34,7 +35,7 @@ impl Mds {
 
     pub(crate) fn try_stop(&mut self, effects: &mut Effects) {
         if self.is_private() {
-            // Somebody reads the journal then; the rest goes with the process.
+            // The job's publication reads the journal then; the rest ends with the process.
             effects.stopped = self.log.is_idle();
             return;
         }
@@ -73,7 +74,8 @@ impl Mds {
         JournalEnd { last: self.log.last(), next_index: self.log.next_index(), sessions }
     }
 
-    /// Whether everything that the journal says is stored elsewhere, so that it may go as a whole.
+    /// Whether every event of the journal is in the metadata store, so that the whole journal may
+    /// be deleted.
     pub(crate) fn is_journal_ended(&self) -> bool {
         self.phase == Phase::Stopping
             && self.tables.is_idle()

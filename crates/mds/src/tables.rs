@@ -1,12 +1,12 @@
-//! What a rank must never forget, even where subtrees keep no journal: its tenure, which inode
-//! numbers were given away, and which subtrees belong to a client.
+//! The durable state of a rank, needed even where subtrees keep no journal: its tenure, the granted
+//! inode numbers, and the subtrees that belong to a client.
 //!
-//! One small object, replaced by compare-and-swap. Replacing it with the tenure incremented is
-//! also what fences an older server of the same rank: its next replacement fails.
+//! One small object, replaced by compare-and-swap. Replacing it with the tenure incremented also
+//! fences an older server of the same rank: its next replacement fails.
 //!
-//! Inode numbers are durable *before* they are handed out (design section 4): whatever crashes
-//! afterwards, nobody else gets them. What a client says that it has not used comes back with its
-//! subtree, in the same replacement of the object (`numbers`).
+//! Inode numbers are durable *before* they are handed out (design section 4): after any crash, no
+//! other client gets them. Numbers that a client reports as unused come back with its subtree, in
+//! the same replacement of the object (`numbers`).
 
 mod codec;
 mod free;
@@ -43,23 +43,23 @@ const RETRY: Span = Span::from_millis(500);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Decoupling {
     pub(crate) client: ClientId,
-    /// Requests of others get `EBUSY`.
+    /// Requests of other clients get `EBUSY`.
     pub(crate) block: bool,
-    /// Requests of others wait until the client has merged. What the policy says; not stored.
+    /// Requests of other clients wait until the client has merged. From the policy; not stored.
     pub(crate) on_demand: bool,
     /// Numbers the client may use, in the order in which they were given.
     pub(crate) ranges: Vec<InoRange>,
     pub(crate) epoch: Epoch,
     /// Canonical policy text; empty if the subtree was taken without another policy.
     pub(crate) policy: String,
-    /// The subtree is everybody's again; its last merge is in memory only, so that its client may
-    /// have to merge again after a crash (weak consistency with local durability).
+    /// The subtree is released; its last merge is in memory only, so that its client may have to
+    /// merge again after a crash (weak consistency with local durability).
     pub(crate) released: bool,
-    /// The policy that will be in force when the subtree is everybody's again: canonical text,
-    /// empty for none of its own (P-16).
+    /// The policy that will be in force when the subtree is released: canonical text, empty for
+    /// none of its own (P-16).
     pub(crate) next: Option<String>,
-    /// On whose behalf the subtree was decoupled: a merge with `check: merge` that a crash
-    /// interrupted goes on without its client.
+    /// The user for whom the subtree was decoupled: a merge with `check: merge` that a crash
+    /// interrupted continues without its client.
     pub(crate) cred: Cred,
     /// Not all numbers that were used with it are known here: it was another client's, or another
     /// rank's.
@@ -88,7 +88,7 @@ pub(crate) struct JournalEnd {
     pub(crate) last: Seq,
     /// Index of the next segment.
     pub(crate) next_index: u64,
-    /// What the journal said about sessions.
+    /// The journal's state of sessions.
     pub(crate) sessions: Vec<Left>,
 }
 
@@ -104,22 +104,22 @@ pub(crate) struct Tables {
     reserving: Option<InoRange>,
     /// Whether the put under way stores it.
     reserving_in_flight: bool,
-    /// The first number that was never given to anybody, or came back with all behind it.
+    /// The first number that was never granted, or came back with all behind it.
     next: u64,
-    /// Others that came back.
+    /// Other numbers that came back.
     free: Free,
-    /// Numbers that went to other ranks with decoupled subtrees: nobody is given them any more.
+    /// Numbers that left to other ranks with decoupled subtrees: no client gets them any more.
     departed: Free,
     /// Subtrees that went to other ranks, and that the journal still names.
     gone: GoneList,
     pub(crate) decoupled: BTreeMap<Ino, Decoupling>,
     /// Subtrees that were given back in this tenure: all their merges are known here.
     given_back: BTreeSet<Ino>,
-    /// Subtrees that are nobody's here, and of which the store may still say that they are a client's.
+    /// Subtrees that are no client's here, although the store may still list them as a client's.
     unsure: BTreeSet<Ino>,
     /// Those of them of which the put under way will say it.
     unsure_in_flight: BTreeSet<Ino>,
-    /// Clients whose work was taken over: they are heard no more.
+    /// Clients whose work was taken over: their requests are rejected.
     pub(crate) fenced: BTreeSet<ClientId>,
     /// Where the journal ended at the last clean stop.
     end: JournalEnd,
@@ -127,8 +127,8 @@ pub(crate) struct Tables {
     stopped: Epoch,
     /// The newest tenure that ended otherwise.
     crashed: Epoch,
-    /// Clients that may remember what they were told: after a crash nothing is changed before they
-    /// are back, or cannot remember it any more.
+    /// Clients with caches: after a crash the server makes no change before they are back, or their
+    /// caches have expired.
     remembering: BTreeSet<ClientId>,
     /// Those of them that the store knows, and that the put under way will make known.
     remembering_stored: BTreeSet<ClientId>,
@@ -139,7 +139,7 @@ pub(crate) struct Tables {
     /// Answers that the put under way will release.
     held_in_flight: Vec<Held>,
     failed: Option<Moment>,
-    /// The store has something else than what was stored last, and is asked what.
+    /// The store has another version than the one stored last, and is being read.
     looking: bool,
     /// They are stored only when the journal is durable up to here: a crash in between must not
     /// find a subtree given away, or back, without the policy that goes with it.
@@ -189,7 +189,7 @@ impl Tables {
         !self.in_flight && !self.dirty
     }
 
-    /// Begins a tenure on top of what the store holds, and returns the bytes to store.
+    /// Begins a tenure on top of the store's version, and returns the bytes to store.
     pub(crate) fn take_over(&mut self, stored: Option<(&[u8], u64)>) -> Result<Vec<u8>, Error> {
         if let Some((bytes, version)) = stored {
             self.decode(bytes).map_err(|malformed| {
@@ -222,8 +222,8 @@ impl Tables {
         self.crashed
     }
 
-    /// Whether the store knows that the tenure, and with it the journal, ends here; if not, it is
-    /// told.
+    /// Whether the store knows that the tenure, and with it the journal, ends here; if not, the
+    /// table is to be stored.
     pub(crate) fn end_journal(&mut self, end: JournalEnd) -> bool {
         if self.end == end && self.stopped == self.epoch {
             return self.is_idle();
@@ -232,8 +232,8 @@ impl Tables {
         false
     }
 
-    /// Whether a client may be told what to remember. If the store does not know that it does, it is
-    /// told.
+    /// Whether a client may get capabilities. If the store does not have the client in this list
+    /// yet, the table is to be stored first.
     pub(crate) fn may_remember(&mut self, client: ClientId) -> bool {
         self.dirty |= self.remembering.insert(client);
         self.remembering_stored.contains(&client)
@@ -245,18 +245,18 @@ impl Tables {
         self.remembering_stored.remove(&client);
     }
 
-    /// Clients that may remember what they were told.
+    /// Clients that may have caches.
     pub(crate) fn remembering(&self) -> impl Iterator<Item = ClientId> {
         self.remembering.iter().copied()
     }
 
-    /// What they say now goes with an event of the journal.
+    /// The tables' present state depends on an event of the journal.
     pub(crate) fn store_after(&mut self, seq: Seq) {
         self.after = self.after.max(seq);
         self.dirty = true;
     }
 
-    /// Holds an answer back until what it promises is stored.
+    /// Holds an answer back until its promise is stored.
     pub(crate) fn hold(&mut self, held: Held) {
         self.dirty = true;
         self.held.push(held);
@@ -266,12 +266,12 @@ impl Tables {
         std::mem::take(&mut self.held)
     }
 
-    /// Who has a subtree now.
+    /// The client that has a subtree now.
     pub(crate) fn owner(&self, subtree: Ino) -> Option<&Decoupling> {
         self.decoupled.get(&subtree).filter(|decoupling| !decoupling.released)
     }
 
-    /// A subtree is everybody's again, with all that its client merged.
+    /// Releases a subtree, with everything that its client merged.
     pub(crate) fn release(&mut self, subtree: Ino) {
         if let Some(known) = self.decoupled.get_mut(&subtree) {
             known.released = true;
@@ -280,21 +280,21 @@ impl Tables {
         }
     }
 
-    /// A subtree is nobody's any more.
+    /// A subtree is no client's any more.
     pub(crate) fn remove(&mut self, subtree: Ino) {
         self.decoupled.remove(&subtree);
         self.unsure.insert(subtree);
     }
 
-    /// Whether a crash could make a subtree a client's again, under the policy under which that one had
-    /// it: whatever is answered as if it were nobody's waits until the store says so, too.
+    /// Whether a crash could make a subtree a client's again, under the policy under which that
+    /// client had it: answers that assume the contrary wait until the store has the release, too.
     pub(crate) fn is_unsure(&self, subtree: Ino) -> bool {
         self.unsure.contains(&subtree)
     }
 
-    /// The last merges of these subtrees are in the metadata store: nobody needs to repeat them. Of
-    /// what a crash undid a client may have repeated a part so far: when it gives the subtree back
-    /// once more, that was all.
+    /// The last merges of these subtrees are in the metadata store: their clients need not repeat
+    /// them. After a crash that undid a merge, a client may have repeated only a part of it so far:
+    /// it has repeated all when it releases the subtree again.
     pub(crate) fn forget_released(&mut self, subtrees: &[Ino]) {
         for subtree in subtrees {
             let released = self.decoupled.get(subtree).is_some_and(|known| known.released);
@@ -305,14 +305,14 @@ impl Tables {
         }
     }
 
-    /// Who has a subtree with this root, or was given this number with one and has it still. Until it is
-    /// certain that a merge with which it was given back need not be repeated, it is not given back.
-    /// Who merges the decoupled subtree with this root when somebody asks for it.
+    /// The client that merges the decoupled subtree with this root on a merge request.
     pub(crate) fn offered_by(&self, root: Ino) -> Option<ClientId> {
         let held = self.decoupled.get(&root).filter(|held| held.on_demand && !held.released);
         held.map(|held| held.client)
     }
 
+    /// The client that has a subtree with this root, or got this number with a subtree that it still
+    /// has. A subtree counts as released only when its last merge certainly need not be repeated.
     pub(crate) fn holder_of(&self, ino: Ino) -> Option<ClientId> {
         let is_given = |ranges: &[InoRange]| ranges.iter().any(|range| range.contains(ino));
         let held = self.decoupled.iter().find(|(root, it)| **root == ino || is_given(&it.ranges));
@@ -358,8 +358,8 @@ impl Tables {
 }
 
 impl Mds {
-    /// What the store has of this rank. If this tenure has stored it, it is stored once more on top
-    /// of that; of another tenure, that one has the rank now.
+    /// The store's version of the rank's table. If this tenure has stored it, the table is stored
+    /// again on top of that; if another tenure has, the rank is that one's now.
     fn tables_seen(
         &mut self,
         result: Result<StoreResult, Box<StoreFailure>>,
@@ -462,12 +462,13 @@ impl Mds {
             }
             Ok(_) => self.replaced(effects),
             Err(failure) => {
-                // The numbers stay unused and the subtree stays what it was; whoever asked is
-                // told, and asking again is harmless.
+                // The numbers stay unused and the subtree stays as it was; the clients get an
+                // error, and asking again is harmless.
                 self.tables.failed = Some(self.clock.now);
                 self.tables.dirty = true;
                 let undone: Vec<Ino> = held.iter().filter_map(|held| held.begins).collect();
-                // What was asked of a subtree that is not the client's now was not done, either.
+                // Later requests about a subtree that is not the client's now were not executed,
+                // either.
                 let later = if undone.is_empty() { Vec::new() } else { self.tables.take_held() };
                 for subtree in undone {
                     // The store may have it all the same.

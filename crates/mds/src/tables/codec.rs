@@ -13,8 +13,9 @@ use super::{Decoupling, JournalEnd, Tables};
 use crate::session::{Left, Remembered};
 
 const MAGIC: &[u8; 8] = b"CUDLRANK";
-/// Version 2 has numbers that were given back, version 3 clients that remember, version 4 what goes to
-/// other ranks, version 5 what went and is still in the journal. Earlier tables are read, and written anew as this.
+/// Version 2 has numbers that were given back, version 3 clients with caches, version 4 subtrees
+/// that move to other ranks, version 5 subtrees that left and are still in the journal. Earlier
+/// tables are read, and written in the present version.
 const VERSION: u16 = 7;
 /// The first version that says which inodes with several names went.
 const VERSION_LINKED: u16 = 6;

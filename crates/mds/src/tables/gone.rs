@@ -1,22 +1,25 @@
 //! Subtrees that went to another rank while this rank's journal still speaks of them (B-03).
 //!
-//! A subtree goes when the metadata store says all of it, which takes as long as it takes to write what
-//! changed in *it*. What the journal said of it before stays in the journal until that is trimmed, for
-//! other reasons, and a recovery must not repeat it on directories that another rank has changed since.
-//! So before the list of subtrees is replaced the table notes which directories go, and up to where
-//! the journal may name them; a recovery passes over that (`recover::behind`).
+//! A subtree leaves when the metadata store has all of it, which takes as long as writing the
+//! changes in *that subtree*. Earlier events about it stay in the journal until that is trimmed,
+//! for other reasons, and a recovery must not replay them on directories that another rank has
+//! changed since. So before the list of subtrees is replaced the table notes which directories
+//! leave, and up to where the journal may name them; a recovery skips these events
+//! (`recover::behind`).
 //!
-//! Whether a subtree went is what the list says: how often it was moved. That may be forgotten by the list
-//! when the subtree is no subtree any more; before it can be, the table says that it went.
+//! The list of subtrees tells whether a subtree left: by the number of its moves. The list may drop
+//! that number when the subtree is no subtree any more; before it can, the table notes that the
+//! subtree left.
 
 use types::bytes::{Malformed, Put, Reader};
 use types::{Ino, Seq};
 
 use super::Tables;
 
-/// So many directories are noted. What has more of them goes when the journal is trimmed.
+/// So many directories are noted. A subtree with more leaves when the journal is trimmed.
 pub(crate) const GONE_MAX: usize = 4096;
-/// So many inodes with several names go with a subtree. What has more of them stays: the list of subtrees carries all of them.
+/// So many inodes with several names leave with a subtree. A subtree with more stays: the list of
+/// subtrees carries all of them.
 pub(crate) const LINKED_MAX: usize = 16_384;
 
 /// See the module documentation.
@@ -28,14 +31,14 @@ pub(crate) struct Gone {
     /// The journal may name it up to here.
     pub(crate) last: Seq,
     pub(crate) dirs: Vec<Ino>,
-    /// The inodes with several names that go with it: they are not in its directories, but in that of the rank. What
-    /// the journal says of them up to `last` is repeated, and then they are forgotten.
+    /// The inodes with several names that leave with it: they are not in its directories, but in
+    /// that of the rank. Events about them up to `last` are replayed, and then they are forgotten.
     pub(crate) linked: Vec<Ino>,
     /// It is known that it went.
     pub(crate) went: bool,
 }
 
-/// All of them, and what the store knows of them.
+/// All of them, and the store's knowledge of them.
 #[derive(Debug, Default)]
 pub(crate) struct GoneList {
     all: Vec<Gone>,
@@ -97,9 +100,9 @@ fn read_inos(
 }
 
 impl Tables {
-    /// Notes a subtree that is about to go, unless it is noted. What a journal that begins at `first`
-    /// does not name is forgotten, if the store has what has changed before `unstored` in the directory of inodes with
-    /// several names.
+    /// Notes a subtree that is about to leave, unless it is noted. Forgets subtrees that a journal
+    /// from `first` on does not name, if the store has all changes before `unstored` in the
+    /// directory of inodes with several names.
     pub(crate) fn note_gone(&mut self, gone: &Gone, (first, unstored): (Seq, Seq)) {
         if self.gone.all.contains(gone) {
             return;
@@ -113,8 +116,8 @@ impl Tables {
         self.dirty = true;
     }
 
-    /// How many directories, and inodes with several names, of subtrees that went a journal names that begins at
-    /// `first`.
+    /// How many directories, and inodes with several names, of subtrees that left are named by a
+    /// journal that begins at `first`.
     pub(crate) fn gone_dirs(&self, first: Seq) -> usize {
         let named = self.gone.all.iter().filter(|gone| gone.went && gone.last >= first);
         named.map(|gone| gone.dirs.len() + gone.linked.len()).sum()
@@ -141,8 +144,8 @@ impl Tables {
         !self.gone.unstored && !self.gone.in_flight
     }
 
-    /// After a crash: what went, by what the list of subtrees says of how often each was moved. The
-    /// others stayed.
+    /// After a crash: the subtrees that left, by the number of moves in the list of subtrees. The
+    /// other ones stayed.
     pub(crate) fn recover_gone(&mut self, moves: impl Fn(Ino) -> u64) -> &[Gone] {
         for gone in self.gone.all.iter_mut().filter(|gone| !gone.went) {
             gone.went = moves(gone.root) >= gone.moves;

@@ -1,14 +1,14 @@
-//! What clients have decoupled goes to another rank with the subtree that it is in (F-13).
+//! Decoupled subtrees move to another rank with the subtree around them (F-13).
 //!
-//! Before the list of subtrees is replaced the table notes what goes with it (`leaving`), and the list
-//! carries a copy. From the replacement on the copy is true: whoever reads the note later, in this tenure
-//! or the next one, compares how often the subtree has moved and drops what has left. The other rank
-//! stores the copy in its own table before it says that the subtree is taken in. So the table of one rank
-//! says whose a decoupled subtree is, whatever crashes.
+//! Before the list of subtrees is replaced the table notes the entries that leave (`leaving`), and
+//! the list carries a copy. From the replacement on the copy is valid: a later reader of the note,
+//! in this tenure or the next one, compares how often the subtree has moved and drops the entries
+//! that left. The other rank stores the copy in its own table before it reports that the subtree is
+//! taken in. So after any crash the table of exactly one rank has the owner of a decoupled subtree.
 //!
-//! Invariant: numbers that went away are never given to anybody again, here or there. What a client does
-//! not use of them is lost: only the table that gave a range could take it back, and it has no owner any
-//! more.
+//! Invariant: numbers that left are never granted again, here or there. Those that a client does
+//! not use are lost: only the table that granted a range could take it back, and there it has no
+//! owner any more.
 
 use types::bytes::{Malformed, Put, Reader};
 use types::{Ino, Seq};
@@ -17,7 +17,7 @@ use super::codec::{put_decoupling, read_decoupling};
 use super::{Decoupling, Tables};
 use crate::merge::JournalId;
 
-/// Directories on the way from the root of the subtree to what is decoupled in it.
+/// Directories on the way from the root of the moving subtree to a decoupled one in it.
 const WAY_MAX: usize = 4096;
 
 /// A decoupled subtree that comes from another rank.
@@ -32,7 +32,7 @@ pub(crate) struct Moved {
 }
 
 impl Moved {
-    /// What the list of subtrees carries; nothing for none.
+    /// The bytes in the list of subtrees; empty for none.
     pub(crate) fn encode(all: &[Self]) -> Vec<u8> {
         let mut out = Vec::new();
         if all.is_empty() {
@@ -79,8 +79,8 @@ impl Moved {
 }
 
 impl Tables {
-    /// Notes that these, and only these, go with a subtree when that has moved so often. Returns whether
-    /// the store knows.
+    /// Notes that these, and only these, leave with a subtree when that has moved so often. Returns
+    /// whether the store has the note.
     pub(crate) fn leave(&mut self, leaving: (Ino, u64), roots: &[Ino]) -> bool {
         for (root, known) in &mut self.decoupled {
             let goes = roots.contains(root);
@@ -93,7 +93,7 @@ impl Tables {
         self.is_idle()
     }
 
-    /// What was to go with a subtree stays after all, as that does.
+    /// The decoupled subtrees that were to leave with a subtree stay, as that one does.
     pub(crate) fn stay(&mut self, subtree: Ino) {
         for known in self.decoupled.values_mut() {
             if known.leaving.is_some_and(|(with, _)| with == subtree) {
@@ -104,16 +104,17 @@ impl Tables {
         self.gone_stays(subtree);
     }
 
-    /// A decoupled subtree of this rank that goes to another one, as that one is told. What was given
-    /// back, with all that its client merged in the store, needs not be known there.
+    /// The entry of a decoupled subtree for the rank that takes it over. A released one with all
+    /// merges in the store is not needed there.
     pub(crate) fn to_move(&self, root: Ino) -> Option<Decoupling> {
         let known = self.decoupled.get(&root)?;
         let done = known.released && self.given_back.contains(&root);
-        // What is not used of its numbers does not come back: nobody there gave them.
+        // Unused numbers of it do not come back: that rank did not grant them.
         (!done).then(|| Decoupling { taken_over: true, leaving: None, ..known.clone() })
     }
 
-    /// Forgets what left, by what the list of subtrees says: how often each was moved. Returns the roots.
+    /// Forgets the entries that left, by the list of subtrees: how often each was moved. Returns
+    /// the roots.
     pub(crate) fn drop_left(&mut self, moves: impl Fn(Ino) -> u64) -> Vec<Ino> {
         let left = |known: &Decoupling| known.leaving.is_some_and(|(of, at)| moves(of) >= at);
         let gone: Vec<(Ino, Decoupling)> =
@@ -132,7 +133,7 @@ impl Tables {
         gone.into_iter().map(|(root, _)| root).collect()
     }
 
-    /// Takes in what came from another rank.
+    /// Takes in an entry from another rank.
     pub(crate) fn take_moved(&mut self, root: Ino, known: Decoupling) {
         self.given_back.remove(&root);
         self.decoupled.insert(root, known);
@@ -185,7 +186,7 @@ mod tests {
             next.take_over(Some((&tables.encode(), 1))).unwrap();
             let gone = next.drop_left(|_| moves);
             assert_eq!((gone.is_empty(), next.decoupled.len()), (here, usize::from(here)));
-            // Nobody gets its numbers, and nobody is believed to have got them.
+            // No client gets its numbers, and no claim to them is believed.
             assert!(next.grant(50).unwrap().start >= range.end);
             let (other, ino) = (ClientId(2), Ino(range.start + 7));
             assert!(!next.may_be_of(other, ino), "moved {moves} times");

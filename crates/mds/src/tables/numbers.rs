@@ -1,6 +1,6 @@
 //! Inode numbers: which the server uses itself, which clients were given, which came back.
 //!
-//! Invariant: a number that anybody used, or may have used, is never given again.
+//! Invariant: a number that any client used, or may have used, is never granted again.
 
 use types::{ClientId, Errno, Ino, InoRange};
 
@@ -21,7 +21,7 @@ pub(crate) struct GivenBack {
 }
 
 impl GivenBack {
-    /// What its client keeps of a range.
+    /// The part of a range that its client keeps.
     pub(crate) fn rest_of(&self, range: InoRange) -> InoRange {
         if self.of == range { InoRange { end: self.start, ..range } } else { range }
     }
@@ -53,8 +53,8 @@ impl Tables {
         Ok(range)
     }
 
-    /// Whether a number was given away, and no other client has it for a subtree of its own: a client
-    /// that sends a create again may say that it was answered with it, even by an earlier server.
+    /// Whether a number was granted, and no other client has it for a subtree of its own: a client
+    /// that resends a create may claim that an earlier answer, even of an earlier server, had it.
     pub(crate) fn may_be_of(&self, client: ClientId, ino: Ino) -> bool {
         let start = Ino::space_of(self.rank).start;
         let given = InoRange { start, end: self.next };
@@ -67,15 +67,15 @@ impl Tables {
             && !others.any(|known| known.ranges.iter().any(|range| range.contains(ino)))
     }
 
-    /// Which of the numbers that a client says it has not used are the ends of ranges that it was
-    /// given for a subtree: each range, and what is left of it. The first number of a range never
+    /// Which of the numbers that a client reports as unused are the ends of ranges that it was
+    /// granted for a subtree: each range, and the rest of it. The first number of a range never
     /// comes back, because journal objects have it in their names.
     pub(crate) fn unused(
         &self,
         (subtree, client): (Ino, ClientId),
         said: impl Iterator<Item = InoRange>,
     ) -> Vec<GivenBack> {
-        // What the client before it used, and nobody else knows of, may still turn up.
+        // Files of the previous client, unknown to all other parties, may still turn up.
         let known = self.owner(subtree).filter(|known| known.client == client && !known.taken_over);
         let Some(known) = known else { return Vec::new() };
         let tail = |said: InoRange| {
@@ -89,8 +89,8 @@ impl Tables {
         said.filter_map(tail).collect()
     }
 
-    /// Takes back what a client has not used of a subtree's numbers. They may be given to others from
-    /// now on: the object that says so to a later server says also that they are not this client's.
+    /// Takes back the unused numbers of a client's subtree. Other clients may get them from now on:
+    /// the object that makes them free for a later server also takes them from this client.
     pub(crate) fn give_back(&mut self, subtree: Ino, unused: &[GivenBack]) {
         let Some(known) = self.decoupled.get_mut(&subtree) else { return };
         for GivenBack { of, start } in unused {
@@ -100,7 +100,7 @@ impl Tables {
             self.free.put(InoRange { start: *start, end: of.end });
             self.dirty = true;
         }
-        // What was given last need not be remembered as free.
+        // The numbers granted last need not be remembered as free.
         if let Some(start) = self.free.take_before(self.next) {
             self.next = start;
         }
@@ -157,7 +157,7 @@ mod tests {
         let (mut tables, given) = tables(&[100, 100]);
         let others = tables.grant(50).unwrap();
         let [first, second] = given[..] else { panic!("two ranges") };
-        // All of the second, whose first number stays: journals are called by it.
+        // All of the second, whose first number stays: journals are named by it.
         give_back(&mut tables, CLIENT, &[range(first.start + 30, first.end), second]);
         assert_eq!(
             *ranges(&tables),
@@ -186,7 +186,7 @@ mod tests {
         give_back(&mut tables, CLIENT, &wrong);
         give_back(&mut tables, ClientId(4), &[range(start + 10, end)]);
         assert_eq!(*ranges(&tables), given);
-        // Said once more, after somebody has it.
+        // The same report again, after another client has the numbers.
         let said = [range(start + 10, end)];
         let unused = tables.unused((SUBTREE, CLIENT), said.into_iter());
         tables.give_back(SUBTREE, &unused);
@@ -236,7 +236,8 @@ mod tests {
     fn a_table_of_version_1_has_nothing_free() {
         let (tables, _) = tables(&[100]);
         let mut bytes = tables.encode();
-        // Without the number of free ranges, of those that remember, of departed ranges, and the checksum.
+        // Without the number of free ranges, of clients with caches, of departed ranges, and the
+        // checksum.
         bytes.truncate(bytes.len() - 7);
         bytes[8] = 1;
         let crc = journal::checksum(&bytes);

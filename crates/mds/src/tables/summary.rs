@@ -10,7 +10,7 @@ use super::Tables;
 pub struct RankTable {
     /// Whose.
     pub rank: Rank,
-    /// Numbers of the rank from here on were never given to anybody.
+    /// Numbers of the rank from here on were never granted.
     pub next: u64,
     /// The decoupled subtrees: root, owner and the numbers that the owner may use.
     pub decoupled: Vec<(Ino, ClientId, Vec<InoRange>)>,
@@ -34,8 +34,8 @@ pub struct CountFrom {
 }
 
 impl RankTable {
-    /// The object of a rank that begins: its inodes have numbers from `next` on, and its journal goes on
-    /// behind `last`.
+    /// The object of a rank that begins: its inodes have numbers from `next` on, and its journal
+    /// continues behind `last`.
     #[must_use]
     pub fn begin(rank: Rank, next: u64, last: Seq) -> Vec<u8> {
         let mut tables = Tables::new(rank);
