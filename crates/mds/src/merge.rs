@@ -180,7 +180,7 @@ struct Done {
 #[derive(Debug, Default)]
 pub(crate) struct Merges {
     receiving: Vec<Merge>,
-    /// Those that are here while their subtree moves to another rank.
+    /// Merges that are here while their subtree moves to another rank.
     held: Vec<Merge>,
     queue: VecDeque<Merge>,
     /// Which journal of a decoupled subtree was applied last, and up to which position. A client

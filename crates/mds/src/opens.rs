@@ -30,7 +30,7 @@ pub(crate) enum Verdict {
 #[cfg_attr(test, derive(Clone))]
 pub(crate) struct Opens {
     files: BTreeMap<Ino, File>,
-    /// Those that are shared, or becoming so.
+    /// Files that are shared, or becoming so.
     shared: BTreeSet<Ino>,
 }
 

@@ -37,7 +37,7 @@ enum Turn {
 pub(crate) struct Resend {
     /// Requests that clients sent again, with their former positions.
     requests: Vec<(Seq, ConnId, Vec<u8>)>,
-    /// Those that are being executed, in their first order, one after the other, with their
+    /// Changes that are being executed, in their first order, one after the other, with their
     /// clients. Until the last is done, all other requests wait. If a connection breaks until then,
     /// its answers are lost, but not its changes, as other changes could come before them.
     ordered: VecDeque<(ClientId, Vec<u8>)>,

@@ -35,7 +35,7 @@ impl Mds {
 
     pub(crate) fn try_stop(&mut self, effects: &mut Effects) {
         if self.is_private() {
-            // The job's publication reads the journal then; the rest ends with the process.
+            // The job takes the journal over then; the rest ends with the process.
             effects.stopped = self.log.is_idle();
             return;
         }

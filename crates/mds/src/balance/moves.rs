@@ -41,7 +41,7 @@ pub(super) struct Moves {
     waiting: VecDeque<Move>,
     /// Each under the number that it has as a request.
     under_way: Vec<(Tid, Move)>,
-    /// Those that wait for a directory.
+    /// Moves that wait for a directory.
     fetching: Vec<Move>,
     last: u64,
     pub(super) carried_out: u64,
