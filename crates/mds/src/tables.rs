@@ -311,8 +311,9 @@ impl Tables {
         held.map(|held| held.client)
     }
 
-    /// The client that has a subtree with this root, or got this number with a subtree that it still
-    /// has. A subtree counts as released only when its last merge certainly need not be repeated.
+    /// The client that has a subtree with this root, or got this number with a subtree that it
+    /// still has. A subtree counts as released only when its last merge certainly need not be
+    /// repeated.
     pub(crate) fn holder_of(&self, ino: Ino) -> Option<ClientId> {
         let is_given = |ranges: &[InoRange]| ranges.iter().any(|range| range.contains(ino));
         let held = self.decoupled.iter().find(|(root, it)| **root == ino || is_given(&it.ranges));
