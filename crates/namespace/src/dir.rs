@@ -4,12 +4,12 @@ use types::{FileType, Ino, Seq, Timestamp, name_hash};
 
 use crate::page::{Dentry, PAGE_DENTRIES_MAX, Page, Target};
 
-/// Most leading hash bits that pages are told apart by.
+/// Most leading hash bits by which pages are told apart.
 const DEPTH_MAX: u8 = 24;
 /// Fewer names than this are not worth announcing.
 const ANNOUNCED_MIN: usize = 1024;
 
-/// What is known of how many names an incomplete directory has.
+/// How exactly the number of names of an incomplete directory is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Counted {
     /// Nothing yet.
@@ -22,8 +22,8 @@ pub(crate) enum Counted {
     Exactly,
 }
 
-/// A directory. It may be *incomplete*: then names that are not here may still be in the metadata
-/// store, and what is here lies on top of it, tombstones included.
+/// A directory. It may be *incomplete*: then further names may still be in the metadata store, and
+/// the names here lie on top of it, tombstones included.
 #[derive(Debug)]
 pub(crate) struct Dir {
     pages: Vec<Page>,
@@ -38,7 +38,7 @@ pub(crate) struct Dir {
     pub(crate) entries: u64,
     /// How many of them are directories.
     pub(crate) subdirs: u64,
-    /// What is known of those that are not, and of their number, and that of directories among them.
+    /// How exactly the other names are known, their number, and that of directories among them.
     pub(crate) counted: Counted,
     pub(crate) hidden: (u64, u64),
     /// Names that are here because the store does not have them.
@@ -57,7 +57,7 @@ pub(crate) struct Dir {
     pub(crate) withheld: bool,
     /// A change of mtime that arrived before the directory's own inode was in memory.
     pub(crate) touched: Option<(Timestamp, Seq)>,
-    /// What was done in it since somebody asked, and whether it is noted for being asked.
+    /// Its hits since the last call of `take_hits`, and whether it is noted for the next one.
     pub(crate) hits: crate::Hits,
     pub(crate) noted: bool,
     /// Effective policy and the generation of policies in which it was worked out.
@@ -178,8 +178,8 @@ impl Dir {
         }
     }
 
-    /// Takes over what the store says of how many names it has: exactly, if nothing but what it has is
-    /// here, else `about`, where that will do.
+    /// Adopts the store's number of names: exactly, if memory has nothing that the store lacks,
+    /// else `about`, where that will do.
     pub(crate) fn note_counts(&mut self, (entries, subdirs, exact): (u64, u64, bool), about: bool) {
         if self.complete || self.counted != Counted::No {
             return;
@@ -198,8 +198,8 @@ impl Dir {
         self.hidden = (entries.saturating_sub(here), subdirs.saturating_sub(dirs_here));
     }
 
-    /// Forgets the names that the store has, but those that `keeps` wants; `forget` is told each of
-    /// them. The store must have what is not dirty.
+    /// Forgets the names that the store has, except those that `keeps` wants; `forget` is called
+    /// for each of them. The store must have everything that is not dirty.
     pub(crate) fn thin(
         &mut self,
         keeps: impl Fn(&Dentry) -> bool,
@@ -253,8 +253,8 @@ impl Dir {
         self.page_of(hash).is_some_and(|page| self.pages[page].mark_dirty(hash, ino))
     }
 
-    /// Announces so many new names of so many bytes in all: an empty directory gets the pages they
-    /// will need, so that none of them has to split meanwhile.
+    /// Announces so many new names of so many bytes in all: an empty directory gets the pages that
+    /// they will need, so that none of them has to split on the way.
     pub(crate) fn expect(&mut self, names: usize, bytes: usize) {
         if !self.pages.is_empty() || names < ANNOUNCED_MIN {
             return;

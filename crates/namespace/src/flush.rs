@@ -1,9 +1,9 @@
-//! Checkpoints: taking what the metadata store does not have out of a directory, as rows.
+//! Checkpoints: rows of a directory that the metadata store lacks.
 //!
-//! A directory is captured page by page, so that requests are served in between; whatever changes
-//! meanwhile is simply dirty again. The result is a fuzzy picture, and that is enough: the journal
-//! keeps every event since the oldest change that is not captured, and replaying it over the
-//! picture gives the present (see [`Mode::Replay`](crate::Mode::Replay)).
+//! A directory is captured page by page, so that requests are served in between; a page that
+//! changes during that is simply dirty again. The result is a fuzzy picture, and that is enough:
+//! the journal keeps every event since the oldest change that is not captured, and replaying it
+//! over the picture gives the present (see [`Mode::Replay`](crate::Mode::Replay)).
 
 use metastore::{InodeRecord, RowValue, Rows};
 use types::{Ino, Seq, Timestamp};
@@ -19,9 +19,9 @@ pub struct Capture {
     /// The directory.
     pub dir: Ino,
     /// If it is about to be stored with changes that no journal holds: the position of the newest
-    /// journalled event that may have changed it, or the directory above: in a replay an event that
-    /// is older than what is stored may put another one in its place there, which takes over its
-    /// names. If replay could begin at or before that, an
+    /// journalled event that may have changed it, or the directory above. In a replay, an event
+    /// that is older than the stored directory may put another one in its place there, which takes
+    /// over its names. If replay could begin at or before that, an
     /// [`Event::Stored`](journal::Event::Stored) must go first.
     pub overtakes: Option<Seq>,
     page: usize,
@@ -116,14 +116,14 @@ impl Namespace {
         self.note_dirty(seq, ino);
     }
 
-    /// Number of entries and sub-directories, and whether that is exactly what the store will have when
-    /// what was captured is stored.
+    /// Number of entries and sub-directories, and whether the store will have exactly these when
+    /// the captured rows are stored.
     #[must_use]
     pub fn counts(&self, ino: Ino) -> (u64, u64, bool) {
         self.dirs.get(&ino).map_or((0, 0, false), |dir| {
             let (entries, subdirs) = dir.count().unwrap_or((dir.entries, dir.subdirs));
             let known = dir.complete || dir.counted == Counted::Exactly;
-            // What changed since it began to be written is counted, and not written.
+            // A change after the capture began is counted, and not written.
             (entries, subdirs, known && dir.dirty_since.is_none())
         })
     }

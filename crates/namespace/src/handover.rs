@@ -1,9 +1,9 @@
-//! Subtrees that move between the namespaces of two ranks (B-03): what the one hands over, what the
-//! other takes in, and what is forgotten.
+//! Subtrees that move between the namespaces of two ranks (B-03): one hands over inodes, the other
+//! takes them in, and the first forgets them.
 //!
 //! On the rank that serves a subtree whose name is another rank's, the root's inode is in a hidden
-//! directory of its own, [`Ino::above`] the root: the name itself, and all above it, is not there. The
-//! rank that has the name keeps an inode of the root that says nothing but which it is.
+//! directory of its own, [`Ino::above`] the root: the name itself, and all above it, is not there.
+//! The rank that has the name keeps an inode of the root that has only its number.
 
 use journal::Event;
 use types::{Ino, Path, Timestamp};
@@ -47,8 +47,8 @@ impl Namespace {
         Some((inode.home, name))
     }
 
-    /// Says what holds above the root of a subtree whose name is another rank's: its path, and the
-    /// policy that it inherits (empty for the default).
+    /// Sets the path and the inherited policy (empty for the default) of the root of a subtree
+    /// whose name is another rank's.
     pub fn set_above(&mut self, root: Ino, path: Path, policy: &[u8]) {
         let above = Ino::above(root);
         self.tops.insert(above, path);
@@ -91,8 +91,8 @@ impl Namespace {
         TakenOut { root, dirs }
     }
 
-    /// Forgets what was taken out. Returns the inodes that are forgotten; that of the root stays where
-    /// its name is.
+    /// Forgets a subtree that was taken out. Returns the forgotten inodes; that of the root stays
+    /// where its name is.
     pub fn forget_out(&mut self, out: TakenOut) -> Vec<Ino> {
         let TakenOut { root, dirs } = out;
         let mut gone = Vec::new();
@@ -117,7 +117,7 @@ impl Namespace {
         gone
     }
 
-    /// Takes a directory to be empty that another rank serves, while events are repeated of before it went.
+    /// Takes a directory of another rank to be empty, for the replay of events from before it left.
     pub fn take_as_empty(&mut self, dir: Ino) {
         self.dir_mut(dir).complete = true;
     }
@@ -133,8 +133,8 @@ impl Namespace {
         (dir.complete, dir.stored, dir.counted) = (false, true, crate::dir::Counted::No);
     }
 
-    /// Forgets directories that went to another rank, whatever was repeated in them, and the inodes that
-    /// are at home there.
+    /// Forgets directories that moved to another rank, with all replayed changes, and the inodes
+    /// that are at home there.
     pub fn forget_dirs(&mut self, dirs: &[Ino]) {
         for dir in dirs {
             let Some(content) = self.dirs.remove(dir) else { continue };

@@ -1,22 +1,22 @@
 //! The namespace: inodes, dentries and directories in memory, and the only function that changes
 //! them.
 //!
-//! * [`Namespace::apply`] carries out a journal [`Event`](journal::Event). It is *total*: it checks nothing, cannot
-//!   fail and reports what it displaced. Live requests, recovery, merges and the client's own view
-//!   of a decoupled subtree all go through it (design idea 1).
+//! * [`Namespace::apply`] executes a journal [`Event`](journal::Event). It is *total*: it checks
+//!   nothing, cannot fail and reports the names that it displaced. Live requests, recovery, merges
+//!   and the client's own view of a decoupled subtree all go through it (design idea 1).
 //! * The `plan_*` functions (module [`plan`]) check every rule of POSIX, change nothing and return
 //!   the event that would do it.
 //! * [`flush`] and [`load`] move directories to and from the metadata store, as rows.
 //!
-//! What this crate is not: it performs no I/O, reads no clock, knows no client and no message.
-//! Where it lacks a directory it says so ([`Refusal::Cold`]) and the caller fetches it.
+//! The limits of this crate: it performs no I/O, reads no clock, knows no client and no message.
+//! Where it lacks a directory it returns [`Refusal::Cold`], and the caller fetches the directory.
 //!
 //! Invariants:
 //! * every dentry that is not remote names an inode whose `home` is that directory;
 //! * an inode with several names lives in the hidden directory [`Ino::LINKS`], and all its names
 //!   are remote;
-//! * a directory that is not [complete](Namespace::is_complete) only ever adds to what the store
-//!   holds: newer names, and tombstones for removed ones.
+//! * a directory that is not [complete](Namespace::is_complete) only ever adds to the store's rows:
+//!   newer names, and tombstones for removed ones.
 
 #![allow(
     clippy::cast_possible_truncation,
@@ -87,7 +87,7 @@ impl From<Errno> for Refusal {
     }
 }
 
-/// An inode that lost its last name: what the store holds of it can be purged.
+/// An inode that lost its last name: its stored content can be purged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Freed {
     /// Which.
@@ -98,8 +98,8 @@ pub struct Freed {
     pub size: u64,
     /// How its data is striped.
     pub stripe: Stripe,
-    /// Whether the store holds anything of it, as far as the namespace knows: who has a file open
-    /// may write there before its length says so.
+    /// Whether the store holds content of it, as far as the namespace knows: a client that has the
+    /// file open may write there before it reports the length.
     pub is_stored: bool,
 }
 
@@ -117,11 +117,12 @@ pub struct Namespace {
     dirty: Dirty,
     freed: Vec<Freed>,
     losses: Vec<Loss>,
-    /// The paths of subtrees whose names are other ranks', by the directories above their roots.
+    /// The paths of subtrees that have their names on other ranks, by the directories above their
+    /// roots.
     tops: Map<Ino, types::Path>,
     /// A journal is being replayed.
     replays: bool,
-    /// Inodes whose names others took in the journal that is replayed.
+    /// Inodes that lost their names to other ones in the journal that is replayed.
     replaced: Vec<Ino>,
     /// Directories that are split: all their names are in hidden directories.
     split: Set<Ino>,
@@ -165,7 +166,8 @@ impl Namespace {
         namespace
     }
 
-    /// Makes the root directory with this owner and group, mode 755. For a cluster that has none yet.
+    /// Makes the root directory with this owner and group, mode 755. For a cluster that has none
+    /// yet.
     pub fn make_root(&mut self, (uid, gid): (u32, u32), time: Timestamp) {
         let root = journal::Create {
             parent: Ino::ANCHOR,
@@ -244,7 +246,7 @@ impl Namespace {
     }
 
     /// Whether changes from now on are in the journal. After a crash those that are not are lost
-    /// unless they were stored, and replay must not undo what was stored of them.
+    /// unless they were stored, and replay must not undo the stored ones.
     pub fn set_journalled(&mut self, journalled: bool) {
         self.dirty.journalled = journalled;
     }
@@ -255,7 +257,7 @@ impl Namespace {
         !self.losses.is_empty()
     }
 
-    /// What merges did to others since the last call.
+    /// The names of other clients that merges displaced since the last call.
     pub fn take_losses(&mut self) -> Vec<Loss> {
         std::mem::take(&mut self.losses)
     }
@@ -266,11 +268,12 @@ impl Namespace {
             let dir = self.dirs.get(&ino);
             let count = dir.and_then(|dir| dir.count());
             attr.size = count.map_or_else(|| dir.map_or(0, |dir| dir.entries), |count| count.0);
-            // One link says that sub-directories are not counted: there may be others in the store.
+            // A link count of one means that sub-directories are not counted: the store may have
+            // more.
             let links = count.map_or(1, |(_, subdirs)| subdirs + 2);
             attr.nlink = u32::try_from(links).unwrap_or(u32::MAX);
             if self.is_split(ino) {
-                // Neither is known here: whoever needs them asks the fragments.
+                // Neither is known here: a client that needs them asks the fragments.
                 attr.nlink = 0;
             }
         }

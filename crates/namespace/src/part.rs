@@ -1,6 +1,7 @@
-//! Directories of which only a part is in memory: names that were looked up, and what is forgotten.
+//! Directories of which only a part is in memory: names that were looked up, and names that were
+//! forgotten.
 //!
-//! Invariant: what is forgotten the metadata store has; what it does not have stays.
+//! Invariant: the metadata store has every forgotten name; names that it lacks stay in memory.
 
 use metastore::{Row, RowValue};
 use types::{Ino, Seq, Set, Timestamp, name_hash};
@@ -11,9 +12,9 @@ use crate::inode::{ATTR_DIRTY, Inode};
 use crate::load::{Newer, is_hidden};
 
 impl Namespace {
-    /// Adds what was found of some names of a directory: those that the store does not have come as
-    /// removals. `counts` and `position` are those of the store's directory; whether it is large enough
-    /// for its number of names to be told `about`.
+    /// Adds the store's rows of some names of a directory: missing names come as removals. `counts`
+    /// and `position` are those of the store's directory; `about` permits an estimate of its number
+    /// of names, because it is large enough.
     pub fn load_names<'a>(
         &mut self,
         ino: Ino,
@@ -42,7 +43,7 @@ impl Namespace {
         self.dirs.get(&dir).is_some_and(|dir| dir.complete || dir.find_any(hash, name).is_some())
     }
 
-    /// Whether the store may be able to say how many names a directory has that it was not asked for.
+    /// Whether the store may know the number of names of a directory and was not asked for it.
     #[must_use]
     pub fn may_be_counted(&self, dir: Ino) -> bool {
         self.dirs.get(&dir).is_none_or(|dir| !dir.complete && dir.counted == Counted::No)
@@ -76,9 +77,9 @@ impl Namespace {
         true
     }
 
-    /// Forgets of a directory what the metadata store has, where the whole cannot be forgotten
-    /// because there is something that it does not have, or an inode in `pinned`. Returns how
-    /// many names were forgotten.
+    /// Forgets the names of a directory that the metadata store has, where the directory as a whole
+    /// must stay because of unstored changes, or an inode in `pinned`. Returns how many names were
+    /// forgotten.
     pub fn thin(&mut self, ino: Ino, pinned: &Set<Ino>) -> u64 {
         if is_hidden(ino) {
             return 0;
@@ -88,7 +89,7 @@ impl Namespace {
         }
         let Some(mut dir) = self.dirs.remove(&ino) else { return 0 };
         let mut gone = 0;
-        // While it is written, what the store has not yet looks as if it had.
+        // During a write, changes that the store lacks look as if it had them.
         if dir.flushing.is_none() && dir.clean() > 0 {
             let (dirs, inodes) = (&self.dirs, &self.inodes);
             let is_unstored =

@@ -1,7 +1,7 @@
 //! The times of directories, which change with their names.
 //!
 //! The inode of a directory may not be in memory when the names change, and in a replay it may come
-//! from a stale row (module `replay`). The directory keeps the time until the inode is there.
+//! from a stale row (module `replay`). The directory keeps the time until the inode arrives.
 //!
 //! Invariant: in a replay a change of names does not raise the version of the directory's inode.
 //! The versions decide between several rows of an inode, and each row has all events up to its own.

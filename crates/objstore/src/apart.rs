@@ -1,11 +1,11 @@
-//! A store as it was in a snapshot, for a server that works apart from everybody: what it writes of
-//! directories, journals and tables stays in memory, and goes with it.
+//! A store in the state of a snapshot, for a private server: its directories, journals and tables
+//! stay in memory, and end with it.
 //!
-//! Content of files is the exception. Clients write it themselves, to the store that everybody has, so the
-//! server must find it there. It may touch that of inodes with its own numbers; what it says of others is
-//! refused, or counts as done where it would delete.
+//! Content of files is the exception. Clients write it themselves, to the common store, so the
+//! server must find it there. The server may change the content of inodes with its own numbers;
+//! changes of any other content are refused, or count as done where they would delete.
 //!
-//! Not here: what becomes of the server's journal. It stays readable to the end, whatever is trimmed.
+//! Not here: the use of the server's journal. It stays readable to the end, trimmed or not.
 //!
 //! Invariant: nothing in the store is changed but content of the server's own inodes.
 
@@ -22,7 +22,7 @@ use crate::{
     check_name,
 };
 
-/// What the names of journals of metadata servers begin with.
+/// The prefix of the names of journals of metadata servers.
 const JOURNALS: &str = "journal/mds.";
 
 /// See the module documentation.
@@ -45,7 +45,7 @@ enum Place {
     Above,
     /// In memory, then in the snapshot.
     Dirs(ObjectName),
-    /// In the store that everybody has.
+    /// In the common store.
     Content {
         /// It belongs to an inode of the server's.
         own: bool,
@@ -196,7 +196,7 @@ impl ObjectStore for Apart {
     fn delete(&self, name: &str) -> Result<bool> {
         match self.place(name)? {
             Place::Content { own: true } => self.base.delete(name),
-            // Others may refer to it.
+            // Other inodes may refer to it.
             Place::Content { own: false } => Ok(false),
             Place::Above if name.starts_with(JOURNALS) => Ok(false),
             Place::Above => self.above.delete(name),

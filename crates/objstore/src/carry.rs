@@ -1,8 +1,8 @@
-//! Carrying out what the state machines ask for ([`StoreOp`]) against any store.
+//! Executes the operations of the state machines ([`StoreOp`]) on any store.
 //!
 //! This is where a directory fragment becomes objects: a run is written, then the manifest is
-//! replaced by compare-and-swap, then runs that it no longer lists are deleted. Whatever is
-//! interrupted in between, the manifest names only runs that are complete.
+//! replaced by compare-and-swap, then runs that it no longer lists are deleted. An interruption at
+//! any point leaves a manifest that names only complete runs.
 
 mod add;
 mod cache;
@@ -25,23 +25,23 @@ use crate::{Expect, ObjectStore, Outcome, SyncScope, Version};
 
 /// So many numbers before the oldest run of a directory may be of runs that were left behind.
 const RUNS_LEFT_MAX: u64 = 64;
-/// So often a directory whose runs were merged meanwhile is read anew.
+/// How often a directory is read again because its runs were merged during the read.
 const READS_MAX: usize = 16;
 /// So many names are tried one by one rather than that a whole store is listed.
 const GUESSES_MAX: u64 = 65_536;
 /// So many of them at a time.
 const GUESSES_AT_ONCE: u64 = 8;
-/// Behind so many stripes that are missing no others are looked for: writing back goes in order, but
-/// programs may leave holes.
+/// After so many missing stripes the search ends: write-back goes in order, but programs may leave
+/// holes.
 const GAP_MAX: u64 = 4;
 
 pub use carrier::{Carrier, Tuning};
 pub use values::{ValueReader, resolve};
 
-/// Carries out an operation, by itself ([`Carrier`]).
+/// Executes a single operation ([`Carrier`]).
 ///
 /// # Errors
-/// What the store said, with the operation so that it can be tried again.
+/// The error of the store, with the operation so that it can be tried again.
 pub fn carry_out(
     store: &dyn ObjectStore,
     op: StoreOp,
@@ -113,7 +113,8 @@ fn whole(ino: Ino) -> DirFragId {
     DirFragId { ino, frag: Frag::WHOLE }
 }
 
-/// Deletes the content of a file of so many stripes, and what a writer that died left behind its end.
+/// Deletes the content of a file of so many stripes, and stripes that a dead writer left behind its
+/// end.
 ///
 /// # Errors
 /// The error of the store.
@@ -143,7 +144,7 @@ pub fn purge_data(
             absent += 1;
         }
     }
-    // From the end: what is left by whoever dies here is found again.
+    // Delete backwards: after a crash the next purge finds the remaining prefix.
     for stripe in (stripes..end).rev() {
         store.delete(&metastore::data_name(ino, pool, stripe))?;
     }
@@ -201,7 +202,7 @@ fn purge_dir(store: &dyn ObjectStore, ino: Ino) -> Result<StoreResult> {
     for id in clients {
         store.delete(&run_name(dir, id))?;
     }
-    // Whoever died in here left runs that were replaced, or one that was not listed yet.
+    // A crash in here leaves runs that were replaced, or one that was not listed yet.
     for id in oldest.saturating_sub(RUNS_LEFT_MAX)..=manifest.next_run {
         store.delete(&run_name(dir, RunId(id)))?;
     }
@@ -210,7 +211,7 @@ fn purge_dir(store: &dyn ObjectStore, ino: Ino) -> Result<StoreResult> {
     Ok(StoreResult::Done)
 }
 
-/// The directory is gone, and somebody may need it as it was.
+/// The directory is gone, but a snapshot may need its former state.
 fn put_away_dir(
     store: &dyn ObjectStore,
     dir: DirFragId,
@@ -218,7 +219,7 @@ fn put_away_dir(
 ) -> Result<StoreResult> {
     let Some((manifest, _)) = read_manifest(store, dir)? else { return Ok(StoreResult::Done) };
     let spared = keeper.keep(dir, Some(&manifest))?;
-    // Before its runs: whoever dies in here leaves runs that nobody lists, and `gc` finds them.
+    // Before its runs: a crash in here leaves unlisted runs, and `gc` finds them.
     store.delete(&manifest_name(dir))?;
     let runs: Vec<_> = manifest.runs.iter().map(|run| run.id).collect();
     let values: Vec<_> = manifest.values.iter().map(|segment| segment.id).collect();
@@ -273,8 +274,8 @@ fn load_manifest(store: &dyn ObjectStore, manifest: Manifest) -> Result<StoreRes
     Ok(StoreResult::Dir(Box::new(LoadedDir { manifest, rows })))
 }
 
-/// Reads a directory anew as long as runs of it are gone: then they were merged, and the manifest lists
-/// others. If it lists them still, they are lost.
+/// Reads a directory again as long as runs of it are gone: then they were merged, and the manifest
+/// lists new ones. If it still lists them, they are lost.
 fn while_runs_go(mut read: impl FnMut() -> Result<StoreResult>) -> Result<StoreResult> {
     let mut result = read();
     for _ in 1..READS_MAX {
@@ -293,7 +294,7 @@ fn while_runs_go(mut read: impl FnMut() -> Result<StoreResult>) -> Result<StoreR
     })
 }
 
-/// What a commit says about its directory.
+/// The directory's state that a commit states.
 struct Commit {
     ino: Ino,
     counts: (u64, u64, bool),
@@ -324,7 +325,7 @@ fn commit_dir(
     (manifest.entries, manifest.subdirs, manifest.counts_exact) = commit.counts;
     (manifest.position, manifest.touched) = (commit.position, commit.touched);
     let mut added = add::Added::default();
-    // What is attached may come alone.
+    // An attached run may come without rows.
     if attach.is_none() || !rows.is_empty() {
         added = add::add_run((store, carrier), &mut manifest, rows)?;
     }
@@ -351,7 +352,7 @@ fn is_unreadable(errno: Errno) -> bool {
     matches!(errno, Errno::BadMessage | Errno::NotFound)
 }
 
-/// Puts a client's runs above all others of a manifest.
+/// Puts a client's runs above all other runs of a manifest.
 fn attach_to(manifest: &mut Manifest, runs: &[DirRun], (position, ranges): (Seq, &[InoRange])) {
     let attached = |run: &DirRun| {
         let (run, ranges) = (run.run.id, ranges.to_vec());
@@ -362,7 +363,7 @@ fn attach_to(manifest: &mut Manifest, runs: &[DirRun], (position, ranges): (Seq,
     manifest.counts_exact = false;
 }
 
-/// Makes a directory of a client's runs, which are what it said.
+/// Makes a directory of a client's runs, after they were found to be as the client stated.
 fn attach_dir(
     store: &dyn ObjectStore,
     runs: &[DirRun],

@@ -74,14 +74,14 @@ impl Operation {
     }
 }
 
-/// How often one kind of operation ran, and what it moved.
+/// How often one kind of operation ran, and the bytes that it moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Calls that returned, with whatever result.
+    /// Calls that returned, with any result.
     pub calls: u64,
     /// How many of them returned an error.
     pub failures: u64,
-    /// Payload bytes of those that did what was asked; names are not counted.
+    /// Payload bytes of successful calls; names are not counted.
     pub bytes: u64,
 }
 
@@ -116,7 +116,7 @@ impl Counts {
         self.0.iter().map(|tally| tally.calls).sum()
     }
 
-    /// What happened since `earlier`.
+    /// The difference from `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &Counts) -> Counts {
         let mut difference = *self;
@@ -129,7 +129,7 @@ impl Counts {
     }
 }
 
-/// Counters shared between a [`Counting`] store and whoever reports them; clones are the same
+/// Counters shared between a [`Counting`] store and the code that reports them; clones are the same
 /// counters.
 #[derive(Clone, Debug, Default)]
 pub struct Counters(Arc<[AtomicTally; OPERATIONS.len()]>);
@@ -166,7 +166,7 @@ impl Counters {
     }
 }
 
-/// Counts what passes through to the store inside.
+/// Counts the operations on the store inside.
 #[derive(Debug)]
 pub struct Counting<S> {
     inner: S,

@@ -1,9 +1,9 @@
 //! A store in a directory of a local file system.
 //!
 //! The embedded default: no server, any number of processes of one machine. Objects are files
-//! ([`place`] says which), new content becomes an object by rename ([`scratch`]), appends go
+//! ([`place`] maps their names), new content becomes an object by rename ([`scratch`]), appends go
 //! through a few open descriptors ([`handles`]), processes exclude each other with the kernel's
-//! file locks ([`locks`]). Not for network file systems whose locks or renames mean less.
+//! file locks ([`locks`]). Not for network file systems with weaker locks or renames.
 //!
 //! Invariant: `put` and `sync` return only after the content, the object's entry and the entries
 //! of all directories above it have reached the disk; the content of a `put` gets there before it
@@ -53,7 +53,7 @@ const DURABLE_DIRECTORIES_MAX: usize = 4096;
 #[derive(Debug)]
 pub struct Dir {
     layout: Layout,
-    /// What messages call the store: `dir:` and the path.
+    /// The store's name in messages: `dir:` and the path.
     store: String,
     /// Made by the first put, so that a store on a read-only file system can be read.
     scratch: Mutex<Option<Arc<Scratch>>>,
@@ -69,12 +69,12 @@ pub struct Dir {
 
 impl Dir {
     /// Opens the store in `root`. If there is none and `create` is set, makes one, provided that
-    /// `root` is missing or empty. What killed processes left half-written is removed.
+    /// `root` is missing or empty. Leftovers of killed processes are removed.
     ///
     /// # Errors
-    /// `ENOENT` if there is no store, `EINVAL` if the directory holds something else,
-    /// `EOPNOTSUPP` if the store has another format version, `EBADMSG` if its marker is damaged,
-    /// and what the file system says.
+    /// `ENOENT` if there is no store, `EINVAL` if the directory holds something else, `EOPNOTSUPP`
+    /// if the store has another format version, `EBADMSG` if its marker is damaged, and the errors
+    /// of the file system.
     pub fn open(root: impl AsRef<Path>, create: bool) -> Result<Self> {
         let root = root.as_ref();
         let store = format!("dir:{}", root.display());
@@ -92,7 +92,7 @@ impl Dir {
         })
     }
 
-    /// What tells this store from any other: 32 hexadecimal digits, chosen when it was made.
+    /// The identity of this store: 32 hexadecimal digits, chosen when it was made.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.layout.id
@@ -244,12 +244,12 @@ impl Dir {
         for name in self.walk(prefix, |_| Ok(()))? {
             self.sync_object(&name)?;
         }
-        // Those that were removed. A directory is never removed, so it is still visited.
+        // Removed objects. A directory is never removed, so it is still visited.
         self.walk(prefix, |directory| match sys::sync_directory(self.objects(), directory) {
             // Without it no object can come back.
             Err(Sys::NOENT) => Ok(()),
             result => result.map_err(|errno| {
-                // Of which objects the absence is lost nobody can say.
+                // The removed objects whose absence is lost are unknown.
                 self.poison.add_all();
                 self.told(prefix, "sync a directory")(errno)
             }),
@@ -281,7 +281,7 @@ impl Dir {
                 entries => entries.map_err(self.told("", "list a directory"))?,
             };
             for entry in entries {
-                // Whatever else somebody has put there is not an object.
+                // A file of foreign origin is not an object.
                 let Some(part) = place::decode(&entry.name, entry.kind) else { continue };
                 let (Part::File(text) | Part::Directory(text)) = &part;
                 let name = format!("{covered}{text}");
@@ -302,7 +302,7 @@ impl Dir {
     }
 
     /// Undoes the creation of an object whose first append found the disk full. A process that
-    /// opened it meanwhile notices, because it looks for the name under the file's lock.
+    /// opened it since notices, because it looks for the name under the file's lock.
     fn remove_empty(&self, place: &Place<'_>, handle: &Handle) -> SysResult<()> {
         let _alone = Flock::wait(&handle.file)?;
         let state = sys::state(&handle.file)?;

@@ -1,9 +1,9 @@
 //! A wrapper that breaks on demand.
 //!
 //! For tests and simulations: rules, which can be changed while the store is in use, pick
-//! operations by kind, name and count and say what happens to them. To lose unsynced writes, wrap
-//! a [`crate::Memory`] and call its `crash` from the test or from an [`Action::Call`]; to delay
-//! an operation, block inside an [`Action::Call`]. Nothing here sleeps or draws random numbers.
+//! operations by kind, name and count and choose their fate. To lose unsynced writes, wrap a
+//! [`crate::Memory`] and call its `crash` from the test or from an [`Action::Call`]; to delay an
+//! operation, block inside an [`Action::Call`]. Nothing here sleeps or draws random numbers.
 //!
 //! Invariant: without a matching rule the wrapper changes nothing.
 
@@ -17,15 +17,15 @@ use crate::{
     SyncScope, Version,
 };
 
-/// What a test does while an operation waits; it is told the operation and the object.
+/// A test's code that runs while an operation waits; it gets the operation and the object.
 pub type Interlude = Arc<dyn Fn(Operation, &str) + Send + Sync>;
 
-/// What happens to an operation that a rule picks.
+/// The fate of an operation that a rule picks.
 #[derive(Clone)]
 pub enum Action {
     /// It is not carried out and fails.
     Fail(Errno),
-    /// It is carried out, but its caller is told that it failed, as when an answer gets lost.
+    /// The store executes it, but its caller gets an error, as when an answer is lost.
     FailAfter(Errno),
     /// The closure runs first, on the caller's thread and with no lock held; then the operation.
     Call(Interlude),

@@ -1,12 +1,13 @@
 //! The object store: named byte strings that outlive processes.
 //!
 //! Everything durable (journals, the metadata store, cluster state, file data) is written through
-//! one trait, [`ObjectStore`]. Back ends: [`Memory`], which forgets what was not synced when it is
-//! told to crash; [`Dir`], a directory of files that keeps every promise with fsync; [`Rados`], a
-//! Ceph cluster. Wrappers: [`Counting`] measures, [`Faulty`] breaks. [`conformance`](fn@conformance::conformance) is the
-//! contract as a suite that every back end passes.
+//! one trait, [`ObjectStore`]. Back ends: [`Memory`], which forgets unsynced writes at a simulated
+//! crash; [`Dir`], a directory of files that keeps every promise with fsync; [`Rados`], a Ceph
+//! cluster. Wrappers: [`Counting`] measures, [`Faulty`] breaks.
+//! [`conformance`](fn@conformance::conformance) is the contract as a suite that every back end
+//! passes.
 //!
-//! This crate knows nothing about what the bytes mean: no journal, no namespace, no message.
+//! This crate does not know the meaning of the bytes: no journal, no namespace, no message.
 //!
 //! Invariant: a result is returned only when it is true. A durable operation that returned `Ok`
 //! survives the loss of power; a failed one leaves the object as it was, or says that it may not.

@@ -1,11 +1,11 @@
-//! A store in memory that knows what a crash would take.
+//! A store in memory that can lose its unsynced writes, as in a crash.
 //!
 //! For the simulator and for tests: single-threaded use is deterministic, and [`Memory::crash`]
-//! loses what was not synced, torn as the caller chooses. Not for anything that must outlive the
+//! loses unsynced writes, torn as the caller chooses. Not for anything that must outlive the
 //! process.
 //!
 //! Invariant: `live` minus the effects of `unsynced` is the durable image. Instead of keeping both
-//! images, an object keeps its live bytes and, for each unsynced write, what that write replaced:
+//! images, an object keeps its live bytes and, for each unsynced write, the bytes that it replaced:
 //! an append then costs its own bytes and a sync costs nothing.
 
 use std::collections::BTreeMap;
@@ -230,7 +230,7 @@ impl ObjectStore for Memory {
     }
 
     fn space(&self) -> Result<Space> {
-        // What the machine's memory allows is not known here.
+        // The machine's free memory is not known here.
         Ok(Space { total: u64::MAX >> 1, available: u64::MAX >> 1 })
     }
 

@@ -1,17 +1,17 @@
 //! A store in a Ceph cluster, through librados.
 //!
-//! Every change is one compound operation of one RADOS object, which Ceph carries out as a whole, on
-//! all copies, before it answers: nothing is left to be synced, and what was acknowledged survives
+//! Every change is one compound operation of one RADOS object, which Ceph executes as a whole, on
+//! all copies, before it answers: nothing is left to be synced, and an acknowledged change survives
 //! the loss of all copies but one. Conditions are part of the operation: a version that the object
-//! must have, or that it must not be there. Larger objects consist of several ([`head`]).
+//! must have, or that it must not exist. Larger objects consist of several ([`head`]).
 //!
 //! Calls wait for their answers, as with every other store; their callers have threads. Within one
 //! call on a large object several requests are under way.
 //!
-//! Not here: bringing a cluster up, and who may use it (`docs/administration.md`).
+//! Not here: bringing a cluster up, and its permissions (`docs/administration.md`).
 //!
-//! Invariant: no answer of this store relies on what it remembers; guesses are verified by the
-//! operation that uses them.
+//! Invariant: no answer of this store relies on its cache; guesses are verified by the operation
+//! that uses them.
 
 mod chosen;
 mod config;
@@ -49,7 +49,7 @@ use crate::{
     Version, check_name,
 };
 
-/// Of an object whose length is not known so many bytes are asked for.
+/// So many bytes are requested of an object of unknown length.
 const GUESS_BYTES: usize = 64 << 10;
 
 /// Eight pieces side by side keep the OSDs of a small cluster busy.
@@ -69,7 +69,7 @@ pub struct Rados {
 /// The reserve is at most one of so many parts of the cluster's capacity.
 const RESERVE_SHARE: u64 = 16;
 
-/// Whether a change was refused because the object is not what it was taken for.
+/// Whether a change was refused because the object is not in the expected state.
 fn changed(code: Code, existed: bool) -> bool {
     matches!(code, Code::RANGE | Code::OVERFLOW | Code::EXISTS)
         || (existed && code == Code::NOT_FOUND)
@@ -111,7 +111,7 @@ impl Rados {
             .remedy(format!("look at it with `rados`; the store is {}", self.url))
     }
 
-    /// What must be true of the head for `put` to go on, or what `put` answers instead.
+    /// The required head for `put` to continue, or the immediate answer of `put`.
     fn expected(&self, place: &Place, name: &str, expect: Expect) -> Result<Expected> {
         let current = match expect {
             Expect::Any => return Ok(Expected::Head(self.look(place, name)?)),
@@ -179,7 +179,7 @@ impl Rados {
             match place.heads.change(name, &steps) {
                 Ok(version) => {
                     if let Some(old) = old {
-                        // What stays is garbage that nothing refers to.
+                        // Pieces that stay are garbage without a reference.
                         let _ = self.remove_pieces(place, name, old, old.pieces());
                     }
                     return Ok(Outcome::Done(self.replaced(name, data, (version, in_head), large)));
@@ -236,7 +236,8 @@ impl Rados {
         Err(contended(name))
     }
 
-    /// Replaces an object with more than a head can hold: what refers to the pieces comes last.
+    /// Replaces an object with more than a head can hold: the head, which refers to the pieces,
+    /// comes last.
     fn put_large(&self, name: &str, data: &[u8], expect: Expect) -> Result<Outcome> {
         let place = &*self.places.of(name)?;
         // A put that loses should not write all that for nothing.
@@ -366,7 +367,7 @@ impl ObjectStore for Rados {
             match place.heads.change(name, &gone) {
                 Ok(_) => {
                     if let Some(large) = head.large {
-                        // What stays is garbage that nothing refers to.
+                        // Pieces that stay are garbage without a reference.
                         let _ = self.remove_pieces(place, name, large, large.pieces());
                     }
                     return Ok(true);
@@ -402,7 +403,7 @@ impl ObjectStore for Rados {
     fn sync(&self, scope: SyncScope<'_>) -> Result<()> {
         match scope {
             SyncScope::Object(name) => check_name(name),
-            // Whatever was acknowledged is durable.
+            // Every acknowledged change is durable.
             SyncScope::Prefix(_) | SyncScope::All => Ok(()),
         }
     }
@@ -469,8 +470,8 @@ impl ObjectStore for Rados {
     }
 }
 
-/// What `ceph df` says of the pools: copies are taken into account. Pools mostly share their
-/// devices, so what is available is that of the pool with the least.
+/// The space in the pools by `ceph df`: copies are taken into account. Pools mostly share their
+/// devices, so the available space is that of the pool with the least.
 fn space_of(answer: &[u8], pools: &[String]) -> Option<Space> {
     let answer: Value = serde_json::from_slice(answer).ok()?;
     let of_pool = |name: &String| {

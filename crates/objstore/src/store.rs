@@ -1,9 +1,10 @@
-//! The contract between the system and whatever keeps its bytes.
+//! The contract between the system and the store of its bytes.
 //!
 //! Not here: how any back end keeps it. The clauses are executable in [`crate::conformance`].
 //!
 //! Invariant: the methods mean the same on every back end; where back ends may differ (an unsynced
-//! write after a crash, a write that failed half-way) the contract says what a caller may rely on.
+//! write after a crash, a write that failed half-way) the contract states the guarantees for a
+//! caller.
 
 use std::fmt::Debug;
 
@@ -31,7 +32,7 @@ impl Version {
     }
 }
 
-/// What must be true of an object for [`ObjectStore::put`] to replace it.
+/// The required state of an object for [`ObjectStore::put`] to replace it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
     /// Nothing.
@@ -43,7 +44,7 @@ pub enum Expect {
 }
 
 impl Expect {
-    /// What `put` answers without doing anything, if `current` is not what is expected.
+    /// The answer of `put`, without any effect, if `current` is not the expected version.
     pub(crate) fn conflict(self, current: Option<Version>) -> Option<Outcome> {
         let holds = match self {
             Expect::Any => true,
@@ -54,7 +55,7 @@ impl Expect {
     }
 }
 
-/// What became of a [`ObjectStore::put`].
+/// The result of a [`ObjectStore::put`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a conflict is not an error, but nothing was written"]
 pub enum Outcome {
@@ -64,19 +65,19 @@ pub enum Outcome {
     Conflict(Option<Version>),
 }
 
-/// What is known about an object without reading it.
+/// The properties of an object that are known without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// Length in bytes.
     pub size: u64,
 }
 
-/// What [`ObjectStore::sync`] makes durable.
+/// The objects that [`ObjectStore::sync`] makes durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncScope<'a> {
     /// One object: its content and its existence, or its absence.
     Object(&'a str),
-    /// Every object whose name starts with this: their content, and which of them there are.
+    /// Every object with this prefix: their content, and which of them exist.
     Prefix(&'a str),
     /// Everything written or deleted through this store so far.
     All,
@@ -87,7 +88,7 @@ pub enum SyncScope<'a> {
 pub struct Space {
     /// In all.
     pub total: u64,
-    /// What is left, as far as this process may use it.
+    /// The rest, as far as this process may use it.
     pub available: u64,
 }
 
@@ -117,19 +118,19 @@ pub struct Swept {
     pub garbage: u64,
     /// Bytes of those, copies not counted.
     pub bytes: u64,
-    /// Belonged to nothing and stayed, because somebody may still be writing them.
+    /// Belonged to nothing and stayed, because a process may still be writing them.
     pub young: u64,
 }
 
-/// A named lock that is held. Dropping it, or the death of the process, releases it. On a store that
-/// cannot see who is dead, it may be taken from a process that is silent; then that process was shut
-/// out of the store before (`ESTALE`).
+/// A named lock that is held. Dropping it, or the death of the process, releases it. A store that
+/// cannot see which processes are dead may give it away from a silent process; then that process
+/// was fenced before (`ESTALE`).
 pub trait LockGuard: Send + Debug {
     /// Who holds it: the `owner` given to [`ObjectStore::lock`].
     fn owner(&self) -> &str;
 
-    /// Whether it is known that somebody else took it, because this process did not answer. Then
-    /// this process can change nothing in the store any more, and should end.
+    /// Whether this process knows that another one took the lock, because this process did not
+    /// answer. Then it can change nothing in the store any more, and should end.
     fn is_lost(&self) -> bool {
         false
     }
@@ -138,7 +139,7 @@ pub trait LockGuard: Send + Debug {
 /// This process works as a client, until this is dropped ([`ObjectStore::enter`]).
 #[derive(Debug, Default)]
 pub struct Presence {
-    /// Leaves when it is dropped; nothing where nobody can be shut out.
+    /// Leaves when it is dropped; nothing on a store that cannot fence clients.
     _entered: Option<Box<dyn Debug + Send + Sync>>,
 }
 
@@ -150,16 +151,16 @@ impl Presence {
 
 /// Named byte strings. Names follow [`crate::check_name`]; other names are `EINVAL` everywhere.
 ///
-/// Any thread and any process may call any method at any time. `put` and `delete` of one object
-/// are atomic against each other, and appends to one object never overlap. What is *not* promised
-/// is an order between `append` or `write_range` and a simultaneous `put` or `delete` of the same
-/// object: an object is either replaced as a whole or extended by one writer at a time.
+/// Any thread and any process may call any method at any time. `put` and `delete` of one object are
+/// atomic against each other, and appends to one object never overlap. The contract does *not*
+/// order an `append` or `write_range` and a simultaneous `put` or `delete` of the same object: an
+/// object is either replaced as a whole or extended by one writer at a time.
 ///
-/// Errors everywhere: `ENOSPC` when the store is full, `EIO` when the medium fails, `ETIMEDOUT` when
-/// it does not answer, `ESTALE` when this process was shut out, `EROFS`, `EACCES`, and `EFBIG` over
-/// [`OBJECT_BYTES_MAX`].
+/// Errors of all methods: `ENOSPC` when the store is full, `EIO` when the medium fails, `ETIMEDOUT`
+/// when it does not answer, `ESTALE` when this process was fenced, `EROFS`, `EACCES`, and `EFBIG`
+/// over [`OBJECT_BYTES_MAX`].
 pub trait ObjectStore: Send + Sync + Debug {
-    /// Replaces the whole object atomically, if it is what `expect` says: a reader sees the old
+    /// Replaces the whole object atomically, if it is as `expect` requires: a reader sees the old
     /// or the new content, also after a crash. Durable on return.
     ///
     /// # Errors
@@ -182,7 +183,7 @@ pub trait ObjectStore: Send + Sync + Debug {
     /// longer by zeros.
     fn write_range(&self, name: &str, offset: u64, data: &[u8]) -> Result<()>;
 
-    /// As [`ObjectStore::write_range`], of as much data as there is, which need not lie in one place. In
+    /// As [`ObjectStore::write_range`], of all the given data, which need not lie in one place. In
     /// between, and after an error, any part of it may be written.
     ///
     /// # Errors
@@ -199,8 +200,8 @@ pub trait ObjectStore: Send + Sync + Debug {
         }
     }
 
-    /// How many bytes to hand over at a time when there are many: enough for the store to do its best,
-    /// and no more.
+    /// How many bytes to hand over at a time when there are many: enough for the store to do its
+    /// best, and no more.
     fn bytes_at_once(&self) -> usize {
         BYTES_AT_ONCE
     }
@@ -228,7 +229,7 @@ pub trait ObjectStore: Send + Sync + Debug {
         Ok(read.len())
     }
 
-    /// What is known without reading.
+    /// The properties that are known without reading.
     ///
     /// # Errors
     /// `ENOENT` if it is absent.
@@ -241,8 +242,8 @@ pub trait ObjectStore: Send + Sync + Debug {
     /// See above.
     fn delete(&self, name: &str) -> Result<bool>;
 
-    /// Whether a list costs about as much as it finds. Where it costs what the whole store holds, names
-    /// that can be guessed are better guessed.
+    /// Whether the cost of a list depends on its result only. Where it depends on the size of the
+    /// whole store, names that can be guessed are better guessed.
     fn lists_what_it_finds(&self) -> bool {
         true
     }
@@ -253,13 +254,13 @@ pub trait ObjectStore: Send + Sync + Debug {
     /// See above.
     fn list(&self, prefix: &str) -> Result<Vec<String>>;
 
-    /// Makes what was written before the call durable. Syncing an absent object makes its absence
+    /// Makes writes from before the call durable. Syncing an absent object makes its absence
     /// durable.
     ///
     /// # Errors
-    /// See above. After `EIO` what was not yet durable may be lost, and no later sync may claim
-    /// otherwise: appends, writes and syncs of the object (of all objects, for
-    /// [`SyncScope::All`]) fail until it is put, deleted, or the store is opened anew.
+    /// See above. After `EIO`, writes that were not yet durable may be lost, and no later sync may
+    /// claim otherwise: appends, writes and syncs of the object (of all objects, for
+    /// [`SyncScope::All`]) fail until it is put, deleted, or the store is opened again.
     fn sync(&self, scope: SyncScope<'_>) -> Result<()>;
 
     /// A number for the time since which no unsynced write can have been lost: another one after a power
@@ -295,18 +296,19 @@ pub trait ObjectStore: Send + Sync + Debug {
         false
     }
 
-    /// The number of the store's that stands for a pool of this name, from now on and for everybody:
-    /// file data whose names begin with it ([`metastore::data_prefix`]) is in that pool (E-03).
+    /// The store's number for a pool of this name, from now on and for all processes: file data
+    /// with names that begin with it ([`metastore::data_prefix`]) is in that pool (E-03).
     ///
     /// # Errors
-    /// `EOPNOTSUPP` on a store that has no pools; `ENOENT` if there is no such pool; whatever keeps
-    /// this user from writing to it.
+    /// `EOPNOTSUPP` on a store that has no pools; `ENOENT` if there is no such pool; the error that
+    /// keeps this user from writing to it.
     fn pool(&self, name: &str) -> Result<Pool> {
         Err(Error::new(Errno::NotSupported, name, "the object store has no pools to choose from")
             .remedy("leave data_pool out of the policy, or use a store in a Ceph cluster"))
     }
 
-    /// Makes known that this process writes to the store as a client, so that others can shut it out.
+    /// Announces that this process writes to the store as a client, so that other processes can
+    /// fence it.
     ///
     /// # Errors
     /// See above.
@@ -314,10 +316,9 @@ pub trait ObjectStore: Send + Sync + Debug {
         Ok(Presence::default())
     }
 
-    /// Shuts out every other process that has entered as this client: what it writes from now on, or
-    /// has sent and the store has not carried out, is refused (`ESTALE`). False, and nothing done, on a
-    /// store that cannot do that: there only those who keep to what the metadata server says are kept
-    /// from writing.
+    /// Fences every other process that has entered as this client: its later writes, and those that
+    /// the store has not executed yet, are refused (`ESTALE`). False, and nothing done, on a store
+    /// that cannot do that: there only clients that obey the metadata server are kept from writing.
     ///
     /// # Errors
     /// `EACCES` if this user may not do that.
@@ -325,9 +326,10 @@ pub trait ObjectStore: Send + Sync + Debug {
         Ok(false)
     }
 
-    /// Finds what crashes left behind that belongs to no object, and removes it unless `look`. The time is
-    /// in seconds since 1970: what may be younger than two hours stays. Others may use the store meanwhile.
-    /// Nothing to be done on a store that tidies up when it is opened.
+    /// Finds leftovers of crashes that belong to no object, and removes them unless `look`. The
+    /// time is in seconds since 1970: leftovers that may be younger than two hours stay. Other
+    /// processes may use the store during that. Nothing to be done on a store that tidies up when
+    /// it is opened.
     ///
     /// # Errors
     /// See above.
@@ -335,9 +337,9 @@ pub trait ObjectStore: Send + Sync + Debug {
         Ok(Swept::default())
     }
 
-    /// Takes a lock, exclusive among all processes that use the store, without waiting longer than it
-    /// takes to find out whether a silent holder lives. Lock names follow the rules of object names
-    /// but live apart from them.
+    /// Takes a lock, exclusive among all processes that use the store, without waiting longer than
+    /// it takes to find out whether a silent holder lives. Lock names follow the rules of object
+    /// names but live apart from them.
     ///
     /// # Errors
     /// `EBUSY`, naming the holder, if it is held; also by this very process.

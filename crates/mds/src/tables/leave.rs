@@ -6,8 +6,8 @@
 //! that left. The other rank stores the copy in its own table before it reports that the subtree is
 //! taken in. So after any crash the table of exactly one rank has the owner of a decoupled subtree.
 //!
-//! Invariant: numbers that left are never granted again, here or there. Numbers that a client
-//! does not use are lost: only the table that granted a range could take it back, and there it has no
+//! Invariant: numbers that left are never granted again, here or there. Numbers that a client does
+//! not use are lost: only the table that granted a range could take it back, and there it has no
 //! owner any more.
 
 use types::bytes::{Malformed, Put, Reader};

@@ -1,5 +1,5 @@
-//! A crash at any moment loses nothing: what the metadata store has of each directory, at its own
-//! time each, and the journal since the oldest change that it does not have, give the tree.
+//! A crash at any moment loses nothing: the stored state of each directory, at its own time each,
+//! and the journal since the oldest unstored change, give the tree.
 
 mod removed;
 
@@ -102,7 +102,7 @@ struct Server {
     /// Events before this one are forgotten.
     trimmed: Seq,
     next: u64,
-    /// What happened, for people.
+    /// The steps, for people.
     trace: String,
 }
 
@@ -119,11 +119,11 @@ enum Step {
     Commit(u8),
     /// Forgets a directory that is stored.
     Evict(u8),
-    /// Forgets of a directory what is stored.
+    /// Forgets the stored part of a directory.
     Thin(u8),
     /// Looks some names of a directory up that is not in memory, or how many it has.
     LookUp(u8, u8),
-    /// Forgets the part of the journal that is stored, and purges what was removed.
+    /// Forgets the stored part of the journal, and purges removed files.
     Trim,
     /// Resolves a path, which may fetch.
     Visit(At),
@@ -165,7 +165,7 @@ impl Server {
         server
     }
 
-    /// Runs `ask` and fetches what it lacks.
+    /// Runs `ask` and fetches the directories that it lacks.
     fn warm<T>(
         &mut self,
         ask: impl FnMut(&mut Namespace) -> Result<T, Refusal>,
@@ -218,7 +218,7 @@ impl Server {
             let targets = (self.resolve(one), self.resolve(two));
             let number = self.next * 100 + at as u64;
             let fresh = (Ino(1_000_000 + number), Timestamp(number.cast_signed()));
-            // What is no directory of the subtree is refused before anything is merged.
+            // A target that is no directory of the subtree is refused before anything is merged.
             let _ = self.warm(|namespace| namespace.getattr(targets.0.dir));
             if !self.namespace.is_dir(targets.0.dir) {
                 continue;
@@ -471,7 +471,7 @@ impl Server {
 fn commit(namespace: &mut Namespace, store: &mut Store, mut flight: Flight) {
     while !namespace.capture(&mut flight.capture, &mut flight.rows, 2) {}
     if !namespace.is_flushing(flight.capture.dir) {
-        // It is gone, and nobody knows how much of it was captured.
+        // It is gone, and the number of captured rows is unknown.
         return;
     }
     store.commit(flight.capture.dir, &flight.rows);
@@ -587,8 +587,8 @@ fn a_directory_is_moved_with_the_times_of_its_names() {
     assert_eq!((attr.mtime, attr.ctime), (Timestamp(3), Timestamp(4)));
 }
 
-/// A merge without a journal puts a directory in the place of one that the journal makes, and it takes
-/// over what is in that. In the replay the one that the journal makes meets the one that is stored.
+/// A merge without a journal puts a directory in the place of one that the journal makes, and takes
+/// over its names. In the replay the one that the journal makes meets the one that is stored.
 #[test]
 fn what_a_directory_took_over_without_a_journal_is_its_own_after_a_crash() {
     let root = Cred::root();
@@ -622,7 +622,7 @@ fn what_a_directory_took_over_without_a_journal_is_its_own_after_a_crash() {
         server.commit(0);
     }
     server.recover();
-    // What `Event::Stored` does, which a server puts behind all of that.
+    // The effect of `Event::Stored`, which a server puts behind all of that.
     for dir in announced {
         server.store.replace(&mut server.namespace, dir);
     }

@@ -15,13 +15,13 @@ fn made(ino: Ino) -> Event<'static> {
 fn what_got_its_name_later_is_not_fetched_to_repeat_what_had_it_before() {
     let mut namespace = Namespace::with_root(Timestamp(1));
     let (first, later) = (Ino(20), Ino(21));
-    // The store was ahead: what is in the later one may be another rank's by now.
+    // The store was ahead: the content of the later one may be another rank's by now.
     namespace.apply(Seq(10), Mode::Replay, &made(later));
     assert_eq!(namespace.needs_again(Seq(5), &made(first)), None);
     namespace.apply(Seq(5), Mode::Replay, &made(first));
     namespace.apply(Seq(10), Mode::Replay, &made(later));
     assert_eq!(namespace.peek(Ino::ROOT, b"name"), Ok(Some(later)));
     assert!(namespace.knows(later));
-    // What had the name before is looked at: whether it was empty.
+    // The former directory of the name must be known to be empty.
     assert_eq!(namespace.needs_again(Seq(11), &made(Ino(22))), Some(later));
 }

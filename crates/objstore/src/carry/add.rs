@@ -1,8 +1,8 @@
 //! Captured rows become the newest run of a directory, merged with small ones when there are many.
 //!
-//! Not here: the manifest's replacement, and what is deleted behind it.
+//! Not here: the manifest's replacement, and the deletion of replaced runs.
 //!
-//! Invariant: what a manifest would list is in the store before it does.
+//! Invariant: a run is in the store before a manifest lists it.
 
 use std::collections::BTreeSet;
 
@@ -68,7 +68,7 @@ struct Fresh {
     columns: Columns,
 }
 
-/// Encodes rows; what is long in them goes to a value segment if that is worth an object.
+/// Encodes rows; their long values go to a value segment if that is worth an object.
 fn encode(carrier: &Carrier, (dir, id): (DirFragId, RunId), rows: &Rows) -> Result<Fresh> {
     if rows.large_bytes() >= carrier.tuning.segment_bytes_min {
         let (run, info, columns) = metastore::encode_columns(dir, id, rows);
@@ -108,7 +108,7 @@ fn rewrite(
     match merged {
         Ok(fresh) => Ok(Some((fresh, count))),
         Err(error) if is_unreadable(error.errno) => {
-            // What is above the client's run need not wait for it.
+            // Runs above the client's run need not wait for it.
             let above = manifest.runs.iter().position(|run| run.id.is_clients()).unwrap_or(0);
             if above > 1 && above < count {
                 rewrite((store, carrier), manifest, above, (id, rows))
@@ -120,8 +120,7 @@ fn rewrite(
     }
 }
 
-/// Merges runs of which the first one gives the number of what they become, with a value segment if that is
-/// wanted.
+/// Merges runs into one with the number of the first, with a value segment if that is wanted.
 fn merge_as(
     store: &dyn ObjectStore,
     (front, runs): (&Manifest, &[Vec<u8>]),

@@ -1,8 +1,8 @@
 //! Where new content is written before it takes an object's place.
 //!
 //! Each open store of each process has its own directory below `tmp/` and holds a lock on it, so
-//! that whoever opens the store later can tell the leftovers of the dead from the work of the
-//! living.
+//! that a process that opens the store later can tell the leftovers of the dead from the work of
+//! the living.
 //!
 //! Invariant: a temporary file is complete and durable before it gets an object's name, and gone
 //! if it never gets one.
@@ -31,7 +31,7 @@ pub(super) struct Scratch {
 }
 
 impl Scratch {
-    /// Makes a new one in `tmp`. Nobody may [`sweep`] meanwhile.
+    /// Makes a new one in `tmp`. No process may [`sweep`] during that.
     pub(super) fn create(tmp: BorrowedFd<'_>) -> SysResult<Self> {
         let process = rustix::process::getpid().as_raw_nonzero();
         for attempt in 0..ATTEMPTS_MAX {
@@ -77,7 +77,7 @@ pub(super) struct Temporary<'a> {
 }
 
 impl Temporary<'_> {
-    /// Gives the file an object's place, whatever was there.
+    /// Gives the file an object's place, in place of any file there.
     pub(super) fn place(&mut self, objects: BorrowedFd<'_>, path: &str) -> SysResult<()> {
         let directory = self.scratch.directory.file();
         sys::with_parents(objects, path, || {
@@ -99,8 +99,8 @@ impl Drop for Temporary<'_> {
     }
 }
 
-/// Removes what dead processes left in `tmp`. As much as possible: a leftover that cannot be
-/// removed (a read-only file system, another user's file) wastes space and harms nobody.
+/// Removes the leftovers of dead processes in `tmp`. As much as possible: a leftover that cannot be
+/// removed (a read-only file system, another user's file) wastes space and does no other harm.
 pub(super) fn sweep(tmp: BorrowedFd<'_>) {
     for entry in sys::entries(tmp, "").unwrap_or_default() {
         let Ok(name) = String::from_utf8(entry.name) else { continue };

@@ -1,6 +1,7 @@
 //! The system calls the store makes, with interruptions and short transfers dealt with.
 //!
-//! Not here: what the calls are for. Errors stay the kernel's until [`explain`] puts them in words.
+//! Not here: the purpose of the calls. Errors stay the kernel's until [`explain`] puts them in
+//! words.
 //!
 //! Invariant: every descriptor is close-on-exec, so no child of the process keeps a lock or an
 //! object open.
@@ -54,7 +55,7 @@ pub(super) fn open_directory(dir: BorrowedFd<'_>, path: &str) -> SysResult<Owned
     open(dir, if path.is_empty() { "." } else { path }, OFlags::RDONLY | OFlags::DIRECTORY)
 }
 
-/// Makes a directory below a directory, unless it is there.
+/// Makes a directory below a directory, unless it exists.
 pub(super) fn make_directory(dir: BorrowedFd<'_>, path: &str) -> SysResult<()> {
     let mode = Mode::from_raw_mode(0o777);
     match in_parent(dir, path, |above, name| rustix::fs::mkdirat(above, name, mode)) {
@@ -145,7 +146,7 @@ pub(super) fn read_into(file: impl AsFd, offset: u64, buffer: &mut [u8]) -> SysR
     Ok(filled)
 }
 
-/// What the kernel knows of an open file.
+/// The kernel's facts about an open file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FileState {
     /// Length in bytes.
@@ -182,7 +183,7 @@ impl<F: AsFd> Flock<F> {
         Ok(Self(file))
     }
 
-    /// Takes the lock, or gives the file back if somebody else holds it.
+    /// Takes the lock, or gives the file back if another open file holds it.
     pub(super) fn attempt(file: F) -> SysResult<std::result::Result<Self, F>> {
         match retry_on_intr(|| rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)) {
             Ok(()) => Ok(Ok(Self(file))),
@@ -204,7 +205,8 @@ impl<F: AsFd> Drop for Flock<F> {
     }
 }
 
-/// Puts a kernel error in words: which object in which store, what was attempted, what to do.
+/// Puts a kernel error in words: which object in which store, the attempted operation, and the
+/// remedy.
 pub(super) fn explain(store: &str, name: &str, attempted: &str, errno: Sys) -> Error {
     let kind = match errno {
         Sys::NOENT => Errno::NotFound,

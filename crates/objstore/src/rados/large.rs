@@ -86,7 +86,7 @@ impl Rados {
         Err(contended(name))
     }
 
-    /// Fills the buffer; false if pieces were missing, whose bytes then are zeros.
+    /// Fills the buffer; false if pieces were missing, with zeros in their place.
     fn read_pieces(
         &self,
         place: &Place,

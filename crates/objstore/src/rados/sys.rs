@@ -1,10 +1,10 @@
-//! What is used of librados, safe to call.
+//! The used part of librados, safe to call.
 //!
 //! Every request is submitted and then waited for, so that requests can be under way side by side
-//! without a thread for each. Not here: what the requests mean, or what their errors mean.
+//! without a thread for each. Not here: the meaning of the requests and of their errors.
 //!
 //! Invariant: memory that librados writes to is borrowed until the request has ended; handles live
-//! as long as what was made from them.
+//! as long as the objects made from them.
 #![allow(unsafe_code, reason = "calls into librados, a C library")]
 
 mod library;
@@ -73,7 +73,7 @@ unsafe impl Sync for Cluster {}
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // SAFETY: the handle was made by `rados_create2`, and whoever uses it holds this object.
+        // SAFETY: the handle was made by `rados_create2`, and every user of it holds this object.
         unsafe { (self.api.rados_shutdown)(self.handle) };
     }
 }
@@ -166,11 +166,11 @@ impl Cluster {
         copy
     }
 
-    /// Shuts a client out by its address, and waits until this client knows that it is. What this
-    /// client asks from then on is answered by servers that know it too.
+    /// Fences a client by its address, and waits until this client has the map with that. Later
+    /// requests of this client reach only servers that have the map, too.
     pub(super) fn shut_out(&self, address: &str, seconds: u32) -> CodeResult<()> {
         let address = text(address)?;
-        // SAFETY: the string is not written to, whatever its type says.
+        // SAFETY: the string is not written to, in spite of its type.
         check(unsafe {
             (self.api.rados_blocklist_add)(self.handle, address.as_ptr().cast_mut(), seconds)
         })
@@ -195,12 +195,12 @@ unsafe impl Sync for Io {}
 
 impl Drop for Io {
     fn drop(&mut self) {
-        // SAFETY: made by `rados_ioctx_create`; whoever uses it holds the pool.
+        // SAFETY: made by `rados_ioctx_create`; every user of it holds the pool.
         unsafe { (self.0.rados_ioctx_destroy)(self.1) };
     }
 }
 
-/// Full pools answer at once instead of letting everybody wait, and deletes go through.
+/// Full pools answer at once instead of letting every writer wait, and deletes go through.
 const FULL_TRY: c_int = 64;
 /// Full pools take the change all the same, up to where the OSDs protect themselves.
 const FULL_FORCE: c_int = 128;
@@ -213,7 +213,7 @@ impl Pool {
         // SAFETY: the cluster is connected, the string outlives the call.
         check(unsafe { (api.rados_ioctx_create)(cluster.handle, pool.as_ptr(), &raw mut io) })?;
         let io = Io(api, io);
-        // SAFETY: before anybody else can use the context.
+        // SAFETY: before any other thread can use the context.
         unsafe { (api.rados_ioctx_set_namespace)(io.1, namespace.as_ptr()) };
         // Locks, too, which are no compound changes.
         // SAFETY: as above.
@@ -241,7 +241,7 @@ impl Pool {
         let op = WriteOp(api, unsafe { (api.rados_create_write_op)() });
         steps.iter().for_each(|step| op.add(step));
         let completion = Submitted::new(api)?;
-        // SAFETY: all handles are valid; librados has copied what the operation needs.
+        // SAFETY: all handles are valid; librados has copied the data that the operation needs.
         check(unsafe {
             (api.rados_aio_write_op_operate)(
                 op.1,

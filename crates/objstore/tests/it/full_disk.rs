@@ -43,7 +43,7 @@ fn a_full_disk_is_reported_and_nothing_acknowledged_is_lost() {
         assert_eq!(store.write_range("data", 0, &piece).unwrap_err().errno, Errno::NoSpace);
     }
 
-    // Room made, it goes on where it stopped; the temporary files of failed puts take none.
+    // Room made, it continues where it stopped; the temporary files of failed puts take none.
     store.delete("data").unwrap();
     assert!(store.delete("log").unwrap());
     eventually("the deleted objects take no space", || {
@@ -80,7 +80,7 @@ fn a_server_works_on_a_disk_that_others_filled_to_the_last_byte() {
     rustix::fs::fallocate(&ballast, rustix::fs::FallocateFlags::empty(), 0, free()).unwrap();
     assert_eq!(free(), 0);
 
-    // What is full for others is not for a server, as long as there is something of the reserve.
+    // A disk that is full for clients is not for a server, as long as the reserve has room.
     assert_eq!(client.append("client", b"x").unwrap_err().errno, Errno::NoSpace);
     assert!(!server.is_short());
     let mut appended = 0;
@@ -91,7 +91,7 @@ fn a_server_works_on_a_disk_that_others_filled_to_the_last_byte() {
         }
         assert!(server.is_short());
         if appended == 2 {
-            // A part of the reserve that is not used is not for others.
+            // An unused part of the reserve is not for clients.
             assert!(free() > 0);
             for refused in [
                 client.append("client", b"x").unwrap_err(),
@@ -112,7 +112,7 @@ fn a_server_works_on_a_disk_that_others_filled_to_the_last_byte() {
     assert_eq!(client.get("kept").unwrap().0, b"new");
     assert_eq!(&client.read_range("data", 999, 10).unwrap()[1..9], b"replaced");
 
-    // It is made again before others get anything.
+    // The reserve is filled again before clients get anything.
     assert!(server.reserve(RESERVE).unwrap().is_short());
     ballast.set_len(0).unwrap();
     assert!(!server.reserve(RESERVE).unwrap().is_short());

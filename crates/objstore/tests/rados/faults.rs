@@ -109,7 +109,7 @@ fn everything_killed_and_started_again_has_everything() {
     for daemon in ["mon.a", "osd.0", "osd.1"] {
         ceph.start(daemon).unwrap();
     }
-    // The connection finds the new daemons by itself.
+    // The connection finds the new daemons without help.
     store.append("journal/log", &record(40)).unwrap();
     assert_eq!(records(&*store, "journal/log"), 41);
 }
@@ -117,7 +117,7 @@ fn everything_killed_and_started_again_has_everything() {
 #[test]
 #[ignore = "needs Ceph: cargo xtask ci rados"]
 fn an_osd_that_stands_still_is_waited_for_as_long_as_it_was_said() {
-    // Nobody else may decide that it is dead: there is no second copy.
+    // No other daemon may decide that it is dead: there is no second copy.
     let patient = |settings: &mut testceph::Settings| {
         settings.options.push(("osd heartbeat grace".into(), "3600".into()));
     };
@@ -144,8 +144,7 @@ fn an_osd_that_stands_still_is_waited_for_as_long_as_it_was_said() {
         ceph.signal("osd.0", Signal::CONT).unwrap();
         assert_eq!(waiter.join().unwrap(), Ok(0));
     });
-    // Whatever became of the append that was given up, it is there once or not at all, and the next
-    // one goes behind it.
+    // The append that was given up happened once or not at all, and the next one goes behind it.
     let there = records(&*hasty, "journal/log");
     assert!((1..=2).contains(&there), "{there}");
     hasty.append("journal/log", &record(there)).unwrap();
@@ -202,7 +201,7 @@ fn a_full_cluster_says_so_and_recovers() {
     assert!(server.is_short() && !store.is_short());
     assert!(server.reserve(1 << 20).unwrap().is_short());
     assert_eq!(store.append("journal/log", b"x").unwrap_err().errno, Errno::NoSpace);
-    // Reading goes on, and so does deleting, which is the way out.
+    // Reads continue, and so do deletes, which are the way out.
     assert_eq!(store.stat("data/00/0.0").unwrap().size, 4 << 20);
     for number in 0..written {
         assert_eq!(store.delete(&format!("data/00/{number}.0")), Ok(true));

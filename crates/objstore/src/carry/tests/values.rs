@@ -213,8 +213,8 @@ fn damaged_content_is_no_content() {
     assert_eq!((error.errno, &error.subject), (Errno::BadMessage, name));
 }
 
-/// A job whose small files are stored with their inodes: bytes written for each byte that came,
-/// without and with value segments (I-08, I-09).
+/// A job that stores small files with their inodes: bytes written for each byte that came, without
+/// and with value segments (I-08, I-09).
 #[test]
 fn content_is_written_hardly_more_than_once() {
     let amplification = |segment_bytes_min: u64| {

@@ -1,7 +1,7 @@
-//! librados, found when a store needs it and not before: the program neither links with Ceph nor
-//! asks for it where nobody uses it.
+//! librados, loaded when a store needs it and not before: the program neither links with Ceph nor
+//! needs it without a store in Ceph.
 //!
-//! Not here: what the functions are called for ([`super`]).
+//! Not here: the purpose of the functions ([`super`]).
 //!
 //! Invariant: the library is loaded once and never unloaded, because it has threads of its own; so
 //! its functions may be called as long as the process lives.
@@ -17,8 +17,8 @@ const FILE: &str = "librados.so.2";
 
 /// A cluster handle, an I/O context, a completion, an operation: pointers that only librados reads.
 pub(super) type Handle = *mut c_void;
-/// Answers a notification: what was given to `rados_watch3`, the notification, the watch, who asked,
-/// and what was sent along.
+/// Answers a notification: the argument of `rados_watch3`, the notification, the watch, the sender,
+/// and the bytes sent along.
 pub(super) type OnNotify = extern "C" fn(Handle, u64, u64, u64, Handle, usize);
 /// Hears that a watch is lost.
 pub(super) type OnLost = extern "C" fn(Handle, u64, c_int);
@@ -193,8 +193,8 @@ functions! {
 }
 
 fn function<F: Copy>(library: &Library, name: &str) -> std::result::Result<F, libloading::Error> {
-    // SAFETY: `F` is inferred from the field of `Api` that has the symbol's name, and is what Ceph's
-    // header declares; the symbol stays valid because the library is never unloaded.
+    // SAFETY: `F` is inferred from the field of `Api` with the name of the symbol, and is the type
+    // that Ceph's header declares; the symbol stays valid because the library is never unloaded.
     Ok(*unsafe { library.get::<F>(name.as_bytes()) }?)
 }
 
@@ -205,8 +205,8 @@ fn function<F: Copy>(library: &Library, name: &str) -> std::result::Result<F, li
 pub(super) fn api() -> Result<&'static Api> {
     static API: OnceLock<std::result::Result<Api, String>> = OnceLock::new();
     let found = API.get_or_init(|| {
-        // SAFETY: librados is made to be loaded by any program; what its constructors do is set up
-        // tables of its own.
+        // SAFETY: librados is made to be loaded by any program; its constructors set up tables of
+        // its own.
         let library = unsafe { Library::new(FILE) }
             .map_err(|error| format!("the Ceph client library cannot be loaded: {error}"))?;
         let api = Api::find(&library)
@@ -222,10 +222,10 @@ pub(super) fn api() -> Result<&'static Api> {
     })
 }
 
-/// When the process ends, librados takes its tables down, whatever the process's threads are doing
-/// in it at that moment; those then end in an exception that aborts the process. So the process ends
-/// before that: nothing here relies on what librados does when it is taken down, as it could not if
-/// the process was killed.
+/// When the process ends, librados takes its tables down, even while the process's threads use them
+/// at that moment; those then end in an exception that aborts the process. So the process ends
+/// before that: nothing here relies on this cleanup of librados, as it could not if the process was
+/// killed.
 fn end_at_once() {
     #[cfg(target_env = "gnu")]
     {
@@ -237,9 +237,9 @@ fn end_at_once() {
             // SAFETY: it takes a number and does not return.
             unsafe { _exit(status) }
         }
-        // SAFETY: a function that may be called at any time. What was registered last is called
-        // first, so it is called before what librados registered when it was loaded. If there is no
-        // room for it, the process ends as it would without.
+        // SAFETY: a function that may be called at any time. The function registered last is called
+        // first, so before those that librados registered when it was loaded. If there is no room
+        // for it, the process ends as it would without.
         unsafe { on_exit(end, std::ptr::null_mut()) };
     }
 }
