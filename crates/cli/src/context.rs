@@ -1,4 +1,4 @@
-//! What every command needs: where the cluster is, and how to say things.
+//! The needs of every command: the place of the cluster, and the form of messages.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ impl Context {
         say(&printable_lines(&text()))
     }
 
-    /// Prints an error: what was wrong, where, and what to do.
+    /// Prints an error: the fault, its object, and the remedy.
     pub(crate) fn report(&self, error: &Error) {
         let mut error = error.clone();
         if error.remedy.is_empty() {

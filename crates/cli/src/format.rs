@@ -1,7 +1,7 @@
 //! How facts look: modes, sizes, times and names, to people and in JSON.
 //!
-//! It prints nothing and asks nobody. Invariant: a name that a person sees can be pasted into a
-//! shell and means the same bytes there; a name in JSON that is not UTF-8 comes with its bytes.
+//! It prints nothing and sends no request. Invariant: a name that a person sees can be pasted into
+//! a shell and means the same bytes there; a name in JSON that is not UTF-8 comes with its bytes.
 
 use cudele::{Attr, Timestamp};
 use serde_json::{Map, Value, json};

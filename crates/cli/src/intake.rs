@@ -1,12 +1,12 @@
 //! Bringing a source into the namespace.
 //!
-//! [`strong()`] makes one request per entry under whatever policy is in force. [`decoupled`] takes
-//! the destination for this client, appends everything to its journal and carries out the policy.
-//! What both share is here: where an entry goes, which attributes must wait (a directory's times
-//! until its content is there), and what is measured.
+//! [`strong()`] makes one request per entry under the policy in force. [`decoupled`] takes the
+//! destination for this client, appends everything to its journal and executes the policy. The
+//! common part is here: the place of an entry, the attributes that must wait (a directory's times
+//! until its content is there), and the measurements.
 //!
 //! Invariant: nothing is created outside the destination: a parent is always a directory that this
-//! intake created or found as a directory, never what a name happens to lead to.
+//! intake created or found as a directory, never one that a name leads to by chance.
 
 mod blind;
 mod nowhere;
@@ -64,9 +64,9 @@ trait Target {
     fn inline_bytes(&mut self, dir: Ino) -> Result<u32>;
     /// Writes content that is not stored inline.
     fn write(&mut self, made: Made, head: &[u8], rest: &mut dyn Read) -> Result<u64>;
-    /// Whether the size is set after the content, because others look on.
+    /// Whether the size is set after the content, because other clients see the file.
     fn size_comes_last(&self) -> bool;
-    /// Carries out what was put off.
+    /// Executes the postponed operations.
     fn flush(&mut self) -> Result<()>;
 }
 
@@ -350,7 +350,8 @@ impl<'t> Intake<'t> {
         Ok(())
     }
 
-    /// Everything is created: now what had to wait. Returns the destination's own attributes.
+    /// Everything is created: now sets the postponed attributes. Returns the destination's own
+    /// attributes.
     fn finish(&mut self) -> Result<Option<AttrChange>> {
         let start = Instant::now();
         self.target.flush()?;
@@ -473,10 +474,10 @@ pub(crate) fn decoupled(
     }
 }
 
-/// Reads a source and says what would be brought in.
+/// Reads a source and reports the entries that would be brought in.
 ///
 /// # Errors
-/// As the real thing, but for what only the namespace knows.
+/// As the real thing, except those that need the namespace.
 pub(crate) fn nowhere(source: &Source, options: &Options) -> Result<Report> {
     let start = Instant::now();
     let mut target = nowhere::Nowhere::default();

@@ -75,7 +75,7 @@ enum Command {
     Down(command::down::Args),
     /// Show the cluster, its servers and its decoupled subtrees
     Status(command::status::Args),
-    /// Show what is wrong with the cluster, and what to do about it
+    /// Show the faults of the cluster, and their remedies
     Health(command::health::Args),
     /// Run a monitor in the foreground
     Mon(command::mon::Args),
@@ -87,7 +87,7 @@ enum Command {
     Umount(command::umount::Args),
     /// List a directory
     Ls(command::ls::Args),
-    /// Show what is known of a file
+    /// Show the attributes and the policy of a file
     Stat(command::stat::Args),
     /// Make directories
     Mkdir(command::mkdir::Args),
@@ -113,29 +113,29 @@ enum Command {
     Decouple(command::decouple::Args),
     /// Merge a decoupled subtree into the namespace
     Merge(command::merge::Args),
-    /// Show others what a decoupled subtree holds so far
+    /// Show all clients the present work in a decoupled subtree
     Sync(command::sync::Args),
     /// Take over a decoupled subtree whose client is gone
     Recover(command::recover::Args),
     /// Give a decoupled subtree up without merging it
     Discard(command::discard::Args),
-    /// Show what a merge would change
+    /// Show the changes that a merge would make
     Diff(command::diff::Args),
     /// Read, keep, repair and empty journals
     Journal(command::journal::Args),
-    /// Work on snapshots of the namespace apart from everybody, without servers
+    /// Work on snapshots of the namespace, invisible to other clients, without servers
     Branch(command::branch::Args),
     /// Declare a branch complete, so that it can be merged
     Publish(command::branch::publish::Args),
-    /// Remove what crashes left behind in the object store
+    /// Remove leftovers of crashes in the object store
     Sweep(command::sweep::Args),
     /// Check the store of a cluster that is stopped, and mend it
     Fsck(command::fsck::Args),
     /// Check everything in the store while the cluster works
     Scrub(command::fsck::ScrubArgs),
-    /// Judge what a job did, for a metadata server that trusts nobody
+    /// Judge a job's changes, for a metadata server that trusts no client
     Verify(command::verify::Args),
-    /// Check balancer policies, put one in force, and see what it does
+    /// Check balancer policies, put one in force, and see its decisions
     Balancer(command::balancer::Args),
     /// Run an experiment and print its rows
     Bench(command::bench::Args),

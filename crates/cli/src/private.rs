@@ -8,8 +8,8 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 use crate::command::up::io;
 
-/// From here on what this process mounts is seen by itself and those it starts only. Must be called
-/// before any thread is started.
+/// From here on only this process and those that it starts see its mounts. Must be called before
+/// any thread is started.
 ///
 /// # Errors
 /// `EPERM` where the system does not let users have views of their own.
@@ -41,7 +41,7 @@ impl MountPoint {
     pub(crate) fn new() -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("cudele-").tempdir();
         let dir = dir.map_err(|error| io(&std::env::temp_dir(), &error))?;
-        // Whatever happens, nothing may be removed from it but itself: it may be mounted on.
+        // Only the directory itself may ever be removed, never its content: it may be mounted on.
         Ok(Self(dir.keep()))
     }
 
@@ -69,7 +69,7 @@ pub(crate) fn scratch(at: &Path) -> Result<()> {
     mounted.map_err(|error| refused(at, error, "no empty directory can be shown there"))
 }
 
-/// Allows no more changes of what was mounted with [`scratch`].
+/// Makes a mount of [`scratch`] read-only.
 pub(crate) fn make_read_only(at: &Path) -> Result<()> {
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::RDONLY;
     let changed = rustix::mount::mount_remount(at, flags | MountFlags::BIND, c"");

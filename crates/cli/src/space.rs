@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use cudele::{Attr, Dir, Errno, Error, FileType, Fs, Path, Result};
 
-/// A path and what it names.
+/// A path and its inode.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     /// From the root.
     pub(crate) path: Path,
-    /// What it names, if that exists.
+    /// The attributes of its inode, if that exists.
     pub(crate) attr: Option<Attr>,
 }
 
@@ -97,8 +97,8 @@ pub(crate) fn parent(fs: &Arc<Fs>, path: &Path) -> Result<(Dir, Vec<u8>)> {
     fs.open_parent(path.to_bytes())
 }
 
-/// Waits until what a command changed is as durable as its policy promises. What went wrong with
-/// the command itself goes before what went wrong with that.
+/// Waits until a command's changes are as durable as their policy promises. An error of the command
+/// itself has priority over one of that.
 ///
 /// # Errors
 /// The command's, else those of [`Fs::sync`].

@@ -1,11 +1,11 @@
 //! Walking a directory tree of the namespace.
 //!
-//! Names of a directory are visited in their order as bytes, a directory before what is below it
-//! and once more after. The walk keeps its place itself, so depth costs no stack.
+//! Names of a directory are visited in their order as bytes, a directory before its content and
+//! again after it. The walk keeps its place itself, so depth costs no stack.
 //!
-//! Invariant: a directory is passed over only if the directory above it, or one further up, says
-//! that the name is gone or names another inode. Every other fault either ends the walk or, if
-//! that was asked for, is reported to the caller, who goes on.
+//! Invariant: a directory is skipped only if the directory above it, or one further up, shows that
+//! the name is gone or names another inode. Every other fault either ends the walk or, if that was
+//! asked for, is reported to the caller, which continues.
 
 use std::vec::IntoIter;
 
@@ -14,13 +14,13 @@ use cudele::{Dir, DirEntry, Errno, Error, Result};
 /// When a visit happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
-    /// Before what is below the entry; the only visit of what is no directory.
+    /// Before the content of the entry; the only visit of an entry that is no directory.
     Before,
-    /// After what is below the directory.
+    /// After the content of the directory.
     After,
 }
 
-/// What to do after a visit.
+/// The next step after a visit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Go {
     /// Go on.
@@ -88,7 +88,7 @@ pub(crate) fn sorted(dir: &Dir) -> Result<Vec<DirEntry>> {
     Ok(entries)
 }
 
-/// Who is told of entries and faults.
+/// Receives entries and faults.
 pub(crate) trait Visitor {
     /// An entry of a directory.
     ///

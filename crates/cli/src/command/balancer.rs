@@ -1,4 +1,5 @@
-//! `cudele balancer`: policies that say which rank has what, tried before they are used, and used.
+//! `cudele balancer`: policies that decide which rank serves which subtree, tried before they are
+//! used, and used.
 
 mod log;
 mod running;
@@ -20,8 +21,9 @@ use serde_json::{Value, json};
 use crate::context::Context;
 use crate::format;
 
-/// Check balancer policies, see what they would do, put one in force on all ranks, and see what it
-/// does. A policy is a script in the dialect of Mantle or of Ceph, or the name of a shipped one.
+/// Check balancer policies, see their decisions in a trial, put one in force on all ranks, and see
+/// its decisions there. A policy is a script in the dialect of Mantle or of Ceph, or the name of a
+/// shipped one.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:
   cudele balancer presets
@@ -58,7 +60,7 @@ enum Command {
     /// List the policies that were in force lately
     #[command(after_help = "Example:\n  cudele balancer ls --json")]
     Ls,
-    /// Show what the ranks decided, from what and why, and what became of it
+    /// Show the ranks' decisions, with their inputs, reasons and results
     Log(log::Args),
     /// Put the policy before the one in force in force again
     #[command(after_help = "Example:\n  cudele balancer revert")]
@@ -139,7 +141,7 @@ fn read(argument: &OsString) -> Result<Policy> {
 /// Has a policy decide on made-up clusters.
 ///
 /// # Errors
-/// What it does wrong there.
+/// The policy's fault in a trial.
 fn try_out(policy: &Policy) -> Result<Vec<Tried>> {
     let tried = balancer::check::try_out_with(policy, patience);
     if let Some((tried, (rank, tick, fault))) =

@@ -14,10 +14,10 @@ use crate::command::up;
 use crate::context::Context;
 use crate::format;
 
-/// Work on a branch: a snapshot of a directory, and what was done since, apart from everybody. Once there
-/// is a branch nothing but the object store is needed: no monitor and no metadata server. One process
-/// after the other works on a branch, on any machine; when it is published, the namespace takes it in
-/// (`cudele branch merge`).
+/// Work on a branch: a snapshot of a directory, and the changes since then, invisible to all other
+/// clients. Once a branch exists, it needs only the object store: no monitor and no metadata
+/// server. One process after the other works on a branch, on any machine; when it is published, the
+/// namespace takes it in (`cudele branch merge`).
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:
   cudele branch create nightly /proj            a snapshot of /proj, however large, in milliseconds
@@ -45,7 +45,7 @@ enum Action {
         after_help = "Examples:\n  cudele branch ls\n  cudele branch ls -l nightly,weekly /proj/out"
     )]
     Ls(look::Ls),
-    /// Show what is known of a branch
+    /// Show the facts about a branch
     #[command(after_help = "Example:\n  cudele branch show nightly")]
     Show(manage::Named),
     /// Print names below a directory
@@ -74,7 +74,7 @@ enum Action {
     /// Remove a branch
     #[command(after_help = "Example:\n  cudele branch delete nightly")]
     Delete(manage::Named),
-    /// Delete what no branch needs any more
+    /// Delete the data that no branch needs any more
     #[command(after_help = "Example:\n  cudele branch gc --dry-run")]
     Gc(manage::Gc),
 }
@@ -104,8 +104,8 @@ pub(crate) mod publish {
 
     use crate::context::Context;
 
-    /// Declare a branch complete: from now on it is not changed, and the namespace can take it in. One
-    /// change of one object; nobody else is asked.
+    /// Declare a branch complete: from now on it is not changed, and the namespace can take it in.
+    /// One change of one object; no server is asked.
     #[derive(Debug, ClapArgs)]
     #[command(after_help = "Example:\n  cudele publish nightly")]
     pub(crate) struct Args {
@@ -182,7 +182,7 @@ fn split(names: &str) -> Vec<&str> {
     names.split(',').collect()
 }
 
-/// What is said of something that a command was not given.
+/// The error about a missing argument of a command.
 fn missing(what: &str) -> Error {
     Error::new(cudele::Errno::Invalid, what, "it is not named").remedy("see --help")
 }

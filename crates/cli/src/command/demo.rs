@@ -42,7 +42,7 @@ const ENTRIES_MIN: u64 = 20_000;
 /// Differences that are printed.
 const DIFFERENCES_SHOWN: usize = 20;
 
-/// What one way of bringing the source in gave.
+/// The result of one way of bringing the source in.
 struct Outcome {
     preset: &'static str,
     path: String,
@@ -103,7 +103,7 @@ fn job(
     say(context, "Bringing it in under posix: one synchronous request per entry ...");
     fs.cluster().set_policy(b"/", Some(&preset("posix")?.to_yaml()))?;
     let posix = intake::strong(&fs, "/posix", source, &options)?;
-    // What the server still has to write down must not slow the other one.
+    // The server's pending checkpoints must not slow the other one.
     fs.checkpoint()?;
     say(context, "Bringing it in under batchfs: decouple, append, persist, merge ...");
     let policy = preset("batchfs")?;
@@ -147,7 +147,7 @@ fn verified(
         .map(|((preset, path, report), found)| {
             let skipped: BTreeSet<&[u8]> =
                 report.tally.skipped.iter().map(|skip| skip.path.as_slice()).collect();
-            // A directory that could not be read is there, but nothing below it is known.
+            // A directory that could not be read exists, but its content is unknown.
             let skipped = |path: &[u8]| skipped.contains(path) && !found.contains_key(path);
             let differences = verify::compare(&expected, &found, &skipped);
             Outcome { preset, path: path.to_owned(), report, differences }
@@ -195,7 +195,7 @@ fn default_tree() -> Result<PathBuf> {
     })
 }
 
-/// Says on standard error what goes on.
+/// Reports the progress on standard error.
 fn say(context: &Context, text: &str) {
     if !context.json {
         eprintln!("{text}");

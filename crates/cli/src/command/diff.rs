@@ -1,4 +1,4 @@
-//! `cudele diff`: what a merge would change.
+//! `cudele diff`: the changes that a merge would make.
 
 use std::fmt::Write as _;
 
@@ -12,8 +12,8 @@ use crate::figures::count;
 use crate::journals::{Names, Story};
 use crate::owned;
 
-/// Show the events that wait in the journals of a decoupled subtree, and what merging them would
-/// do.
+/// Show the events that wait in the journals of a decoupled subtree, and the changes that merging
+/// them would make.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Example:\n  cudele diff /scratch/job")]
 pub(crate) struct Args {

@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::figures::count;
 use crate::owned;
 
-/// Give a decoupled subtree up without merging it: what its journals hold is gone.
+/// Give a decoupled subtree up without merging it: the work in its journals is lost.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Example:\n  cudele discard --dry-run /scratch/job")]
 pub(crate) struct Args {
@@ -17,7 +17,7 @@ pub(crate) struct Args {
     /// Also if its journals are damaged, or (as root) if another client has it
     #[arg(long)]
     force: bool,
-    /// Say what would be lost, without losing it
+    /// Show the work that would be lost, without losing it
     #[arg(long)]
     dry_run: bool,
 }
@@ -65,7 +65,7 @@ fn force(context: &Context, args: &Args, why: Error) -> Result<()> {
         error.about(path.to_string()).remedy("only root gives up what another client has")
     })?;
     if owner.is_none() {
-        // The metadata server does not hear it any more. What it writes itself, the store refuses.
+        // The metadata server rejects its requests from now on, and the store its writes.
         fs.store().shut_out(known.client)?;
     }
     for object in owner.iter().flat_map(|owner| &owner.objects) {

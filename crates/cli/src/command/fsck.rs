@@ -14,30 +14,31 @@ use crate::marker;
 use crate::progress::Progress;
 use crate::stores;
 
-/// Check the metadata store, the journals and the content of files of a cluster that is stopped, and mend them.
+/// Check the metadata store, the journals and the content of files of a stopped cluster, and mend
+/// them.
 ///
-/// Every object is read and held against its checksum; then names, directories, links and content are held
-/// against one another. Without --repair nothing is changed. What cannot be read is moved to `lost/` in the
-/// store, what has lost its name gets one in /lost+found.
+/// Every object is read and held against its checksum; then names, directories, links and content
+/// are held against one another. Without --repair nothing is changed. An unreadable object is moved
+/// to `lost/` in the store, an inode that has lost its name gets one in /lost+found.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Example:\n  cudele down && cudele fsck --repair")]
 pub(crate) struct Args {
     /// The object store, if no cluster names it: a directory, or rados://POOL
     #[arg(long, value_name = "URL")]
     store: Option<String>,
-    /// Mend what does not add up
+    /// Mend the faults
     #[arg(long)]
     repair: bool,
     /// Do not read the content of files
     #[arg(long)]
     metadata_only: bool,
-    /// With --repair: say what would be done about it, without doing it
+    /// With --repair: show the repairs, without doing them
     #[arg(long)]
     dry_run: bool,
 }
 
-/// Read everything in the metadata store, the journals and the content of files and hold it against its checksums,
-/// while the cluster works.
+/// Read the metadata store, the journals and the content of files and compare them with their
+/// checksums, while the cluster works.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Example:\n  cudele scrub --json")]
 pub(crate) struct ScrubArgs {
@@ -116,7 +117,7 @@ fn about(finding: &Finding) -> Value {
     })
 }
 
-/// Prints what was found, and fails if something is damaged and stays so.
+/// Prints the findings, and fails if something is damaged and stays so.
 fn tell(context: &Context, report: &Report, mended: Option<&Mended>, repair: bool) -> Result<()> {
     let left = |mended: &Mended| {
         let left = mended

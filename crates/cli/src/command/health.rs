@@ -12,7 +12,7 @@ use types::quote::printable;
 use super::mds::standby;
 use crate::context::Context;
 
-/// Show what is wrong with the cluster: a code for each finding, what it means, and a remedy.
+/// Show the faults of the cluster: a code for each finding, its meaning, and a remedy.
 #[derive(Debug, ClapArgs)]
 #[command(
     after_help = "Examples:\n  cudele health --json\n  cudele health --check || logger -p daemon.err cudele"
@@ -79,7 +79,7 @@ pub(crate) fn to_text(text: &mut String, warning: &Warning) {
     let _ = writeln!(text, "{}", printable(&format!("{code}  {what}; {remedy}")));
 }
 
-/// What the map says, and what the servers warn of.
+/// The findings in the map, and the servers' warnings.
 pub(crate) fn checks(map: &ClusterMap) -> Vec<Warning> {
     let mut found = Vec::new();
     if map.mds.is_empty() {

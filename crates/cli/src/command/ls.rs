@@ -1,4 +1,4 @@
-//! `cudele ls`: what is in a directory.
+//! `cudele ls`: the entries of a directory.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::tree::Faults;
 use crate::{format, space, tree};
 
 /// List directories, or show the files named. Names are sorted by their bytes; those that begin
-/// with a dot are shown like all others.
+/// with a dot are shown, too.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:
   cudele ls -l /src           one line per name, times in UTC
@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// Everything below as well
     #[arg(short = 'R', long)]
     recursive: bool,
-    /// What to list [default: the root]
+    /// The paths to list [default: the root]
     #[arg(value_name = "PATH")]
     paths: Vec<OsString>,
 }
@@ -44,7 +44,7 @@ struct Row {
     target: Option<Vec<u8>>,
 }
 
-/// What is listed together, under a heading if there are several.
+/// The entries that are listed together, under a heading if there are several groups.
 struct Group {
     heading: Option<Path>,
     rows: Vec<Row>,

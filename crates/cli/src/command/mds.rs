@@ -1,4 +1,4 @@
-//! `cudele mds`: a metadata server in the foreground; and what the ranks of a cluster are asked.
+//! `cudele mds`: a metadata server in the foreground; and requests to the ranks of a cluster.
 
 mod ranks;
 pub(crate) mod standby;
@@ -13,8 +13,8 @@ use types::{Rank, Span};
 use super::mon::marker;
 use crate::context::Context;
 
-/// Run a metadata server in the foreground, for service managers; or list the ranks of a cluster, and
-/// say which of them serves which subtree.
+/// Run a metadata server in the foreground, for service managers; or list the ranks of a cluster,
+/// and choose which of them serves which subtree.
 #[derive(Debug, ClapArgs)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -34,15 +34,15 @@ pub(crate) struct Args {
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
     /// A setting for experiments: segment_bytes_max, dispatch, commit_interval_ms, commit_bytes,
-    /// segments_max, inodes_max, split_entries, pass_directories, reconnect_ms, recall_ms, evict_ms, dir_lease_ms,
-    /// balance_interval_ms, balance_half_life_ms, reserve_bytes
+    /// segments_max, inodes_max, split_entries, pass_directories, reconnect_ms, recall_ms,
+    /// evict_ms, dir_lease_ms, balance_interval_ms, balance_half_life_ms, reserve_bytes
     #[arg(long = "set", value_name = "NAME=VALUE")]
     settings: Vec<String>,
     /// Change nothing in the store, and refuse changes with EROFS
     #[arg(long)]
     read_only: bool,
-    /// Memory to have ready before it is needed, in bytes; of use if the allocator keeps what it is
-    /// given back
+    /// Memory to have ready before it is needed, in bytes; useful if the allocator keeps freed
+    /// memory
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     warm_bytes: usize,
 }
@@ -70,7 +70,7 @@ fn serve(context: &Context, args: &Args, rank: Rank) -> Result<()> {
         return Err(Error::new(Errno::Invalid, format!("--listen {address}"), cause)
             .remedy("name the host, or its address in the network of the clients"));
     }
-    // Who makes a cluster owns its root directory, or could not use it.
+    // The user that makes a cluster owns its root directory, or could not use it.
     let cred = cudele::own_cred();
     let mut settings = Settings { root_owner: (cred.uid, cred.gid), ..Settings::default() };
     settings.proof_key = super::verify::key_of(&dir)?;

@@ -12,8 +12,8 @@ use crate::figures::{bytes, count, per_second, seconds};
 use crate::owned;
 use crate::source::shown;
 
-/// Merge the journals that this machine keeps for a decoupled subtree, and give the subtree back
-/// to everybody. A damaged journal is refused before anything is applied (J-09).
+/// Merge the journals that this machine keeps for a decoupled subtree, and release the subtree to
+/// all clients. A damaged journal is refused before anything is applied (J-09).
 #[derive(Debug, ClapArgs)]
 #[command(
     after_help = "Example:\n  cudele merge --dry-run /scratch/job && cudele merge /scratch/job"
@@ -21,7 +21,7 @@ use crate::source::shown;
 pub(crate) struct Args {
     /// Directory in the namespace
     path: String,
-    /// Say what the merge would do, without doing it
+    /// Show the effects of the merge, without merging
     #[arg(long)]
     dry_run: bool,
 }
@@ -79,7 +79,7 @@ pub(crate) fn told(by: &MergedBy) -> Value {
     json!({ "runs": by.runs, "events": by.events, "seconds": by.seconds, "not_because": by.because })
 }
 
-/// The same as text; nothing where nobody asked for it.
+/// The same as text; empty if the user did not ask for it.
 pub(crate) fn told_text(by: &MergedBy) -> String {
     let mut text = String::new();
     if by.runs > 0 {

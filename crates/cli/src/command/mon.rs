@@ -41,7 +41,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     })
 }
 
-/// The directory of the cluster, and the file that says so.
+/// The directory of the cluster, and its marker.
 pub(crate) fn marker(context: &Context) -> Result<(std::path::PathBuf, Marker)> {
     let dir = context.locator().find()?.dir.ok_or_else(|| {
         Error::new(Errno::Invalid, "daemon", "no cluster directory is named")

@@ -20,7 +20,7 @@ use crate::context::{Context, say};
 use crate::logfile;
 
 /// Mount the namespace, or the part of it below a path, on a directory. Programs use it like any
-/// other file system; what they get is what the policy of each subtree promises.
+/// other file system; each subtree keeps the promise of its policy.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Example:
   cudele mount /mnt/cudele
@@ -48,7 +48,7 @@ pub(crate) struct Args {
     announce: bool,
 }
 
-/// What the process in the background says when it is mounted.
+/// The message of the process in the background when it has mounted.
 const READY: &str = "mounted";
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
@@ -108,7 +108,7 @@ pub(crate) fn here(context: &Context, root: &str, at: &Path, options: &Options) 
     mount::mount(vfs, at, &source, options)
 }
 
-/// Waits until somebody unmounts it, or wants this process to end.
+/// Waits until a user unmounts it, or a signal ends this process.
 fn until_unmounted(mounted: Mounted) -> Result<()> {
     let wanted = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM];
     let at = mounted.at().to_owned();
@@ -130,7 +130,7 @@ fn until_unmounted(mounted: Mounted) -> Result<()> {
     result
 }
 
-/// Starts a process that mounts and goes on in the background, and waits until it has mounted.
+/// Starts a process that mounts and stays in the background, and waits until it has mounted.
 fn start(context: &Context, args: &Args, (at, log): (&Path, &Path)) -> Result<()> {
     let program = std::env::current_exe().map_err(|error| io(at, &error))?;
     let mut command = Command::new(&program);

@@ -31,8 +31,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Read a policy and print it in canonical form, with what it promises and what in it makes
-    /// little sense
+    /// Read a policy and print it in canonical form, with its promise and its questionable settings
     #[command(after_help = "Example:\n  cudele policy check --strict job.yml")]
     Check(Check),
     /// Set the policy of a directory and of everything below that has none of its own
@@ -46,7 +45,7 @@ enum Command {
     /// Remove the policy of a directory: its parent's holds again
     #[command(after_help = "Example:\n  cudele policy rm /scratch")]
     Rm(Place),
-    /// List every policy that was set, and what its directory is called today
+    /// List every policy that was set, with the present path of its directory
     #[command(after_help = "Example:\n  cudele policy ls")]
     Ls,
     /// Say which consistency and durability a traced program needs, and why
@@ -142,7 +141,7 @@ fn parse(argument: &OsStr) -> Result<Parsed> {
     }
 }
 
-/// A policy file's bytes: one more than it may have at most, so that its reader says so.
+/// A policy file's bytes: up to one more than the maximum, so that its reader reports the excess.
 fn input(source: &mut dyn Read, name: &str) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let read = source.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
@@ -170,7 +169,8 @@ fn set(context: &Context, args: &Set) -> Result<()> {
             Change::Carried(done)
         }
         None => {
-            // A client that mounts brings what earlier processes logged and a server lost.
+            // A client that mounts resends requests that earlier processes logged and a server
+            // lost.
             let _fs = cluster.mount()?;
             let done = cluster.set_policy(&path.to_bytes(), Some(&policy.to_yaml()));
             Change::Set(done.map_err(|error| error.about(path.to_string()))?)
@@ -194,10 +194,10 @@ fn set(context: &Context, args: &Set) -> Result<()> {
     })
 }
 
-/// What became of a policy that was set.
+/// The result of setting a policy.
 enum Change {
     Set(PolicySet),
-    /// This machine has the subtree, and did what the change needs.
+    /// This machine has the subtree, and executed the steps that the change needs.
     Carried(Completion),
 }
 

@@ -12,8 +12,8 @@ use crate::figures::count;
 use crate::owned;
 
 /// Take over a decoupled subtree whose client is gone, with the journals that it left on this
-/// machine, on its disk (--from), or in the object store. The client is fenced: should it come back,
-/// it is not heard. Afterwards this machine has the subtree: merge or discard it.
+/// machine, on its disk (--from), or in the object store. The client is fenced: if it comes back,
+/// its requests are rejected. Afterwards this machine has the subtree: merge or discard it.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:\n  cudele recover --dry-run /scratch/job\n  \
                   cudele recover --from /mnt/dead/state/cudele /scratch/job && cudele merge /scratch/job")]
@@ -23,7 +23,7 @@ pub(crate) struct Args {
     /// The state directory of the client that is gone
     #[arg(long, value_name = "DIR")]
     from: Option<PathBuf>,
-    /// Say what would be taken over, without doing it
+    /// Show the journals that would be taken over, without doing it
     #[arg(long)]
     dry_run: bool,
 }

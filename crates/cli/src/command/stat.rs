@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::space::Place;
 use crate::{format, promise, space};
 
-/// Show the attributes of a file or directory, the policy in force there and what it promises. A
+/// Show the attributes of a file or directory, the policy in force there and its promise. A
 /// symbolic link is shown itself, not its target.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Example:\n  cudele stat /src/main.c")]
@@ -32,7 +32,7 @@ struct Facts {
     policy: Policy,
     /// The directory that carries the policy; none for the default.
     source: Option<Vec<u8>>,
-    /// Where it is now, and who has the subtree.
+    /// Its present place, and the client that has the subtree.
     kept: Kept,
     owner: ClientId,
     /// The rank that serves it.

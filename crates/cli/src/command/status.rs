@@ -61,7 +61,7 @@ fn to_json(map: &ClusterMap) -> Value {
     })
 }
 
-/// What a subtree is promised once its client has completed its policy.
+/// The promise to a subtree once its client has completed its policy.
 fn cell(policy: &str) -> Option<String> {
     Some(Policy::parse(policy).ok()?.policy.cell()?.to_string())
 }

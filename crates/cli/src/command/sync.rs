@@ -1,4 +1,4 @@
-//! `cudele sync`: others see what a decoupled subtree holds so far.
+//! `cudele sync`: shows all clients the present work in a decoupled subtree.
 
 use clap::Args as ClapArgs;
 use cudele::Result;
@@ -8,9 +8,9 @@ use crate::context::Context;
 use crate::figures::seconds;
 use crate::{command, owned};
 
-/// Merge the journals that this machine keeps for a decoupled subtree, and keep the subtree: others
-/// see the work as far as it is, and it goes on. A process that is at work syncs by itself, as the
-/// policy's `merge` says.
+/// Merge the journals that this machine keeps for a decoupled subtree, and keep the subtree: all
+/// clients see the work so far, and it continues. A process that is at work syncs on its own, as
+/// the policy's `merge` demands.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Example:\n  cudele sync /scratch/job")]
 pub(crate) struct Args {

@@ -21,9 +21,9 @@ use crate::context::Context;
 use crate::logfile;
 use crate::marker::{self, Marker};
 
-/// Start a monitor, metadata servers and the embedded object store, each daemon in a process of
-/// its own, and return when they are healthy. Started again on the same directory, it starts
-/// whatever does not run, and with a larger number more metadata servers.
+/// Start a monitor, metadata servers and the embedded object store, each daemon in a process of its
+/// own, and return when they are healthy. Started again on the same directory, it starts the
+/// daemons that do not run, and with a larger number more metadata servers.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Example:\n  cudele up --dir /tmp/try --mds 2 --standby 1")]
 pub(crate) struct Args {
@@ -95,7 +95,7 @@ pub(crate) struct Up {
 /// How many ranks there are at most.
 const RANKS_MAX: u16 = mon::RANKS_MAX;
 
-/// Starts whatever does not run of a cluster with one metadata server, or with as many as it has.
+/// Starts the missing daemons of a cluster with one metadata server, or with as many as it has.
 ///
 /// # Errors
 /// As [`start_ranks`].
@@ -103,10 +103,10 @@ pub(crate) fn start(dir: &Path, store: Option<&str>, settings: &[String]) -> Res
     start_ranks(dir, store, (settings, false), 1)
 }
 
-/// Starts whatever does not run of the cluster in a directory, and waits until it is healthy.
+/// Starts the missing daemons of the cluster in a directory, and waits until it is healthy.
 ///
 /// # Errors
-/// `EEXIST` if the directory holds something else; what a daemon said before it ended.
+/// `EEXIST` if the directory holds something else; the last message of a daemon that ended.
 pub(crate) fn start_ranks(
     dir: &Path,
     store: Option<&str>,
@@ -125,7 +125,7 @@ pub(crate) fn start_ranks(
     }
     let cluster = Cluster::connect(&Locator::monitor_of(dir))?;
     let known = cluster.status()?.mds;
-    // Ranks that the cluster has may serve subtrees, whatever was asked for.
+    // Existing ranks may serve subtrees, so they are started even beyond the requested number.
     let ranks = known.iter().map(|entry| entry.rank.0 + 1).max().unwrap_or(0).max(mds);
     let mut servers = Vec::new();
     for rank in (0..ranks).map(Rank) {
@@ -236,7 +236,7 @@ fn prepare(dir: &Path, store: Option<&str>) -> Result<()> {
     marker::write(dir, &Marker { cluster: marker::new_id()?, store })
 }
 
-/// What a start needs beside the store, for logs and sockets, in bytes.
+/// The bytes that a start needs beside the store, for logs and sockets.
 const START_BYTES: u64 = 1 << 20;
 
 /// A store that is full to the last byte is often on the disk that the cluster's directory is on.
@@ -264,16 +264,16 @@ pub(crate) fn field(text: &str, name: &str) -> Option<String> {
 const TUNABLES: &str = "GLIBC_TUNABLES";
 /// The tables of a namespace are large and visited at random: with pages of 4 KiB most visits miss
 /// the processor's table of pages too. Replay is a third faster with huge pages, which the kernel
-/// gives to whoever asks; for that, memory must be taken in large pieces from one place.
-/// What was taken is kept, because it will be needed again.
+/// gives to processes that ask; for that, memory must be taken in large pieces from one place. The
+/// allocator keeps freed memory, because it will be needed again.
 const HUGE_PAGES: &str = "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=4294967296:\
     glibc.malloc.top_pad=67108864:glibc.malloc.trim_threshold=4294967296";
 
 /// Memory that a metadata server has ready: that of a million files.
 const WARM_BYTES: usize = 160 << 20;
 
-/// Memory that a metadata server has ready here. Nothing on a small machine: a server that is idle
-/// must not take what others need.
+/// Memory that a metadata server has ready here. Nothing on a small machine: an idle server must
+/// not take memory that other processes need.
 fn warm_bytes() -> usize {
     let spare = crate::memory::available().unwrap_or(0) / 16;
     if spare < WARM_BYTES { 0 } else { WARM_BYTES }
@@ -302,7 +302,7 @@ fn spawn(dir: &Path, daemon: &str, log: &str, options: &[String]) -> Result<Chil
         .map_err(|error| io(&program, &error))
 }
 
-/// Waits until `ready` says so, or until a daemon that was started has ended.
+/// Waits until `ready` returns true, or until a daemon that was started has ended.
 fn wait(
     dir: &Path,
     started: &mut [(String, Child)],
@@ -337,8 +337,8 @@ fn await_monitor(dir: &Path, started: &mut [(String, Child)]) -> Result<()> {
     wait(dir, started, || Cluster::connect(&Locator::monitor_of(dir)).is_ok())
 }
 
-/// Waits until a metadata server of each rank is active: the one that was started, if one was. What
-/// the map says of an earlier one may be out of date.
+/// Waits until a metadata server of each rank is active: the one that was started, if one was. The
+/// map's entry of an earlier one may be out of date.
 fn await_active(
     dir: &Path,
     cluster: &Cluster,
@@ -356,7 +356,7 @@ fn await_active(
     })
 }
 
-/// Whether a server runs. The monitor may know only what it stored before a crash of all daemons,
+/// Whether a server runs. The monitor may know only its state from before a crash of all daemons,
 /// and a socket may be that of a process that is just dying, so the server itself is asked.
 fn runs(cluster: &Cluster, entry: &MdsEntry) -> bool {
     let Ok(address) = entry.address.parse::<Address>() else { return false };

@@ -17,14 +17,15 @@ use crate::figures::count;
 /// The key in the cluster's directory, which its metadata servers read when they start.
 const KEY_FILE: &str = "verify.key";
 
-/// Judge the journals that a decoupled subtree has in the object store, event by event, and write what they
-/// made as runs, with a proof for the metadata server. Then a merge under `check: merge` links them: the
-/// server judges only what the job did in directories of others. The work is this process's, on whatever
-/// machine it runs; it judges on behalf of the user who runs it, who must be the one who merges.
+/// Judge the journals that a decoupled subtree has in the object store, event by event, and write
+/// their entries as runs, with a proof for the metadata server. Then a merge under `check: merge`
+/// links them: the server judges only the job's changes in directories that it did not make. The
+/// work is this process's, on any machine; it judges on behalf of the user that runs it, which must
+/// be the one that merges.
 ///
-/// The proof is made with a key that the metadata servers have (`verify.key` in the cluster's directory, read
-/// when they start). Whoever has the key is believed: keep it from users who are not trusted, and run this
-/// command for them.
+/// The proof is made with a key that the metadata servers have (`verify.key` in the cluster's
+/// directory, read when they start). Every holder of the key is trusted: keep it from untrusted
+/// users, and run this command for them.
 #[derive(Debug, ClapArgs)]
 #[command(
     after_help = "Examples:\n  cudele verify --new-key\n  cudele verify /scratch/job && cudele merge /scratch/job"
@@ -78,7 +79,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
 /// The key of a cluster, for its servers; nothing if it has none.
 ///
 /// # Errors
-/// `EACCES` if others can read it, `EINVAL` if it is no key, `EIO`.
+/// `EACCES` if other users can read it, `EINVAL` if it is no key, `EIO`.
 pub(crate) fn key_of(dir: &Path) -> Result<Option<ProofKey>> {
     read_key(&dir.join(KEY_FILE))
 }

@@ -1,4 +1,4 @@
-//! What a copy is read from.
+//! The source of a copy.
 
 use std::fs::{File, Metadata};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -93,7 +93,7 @@ impl Source {
         }
     }
 
-    /// What is in a directory, sorted by name.
+    /// The entries of a directory, sorted by name.
     pub(crate) fn children(&self, fs: &Arc<Fs>) -> Result<Vec<(Vec<u8>, Source)>> {
         match self {
             Self::Space { path, .. } => {

@@ -1,5 +1,5 @@
-//! A destination that is decoupled: everything is appended to this client's journal, without a
-//! request and without a look at what is there.
+//! A decoupled destination: everything is appended to this client's journal, without a request and
+//! without a look at the present content.
 //!
 //! Links and extended attributes need the client's view of its own journal, which costs memory and
 //! time; so they wait until everything is created, and cost nothing where there are none.
@@ -93,7 +93,7 @@ impl Blind {
         if report.visible {
             self.subtree.forget()?;
         } else if !persists {
-            // Nobody can take it up: it exists in this process only.
+            // No process can continue it: it exists in this process only.
             self.give_up()?;
             report.gone = true;
         }
@@ -124,7 +124,7 @@ impl Target for Blind {
     }
 
     fn unlink(&mut self, dir: Ino, name: &[u8]) -> Result<()> {
-        // A link that waits may be to, or be, what goes away.
+        // A postponed link may be to, or be, the removed name.
         self.flush()?;
         self.subtree.unlink(dir, name)
     }

@@ -1,4 +1,4 @@
-//! A destination under a strong policy: one request per entry, seen by everybody at once.
+//! A destination under a strong policy: one request per entry, visible to all clients at once.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::source::shown;
 
 /// How long to wait for the server's counters, which come with its beacons.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// For fewer entries nobody waits until the server says how much it has written.
+/// For fewer entries the intake does not wait for the server's count of written bytes.
 const WORTH_WAITING: u64 = 1000;
 
 pub(super) struct Strong {
@@ -87,7 +87,7 @@ impl Strong {
         Ok(report)
     }
 
-    /// What the server wrote to its journal up to this position, once it has said so.
+    /// The bytes of the server's journal up to this position, once the server has reported them.
     fn journalled(&self, seq: Seq) -> Result<u64> {
         let start = Instant::now();
         let cluster = self.fs.cluster();

@@ -1,4 +1,4 @@
-//! What was brought in, and how long it took.
+//! The number of entries that were brought in, and the time it took.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -68,13 +68,13 @@ impl Tally {
     }
 }
 
-/// The phase after the creates, for what had to wait.
+/// The phase after the creates, for postponed links and attributes.
 pub(crate) const LINKS_AND_ATTRIBUTES: &str = "links and attributes";
 
-/// A part of the metadata work that is timed by itself.
+/// A part of the metadata work that is timed on its own.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Phase {
-    /// A mechanism, a composition, or what it is.
+    /// A mechanism, a composition, or a name for the phase.
     pub(crate) name: String,
     pub(crate) seconds: f64,
     /// Bytes written or transferred; 0 if that says nothing.
@@ -88,7 +88,7 @@ pub(crate) struct Report {
     pub(crate) phases: Vec<Phase>,
     /// Events in the client's journal; 0 where there was none.
     pub(crate) events: u64,
-    /// Bytes of the journal: the client's, or what the server wrote to its own.
+    /// Bytes of the journal: the client's, or those that the server wrote to its own.
     pub(crate) journal_bytes: u64,
     pub(crate) requests: u64,
     /// Reading the source.
@@ -106,7 +106,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// What is known when the source has been read.
+    /// The report when the source has been read.
     pub(crate) fn new(tally: Tally, start: Instant) -> Self {
         let elapsed = start.elapsed();
         let source = elapsed.saturating_sub(tally.metadata() + tally.data);

@@ -118,7 +118,7 @@ fn servers_balance_as_cephfs_does_unless_they_are_told_otherwise() {
     let ticks = log(&cluster, &[]);
     let tick = ticks.iter().find(|row| row["outcome"] == "moves").unwrap();
     assert_eq!(tick["policy"], "cephfs", "{tick}");
-    // An administrator who wants no balancing goes back to none.
+    // An administrator that wants no balancing returns to none.
     assert_eq!(cluster.json(&["balancer", "revert"])["policy"], "static");
 }
 

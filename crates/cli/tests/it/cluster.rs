@@ -53,7 +53,8 @@ impl Cluster {
         cluster
     }
 
-    /// The same with nothing that moves by itself: a test of several servers says who has what.
+    /// The same without a balancer that moves subtrees: a test of several servers chooses their
+    /// ranks.
     pub(crate) fn by_hand(options: &[&str]) -> Self {
         let cluster = Self::up_with(options);
         cluster.run(&["balancer", "set", "static"]);
@@ -68,7 +69,7 @@ impl Cluster {
         Self { _home: home, home: path, dir, options: Vec::new() }
     }
 
-    /// The same with the cluster's directory elsewhere.
+    /// The same with the cluster in another directory.
     pub(crate) fn down_in(dir: &Path) -> Self {
         let mut cluster = Self::down();
         cluster.dir = dir.to_owned();
@@ -81,7 +82,7 @@ impl Cluster {
         self
     }
 
-    /// `cudele up`. Returns what it says, as JSON.
+    /// `cudele up`. Returns its output, as JSON.
     #[track_caller]
     pub(crate) fn start(&self) -> Value {
         let mut arguments: Vec<OsString> = vec!["up".into(), "--json".into()];
@@ -101,7 +102,7 @@ impl Cluster {
         command
     }
 
-    /// Runs the program, which must succeed. Returns what it printed.
+    /// Runs the program, which must succeed. Returns its output.
     #[track_caller]
     pub(crate) fn run<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Vec<u8> {
         let output = self.command(arguments).output().unwrap();
@@ -138,13 +139,13 @@ impl Cluster {
         output.stdout
     }
 
-    /// Runs the program, which must succeed. Returns what it printed as text.
+    /// Runs the program, which must succeed. Returns its output as text.
     #[track_caller]
     pub(crate) fn say(&self, arguments: &[&str]) -> String {
         String::from_utf8(self.run(arguments)).unwrap()
     }
 
-    /// Runs the program with `--json`, which must succeed. Returns what it printed.
+    /// Runs the program with `--json`, which must succeed. Returns its output.
     #[track_caller]
     pub(crate) fn json(&self, arguments: &[&str]) -> Value {
         let mut arguments = arguments.to_vec();
@@ -152,7 +153,7 @@ impl Cluster {
         serde_json::from_slice(&self.run(&arguments)).unwrap()
     }
 
-    /// Runs the program, which must end with this code. Returns what it said, without its name.
+    /// Runs the program, which must end with this code. Returns its error, without its name.
     #[track_caller]
     pub(crate) fn fails<S: AsRef<OsStr>>(&self, code: i32, arguments: &[S]) -> String {
         let output = self.command(arguments).output().unwrap();
@@ -210,7 +211,7 @@ impl Cluster {
         }
     }
 
-    /// The objects of the store whose name starts with this.
+    /// The objects of the store with this prefix.
     pub(crate) fn objects(&self, prefix: &str) -> Vec<String> {
         let store = format!("dir:{}", self.dir.join("store").display());
         objstore::open_existing(&store).unwrap().list(prefix).unwrap()
@@ -218,7 +219,7 @@ impl Cluster {
 }
 
 impl Cluster {
-    /// What a failed test leaves to be understood.
+    /// Prints the logs that explain a failed test.
     fn explain(&self) {
         for daemon in ["mon", "mds"] {
             let log = std::fs::read(self.dir.join("log").join(format!("{daemon}.log")));

@@ -72,7 +72,7 @@ fn a_directory_that_is_split_looks_the_same_and_each_name_is_in_its_fragment() {
     let dir = fs.open_dir("/d").unwrap();
     assert_eq!(names(&fs, "/d").into_keys().collect::<BTreeSet<_>>(), wanted);
     assert_eq!(fs.stat("/d").unwrap().size, 42);
-    // An operation on the whole directory needs it in one piece, and says so in its error.
+    // An operation on the whole directory needs it in one piece, and its error explains that.
     let said = cluster.fails(1, &["decouple", "/d", "batchfs"]);
     assert!(said.contains("mds join"), "{said}");
     let refused = fs.open_dir("/").unwrap().rmdir("d").unwrap_err();

@@ -15,7 +15,7 @@ use crate::cluster::{Cluster, eventually};
 pub(crate) struct Mount(PathBuf);
 
 impl Mount {
-    /// If mounting is not permitted, says so and returns `None`: the test is to end there.
+    /// If mounting is not permitted, prints that and returns `None`: the test is to end there.
     pub(crate) fn new(path: &Path) -> Option<Self> {
         Self::of(path, 8)
     }
@@ -201,7 +201,7 @@ fn a_store_that_others_filled_to_the_last_byte_can_be_emptied_stopped_started_an
     assert!(full(2));
     let said = cluster.fails(1, &["mkdir", "/refused"]);
     assert!(said.contains("(ENOSPC)"), "{said}");
-    // What is removed is freed.
+    // A removed file gives its room back.
     cluster.run(&["rm", "/large0"]);
     let start = Instant::now();
     eventually("the room is free", || ballast.available() >= 4 << 20);
@@ -260,7 +260,7 @@ fn who_stops_a_cluster_whose_store_is_full_is_told_so_and_loses_nothing() {
     let place = tempfile::Builder::new().prefix("cudele-it.").tempdir().unwrap();
     let Some(mount) = Mount::new(&place.path().join("m")) else { return };
     let ballast = mount.0.join("ballast");
-    // What the journal holds must be written once more.
+    // The changes of the journal must be written again.
     fs::write(&ballast, vec![1; 5 << 20]).unwrap();
     let cluster = Cluster::down_in(&mount.0.join("c")).with(&["--set", "reserve_bytes=0"]);
     cluster.start();
@@ -314,7 +314,7 @@ fn a_full_store_refuses_changes_keeps_what_was_synced_and_recovers() {
     assert!(said.contains("store is full") && said.contains("(ENOSPC)"), "{said}");
     assert!(said.contains("reading goes on"), "{said}");
 
-    // Reading goes on, also for those who come now.
+    // Reads continue, also for new clients.
     let listed = cluster.names("/");
     assert!(listed.len() >= synced);
     assert_eq!(cluster.run(&["cp", "/f00000", "-"]), data);

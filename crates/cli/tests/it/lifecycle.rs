@@ -148,7 +148,7 @@ fn the_last_cluster_is_found_without_being_named() {
     assert_eq!(plain(&["ls", "--mon", "nonsense"]).output().unwrap().status.code(), Some(2));
 }
 
-/// A second `up` elsewhere must not redirect what another shell does.
+/// A second `up` in another directory must not redirect the commands of another shell.
 #[test]
 fn a_command_that_names_no_cluster_fails_if_it_could_mean_several() {
     let (first, second) = (Cluster::up(), Cluster::down());

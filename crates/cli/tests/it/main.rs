@@ -1,7 +1,7 @@
 //! The program as its users meet it: real daemons, real processes, real signals.
 //!
 //! Every test has a cluster of its own, in a directory of its own. Clients are the program itself
-//! or, where a test must see what a client keeps in memory, the client library.
+//! or, where a test must see a client's memory, the client library.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,

@@ -158,7 +158,8 @@ fn twenty_thousand_names_are_listed_exactly_once() {
     };
     check();
     assert_eq!(cluster.json(&["stat", "/big"])["size"], json!(COUNT));
-    // Half of it goes, and the listing goes on: nothing twice, nothing that stays is missed.
+    // Half of the names are removed during a listing: it has no name twice, and every name that
+    // stays.
     let listing = std::thread::spawn({
         let fs = cluster.mount();
         move || fs.open_dir("/big").unwrap().list().unwrap()

@@ -1,5 +1,5 @@
-//! Several metadata servers: subtrees that go from one to another while clients work there, and
-//! servers that are killed meanwhile.
+//! Several metadata servers: subtrees that move from one to another while clients work there, and
+//! servers that are killed during that.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -42,14 +42,14 @@ fn a_subtree_is_served_by_the_rank_it_is_pinned_to_and_looks_the_same() {
     }
     assert_eq!((&before["rank"], &after["rank"]), (&0.into(), &1.into()));
     assert_eq!(cluster.run(&["cp", "/a/b/file", "-"]), b"content");
-    // What crosses the border is refused with what mv understands, and the rest goes on.
+    // A rename across the border is refused with the errno that mv expects, and other ones work.
     cluster.run(&["mkdir", "/a/new"]);
     let said = cluster.fails(1, &["mv", "/a/new", "/other/new"]);
     assert!(said.contains("EXDEV"), "{said}");
     let said = cluster.fails(1, &["policy", "set", "/", "posix"]);
     assert!(said.contains("mds.1 serves /a"), "{said}");
     cluster.run(&["mv", "/a/new", "/a/b/new"]);
-    // It is there after a clean stop, and comes back.
+    // The subtree survives a clean stop, and comes back.
     cluster.run(&["down"]);
     cluster.start();
     assert_eq!(cluster.run(&["cp", "/a/b/file", "-"]), b"content");
@@ -77,7 +77,7 @@ fn what_came_back_goes_with_what_is_around_it() {
     };
     is_at(1);
     cluster.run(&["mkdir", "/a/b/new"]);
-    // Neither rank remembers then what it gave away.
+    // After this neither rank remembers the subtree that it gave away.
     cluster.run(&["down"]);
     cluster.start();
     is_at(1);
@@ -154,7 +154,8 @@ fn a_file_has_several_names_on_any_rank_but_all_on_the_same() {
     assert!(said.contains("Everything adds up"), "{said}");
     cluster.start();
     ["/zero", "/one", "/two"].into_iter().for_each(both);
-    // They are in a branch, which is read from the store, and go with the directory that has all of them only.
+    // They are in a branch, which is read from the store, and move only with the directory that has
+    // all of them.
     cluster.run(&["branch", "create", "b", "/one"]);
     let said = cluster.fails(1, &["mds", "pin", "/one/below", "0"]);
     assert!(said.contains("several names"), "{said}");
@@ -202,7 +203,7 @@ fn a_decoupled_subtree_goes_along_and_its_client_works_on() {
     let (mut job, mut files) = (fs.decouple("/a/job", &policy).unwrap(), BTreeMap::new());
     for rank in [1, 0, 1] {
         append(&mut job, &mut files, 300);
-        // A part is on its way to be merged when the subtree goes, or before, or after.
+        // A part is being sent for a merge when the subtree leaves, or before, or after.
         let mut moving = cluster.command(&["mds", "pin", "/a", &rank.to_string()]).spawn().unwrap();
         job.sync().unwrap();
         assert!(moving.wait().unwrap().success());
@@ -211,7 +212,7 @@ fn a_decoupled_subtree_goes_along_and_its_client_works_on() {
         fs.sync().unwrap();
         assert_eq!(listed(&cluster, "/a/job"), files, "after it went to rank {rank}");
     }
-    // What it has not merged somebody else takes over, where the subtree is by then.
+    // Another client takes over the work that was not merged, at the present rank of the subtree.
     append(&mut job, &mut files, 100);
     job.persist().unwrap();
     drop(job);
@@ -225,7 +226,7 @@ fn a_decoupled_subtree_goes_along_and_its_client_works_on() {
     assert_eq!(listed(&cluster, "/a/job").len(), files.len() + 1);
 }
 
-/// Creates files until it is told to stop. Returns what it was told.
+/// Creates files until `done` is set. Returns the acknowledged ones.
 fn work(
     fs: &std::sync::Arc<Fs>,
     path: &str,
@@ -268,7 +269,7 @@ fn clients_work_on_while_their_subtree_goes_to_and_fro_and_servers_are_killed() 
             progress();
             pin(&cluster, "/a", 1);
             progress();
-            // One of the two sides is killed while the other subtree may be on its way.
+            // One of the two sides is killed while the other subtree may be moving.
             let mut moving = cluster.command(&["mds", "pin", "/b", "1"]).spawn().unwrap();
             kill(&cluster, round % 2);
             cluster.start();
@@ -304,7 +305,7 @@ fn a_standby_takes_over_a_rank_that_lost_its_server() {
     eventually("the standby waits", || cluster.dir.join("standby.0.lock").exists());
     assert!(!without_standby());
     kill(&cluster, 1);
-    // The client waits for the server that comes, and nobody starts one.
+    // The client waits for the standby, without any other start of a server.
     dir.create("after", &NewFile::default()).unwrap();
     let entry = ranks(&cluster)[1].clone();
     assert_eq!(entry["state"], "active");
@@ -371,17 +372,17 @@ fn subtrees_are_in_each_other_and_each_is_served_by_its_own_rank() {
     // From the inside, and from one rank to another.
     pin(&cluster, "/a/b", 2);
     ranks_are([1, 2, 2]);
-    // What is inside stays where it is, though its name moves.
+    // The inner subtree stays at its rank, though its name moves.
     pin(&cluster, "/a", 0);
     ranks_are([0, 2, 2]);
     pin(&cluster, "/a/b/c", 1);
     pin(&cluster, "/a", 1);
     ranks_are([1, 2, 1]);
-    // A server that is restarted knows what is whose.
+    // A restarted server knows the rank of each subtree.
     kill(&cluster, 1);
     cluster.start();
     ranks_are([1, 2, 1]);
-    // What is around one goes where that is already: it becomes a part of it.
+    // An outer subtree moves to the rank of an inner one: the inner one becomes a part of it.
     pin(&cluster, "/a", 2);
     pin(&cluster, "/a/b/c", 2);
     ranks_are([2, 2, 2]);
@@ -438,7 +439,7 @@ fn a_directory_is_not_put_below_itself_through_what_another_rank_serves() {
     let exchange = RenameFlags { exchange: true, ..RenameFlags::default() };
     let error = c.rename("x", &top, "a", exchange).unwrap_err();
     assert_eq!(error.errno, Errno::Busy, "{error}");
-    // Within its tree it goes where it likes, with what is in it.
+    // Within its tree it may move anywhere, with its content.
     cluster.run(&["mv", "/a", "/other/a"]);
     assert_eq!(cluster.json(&["stat", "/other/a/b/c/x"])["rank"], 0);
     drop((top, c, fs));
@@ -467,7 +468,8 @@ fn a_file_is_renamed_from_a_directory_of_one_rank_to_one_of_another() {
     assert_eq!(listed(&cluster, "/a").len(), 0);
     assert_eq!(cluster.run(&["cp", "/b/other", "-"]), large);
     assert_eq!(cluster.run(&["cp", "/b/small", "-"]), b"small");
-    // What has the new name is replaced, and its content goes; or it is not, and says so.
+    // A file with the new name is replaced, and its content goes; or the rename fails with an
+    // error.
     let fs = cluster.mount();
     let [a, b] = ["/a", "/b"].map(|path| fs.open_dir(path).unwrap());
     b.create("kept", &NewFile::default()).unwrap();
@@ -520,8 +522,9 @@ fn a_directory_is_renamed_from_a_directory_of_one_rank_to_one_of_another() {
     assert!(said.contains("Everything adds up"), "{said}");
 }
 
-/// Moves everything from one directory to the other and back, again and again, while each server is killed
-/// three times, in turn: whenever so many more were moved. Returns how often everything was moved.
+/// Moves everything from one directory to the other and back, again and again, while each server is
+/// killed three times, in turn: whenever so many more were moved. Returns how often everything was
+/// moved.
 fn to_and_fro(
     cluster: &Cluster,
     dirs: &[Dir; 2],
@@ -576,7 +579,7 @@ fn files_go_to_and_fro_between_ranks_while_servers_are_killed() {
     assert_eq!(listed(&cluster, gone).len(), 0);
 }
 
-/// Renames until nobody is in the way: a directory follows its name to the other rank.
+/// Renames until no other operation is in the way: a directory follows its name to the other rank.
 fn rename_again(from: &Dir, to: &Dir, name: &str) {
     eventually("it has followed its name", || {
         match from.rename(name, to, name, RenameFlags::default()) {

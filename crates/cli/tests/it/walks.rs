@@ -1,5 +1,5 @@
-//! Walks of a namespace that a server does not have in memory: it is larger than its memory, or
-//! the server was killed and started again. A walk lists every name that is there all the time.
+//! Walks of a namespace that a server does not have in memory: it is larger than its memory, or the
+//! server was killed and started again. A walk lists every name that exists all the time.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
@@ -77,8 +77,8 @@ fn larger_than_memory(size: (usize, usize, usize), memory: &str, rounds: usize) 
     let counted = format!("{} files, {directories} directories", all.len() - directories);
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // Another client has other directories loaded meanwhile, so that those of the walk are
-        // evicted.
+        // Another client makes the server load other directories during that, so that those of the
+        // walk are evicted.
         let other = scope.spawn(|| {
             let fs = cluster.mount();
             let mut walks = 0;

@@ -64,7 +64,7 @@ fn whoever_looks_first_waits_until_the_job_has_merged() {
         assert_eq!(fs.stat("/job/later").unwrap_err().errno, Errno::NotFound);
         fs.open_dir("/job").unwrap().list().unwrap().len() as u64
     });
-    // The job continues, and merges on its way.
+    // The job continues, and merges in between.
     let (mut files, begin) = (FILES, Instant::now());
     while !looker.is_finished() && begin.elapsed() < PATIENCE {
         append(&mut subtree, files);

@@ -16,7 +16,7 @@ pub(crate) struct World {
     home: tempfile::TempDir,
 }
 
-/// What a command said.
+/// The output of a command.
 pub(crate) struct Said {
     pub(crate) ok: bool,
     pub(crate) code: i32,
@@ -115,7 +115,7 @@ impl World {
         }
     }
 
-    /// The same with a `/dev/fuse` that everybody may open. Nothing, with a printed reason, where
+    /// The same with a `/dev/fuse` that every user may open. Nothing, with a printed reason, where
     /// there are no namespaces for users.
     #[allow(dead_code, reason = "only tests that mount use it")]
     pub(crate) fn run_with_fuse_as(&self, uid: u32, arguments: &[&str]) -> Option<Said> {
@@ -159,7 +159,7 @@ impl World {
         Some(said(command.output().expect("util-linux is there")))
     }
 
-    /// A place for what another user keeps of the cluster, which may use it from now on.
+    /// A directory for another user's state of the cluster, which that user may use from now on.
     fn state_of(&self, uid: u32) -> Option<PathBuf> {
         if !rustix::process::getuid().is_root() {
             println!("skipped: only root can become user {uid}");
@@ -229,10 +229,10 @@ impl Said {
     }
 }
 
-/// Everybody may use the cluster's files: its servers judge requests, not the machine.
+/// Every user may use the cluster's files: its servers judge requests, not the machine.
 fn open_to_all(path: &Path) {
     let metadata = fs::symlink_metadata(path).expect("there");
-    // The daemons' logs stay closed: only the user who starts the daemons writes them.
+    // The daemons' logs stay closed: only the user that starts the daemons writes them.
     if metadata.is_symlink() || path.ends_with("log") {
         return;
     }

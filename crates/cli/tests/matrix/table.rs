@@ -10,7 +10,7 @@ use Fate::{
 };
 use Seen::{AfterAnExplicitMerge, AfterMerge, AtOnce};
 
-/// The column "others see it".
+/// The table's column of visibility to other clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seen {
     AfterAnExplicitMerge,

@@ -92,7 +92,7 @@ impl Act {
     }
 }
 
-/// Inode numbers of what was made, by path; the root is the empty path.
+/// Inode numbers of the created files, by path; the root is the empty path.
 pub(crate) type Known = BTreeMap<String, Ino>;
 
 /// Appends an act to a decoupled subtree's journal.
@@ -125,7 +125,7 @@ pub(crate) fn request(act: &Act, fs: &Arc<Fs>, root: &str) -> Result<()> {
 /// The tree below a directory in a client's view.
 pub(crate) fn look(fs: &Arc<Fs>, root: &str) -> Result<Tree> {
     let mut tree = Tree::new();
-    // A directory whose server was killed before it was durable is not there.
+    // A directory is missing if its server was killed before it was durable.
     let Ok(root) = fs.open_dir(root) else { return Ok(tree) };
     let mut pending = vec![(String::new(), root)];
     while let Some((path, dir)) = pending.pop() {

@@ -96,7 +96,7 @@ fn what_was_flushed_survives_the_mount() {
     let held = fs::read(other.path("d/held")).unwrap();
     assert!(held.is_empty() || held == b"held");
     other.end();
-    // What is left of it is unmounted like any other.
+    // The dead mount is unmounted like any other.
     world.run(&["umount", mount.point().text()]).done();
 }
 
@@ -135,7 +135,7 @@ fn who_asks_a_server_that_stays_away_is_told_after_a_while() {
     soft.end();
 }
 
-/// Content goes from the store only when the inode has what stays of it.
+/// Content leaves the store only when the inode has the remaining part of it.
 #[test]
 fn a_file_that_could_not_be_cut_off_is_whole() {
     let Some(world) = cluster() else { return };
@@ -156,7 +156,7 @@ fn a_file_that_could_not_be_cut_off_is_whole() {
     world.run(&["umount", mount.point().text()]).done();
 }
 
-/// Whoever gets inode numbers back that a mount had used finds nothing of its content.
+/// A client that gets inode numbers that a killed mount had used finds nothing of its content.
 #[test]
 fn what_a_killed_mount_wrote_in_its_subtree_shows_in_no_other_file() {
     let Some(world) = cluster() else { return };

@@ -18,7 +18,7 @@ const WEIGHTS: &str = "[weights]\nclose_open = 2\nread = 10\nwrite = 10\nmapread
                        mapwrite = 10\ninvalidate = 2\ntruncate = 5\nfsync = 0.2\nfdatasync = 0.2\n\
                        posix_fallocate = 2\npunch_hole = 2\nsendfile = 2\nposix_fadvise = 1\n\
                        copy_file_range = 2\n";
-/// A policy under which content leaves the inode elsewhere, and is in many objects.
+/// A policy under which content leaves the inode at another length, and is in many objects.
 const SMALL_STRIPES: &str = "inline_bytes: 9000\nstripe_bytes: 1048576\n";
 /// Operations in one go, with one seed.
 const GO: u64 = 10_000;

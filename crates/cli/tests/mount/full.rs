@@ -58,10 +58,10 @@ fn a_file_is_not_longer_for_what_could_not_be_written() {
     // First of all: without room no server ends.
     fs::remove_file(&ballast).unwrap();
     assert_eq!(error.raw_os_error(), Some(28), "{error}");
-    // What was taken and not written yet may be missing, too.
+    // Accepted writes that are not in the store yet may be missing, too.
     assert!(length.as_ref().is_ok_and(|length| *length <= written as u64), "{length:?}");
-    // The error stays until the program cuts off or writes again what was lost, which may be more
-    // than before: another write may fail meanwhile.
+    // The error stays until the program cuts off or repeats the lost writes, which may be more than
+    // before: another write may fail until then.
     until("there is room", || {
         let length = file.metadata().map(|found| found.len());
         length.and_then(|length| file.set_len(length)).and_then(|()| file.sync_all()).is_ok()

@@ -1,5 +1,5 @@
-//! Files that are much longer than what they hold. Nothing here waits for a clock: what looked at
-//! every object that such a file might have would not come to its end.
+//! Files that are much longer than their content. Nothing here waits for a clock: code that looked
+//! at every object that such a file might have would not come to its end.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -58,7 +58,7 @@ fn a_pebibyte_is_synced_cut_off_and_removed() {
     assert_eq!(objects(&world), 3);
     assert_eq!(read(&file, 5 * TIB + 12_344, 5), b"\0abc\0");
     assert_eq!(read(&file, 700 * TIB - 1, 3 << 20), vec![0; 3 << 20]);
-    // Whoever opens it again syncs what the others wrote, and finds it.
+    // A program that opens it again syncs the earlier writes, and finds them.
     drop(file);
     let file = File::options().read(true).write(true).open(&path).unwrap();
     file.sync_all().unwrap();
@@ -78,7 +78,7 @@ fn a_pebibyte_is_synced_cut_off_and_removed() {
     let client = Cluster::connect(&Locator::monitor_of(&world.path("c"))).unwrap();
     let client = client.mount().unwrap();
     until("nothing of it is left", || {
-        // What was removed is deleted when the removal is stored.
+        // Content is deleted when the removal is stored.
         client.checkpoint().unwrap();
         objects(&world) == 0
     });
@@ -124,7 +124,7 @@ fn data_and_holes_can_be_looked_for() {
     assert_eq!((data_at(&file, 0), hole_at(&file, 0)), (Err(Errno::NXIO), Ok(0)));
     file.write_all_at(&vec![7; 5 << 20], 0).unwrap();
     file.write_all_at(b"abc", TIB + MIB).unwrap();
-    // What is written and on its way is data.
+    // Writes that have not reached the store yet are data.
     assert_eq!((data_at(&file, 5), hole_at(&file, 5)), (Ok(5), Ok(STRIPE + MIB)));
     // Where in its object something begins is not known; it is found all the same.
     assert_eq!(data_at(&file, STRIPE + MIB), Ok(TIB));
@@ -136,7 +136,8 @@ fn data_and_holes_can_be_looked_for() {
     mount.end();
 }
 
-/// Programs that look for holes copy what a file holds, in a posix subtree and in a decoupled one.
+/// Programs that look for holes copy the content of a file, in a posix subtree and in a decoupled
+/// one.
 const COPY: &str = r#"
 cd "$1"
 truncate -s 1T f

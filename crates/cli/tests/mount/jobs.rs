@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::fixture::World;
 use crate::mounts::{Mount, MountPoint, cluster, script, transcript, until};
 
-/// A job that says when it is at work, and goes on until the file `go` is there.
+/// A job that creates `ready` when it is at work, and works until the file `go` exists.
 const WAITS: &str = "touch \"$1/ready\"; while ! [ -e \"$1/go\" ]; do sleep 0.02; done";
 
 /// A command that runs a script as a job; the script's first argument is a directory of this
@@ -21,8 +21,8 @@ fn run(world: &World, options: &[&str], path: &str, text: &str) -> Command {
     command
 }
 
-/// A job that does not outlive a test that fails: its mounts would stay, and with them those of others
-/// that it sees.
+/// A job that does not outlive a test that fails: its mounts would stay, and with them the other
+/// mounts that it sees.
 struct Ended(Child);
 
 impl Drop for Ended {
@@ -111,7 +111,7 @@ fn tool_says(at: &Path) -> String {
     String::from_utf8_lossy(&output.stdout).trim_end().to_owned()
 }
 
-/// What has its own path written into it works after the merge.
+/// A program that contains its own path works after the merge.
 #[test]
 fn a_job_has_the_path_that_it_will_have_after_the_merge() {
     let Some(world) = cluster() else { return };
@@ -127,7 +127,8 @@ fn a_job_has_the_path_that_it_will_have_after_the_merge() {
     assert!(fs::read_dir(point.path()).unwrap().next().is_none(), "nothing is left on the disk");
     world.run(&["mount", "-o", "allow_other,suid,dev", point.text()]).done();
     assert_eq!(tool_says(&at("first/env")), at("first/env/tool").to_str().unwrap());
-    // Where it is mounted: the job sees the rest, and others see nothing of the job.
+    // At the path where the namespace is mounted: the job sees the rest, and no other process sees
+    // anything of the job.
     let text =
         SELF_NAMED.replace("! touch ../beside", "test -e ../first/env/tool; touch ../beside");
     let (well, said) = job("second", &text);
@@ -158,7 +159,7 @@ fn a_job_is_shown_at_a_directory_and_nowhere_where_it_cannot_be() {
     assert!(!has(&world, "/other"), "nothing was begun");
 }
 
-/// As on a desktop, where everybody may open `/dev/fuse` and have namespaces.
+/// As on a desktop, where every user may open `/dev/fuse` and have namespaces.
 #[test]
 fn a_user_without_rights_gives_a_job_its_path_too() {
     let Some(world) = cluster() else { return };
@@ -287,7 +288,7 @@ fn nothing_is_left_behind() {
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
 }
 
-/// A user who can open `/dev/fuse` (everywhere but in some containers) runs jobs without root.
+/// A user that can open `/dev/fuse` (everywhere but in some containers) runs jobs without root.
 #[test]
 fn a_user_runs_jobs_without_root() {
     const USER: u32 = 1;
@@ -296,11 +297,11 @@ fn a_user_runs_jobs_without_root() {
     fs::create_dir(mount.path("theirs")).unwrap();
     chown(mount.path("theirs"), Some(USER), Some(USER)).unwrap();
     mount.end();
-    // Opens the cluster's files to the user, whom this shows to be able to run the program.
+    // Opens the cluster's files to the user, and checks that the user is able to run the program.
     if world.run_as(USER, &["status"]).is_none() {
         return;
     }
-    // A device that everybody may open, in the place of this machine's for these processes only.
+    // A device that every user may open, in the place of this machine's for these processes only.
     let text = "mknod \"$1\" c 10 229; chmod 666 \"$1\"; \
                 exec setpriv --reuid=1 --regid=1 --clear-groups unshare --user --mount true";
     let device = world.path("fuse");

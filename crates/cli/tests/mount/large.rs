@@ -1,5 +1,5 @@
 //! Directories with very many entries, listed through a mount: no name is missing, and none comes
-//! twice. What it takes is printed, memory as well.
+//! twice. The cost is printed, memory as well.
 //!
 //! `cargo xtask suites large_` runs these; `CUDELE_TEST_STEPS` says how many entries there are.
 

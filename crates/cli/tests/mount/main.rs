@@ -1,5 +1,5 @@
 //! The mount and `cudele run`, as programs use them: real processes, a real kernel, and test
-//! programs that nobody here wrote (`cargo xtask tools` builds them).
+//! programs of other projects (`cargo xtask tools` builds them).
 //!
 //! These tests mount, and give files to other users: they need `/dev/fuse` and root. Where that is
 //! missing they fail, unless `CUDELE_TESTS_WITHOUT_FUSE` is set. Random ones print their seed;

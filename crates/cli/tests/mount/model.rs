@@ -16,7 +16,7 @@ const STEPS: u64 = 1500;
 const DIRECTORY: &str = "CUDELE_JOB";
 const REFERENCE: &str = "CUDELE_TEST_REFERENCE";
 
-/// Few names, so that they meet; directories on the way to others.
+/// Few names, so that they meet; some are directories above other ones.
 const NAMES: [Name; 16] = [
     "a", "b", "c", "d", "e", "d/a", "d/b", "d/c", "d/d", "e/a", "e/b", "e/d", "d/d/a", "d/d/b",
     "e/d/a", "d/d/e",
@@ -78,7 +78,7 @@ fn a_job(seed: u64) {
     mount.end();
 }
 
-/// What the job of the test before runs.
+/// The job of the test before runs this.
 #[test]
 #[ignore = "only within a job"]
 fn child() {
@@ -165,8 +165,8 @@ impl Pair {
         println!("{steps} steps agree");
     }
 
-    /// What a side answers. While it renames, Linux does not take note of a directory that somebody
-    /// else has moved meanwhile (`__d_unalias`), and says `ESTALE`: then it is looked up before.
+    /// The answer of a side. During a rename, Linux overlooks that another mount has just moved a
+    /// directory (`__d_unalias`), and returns `ESTALE`: then the directory is looked up before.
     fn answer(&mut self, side: usize, step: Step) -> rustix::io::Result<Answer> {
         let root = &self.sides[side];
         let answer = take(root, &mut self.files, step);
@@ -181,8 +181,8 @@ impl Pair {
         take(root, &mut self.files, step)
     }
 
-    /// What one side shows and the reference does not, or the reverse. Files that are open
-    /// elsewhere are there; what is in them is not promised.
+    /// A difference between one side and the reference. Files that are open on the other side
+    /// exist; their content is not promised.
     fn difference(&self, side: usize) -> Option<String> {
         let elsewhere: Vec<u64> =
             self.open().filter(|(_, at)| *at != side).map(|of| of.0).collect();
@@ -213,7 +213,7 @@ impl Pair {
         slots.filter_map(|(file, _)| Some(file.as_ref()?.metadata().ok()?.ino())).collect()
     }
 
-    /// Where a step must be taken: content of a file that is open belongs to whoever opened it.
+    /// The side that must take a step: content of an open file belongs to the side that opened it.
     fn side_of(&mut self, step: Step) -> usize {
         let name = match step {
             Step::With(slot, _) => return self.side[slot],

@@ -31,7 +31,7 @@ fn a_user_who_unmounts_what_is_not_mounted_is_told_so() {
     said.refused(&["ENOENT"]);
 }
 
-/// The mount's process has no terminal: without a log nobody learns why it ended.
+/// The mount's process has no terminal: without a log the reason of its end would be lost.
 #[test]
 fn a_mount_writes_down_what_happens_to_it() {
     let Some(world) = cluster() else { return };
@@ -90,7 +90,7 @@ fn what_is_mounted_read_only_is_not_changed() {
     writable.end();
 }
 
-/// Where a kernel takes for granted what it saw when it listed the directory above.
+/// The kernel relies on the link count that it saw when it listed the directory above.
 #[test]
 fn a_directory_that_nobody_has_looked_into_hides_no_directories() {
     let Some(world) = cluster() else { return };
@@ -160,7 +160,7 @@ fn a_mount_in_use_is_busy_unless_it_is_detached() {
     assert!(mount.point().is_mounted());
     world.run(&["umount", "--lazy", &at]).done();
     assert!(!mount.point().is_mounted());
-    // Whoever has a file open goes on.
+    // A program with an open file continues.
     std::os::unix::fs::FileExt::write_all_at(&file, b"late", 0).unwrap();
     drop(file);
     let again = Mount::new(&world);

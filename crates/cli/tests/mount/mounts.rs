@@ -49,7 +49,7 @@ pub(crate) fn new_seed() -> u64 {
     seed(now.map_or(1, |now| now.as_secs()))
 }
 
-/// How long a random test is to be, if that is said.
+/// The length of a random test, if the environment sets it.
 pub(crate) fn steps() -> Option<u64> {
     variable(STEPS)
 }
@@ -62,14 +62,14 @@ pub(crate) fn tool(name: &str) -> PathBuf {
     program
 }
 
-/// A directory to mount on. It is never removed with what is in it: that might be mounted.
+/// A directory to mount on. It is never removed with its content: that might be mounted.
 #[derive(Debug)]
 pub(crate) struct MountPoint(PathBuf);
 
 impl MountPoint {
     pub(crate) fn new() -> Self {
         let dir = tempfile::Builder::new().prefix("cudele-at-").tempdir().expect("directory");
-        // Others come here, too.
+        // Other users come here, too.
         rustix::fs::chmod(dir.path(), rustix::fs::Mode::from_raw_mode(0o755)).expect("its mode");
         Self(dir.keep())
     }
@@ -154,7 +154,7 @@ impl Mount {
 
     /// Unmounts it, which must work, and waits until its process has ended.
     pub(crate) fn end(mut self) {
-        // The kernel may be at work in it for a moment, to forget what it was told to.
+        // The kernel may use it for a moment, to forget inodes as it was ordered to.
         until("nobody uses it", || mount::unmount(self.at(), false).is_ok());
         assert!(self.process.wait().expect("a child").success());
     }
@@ -165,7 +165,8 @@ impl Drop for Mount {
         if self.point.is_mounted() {
             let _ = mount::unmount(self.point.path(), true);
         }
-        // What holds files open in it has ended by now; if not, it must not outlive its cluster.
+        // Processes with open files in it have ended by now; if not, the mount must not outlive its
+        // cluster.
         let start = Instant::now();
         while matches!(self.process.try_wait(), Ok(None)) {
             if start.elapsed() > Duration::from_secs(5) {

@@ -28,7 +28,7 @@ fn a_file_without_a_name_may_be_opened_again() {
     reading.read(true);
     writing.read(true).write(true);
     let stored = || {
-        // What was removed is deleted when the removal is stored.
+        // Content is deleted when the removal is stored.
         fs.checkpoint().unwrap();
         world.store().list("data").unwrap().len()
     };
@@ -136,7 +136,7 @@ fn a_file_that_another_mount_removes_while_it_is_written_is_closed_as_any_other(
         let mut options = File::options();
         let file = options.read(true).write(true).create(true).truncate(false).open(&path).unwrap();
         file.write_all_at(&vec![b'a'; length], 0).unwrap();
-        // It says so when it cannot close what it has written.
+        // `cat` reports an error when it cannot close its output.
         let mut writer = Command::new("cat");
         writer.stdin(Stdio::piped()).stdout(file.try_clone().unwrap());
         let mut writer = writer.spawn().unwrap();

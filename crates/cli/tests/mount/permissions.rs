@@ -1,9 +1,9 @@
-//! Permissions of what is copied and moved into a mount.
+//! Permissions of files that are copied and moved into a mount.
 
 use crate::mounts::{Mount, cluster, script, transcript};
 
-/// Who copies a file with its permissions sets an access control list that says the same, or, where there are none,
-/// the permissions.
+/// A program that copies a file with its permissions sets an access control list with the same
+/// meaning, or, where there are none, the permissions.
 #[test]
 fn copies_and_what_is_moved_in_keep_their_permissions() {
     let Some(world) = cluster() else { return };
@@ -18,7 +18,7 @@ fn copies_and_what_is_moved_in_keep_their_permissions() {
     assert_eq!(said, "754\n754\n754\n");
     let file = mount.path("copied");
     let flags = rustix::fs::XattrFlags::empty();
-    // Of the owner, the group and all others, as `chmod` sets them.
+    // For the owner, the group and all other users, as `chmod` sets them.
     let list = [(1_u16, 6_u16), (4, 4), (0x20, 4)].map(|(who, what)| {
         [&who.to_le_bytes()[..], &what.to_le_bytes(), &u32::MAX.to_le_bytes()].concat()
     });

@@ -21,7 +21,7 @@ fn work(world: &World, policy: &str) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Everybody sees the work, through a mount that is made now.
+/// All clients see the work, through a new mount.
 fn assert_there(world: &World) {
     let mount = Mount::new(world);
     let job = mount.path("job");
@@ -47,7 +47,7 @@ fn policies_that_apply_show_the_work() {
         assert_there(&world);
         world.run(&["rm", "-r", "/job"]).done();
     }
-    // What is merged is as durable as the namespace.
+    // Merged work is as durable as the namespace.
     work(&world, "batchfs");
     world.crash();
     assert_there(&world);

@@ -1,4 +1,4 @@
-//! pjdfstest, a suite about what POSIX says of file systems, passes as a whole: no test of it is
+//! pjdfstest, a suite for the POSIX rules of file systems, passes as a whole: no test of it is
 //! expected to fail, and none is skipped that is not skipped on tmpfs.
 
 use std::collections::BTreeSet;
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use crate::mounts::{Mount, cluster, job, script, tool, transcript};
 
-/// Everything that Linux has of what the suite can do without; two users of every Debian.
+/// Every optional feature of the suite that Linux has; two users of every Debian.
 const SETTINGS: &str = r#"
 [features]
 posix_fallocate = {}
@@ -22,9 +22,9 @@ allow_remount = false
 entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
 "#;
 
-/// The suite builds paths of greatest length, and fails itself where what is left of it behind two
-/// directories of its own, whose names have 10 letters, is a multiple of 127: then the name of the
-/// directory it is given is longer by one. Not by more: addresses of sockets are short.
+/// The suite builds paths of greatest length, and fails itself where the rest of the length behind
+/// two directories of its own, with names of 10 letters, is a multiple of 127: then the name of the
+/// given directory is longer by one. Not by more: addresses of sockets are short.
 const SCRIPT: &str = r#"
 name=p
 test $(( (4095 - ${#1} - 2 - 22) % 127 )) != 0 || name=pp
@@ -64,7 +64,7 @@ fn settings(path: &std::path::Path) -> PathBuf {
     path.to_owned()
 }
 
-/// Nothing failed, and what was skipped is skipped on tmpfs, too.
+/// No test failed, and a skipped one is skipped on tmpfs, too.
 fn judge((well, said): &(bool, String)) {
     let ended = |verdict: &str| names(said, verdict);
     println!("{}", said.lines().find(|line| line.starts_with("Summary")).unwrap_or("no summary"));

@@ -20,7 +20,7 @@ fn number(dir: &Path, name: &str) -> u64 {
 
 #[test]
 fn sums_of_everything_below_are_those_of_all_ranks() {
-    // For what it says where nothing can be mounted.
+    // `cluster` prints the reason where nothing can be mounted.
     if cluster().is_none() {
         return;
     }
@@ -46,7 +46,7 @@ fn sums_of_everything_below_are_those_of_all_ranks() {
     assert_eq!(sums(&job), [50, 4, 54, 50_000 + 100]);
     let below = job.join("below/below");
     assert_eq!(sums(&below), [30, 2, 32, 30_000 + 90]);
-    // What is done on one rank is counted by whoever asks another one.
+    // A question to one rank counts the changes on another one.
     let changed = number(&job, "rctime");
     let deep = below.join("below/below");
     fs::write(deep.join("more"), b"12345").unwrap();
@@ -60,7 +60,7 @@ fn sums_of_everything_below_are_those_of_all_ranks() {
 
 #[test]
 fn a_directory_is_renamed_from_one_rank_to_another_by_mv_without_a_copy() {
-    // For what it says where nothing can be mounted.
+    // `cluster` prints the reason where nothing can be mounted.
     if cluster().is_none() {
         return;
     }
@@ -87,7 +87,7 @@ fn a_directory_is_renamed_from_one_rank_to_another_by_mv_without_a_copy() {
     assert_eq!(inos("b/other"), before);
     assert_eq!(fs::read_dir(mount.path("a")).unwrap().count(), 0);
     assert_eq!(fs::read(mount.path("b/other/sub/file")).unwrap(), vec![b'x'; 100_000]);
-    // When it has followed its name it goes back, with what came since.
+    // When it has followed its name it goes back, with the files that came since.
     fs::write(mount.path("b/other/sub/more"), b"more").unwrap();
     until("it has followed its name", || mv("b/other", "a/dir"));
     assert_eq!(inos("a/dir"), before);
@@ -97,7 +97,7 @@ fn a_directory_is_renamed_from_one_rank_to_another_by_mv_without_a_copy() {
 
 #[test]
 fn a_file_gets_a_name_in_a_directory_of_another_rank_by_ln() {
-    // For what it says where nothing can be mounted.
+    // `cluster` prints the reason where nothing can be mounted.
     if cluster().is_none() {
         return;
     }
@@ -107,7 +107,7 @@ fn a_file_gets_a_name_in_a_directory_of_another_rank_by_ln() {
         fs::create_dir(mount.path(dir)).unwrap();
     }
     world.run(&["mds", "pin", "/a", "1"]).done();
-    // Who links has both directories, and files in them, open and remembered.
+    // The mount that links has both directories, and files in them, open and cached.
     fs::write(mount.path("a/file"), b"content").unwrap();
     fs::write(mount.path("b/other"), b"another").unwrap();
     let open = fs::File::open(mount.path("a/file")).unwrap();
@@ -126,7 +126,7 @@ fn a_file_gets_a_name_in_a_directory_of_another_rank_by_ln() {
 
 #[test]
 fn a_program_goes_on_with_what_it_has_open_while_its_directory_moves() {
-    // For what it says where nothing can be mounted.
+    // `cluster` prints the reason where nothing can be mounted.
     if cluster().is_none() {
         return;
     }
@@ -147,7 +147,7 @@ fn a_program_goes_on_with_what_it_has_open_while_its_directory_moves() {
         }
         assert_eq!(reader.metadata().unwrap().len(), 7 * (round + 1));
         assert!(matches!(other.try_lock(), Err(fs::TryLockError::WouldBlock)), "round {round}");
-        // What others see, of what was written down.
+        // Other clients see the synced lines.
         if round % 2 == 0 {
             let lines = world.run(&["cp", "/job/log", "-"]).done().out;
             assert_eq!(lines.lines().count() as u64, round + 1, "{lines}");
@@ -174,7 +174,7 @@ const LINE: u64 = 16;
 
 #[test]
 fn programs_on_two_mounts_append_to_one_log_while_it_moves_and_servers_are_killed() {
-    // For what it says where nothing can be mounted.
+    // `cluster` prints the reason where nothing can be mounted.
     if cluster().is_none() {
         return;
     }

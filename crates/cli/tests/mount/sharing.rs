@@ -1,4 +1,4 @@
-//! Two mounts of the same files: what one has closed, the other finds when it opens.
+//! Two mounts of the same files: a file that one has closed is complete when the other opens it.
 
 use std::fs::{self, File, FileTimes};
 use std::io::{Read, Write};
@@ -76,8 +76,8 @@ fn a_directory_that_is_listed_stays_whole_while_the_other_changes_it() {
     one.end();
 }
 
-/// What another client has written and holds is cut off with the rest, and does not come back when it
-/// is closed.
+/// Unsent writes of another client are cut off with the rest, and do not come back when it closes
+/// the file.
 #[test]
 fn a_file_is_cut_off_by_its_name_while_another_mount_writes_it() {
     let Some(world) = cluster() else { return };
@@ -140,7 +140,7 @@ fn what_is_written_is_written_back_while_the_file_stays_open() {
         let line = vec![b'x'; length];
         log.write_all(&line).unwrap();
         expected.extend_from_slice(&line);
-        // Asked of the server: opening it elsewhere would call it back at once.
+        // The server answers this; an open in another mount would recall the file at once.
         until("the file was written back", || {
             world.json(&["stat", "/log"])["size"] == expected.len()
         });
@@ -150,7 +150,7 @@ fn what_is_written_is_written_back_while_the_file_stays_open() {
     mount.end();
 }
 
-/// One handle that only writes, beside the kernel's memory, and others that read through it.
+/// One handle that only writes, beside the kernel's memory, and further ones that read through it.
 #[test]
 fn those_who_read_see_at_once_what_is_only_written() {
     let Some(world) = cluster() else { return };
@@ -182,8 +182,8 @@ fn those_who_read_see_at_once_what_is_only_written() {
     mount.end();
 }
 
-/// Also what was written and closed before is synced. That nobody could know until the power fails: so
-/// the object is put out of reach, and a sync that looks for it fails.
+/// Writes from before the last close are synced, too. A test could not see that before the power
+/// fails: so the object is put out of reach, and a sync that looks for it fails.
 #[test]
 fn a_sync_is_about_the_file_and_not_about_who_wrote_it() {
     let Some(world) = cluster() else { return };
@@ -205,7 +205,7 @@ fn a_sync_is_about_the_file_and_not_about_who_wrote_it() {
     fs::rename(&aside, object).unwrap();
     two.end();
     one.end();
-    // What could not be synced once is not trusted by that process any more.
+    // After a failed sync of an object that process does not trust it any more.
     let mount = Mount::new(&world);
     File::open(mount.path("file")).unwrap().sync_all().unwrap();
     mount.end();

@@ -149,14 +149,14 @@ fn what_an_interrupted_call_was_given_is_taken_back() {
     mount.end();
 }
 
-/// A program that executes another one closes its files first: the mount must go on to answer the
-/// signals of others meanwhile.
+/// A program that executes another one closes its files first: the mount must continue to answer
+/// other programs' signals during that.
 #[test]
 fn a_program_that_waits_in_exec_delays_no_other() {
     let Some(world) = cluster() else { return };
     let mount = Mount::with(&world, &["-o", "hard"]);
     fs::write(mount.path("file"), "content").unwrap();
-    // They are started first: with the file open, this process cannot start others, either.
+    // They are started first: with the file open, this process cannot start programs, either.
     let mut other = held_back(Command::new("stat").arg(mount.path("new")));
     let mut up = held_back(&world.command(&["up"]));
     let mut file = File::options().append(true).open(mount.path("file")).unwrap();

@@ -1,4 +1,4 @@
-//! One step of the model test: what a program may ask of a file system, and the answer as far as
+//! One step of the model test: an operation of a program on a file system, and the answer as far as
 //! two file systems must agree about it.
 
 use std::fs::{File, Metadata};
@@ -34,11 +34,11 @@ pub(crate) enum Step {
     Stat(Name),
     List(Name),
     Open(usize, Name, How),
-    /// With what was opened there.
+    /// With a file that was opened there.
     With(usize, Use),
 }
 
-/// What is done with an open file.
+/// An operation on an open file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Use {
     Close,
@@ -63,7 +63,7 @@ pub(crate) enum How {
 pub(crate) type Files = [Option<File>; OPEN_MAX];
 pub(crate) const OPEN_MAX: usize = 4;
 
-/// What a step is answered with.
+/// The answer to a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Done,
@@ -81,8 +81,8 @@ pub(crate) fn take(root: &Path, files: &mut Files, step: Step) -> Result<Answer>
     let bits = Mode::from_raw_mode;
     let result = match step {
         Step::Open(slot, name, how) => {
-            // Through what is no file nothing of it can be reached; nor is it known when its name
-            // has gone.
+            // A handle on a directory is dropped: no step uses one, and its state after a removal
+            // is not promised.
             let is_file = |file: &File| file.metadata().is_ok_and(|of| of.is_file());
             open(&at(name), flags(how), 0o644).map(|file| files[slot] = Some(file).filter(is_file))
         }
@@ -137,8 +137,8 @@ fn take_open(place: &mut Option<File>, how: Use) -> Result<Answer> {
     io(result).map(|()| Answer::Done)
 }
 
-/// Everything below a directory: names, what is known of them, and content; without that where the
-/// test says so.
+/// Everything below a directory: names, attributes, and content; without content where the test
+/// demands that.
 pub(crate) fn tree(root: &Path, skip: &dyn Fn(&Metadata) -> bool) -> Vec<(String, Answer, Answer)> {
     let mut all = Vec::new();
     for entry in walkdir::WalkDir::new(root).min_depth(1).sort_by_file_name() {
@@ -165,7 +165,7 @@ fn io<T>(result: std::io::Result<T>) -> Result<T> {
     result.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
-/// Without waiting for whoever is at the other end of a FIFO.
+/// Without waiting for the other end of a FIFO.
 fn open(path: &Path, flags: OFlags, mode: u32) -> Result<File> {
     let flags = flags | OFlags::NONBLOCK | OFlags::CLOEXEC;
     rustix::fs::open(path, flags, Mode::from_raw_mode(mode)).map(File::from)

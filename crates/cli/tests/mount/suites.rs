@@ -25,7 +25,7 @@ fn both(name: &str, text: &str) {
     fs::create_dir(&again).unwrap();
     report(name, "decoupled subtree", || {
         let mut command = job(&world, "/job", text, &["{}".as_ref(), again.as_os_str()]);
-        // The home of a job of these tests is its cluster's: what cargo has fetched is elsewhere.
+        // The home of a job of these tests is its cluster's: cargo's downloads are in another one.
         let home = std::env::var_os("HOME").map(|home| Path::new(&home).join(".cargo"));
         let cargo = std::env::var_os("CARGO_HOME").or(home.map(Into::into));
         transcript(command.env("CARGO_HOME", cargo.unwrap_or_default()))

@@ -39,7 +39,7 @@ fn reading_changes_the_time_of_the_last_access_after_a_change_and_once_a_day() {
         fs::write(&path, vec![b'x'; length]).unwrap();
         set_accessed(&path, 2 * HOUR);
         let before = changed(&path);
-        // What was changed since it was read last.
+        // A file that was changed since it was last read.
         assert_eq!(fs::read(&path).unwrap().len(), length);
         let read = accessed(&path);
         assert!(read >= start, "{name}");
@@ -50,7 +50,7 @@ fn reading_changes_the_time_of_the_last_access_after_a_change_and_once_a_day() {
             assert_eq!(fs::read(mount.path(name)).unwrap().len(), length);
             assert_eq!(accessed(&mount.path(name)), read, "{name}");
         }
-        // While it is open, as who reads it wants it to look.
+        // While it is open, with the time that its reader sets.
         let file = File::open(&path).unwrap();
         std::os::unix::fs::FileExt::read_at(&file, &mut [0; 10], 0).unwrap();
         let long_ago = UNIX_EPOCH + HOUR;

@@ -1,7 +1,7 @@
 //! The Python package, as Python meets it: the extension of this build, real daemons, and pytest.
 //!
-//! The tests themselves are Python and lie in `crates/pyapi/tests`. This hands them what cargo has built, so
-//! that nothing is compiled twice.
+//! The tests themselves are Python and lie in `crates/pyapi/tests`. This passes them the library
+//! that cargo has built, so that nothing is compiled twice.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,

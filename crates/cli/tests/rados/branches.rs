@@ -18,7 +18,7 @@ fn a_branch_in_a_pool_is_worked_on_published_and_merged() {
         all.extend_from_slice(arguments);
         on.cluster.say(&all)
     };
-    // The trunk goes on, and the directory is kept as it was.
+    // The trunk changes, and the directory's old state is kept.
     on.cluster.run_with_input(&["cp", "-", "/proj/since"], b"since");
     on.cluster.mount().checkpoint().unwrap();
     let put = ["branch", "--store", &store, "put", "b", "-", "/proj/long"];

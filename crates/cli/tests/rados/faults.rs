@@ -1,5 +1,5 @@
-//! Faults of the Ceph cluster under a client that works: what it was told is safe stays, and it goes on
-//! when it can.
+//! Faults of the Ceph cluster under a client that works: changes that it knows as safe stay, and it
+//! continues when it can.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use testceph::{Settings, Signal, Store};
 use crate::cluster::eventually;
 use crate::{OnCeph, up};
 
-/// So many files more show that work goes on.
+/// So many files more show that work continues.
 const MORE: u64 = 30;
 
 /// Creates a file with content in its inode, and returns when that is safe.
@@ -21,9 +21,9 @@ fn create(fs: &Fs, dir: &Dir, number: u64) -> cudele::Result<()> {
     fs.sync().map(|_| ())
 }
 
-/// Lets a client create files, each safe before the next, while `faults` strikes; that waits with
-/// its argument until work has gone on. Afterwards the servers are killed, too, and everything that was
-/// safe must be there.
+/// Lets a client create files, each safe before the next, while `faults` strikes, which calls its
+/// argument to wait until work has continued. Afterwards the servers are killed, too, and
+/// everything that was safe must exist.
 fn survives(on: &OnCeph, faults: impl FnOnce(&dyn Fn(&str))) {
     let fs = on.cluster.mount();
     fs.make_dir("/busy", 0o755).unwrap();
@@ -56,7 +56,7 @@ fn everything_is_there(on: &OnCeph, safe: u64) {
     }
     on.cluster.start();
     let expected: Vec<String> = (0..safe).map(|number| format!("f{number:06}")).collect();
-    // What was under way may be there, too.
+    // A create that was under way may be there, too.
     let names = on.cluster.names("/busy");
     assert!(names.starts_with(&expected), "{} of {safe} are there", names.len());
     let last = on.cluster.run(&["cp", &format!("/busy/f{:06}", safe - 1), "-"]);
@@ -98,7 +98,7 @@ fn work_goes_on_while_two_of_three_osds_are_killed() {
 #[test]
 #[ignore = "needs Ceph: cargo xtask ci rados"]
 fn work_waits_for_an_osd_that_stands_still_and_goes_on() {
-    // Nobody may decide that it is dead.
+    // No other daemon may decide that it is dead.
     let patient = |settings: &mut Settings| {
         in_files(2, 2)(settings);
         settings.options.push(("osd heartbeat grace".into(), "3600".into()));
@@ -160,7 +160,7 @@ fn a_full_cluster_refuses_changes_and_loses_none() {
     for number in 0..blocks {
         assert_eq!(store.delete(&format!("data/ff/{number}")), Ok(true));
     }
-    // The file that was refused may have been made in memory: what is under way is kept.
+    // The refused file may exist in memory: a create under way is kept.
     let mut next = safe + 1;
     eventually("there is room again", || {
         next += 1;

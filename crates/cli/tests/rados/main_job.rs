@@ -1,4 +1,4 @@
-//! The main job, and what is left of it after crashes.
+//! The main job, and its result after crashes.
 
 use std::fs;
 use std::path::Path;
@@ -58,8 +58,8 @@ fn the_main_job_survives_a_kill_of_everything() {
         on.ceph.start(daemon).unwrap();
     }
     on.cluster.start();
-    // `batchfs` promises to outlive the job's machine or the server, not both: the client that could
-    // merge again has ended. What was promised to be durable in the store is.
+    // `batchfs` promises to outlive the job's machine or the server, not both: the client that
+    // could merge again has ended. Work that was promised to be durable in the store is there.
     for copy in ["/posix", "/weak-global"] {
         equals(&on, &tree, copy);
     }

@@ -5,7 +5,7 @@ use std::fs;
 use crate::cluster::eventually;
 use crate::{OnCeph, up};
 
-/// Everything in a pool, whatever its namespace.
+/// Everything in a pool, in all its namespaces.
 fn in_pool(on: &OnCeph, pool: &str) -> Vec<String> {
     let mut rados = std::process::Command::new("rados");
     rados.arg("-c").arg(on.ceph.conf()).args(["-p", pool, "ls", "--all"]);
@@ -51,7 +51,7 @@ fn a_subtree_pinned_to_a_pool_writes_no_object_in_another() {
     assert_eq!(fast.len(), 6, "{fast:?}");
     assert!(fast.iter().all(|name| name.contains("cudele.data\tdata/pool01/")), "{fast:?}");
     assert_eq!(in_pool(&on, "bulk"), Vec::<String>::new());
-    // As a job, whose journal is in the store's own pools.
+    // As a job with its journal in the store's own pools.
     on.cluster.run(&["ingest", "--policy", &job, tree, "/b/job"]);
     let bulk = in_pool(&on, "bulk");
     assert_eq!(bulk.len(), 2, "{bulk:?}");

@@ -31,7 +31,7 @@ fn a_server_that_slept_through_a_takeover_ends() {
     eventually("the old server has ended", || !cluster.daemons("mds").contains(&old));
     let log = std::fs::read(cluster.dir.join("log/mds.log")).unwrap();
     println!("{}", text(&log));
-    // What it left is not in anybody's way.
+    // Its leftovers obstruct no other process.
     assert_eq!(cluster.names("/"), ["after", "before"]);
     cluster.kill("mds");
     cluster.start();
@@ -79,7 +79,7 @@ fn a_client_whose_subtree_was_taken_over_writes_nothing_any_more() {
     job.create_file(job.root(), b"large", &new, &mut source).unwrap();
     job.create(job.root(), b"small", &new).unwrap();
     job.persist().unwrap();
-    // The job lives, but somebody takes it for dead.
+    // The job lives, but a user takes it for dead.
     cluster.run(&["recover", "/job"]);
     cluster.run(&["merge", "/job"]);
     assert_eq!(cluster.names("/job"), ["large", "small"]);

@@ -1,4 +1,4 @@
-//! What a mount does in directories that it has alone, before the metadata server hears of it.
+//! A mount's changes in directories that it has alone, before the metadata server receives them.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -14,8 +14,8 @@ fn exists(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
 }
 
-/// A mount that waits for nothing it need not wait for, and a directory that it has alone: the server
-/// counts what it is told later.
+/// A mount that answers by itself where it can, and a directory that it has alone: the server
+/// counts the changes that it receives later.
 fn alone(world: &World) -> (Mount, PathBuf) {
     let mount = Mount::with(world, &["-o", "nowsync"]);
     let dir = mount.path("d");
@@ -24,8 +24,8 @@ fn alone(world: &World) -> (Mount, PathBuf) {
     (mount, dir)
 }
 
-/// Works in a directory until a mount has it alone: for a moment after somebody else looked nobody gets
-/// it.
+/// Works in a directory until a mount has it alone: for a moment after a look of another client no
+/// client gets it.
 fn have(world: &World, dir: &Path) {
     let before = counted(world, "ahead");
     until("the directory is the mount's alone", || {
@@ -50,7 +50,7 @@ fn what_a_mount_does_alone_others_see_as_soon_as_they_look() {
     for round in 0..5 {
         have(&world, &dir);
         let before = counted(&world, "ahead");
-        // Others look the moment after the last was answered.
+        // Other clients look in the moment after the last answer.
         for number in 0..200 {
             let (name, to) = (format!("{round}.{number}"), format!("{round}.{number}.done"));
             fs::write(dir.join(&name), format!("content {number}")).unwrap();
@@ -84,7 +84,7 @@ fn what_a_mount_did_alone_survives_when_it_is_synced() {
         fs::write(dir.join(format!("f{number}")), "").unwrap();
     }
     File::open(&dir).unwrap().sync_all().unwrap();
-    // The server dies with what it was told since, and what it was not told.
+    // The server dies with the changes that it received since, and without the rest.
     for number in 300..600 {
         fs::write(dir.join(format!("f{number}")), "").unwrap();
         if number == 500 {
@@ -96,7 +96,7 @@ fn what_a_mount_did_alone_survives_when_it_is_synced() {
     for number in 600..900 {
         fs::write(dir.join(format!("f{number}")), "").unwrap();
     }
-    // Now the mount: what is there is a beginning of what was done.
+    // Now the mount: the surviving changes are a prefix of all changes.
     one.kill();
     let two = Mount::new(&world);
     let other = two.path("d");
@@ -120,7 +120,7 @@ fn a_mount_that_is_stopped_loses_what_it_had_alone() {
     File::create(two.path("d/new")).unwrap();
     assert!(start.elapsed() < Duration::from_secs(40), "{:?}", start.elapsed());
     kill_process(pid(&one), Signal::CONT).unwrap();
-    // It takes up what is there, and goes on.
+    // The mount adopts the present state, and continues.
     until("the mount sees it", || exists(&dir.join("new")));
     File::create(dir.join("mine")).unwrap();
     assert!(exists(&two.path("d/mine")));

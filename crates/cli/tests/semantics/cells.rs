@@ -1,4 +1,4 @@
-//! The nine cells of the table: what others see, and what survives.
+//! The nine cells of the table: what other clients see, and which failures the work survives.
 
 use std::fs;
 use std::io::Write;
@@ -22,7 +22,7 @@ fn invisible_and_none_is_kept_by_its_client_alone() {
     assert_eq!(seen(&world, "/job"), NOTHING);
     world.crash();
     assert_eq!(seen(&world, "/job"), NOTHING);
-    // The server is not what keeps it.
+    // The server does not keep it.
     if job.merge().is_err() {
         // The first attempt may find that the connection is gone.
         job.merge().unwrap();
@@ -82,7 +82,7 @@ fn weak_and_local_is_merged_again_from_its_clients_disk() {
     assert_eq!(seen(&world, "/job"), TREE);
     world.crash();
     assert_eq!(seen(&world, "/job"), NOTHING);
-    // Whatever the same user does next on that machine.
+    // Any next command of the same user on that machine.
     world.run(&["stat", "/"]).done();
     assert_eq!(seen(&world, "/job"), TREE);
     lose_the_client(&world);

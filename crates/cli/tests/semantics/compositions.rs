@@ -1,4 +1,4 @@
-//! What it means that mechanisms are composed.
+//! The meaning of composed mechanisms.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -46,7 +46,7 @@ fn bars_mean_at_the_same_time() {
     append(&mut job, &["a"]);
     let begun = Arc::new((Mutex::new(0), Condvar::new()));
     let both = begun.clone();
-    // Neither goes on before the other has begun.
+    // Neither continues before the other has begun.
     fs.observe(Arc::new(move |progress: Progress| {
         if progress.stage == Stage::Begun && progress.mechanism.applies() {
             let (count, changed) = &*both;
@@ -103,10 +103,10 @@ fn a_member_that_fails_fails_the_composition() {
     let tree = tree(&world);
     let ingest = ["ingest", "--policy", &policy, tree.to_str().unwrap(), "/job"];
     world.run(&ingest).refused(&["global_persist"]);
-    // What follows the member did not run.
+    // The mechanisms after the failed member did not run.
     assert_eq!(seen(&world, "/job"), [""; 0]);
     drop(full);
-    // What preceded it is kept.
+    // The effects of those before it are kept.
     world.run(&["merge", "/job"]).done();
     assert_eq!(seen(&world, "/job"), TREE);
 }

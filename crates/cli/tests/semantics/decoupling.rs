@@ -78,7 +78,7 @@ fn numbers_are_durable_before_they_are_given() {
     world.crash();
     world.run(&["mkdir", "-p", "/1/2/3/4/5/6/7/8"]).done();
     world.run(&["ingest", tree(&world).to_str().unwrap(), "/copy"]).done();
-    // They are this client's still, and nobody else has used them.
+    // They are this client's still, and no other client has used them.
     let inos = append(&mut job, &["a", "b"]);
     if job.merge().is_err() {
         // The first attempt may find that the connection is gone.
@@ -117,7 +117,7 @@ fn numbers_are_never_given_twice() {
                 world.run(&["up"]).done();
             }
         }
-        // Nobody goes on with what was interrupted.
+        // No client continues the interrupted job.
         if matches!(round, 1 | 5) {
             world.run(&["discard", "--force", "/job"]).done();
         }
@@ -145,7 +145,7 @@ fn numbers_that_were_not_used_are_given_again() {
     let held = given("/held", "invisible-none");
     let last = append(&mut job, &["a", "b"])[1].0;
     job.merge().unwrap();
-    // Everybody who comes later may have them, also after a crash.
+    // Every later client may have them, also after a crash.
     world.crash();
     let few = "consistency: append_client_journal\nallocated_inodes: 50";
     let few = policy_file(&world, few);
@@ -154,12 +154,12 @@ fn numbers_that_were_not_used_are_given_again() {
     // The first is kept: there may be journals by that name.
     assert_eq!(given("/three", &few).0, last + 2);
     assert!(given("/more", "invisible-none").0 >= held.1, "so many in a row did not come back");
-    // A process that takes up what another one did knows as much.
+    // A process that continues another one's work knows as much.
     let four = given("/four", &few);
     world.run(&["merge", "/four"]).done();
     let five = given("/five", &few);
     assert_eq!(five, (four.0 + 1, four.1 + 1));
-    // Root does not know what the client used that is gone.
+    // Root does not know which numbers the former client used.
     world.run_elsewhere(&["discard", "--force", "/five"]).done();
     assert!(given("/six", &few).0 >= five.1);
 }

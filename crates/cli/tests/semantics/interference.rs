@@ -1,4 +1,4 @@
-//! Others at work in a subtree that belongs to one client.
+//! Other clients at work in a subtree that belongs to one client.
 
 use cudele::{AttrChange, Errno, NewFile, RenameFlags, Result};
 
@@ -29,14 +29,14 @@ fn who_is_blocked_gets_ebusy_at_any_depth() {
     }
     busy(other.make_dir("/job/deep/new", 0o755));
     busy(other.open_dir("/job/deep/deeper"));
-    // By inode number, as whoever had it open before.
+    // By inode number, as a client that had it open before.
     busy(deep.list());
     busy(deep.lookup("x"));
     busy(deep.create("y", &NewFile::default()));
     busy(deep.unlink("x"));
     busy(other.list_xattr(inside));
     busy(other.set_attr(inside, &AttrChange::default()));
-    // The owner is not among the others, and what is beside the subtree is not in it.
+    // The policy does not concern the owner, nor directories beside the subtree.
     owner.stat("/job/deep/x").unwrap();
     assert_eq!(seen(&world, "/"), ["job"]);
 }
@@ -112,7 +112,7 @@ fn a_file_with_several_names_belongs_to_no_subtree() {
     let mode = |mode| AttrChange { mode: Some(mode), ..AttrChange::default() };
     other.list_xattr(two).unwrap();
     other.set_attr(two, &mode(0o600)).unwrap();
-    // The owner has no more of it: but what it makes itself may have several names.
+    // The owner has no more of it: but files that it makes itself may have several names.
     job.set_attr_blindly(job.root(), two, &mode(0o644));
     let own = append(&mut job, &["own"])[0];
     job.link(own, job.root(), b"again").unwrap();

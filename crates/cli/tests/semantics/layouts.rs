@@ -1,4 +1,4 @@
-//! Where the content of files is kept, and that nobody has to know to read it.
+//! Where the content of files is kept, and that no reader has to know it.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -32,7 +32,7 @@ fn objects(world: &World, ino: Ino) -> Vec<u64> {
     names.iter().map(|name| store.stat(name).unwrap().size).collect()
 }
 
-/// What the objects of content are that is striped like this.
+/// The objects of content that is striped like this.
 fn striped(length: usize, stripe: u64) -> Vec<u64> {
     let length = length as u64;
     (0..length.div_ceil(stripe)).map(|number| stripe.min(length - number * stripe)).collect()
@@ -271,7 +271,7 @@ fn a_layout_is_shown_and_set_through_a_mount() {
         };
         assert_eq!(set(bad).unwrap_err(), rustix::io::Errno::INVAL, "{bad}");
     }
-    // In what the mount has decoupled there is one layout: that of the root.
+    // In a subtree that the mount has decoupled there is one layout: that of the root.
     ask_for(&job, "cudele.dir.state", "decouple batchfs");
     assert_eq!(layout(&below), "inline_bytes=4096 stripe_bytes=4194304");
     ask_for(&job, "cudele.dir.layout", "inline_bytes=20");
@@ -339,8 +339,8 @@ fn programs_on_a_mount_notice_nothing_of_a_layout() {
         let kept = said(&path, "cudele.file.layout");
         assert_eq!(kept, format!("kept=striped stripe_bytes={stripe}"));
     }
-    // Elsewhere it is still what it was, and can be worked on: also if what was inline there is not
-    // here.
+    // In another directory the file keeps its layout, and can be changed: even if content that was
+    // inline there is not here.
     for (name, model, _) in &mut files {
         let (from, to) = (at.path(name).join("file"), at.path("usual").join(name));
         fs::rename(&from, &to).unwrap();
@@ -390,7 +390,7 @@ fn a_store_without_pools_refuses_a_policy_that_names_one() {
     let job = Policy::from_name_or_text("consistency: append_client_journal\ndata_pool: fast");
     let refused = fs.decouple("/a", &job.unwrap().policy).unwrap_err();
     assert_eq!(refused.errno, Errno::NotSupported, "{refused}");
-    // Nor is one taken that somebody made a number up for.
+    // A pool with an invented number is refused, too.
     let made_up = policy_file(&world, "data_pool: fast#3");
     world.run(&["policy", "set", "/a", &made_up]).refused(&no_pools);
 }

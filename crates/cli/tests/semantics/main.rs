@@ -1,6 +1,6 @@
-//! What `docs/semantics.md` promises, chapter by chapter: every test has the words of a heading there
-//! for its name, and `cargo xtask tidy` compares the two. Promises that tests elsewhere show are shown
-//! there. Every test has a cluster, a home and a state directory of its own.
+//! The promises of `docs/semantics.md`, chapter by chapter: every test has the words of a heading
+//! there for its name, and `cargo xtask tidy` compares the two. Some promises are shown by tests in
+//! other files. Every test has a cluster, a home and a state directory of its own.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,

@@ -1,4 +1,4 @@
-//! A decoupled subtree becomes everybody's.
+//! A merge releases a decoupled subtree to all clients.
 
 use std::fs::File;
 use std::process::Stdio;
@@ -15,8 +15,8 @@ use crate::tools::{append, decouple, eventually, mount, seen, server, start};
 const PLAIN: &str = "consistency: append_client_journal";
 const CHECKED: &str = "consistency: append_client_journal\ncheck: merge";
 
-/// A journal that its client did not write: one file in a directory. It claims to follow what the
-/// subtree holds.
+/// A journal that its client did not write: one file in a directory. It claims to follow the
+/// subtree's content.
 fn forged(job: &mut Subtree, client: ClientId, place: (Ino, &[u8]), ino: Ino) -> Vec<u8> {
     forged_with(job, client, place, (ino, b""))
 }

@@ -1,4 +1,4 @@
-//! What holds for programs on a mount.
+//! The guarantees for programs on a mount.
 
 use std::fs::{self, File, FileTimes};
 use std::io::{Read, Seek, Write};
@@ -109,7 +109,7 @@ fn under_lazy_sharing_a_write_is_seen_when_it_is_flushed() {
     assert_eq!(there.metadata().unwrap().len(), 2000 + 499 * 4096 + 4);
     here.sync_all().unwrap();
     drop(there);
-    // Opened again, everybody sees everything.
+    // Opened again, all clients see everything.
     for mount in [&one, &other] {
         let file = at(mount, "lazy");
         assert_eq!(file.metadata().unwrap().len(), 2000 + 499 * 4096 + 4);
@@ -138,7 +138,7 @@ fn a_mount_works_alone_in_what_it_has_decoupled() {
     fs::write(mount.path("outside"), "").unwrap();
     ask_for(&job, "cudele.dir.state", "decouple");
     let before = requests(&world);
-    // From the directory on: what is above it is not in the subtree, and is asked for.
+    // From the directory on: the directories above are not in the subtree, and are requested.
     let dir = File::open(&job).unwrap();
     for number in 0..500 {
         let open = |flags| openat(&dir, format!("f{number}"), flags, Mode::from(0o644)).unwrap();
@@ -270,7 +270,7 @@ fn a_file_without_a_name_lives_until_it_is_closed() {
         file.read_to_end(&mut read).unwrap();
         assert!(read.starts_with(b"beforexxx") && read.len() == 100_006);
     }
-    // Somebody else takes the name.
+    // Another client takes the name.
     fs::write(mount.path("shared"), "content").unwrap();
     let mut reader = File::open(mount.path("shared")).unwrap();
     fs::remove_file(other.path("shared")).unwrap();

@@ -77,7 +77,7 @@ fn a_child_never_weakens_its_parent() {
     drop((loose, fs));
     fs::remove_dir_all(world.path("state")).unwrap();
     world.crash();
-    // The client of the one and the server of the other are gone, and with them what was inside.
+    // The client of the one and the server of the other are gone, and with them their memory.
     assert_eq!(seen(&world, "/firm"), ["loose", "ram"]);
     assert_eq!((seen(&world, "/firm/loose"), seen(&world, "/firm/ram")), (vec![], vec![]));
     assert_eq!(cell(&world, "/firm/ram"), "invisible-none");

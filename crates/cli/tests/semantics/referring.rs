@@ -1,4 +1,4 @@
-//! Merging by reference: what the client did is in the store before the server hears of it.
+//! Merging by reference: the client's work is in the store before the server learns of it.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn make(job: &mut Subtree, parent: Ino, name: &str) -> Ino {
     job.create(parent, name.as_bytes(), &new).unwrap()
 }
 
-/// Work in new directories, in the root, and on what was made.
+/// Work in new directories, in the root, and on new files.
 fn work(job: &mut Subtree) {
     let root = job.root();
     let big = make(job, root, "big");
@@ -123,7 +123,7 @@ fn what_was_linked_survives_the_server() {
     assert_eq!((done.merged_by.runs, done.merged_by.events), (1, FILES as u64));
     world.crash();
     assert_eq!(seen(&world, "/job").len(), FILES);
-    // What is done there afterwards is kept, too.
+    // Later changes there are kept, too.
     world.run(&["rm", "/job/f3"]).done();
     world.crash();
     assert_eq!(seen(&world, "/job").len(), FILES - 1);
@@ -161,7 +161,7 @@ fn runs(world: &World, dir: Option<Ino>) -> usize {
     names.iter().filter(|name| is_clients(name)).count()
 }
 
-/// Appends until there are runs of the root in the store, which nobody has asked for.
+/// Appends until the store has runs of the root, which no merge has asked for.
 fn work_until_runs(world: &World, job: &mut Subtree) -> usize {
     let root = job.root();
     let new = NewFile { data: &[7; 100], size: 100, ..NewFile::default() };
@@ -199,7 +199,7 @@ fn what_a_job_gives_up_leaves_no_runs() {
     work_until_runs(&world, &mut job);
     job.discard().unwrap();
     assert_eq!(runs(&world, None), 0);
-    // A journal that does more is told from its whole.
+    // A journal with further events is distinguished from the complete one.
     let mut job = decouple(&owner, "/again", &by_reference().replace("20000", "4000000"));
     let files = work_until_runs(&world, &mut job);
     let root = job.root();
@@ -235,7 +235,7 @@ fn runs_of_a_client_that_died_are_swept() {
     owner.release(root).unwrap();
     assert!(sweep(&["sweep", "--dry-run"]).0 >= 1);
     assert!(runs(&world, Some(root)) >= 1, "nothing is done in a dry run");
-    // What it was about to store when it died may come behind that.
+    // A write that was under way when it died may arrive after the sweep.
     eventually("nothing of it is left", || {
         sweep(&["sweep"]);
         runs(&world, Some(root)) == 0

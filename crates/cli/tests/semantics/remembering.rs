@@ -1,4 +1,4 @@
-//! What a mount remembers, and what happens to that.
+//! The cache of a mount, and its end.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::fixture::World;
 use crate::mounts::{Mount, cluster, until};
 use crate::tools::policy_file;
 
-/// What the metadata server has counted so far, as its last beacon says.
+/// The metadata server's count so far, from its last beacon.
 pub(crate) fn counted(world: &World, name: &str) -> u64 {
     // Beacons come twice a second.
     std::thread::sleep(Duration::from_millis(700));
@@ -29,7 +29,7 @@ fn exists(path: &Path) -> bool {
 fn known_dir(mount: &Mount) -> std::path::PathBuf {
     let dir = mount.path("d");
     fs::create_dir(&dir).unwrap();
-    // The first answer that may be remembered comes when the server has noted who remembers.
+    // The first answer that may be cached comes when the server has noted the client.
     until("names are remembered", || {
         let _ = exists(&dir.join("nothing"));
         fs::write(dir.join("probe"), "").unwrap();
@@ -54,7 +54,7 @@ fn a_mount_remembers_names_until_somebody_else_changes_them() {
     // One at a time is asked for when nothing was for a second.
     let lookups = counted(&world, "lookups") - before;
     assert!(lookups < 100, "{lookups} lookups for 500 files of a lone client");
-    // In turn, and each sees at once what the other did.
+    // In turn, and each sees the other's change at once.
     let both = [dir.as_path(), &two.path("d")];
     for number in 0..200 {
         let (mine, other) = (both[number % 2], both[(number + 1) % 2]);
@@ -82,7 +82,7 @@ fn a_mount_that_does_not_answer_holds_others_up_for_a_moment_only() {
     fs::remove_file(other.join("mine")).unwrap();
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
     kill_process(pid, Signal::CONT).unwrap();
-    // What it remembered it cannot say any more.
+    // Its cache is not valid any more.
     assert!(exists(&dir.join("theirs")) && !exists(&dir.join("mine")));
 
     assert!(!exists(&dir.join("last")));

@@ -8,7 +8,7 @@ use cudele::{Attr, Cred, Errno, Fs, NewFile, Op, RenameFlags, Result};
 use crate::fixture::World;
 use crate::tools::{decouple, mount};
 
-/// Enough for a client to read them from the store by itself.
+/// Enough for a client to read them from the store on its own.
 const FILES: usize = 20_000;
 
 /// A directory with so many files, by a merge.
@@ -27,7 +27,7 @@ fn filled(world: &World, path: &str) -> Arc<Fs> {
     fs
 }
 
-/// What is told of sub-directories without a look into them.
+/// The attributes of sub-directories without a look into them.
 fn told(attr: &Attr) -> Attr {
     if attr.is_dir() { Attr { size: 0, nlink: 1, ..*attr } } else { *attr }
 }
@@ -55,7 +55,7 @@ fn a_large_directory_is_read_from_the_object_store() {
     let world = World::new();
     let fs = filled(&world, "/big");
     assert_eq!(scanned(&fs, "/big").len(), FILES);
-    // What only the server's memory has is written down first.
+    // Changes that only the server's memory has are written first.
     let dir = fs.open_dir("/big").unwrap();
     for number in 0..9 {
         dir.create(format!("new{number}"), &NewFile::default()).unwrap();
@@ -97,7 +97,7 @@ fn who_reads_from_the_object_store_is_asked_for_permission() {
     assert_eq!(ask(root, b""), Ok(()));
     fs.open_dir("/").unwrap().create("file", &NewFile::default()).unwrap();
     assert_eq!(ask(root, b"file"), Err(Errno::NotDirectory));
-    // Nor is what somebody else has alone shown.
+    // A blocked subtree of another client is not shown, either.
     let other = mount(&world);
     let policy = "consistency: append_client_journal+volatile_apply\ninterfere_policy: block";
     let job = decouple(&other, "/mine", policy);
@@ -224,8 +224,8 @@ fn a_decoupled_client_takes_a_whole_subtree_from_the_object_store() {
     assert_eq!(names("/tree/d3/deep"), 101);
 }
 
-/// Content that is neither in the rows that the client read nor in objects of its own is asked for where
-/// the server can find it, whatever became of the file in the view.
+/// Content that is neither in the rows that the client read nor in objects of its own is requested
+/// where the server can find it, whether or not the view still has the file.
 #[test]
 fn what_a_view_lacks_is_asked_for_after_a_restart_of_the_server() {
     let world = World::new();

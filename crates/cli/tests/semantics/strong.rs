@@ -1,4 +1,4 @@
-//! Requests under the default policy, and what others see of them.
+//! Requests under the default policy, and their visibility to other clients.
 
 use cudele::NewFile;
 

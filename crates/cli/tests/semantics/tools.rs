@@ -1,4 +1,4 @@
-//! What most of the tests do first.
+//! The first steps of most tests.
 
 use std::fs;
 use std::path::PathBuf;
@@ -42,14 +42,14 @@ pub(crate) fn append(subtree: &mut Subtree, names: &[&str]) -> Vec<Ino> {
     names.iter().map(create).collect()
 }
 
-/// What somebody on another machine sees in a directory.
+/// The names that a user on another machine sees in a directory.
 #[track_caller]
 pub(crate) fn seen(world: &World, path: &str) -> Vec<String> {
     let said = world.run_elsewhere(&["ls", path]).done();
     said.out.lines().map(str::to_owned).collect()
 }
 
-/// What is in the tree that [`ingest`] brings in.
+/// The names in the tree that [`ingest`] brings in.
 pub(crate) const TREE: [&str; 3] = ["a", "b", "c"];
 
 /// A small tree on the local disk.

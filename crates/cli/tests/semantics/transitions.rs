@@ -8,7 +8,8 @@ use policy::{Cell, Composition, Consistency, Policy, Transition};
 use crate::fixture::World;
 use crate::tools::{FullStore, TREE, cell, ingest, seen};
 
-/// A table of the document: what a change from the cell of the row to that of the column needs.
+/// A table of the document: the steps that a change from the cell of the row to that of the column
+/// needs.
 fn table(held: bool) -> String {
     let columns: Vec<_> = Cell::all().map(|cell| cell.to_string()).collect();
     let mut text = format!("| from \\ to | {} |\n|---{}|\n", columns.join(" | "), "|---".repeat(9));

@@ -1,4 +1,4 @@
-//! Verification by somebody else than the metadata server.
+//! Verification outside of the metadata server.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ const POLICY: &str = "consistency: append_client_journal\ndurability: global_per
 /// Enough for a run.
 const FILES: usize = 5_000;
 
-/// A cluster whose servers believe a key.
+/// A cluster with servers that trust a key.
 fn world() -> World {
     let world = World::new();
     world.run(&["verify", "--new-key"]).done();
@@ -61,7 +61,7 @@ fn what_is_proved_is_linked_and_the_rest_is_judged() {
     job.complete().unwrap();
     let said = world.run(&["verify", "/job"]).done().out;
     assert!(said.contains("in 1 runs, with a proof"), "{said}");
-    // Others are in the way of some of it since.
+    // Files of other clients obstruct some of it since.
     fs.open_dir("/job").unwrap().create("small", &NewFile::default()).unwrap();
     let done = merge(job);
     let report = done.merge.unwrap();
@@ -124,7 +124,7 @@ fn who_has_not_the_key_proves_nothing() {
 fn a_proof_is_of_one_journal_and_one_moment() {
     let world = world();
     let fs = mount(&world);
-    // What was appended since is not proved.
+    // Events that were appended since are not proved.
     let mut more = job(&fs, "/more");
     more.complete().unwrap();
     world.run(&["verify", "/more"]).done();
@@ -135,7 +135,7 @@ fn a_proof_is_of_one_journal_and_one_moment() {
     for object in world.store().list("journal/proof/").unwrap() {
         world.store().delete(&object).unwrap();
     }
-    // Nor is what was judged when the directory looked otherwise.
+    // A verdict for another state of the directory does not count, either.
     let mut changed = job(&fs, "/changed");
     changed.complete().unwrap();
     world.run(&["verify", "/changed"]).done();
@@ -162,7 +162,7 @@ fn what_breaks_a_rule_is_not_proved() {
     let job = forge("parent", "breaks a rule", &|job| {
         job.create(outside, b"mine", &NewFile::default()).unwrap();
     });
-    // The server leaves out what it does not believe, and says so.
+    // The server leaves out events that it does not trust, and reports them.
     assert_eq!(merge(job).merge.unwrap().rejected, 1);
     assert!(!seen(&world, "/").contains(&"mine".to_owned()));
     let job = forge("twice", "breaks a rule", &|job| {

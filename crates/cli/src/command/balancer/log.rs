@@ -1,4 +1,4 @@
-//! `cudele balancer log`: every decision with its inputs and its why, and what became of it.
+//! `cudele balancer log`: every decision with its inputs, its reason and its result.
 
 mod heat;
 
@@ -20,13 +20,13 @@ use crate::format;
   cudele balancer log --rank 0 --moves
   cudele balancer log --heat hot.svg          which directories were hot, and when")]
 pub(super) struct Args {
-    /// Only what this rank says
+    /// Only decisions of this rank
     #[arg(long)]
     rank: Option<u16>,
-    /// Only what moved, or was to move
+    /// Only moves, done or planned
     #[arg(long)]
     moves: bool,
-    /// Only what came after so many records
+    /// Only the records after so many
     #[arg(long, default_value_t = 0, value_name = "N")]
     after: u64,
     /// Draw how hot directories were over time, instead of printing the log
@@ -60,7 +60,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<()> {
     })
 }
 
-/// Writes the picture, which stands for the log.
+/// Writes the picture, in place of the log.
 fn picture(context: &Context, file: &Path, drawn: heat::Picture) -> Result<()> {
     let heat::Picture { svg, directories, seconds } = drawn;
     std::fs::write(file, svg).map_err(|error| super::super::up::io(file, &error))?;

@@ -14,8 +14,8 @@ use crate::glob::Glob;
 use crate::out::Out;
 use crate::{format, space};
 
-/// List the branches. With BRANCH: list a directory in it. Of several branches, as in `a,b,c`, the later
-/// ones are on top of the earlier: what they have in common counts as the last one has it.
+/// List the branches. With BRANCH: list a directory in it. Of several branches, as in `a,b,c`, the
+/// later ones are on top of the earlier: a name in several of them counts as the last one has it.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Ls {
     /// Mode, links, owner, group, size, time of last change and target
@@ -24,7 +24,7 @@ pub(super) struct Ls {
     /// One branch, or several on top of each other
     #[arg(value_name = "BRANCH[,BRANCH...]")]
     names: Option<String>,
-    /// What to list [default: the directory that the branch is of]
+    /// The path to list [default: the directory that the branch is of]
     #[arg(value_name = "PATH")]
     path: Option<OsString>,
 }
@@ -81,7 +81,7 @@ fn list(context: &Context, branches: &Branches) -> Result<()> {
             let events: u64 = info.branch.layers.iter().map(|layer| layer.events).sum();
             let (name, state) = (&info.name, info.branch.state.word());
             let time = format::minute(info.branch.time);
-            // Without a snapshot nothing says what it was of.
+            // Without a snapshot its directory is unknown.
             let path = info.snapshot.map_or("-".to_owned(), |_| info.path.quoted());
             format!("{name:<width$}  {state:<9}  {events:>9} events  {time}  {path}\n")
         });
@@ -89,8 +89,8 @@ fn list(context: &Context, branches: &Branches) -> Result<()> {
     })
 }
 
-/// Print PATH and everything below it, a directory before its content, sorted. With --json, one object per
-/// line.
+/// Print PATH and everything below it, a directory before its content, sorted. With --json, one
+/// object per line.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Find {
     /// Only names that match a pattern
@@ -137,7 +137,7 @@ pub(super) fn find(context: &Context, branches: &Branches, args: &Find) -> Resul
     out.finish()
 }
 
-/// What is in a directory, sorted.
+/// The entries of a directory, sorted.
 pub(super) fn below(view: &mut View, path: &Path, dir: Ino) -> Result<Vec<(Path, Attr)>> {
     let entries = view.list(dir)?.into_iter();
     Ok(entries.map(|entry| (path.join(&entry.name), entry.attr)).collect())

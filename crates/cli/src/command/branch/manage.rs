@@ -10,9 +10,9 @@ use super::{branches, missing, store_of, to_json, to_text};
 use crate::context::Context;
 use crate::{figures, space};
 
-/// Make a branch of a directory as it is now, or of another branch. With a running cluster, everything
-/// that is visible in the directory is in it. Without one (or with --store) the store must be at rest:
-/// the cluster was stopped cleanly.
+/// Make a branch of a directory in its present state, or of another branch. With a running cluster,
+/// everything that is visible in the directory is in it. Without one (or with --store) the store
+/// must be at rest: the cluster was stopped cleanly.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Create {
     /// Its name: letters, digits, `-`, `_` and `.`
@@ -70,8 +70,8 @@ pub(super) fn delete(context: &Context, branches: &Branches, args: &Named) -> Re
     context.print(&json!({ "name": args.name, "removed": true }), String::new)
 }
 
-/// Delete what no branch needs any more: snapshots, layers, directories that were kept as they were, and
-/// content. Others may work meanwhile. Interrupted, it may be called again.
+/// Delete the data that no branch needs any more: snapshots, layers, old states of directories, and
+/// content. Branches and servers may work during that. Interrupted, it may be called again.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Gc {
     /// Name the objects to delete, and keep them
@@ -101,15 +101,15 @@ pub(super) fn gc(context: &Context, branches: &Branches, args: &Gc) -> Result<()
     })
 }
 
-/// Have the namespace take in branches that are published: of those that are named, or all, the oldest
-/// first. Where a branch and the namespace have changed the same name, the branch wins, unless --conflict
-/// says otherwise. An interrupted merge is gone on with.
+/// Have the namespace take in branches that are published: the named ones, or all, the oldest
+/// first. Where a branch and the namespace have changed the same name, the branch wins, unless
+/// --conflict chooses otherwise. An interrupted merge continues.
 #[derive(Debug, ClapArgs)]
 pub(super) struct Merge {
-    /// Say what would be merged, without doing it
+    /// Show the merges, without doing them
     #[arg(long, conflicts_with = "watch")]
     dry_run: bool,
-    /// Who wins where both have changed a name; `fail`: nobody, the branch is not merged
+    /// The winner where both have changed a name; `fail`: none, the branch is not merged
     #[arg(long, value_enum, default_value = "branch")]
     conflict: Rule,
     /// Look again every so many seconds, until this is ended
@@ -169,7 +169,8 @@ pub(super) fn merge(context: &Context, store: Option<&str>, args: &Merge) -> Res
             if !args.names.is_empty() && !args.names.contains(&name) {
                 continue;
             }
-            // What stands in the way of one keeps no other from being merged, and may be gone next time.
+            // An obstacle for one branch keeps no other from being merged, and may be gone next
+            // time.
             match branches.merge(&cluster, &name, args.conflict.into(), false) {
                 Ok(merged) => print_merge(context, &name, false, &merged)?,
                 Err(error) => context.report(&error),

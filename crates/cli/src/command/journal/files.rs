@@ -18,7 +18,7 @@ pub(super) enum Over {
 /// Writes a file durably.
 ///
 /// # Errors
-/// `EEXIST` if there is a file that must not be replaced; what the system says.
+/// `EEXIST` if there is a file that must not be replaced; the error of the system.
 pub(super) fn write(path: &Path, bytes: &[u8], over: Over) -> Result<()> {
     let temporary = beside(path)?;
     let written = put(&temporary, path, bytes, over);

@@ -1,9 +1,9 @@
 //! `cudele journal reset`: the journal of a stopped metadata server emptied.
 //!
-//! Positions go on where they had come to, because directories may be stored as they were at any of
+//! Positions continue from the last one, because directories may be stored in their state at any of
 //! them. So the journal is not removed but replaced by a segment that begins there and is empty. It
-//! is written before anything is removed, and segments go oldest first: whatever interrupts this,
-//! what is left is a journal that a server accepts.
+//! is written before anything is removed, and segments go oldest first: an interruption at any
+//! point leaves a journal that a server accepts.
 
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Result};
@@ -20,8 +20,8 @@ use crate::figures::count;
 use crate::stores;
 
 /// Empty the journal of a metadata server that is stopped. Changes that were not yet written to the
-/// metadata store are lost, also acknowledged ones, and what a rename or link had done halfway
-/// stays halfway: this is for journals that can be neither replayed nor repaired.
+/// metadata store are lost, also acknowledged ones, and a rename or link that was halfway stays
+/// halfway: this is for journals that can be neither replayed nor repaired.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Example:
   cudele down
@@ -33,7 +33,7 @@ pub(super) struct Args {
     /// The changes in the journal may be lost
     #[arg(long)]
     yes_i_really_mean_it: bool,
-    /// Say what would be lost, without losing it
+    /// Show the changes that would be lost, without losing them
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `cudele mds ls|pin|split|join|fail|remove`: which ranks there are, and who serves what.
+//! `cudele mds ls|pin|split|join|fail|remove`: the ranks, and the subtrees that they serve.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -19,7 +19,7 @@ const FRAGMENTS_SHOWN: usize = 8;
 /// What is asked.
 #[derive(Debug, Subcommand)]
 pub(super) enum Action {
-    /// List the ranks, what they do, and the subtrees that were given to them
+    /// List the ranks, their states, and the subtrees that were given to them
     #[command(after_help = "Example:\n  cudele mds ls --json")]
     Ls,
     /// Have a directory and everything below it served by a rank, while clients work there
@@ -57,7 +57,7 @@ pub(super) enum Action {
         /// The rank
         rank: u16,
     },
-    /// Take the last rank out of the cluster while clients work: what it serves goes to rank 0 first.
+    /// Take the last rank out of the cluster while clients work: its subtrees go to rank 0 first.
     /// `cudele up --mds N` adds ranks
     #[command(after_help = "Example:\n  cudele mds remove 2")]
     Remove {
@@ -89,7 +89,7 @@ fn counter(entry: &MdsEntry, name: &str) -> u64 {
     entry.counters.iter().find(|(known, _)| known == name).map_or(0, |(_, value)| *value)
 }
 
-/// What is shown of a rank's counters.
+/// The counters of a rank that are shown.
 const COUNTERS: [&str; 14] = [
     "requests",
     "hits",

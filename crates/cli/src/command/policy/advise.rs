@@ -1,4 +1,5 @@
-//! `cudele policy advise` and `cudele policy predict`: which cells are safe for a program, and what they cost.
+//! `cudele policy advise` and `cudele policy predict`: which cells are safe for a program, and
+//! their cost.
 
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
@@ -16,17 +17,17 @@ use crate::command::up;
 use crate::context::Context;
 use crate::figures::{bytes, count, seconds};
 
-/// Say which consistency and durability would have been safe for a program that was traced, show the lines of the
-/// trace that forbid the others, and what each would cost.
+/// Show which consistency and durability would have been safe for a program that was traced, the
+/// lines of the trace that forbid the other ones, and the cost of each.
 ///
-/// Each trace is one client, as one `cudele run` would be: what its processes see of one another is its own
-/// business. What is not in the trace is not judged: whoever else needs the files while they are made.
+/// Each trace is one client, as one `cudele run` would be: its processes see one another's files in
+/// any case. Programs outside the trace that need the files while they are made are not considered.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Example:
   strace -f -ttt -o job.trace ./job
   cudele policy advise --path /scratch/job job.trace")]
 pub(super) struct Advise {
-    /// What strace wrote, one file for each client
+    /// The output of strace, one file for each client
     #[arg(value_name = "TRACE", required = true)]
     traces: Vec<PathBuf>,
     /// The directory that the program is to have a policy for
@@ -38,13 +39,14 @@ pub(super) struct Advise {
     /// Each process is a client, as if each were started on another machine
     #[arg(long)]
     each_process: bool,
-    /// What the mechanisms cost: rows of `cudele bench mechanisms --json`. Without it nothing is predicted
+    /// The cost of the mechanisms: rows of `cudele bench mechanisms --json`. Without it nothing is
+    /// predicted
     #[arg(long, value_name = "FILE")]
     costs: Option<PathBuf>,
 }
 
-/// Say how long a job's changes take under each of the nine cells, how much journal they write, and what survives:
-/// from what each mechanism costs on this machine.
+/// Predict how long a job's changes take under each of the nine cells, how much journal they write,
+/// and which failures they survive: from the cost of each mechanism on this machine.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Example:
   cudele bench mechanisms --json > costs.json

@@ -44,8 +44,8 @@ pub(super) fn run(context: &Context, args: &Args, name: &str) -> Result<ExitCode
     Ok(exit_code(status))
 }
 
-/// Runs the command beside a metadata server of its own, which serves the branch to whoever the command
-/// starts.
+/// Runs the command beside a metadata server of its own, which serves the branch to the command and
+/// the processes that it starts.
 pub(super) fn serve(context: &Context, args: &Args, name: &str) -> Result<ExitCode> {
     let url = match &args.store {
         Some(url) => url.clone(),
@@ -68,7 +68,7 @@ pub(super) fn serve(context: &Context, args: &Args, name: &str) -> Result<ExitCo
     Ok(exit_code(status))
 }
 
-/// The address of a store for processes in whatever directory.
+/// The address of a store, valid in any working directory.
 fn everywhere(url: &str) -> Result<String> {
     let Some(dir) = url.strip_prefix("dir:") else { return Ok(url.to_owned()) };
     let dir = std::path::absolute(dir).map_err(|error| io(FilePath::new(dir), &error))?;
@@ -80,7 +80,8 @@ fn keeps(args: &Args, status: ExitStatus) -> bool {
     status.success() || args.on_failure != OnFailure::Discard
 }
 
-/// Says what became of the job; `kept` is how many events the branch has more, unless they were thrown away.
+/// Reports the result of the job; `kept` is the number of its events in the branch, unless they
+/// were thrown away.
 fn report(
     context: &Context,
     (name, path): (&str, &str),
