@@ -314,8 +314,8 @@ impl Dir {
     }
 
     /// All entries with their attributes, in the directory's own order. A name that exists
-    /// throughout is listed exactly once, whatever other clients create and remove during the
-    /// listing.
+    /// throughout is listed exactly once, in spite of creates and removals by other clients during
+    /// the listing.
     ///
     /// # Errors
     /// `EACCES`.

@@ -120,7 +120,7 @@ impl Material<'_> {
 /// How far a composition came that did not complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reached {
-    /// The request to apply the journal was sent: it may be applied, whatever the answer.
+    /// The request to apply the journal was sent: it may be applied, with any answer.
     pub(crate) asked: bool,
     /// All of the journal is on this disk.
     pub(crate) on_disk: bool,

@@ -1,9 +1,9 @@
 //! Policies that were set, and the present paths of their directories.
 //!
 //! The cluster map has the inode of each directory and its path at the time of the setting. If the
-//! path leads elsewhere now, the server knows the new path of a directory in its memory. Other
-//! directories are searched for in the whole namespace, all in one walk: after a restart of the
-//! server, a directory that was renamed or removed.
+//! path leads to another inode now, the server knows the new path of a directory in its memory.
+//! Other directories are searched for in the whole namespace, all in one walk: after a restart of
+//! the server, a directory that was renamed or removed.
 
 use std::collections::BTreeMap;
 

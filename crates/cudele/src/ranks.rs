@@ -32,7 +32,7 @@ pub use pinned::Pinned;
 /// How long a rank that is to serve a subtree may take to notice that.
 const NOTICE_WITHIN: Duration = Duration::from_millis(300);
 const RETRY: Duration = Duration::from_millis(5);
-/// A request asks at least so many ranks before it fails: its subtree may move meanwhile.
+/// A request asks at least so many ranks before it fails: its subtree may move in that time.
 const HOPS_MAX: usize = 64;
 /// The time within which the ranks of a move agree on the server of a subtree.
 const AGREE_WITHIN: Duration = Duration::from_secs(10);

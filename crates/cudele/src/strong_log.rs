@@ -6,7 +6,7 @@
 //!
 //! The header of a log has the first term of the server that needs it. A server replays the log
 //! only if that term or a later one crashed: a stopped server has stored all events, and the log
-//! begins anew. A long log begins anew after a checkpoint, too.
+//! begins again. A long log begins again after a checkpoint, too.
 //!
 //! Logs of several clients have no common order. After a crash they are applied one after the
 //! other, each in its own order. If two clients changed the same name since the last checkpoint,
@@ -31,8 +31,8 @@ use crate::{Fs, Stage, StateDir};
 use file::LogFile;
 pub(crate) use file::is_log;
 
-/// A log with this many events asks for a checkpoint and begins anew. This bounds the events that a
-/// crash replays, and the later changes of other clients that a replay may undo.
+/// A log with this many events asks for a checkpoint and begins again. This bounds the events that
+/// a crash replays, and the later changes of other clients that a replay may undo.
 const EVENTS_MAX: u64 = 8192;
 
 /// The time for which the policy of a directory is cached.
@@ -189,7 +189,7 @@ impl StrongLog {
         error.about(open.file.path().display().to_string())
     }
 
-    /// Makes a long log begin anew.
+    /// Makes a long log begin again.
     pub(crate) fn shorten(&self, fs: &Fs) {
         let from = {
             let mut open = self.lock();

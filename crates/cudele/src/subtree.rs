@@ -67,7 +67,7 @@ pub struct Subtree {
     merged_in: Option<Epoch>,
     /// Merges in the background, if there are any.
     syncer: Option<Syncer>,
-    /// Merges on demand of other clients, if the policy says so.
+    /// Merges on demand of other clients, if the policy has that.
     offered: Option<Offered>,
     /// Runs of the pending events, if the policy merges by reference.
     written: Option<Written>,
@@ -244,7 +244,7 @@ impl Subtree {
         self.inner.root()
     }
 
-    /// Works for this user from now on, who owns new files and whose permissions count.
+    /// Works for this user from now on: the owner of new files, with the permissions that count.
     pub fn act_as(&mut self, cred: &Cred) {
         if self.cred != *cred {
             self.cred = cred.clone();
@@ -457,8 +457,8 @@ fn inode_of<'a>(new: &NewFile<'a>, time: Timestamp, stripe: Stripe) -> NewInode<
 
 /// The state of an earlier decoupling of a directory on this machine. A merge that may have to be
 /// repeated is made durable first: after the next decoupling no client could repeat it. The state
-/// of a decoupling that ended elsewhere, perhaps by a merge whose answer was lost, is removed: a
-/// merge with the next numbers would be rejected for its journals.
+/// of a decoupling that ended on another machine, perhaps by a merge whose answer was lost, is
+/// removed: a merge with the next numbers would be rejected for its journals.
 fn owned_before(fs: &Arc<Fs>, path: &Path) -> Result<Option<(StateDir, Owner)>> {
     let root = match fs.stat_owned(path) {
         Ok(root) => root,

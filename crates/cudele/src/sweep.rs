@@ -1,4 +1,5 @@
-//! Garbage of merges by reference: runs that no directory lists, and proofs of journals that are gone.
+//! Garbage of merges by reference: runs that no directory lists, and proofs of journals that are
+//! gone.
 //!
 //! A client that dies before its merge leaves its runs, and so does one whose merge is rejected.
 //! Invariant: a run that a living client may still link stays, and so does an unknown object. First
@@ -24,13 +25,13 @@ pub struct SweptRuns {
     pub garbage: u64,
     /// Bytes of those.
     pub bytes: u64,
-    /// No directory lists them, and somebody may link them yet.
+    /// No directory lists them, and a client may link them yet.
     pub held: u64,
     /// Proofs of journals that are gone.
     pub proofs: u64,
 }
 
-/// What is in the store of a directory fragment.
+/// The objects of a directory fragment in the store.
 #[derive(Debug, Default)]
 struct Found {
     runs: Vec<RunId>,
@@ -39,11 +40,11 @@ struct Found {
 }
 
 impl Fs {
-    /// Finds runs that clients left behind, and proofs, and removes them unless `look`. Takes as long as
-    /// listing all directories of the object store.
+    /// Finds runs that clients left behind, and proofs, and removes them unless `look`. Takes as
+    /// long as listing all directories of the object store.
     ///
     /// # Errors
-    /// What the store or the server says. What was removed until then is removed.
+    /// The error of the store or the server. Objects that were removed before stay removed.
     pub fn sweep_runs(&self, look: bool) -> Result<SweptRuns> {
         let mut swept = SweptRuns::default();
         let store = &**self.store();
@@ -75,7 +76,7 @@ impl Fs {
         let journals = store.list("journal/client/")?;
         let wanted: Vec<String> = journals.iter().map(|journal| proof_name(journal)).collect();
         for proof in store.list("journal/proof/")? {
-            // One that was written meanwhile is of a journal that may be there by now.
+            // A proof written since then is of a journal that may be there by now.
             let is_new = || store.stat(&proof.replacen("proof", "client", 1));
             if !wanted.contains(&proof) && is_absent(is_new())? {
                 swept.proofs += 1;
@@ -96,7 +97,7 @@ fn is_absent(found: Result<objstore::Stat>) -> Result<bool> {
     }
 }
 
-/// Runs of clients by directory, and what else is there.
+/// Runs of clients by directory, and the other objects there.
 fn found(store: &dyn ObjectStore) -> Result<BTreeMap<DirFragId, Found>> {
     let mut all: BTreeMap<DirFragId, Found> = BTreeMap::new();
     let mut strange: Vec<(Ino, String)> = Vec::new();

@@ -1,8 +1,8 @@
-//! Requests by inode number, on behalf of a user: what a mount makes of system calls.
+//! Requests by inode number, on behalf of a user: the form that a mount gives system calls.
 //!
-//! A path costs the server a walk and may be another one by the time it is used; a kernel has
-//! inode numbers. Where the policy is `rpcs+local_persist`, changes are logged as [`Dir`](crate::Dir)
-//! logs them, so the caller says in which directory an inode stands.
+//! A path costs the server a walk and may be another one by the time it is used; a kernel has inode
+//! numbers. Where the policy is `rpcs+local_persist`, changes are logged as [`Dir`](crate::Dir)
+//! logs them, so the caller passes the home directory of an inode.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub struct User<'a> {
 pub type Page = (Vec<DirEntry>, bool);
 
 impl Fs {
-    /// Requests on behalf of a user. The server believes a client who its user is.
+    /// Requests on behalf of a user. The server trusts a client about its user.
     #[must_use]
     pub fn as_user<'a>(&'a self, cred: &'a Cred) -> User<'a> {
         User { fs: self, cred }
@@ -32,7 +32,7 @@ impl Fs {
 }
 
 impl<'a> User<'a> {
-    /// On behalf of somebody else, if anybody is given.
+    /// On behalf of another user, if one is given.
     #[must_use]
     pub fn acting(self, cred: Option<&'a Cred>) -> Self {
         Self { cred: cred.unwrap_or(self.cred), ..self }
@@ -48,7 +48,7 @@ impl<'a> User<'a> {
         Ok(self.fs.strong_logs.known_for_dir(self.fs, dir)?.log)
     }
 
-    /// Logs what was just carried out.
+    /// Logs the request that was just executed.
     fn logged(
         &self,
         log: Option<&StrongLog>,
@@ -96,7 +96,7 @@ impl<'a> User<'a> {
         let new_open = wire::NewInode { open: true, ..new.wire() };
         let attr = Fs::attr_answer(self.call(Op::Create { parent, name, new: new_open })?)?;
         let logged = self.logged(log.as_deref(), |log| log.created(parent, name, &attr, new.data));
-        // Nobody closes what could not be opened.
+        // A file that could not be opened is never closed by the caller.
         logged.inspect_err(|_| self.fs.close_file(attr.ino, true))?;
         Ok(attr)
     }
@@ -225,8 +225,8 @@ impl<'a> User<'a> {
     }
 
     /// Up to `limit` entries of a directory after a name, in its own order: names that exist
-    /// throughout are seen exactly once, whatever else is created and removed meanwhile. Without
-    /// `attrs` only number and type of what they name are there.
+    /// throughout are seen exactly once, in spite of other creates and removals during that.
+    /// Without `attrs` entries have number and type only.
     ///
     /// # Errors
     /// `EACCES`, `ENOTDIR`, `ESTALE`.

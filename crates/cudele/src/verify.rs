@@ -1,10 +1,10 @@
-//! An auxiliary metadata server (BF-06): a process of the job's judges what its clients did, and proves
-//! to the metadata server that it may link the result.
+//! An auxiliary metadata server (BF-06): a process of the job's judges the changes of its clients,
+//! and proves to the metadata server that it may link the result.
 //!
 //! The journals of a decoupled subtree are read from the object store, every event is judged
-//! ([`client::Verifier`]), and what was made in new directories is written as runs. Their list and the
-//! rest of the journal go into an object beside the journal, with a proof: a keyed hash. Whoever merges
-//! sends that object. The rest the server judges itself.
+//! ([`client::Verifier`]), and the entries of new directories are written as runs. Their list and
+//! the rest of the journal go into an object beside the journal, with a proof: a keyed hash. The
+//! client that merges sends that object. The rest the server judges itself.
 
 use client::{ByReference, Doubt, Verifier, Worth};
 use journal::{SegmentHeader, Writer};
@@ -27,12 +27,12 @@ pub struct Verified {
     pub runs: u64,
     /// Names in them.
     pub names: u64,
-    /// Why the metadata server has to judge a journal itself, in words, if one is legal and has nothing
-    /// that could be linked.
+    /// The reason, in words, if the metadata server has to judge a journal itself: one that is
+    /// legal and has nothing that could be linked.
     pub because: Option<&'static str>,
 }
 
-/// Directories that are loaded, at the most: what is there already has to be in memory.
+/// Directories that are loaded, at the most: those that exist already have to be in memory.
 const DIRS_MAX: usize = 1 << 20;
 
 impl Fs {
@@ -40,8 +40,9 @@ impl Fs {
     /// client's user, and writes proofs of that under a key which the metadata server has.
     ///
     /// # Errors
-    /// `ENOENT` if nobody has the subtree, or nothing of it is in the store; `EPERM` and the event that
-    /// breaks a rule; `EBADMSG` for a damaged journal; `EBUSY` if its owner blocks others; `EIO`.
+    /// `ENOENT` if no client has the subtree, or nothing of it is in the store; `EPERM` and the
+    /// event that breaks a rule; `EBADMSG` for a damaged journal; `EBUSY` if its owner blocks other
+    /// clients; `EIO`.
     pub fn verify(&self, path: impl AsRef<[u8]>, key: &ProofKey) -> Result<Verified> {
         let path = parse(path)?;
         self.verify_at(&path, key).map_err(|error| {
@@ -95,7 +96,7 @@ impl Fs {
         Ok(of_last.map(|(.., name)| name).collect())
     }
 
-    /// Brings what is there already into the verifier's memory.
+    /// Brings the existing directories into the verifier's memory.
     fn load_base(&self, judged: &mut Verifier, root: Ino) -> Result<()> {
         let mut todo = vec![root];
         let mut count = 0;
@@ -154,7 +155,7 @@ impl Fs {
         // As the server knows the journal, whichever way it is merged.
         (told.list.journal, told.list.last) = (first.unwrap_or_default(), last);
         for (name, bytes) in &told.objects {
-            // Nothing is expected of what is there: it would be the same.
+            // No condition: an existing object would have the same bytes.
             let _ = self.store().put(name, bytes, Expect::Any)?;
         }
         let rest = told.rest();
@@ -196,7 +197,7 @@ impl Part<'_> {
         let object = self.object.to_owned();
         match doubt {
             Doubt::Damaged(error) => error.in_journal(self.object),
-            // Everything that was there is in memory.
+            // Every existing directory is in memory.
             Doubt::Cold(dir) => {
                 Error::new(Errno::NotPermitted, object, format!("{dir} is not in the subtree"))
             }

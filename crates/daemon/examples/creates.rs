@@ -1,11 +1,11 @@
 //! Creates as the metadata server's core sees them: for counting its instructions.
 //!
-//! `creates N` has one client create N files by request, `creates N ahead` in a directory that it has
-//! alone (asynchronously). Nothing waits and no clock is read, so every run does exactly the same. What
-//! is to be counted happens in `served`, one function for a profiler to look for: a batch of frames is
-//! decoded and handed to the server, which has its time for background work then; frames are made,
-//! answers read and the store called outside. What the client does itself for `ahead` happens in
-//! `answered`. `cargo xtask instructions` uses both.
+//! `creates N` has one client create N files by request, `creates N ahead` in a directory that it
+//! has alone (asynchronously). Nothing waits and no clock is read, so every run does exactly the
+//! same. The counted work happens in `served`, one function for a profiler to look for: a batch of
+//! frames is decoded and handed to the server, which has its time for background work then; frames
+//! are made, answers read and the store called outside. The client's own work for `ahead` happens
+//! in `answered`. `cargo xtask instructions` uses both.
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,
@@ -82,7 +82,7 @@ fn served(mds: &mut Mds, clock: Clock, frames: &[u8], effects: &mut Effects) {
     }
 }
 
-/// What is counted of a client that answers itself.
+/// The counted work of a client that answers itself.
 #[inline(never)]
 fn answered(
     session: &mut Session,

@@ -1,7 +1,8 @@
 //! A chart: absolute values in one panel, ratios in the other, over the same cases.
 //!
-//! Measured values are filled and joined by lines, published ones are hollow and dashed. A bar through a
-//! point goes from the least to the largest repetition. Invariant: both panels show the same points.
+//! Measured values are filled and joined by lines, published ones are hollow and dashed. A bar
+//! through a point goes from the least to the largest repetition. Invariant: both panels show the
+//! same points.
 
 use crate::axis::{Scale, short};
 use crate::describe::{Axis, Chart, Kind, Ratio};
@@ -258,7 +259,8 @@ fn names(scene: &mut Scene, chart: &Chart, panel: &Panel<'_>, lanes: usize) {
     }
 }
 
-/// A band for each series, its name beside it, and in it a disc for each point: areas are in proportion to values.
+/// A band for each series, its name beside it, and in it a disc for each point: areas are in
+/// proportion to values.
 fn heat(scene: &mut Scene, chart: &Chart, panel: &Panel<'_>) {
     let across = numbers_below(scene, chart, panel);
     let most = ends(panel).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
@@ -281,7 +283,7 @@ fn heat(scene: &mut Scene, chart: &Chart, panel: &Panel<'_>) {
     }
 }
 
-/// The numbers below a panel and what they are; where they stand.
+/// The numbers below a panel and their name; returns their scale.
 fn numbers_below(scene: &mut Scene, chart: &Chart, panel: &Panel<'_>) -> Scale {
     let xs = panel.series.iter().flat_map(|series| series.points.iter().map(|point| point.x));
     let across = Scale::along(xs, chart.x.log, (panel.left, panel.right));

@@ -45,7 +45,7 @@ pub(crate) struct Description {
     pub(crate) chart: Vec<Chart>,
 }
 
-/// One number that matters, beside another: of two rows, or of a row and what was published.
+/// One important number, beside another: of two rows, or of a row and a published value.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Headline {
@@ -111,7 +111,7 @@ pub(crate) struct Chart {
     pub(crate) kind: Kind,
     #[serde(default)]
     pub(crate) title: String,
-    /// Of `dots`: what the cases are called, and the rows that they are, if they are called otherwise.
+    /// For `dots`: the names of the cases, and their rows, if these have other names.
     #[serde(default)]
     pub(crate) cases: Vec<Case>,
     #[serde(default)]
@@ -178,7 +178,7 @@ pub(crate) struct Ratio {
     pub(crate) log: bool,
 }
 
-/// What was measured here.
+/// A measurement of this project.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Series {
@@ -186,12 +186,12 @@ pub(crate) struct Series {
     /// Of `lines`: names of rows, with `{}` for the number that is x.
     #[serde(default)]
     pub(crate) rows: Option<String>,
-    /// Of `dots`: what stands around the name of a case's row, with `{}` for that.
+    /// For `dots`: the text around the name of a case's row, with `{}` for that.
     #[serde(default)]
     pub(crate) row: Option<String>,
     /// `per_second`, `seconds`, or another figure of the rows.
     pub(crate) value: String,
-    /// By what the figure is multiplied.
+    /// The factor of the figure.
     #[serde(default = "one")]
     pub(crate) times: f64,
     /// The figure is a rate as a part of another: shown is by how many percent the time is longer.
@@ -232,7 +232,7 @@ pub(crate) struct Published {
     pub(crate) like: Option<String>,
 }
 
-/// What published runs contain that is not copied.
+/// A part of published runs that is not copied.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Artefact {
@@ -267,7 +267,7 @@ pub(crate) fn all(dir: &Path) -> Result<Vec<Description>> {
     Ok(found)
 }
 
-/// The list of what is not copied.
+/// The list of parts that are not copied.
 pub(crate) fn artefacts(dir: &Path) -> Result<Vec<Artefact>> {
     Ok(parse::<Artefacts>(&dir.join("artefacts.toml"))?.artefact)
 }

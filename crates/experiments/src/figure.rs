@@ -1,4 +1,4 @@
-//! An experiment with what came of it: pictures and tables, ready to be written.
+//! An experiment with its results: pictures and tables, ready to be written.
 
 use std::path::Path;
 
@@ -29,13 +29,13 @@ pub(crate) struct Plot {
 }
 
 impl<'a> Figure<'a> {
-    /// What is known so far: without results there are only published values.
+    /// The figure so far: without results there are only published values.
     pub(crate) fn of(description: &'a Description, results: Option<Results>) -> Result<Self> {
         let rows: Vec<&Value> = results.iter().flat_map(Results::rows).collect();
         let mut plots = Vec::new();
         for (at, chart) in description.chart.iter().enumerate() {
             let mut drawn = pick::series(chart, &rows);
-            // Without cases that nobody has: a quick run has fewer.
+            // Without cases that have no values: a quick run has fewer.
             let mut chart = chart.clone();
             if chart.kind == Kind::Dots && rows.is_empty() {
                 drawn.retain(|series| series.published);

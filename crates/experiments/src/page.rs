@@ -1,6 +1,7 @@
-//! The page with all figures: one file of HTML that needs nothing else and reads well by day and by night.
+//! The page with all figures: one file of HTML that needs nothing else and reads well by day and by
+//! night.
 //!
-//! Invariant: what comes from descriptions and results is text; only this file writes tags.
+//! Invariant: descriptions and results come in as text; only this file writes tags.
 
 use std::fmt::Write as _;
 
@@ -109,7 +110,7 @@ fn contents(out: &mut String, figures: &[Figure<'_>]) {
     out.push_str("<a href=\"#not-copied\">What we do not copy</a></nav>\n");
 }
 
-/// What all measurements have in common, as far as they do.
+/// The common facts of all measurements, as far as they agree.
 fn facts(out: &mut String, figures: &[Figure<'_>]) {
     let results: Vec<&Results> = figures.iter().filter_map(|one| one.results.as_ref()).collect();
     let Some(first) = results.first() else { return };

@@ -1,12 +1,12 @@
 //! From rows to points.
 //!
-//! Invariant: a point is the median of all repetitions of its row, and says from where to where they go.
+//! Invariant: a point is the median of all repetitions of its row, with their range.
 
 use serde_json::Value;
 
 use crate::describe::{Chart, Kind, Published, Ratio, Series};
 
-/// A value with what is known of its spread.
+/// A value with its known spread.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Point {
     /// The number of the case, or the number that the case is.
@@ -16,7 +16,7 @@ pub(crate) struct Point {
     pub(crate) high: f64,
 }
 
-/// What one colour shows.
+/// The data of one colour.
 #[derive(Clone, Debug)]
 pub(crate) struct Drawn {
     pub(crate) label: String,
@@ -39,7 +39,7 @@ impl Point {
     }
 }
 
-/// What a chart shows: first what was measured, then what was published.
+/// The data of a chart: first measured, then published values.
 pub(crate) fn series(chart: &Chart, rows: &[&Value]) -> Vec<Drawn> {
     let mut drawn: Vec<Drawn> = Vec::new();
     for series in &chart.series {
@@ -203,7 +203,7 @@ mod tests {
         assert!((point.mid - 0.6).abs() < 1e-12 && point.low < point.high);
         assert_eq!(value(&row, &series("bytes_per_event"), None).map(|point| point.mid), Some(3.0));
         assert_eq!(value(&row, &series("absent"), None), None);
-        // What counts no operations has no rate.
+        // A row without a count of operations has no rate.
         let none = json!({"files": 0, "clients": 1, "seconds": [1.0]});
         assert_eq!(value(&none, &series("per_second"), None), None);
     }

@@ -1,6 +1,6 @@
 //! One entry for fuzzers: every decoder of the crate on arbitrary bytes.
 //!
-//! Invariant: returns, whatever the bytes are.
+//! Invariant: returns for all bytes.
 
 use types::DirFragId;
 

@@ -1,9 +1,9 @@
 //! The formats of the metadata store: the namespace as objects.
 //!
-//! A directory fragment is stored as one small *manifest* and the immutable sorted *runs* it
-//! lists (J-01, I-02), with *value segments* for what is long in a row (I-09). Changing the fragment means writing a new run and replacing the manifest
-//! by compare-and-swap; an object that no manifest lists is garbage. The page
-//! `docs/formats/metastore.md` gives the grammar.
+//! A directory fragment is stored as one small *manifest* and the immutable sorted *runs* it lists
+//! (J-01, I-02), with *value segments* for the long values of rows (I-09). Changing the fragment
+//! means writing a new run and replacing the manifest by compare-and-swap; an object that no
+//! manifest lists is garbage. The page `docs/formats/metastore.md` gives the grammar.
 //!
 //! This crate turns values into bytes and bytes into values. It reads and writes no object, and
 //! decides nothing about when to flush, compact or delete: the metadata server does.

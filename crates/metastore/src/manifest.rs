@@ -5,7 +5,7 @@
 //!
 //! Invariant: run numbers are unique and below `next_run`, which never goes back: a number that a
 //! manifest once listed never names other bytes later. A run that a client wrote has a number of
-//! another kind ([`RunId::of_client`]), and an [`Attached`] that says what its rows may be.
+//! another kind ([`RunId::of_client`]), and an [`Attached`] that limits its rows.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -20,8 +20,8 @@ use crate::object::{RunId, manifest_name, put_dirfrag, read_dirfrag};
 use crate::run::{Columns, RunReader};
 use crate::values::ValueSegment;
 
-/// The newest manifest format. A manifest without value segments is written as version 2, which knew of none,
-/// and one without attached runs, too, as version 1.
+/// The newest manifest format. A manifest without value segments is written as version 2, which had
+/// none, and one without attached runs, too, as version 1.
 pub const MANIFEST_VERSION: u16 = 3;
 /// Without value segments.
 const ATTACHED_VERSION: u16 = 2;
@@ -53,7 +53,7 @@ pub struct Manifest {
     pub next_run: u64,
     /// The runs, newest first: of two rows with one name the one in the earlier run counts.
     pub runs: Vec<RunInfo>,
-    /// What is known of the runs among them that clients wrote.
+    /// The facts about the runs among them that clients wrote.
     pub attached: Vec<Attached>,
     /// The value segments that its runs point into.
     pub values: Vec<ValueSegment>,
@@ -62,9 +62,9 @@ pub struct Manifest {
     /// How many of them are directories.
     pub subdirs: u64,
     /// Whether `entries` and `subdirs` are exact. They are not after runs were attached by
-    /// reference whose names may exist already; loading the fragment makes them so again.
+    /// reference, because their names may exist already; loading the fragment makes them so again.
     pub counts_exact: bool,
-    /// Whatever happened to the directory up to this position of the rank's journal is in the runs,
+    /// The runs have every change of the directory up to this position of the rank's journal,
     /// journalled or not.
     pub position: Seq,
     /// When its content changed last, and by which event, if that is not known to be stored in its
@@ -157,7 +157,7 @@ impl Manifest {
         out
     }
 
-    /// How many bytes have to be read for all of it, about: what of value segments is garbage is not.
+    /// How many bytes have to be read for all of it, about: without the garbage in value segments.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let runs = self.runs.iter().map(|run| run.bytes);
@@ -173,8 +173,8 @@ impl Manifest {
         }
     }
 
-    /// Puts a run with its columns in the place of some runs, or nothing. Returns the value segments that no run
-    /// points into any more; they are not listed then.
+    /// Puts a run with its columns in the place of some runs, or nothing. Returns the value
+    /// segments that no run points into any more; they are not listed then.
     #[must_use]
     pub fn replace_runs(
         &mut self,
@@ -201,7 +201,7 @@ impl Manifest {
     /// Reads a manifest.
     ///
     /// # Errors
-    /// If the bytes are anything but what [`Manifest::encode`] returns.
+    /// If the bytes are anything but the result of [`Manifest::encode`].
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         decode(bytes).map_err(|malformed| FormatError::new("manifest", malformed))
     }
@@ -219,7 +219,7 @@ impl Manifest {
             .map_err(|malformed| FormatError::new(manifest_name(dirfrag), malformed))
     }
 
-    /// Checks what must hold between the fields.
+    /// Checks the rules between the fields.
     fn check(&self) -> Result<(), &'static str> {
         let mut seen = BTreeSet::new();
         for run in &self.runs {
@@ -342,7 +342,7 @@ fn put_attached(out: &mut Vec<u8>, attached: &[Attached]) {
     }
 }
 
-/// Reads what [`put_attached`] wrote, up to `end`.
+/// Reads the bytes of [`put_attached`], up to `end`.
 fn read_attached(reader: &mut Reader<'_>, end: usize) -> Result<Vec<Attached>, Malformed> {
     let left = |reader: &Reader<'_>| end.saturating_sub(reader.offset());
     let start = *reader;
@@ -382,7 +382,7 @@ fn put_values(out: &mut Vec<u8>, values: &[ValueSegment]) {
     }
 }
 
-/// Reads what [`put_values`] wrote, which ends before `end`.
+/// Reads the bytes of [`put_values`], which end before `end`.
 fn read_values(reader: &mut Reader<'_>, end: usize) -> Result<Vec<ValueSegment>, Malformed> {
     let left = |reader: &Reader<'_>| end.saturating_sub(reader.offset());
     let start = *reader;

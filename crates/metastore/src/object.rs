@@ -1,6 +1,6 @@
 //! The names of objects, and back.
 //!
-//! Not the objects themselves. Names are what listing the store and `fsck` see, so parsing is
+//! Not the objects themselves. Listings of the store and `fsck` see only names, so parsing is
 //! strict: a name that this module would not have written is foreign.
 //!
 //! Invariant: `ObjectName::parse(&name.to_string())` is `name`, and no other string parses to it.
@@ -19,15 +19,15 @@ impl RunId {
     /// server will take next.
     const CLIENTS: u64 = 1 << 63;
 
-    /// The number of a run that a client writes, of an inode number in it and a checksum of its rows.
-    /// An inode number is given once, so no other journal has a run of that number; and of the same
-    /// journal, told in another way, only the run that is the same.
+    /// The number of a run that a client writes, of an inode number in it and a checksum of its
+    /// rows. An inode number is given once, so no other journal has a run of that number; and of
+    /// the same journal, sent in another way, only an equal run.
     #[must_use]
     pub fn of_client(first: Ino, rows: u32) -> Self {
         Self((first.0 ^ u64::from(rows) << 31) | Self::CLIENTS)
     }
 
-    /// Whether a client wrote it: what its rows say is checked whenever they are read.
+    /// Whether a client wrote it: its rows are checked whenever they are read.
     #[must_use]
     pub fn is_clients(self) -> bool {
         self.0 & Self::CLIENTS != 0
@@ -40,7 +40,7 @@ impl fmt::Display for RunId {
     }
 }
 
-/// What an object of the store holds, according to its name.
+/// The content of an object of the store, according to its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ObjectName {
     /// The manifest of a directory fragment.
@@ -91,7 +91,7 @@ impl fmt::Display for ObjectName {
     }
 }
 
-/// What the names of all objects of a directory fragment start with.
+/// The prefix of the names of all objects of a directory fragment.
 #[must_use]
 pub fn prefix(dirfrag: DirFragId) -> String {
     let Frag { bits, value } = dirfrag.frag;
@@ -123,14 +123,14 @@ pub fn data_name(ino: Ino, pool: Pool, stripe: u64) -> String {
     ObjectName::Data(ino, pool, stripe).to_string()
 }
 
-/// The name of an object with checksums of one file's content; each has those of
+/// The name of an object with checksums of one file's content. Each has those of
 /// [`SUMS_PER_OBJECT`](crate::SUMS_PER_OBJECT) blocks.
 #[must_use]
 pub fn sums_name(ino: Ino, pool: Pool, number: u64) -> String {
     ObjectName::Sums(ino, pool, number).to_string()
 }
 
-/// What the names of all stripes of one file's content, and of its checksums, start with.
+/// The prefix of the names of all stripes of one file's content, and of its checksums.
 #[must_use]
 pub fn data_prefix(ino: Ino, pool: Pool) -> String {
     let shard = ino.0 & 0xff;
@@ -140,13 +140,13 @@ pub fn data_prefix(ino: Ino, pool: Pool) -> String {
     }
 }
 
-/// What follows is the number of a value segment.
+/// The number of a value segment follows.
 const VALUES: &str = "values.";
 
-/// What follows is the number of an object of checksums.
+/// The number of an object of checksums follows.
 const SUMS: &str = "sums.";
 
-/// Between `data/` and the number of a pool that somebody chose.
+/// Between `data/` and the number of a pool that a policy chose.
 const POOL: &str = "pool";
 
 /// The pool in which file data of this name is.
@@ -169,7 +169,7 @@ pub(crate) fn put_dirfrag(out: &mut Vec<u8>, dirfrag: DirFragId) {
     out.put_u32(u32::from(dirfrag.frag.bits));
 }
 
-/// Reads what [`put_dirfrag`] wrote.
+/// Reads the bytes of [`put_dirfrag`].
 pub(crate) fn read_dirfrag(reader: &mut Reader<'_>) -> Result<DirFragId, Malformed> {
     let ino = Ino(reader.u64()?);
     let start = *reader;

@@ -8,8 +8,8 @@
 //! is deleted.
 //!
 //! ```text
-//! object := "CUDLPASS" format:u16 state:u8 from:varint to:varint ino:varint parent:varint name:bytes
-//!           new_parent:varint new_name:bytes no_replace:u8 time:signed inode:bytes
+//! object := "CUDLPASS" format:u16 state:u8 from:varint to:varint ino:varint parent:varint
+//!           name:bytes new_parent:varint new_name:bytes no_replace:u8 time:signed inode:bytes
 //!           uid:varint gid:varint count:varint group:varint* kind:u8 crc:u32
 //! ```
 //!

@@ -1,4 +1,4 @@
-//! What the state machines ask of the object store, as values.
+//! The requests of the state machines to the object store, as values.
 //!
 //! The metadata server and the monitor do no I/O: they emit a [`StoreOp`] and are handed a
 //! [`StoreResult`]. A driver carries the operation out on a worker thread, or a simulator against
@@ -12,7 +12,7 @@ use crate::{DirRun, Manifest, Rows, Snapshot};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(pub u64);
 
-/// What must be true of an object for a put to replace it.
+/// The required state of an object for a put to replace it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// Nothing.
@@ -49,7 +49,7 @@ pub enum StoreOp {
     },
     /// Lists objects.
     List {
-        /// What their names start with.
+        /// The prefix of their names.
         prefix: String,
     },
     /// Deletes objects; those that do not exist are skipped.
@@ -76,7 +76,7 @@ pub enum StoreOp {
         /// The directory.
         ino: Ino,
     },
-    /// Looks names of a directory up: reads of its runs what is needed for that, or all of it if that is
+    /// Looks names of a directory up: reads the needed parts of its runs, or all of it if that is
     /// not much.
     LookUp {
         /// The directory.
@@ -84,16 +84,17 @@ pub enum StoreOp {
         /// The names.
         names: Vec<Vec<u8>>,
     },
-    /// Merges runs of a directory, if there are some that should be ([`Tiers`](crate::Tiers)). Takes its
-    /// time; what else is done with the directory meanwhile need not wait, but only one server may do
-    /// it.
+    /// Merges runs of a directory, if there are some that should be ([`Tiers`](crate::Tiers)).
+    /// Takes its time; other operations on the directory need not wait for it, but only one server
+    /// may do it.
     CompactDir {
         /// The directory.
         ino: Ino,
     },
-    /// Makes directories that do not exist yet of runs that a client wrote. Each run's header, index
-    /// and footer are read and must be those of the run that the list states; then a manifest is
-    /// written where there is none. A directory that has one is left as it is: it was attached before.
+    /// Makes directories that do not exist yet of runs that a client wrote. Each run's header,
+    /// index and footer are read and must be those of the run that the list states; then a manifest
+    /// is written where there is none. A directory that has one is left as it is: it was attached
+    /// before.
     AttachDirs {
         /// The runs; those of one directory follow each other.
         dirs: Vec<DirRun>,
@@ -112,8 +113,8 @@ pub enum StoreOp {
         /// Of what; the number counts for nothing.
         snapshot: Box<Snapshot>,
     },
-    /// Adds rows to a directory: writes a run, then replaces the manifest. Merges small runs when there
-    /// are many.
+    /// Adds rows to a directory: writes a run, then replaces the manifest. Merges small runs when
+    /// there are many.
     CommitDir {
         /// The directory.
         ino: Ino,
@@ -132,7 +133,7 @@ pub enum StoreOp {
 }
 
 impl StoreOp {
-    /// Makes what a rank asks for of [`Ino::LINKS`] what the store calls it.
+    /// Renames a rank's [`Ino::LINKS`] in the request to the store's name of it.
     pub fn seen_by(&mut self, rank: Rank) {
         match self {
             Self::PurgeDir { ino }
@@ -173,7 +174,7 @@ pub enum StoreResult {
     Names(Vec<String>),
     /// A directory.
     Dir(Box<LoadedDir>),
-    /// Of a directory what it has of the names that were asked for: as a removal what it has not.
+    /// The requested names that a directory has; a missing one as a removal.
     Found(Box<LoadedDir>),
     /// A directory is written, or some of its runs were merged.
     Written {
@@ -198,11 +199,11 @@ pub struct LoadedDir {
 pub struct StoreFailure {
     /// Why.
     pub error: Error,
-    /// What was to be done.
+    /// The failed operation.
     pub op: StoreOp,
 }
 
-/// Name of the object that holds what a rank must never forget.
+/// Name of the object with the table of a rank.
 #[must_use]
 pub fn rank_name(rank: Rank) -> String {
     format!("rank/{:04x}", rank.0)
@@ -215,7 +216,7 @@ pub fn parse_rank_name(name: &str) -> Option<Rank> {
     (rank_name(rank) == name).then_some(rank)
 }
 
-/// What the names of a rank's journal segments start with.
+/// The prefix of the names of a rank's journal segments.
 #[must_use]
 pub fn journal_prefix(rank: Rank) -> String {
     format!("journal/mds.{:04x}/", rank.0)
@@ -235,27 +236,27 @@ pub fn client_journal_name(subtree: Ino, client: ClientId, grant: InoRange, part
     format!("{}{part:08x}", client_journal_prefix(subtree, client, grant))
 }
 
-/// What the names of all journal objects of one decoupling begin with; the part follows.
+/// The prefix of the names of all journal objects of one decoupling; the part follows.
 #[must_use]
 pub fn client_journal_prefix(subtree: Ino, client: ClientId, grant: InoRange) -> String {
     format!("{}{:x}.", client_journals_prefix(subtree, client), grant.start)
 }
 
-/// What the names of all journal objects of a client's decouplings of a subtree begin with.
+/// The prefix of the names of all journal objects of a client's decouplings of a subtree.
 #[must_use]
 pub fn client_journals_prefix(subtree: Ino, client: ClientId) -> String {
     format!("journal/client/{:016x}.{:x}.", subtree.0, client.0)
 }
 
-/// Name of the object that holds what a merge by reference leaves of such a journal. It is not among
-/// the parts of the decoupling: those are whole.
+/// Name of the object with the rest of such a journal that a merge by reference leaves. It is not
+/// among the parts of the decoupling: those are whole.
 #[must_use]
 pub fn rest_name(journal: &str) -> String {
     format!("journal/rest/{}", journal.strip_prefix("journal/client/").unwrap_or(journal))
 }
 
-/// Name of the object with a verifier's proof of such a journal: a list of runs and the rest, as they are
-/// sent.
+/// Name of the object with a verifier's proof of such a journal: a list of runs and the rest, as
+/// they are sent.
 #[must_use]
 pub fn proof_name(journal: &str) -> String {
     format!("journal/proof/{}", journal.strip_prefix("journal/client/").unwrap_or(journal))

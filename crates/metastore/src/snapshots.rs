@@ -7,7 +7,8 @@
 //! manifest itself. Taking a snapshot copies nothing, for a subtree of any size.
 //!
 //! ```text
-//! object   := "CUDLSNAP" format:u16 taken:varint changes:varint next_ino:varint count:varint snapshot* crc:u32
+//! object   := "CUDLSNAP" format:u16 taken:varint changes:varint next_ino:varint count:varint
+//!             snapshot* crc:u32
 //! snapshot := number:varint id:u64 time:signed path:bytes policy:bytes root
 //! root     := ino mode uid gid nlink size:varint* atime mtime ctime btime:signed*
 //! ```

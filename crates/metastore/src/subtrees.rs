@@ -1,28 +1,31 @@
 //! The object that says which rank is the authority of which subtree (B-02).
 //!
-//! The nearest directory above an inode that the object names decides, and rank 0 where there is
-//! none. The object is replaced by compare-and-swap and nothing else, and that is the moment in which
-//! a subtree changes hands (B-03): so there is one authority at any time, whatever crashes. With each
-//! subtree goes what its new authority needs to begin: its root's inode and those with several names, the policy that
-//! the root inherits, and what the table of its rank says of clients that have decoupled something in it.
+//! The authority of an inode is that of the nearest directory above it that the object names, and
+//! rank 0 where there is none. The object is replaced by compare-and-swap and nothing else, and
+//! that is the moment in which a subtree changes hands (B-03): so there is one authority at any
+//! time, after any crash. Each subtree carries the data that its new authority needs to begin: its
+//! root's inode and those with several names, the policy that the root inherits, and the entries of
+//! its rank's table about decoupled subtrees in it.
 //!
 //! ```text
 //! object  := "CUDLSUBT" format:u16 count:varint subtree* crc:u32
-//! subtree := root:varint rank:varint moves:varint flags:u8 path:bytes policy:bytes inode:bytes part?
-//!            outer:varint decoupled:bytes
+//! subtree := root:varint rank:varint moves:varint flags:u8 path:bytes policy:bytes
+//!            inode:bytes part? outer:varint decoupled:bytes
 //! part    := state:u8 dir:varint bits:u8 value:u32 mode:varint uid:varint gid:varint
 //! ```
 //!
-//! Format 5 hands over no inodes with several names: those stayed. Format 4 has no subtrees that follow their names, and does not say which are joined (flags). Format 3 has neither `outer` nor `decoupled`: subtrees were not in each other, and what went back to
-//! rank 0 was a part of what is around it whatever the list said, so that is left out. Format 2 has no
-//! fragments, format 1 no flags either: who moved something then did so by hand. All are read.
+//! Format 5 hands over no inodes with several names: those stayed. Format 4 has no subtrees that
+//! follow their names, and does not mark joined ones (flags). Format 3 has neither `outer` nor
+//! `decoupled`: subtrees were not in each other, and a subtree that returned to rank 0 was a part
+//! of the one around it even if the list named it, so that is left out. Format 2 has no fragments,
+//! format 1 no flags either: moves were made by hand then. All are read.
 //!
 //! A directory that is split has its names in hidden directories, one for each fragment, which are
 //! subtrees of their own here: so a fragment changes hands like any subtree.
 //!
 //! `docs/formats/rank.md` says it in words.
 //!
-//! Invariant: whatever the bytes, decoding returns subtrees sorted by their roots, each once, or an
+//! Invariant: from any bytes, decoding returns subtrees sorted by their roots, each once, or an
 //! error that names the byte.
 
 use crc32c::crc32c;
@@ -42,7 +45,7 @@ const VERSION_NESTED: u16 = 4;
 const VERSION_PINNED: u16 = 1;
 /// The version without fragments.
 const VERSION_WHOLE: u16 = 2;
-/// The version that does not say which subtree has the root's name, nor what clients have decoupled.
+/// The version that has neither the subtree with the root's name, nor decoupled subtrees.
 const VERSION_FLAT: u16 = 3;
 const PINNED: u8 = 1;
 const FRAGMENT: u8 = 2;
@@ -61,31 +64,31 @@ pub struct Subtree {
     pub rank: Rank,
     /// How often it was moved, this time included.
     pub moves: u64,
-    /// Somebody wants it there: the balancer leaves it.
+    /// A user wants it there: the balancer leaves it.
     pub pinned: bool,
-    /// It is apart from what is around its name only because its root was renamed: its rank gives it to the
-    /// one that has the name as soon as it can.
+    /// It is apart from the subtree around its name only because its root was renamed: its rank
+    /// gives it to the one that has the name as soon as it can.
     pub follows: bool,
-    /// It is where its name is, and a part of what is around it: it goes where that goes, and `rank` and `outer` decide
-    /// nothing. What stays known is how often it was moved, and whether somebody wants it where it is.
+    /// It is where its name is, and a part of the subtree around it: it moves with that one, and
+    /// `rank` and `outer` decide nothing. The list still knows how often it was moved, and whether
+    /// it is pinned where it is.
     pub joined: bool,
     /// The path of the root when it was moved.
     pub path: Vec<u8>,
     /// The policy that the root inherits, canonical text; empty for the default.
     pub policy: String,
-    /// The root's inode when it was moved, and those that have several names, all of them in it: blocks of a journal
-    /// with one event for each.
+    /// The root's inode when it was moved, and those that have several names, all of them in it:
+    /// blocks of a journal with one event for each.
     pub inode: Vec<u8>,
-    /// The fragment that the root stands for, if it is one.
+    /// The fragment of which the root is the hidden directory, if it is one.
     pub part: Option<Part>,
     /// The root of the subtree that has the name of this one's root; 0 if that is none of them.
     pub outer: Ino,
-    /// Until it is taken in, what clients have decoupled in it, as the table of the rank that had it
-    /// said.
+    /// Until it is taken in, the decoupled subtrees in it, from the table of the rank that had it.
     pub decoupled: Vec<u8>,
 }
 
-/// What is being done to the fragments of a directory: all of its fragments say the same.
+/// The operation on the fragments of a directory: all of its fragments have the same value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PartState {
     /// Nothing: each name is in its fragment.
@@ -97,7 +100,7 @@ pub enum PartState {
     Joining,
 }
 
-/// The fragment of a directory that a hidden directory stands for.
+/// The fragment of a directory that a hidden directory holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Part {
     /// The directory.
@@ -106,7 +109,7 @@ pub struct Part {
     pub frag: Frag,
     /// See [`PartState`].
     pub state: PartState,
-    /// What the directory permits: mode, owner and group.
+    /// The permissions of the directory: mode, owner and group.
     pub access: (u32, u32, u32),
 }
 
@@ -134,12 +137,12 @@ impl Subtrees {
         self.list.len()
     }
 
-    /// Those that their ranks serve apart from what is around them.
+    /// The subtrees that their ranks serve apart from the subtrees around them.
     pub fn apart(&self) -> impl Iterator<Item = &Subtree> {
         self.list.iter().filter(|subtree| !subtree.joined)
     }
 
-    /// The subtree with this root, if its rank serves it apart from what is around it.
+    /// The subtree with this root, if its rank serves it apart from the subtree around it.
     #[must_use]
     pub fn apart_at(&self, root: Ino) -> Option<&Subtree> {
         self.get(root).filter(|subtree| !subtree.joined)
@@ -152,7 +155,7 @@ impl Subtrees {
         self.list.get(at)
     }
 
-    /// Adds a subtree, or replaces what is known of it.
+    /// Adds a subtree, or replaces its entry.
     pub fn put(&mut self, subtree: Subtree) {
         match self.list.binary_search_by_key(&subtree.root, |subtree| subtree.root) {
             Ok(at) => self.list[at] = subtree,
@@ -160,7 +163,7 @@ impl Subtrees {
         }
     }
 
-    /// Removes a subtree from the list: it is served by whoever serves what is above it.
+    /// Removes a subtree from the list: the rank that serves the subtree around it serves it, too.
     pub fn remove(&mut self, root: Ino) {
         self.list.retain(|subtree| subtree.root != root);
     }
@@ -180,8 +183,8 @@ impl Subtrees {
         self.get(subtree.outer).map_or(Rank(0), |outer| outer.rank)
     }
 
-    /// What is where its name is becomes a part of what is around it; a list of an older version did not say
-    /// which.
+    /// A subtree at the rank of its name becomes a part of the subtree around it; a list of an
+    /// older version did not mark these.
     fn join(&mut self) {
         let is_joined =
             |it: &Subtree| it.part.is_none() && it.inode.is_empty() && it.rank == self.named_by(it);
@@ -233,7 +236,7 @@ impl Subtrees {
     /// Reads the object.
     ///
     /// # Errors
-    /// If the bytes are anything but what [`Subtrees::encode`] returns.
+    /// If the bytes are anything but the result of [`Subtrees::encode`].
     pub fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
         read(bytes).map_err(|malformed| FormatError::new(SUBTREES_NAME, malformed))
     }

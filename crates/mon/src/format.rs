@@ -4,11 +4,11 @@
 //! object := "CUDLMMAP" version:u16 map crc:u32
 //! ```
 //!
-//! `map` is the map as messages carry it, without what the metadata servers report regularly; see
+//! `map` is the map as messages carry it, without the regular reports of metadata servers; see
 //! `docs/formats/wire.md`. Not here: when it is stored.
 //!
-//! Invariant: whatever the bytes, decoding returns a consistent map or an error that names the
-//! byte and what to do; it never panics.
+//! Invariant: from any bytes, decoding returns a consistent map or an error that names the byte and
+//! the remedy; it never panics.
 
 use crc32c::crc32c;
 use metastore::request::MAP_NAME;
@@ -37,7 +37,7 @@ pub fn encode(map: &ClusterMap) -> Vec<u8> {
 /// Reads the object.
 ///
 /// # Errors
-/// `EBADMSG` if the bytes are anything but what [`encode`] returns.
+/// `EBADMSG` if the bytes are anything but the result of [`encode`].
 pub fn decode(bytes: &[u8]) -> Result<ClusterMap, Error> {
     read(bytes).map_err(|malformed| {
         let remedy = if malformed.expected == KNOWN_VERSION {

@@ -1,10 +1,10 @@
-//! The monitor as a value: it keeps the cluster map, and is asked whenever something must be
-//! agreed on by everybody (S-06).
+//! The monitor as a value: it keeps the cluster map, and answers questions on which all servers and
+//! clients must agree (S-06).
 //!
 //! [`Mon::handle`] takes an input (a message, a finished store operation, the passing of time) and
-//! fills [`Effects`] (messages to send, store operations to carry out). It performs no I/O, reads
-//! no clock and starts no thread, so the same code runs under the daemon and in the simulator. It
-//! is not on the path of metadata operations: a cluster whose monitor is away goes on serving.
+//! fills [`Effects`] (messages to send, store operations to execute). It performs no I/O, reads no
+//! clock and starts no thread, so the same code runs under the daemon and in the simulator. It is
+//! not on the path of metadata operations: a cluster whose monitor is away continues to serve.
 //!
 //! Where to read on: `ledger` makes changes of the map last, `servers` listens to the metadata
 //! servers, `forward` passes policies and decouplings on to them, `stop` ends the cluster,
@@ -12,7 +12,7 @@
 //!
 //! Invariants:
 //! * a reply that promises something lasting is sent after the store confirmed it;
-//! * a metadata server is told nothing of the map that the store does not have;
+//! * a metadata server gets no part of the map that the store does not have;
 //! * of two monitors on one store at most one changes the map: the other finds out at its next
 //!   change and stops.
 
@@ -65,8 +65,8 @@ enum Phase {
     /// The map is being read.
     Loading,
     Serving,
-    /// The map cannot be understood: whoever asks is told so. Writing a new one would give client
-    /// ids out a second time.
+    /// The map cannot be decoded: every request gets this failure. Writing a new map would give
+    /// client ids out a second time.
     Refusing(Failure),
     Stopped,
 }
@@ -103,14 +103,14 @@ impl Mon {
         }
     }
 
-    /// Takes one input in and appends what follows from it to `effects`.
+    /// Takes one input in and appends its consequences to `effects`.
     pub fn handle(&mut self, clock: Clock, input: Input<'_>, effects: &mut Effects) {
         if !matches!(self.phase, Phase::Stopped) {
             self.take_in(clock, input, effects);
         }
         if !matches!(self.phase, Phase::Stopped) {
-            // In this order: what is lost is recorded, what is stored is told, what is told to
-            // everybody may end.
+            // In this order: losses are recorded, stored changes are announced, and changes that
+            // every server knows may end.
             self.ledger.flush(effects);
             self.balancing.log.advance(clock.now, self.stop.is_some(), effects);
             self.servers.distribute(self.ledger.stored(), effects);
@@ -121,8 +121,8 @@ impl Mon {
         debug_assert_eq!(self.check(), Ok(()), "the state agrees with itself after every input");
     }
 
-    /// The map as a status request shows it: with what the servers last reported, and with
-    /// changes that are still being stored.
+    /// The map as a status request shows it: with the servers' last reports, and with changes that
+    /// are still being stored.
     #[must_use]
     pub fn status(&self) -> ClusterMap {
         self.servers.status(self.ledger.map())
@@ -156,7 +156,7 @@ impl Mon {
             Message::Reply(reply) => self.forward_done(conn, reply, effects),
             Message::Heartbeat(bytes) => self.heartbeat(conn, bytes, effects),
             Message::Balanced(record) => self.balanced(conn, record),
-            // Nothing that a monitor is told: the peer took it for somebody else.
+            // No message for a monitor: the peer took it for another daemon.
             Message::Hello(_)
             | Message::Welcome(_)
             | Message::Request(_)
@@ -222,7 +222,8 @@ impl Mon {
         Ok(())
     }
 
-    /// Refuses what may have to wait when the cluster is stopping or too much waits already.
+    /// Refuses a request that may have to wait when the cluster is stopping or too many wait
+    /// already.
     fn check_waiting(&self) -> Result<(), Failure> {
         let stopping = self.stop.as_ref().map_or(0, Stop::waiting);
         if self.forwards.len() + self.ledger.waiting() + stopping >= WAITING_MAX {
@@ -303,7 +304,7 @@ impl Mon {
         self.closed(conn, effects);
     }
 
-    /// Forgets a connection: who waited there is not answered any more.
+    /// Forgets a connection: requests that waited there are not answered any more.
     fn closed(&mut self, conn: ConnId, effects: &mut Effects) {
         self.ledger.forget(conn);
         self.forwards.forget(conn);

@@ -1,4 +1,4 @@
-//! The metadata servers: what they report, whether they are there, and what they are told.
+//! The metadata servers: their reports, their connections, and the messages to them.
 //!
 //! A server connects to the monitor and sends beacons. Its tenure, address, state and process id
 //! are part of the map and are stored; its counters and the subtrees that belong to clients are
@@ -16,14 +16,14 @@ use crate::{Effects, Mon, Notice, RANKS_MAX, failure};
 
 /// How long an address may be.
 const ADDRESS_BYTES_MAX: usize = 1024;
-/// How much of what one server reports is kept.
+/// How many bytes of one server's reports are kept.
 const REPORT_BYTES_MAX: usize = 1024 * 1024;
-/// How much of what all servers report a status shows: it must fit one message.
+/// How many bytes of all servers' reports a status shows: it must fit one message.
 const STATUS_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// What an element of a report takes besides its text, at most.
+/// The bytes of an element of a report besides its text, at most.
 const ELEMENT_BYTES: usize = 64;
 
-/// What is known of a server besides its entry in the map.
+/// The monitor's knowledge of a server besides its entry in the map.
 #[derive(Debug)]
 struct Server {
     conn: Option<ConnId>,
@@ -34,7 +34,7 @@ struct Server {
     counters: Vec<(String, u64)>,
     decoupled: Vec<DecoupledSubtree>,
     warnings: Vec<Warning>,
-    /// Policies that are in force when these subtrees are everybody's again.
+    /// Policies that will be in force when these subtrees are released.
     waiting: BTreeMap<Ino, (Vec<u8>, String)>,
 }
 
@@ -83,7 +83,7 @@ impl Servers {
         }
     }
 
-    /// The map with what the servers reported.
+    /// The map with the servers' reports.
     pub(crate) fn status(&self, map: &ClusterMap) -> ClusterMap {
         let mut map = map.clone();
         let mut room = STATUS_BYTES_MAX;
@@ -162,7 +162,7 @@ impl Mon {
         self.record(clock, conn, beacon);
     }
 
-    /// Takes what a beacon says over.
+    /// Records a beacon.
     fn record(&mut self, clock: Clock, conn: ConnId, beacon: Beacon) {
         let now = clock.now;
         let Beacon { rank, epoch, address, state, pid, counters, decoupled, warnings, given_up } =
@@ -230,7 +230,7 @@ impl Mon {
     /// Takes the last rank out of the map, once its server has ended.
     ///
     /// # Errors
-    /// `EBUSY` for rank 0, which has the root, and for one behind which there are others.
+    /// `EBUSY` for rank 0, which has the root, and for any rank but the last.
     pub(crate) fn remove_rank(&mut self, rank: Rank, effects: &mut Effects) -> Result<(), Failure> {
         let last = self.ledger.map().mds.last().map(|entry| entry.rank);
         if rank == Rank(0) || last.is_some_and(|last| last > rank) {
@@ -268,7 +268,7 @@ impl Mon {
         }
     }
 
-    /// What the map says about a rank.
+    /// The map's entry of a rank.
     pub(crate) fn entry(&self, rank: Rank) -> Option<&MdsEntry> {
         let list = &self.ledger.map().mds;
         list.binary_search_by_key(&rank, |entry| entry.rank).ok().map(|index| &list[index])

@@ -1,16 +1,22 @@
 //! Virtual extended attributes: facts and operations of Cudele on a file or directory, for
 //! `getfattr` and `setfattr`. Names begin with `cudele.`; like Ceph's they are not listed.
 //!
-//! | name | of | value |
-//! |---|---|---|
-//! | `cudele.dir.policy` | directories | the policy in force, and which directory it comes from; can be set (name or text) and removed |
-//! | `cudele.dir.state` | directories | whether a client has the subtree; `decouple`, `complete`, `sync`, `merge`, `keep`, `discard` can be asked for |
-//! | `cudele.dir.entries`, `.files`, `.subdirs` | directories | counts of this directory |
-//! | `cudele.dir.rentries`, `.rfiles`, `.rsubdirs`, `.rbytes`, `.rctime` | directories | of everything below it, counted when asked |
-//! | `cudele.dir.layout` | directories | where the content of new files goes; can be set |
-//! | `cudele.file.layout` | all else | where its content is |
-//! | `cudele.file.durable` | all | `none`, `local` or `global`: what it survives now |
-//! | `cudele.file.visible` | all | `yes` if others see it as it is here, else `no` |
+//! Of directories:
+//! * `cudele.dir.policy`: the policy in force, and which directory it comes from; can be set (name
+//!   or text) and removed
+//! * `cudele.dir.state`: whether a client has the subtree; `decouple`, `complete`, `sync`, `merge`,
+//!   `keep`, `discard` can be asked for
+//! * `cudele.dir.entries`, `.files`, `.subdirs`: counts of this directory
+//! * `cudele.dir.rentries`, `.rfiles`, `.rsubdirs`, `.rbytes`, `.rctime`: figures of everything
+//!   below it, counted when asked
+//! * `cudele.dir.layout`: where the content of new files goes; can be set
+//!
+//! Of all other files:
+//! * `cudele.file.layout`: where the content of the file is
+//!
+//! Of both:
+//! * `cudele.file.durable`: `none`, `local` or `global`: the failures that it survives now
+//! * `cudele.file.visible`: `yes` if other clients see its present state, else `no`
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Messages: what one frame carries.
+//! Messages: the content of frames.
 
 use types::bytes::{Malformed, Put, Reader};
 use types::{Attr, ClientId, Cred, Epoch, Errno, Ino, Rank, Seq, Span, Stripe, Tid, Timestamp};
@@ -32,13 +32,13 @@ pub struct Welcome {
     pub safe: Seq,
     /// The client is not welcome: its work was taken over, and nothing it asks is carried out.
     pub fenced: bool,
-    /// The newest tenure that ended without being stopped, so that what only memory held since is
-    /// lost; 0 for none.
+    /// The newest tenure that ended without being stopped, so that changes that only memory held
+    /// since are lost; 0 for none.
     pub crashed: Epoch,
 }
 
-/// What the reply to a request said, for sending the request again after a restart: it must have
-/// the same effect.
+/// The first reply to a request, for resending the request after a restart: it must have the same
+/// effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Replay {
     /// Its position in the lost part of the journal: requests of all clients are carried out in
@@ -75,10 +75,10 @@ pub struct Request<'a> {
     pub heard: Tid,
     /// On whose behalf.
     pub cred: Cred,
-    /// Set when it was carried out before a restart of the server, and for what is sent
+    /// Set when it was executed before a restart of the server, and for requests with
     /// [`Request::ahead`].
     pub replay: Option<Replay>,
-    /// The client remembers what it is told, if it may ([`Told`]), and hears [`Message::Revoke`].
+    /// The client caches answers, if it may ([`Told`]), and receives [`Message::Revoke`].
     pub remembers: bool,
     /// Whether it also takes directories for itself ([`Told::alone`]).
     pub wants_alone: WantsAlone,
@@ -132,15 +132,15 @@ pub struct Reply {
     pub time: Timestamp,
     /// Everything up to this position is durable.
     pub safe: Seq,
-    /// What of it may be remembered.
+    /// The part of it that may be cached.
     pub told: Option<Told>,
     /// The answer.
     pub result: Result<Answer, Failure>,
 }
 
-/// The capability that comes with a reply: until it is revoked ([`Message::Revoke`]) nobody changes
-/// the names in a directory, its attributes, or those of files that stand in it, but the client
-/// itself. So what it is told of them may be remembered, also that a name does not exist.
+/// The capability that comes with a reply: until it is revoked ([`Message::Revoke`]) no other
+/// client changes the names in a directory, its attributes, or those of files whose home it is. So
+/// the client may cache answers about them, also that a name does not exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Told {
     /// The directory that the request was about, or in which its inode stands, as it is now.
@@ -148,18 +148,18 @@ pub struct Told {
     /// The attributes in the answer may be remembered, too. Those of a directory come with the
     /// capability of that directory.
     pub inode: bool,
-    /// Nobody else has the capability of the directory, and nobody gets it, not even to look, before
-    /// it is revoked: the client may change it without waiting for an answer. Files that are created
-    /// there are striped like this.
+    /// No other client has the capability of the directory, and none gets it, not even to read,
+    /// before it is revoked: the client may change the directory without waiting for an answer.
+    /// Files that are created there are striped like this.
     pub alone: Option<Stripe>,
     /// The same of the directory that was just created in it.
     pub new_alone: Option<Stripe>,
-    /// There is no capability, and nobody will revoke anything: what is told may be remembered for so
-    /// long after the request was sent, by the client's own clock, and nobody changes it before.
+    /// There is no capability, and no server will revoke anything: the client may cache the answer
+    /// for so long after it sent the request, by its own clock, and no change happens before.
     pub lease: Option<Span>,
 }
 
-/// What one frame carries.
+/// The content of one frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
     /// Client to server: who I am.
@@ -199,29 +199,30 @@ pub enum Message<'a> {
     Map(Box<ClusterMap>),
     /// Monitor to server: write everything down and stop.
     Stop,
-    /// Client to server: what it has answered itself ([`Request::ahead`]).
+    /// Client to server: operations that it has answered itself ([`Request::ahead`]).
     Batch(Batch<'a>),
-    /// Server to monitor, and from there to every other server: how loaded a rank is. The bytes are the
-    /// balancer's.
+    /// Server to monitor, and from there to every other server: the load of a rank. The bytes are
+    /// the balancer's.
     Heartbeat(&'a [u8]),
-    /// Server to monitor: what a rank decided about its load, and how a move ended. The bytes are the
+    /// Server to monitor: a rank's decision about its load, and how a move ended. The bytes are the
     /// balancer's.
     Balanced(&'a [u8]),
-    /// Server to client: somebody else opens a file that the client has open.
+    /// Server to client: another client opens a file that the client has open.
     Recall {
         /// The file.
         ino: Ino,
     },
-    /// Server to client: files that the client has open, or locks in, are served by another rank from now on, which is to
-    /// be told so (`Op::Reopen`).
+    /// Server to client: files that the client has open, or locks in, are served by another rank
+    /// from now on, to which the client must report them (`Op::Reopen`).
     Moved {
         /// Who serves them.
         to: Rank,
-        /// The files. If there are none, some are about to go: who connects now is asked about them in time.
+        /// The files. If there are none, some are about to move: a client that connects now is
+        /// asked about them in time.
         files: Vec<Ino>,
     },
-    /// Server to client: forget what you know of a directory and of the files in it, and say so
-    /// (`Op::Return`): somebody else changes it.
+    /// Server to client: drop a directory and the files in it from the cache, and acknowledge that
+    /// (`Op::Return`): another client changes it.
     Revoke {
         /// The directory.
         dir: Ino,

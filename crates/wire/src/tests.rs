@@ -353,7 +353,7 @@ fn unused_numbers_are_a_list_of_ranges() {
     assert!(Op::decode(&mut types::bytes::Reader::new(&bytes)).is_err(), "half a range");
 }
 
-/// The requests of a batch, with what they were made of.
+/// The requests of a batch, with the values of which they were made.
 fn read(batch: Batch<'_>) -> Vec<(Tid, Tid, Cred, Replay, String)> {
     let (mut requests, mut all) = (batch.requests(), Vec::new());
     while let Some(request) = requests.read().expect("our own") {

@@ -1,9 +1,10 @@
 //! The trunk takes a published branch in (E-04): by value, as the journal of a decoupled client.
 //!
 //! 1. The object of the branch says that it is being merged, as which client, and by which rule.
-//! 2. The server gives that client the directory, with the inode numbers of the branch (`Op::Adopt`).
-//! 3. The layers are joined to one journal, without what is left to the trunk, which goes into the store;
-//!    then the object of the branch names it.
+//! 2. The server gives that client the directory, with the inode numbers of the branch
+//!    (`Op::Adopt`).
+//! 3. The layers are joined to one journal, without the changes that are left to the trunk, and the
+//!    journal goes into the store; then the object of the branch names it.
 //! 4. The server merges the journal, and answers when the metadata store has the result; other
 //!    clients may use the directory again. Then the object of the branch is marked as merged.
 //!

@@ -1,8 +1,8 @@
 //! Merge by reference at the client: the results of the journal go into the object store as sorted
 //! runs, and the metadata server receives their list and the rest of the journal.
 //!
-//! Objects that were stored here are not deleted again, whatever the answer: an attempt whose
-//! answer was lost may have made a directory of them.
+//! Objects that were stored here are not deleted again, after any answer: an attempt whose answer
+//! was lost may have made a directory of them.
 
 use std::time::Instant;
 

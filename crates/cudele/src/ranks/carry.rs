@@ -26,7 +26,7 @@ impl Ranks {
         links
     }
 
-    /// Reports to the rank that serves these files what other sessions have open of them, and that
+    /// Reports to the rank that serves these files which of them other sessions have open, and that
     /// the rest is not open any more.
     fn carry(self: &Arc<Self>, zero: &Arc<Link>, (to, files): (Rank, &[Ino])) -> Result<()> {
         let link = self.link_to(zero, to)?;
@@ -47,7 +47,7 @@ impl Ranks {
 }
 
 /// Carries the moves that one server reports, in this order, on a thread of its own: the receiving
-/// server may be away for a while, and other notices arrive meanwhile.
+/// server may be away for a while, and other notices arrive during that.
 pub(super) struct Carrier {
     ranks: Arc<Ranks>,
     zero: Arc<Link>,

@@ -1,4 +1,4 @@
-//! The file of a log: a journal that begins anew when the server has stored its events.
+//! The file of a log: a journal that begins again when the server has stored its events.
 //!
 //! Invariants: after any interruption, the file has a whole header with all needed events behind
 //! it; a process that uses the file holds a lock on it, so a file without a lock belongs to a dead
@@ -157,7 +157,7 @@ impl LogFile {
         Ok(())
     }
 
-    /// Begins anew with the events from a position on.
+    /// Begins again with the events from a position on.
     pub(super) fn restart(&mut self, epoch: Epoch, from: Seq) -> Result<()> {
         let (bytes, next) = self.intact()?;
         let mut reader = SegmentReader::open(&bytes).map_err(|error| to_io(&error))?;

@@ -155,7 +155,7 @@ impl Subtree {
     }
 
     /// Up to `limit` entries after a name, in the directory's own order. A name that exists
-    /// throughout is listed exactly once, whatever changes during the listing. Without `attrs`,
+    /// throughout is listed exactly once, in spite of changes during the listing. Without `attrs`,
     /// entries have number and type only.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! A monitor, a store and a transcript of what happens between them.
+//! A monitor, a store and a transcript of their messages.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
@@ -266,7 +266,7 @@ impl Bench {
         &self.clients
     }
 
-    /// Compares the last line and drops the others.
+    /// Compares the last line and drops the earlier ones.
     pub(super) fn check_last(&mut self, expected: &Expect) {
         let transcript = std::mem::take(&mut self.transcript);
         expected.assert_eq(transcript.lines().last().unwrap_or_default());

@@ -338,7 +338,7 @@ fn the_last_rank_is_removed_when_its_server_has_ended() {
     assert_eq!(ranks(&bench), [0, 1, 2], "it has not ended yet");
     bench.closed(3);
     assert_eq!(ranks(&bench), [0, 1]);
-    // One that has no server is gone at once, and who comes back is a new one.
+    // One without a server is gone at once, and a server that comes back is a new one.
     bench.closed(2);
     bench.ask(5, 4, MonOp::Remove { rank: Rank(1) });
     assert_eq!(ranks(&bench), [0]);

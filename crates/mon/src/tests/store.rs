@@ -262,7 +262,8 @@ fn every_truncation_and_every_bit_flip_of_a_stored_map_is_detected() {
 
 #[test]
 fn a_map_of_version_1_does_not_name_inodes() {
-    // The inode of the only policy is a byte before the numbers of subtrees, balancers and warnings.
+    // The inode of the only policy is a byte before the numbers of subtrees, balancers and
+    // warnings.
     assert_eq!(format::decode(&earlier(1, 4, 1)), Ok(map()));
 }
 
