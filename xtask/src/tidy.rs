@@ -11,9 +11,11 @@ mod edges;
 mod headers;
 mod hygiene;
 mod layers;
+mod links;
+mod promises;
 mod purity;
-mod semantics;
 mod sizes;
+mod walkthrough;
 mod words;
 
 use std::fmt;
@@ -55,7 +57,7 @@ impl fmt::Display for Finding {
 
 type Check = fn(&Tree) -> Vec<Finding>;
 
-const CHECKS: [Check; 10] = [
+const CHECKS: [Check; 12] = [
     layers::check,
     edges::check,
     purity::check,
@@ -63,7 +65,9 @@ const CHECKS: [Check; 10] = [
     headers::check,
     allows::check,
     docs::check,
-    semantics::check,
+    links::check,
+    walkthrough::check,
+    promises::check,
     hygiene::check,
     words::check,
 ];

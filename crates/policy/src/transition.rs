@@ -1,7 +1,8 @@
 //! Transitions: the steps that precede a change of a subtree's policy (P-16, F-04).
 //!
 //! The old policy and its promise hold until all steps are complete; after a crash the subtree has
-//! either the old or the new policy. The tables of `docs/semantics.md` follow from this file.
+//! either the old or the new policy. The tables of `docs/promises/changes.md` follow from this
+//! file.
 
 use crate::{Composition, Durability, Mechanism, Policy};
 

@@ -317,9 +317,9 @@ mod allows {
     }
 }
 
-mod docs {
+mod walkthrough {
     use super::*;
-    use crate::tidy::docs::check;
+    use crate::tidy::walkthrough::check;
 
     const HEAD: &str = "| hop | file | item | what happens |\n|---|---|---|---|\n";
 
@@ -328,7 +328,7 @@ mod docs {
         let document = format!("{HEAD}{row}\n");
         let tree = Tree::of(&[
             ("docs/walkthrough/create.md", &document),
-            ("crates/mds/src/op/create.rs", "pub fn create() { plan_create() }"),
+            ("crates/mds/src/op/create.rs", "pub fn create() {}\nfn plan_create() {}"),
             ("crates/mds/src/lib.rs", "pub enum Input { Request }"),
         ]);
         check(&tree).iter().map(ToString::to_string).collect()
@@ -339,8 +339,8 @@ mod docs {
         for row in [
             "| 1 | mds/src/op/create.rs | `create` | it decides |",
             "| 1 | `crates/mds/src/op/create.rs` | `create()`, `self.plan_create(…)` | it decides |",
-            "| 1 | mds/src/op/create.rs, mds/src/lib.rs | `create`, `Input::Request` | both |",
-            "| 1 | mds/src/lib.rs | `Input::Request { tid }` | |",
+            "| 1 | mds/src/op/create.rs, mds/src/lib.rs | `create`, `Input` | both |",
+            "| 1 | mds/src/lib.rs | `crate::Input` | |",
         ] {
             assert_eq!(hop(row), [""; 0], "{row}");
         }
@@ -351,7 +351,16 @@ mod docs {
         let gone = hop("| 1 | mds/src/op/make.rs | `create` | it decides |");
         assert!(gone[0].contains("create.md:3: there is no file mds/src/op/make.rs"), "{gone:?}");
         let gone = hop("| 1 | mds/src/op/create.rs | `create`, `Mds::plan` | it decides |");
-        assert!(gone.len() == 1 && gone[0].contains("`Mds::plan` does not occur"), "{gone:?}");
+        assert!(gone.len() == 1 && gone[0].contains("no function or type `Mds::plan`"), "{gone:?}");
+        let called = hop("| 1 | mds/src/lib.rs | `Request` | a variant is no type |");
+        assert_eq!(called.len(), 1, "{called:?}");
+    }
+
+    #[test]
+    fn prose_that_names_a_function_in_a_file_is_held_to_it() {
+        assert_eq!(hop("\n`create` in\n`crates/mds/src/op/create.rs` decides."), [""; 0]);
+        let gone = hop("\nThen `make` in\n`crates/mds/src/op/create.rs` decides.");
+        assert!(gone.len() == 1 && gone[0].contains("create.md:4: no function"), "{gone:?}");
     }
 
     #[test]
@@ -359,32 +368,65 @@ mod docs {
         let text = "| name | meaning |\n|---|---|\n| gone.rs | `nothing` |\n";
         clean(check, "docs/walkthrough/create.md", text);
     }
+}
+
+mod docs {
+    use super::*;
+    use crate::tidy::docs::check;
 
     #[test]
-    fn links_and_paths_lead_somewhere() {
+    fn paths_lead_somewhere() {
         let readme = |text: &str| {
             let tree = Tree::of(&[("README.md", text), ("docs/formats/journal.md", "")]);
             check(&tree).len()
         };
-        assert_eq!(readme("[a](docs/formats/journal.md#records) `docs/formats/`"), 0);
-        assert_eq!(readme("[a](https://example.org/x) [b](#below) `crates/<name>/src`"), 0);
-        assert_eq!(readme("[a](docs/journal.md)"), 1);
+        assert_eq!(readme("`docs/formats/` `crates/<name>/src`"), 0);
         assert_eq!(readme("see `docs/formats/{journal,wire}.md`"), 1);
         assert_eq!(readme("```\n`crates/gone`\n```\n"), 0);
-        let tree = Tree::of(&[("docs/a/b.md", "[c](../c.md)"), ("docs/c.md", "[b](a/b.md)")]);
-        assert_eq!(check(&tree), []);
     }
 }
 
-mod semantics {
+mod links {
     use super::*;
-    use crate::tidy::semantics::check;
+    use crate::tidy::links::check;
+
+    /// The findings about a page beside another one.
+    fn said(page: &str) -> Vec<String> {
+        let other = "# A page\n## It's `so_far`, all\n## Twice\n## Twice\n```\n# No\n```\n";
+        let tree = Tree::of(&[("docs/a/b.md", page), ("docs/c.md", other), ("d.rs", "")]);
+        check(&tree).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_link_leads_to_a_file_and_a_heading() {
+        for page in [
+            "[c](../c.md) [d](../../d.rs) [all](../../docs)",
+            "[c](../c.md#its-so_far-all) and [c](../c.md#twice-1)",
+            "# Up\n[up](#up) [far](https://example.org/x#y) `[a](gone.md)`",
+            "```\n[a](gone.md)\n```\n",
+        ] {
+            assert_eq!(said(page), [""; 0], "{page}");
+        }
+    }
+
+    #[test]
+    fn a_link_to_a_file_or_heading_that_is_gone_is_found() {
+        let gone = said("\n[c](c.md)");
+        assert!(gone.len() == 1 && gone[0].contains("b.md:2: there is no docs/a/c.md"), "{gone:?}");
+        let gone = said("[c](../c.md#no) [up](#up)");
+        assert!(gone.len() == 2 && gone[0].contains("docs/c.md has no heading #no"), "{gone:?}");
+    }
+}
+
+mod promises {
+    use super::*;
+    use crate::tidy::promises::check;
 
     /// The findings about a document beside a crate with this source, and one with the document's
     /// own tests.
     fn said(document: &str, elsewhere: &str, own: &str) -> Vec<String> {
         let tree = Tree::of(&[
-            ("docs/semantics.md", document),
+            ("docs/promises/a.md", document),
             ("crates/mds/src/tests.rs", elsewhere),
             ("crates/cli/tests/semantics/merging.rs", own),
         ]);
@@ -394,12 +436,12 @@ mod semantics {
     #[test]
     fn a_promise_has_a_test_of_its_name_wherever_it_is() {
         let test = "#[test]\n#[ignore = \"slow\"]\nfn the_clients_work_twice_is_once() {}\n";
-        let promise = "# A\n## B\n### The client's work, twice, is once\n\nText.\n";
+        let promise = "# A\n| c | [d](#the-clients-work-twice-is-once) |\n\n### The client's work, twice, is once\n";
         assert_eq!(said(promise, test, ""), [""; 0]);
         assert_eq!(said(promise, "", test), [""; 0]);
         for other in ["fn the_clients_work_twice_is_once() {}", "// #[test]\nfn a() {}"] {
             let found = said(promise, other, "");
-            assert!(found[0].contains("semantics.md:3: no test is called the_clients_work"));
+            assert!(found[0].contains("promises/a.md:4: no test is called the_clients_work"));
         }
         assert_eq!(said("```\n### Not a heading\n```\n", "", ""), [""; 0]);
     }
@@ -407,7 +449,8 @@ mod semantics {
     #[test]
     fn a_test_of_a_promise_does_not_outlive_it() {
         let test = "#[test]\nfn it_is_kept() {}\n";
-        let found = said("### It is lost\n", "#[test]\nfn it_is_lost() {}", test);
+        let page = "| c | [d](#it-is-lost) |\n\n### It is lost\n";
+        let found = said(page, "#[test]\nfn it_is_lost() {}", test);
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(found[0].contains("merging.rs:2: it_is_kept is no heading of"), "{found:?}");
         assert_eq!(said("", test, ""), [""; 0], "other tests are free");
@@ -415,8 +458,16 @@ mod semantics {
 
     #[test]
     fn a_promise_is_made_once() {
-        let found = said("### It is kept\n### It, is kept.\n", "#[test]\nfn it_is_kept() {}", "");
-        assert!(found.len() == 1 && found[0].contains(":2: \"It, is kept.\" has"), "{found:?}");
+        let page = "| c | [d](#it-is-kept) |\n### It is kept\n### It, is kept.\n";
+        let found = said(page, "#[test]\nfn it_is_kept() {}", "");
+        assert!(found.len() == 1 && found[0].contains(":3: \"It, is kept.\" has"), "{found:?}");
+    }
+
+    #[test]
+    fn a_promise_is_in_the_table_of_its_page() {
+        let test = "#[test]\nfn it_is_kept() {}";
+        let found = said("### It is kept\n", test, "");
+        assert!(found.len() == 1 && found[0].contains(":1: \"It is kept\" is not in"), "{found:?}");
     }
 }
 

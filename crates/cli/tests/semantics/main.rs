@@ -1,6 +1,6 @@
-//! The promises of `docs/semantics.md`, chapter by chapter: every test has the words of a heading
-//! there for its name, and `cargo xtask tidy` compares the two. Some promises are shown by tests in
-//! other files. Every test has a cluster, a home and a state directory of its own.
+//! The promises of `docs/promises/`, chapter by chapter: every test has the words of a heading for
+//! its name, and `cargo xtask tidy` compares the two. Tests of other crates show further promises.
+//! Every test has a cluster, a home and a state directory of its own.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,

@@ -34,11 +34,11 @@ fn table(held: bool) -> String {
 
 #[test]
 fn a_change_takes_the_steps_that_the_tables_say() {
-    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/semantics.md");
+    let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/promises/changes.md");
     let document = std::fs::read_to_string(document).unwrap();
     for held in [true, false] {
         let table = table(held);
-        assert!(document.contains(&table), "docs/semantics.md has another table than\n{table}");
+        assert!(document.contains(&table), "docs/promises/changes.md has another table than\n{table}");
     }
 }
 

@@ -1,5 +1,5 @@
-//! Every update of a subtree, with its promise: the table of `docs/semantics.md`, one update at a
-//! time.
+//! Every update of a subtree with its promise: the table of `docs/promises/policies.md`, update by
+//! update.
 //!
 //! The ledger records completed mechanisms and faults, and decides which updates must exist and
 //! which may. Invariant: an unmerged update is not visible, and a promised one is.
