@@ -79,6 +79,7 @@ fn steps(tools: Tools) -> Vec<Step> {
     ]);
     steps.extend(python());
     steps.extend([
+        step("book", [cargo(&["run", "--quiet", "-p", "xtask", "--", "book"])]),
         step("docs", [cargo(&doc).with("RUSTDOCFLAGS", "-Dwarnings")]),
         step("release", [cargo(&["build", "--quiet", "--release", "-p", "cli"])]),
         step("instructions", [cargo(&["run", "--quiet", "-p", "xtask", "--", "instructions"])]),

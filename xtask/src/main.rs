@@ -48,7 +48,8 @@ usage: cargo xtask CHORE [ARGUMENT]...
   properties [RUNS]  run the property tests with other seeds, 10 times or as often as told
   fuzz [TARGET] [--seconds N]
                      feed a decoder random bytes (without TARGET: list the targets)
-  tools              build the programs of others that test the mount, once
+  tools              build, once, the third-party programs: those that test the mount, and mdBook
+  book               build the book of docs/SUMMARY.md into target/book, with mdBook
   suites [NAME]      long runs of programs of others on the mount (Debian packages)
   instructions       count the instructions of a create in the server's core, with valgrind,
                      and compare them with xtask/instructions.toml
@@ -107,6 +108,7 @@ fn chore(root: &Path, arguments: &[&str]) -> Outcome {
         "properties" => properties(root, rest),
         "fuzz" => fuzz::run(root, rest),
         "tools" => no_arguments(rest).and_then(|()| tools::install(root)),
+        "book" => no_arguments(rest).and_then(|()| tools::book(root)),
         "suites" => tools::suites(root, rest),
         "instructions" => no_arguments(rest).and_then(|()| instructions::check(root)),
         "ceph" => match rest {

@@ -1,4 +1,5 @@
-//! Third-party programs that test any file system: the tests of the mount run them.
+//! Third-party programs: those that test any file system, which the tests of the mount run, and
+//! mdBook, which builds the book.
 //!
 //! Each program is built once, from crates.io, in exactly one version, below the build directory.
 //! Programs that a distribution packages are not here: `SUITES` names those.
@@ -6,11 +7,30 @@
 //! Invariant: a test that needs one of them fails without it, and names this chore.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use crate::run::{Cargo, Failure, Outcome};
 
-/// Program and version. A newer version may test more: change it here, and read its findings.
-const TOOLS: [(&str, &str); 2] = [("pjdfstest", "0.2.2"), ("fsx", "0.3.2")];
+/// A program in one version.
+struct Tool {
+    name: &'static str,
+    version: &'static str,
+    /// Options of `cargo install`.
+    options: &'static [&'static str],
+}
+
+/// A newer version may test more: change it here, and read its findings.
+const TOOLS: [Tool; 2] = [
+    Tool { name: "pjdfstest", version: "0.2.2", options: &[] },
+    Tool { name: "fsx", version: "0.3.2", options: &[] },
+];
+
+/// Without the server of `mdbook serve`, which would double the time of the build.
+const MDBOOK: Tool = Tool {
+    name: "mdbook",
+    version: "0.5.4",
+    options: &["--no-default-features", "--features", "search"],
+};
 
 /// Debian packages that the longer suites need besides.
 const SUITES: [&str; 9] =
@@ -19,7 +39,24 @@ const SUITES: [&str; 9] =
 /// Builds the missing programs.
 pub(crate) fn install(root: &Path) -> Outcome {
     let place = place(root);
-    TOOLS.iter().try_for_each(|tool| build(root, &place, tool))
+    TOOLS.iter().chain([&MDBOOK]).try_for_each(|tool| build(root, &place, tool))
+}
+
+/// Builds the book of `docs/SUMMARY.md` into `book/` of the build directory.
+pub(crate) fn book(root: &Path) -> Outcome {
+    let place = place(root);
+    build(root, &place, &MDBOOK)?;
+    let (program, into) = (place.join("bin/mdbook"), place.with_file_name("book"));
+    let mut command = Command::new(&program);
+    command.args(["build", "docs", "--dest-dir"]).arg(&into).current_dir(root);
+    match command.status() {
+        Ok(status) if status.success() => {
+            println!("the book: {}", into.join("index.html").display());
+            Ok(())
+        }
+        Ok(_) => Err(Failure::Failed("mdbook cannot build docs; its output is above".into())),
+        Err(error) => Err(Failure::Failed(format!("cannot start {}: {error}", program.display()))),
+    }
 }
 
 /// The programs' directory: inside the build directory, so that a cache of the latter keeps them.
@@ -28,7 +65,8 @@ fn place(root: &Path) -> PathBuf {
     root.join(target.unwrap_or_else(|| PathBuf::from("target"))).join("tools")
 }
 
-fn build(root: &Path, place: &Path, (name, version): &(&str, &str)) -> Outcome {
+fn build(root: &Path, place: &Path, tool: &Tool) -> Outcome {
+    let Tool { name, version, options } = tool;
     let list = std::fs::read_to_string(place.join(".crates.toml")).unwrap_or_default();
     if list.contains(&format!("\"{name} {version} ")) && place.join("bin").join(name).is_file() {
         return Ok(());
@@ -37,7 +75,9 @@ fn build(root: &Path, place: &Path, (name, version): &(&str, &str)) -> Outcome {
     let (at, builds) = (place.display().to_string(), place.join("build").display().to_string());
     let wanted = format!("{name}@={version}");
     Cargo::new(&["install", "--quiet", "--locked", "--force", "--root", &at])
-        .and(&["--target-dir", &builds, &wanted])
+        .and(&["--target-dir", &builds])
+        .and(options)
+        .and(&[&wanted])
         .run(root)
 }
 

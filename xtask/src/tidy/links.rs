@@ -2,16 +2,22 @@
 //!
 //! Every relative link of every page is followed: its path must be a file or folder of the
 //! repository, and its anchor a heading of that page. Anchors are those of GitHub, and mdBook gives
-//! headings the same ones. Links to other hosts are not followed.
+//! headings the same ones. Links to other hosts are not followed. The book's contents
+//! (`docs/SUMMARY.md`) must list every page of `docs/`, apart from single decisions.
 //!
 //! Invariant: a renamed page or heading breaks the build until the links to it follow.
 
 use super::Finding;
 use crate::tree::{File, Tree};
 
-/// Finds links that lead nowhere.
+const CONTENTS: &str = "docs/SUMMARY.md";
+
+/// The index of this folder lists its pages.
+const DECISIONS: &str = "docs/decisions/";
+
+/// Finds links that lead nowhere, and pages that are missing in the book.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
-    let mut found = Vec::new();
+    let mut found = missing_in_book(tree);
     for page in tree.files.iter().filter(|file| file.path.ends_with(".md")) {
         for (line, text) in prose(page) {
             for link in links(&without_code(text)) {
@@ -22,6 +28,22 @@ pub(super) fn check(tree: &Tree) -> Vec<Finding> {
         }
     }
     found
+}
+
+fn missing_in_book(tree: &Tree) -> Vec<Finding> {
+    let Some(contents) = tree.get(CONTENTS) else { return Vec::new() };
+    let is_page = |path: &&str| {
+        let inside = path.strip_prefix("docs/").is_some_and(|name| name.ends_with(".md"));
+        inside && *path != CONTENTS && !path.starts_with(DECISIONS)
+    };
+    let pages = tree.files.iter().map(|file| file.path.as_str()).filter(is_page);
+    let missing = pages.filter(|path| {
+        let link = format!("]({})", path.trim_start_matches("docs/"));
+        !contents.text().contains(&link)
+    });
+    missing
+        .map(|path| Finding::new(path, 0, "not in the book", format!("add it to {CONTENTS}")))
+        .collect()
 }
 
 /// Lines outside of code blocks, counted from 1.

@@ -410,6 +410,15 @@ mod links {
     }
 
     #[test]
+    fn the_book_has_every_page() {
+        let contents = ("docs/SUMMARY.md", "- [A](a/b.md)");
+        let tree = Tree::of(&[contents, ("docs/a/b.md", ""), ("docs/decisions/0001-a.md", "")]);
+        assert_eq!(check(&tree), []);
+        let found = check(&Tree::of(&[contents, ("docs/a/b.md", ""), ("docs/c.md", "")]));
+        assert!(found.len() == 1 && found[0].to_string().contains("docs/c.md: not in the book"));
+    }
+
+    #[test]
     fn a_link_to_a_file_or_heading_that_is_gone_is_found() {
         let gone = said("\n[c](c.md)");
         assert!(gone.len() == 1 && gone[0].contains("b.md:2: there is no docs/a/c.md"), "{gone:?}");
