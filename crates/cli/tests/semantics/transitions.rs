@@ -38,7 +38,10 @@ fn a_change_takes_the_steps_that_the_tables_say() {
     let document = std::fs::read_to_string(document).unwrap();
     for held in [true, false] {
         let table = table(held);
-        assert!(document.contains(&table), "docs/promises/changes.md has another table than\n{table}");
+        assert!(
+            document.contains(&table),
+            "docs/promises/changes.md has another table than\n{table}"
+        );
     }
 }
 
