@@ -84,13 +84,13 @@ pub(crate) struct Authority {
     /// When a subtree went last.
     pub(crate) went_at: Option<Moment>,
     imports: Vec<Import>,
-    /// Of files on their way here.
+    /// For files that move here.
     closed: opened::Closed,
     preloads: Vec<Preload>,
-    /// The directories that are split, as the list says.
+    /// The directories that are split, from the list.
     splits: Map<Ino, Split>,
     reshape: Option<Reshape>,
-    /// Names on their way to other ranks, and from them.
+    /// Names that move to other ranks, and from them.
     passages: Passages,
     /// The subtree that was to follow its name last, and when the next one is looked for.
     followed: Ino,

@@ -220,7 +220,7 @@ impl Mds {
         self.balance.vitals = vitals;
     }
 
-    /// Another rank says how loaded it is.
+    /// Receives another rank's load.
     pub(crate) fn hear(&mut self, bytes: &[u8]) {
         let Ok(beat) = Heartbeat::decode(bytes) else { return };
         let at = self.clock.now;

@@ -33,7 +33,7 @@ const HELD_MAX: usize = 32_768;
 pub(crate) struct Caps {
     dirs: BTreeMap<Ino, Vec<Holder>>,
     held: Map<ClientId, usize>,
-    /// Holders that were told to forget, and have not answered, and since when.
+    /// Holders that got a revocation, and have not acknowledged it, and since when.
     revoked: BTreeMap<(Ino, ClientId), Moment>,
     /// Directories that one client has alone. It holds their capability.
     alone: Map<Ino, ClientId>,
@@ -44,7 +44,7 @@ pub(crate) struct Caps {
 #[derive(Clone, Copy, Debug)]
 struct Holder {
     client: ClientId,
-    /// It was told to forget, and has not answered.
+    /// It got a revocation, and has not acknowledged it.
     revoked: bool,
 }
 

@@ -287,7 +287,8 @@ impl Mds {
     /// that.
     pub(crate) fn trim(&mut self, effects: &mut Effects) {
         let unwritten = self.oldest_needed();
-        // The last segment says where positions and requests stand; the tables do when it is gone.
+        // The last segment has the newest positions and requests; the tables have them when it is
+        // gone.
         let ended = self.is_journal_ended();
         let needed = unwritten.min(self.merges.oldest_record());
         let oldest = self.log.oldest().map_or(Seq(0), |segment| segment.last);

@@ -1,7 +1,7 @@
 //! Compaction: merging runs of directories, one directory after the other, beside everything else.
 //!
 //! A commit reports when a directory has runs that should be merged. The driver of the store
-//! operations merges them in a queue in which no other operation waits behind it, and the namespace
+//! operations merges them at a place where no other operation waits behind it, and the namespace
 //! does not change. If that fails the directory stays unmerged; the next commit asks again.
 //!
 //! Invariant: a directory's runs are merged only by the rank that serves it. So no compaction

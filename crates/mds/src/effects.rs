@@ -26,11 +26,11 @@ pub struct Effects {
     pub fatal: Option<Error>,
     /// Events for the server's log.
     pub notices: Vec<Notice>,
-    /// Changes that were carried out, in order, if [`crate::Settings::observe`] asks for them.
+    /// Changes that were executed, in order, if [`crate::Settings::observe`] asks for them.
     pub observed: Vec<Observed>,
 }
 
-/// A change that was carried out. Its reply may come later.
+/// A change that was executed. Its reply may come later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observed {
     /// The client.

@@ -152,7 +152,7 @@ impl Leases {
         over
     }
 
-    /// Whether the rank's table need not say any more that there are leases. Says so once.
+    /// Whether the rank's table need not note any more that leases exist. Returns true once.
     pub(crate) fn are_past(&mut self, now: Moment) -> bool {
         let past = self.given.is_some_and(|given| now.since(given) >= FORGET_AFTER);
         if past {

@@ -95,7 +95,7 @@ pub enum Input<'a> {
     Message(ConnId, Message<'a>),
     /// A connection is gone.
     Closed(ConnId),
-    /// The monitor said something.
+    /// A message of the monitor.
     FromMonitor(Message<'a>),
     /// A store operation ended.
     Stored(Token, Result<StoreResult, Box<StoreFailure>>),

@@ -19,7 +19,7 @@ type Owner = (LockKind, ClientId, u64);
 /// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It is carried out.
+    /// The request was executed.
     Set,
     /// Another owner has a conflicting lock.
     Taken,

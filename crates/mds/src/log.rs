@@ -23,7 +23,8 @@ pub(crate) struct Segment {
     pub(crate) first: Seq,
     pub(crate) last: Seq,
     bytes: u64,
-    /// It says up to where the changes of each client are done, so that older segments can go.
+    /// Whether it has the number up to which each client's changes are done, so that older segments
+    /// can go.
     says_done: bool,
 }
 
@@ -256,7 +257,7 @@ impl Mds {
         let full = log.segments.back().is_none_or(|s| s.bytes >= self.settings.segment_bytes_max);
         let mut data = Vec::new();
         if !log.open || full || in_flight {
-            // Every segment says which requests are done, so that older segments can go.
+            // Every segment lists which requests are done, so that older segments can go.
             for (client, tids) in self.sessions.summaries() {
                 for tid in tids {
                     log.buffer.append(Origin::default(), &Event::Session { client, tid });
@@ -475,7 +476,7 @@ mod tests {
     fn a_reply_waits_for_no_more_than_it_must_and_for_its_turn() {
         let mut mds = Mds::new(Rank(0), Settings::default());
         let mut effects = Effects::default();
-        // All of them wait for the event that says that there is this client.
+        // All of them wait for the event that introduces this client.
         for tid in 1..4 {
             let (known, at) = (Seq(1), (ConnId(7), Tid(tid)));
             let when = (Seq(tid), Timestamp(1));

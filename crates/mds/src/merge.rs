@@ -8,7 +8,7 @@
 //! subtree and the inode numbers that were granted to the client. Events about inodes that other
 //! clients moved or removed are left out and reported.
 //!
-//! Merges are carried out one after the other (J-10), in slices between requests.
+//! Merges are executed one after the other (J-10), in slices between requests.
 
 mod apply;
 mod attach;
@@ -184,9 +184,9 @@ pub(crate) struct Merges {
     held: Vec<Merge>,
     queue: VecDeque<Merge>,
     /// Which journal of a decoupled subtree was applied last, and up to which position. A client
-    /// that was not told merges it again; another journal may have the same positions.
+    /// that missed the answer merges it again; another journal may have the same positions.
     done: Map<Ino, Done>,
-    /// Creates on their way into the namespace; empty between slices.
+    /// Creates that go into the namespace; empty between slices.
     batch: Batch,
     next_id: u64,
     waiting: bool,
@@ -281,7 +281,7 @@ enum Slice {
     More,
     Done,
     Cold(Ino),
-    /// Clients remember something of this directory.
+    /// Clients may cache this directory.
     Remembered(Ino),
 }
 

@@ -28,7 +28,7 @@ use crate::session::{Fate, Remembered};
 use crate::tables::Held;
 use crate::{Effects, Mds, Observed, Phase, snapshot};
 
-/// How a request was carried out.
+/// The result of an executed request.
 pub(crate) enum Performed {
     /// The answer is known.
     Answer(Answer),
@@ -41,7 +41,7 @@ pub(crate) enum Performed {
 
 pub(crate) type Performing = Result<Performed, Refused>;
 
-/// Why a request was not carried out.
+/// Why a request was not executed.
 pub(crate) enum Refused {
     Refusal(Refusal),
     Failure(Failure),

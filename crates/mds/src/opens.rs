@@ -59,7 +59,7 @@ struct Opener {
 #[cfg_attr(test, derive(Clone))]
 pub(crate) struct Sharing {
     until: Moment,
-    /// Its content is on the way to the object store.
+    /// Its content is moving to the object store.
     moving: bool,
     /// Requests that will be handled when it is shared.
     pub(crate) waiting: Vec<(ConnId, Vec<u8>)>,
@@ -74,7 +74,7 @@ pub(crate) struct Sharing {
 pub(crate) struct LeftOpen {
     /// Files without a name that no client has open any more.
     pub(crate) freed: Vec<Freed>,
-    /// Files that are on their way to being shared.
+    /// Files that are becoming shared.
     pub(crate) sharing: Vec<Ino>,
 }
 

@@ -206,8 +206,7 @@ impl Purges {
 }
 
 impl Mds {
-    /// Queues inodes that lost their last name; `journalled` says whether the journal has the
-    /// event.
+    /// Queues inodes that lost their last name; `journalled` is whether the journal has the event.
     pub(crate) fn note_freed(&mut self, journalled: bool) {
         // The journal of a branch's server is not the journal of the namespace.
         let journalled = journalled && !self.is_private();

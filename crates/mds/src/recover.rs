@@ -35,7 +35,7 @@ enum Step {
     TakeOver,
     /// The list of subtrees is read.
     ReadList,
-    /// Names on their way between ranks are looked for.
+    /// Names that move between ranks are looked for.
     ListPassages,
     /// One of them is read; these follow.
     ReadPassage(String, Vec<String>),
@@ -75,7 +75,7 @@ pub(crate) struct Recovery {
     merged: Option<Merged>,
     /// The directory that was read, for the event that asked for it.
     stored: Option<Option<Box<LoadedDir>>>,
-    /// Creates on their way into the namespace; empty between blocks.
+    /// Creates that go into the namespace; empty between blocks.
     batch: Batch,
     /// How many of the losses of an event are repeated.
     losses: usize,
@@ -482,7 +482,7 @@ impl Mds {
     }
 }
 
-/// How a change was answered, as far as its event says.
+/// The answer to a change, as far as its event has it.
 fn remembered(record: &Record<'_>) -> Option<Remembered> {
     let (ino, time) = match record.event {
         Event::Create(ref create) => (create.ino, create.time),

@@ -1,18 +1,18 @@
 //! Sessions: which client is behind which connection, and which of its requests are done.
 //!
 //! A request may arrive again: its answer was lost with a connection, or the server was restarted.
-//! Whether it was carried out is known from three things that are kept per client, in memory and in
+//! Whether it was executed is known from three things that are kept per client, in memory and in
 //! the journal: the newest changes with their answers; a number up to which all older changes are
-//! done; and which of those were refused.
-//! A client says with each request up to where it has all answers: those need not be known again.
+//! done; and which of those were refused. Each request acknowledges the replies up to a number; the
+//! server drops cached replies below it.
 //!
 //! In the journal, the origins of events name the changes that were executed since the oldest
 //! segment began, and `Event::Session` at the start of each segment has the rest: the number up to
 //! which changes are done, then the refused ones ([`REFUSED`]), then the creates whose answers the
 //! client may not have ([`CREATED`]), then [`GONE`] if it is not connected.
 //!
-//! The changes of one client are carried out in the order in which it asked for them, even when
-//! one of them has to wait for a directory.
+//! The changes of one client are executed in the order of its requests, even when one of them has
+//! to wait for a directory.
 
 use std::collections::VecDeque;
 
@@ -63,9 +63,9 @@ pub(crate) struct Left {
 /// The server's knowledge of a change that a client requests.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fate {
-    /// It was not carried out.
+    /// It was not executed.
     New,
-    /// It was carried out, with this answer if that is still known.
+    /// It was executed, with this answer if that is still known.
     Done(Option<Remembered>),
 }
 
@@ -123,7 +123,7 @@ pub(crate) struct Session {
     awaited: bool,
     /// It has unsafe requests to send again.
     pub(crate) resending: bool,
-    /// Whether the recovered journal said up to where changes are done.
+    /// Whether the recovered journal had the number up to which changes are done.
     based: bool,
     /// The event that makes the client known to the journal as connected. Before it is safe, no
     /// change may be answered as applied: after a crash the server would not wait for the client.
@@ -135,7 +135,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Whether a change was carried out.
+    /// Whether a change was executed.
     pub(crate) fn fate(&self, tid: Tid) -> Fate {
         if tid > self.floor {
             return Fate::New;
@@ -222,7 +222,7 @@ impl Session {
         self.created = None;
         if !self.remembered.iter().any(|known| known.tid == tid) {
             let time = Timestamp(part.cast_signed());
-            // Wherever it stands, it is safe: so is the first position.
+            // At any position it is safe: so is the first position.
             self.finish(Remembered { tid, seq: Seq(1), ino, time });
         }
     }
@@ -233,7 +233,7 @@ impl Session {
 pub(crate) struct Sessions {
     by_client: Map<ClientId, Session>,
     by_conn: Map<ConnId, ClientId>,
-    /// The client without a connection, something of which is being carried out.
+    /// The client without a connection for which a request is being executed.
     absent: Option<ClientId>,
 }
 
@@ -419,7 +419,7 @@ impl Mds {
             return self.keep_early(conn, Message::Hello(hello).to_frame(), effects);
         }
         if self.tables.fenced.contains(&hello.client) {
-            // Its work was taken over: nothing that it sends may be carried out any more.
+            // Its work was taken over: the server executes none of its requests any more.
             let welcome = Welcome { fenced: true, ..Welcome::default() };
             effects.outbox.send(conn, &Message::Welcome(welcome));
             effects.close.push(conn);

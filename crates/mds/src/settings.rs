@@ -64,7 +64,7 @@ pub struct Settings {
     /// How long no client gets a directory that was revoked: clients that change it in turn would
     /// only take it from each other.
     pub quiet: Span,
-    /// Whether changes are reported when they are carried out: for simulators and traces.
+    /// Whether changes are reported when they are executed: for simulators and traces.
     pub observe: bool,
     /// The key of trusted verifiers, if there are any.
     pub proof_key: Option<metastore::ProofKey>,

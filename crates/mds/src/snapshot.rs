@@ -1,4 +1,4 @@
-//! Taking a snapshot of a subtree (BF-03): the moment in which the metadata store says all of it.
+//! Taking a snapshot of a subtree (BF-03): the moment in which the metadata store has all of it.
 //!
 //! 1. *Drain*: clients hand in their changes in directories that they have alone, and get none.
 //! 2. *Copy*: changes that the store lacks are written. Requests continue; so few are left for the

@@ -81,7 +81,7 @@ pub(crate) struct Held {
 }
 
 /// Where the journal ended when a tenure stopped cleanly and left none: without it positions and
-/// names of segments would be given a second time, and requests carried out a second time.
+/// names of segments would be given a second time, and requests executed a second time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct JournalEnd {
     /// Position of the last event.
@@ -239,7 +239,7 @@ impl Tables {
         self.remembering_stored.contains(&client)
     }
 
-    /// A client remembers nothing.
+    /// A client caches nothing.
     pub(crate) fn forgets(&mut self, client: ClientId) {
         self.dirty |= self.remembering.remove(&client);
         self.remembering_stored.remove(&client);
@@ -426,7 +426,7 @@ impl Mds {
             return self.tables_seen(result, effects);
         }
         if matches!(result, Ok(StoreResult::Conflict)) {
-            // A put that failed may have been carried out all the same.
+            // A put that failed may have happened all the same.
             self.tables.looking = true;
             let object = rank_name(self.rank);
             self.store(Waiting::Tables, StoreOp::Get { object }, effects);

@@ -90,7 +90,7 @@ fn what_is_mounted_read_only_is_not_changed() {
     writable.end();
 }
 
-/// The kernel relies on the link count that it saw when it listed the directory above.
+/// The kernel caches for an hour the link count that it saw when it listed the directory above.
 #[test]
 fn a_directory_that_nobody_has_looked_into_hides_no_directories() {
     let Some(world) = cluster() else { return };

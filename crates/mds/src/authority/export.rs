@@ -166,7 +166,7 @@ impl Mds {
         if let Some(answer) = self.first_elsewhere(root, to) {
             return Ok(Performed::Answer(answer));
         }
-        // All that its inode says, and all names, must be known here.
+        // All attributes of its inode, and all names, must be known here.
         self.namespace.getattr(root)?;
         if !self.namespace.is_complete(root) {
             return Err(cold(root));
@@ -379,7 +379,7 @@ impl Mds {
         let decoupled = self.decoupled_below(root);
         // Answer the blocked requests first: forgetting a large subtree takes a while.
         let out = self.namespace.take_out(root);
-        // Nothing but that they are not here says where they are.
+        // Only their absence here shows that these inodes moved.
         self.namespace.forget_linked(&linked, gone.map_or(Seq(0), |gone| gone.last));
         self.counters.exported_linked += linked.len() as u64;
         self.note_moved(root, linked);

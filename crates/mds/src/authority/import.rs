@@ -39,9 +39,9 @@ pub(crate) struct Import {
     pub(super) decoupled: Vec<Ino>,
     /// The inodes with several names that come with it, in order.
     pub(super) linked: Vec<Ino>,
-    /// The files that clients have open in it, as the list says.
+    /// The files that clients have open in it, from the list.
     pub(super) opened: Vec<(ClientId, Ino)>,
-    /// Those of which is still to be heard.
+    /// Reports that are still missing.
     pub(super) awaited: BTreeSet<(ClientId, Ino)>,
     /// Connected clients were asked.
     pub(super) asked: bool,
@@ -183,7 +183,7 @@ impl Mds {
             }
             Stage::Acknowledge => None,
             Stage::Retry(until) => {
-                // Whether the last attempt was carried out is found out by reading.
+                // A read of the list tells whether the last attempt succeeded.
                 if self.clock.now < until || self.authority.is_busy() {
                     return None;
                 }
@@ -201,7 +201,7 @@ impl Mds {
         !self.authority.imports.is_empty()
     }
 
-    /// A list that says that a subtree is taken in, and all else as the one that is given.
+    /// The given list, with the subtree marked as taken in.
     fn list_without_inode(&self, mut list: Subtrees, root: Ino) -> Subtrees {
         let Some(subtree) = list.get(root).cloned() else { return list };
         let joined = self.is_named_here(&subtree) && subtree.part.is_none();
@@ -264,7 +264,7 @@ impl Mds {
         self.namespace.set_above(subtree.root, path, subtree.policy.as_bytes());
     }
 
-    /// The list was replaced for the sake of imports. Says whether that is so.
+    /// The list was replaced for imports. Returns whether there were any.
     pub(super) fn imports_acknowledged(&mut self, effects: &mut Effects) -> bool {
         let done = self.authority.imports.iter().filter(|it| it.stage == Stage::Acknowledge);
         let done: Vec<Ino> = done.map(|import| import.root).collect();

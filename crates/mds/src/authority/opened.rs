@@ -3,7 +3,7 @@
 //! serves such a subtree sends its client the merge requests.
 //!
 //! Only the rank's memory and the clients themselves have this state. So the exporting rank
-//! notifies the clients of the new rank ([`Message::Moved`]), and each client reports its state to
+//! sends the clients the new rank ([`Message::Moved`]), and each client reports its state to
 //! that rank, as it would to a restarted server. The list of subtrees names the clients and files
 //! whose reports the new rank needs before it serves the subtree: otherwise one client could get
 //! exclusive access to a file, or a lock, that another client has.
@@ -23,10 +23,10 @@ use crate::{Effects, Mds};
 /// Open files, and offers to merge, that may move with a subtree, counted for each client that has
 /// them.
 const OPEN_MAX: usize = 16_384;
-/// Files that were closed while they were on their way here, of which that is remembered.
+/// How many closed files are remembered that moved here when their clients closed them.
 const CLOSED_MAX: usize = 1024;
 
-/// Files on their way here that clients have told of before the list of subtrees did.
+/// Files that move here and were reported by clients before the list of subtrees had the move.
 #[derive(Debug, Default)]
 pub(super) struct Closed(BTreeSet<(ClientId, Ino)>);
 
@@ -78,8 +78,8 @@ impl Mds {
         (count > OPEN_MAX).then(text)
     }
 
-    /// Notifies clients with open files in a subtree that left of its new rank. To be called before
-    /// the subtree is forgotten.
+    /// Announces the new rank of a subtree that left to the clients with open files in it. To be
+    /// called before the subtree is forgotten.
     pub(super) fn send_opens_after(
         &mut self,
         (root, to): (Ino, Rank),

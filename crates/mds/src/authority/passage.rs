@@ -33,7 +33,7 @@ use depart::Departure;
 /// How many finished passages are remembered, for repeated questions about them.
 const ENDED_MAX: usize = 4096;
 
-/// Names on their way from this rank, and to it.
+/// Names that move from this rank, and to it.
 #[derive(Debug, Default)]
 pub(crate) struct Passages {
     /// The last number that was given.
@@ -101,13 +101,13 @@ impl Passages {
         self.ends().chain(self.leaving())
     }
 
-    /// The directories that names are on their way from, or to.
+    /// The directories from which names move, or to which.
     pub(super) fn ends(&self) -> impl Iterator<Item = Ino> {
         let from = self.departures.iter().filter(|it| it.is_open()).map(|it| it.passage.parent);
         from.chain(self.arrivals.iter().map(|it| it.dir))
     }
 
-    /// The directories that are on their way from here.
+    /// The directories that are leaving.
     pub(super) fn leaving(&self) -> impl Iterator<Item = Ino> {
         let of_dirs = self.departures.iter().filter(|it| it.is_open() && it.passage.is_dir);
         of_dirs.map(|it| it.passage.ino)

@@ -100,8 +100,8 @@ impl Mds {
             }
             Some(rank) => {
                 if matches!(op, Op::Merge { .. }) {
-                    // A request that follows a merge does not wait; the client resends it if that
-                    // was wrong.
+                    // The journal behind a merge request does not wait for the list; the client
+                    // sends both again if the redirect was wrong.
                     self.read_list(effects);
                 } else if self.waits_for_list((conn, client), request, effects) {
                     return true;
@@ -113,8 +113,8 @@ impl Mds {
         }
     }
 
-    /// A client asks for a decoupled subtree of which this rank knows nothing: it may have come
-    /// here, and the list is read. Says whether the request waits for that.
+    /// A client asks for a decoupled subtree that this rank does not know: it may have come here,
+    /// and the list is read. Returns whether the request waits for that.
     fn may_be_coming_as_whole(
         &mut self,
         at: (ConnId, ClientId),
@@ -358,8 +358,8 @@ impl Mds {
         whole
     }
 
-    /// A request names an inode that is not in memory. It waits if that may be because its subtree
-    /// came a moment ago, or because this rank has not heard that it is coming.
+    /// A request names an inode that is not in memory. It waits if its subtree may have come a
+    /// moment ago, or may be about to come.
     #[cold]
     pub(crate) fn may_be_coming(
         &mut self,

@@ -12,7 +12,7 @@ use crate::{Effects, Mds};
 pub(crate) enum Goal {
     /// To have all of a subtree: clients name inodes of it by their numbers.
     All(Ino),
-    /// To know where a directory stands.
+    /// To find the place of a directory.
     Find(Ino),
 }
 

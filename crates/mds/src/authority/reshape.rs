@@ -6,7 +6,7 @@
 //!    the list of subtrees notes the split or join.
 //! 3. *Move*: names go to their fragments, or back, one event each.
 //! 4. *Flush*: all of that is safe.
-//! 5. *Settle*: the list says that it is done.
+//! 5. *Settle*: the list notes the end.
 //!
 //! A recovery finds the split or join in the list, and continues it: a name is in the directory or
 //! in its fragment, and moves if it is in the wrong one. No request is answered in between.
@@ -26,7 +26,7 @@ use crate::{Effects, Mds, Phase};
 
 /// Names moved, or looked at, in one slice: about two milliseconds.
 const SLICE: usize = 1024;
-/// The name under which a fragment stands in its directory, but for its number.
+/// The name of a fragment's hidden directory in the split one, without its number.
 const PART_NAME: &[u8] = b".cudele.fragment.";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

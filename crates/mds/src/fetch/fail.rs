@@ -15,7 +15,7 @@ impl Mds {
         self.damage.note(dir, &failure.error);
         let damaged = is_damage(failure.error.errno);
         if self.is_resend_busy() && !damaged {
-            // A change that its client was told is applied must not fail now.
+            // A change that its client knows as applied must not fail now.
             self.fetches.failed.push((dir, self.clock.now));
             return;
         }

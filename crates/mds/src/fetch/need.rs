@@ -58,7 +58,7 @@ impl Mds {
     }
 
     /// Whether a directory is another rank's, or comes from one. It may have been read all the
-    /// same, because its root allowed it, or before that was known. Its rows do not count: an inode
+    /// same, for a fact about its root, or before that was known. Its rows do not count: an inode
     /// in it may be in a directory of this rank by now.
     pub(super) fn is_not_ours(&self, dir: Ino) -> bool {
         self.is_active() && (self.authority.is_of_other(dir) || self.authority.is_coming(dir))
@@ -150,8 +150,8 @@ impl Mds {
     }
 }
 
-/// How many names a stored directory has and how many are directories, as far as its manifest says;
-/// whether exactly.
+/// How many names a stored directory has and how many are directories, by its manifest; whether
+/// exactly.
 pub(super) fn counts_of(manifest: &Manifest) -> (u64, u64, bool) {
     if manifest.counts_exact {
         return (manifest.entries, manifest.subdirs, true);

@@ -268,7 +268,7 @@ impl Mds {
         self.exclude(merge);
     }
 
-    /// An event is not carried out. Recovery must not do so either: it is in no record.
+    /// An event is not executed. Recovery must not do so either: it is in no record.
     pub(super) fn exclude(&mut self, merge: &mut Merge) {
         if merge.is_recorded() {
             self.record(merge, false);

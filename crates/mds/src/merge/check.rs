@@ -25,7 +25,7 @@ pub(super) struct Absent {
 }
 
 impl Merge {
-    /// Why an event cannot be carried out that builds on one that was not.
+    /// Why an event cannot be executed that depends on a rejected one.
     fn rejected_before(&self, event: &Event<'_>) -> Option<Errno> {
         if self.absent.is_empty() {
             return None;

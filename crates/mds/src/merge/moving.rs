@@ -11,7 +11,7 @@ use super::{Done, JournalId, Merge, Merges};
 use crate::{Effects, Mds};
 
 impl Merge {
-    /// Whether it is carried out where it began: the journal may have half of it.
+    /// Whether it continues where it began: the journal may have half of it.
     fn must_end(&self) -> bool {
         self.conn == ConnId::NOBODY || self.begun.is_some()
     }

@@ -24,7 +24,7 @@ pub(crate) struct Release {
 }
 
 impl Mds {
-    /// Answers when the metadata store says all of a directory: then a client may read it there.
+    /// Answers when the metadata store has all of a directory: then a client may read it there.
     pub(super) fn write_down(
         &mut self,
         at: (ConnId, Tid),

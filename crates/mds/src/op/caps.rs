@@ -247,12 +247,12 @@ impl Mds {
         way
     }
 
-    /// The directory that an inode is, or stands in.
+    /// The inode itself if it is a directory, else its home.
     pub(crate) fn place_of(&self, ino: Ino) -> Option<Ino> {
         if self.namespace.is_dir(ino) { Some(ino) } else { self.namespace.home_of(ino) }
     }
 
-    /// Takes the directory that an inode is, or stands in.
+    /// Revokes the inode itself if it is a directory, else its home.
     fn revoke_inode(&mut self, client: ClientId, ino: Ino, effects: &mut Effects) -> Option<Ino> {
         self.revoke(client, self.place_of(ino)?, effects)
     }

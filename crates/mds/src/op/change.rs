@@ -292,7 +292,7 @@ impl Mds {
         Ok(attr.ino)
     }
 
-    /// A request that was carried out before and arrives again: the same answer.
+    /// A request that was executed before and arrives again: the same answer.
     pub(crate) fn answer_again(
         &mut self,
         (conn, client): (ConnId, ClientId),

@@ -48,7 +48,7 @@ impl Mds {
         Some(Told { dir, inode, lease: Some(lease), ..Told::default() })
     }
 
-    /// Whether clients remember a directory under leases.
+    /// Whether clients cache a directory under leases.
     pub(super) fn is_under_leases(&mut self, dir: Ino) -> bool {
         self.namespace.effective_policy(dir).1.policy.cache == Cache::Lease
     }
@@ -81,7 +81,7 @@ impl Mds {
     /// it has expired.
     pub(super) fn waits_for_leases_below(&mut self, root: Ino) -> Option<Ino> {
         let leased = self.leases.directories(self.clock.now);
-        // Of one that was evicted it is not known where it stands.
+        // The place of an evicted directory is unknown.
         let inside = leased.filter(|dir| {
             !self.namespace.knows(*dir) || self.namespace.ancestors(*dir).any(|it| it == root)
         });

@@ -215,7 +215,7 @@ impl Mds {
         }
     }
 
-    /// Ends the sessions of clients that were told to give a file up and did not answer.
+    /// Ends the sessions of clients that got a recall of a file and did not answer.
     pub(crate) fn opens_tick(&mut self, effects: &mut Effects) {
         for client in self.opens.silent(self.clock.now) {
             if let Some(conn) = self.sessions.conn_of(client) {

@@ -147,7 +147,7 @@ impl Purges {
 }
 
 impl Mds {
-    /// Holds inodes that a merge removed; `recorded` says whether the journal has records of it.
+    /// Holds inodes that a merge removed; `recorded` is whether the journal has records of it.
     pub(crate) fn hold_freed(&mut self, recorded: bool) {
         let seq = self.last_seq();
         for freed in self.namespace.take_freed() {
@@ -158,7 +158,7 @@ impl Mds {
         }
     }
 
-    /// A merge carried out an event, which may have given a removed inode a name again.
+    /// A merge executed an event, which may have given a removed inode a name again.
     pub(crate) fn take_back_named(&mut self, event: &Event<'_>) {
         if self.purges.merged.held.is_empty() {
             return;

@@ -32,7 +32,7 @@ pub(super) struct Room {
 }
 
 impl Room {
-    /// Counts a removed inode; `journalled` says whether the journal has the event.
+    /// Counts a removed inode; `journalled` is whether the journal has the event.
     pub(super) fn note(&mut self, freed: &Freed, journalled: bool, now: Moment) {
         self.ask(now);
         // Data objects are deleted without a checkpoint.

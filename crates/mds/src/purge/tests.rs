@@ -293,7 +293,7 @@ fn an_inode_that_a_replay_leaves_without_a_name_is_purged() {
         let create = journal::Create { parent, name: b"x", ino, mode, ..Default::default() };
         mds.namespace.apply(Seq(4), namespace::Mode::Live, &Event::Create(create));
     }
-    // The record says that a new directory replaced the one with the file, which it has, too.
+    // By the record a new directory replaced the one with the file, and has the file, too.
     mds.namespace.drop_loser(Ino(20));
     assert!(mds.namespace.knows(Ino(30)));
     replayed(&mut mds);

@@ -74,7 +74,7 @@ impl Behind {
         self.pending.iter().any(|left| !left.linked.is_empty())
     }
 
-    /// Whether an event says nothing of any other directory, now or later.
+    /// Whether an event concerns no other directory, now or later.
     pub(super) fn passes_over(&self, event: &Event<'_>) -> bool {
         match *event {
             Event::Create(ref create) => self.covers(create.parent),

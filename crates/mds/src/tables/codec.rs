@@ -17,7 +17,7 @@ const MAGIC: &[u8; 8] = b"CUDLRANK";
 /// that move to other ranks, version 5 subtrees that left and are still in the journal. Earlier
 /// tables are read, and written in the present version.
 const VERSION: u16 = 7;
-/// The first version that says which inodes with several names went.
+/// The first version that lists which inodes with several names left.
 const VERSION_LINKED: u16 = 6;
 /// The first version whose checksum includes the name of the object, and so the rank.
 const VERSION_NAMED: u16 = 7;
@@ -108,7 +108,7 @@ impl Tables {
         if reader.offset() + 4 < bytes.len() {
             free = read_free(&mut reader)?;
         }
-        // Or before clients remembered anything.
+        // Or before clients had caches.
         let mut remembering = BTreeSet::new();
         if reader.offset() + 4 < bytes.len() {
             for _ in 0..reader.length()? {

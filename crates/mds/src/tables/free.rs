@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use types::{Ino, InoRange};
 
-/// Ranges that are remembered at most: the table is stored as a whole. The smallest are given up.
+/// Most free ranges that are kept: the table is stored as a whole. The smallest are given up.
 const RANGES_MAX: usize = 1024;
 
 /// Ranges that do not touch one another: starts, and ends.
@@ -57,7 +57,7 @@ impl Free {
         Some(taken)
     }
 
-    /// Takes the range that ends here, and says where it started.
+    /// Takes the range that ends here, and returns its start.
     pub(super) fn take_before(&mut self, end: u64) -> Option<u64> {
         let (start, _) = self.0.iter().next_back().filter(|(_, until)| **until == end)?;
         let start = *start;

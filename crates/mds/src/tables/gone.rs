@@ -42,7 +42,7 @@ pub(crate) struct Gone {
 #[derive(Debug, Default)]
 pub(crate) struct GoneList {
     all: Vec<Gone>,
-    /// That one went is not in the store, or the put under way says it.
+    /// The departure of one is not in the store, or only in the put under way.
     unstored: bool,
     in_flight: bool,
 }

@@ -39,7 +39,7 @@ enum Stage {
     Come,
     /// The journal has it up to here.
     Came(Seq),
-    /// The other rank is being told.
+    /// The message to the other rank is under way.
     Telling,
 }
 

@@ -26,7 +26,7 @@ pub(super) enum Stage {
     Flush(Seq),
     /// The offer is being written.
     Offer,
-    /// It stands since then.
+    /// The offer stands since then.
     Offered(Moment),
     /// It is being looked at, not before that time.
     Look(Moment),
@@ -296,7 +296,7 @@ impl Mds {
         }
     }
 
-    /// The store has answered. Says whether it was about a name that leaves.
+    /// The store has answered. Returns whether the answer was for a leaving name.
     pub(super) fn departure_stored(
         &mut self,
         id: u64,

@@ -104,7 +104,7 @@ struct Client {
     shared: BTreeMap<u32, bool>,
     locked: BTreeSet<u32>,
     out: VecDeque<ToServer>,
-    /// How many of them are on their way.
+    /// How many of them are in transit.
     sent: usize,
     back: VecDeque<ToClient>,
     /// Answers that wait for the journal.
