@@ -246,7 +246,6 @@ impl Dir {
         }
         // Removed objects. A directory is never removed, so it is still visited.
         self.walk(prefix, |directory| match sys::sync_directory(self.objects(), directory) {
-            // Without it no object can come back.
             Err(Sys::NOENT) => Ok(()),
             result => result.map_err(|errno| {
                 // The removed objects whose absence is lost are unknown.
