@@ -3,7 +3,9 @@
 
 mod authority;
 mod behind;
+mod end;
 mod remerge;
+mod unnamed;
 mod without;
 
 use std::collections::BTreeMap;
@@ -23,6 +25,7 @@ use crate::{Effects, Mds, Waiting};
 
 use behind::Behind;
 use remerge::Merged;
+use unnamed::Unnamed;
 
 /// Changes of one client that are noted together.
 const RUN_MAX: usize = 1024;
@@ -57,6 +60,8 @@ enum Step {
     /// A directory is read, to see whether the store has an event that the journal marks as perhaps
     /// stored.
     ReadStored,
+    /// Directories without an inode in memory are looked for in the store.
+    FindUnnamed,
 }
 
 /// The state of a recovery.
@@ -83,6 +88,7 @@ pub(crate) struct Recovery {
     behind: Behind,
     /// Merges whose last part is not in the journal, by the object of the client's journal.
     unfinished: BTreeMap<String, Unfinished>,
+    unnamed: Unnamed,
 }
 
 impl Mds {
@@ -280,7 +286,8 @@ impl Mds {
             | Step::ListSegments
             | Step::ReadSegment(_)
             | Step::ReadMerged(_)
-            | Step::ReadStored => return,
+            | Step::ReadStored
+            | Step::FindUnnamed => return,
         }
         let Some(segment) = self.recovery.segment.take() else { return };
         let result = match self.replay_segment(&segment.bytes[..segment.intact], effects) {
@@ -451,34 +458,6 @@ impl Mds {
         }
         self.counters.recovered_events += 1;
         true
-    }
-
-    /// The whole journal is applied.
-    fn replayed(&mut self, effects: &mut Effects) {
-        self.forget_behind(Seq(u64::MAX));
-        if let Some(root) = self.lacking_root() {
-            self.recovery.step = Step::FetchAbove(root);
-            return self.recovery_waits_for(Ino::above(root), effects);
-        }
-        self.recovery.step = Step::Idle;
-        self.doubt_damaged();
-        self.namespace.replay_ended();
-        self.merges.leave(std::mem::take(&mut self.recovery.unfinished));
-        let freed = self.namespace.take_freed();
-        let chain = std::mem::take(&mut self.recovery.chain);
-        let (next_index, last) = (chain.next_index(), chain.last());
-        let (segments, garbage) = chain.into_parts();
-        if !garbage.is_empty() {
-            self.forget(StoreOp::Delete { objects: garbage }, effects);
-        }
-        self.recover_removed(freed, last);
-        let unclear = !segments.is_empty();
-        self.log.resume(self.tables.epoch(), segments, (next_index, last));
-        if unclear {
-            self.journal_is_unclear();
-        }
-        self.list_changed(effects);
-        self.wait_for_clients(effects);
     }
 }
 

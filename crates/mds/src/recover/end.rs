@@ -1,0 +1,41 @@
+//! The end of a recovery: the whole journal is applied.
+
+use metastore::request::StoreOp;
+use types::{Ino, Seq};
+
+use super::Step;
+use crate::{Effects, Mds};
+
+impl Mds {
+    pub(super) fn replayed(&mut self, effects: &mut Effects) {
+        self.forget_behind(Seq(u64::MAX));
+        if let Some(root) = self.lacking_root() {
+            self.recovery.step = Step::FetchAbove(root);
+            return self.recovery_waits_for(Ino::above(root), effects);
+        }
+        self.doubt_damaged();
+        self.namespace.replay_ended();
+        self.find_unnamed(effects);
+    }
+
+    /// Only directories that a name leads to are in memory: the log continues.
+    pub(super) fn recovered(&mut self, effects: &mut Effects) {
+        self.recovery.step = Step::Idle;
+        self.merges.leave(std::mem::take(&mut self.recovery.unfinished));
+        let freed = self.namespace.take_freed();
+        let chain = std::mem::take(&mut self.recovery.chain);
+        let (next_index, last) = (chain.next_index(), chain.last());
+        let (segments, garbage) = chain.into_parts();
+        if !garbage.is_empty() {
+            self.forget(StoreOp::Delete { objects: garbage }, effects);
+        }
+        self.recover_removed(freed, last);
+        let unclear = !segments.is_empty();
+        self.log.resume(self.tables.epoch(), segments, (next_index, last));
+        if unclear {
+            self.journal_is_unclear();
+        }
+        self.list_changed(effects);
+        self.wait_for_clients(effects);
+    }
+}
