@@ -31,9 +31,9 @@ impl Fs {
         Ok(if small { Content::Inline(head) } else { Content::Large(head) })
     }
 
-    /// Writes the content of a file that is striped like this and that nobody else knows, from its first bytes
-    /// and the rest of a source, with checksums. Returns its length, which is for the caller to set. Durable after
-    /// [`Fs::sync_data`].
+    /// Writes the content of a file, with checksums, from its first bytes and the rest of a source.
+    /// The file has this stripe, and no other client may know it. Returns the length of the
+    /// content, which the caller sets. Durable after [`Fs::sync_data`].
     ///
     /// # Errors
     /// Those of the source; `ENOSPC`, `EIO`.
@@ -123,7 +123,7 @@ impl Fs {
         self.strong_logs.known_for_dir(self, dir).map(|terms| terms.lazy)
     }
 
-    /// Whether the policy of a directory, as this client knows it, asks for checksums of content.
+    /// Whether the policy of a directory, as this client knows it, demands checksums of content.
     ///
     /// # Errors
     /// As [`Fs::inline_bytes`].

@@ -124,7 +124,7 @@ impl Dir {
         self.inline_bytes
     }
 
-    /// Whether content that is written here gets checksums, by the same policy.
+    /// Whether content that is written here gets checksums, by the policy at the time of opening.
     pub(crate) fn checksums(&self) -> bool {
         self.checksums
     }

@@ -134,7 +134,7 @@ impl Fs {
         self.objects(place).read_into(offset, buffer)
     }
 
-    /// Writes a byte range. It has checksums after [`Fs::seal`], and is durable after
+    /// Writes a byte range. The range has checksums after [`Fs::seal`], and is durable after
     /// [`Fs::sync_file`].
     ///
     /// # Errors
@@ -161,8 +161,8 @@ impl Fs {
         self.objects(place).delete_data(size)
     }
 
-    /// The same of a file that is still there, with other content: after a power failure it has one or the
-    /// other.
+    /// Deletes the content of a file that stays and gets other content. After a power failure the
+    /// file has the old content or the new content.
     ///
     /// # Errors
     /// `EIO`.
@@ -248,7 +248,7 @@ impl<'a> Objects<'a> {
         metastore::sums_name(self.ino, self.stripe.pool(), number)
     }
 
-    /// The numbers of all objects of checksums that a file of this length may have.
+    /// The numbers of all objects of checksums that a file of this length can have.
     pub(crate) fn sums_numbers(&self, size: u64) -> Result<Vec<u64>> {
         let count = size.div_ceil(SUM_BLOCK_BYTES * SUMS_PER_OBJECT);
         if count <= self.unlisted_max() {
@@ -265,12 +265,12 @@ impl<'a> Objects<'a> {
         Ok(numbers.collect())
     }
 
-    /// Their names.
+    /// The names of all objects of checksums that a file of this length can have.
     pub(crate) fn sums_names(&self, size: u64) -> Result<Vec<String>> {
         Ok(self.sums_numbers(size)?.into_iter().map(|number| self.sums_name(number)).collect())
     }
 
-    /// What is in the store of a block; nothing if that is not a byte.
+    /// The bytes of a block in the store, or `None` if the store has no byte of the block.
     pub(crate) fn read_block(&self, block: u64) -> Result<Option<Vec<u8>>> {
         let at = block * SUM_BLOCK_BYTES;
         let name = self.name(at / self.stripe.bytes());
@@ -290,7 +290,7 @@ impl<'a> Objects<'a> {
         self.sums.write_at(self, offset, data)
     }
 
-    /// Writes the checksums of what was written here.
+    /// Writes the checksums of the blocks that were written through these objects.
     pub(crate) fn seal(&self, seal: Seal) {
         self.sums.seal(self, seal, true);
     }
@@ -437,7 +437,8 @@ impl<'a> Objects<'a> {
         }
     }
 
-    /// Of more objects than this a list is made of those that there are.
+    /// The number of objects above which a list of the existing objects is cheaper than one request
+    /// for each.
     fn unlisted_max(&self) -> u64 {
         if self.store.lists_what_it_finds() { UNLISTED_MAX } else { UNLISTED_SLOWLY_MAX }
     }

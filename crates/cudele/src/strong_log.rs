@@ -56,7 +56,7 @@ pub(crate) struct Terms {
     pub(crate) inline_bytes: u32,
     /// Writes to shared files may wait for the flush.
     pub(crate) lazy: bool,
-    /// Content that is written gets checksums.
+    /// Written content gets checksums.
     pub(crate) checksums: bool,
 }
 

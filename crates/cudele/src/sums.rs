@@ -1,18 +1,22 @@
-//! Checksums of file content: written by whoever writes content, verified by whoever reads it.
+//! Checksums of file content: the client that writes content writes them, and every reader verifies
+//! them.
 //!
-//! Content lies in its objects as it always did; beside them is an object of entries, one for each block of
-//! 16 KiB ([`metastore::Sum`]). A block without an entry is not verified. So content and entry need not be
-//! written at once, if the order is kept that `docs/decisions/0004-content-checksums.md` derives:
+//! Checksums do not change the objects of content. An object of entries beside them has one entry
+//! for each block of 16 KiB ([`metastore::Sum`]). A reader does not verify a block without an
+//! entry, so content and entry need not be written atomically. The order of writes, which
+//! `docs/decisions/0004-content-checksums.md` derives, suffices:
 //!
-//! * an entry that a write will contradict is taken away before the write, durably if the entry is one that
-//!   holds after a power failure;
-//! * an entry is written after the content, by the one client that has the file to itself; what several clients
-//!   write at a time has none;
-//! * an entry written before its content was durable names the store's period, and holds no longer than that.
+//! * a client removes an entry before a write that contradicts it; the removal is durable if the
+//!   entry holds after a power failure;
+//! * a client writes an entry after the content, and only if no other client has the file open;
+//!   content that several clients write at the same time has no entries;
+//! * an entry that is written before its content is durable names the store's period, and expires
+//!   with that period.
 //!
-//! Not here: which file is whose (`vfs` tells: [`Fs::share_sums`](crate::Fs::share_sums)).
+//! Not here: which clients have a file open (`vfs` passes that to
+//! [`Fs::share_sums`](crate::Fs::share_sums)).
 //!
-//! Invariant: of the entries in the store that hold, each fits the content that any reader finds.
+//! Invariant: each valid entry in the store fits the content that any reader finds.
 
 mod pending;
 mod session;
@@ -29,42 +33,43 @@ use self::pending::Pending;
 use self::table::{Age, Table};
 use crate::extents::{Objects, usize_of};
 
-/// So many files are remembered without need.
+/// The number of files above which a process drops knowledge that it can read again.
 const FILES_MAX: usize = 16_384;
-/// So often content and entry may change while they are held against each other.
+/// The number of changes of content and entry that a comparison tolerates.
 const ATTEMPTS_MAX: usize = 8;
 
-/// What a process knows of the checksums of files.
+/// The knowledge of a process about the checksums of files.
 #[derive(Debug, Default)]
 pub(crate) struct Sums {
     files: Mutex<Map<Ino, Arc<Mutex<FileSums>>>>,
 }
 
-/// What it knows of those of one file.
+/// The knowledge of a process about the checksums of one file.
 #[derive(Debug, Default)]
 struct FileSums {
-    /// Others may write the file, too: nobody writes entries.
+    /// Other clients can write the file, so no client writes entries.
     shared: bool,
-    /// The policy wants no entries.
+    /// The policy switches checksums off.
     off: bool,
-    /// How it is striped, once it was written.
+    /// The stripe of the file, known after the first write.
     stripe: Option<Stripe>,
     table: Table,
-    /// Blocks that this process has written since, and not written the entry of.
+    /// Blocks that this process has written and whose entries it has still to write.
     pending: Pending,
 }
 
-/// When entries are written.
+/// The state of the content at the time when its entries are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seal {
-    /// The content may not be durable: they hold as long as nothing unsynced can have been lost.
+    /// The content may not be durable: the entries hold until a power failure can lose unsynced
+    /// content.
     Written,
-    /// All content was made durable since it was written.
+    /// All content has become durable since it was written.
     Durable,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is remembered is looked up again where it does not fit.
+    // A poisoned lock does no harm: a reader that finds a mismatch reads the entries again.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -88,40 +93,41 @@ impl Sums {
         files.entry(ino).or_default().clone()
     }
 
-    /// Nothing is known of a file any more: it was opened, or closed for good.
+    /// Drops all knowledge of a file, which was opened or closed for the last time.
     pub(crate) fn forget(&self, ino: Ino) {
         locked(&self.files).remove(&ino);
     }
 
-    /// A file was made just now: there are no entries.
+    /// Registers a file that was created just now and has no entries.
     pub(crate) fn begin(&self, ino: Ino) {
         let file = self.file(ino);
         *locked(&file) = FileSums { table: Table::fresh(), ..FileSums::default() };
     }
 
-    /// Whether others may write a file, too.
+    /// Sets whether other clients can write a file.
     pub(crate) fn share(&self, ino: Ino, shared: bool) {
         let file = self.file(ino);
         let off = locked(&file).off;
         *locked(&file) = FileSums { shared, off, ..FileSums::default() };
     }
 
-    /// Whether entries of a file are to be written.
+    /// Whether a file has blocks whose entries are still to be written.
     pub(crate) fn is_pending(&self, ino: Ino) -> bool {
         let file = locked(&self.files).get(&ino).cloned();
         file.is_some_and(|file| !locked(&file).pending.is_empty())
     }
 
-    /// Whether the policy wants entries for a file.
+    /// Sets whether the policy demands entries for a file.
     pub(crate) fn want(&self, ino: Ino, wanted: bool) {
         let file = self.file(ino);
         locked(&file).off = !wanted;
     }
 
-    /// Reads a byte range and holds it against its checksums.
+    /// Reads a byte range and verifies its checksums.
     ///
     /// # Errors
-    /// `EIO` with the inode and the block if it does not fit; what the store says.
+    /// `EIO` with the inode and the block if a block does not fit its entry; the errors of the
+    /// store.
     pub(crate) fn read_into(
         &self,
         objects: &Objects<'_>,
@@ -133,15 +139,15 @@ impl Sums {
         let wanted = blocks(offset, buffer.len() as u64);
         let entries = locked(&file).table.entries(objects, wanted.clone(), Age::Recent);
         let entries = match entries {
-            // The checksums are lost, and the content is not.
+            // Unreadable checksums do not make readable content unreadable.
             Err(error) if error.errno == Errno::Io => return Ok(()),
             entries => entries?,
         };
         if misfit(objects, (wanted.start, &entries), offset, buffer)?.is_none() {
             return Ok(());
         }
-        // Somebody may be writing: an entry that stands before and after the content was read, and does
-        // not fit it, is damage.
+        // Another client may be writing: a mismatch is damage only if the entry is the same before
+        // and after the content was read.
         for _ in 0..ATTEMPTS_MAX {
             let entries = locked(&file).table.entries(objects, wanted.clone(), Age::New)?;
             objects.read_unverified(offset, buffer)?;
@@ -152,7 +158,7 @@ impl Sums {
                 return Err(damaged(objects, block, sum));
             }
         }
-        // Somebody writes all the time: the content is between two states, as it may be.
+        // Another client writes all the time, so the content may be a mixture of two states.
         Ok(())
     }
 }
@@ -163,8 +169,8 @@ impl FileSums {
     }
 }
 
-/// The first block of a byte range whose content does not fit its entry. The entries are those of the blocks
-/// from a number on.
+/// The first block of a byte range whose content does not fit its entry. The first of the entries
+/// belongs to the block with the number that is passed.
 fn misfit(
     objects: &Objects<'_>,
     (first, entries): (u64, &[Entry]),
@@ -191,7 +197,7 @@ fn misfit(
             }
             continue;
         }
-        // A part of what it covers was asked for, and the checksum is of all.
+        // The caller reads a part of the block, and the checksum covers all of it.
         whole.resize(usize_of(sum.length.into()), 0);
         objects.read_unverified(start, &mut whole)?;
         if !sum.fits(&whole) {

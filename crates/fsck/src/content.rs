@@ -1,6 +1,7 @@
-//! Content of files, held against its checksums. A block without a checksum is not verified.
+//! Comparison of file content with its checksums. A block without a checksum is not verified.
 //!
-//! Others may write meanwhile: a block is damaged if its entry is the same before and after the block was read.
+//! Clients may write during the check: a block is damaged only if its entry is the same before and
+//! after the check reads the block.
 
 use std::collections::BTreeMap;
 
@@ -13,20 +14,20 @@ use crate::facts::Facts;
 use crate::finding::{Finding, Kind, Subject};
 use crate::survey::Survey;
 
-/// Entries are read so many at a time.
+/// The number of entries that one read fetches.
 const ENTRIES_AT_ONCE: u64 = 1024;
-/// Content is read so many bytes at a time, from one object.
+/// The number of bytes of content that one read fetches from one object.
 const WINDOW_BYTES: u64 = 1 << 20;
-/// So often content and entry may change while they are held against each other.
+/// The number of changes of content and entry that a comparison tolerates.
 const ATTEMPTS_MAX: usize = 8;
 
-/// What is wrong with the content of one file.
+/// The damage of the content of one file.
 #[derive(Default)]
 struct Damage {
     blocks: u64,
     /// The first block, and its object.
     first: Option<(u64, String)>,
-    /// Entries that are none.
+    /// The number of damaged entries.
     entries: u64,
 }
 
@@ -45,7 +46,8 @@ struct Content<'a> {
     pool: Pool,
 }
 
-/// Reads all content that has checksums. Which files are damaged is noted, so that their names are found.
+/// Reads all content that has checksums. Registers damaged files in `sought`, so that the survey
+/// finds their names.
 pub(crate) fn check(
     store: &dyn ObjectStore,
     survey: &Survey,
@@ -74,7 +76,7 @@ pub(crate) fn check(
     Ok(())
 }
 
-/// Says which files it is that are damaged, as far as their names were seen.
+/// Adds the paths of damaged files to the findings, if the check saw their names.
 pub(crate) fn name(facts: &Facts, report: &mut Report) {
     let mut paths: BTreeMap<Ino, String> = BTreeMap::new();
     for (ino, home) in &facts.sought {
@@ -128,7 +130,7 @@ impl Content<'_> {
                             damage.blocks += 1;
                         }
                     }
-                    // Somebody may have been writing it.
+                    // A client may have been writing the entry.
                     Entry::Damaged => {
                         let again = self.entries(name, block, 1)?;
                         damage.entries += u64::from(again == [Entry::Damaged]);
@@ -148,7 +150,7 @@ impl Content<'_> {
         Ok(each.map(|(block, bytes)| Sum::decode(self.ino, block, bytes)).collect())
     }
 
-    /// Whether an entry says anything: content that was not synced may have been lost since.
+    /// Whether an entry is valid: unsynced content of an earlier period may be lost.
     fn holds(&self, sum: &Sum) -> bool {
         sum.period == 0 || sum.period == self.store.period()
     }
@@ -163,7 +165,7 @@ impl Content<'_> {
         if window.object != object || window.start != start {
             let length = usize::try_from(WINDOW_BYTES).unwrap_or(usize::MAX);
             let bytes = match absent(self.store.read_range(&object, start, length)) {
-                // The medium says itself that something is lost: here, or near.
+                // The medium reports an error in this block or in another block of the window.
                 Err(error) if error.errno == Errno::Io => {
                     return self.fits_alone((&object, at), sum);
                 }
@@ -184,7 +186,7 @@ impl Content<'_> {
         }
     }
 
-    /// Whether a block that does not fit its entry goes on not fitting.
+    /// Whether a mismatch of a block and its entry is permanent.
     fn stays(&self, (name, block): (&str, u64), damage: &mut Damage) -> Result<bool> {
         for _ in 0..ATTEMPTS_MAX {
             let before = self.entries(name, block, 1)?;

@@ -34,7 +34,7 @@ pub(crate) struct Facts {
     pub(crate) removed: BTreeSet<Ino>,
     /// The positions of manifests.
     pub(crate) positions: Vec<Seq>,
-    /// Files whose names are wanted, and where each was seen: its directory and name.
+    /// Files whose names are sought, each with its directory and name once the check has seen them.
     pub(crate) sought: BTreeMap<Ino, Option<(Ino, Box<[u8]>)>>,
 }
 

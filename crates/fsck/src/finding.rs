@@ -78,16 +78,16 @@ pub enum Kind {
     NumberNotGiven,
     /// A journal of a client that has no decoupled subtree.
     LeftJournal,
-    /// Content of a file is not what was written: blocks, and the first of them with its object.
+    /// The content of a file does not match its checksums.
     Content {
-        /// How many.
+        /// The number of damaged blocks.
         blocks: u64,
-        /// The number of the first.
+        /// The number of the first damaged block.
         first: u64,
-        /// The object that it is in.
+        /// The object that contains the first damaged block.
         object: String,
     },
-    /// So many checksums of a file's content cannot be read.
+    /// The number of checksums of a file's content that are damaged.
     Checksums(u64),
     /// A name that nothing here would give to an object.
     Foreign,

@@ -68,13 +68,13 @@ pub enum Scope {
     EachByItself,
 }
 
-/// Whether a check reads the content of files, which takes as long as the store is large.
+/// Whether a check reads the content of files, which takes time in proportion to the store's size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Depth {
-    /// All content that has checksums is read.
+    /// The check reads all content that has checksums.
     #[default]
     Content,
-    /// No content is read.
+    /// The check reads no content.
     Metadata,
 }
 

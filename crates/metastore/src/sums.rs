@@ -1,51 +1,53 @@
-//! Checksums of file content: what stands in an object of checksums, one entry for each block.
+//! Checksums of file content: the format of an object of checksums, with one entry for each block.
 //!
-//! An entry covers the first bytes of a block, as many as it says, and says from when it is. Entries are
-//! independent of each other: each has a check of its own, which includes the inode and the block, and is
-//! aligned so that no sector is between its bytes. Sixteen zeros are no entry: nothing is known of that block.
+//! An entry covers the first bytes of a block, and names their number and the period of its write.
+//! Each entry is independent: it has a check of its own, which includes the inode and the block,
+//! and its alignment keeps all of its bytes in one sector. Sixteen zeros are no entry: the block is
+//! not verified.
 //!
-//! Not here: when entries are written and what they are held against (`cudele::sums`).
+//! Not here: the rules by which entries are written and compared (`cudele::sums`).
 //!
-//! Invariant: an entry that was changed, cut, or moved to the place of another one does not decode.
+//! Invariant: an entry that was changed, cut, or moved to the place of another entry does not
+//! decode.
 
 use types::{Ino, Stripe};
 
-/// Content has one checksum for so many bytes. No stripe is smaller, and each is a multiple.
+/// The number of bytes that have one checksum. Every stripe is a multiple.
 pub const SUM_BLOCK_BYTES: u64 = 16 << 10;
 /// The length of an entry.
 pub const SUM_BYTES: usize = 16;
-/// Entries in one object, which then has 4 MiB: the checksums of 4 GiB.
+/// The number of entries in one object, which then has 4 MiB: the checksums of 4 GiB.
 pub const SUMS_PER_OBJECT: u64 = 1 << 18;
-/// What an entry begins with.
+/// The first byte of an entry.
 const VERSION: u8 = 1;
 
 /// The checksum of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sum {
-    /// CRC-32C of the bytes that it covers.
+    /// CRC-32C of the covered bytes.
     pub crc: u32,
-    /// How many these are, from the beginning of the block: 1 to [`SUM_BLOCK_BYTES`].
+    /// The number of covered bytes, from the beginning of the block: 1 to [`SUM_BLOCK_BYTES`].
     pub length: u32,
-    /// How the file is striped: it says in which object the block is.
+    /// The stripe of the file, which determines the object of the block.
     pub stripe: Stripe,
-    /// 0 if the content was durable when this was written. Otherwise the period of the store in which it was
-    /// written: it holds only as long as that lasts.
+    /// 0 if the content was durable when the entry was written. Otherwise the period of the store
+    /// at that time: the entry expires with the period.
     pub period: u32,
 }
 
-/// What stands in the place of an entry.
+/// The content of the place of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// Nothing.
+    /// Zeros: the block has no checksum.
     None,
-    /// A checksum.
+    /// A valid checksum.
     Sum(Sum),
-    /// Something else.
+    /// Bytes that do not decode.
     Damaged,
 }
 
 impl Entry {
-    /// The checksum, if there is one.
+    /// The checksum, if the place has one.
     #[must_use]
     pub fn sum(self) -> Option<Sum> {
         match self {
@@ -61,7 +63,8 @@ impl Sum {
     pub fn encode(&self, ino: Ino, block: u64) -> [u8; SUM_BYTES] {
         let mut bytes = [0; SUM_BYTES];
         let log = u8::try_from(self.stripe.bytes().trailing_zeros()).unwrap_or_default();
-        // A whole block does not fit into 14 bits, and no block has no bytes.
+        // The length of a whole block exceeds 14 bits, and no block is empty, so the field is one
+        // less.
         let length = u16::try_from(self.length.saturating_sub(1)).unwrap_or(u16::MAX);
         bytes[0] = VERSION;
         bytes[1] = log;
@@ -73,8 +76,8 @@ impl Sum {
         bytes
     }
 
-    /// What an entry of a block says. The stripe is in the usual pool: the name of the object says in which
-    /// pool the file is.
+    /// Decodes the entry of a block. The stripe is in the default pool: the object's name has the
+    /// pool of the file.
     #[must_use]
     pub fn decode(ino: Ino, block: u64, bytes: &[u8]) -> Entry {
         if bytes.iter().all(|byte| *byte == 0) {
@@ -98,8 +101,8 @@ impl Sum {
         }
     }
 
-    /// Whether bytes from the beginning of the block on are those that it was made of. Bytes that are missing
-    /// at the end count as zeros.
+    /// Whether the checksum fits these bytes from the beginning of the block. Bytes that are
+    /// missing at the end count as zeros.
     #[must_use]
     pub fn fits(&self, bytes: &[u8]) -> bool {
         let length = usize::try_from(self.length).unwrap_or(usize::MAX);
@@ -114,13 +117,13 @@ pub fn content_crc(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
 }
 
-/// The checksum of content with more behind it.
+/// The checksum of content with an appended piece.
 #[must_use]
 pub fn content_crc_append(crc: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc, bytes)
 }
 
-/// The same with so many zeros behind it.
+/// The checksum of content with appended zeros.
 fn padded(crc: u32, zeros: usize) -> u32 {
     const ZEROS: [u8; 1024] = [0; 1024];
     let (mut crc, mut left) = (crc, zeros);

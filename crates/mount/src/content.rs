@@ -26,7 +26,7 @@ pub(crate) fn how(caching: Caching, flags: i32) -> u32 {
 fn log_damage(error: &Error) {
     if error.errno == Errno::Io {
         let line = error.to_string().replace(char::is_control, "?");
-        // A mount without a log serves all the same.
+        // A mount without a log continues to work.
         let _ = writeln!(std::io::stderr().lock(), "cannot read {line}");
     }
 }

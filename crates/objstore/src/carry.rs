@@ -170,7 +170,7 @@ pub fn purge_data(
     Ok(StoreResult::Done)
 }
 
-/// Deletes the checksums of content of so many stripes, however large these are.
+/// Deletes the checksums of this many stripes, of any size.
 fn delete_sums(store: &dyn ObjectStore, (ino, pool): (Ino, Pool), stripes: u64) -> Result<()> {
     const STRIPES_MIN: u64 =
         metastore::SUMS_PER_OBJECT * metastore::SUM_BLOCK_BYTES / Stripe::MAX.bytes();

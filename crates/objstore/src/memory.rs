@@ -27,7 +27,7 @@ struct State {
     objects: BTreeMap<String, Object>,
     /// Lock name to owner.
     locks: BTreeMap<String, String>,
-    /// How often power was lost.
+    /// The number of power failures.
     crashes: u32,
 }
 

@@ -263,8 +263,9 @@ pub trait ObjectStore: Send + Sync + Debug {
     /// [`SyncScope::All`]) fail until it is put, deleted, or the store is opened again.
     fn sync(&self, scope: SyncScope<'_>) -> Result<()>;
 
-    /// A number for the time since which no unsynced write can have been lost: another one after a power
-    /// failure. 0 where a write is durable when it returns. Where it cannot be told, two calls may differ.
+    /// The number of the period in which no unsynced write can have been lost: it changes with a
+    /// power failure. 0 if a write is durable when it returns. Two calls may differ if the store
+    /// cannot determine the period.
     fn period(&self) -> u32;
 
     /// How much room there is.

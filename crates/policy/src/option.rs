@@ -91,12 +91,12 @@ choices! {
 }
 
 choices! {
-    /// Whether content of files gets checksums when it is written.
+    /// Whether file content gets checksums when it is written.
     Checksums {
-        /// Yes, and whoever reads it verifies them.
+        /// Written content gets checksums, and every reader verifies them.
         #[default]
         On = "on",
-        /// No. What has some is verified all the same.
+        /// Written content gets no checksums. Readers still verify existing checksums.
         Off = "off",
     }
 }

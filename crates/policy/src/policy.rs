@@ -58,8 +58,8 @@ pub struct Policy {
     /// default the store's own pool. Written `data_pool: fast`, and `data_pool: fast#3` once the
     /// store has resolved the name to number 3: then [`Stripe::pool`] of `stripe` is 3 (E-03).
     pub data_pool: Option<String>,
-    /// Whether content of files that is not kept in their inodes gets checksums; by default it does. Written
-    /// only if it does not.
+    /// Whether file content outside the inodes gets checksums; the default is `on`, and only `off`
+    /// is written.
     pub checksums: Checksums,
 }
 

@@ -285,7 +285,7 @@ impl Vfs {
         Ok(length)
     }
 
-    /// An error about an inode says the file's path, if it is known.
+    /// Names the file's path in an error about an inode, if the mount knows the path.
     fn named(&self, ino: Ino, error: Error) -> Error {
         match self.nodes().path(ino) {
             Some(path) => Error { subject: path.to_string(), ..error },

@@ -62,8 +62,8 @@ impl Vfs {
         self.sync_content(ino, &mut content)?;
         self.check_lost(ino, &mut content)?;
         if self.fs.is_unsealed(ino) && self.wants_sums(ino) {
-            // Blocks that were written in the middle have time until the file is closed: a database would
-            // have each read again with each commit.
+            // Leave blocks that were written in the middle until the close: with each commit of a
+            // database, the seal would read each of these blocks again.
             self.fs.seal((ino, content.stripe), Seal::Durable, false);
         }
         let nameless = content.nameless.is_some();
@@ -97,7 +97,7 @@ impl Vfs {
         content.unsynced.sync(&self.fs, place, size)
     }
 
-    /// Writes the checksums of what was written to a file, all of which is in the object store.
+    /// Writes the checksums of a file's written blocks; all of them are in the object store.
     pub(crate) fn seal(&self, ino: Ino, content: &mut Content) {
         if !self.fs.is_unsealed(ino) {
             return;
@@ -120,7 +120,7 @@ impl Vfs {
             if self.nodes().owner(ino) == root {
                 let mut content = file.held();
                 self.write_back(ino, &mut content)?;
-                // After the merge others may write it.
+                // After the merge other clients can write the file.
                 self.seal(ino, &mut content);
                 self.fs.forget_sums(ino);
             }

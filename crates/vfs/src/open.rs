@@ -105,7 +105,7 @@ impl Vfs {
             let current = nodes.told(ino) == told;
             if current || nodes.file(ino).is_some() {
                 if nodes.file(ino).is_none() {
-                    // Others may have written it since it was closed here.
+                    // Other clients may have written the file since the last close here.
                     self.fs.forget_sums(ino);
                 }
                 let file = nodes.open(ino, || File::new(&attr, body.clone()));

@@ -183,7 +183,7 @@ impl Vfs {
         }
     }
 
-    /// Whether the policy of the directory in which this mount last saw a file asks for checksums.
+    /// Whether the policy of the directory in which this mount last saw a file demands checksums.
     pub(crate) fn wants_sums(&self, ino: Ino) -> bool {
         let wanted = match self.tree(ino) {
             Tree::Server => {

@@ -152,7 +152,8 @@ fn what_a_command_did_to_a_branch_is_there_as_a_whole_or_not_at_all() {
         branch(&cluster, &["mkdir", "b", &format!("/proj/after{round}")]);
     }
     println!("{whole} of 40 were there as a whole");
-    // Content of the killed processes is garbage: files of more than 4 KiB have an object, and one of checksums.
+    // Content of the killed processes is garbage: a file of more than 4 KiB has an object of
+    // content and an object of checksums.
     Branches::open(&store).unwrap().collect(false).unwrap();
     assert_eq!(objects("data/"), whole * 160 * 2);
     assert!(whole < 40, "some were killed in the middle");

@@ -1,4 +1,5 @@
-//! Content of files that was altered in the store, read through commands and the library, and found by scrub and fsck.
+//! File content that was altered in the store: commands and the library reject it, and `scrub` and
+//! `fsck` find it.
 
 use cudele::{Errno, Fs};
 use serde_json::Value;
@@ -29,7 +30,7 @@ fn read(fs: &Fs, path: &str) -> cudele::Result<Vec<u8>> {
     Ok(all)
 }
 
-/// What a command finds: codes and paths.
+/// The findings of a command: codes and paths.
 fn found(cluster: &Cluster, command: &str) -> Vec<(String, String)> {
     let output = cluster.command(&["--json", command]).output().unwrap();
     let value: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -96,7 +97,7 @@ fn files_without_checksums_are_read_and_a_policy_switches_them_off() {
     assert!(store.stat(&sums("/off/file")).is_err());
     let bytes = store.get(&sums("/on")).unwrap().0;
     assert_eq!(bytes.len(), whole.len().div_ceil(16 << 10) * 16);
-    // As a release wrote it that knew of none.
+    // A file of a release without checksums.
     assert!(store.delete(&sums("/on")).unwrap());
     for path in ["/off/file", "/on"] {
         assert!(read(&fs, path).unwrap() == whole, "{path}");

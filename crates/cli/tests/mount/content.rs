@@ -1,4 +1,4 @@
-//! Content that was altered in the store, read through a mount.
+//! File content that was altered in the store, read through a mount.
 
 use std::fs;
 use std::io::Write;
@@ -16,7 +16,7 @@ fn a_mount_reads_no_altered_content_whether_it_was_synced_or_only_closed() {
     for name in ["synced", "closed"] {
         let mount = Mount::new(&world);
         let mut file = fs::File::create(mount.path(name)).unwrap();
-        // In small pieces, that begin and end anywhere.
+        // Small pieces do not begin or end at block boundaries.
         content.chunks(7_777).for_each(|piece| file.write_all(piece).unwrap());
         if name == "synced" {
             file.sync_all().unwrap();

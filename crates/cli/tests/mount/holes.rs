@@ -22,7 +22,7 @@ fn create(path: &Path) -> File {
     File::options().read(true).write(true).create_new(true).open(path).unwrap()
 }
 
-/// How many objects files have in the store, without their checksums.
+/// The number of content objects in the store, without the objects of checksums.
 fn objects(world: &World) -> usize {
     let names = world.store().list("data/").unwrap();
     names.iter().filter(|name| !name.contains(".sums.")).count()

@@ -1,4 +1,4 @@
-//! Blocks that were written and have no entry yet, and what is known of their content without reading it.
+//! Written blocks that have no entry yet, and the knowledge of their content without a read.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -8,27 +8,28 @@ use metastore::{SUM_BLOCK_BYTES, Sum, content_crc, content_crc_append};
 use super::blocks;
 use crate::extents::usize_of;
 
-/// All of a block.
+/// The range of a whole block.
 const WHOLE: Range<u32> = 0..16 << 10;
 const _: () = assert!(WHOLE.end as u64 == SUM_BLOCK_BYTES);
 
-/// What is known of the content of a block.
+/// The knowledge of the content of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
-    /// The checksum of so many bytes from its beginning on.
+    /// The checksum of the first `length` bytes.
     Bytes { crc: u32, length: u32 },
-    /// It was written in the middle: it has to be read. At least so many bytes were written.
+    /// A write in the middle of the block: the entry needs a read of the block, which has at least
+    /// `length` bytes.
     Unread { length: u32 },
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Block {
     known: Known,
-    /// So many writes are under way.
+    /// The number of concurrent writes.
     writers: u16,
-    /// There were several at a time: in which order is not known.
+    /// Writes were concurrent, and their order is unknown.
     crossed: bool,
-    /// The entry of this was written, for as long as nothing unsynced can have been lost.
+    /// The entry was written, and holds until a power failure can lose unsynced content.
     written: bool,
 }
 
@@ -38,7 +39,7 @@ pub(super) struct Pending {
     blocks: BTreeMap<u64, Block>,
 }
 
-/// The part of a byte range that is in a block, counted from its beginning.
+/// The part of a byte range that is in a block, relative to the beginning of the block.
 fn within(block: u64, (offset, end): (u64, u64)) -> Range<u32> {
     let start = block * SUM_BLOCK_BYTES;
     let of = |at: u64| u32::try_from(at).unwrap_or(u32::MAX);
@@ -58,7 +59,8 @@ impl Pending {
         self.blocks.clear();
     }
 
-    /// A write begins. `entry` is what stands in the store, and whether it was taken away just now.
+    /// Registers the beginning of a write. `entry` is the entry before the write; with `is_gone`
+    /// the write has removed it.
     pub(super) fn begin(&mut self, block: u64, entry: Option<Sum>, is_gone: bool) {
         let known = match entry {
             Some(Sum { length, .. }) if is_gone => Known::Unread { length },
@@ -72,7 +74,8 @@ impl Pending {
         block.written = false;
     }
 
-    /// A write of a range has ended; nothing if it failed, so that any part of it may be there.
+    /// Registers the end of a write; `data` is `None` if it failed, and then any part of it may be
+    /// in the store.
     pub(super) fn end(&mut self, (offset, length): (u64, u64), data: Option<&[u8]>) {
         for number in blocks(offset, length) {
             let Some(block) = self.blocks.get_mut(&number) else { continue };
@@ -86,7 +89,7 @@ impl Pending {
         }
     }
 
-    /// A range is about to become zeros; `lost` are blocks in it whose entries were taken away.
+    /// Registers that a range will become zeros; `lost` has the blocks whose entries were removed.
     pub(super) fn begin_zero(&mut self, (offset, end): (u64, u64), lost: &[(u64, u32)]) {
         for (number, length) in lost {
             if within(*number, (offset, end)) != WHOLE {
@@ -97,7 +100,7 @@ impl Pending {
         }
     }
 
-    /// A range was made zeros, or a part of it if that failed.
+    /// Registers that a range has become zeros, or a part of it if that failed.
     pub(super) fn zero(&mut self, (offset, end): (u64, u64)) {
         let all = blocks(offset, end - offset);
         let touched: Vec<u64> = self.blocks.range(all).map(|(number, _)| *number).collect();
@@ -112,23 +115,24 @@ impl Pending {
         }
     }
 
-    /// Whether nothing is lost but that entries hold for longer, if this is forgotten.
+    /// Whether all entries are written, so that a clear loses only the upgrade of entries to period
+    /// 0.
     pub(super) fn is_written(&self) -> bool {
         self.blocks.values().all(|block| block.written)
     }
 
-    /// Entries that were written and hold for this period only.
+    /// The written entries that hold for this period only.
     pub(super) fn written(&self) -> Vec<(u64, Known)> {
         let written = self.blocks.iter().filter(|(_, block)| block.written);
         written.map(|(number, block)| (*number, block.known)).collect()
     }
 
-    /// Whether a block is still as it was when its entry was written.
+    /// Whether a block is unchanged since its entry was written.
     pub(super) fn is_still(&self, number: u64, known: Known) -> bool {
         self.blocks.get(&number).is_some_and(|block| block.written && block.known == known)
     }
 
-    /// What entries can be made of; with `all` also those of this period, to be written once more.
+    /// The blocks whose entries can be written; with `all` also those with an entry of this period.
     pub(super) fn ready(&self, all: bool) -> Vec<(u64, Known)> {
         let idle = self.blocks.iter().filter(|(_, block)| block.writers == 0);
         let wanted = idle.filter(|(_, block)| all || !block.written);
@@ -136,7 +140,7 @@ impl Pending {
         known.filter(|(_, known)| *known != Known::Bytes { crc: 0, length: 0 }).collect()
     }
 
-    /// The entry of a block was written; it holds for good, or is to be written again.
+    /// Registers that the entry of a block was written, with period 0 or with the present period.
     pub(super) fn sealed(&mut self, block: u64, sum: Sum) {
         if sum.period == 0 {
             self.blocks.remove(&block);
@@ -148,7 +152,8 @@ impl Pending {
 }
 
 impl Known {
-    /// What is known after bytes were written to a range of the block; without bytes it is not known which.
+    /// The knowledge after a write of a range of the block; without bytes the written content is
+    /// unknown.
     fn after(self, range: &Range<u32>, bytes: Option<&[u8]>) -> Self {
         let (Self::Bytes { length: known, .. } | Self::Unread { length: known }) = self;
         let length = known.max(range.end);

@@ -1,4 +1,5 @@
-//! What a client of the library says about files that it has open, so that their checksums are right.
+//! The part of the interface in which a client of the library reports the state of its open files,
+//! so that their checksums are right.
 
 use types::{Ino, Stripe};
 
@@ -6,34 +7,35 @@ use super::Seal;
 use crate::Fs;
 
 impl Fs {
-    /// Writes the checksums of what this process has written to a file that no other client has open. With
-    /// `read_again` also of blocks that were written in the middle, which are read for it.
+    /// Writes the checksums of the blocks that this process has written to a file that no other
+    /// client has open. With `read_again` it reads blocks that were written in the middle, and
+    /// writes their checksums also.
     pub fn seal(&self, place: (Ino, Stripe), seal: Seal, read_again: bool) {
         self.sums.seal(&self.objects(place), seal, read_again);
     }
 
-    /// Whether this process has written content of a file and not all of its checksums.
+    /// Whether this process has written content of a file whose checksums are still to be written.
     #[must_use]
     pub fn is_unsealed(&self, ino: Ino) -> bool {
         self.sums.is_pending(ino)
     }
 
-    /// A file was made just now, by this process.
+    /// Registers a file that this process has created just now.
     pub fn begin_sums(&self, ino: Ino) {
         self.sums.begin(ino);
     }
 
-    /// Whether other clients may write a file that is open: then nobody writes checksums of it.
+    /// Sets whether other clients can write an open file: then no client writes its checksums.
     pub fn share_sums(&self, ino: Ino, shared: bool) {
         self.sums.share(ino, shared);
     }
 
-    /// Whether the policy wants checksums of a file that is written.
+    /// Sets whether the policy demands checksums of a file that is written.
     pub fn want_sums(&self, ino: Ino, wanted: bool) {
         self.sums.want(ino, wanted);
     }
 
-    /// Nothing that is known of the checksums of a file is used any more: others may have written it.
+    /// Drops all knowledge of the checksums of a file, which other clients may have written.
     pub fn forget_sums(&self, ino: Ino) {
         self.sums.forget(ino);
     }

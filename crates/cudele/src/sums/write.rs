@@ -1,4 +1,4 @@
-//! What happens to checksums when content is written, zeroed and removed, and when entries come.
+//! Removal of entries before content is written, zeroed or deleted, and the write of new entries.
 
 use metastore::{Entry, SUM_BLOCK_BYTES, SUMS_PER_OBJECT, Sum};
 use objstore::{ObjectStore, SyncScope};
@@ -9,16 +9,18 @@ use super::table::{Age, runs};
 use super::{FileSums, Seal, Sums, blocks, locked};
 use crate::extents::{Objects, usize_of};
 
-/// At most so many blocks are read again at a time to make their entries: 64 MiB.
+/// The limit of blocks that one seal reads again to make their entries: 64 MiB.
 const READ_AGAIN_MAX: usize = 4096;
-/// Of more blocks than this is not remembered what their entries would be if they were durable.
+/// The number of blocks above which a process drops the entries that a sync would upgrade to period
+/// 0.
 const REMEMBERED_MAX: usize = 1 << 18;
 
 impl Sums {
-    /// Writes content, with what that means for its entries. They come with [`Sums::seal`].
+    /// Removes the entries that the write contradicts, and writes content. [`Sums::seal`] writes
+    /// the new entries.
     ///
     /// # Errors
-    /// Those of the store; nothing was written if an entry could not be taken away.
+    /// The errors of the store; no content is written if an entry cannot be removed.
     pub(crate) fn write_at(&self, objects: &Objects<'_>, offset: u64, data: &[u8]) -> Result<()> {
         let file = self.file(objects.ino());
         let length = data.len() as u64;
@@ -34,7 +36,7 @@ impl Sums {
         written
     }
 
-    /// Makes a byte range, given as beginning and end, of a file of this length zeros with `act`.
+    /// Zeroes with `act` a byte range, given as beginning and end, of a file of this length.
     ///
     /// # Errors
     /// As [`Sums::write_at`].
@@ -55,11 +57,11 @@ impl Sums {
         zeroed
     }
 
-    /// Takes all entries of a file of this length away, before its content goes; durably if they hold after
-    /// a power failure, unless nobody can come to read the file again.
+    /// Removes all entries of a file of this length, before its content is deleted. The removal is
+    /// durable if an entry holds after a power failure and a client can still read the file.
     ///
     /// # Errors
-    /// Those of the store.
+    /// The errors of the store.
     pub(crate) fn remove(&self, objects: &Objects<'_>, size: u64, is_gone: bool) -> Result<()> {
         let file = self.file(objects.ino());
         let mut file = locked(&file);
@@ -71,27 +73,27 @@ impl Sums {
         Ok(())
     }
 
-    /// Writes the entries of what this process has written. An entry that cannot be written is left out: a
-    /// write does not fail because its checksum is missing. With `read_again` blocks that were written in the
-    /// middle are read for it.
+    /// Writes the entries of the blocks that this process has written. A write does not fail
+    /// because its checksum is missing, so this skips an entry that cannot be written. With
+    /// `read_again` it reads blocks that were written in the middle.
     pub(crate) fn seal(&self, objects: &Objects<'_>, seal: Seal, read_again: bool) {
         let file = self.file(objects.ino());
         let mut file = locked(&file);
         if file.shared || file.off {
             file.pending.clear();
         } else if !file.pending.is_empty() {
-            // What is not written now is written the next time.
+            // The next seal writes the entries that failed now.
             let _ = file.seal(objects, seal, read_again);
         }
     }
 }
 
-/// Entries of files that hold for the store's period, and may come to hold for good.
+/// Entries that hold for the store's period, and that a sync can upgrade to period 0.
 #[derive(Debug, Default)]
 pub(crate) struct Written(Vec<(Ino, Stripe, Vec<(u64, Known)>)>);
 
 impl Sums {
-    /// Which entries are about content that is written by now.
+    /// The entries of the content that is written so far.
     pub(crate) fn written(&self) -> Written {
         let files: Vec<_> =
             locked(&self.files).iter().map(|(ino, file)| (*ino, file.clone())).collect();
@@ -103,18 +105,19 @@ impl Sums {
         Written(written.collect())
     }
 
-    /// All content that was written then is durable now.
+    /// Upgrades to period 0 the entries of content that has become durable.
     pub(crate) fn hold_for_good(&self, store: &dyn ObjectStore, written: &Written) {
         for (ino, stripe, blocks) in &written.0 {
             let file = self.file(*ino);
             let objects = Objects::new(store, self, (*ino, *stripe));
-            // What is not written now holds for as long as nothing is lost.
+            // An entry that is not upgraded holds until the end of the period.
             let _ = locked(&file).hold_for_good(&objects, blocks);
         }
     }
 }
 
-/// Removes an object of entries, durably if one of them holds after a power failure and somebody may read it.
+/// Removes an object of entries; durably if an entry holds after a power failure and a client can
+/// still read the file.
 fn remove_object(objects: &Objects<'_>, name: &str, is_gone: bool) -> Result<()> {
     let durably = !is_gone && holds_after_power_failure(objects, name)?;
     objects.store().delete(name)?;
@@ -150,7 +153,7 @@ impl FileSums {
         let entries = self.table.entries(objects, all.clone(), Age::Own)?;
         let contradicts = |block: u64, entry: Entry| match entry {
             Entry::None => false,
-            // What stands behind what it covers may come and go.
+            // Bytes behind the covered ones can change without contradicting the entry.
             Entry::Sum(sum) => offset < block * SUM_BLOCK_BYTES + u64::from(sum.length),
             Entry::Damaged => true,
         };
@@ -177,7 +180,7 @@ impl FileSums {
         (offset, end): (u64, u64),
     ) -> Result<()> {
         let bytes = SUMS_PER_OBJECT * SUM_BLOCK_BYTES;
-        // A file may be so much longer than its content that a look at each block would never end.
+        // A file can be so much longer than its content that a look at each block would never end.
         for number in objects.sums_numbers(end)? {
             let first = number * SUMS_PER_OBJECT;
             let all = blocks(offset, end - offset);
@@ -211,7 +214,7 @@ impl FileSums {
         Ok(())
     }
 
-    /// Entries that would hold for good if all content was made durable now.
+    /// The entries that a sync of all content would upgrade to period 0.
     fn written(&self) -> Vec<(u64, Known)> {
         if self.shared { Vec::new() } else { self.pending.written() }
     }

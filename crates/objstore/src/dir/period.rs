@@ -1,10 +1,11 @@
-//! The time since which the kernel has in memory whatever the disk does not have yet.
+//! The period of a file system, in which the kernel keeps all unsynced writes in memory.
 //!
-//! It ends when the machine stops and when the file system is unmounted, and is another one for a copy of the
-//! directory. The kernel numbers mounts and never uses a number twice; of an older kernel that does not, nobody
-//! knows, and every process has a period of its own: then what is not synced is not held against its checksum.
+//! A period ends when the machine stops and when the file system is unmounted, and a copy of the
+//! directory has another period. The kernel numbers mounts and never uses a number twice. An older
+//! kernel does reuse numbers, so there each process has a period of its own, and no other process
+//! verifies unsynced content.
 //!
-//! Invariant: two periods are the same only if nothing unsynced was lost in between.
+//! Invariant: two periods are equal only if no unsynced write was lost between them.
 
 use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
@@ -12,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{AtFlags, StatxFlags};
 
-/// Ask for the number of a mount that is never used again (`STATX_MNT_ID_UNIQUE`, Linux 6.8).
+/// Requests the number of a mount that is never used again (`STATX_MNT_ID_UNIQUE`, Linux 6.8).
 const MOUNT_ONCE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
@@ -37,7 +38,7 @@ fn known(directory: BorrowedFd<'_>) -> Option<Vec<u8>> {
     Some(known)
 }
 
-/// What no other process has.
+/// Bytes that are unique to this process.
 fn own() -> [u8; 16] {
     static OWN: OnceLock<[u8; 16]> = OnceLock::new();
     *OWN.get_or_init(|| {

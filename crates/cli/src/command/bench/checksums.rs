@@ -1,8 +1,8 @@
-//! `checksums`: what checksums of content cost when a file is written and read in order, through the library.
+//! `checksums`: the cost of content checksums for a file that is written and read in order.
 //!
-//! A file is written in pieces of 1 MiB with and without them, in turn, and synced; then it is read, once from the
-//! disk if the store is a directory, and once from memory. Each figure is the ratio of two measurements that
-//! follow each other.
+//! The benchmark writes a file through the library in pieces of 1 MiB and syncs it, alternately
+//! with and without checksums. Then it reads the file twice: from the disk, if the store is a
+//! directory, and from memory. Each figure is the ratio of two consecutive measurements.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use super::lab::Lab;
 use super::row::Row;
 
 const BENCH: &str = "checksums";
-/// As the mount hands content over.
+/// The size of a piece equals the size in which the mount passes content on.
 const PIECE_BYTES: usize = 1 << 20;
-/// The most that they may cost.
+/// The largest permitted ratio of the time with checksums to the time without.
 const LIMIT: f64 = 1.03;
 
 /// Seconds of each step.
@@ -102,7 +102,8 @@ fn read(
     Ok(seconds)
 }
 
-/// The next read goes to the disk. Nothing is done where the store is no directory.
+/// Evicts the file from the page cache, so that the next read goes to the disk. Does nothing if the
+/// store is not a directory.
 fn drop_from_memory(cluster: &TestCluster, ino: u64) {
     let Some(root) = cluster.store().strip_prefix("dir:") else { return };
     let part = format!("{ino:016x}.");
