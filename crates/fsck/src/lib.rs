@@ -7,8 +7,8 @@
 //! or while a journal has changes that the directories lack, names and objects differ without a
 //! fault.
 //!
-//! The formats are in `metastore`, `journal` and `mds`. `content` compares the content of files with
-//! its checksums.
+//! The formats are in `metastore`, `journal` and `mds`. `content` compares file content with its
+//! checksums.
 //!
 //! Invariants: a check changes nothing; a repair (`mend`) moves unreadable objects to `lost/`, and
 //! deletes an object without an owner only in a store without damage.

@@ -1,7 +1,8 @@
 //! The entries of a file, as they are in the store.
 //!
-//! What is remembered may be out of date where others write: a reader looks again before it calls content
-//! damaged, a writer remembers only what it has read since the file is its own, or shared (then entries only go).
+//! Remembered entries may be out of date while other clients write. So a reader reads the entries
+//! again before it reports damage. A writer remembers only entries that it has read since the file
+//! became its own, or became shared: clients only remove entries of a shared file.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,31 +18,31 @@ use crate::extents::{Objects, usize_of};
 const CHUNK: u64 = 1024;
 /// So many chunks are remembered of a file.
 const CHUNKS_MAX: usize = 256;
-/// What had no entry is asked for again after this.
+/// After this time, a block that had no entry is looked up again.
 const RECENT: Duration = Duration::from_secs(1);
 
-/// How old what is remembered may be.
+/// The age that remembered entries may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Age {
-    /// An entry that was there: any. That there was none: [`RECENT`].
+    /// Any for an entry; [`RECENT`] for the absence of one.
     Recent,
-    /// As it was read since the file is this process's own, or shared.
+    /// Read since the file became this process's own, or became shared.
     Own,
-    /// It is read now.
+    /// Read now.
     New,
 }
 
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    /// Nothing was in the store when the file was made, and nobody else writes there.
+    /// The store had no entry when this process made the file, and no other client writes entries.
     fresh: bool,
     chunks: BTreeMap<u64, Chunk>,
 }
 
 #[derive(Debug)]
 struct Chunk {
-    /// Those behind the end are none.
+    /// A block behind the end has no entry.
     entries: Vec<Entry>,
     read: Instant,
 }
@@ -155,7 +156,8 @@ impl Table {
         Ok(())
     }
 
-    /// What is written is known; but of what nobody has read, nothing is.
+    /// Remembers written entries of a chunk that was read or is new. The other entries of an unread
+    /// chunk are unknown.
     fn remember(&mut self, number: u64, from: usize, sums: &[Option<Sum>]) {
         if self.fresh && !self.chunks.contains_key(&number) {
             let empty = Chunk { entries: Vec::new(), read: Instant::now() };
@@ -171,9 +173,10 @@ impl Table {
         }
     }
 
-    /// Takes entries away that are about to be contradicted. Where one of them holds after a power failure
-    /// it goes durably, and with it all others of its chunk that do: they come back as entries of this
-    /// period if the file is this process's own, so that there is one sync for a chunk and not for a block.
+    /// Removes entries before a write contradicts them. The removal is durable if one of the entries
+    /// holds after a power failure. Then all such entries of the chunk are removed, and written again
+    /// as entries of this period if the file is this process's own: one sync for a chunk instead of
+    /// one for a block.
     pub(super) fn take_away(
         &mut self,
         objects: &Objects<'_>,

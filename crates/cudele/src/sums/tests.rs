@@ -281,8 +281,8 @@ impl Run {
     }
 }
 
-/// Power fails at any moment. Nothing that is read is ever called damaged, and without a power failure it is what
-/// was written.
+/// The power fails at any moment. No read reports damage, and without a power failure each read
+/// returns the written bytes.
 #[test]
 fn no_order_of_writes_syncs_and_power_failures_makes_content_unreadable() {
     for seed in 0..300 {
