@@ -173,10 +173,10 @@ impl Table {
         }
     }
 
-    /// Removes entries before a write contradicts them. The removal is durable if one of the entries
-    /// holds after a power failure. Then all such entries of the chunk are removed, and written again
-    /// as entries of this period if the file is this process's own: one sync for a chunk instead of
-    /// one for a block.
+    /// Removes entries before a write contradicts them. The removal is durable if one of the
+    /// entries holds after a power failure. Then all such entries of the chunk are removed, and
+    /// written again as entries of this period if the file is this process's own: one sync for a
+    /// chunk instead of one for a block.
     pub(super) fn take_away(
         &mut self,
         objects: &Objects<'_>,
