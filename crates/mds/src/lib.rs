@@ -117,8 +117,6 @@ pub enum Input<'a> {
 #[derive(Debug)]
 enum Waiting {
     Recovery,
-    /// The manifest of a directory that may have lost its name.
-    Unnamed(Ino),
     Log,
     Tables,
     Fetch(Ino),
@@ -330,7 +328,6 @@ impl Mds {
         self.noticed.store.note(self.clock.now, &result);
         match waiting {
             Waiting::Recovery => self.recovery_stored(token, result, effects),
-            Waiting::Unnamed(dir) => self.unnamed_read(dir, result, effects),
             Waiting::Log => self.log_stored(token, result, effects),
             Waiting::Tables => self.tables_stored(result, effects),
             Waiting::Fetch(dir) => self.fetched(dir, result, effects),

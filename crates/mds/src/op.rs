@@ -160,6 +160,11 @@ impl Mds {
         if let Some(root) = self.must_merge(client, &request.op, effects) {
             return self.park_until_returned(conn, client, request, root);
         }
+        if let Some(subtree) = self.must_store(&request.op)
+            && !self.is_stored_first(conn, subtree, request.clone(), effects)
+        {
+            return;
+        }
         let at = (conn, request.tid);
         match self.perform(conn, client, request, effects) {
             Ok(Performed::Answer(answer)) => {

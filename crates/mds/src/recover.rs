@@ -5,7 +5,6 @@ mod authority;
 mod behind;
 mod end;
 mod remerge;
-mod unnamed;
 mod without;
 
 use std::collections::BTreeMap;
@@ -25,7 +24,6 @@ use crate::{Effects, Mds, Waiting};
 
 use behind::Behind;
 use remerge::Merged;
-use unnamed::Unnamed;
 
 /// Changes of one client that are noted together.
 const RUN_MAX: usize = 1024;
@@ -60,8 +58,6 @@ enum Step {
     /// A directory is read, to see whether the store has an event that the journal marks as perhaps
     /// stored.
     ReadStored,
-    /// Directories without an inode in memory are looked for in the store.
-    FindUnnamed,
 }
 
 /// The state of a recovery.
@@ -88,7 +84,6 @@ pub(crate) struct Recovery {
     behind: Behind,
     /// Merges whose last part is not in the journal, by the object of the client's journal.
     unfinished: BTreeMap<String, Unfinished>,
-    unnamed: Unnamed,
 }
 
 impl Mds {
@@ -286,8 +281,7 @@ impl Mds {
             | Step::ListSegments
             | Step::ReadSegment(_)
             | Step::ReadMerged(_)
-            | Step::ReadStored
-            | Step::FindUnnamed => return,
+            | Step::ReadStored => return,
         }
         let Some(segment) = self.recovery.segment.take() else { return };
         let result = match self.replay_segment(&segment.bytes[..segment.intact], effects) {

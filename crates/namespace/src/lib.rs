@@ -124,6 +124,9 @@ pub struct Namespace {
     replays: bool,
     /// Inodes that lost their names to other ones in the journal that is replayed.
     replaced: Vec<Ino>,
+    /// Directories of the replayed journal that the store's version of their parent does not name:
+    /// a merge that no journal has replaced them. If no event names them again, they are forgotten.
+    overtaken: Vec<Ino>,
     /// Directories that are split: all their names are in hidden directories.
     split: Set<Ino>,
 }
@@ -150,6 +153,7 @@ impl Namespace {
             tops: Map::default(),
             replays: false,
             replaced: Vec::new(),
+            overtaken: Vec::new(),
             split: Set::default(),
             freed: Vec::new(),
         }

@@ -32,6 +32,9 @@ impl Namespace {
         let old = std::mem::replace(old, new);
         for (_, dentry) in old.list(None) {
             if !dentry.is_remote() && self.home_of(dentry.ino) == Some(ino) {
+                if self.replays && dentry.file_type() == FileType::Directory {
+                    self.overtaken.push(dentry.ino);
+                }
                 self.inodes.remove(dentry.ino);
                 self.extras.remove(&dentry.ino);
             }

@@ -10,12 +10,9 @@
 //! than the row in the inode's present directory, because a replay changes no inode that it has
 //! from a stale row only.
 
-use types::{FileType, Ino};
+use types::Ino;
 
 use crate::Namespace;
-use crate::dir::Dir;
-use crate::load::is_hidden;
-use crate::page::Dentry;
 
 impl Namespace {
     /// A journal is replayed from now on, until [`Namespace::replay_ended`].
@@ -28,6 +25,11 @@ impl Namespace {
         self.replays = false;
         for dir in std::mem::take(&mut self.replaced) {
             self.bury(dir);
+        }
+        for dir in std::mem::take(&mut self.overtaken) {
+            if !self.knows(dir) {
+                self.bury(dir);
+            }
         }
         self.settle_replayed();
     }
@@ -54,33 +56,6 @@ impl Namespace {
                 self.forget_inode(dentry.ino);
             }
         }
-    }
-
-    /// The directories in memory that have no inode in memory. Most have a name in a directory of
-    /// the store. The others have changes in the journal, and lost their names to a merge that no
-    /// journal has, or have never had one: a crash undid the merge that made them.
-    #[must_use]
-    pub fn unnamed_dirs(&self) -> Vec<Ino> {
-        let unnamed = |(ino, dir): &(&Ino, &Box<Dir>)| {
-            !dir.withheld && !is_hidden(**ino) && !self.knows(**ino)
-        };
-        let mut all: Vec<Ino> = self.dirs.iter().filter(unnamed).map(|(ino, _)| *ino).collect();
-        all.sort_unstable();
-        all
-    }
-
-    /// Forgets a directory to which no name leads. Returns its directories, to which no name leads
-    /// either. The content of its files is not freed: another directory of the store may have them.
-    pub fn forget_unnamed(&mut self, dir: Ino) -> Vec<Ino> {
-        let Some(content) = self.dirs.get(&dir) else { return Vec::new() };
-        let is_inner = |dentry: &Dentry| {
-            let is_dir = dentry.file_type() == FileType::Directory && !dentry.is_remote();
-            is_dir && self.home_of(dentry.ino) == Some(dir)
-        };
-        let inner = content.list(None).map(|(_, dentry)| dentry).filter(is_inner);
-        let inner = inner.map(|dentry| dentry.ino).collect();
-        self.bury(dir);
-        inner
     }
 
     /// The same at the end of the replay, for an inode that another replaced. If a merge replaced a

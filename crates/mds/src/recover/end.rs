@@ -13,14 +13,9 @@ impl Mds {
             self.recovery.step = Step::FetchAbove(root);
             return self.recovery_waits_for(Ino::above(root), effects);
         }
+        self.recovery.step = Step::Idle;
         self.doubt_damaged();
         self.namespace.replay_ended();
-        self.find_unnamed(effects);
-    }
-
-    /// Only directories that a name leads to are in memory: the log continues.
-    pub(super) fn recovered(&mut self, effects: &mut Effects) {
-        self.recovery.step = Step::Idle;
         self.merges.leave(std::mem::take(&mut self.recovery.unfinished));
         let freed = self.namespace.take_freed();
         let chain = std::mem::take(&mut self.recovery.chain);
