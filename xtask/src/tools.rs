@@ -25,11 +25,12 @@ const TOOLS: [Tool; 2] = [
     Tool { name: "fsx", version: "0.3.2", options: &[] },
 ];
 
-/// Without the server of `mdbook serve`, which would double the time of the build.
+/// Without the server of `mdbook serve` and without optimization: each would double the time of the
+/// build.
 const MDBOOK: Tool = Tool {
     name: "mdbook",
     version: "0.5.4",
-    options: &["--no-default-features", "--features", "search"],
+    options: &["--debug", "--no-default-features", "--features", "search"],
 };
 
 /// Debian packages that the longer suites need besides.

@@ -2,9 +2,9 @@
 //! holds are written to the metadata store, and then the request is executed, as if it came only
 //! now.
 //!
-//! So are changes of other clients in a merged subtree that only the memory of this server holds: the
-//! journal would have changes of directories that it does not make, and a crash would leave
-//! directories without a name.
+//! A change of another client in a merged subtree that only the memory of this server holds waits,
+//! too: the journal would have changes of directories that it does not make, and a crash would
+//! leave directories without a name.
 //!
 //! Invariant: until then the old policy is in force, also for a recovery; and changes until then
 //! are journalled, so that they are as durable as the directories that are being stored.
