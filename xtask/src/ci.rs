@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use crate::run::{Cargo, Failure, Outcome};
 
 /// Simulations in every run; `cargo xtask sim` runs as many as there is time for.
-const SEEDS: &str = "250";
+const SEEDS: &str = "150";
 /// Those with several servers that pass subtrees, files and directories to one another.
-const SEEDS_OF_RANKS: &str = "200";
+const SEEDS_OF_RANKS: &str = "120";
 
 /// The simulator, with options of its own after this.
 const SIM: [&str; 6] = ["run", "--quiet", "-p", "xtask", "--", "sim"];
