@@ -425,7 +425,7 @@ pub(crate) fn strong(
     let root = read.and_then(|()| intake.finish());
     let tally = intake.tally;
     let root = root.map_err(|error| {
-        let done = crate::figures::count(tally.entries());
+        let done = terminal::figures::count(tally.entries());
         let cause = format!("{} ({done} entries were brought in before)", error.cause);
         let resume = "`cudele ingest --resume` goes on where this ended";
         let remedy = if error.remedy.is_empty() { resume.to_owned() } else { error.remedy };

@@ -77,7 +77,7 @@ impl Source {
         if path.as_os_str() == "-" {
             return Ok(Self::StandardInput);
         }
-        let data = std::fs::metadata(path).map_err(|error| crate::command::up::io(path, &error))?;
+        let data = std::fs::metadata(path).map_err(|error| terminal::io(path, &error))?;
         if data.is_dir() {
             Ok(Self::Tree(path.to_owned()))
         } else if data.is_file() {
@@ -125,7 +125,7 @@ pub(crate) fn shown(path: &[u8]) -> String {
     if path.is_empty() {
         return ".".to_owned();
     }
-    crate::format::quoted(path).into_owned()
+    terminal::format::quoted(path).into_owned()
 }
 
 #[cfg(test)]

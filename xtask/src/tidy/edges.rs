@@ -12,12 +12,13 @@ use crate::rust::{Attribute, attributes, contains_word};
 use crate::tree::{File, Tree};
 
 /// Crates that talk to the machine.
-const EDGES: [&str; 13] = [
+const EDGES: [&str; 14] = [
     "objstore",
     "net",
     "testceph",
     "daemon",
     "cudele",
+    "terminal",
     "vfs",
     "mount",
     "calls",

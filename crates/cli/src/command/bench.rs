@@ -64,8 +64,7 @@ use std::sync::atomic::AtomicBool;
 use clap::{Args as ClapArgs, ValueEnum};
 use cudele::{Errno, Error, Result};
 use serde_json::Value;
-
-use crate::context::Context;
+use terminal::context::Context;
 
 use cluster::Place;
 use lab::Lab;
@@ -288,7 +287,7 @@ fn interrupts() -> Result<Arc<AtomicBool>> {
 /// Where the experiments' own clusters are.
 fn place(context: &Context) -> Result<Place> {
     let parent = context.dir.clone().unwrap_or_else(std::env::temp_dir);
-    let parent = std::path::absolute(&parent).map_err(|error| super::up::io(&parent, &error))?;
+    let parent = std::path::absolute(&parent).map_err(|error| terminal::io(&parent, &error))?;
     Ok(Place { parent, store: None, state: None, mon: context.mon.clone() })
 }
 
@@ -332,7 +331,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
                 // A long run prints each result as soon as it has it.
                 let rows = &lab.rows[start..];
                 let title = row::title(rows, stores.len() > 1);
-                crate::context::say(&format!("{title}\n{}\n", row::table(rows)))?;
+                terminal::context::say(&format!("{title}\n{}\n", row::table(rows)))?;
             }
         }
         let stored = lab.rows.last().is_some_and(|row| !row.store.is_empty());
@@ -340,7 +339,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
             let ends = starts.iter().skip(1).copied().chain([lab.rows.len()]);
             let on: Vec<_> =
                 starts.iter().zip(ends).map(|(start, end)| &lab.rows[*start..end]).collect();
-            crate::context::say(&format!("side by side\n{}\n", row::side_by_side(&on)))?;
+            terminal::context::say(&format!("side by side\n{}\n", row::side_by_side(&on)))?;
         }
     }
     let rows: Vec<Value> = lab.rows.iter().map(row::Row::to_json).collect();

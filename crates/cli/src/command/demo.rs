@@ -11,9 +11,9 @@ use std::time::Instant;
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Fs, Preset, Result};
 use serde_json::{Value, json};
+use terminal::context::Context;
+use terminal::figures::{count, seconds};
 
-use crate::context::Context;
-use crate::figures::{count, seconds};
 use crate::intake::{self, Options, Report};
 use crate::source::Source;
 use crate::verify::{self, Difference, Facts};

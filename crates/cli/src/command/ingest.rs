@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 use cudele::{Mechanism, Policy, Result};
 use serde_json::{Value, json};
+use terminal::context::Context;
 use types::quote::quoted;
 
-use crate::context::Context;
 use crate::intake::{self, Options, Report};
 use crate::owned;
 use crate::source::Source;

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use clap::Args as ClapArgs;
 use cudele::{Errno, MergeReport, MergeSample, MergedBy, Result, SampleKind};
 use serde_json::{Value, json};
+use terminal::context::Context;
+use terminal::figures::{bytes, count, per_second, seconds};
 use types::quote::quoted;
 
-use crate::context::Context;
-use crate::figures::{bytes, count, per_second, seconds};
 use crate::owned;
 use crate::source::shown;
 

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use cudele::{Completion, FileType, MergeReport, Policy};
 use serde_json::{Value, json};
+use terminal::figures::{average, bytes, count, per_second, rate, seconds};
 
-use crate::figures::{average, bytes, count, per_second, rate, seconds};
 use crate::source::{Skip, shown};
 
 /// Skipped paths that are listed.

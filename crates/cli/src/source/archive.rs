@@ -27,7 +27,7 @@ const MAGIC_BYTES: usize = 6;
 /// # Errors
 /// The system's error.
 pub(crate) fn open(path: &Path) -> Result<Box<dyn Read>> {
-    let file = File::open(path).map_err(|error| crate::command::up::io(path, &error))?;
+    let file = File::open(path).map_err(|error| terminal::io(path, &error))?;
     Ok(Box::new(file))
 }
 

@@ -31,7 +31,7 @@ pub(super) fn count(root: &Path) -> u64 {
 
 pub(super) fn read(root: &Path, without: Option<&Path>, taker: &mut dyn Take) -> Result<()> {
     let without = without.and_then(|path| std::fs::canonicalize(path).ok());
-    let start = std::fs::canonicalize(root).map_err(|e| crate::command::up::io(root, &e))?;
+    let start = std::fs::canonicalize(root).map_err(|e| terminal::io(root, &e))?;
     let mut reader =
         Reader { root: &start, taker, linked: Map::default(), buffer: vec![0; XATTR_BYTES_MAX] };
     let mut walk = WalkDir::new(&start).sort_by_file_name().into_iter();

@@ -7,9 +7,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use cudele::{FileType, Result, Timestamp};
+use terminal::io;
 
 use super::{Content, Fact, Facts, group, hash};
-use crate::command::up::io;
 
 type Inodes = BTreeMap<(u64, u64), Vec<Vec<u8>>>;
 

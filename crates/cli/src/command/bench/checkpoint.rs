@@ -11,6 +11,7 @@
 //! the writer of each block.
 
 use cudele::{Policy, Result};
+use terminal::io;
 
 use super::cluster::TestCluster;
 use super::crew::Together;
@@ -20,7 +21,6 @@ use super::job::{Checkpoint, Outcome, Served, Syncing, Task};
 use super::lab::{Lab, alone, policy, together};
 use super::row::Row;
 use super::stats::real;
-use crate::command::up::io;
 
 const BENCH: &str = "checkpoint";
 /// Bytes that a rank writes at a time.

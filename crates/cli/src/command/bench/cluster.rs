@@ -71,7 +71,7 @@ impl TestCluster {
         let state = place.state.as_ref().map_or(home.join("state"), elsewhere);
         for dir in [&home, &state] {
             let made = fs::create_dir_all(dir);
-            made.map_err(|error| crate::command::up::io(dir, &error))?;
+            made.map_err(|error| terminal::io(dir, &error))?;
         }
         if let Some(mon) = &place.mon {
             if !settings.is_empty() {

@@ -9,6 +9,7 @@
 use std::path::{Path, PathBuf};
 
 use cudele::{MergeBy, Policy, Result};
+use terminal::io;
 
 use super::cluster::TestCluster;
 use super::crew::Together;
@@ -18,7 +19,6 @@ use super::job::{Dataset, Reading, Task};
 use super::lab::{Lab, alone, policy, together};
 use super::row::Row;
 use super::stats::real;
-use crate::command::up::io;
 
 const BENCH: &str = "dataset";
 

@@ -14,8 +14,7 @@ use std::sync::Arc;
 use cudele::{Errno, Error, Result};
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
-
-use crate::command::up::io;
+use terminal::io;
 
 /// Entries that are listed at a time.
 const LISTED_AT_ONCE: usize = 4096;

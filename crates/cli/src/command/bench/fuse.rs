@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use cudele::{Errno, Error, Result};
 use policy::{Ack, Policy};
+use terminal::io;
 use walkdir::WalkDir;
 
 use super::cluster::TestCluster;
@@ -21,7 +22,6 @@ use super::job::{Calls, Outcome, Served, Task};
 use super::lab::{Lab, alone, policy};
 use super::row::Row;
 use super::stats::real;
-use crate::command::up::io;
 use archive::Archive;
 pub(super) use mounts::Mount;
 

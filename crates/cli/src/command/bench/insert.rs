@@ -181,7 +181,7 @@ fn beside(lab: &Lab, entries: Entries, tables: bool) -> Result<Outcome> {
     // Removed after a failure, too.
     let removed = std::fs::remove_dir_all(&place);
     let outcome = done?.first().cloned()?;
-    removed.map_err(|error| crate::command::up::io(&place, &error))?;
+    removed.map_err(|error| terminal::io(&place, &error))?;
     Ok(outcome)
 }
 

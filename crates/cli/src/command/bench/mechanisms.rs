@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use cudele::Result;
+use terminal::costs::COMPLETION;
 
 use super::cephfs::Peer;
 use super::cluster::TestCluster;
@@ -14,7 +15,6 @@ use super::job::{Outcome, Task};
 use super::lab::{Lab, alone, create, decoupled};
 use super::row::Row;
 use super::stats::real;
-use crate::command::policy::costs::COMPLETION;
 
 const BENCH: &str = "mechanisms";
 /// Files of the smallest measurement.

@@ -7,12 +7,12 @@ use advise::{Job, predict};
 use cudele::{Errno, Error, Result};
 use policy::Cell;
 use serde_json::Value;
+use terminal::costs;
 
 use super::lab::{Lab, Size, create, decoupled, policy};
 use super::mechanisms::Sizes;
 use super::row::Row;
 use super::stats::{median, real};
-use crate::command::policy::costs;
 
 const BENCH: &str = "predict";
 /// The largest relative error of a prediction.

@@ -36,6 +36,6 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
 
 fn scratch(lab: &Lab) -> Result<std::path::PathBuf> {
     let home = lab.place.parent.join(format!("cudele-probe.{}", std::process::id()));
-    std::fs::create_dir_all(&home).map_err(|error| crate::command::up::io(&home, &error))?;
+    std::fs::create_dir_all(&home).map_err(|error| terminal::io(&home, &error))?;
     Ok(home)
 }

@@ -28,7 +28,7 @@ pub(crate) fn handed_over_bytes(pid: u32) -> Result<u64> {
 /// Processor time that it used so far, all its threads.
 pub(crate) fn cpu_seconds(pid: u32) -> Result<f64> {
     let tasks = PathBuf::from(format!("/proc/{pid}/task"));
-    let entries = fs::read_dir(&tasks).map_err(|error| crate::command::up::io(&tasks, &error))?;
+    let entries = fs::read_dir(&tasks).map_err(|error| terminal::io(&tasks, &error))?;
     let nanos = entries.filter_map(std::result::Result::ok).filter_map(|task| {
         // Without scheduler statistics in the kernel it stays unknown, as zero.
         let text = fs::read_to_string(task.path().join("schedstat")).ok()?;
@@ -39,7 +39,7 @@ pub(crate) fn cpu_seconds(pid: u32) -> Result<f64> {
 
 fn field(pid: u32, file: &str, name: &str) -> Result<u64> {
     let path = PathBuf::from(format!("/proc/{pid}/{file}"));
-    let text = fs::read_to_string(&path).map_err(|error| crate::command::up::io(&path, &error))?;
+    let text = fs::read_to_string(&path).map_err(|error| terminal::io(&path, &error))?;
     let value = text.lines().find_map(|line| line.strip_prefix(name));
     let value = value.and_then(|value| value.split_whitespace().next()?.parse().ok());
     let missing = || Error::new(Errno::Io, path.display().to_string(), format!("no {name}"));

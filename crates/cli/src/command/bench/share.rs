@@ -116,7 +116,7 @@ fn hierarchy(root: &Path) -> Option<(PathBuf, bool)> {
 }
 
 fn failed(path: &Path, error: &std::io::Error) -> Error {
-    crate::command::up::io(path, error).remedy(REMEDY)
+    terminal::io(path, error).remedy(REMEDY)
 }
 
 impl Group {

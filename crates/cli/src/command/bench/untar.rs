@@ -12,6 +12,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use cudele::Result;
+use terminal::io;
 
 use super::cephfs::Peer;
 use super::cluster::TestCluster;
@@ -22,7 +23,6 @@ use super::mounts::Fuse;
 use super::process;
 use super::row::Row;
 use super::stats::real;
-use crate::command::up::io;
 use tree::Tree;
 
 const BENCH: &str = "untar";

@@ -212,7 +212,7 @@ impl Stopwatch {
 }
 
 fn files_error(path: &Path, error: &std::io::Error) -> Error {
-    crate::command::up::io(path, error)
+    terminal::io(path, error)
 }
 
 /// How often a client tries to have a directory alone, and how long after the last time.

@@ -9,6 +9,7 @@
 
 use cudele::{Policy, Result};
 use policy::MergeTrigger;
+use terminal::io;
 
 use super::cluster::TestCluster;
 use super::crew::Together;
@@ -18,7 +19,6 @@ use super::job::{Checkpoint, Outcome, Syncing, Task, Workflow};
 use super::lab::{Lab, alone, policy, together};
 use super::row::Row;
 use super::stats::real;
-use crate::command::up::io;
 
 const BENCH: &str = "workflow";
 /// Bytes of a part, and of a rank's file.

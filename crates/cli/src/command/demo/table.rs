@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
+use terminal::figures::{average, bytes, count, per_second, rate, seconds};
 
-use crate::figures::{average, bytes, count, per_second, rate, seconds};
 use crate::intake::{LINKS_AND_ATTRIBUTES, Phase, Report};
 
 /// Seconds per create of one phase.

@@ -6,10 +6,10 @@ use std::process::Command;
 
 use cudele::{Errno, Error, Result};
 use tempfile::TempDir;
+use terminal::io;
 use walkdir::WalkDir;
 
 use crate::command::bench::lab::Lab;
-use crate::command::up::io;
 
 /// Source trees that machines have, the most typical first.
 const SOURCES: [&str; 3] = ["/usr/include", "/usr/share/doc", "/usr/share"];

@@ -5,11 +5,11 @@
 use std::path::PathBuf;
 
 use cudele::Result;
+use terminal::mount_point::MountPoint;
 
 use crate::command::bench::cluster::TestCluster;
 use crate::command::bench::crew::Crew;
 use crate::command::bench::job::{Outcome, Served, Task};
-use crate::private::MountPoint;
 
 /// See the module documentation.
 pub(crate) struct Mount {

@@ -51,7 +51,7 @@ pub(crate) fn mount(at: &Path, options: &mount::Options) -> Result<BackgroundSes
     let root = node(1, 1, FileType::Directory, (0o755, 0, 0));
     let config = mount::kernel::config("nothing", options);
     let session = Session::new(Nothing { nodes: Mutex::new(vec![root]) }, at, &config);
-    session.and_then(Session::spawn).map_err(|error| crate::command::up::io(at, &error))
+    session.and_then(Session::spawn).map_err(|error| terminal::io(at, &error))
 }
 
 fn node(ino: u64, parent: u64, kind: FileType, (perm, uid, gid): (u16, u32, u32)) -> Node {

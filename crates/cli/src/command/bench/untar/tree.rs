@@ -11,10 +11,10 @@ use std::process::Command;
 
 use cudele::{Errno, Error, Result};
 use tempfile::TempDir;
+use terminal::io;
 use walkdir::WalkDir;
 
 use crate::command::bench::lab::Lab;
-use crate::command::up::io;
 
 /// The crate with the C sources that are compiled.
 const COMPILED: &str = "zstd-sys-";

@@ -6,10 +6,10 @@
 use cudele::{Attr, Timestamp};
 use serde_json::{Map, Value, json};
 use types::MODE_PERMISSIONS;
-pub(crate) use types::quote::quoted;
+pub use types::quote::quoted;
 
 /// A mode as `ls -l` shows it, such as `drwxr-xr-x`.
-pub(crate) fn mode(attr: &Attr) -> String {
+pub fn mode(attr: &Attr) -> String {
     let mut text = String::from(attr.file_type().letter());
     for (shift, special, set, unset) in
         [(6, 0o4000, 's', 'S'), (3, 0o2000, 's', 'S'), (0, 0o1000, 't', 'T')]
@@ -28,12 +28,12 @@ pub(crate) fn mode(attr: &Attr) -> String {
 }
 
 /// Permissions as four octal digits, such as `0755`.
-pub(crate) fn permissions(attr: &Attr) -> String {
+pub fn permissions(attr: &Attr) -> String {
     format!("{:04o}", attr.mode & MODE_PERMISSIONS)
 }
 
 /// A number of bytes in the largest unit that leaves at least one, such as `1.5 MiB`.
-pub(crate) fn size(bytes: u64) -> String {
+pub fn size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut unit = UNITS.iter();
     let (mut whole, mut rest, mut name) = (bytes, 0, "");
@@ -66,13 +66,13 @@ fn civil(time: Timestamp) -> (i64, i64, i64, i64, i64, i64) {
 }
 
 /// A time to the minute, as listings show it, UTC.
-pub(crate) fn minute(time: Timestamp) -> String {
+pub fn minute(time: Timestamp) -> String {
     let (year, month, day, hour, minute, _) = civil(time);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}")
 }
 
 /// A time with everything that is known of it, as RFC 3339 has it.
-pub(crate) fn instant(time: Timestamp) -> String {
+pub fn instant(time: Timestamp) -> String {
     let (year, month, day, hour, minute, second) = civil(time);
     let nanos = time.nanoseconds();
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{nanos:09}Z")
@@ -80,7 +80,7 @@ pub(crate) fn instant(time: Timestamp) -> String {
 
 /// Puts bytes that are mostly text into a JSON object: as a string, and if they are not UTF-8 also
 /// as hexadecimal digits under `KEY_hex`.
-pub(crate) fn put_bytes(object: &mut Map<String, Value>, key: &str, bytes: &[u8]) {
+pub fn put_bytes(object: &mut Map<String, Value>, key: &str, bytes: &[u8]) {
     object.insert(key.to_owned(), String::from_utf8_lossy(bytes).into());
     if std::str::from_utf8(bytes).is_err() {
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -89,7 +89,7 @@ pub(crate) fn put_bytes(object: &mut Map<String, Value>, key: &str, bytes: &[u8]
 }
 
 /// Puts attributes into a JSON object. Times are there twice: for people, and in nanoseconds.
-pub(crate) fn put_attr(object: &mut Map<String, Value>, attr: &Attr) {
+pub fn put_attr(object: &mut Map<String, Value>, attr: &Attr) {
     let Attr { ino, uid, gid, nlink, rdev, size, atime, mtime, ctime, btime, .. } = *attr;
     let known = json!({
         "type": attr.file_type().word(),

@@ -9,7 +9,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// A counter of things done. It disappears when dropped.
 #[derive(Debug)]
-pub(crate) struct Progress {
+pub struct Progress {
     bar: Option<ProgressBar>,
     verb: &'static str,
     done: u64,
@@ -18,12 +18,12 @@ pub(crate) struct Progress {
 
 impl Progress {
     /// A counter of things `verb`, such as `copied`.
-    pub(crate) fn new(verb: &'static str) -> Self {
+    pub fn new(verb: &'static str) -> Self {
         Self { bar: None, verb, done: 0, start: std::time::Instant::now() }
     }
 
     /// One more is done.
-    pub(crate) fn step(&mut self) {
+    pub fn step(&mut self) {
         self.done += 1;
         match &self.bar {
             Some(bar) => bar.set_position(self.done),

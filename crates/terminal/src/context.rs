@@ -11,37 +11,46 @@ use types::quote::printable_lines;
 
 /// Options of every command.
 #[derive(Debug, Args)]
-pub(crate) struct Context {
+pub struct Context {
     /// Print facts as JSON
     #[arg(long, global = true)]
-    pub(crate) json: bool,
+    pub json: bool,
     /// Address of the monitor: unix:PATH or tcp:HOST:PORT [default: $CUDELE_MON]
     #[arg(long, global = true, value_name = "ADDR")]
-    pub(crate) mon: Option<String>,
+    pub mon: Option<String>,
     /// Directory of a cluster started by `cudele up` [default: $CUDELE_DIR, else
     /// the only one of yours that is alive]
     #[arg(long, global = true, value_name = "DIR")]
-    pub(crate) dir: Option<PathBuf>,
+    pub dir: Option<PathBuf>,
 }
 
 impl Context {
     /// Where the cluster is, as far as the command line says.
-    pub(crate) fn locator(&self) -> Locator {
+    pub fn locator(&self) -> Locator {
         Locator { mon: self.mon.clone(), dir: self.dir.clone() }
     }
 
     /// The cluster.
-    pub(crate) fn cluster(&self) -> Result<Arc<Cluster>> {
+    ///
+    /// # Errors
+    /// As [`Cluster::find`].
+    pub fn cluster(&self) -> Result<Arc<Cluster>> {
         Cluster::find(&self.locator())
     }
 
     /// A file system client.
-    pub(crate) fn mount(&self) -> Result<Arc<Fs>> {
+    ///
+    /// # Errors
+    /// As [`Cluster::find`] and [`Cluster::mount`].
+    pub fn mount(&self) -> Result<Arc<Fs>> {
         self.cluster()?.mount()
     }
 
     /// Prints facts: as JSON if that was asked for, else as text.
-    pub(crate) fn print(&self, value: &Value, text: impl FnOnce() -> String) -> Result<()> {
+    ///
+    /// # Errors
+    /// As [`say`].
+    pub fn print(&self, value: &Value, text: impl FnOnce() -> String) -> Result<()> {
         if self.json {
             return say(&format!("{value:#}\n"));
         }
@@ -50,7 +59,7 @@ impl Context {
     }
 
     /// Prints an error: what was wrong, where, and what to do.
-    pub(crate) fn report(&self, error: &Error) {
+    pub fn report(&self, error: &Error) {
         let mut error = error.clone();
         if error.remedy.is_empty() {
             error.remedy = crate::advice::remedy(error.errno).to_owned();
@@ -78,11 +87,14 @@ impl Context {
 }
 
 /// Writes to standard output. A reader that left early (`cudele ls | head`) is no error.
-pub(crate) fn say(text: &str) -> Result<()> {
+///
+/// # Errors
+/// `ENOSPC` or `EIO` if standard output is a file that cannot be written.
+pub fn say(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        Err(error) => Err(crate::command::up::io(Path::new("standard output"), &error)),
+        Err(error) => Err(crate::io(Path::new("standard output"), &error)),
     }
 }

@@ -5,13 +5,16 @@ use std::path::{Path, PathBuf};
 
 use cudele::{Result, StateDir};
 
-use crate::command::up::io;
+use crate::io;
 
 /// Bytes of a mount's directory in the name of its log.
 const PLACE_BYTES_MAX: usize = 200;
 
 /// Opens a log to append to; makes it, and the directory it is in, if they are missing.
-pub(crate) fn open(path: &Path) -> Result<File> {
+///
+/// # Errors
+/// The system's error about the file or the directory.
+pub fn open(path: &Path) -> Result<File> {
     if let Some(dir) = path.parent() {
         std::fs::create_dir_all(dir).map_err(|error| io(dir, &error))?;
     }
@@ -19,13 +22,13 @@ pub(crate) fn open(path: &Path) -> Result<File> {
 }
 
 /// The log of a daemon: `mon.log` of the monitor, `mds.log` of rank 0, `1.log` of rank 1 and so on.
-pub(crate) fn of_daemon(dir: &Path, name: &str) -> PathBuf {
+pub fn of_daemon(dir: &Path, name: &str) -> PathBuf {
     dir.join("log").join(format!("{name}.log"))
 }
 
 /// The log of a mount on a directory, in the state directory of the mounting user. Without a state
 /// directory there is no log.
-pub(crate) fn of_mount(at: &Path) -> PathBuf {
+pub fn of_mount(at: &Path) -> PathBuf {
     let Some(root) = StateDir::root() else { return PathBuf::from("/dev/null") };
     let place = at.to_string_lossy().trim_matches('/').replace('/', "-");
     let start = place.len().saturating_sub(PLACE_BYTES_MAX);
@@ -34,7 +37,7 @@ pub(crate) fn of_mount(at: &Path) -> PathBuf {
 }
 
 /// Where to look after a failure of the cluster in a directory.
-pub(crate) fn advice(dir: Option<&Path>) -> String {
+pub fn advice(dir: Option<&Path>) -> String {
     match dir {
         Some(dir) => format!(
             "see the logs of the server, {}, and of the monitor, {}",

@@ -4,28 +4,30 @@
 
 use std::borrow::Cow;
 use std::io::{BufWriter, ErrorKind, IsTerminal, StdoutLock, Write};
+use std::path::Path;
 
-use cudele::{Errno, Error, Result};
+use cudele::Result;
 
 use crate::format;
 
 /// See the module documentation.
 #[derive(Debug)]
-pub(crate) struct Out {
+pub struct Out {
     out: BufWriter<StdoutLock<'static>>,
     terminal: bool,
     gone: bool,
 }
 
 impl Out {
-    pub(crate) fn new() -> Self {
+    /// Locks standard output.
+    pub fn open() -> Self {
         let out = std::io::stdout();
         let terminal = out.is_terminal();
         Self { out: BufWriter::with_capacity(1 << 16, out.lock()), terminal, gone: false }
     }
 
     /// A name or path as it is to be printed here.
-    pub(crate) fn name<'a>(&self, name: &'a [u8]) -> Cow<'a, [u8]> {
+    pub fn name<'a>(&self, name: &'a [u8]) -> Cow<'a, [u8]> {
         if !self.terminal {
             return Cow::Borrowed(name);
         }
@@ -39,19 +41,22 @@ impl Out {
     ///
     /// # Errors
     /// `ENOSPC` or `EIO` if standard output is a file that cannot be written.
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<()> {
+    pub fn write(&mut self, bytes: &[u8]) -> Result<()> {
         let result = if self.gone { Ok(()) } else { self.out.write_all(bytes) };
         self.check(result)
     }
 
     /// Writes all that was buffered.
-    pub(crate) fn finish(mut self) -> Result<()> {
+    ///
+    /// # Errors
+    /// As [`Out::write`].
+    pub fn finish(mut self) -> Result<()> {
         let result = if self.gone { Ok(()) } else { self.out.flush() };
         self.check(result)
     }
 
     /// Whether the reader has gone.
-    pub(crate) fn is_gone(&self) -> bool {
+    pub fn is_gone(&self) -> bool {
         self.gone
     }
 
@@ -62,11 +67,7 @@ impl Out {
                 self.gone = true;
                 Ok(())
             }
-            Err(error) => {
-                let errno = error.raw_os_error().and_then(|code| u16::try_from(code).ok());
-                let errno = errno.map_or(Errno::Io, Errno::from_code);
-                Err(Error::new(errno, "standard output", error.to_string()))
-            }
+            Err(error) => Err(crate::io(Path::new("standard output"), &error)),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Numbers for people.
 
 /// With thousands separated: `1,234,567`.
-pub(crate) fn count(number: u64) -> String {
+pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
@@ -15,7 +15,7 @@ pub(crate) fn count(number: u64) -> String {
 
 /// Bytes in the unit that suits them: `12.3 MB`.
 #[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
-pub(crate) fn bytes(number: u64) -> String {
+pub fn bytes(number: u64) -> String {
     let mut value = number as f64;
     let mut unit = "bytes";
     for next in ["kB", "MB", "GB", "TB"] {
@@ -29,7 +29,7 @@ pub(crate) fn bytes(number: u64) -> String {
 }
 
 /// Seconds with as many digits as are meant: `12.3 s`, `4.56 ms`.
-pub(crate) fn seconds(value: f64) -> String {
+pub fn seconds(value: f64) -> String {
     if value >= 10.0 {
         format!("{value:.1} s")
     } else if value >= 0.1 {
@@ -41,7 +41,7 @@ pub(crate) fn seconds(value: f64) -> String {
 
 /// So many in so long, per second.
 #[allow(clippy::cast_precision_loss, reason = "a rate")]
-pub(crate) fn rate(number: u64, seconds: f64) -> f64 {
+pub fn rate(number: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { number as f64 / seconds } else { 0.0 }
 }
 
@@ -51,12 +51,12 @@ pub(crate) fn rate(number: u64, seconds: f64) -> f64 {
     clippy::cast_sign_loss,
     reason = "rates are positive and far below 2^64"
 )]
-pub(crate) fn per_second(number: u64, seconds: f64) -> String {
+pub fn per_second(number: u64, seconds: f64) -> String {
     count(rate(number, seconds).round() as u64)
 }
 
 /// A part of a whole, per unit.
 #[allow(clippy::cast_precision_loss, reason = "an average")]
-pub(crate) fn average(sum: u64, number: u64) -> f64 {
+pub fn average(sum: u64, number: u64) -> f64 {
     if number == 0 { 0.0 } else { sum as f64 / number as f64 }
 }

@@ -11,7 +11,7 @@ const LOOK: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Starts to report waits, if standard error is a terminal.
-pub(crate) fn say_on_terminal() {
+pub fn say_on_terminal() {
     if std::io::stderr().is_terminal() {
         // Without this thread the command still works.
         let _ = std::thread::Builder::new().name("waiting".to_owned()).spawn(say);
