@@ -134,7 +134,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse_from(fstab::arguments(std::env::args_os().collect()));
+    let given = fstab::arguments(std::env::args_os().collect());
+    let arguments = Arguments::parse_from(command::bench::arguments(given));
     let context = &arguments.context;
     let mut code = ExitCode::SUCCESS;
     waiting::say_on_terminal();

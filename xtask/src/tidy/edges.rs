@@ -12,7 +12,7 @@ use crate::rust::{Attribute, attributes, contains_word};
 use crate::tree::{File, Tree};
 
 /// Crates that talk to the machine.
-const EDGES: [&str; 14] = [
+const EDGES: [&str; 15] = [
     "objstore",
     "net",
     "testceph",
@@ -26,6 +26,7 @@ const EDGES: [&str; 14] = [
     "pyapi",
     "cli",
     "experiments",
+    "lab",
     "xtask",
 ];
 
