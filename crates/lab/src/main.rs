@@ -2,7 +2,8 @@
 //!
 //! `cudele bench` and `cargo xtask experiment` start it. The product's daemons and commands are in
 //! `cudele`, which it finds beside itself or on `PATH`. Invariant: `harness` imports neither
-//! `worker` nor `bench`, and `worker` does not import `bench`.
+//! `worker` nor `bench`, `worker` does not
+//! import `bench`, and `experiment` knows benchmarks by the rows that they print only.
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -12,6 +13,7 @@
 )]
 
 mod bench;
+mod experiment;
 mod harness;
 mod worker;
 
@@ -36,6 +38,8 @@ struct Arguments {
 enum Command {
     /// Run an experiment and print its rows
     Bench(bench::Args),
+    /// Run the commands of the published figures, and draw what they print
+    Experiment(experiment::Args),
 }
 
 fn main() -> ExitCode {
@@ -44,12 +48,34 @@ fn main() -> ExitCode {
     waiting::say_on_terminal();
     let result = match &arguments.command {
         Command::Bench(args) => bench::run(context, args),
+        Command::Experiment(args) => experiment::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             context.report(&error);
             ExitCode::from(if error.errno == types::Errno::Invalid { 2 } else { 1 })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{CommandFactory, Parser};
+
+    use super::Arguments;
+
+    #[test]
+    fn arguments_are_those_of_the_commands_that_start_it() {
+        Arguments::command().debug_assert();
+        for line in [
+            "cudele bench mechanisms --repeat 5 --json",
+            "cudele --json --dir /tmp/x bench all --quick",
+            "cudele bench --worker",
+            "cudele experiment creates --quick --root /srv/cudele",
+        ] {
+            let parsed = Arguments::try_parse_from(line.split_whitespace());
+            assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
         }
     }
 }

@@ -65,5 +65,5 @@ impl Scene {
 
 /// How wide a text is.
 pub(crate) fn width(text: &str) -> f64 {
-    crate::pick::index(text.chars().count()) * TEXT_SIZE * ADVANCE
+    super::pick::index(text.chars().count()) * TEXT_SIZE * ADVANCE
 }

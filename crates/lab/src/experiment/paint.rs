@@ -8,8 +8,8 @@ use tiny_skia::{
 };
 use types::{Errno, Error, Result};
 
-use crate::scene::{Anchor, Ink, Mark, Scene};
-use crate::svg::{PALETTE, PLAIN};
+use super::scene::{Anchor, Ink, Mark, Scene};
+use super::svg::{PALETTE, PLAIN};
 
 /// Pixels for each unit of a scene.
 const DENSITY: f32 = 2.0;

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use types::{Errno, Error, Result};
 
-use crate::describe::Description;
-use crate::io;
-use crate::machine::Machine;
+use super::describe::Description;
+use super::machine::Machine;
+use terminal::io;
 
 /// A file `results.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -75,7 +75,7 @@ pub(crate) fn write(path: &Path, results: &Results) -> Result<()> {
     let mut text =
         text.map_err(|error| Error::new(Errno::Io, path.display().to_string(), error.to_string()))?;
     text.push('\n');
-    crate::write(path, text.as_bytes())
+    super::write(path, text.as_bytes())
 }
 
 #[cfg(test)]

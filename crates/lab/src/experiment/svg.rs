@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::scene::{Anchor, Ink, Mark, Scene, TEXT_SIZE};
+use super::scene::{Anchor, Ink, Mark, Scene, TEXT_SIZE};
 
 /// The colours of series: on white, and on black.
 pub(crate) const PALETTE: [(&str, &str); 8] = [

@@ -75,7 +75,7 @@ impl Scale {
     fn steps(&self) -> Vec<f64> {
         let step = step(self.to - self.from);
         let first = (self.from / step).ceil();
-        let marks = (0..=2 * MARKS_MAX).map(|at| (first + crate::pick::index(at)) * step);
+        let marks = (0..=2 * MARKS_MAX).map(|at| (first + super::pick::index(at)) * step);
         marks.take_while(|mark| *mark <= self.to * (1.0 + 1e-9)).collect()
     }
 

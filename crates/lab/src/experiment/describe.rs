@@ -10,7 +10,7 @@ use std::path::Path;
 use serde::Deserialize;
 use types::{Errno, Error, Result};
 
-use crate::io;
+use terminal::io;
 
 /// A file `experiment.toml`.
 #[derive(Clone, Debug, Deserialize)]

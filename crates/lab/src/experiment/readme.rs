@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::figure::{Figure, Plot};
+use super::figure::{Figure, Plot};
 
 /// In Markdown.
 pub(crate) fn text(figure: &Figure<'_>) -> String {

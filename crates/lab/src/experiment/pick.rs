@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use crate::describe::{Chart, Kind, Published, Ratio, Series};
+use super::describe::{Chart, Kind, Published, Ratio, Series};
 
 /// A value with what is known of its spread.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -108,7 +108,7 @@ fn known(chart: &Chart, published: &Published) -> Vec<Point> {
     match chart.kind {
         Kind::Dots => {
             let cases = chart.cases.iter().enumerate();
-            let of = |(at, case): (usize, &crate::describe::Case)| {
+            let of = |(at, case): (usize, &super::describe::Case)| {
                 point(index(at), published.values.get(case.label())?)
             };
             cases.filter_map(of).collect()

@@ -14,9 +14,9 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 use types::{Errno, Error, Result};
 
-use crate::describe::{Description, Run};
-use crate::machine::{self, Machine};
-use crate::results::{Done, Results};
+use super::describe::{Description, Run};
+use super::machine::{self, Machine};
+use super::results::{Done, Results};
 
 /// How often a command is looked at.
 const STEP: Duration = Duration::from_millis(50);
@@ -116,7 +116,7 @@ impl Runner<'_> {
             .stdout(Stdio::piped())
             .process_group(0)
             .spawn()
-            .map_err(|error| crate::io(self.program, &error))?;
+            .map_err(|error| terminal::io(self.program, &error))?;
         let Some(mut pipe) = child.stdout.take() else {
             return Err(Error::new(Errno::Io, shown, "it has no pipe"));
         };
@@ -125,7 +125,7 @@ impl Runner<'_> {
             let mut bytes = Vec::new();
             pipe.read_to_end(&mut bytes).map(|_| bytes)
         });
-        let status = wait(&mut child, limit).map_err(|error| crate::io(self.program, &error))?;
+        let status = wait(&mut child, limit).map_err(|error| terminal::io(self.program, &error))?;
         let Some(status) = status else {
             let cause = format!("it took longer than {} s, and was ended", limit.as_secs());
             return Err(Error::new(Errno::TimedOut, shown, cause)
@@ -136,7 +136,7 @@ impl Runner<'_> {
             return Err(Error::new(Errno::Io, shown, cause));
         }
         let read = reader.join().map_err(|_| Error::new(Errno::Io, shown, "reading it failed"))?;
-        read.map_err(|error| crate::io(self.program, &error))
+        read.map_err(|error| terminal::io(self.program, &error))
     }
 }
 

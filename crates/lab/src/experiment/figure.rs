@@ -5,10 +5,10 @@ use std::path::Path;
 use serde_json::Value;
 use types::Result;
 
-use crate::describe::{Description, Kind};
-use crate::results::Results;
-use crate::scene::Scene;
-use crate::{chart, paint, pick, svg, table};
+use super::describe::{Description, Kind};
+use super::results::Results;
+use super::scene::Scene;
+use super::{chart, paint, pick, svg, table};
 
 /// See the module documentation.
 pub(crate) struct Figure<'a> {
@@ -57,8 +57,8 @@ impl<'a> Figure<'a> {
     pub(crate) fn write(&self, folder: &Path) -> Result<()> {
         for plot in &self.plots {
             let name = |end: &str| folder.join(format!("{}.{end}", plot.stem));
-            crate::write(&name("svg"), svg::alone(&plot.scene).as_bytes())?;
-            crate::write(&name("png"), &paint::picture(&plot.scene)?)?;
+            super::write(&name("svg"), svg::alone(&plot.scene).as_bytes())?;
+            super::write(&name("png"), &paint::picture(&plot.scene)?)?;
         }
         Ok(())
     }

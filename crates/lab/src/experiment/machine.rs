@@ -5,7 +5,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use cudele::Timestamp;
 use serde::{Deserialize, Serialize};
+use terminal::format::minute;
 
 /// See the module documentation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -66,40 +68,6 @@ pub(crate) fn load() -> f64 {
 /// Civil time in UTC, to the minute.
 pub(crate) fn now() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    civil(since.as_secs())
-}
-
-fn civil(seconds: u64) -> String {
-    let (minutes, mut days) = (seconds / 60 % 1440, seconds / 86_400);
-    let leap = |year: u64| {
-        (year.is_multiple_of(4) && !year.is_multiple_of(100)) || year.is_multiple_of(400)
-    };
-    let mut year = 1970;
-    while days >= 365 + u64::from(leap(year)) {
-        days -= 365 + u64::from(leap(year));
-        year += 1;
-    }
-    let february = 28 + u64::from(leap(year));
-    let mut month = 1;
-    for length in [31, february, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] {
-        if days < length {
-            break;
-        }
-        days -= length;
-        month += 1;
-    }
-    format!("{year}-{month:02}-{:02} {:02}:{:02} UTC", days + 1, minutes / 60, minutes % 60)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::civil;
-
-    #[test]
-    fn civil_time_knows_leap_years() {
-        assert_eq!(civil(0), "1970-01-01 00:00 UTC");
-        assert_eq!(civil(951_782_399), "2000-02-28 23:59 UTC");
-        assert_eq!(civil(951_782_400), "2000-02-29 00:00 UTC");
-        assert_eq!(civil(1_767_225_599), "2025-12-31 23:59 UTC");
-    }
+    let nanos = i64::try_from(since.as_nanos()).unwrap_or(i64::MAX);
+    format!("{} UTC", minute(Timestamp(nanos)))
 }

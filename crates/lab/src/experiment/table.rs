@@ -1,9 +1,9 @@
 //! The same values in numbers: a line for each case, and for each series the absolute value with
 //! its spread, and the ratio.
 
-use crate::axis::short;
-use crate::describe::{Chart, Kind};
-use crate::pick::{Drawn, Point};
+use super::axis::short;
+use super::describe::{Chart, Kind};
+use super::pick::{Drawn, Point};
 
 /// Cells as text; the first line is the head.
 pub(crate) fn cells(chart: &Chart, drawn: &[Drawn]) -> Vec<Vec<String>> {
@@ -41,7 +41,7 @@ fn has_ratio(chart: &Chart, series: &Drawn) -> bool {
 fn cases(chart: &Chart, drawn: &[Drawn]) -> Vec<(f64, String)> {
     if chart.kind == Kind::Dots {
         let cases = chart.cases.iter().enumerate();
-        return cases.map(|(at, case)| (crate::pick::index(at), case.label().to_owned())).collect();
+        return cases.map(|(at, case)| (super::pick::index(at), case.label().to_owned())).collect();
     }
     let points = drawn.iter().flat_map(|series| &series.points);
     let mut xs: Vec<f64> = points.map(|point| point.x).collect();

@@ -3,10 +3,10 @@
 //! Measured values are filled and joined by lines, published ones are hollow and dashed. A bar through a
 //! point goes from the least to the largest repetition. Invariant: both panels show the same points.
 
-use crate::axis::{Scale, short};
-use crate::describe::{Axis, Chart, Kind, Ratio};
-use crate::pick::{Drawn, Point, index};
-use crate::scene::{ADVANCE, Anchor, Ink, Mark, Scene, TEXT_SIZE, width};
+use super::axis::{Scale, short};
+use super::describe::{Axis, Chart, Kind, Ratio};
+use super::pick::{Drawn, Point, index};
+use super::scene::{ADVANCE, Anchor, Ink, Mark, Scene, TEXT_SIZE, width};
 
 const WIDTH: f64 = 960.0;
 /// Of a picture for a phone.

@@ -4,11 +4,11 @@
 
 use std::fmt::Write as _;
 
-use crate::axis::short;
-use crate::describe::Artefact;
-use crate::figure::{Figure, Plot};
-use crate::results::Results;
-use crate::svg::{self, escape};
+use super::axis::short;
+use super::describe::Artefact;
+use super::figure::{Figure, Plot};
+use super::results::Results;
+use super::svg::{self, escape};
 
 /// The page.
 pub(crate) fn html(figures: &[Figure<'_>], artefacts: &[Artefact]) -> String {
@@ -54,7 +54,7 @@ fn headlines(out: &mut String, figures: &[Figure<'_>]) {
         let about = figure.description;
         let rows: Vec<_> = figure.results.iter().flat_map(Results::rows).collect();
         for headline in &about.headline {
-            let value = |row: &str| crate::pick::figure(&rows, row, &headline.value);
+            let value = |row: &str| super::pick::figure(&rows, row, &headline.value);
             let other = headline.over.as_deref().and_then(value).or(headline.published);
             let (Some(here), Some(other)) = (value(&headline.row), other) else { continue };
             if other == 0.0 {
@@ -220,7 +220,7 @@ fn method(out: &mut String, figure: &Figure<'_>) {
         let _ = write!(out, "<pre>cargo xtask experiment {}</pre>", escape(&about.name));
     }
     if let Some(results) = &figure.results {
-        let run = |run: &crate::results::Done| {
+        let run = |run: &super::results::Done| {
             let command = escape(&run.command);
             let (seconds, before, after) = (run.seconds, run.load_before, run.load_after);
             format!(
