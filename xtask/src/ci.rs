@@ -80,7 +80,7 @@ fn steps(tools: Tools) -> Vec<Step> {
     steps.extend(python());
     steps.extend([
         step("docs", [cargo(&doc).with("RUSTDOCFLAGS", "-Dwarnings")]),
-        step("release", [cargo(&["build", "--quiet", "--release", "-p", "cli"])]),
+        step("release", [cargo(&["build", "--quiet", "--release", "-p", "cli", "-p", "lab"])]),
         step("instructions", [cargo(&["run", "--quiet", "-p", "xtask", "--", "instructions"])]),
     ]);
     steps

@@ -1,5 +1,5 @@
-//! The published figures: builds the programs as they are shipped, and has `cudele-lab` run and draw
-//! them.
+//! The published figures: builds the programs as they are shipped, and has `cudele-lab` run the
+//! experiments and draw their figures.
 //!
 //! Not here: the experiments themselves (`experiments/`) and their drawing. This crate is built
 //! first and stays light.

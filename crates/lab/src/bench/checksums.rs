@@ -1,8 +1,9 @@
-//! `checksums`: what checksums of content cost when a file is written and read in order, through the library.
+//! `checksums`: what checksums of content cost when a file is written and read in order, through
+//! the library.
 //!
-//! A file is written in pieces of 1 MiB with and without them, in turn, and synced; then it is read, once from the
-//! disk if the store is a directory, and once from memory. Each figure is the ratio of two measurements that
-//! follow each other.
+//! A file is written in pieces of 1 MiB with and without them, in turn, and synced; then it is
+//! read, once from the disk if the store is a directory, and once from memory. Each figure is the
+//! ratio of two measurements that follow each other.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
