@@ -15,18 +15,15 @@ mod command;
 mod copy;
 mod fstab;
 mod glob;
-mod intake;
 mod journals;
 mod marker;
 mod memory;
 mod owned;
 mod private;
 mod promise;
-mod source;
 mod space;
 mod stores;
 mod tree;
-mod verify;
 
 use std::process::ExitCode;
 

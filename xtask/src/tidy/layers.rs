@@ -14,7 +14,7 @@ use crate::rust::code_only;
 use crate::tree::{File, Tree};
 
 /// Crate and row. A crate may use only crates in rows with smaller numbers.
-const ROWS: [(&str, u8); 29] = [
+const ROWS: [(&str, u8); 30] = [
     ("types", 1),
     ("policy", 2),
     ("balancer", 2),
@@ -39,6 +39,7 @@ const ROWS: [(&str, u8); 29] = [
     ("terminal", 10),
     ("mount", 11),
     ("calls", 11),
+    ("ingest", 11),
     ("capi", 12),
     ("pyapi", 12),
     ("cli", 13),

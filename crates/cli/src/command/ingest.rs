@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use terminal::context::Context;
 use types::quote::quoted;
 
-use crate::intake::{self, Options, Report};
 use crate::owned;
-use crate::source::Source;
+use ingest::intake::{self, Options, Report};
+use ingest::source::Source;
 
 /// Bring a directory tree or a tar archive into the namespace: names, types, modes, owners (as
 /// root), sizes, times, link targets, hard links, user attributes, devices (as root) and content.

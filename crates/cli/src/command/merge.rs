@@ -10,7 +10,7 @@ use terminal::figures::{bytes, count, per_second, seconds};
 use types::quote::quoted;
 
 use crate::owned;
-use crate::source::shown;
+use ingest::source::shown;
 
 /// Merge the journals that this machine keeps for a decoupled subtree, and give the subtree back
 /// to everybody. A damaged journal is refused before anything is applied (J-09).

@@ -25,19 +25,19 @@ use cudele::{Attr, AttrChange, Errno, Error, FileType, Fs, Ino, NewFile, Policy,
 use types::{Map, Set};
 
 use progress::Progress;
-pub(crate) use tally::{LINKS_AND_ATTRIBUTES, Phase, Report, Tally};
+pub use tally::{LINKS_AND_ATTRIBUTES, Phase, Report, Tally};
 
 use crate::source::{Entry, Kind, Skip, Source, Take, shown, tree};
 
 /// How to bring something in.
 #[derive(Debug, Default)]
-pub(crate) struct Options {
+pub struct Options {
     /// A directory that is left out: the cluster's own.
-    pub(crate) without: Option<PathBuf>,
+    pub without: Option<PathBuf>,
     /// Set when the user wants to stop.
-    pub(crate) stop: Arc<AtomicBool>,
+    pub stop: Arc<AtomicBool>,
     /// Leave unchanged entries of the destination.
-    pub(crate) resume: bool,
+    pub resume: bool,
 }
 
 /// Where an inode is created.
@@ -410,7 +410,7 @@ fn split(path: &[u8]) -> (&[u8], &[u8]) {
 ///
 /// # Errors
 /// The first of the source or the namespace, saying how much was done before.
-pub(crate) fn strong(
+pub fn strong(
     fs: &Arc<Fs>,
     destination: &str,
     source: &Source,
@@ -444,7 +444,7 @@ pub(crate) fn strong(
 /// # Errors
 /// The first of the source, the namespace or a mechanism. Before the mechanisms run nothing is
 /// visible, and the subtree is given up.
-pub(crate) fn decoupled(
+pub fn decoupled(
     fs: &Arc<Fs>,
     destination: &str,
     policy: &Policy,
@@ -477,7 +477,7 @@ pub(crate) fn decoupled(
 ///
 /// # Errors
 /// As the real thing, but for what only the namespace knows.
-pub(crate) fn nowhere(source: &Source, options: &Options) -> Result<Report> {
+pub fn nowhere(source: &Source, options: &Options) -> Result<Report> {
     let start = Instant::now();
     let mut target = nowhere::Nowhere::default();
     let progress = Progress::new(Progress::total(source), &options.stop);

@@ -22,7 +22,7 @@ struct Picture {
 ///
 /// # Errors
 /// `EBADMSG` if it cannot be read.
-pub(crate) fn of_archive(path: &Path) -> Result<Facts> {
+pub fn of_archive(path: &Path) -> Result<Facts> {
     let name = path.display().to_string();
     let bad = |error: std::io::Error| Error::new(Errno::BadMessage, &name, error.to_string());
     let mut archive = tar::Archive::new(decompressed(&name, open(path)?)?);

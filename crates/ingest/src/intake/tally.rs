@@ -14,31 +14,39 @@ const SKIPPED_SHOWN: usize = 10;
 
 /// Counts and times while entries come in.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tally {
-    pub(crate) directories: u64,
-    pub(crate) files: u64,
-    pub(crate) symlinks: u64,
-    pub(crate) specials: u64,
-    pub(crate) hard_links: u64,
-    pub(crate) xattrs: u64,
+pub struct Tally {
+    /// Directories.
+    pub directories: u64,
+    /// Regular files.
+    pub files: u64,
+    /// Symbolic links.
+    pub symlinks: u64,
+    /// Devices, FIFOs and sockets.
+    pub specials: u64,
+    /// Further names of inodes.
+    pub hard_links: u64,
+    /// Extended attributes.
+    pub xattrs: u64,
     /// Entries that took the place of an earlier one of the same source.
-    pub(crate) replaced: u64,
+    pub replaced: u64,
     /// Entries that the destination had, unchanged.
-    pub(crate) unchanged: u64,
+    pub unchanged: u64,
     /// Entries that replaced a different one of the destination.
-    pub(crate) updated: u64,
+    pub updated: u64,
     /// Files whose content is in the object store.
-    pub(crate) large: u64,
-    pub(crate) content_bytes: u64,
+    pub large: u64,
+    /// Bytes of content.
+    pub content_bytes: u64,
     /// Of them, those stored with the metadata.
-    pub(crate) inline_bytes: u64,
-    pub(crate) skipped: Vec<Skip>,
+    pub inline_bytes: u64,
+    /// Entries that are left out.
+    pub skipped: Vec<Skip>,
     /// Time of the calls that create.
-    pub(crate) create: Duration,
+    pub create: Duration,
     /// Time of the calls that link and set attributes.
-    pub(crate) attributes: Duration,
+    pub attributes: Duration,
     /// Time of writing content to the object store.
-    pub(crate) data: Duration,
+    pub data: Duration,
 }
 
 impl Tally {
@@ -55,54 +63,62 @@ impl Tally {
     }
 
     /// Inodes created.
-    pub(crate) fn creates(&self) -> u64 {
+    pub fn creates(&self) -> u64 {
         self.directories + self.files + self.symlinks + self.specials
     }
 
-    pub(crate) fn entries(&self) -> u64 {
+    /// Inodes and further names.
+    pub fn entries(&self) -> u64 {
         self.creates() + self.hard_links
     }
 
-    pub(crate) fn metadata(&self) -> Duration {
+    /// Time of all calls of metadata.
+    pub fn metadata(&self) -> Duration {
         self.create + self.attributes
     }
 }
 
 /// The phase after the creates, for what had to wait.
-pub(crate) const LINKS_AND_ATTRIBUTES: &str = "links and attributes";
+pub const LINKS_AND_ATTRIBUTES: &str = "links and attributes";
 
 /// A part of the metadata work that is timed by itself.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Phase {
+pub struct Phase {
     /// A mechanism, a composition, or what it is.
-    pub(crate) name: String,
-    pub(crate) seconds: f64,
+    pub name: String,
+    /// Its time.
+    pub seconds: f64,
     /// Bytes written or transferred; 0 if that says nothing.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
 }
 
 /// See the module documentation.
 #[derive(Clone, Debug)]
-pub(crate) struct Report {
-    pub(crate) tally: Tally,
-    pub(crate) phases: Vec<Phase>,
+pub struct Report {
+    /// Counts and times.
+    pub tally: Tally,
+    /// The timed parts of the metadata work.
+    pub phases: Vec<Phase>,
     /// Events in the client's journal; 0 where there was none.
-    pub(crate) events: u64,
+    pub events: u64,
     /// Bytes of the journal: the client's, or what the server wrote to its own.
-    pub(crate) journal_bytes: u64,
-    pub(crate) requests: u64,
+    pub journal_bytes: u64,
+    /// Requests to the metadata servers.
+    pub requests: u64,
     /// Reading the source.
-    pub(crate) source_seconds: f64,
+    pub source_seconds: f64,
     /// Writing content to the object store, and making it durable.
-    pub(crate) data_seconds: f64,
+    pub data_seconds: f64,
     /// Everything.
-    pub(crate) seconds: f64,
-    pub(crate) merge: Option<MergeReport>,
-    pub(crate) policy: Option<Policy>,
+    pub seconds: f64,
+    /// The report of the merge, if there was one.
+    pub merge: Option<MergeReport>,
+    /// The policy of the destination.
+    pub policy: Option<Policy>,
     /// Others see it.
-    pub(crate) visible: bool,
+    pub visible: bool,
     /// The policy keeps nothing, and the process that held it ends.
-    pub(crate) gone: bool,
+    pub gone: bool,
 }
 
 impl Report {
@@ -138,18 +154,19 @@ impl Report {
     }
 
     /// Seconds of all metadata work.
-    pub(crate) fn metadata_seconds(&self) -> f64 {
+    pub fn metadata_seconds(&self) -> f64 {
         self.phases.iter().map(|phase| phase.seconds).sum()
     }
 
     /// Journal bytes per create: with the content of small files, and without.
-    pub(crate) fn bytes_per_create(&self) -> (f64, f64) {
+    pub fn bytes_per_create(&self) -> (f64, f64) {
         let creates = self.tally.creates();
         let bare = self.journal_bytes.saturating_sub(self.tally.inline_bytes);
         (average(self.journal_bytes, creates), average(bare, creates))
     }
 
-    pub(crate) fn to_json(&self) -> Value {
+    /// As JSON.
+    pub fn to_json(&self) -> Value {
         let tally = &self.tally;
         let creates = tally.creates();
         let (with_inline, without_inline) = self.bytes_per_create();
@@ -181,7 +198,8 @@ impl Report {
         })
     }
 
-    pub(crate) fn to_text(&self) -> String {
+    /// As text.
+    pub fn to_text(&self) -> String {
         let tally = &self.tally;
         let mut text = String::new();
         let _ = writeln!(

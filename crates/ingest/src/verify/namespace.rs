@@ -12,7 +12,7 @@ use super::{Content, Fact, Facts, group};
 ///
 /// # Errors
 /// The first of a listing or a read.
-pub(crate) fn of_namespace(fs: &Arc<Fs>, root: &str) -> Result<Facts> {
+pub fn of_namespace(fs: &Arc<Fs>, root: &str) -> Result<Facts> {
     let mut facts = Facts::new();
     let mut inodes: BTreeMap<Ino, Vec<Vec<u8>>> = BTreeMap::new();
     facts.insert(Vec::new(), fact(&fs.stat(root)?, Content::None));

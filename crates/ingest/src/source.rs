@@ -17,43 +17,61 @@ use cudele::{Errno, Error, FileType, Result, Timestamp};
 
 /// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind<'a> {
+pub enum Kind<'a> {
     /// A directory.
     Directory,
     /// A file of this many bytes, which are read from the content that comes with the entry.
-    File { size: u64 },
+    File {
+        /// In bytes.
+        size: u64,
+    },
     /// A symbolic link and its target.
     Symlink(&'a [u8]),
     /// A device, FIFO or socket.
-    Special { file_type: FileType, rdev: u32 },
+    Special {
+        /// Which of them.
+        file_type: FileType,
+        /// The number of a device.
+        rdev: u32,
+    },
     /// One more name for the entry at this path, which came before.
     HardLink(&'a [u8]),
 }
 
 /// One entry of a source.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry<'a> {
+pub struct Entry<'a> {
     /// Path below the root of the source, without `/` at its ends; empty for the root itself.
-    pub(crate) path: &'a [u8],
-    pub(crate) kind: Kind<'a>,
-    pub(crate) permissions: u32,
-    pub(crate) owner: (u32, u32),
-    pub(crate) mtime: Timestamp,
-    pub(crate) atime: Option<Timestamp>,
+    pub path: &'a [u8],
+    /// The kind.
+    pub kind: Kind<'a>,
+    /// The lower 12 bits of its mode.
+    pub permissions: u32,
+    /// User and group.
+    pub owner: (u32, u32),
+    /// The last change of its content.
+    pub mtime: Timestamp,
+    /// The last access, if the source knows it.
+    pub atime: Option<Timestamp>,
     /// Names and values.
-    pub(crate) xattrs: &'a [(Vec<u8>, Vec<u8>)],
+    pub xattrs: &'a [(Vec<u8>, Vec<u8>)],
 }
 
 /// Something in a source that is not brought in, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Skip {
-    pub(crate) path: Vec<u8>,
-    pub(crate) reason: String,
+pub struct Skip {
+    /// Below the root of the source.
+    pub path: Vec<u8>,
+    /// Why it is left out.
+    pub reason: String,
 }
 
 /// Takes the entries of a source.
-pub(crate) trait Take {
+pub trait Take {
     /// An entry. An error ends the reading.
+    ///
+    /// # Errors
+    /// Those of the taker.
     fn take(&mut self, entry: &Entry<'_>, content: &mut dyn Read) -> Result<()>;
     /// Something that cannot be read, or is no file.
     fn skip(&mut self, skip: Skip);
@@ -61,9 +79,12 @@ pub(crate) trait Take {
 
 /// Where the entries come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub enum Source {
+    /// A directory.
     Tree(PathBuf),
+    /// A tar archive, compressed or not.
     Archive(PathBuf),
+    /// A tar archive on standard input.
     StandardInput,
 }
 
@@ -73,7 +94,7 @@ impl Source {
     /// # Errors
     /// `ENOENT` and the system's other errors about the path; `EINVAL` if it is neither a directory
     /// nor a file.
-    pub(crate) fn open(path: &Path) -> Result<Self> {
+    pub fn open(path: &Path) -> Result<Self> {
         if path.as_os_str() == "-" {
             return Ok(Self::StandardInput);
         }
@@ -93,7 +114,7 @@ impl Source {
     ///
     /// # Errors
     /// The first of the source or of the taker.
-    pub(crate) fn read(&self, without: Option<&Path>, taker: &mut dyn Take) -> Result<()> {
+    pub fn read(&self, without: Option<&Path>, taker: &mut dyn Take) -> Result<()> {
         match self {
             Self::Tree(root) => tree::read(root, without, taker),
             Self::Archive(path) => archive::read(&self.name(), archive::open(path)?, taker),
@@ -104,7 +125,7 @@ impl Source {
     }
 
     /// How many entries there are, if that can be known without reading everything.
-    pub(crate) fn count(&self) -> Option<u64> {
+    pub fn count(&self) -> Option<u64> {
         match self {
             Self::Tree(root) => Some(tree::count(root)),
             Self::Archive(_) | Self::StandardInput => None,
@@ -112,7 +133,7 @@ impl Source {
     }
 
     /// For people.
-    pub(crate) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         match self {
             Self::Tree(path) | Self::Archive(path) => path.display().to_string(),
             Self::StandardInput => "standard input".to_owned(),
@@ -121,7 +142,7 @@ impl Source {
 }
 
 /// A path of bytes, for people.
-pub(crate) fn shown(path: &[u8]) -> String {
+pub fn shown(path: &[u8]) -> String {
     if path.is_empty() {
         return ".".to_owned();
     }

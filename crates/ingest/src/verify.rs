@@ -17,9 +17,9 @@ use std::io::Read;
 use cudele::{FileType, Timestamp};
 use xxhash_rust::xxh3::Xxh3;
 
-pub(crate) use archive::of_archive;
-pub(crate) use namespace::of_namespace;
-pub(crate) use tree::of_tree;
+pub use archive::of_archive;
+pub use namespace::of_namespace;
+pub use tree::of_tree;
 
 use crate::source::shown;
 
@@ -27,35 +27,45 @@ use crate::source::shown;
 const CHUNK_BYTES: usize = 256 * 1024;
 
 /// A tree: every path below its root (the root's is empty) and its object.
-pub(crate) type Facts = BTreeMap<Vec<u8>, Fact>;
+pub type Facts = BTreeMap<Vec<u8>, Fact>;
 
 /// The facts of one path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Fact {
-    pub(crate) file_type: FileType,
-    pub(crate) permissions: Option<u32>,
-    pub(crate) owner: Option<(u32, u32)>,
-    pub(crate) mtime: Option<Timestamp>,
-    pub(crate) content: Content,
+pub struct Fact {
+    /// The type.
+    pub file_type: FileType,
+    /// The lower 12 bits of its mode, if they are compared.
+    pub permissions: Option<u32>,
+    /// User and group, if they are compared.
+    pub owner: Option<(u32, u32)>,
+    /// The last change of its content, if it is compared.
+    pub mtime: Option<Timestamp>,
+    /// The content.
+    pub content: Content,
     /// The first path, in order, of the inode that this path names, if it has several here.
-    pub(crate) same_as: Option<Vec<u8>>,
+    pub same_as: Option<Vec<u8>>,
 }
 
 /// The content of an inode.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Content {
+pub enum Content {
+    /// A directory, FIFO or socket.
     None,
     /// Length in bytes and hash (xxh3, 128 bits).
     File(u64, u128),
+    /// The target of a symbolic link.
     Target(Vec<u8>),
+    /// The number of a device.
     Device(u32),
 }
 
 /// A path at which two trees differ, and the difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Difference {
-    pub(crate) path: Vec<u8>,
-    pub(crate) what: String,
+pub struct Difference {
+    /// Below the roots.
+    pub path: Vec<u8>,
+    /// The difference.
+    pub what: String,
 }
 
 impl std::fmt::Display for Difference {
@@ -96,11 +106,7 @@ fn group(facts: &mut Facts, groups: impl IntoIterator<Item = Vec<Vec<u8>>>) {
 }
 
 /// Every difference, in the order of the paths. Paths for which `skipped` holds are left out.
-pub(crate) fn compare(
-    source: &Facts,
-    copy: &Facts,
-    skipped: &dyn Fn(&[u8]) -> bool,
-) -> Vec<Difference> {
+pub fn compare(source: &Facts, copy: &Facts, skipped: &dyn Fn(&[u8]) -> bool) -> Vec<Difference> {
     let mut differences = Vec::new();
     let mut differ = |path: &[u8], what: String| {
         differences.push(Difference { path: path.to_vec(), what });

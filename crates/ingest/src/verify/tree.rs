@@ -17,7 +17,7 @@ type Inodes = BTreeMap<(u64, u64), Vec<Vec<u8>>>;
 ///
 /// # Errors
 /// If the root cannot be read.
-pub(crate) fn of_tree(root: &Path) -> Result<Facts> {
+pub fn of_tree(root: &Path) -> Result<Facts> {
     let root = &fs::canonicalize(root).map_err(|error| io(root, &error))?;
     let mut facts = Facts::new();
     let mut inodes = Inodes::new();
