@@ -9,6 +9,7 @@ mod chart;
 mod describe;
 mod figure;
 mod machine;
+mod output;
 mod page;
 mod paint;
 mod pick;
@@ -19,13 +20,15 @@ mod scene;
 mod svg;
 mod table;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Result};
 use describe::Description;
-use terminal::{io, program};
+use terminal::program;
+
+use output::write;
 
 /// Run the commands of the published figures, and draw what they print beside the published values
 #[derive(Debug, ClapArgs)]
@@ -147,12 +150,4 @@ fn draw(args: &Args, all: &[Description], artefacts: &[describe::Artefact]) -> R
     write(&page, page::html(&figures, artefacts).as_bytes())?;
     eprintln!("written: {}", page.display());
     Ok(())
-}
-
-/// Writes a file, with the directories above it.
-fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    if let Some(parent) = path.parent() {
-        std::fs::create_dir_all(parent).map_err(|error| io(parent, &error))?;
-    }
-    std::fs::write(path, bytes).map_err(|error| io(path, &error))
 }

@@ -9,6 +9,7 @@ mod checkpoint;
 mod compile;
 mod dataset;
 mod decoupled;
+mod dialogue;
 mod hammer;
 mod insert;
 mod looked;
@@ -20,16 +21,14 @@ pub(crate) mod rocks;
 mod synced;
 mod workflow;
 
-use std::io::{BufRead, Write};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cudele::{Cluster, Errno, Error, Fs, NewFile, Result};
+use cudele::{Fs, NewFile, Result};
 
-use crate::harness::clock::{clock_ns, cpu_ns};
-use crate::harness::job::{Job, MIDDLE, Outcome, READY, Task};
+use crate::harness::job::{Job, Outcome, Task};
 use crate::harness::numbered::Numbered;
-use crate::harness::stats::{quantile, real};
+use dialogue::{Stopwatch, await_start, latencies_us, line, mount, pipe, say};
 
 /// Reads a job from standard input, does it, and writes the outcome.
 ///
@@ -106,90 +105,6 @@ fn perform(job: &Job) -> Result<Outcome> {
     }
 }
 
-fn mount(job: &Job) -> Result<Arc<Fs>> {
-    Cluster::connect(&job.mon.parse()?)?.mount()
-}
-
-fn pipe(cause: &str) -> Error {
-    Error::new(Errno::Io, "bench --worker", cause)
-        .remedy("it is started by `cudele bench`, not by hand")
-}
-
-fn line() -> Result<String> {
-    let mut text = String::new();
-    let count = std::io::stdin().lock().read_line(&mut text);
-    match count {
-        Ok(0) => Err(pipe("the parent went away")),
-        Ok(_) => Ok(text.trim_end().to_owned()),
-        Err(error) => Err(pipe(&error.to_string())),
-    }
-}
-
-fn say(text: &str) -> Result<()> {
-    let mut out = std::io::stdout().lock();
-    let written = writeln!(out, "{text}").and_then(|()| out.flush());
-    written.map_err(|error| pipe(&error.to_string()))
-}
-
-/// The barrier: says that everything is prepared, and waits for the parent.
-fn await_start() -> Result<()> {
-    say(READY)?;
-    line().map(|_| ())
-}
-
-/// The barrier with a time: the parent says when the start is on the machine's clock.
-fn await_start_time() -> Result<u64> {
-    say(READY)?;
-    let text = line()?;
-    let time = text.split_whitespace().nth(1).and_then(|time| time.parse().ok());
-    time.ok_or_else(|| pipe("the start has no time"))
-}
-
-/// Waits until the parent reports the end of the rest.
-fn await_end() -> Result<()> {
-    line().map(|_| ())
-}
-
-/// Says that half of the work is done, and waits for the parent.
-fn await_middle() -> Result<()> {
-    say(MIDDLE)?;
-    line().map(|_| ())
-}
-
-/// Sleeps until a time of the machine's clock.
-fn sleep_until(time_ns: u64) {
-    std::thread::sleep(Duration::from_nanos(time_ns.saturating_sub(clock_ns())));
-}
-
-/// Bytes that this process had written to disks so far, in whole pages; 0 where the kernel does not
-/// say.
-fn disk_bytes() -> u64 {
-    crate::harness::process::written_bytes(std::process::id()).unwrap_or(0)
-}
-
-/// The most memory that this process had so far.
-fn peak_bytes() -> u64 {
-    crate::harness::process::peak_bytes(std::process::id()).unwrap_or(0)
-}
-
-/// The measured part of a job.
-struct Stopwatch {
-    start_ns: u64,
-    cpu_ns: u64,
-}
-
-impl Stopwatch {
-    fn start() -> Self {
-        Self { cpu_ns: cpu_ns(), start_ns: clock_ns() }
-    }
-
-    fn stop(&self, outcome: &mut Outcome) {
-        outcome.end_ns = clock_ns();
-        outcome.start_ns = self.start_ns;
-        outcome.cpu_seconds = crate::harness::stats::seconds_between(self.cpu_ns, cpu_ns());
-    }
-}
-
 /// How often a client tries to have a directory alone, and how long after the last time.
 const ATTEMPTS: u32 = 100;
 const ATTEMPT_AFTER: Duration = Duration::from_millis(20);
@@ -259,13 +174,6 @@ fn have_alone(fs: &Arc<Fs>, dir: &cudele::Dir) -> Result<()> {
         std::thread::sleep(ATTEMPT_AFTER);
     }
     Err(pipe("the server did not give the directory to this client alone"))
-}
-
-/// An outcome's figures of latencies that were taken in tenths of a microsecond.
-fn latencies_us(mut tenths: Vec<u32>) -> [f64; 4] {
-    tenths.sort_unstable();
-    let at = |per_mille| real(u64::from(quantile(&tenths, per_mille))) / 10.0;
-    [500, 990, 999, 1000].map(at)
 }
 
 fn find(fs: &Arc<Fs>, path: &str) -> Result<Outcome> {

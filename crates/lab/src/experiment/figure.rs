@@ -57,8 +57,8 @@ impl<'a> Figure<'a> {
     pub(crate) fn write(&self, folder: &Path) -> Result<()> {
         for plot in &self.plots {
             let name = |end: &str| folder.join(format!("{}.{end}", plot.stem));
-            super::write(&name("svg"), svg::alone(&plot.scene).as_bytes())?;
-            super::write(&name("png"), &paint::picture(&plot.scene)?)?;
+            super::output::write(&name("svg"), svg::alone(&plot.scene).as_bytes())?;
+            super::output::write(&name("png"), &paint::picture(&plot.scene)?)?;
         }
         Ok(())
     }

@@ -75,7 +75,7 @@ pub(crate) fn write(path: &Path, results: &Results) -> Result<()> {
     let mut text =
         text.map_err(|error| Error::new(Errno::Io, path.display().to_string(), error.to_string()))?;
     text.push('\n');
-    super::write(path, text.as_bytes())
+    super::output::write(path, text.as_bytes())
 }
 
 #[cfg(test)]

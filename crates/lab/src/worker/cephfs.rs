@@ -11,8 +11,8 @@ use std::ptr::null_mut;
 use cudele::{Errno, Error, Result};
 use libloading::Library;
 
+use super::dialogue::{Stopwatch, await_start};
 use super::looked::Place;
-use super::{Stopwatch, await_start};
 use crate::harness::job::Outcome;
 use crate::harness::numbered::Numbered;
 

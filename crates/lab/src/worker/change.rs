@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use cudele::{Errno, Error, Fs, NewFile, Policy, Result, Subtree};
 
-use super::{Stopwatch, await_start, mount};
+use super::dialogue::{Stopwatch, await_start, mount};
 use crate::harness::job::{Change, Job, Outcome};
 use crate::harness::numbered::Numbered;
 use crate::harness::process;

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use cudele::{Completion, Errno, Error, Mechanism, Result};
 
-use super::{Stopwatch, await_start};
+use super::dialogue::{Stopwatch, await_start};
 use crate::harness::files::{Files, OpenFile};
 use crate::harness::job::{Checkpoint, Job, Outcome, Syncing};
 

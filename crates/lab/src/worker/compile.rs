@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use cudele::{Dir, Errno, Fs, NewFile, Result};
 
-use super::{Stopwatch, await_start};
+use super::dialogue::{Stopwatch, await_start};
 use crate::harness::job::{Compile, Outcome};
 
 /// Directories that are hot at the same time, and the number of compiled files until the set

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use cudele::{Dir, Errno, Error, Fs, INLINE_BYTES, Ino, NewFile, Policy, Result, Subtree};
 
-use super::{Stopwatch, await_start, mount};
+use super::dialogue::{Stopwatch, await_start, mount};
 use crate::harness::files::{At, read_local};
 use crate::harness::job::{Dataset, Job, Outcome, Reading};
 use crate::harness::numbered::Shuffled;

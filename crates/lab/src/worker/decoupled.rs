@@ -10,7 +10,9 @@ use cudele::{
     Completion, Errno, Error, FileType, Fs, Ino, NewFile, Policy, Result, Subtree, Timestamp,
 };
 
-use super::{Stopwatch, await_end, await_start, await_start_time, clock_ns, sleep_until};
+use super::dialogue::{Stopwatch, await_end, await_start, await_start_time, sleep_until};
+use crate::harness::clock::clock_ns;
+use crate::harness::clock::cpu_ns;
 use crate::harness::job::{Decoupled, Outcome};
 use crate::harness::numbered::Numbered;
 
@@ -44,13 +46,13 @@ fn append_names(subtree: &mut Subtree, task: &Decoupled, outcome: &mut Outcome) 
     let root = subtree.root();
     let new = NewFile::default();
     let requests = subtree.fs().requests();
-    let (start, cpu) = (Instant::now(), super::cpu_ns());
+    let (start, cpu) = (Instant::now(), cpu_ns());
     for _ in 0..task.files {
         subtree.create(root, names.name(), &new)?;
         names.advance();
     }
     outcome.parts.insert("append_client_journal".into(), start.elapsed().as_secs_f64());
-    let cpu = crate::harness::stats::seconds_between(cpu, super::cpu_ns());
+    let cpu = crate::harness::stats::seconds_between(cpu, cpu_ns());
     outcome.parts.insert("append_cpu".into(), cpu);
     outcome.requests = subtree.fs().requests() - requests;
     Ok(())

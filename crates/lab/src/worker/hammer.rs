@@ -12,7 +12,8 @@ use net::Connection;
 use types::Tid;
 use wire::{Message, NewInode, Op};
 
-use super::{Stopwatch, await_start_time, clock_ns, latencies_us, sleep_until};
+use super::dialogue::{Stopwatch, await_start_time, latencies_us, sleep_until};
+use crate::harness::clock::clock_ns;
 use crate::harness::job::{Hammer, Outcome, TAIL};
 use crate::harness::numbered::Numbered;
 

@@ -6,7 +6,9 @@ use std::time::Instant;
 
 use cudele::{Dir, FileType, Fs, Ino, NewFile, Policy, Result};
 
-use super::{Stopwatch, await_start, decoupled, disk_bytes};
+use super::decoupled;
+use super::dialogue::{Stopwatch, await_start, disk_bytes};
+use crate::harness::clock::clock_ns;
 use crate::harness::job::{Entries, Insert, Outcome};
 use crate::harness::numbered::Shuffled;
 use crate::harness::numbered::{content_bytes, directory_name};
@@ -41,7 +43,7 @@ pub(super) fn insert(fs: &Arc<Fs>, task: &Insert) -> Result<Outcome> {
             (events, bytes) = (events + done.events, bytes + done.bytes);
         }
     }
-    let created = super::clock_ns();
+    let created = clock_ns();
     let done = subtree.merge()?;
     fs.checkpoint()?;
     watch.stop(&mut outcome);
@@ -87,6 +89,6 @@ pub(super) fn find(
     }
     watch.stop(&mut outcome);
     outcome.requests = fs.requests() - requests;
-    outcome.latencies_us = Some(super::latencies_us(micros));
+    outcome.latencies_us = Some(super::dialogue::latencies_us(micros));
     Ok(outcome)
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use cudele::{Dir, Errno, Error, Fs, NewFile, Result};
 
-use super::{Stopwatch, await_end, await_middle, await_start, pipe};
+use super::dialogue::{Stopwatch, await_end, await_middle, await_start, pipe};
 use crate::harness::job::Outcome;
 use crate::harness::numbered::Numbered;
 
@@ -90,7 +90,7 @@ fn half(
     let asked = dir.requests() - asked;
     outcome.requests += asked;
     outcome.parts.insert(seconds.into(), measured.seconds());
-    outcome.parts.insert(requests.into(), super::real(asked));
+    outcome.parts.insert(requests.into(), crate::harness::stats::real(asked));
     Ok(())
 }
 
@@ -107,7 +107,7 @@ pub(super) fn intrude(dir: &impl Place, first: u64) -> Result<Outcome> {
     names.advance();
     outcome.events += 1;
     // The other client continues when this one is known to be at work.
-    super::say(crate::harness::job::MIDDLE)?;
+    super::dialogue::say(crate::harness::job::MIDDLE)?;
     let waiting = std::thread::spawn({
         let ended = ended.clone();
         move || {

@@ -14,8 +14,8 @@ use rustix::fs::{Advice, AtFlags, Mode, OFlags};
 use rustix::io::Errno as Sys;
 use vfs::{Ending, Vfs};
 
+use super::dialogue::{Stopwatch, await_start, mount};
 use super::nothing;
-use super::{Stopwatch, await_start, mount};
 use crate::harness::job::{Calls, Job, Outcome, Served};
 use crate::harness::numbered::Numbered;
 

@@ -12,7 +12,7 @@ use namespace::{Mode, Namespace};
 use objstore::{Dir, carry_out};
 use types::Seq;
 
-use super::{Stopwatch, await_start};
+use super::dialogue::{Stopwatch, await_start};
 use crate::harness::job::Outcome;
 use crate::harness::numbered::Numbered;
 

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use cudele::Result;
 
-use super::{Stopwatch, await_start};
+use super::dialogue::{Stopwatch, await_start};
 use crate::harness::job::Outcome;
 
 const WRITE_BYTES: usize = 1 << 20;

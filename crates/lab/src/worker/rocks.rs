@@ -15,7 +15,8 @@ use cudele::{Attr, Errno, Error, FileType, Ino, Result, Timestamp};
 use libloading::Library;
 use metastore::{InodeRecord, RowValue, Rows};
 
-use super::{Stopwatch, await_start, disk_bytes, peak_bytes};
+use super::dialogue::{Stopwatch, await_start, disk_bytes, peak_bytes};
+use crate::harness::clock::clock_ns;
 use crate::harness::job::{Entries, Outcome};
 use crate::harness::numbered::Shuffled;
 use crate::harness::stats::{real, seconds_between};
@@ -307,7 +308,7 @@ pub(super) fn insert(place: &Path, entries: Entries, tables: bool) -> Result<Out
     let written = disk_bytes();
     let mut ready = Vec::new();
     if tables {
-        let start = super::clock_ns();
+        let start = clock_ns();
         let mut sorted = Vec::new();
         for first in (0..entries.files).step_by(BATCH_ROWS) {
             let last = entries.files.min(first + BATCH_ROWS as u64);
@@ -317,7 +318,7 @@ pub(super) fn insert(place: &Path, entries: Entries, tables: bool) -> Result<Out
         sorted.sort_unstable();
         ready = db.tables(place, &sorted)?;
         outcome.bytes = sorted.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum();
-        outcome.parts.insert("tables".into(), seconds_between(start, super::clock_ns()));
+        outcome.parts.insert("tables".into(), seconds_between(start, clock_ns()));
     }
     await_start()?;
     let watch = Stopwatch::start();

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use cudele::{Fs, NewFile, Policy, Result};
 
-use super::{Stopwatch, await_start, clock_ns};
+use super::dialogue::{Stopwatch, await_start};
+use crate::harness::clock::clock_ns;
 use crate::harness::job::{Outcome, Synced};
 use crate::harness::numbered::Numbered;
 use crate::harness::stats::{real, seconds_between};

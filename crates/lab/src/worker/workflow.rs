@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 
 use cudele::{Errno, Error, Result};
 
-use super::{Stopwatch, await_start, real};
+use super::dialogue::{Stopwatch, await_start};
 use crate::harness::files::{Files, Listed};
 use crate::harness::job::{Job, Outcome, Workflow};
+use crate::harness::stats::real;
 
 /// Where attempts write.
 const TEMPORARY: &str = "_temporary";
