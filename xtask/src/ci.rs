@@ -81,7 +81,7 @@ fn steps(tools: Tools) -> Vec<Step> {
     steps.extend([
         step("book", [cargo(&["run", "--quiet", "-p", "xtask", "--", "book"])]),
         step("docs", [cargo(&doc).with("RUSTDOCFLAGS", "-Dwarnings")]),
-        step("release", [cargo(&["build", "--quiet", "--release", "-p", "cli"])]),
+        step("release", [cargo(&["build", "--quiet", "--release", "-p", "cli", "-p", "lab"])]),
         step("instructions", [cargo(&["run", "--quiet", "-p", "xtask", "--", "instructions"])]),
     ]);
     steps

@@ -1,24 +1,26 @@
-//! The published figures: builds the program as it is shipped, and has `crates/experiments` run it.
+//! The published figures: builds the programs as they are shipped, and has `cudele-lab` run the
+//! experiments and draw their figures.
 //!
 //! Not here: the experiments themselves (`experiments/`) and their drawing. This crate is built
 //! first and stays light.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use crate::run::{Cargo, Outcome};
+use crate::run::{Cargo, Failure, Outcome};
 
 /// Runs experiments; the options are those of the program that does it.
 pub(crate) fn run(root: &Path, options: &[&str]) -> Outcome {
-    let runs =
-        !options.iter().any(|option| matches!(*option, "page" | "list")) && !options.is_empty();
-    if runs {
-        Cargo::new(&["build", "--release", "-p", "cli"]).run(root)?;
-    }
-    let program = target(root).join("release/cudele");
-    Cargo::new(&["run", "--quiet", "-p", "experiments", "--", "--program"])
-        .and(&[&program.to_string_lossy(), "--root", &root.to_string_lossy()])
-        .and(options)
-        .run(root)
+    Cargo::new(&["build", "--release", "-p", "cli", "-p", "lab"]).run(root)?;
+    let program = target(root).join("release/cudele-lab");
+    let status = Command::new(&program)
+        .arg("experiment")
+        .arg("--root")
+        .arg(root)
+        .args(options)
+        .status()
+        .map_err(|error| Failure::Failed(format!("cannot start {}: {error}", program.display())))?;
+    if status.success() { Ok(()) } else { Err(Failure::Reported) }
 }
 
 /// The build directory of cargo.

@@ -12,8 +12,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 use cudele::{Errno, Error, FileType, Fs, Result, Timestamp};
-
-use crate::progress::Progress;
+use terminal::progress::Progress;
 
 pub(crate) use source::Source;
 pub(crate) use target::Target;

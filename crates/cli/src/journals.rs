@@ -9,7 +9,7 @@ use journal::{Create, Event, EventKind, JournalError, Record, SegmentReader};
 use serde_json::{Value, json};
 use types::Map;
 
-use crate::source::shown;
+use ingest::source::shown;
 
 /// Longest chain of directories that is followed: a path has at most so many components.
 const DEPTH_MAX: usize = 2048;

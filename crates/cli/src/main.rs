@@ -11,36 +11,25 @@
     reason = "I/O edge: the command line talks to people, processes and files"
 )]
 
-mod advice;
 mod command;
-mod context;
 mod copy;
-mod figures;
-mod format;
 mod fstab;
 mod glob;
-mod intake;
 mod journals;
-mod logfile;
 mod marker;
 mod memory;
-mod out;
 mod owned;
 mod private;
-mod progress;
 mod promise;
-mod source;
 mod space;
 mod stores;
 mod tree;
-mod verify;
-mod waiting;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-
-use context::Context;
+use terminal::context::Context;
+use terminal::waiting;
 
 /// One namespace in which every subtree chooses its own consistency and durability.
 #[derive(Debug, Parser)]
@@ -142,7 +131,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse_from(fstab::arguments(std::env::args_os().collect()));
+    let given = fstab::arguments(std::env::args_os().collect());
+    let arguments = Arguments::parse_from(command::bench::arguments(given));
     let context = &arguments.context;
     let mut code = ExitCode::SUCCESS;
     waiting::say_on_terminal();

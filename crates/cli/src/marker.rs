@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 
 use cudele::{Errno, Error, Result};
 use metastore::request::MAP_NAME;
+use terminal::io;
 
-use crate::command::up::{MARKER, field, io};
+use crate::command::up::{MARKER, field};
 
 /// The fields of the marker.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,8 +7,7 @@ use std::time::Duration;
 use cudele::{
     Cluster, DecoupledSubtree, Errno, Error, Owner, Path, Policy, Result, StateDir, Subtree,
 };
-
-use crate::context::Context;
+use terminal::context::Context;
 
 /// Longer than the interval of a metadata server's reports about decoupled subtrees to the monitor.
 const BEACON: Duration = Duration::from_millis(600);
@@ -40,7 +39,7 @@ pub(crate) fn policy(argument: &str) -> Result<Policy> {
             return Err(Error::new(Errno::Invalid, argument, "no such policy and no such file")
                 .remedy(format!("name a policy file or one of {names}")));
         }
-        Err(error) => return Err(crate::command::up::io(file, &error)),
+        Err(error) => return Err(terminal::io(file, &error)),
     };
     let parsed = Policy::parse_bytes(&text).map_err(|error| error.in_file(argument))?;
     for warning in &parsed.warnings {

@@ -1,12 +1,10 @@
 //! A view of the machine's file systems that only this process and those it starts have.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use cudele::{Errno, Error, Result};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount_bind, mount_change};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
-
-use crate::command::up::io;
 
 /// From here on only this process and those that it starts see its mounts. Must be called before
 /// any thread is started.
@@ -31,30 +29,6 @@ pub(crate) fn enter() -> std::io::Result<()> {
 fn unshare(flags: UnshareFlags) -> std::io::Result<()> {
     // SAFETY: FILES is not among the flags, so descriptors stay those of the whole process.
     Ok(unsafe { unshare_unsafe(flags) }?)
-}
-
-/// A new, empty directory to mount on.
-#[derive(Debug)]
-pub(crate) struct MountPoint(PathBuf);
-
-impl MountPoint {
-    pub(crate) fn new() -> Result<Self> {
-        let dir = tempfile::Builder::new().prefix("cudele-").tempdir();
-        let dir = dir.map_err(|error| io(&std::env::temp_dir(), &error))?;
-        // Only the directory itself may ever be removed, never its content: it may be mounted on.
-        Ok(Self(dir.keep()))
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for MountPoint {
-    fn drop(&mut self) {
-        // Refused while it is mounted on: an empty directory is left behind then.
-        let _ = std::fs::remove_dir(&self.0);
-    }
 }
 
 /// Shows a directory also at another place.

@@ -22,7 +22,7 @@ pub(crate) struct Place {
 pub(crate) fn parse(path: &OsStr) -> Result<Path> {
     let bytes = path.as_bytes();
     Path::parse(bytes).map_err(|errno| {
-        let shown = crate::format::quoted(bytes).into_owned();
+        let shown = terminal::format::quoted(bytes).into_owned();
         if errno == Errno::NameTooLong {
             return Error::of(errno, shown);
         }

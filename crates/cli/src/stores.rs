@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use cudele::Result;
 use objstore::ObjectStore;
+use terminal::context::Context;
 
-use crate::context::Context;
 use crate::marker;
 
 /// The store of the cluster, also if the cluster does not run.

@@ -12,20 +12,9 @@ use crate::rust::{Attribute, attributes, contains_word};
 use crate::tree::{File, Tree};
 
 /// Crates that talk to the machine.
-const EDGES: [&str; 13] = [
-    "objstore",
-    "net",
-    "testceph",
-    "daemon",
-    "cudele",
-    "vfs",
-    "mount",
-    "calls",
-    "capi",
-    "pyapi",
-    "cli",
-    "experiments",
-    "xtask",
+const EDGES: [&str; 15] = [
+    "objstore", "net", "testceph", "daemon", "cudele", "terminal", "vfs", "mount", "calls",
+    "ingest", "capi", "pyapi", "cli", "lab", "xtask",
 ];
 
 /// The simulator itself must be deterministic, but its program reads arguments and a time limit

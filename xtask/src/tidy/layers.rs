@@ -3,15 +3,18 @@
 //! The core (rows 1 to 6) decides and remembers; rows 7 to 10 carry its decisions out. A short list
 //! of third-party libraries keeps the core quick to build and free of hidden input.
 //!
+//! Inside `lab`, the modules have an order, too.
+//!
 //! Invariant: every crate of the workspace has a row.
 
 use toml::{Table, Value};
 
 use super::Finding;
+use crate::rust::code_only;
 use crate::tree::{File, Tree};
 
 /// Crate and row. A crate may use only crates in rows with smaller numbers.
-const ROWS: [(&str, u8); 28] = [
+const ROWS: [(&str, u8); 30] = [
     ("types", 1),
     ("policy", 2),
     ("balancer", 2),
@@ -33,12 +36,14 @@ const ROWS: [(&str, u8); 28] = [
     ("fsck", 8),
     ("cudele", 9),
     ("vfs", 10),
+    ("terminal", 10),
     ("mount", 11),
     ("calls", 11),
+    ("ingest", 11),
     ("capi", 12),
     ("pyapi", 12),
     ("cli", 13),
-    ("experiments", 13),
+    ("lab", 13),
     ("xtask", 13),
 ];
 
@@ -67,6 +72,10 @@ const TEST_LIBRARIES: [&str; 2] = ["proptest", "expect-test"];
 /// only, and a real Ceph cluster, which knows nothing of this project.
 const FOR_TESTS: [&str; 2] = ["model", "testceph"];
 
+/// Modules of `lab`, the lowest first: none names a later one, so that no circle closes.
+const LAB: &str = "crates/lab/src/";
+const LAB_MODULES: [&str; 3] = ["harness", "worker", "bench"];
+
 /// The row of a crate.
 fn row(name: &str) -> Option<u8> {
     ROWS.iter().find(|(known, _)| *known == name).map(|(_, row)| *row)
@@ -80,7 +89,29 @@ pub(super) fn is_core(name: &str) -> bool {
 /// Finds dependencies that point the wrong way, and crates that go around the common lints.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let manifest = |file: &&File| file.crate_name().is_some_and(|name| file.path == path(name));
-    tree.files.iter().filter(manifest).flat_map(check_manifest).collect()
+    let mut found: Vec<_> = tree.files.iter().filter(manifest).flat_map(check_manifest).collect();
+    found.extend(tree.rust().flat_map(check_modules));
+    found
+}
+
+/// Finds modules of `lab` that name a module above them.
+fn check_modules(file: &File) -> Vec<Finding> {
+    let Some(inside) = file.path.strip_prefix(LAB) else { return Vec::new() };
+    let module = inside.split(['/', '.']).next().unwrap_or_default();
+    let Some(at) = LAB_MODULES.iter().position(|known| *known == module) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for (line, text) in code_only(file.text()).lines().enumerate() {
+        for above in &LAB_MODULES[at + 1..] {
+            if text.contains(&format!("crate::{above}::")) {
+                let message = format!("`{module}` must not name `{above}`");
+                let remedy = "move what both need into the lower module";
+                found.push(Finding::new(&file.path, line + 1, message, remedy));
+            }
+        }
+    }
+    found
 }
 
 fn path(name: &str) -> String {

@@ -62,6 +62,14 @@ mod layers {
     }
 
     #[test]
+    fn modules_of_lab_point_down() {
+        let used = "use crate::worker::rocks;\n";
+        clean(check, "crates/lab/src/bench/insert.rs", used);
+        caught(check, "crates/lab/src/harness/crew.rs", used, "`harness` must not name `worker`");
+        caught(check, "crates/lab/src/worker.rs", "use crate::bench::fuse;\n", "name `bench`");
+    }
+
+    #[test]
     fn dependencies_point_up() {
         may("mds", "namespace.workspace = true\nmetastore.workspace = true\n");
         may_not("namespace", "mds.workspace = true\n", "mds");

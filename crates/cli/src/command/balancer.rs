@@ -17,9 +17,8 @@ use balancer::{Expired, PRESETS, Policy, SOURCE_BYTES_MAX};
 use clap::{Args as ClapArgs, Subcommand};
 use cudele::{Errno, Error, Result};
 use serde_json::{Value, json};
-
-use crate::context::Context;
-use crate::format;
+use terminal::context::Context;
+use terminal::format;
 
 /// Check balancer policies, see their decisions in a trial, put one in force on all ranks, and see
 /// its decisions there. A policy is a script in the dialect of Mantle or of Ceph, or the name of a
@@ -134,7 +133,7 @@ fn read(argument: &OsString) -> Result<Policy> {
             Err(error) => Err(error),
         }
     };
-    done.map_err(|error| super::up::io(Path::new(argument), &error))?;
+    done.map_err(|error| terminal::io(Path::new(argument), &error))?;
     Policy::parse_bytes(&name, &bytes).map_err(|fault| fault.to_error(&name))
 }
 

@@ -9,10 +9,10 @@ use std::fmt::Write as _;
 use clap::{Args as ClapArgs, Subcommand};
 use cudele::{BranchInfo, Branches, Error, Result};
 use serde_json::{Value, json};
+use terminal::context::Context;
+use terminal::format;
 
 use crate::command::up;
-use crate::context::Context;
-use crate::format;
 
 /// Work on a branch: a snapshot of a directory, and the changes since then, invisible to all other
 /// clients. Once a branch exists, it needs only the object store: no monitor and no metadata
@@ -102,7 +102,7 @@ pub(crate) mod publish {
     use clap::Args as ClapArgs;
     use cudele::Result;
 
-    use crate::context::Context;
+    use terminal::context::Context;
 
     /// Declare a branch complete: from now on it is not changed, and the namespace can take it in.
     /// One change of one object; no server is asked.

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Fs, Path, Result};
 use serde_json::json;
+use terminal::context::Context;
 
-use crate::context::Context;
 use crate::copy::{Copier, Source, Target};
 use crate::space;
 

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Result};
 use serde_json::json;
+use terminal::context::Context;
 
-use crate::context::Context;
 use crate::owned;
 
 /// Take a subtree for this client alone. Later commands of this user on this machine act as

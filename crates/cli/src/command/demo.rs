@@ -11,12 +11,12 @@ use std::time::Instant;
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Fs, Preset, Result};
 use serde_json::{Value, json};
+use terminal::context::Context;
+use terminal::figures::{count, seconds};
 
-use crate::context::Context;
-use crate::figures::{count, seconds};
-use crate::intake::{self, Options, Report};
-use crate::source::Source;
-use crate::verify::{self, Difference, Facts};
+use ingest::intake::{self, Options, Report};
+use ingest::source::Source;
+use ingest::verify::{self, Difference, Facts};
 
 use cluster::DemoCluster;
 
@@ -222,7 +222,7 @@ fn text(outcomes: &[Outcome], source: &Source, elapsed: f64) -> String {
                 "{} entries of {} were skipped, the first: {}: {}\n",
                 count(skipped),
                 source.name(),
-                crate::source::shown(&first.path),
+                ingest::source::shown(&first.path),
                 first.reason
             ));
         }

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use clap::Args as ClapArgs;
 use cudele::Result;
 use serde_json::{Value, json};
+use terminal::context::Context;
+use terminal::figures::count;
 
 use crate::command::merge;
-use crate::context::Context;
-use crate::figures::count;
 use crate::journals::{Names, Story};
 use crate::owned;
 

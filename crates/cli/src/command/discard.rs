@@ -3,9 +3,9 @@
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Result, StateDir};
 use serde_json::json;
+use terminal::context::Context;
+use terminal::figures::count;
 
-use crate::context::Context;
-use crate::figures::count;
 use crate::owned;
 
 /// Give a decoupled subtree up without merging it: the work in its journals is lost.

@@ -7,8 +7,7 @@ use clap::Args as ClapArgs;
 use cudele::{Cluster, ClusterMap, Errno, Error, Locator, MdsState, Result};
 use net::Address;
 use serde_json::json;
-
-use crate::context::Context;
+use terminal::context::Context;
 
 /// Write everything to the metadata store, trim the journal, and end the daemons.
 #[derive(Debug, ClapArgs)]

@@ -6,10 +6,11 @@ use std::ffi::OsString;
 use clap::Args as ClapArgs;
 use cudele::{Attr, Dir, DirEntry, Error, FileType, Ino, Result};
 use serde_json::{Map, Value};
+use terminal::context::Context;
+use terminal::format;
 
-use crate::context::Context;
 use crate::tree::{Faults, Go, Visitor, When};
-use crate::{format, space, tree};
+use crate::{space, tree};
 
 /// Count files, directories and bytes. A directory counts itself; a file with several names below
 /// PATH counts once. Bytes are the lengths of files, not the space they take in the store.

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use clap::{Args as ClapArgs, ValueEnum};
 use cudele::{Attr, Dir, DirEntry, Error, FileType, Fs, Path, Result};
 use serde_json::{Map, Value};
+use terminal::context::Context;
+use terminal::format;
+use terminal::out::Out;
 
-use crate::context::Context;
 use crate::glob::Glob;
-use crate::out::Out;
 use crate::tree::{Faults, Go, Visitor, When};
-use crate::{format, space, tree};
+use crate::{space, tree};
 
 /// Print PATH and everything below it, a directory before its content, sorted. With --json, one
 /// object per line.
@@ -61,7 +62,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     let place = space::find(&fs, &args.path)?;
     let attr = place.existing()?;
     let glob = args.name.as_ref().map(|pattern| Glob::new(pattern.as_bytes()));
-    let (out, faults) = (Out::new(), Faults::default());
+    let (out, faults) = (Out::open(), Faults::default());
     let mut search = Search { fs: fs.clone(), args, glob, json: context.json, out, faults };
     search.consider(&place.path, &place.name(), &attr)?;
     if attr.is_dir() {

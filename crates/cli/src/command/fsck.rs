@@ -6,12 +6,12 @@ use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Result};
 use fsck::{Depth, Finding, Gravity, Mended, Report, Scope, Subject, Survey};
 use serde_json::{Value, json};
+use terminal::context::Context;
+use terminal::figures::{bytes, count};
+use terminal::progress::Progress;
 use types::Timestamp;
 
-use crate::context::Context;
-use crate::figures::{bytes, count};
 use crate::marker;
-use crate::progress::Progress;
 use crate::stores;
 
 /// Check the metadata store, the journals and the content of files of a stopped cluster, and mend

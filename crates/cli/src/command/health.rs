@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use clap::Args as ClapArgs;
 use cudele::{ClusterMap, MdsState, Result, Warning};
 use serde_json::{Value, json};
+use terminal::context::Context;
 use types::quote::printable;
 
 use super::mds::standby;
-use crate::context::Context;
 
 /// Show the faults of the cluster: a code for each finding, its meaning, and a remedy.
 #[derive(Debug, ClapArgs)]

@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 use cudele::{Mechanism, Policy, Result};
 use serde_json::{Value, json};
+use terminal::context::Context;
 use types::quote::quoted;
 
-use crate::context::Context;
-use crate::intake::{self, Options, Report};
 use crate::owned;
-use crate::source::Source;
+use ingest::intake::{self, Options, Report};
+use ingest::source::Source;
 
 /// Bring a directory tree or a tar archive into the namespace: names, types, modes, owners (as
 /// root), sizes, times, link targets, hard links, user attributes, devices (as root) and content.

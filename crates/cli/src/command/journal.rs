@@ -23,8 +23,7 @@ mod source;
 
 use clap::{Args as ClapArgs, Subcommand};
 use cudele::Result;
-
-use crate::context::Context;
+use terminal::context::Context;
 
 /// Read, keep, repair and empty journals: those of clients, which are files on this disk or objects
 /// in the store, and those of metadata servers. A server's journal is named mds.0, and can be

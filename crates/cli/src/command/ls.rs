@@ -6,11 +6,12 @@ use std::sync::Arc;
 use clap::Args as ClapArgs;
 use cudele::{Attr, Dir, DirEntry, Errno, Fs, Path, Result};
 use serde_json::{Map, Value};
+use terminal::context::Context;
+use terminal::format;
+use terminal::out::Out;
 
-use crate::context::Context;
-use crate::out::Out;
 use crate::tree::Faults;
-use crate::{format, space, tree};
+use crate::{space, tree};
 
 /// List directories, or show the files named. Names are sorted by their bytes; those that begin
 /// with a dot are shown, too.
@@ -63,7 +64,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     let details = args.long || context.json;
     let mut listing = Listing { fs, args, details, faults: Faults::default() };
     let groups = listing.groups()?;
-    let mut out = Out::new();
+    let mut out = Out::open();
     if context.json {
         let rows = groups.iter().flat_map(|group| &group.rows).map(to_json).collect();
         out.write(format!("{:#}\n", Value::Array(rows)).as_bytes())?;

@@ -8,10 +8,10 @@ use cudele::{Errno, Error, Locator, Result};
 use daemon::{Log, MdsOptions};
 use mds::{CHOSEN, Settings};
 use net::Address;
+use terminal::context::Context;
 use types::{Rank, Span};
 
 use super::mon::marker;
-use crate::context::Context;
 
 /// Run a metadata server in the foreground, for service managers; or list the ranks of a cluster,
 /// and choose which of them serves which subtree.

@@ -5,12 +5,12 @@ use std::fmt::Write as _;
 use clap::Args as ClapArgs;
 use cudele::{Errno, MergeReport, MergeSample, MergedBy, Result, SampleKind};
 use serde_json::{Value, json};
+use terminal::context::Context;
+use terminal::figures::{bytes, count, per_second, seconds};
 use types::quote::quoted;
 
-use crate::context::Context;
-use crate::figures::{bytes, count, per_second, seconds};
 use crate::owned;
-use crate::source::shown;
+use ingest::source::shown;
 
 /// Merge the journals that this machine keeps for a decoupled subtree, and release the subtree to
 /// all clients. A damaged journal is refused before anything is applied (J-09).

@@ -5,9 +5,10 @@ use std::ffi::OsString;
 use clap::Args as ClapArgs;
 use cudele::{Attr, NewFile, Path, Result};
 use serde_json::{Map, Value};
+use terminal::context::Context;
+use terminal::format;
 
-use crate::context::Context;
-use crate::{format, space};
+use crate::space;
 
 /// Make directories. They are as durable as their policy promises when the command ends.
 #[derive(Debug, ClapArgs)]

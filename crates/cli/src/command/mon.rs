@@ -3,9 +3,9 @@
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Locator, Result};
 use daemon::{Log, MonOptions};
+use terminal::context::Context;
 use types::Span;
 
-use crate::context::Context;
 use crate::marker::{self, Marker};
 
 /// Run a monitor in the foreground, for service managers. It keeps the cluster map in the object

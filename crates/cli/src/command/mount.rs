@@ -12,12 +12,11 @@ use cudele::{Errno, Error, Locator, Result};
 use daemon::Log;
 use mount::{Mounted, Options};
 use serde_json::json;
+use terminal::context::{Context, say};
+use terminal::io;
+use terminal::logfile;
 use types::quote::quoted;
 use vfs::Vfs;
-
-use crate::command::up::io;
-use crate::context::{Context, say};
-use crate::logfile;
 
 /// Mount the namespace, or the part of it below a path, on a directory. Programs use it like any
 /// other file system; each subtree keeps the promise of its policy.

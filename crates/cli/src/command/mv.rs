@@ -5,11 +5,12 @@ use std::ffi::OsString;
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Path, RenameFlags, Result};
 use serde_json::{Map, Value, json};
+use terminal::context::Context;
+use terminal::format;
+use terminal::out::Out;
 
-use crate::context::Context;
-use crate::out::Out;
+use crate::space;
 use crate::space::Place;
-use crate::{format, space};
 
 /// Move or rename. Into DEST if it is a directory, else to that name, which is replaced if it
 /// exists; readers see the old or the new at any time.
@@ -143,7 +144,7 @@ fn report(context: &Context, args: &Args, moves: &[Move]) -> Result<()> {
     if !args.dry_run {
         return Ok(());
     }
-    let mut out = Out::new();
+    let mut out = Out::open();
     let arrow: &[u8] = if args.exchange { b" <-> " } else { b" -> " };
     for Move { from, to } in moves {
         let (from, to) = (from.to_bytes(), to.to_bytes());

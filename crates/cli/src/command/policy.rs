@@ -13,9 +13,10 @@ use clap::{Args as ClapArgs, Subcommand};
 use cudele::{Completion, Errno, Error, Policy, PolicySet, Result};
 use policy::{FILE_BYTES_MAX, Parsed, PolicyError};
 use serde_json::{Map, Value, json};
+use terminal::context::Context;
+use terminal::format;
 
-use crate::context::Context;
-use crate::{format, owned, promise, space};
+use crate::{owned, promise, space};
 
 /// Check, set, show and remove policies. A policy is a file of up to eight keys, a preset (posix,
 /// posix-volatile, indexfs, hdfs, batchfs, deltafs, ramdisk) or a cell such as weak-global.
@@ -137,7 +138,7 @@ fn parse(argument: &OsStr) -> Result<Parsed> {
             let cause = "neither a file nor the name of a preset";
             Err(Error::new(Errno::NotFound, shown(argument), cause).remedy(remedy))
         }
-        Err(error) => Err(super::up::io(Path::new(argument), &error)),
+        Err(error) => Err(terminal::io(Path::new(argument), &error)),
     }
 }
 
@@ -145,7 +146,7 @@ fn parse(argument: &OsStr) -> Result<Parsed> {
 fn input(source: &mut dyn Read, name: &str) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let read = source.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
-    read.map_err(|error| super::up::io(Path::new(name), &error))?;
+    read.map_err(|error| terminal::io(Path::new(name), &error))?;
     Ok(bytes)
 }
 

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 use cudele::Result;
 use serde_json::json;
+use terminal::context::Context;
+use terminal::figures::count;
 
-use crate::context::Context;
-use crate::figures::count;
 use crate::owned;
 
 /// Take over a decoupled subtree whose client is gone, with the journals that it left on this

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use clap::Args as ClapArgs;
 use cudele::{Dir, DirEntry, Errno, Error, Fs, Path, Result};
 use serde_json::{Map, Value, json};
+use terminal::context::Context;
+use terminal::format;
+use terminal::out::Out;
+use terminal::progress::Progress;
 
-use crate::context::Context;
-use crate::out::Out;
-use crate::progress::Progress;
 use crate::tree::{Go, Visitor, When};
-use crate::{format, space, tree};
+use crate::{space, tree};
 
 /// Remove names. When the command ends, the removal is as durable as the policy promises. A
 /// symbolic link is removed itself, not its target.
@@ -48,7 +49,7 @@ struct Removal {
 pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     let fs = context.mount()?;
     let mut removal = Removal {
-        out: args.dry_run.then(Out::new),
+        out: args.dry_run.then(Out::open),
         json: context.json,
         progress: Progress::new("removed"),
         listed: Vec::new(),

@@ -16,16 +16,17 @@ use clap::{Args as ClapArgs, ValueEnum};
 use cudele::{Completion, Errno, Error, Ino, Mechanism, Path, Policy, Result};
 use mount::{Mounted, Options};
 use serde_json::json;
+use terminal::context::Context;
+use terminal::figures::seconds;
+use terminal::io;
+use terminal::mount_point::MountPoint;
 use vfs::{Ending, Vfs};
 
 use place::{Place, Plan};
 
 use crate::command::merge;
-use crate::command::up::io;
-use crate::context::Context;
-use crate::figures::seconds;
 use crate::owned;
-use crate::private::{self, MountPoint};
+use crate::private;
 
 /// Take PATH for a job alone, run COMMAND in it, and keep and show its work as the policy says.
 ///

@@ -6,12 +6,13 @@ use std::fmt::Write as _;
 use clap::Args as ClapArgs;
 use cudele::{Attr, ClientId, Kept, Policy, Result};
 use serde_json::{Map, Value, json};
+use terminal::context::Context;
+use terminal::format;
 
 use types::Rank;
 
-use crate::context::Context;
 use crate::space::Place;
-use crate::{format, promise, space};
+use crate::{promise, space};
 
 /// Show the attributes of a file or directory, the policy in force there and its promise. A
 /// symbolic link is shown itself, not its target.

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use clap::Args as ClapArgs;
 use cudele::{ClusterMap, Policy, Result};
 use serde_json::{Value, json};
+use terminal::context::Context;
 use types::quote::quoted;
 
 use super::health;
-use crate::context::Context;
 
 /// Show the cluster map, the metadata servers with their counters, and the decoupled subtrees.
 #[derive(Debug, ClapArgs)]

@@ -5,9 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::Args as ClapArgs;
 use cudele::Result;
 use serde_json::json;
-
-use crate::context::Context;
-use crate::figures::count;
+use terminal::context::Context;
+use terminal::figures::count;
 
 /// Remove leftovers of crashes in the object store that no object refers to any more: runs that
 /// jobs wrote for a merge by reference and did not live to merge, or that were rejected; proofs of

@@ -3,9 +3,9 @@
 use clap::Args as ClapArgs;
 use cudele::Result;
 use serde_json::json;
+use terminal::context::Context;
+use terminal::figures::seconds;
 
-use crate::context::Context;
-use crate::figures::seconds;
 use crate::{command, owned};
 
 /// Merge the journals that this machine keeps for a decoupled subtree, and keep the subtree: all

@@ -6,10 +6,9 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 use cudele::Result;
 use serde_json::json;
+use terminal::context::Context;
+use terminal::io;
 use types::quote::quoted;
-
-use crate::command::up::io;
-use crate::context::Context;
 
 /// Unmount a directory.
 #[derive(Debug, ClapArgs)]

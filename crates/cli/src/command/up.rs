@@ -14,11 +14,12 @@ use cudele::own_file::Folder;
 use cudele::{Cluster, ClusterMap, Errno, Error, Locator, MdsEntry, MdsState, Result};
 use net::{Address, Connection};
 use serde_json::json;
+use terminal::context::Context;
+use terminal::io;
+use terminal::logfile;
 use types::{Epoch, Rank};
 use wire::{Hello, Message};
 
-use crate::context::Context;
-use crate::logfile;
 use crate::marker::{self, Marker};
 
 /// Start a monitor, metadata servers and the embedded object store, each daemon in a process of its
@@ -182,12 +183,6 @@ fn directory(context: &Context) -> Result<PathBuf> {
                 .remedy("name one with --dir")
         })?;
     std::path::absolute(&dir).map_err(|error| io(&dir, &error))
-}
-
-pub(crate) fn io(path: &Path, error: &std::io::Error) -> Error {
-    let errno = error.raw_os_error().and_then(|code| u16::try_from(code).ok());
-    let errno = errno.map_or(Errno::Io, Errno::from_code);
-    Error::new(errno, path.display().to_string(), error.to_string())
 }
 
 /// Makes sure that the directory is ours, and records the cluster's id and store in it.

@@ -8,11 +8,10 @@ use std::path::{Path, PathBuf};
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, ProofKey, Result};
 use serde_json::json;
+use terminal::context::Context;
+use terminal::figures::count;
+use terminal::io;
 use types::quote::quoted;
-
-use super::up::io;
-use crate::context::Context;
-use crate::figures::count;
 
 /// The key in the cluster's directory, which its metadata servers read when they start.
 const KEY_FILE: &str = "verify.key";

@@ -7,11 +7,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cudele::{Attr, FileType, Fs, Path, Result, Timestamp};
+use terminal::format;
+use terminal::io;
 use types::MODE_PERMISSIONS;
 
 use super::{Content, Item, Target};
-use crate::command::up::io;
-use crate::{format, tree};
+use crate::tree;
 
 /// See the module documentation.
 #[derive(Debug)]

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use cudele::{AttrChange, Dir, Errno, Error, FileType, NewFile, RenameFlags, Result, Timestamp};
+use terminal::io;
 
 use super::{Content, Copier, Item};
-use crate::command::up::io;
 
 /// See the module documentation.
 #[derive(Debug)]

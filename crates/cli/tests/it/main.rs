@@ -25,6 +25,7 @@ mod fsck;
 mod full;
 mod hostile;
 mod interfered;
+mod lab;
 mod lifecycle;
 mod linearizability;
 mod links;

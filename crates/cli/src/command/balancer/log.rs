@@ -9,10 +9,9 @@ use balancer::{Counts, Metrics, MoveRecord, Record, TickRecord, Warm, What};
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Result};
 use serde_json::{Map, Value, json};
+use terminal::context::Context;
+use terminal::format;
 use types::Rank;
-
-use crate::context::Context;
-use crate::format;
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:
@@ -63,7 +62,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<()> {
 /// Writes the picture, in place of the log.
 fn picture(context: &Context, file: &Path, drawn: heat::Picture) -> Result<()> {
     let heat::Picture { svg, directories, seconds } = drawn;
-    std::fs::write(file, svg).map_err(|error| super::super::up::io(file, &error))?;
+    std::fs::write(file, svg).map_err(|error| terminal::io(file, &error))?;
     let value = json!({ "picture": file, "directories": directories, "seconds": seconds });
     context.print(&value, || {
         let file = file.display();

@@ -6,9 +6,8 @@ use std::fmt::Write as _;
 use clap::Args as ClapArgs;
 use cudele::{BalancerEntry, Errno, Error, Result};
 use serde_json::{Value, json};
-
-use crate::context::Context;
-use crate::format;
+use terminal::context::Context;
+use terminal::format;
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Example:\n  cudele balancer set mine.lua")]

@@ -14,8 +14,7 @@ use balancer::{Expired, PRESETS, Policy};
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Result};
 use serde_json::{Value, json};
-
-use crate::context::Context;
+use terminal::context::Context;
 
 /// Runs policies on a simulated cluster: ranks that tick at different moments and learn of each
 /// other late, clients that wait for their answers, migrations that cost. The numbers compare
@@ -254,7 +253,7 @@ fn draw(file: &Path, args: &Args, row: &Row) -> Result<()> {
     };
     let title =
         format!("{} on {}: {} ranks, seed {seed}, simulated", row.policy, row.workload, args.ranks);
-    std::fs::write(file, report.svg(&title)).map_err(|error| super::super::up::io(file, &error))
+    std::fs::write(file, report.svg(&title)).map_err(|error| terminal::io(file, &error))
 }
 
 fn text(args: &Args, setup: &Setup, rows: &[Row]) -> String {

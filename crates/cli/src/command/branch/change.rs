@@ -13,9 +13,9 @@ use cudele::{
     Work,
 };
 use serde_json::json;
+use terminal::context::Context;
+use terminal::io;
 
-use crate::command::up::io;
-use crate::context::Context;
 use crate::space;
 
 /// Make directories in a branch.

@@ -7,12 +7,13 @@ use std::os::unix::ffi::OsStrExt;
 use clap::Args as ClapArgs;
 use cudele::{Attr, Branches, DirEntry, Errno, Error, Ino, Path, Result, View};
 use serde_json::{Map, Value};
+use terminal::context::Context;
+use terminal::format;
+use terminal::out::Out;
 
 use super::{split, to_json};
-use crate::context::Context;
 use crate::glob::Glob;
-use crate::out::Out;
-use crate::{format, space};
+use crate::space;
 
 /// List the branches. With BRANCH: list a directory in it. Of several branches, as in `a,b,c`, the
 /// later ones are on top of the earlier: a name in several of them counts as the last one has it.
@@ -44,7 +45,7 @@ pub(super) fn ls(context: &Context, branches: &Branches, args: &Ls) -> Result<()
         let name = path.to_bytes();
         vec![(path.clone(), DirEntry { name, attr })]
     };
-    let mut out = Out::new();
+    let mut out = Out::open();
     let mut rows = Vec::new();
     for (path, entry) in entries {
         let target = view.link_target(&entry.attr)?;
@@ -112,7 +113,7 @@ pub(super) fn find(context: &Context, branches: &Branches, args: &Find) -> Resul
     };
     let glob = args.name.as_ref().map(|pattern| Glob::new(pattern.as_bytes()));
     let attr = view.stat(&path)?;
-    let mut out = Out::new();
+    let mut out = Out::open();
     let mut pending = vec![(path, attr)];
     while let Some((path, attr)) = pending.pop() {
         let name = path.split_last().map(|(_, name)| name.to_vec()).unwrap_or_default();

@@ -5,10 +5,11 @@ use std::ffi::OsString;
 use clap::Args as ClapArgs;
 use cudele::{BranchMerge, Branches, Collected, Conflict, Errno, Error, Result};
 use serde_json::json;
+use terminal::context::Context;
+use terminal::figures;
 
 use super::{branches, missing, store_of, to_json, to_text};
-use crate::context::Context;
-use crate::{figures, space};
+use crate::space;
 
 /// Make a branch of a directory in its present state, or of another branch. With a running cluster,
 /// everything that is visible in the directory is in it. Without one (or with --store) the store

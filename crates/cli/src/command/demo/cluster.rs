@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use cudele::{Cluster, Errno, Error, Result, StateDir};
+use terminal::context::Context;
 
 use crate::command::{down, up};
-use crate::context::Context;
 
 pub(super) struct DemoCluster {
     dir: PathBuf,
@@ -32,7 +32,7 @@ impl DemoCluster {
         }
         let temporary = std::env::temp_dir().join(format!("cudele-demo.{}", std::process::id()));
         let dir = dir.map_or(temporary, Path::to_owned);
-        let dir = std::path::absolute(&dir).map_err(|error| up::io(&dir, &error))?;
+        let dir = std::path::absolute(&dir).map_err(|error| terminal::io(&dir, &error))?;
         if dir.join(up::MARKER).exists() {
             let cause = "a cluster is here already";
             return Err(Error::new(Errno::Exists, dir.display().to_string(), cause)
@@ -74,7 +74,9 @@ impl DemoCluster {
     fn remove(&self) -> Result<()> {
         down::stop(&self.cluster)?;
         let gone = |path: &Path| match std::fs::remove_dir_all(path) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(up::io(path, &error)),
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(terminal::io(path, &error))
+            }
             Ok(()) | Err(_) => Ok(()),
         };
         gone(&self.dir)?;

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
+use terminal::figures::{average, bytes, count, per_second, rate, seconds};
 
-use crate::figures::{average, bytes, count, per_second, rate, seconds};
-use crate::intake::{LINKS_AND_ATTRIBUTES, Phase, Report};
+use ingest::intake::{LINKS_AND_ATTRIBUTES, Phase, Report};
 
 /// Seconds per create of one phase.
 #[allow(clippy::cast_precision_loss, reason = "a ratio of times")]

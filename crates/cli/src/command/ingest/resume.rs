@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use cudele::{Errno, Error, Fs, Result};
+use terminal::context::Context;
 
-use crate::context::Context;
 use crate::owned;
 
 /// Discards a subtree that a killed ingest decoupled, if no journal of it was kept.

@@ -7,8 +7,7 @@ mod splice;
 
 use clap::{Args as ClapArgs, Subcommand};
 use cudele::Result;
-
-use crate::context::Context;
+use terminal::context::Context;
 
 /// Get, erase, apply and recover events.
 #[derive(Debug, ClapArgs)]

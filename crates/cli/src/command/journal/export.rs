@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 use cudele::Result;
 use serde_json::json;
+use terminal::context::Context;
+use terminal::figures::bytes as of_bytes;
 
 use super::archive;
 use super::files::{self, Over};
 use super::rework::{self, Surveys};
 use super::source::{Access, Source};
-use crate::context::Context;
-use crate::figures::bytes as of_bytes;
 
 /// Write a journal to a file, damaged or not. The export of a client's journal is the journal, byte
 /// by byte; that of a metadata server's journal is a tar archive of its segments. `cudele journal

@@ -8,10 +8,10 @@ use clap::{Args as ClapArgs, Subcommand};
 use cudele::Result;
 use journal::{JournalError, SegmentHeader, Survey, Writer};
 use serde_json::{Value, json};
+use terminal::context::Context;
 
 use super::rework::{self, Surveys};
 use super::source::{Access, Source};
-use crate::context::Context;
 
 /// Show and repair the header of a journal.
 #[derive(Debug, ClapArgs)]

@@ -8,12 +8,12 @@ use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Result};
 use objstore::{Expect, ObjectStore, Outcome, Version};
 use serde_json::json;
+use terminal::context::Context;
 
 use super::backup::BackupArgs;
 use super::files::{self, Over};
 use super::rework::{self, Damage, Surveys};
 use super::{select, source};
-use crate::context::Context;
 use crate::stores;
 
 /// Put an exported journal in its place: a client's journal as a file or a journal object, the

@@ -9,12 +9,12 @@ use cudele::{Errno, Error, Result};
 use journal::segment::{Scan, scan};
 use journal::{JournalError, SegmentHeader, Writer};
 use serde_json::{Value, json};
+use terminal::context::{Context, say};
+use terminal::figures::{average, bytes, count};
 
 use super::filter::{Filter, FilterArgs};
 use super::rework::{self, Damage, Surveys};
 use super::select::{self, Found};
-use crate::context::{Context, say};
-use crate::figures::{average, bytes, count};
 use crate::journals::{self, Names, Story};
 
 /// Show the content of journals: files on this disk, objects in the store, the metadata servers'

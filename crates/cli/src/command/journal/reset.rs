@@ -11,12 +11,12 @@ use journal::{Rewritten, SegmentHeader, Writer};
 use metastore::removals_prefix;
 use objstore::Expect;
 use serde_json::json;
+use terminal::context::Context;
+use terminal::figures::count;
 
 use super::backup::{self, BackupArgs};
 use super::rework::{self, Surveys};
 use super::source::{self, Access, Source};
-use crate::context::Context;
-use crate::figures::count;
 use crate::stores;
 
 /// Empty the journal of a metadata server that is stopped. Changes that were not yet written to the

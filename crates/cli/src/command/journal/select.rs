@@ -4,9 +4,8 @@ use std::path::{Path, PathBuf};
 
 use cudele::{Errno, Error, Ino, Path as NamespacePath, Result, StateDir};
 use objstore::ObjectStore;
+use terminal::context::Context;
 
-use crate::command::up;
-use crate::context::Context;
 use crate::owned;
 use crate::stores;
 
@@ -37,7 +36,7 @@ fn objects(store: &dyn ObjectStore, prefix: &str) -> Result<Vec<Found>> {
 }
 
 pub(super) fn file(path: &Path) -> Result<Found> {
-    let bytes = std::fs::read(path).map_err(|error| up::io(path, &error))?;
+    let bytes = std::fs::read(path).map_err(|error| terminal::io(path, &error))?;
     Ok(Found { name: path.display().to_string(), bytes, root: None })
 }
 

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use cudele::{Errno, Error, Ino, Path as NamespacePath, Result};
 use metastore::request::{journal_prefix, rank_name, segment_name};
 use objstore::{Expect, LockGuard, ObjectStore, Outcome, SyncScope, Version};
+use terminal::context::Context;
 use types::Rank;
 
 use super::files::{self, Over};
 use super::select::{self, MDS_PREFIX};
-use crate::context::Context;
 use crate::journals::Names;
 use crate::stores;
 

@@ -7,10 +7,10 @@ use std::fmt::Write as _;
 use clap::Subcommand;
 use cudele::{ClusterMap, MdsEntry, Pinned, Result};
 use serde_json::{Value, json};
+use terminal::context::Context;
 use types::Rank;
 use types::quote::quoted;
 
-use crate::context::Context;
 use crate::space;
 
 /// More fragments of a directory than this are counted; with `--json` all are listed.

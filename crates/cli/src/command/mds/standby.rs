@@ -10,9 +10,8 @@ use std::time::{Duration, Instant};
 use cudele::{Cluster, Errno, MdsState, Result};
 use daemon::Log;
 use rustix::fs::{FlockOperation, OFlags, flock};
+use terminal::context::Context;
 use types::Rank;
-
-use crate::context::Context;
 
 /// How often the monitor is asked.
 const INTERVAL: Duration = Duration::from_millis(100);

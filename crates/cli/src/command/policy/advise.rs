@@ -10,12 +10,11 @@ use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Result};
 use policy::Cell;
 use serde_json::{Value, json};
+use terminal::context::Context;
+use terminal::figures::{bytes, count, seconds};
 use types::quote::quoted;
 
 use super::costs;
-use crate::command::up;
-use crate::context::Context;
-use crate::figures::{bytes, count, seconds};
 
 /// Show which consistency and durability would have been safe for a program that was traced, the
 /// lines of the trace that forbid the other ones, and the cost of each.
@@ -66,13 +65,13 @@ const TRACE_BYTES_MAX: u64 = 4 << 30;
 pub(super) fn advise(context: &Context, args: &Advise) -> Result<()> {
     let mut texts = Vec::new();
     for file in &args.traces {
-        let size = std::fs::metadata(file).map_err(|error| up::io(file, &error))?.len();
+        let size = std::fs::metadata(file).map_err(|error| terminal::io(file, &error))?.len();
         if size > TRACE_BYTES_MAX {
             let cause = format!("{} are more than a trace may have", bytes(size));
             return Err(Error::new(Errno::TooBig, file.display().to_string(), cause)
                 .remedy("trace with -e trace=%file,%desc,%process, or a shorter run"));
         }
-        let read = std::fs::read(file).map_err(|error| up::io(file, &error))?;
+        let read = std::fs::read(file).map_err(|error| terminal::io(file, &error))?;
         texts.push(String::from_utf8_lossy(&read).into_owned());
     }
     let costs = match &args.costs {

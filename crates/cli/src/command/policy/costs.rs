@@ -1,19 +1,29 @@
 //! The costs of the mechanisms on this machine: from a file, or measured now.
 
+use std::io::Seek;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use advise::{Costs, Curve};
+use advise::Costs;
 use cudele::{Errno, Error, Result};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use terminal::context::Context;
+use terminal::costs::of_rows;
 
-use crate::command::{bench, up};
-use crate::context::Context;
+use crate::command::bench;
+
+/// Time between two looks at the benchmark.
+const STEP: Duration = Duration::from_millis(20);
 
 /// Reads the output of `cudele bench mechanisms --json`, or runs it.
 pub(super) fn read(context: &Context, file: Option<&PathBuf>) -> Result<Costs> {
     match file {
         Some(file) => {
-            let text = std::fs::read(file).map_err(|error| up::io(file, &error))?;
+            let text = std::fs::read(file).map_err(|error| terminal::io(file, &error))?;
             let rows = serde_json::from_slice(&text).map_err(|error| not_costs(file, &error))?;
             of_rows(&rows).ok_or_else(|| not_costs(file, &"a mechanism is not among its rows"))
         }
@@ -23,7 +33,7 @@ pub(super) fn read(context: &Context, file: Option<&PathBuf>) -> Result<Costs> {
                     "measuring what the mechanisms cost here; --costs FILE uses what was measured before"
                 );
             }
-            let rows = Value::Array(bench::mechanisms(context)?);
+            let rows = measured(context)?;
             of_rows(&rows)
                 .ok_or_else(|| not_costs(Path::new("bench"), &"a mechanism was not measured"))
         }
@@ -36,68 +46,41 @@ fn not_costs(file: &Path, why: &dyn std::fmt::Display) -> Error {
         .remedy("write it with `cudele bench mechanisms --json > costs.json`")
 }
 
-/// Seconds from a job's last change to its end, in the rows of mechanisms that complete a journal.
-pub(crate) const COMPLETION: &str = "completion_seconds";
-
-/// The costs that rows of the benchmark say.
-pub(crate) fn of_rows(rows: &Value) -> Option<Costs> {
-    let rows = rows.as_array()?;
-    let named = |name: &'static str| {
-        rows.iter().filter(move |row| row["bench"] == "mechanisms" && row["name"] == name)
+/// The rows of `cudele bench mechanisms`, run now. It ends its cluster before this process ends,
+/// also after an interrupt.
+fn measured(context: &Context) -> Result<Value> {
+    let failed = |errno, cause: String| {
+        Error::new(errno, "cudele bench mechanisms", cause)
+            .remedy("its own message is above; --costs FILE uses what was measured before")
     };
-    let curve_of = |name, figure: &str| {
-        let seconds = |row: &Value| row[figure].as_f64().or_else(|| row["median"].as_f64());
-        let points: Vec<(f64, f64)> =
-            named(name).filter_map(|row| Some((row["files"].as_f64()?, seconds(row)?))).collect();
-        (!points.is_empty()).then(|| Curve::through(&points))
-    };
-    let alone = |name| curve_of(name, "median");
-    // A job waits for all of it; rows of older versions have the mechanism only.
-    let completion = |name| curve_of(name, COMPLETION);
-    Some(Costs {
-        append: alone("append_client_journal")?,
-        local: completion("local_persist")?,
-        global: completion("global_persist")?,
-        apply: completion("volatile_apply")?,
-        store: completion("nonvolatile_apply")?,
-        rpcs: alone("rpcs")?,
-        stream: alone("rpcs+stream")?,
-        logged: alone("rpcs+local_persist"),
-        bytes: named("local_persist").find_map(|row| row["bytes_per_event"].as_f64())?,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::of_rows;
-
-    #[test]
-    fn costs_are_what_rows_say() {
-        let row = |name: &str, files: u64, median: f64| json!({"bench": "mechanisms", "name": name, "files": files, "median": median, "bytes_per_event": 3.5});
-        let names = [
-            "local_persist",
-            "global_persist",
-            "volatile_apply",
-            "nonvolatile_apply",
-            "rpcs",
-            "rpcs+stream",
-        ];
-        let mut rows: Vec<_> = names.iter().map(|name| row(name, 1000, 0.5)).collect();
-        assert_eq!(of_rows(&json!(rows)), None, "a mechanism is missing");
-        rows.push(row("append_client_journal", 1000, 0.002));
-        rows.push(row("append_client_journal", 11_000, 0.012));
-        let costs = of_rows(&json!(rows)).unwrap();
-        assert!((costs.append.of(6000.0) - 0.007).abs() < 1e-12, "{costs:?}");
-        assert!((costs.rpcs.of(2000.0) - 1.0).abs() < 1e-12);
-        assert!((costs.local.of(1000.0) - 0.5).abs() < 1e-12);
-        for row in &mut rows {
-            row["completion_seconds"] = json!(0.75);
-        }
-        let costs = of_rows(&json!(rows)).unwrap();
-        assert!((costs.local.of(1000.0) - 0.75).abs() < 1e-12, "with what is beside it");
-        assert!((costs.rpcs.of(1000.0) - 0.5).abs() < 1e-12, "nothing completes requests");
-        assert_eq!(of_rows(&json!({})), None);
+    let io = |error: std::io::Error| failed(Errno::Io, error.to_string());
+    let interrupted = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, interrupted.clone()).map_err(io)?;
     }
+    // A file, because a pipe would have to be read while the benchmark runs.
+    let mut printed = tempfile::tempfile().map_err(io)?;
+    let mut command = bench::lab(context, true)?;
+    command.args(["mechanisms", "--repeat", "1"]).stdout(printed.try_clone().map_err(io)?);
+    let mut child = command.spawn().map_err(io)?;
+    let status = loop {
+        if let Some(status) = child.try_wait().map_err(io)? {
+            break status;
+        }
+        if interrupted.load(Ordering::Relaxed)
+            && let Some(pid) = child.id().try_into().ok().and_then(Pid::from_raw)
+        {
+            // A second signal does not hurt: the benchmark only sets a flag.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        std::thread::sleep(STEP);
+    };
+    if interrupted.load(Ordering::Relaxed) {
+        return Err(Error::of(Errno::Canceled, "bench"));
+    }
+    if !status.success() {
+        return Err(failed(Errno::Io, status.to_string()));
+    }
+    printed.rewind().map_err(io)?;
+    serde_json::from_reader(printed).map_err(|error| failed(Errno::Io, error.to_string()))
 }

@@ -6,13 +6,14 @@ use std::process::{ExitCode, ExitStatus};
 
 use cudele::{BranchFiles, Errno, Error, Result};
 use serde_json::json;
+use terminal::context::Context;
+use terminal::io;
+use terminal::mount_point::MountPoint;
 
 use super::place::Place;
 use super::{Args, OnFailure, exit_code, start, wait};
 use crate::command::branch;
-use crate::command::up::io;
-use crate::context::Context;
-use crate::private::{self, MountPoint};
+use crate::private;
 
 /// Runs the command in a branch, which is mounted for it alone.
 pub(super) fn run(context: &Context, args: &Args, name: &str) -> Result<ExitCode> {

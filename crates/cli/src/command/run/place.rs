@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use cudele::{Errno, Error, Result};
 use mount::{Listed, listed};
+use terminal::io;
 
-use crate::command::up::io;
 use crate::private;
 
 /// The views of a job, planned before the job begins.

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use cudele::{Cluster, ClusterMap, Errno, Error, Locator, MdsEntry, MdsState, Result};
 use net::Address;
+use terminal::context::Context;
 
 use super::{Args, RANKS_MAX};
 use crate::command::mds;
-use crate::context::Context;
 
 /// How long a server may take to report its settings: it does so twice a second.
 const REPORT: Duration = Duration::from_secs(5);

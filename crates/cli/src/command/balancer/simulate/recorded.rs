@@ -10,7 +10,7 @@ use types::{DirFragId, Frag, Ino, Rank, Span, Timestamp};
 
 /// Reads a log.
 pub(super) fn read(file: &Path, half_life: f64) -> Result<Recording> {
-    let bytes = std::fs::read(file).map_err(|error| crate::command::up::io(file, &error))?;
+    let bytes = std::fs::read(file).map_err(|error| terminal::io(file, &error))?;
     let rows: Value = serde_json::from_slice(&bytes).map_err(|error| refused(file, &error))?;
     let rows = rows.as_array().ok_or_else(|| refused(file, &"it is no list of records"))?;
     let mut records = Vec::new();

@@ -10,13 +10,13 @@ use clap::Args as ClapArgs;
 use cudele::{Errno, Error, MergeReport, Result};
 use journal::{Survey, Writer, extract};
 use serde_json::json;
+use terminal::context::Context;
+use terminal::figures::count;
 
 use super::super::filter::FilterArgs;
 use super::super::rework::{self, Surveys};
 use super::super::source::{Access, Source};
 use crate::command::merge;
-use crate::context::Context;
-use crate::figures::count;
 
 /// Apply the matching events of a client's journal to the namespace, as a merge would, and write
 /// the result to the metadata store. The subtree must be decoupled by that client, and stays so;

@@ -8,6 +8,8 @@ use clap::{Args as ClapArgs, ValueEnum};
 use cudele::{Errno, Error, Result};
 use journal::rewrite;
 use serde_json::{Value, json};
+use terminal::context::{Context, say};
+use terminal::figures::count;
 use types::Seq;
 
 use super::super::archive;
@@ -15,8 +17,6 @@ use super::super::files::{self, Over};
 use super::super::filter::FilterArgs;
 use super::super::rework::{self, Surveys};
 use super::super::source::{Access, Source};
-use crate::context::{Context, say};
-use crate::figures::count;
 use crate::journals::Story;
 
 /// Show events of a journal, those behind damage too. As `binary` they become a journal in which

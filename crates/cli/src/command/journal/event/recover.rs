@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 use cudele::Result;
 use serde_json::json;
+use terminal::context::Context;
+use terminal::figures::count;
 
 use super::super::archive;
 use super::super::files::{self, Over};
 use super::super::rework::{self, Surveys};
 use super::super::source::{Access, Source};
-use crate::context::Context;
-use crate::figures::count;
 
 /// Write the intact part of a damaged journal to a new one, and list the damage. Events keep their
 /// positions; lost positions are empty. The damaged journal stays unchanged.

@@ -3,13 +3,13 @@
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Result};
 use serde_json::json;
+use terminal::context::Context;
+use terminal::figures::count;
 
 use super::super::backup::{self, BackupArgs};
 use super::super::filter::FilterArgs;
 use super::super::rework::{self, Surveys};
 use super::super::source::{Access, Source};
-use crate::context::Context;
-use crate::figures::count;
 
 /// Erase the events that match, and with --damaged the damaged parts, from a journal in place.
 /// Their positions are empty, and all remaining events keep their positions. The journal of a

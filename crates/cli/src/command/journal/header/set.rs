@@ -7,12 +7,12 @@ use cudele::{ClientId, Errno, Error, Ino, Result};
 use journal::{Block, GAP_EVENTS_MAX, Rewritten, SegmentHeader, Writer};
 use objstore::Expect;
 use serde_json::json;
+use terminal::context::Context;
 use types::{Epoch, Rank, Seq};
 
 use super::super::backup::{self, BackupArgs};
 use super::super::rework::Surveys;
 use super::super::source::{Access, Source};
-use crate::context::Context;
 
 /// Change the header of a journal. One journal file or object: `epoch`, `first`, and `rank` or
 /// `client` and `subtree`; a damaged header takes all of them. `first` must be the position of the

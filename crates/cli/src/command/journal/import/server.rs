@@ -8,6 +8,7 @@ use cudele::{Errno, Error, Result};
 use journal::{Rewritten, SegmentHeader, Writer};
 use metastore::request::{journal_prefix, segment_name};
 use objstore::{Expect, Version};
+use terminal::context::Context;
 use types::{Rank, Seq};
 
 use super::super::archive;
@@ -15,7 +16,6 @@ use super::super::files;
 use super::super::rework::Surveys;
 use super::super::source::{Access, Source};
 use super::{Args, Done, check};
-use crate::context::Context;
 
 pub(super) fn import(context: &Context, args: &Args, rank: Rank, bytes: &[u8]) -> Result<Done> {
     let mut segments = archive::unpack(&args.file.display().to_string(), bytes)?;

@@ -1,0 +1,250 @@
+//! Mounts, and work in them with ordinary system calls, as of any program.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Instant;
+
+use cudele::{Errno, Error, Policy, Result, STRIPE_BYTES};
+use objstore::{ObjectStore, SyncScope};
+use rustix::fs::{Advice, AtFlags, Mode, OFlags};
+use rustix::io::Errno as Sys;
+use vfs::{Ending, Vfs};
+
+use super::dialogue::{Stopwatch, await_start, mount};
+use super::nothing;
+use crate::harness::job::{Calls, Job, Outcome, Served};
+use crate::harness::numbered::Numbered;
+
+/// Bytes that are written or read with one call.
+const CALL_BYTES: usize = 1 << 20;
+/// The file of the rows about bandwidth.
+const LARGE: &str = "large";
+
+fn said(path: &Path) -> impl Fn(Sys) -> Error {
+    move |errno| terminal::io(path, &errno.into())
+}
+
+/// Mounts, and unmounts at the start signal. The part `merge` is the time after that.
+pub(super) fn serve(job: &Job, at: &Path, what: &Served) -> Result<Outcome> {
+    let root = rustix::process::getuid().is_root();
+    let options = ::mount::Options { set_id: root, devices: root, ..Default::default() };
+    let mut outcome = Outcome::default();
+    let Served::Decoupled { dir, policy, merge } = what else {
+        if matches!(what, Served::Nothing) {
+            let session = nothing::mount(at, &options)?;
+            await_start()?;
+            ::mount::unmount(at, true)?;
+            let _ = session.join();
+        } else {
+            let vfs = Vfs::new(mount(job)?, &cudele::Path::root(), vfs::Options::default())?;
+            let mounted = ::mount::mount(Arc::new(vfs), at, "cudele:/", &options)?;
+            await_start()?;
+            mounted.unmount()?;
+        }
+        return Ok(outcome);
+    };
+    let vfs = Vfs::new(mount(job)?, &cudele::Path::root(), vfs::Options::default())?;
+    let vfs = Arc::new(vfs);
+    let policy = Policy::parse(policy)?.policy;
+    let subtree = vfs.decouple(&cudele::Path::parse(dir.as_bytes())?, &policy)?;
+    let mounted = ::mount::mount(vfs.clone(), at, "cudele:/", &options)?;
+    await_start()?;
+    mounted.unmount()?;
+    let start = Instant::now();
+    let done = vfs.end(subtree, if *merge { Ending::Merge } else { Ending::Discard })?;
+    outcome.parts.insert("merge".into(), start.elapsed().as_secs_f64());
+    outcome.events = done.events;
+    Ok(outcome)
+}
+
+/// Works in a directory.
+pub(super) fn calls(dir: &Path, work: Calls) -> Result<Outcome> {
+    match work {
+        Calls::Create { files } => create(dir, files),
+        Calls::Stat { files, passes } => stat(dir, files, passes),
+        Calls::List => list(dir),
+        Calls::Write { bytes } => write(dir, bytes),
+        Calls::Read { bytes, keep } => read(dir, bytes, keep),
+    }
+}
+
+fn open_dir(dir: &Path) -> Result<rustix::fd::OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open(dir, flags, Mode::empty()).map_err(said(dir))
+}
+
+fn create(path: &Path, files: u64) -> Result<Outcome> {
+    let dir = open_dir(path)?;
+    let mut names = Numbered::new(0, files);
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+    await_start()?;
+    let mut outcome = Outcome { events: files, ..Outcome::default() };
+    let watch = Stopwatch::start();
+    for _ in 0..files {
+        let made = rustix::fs::openat(&dir, names.name(), flags, Mode::from_raw_mode(0o644));
+        drop(made.map_err(said(path))?);
+        names.advance();
+    }
+    watch.stop(&mut outcome);
+    Ok(outcome)
+}
+
+fn stat(path: &Path, files: u64, passes: u64) -> Result<Outcome> {
+    let dir = open_dir(path)?;
+    let pass = || {
+        let mut names = Numbered::new(0, files);
+        for _ in 0..files {
+            let stat = rustix::fs::statat(&dir, names.name(), AtFlags::empty());
+            stat.map_err(said(path))?;
+            names.advance();
+        }
+        Ok::<_, Error>(())
+    };
+    pass()?;
+    await_start()?;
+    let mut outcome = Outcome { events: files * passes, ..Outcome::default() };
+    let watch = Stopwatch::start();
+    for _ in 0..passes {
+        pass()?;
+    }
+    watch.stop(&mut outcome);
+    Ok(outcome)
+}
+
+fn list(path: &Path) -> Result<Outcome> {
+    await_start()?;
+    let mut outcome = Outcome::default();
+    let watch = Stopwatch::start();
+    outcome.events = entries(path)?;
+    watch.stop(&mut outcome);
+    let start = Instant::now();
+    entries(path)?;
+    outcome.parts.insert("again".into(), start.elapsed().as_secs_f64());
+    Ok(outcome)
+}
+
+fn entries(path: &Path) -> Result<u64> {
+    let mut count = 0;
+    for entry in rustix::fs::Dir::new(open_dir(path)?).map_err(said(path))? {
+        let entry = entry.map_err(said(path))?;
+        count += u64::from(!matches!(entry.file_name().to_bytes(), b"." | b".."));
+    }
+    Ok(count)
+}
+
+/// Neither zeros nor repetition, which a store could compress.
+fn block() -> Vec<u8> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut block = Vec::with_capacity(CALL_BYTES);
+    while block.len() < CALL_BYTES {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        block.extend_from_slice(&state.to_le_bytes());
+    }
+    block
+}
+
+/// The calls that cover so many bytes: where each begins, and its length.
+fn pieces(bytes: u64) -> impl Iterator<Item = (u64, usize)> {
+    let call = CALL_BYTES as u64;
+    (0..bytes.div_ceil(call)).map(move |number| {
+        let length = (bytes - number * call).min(call);
+        (number * call, usize::try_from(length).unwrap_or(CALL_BYTES))
+    })
+}
+
+fn write(dir: &Path, bytes: u64) -> Result<Outcome> {
+    let path = dir.join(LARGE);
+    let about = |error| terminal::io(&path, &error);
+    let block = block();
+    await_start()?;
+    let mut outcome = Outcome { bytes, ..Outcome::default() };
+    let watch = Stopwatch::start();
+    let mut file = File::create(&path).map_err(about)?;
+    for (_, length) in pieces(bytes) {
+        file.write_all(&block[..length]).map_err(about)?;
+    }
+    watch.stop(&mut outcome);
+    let start = Instant::now();
+    file.sync_all().map_err(about)?;
+    outcome.parts.insert("sync".into(), start.elapsed().as_secs_f64());
+    Ok(outcome)
+}
+
+fn read(dir: &Path, bytes: u64, keep: bool) -> Result<Outcome> {
+    let path = dir.join(LARGE);
+    let about = |error| terminal::io(&path, &error);
+    let mut file = File::open(&path).map_err(about)?;
+    rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).map_err(said(&path))?;
+    let mut buffer = vec![0; CALL_BYTES];
+    let mut outcome = Outcome::default();
+    await_start()?;
+    let watch = Stopwatch::start();
+    loop {
+        let count = file.read(&mut buffer).map_err(about)?;
+        if count == 0 {
+            break;
+        }
+        outcome.bytes += count as u64;
+    }
+    watch.stop(&mut outcome);
+    if outcome.bytes != bytes {
+        let cause = format!("{} bytes of {bytes} could be read", outcome.bytes);
+        return Err(Error::new(Errno::Io, path.display().to_string(), cause));
+    }
+    drop(file);
+    if !keep {
+        std::fs::remove_file(&path).map_err(about)?;
+    }
+    Ok(outcome)
+}
+
+/// The same bytes in the object store itself, in objects as large as those of a file.
+pub(super) fn store(url: &str, bytes: u64, (writes, keep): (bool, bool)) -> Result<Outcome> {
+    let store: Arc<dyn ObjectStore> = objstore::open_existing(url)?;
+    let object = |offset: u64| format!("bench/{}", offset / STRIPE_BYTES);
+    let objects = || (0..bytes).step_by(usize::try_from(STRIPE_BYTES).unwrap_or(usize::MAX));
+    let block = block();
+    await_start()?;
+    let mut outcome = Outcome::default();
+    let watch = Stopwatch::start();
+    for (offset, length) in pieces(bytes) {
+        let at = offset % STRIPE_BYTES;
+        if writes {
+            store.write_range(&object(offset), at, &block[..length])?;
+            outcome.bytes += length as u64;
+        } else {
+            outcome.bytes += store.read_range(&object(offset), at, length)?.len() as u64;
+        }
+    }
+    watch.stop(&mut outcome);
+    if writes {
+        let start = Instant::now();
+        objects().try_for_each(|offset| store.sync(SyncScope::Object(&object(offset))))?;
+        outcome.parts.insert("sync".into(), start.elapsed().as_secs_f64());
+    } else if !keep {
+        objects().try_for_each(|offset| store.delete(&object(offset)).map(|_| ()))?;
+    }
+    Ok(outcome)
+}
+
+/// Runs a program.
+pub(super) fn program(arguments: &[OsString]) -> Result<Outcome> {
+    let Some((program, rest)) = arguments.split_first() else { return Ok(Outcome::default()) };
+    let path = Path::new(program);
+    await_start()?;
+    let mut outcome = Outcome::default();
+    let watch = Stopwatch::start();
+    let done = Command::new(program).args(rest).stdin(Stdio::null()).output();
+    watch.stop(&mut outcome);
+    let done = done.map_err(|error| terminal::io(path, &error))?;
+    if done.status.success() {
+        return Ok(outcome);
+    }
+    let said = String::from_utf8_lossy(&done.stderr);
+    let said = said.lines().take(3).collect::<Vec<_>>().join("; ");
+    Err(Error::new(Errno::Io, path.display().to_string(), format!("{}: {said}", done.status)))
+}
