@@ -7,6 +7,9 @@ use mds::RankTable;
 use metastore::{Row, RowValue};
 use types::{DirFragId, FileType, Ino, Seq};
 
+/// A directory, and a name in it.
+pub(crate) type Place = (Ino, Box<[u8]>);
+
 /// Where an inode's record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Home {
@@ -35,7 +38,7 @@ pub(crate) struct Facts {
     /// The positions of manifests.
     pub(crate) positions: Vec<Seq>,
     /// Files whose names are sought, each with its directory and name once the check has seen them.
-    pub(crate) sought: BTreeMap<Ino, Option<(Ino, Box<[u8]>)>>,
+    pub(crate) sought: BTreeMap<Ino, Option<Place>>,
 }
 
 impl Facts {

@@ -154,15 +154,11 @@ impl Mds {
         if self.snapshots.is_frozen() && snapshot::must_wait(&request.op) {
             return self.park_until_returned(conn, client, request, snapshot::FROZEN);
         }
-        if let Some(dir) = self.must_revoke(client, &request.op, effects) {
+        let revoked = self.must_revoke(client, &request.op, effects);
+        if let Some(dir) = revoked.or_else(|| self.must_merge(client, &request.op, effects)) {
             return self.park_until_returned(conn, client, request, dir);
         }
-        if let Some(root) = self.must_merge(client, &request.op, effects) {
-            return self.park_until_returned(conn, client, request, root);
-        }
-        if let Some(subtree) = self.must_store(&request.op)
-            && !self.is_stored_first(conn, subtree, request.clone(), effects)
-        {
+        if self.waits_for_merge_stored(conn, request, effects) {
             return;
         }
         let at = (conn, request.tid);

@@ -64,7 +64,7 @@ fn a_flipped_bit_is_found_by_whoever_reads_a_part_of_its_block() {
         assert!(read(&store, block * 16_384 + 100, 50).is_err());
         assert!(read(&store, block * 16_384, 1).is_err());
         // Another block.
-        let other = if block % 2 == 0 { block + 1 } else { block - 1 } * 16_384;
+        let other = if block.is_multiple_of(2) { block + 1 } else { block - 1 } * 16_384;
         assert_eq!(read(&store, other, 16_384).unwrap(), content[other..other + 16_384]);
     }
     put(&store, &name, &bytes);

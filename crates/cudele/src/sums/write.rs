@@ -90,7 +90,14 @@ impl Sums {
 
 /// Entries that hold for the store's period, and that a sync can upgrade to period 0.
 #[derive(Debug, Default)]
-pub(crate) struct Written(Vec<(Ino, Stripe, Vec<(u64, Known)>)>);
+pub(crate) struct Written(Vec<WrittenFile>);
+
+/// The entries of one file.
+#[derive(Debug)]
+struct WrittenFile {
+    place: (Ino, Stripe),
+    blocks: Vec<(u64, Known)>,
+}
 
 impl Sums {
     /// The entries of the content that is written so far.
@@ -99,17 +106,17 @@ impl Sums {
             locked(&self.files).iter().map(|(ino, file)| (*ino, file.clone())).collect();
         let written = files.into_iter().filter_map(|(ino, file)| {
             let file = locked(&file);
-            let written = file.written();
-            Some((ino, file.stripe?, written)).filter(|(.., written)| !written.is_empty())
+            let (place, blocks) = ((ino, file.stripe?), file.written());
+            Some(WrittenFile { place, blocks }).filter(|written| !written.blocks.is_empty())
         });
         Written(written.collect())
     }
 
     /// Upgrades to period 0 the entries of content that has become durable.
     pub(crate) fn hold_for_good(&self, store: &dyn ObjectStore, written: &Written) {
-        for (ino, stripe, blocks) in &written.0 {
-            let file = self.file(*ino);
-            let objects = Objects::new(store, self, (*ino, *stripe));
+        for WrittenFile { place, blocks } in &written.0 {
+            let file = self.file(place.0);
+            let objects = Objects::new(store, self, *place);
             // An entry that is not upgraded holds until the end of the period.
             let _ = locked(&file).hold_for_good(&objects, blocks);
         }

@@ -51,8 +51,19 @@ impl Mds {
         false
     }
 
+    /// Whether a request waits until the store has a merged subtree.
+    pub(super) fn waits_for_merge_stored(
+        &mut self,
+        conn: ConnId,
+        request: &Request<'_>,
+        effects: &mut Effects,
+    ) -> bool {
+        let Some(subtree) = self.must_store(&request.op) else { return false };
+        !self.is_stored_first(conn, subtree, request.clone(), effects)
+    }
+
     /// The subtree that must be stored before a change in it is journalled.
-    pub(super) fn must_store(&mut self, op: &Op<'_>) -> Option<Ino> {
+    fn must_store(&mut self, op: &Op<'_>) -> Option<Ino> {
         if !self.checkpoint.has_volatile_merge() || !is_journalled(op) {
             return None;
         }
