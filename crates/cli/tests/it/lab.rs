@@ -25,7 +25,9 @@ fn run(dir: &TempDir, arguments: &[&str]) -> Output {
 #[test]
 fn without_its_program_a_benchmark_says_how_to_build_it() {
     let dir = alone();
-    for arguments in [&["bench", "probe"][..], &["bench", "--help"], &["policy", "predict"]] {
+    for arguments in
+        [&["bench", "probe"][..], &["bench", "--help"], &["policy", "predict", "--changes", "9"]]
+    {
         let output = run(&dir, arguments);
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
