@@ -1,4 +1,4 @@
-//! What benchmarks are made of: clusters and client processes, their orders and reports, rows and
+//! The parts of benchmarks: clusters and client processes, their orders and reports, rows and
 //! statistics, shares of a processor, mounts, and the peers that are measured in the same run.
 //!
 //! Invariant: nothing here imports a benchmark or the work of a client process.

@@ -7,6 +7,7 @@
 
 mod room;
 mod settle;
+mod volatile;
 
 use std::collections::VecDeque;
 
@@ -51,8 +52,7 @@ pub(crate) struct Checkpoint {
     /// Merges that are in memory only: since which position, of which subtree, and the journal
     /// object that recovery would need.
     merges: Vec<(Seq, Ino, Option<String>)>,
-    /// The merges among them without a journal object, by position and subtree, of which a part may
-    /// be in memory only.
+    /// The subtrees of merges without a journal object, each with the position of its last merge.
     volatile: Vec<(Seq, Ino)>,
     evicted_at: Moment,
     /// Since when a merge waits for room, since when no write ended, and how many had ended then.
@@ -79,11 +79,6 @@ impl Checkpoint {
     /// Whether a directory waits for the journal, which is durable up to `safe`.
     pub(crate) fn wants_journal(&self, safe: Seq) -> bool {
         self.captured.back().is_some_and(|(seq, ..)| *seq > safe)
-    }
-
-    /// Whether a merge may be in the memory of this server only.
-    pub(crate) fn has_volatile_merge(&self) -> bool {
-        !self.volatile.is_empty()
     }
 
     /// Whether directories are written, or will be.
@@ -334,27 +329,11 @@ impl Mds {
         }
     }
 
-    /// The subtree of a merge that is in memory only and has a directory within.
-    pub(crate) fn volatile_merge_of(&mut self, dir: Ino) -> Option<Ino> {
-        let mut merges = std::mem::take(&mut self.checkpoint.volatile);
-        let mut found = None;
-        merges.retain(|(seq, subtree)| {
-            if found.is_some() || !self.namespace.is_within(dir, *subtree) {
-                return true;
-            }
-            let is_written = self.is_written_below(*subtree, *seq);
-            found = (!is_written).then_some(*subtree);
-            !is_written
-        });
-        self.checkpoint.volatile = merges;
-        found
-    }
-
     /// Notes a merge that was applied: until the metadata store has it, it may have to be repeated.
     pub(crate) fn note_merge(&mut self, seq: Seq, subtree: Ino, object: &[u8]) {
         let object = (!object.is_empty()).then(|| String::from_utf8_lossy(object).into_owned());
         if object.is_none() {
-            self.checkpoint.volatile.push((seq, subtree));
+            self.note_volatile(seq, subtree);
         }
         // A journal may be merged again, and then is needed for that.
         self.checkpoint.merges.retain(|(.., known)| known.is_none() || *known != object);

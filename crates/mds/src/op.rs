@@ -158,8 +158,9 @@ impl Mds {
         if let Some(dir) = revoked.or_else(|| self.must_merge(client, &request.op, effects)) {
             return self.park_until_returned(conn, client, request, dir);
         }
-        if self.waits_for_merge_stored(conn, request, effects) {
-            return;
+        if let Some(subtree) = self.must_store(&request.op) {
+            self.park_until_returned(conn, client, request, subtree);
+            return self.store_merged(subtree, effects);
         }
         let at = (conn, request.tid);
         match self.perform(conn, client, request, effects) {

@@ -2,10 +2,11 @@
 //! killed afterwards: `cudele fsck` finds each directory and file under one name.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use cudele::{FileType, Fs, NewFile, Policy, Subtree};
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, eventually};
 
 const POLICY: &str = "consistency: append_client_journal\ninterfere_policy: allow";
 
@@ -31,6 +32,13 @@ fn interfere(other: &Arc<Fs>, path: &str) {
     let dir = other.open_dir(path).unwrap();
     dir.create("file of the other", &NewFile::default()).unwrap();
     other.make_dir(format!("{path}/directory of the other"), 0o755).unwrap();
+}
+
+/// Checks that the store of a stopped cluster has no fault.
+fn adds_up(cluster: &Cluster) {
+    let found = cluster.command(&["fsck", "--json"]).output().unwrap();
+    let found = serde_json::from_slice::<serde_json::Value>(&found.stdout).unwrap();
+    assert_eq!(found["findings"].as_array().map(Vec::len), Some(0), "{found:#}");
 }
 
 /// When the other client makes the directory.
@@ -112,9 +120,7 @@ fn interfered_and_killed(written: Written) {
         assert_eq!(kept, before);
     }
     cluster.run(&["down"]);
-    let findings = cluster.command(&["fsck", "--json"]).output().unwrap();
-    let findings = serde_json::from_slice::<serde_json::Value>(&findings.stdout).unwrap();
-    assert_eq!(findings["findings"].as_array().map(Vec::len), Some(0), "{findings:#}");
+    adds_up(&cluster);
     cluster.start();
     assert_eq!(found(), kept);
 }
@@ -132,4 +138,66 @@ fn so_it_has_if_the_server_wrote_it_after_the_merge() {
 #[test]
 fn so_it_has_if_the_server_wrote_it_after_the_discard() {
     interfered_and_killed(Written::AfterDiscard);
+}
+
+/// Runs a function when it is dropped.
+struct AtEnd<F: Fn()>(F);
+
+impl<F: Fn()> Drop for AtEnd<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+/// Other clients work in the directories of a job while the job merges parts of its work, and the
+/// server is killed in between.
+#[test]
+fn no_kill_between_the_merges_of_a_job_leaves_a_directory_without_a_name() {
+    const ROUNDS: usize = 6;
+    const DIRS: usize = 8;
+    let cluster = Cluster::up();
+    let owner = cluster.mount();
+    owner.make_dir("/job", 0o755).unwrap();
+    let (round, made) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        for name in ["one", "two"] {
+            let other = cluster.mount();
+            let (round, made) = (&round, &made);
+            scope.spawn(move || {
+                for number in 0.. {
+                    let round = round.load(Ordering::Relaxed);
+                    if round == ROUNDS {
+                        return;
+                    }
+                    // The directory is not there before the merge, nor after a crash that undid it.
+                    let Ok(dir) = other.open_dir(format!("/job/{round}.{}", number % DIRS)) else {
+                        continue;
+                    };
+                    let created = dir.create(format!("{name}{number}"), &NewFile::default());
+                    made.fetch_add(usize::from(created.is_ok()), Ordering::Relaxed);
+                }
+            });
+        }
+        // Also after a failure, or the threads would go on for ever.
+        let _end = AtEnd(|| round.store(ROUNDS, Ordering::Relaxed));
+        for now in 0..ROUNDS {
+            round.store(now, Ordering::Relaxed);
+            let before = made.load(Ordering::Relaxed);
+            let mut job = decoupled(&owner, "/job");
+            for number in 0..DIRS {
+                add(&mut job, &format!("{now}.{number}"));
+                // Each part is a merge in the memory of the server.
+                job.sync().unwrap();
+            }
+            job.merge().unwrap();
+            eventually("other clients have worked there", || {
+                made.load(Ordering::Relaxed) > before + 10 * (now + 1)
+            });
+            cluster.kill("mds");
+            cluster.start();
+        }
+    });
+    drop(owner);
+    cluster.run(&["down"]);
+    adds_up(&cluster);
 }

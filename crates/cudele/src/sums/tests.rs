@@ -239,7 +239,7 @@ impl Run {
         }
     }
 
-    /// Of what was not synced any part is lost.
+    /// Loses any part of the unsynced content.
     fn lose_power(&mut self, chance: &mut Chance, at: &str) {
         self.store.crash(|_, length| chance.below(2 * length as u64 + 1) as usize);
         self.forget();

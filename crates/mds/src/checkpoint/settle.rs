@@ -42,6 +42,8 @@ pub(crate) enum Then {
     GoOn,
     /// The merge at the head of the queue continues.
     Merge,
+    /// The requests that wait for the merged subtree are executed.
+    Retry,
     /// A snapshot continues.
     Snapshot,
     /// The subtree moves to another rank; the export checks for itself.
@@ -59,23 +61,38 @@ impl Settling {
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
+
+    /// Whether a write of a subtree for this step is under way.
+    pub(super) fn has(&self, subtree: Ino, then: &Then) -> bool {
+        self.waiting.iter().any(|settled| settled.subtree == subtree && settled.then == *then)
+    }
 }
 
 impl Mds {
     /// Answers a merge or a policy when the directories that it is about are in the store: those of
     /// the subtree, the one that holds its root, and the one of inodes with several names.
     pub(crate) fn settle_subtree(&mut self, mut settled: Settled, effects: &mut Effects) {
-        let above = self.namespace.home_of(settled.subtree);
-        let changed = |dir: &Ino| {
-            let dir = *dir;
-            dir == Ino::LINKS
-                || above == Some(dir)
-                || self.namespace.is_within(dir, settled.subtree)
-        };
-        let unstored = self.namespace.unstored_directories();
-        settled.dirs = unstored.into_iter().filter(changed).collect();
+        settled.dirs = self.unwritten_of(settled.subtree, settled.seq);
+        self.settle_dirs(settled, effects);
+    }
+
+    /// Takes the next step when the store has these directories.
+    pub(super) fn settle_dirs(&mut self, settled: Settled, effects: &mut Effects) {
         self.checkpoint.settling.waiting.push(settled);
         self.settle(effects);
+    }
+
+    /// The directories of a subtree that the store has not as they were at a position, with the
+    /// directory that holds the subtree's root, and that of inodes with several names.
+    pub(super) fn unwritten_of(&self, subtree: Ino, seq: Seq) -> Set<Ino> {
+        let above = self.namespace.home_of(subtree);
+        let unwritten = |dir: &Ino| {
+            let is_part = *dir == Ino::LINKS
+                || above == Some(*dir)
+                || self.namespace.is_within(*dir, subtree);
+            is_part && self.is_unwritten(*dir, seq)
+        };
+        self.namespace.unstored_directories().into_iter().filter(unwritten).collect()
     }
 
     /// The same for a snapshot, which also needs directories whose place is unknown after a
@@ -86,8 +103,7 @@ impl Mds {
         let at = (ConnId::NOBODY, Tid(0));
         let (then, answer) = (Then::Snapshot, Answer::Done);
         let settled = Settled { at, subtree: root, then, answer, seq, dirs };
-        self.checkpoint.settling.waiting.push(settled);
-        self.settle(effects);
+        self.settle_dirs(settled, effects);
     }
 
     /// Writes the changes of a subtree that moves to another rank.
@@ -102,8 +118,7 @@ impl Mds {
         let at = (ConnId::NOBODY, Tid(0));
         let (then, answer) = (Then::Export, Answer::Done);
         let settled = Settled { at, subtree: root, then, answer, seq, dirs };
-        self.checkpoint.settling.waiting.push(settled);
-        self.settle(effects);
+        self.settle_dirs(settled, effects);
     }
 
     /// Whether the store has everything that changed in a subtree up to there.
@@ -134,8 +149,7 @@ impl Mds {
         let seq = self.last_seq();
         let dirs = self.is_unwritten(dir, seq).then_some(dir).into_iter().collect();
         let settled = Settled { at, subtree: dir, then: Then::Answer, answer, seq, dirs };
-        self.checkpoint.settling.waiting.push(settled);
-        self.settle(effects);
+        self.settle_dirs(settled, effects);
     }
 
     /// Directories that a snapshot needs, and that the store has not as they are.
@@ -168,6 +182,7 @@ impl Mds {
                     Then::Answer => self.reply_with(at, Seq(0), answer, effects),
                     Then::GoOn => self.go_on_with_change(at, effects),
                     Then::Merge => self.merges.stored(subtree),
+                    Then::Retry => self.retry_returned(subtree, effects),
                     Then::Snapshot => self.snapshots.written(),
                     Then::Export => {}
                     Then::Release(client, unused) => {
@@ -219,13 +234,18 @@ impl Mds {
         let (failed, rest): (Vec<_>, _) =
             waiting.into_iter().partition(|settled| settled.dirs.contains(&dir));
         self.checkpoint.settling.waiting = rest;
-        for Settled { at: (conn, tid), then, .. } in failed {
+        for Settled { at: (conn, tid), subtree, then, .. } in failed {
             self.drop_change((conn, tid));
             if then == Then::Merge {
                 self.drop_unstored(error.errno);
             }
             if then == Then::Snapshot {
                 self.snapshots.failed(error);
+                continue;
+            }
+            if then == Then::Retry {
+                // The write is tried again, and the requests wait for that, too.
+                self.retry_returned(subtree, effects);
                 continue;
             }
             if then == Then::Export {

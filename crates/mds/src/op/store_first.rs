@@ -2,18 +2,13 @@
 //! holds are written to the metadata store, and then the request is executed, as if it came only
 //! now.
 //!
-//! A change of another client in a merged subtree that only the memory of this server holds waits,
-//! too: the journal would have changes of directories that it does not make, and a crash would
-//! leave directories without a name.
-//!
 //! Invariant: until then the old policy is in force, also for a recovery; and changes until then
 //! are journalled, so that they are as durable as the directories that are being stored.
 
 use types::{ConnId, Ino, Set, Tid};
-use wire::{Answer, Message, Op, Request};
+use wire::{Answer, Message, Request};
 
 use crate::checkpoint::{Settled, Then};
-use crate::op::touched;
 use crate::{Effects, Mds};
 
 /// A request that waits.
@@ -51,33 +46,6 @@ impl Mds {
         false
     }
 
-    /// Whether a request waits until the store has a merged subtree.
-    pub(super) fn waits_for_merge_stored(
-        &mut self,
-        conn: ConnId,
-        request: &Request<'_>,
-        effects: &mut Effects,
-    ) -> bool {
-        let Some(subtree) = self.must_store(&request.op) else { return false };
-        !self.is_stored_first(conn, subtree, request.clone(), effects)
-    }
-
-    /// The subtree that must be stored before a change in it is journalled.
-    fn must_store(&mut self, op: &Op<'_>) -> Option<Ino> {
-        if !self.checkpoint.has_volatile_merge() || !is_journalled(op) {
-            return None;
-        }
-        for ino in touched(op).0.into_iter().flatten() {
-            let dir = self.directory_of(ino);
-            if self.namespace.effective_policy(dir).1.streams
-                && let Some(subtree) = self.volatile_merge_of(dir)
-            {
-                return Some(subtree);
-            }
-        }
-        None
-    }
-
     /// The write is done: the request is executed.
     pub(crate) fn go_on_with_change(&mut self, at: (ConnId, Tid), effects: &mut Effects) {
         let Some(place) = self.changes.iter().position(|known| known.at == at) else { return };
@@ -101,21 +69,4 @@ impl Mds {
     pub(crate) fn is_in_change(&self, dir: Ino) -> bool {
         self.changes.iter().any(|change| self.namespace.is_within(dir, change.subtree))
     }
-}
-
-/// Whether an operation makes events of the journal of the server.
-fn is_journalled(op: &Op<'_>) -> bool {
-    matches!(
-        op,
-        Op::Create { .. }
-            | Op::Link { .. }
-            | Op::Unlink { .. }
-            | Op::Rmdir { .. }
-            | Op::Rename { .. }
-            | Op::SetAttr { .. }
-            | Op::SetXattr { .. }
-            | Op::SetData { .. }
-            | Op::Grow { .. }
-            | Op::Append { .. }
-    )
 }

@@ -1,0 +1,66 @@
+//! Merges that only the memory of the server holds: no journal object and no event repeats them.
+//!
+//! Requests of other clients in the merged directories are journalled. A crash that undid the merge
+//! alone would leave a journal with changes of directories that no event makes. So the first such
+//! request waits until the store has the subtree.
+
+use types::{ConnId, Ino, Seq, Set, Tid};
+use wire::{Answer, Op};
+
+use super::{Settled, Then};
+use crate::op::touched;
+use crate::{Effects, Mds};
+
+impl Mds {
+    /// Notes a merge without a journal object. The newest merge of a subtree covers older ones.
+    pub(super) fn note_volatile(&mut self, seq: Seq, subtree: Ino) {
+        let volatile = &mut self.checkpoint.volatile;
+        volatile.retain(|(_, known)| *known != subtree);
+        volatile.push((seq, subtree));
+    }
+
+    /// The merged subtree that the store must have before this operation is journalled.
+    pub(crate) fn must_store(&mut self, op: &Op<'_>) -> Option<Ino> {
+        if self.checkpoint.volatile.is_empty() || !op.is_mutation() {
+            return None;
+        }
+        let places = touched(op).0.into_iter().flatten();
+        let dirs: Vec<Ino> = places.map(|ino| self.directory_of(ino)).collect();
+        dirs.into_iter().find_map(|dir| {
+            let streams = self.namespace.effective_policy(dir).1.streams;
+            streams.then(|| self.volatile_above(dir)).flatten()
+        })
+    }
+
+    /// The subtree of a volatile merge with a directory within. Forgets merges that the store has.
+    fn volatile_above(&mut self, dir: Ino) -> Option<Ino> {
+        let at = |(_, subtree): &(Seq, Ino)| self.namespace.is_within(dir, *subtree);
+        let found = self.checkpoint.volatile.iter().position(at)?;
+        let (seq, subtree) = self.checkpoint.volatile[found];
+        if self.storable_of(subtree, seq).is_empty() {
+            self.checkpoint.volatile.swap_remove(found);
+            // Merges may be nested.
+            return self.volatile_above(dir);
+        }
+        Some(subtree)
+    }
+
+    /// The directories of a merged subtree that the store has yet to get. A damaged directory is
+    /// never written, and no request may wait for it.
+    fn storable_of(&self, subtree: Ino, seq: Seq) -> Set<Ino> {
+        let mut dirs = self.unwritten_of(subtree, seq);
+        dirs.retain(|dir| self.damage.withheld(*dir).is_none());
+        dirs
+    }
+
+    /// Writes a merged subtree, and then executes the requests that wait for it.
+    pub(crate) fn store_merged(&mut self, subtree: Ino, effects: &mut Effects) {
+        if self.checkpoint.settling.has(subtree, &Then::Retry) {
+            return;
+        }
+        let (at, seq) = ((ConnId::NOBODY, Tid(0)), self.last_seq());
+        let dirs = self.storable_of(subtree, seq);
+        let (then, answer) = (Then::Retry, Answer::Done);
+        self.settle_dirs(Settled { at, subtree, then, answer, seq, dirs }, effects);
+    }
+}
