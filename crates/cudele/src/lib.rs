@@ -39,6 +39,7 @@ mod balancers;
 mod branches;
 mod cluster;
 mod contact;
+mod damaged;
 mod data;
 mod dir;
 mod extents;
@@ -76,6 +77,7 @@ pub use branches::{
 pub use client::Composed;
 pub use cluster::{Cluster, PolicySet};
 pub use contact::ContactNews;
+pub use damaged::{damaged_files, replace_damaged_files};
 pub use data::FileReader;
 pub use dir::{Dir, DirEntry, NewFile};
 pub use fs::Fs;

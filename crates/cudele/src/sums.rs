@@ -31,6 +31,7 @@ use types::{Errno, Error, Ino, Map, Result, Stripe};
 
 use self::pending::Pending;
 use self::table::{Age, Table};
+use crate::damaged::add_damaged_file;
 use crate::extents::{Objects, usize_of};
 
 /// The number of files above which a process drops knowledge that it can read again.
@@ -216,6 +217,7 @@ fn damaged(objects: &Objects<'_>, block: u64, sum: Sum) -> Error {
          its checksum",
         start + u64::from(sum.length),
     );
+    add_damaged_file(objects.store(), objects.ino(), &cause);
     Error::new(Errno::Io, format!("inode {}", objects.ino().0), cause)
         .remedy("restore the file from a copy; `cudele scrub` lists everything that is damaged")
 }

@@ -9,8 +9,9 @@ use metastore::request::{
     rank_name,
 };
 use metastore::{
-    BRANCH_PREFIX, Branch, COPY_PREFIX, ObjectName, Removal, RunId, SNAPSHOTS_NAME, SUBTREES_NAME,
-    Snapshots, Subtrees, copy_name, decode_copy, is_copied, parse_kept, parse_removals_name,
+    BRANCH_PREFIX, Branch, COPY_PREFIX, DAMAGED_FILES_NAME, ObjectName, Removal, RunId,
+    SNAPSHOTS_NAME, SUBTREES_NAME, Snapshots, Subtrees, copy_name, decode_copy, is_copied,
+    parse_kept, parse_removals_name,
 };
 use objstore::ObjectStore;
 use types::{DirFragId, Errno, Ino, Rank, Result};
@@ -126,6 +127,8 @@ impl Survey {
             self.removals.push(name);
         } else if name == MAP_NAME {
             self.map = true;
+        } else if name == DAMAGED_FILES_NAME {
+            // A check of the content replaces the list.
         } else if let Some(object) = name.strip_prefix(COPY_PREFIX).filter(|it| is_copied(it)) {
             self.copies.push(object.to_owned());
         } else if !([REST_JOURNALS, LOST, BALANCER].iter().any(|known| name.starts_with(known))) {

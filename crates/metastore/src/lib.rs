@@ -15,6 +15,7 @@ mod attach;
 mod branch;
 mod compaction;
 mod copy;
+mod damaged;
 mod error;
 #[doc(hidden)]
 pub mod fuzz;
@@ -43,6 +44,7 @@ pub use branch::{
 };
 pub use compaction::Tiers;
 pub use copy::{COPY_PREFIX, copy_name, decode_copy, encode_copy, is_copied};
+pub use damaged::{DAMAGED_FILES_MAX, DAMAGED_FILES_NAME, DamagedFiles};
 pub use error::FormatError;
 pub use load::{Slice, cuts, merge, merge_slice, overlay};
 pub use manifest::{MANIFEST_VERSION, Manifest, RunInfo};

@@ -4,12 +4,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Result};
-use fsck::{Depth, Finding, Gravity, Mended, Report, Scope, Subject, Survey};
+use fsck::{Depth, Finding, Gravity, Kind, Mended, Report, Scope, Subject, Survey};
 use serde_json::{Value, json};
 use terminal::context::Context;
 use terminal::figures::{bytes, count};
 use terminal::progress::Progress;
-use types::Timestamp;
+use types::{Ino, Timestamp};
 
 use crate::marker;
 use crate::stores;
@@ -58,6 +58,9 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     let owner = format!("cudele fsck (process {})", std::process::id());
     let locks = fsck::at_rest(&*store, &Survey::of(&*store)?, &owner)?;
     let report = check(&*store, Scope::AtRest, args.metadata_only)?;
+    if args.repair && !args.dry_run && !args.metadata_only {
+        list_damaged_files(&*store, &report)?;
+    }
     let mended = if args.repair && !args.dry_run && !report.findings.is_empty() {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         Some(fsck::mend(&*store, Timestamp(i64::try_from(now).unwrap_or(i64::MAX)))?)
@@ -71,6 +74,9 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
 pub(crate) fn scrub(context: &Context, args: &ScrubArgs) -> Result<()> {
     let store = open(context, args.store.as_deref())?;
     let report = check(&*store, Scope::EachByItself, args.metadata_only)?;
+    if !args.metadata_only {
+        list_damaged_files(&*store, &report)?;
+    }
     tell(context, &report, None, false)
 }
 
@@ -97,6 +103,24 @@ fn check(store: &dyn objstore::ObjectStore, scope: Scope, metadata_only: bool) -
     let depth = if metadata_only { Depth::Metadata } else { Depth::Content };
     let mut progress = Progress::new("directories checked");
     fsck::check(store, (scope, depth), &mut |_, _| progress.step())
+}
+
+/// Notes the files with damaged content for `cudele health`. A store that cannot be written keeps
+/// the list that it has.
+fn list_damaged_files(store: &dyn objstore::ObjectStore, report: &Report) -> Result<()> {
+    let found: Vec<(Ino, String)> = report
+        .findings
+        .iter()
+        .filter_map(|finding| match (&finding.kind, &finding.subject) {
+            (Kind::Content { .. }, Subject::Inode(ino)) => Some((*ino, finding.to_string())),
+            _ => None,
+        })
+        .collect();
+    let found = found.iter().map(|(ino, cause)| (*ino, &**cause));
+    match cudele::replace_damaged_files(store, found) {
+        Err(error) if [Errno::ReadOnly, Errno::Access].contains(&error.errno) => Ok(()),
+        done => done,
+    }
 }
 
 fn about(finding: &Finding) -> Value {

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use clap::Args as ClapArgs;
 use cudele::{ClusterMap, MdsState, Result, Warning};
+use metastore::DAMAGED_FILES_MAX;
 use serde_json::{Value, json};
 use terminal::context::Context;
 use types::quote::printable;
@@ -24,8 +25,15 @@ pub(crate) struct Args {
 }
 
 /// Findings under which a client cannot work or has lost data. The other findings are warnings.
-const ERRORS: [&str; 6] =
-    ["MDS_LOST", "NO_SERVER", "STORE_FULL", "STORE_READ_ONLY", "STORE_FAILED", "DIRECTORY_DAMAGED"];
+const ERRORS: [&str; 7] = [
+    "MDS_LOST",
+    "NO_SERVER",
+    "STORE_FULL",
+    "STORE_READ_ONLY",
+    "STORE_FAILED",
+    "DIRECTORY_DAMAGED",
+    "CONTENT_DAMAGED",
+];
 
 fn is_error(warning: &Warning) -> bool {
     ERRORS.contains(&&*warning.code)
@@ -35,6 +43,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     let map = context.cluster()?.status()?;
     let mut found = checks(&map);
     found.extend(context.locator().find()?.dir.and_then(|dir| no_standby(&dir)));
+    found.extend(content_damaged(&map.store));
     let (state, code) = match found.iter().any(is_error) {
         true => ("error", 2),
         false if found.is_empty() => ("ok", 0),
@@ -59,6 +68,26 @@ fn no_standby(dir: &Path) -> Option<Warning> {
         code: "NO_STANDBY".into(),
         text: "no metadata server waits to take over".into(),
         remedy: "`cudele up --standby 1` starts one".into(),
+    })
+}
+
+/// Files whose content was found damaged. A store that this machine cannot read, or a damaged list,
+/// is no finding about content: the servers warn about the store.
+fn content_damaged(store: &str) -> Option<Warning> {
+    let store = objstore::open_existing(store).ok()?;
+    let files = cudele::damaged_files(&*store).ok()?;
+    let (ino, cause) = files.all().next()?;
+    let more = match files.all().len() {
+        1 => String::new(),
+        DAMAGED_FILES_MAX => " (and at least 255 more files)".into(),
+        many => format!(" (and {} more files)", many - 1),
+    };
+    Some(Warning {
+        code: "CONTENT_DAMAGED".into(),
+        text: format!("inode {}{more}: {cause}", ino.0),
+        remedy: "restore the files from a copy or remove them; `cudele scrub` lists their paths, and ends \
+                 this warning when no file is damaged"
+            .into(),
     })
 }
 

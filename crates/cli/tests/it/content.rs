@@ -40,6 +40,22 @@ fn found(cluster: &Cluster, command: &str) -> Vec<(String, String)> {
     findings.iter().map(|finding| (text(&finding["code"]), text(&finding["path"]))).collect()
 }
 
+/// The files of the condition `CONTENT_DAMAGED`; `--check` exits with 2 if there is one.
+fn damaged_inodes(cluster: &Cluster) -> Vec<u64> {
+    let output = cluster.command(&["health", "--json", "--check"]).output().unwrap();
+    let health: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let checks = health["checks"].as_array().unwrap();
+    let damaged = checks.iter().filter(|it| it["code"] == "CONTENT_DAMAGED");
+    let texts = damaged.map(|it| it["text"].as_str().unwrap().to_owned());
+    let inodes: Vec<u64> = texts
+        .map(|text| {
+            text.strip_prefix("inode ").unwrap().split(':').next().unwrap().parse().unwrap()
+        })
+        .collect();
+    assert_eq!(output.status.code(), Some(if inodes.is_empty() { 0 } else { 2 }), "{health}");
+    inodes
+}
+
 #[test]
 fn content_that_was_altered_in_the_store_is_an_error_and_is_found() {
     let cluster = Cluster::up();
@@ -71,8 +87,11 @@ fn content_that_was_altered_in_the_store_is_an_error_and_is_found() {
         assert!(!copied.status.success(), "{damage}");
         let said = String::from_utf8_lossy(&copied.stderr).into_owned();
         assert!(said.contains("checksum") && said.contains("block "), "{damage}: {said}");
+        assert_eq!(damaged_inodes(&cluster), [ino.0], "{damage}: the reader reported the file");
+        store.delete(metastore::DAMAGED_FILES_NAME).unwrap();
         let codes: Vec<String> = found(&cluster, "scrub").into_iter().map(|it| it.0).collect();
         assert_eq!(codes, ["content"], "{damage}");
+        assert_eq!(damaged_inodes(&cluster), [ino.0], "{damage}: the scrub reported the file");
     }
     cluster.run(&["down"]);
     assert_eq!(found(&cluster, "fsck"), [("content".to_owned(), "/dir/file".to_owned())]);
@@ -81,6 +100,9 @@ fn content_that_was_altered_in_the_store_is_an_error_and_is_found() {
     cluster.start();
     assert!(read(&cluster.mount(), "/dir/file").unwrap() == whole);
     assert!(cluster.run(&["cp", "/dir/file", "-"]) == whole);
+    assert_eq!(damaged_inodes(&cluster), [ino.0], "no scrub has read the file since");
+    cluster.run(&["scrub"]);
+    assert!(damaged_inodes(&cluster).is_empty());
 }
 
 #[test]
