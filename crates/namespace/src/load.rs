@@ -180,6 +180,7 @@ impl Namespace {
             Event::Link { ino, home, parent, name, .. } => self
                 .old_name_needed(ino, home)
                 .or_else(|| self.home_needed(ino, Ino::LINKS))
+                .or_else(|| self.withheld_links())
                 .or_else(|| self.name_needed(parent, name)),
             Event::Unlink { parent, name, ino, .. } => self
                 .name_needed(parent, name)
@@ -293,6 +294,12 @@ impl Namespace {
     #[must_use]
     pub fn has_links(&self) -> bool {
         self.dirs.get(&Ino::LINKS).is_none_or(|links| !links.complete || links.entries > 0)
+    }
+
+    /// [`Ino::LINKS`], if its objects in the store are damaged. No inode may be put there.
+    pub(crate) fn withheld_links(&self) -> Option<Ino> {
+        let links = self.dirs.get(&Ino::LINKS);
+        links.is_some_and(|links| links.withheld && !links.complete).then_some(Ino::LINKS)
     }
 
     /// Whether it is known that a directory does not have a name. `is_new` as for

@@ -269,6 +269,9 @@ impl Namespace {
         if inode.nlink >= LINKS_MAX {
             return Err(Errno::TooManyLinks.into());
         }
+        if let Some(links) = self.withheld_links() {
+            return Err(Refusal::Cold(links));
+        }
         let (mut snapshot, first) = self.snapshot(ino, inode, time);
         snapshot.attr.nlink += 1;
         let event = Event::Link { parent, name, ino, home: inode.home, inode: snapshot, time };

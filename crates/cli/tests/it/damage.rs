@@ -160,6 +160,62 @@ fn a_damaged_directory_is_all_that_is_not_served() {
     }
 }
 
+/// Inodes with several names are in a directory of their own.
+#[test]
+fn files_with_several_names_are_all_that_is_not_served_without_their_directory() {
+    for part in [Part::Manifest, Part::Runs] {
+        let small = ["--set", "segments_max=2", "--set", "segment_bytes_max=4096"];
+        let cluster = Cluster::up_with(&small);
+        cluster.run(&["mkdir", "/a"]);
+        for file in ["one", "two", "three"] {
+            cluster.run_with_input(&["cp", "-", &format!("/a/{file}")], file.as_bytes());
+        }
+        let link = |from: &str, to: &str| {
+            let fs = cluster.mount();
+            let ino = fs.stat(format!("/a/{from}")).unwrap().ino;
+            fs.open_dir("/a").unwrap().link(ino, to)
+        };
+        link("one", "one.second").unwrap();
+        link("one", "one.third").unwrap();
+        cluster.run(&["down"]);
+        cluster.start();
+        // Only the journal has these changes.
+        link("two", "two.second").unwrap();
+        cluster.run(&["rm", "/a/one.third"]);
+        cluster.run_with_input(&["cp", "-", "/a/new"], b"new");
+        cluster.kill("mds");
+        damage(&cluster, types::Ino::LINKS, part);
+        for _ in 0..2 {
+            cluster.start();
+            assert_eq!(cluster.run(&["cp", "/a/new", "-"]), b"new");
+            assert_eq!(cluster.run(&["cp", "/a/three", "-"]), b"three");
+            for file in ["/a/one", "/a/two.second"] {
+                let failed = cluster.mount().stat(file).unwrap_err();
+                assert_eq!(failed.errno, cudele::Errno::Io, "{file}: {failed}");
+            }
+            assert_eq!(link("three", "four").unwrap_err().errno, cudele::Errno::Io);
+            eventually("health says so", || health(&cluster).contains("DIRECTORY_DAMAGED"));
+            cluster.run(&["down"]);
+            assert!(!cluster.objects("journal/mds.").is_empty(), "the journal is kept");
+        }
+        cluster.run(&["fsck", "--repair"]);
+        cluster.start();
+        assert_eq!(health(&cluster), "All is well.\n");
+        let fs = cluster.mount();
+        assert_eq!(cluster.run(&["cp", "/a/two", "-"]), b"two");
+        assert_eq!(fs.stat("/a/two.second").unwrap().nlink, 2, "{part:?}");
+        if part == Part::Manifest {
+            assert_eq!(fs.stat("/a/one").unwrap().nlink, 2);
+            assert_eq!(cluster.run(&["cp", "/a/one.second", "-"]), b"one");
+        }
+        drop(fs);
+        cluster.run(&["down"]);
+        // Names of lost inodes.
+        cluster.run(&["fsck", "--repair"]);
+        cluster.run(&["fsck"]);
+    }
+}
+
 /// The journal has no changes of this directory, so nothing is withheld.
 #[test]
 fn a_directory_that_cannot_be_read_is_an_error_of_input_and_output() {

@@ -124,6 +124,11 @@ impl Mds {
                 self.purges.merged.hold_named(freed, record);
             }
         }
+        if self.damage.withheld(Ino::LINKS).is_some() {
+            // A file without a name in memory may have one that the damaged directory counts. The
+            // journal is kept, so the recovery after a repair finds the removed files again.
+            return;
+        }
         let may_continue = self.merges.may_continue();
         for freed in freed {
             let ino = freed.ino;

@@ -8,10 +8,10 @@ use super::Step;
 use crate::damage::is_damage;
 use crate::{Effects, Mds};
 
-/// Whether the rest can be served without a directory. Hidden ones hold inodes of all directories.
+/// Whether the rest can be served without a directory. Without the inode of a subtree's root, the
+/// server cannot serve the subtree.
 fn is_dispensable(dir: Ino) -> bool {
-    let hidden = [Ino::LINKS, Ino::ANCHOR].contains(&dir) || dir.is_above();
-    !hidden
+    dir != Ino::ANCHOR && !dir.is_above()
 }
 
 impl Mds {
@@ -51,6 +51,11 @@ impl Mds {
     pub(super) fn doubt_damaged(&mut self) {
         let dirs: Vec<Ino> = self.damage.all_withheld().map(|(dir, _)| dir).collect();
         for dir in dirs {
+            if dir == Ino::LINKS {
+                // The replay did not know all names of these inodes, so it counted wrong.
+                self.namespace.forget_dirs(&[dir]);
+                self.namespace.withhold(dir);
+            }
             self.namespace.doubt(dir);
         }
     }
