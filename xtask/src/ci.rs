@@ -12,12 +12,19 @@ use std::time::{Duration, Instant};
 use crate::run::{Cargo, Failure, Outcome};
 
 /// Simulations in every run; `cargo xtask sim` runs as many as there is time for.
-const SEEDS: &str = "150";
+const SEEDS: &str = "400";
 /// Those with several servers that pass subtrees, files and directories to one another.
-const SEEDS_OF_RANKS: &str = "120";
+const SEEDS_OF_RANKS: &str = "300";
 
-/// The simulator, with options of its own after this.
-const SIM: [&str; 6] = ["run", "--quiet", "-p", "xtask", "--", "sim"];
+/// The simulator, with options of its own after this. The tests have built it in this profile
+/// already; the optimised profile of `cargo xtask sim` would be a third build of the tree.
+const SIM: [&str; 7] = ["run", "--quiet", "-p", "sim", "--bin", "sim", "--"];
+
+/// How many tests of a program run at once. Tests of daemons wait for most of their time: for a
+/// server to start, to notice a loss, to end.
+const TEST_THREADS: &str = "RUST_TEST_THREADS";
+/// Tests at once for each processor.
+const TESTS_PER_CORE: usize = 2;
 
 /// Where the property tests take their seed from.
 const PROPERTY_SEED: &str = "PROPTEST_RNG_SEED";
@@ -92,7 +99,13 @@ fn steps(tools: Tools) -> Vec<Step> {
 /// Property tests draw the same cases in every run, so that a failure comes from the change and not
 /// from chance; `cargo xtask properties` draws other cases.
 fn tests(tools: Tools) -> Vec<Cargo> {
-    let seeded = |arguments: &[&str]| Cargo::new(arguments).with(PROPERTY_SEED, "1");
+    let threads = std::env::var(TEST_THREADS).unwrap_or_else(|_| {
+        let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+        (cores * TESTS_PER_CORE).to_string()
+    });
+    let seeded = |arguments: &[&str]| {
+        Cargo::new(arguments).with(PROPERTY_SEED, "1").with(TEST_THREADS, threads.clone())
+    };
     // The tests of the mount run these programs, so they are built first.
     let built = Cargo::new(&["run", "--quiet", "-p", "xtask", "--", "tools"]);
     if tools.nextest {
