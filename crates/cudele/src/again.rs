@@ -53,12 +53,10 @@ impl Fs {
     }
 
     /// The same on behalf of another user.
-    pub(crate) fn walk_to_as(
-        &self,
-        cred: &Cred,
-        (base, path): (Ino, &Path),
-        ino: Ino,
-    ) -> Result<bool> {
+    ///
+    /// # Errors
+    /// As [`Fs::walk_to`].
+    pub fn walk_to_as(&self, cred: &Cred, (base, path): (Ino, &Path), ino: Ino) -> Result<bool> {
         let bytes = path.to_bytes();
         match self.call_as(cred, Op::Walk { base, path: &bytes }) {
             Ok(Answer::Walked { attr, .. }) => Ok(attr.is_some_and(|attr| attr.ino == ino)),

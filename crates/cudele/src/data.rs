@@ -14,7 +14,7 @@ use crate::{Dir, Fs, NewFile, Seal, extents};
 
 /// The beginning of a file's content: all of it if it is small.
 #[derive(Debug)]
-pub(crate) enum Content {
+pub enum Classified {
     /// It fits inline.
     Inline(Vec<u8>),
     /// It goes to the object store; these bytes come first.
@@ -23,12 +23,15 @@ pub(crate) enum Content {
 
 impl Fs {
     /// Reads enough of a file to know whether it is stored inline where so many bytes are.
-    pub(crate) fn classify(source: &mut dyn Read, inline_bytes: u32) -> Result<Content> {
+    ///
+    /// # Errors
+    /// Those of the source.
+    pub fn classify(source: &mut dyn Read, inline_bytes: u32) -> Result<Classified> {
         let mut head = Vec::new();
         let limit = u64::from(inline_bytes);
         source.take(limit + 1).read_to_end(&mut head).map_err(source_error)?;
         let small = head.len() as u64 <= limit;
-        Ok(if small { Content::Inline(head) } else { Content::Large(head) })
+        Ok(if small { Classified::Inline(head) } else { Classified::Large(head) })
     }
 
     /// Writes the content of a file, with checksums, from its first bytes and the rest of a source.
@@ -78,11 +81,11 @@ impl Fs {
     ) -> Result<Attr> {
         let name = name.as_ref();
         let head = match Self::classify(source, dir.inline_bytes())? {
-            Content::Inline(data) => {
+            Classified::Inline(data) => {
                 let size = data.len() as u64;
                 return dir.create(name, &NewFile { size, data: &data, ..*new });
             }
-            Content::Large(head) => head,
+            Classified::Large(head) => head,
         };
         let attr = dir.create(name, &NewFile { size: 0, data: &[], ..*new })?;
         self.want_sums(attr.ino, dir.checksums());

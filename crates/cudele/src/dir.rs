@@ -69,8 +69,10 @@ impl<'a> NewFile<'a> {
         }
     }
 
+    /// Type and permissions, as `st_mode` has them.
     #[inline]
-    pub(crate) fn mode(&self) -> u32 {
+    #[must_use]
+    pub fn mode(&self) -> u32 {
         self.file_type.mode_bits() | (self.permissions & 0o7777)
     }
 

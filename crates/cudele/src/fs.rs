@@ -150,8 +150,11 @@ impl Fs {
         self.request(cred, op)
     }
 
-    /// Merges a whole journal as it stands.
-    pub(crate) fn merge_journal(
+    /// Merges a whole journal as it stands, into a subtree that this client has.
+    ///
+    /// # Errors
+    /// As [`Fs::apply_journal`].
+    pub fn merge_journal(
         &self,
         subtree: Ino,
         journal: &[u8],
@@ -181,8 +184,11 @@ impl Fs {
         self.merge_journal(subtree, journal, flags, Unused::default())
     }
 
-    /// Merges a journal that is an object in the store.
-    pub(crate) fn merge_object(
+    /// Merges a journal that is an object in the store, into a subtree that this client has.
+    ///
+    /// # Errors
+    /// As [`Fs::apply_journal`]; `ENOENT` if there is no such object.
+    pub fn merge_object(
         &self,
         subtree: Ino,
         object: &str,
@@ -446,7 +452,11 @@ impl Drop for Fs {
     }
 }
 
-pub(crate) fn parse(path: impl AsRef<[u8]>) -> Result<Path> {
+/// A path of the namespace.
+///
+/// # Errors
+/// `EINVAL` for `..` or a NUL byte, `ENAMETOOLONG`.
+pub fn parse(path: impl AsRef<[u8]>) -> Result<Path> {
     let bytes = path.as_ref();
     Path::parse(bytes).map_err(|errno| {
         let cause = if errno == Errno::NameTooLong {

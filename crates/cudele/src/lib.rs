@@ -36,9 +36,9 @@
 mod again;
 mod alone;
 mod balancers;
-mod branches;
 mod cluster;
 mod contact;
+mod content_store;
 mod damaged;
 mod data;
 mod dir;
@@ -59,6 +59,7 @@ mod recover;
 mod remember;
 mod replace;
 mod scan;
+mod snapshot;
 mod state;
 mod stores;
 mod strong_log;
@@ -71,19 +72,16 @@ mod waiting;
 
 pub use again::WALKS_MAX;
 pub use balancers::BalancerLog;
-pub use branches::{
-    BranchFiles, BranchInfo, BranchMerge, Branches, Collected, PrivateServer, View, Work,
-};
-pub use client::Composed;
 pub use cluster::{Cluster, PolicySet};
 pub use contact::ContactNews;
+pub use content_store::ContentStore;
 pub use damaged::{damaged_files, replace_damaged_files};
-pub use data::FileReader;
+pub use data::{Classified, FileReader};
 pub use dir::{Dir, DirEntry, NewFile};
-pub use fs::Fs;
+pub use fs::{Fs, parse as parse_path};
 pub use locate::{Found, Locator};
 pub use mechanism::{Completion, MergedBy, Step};
-pub use metastore::{BranchState, Conflict, ProofKey};
+pub use metastore::ProofKey;
 pub use notice::Notice;
 pub use objstore::Space;
 pub use observe::{Observer, Progress, Stage};
@@ -91,7 +89,7 @@ pub use policy::{Checksums, Composition, Durability, Mechanism, MergeBy, Policy,
 pub use ranks::Pinned;
 pub use recover::{Left, Recovered};
 pub use scan::Scanned;
-pub use state::{Owner, StateDir, write_durably};
+pub use state::{Owner, StateDir, io_error, write_durably};
 pub use subtree::{Materialised, Subtree};
 pub use sums::Seal;
 pub use sweep::SweptRuns;

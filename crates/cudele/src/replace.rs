@@ -1,6 +1,6 @@
 //! Replaces a file by a copy: clients of a branch's server do so before they write to a file that
-//! the job has not made ([`PrivateServer`](crate::PrivateServer)). The old file does not change,
-//! because the trunk and other branches refer to it.
+//! the job has not made (crate `jobserver`). The old file does not change, because the trunk and
+//! other branches refer to it.
 //!
 //! Invariant: at any time the name leads to the old file or to the whole copy, and to one copy
 //! only, however many clients ask for one.

@@ -100,7 +100,9 @@ impl Owner {
     }
 }
 
-pub(crate) fn io_error(path: &Path, error: &std::io::Error) -> Error {
+/// The error of an operation on a file of this machine.
+#[must_use]
+pub fn io_error(path: &Path, error: &std::io::Error) -> Error {
     let errno = match error.raw_os_error() {
         Some(code) => u16::try_from(code).map_or(Errno::Io, Errno::from_code),
         None => Errno::Io,

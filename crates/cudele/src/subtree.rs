@@ -31,7 +31,7 @@ use places::Places;
 use sync::{Offered, Syncer};
 pub use whole::Materialised;
 
-use crate::data::Content;
+use crate::data::Classified;
 use crate::fs::unexpected;
 use crate::state::Share;
 use crate::{Fs, NewFile, Owner, Policy, StateDir};
@@ -381,11 +381,11 @@ impl Subtree {
         source: &mut dyn Read,
     ) -> Result<(Ino, u64)> {
         match Fs::classify(source, self.policy.inline_bytes)? {
-            Content::Inline(data) => {
+            Classified::Inline(data) => {
                 let size = data.len() as u64;
                 Ok((self.create(parent, name, &NewFile { size, data: &data, ..*new })?, size))
             }
-            Content::Large(head) => {
+            Classified::Large(head) => {
                 // The number is known only afterwards, so the size follows in a second event.
                 let ino = self.create(parent, name, new)?;
                 self.note_content()?;

@@ -9,9 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use cudele::{
-    Attr, AttrChange, BranchFiles, DirEntry, Errno, Error, FileType, Ino, NewFile, Result,
-};
+use branches::BranchFiles;
+use cudele::{Attr, AttrChange, DirEntry, Errno, Error, FileType, Ino, NewFile, Result};
 use fuser::{
     BackgroundSession, BsdFileFlags, FileHandle, FopenFlags, Generation, INodeNo, KernelConfig,
     LockOwner, OpenFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty,

@@ -12,9 +12,24 @@ use crate::rust::{Attribute, attributes, contains_word};
 use crate::tree::{File, Tree};
 
 /// Crates that talk to the machine.
-const EDGES: [&str; 15] = [
-    "objstore", "net", "testceph", "daemon", "cudele", "terminal", "vfs", "mount", "calls",
-    "ingest", "capi", "pyapi", "cli", "lab", "xtask",
+const EDGES: [&str; 17] = [
+    "objstore",
+    "net",
+    "testceph",
+    "daemon",
+    "cudele",
+    "branches",
+    "terminal",
+    "vfs",
+    "jobserver",
+    "mount",
+    "calls",
+    "ingest",
+    "capi",
+    "pyapi",
+    "cli",
+    "lab",
+    "xtask",
 ];
 
 /// The simulator itself must be deterministic, but its program reads arguments and a time limit

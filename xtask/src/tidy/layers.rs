@@ -14,7 +14,7 @@ use crate::rust::code_only;
 use crate::tree::{File, Tree};
 
 /// Crate and row. A crate may use only crates in rows with smaller numbers.
-const ROWS: [(&str, u8); 30] = [
+const ROWS: [(&str, u8); 32] = [
     ("types", 1),
     ("policy", 2),
     ("balancer", 2),
@@ -35,8 +35,10 @@ const ROWS: [(&str, u8); 30] = [
     ("sim", 8),
     ("fsck", 8),
     ("cudele", 9),
+    ("branches", 10),
     ("vfs", 10),
     ("terminal", 10),
+    ("jobserver", 11),
     ("mount", 11),
     ("calls", 11),
     ("ingest", 11),

@@ -6,8 +6,9 @@ mod manage;
 
 use std::fmt::Write as _;
 
+use branches::{BranchInfo, Branches};
 use clap::{Args as ClapArgs, Subcommand};
-use cudele::{BranchInfo, Branches, Error, Result};
+use cudele::{Error, Result};
 use serde_json::{Value, json};
 use terminal::context::Context;
 use terminal::format;

@@ -1,6 +1,6 @@
 //! The cost of branches, and the deletion of unneeded objects.
 
-use cudele::Branches;
+use branches::Branches;
 
 use crate::cluster::Cluster;
 use crate::{branch, put, store, tree, write};
@@ -90,7 +90,7 @@ fn what_nobody_needs_is_collected_and_nothing_else() {
     check("b", &of_b);
     branch(&cluster, &["delete", "b"]);
     branches.collect(false).unwrap();
-    assert_eq!(branches.collect(true).unwrap(), cudele::Collected::default(), "nothing is left");
+    assert_eq!(branches.collect(true).unwrap(), branches::Collected::default(), "nothing is left");
     assert_eq!(cluster.objects("branches/"), ["branches/table"]);
     let kept: Vec<_> =
         cluster.objects("dirs/").into_iter().filter(|it| it.contains("/at.")).collect();

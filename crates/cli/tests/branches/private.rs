@@ -3,7 +3,8 @@
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use cudele::{Branches, Errno, NewFile};
+use branches::Branches;
+use cudele::{Errno, NewFile};
 use objstore::{Action, Faults, Faulty, Operation, Rule};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -199,7 +200,8 @@ fn a_job_is_in_the_branch_as_a_whole_or_not_at_all_wherever_its_end_fails() {
     for step in 0.. {
         let (faults, plain) = (Faults::default(), objstore::open_existing(&store(&cluster)));
         let faulty = Arc::new(Faulty::new(plain.unwrap(), faults.clone()));
-        let server = Branches::of(faulty).serve("b", &store(&cluster), &sockets).unwrap();
+        let branches = Branches::of(faulty);
+        let server = jobserver::serve(&branches, "b", &store(&cluster), &sockets).unwrap();
         let fs = cudele::Cluster::connect(server.address()).unwrap().mount().unwrap();
         let dir = fs.open_dir("/deep/proj").unwrap();
         for number in 0..50 {

@@ -3,7 +3,8 @@
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use cudele::{Branches, NewFile};
+use branches::Branches;
+use cudele::NewFile;
 
 use crate::cluster::{Cluster, eventually};
 use crate::{branch, branch_fails, store, tree, write};

@@ -3,7 +3,8 @@
 use std::process::Stdio;
 use std::sync::Arc;
 
-use cudele::{Branches, Errno, NewFile};
+use branches::Branches;
+use cudele::{Errno, NewFile};
 use objstore::{Action, Counting, Faults, Faulty, Operation, Rule};
 use rustix::process::{Pid, Signal, kill_process};
 

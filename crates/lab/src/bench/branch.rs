@@ -3,7 +3,8 @@
 
 use std::time::Instant;
 
-use cudele::{Branches, Cluster, Error, MergeBy, NewFile, Path, Result};
+use branches::Branches;
+use cudele::{Cluster, Error, MergeBy, NewFile, Path, Result};
 
 use crate::harness::lab::{Fill, Lab, Size, fill};
 use crate::harness::row::Row;

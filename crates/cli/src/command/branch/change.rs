@@ -7,11 +7,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path as LocalPath, PathBuf};
 
+use branches::{Branches, Work};
 use clap::Args as ClapArgs;
-use cudele::{
-    Attr, Branches, Errno, Error, FileType, Ino, NewFile, Path, RenameFlags, Result, Timestamp,
-    Work,
-};
+use cudele::{Attr, Errno, Error, FileType, Ino, NewFile, Path, RenameFlags, Result, Timestamp};
 use serde_json::json;
 use terminal::context::Context;
 use terminal::io;

@@ -4,8 +4,9 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
+use branches::{Branches, View};
 use clap::Args as ClapArgs;
-use cudele::{Attr, Branches, DirEntry, Errno, Error, Ino, Path, Result, View};
+use cudele::{Attr, DirEntry, Errno, Error, Ino, Path, Result};
 use serde_json::{Map, Value};
 use terminal::context::Context;
 use terminal::format;

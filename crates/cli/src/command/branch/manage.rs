@@ -2,8 +2,9 @@
 
 use std::ffi::OsString;
 
+use branches::{BranchMerge, Branches, Collected, Conflict};
 use clap::Args as ClapArgs;
-use cudele::{BranchMerge, Branches, Collected, Conflict, Errno, Error, Result};
+use cudele::{Errno, Error, Result};
 use serde_json::json;
 use terminal::context::Context;
 use terminal::figures;

@@ -4,7 +4,8 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path as FilePath;
 use std::process::{ExitCode, ExitStatus};
 
-use cudele::{BranchFiles, Errno, Error, Result};
+use branches::BranchFiles;
+use cudele::{Errno, Error, Result};
 use serde_json::json;
 use terminal::context::Context;
 use terminal::io;
@@ -55,7 +56,7 @@ pub(super) fn serve(context: &Context, args: &Args, name: &str) -> Result<ExitCo
     let branches = branch::branches(context, Some(&url))?;
     let sockets = tempfile::Builder::new().prefix("cudele-").tempdir();
     let sockets = sockets.map_err(|error| io(&std::env::temp_dir(), &error))?;
-    let server = branches.serve(name, &everywhere(&url)?, sockets.path())?;
+    let server = jobserver::serve(&branches, name, &everywhere(&url)?, sockets.path())?;
     let path = server.path().to_string();
     let monitor = server.address().to_string();
     // If it cannot be started, nothing was done, and the branch stays as it was.

@@ -14,14 +14,14 @@ use journal::SegmentReader;
 use metastore::{BranchState, ObjectName, is_of_branch};
 use types::{Ino, Result};
 
-use super::{BranchInfo, Branches, Collected, view};
+use crate::{BranchInfo, Branches, Collected, view};
 
 /// The beginning of the names of content.
 const CONTENT: &str = "data/";
 
 impl Branches {
     /// Deletes such content, or only counts it.
-    pub(super) fn collect_leftovers(&self, dry_run: bool, collected: &mut Collected) -> Result<()> {
+    pub(crate) fn collect_leftovers(&self, dry_run: bool, collected: &mut Collected) -> Result<()> {
         let mut content: BTreeMap<Ino, Vec<String>> = BTreeMap::new();
         for name in self.store().list(CONTENT)? {
             if let Some(ObjectName::Data(ino, ..) | ObjectName::Sums(ino, ..)) =

@@ -10,6 +10,7 @@
 use std::io::Read;
 use std::ops::{Deref, DerefMut};
 
+use cudele::{Classified, Fs, NewFile};
 use metastore::{Branch, LAYERS_MAX, Layer};
 use namespace::NewInode;
 use objstore::{Expect, LockGuard, Version};
@@ -17,18 +18,14 @@ use types::{
     Attr, AttrChange, Errno, Error, FileType, Ino, RenameFlags, Result, Seq, Set, Stripe, Timestamp,
 };
 
-use super::squash::squashed;
-use super::{Branches, View};
-use crate::data::Content;
-use crate::extents::{self, Objects};
-use crate::sums::Seal;
-use crate::{Fs, NewFile};
+use crate::squash::squashed;
+use crate::{Branches, View};
 
 /// Inode numbers that are taken at a time at first, and at most.
 const NUMBERS_MIN: u64 = 256;
 const NUMBERS_MAX: u64 = 1 << 20;
 /// Events of this length become a layer.
-pub(super) const LAYER_BYTES: u64 = 64 << 20;
+pub(crate) const LAYER_BYTES: u64 = 64 << 20;
 
 /// See the module documentation. Dropping it discards the changes since the last commit.
 #[derive(Debug)]
@@ -60,7 +57,7 @@ impl DerefMut for Work {
 }
 
 impl Work {
-    pub(super) fn new(
+    pub(crate) fn new(
         branches: Branches,
         name: &str,
         (branch, version): (Branch, Version),
@@ -100,7 +97,7 @@ impl Work {
             rdev: new.rdev,
             stripe,
             size: new.size,
-            time: crate::now(),
+            time: cudele::now(),
             mtime: new.mtime,
             atime: new.atime,
             data: new.data,
@@ -133,12 +130,12 @@ impl Work {
             Err(error) => return Err(error),
         }
         let head = match content {
-            Content::Inline(data) => {
+            Classified::Inline(data) => {
                 let new = NewFile { size: data.len() as u64, data: &data, ..*new };
                 let ino = self.create(parent, name, &new)?;
                 return self.view.attr(ino);
             }
-            Content::Large(head) => head,
+            Classified::Large(head) => head,
         };
         let ino = self.create(parent, name, &NewFile { size: 0, data: &[], ..*new })?;
         let attr = self.view.attr(ino)?;
@@ -167,14 +164,14 @@ impl Work {
         let kept =
             self.view.on(b"", |inner| inner.namespace().data(ino).map(|data| !data.is_empty()))?;
         let head = match content {
-            Content::Inline(data) if attr.size == 0 || kept => {
-                let (cred, time, size) = (self.view.cred.clone(), crate::now(), data.len() as u64);
+            Classified::Inline(data) if attr.size == 0 || kept => {
+                let (cred, time, size) = (self.view.cred.clone(), cudele::now(), data.len() as u64);
                 self.view.on(b"", |inner| {
                     inner.change(|namespace| namespace.plan_setdata(&cred, ino, &data, size, time))
                 })?;
                 return Ok(ino);
             }
-            Content::Inline(head) | Content::Large(head) => head,
+            Classified::Inline(head) | Classified::Large(head) => head,
         };
         if fresh {
             self.give_length((ino, attr.stripe), &head, source)?;
@@ -205,38 +202,11 @@ impl Work {
         head: &[u8],
         source: &mut dyn Read,
     ) -> Result<()> {
-        let size = self.write_large(place, head, source)?;
+        let size = self.view.content.write_new(place, head, source)?;
         let (cred, time) = self.now();
         self.view.on(b"", |inner| {
             inner.change(|namespace| namespace.plan_setdata(&cred, place.0, b"", size, time))
         })
-    }
-
-    /// Writes content, durably. Returns its length.
-    fn write_large(
-        &self,
-        (ino, stripe): (Ino, Stripe),
-        head: &[u8],
-        source: &mut dyn Read,
-    ) -> Result<u64> {
-        let store = &**self.branches.store();
-        let objects = Objects::new(store, &self.view.sums, (ino, stripe));
-        let span = stripe.bytes() * extents::at_once(store, stripe) as u64;
-        let mut content = head.chain(source);
-        let (mut buffer, mut length) = (Vec::new(), 0);
-        loop {
-            buffer.clear();
-            let piece = (&mut content).take(span).read_to_end(&mut buffer);
-            piece.map_err(|error| Error::new(Errno::Io, "", error.to_string()))?;
-            objects.write_at(length, &buffer)?;
-            length += buffer.len() as u64;
-            if (buffer.len() as u64) < span {
-                objects.sync_all(length)?;
-                objects.seal(Seal::Durable);
-                self.view.sums.forget(ino);
-                return Ok(length);
-            }
-        }
     }
 
     /// Attributes of a name.
@@ -372,6 +342,6 @@ impl Work {
     }
 
     fn now(&self) -> (types::Cred, Timestamp) {
-        (self.view.cred.clone(), crate::now())
+        (self.view.cred.clone(), cudele::now())
     }
 }

@@ -12,7 +12,7 @@ use types::{Errno, Error, Ino, Path, Rank, Result};
 /// Reads a directory as it is: nothing is kept under as large a number.
 const NOW: u64 = u64::MAX;
 
-pub(super) fn take(store: &dyn ObjectStore, path: &Path, id: u64) -> Result<()> {
+pub(crate) fn take(store: &dyn ObjectStore, path: &Path, id: u64) -> Result<()> {
     let owner = std::process::id().to_string();
     let lock = store.lock(&format!("rank/{:04x}.lock", Rank(0).0), &owner);
     let _lock = lock.map_err(|error| {
@@ -47,7 +47,7 @@ pub(super) fn take(store: &dyn ObjectStore, path: &Path, id: u64) -> Result<()> 
         return Err(Error::of(Errno::NotDirectory, path.to_string()));
     }
     loop {
-        match namespace.access(&crate::own_cred(), root.ino, 5) {
+        match namespace.access(&cudele::own_cred(), root.ino, 5) {
             Ok(_) => break,
             Err(Refusal::Cold(dir)) => load(store, &mut namespace, dir)?,
             Err(Refusal::Errno(errno)) => return Err(Error::of(errno, path.to_string())),
@@ -55,7 +55,7 @@ pub(super) fn take(store: &dyn ObjectStore, path: &Path, id: u64) -> Result<()> 
     }
     let (source, in_force) = namespace.effective_policy(root.ino);
     let policy = source.map(|_| in_force.policy.to_yaml()).unwrap_or_default();
-    let (time, path) = (crate::now(), path.to_bytes());
+    let (time, path) = (cudele::now(), path.to_bytes());
     take_snapshot(store, &Snapshot { number: 0, id, time, path, policy, root }).map(drop)
 }
 

@@ -3,15 +3,12 @@
 use std::sync::Arc;
 
 use client::{Branch, Composed, LayerError, Made};
+use cudele::{ContentStore, DirEntry};
 use metastore::{Layer, Snapshot};
 use namespace::Refusal;
 use objstore::{ObjectStore, load_dir_at};
 use policy::Policy;
 use types::{Attr, Cred, Errno, Error, FileType, INLINE_BYTES_MAX, Ino, Path, Result, Seq};
-
-use crate::DirEntry;
-use crate::extents::{self, Objects};
-use crate::sums::Sums;
 
 /// See the module documentation. Directories are read when they are looked into, and kept.
 #[derive(Debug)]
@@ -20,27 +17,27 @@ pub struct View {
     number: u64,
     path: Path,
     inherited: Policy,
-    pub(super) inner: Branch,
-    pub(super) cred: Cred,
+    pub(crate) inner: Branch,
+    pub(crate) cred: Cred,
     fetched: u64,
-    pub(super) sums: Sums,
+    pub(crate) content: ContentStore,
 }
 
 impl View {
-    pub(super) fn new(store: Arc<dyn ObjectStore>, snapshot: &Snapshot, next: Seq) -> Result<Self> {
+    pub(crate) fn new(store: Arc<dyn ObjectStore>, snapshot: &Snapshot, next: Seq) -> Result<Self> {
         let inherited = match snapshot.policy.as_str() {
             "" => Policy::default(),
             text => Policy::parse(text)?.policy,
         };
         Ok(Self {
+            content: ContentStore::new(store.clone()),
             store,
             number: snapshot.number,
-            path: crate::fs::parse(&snapshot.path)?,
+            path: cudele::parse_path(&snapshot.path)?,
             inherited,
             inner: Branch::new(&snapshot.root, next),
-            cred: crate::own_cred(),
+            cred: cudele::own_cred(),
             fetched: 0,
-            sums: Sums::default(),
         })
     }
 
@@ -68,7 +65,7 @@ impl View {
         self.inner.composed()
     }
 
-    pub(super) fn replay(&mut self, layer: &Layer) -> Result<()> {
+    pub(crate) fn replay(&mut self, layer: &Layer) -> Result<()> {
         let bytes = read_layer(&*self.store, layer)?;
         let (store, number, fetched) = (&*self.store, self.number, &mut self.fetched);
         let result = self.inner.replay(&bytes, |dir| {
@@ -79,7 +76,7 @@ impl View {
     }
 
     /// Applies the events of a layer behind a position.
-    pub(super) fn compose(&mut self, layer: &Layer, known: Seq, made: &mut Made) -> Result<()> {
+    pub(crate) fn compose(&mut self, layer: &Layer, known: Seq, made: &mut Made) -> Result<()> {
         let bytes = read_layer(&*self.store, layer)?;
         let (store, number, fetched) = (&*self.store, self.number, &mut self.fetched);
         let result = self.inner.compose(&bytes, (known, made), |dir| {
@@ -90,7 +87,7 @@ impl View {
     }
 
     /// Runs an operation, bringing the directories that it needs into the view.
-    pub(super) fn on<T>(
+    pub(crate) fn on<T>(
         &mut self,
         subject: &[u8],
         mut operation: impl FnMut(&mut Branch) -> std::result::Result<T, Refusal>,
@@ -191,13 +188,12 @@ impl View {
                 return take(&inline);
             }
         }
-        let objects = Objects::new(&*self.store, &self.sums, (attr.ino, attr.stripe));
-        let span = attr.stripe.bytes() * extents::at_once(&*self.store, attr.stripe) as u64;
+        let span = self.content.span_bytes(attr.stripe);
         let mut at = 0;
         while at < attr.size {
             let length = (attr.size - at).min(span);
-            let mut piece = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
-            objects.read_into(at, &mut piece)?;
+            let bytes = usize::try_from(length).unwrap_or(usize::MAX);
+            let piece = self.content.read_at((attr.ino, attr.stripe), at, bytes)?;
             at += length;
             take(&piece)?;
         }
@@ -208,7 +204,7 @@ impl View {
     ///
     /// # Errors
     /// `ESTALE`, `EIO`.
-    pub(super) fn read_at(&mut self, attr: &Attr, offset: u64, length: usize) -> Result<Vec<u8>> {
+    pub(crate) fn read_at(&mut self, attr: &Attr, offset: u64, length: usize) -> Result<Vec<u8>> {
         let left = attr.size.saturating_sub(offset);
         let length = length.min(usize::try_from(left).unwrap_or(usize::MAX));
         if attr.size <= INLINE_BYTES_MAX as u64 {
@@ -219,10 +215,7 @@ impl View {
                 return Ok(inline[from..inline.len().min(from + length)].to_vec());
             }
         }
-        let mut bytes = vec![0; length];
-        Objects::new(&*self.store, &self.sums, (attr.ino, attr.stripe))
-            .read_into(offset, &mut bytes)?;
-        Ok(bytes)
+        self.content.read_at((attr.ino, attr.stripe), offset, length)
     }
 
     /// The policy in force in a directory, as the snapshot and the layers say it.
@@ -232,7 +225,7 @@ impl View {
 }
 
 /// A layer, which must be the one that is meant.
-pub(super) fn read_layer(store: &dyn ObjectStore, layer: &Layer) -> Result<Vec<u8>> {
+pub(crate) fn read_layer(store: &dyn ObjectStore, layer: &Layer) -> Result<Vec<u8>> {
     let name = layer.name();
     let (bytes, _) = store.get(&name)?;
     if layer.is(&bytes) {

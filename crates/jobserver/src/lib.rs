@@ -1,5 +1,5 @@
 //! A branch for several processes of one job (E-01): the job has a monitor and a metadata server of
-//! its own, which need the object store only.
+//! its own, which need the object store only ([`serve`]).
 //!
 //! They are the usual daemons ([`daemon`]) over a store that shows the snapshot and keeps their
 //! writes in memory ([`Apart`]). The layers of the branch are the journal of the server there, so
@@ -9,27 +9,31 @@
 //! Invariant: the branch changes once, when [`PrivateServer::finish`] replaces its object. A death
 //! before that leaves the branch as it was.
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "I/O edge: threads of this process run the daemons of the job"
+)]
+
 use std::path::Path as LocalPath;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use branches::{BranchJob, Branches};
+use cudele::Cluster;
 use daemon::{Log, MdsOptions, MonOptions};
 use journal::{Create, Event, JournalBuffer, SegmentHeader, SegmentReader, Writer};
 use metastore::request::{MAP_NAME, StoreOp, journal_prefix, rank_name, segment_name};
-use metastore::{Branch, Layer, RowValue, Rows, Snapshot};
+use metastore::{RowValue, Rows, Snapshot};
 use namespace::{Mode, Namespace};
 use net::Address;
-use objstore::{Apart, Expect, LockGuard, ObjectStore, Version, read_snapshots};
+use objstore::{Apart, Expect, ObjectStore};
 use types::{
     ClientId, Epoch, Errno, Error, FileType, Ino, InoRange, Origin, Path, Rank, Result, Seq, Span,
 };
 use wire::{ClusterMap, MdsState};
-
-use super::work::LAYER_BYTES;
-use super::{Branches, lost, squash, view};
-use crate::Cluster;
 
 /// Inode numbers of one job. There are as many jobs as of branches.
 const NUMBERS: u64 = 1 << 32;
@@ -44,17 +48,12 @@ const RANK: Rank = Rank(0);
 /// See the module documentation. Dropping it discards the changes of the job.
 #[derive(Debug)]
 pub struct PrivateServer {
-    branches: Branches,
-    name: String,
-    branch: Branch,
-    version: Version,
-    path: Path,
+    job: BranchJob,
     address: Address,
     apart: Arc<Apart>,
-    numbers: InoRange,
+    /// The segments of the journal that are layers of the branch.
+    given: u64,
     daemons: Vec<Daemon>,
-    /// Held as long as this is.
-    lock: Box<dyn LockGuard>,
 }
 
 #[derive(Debug)]
@@ -90,59 +89,41 @@ impl Daemon {
     }
 }
 
-impl Branches {
-    /// Serves a branch to the processes of one job, which find it as a cluster at
-    /// [`PrivateServer::address`]. `url` is the address of the store for those processes, and `dir`
-    /// a directory of this machine for sockets.
-    ///
-    /// # Errors
-    /// `ENOENT`; `EBUSY` if another process works on the branch; `EINVAL` if it is not open;
-    /// `EBADMSG`; `EAGAIN` if no thread can be started.
-    pub fn serve(&self, name: &str, url: &str, dir: &LocalPath) -> Result<PrivateServer> {
-        let lock = self.lock(name)?;
-        let (mut branch, version) = self.open_branch(name)?;
-        let (snapshots, _) = read_snapshots(&**self.store())?;
-        let snapshot = snapshots.get(branch.snapshot).ok_or_else(|| lost(name))?;
-        let path = crate::fs::parse(&snapshot.path)?;
-        let numbers = self.grant(NUMBERS)?;
-        let apart = Arc::new(Apart::new(self.store().clone(), snapshot.number, numbers));
-        let above = show(&*apart, snapshot, &path, numbers)?;
-        let next = numbers.start + above.len() as u64;
-        // A monitor does not start without a map where there is a journal.
-        let map = ClusterMap { next_client: ClientId(1), ..ClusterMap::default() };
-        let map = mon::map_bytes(&map);
-        let _ = apart.put(MAP_NAME, &map, Expect::Absent)?;
-        let _ = apart.put(
-            &rank_name(RANK),
-            &mds::RankTable::begin(RANK, next, Seq(NEWER)),
-            Expect::Absent,
-        )?;
-        for (index, layer) in (0..).zip(&branch.layers) {
-            let bytes = as_segment(&view::read_layer(&**self.store(), layer)?)
-                .map_err(|error| error.in_journal(&layer.name()))?;
-            let _ = apart.put(&segment_name(RANK, index), &bytes, Expect::Absent)?;
-        }
-        // Before the first use: a collection finds content of these numbers that no layer has.
-        branch.ranges.push(numbers);
-        let version = self.note(name, &mut branch, version)?;
-        let (branches, name) = (self.clone(), name.to_owned());
-        let address = Address::Unix(dir.join("mon.sock"));
-        let mut server = PrivateServer {
-            branches,
-            name,
-            branch,
-            version,
-            path,
-            address,
-            apart,
-            numbers,
-            daemons: Vec::new(),
-            lock,
-        };
-        let above = if server.path == Path::root() { Vec::new() } else { above };
-        server.start(url, dir, mds::Private { numbers, above })?;
-        Ok(server)
+/// Serves a branch to the processes of one job, which find it as a cluster at
+/// [`PrivateServer::address`]. `url` is the address of the store for those processes, and `dir`
+/// a directory of this machine for sockets.
+///
+/// # Errors
+/// `ENOENT`; `EBUSY` if another process works on the branch; `EINVAL` if it is not open;
+/// `EBADMSG`; `EAGAIN` if no thread can be started.
+pub fn serve(branches: &Branches, name: &str, url: &str, dir: &LocalPath) -> Result<PrivateServer> {
+    let mut job = branches.begin_job(name, NUMBERS)?;
+    let (snapshot, numbers) = (job.snapshot(), job.numbers());
+    let apart = Arc::new(Apart::new(branches.store().clone(), snapshot.number, numbers));
+    let above = show(&*apart, snapshot, job.path(), numbers)?;
+    let next = numbers.start + above.len() as u64;
+    // A monitor does not start without a map where there is a journal.
+    let map = ClusterMap { next_client: ClientId(1), ..ClusterMap::default() };
+    let map = mon::map_bytes(&map);
+    let _ = apart.put(MAP_NAME, &map, Expect::Absent)?;
+    let _ = apart.put(
+        &rank_name(RANK),
+        &mds::RankTable::begin(RANK, next, Seq(NEWER)),
+        Expect::Absent,
+    )?;
+    let mut given = 0;
+    for layer in job.layers() {
+        let (name, bytes) = layer?;
+        let bytes = as_segment(&bytes).map_err(|error| error.in_journal(&name))?;
+        let _ = apart.put(&segment_name(RANK, given), &bytes, Expect::Absent)?;
+        given += 1;
     }
+    job.record_numbers()?;
+    let address = Address::Unix(dir.join("mon.sock"));
+    let above = if *job.path() == Path::root() { Vec::new() } else { above };
+    let mut server = PrivateServer { job, address, apart, given, daemons: Vec::new() };
+    server.start(url, dir, mds::Private { numbers, above })?;
+    Ok(server)
 }
 
 impl PrivateServer {
@@ -155,11 +136,11 @@ impl PrivateServer {
     /// The path of the branch's directory.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.path
+        self.job.path()
     }
 
     fn start(&mut self, url: &str, dir: &LocalPath, private: mds::Private) -> Result<()> {
-        let cluster = format!("branch-{:016x}", super::random()?);
+        let cluster = format!("branch-{:016x}", branches::random()?);
         let (store, address) = (self.apart.clone(), self.address.clone());
         let settings = mon::Settings {
             cluster,
@@ -211,9 +192,13 @@ impl PrivateServer {
                 return Err(Error::of(Errno::Io, "server of the branch"));
             }
             // A branch may be long, and is replayed first.
-            if since.elapsed() > START + Duration::from_millis(self.branch.next_seq().0 / 100) {
-                return Err(Error::new(Errno::TimedOut, &*self.name, "its server does not answer")
-                    .remedy("look whether this machine is overloaded, and try again"));
+            if since.elapsed() > START + Duration::from_millis(self.job.next_seq().0 / 100) {
+                return Err(Error::new(
+                    Errno::TimedOut,
+                    self.job.name(),
+                    "its server does not answer",
+                )
+                .remedy("look whether this machine is overloaded, and try again"));
             }
             std::thread::sleep(LOOK_AGAIN);
         }
@@ -237,36 +222,9 @@ impl PrivateServer {
     /// `EIO`.
     pub fn finish(mut self) -> Result<u64> {
         self.stop()?;
-        if self.lock.is_lost() {
-            return Err(Error::new(Errno::Stale, &*self.name, "somebody else has this branch now"));
-        }
-        let mut layers = Layers::new(&self.branches, &self.branch);
-        let mut used = None;
-        let given = self.branch.layers.len();
         let segments = self.apart.list(&journal_prefix(RANK))?;
-        for name in segments.iter().skip(given) {
-            let (bytes, _) = self.apart.get(name)?;
-            each_change(&bytes, |event| {
-                if let Event::Create(create) = event {
-                    used = used.max(Some(create.ino));
-                }
-                layers.push(event)
-            })
-            .map_err(|error| match error {
-                Refused::Damaged(error) => error.in_journal(name),
-                Refused::Store(error) => error,
-            })?;
-        }
-        let Layers { made, events, .. } = layers.end()?;
-        let mut branch = self.branch.clone();
-        branch.layers.extend(made);
-        branch.ranges.pop();
-        if let Some(last) = used {
-            branch.ranges.push(InoRange { start: self.numbers.start, end: last.0 + 1 });
-        }
-        let branch = squash::squashed(&**self.branches.store(), branch)?;
-        self.branches.put(&self.name, &branch, Expect::Is(self.version))?;
-        Ok(events)
+        let added = segments.iter().skip(usize::try_from(self.given).unwrap_or(usize::MAX));
+        self.job.finish(added.map(|name| Ok((name, self.apart.get(name)?.0))))
     }
 }
 
@@ -275,86 +233,6 @@ impl Drop for PrivateServer {
         // No caller can receive the error, and the changes are discarded.
         let _ = self.stop();
     }
-}
-
-/// Layers that are in the making.
-struct Layers<'a> {
-    branches: &'a Branches,
-    branch: &'a Branch,
-    buffer: JournalBuffer,
-    first: Seq,
-    made: Vec<Layer>,
-    events: u64,
-}
-
-impl<'a> Layers<'a> {
-    fn new(branches: &'a Branches, branch: &'a Branch) -> Self {
-        let first = branch.next_seq();
-        let buffer = JournalBuffer::new(first, false);
-        Self { branches, branch, buffer, first, made: Vec::new(), events: 0 }
-    }
-
-    fn push(&mut self, event: &Event<'_>) -> Result<()> {
-        self.buffer.append(Origin::default(), event);
-        self.events += 1;
-        if self.buffer.bytes() >= LAYER_BYTES { self.store() } else { Ok(()) }
-    }
-
-    /// Stores the gathered events. No object refers to them before the branch does.
-    fn store(&mut self) -> Result<()> {
-        let next = self.buffer.next_seq();
-        if next == self.first {
-            return Ok(());
-        }
-        let gathered = std::mem::replace(&mut self.buffer, JournalBuffer::new(next, false));
-        let number = self.branch.next_layer() + self.made.len() as u64;
-        let (store, first) = (&**self.branches.store(), self.first);
-        self.made.push(squash::put(store, self.branch, gathered, (first, number))?);
-        self.first = next;
-        Ok(())
-    }
-
-    fn end(mut self) -> Result<Self> {
-        self.store()?;
-        Ok(self)
-    }
-}
-
-enum Refused {
-    Damaged(journal::JournalError),
-    Store(Error),
-}
-
-impl From<journal::JournalError> for Refused {
-    fn from(error: journal::JournalError) -> Self {
-        Self::Damaged(error)
-    }
-}
-
-/// Gives the changes of a segment. The other events of a server's journal are about the server.
-fn each_change(
-    segment: &[u8],
-    mut take: impl FnMut(&Event<'_>) -> Result<()>,
-) -> std::result::Result<(), Refused> {
-    let mut reader = SegmentReader::open(segment)?;
-    while let Some(block) = reader.next_block()? {
-        let mut events = block.events();
-        while let Some(record) = events.next_event()? {
-            match record.event {
-                Event::Session { .. } | Event::Merged { .. } | Event::Stored { .. } => {}
-                Event::Create(_)
-                | Event::Link { .. }
-                | Event::Unlink { .. }
-                | Event::Rmdir { .. }
-                | Event::Rename { .. }
-                | Event::SetAttr { .. }
-                | Event::SetXattr { .. }
-                | Event::SetData { .. }
-                | Event::SetPolicy { .. } => take(&record.event).map_err(Refused::Store)?,
-            }
-        }
-    }
-    Ok(())
 }
 
 /// A layer as a segment of the server's journal.

@@ -1,17 +1,23 @@
 //! Branches (E-04), which need the object store only (E-01): makes, lists, publishes and removes
-//! them. [`View`] reads a branch. [`Work`] changes it, or the processes that a [`PrivateServer`]
-//! serves.
+//! them. [`View`] reads a branch. [`Work`] changes it, or the server of a [`BranchJob`] (crate
+//! `jobserver`).
 //!
 //! Invariant: a branch is one object, and every change of it is one compare-and-swap. A lock keeps
 //! two processes from working on one branch; the comparison stops a process that has lost the lock
 //! without knowing.
 
+#![allow(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "I/O edge: a branch is objects of a store, and the clock times its changes"
+)]
+
 mod both;
 mod collect;
 mod files;
+mod job;
 mod leftover;
 mod merge;
-mod private;
 mod rest;
 mod squash;
 mod view;
@@ -20,20 +26,19 @@ mod work;
 use std::sync::Arc;
 
 use client::Made;
-use metastore::{BRANCH_PREFIX, Branch, BranchState, Snapshot, is_branch_name};
+use cudele::Fs;
+use metastore::{BRANCH_PREFIX, Branch, Snapshot, is_branch_name};
 use objstore::{
     Expect, LockGuard, ObjectStore, Outcome, Version, change_snapshots, read_snapshots,
 };
 use types::{Errno, Error, InoRange, Map, Path, Result, Seq};
-use wire::{Answer, Op};
 
-use crate::Fs;
-use crate::fs::unexpected;
-
+pub use client::Composed;
 pub use collect::Collected;
 pub use files::BranchFiles;
+pub use job::BranchJob;
 pub use merge::BranchMerge;
-pub use private::PrivateServer;
+pub use metastore::{BranchState, Conflict};
 pub use view::View;
 pub use work::Work;
 
@@ -99,7 +104,7 @@ impl Branches {
         let (snapshots, _) = read_snapshots(&*self.store)?;
         let snapshot = snapshots.get(branch.snapshot);
         let path = snapshot.map_or(&b"/"[..], |snapshot| &snapshot.path);
-        let path = crate::fs::parse(path)?;
+        let path = cudele::parse_path(path)?;
         let snapshot = snapshot.map(|snapshot| snapshot.number);
         Ok(BranchInfo { name: name.to_owned(), path, branch, snapshot })
     }
@@ -124,10 +129,10 @@ impl Branches {
         }
         // The object comes first: it keeps a garbage collection from deleting the snapshot.
         let (id, snapshot) = (random()?, random()?);
-        let mut branch = Branch { id, snapshot, time: crate::now(), ..Branch::default() };
+        let mut branch = Branch { id, snapshot, time: cudele::now(), ..Branch::default() };
         let version = self.put(name, &branch, Expect::Absent)?;
         match fs {
-            Some(fs) => take_by_server(fs, path, snapshot),
+            Some(fs) => fs.snapshot(path, snapshot),
             None => rest::take(&*self.store, path, snapshot),
         }?;
         let (snapshots, _) = read_snapshots(&*self.store)?;
@@ -155,7 +160,7 @@ impl Branches {
         let branch = Branch {
             id: random()?,
             state: BranchState::Open,
-            time: crate::now(),
+            time: cudele::now(),
             changes: 0,
             from: from.to_owned(),
             inherited: parent.layers.len(),
@@ -297,7 +302,9 @@ impl Branches {
             .remedy("work on a branch of it: `cudele branch create NAME --from BRANCH`"))
     }
 
-    pub(crate) fn store(&self) -> &Arc<dyn ObjectStore> {
+    /// The store that has the branches.
+    #[must_use]
+    pub fn store(&self) -> &Arc<dyn ObjectStore> {
         &self.store
     }
 
@@ -363,14 +370,6 @@ impl Branches {
     }
 }
 
-fn take_by_server(fs: &Fs, path: &Path, id: u64) -> Result<()> {
-    let about = |error: Error| error.about(path.to_string());
-    let root = fs.walk(path)?.1.ok_or_else(|| Error::of(Errno::NotFound, path.to_string()))?;
-    let answer = fs.call(Op::Snapshot { dir: root.ino, id }).map_err(about)?;
-    let Answer::Snapshot(_) = answer else { return Err(unexpected(&answer)) };
-    Ok(())
-}
-
 fn check_name(name: &str) -> Result<()> {
     if is_branch_name(name) {
         return Ok(());
@@ -388,11 +387,15 @@ fn lost(name: &str) -> Error {
         .remedy("it was merged, or is being removed; make a branch anew")
 }
 
-/// A random number, which no other process has.
-fn random() -> Result<u64> {
+/// A random number that no other process has: the identity of a branch, of a snapshot, or of a
+/// cluster.
+///
+/// # Errors
+/// The error of the operating system's source of random numbers.
+pub fn random() -> Result<u64> {
     let file = "/proc/sys/kernel/random/uuid";
     let text = std::fs::read_to_string(file)
-        .map_err(|error| crate::state::io_error(std::path::Path::new(file), &error))?;
+        .map_err(|error| cudele::io_error(std::path::Path::new(file), &error))?;
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
     // Not the digits that say which kind of identifier it is.
     let digits = format!("{}{}", digits.get(..8).unwrap_or("0"), digits.get(24..).unwrap_or("0"));

@@ -15,17 +15,16 @@
 use std::sync::Arc;
 
 use client::{Clash, Found, LayerError};
+use cudele::{Cluster, Fs};
 use journal::{SegmentHeader, Writer};
 use metastore::request::client_journal_name;
 use metastore::{Branch, BranchState, Conflict, MergeBegun};
 use objstore::{Expect, Version};
 use types::{Epoch, Errno, Error, Ino, Path, Result, Seq};
-use wire::{Answer, MergeFlags, MergeReport, Op, Unused};
+use wire::{MergeFlags, MergeReport, Unused};
 
-use super::both::Both;
-use super::{BranchInfo, Branches};
-use crate::fs::unexpected;
-use crate::{Cluster, Fs};
+use crate::both::Both;
+use crate::{BranchInfo, Branches};
 
 /// The result of the merge of one branch.
 #[derive(Clone, Debug, Default)]
@@ -115,7 +114,7 @@ impl Branches {
         Ok(all)
     }
 
-    pub(super) fn note(
+    pub(crate) fn note(
         &self,
         name: &str,
         branch: &mut Branch,
@@ -138,7 +137,7 @@ impl Branches {
             .layers
             .iter()
             .filter(|layer| layer.owner == branch.id || !is_merged(layer.owner));
-        layers.map(|layer| super::view::read_layer(&*self.store, layer)).collect()
+        layers.map(|layer| crate::view::read_layer(&*self.store, layer)).collect()
     }
 }
 
@@ -233,13 +232,9 @@ impl Merger<'_> {
         Ok(merged)
     }
 
-    /// Takes the directory. Asking for it by its path brings it into the server's memory.
+    /// Takes the directory.
     fn adopt(&self, root: Ino, block: bool) -> Result<Epoch> {
-        let _ = self.fs.walk(&self.path);
-        let op = Op::Adopt { subtree: root, branch: self.name.as_bytes(), block };
-        let answer = self.fs.call(op).map_err(|error| error.about(self.path.to_string()))?;
-        let Answer::Decoupled(decoupled) = answer else { return Err(unexpected(&answer)) };
-        Ok(decoupled.epoch)
+        self.fs.adopt(root, &self.path, self.name, block)
     }
 
     fn release(&self, root: Ino) -> Result<()> {

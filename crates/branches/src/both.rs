@@ -3,16 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use client::Sides;
+use cudele::{Fs, WALKS_MAX};
 use metastore::{Branch, RowValue};
 use objstore::{load_dir_at, read_snapshots};
 use types::{Attr, Cred, Errno, Error, Ino, Map, Path, Result};
-use wire::Op;
 
-use super::{Branches, lost};
-use crate::{Fs, WALKS_MAX};
+use crate::{Branches, lost};
 
 /// See the module documentation.
-pub(super) struct Both<'a> {
+pub(crate) struct Both<'a> {
     branches: &'a Branches,
     fs: &'a Fs,
     number: u64,
@@ -34,14 +33,14 @@ struct Listed {
 }
 
 impl<'a> Both<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         branches: &'a Branches,
         fs: &'a Fs,
         (name, branch): (&str, &Branch),
     ) -> Result<Self> {
         let (snapshots, _) = read_snapshots(&**branches.store())?;
         let snapshot = snapshots.get(branch.snapshot).ok_or_else(|| lost(name))?;
-        let root = crate::fs::parse(&snapshot.path)?;
+        let root = cudele::parse_path(&snapshot.path)?;
         Ok(Self {
             branches,
             fs,
@@ -102,7 +101,7 @@ impl<'a> Both<'a> {
     }
 
     /// The path of a directory of the branch, which may have made it. As it was called first.
-    pub(super) fn path_in(&mut self, dir: Ino, made: &Map<Ino, (Ino, Vec<u8>)>) -> Result<Path> {
+    pub(crate) fn path_in(&mut self, dir: Ino, made: &Map<Ino, (Ino, Vec<u8>)>) -> Result<Path> {
         let (mut names, mut at) = (Vec::new(), dir);
         while let Some((above, name)) = made.get(&at) {
             names.push(name);
@@ -125,8 +124,8 @@ impl Sides for Both<'_> {
             return Ok(None);
         }
         for _ in 0..WALKS_MAX {
-            match self.fs.call_as(&Cred::root(), Op::Lookup { parent: dir, name }) {
-                Ok(answer) => return Fs::attr_answer(answer).map(Some),
+            match self.fs.as_user(&Cred::root()).lookup(dir, name) {
+                Ok(attr) => return Ok(Some(attr)),
                 Err(error) if matches!(error.errno, Errno::NotFound | Errno::NotDirectory) => {
                     return Ok(None);
                 }

@@ -11,11 +11,10 @@ use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path as LocalPath;
 
+use cudele::{DirEntry, NewFile, io_error};
 use types::{Attr, AttrChange, Errno, Error, Ino, Map, RenameFlags, Result, Timestamp};
 
-use super::Work;
-use crate::state::io_error;
-use crate::{DirEntry, NewFile};
+use crate::Work;
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -248,7 +247,7 @@ impl BranchFiles {
 
     fn note_changed(&mut self, node: Ino) {
         if let Some(open) = self.open.get_mut(&node) {
-            open.changed = Some(crate::now());
+            open.changed = Some(cudele::now());
         }
     }
 

@@ -15,8 +15,8 @@ use metastore::{Branch, Layer};
 use objstore::{Expect, ObjectStore};
 use types::{Origin, Result, Seq};
 
-use super::view::read_layer;
-use super::work::LAYER_BYTES;
+use crate::view::read_layer;
+use crate::work::LAYER_BYTES;
 
 /// So many layers become one.
 const TOGETHER: usize = 8;
@@ -28,7 +28,7 @@ const SMALL_BYTES: u64 = 64 << 10;
 ///
 /// # Errors
 /// The error of the store. No object refers to the written layer then.
-pub(super) fn squashed(store: &dyn ObjectStore, mut branch: Branch) -> Result<Branch> {
+pub(crate) fn squashed(store: &dyn ObjectStore, mut branch: Branch) -> Result<Branch> {
     let Some(from) = joinable(&branch) else { return Ok(branch) };
     let first = branch.layers[from].first;
     let mut buffer = JournalBuffer::new(first, false);
@@ -43,7 +43,7 @@ pub(super) fn squashed(store: &dyn ObjectStore, mut branch: Branch) -> Result<Br
 }
 
 /// Stores events as a layer of a branch, which does not list it yet.
-pub(super) fn put(
+pub(crate) fn put(
     store: &dyn ObjectStore,
     branch: &Branch,
     mut buffer: JournalBuffer,

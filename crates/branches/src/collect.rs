@@ -16,7 +16,7 @@ use metastore::{
 use objstore::{ObjectStore, change_snapshots, purge_data, read_snapshots};
 use types::{DirFragId, Errno, Error, Ino, Result, Stripe};
 
-use super::Branches;
+use crate::Branches;
 
 /// The number of attempts while other processes make branches.
 const LOOKS_MAX: usize = 1000;
@@ -65,7 +65,7 @@ impl Branches {
         if branch.state != BranchState::Merged {
             for layer in branch.layers.iter().filter(|layer| layer.owner == branch.id) {
                 // An unreadable layer names no content.
-                if let Ok(bytes) = super::view::read_layer(&*self.store, layer) {
+                if let Ok(bytes) = crate::view::read_layer(&*self.store, layer) {
                     content_of(&bytes, &mut made);
                 }
             }
@@ -124,7 +124,7 @@ impl Branches {
     /// The layers in the store, and the branches. Layers are written before the branches that list
     /// them, so they are listed first. A new branch may list the layers of another branch, which
     /// may be joined by the time the new one is read: the maker of a branch notes it in the table.
-    pub(super) fn settled(&self) -> Result<(Vec<String>, Vec<super::BranchInfo>)> {
+    pub(crate) fn settled(&self) -> Result<(Vec<String>, Vec<crate::BranchInfo>)> {
         for _ in 0..LOOKS_MAX {
             let (before, _) = read_snapshots(&*self.store)?;
             let (layers, branches) = (self.store.list(LAYER_PREFIX)?, self.list()?);
