@@ -6,6 +6,7 @@
 //! Invariant: a finding names the place, the fault and the remedy.
 
 mod allows;
+mod contained;
 mod docs;
 mod edges;
 mod headers;
@@ -57,8 +58,9 @@ impl fmt::Display for Finding {
 
 type Check = fn(&Tree) -> Vec<Finding>;
 
-const CHECKS: [Check; 12] = [
+const CHECKS: [Check; 13] = [
     layers::check,
+    contained::check,
     edges::check,
     purity::check,
     sizes::check,

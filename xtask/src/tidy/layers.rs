@@ -156,14 +156,15 @@ fn check_manifest(file: &File) -> Vec<Finding> {
 }
 
 /// One dependency of a manifest.
-struct Dependency {
+pub(super) struct Dependency {
     /// The package's own name, which may differ from the name in this manifest.
-    name: String,
+    pub(super) name: String,
     /// Only tests use it.
-    test: bool,
+    pub(super) test: bool,
 }
 
-fn dependencies(manifest: &Table) -> Vec<Dependency> {
+/// All dependencies of a manifest.
+pub(super) fn dependencies(manifest: &Table) -> Vec<Dependency> {
     let targets = manifest.get("target").and_then(Value::as_table);
     let targets = targets.into_iter().flat_map(Table::values).filter_map(Value::as_table);
     let mut found = Vec::new();

@@ -132,6 +132,57 @@ mod layers {
     }
 }
 
+mod contained {
+    use super::*;
+    use crate::tidy::contained::check;
+
+    /// The findings about a workspace of packages with these dependencies.
+    fn found(packages: &[(&str, &str)], workspace: &str) -> Vec<String> {
+        let mut files = vec![("Cargo.toml".to_owned(), workspace.to_owned())];
+        let package = |(name, uses): &(&str, &str)| {
+            (format!("crates/{name}/Cargo.toml"), manifest(name, uses))
+        };
+        files.extend(packages.iter().map(package));
+        let files: Vec<_> =
+            files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+        check(&Tree::of(&files)).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_server_in_a_library_of_another_language_is_found_however_far_away() {
+        let calls = ("calls", "cudele.workspace = true\n");
+        let clean = [("capi", "calls.workspace = true\n"), calls, ("cudele", "")];
+        assert_eq!(found(&clean, ""), [""; 0]);
+        let planted = [clean[0], calls, ("cudele", "mds.workspace = true\n")];
+        let said = found(&planted, "");
+        assert!(
+            said.len() == 1 && said[0].starts_with("tidy: crates/capi/Cargo.toml: "),
+            "{said:?}"
+        );
+        assert!(said[0].contains("metadata server: capi -> calls -> cudele -> mds"), "{said:?}");
+    }
+
+    #[test]
+    fn a_script_engine_is_found_under_another_name_too() {
+        let uses = [("pyapi", "luau.workspace = true\n")];
+        let named = "[workspace.dependencies]\nluau = { version = \"1\", package = \"mlua\" }\n";
+        assert_eq!(found(&uses, ""), [""; 0]);
+        assert!(found(&uses, named)[0].contains("pyapi -> mlua"));
+    }
+
+    #[test]
+    fn tests_and_programs_may_use_servers() {
+        let tested = ("capi", "[dev-dependencies]\nmds.workspace = true\n");
+        assert_eq!(found(&[tested, ("cli", "mds.workspace = true\n")], ""), [""; 0]);
+    }
+
+    #[test]
+    fn a_circle_of_manifests_ends_the_search() {
+        let circle = [("capi", "calls.workspace = true\n"), ("calls", "capi.workspace = true\n")];
+        assert_eq!(found(&circle, ""), [""; 0]);
+    }
+}
+
 mod edges {
     use super::*;
     use crate::tidy::edges::check;
