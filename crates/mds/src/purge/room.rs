@@ -2,8 +2,8 @@
 //! journal, and of inodes that wait in the purge queue for the metadata store.
 //!
 //! On a quiet server, a checkpoint and a trim of the journal follow a removal after a while. On a
-//! busy server they follow only a removal of many bytes, because directories that change are
-//! written again soon.
+//! busy server they follow at once only a removal of many bytes, because directories that change
+//! are written again soon; a removal of fewer bytes waits for a few seconds.
 
 use namespace::Freed;
 use types::{Moment, Origin, Seq, Span};
@@ -14,8 +14,12 @@ use crate::{Effects, Mds, Phase};
 const AFTER: Span = Span::from_millis(2000);
 /// A server without an event for so long is quiet.
 const STILL: Span = Span::from_millis(1000);
-/// Removed bytes that are worth a checkpoint on a busy server.
+/// How long after a removal its room is given back on a busy server.
+const AFTER_BUSY: Span = Span::from_millis(4000);
+/// Removed bytes that are worth a checkpoint on a busy server at once.
 const WORTH: u64 = 4 << 20;
+/// Removed bytes that are worth a checkpoint on a busy server after [`AFTER_BUSY`].
+const WORTH_BUSY: u64 = 256 << 10;
 /// Bytes that a removed name counts beside its content.
 const NAME: u64 = 64;
 
@@ -44,6 +48,12 @@ impl Room {
     pub(super) fn ask(&mut self, now: Moment) {
         self.since.get_or_insert(now);
     }
+
+    /// Whether no removal waits for a checkpoint.
+    #[cfg(test)]
+    pub(super) fn is_idle(&self) -> bool {
+        self.since.is_none()
+    }
 }
 
 impl Mds {
@@ -68,8 +78,10 @@ impl Mds {
         }
         let room = &mut self.purges.room;
         let Some(since) = room.since else { return };
+        let age = now.since(since);
         let is_still = now.since(room.newest.1) >= STILL;
-        if now.since(since) < AFTER || !(is_still || room.bytes >= WORTH) {
+        let worth = if age < AFTER_BUSY { WORTH } else { WORTH_BUSY };
+        if age < AFTER || !(is_still || room.bytes >= worth) {
             return;
         }
         (room.since, room.bytes, room.trimming) = (None, 0, Some(last));

@@ -319,3 +319,25 @@ fn what_an_interrupted_merge_removed_waits_for_its_end() {
     let data = ["data of 30 in 3", "data of 33 in 3"];
     assert_eq!(asked(&mut effects), [data[0], data[1], "list of [30, 32, 33]"]);
 }
+
+/// The age in milliseconds at which a busy server gives back the room of removals of so many bytes.
+fn given_back_after(bytes: u64) -> Option<u64> {
+    let (mut mds, mut effects) = (server(7), Effects::default());
+    let small = Freed { size: bytes, is_stored: false, ..freed(30, false) };
+    mds.clock.now = types::Moment(0);
+    mds.purges.room.note(&small, true, mds.clock.now);
+    (0..100).map(|step| step * 100).find(|&milliseconds| {
+        mds.clock.now = types::Moment(milliseconds * 1_000_000);
+        // Busy: there is an event before each tick.
+        mds.log.append(mds.clock.now, types::Origin::default(), &Event::NOTHING);
+        mds.room_tick(&mut effects);
+        mds.purges.room.is_idle()
+    })
+}
+
+#[test]
+fn a_busy_server_gives_back_much_room_at_once_and_less_room_after_seconds() {
+    assert_eq!(given_back_after(4 << 20), Some(2000));
+    assert_eq!(given_back_after(256 << 10), Some(4000));
+    assert_eq!(given_back_after(100), None, "a few bytes wait for a quiet server");
+}
