@@ -21,15 +21,15 @@ pub(crate) fn html(figures: &[Figure<'_>], artefacts: &[Artefact]) -> String {
     out.push_str(include_str!("page.css"));
     out.push_str(&svg::style());
     out.push_str("</style></head>\n<body><div class=\"page\">\n");
-    out.push_str("<main><header><h1>What Cudele does, measured</h1>\n");
+    out.push_str("<main><header><h1>Cudele, measured</h1>\n");
     headlines(&mut out, figures);
     out.push_str("<h2>The figures, side by side</h2>\n");
     out.push_str(
         "<p>Every figure of the papers about Cudele and Mantle, measured on one \
-         machine by one command, with the published values beside it. Filled and solid is what was \
-         measured here, hollow and dashed what was published. Both differ in hardware, in years and in \
-         the number of machines: what can be compared is the shape, and, where a base is given, the \
-         ratio. No ratio stands without the absolute values that it is of.</p>\n",
+         machine by one command, with the published values beside it. Filled and solid marks are \
+         measured here, hollow and dashed marks are published. Both differ in hardware, in years and in \
+         the number of machines: compare the shape, and, where a base is given, the ratio. Every ratio \
+         has its absolute values beside it.</p>\n",
     );
     facts(&mut out, figures);
     out.push_str("</header>\n");
@@ -38,9 +38,9 @@ pub(crate) fn html(figures: &[Figure<'_>], artefacts: &[Artefact]) -> String {
     }
     not_copied(&mut out, artefacts);
     out.push_str(
-        "<footer><p>Written by <code>cargo xtask experiment all</code>. How the values of others are \
-         known stands with each: in the text, from the raw data that was published, or read off a \
-         graph (some 3 % off).</p></footer>\n</main>\n",
+        "<footer><p><code>cargo xtask experiment all</code> writes this page. Each published value \
+         names its source: the text, the published raw data, or a reading off a graph (some 3 % \
+         off).</p></footer>\n</main>\n",
     );
     // Last, so that a phone shows results first; a wide screen has it beside them.
     contents(&mut out, figures);
@@ -80,9 +80,9 @@ fn headlines(out: &mut String, figures: &[Figure<'_>]) {
     }
     let _ = writeln!(
         out,
-        "<table class=\"headlines\"><tr><th>ratio</th><th>what</th><th>here</th><th>beside</th></tr>\
+        "<table class=\"headlines\"><tr><th>ratio</th><th>measurement</th><th>here</th><th>beside</th></tr>\
          {lines}</table>\n<p class=\"note\">Medians, of one machine that client and servers share. \
-         What each row is of, with its repetitions and their spread, stands at its figure.</p>"
+         The figure of each row has the repetitions and their spread.</p>"
     );
 }
 
@@ -107,7 +107,7 @@ fn contents(out: &mut String, figures: &[Figure<'_>]) {
             escape(&about.title)
         );
     }
-    out.push_str("<a href=\"#not-copied\">What we do not copy</a></nav>\n");
+    out.push_str("<a href=\"#not-copied\">Artefacts that we do not copy</a></nav>\n");
 }
 
 /// The common facts of all measurements, as far as they agree.
@@ -156,7 +156,7 @@ fn section(out: &mut String, figure: &Figure<'_>) {
     }
     if figure.results.is_none() && !about.run.is_empty() {
         out.push_str(
-            "<div class=\"missing\">Not measured yet: what is drawn is what was published.</div>\n",
+            "<div class=\"missing\">Not measured yet: the picture has published values only.</div>\n",
         );
     }
     for plot in &figure.plots {
@@ -251,10 +251,10 @@ fn method(out: &mut String, figure: &Figure<'_>) {
 
 fn not_copied(out: &mut String, artefacts: &[Artefact]) {
     out.push_str(
-        "<section id=\"not-copied\"><div class=\"tag\">Reading the originals</div><h2>What we do not \
-         copy</h2><p class=\"question\">The published runs contain artefacts of their scripts, and the \
-         papers some slips. They are left out here, so that where values differ it is not for these \
-         reasons.</p><div class=\"scroll\"><table class=\"prose\"><tr><th>published</th><th>here</th></tr>",
+        "<section id=\"not-copied\"><div class=\"tag\">Reading the originals</div><h2>Artefacts that we \
+         do not copy</h2><p class=\"question\">The published runs contain artefacts of their scripts, and \
+         the papers some slips. The experiments here leave both out, so that they cause no \
+         difference.</p><div class=\"scroll\"><table class=\"prose\"><tr><th>published</th><th>here</th></tr>",
     );
     for artefact in artefacts {
         let _ = write!(

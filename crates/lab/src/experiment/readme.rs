@@ -14,7 +14,7 @@ pub(crate) fn text(figure: &Figure<'_>) -> String {
     part("Question", &about.question);
     part("Method", &about.method);
     part("Expected shape", &about.shape);
-    part("What agrees and what does not", &about.agrees);
+    part("Agreement and differences", &about.agrees);
     if let Some(missing) = &about.missing {
         part("Missing", missing);
     }
@@ -55,7 +55,7 @@ pub(crate) fn text(figure: &Figure<'_>) -> String {
         }
         None => out.push_str("There are no results yet.\n"),
     }
-    out.push_str("\nThis page is written by `cargo xtask experiment`, from `experiment.toml`.\n");
+    out.push_str("\n`cargo xtask experiment` writes this page from `experiment.toml`.\n");
     out
 }
 

@@ -54,7 +54,7 @@ impl Results {
             (false, true) => "JuiceFS was",
             (false, false) => return None,
         };
-        Some(format!("{names} not measured beside in this run (`scripts/peers` installs peers)."))
+        Some(format!("{names} not measured in this run (`scripts/peers` installs peers)."))
     }
 }
 
