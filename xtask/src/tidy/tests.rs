@@ -655,6 +655,14 @@ mod words {
     }
 
     #[test]
+    fn generated_pages_of_experiments_are_measured() {
+        let page = "experiments/x/README.md";
+        let tree = Tree::of(&[(page, "Who waits for the journal does not wait for itself.\n")]);
+        let found = check(&tree);
+        assert!(found[0].to_string().contains("experiments/x/README.md:1: Who waits"), "{found:?}");
+    }
+
+    #[test]
     fn the_list_excuses_and_only_shrinks() {
         assert_eq!(with_list(HEADLESS, "# why\ncrates/x 100.0 100.0 0.0 0\n"), [""; 0]);
         let found = with_list(HEADLESS, "crates/x 50.0 100.0 0.0 0\n");

@@ -95,8 +95,8 @@ fn survey(tree: &Tree) -> BTreeMap<String, (Counts, Vec<(String, Fault)>)> {
 
 fn is_prose(file: &File) -> bool {
     let page = file.path.ends_with(".md") && !EXEMPT.contains(&file.path.as_str());
-    let generated = file.path.contains("/testdata/") || file.path.starts_with("experiments/");
-    (file.is_rust() && file.crate_name().is_some()) || (page && !generated)
+    let sample = file.path.contains("/testdata/");
+    (file.is_rust() && file.crate_name().is_some()) || (page && !sample)
 }
 
 fn figures(counts: &Counts) -> String {
