@@ -11,7 +11,7 @@ use toml::{Table, Value};
 
 use super::Finding;
 use crate::rust::code_only;
-use crate::tree::{File, Tree};
+use crate::tree::{File, Tree, folder_of};
 
 /// Crate and row. A crate may use only crates in rows with smaller numbers.
 const ROWS: [(&str, u8); 32] = [
@@ -117,7 +117,7 @@ fn check_modules(file: &File) -> Vec<Finding> {
 }
 
 fn path(name: &str) -> String {
-    if name == "xtask" { "xtask/Cargo.toml".into() } else { format!("crates/{name}/Cargo.toml") }
+    format!("{}/Cargo.toml", folder_of(name))
 }
 
 fn check_manifest(file: &File) -> Vec<Finding> {

@@ -213,10 +213,10 @@ mod edges {
     fn a_program_that_measures_may_look_at_the_clock() {
         clean(
             check,
-            "crates/metastore/examples/a.rs",
+            "crates/metastore/format/examples/a.rs",
             &EDGE.replace("I/O edge: sockets", "it measures"),
         );
-        clean(crate::tidy::purity::check, "crates/metastore/benches/a.rs", "Instant::now()");
+        clean(crate::tidy::purity::check, "crates/metastore/format/benches/a.rs", "Instant::now()");
     }
 
     #[test]
