@@ -1,10 +1,13 @@
 //! The object store: named byte strings that outlive processes.
 //!
 //! Everything durable (journals, the metadata store, cluster state, file data) is written through
-//! one trait, [`ObjectStore`]; [`Store`] adds hints ([`Tuned`]), room ([`Capacity`]), [`Pools`],
-//! locks ([`Fencing`]) and the removal of leftovers ([`Sweeping`]). Back ends: [`Memory`], which forgets unsynced writes at a simulated
-//! crash; [`Dir`], a directory of files that keeps every promise with fsync; [`Rados`], a Ceph
-//! cluster. Wrappers: [`Counting`] measures, [`Faulty`] breaks.
+//! one trait, [`ObjectStore`], of nine methods. [`Store`] adds five small traits: hints
+//! ([`Tuned`]), room ([`Capacity`]), [`Pools`], locks and fencing ([`Fencing`]), and the removal of
+//! leftovers ([`Sweeping`]).
+//!
+//! Back ends: [`Memory`], which forgets unsynced writes at a simulated crash; [`Dir`], a directory
+//! of files that keeps every promise with fsync; [`Rados`], a Ceph cluster. Wrappers: [`Counting`]
+//! measures, [`Faulty`] breaks, [`Aside`] writes to memory only.
 //! [`conformance`](fn@conformance::conformance) is the contract as a suite that every back end
 //! passes.
 //!

@@ -3,8 +3,8 @@
 //!
 //! [`Executor`] executes a [`StoreOp`](metastore::request::StoreOp) on any
 //! [`Store`](objstore::Store): the engine loads, looks up and commits directories, merges their
-//! runs, and deletes unlisted objects, but for those that a snapshot retains. [`Overlay`] is a store
-//! in the state of a snapshot, for a private server.
+//! runs, and deletes unlisted objects, except those that a snapshot retains. [`Overlay`] is a
+//! store in the state of a snapshot, for a private server.
 //!
 //! Not here: the formats of the objects (crate `metastore`), the bytes of a store (`objstore`), and
 //! the decision when to commit or compact, which is the metadata server's.

@@ -41,7 +41,7 @@ impl Default for Tuning {
     }
 }
 
-/// Carries operations out; one for a process and its store.
+/// Executes operations; a process has one for its store.
 #[derive(Debug)]
 pub struct Executor {
     pub(super) tuning: Tuning,
@@ -78,7 +78,7 @@ impl Tuning {
 }
 
 impl Executor {
-    /// One that remembers nothing yet.
+    /// An executor with an empty cache.
     #[must_use]
     pub fn new(tuning: Tuning) -> Self {
         Self {
@@ -90,7 +90,7 @@ impl Executor {
         }
     }
 
-    /// Carries an operation out.
+    /// Executes an operation.
     ///
     /// # Errors
     /// The store's error, with the operation so that it can be retried.
