@@ -1,4 +1,4 @@
-//! The contract of [`ObjectStore`] as a suite that every back end passes.
+//! The contract of [`Store`] as a suite that every back end passes.
 //!
 //! Each clause is a function that gets a store of its own, empty. Clauses check the guarantees that
 //! callers rely on, and leave free all behaviour in which back ends may differ. Crashes are not

@@ -37,11 +37,11 @@ pub enum Operation {
     List,
     /// [`ObjectStore::sync`]
     Sync,
-    /// [`ObjectStore::lock`]
+    /// [`Fencing::lock`](crate::Fencing::lock)
     Lock,
 }
 
-/// All kinds, in the order of the trait.
+/// All kinds, in the order of the traits.
 pub const OPERATIONS: [Operation; 10] = [
     Operation::Put,
     Operation::Append,
