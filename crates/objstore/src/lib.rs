@@ -44,9 +44,10 @@ pub use memory::Memory;
 pub use name::{NAME_BYTES_MAX, check_name};
 pub use rados::Rados;
 pub use store::{
-    Expect, LockGuard, OBJECT_BYTES_MAX, ObjectStore, Outcome, Presence, Reserved, Space, Stat,
-    Swept, SyncScope, Version,
+    Expect, LockGuard, OBJECT_BYTES_MAX, ObjectStore, Outcome, Presence, Reserved, Stat, Swept,
+    SyncScope, Version,
 };
+pub use types::Space;
 pub use url::{beside, copies, open, open_existing};
 
 #[cfg(test)]

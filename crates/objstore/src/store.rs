@@ -8,7 +8,7 @@
 
 use std::fmt::Debug;
 
-use types::{ClientId, Errno, Error, Pool, Result};
+use types::{ClientId, Errno, Error, Pool, Result, Space};
 
 use crate::gather::Gather;
 
@@ -81,15 +81,6 @@ pub enum SyncScope<'a> {
     Prefix(&'a str),
     /// Everything written or deleted through this store so far.
     All,
-}
-
-/// How much a store can hold, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Space {
-    /// In all.
-    pub total: u64,
-    /// The rest, as far as this process may use it.
-    pub available: u64,
 }
 
 /// The reserve for servers, in bytes ([`ObjectStore::reserve`]).
