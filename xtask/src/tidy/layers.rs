@@ -14,7 +14,7 @@ use crate::rust::code_only;
 use crate::tree::{File, Tree, folder_of};
 
 /// Crate and row. A crate may use only crates in rows with smaller numbers.
-const ROWS: [(&str, u8); 33] = [
+const ROWS: [(&str, u8); 34] = [
     ("types", 1),
     ("policy", 2),
     ("balancer", 2),
@@ -32,6 +32,7 @@ const ROWS: [(&str, u8); 33] = [
     ("net", 7),
     ("testceph", 7),
     ("engine", 8),
+    ("posix", 8),
     ("daemon", 9),
     ("sim", 9),
     ("fsck", 9),
