@@ -13,18 +13,18 @@
 mod draw;
 mod queue;
 mod recorded;
-mod rng;
 mod tick;
 mod workload;
 mod world;
 
 use types::Span;
+use types::rng::Rng;
 
 use crate::{Decision, Expired, Fault, Policy, State, share_left};
 use queue::{Queues, Work};
 use recorded::Load;
 pub use recorded::Recording;
-use rng::Rng;
+
 pub use workload::Workload;
 use world::World;
 

@@ -393,13 +393,8 @@ fn lost(name: &str) -> Error {
 /// # Errors
 /// The error of the operating system's source of random numbers.
 pub fn random() -> Result<u64> {
-    let file = "/proc/sys/kernel/random/uuid";
-    let text = std::fs::read_to_string(file)
-        .map_err(|error| cudele::io_error(std::path::Path::new(file), &error))?;
-    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
-    // Not the digits that say which kind of identifier it is.
-    let digits = format!("{}{}", digits.get(..8).unwrap_or("0"), digits.get(24..).unwrap_or("0"));
-    let bad = |_| Error::new(Errno::Io, file, "no random number");
-    let number = u64::from_str_radix(digits.get(..16).unwrap_or(&digits), 16).map_err(bad)?;
+    let number = getrandom::u64().map_err(|error| {
+        Error::new(Errno::Io, "the identity of a branch", format!("no random number: {error}"))
+    })?;
     Ok(number.max(1))
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cudele::{Completion, Errno, Error, Ino, NewFile, Path, Policy, Result};
+use cudele::{Completion, Errno, Error, Ino, NewFile, Policy, Result};
 use vfs::Ending;
 
 use crate::failure::about;
@@ -25,7 +25,7 @@ impl OpenSubtree {
     /// `ENOTDIR`, `EACCES`.
     pub fn decouple(mount: &Arc<Mount>, path: &[u8], policy: Option<&[u8]>) -> Result<Self> {
         let run = || {
-            let at = parse(path)?;
+            let at = cudele::parse_path(path)?;
             let policy = match policy {
                 Some(text) => {
                     let text = std::str::from_utf8(text).map_err(|_| {
@@ -50,7 +50,7 @@ impl OpenSubtree {
     pub fn attach(mount: &Arc<Mount>, path: &[u8]) -> Result<Self> {
         let run = || {
             let fs = mount.vfs.fs();
-            let owner = cudele::StateDir::owner_at(fs.cluster_id(), &parse(path)?)?;
+            let owner = cudele::StateDir::owner_at(fs.cluster_id(), &cudele::parse_path(path)?)?;
             let owner = owner.ok_or_else(|| {
                 Error::new(
                     Errno::NotFound,
@@ -72,7 +72,7 @@ impl OpenSubtree {
     fn entered(mount: &Arc<Mount>, root: Ino, path: &[u8]) -> Result<Self> {
         let run = || {
             let place = mount.object(path, Follow::Last)?;
-            mount.enter(parse(path)?, Arc::new(place));
+            mount.enter(cudele::parse_path(path)?, Arc::new(place));
             Ok(())
         };
         run().map_err(|error| about(path, error))?;
@@ -159,11 +159,4 @@ impl Drop for OpenSubtree {
     fn drop(&mut self) {
         self.open.0.leave(self.root);
     }
-}
-
-fn parse(path: &[u8]) -> Result<Path> {
-    Path::parse(path).map_err(|errno| {
-        Error::new(errno, "", "it is no path of the namespace")
-            .remedy("name the directory from the root on, without `..`")
-    })
 }

@@ -99,9 +99,11 @@ pub(crate) fn mend(dir: &Path, store: Option<&str>) -> Result<Marker> {
 
 /// An id for a cluster.
 pub(crate) fn new_id() -> Result<String> {
-    let source = Path::new("/proc/sys/kernel/random/uuid");
-    let id = fs::read_to_string(source).map_err(|error| io(source, &error))?;
-    Ok(id.trim().to_owned())
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).map_err(|error| {
+        Error::new(Errno::Io, "the id of a new cluster", format!("no random number: {error}"))
+    })?;
+    Ok(types::hex::uuid(random))
 }
 
 fn is_store(dir: &Path) -> bool {

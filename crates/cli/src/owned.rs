@@ -12,16 +12,6 @@ use terminal::context::Context;
 /// Longer than the interval of a metadata server's reports about decoupled subtrees to the monitor.
 const BEACON: Duration = Duration::from_millis(600);
 
-/// A path in the namespace, as an argument.
-///
-/// # Errors
-/// `EINVAL`, `ENAMETOOLONG`.
-pub(crate) fn path(text: &str) -> Result<Path> {
-    Path::parse(text).map_err(|errno| {
-        Error::new(errno, text, "not a path in the namespace").remedy("leave out `..`")
-    })
-}
-
 /// A policy as an argument: the name of a preset or a cell, or a policy file. Its warnings go to
 /// standard error.
 ///
@@ -95,7 +85,7 @@ pub(crate) fn owner(cluster: &Cluster, path: &Path) -> Result<Option<Owner>> {
 /// # Errors
 /// `ENOENT` if no client has it, `EBUSY` if another machine does, and as `Fs::attach`.
 pub(crate) fn attach(context: &Context, text: &str) -> Result<Subtree> {
-    let path = path(text)?;
+    let path = cudele::parse_path(text)?;
     let cluster = context.cluster()?;
     match owner(&cluster, &path)? {
         Some(owner) => as_owner(&cluster, &owner)?.attach(path.to_bytes()),

@@ -15,20 +15,12 @@ pub(crate) struct Place {
     pub(crate) attr: Option<Attr>,
 }
 
-/// Reads a path. One without a leading `/` starts at the root as well.
+/// Reads a path of an argument.
 ///
 /// # Errors
-/// `EINVAL` for `..`, `ENAMETOOLONG`.
+/// As of [`cudele::parse_path`].
 pub(crate) fn parse(path: &OsStr) -> Result<Path> {
-    let bytes = path.as_bytes();
-    Path::parse(bytes).map_err(|errno| {
-        let shown = terminal::format::quoted(bytes).into_owned();
-        if errno == Errno::NameTooLong {
-            return Error::of(errno, shown);
-        }
-        Error::new(errno, shown, "`..` means nothing here: symbolic links are not followed")
-            .remedy("write the path from the root without it")
-    })
+    cudele::parse_path(path.as_bytes())
 }
 
 /// Follows a path from the command line.

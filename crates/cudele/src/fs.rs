@@ -452,19 +452,19 @@ impl Drop for Fs {
     }
 }
 
-/// A path of the namespace.
+/// A path of the namespace. One without a leading `/` starts at the root as well.
 ///
 /// # Errors
 /// `EINVAL` for `..` or a NUL byte, `ENAMETOOLONG`.
 pub fn parse(path: impl AsRef<[u8]>) -> Result<Path> {
     let bytes = path.as_ref();
     Path::parse(bytes).map_err(|errno| {
-        let cause = if errno == Errno::NameTooLong {
-            "a component is longer than 255 bytes, or all of it than 4095"
-        } else {
-            "the path contains `..` or a NUL byte"
-        };
-        Error::new(errno, String::from_utf8_lossy(bytes), cause)
+        let shown = types::quote::quoted(bytes);
+        if errno == Errno::NameTooLong {
+            return Error::of(errno, shown);
+        }
+        Error::new(errno, shown, "the path contains `..` or a NUL byte")
+            .remedy("write the path from the root, without `..`")
     })
 }
 

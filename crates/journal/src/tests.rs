@@ -319,15 +319,11 @@ fn example(stripe: Stripe) -> Vec<u8> {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    let line = |line: &[u8]| {
-        let bytes: Vec<_> = line.iter().map(|byte| format!("{byte:02x}")).collect();
-        bytes.join(" ") + "\n"
-    };
-    bytes.chunks(16).map(line).collect()
+    bytes.chunks(16).map(|line| types::hex::spaced(line) + "\n").collect()
 }
 
 fn from_hex(text: &str) -> Vec<u8> {
-    text.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
+    types::hex::decode(&text.split_whitespace().collect::<String>()).unwrap()
 }
 
 #[test]

@@ -14,6 +14,7 @@ mod hammer;
 mod insert;
 mod looked;
 mod mounted;
+mod noise;
 mod nothing;
 mod per_event;
 mod raw;

@@ -8,7 +8,7 @@
 use std::fmt;
 
 use types::bytes::{Malformed, Put, Reader};
-use types::{DirFragId, Frag, Ino, Pool};
+use types::{DirFragId, Frag, Ino, Pool, hex};
 
 /// The number of a run within its directory fragment. Never reused: see `Manifest::next_run`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,9 +68,9 @@ impl ObjectName {
             return Some(Self::Manifest(dirfrag));
         }
         if let Some(id) = object.strip_prefix(VALUES) {
-            return Some(Self::Values(dirfrag, RunId(parse_hex(id, 16)?)));
+            return Some(Self::Values(dirfrag, RunId(hex::padded(id, 16)?)));
         }
-        let id = parse_hex(object.strip_prefix("run.")?, 16)?;
+        let id = hex::padded(object.strip_prefix("run.")?, 16)?;
         Some(Self::Run(dirfrag, RunId(id)))
     }
 }
@@ -158,7 +158,7 @@ pub fn pool_of(name: &str) -> Pool {
 /// The pool that a name of file data begins with, and the rest.
 fn split_pool(rest: &str) -> Option<(Pool, &str)> {
     let (number, rest) = rest.strip_prefix(POOL)?.split_once('/')?;
-    let number = u8::try_from(parse_hex(number, 2)?).ok()?;
+    let number = u8::try_from(hex::padded(number, 2)?).ok()?;
     (number != Pool::USUAL.0).then_some((Pool(number), rest))
 }
 
@@ -183,8 +183,8 @@ pub(crate) fn read_dirfrag(reader: &mut Reader<'_>) -> Result<DirFragId, Malform
 
 fn parse_dirfrag(text: &str) -> Option<DirFragId> {
     let mut parts = text.split('.');
-    let ino = Ino(parse_hex(parts.next()?, 16)?);
-    let value = u32::try_from(parse_hex(parts.next()?, 8)?).ok()?;
+    let ino = Ino(hex::padded(parts.next()?, 16)?);
+    let value = u32::try_from(hex::padded(parts.next()?, 8)?).ok()?;
     let digits = parts.next()?;
     let bits = digits.parse::<u8>().ok().filter(|bits| bits.to_string() == digits)?;
     let frag = Frag { bits, value };
@@ -195,24 +195,17 @@ fn parse_data(rest: &str) -> Option<ObjectName> {
     let (pool, rest) = split_pool(rest).unwrap_or((Pool::USUAL, rest));
     let (shard, object) = rest.split_once('/')?;
     let (ino, stripe) = object.split_once('.')?;
-    let ino = parse_hex(ino, 16)?;
+    let ino = hex::padded(ino, 16)?;
     let sums = stripe.strip_prefix(SUMS);
     // Stripes beyond 2^32 have more than eight digits, and then no leading zero.
-    let number = parse_hex(sums.unwrap_or(stripe), 8)?;
-    if parse_hex(shard, 2)? != ino & 0xff {
+    let number = hex::padded(sums.unwrap_or(stripe), 8)?;
+    if hex::padded(shard, 2)? != ino & 0xff {
         return None;
     }
     Some(match sums {
         Some(_) => ObjectName::Sums(Ino(ino), pool, number),
         None => ObjectName::Data(Ino(ino), pool, number),
     })
-}
-
-/// Lower-case hexadecimal of exactly the digits that `{:0width x}` prints.
-fn parse_hex(text: &str, width: usize) -> Option<u64> {
-    let digits = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    let padded = text.len() == width || (text.len() > width && !text.starts_with('0'));
-    if digits && padded { u64::from_str_radix(text, 16).ok() } else { None }
 }
 
 #[cfg(test)]

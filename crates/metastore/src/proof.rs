@@ -29,23 +29,13 @@ impl ProofKey {
     /// The key in a key file: 64 hexadecimal digits, and perhaps the end of a line.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        let digits = text.trim_end().as_bytes();
-        let mut key = [0; Self::BYTES];
-        if digits.len() != 2 * Self::BYTES || !digits.iter().all(u8::is_ascii_hexdigit) {
-            return None;
-        }
-        for (byte, pair) in key.iter_mut().zip(digits.chunks_exact(2)) {
-            *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-        }
-        Some(Self(key))
+        types::hex::decode(text.trim_end())?.try_into().ok().map(Self)
     }
 
     /// What [`ProofKey::parse`] reads.
     #[must_use]
     pub fn to_text(&self) -> String {
-        let mut text: String = self.0.iter().map(|byte| format!("{byte:02x}")).collect();
-        text.push('\n');
-        text
+        types::hex::encode(&self.0) + "\n"
     }
 }
 

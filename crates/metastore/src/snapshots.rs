@@ -20,7 +20,7 @@
 
 use crc32c::crc32c;
 use types::bytes::{Malformed, Put, Reader};
-use types::{Attr, DirFragId, Ino, InoRange, Pool, Timestamp};
+use types::{Attr, DirFragId, Ino, InoRange, Pool, Timestamp, hex};
 
 use crate::error::{FormatError, KNOWN_VERSION};
 use crate::object::prefix;
@@ -175,7 +175,7 @@ pub fn kept_prefix(dirfrag: DirFragId) -> String {
 #[must_use]
 pub fn parse_kept(name: &str) -> Option<(&str, u64)> {
     let (dirfrag, number) = name.split_once("/at.").filter(|_| name.starts_with("dirs/"))?;
-    Some((dirfrag, hex(number, 16)?))
+    Some((dirfrag, hex::fixed(number, 16)?))
 }
 
 /// Content that is deleted when no snapshot needs it: removed when `number` was the newest
@@ -204,18 +204,12 @@ impl Purge {
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         let mut parts = name.strip_prefix(PURGE_PREFIX)?.split('.');
-        let number = hex(parts.next()?, 16)?;
-        let ino = Ino(hex(parts.next()?, 16)?);
-        let pool = Pool(u8::try_from(hex(parts.next()?, 2)?).ok()?);
-        let stripes = hex(parts.next()?, 16)?;
+        let number = hex::fixed(parts.next()?, 16)?;
+        let ino = Ino(hex::fixed(parts.next()?, 16)?);
+        let pool = Pool(u8::try_from(hex::fixed(parts.next()?, 2)?).ok()?);
+        let stripes = hex::fixed(parts.next()?, 16)?;
         parts.next().is_none().then_some(Self { number, ino, pool, stripes })
     }
-}
-
-fn hex(text: &str, digits: usize) -> Option<u64> {
-    let legal =
-        text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    legal.then(|| u64::from_str_radix(text, 16).ok())?
 }
 
 fn put_root(out: &mut Vec<u8>, root: &Attr) {

@@ -1,6 +1,7 @@
 //! Golden files, the IndexFS example, mutations of valid objects, and the format page.
 
 use expect_test::{Expect, expect};
+use types::rng::Rng;
 use types::{Attr, DirFragId, Errno, Error, FileType, Frag, Ino, Seq, Stripe, Timestamp};
 
 use crate::*;
@@ -33,27 +34,6 @@ pub(crate) fn transcript(bytes: &[u8]) -> String {
         text += &format!("  {} -> {what}{stripe}\n", name.escape_ascii());
     }
     text
-}
-
-/// A repeatable source of numbers (SplitMix64).
-#[derive(Debug)]
-pub(crate) struct Numbers(pub(crate) u64);
-
-impl Numbers {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub(crate) fn byte(&mut self) -> u8 {
-        self.next().to_le_bytes()[0]
-    }
-
-    pub(crate) fn below(&mut self, end: usize) -> usize {
-        usize::try_from(self.next() % end as u64).expect("below a usize")
-    }
 }
 
 pub(crate) fn dirfrag(ino: Ino) -> DirFragId {
@@ -324,22 +304,22 @@ fn every_kind_of_row_is_read_back() {
 }
 
 /// Cuts, flips, inserts, removes or overwrites a few bytes.
-fn mutate(numbers: &mut Numbers, bytes: &mut Vec<u8>) {
-    let at = numbers.below(bytes.len());
-    match numbers.below(6) {
+fn mutate(numbers: &mut Rng, bytes: &mut Vec<u8>) {
+    let at = numbers.index(bytes.len());
+    match numbers.index(6) {
         0 => bytes.truncate(at),
-        1 => bytes[at] ^= 1 << numbers.below(8),
+        1 => bytes[at] ^= 1 << numbers.index(8),
         2 => bytes.insert(at, numbers.byte()),
         3 => drop(bytes.remove(at)),
         4 => {
             let end = bytes.len().min(at + 8);
-            let noise = numbers.next().to_le_bytes();
+            let noise = numbers.bits().to_le_bytes();
             bytes[at..end].copy_from_slice(&noise[..end - at]);
         }
         _ => {
-            let end = bytes.len().min(at + numbers.below(64));
+            let end = bytes.len().min(at + numbers.index(64));
             let piece = bytes[at..end].to_vec();
-            let to = numbers.below(bytes.len());
+            let to = numbers.index(bytes.len());
             bytes.splice(to..to, piece);
         }
     }
@@ -348,13 +328,13 @@ fn mutate(numbers: &mut Numbers, bytes: &mut Vec<u8>) {
 #[test]
 fn mutated_objects_are_refused_and_never_panic() {
     let seed = 0x5eed_0001;
-    let mut numbers = Numbers(seed);
+    let mut numbers = Rng::new(seed);
     let mut objects = golden_objects();
     objects.retain(|(name, _)| !name.ends_with(".values"));
     for case in 0..12_000 {
         let (name, original) = &objects[case % objects.len()];
         let mut bytes = original.clone();
-        for _ in 0..=numbers.below(3) {
+        for _ in 0..=numbers.index(3) {
             if !bytes.is_empty() {
                 mutate(&mut numbers, &mut bytes);
             }
@@ -372,13 +352,13 @@ fn mutated_objects_are_refused_and_never_panic() {
 
 #[test]
 fn arbitrary_bytes_never_panic() {
-    let mut numbers = Numbers(0x5eed_0002);
+    let mut numbers = Rng::new(0x5eed_0002);
     for _ in 0..4_000 {
-        let length = numbers.below(300);
+        let length = numbers.index(300);
         let mut bytes: Vec<u8> = (0..length).map(|_| numbers.byte() & 0x1f).collect();
         // Often enough the bytes get past the first check.
         if length > 12 {
-            let magic = if numbers.below(2) == 0 { b"CUDLRUN1\x04\0" } else { b"CUDLMANI\x03\0" };
+            let magic = if numbers.index(2) == 0 { b"CUDLRUN1\x04\0" } else { b"CUDLMANI\x03\0" };
             bytes[..10].copy_from_slice(magic);
         }
         fuzz::decode(&bytes);
@@ -404,12 +384,11 @@ fn errors_name_object_place_and_remedy() {
 /// The dump of the format page: 16 bytes a line.
 fn hex(bytes: &[u8]) -> String {
     let line = |(number, line): (usize, &[u8])| {
-        let pairs: Vec<String> = line.iter().map(|byte| format!("{byte:02x}")).collect();
         let text: String = line
             .iter()
             .map(|byte| if byte.is_ascii_graphic() { *byte as char } else { '.' })
             .collect();
-        format!("{:04x}  {:<47}  {text}\n", number * 16, pairs.join(" "))
+        format!("{:04x}  {:<47}  {text}\n", number * 16, types::hex::spaced(line))
     };
     bytes.chunks(16).enumerate().map(line).collect()
 }

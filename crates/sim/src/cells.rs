@@ -28,13 +28,13 @@ use crate::call::What;
 use crate::invariants::liveness;
 use crate::plan::Plan;
 use crate::region::{Kind, Region};
-use crate::rng::Rng;
 use crate::world::{Event, World};
 use fault::{Fault, Fuse};
 use job::Job;
 use ledger::Ledger;
 use machine::Machine;
 pub use tally::Tally;
+use types::rng::Rng;
 
 /// Tells the random numbers of this cluster from those of the other one of the same seed.
 const SALT: u64 = 0xce11_ce11_ce11_ce11;
@@ -203,7 +203,7 @@ impl Cells {
         self.world.clients[1].left = self.rng.below(4);
         self.world.schedule(1, Event::Turn(1));
         if self.world.plan.faults.breaks > 0 && self.rng.percent(30) {
-            let (at, which) = (self.rng.between(1, 30_000_000), self.rng.next());
+            let (at, which) = (self.rng.between(1, 30_000_000), self.rng.bits());
             self.world.schedule(at, Event::Break(which));
         }
     }

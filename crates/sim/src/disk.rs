@@ -11,7 +11,7 @@ use metastore::request::{StoreFailure, StoreOp, StoreResult, Token};
 use objstore::{Action, Carrier, Faults, Faulty, Memory, ObjectStore, Rule, SyncScope, Tuning};
 use types::{Errno, Error, Ino};
 
-use crate::rng::Rng;
+use types::rng::Rng;
 
 /// The result of an operation, as the server receives it.
 pub(crate) type Ended = Result<StoreResult, Box<StoreFailure>>;

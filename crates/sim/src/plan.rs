@@ -6,7 +6,7 @@
 use mds::Settings;
 use types::Span;
 
-use crate::rng::Rng;
+use types::rng::Rng;
 
 /// See the module documentation.
 #[derive(Clone, Debug)]

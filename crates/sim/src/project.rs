@@ -429,7 +429,7 @@ fn journal_of(inner: &mut Decoupled) -> Vec<u8> {
 /// Appends one event to the journal of a project. Returns the inode that it creates, if any.
 fn one_event(
     project: &mut Project,
-    rng: &mut crate::rng::Rng,
+    rng: &mut types::rng::Rng,
     names: u64,
     time: Timestamp,
 ) -> Option<Ino> {

@@ -33,7 +33,7 @@ use types::{ClientId, Clock, ConnId, Epoch, Ino, Moment, Rank, Span, Timestamp};
 use wire::{ClusterMap, MdsEntry, MdsState, Message};
 
 use crate::disk::Disk;
-use crate::rng::Rng;
+use types::rng::Rng;
 
 use balance::Balancing;
 use client::Client;

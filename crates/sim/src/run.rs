@@ -9,9 +9,9 @@ use crate::invariants::{applied_survives, linearizable, liveness, merges, remove
 use crate::plan::Plan;
 use crate::project::Project;
 use crate::region::{Kind, Region};
-use crate::rng::Rng;
 use crate::tree::{self, Tree};
 use crate::world::{Event, World};
+use types::rng::Rng;
 
 /// Removed files are purged within so many nanoseconds of quiet.
 const DELETED_WITHIN: u64 = 10_000_000_000;
@@ -215,7 +215,7 @@ impl World {
             (self.plan.snapshots, |_| Event::Snapshot),
         ] {
             for _ in 0..self.rng.below(count + 1) {
-                let (at, which) = (self.rng.between(1, span), self.rng.next());
+                let (at, which) = (self.rng.between(1, span), self.rng.bits());
                 self.schedule(at, make(which));
             }
         }

@@ -5,8 +5,8 @@ use types::{AttrChange, Cred, Ino, RenameFlags, XattrFlags};
 
 use crate::call::{Call, What};
 use crate::region::Kind;
-use crate::rng::Rng;
 use crate::world::World;
+use types::rng::Rng;
 
 const DIR: u32 = 0o040_000;
 const FILE: u32 = 0o100_000;

@@ -19,8 +19,8 @@ use crate::invariants::determinism::Fingerprint;
 use crate::invariants::removed::Removed;
 use crate::oracle::{Applied, Oracle, Violation};
 use crate::plan::Plan;
-use crate::rng::Rng;
 use crate::snapshots::Taken;
+use types::rng::Rng;
 
 /// Civil time at the start of every simulation.
 pub(crate) const EPOCH: i64 = 1_000_000_000_000_000_000;

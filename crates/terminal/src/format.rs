@@ -5,8 +5,8 @@
 
 use cudele::{Attr, Timestamp};
 use serde_json::{Map, Value, json};
-use types::MODE_PERMISSIONS;
 pub use types::quote::quoted;
+use types::{Civil, MODE_PERMISSIONS};
 
 /// A mode as `ls -l` shows it, such as `drwxr-xr-x`.
 pub fn mode(attr: &Attr) -> String {
@@ -49,31 +49,15 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-/// Year, month, day, hour, minute and second of a time, UTC.
-fn civil(time: Timestamp) -> (i64, i64, i64, i64, i64, i64) {
-    let seconds = time.seconds();
-    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    // Days are counted from 1 March of year 0 in eras of 400 years, so that leap days come last.
-    let days = days + 719_468;
-    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year + era * 400 + i64::from(month <= 2);
-    (year, month, day, second / 3600, second / 60 % 60, second % 60)
-}
-
 /// A time to the minute, as listings show it, UTC.
 pub fn minute(time: Timestamp) -> String {
-    let (year, month, day, hour, minute, _) = civil(time);
+    let Civil { year, month, day, hour, minute, .. } = time.civil();
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}")
 }
 
 /// A time with everything that is known of it, as RFC 3339 has it.
 pub fn instant(time: Timestamp) -> String {
-    let (year, month, day, hour, minute, second) = civil(time);
+    let Civil { year, month, day, hour, minute, second } = time.civil();
     let nanos = time.nanoseconds();
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{nanos:09}Z")
 }
@@ -83,8 +67,7 @@ pub fn instant(time: Timestamp) -> String {
 pub fn put_bytes(object: &mut Map<String, Value>, key: &str, bytes: &[u8]) {
     object.insert(key.to_owned(), String::from_utf8_lossy(bytes).into());
     if std::str::from_utf8(bytes).is_err() {
-        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        object.insert(format!("{key}_hex"), hex.into());
+        object.insert(format!("{key}_hex"), types::hex::encode(bytes).into());
     }
 }
 

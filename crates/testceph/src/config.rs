@@ -139,8 +139,9 @@ fn run(command: &mut Command) -> Result<()> {
 }
 
 fn uuid() -> Result<String> {
-    let text = fs::read_to_string("/proc/sys/kernel/random/uuid");
-    text.map(|text| text.trim().to_owned()).map_err(|error| format!("no random number: {error}"))
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).map_err(|error| format!("no random number: {error}"))?;
+    Ok(types::hex::uuid(random))
 }
 
 /// A port that no process listens on now. Another process could take it at once; that is unlikely,

@@ -11,10 +11,12 @@ mod attr;
 pub mod bytes;
 mod cred;
 mod error;
+pub mod hex;
 mod id;
 mod lock;
 mod name;
 pub mod quote;
+pub mod rng;
 mod stripe;
 mod time;
 
@@ -27,7 +29,7 @@ pub use id::{ClientId, ConnId, DirFragId, Epoch, Frag, Ino, InoRange, Origin, Ra
 pub use lock::{Lock, LockKind, LockMode, LockRanges};
 pub use name::{NAME_BYTES_MAX, PATH_BYTES_MAX, Path, SYMLINK_BYTES_MAX, check_name, name_hash};
 pub use stripe::{Pool, STRIPE_BYTES, Stripe};
-pub use time::{Clock, Moment, Span, Timestamp};
+pub use time::{Civil, Clock, Moment, Span, Timestamp};
 
 /// Files of at most this many bytes are stored inline with their metadata, unless their directory
 /// says otherwise.

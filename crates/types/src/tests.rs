@@ -3,6 +3,7 @@ use crate::{
     Errno, Error, Frag, INLINE_BYTES, INLINE_BYTES_MAX, Ino, InoRange, Path, Pool, Rank,
     STRIPE_BYTES, Stripe, Timestamp, check_name, device_and_stripe, device_or_stripe, name_hash,
 };
+use crate::{hex, rng};
 
 #[test]
 fn varints_survive_the_round_trip_and_refuse_more_than_64_bits() {
@@ -127,4 +128,47 @@ fn one_number_is_a_device_or_a_stripe() {
     assert_eq!(both(device, 20, Stripe::DEFAULT), (20, Stripe::DEFAULT));
     assert_eq!(both(dir, 0, Stripe::DEFAULT), (0, Stripe::DEFAULT));
     assert_eq!(device_and_stripe(file, 0x801), (0, Stripe::DEFAULT), "as it was before stripes");
+}
+
+#[test]
+fn hexadecimal_digits_give_the_bytes_again_and_nothing_else_does() {
+    let bytes: Vec<u8> = (0..=255).collect();
+    let text = hex::encode(&bytes);
+    assert!(text.starts_with("00010203") && text.ends_with("fdfeff"));
+    assert_eq!(hex::decode(&text), Some(bytes.clone()));
+    assert_eq!(hex::decode(&text.to_uppercase()), Some(bytes));
+    assert_eq!(hex::spaced(&[0, 0xab]), "00 ab");
+    for bad in ["0", "0g", "+1", "0 ", "é", "00\n"] {
+        assert_eq!(hex::decode(bad), None, "{bad:?}");
+    }
+}
+
+#[test]
+fn numbers_in_names_have_one_spelling() {
+    assert_eq!((hex::fixed("00ff", 4), hex::padded("00ff", 4)), (Some(255), Some(255)));
+    assert_eq!((hex::fixed("100ff", 4), hex::padded("100ff", 4)), (None, Some(0x1_00ff)));
+    for bad in ["ff", "00FF", "+0ff", "000ff", "00f ", "11112222333344445"] {
+        assert_eq!((hex::fixed(bad, 4), hex::padded(bad, 4)), (None, None), "{bad}");
+    }
+}
+
+#[test]
+fn a_uuid_of_random_bytes_says_that_it_is_random() {
+    assert_eq!(hex::uuid([0; 16]), "00000000-0000-4000-8000-000000000000");
+    assert_eq!(hex::uuid([0xff; 16]), "ffffffff-ffff-4fff-bfff-ffffffffffff");
+}
+
+#[test]
+fn a_seed_gives_the_numbers_of_splitmix64() {
+    // The first results of the reference implementation for the seed 1234567.
+    let mut rng = rng::Rng::new(1_234_567);
+    let first = [rng.bits(), rng.bits(), rng.bits()];
+    assert_eq!(
+        first,
+        [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]
+    );
+    assert_eq!(rng::mix(0), 0);
+    for _ in 0..1000 {
+        assert!((0.0..1.0).contains(&rng.unit()) && (3..=5).contains(&rng.between(3, 5)));
+    }
 }

@@ -23,16 +23,39 @@ impl Timestamp {
         self.0.rem_euclid(1_000_000_000)
     }
 
+    /// Date and time of day in UTC.
+    #[must_use]
+    pub fn civil(self) -> Civil {
+        let (days, second) = (self.seconds().div_euclid(86_400), self.seconds().rem_euclid(86_400));
+        let (year, month, day) = date(days);
+        let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+        Civil { year, month, day, hour, minute, second }
+    }
+
     /// Date and time in UTC, to milliseconds: `2026-11-24T07:48:58.123Z`.
     #[must_use]
     pub fn utc(self) -> String {
-        let seconds = self.seconds();
-        let (year, month, day) = date(seconds.div_euclid(86_400));
-        let second = seconds.rem_euclid(86_400);
-        let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+        let Civil { year, month, day, hour, minute, second } = self.civil();
         let millisecond = self.nanoseconds() / 1_000_000;
         format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millisecond:03}Z")
     }
+}
+
+/// A date of the Gregorian calendar and a time of day, in UTC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Civil {
+    /// 1677 to 2262.
+    pub year: i64,
+    /// 1 to 12.
+    pub month: i64,
+    /// 1 to 31.
+    pub day: i64,
+    /// 0 to 23.
+    pub hour: i64,
+    /// 0 to 59.
+    pub minute: i64,
+    /// 0 to 59: this calendar has no leap seconds.
+    pub second: i64,
 }
 
 /// Year, month and day of the Gregorian calendar, `days` after 1970-01-01.

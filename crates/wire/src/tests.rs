@@ -471,8 +471,8 @@ fn annotated(frame: &[u8], parts: &[(usize, &str)]) -> String {
     let mut text = String::from("```\n");
     let mut at = 0;
     for (length, meaning) in parts {
-        let bytes: Vec<_> = frame[at..at + length].iter().map(|b| format!("{b:02x}")).collect();
-        text += &format!("{at:04x}  {:<24}{meaning}\n", bytes.join(" "));
+        let bytes = types::hex::spaced(&frame[at..at + length]);
+        text += &format!("{at:04x}  {bytes:<24}{meaning}\n");
         at += length;
     }
     assert_eq!(at, frame.len(), "every byte is explained");

@@ -11,7 +11,7 @@ use crate::rust::{code_only, contains_word};
 use crate::tree::{File, Tree};
 
 /// A module or type and its replacement.
-const BANNED_IN_CORE: [(&str, &str); 14] = [
+const BANNED_IN_CORE: [(&str, &str); 15] = [
     ("std::fs", "emit an effect; the driver does the I/O"),
     ("std::net::TcpStream", "emit an effect; the driver does the I/O"),
     ("std::net::TcpListener", "emit an effect; the driver does the I/O"),
@@ -23,6 +23,7 @@ const BANNED_IN_CORE: [(&str, &str); 14] = [
     ("Instant", "take a types::Moment from the driver"),
     ("SystemTime", "take a types::Timestamp from the driver"),
     ("thread_local", "put the state into the value that needs it"),
+    ("getrandom", "take a seed or a number from the driver"),
     ("rand", "take a seed or a number from the driver"),
     ("tokio", "the core does not wait"),
     ("async", "the core does not wait"),

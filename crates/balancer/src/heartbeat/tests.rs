@@ -24,7 +24,7 @@ fn a_heartbeat_reads_back() {
 fn the_bytes_of_version_1_stay_as_they_are() {
     let bytes = beat().encode();
     assert_eq!(bytes.len(), 1 + 2 + 3 * 8 + 8 * 8 + 4);
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = types::hex::encode(&bytes);
     expect_test::expect!["010300090000000000000004000000000000004d00000000000000000000000000f83f0000000000000040000000000000484000000000000008400000000000001c4000000000"]
         .assert_eq(&hex[..142]);
 }

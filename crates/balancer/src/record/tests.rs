@@ -70,7 +70,7 @@ fn every_truncation_and_every_flipped_bit_is_detected() {
 #[test]
 fn the_bytes_of_version_1_stay_as_they_are() {
     let bytes = records()[1].encode();
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = types::hex::encode(&bytes);
     expect_test::expect!["01000007ca9a3b000000000107022f320201000462757379ac02021aa59ec4"]
         .assert_eq(&hex);
 }

@@ -1,6 +1,7 @@
 //! Ticks of the ranks: heartbeats out, a view, a decision, exports.
 
 use types::Rank;
+use types::rng::Rng;
 
 use super::{Cluster, STEP_SECONDS, count};
 use crate::{Counts, Decision, Metrics, Unit, View, decide_until, heartbeat, is_settled};
@@ -37,8 +38,8 @@ impl Cluster<'_> {
         let auth = auth.fold(Counts::default(), |sum, part| sum.plus(&part.counts));
         let (auth, all) = heartbeat::loads(self.policy, &auth, &auth, &crate::Expired::never());
         let seconds = (now - self.ranks[rank].heard_at).max(STEP_SECONDS);
-        let busy = self.queues.busy(rank) * 100.0 * self.rng.about_one(noise);
-        let queue = self.queues.length(rank) * self.rng.about_one(noise);
+        let busy = self.queues.busy(rank) * 100.0 * about_one(&mut self.rng, noise);
+        let queue = self.queues.length(rank) * about_one(&mut self.rng, noise);
         let state = &mut self.ranks[rank];
         let requests = state.requests.max(1e-9);
         state.heard = Metrics {
@@ -145,6 +146,11 @@ impl Cluster<'_> {
         };
         (0..usize::from(self.setup.clients)).filter(uses).count()
     }
+}
+
+/// 1, give or take up to `share`.
+fn about_one(rng: &mut Rng, share: f64) -> f64 {
+    1.0 + share * (2.0 * rng.unit() - 1.0)
 }
 
 #[allow(

@@ -1,7 +1,7 @@
 //! What clients do: five kinds of work that metadata servers meet.
 
-use super::rng::mix;
 use super::{Setup, count};
+use types::rng::mix;
 
 /// A kind of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,10 +4,10 @@ use types::{DirFragId, Frag, Ino, Rank};
 
 use super::queue::{Use, Visit, Work};
 use super::recorded::Load;
-use super::rng::mix;
 use super::workload::Activity;
 use super::{Setup, count};
 use crate::{Counts, Kind};
+use types::rng::mix;
 
 /// A fragment.
 #[derive(Clone, Debug)]

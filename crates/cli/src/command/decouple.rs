@@ -21,7 +21,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
-    let path = owned::path(&args.path)?;
+    let path = cudele::parse_path(&args.path)?;
     let cluster = context.cluster()?;
     // Asked again by the machine that has it, it is the same client that asks.
     let fs = match owned::owner(&cluster, &path)? {

@@ -23,7 +23,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
-    let path = owned::path(&args.path)?;
+    let path = cudele::parse_path(&args.path)?;
     let attached = owned::attach(context, &args.path);
     let mut subtree = match attached {
         Ok(subtree) => subtree,
@@ -53,7 +53,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
 
 /// Releases a subtree of which nothing can be read here.
 fn force(context: &Context, args: &Args, why: Error) -> Result<()> {
-    let path = owned::path(&args.path)?;
+    let path = cudele::parse_path(&args.path)?;
     let cluster = context.cluster()?;
     let Some(known) = owned::holder(&cluster, &path)? else { return Err(why) };
     let owner = owned::owner(&cluster, &path).ok().flatten();

@@ -48,7 +48,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
-    let destination = owned::path(&args.destination)?.to_string();
+    let destination = cudele::parse_path(&args.destination)?.to_string();
     let policy = args.policy.as_deref().map(owned::policy).transpose()?;
     let source = Source::open(&args.source)?;
     let without = context.locator().find()?.dir;

@@ -29,7 +29,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
-    let path = owned::path(&args.path)?;
+    let path = cudele::parse_path(&args.path)?;
     let cluster = context.cluster()?;
     let known = owned::await_holder(&cluster, &path)?;
     let done = cluster.recover(&path, &known, args.from.as_deref(), args.dry_run)?;

@@ -102,7 +102,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
         Some(branch) => return in_branch::run(context, args, branch),
         None => {}
     }
-    let path = owned::path(args.path())?;
+    let path = cudele::parse_path(args.path())?;
     let policy = owned::policy(&args.policy)?;
     // Before any thread is started: mounts from here on are this job's alone.
     let plan = plan(args, &path, private::enter())?;

@@ -1,7 +1,7 @@
 //! `cudele verify`: an auxiliary metadata server, run by the job and not by the cluster.
 
 use std::fs::{self, OpenOptions};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -104,9 +104,7 @@ fn read_key(file: &Path) -> Result<Option<ProofKey>> {
 
 fn new_key(file: &Path) -> Result<()> {
     let mut bytes = [0; ProofKey::BYTES];
-    let random = Path::new("/dev/urandom");
-    let read = fs::File::open(random).and_then(|mut source| source.read_exact(&mut bytes));
-    read.map_err(|error| io(random, &error))?;
+    getrandom::fill(&mut bytes).map_err(|error| io(file, &error.into()))?;
     let new = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
     let written = new.and_then(|mut new| {
         new.write_all(ProofKey::new(bytes).to_text().as_bytes())?;

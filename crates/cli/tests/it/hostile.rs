@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use cudele::NewFile;
 use rustix::process::Pid;
+use types::rng::Rng;
 use types::{ClientId, Epoch};
 use wire::{Hello, Message};
 
@@ -119,17 +120,11 @@ fn random_bytes_keep_nobody_from_being_served() {
     let cluster = Cluster::up();
     let fs = cluster.mount();
     let dir = fs.open_dir("/").unwrap();
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut random = move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        state
-    };
+    let mut random = Rng::new(0x9e37_79b9_7f4a_7c15);
     for round in 0..3000_u64 {
         let mut stream = connect(&cluster);
-        let length = usize::try_from(random() % 300).unwrap();
-        let mut bytes: Vec<u8> = (0..length).map(|_| random().to_le_bytes()[0]).collect();
+        let length = random.index(300);
+        let mut bytes: Vec<u8> = (0..length).map(|_| random.byte()).collect();
         if round % 2 == 0 {
             // In a frame that is in order.
             let payload = std::mem::take(&mut bytes);

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use cudele::{Attr, Dir, Errno, Error, Ino, NewFile, RenameFlags};
 use linearize::names::{Act, Call, Crash, History, Judgement, Outcome, Place, Seen, Thing};
+use types::rng::Rng;
 
 use crate::cluster::{Cluster, eventually};
 
@@ -22,18 +23,6 @@ const STEPS_MAX: u64 = 20_000_000;
 
 /// Much is unsafe at any time, and a small journal is checkpointed now and then.
 const SETTINGS: [&str; 4] = ["--set", "commit_interval_ms=50", "--set", "commit_bytes=100000000"];
-
-/// A small generator of numbers (xorshift).
-struct Choice(u64);
-
-impl Choice {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 33) % end
-    }
-}
 
 fn thing(attr: &Attr) -> Thing {
     Thing { ino: attr.ino, dir: attr.is_dir() }
@@ -57,7 +46,7 @@ fn refused(error: &Error) -> Outcome {
 struct Worker<'a> {
     dirs: [Dir; 2],
     start: &'a Instant,
-    choice: Choice,
+    choice: Rng,
     calls: Vec<Call>,
 }
 
@@ -142,7 +131,7 @@ fn several_clients_see_one_namespace_while_the_server_is_killed() {
             .map(|client| {
                 let fs = cluster.mount();
                 let dirs = [fs.open_dir("/a").unwrap(), fs.open_dir("/b").unwrap()];
-                let choice = Choice(seed.wrapping_mul(2 * client + 1) | 1);
+                let choice = Rng::new(seed.wrapping_mul(2 * client + 1));
                 let mut worker = Worker { dirs, start: &start, choice, calls: Vec::new() };
                 let (done, count) = (&done, &count);
                 scope.spawn(move || {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use cudele::{Attr, AttrChange, Cluster, FileType, Fs, Ino, Locator, NewFile, Timestamp};
 use journal::{Create, Event, JournalBuffer, SegmentHeader, Snapshot, Writer};
 use serde_json::{Value, json};
+use types::rng::Rng;
 use types::{ClientId, Epoch, Origin, Seq};
 
 use crate::fixture::{Said, World};
@@ -296,31 +297,20 @@ fn what_the_user_may_not_do_is_rejected_with_its_error() {
     assert_eq!(fs.stat("/job/name").unwrap().uid, 0);
 }
 
-/// Numbers that are the same every time.
-struct Dice(u64);
-
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).unwrap() % sides
-    }
-}
-
 /// Events on few names, most of which another user has made, moved or removed.
-fn gamble(job: &mut Forged<'_>, dice: &mut Dice, known: &[(Ino, bool)]) {
+fn gamble(job: &mut Forged<'_>, dice: &mut Rng, known: &[(Ino, bool)]) {
     const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
     let mut dirs = vec![job.root];
     dirs.extend(known.iter().filter(|(_, is_dir)| *is_dir).map(|(ino, _)| *ino));
     let mut files: Vec<Ino> =
         known.iter().filter(|(_, is_dir)| !is_dir).map(|(ino, _)| *ino).collect();
     for _ in 0..60 {
-        let (dir, to) = (dirs[dice.roll(dirs.len())], dirs[dice.roll(dirs.len())]);
-        let (name, new) = (NAMES[dice.roll(5)], NAMES[dice.roll(5)]);
-        let named = files.get(dice.roll(files.len() + 1)).copied().unwrap_or_default();
-        let directory = dirs[dice.roll(dirs.len())];
+        let (dir, to) = (dirs[dice.index(dirs.len())], dirs[dice.index(dirs.len())]);
+        let (name, new) = (NAMES[dice.index(5)], NAMES[dice.index(5)]);
+        let named = files.get(dice.index(files.len() + 1)).copied().unwrap_or_default();
+        let directory = dirs[dice.index(dirs.len())];
         let (regular, folder) = (FileType::Regular.mode_bits(), FileType::Directory.mode_bits());
-        match dice.roll(9) {
+        match dice.index(9) {
             0 | 1 => files.push(job.create(dir, name)),
             2 => dirs.push(job.mkdir(dir, name)),
             3 => job.unlink(dir, name, Ino(0)),
@@ -364,7 +354,7 @@ fn a_dry_run_reports_what_the_merge_then_does() {
             fs.open_dir(format!("{path}/a")).unwrap().unlink("b").unwrap();
             dir.rename("d", &dir, "b", cudele::RenameFlags::default()).unwrap();
         }
-        gamble(&mut job, &mut Dice(seed), &known);
+        gamble(&mut job, &mut Rng::new(seed), &known);
         let report = job.merge();
         assert_eq!(report["events"], json!(60), "{report}");
         assert_eq!(report["replaced"], json!(0), "nobody loses anything: {report}");
@@ -389,7 +379,7 @@ fn recovery_does_not_repeat_what_was_rejected() {
         let lost = job.mkdir(root, "a");
         job.create(lost, "below");
         job.create(root, "two");
-        gamble(&mut job, &mut Dice(100 + seed), &known);
+        gamble(&mut job, &mut Rng::new(100 + seed), &known);
         let report = job.merge();
         assert!(report["rejected"].as_u64().unwrap() > 3, "{report}");
     }

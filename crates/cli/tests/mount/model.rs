@@ -8,6 +8,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use types::rng::Rng;
+
 use crate::mounts::{Mount, cluster, new_seed, seed, steps};
 use crate::steps::{Answer, Files, How, Name, OPEN_MAX, Step, Use, take, tree};
 
@@ -98,23 +100,7 @@ struct Pair {
     twins: Files,
     /// On which side each file is open.
     side: [usize; OPEN_MAX],
-    chance: Chance,
-}
-
-/// Numbers that only the seed decides (xorshift).
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33).unwrap() % end
-    }
-
-    fn of<T: Copy>(&mut self, all: &[T]) -> T {
-        all[self.below(all.len())]
-    }
+    chance: Rng,
 }
 
 impl Pair {
@@ -128,13 +114,13 @@ impl Pair {
             files: Files::default(),
             twins: Files::default(),
             side: [0; OPEN_MAX],
-            chance: Chance(1),
+            chance: Rng::new(0),
         }
     }
 
     fn go(&mut self, seed: u64, steps: u64) {
         println!("seed {seed}");
-        self.chance = Chance(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        self.chance = Rng::new(seed);
         let mut done: Vec<String> = Vec::new();
         for number in 0..steps {
             let step = self.choose();
@@ -153,7 +139,7 @@ impl Pair {
             if let Step::Open(slot, ..) = step {
                 self.side[slot] = side;
             }
-            let looked = self.chance.below(self.sides.len());
+            let looked = self.chance.index(self.sides.len());
             if let Some(difference) = self.difference(looked) {
                 panic!("{}\nthen side {looked} shows {difference}", told());
             }
@@ -234,25 +220,25 @@ impl Pair {
             | Step::Exchange(..)
             | Step::Mode(..)
             | Step::Owner(..)
-            | Step::List(_) => return self.chance.below(self.sides.len()),
+            | Step::List(_) => return self.chance.index(self.sides.len()),
         };
         let path = self.reference.join(name);
         let found = [fs::metadata(&path), fs::symlink_metadata(&path)];
         let inodes = found.iter().flatten().map(MetadataExt::ino).collect::<Vec<_>>();
         let place = self.open().find(|(ino, _)| inodes.contains(ino));
-        place.map_or_else(|| self.chance.below(self.sides.len()), |(_, side)| side)
+        place.map_or_else(|| self.chance.index(self.sides.len()), |(_, side)| side)
     }
 
     fn choose(&mut self) -> Step {
         let chance = &mut self.chance;
-        let (one, two) = (chance.of(&NAMES), chance.of(&NAMES));
-        let slot = chance.below(OPEN_MAX);
-        let offset = chance.of(&LENGTHS) + chance.below(3) as u64;
-        let length = chance.of(&[1, 10, 4096, 5000, 200_000]);
+        let (one, two) = (chance.pick(&NAMES), chance.pick(&NAMES));
+        let slot = chance.index(OPEN_MAX);
+        let offset = chance.pick(&LENGTHS) + chance.index(3) as u64;
+        let length = chance.pick(&[1, 10, 4096, 5000, 200_000]);
         let is_open = self.twins[slot].is_some();
-        match chance.below(if is_open { 34 } else { 24 }) {
-            0 | 1 => Step::Create(one, chance.of(&[0o600, 0o644, 0o755, 0o4755])),
-            2..=4 => Step::MakeDir(chance.of(&["d", "e", "d/d", "e/d", one]), 0o755),
+        match chance.index(if is_open { 34 } else { 24 }) {
+            0 | 1 => Step::Create(one, chance.pick(&[0o600, 0o644, 0o755, 0o4755])),
+            2..=4 => Step::MakeDir(chance.pick(&["d", "e", "d/d", "e/d", one]), 0o755),
             5 => Step::Symlink(two, one),
             6 => Step::Fifo(one),
             7 => Step::Link(one, two),
@@ -261,18 +247,18 @@ impl Pair {
             11 | 12 => Step::Rename(one, two),
             13 => Step::Move(one, two),
             14 => Step::Exchange(one, two),
-            15 => Step::Mode(one, chance.of(&[0o600, 0o640, 0o755, 0o2755, 0o1777])),
-            16 => Step::Owner(one, chance.of(&[0, 1, 65534])),
-            17 => Step::Times(one, chance.of(&[0, -5, 1_000_000_000, 4_102_444_800])),
+            15 => Step::Mode(one, chance.pick(&[0o600, 0o640, 0o755, 0o2755, 0o1777])),
+            16 => Step::Owner(one, chance.pick(&[0, 1, 65534])),
+            17 => Step::Times(one, chance.pick(&[0, -5, 1_000_000_000, 4_102_444_800])),
             18 => Step::Truncate(one, offset),
             19 => Step::Read(one),
             20 => Step::List(one),
             21 => Step::Stat(one),
             22..=24 if !is_open => {
                 let ways = [How::Read, How::Write, How::Create, How::Truncate, How::Append];
-                Step::Open(slot, one, chance.of(&ways))
+                Step::Open(slot, one, chance.pick(&ways))
             }
-            22..=26 => Step::With(slot, Use::Write(offset, length, chance.of(b"abcdefgh"))),
+            22..=26 => Step::With(slot, Use::Write(offset, length, chance.pick(b"abcdefgh"))),
             27 | 28 => Step::With(slot, Use::Read(offset, length)),
             29 => Step::With(slot, Use::Resize(offset)),
             30 => Step::With(slot, Use::Sync),

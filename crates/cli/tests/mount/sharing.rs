@@ -5,6 +5,8 @@ use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, UNIX_EPOCH};
 
+use types::rng::Rng;
+
 use crate::mounts::{Mount, cluster, until};
 
 /// As `rsync --inplace` or `cp --preserve` leave it.
@@ -158,17 +160,15 @@ fn those_who_read_see_at_once_what_is_only_written() {
     let writer = File::create(mount.path("file")).unwrap();
     let reader = File::open(mount.path("file")).unwrap();
     let mut expected = vec![0; 3 << 20];
-    let mut chance = 0x9e37_79b9_u64;
+    let mut chance = Rng::new(0x9e37_79b9);
     for round in 0..300_u32 {
-        chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         // Some in order, some not, some across the pieces that go to the store.
         let at = if round % 3 == 0 {
-            usize::try_from(chance >> 40).unwrap() % (2 << 20)
+            chance.index(2 << 20)
         } else {
             usize::try_from(round).unwrap() * 4096
         };
-        let piece =
-            vec![u8::try_from(round % 251).unwrap(); 1 + usize::try_from(chance >> 50).unwrap()];
+        let piece = vec![u8::try_from(round % 251).unwrap(); 1 + chance.index(1 << 14)];
         writer.write_all_at(&piece, at as u64).unwrap();
         expected[at..at + piece.len()].copy_from_slice(&piece);
         let mut found = vec![0; piece.len() + 100];

@@ -2,6 +2,7 @@
 
 use metastore::{SUM_BLOCK_BYTES, SUM_BYTES};
 use objstore::{Expect, Memory, ObjectStore, SyncScope};
+use types::rng::Rng;
 use types::{Errno, Ino, Stripe};
 
 use super::{Seal, Sums};
@@ -169,17 +170,6 @@ fn what_was_written_in_the_middle_is_read_again_for_its_checksum() {
     assert!(read(&store, 20_000, 1).is_err());
 }
 
-/// Numbers that look random and are the same each time.
-struct Chance(u64);
-
-impl Chance {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % limit
-    }
-}
-
 const FILE: u64 = 3 * STRIPE as u64;
 
 /// Two clients have a file in turn, or both at a time.
@@ -240,7 +230,7 @@ impl Run {
     }
 
     /// Loses any part of the unsynced content.
-    fn lose_power(&mut self, chance: &mut Chance, at: &str) {
+    fn lose_power(&mut self, chance: &mut Rng, at: &str) {
         self.store.crash(|_, length| chance.below(2 * length as u64 + 1) as usize);
         self.forget();
         let found = read(&self.store, 0, FILE as usize);
@@ -248,7 +238,7 @@ impl Run {
         self.synced = false;
     }
 
-    fn step(&mut self, chance: &mut Chance, at: &str) {
+    fn step(&mut self, chance: &mut Rng, at: &str) {
         let client = if self.shared { chance.below(2) as usize } else { self.owner };
         let place = chance.below(FILE);
         let longest = [50, 5000, 40_000][chance.below(3) as usize];
@@ -286,7 +276,7 @@ impl Run {
 #[test]
 fn no_order_of_writes_syncs_and_power_failures_makes_content_unreadable() {
     for seed in 0..300 {
-        let mut chance = Chance(seed);
+        let mut chance = Rng::new(seed);
         let mut run = Run {
             store: Memory::new(),
             clients: [Sums::default(), Sums::default()],

@@ -14,7 +14,7 @@ use cudele::{
     XattrFlags,
 };
 
-use super::strong::{is_missing, parse};
+use super::strong::is_missing;
 use super::{LINKS_AND_ATTRIBUTES, Made, Phase, Report, Tally, Target};
 use crate::source::shown;
 
@@ -35,7 +35,7 @@ pub(super) struct Blind {
 
 impl Blind {
     pub(super) fn decouple(fs: &Arc<Fs>, destination: &str, policy: &Policy) -> Result<Self> {
-        let path: Path = parse(destination)?;
+        let path: Path = cudele::parse_path(destination)?;
         let made = is_missing(fs, &path)?;
         fs.make_dir(destination, 0o755)?;
         let (parent, _) = fs.walk(&path)?;

@@ -31,7 +31,7 @@ pub(super) struct Strong {
 
 impl Strong {
     pub(super) fn open(fs: &Arc<Fs>, destination: &str) -> Result<Self> {
-        let path = parse(destination)?;
+        let path = cudele::parse_path(destination)?;
         let made = is_missing(fs, &path)?;
         let root = fs.make_dir(destination, 0o755)?.ino;
         let dir = fs.open_dir(destination)?;
@@ -103,13 +103,6 @@ fn counter(cluster: &Cluster, name: &str) -> Result<u64> {
     let map = cluster.status()?;
     let counters = map.mds.iter().flat_map(|entry| &entry.counters);
     Ok(counters.filter(|(known, _)| known == name).map(|(_, value)| value).sum())
-}
-
-/// A path in the namespace.
-pub(super) fn parse(path: &str) -> Result<Path> {
-    Path::parse(path).map_err(|errno| {
-        Error::new(errno, path, "not a path in the namespace").remedy("leave out `..`")
-    })
 }
 
 /// Whether there is nothing at a path.

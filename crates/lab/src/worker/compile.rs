@@ -106,7 +106,8 @@ fn hot(client: u64, phase: u64, number: u64) -> u64 {
     mix((client << 32) ^ (phase << 8) ^ number)
 }
 
-/// Numbers that look like chance, and are the same every time.
+/// Scatters numbers. Not `types::rng::mix`, because results in `experiments/` were measured with
+/// the names that this function chooses.
 fn mix(number: u64) -> u64 {
     let mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed ^ (mixed >> 29)

@@ -10,6 +10,7 @@ use std::time::Instant;
 use cudele::{Dir, Errno, Error, Fs, INLINE_BYTES, Ino, NewFile, Policy, Result, Subtree};
 
 use super::dialogue::{Stopwatch, await_start, mount};
+use super::noise;
 use crate::harness::files::{At, read_local};
 use crate::harness::job::{Dataset, Job, Outcome, Reading};
 use crate::harness::numbered::Shuffled;
@@ -34,15 +35,11 @@ fn name(number: u64) -> String {
 
 /// The content of a file.
 fn content(number: u64, buffer: &mut Vec<u8>) {
-    let mut state = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let state = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let length = BYTES_MIN + (state >> 32) % (BYTES_MAX - BYTES_MIN);
     let length = usize::try_from(length).unwrap_or(0);
     buffer.clear();
-    while buffer.len() < length {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        buffer.extend_from_slice(&state.to_le_bytes());
-    }
-    buffer.truncate(length);
+    noise::fill(buffer, length, state);
 }
 
 /// Makes the data set.

@@ -15,7 +15,7 @@ use rustix::io::Errno as Sys;
 use vfs::{Ending, Vfs};
 
 use super::dialogue::{Stopwatch, await_start, mount};
-use super::nothing;
+use super::{noise, nothing};
 use crate::harness::job::{Calls, Job, Outcome, Served};
 use crate::harness::numbered::Numbered;
 
@@ -136,17 +136,6 @@ fn entries(path: &Path) -> Result<u64> {
     Ok(count)
 }
 
-/// Neither zeros nor repetition, which a store could compress.
-fn block() -> Vec<u8> {
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut block = Vec::with_capacity(CALL_BYTES);
-    while block.len() < CALL_BYTES {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        block.extend_from_slice(&state.to_le_bytes());
-    }
-    block
-}
-
 /// The calls that cover so many bytes: where each begins, and its length.
 fn pieces(bytes: u64) -> impl Iterator<Item = (u64, usize)> {
     let call = CALL_BYTES as u64;
@@ -159,7 +148,7 @@ fn pieces(bytes: u64) -> impl Iterator<Item = (u64, usize)> {
 fn write(dir: &Path, bytes: u64) -> Result<Outcome> {
     let path = dir.join(LARGE);
     let about = |error| terminal::io(&path, &error);
-    let block = block();
+    let block = noise::block(CALL_BYTES);
     await_start()?;
     let mut outcome = Outcome { bytes, ..Outcome::default() };
     let watch = Stopwatch::start();
@@ -207,7 +196,7 @@ pub(super) fn store(url: &str, bytes: u64, (writes, keep): (bool, bool)) -> Resu
     let store: Arc<dyn ObjectStore> = objstore::open_existing(url)?;
     let object = |offset: u64| format!("bench/{}", offset / STRIPE_BYTES);
     let objects = || (0..bytes).step_by(usize::try_from(STRIPE_BYTES).unwrap_or(usize::MAX));
-    let block = block();
+    let block = noise::block(CALL_BYTES);
     await_start()?;
     let mut outcome = Outcome::default();
     let watch = Stopwatch::start();

@@ -8,6 +8,7 @@ use std::path::Path;
 use cudele::Result;
 
 use super::dialogue::{Stopwatch, await_start};
+use super::noise;
 use crate::harness::job::Outcome;
 
 const WRITE_BYTES: usize = 1 << 20;
@@ -16,13 +17,7 @@ const MESSAGE_BYTES: usize = 64;
 /// Writes a new file in large pieces and makes it durable, its name included.
 pub(super) fn write(path: &Path, bytes: u64) -> Result<Outcome> {
     let about = |error| terminal::io(path, &error);
-    // Neither zeros nor repetition, should the disk look for them.
-    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut block = Vec::with_capacity(WRITE_BYTES);
-    while block.len() < WRITE_BYTES {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        block.extend_from_slice(&state.to_le_bytes());
-    }
+    let block = noise::block(WRITE_BYTES);
     await_start()?;
     let mut outcome = Outcome { bytes, ..Outcome::default() };
     let watch = Stopwatch::start();

@@ -41,9 +41,8 @@ fn the_bytes_of_version_1() {
         layers: vec![layer],
         ..Branch::default()
     };
-    let hex: String = one.encode().iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(
-        hex,
+        types::hex::encode(&one.encode()),
         "4355444c4252414e01000200000000000000010100000000000000000000000001\
          02000000000000000301050592afeb6b00000000961d29a8"
     );

@@ -54,11 +54,11 @@ fn in_slices(manifest: &Manifest, objects: &[Vec<u8>], bytes: usize) -> (Rows, u
 
 #[test]
 fn slices_of_large_runs_are_the_whole() {
-    let mut numbers = crate::tests::Numbers(7);
+    let mut numbers = types::rng::Rng::new(7);
     let mut large = |count: u64| {
         let mut rows = Rows::new();
         for _ in 0..count {
-            let number = numbers.next() % 30_000;
+            let number = numbers.bits() % 30_000;
             let gone = number.is_multiple_of(7);
             let value = inode(number, FileType::Regular, b"");
             let name = format!("{number:x}.out");

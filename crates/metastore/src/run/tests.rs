@@ -2,12 +2,13 @@ use std::collections::BTreeMap;
 
 use crc32c::{crc32c, crc32c_append};
 use proptest::prelude::*;
+use types::rng::Rng;
 use types::{FileType, Ino};
 
 use super::*;
 use crate::manifest::RunInfo;
 use crate::row::{Row, RowValue};
-use crate::tests::{Numbers, dirfrag, inode};
+use crate::tests::{dirfrag, inode};
 
 /// A run of several blocks with names of every shape.
 fn large_run() -> (BTreeMap<Vec<u8>, u64>, Vec<u8>) {
@@ -171,15 +172,15 @@ fn a_run_under_another_name_is_refused() {
 
 #[test]
 fn forged_blocks_give_errors_or_other_rows_but_never_panic() {
-    let (original, mut numbers) = (small_run(), Numbers(0x5eed_0003));
+    let (original, mut numbers) = (small_run(), Rng::new(0x5eed_0003));
     let space = original.len() - FOOTER_BYTES - HEADER_BYTES;
     let mut refused = 0;
     for _ in 0..10_000 {
         let mut bytes = original.clone();
-        for _ in 0..=numbers.below(2) {
+        for _ in 0..=numbers.index(2) {
             // Anything but the counts, and the lengths in the index, by which the forger finds the
             // blocks.
-            let at = HEADER_BYTES + numbers.below(space - 40 - STATS_BYTES);
+            let at = HEADER_BYTES + numbers.index(space - 40 - STATS_BYTES);
             bytes[at] = numbers.byte();
         }
         forge(&mut bytes);

@@ -34,9 +34,8 @@ fn the_bytes_of_version_1() {
     let mut one = Snapshots::default();
     let root = Attr { ino: Ino(300), mode: 0o40755, nlink: 2, ..Attr::default() };
     one.take(Snapshot { id: 5, path: b"/a".to_vec(), root, ..Snapshot::default() });
-    let hex: String = one.encode().iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(
-        hex,
+        types::hex::encode(&one.encode()),
         "4355444c534e4150010001008080808080808080100101050000000000000000022f\
          6100ac02ed830100000200000000003f982e54"
     );

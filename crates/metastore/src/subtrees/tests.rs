@@ -1,3 +1,5 @@
+use types::hex;
+
 use super::*;
 
 fn subtrees() -> Subtrees {
@@ -59,16 +61,22 @@ fn with_fragment() -> Subtrees {
 
 #[test]
 fn the_bytes_of_version_6() {
-    assert_eq!(hex(&one(false).encode()), "4355444c53554254060001ac02010200022f610000000088ef5cda");
-    assert_eq!(hex(&follows().encode()), "4355444c53554254060001ac02010204022f6100000000e56d41fb");
+    assert_eq!(
+        hex::encode(&one(false).encode()),
+        "4355444c53554254060001ac02010200022f610000000088ef5cda"
+    );
+    assert_eq!(
+        hex::encode(&follows().encode()),
+        "4355444c53554254060001ac02010204022f6100000000e56d41fb"
+    );
 }
 
 #[test]
 fn version_5_is_read() {
     let hex = "4355444c53554254050001ac02010200022f61000000008be8cf72";
-    assert_eq!(Subtrees::decode(&bytes(hex)), Ok(one(false)));
+    assert_eq!(Subtrees::decode(&hex::decode(hex).unwrap()), Ok(one(false)));
     let hex = "4355444c53554254050001ac02010204022f6100000000e66ad253";
-    assert_eq!(Subtrees::decode(&bytes(hex)), Ok(follows()));
+    assert_eq!(Subtrees::decode(&hex::decode(hex).unwrap()), Ok(follows()));
 }
 
 fn follows() -> Subtrees {
@@ -81,25 +89,25 @@ fn follows() -> Subtrees {
 #[test]
 fn version_4_is_read_and_nothing_follows_its_name() {
     let hex = "4355444c53554254040001ac02010200022f61000000008a154115";
-    assert_eq!(Subtrees::decode(&bytes(hex)), Ok(one(false)));
-    let mut follows = bytes(hex);
+    assert_eq!(Subtrees::decode(&hex::decode(hex).unwrap()), Ok(one(false)));
+    let mut follows = hex::decode(hex).unwrap();
     let end = follows.len() - CRC_BYTES;
     follows[15] |= FOLLOWS;
     let crc = crc32c(&follows[..end]);
     follows[end..].copy_from_slice(&crc.to_le_bytes());
     assert!(Subtrees::decode(&follows).is_err());
     let version_4 = "4355444c5355425404000209000002000000030803000000a0ed830101020000ac02010201022f610000000097885e81";
-    assert_eq!(Subtrees::decode(&bytes(version_4)), Ok(with_fragment()));
+    assert_eq!(Subtrees::decode(&hex::decode(version_4).unwrap()), Ok(with_fragment()));
 }
 
 #[test]
 fn version_3_is_read_without_what_came_back_to_rank_0() {
     let hex =
         "4355444c5355425403000209000002000000030803000000a0ed83010102ac02010201022f610000a3d2085f";
-    assert_eq!(Subtrees::decode(&bytes(hex)), Ok(with_fragment()));
+    assert_eq!(Subtrees::decode(&hex::decode(hex).unwrap()), Ok(with_fragment()));
     let hex = "4355444c53554254030001ac02010200022f610000425fb3f7";
-    assert_eq!(Subtrees::decode(&bytes(hex)), Ok(one(false)));
-    let mut came_back = bytes(hex);
+    assert_eq!(Subtrees::decode(&hex::decode(hex).unwrap()), Ok(one(false)));
+    let mut came_back = hex::decode(hex).unwrap();
     let end = came_back.len() - CRC_BYTES;
     came_back[13] = 0;
     let crc = crc32c(&came_back[..end]);
@@ -110,8 +118,8 @@ fn version_3_is_read_without_what_came_back_to_rank_0() {
 #[test]
 fn version_2_is_read_and_has_no_fragments() {
     let hex = "4355444c53554254020001ac02010200022f610000276761c7";
-    assert_eq!(Subtrees::decode(&bytes(hex)), Ok(one(false)));
-    let mut fragment = bytes(hex);
+    assert_eq!(Subtrees::decode(&hex::decode(hex).unwrap()), Ok(one(false)));
+    let mut fragment = hex::decode(hex).unwrap();
     let end = fragment.len() - CRC_BYTES;
     fragment[15] |= FRAGMENT;
     let crc = crc32c(&fragment[..end]);
@@ -122,16 +130,7 @@ fn version_2_is_read_and_has_no_fragments() {
 #[test]
 fn version_1_is_read_and_everything_in_it_is_pinned() {
     let hex = "4355444c53554254010001ac020102022f610000139b40b4";
-    assert_eq!(Subtrees::decode(&bytes(hex)), Ok(one(true)));
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn bytes(hex: &str) -> Vec<u8> {
-    let pairs = hex.as_bytes().chunks(2).map(|pair| std::str::from_utf8(pair).unwrap());
-    pairs.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect()
+    assert_eq!(Subtrees::decode(&hex::decode(hex).unwrap()), Ok(one(true)));
 }
 
 #[test]

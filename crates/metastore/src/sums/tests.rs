@@ -8,8 +8,7 @@ const SUM: Sum = Sum { crc: 0x1234_5678, length: 16_384, stripe: Stripe::DEFAULT
 fn the_example_of_the_format() {
     let sum = Sum { crc: content_crc(b"content"), length: 7, stripe: Stripe::DEFAULT, period: 0 };
     let bytes = sum.encode(Ino(0x10_0000), 3);
-    let hex: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(hex.join(" "), include_str!("../../testdata/sum.v1.hex").trim());
+    assert_eq!(types::hex::spaced(&bytes), include_str!("../../testdata/sum.v1.hex").trim());
     assert_eq!(Sum::decode(Ino(0x10_0000), 3, &bytes), Entry::Sum(sum));
     assert!(sum.fits(b"content") && sum.fits(b"content and more") && !sum.fits(b"Content"));
 }

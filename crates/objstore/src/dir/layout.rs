@@ -137,10 +137,9 @@ fn initialise(root: BorrowedFd<'_>) -> SysResult<()> {
 }
 
 fn random_id() -> SysResult<u128> {
-    let source = sys::open(CWD, "/dev/urandom", OFlags::RDONLY)?;
     let mut id = [0; 16];
-    let read = retry_on_intr(|| rustix::io::read(&source, &mut id))?;
-    if read == id.len() { Ok(u128::from_le_bytes(id)) } else { Err(Sys::IO) }
+    getrandom::fill(&mut id).map_err(|_| Sys::IO)?;
+    Ok(u128::from_le_bytes(id))
 }
 
 /// Returns the store's id.

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 
 use objstore::{Dir, Expect, ObjectStore, Outcome, SyncScope};
 use tempfile::TempDir;
+use types::rng::Rng;
 
 /// Where the child works; its presence makes this process a child.
 const DIRECTORY: &str = "OBJSTORE_KILL_DIRECTORY";
@@ -129,13 +130,10 @@ fn a_killed_process_loses_nothing_it_acknowledged() {
     let directory = TempDir::new().unwrap();
     let path = directory.path();
     Dir::open(path, true).unwrap().put("state", &content(0), Expect::Absent).unwrap_done();
-    let mut seed = 0x9E37_79B9_7F4A_7C15_u64;
+    let mut random = Rng::new(0x9E37_79B9_7F4A_7C15);
     let mut start = 1;
     for round in 0..8 {
-        seed ^= seed << 13;
-        seed ^= seed >> 7;
-        seed ^= seed << 17;
-        let acknowledged = run_and_kill(path, start, 1 + seed % 100);
+        let acknowledged = run_and_kill(path, start, 1 + random.below(100));
 
         let store = Dir::open(path, false).unwrap();
         let last = |kind: &str| acknowledged.get(kind).copied().unwrap_or(start - 1);

@@ -1,6 +1,6 @@
 //! Faults, and when they strike.
 
-use crate::rng::Rng;
+use types::rng::Rng;
 
 /// A fault of the client that works on a subtree, or of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use types::{ClientId, Epoch, Ino, InoRange, Seq};
 
-use crate::rng::Rng;
 use policy::Cell;
+use types::rng::Rng;
 
 /// A machine's notes about a subtree that it owns, or owned.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use types::{Span, Timestamp};
 use wire::{BalancerEntry, Message};
 
 use super::{Event, MS, World};
-use crate::rng::Rng;
+use types::rng::Rng;
 
 /// Sends half of its load to the next rank in every second tick.
 const RESTLESS: &str = "-- When policy

@@ -24,12 +24,8 @@ fn a_file_is_whole_when_the_last_lost_byte_is_written_again() {
 
 #[test]
 fn the_parts_agree_with_a_list_of_bytes() {
-    let mut state = 1_u64;
-    let mut next = |bound: u64| {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % bound
-    };
+    let mut random = types::rng::Rng::new(1);
+    let mut next = |bound: u64| random.below(bound);
     let mut lost = Lost::default();
     let mut bytes = vec![false; usize::try_from(BYTES).unwrap()];
     for step in 0..5_000 {

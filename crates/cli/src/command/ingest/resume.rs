@@ -12,7 +12,7 @@ use crate::owned;
 /// # Errors
 /// `EBUSY` if there is a journal: the user decides whether to merge it.
 pub(super) fn give_up_remains(context: &Context, destination: &str) -> Result<()> {
-    let path = owned::path(destination)?;
+    let path = cudele::parse_path(destination)?;
     let cluster = context.cluster()?;
     let Some(owner) = owned::owner(&cluster, &path)? else { return Ok(()) };
     let mut subtree = owned::attach(context, destination)?;

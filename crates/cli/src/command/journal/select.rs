@@ -70,7 +70,7 @@ pub(super) fn of_servers(context: &Context) -> Result<Vec<Found>> {
 
 /// The journals of a decoupled subtree: on this disk, and in the store.
 pub(super) fn of_subtree(context: &Context, text: &str) -> Result<Vec<Found>> {
-    let path = owned::path(text)?;
+    let path = cudele::parse_path(text)?;
     let cluster = context.cluster()?;
     let ino = match (owned::owner(&cluster, &path)?, owned::holder(&cluster, &path)?) {
         (Some(owner), _) => owner.root(),

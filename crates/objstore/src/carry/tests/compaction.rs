@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use metastore::Tiers;
+use types::rng::Rng;
 
 use super::*;
 use crate::carry::compact;
@@ -13,15 +14,6 @@ fn small() -> Carrier {
     let tiers = Tiers { small_bytes: 300, at_once_bytes: 600, run_bytes_max: 1 << 20 };
     let (whole_bytes, cache_bytes) = (400, 1 << 20);
     Carrier::new(Tuning { tiers, whole_bytes, cache_bytes, segment_bytes_min: 1 })
-}
-
-pub(super) struct Random(pub(super) u64);
-
-impl Random {
-    pub(super) fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (self.0 >> 33) % end
-    }
 }
 
 pub(super) fn commit_on(store: &dyn ObjectStore, carrier: &Carrier, rows: Rows) -> Result<bool> {
@@ -46,7 +38,7 @@ pub(super) fn compact_on(store: &dyn ObjectStore, carrier: &Carrier) -> Result<b
 type Model = BTreeMap<String, u64>;
 
 /// Makes or removes some names.
-fn change(random: &mut Random, model: &mut Model, count: u64) -> Rows {
+fn change(random: &mut Rng, model: &mut Model, count: u64) -> Rows {
     let mut rows = Rows::new();
     for _ in 0..count {
         let (name, ino) = (format!("name.{:04}", random.below(600)), random.below(1 << 40));
@@ -103,7 +95,7 @@ pub(super) fn check_objects(store: &Memory) {
 
 #[test]
 fn a_directory_stays_what_it_is_whatever_is_merged() {
-    let (store, carrier, mut random) = (Memory::new(), small(), Random(7));
+    let (store, carrier, mut random) = (Memory::new(), small(), Rng::new(7));
     let (mut model, mut compactions, mut most) = (Model::new(), 0, 0);
     for step in 0..300 {
         let count = [1, 5, 40, 200][usize::try_from(random.below(4)).unwrap()];
@@ -148,7 +140,7 @@ fn what_was_removed_is_gone_from_the_store_at_last() {
 
 #[test]
 fn what_is_written_while_runs_are_merged_stays_above_them() {
-    let (store, carrier, mut random) = (Memory::new(), small(), Random(1));
+    let (store, carrier, mut random) = (Memory::new(), small(), Rng::new(1));
     let mut model = Model::new();
     while !commit_on(&store, &carrier, change(&mut random, &mut model, 60)).unwrap() {}
     let before = manifest(&store);
@@ -176,7 +168,7 @@ fn what_is_written_while_runs_are_merged_stays_above_them() {
 
 #[test]
 fn a_compaction_that_fails_at_any_step_loses_nothing_and_can_be_repeated() {
-    let (start, carrier, mut random) = (Memory::new(), small(), Random(3));
+    let (start, carrier, mut random) = (Memory::new(), small(), Rng::new(3));
     let mut model = Model::new();
     while !commit_on(&start, &carrier, change(&mut random, &mut model, 60)).unwrap() {}
     let copy = || {
@@ -274,7 +266,7 @@ fn a_look_up_finds_of_a_clients_run_what_loading_finds() {
 
 #[test]
 fn who_reads_a_directory_while_its_runs_are_merged_reads_it_again() {
-    let (store, carrier, mut random) = (Memory::new(), small(), Random(9));
+    let (store, carrier, mut random) = (Memory::new(), small(), Rng::new(9));
     let mut model = Model::new();
     while !commit_on(&store, &carrier, change(&mut random, &mut model, 60)).unwrap() {}
     // The manifest was read, and then the runs were merged.

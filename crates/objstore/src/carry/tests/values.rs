@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use metastore::{ObjectName, Snapshot, Tiers};
+use types::rng::Rng;
 
-use super::compaction::{Random, check_objects, commit_on, compact_on};
+use super::compaction::{check_objects, commit_on, compact_on};
 use super::*;
 use crate::{Action, Faults, Faulty, Rule, load_dir_at, take_snapshot};
 
@@ -38,7 +39,7 @@ fn push(rows: &mut Rows, name: &str, number: u64) {
     rows.push(name.as_bytes(), RowValue::Inode(record));
 }
 
-fn change(random: &mut Random, model: &mut Model, count: u64) -> Rows {
+fn change(random: &mut Rng, model: &mut Model, count: u64) -> Rows {
     let mut rows = Rows::new();
     for _ in 0..count {
         let (name, number) = (format!("name.{:03}", random.below(200)), random.below(1 << 40));
@@ -90,7 +91,7 @@ fn held(store: &Memory) -> (u64, u64) {
 
 #[test]
 fn files_keep_their_content_whatever_is_merged_and_what_they_leave_is_reclaimed() {
-    let (store, carrier, mut random) = (Memory::new(), small(), Random(7));
+    let (store, carrier, mut random) = (Memory::new(), small(), Rng::new(7));
     let (mut model, mut most) = (Model::new(), 0);
     for step in 0..200 {
         let count = [1, 5, 40][usize::try_from(random.below(3)).unwrap()];
@@ -120,7 +121,7 @@ fn files_keep_their_content_whatever_is_merged_and_what_they_leave_is_reclaimed(
 
 #[test]
 fn whatever_fails_at_any_step_no_content_is_lost() {
-    let (start, carrier, mut random) = (Memory::new(), small(), Random(3));
+    let (start, carrier, mut random) = (Memory::new(), small(), Rng::new(3));
     let mut model = Model::new();
     while !commit_on(&start, &carrier, change(&mut random, &mut model, 20)).unwrap() {}
     assert!(!manifest(&start).values.is_empty());
@@ -155,7 +156,7 @@ fn whatever_fails_at_any_step_no_content_is_lost() {
 
 #[test]
 fn a_snapshot_has_the_content_that_was_there_when_it_was_taken() {
-    let (store, carrier, mut random) = (Memory::new(), small(), Random(11));
+    let (store, carrier, mut random) = (Memory::new(), small(), Rng::new(11));
     let (mut model, mut taken) = (Model::new(), Vec::new());
     for step in 0..60 {
         if commit_on(&store, &carrier, change(&mut random, &mut model, 30)).unwrap() {
@@ -180,7 +181,7 @@ fn a_snapshot_has_the_content_that_was_there_when_it_was_taken() {
 
 #[test]
 fn who_reads_while_values_are_moved_reads_again() {
-    let (store, carrier, mut random) = (Memory::new(), small(), Random(5));
+    let (store, carrier, mut random) = (Memory::new(), small(), Rng::new(5));
     let mut model = Model::new();
     while !commit_on(&store, &carrier, change(&mut random, &mut model, 40)).unwrap() {}
     // The manifest and the runs were read, and then their values were moved.
@@ -199,7 +200,7 @@ fn who_reads_while_values_are_moved_reads_again() {
 
 #[test]
 fn damaged_content_is_no_content() {
-    let (store, carrier, mut random) = (Memory::new(), small(), Random(2));
+    let (store, carrier, mut random) = (Memory::new(), small(), Rng::new(2));
     commit_on(&store, &carrier, change(&mut random, &mut Model::new(), 100)).unwrap();
     let names = store.list("").unwrap();
     let is_values =
@@ -221,7 +222,7 @@ fn content_is_written_hardly_more_than_once() {
         let tiers =
             Tiers { small_bytes: 64 << 10, at_once_bytes: 256 << 10, run_bytes_max: 1 << 30 };
         let carrier = Carrier::new(Tuning { tiers, segment_bytes_min, ..Tuning::default() });
-        let (store, mut random) = (Memory::new(), Random(1));
+        let (store, mut random) = (Memory::new(), Rng::new(1));
         let (mut came, mut written) = (0, 0);
         let take = |result| match result {
             Ok(StoreResult::Written { compact, bytes }) => (compact, bytes.0),
