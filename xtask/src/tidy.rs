@@ -16,6 +16,7 @@ mod links;
 mod promises;
 mod purity;
 mod sizes;
+mod unique;
 mod walkthrough;
 mod words;
 
@@ -58,12 +59,13 @@ impl fmt::Display for Finding {
 
 type Check = fn(&Tree) -> Vec<Finding>;
 
-const CHECKS: [Check; 13] = [
+const CHECKS: [Check; 14] = [
     layers::check,
     contained::check,
     edges::check,
     purity::check,
     sizes::check,
+    unique::check,
     headers::check,
     allows::check,
     docs::check,
