@@ -223,6 +223,14 @@ impl Mds {
         self.authority.passages.departures.iter_mut().find(|it| it.id == id)
     }
 
+    fn store_offer(&mut self, id: u64, effects: &mut Effects) -> Option<()> {
+        let departure = self.departure(id)?;
+        let (object, data) = (departure.object(), departure.passage.encode());
+        let condition = Condition::Absent;
+        self.store(Waiting::Passage(id), StoreOp::Put { object, data, condition }, effects);
+        Some(())
+    }
+
     fn departure_next(&mut self, id: u64, stage: Stage, effects: &mut Effects) -> Option<Stage> {
         let now = self.clock.now;
         match stage {
@@ -238,10 +246,7 @@ impl Mds {
                 if self.log.safe() < seq {
                     return None;
                 }
-                let departure = self.departure(id)?;
-                let (object, data) = (departure.object(), departure.passage.encode());
-                let condition = Condition::Absent;
-                self.store(Waiting::Passage(id), StoreOp::Put { object, data, condition }, effects);
+                self.store_offer(id, effects)?;
                 Some(Stage::Offer)
             }
             Stage::Offered(since) => {
