@@ -126,7 +126,7 @@ fn rados() -> Vec<Cargo> {
             "1",
         ])
     };
-    vec![tests("objstore"), tests("cli")]
+    vec![tests("objstore"), tests("engine"), tests("cli")]
 }
 
 /// The tests of the Python package, in a virtual environment. They fail on a machine without

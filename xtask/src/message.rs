@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::run::{Failure, Outcome};
+use crate::tree::grouped;
 
 /// Characters a subject may have.
 const SUBJECT_CHARS_MAX: usize = 72;
@@ -41,6 +42,7 @@ pub(crate) fn check(root: &Path, file: &str) -> Outcome {
         .map_err(|error| Failure::Failed(format!("cannot list the crates: {error}")))?;
     let mut parts: Vec<String> = PARTS.map(str::to_owned).to_vec();
     parts.extend(crates.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()));
+    parts.extend(grouped().map(str::to_owned));
     match fault(&text, &parts, staged_lines(root)) {
         None => Ok(()),
         Some(fault) => Err(Failure::Failed(format!("the commit message is refused: {fault}"))),

@@ -17,6 +17,24 @@ pub(crate) const FILE_BYTES_MAX: u64 = 1024 * 1024;
 /// Left out when there is no git to ask, as in an unpacked archive.
 const NOT_SOURCE: [&str; 2] = ["target", ".git"];
 
+/// Crates that share a folder below `crates/`: their folders and names.
+const GROUPED: [(&str, &str); 2] =
+    [("crates/metastore/engine", "engine"), ("crates/metastore/format", "metastore")];
+
+/// The folder of a crate.
+pub(crate) fn folder_of(name: &str) -> String {
+    match GROUPED.iter().find(|(_, grouped)| *grouped == name) {
+        Some((folder, _)) => (*folder).to_owned(),
+        None if name == "xtask" => "xtask".to_owned(),
+        None => format!("crates/{name}"),
+    }
+}
+
+/// The names of the crates that share a folder.
+pub(crate) fn grouped() -> impl Iterator<Item = &'static str> {
+    GROUPED.iter().map(|(_, name)| *name)
+}
+
 /// One file.
 #[derive(Clone, Debug)]
 pub(crate) struct File {
@@ -47,6 +65,12 @@ impl File {
 
     /// The crate the file belongs to: `crates/mds/src/log.rs` belongs to `mds`.
     pub(crate) fn crate_name(&self) -> Option<&str> {
+        let holds = |folder: &str| {
+            self.path.strip_prefix(folder).is_some_and(|inside| inside.starts_with('/'))
+        };
+        if let Some((_, name)) = GROUPED.iter().find(|(folder, _)| holds(folder)) {
+            return Some(name);
+        }
         match self.path.split_once('/')? {
             ("crates", rest) => rest.split_once('/').map(|(name, _)| name),
             ("xtask", _) => Some("xtask"),
@@ -161,6 +185,10 @@ mod tests {
         assert!(this.is_rust() && !this.is_test());
         assert_eq!(this.crate_name(), Some("xtask"));
         assert!(tree.contains("xtask/src") && !tree.contains("xtask/sr"));
+        let run = tree.get("crates/metastore/format/src/run.rs").expect("it is in the repository");
+        assert_eq!(run.crate_name(), Some("metastore"));
+        assert_eq!(folder_of("metastore"), "crates/metastore/format");
+        assert_eq!((folder_of("mds"), folder_of("xtask")), ("crates/mds".into(), "xtask".into()));
         let walked = walk(&root.join("xtask")).expect("the directory can be read");
         assert!(walked.contains("src/tree.rs"), "{walked:?}");
     }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use client::Sides;
 use cudele::{Fs, WALKS_MAX};
+use engine::{load_dir_at, read_snapshots};
 use metastore::{Branch, RowValue};
-use objstore::{load_dir_at, read_snapshots};
 use types::{Attr, Cred, Errno, Error, Ino, Map, Path, Result};
 
 use crate::{Branches, lost};

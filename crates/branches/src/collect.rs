@@ -8,12 +8,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use engine::{change_snapshots, purge_data, read_snapshots};
 use journal::{Event, SegmentReader};
 use metastore::{
     BranchState, LAYER_PREFIX, Manifest, ObjectName, PURGE_PREFIX, Purge, Snapshots, kept_name,
     parse_kept, parse_layer,
 };
-use objstore::{ObjectStore, change_snapshots, purge_data, read_snapshots};
+use objstore::ObjectStore;
 use types::{DirFragId, Errno, Error, Ino, Result, Stripe};
 
 use crate::Branches;

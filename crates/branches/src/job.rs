@@ -6,9 +6,10 @@
 //! Invariant: the branch gets all changes of the job in one replacement of its object, which
 //! [`BranchJob::finish`] makes, or none.
 
+use engine::read_snapshots;
 use journal::{Event, JournalBuffer, SegmentReader};
 use metastore::{Branch, Layer, Snapshot};
-use objstore::{Expect, LockGuard, Version, read_snapshots};
+use objstore::{Expect, LockGuard, Version};
 use types::{Errno, Error, Ino, InoRange, Origin, Path, Result, Seq};
 
 use crate::work::LAYER_BYTES;

@@ -27,10 +27,9 @@ use std::sync::Arc;
 
 use client::Made;
 use cudele::Fs;
+use engine::{change_snapshots, read_snapshots};
 use metastore::{BRANCH_PREFIX, Branch, Snapshot, is_branch_name};
-use objstore::{
-    Expect, LockGuard, ObjectStore, Outcome, Version, change_snapshots, read_snapshots,
-};
+use objstore::{Expect, LockGuard, Outcome, Store, Version};
 use types::{Errno, Error, InoRange, Map, Path, Result, Seq};
 
 pub use client::Composed;
@@ -45,7 +44,7 @@ pub use work::Work;
 /// The branches of a store.
 #[derive(Clone, Debug)]
 pub struct Branches {
-    store: Arc<dyn ObjectStore>,
+    store: Arc<dyn Store>,
 }
 
 /// The facts of a branch.
@@ -73,7 +72,7 @@ impl Branches {
 
     /// The branches of a store.
     #[must_use]
-    pub fn of(store: Arc<dyn ObjectStore>) -> Self {
+    pub fn of(store: Arc<dyn Store>) -> Self {
         Self { store }
     }
 
@@ -304,7 +303,7 @@ impl Branches {
 
     /// The store that has the branches.
     #[must_use]
-    pub fn store(&self) -> &Arc<dyn ObjectStore> {
+    pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
 

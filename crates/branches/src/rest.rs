@@ -4,15 +4,16 @@
 //! Invariant: as long as this takes no server can start, and nothing is taken of a store in which a
 //! journal says something that the directories do not.
 
+use engine::{load_dir_at, take_snapshot};
 use metastore::{Snapshot, Subtrees};
 use namespace::{Namespace, Refusal};
-use objstore::{ObjectStore, load_dir_at, take_snapshot};
+use objstore::{ObjectStore, Store};
 use types::{Errno, Error, Ino, Path, Rank, Result};
 
 /// Reads a directory as it is: nothing is kept under as large a number.
 const NOW: u64 = u64::MAX;
 
-pub(crate) fn take(store: &dyn ObjectStore, path: &Path, id: u64) -> Result<()> {
+pub(crate) fn take(store: &dyn Store, path: &Path, id: u64) -> Result<()> {
     let owner = std::process::id().to_string();
     let lock = store.lock(&format!("rank/{:04x}.lock", Rank(0).0), &owner);
     let _lock = lock.map_err(|error| {
@@ -59,7 +60,7 @@ pub(crate) fn take(store: &dyn ObjectStore, path: &Path, id: u64) -> Result<()> 
     take_snapshot(store, &Snapshot { number: 0, id, time, path, policy, root }).map(drop)
 }
 
-fn load(store: &dyn ObjectStore, namespace: &mut Namespace, dir: Ino) -> Result<()> {
+fn load(store: &dyn Store, namespace: &mut Namespace, dir: Ino) -> Result<()> {
     match load_dir_at(store, dir, NOW)? {
         Some(loaded) => {
             namespace.load(dir, loaded.rows.iter());

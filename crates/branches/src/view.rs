@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use client::{Branch, Composed, LayerError, Made};
 use cudele::{ContentStore, DirEntry};
+use engine::load_dir_at;
 use metastore::{Layer, Snapshot};
 use namespace::Refusal;
-use objstore::{ObjectStore, load_dir_at};
+use objstore::{ObjectStore, Store};
 use policy::Policy;
 use types::{Attr, Cred, Errno, Error, FileType, INLINE_BYTES_MAX, Ino, Path, Result, Seq};
 
 /// See the module documentation. Directories are read when they are looked into, and kept.
 #[derive(Debug)]
 pub struct View {
-    store: Arc<dyn ObjectStore>,
+    store: Arc<dyn Store>,
     number: u64,
     path: Path,
     inherited: Policy,
@@ -24,7 +25,7 @@ pub struct View {
 }
 
 impl View {
-    pub(crate) fn new(store: Arc<dyn ObjectStore>, snapshot: &Snapshot, next: Seq) -> Result<Self> {
+    pub(crate) fn new(store: Arc<dyn Store>, snapshot: &Snapshot, next: Seq) -> Result<Self> {
         let inherited = match snapshot.policy.as_str() {
             "" => Policy::default(),
             text => Policy::parse(text)?.policy,

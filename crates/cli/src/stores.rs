@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use cudele::Result;
-use objstore::ObjectStore;
+use objstore::Store;
 use terminal::context::Context;
 
 use crate::marker;
 
 /// The store of the cluster, also if the cluster does not run.
-pub(crate) fn of_cluster(context: &Context) -> Result<Arc<dyn ObjectStore>> {
+pub(crate) fn of_cluster(context: &Context) -> Result<Arc<dyn Store>> {
     let found = context.locator().find()?;
     match found.dir.map(|dir| marker::read(&dir)).transpose()?.flatten() {
         Some(marker) => objstore::open_existing(&marker.store),

@@ -7,7 +7,7 @@
 use std::io::Read;
 use std::sync::Arc;
 
-use objstore::ObjectStore;
+use objstore::Store;
 use types::{Errno, Error, Ino, Result, Stripe};
 
 use crate::extents::{self, Objects};
@@ -16,14 +16,14 @@ use crate::sums::{Seal, Sums};
 /// See the module documentation.
 #[derive(Debug)]
 pub struct ContentStore {
-    store: Arc<dyn ObjectStore>,
+    store: Arc<dyn Store>,
     sums: Sums,
 }
 
 impl ContentStore {
     /// The content in a store.
     #[must_use]
-    pub fn new(store: Arc<dyn ObjectStore>) -> Self {
+    pub fn new(store: Arc<dyn Store>) -> Self {
         Self { store, sums: Sums::default() }
     }
 

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use metastore::{ObjectName, SUM_BLOCK_BYTES, SUMS_PER_OBJECT};
-use objstore::{ObjectStore, SyncScope};
+use objstore::{Store, SyncScope};
 use types::{Errno, Error, Ino, Result, Stripe};
 
 use crate::Fs;
@@ -71,7 +71,7 @@ pub(crate) fn usize_of(length: u64) -> usize {
 }
 
 /// How many objects of one file are best written or read at the same time.
-pub(crate) fn at_once(store: &dyn ObjectStore, stripe: Stripe) -> usize {
+pub(crate) fn at_once(store: &dyn Store, stripe: Stripe) -> usize {
     let stripe = usize::try_from(stripe.bytes()).unwrap_or(usize::MAX);
     (store.bytes_at_once() / stripe).clamp(1, OBJECTS_AT_ONCE)
 }
@@ -209,22 +209,18 @@ impl Fs {
 /// The objects of one file.
 #[derive(Clone, Copy)]
 pub(crate) struct Objects<'a> {
-    store: &'a dyn ObjectStore,
+    store: &'a dyn Store,
     ino: Ino,
     stripe: Stripe,
     sums: &'a Sums,
 }
 
 impl<'a> Objects<'a> {
-    pub(crate) fn new(
-        store: &'a dyn ObjectStore,
-        sums: &'a Sums,
-        (ino, stripe): (Ino, Stripe),
-    ) -> Self {
+    pub(crate) fn new(store: &'a dyn Store, sums: &'a Sums, (ino, stripe): (Ino, Stripe)) -> Self {
         Self { store, ino, stripe, sums }
     }
 
-    pub(crate) fn store(&self) -> &'a dyn ObjectStore {
+    pub(crate) fn store(&self) -> &'a dyn Store {
         self.store
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use objstore::ObjectStore;
+use objstore::Store;
 use types::{
     Attr, AttrChange, ClientId, Cred, Epoch, Errno, Error, FileType, Ino, Path, Rank, RenameFlags,
     Result, Seq, XattrFlags,
@@ -23,7 +23,7 @@ use crate::{Cluster, Dir, Observer, Policy, Subtree};
 pub struct Fs {
     cluster: Arc<Cluster>,
     cluster_id: String,
-    store: Arc<dyn ObjectStore>,
+    store: Arc<dyn Store>,
     cred: Cred,
     pub(crate) link: Arc<Link>,
     pub(crate) strong_logs: Arc<StrongLogs>,
@@ -82,7 +82,7 @@ impl Fs {
 
     /// The object store, for data and journals.
     #[must_use]
-    pub fn store(&self) -> &Arc<dyn ObjectStore> {
+    pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
 

@@ -5,8 +5,9 @@
 //! at the time of the request, and perhaps later changes. A name that exists throughout is seen
 //! once.
 
+use engine::ValueReader;
 use metastore::{InodeRecord, Manifest, RowValue, Scan, manifest_name};
-use objstore::{ObjectStore, ValueReader};
+use objstore::ObjectStore;
 use types::{Attr, Cred, DirFragId, Errno, Error, Frag, Ino, Result};
 use wire::Op;
 

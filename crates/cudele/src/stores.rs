@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use objstore::ObjectStore;
+use objstore::Store;
 use types::{Errno, Error, Result};
 
 /// Opens the store of a cluster that exists.
 ///
 /// # Errors
 /// As [`objstore::open_existing`].
-pub(crate) fn open(url: &str) -> Result<Arc<dyn ObjectStore>> {
+pub(crate) fn open(url: &str) -> Result<Arc<dyn Store>> {
     objstore::open_existing(url).map_err(|error| {
         let remote = url.starts_with("rados:") || error.errno != Errno::NotFound;
         if remote { error } else { elsewhere(url) }

@@ -13,8 +13,9 @@
 )]
 
 use client::{Known, Session};
+use engine::execute;
 use mds::{Effects, Input, Mds, Settings};
-use objstore::{Memory, carry_out};
+use objstore::Memory;
 use types::{ClientId, Clock, ConnId, Cred, FileType, Ino, Moment, Rank, Span, Tid, Timestamp};
 use wire::{Message, NewInode, Op, WantsAlone};
 
@@ -134,7 +135,7 @@ impl Pair {
         served(&mut self.mds, self.clock, &frames, &mut self.effects);
         while !self.effects.store.is_empty() {
             for (token, op) in std::mem::take(&mut self.effects.store) {
-                let result = carry_out(&self.store, op);
+                let result = execute(&self.store, op);
                 self.mds.handle(self.clock, Input::Stored(token, result), &mut self.effects);
             }
         }

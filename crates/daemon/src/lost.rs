@@ -8,7 +8,7 @@ use std::sync::Arc;
 use mds::RankTable;
 use metastore::request::{MAP_NAME, journal_prefix, parse_rank_name, rank_name};
 use metastore::{ObjectName, SUBTREES_NAME, Subtrees, copy_name, manifest_name};
-use objstore::{Aside, ObjectStore};
+use objstore::{Aside, ObjectStore, Store};
 use types::{ClientId, DirFragId, Errno, Error, Ino, Rank, Result};
 
 const REMEDY: &str =
@@ -101,7 +101,7 @@ pub(crate) fn check_map(store: &dyn ObjectStore) -> Result<()> {
 ///
 /// # Errors
 /// The error of the store.
-pub(crate) fn without_damaged_map(store: Arc<dyn ObjectStore>) -> Result<Arc<dyn ObjectStore>> {
+pub(crate) fn without_damaged_map(store: Arc<dyn Store>) -> Result<Arc<dyn Store>> {
     let aside = Aside::new(store);
     hide_unless(&aside, MAP_NAME, |bytes| mon::read_map(bytes).is_ok())?;
     Ok(Arc::new(aside))
@@ -111,10 +111,7 @@ pub(crate) fn without_damaged_map(store: Arc<dyn ObjectStore>) -> Result<Arc<dyn
 ///
 /// # Errors
 /// The error of the store.
-pub(crate) fn without_damaged_tables(
-    store: Arc<dyn ObjectStore>,
-    rank: Rank,
-) -> Result<Arc<dyn ObjectStore>> {
+pub(crate) fn without_damaged_tables(store: Arc<dyn Store>, rank: Rank) -> Result<Arc<dyn Store>> {
     let aside = Aside::new(store);
     hide_unless(&aside, &rank_name(rank), |bytes| RankTable::decode(rank, bytes).is_ok())?;
     hide_unless(&aside, SUBTREES_NAME, |bytes| Subtrees::decode(bytes).is_ok())?;

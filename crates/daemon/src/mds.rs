@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use mds::{Effects, Input, Mds, Settings};
 use net::{Address, Happened, Reactor};
-use objstore::{LockGuard, ObjectStore};
+use objstore::{LockGuard, Store};
 use types::{Clock, ConnId, Cred, Errno, Error, Moment, Rank, Result, Span, Tid};
 use wire::{Message, MonOp, Reply};
 
@@ -38,7 +38,7 @@ pub struct MdsOptions {
     /// Where the monitor is.
     pub monitor: Address,
     /// The object store.
-    pub store: Arc<dyn ObjectStore>,
+    pub store: Arc<dyn Store>,
     /// Tuning.
     pub settings: Settings,
     /// Bytes of memory to have ready before they are needed.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use mon::{Effects, Input, Mon, Settings};
 use net::{Address, Happened, Reactor};
-use objstore::{LockGuard, ObjectStore};
+use objstore::{LockGuard, Store};
 use types::{Clock, Error, Moment, Result, Span, Tid};
 use wire::Message;
 
@@ -23,7 +23,7 @@ pub struct MonOptions {
     /// Where it listens.
     pub address: Address,
     /// The object store.
-    pub store: Arc<dyn ObjectStore>,
+    pub store: Arc<dyn Store>,
     /// Tuning, and the fixed entries of the map.
     pub settings: Settings,
     /// Nothing is changed in the store: a map that is damaged or gone is passed over.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use mds::Room;
 use net::Waker;
-use objstore::ObjectStore;
+use objstore::Store;
 use types::{Errno, Error, Result};
 
 /// The interval between two measurements.
@@ -18,7 +18,7 @@ const INTERVAL_FULL: Duration = Duration::from_millis(100);
 /// See the module documentation. Ends with this value.
 #[derive(Debug)]
 pub(crate) struct Keeper {
-    store: Arc<dyn ObjectStore>,
+    store: Arc<dyn Store>,
     seen: Receiver<Room>,
     known: Room,
     _alive: Sender<()>,
@@ -29,7 +29,7 @@ impl Keeper {
     ///
     /// # Errors
     /// `EAGAIN` if there can be no more threads.
-    pub(crate) fn start(store: &Arc<dyn ObjectStore>, bytes: u64, waker: Waker) -> Result<Self> {
+    pub(crate) fn start(store: &Arc<dyn Store>, bytes: u64, waker: Waker) -> Result<Self> {
         store.allow_reserve();
         let (saw, seen) = unbounded();
         let (alive, ended) = bounded::<()>(0);
@@ -67,7 +67,7 @@ impl Keeper {
     }
 }
 
-fn look(store: &dyn ObjectStore, bytes: u64) -> Room {
+fn look(store: &dyn Store, bytes: u64) -> Room {
     // Fill the reserve first: the rest is for all clients.
     let reserved = store.reserve(bytes);
     let read_only = reserved.as_ref().is_err_and(|error| error.errno == Errno::ReadOnly);

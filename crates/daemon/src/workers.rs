@@ -1,4 +1,4 @@
-//! Worker threads that carry store operations out.
+//! Worker threads that execute store operations.
 //!
 //! Journal appends have a thread of their own, so that no checkpoint delays them; they reach the
 //! store in the order in which they were emitted. Merging runs takes seconds and has a thread of
@@ -9,9 +9,10 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
+use engine::Executor;
 use metastore::request::{StoreFailure, StoreOp, StoreResult, Token};
 use net::Waker;
-use objstore::{Carrier, ObjectStore};
+use objstore::Store;
 use types::{Errno, Error, Result};
 
 use crate::copies::Copies;
@@ -30,7 +31,7 @@ pub(crate) struct Workers {
     compaction: Option<Sender<(Token, StoreOp)>>,
     purging: Option<Sender<(Token, StoreOp)>>,
     pool: Option<Sender<(Token, StoreOp)>>,
-    carrier: Arc<Carrier>,
+    executor: Arc<Executor>,
     finished: Receiver<Finished>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -40,13 +41,13 @@ impl Workers {
     ///
     /// # Errors
     /// `EAGAIN` if there can be no more threads.
-    pub(crate) fn start(store: &Arc<dyn ObjectStore>, waker: &Waker) -> Result<Self> {
+    pub(crate) fn start(store: &Arc<dyn Store>, waker: &Waker) -> Result<Self> {
         let (done, finished) = unbounded();
         let (journal, journal_ops) = unbounded();
         let (compaction, compaction_ops) = unbounded();
         let (purging, purging_ops) = unbounded();
         let (pool, pool_ops) = unbounded();
-        let carrier = Arc::new(Carrier::default());
+        let executor = Arc::new(Executor::default());
         let copies = Arc::new(Copies::default());
         let mut threads = Vec::new();
         let own = [journal_ops, compaction_ops];
@@ -56,10 +57,10 @@ impl Workers {
             .chain(std::iter::repeat_n(pool_ops, POOL));
         for ops in queues {
             let (store, done, waker) = (store.clone(), done.clone(), waker.clone());
-            let (carrier, copies) = (carrier.clone(), copies.clone());
+            let (executor, copies) = (executor.clone(), copies.clone());
             let thread = std::thread::Builder::new().name("store".to_owned());
             let thread =
-                thread.spawn(move || work((&*store, &carrier, &copies), &ops, &done, &waker));
+                thread.spawn(move || work((&*store, &executor, &copies), &ops, &done, &waker));
             threads.push(thread.map_err(|error| {
                 Error::new(Errno::Again, "store threads", format!("cannot be started: {error}"))
                     .remedy("allow this user or container more threads")
@@ -67,7 +68,7 @@ impl Workers {
         }
         let (journal, compaction) = (Some(journal), Some(compaction));
         let (purging, pool) = (Some(purging), Some(pool));
-        Ok(Self { journal, compaction, purging, pool, carrier, finished, threads })
+        Ok(Self { journal, compaction, purging, pool, executor, finished, threads })
     }
 
     pub(crate) fn submit(&self, token: Token, op: StoreOp) {
@@ -98,7 +99,7 @@ impl Workers {
 
     /// Runs that are being merged are left as they were: the server is about to end.
     pub(crate) fn hurry(&self) {
-        self.carrier.stop();
+        self.executor.stop();
     }
 
     /// Waits for everything that was submitted.
@@ -113,14 +114,14 @@ impl Workers {
 }
 
 fn work(
-    (store, carrier, copies): (&dyn ObjectStore, &Carrier, &Copies),
+    (store, executor, copies): (&dyn Store, &Executor, &Copies),
     ops: &Receiver<(Token, StoreOp)>,
     done: &Sender<Finished>,
     waker: &Waker,
 ) {
     for (token, op) in ops {
         let copied = copies.of(&op);
-        let result = carrier.carry_out(store, op);
+        let result = executor.execute(store, op);
         let copied = copied.filter(|_| matches!(result, Ok(StoreResult::Stored(_))));
         let copied = copied.map(|(name, data)| copies.note(name, data));
         if done.send((token, result)).is_err() {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use metastore::{Entry, ObjectName, SUM_BLOCK_BYTES, SUM_BYTES, SUMS_PER_OBJECT, Sum, data_name};
-use objstore::ObjectStore;
+use objstore::Store;
 use types::{Errno, Ino, Pool, Result};
 
 use crate::Report;
@@ -41,7 +41,7 @@ struct Window {
 
 /// The content of one file.
 struct Content<'a> {
-    store: &'a dyn ObjectStore,
+    store: &'a dyn Store,
     ino: Ino,
     pool: Pool,
 }
@@ -49,7 +49,7 @@ struct Content<'a> {
 /// Reads all content that has checksums. Registers damaged files in `sought`, so that the survey
 /// finds their names.
 pub(crate) fn check(
-    store: &dyn ObjectStore,
+    store: &dyn Store,
     survey: &Survey,
     facts: &mut Facts,
     report: &mut Report,

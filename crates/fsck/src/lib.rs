@@ -24,7 +24,7 @@ mod tree;
 mod values;
 
 use metastore::request::rank_name;
-use objstore::{LockGuard, ObjectStore};
+use objstore::{LockGuard, Store};
 use types::{Errno, Error, Rank, Result};
 
 pub use finding::{Finding, Gravity, Kind, Subject};
@@ -83,7 +83,7 @@ pub enum Depth {
 /// # Errors
 /// If the store cannot be listed or does not answer. An object that cannot be read is a finding.
 pub fn check(
-    store: &dyn ObjectStore,
+    store: &dyn Store,
     (scope, depth): (Scope, Depth),
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<Report> {
@@ -128,11 +128,7 @@ pub fn check(
 ///
 /// # Errors
 /// `EBUSY` if one runs.
-pub fn at_rest(
-    store: &dyn ObjectStore,
-    survey: &Survey,
-    owner: &str,
-) -> Result<Vec<Box<dyn LockGuard>>> {
+pub fn at_rest(store: &dyn Store, survey: &Survey, owner: &str) -> Result<Vec<Box<dyn LockGuard>>> {
     let ranks = survey.ranks().map(|rank| format!("{}.lock", rank_name(rank)));
     let mut names = vec!["mon/lock".to_owned(), format!("{}.lock", rank_name(Rank(0)))];
     names.extend(ranks.filter(|name| *name != names[1]).collect::<Vec<_>>());

@@ -15,7 +15,7 @@ use metastore::{
     COPY_PREFIX, InodeRecord, Manifest, ObjectName, RowValue, Rows, RunBuilder, RunId, RunInfo,
     RunReader, is_copied, manifest_name, prefix, run_name,
 };
-use objstore::{Expect, ObjectStore, Outcome, SyncScope};
+use objstore::{Expect, ObjectStore, Outcome, Store, SyncScope};
 use types::{DirFragId, Errno, Error, Frag, Ino, Result, Seq, Timestamp};
 
 use crate::anew;
@@ -43,7 +43,7 @@ pub struct Mended {
 /// # Errors
 /// If the store does not answer, or is full: then repairs so far
 /// stays.
-pub fn mend(store: &dyn ObjectStore, now: Timestamp) -> Result<Mended> {
+pub fn mend(store: &dyn Store, now: Timestamp) -> Result<Mended> {
     let (mut done, mut tried) = (Mended::default(), BTreeSet::new());
     let mut damaged = false;
     for round in 0..ROUNDS_MAX {

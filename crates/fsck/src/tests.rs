@@ -1,9 +1,10 @@
 //! Value segments that are damaged in every way that their parts allow.
 
+use engine::execute;
 use mds::RankTable;
 use metastore::request::{StoreOp, StoreResult, rank_name};
 use metastore::{InodeRecord, Manifest, ObjectName, RowValue, Rows, manifest_name, values_name};
-use objstore::{Expect, Memory, carry_out};
+use objstore::{Expect, Memory, ObjectStore};
 use types::{Attr, DirFragId, FileType, Frag, Ino, Rank, Seq, Timestamp};
 
 use super::*;
@@ -29,7 +30,7 @@ fn commit(store: &Memory, numbers: std::ops::Range<u64>) {
     let (position, touched) = (Seq(1), Default::default());
     let ino = Ino::ROOT;
     let op = StoreOp::CommitDir { ino, rows, counts, position, touched, attach: None };
-    assert!(carry_out(store, op).is_ok());
+    assert!(execute(store, op).is_ok());
 }
 
 /// A root directory of two runs, each with a value segment.
@@ -61,7 +62,7 @@ fn found(store: &Memory) -> Vec<&'static str> {
 
 /// The empty files. Every other file must have its content.
 fn empty(store: &Memory) -> Vec<u64> {
-    let Ok(StoreResult::Dir(loaded)) = carry_out(store, StoreOp::LoadDir { ino: Ino::ROOT }) else {
+    let Ok(StoreResult::Dir(loaded)) = execute(store, StoreOp::LoadDir { ino: Ino::ROOT }) else {
         panic!("it can be read");
     };
     assert_eq!(loaded.rows.len() as u64, FILES);

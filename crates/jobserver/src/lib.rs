@@ -2,7 +2,7 @@
 //! its own, which need the object store only ([`serve`]).
 //!
 //! They are the usual daemons ([`daemon`]) over a store that shows the snapshot and keeps their
-//! writes in memory ([`Apart`]). The layers of the branch are the journal of the server there, so
+//! writes in memory ([`Overlay`]). The layers of the branch are the journal of the server there, so
 //! the server recovers to the state of the branch. The events that it adds to the journal become
 //! the next layer when the job ends.
 //!
@@ -24,12 +24,13 @@ use std::time::{Duration, Instant};
 use branches::{BranchJob, Branches};
 use cudele::Cluster;
 use daemon::{Log, MdsOptions, MonOptions};
+use engine::Overlay;
 use journal::{Create, Event, JournalBuffer, SegmentHeader, SegmentReader, Writer};
 use metastore::request::{MAP_NAME, StoreOp, journal_prefix, rank_name, segment_name};
 use metastore::{RowValue, Rows, Snapshot};
 use namespace::{Mode, Namespace};
 use net::Address;
-use objstore::{Apart, Expect, ObjectStore};
+use objstore::{Expect, ObjectStore, Store};
 use types::{
     ClientId, Epoch, Errno, Error, FileType, Ino, InoRange, Origin, Path, Rank, Result, Seq, Span,
 };
@@ -50,7 +51,7 @@ const RANK: Rank = Rank(0);
 pub struct PrivateServer {
     job: BranchJob,
     address: Address,
-    apart: Arc<Apart>,
+    overlay: Arc<Overlay>,
     /// The segments of the journal that are layers of the branch.
     given: u64,
     daemons: Vec<Daemon>,
@@ -99,14 +100,14 @@ impl Daemon {
 pub fn serve(branches: &Branches, name: &str, url: &str, dir: &LocalPath) -> Result<PrivateServer> {
     let mut job = branches.begin_job(name, NUMBERS)?;
     let (snapshot, numbers) = (job.snapshot(), job.numbers());
-    let apart = Arc::new(Apart::new(branches.store().clone(), snapshot.number, numbers));
-    let above = show(&*apart, snapshot, job.path(), numbers)?;
+    let overlay = Arc::new(Overlay::new(branches.store().clone(), snapshot.number, numbers));
+    let above = show(&*overlay, snapshot, job.path(), numbers)?;
     let next = numbers.start + above.len() as u64;
     // A monitor does not start without a map where there is a journal.
     let map = ClusterMap { next_client: ClientId(1), ..ClusterMap::default() };
     let map = mon::map_bytes(&map);
-    let _ = apart.put(MAP_NAME, &map, Expect::Absent)?;
-    let _ = apart.put(
+    let _ = overlay.put(MAP_NAME, &map, Expect::Absent)?;
+    let _ = overlay.put(
         &rank_name(RANK),
         &mds::RankTable::begin(RANK, next, Seq(NEWER)),
         Expect::Absent,
@@ -115,13 +116,13 @@ pub fn serve(branches: &Branches, name: &str, url: &str, dir: &LocalPath) -> Res
     for layer in job.layers() {
         let (name, bytes) = layer?;
         let bytes = as_segment(&bytes).map_err(|error| error.in_journal(&name))?;
-        let _ = apart.put(&segment_name(RANK, given), &bytes, Expect::Absent)?;
+        let _ = overlay.put(&segment_name(RANK, given), &bytes, Expect::Absent)?;
         given += 1;
     }
     job.record_numbers()?;
     let address = Address::Unix(dir.join("mon.sock"));
     let above = if *job.path() == Path::root() { Vec::new() } else { above };
-    let mut server = PrivateServer { job, address, apart, given, daemons: Vec::new() };
+    let mut server = PrivateServer { job, address, overlay, given, daemons: Vec::new() };
     server.start(url, dir, mds::Private { numbers, above })?;
     Ok(server)
 }
@@ -141,7 +142,7 @@ impl PrivateServer {
 
     fn start(&mut self, url: &str, dir: &LocalPath, private: mds::Private) -> Result<()> {
         let cluster = format!("branch-{:016x}", branches::random()?);
-        let (store, address) = (self.apart.clone(), self.address.clone());
+        let (store, address) = (self.overlay.clone(), self.address.clone());
         let settings = mon::Settings {
             cluster,
             store: url.to_owned(),
@@ -157,7 +158,7 @@ impl PrivateServer {
                 log: Log::none(),
             })
         })?);
-        let (store, monitor) = (self.apart.clone(), self.address.clone());
+        let (store, monitor) = (self.overlay.clone(), self.address.clone());
         let address = Address::Unix(dir.join("mds.0.sock"));
         let settings = mds::Settings {
             // The journal is in memory already, and is all that will be wanted.
@@ -222,9 +223,9 @@ impl PrivateServer {
     /// `EIO`.
     pub fn finish(mut self) -> Result<u64> {
         self.stop()?;
-        let segments = self.apart.list(&journal_prefix(RANK))?;
+        let segments = self.overlay.list(&journal_prefix(RANK))?;
         let added = segments.iter().skip(usize::try_from(self.given).unwrap_or(usize::MAX));
-        self.job.finish(added.map(|name| Ok((name, self.apart.get(name)?.0))))
+        self.job.finish(added.map(|name| Ok((name, self.overlay.get(name)?.0))))
     }
 }
 
@@ -256,7 +257,7 @@ fn as_segment(layer: &[u8]) -> std::result::Result<Vec<u8>, journal::JournalErro
 /// Shows the branch's directory at its path, and no other name. Returns the directories above it,
 /// which have the first numbers.
 fn show(
-    store: &dyn ObjectStore,
+    store: &dyn Store,
     snapshot: &Snapshot,
     path: &Path,
     numbers: InoRange,
@@ -296,7 +297,7 @@ fn show(
             touched: Default::default(),
             attach: None,
         };
-        objstore::carry_out(store, op).map_err(|failure| failure.error)?;
+        engine::execute(store, op).map_err(|failure| failure.error)?;
         namespace.end_capture(dir);
     }
     Ok(above)

@@ -9,12 +9,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use types::{Errno, Pool, Result};
 
 use crate::store::absent;
-use crate::{Expect, LockGuard, Memory, ObjectStore, Outcome, Space, Stat, SyncScope, Version};
+use crate::{
+    Capacity, Expect, Fencing, LockGuard, Memory, ObjectStore, Outcome, Pools, Space, Stat, Store,
+    Sweeping, SyncScope, Tuned, Version,
+};
 
 /// See the module documentation.
 #[derive(Debug)]
 pub struct Aside {
-    base: Arc<dyn ObjectStore>,
+    base: Arc<dyn Store>,
     above: Memory,
     /// Deleted objects of the store below.
     hidden: Mutex<BTreeSet<String>>,
@@ -23,7 +26,7 @@ pub struct Aside {
 impl Aside {
     /// A view without writes.
     #[must_use]
-    pub fn new(base: Arc<dyn ObjectStore>) -> Self {
+    pub fn new(base: Arc<dyn Store>) -> Self {
         Self { base, above: Memory::new(), hidden: Mutex::default() }
     }
 
@@ -100,14 +103,6 @@ impl ObjectStore for Aside {
         Ok(there)
     }
 
-    fn lists_what_it_finds(&self) -> bool {
-        self.base.lists_what_it_finds()
-    }
-
-    fn period(&self) -> u32 {
-        self.base.period()
-    }
-
     fn list(&self, prefix: &str) -> Result<Vec<String>> {
         let mut names = self.base.list(prefix)?;
         let hidden = self.hidden();
@@ -121,19 +116,37 @@ impl ObjectStore for Aside {
     fn sync(&self, _: SyncScope<'_>) -> Result<()> {
         Ok(())
     }
+}
 
+impl Tuned for Aside {
+    fn lists_what_it_finds(&self) -> bool {
+        self.base.lists_what_it_finds()
+    }
+
+    fn period(&self) -> u32 {
+        self.base.period()
+    }
+}
+
+impl Capacity for Aside {
     fn space(&self) -> Result<Space> {
         self.base.space()
     }
+}
 
+impl Pools for Aside {
     fn pool(&self, name: &str) -> Result<Pool> {
         self.base.pool(name)
     }
+}
 
+impl Fencing for Aside {
     fn lock(&self, name: &str, owner: &str) -> Result<Box<dyn LockGuard>> {
         self.base.lock(name, owner)
     }
 }
+
+impl Sweeping for Aside {}
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-//! The contract of [`ObjectStore`] as a suite that every back end passes.
+//! The contract of [`Store`] as a suite that every back end passes.
 //!
 //! Each clause is a function that gets a store of its own, empty. Clauses check the guarantees that
 //! callers rely on, and leave free all behaviour in which back ends may differ. Crashes are not
@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use types::{Errno, Result};
 
-use crate::{Expect, OBJECT_BYTES_MAX, ObjectStore, Outcome, SyncScope, Version};
+use crate::{Expect, OBJECT_BYTES_MAX, Outcome, Store, SyncScope, Version};
 
 /// One clause: its name and its check.
-pub type Clause = (&'static str, fn(&dyn ObjectStore));
+pub type Clause = (&'static str, fn(&dyn Store));
 
 macro_rules! clauses {
     ($($clause:ident),* $(,)?) => { &[$((stringify!($clause), $clause)),*] };
@@ -56,7 +56,7 @@ pub const CLAUSES: &[Clause] = clauses![
 ///
 /// # Panics
 /// If a clause does not hold.
-pub fn conformance(open: &dyn Fn() -> Box<dyn ObjectStore>) {
+pub fn conformance(open: &dyn Fn() -> Box<dyn Store>) {
     for (name, clause) in CLAUSES {
         let store = open();
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| clause(&*store)));
@@ -71,15 +71,15 @@ fn done(outcome: Result<Outcome>) -> Version {
     }
 }
 
-fn put(store: &dyn ObjectStore, name: &str, data: &[u8]) -> Version {
+fn put(store: &dyn Store, name: &str, data: &[u8]) -> Version {
     done(store.put(name, data, Expect::Any))
 }
 
-fn get(store: &dyn ObjectStore, name: &str) -> Vec<u8> {
+fn get(store: &dyn Store, name: &str) -> Vec<u8> {
     store.get(name).expect("the object is there").0
 }
 
-fn list(store: &dyn ObjectStore, prefix: &str) -> Vec<String> {
+fn list(store: &dyn Store, prefix: &str) -> Vec<String> {
     store.list(prefix).expect("a list succeeds")
 }
 
@@ -87,21 +87,21 @@ fn errno<T>(result: Result<T>) -> Option<Errno> {
     result.err().map(|error| error.errno)
 }
 
-fn what_is_put_is_read_back(store: &dyn ObjectStore) {
+fn what_is_put_is_read_back(store: &dyn Store) {
     let version = put(store, "a/b/c", b"content");
     assert_eq!(store.get("a/b/c"), Ok((b"content".to_vec(), version)));
     assert_eq!(store.stat("a/b/c").map(|stat| stat.size), Ok(7));
     assert_eq!(store.read_range("a/b/c", 0, 7), Ok(b"content".to_vec()));
 }
 
-fn put_replaces_the_whole_object(store: &dyn ObjectStore) {
+fn put_replaces_the_whole_object(store: &dyn Store) {
     let long = put(store, "a", b"something long");
     let short = put(store, "a", b"short");
     assert_ne!(long, short);
     assert_eq!(store.get("a"), Ok((b"short".to_vec(), short)));
 }
 
-fn data_in_several_places_is_written_as_one(store: &dyn ObjectStore) {
+fn data_in_several_places_is_written_as_one(store: &dyn Store) {
     // Longer than any store's largest request or piece, and aligned to neither.
     let parts: Vec<Vec<u8>> = (0..23_u8).map(|n| vec![n; 700_000 * usize::from(n % 3)]).collect();
     let slices: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
@@ -116,7 +116,7 @@ fn data_in_several_places_is_written_as_one(store: &dyn ObjectStore) {
     assert_eq!(get(store, "b"), b"");
 }
 
-fn put_if_absent_does_not_replace(store: &dyn ObjectStore) {
+fn put_if_absent_does_not_replace(store: &dyn Store) {
     let first = done(store.put("a", b"first", Expect::Absent));
     let second = store.put("a", b"second", Expect::Absent);
     assert_eq!(second, Ok(Outcome::Conflict(Some(first))));
@@ -126,7 +126,7 @@ fn put_if_absent_does_not_replace(store: &dyn ObjectStore) {
     assert_eq!(errno(store.get("b")), Some(Errno::NotFound));
 }
 
-fn compare_and_swap_follows_the_content(store: &dyn ObjectStore) {
+fn compare_and_swap_follows_the_content(store: &dyn Store) {
     let one = put(store, "a", b"1");
     let two = done(store.put("a", b"2", Expect::Is(one)));
     assert_eq!(store.put("a", b"3", Expect::Is(one)), Ok(Outcome::Conflict(Some(two))));
@@ -139,14 +139,14 @@ fn compare_and_swap_follows_the_content(store: &dyn ObjectStore) {
     assert_eq!(store.get("a"), Ok((b"3".to_vec(), three)));
 }
 
-fn append_tells_where_the_data_landed(store: &dyn ObjectStore) {
+fn append_tells_where_the_data_landed(store: &dyn Store) {
     assert_eq!(store.append("log/0", b"abc"), Ok(0));
     assert_eq!(store.append("log/0", b""), Ok(3));
     assert_eq!(store.append("log/0", b"defg"), Ok(3));
     assert_eq!(get(store, "log/0"), b"abcdefg");
 }
 
-fn append_goes_behind_ranges_and_puts(store: &dyn ObjectStore) {
+fn append_goes_behind_ranges_and_puts(store: &dyn Store) {
     store.append("a", b"0").expect("an append succeeds");
     store.write_range("a", 4, b"4").expect("a write succeeds");
     assert_eq!(store.append("a", b"5"), Ok(5));
@@ -158,7 +158,7 @@ fn append_goes_behind_ranges_and_puts(store: &dyn ObjectStore) {
     assert_eq!(get(store, "a"), b"Newer");
 }
 
-fn write_range_overwrites_and_fills_gaps_with_zeros(store: &dyn ObjectStore) {
+fn write_range_overwrites_and_fills_gaps_with_zeros(store: &dyn Store) {
     store.write_range("a", 3, b"def").expect("a write succeeds");
     assert_eq!(get(store, "a"), b"\0\0\0def");
     store.write_range("a", 1, b"bcd").expect("a write succeeds");
@@ -167,7 +167,7 @@ fn write_range_overwrites_and_fills_gaps_with_zeros(store: &dyn ObjectStore) {
     assert_eq!(get(store, "a"), b"\0bcdef", "no data extends nothing");
 }
 
-fn read_range_stops_at_the_end(store: &dyn ObjectStore) {
+fn read_range_stops_at_the_end(store: &dyn Store) {
     put(store, "a", b"0123456789");
     assert_eq!(store.read_range("a", 2, 3), Ok(b"234".to_vec()));
     assert_eq!(store.read_range("a", 8, 100), Ok(b"89".to_vec()));
@@ -177,7 +177,7 @@ fn read_range_stops_at_the_end(store: &dyn ObjectStore) {
     assert_eq!(store.read_range("a", 0, 0), Ok(Vec::new()));
 }
 
-fn absent_objects_are_not_found(store: &dyn ObjectStore) {
+fn absent_objects_are_not_found(store: &dyn Store) {
     put(store, "dir/present", b"");
     for name in ["absent", "dir", "dir/absent", "dir/present/absent", "a/b/c/d"] {
         assert_eq!(errno(store.get(name)), Some(Errno::NotFound), "get {name}");
@@ -186,7 +186,7 @@ fn absent_objects_are_not_found(store: &dyn ObjectStore) {
     }
 }
 
-fn delete_says_whether_it_was_there(store: &dyn ObjectStore) {
+fn delete_says_whether_it_was_there(store: &dyn Store) {
     put(store, "a/b", b"x");
     assert_eq!(store.delete("a"), Ok(false));
     assert_eq!(store.delete("a/b"), Ok(true));
@@ -195,7 +195,7 @@ fn delete_says_whether_it_was_there(store: &dyn ObjectStore) {
     assert_eq!(list(store, ""), Vec::<String>::new());
 }
 
-fn a_deleted_object_starts_afresh(store: &dyn ObjectStore) {
+fn a_deleted_object_starts_afresh(store: &dyn Store) {
     store.append("a", b"old").expect("an append succeeds");
     assert_eq!(store.delete("a"), Ok(true));
     assert_eq!(store.append("a", b"new"), Ok(0));
@@ -204,7 +204,7 @@ fn a_deleted_object_starts_afresh(store: &dyn ObjectStore) {
     done(store.put("a", b"again", Expect::Absent));
 }
 
-fn list_is_sorted_and_complete(store: &dyn ObjectStore) {
+fn list_is_sorted_and_complete(store: &dyn Store) {
     let mut names: Vec<String> =
         (0..300).map(|number| format!("{}/{number}", number % 7)).collect();
     names.push("0!".to_string()); // `!` sorts before `/`, a directory's entries after it
@@ -215,7 +215,7 @@ fn list_is_sorted_and_complete(store: &dyn ObjectStore) {
     assert_eq!(list(store, ""), names);
 }
 
-fn list_takes_any_prefix(store: &dyn ObjectStore) {
+fn list_takes_any_prefix(store: &dyn Store) {
     for name in ["ab", "abc/d", "abc/de/f", "abd", "b"] {
         put(store, name, b"");
     }
@@ -229,7 +229,7 @@ fn list_takes_any_prefix(store: &dyn ObjectStore) {
     assert_eq!(list(store, &"x/".repeat(400)), Vec::<String>::new());
 }
 
-fn an_object_may_be_named_like_a_directory(store: &dyn ObjectStore) {
+fn an_object_may_be_named_like_a_directory(store: &dyn Store) {
     put(store, "a/b/c", b"3");
     put(store, "a/b", b"2");
     put(store, "a", b"1");
@@ -238,7 +238,7 @@ fn an_object_may_be_named_like_a_directory(store: &dyn ObjectStore) {
     assert_eq!((get(store, "a"), get(store, "a/b/c")), (b"1".to_vec(), b"3".to_vec()));
 }
 
-fn odd_names_are_names(store: &dyn ObjectStore) {
+fn odd_names_are_names(store: &dyn Store) {
     let mut names = [
         " ",
         "...",
@@ -282,7 +282,7 @@ fn odd_names_are_names(store: &dyn ObjectStore) {
     assert_eq!(list(store, &"x".repeat(500)), ["x".repeat(512)]);
 }
 
-fn bad_names_are_refused(store: &dyn ObjectStore) {
+fn bad_names_are_refused(store: &dyn Store) {
     let long = "x".repeat(513);
     let bad = ["", "/", "/a", "a/", "a//b", ".", "..", "a/./b", "../a", "a\0b", "a\n", "é", &long];
     for name in bad {
@@ -302,7 +302,7 @@ fn bad_names_are_refused(store: &dyn ObjectStore) {
     assert_eq!(list(store, ""), Vec::<String>::new());
 }
 
-fn empty_objects_exist(store: &dyn ObjectStore) {
+fn empty_objects_exist(store: &dyn Store) {
     put(store, "put", b"");
     assert_eq!(store.append("append", b""), Ok(0));
     store.write_range("write", 0, b"").expect("a write succeeds");
@@ -312,7 +312,7 @@ fn empty_objects_exist(store: &dyn ObjectStore) {
     }
 }
 
-fn large_objects_are_whole(store: &dyn ObjectStore) {
+fn large_objects_are_whole(store: &dyn Store) {
     let data: Vec<u8> = (0..5u32 << 20).map(|at| (at ^ (at >> 9)).to_le_bytes()[0]).collect();
     put(store, "put", &data);
     assert!(get(store, "put") == data);
@@ -325,14 +325,14 @@ fn large_objects_are_whole(store: &dyn ObjectStore) {
     );
 }
 
-fn too_large_objects_are_refused(store: &dyn ObjectStore) {
+fn too_large_objects_are_refused(store: &dyn Store) {
     for offset in [OBJECT_BYTES_MAX, u64::MAX] {
         assert_eq!(errno(store.write_range("a", offset, b"x")), Some(Errno::TooBig), "{offset}");
     }
     assert_eq!(list(store, ""), Vec::<String>::new());
 }
 
-fn sync_accepts_every_scope(store: &dyn ObjectStore) {
+fn sync_accepts_every_scope(store: &dyn Store) {
     store.sync(SyncScope::All).expect("syncing nothing succeeds");
     store.sync(SyncScope::Object("absent")).expect("absence can be synced");
     store.sync(SyncScope::Object("absent/deep/down")).expect("absence can be synced");
@@ -351,7 +351,7 @@ fn sync_accepts_every_scope(store: &dyn ObjectStore) {
     assert_eq!(list(store, ""), ["c"]);
 }
 
-fn a_lock_has_one_holder(store: &dyn ObjectStore) {
+fn a_lock_has_one_holder(store: &dyn Store) {
     let guard = store.lock("mon/leader", "mon.a with a long name").expect("the lock is free");
     assert_eq!(guard.owner(), "mon.a with a long name");
     let error = store.lock("mon/leader", "mon.b").expect_err("the lock is held");
@@ -365,7 +365,7 @@ fn a_lock_has_one_holder(store: &dyn ObjectStore) {
     drop((guard, other));
 }
 
-fn locks_live_apart_from_objects(store: &dyn ObjectStore) {
+fn locks_live_apart_from_objects(store: &dyn Store) {
     put(store, "a", b"object");
     let guard = store.lock("a", "owner").expect("the lock is free");
     assert_eq!(get(store, "a"), b"object");
@@ -387,7 +387,7 @@ fn in_threads(act: impl Fn(u64) + Sync) {
     });
 }
 
-fn concurrent_swaps_lose_no_increment(store: &dyn ObjectStore) {
+fn concurrent_swaps_lose_no_increment(store: &dyn Store) {
     const INCREMENTS: u64 = 10;
     put(store, "counter", b"0");
     in_threads(|_| {
@@ -407,7 +407,7 @@ fn concurrent_swaps_lose_no_increment(store: &dyn ObjectStore) {
     assert_eq!(get(store, "counter"), (THREADS * INCREMENTS).to_string().as_bytes());
 }
 
-fn put_if_absent_has_one_winner(store: &dyn ObjectStore) {
+fn put_if_absent_has_one_winner(store: &dyn Store) {
     for round in 0..8 {
         let name = format!("round/{round}");
         let winners = AtomicU64::new(0);
@@ -424,7 +424,7 @@ fn put_if_absent_has_one_winner(store: &dyn ObjectStore) {
     }
 }
 
-fn concurrent_appends_do_not_overlap(store: &dyn ObjectStore) {
+fn concurrent_appends_do_not_overlap(store: &dyn Store) {
     in_threads(|thread| {
         let letter = b'a' + u8::try_from(thread).expect("few threads");
         for length in 1..=20 {
@@ -436,7 +436,7 @@ fn concurrent_appends_do_not_overlap(store: &dyn ObjectStore) {
     assert_eq!(store.stat("log").map(|stat| stat.size), Ok(THREADS * 210));
 }
 
-fn readers_never_see_half_a_put(store: &dyn ObjectStore) {
+fn readers_never_see_half_a_put(store: &dyn Store) {
     put(store, "a", &[0; 10_000]);
     in_threads(|thread| {
         let byte = u8::try_from(thread).expect("few threads");

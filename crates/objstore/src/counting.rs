@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use types::{ClientId, Pool, Result};
 
 use crate::{
-    Expect, LockGuard, ObjectStore, Outcome, Presence, Reserved, Space, Stat, Swept, SyncScope,
-    Version,
+    Capacity, Expect, Fencing, LockGuard, ObjectStore, Outcome, Pools, Presence, Reserved, Space,
+    Stat, Sweeping, Swept, SyncScope, Tuned, Version, forward::forward,
 };
 
 /// The kinds of operation, one per method of [`ObjectStore`].
@@ -37,11 +37,11 @@ pub enum Operation {
     List,
     /// [`ObjectStore::sync`]
     Sync,
-    /// [`ObjectStore::lock`]
+    /// [`Fencing::lock`](crate::Fencing::lock)
     Lock,
 }
 
-/// All kinds, in the order of the trait.
+/// All kinds, in the order of the traits.
 pub const OPERATIONS: [Operation; 10] = [
     Operation::Put,
     Operation::Append,
@@ -208,10 +208,6 @@ impl<S: ObjectStore> ObjectStore for Counting<S> {
         result
     }
 
-    fn bytes_at_once(&self) -> usize {
-        self.inner.bytes_at_once()
-    }
-
     fn get(&self, name: &str) -> Result<(Vec<u8>, Version)> {
         let result = self.inner.get(name);
         self.counters.note(Operation::Get, &result, |(data, _)| data.len());
@@ -236,10 +232,6 @@ impl<S: ObjectStore> ObjectStore for Counting<S> {
         result
     }
 
-    fn lists_what_it_finds(&self) -> bool {
-        self.inner.lists_what_it_finds()
-    }
-
     fn list(&self, prefix: &str) -> Result<Vec<String>> {
         let result = self.inner.list(prefix);
         self.counters.note(Operation::List, &result, |_| 0);
@@ -251,35 +243,26 @@ impl<S: ObjectStore> ObjectStore for Counting<S> {
         self.counters.note(Operation::Sync, &result, |()| 0);
         result
     }
+}
+
+impl<S: Tuned> Tuned for Counting<S> {
+    fn bytes_at_once(&self) -> usize {
+        self.inner.bytes_at_once()
+    }
+
+    fn lists_what_it_finds(&self) -> bool {
+        self.inner.lists_what_it_finds()
+    }
 
     fn period(&self) -> u32 {
         self.inner.period()
     }
+}
 
-    fn space(&self) -> Result<Space> {
-        self.inner.space()
-    }
+forward!(Capacity for Counting<S>, self => self.inner);
+forward!(Pools for Counting<S>, self => self.inner);
 
-    fn reserve(&self, bytes: u64) -> Result<Reserved> {
-        self.inner.reserve(bytes)
-    }
-
-    fn allow_reserve(&self) {
-        self.inner.allow_reserve();
-    }
-
-    fn lend_reserve(&self, bytes: u64) {
-        self.inner.lend_reserve(bytes);
-    }
-
-    fn is_short(&self) -> bool {
-        self.inner.is_short()
-    }
-
-    fn pool(&self, name: &str) -> Result<Pool> {
-        self.inner.pool(name)
-    }
-
+impl<S: Fencing> Fencing for Counting<S> {
     fn enter(&self, client: ClientId) -> Result<Presence> {
         self.inner.enter(client)
     }
@@ -288,13 +271,11 @@ impl<S: ObjectStore> ObjectStore for Counting<S> {
         self.inner.shut_out(client)
     }
 
-    fn sweep(&self, now_s: i64, look: bool) -> Result<Swept> {
-        self.inner.sweep(now_s, look)
-    }
-
     fn lock(&self, name: &str, owner: &str) -> Result<Box<dyn LockGuard>> {
         let result = self.inner.lock(name, owner);
         self.counters.note(Operation::Lock, &result, |_| 0);
         result
     }
 }
+
+forward!(Sweeping for Counting<S>, self => self.inner);

@@ -40,8 +40,8 @@ use self::sys::{Flock, Sys, SysResult};
 use crate::name::is_printable;
 use crate::store::{absent, check_end, held};
 use crate::{
-    Expect, LockGuard, NAME_BYTES_MAX, ObjectStore, Outcome, Reserved, Space, Stat, SyncScope,
-    Version, check_name,
+    Expect, Fencing, LockGuard, NAME_BYTES_MAX, ObjectStore, Outcome, Pools, Stat, Sweeping,
+    SyncScope, Tuned, Version, check_name,
 };
 
 /// How often an append starts over because another process replaces the object under it.
@@ -414,12 +414,6 @@ impl ObjectStore for Dir {
         sys::read_at(file, offset, length).map_err(self.told(name, "read"))
     }
 
-    fn read_into(&self, name: &str, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let place = Place::of(name)?;
-        let file = self.open_to_read(&place)?;
-        sys::read_into(file, offset, buffer).map_err(self.told(name, "read"))
-    }
-
     fn stat(&self, name: &str) -> Result<Stat> {
         let place = Place::of(name)?;
         match rustix::fs::statat(self.objects(), &place.path, AtFlags::SYMLINK_NOFOLLOW) {
@@ -454,36 +448,23 @@ impl ObjectStore for Dir {
             SyncScope::All => self.sync_everything(),
         }
     }
+}
+
+impl Tuned for Dir {
+    fn read_into(&self, name: &str, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let place = Place::of(name)?;
+        let file = self.open_to_read(&place)?;
+        sys::read_into(file, offset, buffer).map_err(self.told(name, "read"))
+    }
 
     fn period(&self) -> u32 {
         self.period
     }
+}
 
-    fn space(&self) -> Result<Space> {
-        let stat = retry_on_intr(|| rustix::fs::fstatvfs(self.objects()));
-        let stat = stat.map_err(self.told("objects", "ask for the room left"))?;
-        Ok(Space { total: stat.f_blocks * stat.f_frsize, available: stat.f_bavail * stat.f_frsize })
-    }
+impl Pools for Dir {}
 
-    fn reserve(&self, bytes: u64) -> Result<Reserved> {
-        let filled = self.reserve.fill(self.layout.root.as_fd(), bytes);
-        filled.map_err(self.told("", "keep room for removals"))
-    }
-
-    fn allow_reserve(&self) {
-        self.reserve.allow();
-    }
-
-    fn lend_reserve(&self, bytes: u64) {
-        while self.space().is_ok_and(|space| space.available < bytes)
-            && self.reserve.give(self.layout.root.as_fd()).unwrap_or(false)
-        {}
-    }
-
-    fn is_short(&self) -> bool {
-        self.reserve.is_short()
-    }
-
+impl Fencing for Dir {
     fn lock(&self, name: &str, owner: &str) -> Result<Box<dyn LockGuard>> {
         check_name(name)?;
         let root = self.layout.root.as_fd();
@@ -495,6 +476,8 @@ impl ObjectStore for Dir {
         }
     }
 }
+
+impl Sweeping for Dir {}
 
 #[cfg(test)]
 mod tests;

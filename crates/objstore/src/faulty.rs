@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use types::{ClientId, Errno, Error, Pool, Result};
 
 use crate::{
-    Expect, LockGuard, ObjectStore, Operation, Outcome, Presence, Reserved, Space, Stat, Swept,
-    SyncScope, Version,
+    Capacity, Expect, Fencing, LockGuard, ObjectStore, Operation, Outcome, Pools, Presence,
+    Reserved, Space, Stat, Sweeping, Swept, SyncScope, Tuned, Version, forward::forward,
 };
 
 /// A test's code that runs while an operation waits; it gets the operation and the object.
@@ -23,7 +23,7 @@ pub type Interlude = Arc<dyn Fn(Operation, &str) + Send + Sync>;
 /// The fate of an operation that a rule picks.
 #[derive(Clone)]
 pub enum Action {
-    /// It is not carried out and fails.
+    /// The store does not execute the operation, and the caller gets an error.
     Fail(Errno),
     /// The store executes it, but its caller gets an error, as when an answer is lost.
     FailAfter(Errno),
@@ -155,7 +155,7 @@ pub struct Faulty<S> {
     faults: Faults,
 }
 
-impl<S: ObjectStore> Faulty<S> {
+impl<S> Faulty<S> {
     /// Wraps a store.
     pub fn new(inner: S, faults: Faults) -> Self {
         Self { inner, faults }
@@ -167,10 +167,10 @@ impl<S: ObjectStore> Faulty<S> {
         name: &str,
         act: impl FnOnce(&S) -> Result<T>,
     ) -> Result<T> {
-        self.carry_out(self.faults.decide(operation, name), operation, name, act)
+        self.execute(self.faults.decide(operation, name), operation, name, act)
     }
 
-    fn carry_out<T>(
+    fn execute<T>(
         &self,
         action: Option<Action>,
         operation: Operation,
@@ -209,10 +209,6 @@ impl<S: ObjectStore> ObjectStore for Faulty<S> {
         self.run(Operation::WriteRange, name, |inner| inner.write_range(name, offset, data))
     }
 
-    fn bytes_at_once(&self) -> usize {
-        self.inner.bytes_at_once()
-    }
-
     fn get(&self, name: &str) -> Result<(Vec<u8>, Version)> {
         self.run(Operation::Get, name, |inner| inner.get(name))
     }
@@ -229,10 +225,6 @@ impl<S: ObjectStore> ObjectStore for Faulty<S> {
         self.run(Operation::Delete, name, |inner| inner.delete(name))
     }
 
-    fn lists_what_it_finds(&self) -> bool {
-        self.inner.lists_what_it_finds()
-    }
-
     fn list(&self, prefix: &str) -> Result<Vec<String>> {
         self.run(Operation::List, prefix, |inner| inner.list(prefix))
     }
@@ -246,37 +238,28 @@ impl<S: ObjectStore> ObjectStore for Faulty<S> {
         if matches!(action, Some(Action::PretendSync)) {
             return Ok(());
         }
-        self.carry_out(action, Operation::Sync, name, |inner| inner.sync(scope))
+        self.execute(action, Operation::Sync, name, |inner| inner.sync(scope))
+    }
+}
+
+impl<S: Tuned> Tuned for Faulty<S> {
+    fn bytes_at_once(&self) -> usize {
+        self.inner.bytes_at_once()
+    }
+
+    fn lists_what_it_finds(&self) -> bool {
+        self.inner.lists_what_it_finds()
     }
 
     fn period(&self) -> u32 {
         self.inner.period()
     }
+}
 
-    fn space(&self) -> Result<Space> {
-        self.inner.space()
-    }
+forward!(Capacity for Faulty<S>, self => self.inner);
+forward!(Pools for Faulty<S>, self => self.inner);
 
-    fn reserve(&self, bytes: u64) -> Result<Reserved> {
-        self.inner.reserve(bytes)
-    }
-
-    fn allow_reserve(&self) {
-        self.inner.allow_reserve();
-    }
-
-    fn lend_reserve(&self, bytes: u64) {
-        self.inner.lend_reserve(bytes);
-    }
-
-    fn is_short(&self) -> bool {
-        self.inner.is_short()
-    }
-
-    fn pool(&self, name: &str) -> Result<Pool> {
-        self.inner.pool(name)
-    }
-
+impl<S: Fencing> Fencing for Faulty<S> {
     fn enter(&self, client: ClientId) -> Result<Presence> {
         self.inner.enter(client)
     }
@@ -285,11 +268,9 @@ impl<S: ObjectStore> ObjectStore for Faulty<S> {
         self.inner.shut_out(client)
     }
 
-    fn sweep(&self, now_s: i64, look: bool) -> Result<Swept> {
-        self.inner.sweep(now_s, look)
-    }
-
     fn lock(&self, name: &str, owner: &str) -> Result<Box<dyn LockGuard>> {
         self.run(Operation::Lock, name, |inner| inner.lock(name, owner))
     }
 }
+
+forward!(Sweeping for Faulty<S>, self => self.inner);

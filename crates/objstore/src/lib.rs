@@ -1,9 +1,13 @@
 //! The object store: named byte strings that outlive processes.
 //!
 //! Everything durable (journals, the metadata store, cluster state, file data) is written through
-//! one trait, [`ObjectStore`]. Back ends: [`Memory`], which forgets unsynced writes at a simulated
-//! crash; [`Dir`], a directory of files that keeps every promise with fsync; [`Rados`], a Ceph
-//! cluster. Wrappers: [`Counting`] measures, [`Faulty`] breaks.
+//! one trait, [`ObjectStore`], of nine methods. [`Store`] adds five small traits: hints
+//! ([`Tuned`]), room ([`Capacity`]), [`Pools`], locks and fencing ([`Fencing`]), and the removal of
+//! leftovers ([`Sweeping`]).
+//!
+//! Back ends: [`Memory`], which forgets unsynced writes at a simulated crash; [`Dir`], a directory
+//! of files that keeps every promise with fsync; [`Rados`], a Ceph cluster. Wrappers: [`Counting`]
+//! measures, [`Faulty`] breaks, [`Aside`] writes to memory only.
 //! [`conformance`](fn@conformance::conformance) is the contract as a suite that every back end
 //! passes.
 //!
@@ -14,39 +18,42 @@
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
-    reason = "I/O edge: carries store operations to disks"
+    reason = "I/O edge: reads and writes files, and talks to Ceph"
 )]
 
-mod apart;
 mod aside;
-mod carry;
+mod capacity;
 pub mod conformance;
 mod counting;
 mod dir;
 mod faulty;
+mod fencing;
 mod forward;
 mod gather;
-mod kept;
 mod memory;
 mod name;
+mod pools;
 mod rados;
 mod store;
+mod sweeping;
+mod tuned;
 mod url;
 
-pub use apart::Apart;
 pub use aside::Aside;
-pub use carry::{Carrier, Tuning, ValueReader, carry_out, purge_data, resolve};
+pub use capacity::{Capacity, Reserved, Space};
 pub use counting::{Counters, Counting, Counts, OPERATIONS, Operation, Tally};
 pub use dir::Dir;
 pub use faulty::{Action, Faults, Faulty, Interlude, Rule};
-pub use kept::{change_snapshots, links_dirs, load_dir_at, read_snapshots, take_snapshot};
+pub use fencing::{Fencing, LockGuard, Presence};
 pub use memory::Memory;
 pub use name::{NAME_BYTES_MAX, check_name};
+pub use pools::Pools;
 pub use rados::Rados;
 pub use store::{
-    Expect, LockGuard, OBJECT_BYTES_MAX, ObjectStore, Outcome, Presence, Reserved, Space, Stat,
-    Swept, SyncScope, Version,
+    Expect, OBJECT_BYTES_MAX, ObjectStore, Outcome, Stat, Store, SyncScope, Version, absent,
 };
+pub use sweeping::{Sweeping, Swept};
+pub use tuned::Tuned;
 pub use url::{beside, copies, open, open_existing};
 
 #[cfg(test)]

@@ -14,7 +14,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use types::Result;
 
 use crate::store::{absent, check_end, held};
-use crate::{Expect, LockGuard, ObjectStore, Outcome, Space, Stat, SyncScope, Version, check_name};
+use crate::{
+    Capacity, Expect, Fencing, LockGuard, ObjectStore, Outcome, Pools, Space, Stat, Sweeping,
+    SyncScope, Tuned, Version, check_name,
+};
 
 /// The store. Clones share the same objects, as processes share a disk.
 #[derive(Clone, Debug, Default)]
@@ -224,16 +227,24 @@ impl ObjectStore for Memory {
         }
         Ok(())
     }
+}
 
+impl Tuned for Memory {
     fn period(&self) -> u32 {
         self.state().crashes.saturating_add(1)
     }
+}
 
+impl Capacity for Memory {
     fn space(&self) -> Result<Space> {
         // The machine's free memory is not known here.
         Ok(Space { total: u64::MAX >> 1, available: u64::MAX >> 1 })
     }
+}
 
+impl Pools for Memory {}
+
+impl Fencing for Memory {
     fn lock(&self, name: &str, owner: &str) -> Result<Box<dyn LockGuard>> {
         check_name(name)?;
         let mut state = self.state();
@@ -249,6 +260,8 @@ impl ObjectStore for Memory {
         }))
     }
 }
+
+impl Sweeping for Memory {}
 
 #[derive(Debug)]
 struct MemoryLock {

@@ -45,8 +45,8 @@ use sys::{Cluster, Code, Step};
 use crate::gather::Gather;
 use crate::store::{absent, check_end};
 use crate::{
-    Expect, LockGuard, ObjectStore, Outcome, Presence, Reserved, Space, Stat, Swept, SyncScope,
-    Version, check_name,
+    Capacity, Expect, Fencing, LockGuard, ObjectStore, Outcome, Pools, Presence, Reserved, Space,
+    Stat, Sweeping, Swept, SyncScope, Tuned, Version, check_name,
 };
 
 /// So many bytes are requested of an object of unknown length.
@@ -304,20 +304,6 @@ impl ObjectStore for Rados {
         written.map(|_| ()).map_err(|code| told(name, "write", code))
     }
 
-    fn write_gathered(&self, name: &str, offset: u64, data: &[&[u8]]) -> Result<()> {
-        check_name(name)?;
-        let data = Gather::of(data);
-        let end = check_end(name, offset, data.len())?;
-        if end > PIECE_BYTES && data.len() > 0 {
-            return self.extend(name, At::Offset(offset), data).map(|_| ());
-        }
-        self.write_range(name, offset, { data }.take(data.len(), &mut Vec::new()))
-    }
-
-    fn bytes_at_once(&self) -> usize {
-        BYTES_AT_ONCE
-    }
-
     fn get(&self, name: &str) -> Result<(Vec<u8>, Version)> {
         check_name(name)?;
         self.fetch(name).map(|(bytes, _, version)| (bytes, version))
@@ -334,11 +320,6 @@ impl ObjectStore for Rados {
         let read = self.read_into(name, offset, &mut bytes)?;
         bytes.truncate(read);
         Ok(bytes)
-    }
-
-    fn read_into(&self, name: &str, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        check_name(name)?;
-        self.read_at(name, offset, buffer).map(|(read, _)| read)
     }
 
     fn stat(&self, name: &str) -> Result<Stat> {
@@ -379,11 +360,6 @@ impl ObjectStore for Rados {
         Err(contended(name))
     }
 
-    fn lists_what_it_finds(&self) -> bool {
-        // Every placement group shows all it has.
-        false
-    }
-
     fn list(&self, prefix: &str) -> Result<Vec<String>> {
         let mut names = Vec::new();
         for place in self.places.may_hold(prefix)? {
@@ -407,11 +383,39 @@ impl ObjectStore for Rados {
             SyncScope::Prefix(_) | SyncScope::All => Ok(()),
         }
     }
+}
+
+impl Tuned for Rados {
+    fn write_gathered(&self, name: &str, offset: u64, data: &[&[u8]]) -> Result<()> {
+        check_name(name)?;
+        let data = Gather::of(data);
+        let end = check_end(name, offset, data.len())?;
+        if end > PIECE_BYTES && data.len() > 0 {
+            return self.extend(name, At::Offset(offset), data).map(|_| ());
+        }
+        self.write_range(name, offset, { data }.take(data.len(), &mut Vec::new()))
+    }
+
+    fn bytes_at_once(&self) -> usize {
+        BYTES_AT_ONCE
+    }
+
+    fn read_into(&self, name: &str, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        check_name(name)?;
+        self.read_at(name, offset, buffer).map(|(read, _)| read)
+    }
+
+    fn lists_what_it_finds(&self) -> bool {
+        // Every placement group shows all it has.
+        false
+    }
 
     fn period(&self) -> u32 {
         0
     }
+}
 
+impl Capacity for Rados {
     fn space(&self) -> Result<Space> {
         let answer = self.cluster.monitor(r#"{"prefix":"df","format":"json"}"#);
         let answer = answer.map_err(|code| told(&self.url, "ask for the room left", code))?;
@@ -446,11 +450,15 @@ impl ObjectStore for Rados {
     fn is_short(&self) -> bool {
         self.cluster.full.load(Ordering::Relaxed)
     }
+}
 
+impl Pools for Rados {
     fn pool(&self, name: &str) -> Result<Pool> {
         self.places.number_of(name)
     }
+}
 
+impl Fencing for Rados {
     fn enter(&self, client: ClientId) -> Result<Presence> {
         Ok(Presence::of(presence::Entered::new(&self.cluster, &self.places.locks, client)?))
     }
@@ -459,14 +467,16 @@ impl ObjectStore for Rados {
         presence::shut_out(&self.cluster, &self.places.locks, client).map(|()| true)
     }
 
-    fn sweep(&self, now_s: i64, look: bool) -> Result<Swept> {
-        self.sweep_pieces(now_s.saturating_sub_unsigned(sweep::YOUNGEST_GARBAGE_S), look)
-    }
-
     fn lock(&self, name: &str, owner: &str) -> Result<Box<dyn LockGuard>> {
         check_name(name)?;
         let lock = lock::NamedLock::take(&self.cluster, &self.places.locks, name, owner)?;
         Ok(Box::new(lock))
+    }
+}
+
+impl Sweeping for Rados {
+    fn sweep(&self, now_s: i64, look: bool) -> Result<Swept> {
+        self.sweep_pieces(now_s.saturating_sub_unsigned(sweep::YOUNGEST_GARBAGE_S), look)
     }
 }
 

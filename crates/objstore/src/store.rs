@@ -8,15 +8,12 @@
 
 use std::fmt::Debug;
 
-use types::{ClientId, Errno, Error, Pool, Result};
+use types::{Errno, Error, Result};
 
-use crate::gather::Gather;
+use crate::{Capacity, Fencing, Pools, Sweeping, Tuned};
 
 /// The largest object in bytes, 1 GiB. Larger things are striped over several objects.
 pub const OBJECT_BYTES_MAX: u64 = 1 << 30;
-
-/// For most stores: few calls, and small enough to be copied within a cache.
-const BYTES_AT_ONCE: usize = 256 << 10;
 
 /// Identifies the content of an object: equal content has equal versions, so an object that
 /// changes and changes back is the same version again. Callers that must notice put a counter
@@ -45,7 +42,8 @@ pub enum Expect {
 
 impl Expect {
     /// The answer of `put`, without any effect, if `current` is not the expected version.
-    pub(crate) fn conflict(self, current: Option<Version>) -> Option<Outcome> {
+    #[must_use]
+    pub fn conflict(self, current: Option<Version>) -> Option<Outcome> {
         let holds = match self {
             Expect::Any => true,
             Expect::Absent => current.is_none(),
@@ -83,72 +81,6 @@ pub enum SyncScope<'a> {
     All,
 }
 
-/// How much a store can hold, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Space {
-    /// In all.
-    pub total: u64,
-    /// The rest, as far as this process may use it.
-    pub available: u64,
-}
-
-/// The reserve for servers, in bytes ([`ObjectStore::reserve`]).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reserved {
-    /// The size that the reserve should have; 0 for no reserve.
-    pub wanted: u64,
-    /// The size that the reserve has.
-    pub held: u64,
-}
-
-impl Reserved {
-    /// Whether a part of the reserve is in use: the store is full.
-    #[must_use]
-    pub fn is_short(&self) -> bool {
-        self.held < self.wanted
-    }
-}
-
-/// What [`ObjectStore::sweep`] found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Swept {
-    /// Parts of objects that were looked at.
-    pub pieces: u64,
-    /// Of these belonged to nothing, and were removed.
-    pub garbage: u64,
-    /// Bytes of those, copies not counted.
-    pub bytes: u64,
-    /// Belonged to nothing and stayed, because a process may still be writing them.
-    pub young: u64,
-}
-
-/// A named lock that is held. Dropping it, or the death of the process, releases it. A store that
-/// cannot see which processes are dead may give it away from a silent process; then that process
-/// was fenced before (`ESTALE`).
-pub trait LockGuard: Send + Debug {
-    /// Who holds it: the `owner` given to [`ObjectStore::lock`].
-    fn owner(&self) -> &str;
-
-    /// Whether this process knows that another one took the lock, because this process did not
-    /// answer. Then it can change nothing in the store any more, and should end.
-    fn is_lost(&self) -> bool {
-        false
-    }
-}
-
-/// This process works as a client, until this is dropped ([`ObjectStore::enter`]).
-#[derive(Debug, Default)]
-pub struct Presence {
-    /// Leaves when it is dropped; nothing on a store that cannot fence clients.
-    _entered: Option<Box<dyn Debug + Send + Sync>>,
-}
-
-impl Presence {
-    pub(crate) fn of(entered: impl Debug + Send + Sync + 'static) -> Self {
-        Self { _entered: Some(Box::new(entered)) }
-    }
-}
-
 /// Named byte strings. Names follow [`crate::check_name`]; other names are `EINVAL` everywhere.
 ///
 /// Any thread and any process may call any method at any time. `put` and `delete` of one object are
@@ -183,29 +115,6 @@ pub trait ObjectStore: Send + Sync + Debug {
     /// longer by zeros.
     fn write_range(&self, name: &str, offset: u64, data: &[u8]) -> Result<()>;
 
-    /// As [`ObjectStore::write_range`], of all the given data, which need not lie in one place. In
-    /// between, and after an error, any part of it may be written.
-    ///
-    /// # Errors
-    /// See above.
-    fn write_gathered(&self, name: &str, offset: u64, data: &[&[u8]]) -> Result<()> {
-        let (mut left, mut at, mut buffer) = (Gather::of(data), offset, Vec::new());
-        loop {
-            let now = left.take(self.bytes_at_once(), &mut buffer);
-            self.write_range(name, at, now)?;
-            at += now.len() as u64;
-            if left.len() == 0 {
-                return Ok(());
-            }
-        }
-    }
-
-    /// How many bytes to hand over at a time when there are many: enough for the store to do its
-    /// best, and no more.
-    fn bytes_at_once(&self) -> usize {
-        BYTES_AT_ONCE
-    }
-
     /// The whole content and its version.
     ///
     /// # Errors
@@ -217,17 +126,6 @@ pub trait ObjectStore: Send + Sync + Debug {
     /// # Errors
     /// `ENOENT` if it is absent.
     fn read_range(&self, name: &str, offset: u64, length: usize) -> Result<Vec<u8>>;
-
-    /// As [`ObjectStore::read_range`], into a buffer that the caller uses again; returns how many
-    /// bytes.
-    ///
-    /// # Errors
-    /// `ENOENT` if it is absent.
-    fn read_into(&self, name: &str, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let read = self.read_range(name, offset, buffer.len())?;
-        buffer[..read.len()].copy_from_slice(&read);
-        Ok(read.len())
-    }
 
     /// The properties that are known without reading.
     ///
@@ -241,12 +139,6 @@ pub trait ObjectStore: Send + Sync + Debug {
     /// # Errors
     /// See above.
     fn delete(&self, name: &str) -> Result<bool>;
-
-    /// Whether the cost of a list depends on its result only. Where it depends on the size of the
-    /// whole store, names that can be guessed are better guessed.
-    fn lists_what_it_finds(&self) -> bool {
-        true
-    }
 
     /// All names that start with `prefix`, sorted by bytes. A prefix need not end at a `/`.
     ///
@@ -262,90 +154,13 @@ pub trait ObjectStore: Send + Sync + Debug {
     /// claim otherwise: appends, writes and syncs of the object (of all objects, for
     /// [`SyncScope::All`]) fail until it is put, deleted, or the store is opened again.
     fn sync(&self, scope: SyncScope<'_>) -> Result<()>;
-
-    /// The number of the period in which no unsynced write can have been lost: it changes with a
-    /// power failure. 0 if a write is durable when it returns. Two calls may differ if the store
-    /// cannot determine the period.
-    fn period(&self) -> u32;
-
-    /// How much room there is.
-    ///
-    /// # Errors
-    /// See above.
-    fn space(&self) -> Result<Space>;
-
-    /// Fills the reserve up to so many bytes, as far as the store has room. Servers use the reserve
-    /// for removals, checkpoints and a clean stop. The reserve of a small store is a sixteenth of
-    /// it.
-    ///
-    /// # Errors
-    /// See above; a full store is no error.
-    fn reserve(&self, _bytes: u64) -> Result<Reserved> {
-        Ok(Reserved::default())
-    }
-
-    /// Allows this process to use the reserve. Such a process must reject requests that make the
-    /// store larger while [`ObjectStore::is_short`].
-    fn allow_reserve(&self) {}
-
-    /// Releases a part of the reserve until so many bytes are free, for a server that writes files
-    /// beside the store. Without effect on a store without a reserve.
-    fn lend_reserve(&self, _bytes: u64) {}
-
-    /// Whether a part of the reserve is in use, as far as this process knows. Costs nothing.
-    fn is_short(&self) -> bool {
-        false
-    }
-
-    /// The store's number for a pool of this name, from now on and for all processes: file data
-    /// with names that begin with it ([`metastore::data_prefix`]) is in that pool (E-03).
-    ///
-    /// # Errors
-    /// `EOPNOTSUPP` on a store that has no pools; `ENOENT` if there is no such pool; the error that
-    /// keeps this user from writing to it.
-    fn pool(&self, name: &str) -> Result<Pool> {
-        Err(Error::new(Errno::NotSupported, name, "the object store has no pools to choose from")
-            .remedy("leave data_pool out of the policy, or use a store in a Ceph cluster"))
-    }
-
-    /// Announces that this process writes to the store as a client, so that other processes can
-    /// fence it.
-    ///
-    /// # Errors
-    /// See above.
-    fn enter(&self, _client: ClientId) -> Result<Presence> {
-        Ok(Presence::default())
-    }
-
-    /// Fences every other process that has entered as this client: its later writes, and those that
-    /// the store has not executed yet, are refused (`ESTALE`). False, and nothing done, on a store
-    /// that cannot do that: there only clients that obey the metadata server are kept from writing.
-    ///
-    /// # Errors
-    /// `EACCES` if this user may not do that.
-    fn shut_out(&self, _client: ClientId) -> Result<bool> {
-        Ok(false)
-    }
-
-    /// Finds leftovers of crashes that belong to no object, and removes them unless `look`. The
-    /// time is in seconds since 1970: leftovers that may be younger than two hours stay. Other
-    /// processes may use the store during that. Nothing to be done on a store that tidies up when
-    /// it is opened.
-    ///
-    /// # Errors
-    /// See above.
-    fn sweep(&self, _now_s: i64, _look: bool) -> Result<Swept> {
-        Ok(Swept::default())
-    }
-
-    /// Takes a lock, exclusive among all processes that use the store, without waiting longer than
-    /// it takes to find out whether a silent holder lives. Lock names follow the rules of object
-    /// names but live apart from them.
-    ///
-    /// # Errors
-    /// `EBUSY`, naming the holder, if it is held; also by this very process.
-    fn lock(&self, name: &str, owner: &str) -> Result<Box<dyn LockGuard>>;
 }
+
+/// A store with everything that the system asks of one. A function that needs bytes only takes an
+/// [`ObjectStore`].
+pub trait Store: ObjectStore + Tuned + Capacity + Pools + Fencing + Sweeping {}
+
+impl<S: ObjectStore + Tuned + Capacity + Pools + Fencing + Sweeping + ?Sized> Store for S {}
 
 /// Checks that an object may reach `offset + length` bytes, and returns that end.
 pub(crate) fn check_end(name: &str, offset: u64, length: usize) -> Result<u64> {
@@ -359,7 +174,8 @@ pub(crate) fn check_end(name: &str, offset: u64, length: usize) -> Result<u64> {
 }
 
 /// The error for an object that is not there.
-pub(crate) fn absent(name: &str) -> Error {
+#[must_use]
+pub fn absent(name: &str) -> Error {
     Error::new(Errno::NotFound, name, "no such object")
 }
 

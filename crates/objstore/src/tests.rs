@@ -7,8 +7,8 @@ use types::{Errno, Error};
 
 use crate::conformance::conformance;
 use crate::{
-    Action, Counting, Dir, Expect, Faults, Faulty, Memory, ObjectStore, Operation, Outcome, Rule,
-    SyncScope,
+    Action, Counting, Dir, Expect, Faults, Faulty, Fencing, Memory, ObjectStore, Operation,
+    Outcome, Rule, Store, SyncScope,
 };
 
 #[test]
@@ -30,7 +30,7 @@ fn dir_keeps_the_contract() {
 #[test]
 fn wrappers_keep_the_contract() {
     conformance(&|| {
-        let shared: Arc<dyn ObjectStore> = Arc::new(Memory::new());
+        let shared: Arc<dyn Store> = Arc::new(Memory::new());
         Box::new(Counting::new(Faulty::new(shared, Faults::default())))
     });
 }
@@ -128,7 +128,7 @@ fn addresses_name_one_store_or_none() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("made/on/demand");
     let path = path.to_str().unwrap();
-    let errno = |result: Result<Arc<dyn ObjectStore>, Error>| result.unwrap_err().errno;
+    let errno = |result: Result<Arc<dyn Store>, Error>| result.unwrap_err().errno;
 
     assert_eq!(errno(crate::open_existing(path)), Errno::NotFound);
     let store = crate::open(&format!("dir:{path}")).unwrap();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use types::{Errno, Error, Result};
 
-use crate::{Dir, Memory, ObjectStore, Rados, rados};
+use crate::{Dir, Memory, Rados, Store, rados};
 
 /// Opens the store at `url`, creating it if the directory is missing or empty. `memory:` is a new
 /// empty store every time.
@@ -20,7 +20,7 @@ use crate::{Dir, Memory, ObjectStore, Rados, rados};
 /// [`Dir::open`]; for `rados:` also `ENOENT` for a pool or configuration file that does not exist,
 /// `EACCES` for a user or key that the cluster does not accept, `ETIMEDOUT` for a cluster that does
 /// not answer.
-pub fn open(url: &str) -> Result<Arc<dyn ObjectStore>> {
+pub fn open(url: &str) -> Result<Arc<dyn Store>> {
     open_with(url, true)
 }
 
@@ -28,7 +28,7 @@ pub fn open(url: &str) -> Result<Arc<dyn ObjectStore>> {
 ///
 /// # Errors
 /// As [`open`]; `ENOENT` if there is no store.
-pub fn open_existing(url: &str) -> Result<Arc<dyn ObjectStore>> {
+pub fn open_existing(url: &str) -> Result<Arc<dyn Store>> {
     open_with(url, false)
 }
 
@@ -62,8 +62,8 @@ pub fn copies(url: &str) -> Result<u32> {
     }
 }
 
-fn open_with(url: &str, create: bool) -> Result<Arc<dyn ObjectStore>> {
-    let directory = |path: &str| -> Result<Arc<dyn ObjectStore>> {
+fn open_with(url: &str, create: bool) -> Result<Arc<dyn Store>> {
+    let directory = |path: &str| -> Result<Arc<dyn Store>> {
         Ok(Arc::new(Dir::open(Path::new(path), create)?))
     };
     let unknown = |cause: &str| {

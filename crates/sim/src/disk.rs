@@ -6,9 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use engine::{Executor, Tuning};
 use metastore::Tiers;
 use metastore::request::{StoreFailure, StoreOp, StoreResult, Token};
-use objstore::{Action, Carrier, Faults, Faulty, Memory, ObjectStore, Rule, SyncScope, Tuning};
+use objstore::{Action, Faults, Faulty, Memory, ObjectStore, Rule, SyncScope};
 use types::{Errno, Error, Ino};
 
 use types::rng::Rng;
@@ -23,9 +24,9 @@ pub struct Disk {
     pub memory: Memory,
     /// Operations in a hundred that fail; they may take effect all the same.
     pub errors_percent: u64,
-    carrier: Small,
+    executor: Small,
     submitted: BTreeMap<Token, StoreOp>,
-    carried_out: BTreeMap<Token, Ended>,
+    executed: BTreeMap<Token, Ended>,
     /// Appends that took effect but may still be torn, by the object.
     unsynced: BTreeMap<Token, String>,
     /// Bytes appended to journals since the start.
@@ -38,13 +39,18 @@ pub struct Disk {
 
 /// Carries operations out as if directories were large: the few names of a simulation are many.
 #[derive(Debug)]
-struct Small(Carrier);
+struct Small(Executor);
 
 impl Default for Small {
     fn default() -> Self {
         let tiers = Tiers { small_bytes: 300, at_once_bytes: 600, run_bytes_max: 1 << 20 };
         let segment_bytes_min = 1;
-        Self(Carrier::new(Tuning { tiers, whole_bytes: 500, cache_bytes: 4096, segment_bytes_min }))
+        Self(Executor::new(Tuning {
+            tiers,
+            whole_bytes: 500,
+            cache_bytes: 4096,
+            segment_bytes_min,
+        }))
     }
 }
 
@@ -68,11 +74,11 @@ impl Disk {
     /// Whether nothing is under way.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.submitted.is_empty() && self.carried_out.is_empty()
+        self.submitted.is_empty() && self.executed.is_empty()
     }
 
     /// The operation takes effect.
-    pub fn carry_out(&mut self, token: Token, rng: &mut Rng) {
+    pub fn execute(&mut self, token: Token, rng: &mut Rng) {
         let Some(op) = self.submitted.remove(&token) else { return };
         let gone = purged(&op);
         let ended = if self.errors_percent > 0 && rng.percent(self.errors_percent) {
@@ -86,10 +92,10 @@ impl Disk {
                 Err(error) => Err(Box::new(StoreFailure { error, op })),
             }
         } else {
-            self.carrier.0.carry_out(&self.memory, op)
+            self.executor.0.execute(&self.memory, op)
         };
         self.deleted.extend(gone.filter(|_| ended.is_ok()));
-        self.carried_out.insert(token, ended);
+        self.executed.insert(token, ended);
     }
 
     /// The operation fails: before it had any effect, after a part of it, or after all of it.
@@ -109,14 +115,14 @@ impl Disk {
             return Err(Box::new(StoreFailure { error, op }));
         }
         let calls = rng.below(4);
-        match self.carry_out_in_part(op, calls) {
+        match self.execute_in_part(op, calls) {
             Err(failure) => Err(failure),
             Ok((op, _)) => Err(Box::new(StoreFailure { error, op })),
         }
     }
 
     /// Lets only the first `calls` accesses of an operation through.
-    fn carry_out_in_part(
+    fn execute_in_part(
         &self,
         op: StoreOp,
         calls: u64,
@@ -125,12 +131,12 @@ impl Disk {
         faults.add(Rule::new(Action::Fail(Errno::Io)).after(calls));
         let store = Faulty::new(self.memory.clone(), faults);
         let copy = copy_of(&op);
-        self.carrier.0.carry_out(&store, op).map(|result| (copy, result))
+        self.executor.0.execute(&store, op).map(|result| (copy, result))
     }
 
     /// How the operation ended. Appends are durable from here on.
     pub fn end(&mut self, token: Token) -> Option<Ended> {
-        let ended = self.carried_out.remove(&token)?;
+        let ended = self.executed.remove(&token)?;
         if let Some(object) = self.unsynced.remove(&token) {
             let _ = self.memory.sync(SyncScope::Object(&object));
         }
@@ -141,9 +147,9 @@ impl Disk {
     pub fn finish(&mut self, rng: &mut Rng) {
         self.errors_percent = 0;
         while let Some(token) = self.submitted.keys().next().copied() {
-            self.carry_out(token, rng);
+            self.execute(token, rng);
         }
-        self.carried_out.clear();
+        self.executed.clear();
         self.unsynced.clear();
         let _ = self.memory.sync(SyncScope::All);
     }
@@ -167,11 +173,11 @@ impl Disk {
                 (_, StoreOp::Append { .. }) => {}
                 (_, _) => {
                     let calls = rng.below(8);
-                    let _ = self.carry_out_in_part(op, calls);
+                    let _ = self.execute_in_part(op, calls);
                 }
             }
         }
-        self.carried_out.clear();
+        self.executed.clear();
         self.unsynced.clear();
         let mode = rng.below(3);
         self.memory.crash(|_, length| match mode {

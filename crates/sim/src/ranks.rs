@@ -278,7 +278,7 @@ impl World {
             Event::CarryOut(server, tenure, token) => {
                 if self.servers[server].tenure == tenure {
                     self.check_writer(server, token);
-                    self.servers[server].disk.carry_out(token, &mut self.rng);
+                    self.servers[server].disk.execute(token, &mut self.rng);
                     let after = self.delay();
                     self.schedule(after, Event::Ended(server, tenure, token));
                     if let Some(left) = &mut self.servers[server].doomed {

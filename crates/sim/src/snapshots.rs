@@ -7,10 +7,10 @@
 use std::collections::BTreeMap;
 
 use client::Branch;
+use engine::{change_snapshots, load_dir_at, read_snapshots};
 use metastore::Snapshot;
 use metastore::request::StoreOp;
 use namespace::Refusal;
-use objstore::{change_snapshots, load_dir_at, read_snapshots};
 use types::{Attr, Cred, Ino, Seq};
 use wire::Op;
 

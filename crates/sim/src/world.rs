@@ -231,7 +231,7 @@ impl World {
             Event::ClientSawClose(conn) => self.client_closed(conn),
             Event::CarryOut(tenure, token) => {
                 if tenure == self.tenure {
-                    self.disk.carry_out(token, &mut self.rng);
+                    self.disk.execute(token, &mut self.rng);
                     let after = self.delay();
                     self.schedule(after, Event::Ended(tenure, token));
                 }

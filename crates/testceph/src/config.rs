@@ -8,7 +8,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::{Result, Settings, Store};
+use crate::{OsdStore, Result, Settings};
 
 /// Placement groups of a pool: few, because every one costs time at the start.
 const PLACEMENT_GROUPS: u32 = 8;
@@ -48,8 +48,8 @@ fn conf(settings: &Settings, fsid: &str, port: u16) -> String {
     let Settings { dir, copies, store, bytes, options, .. } = settings;
     let dir = dir.display();
     let store = match store {
-        Store::Memory => "memstore",
-        Store::File => "bluestore",
+        OsdStore::Memory => "memstore",
+        OsdStore::File => "bluestore",
     };
     let more: String = options.iter().fold(String::new(), |mut text, (name, value)| {
         let _ = writeln!(text, "{name} = {value}");

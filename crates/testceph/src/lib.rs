@@ -46,7 +46,7 @@ pub type Result<T> = std::result::Result<T, String>;
 
 /// The storage of the OSDs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Store {
+pub enum OsdStore {
     /// In memory: quick, and gone when the OSD is killed.
     Memory,
     /// In a file, as a real OSD does on a disk: it outlives the OSD.
@@ -63,7 +63,7 @@ pub struct Settings {
     /// Copies that every pool keeps; the cluster works as long as one of them is available.
     pub copies: u32,
     /// Where OSDs keep data.
-    pub store: Store,
+    pub store: OsdStore,
     /// Bytes that each OSD can hold.
     pub bytes: u64,
     /// Pools to make.
@@ -82,7 +82,7 @@ impl Settings {
             dir: dir.to_owned(),
             osds: 1,
             copies: 1,
-            store: Store::Memory,
+            store: OsdStore::Memory,
             bytes: 4 << 30,
             pools: vec!["test".to_owned()],
             cephfs: false,

@@ -10,7 +10,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use testceph::{Cluster, Settings, Store};
+use testceph::{Cluster, OsdStore, Settings};
 
 const USAGE: &str = "\
 usage: cargo xtask ceph up [OPTION]... | status | written | down | ceph ARGUMENT...
@@ -65,7 +65,7 @@ fn run(arguments: &[String]) -> testceph::Result<String> {
             "--osds" => settings.osds = number(value()?)?.clamp(1, 9),
             "--copies" => settings.copies = number(value()?)?,
             "--cephfs" => settings.cephfs = true,
-            "--file" => settings.store = Store::File,
+            "--file" => settings.store = OsdStore::File,
             "--gib" => settings.bytes = u64::from(number(value()?)?) << 30,
             "--pools" => settings.pools = value()?.split(',').map(str::to_owned).collect(),
             "--set" => {

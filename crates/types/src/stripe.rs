@@ -11,6 +11,26 @@ pub struct Pool(pub u8);
 impl Pool {
     /// Where content goes unless a policy says otherwise.
     pub const USUAL: Self = Self(0);
+
+    /// Names of objects in a chosen pool begin with `data/`, this word and the pool's number as two
+    /// hexadecimal digits.
+    pub const WORD: &str = "pool";
+
+    /// The pool of an object, according to its name.
+    #[must_use]
+    pub fn of_object(name: &str) -> Self {
+        let split = name.strip_prefix("data/").and_then(Self::split_name);
+        split.map_or(Self::USUAL, |(pool, _)| pool)
+    }
+
+    /// Splits the part of a name behind `data/` into the chosen pool and the rest; `None` if the
+    /// name has no chosen pool.
+    #[must_use]
+    pub fn split_name(part: &str) -> Option<(Self, &str)> {
+        let (number, rest) = part.strip_prefix(Self::WORD)?.split_once('/')?;
+        let pool = Self(u8::try_from(crate::hex::fixed(number, 2)?).ok()?);
+        (pool != Self::USUAL).then_some((pool, rest))
+    }
 }
 
 /// The size of the objects over which a file's content is striped, a power of two from 64 KiB to 64

@@ -12,8 +12,9 @@ use crate::rust::{Attribute, attributes, contains_word};
 use crate::tree::{File, Tree};
 
 /// Crates that talk to the machine.
-const EDGES: [&str; 17] = [
+const EDGES: [&str; 18] = [
     "objstore",
+    "engine",
     "net",
     "testceph",
     "daemon",

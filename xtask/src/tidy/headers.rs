@@ -6,14 +6,14 @@
 use std::collections::BTreeSet;
 
 use super::Finding;
-use crate::tree::{File, Tree};
+use crate::tree::{File, Tree, folder_of};
 
 /// Finds crates without a root and modules without an opening `//!`.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let mut found = Vec::new();
     let crates: BTreeSet<&str> = tree.files.iter().filter_map(File::crate_name).collect();
     for name in crates {
-        let folder = if name == "xtask" { "xtask".into() } else { format!("crates/{name}") };
+        let folder = folder_of(name);
         let root = |file: &str| tree.get(&format!("{folder}/src/{file}")).is_some();
         if !root("lib.rs") && !root("main.rs") {
             let message = "has neither src/lib.rs nor src/main.rs";

@@ -45,7 +45,7 @@ mod layers {
     use crate::tidy::layers::check;
 
     fn verdict(user: &str, dependencies: &str) -> Vec<String> {
-        let path = format!("crates/{user}/Cargo.toml");
+        let path = format!("{}/Cargo.toml", crate::tree::folder_of(user));
         faults(check, &path, &manifest(user, dependencies))
     }
 
@@ -85,10 +85,20 @@ mod layers {
 
     #[test]
     fn the_stores_and_sockets_know_formats_and_not_servers() {
-        may("objstore", "metastore.workspace = true\nrustix.workspace = true\n");
+        may("net", "metastore.workspace = true\nrustix.workspace = true\n");
         may_not("net", "namespace.workspace = true\n", "namespace");
         may_not("objstore", "mds.workspace = true\n", "mds");
         may("daemon", "mds.workspace = true\nobjstore.workspace = true\n");
+    }
+
+    #[test]
+    fn a_store_of_bytes_knows_no_format_and_the_engine_no_server() {
+        may("objstore", "types.workspace = true\nrustix.workspace = true\n");
+        may("objstore", "[dev-dependencies]\ntestceph.workspace = true\n");
+        may_not("objstore", "metastore.workspace = true\n", "metastore");
+        may("engine", "metastore.workspace = true\nobjstore.workspace = true\n");
+        may_not("engine", "wire.workspace = true\n", "wire");
+        may_not("engine", "mds.workspace = true\n", "mds");
     }
 
     #[test]
@@ -213,10 +223,10 @@ mod edges {
     fn a_program_that_measures_may_look_at_the_clock() {
         clean(
             check,
-            "crates/metastore/examples/a.rs",
+            "crates/metastore/format/examples/a.rs",
             &EDGE.replace("I/O edge: sockets", "it measures"),
         );
-        clean(crate::tidy::purity::check, "crates/metastore/benches/a.rs", "Instant::now()");
+        clean(crate::tidy::purity::check, "crates/metastore/format/benches/a.rs", "Instant::now()");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use super::Finding;
 use crate::prose::{Counts, Fault, measure};
-use crate::tree::{File, Tree};
+use crate::tree::{File, Tree, folder_of};
 
 const LIST: &str = "xtask/words.txt";
 
@@ -81,8 +81,7 @@ fn survey(tree: &Tree) -> BTreeMap<String, (Counts, Vec<(String, Fault)>)> {
     let mut measured = BTreeMap::<String, (Counts, Vec<(String, Fault)>)>::new();
     for file in tree.files.iter().filter(|file| is_prose(file)) {
         let name = match file.crate_name() {
-            Some("xtask") if file.is_rust() => "xtask".to_owned(),
-            Some(name) if file.is_rust() => format!("crates/{name}"),
+            Some(name) if file.is_rust() => folder_of(name),
             Some(_) | None => file.path.clone(),
         };
         let (counts, faults) = measure(&file.path, file.text());

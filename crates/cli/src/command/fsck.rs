@@ -92,14 +92,14 @@ fn mend_marker(context: &Context, store: Option<&str>) -> Result<()> {
     }
 }
 
-fn open(context: &Context, url: Option<&str>) -> Result<std::sync::Arc<dyn objstore::ObjectStore>> {
+fn open(context: &Context, url: Option<&str>) -> Result<std::sync::Arc<dyn objstore::Store>> {
     let store = url.map_or_else(|| stores::of_cluster(context), objstore::open_existing)?;
     // A repair may free room, and must work on a full store.
     store.allow_reserve();
     Ok(store)
 }
 
-fn check(store: &dyn objstore::ObjectStore, scope: Scope, metadata_only: bool) -> Result<Report> {
+fn check(store: &dyn objstore::Store, scope: Scope, metadata_only: bool) -> Result<Report> {
     let depth = if metadata_only { Depth::Metadata } else { Depth::Content };
     let mut progress = Progress::new("directories checked");
     fsck::check(store, (scope, depth), &mut |_, _| progress.step())

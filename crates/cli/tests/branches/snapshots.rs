@@ -208,7 +208,7 @@ fn making_a_branch_may_be_interrupted_and_done_again() {
         let object = format!("branches/named/{name}");
         let taken = || {
             let objects = objstore::open_existing(&store(&cluster)).unwrap();
-            objstore::read_snapshots(&*objects).unwrap().0.taken
+            engine::read_snapshots(&*objects).unwrap().0.taken
         };
         let before = taken();
         let mut child = cluster
@@ -246,5 +246,5 @@ fn making_a_branch_may_be_interrupted_and_done_again() {
     let branches = Branches::open(&store(&cluster)).unwrap();
     branches.collect(false).unwrap();
     let objects = objstore::open_existing(&store(&cluster)).unwrap();
-    assert_eq!(objstore::read_snapshots(&*objects).unwrap().0.live().len(), 12);
+    assert_eq!(engine::read_snapshots(&*objects).unwrap().0.live().len(), 12);
 }

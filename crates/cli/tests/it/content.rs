@@ -12,7 +12,7 @@ fn content() -> Vec<u8> {
     (0..2 * STRIPE + 50_000).map(|at| (at % 251).to_le_bytes()[0] | 1).collect()
 }
 
-fn objects(cluster: &Cluster) -> std::sync::Arc<dyn objstore::ObjectStore> {
+fn objects(cluster: &Cluster) -> std::sync::Arc<dyn objstore::Store> {
     objstore::open_existing(cluster.dir.join("store").to_str().unwrap()).unwrap()
 }
 

@@ -28,7 +28,7 @@ fn a_marker_that_is_empty_or_gone_is_written_again() {
     }
 }
 
-fn objects(cluster: &Cluster) -> std::sync::Arc<dyn objstore::ObjectStore> {
+fn objects(cluster: &Cluster) -> std::sync::Arc<dyn objstore::Store> {
     objstore::open_existing(cluster.dir.join("store").to_str().unwrap()).unwrap()
 }
 

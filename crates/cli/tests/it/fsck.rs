@@ -25,7 +25,7 @@ fn stopped() -> Cluster {
     cluster
 }
 
-fn objects(cluster: &Cluster) -> std::sync::Arc<dyn objstore::ObjectStore> {
+fn objects(cluster: &Cluster) -> std::sync::Arc<dyn objstore::Store> {
     objstore::open_existing(cluster.dir.join("store").to_str().unwrap()).unwrap()
 }
 

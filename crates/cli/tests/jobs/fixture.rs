@@ -52,7 +52,7 @@ impl World {
     }
 
     /// The object store, beside all servers.
-    pub(crate) fn store(&self) -> std::sync::Arc<dyn objstore::ObjectStore> {
+    pub(crate) fn store(&self) -> std::sync::Arc<dyn objstore::Store> {
         objstore::open_existing(&self.store_url()).expect("store")
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cudele::Locator;
-use objstore::{Expect, ObjectStore};
+use objstore::{Expect, Store};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -173,7 +173,7 @@ impl Site {
         Locator::monitor_of(&self.dir)
     }
 
-    fn open_store(&self) -> Arc<dyn ObjectStore> {
+    fn open_store(&self) -> Arc<dyn Store> {
         objstore::open_existing(&self.store_url()).unwrap()
     }
 

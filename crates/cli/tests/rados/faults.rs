@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cudele::{Dir, Errno, Fs, NewFile};
-use testceph::{Settings, Signal, Store};
+use testceph::{OsdStore, Settings, Signal};
 
 use crate::cluster::eventually;
 use crate::{OnCeph, up};
@@ -65,7 +65,7 @@ fn everything_is_there(on: &OnCeph, safe: u64) {
 
 fn in_files(osds: u32, copies: u32) -> impl FnOnce(&mut Settings) {
     move |settings| {
-        (settings.osds, settings.copies, settings.store) = (osds, copies, Store::File);
+        (settings.osds, settings.copies, settings.store) = (osds, copies, OsdStore::File);
     }
 }
 

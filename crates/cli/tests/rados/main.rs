@@ -45,7 +45,7 @@ pub(crate) fn up(options: &[&str], change: impl FnOnce(&mut Settings)) -> Option
 
 impl OnCeph {
     /// The object store, beside all servers.
-    pub(crate) fn store(&self) -> std::sync::Arc<dyn objstore::ObjectStore> {
+    pub(crate) fn store(&self) -> std::sync::Arc<dyn objstore::Store> {
         objstore::open_existing(&self.ceph.url("test")).unwrap()
     }
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use cudele::NewFile;
-use testceph::{Signal, Store};
+use testceph::{OsdStore, Signal};
 
 use crate::{OnCeph, up};
 
@@ -34,7 +34,7 @@ fn equals(on: &OnCeph, tree: &Path, copy: &str) {
 #[test]
 #[ignore = "needs Ceph: cargo xtask ci rados"]
 fn the_main_job_survives_a_kill_of_everything() {
-    let Some(on) = up(&[], |settings| settings.store = Store::File) else { return };
+    let Some(on) = up(&[], |settings| settings.store = OsdStore::File) else { return };
     let tree = on.cluster.home.join("tree");
     make_tree(&tree);
     let tree_text = tree.to_str().unwrap();
@@ -90,7 +90,7 @@ fn synced_changes_survive_a_kill_of_server_and_client() {
 #[ignore = "needs Ceph: cargo xtask ci rados"]
 fn jobs_and_servers_outlive_a_killed_osd() {
     let two = |settings: &mut testceph::Settings| {
-        (settings.osds, settings.copies, settings.store) = (2, 2, Store::File);
+        (settings.osds, settings.copies, settings.store) = (2, 2, OsdStore::File);
     };
     let Some(on) = up(&[], two) else { return };
     let tree = on.cluster.home.join("tree");

@@ -1,4 +1,7 @@
-use objstore::{Counting, Expect, LockGuard, Memory, Operation, Outcome, Space, Stat, Version};
+use objstore::{
+    Capacity, Counting, Expect, Fencing, LockGuard, Memory, ObjectStore, Operation, Outcome, Pools,
+    Space, Stat, Sweeping, Tuned, Version,
+};
 
 use super::*;
 
@@ -106,12 +109,6 @@ fn pieces_cover_a_range_without_gaps() {
 struct Elsewhere(Counting<Memory>);
 
 impl ObjectStore for Elsewhere {
-    fn lists_what_it_finds(&self) -> bool {
-        false
-    }
-    fn bytes_at_once(&self) -> usize {
-        32 << 20
-    }
     fn put(&self, name: &str, data: &[u8], expect: Expect) -> Result<Outcome> {
         self.0.put(name, data, expect)
     }
@@ -139,16 +136,35 @@ impl ObjectStore for Elsewhere {
     fn sync(&self, scope: SyncScope<'_>) -> Result<()> {
         self.0.sync(scope)
     }
+}
+
+impl Tuned for Elsewhere {
+    fn lists_what_it_finds(&self) -> bool {
+        false
+    }
+    fn bytes_at_once(&self) -> usize {
+        32 << 20
+    }
     fn period(&self) -> u32 {
         self.0.period()
     }
+}
+
+impl Capacity for Elsewhere {
     fn space(&self) -> Result<Space> {
         self.0.space()
     }
+}
+
+impl Fencing for Elsewhere {
     fn lock(&self, name: &str, owner: &str) -> Result<Box<dyn LockGuard>> {
         self.0.lock(name, owner)
     }
 }
+
+impl Pools for Elsewhere {}
+
+impl Sweeping for Elsewhere {}
 
 #[test]
 fn a_file_of_many_objects_is_cut_off_and_searched_without_a_list() {

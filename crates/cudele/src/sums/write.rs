@@ -1,7 +1,7 @@
 //! Removal of entries before content is written, zeroed or deleted, and the write of new entries.
 
 use metastore::{Entry, SUM_BLOCK_BYTES, SUMS_PER_OBJECT, Sum};
-use objstore::{ObjectStore, SyncScope};
+use objstore::{Store, SyncScope};
 use types::{Errno, Ino, Result, Stripe};
 
 use super::pending::Known;
@@ -113,7 +113,7 @@ impl Sums {
     }
 
     /// Upgrades to period 0 the entries of content that has become durable.
-    pub(crate) fn hold_for_good(&self, store: &dyn ObjectStore, written: &Written) {
+    pub(crate) fn hold_for_good(&self, store: &dyn Store, written: &Written) {
         for WrittenFile { place, blocks } in &written.0 {
             let file = self.file(place.0);
             let objects = Objects::new(store, self, *place);

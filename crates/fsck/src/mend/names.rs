@@ -35,14 +35,14 @@ impl Mending<'_> {
         then: impl FnOnce(DirFragId, &[u8], InodeRecord<'_>) -> Result<Option<String>>,
     ) -> Result<Option<String>> {
         let is_it = |row: &metastore::Row<'_>| matches!(row.value, RowValue::Inode(record) if record.attr.ino == ino);
-        for dirfrag in objstore::links_dirs(self.store)?.into_iter().map(whole) {
+        for dirfrag in engine::links_dirs(self.store)?.into_iter().map(whole) {
             let read = fragment::read(self.store, dirfrag, &mut Report::default())?;
             let rows = read.map(|fragment| fragment.rows).unwrap_or_default();
             let Some(row) = rows.iter().find(is_it) else { continue };
             let mut one = Rows::new();
             one.push(row.name, row.value);
             // It may go to another directory, which has other value segments.
-            let one = objstore::resolve(self.store, dirfrag, one)?;
+            let one = engine::resolve(self.store, dirfrag, one)?;
             if let Some(row) = one.last()
                 && let RowValue::Inode(record) = row.value
             {

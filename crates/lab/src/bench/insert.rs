@@ -156,7 +156,7 @@ fn insert(
 fn prove(cluster: &TestCluster, dir: &str, entries: Entries) -> Result<()> {
     let store = objstore::open_existing(cluster.store())?;
     let count = |ino: Ino| -> Result<u64> {
-        match objstore::carry_out(&*store, StoreOp::LoadDir { ino }) {
+        match engine::execute(&*store, StoreOp::LoadDir { ino }) {
             Ok(StoreResult::Dir(loaded)) => Ok(loaded.rows.len() as u64),
             Ok(_) => Ok(0),
             Err(failure) => Err(failure.error),

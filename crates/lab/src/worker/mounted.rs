@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use cudele::{Errno, Error, Policy, Result, STRIPE_BYTES};
-use objstore::{ObjectStore, SyncScope};
+use objstore::{Store, SyncScope};
 use rustix::fs::{Advice, AtFlags, Mode, OFlags};
 use rustix::io::Errno as Sys;
 use vfs::{Ending, Vfs};
@@ -193,7 +193,7 @@ fn read(dir: &Path, bytes: u64, keep: bool) -> Result<Outcome> {
 
 /// The same bytes in the object store itself, in objects as large as those of a file.
 pub(super) fn store(url: &str, bytes: u64, (writes, keep): (bool, bool)) -> Result<Outcome> {
-    let store: Arc<dyn ObjectStore> = objstore::open_existing(url)?;
+    let store: Arc<dyn Store> = objstore::open_existing(url)?;
     let object = |offset: u64| format!("bench/{}", offset / STRIPE_BYTES);
     let objects = || (0..bytes).step_by(usize::try_from(STRIPE_BYTES).unwrap_or(usize::MAX));
     let block = noise::block(CALL_BYTES);

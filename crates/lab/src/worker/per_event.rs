@@ -5,11 +5,12 @@
 use std::path::Path;
 
 use cudele::{Error, Ino, Result, Timestamp};
+use engine::execute;
 use journal::{Create, Event};
 use metastore::Rows;
 use metastore::request::{LoadedDir, StoreOp, StoreResult};
 use namespace::{Mode, Namespace};
-use objstore::{Dir, carry_out};
+use objstore::Dir;
 use types::Seq;
 
 use super::dialogue::{Stopwatch, await_start};
@@ -52,7 +53,7 @@ pub(super) fn apply(place: &Path, files: u64) -> Result<Outcome> {
 }
 
 fn pull(store: &Dir, namespace: &mut Namespace, ino: Ino) -> Result<()> {
-    let loaded = carry_out(store, StoreOp::LoadDir { ino }).map_err(|failure| failure.error)?;
+    let loaded = execute(store, StoreOp::LoadDir { ino }).map_err(|failure| failure.error)?;
     if let StoreResult::Dir(loaded) = loaded {
         let LoadedDir { manifest, rows } = *loaded;
         namespace.load(ino, rows.iter());
@@ -68,7 +69,7 @@ fn push(store: &Dir, namespace: &mut Namespace, ino: Ino, position: Seq) -> Resu
     while !namespace.capture(&mut capture, &mut rows, usize::MAX / 2) {}
     let (counts, touched) = (namespace.counts(ino), namespace.untold_change(ino));
     let op = StoreOp::CommitDir { ino, rows, counts, position, touched, attach: None };
-    carry_out(store, op).map_err(|failure| failure.error)?;
+    execute(store, op).map_err(|failure| failure.error)?;
     namespace.end_capture(ino);
     Ok(())
 }

@@ -14,11 +14,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::fs::{FallocateFlags, OFlags, StatVfsMountFlags};
 use rustix::io::retry_on_intr;
+use types::Result;
 
 use super::Dir;
 use super::locks::Bucket;
 use super::sys::{self, Flock, Sys, SysResult};
-use crate::Reserved;
+use crate::{Capacity, Reserved, Space};
 
 /// The file, in the store's directory.
 const FILE: &str = "reserve";
@@ -163,6 +164,33 @@ impl Dir {
     pub(super) fn bucket(&self, name: &str) -> SysResult<Bucket<'_>> {
         let hold = || self.buckets.hold(self.layout.locks.as_fd(), name);
         self.reserve.with(self.layout.root.as_fd(), hold)
+    }
+}
+
+impl Capacity for Dir {
+    fn space(&self) -> Result<Space> {
+        let stat = retry_on_intr(|| rustix::fs::fstatvfs(self.objects()));
+        let stat = stat.map_err(self.told("objects", "ask for the room left"))?;
+        Ok(Space { total: stat.f_blocks * stat.f_frsize, available: stat.f_bavail * stat.f_frsize })
+    }
+
+    fn reserve(&self, bytes: u64) -> Result<Reserved> {
+        let filled = self.reserve.fill(self.layout.root.as_fd(), bytes);
+        filled.map_err(self.told("", "keep room for removals"))
+    }
+
+    fn allow_reserve(&self) {
+        self.reserve.allow();
+    }
+
+    fn lend_reserve(&self, bytes: u64) {
+        while self.space().is_ok_and(|space| space.available < bytes)
+            && self.reserve.give(self.layout.root.as_fd()).unwrap_or(false)
+        {}
+    }
+
+    fn is_short(&self) -> bool {
+        self.reserve.is_short()
     }
 }
 

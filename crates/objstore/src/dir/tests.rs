@@ -8,7 +8,7 @@ use types::{Errno, Result};
 
 use super::handles::{HANDLES_MAX, Handle};
 use super::place::{self, Part};
-use crate::{Dir, Expect, ObjectStore, Outcome, SyncScope};
+use crate::{Dir, Expect, Fencing, ObjectStore, Outcome, SyncScope};
 
 fn put(store: &Dir, name: &str, data: &[u8]) {
     assert!(matches!(store.put(name, data, Expect::Any), Ok(Outcome::Done(_))));

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use crate::{Expect, Memory, ObjectStore, Outcome, SyncScope};
+use crate::{Expect, Fencing, Memory, ObjectStore, Outcome, SyncScope};
 
 fn content(store: &Memory, name: &str) -> Option<Vec<u8>> {
     store.get(name).ok().map(|(bytes, _)| bytes)

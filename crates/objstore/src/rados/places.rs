@@ -83,7 +83,7 @@ impl Places {
     /// # Errors
     /// `ENXIO` if it is in a pool that does not exist, or not any more.
     pub(super) fn of(&self, name: &str) -> Result<Arc<Place>> {
-        let pool = metastore::pool_of(name);
+        let pool = types::Pool::of_object(name);
         if pool != types::Pool::USUAL {
             return self.chosen.place(name, pool);
         }
@@ -102,7 +102,7 @@ impl Places {
     /// # Errors
     /// If the cluster does not say which pools policies have named.
     pub(super) fn may_hold(&self, prefix: &str) -> Result<Vec<Arc<Place>>> {
-        let pool = metastore::pool_of(prefix);
+        let pool = types::Pool::of_object(prefix);
         if pool != types::Pool::USUAL {
             return Ok(vec![self.chosen.place(prefix, pool)?]);
         }
@@ -131,7 +131,7 @@ impl Places {
 
 /// Whether names in a chosen pool may begin so.
 fn may_be_pool(rest: &str) -> bool {
-    "pool".starts_with(rest) || rest.starts_with("pool")
+    types::Pool::WORD.starts_with(rest) || rest.starts_with(types::Pool::WORD)
 }
 
 pub(super) fn open(

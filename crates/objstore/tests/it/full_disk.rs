@@ -1,6 +1,6 @@
 //! A full disk and a read-only one, on a tmpfs of one MiB.
 
-use objstore::{Dir, Expect, ObjectStore, Outcome, SyncScope};
+use objstore::{Capacity, Dir, Expect, Fencing, ObjectStore, Outcome, SyncScope};
 use tempfile::TempDir;
 use types::Errno;
 

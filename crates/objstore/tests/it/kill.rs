@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use objstore::{Dir, Expect, ObjectStore, Outcome, SyncScope};
+use objstore::{Dir, Expect, Fencing, ObjectStore, Outcome, SyncScope};
 use tempfile::TempDir;
 use types::rng::Rng;
 

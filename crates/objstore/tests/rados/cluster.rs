@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use objstore::ObjectStore;
+use objstore::Store;
 use tempfile::TempDir;
-use testceph::{Cluster, Running, Settings, Store};
+use testceph::{Cluster, OsdStore, Running, Settings};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -35,19 +35,19 @@ pub(crate) fn up(change: impl FnOnce(&mut Settings)) -> Option<Ceph> {
 
 /// Two OSDs that keep two copies of everything in files.
 pub(crate) fn two_copies(settings: &mut Settings) {
-    (settings.osds, settings.copies, settings.store) = (2, 2, Store::File);
+    (settings.osds, settings.copies, settings.store) = (2, 2, OsdStore::File);
 }
 
 impl Ceph {
     /// A new store.
-    pub(crate) fn store(&self) -> Arc<dyn ObjectStore> {
+    pub(crate) fn store(&self) -> Arc<dyn Store> {
         static STORES: AtomicU64 = AtomicU64::new(0);
         let number = STORES.fetch_add(1, Ordering::Relaxed);
         self.open(&format!("&namespace=store-{number}"))
     }
 
     /// The store at this cluster's address with these options.
-    pub(crate) fn open(&self, options: &str) -> Arc<dyn ObjectStore> {
+    pub(crate) fn open(&self, options: &str) -> Arc<dyn Store> {
         objstore::open(&format!("{}{options}", self.url("test"))).unwrap()
     }
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use objstore::{Expect, ObjectStore, Outcome};
-use testceph::{Settings, Signal, Store};
+use testceph::{OsdStore, Settings, Signal};
 use types::Errno;
 
 use crate::cluster::{eventually, two_copies, up};
@@ -71,7 +71,7 @@ fn a_killed_osd_loses_nothing_that_was_acknowledged() {
 #[ignore = "needs Ceph: cargo xtask ci rados"]
 fn the_last_copy_alone_has_everything() {
     let three = |settings: &mut Settings| {
-        (settings.osds, settings.copies, settings.store) = (3, 3, Store::File);
+        (settings.osds, settings.copies, settings.store) = (3, 3, OsdStore::File);
     };
     let Some(ceph) = up(three) else { return };
     let store = ceph.open("");

@@ -1,8 +1,6 @@
 //! Objects that consist of several RADOS objects.
 
-use metastore::request::StoreOp;
-use objstore::{Counting, Expect, ObjectStore, Operation, Outcome, Version, carry_out};
-use types::{DirFragId, Frag, Ino, Pool, Seq, Timestamp};
+use objstore::{Expect, ObjectStore, Outcome, Version};
 
 use crate::cluster::up;
 
@@ -134,54 +132,13 @@ fn readers_see_one_content_or_the_other() {
 
 #[test]
 #[ignore = "needs Ceph: cargo xtask ci rados"]
-fn what_is_removed_is_not_looked_for_in_the_whole_store() {
-    let Some(ceph) = up(|_| {}) else { return };
-    let store = Counting::new(ceph.open(""));
-    let counters = store.counters();
-    let (file, dir, other) = (Ino(1 << 40), Ino(7), Ino(8));
-    // A hole, and stripes behind the length that the server knew, as of a writer that died.
-    for stripe in [0, 2, 4, 5, 6, 7, 11, 12] {
-        let name = metastore::data_name(file, Pool::USUAL, stripe);
-        assert!(matches!(store.put(&name, b"x", Expect::Any), Ok(Outcome::Done(_))));
-    }
-    let commit = |ino| {
-        let (rows, counts) = (metastore::Rows::default(), (0, 0, true));
-        let (position, touched) = (Seq(1), (Timestamp(1), Seq(1)));
-        carry_out(
-            &store,
-            StoreOp::CommitDir { ino, rows, counts, position, touched, attach: None },
-        )
-        .unwrap();
-    };
-    // So often that runs are rewritten as one.
-    (0..20).for_each(|_| commit(dir));
-    commit(other);
-    let whole = DirFragId { ino: dir, frag: Frag::WHOLE };
-    let left = metastore::run_name(whole, metastore::RunId(21));
-    assert!(matches!(
-        store.put(&left, b"of a server that died", Expect::Any),
-        Ok(Outcome::Done(_))
-    ));
-
-    let before = counters.counts().of(Operation::List).calls;
-    carry_out(&store, StoreOp::PurgeData { ino: file, pool: Pool::USUAL, stripes: 3 }).unwrap();
-    carry_out(&store, StoreOp::PurgeDir { ino: dir }).unwrap();
-    carry_out(&store, StoreOp::PurgeDir { ino: dir }).unwrap();
-    assert_eq!(counters.counts().of(Operation::List).calls, before);
-    let prefix = metastore::prefix(DirFragId { ino: other, frag: Frag::WHOLE });
-    let names = store.list("").unwrap();
-    assert!(names.len() == 2 && names.iter().all(|name| name.starts_with(&prefix)), "{names:?}");
-}
-
-#[test]
-#[ignore = "needs Ceph: cargo xtask ci rados"]
 fn a_sweep_removes_what_nothing_refers_to_and_nothing_else() {
     const HOURS_S: i64 = 3600;
     let Some(ceph) = up(|_| {}) else { return };
     let store = ceph.open("");
     let large = |byte: u8| vec![byte; 2 * PIECE + 5];
-    let file = metastore::data_name(Ino(0x101), Pool::USUAL, 0);
-    store.write_range(&file, 0, &large(1)).unwrap();
+    let file = "data/01/0000000000000101.00000000";
+    store.write_range(file, 0, &large(1)).unwrap();
     let _ = store.put("journal/kept", &large(2), Expect::Any).unwrap();
     // As writers leave it that died before they wrote the head, or after they removed it.
     for name in ["journal/kept", "journal/never", "journal/odd.1"] {
@@ -202,7 +159,7 @@ fn a_sweep_removes_what_nothing_refers_to_and_nothing_else() {
     assert_eq!(store.sweep(now + 3 * HOURS_S, false).unwrap(), look);
     assert_eq!(pieces(), 2);
     assert_eq!(store.sweep(now + 3 * HOURS_S, false).unwrap().garbage, 0);
-    for (name, content) in [("journal/kept", large(4)), (&*file, large(1))] {
+    for (name, content) in [("journal/kept", large(4)), (file, large(1))] {
         assert!(store.get(name).unwrap().0 == content, "{name}");
     }
 }

@@ -2,10 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "the harness of tests")]
 
+use engine::execute;
 use mds::Settings;
 use metastore::request::StoreOp;
 use metastore::{InodeRecord, RowValue, Rows};
-use objstore::{Memory, carry_out};
+use objstore::Memory;
 use types::{Attr, Errno, FileType, Ino, Seq};
 use wire::{Answer, NewInode, Op};
 
@@ -43,7 +44,7 @@ fn fill(memory: &Memory, dir: Ino) {
     }
     let (counts, position, touched) = ((FILES, 0, true), Seq(1), Default::default());
     let op = StoreOp::CommitDir { ino: dir, rows, counts, position, touched, attach: None };
-    carry_out(memory, op).unwrap();
+    execute(memory, op).unwrap();
 }
 
 fn ask(world: &mut World, op: Op<'_>) -> Answered {

@@ -5,9 +5,10 @@
 use std::collections::BTreeMap;
 
 use client::Session;
+use engine::execute;
 use mds::{Mds, Settings};
 use metastore::request::{StoreFailure, StoreOp, StoreResult, Token};
-use objstore::{Memory, carry_out};
+use objstore::Memory;
 use types::{ClientId, Clock, ConnId, Cred, Errno, Error, Ino, Moment, Rank, Tid, Timestamp};
 use wire::{Answer, Failure, Message, Op, Request};
 
@@ -178,7 +179,7 @@ impl World {
             if (self.holds)(&op) {
                 self.held.push((token, op));
             } else {
-                stored.push((token, self.carry_out(op)));
+                stored.push((token, self.execute(op)));
             }
         }
         assert!(self.effects.fatal.is_none(), "{:?}", self.effects.fatal);
@@ -211,12 +212,12 @@ impl World {
     pub(crate) fn let_go(&mut self) {
         self.holds = Box::new(|_| false);
         for (token, op) in std::mem::take(&mut self.held) {
-            let ended = self.carry_out(op);
+            let ended = self.execute(op);
             self.handle(mds::Input::Stored(token, ended));
         }
     }
 
-    fn carry_out(&mut self, op: StoreOp) -> Result<StoreResult, Box<StoreFailure>> {
+    fn execute(&mut self, op: StoreOp) -> Result<StoreResult, Box<StoreFailure>> {
         let error = Error::new(Errno::Io, "store", "injected");
         let mut unread = matches!(&op, StoreOp::LoadDir { ino } if *ino == self.fails_dir);
         if let (StoreOp::Get { object }, Some((name, left))) = (&op, &mut self.fails_of)
@@ -299,7 +300,7 @@ impl World {
 
     pub(crate) fn table_bytes(&self) -> usize {
         let object = metastore::request::rank_name(Rank(0));
-        match carry_out(&self.memory, StoreOp::Get { object }) {
+        match execute(&self.memory, StoreOp::Get { object }) {
             Ok(StoreResult::Bytes(bytes, _)) => bytes.len(),
             other => panic!("{other:?}"),
         }
@@ -311,7 +312,7 @@ fn store(memory: &Memory, op: StoreOp) -> Result<StoreResult, Box<StoreFailure>>
         objstore::ObjectStore::append(memory, object, data).unwrap();
         return Ok(StoreResult::Done);
     }
-    carry_out(memory, op)
+    execute(memory, op)
 }
 
 pub(crate) fn conn(client: usize) -> ConnId {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cudele::{Errno, Error, Ino, Path as NamespacePath, Result};
 use metastore::request::{journal_prefix, rank_name, segment_name};
-use objstore::{Expect, LockGuard, ObjectStore, Outcome, SyncScope, Version};
+use objstore::{Expect, LockGuard, ObjectStore, Outcome, Store, SyncScope, Version};
 use terminal::context::Context;
 use types::Rank;
 
@@ -40,7 +40,7 @@ pub(super) struct Source {
     pub(super) pieces: Vec<Piece>,
     /// The subtree's root and path, if they are known.
     root: Option<(Ino, NamespacePath)>,
-    store: Option<Arc<dyn ObjectStore>>,
+    store: Option<Arc<dyn Store>>,
     /// Keeps metadata servers of the rank from starting.
     _lease: Option<Box<dyn LockGuard>>,
 }
@@ -223,7 +223,7 @@ fn index_of(name: &str) -> u64 {
 ///
 /// # Errors
 /// `EBUSY` if one does.
-pub(super) fn lease(store: &dyn ObjectStore, rank: Rank) -> Result<Box<dyn LockGuard>> {
+pub(super) fn lease(store: &dyn Store, rank: Rank) -> Result<Box<dyn LockGuard>> {
     let owner = format!("cudele journal (process {})", std::process::id());
     store.lock(&format!("{}.lock", rank_name(rank)), &owner).map_err(|error| {
         if error.errno != Errno::Busy {

@@ -6,9 +6,10 @@
 //! written bytes are counted, and nothing of it depends on the machine.
 
 use cudele::{Errno, Error, FileType, Ino, Result};
+use engine::{Executor, Tuning};
 use metastore::request::{StoreOp, StoreResult};
 use metastore::{InodeRecord, RowValue, Rows};
-use objstore::{Carrier, Memory, Tuning};
+use objstore::Memory;
 use types::{Attr, Seq};
 
 use super::{BENCH, WRITTEN_MAX};
@@ -55,12 +56,12 @@ pub(super) fn row(lab: &mut Lab) -> Result<Row> {
 
 /// Bytes that a store is given for each byte of names and content.
 fn amplification(files: u64, tuning: Tuning) -> Result<f64> {
-    let (store, carrier) = (Memory::new(), Carrier::new(tuning));
+    let (store, executor) = (Memory::new(), Executor::new(tuning));
     let (mut came, mut written) = (0, 0);
     let mut names = Shuffled::new(files);
     let content = vec![0x5a; CONTENT[1] as usize];
     let dir = Ino(Ino::FIRST_FREE);
-    let carry_out = |op| match carrier.carry_out(&store, op) {
+    let execute = |op| match executor.execute(&store, op) {
         Ok(StoreResult::Written { compact, bytes }) => Ok((compact, bytes.0)),
         Ok(other) => Err(Error::new(Errno::Io, BENCH, format!("{other:?}"))),
         Err(failure) => Err(failure.error),
@@ -81,10 +82,10 @@ fn amplification(files: u64, tuning: Tuning) -> Result<f64> {
         }
         let (counts, position, touched) = ((0, 0, false), Seq(1), Default::default());
         let op = StoreOp::CommitDir { ino: dir, rows, counts, position, touched, attach: None };
-        let (mut compact, mut bytes) = carry_out(op)?;
+        let (mut compact, mut bytes) = execute(op)?;
         written += bytes;
         while compact {
-            (compact, bytes) = carry_out(StoreOp::CompactDir { ino: dir })?;
+            (compact, bytes) = execute(StoreOp::CompactDir { ino: dir })?;
             written += bytes;
         }
     }

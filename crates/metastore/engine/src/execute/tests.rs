@@ -5,7 +5,7 @@ use metastore::{InodeRecord, RowValue, RunEnds, RunReader};
 use types::Attr;
 
 use super::*;
-use crate::Memory;
+use objstore::Memory;
 
 const DIR: Ino = Ino(500);
 const OWN: InoRange = InoRange { start: 100, end: 1000 };
@@ -33,16 +33,16 @@ fn commit(store: &Memory, rows: Rows, position: u64, attach: Option<DirRun>) {
     let attach = attach.map(|run| Box::new((vec![run], vec![OWN])));
     let (counts, position, touched) = ((0, 0, false), Seq(position), Default::default());
     let op = StoreOp::CommitDir { ino: DIR, rows, counts, position, touched, attach };
-    assert!(matches!(carry_out(store, op), Ok(StoreResult::Written { .. })));
+    assert!(matches!(execute(store, op), Ok(StoreResult::Written { .. })));
 }
 
 fn attach(store: &Memory, run: DirRun) -> Result<()> {
     let op = StoreOp::AttachDirs { dirs: vec![run], position: Seq(3), ranges: vec![OWN] };
-    carry_out(store, op).map(drop).map_err(|failure| failure.error)
+    execute(store, op).map(drop).map_err(|failure| failure.error)
 }
 
 fn names(store: &Memory) -> Result<Vec<String>> {
-    let result = carry_out(store, StoreOp::LoadDir { ino: DIR });
+    let result = execute(store, StoreOp::LoadDir { ino: DIR });
     let StoreResult::Dir(loaded) = result.map_err(|failure| failure.error)? else {
         panic!("it has a manifest");
     };
@@ -115,7 +115,7 @@ fn a_run_that_is_gone_stops_nobody_from_storing_what_others_do_there() {
     let _ = store.put(&object, &bytes, Expect::Any).unwrap();
     assert_eq!(names(&store).unwrap().len(), 21, "nothing was given up");
     let op = StoreOp::PurgeDir { ino: DIR };
-    assert!(carry_out(&store, op).is_ok());
+    assert!(execute(&store, op).is_ok());
     assert_eq!(store.list("").unwrap(), [""; 0]);
 }
 

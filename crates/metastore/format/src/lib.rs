@@ -49,7 +49,7 @@ pub use error::FormatError;
 pub use load::{Slice, cuts, merge, merge_slice, overlay};
 pub use manifest::{MANIFEST_VERSION, Manifest, RunInfo};
 pub use object::{
-    ObjectName, RunId, data_name, data_prefix, manifest_name, pool_of, prefix, run_name, sums_name,
+    ObjectName, RunId, data_name, data_prefix, manifest_name, prefix, run_name, sums_name,
     values_name,
 };
 pub use passage::{PASSAGES_PREFIX, Passage, PassageState, parse_passage_name, passage_name};

@@ -1,9 +1,10 @@
 use metastore::request::StoreOp;
 use metastore::{InodeRecord, RowValue, manifest_name};
+use objstore::Memory;
 use types::{Attr, Seq};
 
 use super::*;
-use crate::{Memory, carry_out};
+use crate::execute;
 
 const DIR: Ino = Ino(500);
 
@@ -17,7 +18,7 @@ fn commit(store: &Memory, dir: Ino, all: &[(&str, RowValue<'static>)]) {
     all.iter().for_each(|(name, value)| rows.push(name.as_bytes(), *value));
     let (counts, position, touched) = ((0, 0, false), Seq(1), Default::default());
     let op = StoreOp::CommitDir { ino: dir, rows, counts, position, touched, attach: None };
-    assert!(carry_out(store, op).is_ok());
+    assert!(execute(store, op).is_ok());
 }
 
 fn take(store: &Memory, id: u64) -> u64 {
@@ -66,7 +67,7 @@ fn a_directory_that_is_new_or_was_removed_is_so_for_later_snapshots_only() {
     let (new, first) = (Ino(501), take(&store, 1));
     commit(&store, new, &[("b", file(2))]);
     let second = take(&store, 2);
-    assert!(carry_out(&store, StoreOp::PurgeDir { ino: DIR }).is_ok());
+    assert!(execute(&store, StoreOp::PurgeDir { ino: DIR }).is_ok());
     commit(&store, new, &[("c", file(3))]);
     let third = take(&store, 3);
     assert_eq!(store.get(&manifest_name(whole(DIR))).unwrap_err().errno, Errno::NotFound);
@@ -84,7 +85,7 @@ fn a_directory_that_is_written_again_after_it_was_removed_writes_over_nothing() 
     let mut taken = Vec::new();
     for round in 0..3u64 {
         taken.push((take(&store, round), names_at(&store, DIR, u64::MAX)));
-        assert!(carry_out(&store, StoreOp::PurgeDir { ino: DIR }).is_ok());
+        assert!(execute(&store, StoreOp::PurgeDir { ino: DIR }).is_ok());
         // As a recovery does, with more or less in it.
         let name = format!("n{round}");
         commit(&store, DIR, &[(name.as_str(), file(round)), ("b", file(2))]);
@@ -131,7 +132,7 @@ fn without_a_snapshot_nothing_is_kept() {
     assert_eq!(store.list(&kept_prefix(whole(DIR))).unwrap(), [""; 0]);
     assert!(store.list("dirs/").unwrap().len() <= 9, "a manifest and its runs");
     let purge = StoreOp::PurgeDir { ino: DIR };
-    assert!(carry_out(&store, purge).is_ok());
+    assert!(execute(&store, purge).is_ok());
     assert_eq!(store.list("dirs/").unwrap(), [""; 0]);
 }
 
@@ -143,7 +144,7 @@ fn content_that_a_snapshot_may_need_is_noted_and_stays() {
     let _ = store.put(&object, b"content", Expect::Any).unwrap();
     take(&store, 1);
     let purge = || StoreOp::PurgeData { ino, pool, stripes: 1 };
-    assert!(carry_out(&store, purge()).is_ok());
+    assert!(execute(&store, purge()).is_ok());
     assert!(store.get(&object).is_ok());
     let notes = store.list(metastore::PURGE_PREFIX).unwrap();
     let note = Purge { number: 1, ino, pool, stripes: 1 };

@@ -13,22 +13,21 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use metastore::{ObjectName, parse_kept};
+use objstore::{
+    Capacity, Expect, Fencing, LockGuard, Memory, ObjectStore, Outcome, Pools, Reserved, Space,
+    Stat, Store, Sweeping, SyncScope, Tuned, Version, absent, check_name,
+};
 use types::{Errno, Error, InoRange, Pool, Result};
 
-use crate::kept::manifest_at;
-use crate::store::absent;
-use crate::{
-    Expect, LockGuard, Memory, ObjectStore, Outcome, Reserved, Space, Stat, SyncScope, Version,
-    check_name,
-};
+use crate::retained::manifest_at;
 
 /// The prefix of the names of journals of metadata servers.
 const JOURNALS: &str = "journal/mds.";
 
 /// See the module documentation.
 #[derive(Debug)]
-pub struct Apart {
-    base: Arc<dyn ObjectStore>,
+pub struct Overlay {
+    base: Arc<dyn Store>,
     /// The number of the snapshot.
     number: u64,
     /// The numbers of the server's inodes.
@@ -52,10 +51,10 @@ enum Place {
     },
 }
 
-impl Apart {
+impl Overlay {
     /// The snapshot of this number in a store, for a server whose inodes have these numbers.
     #[must_use]
-    pub fn new(base: Arc<dyn ObjectStore>, number: u64, own: InoRange) -> Self {
+    pub fn new(base: Arc<dyn Store>, number: u64, own: InoRange) -> Self {
         Self { base, number, own, above: Memory::new(), hidden: Mutex::default() }
     }
 
@@ -104,7 +103,7 @@ fn optional<T>(result: Result<T>) -> Result<Option<T>> {
     }
 }
 
-impl ObjectStore for Apart {
+impl ObjectStore for Overlay {
     fn put(&self, name: &str, data: &[u8], expect: Expect) -> Result<Outcome> {
         match self.place(name)? {
             Place::Content { own: true } => return self.base.put(name, data, expect),
@@ -207,10 +206,6 @@ impl ObjectStore for Apart {
         }
     }
 
-    fn lists_what_it_finds(&self) -> bool {
-        self.base.lists_what_it_finds()
-    }
-
     fn list(&self, prefix: &str) -> Result<Vec<String>> {
         let mut names = BTreeMap::new();
         if prefix.starts_with("data/") {
@@ -237,11 +232,19 @@ impl ObjectStore for Apart {
         }
         self.above.sync(scope)
     }
+}
+
+impl Tuned for Overlay {
+    fn lists_what_it_finds(&self) -> bool {
+        self.base.lists_what_it_finds()
+    }
 
     fn period(&self) -> u32 {
         self.base.period()
     }
+}
 
+impl Capacity for Overlay {
     fn space(&self) -> Result<Space> {
         self.base.space()
     }
@@ -261,15 +264,21 @@ impl ObjectStore for Apart {
     fn is_short(&self) -> bool {
         self.base.is_short()
     }
+}
 
+impl Pools for Overlay {
     fn pool(&self, name: &str) -> Result<Pool> {
         self.base.pool(name)
     }
+}
 
+impl Fencing for Overlay {
     fn lock(&self, name: &str, owner: &str) -> Result<Box<dyn LockGuard>> {
         self.above.lock(name, owner)
     }
 }
+
+impl Sweeping for Overlay {}
 
 #[cfg(test)]
 mod tests;

@@ -6,10 +6,10 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use metastore::{BLOCK_BYTES_TARGET, DirRun, RunEnds, run_name};
+use objstore::Store;
 use types::{Errno, Error, Result};
 
 use super::whole;
-use crate::ObjectStore;
 
 /// The bytes of an index per block, for usual lengths of names.
 const INDEX_BYTES: usize = 48;
@@ -24,7 +24,7 @@ const FAR_RUNS_PER_THREAD: usize = 2;
 const THREADS_MAX: usize = 8;
 
 /// Reads the ends of clients' runs, which must match the clients' lists.
-pub(super) fn prove_all(store: &dyn ObjectStore, runs: &[DirRun]) -> Result<()> {
+pub(super) fn prove_all(store: &dyn Store, runs: &[DirRun]) -> Result<()> {
     let next = AtomicUsize::new(0);
     let prove_some = || -> Result<()> {
         while let Some(run) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -48,7 +48,7 @@ pub(super) fn prove_all(store: &dyn ObjectStore, runs: &[DirRun]) -> Result<()> 
     })
 }
 
-fn prove(store: &dyn ObjectStore, DirRun { dir, run, .. }: &DirRun) -> Result<()> {
+fn prove(store: &dyn Store, DirRun { dir, run, .. }: &DirRun) -> Result<()> {
     let dirfrag = whole(*dir);
     let name = run_name(dirfrag, run.id);
     let refuse = |cause: &str| {

@@ -395,7 +395,7 @@ fn hex(bytes: &[u8]) -> String {
 
 #[test]
 fn the_example_of_the_format_page_is_true() {
-    let page = include_str!("../../../docs/formats/metastore.md");
+    let page = include_str!("../../../../docs/formats/metastore.md");
     for name in ["i03-alice.run", "empty.manifest", "columns.run"] {
         let (_, bytes) =
             golden_objects().into_iter().find(|(object, _)| *object == name).expect("is one");

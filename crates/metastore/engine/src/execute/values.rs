@@ -9,9 +9,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use metastore::{Manifest, Pointer, RowValue, Rows, RunBuilder, RunId, RunInfo, values_name};
+use objstore::ObjectStore;
 use types::{DirFragId, Errno, Error, Result};
-
-use crate::ObjectStore;
 
 /// The largest read-ahead.
 const WINDOW_BYTES_MAX: usize = 1 << 20;

@@ -8,10 +8,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
 use metastore::{RunId, Tiers};
+use objstore::Store;
 use types::{Ino, Map};
 
 use super::cache::{Cache, Key, Piece};
-use crate::ObjectStore;
 
 /// Locks for the manifests of all directories.
 const SWAPS: usize = 16;
@@ -41,9 +41,9 @@ impl Default for Tuning {
     }
 }
 
-/// Carries operations out; one for a process and its store.
+/// Executes operations; a process has one for its store.
 #[derive(Debug)]
-pub struct Carrier {
+pub struct Executor {
     pub(super) tuning: Tuning,
     cache: Mutex<Cache>,
     /// Numbers of runs that are being written and that no manifest says are taken.
@@ -52,7 +52,7 @@ pub struct Carrier {
     pub(super) stopping: AtomicBool,
 }
 
-impl Default for Carrier {
+impl Default for Executor {
     fn default() -> Self {
         Self::new(Tuning::default())
     }
@@ -60,13 +60,13 @@ impl Default for Carrier {
 
 /// A number of a run is taken as long as this lives.
 pub(super) struct Taken<'a> {
-    carrier: &'a Carrier,
+    executor: &'a Executor,
     ino: Ino,
 }
 
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
-        lock(&self.carrier.numbers).remove(&self.ino);
+        lock(&self.executor.numbers).remove(&self.ino);
     }
 }
 
@@ -77,8 +77,8 @@ impl Tuning {
     }
 }
 
-impl Carrier {
-    /// One that remembers nothing yet.
+impl Executor {
+    /// An executor with an empty cache.
     #[must_use]
     pub fn new(tuning: Tuning) -> Self {
         Self {
@@ -90,13 +90,13 @@ impl Carrier {
         }
     }
 
-    /// Carries an operation out.
+    /// Executes an operation.
     ///
     /// # Errors
     /// The store's error, with the operation so that it can be retried.
-    pub fn carry_out(
+    pub fn execute(
         &self,
-        store: &dyn ObjectStore,
+        store: &dyn Store,
         op: StoreOp,
     ) -> Result<StoreResult, Box<StoreFailure>> {
         match super::try_op(store, self, &op) {
@@ -119,7 +119,7 @@ impl Carrier {
     /// Takes a number for a run that will be listed later. One at a time for each directory.
     pub(super) fn take_number(&self, ino: Ino, id: RunId) -> Taken<'_> {
         lock(&self.numbers).insert(ino, id);
-        Taken { carrier: self, ino }
+        Taken { executor: self, ino }
     }
 
     /// The number from `next` on that is not taken.

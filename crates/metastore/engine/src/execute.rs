@@ -6,8 +6,8 @@
 
 mod add;
 mod cache;
-mod carrier;
 mod compact;
+mod executor;
 mod lookup;
 mod prove;
 mod values;
@@ -18,10 +18,10 @@ use metastore::request::{Condition, LoadedDir, StoreFailure, StoreOp, StoreResul
 use metastore::{
     Attached, DirRun, Manifest, Rows, RunId, RunInfo, manifest_name, run_name, values_name,
 };
+use objstore::{Expect, ObjectStore, Outcome, Store, SyncScope, Version};
 use types::{DirFragId, Errno, Error, Frag, Ino, InoRange, Pool, Result, Seq, Stripe, Timestamp};
 
-use crate::kept::{self, Keeper};
-use crate::{Expect, ObjectStore, Outcome, SyncScope, Version};
+use crate::retained::{self, Keeper};
 
 /// So many numbers before the oldest run of a directory may be of runs that were left behind.
 const RUNS_LEFT_MAX: u64 = 64;
@@ -35,21 +35,21 @@ const GUESSES_AT_ONCE: u64 = 8;
 /// holes.
 const GAP_MAX: u64 = 4;
 
-pub use carrier::{Carrier, Tuning};
+pub use executor::{Executor, Tuning};
 pub use values::{ValueReader, resolve};
 
-/// Executes a single operation ([`Carrier`]).
+/// Executes a single operation ([`Executor`]).
 ///
 /// # Errors
 /// The error of the store, with the operation so that it can be tried again.
-pub fn carry_out(
-    store: &dyn ObjectStore,
+pub fn execute(
+    store: &dyn Store,
     op: StoreOp,
 ) -> std::result::Result<StoreResult, Box<StoreFailure>> {
-    Carrier::default().carry_out(store, op)
+    Executor::default().execute(store, op)
 }
 
-fn try_op(store: &dyn ObjectStore, carrier: &Carrier, op: &StoreOp) -> Result<StoreResult> {
+fn try_op(store: &dyn Store, executor: &Executor, op: &StoreOp) -> Result<StoreResult> {
     match op {
         StoreOp::Append { object, data } => {
             store.append(object, data)?;
@@ -85,15 +85,15 @@ fn try_op(store: &dyn ObjectStore, carrier: &Carrier, op: &StoreOp) -> Result<St
             purge_data(store, (*ino, *pool), *stripes)
         }
         StoreOp::TakeSnapshot { snapshot } => {
-            kept::take_snapshot(store, snapshot).map(StoreResult::Stored)
+            retained::take_snapshot(store, snapshot).map(StoreResult::Stored)
         }
         StoreOp::PurgeDir { ino } => {
-            let _swap = carrier.swap(*ino);
+            let _swap = executor.swap(*ino);
             purge_dir(store, *ino)
         }
         StoreOp::LoadDir { ino } => load_dir(store, *ino),
-        StoreOp::LookUp { ino, names } => lookup::look_up(store, carrier, *ino, names),
-        StoreOp::CompactDir { ino } => compact::compact(store, carrier, *ino),
+        StoreOp::LookUp { ino, names } => lookup::look_up(store, executor, *ino, names),
+        StoreOp::CompactDir { ino } => compact::compact(store, executor, *ino),
         StoreOp::AttachDirs { dirs, position, ranges } => {
             prove::prove_all(store, dirs)?;
             let mut dirs = dirs.chunk_by(|one, next| one.dir == next.dir);
@@ -104,7 +104,7 @@ fn try_op(store: &dyn ObjectStore, carrier: &Carrier, op: &StoreOp) -> Result<St
         StoreOp::CommitDir { ino, rows, counts, position, touched, attach } => {
             let commit =
                 Commit { ino: *ino, counts: *counts, position: *position, touched: *touched };
-            commit_dir((store, carrier), rows, &commit, attach.as_deref())
+            commit_dir((store, executor), rows, &commit, attach.as_deref())
         }
     }
 }
@@ -119,7 +119,7 @@ fn whole(ino: Ino) -> DirFragId {
 /// # Errors
 /// The error of the store.
 pub fn purge_data(
-    store: &dyn ObjectStore,
+    store: &dyn Store,
     (ino, pool): (Ino, Pool),
     stripes: u64,
 ) -> Result<StoreResult> {
@@ -180,7 +180,7 @@ fn delete_sums(store: &dyn ObjectStore, (ino, pool): (Ino, Pool), stripes: u64) 
     Ok(())
 }
 
-fn purge_dir(store: &dyn ObjectStore, ino: Ino) -> Result<StoreResult> {
+fn purge_dir(store: &dyn Store, ino: Ino) -> Result<StoreResult> {
     let dir = whole(ino);
     let keeper = Keeper::new(store)?;
     if !keeper.is_free() {
@@ -303,13 +303,13 @@ struct Commit {
 }
 
 fn commit_dir(
-    (store, carrier): (&dyn ObjectStore, &Carrier),
+    (store, executor): (&dyn ObjectStore, &Executor),
     rows: &Rows,
     commit: &Commit,
     attach: Option<&(Vec<DirRun>, Vec<InoRange>)>,
 ) -> Result<StoreResult> {
     let dir = whole(commit.ino);
-    let _swap = carrier.swap(commit.ino);
+    let _swap = executor.swap(commit.ino);
     let keeper = Keeper::new(store)?;
     let current = read_manifest(store, dir)?;
     let spared = keeper.keep(dir, current.as_ref().map(|(manifest, _)| manifest))?;
@@ -327,7 +327,7 @@ fn commit_dir(
     let mut added = add::Added::default();
     // An attached run may come without rows.
     if attach.is_none() || !rows.is_empty() {
-        added = add::add_run((store, carrier), &mut manifest, rows)?;
+        added = add::add_run((store, executor), &mut manifest, rows)?;
     }
     if let Some((runs, ranges)) = attach {
         attach_to(&mut manifest, runs, (commit.position, ranges));
@@ -336,7 +336,7 @@ fn commit_dir(
     for old in keeper.deletable(dir, (&added.replaced, &added.emptied), &spared) {
         store.delete(&old)?;
     }
-    let compact = carrier.tuning.tiers.choose(&manifest).is_some();
+    let compact = executor.tuning.tiers.choose(&manifest).is_some();
     Ok(StoreResult::Written { compact, bytes: added.bytes })
 }
 

@@ -7,13 +7,14 @@ use types::rng::Rng;
 
 use super::compaction::{check_objects, commit_on, compact_on};
 use super::*;
-use crate::{Action, Faults, Faulty, Rule, load_dir_at, take_snapshot};
+use crate::{load_dir_at, take_snapshot};
+use objstore::{Action, Faults, Faulty, Rule};
 
 /// Directories of a few kilobytes are large.
-fn small() -> Carrier {
+fn small() -> Executor {
     let tiers = Tiers { small_bytes: 2_000, at_once_bytes: 6_000, run_bytes_max: 1 << 20 };
     let (whole_bytes, cache_bytes) = (400, 1 << 20);
-    Carrier::new(Tuning { tiers, whole_bytes, cache_bytes, segment_bytes_min: 1000 })
+    Executor::new(Tuning { tiers, whole_bytes, cache_bytes, segment_bytes_min: 1000 })
 }
 
 /// The expected content of a directory: the number of each file, from which its content follows.
@@ -67,16 +68,16 @@ fn files(rows: &Rows) -> Model {
     found
 }
 
-fn loaded(store: &dyn ObjectStore) -> Model {
-    match carry_out(store, StoreOp::LoadDir { ino: DIR }) {
+fn loaded(store: &dyn Store) -> Model {
+    match execute(store, StoreOp::LoadDir { ino: DIR }) {
         Ok(StoreResult::Dir(loaded)) => files(&loaded.rows),
         other => panic!("{other:?}"),
     }
 }
 
-fn looked_up(store: &dyn ObjectStore, carrier: &Carrier) -> Model {
+fn looked_up(store: &dyn Store, executor: &Executor) -> Model {
     let names = (0..200).map(|number| format!("name.{number:03}").into_bytes()).collect();
-    match carrier.carry_out(store, StoreOp::LookUp { ino: DIR, names }) {
+    match executor.execute(store, StoreOp::LookUp { ino: DIR, names }) {
         Ok(StoreResult::Found(loaded) | StoreResult::Dir(loaded)) => files(&loaded.rows),
         other => panic!("{other:?}"),
     }
@@ -91,39 +92,39 @@ fn held(store: &Memory) -> (u64, u64) {
 
 #[test]
 fn files_keep_their_content_whatever_is_merged_and_what_they_leave_is_reclaimed() {
-    let (store, carrier, mut random) = (Memory::new(), small(), Rng::new(7));
+    let (store, executor, mut random) = (Memory::new(), small(), Rng::new(7));
     let (mut model, mut most) = (Model::new(), 0);
     for step in 0..200 {
         let count = [1, 5, 40][usize::try_from(random.below(3)).unwrap()];
         let mut wanted =
-            commit_on(&store, &carrier, change(&mut random, &mut model, count)).unwrap();
+            commit_on(&store, &executor, change(&mut random, &mut model, count)).unwrap();
         while wanted && random.below(4) > 0 {
-            wanted = compact_on(&store, &carrier).unwrap();
+            wanted = compact_on(&store, &executor).unwrap();
         }
         most = most.max(manifest(&store).values.len());
         if step % 10 == 9 {
             assert_eq!(loaded(&store), model, "after {step} commits");
-            assert_eq!(looked_up(&store, &carrier), model, "after {step} commits");
+            assert_eq!(looked_up(&store, &executor), model, "after {step} commits");
         }
     }
     assert!(most > 1, "there were value segments");
-    while compact_on(&store, &carrier).unwrap() {}
+    while compact_on(&store, &executor).unwrap() {}
     let (held, used) = held(&store);
     assert!(held <= 2 * used + 6_000, "{held} bytes for {used}");
     assert_eq!(loaded(&store), model);
     check_objects(&store);
     let mut rows = Rows::new();
     model.keys().for_each(|name| rows.push(name.as_bytes(), RowValue::Removed));
-    commit_on(&store, &carrier, rows).unwrap();
-    assert!(carrier.carry_out(&store, StoreOp::PurgeDir { ino: DIR }).is_ok());
+    commit_on(&store, &executor, rows).unwrap();
+    assert!(executor.execute(&store, StoreOp::PurgeDir { ino: DIR }).is_ok());
     assert_eq!(store.list("").unwrap(), [""; 0]);
 }
 
 #[test]
 fn whatever_fails_at_any_step_no_content_is_lost() {
-    let (start, carrier, mut random) = (Memory::new(), small(), Rng::new(3));
+    let (start, executor, mut random) = (Memory::new(), small(), Rng::new(3));
     let mut model = Model::new();
-    while !commit_on(&start, &carrier, change(&mut random, &mut model, 20)).unwrap() {}
+    while !commit_on(&start, &executor, change(&mut random, &mut model, 20)).unwrap() {}
     assert!(!manifest(&start).values.is_empty());
     let mut after = model.clone();
     let rows = change(&mut random, &mut after, 20);
@@ -156,11 +157,11 @@ fn whatever_fails_at_any_step_no_content_is_lost() {
 
 #[test]
 fn a_snapshot_has_the_content_that_was_there_when_it_was_taken() {
-    let (store, carrier, mut random) = (Memory::new(), small(), Rng::new(11));
+    let (store, executor, mut random) = (Memory::new(), small(), Rng::new(11));
     let (mut model, mut taken) = (Model::new(), Vec::new());
     for step in 0..60 {
-        if commit_on(&store, &carrier, change(&mut random, &mut model, 30)).unwrap() {
-            while compact_on(&store, &carrier).unwrap() {}
+        if commit_on(&store, &executor, change(&mut random, &mut model, 30)).unwrap() {
+            while compact_on(&store, &executor).unwrap() {}
         }
         if step % 20 == 10 {
             let snapshot = Snapshot { id: step, ..Snapshot::default() };
@@ -172,7 +173,7 @@ fn a_snapshot_has_the_content_that_was_there_when_it_was_taken() {
         assert_eq!(files(&loaded.rows), *model, "snapshot {number}");
     }
     // Also when the directory is gone.
-    assert!(carrier.carry_out(&store, StoreOp::PurgeDir { ino: DIR }).is_ok());
+    assert!(executor.execute(&store, StoreOp::PurgeDir { ino: DIR }).is_ok());
     for (number, model) in &taken {
         let loaded = load_dir_at(&store, DIR, *number).unwrap().expect("it was there");
         assert_eq!(files(&loaded.rows), *model, "snapshot {number}");
@@ -181,17 +182,17 @@ fn a_snapshot_has_the_content_that_was_there_when_it_was_taken() {
 
 #[test]
 fn who_reads_while_values_are_moved_reads_again() {
-    let (store, carrier, mut random) = (Memory::new(), small(), Rng::new(5));
+    let (store, executor, mut random) = (Memory::new(), small(), Rng::new(5));
     let mut model = Model::new();
-    while !commit_on(&store, &carrier, change(&mut random, &mut model, 40)).unwrap() {}
+    while !commit_on(&store, &executor, change(&mut random, &mut model, 40)).unwrap() {}
     // The manifest and the runs were read, and then their values were moved.
     let stale = manifest(&store);
     let runs = read_runs(&store, &stale).unwrap();
     let rows = metastore::merge(&stale, &runs).unwrap();
     assert!(rows.has_pointers());
     for _ in 0..20 {
-        commit_on(&store, &carrier, change(&mut random, &mut model, 40)).unwrap();
-        while compact_on(&store, &carrier).unwrap() {}
+        commit_on(&store, &executor, change(&mut random, &mut model, 40)).unwrap();
+        while compact_on(&store, &executor).unwrap() {}
     }
     let gone = resolve(&store, stale.dirfrag, rows).map_err(|error| error.errno);
     assert_eq!(gone.err(), Some(Errno::NotFound));
@@ -200,8 +201,8 @@ fn who_reads_while_values_are_moved_reads_again() {
 
 #[test]
 fn damaged_content_is_no_content() {
-    let (store, carrier, mut random) = (Memory::new(), small(), Rng::new(2));
-    commit_on(&store, &carrier, change(&mut random, &mut Model::new(), 100)).unwrap();
+    let (store, executor, mut random) = (Memory::new(), small(), Rng::new(2));
+    commit_on(&store, &executor, change(&mut random, &mut Model::new(), 100)).unwrap();
     let names = store.list("").unwrap();
     let is_values =
         |name: &&String| matches!(ObjectName::parse(name), Some(ObjectName::Values(..)));
@@ -210,7 +211,7 @@ fn damaged_content_is_no_content() {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     let _ = store.put(name, &bytes, Expect::Any).unwrap();
-    let error = carry_out(&store, StoreOp::LoadDir { ino: DIR }).unwrap_err().error;
+    let error = execute(&store, StoreOp::LoadDir { ino: DIR }).unwrap_err().error;
     assert_eq!((error.errno, &error.subject), (Errno::BadMessage, name));
 }
 
@@ -221,7 +222,7 @@ fn content_is_written_hardly_more_than_once() {
     let amplification = |segment_bytes_min: u64| {
         let tiers =
             Tiers { small_bytes: 64 << 10, at_once_bytes: 256 << 10, run_bytes_max: 1 << 30 };
-        let carrier = Carrier::new(Tuning { tiers, segment_bytes_min, ..Tuning::default() });
+        let executor = Executor::new(Tuning { tiers, segment_bytes_min, ..Tuning::default() });
         let (store, mut random) = (Memory::new(), Rng::new(1));
         let (mut came, mut written) = (0, 0);
         let take = |result| match result {
@@ -247,11 +248,10 @@ fn content_is_written_hardly_more_than_once() {
             }
             let (counts, position, touched) = ((0, 0, false), Seq(1), Default::default());
             let op = StoreOp::CommitDir { ino: DIR, rows, counts, position, touched, attach: None };
-            let (mut compact, mut bytes) = take(carrier.carry_out(&store, op));
+            let (mut compact, mut bytes) = take(executor.execute(&store, op));
             written += bytes;
             while compact {
-                (compact, bytes) =
-                    take(carrier.carry_out(&store, StoreOp::CompactDir { ino: DIR }));
+                (compact, bytes) = take(executor.execute(&store, StoreOp::CompactDir { ino: DIR }));
                 written += bytes;
             }
         }

@@ -136,7 +136,7 @@ pub fn data_prefix(ino: Ino, pool: Pool) -> String {
     let shard = ino.0 & 0xff;
     match pool {
         Pool::USUAL => format!("data/{shard:02x}/{:016x}.", ino.0),
-        Pool(number) => format!("data/{POOL}{number:02x}/{shard:02x}/{:016x}.", ino.0),
+        Pool(number) => format!("data/{}{number:02x}/{shard:02x}/{:016x}.", Pool::WORD, ino.0),
     }
 }
 
@@ -145,22 +145,6 @@ const VALUES: &str = "values.";
 
 /// The number of an object of checksums follows.
 const SUMS: &str = "sums.";
-
-/// Between `data/` and the number of a pool that a policy chose.
-const POOL: &str = "pool";
-
-/// The pool in which file data of this name is.
-#[must_use]
-pub fn pool_of(name: &str) -> Pool {
-    name.strip_prefix("data/").and_then(split_pool).map_or(Pool::USUAL, |(pool, _)| pool)
-}
-
-/// The pool that a name of file data begins with, and the rest.
-fn split_pool(rest: &str) -> Option<(Pool, &str)> {
-    let (number, rest) = rest.strip_prefix(POOL)?.split_once('/')?;
-    let number = u8::try_from(hex::padded(number, 2)?).ok()?;
-    (number != Pool::USUAL.0).then_some((Pool(number), rest))
-}
 
 /// Appends the 16 bytes of a directory fragment's identity.
 pub(crate) fn put_dirfrag(out: &mut Vec<u8>, dirfrag: DirFragId) {
@@ -192,7 +176,7 @@ fn parse_dirfrag(text: &str) -> Option<DirFragId> {
 }
 
 fn parse_data(rest: &str) -> Option<ObjectName> {
-    let (pool, rest) = split_pool(rest).unwrap_or((Pool::USUAL, rest));
+    let (pool, rest) = Pool::split_name(rest).unwrap_or((Pool::USUAL, rest));
     let (shard, object) = rest.split_once('/')?;
     let (ino, stripe) = object.split_once('.')?;
     let ino = hex::padded(ino, 16)?;

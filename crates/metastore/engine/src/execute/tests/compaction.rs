@@ -6,28 +6,28 @@ use metastore::Tiers;
 use types::rng::Rng;
 
 use super::*;
-use crate::carry::compact;
-use crate::{Action, Counting, Faults, Faulty, Operation, Rule};
+use crate::execute::compact;
+use objstore::{Action, Counting, Faults, Faulty, Operation, Rule};
 
 /// Directories of a few hundred bytes are large.
-fn small() -> Carrier {
+fn small() -> Executor {
     let tiers = Tiers { small_bytes: 300, at_once_bytes: 600, run_bytes_max: 1 << 20 };
     let (whole_bytes, cache_bytes) = (400, 1 << 20);
-    Carrier::new(Tuning { tiers, whole_bytes, cache_bytes, segment_bytes_min: 1 })
+    Executor::new(Tuning { tiers, whole_bytes, cache_bytes, segment_bytes_min: 1 })
 }
 
-pub(super) fn commit_on(store: &dyn ObjectStore, carrier: &Carrier, rows: Rows) -> Result<bool> {
+pub(super) fn commit_on(store: &dyn Store, executor: &Executor, rows: Rows) -> Result<bool> {
     let (counts, position, touched) = ((0, 0, false), Seq(1), Default::default());
     let op = StoreOp::CommitDir { ino: DIR, rows, counts, position, touched, attach: None };
-    match carrier.carry_out(store, op) {
+    match executor.execute(store, op) {
         Ok(StoreResult::Written { compact, .. }) => Ok(compact),
         Ok(other) => panic!("{other:?}"),
         Err(failure) => Err(failure.error),
     }
 }
 
-pub(super) fn compact_on(store: &dyn ObjectStore, carrier: &Carrier) -> Result<bool> {
-    match carrier.carry_out(store, StoreOp::CompactDir { ino: DIR }) {
+pub(super) fn compact_on(store: &dyn Store, executor: &Executor) -> Result<bool> {
+    match executor.execute(store, StoreOp::CompactDir { ino: DIR }) {
         Ok(StoreResult::Written { compact, .. }) => Ok(compact),
         Ok(other) => panic!("{other:?}"),
         Err(failure) => Err(failure.error),
@@ -62,7 +62,7 @@ fn ino_of(value: &RowValue<'_>) -> Option<u64> {
 }
 
 fn loaded(store: &Memory) -> Model {
-    let Ok(StoreResult::Dir(loaded)) = carry_out(store, StoreOp::LoadDir { ino: DIR }) else {
+    let Ok(StoreResult::Dir(loaded)) = execute(store, StoreOp::LoadDir { ino: DIR }) else {
         panic!("it is there");
     };
     let row = |row: metastore::Row<'_>| {
@@ -72,10 +72,10 @@ fn loaded(store: &Memory) -> Model {
 }
 
 /// Looks every name up that there may be.
-fn looked_up(store: &dyn ObjectStore, carrier: &Carrier) -> Model {
+fn looked_up(store: &dyn Store, executor: &Executor) -> Model {
     let names: Vec<_> = (0..600).map(|number| format!("name.{number:04}").into_bytes()).collect();
     let op = StoreOp::LookUp { ino: DIR, names };
-    let loaded = match carrier.carry_out(store, op) {
+    let loaded = match executor.execute(store, op) {
         Ok(StoreResult::Found(loaded)) => loaded,
         other => panic!("not a directory that is large: {other:?}"),
     };
@@ -95,82 +95,82 @@ pub(super) fn check_objects(store: &Memory) {
 
 #[test]
 fn a_directory_stays_what_it_is_whatever_is_merged() {
-    let (store, carrier, mut random) = (Memory::new(), small(), Rng::new(7));
+    let (store, executor, mut random) = (Memory::new(), small(), Rng::new(7));
     let (mut model, mut compactions, mut most) = (Model::new(), 0, 0);
     for step in 0..300 {
         let count = [1, 5, 40, 200][usize::try_from(random.below(4)).unwrap()];
         let mut wanted =
-            commit_on(&store, &carrier, change(&mut random, &mut model, count)).unwrap();
+            commit_on(&store, &executor, change(&mut random, &mut model, count)).unwrap();
         while wanted && random.below(3) > 0 {
-            wanted = compact_on(&store, &carrier).unwrap();
+            wanted = compact_on(&store, &executor).unwrap();
             compactions += 1;
         }
         most = most.max(manifest(&store).runs.len());
         if step % 10 == 9 {
             assert_eq!(loaded(&store), model, "after {step} commits");
-            assert_eq!(looked_up(&store, &carrier), model, "after {step} commits");
+            assert_eq!(looked_up(&store, &executor), model, "after {step} commits");
         }
     }
     assert!(compactions > 30, "{compactions}");
     assert!(most < 30, "{most} runs, although some were not merged when they could be");
-    while compact_on(&store, &carrier).unwrap() {}
+    while compact_on(&store, &executor).unwrap() {}
     assert_eq!(loaded(&store), model);
     check_objects(&store);
 }
 
 #[test]
 fn what_was_removed_is_gone_from_the_store_at_last() {
-    let (store, carrier) = (Memory::new(), small());
+    let (store, executor) = (Memory::new(), small());
     let name = |number: u64| format!("name.{number:04}");
     let all = |value: &dyn Fn(u64) -> RowValue<'static>| {
         let mut rows = Rows::new();
         (0..600).for_each(|number| rows.push(name(number).as_bytes(), value(number)));
         rows
     };
-    commit_on(&store, &carrier, all(&file)).unwrap();
-    assert!(!commit_on(&store, &carrier, Rows::new()).unwrap());
-    assert!(!commit_on(&store, &carrier, all(&|_| RowValue::Removed)).unwrap());
+    commit_on(&store, &executor, all(&file)).unwrap();
+    assert!(!commit_on(&store, &executor, Rows::new()).unwrap());
+    assert!(!commit_on(&store, &executor, all(&|_| RowValue::Removed)).unwrap());
     let mut one = Rows::new();
     one.push(b"name.0000", RowValue::Removed);
-    assert!(commit_on(&store, &carrier, one).unwrap(), "more is removed than there is");
-    compact_on(&store, &carrier).unwrap();
+    assert!(commit_on(&store, &executor, one).unwrap(), "more is removed than there is");
+    compact_on(&store, &executor).unwrap();
     assert_eq!(manifest(&store).runs, [], "nothing is left to be said");
     check_objects(&store);
 }
 
 #[test]
 fn what_is_written_while_runs_are_merged_stays_above_them() {
-    let (store, carrier, mut random) = (Memory::new(), small(), Rng::new(1));
+    let (store, executor, mut random) = (Memory::new(), small(), Rng::new(1));
     let mut model = Model::new();
-    while !commit_on(&store, &carrier, change(&mut random, &mut model, 60)).unwrap() {}
+    while !commit_on(&store, &executor, change(&mut random, &mut model, 60)).unwrap() {}
     let before = manifest(&store);
-    let count = carrier.tuning.tiers.choose(&before).unwrap();
+    let count = executor.tuning.tiers.choose(&before).unwrap();
     let id = RunId(before.next_run);
-    let taken = carrier.take_number(DIR, id);
-    let written = compact::write(&store, &carrier, (&before, count), id).unwrap();
+    let taken = executor.take_number(DIR, id);
+    let written = compact::write(&store, &executor, (&before, count), id).unwrap();
     for _ in 0..3 {
-        commit_on(&store, &carrier, change(&mut random, &mut model, 30)).unwrap();
+        commit_on(&store, &executor, change(&mut random, &mut model, 30)).unwrap();
     }
     assert_eq!(loaded(&store), model);
     let replaced = &before.runs[..count];
-    assert!(compact::put_in_place(&store, &carrier, DIR, (replaced, &written)).unwrap().is_some());
+    assert!(compact::put_in_place(&store, &executor, DIR, (replaced, &written)).unwrap().is_some());
     drop(taken);
     assert_eq!(loaded(&store), model);
-    commit_on(&store, &carrier, change(&mut random, &mut model, 30)).unwrap();
+    commit_on(&store, &executor, change(&mut random, &mut model, 30)).unwrap();
     assert_eq!(loaded(&store), model);
-    assert_eq!(looked_up(&store, &carrier), model);
+    assert_eq!(looked_up(&store, &executor), model);
     check_objects(&store);
     // Another that began at the same time finds that its runs are gone.
-    let again = compact::put_in_place(&store, &carrier, DIR, (replaced, &written)).unwrap();
+    let again = compact::put_in_place(&store, &executor, DIR, (replaced, &written)).unwrap();
     assert_eq!(again, None);
     assert_eq!(loaded(&store), model);
 }
 
 #[test]
 fn a_compaction_that_fails_at_any_step_loses_nothing_and_can_be_repeated() {
-    let (start, carrier, mut random) = (Memory::new(), small(), Rng::new(3));
+    let (start, executor, mut random) = (Memory::new(), small(), Rng::new(3));
     let mut model = Model::new();
-    while !commit_on(&start, &carrier, change(&mut random, &mut model, 60)).unwrap() {}
+    while !commit_on(&start, &executor, change(&mut random, &mut model, 60)).unwrap() {}
     let copy = || {
         let store = Memory::new();
         for name in start.list("").unwrap() {
@@ -200,7 +200,7 @@ fn a_compaction_that_fails_at_any_step_loses_nothing_and_can_be_repeated() {
 
 #[test]
 fn a_look_up_reads_one_block_and_the_next_one_none() {
-    let (store, carrier) = (Memory::new(), Carrier::default());
+    let (store, executor) = (Memory::new(), Executor::default());
     let mut rows = Rows::new();
     let name = |number: u64| format!("a.rather.long.name.of.a.file.{number:08}");
     for number in 0..200_000 {
@@ -210,14 +210,14 @@ fn a_look_up_reads_one_block_and_the_next_one_none() {
     for number in (0..200_000).step_by(3) {
         newer.push(name(number).as_bytes(), file(number + 1_000_000));
     }
-    assert!(!commit_on(&store, &carrier, rows).unwrap());
-    assert!(!commit_on(&store, &carrier, newer).unwrap());
+    assert!(!commit_on(&store, &executor, rows).unwrap());
+    assert!(!commit_on(&store, &executor, newer).unwrap());
     let counting = Counting::new(store);
     let look = |number: u64| {
         let names = vec![name(number).into_bytes()];
         let before = counting.counters().counts();
         let op = StoreOp::LookUp { ino: DIR, names };
-        let Ok(StoreResult::Found(loaded)) = carrier.carry_out(&counting, op) else {
+        let Ok(StoreResult::Found(loaded)) = executor.execute(&counting, op) else {
             panic!("it is large");
         };
         let reads = counting.counters().counts().since(&before).of(Operation::ReadRange);
@@ -238,7 +238,7 @@ fn a_look_up_reads_one_block_and_the_next_one_none() {
 /// merged.
 #[test]
 fn a_look_up_finds_of_a_clients_run_what_loading_finds() {
-    let (store, carrier) = (Memory::new(), small());
+    let (store, executor) = (Memory::new(), small());
     let all: Vec<(String, u64)> =
         (0..600).map(|number| (format!("name.{number:04}"), 100 + number * 2)).collect();
     let borrowed: Vec<(&str, RowValue<'static>)> =
@@ -247,7 +247,7 @@ fn a_look_up_finds_of_a_clients_run_what_loading_finds() {
     attach(&store, run).unwrap();
     let model = loaded(&store);
     assert_eq!(model.len(), 450, "numbers from 1000 on are not the client's");
-    assert_eq!(looked_up(&store, &carrier), model);
+    assert_eq!(looked_up(&store, &executor), model);
     let mut both = model;
     for _ in 0..10 {
         let mut rows = Rows::new();
@@ -256,22 +256,22 @@ fn a_look_up_finds_of_a_clients_run_what_loading_finds() {
             rows.push(name.as_bytes(), file(number));
             both.insert(name, number);
         }
-        if commit_on(&store, &carrier, rows).unwrap() {
-            while compact_on(&store, &carrier).unwrap() {}
+        if commit_on(&store, &executor, rows).unwrap() {
+            while compact_on(&store, &executor).unwrap() {}
         }
         assert_eq!(loaded(&store), both);
-        assert_eq!(looked_up(&store, &carrier), both);
+        assert_eq!(looked_up(&store, &executor), both);
     }
 }
 
 #[test]
 fn who_reads_a_directory_while_its_runs_are_merged_reads_it_again() {
-    let (store, carrier, mut random) = (Memory::new(), small(), Rng::new(9));
+    let (store, executor, mut random) = (Memory::new(), small(), Rng::new(9));
     let mut model = Model::new();
-    while !commit_on(&store, &carrier, change(&mut random, &mut model, 60)).unwrap() {}
+    while !commit_on(&store, &executor, change(&mut random, &mut model, 60)).unwrap() {}
     // The manifest was read, and then the runs were merged.
     let stale = manifest(&store);
-    while compact_on(&store, &carrier).unwrap() {}
+    while compact_on(&store, &executor).unwrap() {}
     let mut first = Some(stale);
     let read = || match first.take() {
         Some(stale) => load_manifest(&store, stale),

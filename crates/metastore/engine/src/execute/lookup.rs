@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use metastore::request::{LoadedDir, StoreResult};
 use metastore::{Attached, Manifest, RowValue, Rows, RunEnds, RunIndex, RunInfo, Span, run_name};
+use objstore::ObjectStore;
 use types::{DirFragId, Errno, Error, Ino, Result};
 
 use super::cache::{INDEX, Piece};
-use super::{Carrier, load_manifest, read_manifest, whole};
-use crate::ObjectStore;
+use super::{Executor, load_manifest, read_manifest, whole};
 
 /// A larger index is no honest writer's.
 const TAIL_BYTES_MAX: usize = 64 << 20;
@@ -20,7 +20,7 @@ const TAIL_BYTES_MAX: usize = 64 << 20;
 /// Looks names up.
 pub(super) fn look_up(
     store: &dyn ObjectStore,
-    carrier: &Carrier,
+    executor: &Executor,
     ino: Ino,
     names: &[Vec<u8>],
 ) -> Result<StoreResult> {
@@ -28,13 +28,13 @@ pub(super) fn look_up(
         let Some((manifest, _)) = read_manifest(store, whole(ino))? else {
             return Ok(StoreResult::Missing);
         };
-        if manifest.bytes() <= carrier.tuning.whole_bytes {
+        if manifest.bytes() <= executor.tuning.whole_bytes {
             return load_manifest(store, manifest);
         }
         let mut rows = Rows::new();
         for name in names {
             let mut buffer = None;
-            let value = find(store, carrier, &manifest, name, &mut buffer)?;
+            let value = find(store, executor, &manifest, name, &mut buffer)?;
             rows.push(name, value.unwrap_or(RowValue::Removed));
         }
         let rows = super::resolve(store, manifest.dirfrag, rows)?;
@@ -45,14 +45,14 @@ pub(super) fn look_up(
 /// The entry for a name in the newest run that has it. The block is lent from `buffer`.
 fn find<'a>(
     store: &dyn ObjectStore,
-    carrier: &Carrier,
+    executor: &Executor,
     manifest: &Manifest,
     name: &[u8],
     buffer: &'a mut Option<Arc<Vec<u8>>>,
 ) -> Result<Option<RowValue<'a>>> {
     for info in &manifest.runs {
         let attached = manifest.attached.iter().find(|attached| attached.run == info.id);
-        let run = Run { store, carrier, dirfrag: manifest.dirfrag, info, attached };
+        let run = Run { store, executor, dirfrag: manifest.dirfrag, info, attached };
         let Some((index, block, bytes)) = run.block(name)? else { continue };
         if run.value(&index, block, &bytes, name)?.is_none() {
             continue;
@@ -69,7 +69,7 @@ type Block = (Arc<RunIndex>, usize, Arc<Vec<u8>>);
 /// A run of a directory.
 struct Run<'a> {
     store: &'a dyn ObjectStore,
-    carrier: &'a Carrier,
+    executor: &'a Executor,
     dirfrag: DirFragId,
     info: &'a RunInfo,
     attached: Option<&'a Attached>,
@@ -107,22 +107,22 @@ impl Run<'_> {
 
     fn index(&self) -> Result<Arc<RunIndex>> {
         let key = (self.dirfrag.ino, self.info.id, INDEX);
-        if let Some(Piece::Index(index)) = self.carrier.cached(key) {
+        if let Some(Piece::Index(index)) = self.executor.cached(key) {
             return Ok(index);
         }
         let index = Arc::new(read_index(self.store, self.dirfrag, self.info)?);
-        self.carrier.cache(key, Piece::Index(index.clone()));
+        self.executor.cache(key, Piece::Index(index.clone()));
         Ok(index)
     }
 
     fn bytes(&self, span: Span) -> Result<Arc<Vec<u8>>> {
         let key = (self.dirfrag.ino, self.info.id, span.offset);
-        if let Some(Piece::Bytes(bytes)) = self.carrier.cached(key) {
+        if let Some(Piece::Bytes(bytes)) = self.executor.cached(key) {
             return Ok(bytes);
         }
         let name = run_name(self.dirfrag, self.info.id);
         let bytes = Arc::new(self.store.read_range(&name, span.offset, span.length)?);
-        self.carrier.cache(key, Piece::Bytes(bytes.clone()));
+        self.executor.cache(key, Piece::Bytes(bytes.clone()));
         Ok(bytes)
     }
 }

@@ -10,11 +10,11 @@ use metastore::{
     Columns, Manifest, RowValue, Rows, RunBuilder, RunId, RunInfo, RunReader, VALUE_BYTES_MIN,
     run_name, values_name,
 };
+use objstore::{Expect, ObjectStore};
 use types::{DirFragId, Result};
 
 use super::values::{self, ValueReader};
-use super::{Carrier, is_unreadable, read_runs};
-use crate::{Expect, ObjectStore};
+use super::{Executor, is_unreadable, read_runs};
 
 /// A run that was written.
 #[derive(Debug, Default)]
@@ -29,21 +29,21 @@ pub(super) struct Added {
 
 /// Writes rows as the newest run, merged with small ones if they are many.
 pub(super) fn add_run(
-    (store, carrier): (&dyn ObjectStore, &Carrier),
+    (store, executor): (&dyn ObjectStore, &Executor),
     manifest: &mut Manifest,
     rows: &Rows,
 ) -> Result<Added> {
     let dir = manifest.dirfrag;
-    let id = carrier.free_number(dir.ino, manifest.next_run);
+    let id = executor.free_number(dir.ino, manifest.next_run);
     manifest.next_run = id.0 + 1;
-    let count = carrier.tuning.tiers.at_once(&manifest.runs);
+    let count = executor.tuning.tiers.at_once(&manifest.runs);
     let rewritten = match count {
         0 => None,
-        _ => rewrite((store, carrier), manifest, count, (id, rows))?,
+        _ => rewrite((store, executor), manifest, count, (id, rows))?,
     };
     let (fresh, count) = match rewritten {
         Some(rewritten) => rewritten,
-        None => (encode(carrier, (dir, id), rows)?, 0),
+        None => (encode(executor, (dir, id), rows)?, 0),
     };
     let Fresh { run, info, columns } = fresh;
     let old = &manifest.runs[..count];
@@ -69,8 +69,8 @@ struct Fresh {
 }
 
 /// Encodes rows; their long values go to a value segment if that is worth an object.
-fn encode(carrier: &Carrier, (dir, id): (DirFragId, RunId), rows: &Rows) -> Result<Fresh> {
-    if rows.large_bytes() >= carrier.tuning.segment_bytes_min {
+fn encode(executor: &Executor, (dir, id): (DirFragId, RunId), rows: &Rows) -> Result<Fresh> {
+    if rows.large_bytes() >= executor.tuning.segment_bytes_min {
         let (run, info, columns) = metastore::encode_columns(dir, id, rows);
         return Ok(Fresh { run, info, columns });
     }
@@ -82,7 +82,7 @@ fn encode(carrier: &Carrier, (dir, id): (DirFragId, RunId), rows: &Rows) -> Resu
 /// Merges the first runs and a new one. Returns that with how many runs it replaces. Nothing if a
 /// run cannot be read: then the rows become a run of their own.
 fn rewrite(
-    (store, carrier): (&dyn ObjectStore, &Carrier),
+    (store, executor): (&dyn ObjectStore, &Executor),
     manifest: &Manifest,
     count: usize,
     (id, rows): (RunId, &Rows),
@@ -92,14 +92,14 @@ fn rewrite(
     let run = metastore::encode_run(manifest.dirfrag, id, rows);
     let info = RunInfo::of(&RunReader::open_as(manifest.dirfrag, id, &run)?);
     let merged = read_runs(store, &front).and_then(|mut runs| {
-        let moved = values::moved(manifest, &front.runs, carrier.tuning.tiers.small_bytes);
+        let moved = values::moved(manifest, &front.runs, executor.tuning.tiers.small_bytes);
         front.runs.insert(0, info);
         runs.insert(0, run);
         let has_older = count < manifest.runs.len();
         let fresh =
-            merge_as(store, (&front, &runs), (&moved, has_older), carrier.tuning.has_segments())?;
+            merge_as(store, (&front, &runs), (&moved, has_older), executor.tuning.has_segments())?;
         let values = fresh.columns.segment.as_ref().map_or(0, |(values, _)| values.len() as u64);
-        if values == 0 || values >= carrier.tuning.segment_bytes_min {
+        if values == 0 || values >= executor.tuning.segment_bytes_min {
             return Ok(fresh);
         }
         // Not worth an object.
@@ -111,7 +111,7 @@ fn rewrite(
             // Runs above the client's run need not wait for it.
             let above = manifest.runs.iter().position(|run| run.id.is_clients()).unwrap_or(0);
             if above > 1 && above < count {
-                rewrite((store, carrier), manifest, above, (id, rows))
+                rewrite((store, executor), manifest, above, (id, rows))
             } else {
                 Ok(None)
             }

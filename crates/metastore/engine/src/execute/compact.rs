@@ -12,13 +12,13 @@ use metastore::{
     Columns, Manifest, RowValue, RunBuilder, RunId, RunIndex, RunInfo, RunReader, Slice,
     VALUE_BYTES_MIN, ValueSegment, manifest_name, run_name, values_name,
 };
+use objstore::{Expect, ObjectStore, SyncScope};
 use types::{DirFragId, Errno, Error, Ino, Result};
 
 use super::lookup::read_index;
 use super::values::{self, ValueReader};
-use super::{Carrier, read_manifest, replace_manifest, whole};
-use crate::kept::Keeper;
-use crate::{Expect, ObjectStore, SyncScope};
+use super::{Executor, read_manifest, replace_manifest, whole};
+use crate::retained::Keeper;
 
 /// Bytes of all runs together that are merged before the next ones are read.
 const SLICE_BYTES: usize = 1 << 20;
@@ -26,25 +26,29 @@ const SLICE_BYTES: usize = 1 << 20;
 const PIECE_BYTES: usize = 4 << 20;
 
 /// Merges runs if there are some that should be.
-pub(super) fn compact(store: &dyn ObjectStore, carrier: &Carrier, ino: Ino) -> Result<StoreResult> {
+pub(super) fn compact(
+    store: &dyn ObjectStore,
+    executor: &Executor,
+    ino: Ino,
+) -> Result<StoreResult> {
     let nothing = StoreResult::Written { compact: false, bytes: (0, 0) };
     let dir = whole(ino);
-    let swap = carrier.swap(ino);
+    let swap = executor.swap(ino);
     let Some((manifest, _)) = read_manifest(store, dir)? else { return Ok(nothing) };
-    let Some(count) = carrier.tuning.tiers.choose(&manifest) else { return Ok(nothing) };
+    let Some(count) = executor.tuning.tiers.choose(&manifest) else { return Ok(nothing) };
     let id = RunId(manifest.next_run);
     // A commit that writes a run during the compaction takes the next number.
-    let _taken = carrier.take_number(ino, id);
+    let _taken = executor.take_number(ino, id);
     drop(swap);
     let mut count = count;
-    let mut written = write(store, carrier, (&manifest, count), id);
+    let mut written = write(store, executor, (&manifest, count), id);
     if written.as_ref().is_err_and(|error| super::is_unreadable(error.errno)) {
         // A client's run is unreadable: the runs above it need not wait for it.
         let foreign = manifest.runs[..count].iter().position(|run| run.id.is_clients());
         match foreign {
             Some(above) if above >= 2 => {
                 count = above;
-                written = write(store, carrier, (&manifest, count), id);
+                written = write(store, executor, (&manifest, count), id);
             }
             Some(_) => {
                 discard(store, dir, id)?;
@@ -62,7 +66,7 @@ pub(super) fn compact(store: &dyn ObjectStore, carrier: &Carrier, ino: Ino) -> R
         }
     };
     let replaced = &manifest.runs[..count];
-    match put_in_place(store, carrier, ino, (replaced, &written))? {
+    match put_in_place(store, executor, ino, (replaced, &written))? {
         Some(compact) => {
             let before = replaced.iter().filter(|run| !run.id.is_clients());
             let before: u64 = before.map(|run| run.bytes).sum();
@@ -96,11 +100,11 @@ pub(super) struct Rewritten {
 /// returns whether further runs should be merged.
 pub(super) fn put_in_place(
     store: &dyn ObjectStore,
-    carrier: &Carrier,
+    executor: &Executor,
     ino: Ino,
     (replaced, written): (&[RunInfo], &Rewritten),
 ) -> Result<Option<bool>> {
-    let _swap = carrier.swap(ino);
+    let _swap = executor.swap(ino);
     let keeper = Keeper::new(store)?;
     let Some((mut manifest, version)) = read_manifest(store, whole(ino))? else {
         return Ok(None);
@@ -121,13 +125,13 @@ pub(super) fn put_in_place(
     for old in keeper.deletable(manifest.dirfrag, (&gone, &emptied), &spared) {
         store.delete(&old)?;
     }
-    Ok(Some(carrier.tuning.tiers.choose(&manifest).is_some()))
+    Ok(Some(executor.tuning.tiers.choose(&manifest).is_some()))
 }
 
 /// Writes the merge of the first runs of a manifest.
 pub(super) fn write(
     store: &dyn ObjectStore,
-    carrier: &Carrier,
+    executor: &Executor,
     (manifest, count): (&Manifest, usize),
     id: RunId,
 ) -> Result<Rewritten> {
@@ -139,16 +143,16 @@ pub(super) fn write(
     let index = |info: &RunInfo| read_index(store, dirfrag, info);
     let indexes: Vec<RunIndex> = runs.iter().map(index).collect::<Result<_>>()?;
     let cuts = metastore::cuts(&indexes.iter().collect::<Vec<_>>(), SLICE_BYTES);
-    let moved = values::moved(manifest, runs, carrier.tuning.tiers.at_once_bytes);
+    let moved = values::moved(manifest, runs, executor.tuning.tiers.at_once_bytes);
     let mut values = ValueReader::new(store, dirfrag);
     let mut builder = RunBuilder::new(dirfrag, id);
-    if carrier.tuning.has_segments() {
+    if executor.tuning.has_segments() {
         builder = builder.with_values(VALUE_BYTES_MIN);
     }
     // The new run would be appended to leftovers.
     discard(store, dirfrag, id)?;
     for number in 0..=cuts.len() {
-        if carrier.stopping.load(Ordering::Relaxed) {
+        if executor.stopping.load(Ordering::Relaxed) {
             return Err(Error::of(Errno::Canceled, run.name));
         }
         let from = number.checked_sub(1).map_or(&[][..], |before| &cuts[before]);

@@ -17,10 +17,10 @@ use metastore::{
     Manifest, Purge, Rows, RunId, SNAPSHOTS_MAX, SNAPSHOTS_NAME, Snapshot, Snapshots, kept_name,
     kept_prefix, parse_kept, run_name, values_name,
 };
+use objstore::{Expect, ObjectStore, Outcome, Store, Version};
 use types::{DirFragId, Errno, Error, Frag, Ino, Pool, Rank, Result};
 
-use crate::carry::{optional, read_manifest, read_runs, resolve};
-use crate::{Expect, ObjectStore, Outcome, Version};
+use crate::execute::{optional, read_manifest, read_runs, resolve};
 
 /// The most attempts to replace an object that other processes replace at the same time.
 const TRIES_MAX: usize = 10_000;
@@ -86,7 +86,7 @@ pub fn take_snapshot(store: &dyn ObjectStore, snapshot: &Snapshot) -> Result<u64
 ///
 /// # Errors
 /// The store's error; `EBADMSG` if an object is damaged.
-pub fn load_dir_at(store: &dyn ObjectStore, dir: Ino, number: u64) -> Result<Option<LoadedDir>> {
+pub fn load_dir_at(store: &dyn Store, dir: Ino, number: u64) -> Result<Option<LoadedDir>> {
     if dir == Ino::LINKS { load_links_at(store, number) } else { load_one_at(store, dir, number) }
 }
 
@@ -106,7 +106,7 @@ pub fn links_dirs(store: &dyn ObjectStore) -> Result<Vec<Ino>> {
     Ok(dirs)
 }
 
-fn load_links_at(store: &dyn ObjectStore, number: u64) -> Result<Option<LoadedDir>> {
+fn load_links_at(store: &dyn Store, number: u64) -> Result<Option<LoadedDir>> {
     let mut all = Vec::new();
     for dir in links_dirs(store)? {
         all.extend(load_one_at(store, dir, number)?);
@@ -123,7 +123,7 @@ fn load_links_at(store: &dyn ObjectStore, number: u64) -> Result<Option<LoadedDi
     Ok(Some(LoadedDir { manifest, rows }))
 }
 
-fn load_one_at(store: &dyn ObjectStore, dir: Ino, number: u64) -> Result<Option<LoadedDir>> {
+fn load_one_at(store: &dyn Store, dir: Ino, number: u64) -> Result<Option<LoadedDir>> {
     let Some(manifest) = manifest_at(store, whole(dir), number)? else { return Ok(None) };
     let rows = match manifest.runs.is_empty() {
         true => Rows::new(),
@@ -137,7 +137,7 @@ fn load_one_at(store: &dyn ObjectStore, dir: Ino, number: u64) -> Result<Option<
 
 /// The manifest of a directory as it was when a snapshot was taken, if the store had one.
 pub(crate) fn manifest_at(
-    store: &dyn ObjectStore,
+    store: &dyn Store,
     dir: DirFragId,
     number: u64,
 ) -> Result<Option<Manifest>> {
@@ -148,7 +148,7 @@ pub(crate) fn manifest_at(
 }
 
 /// The manifest that was replaced first since a snapshot.
-fn find_kept(store: &dyn ObjectStore, dir: DirFragId, number: u64) -> Result<Option<Manifest>> {
+fn find_kept(store: &dyn Store, dir: DirFragId, number: u64) -> Result<Option<Manifest>> {
     if !store.lists_what_it_finds() {
         return guess_kept(store, dir, number);
     }

@@ -1,0 +1,29 @@
+//! Clusters for tests.
+
+use std::sync::Arc;
+
+use objstore::Store;
+use tempfile::TempDir;
+use testceph::{Cluster, Running, Settings};
+
+/// A cluster with a directory that goes with it.
+pub(crate) struct Ceph {
+    pub(crate) cluster: Running,
+    _home: TempDir,
+}
+
+/// Brings a cluster up, or says that the test is skipped.
+pub(crate) fn up(change: impl FnOnce(&mut Settings)) -> Option<Ceph> {
+    let home = tempfile::Builder::new().prefix("cudele-engine.").tempdir().unwrap();
+    let mut settings = Settings::new(&home.path().join("ceph"));
+    change(&mut settings);
+    let cluster = Cluster::unless_skipped(&settings).unwrap_or_else(|error| panic!("{error}"));
+    Some(Ceph { cluster: cluster?, _home: home })
+}
+
+impl Ceph {
+    /// A new connection to the store.
+    pub(crate) fn open(&self) -> Arc<dyn Store> {
+        objstore::open(&self.cluster.url("test")).unwrap()
+    }
+}
