@@ -15,6 +15,7 @@
 mod both;
 mod collect;
 mod files;
+mod filesystem;
 mod job;
 mod leftover;
 mod merge;
@@ -35,6 +36,7 @@ use types::{Errno, Error, InoRange, Map, Path, Result, Seq};
 pub use client::Composed;
 pub use collect::Collected;
 pub use files::BranchFiles;
+pub use filesystem::BranchFs;
 pub use job::BranchJob;
 pub use merge::BranchMerge;
 pub use metastore::{BranchState, Conflict};

@@ -27,7 +27,7 @@ impl Mount {
             if place.attr.is_dir() && change.size.is_some() {
                 return Err(Error::of(Errno::IsDirectory, ""));
             }
-            self.vfs.set_attr(&self.caller, place.ino, change, false).map(drop)
+            self.fs.set_attr(&self.caller, place.ino, change, false).map(drop)
         };
         run().map_err(|error| about(path, error))
     }
@@ -67,8 +67,8 @@ impl Mount {
         let old = self.object(from, Follow::Not).map_err(|error| about(from, error))?;
         let run = || {
             let new = self.parent(to)?;
-            let entry = self.vfs.link(&self.caller, old.ino, new.ino, &new.name)?;
-            self.vfs.forget(entry.attr.ino, 1);
+            let entry = self.fs.link(&self.caller, old.ino, new.ino, &new.name)?;
+            self.fs.forget(entry.attr.ino, 1);
             Ok(())
         };
         run().map_err(|error| about(to, error))
@@ -82,7 +82,7 @@ impl Mount {
     pub fn xattr(&self, path: &[u8], name: &[u8]) -> Result<Vec<u8>> {
         let run = || {
             let place = self.object(path, Follow::Last)?;
-            self.vfs.xattr(&self.caller, place.ino, name)
+            self.fs.xattr(&self.caller, place.ino, name)
         };
         run().map_err(|error| about_attribute(path, name, error))
     }
@@ -94,7 +94,7 @@ impl Mount {
     pub fn xattrs(&self, path: &[u8]) -> Result<Vec<Vec<u8>>> {
         let run = || {
             let place = self.object(path, Follow::Last)?;
-            self.vfs.xattrs(&self.caller, place.ino)
+            self.fs.xattrs(&self.caller, place.ino)
         };
         run().map_err(|error| about(path, error))
     }
@@ -107,7 +107,7 @@ impl Mount {
         let run = || {
             let place = self.object(path, Follow::Last)?;
             let flags = XattrFlags::default();
-            self.vfs.set_xattr(&self.caller, place.ino, name, value, flags)
+            self.fs.set_xattr(&self.caller, place.ino, name, value, flags)
         };
         run().map_err(|error| about_attribute(path, name, error))
     }
@@ -129,8 +129,8 @@ impl Mount {
     ///
     /// # Errors
     /// `EIO`.
-    pub fn space(&self) -> Result<cudele::Space> {
-        self.vfs.space()
+    pub fn space(&self) -> Result<types::Space> {
+        self.fs.space()
     }
 }
 

@@ -29,7 +29,7 @@ impl OpenDir {
         let run = || {
             let place = mount.object(path, Follow::Last)?;
             Mount::check_dir(&place.attr)?;
-            let handle = mount.vfs.open_dir(place.ino)?;
+            let handle = mount.fs.open_dir(place.ino)?;
             let (open, path) = (Use::of(mount), path.to_vec());
             Ok(Self { open, path, handle, at: Mutex::new(0), _place: place })
         };
@@ -52,7 +52,7 @@ impl OpenDir {
         let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut found, mut next) = (Vec::new(), *at);
         let mount = &self.open.0;
-        let read = mount.vfs.read_dir(&mount.caller, (self.handle, true), *at, &mut |listed| {
+        let read = mount.fs.read_dir(&mount.caller, (self.handle, true), *at, &mut |listed| {
             if found.len() >= count {
                 return false;
             }
@@ -75,6 +75,6 @@ impl OpenDir {
 
 impl Drop for OpenDir {
     fn drop(&mut self) {
-        self.open.0.vfs.close_dir(self.handle);
+        self.open.0.fs.close_dir(self.handle);
     }
 }

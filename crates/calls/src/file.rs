@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cudele::{Attr, AttrChange, Errno, Error, Ino, Result};
+use posix::OpenMode;
 use rustix::fs::OFlags;
 use types::Cred;
-use vfs::OpenMode;
 
 use crate::failure::{Failure, about};
 use crate::mount::{Mount, Use};
@@ -116,7 +116,7 @@ impl OpenFile {
         if !self.flags.read {
             return Err(Failure::not_opened_for("reading"));
         }
-        self.open.0.vfs.read(self.ino, offset, buffer).map_err(|error| self.about(error))
+        self.open.0.fs.read(self.ino, offset, buffer).map_err(|error| self.about(error))
     }
 
     /// Reads where the last read or write ended.
@@ -138,7 +138,7 @@ impl OpenFile {
         if !self.flags.write {
             return Err(Failure::not_opened_for("writing"));
         }
-        let written = self.open.0.vfs.write(self.ino, offset, data, self.flags.append);
+        let written = self.open.0.fs.write(self.ino, offset, data, self.flags.append);
         written.map_err(|error| self.about(error))
     }
 
@@ -178,7 +178,7 @@ impl OpenFile {
         }
         let mount = &self.open.0;
         let change = AttrChange { size: Some(size), ..AttrChange::default() };
-        let changed = mount.vfs.set_attr(&mount.caller, self.ino, &change, true);
+        let changed = mount.fs.set_attr(&mount.caller, self.ino, &change, true);
         changed.map(drop).map_err(|error| self.about(error))
     }
 
@@ -187,7 +187,7 @@ impl OpenFile {
     /// # Errors
     /// `EIO`, `ESTALE`.
     pub fn attr(&self) -> std::result::Result<Attr, Failure> {
-        let entry = self.open.0.vfs.attr(self.ino);
+        let entry = self.open.0.fs.attr(self.ino);
         entry.map(|entry| entry.attr).map_err(|error| self.about(error))
     }
 
@@ -196,7 +196,7 @@ impl OpenFile {
     /// # Errors
     /// `EIO`, `ENOSPC`.
     pub fn sync(&self) -> std::result::Result<(), Failure> {
-        self.open.0.vfs.sync(self.ino).map_err(|error| self.about(error))
+        self.open.0.fs.sync(self.ino).map_err(|error| self.about(error))
     }
 
     /// Flushes written data to the inode before the close, because a flush may fail.
@@ -204,7 +204,7 @@ impl OpenFile {
     /// # Errors
     /// `EIO`, `ENOSPC`.
     pub fn finish(&self) -> std::result::Result<(), Failure> {
-        let flushed = self.open.0.vfs.flush(self.ino);
+        let flushed = self.open.0.fs.flush(self.ino);
         flushed.map_err(|error| self.about(error))
     }
 }
@@ -212,9 +212,9 @@ impl OpenFile {
 impl Drop for OpenFile {
     fn drop(&mut self) {
         // The flush before has reported every error.
-        let _ = self.open.0.vfs.close(self.ino, self.flags.write);
+        let _ = self.open.0.fs.close(self.ino, self.flags.write);
         if self.made {
-            self.open.0.vfs.forget(self.ino, 1);
+            self.open.0.fs.forget(self.ino, 1);
         }
     }
 }
@@ -241,7 +241,7 @@ fn open_found(
                     return Err(Error::of(Errno::IsDirectory, ""));
                 }
                 check_allowed(mount.cred(), &place.attr, flags.wanted())?;
-                mount.vfs.open(&mount.caller, place.ino, how)?;
+                mount.fs.open(&mount.caller, place.ino, how)?;
                 let ino = place.ino;
                 return Ok((place, ino, false));
             }
@@ -251,7 +251,7 @@ fn open_found(
     }
     let place = mount.parent(path)?;
     let at = (place.ino, &place.name[..]);
-    let (entry, _) = mount.vfs.create(&mount.caller, at, mode, how)?;
+    let (entry, _) = mount.fs.create(&mount.caller, at, mode, how)?;
     Ok((place, entry.attr.ino, true))
 }
 

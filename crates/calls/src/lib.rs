@@ -1,9 +1,10 @@
 //! The calls of a client by path, blocking, as the libraries for C and for Python have them: names,
 //! files, directories, policies and decoupled subtrees.
 //!
-//! Safe Rust over [`vfs::Vfs`], so that a path in a decoupled subtree is answered by the subtree
-//! and any other by the metadata server, as in a mount. The rules of each call are not here but in
-//! the namespace's plans, and neither is anything of the callers' languages.
+//! Safe Rust over [`posix::FileSystem`], which for a cluster is [`vfs::Vfs`]: a path in a decoupled
+//! subtree is answered by the subtree and any other by the metadata server, as in a mount. The
+//! rules of each call are not here but in the namespace's plans, and neither is anything of the
+//! callers' languages.
 //!
 //! Invariant: an open object keeps its connection open ([`Mount::finish`]), and the inodes on the
 //! way to a path stay known while a caller needs them.

@@ -8,8 +8,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 use cudele::{
     Attr, Cluster, Errno, Error, FileType, Ino, Locator, Path, RenameFlags, Result, XattrFlags,
 };
+use posix::{Caller, FileSystem, NewNode};
 use types::Cred;
-use vfs::{Caller, NewNode, Vfs};
+use vfs::Vfs;
 
 use crate::failure::about;
 use crate::place::{Follow, Place};
@@ -20,6 +21,9 @@ const POLICY: &[u8] = b"cudele.dir.policy";
 /// See the module documentation.
 #[derive(Debug)]
 pub struct Mount {
+    /// The file system by inode number, for all calls by path.
+    pub(crate) fs: Arc<dyn FileSystem>,
+    /// The same file system, for the subtrees that this process decouples.
     pub(crate) vfs: Arc<Vfs>,
     pub(crate) caller: Caller,
     /// Files, directories and subtrees that are open.
@@ -57,16 +61,10 @@ impl Mount {
         let pid = rustix::process::getpid().as_raw_pid().cast_unsigned();
         let caller = Caller { uid: cred.uid, gid: cred.gid, pid };
         let vfs = Arc::new(Vfs::new(fs, &Path::root(), vfs::Options::default())?);
-        vfs.write_back_regularly()?;
         // There is no kernel that would have to forget anything.
-        let outdated = Arc::downgrade(&vfs);
-        vfs.share(move || {
-            if let Some(vfs) = outdated.upgrade() {
-                vfs.take_outdated();
-            }
-        })?;
+        vfs.clone().start(Box::new(drop))?;
         let (uses, subtrees) = (AtomicUsize::new(0), RwLock::default());
-        Ok(Self { vfs, caller, uses, subtrees })
+        Ok(Self { fs: vfs.clone(), vfs, caller, uses, subtrees })
     }
 
     /// The last step before the connection is closed.
@@ -79,7 +77,7 @@ impl Mount {
             let cause = format!("{open} files, directories or subtrees are open");
             return Err(Error::new(Errno::Busy, "connection", cause).remedy("close them first"));
         }
-        self.vfs.write_back_all()?;
+        self.fs.finish()?;
         self.vfs.fs().tell();
         Ok(())
     }
@@ -118,7 +116,7 @@ impl Mount {
     /// # Errors
     /// `EIO`, `ENOSPC`; the error of a change that was answered and is lost.
     pub fn sync(&self) -> Result<()> {
-        self.vfs.write_back_all()?;
+        self.fs.finish()?;
         self.vfs.fs().sync_data()?;
         self.vfs.fs().sync().map(drop)
     }
@@ -130,7 +128,7 @@ impl Mount {
     pub fn stat(&self, path: &[u8], follow: Follow) -> Result<Attr> {
         let run = || {
             let place = self.object(path, follow)?;
-            Ok(self.vfs.attr(place.ino)?.attr)
+            Ok(self.fs.attr(place.ino)?.attr)
         };
         run().map_err(|error| about(path, error))
     }
@@ -143,8 +141,8 @@ impl Mount {
         let run = || {
             let place = self.parent(path)?;
             let new = NewNode { mode, rdev: 0, target };
-            let entry = self.vfs.make(&self.caller, place.ino, &place.name, &new)?;
-            self.vfs.forget(entry.attr.ino, 1);
+            let entry = self.fs.make(&self.caller, place.ino, &place.name, &new)?;
+            self.fs.forget(entry.attr.ino, 1);
             Ok(())
         };
         run().map_err(|error| about(path, error))
@@ -169,7 +167,7 @@ impl Mount {
     pub fn unlink(&self, path: &[u8]) -> Result<()> {
         let run = || {
             let place = self.parent(path)?;
-            self.vfs.unlink(&self.caller, place.ino, &place.name)
+            self.fs.unlink(&self.caller, place.ino, &place.name)
         };
         run().map_err(|error| about(path, error))
     }
@@ -181,7 +179,7 @@ impl Mount {
     pub fn rmdir(&self, path: &[u8]) -> Result<()> {
         let run = || {
             let place = self.parent(path)?;
-            self.vfs.rmdir(&self.caller, place.ino, &place.name)
+            self.fs.rmdir(&self.caller, place.ino, &place.name)
         };
         run().map_err(|error| about(path, error))
     }
@@ -195,7 +193,7 @@ impl Mount {
         let run = || {
             let new = self.parent(to)?;
             let (old, new) = ((old.ino, &old.name[..]), (new.ino, &new.name[..]));
-            self.vfs.rename(&self.caller, old, new, RenameFlags::default())
+            self.fs.rename(&self.caller, old, new, RenameFlags::default())
         };
         run().map_err(|error| about(from, error))
     }
@@ -210,7 +208,7 @@ impl Mount {
             if place.attr.file_type() != FileType::Symlink {
                 return Err(Error::new(Errno::Invalid, "", "it is not a symbolic link"));
             }
-            self.vfs.read_link(place.ino)
+            self.fs.read_link(place.ino)
         };
         run().map_err(|error| about(path, error))
     }
@@ -223,7 +221,7 @@ impl Mount {
         let run = || {
             let place = self.object(path, Follow::Last)?;
             Self::check_dir(&place.attr)?;
-            self.vfs.xattr(&self.caller, place.ino, POLICY)
+            self.fs.xattr(&self.caller, place.ino, POLICY)
         };
         run().map_err(|error| about(path, error))
     }
@@ -238,7 +236,7 @@ impl Mount {
             let place = self.object(path, Follow::Last)?;
             Self::check_dir(&place.attr)?;
             let flags = XattrFlags::default();
-            self.vfs.set_xattr(&self.caller, place.ino, POLICY, policy, flags)
+            self.fs.set_xattr(&self.caller, place.ino, POLICY, policy, flags)
         };
         run().map_err(|error| about(path, error))
     }

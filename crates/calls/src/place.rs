@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use cudele::{Attr, Errno, Error, FileType, Ino, Result};
-use vfs::Vfs;
+use posix::FileSystem;
 
 use crate::mount::Mount;
 
@@ -41,7 +41,7 @@ pub(crate) struct Place {
 /// Inodes that are known from the root on.
 #[derive(Debug)]
 struct Refs {
-    vfs: Arc<Vfs>,
+    fs: Arc<dyn FileSystem>,
     /// The root of an open subtree, from which the walk began.
     base: Option<Arc<Place>>,
     chain: Vec<Attr>,
@@ -50,12 +50,12 @@ struct Refs {
 impl Refs {
     fn pop(&mut self) {
         if let Some(attr) = self.chain.pop() {
-            self.vfs.forget(attr.ino, 1);
+            self.fs.forget(attr.ino, 1);
         }
     }
 
     fn dir(&self) -> Ino {
-        let base = self.base.as_ref().map_or(self.vfs.root(), |place| place.ino);
+        let base = self.base.as_ref().map_or(self.fs.root(), |place| place.ino);
         self.chain.last().map_or(base, |attr| attr.ino)
     }
 }
@@ -79,7 +79,7 @@ impl Mount {
         let refs = self.walk(&mut todo, follow, 0)?;
         let attr = match refs.chain.last() {
             Some(attr) => *attr,
-            None => self.vfs.attr(refs.dir())?.attr,
+            None => self.fs.attr(refs.dir())?.attr,
         };
         Ok(Place { ino: attr.ino, attr, name: Vec::new(), _refs: refs })
     }
@@ -123,7 +123,7 @@ impl Mount {
         follow: Follow,
         left: usize,
     ) -> Result<Option<Refs>> {
-        let mut refs = Refs { vfs: self.vfs.clone(), base, chain: Vec::new() };
+        let mut refs = Refs { fs: self.fs.clone(), base, chain: Vec::new() };
         let mut links = 0;
         while todo.len() > left
             && let Some(name) = todo.pop_front()
@@ -140,7 +140,7 @@ impl Mount {
                 _ => {}
             }
             let dir = refs.dir();
-            let attr = self.vfs.lookup(&self.caller, dir, &name)?.attr;
+            let attr = self.fs.lookup(&self.caller, dir, &name)?.attr;
             refs.chain.push(attr);
             if attr.file_type() != FileType::Symlink || (todo.is_empty() && follow == Follow::Not) {
                 continue;
@@ -149,13 +149,13 @@ impl Mount {
             if links > LINKS_MAX {
                 return Err(Error::of(Errno::Loop, ""));
             }
-            let target = self.vfs.read_link(attr.ino)?;
+            let target = self.fs.read_link(attr.ino)?;
             refs.pop();
             if target.starts_with(b"/") {
                 if refs.base.is_some() {
                     return Ok(None);
                 }
-                refs.chain.drain(..).rev().for_each(|attr| self.vfs.forget(attr.ino, 1));
+                refs.chain.drain(..).rev().for_each(|attr| self.fs.forget(attr.ino, 1));
             }
             for name in split(&target).rev() {
                 todo.push_front(name);

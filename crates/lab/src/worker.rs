@@ -12,6 +12,7 @@ mod decoupled;
 mod dialogue;
 mod hammer;
 mod insert;
+mod kernel;
 mod looked;
 mod mounted;
 mod noise;

@@ -1,7 +1,7 @@
 //! Arguments of requests in the types of the file system.
 
-use cudele::{Errno, Error, RenameFlags, Result, Timestamp};
-use vfs::OpenMode;
+use posix::OpenMode;
+use types::{Errno, Error, RenameFlags, Result, Timestamp};
 
 use crate::fuse::Time;
 
@@ -34,8 +34,15 @@ pub(crate) fn time(at: Time) -> Timestamp {
             let bounded = nanos.clamp(i128::from(i64::MIN), i128::from(i64::MAX));
             Timestamp(i64::try_from(bounded).unwrap_or_default())
         }
-        Time::Now => cudele::now(),
+        Time::Now => now(),
     }
+}
+
+/// The civil time.
+fn now() -> Timestamp {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let nanos = since.map_or(0, |since| since.as_nanos());
+    Timestamp(i64::try_from(nanos).unwrap_or(i64::MAX))
 }
 
 pub(crate) fn rename_flags(flags: u32) -> Result<RenameFlags> {

@@ -1,10 +1,10 @@
 //! Requests about attributes and extended attributes, and about room.
 
-use cudele::{AttrChange, Errno, Error, Ino, Result, XattrFlags};
-use vfs::{Caller, Entry};
+use posix::{Caller, Entry};
+use types::{AttrChange, Errno, Error, Ino, Result, XattrFlags};
 
+use crate::adapter::{Adapter, Given};
 use crate::asked::time;
-use crate::filesystem::{Filesystem, Given};
 use crate::fuse::{Out, SetAttr};
 
 /// Bytes of the unit in which room is counted.
@@ -15,15 +15,15 @@ const NAME_BYTES_MAX: u32 = 255;
 const XATTR_CREATE: u32 = 1;
 const XATTR_REPLACE: u32 = 2;
 
-impl Filesystem {
+impl Adapter {
     fn attributes(&self, entry: Result<Entry>, out: &mut Out) -> Result<Given> {
-        let Entry { attr, valid } = entry?;
+        let Entry { attr, valid, .. } = entry?;
         out.attributes(&attr, self.number(attr.ino), valid);
         Ok(Given::Nothing)
     }
 
     pub(crate) fn get_attr(&self, ino: Ino, out: &mut Out) -> Result<Given> {
-        self.attributes(self.vfs.attr(ino), out)
+        self.attributes(self.fs.attr(ino), out)
     }
 
     pub(crate) fn set_attr(
@@ -36,7 +36,7 @@ impl Filesystem {
         let SetAttr { mode, uid, gid, size, atime, mtime, is_open } = *change;
         let (atime, mtime) = (atime.map(time), mtime.map(time));
         let change = AttrChange { mode, uid, gid, size, atime, mtime };
-        self.attributes(self.vfs.set_attr(caller, ino, &change, is_open), out)
+        self.attributes(self.fs.set_attr(caller, ino, &change, is_open), out)
     }
 
     pub(crate) fn set_xattr(
@@ -48,7 +48,7 @@ impl Filesystem {
         flags: u32,
     ) -> Result<Given> {
         let (create, replace) = (flags & XATTR_CREATE != 0, flags & XATTR_REPLACE != 0);
-        let done = self.vfs.set_xattr(caller, ino, name, value, XattrFlags { create, replace });
+        let done = self.fs.set_xattr(caller, ino, name, value, XattrFlags { create, replace });
         self.tell_outdated();
         done.map(|()| Given::Nothing)
     }
@@ -60,7 +60,7 @@ impl Filesystem {
         size: u32,
         out: &mut Out,
     ) -> Result<Given> {
-        sized(&self.vfs.xattr(caller, ino, name)?, size, out)
+        sized(&self.fs.xattr(caller, ino, name)?, size, out)
     }
 
     pub(crate) fn list_xattr(
@@ -70,13 +70,13 @@ impl Filesystem {
         size: u32,
         out: &mut Out,
     ) -> Result<Given> {
-        let names = self.vfs.xattrs(caller, ino)?.into_iter();
+        let names = self.fs.xattrs(caller, ino)?.into_iter();
         let ended = names.map(|name| [name, vec![0]].concat());
         sized(&ended.collect::<Vec<_>>().concat(), size, out)
     }
 
     pub(crate) fn stat_fs(&self, out: &mut Out) -> Result<Given> {
-        let space = self.vfs.space()?;
+        let space = self.fs.space()?;
         let unit = u64::from(SPACE_UNIT);
         let (total, free) = (space.total / unit, space.available / unit);
         // Inode numbers have 64 bits and inodes take no room of their own.

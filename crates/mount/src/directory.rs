@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use cudele::{Ino, Result};
-use vfs::{Caller, Listed};
+use posix::{Caller, Entry, Listed};
+use types::{Ino, Result};
 
-use crate::filesystem::{Filesystem, Given};
+use crate::adapter::{Adapter, Given};
 use crate::fuse::{Dirent, Out};
 
-impl Filesystem {
+impl Adapter {
     pub(crate) fn open_dir(&self, ino: Ino, out: &mut Out) -> Result<Given> {
-        let handle = self.vfs.open_dir(ino)?;
+        let handle = self.fs.open_dir(ino)?;
         out.opened(handle, 0);
         Ok(Given::Directory(handle))
     }
@@ -28,7 +28,7 @@ impl Filesystem {
         out: &mut Out,
     ) -> Result<Given> {
         let mut take = |listed: &Listed<'_>| out.dirent(&self.dirent(listed), size);
-        self.vfs.read_dir(caller, (handle, false), offset, &mut take)?;
+        self.fs.read_dir(caller, (handle, false), offset, &mut take)?;
         Ok(Given::Nothing)
     }
 
@@ -44,21 +44,21 @@ impl Filesystem {
             let dirent = self.dirent(listed);
             if listed.is_dot() {
                 // The kernel counts no reference for these two.
-                return out.dirent_plus((&listed.attr, Duration::ZERO), &dirent, size);
+                return out.dirent_plus(&Entry::new(listed.attr, Duration::ZERO), &dirent, size);
             }
-            let entry = self.vfs.learn(dir, listed);
-            let has_room = out.dirent_plus((&listed.attr, entry.valid), &dirent, size);
+            let entry = self.fs.learn(dir, listed);
+            let has_room = out.dirent_plus(&entry, &dirent, size);
             if has_room {
                 referred.push(listed.attr.ino);
             } else {
-                self.vfs.forget(listed.attr.ino, 1);
+                self.fs.forget(listed.attr.ino, 1);
             }
             has_room
         };
-        let read = self.vfs.read_dir(caller, (handle, true), offset, &mut take);
+        let read = self.fs.read_dir(caller, (handle, true), offset, &mut take);
         if read.is_err() {
             // The error replaces the whole reply.
-            referred.drain(..).for_each(|ino| self.vfs.forget(ino, 1));
+            referred.drain(..).for_each(|ino| self.fs.forget(ino, 1));
         }
         read.map(|()| Given::References(referred))
     }

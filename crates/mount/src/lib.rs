@@ -1,7 +1,7 @@
 //! The POSIX mount: FUSE requests in, answers out.
 //!
-//! This crate translates between the kernel's types and [`vfs::Vfs`], which has all semantics. It
-//! mounts, unmounts, and tells the kernel which cached entries to drop.
+//! This crate translates between the kernel's types and [`posix::FileSystem`], which has all
+//! semantics. It mounts, unmounts, and tells the kernel which cached entries to drop.
 
 #![allow(
     clippy::disallowed_methods,
@@ -9,22 +9,19 @@
     reason = "I/O edge: this crate speaks to the kernel"
 )]
 
-mod answer;
+mod adapter;
 mod asked;
 mod attributes;
-mod branch;
 mod content;
 mod directory;
-mod filesystem;
 mod fuse;
-pub mod kernel;
 mod locking;
 mod naming;
 mod options;
 mod session;
 mod table;
 
-pub use branch::{MountedBranch, mount_branch};
+pub use fuse::{READ_AHEAD_KIB, TRANSFER_BYTES_MAX};
 pub use options::Options;
 pub use session::{Mounted, mount, remount, unmount};
 pub use table::{Listed, listed};

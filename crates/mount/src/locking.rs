@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use cudele::{Errno, Ino, LockKind, LockMode, Result};
-use vfs::{Locker, Range, Vfs};
+use posix::{Locker, Range};
+use types::{Errno, Ino, LockKind, LockMode, Result};
 
+use crate::adapter::{Adapter, Given};
 use crate::asked::{F_RDLCK, F_UNLCK, F_WRLCK};
-use crate::filesystem::{Filesystem, Given};
 use crate::fuse::{LockAsked, Out, Ticket};
 
 fn locker(asked: &LockAsked) -> Locker {
@@ -20,12 +20,12 @@ fn range(asked: &LockAsked) -> Result<Range> {
         F_WRLCK => LockMode::Write,
         _ => LockMode::Unlock,
     };
-    Vfs::lock_range(mode, asked.start, asked.end, asked.pid)
+    Range::new(mode, asked.start, asked.end, asked.pid)
 }
 
-impl Filesystem {
+impl Adapter {
     pub(crate) fn get_lock(&self, ino: Ino, asked: &LockAsked, out: &mut Out) -> Result<Given> {
-        let found = self.vfs.lock_in_the_way(ino, locker(asked), &range(asked)?)?;
+        let found = self.fs.lock_in_the_way(ino, locker(asked), &range(asked)?)?;
         let (start, end, mode, pid) = match found {
             Some(Range { mode, start, end, pid }) => {
                 let mode = if mode == LockMode::Read { F_RDLCK } else { F_WRLCK };
@@ -48,11 +48,11 @@ impl Filesystem {
         ticket: Option<Ticket<'_>>,
     ) -> Result<Given> {
         let (locker, range) = (locker(asked), range(asked)?);
-        match (self.vfs.lock(ino, locker, &range, false), ticket) {
+        match (self.fs.lock(ino, locker, &range, false), ticket) {
             (Err(error), Some(ticket)) if error.errno == Errno::Again => {
-                let vfs = self.vfs.clone();
-                ticket.waits(Arc::new(move || vfs.cancel_lock(ino, locker, &range)));
-                self.vfs.lock(ino, locker, &range, true)?;
+                let fs = self.fs.clone();
+                ticket.waits(Arc::new(move || fs.cancel_lock(ino, locker, &range)));
+                self.fs.lock(ino, locker, &range, true)?;
             }
             (result, _) => result?,
         }

@@ -4,21 +4,20 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering;
 
-use cudele::{Attr, Errno, Result};
-use types::FileType;
-use vfs::{Entry, NewNode};
+use posix::{Entry, NewNode};
+use types::{Attr, Errno, FileType, Result};
 
+use crate::adapter::{Adapter, Given, caller};
 use crate::asked::{open_mode, rename_flags};
 use crate::content;
-use crate::filesystem::{Filesystem, Given, caller};
 use crate::fuse::{Out, Request};
 
-impl Filesystem {
+impl Adapter {
     /// Replies with an entry.
     fn entry(&self, entry: Result<Entry>, out: &mut Out) -> Result<Given> {
-        let Entry { attr, valid } = entry?;
-        out.entry(&attr, self.number(attr.ino), valid);
-        Ok(Given::Reference(attr.ino))
+        let entry = entry?;
+        out.entry(&entry, self.number(entry.attr.ino));
+        Ok(Given::Reference(entry.attr.ino))
     }
 
     pub(crate) fn lookup(
@@ -28,13 +27,13 @@ impl Filesystem {
         out: &mut Out,
     ) -> Result<Given> {
         let parent = self.ino(request.node);
-        match self.vfs.lookup(&caller(request), parent, name.as_bytes()) {
+        match self.fs.lookup(&caller(request), parent, name.as_bytes()) {
             Err(error) if error.errno == Errno::NotFound => {
-                let valid = self.vfs.absent_valid(parent);
+                let valid = self.fs.absent_valid(parent);
                 if valid.is_zero() {
                     return Err(error);
                 }
-                out.entry(&Attr::default(), 0, valid);
+                out.entry(&Entry::new(Attr::default(), valid), 0);
                 Ok(Given::Nothing)
             }
             found => self.entry(found, out),
@@ -49,7 +48,7 @@ impl Filesystem {
         out: &mut Out,
     ) -> Result<Given> {
         let parent = self.ino(request.node);
-        self.entry(self.vfs.make(&caller(request), parent, name.as_bytes(), new), out)
+        self.entry(self.fs.make(&caller(request), parent, name.as_bytes(), new), out)
     }
 
     pub(crate) fn make_node(
@@ -85,12 +84,12 @@ impl Filesystem {
     }
 
     pub(crate) fn unlink(&self, request: &Request<'_>, name: &OsStr) -> Result<Given> {
-        self.vfs.unlink(&caller(request), self.ino(request.node), name.as_bytes())?;
+        self.fs.unlink(&caller(request), self.ino(request.node), name.as_bytes())?;
         Ok(Given::Nothing)
     }
 
     pub(crate) fn remove_dir(&self, request: &Request<'_>, name: &OsStr) -> Result<Given> {
-        self.vfs.rmdir(&caller(request), self.ino(request.node), name.as_bytes())?;
+        self.fs.rmdir(&caller(request), self.ino(request.node), name.as_bytes())?;
         Ok(Given::Nothing)
     }
 
@@ -103,7 +102,7 @@ impl Filesystem {
     ) -> Result<Given> {
         let from = (self.ino(request.node), name.as_bytes());
         let to = (self.ino(new_parent), new_name.as_bytes());
-        self.vfs.rename(&caller(request), from, to, rename_flags(flags)?)?;
+        self.fs.rename(&caller(request), from, to, rename_flags(flags)?)?;
         Ok(Given::Nothing)
     }
 
@@ -115,7 +114,7 @@ impl Filesystem {
         out: &mut Out,
     ) -> Result<Given> {
         let (ino, parent) = (self.ino(number), self.ino(request.node));
-        self.entry(self.vfs.link(&caller(request), ino, parent, name.as_bytes()), out)
+        self.entry(self.fs.link(&caller(request), ino, parent, name.as_bytes()), out)
     }
 
     pub(crate) fn create(
@@ -128,14 +127,16 @@ impl Filesystem {
         let at = (self.ino(request.node), name.as_bytes());
         let mode = FileType::Regular.mode_bits() | (mode & 0o7777);
         let open = open_mode(flags);
-        let (Entry { attr, valid }, caching) = self.vfs.create(&caller(request), at, mode, open)?;
-        out.entry(&attr, self.number(attr.ino), valid);
-        out.opened(self.next_handle.fetch_add(1, Ordering::Relaxed), content::how(caching, flags));
-        Ok(Given::Created(attr.ino, open.write))
+        let (entry, caching) = self.fs.create(&caller(request), at, mode, open)?;
+        let ino = entry.attr.ino;
+        out.entry(&entry, self.number(ino));
+        let how = content::how(caching, flags, self.fs.features());
+        out.opened(self.next_handle.fetch_add(1, Ordering::Relaxed), how);
+        Ok(Given::Created(ino, open.write))
     }
 
     pub(crate) fn read_link(&self, request: &Request<'_>, out: &mut Out) -> Result<Given> {
-        out.bytes(&self.vfs.read_link(self.ino(request.node))?);
+        out.bytes(&self.fs.read_link(self.ino(request.node))?);
         Ok(Given::Nothing)
     }
 }

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use cudele::WantsAlone;
+use posix::Atime;
 use types::{Errno, Error, Result};
-use vfs::Atime;
 
 /// How long programs wait for a server that is away.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -32,9 +31,9 @@ pub struct Options {
     /// absent metadata server before it gets `EIO`; with `hard`, or 0 seconds, for ever.
     pub timeout: Option<Duration>,
     /// `wsync`, `nowsync` or, by default, neither: whether changes in directories that no other
-    /// client uses return before the metadata server answers: never, unless the policy forbids it
-    /// (`ack: safe`), or if the policy asks for it (`ack: async`).
-    pub alone: WantsAlone,
+    /// client uses return before the metadata server answers: never (`Some(false)`), unless the
+    /// policy forbids it (`ack: safe`), or if the policy asks for it (`ack: async`; `None`).
+    pub alone: Option<bool>,
     /// `threads=N`: requests that are answered at the same time.
     pub threads: usize,
     /// `remount`: a mount in use gets other flags.
@@ -52,7 +51,7 @@ impl Default for Options {
             valid: Duration::ZERO,
             atime: Atime::default(),
             timeout: Some(TIMEOUT),
-            alone: WantsAlone::AsPolicySays,
+            alone: None,
             threads: 4,
             remount: false,
         }
@@ -83,8 +82,8 @@ impl Options {
             "noatime" => self.atime = Atime::Never,
             "atime" | "relatime" => self.atime = Atime::Relative,
             "strictatime" => self.atime = Atime::Always,
-            "wsync" => self.alone = WantsAlone::Never,
-            "nowsync" => self.alone = WantsAlone::Always,
+            "wsync" => self.alone = Some(false),
+            "nowsync" => self.alone = Some(true),
             "threads" => {
                 let threads = value.parse().ok().filter(|threads| (1..=64).contains(threads));
                 self.threads = threads.ok_or_else(|| senseless(option, "a number from 1 to 64"))?;

@@ -2,22 +2,21 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 
-use cudele::{Errno, Error, Result};
-use vfs::{Ending, Known, Vfs};
+use posix::{FileSystem, Known};
+use types::{Errno, Error, Ino, Result};
 
-use crate::filesystem::{Filesystem, number};
-use crate::fuse::{self, Notifier, Session, device};
-use crate::{Options, kernel};
+use crate::Options;
+use crate::adapter::{Adapter, number};
+use crate::fuse::{self, Notifier, READ_AHEAD_KIB, Session, device};
 
 /// A file system that is mounted. Dropping it unmounts it.
 #[derive(Debug)]
 pub struct Mounted {
-    vfs: Arc<Vfs>,
+    fs: Arc<dyn FileSystem>,
     at: PathBuf,
     session: Option<Session>,
-    forget: Option<Sender<Vec<Known>>>,
 }
 
 /// Mounts a file system on a directory; `mount(8)` shows `source` as its device.
@@ -25,26 +24,26 @@ pub struct Mounted {
 /// # Errors
 /// `EACCES` or `EPERM` without the right to mount, `ENOENT` if there is no such directory or no
 /// `/dev/fuse`.
-pub fn mount(vfs: Arc<Vfs>, at: &Path, source: &str, options: &Options) -> Result<Mounted> {
+pub fn mount(
+    fs: Arc<dyn FileSystem>,
+    at: &Path,
+    source: &str,
+    options: &Options,
+) -> Result<Mounted> {
     let (forget, outdated) = channel();
-    let filesystem = Filesystem::new(vfs.clone(), forget.clone());
+    let (adapter, root) = (Adapter::new(fs.clone(), forget.clone()), fs.root());
+    let terms = (fs.features(), options.threads);
     let device = device::mount(at, source, options).map_err(|error| mount_error(at, &error))?;
-    let session = fuse::start(device, filesystem, options.threads).map_err(|error| {
+    let session = fuse::start(device, adapter, terms).map_err(|error| {
         let _ = unmount(at, true);
         mount_error(at, &error)
     });
     let (session, notifier) = session?;
-    let (weak, outdated_now) = (Arc::downgrade(&vfs), forget.clone());
     // An error from here on unmounts it.
-    let mounted = Mounted { vfs, at: at.to_owned(), session: Some(session), forget: Some(forget) };
+    let mounted = Mounted { fs, at: at.to_owned(), session: Some(session) };
     read_ahead(at);
-    mounted.vfs.write_back_regularly()?;
-    let root = mounted.vfs.root();
-    mounted.vfs.share(move || {
-        if let Some(vfs) = weak.upgrade() {
-            let _ = outdated_now.send(vfs.take_outdated());
-        }
-    })?;
+    // After an unmount, the receiver is gone and the kernel has no caches to invalidate.
+    mounted.fs.clone().start(Box::new(move |known| drop(forget.send(known))))?;
     std::thread::Builder::new()
         .name("forgetter".to_owned())
         .spawn(move || tell_kernel(&notifier, root, &outdated))
@@ -58,12 +57,12 @@ fn read_ahead(at: &Path) {
     let Ok(stat) = rustix::fs::stat(at) else { return };
     let (major, minor) = (rustix::fs::major(stat.st_dev), rustix::fs::minor(stat.st_dev));
     let setting = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
-    let _ = std::fs::write(setting, kernel::READ_AHEAD_KIB.to_string());
+    let _ = std::fs::write(setting, READ_AHEAD_KIB.to_string());
 }
 
 /// Tells the kernel which cached entries to drop, on a thread of its own: the kernel may hold the
 /// locks of the same inodes while it waits for an answer about them.
-fn tell_kernel(notifier: &Notifier, root: cudele::Ino, outdated: &Receiver<Vec<Known>>) {
+fn tell_kernel(notifier: &Notifier, root: Ino, outdated: &Receiver<Vec<Known>>) {
     use std::os::unix::ffi::OsStrExt;
     while let Ok(batch) = outdated.recv() {
         for known in batch {
@@ -86,12 +85,6 @@ pub(crate) fn mount_error(at: &Path, error: &std::io::Error) -> Error {
 }
 
 impl Mounted {
-    /// The file system.
-    #[must_use]
-    pub fn vfs(&self) -> &Arc<Vfs> {
-        &self.vfs
-    }
-
     /// Where it is mounted.
     #[must_use]
     pub fn at(&self) -> &Path {
@@ -104,18 +97,6 @@ impl Mounted {
         self.session.as_ref().is_some_and(|session| !session.is_over())
     }
 
-    /// Ends the work in a decoupled subtree ([`Vfs::end`]); the kernel drops its cached entries.
-    ///
-    /// # Errors
-    /// As [`Vfs::end`].
-    pub fn end(&self, root: cudele::Ino, ending: Ending) -> Result<cudele::Completion> {
-        let done = self.vfs.end(root, ending);
-        if let Some(forget) = &self.forget {
-            let _ = forget.send(self.vfs.take_outdated());
-        }
-        done
-    }
-
     /// Waits until a user unmounts it.
     ///
     /// # Errors
@@ -125,7 +106,7 @@ impl Mounted {
             // Ends when the kernel says that nothing is mounted any more.
             session.wait();
         }
-        self.finish()
+        self.fs.finish()
     }
 
     /// Unmounts it.
@@ -136,11 +117,6 @@ impl Mounted {
         unmount(&self.at, false)?;
         self.wait()
     }
-
-    fn finish(&mut self) -> Result<()> {
-        self.forget = None;
-        self.vfs.write_back_all()
-    }
 }
 
 impl Drop for Mounted {
@@ -149,7 +125,6 @@ impl Drop for Mounted {
         if self.session.is_some() {
             let _ = unmount(&self.at, true);
         }
-        self.forget = None;
     }
 }
 

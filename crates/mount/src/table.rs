@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use cudele::{Errno, Error, Result};
+use types::{Errno, Error, Result};
 
 /// A mount of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,16 +2,7 @@
 //!
 //! Invariant: a store without a reserve is never short.
 
-use types::Result;
-
-/// How much a store can hold, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Space {
-    /// In all.
-    pub total: u64,
-    /// The rest, as far as this process may use it.
-    pub available: u64,
-}
+use types::{Result, Space};
 
 /// The reserve for servers, in bytes ([`Capacity::reserve`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -40,7 +40,7 @@ mod tuned;
 mod url;
 
 pub use aside::Aside;
-pub use capacity::{Capacity, Reserved, Space};
+pub use capacity::{Capacity, Reserved};
 pub use counting::{Counters, Counting, Counts, OPERATIONS, Operation, Tally};
 pub use dir::Dir;
 pub use faulty::{Action, Faults, Faulty, Interlude, Rule};
@@ -54,6 +54,7 @@ pub use store::{
 };
 pub use sweeping::{Sweeping, Swept};
 pub use tuned::Tuned;
+pub use types::Space;
 pub use url::{beside, copies, open, open_existing};
 
 #[cfg(test)]

@@ -42,6 +42,7 @@ pub(crate) fn remedy(errno: Errno) -> &'static str {
         | Errno::TooBig
         | Errno::Range
         | Errno::NoData
+        | Errno::NotImplemented
         | Errno::NotSupported
         | Errno::AddressInUse
         | Errno::Canceled => "",

@@ -80,6 +80,8 @@ errnos! {
     NameTooLong = 36, "ENAMETOOLONG", "name too long";
     /// No more locks can be waited for.
     NoLocks = 37, "ENOLCK", "no locks available";
+    /// The file system does not have this operation: a kernel uses a substitute of its own.
+    NotImplemented = 38, "ENOSYS", "not implemented";
     /// The directory has entries.
     NotEmpty = 39, "ENOTEMPTY", "directory not empty";
     /// Too many symbolic links on the way.

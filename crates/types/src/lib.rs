@@ -17,6 +17,7 @@ mod lock;
 mod name;
 pub mod quote;
 pub mod rng;
+mod space;
 mod stripe;
 mod time;
 
@@ -28,6 +29,7 @@ pub use error::{Errno, Error, Result};
 pub use id::{ClientId, ConnId, DirFragId, Epoch, Frag, Ino, InoRange, Origin, Rank, Seq, Tid};
 pub use lock::{Lock, LockKind, LockMode, LockRanges};
 pub use name::{NAME_BYTES_MAX, PATH_BYTES_MAX, Path, SYMLINK_BYTES_MAX, check_name, name_hash};
+pub use space::Space;
 pub use stripe::{Pool, STRIPE_BYTES, Stripe};
 pub use time::{Civil, Clock, Moment, Span, Timestamp};
 

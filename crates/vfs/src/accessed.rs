@@ -5,38 +5,11 @@
 //! from the kernel's own cache are not seen here. Times of directories and symbolic links are left
 //! alone.
 
-use cudele::{Attr, Ino, Timestamp};
+use cudele::Ino;
+use posix::Caller;
 
+use crate::Vfs;
 use crate::file::Content;
-use crate::{Caller, Vfs};
-
-/// For so long a time of the last access is good enough, in nanoseconds.
-const GOOD_NANOS: i64 = 24 * 3600 * 1_000_000_000;
-
-/// Which reads are noted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Atime {
-    /// None.
-    Never,
-    /// The first after a change, and one a day.
-    #[default]
-    Relative,
-    /// All.
-    Always,
-}
-
-impl Atime {
-    fn is_due(self, attr: &Attr, now: Timestamp) -> bool {
-        match self {
-            Self::Never => false,
-            Self::Relative => {
-                let age = now.0.saturating_sub(attr.atime.0);
-                attr.atime <= attr.mtime.max(attr.ctime) || age >= GOOD_NANOS
-            }
-            Self::Always => true,
-        }
-    }
-}
 
 impl Vfs {
     /// A file is being read.
@@ -59,29 +32,5 @@ impl Vfs {
         );
         content.last.atime = content.last.atime.max(at);
         content.accessed = None;
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn reads_are_noted_after_a_change_and_once_a_day() {
-        let attr = |atime, mtime, ctime| Attr {
-            atime: Timestamp(atime),
-            mtime: Timestamp(mtime),
-            ctime: Timestamp(ctime),
-            ..Attr::default()
-        };
-        let due = |attr, now| Atime::Relative.is_due(&attr, Timestamp(now));
-        assert!(due(attr(5, 5, 4), 6), "as it was made");
-        assert!(due(attr(5, 4, 6), 7), "changed since");
-        assert!(!due(attr(5, 4, 4), 7));
-        assert!(!due(attr(5, 4, 4), 4 + GOOD_NANOS));
-        assert!(due(attr(5, 4, 4), 5 + GOOD_NANOS));
-        assert!(!due(attr(9, 4, 4), 5), "set to what is to come");
-        assert!(Atime::Always.is_due(&attr(5, 4, 4), Timestamp(7)));
-        assert!(!Atime::Never.is_due(&attr(5, 5, 5), Timestamp(7)));
     }
 }

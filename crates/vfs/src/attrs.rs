@@ -1,10 +1,12 @@
 //! Attributes and extended attributes.
 
 use cudele::{Attr, AttrChange, Errno, Error, Ino, Result, XattrFlags};
+use posix::{Caller, Entry};
 
+use crate::Vfs;
+use crate::caller::OnBehalf;
 use crate::shared::lost_name;
 use crate::virtual_xattr::is_virtual;
-use crate::{Caller, Entry, Vfs};
 
 /// The reported size of a store that does not know its own, in bytes: room for the largest file.
 const SPACE_UNKNOWN: u64 = cudele::FILE_BYTES_MAX;
@@ -22,9 +24,9 @@ impl Vfs {
     ///
     /// # Errors
     /// `ESTALE`.
-    pub fn attr(&self, ino: Ino) -> Result<Entry> {
+    pub(crate) fn attr(&self, ino: Ino) -> Result<Entry> {
         if let Some(attr) = self.nameless(ino) {
-            return Ok(Entry { attr, valid: self.valid(ino) });
+            return Ok(Entry::new(attr, self.valid(ino)));
         }
         let private = self.is_private(ino);
         let stored = self.stored_attr(ino);
@@ -39,9 +41,9 @@ impl Vfs {
             // A directory that was removed here while it was open.
             Err(error) if error.errno == Errno::Stale => {
                 let attr = self.nodes().gone(ino).ok_or(error)?;
-                Ok(Entry { attr, valid: self.valid(ino) })
+                Ok(Entry::new(attr, self.valid(ino)))
             }
-            stored => Ok(Entry { attr: self.as_open(stored?), valid: self.valid(ino) }),
+            stored => Ok(Entry::new(self.as_open(stored?), self.valid(ino))),
         }
     }
 
@@ -50,7 +52,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `EPERM`, `EACCES`, `EINVAL`, `EISDIR`, `EFBIG`, `ENOSPC`, `EROFS`.
-    pub fn set_attr(
+    pub(crate) fn set_attr(
         &self,
         caller: &Caller,
         ino: Ino,
@@ -86,7 +88,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `EIO`, `ESTALE`.
-    pub fn drop_set_id(&self, ino: Ino) -> Result<()> {
+    pub(crate) fn drop_set_id(&self, ino: Ino) -> Result<()> {
         let Some(mode) = self.without_set_id(ino)? else { return Ok(()) };
         let change = AttrChange { mode: Some(mode), ..AttrChange::default() };
         self.set_attr(&Caller::SELF, ino, &change, true).map(|_| ())
@@ -105,7 +107,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `ENODATA`, `ESTALE`; `EOPNOTSUPP` for access control lists.
-    pub fn xattr(&self, caller: &Caller, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+    pub(crate) fn xattr(&self, caller: &Caller, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
         if is_virtual(name) {
             return self.virtual_xattr(caller, ino, name);
         }
@@ -119,7 +121,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `ESTALE`.
-    pub fn xattrs(&self, caller: &Caller, ino: Ino) -> Result<Vec<Vec<u8>>> {
+    pub(crate) fn xattrs(&self, caller: &Caller, ino: Ino) -> Result<Vec<Vec<u8>>> {
         self.run(ino, caller, |user| user.xattrs(ino), |subtree| subtree.xattrs(ino))
     }
 
@@ -128,7 +130,7 @@ impl Vfs {
     /// # Errors
     /// `EPERM`, `ENODATA`, `EEXIST`, `EFBIG`, `ERANGE`, `EROFS`; `EOPNOTSUPP` for access control
     /// lists.
-    pub fn set_xattr(
+    pub(crate) fn set_xattr(
         &self,
         caller: &Caller,
         ino: Ino,
@@ -151,20 +153,12 @@ impl Vfs {
         )
     }
 
-    /// Waits until everything that was changed is as durable as its policy promises.
-    ///
-    /// # Errors
-    /// `EIO`, `ENOSPC`.
-    pub fn sync_dir(&self, ino: Ino) -> Result<()> {
-        self.sync_metadata(ino)
-    }
-
     /// How full the file system is. One that does not know has room: programs that ask before they
     /// write must not take it for full.
     ///
     /// # Errors
     /// `EIO`.
-    pub fn space(&self) -> Result<cudele::Space> {
+    pub(crate) fn space(&self) -> Result<cudele::Space> {
         match self.fs.store().space() {
             Err(error) if error.errno == Errno::NotSupported => {
                 Ok(cudele::Space { total: SPACE_UNKNOWN, available: SPACE_UNKNOWN })

@@ -296,7 +296,7 @@ impl Vfs {
     ///
     /// # Errors
     /// If no thread can be started.
-    pub fn write_back_regularly(self: &Arc<Self>) -> Result<()> {
+    pub(crate) fn write_back_regularly(self: &Arc<Self>) -> Result<()> {
         let (alive, ended) = channel::<()>();
         *held(&self.ticking) = Some(alive);
         let vfs = Arc::downgrade(self);

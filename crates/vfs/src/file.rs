@@ -15,13 +15,13 @@ use cudele::{
     Attr, AttrChange, Errno, Error, FILE_BYTES_MAX, INLINE_BYTES_MAX, Ino, Result, Stripe,
     Timestamp,
 };
+use posix::{Caller, OpenMode};
 
 use crate::behind::Gathered;
 use crate::lost::Lost;
-use crate::open::OpenMode;
 use crate::tree::Tree;
 use crate::unsynced::Unsynced;
-use crate::{Caller, Vfs, held};
+use crate::{Vfs, held};
 
 /// A file that is open.
 #[derive(Debug)]
@@ -253,7 +253,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `EIO`, `ESTALE`; those of writes before.
-    pub fn read(&self, ino: Ino, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+    pub(crate) fn read(&self, ino: Ino, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let file = self.file(ino)?;
         let mut content = file.held();
         self.note_read(&mut content);
@@ -297,7 +297,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `EFBIG`, `ENOSPC`, `EIO`, `ESTALE`.
-    pub fn write(&self, ino: Ino, offset: u64, data: &[u8], append: bool) -> Result<()> {
+    pub(crate) fn write(&self, ino: Ino, offset: u64, data: &[u8], append: bool) -> Result<()> {
         let file = self.file(ino)?;
         let mut content = file.held();
         if content.shared && content.lazy && !append && content.nameless.is_none() {

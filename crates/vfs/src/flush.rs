@@ -41,7 +41,7 @@ impl Vfs {
     /// here, and the next flush tries again. `ENOSPC` or `EIO` of an answered write that was lost,
     /// until a program repeats the write. Once, the error of a change of any file that the server
     /// answered and did not carry out.
-    pub fn flush(&self, ino: Ino) -> Result<()> {
+    pub(crate) fn flush(&self, ino: Ino) -> Result<()> {
         let file = self.file(ino)?;
         let mut content = file.held();
         self.write_back(ino, &mut content)?;
@@ -55,7 +55,7 @@ impl Vfs {
     ///
     /// # Errors
     /// As [`Vfs::flush`].
-    pub fn sync(&self, ino: Ino) -> Result<()> {
+    pub(crate) fn sync(&self, ino: Ino) -> Result<()> {
         let file = self.file(ino)?;
         let mut content = file.held();
         self.write_back(ino, &mut content)?;

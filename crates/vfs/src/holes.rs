@@ -1,18 +1,10 @@
 //! Parts of files that take no room: how they come about, and where they are.
 
 use cudele::{Errno, Error, Ino, Result};
+use posix::Seek;
 
 use crate::Vfs;
 use crate::file::{Body, checked_end, usize_of};
-
-/// The object of a [`Vfs::seek`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seek {
-    /// What was written.
-    Data,
-    /// Unwritten or punched bytes. The end of a file is one.
-    Hole,
-}
 
 impl Vfs {
     /// The start of data or of a hole at or behind an offset of a file (`SEEK_DATA`, `SEEK_HOLE`).
@@ -21,7 +13,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `ENXIO` behind the end, or for data if there is no more; `EIO`, `ESTALE`.
-    pub fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
+    pub(crate) fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
         let nowhere = || Error::of(Errno::NoSuchPlace, "file");
         let file = self.file(ino)?;
         let mut content = file.held();
@@ -51,7 +43,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `EOPNOTSUPP` for anything else; `EFBIG`, `EINVAL`, `ENOSPC`, `EIO`.
-    pub fn allocate(&self, ino: Ino, offset: u64, length: u64, mode: u32) -> Result<()> {
+    pub(crate) fn allocate(&self, ino: Ino, offset: u64, length: u64, mode: u32) -> Result<()> {
         const KEEP_SIZE: u32 = 1;
         const PUNCH_HOLE: u32 = 2;
         const ZERO_RANGE: u32 = 16;

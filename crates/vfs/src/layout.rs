@@ -2,10 +2,12 @@
 //! one. The values of `cudele.dir.layout` and `cudele.file.layout`.
 
 use cudele::{Attr, Errno, Error, FileType, INLINE_BYTES_MAX, Ino, Policy, Pool, Result};
+use posix::Caller;
 
+use crate::Vfs;
+use crate::caller::OnBehalf;
 use crate::file::Body;
 use crate::tree::Tree;
-use crate::{Caller, Vfs};
 
 impl Vfs {
     pub(crate) fn layout_text(&self, dir: Ino) -> Result<String> {

@@ -3,14 +3,15 @@
 //! [`Vfs`] answers them from the metadata server ([`cudele::User`]) or, in a subtree that this
 //! process has decoupled, from that subtree's own view without any request ([`cudele::Subtree`]):
 //! which one is decided per inode (module `tree`). File content goes straight to the object store
-//! (module `file`). A mount translates between a kernel and this; it decides nothing.
+//! (module `file`). Module `filesystem` implements the contract of [`posix::FileSystem`], which the
+//! mount and the libraries know.
 //!
 //! The rules of POSIX are not in this crate: the plans of the namespace have them, for server and
 //! view.
 //!
 //! Consistency: content is close-to-open, unless several clients have a file open (module `file`).
 //! The policy decides the consistency of names and attributes; every answer says for how long a
-//! kernel may cache it ([`Entry::valid`]).
+//! kernel may cache it ([`posix::Entry`]).
 
 #![allow(
     clippy::disallowed_methods,
@@ -24,6 +25,7 @@ mod behind;
 mod caller;
 mod copied;
 mod file;
+mod filesystem;
 mod flush;
 mod holes;
 mod layout;
@@ -44,17 +46,10 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-use cudele::{Attr, Fs, Ino};
+use cudele::{Fs, Ino};
+use posix::{Atime, Known};
 use types::Map;
 
-pub use accessed::Atime;
-pub use caller::Caller;
-pub use holes::Seek;
-pub use listing::{Listed, Listing};
-pub use locks::{Locker, Range};
-pub use names::NewNode;
-pub use nodes::Known;
-pub use open::{Caching, OpenMode};
 pub use owned::Ending;
 
 use behind::Behind;
@@ -74,15 +69,6 @@ pub struct Options {
     pub read_only: bool,
     /// Which reads change the time of a file's last access.
     pub atime: Atime,
-}
-
-/// A name that was looked up or made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// What it names.
-    pub attr: Attr,
-    /// For so long this may be taken for granted.
-    pub valid: Duration,
 }
 
 /// See the crate documentation.
@@ -150,7 +136,7 @@ impl Vfs {
 
     /// The directory that is shown as the root.
     #[must_use]
-    pub fn root(&self) -> Ino {
+    pub(crate) fn root(&self) -> Ino {
         self.root
     }
 

@@ -9,10 +9,10 @@
 use std::sync::{Arc, Mutex, atomic::Ordering};
 
 use cudele::{Attr, DirEntry, Errno, Error, FileType, Ino, Result};
-
+use posix::{Caller, Entry, Listed};
 use types::Map;
 
-use crate::{Caller, Entry, Vfs, held};
+use crate::{Vfs, held};
 
 /// Entries read at a time.
 const PAGE: u32 = 2048;
@@ -24,7 +24,7 @@ pub(crate) type OpenDirs = Map<u64, (Ino, Arc<Mutex<Listing>>)>;
 
 /// An open directory.
 #[derive(Debug)]
-pub struct Listing {
+pub(crate) struct Listing {
     dir: Ino,
     /// Position of the first entry of each page so far, and the name it begins after.
     pages: Vec<(u64, Vec<u8>)>,
@@ -37,31 +37,12 @@ pub struct Listing {
     more: bool,
 }
 
-/// An entry of a listing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Listed<'a> {
-    /// The position after it, from which reading continues.
-    pub next: u64,
-    /// The name.
-    pub name: &'a [u8],
-    /// What it names. Of `.` and `..` only number and type are there.
-    pub attr: Attr,
-}
-
-impl Listed<'_> {
-    /// Whether it is the directory itself or the one above.
-    #[must_use]
-    pub fn is_dot(&self) -> bool {
-        self.name == b".".as_slice() || self.name == b"..".as_slice()
-    }
-}
-
 impl Vfs {
     /// Opens a directory for reading and returns a handle of it.
     ///
     /// # Errors
     /// None today; reading it may be refused.
-    pub fn open_dir(&self, dir: Ino) -> Result<u64> {
+    pub(crate) fn open_dir(&self, dir: Ino) -> Result<u64> {
         let handle = self.next_handle.fetch_add(1, Ordering::Relaxed);
         let (pages, page) = (Vec::new(), Vec::new());
         let listing = Listing { dir, pages, first: 0, page, attrs: false, more: true };
@@ -70,7 +51,7 @@ impl Vfs {
     }
 
     /// Closes a directory.
-    pub fn close_dir(&self, handle: u64) {
+    pub(crate) fn close_dir(&self, handle: u64) {
         held(&self.listings).remove(&handle);
     }
 
@@ -97,7 +78,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `EACCES`, `ESTALE`, `EINVAL` for a position that was never handed out.
-    pub fn read_dir(
+    pub(crate) fn read_dir(
         &self,
         caller: &Caller,
         (handle, attrs): (u64, bool),
@@ -205,9 +186,9 @@ impl Vfs {
 
     /// The kernel learns of an entry of a directory that was listed.
     #[must_use]
-    pub fn learn(&self, dir: Ino, listed: &Listed<'_>) -> Entry {
+    pub(crate) fn learn(&self, dir: Ino, listed: &Listed<'_>) -> Entry {
         let owner = self.owner_in(dir, listed.attr.ino);
         self.nodes().refer(dir, listed.name, listed.attr.ino, owner);
-        Entry { attr: listed.attr, valid: self.valid(listed.attr.ino) }
+        Entry::new(listed.attr, self.valid(listed.attr.ino))
     }
 }

@@ -8,34 +8,11 @@
 //! open file ends, every process has closed it and lost its locks, so the remaining locks belong
 //! to the open file.
 
-use cudele::{Errno, Error, Ino, Lock, LockKind, LockMode, Result};
+use cudele::{Ino, Lock, LockKind, LockMode, Result};
+use posix::{Locker, Range};
 use types::{Map, Set};
 
 use crate::{Vfs, held};
-
-/// The range and the kind of a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
-    /// Shared, exclusive, or none to unlock.
-    pub mode: LockMode,
-    /// The first byte.
-    pub start: u64,
-    /// The last byte.
-    pub end: u64,
-    /// The process.
-    pub pid: u32,
-}
-
-/// The owner of a lock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Locker {
-    /// The kind of locks.
-    pub kind: LockKind,
-    /// The owner's number, from the kernel.
-    pub owner: u64,
-    /// The handle of the open file that sets the lock.
-    pub handle: u64,
-}
 
 /// The possible owners of locks by file.
 #[derive(Debug, Default)]
@@ -68,7 +45,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `EAGAIN` for a conflicting lock, `EDEADLK` if the wait would never end.
-    pub fn lock(&self, ino: Ino, locker: Locker, range: &Range, wait: bool) -> Result<()> {
+    pub(crate) fn lock(&self, ino: Ino, locker: Locker, range: &Range, wait: bool) -> Result<()> {
         if range.mode == LockMode::Unlock && !held(&self.locked).has(ino, locker) {
             return Ok(());
         }
@@ -78,7 +55,7 @@ impl Vfs {
     }
 
     /// Ends another thread's wait for this very lock with `EINTR`.
-    pub fn cancel_lock(&self, ino: Ino, locker: Locker, range: &Range) {
+    pub(crate) fn cancel_lock(&self, ino: Ino, locker: Locker, range: &Range) {
         // If no server answers, the wait ends with that.
         let _ = self.fs.cancel_lock(ino, lock_of(locker, range));
     }
@@ -87,7 +64,7 @@ impl Vfs {
     ///
     /// # Errors
     /// If no server answers.
-    pub fn lock_in_the_way(
+    pub(crate) fn lock_in_the_way(
         &self,
         ino: Ino,
         locker: Locker,
@@ -102,14 +79,14 @@ impl Vfs {
     }
 
     /// Releases the locks of a process that closes the file.
-    pub fn unlock_process(&self, ino: Ino, owner: u64) {
+    pub(crate) fn unlock_process(&self, ino: Ino, owner: u64) {
         let is_its = |known: &Locker| known.kind == LockKind::Posix && known.owner == owner;
         let lockers = held(&self.locked).take(ino, is_its);
         self.unlock_all(ino, lockers);
     }
 
     /// Releases the locks of an open file that ends.
-    pub fn unlock_file(&self, ino: Ino, handle: u64) {
+    pub(crate) fn unlock_file(&self, ino: Ino, handle: u64) {
         let lockers = held(&self.locked).take(ino, |known| known.handle == handle);
         self.unlock_all(ino, lockers);
     }
@@ -125,19 +102,6 @@ impl Vfs {
             }
             done = Some(locker);
         }
-    }
-
-    /// Checks the ends of a range, of which a kernel says the last byte, or the largest number for
-    /// the end of the file.
-    ///
-    /// # Errors
-    /// `EINVAL`.
-    pub fn lock_range(mode: LockMode, start: u64, end: u64, pid: u32) -> Result<Range> {
-        let end = if end >= i64::MAX.unsigned_abs() { u64::MAX } else { end };
-        if start > end {
-            return Err(Error::of(Errno::Invalid, "lock"));
-        }
-        Ok(Range { mode, start, end, pid })
     }
 }
 

@@ -1,27 +1,17 @@
 //! Names: looking them up, making and removing them.
 
 use cudele::{Attr, Errno, Error, FileType, Ino, NewFile, RenameFlags, Result};
+use posix::{Caller, Entry, NewNode};
 
+use crate::Vfs;
 use crate::tree::Tree;
-use crate::{Caller, Entry, Vfs};
-
-/// What to make.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NewNode<'a> {
-    /// Type and permissions, as in `st_mode`, the caller's mask taken off.
-    pub mode: u32,
-    /// Device number of a device file.
-    pub rdev: u32,
-    /// Target of a symbolic link.
-    pub target: &'a [u8],
-}
 
 impl Vfs {
     /// Looks a name up. The kernel holds a reference to the inode from now on.
     ///
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `EACCES`, `EBUSY` in another client's subtree.
-    pub fn lookup(&self, caller: &Caller, parent: Ino, name: &[u8]) -> Result<Entry> {
+    pub(crate) fn lookup(&self, caller: &Caller, parent: Ino, name: &[u8]) -> Result<Entry> {
         let attr = match name {
             b"." => self.stored_attr(parent)?,
             b".." => self.stored_attr(self.nodes().parent(parent))?,
@@ -55,17 +45,17 @@ impl Vfs {
         self.nodes().refer(parent, name, attr.ino, owner);
         // The root of a subtree of ours is as the subtree says, not as the server says.
         let attr = if owner == attr.ino { self.stored_attr(attr.ino)? } else { attr };
-        Ok(Entry { attr: self.as_open(attr), valid: self.valid(attr.ino) })
+        Ok(Entry::new(self.as_open(attr), self.valid(attr.ino)))
     }
 
     /// For so long it may be taken for granted that a name does not exist.
     #[must_use]
-    pub fn absent_valid(&self, parent: Ino) -> std::time::Duration {
+    pub(crate) fn absent_valid(&self, parent: Ino) -> std::time::Duration {
         self.valid(parent)
     }
 
     /// The kernel gives references up.
-    pub fn forget(&self, ino: Ino, count: u64) {
+    pub(crate) fn forget(&self, ino: Ino, count: u64) {
         self.nodes().forget(ino, count);
     }
 
@@ -74,7 +64,7 @@ impl Vfs {
     /// # Errors
     /// `EEXIST`, `EACCES`, `EINVAL`, `ENAMETOOLONG`, `EROFS`, `EBUSY` in another client's subtree,
     /// `EDQUOT` where a policy limits the number of inodes.
-    pub fn make(
+    pub(crate) fn make(
         &self,
         caller: &Caller,
         parent: Ino,
@@ -108,7 +98,13 @@ impl Vfs {
     /// # Errors
     /// `EEXIST`, `EPERM` for a directory, `EMLINK`, `EXDEV` across the border of a decoupled
     /// subtree, `EROFS`.
-    pub fn link(&self, caller: &Caller, ino: Ino, parent: Ino, name: &[u8]) -> Result<Entry> {
+    pub(crate) fn link(
+        &self,
+        caller: &Caller,
+        ino: Ino,
+        parent: Ino,
+        name: &[u8],
+    ) -> Result<Entry> {
         self.check_writable()?;
         self.check_same_tree(ino, parent)?;
         let attr = self.run_about(
@@ -127,7 +123,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `ENOENT`, `EISDIR`, `EACCES`, `EPERM`, `EROFS`.
-    pub fn unlink(&self, caller: &Caller, parent: Ino, name: &[u8]) -> Result<()> {
+    pub(crate) fn unlink(&self, caller: &Caller, parent: Ino, name: &[u8]) -> Result<()> {
         self.check_writable()?;
         let losing = self.open_under(caller, parent, name)?;
         self.run(
@@ -145,7 +141,7 @@ impl Vfs {
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `ENOTEMPTY`, `EACCES`, `EPERM`, `EROFS`; `EBUSY` for the root of a
     /// decoupled subtree.
-    pub fn rmdir(&self, caller: &Caller, parent: Ino, name: &[u8]) -> Result<()> {
+    pub(crate) fn rmdir(&self, caller: &Caller, parent: Ino, name: &[u8]) -> Result<()> {
         self.check_writable()?;
         self.check_no_root(caller, parent, name)?;
         let open = self.open_dirs_under(parent, name);
@@ -163,7 +159,7 @@ impl Vfs {
     ///
     /// # Errors
     /// Those of rename(2); `EXDEV` across the border of a decoupled subtree.
-    pub fn rename(
+    pub(crate) fn rename(
         &self,
         caller: &Caller,
         from: (Ino, &[u8]),
@@ -211,7 +207,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `EINVAL` if it is none, `ESTALE`.
-    pub fn read_link(&self, ino: Ino) -> Result<Vec<u8>> {
+    pub(crate) fn read_link(&self, ino: Ino) -> Result<Vec<u8>> {
         let target = self.data(ino)?;
         if target.is_empty() {
             return Err(Error::of(Errno::Invalid, "symbolic link"));

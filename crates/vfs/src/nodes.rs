@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use cudele::{Attr, Ino, Path, Timestamp};
+use posix::Known;
 use types::Map;
 
 use crate::file::File;
@@ -20,17 +21,6 @@ pub(crate) struct Nodes {
     root_path: Path,
     /// How many files are open.
     open: usize,
-}
-
-/// An inode that a kernel knows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Known {
-    /// Which.
-    pub ino: Ino,
-    /// The directory in which it was seen last.
-    pub parent: Ino,
-    /// Under which name.
-    pub name: Vec<u8>,
 }
 
 #[derive(Debug, Default)]

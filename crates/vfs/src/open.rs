@@ -6,32 +6,12 @@
 use std::sync::Arc;
 
 use cudele::{Attr, Errno, Ino, NewFile, Opened, Result};
+use posix::{Atime, Caching, Caller, Entry, OpenMode};
 
+use crate::Vfs;
+use crate::caller::OnBehalf;
 use crate::file::{Body, File};
 use crate::tree::Tree;
-use crate::{Atime, Caller, Entry, Vfs};
-
-/// How a file is opened, as far as it matters here.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OpenMode {
-    /// It may be written.
-    pub write: bool,
-    /// The open empties the file.
-    pub truncate: bool,
-    /// It must not be there yet.
-    pub exclusive: bool,
-}
-
-/// The content of an opened file that a kernel may cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Caching {
-    /// The cache from before is valid.
-    Keep,
-    /// Content that the kernel reads from now on.
-    Afresh,
-    /// None: other clients may change the content at any time.
-    None,
-}
 
 /// A file that was opened.
 struct Found {
@@ -49,7 +29,7 @@ impl Vfs {
     /// # Errors
     /// `ESTALE`, also if a copy took the place of the file ([`Vfs::create`] then opens the copy);
     /// `EISDIR`, `EROFS`; not `EACCES`: the caller has checked permissions.
-    pub fn open(&self, caller: &Caller, ino: Ino, mode: OpenMode) -> Result<Caching> {
+    pub(crate) fn open(&self, caller: &Caller, ino: Ino, mode: OpenMode) -> Result<Caching> {
         if !mode.write {
             return self.open_there(caller, ino, mode);
         }
@@ -123,7 +103,7 @@ impl Vfs {
     ///
     /// # Errors
     /// As [`Vfs::make`] and [`Vfs::open`].
-    pub fn create(
+    pub(crate) fn create(
         &self,
         caller: &Caller,
         (parent, name): (Ino, &[u8]),
@@ -173,7 +153,7 @@ impl Vfs {
     ///
     /// # Errors
     /// The errors of [`Vfs::flush`], if no flush has returned them.
-    pub fn close(&self, ino: Ino, write: bool) -> Result<()> {
+    pub(crate) fn close(&self, ino: Ino, write: bool) -> Result<()> {
         let file = self.file(ino)?;
         let mut content = file.held();
         let result = self.write_back(ino, &mut content).and_then(|()| content.lost.check());

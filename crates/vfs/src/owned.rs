@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockReadGuard};
 
 use cudele::{Completion, Errno, Error, Ino, Path, Policy, Result, Subtree};
+use posix::Known;
 use types::{Cred, Map};
 
-use crate::nodes::Known;
 use crate::tree::Tree;
 use crate::{Vfs, held};
 
@@ -235,7 +235,7 @@ impl Vfs {
 
     /// Cached objects that a kernel must drop: they were in a subtree that has been given up since
     /// the last call.
-    pub fn take_outdated(&self) -> Vec<Known> {
+    pub(crate) fn take_outdated(&self) -> Vec<Known> {
         std::mem::take(&mut held(&self.outdated))
     }
 

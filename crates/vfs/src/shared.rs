@@ -12,11 +12,12 @@
 use std::sync::Arc;
 
 use cudele::{Attr, AttrChange, Errno, Error, Ino, Notice, Result};
+use posix::{Caller, Known};
 
+use crate::caller::OnBehalf;
 use crate::file::{Content, File, checked_end};
-use crate::nodes::Known;
 use crate::tree::Tree;
-use crate::{Caller, Vfs, held};
+use crate::{Vfs, held};
 
 /// Whether an error may mean that an open file has lost its last name. `ENOENT` means that;
 /// `ESTALE` is the answer of a server that was restarted and does not know the file.
@@ -30,7 +31,7 @@ impl Vfs {
     ///
     /// # Errors
     /// If no thread can be started.
-    pub fn share(self: &Arc<Self>, outdated: impl Fn() + Send + 'static) -> Result<()> {
+    pub(crate) fn share(self: &Arc<Self>, outdated: impl Fn() + Send + 'static) -> Result<()> {
         let (tell, recalls) = std::sync::mpsc::channel();
         let vfs = Arc::downgrade(self);
         // Not on the receiving thread, which must receive the answer.

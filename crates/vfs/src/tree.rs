@@ -7,10 +7,12 @@
 use std::sync::Arc;
 
 use cudele::{Attr, AttrChange, Checksums, Errno, Error, Ino, Result, Subtree, User};
+use posix::Caller;
 use types::Cred;
 
+use crate::caller::OnBehalf;
 use crate::owned::Owned;
-use crate::{Caller, OWNED_VALID, Vfs};
+use crate::{OWNED_VALID, Vfs};
 
 /// The source of answers about an inode.
 #[derive(Clone, Debug)]

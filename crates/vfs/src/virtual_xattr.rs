@@ -21,9 +21,11 @@
 use std::fmt::Write as _;
 
 use cudele::{Attr, Durability, Errno, Error, Ino, Kept, Policy, Result};
+use posix::Caller;
 
+use crate::caller::OnBehalf;
 use crate::tree::Tree;
-use crate::{Caller, Ending, Vfs};
+use crate::{Ending, Vfs};
 
 const PREFIX: &[u8] = b"cudele.";
 /// Entries read at a time when counting.

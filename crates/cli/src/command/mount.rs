@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use clap::Args as ClapArgs;
-use cudele::{Errno, Error, Locator, Result};
+use cudele::{Errno, Error, Locator, Result, WantsAlone};
 use daemon::Log;
 use mount::{Mounted, Options};
 use serde_json::json;
@@ -98,7 +98,11 @@ pub(crate) fn here(context: &Context, root: &str, at: &Path, options: &Options) 
     cluster.watch_contact(move |news| Log::of("mount").line(format_args!("{place}: {news}")));
     let fs = cluster.mount()?;
     fs.set_patience(options.timeout);
-    fs.take_alone(options.alone)?;
+    fs.take_alone(match options.alone {
+        Some(true) => WantsAlone::Always,
+        Some(false) => WantsAlone::Never,
+        None => WantsAlone::AsPolicySays,
+    })?;
     let root = cudele::Path::parse(root.as_bytes())?;
     let Options { valid, read_only, atime, .. } = *options;
     let settings = vfs::Options { valid, read_only, atime };

@@ -1,6 +1,11 @@
 //! Programs in a branch.
 
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::cluster::{Cluster, text};
 use crate::{branch, store, tree, write};
@@ -135,4 +140,54 @@ fn what_a_failed_program_did_in_a_branch_goes_if_that_is_asked_for() {
     assert_eq!(command.output().unwrap().status.code(), Some(7));
     assert_eq!(tree(&cluster, "b"), ["/proj", "/proj/kept"]);
     assert_eq!(branch(&cluster, &["cat", "b", "/proj/kept"]), "kept\n");
+}
+
+/// The files below a directory of at least this length.
+fn long_files(dir: &Path, bytes: u64) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(long_files(&path, bytes));
+        } else if path.metadata().unwrap().len() >= bytes {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// A pipe in place of an object: the store does not answer until a writer opens the pipe.
+#[test]
+fn a_program_that_waits_for_the_store_of_a_branch_ends_at_once() {
+    if !can_mount() {
+        return;
+    }
+    let cluster = Cluster::up();
+    cluster.run(&["mkdir", "/proj"]);
+    write(&cluster, "/proj/large", &"content ".repeat(50_000));
+    cluster.run(&["branch", "create", "b", "/proj"]);
+    cluster.run(&["down"]);
+    let objects = long_files(&cluster.dir.join("store/objects"), 400_000);
+    let [object] = objects.try_into().unwrap();
+    let saved = cluster.home.join("saved");
+    fs::rename(&object, &saved).unwrap();
+    mknodat(CWD, &object, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let (store, code) = (store(&cluster), cluster.home.join("code"));
+    let script = format!(
+        "timeout -s INT 1 cat large > /dev/null; echo $? > {0}.tmp; mv {0}.tmp {0}",
+        code.display()
+    );
+    let arguments = ["run", "--store", &store, "--branch", "b", "-C", "--", "sh", "-c", &script];
+    let mut job = cluster.command(&arguments).spawn().unwrap();
+    let start = Instant::now();
+    while !code.exists() && start.elapsed() < Duration::from_secs(10) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let ended = fs::read_to_string(&code);
+    // Opening for both never blocks, and releases the readers in any case.
+    let pipe = fs::File::options().read(true).write(true).open(&object).unwrap();
+    fs::rename(&saved, &object).unwrap();
+    drop(pipe);
+    assert!(job.wait().unwrap().success());
+    assert_eq!(ended.unwrap(), "124\n", "`timeout` says that the signal ended the program");
 }

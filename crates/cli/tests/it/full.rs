@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cudele::{Dir, Errno, Error, Fs, NewFile};
-use vfs::{Caller, OpenMode, Options, Vfs};
+use posix::{Caller, Files, Names, OpenMode};
+use vfs::{Options, Vfs};
 
 use crate::cluster::{Cluster, eventually};
 

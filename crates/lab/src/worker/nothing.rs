@@ -1,6 +1,6 @@
 //! A file system that does nothing: the base of comparison for the mount.
 //!
-//! It is on the same terms with the kernel as ours (`mount::kernel`) and keeps names, attributes
+//! It is on the same terms with the kernel as ours (module `kernel`) and keeps names, attributes
 //! and content in memory. No rules, no permissions, no removal, no server; calls that the
 //! experiment does not need are answered with `ENOSYS`, which the kernel takes as "never ask
 //! again".
@@ -19,6 +19,8 @@ use fuser::{
     Session, TimeOrNow, WriteFlags,
 };
 use types::Map;
+
+use super::kernel;
 
 const VALID: Duration = Duration::from_secs(3600);
 const GENERATION: Generation = Generation(0);
@@ -49,7 +51,7 @@ struct Nothing {
 /// As `mount::mount`.
 pub(crate) fn mount(at: &Path, options: &mount::Options) -> Result<BackgroundSession> {
     let root = node(1, 1, FileType::Directory, (0o755, 0, 0));
-    let config = mount::kernel::config("nothing", options);
+    let config = kernel::config("nothing", options);
     let session = Session::new(Nothing { nodes: Mutex::new(vec![root]) }, at, &config);
     session.and_then(Session::spawn).map_err(|error| terminal::io(at, &error))
 }
@@ -199,7 +201,7 @@ fn read(node: &Node, offset: u64, size: u32) -> Vec<u8> {
 
 impl Filesystem for Nothing {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        mount::kernel::negotiate(config);
+        kernel::negotiate(config);
         Ok(())
     }
 
@@ -315,7 +317,7 @@ impl Filesystem for Nothing {
     }
 
     fn open(&self, _request: &Request, _ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let how = mount::kernel::open_flags(flags);
+        let how = kernel::open_flags(flags);
         reply.opened(FILE, FopenFlags::FOPEN_KEEP_CACHE | how);
     }
 
@@ -329,7 +331,7 @@ impl Filesystem for Nothing {
         flags: i32,
         reply: ReplyCreate,
     ) {
-        let how = mount::kernel::open_flags(OpenFlags(flags));
+        let how = kernel::open_flags(OpenFlags(flags));
         match self.make(request, parent, name, (FileType::RegularFile, permissions(mode))) {
             Ok(attr) => reply.created(&VALID, &attr, GENERATION, FILE, how),
             Err(errno) => reply.error(errno),

@@ -81,7 +81,7 @@ pub(crate) fn flags(options: &Options) -> MountFlags {
         (!options.devices, MountFlags::NODEV),
         (!options.set_id, MountFlags::NOSUID),
         (options.no_exec, MountFlags::NOEXEC),
-        (options.atime == vfs::Atime::Never, MountFlags::NOATIME),
+        (options.atime == posix::Atime::Never, MountFlags::NOATIME),
     ];
     let wanted = is_wanted.into_iter().filter(|(is_wanted, _)| *is_wanted);
     wanted.fold(MountFlags::empty(), |flags, (_, flag)| flags | flag)
@@ -100,7 +100,7 @@ fn list(source: &str, options: &Options) -> String {
         on(options.set_id, "suid", "nosuid").to_owned(),
         on(options.no_exec, "noexec", "exec").to_owned(),
     ];
-    if options.atime == vfs::Atime::Never {
+    if options.atime == posix::Atime::Never {
         list.push("noatime".to_owned());
     }
     if options.allow_other {

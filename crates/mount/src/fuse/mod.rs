@@ -13,3 +13,4 @@ pub(crate) use flights::Ticket;
 pub(crate) use reply::{Dirent, Out};
 pub(crate) use request::{LockAsked, Op, Request, SetAttr, Time, Write};
 pub(crate) use session::{Handler, Notifier, Session, start};
+pub use session::{READ_AHEAD_KIB, TRANSFER_BYTES_MAX};

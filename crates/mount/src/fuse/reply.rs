@@ -2,15 +2,22 @@
 
 use std::time::Duration;
 
-use cudele::Attr;
+use posix::Entry;
+use types::Attr;
 
 use super::abi::OUT_HEADER_BYTES;
-use crate::answer::{BLOCK_BYTES, blocks};
 
 /// Bytes of an entry with attributes, before its name, in a listing.
 const ENTRY_BYTES: usize = 128;
 /// Bytes of a plain entry, before its name, in a listing.
 const DIRENT_BYTES: usize = 24;
+
+/// Bytes a program should read or write at a time.
+const BLOCK_BYTES: u32 = 128 * 1024;
+/// The unit of the room of a file.
+const BLOCK_UNIT: u64 = 512;
+/// A file of this length takes so long to read that a search for its holes pays.
+const LARGE: u64 = 1 << 30;
 
 /// A reply under construction. Its memory is reused for the next reply.
 #[derive(Debug)]
@@ -125,13 +132,14 @@ impl Out {
         self.attr(attr, number);
     }
 
-    /// An entry, with its timeout; number 0 means that the name does not exist.
-    pub(crate) fn entry(&mut self, attr: &Attr, number: u64, valid: Duration) {
+    /// An entry, with its timeouts; number 0 means that the name does not exist.
+    pub(crate) fn entry(&mut self, entry: &Entry, number: u64) {
+        let Entry { attr, valid, name_valid } = entry;
         // Inode numbers are never reused, so the generation is always 0.
-        for value in [number, 0, valid.as_secs(), valid.as_secs()] {
+        for value in [number, 0, name_valid.as_secs(), valid.as_secs()] {
             self.u64(value);
         }
-        self.u32(valid.subsec_nanos());
+        self.u32(name_valid.subsec_nanos());
         self.u32(valid.subsec_nanos());
         self.attr(attr, number);
     }
@@ -164,16 +172,23 @@ impl Out {
     }
 
     /// The same with attributes.
-    pub(crate) fn dirent_plus(
-        &mut self,
-        (attr, valid): (&Attr, Duration),
-        entry: &Dirent<'_>,
-        size: u32,
-    ) -> bool {
-        if self.written() + ENTRY_BYTES + entry.padded() > size as usize {
+    pub(crate) fn dirent_plus(&mut self, entry: &Entry, dirent: &Dirent<'_>, size: u32) -> bool {
+        if self.written() + ENTRY_BYTES + dirent.padded() > size as usize {
             return false;
         }
-        self.entry(attr, entry.number, valid);
-        self.dirent(entry, size)
+        self.entry(entry, dirent.number);
+        self.dirent(dirent, size)
     }
 }
+
+/// The room of a file in units of 512 bytes, holes included. A large file takes a unit less than
+/// its length: programs that would read all of it (`cp`, `tar -S`) then first ask for its holes.
+fn blocks(attr: &Attr) -> u64 {
+    if attr.is_dir() {
+        return 0;
+    }
+    if attr.size < LARGE { attr.size.div_ceil(BLOCK_UNIT) } else { attr.size / BLOCK_UNIT - 1 }
+}
+
+#[cfg(test)]
+mod tests;

@@ -4,15 +4,20 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, OnceLock};
 
-use cudele::{Errno, Error, Result};
+use posix::Features;
+use types::{Errno, Error, Result};
 
 use super::abi::{self, init, notify};
 use super::device::Device;
 use super::flights::{Cancel, Flights, Ticket, Waits};
 use super::reply::Out;
 use super::request::{Init, Op, Request};
-use crate::kernel::{READ_AHEAD_KIB, TRANSFER_BYTES_MAX};
 
+/// The most that is read or written at a time.
+pub const TRANSFER_BYTES_MAX: u32 = 1 << 20;
+/// The bytes that the kernel reads ahead of a sequential reader: a few transfers, so that some are
+/// in flight while one is read.
+pub const READ_AHEAD_KIB: u32 = 4 * TRANSFER_BYTES_MAX / 1024;
 /// Bytes of the longest request: a write, its header and its fields.
 const REQUEST_BYTES_MAX: usize = TRANSFER_BYTES_MAX as usize + 4096;
 /// Pages of the longest transfer.
@@ -61,17 +66,18 @@ pub(crate) struct Session(Arc<Flights>);
 #[derive(Debug)]
 pub(crate) struct Notifier(Arc<Device>);
 
-/// Negotiates with the kernel, and starts `threads` workers and a watcher.
+/// Negotiates with the kernel for a file system with these features, and starts `threads` workers
+/// and a watcher.
 ///
 /// # Errors
 /// If the kernel speaks another version, or no threads can be started.
 pub(crate) fn start<H: Handler>(
     device: OwnedFd,
     handler: H,
-    threads: usize,
+    (features, threads): (Features, usize),
 ) -> std::io::Result<(Session, Notifier)> {
     let device = Arc::new(Device::new(device));
-    negotiate(&device)?;
+    negotiate(&device, features)?;
     let (flights, this) = (Arc::new(Flights::new(threads)), OnceLock::new());
     let inner = Arc::new(Inner { device: device.clone(), flights: flights.clone(), handler, this });
     let _ = inner.this.set(Arc::downgrade(&inner));
@@ -88,7 +94,7 @@ pub(crate) fn start<H: Handler>(
 }
 
 /// Answers the kernel's first request.
-fn negotiate(device: &Device) -> std::io::Result<()> {
+fn negotiate(device: &Device, features: Features) -> std::io::Result<()> {
     let (mut buffer, mut out) = (vec![0; REQUEST_BYTES_MAX], Out::new());
     let length = device.read(&mut buffer)?;
     let init = Init::parse(&buffer[..length]);
@@ -97,23 +103,11 @@ fn negotiate(device: &Device) -> std::io::Result<()> {
         device.write(unique, PROTOCOL, &mut out);
         return Err(std::io::Error::other("the kernel's version of FUSE is not known"));
     };
-    let wanted = init::ASYNC_READ
-        | init::POSIX_LOCKS
-        | init::BIG_WRITES
-        | init::FLOCK_LOCKS
-        | init::AUTO_INVAL_DATA
-        | init::DO_READDIRPLUS
-        | init::READDIRPLUS_AUTO
-        | init::ASYNC_DIO
-        | init::PARALLEL_DIROPS
-        | init::MAX_PAGES
-        | init::CACHE_SYMLINKS
-        | init::HANDLE_KILLPRIV_V2;
     out.begin();
     out.u32(abi::VERSION.0);
     out.u32(abi::VERSION.1);
     out.u32(init.read_ahead_bytes.min(READ_AHEAD_KIB * 1024));
-    out.u32(init.flags & wanted);
+    out.u32(init.flags & wanted(features));
     out.u16(BACKGROUND.0);
     out.u16(BACKGROUND.1);
     out.u32(TRANSFER_BYTES_MAX);
@@ -126,6 +120,25 @@ fn negotiate(device: &Device) -> std::io::Result<()> {
         return Ok(());
     }
     Err(std::io::Error::other("the kernel did not take what was agreed"))
+}
+
+/// The capabilities of the kernel that save requests, as far as the file system has its part of
+/// them.
+fn wanted(features: Features) -> u32 {
+    let always = init::ASYNC_READ
+        | init::BIG_WRITES
+        | init::ASYNC_DIO
+        | init::PARALLEL_DIROPS
+        | init::MAX_PAGES
+        | init::CACHE_SYMLINKS;
+    let optional = [
+        (features.locks, init::POSIX_LOCKS | init::FLOCK_LOCKS),
+        (features.listed_attributes, init::DO_READDIRPLUS | init::READDIRPLUS_AUTO),
+        (features.drops_set_id, init::HANDLE_KILLPRIV_V2),
+        (features.shared_content, init::AUTO_INVAL_DATA),
+    ];
+    let present = optional.into_iter().filter(|(is_present, _)| *is_present);
+    present.fold(always, |flags, (_, flag)| flags | flag)
 }
 
 impl<H: Handler> Inner<H> {
@@ -261,3 +274,6 @@ impl Notifier {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

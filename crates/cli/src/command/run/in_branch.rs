@@ -3,9 +3,11 @@
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path as FilePath;
 use std::process::{ExitCode, ExitStatus};
+use std::sync::Arc;
 
-use branches::BranchFiles;
+use branches::{BranchFiles, BranchFs};
 use cudele::{Errno, Error, Result};
+use mount::Options;
 use serde_json::json;
 use terminal::context::Context;
 use terminal::io;
@@ -25,7 +27,11 @@ pub(super) fn run(context: &Context, args: &Args, name: &str) -> Result<ExitCode
     let path = work.path().to_string();
     let plan = super::plan(args, work.path(), entered)?;
     let at = MountPoint::new()?;
-    let mut mounted = mount::mount_branch(BranchFiles::new(work), at.path(), name)?;
+    let files = Arc::new(BranchFs::new(BranchFiles::new(work)));
+    let is_root = rustix::process::getuid().is_root();
+    let options = Options { allow_other: is_root, set_id: is_root, ..Options::default() };
+    let source = format!("cudele-branch:{name}");
+    let mounted = mount::mount(files.clone(), at.path(), &source, &options)?;
     let place = match plan {
         // As in a subtree of the job's own, it is also where the directory is called so here.
         Some(plan) if path != "/" || args.at.is_some() => {
@@ -35,13 +41,14 @@ pub(super) fn run(context: &Context, args: &Args, name: &str) -> Result<ExitCode
     };
     let status = start(args, &place.dir, None).and_then(|child| Ok(wait(child)?));
     place.hide(true);
-    mounted.unmount();
+    // A process of the job that is still at work keeps the mount until it ends.
+    let _ = mounted.unmount();
     let status = match status {
         Ok(status) => status,
         Err(failure) => return failure.end(context),
     };
     let keeps = keeps(args, status);
-    let events = if keeps { mounted.sync()? } else { 0 };
+    let events = if keeps { files.commit()? } else { 0 };
     report(context, (name, &path), status, keeps.then_some(events))?;
     Ok(exit_code(status))
 }

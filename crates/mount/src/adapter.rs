@@ -1,12 +1,12 @@
-//! Dispatch of requests.
+//! The adapter between the kernel and a file system by inode number: dispatch of requests.
 
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::Sender;
 
-use cudele::{Ino, LockMode, Result};
-use vfs::{Caller, Known, Locker, Range, Vfs};
+use posix::{Caller, FileSystem, Known, Locker, Range};
+use types::{Ino, LockMode, Result};
 
 use crate::fuse::{Handler, Op, Out, Request, Ticket};
 
@@ -20,8 +20,8 @@ pub(crate) fn number(root: Ino, ino: Ino) -> u64 {
 
 /// See the module documentation.
 #[derive(Debug)]
-pub(crate) struct Filesystem {
-    pub(crate) vfs: Arc<Vfs>,
+pub(crate) struct Adapter {
+    pub(crate) fs: Arc<dyn FileSystem>,
     /// The channel to the thread that invalidates the kernel's caches.
     forget: Sender<Vec<Known>>,
     /// The next handle of an open file. Only locks are kept by handle, all else by inode.
@@ -51,21 +51,21 @@ pub(crate) fn caller(request: &Request<'_>) -> Caller {
     Caller { uid: request.uid, gid: request.gid, pid: request.pid }
 }
 
-impl Filesystem {
-    pub(crate) fn new(vfs: Arc<Vfs>, forget: Sender<Vec<Known>>) -> Self {
-        Self { vfs, forget, next_handle: AtomicU64::new(1) }
+impl Adapter {
+    pub(crate) fn new(fs: Arc<dyn FileSystem>, forget: Sender<Vec<Known>>) -> Self {
+        Self { fs, forget, next_handle: AtomicU64::new(1) }
     }
 
     pub(crate) fn ino(&self, number: u64) -> Ino {
-        if number == ROOT { self.vfs.root() } else { Ino(number) }
+        if number == ROOT { self.fs.root() } else { Ino(number) }
     }
 
     pub(crate) fn number(&self, ino: Ino) -> u64 {
-        number(self.vfs.root(), ino)
+        number(self.fs.root(), ino)
     }
 
     pub(crate) fn tell_outdated(&self) {
-        let outdated = self.vfs.take_outdated();
+        let outdated = self.fs.take_outdated();
         if !outdated.is_empty() {
             // After an unmount, the receiver is gone and the kernel has no caches to invalidate.
             let _ = self.forget.send(outdated);
@@ -73,7 +73,7 @@ impl Filesystem {
     }
 
     fn forget(&self, number: u64, count: u64) {
-        self.vfs.forget(self.ino(number), count);
+        self.fs.forget(self.ino(number), count);
     }
 
     /// Requests about names.
@@ -108,7 +108,7 @@ impl Filesystem {
             Op::GetXattr(name, size) => self.get_xattr(&caller, (ino, name.as_bytes()), size, out),
             Op::ListXattr(size) => self.list_xattr(&caller, ino, size, out),
             Op::StatFs => self.stat_fs(out),
-            Op::SyncDir => self.vfs.sync_dir(ino).map(|()| Given::Nothing),
+            Op::SyncDir => self.fs.sync_dir(ino).map(|()| Given::Nothing),
             Op::OpenDir => self.open_dir(ino, out),
             Op::ReadDir { handle, offset, size } => {
                 self.read_dir(&caller, handle, (offset, size), out)
@@ -117,7 +117,7 @@ impl Filesystem {
                 self.read_dir_plus(&caller, (ino, handle), (offset, size), out)
             }
             Op::ReleaseDir(handle) => {
-                self.vfs.close_dir(handle);
+                self.fs.close_dir(handle);
                 Ok(Given::Nothing)
             }
             _ => return None,
@@ -139,11 +139,11 @@ impl Filesystem {
             Op::Write(write) => self.write(ino, &write, out),
             Op::Flush { owner } => self.flush(ino, owner),
             Op::Release { handle, flags } => self.release(ino, handle, flags),
-            Op::Sync => self.vfs.sync(ino).map(|()| Given::Nothing),
+            Op::Sync => self.fs.sync(ino).map(|()| Given::Nothing),
             Op::GetLock(asked) => self.get_lock(ino, &asked, out),
             Op::SetLock(asked, waits) => self.set_lock(ino, &asked, waits.then_some(ticket)),
             Op::Allocate { offset, length, mode } => {
-                self.vfs.allocate(ino, offset, length, mode).map(|()| Given::Nothing)
+                self.fs.allocate(ino, offset, length, mode).map(|()| Given::Nothing)
             }
             Op::Seek { offset, whence } => self.seek(ino, offset, whence, out),
             _ => return None,
@@ -151,7 +151,7 @@ impl Filesystem {
     }
 }
 
-impl Handler for Filesystem {
+impl Handler for Adapter {
     type Given = Given;
 
     fn handle(
@@ -176,19 +176,19 @@ impl Handler for Filesystem {
     fn take_back(&self, given: Given) {
         match given {
             Given::Nothing => {}
-            Given::Reference(ino) => self.vfs.forget(ino, 1),
-            Given::References(all) => all.into_iter().for_each(|ino| self.vfs.forget(ino, 1)),
+            Given::Reference(ino) => self.fs.forget(ino, 1),
+            Given::References(all) => all.into_iter().for_each(|ino| self.fs.forget(ino, 1)),
             // The next flush of the file reports errors of writing.
-            Given::File(ino, write) => drop(self.vfs.close(ino, write)),
+            Given::File(ino, write) => drop(self.fs.close(ino, write)),
             Given::Created(ino, write) => {
-                let _ = self.vfs.close(ino, write);
-                self.vfs.forget(ino, 1);
+                let _ = self.fs.close(ino, write);
+                self.fs.forget(ino, 1);
             }
-            Given::Directory(handle) => self.vfs.close_dir(handle),
+            Given::Directory(handle) => self.fs.close_dir(handle),
             Given::Lock(ino, locker, range) => {
                 let range = Range { mode: LockMode::Unlock, ..range };
                 // Without an answer the session ends, and its locks with it.
-                let _ = self.vfs.lock(ino, locker, &range, false);
+                let _ = self.fs.lock(ino, locker, &range, false);
             }
         }
     }

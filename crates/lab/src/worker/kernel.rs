@@ -1,23 +1,16 @@
-//! The agreement with the kernel at a mount: options, threads, capabilities.
+//! The terms of the mount with the kernel, for a file system that does nothing: options, threads,
+//! capabilities.
 //!
-//! Public, so that a file system that does nothing can be measured beside this one on the same
-//! terms.
+//! Invariant: the terms are those of crate `mount`, so that the two are comparable.
 
 use fuser::{
     Config, FopenFlags, InitFlags, KernelConfig, MountOption, OpenAccMode, OpenFlags, SessionACL,
 };
 
-use crate::Options;
-
-/// The most that is read or written at a time.
-pub(crate) const TRANSFER_BYTES_MAX: u32 = 1 << 20;
-/// The bytes that the kernel reads ahead of a sequential reader: a few transfers, so that some are
-/// in flight while one is read.
-pub(crate) const READ_AHEAD_KIB: u32 = 4 * TRANSFER_BYTES_MAX / 1024;
+use mount::{Options, READ_AHEAD_KIB, TRANSFER_BYTES_MAX};
 
 /// The options of the mount; `mount(8)` shows `source` as the device.
-#[must_use]
-pub fn config(source: &str, options: &Options) -> Config {
+pub(super) fn config(source: &str, options: &Options) -> Config {
     let mut config = Config::default();
     let on = |wanted, yes, no| if wanted { yes } else { no };
     config.mount_options = vec![
@@ -28,7 +21,7 @@ pub fn config(source: &str, options: &Options) -> Config {
         on(options.devices, MountOption::Dev, MountOption::NoDev),
         on(options.set_id, MountOption::Suid, MountOption::NoSuid),
         on(options.no_exec, MountOption::NoExec, MountOption::Exec),
-        on(options.atime == vfs::Atime::Never, MountOption::NoAtime, MountOption::Atime),
+        on(options.atime == posix::Atime::Never, MountOption::NoAtime, MountOption::Atime),
     ];
     config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
     config.n_threads = Some(options.threads);
@@ -38,8 +31,7 @@ pub fn config(source: &str, options: &Options) -> Config {
 
 /// The kernel's treatment of an opened file. A file that is only written gains nothing from the
 /// page cache of the kernel, and a copy into it costs as much as a write to a store.
-#[must_use]
-pub fn open_flags(flags: OpenFlags) -> FopenFlags {
+pub(super) fn open_flags(flags: OpenFlags) -> FopenFlags {
     if flags.acc_mode() == OpenAccMode::O_WRONLY {
         FopenFlags::FOPEN_DIRECT_IO
     } else {
@@ -47,20 +39,8 @@ pub fn open_flags(flags: OpenFlags) -> FopenFlags {
     }
 }
 
-/// The same for a file system that lists names without attributes and has no locks: the kernel
-/// keeps locks among its own programs.
-pub(crate) fn negotiate_plainly(config: &mut KernelConfig) {
-    for flag in
-        [InitFlags::FUSE_ASYNC_READ, InitFlags::FUSE_BIG_WRITES, InitFlags::FUSE_CACHE_SYMLINKS]
-    {
-        let _ = config.add_capabilities(flag);
-    }
-    let _ = config.set_max_write(TRANSFER_BYTES_MAX);
-    let _ = config.set_max_readahead(READ_AHEAD_KIB * 1024);
-}
-
 /// Asks for the features of the kernel that save requests, as far as this kernel has them.
-pub fn negotiate(config: &mut KernelConfig) {
+pub(super) fn negotiate(config: &mut KernelConfig) {
     let wanted = [
         InitFlags::FUSE_ASYNC_READ,
         InitFlags::FUSE_BIG_WRITES,
