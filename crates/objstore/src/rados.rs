@@ -182,7 +182,8 @@ impl Rados {
                         // Pieces that stay are garbage without a reference.
                         let _ = self.remove_pieces(place, name, old, old.pieces());
                     }
-                    return Ok(Outcome::Done(self.replaced(name, data, (version, in_head), large)));
+                    let version = self.replaced(name, data, (version, in_head), large);
+                    return Ok(Outcome::Done(version));
                 }
                 Err(code) => {
                     self.known.forget(name);
