@@ -5,7 +5,7 @@ use crate::strace::{Call, Line, Lines};
 
 /// An act on a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum ActKind {
     /// A name was made; exclusively if an existing name would have been an error.
     Made {
         /// `O_EXCL`, and everything that is not `open`.
@@ -31,11 +31,11 @@ pub enum Kind {
 
 /// An act.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Act {
+pub struct TracedAct {
     /// Whose: a whole trace, or a process of it.
     pub client: usize,
     /// What.
-    pub kind: Kind,
+    pub kind: ActKind,
     /// To which path, below the directory that is looked at.
     pub path: Vec<u8>,
     /// The trace and its line, counted from 1.
@@ -57,7 +57,7 @@ pub struct Trace<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct Acts {
     /// The acts.
-    pub acts: Vec<Act>,
+    pub acts: Vec<TracedAct>,
     /// How many clients there are.
     pub clients: usize,
     /// Lines of the traces.
@@ -136,7 +136,13 @@ impl Reader<'_> {
     fn ended(&mut self, thread: u64, time: Option<f64>) {
         let client = self.client(thread);
         let line = (self.trace, self.line);
-        self.acts.acts.push(Act { client, kind: Kind::Ended, path: Vec::new(), line, time });
+        self.acts.acts.push(TracedAct {
+            client,
+            kind: ActKind::Ended,
+            path: Vec::new(),
+            line,
+            time,
+        });
     }
 
     fn client(&mut self, thread: u64) -> usize {
@@ -157,23 +163,23 @@ impl Reader<'_> {
         rest.is_some_and(|rest| self.root == b"/" || rest.is_empty() || rest.starts_with(b"/"))
     }
 
-    fn act(&mut self, call: &Call<'_>, kind: Kind, path: Option<Path>) {
+    fn act(&mut self, call: &Call<'_>, kind: ActKind, path: Option<Path>) {
         let Some(path) = path.filter(|path| self.is_below(path)) else { return };
         match kind {
-            Kind::Made { .. } | Kind::Changed | Kind::Removed => self.acts.changes += 1,
-            Kind::Looked | Kind::Listed | Kind::WasThere => self.acts.looks += 1,
-            Kind::Synced | Kind::Locked | Kind::Ended => {}
+            ActKind::Made { .. } | ActKind::Changed | ActKind::Removed => self.acts.changes += 1,
+            ActKind::Looked | ActKind::Listed | ActKind::WasThere => self.acts.looks += 1,
+            ActKind::Synced | ActKind::Locked | ActKind::Ended => {}
         }
         let client = self.client(call.thread);
         let (line, time) = ((self.trace, self.line), call.time);
-        self.acts.acts.push(Act { client, kind, path, line, time });
+        self.acts.acts.push(TracedAct { client, kind, path, line, time });
     }
 
     fn call(&mut self, call: &Call<'_>) {
         let argument = |number| call.argument(number);
         let done = call.result >= 0;
         let thread = call.thread;
-        let made = Kind::Made { exclusive: true };
+        let made = ActKind::Made { exclusive: true };
         match call.name {
             "open" | "creat" | "openat" | "openat2" => self.open(call),
             "mkdir" | "mknod" => self.made(call, None, argument(0), made),
@@ -184,11 +190,11 @@ impl Reader<'_> {
             "linkat" => self.made(call, argument(2), argument(3), made),
             "unlink" | "rmdir" if done => {
                 let path = self.processes.get(thread).at(None, argument(0));
-                self.act(call, Kind::Removed, path);
+                self.act(call, ActKind::Removed, path);
             }
             "unlinkat" if done => {
                 let path = self.processes.get(thread).at(argument(0), argument(1));
-                self.act(call, Kind::Removed, path);
+                self.act(call, ActKind::Removed, path);
             }
             "rename" => self.rename(call, (None, argument(0)), (None, argument(1))),
             "renameat" | "renameat2" => {
@@ -198,23 +204,23 @@ impl Reader<'_> {
                 if done =>
             {
                 let path = self.processes.get(thread).at(None, argument(0));
-                self.act(call, Kind::Looked, path);
+                self.act(call, ActKind::Looked, path);
             }
             "newfstatat" | "fstatat64" | "statx" | "faccessat" | "faccessat2" | "readlinkat"
                 if done =>
             {
                 let path = self.processes.get(thread).at(argument(0), argument(1));
-                self.act(call, Kind::Looked, path);
+                self.act(call, ActKind::Looked, path);
             }
             "chmod" | "chown" | "lchown" | "utime" | "utimes" | "truncate" | "setxattr" if done => {
                 let path = self.processes.get(thread).at(None, argument(0));
-                self.act(call, Kind::Changed, path);
+                self.act(call, ActKind::Changed, path);
             }
             "fchmodat" | "fchownat" | "utimensat" | "fchmodat2" if done => {
                 let process = self.processes.get(thread);
                 let path = process.at(argument(0), argument(1));
                 let path = path.or_else(|| process.path_of(argument(0)?));
-                self.act(call, Kind::Changed, path);
+                self.act(call, ActKind::Changed, path);
             }
             "clone" | "fork" | "vfork" | "clone3" if call.result > 0 => {
                 let is_thread = call.arguments.iter().any(|text| text.contains("CLONE_THREAD"));
@@ -250,11 +256,11 @@ impl Reader<'_> {
                 Some("F_DUPFD" | "F_DUPFD_CLOEXEC") => {
                     return process.duplicated(first, call.result);
                 }
-                Some("F_SETLK" | "F_SETLKW" | "F_OFD_SETLK" | "F_OFD_SETLKW") => Kind::Locked,
+                Some("F_SETLK" | "F_SETLKW" | "F_OFD_SETLK" | "F_OFD_SETLKW") => ActKind::Locked,
                 Some(_) | None => return,
             },
-            "flock" => Kind::Locked,
-            "fsync" | "fdatasync" | "sync_file_range" | "syncfs" => Kind::Synced,
+            "flock" => ActKind::Locked,
+            "fsync" | "fdatasync" | "sync_file_range" | "syncfs" => ActKind::Synced,
             "write" | "writev" | "pwrite64" | "pwritev" | "pwritev2" | "copy_file_range"
             | "sendfile" => {
                 let durable = process.is_durable(first);
@@ -262,22 +268,22 @@ impl Reader<'_> {
                     self.acts.written += call.result.unsigned_abs();
                 }
                 // One change for all that is written between an open and a close.
-                if durable { Kind::Synced } else { return }
+                if durable { ActKind::Synced } else { return }
             }
             "fchmod" | "fchown" | "ftruncate" | "fallocate" | "fsetxattr" | "futimens" => {
-                Kind::Changed
+                ActKind::Changed
             }
-            "getdents" | "getdents64" => Kind::Listed,
+            "getdents" | "getdents64" => ActKind::Listed,
             _ => return,
         };
         self.act(call, kind, path);
     }
 
-    fn made(&mut self, call: &Call<'_>, dir: Option<&str>, path: Option<&str>, kind: Kind) {
+    fn made(&mut self, call: &Call<'_>, dir: Option<&str>, path: Option<&str>, kind: ActKind) {
         let path = self.processes.get(call.thread).at(dir, path);
         match call.error {
             None => self.act(call, kind, path),
-            Some("EEXIST") => self.act(call, Kind::WasThere, path),
+            Some("EEXIST") => self.act(call, ActKind::WasThere, path),
             Some(_) => {}
         }
     }
@@ -296,7 +302,7 @@ impl Reader<'_> {
         let (creates, exclusive) = (has("O_CREAT"), has("O_EXCL"));
         if call.result < 0 {
             if exclusive && call.error == Some("EEXIST") {
-                self.act(call, Kind::WasThere, path);
+                self.act(call, ActKind::WasThere, path);
             }
             return;
         }
@@ -305,14 +311,14 @@ impl Reader<'_> {
             process.opened(call.result, path.clone(), durable);
         }
         let kind = if creates {
-            Kind::Made { exclusive }
+            ActKind::Made { exclusive }
         } else if has("O_TRUNC") || has("O_WRONLY") {
-            Kind::Changed
+            ActKind::Changed
         } else if has("O_DIRECTORY") {
             // Looking at its names is another call.
             return;
         } else {
-            Kind::Looked
+            ActKind::Looked
         };
         self.act(call, kind, path);
     }
@@ -327,11 +333,11 @@ impl Reader<'_> {
         let (from, to) = (process.at(from.0, from.1), process.at(to.0, to.1));
         match call.error {
             None => {
-                self.act(call, Kind::Removed, from);
+                self.act(call, ActKind::Removed, from);
                 let exclusive = call.argument(4).is_some_and(|flags| flags.contains("NOREPLACE"));
-                self.act(call, Kind::Made { exclusive }, to);
+                self.act(call, ActKind::Made { exclusive }, to);
             }
-            Some("EEXIST") => self.act(call, Kind::WasThere, to),
+            Some("EEXIST") => self.act(call, ActKind::WasThere, to),
             Some(_) => {}
         }
     }

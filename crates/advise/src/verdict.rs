@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use policy::{Cell, Consistency, Durability};
 
-use crate::acts::{Act, Acts, Kind};
+use crate::acts::{ActKind, Acts, TracedAct};
 
 /// Why a cell is not safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -106,7 +106,7 @@ impl Advice {
         shown.min_by_key(|cell| (cell.consistency as u8, cell.durability as u8))
     }
 
-    fn note(&mut self, reason: Reason, act: &Act, on: Option<&Seen>) {
+    fn note(&mut self, reason: Reason, act: &TracedAct, on: Option<&Seen>) {
         let evidence =
             Evidence { line: act.line, on: on.map(|seen| seen.line), path: act.path.clone() };
         match self.reasons.iter_mut().find(|forbidden| forbidden.reason == reason) {
@@ -153,7 +153,7 @@ pub fn judge(acts: &Acts) -> Advice {
             of.get(&act.path[..]).filter(|seen| seen.client != act.client).cloned()
         };
         match act.kind {
-            Kind::Made { .. } | Kind::Changed | Kind::Removed => {
+            ActKind::Made { .. } | ActKind::Changed | ActKind::Removed => {
                 if let Some(other) = others(&changed) {
                     let reason =
                         if works(other.client, at) { Reason::BothChange } else { Reason::Looks };
@@ -164,17 +164,17 @@ pub fn judge(acts: &Acts) -> Advice {
                 }
                 changed.insert(&act.path, seen());
             }
-            Kind::WasThere => {
+            ActKind::WasThere => {
                 if let Some(other) = others(&changed) {
                     advice.note(Reason::Excluded, act, Some(&other));
                 }
             }
-            Kind::Looked => {
+            ActKind::Looked => {
                 if let Some(other) = others(&changed) {
                     looks(&mut advice, act, &other, works(other.client, at));
                 }
             }
-            Kind::Listed => {
+            ActKind::Listed => {
                 let mut start = act.path.clone();
                 if start.last() != Some(&b'/') {
                     start.push(b'/');
@@ -192,9 +192,9 @@ pub fn judge(acts: &Acts) -> Advice {
                     looks(&mut advice, act, other, works(other.client, at));
                 }
             }
-            Kind::Ended => {}
-            Kind::Synced => advice.note(Reason::Syncs, act, None),
-            Kind::Locked => {
+            ActKind::Ended => {}
+            ActKind::Synced => advice.note(Reason::Syncs, act, None),
+            ActKind::Locked => {
                 if let Some(other) = others(&locked) {
                     advice.note(Reason::Locks, act, Some(&other));
                 }
@@ -206,7 +206,7 @@ pub fn judge(acts: &Acts) -> Advice {
     advice
 }
 
-fn looks(advice: &mut Advice, act: &Act, other: &Seen, at_once: bool) {
+fn looks(advice: &mut Advice, act: &TracedAct, other: &Seen, at_once: bool) {
     advice.note(Reason::Looks, act, Some(other));
     if at_once {
         advice.note(Reason::LooksAtOnce, act, Some(other));

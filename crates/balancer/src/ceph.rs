@@ -5,10 +5,10 @@ use mlua::{Function, Lua, Value};
 use crate::mantle::read_targets;
 use crate::script::{Machine, number, shown};
 use crate::view::is_load;
-use crate::{Counts, Fault, FaultKind, View};
+use crate::{BalancerView, Counts, Fault, FaultKind};
 
 /// Fills the globals in.
-pub(crate) fn build(lua: &Lua, view: &View) -> mlua::Result<()> {
+pub(crate) fn build(lua: &Lua, view: &BalancerView) -> mlua::Result<()> {
     let globals = lua.globals();
     globals.set("whoami", view.whoami.0)?;
     let mds = lua.create_table()?;
@@ -29,7 +29,7 @@ pub(crate) fn build(lua: &Lua, view: &View) -> mlua::Result<()> {
 pub(crate) fn run(
     machine: &Machine,
     script: &Function,
-    view: &View,
+    view: &BalancerView,
 ) -> Result<(Vec<f64>, Vec<f64>), Fault> {
     let ranks = view.ranks.len();
     let result = machine.call(script)?;

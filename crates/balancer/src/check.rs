@@ -8,7 +8,8 @@
 use types::{DirFragId, Frag, Ino, Rank};
 
 use crate::{
-    Counts, Decision, Expired, Fault, Metrics, Outcome, Policy, State, Unit, View, decide_until,
+    BalancerPolicy, BalancerView, Counts, Decision, DecisionKind, Expired, Fault, Metrics, State,
+    Unit, decide_until,
 };
 
 /// Sizes of clusters that are tried.
@@ -93,14 +94,14 @@ pub struct Tried {
 /// scene is not tried in the others: each decision may take seconds to do so, and it would in
 /// every scene.
 #[must_use]
-pub fn try_out(policy: &Policy) -> Vec<Tried> {
+pub fn try_out(policy: &BalancerPolicy) -> Vec<Tried> {
     try_out_with(policy, Expired::never)
 }
 
 /// As [`try_out`]; `begin` is called at the start of each decision and returns the look at the
 /// clock that ends it.
 #[must_use]
-pub fn try_out_with(policy: &Policy, begin: impl Fn() -> Expired) -> Vec<Tried> {
+pub fn try_out_with(policy: &BalancerPolicy, begin: impl Fn() -> Expired) -> Vec<Tried> {
     let mut all = Vec::new();
     for ranks in SIZES {
         for scene in Scene::ALL {
@@ -115,7 +116,12 @@ pub fn try_out_with(policy: &Policy, begin: impl Fn() -> Expired) -> Vec<Tried> 
     all
 }
 
-fn try_scene(policy: &Policy, scene: Scene, ranks: u16, begin: &dyn Fn() -> Expired) -> Tried {
+fn try_scene(
+    policy: &BalancerPolicy,
+    scene: Scene,
+    ranks: u16,
+    begin: &dyn Fn() -> Expired,
+) -> Tried {
     let mut tried = Tried { scene, ranks, wanted: 0.0, exports: 0, fault: None, steps: 0 };
     let mut states = vec![State::Nothing; usize::from(ranks)];
     for tick in 1..=TICKS {
@@ -130,12 +136,12 @@ fn try_scene(policy: &Policy, scene: Scene, ranks: u16, begin: &dyn Fn() -> Expi
             let Decision { outcome, targets, exports: sent, state: after, .. } = decision;
             *state = after;
             match outcome {
-                Outcome::Balanced | Outcome::NoNeighbour(_) => {}
-                Outcome::Migrate => {
+                DecisionKind::Balanced | DecisionKind::NoNeighbour(_) => {}
+                DecisionKind::Migrate => {
                     wanted += targets.iter().sum::<f64>();
                     exports += sent.len();
                 }
-                Outcome::Failed(fault) => {
+                DecisionKind::Failed(fault) => {
                     let spent = fault.kind.is_budget();
                     tried.fault.get_or_insert((Rank(rank), tick, fault));
                     if spent {
@@ -155,7 +161,7 @@ fn try_scene(policy: &Policy, scene: Scene, ranks: u16, begin: &dyn Fn() -> Expi
     tried
 }
 
-fn view(scene: Scene, whoami: u16, ranks: u16) -> View {
+fn view(scene: Scene, whoami: u16, ranks: u16) -> BalancerView {
     let counts = |load: f64| Counts {
         inode_reads: load,
         inode_writes: load,
@@ -191,7 +197,7 @@ fn view(scene: Scene, whoami: u16, ranks: u16) -> View {
         movable: true,
         pin: None,
     };
-    View {
+    BalancerView {
         whoami: Rank(whoami),
         ranks: (0..ranks).map(|rank| busy(scene.load(rank, ranks))).collect(),
         auth: counts(own),

@@ -10,7 +10,7 @@ use types::{DirFragId, Map, Moment, Span};
 
 /// The kind of a hit in a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum HitKind {
     /// An inode was read (`IRD`).
     InodeRead,
     /// An inode was written, made or removed (`IWR`).
@@ -23,7 +23,7 @@ pub enum Kind {
     Store,
 }
 
-/// One number for each [`Kind`]: hits, faded.
+/// One number for each [`HitKind`]: hits, faded.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counts {
     /// `IRD`.
@@ -52,14 +52,14 @@ impl Counts {
     }
 
     /// Adds `hits` of one kind. Numbers that are not positive count nothing.
-    pub fn add(&mut self, kind: Kind, hits: f64) {
+    pub fn add(&mut self, kind: HitKind, hits: f64) {
         let hits = if hits.is_finite() { hits.max(0.0) } else { 0.0 };
         match kind {
-            Kind::InodeRead => self.inode_reads += hits,
-            Kind::InodeWrite => self.inode_writes += hits,
-            Kind::ReadDir => self.readdirs += hits,
-            Kind::Fetch => self.fetches += hits,
-            Kind::Store => self.stores += hits,
+            HitKind::InodeRead => self.inode_reads += hits,
+            HitKind::InodeWrite => self.inode_writes += hits,
+            HitKind::ReadDir => self.readdirs += hits,
+            HitKind::Fetch => self.fetches += hits,
+            HitKind::Store => self.stores += hits,
         }
     }
 
@@ -110,7 +110,7 @@ impl Fading {
     }
 
     /// Counts `hits` at `now`.
-    pub fn hit(&mut self, kind: Kind, hits: f64, now: Moment, half_life: Span) {
+    pub fn hit(&mut self, kind: HitKind, hits: f64, now: Moment, half_life: Span) {
         self.counts = self.at(now, half_life);
         self.at = self.at.max(now);
         self.counts.add(kind, hits);
@@ -156,7 +156,7 @@ impl LoadTable {
 
     /// Counts `hits` in the first fragment of `path`, and below each of the remaining ones, which
     /// lead to it, the nearest first. An empty path counts nothing.
-    pub fn hit(&mut self, path: &[DirFragId], kind: Kind, hits: f64, now: Moment) {
+    pub fn hit(&mut self, path: &[DirFragId], kind: HitKind, hits: f64, now: Moment) {
         if let Some(first) = path.first() {
             self.own.entry(*first).or_default().hit(kind, hits, now, self.half_life);
         }

@@ -7,14 +7,15 @@ use types::{DirFragId, Rank};
 use crate::mantle::{self, Code, Environment, Ran};
 use crate::script::Machine;
 use crate::source::{Sections, Source};
-use crate::traverse::{Found, Load, Walk};
+use crate::traverse::{Load, Selection, Walk};
 use crate::{
-    Expired, Export, Fault, FaultKind, LogLine, Policy, Selector, Settings, State, View, ceph,
+    BalancerPolicy, BalancerSettings, BalancerView, Expired, Export, Fault, FaultKind, LogLine,
+    Selector, State, ceph,
 };
 
 /// The kind of a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum DecisionKind {
     /// The policy wants nothing to move.
     Balanced,
     /// The policy wants load to move; [`Decision::exports`] lists the units.
@@ -30,10 +31,10 @@ pub enum Outcome {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
     /// The kind of decision.
-    pub outcome: Outcome,
+    pub outcome: DecisionKind,
     /// The load of each rank by the policy's `mdsload`.
     pub loads: Vec<f64>,
-    /// How much load each rank is to get; all 0 unless the outcome is [`Outcome::Migrate`].
+    /// How much load each rank is to get; all 0 unless the outcome is [`DecisionKind::Migrate`].
     pub targets: Vec<f64>,
     /// The exports, each with its target, in this order.
     pub exports: Vec<Export>,
@@ -54,17 +55,17 @@ impl Decision {
     #[must_use]
     pub fn fault(&self) -> Option<&Fault> {
         match &self.outcome {
-            Outcome::Failed(fault) => Some(fault),
-            Outcome::Balanced | Outcome::Migrate | Outcome::NoNeighbour(_) => None,
+            DecisionKind::Failed(fault) => Some(fault),
+            DecisionKind::Balanced | DecisionKind::Migrate | DecisionKind::NoNeighbour(_) => None,
         }
     }
 
-    fn nothing(view: &View, state: &State, outcome: Outcome) -> Self {
+    fn nothing(view: &BalancerView, state: &State, outcome: DecisionKind) -> Self {
         let why = match &outcome {
-            Outcome::Balanced => "nothing to do".to_owned(),
-            Outcome::Migrate => "migrates".to_owned(),
-            Outcome::NoNeighbour(fault) => format!("no rank after the last one ({fault})"),
-            Outcome::Failed(fault) => format!("the policy failed: {fault}"),
+            DecisionKind::Balanced => "nothing to do".to_owned(),
+            DecisionKind::Migrate => "migrates".to_owned(),
+            DecisionKind::NoNeighbour(fault) => format!("no rank after the last one ({fault})"),
+            DecisionKind::Failed(fault) => format!("the policy failed: {fault}"),
         };
         Self {
             outcome,
@@ -87,19 +88,24 @@ impl Decision {
 /// are in [`Decision::outcome`]. A rank that serves clients should call [`decide_until`], because
 /// it also bounds time.
 #[must_use]
-pub fn decide(policy: &Policy, view: &View, state: &State) -> Decision {
+pub fn decide(policy: &BalancerPolicy, view: &BalancerView, state: &State) -> Decision {
     decide_until(policy, view, state, &Expired::never())
 }
 
 /// As [`decide`], and gives up when `expired` returns true.
 #[must_use]
-pub fn decide_until(policy: &Policy, view: &View, state: &State, expired: &Expired) -> Decision {
+pub fn decide_until(
+    policy: &BalancerPolicy,
+    view: &BalancerView,
+    state: &State,
+    expired: &Expired,
+) -> Decision {
     if let Err(fault) = view.check() {
-        return Decision::nothing(view, state, Outcome::Failed(fault));
+        return Decision::nothing(view, state, DecisionKind::Failed(fault));
     }
     let machine = match Machine::new(policy.limits(), expired) {
         Ok(machine) => machine,
-        Err(fault) => return Decision::nothing(view, state, Outcome::Failed(fault)),
+        Err(fault) => return Decision::nothing(view, state, DecisionKind::Failed(fault)),
     };
     let decided = match policy.source() {
         Source::Mantle(sections) => with_mantle(&machine, sections, policy.settings(), view, state),
@@ -107,7 +113,7 @@ pub fn decide_until(policy: &Policy, view: &View, state: &State, expired: &Expir
     };
     let mut decision = match decided {
         Ok(decision) => decision,
-        Err(fault) => Decision::nothing(view, state, Outcome::Failed(fault)),
+        Err(fault) => Decision::nothing(view, state, DecisionKind::Failed(fault)),
     };
     decision.log = machine.log();
     decision.steps = machine.steps();
@@ -117,8 +123,8 @@ pub fn decide_until(policy: &Policy, view: &View, state: &State, expired: &Expir
 fn with_mantle(
     machine: &Machine,
     sections: &Sections,
-    settings: &Settings,
-    view: &View,
+    settings: &BalancerSettings,
+    view: &BalancerView,
     state: &State,
 ) -> Result<Decision, Fault> {
     let environment = machine.prepare(|lua| Environment::build(lua, view, state, settings))?;
@@ -126,31 +132,29 @@ fn with_mantle(
     let ran = mantle::run(machine, &code, &environment, view, sections)?;
     // Looked at even if nothing moves: a wrong name must not wait for the day it is needed.
     let selectors = mantle::howmuch(machine, &code)?;
-    carry_out(ran, &selectors, settings, view, &mut |counts| {
-        mantle::metaload(machine, &code, counts)
-    })
+    execute(ran, &selectors, settings, view, &mut |counts| mantle::metaload(machine, &code, counts))
 }
 
 fn with_ceph(
     machine: &Machine,
     script: &str,
-    settings: &Settings,
-    view: &View,
+    settings: &BalancerSettings,
+    view: &BalancerView,
     state: &State,
 ) -> Result<Decision, Fault> {
     machine.prepare(|lua| ceph::build(lua, view))?;
     let script = machine.compile(script)?;
     let (loads, targets) = ceph::run(machine, &script, view)?;
     let ran = Ran { loads, targets, state: state.clone(), no_neighbour: None };
-    carry_out(ran, &[Selector::BigFirst], settings, view, &mut |counts| Ok(ceph::metaload(counts)))
+    execute(ran, &[Selector::BigFirst], settings, view, &mut |counts| Ok(ceph::metaload(counts)))
 }
 
 /// From targets to subtrees.
-fn carry_out(
+fn execute(
     ran: Ran,
     selectors: &[Selector],
-    settings: &Settings,
-    view: &View,
+    settings: &BalancerSettings,
+    view: &BalancerView,
     load: &mut Load<'_>,
 ) -> Result<Decision, Fault> {
     let mut targets = ran.targets;
@@ -169,12 +173,12 @@ fn carry_out(
     for (rank, target) in largest_first(&targets)? {
         walk.fill(rank, target, load)?;
     }
-    let Found { exports, indivisible } = walk.found();
+    let Selection { exports, indivisible } = walk.found();
     let wants = targets.iter().any(|target| *target > 0.0) || !exports.is_empty();
     let outcome = match ran.no_neighbour {
-        Some(fault) if !wants => Outcome::NoNeighbour(fault),
-        Some(_) | None if wants => Outcome::Migrate,
-        Some(_) | None => Outcome::Balanced,
+        Some(fault) if !wants => DecisionKind::NoNeighbour(fault),
+        Some(_) | None if wants => DecisionKind::Migrate,
+        Some(_) | None => DecisionKind::Balanced,
     };
     let mut decision = Decision::nothing(view, &ran.state, outcome);
     if wants {

@@ -7,7 +7,7 @@ use types::{Epoch, Rank};
 
 use crate::saved::checksum;
 use crate::view::is_load;
-use crate::{Counts, Expired, Metrics, Policy};
+use crate::{BalancerPolicy, Counts, Expired, Metrics};
 
 /// One rank's words about itself. Its age is not in it: the receiver knows when it came.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -102,7 +102,12 @@ fn numbers(metrics: &Metrics) -> [f64; 8] {
 /// A policy that fails here, or that `expired` ends, also reports the fault when it decides;
 /// until then the sum of all hits replaces its result, so that the other ranks receive a load.
 #[must_use]
-pub fn loads(policy: &Policy, auth: &Counts, all: &Counts, expired: &Expired) -> (f64, f64) {
+pub fn loads(
+    policy: &BalancerPolicy,
+    auth: &Counts,
+    all: &Counts,
+    expired: &Expired,
+) -> (f64, f64) {
     match policy.metaload(&[*auth, *all], expired).as_deref() {
         Ok([auth, all]) => (*auth, *all),
         Ok(_) | Err(_) => (auth.sum(), all.sum()),

@@ -1,7 +1,7 @@
 //! The balancer: from the ranks' reports of their load to the exports.
 //!
 //! Policies decide; this crate runs them and carries their wishes out on paper. It moves nothing:
-//! a rank builds a [`View`], calls [`decide_until`], stores [`Decision::state`], and starts
+//! a rank builds a [`BalancerView`], calls [`decide_until`], stores [`Decision::state`], and starts
 //! [`Decision::exports`]. That is the whole seam:
 //!
 //! ```
@@ -24,16 +24,17 @@
 //!
 //! 1. asks its [`LoadTable`], which counts every request, for the [`Counts`] of its subtrees, and
 //!    [`heartbeat::loads`] for the loads of its own [`Heartbeat`], which goes to all ranks;
-//! 2. builds a [`View`] of the newest heartbeats it has (their age in `age_seconds`) and of its
-//!    subtrees and fragments, each [`Unit`] after the one it stands in;
-//! 3. calls [`decide_until`] with the [`Policy`] and [`State`] in force and a look at its clock;
+//! 2. builds a [`BalancerView`] of the newest heartbeats it has (their age in `age_seconds`) and of
+//!    its subtrees and fragments, each [`Unit`] after the one it stands in;
+//! 3. calls [`decide_until`] with the [`BalancerPolicy`] and [`State`] in force and a look at its
+//!    clock;
 //! 4. shows the decision to [`Versions::observe`], which goes back to an earlier policy after
 //!    repeated failure, and keeps the decision for `balancer log`;
 //! 5. stores the state, then begins the exports. Nothing else of a decision has an effect.
 //!
-//! [`LoadTable`], [`View`], [`decide`] and the rest are values and functions: no clock, no thread,
-//! no I/O; equal arguments give equal results. The script engine is a library in C++ and lives in
-//! one module (`script`), for one decision at a time.
+//! [`LoadTable`], [`BalancerView`], [`decide`] and the rest are values and functions: no clock, no
+//! thread, no I/O; equal arguments give equal results. The script engine is a library in C++ and
+//! lives in one module (`script`), for one decision at a time.
 //!
 //! Invariant: every policy, however hostile, leads to a decision; a policy that failed moves
 //! nothing.
@@ -59,19 +60,21 @@ mod traverse;
 mod versions;
 mod view;
 
-pub use counter::{Counts, Fading, Kind, LoadTable, share_left};
-pub use decide::{Decision, Outcome, decide, decide_until};
+pub use counter::{Counts, Fading, HitKind, LoadTable, share_left};
+pub use decide::{Decision, DecisionKind, decide, decide_until};
 pub use fault::{Fault, FaultKind};
 pub use heartbeat::Heartbeat;
-pub use policy::{Hooks, Policy};
-pub use presets::{DEFAULT_POLICY, NO_POLICY, PRESETS, Preset, default_policy, preset};
-pub use question::{Answer, Question};
-pub use record::{Ended, MoveRecord, RECORDED_UNITS_MAX, Record, TickRecord, Wanted, Warm, What};
+pub use policy::{BalancerPolicy, Hooks};
+pub use presets::{BalancerPreset, DEFAULT_POLICY, NO_POLICY, PRESETS, default_policy, preset};
+pub use question::{BalancerAnswer, Question};
+pub use record::{
+    DecisionRecord, Ended, MoveRecord, RECORDED_UNITS_MAX, RecordedEvent, TickRecord, Wanted, Warm,
+};
 pub use saved::{BYTES_MAX as STATE_BYTES_MAX, Scalar, State};
-pub use script::{Expired, Limits, LogLine};
+pub use script::{Expired, LogLine, ScriptLimits};
 pub use selector::{Candidate, Choice, Selector, closest, home};
-pub use settings::Settings;
+pub use settings::BalancerSettings;
 pub use source::{Dialect, SOURCE_BYTES_MAX};
 pub use traverse::Export;
-pub use versions::{FAILURES_MAX, PROOF_TICKS, Verdict, Versions};
-pub use view::{Metrics, RANKS_MAX, UNITS_MAX, Unit, View, is_settled};
+pub use versions::{FAILURES_MAX, PROOF_TICKS, VersionVerdict, Versions};
+pub use view::{BalancerView, Metrics, RANKS_MAX, UNITS_MAX, Unit, is_settled};

@@ -12,7 +12,7 @@ use crate::saved::{BYTES_MAX, Scalar};
 use crate::script::{Machine, number, shown};
 use crate::source::Sections;
 use crate::view::is_load;
-use crate::{Counts, Fault, FaultKind, Selector, Settings, State, View};
+use crate::{BalancerSettings, BalancerView, Counts, Fault, FaultKind, Selector, State};
 
 /// The load of Listing 1, to which the listings without a load refer.
 const METALOAD: &str = "IWR";
@@ -135,9 +135,9 @@ impl Environment {
     /// Fills the globals in.
     pub(crate) fn build(
         lua: &Lua,
-        view: &View,
+        view: &BalancerView,
         state: &State,
-        settings: &Settings,
+        settings: &BalancerSettings,
     ) -> mlua::Result<Self> {
         let globals = lua.globals();
         globals.set("whoami", view.whoami.0 + 1)?;
@@ -293,7 +293,7 @@ pub(crate) fn run(
     machine: &Machine,
     code: &Code,
     environment: &Environment,
-    view: &View,
+    view: &BalancerView,
     sections: &Sections,
 ) -> Result<Ran, Fault> {
     let globals = machine.lua.globals();

@@ -3,18 +3,18 @@
 use crate::mantle::{self, Code};
 use crate::script::Machine;
 use crate::source::{self, Sections, Source};
-use crate::{Counts, Dialect, Expired, Fault, Limits, Settings, ceph};
+use crate::{BalancerSettings, Counts, Dialect, Expired, Fault, ScriptLimits, ceph};
 
 /// A policy. Holds text only: it can be cloned, sent and kept, and every decision runs it in an
 /// engine of its own, so that nothing a policy does (such as giving `max` another meaning) lives
 /// longer than its tick.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Policy {
+pub struct BalancerPolicy {
     name: String,
     text: String,
     source: Source,
-    settings: Settings,
-    limits: Limits,
+    settings: BalancerSettings,
+    limits: ScriptLimits,
 }
 
 /// The five hooks apart, as they are injected one by one.
@@ -32,7 +32,7 @@ pub struct Hooks<'a> {
     pub howmuch: &'a str,
 }
 
-impl Policy {
+impl BalancerPolicy {
     /// Reads a policy of either dialect and compiles all of it once.
     ///
     /// # Errors
@@ -43,7 +43,7 @@ impl Policy {
         if matches!(source, Source::Ceph(_)) && !text.contains("need_min") {
             settings.need_min = 0.8;
         }
-        let limits = Limits::default();
+        let limits = ScriptLimits::default();
         let policy =
             Self { name: name.to_owned(), text: text.to_owned(), source, settings, limits };
         let machine = Machine::new(policy.limits, &Expired::never())?;
@@ -57,7 +57,7 @@ impl Policy {
     /// Reads a policy from bytes of any origin, such as a file or an object.
     ///
     /// # Errors
-    /// As [`Policy::parse`]; also for bytes that are not UTF-8.
+    /// As [`BalancerPolicy::parse`]; also for bytes that are not UTF-8.
     pub fn parse_bytes(name: &str, bytes: &[u8]) -> Result<Self, Fault> {
         match std::str::from_utf8(bytes) {
             Ok(text) => Self::parse(name, text),
@@ -71,7 +71,7 @@ impl Policy {
     /// A policy of five hooks.
     ///
     /// # Errors
-    /// As [`Policy::parse`]; lines are counted in [`Policy::text`].
+    /// As [`BalancerPolicy::parse`]; lines are counted in [`BalancerPolicy::text`].
     pub fn from_hooks(name: &str, hooks: &Hooks<'_>) -> Result<Self, Fault> {
         let mut text = String::new();
         for (header, code) in [
@@ -90,7 +90,7 @@ impl Policy {
 
     /// The same policy under other limits.
     #[must_use]
-    pub fn with_limits(mut self, limits: Limits) -> Self {
+    pub fn with_limits(mut self, limits: ScriptLimits) -> Self {
         self.limits = limits;
         self
     }
@@ -118,11 +118,11 @@ impl Policy {
 
     /// Its numbers.
     #[must_use]
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &BalancerSettings {
         &self.settings
     }
 
-    pub(crate) fn limits(&self) -> Limits {
+    pub(crate) fn limits(&self) -> ScriptLimits {
         self.limits
     }
 

@@ -1,10 +1,10 @@
 //! The policies that come with the program: files of this crate, compiled in.
 
-use crate::Policy;
+use crate::BalancerPolicy;
 
 /// A shipped policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Preset {
+pub struct BalancerPreset {
     /// Its name.
     pub name: &'static str,
     /// Its purpose, in one line.
@@ -16,7 +16,7 @@ pub struct Preset {
 macro_rules! presets {
     ($($name:literal, $about:literal;)*) => {
         /// All shipped policies.
-        pub const PRESETS: &[Preset] = &[$(Preset {
+        pub const PRESETS: &[BalancerPreset] = &[$(BalancerPreset {
             name: $name,
             about: $about,
             text: include_str!(concat!("../policies/", $name, ".lua")),
@@ -40,9 +40,9 @@ presets! {
 
 /// The shipped policy of this name.
 #[must_use]
-pub fn preset(name: &str) -> Option<Policy> {
+pub fn preset(name: &str) -> Option<BalancerPolicy> {
     let preset = PRESETS.iter().find(|preset| preset.name == name)?;
-    Policy::parse(preset.name, preset.text).ok()
+    BalancerPolicy::parse(preset.name, preset.text).ok()
 }
 
 /// The name of the default policy: CephFS's, of the paper's Table 1.
@@ -52,7 +52,7 @@ pub const NO_POLICY: &str = "static";
 
 /// The default policy.
 #[must_use]
-pub fn default_policy() -> Policy {
+pub fn default_policy() -> BalancerPolicy {
     preset(DEFAULT_POLICY).expect("a test compiles every shipped policy")
 }
 

@@ -1,7 +1,7 @@
 //! The question of a rank at a tick, and its answer: values, so that another thread can compute the
 //! answer while the rank serves requests.
 
-use crate::{Decision, Expired, Policy, State, View, decide_until, heartbeat};
+use crate::{BalancerPolicy, BalancerView, Decision, Expired, State, decide_until, heartbeat};
 
 /// The question of a rank at a tick.
 #[derive(Clone, Debug, PartialEq)]
@@ -9,10 +9,10 @@ pub struct Question {
     /// The version of the policy.
     pub version: u64,
     /// The policy in force.
-    pub policy: Policy,
+    pub policy: BalancerPolicy,
     /// The rank's view. Its own entry has no `auth` and `all`: the policy computes them, and they
     /// are part of the answer.
-    pub view: View,
+    pub view: BalancerView,
     /// The policy's state.
     pub state: State,
     /// Why nothing is to be decided, if so: then only the loads are wanted.
@@ -21,7 +21,7 @@ pub struct Question {
 
 /// The answer to a [`Question`].
 #[derive(Clone, Debug, PartialEq)]
-pub struct Answer {
+pub struct BalancerAnswer {
     /// The question, with the rank's own loads in its view.
     pub question: Question,
     /// The decision, if the question asked for one.
@@ -34,14 +34,14 @@ impl Question {
     /// Computes the answer: first the rank's loads, for the heartbeat and for its own entry, then
     /// its decision.
     #[must_use]
-    pub fn answer(mut self, expired: &Expired) -> Answer {
+    pub fn answer(mut self, expired: &Expired) -> BalancerAnswer {
         let (auth, all) = heartbeat::loads(&self.policy, &self.view.auth, &self.view.all, expired);
         if let Some(own) = self.view.ranks.get_mut(usize::from(self.view.whoami.0)) {
             (own.auth, own.all) = (auth, all);
         }
         let decide = || decide_until(&self.policy, &self.view, &self.state, expired);
         let decision = self.skipped.is_none().then(decide);
-        Answer { question: self, decision, micros: 0 }
+        BalancerAnswer { question: self, decision, micros: 0 }
     }
 }
 
@@ -50,16 +50,16 @@ mod tests {
     use types::Rank;
 
     use super::*;
-    use crate::{Counts, Metrics, Outcome, preset};
+    use crate::{Counts, DecisionKind, Metrics, preset};
 
     fn question(skipped: Option<String>) -> Question {
         let counts = Counts { inode_writes: 100.0, ..Counts::default() };
-        let view = View {
+        let view = BalancerView {
             whoami: Rank(0),
             ranks: vec![Metrics::default(); 2],
             auth: counts,
             all: counts,
-            ..View::default()
+            ..BalancerView::default()
         };
         let policy = preset("greedy-spill").unwrap();
         Question { version: 1, policy, view, state: State::Nothing, skipped }
@@ -70,7 +70,7 @@ mod tests {
         let answer = question(None).answer(&Expired::never());
         let own = answer.question.view.ranks[0];
         assert_eq!((own.auth, own.all), (100.0, 100.0));
-        assert_eq!(answer.decision.unwrap().outcome, Outcome::Migrate);
+        assert_eq!(answer.decision.unwrap().outcome, DecisionKind::Migrate);
     }
 
     #[test]

@@ -2,13 +2,13 @@
 //! with its result. `cudele balancer log` shows them.
 //!
 //! Invariant: a record that was decoded holds numbers that are not NaN, and at most as much as
-//! [`Record::encode`] writes.
+//! [`DecisionRecord::encode`] writes.
 
 use types::bytes::{Malformed, Put, Reader};
 use types::{DirFragId, Frag, Ino, Rank, Timestamp};
 
 use crate::saved::checksum;
-use crate::{Answer, Counts, Metrics, Outcome, Unit};
+use crate::{BalancerAnswer, Counts, DecisionKind, Metrics, Unit};
 
 /// The most directories that a record has: the warmest.
 pub const RECORDED_UNITS_MAX: usize = 64;
@@ -125,7 +125,7 @@ pub struct MoveRecord {
 /// What happened.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(clippy::large_enum_variant, reason = "most are ticks")]
-pub enum What {
+pub enum RecordedEvent {
     /// A rank decided, or not.
     Tick(TickRecord),
     /// Something moved, or not.
@@ -134,13 +134,13 @@ pub enum What {
 
 /// A line of the balancers' log.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Record {
+pub struct DecisionRecord {
     /// Who says it.
     pub rank: Rank,
     /// When.
     pub time: Timestamp,
     /// What happened.
-    pub what: What,
+    pub what: RecordedEvent,
 }
 
 const VERSION: u8 = 1;
@@ -150,8 +150,8 @@ const MOVE: u8 = 1;
 impl TickRecord {
     /// The record of an answer. `path` names directories.
     #[must_use]
-    pub fn of(answer: &Answer, tick: u64, path: impl Fn(Ino) -> Vec<u8>) -> Self {
-        let Answer { question, decision, micros } = answer;
+    pub fn of(answer: &BalancerAnswer, tick: u64, path: impl Fn(Ino) -> Vec<u8>) -> Self {
+        let BalancerAnswer { question, decision, micros } = answer;
         let view = &question.view;
         let mut record = Self {
             tick,
@@ -167,9 +167,9 @@ impl TickRecord {
         };
         let Some(decision) = decision else { return record };
         record.ended = match decision.outcome {
-            Outcome::Balanced | Outcome::NoNeighbour(_) => Ended::Nothing,
-            Outcome::Migrate => Ended::Moves,
-            Outcome::Failed(_) => Ended::Failed,
+            DecisionKind::Balanced | DecisionKind::NoNeighbour(_) => Ended::Nothing,
+            DecisionKind::Migrate => Ended::Moves,
+            DecisionKind::Failed(_) => Ended::Failed,
         };
         record.why.clone_from(&decision.why);
         record.loads.clone_from(&decision.loads);
@@ -206,7 +206,7 @@ fn warmest(units: &[Unit], path: &impl Fn(Ino) -> Vec<u8>) -> Vec<Warm> {
     warm.collect()
 }
 
-impl Record {
+impl DecisionRecord {
     /// The bytes. See `docs/formats/balancer.md`.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -214,11 +214,11 @@ impl Record {
         out.put_u16(self.rank.0);
         out.put_u64(self.time.0.cast_unsigned());
         match &self.what {
-            What::Tick(tick) => {
+            RecordedEvent::Tick(tick) => {
                 out.put_u8(TICK);
                 put_tick(&mut out, tick);
             }
-            What::Move(done) => {
+            RecordedEvent::Move(done) => {
                 out.put_u8(MOVE);
                 let MoveRecord { tick, path, root, to, failure, frozen_micros, flushed } = done;
                 out.put_varint(*tick);
@@ -235,7 +235,7 @@ impl Record {
         out
     }
 
-    /// Reads the bytes of [`Record::encode`].
+    /// Reads the bytes of [`DecisionRecord::encode`].
     ///
     /// # Errors
     /// [`Malformed`] with the offset, for anything else.
@@ -247,8 +247,8 @@ impl Record {
         let rank = Rank(reader.u16()?);
         let time = Timestamp(reader.u64()?.cast_signed());
         let what = match reader.u8()? {
-            TICK => What::Tick(tick(&mut reader)?),
-            MOVE => What::Move(MoveRecord {
+            TICK => RecordedEvent::Tick(tick(&mut reader)?),
+            MOVE => RecordedEvent::Move(MoveRecord {
                 tick: reader.varint()?,
                 path: reader.bytes()?.to_vec(),
                 root: Ino(reader.varint()?),

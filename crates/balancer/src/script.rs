@@ -21,7 +21,7 @@ use crate::{Fault, FaultKind};
 
 /// The budget of one decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ScriptLimits {
     /// Steps of the script: calls, returns, turns of loops, positions of patterns.
     pub steps: u64,
     /// Memory of the script in bytes.
@@ -32,7 +32,7 @@ pub struct Limits {
     pub log_line_chars: usize,
 }
 
-impl Default for Limits {
+impl Default for ScriptLimits {
     fn default() -> Self {
         Self { steps: 300_000, memory_bytes: 4 << 20, log_lines: 200, log_line_chars: 500 }
     }
@@ -75,7 +75,7 @@ pub struct LogLine {
 /// The part of the budget that is used up.
 #[derive(Debug)]
 struct Meter {
-    limits: Limits,
+    limits: ScriptLimits,
     expired: Expired,
     steps: Cell<u64>,
     /// The line of the last step: an engine out of memory does not say where it was.
@@ -110,7 +110,7 @@ const REMOVED: [&str; 8] = [
 
 impl Machine {
     /// An engine with nothing in it but the language's libraries.
-    pub(crate) fn new(limits: Limits, expired: &Expired) -> Result<Self, Fault> {
+    pub(crate) fn new(limits: ScriptLimits, expired: &Expired) -> Result<Self, Fault> {
         let libraries = StdLib::COROUTINE
             | StdLib::TABLE
             | StdLib::STRING

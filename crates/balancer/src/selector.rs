@@ -33,7 +33,7 @@ pub enum Selector {
 /// Something that may be sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Candidate {
-    /// Its place in [`crate::View::units`].
+    /// Its place in [`crate::BalancerView::units`].
     pub unit: usize,
     /// Its load.
     pub load: f64,

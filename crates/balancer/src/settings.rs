@@ -1,10 +1,10 @@
-//! The few numbers that a policy may set beside its code, in a section `-- Settings`.
+//! The few numbers that a policy may set beside its code, in a section `-- BalancerSettings`.
 
 use crate::{Fault, FaultKind};
 
 /// How the mechanism carries a policy's wishes out.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Settings {
+pub struct BalancerSettings {
     /// The share of a target that has to be reached: each target is multiplied by this first
     /// (`need_min`, CephFS's `mds_bal_need_min`, which is 0.8 there). 1 unless set.
     pub need_min: f64,
@@ -17,13 +17,13 @@ pub struct Settings {
     pub state: f64,
 }
 
-impl Default for Settings {
+impl Default for BalancerSettings {
     fn default() -> Self {
         Self { need_min: 1.0, need_max: 1.2, min_offload: 0.0, state: 0.0 }
     }
 }
 
-impl Settings {
+impl BalancerSettings {
     /// Reads lines of the form `need_min = 0.8`; comments begin with `--`.
     pub(crate) fn parse(text: &str) -> Result<Self, Fault> {
         let mut settings = Self::default();

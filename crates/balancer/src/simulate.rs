@@ -5,8 +5,8 @@
 //! step. Ranks tick at different moments, learn of each other only through heartbeats, and measure
 //! with noise, so decisions rest on facts that are some seconds old, as in a real cluster.
 //!
-//! The numbers of [`Model`] are not measurements. They compare one policy with another, and do not
-//! predict the speed of a cluster.
+//! The numbers of [`SimulationModel`] are not measurements. They compare one policy with another,
+//! and do not predict the speed of a cluster.
 //!
 //! Invariant: equal setups give equal reports; only the seed is chance.
 
@@ -20,13 +20,13 @@ mod world;
 use types::Span;
 use types::rng::Rng;
 
-use crate::{Decision, Expired, Fault, Policy, State, share_left};
+use crate::{BalancerPolicy, Decision, Expired, Fault, State, share_left};
 use queue::{Queues, Work};
 use recorded::Load;
 pub use recorded::Recording;
 
 pub use workload::Workload;
-use world::World;
+use world::SimulatedNamespace;
 
 /// The setup of one run.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -42,7 +42,7 @@ pub struct Setup {
     /// Randomness: noise of measurements, moments of ticks, hot directories.
     pub seed: u64,
     /// The constants.
-    pub model: Model,
+    pub model: SimulationModel,
     /// Pins every directory below the root to a rank, in turn: the choice of an administrator who
     /// knows that all directories are equally busy. For the policy `static`.
     pub pinned: bool,
@@ -57,7 +57,7 @@ pub const SECONDS_MAX: u32 = 7200;
 
 /// The constants of the model, all of them assumptions.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Model {
+pub struct SimulationModel {
     /// CPU of a create, in seconds. With the think time it is such that one rank is busy with four
     /// clients, as in the paper.
     pub request_seconds: f64,
@@ -85,7 +85,7 @@ pub struct Model {
     pub split_entries: f64,
 }
 
-impl Default for Model {
+impl Default for SimulationModel {
     fn default() -> Self {
         Self {
             request_seconds: 250e-6,
@@ -115,7 +115,7 @@ impl Setup {
             seconds: 300,
             workload,
             seed: 1,
-            model: Model::default(),
+            model: SimulationModel::default(),
             pinned: false,
         }
     }
@@ -131,7 +131,7 @@ impl Setup {
 
 /// A decision that moved something, or failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct SimulatedMove {
     /// When, in seconds from the start.
     pub second: u32,
     /// Which rank decided.
@@ -144,7 +144,7 @@ pub struct Event {
 
 /// The result of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Report {
+pub struct SimulationReport {
     /// Requests answered per second, over the whole run.
     pub per_second: f64,
     /// Requests of each rank in each second: `series[second][rank]`.
@@ -167,7 +167,7 @@ pub struct Report {
     /// The first of them.
     pub fault: Option<Fault>,
     /// Decisions that moved something or failed, the first [`EVENTS_MAX`].
-    pub events: Vec<Event>,
+    pub events: Vec<SimulatedMove>,
     /// The most steps that a script took for one decision.
     pub steps_most: u64,
 }
@@ -183,15 +183,15 @@ const STEP: Span = Span::from_millis(250);
 struct Cluster<'a> {
     setup: Setup,
     load: Load<'a>,
-    policy: &'a Policy,
+    policy: &'a BalancerPolicy,
     expired: &'a Expired,
-    world: World,
+    world: SimulatedNamespace,
     queues: Queues,
     rng: Rng,
     ranks: Vec<RankState>,
     /// The fragments that each client uses in this second.
     users: Vec<Vec<usize>>,
-    report: Report,
+    report: SimulationReport,
     answered: f64,
     forwarded: f64,
 }
@@ -216,7 +216,7 @@ struct RankState {
 /// Runs `policy` on every rank of a cluster. `expired` ends a decision that takes too long, and so
 /// bounds the run.
 #[must_use]
-pub fn simulate(policy: &Policy, setup: &Setup, expired: &Expired) -> Report {
+pub fn simulate(policy: &BalancerPolicy, setup: &Setup, expired: &Expired) -> SimulationReport {
     run(policy, setup, Load::Made(setup.workload), expired)
 }
 
@@ -224,15 +224,20 @@ pub fn simulate(policy: &Policy, setup: &Setup, expired: &Expired) -> Report {
 /// workload of the setup counts for nothing.
 #[must_use]
 pub fn replay(
-    policy: &Policy,
+    policy: &BalancerPolicy,
     setup: &Setup,
     (recording, times): (&Recording, f64),
     expired: &Expired,
-) -> Report {
+) -> SimulationReport {
     run(policy, setup, Load::Recorded(recording, times), expired)
 }
 
-fn run(policy: &Policy, setup: &Setup, load: Load<'_>, expired: &Expired) -> Report {
+fn run(
+    policy: &BalancerPolicy,
+    setup: &Setup,
+    load: Load<'_>,
+    expired: &Expired,
+) -> SimulationReport {
     let setup = setup.bounded();
     let mut rng = Rng::new(setup.seed);
     let ranks = usize::from(setup.ranks);
@@ -242,11 +247,11 @@ fn run(policy: &Policy, setup: &Setup, load: Load<'_>, expired: &Expired) -> Rep
         ..RankState::default()
     };
     let mut cluster = Cluster {
-        world: World::new(&setup, load),
+        world: SimulatedNamespace::new(&setup, load),
         queues: Queues::new(ranks, usize::from(setup.clients)),
         ranks: (0..ranks).map(|_| first(&mut rng)).collect(),
         users: Vec::new(),
-        report: Report::default(),
+        report: SimulationReport::default(),
         answered: 0.0,
         forwarded: 0.0,
         policy,
@@ -311,7 +316,7 @@ impl Cluster<'_> {
         }
     }
 
-    fn finish(mut self) -> Report {
+    fn finish(mut self) -> SimulationReport {
         let seconds = f64::from(self.setup.seconds);
         self.report.per_second = self.answered / seconds;
         self.report.forwards_per_thousand =
@@ -332,7 +337,7 @@ impl Cluster<'_> {
             return;
         }
         if self.report.events.len() < EVENTS_MAX {
-            self.report.events.push(Event {
+            self.report.events.push(SimulatedMove {
                 second,
                 rank: u16::try_from(rank).unwrap_or(u16::MAX),
                 exports: decision.exports.len(),

@@ -6,7 +6,7 @@
 //!
 //! Invariant: a section's text has at most as many lines as the file.
 
-use crate::{Fault, FaultKind, Settings};
+use crate::{BalancerSettings, Fault, FaultKind};
 
 /// The longest policy in bytes.
 pub const SOURCE_BYTES_MAX: usize = 64 * 1024;
@@ -53,7 +53,7 @@ pub(crate) struct Sections {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum PolicyPart {
     Settings,
     Metaload,
     Mdsload,
@@ -62,7 +62,7 @@ enum Part {
     Howmuch,
 }
 
-impl Part {
+impl PolicyPart {
     fn name(self) -> &'static str {
         match self {
             Self::Settings => "Settings",
@@ -98,16 +98,16 @@ impl Part {
 }
 
 /// Cuts a text. A text with a section `When policy` is Mantle's dialect, any other is Ceph's.
-pub(crate) fn cut(text: &str) -> Result<(Source, Settings), Fault> {
+pub(crate) fn cut(text: &str) -> Result<(Source, BalancerSettings), Fault> {
     if text.len() > SOURCE_BYTES_MAX {
         let message = format!("{} bytes, at most {SOURCE_BYTES_MAX}", text.len());
         return Err(Fault::new(FaultKind::Syntax, message));
     }
     let mut parts = Vec::new();
     let mut part = None;
-    let mut seen: Vec<Part> = Vec::new();
+    let mut seen: Vec<PolicyPart> = Vec::new();
     for (number, line) in (1u32..).zip(text.lines()) {
-        let begun = Part::begun_by(line);
+        let begun = PolicyPart::begun_by(line);
         if let Some(begun) = begun {
             if seen.contains(&begun) {
                 let message = format!("a second section `{}`", begun.name());
@@ -118,9 +118,9 @@ pub(crate) fn cut(text: &str) -> Result<(Source, Settings), Fault> {
         part = begun.or(part);
         parts.push(part);
     }
-    let settings = Settings::parse(&kept(text, &parts, &[Part::Settings]))?;
-    if !seen.iter().any(|part| matches!(part, Part::When | Part::Where)) {
-        if let Some(part) = seen.iter().find(|part| **part != Part::Settings) {
+    let settings = BalancerSettings::parse(&kept(text, &parts, &[PolicyPart::Settings]))?;
+    if !seen.iter().any(|part| matches!(part, PolicyPart::When | PolicyPart::Where)) {
+        if let Some(part) = seen.iter().find(|part| **part != PolicyPart::Settings) {
             let message = format!("there is a section `{}` but no `-- When policy`", part.name());
             return Err(Fault::new(FaultKind::Syntax, message));
         }
@@ -130,32 +130,32 @@ pub(crate) fn cut(text: &str) -> Result<(Source, Settings), Fault> {
     }
     no_code_before(text, &parts)?;
     let place = |wanted| seen.iter().position(|part| *part == wanted);
-    if let (Some(when), Some(where_)) = (place(Part::When), place(Part::Where))
+    if let (Some(when), Some(where_)) = (place(PolicyPart::When), place(PolicyPart::Where))
         && when > where_
     {
         let message = "`-- Where policy` stands before `-- When policy`";
         return Err(Fault::new(FaultKind::Syntax, message));
     }
     let section = |part| seen.contains(&part).then(|| kept(text, &parts, &[part]));
-    let when_where = kept(text, &parts, &[Part::When, Part::Where]);
+    let when_where = kept(text, &parts, &[PolicyPart::When, PolicyPart::Where]);
     Ok((
         Source::Mantle(Sections {
-            metaload: section(Part::Metaload),
-            mdsload: section(Part::Mdsload),
+            metaload: section(PolicyPart::Metaload),
+            mdsload: section(PolicyPart::Mdsload),
             target_lines: lines_with_targets(&when_where),
             when_where,
-            howmuch: section(Part::Howmuch),
+            howmuch: section(PolicyPart::Howmuch),
         }),
         settings,
     ))
 }
 
 /// The text with blank lines for everything that is in none of `wanted`.
-fn kept(text: &str, parts: &[Option<Part>], wanted: &[Part]) -> String {
+fn kept(text: &str, parts: &[Option<PolicyPart>], wanted: &[PolicyPart]) -> String {
     let mut out = String::new();
     for (line, part) in text.lines().zip(parts) {
         let is_wanted = part.is_some_and(|part| wanted.contains(&part));
-        out.push_str(if is_wanted && Part::begun_by(line).is_none() { line } else { "" });
+        out.push_str(if is_wanted && PolicyPart::begun_by(line).is_none() { line } else { "" });
         out.push('\n');
     }
     out
@@ -166,15 +166,15 @@ fn without_settings(text: &str) -> String {
     let mut inside = false;
     let mut out = String::new();
     for line in text.lines() {
-        let begins = Part::begun_by(line).is_some();
-        inside = begins || (inside && Settings::is_line(line));
+        let begins = PolicyPart::begun_by(line).is_some();
+        inside = begins || (inside && BalancerSettings::is_line(line));
         out.push_str(if inside { "" } else { line });
         out.push('\n');
     }
     out
 }
 
-fn no_code_before(text: &str, parts: &[Option<Part>]) -> Result<(), Fault> {
+fn no_code_before(text: &str, parts: &[Option<PolicyPart>]) -> Result<(), Fault> {
     let is_code = |line: &str| !line.trim().is_empty() && !line.trim().starts_with("--");
     let lines = (1u32..).zip(text.lines().zip(parts));
     for (number, (line, part)) in lines {

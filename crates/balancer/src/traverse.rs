@@ -10,12 +10,12 @@
 use types::{DirFragId, Rank};
 
 use crate::selector::{self, Candidate, Selector};
-use crate::{Fault, Settings, View};
+use crate::{BalancerSettings, BalancerView, Fault};
 
 /// A subtree that is to be moved.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Export {
-    /// Its place in [`View::units`].
+    /// Its place in [`BalancerView::units`].
     pub unit: usize,
     /// The fragment at its top.
     pub id: DirFragId,
@@ -31,7 +31,7 @@ pub struct Export {
 
 /// The result of a walk.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Found {
+pub(crate) struct Selection {
     pub(crate) exports: Vec<Export>,
     /// Too popular to be sent, and nothing below that could be sent instead: dividing the directory
     /// into more fragments would help.
@@ -47,8 +47,8 @@ const CLOSE_ENOUGH: f64 = 1e-9;
 
 /// A walk over the units of a view.
 pub(crate) struct Walk<'a> {
-    view: &'a View,
-    settings: &'a Settings,
+    view: &'a BalancerView,
+    settings: &'a BalancerSettings,
     selectors: &'a [Selector],
     children: Vec<Vec<usize>>,
     /// Loads, as far as they were asked for.
@@ -57,11 +57,15 @@ pub(crate) struct Walk<'a> {
     gone: Vec<Option<f64>>,
     /// Sent or pinned, or part of something that was sent.
     closed: Vec<bool>,
-    found: Found,
+    found: Selection,
 }
 
 impl<'a> Walk<'a> {
-    pub(crate) fn new(view: &'a View, settings: &'a Settings, selectors: &'a [Selector]) -> Self {
+    pub(crate) fn new(
+        view: &'a BalancerView,
+        settings: &'a BalancerSettings,
+        selectors: &'a [Selector],
+    ) -> Self {
         let mut children = vec![Vec::new(); view.units.len()];
         for (at, unit) in view.units.iter().enumerate() {
             if let Some(siblings) = unit.parent.and_then(|parent| children.get_mut(parent)) {
@@ -70,7 +74,16 @@ impl<'a> Walk<'a> {
         }
         let count = view.units.len();
         let (loads, gone, closed) = (vec![None; count], vec![None; count], vec![false; count]);
-        Self { view, settings, selectors, children, loads, gone, closed, found: Found::default() }
+        Self {
+            view,
+            settings,
+            selectors,
+            children,
+            loads,
+            gone,
+            closed,
+            found: Selection::default(),
+        }
     }
 
     /// Sends units that are pinned to other ranks, and keeps units that are pinned here. The
@@ -129,7 +142,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    pub(crate) fn found(self) -> Found {
+    pub(crate) fn found(self) -> Selection {
         self.found
     }
 

@@ -6,7 +6,7 @@
 //!
 //! Invariant: an abandoned version is not taken again under the same number.
 
-use crate::{Decision, Fault, Outcome, Policy};
+use crate::{BalancerPolicy, Decision, DecisionKind, Fault};
 
 /// So many failed ticks in a row, and a version is given up.
 pub const FAILURES_MAX: u32 = 3;
@@ -15,7 +15,7 @@ pub const PROOF_TICKS: u32 = 3;
 
 /// The result of a tick with the version in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum VersionVerdict {
     /// All is well.
     Fine,
     /// The policy failed; the rank does nothing in this tick, and warns.
@@ -40,8 +40,8 @@ pub enum Verdict {
 /// See the module documentation. A value of one rank; the monitor keeps one, too.
 #[derive(Clone, Debug)]
 pub struct Versions {
-    current: (u64, Policy),
-    good: (u64, Policy),
+    current: (u64, BalancerPolicy),
+    good: (u64, BalancerPolicy),
     failures: u32,
     proof: u32,
     given_up: Option<u64>,
@@ -50,26 +50,26 @@ pub struct Versions {
 impl Versions {
     /// Starts with a policy that is trusted, such as [`crate::default_policy`] as version 0.
     #[must_use]
-    pub fn new(version: u64, policy: Policy) -> Self {
+    pub fn new(version: u64, policy: BalancerPolicy) -> Self {
         let current = (version, policy);
         Self { good: current.clone(), current, failures: 0, proof: PROOF_TICKS, given_up: None }
     }
 
     /// The version and policy in force.
     #[must_use]
-    pub fn current(&self) -> (u64, &Policy) {
+    pub fn current(&self) -> (u64, &BalancerPolicy) {
         (self.current.0, &self.current.1)
     }
 
     /// The version and policy to go back to.
     #[must_use]
-    pub fn good(&self) -> (u64, &Policy) {
+    pub fn good(&self) -> (u64, &BalancerPolicy) {
         (self.good.0, &self.good.1)
     }
 
     /// Puts a version in force. Says whether it did: not for the one that is in force, nor for one
     /// that was given up.
-    pub fn install(&mut self, version: u64, policy: Policy) -> bool {
+    pub fn install(&mut self, version: u64, policy: BalancerPolicy) -> bool {
         if version == self.current.0 || self.given_up.is_some_and(|given| version <= given) {
             return false;
         }
@@ -89,30 +89,30 @@ impl Versions {
     }
 
     /// Takes note of a decision that the version in force made.
-    pub fn observe(&mut self, decision: &Decision) -> Verdict {
+    pub fn observe(&mut self, decision: &Decision) -> VersionVerdict {
         let fault = match &decision.outcome {
-            Outcome::Failed(fault) => fault.clone(),
-            Outcome::Balanced | Outcome::Migrate | Outcome::NoNeighbour(_) => {
+            DecisionKind::Failed(fault) => fault.clone(),
+            DecisionKind::Balanced | DecisionKind::Migrate | DecisionKind::NoNeighbour(_) => {
                 self.failures = 0;
                 self.proof = self.proof.saturating_add(1);
                 if self.proof >= PROOF_TICKS && self.good.0 != self.current.0 {
                     self.good = self.current.clone();
                 }
-                return Verdict::Fine;
+                return VersionVerdict::Fine;
             }
         };
         // A view that makes no sense says nothing about the policy.
         if fault.kind == crate::FaultKind::View {
-            return Verdict::Warn { fault, failures: self.failures };
+            return VersionVerdict::Warn { fault, failures: self.failures };
         }
         self.proof = 0;
         self.failures = self.failures.saturating_add(1);
         let from = self.current.0;
         if self.failures < FAILURES_MAX || from == self.good.0 {
-            return Verdict::Warn { fault, failures: self.failures };
+            return VersionVerdict::Warn { fault, failures: self.failures };
         }
         self.give_up();
-        Verdict::Reverted { fault, from, to: self.current.0 }
+        VersionVerdict::Reverted { fault, from, to: self.current.0 }
     }
 
     fn give_up(&mut self) {

@@ -66,8 +66,8 @@ pub fn is_settled(quiet_seconds: f64, tick_seconds: f64) -> bool {
 pub struct Unit {
     /// Which fragment.
     pub id: DirFragId,
-    /// The unit that contains it, by its place in [`View::units`]; None for the roots of the rank's
-    /// subtrees.
+    /// The unit that contains it, by its place in [`BalancerView::units`]; None for the roots of
+    /// the rank's subtrees.
     pub parent: Option<usize>,
     /// The hits in it and below, without other ranks' subtrees.
     pub counts: Counts,
@@ -82,7 +82,7 @@ pub struct Unit {
 
 /// The input of a decision. A rank builds one at every tick.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct View {
+pub struct BalancerView {
     /// The rank that decides.
     pub whoami: Rank,
     /// All ranks, by number. The entry of `whoami` is as stale as the rest unless the rank replaces
@@ -100,7 +100,7 @@ pub struct View {
     pub move_seconds: f64,
 }
 
-impl View {
+impl BalancerView {
     /// The part of all hits in this rank's subtrees that fell into the one directory or fragment
     /// with the most, without those below it (`hottest`): a smaller part cannot be moved.
     #[must_use]

@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use engine::{change_snapshots, purge_data, read_snapshots};
 use journal::{Event, SegmentReader};
 use metastore::{
-    BranchState, LAYER_PREFIX, Manifest, ObjectName, PURGE_PREFIX, Purge, Snapshots, kept_name,
-    parse_kept, parse_layer,
+    BranchState, LAYER_PREFIX, Manifest, ObjectName, PURGE_PREFIX, Purge, Snapshots, parse_layer,
+    parse_retained, retained_name,
 };
 use objstore::ObjectStore;
 use types::{DirFragId, Errno, Error, Ino, Result, Stripe};
@@ -90,7 +90,7 @@ impl Branches {
         let mut collected = Collected::default();
         let snapshots = self.forget_snapshots(dry_run, &mut collected)?;
         self.collect_layers(dry_run, &mut collected)?;
-        self.collect_kept(&snapshots, dry_run, &mut collected)?;
+        self.collect_retained(&snapshots, dry_run, &mut collected)?;
         self.collect_content(&snapshots, dry_run, &mut collected)?;
         self.collect_leftovers(dry_run, &mut collected)?;
         Ok(collected)
@@ -167,7 +167,7 @@ impl Branches {
         Ok(())
     }
 
-    fn collect_kept(
+    fn collect_retained(
         &self,
         snapshots: &Snapshots,
         dry_run: bool,
@@ -175,7 +175,7 @@ impl Branches {
     ) -> Result<()> {
         let mut dirs: BTreeMap<DirFragId, ()> = BTreeMap::new();
         for name in self.store.list("dirs/")? {
-            if let Some((dir, _)) = parse_kept(&name)
+            if let Some((dir, _)) = parse_retained(&name)
                 && let Some(ObjectName::Manifest(dir)) =
                     ObjectName::parse(&format!("{dir}/manifest"))
             {
@@ -199,13 +199,15 @@ impl Branches {
         // In this order: a manifest that is replaced after the first read was kept before, and the
         // second read finds it.
         let current = read_manifest(store, dir, &metastore::manifest_name(dir))?;
-        let names = store.list(&metastore::kept_prefix(dir))?;
+        let names = store.list(&metastore::retained_prefix(dir))?;
         let numbers: BTreeSet<u64> =
-            names.iter().filter_map(|name| Some(parse_kept(name)?.1)).collect();
+            names.iter().filter_map(|name| Some(parse_retained(name)?.1)).collect();
         let (mut since, mut unneeded) = (None, Vec::new());
         let mut listed: BTreeSet<String> = current.iter().flat_map(objects_of).collect();
         for number in numbers {
-            let Some(kept) = read_manifest(store, dir, &kept_name(dir, number))? else { continue };
+            let Some(kept) = read_manifest(store, dir, &retained_name(dir, number))? else {
+                continue;
+            };
             if snapshots.needs(since, number) {
                 listed.extend(objects_of(&kept));
             } else {
@@ -229,7 +231,7 @@ impl Branches {
                 }
             }
             // Behind its runs: interrupted, it leads to them again.
-            let name = kept_name(dir, number);
+            let name = retained_name(dir, number);
             collected.bytes += size_of(store, &name)?;
             collected.manifests += 1;
             if !dry_run {

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use cudele::{DirEntry, NewFile};
 use posix::{
-    Attributes, Caching, Caller, Directories, Entry, Features, FileSystem, Files, Known, Listed,
-    Locks, Names, NewNode, OpenMode,
+    Attributes, Caching, Caller, Directories, Entry, Features, FileSystem, Files, KnownInode,
+    Listed, Locks, Names, NewNode, OpenMode,
 };
 use types::{Attr, AttrChange, Errno, Error, FileType, Ino, Map, RenameFlags, Result, Space};
 
@@ -75,7 +75,7 @@ impl FileSystem for BranchFs {
         Features::default()
     }
 
-    fn start(self: Arc<Self>, _outdated: Box<dyn Fn(Vec<Known>) + Send>) -> Result<()> {
+    fn start(self: Arc<Self>, _outdated: Box<dyn Fn(Vec<KnownInode>) + Send>) -> Result<()> {
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! Branches (E-04), which need the object store only (E-01): makes, lists, publishes and removes
-//! them. [`View`] reads a branch. [`Work`] changes it, or the server of a [`BranchJob`] (crate
-//! `jobserver`).
+//! them. [`SnapshotView`] reads a branch. [`Work`] changes it, or the server of a [`BranchJob`]
+//! (crate `jobserver`).
 //!
 //! Invariant: a branch is one object, and every change of it is one compare-and-swap. A lock keeps
 //! two processes from working on one branch; the comparison stops a process that has lost the lock
@@ -30,7 +30,7 @@ use client::Made;
 use cudele::Fs;
 use engine::{change_snapshots, read_snapshots};
 use metastore::{BRANCH_PREFIX, Branch, Snapshot, is_branch_name};
-use objstore::{Expect, LockGuard, Outcome, Store, Version};
+use objstore::{Expect, LockGuard, PutOutcome, Store, Version};
 use types::{Errno, Error, InoRange, Map, Path, Result, Seq};
 
 pub use client::Composed;
@@ -40,7 +40,7 @@ pub use filesystem::BranchFs;
 pub use job::BranchJob;
 pub use merge::BranchMerge;
 pub use metastore::{BranchState, Conflict};
-pub use view::View;
+pub use view::SnapshotView;
 pub use work::Work;
 
 /// The branches of a store.
@@ -207,7 +207,7 @@ impl Branches {
     ///
     /// # Errors
     /// `ENOENT`; `EINVAL` if they are not of one directory, or not ready; `EBADMSG`.
-    pub fn view(&self, names: &[&str]) -> Result<View> {
+    pub fn view(&self, names: &[&str]) -> Result<SnapshotView> {
         loop {
             let before = self.changes_of(names);
             match self.view_now(names) {
@@ -228,7 +228,7 @@ impl Branches {
         names.iter().map(changes).collect()
     }
 
-    fn view_now(&self, names: &[&str]) -> Result<View> {
+    fn view_now(&self, names: &[&str]) -> Result<SnapshotView> {
         let mut branches = Vec::new();
         for name in names {
             let (branch, _) = self.read(name)?;
@@ -255,7 +255,7 @@ impl Branches {
             return self.view_of(name, branch);
         }
         let next = branches.last().map(|(_, branch)| branch.next_seq()).unwrap_or_default();
-        let mut view = View::new(self.store.clone(), base, next)?;
+        let mut view = SnapshotView::new(self.store.clone(), base, next)?;
         // Branches share layers, and may have joined them: the events of each writer count, not the
         // layers.
         let mut seen: Map<u64, Seq> = Map::default();
@@ -272,10 +272,10 @@ impl Branches {
     }
 
     /// A view of a branch as this object of it says.
-    fn view_of(&self, name: &str, branch: &Branch) -> Result<View> {
+    fn view_of(&self, name: &str, branch: &Branch) -> Result<SnapshotView> {
         let (snapshots, _) = read_snapshots(&*self.store)?;
         let snapshot = snapshots.get(branch.snapshot).ok_or_else(|| lost(name))?;
-        let mut view = View::new(self.store.clone(), snapshot, branch.next_seq())?;
+        let mut view = SnapshotView::new(self.store.clone(), snapshot, branch.next_seq())?;
         branch.layers.iter().try_for_each(|layer| view.replay(layer))?;
         Ok(view)
     }
@@ -341,10 +341,10 @@ impl Branches {
         let next = Branch { changes: branch.changes + 1, ..branch.clone() };
         let bytes = next.encode();
         match self.store.put(&format!("{BRANCH_PREFIX}{name}"), &bytes, expect)? {
-            Outcome::Done(version) => Ok(version),
+            PutOutcome::Done(version) => Ok(version),
             // An earlier attempt that failed may have been carried out all the same.
-            Outcome::Conflict(Some(version)) if version == Version::of(&bytes) => Ok(version),
-            Outcome::Conflict(_) => {
+            PutOutcome::Conflict(Some(version)) if version == Version::of(&bytes) => Ok(version),
+            PutOutcome::Conflict(_) => {
                 Err(Error::new(Errno::Stale, name, "somebody else has changed the branch")
                     .remedy("look at it (`cudele branch show`), and do again what is to be done"))
             }

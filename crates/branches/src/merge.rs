@@ -14,7 +14,7 @@
 
 use std::sync::Arc;
 
-use client::{Clash, Found, LayerError};
+use client::{BranchConflicts, Clash, LayerError};
 use cudele::{Cluster, Fs};
 use journal::{SegmentHeader, Writer};
 use metastore::request::client_journal_name;
@@ -245,9 +245,9 @@ impl Merger<'_> {
     }
 
     /// The names that both have changed. Not called if the branch wins.
-    fn compare(&self, branch: &Branch, layers: &[Vec<u8>]) -> Result<Found> {
+    fn compare(&self, branch: &Branch, layers: &[Vec<u8>]) -> Result<BranchConflicts> {
         if branch.merge.conflict == Conflict::Branch {
-            return Ok(Found::default());
+            return Ok(BranchConflicts::default());
         }
         let mut both = Both::new(self.branches, &self.fs, (self.name, branch))?;
         client::conflicts(layers, &branch.ranges, &mut both).map_err(|error| match error {
@@ -261,7 +261,7 @@ impl Merger<'_> {
         &self,
         branch: &Branch,
         layers: &[Vec<u8>],
-        found: &Found,
+        found: &BranchConflicts,
         epoch: Epoch,
     ) -> Result<(String, Option<Vec<u8>>)> {
         let left = (branch.merge.conflict == Conflict::Trunk).then_some(found);
@@ -280,7 +280,7 @@ impl Merger<'_> {
     }
 
     /// The paths of names, as they are in the branch.
-    fn paths(&self, branch: &Branch, found: &Found) -> Result<Vec<Path>> {
+    fn paths(&self, branch: &Branch, found: &BranchConflicts) -> Result<Vec<Path>> {
         if found.clashes.is_empty() {
             return Ok(Vec::new());
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use client::{Branch, Composed, LayerError, Made};
+use client::{BranchView, Composed, LayerError, Made};
 use cudele::{ContentStore, DirEntry};
 use engine::load_dir_at;
 use metastore::{Layer, Snapshot};
@@ -13,18 +13,18 @@ use types::{Attr, Cred, Errno, Error, FileType, INLINE_BYTES_MAX, Ino, Path, Res
 
 /// See the module documentation. Directories are read when they are looked into, and kept.
 #[derive(Debug)]
-pub struct View {
+pub struct SnapshotView {
     store: Arc<dyn Store>,
     number: u64,
     path: Path,
     inherited: Policy,
-    pub(crate) inner: Branch,
+    pub(crate) inner: BranchView,
     pub(crate) cred: Cred,
     fetched: u64,
     pub(crate) content: ContentStore,
 }
 
-impl View {
+impl SnapshotView {
     pub(crate) fn new(store: Arc<dyn Store>, snapshot: &Snapshot, next: Seq) -> Result<Self> {
         let inherited = match snapshot.policy.as_str() {
             "" => Policy::default(),
@@ -36,7 +36,7 @@ impl View {
             number: snapshot.number,
             path: cudele::parse_path(&snapshot.path)?,
             inherited,
-            inner: Branch::new(&snapshot.root, next),
+            inner: BranchView::new(&snapshot.root, next),
             cred: cudele::own_cred(),
             fetched: 0,
         })
@@ -91,7 +91,7 @@ impl View {
     pub(crate) fn on<T>(
         &mut self,
         subject: &[u8],
-        mut operation: impl FnMut(&mut Branch) -> std::result::Result<T, Refusal>,
+        mut operation: impl FnMut(&mut BranchView) -> std::result::Result<T, Refusal>,
     ) -> Result<T> {
         loop {
             match operation(&mut self.inner) {
@@ -136,7 +136,7 @@ impl View {
     /// The attributes of the inode at a path.
     ///
     /// # Errors
-    /// As [`View::walk`], and `ENOENT`.
+    /// As [`SnapshotView::walk`], and `ENOENT`.
     pub fn stat(&mut self, path: &Path) -> Result<Attr> {
         self.walk(path)?.1.ok_or_else(|| Error::of(Errno::NotFound, path.to_string()))
     }

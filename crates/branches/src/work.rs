@@ -12,14 +12,14 @@ use std::ops::{Deref, DerefMut};
 
 use cudele::{Classified, Fs, NewFile};
 use metastore::{Branch, LAYERS_MAX, Layer};
-use namespace::NewInode;
+use namespace::PlannedInode;
 use objstore::{Expect, LockGuard, Version};
 use types::{
     Attr, AttrChange, Errno, Error, FileType, Ino, RenameFlags, Result, Seq, Set, Stripe, Timestamp,
 };
 
 use crate::squash::squashed;
-use crate::{Branches, View};
+use crate::{Branches, SnapshotView};
 
 /// Inode numbers that are taken at a time at first, and at most.
 const NUMBERS_MIN: u64 = 256;
@@ -34,7 +34,7 @@ pub struct Work {
     name: String,
     branch: Branch,
     version: Version,
-    view: View,
+    view: SnapshotView,
     numbers: u64,
     /// Inodes that this process made, and that no layer has yet.
     fresh: Set<Ino>,
@@ -43,15 +43,15 @@ pub struct Work {
 }
 
 impl Deref for Work {
-    type Target = View;
+    type Target = SnapshotView;
 
-    fn deref(&self) -> &View {
+    fn deref(&self) -> &SnapshotView {
         &self.view
     }
 }
 
 impl DerefMut for Work {
-    fn deref_mut(&mut self) -> &mut View {
+    fn deref_mut(&mut self) -> &mut SnapshotView {
         &mut self.view
     }
 }
@@ -61,7 +61,7 @@ impl Work {
         branches: Branches,
         name: &str,
         (branch, version): (Branch, Version),
-        view: View,
+        view: SnapshotView,
         lock: Box<dyn LockGuard>,
     ) -> Self {
         let name = name.to_owned();
@@ -91,7 +91,7 @@ impl Work {
             | FileType::Socket => Stripe::default(),
         };
         self.have_numbers()?;
-        let new = NewInode {
+        let new = PlannedInode {
             mode: new.mode(),
             owner: new.owner,
             rdev: new.rdev,

@@ -7,7 +7,7 @@ use cudele::{Errno, Error};
 
 /// Why a call failed. `EBADF` is a matter between a library and its program, which no server knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum CallFailure {
     /// An error of the file system.
     Refused(Error),
     /// A handle that is closed, or not open for this call (`EBADF`): object, cause and remedy.
@@ -24,7 +24,7 @@ pub enum Failure {
 /// The number of `EBADF`.
 const BAD_HANDLE: u16 = 9;
 
-impl Failure {
+impl CallFailure {
     /// A handle of this kind that is not open.
     #[must_use]
     pub fn not_open(what: &'static str) -> Self {
@@ -49,13 +49,13 @@ impl Failure {
     }
 }
 
-impl From<Error> for Failure {
+impl From<Error> for CallFailure {
     fn from(error: Error) -> Self {
         Self::Refused(error)
     }
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for CallFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(error) => write!(f, "{error}"),
@@ -64,14 +64,14 @@ impl fmt::Display for Failure {
     }
 }
 
-impl std::error::Error for Failure {}
+impl std::error::Error for CallFailure {}
 
 /// Makes a call and turns a panic, which is a defect, into an error: the caller's language has no
 /// panics.
 ///
 /// # Errors
 /// Those of the call; `EIO` for a panic.
-pub fn guarded<T>(call: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+pub fn guarded<T>(call: impl FnOnce() -> Result<T, CallFailure>) -> Result<T, CallFailure> {
     // State behind a lock is changed in single steps (`vfs::held`), so it is usable after a panic.
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
         let said = panic.downcast_ref::<String>().cloned();

@@ -7,7 +7,7 @@ use posix::OpenMode;
 use rustix::fs::OFlags;
 use types::Cred;
 
-use crate::failure::{Failure, about};
+use crate::failure::{CallFailure, about};
 use crate::mount::{Mount, Use};
 use crate::place::{Follow, Place};
 
@@ -104,7 +104,7 @@ impl OpenFile {
         run().map_err(|error| about(path, error))
     }
 
-    fn about(&self, error: Error) -> Failure {
+    fn about(&self, error: Error) -> CallFailure {
         about(&self.path, error).into()
     }
 
@@ -112,9 +112,13 @@ impl OpenFile {
     ///
     /// # Errors
     /// `EBADF` if it is not open for reading, `EIO`.
-    pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> std::result::Result<usize, Failure> {
+    pub fn read_at(
+        &self,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> std::result::Result<usize, CallFailure> {
         if !self.flags.read {
-            return Err(Failure::not_opened_for("reading"));
+            return Err(CallFailure::not_opened_for("reading"));
         }
         self.open.0.fs.read(self.ino, offset, buffer).map_err(|error| self.about(error))
     }
@@ -123,7 +127,7 @@ impl OpenFile {
     ///
     /// # Errors
     /// As [`OpenFile::read_at`].
-    pub fn read(&self, buffer: &mut [u8]) -> std::result::Result<usize, Failure> {
+    pub fn read(&self, buffer: &mut [u8]) -> std::result::Result<usize, CallFailure> {
         let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
         let count = self.read_at(*at, buffer)?;
         *at += count as u64;
@@ -134,9 +138,9 @@ impl OpenFile {
     ///
     /// # Errors
     /// `EBADF` if it is not open for writing, `EFBIG`, `ENOSPC`, `EIO`.
-    pub fn write_at(&self, offset: u64, data: &[u8]) -> std::result::Result<(), Failure> {
+    pub fn write_at(&self, offset: u64, data: &[u8]) -> std::result::Result<(), CallFailure> {
         if !self.flags.write {
-            return Err(Failure::not_opened_for("writing"));
+            return Err(CallFailure::not_opened_for("writing"));
         }
         let written = self.open.0.fs.write(self.ino, offset, data, self.flags.append);
         written.map_err(|error| self.about(error))
@@ -146,7 +150,7 @@ impl OpenFile {
     ///
     /// # Errors
     /// As [`OpenFile::write_at`].
-    pub fn write(&self, data: &[u8]) -> std::result::Result<(), Failure> {
+    pub fn write(&self, data: &[u8]) -> std::result::Result<(), CallFailure> {
         let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
         self.write_at(*at, data)?;
         if data.is_empty() {
@@ -172,9 +176,9 @@ impl OpenFile {
     ///
     /// # Errors
     /// `EBADF` if it is not open for writing, `EFBIG`, `ENOSPC`, `EIO`.
-    pub fn truncate(&self, size: u64) -> std::result::Result<(), Failure> {
+    pub fn truncate(&self, size: u64) -> std::result::Result<(), CallFailure> {
         if !self.flags.write {
-            return Err(Failure::not_opened_for("writing"));
+            return Err(CallFailure::not_opened_for("writing"));
         }
         let mount = &self.open.0;
         let change = AttrChange { size: Some(size), ..AttrChange::default() };
@@ -186,7 +190,7 @@ impl OpenFile {
     ///
     /// # Errors
     /// `EIO`, `ESTALE`.
-    pub fn attr(&self) -> std::result::Result<Attr, Failure> {
+    pub fn attr(&self) -> std::result::Result<Attr, CallFailure> {
         let entry = self.open.0.fs.attr(self.ino);
         entry.map(|entry| entry.attr).map_err(|error| self.about(error))
     }
@@ -195,7 +199,7 @@ impl OpenFile {
     ///
     /// # Errors
     /// `EIO`, `ENOSPC`.
-    pub fn sync(&self) -> std::result::Result<(), Failure> {
+    pub fn sync(&self) -> std::result::Result<(), CallFailure> {
         self.open.0.fs.sync(self.ino).map_err(|error| self.about(error))
     }
 
@@ -203,7 +207,7 @@ impl OpenFile {
     ///
     /// # Errors
     /// `EIO`, `ENOSPC`.
-    pub fn finish(&self) -> std::result::Result<(), Failure> {
+    pub fn finish(&self) -> std::result::Result<(), CallFailure> {
         let flushed = self.open.0.fs.flush(self.ino);
         flushed.map_err(|error| self.about(error))
     }

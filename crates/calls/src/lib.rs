@@ -24,7 +24,7 @@ mod subtree;
 
 pub use change::Times;
 pub use dir::OpenDir;
-pub use failure::{Failure, about, guarded};
+pub use failure::{CallFailure, about, guarded};
 pub use file::OpenFile;
 pub use mount::Mount;
 pub use place::Follow;

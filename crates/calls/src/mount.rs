@@ -60,7 +60,7 @@ impl Mount {
         let cred = fs.cred();
         let pid = rustix::process::getpid().as_raw_pid().cast_unsigned();
         let caller = Caller { uid: cred.uid, gid: cred.gid, pid };
-        let vfs = Arc::new(Vfs::new(fs, &Path::root(), vfs::Options::default())?);
+        let vfs = Arc::new(Vfs::new(fs, &Path::root(), vfs::VfsOptions::default())?);
         // There is no kernel that would have to forget anything.
         vfs.clone().start(Box::new(drop))?;
         let (uses, subtrees) = (AtomicUsize::new(0), RwLock::default());

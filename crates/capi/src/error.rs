@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};
 
-use calls::{Failure, guarded};
+use calls::{CallFailure, guarded};
 
 thread_local! {
     /// The message of this thread's last failed call.
@@ -12,7 +12,7 @@ thread_local! {
 
 /// Makes a call. Returns its result, or the negative error number, and keeps the message for
 /// [`last`].
-pub(crate) fn answer(call: impl FnOnce() -> Result<i64, Failure>) -> i64 {
+pub(crate) fn answer(call: impl FnOnce() -> Result<i64, CallFailure>) -> i64 {
     guarded(call).unwrap_or_else(|failure| {
         keep(failure.to_string());
         -i64::from(failure.code())

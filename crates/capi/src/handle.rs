@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use calls::Failure;
+use calls::CallFailure;
 use cudele::{Errno, Error};
 
 static NEXT: AtomicUsize = AtomicUsize::new(1);
@@ -35,7 +35,7 @@ impl<T> Table<T> {
     ///
     /// # Errors
     /// `EINVAL` for none (a null pointer), `EBADF` for one that is not open.
-    pub(crate) fn get(&self, handle: usize) -> Result<Arc<T>, Failure> {
+    pub(crate) fn get(&self, handle: usize) -> Result<Arc<T>, CallFailure> {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
         open.get(&handle).cloned().ok_or_else(|| self.unknown(handle))
     }
@@ -44,16 +44,16 @@ impl<T> Table<T> {
     ///
     /// # Errors
     /// As [`Table::get`].
-    pub(crate) fn remove(&self, handle: usize) -> Result<Arc<T>, Failure> {
+    pub(crate) fn remove(&self, handle: usize) -> Result<Arc<T>, CallFailure> {
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
         open.remove(&handle).ok_or_else(|| self.unknown(handle))
     }
 
-    fn unknown(&self, handle: usize) -> Failure {
+    fn unknown(&self, handle: usize) -> CallFailure {
         if handle == 0 {
             return Error::new(Errno::Invalid, self.kind, "the handle is NULL").into();
         }
-        Failure::not_open(self.kind)
+        CallFailure::not_open(self.kind)
     }
 }
 

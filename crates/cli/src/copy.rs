@@ -12,7 +12,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 use cudele::{Errno, Error, FileType, Fs, Result, Timestamp};
-use terminal::progress::Progress;
+use terminal::progress::ProgressCounter;
 
 pub(crate) use source::Source;
 pub(crate) use target::Target;
@@ -49,7 +49,7 @@ pub(crate) struct Copier {
     recursive: bool,
     pub(crate) preserve: bool,
     pub(crate) no_replace: bool,
-    progress: Progress,
+    progress: ProgressCounter,
     /// Regular files copied.
     pub(crate) files: u64,
     /// Directories made or found.
@@ -62,7 +62,7 @@ pub(crate) struct Copier {
 
 impl Copier {
     pub(crate) fn new(fs: Arc<Fs>, recursive: bool, preserve: bool, no_replace: bool) -> Self {
-        let progress = Progress::new("copied");
+        let progress = ProgressCounter::new("copied");
         let (files, directories, others, bytes) = (0, 0, 0, 0);
         Self { fs, recursive, preserve, no_replace, progress, files, directories, others, bytes }
     }

@@ -6,7 +6,7 @@
 
 /// One element of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum GlobPart {
     Any,
     One,
     Is(u32),
@@ -17,7 +17,7 @@ enum Part {
 /// See the module documentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Glob {
-    parts: Vec<Part>,
+    parts: Vec<GlobPart>,
 }
 
 /// Characters, with bytes that belong to none counted from above the last character.
@@ -39,23 +39,23 @@ impl Glob {
         while let Some(c) = text.get(at) {
             at += 1;
             let part = match char::from_u32(*c) {
-                Some('*') => Part::Any,
-                Some('?') => Part::One,
+                Some('*') => GlobPart::Any,
+                Some('?') => GlobPart::One,
                 Some('\\') => {
                     let next = text.get(at).copied();
                     at += usize::from(next.is_some());
-                    Part::Is(next.unwrap_or(*c))
+                    GlobPart::Is(next.unwrap_or(*c))
                 }
                 Some('[') => match set(&text[at..]) {
                     Some((part, length)) => {
                         at += length;
                         part
                     }
-                    None => Part::Is(*c),
+                    None => GlobPart::Is(*c),
                 },
-                Some(_) | None => Part::Is(*c),
+                Some(_) | None => GlobPart::Is(*c),
             };
-            if part != Part::Any || parts.last() != Some(&Part::Any) {
+            if part != GlobPart::Any || parts.last() != Some(&GlobPart::Any) {
                 parts.push(part);
             }
         }
@@ -70,7 +70,7 @@ impl Glob {
         let mut star = None;
         while at < name.len() {
             match self.parts.get(part) {
-                Some(Part::Any) => {
+                Some(GlobPart::Any) => {
                     star = Some((part, at));
                     part += 1;
                     continue;
@@ -85,17 +85,17 @@ impl Glob {
                 },
             }
         }
-        self.parts[part..].iter().all(|rest| *rest == Part::Any)
+        self.parts[part..].iter().all(|rest| *rest == GlobPart::Any)
     }
 }
 
-impl Part {
+impl GlobPart {
     fn takes(&self, c: u32) -> bool {
         match self {
-            Part::Any => false,
-            Part::One => true,
-            Part::Is(this) => *this == c,
-            Part::In(negated, ranges) => {
+            GlobPart::Any => false,
+            GlobPart::One => true,
+            GlobPart::Is(this) => *this == c,
+            GlobPart::In(negated, ranges) => {
                 ranges.iter().any(|(low, high)| (*low..=*high).contains(&c)) != *negated
             }
         }
@@ -103,7 +103,7 @@ impl Part {
 }
 
 /// The set that begins after a `[`, and how many characters it takes with its `]`.
-fn set(text: &[u32]) -> Option<(Part, usize)> {
+fn set(text: &[u32]) -> Option<(GlobPart, usize)> {
     let is = |at: usize, c: char| text.get(at) == Some(&u32::from(c));
     let negated = is(0, '!') || is(0, '^');
     let first = usize::from(negated);
@@ -120,7 +120,7 @@ fn set(text: &[u32]) -> Option<(Part, usize)> {
             at += 1;
         }
     }
-    Some((Part::In(negated, ranges), at + 1))
+    Some((GlobPart::In(negated, ranges), at + 1))
 }
 
 #[cfg(test)]

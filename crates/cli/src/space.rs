@@ -8,7 +8,7 @@ use cudele::{Attr, Dir, Errno, Error, FileType, Fs, Path, Result};
 
 /// A path and its inode.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct ResolvedPath {
     /// From the root.
     pub(crate) path: Path,
     /// The attributes of its inode, if that exists.
@@ -27,7 +27,7 @@ pub(crate) fn parse(path: &OsStr) -> Result<Path> {
 ///
 /// # Errors
 /// As [`parse`] and [`Fs::walk`]; not if only its last name does not exist.
-pub(crate) fn find(fs: &Fs, path: &OsStr) -> Result<Place> {
+pub(crate) fn find(fs: &Fs, path: &OsStr) -> Result<ResolvedPath> {
     at(fs, parse(path)?)
 }
 
@@ -35,12 +35,12 @@ pub(crate) fn find(fs: &Fs, path: &OsStr) -> Result<Place> {
 ///
 /// # Errors
 /// As [`Fs::walk`]; not if only its last name does not exist.
-pub(crate) fn at(fs: &Fs, path: Path) -> Result<Place> {
+pub(crate) fn at(fs: &Fs, path: Path) -> Result<ResolvedPath> {
     let (_, attr) = fs.walk(&path)?;
-    Ok(Place { path, attr })
+    Ok(ResolvedPath { path, attr })
 }
 
-impl Place {
+impl ResolvedPath {
     /// What it names.
     ///
     /// # Errors
@@ -64,7 +64,7 @@ impl Place {
 ///
 /// # Errors
 /// As [`at`].
-pub(crate) fn target(fs: &Fs, path: Path, name: &[u8]) -> Result<Place> {
+pub(crate) fn target(fs: &Fs, path: Path, name: &[u8]) -> Result<ResolvedPath> {
     let place = at(fs, path)?;
     if place.is_dir() { at(fs, place.path.join(name)) } else { Ok(place) }
 }

@@ -9,21 +9,21 @@
 
 use journal::{Event, JournalBuffer, JournalError, SegmentHeader, SegmentReader, Writer};
 use metastore::request::LoadedDir;
-use namespace::{Mode, Namespace, NewInode, Outcome, Planned, Refusal};
+use namespace::{ApplyOutcome, Mode, Namespace, Planned, PlannedInode, Refusal};
 use types::{
     Attr, ClientId, Cred, Epoch, Errno, Ino, InoRange, Map, Origin, RenameFlags, Seq, Timestamp,
 };
 
 mod conflict;
 
-pub use conflict::{Clash, Found, Sides, conflicts, joined};
+pub use conflict::{BranchConflicts, Clash, Sides, conflicts, joined};
 
 /// Events of branches are newer than all events of servers: positions of ranks are below this.
 const NEWER: u64 = 1 << 63;
 
 /// See the module documentation.
 #[derive(Debug)]
-pub struct Branch {
+pub struct BranchView {
     namespace: Namespace,
     root: Ino,
     buffer: JournalBuffer,
@@ -57,7 +57,7 @@ impl<E> From<JournalError> for LayerError<E> {
     }
 }
 
-impl Branch {
+impl BranchView {
     /// A view of a snapshot of this directory. Its next event will have this position.
     #[must_use]
     pub fn new(root: &Attr, next: Seq) -> Self {
@@ -131,7 +131,7 @@ impl Branch {
     /// inodes are rejected.
     ///
     /// # Errors
-    /// As [`Branch::replay`].
+    /// As [`BranchView::replay`].
     pub fn compose<E>(
         &mut self,
         layer: &[u8],
@@ -179,9 +179,9 @@ impl Branch {
             return;
         }
         match self.namespace.apply(seq, Mode::Merge, event) {
-            Outcome::Done => {}
-            Outcome::Replaced(_) => self.reports.replaced += 1,
-            Outcome::Rejected => self.reports.rejected += 1,
+            ApplyOutcome::Done => {}
+            ApplyOutcome::Replaced(_) => self.reports.replaced += 1,
+            ApplyOutcome::Rejected => self.reports.rejected += 1,
         }
         if let Event::Create(create) = event
             && create.file_type() == types::FileType::Directory
@@ -220,7 +220,7 @@ impl Branch {
         &mut self,
         cred: &Cred,
         place: (Ino, &[u8]),
-        new: &NewInode<'_>,
+        new: &PlannedInode<'_>,
     ) -> Result<Ino, Refusal> {
         let mut numbers = self.numbers;
         let ino = numbers.take().ok_or(Errno::NoSpace)?;
@@ -280,7 +280,7 @@ impl Branch {
     }
 
     /// The events since the last seal, as a journal, and the position of its first event. They stay
-    /// until the caller confirms that the journal is stored ([`Branch::sealed`]).
+    /// until the caller confirms that the journal is stored ([`BranchView::sealed`]).
     pub fn seal(&mut self) -> (Seq, Vec<u8>) {
         self.buffer.close_block();
         let bytes = journal_of(self.root, self.first, self.buffer.blocks());

@@ -1,6 +1,6 @@
 //! The client's cache of directories whose capability it holds: reads from it need no request.
 //!
-//! A reply names the parts of itself that may be cached ([`wire::Told`]), and the server revokes
+//! A reply names the parts of itself that may be cached ([`wire::Grants`]), and the server revokes
 //! them before another client makes a change ([`wire::Message::Revoke`]). Replies and revocations
 //! arrive in the order in which they were sent, and are processed in that order. A change of the
 //! client's own needs no revocation: until its reply arrives, the cache answers nothing about the
@@ -16,7 +16,7 @@ mod answer;
 pub(crate) use answer::may_search;
 
 use types::{Attr, Errno, Ino, Map, Path, Span, Tid};
-use wire::{Answer, Failure, Op, Reply, Told};
+use wire::{Answer, Failure, Grants, Op, Reply};
 
 /// The time for which a client may use a cached reply after its request. Less than
 /// `mds::Settings::lease`, by far more than clocks can drift apart in that time.
@@ -184,7 +184,7 @@ impl Cache {
         let Some(asked) = self.asked.remove(&tid) else { return };
         self.changing.retain(|(changing, _)| *changing != tid);
         let told = told.filter(|told| !self.returning.contains_key(&told.dir.ino));
-        if let Some(Told { dir, .. }) = told {
+        if let Some(Grants { dir, .. }) = told {
             self.dirs.entry(dir.ino).or_default().attr = Some(dir);
         }
         match asked {
@@ -312,7 +312,7 @@ impl Cache {
         kind: Kind,
         (inos, places): ([Option<Ino>; 2], [Option<Place>; 2]),
         result: &Result<Answer, Failure>,
-        told: Option<Told>,
+        told: Option<Grants>,
     ) {
         let before = places.each_ref().map(|at| {
             let (parent, name) = at.as_ref()?;
@@ -324,7 +324,7 @@ impl Cache {
             self.drop_attr(ino);
         }
         // The reply has the present state of a directory.
-        if let Some(Told { dir, .. }) = told {
+        if let Some(Grants { dir, .. }) = told {
             self.dirs.entry(dir.ino).or_default().attr = Some(dir);
         }
         let (Ok(answer), Some(told)) = (result, told) else {

@@ -2,8 +2,8 @@
 //!
 //! Creating files appends events to a journal in memory and does nothing else: no look-up, no check
 //! for existence, no message (Append Client Journal, M-03). The content of the subtree is computed
-//! only for a caller that looks: the [`View`] is the server's own namespace code applied to the
-//! client's own journal.
+//! only for a caller that looks: the [`SubtreeView`] is the server's own namespace code applied to
+//! the client's own journal.
 //!
 //! Invariant: the journal is the truth; the view is a function of the base it was loaded with and
 //! of the journal.
@@ -11,7 +11,7 @@
 use std::collections::VecDeque;
 
 use journal::{Create, Event, JournalBuffer, JournalError, SegmentHeader, SegmentReader, Writer};
-use namespace::{Mode, Namespace, NewInode, Planned, Refusal};
+use namespace::{Mode, Namespace, Planned, PlannedInode, Refusal};
 use types::{
     Attr, AttrChange, ClientId, Cred, Epoch, Errno, FILE_BYTES_MAX, FileType, INLINE_BYTES_MAX,
     Ino, InoRange, MODE_TYPE, Origin, RenameFlags, Seq, Stripe, Timestamp, XattrFlags, check_name,
@@ -26,7 +26,7 @@ pub struct Grant {
     pub root: Attr,
     /// The inode numbers it may use.
     pub range: InoRange,
-    /// The tenure of the decoupling.
+    /// The term of the decoupling.
     pub epoch: Epoch,
     /// Whether the subtree was empty.
     pub empty: bool,
@@ -37,7 +37,7 @@ pub struct Grant {
 
 /// See the module documentation.
 #[derive(Debug)]
-pub struct Decoupled {
+pub struct ClientSubtree {
     grant: Grant,
     ranges: VecDeque<InoRange>,
     /// The number taken last.
@@ -51,16 +51,16 @@ pub struct Decoupled {
     viewed: Seq,
     /// An event said of a file that its content is in the object store.
     content_elsewhere: bool,
-    view: Option<Box<View>>,
+    view: Option<Box<SubtreeView>>,
 }
 
 /// The client's own picture of its subtree.
 #[derive(Debug)]
-pub struct View {
+pub struct SubtreeView {
     namespace: Namespace,
 }
 
-impl View {
+impl SubtreeView {
     /// The namespace, whose root directory is known by its inode number.
     #[must_use]
     pub fn namespace(&self) -> &Namespace {
@@ -73,7 +73,7 @@ impl View {
     }
 }
 
-impl Decoupled {
+impl ClientSubtree {
     /// A subtree with an empty journal that begins with event `first_seq`.
     #[must_use]
     pub fn new(grant: Grant, first_seq: Seq) -> Self {
@@ -159,7 +159,7 @@ impl Decoupled {
         cred: &Cred,
         parent: Ino,
         name: &[u8],
-        new: &NewInode<'_>,
+        new: &PlannedInode<'_>,
     ) -> Result<Ino, Errno> {
         check_name(name)?;
         if FileType::from_mode(new.mode).is_none() {
@@ -203,7 +203,7 @@ impl Decoupled {
         cred: &Cred,
         parent: Ino,
         name: &[u8],
-        new: &NewInode<'_>,
+        new: &PlannedInode<'_>,
     ) -> Result<Ino, Refusal> {
         let planned =
             self.view().namespace.plan_create(cred, (parent, name), new, Ino(u64::MAX))?;
@@ -217,12 +217,12 @@ impl Decoupled {
     }
 
     /// The view, up to date with the journal.
-    pub fn view(&mut self) -> &mut View {
+    pub fn view(&mut self) -> &mut SubtreeView {
         let grant = &self.grant;
         let view = self.view.get_or_insert_with(|| {
             let mut namespace = Namespace::new();
             namespace.adopt_root(&grant.root, grant.empty);
-            Box::new(View { namespace })
+            Box::new(SubtreeView { namespace })
         });
         if self.viewed == self.buffer.next_seq() {
             return view;

@@ -13,7 +13,7 @@ use wire::{Fragments, Op};
 const DEPTH_MAX: usize = (Frag::BITS_MAX / Frag::SPLIT_BITS) as usize;
 
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct FragmentTree {
     frag: Frag,
     parts: [Ino; Frag::SPLIT_WAYS],
 }
@@ -21,7 +21,7 @@ struct Known {
 /// See the module documentation.
 #[derive(Clone, Debug, Default)]
 pub struct FragmentMap {
-    dirs: Map<Ino, Known>,
+    dirs: Map<Ino, FragmentTree>,
     /// The directory of each fragment.
     whole: Map<Ino, Ino>,
 }
@@ -39,7 +39,7 @@ impl FragmentMap {
         self.forget_one(dir);
         let parts = fragments.parts.map(|(part, _)| part);
         self.whole.extend(parts.map(|part| (part, dir)));
-        self.dirs.insert(dir, Known { frag: fragments.frag, parts });
+        self.dirs.insert(dir, FragmentTree { frag: fragments.frag, parts });
     }
 
     /// Forgets that a directory is split, or the directory of a fragment. Returns whether that was

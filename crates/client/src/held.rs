@@ -24,7 +24,7 @@ pub(crate) struct Held {
 /// The client's state of a file, on its way from the session with one server to the session with
 /// another.
 #[derive(Clone, Debug, Default)]
-pub struct Carried {
+pub struct FileState {
     open: Open,
     locks: Vec<((LockKind, u64), LockRanges)>,
     /// For the root of a subtree that is merged on demand: whether another client waits for the
@@ -32,7 +32,7 @@ pub struct Carried {
     offered: Option<bool>,
 }
 
-impl Carried {
+impl FileState {
     /// The messages to a server that may have the file registered, and must drop it.
     pub(crate) fn given_up(&self, ino: Ino) -> Vec<Op<'static>> {
         let open = self.open;
@@ -163,12 +163,12 @@ impl Held {
     }
 
     /// Whether another client waits for the merge of a subtree.
-    pub(crate) fn is_demanded(&self, root: Ino) -> bool {
+    pub(crate) fn has_merge_request(&self, root: Ino) -> bool {
         self.subtrees.get(&root).is_some_and(|asked| *asked)
     }
 
     /// A subtree is about to be merged: a later demand needs another merge.
-    pub(crate) fn take_demand(&mut self, root: Ino) -> bool {
+    pub(crate) fn take_merge_request(&mut self, root: Ino) -> bool {
         self.subtrees.get_mut(&root).is_some_and(std::mem::take)
     }
 
@@ -216,7 +216,7 @@ impl Held {
 
     /// Takes out the state of a file, except for opens without a reply, of which there are this
     /// many for reading and for writing.
-    pub(crate) fn take_out(&mut self, ino: Ino, (reading, writing): (u32, u32)) -> Carried {
+    pub(crate) fn take_out(&mut self, ino: Ino, (reading, writing): (u32, u32)) -> FileState {
         let mut open = Open::default();
         if let Some(known) = self.opens.get_mut(&ino) {
             open = *known;
@@ -233,13 +233,13 @@ impl Held {
             self.locks_of(ino).map(|((_, kind, owner), ranges)| ((*kind, *owner), ranges.clone()));
         let locks = locks.collect();
         self.locks.retain(|(of, ..), _| *of != ino);
-        Carried { open, locks, offered: self.subtrees.remove(&ino) }
+        FileState { open, locks, offered: self.subtrees.remove(&ino) }
     }
 
     /// Puts in the state from another session. Returns the messages for the server: the file is
     /// open, or it is not.
-    pub(crate) fn put_in(&mut self, ino: Ino, carried: Carried) -> Vec<Op<'static>> {
-        let Carried { open, locks, offered } = carried;
+    pub(crate) fn put_in(&mut self, ino: Ino, carried: FileState) -> Vec<Op<'static>> {
+        let FileState { open, locks, offered } = carried;
         if let Some(asked) = offered {
             *self.subtrees.entry(ino).or_default() |= asked;
         }

@@ -8,7 +8,7 @@
 //! not know the clients that cache. So entries never change, they only expire.
 
 use types::{Attr, Cred, Errno, Ino, Map, Moment, Path, Tid, check_name};
-use wire::{Answer, Op, Reply, Told};
+use wire::{Answer, Grants, Op, Reply};
 
 use crate::cache::may_search;
 
@@ -128,7 +128,7 @@ impl Leases {
     /// A reply arrived, with its leases if it has any.
     pub(crate) fn hear(&mut self, reply: &Reply) {
         let Some((asked, sent)) = self.asked.remove(&reply.tid) else { return };
-        let Some(Told { dir, inode, lease: Some(span), .. }) = reply.told else { return };
+        let Some(Grants { dir, inode, lease: Some(span), .. }) = reply.told else { return };
         let until = sent + span;
         if until <= self.now {
             return;

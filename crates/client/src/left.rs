@@ -8,7 +8,7 @@ use types::{Epoch, Seq};
 
 /// A journal as far as it is intact.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Left {
+pub struct IntactJournal {
     /// Its header and its intact blocks.
     pub bytes: Vec<u8>,
     /// Position of the first event.
@@ -19,7 +19,7 @@ pub struct Left {
     pub torn: bool,
 }
 
-impl Left {
+impl IntactJournal {
     /// Whether a journal was begun at all: its header is written first, and a shorter file was
     /// never promised.
     #[must_use]
@@ -71,7 +71,7 @@ pub enum LogNeed {
 }
 
 impl LogNeed {
-    /// For a log that is needed since a tenure, the tenure of the server, and the newest one that
+    /// For a log that is needed since a term, the term of the server, and the newest one that
     /// ended without a clean stop.
     #[must_use]
     pub fn of(since: Epoch, now: Epoch, crashed: Epoch) -> Self {

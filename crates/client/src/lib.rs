@@ -1,8 +1,8 @@
 //! A client as a value.
 //!
 //! [`Session`] speaks to one metadata server: it numbers requests, keeps those that are applied but
-//! not yet safe, and sends them again when the server comes back from a crash. [`Decoupled`] is a
-//! client's own subtree: it appends events to a journal in memory without any request (Append
+//! not yet safe, and sends them again when the server comes back from a crash. [`ClientSubtree`] is
+//! a client's own subtree: it appends events to a journal in memory without any request (Append
 //! Client Journal, M-03) and computes its own view of the subtree from that journal when a caller
 //! looks. Between the two are directories with an exclusive capability: they are the server's, and
 //! the client is ahead of it for a moment.
@@ -10,10 +10,10 @@
 //! Neither does I/O, reads a clock or knows a socket; the crate `cudele` and the simulator execute
 //! the effects that they return.
 
-mod alone;
 mod branch;
 mod cache;
 mod decoupled;
+mod exclusive;
 mod fragments;
 mod held;
 mod leases;
@@ -23,15 +23,16 @@ mod session;
 mod verify;
 
 pub use branch::{
-    Branch, Clash, Composed, Found, LayerError, Made, Sides, conflicts, joined, journal_of,
+    BranchConflicts, BranchView, Clash, Composed, LayerError, Made, Sides, conflicts, joined,
+    journal_of,
 };
 pub use cache::VALID;
-pub use decoupled::{Decoupled, Grant, View};
+pub use decoupled::{ClientSubtree, Grant, SubtreeView};
 pub use fragments::FragmentMap;
-pub use held::Carried;
-pub use left::{Left, LogNeed, in_order};
-pub use runs::{Behind, ByReference, ByValue, Part, Piece, Worth, may_go_by_value};
-pub use session::{Effects, Input, Known, Session};
+pub use held::FileState;
+pub use left::{IntactJournal, LogNeed, in_order};
+pub use runs::{ByReference, ByValue, Piece, RunCollector, StoredRun, Worth, may_go_by_value};
+pub use session::{LocalAnswer, Session, SessionEffects, SessionInput};
 pub use verify::{Doubt, Verifier};
 
 #[cfg(test)]

@@ -12,16 +12,16 @@
 //!
 //! Invariant: runs and rest give the namespace that the journal gives.
 
-mod behind;
+mod background;
 mod piece;
 mod tree;
 
-pub use behind::Behind;
-pub use piece::{Part, Piece};
+pub use background::RunCollector;
+pub use piece::{Piece, StoredRun};
 
 use journal::{Event, JournalBuffer, JournalError, SegmentHeader};
 use metastore::{DirRun, Rows, RunInfo, RunList, RunReader, encode_clients_run, run_name};
-use namespace::{Mode, Namespace, Outcome};
+use namespace::{ApplyOutcome, Mode, Namespace};
 use types::{Attr, AttrChange, DirFragId, Errno, Frag, Ino, Origin, Seq, Set};
 
 use tree::Tree;
@@ -243,11 +243,11 @@ impl Split {
             Event::Session { .. } => return Ok(()),
         }
         match (self.namespace.apply(seq, Mode::Live, event), event) {
-            (Outcome::Replaced(_), Event::Create(_)) => return Err(ByValue::TakenTwice),
-            (Outcome::Rejected, _) => {
+            (ApplyOutcome::Replaced(_), Event::Create(_)) => return Err(ByValue::TakenTwice),
+            (ApplyOutcome::Rejected, _) => {
                 self.rejected.insert(seq);
             }
-            (Outcome::Done | Outcome::Replaced(_), _) => {}
+            (ApplyOutcome::Done | ApplyOutcome::Replaced(_), _) => {}
         }
         let freed = self.namespace.take_freed().into_iter();
         self.content.extend(freed.filter(|it| it.is_stored && !it.is_dir).map(|it| it.ino));

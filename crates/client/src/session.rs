@@ -14,20 +14,20 @@
 //! or done.
 
 mod again;
-mod ahead;
+mod async_ops;
 mod lost;
 mod mark;
-mod tell;
+mod notify;
 
 use std::collections::VecDeque;
 
 use types::{ClientId, Cred, Epoch, Ino, Lock, Map, Moment, Rank, Seq, Stripe, Tid};
 use wire::{Answer, Failure, Hello, Message, Op, Replay, Reply, Request, Welcome};
 
-pub use ahead::Known;
+pub use async_ops::LocalAnswer;
 
-use crate::alone::Alone;
 use crate::cache::Cache;
+use crate::exclusive::ExclusiveDirs;
 use crate::held::Held;
 use crate::leases::Leases;
 use again::{append_with_replay, grow_frame};
@@ -40,7 +40,7 @@ const UNSAFE_MAX: usize = 32_768;
 /// An input of a session.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "one at a time, on the stack")]
-pub enum Input<'a> {
+pub enum SessionInput<'a> {
     /// A connection to the server is up.
     Connected,
     /// The connection is gone.
@@ -51,7 +51,7 @@ pub enum Input<'a> {
 
 /// The effects that a session wants executed.
 #[derive(Debug, Default)]
-pub struct Effects {
+pub struct SessionEffects {
     /// Frames to send.
     pub frames: Vec<u8>,
     /// Requests that are answered.
@@ -61,7 +61,7 @@ pub struct Effects {
     /// Files that the server recalls, and subtrees for whose merge another client waits.
     pub recalled: Vec<Ino>,
     /// The server has processed the asynchronous requests up to the last report: see
-    /// [`Session::send_ahead`].
+    /// [`Session::send_async`].
     pub settled: bool,
     /// Open or locked files that another rank serves now: they go to the session with that rank
     /// ([`Session::take_out`]).
@@ -102,7 +102,7 @@ pub struct Session {
     /// The same of directories under leases.
     leases: Leases,
     /// Directories that it has alone, if it wants any.
-    alone: Option<Box<Alone>>,
+    alone: Option<Box<ExclusiveDirs>>,
     /// Those it had when the connection broke.
     had_alone: Vec<Ino>,
     safe: Seq,
@@ -141,7 +141,7 @@ impl Session {
         self.client
     }
 
-    /// The server's tenure; 0 before the first connection.
+    /// The server's term; 0 before the first connection.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         self.epoch
@@ -186,12 +186,12 @@ impl Session {
     }
 
     /// Makes a request. Its frame is sent now, or as soon as the session is connected.
-    pub fn call(&mut self, cred: &Cred, op: Op<'_>, effects: &mut Effects) -> Tid {
-        self.send_ahead(effects);
+    pub fn call(&mut self, cred: &Cred, op: Op<'_>, effects: &mut SessionEffects) -> Tid {
+        self.send_async(effects);
         self.call_at_once(cred, op, effects)
     }
 
-    fn call_at_once(&mut self, cred: &Cred, op: Op<'_>, effects: &mut Effects) -> Tid {
+    fn call_at_once(&mut self, cred: &Cred, op: Op<'_>, effects: &mut SessionEffects) -> Tid {
         let tid = Tid(self.next_tid);
         self.next_tid += 1;
         if let Some(mark) = mark(&op) {
@@ -230,9 +230,9 @@ impl Session {
 
     /// Closes an open file. The server is notified of the last close of its kind; the caller need
     /// not wait for the answer. Returns whether another client waits for the notification.
-    pub fn close(&mut self, ino: Ino, write: bool, effects: &mut Effects) -> bool {
+    pub fn close(&mut self, ino: Ino, write: bool, effects: &mut SessionEffects) -> bool {
         let closed = self.held.closed(ino, write);
-        if closed.last && !closed.awaited && self.tell_ahead(Op::Close { ino, write }) {
+        if closed.last && !closed.awaited && self.queue_behind_async(Op::Close { ino, write }) {
             return false;
         }
         if closed.last {
@@ -254,13 +254,13 @@ impl Session {
 
     /// Whether another client waits for the merge of a subtree.
     #[must_use]
-    pub fn is_demanded(&self, root: Ino) -> bool {
-        self.held.is_demanded(root)
+    pub fn has_merge_request(&self, root: Ino) -> bool {
+        self.held.has_merge_request(root)
     }
 
     /// A subtree is about to be merged. Returns whether another client waits for it.
-    pub fn take_demand(&mut self, root: Ino) -> bool {
-        self.held.take_demand(root)
+    pub fn take_merge_request(&mut self, root: Ino) -> bool {
+        self.held.take_merge_request(root)
     }
 
     /// Whether a file that is open was recalled and has not been given up.
@@ -297,7 +297,7 @@ impl Session {
     }
 
     /// Sends the requests that were set aside.
-    pub fn go_on(&mut self, effects: &mut Effects) {
+    pub fn go_on(&mut self, effects: &mut SessionEffects) {
         for (_, frame) in &self.aside {
             effects.frames.extend_from_slice(frame);
         }
@@ -306,9 +306,9 @@ impl Session {
     }
 
     /// The one entry point for input.
-    pub fn handle(&mut self, input: Input<'_>, effects: &mut Effects) {
+    pub fn handle(&mut self, input: SessionInput<'_>, effects: &mut SessionEffects) {
         match input {
-            Input::Connected => {
+            SessionInput::Connected => {
                 let hello = Hello {
                     client: self.client,
                     epoch: self.epoch,
@@ -316,22 +316,22 @@ impl Session {
                 };
                 Message::Hello(hello).append_frame(&mut effects.frames);
             }
-            Input::Disconnected => {
+            SessionInput::Disconnected => {
                 self.connected = false;
                 self.leases.clear();
                 self.cache.iter_mut().for_each(Cache::clear);
-                self.lose_alone();
+                self.lose_exclusive();
             }
-            Input::Message(Message::Welcome(welcome)) => self.welcome(&welcome, effects),
-            Input::Message(Message::Reply(reply)) => self.reply(reply, effects),
-            Input::Message(Message::Recall { ino }) => {
+            SessionInput::Message(Message::Welcome(welcome)) => self.welcome(&welcome, effects),
+            SessionInput::Message(Message::Reply(reply)) => self.reply(reply, effects),
+            SessionInput::Message(Message::Recall { ino }) => {
                 if self.held.recall(ino, self.is_creating()) {
                     effects.recalled.push(ino);
                 }
             }
-            Input::Message(Message::Revoke { dir }) => self.revoked(dir, effects),
-            Input::Message(Message::Moved { to, files }) => effects.moved.push((to, files)),
-            Input::Message(
+            SessionInput::Message(Message::Revoke { dir }) => self.revoked(dir, effects),
+            SessionInput::Message(Message::Moved { to, files }) => effects.moved.push((to, files)),
+            SessionInput::Message(
                 Message::Hello(_)
                 | Message::Request(_)
                 | Message::Batch(_)
@@ -348,7 +348,7 @@ impl Session {
     }
 
     /// Drops a directory's capability, and reports that behind all changes in the directory.
-    fn revoked(&mut self, dir: Ino, effects: &mut Effects) {
+    fn revoked(&mut self, dir: Ino, effects: &mut SessionEffects) {
         if let Some(alone) = &mut self.alone {
             alone.forget(dir);
         }
@@ -356,14 +356,14 @@ impl Session {
         self.call(&Cred::root(), Op::Return { dir }, effects);
     }
 
-    fn welcome(&mut self, welcome: &Welcome, effects: &mut Effects) {
+    fn welcome(&mut self, welcome: &Welcome, effects: &mut SessionEffects) {
         let before = std::mem::replace(&mut self.epoch, welcome.epoch);
         let restarted = before != Epoch(0) && before != welcome.epoch;
         effects.restarted |= restarted;
         self.connected = true;
         self.leases.clear();
         self.cache.iter_mut().for_each(Cache::clear);
-        self.lose_alone();
+        self.lose_exclusive();
         let announced = self.unsafe_count() > 0 || !self.held.is_empty();
         let next = welcome.epoch.0 == before.0 + 1;
         if restarted {
@@ -385,23 +385,23 @@ impl Session {
         for request in again {
             append_with_replay(request, &mut effects.frames);
         }
-        let ahead = self.send_ahead_again(
+        let ahead = self.send_async_again(
             restarted,
             next.then_some((welcome.safe, welcome.completed)),
             effects,
         );
         if announced && before != Epoch(0) {
-            self.tell_held(effects);
+            self.notify_held(effects);
             self.end_of_resent(effects);
         }
         for (_, frame) in &self.unanswered {
             effects.frames.extend_from_slice(frame);
         }
-        self.end_of_ahead(ahead, restarted, effects);
+        self.end_of_async(ahead, restarted, effects);
     }
 
     /// Reports to the server that everything was sent again. No caller waits for the answer.
-    fn end_of_resent(&mut self, effects: &mut Effects) {
+    fn end_of_resent(&mut self, effects: &mut SessionEffects) {
         let tid = Tid(self.next_tid);
         self.next_tid += 1;
         let request = Request::new(tid, self.heard(tid), Cred::root(), Op::Sync);
@@ -409,12 +409,12 @@ impl Session {
         Message::Request(request).append_frame(&mut effects.frames);
     }
 
-    fn reply(&mut self, mut reply: Reply, effects: &mut Effects) {
+    fn reply(&mut self, mut reply: Reply, effects: &mut SessionEffects) {
         let elsewhere = mark::take_elsewhere(&mut reply);
         self.leases.hear(&reply);
         // A lease is no capability.
         reply.told = reply.told.filter(|told| told.lease.is_none());
-        self.reply_about_alone(&mut reply, effects);
+        self.reply_about_exclusive(&mut reply, effects);
         if let Some(cache) = &mut self.cache {
             cache.hear(&reply);
             for dir in cache.shrink() {
@@ -441,7 +441,7 @@ impl Session {
         }
         let Some(at) = self.unanswered.iter().position(|(known, _)| *known == tid) else {
             self.note_safe(safe);
-            return self.reply_to_ahead(tid, result, effects);
+            return self.reply_to_async(tid, result, effects);
         };
         let Some((_, mut frame)) = self.unanswered.remove(at) else { return };
         let mark = self.marks.remove(&tid);

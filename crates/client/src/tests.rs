@@ -1,9 +1,9 @@
 //! The events that a decoupled client appends, and the changes that append none.
 
-use namespace::{NewInode, Refusal};
+use namespace::{PlannedInode, Refusal};
 use types::{Attr, AttrChange, ClientId, Cred, Epoch, Errno, Ino, InoRange, Seq};
 
-use crate::{Decoupled, Grant};
+use crate::{ClientSubtree, Grant};
 
 #[test]
 fn what_is_checked_before_it_is_appended_is_existence_and_permission() {
@@ -17,12 +17,12 @@ fn what_is_checked_before_it_is_appended_is_existence_and_permission() {
         empty: true,
         check: true,
     };
-    let mut subtree = Decoupled::new(grant, Seq(1));
+    let mut subtree = ClientSubtree::new(grant, Seq(1));
     let [member, stranger] = [7, 8].map(|gid| Cred { uid: 2, gid: 9, groups: vec![gid] });
-    let new = NewInode { mode: 0o040_755, ..NewInode::default() };
+    let new = PlannedInode { mode: 0o040_755, ..PlannedInode::default() };
     let mut create = |cred: &Cred, new| subtree.create_checked(cred, Ino(5), b"d", new);
     assert_eq!(create(&stranger, &new), Err(Refusal::Errno(Errno::Access)));
-    let of_root = NewInode { owner: Some((0, 0)), ..new };
+    let of_root = PlannedInode { owner: Some((0, 0)), ..new };
     assert_eq!(create(&member, &of_root), Err(Refusal::Errno(Errno::NotPermitted)));
     assert_eq!(create(&member, &new), Ok(Ino(100)));
     assert_eq!(create(&member, &new), Err(Refusal::Errno(Errno::Exists)));
@@ -38,9 +38,9 @@ fn numbers_are_taken_in_the_order_of_their_ranges() {
     let new = || {
         let (client, epoch, range) = (ClientId(1), Epoch(1), range(100, 103));
         let grant = Grant { client, root, range, epoch, empty: true, check: false };
-        Decoupled::new(grant, Seq(1))
+        ClientSubtree::new(grant, Seq(1))
     };
-    let file = NewInode { mode: 0o100_644, ..NewInode::default() };
+    let file = PlannedInode { mode: 0o100_644, ..PlannedInode::default() };
     let mut subtree = new();
     // A returned range of another client may be smaller than its first grant.
     subtree.extend(range(50, 52));
@@ -67,20 +67,20 @@ fn whether_there_is_content_to_look_for_is_known_without_a_look() {
     let new = || {
         let range = InoRange { start: 100, end: 200 };
         let (client, epoch) = (ClientId(1), Epoch(1));
-        Decoupled::new(Grant { client, root, range, epoch, empty: true, check: false }, Seq(1))
+        ClientSubtree::new(Grant { client, root, range, epoch, empty: true, check: false }, Seq(1))
     };
     let (cred, time) = (Cred::root(), types::Timestamp::default());
-    let file = NewInode { mode: 0o100_644, ..NewInode::default() };
+    let file = PlannedInode { mode: 0o100_644, ..PlannedInode::default() };
     let sized = AttrChange { size: Some(9), ..AttrChange::default() };
-    type Step = fn(&mut Decoupled, &NewInode<'_>, &AttrChange);
+    type Step = fn(&mut ClientSubtree, &PlannedInode<'_>, &AttrChange);
     let steps: [(&str, bool, Step); 6] = [
         ("an empty file", false, |_, _, _| ()),
         ("its content is in the event", false, |subtree, file, _| {
-            let inline = NewInode { size: 2, data: b"ab", ..*file };
+            let inline = PlannedInode { size: 2, data: b"ab", ..*file };
             subtree.create(&Cred::root(), Ino(5), b"inline", &inline).unwrap();
         }),
         ("it has a size", true, |subtree, file, _| {
-            let large = NewInode { size: 1 << 20, ..*file };
+            let large = PlannedInode { size: 1 << 20, ..*file };
             subtree.create(&Cred::root(), Ino(5), b"large", &large).unwrap();
         }),
         ("it gets a size blindly", true, |subtree, _, sized| {

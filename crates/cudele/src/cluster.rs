@@ -97,14 +97,14 @@ impl Cluster {
                 // The path leads to the rank that serves the directory, which may be gone.
                 let _ = fs.stat(&owner.path);
             }
-            let tenure = fs.tenure_at(owner.root()).0;
-            if merged_in == tenure {
+            let term = fs.term_at(owner.root()).0;
+            if merged_in == term {
                 continue;
             }
             let owner_fs = self.mount_as(owner.client())?;
             match repeat_merge(&owner_fs, &state, &owner) {
                 Ok(()) => {
-                    let merged_in = Some(tenure);
+                    let merged_in = Some(term);
                     state.set_owner(&crate::Owner { merged_in, ..owner })?;
                 }
                 // A checkpoint has the merge; or another client has the subtree now, or this client

@@ -4,7 +4,7 @@
 //! reports the damage to its caller all the same.
 
 use metastore::{DAMAGED_FILES_NAME, DamagedFiles};
-use objstore::{Expect, ObjectStore, Outcome, Version};
+use objstore::{Expect, ObjectStore, PutOutcome, Version};
 use types::{Errno, Error, Ino, Result};
 
 /// Attempts to replace the object while other clients replace it, too.
@@ -59,7 +59,7 @@ fn try_add(store: &dyn ObjectStore, ino: Ino, cause: &str) -> Result<()> {
             return Ok(());
         }
         let expect = version.map_or(Expect::Any, Expect::Is);
-        if let Outcome::Done(_) = store.put(DAMAGED_FILES_NAME, &files.encode(), expect)? {
+        if let PutOutcome::Done(_) = store.put(DAMAGED_FILES_NAME, &files.encode(), expect)? {
             return Ok(());
         }
     }

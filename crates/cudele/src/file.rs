@@ -15,7 +15,7 @@ impl Fs {
     /// without a name.
     ///
     /// If the answer is not shared, the caller may cache reads and writes until
-    /// [`crate::Notice::Recall`] arrives, which it answers with [`Fs::yield_file`]. If it is
+    /// [`crate::ServerNotice::Recall`] arrives, which it answers with [`Fs::yield_file`]. If it is
     /// shared, the caller may cache nothing: content goes to the object store only, and
     /// [`Fs::grow_as`] and [`Fs::append_as`] set the length. If a file is open more than once here,
     /// one shared answer makes all of them shared. A new connection reports the open files to the
@@ -88,13 +88,13 @@ impl Fs {
     }
 
     /// Whether a client waits for the merge of a subtree.
-    pub(crate) fn is_demanded(&self, root: Ino) -> bool {
-        self.at_holder(root, |link| link.lock().session.is_demanded(root))
+    pub(crate) fn has_merge_request(&self, root: Ino) -> bool {
+        self.at_holder(root, |link| link.lock().session.has_merge_request(root))
     }
 
     /// The same, and forgets the demand: a later one asks for a later merge.
-    pub(crate) fn take_demand(&self, root: Ino) -> bool {
-        self.at_holder(root, |link| link.lock().session.take_demand(root))
+    pub(crate) fn take_merge_request(&self, root: Ino) -> bool {
+        self.at_holder(root, |link| link.lock().session.take_merge_request(root))
     }
 
     /// Reports that the events of a subtree from before the demand are merged.
@@ -130,7 +130,7 @@ impl Fs {
     /// this waits for conflicting locks, in the order of arrival; other threads continue.
     /// [`Lock::owner`] and the client identify an owner, whose locks do not conflict with each
     /// other. All locks end with the client. A new connection sets them again; a lock that another
-    /// client took in between is lost ([`crate::Notice::LockLost`]).
+    /// client took in between is lost ([`crate::ServerNotice::LockLost`]).
     ///
     /// # Errors
     /// `EAGAIN` if it is taken and `wait` is not set, `EDEADLK` if waiting would never end, `EINTR`

@@ -24,13 +24,13 @@ const RETRY: Duration = Duration::from_millis(5);
 
 /// The known fragments of split directories.
 #[derive(Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct KnownFragments {
     /// Whether anything is.
     any: AtomicBool,
     map: Mutex<FragmentMap>,
 }
 
-impl Known {
+impl KnownFragments {
     fn lock(&self) -> MutexGuard<'_, FragmentMap> {
         self.map.lock().unwrap_or_else(PoisonError::into_inner)
     }

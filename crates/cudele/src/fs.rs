@@ -120,14 +120,14 @@ impl Fs {
         &self.observed
     }
 
-    /// The tenure of the metadata server that this client is connected to.
+    /// The term of the metadata server that this client is connected to.
     #[must_use]
     pub fn server_epoch(&self) -> Epoch {
         self.link.lock().session.epoch()
     }
 
-    /// That tenure, and the newest one that ended without a clean stop.
-    pub(crate) fn tenures(&self) -> (Epoch, Epoch) {
+    /// That term, and the newest one that ended without a clean stop.
+    pub(crate) fn terms(&self) -> (Epoch, Epoch) {
         let link = self.link.lock();
         (link.session.epoch(), link.crashed)
     }

@@ -34,7 +34,6 @@
 )]
 
 mod again;
-mod alone;
 mod balancers;
 mod cluster;
 mod contact;
@@ -42,6 +41,7 @@ mod content_store;
 mod damaged;
 mod data;
 mod dir;
+mod exclusive;
 mod extents;
 mod file;
 mod fragments;
@@ -79,15 +79,15 @@ pub use damaged::{damaged_files, replace_damaged_files};
 pub use data::{Classified, FileReader};
 pub use dir::{Dir, DirEntry, NewFile};
 pub use fs::{Fs, parse as parse_path};
-pub use locate::{Found, Locator};
+pub use locate::{FoundCluster, Locator};
 pub use mechanism::{Completion, MergedBy, Step};
 pub use metastore::ProofKey;
-pub use notice::Notice;
+pub use notice::ServerNotice;
 pub use objstore::Space;
 pub use observe::{Observer, Progress, Stage};
 pub use policy::{Checksums, Composition, Durability, Mechanism, MergeBy, Policy, Preset};
 pub use ranks::Pinned;
-pub use recover::{Left, Recovered};
+pub use recover::{Recovered, RecoveredJournal};
 pub use scan::Scanned;
 pub use state::{Owner, StateDir, io_error, write_durably};
 pub use subtree::{Materialised, Subtree};
@@ -102,9 +102,9 @@ pub use user::{Page, User};
 pub use verify::Verified;
 pub use waiting::{Wait, longest_wait};
 pub use wire::{
-    Answer, BalancerEntry, ClusterMap, DecoupledSubtree, EffectivePolicy, Kept, MdsEntry, MdsState,
+    Answer, BalancerEntry, ClusterMap, DecoupledSubtree, EffectivePolicy, MdsEntry, MdsState,
     MergeFlags, MergeReport, MergeSample, NewInode, Op, Opened, PolicyEntry, SampleKind,
-    WantsAlone, Warning,
+    StateStorage, WantsExclusive, Warning,
 };
 
 /// The civil time now.

@@ -10,7 +10,7 @@
 //! that; the thread that finds the connection broken makes a new one and holds the lock until it
 //! works ([`connect`]), because no other thread can proceed.
 
-mod ahead;
+mod async_ops;
 mod awaited;
 mod connect;
 mod held;
@@ -22,7 +22,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use client::{Effects, Input, Known, Session};
+use client::{LocalAnswer, Session, SessionEffects, SessionInput};
 use net::{Address, Connection, Sender};
 use policy::Mechanism;
 use types::{ClientId, Cred, Epoch, Errno, Error, Ino, Rank, Result, Tid, Timestamp};
@@ -31,10 +31,10 @@ use wire::{Answer, Message, Op};
 use crate::observe::Observed;
 use crate::strong_log::StrongLogs;
 use crate::waiting::Noted;
-use crate::{Cluster, Notice, Stage};
+use crate::{Cluster, ServerNotice, Stage};
 
-use ahead::Telling;
-pub(crate) use listen::Heard;
+use async_ops::Telling;
+pub(crate) use listen::LinkNotice;
 use listen::Listening;
 
 /// Bytes of news that wait for the next request.
@@ -68,7 +68,7 @@ pub(crate) struct Link {
 pub(crate) struct State {
     pub(crate) session: Session,
     /// The effects that the session asks for; its frames are still to be sent.
-    effects: Effects,
+    effects: SessionEffects,
     /// The threads that wait for an answer, in the order of their requests.
     waiting: BTreeMap<Tid, Waiting>,
     /// The receiving side, unless a thread reads or there is no connection.
@@ -91,7 +91,7 @@ pub(crate) struct State {
     pub(crate) known: u64,
     /// When the newest request that was answered was made.
     heard: Option<Instant>,
-    /// The newest tenure of the server that ended without being stopped.
+    /// The newest term of the server that ended without being stopped.
     pub(crate) crashed: Epoch,
     /// The error of a log that could not be replayed, for the next request.
     refused_log: Option<Error>,
@@ -123,7 +123,7 @@ impl State {
 
     /// Passes a message to the session, and answers to the waiting threads.
     fn take_message(&mut self, message: Message<'_>) {
-        self.session.handle(Input::Message(message), &mut self.effects);
+        self.session.handle(SessionInput::Message(message), &mut self.effects);
         let mut completed = std::mem::take(&mut self.effects.completed);
         for (tid, result) in completed.drain(..) {
             self.answer(tid, result.map_err(Error::from));
@@ -131,32 +131,35 @@ impl State {
         self.effects.completed = completed;
         let recalled = self.effects.recalled.drain(..);
         let heard = &mut self.listening.heard;
-        heard.extend(recalled.map(|ino| Heard::Notice(Notice::Recall { ino })));
+        heard.extend(recalled.map(|ino| LinkNotice::Notice(ServerNotice::Recall { ino })));
         let lost = self.effects.locks_lost.drain(..);
-        heard.extend(lost.map(|ino| Heard::Notice(Notice::LockLost { ino })));
+        heard.extend(lost.map(|ino| LinkNotice::Notice(ServerNotice::LockLost { ino })));
         let moved = self.effects.moved.drain(..);
-        heard.extend(moved.map(|(to, files)| Heard::Moved(to, files)));
-        self.note_settled();
+        heard.extend(moved.map(|(to, files)| LinkNotice::Moved(to, files)));
+        self.note_acknowledged_async();
     }
 
     /// The answer that this client knows itself: while the server counts on its memory, or during a
     /// lease.
-    fn known(&mut self, cred: &Cred, op: &Op<'_>, now: Instant) -> Known {
+    fn known(&mut self, cred: &Cred, op: &Op<'_>, now: Instant) -> LocalAnswer {
         let fresh = self.is_fresh(now);
-        let mut known = Known::Nothing;
+        let mut known = LocalAnswer::Nothing;
         if fresh {
             // Only changes have a time, and asking for it takes as long as a lookup.
             let time = if op.is_mutation() { crate::now() } else { Timestamp::default() };
             known = self.session.known(cred, op, time, &mut self.effects);
         }
         // Not at `now`: that may be long ago, and a lease is over when it is over.
-        if matches!(known, Known::Nothing)
+        if matches!(known, LocalAnswer::Nothing)
             && self.session.is_anything_leased()
             && let Some(answer) = self.session.leased(cred, op, crate::moment(), fresh)
         {
-            known = Known::Remembered(answer);
+            known = LocalAnswer::Remembered(answer);
         }
-        let asks = matches!(known, Known::Nothing | Known::Soon | Known::WantsNumbers(_));
+        let asks = matches!(
+            known,
+            LocalAnswer::Nothing | LocalAnswer::Soon | LocalAnswer::WantsNumbers(_)
+        );
         self.known += u64::from(!asks);
         known
     }
@@ -194,7 +197,7 @@ impl Link {
         let first_tid = Tid(crate::now().0.unsigned_abs() / 1000);
         let state = State {
             session: Session::new(client, first_tid),
-            effects: Effects::default(),
+            effects: SessionEffects::default(),
             waiting: BTreeMap::new(),
             receiver: None,
             sender: None,
@@ -254,26 +257,26 @@ impl Link {
             state = self.lock();
         }
         let now = Instant::now();
-        if state.session.alone_count() > 0 && !state.is_fresh(now) {
+        if state.session.exclusive_count() > 0 && !state.is_fresh(now) {
             // Its directories are this client's as long as it hears the server.
             self.request_now(state, &Cred::root(), Op::Settle, &[])?;
             state = self.lock();
         }
         loop {
             match state.known(cred, &op, now) {
-                Known::Remembered(answer) => return answer.map_err(Error::from),
-                Known::Alone(answer) | Known::Ahead(_, answer) => {
-                    if self.answered_ahead(&mut state, now) {
+                LocalAnswer::Remembered(answer) => return answer.map_err(Error::from),
+                LocalAnswer::Alone(answer) | LocalAnswer::Ahead(_, answer) => {
+                    if self.answered_async(&mut state, now) {
                         drop(self.send(state));
                     }
                     return answer.map_err(Error::from);
                 }
-                Known::Nothing => return self.request_now(state, cred, op, chunks),
-                Known::Soon => {
+                LocalAnswer::Nothing => return self.request_now(state, cred, op, chunks),
+                LocalAnswer::Soon => {
                     self.request_now(state, &Cred::root(), Op::Settle, &[])?;
                     state = self.lock();
                 }
-                Known::WantsNumbers(count) => {
+                LocalAnswer::WantsNumbers(count) => {
                     let op = Op::Extend { subtree: Ino(0), count };
                     self.request_now(state, &Cred::root(), op, &[])?;
                     state = self.lock();

@@ -20,7 +20,7 @@ pub struct Locator {
 
 /// A cluster that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundCluster {
     /// Address of its monitor.
     pub mon: Address,
     /// Its directory, if it was found by that.
@@ -33,15 +33,15 @@ impl Locator {
     /// # Errors
     /// `EINVAL` for a malformed address, or if the choice is among several clusters; `ENOENT` if no
     /// cluster is known.
-    pub fn find(&self) -> Result<Found> {
+    pub fn find(&self) -> Result<FoundCluster> {
         let from_env = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         let mon = self.mon.clone().or_else(|| from_env("CUDELE_MON")?.into_string().ok());
         if let Some(mon) = mon {
-            return Ok(Found { mon: mon.parse()?, dir: self.dir.clone() });
+            return Ok(FoundCluster { mon: mon.parse()?, dir: self.dir.clone() });
         }
         let dir = self.dir.clone().or_else(|| from_env("CUDELE_DIR").map(PathBuf::from));
         let dir = dir.map_or_else(known::default, Ok)?;
-        Ok(Found { mon: Self::monitor_of(&dir), dir: Some(dir) })
+        Ok(FoundCluster { mon: Self::monitor_of(&dir), dir: Some(dir) })
     }
 
     /// The monitor's address in the directory of a cluster.

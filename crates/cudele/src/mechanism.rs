@@ -228,7 +228,7 @@ impl Completion {
 /// # Errors
 /// The first failing member's, saying which it was and which promise holds all the same; members
 /// after it in a serial composition do not run. Running the composition again is harmless.
-pub(crate) fn carry_out(composition: &Composition, material: &Material<'_>) -> Result<Completion> {
+pub(crate) fn execute(composition: &Composition, material: &Material<'_>) -> Result<Completion> {
     let start = Instant::now();
     let mut completion = run(composition, material).map_err(|error| incomplete(error, material))?;
     completion.seconds = start.elapsed().as_secs_f64();

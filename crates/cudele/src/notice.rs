@@ -7,10 +7,10 @@ use crate::ranks;
 
 /// A message that a server sends without a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Notice {
+pub enum ServerNotice {
     /// Another client opens a file that this client has open: this client must write its cached
     /// content, and give up private use. Or a client waits for a subtree that this client has
-    /// decoupled under `merge: on_demand` ([`crate::Subtree::meet_demand`]).
+    /// decoupled under `merge: on_demand` ([`crate::Subtree::answer_merge_request`]).
     Recall {
         /// The file, or the root of the subtree.
         ino: Ino,
@@ -30,7 +30,7 @@ impl Fs {
     ///
     /// # Errors
     /// `EAGAIN` if there can be no more threads.
-    pub fn listen(&self, handler: impl FnMut(Notice) + Send + 'static) -> Result<()> {
+    pub fn listen(&self, handler: impl FnMut(ServerNotice) + Send + 'static) -> Result<()> {
         self.listen_by(self.ranks.handled_by(handler))
     }
 

@@ -9,10 +9,10 @@
 //! While only rank 0 was heard of, all of this costs two comparisons for a request.
 
 mod across;
-mod carry;
 mod link;
 mod links;
 mod pinned;
+mod reclaim;
 mod remove;
 
 use std::collections::BTreeMap;
@@ -21,10 +21,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use types::{ClientId, Cred, Epoch, Errno, Error, Ino, Map, Rank, Result};
-use wire::{Answer, Elsewhere, Op, WantsAlone};
+use wire::{Answer, Elsewhere, Op, WantsExclusive};
 
 use crate::link::Link;
-use crate::{Fs, Notice};
+use crate::{Fs, ServerNotice};
 
 pub(crate) use links::{listen_on, tell_on};
 pub use pinned::Pinned;
@@ -37,11 +37,11 @@ const HOPS_MAX: usize = 64;
 /// The time within which the ranks of a move agree on the server of a subtree.
 const AGREE_WITHIN: Duration = Duration::from_secs(10);
 /// The bits of a term; the bits above hold its rank.
-const TENURE_BITS: u32 = 48;
+const TERM_BITS: u32 = 48;
 /// The number of moved inodes whose rank is remembered.
 const PLACES_MAX: usize = 1 << 20;
 
-pub(crate) type Handler = Arc<Mutex<Box<dyn FnMut(Notice) + Send>>>;
+pub(crate) type Handler = Arc<Mutex<Box<dyn FnMut(ServerNotice) + Send>>>;
 
 /// The state of the ranks other than 0.
 #[derive(Default)]
@@ -50,7 +50,7 @@ pub(crate) struct Ranks {
     several: AtomicBool,
     /// Requests that were sent on to another rank.
     redirected: AtomicU64,
-    pub(crate) fragments: crate::fragments::Known,
+    pub(crate) fragments: crate::fragments::KnownFragments,
     known: Mutex<Known>,
     /// Held while open files move from one session to another.
     carrying: Mutex<()>,
@@ -63,7 +63,7 @@ struct Known {
     handler: Option<Handler>,
     /// The handler drops notices: a listener replaces it.
     handler_is_idle: bool,
-    wants_alone: WantsAlone,
+    wants_alone: WantsExclusive,
 }
 
 impl std::fmt::Debug for Ranks {
@@ -78,7 +78,7 @@ impl Ranks {
     }
 
     /// The handler of notices: the first one that does more than drop them.
-    pub(crate) fn handled_by(&self, handler: impl FnMut(Notice) + Send + 'static) -> Handler {
+    pub(crate) fn handled_by(&self, handler: impl FnMut(ServerNotice) + Send + 'static) -> Handler {
         let mut state = self.lock();
         let is_idle = std::mem::take(&mut state.handler_is_idle);
         if let Some(known) = &state.handler {
@@ -101,7 +101,7 @@ impl Ranks {
         state.handler.insert(Arc::new(Mutex::new(Box::new(|_| {})))).clone()
     }
 
-    pub(crate) fn want_alone(&self, wants: WantsAlone) {
+    pub(crate) fn want_alone(&self, wants: WantsExclusive) {
         self.lock().wants_alone = wants;
     }
 
@@ -202,14 +202,14 @@ impl Fs {
 
     /// The term and the rank of the server of a directory: while it is the same, no server was
     /// restarted.
-    pub(crate) fn tenure_at(&self, dir: Ino) -> Epoch {
+    pub(crate) fn term_at(&self, dir: Ino) -> Epoch {
         let rank = self.place(dir);
         let link = self.link_of(dir);
         let mut epoch = link.lock().session.epoch();
         if epoch == Epoch(0) && link.request(self.cred(), Op::Sync, &[]).is_ok() {
             epoch = link.lock().session.epoch();
         }
-        Epoch(epoch.0 | u64::from(rank.0) << TENURE_BITS)
+        Epoch(epoch.0 | u64::from(rank.0) << TERM_BITS)
     }
 
     /// The client that has decoupled a subtree with this root, or received this inode number with
@@ -355,7 +355,7 @@ impl Fs {
     fn note_found(&self, op: &Op<'_>, rank: Rank, is_news: bool) {
         self.note_place(op, rank);
         if is_news && let Some(ino) = named(op) {
-            self.carry_found(ino, rank);
+            self.reclaim_found(ino, rank);
         }
     }
 
@@ -453,7 +453,7 @@ pub(crate) fn named(op: &Op<'_>) -> Option<Ino> {
 /// Whether a server was restarted between two terms. The state of a subtree is stored before it
 /// moves to another rank.
 pub(crate) fn is_restarted(before: Epoch, now: Epoch) -> bool {
-    before != now && before.0 >> TENURE_BITS == now.0 >> TENURE_BITS
+    before != now && before.0 >> TERM_BITS == now.0 >> TERM_BITS
 }
 
 /// Whether a request is about a decoupled subtree as a whole.

@@ -20,7 +20,7 @@ use crate::{Cluster, Owner, StateDir, Subtree};
 
 /// A journal of a dead client.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Left {
+pub struct RecoveredJournal {
     /// A file, or an object of the store.
     pub name: String,
     /// Whether it is an object.
@@ -37,7 +37,7 @@ pub struct Recovered {
     /// The client that had the subtree.
     pub from: ClientId,
     /// Its journals, oldest first.
-    pub journals: Vec<Left>,
+    pub journals: Vec<RecoveredJournal>,
     /// The subtree, ready to be merged or discarded; none if it was only looked for.
     pub subtree: Option<Subtree>,
 }
@@ -109,7 +109,7 @@ impl Cluster {
     }
 }
 
-fn name((left, _): &(Left, Earlier)) -> String {
+fn name((left, _): &(RecoveredJournal, Earlier)) -> String {
     left.name.clone()
 }
 
@@ -118,15 +118,15 @@ fn find(
     fs: &crate::Fs,
     known: &DecoupledSubtree,
     disk: Option<&FilePath>,
-) -> Result<Vec<(Left, Earlier)>> {
-    let mut found: Vec<(Left, Earlier)> = Vec::new();
+) -> Result<Vec<(RecoveredJournal, Earlier)>> {
+    let mut found: Vec<(RecoveredJournal, Earlier)> = Vec::new();
     let mut add = |name: String, bytes: Vec<u8>, stored: bool| -> Result<()> {
         let journal = Earlier::read(name.clone(), bytes, None)?;
         let header = SegmentHeader::decode(&journal.bytes).map_err(|e| e.in_journal(&name))?;
         let own = matches!(header.writer, Writer::Client { subtree, .. } if subtree == known.ino);
         let (first, events) = (journal.first.0, journal.events());
         if own && events > 0 {
-            found.push((Left { name, stored, events, first }, journal));
+            found.push((RecoveredJournal { name, stored, events, first }, journal));
         }
         Ok(())
     };
@@ -141,7 +141,7 @@ fn find(
         if object[prefix.len()..].contains(&grant) {
             let (bytes, _) = fs.store().get(&object)?;
             // A client may be gone in the middle of its first write.
-            if client::Left::is_begun(&bytes) {
+            if client::IntactJournal::is_begun(&bytes) {
                 add(object, bytes, true)?;
             }
         }

@@ -30,7 +30,7 @@ pub struct Owner {
     pub client: u64,
     /// Start and end of the ranges of inode numbers.
     pub ranges: Vec<(u64, u64)>,
-    /// The tenure of the decoupling.
+    /// The term of the decoupling.
     pub epoch: u64,
     /// The policy, canonical text.
     pub policy: String,
@@ -39,7 +39,7 @@ pub struct Owner {
     /// Events before this position may have been merged from journals that are gone.
     #[serde(default)]
     pub reached: u64,
-    /// The server's tenure in which the subtree was merged and released. The merge may have to be
+    /// The server's term in which the subtree was merged and released. The merge may have to be
     /// repeated in a later one.
     #[serde(default)]
     pub merged_in: Option<u64>,
@@ -75,7 +75,7 @@ impl Owner {
         Ino(self.ino)
     }
 
-    /// The tenure.
+    /// The term.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         Epoch(self.epoch)

@@ -20,7 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use client::LogNeed;
-use journal::{Create, Event, SegmentHeader, Snapshot, Writer};
+use journal::{Create, Event, InodeSnapshot, SegmentHeader, Writer};
 use policy::{Checksums, Mechanism, Sharing};
 use types::{Attr, AttrChange, Epoch, Errno, Error, FileType, Ino, Result, Seq};
 
@@ -44,7 +44,7 @@ const KNOWN_MAX: usize = 4096;
 #[derive(Debug, Default)]
 pub(crate) struct StrongLogs {
     logs: Mutex<BTreeMap<Ino, Arc<StrongLog>>>,
-    known: Mutex<BTreeMap<Ino, Known>>,
+    known: Mutex<BTreeMap<Ino, KnownTerms>>,
 }
 
 /// The effect of a directory's policy on its clients.
@@ -62,7 +62,7 @@ pub(crate) struct Terms {
 
 /// The terms of a directory, and when they were asked.
 #[derive(Debug)]
-struct Known {
+struct KnownTerms {
     terms: Terms,
     at: Instant,
 }
@@ -80,7 +80,7 @@ struct Open {
     file: LogFile,
     /// A write failed: a later event would follow a hole.
     failed: bool,
-    /// The server of this tenure did not accept it, and is not asked again.
+    /// The server of this term did not accept it, and is not asked again.
     refused_in: Option<Epoch>,
     /// With how many events it is long: more than before, if shortening it failed.
     long: u64,
@@ -98,7 +98,7 @@ impl StrongLogs {
         }
         let subtree = effective.source;
         let writer = Writer::Client { client: fs.client(), subtree };
-        let header = SegmentHeader { writer, epoch: fs.tenures().0, first_seq: Seq(1) };
+        let header = SegmentHeader { writer, epoch: fs.terms().0, first_seq: Seq(1) };
         // No request is made under this lock: the requesting thread may have to replay.
         let mut logs = self.logs.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(log) = logs.get(&subtree) {
@@ -123,7 +123,7 @@ impl StrongLogs {
         if known.len() >= KNOWN_MAX {
             known.clear();
         }
-        known.insert(dir, Known { terms: terms.clone(), at: Instant::now() });
+        known.insert(dir, KnownTerms { terms: terms.clone(), at: Instant::now() });
         Ok(terms)
     }
 
@@ -172,7 +172,7 @@ impl StrongLog {
         result.map_err(|error| io_error(open.file.path(), &error))
     }
 
-    /// The server of this tenure has everything before a position.
+    /// The server of this term has everything before a position.
     pub(crate) fn replayed(&self, epoch: Epoch, next: Seq) -> Result<()> {
         let mut open = self.lock();
         // Another thread may have logged events of the term before.
@@ -182,7 +182,7 @@ impl StrongLog {
         open.file.set_epoch(epoch).map_err(|error| io_error(open.file.path(), &error))
     }
 
-    /// The server of this tenure is not asked again.
+    /// The server of this term is not asked again.
     pub(crate) fn refused(&self, epoch: Epoch, error: Error) -> Error {
         let mut open = self.lock();
         open.refused_in = Some(epoch);
@@ -200,9 +200,9 @@ impl StrongLog {
             open.long += EVENTS_MAX;
             open.file.next()
         };
-        let (epoch, _) = fs.tenures();
+        let (epoch, _) = fs.terms();
         // It is only longer than it could be if this fails.
-        if fs.checkpoint().is_ok() && fs.tenures().0 == epoch {
+        if fs.checkpoint().is_ok() && fs.terms().0 == epoch {
             let mut open = self.lock();
             if open.file.header().epoch == epoch && !open.failed {
                 let _ = open.restart(epoch, from);
@@ -250,7 +250,7 @@ impl StrongLog {
     }
 
     pub(crate) fn linked(&self, parent: Ino, name: &[u8], attr: &Attr) -> Result<()> {
-        let inode = Snapshot { attr: *attr, data: &[], extra: &[] };
+        let inode = InodeSnapshot { attr: *attr, data: &[], extra: &[] };
         let home = Ino::LINKS;
         self.append(&Event::Link { parent, name, ino: attr.ino, home, inode, time: attr.ctime })
     }
@@ -272,8 +272,8 @@ impl StrongLog {
         moved: &Attr,
         back: Option<&Attr>,
     ) -> Result<()> {
-        let moved = Snapshot { attr: *moved, data: &[], extra: &[] };
-        let exchanged = back.map(|attr| Snapshot { attr: *attr, data: &[], extra: &[] });
+        let moved = InodeSnapshot { attr: *moved, data: &[], extra: &[] };
+        let exchanged = back.map(|attr| InodeSnapshot { attr: *attr, data: &[], extra: &[] });
         let time = crate::now();
         self.append(&Event::Rename {
             parent,

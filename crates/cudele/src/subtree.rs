@@ -1,6 +1,6 @@
 //! A decoupled subtree: this client's own until it is merged or discarded.
 
-mod behind;
+mod background;
 mod complete;
 mod content;
 mod earlier;
@@ -15,8 +15,8 @@ use std::io::Read;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
-use client::{Decoupled, Grant};
-use namespace::NewInode;
+use client::{ClientSubtree, Grant};
+use namespace::PlannedInode;
 use objstore::Presence;
 use policy::{Check, Mechanism};
 use types::{
@@ -25,7 +25,7 @@ use types::{
 };
 use wire::{Answer, Op};
 
-pub(crate) use behind::Written;
+pub(crate) use background::Written;
 pub(crate) use earlier::Earlier;
 use places::Places;
 use sync::{Offered, Syncer};
@@ -49,7 +49,7 @@ pub struct Subtree {
     fs: Arc<Fs>,
     path: Path,
     policy: Policy,
-    inner: Decoupled,
+    inner: ClientSubtree,
     state: StateDir,
     /// Blocks of the current journal that were persisted.
     persisted_locally: usize,
@@ -63,7 +63,7 @@ pub struct Subtree {
     time: Timestamp,
     /// Events left until the time is read again.
     time_for: u32,
-    /// The server's tenure in which the last merge took place: in another one it may be lost.
+    /// The server's term in which the last merge took place: in another one it may be lost.
     merged_in: Option<Epoch>,
     /// Merges in the background, if there are any.
     syncer: Option<Syncer>,
@@ -190,7 +190,7 @@ impl Subtree {
             check: policy.check == Check::Client,
         };
         let cred = fs.cred().clone();
-        let mut inner = Decoupled::new(grant, Seq(owner.next_seq));
+        let mut inner = ClientSubtree::new(grant, Seq(owner.next_seq));
         usable.for_each(|range| inner.extend(range));
         let exact = owner.exact;
         Ok(Self {
@@ -274,14 +274,14 @@ impl Subtree {
         if self.time_for == 0 {
             self.time = crate::now_coarse();
             self.time_for = EVENTS_PER_TIME;
-            if self.offered.is_some() && self.fs.is_demanded(self.root()) {
+            if self.offered.is_some() && self.fs.has_merge_request(self.root()) {
                 // After a failure the events stay for the next completion, which returns the error.
-                let _ = self.meet_demand();
+                let _ = self.answer_merge_request();
             }
             if self.syncer.is_some() {
                 self.sync_if_due();
             } else if self.by_reference() {
-                self.write_behind();
+                self.write_in_background();
             }
         }
         self.time_for -= 1;
@@ -321,7 +321,7 @@ impl Subtree {
         &mut self,
         parent: Ino,
         name: &[u8],
-        new: &NewInode<'_>,
+        new: &PlannedInode<'_>,
         errno: Errno,
     ) -> Result<Ino> {
         let about = |errno| Error::of(errno, String::from_utf8_lossy(name));
@@ -332,7 +332,7 @@ impl Subtree {
         self.inner.create(&self.cred, parent, name, new).map_err(about)
     }
 
-    fn create_checked(&mut self, parent: Ino, name: &[u8], new: &NewInode<'_>) -> Result<Ino> {
+    fn create_checked(&mut self, parent: Ino, name: &[u8], new: &PlannedInode<'_>) -> Result<Ino> {
         let cred = self.cred.clone();
         if self.inner.inodes_left() == 0 {
             self.extend()?;
@@ -441,8 +441,8 @@ impl Subtree {
 }
 
 #[inline]
-fn inode_of<'a>(new: &NewFile<'a>, time: Timestamp, stripe: Stripe) -> NewInode<'a> {
-    NewInode {
+fn inode_of<'a>(new: &NewFile<'a>, time: Timestamp, stripe: Stripe) -> PlannedInode<'a> {
+    PlannedInode {
         mode: new.mode(),
         owner: new.owner,
         rdev: new.rdev,

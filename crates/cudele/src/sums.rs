@@ -26,7 +26,7 @@ mod write;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use metastore::{Entry, SUM_BLOCK_BYTES, Sum};
+use metastore::{SUM_BLOCK_BYTES, Sum, SumEntry};
 use types::{Errno, Error, Ino, Map, Result, Stripe};
 
 use self::pending::Pending;
@@ -155,7 +155,7 @@ impl Sums {
             let misfit = misfit(objects, (wanted.start, &entries), offset, buffer)?;
             let Some((block, sum)) = misfit else { return Ok(()) };
             let after = locked(&file).table.entries(objects, block..block + 1, Age::New)?;
-            if after == [Entry::Sum(sum)] {
+            if after == [SumEntry::Sum(sum)] {
                 return Err(damaged(objects, block, sum));
             }
         }
@@ -174,7 +174,7 @@ impl FileSums {
 /// belongs to the block with the number that is passed.
 fn misfit(
     objects: &Objects<'_>,
-    (first, entries): (u64, &[Entry]),
+    (first, entries): (u64, &[SumEntry]),
     offset: u64,
     buffer: &mut [u8],
 ) -> Result<Option<(u64, Sum)>> {

@@ -33,7 +33,7 @@ pub struct SweptRuns {
 
 /// The objects of a directory fragment in the store.
 #[derive(Debug, Default)]
-struct Found {
+struct FragmentObjects {
     runs: Vec<RunId>,
     /// Objects that may list runs.
     others: Vec<String>,
@@ -48,7 +48,7 @@ impl Fs {
     pub fn sweep_runs(&self, look: bool) -> Result<SweptRuns> {
         let mut swept = SweptRuns::default();
         let store = &**self.store();
-        for (dirfrag, Found { runs, others }) in found(store)? {
+        for (dirfrag, FragmentObjects { runs, others }) in found(store)? {
             swept.runs += runs.len() as u64;
             if runs.is_empty() {
                 continue;
@@ -98,8 +98,8 @@ fn is_absent(found: Result<objstore::Stat>) -> Result<bool> {
 }
 
 /// Runs of clients by directory, and the other objects there.
-fn found(store: &dyn ObjectStore) -> Result<BTreeMap<DirFragId, Found>> {
-    let mut all: BTreeMap<DirFragId, Found> = BTreeMap::new();
+fn found(store: &dyn ObjectStore) -> Result<BTreeMap<DirFragId, FragmentObjects>> {
+    let mut all: BTreeMap<DirFragId, FragmentObjects> = BTreeMap::new();
     let mut strange: Vec<(Ino, String)> = Vec::new();
     for name in store.list("dirs/")? {
         match ObjectName::parse(&name) {

@@ -71,7 +71,12 @@ impl Fs {
             self.load_base(&mut judged, root.ino)?;
         }
         for object in objects {
-            let part = Part { object: &object, root: &root, is_empty: root.size == 0, cred: &cred };
+            let part = VerifiedJournal {
+                object: &object,
+                root: &root,
+                is_empty: root.size == 0,
+                cred: &cred,
+            };
             self.verify_part(&mut judged, &part, key, &mut done)?;
         }
         Ok(done)
@@ -123,7 +128,7 @@ impl Fs {
     fn verify_part(
         &self,
         judged: &mut Verifier,
-        part: &Part<'_>,
+        part: &VerifiedJournal<'_>,
         key: &ProofKey,
         done: &mut Verified,
     ) -> Result<()> {
@@ -185,14 +190,14 @@ impl Fs {
 }
 
 /// A journal that is verified.
-struct Part<'a> {
+struct VerifiedJournal<'a> {
     object: &'a str,
     root: &'a Attr,
     is_empty: bool,
     cred: &'a Cred,
 }
 
-impl Part<'_> {
+impl VerifiedJournal<'_> {
     fn refused(&self, doubt: Doubt) -> Error {
         let object = self.object.to_owned();
         match doubt {

@@ -12,12 +12,12 @@
     reason = "I/O edge: a program with arguments and a terminal"
 )]
 
-use client::{Known, Session};
+use client::{LocalAnswer, Session};
 use engine::execute;
-use mds::{Effects, Input, Mds, Settings};
+use mds::{Mds, MdsEffects, MdsInput, Settings};
 use objstore::Memory;
 use types::{ClientId, Clock, ConnId, Cred, FileType, Ino, Moment, Rank, Span, Tid, Timestamp};
-use wire::{Message, NewInode, Op, WantsAlone};
+use wire::{Message, NewInode, Op, WantsExclusive};
 
 const CONN: ConnId = ConnId(1);
 /// Creates that arrive together.
@@ -28,11 +28,11 @@ const DIR: Ino = Ino::ROOT;
 
 struct Pair {
     mds: Mds,
-    effects: Effects,
+    effects: MdsEffects,
     store: Memory,
     clock: Clock,
     session: Session,
-    said: client::Effects,
+    said: client::SessionEffects,
 }
 
 fn main() {
@@ -56,10 +56,10 @@ fn main() {
     while number < files {
         let batch = BATCH.min(files - number);
         for name in number..number + batch {
-            if ahead { pair.create_ahead(name) } else { pair.create(name) }
+            if ahead { pair.create_async(name) } else { pair.create(name) }
         }
         number += batch;
-        pair.session.send_ahead(&mut pair.said);
+        pair.session.send_async(&mut pair.said);
         pair.exchange();
     }
     let created = pair.creates() - before;
@@ -69,17 +69,17 @@ fn main() {
 
 /// What is counted.
 #[inline(never)]
-fn served(mds: &mut Mds, clock: Clock, frames: &[u8], effects: &mut Effects) {
+fn served(mds: &mut Mds, clock: Clock, frames: &[u8], effects: &mut MdsEffects) {
     let mut start = 0;
     while let Some((frame, length)) = wire::frame::decode(&frames[start..]).expect("our own frames")
     {
         let message = Message::decode(frame.payload).expect("our own messages");
-        mds.handle(clock, Input::Message(CONN, message), effects);
+        mds.handle(clock, MdsInput::Message(CONN, message), effects);
         start += length;
     }
-    mds.handle(clock, Input::Tick, effects);
+    mds.handle(clock, MdsInput::Tick, effects);
     if mds.has_work() {
-        mds.handle(clock, Input::Work, effects);
+        mds.handle(clock, MdsInput::Work, effects);
     }
 }
 
@@ -89,8 +89,8 @@ fn answered(
     session: &mut Session,
     name: &[u8],
     time: Timestamp,
-    said: &mut client::Effects,
-) -> Known {
+    said: &mut client::SessionEffects,
+) -> LocalAnswer {
     session.known(&Cred::root(), &create(name), time, said)
 }
 
@@ -100,22 +100,22 @@ impl Pair {
         let settings = Settings { segments_max: usize::MAX, ..Settings::default() };
         let mut pair = Self {
             mds: Mds::new(Rank(0), settings),
-            effects: Effects::default(),
+            effects: MdsEffects::default(),
             store: Memory::new(),
             clock: Clock { now: Moment(1_000_000_000), time: Timestamp(1_000_000_000) },
             session: Session::new(ClientId(1), Tid(1)),
-            said: client::Effects::default(),
+            said: client::SessionEffects::default(),
         };
-        pair.mds.handle(pair.clock, Input::Start, &mut pair.effects);
-        pair.mds.handle(pair.clock, Input::Opened(CONN), &mut pair.effects);
+        pair.mds.handle(pair.clock, MdsInput::Start, &mut pair.effects);
+        pair.mds.handle(pair.clock, MdsInput::Opened(CONN), &mut pair.effects);
         for _ in 0..1_000 {
             pair.exchange();
         }
         if ahead {
             pair.session.remember();
-            pair.session.take_alone(WantsAlone::Always);
+            pair.session.take_exclusive(WantsExclusive::Always);
         }
-        pair.session.handle(client::Input::Connected, &mut pair.said);
+        pair.session.handle(client::SessionInput::Connected, &mut pair.said);
         while !pair.session.is_connected() {
             pair.exchange();
         }
@@ -136,7 +136,7 @@ impl Pair {
         while !self.effects.store.is_empty() {
             for (token, op) in std::mem::take(&mut self.effects.store) {
                 let result = execute(&self.store, op);
-                self.mds.handle(self.clock, Input::Stored(token, result), &mut self.effects);
+                self.mds.handle(self.clock, MdsInput::Stored(token, result), &mut self.effects);
             }
         }
         let outbox = &mut self.effects.outbox;
@@ -144,7 +144,7 @@ impl Pair {
             let mut frames = &outbox.frames[range];
             while let Some((frame, length)) = wire::frame::decode(frames).expect("its frames") {
                 let message = Message::decode(frame.payload).expect("its messages");
-                self.session.handle(client::Input::Message(message), &mut self.said);
+                self.session.handle(client::SessionInput::Message(message), &mut self.said);
                 frames = &frames[length..];
             }
         }
@@ -163,24 +163,27 @@ impl Pair {
             for _ in 0..100 {
                 self.exchange();
             }
-            if self.session.alone_count() > 0 {
+            if self.session.exclusive_count() > 0 {
                 return;
             }
         }
         panic!("the client does not get the directory");
     }
 
-    fn create_ahead(&mut self, number: u64) {
+    fn create_async(&mut self, number: u64) {
         let name = format!("file.{number:07}");
         let time = Timestamp(self.clock.now.0.try_into().expect("a short run"));
         for _ in 0..100 {
             match answered(&mut self.session, name.as_bytes(), time, &mut self.said) {
-                Known::Ahead(_, answer) => return drop(answer.expect("nobody else is here")),
-                Known::WantsNumbers(count) => {
+                LocalAnswer::Ahead(_, answer) => return drop(answer.expect("nobody else is here")),
+                LocalAnswer::WantsNumbers(count) => {
                     let op = Op::Extend { subtree: Ino(0), count };
                     self.session.call(&Cred::root(), op, &mut self.said);
                 }
-                Known::Soon | Known::Nothing | Known::Remembered(_) | Known::Alone(_) => {}
+                LocalAnswer::Soon
+                | LocalAnswer::Nothing
+                | LocalAnswer::Remembered(_)
+                | LocalAnswer::Alone(_) => {}
             }
             self.exchange();
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use mds::{Effects, Input, Mds, Settings};
+use mds::{Mds, MdsEffects, MdsInput, Settings};
 use net::{Address, Happened, Reactor};
 use objstore::{LockGuard, Store};
 use types::{Clock, ConnId, Cred, Errno, Error, Moment, Rank, Result, Span, Tid};
@@ -57,7 +57,7 @@ struct Daemon {
     meter: Meter,
     keeper: Keeper,
     clocks: Clocks,
-    effects: Effects,
+    effects: MdsEffects,
     warm: Warm,
     seeker: Seeker,
     monitor_conn: Option<ConnId>,
@@ -110,7 +110,7 @@ fn serve(options: MdsOptions, lock: Box<dyn LockGuard>) -> Result<()> {
         meter: Meter::new(),
         keeper,
         clocks: Clocks::new(),
-        effects: Effects::default(),
+        effects: MdsEffects::default(),
         warm: Warm::new(warm_bytes),
         seeker,
         monitor_conn: None,
@@ -121,7 +121,7 @@ fn serve(options: MdsOptions, lock: Box<dyn LockGuard>) -> Result<()> {
         log,
     };
     let clock = daemon.clocks.read();
-    daemon.handle(clock, Input::Start);
+    daemon.handle(clock, MdsInput::Start);
     while !daemon.stopped && daemon.fatal.is_none() {
         daemon.turn()?;
         if lock.is_lost() {
@@ -141,7 +141,7 @@ fn refusal(connections: usize) -> Vec<u8> {
 }
 
 impl Daemon {
-    fn handle(&mut self, clock: Clock, input: Input<'_>) {
+    fn handle(&mut self, clock: Clock, input: MdsInput<'_>) {
         self.mds.handle(clock, input, &mut self.effects);
     }
 
@@ -166,14 +166,14 @@ impl Daemon {
             let clock = *clock.get_or_insert_with(|| clocks.read());
             idle = false;
             match happened {
-                Happened::Opened(conn) => mds.handle(clock, Input::Opened(conn), effects),
+                Happened::Opened(conn) => mds.handle(clock, MdsInput::Opened(conn), effects),
                 Happened::Payload(conn, payload) => match Message::decode(payload) {
                     Ok(message) if Some(conn) == monitor => {
-                        mds.handle(clock, Input::FromMonitor(message), effects);
+                        mds.handle(clock, MdsInput::FromMonitor(message), effects);
                     }
                     Ok(message) => {
                         messages += 1;
-                        mds.handle(clock, Input::Message(conn, message), effects);
+                        mds.handle(clock, MdsInput::Message(conn, message), effects);
                     }
                     Err(_) => effects.close.push(conn),
                 },
@@ -186,23 +186,23 @@ impl Daemon {
             self.closed(clock, conn);
         }
         while let Some((token, result)) = self.workers.finished() {
-            self.handle(clock, Input::Stored(token, result));
+            self.handle(clock, MdsInput::Stored(token, result));
         }
         while let Some(answer) = self.thinker.answered() {
-            self.handle(clock, Input::Answered(Box::new(answer)));
+            self.handle(clock, MdsInput::Answered(Box::new(answer)));
         }
         if self.terminate.swap(false, Ordering::Relaxed) {
-            self.handle(clock, Input::Terminate);
+            self.handle(clock, MdsInput::Terminate);
         }
         if clock.now.since(self.last_tick) >= Span::from_millis(2) {
             self.last_tick = clock.now;
             if let Some(vitals) = self.meter.measure(clock) {
-                self.handle(clock, Input::Vitals(vitals));
+                self.handle(clock, MdsInput::Vitals(vitals));
             }
             if let Some(room) = self.keeper.changed() {
-                self.handle(clock, Input::Room(room));
+                self.handle(clock, MdsInput::Room(room));
             }
-            self.handle(clock, Input::Tick);
+            self.handle(clock, MdsInput::Tick);
             self.find_monitor(clock);
         }
         if self.mds.is_stopping() {
@@ -210,11 +210,11 @@ impl Daemon {
         }
         if self.mds.has_work() {
             self.warm.stop();
-            self.handle(clock, Input::Work);
+            self.handle(clock, MdsInput::Work);
         } else if idle && self.warm.is_wanted() {
             self.warm.step();
         }
-        self.carry_out();
+        self.execute();
         Ok(())
     }
 
@@ -222,7 +222,7 @@ impl Daemon {
         if Some(conn) == self.monitor_conn {
             self.monitor_conn = None;
         } else {
-            self.handle(clock, Input::Closed(conn));
+            self.handle(clock, MdsInput::Closed(conn));
         }
     }
 
@@ -241,7 +241,7 @@ impl Daemon {
         }
     }
 
-    fn carry_out(&mut self) {
+    fn execute(&mut self) {
         let effects = &mut self.effects;
         for (conn, range) in effects.outbox.sends.drain(..) {
             self.reactor.send(conn, &effects.outbox.frames[range]);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use mon::{Effects, Input, Mon, Settings};
+use mon::{Mon, MonEffects, MonInput, MonSettings};
 use net::{Address, Happened, Reactor};
 use objstore::{LockGuard, Store};
 use types::{Clock, Error, Moment, Result, Span, Tid};
@@ -25,7 +25,7 @@ pub struct MonOptions {
     /// The object store.
     pub store: Arc<dyn Store>,
     /// Tuning, and the fixed entries of the map.
-    pub settings: Settings,
+    pub settings: MonSettings,
     /// Nothing is changed in the store: a map that is damaged or gone is passed over.
     pub read_only: bool,
     /// The flag that ends the monitor; without one, SIGTERM and SIGINT do.
@@ -39,7 +39,7 @@ struct Daemon {
     reactor: Reactor,
     workers: Workers,
     clocks: Clocks,
-    effects: Effects,
+    effects: MonEffects,
     last_tick: Moment,
     stopped: bool,
     fatal: Option<Error>,
@@ -76,7 +76,7 @@ fn serve(options: MonOptions, lock: Box<dyn LockGuard>) -> Result<()> {
         reactor,
         workers,
         clocks: Clocks::new(),
-        effects: Effects::default(),
+        effects: MonEffects::default(),
         last_tick: Moment(0),
         stopped: false,
         fatal: None,
@@ -84,7 +84,7 @@ fn serve(options: MonOptions, lock: Box<dyn LockGuard>) -> Result<()> {
         log,
     };
     let clock = daemon.clocks.read();
-    daemon.handle(clock, Input::Start);
+    daemon.handle(clock, MonInput::Start);
     while !daemon.stopped && daemon.fatal.is_none() {
         daemon.turn()?;
         if lock.is_lost() {
@@ -105,7 +105,7 @@ fn refusal(connections: usize) -> Vec<u8> {
 }
 
 impl Daemon {
-    fn handle(&mut self, clock: Clock, input: Input<'_>) {
+    fn handle(&mut self, clock: Clock, input: MonInput<'_>) {
         self.mon.handle(clock, input, &mut self.effects);
     }
 
@@ -114,30 +114,30 @@ impl Daemon {
         self.reactor.poll(TICK, |happened| {
             let clock = clocks.read();
             match happened {
-                Happened::Opened(conn) => mon.handle(clock, Input::Opened { conn }, effects),
+                Happened::Opened(conn) => mon.handle(clock, MonInput::Opened { conn }, effects),
                 Happened::Payload(conn, payload) => match Message::decode(payload) {
-                    Ok(message) => mon.handle(clock, Input::Message { conn, message }, effects),
+                    Ok(message) => mon.handle(clock, MonInput::Message { conn, message }, effects),
                     Err(_) => effects.close.push(conn),
                 },
-                Happened::Closed(conn, _) => mon.handle(clock, Input::Closed { conn }, effects),
+                Happened::Closed(conn, _) => mon.handle(clock, MonInput::Closed { conn }, effects),
             }
         })?;
         let clock = self.clocks.read();
         while let Some((token, result)) = self.workers.finished() {
-            self.handle(clock, Input::Stored { token, result });
+            self.handle(clock, MonInput::Stored { token, result });
         }
         if self.terminate.swap(false, Ordering::Relaxed) {
-            self.handle(clock, Input::Terminate);
+            self.handle(clock, MonInput::Terminate);
         }
         if clock.now.since(self.last_tick) >= Span::from_millis(50) {
             self.last_tick = clock.now;
-            self.handle(clock, Input::Tick);
+            self.handle(clock, MonInput::Tick);
         }
-        self.carry_out();
+        self.execute();
         Ok(())
     }
 
-    fn carry_out(&mut self) {
+    fn execute(&mut self) {
         let effects = &mut self.effects;
         for (conn, frames) in effects.outbox.iter() {
             self.reactor.send(conn, frames);
@@ -160,7 +160,7 @@ impl Daemon {
             }
         });
         for conn in closed {
-            self.handle(clock, Input::Closed { conn });
+            self.handle(clock, MonInput::Closed { conn });
         }
     }
 }

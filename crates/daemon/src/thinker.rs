@@ -10,7 +10,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use balancer::{Answer, Expired, Question};
+use balancer::{BalancerAnswer, Expired, Question};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use net::Waker;
 
@@ -33,14 +33,14 @@ pub(crate) struct Thinker {
     /// Held by every thread that runs, abandoned or not.
     alive: Arc<()>,
     abandon_after: Duration,
-    answer: fn(Question) -> Answer,
+    answer: fn(Question) -> BalancerAnswer,
 }
 
 /// A thread that answers questions.
 #[derive(Debug)]
 struct Thread {
     questions: Sender<Question>,
-    answers: Receiver<Answer>,
+    answers: Receiver<BalancerAnswer>,
     /// Questions that it has not answered, and since when it owes the next answer.
     owed: usize,
     since: Instant,
@@ -73,7 +73,7 @@ impl Thinker {
         }
     }
 
-    pub(crate) fn answered(&mut self) -> Option<Answer> {
+    pub(crate) fn answered(&mut self) -> Option<BalancerAnswer> {
         let thread = self.thread.as_mut()?;
         let answer = thread.answers.try_recv().ok()?;
         thread.owed = thread.owed.saturating_sub(1);
@@ -108,7 +108,7 @@ impl Thinker {
 }
 
 /// Answers a question within its time.
-fn timed(question: Question) -> Answer {
+fn timed(question: Question) -> BalancerAnswer {
     let patience = half(question.view.tick_seconds).clamp(DECISION_MIN, DECISION_MAX);
     let begun = Instant::now();
     let expired = Expired::when(move || begun.elapsed() > patience);
@@ -124,20 +124,24 @@ fn half(tick_seconds: f64) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use balancer::{Metrics, State, View, preset};
+    use balancer::{BalancerView, Metrics, State, preset};
     use net::Reactor;
     use types::Rank;
 
     use super::*;
 
     fn question(version: u64) -> Question {
-        let view = View { whoami: Rank(0), ranks: vec![Metrics::default()], ..View::default() };
+        let view = BalancerView {
+            whoami: Rank(0),
+            ranks: vec![Metrics::default()],
+            ..BalancerView::default()
+        };
         let policy = preset("greedy-spill").unwrap();
         Question { version, policy, view, state: State::Nothing, skipped: None }
     }
 
     /// Never answers the first question.
-    fn stuck(question: Question) -> Answer {
+    fn stuck(question: Question) -> BalancerAnswer {
         if question.version == 1 {
             loop {
                 std::thread::park();

@@ -21,14 +21,14 @@ use types::{ClientId, Epoch, Errno, Error, Ino, Rank, Result, Seq};
 use wire::{ClusterMap, MdsEntry, MdsState};
 
 use crate::facts::Facts;
-use crate::survey::Survey;
-use crate::{Report, Scope};
+use crate::survey::StoreSurvey;
+use crate::{FsckReport, Scope};
 
 /// Numbers of inodes that are skipped, of 2^40 that a rank has.
 const INOS: u64 = 1 << 32;
-/// Numbers of clients, of tenures, and positions in a journal.
+/// Numbers of clients, of terms, and positions in a journal.
 const CLIENTS: u64 = 1 << 20;
-const TENURES: u64 = 1000;
+const TERMS: u64 = 1000;
 const EVENTS: u64 = 1 << 20;
 
 /// Numbers in use in the store.
@@ -38,7 +38,7 @@ struct Used {
     positions: Vec<Seq>,
     clients: Vec<ClientId>,
     /// The terms of each rank in the segments of its journal and in the map.
-    tenures: Vec<(Rank, Epoch)>,
+    terms: Vec<(Rank, Epoch)>,
 }
 
 /// Rebuilds a damaged or missing object. Returns the reason if that is impossible.
@@ -89,7 +89,7 @@ fn table(store: &dyn ObjectStore, rank: Rank, copied: Option<&[u8]>) -> Result<V
     let space = Ino::space_of(rank);
     let last = used.inos.iter().filter(|ino| space.contains(**ino)).map(|ino| ino.0).max();
     let next = last.unwrap_or(space.start) + INOS;
-    let tenure = used.tenures.iter().filter(|(of, _)| *of == rank).map(|(_, epoch)| epoch.0).max();
+    let term = used.terms.iter().filter(|(of, _)| *of == rank).map(|(_, epoch)| epoch.0).max();
     let names = store.list(&journal_prefix(rank))?;
     let seen = used.positions.iter().map(|seq| seq.seen_by(rank).0).max();
     // The segments of a journal show its end.
@@ -97,7 +97,7 @@ fn table(store: &dyn ObjectStore, rank: Rank, copied: Option<&[u8]>) -> Result<V
     let last = if names.is_empty() { Seq(seen.unwrap_or(0).max(first.0) + EVENTS) } else { first };
     let from = CountFrom {
         next: next.min(space.end),
-        epoch: Epoch(tenure.unwrap_or(0) + TENURES),
+        epoch: Epoch(term.unwrap_or(0) + TERMS),
         last,
         next_index: 0,
     };
@@ -105,7 +105,7 @@ fn table(store: &dyn ObjectStore, rank: Rank, copied: Option<&[u8]>) -> Result<V
     let from = match older.map(|bytes| RankTable::decode(rank, bytes)) {
         Some(Ok(table)) => CountFrom {
             next: from.next.max((table.next + INOS).min(space.end)),
-            epoch: from.epoch.max(Epoch(table.epoch.0 + TENURES)),
+            epoch: from.epoch.max(Epoch(table.epoch.0 + TERMS)),
             ..from
         },
         _ => from,
@@ -120,8 +120,8 @@ fn map(store: &dyn ObjectStore, copied: Option<&[u8]>) -> Result<Vec<u8>> {
     let mut map = copied.and_then(|bytes| mon::read_map(bytes).ok()).unwrap_or_default();
     let last = used.clients.into_iter().max().unwrap_or_default();
     map.next_client = ClientId(map.next_client.max(last).0 + CLIENTS);
-    map.epoch.0 += TENURES;
-    for rank in Survey::of(store)?.ranks() {
+    map.epoch.0 += TERMS;
+    for rank in StoreSurvey::of(store)?.ranks() {
         if !map.mds.iter().any(|entry| entry.rank == rank) {
             map.mds.push(MdsEntry { rank, state: MdsState::Lost, ..MdsEntry::default() });
         }
@@ -132,8 +132,8 @@ fn map(store: &dyn ObjectStore, copied: Option<&[u8]>) -> Result<Vec<u8>> {
 
 impl Used {
     fn of(store: &dyn ObjectStore) -> Result<Self> {
-        let survey = Survey::of(store)?;
-        let (mut facts, mut report) = (Facts::default(), Report::default());
+        let survey = StoreSurvey::of(store)?;
+        let (mut facts, mut report) = (Facts::default(), FsckReport::default());
         crate::survey::read_tables(store, &survey, &mut facts, &mut report)?;
         let mut used = Self::default();
         for object in &survey.copies {
@@ -172,7 +172,7 @@ impl Used {
         let copied = copied.as_deref().and_then(|bytes| decode_copy(MAP_NAME, bytes).ok());
         for map in map.as_deref().into_iter().chain(copied) {
             let ranks = mon::read_map(map).map(|map| map.mds).unwrap_or_default();
-            used.tenures.extend(ranks.iter().map(|entry| (entry.rank, entry.epoch)));
+            used.terms.extend(ranks.iter().map(|entry| (entry.rank, entry.epoch)));
         }
         Ok(used)
     }
@@ -181,7 +181,7 @@ impl Used {
     fn read_journal(&mut self, bytes: &[u8]) {
         let Ok(mut segment) = SegmentReader::open(bytes) else { return };
         match segment.header.writer {
-            Writer::Mds { rank } => self.tenures.push((rank, segment.header.epoch)),
+            Writer::Mds { rank } => self.terms.push((rank, segment.header.epoch)),
             Writer::Client { client, .. } => self.clients.push(client),
         }
         while let Ok(Some(block)) = segment.next_block() {
@@ -212,12 +212,12 @@ fn client_of(name: &str) -> Option<ClientId> {
 }
 
 /// Missing objects of which the store has traces.
-pub(crate) fn missing(survey: &Survey, facts: &Facts) -> Vec<String> {
+pub(crate) fn missing(survey: &StoreSurvey, facts: &Facts) -> Vec<String> {
     let mut missing = Vec::new();
     let given = facts.homes.iter().map(|home| home.ino);
     let dirs = survey.fragments.keys().map(|dirfrag| dirfrag.ino);
     let given = given.chain(dirs).filter(|ino| ino.0 >= Ino::FIRST_FREE && !is_of_branch(*ino));
-    let given = given.filter(|ino| !ino.is_above()).map(Ino::given_by);
+    let given = given.filter(|ino| !ino.is_mount_stub()).map(Ino::given_by);
     let journals = survey.segments.iter().filter_map(|name| rank_of_segment(name));
     let copies = survey.copies.iter().filter_map(|object| parse_rank_name(object));
     let mut ranks: Vec<Rank> = given.chain(journals).chain(copies).collect();

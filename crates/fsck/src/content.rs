@@ -5,14 +5,16 @@
 
 use std::collections::BTreeMap;
 
-use metastore::{Entry, ObjectName, SUM_BLOCK_BYTES, SUM_BYTES, SUMS_PER_OBJECT, Sum, data_name};
+use metastore::{
+    ObjectName, SUM_BLOCK_BYTES, SUM_BYTES, SUMS_PER_OBJECT, Sum, SumEntry, data_name,
+};
 use objstore::Store;
 use types::{Errno, Ino, Pool, Result};
 
-use crate::Report;
+use crate::FsckReport;
 use crate::facts::Facts;
-use crate::finding::{Finding, Kind, Subject};
-use crate::survey::Survey;
+use crate::finding::{Finding, FindingKind, Subject};
+use crate::survey::StoreSurvey;
 
 /// The number of entries that one read fetches.
 const ENTRIES_AT_ONCE: u64 = 1024;
@@ -50,9 +52,9 @@ struct Content<'a> {
 /// finds their names.
 pub(crate) fn check(
     store: &dyn Store,
-    survey: &Survey,
+    survey: &StoreSurvey,
     facts: &mut Facts,
-    report: &mut Report,
+    report: &mut FsckReport,
 ) -> Result<()> {
     for (ino, names) in &survey.content {
         let mut damage = Damage::default();
@@ -64,12 +66,12 @@ pub(crate) fn check(
         }
         if let Some((block, object)) = damage.first {
             facts.sought.insert(*ino, None);
-            let kind = Kind::Content { blocks: damage.blocks, first: block, object };
+            let kind = FindingKind::Content { blocks: damage.blocks, first: block, object };
             report.findings.push(Finding::new(Subject::Inode(*ino), kind));
         }
         if damage.entries > 0 {
             facts.sought.insert(*ino, None);
-            let kind = Kind::Checksums(damage.entries);
+            let kind = FindingKind::Checksums(damage.entries);
             report.findings.push(Finding::new(Subject::Inode(*ino), kind));
         }
     }
@@ -77,7 +79,7 @@ pub(crate) fn check(
 }
 
 /// Adds the paths of damaged files to the findings, if the check saw their names.
-pub(crate) fn name(facts: &Facts, report: &mut Report) {
+pub(crate) fn name(facts: &Facts, report: &mut FsckReport) {
     let mut paths: BTreeMap<Ino, String> = BTreeMap::new();
     for (ino, home) in &facts.sought {
         let remote = || facts.remotes.iter().find(|(other, ..)| other == ino);
@@ -89,7 +91,7 @@ pub(crate) fn name(facts: &Facts, report: &mut Report) {
         paths.insert(*ino, format!("{path}{slash}{}", name.escape_ascii()));
     }
     for finding in &mut report.findings {
-        if let (Kind::Content { .. } | Kind::Checksums(_), Subject::Inode(ino)) =
+        if let (FindingKind::Content { .. } | FindingKind::Checksums(_), Subject::Inode(ino)) =
             (&finding.kind, &finding.subject)
         {
             finding.path = paths.get(ino).cloned();
@@ -120,9 +122,9 @@ impl Content<'_> {
             }
             for (block, entry) in (first..).zip(&entries) {
                 match entry {
-                    Entry::None => {}
-                    Entry::Sum(sum) if !self.holds(sum) => {}
-                    Entry::Sum(sum) => {
+                    SumEntry::None => {}
+                    SumEntry::Sum(sum) if !self.holds(sum) => {}
+                    SumEntry::Sum(sum) => {
                         *bytes += u64::from(sum.length);
                         if !self.fits(block, sum, &mut window)?
                             && self.stays((name, block), damage)?
@@ -131,9 +133,9 @@ impl Content<'_> {
                         }
                     }
                     // A client may have been writing the entry.
-                    Entry::Damaged => {
+                    SumEntry::Damaged => {
                         let again = self.entries(name, block, 1)?;
-                        damage.entries += u64::from(again == [Entry::Damaged]);
+                        damage.entries += u64::from(again == [SumEntry::Damaged]);
                     }
                 }
             }
@@ -142,7 +144,7 @@ impl Content<'_> {
         Ok(())
     }
 
-    fn entries(&self, name: &str, first: u64, count: u64) -> Result<Vec<Entry>> {
+    fn entries(&self, name: &str, first: u64, count: u64) -> Result<Vec<SumEntry>> {
         let at = first % SUMS_PER_OBJECT * SUM_BYTES as u64;
         let length = usize::try_from(count).unwrap_or_default() * SUM_BYTES;
         let bytes = absent(self.store.read_range(name, at, length))?;
@@ -190,7 +192,7 @@ impl Content<'_> {
     fn stays(&self, (name, block): (&str, u64), damage: &mut Damage) -> Result<bool> {
         for _ in 0..ATTEMPTS_MAX {
             let before = self.entries(name, block, 1)?;
-            let [Entry::Sum(sum)] = before.as_slice() else { return Ok(false) };
+            let [SumEntry::Sum(sum)] = before.as_slice() else { return Ok(false) };
             if !self.holds(sum) || self.fits(block, sum, &mut Window::default())? {
                 return Ok(false);
             }

@@ -40,7 +40,7 @@ pub enum Subject {
 
 /// What is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum FindingKind {
     /// The object is unreadable or malformed; the cause.
     Unreadable(String),
     /// The end of a journal is unreadable: damage, or an interrupted write without acknowledgement.
@@ -93,7 +93,7 @@ pub enum Kind {
     Foreign,
 }
 
-impl Kind {
+impl FindingKind {
     /// How grave it is.
     #[must_use]
     pub fn gravity(&self) -> Gravity {
@@ -174,7 +174,7 @@ impl Kind {
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for FindingKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreadable(why) => write!(f, "cannot be read: {why}"),
@@ -223,22 +223,22 @@ pub struct Finding {
     /// The faulty object, inode or name.
     pub subject: Subject,
     /// What is wrong.
-    pub kind: Kind,
+    pub kind: FindingKind,
     /// The path of the directory that it is in or about, if that is known.
     pub path: Option<String>,
 }
 
 impl Finding {
-    pub(crate) fn new(subject: Subject, kind: Kind) -> Self {
+    pub(crate) fn new(subject: Subject, kind: FindingKind) -> Self {
         Self { subject, kind, path: None }
     }
 
-    pub(crate) fn object(name: impl Into<String>, kind: Kind) -> Self {
+    pub(crate) fn object(name: impl Into<String>, kind: FindingKind) -> Self {
         Self::new(Subject::Object(name.into()), kind)
     }
 
     pub(crate) fn foreign(name: String) -> Self {
-        Self::object(name, Kind::Foreign)
+        Self::object(name, FindingKind::Foreign)
     }
 }
 

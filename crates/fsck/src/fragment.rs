@@ -9,10 +9,10 @@ use objstore::ObjectStore;
 use types::{DirFragId, FileType, Result};
 
 use crate::facts::Facts;
-use crate::finding::{Finding, Kind};
+use crate::finding::{Finding, FindingKind};
 use crate::survey::{self, Objects};
 use crate::values::{self, Uses};
-use crate::{Report, Scope};
+use crate::{FsckReport, Scope};
 
 /// So often a manifest may change while its runs are read.
 const ATTEMPTS_MAX: usize = 20;
@@ -24,7 +24,7 @@ pub(crate) struct Fragment {
     /// The rows of the readable runs, merged.
     pub(crate) rows: Rows,
     /// Runs that it lists, and that are not there or cannot be read; why.
-    pub(crate) bad: Vec<(RunInfo, Kind)>,
+    pub(crate) bad: Vec<(RunInfo, FindingKind)>,
     /// The references of the readable runs to value segments.
     pub(crate) uses: BTreeMap<RunId, Uses>,
 }
@@ -33,7 +33,7 @@ pub(crate) struct Fragment {
 pub(crate) fn read(
     store: &dyn ObjectStore,
     dirfrag: DirFragId,
-    report: &mut Report,
+    report: &mut FsckReport,
 ) -> Result<Option<Fragment>> {
     let name = manifest_name(dirfrag);
     let mut attempt = 0;
@@ -43,7 +43,9 @@ pub(crate) fn read(
         let manifest = match Manifest::decode_as(dirfrag, &bytes) {
             Ok(manifest) => manifest,
             Err(error) => {
-                report.findings.push(Finding::object(name, Kind::Unreadable(error.to_string())));
+                report
+                    .findings
+                    .push(Finding::object(name, FindingKind::Unreadable(error.to_string())));
                 return Ok(None);
             }
         };
@@ -71,7 +73,7 @@ fn together(manifest: Manifest, runs: Vec<Option<Vec<u8>>>) -> Fragment {
     let mut uses = BTreeMap::new();
     for (info, bytes) in manifest.runs.iter().zip(runs) {
         let kind = match bytes {
-            None => Kind::MissingRun,
+            None => FindingKind::MissingRun,
             Some(bytes) => match merge(&only(vec![*info]), std::slice::from_ref(&bytes)) {
                 Ok(_) => {
                     if let Ok(run) = RunReader::open(&bytes) {
@@ -81,7 +83,7 @@ fn together(manifest: Manifest, runs: Vec<Option<Vec<u8>>>) -> Fragment {
                     good_bytes.push(bytes);
                     continue;
                 }
-                Err(error) => Kind::Unreadable(error.to_string()),
+                Err(error) => FindingKind::Unreadable(error.to_string()),
             },
         };
         bad.push((*info, kind));
@@ -103,11 +105,11 @@ pub(crate) fn counts(rows: &Rows) -> (u64, u64) {
 }
 
 /// The runs and value segments of a fragment that a snapshot keeps.
-fn kept_objects(
+fn retained_objects(
     store: &dyn ObjectStore,
     dirfrag: DirFragId,
     objects: &Objects,
-    report: &mut Report,
+    report: &mut FsckReport,
 ) -> Result<(BTreeSet<RunId>, BTreeSet<RunId>)> {
     let (mut runs, mut values) = (BTreeSet::new(), BTreeSet::new());
     for name in &objects.kept {
@@ -118,7 +120,9 @@ fn kept_objects(
                 values.extend(manifest.values.iter().map(|segment| segment.id));
             }
             Err(error) => {
-                report.findings.push(Finding::object(name, Kind::Unreadable(error.to_string())));
+                report
+                    .findings
+                    .push(Finding::object(name, FindingKind::Unreadable(error.to_string())));
             }
         }
     }
@@ -132,10 +136,10 @@ pub(crate) fn check(
     objects: &Objects,
     scope: Scope,
     facts: &mut Facts,
-    report: &mut Report,
+    report: &mut FsckReport,
 ) -> Result<()> {
     let before = report.findings.len();
-    let (kept, kept_values) = kept_objects(store, dirfrag, objects, report)?;
+    let (kept, kept_values) = retained_objects(store, dirfrag, objects, report)?;
     let Some(fragment) = read(store, dirfrag, report)? else {
         // While servers work it may have been made, or removed, since the names were listed.
         let mut left = objects.runs.iter().filter(|id| !kept.contains(id)).peekable();
@@ -144,12 +148,12 @@ pub(crate) fn check(
         }
         if left.peek().is_some() {
             let clients = left.all(|id| id.is_clients());
-            let kind = if clients { Kind::UnmergedRun } else { Kind::NoManifest };
+            let kind = if clients { FindingKind::UnmergedRun } else { FindingKind::NoManifest };
             report.findings.push(Finding::object(metastore::prefix(dirfrag), kind));
             return Ok(());
         }
         for id in objects.values.iter().filter(|id| !kept_values.contains(id)) {
-            report.findings.push(Finding::object(values_name(dirfrag, *id), Kind::LeftRun));
+            report.findings.push(Finding::object(values_name(dirfrag, *id), FindingKind::LeftRun));
         }
         return Ok(());
     };
@@ -168,20 +172,21 @@ pub(crate) fn check(
     let (manifest, found) = (&fragment.manifest, counts(&fragment.rows));
     let counted = (manifest.entries, manifest.subdirs);
     if whole && manifest.counts_exact && counted != found {
-        let kind = Kind::Counts(counted, found);
+        let kind = FindingKind::Counts(counted, found);
         report.findings.push(Finding::object(manifest_name(dirfrag), kind));
     }
     if whole && !values::are_counted(manifest, &fragment.uses) {
-        report.findings.push(Finding::object(manifest_name(dirfrag), Kind::Uses));
+        report.findings.push(Finding::object(manifest_name(dirfrag), FindingKind::Uses));
     }
     for id in &objects.values {
         if !kept_values.contains(id) && !manifest.values.iter().any(|known| known.id == *id) {
-            report.findings.push(Finding::object(values_name(dirfrag, *id), Kind::LeftRun));
+            report.findings.push(Finding::object(values_name(dirfrag, *id), FindingKind::LeftRun));
         }
     }
     for id in &objects.runs {
         if !kept.contains(id) && !manifest.runs.iter().any(|info| info.id == *id) {
-            let kind = if id.is_clients() { Kind::UnmergedRun } else { Kind::LeftRun };
+            let kind =
+                if id.is_clients() { FindingKind::UnmergedRun } else { FindingKind::LeftRun };
             report.findings.push(Finding::object(run_name(dirfrag, *id), kind));
         }
     }

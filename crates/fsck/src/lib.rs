@@ -1,6 +1,6 @@
 //! Checks and repairs an object store: `cudele fsck` and `cudele scrub`.
 //!
-//! A check has three steps. [`Survey`] sorts the names of all objects. `fragment` reads each
+//! A check has three steps. [`StoreSurvey`] sorts the names of all objects. `fragment` reads each
 //! directory fragment: the manifest, the runs, and the names of the merged runs. `tree` compares
 //! the facts of all fragments: every directory is in one place, every inode has as many names as it
 //! counts, and every object has an owner. The last step needs a store at rest: while servers work,
@@ -27,13 +27,13 @@ use metastore::request::rank_name;
 use objstore::{LockGuard, Store};
 use types::{Errno, Error, Rank, Result};
 
-pub use finding::{Finding, Gravity, Kind, Subject};
+pub use finding::{Finding, FindingKind, Gravity, Subject};
 pub use mend::{Mended, mend};
-pub use survey::Survey;
+pub use survey::StoreSurvey;
 
 /// The result of a check.
 #[derive(Clone, Debug, Default)]
-pub struct Report {
+pub struct FsckReport {
     /// Objects in the store.
     pub objects: u64,
     /// Directory fragments that were read.
@@ -50,7 +50,7 @@ pub struct Report {
     pub findings: Vec<Finding>,
 }
 
-impl Report {
+impl FsckReport {
     /// The gravity of the worst finding.
     #[must_use]
     pub fn worst(&self) -> Option<Gravity> {
@@ -86,10 +86,10 @@ pub fn check(
     store: &dyn Store,
     (scope, depth): (Scope, Depth),
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<Report> {
-    let survey = Survey::of(store)?;
+) -> Result<FsckReport> {
+    let survey = StoreSurvey::of(store)?;
     let mut facts = facts::Facts::default();
-    let mut report = Report { objects: survey.objects, ..Report::default() };
+    let mut report = FsckReport { objects: survey.objects, ..FsckReport::default() };
     if depth == Depth::Content {
         content::check(store, &survey, &mut facts, &mut report)?;
     }
@@ -104,7 +104,7 @@ pub fn check(
     }
     if scope == Scope::AtRest {
         let missing = anew::missing(&survey, &facts).into_iter();
-        report.findings.extend(missing.map(|name| Finding::object(name, Kind::Lost)));
+        report.findings.extend(missing.map(|name| Finding::object(name, FindingKind::Lost)));
     }
     progress(count, count);
     report.fragments = count;
@@ -128,7 +128,11 @@ pub fn check(
 ///
 /// # Errors
 /// `EBUSY` if one runs.
-pub fn at_rest(store: &dyn Store, survey: &Survey, owner: &str) -> Result<Vec<Box<dyn LockGuard>>> {
+pub fn at_rest(
+    store: &dyn Store,
+    survey: &StoreSurvey,
+    owner: &str,
+) -> Result<Vec<Box<dyn LockGuard>>> {
     let ranks = survey.ranks().map(|rank| format!("{}.lock", rank_name(rank)));
     let mut names = vec!["mon/lock".to_owned(), format!("{}.lock", rank_name(Rank(0)))];
     names.extend(ranks.filter(|name| *name != names[1]).collect::<Vec<_>>());

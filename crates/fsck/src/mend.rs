@@ -15,14 +15,14 @@ use metastore::{
     COPY_PREFIX, InodeRecord, Manifest, ObjectName, RowValue, Rows, RunBuilder, RunId, RunInfo,
     RunReader, is_copied, manifest_name, prefix, run_name,
 };
-use objstore::{Expect, ObjectStore, Outcome, Store, SyncScope};
+use objstore::{Expect, ObjectStore, PutOutcome, Store, SyncScope};
 use types::{DirFragId, Errno, Error, Frag, Ino, Result, Seq, Timestamp};
 
 use crate::anew;
-use crate::finding::{Finding, Gravity, Kind, Subject};
+use crate::finding::{Finding, FindingKind, Gravity, Subject};
 use crate::fragment::{self, Fragment};
 use crate::survey::LOST;
-use crate::{Depth, Report, Scope, check, values};
+use crate::{Depth, FsckReport, Scope, check, values};
 
 /// A repair may uncover faults: the directories below one that had no manifest, for example.
 const ROUNDS_MAX: usize = 8;
@@ -60,7 +60,7 @@ pub fn mend(store: &dyn Store, now: Timestamp) -> Result<Mended> {
         findings.sort_by_key(|finding| turn(&finding.kind));
         let Some(first) = findings.first().map(|finding| turn(&finding.kind)) else { break };
         damaged |= findings.iter().any(|finding| {
-            let is_content = matches!(finding.kind, Kind::Content { .. });
+            let is_content = matches!(finding.kind, FindingKind::Content { .. });
             finding.kind.gravity() == Gravity::Damage && !is_content
         });
         findings.retain(|finding| turn(&finding.kind) == first);
@@ -82,27 +82,27 @@ pub fn mend(store: &dyn Store, now: Timestamp) -> Result<Mended> {
 }
 
 /// The order of repairs.
-fn turn(kind: &Kind) -> u8 {
+fn turn(kind: &FindingKind) -> u8 {
     match kind {
-        Kind::Unreadable(_)
-        | Kind::Lost
-        | Kind::MissingRun
-        | Kind::NoManifest
-        | Kind::ContentLost
-        | Kind::Content { .. }
-        | Kind::Checksums(_) => 0,
-        Kind::Uses => 1,
-        Kind::TwoPlaces(..) => 2,
-        Kind::NameOfNothing(_) => 3,
-        Kind::Unreachable(_) | Kind::Nameless => 4,
-        Kind::LinkCount(..) => 5,
-        Kind::Counts(..) => 6,
-        Kind::LeftRun | Kind::LeftContent(_) => 7,
-        Kind::NumberNotGiven
-        | Kind::UnmergedRun
-        | Kind::LeftJournal
-        | Kind::Foreign
-        | Kind::TornEnd(_) => 8,
+        FindingKind::Unreadable(_)
+        | FindingKind::Lost
+        | FindingKind::MissingRun
+        | FindingKind::NoManifest
+        | FindingKind::ContentLost
+        | FindingKind::Content { .. }
+        | FindingKind::Checksums(_) => 0,
+        FindingKind::Uses => 1,
+        FindingKind::TwoPlaces(..) => 2,
+        FindingKind::NameOfNothing(_) => 3,
+        FindingKind::Unreachable(_) | FindingKind::Nameless => 4,
+        FindingKind::LinkCount(..) => 5,
+        FindingKind::Counts(..) => 6,
+        FindingKind::LeftRun | FindingKind::LeftContent(_) => 7,
+        FindingKind::NumberNotGiven
+        | FindingKind::UnmergedRun
+        | FindingKind::LeftJournal
+        | FindingKind::Foreign
+        | FindingKind::TornEnd(_) => 8,
     }
 }
 
@@ -125,30 +125,36 @@ impl Mending<'_> {
     /// Mends one thing; says why not if it cannot.
     fn one(&self, finding: &Finding) -> Result<Option<String>> {
         match (&finding.kind, &finding.subject) {
-            (Kind::Unreadable(_) | Kind::Lost, Subject::Object(name)) if is_copied(name) => {
+            (FindingKind::Unreadable(_) | FindingKind::Lost, Subject::Object(name))
+                if is_copied(name) =>
+            {
                 self.set_aside(name)?;
                 anew::make(self.store, name)
             }
-            (Kind::Unreadable(_), Subject::Object(name)) if name.starts_with(COPY_PREFIX) => {
+            (FindingKind::Unreadable(_), Subject::Object(name))
+                if name.starts_with(COPY_PREFIX) =>
+            {
                 anew::copy_again(self.store, name)
             }
-            (Kind::Unreadable(_) | Kind::MissingRun, Subject::Object(name)) => self.unlist(name),
-            (Kind::NoManifest, Subject::Object(prefix)) => self.new_manifest(prefix),
-            (Kind::TwoPlaces(older, _), Subject::Inode(ino)) => self.leave(*older, *ino),
-            (Kind::NameOfNothing(_), Subject::Name(dir, name)) => {
+            (FindingKind::Unreadable(_) | FindingKind::MissingRun, Subject::Object(name)) => {
+                self.unlist(name)
+            }
+            (FindingKind::NoManifest, Subject::Object(prefix)) => self.new_manifest(prefix),
+            (FindingKind::TwoPlaces(older, _), Subject::Inode(ino)) => self.leave(*older, *ino),
+            (FindingKind::NameOfNothing(_), Subject::Name(dir, name)) => {
                 self.amend(whole(*dir), &[Edit::Remove(name)])
             }
-            (Kind::Unreachable(dirfrag), _) => self.name_again(dirfrag.ino),
-            (Kind::Nameless, Subject::Inode(ino)) => self.one_name(*ino),
-            (Kind::LinkCount(_, has), Subject::Inode(ino)) => self.count_names(*ino, *has),
-            (Kind::Counts(..), Subject::Object(name)) => match of_manifest(name) {
+            (FindingKind::Unreachable(dirfrag), _) => self.name_again(dirfrag.ino),
+            (FindingKind::Nameless, Subject::Inode(ino)) => self.one_name(*ino),
+            (FindingKind::LinkCount(_, has), Subject::Inode(ino)) => self.count_names(*ino, *has),
+            (FindingKind::Counts(..), Subject::Object(name)) => match of_manifest(name) {
                 Some(dirfrag) => self.amend(dirfrag, &[]),
                 None => Ok(Some("it is not a manifest".to_owned())),
             },
-            (Kind::ContentLost, Subject::Name(dir, _)) => self.empty_lost(whole(*dir)),
-            (Kind::Uses, Subject::Object(name)) => self.count_uses(name),
-            (Kind::LeftRun, Subject::Object(name)) => self.remove(name),
-            (Kind::LeftContent(_), Subject::Inode(ino)) => self.remove_content(*ino),
+            (FindingKind::ContentLost, Subject::Name(dir, _)) => self.empty_lost(whole(*dir)),
+            (FindingKind::Uses, Subject::Object(name)) => self.count_uses(name),
+            (FindingKind::LeftRun, Subject::Object(name)) => self.remove(name),
+            (FindingKind::LeftContent(_), Subject::Inode(ino)) => self.remove_content(*ino),
             _ => Ok(Some(finding.kind.remedy().to_owned())),
         }
     }
@@ -158,7 +164,7 @@ impl Mending<'_> {
     }
 
     fn remove_content(&self, ino: Ino) -> Result<Option<String>> {
-        let survey = crate::Survey::of(self.store)?;
+        let survey = crate::StoreSurvey::of(self.store)?;
         for name in survey.content.get(&ino).into_iter().flatten() {
             self.store.delete(name)?;
         }
@@ -195,7 +201,7 @@ impl Mending<'_> {
                 "only directories can be mended; `cudele journal` is for journals".to_owned(),
             ));
         };
-        let mut report = Report::default();
+        let mut report = FsckReport::default();
         let Some(Fragment { mut manifest, rows, .. }) =
             fragment::read(self.store, dirfrag, &mut report)?
         else {
@@ -249,8 +255,8 @@ impl Mending<'_> {
         (manifest.entries, manifest.subdirs) = fragment::counts(&rows);
         let name = manifest_name(dirfrag);
         match self.store.put(&name, &manifest.encode(), Expect::Absent)? {
-            Outcome::Done(_) => Ok(None),
-            Outcome::Conflict(_) => Ok(Some("somebody else made one meanwhile".to_owned())),
+            PutOutcome::Done(_) => Ok(None),
+            PutOutcome::Conflict(_) => Ok(Some("somebody else made one meanwhile".to_owned())),
         }
     }
 
@@ -262,15 +268,17 @@ impl Mending<'_> {
         manifest.generation += 1;
         let (_, version) = self.store.get(&name)?;
         match self.store.put(&name, &manifest.encode(), Expect::Is(version))? {
-            Outcome::Done(_) => Ok(()),
-            Outcome::Conflict(_) => Err(Error::new(Errno::Busy, name, "somebody else changed it")
-                .remedy("stop the cluster, and everything that works in the store")),
+            PutOutcome::Done(_) => Ok(()),
+            PutOutcome::Conflict(_) => {
+                Err(Error::new(Errno::Busy, name, "somebody else changed it")
+                    .remedy("stop the cluster, and everything that works in the store"))
+            }
         }
     }
 
     /// Changes names of a directory by a run of its own.
     fn amend(&self, dirfrag: DirFragId, edits: &[Edit<'_>]) -> Result<Option<String>> {
-        let mut report = Report::default();
+        let mut report = FsckReport::default();
         let Some(Fragment { mut manifest, .. }) = fragment::read(self.store, dirfrag, &mut report)?
         else {
             return Ok(Some("its directory cannot be read".to_owned()));
@@ -287,7 +295,7 @@ impl Mending<'_> {
                 }
                 let bytes = rows.into_run(dirfrag, id);
                 let put = self.store.put(&run_name(dirfrag, id), &bytes, Expect::Absent)?;
-                if let (Outcome::Done(_), Ok(reader)) = (put, RunReader::open(&bytes)) {
+                if let (PutOutcome::Done(_), Ok(reader)) = (put, RunReader::open(&bytes)) {
                     break RunInfo::of(&reader);
                 }
                 // Left by a writer that died.
@@ -310,7 +318,7 @@ impl Mending<'_> {
     /// Empties the files whose content is lost with a value segment. All runs become one run, so
     /// that no older run refers to the segment.
     fn empty_lost(&self, dirfrag: DirFragId) -> Result<Option<String>> {
-        let mut report = Report::default();
+        let mut report = FsckReport::default();
         let Some(Fragment { mut manifest, rows, bad, .. }) =
             fragment::read(self.store, dirfrag, &mut report)?
         else {
@@ -322,7 +330,7 @@ impl Mending<'_> {
         let (mut lost, mut damaged) = (BTreeSet::new(), BTreeSet::new());
         for finding in report.findings {
             match finding.subject {
-                Subject::Name(_, name) if finding.kind == Kind::ContentLost => {
+                Subject::Name(_, name) if finding.kind == FindingKind::ContentLost => {
                     lost.insert(name);
                 }
                 Subject::Object(name) => damaged.extend(ObjectName::parse(&name)),
@@ -366,7 +374,7 @@ impl Mending<'_> {
         else {
             return Ok(Some("it is not of a directory".to_owned()));
         };
-        let mut report = Report::default();
+        let mut report = FsckReport::default();
         let Some(Fragment { mut manifest, rows, bad, uses }) =
             fragment::read(self.store, dirfrag, &mut report)?
         else {
@@ -381,8 +389,8 @@ impl Mending<'_> {
     }
 }
 
-fn done(bytes: &[u8]) -> Outcome {
-    Outcome::Done(objstore::Version::of(bytes))
+fn done(bytes: &[u8]) -> PutOutcome {
+    PutOutcome::Done(objstore::Version::of(bytes))
 }
 
 fn of_manifest(name: &str) -> Option<DirFragId> {

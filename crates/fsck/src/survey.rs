@@ -11,15 +11,15 @@ use metastore::request::{
 use metastore::{
     BRANCH_PREFIX, Branch, COPY_PREFIX, DAMAGED_FILES_NAME, ObjectName, Removal, RunId,
     SNAPSHOTS_NAME, SUBTREES_NAME, Snapshots, Subtrees, copy_name, decode_copy, is_copied,
-    parse_kept, parse_removals_name,
+    parse_removals_name, parse_retained,
 };
 use objstore::ObjectStore;
 use types::{DirFragId, Errno, Ino, Rank, Result};
 
-use crate::Report;
+use crate::FsckReport;
 use crate::anew;
 use crate::facts::Facts;
-use crate::finding::{Finding, Kind};
+use crate::finding::{Finding, FindingKind};
 
 /// Unreadable objects are kept below this prefix; content of files without an inode is not.
 pub(crate) const LOST: &str = "lost/";
@@ -46,7 +46,7 @@ pub(crate) struct Objects {
 
 /// All names of a store, sorted by kind.
 #[derive(Clone, Debug, Default)]
-pub struct Survey {
+pub struct StoreSurvey {
     pub(crate) objects: u64,
     pub(crate) fragments: BTreeMap<DirFragId, Objects>,
     /// Content of files: the objects of each.
@@ -67,8 +67,8 @@ pub struct Survey {
 }
 
 /// The fragment of a manifest that was kept for snapshots.
-fn kept_of(name: &str) -> Option<DirFragId> {
-    let (prefix, _) = parse_kept(name)?;
+fn retained_of(name: &str) -> Option<DirFragId> {
+    let (prefix, _) = parse_retained(name)?;
     match ObjectName::parse(&format!("{prefix}/manifest"))? {
         ObjectName::Manifest(dirfrag) => Some(dirfrag),
         ObjectName::Run(..)
@@ -78,7 +78,7 @@ fn kept_of(name: &str) -> Option<DirFragId> {
     }
 }
 
-impl Survey {
+impl StoreSurvey {
     /// Lists a store.
     ///
     /// # Errors
@@ -117,7 +117,7 @@ impl Survey {
             self.segments.push(name);
         } else if name.starts_with(CLIENT_JOURNALS) {
             self.client_journals.push(name);
-        } else if let Some(dirfrag) = kept_of(&name) {
+        } else if let Some(dirfrag) = retained_of(&name) {
             self.fragments.entry(dirfrag).or_default().kept.push(name);
         } else if name.starts_with(BRANCHES) {
             self.branches.push(name);
@@ -150,7 +150,7 @@ impl Survey {
 pub(crate) fn read(
     store: &dyn ObjectStore,
     name: &str,
-    report: &mut Report,
+    report: &mut FsckReport,
 ) -> Result<Option<Vec<u8>>> {
     match store.get(name) {
         Ok((bytes, _)) => {
@@ -163,7 +163,7 @@ pub(crate) fn read(
             Err(error)
         }
         Err(error) => {
-            report.findings.push(Finding::object(name, Kind::Unreadable(error.to_string())));
+            report.findings.push(Finding::object(name, FindingKind::Unreadable(error.to_string())));
             Ok(None)
         }
     }
@@ -172,9 +172,9 @@ pub(crate) fn read(
 /// Reads the tables of all ranks and the lists of branches.
 pub(crate) fn read_tables(
     store: &dyn ObjectStore,
-    survey: &Survey,
+    survey: &StoreSurvey,
     facts: &mut Facts,
-    report: &mut Report,
+    report: &mut FsckReport,
 ) -> Result<()> {
     for rank in survey.ranks() {
         let name = rank_name(rank);
@@ -182,7 +182,9 @@ pub(crate) fn read_tables(
         match RankTable::decode(rank, &bytes) {
             Ok(table) => facts.tables.push(table),
             Err(error) => {
-                report.findings.push(Finding::object(name, Kind::Unreadable(error.to_string())));
+                report
+                    .findings
+                    .push(Finding::object(name, FindingKind::Unreadable(error.to_string())));
             }
         }
     }
@@ -197,7 +199,7 @@ pub(crate) fn read_tables(
             false => Snapshots::decode(&bytes).err(),
         };
         if let Some(error) = error {
-            report.findings.push(Finding::object(name, Kind::Unreadable(error.to_string())));
+            report.findings.push(Finding::object(name, FindingKind::Unreadable(error.to_string())));
         }
     }
     read_copies(store, survey, report)?;
@@ -205,7 +207,7 @@ pub(crate) fn read_tables(
         && let Some(bytes) = read(store, MAP_NAME, report)?
         && let Err(cause) = anew::read_map(&bytes)
     {
-        report.findings.push(Finding::object(MAP_NAME, Kind::Unreadable(cause)));
+        report.findings.push(Finding::object(MAP_NAME, FindingKind::Unreadable(cause)));
     }
     if survey.subtrees
         && let Some(bytes) = read(store, SUBTREES_NAME, report)?
@@ -216,7 +218,7 @@ pub(crate) fn read_tables(
             handed.try_for_each(|subtree| facts.add_handed_over(&subtree.inode))
         });
         if let Err(cause) = taken {
-            report.findings.push(Finding::object(SUBTREES_NAME, Kind::Unreadable(cause)));
+            report.findings.push(Finding::object(SUBTREES_NAME, FindingKind::Unreadable(cause)));
         }
     }
     Ok(())
@@ -225,28 +227,34 @@ pub(crate) fn read_tables(
 /// Reads the lists of removed inodes that servers have yet to purge.
 pub(crate) fn read_removals(
     store: &dyn ObjectStore,
-    survey: &Survey,
+    survey: &StoreSurvey,
     facts: &mut Facts,
-    report: &mut Report,
+    report: &mut FsckReport,
 ) -> Result<()> {
     for name in &survey.removals {
         let Some(bytes) = read(store, name, report)? else { continue };
         match Removal::decode_list(name, &bytes) {
             Ok(list) => facts.removed.extend(list.iter().map(Removal::ino)),
             Err(error) => {
-                report.findings.push(Finding::object(name, Kind::Unreadable(error.to_string())));
+                report
+                    .findings
+                    .push(Finding::object(name, FindingKind::Unreadable(error.to_string())));
             }
         }
     }
     Ok(())
 }
 
-fn read_copies(store: &dyn ObjectStore, survey: &Survey, report: &mut Report) -> Result<()> {
+fn read_copies(
+    store: &dyn ObjectStore,
+    survey: &StoreSurvey,
+    report: &mut FsckReport,
+) -> Result<()> {
     for object in &survey.copies {
         let name = copy_name(object);
         let Some(bytes) = read(store, &name, report)? else { continue };
         if let Err(error) = decode_copy(object, &bytes) {
-            report.findings.push(Finding::object(name, Kind::Unreadable(error.to_string())));
+            report.findings.push(Finding::object(name, FindingKind::Unreadable(error.to_string())));
         }
     }
     Ok(())
@@ -274,9 +282,9 @@ fn is_whole_block(bytes: &[u8]) -> bool {
 /// no fault.
 pub(crate) fn read_journals(
     store: &dyn ObjectStore,
-    survey: &Survey,
+    survey: &StoreSurvey,
     facts: &Facts,
-    report: &mut Report,
+    report: &mut FsckReport,
 ) -> Result<()> {
     for name in survey.segments.iter().chain(&survey.client_journals) {
         let Some(bytes) = read(store, name, report)? else { continue };
@@ -285,22 +293,24 @@ pub(crate) fn read_journals(
             Ok(scan) => {
                 report.events += scan.events;
                 if let Some(why) = is_of_another(name, &bytes) {
-                    report.findings.push(Finding::object(name, Kind::Unreadable(why)));
+                    report.findings.push(Finding::object(name, FindingKind::Unreadable(why)));
                 }
                 let Some(damage) = scan.damage else { continue };
                 let is_hole = damage.resumes.is_some()
                     || (is_clients && is_whole_block(&bytes[scan.intact..]));
                 let kind = if is_hole {
-                    Kind::Unreadable(damage.error.to_string())
+                    FindingKind::Unreadable(damage.error.to_string())
                 } else {
-                    Kind::TornEnd(damage.error.to_string())
+                    FindingKind::TornEnd(damage.error.to_string())
                 };
                 report.findings.push(Finding::object(name, kind));
             }
             // It was begun, and nothing was written yet.
             Err(_) if bytes.is_empty() => {}
             Err(error) => {
-                report.findings.push(Finding::object(name, Kind::Unreadable(error.to_string())));
+                report
+                    .findings
+                    .push(Finding::object(name, FindingKind::Unreadable(error.to_string())));
             }
         }
     }
@@ -314,7 +324,7 @@ pub(crate) fn read_journals(
         .collect();
     for name in &survey.client_journals {
         if !known.iter().any(|prefix| name.starts_with(prefix)) {
-            report.findings.push(Finding::object(name, Kind::LeftJournal));
+            report.findings.push(Finding::object(name, FindingKind::LeftJournal));
         }
     }
     Ok(())

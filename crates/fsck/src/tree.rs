@@ -4,17 +4,17 @@ use std::collections::BTreeMap;
 
 use types::{DirFragId, Ino};
 
-use crate::Report;
+use crate::FsckReport;
 use crate::facts::{Facts, Home};
-use crate::finding::{Finding, Kind, Subject};
-use crate::survey::Survey;
+use crate::finding::{Finding, FindingKind, Subject};
+use crate::survey::StoreSurvey;
 
 /// Whether a directory needs no name.
 fn is_top(dir: Ino) -> bool {
-    matches!(dir, Ino::ROOT | Ino::LINKS | Ino::ANCHOR) || dir.is_above()
+    matches!(dir, Ino::ROOT | Ino::LINKS | Ino::ANCHOR) || dir.is_mount_stub()
 }
 
-pub(crate) fn check(survey: &Survey, facts: &mut Facts, report: &mut Report) {
+pub(crate) fn check(survey: &StoreSurvey, facts: &mut Facts, report: &mut FsckReport) {
     facts.sort();
     let mut found = Vec::new();
     places(facts, &mut found);
@@ -36,9 +36,9 @@ pub(crate) fn check(survey: &Survey, facts: &mut Facts, report: &mut Report) {
 /// subtree: this is no second home.
 fn places(facts: &Facts, found: &mut Vec<Finding>) {
     let mut older: Option<&Home> = None;
-    for home in facts.homes.iter().filter(|home| home.dirfrag.ino != Ino::above(home.ino)) {
+    for home in facts.homes.iter().filter(|home| home.dirfrag.ino != Ino::mount_stub(home.ino)) {
         if let Some(older) = older.filter(|older| older.ino == home.ino) {
-            let kind = Kind::TwoPlaces(older.dirfrag, home.dirfrag);
+            let kind = FindingKind::TwoPlaces(older.dirfrag, home.dirfrag);
             found.push(Finding::new(Subject::Inode(home.ino), kind));
         }
         older = Some(home);
@@ -53,13 +53,13 @@ fn links(facts: &Facts, found: &mut Vec<Finding>) {
             *names.entry(*ino).or_default() += 1;
         } else {
             let subject = Subject::Name(dirfrag.ino, name.to_vec());
-            found.push(Finding::new(subject, Kind::NameOfNothing(*ino)));
+            found.push(Finding::new(subject, FindingKind::NameOfNothing(*ino)));
         }
     }
     for (ino, counted) in &facts.links {
         let kind = match names.get(ino) {
-            None => Kind::Nameless,
-            Some(has) if has != counted => Kind::LinkCount(*counted, *has),
+            None => FindingKind::Nameless,
+            Some(has) if has != counted => FindingKind::LinkCount(*counted, *has),
             Some(_) => continue,
         };
         found.push(Finding::new(Subject::Inode(*ino), kind));
@@ -68,11 +68,11 @@ fn links(facts: &Facts, found: &mut Vec<Finding>) {
 
 /// Every directory leads to the root. Of a tree without a way to the root, only the top is
 /// reported.
-fn reach(survey: &Survey, facts: &Facts, found: &mut Vec<Finding>) {
+fn reach(survey: &StoreSurvey, facts: &Facts, found: &mut Vec<Finding>) {
     let mut reached: BTreeMap<Ino, bool> = BTreeMap::new();
     let unreachable = |dir: Ino| {
         let dirfrag = DirFragId { ino: dir, ..DirFragId::default() };
-        Finding::new(Subject::Inode(dir), Kind::Unreachable(dirfrag))
+        Finding::new(Subject::Inode(dir), FindingKind::Unreachable(dirfrag))
     };
     let fragments = survey.fragments.iter().filter(|(_, objects)| objects.manifest);
     let dirs = fragments.map(|(dirfrag, _)| dirfrag.ino);
@@ -106,14 +106,14 @@ fn reach(survey: &Survey, facts: &Facts, found: &mut Vec<Finding>) {
 
 /// Content belongs to a file in the namespace, to a client that has not merged, or to a branch. The
 /// purge queue of a server is no leak.
-fn content(survey: &Survey, facts: &Facts, found: &mut Vec<Finding>) {
+fn content(survey: &StoreSurvey, facts: &Facts, found: &mut Vec<Finding>) {
     if !survey.branches.is_empty() {
         return;
     }
     for (ino, objects) in &survey.content {
         let is_known = facts.files.binary_search(ino).is_ok() || facts.removed.contains(ino);
         if !is_known && !facts.is_granted(*ino) {
-            let kind = Kind::LeftContent(objects.len() as u64);
+            let kind = FindingKind::LeftContent(objects.len() as u64);
             found.push(Finding::new(Subject::Inode(*ino), kind));
         }
     }
@@ -126,7 +126,7 @@ fn numbers(facts: &Facts, found: &mut Vec<Finding>) {
         let rank = home.ino.given_by();
         let next = facts.tables.iter().find(|table| table.rank == rank).map(|table| table.next);
         if next.is_some_and(|next| home.ino.0 >= next && !facts.is_granted(home.ino)) {
-            found.push(Finding::new(Subject::Inode(home.ino), Kind::NumberNotGiven));
+            found.push(Finding::new(Subject::Inode(home.ino), FindingKind::NumberNotGiven));
         }
     }
 }
@@ -136,31 +136,34 @@ mod tests {
     use types::{DirFragId, Ino, Seq};
 
     use super::{check, is_top};
-    use crate::Report;
+    use crate::FsckReport;
     use crate::facts::{Facts, Home};
-    use crate::survey::{Objects, Survey};
+    use crate::survey::{Objects, StoreSurvey};
 
     fn whole(dir: u64) -> DirFragId {
         DirFragId { ino: Ino(dir), ..DirFragId::default() }
     }
 
     /// Directories by number and parent, each with an object.
-    fn found(dirs: &[(u64, u64)], change: impl FnOnce(&mut Facts, &mut Survey)) -> Vec<String> {
-        let (mut facts, mut survey) = (Facts::default(), Survey::default());
+    fn found(
+        dirs: &[(u64, u64)],
+        change: impl FnOnce(&mut Facts, &mut StoreSurvey),
+    ) -> Vec<String> {
+        let (mut facts, mut survey) = (Facts::default(), StoreSurvey::default());
         for (dir, home) in dirs {
             facts.dirs.insert(Ino(*dir), (Ino(*home), format!("d{dir}").into_bytes().into()));
             facts.homes.push(Home { ino: Ino(*dir), version: Seq(1), dirfrag: whole(*home) });
             survey.fragments.insert(whole(*dir), Objects { manifest: true, ..Objects::default() });
         }
         change(&mut facts, &mut survey);
-        let mut report = Report::default();
+        let mut report = FsckReport::default();
         check(&survey, &mut facts, &mut report);
         report.findings.iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn a_tree_adds_up() {
-        assert!(is_top(Ino::above(Ino(77))));
+        assert!(is_top(Ino::mount_stub(Ino(77))));
         assert!(found(&[(10, 1), (11, 10), (12, 11)], |_, _| {}).is_empty());
     }
 
@@ -177,13 +180,13 @@ mod tests {
     #[test]
     fn the_root_of_a_subtree_of_another_rank_is_in_two_places() {
         let all = found(&[(10, 1)], |facts, _| {
-            let dirfrag = whole(Ino::above(Ino(10)).0);
+            let dirfrag = whole(Ino::mount_stub(Ino(10)).0);
             facts.homes.push(Home { ino: Ino(10), version: Seq(2), dirfrag });
         });
         assert!(all.is_empty(), "{all:?}");
         // A second name is one too many, also beside that.
         let all = found(&[(10, 1), (11, 1)], |facts, _| {
-            let dirfrag = whole(Ino::above(Ino(10)).0);
+            let dirfrag = whole(Ino::mount_stub(Ino(10)).0);
             facts.homes.push(Home { ino: Ino(10), version: Seq(2), dirfrag });
             facts.homes.push(Home { ino: Ino(10), version: Seq(3), dirfrag: whole(11) });
         });

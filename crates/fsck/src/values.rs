@@ -8,8 +8,8 @@ use metastore::{Manifest, Pointer, RowValue, Rows, RunId, RunReader, values_name
 use objstore::ObjectStore;
 use types::{DirFragId, Result};
 
-use crate::Report;
-use crate::finding::{Finding, Kind, Subject};
+use crate::FsckReport;
+use crate::finding::{Finding, FindingKind, Subject};
 use crate::survey;
 
 /// To how many bytes of which segments a run points.
@@ -41,7 +41,7 @@ fn pointer_of(value: &RowValue<'_>) -> Option<Pointer> {
 pub(crate) fn check(
     store: &dyn ObjectStore,
     (manifest, rows): (&Manifest, &Rows),
-    report: &mut Report,
+    report: &mut FsckReport,
 ) -> Result<bool> {
     let dirfrag = manifest.dirfrag;
     let mut wanted: BTreeMap<RunId, Vec<(Pointer, usize)>> = BTreeMap::new();
@@ -62,12 +62,12 @@ pub(crate) fn check(
         missing |= bytes.is_none();
         let known = manifest.values.iter().find(|segment| segment.id == id);
         let bad = match (&bytes, known) {
-            (None, _) => Some(Kind::MissingRun),
+            (None, _) => Some(FindingKind::MissingRun),
             (Some(bytes), Some(segment)) => {
                 let checked = segment.check(dirfrag, bytes);
-                checked.err().map(|error| Kind::Unreadable(error.to_string()))
+                checked.err().map(|error| FindingKind::Unreadable(error.to_string()))
             }
-            (Some(_), None) => Some(Kind::Uses),
+            (Some(_), None) => Some(FindingKind::Uses),
         };
         report.findings.extend(bad.map(|kind| Finding::object(name, kind)));
         let bytes = bytes.unwrap_or_default();
@@ -78,7 +78,7 @@ pub(crate) fn check(
                 && let Some(row) = rows.iter_from(number).next()
             {
                 let subject = Subject::Name(dirfrag.ino, row.name.to_vec());
-                report.findings.push(Finding::new(subject, Kind::ContentLost));
+                report.findings.push(Finding::new(subject, FindingKind::ContentLost));
             }
         }
     }
@@ -117,7 +117,7 @@ pub(crate) fn count_again(
     }
     manifest.values.clear();
     for (id, uses) in segments {
-        let read = survey::read(store, &values_name(dirfrag, id), &mut Report::default())?;
+        let read = survey::read(store, &values_name(dirfrag, id), &mut FsckReport::default())?;
         let Some(bytes) = read else { continue };
         if uses.iter().all(|(_, used)| *used <= bytes.len() as u64) {
             manifest.values.push(metastore::ValueSegment::of(id, &bytes, uses));

@@ -25,13 +25,13 @@ use cudele::{Attr, AttrChange, Errno, Error, FileType, Fs, Ino, NewFile, Policy,
 use types::{Map, Set};
 
 use progress::Progress;
-pub use tally::{LINKS_AND_ATTRIBUTES, Phase, Report, Tally};
+pub use tally::{IntakeReport, IntakeTally, LINKS_AND_ATTRIBUTES, Phase};
 
-use crate::source::{Entry, Kind, Skip, Source, Take, shown, tree};
+use crate::source::{Skip, Source, SourceEntry, SourceKind, Take, shown, tree};
 
 /// How to bring something in.
 #[derive(Debug, Default)]
-pub struct Options {
+pub struct IntakeOptions {
     /// A directory that is left out: the cluster's own.
     pub without: Option<PathBuf>,
     /// Set when the user wants to stop.
@@ -99,7 +99,7 @@ struct Intake<'t> {
     late: Vec<Late>,
     /// Attributes of the destination itself, if the source says.
     root: Option<AttrChange>,
-    tally: Tally,
+    tally: IntakeTally,
     progress: Progress,
     is_root: bool,
     buffer: Vec<u8>,
@@ -134,7 +134,7 @@ impl<'t> Intake<'t> {
             last: (Vec::new(), root),
             late: Vec::new(),
             root: None,
-            tally: Tally::default(),
+            tally: IntakeTally::default(),
             progress,
             is_root: cudele::own_cred().is_root(),
             buffer: Vec::new(),
@@ -178,7 +178,7 @@ impl<'t> Intake<'t> {
     }
 
     /// Attributes for a new inode; the owner only root can choose.
-    fn new_file<'a>(&self, entry: &Entry<'_>, file_type: FileType) -> NewFile<'a> {
+    fn new_file<'a>(&self, entry: &SourceEntry<'_>, file_type: FileType) -> NewFile<'a> {
         NewFile {
             file_type,
             permissions: entry.permissions,
@@ -189,7 +189,7 @@ impl<'t> Intake<'t> {
         }
     }
 
-    fn attributes(&self, entry: &Entry<'_>) -> AttrChange {
+    fn attributes(&self, entry: &SourceEntry<'_>) -> AttrChange {
         AttrChange {
             mode: Some(entry.permissions),
             uid: self.is_root.then_some(entry.owner.0),
@@ -200,7 +200,7 @@ impl<'t> Intake<'t> {
         }
     }
 
-    fn directory(&mut self, entry: &Entry<'_>) -> Result<()> {
+    fn directory(&mut self, entry: &SourceEntry<'_>) -> Result<()> {
         let change = self.attributes(entry);
         if entry.path.is_empty() {
             self.root = Some(change);
@@ -251,7 +251,7 @@ impl<'t> Intake<'t> {
         Ok(dir)
     }
 
-    fn file(&mut self, entry: &Entry<'_>, size: u64, content: &mut dyn Read) -> Result<()> {
+    fn file(&mut self, entry: &SourceEntry<'_>, size: u64, content: &mut dyn Read) -> Result<()> {
         let dir = self.place(entry.path)?;
         let (_, name) = split(entry.path);
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -277,7 +277,7 @@ impl<'t> Intake<'t> {
 
     fn large(
         &mut self,
-        entry: &Entry<'_>,
+        entry: &SourceEntry<'_>,
         (dir, size): (Ino, u64),
         head: &[u8],
         new: &NewFile<'_>,
@@ -312,7 +312,7 @@ impl<'t> Intake<'t> {
         result
     }
 
-    fn xattrs(&mut self, ino: Ino, entry: &Entry<'_>) -> Result<()> {
+    fn xattrs(&mut self, ino: Ino, entry: &SourceEntry<'_>) -> Result<()> {
         for (name, value) in entry.xattrs {
             let start = Instant::now();
             self.target.set_xattr(ino, name, value)?;
@@ -322,7 +322,7 @@ impl<'t> Intake<'t> {
         Ok(())
     }
 
-    fn hard_link(&mut self, entry: &Entry<'_>, first: &[u8]) -> Result<()> {
+    fn hard_link(&mut self, entry: &SourceEntry<'_>, first: &[u8]) -> Result<()> {
         let ino = match self.known.get(first) {
             Some(Known::Other(ino)) => *ino,
             Some(Known::Directory(_)) => {
@@ -365,22 +365,22 @@ impl<'t> Intake<'t> {
 }
 
 impl Take for Intake<'_> {
-    fn take(&mut self, entry: &Entry<'_>, content: &mut dyn Read) -> Result<()> {
+    fn take(&mut self, entry: &SourceEntry<'_>, content: &mut dyn Read) -> Result<()> {
         self.progress.step()?;
-        if !matches!(entry.kind, Kind::Directory) && self.is_there(entry)? {
+        if !matches!(entry.kind, SourceKind::Directory) && self.is_there(entry)? {
             return Ok(());
         }
         match entry.kind {
-            Kind::Directory => self.directory(entry),
-            Kind::File { size } => self.file(entry, size, content),
-            Kind::HardLink(first) => self.hard_link(entry, first),
-            Kind::Symlink(target) => {
+            SourceKind::Directory => self.directory(entry),
+            SourceKind::File { size } => self.file(entry, size, content),
+            SourceKind::HardLink(first) => self.hard_link(entry, first),
+            SourceKind::Symlink(target) => {
                 let dir = self.place(entry.path)?;
                 let mut new = self.new_file(entry, FileType::Symlink);
                 (new.size, new.data) = (target.len() as u64, target);
                 self.create(dir, split(entry.path).1, entry.path, &new).map(|_| ())
             }
-            Kind::Special { file_type, rdev } => {
+            SourceKind::Special { file_type, rdev } => {
                 let device = matches!(file_type, FileType::CharDevice | FileType::BlockDevice);
                 if device && !self.is_root {
                     let reason = "only root creates devices".to_owned();
@@ -415,8 +415,8 @@ pub fn strong(
     fs: &Arc<Fs>,
     destination: &str,
     source: &Source,
-    options: &Options,
-) -> Result<Report> {
+    options: &IntakeOptions,
+) -> Result<IntakeReport> {
     let start = Instant::now();
     let mut target = strong::Strong::open(fs, destination)?;
     let progress = Progress::new(Progress::total(source), &options.stop);
@@ -450,8 +450,8 @@ pub fn decoupled(
     destination: &str,
     policy: &Policy,
     source: &Source,
-    options: &Options,
-) -> Result<Report> {
+    options: &IntakeOptions,
+) -> Result<IntakeReport> {
     let start = Instant::now();
     let total = source.count();
     let mut policy = policy.clone();
@@ -478,14 +478,14 @@ pub fn decoupled(
 ///
 /// # Errors
 /// As the real thing, except those that need the namespace.
-pub fn nowhere(source: &Source, options: &Options) -> Result<Report> {
+pub fn nowhere(source: &Source, options: &IntakeOptions) -> Result<IntakeReport> {
     let start = Instant::now();
     let mut target = nowhere::Nowhere::default();
     let progress = Progress::new(Progress::total(source), &options.stop);
     let mut intake = Intake::new(&mut target, progress);
     source.read(options.without.as_deref(), &mut intake)?;
     intake.finish()?;
-    Ok(Report::new(intake.tally, start))
+    Ok(IntakeReport::new(intake.tally, start))
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use cudele::{Errno, Error, FileType, Result, Timestamp};
 
 /// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind<'a> {
+pub enum SourceKind<'a> {
     /// A directory.
     Directory,
     /// A file of this many bytes, which are read from the content that comes with the entry.
@@ -40,11 +40,11 @@ pub enum Kind<'a> {
 
 /// One entry of a source.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry<'a> {
+pub struct SourceEntry<'a> {
     /// Path below the root of the source, without `/` at its ends; empty for the root itself.
     pub path: &'a [u8],
     /// The kind.
-    pub kind: Kind<'a>,
+    pub kind: SourceKind<'a>,
     /// The lower 12 bits of its mode.
     pub permissions: u32,
     /// User and group.
@@ -72,7 +72,7 @@ pub trait Take {
     ///
     /// # Errors
     /// Those of the taker.
-    fn take(&mut self, entry: &Entry<'_>, content: &mut dyn Read) -> Result<()>;
+    fn take(&mut self, entry: &SourceEntry<'_>, content: &mut dyn Read) -> Result<()>;
     /// Something that cannot be read, or is no file.
     fn skip(&mut self, skip: Skip);
 }

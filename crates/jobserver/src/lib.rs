@@ -143,7 +143,7 @@ impl PrivateServer {
     fn start(&mut self, url: &str, dir: &LocalPath, private: mds::Private) -> Result<()> {
         let cluster = format!("branch-{:016x}", branches::random()?);
         let (store, address) = (self.overlay.clone(), self.address.clone());
-        let settings = mon::Settings {
+        let settings = mon::MonSettings {
             cluster,
             store: url.to_owned(),
             beacon_grace: Span::from_millis(60_000),

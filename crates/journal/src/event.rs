@@ -23,7 +23,7 @@ pub enum Event<'a> {
         /// The directory that stored the inode so far.
         home: Ino,
         /// The inode as it is afterwards.
-        inode: Snapshot<'a>,
+        inode: InodeSnapshot<'a>,
         /// When.
         time: Timestamp,
     },
@@ -61,10 +61,10 @@ pub enum Event<'a> {
         /// New name.
         new_name: &'a [u8],
         /// The inode that moves, as it is afterwards.
-        moved: Snapshot<'a>,
+        moved: InodeSnapshot<'a>,
         /// The inode that moves the other way (`RENAME_EXCHANGE`); without it, an entry of the new
         /// name is replaced.
-        exchanged: Option<Snapshot<'a>>,
+        exchanged: Option<InodeSnapshot<'a>>,
         /// The inode that had the new name and is replaced, as with `ino` of [`Event::Unlink`]; 0
         /// for none.
         replaced: Ino,
@@ -163,7 +163,7 @@ pub enum Event<'a> {
 /// forgotten the inode while the new one has not heard of it. Carrying the inode in the event
 /// makes replay independent of the order of checkpoints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Snapshot<'a> {
+pub struct InodeSnapshot<'a> {
     /// Attributes, the inode number among them.
     pub attr: Attr,
     /// Content of a small file, or target of a symbolic link.

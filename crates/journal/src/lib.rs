@@ -29,11 +29,11 @@ pub use block::{Block, BlockReader, Mark, Record};
 pub use buffer::JournalBuffer;
 pub use codec::Encoder;
 pub use error::JournalError;
-pub use event::{Create, Event, EventKind, Snapshot};
+pub use event::{Create, Event, EventKind, InodeSnapshot};
 pub use loss::Loss;
 pub use rewrite::{Rewritten, extract, rewrite};
 pub use segment::{SegmentHeader, SegmentReader, Writer};
-pub use survey::{GAP_EVENTS_MAX, Intact, Region, Survey};
+pub use survey::{DamagedRegion, GAP_EVENTS_MAX, Intact, Survey};
 
 /// The checksum that every format of the project uses (CRC-32C).
 #[must_use]

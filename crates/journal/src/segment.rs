@@ -7,7 +7,7 @@
 //! 11  reserved   1  zero
 //! 12  reserved   4  zero
 //! 16  id         8  rank or client id
-//! 24  epoch      8  tenure of the writer
+//! 24  epoch      8  term of the writer
 //! 32  subtree    8  root of the decoupled subtree; 0 in a metadata server's journal
 //! 40  first_seq  8  position of the first event
 //! 48  crc32c     4  of bytes 0..48
@@ -48,7 +48,7 @@ pub enum Writer {
 pub struct SegmentHeader {
     /// Who wrote it.
     pub writer: Writer,
-    /// In which tenure: a journal is fenced by its epoch.
+    /// In which term: a journal is fenced by its epoch.
     pub epoch: Epoch,
     /// Position of its first event.
     pub first_seq: Seq,
@@ -176,7 +176,7 @@ impl<'a> SegmentReader<'a> {
 
 /// How far a segment can be trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Scan {
+pub struct SegmentScan {
     /// Bytes from the start that are intact.
     pub intact: usize,
     /// Events in them.
@@ -202,9 +202,9 @@ pub struct Damage {
 ///
 /// # Errors
 /// If the header is unusable.
-pub fn scan(bytes: &[u8]) -> Result<Scan, JournalError> {
+pub fn scan(bytes: &[u8]) -> Result<SegmentScan, JournalError> {
     let mut reader = SegmentReader::open(bytes)?;
-    let mut scan = Scan {
+    let mut scan = SegmentScan {
         intact: reader.offset(),
         events: 0,
         next_seq: reader.header.first_seq,

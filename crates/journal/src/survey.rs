@@ -23,7 +23,7 @@ const EVENT_BYTES_MIN: u64 = 2;
 
 /// A damaged stretch of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Region {
+pub struct DamagedRegion {
     /// Where, in bytes from the start of the segment. Empty if only positions are missing.
     pub bytes: Range<usize>,
     /// Positions of the events that are lost. At a torn end their number is unknown: empty.
@@ -35,7 +35,7 @@ pub struct Region {
     pub torn: bool,
 }
 
-impl std::fmt::Display for Region {
+impl std::fmt::Display for DamagedRegion {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { bytes, lost, error, torn } = self;
         write!(f, "bytes {}..{}: {}", bytes.start, bytes.end, error.cause)?;
@@ -65,7 +65,7 @@ pub struct Survey<'a> {
     /// The verified header.
     pub header: SegmentHeader,
     /// The damage, in order.
-    pub damage: Vec<Region>,
+    pub damage: Vec<DamagedRegion>,
     /// Events that can be read.
     pub events: u64,
     /// Position after the last event that can be read.
@@ -150,7 +150,7 @@ impl<'a> Survey<'a> {
         if let Some(error) = error {
             let start = usize::try_from(error.offset).unwrap_or(range.start);
             let bytes = start.clamp(range.start, range.end)..range.end;
-            self.damage.push(Region { bytes, lost, error, torn: false });
+            self.damage.push(DamagedRegion { bytes, lost, error, torn: false });
         }
         self.events += u64::from(events);
         self.next_seq = end;
@@ -169,14 +169,14 @@ impl<'a> Survey<'a> {
             if let Some(gap) = gap.filter(|gap| fits && *gap <= most) {
                 self.missing += gap;
                 let lost = expected..block.first_seq;
-                self.damage.push(Region { bytes: from..found, lost, error, torn: false });
+                self.damage.push(DamagedRegion { bytes: from..found, lost, error, torn: false });
                 self.next_seq = block.first_seq;
                 return found;
             }
             at = next;
         }
         let lost = expected..expected;
-        self.damage.push(Region { bytes: from..bytes.len(), lost, error, torn: true });
+        self.damage.push(DamagedRegion { bytes: from..bytes.len(), lost, error, torn: true });
         bytes.len()
     }
 }

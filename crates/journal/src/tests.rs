@@ -7,7 +7,9 @@ use types::{
 };
 
 use crate::segment::{HEADER_BYTES, scan};
-use crate::{Create, Event, JournalBuffer, Loss, SegmentHeader, SegmentReader, Snapshot, Writer};
+use crate::{
+    Create, Event, InodeSnapshot, JournalBuffer, Loss, SegmentHeader, SegmentReader, Writer,
+};
 
 fn header() -> SegmentHeader {
     SegmentHeader { writer: Writer::Mds { rank: Rank(0) }, epoch: Epoch(3), first_seq: Seq(1) }
@@ -69,7 +71,7 @@ impl Raw {
         Stripe::from_code(self.numbers[0].cast_unsigned() as u32 % 27).unwrap_or_default()
     }
 
-    fn snapshot(&self) -> Snapshot<'_> {
+    fn snapshot(&self) -> InodeSnapshot<'_> {
         let [a, b, c, d] = self.numbers;
         let stripe = self.stripe();
         let attr = Attr {
@@ -83,7 +85,7 @@ impl Raw {
             ctime: Timestamp(c),
             ..Attr::default()
         };
-        Snapshot { attr, data: &self.name, extra: &self.other }
+        InodeSnapshot { attr, data: &self.name, extra: &self.other }
     }
 
     fn event(&self) -> Event<'_> {

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 use cudele::{Fs, NewFile, Result};
 
-use crate::harness::job::{Job, Outcome, Task};
+use crate::harness::job::{Job, JobOutcome, Task};
 use crate::harness::numbered::Numbered;
 use dialogue::{Stopwatch, await_start, latencies_us, line, mount, pipe, say};
 
@@ -43,7 +43,7 @@ pub(crate) fn run() -> Result<()> {
     say(&text)
 }
 
-fn perform(job: &Job) -> Result<Outcome> {
+fn perform(job: &Job) -> Result<JobOutcome> {
     match &job.task {
         Task::Create { dir, first, files, sync, latencies, alone } => {
             let fs = mount(job)?;
@@ -119,7 +119,7 @@ struct Creates {
     alone: bool,
 }
 
-fn create(fs: &Arc<Fs>, path: &str, mut names: Numbered, how: &Creates) -> Result<Outcome> {
+fn create(fs: &Arc<Fs>, path: &str, mut names: Numbered, how: &Creates) -> Result<JobOutcome> {
     let dir = fs.open_dir(path)?;
     let new = NewFile::default();
     let mut micros = Vec::new();
@@ -131,7 +131,7 @@ fn create(fs: &Arc<Fs>, path: &str, mut names: Numbered, how: &Creates) -> Resul
     }
     await_start()?;
     let requests = fs.requests();
-    let mut outcome = Outcome { events: how.files, ..Outcome::default() };
+    let mut outcome = JobOutcome { events: how.files, ..JobOutcome::default() };
     let watch = Stopwatch::start();
     let start = Instant::now();
     if how.latencies {
@@ -166,7 +166,7 @@ fn create(fs: &Arc<Fs>, path: &str, mut names: Numbered, how: &Creates) -> Resul
 /// Creates files until this client has the directory alone.
 fn have_alone(fs: &Arc<Fs>, dir: &cudele::Dir) -> Result<()> {
     fs.listen(|_| {})?;
-    fs.take_alone(cudele::WantsAlone::Always)?;
+    fs.take_exclusive(cudele::WantsExclusive::Always)?;
     for attempt in 0..ATTEMPTS {
         dir.create(format!("first.{attempt}"), &NewFile::default())?;
         // Existing entries are read before.
@@ -178,9 +178,9 @@ fn have_alone(fs: &Arc<Fs>, dir: &cudele::Dir) -> Result<()> {
     Err(pipe("the server did not give the directory to this client alone"))
 }
 
-fn find(fs: &Arc<Fs>, path: &str) -> Result<Outcome> {
+fn find(fs: &Arc<Fs>, path: &str) -> Result<JobOutcome> {
     await_start()?;
-    let mut outcome = Outcome { events: 1, ..Outcome::default() };
+    let mut outcome = JobOutcome { events: 1, ..JobOutcome::default() };
     let watch = Stopwatch::start();
     fs.stat(path)?;
     watch.stop(&mut outcome);
@@ -188,10 +188,10 @@ fn find(fs: &Arc<Fs>, path: &str) -> Result<Outcome> {
 }
 
 /// Names and attributes are looked at, and not kept.
-fn scan(fs: &Arc<Fs>, path: &str) -> Result<Outcome> {
+fn scan(fs: &Arc<Fs>, path: &str) -> Result<JobOutcome> {
     await_start()?;
     let requests = fs.requests();
-    let mut outcome = Outcome::default();
+    let mut outcome = JobOutcome::default();
     let watch = Stopwatch::start();
     let mut bytes = 0;
     let scanned = fs.scan(path, |name, attr| {
@@ -205,10 +205,10 @@ fn scan(fs: &Arc<Fs>, path: &str) -> Result<Outcome> {
 }
 
 /// To open a directory is part of listing it: the server has to bring it into its memory.
-fn list(fs: &Arc<Fs>, path: &str) -> Result<Outcome> {
+fn list(fs: &Arc<Fs>, path: &str) -> Result<JobOutcome> {
     await_start()?;
     let requests = fs.requests();
-    let mut outcome = Outcome::default();
+    let mut outcome = JobOutcome::default();
     let watch = Stopwatch::start();
     outcome.events = fs.open_dir(path)?.list()?.len() as u64;
     watch.stop(&mut outcome);

@@ -48,7 +48,7 @@ pub enum Next<S> {
 
 /// An operation and when it may have taken effect. Times are any numbers that grow.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry<O> {
+pub struct TimedOperation<O> {
     /// When it was asked for.
     pub start: u64,
     /// The time of its answer; None if the request may also never have taken effect.
@@ -94,7 +94,7 @@ struct Frame<S> {
 
 struct Search<'a, P: Specification> {
     specification: &'a P,
-    entries: &'a [Entry<P::Operation>],
+    entries: &'a [TimedOperation<P::Operation>],
     pending: Pending,
     order: Vec<usize>,
     hopeless: Set<(Vec<usize>, P::State)>,
@@ -115,7 +115,7 @@ struct Search<'a, P: Specification> {
 pub fn check<P: Specification>(
     specification: &P,
     initial: &P::State,
-    entries: &[Entry<P::Operation>],
+    entries: &[TimedOperation<P::Operation>],
     steps_max: u64,
 ) -> Verdict {
     let mut search = Search {

@@ -16,5 +16,5 @@ mod check;
 pub mod names;
 mod partition;
 
-pub use check::{Entry, Next, Specification, Verdict, check};
+pub use check::{Next, Specification, TimedOperation, Verdict, check};
 pub use partition::partition;

@@ -15,9 +15,10 @@
 //! either side: the server's journal has it, or the client that received the reply sends it again
 //! before any other request. So a crash may undo a change only if both fail:
 //!
-//! 1. No client knew by then that the journal has the change ([`Call::safe`]), and
+//! 1. No client knew by then that the journal has the change ([`RecordedCall::safe`]), and
 //! 2. its client had not received the reply, or did not live to send the request again, or came
-//!    back later than the server waits, or learnt later that the change is lost ([`Call::doubt`]).
+//!    back later than the server waits, or learnt later that the change is lost
+//!    ([`RecordedCall::doubt`]).
 //!
 //! Any subset of such changes may be gone after a crash; the server replays the rest in order, and
 //! each must be possible in the resulting state: a change that rests on a lost change is lost only
@@ -127,7 +128,7 @@ pub enum Seen {
 
 /// The end of a request as its client saw it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CallOutcome {
     /// It succeeded.
     Did(Seen),
     /// It was refused, and had no effect.
@@ -139,7 +140,7 @@ pub enum Outcome {
 /// How a change may have been carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guess {
-    /// When, in the measure of [`Call::hint`].
+    /// When, in the measure of [`RecordedCall::hint`].
     pub hint: u64,
     /// The created thing, or 0.
     pub made: Ino,
@@ -149,13 +150,13 @@ pub struct Guess {
 
 /// A request of a client, from beginning to end.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Call {
+pub struct RecordedCall {
     /// What was asked.
     pub act: Act,
     /// When.
     pub start: u64,
     /// When the client saw its end, and how it ended. None if it never did.
-    pub end: Option<(u64, Outcome)>,
+    pub end: Option<(u64, CallOutcome)>,
     /// When the change may have happened, as far as that is known; a guess makes the search
     /// faster, and nothing else.
     pub hint: u64,
@@ -168,7 +169,7 @@ pub struct Call {
     pub doubt: u64,
 }
 
-impl Call {
+impl RecordedCall {
     /// A request without an end yet, of a client that lives on.
     #[must_use]
     pub fn new(act: Act, start: u64) -> Self {
@@ -177,7 +178,7 @@ impl Call {
 
     /// The same with its end.
     #[must_use]
-    pub fn ended(self, at: u64, outcome: Outcome) -> Self {
+    pub fn ended(self, at: u64, outcome: CallOutcome) -> Self {
         Self { end: Some((at, outcome)), hint: at, ..self }
     }
 
@@ -195,7 +196,7 @@ pub struct Crash {
     pub start: u64,
     /// Not after this.
     pub end: u64,
-    /// In the measure of [`Call::hint`].
+    /// In the measure of [`RecordedCall::hint`].
     pub hint: u64,
 }
 
@@ -205,7 +206,7 @@ pub struct History {
     /// The initial content of places. All remaining places were free.
     pub initial: Vec<(Place, Thing)>,
     /// What clients asked.
-    pub calls: Vec<Call>,
+    pub calls: Vec<RecordedCall>,
     /// In order; no two overlap.
     pub crashes: Vec<Crash>,
 }

@@ -19,34 +19,34 @@
 //! The name of a subtree's root stays with the rank that serves the directory above it (`nested`).
 //! Decoupled subtrees in a subtree move along with it (`decoupled`).
 
-mod behind;
 mod check;
+mod colocate;
+mod cross_rename;
 mod decoupled;
+mod departed;
 mod export;
 mod fragments;
-mod gather;
 mod handover;
 mod import;
 mod nested;
-mod opened;
-mod passage;
 mod pin;
 mod place;
 mod preload;
+mod reclaim;
 mod rename;
 mod reshape;
 
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
-use metastore::{SUBTREES_NAME, Subtree, Subtrees};
+use metastore::{MovedSubtree, SUBTREES_NAME, Subtrees};
 use types::{Ino, Map, Moment, Rank, Seq, Span};
 
-use crate::{Effects, Mds, Waiting};
+use crate::{Mds, MdsEffects, Waiting};
 
+use cross_rename::CrossRenames;
 pub(crate) use export::Export;
 use fragments::Split;
 pub(crate) use import::Import;
-use passage::Passages;
-use place::Place;
+use place::InodeAuthority;
 pub(crate) use preload::Preload;
 use reshape::Reshape;
 
@@ -85,13 +85,13 @@ pub(crate) struct Authority {
     pub(crate) went_at: Option<Moment>,
     imports: Vec<Import>,
     /// For files that move here.
-    closed: opened::Closed,
+    closed: reclaim::Closed,
     preloads: Vec<Preload>,
     /// The directories that are split, from the list.
     splits: Map<Ino, Split>,
     reshape: Option<Reshape>,
     /// Names that move to other ranks, and from them.
-    passages: Passages,
+    cross_renames: CrossRenames,
     /// The subtree that was to follow its name last, and when the next one is looked for.
     followed: Ino,
     follow_at: Option<Moment>,
@@ -116,11 +116,11 @@ impl Authority {
             exports: Vec::new(),
             went_at: None,
             imports: Vec::new(),
-            closed: opened::Closed::default(),
+            closed: reclaim::Closed::default(),
             preloads: Vec::new(),
             splits: Map::default(),
             reshape: None,
-            passages: Passages::default(),
+            cross_renames: CrossRenames::default(),
             followed: Ino(0),
             follow_at: None,
             sizes: fragments::Sizes::default(),
@@ -159,7 +159,7 @@ impl Authority {
 
     /// Whether the server may stop.
     pub(crate) fn is_idle(&self) -> bool {
-        self.exports.is_empty() && !self.writing && self.passages.is_idle()
+        self.exports.is_empty() && !self.writing && self.cross_renames.is_idle()
     }
 
     /// The roots of the subtrees that this rank serves while another rank has their names.
@@ -168,7 +168,7 @@ impl Authority {
         own.map(|subtree| subtree.root).collect()
     }
 
-    fn is_own(&self, subtree: &Subtree) -> bool {
+    fn is_own(&self, subtree: &MovedSubtree) -> bool {
         subtree.rank == self.rank && self.list.named_by(subtree) != self.rank
     }
 
@@ -209,7 +209,7 @@ impl Authority {
         self.other_roots()
             .chain(moving)
             .chain(self.splits.keys().copied())
-            .chain(self.passages.directories())
+            .chain(self.cross_renames.directories())
     }
 
     /// How many subtrees this rank serves apart from its share of the namespace, and how many have
@@ -231,7 +231,8 @@ impl Authority {
     fn note_plain(&mut self) {
         let nothing =
             self.exports.is_empty() && self.imports.is_empty() && self.preloads.is_empty();
-        let whole = self.splits.is_empty() && self.reshape.is_none() && self.passages.is_empty();
+        let whole =
+            self.splits.is_empty() && self.reshape.is_none() && self.cross_renames.is_empty();
         let all_here = self.list.apart().all(|subtree| subtree.rank == self.rank);
         self.plain = self.rank == Rank(0) && nothing && whole && all_here;
     }
@@ -246,7 +247,7 @@ impl Mds {
     }
 
     /// Reads the list regularly, and continues the operations that wait for a time.
-    pub(crate) fn authority_tick(&mut self, effects: &mut Effects) {
+    pub(crate) fn authority_tick(&mut self, effects: &mut MdsEffects) {
         if !self.is_active() && self.phase != crate::Phase::Stopping {
             return;
         }
@@ -275,9 +276,9 @@ impl Mds {
         let known = self.authority.list.get(root);
         if let Some(joined) = known.filter(|subtree| subtree.joined) {
             let here = match self.place(root) {
-                Place::Here => true,
-                Place::Unknown => joined.rank == self.rank,
-                Place::Moving(_) | Place::Other(_) => false,
+                InodeAuthority::Here => true,
+                InodeAuthority::Unknown => joined.rank == self.rank,
+                InodeAuthority::Moving(_) | InodeAuthority::Other(_) => false,
             };
             return self.is_active() && here;
         }
@@ -291,11 +292,11 @@ impl Mds {
         self.export_wants_journal()
             || self.import_wants_journal()
             || self.reshape_wants_journal()
-            || self.authority.passages.wants_journal()
+            || self.authority.cross_renames.wants_journal()
     }
 
     /// Continues everything that moves, as far as possible. Called after every input.
-    pub(crate) fn authority_step(&mut self, effects: &mut Effects) {
+    pub(crate) fn authority_step(&mut self, effects: &mut MdsEffects) {
         if self.authority.is_exporting() {
             self.export_step(effects);
         }
@@ -305,14 +306,14 @@ impl Mds {
         if self.authority.reshape.is_some() {
             self.reshape_step(effects);
         }
-        if !self.authority.passages.is_empty() {
-            self.passages_step(effects);
+        if !self.authority.cross_renames.is_empty() {
+            self.cross_renames_step(effects);
         }
         if !self.authority.imports.is_empty() && self.is_active() {
             self.import_step(effects);
             // Imports may have to wait for them.
-            if !self.authority.passages.is_empty() {
-                self.passages_step(effects);
+            if !self.authority.cross_renames.is_empty() {
+                self.cross_renames_step(effects);
             }
         }
         if !self.authority.preloads.is_empty() {
@@ -321,7 +322,7 @@ impl Mds {
     }
 
     /// Reads the list, unless that is being done.
-    fn read_list(&mut self, effects: &mut Effects) {
+    fn read_list(&mut self, effects: &mut MdsEffects) {
         if self.authority.reading || self.authority.writing {
             return;
         }
@@ -334,7 +335,7 @@ impl Mds {
     pub(crate) fn list_stored(
         &mut self,
         result: Result<StoreResult, Box<StoreFailure>>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         if std::mem::take(&mut self.authority.writing) {
             self.list_written(result, effects);
@@ -373,10 +374,10 @@ impl Mds {
     }
 
     /// Sets the path and policy above every subtree whose name another rank has.
-    pub(crate) fn set_all_above(&mut self) {
+    pub(crate) fn set_above_stubs(&mut self) {
         let own = self.authority.list.apart().filter(|it| self.authority.is_own(it));
-        let own: Vec<Subtree> = own.cloned().collect();
-        own.iter().for_each(|subtree| self.set_above(subtree));
+        let own: Vec<MovedSubtree> = own.cloned().collect();
+        own.iter().for_each(|subtree| self.set_above_stub(subtree));
     }
 
     /// The roots that are served here, in hidden directories.
@@ -384,8 +385,8 @@ impl Mds {
         let served = |root: &Ino| {
             self.authority.list.get(*root).is_some_and(|subtree| subtree.inode.is_empty())
         };
-        // The name of a directory stays here until its passage is decided.
-        let leaving: Vec<Ino> = self.authority.passages.leaving().collect();
+        // The name of a directory stays here until its cross-rank rename is decided.
+        let leaving: Vec<Ino> = self.authority.cross_renames.leaving().collect();
         let own = self.authority.own_roots().into_iter().filter(served);
         own.filter(|root| !leaving.contains(root)).collect()
     }
@@ -399,11 +400,11 @@ impl Mds {
     /// directory that the root left, and that was removed since, may still list it if it was read
     /// earlier.
     pub(crate) fn is_in_hidden(&self, root: Ino) -> bool {
-        self.namespace.home_of(root) == Some(Ino::above(root))
+        self.namespace.home_of(root) == Some(Ino::mount_stub(root))
     }
 
     /// Acts on the new list.
-    pub(crate) fn list_changed(&mut self, effects: &mut Effects) {
+    pub(crate) fn list_changed(&mut self, effects: &mut MdsEffects) {
         if self.is_active() {
             self.find_other_roots();
         }

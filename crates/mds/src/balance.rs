@@ -3,7 +3,7 @@
 //!
 //! Every interval:
 //! 1. `load` counts the hits (more often than once per interval: hits fade), `view` collects
-//!    everything that the rank knows, and a question goes out: [`crate::Effects::questions`]. A
+//!    everything that the rank knows, and a question goes out: [`crate::MdsEffects::questions`]. A
 //!    policy is a user's program, so it runs beside the rank's work, and requests continue during
 //!    it.
 //! 2. With the answer the heartbeat goes to the other ranks, through the monitor.
@@ -26,12 +26,13 @@ mod view;
 use std::collections::BTreeMap;
 
 use balancer::{
-    Answer, Fading, Fault, Heartbeat, LoadTable, Record, State, TickRecord, Versions, What,
+    BalancerAnswer, DecisionRecord, Fading, Fault, Heartbeat, LoadTable, RecordedEvent, State,
+    TickRecord, Versions,
 };
 use types::{Ino, Map, Moment, Rank, Span};
 use wire::{BalancerEntry, Message, Warning};
 
-use crate::{Effects, Mds, Phase};
+use crate::{Mds, MdsEffects, Phase};
 
 use moves::Move;
 pub(crate) use policy::Object;
@@ -59,7 +60,7 @@ pub struct Vitals {
 
 /// The last heartbeat of another rank.
 #[derive(Clone, Copy, Debug)]
-struct Heard {
+struct RankHeartbeat {
     beat: Heartbeat,
     at: Moment,
     count: u64,
@@ -80,7 +81,7 @@ pub(crate) struct Balance {
     vitals: Vitals,
     /// Requests, vitals and time at the last tick.
     before: (u64, Vitals, Moment),
-    heard: BTreeMap<Rank, Heard>,
+    heard: BTreeMap<Rank, RankHeartbeat>,
     sent: u64,
     versions: Versions,
     /// The policy in force by the map, and whether the rank has it.
@@ -188,7 +189,7 @@ impl Balance {
 
 impl Mds {
     /// Does the part of balancing that is due.
-    pub(crate) fn balance_tick(&mut self, effects: &mut Effects) {
+    pub(crate) fn balance_tick(&mut self, effects: &mut MdsEffects) {
         if self.phase != Phase::Active || self.balance.entry.version == 0 {
             // The monitor's map with the policy in force comes first.
             return;
@@ -230,16 +231,16 @@ impl Mds {
         }
         // Drop late heartbeats. A restarted rank begins to count from zero, in a higher epoch.
         let is_late =
-            |heard: &Heard| (beat.epoch, beat.tick) <= (heard.beat.epoch, heard.beat.tick);
+            |heard: &RankHeartbeat| (beat.epoch, beat.tick) <= (heard.beat.epoch, heard.beat.tick);
         if known.is_some_and(is_late) {
             return;
         }
         let count = known.map_or(0, |heard| heard.count) + 1;
-        self.balance.heard.insert(beat.rank, Heard { beat, at, count });
+        self.balance.heard.insert(beat.rank, RankHeartbeat { beat, at, count });
     }
 
     /// A question was answered: sends the load to the other ranks, and executes the decision.
-    pub(crate) fn answered(&mut self, answer: &Answer, effects: &mut Effects) {
+    pub(crate) fn answered(&mut self, answer: &BalancerAnswer, effects: &mut MdsEffects) {
         self.balance.asked = None;
         if self.phase != Phase::Active {
             return;
@@ -247,7 +248,7 @@ impl Mds {
         self.send_heartbeat(answer, effects);
         let tick = self.balance.ticks;
         let path = |ino| self.namespace.path_of(ino).map_or_else(Vec::new, |path| path.to_bytes());
-        self.tell_balanced(What::Tick(TickRecord::of(answer, tick, path)), effects);
+        self.notify_balanced(RecordedEvent::Tick(TickRecord::of(answer, tick, path)), effects);
         let Some(decision) = &answer.decision else { return };
         if answer.question.version != self.balance.versions.current().0 {
             // Another one is in force by now.
@@ -262,15 +263,15 @@ impl Mds {
     }
 
     /// Evaluates the policy by its decision.
-    fn judge(&mut self, decision: &balancer::Decision, effects: &mut Effects) {
+    fn judge(&mut self, decision: &balancer::Decision, effects: &mut MdsEffects) {
         let before = self.balance.fault.take();
         match self.balance.versions.observe(decision) {
-            balancer::Verdict::Fine => {}
-            balancer::Verdict::Warn { fault, failures } => {
+            balancer::VersionVerdict::Fine => {}
+            balancer::VersionVerdict::Warn { fault, failures } => {
                 self.balance.faults += 1;
                 self.balance.fault = Some((fault, failures));
             }
-            balancer::Verdict::Reverted { fault, from, .. } => {
+            balancer::VersionVerdict::Reverted { fault, from, .. } => {
                 self.balance.faults += 1;
                 self.balance.given_up = (from, fault.to_string());
                 self.forget_state();
@@ -283,7 +284,7 @@ impl Mds {
         }
     }
 
-    fn send_heartbeat(&mut self, answer: &Answer, effects: &mut Effects) {
+    fn send_heartbeat(&mut self, answer: &BalancerAnswer, effects: &mut MdsEffects) {
         let view = &answer.question.view;
         if view.ranks.len() < 2 {
             return;
@@ -300,8 +301,8 @@ impl Mds {
         Message::Heartbeat(&beat.encode()).append_frame(&mut effects.to_monitor);
     }
 
-    fn tell_balanced(&self, what: What, effects: &mut Effects) {
-        let record = Record { rank: self.rank, time: self.clock.time, what };
+    fn notify_balanced(&self, what: RecordedEvent, effects: &mut MdsEffects) {
+        let record = DecisionRecord { rank: self.rank, time: self.clock.time, what };
         Message::Balanced(&record.encode()).append_frame(&mut effects.to_monitor);
     }
 }

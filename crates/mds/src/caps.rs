@@ -83,7 +83,7 @@ impl Caps {
 
     /// Gives a client that holds the capability of a directory the directory alone, if no other
     /// client holds it.
-    pub(crate) fn give_alone(&mut self, client: ClientId, dir: Ino) -> bool {
+    pub(crate) fn grant_exclusive(&mut self, client: ClientId, dir: Ino) -> bool {
         let holders = self.dirs.get(&dir).map_or(&[][..], Vec::as_slice);
         let alone = matches!(holders, [one] if one.client == client && !one.revoked);
         if alone {
@@ -100,7 +100,7 @@ impl Caps {
 
     /// Whether a client has a directory alone.
     #[inline]
-    pub(crate) fn is_any_alone(&self) -> bool {
+    pub(crate) fn is_any_exclusive(&self) -> bool {
         !self.alone.is_empty()
     }
 
@@ -252,19 +252,19 @@ mod tests {
     #[test]
     fn alone_is_who_nobody_else_holds_it_with_until_it_is_given_back() {
         let mut caps = Caps::default();
-        assert!(!caps.give_alone(ONE, DIR), "the capability comes first");
+        assert!(!caps.grant_exclusive(ONE, DIR), "the capability comes first");
         assert!(caps.grant(ONE, DIR, at(0)) && caps.grant(TWO, DIR, at(0)));
-        assert!(!caps.give_alone(ONE, DIR));
+        assert!(!caps.grant_exclusive(ONE, DIR));
         caps.revoke(ONE, DIR, at(0));
-        assert!(!caps.give_alone(ONE, DIR), "the other has not forgotten it yet");
+        assert!(!caps.grant_exclusive(ONE, DIR), "the other has not forgotten it yet");
         caps.returned(TWO, DIR, at(500));
-        assert!(caps.give_alone(ONE, DIR));
+        assert!(caps.grant_exclusive(ONE, DIR));
         assert!(!caps.grant(TWO, DIR, at(1000)));
         // Its connection breaks: it comes back, and sends its changes there.
         caps.abandon(ONE, at(1000));
         assert!(caps.leave(ONE, at(2000)).is_empty());
         assert_eq!((caps.owner(DIR), caps.revoking()), (Some(ONE), vec![(DIR, ONE, at(1000))]));
         assert!(caps.returned(ONE, DIR, at(2000)));
-        assert_eq!((caps.owner(DIR), caps.is_any_alone()), (None, false));
+        assert_eq!((caps.owner(DIR), caps.is_any_exclusive()), (None, false));
     }
 }

@@ -6,7 +6,7 @@
 //! decides which segments count; `recover` reads and applies them.
 //!
 //! Invariant: each segment that is handed out continues the previous one, event by event, and was
-//! written in the same tenure or a later one.
+//! written in the same term or a later one.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -20,7 +20,7 @@ const WINDOW_MIN: usize = 8;
 
 /// A segment that was read and verified.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct VerifiedSegment {
     pub(crate) name: String,
     pub(crate) bytes: Vec<u8>,
     /// Bytes that are intact.
@@ -35,7 +35,7 @@ pub(crate) enum Next {
     /// Read a segment.
     Read(String),
     /// Apply a segment.
-    Apply(Found),
+    Apply(VerifiedSegment),
     /// Everything was handed out.
     End,
 }
@@ -46,7 +46,7 @@ pub(crate) struct Chain {
     /// Segments yet to be read.
     names: VecDeque<String>,
     /// Segments that were read, by their first event.
-    read: BTreeMap<Seq, Found>,
+    read: BTreeMap<Seq, VerifiedSegment>,
     /// Most segments that are written at the same time.
     dispatch: usize,
     started: bool,
@@ -98,7 +98,7 @@ impl Chain {
             }
             let Some((first, found)) = self.read.pop_first() else { return Ok(Next::End) };
             if found.last <= self.last || found.header.epoch < self.epoch {
-                // Already stored, or seen, or given up by a later tenure.
+                // Already stored, or seen, or given up by a later term.
                 self.garbage.push(found.name);
                 continue;
             }
@@ -118,7 +118,7 @@ impl Chain {
 
     /// Events before this segment are missing. That is as it should be if it was written in
     /// parallel with the one that is missing: then neither was acknowledged.
-    fn give_up(&mut self, first: Seq, found: Found) -> Result<()> {
+    fn give_up(&mut self, first: Seq, found: VerifiedSegment) -> Result<()> {
         let epoch = found.header.epoch;
         let parallel = self.read.values().filter(|other| other.header.epoch == epoch).count() + 1;
         if parallel >= self.dispatch.max(1) {
@@ -148,7 +148,7 @@ impl Chain {
         }
         let header = SegmentHeader::decode(&bytes).map_err(damaged)?;
         let last = Seq(scan.next_seq.0 - 1);
-        let found = Found { name, bytes, intact: scan.intact, header, last };
+        let found = VerifiedSegment { name, bytes, intact: scan.intact, header, last };
         let better = self.read.get(&header.first_seq).is_none_or(|known| {
             (known.header.epoch, known.last) < (found.header.epoch, found.last)
         });

@@ -5,8 +5,8 @@
 //! on workers. Requests never wait for a checkpoint, except those that need a directory fetched
 //! while it is being written.
 
+mod flush;
 mod room;
-mod settle;
 mod volatile;
 
 use std::collections::VecDeque;
@@ -19,10 +19,10 @@ use types::{ConnId, Errno, Ino, InoRange, Moment, Origin, Seq, Span, Tid, Timest
 use wire::Answer;
 
 use crate::damage::is_damage;
-use crate::{Effects, Mds, Waiting};
+use crate::{Mds, MdsEffects, Waiting};
 
-use settle::Settling;
-pub(crate) use settle::{Settled, Then};
+use flush::Flushes;
+pub(crate) use flush::{SubtreeFlush, Then};
 
 /// Directories written at the same time.
 const COMMITS_MAX: usize = 4;
@@ -60,7 +60,7 @@ pub(crate) struct Checkpoint {
     /// It has waited long enough.
     is_stuck: bool,
     /// Merges that are answered when the store has them.
-    settling: Settling,
+    settling: Flushes,
     /// Requests that wait until everything is written.
     waiters: Vec<(Seq, ConnId, Tid)>,
 }
@@ -117,7 +117,7 @@ impl Mds {
         self.namespace.dirtiest().is_none()
     }
 
-    pub(crate) fn checkpoint_step(&mut self, effects: &mut Effects) {
+    pub(crate) fn checkpoint_step(&mut self, effects: &mut MdsEffects) {
         if self.checkpoint.capturing.is_none() && !self.next_capture(effects) {
             return;
         }
@@ -131,7 +131,7 @@ impl Mds {
             // The directory is gone, and with it its uncaptured changes.
             self.checkpoint.committing.retain(|(dir, _)| *dir != ino);
             self.fetch_after_commit(ino, effects);
-            return self.settle(effects);
+            return self.answer_flushed(effects);
         }
         self.counters.commits += 1;
         self.counters.committed_rows += rows.len() as u64;
@@ -143,7 +143,7 @@ impl Mds {
     }
 
     /// Writes the directories whose captured changes are all safe.
-    pub(crate) fn commit_captured(&mut self, effects: &mut Effects) {
+    pub(crate) fn commit_captured(&mut self, effects: &mut MdsEffects) {
         let safe = self.log.safe();
         while let Some((seq, ..)) = self.checkpoint.captured.front()
             && *seq <= safe
@@ -157,8 +157,8 @@ impl Mds {
 
     /// Picks a directory for which a request waits, or the one that is dirty longest. Returns
     /// whether there is one to capture.
-    fn next_capture(&mut self, effects: &mut Effects) -> bool {
-        if let Some((since, ino)) = self.next_settling() {
+    fn next_capture(&mut self, effects: &mut MdsEffects) -> bool {
+        if let Some((since, ino)) = self.next_flush() {
             return self.begin_capture(since, ino);
         }
         let Some(target) = self.checkpoint.target else { return false };
@@ -203,7 +203,7 @@ impl Mds {
         &mut self,
         ino: Ino,
         (runs, ranges): (Vec<DirRun>, Vec<InoRange>),
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         let seq = self.last_seq();
         self.namespace.begin_attach(ino, seq);
@@ -234,7 +234,7 @@ impl Mds {
         &mut self,
         dir: Ino,
         result: Result<StoreResult, Box<StoreFailure>>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         match result {
             Ok(result) => {
@@ -245,7 +245,7 @@ impl Mds {
                 self.merges.root_attached(dir);
                 self.fetch_after_commit(dir, effects);
                 self.trim(effects);
-                self.settle(effects);
+                self.answer_flushed(effects);
             }
             Err(failure) if is_beyond(&failure) => {
                 // A retry would fail, too. The journal keeps the changes.
@@ -256,10 +256,10 @@ impl Mds {
                 self.withhold(dir, since, &failure.error);
                 self.fetch_after_commit(dir, effects);
                 self.trim(effects);
-                self.settle(effects);
+                self.answer_flushed(effects);
             }
             Err(failure) => {
-                self.fail_settling(dir, &failure.error, effects);
+                self.fail_flush(dir, &failure.error, effects);
                 self.checkpoint.failed.push_back((dir, failure.op, self.clock.now));
             }
         }
@@ -288,7 +288,7 @@ impl Mds {
 
     /// Deletes the segments that are not needed any more, and answers the requests that wait for
     /// that.
-    pub(crate) fn trim(&mut self, effects: &mut Effects) {
+    pub(crate) fn trim(&mut self, effects: &mut MdsEffects) {
         let unwritten = self.oldest_needed();
         // The last segment has the newest positions and requests; the tables have them when it is
         // gone.
@@ -341,7 +341,7 @@ impl Mds {
     }
 
     /// Merges that the metadata store has need no journal object and no repetition any more.
-    fn forget_merges(&mut self, unwritten: Seq, effects: &mut Effects) {
+    fn forget_merges(&mut self, unwritten: Seq, effects: &mut MdsEffects) {
         // A journal object goes only when the segment that names it is gone.
         let kept = if self.checkpoint.trimming { Seq(0) } else { self.log.first_kept() };
         // A journal that is being merged again is read again, now and by a recovery.
@@ -365,7 +365,7 @@ impl Mds {
         }
     }
 
-    pub(crate) fn checkpoint_tick(&mut self, effects: &mut Effects) {
+    pub(crate) fn checkpoint_tick(&mut self, effects: &mut MdsEffects) {
         let now = self.clock.now;
         if self.checkpoint.failed.front().is_some_and(|(.., at)| now.since(*at) >= RETRY)
             && let Some((dir, op, _)) = self.checkpoint.failed.pop_front()
@@ -391,7 +391,7 @@ impl Mds {
             }
             self.trim(effects);
         }
-        self.settle(effects);
+        self.answer_flushed(effects);
     }
 
     /// Position of the first event that a recovery may find.
@@ -415,7 +415,7 @@ impl Mds {
     }
 
     /// Continues to write dirty directories, and deletes segments that are not needed any more.
-    pub(crate) fn checkpoint_more(&mut self, effects: &mut Effects) {
+    pub(crate) fn checkpoint_more(&mut self, effects: &mut MdsEffects) {
         if self.checkpoint.target.is_none() && self.namespace.dirtiest().is_some() {
             self.checkpoint_all();
         }
@@ -423,7 +423,7 @@ impl Mds {
     }
 
     /// Deletes an object that is not needed any more.
-    pub(crate) fn forget(&mut self, op: StoreOp, effects: &mut Effects) {
+    pub(crate) fn forget(&mut self, op: StoreOp, effects: &mut MdsEffects) {
         self.checkpoint.forgetting += 1;
         self.store(Waiting::Forget, op, effects);
     }
@@ -438,7 +438,7 @@ impl Mds {
     pub(crate) fn trimmed(
         &mut self,
         result: Result<StoreResult, Box<StoreFailure>>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         match result {
             Ok(_) => {

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
 use types::{Ino, Set};
 
-use crate::{Effects, Mds, Phase, Waiting};
+use crate::{Mds, MdsEffects, Phase, Waiting};
 
 /// See the module documentation.
 #[derive(Debug, Default)]
@@ -62,7 +62,12 @@ impl Mds {
     }
 
     /// A directory was written.
-    pub(crate) fn note_written(&mut self, dir: Ino, result: &StoreResult, effects: &mut Effects) {
+    pub(crate) fn note_written(
+        &mut self,
+        dir: Ino,
+        result: &StoreResult,
+        effects: &mut MdsEffects,
+    ) {
         if let StoreResult::Written { compact, bytes } = *result {
             self.counters.run_bytes += bytes.0;
             self.counters.rewritten_bytes += bytes.1;
@@ -77,7 +82,7 @@ impl Mds {
         &mut self,
         dir: Ino,
         result: Result<StoreResult, Box<StoreFailure>>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         self.compaction.running = None;
         if let Ok(result) = result {
@@ -88,7 +93,7 @@ impl Mds {
     }
 
     /// Begins with the directory that waits longest.
-    pub(crate) fn compact_next(&mut self, effects: &mut Effects) {
+    pub(crate) fn compact_next(&mut self, effects: &mut MdsEffects) {
         if self.compaction.is_busy() || self.phase != Phase::Active || self.authority.is_exporting()
         {
             return;

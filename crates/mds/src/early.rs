@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use types::ConnId;
 
-use crate::{Effects, Mds};
+use crate::{Mds, MdsEffects};
 
 /// Bytes of frames that wait at most. Clients that wait for their answers have far less under way.
 const BYTES_MAX: usize = 256 << 20;
@@ -63,7 +63,7 @@ impl Early {
 
 impl Mds {
     /// Keeps a frame for later, or closes the connection if there is no room for it.
-    pub(crate) fn keep_early(&mut self, conn: ConnId, frame: Vec<u8>, effects: &mut Effects) {
+    pub(crate) fn keep_early(&mut self, conn: ConnId, frame: Vec<u8>, effects: &mut MdsEffects) {
         if !self.early.push(conn, frame, BYTES_MAX) {
             effects.close.push(conn);
         }

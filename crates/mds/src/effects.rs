@@ -4,11 +4,11 @@ use metastore::request::{StoreOp, Token};
 use types::{ClientId, ConnId, Error, Ino, Seq, Tid, Timestamp};
 use wire::Outbox;
 
-use crate::Notice;
+use crate::MdsNotice;
 
 /// The output of a metadata server, for its driver to execute.
 #[derive(Debug, Default)]
-pub struct Effects {
+pub struct MdsEffects {
     /// Messages to clients.
     pub outbox: Outbox,
     /// Frames for the monitor.
@@ -25,7 +25,7 @@ pub struct Effects {
     /// The server cannot go on; the process must end with this.
     pub fatal: Option<Error>,
     /// Events for the server's log.
-    pub notices: Vec<Notice>,
+    pub notices: Vec<MdsNotice>,
     /// Changes that were executed, in order, if [`crate::Settings::observe`] asks for them.
     pub observed: Vec<Observed>,
 }

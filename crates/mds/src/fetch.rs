@@ -16,7 +16,7 @@ use types::{ClientId, ConnId, Ino, Map, Moment, Rank, Seq, Set, Span, Timestamp}
 use wire::{Message, Op, Request};
 
 use crate::op::{Release, touched};
-use crate::{Effects, Mds, Phase};
+use crate::{Mds, MdsEffects, Phase};
 
 use need::{Need, Needed, counts_of};
 
@@ -96,7 +96,7 @@ impl Fetches {
 }
 
 impl Mds {
-    fn wait_for(&mut self, dir: Ino, need: Need, waiter: Waiter, effects: &mut Effects) {
+    fn wait_for(&mut self, dir: Ino, need: Need, waiter: Waiter, effects: &mut MdsEffects) {
         self.fetches.waiting.entry(dir).or_default().push(waiter);
         if dir == NUMBERS {
             return;
@@ -113,7 +113,7 @@ impl Mds {
     }
 
     /// Reads directories again that could not be read.
-    pub(crate) fn fetch_tick(&mut self, effects: &mut Effects) {
+    pub(crate) fn fetch_tick(&mut self, effects: &mut MdsEffects) {
         let now = self.clock.now;
         let due = self.fetches.failed.extract_if(.., |(_, at)| now.since(*at) >= RETRY);
         let due: Vec<Ino> = due.map(|(dir, _)| dir).collect();
@@ -124,7 +124,7 @@ impl Mds {
     }
 
     /// A checkpoint of this directory ended: waiting requests may have it fetched now.
-    pub(crate) fn fetch_after_commit(&mut self, dir: Ino, effects: &mut Effects) {
+    pub(crate) fn fetch_after_commit(&mut self, dir: Ino, effects: &mut MdsEffects) {
         self.fetches.held.retain(|(held, ..)| *held != dir);
         self.start_fetch(dir, effects);
     }
@@ -136,7 +136,7 @@ impl Mds {
         client: ClientId,
         request: &Request<'_>,
         dir: Ino,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         if !request.op.is_mutation() {
             return self.park_question(conn, request, dir, effects);
@@ -172,7 +172,7 @@ impl Mds {
     }
 
     /// Handles the requests again that waited until clients dropped a directory.
-    pub(crate) fn retry_returned(&mut self, dir: Ino, effects: &mut Effects) {
+    pub(crate) fn retry_returned(&mut self, dir: Ino, effects: &mut MdsEffects) {
         let waiters = self.fetches.returning.remove(&dir).unwrap_or_default();
         self.retry(waiters, effects);
     }
@@ -183,7 +183,7 @@ impl Mds {
         conn: ConnId,
         request: &Request<'_>,
         dir: Ino,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         let frame = Message::Request(request.clone()).to_frame();
         let need = self.need_of(&request.op, dir);
@@ -192,8 +192,8 @@ impl Mds {
 
     /// An asynchronous operation waits for a directory; its frame is the first of the client's
     /// waiting ones.
-    pub(crate) fn ahead_waits_for(&mut self, client: ClientId, dir: Ino, effects: &mut Effects) {
-        let first = self.sessions.first_ahead(client).and_then(decode);
+    pub(crate) fn async_waits_for(&mut self, client: ClientId, dir: Ino, effects: &mut MdsEffects) {
+        let first = self.sessions.first_async(client).and_then(decode);
         let need = match first {
             Some(Message::Request(request)) => self.need_of(&request.op, dir),
             Some(_) | None => Need::Whole,
@@ -201,19 +201,24 @@ impl Mds {
         self.wait_for(dir, need, Waiter::Ahead(client), effects);
     }
 
-    pub(crate) fn merge_waits_for(&mut self, dir: Ino, effects: &mut Effects) {
+    pub(crate) fn merge_waits_for(&mut self, dir: Ino, effects: &mut MdsEffects) {
         self.wait_for(dir, Need::Whole, Waiter::Merge, effects);
     }
 
-    pub(crate) fn release_waits_for(&mut self, dir: Ino, release: Release, effects: &mut Effects) {
+    pub(crate) fn release_waits_for(
+        &mut self,
+        dir: Ino,
+        release: Release,
+        effects: &mut MdsEffects,
+    ) {
         self.wait_for(dir, Need::Whole, Waiter::Release(release), effects);
     }
 
-    pub(crate) fn recovery_waits_for(&mut self, dir: Ino, effects: &mut Effects) {
+    pub(crate) fn recovery_waits_for(&mut self, dir: Ino, effects: &mut MdsEffects) {
         self.wait_for(dir, Need::Whole, Waiter::Recovery, effects);
     }
 
-    pub(crate) fn balancer_waits_for(&mut self, dir: Ino, effects: &mut Effects) {
+    pub(crate) fn balancer_waits_for(&mut self, dir: Ino, effects: &mut MdsEffects) {
         self.wait_for(dir, Need::Whole, Waiter::Balancer, effects);
     }
 
@@ -224,7 +229,7 @@ impl Mds {
         fetched.any(|dir| self.namespace.is_within(dir, root))
     }
 
-    pub(crate) fn search_waits_for(&mut self, dir: Ino, effects: &mut Effects) {
+    pub(crate) fn search_waits_for(&mut self, dir: Ino, effects: &mut MdsEffects) {
         self.wait_for(dir, Need::Whole, Waiter::Search, effects);
     }
 
@@ -232,7 +237,7 @@ impl Mds {
         &mut self,
         dir: Ino,
         result: Result<StoreResult, Box<StoreFailure>>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         let (rows, part, position, touched) = match result {
             Ok(StoreResult::Dir(loaded)) => {
@@ -264,7 +269,7 @@ impl Mds {
 
     /// Continues a client's frames, asynchronous ones and those behind them, until one has to wait
     /// again.
-    fn retry_ahead(&mut self, client: ClientId, effects: &mut Effects) {
+    fn retry_async(&mut self, client: ClientId, effects: &mut MdsEffects) {
         let Some(conn) = self.sessions.conn_of(client) else { return };
         let mut waiting = std::mem::take(&mut self.sessions.get_mut(client).ahead.waiting);
         while let Some(frame) = waiting.pop_front() {
@@ -291,7 +296,7 @@ impl Mds {
             let frame = match waiter {
                 Waiter::Question(_, frame) => Some(frame.as_slice()),
                 Waiter::Changes(client) => self.sessions.first_blocked(*client),
-                Waiter::Ahead(client) => self.sessions.first_ahead(*client),
+                Waiter::Ahead(client) => self.sessions.first_async(*client),
                 Waiter::Merge
                 | Waiter::Release(_)
                 | Waiter::Recovery
@@ -316,7 +321,7 @@ impl Mds {
     }
 
     /// Puts a slice of an arrived directory into the namespace.
-    pub(crate) fn fetch_step(&mut self, effects: &mut Effects) {
+    pub(crate) fn fetch_step(&mut self, effects: &mut MdsEffects) {
         let Some(dir) = self.fetches.arrived.front().map(|arrived| arrived.dir) else { return };
         if self.is_not_ours(dir) {
             self.fetches.arrived.pop_front();
@@ -346,7 +351,7 @@ impl Mds {
     }
 
     /// Something of a directory is in memory.
-    fn came(&mut self, dir: Ino, effects: &mut Effects) {
+    fn came(&mut self, dir: Ino, effects: &mut MdsEffects) {
         self.fetches.under_way.remove(&dir);
         self.fetches.needed.remove(&dir);
         self.namespace.note_hit(dir, Hit::Fetch);
@@ -360,7 +365,7 @@ impl Mds {
     }
 
     /// Handles the requests again that waited for a directory.
-    pub(crate) fn retry_waiting(&mut self, dir: Ino, effects: &mut Effects) {
+    pub(crate) fn retry_waiting(&mut self, dir: Ino, effects: &mut MdsEffects) {
         let waiters = self.fetches.waiting.remove(&dir).unwrap_or_default();
         let outermost = self.fetches.gathering.is_none();
         self.fetches.gathering.get_or_insert_default();
@@ -372,7 +377,7 @@ impl Mds {
         }
     }
 
-    fn retry(&mut self, waiters: Vec<Waiter>, effects: &mut Effects) {
+    fn retry(&mut self, waiters: Vec<Waiter>, effects: &mut MdsEffects) {
         for waiter in waiters {
             match waiter {
                 Waiter::Question(conn, frame) => {
@@ -381,7 +386,7 @@ impl Mds {
                     }
                 }
                 Waiter::Changes(client) => self.retry_changes(client, effects),
-                Waiter::Ahead(client) => self.retry_ahead(client, effects),
+                Waiter::Ahead(client) => self.retry_async(client, effects),
                 Waiter::Merge => self.merges.resume(),
                 Waiter::Release(release) => self.release_fetched(release, effects),
                 Waiter::Recovery => self.recovery_continue(effects),
@@ -400,14 +405,14 @@ impl Mds {
 
     /// Executes a client's blocked changes until one has to wait again. Without a connection these
     /// are only changes that were resent after a crash.
-    fn retry_changes(&mut self, client: ClientId, effects: &mut Effects) {
+    fn retry_changes(&mut self, client: ClientId, effects: &mut MdsEffects) {
         let conn = self.sessions.conn_of(client).unwrap_or(ConnId::NOBODY);
         let before = self.sessions.act_for(Some(client));
         self.retry_changes_over(conn, client, effects);
         self.sessions.act_for(before);
     }
 
-    fn retry_changes_over(&mut self, conn: ConnId, client: ClientId, effects: &mut Effects) {
+    fn retry_changes_over(&mut self, conn: ConnId, client: ClientId, effects: &mut MdsEffects) {
         while let Some(frame) = self.sessions.get_mut(client).blocked.pop_front() {
             let left = self.sessions.get_mut(client).blocked.len();
             match decode(&frame) {

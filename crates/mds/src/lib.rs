@@ -1,7 +1,7 @@
 //! A metadata server as a value.
 //!
 //! [`Mds::handle`] takes an input (a message, a finished store operation, time to work) and fills
-//! [`Effects`] (messages to send, store operations to carry out). It performs no I/O, reads no
+//! [`MdsEffects`] (messages to send, store operations to carry out). It performs no I/O, reads no
 //! clock and starts no thread, so the same code runs under the daemon and in the simulator.
 //!
 //! Where to read on: `op` executes requests, `log` makes them durable, `recover` brings them back
@@ -56,9 +56,9 @@ use wire::{ClusterMap, MdsState, Message};
 
 pub use balance::Vitals;
 pub use counters::Counters;
-pub use effects::{Effects, Observed};
+pub use effects::{MdsEffects, Observed};
 pub use health::Room;
-pub use notice::Notice;
+pub use notice::MdsNotice;
 pub use private::Private;
 pub use settings::{CHOSEN, Settings};
 pub use tables::{CountFrom, RankTable};
@@ -86,7 +86,7 @@ use tables::Tables;
 
 /// The inputs of a metadata server.
 #[derive(Debug)]
-pub enum Input<'a> {
+pub enum MdsInput<'a> {
     /// It starts: recovery begins.
     Start,
     /// Somebody connected.
@@ -103,8 +103,8 @@ pub enum Input<'a> {
     Vitals(Vitals),
     /// How much room the store has.
     Room(Room),
-    /// A question of the balancer ([`Effects::questions`]) was answered.
-    Answered(Box<balancer::Answer>),
+    /// A question of the balancer ([`MdsEffects::questions`]) was answered.
+    Answered(Box<balancer::BalancerAnswer>),
     /// No message is waiting: time for a slice of background work, if there is any.
     Work,
     /// A few milliseconds passed.
@@ -131,7 +131,7 @@ enum Waiting {
     /// The list of subtrees is read or replaced.
     Subtrees,
     /// A name that moves to another rank, or from one: by the number that this rank gave it.
-    Passage(u64),
+    CrossRename(u64),
     Snapshot(u64),
     Balance(balance::Object),
     Adopt(Box<op::Adopting>),
@@ -140,7 +140,7 @@ enum Waiting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Recovering,
-    /// Replayed; waiting for the clients of the previous tenure to send unsafe requests again.
+    /// Replayed; waiting for the clients of the previous term to send unsafe requests again.
     Reconnecting {
         until: Moment,
         /// Not before that, even if all are back: other clients may still have leases.
@@ -170,7 +170,7 @@ pub struct Mds {
     /// The server is about to stop: no client gets a directory alone.
     ending_alone: bool,
     locks: Locks<(ConnId, Tid)>,
-    demands: op::Demands,
+    demands: op::MergeRequests,
     fetches: Fetches,
     checkpoint: Checkpoint,
     purges: Purges,
@@ -198,7 +198,7 @@ pub struct Mds {
 }
 
 impl Mds {
-    /// A server of a rank that knows nothing yet; [`Input::Start`] makes it recover.
+    /// A server of a rank that knows nothing yet; [`MdsInput::Start`] makes it recover.
     #[must_use]
     pub fn new(rank: Rank, settings: Settings) -> Self {
         Self {
@@ -220,7 +220,7 @@ impl Mds {
             }),
             ending_alone: false,
             locks: Locks::default(),
-            demands: op::Demands::default(),
+            demands: op::MergeRequests::default(),
             fetches: Fetches::default(),
             checkpoint: Checkpoint::default(),
             purges: Purges::default(),
@@ -246,21 +246,21 @@ impl Mds {
     }
 
     /// The one entry point.
-    pub fn handle(&mut self, clock: Clock, input: Input<'_>, effects: &mut Effects) {
+    pub fn handle(&mut self, clock: Clock, input: MdsInput<'_>, effects: &mut MdsEffects) {
         self.clock = clock;
         match input {
-            Input::Start => self.start_recovery(effects),
-            Input::Opened(_) => {}
-            Input::Message(conn, message) => self.message(conn, message, effects),
-            Input::Closed(conn) => self.closed(conn, effects),
-            Input::FromMonitor(message) => self.monitor_message(message, effects),
-            Input::Stored(token, result) => self.stored(token, result, effects),
-            Input::Vitals(vitals) => self.note_vitals(vitals),
-            Input::Room(room) => self.note_room(room),
-            Input::Answered(answer) => self.answered(&answer, effects),
-            Input::Work => self.work(effects),
-            Input::Tick => self.tick(effects),
-            Input::Terminate => self.terminate(effects),
+            MdsInput::Start => self.start_recovery(effects),
+            MdsInput::Opened(_) => {}
+            MdsInput::Message(conn, message) => self.message(conn, message, effects),
+            MdsInput::Closed(conn) => self.closed(conn, effects),
+            MdsInput::FromMonitor(message) => self.monitor_message(message, effects),
+            MdsInput::Stored(token, result) => self.stored(token, result, effects),
+            MdsInput::Vitals(vitals) => self.note_vitals(vitals),
+            MdsInput::Room(room) => self.note_room(room),
+            MdsInput::Answered(answer) => self.answered(&answer, effects),
+            MdsInput::Work => self.work(effects),
+            MdsInput::Tick => self.tick(effects),
+            MdsInput::Terminate => self.terminate(effects),
         }
         self.resend_on(effects);
         if !self.authority.is_plain() {
@@ -275,7 +275,7 @@ impl Mds {
         }
     }
 
-    /// Whether [`Input::Work`] would do something.
+    /// Whether [`MdsInput::Work`] would do something.
     #[must_use]
     pub fn has_work(&self) -> bool {
         self.fetches.has_work()
@@ -308,7 +308,7 @@ impl Mds {
         self.counters.list(self)
     }
 
-    fn store(&mut self, waiting: Waiting, mut op: StoreOp, effects: &mut Effects) -> Token {
+    fn store(&mut self, waiting: Waiting, mut op: StoreOp, effects: &mut MdsEffects) -> Token {
         op.seen_by(self.rank);
         self.next_token += 1;
         let token = Token(self.next_token);
@@ -321,7 +321,7 @@ impl Mds {
         &mut self,
         token: Token,
         result: Result<StoreResult, Box<StoreFailure>>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         let Some(waiting) = self.waiting.remove(&token) else { return };
         self.counters.store_failures += u64::from(result.is_err());
@@ -340,7 +340,7 @@ impl Mds {
             Waiting::Purge(task) => self.purge_stored(task, result, effects),
             Waiting::Share(ino) => self.share_stored(ino, result, effects),
             Waiting::Subtrees => self.list_stored(result, effects),
-            Waiting::Passage(id) => self.passage_stored(id, &result, effects),
+            Waiting::CrossRename(id) => self.cross_rename_stored(id, &result, effects),
             Waiting::Snapshot(id) => self.snapshot_taken(id, result),
             Waiting::Balance(what) => self.balance_stored(what, result, effects),
             Waiting::Adopt(adopting) => self.adopt_read(*adopting, result, effects),
@@ -348,7 +348,7 @@ impl Mds {
         self.purge_step(effects);
     }
 
-    fn message(&mut self, conn: ConnId, message: Message<'_>, effects: &mut Effects) {
+    fn message(&mut self, conn: ConnId, message: Message<'_>, effects: &mut MdsEffects) {
         match message {
             Message::Hello(hello) => self.hello(conn, hello, effects),
             Message::Request(request) => self.request(conn, &request, effects),
@@ -369,7 +369,7 @@ impl Mds {
         }
     }
 
-    fn monitor_message(&mut self, message: Message<'_>, effects: &mut Effects) {
+    fn monitor_message(&mut self, message: Message<'_>, effects: &mut MdsEffects) {
         match message {
             Message::Map(map) => {
                 self.map = Some(*map);
@@ -394,7 +394,7 @@ impl Mds {
     }
 
     /// Bounded background work, the most urgent first.
-    fn work(&mut self, effects: &mut Effects) {
+    fn work(&mut self, effects: &mut MdsEffects) {
         if self.fetches.has_work() {
             self.fetch_step(effects);
         } else if self.may_merge() {
@@ -404,7 +404,7 @@ impl Mds {
         }
     }
 
-    fn tick(&mut self, effects: &mut Effects) {
+    fn tick(&mut self, effects: &mut MdsEffects) {
         self.resend_tick(effects);
         self.fetch_tick(effects);
         self.log_tick(effects);
@@ -412,7 +412,7 @@ impl Mds {
         self.checkpoint_tick(effects);
         self.purge_tick(effects);
         self.opens_tick(effects);
-        self.demand_tick(effects);
+        self.merge_request_tick(effects);
         self.evict_tick();
         self.compact_next(effects);
         self.authority_tick(effects);
@@ -440,7 +440,7 @@ impl Mds {
         }
     }
 
-    fn beacon_tick(&mut self, effects: &mut Effects) {
+    fn beacon_tick(&mut self, effects: &mut MdsEffects) {
         let state = self.state();
         let due = self.last_beacon.is_none_or(|(at, last)| {
             last != state || self.clock.now.since(at) >= self.settings.beacon_interval
@@ -464,7 +464,7 @@ impl Mds {
     }
 
     /// The monitor is connected again: it must hear of us at once.
-    pub fn monitor_connected(&mut self, effects: &mut Effects) {
+    pub fn monitor_connected(&mut self, effects: &mut MdsEffects) {
         self.last_beacon = None;
         self.beacon_tick(effects);
     }

@@ -18,7 +18,7 @@ type Owner = (LockKind, ClientId, u64);
 
 /// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum LockOutcome {
     /// The request was executed.
     Set,
     /// Another owner has a conflicting lock.
@@ -108,7 +108,7 @@ impl<T> Locks<T> {
         lock: Lock,
         ticket: Option<T>,
         served: &mut Vec<T>,
-    ) -> Outcome {
+    ) -> LockOutcome {
         let holds = self.holds_any(owner(client, &lock));
         let file = self.files.entry(ino).or_default();
         let free = file.is_free(client, &lock);
@@ -116,11 +116,11 @@ impl<T> Locks<T> {
         let outcome = match ticket {
             _ if free && !queues => {
                 file.place(client, lock);
-                Outcome::Set
+                LockOutcome::Set
             }
-            None => Outcome::Taken,
+            None => LockOutcome::Taken,
             Some(_) if lock.kind == LockKind::Posix && self.closes_circle(ino, client, &lock) => {
-                Outcome::Deadlock
+                LockOutcome::Deadlock
             }
             Some(ticket) => {
                 let file = self.files.entry(ino).or_default();
@@ -130,7 +130,7 @@ impl<T> Locks<T> {
                     file.place(client, Lock { mode: LockMode::Unlock, ..lock });
                 }
                 file.waiting.push_back(Wish { client, lock, ticket });
-                Outcome::Waits
+                LockOutcome::Waits
             }
         };
         self.serve(ino, served);

@@ -11,7 +11,7 @@ use metastore::request::{StoreFailure, StoreOp, StoreResult, Token, segment_name
 use types::{ConnId, Epoch, Errno, Moment, Origin, Seq, Span, Tid, Timestamp};
 use wire::Answer;
 
-use crate::{Effects, Mds, Phase, Settings, Waiting};
+use crate::{Mds, MdsEffects, Phase, Settings, Waiting};
 
 /// How long to wait before a failed write is tried again.
 const RETRY: Span = Span::from_millis(500);
@@ -30,7 +30,7 @@ pub(crate) struct Segment {
 
 impl Segment {
     /// One that a recovery found. Whether it has the session summaries is not looked up: the first
-    /// segment that this tenure begins has them.
+    /// segment that this term begins has them.
     pub(crate) fn recovered(index: u64, (first, last): (Seq, Seq), bytes: u64) -> Self {
         Self { index, first, last, bytes, says_done: false }
     }
@@ -237,7 +237,7 @@ impl Log {
 
 impl Mds {
     /// Starts journal writes that are due. Called after every input.
-    pub(crate) fn log_step(&mut self, effects: &mut Effects) {
+    pub(crate) fn log_step(&mut self, effects: &mut MdsEffects) {
         let hurry = self.phase == Phase::Stopping
             || self.merge_wants_journal()
             || (!self.authority.is_plain() && self.authority_wants_journal())
@@ -250,7 +250,7 @@ impl Mds {
         }
     }
 
-    fn start_write(&mut self, effects: &mut Effects) {
+    fn start_write(&mut self, effects: &mut MdsEffects) {
         let log = &mut self.log;
         let busy = log.segments.back().map(|segment| segment.index);
         let in_flight = log.flights.iter().any(|flight| Some(flight.segment) == busy);
@@ -303,7 +303,7 @@ impl Mds {
         &mut self,
         token: Token,
         result: Result<StoreResult, Box<StoreFailure>>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         let now = self.clock.now;
         let Some(flight) = self.log.flights.iter_mut().find(|flight| flight.token == Some(token))
@@ -345,7 +345,7 @@ impl Mds {
     }
 
     /// Tries failed writes again.
-    pub(crate) fn log_tick(&mut self, effects: &mut Effects) {
+    pub(crate) fn log_tick(&mut self, effects: &mut MdsEffects) {
         let now = self.clock.now;
         for at in 0..self.log.flights.len() {
             let due = |(_, since): &(StoreOp, Moment)| now.since(*since) >= RETRY;
@@ -393,7 +393,7 @@ impl Mds {
         (seq, time): (Seq, Timestamp),
         at: (ConnId, Tid),
         answer: Answer,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         self.answer_once_safe(seq, (seq, time), at, answer, effects);
     }
@@ -405,7 +405,7 @@ impl Mds {
         (seq, time): (Seq, Timestamp),
         (conn, tid): (ConnId, Tid),
         answer: Answer,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         if let Some(errno) = self.log.failed
             && seq > self.log.safe
@@ -418,7 +418,7 @@ impl Mds {
         }
     }
 
-    fn answer_waiters(&mut self, effects: &mut Effects) {
+    fn answer_waiters(&mut self, effects: &mut MdsEffects) {
         let safe = self.log.safe;
         let mut left = VecDeque::new();
         for waiter in std::mem::take(&mut self.log.waiters) {
@@ -432,7 +432,7 @@ impl Mds {
         self.log.waiters = left;
     }
 
-    fn refuse_waiters(&mut self, errno: Errno, effects: &mut Effects) {
+    fn refuse_waiters(&mut self, errno: Errno, effects: &mut MdsEffects) {
         for waiter in std::mem::take(&mut self.log.waiters) {
             self.reply_error(waiter.conn, waiter.tid, errno.into(), effects);
         }
@@ -475,7 +475,7 @@ mod tests {
     #[test]
     fn a_reply_waits_for_no_more_than_it_must_and_for_its_turn() {
         let mut mds = Mds::new(Rank(0), Settings::default());
-        let mut effects = Effects::default();
+        let mut effects = MdsEffects::default();
         // All of them wait for the event that introduces this client.
         for tid in 1..4 {
             let (known, at) = (Seq(1), (ConnId(7), Tid(tid)));

@@ -21,14 +21,14 @@ mod verify;
 use std::collections::{BTreeMap, VecDeque};
 
 use journal::{Create, Event, JournalError, Mark, segment};
-use namespace::{Batch, Trial};
+use namespace::{CreateBatch, Trial};
 use types::{ClientId, ConnId, Cred, Errno, Ino, InoRange, Map, Moment, Seq, Set, Tid};
 use wire::{Answer, Failure, MergeFlags, MergeReport};
 
-use crate::checkpoint::{Settled, Then};
+use crate::checkpoint::{SubtreeFlush, Then};
 use crate::op::Release;
 use crate::tables::{GivenBack, Held};
-use crate::{Effects, Mds};
+use crate::{Mds, MdsEffects};
 use attach::Runs;
 use check::Absent;
 pub(crate) use interrupted::Unfinished;
@@ -40,7 +40,7 @@ const SAMPLES_MAX: usize = 100;
 const RUN_MIN: usize = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum MergeStage {
     Receiving,
     Verifying,
     /// The runs in front of the journal are being made directories.
@@ -77,7 +77,7 @@ struct Merge {
     object: Vec<u8>,
     expected: u64,
     bytes: Vec<u8>,
-    stage: Stage,
+    stage: MergeStage,
     /// An earlier applied part of its journal is being stored, or is.
     is_settling: bool,
     /// There was room in memory for it, or it has waited for that.
@@ -187,7 +187,7 @@ pub(crate) struct Merges {
     /// that missed the answer merges it again; another journal may have the same positions.
     done: Map<Ino, Done>,
     /// Creates that go into the namespace; empty between slices.
-    batch: Batch,
+    batch: CreateBatch,
     next_id: u64,
     waiting: bool,
     /// Since when a directory cannot be read that the merge at the head of the queue waits for.
@@ -203,7 +203,8 @@ impl Merges {
     }
 
     pub(crate) fn has_work(&self) -> bool {
-        !self.waiting && self.queue.front().is_some_and(|merge| merge.stage != Stage::Finishing)
+        !self.waiting
+            && self.queue.front().is_some_and(|merge| merge.stage != MergeStage::Finishing)
     }
 
     /// The journal of a subtree is applied up to this position; with records or without.
@@ -261,12 +262,12 @@ impl Merges {
     /// memory.
     pub(crate) fn has_begun(&self) -> bool {
         let begun = |merge: &Merge| match merge.stage {
-            Stage::Receiving | Stage::Finishing => false,
-            Stage::Attaching => true,
-            Stage::Verifying => {
+            MergeStage::Receiving | MergeStage::Finishing => false,
+            MergeStage::Attaching => true,
+            MergeStage::Verifying => {
                 merge.searched || merge.last_dir.0 != 0 || merge.offset > segment::HEADER_BYTES
             }
-            Stage::Applying => true,
+            MergeStage::Applying => true,
         };
         self.waiting || self.queue.front().is_some_and(begun)
     }
@@ -300,27 +301,27 @@ impl Mds {
             && (self.phase != crate::Phase::Active || !self.merge_lacks_room())
     }
 
-    fn refuse_merge(&mut self, merge: &Merge, error: &JournalError, effects: &mut Effects) {
+    fn refuse_merge(&mut self, merge: &Merge, error: &JournalError, effects: &mut MdsEffects) {
         let error = error.in_journal("client journal");
         let failure = Failure { errno: error.errno, text: error.to_string() };
         self.reply_error(merge.conn, merge.tid, failure, effects);
     }
 
     /// Verifies or applies a slice of the merge at the head of the queue.
-    pub(crate) fn merge_step(&mut self, effects: &mut Effects) {
+    pub(crate) fn merge_step(&mut self, effects: &mut MdsEffects) {
         let Some(mut merge) = self.merges.queue.pop_front() else { return };
         merge.is_admitted = true;
-        if merge.stage == Stage::Verifying && !self.is_still_wanted(&merge) {
+        if merge.stage == MergeStage::Verifying && !self.is_still_wanted(&merge) {
             let answer = Answer::Merged(Box::default());
             return self.reply_with((merge.conn, merge.tid), Seq(0), answer, effects);
         }
-        if merge.stage == Stage::Verifying && self.waits_for_store(&mut merge, effects) {
+        if merge.stage == MergeStage::Verifying && self.waits_for_store(&mut merge, effects) {
             self.merges.waiting = true;
             return self.merges.queue.push_front(merge);
         }
         match merge.stage {
-            Stage::Receiving | Stage::Finishing => self.merges.queue.push_front(merge),
-            Stage::Verifying => match self.verify_slice(&mut merge) {
+            MergeStage::Receiving | MergeStage::Finishing => self.merges.queue.push_front(merge),
+            MergeStage::Verifying => match self.verify_slice(&mut merge) {
                 Ok(Verified::More) => self.merges.queue.push_front(merge),
                 Ok(Verified::Done) => match self.check_merge_again(&merge) {
                     Ok(()) => {
@@ -340,8 +341,8 @@ impl Mds {
                 }
                 Err(failure) => self.reply_error(merge.conn, merge.tid, failure, effects),
             },
-            Stage::Attaching => self.attach_step(merge, effects),
-            Stage::Applying => match self.forgotten_slice(&mut merge, effects) {
+            MergeStage::Attaching => self.attach_step(merge, effects),
+            MergeStage::Applying => match self.forgotten_slice(&mut merge, effects) {
                 Ok(Slice::More) => self.merges.queue.push_front(merge),
                 Ok(Slice::Cold(dir)) => {
                     self.merges.waiting = true;
@@ -356,7 +357,7 @@ impl Mds {
                 Ok(Slice::Done) => {
                     self.note_whole(&merge);
                     merge.report.apply_nanos = self.clock.now.since(merge.started).0;
-                    merge.stage = Stage::Finishing;
+                    merge.stage = MergeStage::Finishing;
                     self.merges.queue.push_front(merge);
                     self.finish_merges(effects);
                 }
@@ -368,7 +369,7 @@ impl Mds {
     /// Events of the same journal that an earlier merge applied without an object are not applied
     /// again, and no record would list them: they are stored before a merge that has an object
     /// begins. Returns whether the merge waits for that.
-    fn waits_for_store(&mut self, merge: &mut Merge, effects: &mut Effects) -> bool {
+    fn waits_for_store(&mut self, merge: &mut Merge, effects: &mut MdsEffects) -> bool {
         if !self.merges.lacks_record(merge) {
             return false;
         }
@@ -376,7 +377,7 @@ impl Mds {
             let Merge { conn, tid, subtree, .. } = *merge;
             let (at, then, answer) = ((conn, tid), Then::Merge, Answer::Done);
             let (seq, dirs) = (self.last_seq(), Set::default());
-            self.settle_subtree(Settled { at, subtree, then, answer, seq, dirs }, effects);
+            self.flush_subtree(SubtreeFlush { at, subtree, then, answer, seq, dirs }, effects);
         }
         self.merges.lacks_record(merge)
     }
@@ -386,7 +387,7 @@ impl Mds {
     fn forgotten_slice(
         &mut self,
         merge: &mut Merge,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) -> Result<Slice, JournalError> {
         if !merge.is_forgotten {
             if let Some(dir) = self.revoke_below(ClientId(0), merge.subtree, effects) {
@@ -411,7 +412,7 @@ impl Mds {
         merge.offset = segment::HEADER_BYTES;
         merge.skip = 0;
         let attaches = merge.runs.is_some();
-        merge.stage = if attaches { Stage::Attaching } else { Stage::Applying };
+        merge.stage = if attaches { MergeStage::Attaching } else { MergeStage::Applying };
         merge.seq = self.last_seq();
         merge.end_run();
         self.begin_trial(merge);
@@ -425,10 +426,10 @@ impl Mds {
     }
 
     /// Answers merges that are applied, once they are as durable as promised.
-    pub(crate) fn finish_merges(&mut self, effects: &mut Effects) {
+    pub(crate) fn finish_merges(&mut self, effects: &mut MdsEffects) {
         while let Some(merge) = self.merges.queue.front() {
             let must_wait = !merge.object.is_empty() && merge.seq > self.log.safe();
-            if merge.stage != Stage::Finishing || (must_wait && self.log.failed().is_none()) {
+            if merge.stage != MergeStage::Finishing || (must_wait && self.log.failed().is_none()) {
                 return;
             }
             let Some(merge) = self.merges.queue.pop_front() else { return };
@@ -449,7 +450,7 @@ impl Mds {
                 let at = (conn, tid);
                 let then = if flags.release { Then::Release(client, unused) } else { Then::Answer };
                 let (seq, dirs) = (merge.seq, Set::default());
-                self.settle_subtree(Settled { at, subtree, then, answer, seq, dirs }, effects);
+                self.flush_subtree(SubtreeFlush { at, subtree, then, answer, seq, dirs }, effects);
             } else if flags.release && !flags.dry_run {
                 let at = (conn, tid);
                 self.release_merged(Release { subtree, client, unused, at, answer }, effects);
@@ -461,6 +462,6 @@ impl Mds {
 
     /// A merge's reply waits for the journal: it is written without delay.
     pub(crate) fn merge_wants_journal(&self) -> bool {
-        self.merges.queue.front().is_some_and(|merge| merge.stage == Stage::Finishing)
+        self.merges.queue.front().is_some_and(|merge| merge.stage == MergeStage::Finishing)
     }
 }

@@ -8,11 +8,11 @@ use std::fmt;
 use metastore::{StoreNotice, StoreWatch};
 use types::{Epoch, Seq};
 
-use crate::{Effects, Mds, Phase};
+use crate::{Mds, MdsEffects, Phase};
 
 /// An event of a metadata server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Notice {
+pub enum MdsNotice {
     /// The journal is replayed, up to this event; clients of the term before may reconnect.
     Replayed {
         /// The newest event of the journal.
@@ -38,7 +38,7 @@ pub enum Notice {
     HasRoom,
 }
 
-impl fmt::Display for Notice {
+impl fmt::Display for MdsNotice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Replayed { last, term } => write!(
@@ -67,7 +67,7 @@ pub(crate) struct Noticed {
 }
 
 impl Mds {
-    pub(crate) fn notice_tick(&mut self, effects: &mut Effects) {
+    pub(crate) fn notice_tick(&mut self, effects: &mut MdsEffects) {
         let is_new =
             |before: Phase| std::mem::discriminant(&before) != std::mem::discriminant(&self.phase);
         if self.noticed.phase.is_none_or(is_new) {
@@ -75,18 +75,18 @@ impl Mds {
             let (last, term) = (self.log.last(), self.tables.epoch());
             effects.notices.extend(match self.phase {
                 Phase::Recovering | Phase::Stopped => None,
-                Phase::Reconnecting { .. } => Some(Notice::Replayed { last, term }),
-                Phase::Active => Some(Notice::Active { term }),
-                Phase::Stopping => Some(Notice::Stopping),
+                Phase::Reconnecting { .. } => Some(MdsNotice::Replayed { last, term }),
+                Phase::Active => Some(MdsNotice::Active { term }),
+                Phase::Stopping => Some(MdsNotice::Stopping),
             });
         }
-        effects.notices.extend(self.noticed.store.notice(self.clock.now).map(Notice::Store));
+        effects.notices.extend(self.noticed.store.notice(self.clock.now).map(MdsNotice::Store));
         if let Some(available) = self.health.full() {
             if !std::mem::replace(&mut self.noticed.is_full, true) {
-                effects.notices.push(Notice::Full { available });
+                effects.notices.push(MdsNotice::Full { available });
             }
         } else if std::mem::take(&mut self.noticed.is_full) {
-            effects.notices.push(Notice::HasRoom);
+            effects.notices.push(MdsNotice::HasRoom);
         }
     }
 }

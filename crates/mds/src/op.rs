@@ -2,12 +2,12 @@
 
 mod admin;
 mod adopt;
-mod ahead;
+mod async_ops;
 mod caps;
 mod change;
-mod demand;
 mod leases;
 mod lock;
+mod merge_request;
 mod open;
 mod policy;
 mod question;
@@ -17,16 +17,16 @@ mod touched;
 
 pub(crate) use admin::Release;
 pub(crate) use adopt::Adopting;
-pub(crate) use demand::Demands;
+pub(crate) use merge_request::MergeRequests;
 use namespace::Refusal;
 pub(crate) use store_first::Change;
 pub(crate) use touched::touched;
 use types::{ClientId, ConnId, Errno, Ino, Seq, Tid, Timestamp};
-use wire::{Answer, Batch, Failure, Message, Op, Reply, Request, Told};
+use wire::{Answer, Batch, Failure, Grants, Message, Op, Reply, Request};
 
 use crate::session::{Fate, Remembered};
 use crate::tables::Held;
-use crate::{Effects, Mds, Observed, Phase, snapshot};
+use crate::{Mds, MdsEffects, Observed, Phase, snapshot};
 
 /// The result of an executed request.
 pub(crate) enum Performed {
@@ -61,7 +61,7 @@ impl From<Errno> for Refused {
 
 impl Mds {
     /// Executes the operations that a client has answered itself.
-    pub(crate) fn batch(&mut self, conn: ConnId, batch: Batch<'_>, effects: &mut Effects) {
+    pub(crate) fn batch(&mut self, conn: ConnId, batch: Batch<'_>, effects: &mut MdsEffects) {
         let mut requests = batch.requests();
         loop {
             match requests.read() {
@@ -72,7 +72,12 @@ impl Mds {
         }
     }
 
-    pub(crate) fn request(&mut self, conn: ConnId, request: &Request<'_>, effects: &mut Effects) {
+    pub(crate) fn request(
+        &mut self,
+        conn: ConnId,
+        request: &Request<'_>,
+        effects: &mut MdsEffects,
+    ) {
         self.counters.requests += 1;
         match self.phase {
             Phase::Active if self.is_resending(conn, request) => {
@@ -93,13 +98,13 @@ impl Mds {
         };
         if client.0 != 0 {
             let now = self.clock.now;
-            self.sessions.get_mut(client).note_heard(request.heard, now);
+            self.sessions.get_mut(client).note_acknowledged(request.heard, now);
         }
-        if self.waits_for_ahead(conn, client, request) {
+        if self.waits_for_async(conn, client, request) {
             return;
         }
         if request.ahead {
-            return self.carry_out_ahead(conn, client, request, effects);
+            return self.execute_async(conn, client, request, effects);
         }
         // A sync is about the changes before it, those that wait among them.
         if (request.op.is_mutation() || request.op == Op::Sync) && client.0 != 0 {
@@ -113,7 +118,7 @@ impl Mds {
     }
 
     /// A request that came while the server is stopping: only executed ones are answered.
-    fn request_late(&mut self, conn: ConnId, request: &Request<'_>, effects: &mut Effects) {
+    fn request_late(&mut self, conn: ConnId, request: &Request<'_>, effects: &mut MdsEffects) {
         if request.op.is_mutation()
             && let Some(client) = self.sessions.client(conn)
             && let Fate::Done(known) = self.sessions.get_mut(client).fate(request.tid)
@@ -134,7 +139,7 @@ impl Mds {
         conn: ConnId,
         client: ClientId,
         request: &Request<'_>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         if request.op.is_mutation()
             && client.0 != 0
@@ -146,7 +151,12 @@ impl Mds {
     }
 
     /// Carries a request out, or lets it wait for a directory.
-    pub(crate) fn execute(&mut self, conn: ConnId, request: &Request<'_>, effects: &mut Effects) {
+    pub(crate) fn execute(
+        &mut self,
+        conn: ConnId,
+        request: &Request<'_>,
+        effects: &mut MdsEffects,
+    ) {
         let Some(client) = self.sessions.client(conn) else { return };
         if !self.authority.is_plain() && self.is_misplaced((conn, client), request, effects) {
             return;
@@ -166,7 +176,7 @@ impl Mds {
         match self.perform(conn, client, request, effects) {
             Ok(Performed::Answer(answer)) => {
                 let told = self.tell(client, request, Ok(&answer));
-                self.reply_told(at, (Seq(0), Timestamp(0)), told, Ok(answer), effects);
+                self.reply_with_grants(at, (Seq(0), Timestamp(0)), told, Ok(answer), effects);
             }
             Ok(Performed::Later) => {}
             Ok(Performed::Changed { answer, seq, ino, time, ack_safe }) => {
@@ -194,7 +204,7 @@ impl Mds {
                     (seq, _) => {
                         let told = self.tell(client, request, Ok(&answer));
                         let when = (seq.unwrap_or_default(), time);
-                        self.reply_told(at, when, told, Ok(answer), effects);
+                        self.reply_with_grants(at, when, told, Ok(answer), effects);
                     }
                 }
             }
@@ -230,7 +240,7 @@ impl Mds {
         client: ClientId,
         request: &Request<'_>,
         failure: Failure,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         if self.comes_late(client, request) {
             return;
@@ -240,7 +250,7 @@ impl Mds {
         }
         let told = self.tell(client, request, Err(&failure));
         let at = (conn, request.tid);
-        self.reply_told(at, (Seq(0), Timestamp(0)), told, Err(failure), effects);
+        self.reply_with_grants(at, (Seq(0), Timestamp(0)), told, Err(failure), effects);
     }
 
     #[allow(clippy::too_many_lines, reason = "an arm for each operation")]
@@ -249,7 +259,7 @@ impl Mds {
         conn: ConnId,
         client: ClientId,
         request: &Request<'_>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) -> Performing {
         if self.is_astray(&request.op) {
             return Err(Errno::Stale.into());
@@ -268,7 +278,7 @@ impl Mds {
             Op::Close { ino, write } => self.close_file(client, (ino, write), effects),
             Op::Reopen { ino, access } => self.reopen(client, (ino, access), effects),
             Op::Yield { ino } if self.is_root_of(client, ino) => {
-                self.end_demand(ino, effects);
+                self.end_merge_request(ino, effects);
                 Ok(Performed::Answer(Answer::Done))
             }
             Op::Yield { ino } => self.yield_file((conn, request.tid), client, ino, effects),
@@ -289,7 +299,7 @@ impl Mds {
                 Ok(Performed::Answer(Answer::Done))
             }
             Op::Settle => {
-                self.settle_ahead((conn, request.tid), client, effects);
+                self.acknowledge_async((conn, request.tid), client, effects);
                 Ok(Performed::Later)
             }
             Op::Sync => {
@@ -322,15 +332,17 @@ impl Mds {
                 self.export((conn, request.tid), &request.cred, (dir, rank))
             }
             Op::Gather { ino, rank } => {
-                self.gather((conn, request.tid), &request.cred, (ino, rank))
+                self.colocate((conn, request.tid), &request.cred, (ino, rank))
             }
             Op::Split { dir } => self.split((conn, request.tid), &request.cred, dir),
             Op::Join { dir } => self.join((conn, request.tid), &request.cred, dir, effects),
             Op::Depart { .. } => self.depart((conn, request.tid), request, effects),
-            Op::Arrive { dir, from, passage } => {
-                self.arrive((conn, request.tid), dir, (from, passage), effects)
+            Op::Arrive { dir, from, cross_rename } => {
+                self.arrive((conn, request.tid), dir, (from, cross_rename), effects)
             }
-            Op::Passed { passage, .. } => self.passed((conn, request.tid), passage, effects),
+            Op::Passed { cross_rename, .. } => {
+                self.passed((conn, request.tid), cross_rename, effects)
+            }
             Op::Snapshot { dir, id } => {
                 self.snapshot((conn, request.tid), &request.cred, (dir, id))
             }
@@ -382,7 +394,7 @@ impl Mds {
         at: (ConnId, Tid),
         seq: Seq,
         answer: Answer,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         self.reply(at, seq, Timestamp(0), Ok(answer), effects);
     }
@@ -392,7 +404,7 @@ impl Mds {
         conn: ConnId,
         tid: Tid,
         failure: Failure,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         self.reply((conn, tid), Seq(0), Timestamp(0), Err(failure), effects);
     }
@@ -403,18 +415,18 @@ impl Mds {
         seq: Seq,
         time: Timestamp,
         result: Result<Answer, Failure>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
-        self.reply_told(at, (seq, time), None, result, effects);
+        self.reply_with_grants(at, (seq, time), None, result, effects);
     }
 
-    fn reply_told(
+    fn reply_with_grants(
         &mut self,
         (conn, tid): (ConnId, Tid),
         (seq, time): (Seq, Timestamp),
-        told: Option<Told>,
+        told: Option<Grants>,
         result: Result<Answer, Failure>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         let safe = self.log.safe();
         let reply = Message::Reply(Reply { tid, seq, time, safe, told, result });

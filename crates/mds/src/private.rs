@@ -48,8 +48,8 @@ impl Mds {
             return refuse(Errno::NotSupported, text);
         }
         let [one, other] = touched(op).0;
-        let is_above = |ino: Option<Ino>| ino.is_some_and(|ino| private.above.contains(&ino));
-        if op.is_mutation() && (is_above(one) || is_above(other)) {
+        let is_mount_stub = |ino: Option<Ino>| ino.is_some_and(|ino| private.above.contains(&ino));
+        if op.is_mutation() && (is_mount_stub(one) || is_mount_stub(other)) {
             return refuse(Errno::NotPermitted, "it is outside of the branch's directory");
         }
         let written = if let Op::Open { ino, write: true }

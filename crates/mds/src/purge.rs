@@ -26,7 +26,7 @@ use metastore::{REMOVALS_MAX, Removal, removals_name};
 use namespace::Freed;
 use types::{Ino, Moment, Seq, Span};
 
-use crate::{Effects, Mds, Phase, Waiting};
+use crate::{Mds, MdsEffects, Phase, Waiting};
 
 use merged::MergedAway;
 use recovered::Recovered;
@@ -230,7 +230,7 @@ impl Mds {
 
     /// Writes a list of durably removed inodes, if one that was removed up to `needed` is on none.
     /// Returns whether the write of a directory must wait for the list.
-    pub(crate) fn list_removals(&mut self, needed: Seq, effects: &mut Effects) -> bool {
+    pub(crate) fn list_removals(&mut self, needed: Seq, effects: &mut MdsEffects) -> bool {
         if self.purges.writing.is_some() {
             return true;
         }
@@ -270,7 +270,7 @@ impl Mds {
         &mut self,
         number: u64,
         result: &Result<StoreResult, Box<StoreFailure>>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         self.purges.writing = None;
         if result.is_ok() {
@@ -299,14 +299,14 @@ impl Mds {
         }
     }
 
-    fn forget_lists(&mut self, objects: Vec<String>, effects: &mut Effects) {
+    fn forget_lists(&mut self, objects: Vec<String>, effects: &mut MdsEffects) {
         if !objects.is_empty() {
             self.forget(StoreOp::Delete { objects }, effects);
         }
     }
 
     /// Purges the inodes that may be purged. Called on every tick and after every store operation.
-    pub(crate) fn purge_step(&mut self, effects: &mut Effects) {
+    pub(crate) fn purge_step(&mut self, effects: &mut MdsEffects) {
         if !matches!(self.phase, Phase::Active | Phase::Stopping) {
             return;
         }
@@ -321,7 +321,7 @@ impl Mds {
         }
     }
 
-    fn purge_queued(&mut self, effects: &mut Effects) {
+    fn purge_queued(&mut self, effects: &mut MdsEffects) {
         let safe = self.log.safe();
         while self.purges.deleting < DELETING_MAX
             && !self.snapshots.is_any()
@@ -336,7 +336,7 @@ impl Mds {
 
     /// Purges inodes whose removal the metadata store shows. They are listed first, because no
     /// replay finds them again.
-    fn purge_shown(&mut self, effects: &mut Effects) {
+    fn purge_shown(&mut self, effects: &mut MdsEffects) {
         if !self.purges.later.is_empty() {
             let unwritten = self.oldest_unwritten();
             while let Some(ino) = self.purges.later.front().copied() {
@@ -366,7 +366,7 @@ impl Mds {
         }
     }
 
-    fn delete_removed(&mut self, ino: Ino, effects: &mut Effects) {
+    fn delete_removed(&mut self, ino: Ino, effects: &mut MdsEffects) {
         let Some(freed) = self.purges.all.get(&ino).map(|entry| entry.freed) else { return };
         if self.namespace.has_name(ino) {
             // A repeated merge has created the inode again.
@@ -389,7 +389,7 @@ impl Mds {
         &mut self,
         ino: Ino,
         result: &Result<StoreResult, Box<StoreFailure>>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         self.purges.deleting -= 1;
         if result.is_err() {
@@ -404,7 +404,7 @@ impl Mds {
         &mut self,
         task: Task,
         result: Result<StoreResult, Box<StoreFailure>>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         match task {
             Task::Delete(ino) => self.purged(ino, &result, effects),
@@ -420,7 +420,7 @@ impl Mds {
         }
     }
 
-    pub(crate) fn purge_tick(&mut self, effects: &mut Effects) {
+    pub(crate) fn purge_tick(&mut self, effects: &mut MdsEffects) {
         let now = self.clock.now;
         while self.purges.retries.front().is_some_and(|(_, at)| now.since(*at) >= RETRY)
             && let Some((ino, _)) = self.purges.retries.pop_front()

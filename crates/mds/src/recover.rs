@@ -2,7 +2,7 @@
 //! wait a moment for clients to resend changes that were applied but not safe, then serve.
 
 mod authority;
-mod behind;
+mod departed;
 mod end;
 mod remerge;
 mod without;
@@ -14,15 +14,15 @@ use metastore::request::{
     Condition, LoadedDir, StoreFailure, StoreOp, StoreResult, Token, journal_prefix, rank_name,
 };
 use metastore::{Rows, SUBTREES_NAME};
-use namespace::{Batch, Mode};
+use namespace::{CreateBatch, Mode};
 use types::{ClientId, Errno, Error, FileType, Ino, Rank, Seq};
 
-use crate::chain::{Chain, Found, Next};
+use crate::chain::{Chain, Next, VerifiedSegment};
 use crate::merge::Unfinished;
 use crate::session::Remembered;
-use crate::{Effects, Mds, Waiting};
+use crate::{Mds, MdsEffects, Waiting};
 
-use behind::Behind;
+use departed::DepartedSubtrees;
 use remerge::Merged;
 
 /// Changes of one client that are noted together.
@@ -37,9 +37,9 @@ enum Step {
     /// The list of subtrees is read.
     ReadList,
     /// Names that move between ranks are looked for.
-    ListPassages,
+    ListCrossRenames,
     /// One of them is read; these follow.
-    ReadPassage(String, Vec<String>),
+    ReadCrossRename(String, Vec<String>),
     /// The inodes of subtrees whose names are another rank's are fetched, before the journal is
     /// replayed.
     FetchHidden,
@@ -66,7 +66,7 @@ pub(crate) struct Recovery {
     step: Step,
     /// The journal, of which `segment` is being applied.
     chain: Chain,
-    segment: Option<Found>,
+    segment: Option<VerifiedSegment>,
     /// Where the next block starts, and how many of its events are applied.
     offset: usize,
     skip: u64,
@@ -77,17 +77,17 @@ pub(crate) struct Recovery {
     /// The directory that was read, for the event that asked for it.
     stored: Option<Option<Box<LoadedDir>>>,
     /// Creates that go into the namespace; empty between blocks.
-    batch: Batch,
+    batch: CreateBatch,
     /// How many of the losses of an event are repeated.
     losses: usize,
     /// The directories that other ranks have by now.
-    behind: Behind,
+    behind: DepartedSubtrees,
     /// Merges whose last part is not in the journal, by the object of the client's journal.
     unfinished: BTreeMap<String, Unfinished>,
 }
 
 impl Mds {
-    pub(crate) fn start_recovery(&mut self, effects: &mut Effects) {
+    pub(crate) fn start_recovery(&mut self, effects: &mut MdsEffects) {
         self.recovery.step = Step::ReadTable;
         let object = rank_name(self.rank);
         self.store(Waiting::Recovery, StoreOp::Get { object }, effects);
@@ -97,7 +97,7 @@ impl Mds {
         &mut self,
         _token: Token,
         result: Result<StoreResult, Box<StoreFailure>>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         let result = match result {
             Ok(result) => result,
@@ -116,7 +116,7 @@ impl Mds {
     fn recovery_advance(
         &mut self,
         result: StoreResult,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) -> Result<(), Error> {
         match (&self.recovery.step, result) {
             (Step::ReadTable, StoreResult::Missing) => self.take_over(None, effects),
@@ -131,7 +131,7 @@ impl Mds {
                 self.store(Waiting::Recovery, StoreOp::Get { object }, effects);
                 Ok(())
             }
-            (Step::ReadList | Step::ListPassages | Step::ReadPassage(..), result) => {
+            (Step::ReadList | Step::ListCrossRenames | Step::ReadCrossRename(..), result) => {
                 self.recover_authority(result, effects)
             }
             (Step::TakeOver, _) => Err(Error::new(
@@ -186,8 +186,8 @@ impl Mds {
     }
 
     /// Rank 0 begins with the root, other ranks with the subtrees that they serve.
-    fn begin_namespace(&mut self, effects: &mut Effects) {
-        self.set_all_above();
+    fn begin_namespace(&mut self, effects: &mut MdsEffects) {
+        self.set_above_stubs();
         if self.rank == Rank(0) {
             self.recovery.step = Step::FetchRoot;
             self.recovery_waits_for(Ino::ANCHOR, effects);
@@ -196,7 +196,7 @@ impl Mds {
         }
     }
 
-    fn replay_on(&mut self, effects: &mut Effects) {
+    fn replay_on(&mut self, effects: &mut MdsEffects) {
         self.recovery.step = Step::Replay;
         self.recovery_continue(effects);
     }
@@ -204,7 +204,7 @@ impl Mds {
     fn take_over(
         &mut self,
         stored: Option<(&[u8], u64)>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) -> Result<(), Error> {
         let condition =
             stored.map_or(Condition::Absent, |(_, version)| Condition::Version(version));
@@ -216,7 +216,7 @@ impl Mds {
     }
 
     /// The directory that holds the root's inode is in memory.
-    fn find_root(&mut self, effects: &mut Effects) {
+    fn find_root(&mut self, effects: &mut MdsEffects) {
         if self.namespace.knows(Ino::ROOT) {
             return self.fetch_hidden(effects);
         }
@@ -232,13 +232,13 @@ impl Mds {
         self.store(Waiting::Recovery, op, effects);
     }
 
-    fn list_segments(&mut self, effects: &mut Effects) {
+    fn list_segments(&mut self, effects: &mut MdsEffects) {
         self.recovery.step = Step::ListSegments;
         let prefix = journal_prefix(self.rank);
         self.store(Waiting::Recovery, StoreOp::List { prefix }, effects);
     }
 
-    fn next_segment(&mut self, effects: &mut Effects) -> Result<(), Error> {
+    fn next_segment(&mut self, effects: &mut MdsEffects) -> Result<(), Error> {
         match self.recovery.chain.next()? {
             Next::Read(name) => {
                 self.recovery.step = Step::ReadSegment(name.clone());
@@ -257,7 +257,7 @@ impl Mds {
     }
 
     /// Applies events until the segment ends or one needs something from the store.
-    pub(crate) fn recovery_continue(&mut self, effects: &mut Effects) {
+    pub(crate) fn recovery_continue(&mut self, effects: &mut MdsEffects) {
         match self.recovery.step {
             Step::Replay => {}
             Step::FetchRoot => return self.find_root(effects),
@@ -275,8 +275,8 @@ impl Mds {
             | Step::ReadTable
             | Step::TakeOver
             | Step::ReadList
-            | Step::ListPassages
-            | Step::ReadPassage(..)
+            | Step::ListCrossRenames
+            | Step::ReadCrossRename(..)
             | Step::StoreRoot
             | Step::ListSegments
             | Step::ReadSegment(_)
@@ -301,7 +301,7 @@ impl Mds {
     fn replay_segment(
         &mut self,
         bytes: &[u8],
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) -> Result<bool, journal::JournalError> {
         self.namespace.replay_begins();
         while self.recovery.offset < bytes.len() {
@@ -322,7 +322,7 @@ impl Mds {
     fn replay_block(
         &mut self,
         events: &mut BlockReader<'_>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) -> Result<bool, journal::JournalError> {
         // Runs of requests are one client's: sessions are looked up once for each.
         let mut client = ClientId(0);
@@ -380,13 +380,13 @@ impl Mds {
         Ok(true)
     }
 
-    fn replay_creates(&mut self, batch: &mut Batch) {
+    fn replay_creates(&mut self, batch: &mut CreateBatch) {
         self.counters.recovered_events += batch.len() as u64;
         self.namespace.apply_batch(Mode::Replay, batch, |_, _| ());
     }
 
     /// Returns whether the event was applied; if not, something is being fetched.
-    fn replay_record(&mut self, record: &Record<'_>, effects: &mut Effects) -> bool {
+    fn replay_record(&mut self, record: &Record<'_>, effects: &mut MdsEffects) -> bool {
         self.forget_behind(record.seq);
         if self.recovery.behind.passes_over(&record.event) {
             return true;

@@ -13,12 +13,12 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use types::{ClientId, ConnId, Ino, Seq};
-use wire::{Message, Op, Request, WantsAlone};
+use wire::{Message, Op, Request, WantsExclusive};
 
 use crate::leases::ANYBODY;
 use crate::op::touched;
 use crate::search::Goal;
-use crate::{Effects, Mds, Phase};
+use crate::{Mds, MdsEffects, Phase};
 
 /// The requests that are being executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,8 +101,8 @@ fn is_held(op: &Op<'_>) -> bool {
 }
 
 impl Mds {
-    /// The journal is replayed: waits for the clients of the previous tenure.
-    pub(crate) fn wait_for_clients(&mut self, effects: &mut Effects) {
+    /// The journal is replayed: waits for the clients of the previous term.
+    pub(crate) fn wait_for_clients(&mut self, effects: &mut MdsEffects) {
         let mut until = self.clock.now + self.settings.reconnect;
         for client in self.tables.remembering().filter(|client| *client != ANYBODY) {
             self.sessions.await_return(client);
@@ -119,7 +119,7 @@ impl Mds {
         self.stop_waiting_if_complete(effects);
     }
 
-    fn take_frame(&mut self, conn: ConnId, frame: &[u8], effects: &mut Effects) {
+    fn take_frame(&mut self, conn: ConnId, frame: &[u8], effects: &mut MdsEffects) {
         if let Ok(Some((frame, _))) = wire::frame::decode(frame)
             && let Ok(message) = Message::decode(frame.payload)
         {
@@ -127,12 +127,12 @@ impl Mds {
         }
     }
 
-    /// A request that came while clients of the previous tenure are still returning.
+    /// A request that came while clients of the previous term are still returning.
     pub(crate) fn request_early(
         &mut self,
         conn: ConnId,
         request: &Request<'_>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         let frame = Message::Request(request.clone()).to_frame();
         let reconnecting = matches!(self.phase, Phase::Reconnecting { .. });
@@ -162,7 +162,7 @@ impl Mds {
     }
 
     /// Becomes active if every client is back, or had its time.
-    pub(crate) fn stop_waiting_if_complete(&mut self, effects: &mut Effects) {
+    pub(crate) fn stop_waiting_if_complete(&mut self, effects: &mut MdsEffects) {
         let Phase::Reconnecting { until, leased } = self.phase else { return };
         let now = self.clock.now;
         let complete = now >= until || (now >= leased && self.sessions.all_returned());
@@ -174,7 +174,7 @@ impl Mds {
     }
 
     /// The search for the inodes of resent changes ended.
-    pub(crate) fn resent_found(&mut self, effects: &mut Effects) {
+    pub(crate) fn resent_found(&mut self, effects: &mut MdsEffects) {
         let Phase::Reconnecting { until, .. } = self.phase else {
             // The server was stopped during the search.
             return;
@@ -208,13 +208,13 @@ impl Mds {
         self.resend.orphans && named.into_iter().any(|ino| !self.namespace.is_anchored(ino))
     }
 
-    pub(crate) fn resend_tick(&mut self, effects: &mut Effects) {
+    pub(crate) fn resend_tick(&mut self, effects: &mut MdsEffects) {
         self.search_tick(effects);
         self.stop_waiting_if_complete(effects);
     }
 
     /// Executes resent changes, in their first order, then all other waiting requests.
-    fn become_active(&mut self, effects: &mut Effects) {
+    fn become_active(&mut self, effects: &mut MdsEffects) {
         self.phase = Phase::Active;
         self.restore_policies();
         let mut resent = std::mem::take(&mut self.resend.requests);
@@ -268,12 +268,13 @@ impl Mds {
     /// Executes the resent changes of a client whose connection broke since. Asynchronous
     /// operations are left out: the client resends them when it is back, and until then no other
     /// client gets into its directories.
-    fn take_frame_of_absent(&mut self, client: ClientId, frame: &[u8], effects: &mut Effects) {
+    fn take_frame_of_absent(&mut self, client: ClientId, frame: &[u8], effects: &mut MdsEffects) {
         if let Ok(Some((frame, _))) = wire::frame::decode(frame)
             && let Ok(Message::Request(request)) = Message::decode(frame.payload)
             && !request.ahead
         {
-            let request = Request { remembers: false, wants_alone: WantsAlone::Never, ..request };
+            let request =
+                Request { remembers: false, wants_alone: WantsExclusive::Never, ..request };
             let before = self.sessions.act_for(Some(client));
             self.request(ConnId::NOBODY, &request, effects);
             self.sessions.act_for(before);
@@ -281,7 +282,7 @@ impl Mds {
     }
 
     /// The turn's requests are done: begins the next turn.
-    fn resend_turn(&mut self, effects: &mut Effects) {
+    fn resend_turn(&mut self, effects: &mut MdsEffects) {
         match self.resend.turn {
             Turn::Sent if !self.resend.late.is_empty() => {
                 self.resend.turn = Turn::Asked;
@@ -300,7 +301,7 @@ impl Mds {
 
     /// Continues with resent changes, unless one waits for a directory; then with all other
     /// requests.
-    pub(crate) fn resend_on(&mut self, effects: &mut Effects) {
+    pub(crate) fn resend_on(&mut self, effects: &mut MdsEffects) {
         while self.resend.busy && !self.sessions.is_any_blocked() {
             match self.resend.ordered.pop_front() {
                 Some((client, frame))

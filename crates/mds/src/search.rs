@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, VecDeque};
 use namespace::Refusal;
 use types::{Cred, Ino};
 
-use crate::{Effects, Mds};
+use crate::{Mds, MdsEffects};
 
 /// The step after a search.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +39,7 @@ impl Mds {
         goal: Goal,
         top: Ino,
         wanted: BTreeSet<Ino>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         // Inodes with several names are not in the directories that name them.
         let mut queue = VecDeque::from([Ino::LINKS]);
@@ -52,7 +52,7 @@ impl Mds {
         self.search_on(effects);
     }
 
-    pub(crate) fn search_for_merge(&mut self, subtree: Ino, ino: Ino, effects: &mut Effects) {
+    pub(crate) fn search_for_merge(&mut self, subtree: Ino, ino: Ino, effects: &mut MdsEffects) {
         // The root of a released subtree may have to be searched itself.
         let top = if self.namespace.is_anchored(subtree) { subtree } else { Ino::ROOT };
         self.search_for(Goal::Merge(ino), top, BTreeSet::from([ino]), effects);
@@ -66,14 +66,14 @@ impl Mds {
     }
 
     /// Repeats failed fetches.
-    pub(crate) fn search_tick(&mut self, effects: &mut Effects) {
+    pub(crate) fn search_tick(&mut self, effects: &mut MdsEffects) {
         if self.search.as_ref().is_some_and(|search| !search.waiting) {
             self.search_on(effects);
         }
     }
 
     /// Continues until everything is found, every directory was visited, or one is missing.
-    pub(crate) fn search_on(&mut self, effects: &mut Effects) {
+    pub(crate) fn search_on(&mut self, effects: &mut MdsEffects) {
         let Some(mut search) = self.search.take() else { return };
         loop {
             search.wanted.retain(|ino| !self.namespace.is_anchored(*ino));
@@ -109,7 +109,7 @@ impl Mds {
         Ok(dirs)
     }
 
-    fn search_ended(&mut self, goal: Goal, effects: &mut Effects) {
+    fn search_ended(&mut self, goal: Goal, effects: &mut MdsEffects) {
         match goal {
             Goal::Serve => self.resent_found(effects),
             Goal::Merge(ino) => self.merge_searched(ino),

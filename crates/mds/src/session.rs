@@ -20,7 +20,7 @@ use types::{ClientId, ConnId, Epoch, Ino, InoRange, Map, Moment, Seq, Set, Span,
 use wire::{Hello, Message, Welcome};
 
 use crate::shown::Shown;
-use crate::{Effects, Mds, Phase};
+use crate::{Mds, MdsEffects, Phase};
 
 /// Replies kept per client for requests that are sent twice.
 const REMEMBERED_MAX: usize = 1024;
@@ -50,9 +50,9 @@ pub(crate) struct Remembered {
     pub(crate) time: Timestamp,
 }
 
-/// A session as a clean stop leaves it to the next tenure.
+/// A session as a clean stop leaves it to the next term.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Left {
+pub(crate) struct SavedSession {
     pub(crate) client: ClientId,
     /// The numbers that the journal would have.
     pub(crate) tids: Vec<Tid>,
@@ -71,7 +71,7 @@ pub(crate) enum Fate {
 
 /// Asynchronous operations of a client in directories that it has alone.
 #[derive(Debug, Default)]
-pub(crate) struct Ahead {
+pub(crate) struct AsyncOps {
     /// The position of the newest change of this kind.
     pub(crate) seq: Seq,
     /// Inode numbers that it may use.
@@ -83,7 +83,7 @@ pub(crate) struct Ahead {
 /// Ranges of numbers that a client has at most; it uses them in their order, two at a time.
 const RANGES_MAX: usize = 64;
 
-impl Ahead {
+impl AsyncOps {
     /// A range of numbers is the client's.
     pub(crate) fn may_use(&mut self, range: InoRange) {
         if self.numbers.len() == RANGES_MAX {
@@ -118,8 +118,8 @@ pub(crate) struct Session {
     /// Waiting changes, as frames: the first waits for a directory, the next ones for the first.
     pub(crate) blocked: VecDeque<Vec<u8>>,
     /// Its asynchronous operations.
-    pub(crate) ahead: Ahead,
-    /// It was connected when the previous tenure ended, and has not returned yet.
+    pub(crate) ahead: AsyncOps,
+    /// It was connected when the previous term ended, and has not returned yet.
     awaited: bool,
     /// It has unsafe requests to send again.
     pub(crate) resending: bool,
@@ -166,7 +166,7 @@ impl Session {
     }
 
     /// The client has all answers up to a request.
-    pub(crate) fn note_heard(&mut self, tid: Tid, now: Moment) {
+    pub(crate) fn note_acknowledged(&mut self, tid: Tid, now: Moment) {
         self.heard = self.heard.max(tid);
         self.asked = now;
     }
@@ -289,7 +289,7 @@ impl Sessions {
     }
 
     /// The first waiting asynchronous operation of a client.
-    pub(crate) fn first_ahead(&self, client: ClientId) -> Option<&[u8]> {
+    pub(crate) fn first_async(&self, client: ClientId) -> Option<&[u8]> {
         self.by_client.get(&client)?.ahead.waiting.front().map(Vec::as_slice)
     }
 
@@ -311,20 +311,20 @@ impl Sessions {
         all
     }
 
-    /// The state that the next tenure needs after a clean stop, sorted by client.
-    pub(crate) fn left(&self) -> Vec<Left> {
+    /// The state that the next term needs after a clean stop, sorted by client.
+    pub(crate) fn left(&self) -> Vec<SavedSession> {
         let mut all = Vec::new();
         for (client, tids) in self.summaries() {
             let known = self.by_client.get(&client).map(|session| session.remembered.iter());
             let newest = known.into_iter().flatten().rev().take(LEFT_MAX).copied();
-            all.push(Left { client, tids, remembered: newest.collect() });
+            all.push(SavedSession { client, tids, remembered: newest.collect() });
         }
         all
     }
 
-    /// Restores the state that an earlier tenure stored at its end.
-    pub(crate) fn restore(&mut self, left: &[Left]) {
-        for Left { client, tids, remembered } in left {
+    /// Restores the state that an earlier term stored at its end.
+    pub(crate) fn restore(&mut self, left: &[SavedSession]) {
+        for SavedSession { client, tids, remembered } in left {
             for tid in tids {
                 self.recovered(*client, *tid);
             }
@@ -376,7 +376,7 @@ impl Sessions {
         }
     }
 
-    /// Whether every client of the previous tenure is back and has sent everything again.
+    /// Whether every client of the previous term is back and has sent everything again.
     pub(crate) fn all_returned(&self) -> bool {
         self.by_client.values().all(|session| !session.awaited && !session.resending)
     }
@@ -409,7 +409,7 @@ impl Sessions {
 }
 
 impl Mds {
-    pub(crate) fn hello(&mut self, conn: ConnId, hello: Hello, effects: &mut Effects) {
+    pub(crate) fn hello(&mut self, conn: ConnId, hello: Hello, effects: &mut MdsEffects) {
         if hello.client.0 == 0 {
             effects.close.push(conn);
             return;
@@ -454,7 +454,7 @@ impl Mds {
     }
 
     /// Rejects all requests of a client from now on, also those under way.
-    pub(crate) fn fence(&mut self, client: ClientId, effects: &mut Effects) {
+    pub(crate) fn fence(&mut self, client: ClientId, effects: &mut MdsEffects) {
         self.tables.fenced.insert(client);
         if let Some(conn) = self.sessions.conn_of(client) {
             effects.close.push(conn);
@@ -462,7 +462,7 @@ impl Mds {
         }
     }
 
-    pub(crate) fn closed(&mut self, conn: ConnId, effects: &mut Effects) {
+    pub(crate) fn closed(&mut self, conn: ConnId, effects: &mut MdsEffects) {
         self.drop_merges_of(conn);
         self.early.forget(conn);
         let forgotten = self.forget_resent(conn);
@@ -516,7 +516,7 @@ mod tests {
         let mut sessions = Sessions::default();
         let session = sessions.get_mut(CLIENT);
         session.finish(change(33));
-        session.note_heard(Tid(31), Moment::default());
+        session.note_acknowledged(Tid(31), Moment::default());
         // The first server refused 34 and 35, and noted that nowhere before it crashed.
         session.finish(change(36));
         for _ in 0..3 {

@@ -44,7 +44,7 @@ pub struct Settings {
     pub split_entries: u64,
     /// Whether directories are renamed from one rank to another (F-13), or refused (`EXDEV`).
     pub pass_directories: bool,
-    /// How long clients of the previous tenure have for sending unsafe requests again.
+    /// How long clients of the previous term have for sending unsafe requests again.
     pub reconnect: Span,
     /// How long a client has for giving up its cache of a file that another client opens.
     pub recall: Span,

@@ -18,7 +18,7 @@ use types::{ConnId, Cred, Errno, Error, Ino, Moment, Span, Tid};
 use wire::{Answer, Failure, Op};
 
 use crate::op::{Performed, Performing, Refused};
-use crate::{Effects, Mds, Phase, Waiting};
+use crate::{Mds, MdsEffects, Phase, Waiting};
 
 /// Changes wait under this key: no inode has this number.
 pub(crate) const FROZEN: Ino = Ino(u64::MAX);
@@ -29,7 +29,7 @@ const ROUND_SHORT: Span = Span::from_millis(10);
 const QUEUE_MAX: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum SnapshotStage {
     Drain,
     Copy { round: u32, since: Moment, written: bool },
     Freeze { written: bool },
@@ -43,7 +43,7 @@ struct Taking {
     id: u64,
     /// Who asked.
     at: (ConnId, Tid),
-    stage: Stage,
+    stage: SnapshotStage,
     frozen: Option<Moment>,
     /// The failure that prevented the snapshot.
     failed: Option<Failure>,
@@ -74,8 +74,10 @@ impl Snapshots {
     pub(crate) fn written(&mut self) {
         let Some(taking) = self.queue.front_mut() else { return };
         match &mut taking.stage {
-            Stage::Copy { written, .. } | Stage::Freeze { written } => *written = true,
-            Stage::Drain | Stage::Commit => {}
+            SnapshotStage::Copy { written, .. } | SnapshotStage::Freeze { written } => {
+                *written = true
+            }
+            SnapshotStage::Drain | SnapshotStage::Commit => {}
         }
     }
 
@@ -120,14 +122,14 @@ impl Mds {
         if self.snapshots.queue.len() >= QUEUE_MAX {
             return Err(Errno::Again.into());
         }
-        let stage = Stage::Drain;
+        let stage = SnapshotStage::Drain;
         let taking = Taking { root, id, at, stage, frozen: None, failed: None, taken: None };
         self.snapshots.queue.push_back(taking);
         Ok(Performed::Later)
     }
 
     /// Continues the first snapshot, as far as possible. Called after every input.
-    pub(crate) fn snapshot_step(&mut self, effects: &mut Effects) {
+    pub(crate) fn snapshot_step(&mut self, effects: &mut MdsEffects) {
         while let Some(taking) = self.snapshots.queue.front() {
             if let Some(number) = taking.taken {
                 self.end_snapshot(Ok(number), effects);
@@ -151,20 +153,29 @@ impl Mds {
     }
 
     /// The next stage, if this one is done.
-    fn snapshot_next(&mut self, root: Ino, stage: Stage, effects: &mut Effects) -> Option<Stage> {
+    fn snapshot_next(
+        &mut self,
+        root: Ino,
+        stage: SnapshotStage,
+        effects: &mut MdsEffects,
+    ) -> Option<SnapshotStage> {
         let now = self.clock.now;
         match stage {
-            Stage::Drain => {
-                if !self.end_alone_below(root, effects) {
+            SnapshotStage::Drain => {
+                if !self.end_exclusive_below(root, effects) {
                     return None;
                 }
-                self.settle_snapshot(Stage::Copy { round: 0, since: now, written: false }, effects)
+                self.settle_snapshot(
+                    SnapshotStage::Copy { round: 0, since: now, written: false },
+                    effects,
+                )
             }
-            Stage::Copy { written: false, .. } | Stage::Freeze { written: false } => None,
-            Stage::Copy { round, since, .. } => {
+            SnapshotStage::Copy { written: false, .. }
+            | SnapshotStage::Freeze { written: false } => None,
+            SnapshotStage::Copy { round, since, .. } => {
                 if now.since(since) >= ROUND_SHORT && round < ROUNDS_MAX {
                     let (round, since) = (round + 1, now);
-                    let stage = Stage::Copy { round, since, written: false };
+                    let stage = SnapshotStage::Copy { round, since, written: false };
                     return self.settle_snapshot(stage, effects);
                 }
                 // A snapshot must not contain half of a merge.
@@ -172,30 +183,34 @@ impl Mds {
                     return None;
                 }
                 self.snapshots.queue.front_mut()?.frozen = Some(now);
-                self.settle_snapshot(Stage::Freeze { written: false }, effects)
+                self.settle_snapshot(SnapshotStage::Freeze { written: false }, effects)
             }
-            Stage::Freeze { .. } => {
+            SnapshotStage::Freeze { .. } => {
                 // Directories that were fetched since may be out of date in the store.
                 if self.unstored_for_snapshot(root).next().is_some() {
-                    return self.settle_snapshot(Stage::Freeze { written: false }, effects);
+                    return self.settle_snapshot(SnapshotStage::Freeze { written: false }, effects);
                 }
                 self.commit_snapshot(root, effects);
-                Some(Stage::Commit)
+                Some(SnapshotStage::Commit)
             }
-            Stage::Commit => None,
+            SnapshotStage::Commit => None,
         }
     }
 
     /// Begins to write unstored changes. The stage comes first: there may be nothing to write.
-    fn settle_snapshot(&mut self, stage: Stage, effects: &mut Effects) -> Option<Stage> {
+    fn settle_snapshot(
+        &mut self,
+        stage: SnapshotStage,
+        effects: &mut MdsEffects,
+    ) -> Option<SnapshotStage> {
         let taking = self.snapshots.queue.front_mut()?;
         taking.stage = stage;
         let root = taking.root;
-        self.settle_for_snapshot(root, effects);
+        self.flush_for_snapshot(root, effects);
         self.snapshots.queue.front().map(|taking| taking.stage)
     }
 
-    fn commit_snapshot(&mut self, root: Ino, effects: &mut Effects) {
+    fn commit_snapshot(&mut self, root: Ino, effects: &mut MdsEffects) {
         let Some(taking) = self.snapshots.queue.front_mut() else { return };
         let id = taking.id;
         let (Ok(attr), Some(path)) = (self.namespace.getattr(root), self.namespace.path_of(root))
@@ -225,7 +240,8 @@ impl Mds {
         result: Result<StoreResult, Box<StoreFailure>>,
     ) {
         let front = self.snapshots.queue.front_mut();
-        let Some(taking) = front.filter(|it| it.id == id && it.stage == Stage::Commit) else {
+        let Some(taking) = front.filter(|it| it.id == id && it.stage == SnapshotStage::Commit)
+        else {
             return;
         };
         taking.failed = match result {
@@ -240,7 +256,7 @@ impl Mds {
         };
     }
 
-    fn end_snapshot(&mut self, result: Result<u64, Failure>, effects: &mut Effects) {
+    fn end_snapshot(&mut self, result: Result<u64, Failure>, effects: &mut MdsEffects) {
         let Some(taking) = self.snapshots.queue.pop_front() else { return };
         let (conn, tid) = taking.at;
         if let Some(since) = taking.frozen {
@@ -257,7 +273,7 @@ impl Mds {
     }
 
     /// The server stops: waiting requests fail.
-    pub(crate) fn stop_snapshots(&mut self, effects: &mut Effects) {
+    pub(crate) fn stop_snapshots(&mut self, effects: &mut MdsEffects) {
         self.snapshot_step(effects);
     }
 }

@@ -1,16 +1,16 @@
 //! Stopping cleanly: everything is written down, and the journal ends.
 
 use crate::tables::JournalEnd;
-use crate::{Effects, Mds, Phase};
+use crate::{Mds, MdsEffects, Phase};
 
 impl Mds {
-    pub(crate) fn terminate(&mut self, effects: &mut Effects) {
+    pub(crate) fn terminate(&mut self, effects: &mut MdsEffects) {
         match self.phase {
             // First apply the changes that clients know as applied: the next server would not wait
             // for them.
             Phase::Active if self.is_resend_busy() => self.stop_after_resend(),
             Phase::Active => {
-                if !self.end_alone(effects) {
+                if !self.end_exclusive(effects) {
                     // `caps_tick` comes back here.
                     return;
                 }
@@ -33,7 +33,7 @@ impl Mds {
         }
     }
 
-    pub(crate) fn try_stop(&mut self, effects: &mut Effects) {
+    pub(crate) fn try_stop(&mut self, effects: &mut MdsEffects) {
         if self.is_private() {
             // The job takes the journal over then; the rest ends with the process.
             effects.stopped = self.log.is_idle();

@@ -1,7 +1,7 @@
-//! The durable state of a rank, needed even where subtrees keep no journal: its tenure, the granted
+//! The durable state of a rank, needed even where subtrees keep no journal: its term, the granted
 //! inode numbers, and the subtrees that belong to a client.
 //!
-//! One small object, replaced by compare-and-swap. Replacing it with the tenure incremented also
+//! One small object, replaced by compare-and-swap. Replacing it with the term incremented also
 //! fences an older server of the same rank: its next replacement fails.
 //!
 //! Inode numbers are durable *before* they are handed out (design section 4): after any crash, no
@@ -34,8 +34,8 @@ pub(crate) use numbers::GivenBack;
 use numbers::RESERVE;
 pub use summary::{CountFrom, RankTable};
 
-use crate::session::Left;
-use crate::{Effects, Mds, Waiting, fetch};
+use crate::session::SavedSession;
+use crate::{Mds, MdsEffects, Waiting, fetch};
 
 const RETRY: Span = Span::from_millis(500);
 
@@ -80,7 +80,7 @@ pub(crate) struct Held {
     pub(crate) begins: Option<Ino>,
 }
 
-/// Where the journal ended when a tenure stopped cleanly and left none: without it positions and
+/// Where the journal ended when a term stopped cleanly and left none: without it positions and
 /// names of segments would be given a second time, and requests executed a second time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct JournalEnd {
@@ -89,7 +89,7 @@ pub(crate) struct JournalEnd {
     /// Index of the next segment.
     pub(crate) next_index: u64,
     /// The journal's state of sessions.
-    pub(crate) sessions: Vec<Left>,
+    pub(crate) sessions: Vec<SavedSession>,
 }
 
 /// See the module documentation.
@@ -113,7 +113,7 @@ pub(crate) struct Tables {
     /// Subtrees that went to other ranks, and that the journal still names.
     gone: GoneList,
     pub(crate) decoupled: BTreeMap<Ino, Decoupling>,
-    /// Subtrees that were given back in this tenure: all their merges are known here.
+    /// Subtrees that were given back in this term: all their merges are known here.
     given_back: BTreeSet<Ino>,
     /// Subtrees that are no client's here, although the store may still list them as a client's.
     unsure: BTreeSet<Ino>,
@@ -123,9 +123,9 @@ pub(crate) struct Tables {
     pub(crate) fenced: BTreeSet<ClientId>,
     /// Where the journal ended at the last clean stop.
     end: JournalEnd,
-    /// The tenure that this was the stop of: by its end everything was stored.
+    /// The term that this was the stop of: by its end everything was stored.
     stopped: Epoch,
-    /// The newest tenure that ended otherwise.
+    /// The newest term that ended otherwise.
     crashed: Epoch,
     /// Clients with caches: after a crash the server makes no change before they are back, or their
     /// caches have expired.
@@ -189,7 +189,7 @@ impl Tables {
         !self.in_flight && !self.dirty
     }
 
-    /// Begins a tenure on top of the store's version, and returns the bytes to store.
+    /// Begins a term on top of the store's version, and returns the bytes to store.
     pub(crate) fn take_over(&mut self, stored: Option<(&[u8], u64)>) -> Result<Vec<u8>, Error> {
         if let Some((bytes, version)) = stored {
             self.decode(bytes).map_err(|malformed| {
@@ -217,12 +217,12 @@ impl Tables {
         &self.end
     }
 
-    /// The newest tenure that ended without a clean stop; 0 for none.
+    /// The newest term that ended without a clean stop; 0 for none.
     pub(crate) fn crashed(&self) -> Epoch {
         self.crashed
     }
 
-    /// Whether the store knows that the tenure, and with it the journal, ends here; if not, the
+    /// Whether the store knows that the term, and with it the journal, ends here; if not, the
     /// table is to be stored.
     pub(crate) fn end_journal(&mut self, end: JournalEnd) -> bool {
         if self.end == end && self.stopped == self.epoch {
@@ -359,12 +359,12 @@ impl Tables {
 }
 
 impl Mds {
-    /// The store's version of the rank's table. If this tenure has stored it, the table is stored
-    /// again on top of that; if another tenure has, the rank is that one's now.
+    /// The store's version of the rank's table. If this term has stored it, the table is stored
+    /// again on top of that; if another term has, the rank is that one's now.
     fn tables_seen(
         &mut self,
         result: Result<StoreResult, Box<StoreFailure>>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         self.tables.in_flight = false;
         self.tables.gone.put_ended(false);
@@ -385,7 +385,7 @@ impl Mds {
         self.tables_tick(effects);
     }
 
-    fn replaced(&self, effects: &mut Effects) {
+    fn replaced(&self, effects: &mut MdsEffects) {
         let cause = "another server took over this rank";
         let error = Error::new(Errno::Stale, self.rank.to_string(), cause);
         effects.fatal = Some(error.remedy("nothing to do: clients reconnect to the new one"));
@@ -393,7 +393,7 @@ impl Mds {
 
     /// Stores the tables if they changed and no put is under way. Called after every request
     /// that may have changed them, and regularly.
-    pub(crate) fn tables_tick(&mut self, effects: &mut Effects) {
+    pub(crate) fn tables_tick(&mut self, effects: &mut MdsEffects) {
         let now = self.clock.now;
         if self.tables.in_flight || !self.tables.dirty || self.log.safe() < self.tables.after {
             return;
@@ -420,7 +420,7 @@ impl Mds {
     pub(crate) fn tables_stored(
         &mut self,
         result: Result<StoreResult, Box<StoreFailure>>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         if std::mem::take(&mut self.tables.looking) {
             return self.tables_seen(result, effects);

@@ -6,14 +6,14 @@
 //! event is rejected if it would remove a directory with entries, put a directory below itself, or
 //! give or take a name in a removed directory.
 
-use journal::{Create, Event, Snapshot};
+use journal::{Create, Event, InodeSnapshot};
 use types::{Attr, Ino, Timestamp};
 
 use crate::{Model, Node};
 
 /// The side effects of applying an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ModelOutcome {
     /// Nothing.
     Done,
     /// Another inode lost a name to it.
@@ -25,15 +25,15 @@ pub enum Outcome {
 impl Model {
     /// Applies an event of a journal that is merged. `extra` decodes the extended attributes of a
     /// snapshot: the model does not know the namespace's encoding.
-    pub fn apply(&mut self, event: &Event<'_>, extra: impl Fn(&[u8], &mut Node)) -> Outcome {
-        let node = |snapshot: &Snapshot<'_>| {
+    pub fn apply(&mut self, event: &Event<'_>, extra: impl Fn(&[u8], &mut Node)) -> ModelOutcome {
+        let node = |snapshot: &InodeSnapshot<'_>| {
             let data = snapshot.data.to_vec();
             let mut node = Node { attr: snapshot.attr, data, ..Node::default() };
             extra(snapshot.extra, &mut node);
             node
         };
         if self.lacks_place(event) {
-            return Outcome::Rejected;
+            return ModelOutcome::Rejected;
         }
         match *event {
             Event::Create(ref create) => self.apply_create(create),
@@ -75,7 +75,9 @@ impl Model {
                 node.policy = policy.to_vec();
                 node.attr.ctime = time;
             }),
-            Event::Session { .. } | Event::Merged { .. } | Event::Stored { .. } => Outcome::Done,
+            Event::Session { .. } | Event::Merged { .. } | Event::Stored { .. } => {
+                ModelOutcome::Done
+            }
         }
     }
 
@@ -86,19 +88,19 @@ impl Model {
         other || event.dentry().is_some_and(|(dir, _)| lacks(dir))
     }
 
-    fn with_node(&mut self, ino: Ino, change: impl FnOnce(&mut Node)) -> Outcome {
-        let Some(node) = self.nodes.get_mut(&ino) else { return Outcome::Rejected };
+    fn with_node(&mut self, ino: Ino, change: impl FnOnce(&mut Node)) -> ModelOutcome {
+        let Some(node) = self.nodes.get_mut(&ino) else { return ModelOutcome::Rejected };
         change(node);
-        Outcome::Done
+        ModelOutcome::Done
     }
 
-    fn apply_create(&mut self, create: &Create<'_>) -> Outcome {
+    fn apply_create(&mut self, create: &Create<'_>) -> ModelOutcome {
         let Create { parent, name, ino, mode, uid, gid, rdev, stripe, .. } = *create;
         let Create { size, time, mtime, atime, data, .. } = *create;
         self.touch(parent, time);
         if self.nodes.contains_key(&ino) {
             // This journal was merged before. Later changes of the inode stay.
-            return Outcome::Done;
+            return ModelOutcome::Done;
         }
         let mut attr = Attr { ino, mode, uid, gid, rdev, stripe, size, ..Attr::default() };
         (attr.atime, attr.mtime, attr.ctime, attr.btime) = (atime, mtime, time, time);
@@ -112,32 +114,38 @@ impl Model {
         ino: Ino,
         snapshot: Node,
         time: Timestamp,
-    ) -> Outcome {
+    ) -> ModelOutcome {
         let node = self.nodes.entry(ino).or_insert(snapshot);
         if node.attr.is_dir() {
             if self.names_of(ino).is_empty() {
                 self.nodes.remove(&ino);
             }
-            return Outcome::Rejected;
+            return ModelOutcome::Rejected;
         }
         (node.attr.ctime, node.linked) = (time, true);
         self.touch(at.0, time);
         self.give_name(at, ino, time)
     }
 
-    fn apply_removal(&mut self, dir: Ino, name: &[u8], of_dir: bool, time: Timestamp) -> Outcome {
+    fn apply_removal(
+        &mut self,
+        dir: Ino,
+        name: &[u8],
+        of_dir: bool,
+        time: Timestamp,
+    ) -> ModelOutcome {
         let named = self.peek(dir, name);
         if let Some(ino) = named
             && (self.is_dir(ino) != of_dir || self.entries(ino).next().is_some())
         {
-            return Outcome::Rejected;
+            return ModelOutcome::Rejected;
         }
         self.names.remove(&(dir, name.to_vec()));
         self.touch(dir, time);
         if let Some(ino) = named {
             self.lost_name(ino, time);
         }
-        Outcome::Done
+        ModelOutcome::Done
     }
 
     fn apply_rename(
@@ -146,10 +154,10 @@ impl Model {
         to: (Ino, &[u8]),
         moved: Node,
         time: Timestamp,
-    ) -> Outcome {
+    ) -> ModelOutcome {
         let ino = moved.attr.ino;
         if moved.attr.is_dir() && self.is_within(to.0, ino) {
-            return Outcome::Rejected;
+            return ModelOutcome::Rejected;
         }
         // The event must not touch another inode that has taken the old name.
         if self.peek(from.0, from.1).is_none_or(|named| named == ino) {
@@ -164,11 +172,11 @@ impl Model {
         to: (Ino, &[u8]),
         (moved, back): (Node, Node),
         time: Timestamp,
-    ) -> Outcome {
+    ) -> ModelOutcome {
         for node in [&moved, &back] {
             let within = |dir| self.is_within(dir, node.attr.ino);
             if node.attr.is_dir() && (within(from.0) || within(to.0)) {
-                return Outcome::Rejected;
+                return ModelOutcome::Rejected;
             }
         }
         // Both are decided before either moves: the first may take the place of the second.
@@ -178,7 +186,7 @@ impl Model {
         }
         let first = self.place(stays[0], from, to, moved, time);
         let second = self.place(stays[1], to, from, back, time);
-        if first == Outcome::Done { second } else { first }
+        if first == ModelOutcome::Done { second } else { first }
     }
 
     /// Whether an inode has left the name from which an event takes it: another client moved it
@@ -202,20 +210,20 @@ impl Model {
         to: (Ino, &[u8]),
         snapshot: Node,
         time: Timestamp,
-    ) -> Outcome {
+    ) -> ModelOutcome {
         let ino = snapshot.attr.ino;
         if stays {
             if let Some(node) = self.nodes.get_mut(&ino) {
                 node.attr.ctime = time;
             }
             self.touch(to.0, time);
-            return Outcome::Done;
+            return ModelOutcome::Done;
         }
         self.take(from, ino);
         self.put(to, snapshot, time)
     }
 
-    fn put(&mut self, at: (Ino, &[u8]), snapshot: Node, time: Timestamp) -> Outcome {
+    fn put(&mut self, at: (Ino, &[u8]), snapshot: Node, time: Timestamp) -> ModelOutcome {
         let ino = snapshot.attr.ino;
         self.nodes.entry(ino).or_insert(snapshot).attr.ctime = time;
         self.touch(at.0, time);
@@ -223,16 +231,16 @@ impl Model {
     }
 
     /// Points a name to an inode and replaces an earlier entry.
-    fn give_name(&mut self, at: (Ino, &[u8]), ino: Ino, time: Timestamp) -> Outcome {
+    fn give_name(&mut self, at: (Ino, &[u8]), ino: Ino, time: Timestamp) -> ModelOutcome {
         match self.names.insert((at.0, at.1.to_vec()), ino) {
-            None => Outcome::Done,
-            Some(before) if before == ino => Outcome::Done,
+            None => ModelOutcome::Done,
+            Some(before) if before == ino => ModelOutcome::Done,
             Some(before) => {
                 if self.is_dir(before) && self.is_dir(ino) {
                     self.adopt(before, ino);
                 }
                 self.lost_name(before, time);
-                Outcome::Replaced(before)
+                ModelOutcome::Replaced(before)
             }
         }
     }

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 
 use types::{Attr, Errno, FileType, Ino, Timestamp};
 
-pub use apply::Outcome;
+pub use apply::ModelOutcome;
 pub use request::New;
 
 /// An inode. Its attributes are complete except for the counts.

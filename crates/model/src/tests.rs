@@ -1,7 +1,7 @@
-use journal::{Create, Event, Snapshot};
+use journal::{Create, Event, InodeSnapshot};
 use types::{Attr, Cred, Errno, Ino, RenameFlags, Timestamp};
 
-use crate::{Model, New, Outcome};
+use crate::{Model, ModelOutcome, New};
 
 const DIR: u32 = 0o040_755;
 const FILE: u32 = 0o100_644;
@@ -10,7 +10,7 @@ fn created<'a>(parent: Ino, name: &'a [u8], ino: u64, mode: u32) -> Event<'a> {
     Event::Create(Create { parent, name, ino: Ino(ino), mode, ..Create::default() })
 }
 
-fn apply(model: &mut Model, event: &Event<'_>) -> Outcome {
+fn apply(model: &mut Model, event: &Event<'_>) -> ModelOutcome {
     model.apply(event, |_, _| ())
 }
 
@@ -44,12 +44,12 @@ fn a_directory_does_not_move_below_itself() {
         name: b"a",
         new_parent: Ino(10),
         new_name: b"c",
-        moved: Snapshot { attr, ..Snapshot::default() },
+        moved: InodeSnapshot { attr, ..InodeSnapshot::default() },
         exchanged: None,
         replaced: Ino(0),
         time: Timestamp(3),
     };
-    assert_eq!(apply(&mut model, &event), Outcome::Rejected);
+    assert_eq!(apply(&mut model, &event), ModelOutcome::Rejected);
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn a_directory_that_wins_a_name_keeps_the_other_names_in_it() {
     apply(&mut model, &created(Ino::ROOT, b"d", 9, DIR));
     apply(&mut model, &created(Ino(9), b"x", 10, FILE));
     let outcome = apply(&mut model, &created(Ino::ROOT, b"d", 20, DIR));
-    assert_eq!(outcome, Outcome::Replaced(Ino(9)));
+    assert_eq!(outcome, ModelOutcome::Replaced(Ino(9)));
     assert_eq!(model.peek(Ino(20), b"x"), Some(Ino(10)));
     assert!(model.node(Ino(9)).is_none());
 }

@@ -10,13 +10,13 @@
 
 pub(crate) mod log;
 
-use balancer::{DEFAULT_POLICY, NO_POLICY, Policy, SOURCE_BYTES_MAX};
+use balancer::{BalancerPolicy, DEFAULT_POLICY, NO_POLICY, SOURCE_BYTES_MAX};
 use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult, Token};
 use types::{Clock, ConnId, Errno, Timestamp};
 use wire::{BalancerEntry, Failure, Message, MonAnswer};
 
 use crate::effects::Asker;
-use crate::{Effects, Mon, explain, failure};
+use crate::{Mon, MonEffects, explain, failure};
 use log::Log;
 
 /// How many versions the map names.
@@ -59,7 +59,7 @@ impl Balancing {
     }
 
     /// Answers waiting requesters with a failure.
-    pub(crate) fn fail_waiting(&mut self, reply: &Failure, effects: &mut Effects) {
+    pub(crate) fn fail_waiting(&mut self, reply: &Failure, effects: &mut MonEffects) {
         if let Some(asker) = self.storing.take().and_then(|storing| storing.asker) {
             effects.reply(asker, Err(reply.clone()));
         }
@@ -71,7 +71,7 @@ impl Balancing {
         token.0 & TOKENS != 0
     }
 
-    fn put(&mut self, mut storing: Storing, effects: &mut Effects) {
+    fn put(&mut self, mut storing: Storing, effects: &mut MonEffects) {
         self.last_token += 1;
         storing.token = Token(TOKENS | self.last_token);
         let op = StoreOp::Put {
@@ -90,7 +90,7 @@ impl Mon {
         &mut self,
         asker: Asker,
         (name, text): (&[u8], &[u8]),
-        effects: &mut Effects,
+        effects: &mut MonEffects,
     ) -> Result<(), Failure> {
         self.check_not_stopping()?;
         if self.balancing.storing.is_some() {
@@ -104,7 +104,7 @@ impl Mon {
             return Err(invalid("a balancer policy has at most 64 KiB"));
         }
         let name = std::str::from_utf8(name).map_err(|_| invalid("the name is not UTF-8"))?;
-        if let Err(fault) = Policy::parse_bytes(name, text) {
+        if let Err(fault) = BalancerPolicy::parse_bytes(name, text) {
             return Err(explain(&fault.to_error(name)));
         }
         let version = self.ledger.map().balancer().version + 1;
@@ -121,7 +121,7 @@ impl Mon {
         clock: Clock,
         token: Token,
         result: Result<StoreResult, Box<StoreFailure>>,
-        effects: &mut Effects,
+        effects: &mut MonEffects,
     ) {
         if Log::is_mine(token) {
             return self.balancing.log.stored(clock.now, token, result, effects);
@@ -171,7 +171,7 @@ impl Mon {
         &mut self,
         clock: Clock,
         asker: Asker,
-        effects: &mut Effects,
+        effects: &mut MonEffects,
     ) -> Result<(), Failure> {
         self.check_not_stopping()?;
         let current = self.ledger.map().balancer();
@@ -216,7 +216,7 @@ impl Mon {
         Some(BalancerEntry { version, time, failed: false, ..good })
     }
 
-    fn install(&mut self, asker: Option<Asker>, entry: BalancerEntry, effects: &mut Effects) {
+    fn install(&mut self, asker: Option<Asker>, entry: BalancerEntry, effects: &mut MonEffects) {
         self.record_balancer(entry.clone());
         if let Some(asker) = asker {
             self.ledger.reply_when_stored(asker, MonAnswer::Balancer(entry), effects);
@@ -240,7 +240,7 @@ impl Mon {
     }
 
     /// A rank reports its load: the monitor forwards it to all ranks.
-    pub(crate) fn heartbeat(&mut self, conn: ConnId, bytes: &[u8], effects: &mut Effects) {
+    pub(crate) fn heartbeat(&mut self, conn: ConnId, bytes: &[u8], effects: &mut MonEffects) {
         if self.servers.rank_of(conn).is_none() {
             return;
         }

@@ -9,12 +9,12 @@ use metastore::request::{StoreOp, Token};
 use types::{ConnId, Error, Tid};
 use wire::{Failure, Message, MonAnswer, Outbox};
 
-use crate::Notice;
+use crate::MonNotice;
 
 /// The output of a monitor. Several inputs may add to it before the driver carries it out and
 /// clears it.
 #[derive(Debug, Default)]
-pub struct Effects {
+pub struct MonEffects {
     /// Messages.
     pub outbox: Outbox,
     /// Operations on the object store.
@@ -26,10 +26,10 @@ pub struct Effects {
     /// Why it must end, if it was not asked to.
     pub fatal: Option<Error>,
     /// Events for the monitor's log.
-    pub notices: Vec<Notice>,
+    pub notices: Vec<MonNotice>,
 }
 
-impl Effects {
+impl MonEffects {
     /// Adds a message.
     pub fn send(&mut self, conn: ConnId, message: &Message<'_>) {
         self.outbox.send(conn, message);

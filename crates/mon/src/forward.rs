@@ -17,7 +17,7 @@ use types::{ClientId, ConnId, Epoch, Errno, Ino, Path, Rank, Tid};
 use wire::{Answer, Failure, MdsState, Message, MonAnswer, MonOp, Op, PolicyEntry, Reply, Request};
 
 use crate::effects::Asker;
-use crate::{Call, Effects, Mon, POLICY_BYTES_MAX, again, failure};
+use crate::{Call, Mon, MonEffects, POLICY_BYTES_MAX, again, failure};
 
 /// The rank that carries policies and decouplings out.
 const RANK: Rank = Rank(0);
@@ -92,7 +92,7 @@ impl Forwards {
     }
 
     /// Nothing will be heard from the server at this connection.
-    pub(crate) fn server_gone(&mut self, server: ConnId, effects: &mut Effects) {
+    pub(crate) fn server_gone(&mut self, server: ConnId, effects: &mut MonEffects) {
         let text = "the metadata server went away; ask `cudele status` whether it took effect";
         let gone = self.by_tid.extract_if(.., |_, forward| forward.server == server);
         for asker in gone.filter_map(|(_, forward)| forward.asker) {
@@ -101,7 +101,7 @@ impl Forwards {
     }
 
     /// Answers all requesters with a failure.
-    pub(crate) fn fail_all(&mut self, reply: &Failure, effects: &mut Effects) {
+    pub(crate) fn fail_all(&mut self, reply: &Failure, effects: &mut MonEffects) {
         for asker in std::mem::take(&mut self.by_tid).into_values().filter_map(|f| f.asker) {
             effects.reply(asker, Err(reply.clone()));
         }
@@ -125,7 +125,11 @@ impl Forwards {
 
 impl Mon {
     /// Passes a request on.
-    pub(crate) fn forward(&mut self, call: Call<'_>, effects: &mut Effects) -> Result<(), Failure> {
+    pub(crate) fn forward(
+        &mut self,
+        call: Call<'_>,
+        effects: &mut MonEffects,
+    ) -> Result<(), Failure> {
         let Call { asker, cred, op } = call;
         self.check_not_stopping()?;
         let mut owner = ClientId(0);
@@ -169,7 +173,7 @@ impl Mon {
     }
 
     /// A server answered.
-    pub(crate) fn forward_done(&mut self, conn: ConnId, reply: Reply, effects: &mut Effects) {
+    pub(crate) fn forward_done(&mut self, conn: ConnId, reply: Reply, effects: &mut MonEffects) {
         if self.servers.rank_of(conn).is_none() {
             // Only a server replies, and a server introduces itself.
             self.close(conn, effects);

@@ -8,7 +8,7 @@ use wire::Message;
 
 /// The settings of a new monitor.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct MonSettings {
     /// Names the cluster, if the store has no map yet. A map that exists keeps its name.
     pub cluster: String,
     /// Where the object store is. Put into the map, for the servers to find.
@@ -20,7 +20,7 @@ pub struct Settings {
 /// An input of a monitor.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "one at a time, on the stack")]
-pub enum Input<'a> {
+pub enum MonInput<'a> {
     /// It starts: it reads its map.
     Start,
     /// Somebody connected.

@@ -15,14 +15,14 @@ use types::{ClientId, ConnId, Epoch, Errno, Error, Moment, Span};
 use wire::{ClusterMap, Failure, MonAnswer};
 
 use crate::effects::Asker;
-use crate::{Effects, Settings, explain, failure, format};
+use crate::{MonEffects, MonSettings, explain, failure, format};
 
 /// How long to wait before the store is tried again.
 const RETRY: Span = Span::from_millis(100);
 
 /// The meaning of a finished store operation for the monitor.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum StoreOutcome {
     Nothing,
     /// The map was read, or there is none.
     Loaded,
@@ -104,7 +104,7 @@ impl Ledger {
     }
 
     /// Takes ownership of the map that was read. The new epoch lets an earlier monitor notice.
-    pub(crate) fn take_over(&mut self, settings: &Settings) {
+    pub(crate) fn take_over(&mut self, settings: &MonSettings) {
         let map = self.change();
         map.store.clone_from(&settings.store);
         if map.cluster.is_empty() {
@@ -119,7 +119,7 @@ impl Ledger {
         &mut self,
         asker: Asker,
         answer: MonAnswer,
-        effects: &mut Effects,
+        effects: &mut MonEffects,
     ) {
         if self.stored.epoch == self.map.epoch {
             effects.reply(asker, Ok(answer));
@@ -129,13 +129,13 @@ impl Ledger {
     }
 
     /// Reads the object.
-    pub(crate) fn load(&mut self, effects: &mut Effects) {
+    pub(crate) fn load(&mut self, effects: &mut MonEffects) {
         debug_assert!(matches!(self.step, Step::Idle), "a monitor starts once");
         self.get(Step::Loading, effects);
     }
 
     /// Stores the changes, if there are any and nothing is under way.
-    pub(crate) fn flush(&mut self, effects: &mut Effects) {
+    pub(crate) fn flush(&mut self, effects: &mut MonEffects) {
         if !self.dirty || !matches!(self.step, Step::Idle) {
             return;
         }
@@ -147,7 +147,7 @@ impl Ledger {
     }
 
     /// Tries a store that failed again.
-    pub(crate) fn tick(&mut self, now: Moment, effects: &mut Effects) {
+    pub(crate) fn tick(&mut self, now: Moment, effects: &mut MonEffects) {
         if let Step::Failed { since, put } = &mut self.step
             && now.since(*since) >= RETRY
         {
@@ -162,10 +162,10 @@ impl Ledger {
         now: Moment,
         token: Token,
         result: Result<StoreResult, Box<StoreFailure>>,
-        effects: &mut Effects,
-    ) -> Outcome {
+        effects: &mut MonEffects,
+    ) -> StoreOutcome {
         if token != self.token {
-            return Outcome::Nothing;
+            return StoreOutcome::Nothing;
         }
         match (std::mem::take(&mut self.step), result) {
             (Step::Loading, Ok(result)) => self.loaded(now, &result),
@@ -177,13 +177,13 @@ impl Ledger {
             }
             (step @ (Step::Idle | Step::Failed { .. }), _) => {
                 self.step = step;
-                Outcome::Nothing
+                StoreOutcome::Nothing
             }
         }
     }
 
     /// Answers all requesters with a failure.
-    pub(crate) fn fail_waiting(&mut self, reply: &Failure, effects: &mut Effects) {
+    pub(crate) fn fail_waiting(&mut self, reply: &Failure, effects: &mut MonEffects) {
         for waiter in self.waiters.drain(..) {
             effects.reply(waiter.asker, Err(reply.clone()));
         }
@@ -208,27 +208,27 @@ impl Ledger {
         Ok(())
     }
 
-    fn get(&mut self, next: Step, effects: &mut Effects) {
+    fn get(&mut self, next: Step, effects: &mut MonEffects) {
         self.step = next;
         self.emit(StoreOp::Get { object: MAP_NAME.into() }, effects);
     }
 
-    fn emit(&mut self, op: StoreOp, effects: &mut Effects) {
+    fn emit(&mut self, op: StoreOp, effects: &mut MonEffects) {
         self.token.0 += 1;
         effects.store.push((self.token, op));
     }
 
-    fn loaded(&mut self, now: Moment, result: &StoreResult) -> Outcome {
+    fn loaded(&mut self, now: Moment, result: &StoreResult) -> StoreOutcome {
         match result {
-            StoreResult::Missing => Outcome::Loaded,
+            StoreResult::Missing => StoreOutcome::Loaded,
             StoreResult::Bytes(bytes, version) => match format::decode(bytes) {
                 Ok(map) => {
                     self.version = Some(*version);
                     self.map = map.clone();
                     self.stored = map;
-                    Outcome::Loaded
+                    StoreOutcome::Loaded
                 }
-                Err(error) => Outcome::Unreadable(error),
+                Err(error) => StoreOutcome::Unreadable(error),
             },
             StoreResult::Done
             | StoreResult::Stored(_)
@@ -239,7 +239,7 @@ impl Ledger {
             | StoreResult::Written { .. } => {
                 debug_assert!(false, "a get returns bytes or nothing");
                 self.step = Step::Failed { since: now, put: None };
-                Outcome::Nothing
+                StoreOutcome::Nothing
             }
         }
     }
@@ -249,14 +249,14 @@ impl Ledger {
         now: Moment,
         map: Box<ClusterMap>,
         result: &StoreResult,
-        effects: &mut Effects,
-    ) -> Outcome {
+        effects: &mut MonEffects,
+    ) -> StoreOutcome {
         match result {
             StoreResult::Stored(version) => {
                 self.confirm(*map, *version, effects);
-                Outcome::Nothing
+                StoreOutcome::Nothing
             }
-            StoreResult::Conflict => Outcome::TakenOver,
+            StoreResult::Conflict => StoreOutcome::TakenOver,
             StoreResult::Done
             | StoreResult::Missing
             | StoreResult::Bytes(..)
@@ -266,7 +266,7 @@ impl Ledger {
             | StoreResult::Written { .. } => {
                 debug_assert!(false, "a put returns a version or a conflict");
                 self.step = Step::Failed { since: now, put: Some(map) };
-                Outcome::Nothing
+                StoreOutcome::Nothing
             }
         }
     }
@@ -277,17 +277,17 @@ impl Ledger {
         now: Moment,
         map: Box<ClusterMap>,
         result: StoreResult,
-        effects: &mut Effects,
-    ) -> Outcome {
+        effects: &mut MonEffects,
+    ) -> StoreOutcome {
         match result {
             StoreResult::Bytes(bytes, version) if bytes == format::encode(&map) => {
                 self.confirm(*map, version, effects);
-                Outcome::Nothing
+                StoreOutcome::Nothing
             }
             // As before: the changes go along with the next put.
             StoreResult::Bytes(_, version) if self.version == Some(version) => self.put_again(),
             StoreResult::Missing if self.version.is_none() => self.put_again(),
-            StoreResult::Bytes(..) | StoreResult::Missing => Outcome::TakenOver,
+            StoreResult::Bytes(..) | StoreResult::Missing => StoreOutcome::TakenOver,
             StoreResult::Done
             | StoreResult::Stored(_)
             | StoreResult::Conflict
@@ -297,17 +297,17 @@ impl Ledger {
             | StoreResult::Written { .. } => {
                 debug_assert!(false, "a get returns bytes or nothing");
                 self.step = Step::Failed { since: now, put: Some(map) };
-                Outcome::Nothing
+                StoreOutcome::Nothing
             }
         }
     }
 
-    fn put_again(&mut self) -> Outcome {
+    fn put_again(&mut self) -> StoreOutcome {
         self.dirty = true;
-        Outcome::Nothing
+        StoreOutcome::Nothing
     }
 
-    fn confirm(&mut self, map: ClusterMap, version: u64, effects: &mut Effects) {
+    fn confirm(&mut self, map: ClusterMap, version: u64, effects: &mut MonEffects) {
         self.version = Some(version);
         self.stored = map;
         let epoch = self.stored.epoch;
@@ -323,14 +323,14 @@ impl Ledger {
         now: Moment,
         put: Option<Box<ClusterMap>>,
         error: &Error,
-        effects: &mut Effects,
-    ) -> Outcome {
+        effects: &mut MonEffects,
+    ) -> StoreOutcome {
         self.step = Step::Failed { since: now, put };
         let text = format!(
             "the store did not take the cluster map ({}); the change may still be made later",
             explain(error).text
         );
         self.fail_waiting(&failure(Errno::Io, text), effects);
-        Outcome::Nothing
+        StoreOutcome::Nothing
     }
 }

@@ -2,9 +2,9 @@
 //! clients must agree (S-06).
 //!
 //! [`Mon::handle`] takes an input (a message, a finished store operation, the passing of time) and
-//! fills [`Effects`] (messages to send, store operations to execute). It performs no I/O, reads no
-//! clock and starts no thread, so the same code runs under the daemon and in the simulator. It is
-//! not on the path of metadata operations: a cluster whose monitor is away continues to serve.
+//! fills [`MonEffects`] (messages to send, store operations to execute). It performs no I/O, reads
+//! no clock and starts no thread, so the same code runs under the daemon and in the simulator. It
+//! is not on the path of metadata operations: a cluster whose monitor is away continues to serve.
 //!
 //! Where to read on: `ledger` makes changes of the map last, `servers` listens to the metadata
 //! servers, `forward` passes policies and decouplings on to them, `stop` ends the cluster,
@@ -30,15 +30,15 @@ use metastore::request::{MAP_NAME, StoreFailure, StoreResult, Token};
 use types::{ClientId, Clock, ConnId, Errno, Error};
 use wire::{ClusterMap, Cred, Failure, Message, MonAnswer, MonOp};
 
-pub use effects::Effects;
+pub use effects::MonEffects;
 pub use format::{decode as read_map, encode as map_bytes};
-pub use input::{Input, Settings};
-pub use notice::Notice;
+pub use input::{MonInput, MonSettings};
+pub use notice::MonNotice;
 
 use balancing::Balancing;
 use effects::Asker;
 use forward::Forwards;
-use ledger::{Ledger, Outcome};
+use ledger::{Ledger, StoreOutcome};
 use servers::Servers;
 use stop::Stop;
 
@@ -74,7 +74,7 @@ enum Phase {
 /// See the crate documentation.
 #[derive(Debug)]
 pub struct Mon {
-    settings: Settings,
+    settings: MonSettings,
     phase: Phase,
     ledger: Ledger,
     /// The next id to give out; below the map's `next_client`, which is the end of the block.
@@ -89,7 +89,7 @@ pub struct Mon {
 impl Mon {
     /// A monitor that has not started.
     #[must_use]
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: MonSettings) -> Self {
         Self {
             settings,
             phase: Phase::Loading,
@@ -104,7 +104,7 @@ impl Mon {
     }
 
     /// Takes one input in and appends its consequences to `effects`.
-    pub fn handle(&mut self, clock: Clock, input: Input<'_>, effects: &mut Effects) {
+    pub fn handle(&mut self, clock: Clock, input: MonInput<'_>, effects: &mut MonEffects) {
         if !matches!(self.phase, Phase::Stopped) {
             self.take_in(clock, input, effects);
         }
@@ -128,22 +128,28 @@ impl Mon {
         self.servers.status(self.ledger.map())
     }
 
-    fn take_in(&mut self, clock: Clock, input: Input<'_>, effects: &mut Effects) {
+    fn take_in(&mut self, clock: Clock, input: MonInput<'_>, effects: &mut MonEffects) {
         match input {
-            Input::Start => self.ledger.load(effects),
-            Input::Opened { conn: _ } => {}
-            Input::Message { conn, message } => self.message(clock, conn, message, effects),
-            Input::Closed { conn } => self.closed(conn, effects),
-            Input::Stored { token, result } => self.stored(clock, token, result, effects),
-            Input::Tick => {
+            MonInput::Start => self.ledger.load(effects),
+            MonInput::Opened { conn: _ } => {}
+            MonInput::Message { conn, message } => self.message(clock, conn, message, effects),
+            MonInput::Closed { conn } => self.closed(conn, effects),
+            MonInput::Stored { token, result } => self.stored(clock, token, result, effects),
+            MonInput::Tick => {
                 self.ledger.tick(clock.now, effects);
                 self.tick_servers(clock.now, effects);
             }
-            Input::Terminate => self.begin_stop(clock, None, effects),
+            MonInput::Terminate => self.begin_stop(clock, None, effects),
         }
     }
 
-    fn message(&mut self, clock: Clock, conn: ConnId, message: Message<'_>, effects: &mut Effects) {
+    fn message(
+        &mut self,
+        clock: Clock,
+        conn: ConnId,
+        message: Message<'_>,
+        effects: &mut MonEffects,
+    ) {
         match message {
             Message::MonRequest { tid, cred, op } => {
                 let asker = Asker { conn, tid };
@@ -176,7 +182,7 @@ impl Mon {
         &mut self,
         clock: Clock,
         call: Call<'_>,
-        effects: &mut Effects,
+        effects: &mut MonEffects,
     ) -> Result<(), Failure> {
         let asker = call.asker;
         match &self.phase {
@@ -234,7 +240,7 @@ impl Mon {
 
     /// Gives out a client id. It is never given out again, not even after a restart: the block it
     /// is from is stored first.
-    fn register(&mut self, asker: Asker, effects: &mut Effects) -> Result<(), Failure> {
+    fn register(&mut self, asker: Asker, effects: &mut MonEffects) -> Result<(), Failure> {
         self.check_not_stopping()?;
         let end = self.ledger.map().next_client.0;
         if self.next_client.0 == end {
@@ -263,15 +269,15 @@ impl Mon {
         clock: Clock,
         token: Token,
         result: Result<StoreResult, Box<StoreFailure>>,
-        effects: &mut Effects,
+        effects: &mut MonEffects,
     ) {
         self.noticed.store.note(clock.now, &result);
         if Balancing::is_mine(token) {
             return self.balancer_stored(clock, token, result, effects);
         }
         match self.ledger.stored_result(clock.now, token, result, effects) {
-            Outcome::Nothing => {}
-            Outcome::Loaded => {
+            StoreOutcome::Nothing => {}
+            StoreOutcome::Loaded => {
                 self.ledger.take_over(&self.settings);
                 self.begin_balancing(clock.time);
                 self.next_client = self.ledger.map().next_client;
@@ -279,13 +285,13 @@ impl Mon {
                 self.servers.expect(self.ledger.map(), clock.now);
                 self.phase = Phase::Serving;
             }
-            Outcome::Unreadable(error) => self.phase = Phase::Refusing(explain(&error)),
-            Outcome::TakenOver => self.taken_over(effects),
+            StoreOutcome::Unreadable(error) => self.phase = Phase::Refusing(explain(&error)),
+            StoreOutcome::TakenOver => self.taken_over(effects),
         }
     }
 
     /// Another monitor changed the map: this one knows nothing any more.
-    fn taken_over(&mut self, effects: &mut Effects) {
+    fn taken_over(&mut self, effects: &mut MonEffects) {
         let error = Error::new(Errno::Busy, MAP_NAME, "another monitor took over this cluster")
             .remedy("a cluster has one monitor: find the other with `cudele status`");
         let reply = again("another monitor took over this cluster; ask that one");
@@ -299,13 +305,13 @@ impl Mon {
         self.phase = Phase::Stopped;
     }
 
-    fn close(&mut self, conn: ConnId, effects: &mut Effects) {
+    fn close(&mut self, conn: ConnId, effects: &mut MonEffects) {
         effects.close.push(conn);
         self.closed(conn, effects);
     }
 
     /// Forgets a connection: requests that waited there are not answered any more.
-    fn closed(&mut self, conn: ConnId, effects: &mut Effects) {
+    fn closed(&mut self, conn: ConnId, effects: &mut MonEffects) {
         self.ledger.forget(conn);
         self.forwards.forget(conn);
         self.balancing.forget(conn);

@@ -10,11 +10,11 @@ use metastore::{StoreNotice, StoreWatch};
 use types::{Moment, Rank};
 use wire::{ClusterMap, MdsEntry, MdsState};
 
-use crate::{Effects, Mon, Phase};
+use crate::{Mon, MonEffects, Phase};
 
 /// An event of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Notice {
+pub enum MonNotice {
     /// The map is read, and requests are served.
     Serving {
         /// Ranks in the map.
@@ -37,7 +37,7 @@ pub enum Notice {
     Store(StoreNotice),
 }
 
-impl fmt::Display for Notice {
+impl fmt::Display for MonNotice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Serving { ranks } => {
@@ -72,13 +72,13 @@ pub(crate) struct Noticed {
 }
 
 impl Mon {
-    pub(crate) fn notice(&mut self, now: Moment, effects: &mut Effects) {
+    pub(crate) fn notice(&mut self, now: Moment, effects: &mut MonEffects) {
         let map = self.ledger.map();
         if self.noticed.phase.as_ref() != Some(&self.phase) {
             self.noticed.phase = Some(self.phase.clone());
             effects.notices.extend(match &self.phase {
-                Phase::Serving => Some(Notice::Serving { ranks: map.mds.len() }),
-                Phase::Refusing(why) => Some(Notice::Refusing { why: why.text.clone() }),
+                Phase::Serving => Some(MonNotice::Serving { ranks: map.mds.len() }),
+                Phase::Refusing(why) => Some(MonNotice::Refusing { why: why.text.clone() }),
                 Phase::Loading | Phase::Stopped => None,
             });
         }
@@ -88,16 +88,16 @@ impl Mon {
         }
         if self.stop.is_some() && !self.noticed.stopping {
             self.noticed.stopping = true;
-            effects.notices.push(Notice::Stopping);
+            effects.notices.push(MonNotice::Stopping);
         }
-        effects.notices.extend(self.noticed.store.notice(now).map(Notice::Store));
+        effects.notices.extend(self.noticed.store.notice(now).map(MonNotice::Store));
     }
 }
 
-fn note_servers(before: &[MdsEntry], map: &ClusterMap, effects: &mut Effects) {
+fn note_servers(before: &[MdsEntry], map: &ClusterMap, effects: &mut MonEffects) {
     let changed = map.mds.iter().filter(|entry| !before.contains(entry));
-    effects.notices.extend(changed.map(|entry| Notice::Server(Box::new(entry.clone()))));
+    effects.notices.extend(changed.map(|entry| MonNotice::Server(Box::new(entry.clone()))));
     let is_in_map = |rank| map.mds.iter().any(|entry| entry.rank == rank);
     let removed = before.iter().map(|entry| entry.rank).filter(|rank| !is_in_map(*rank));
-    effects.notices.extend(removed.map(Notice::Removed));
+    effects.notices.extend(removed.map(MonNotice::Removed));
 }

@@ -1,6 +1,6 @@
 //! The metadata servers: their reports, their connections, and the messages to them.
 //!
-//! A server connects to the monitor and sends beacons. Its tenure, address, state and process id
+//! A server connects to the monitor and sends beacons. Its term, address, state and process id
 //! are part of the map and are stored; its counters and the subtrees that belong to clients are
 //! its own affair and only repeated in the status. Not here: requests that are passed on to a
 //! server (`forward`).
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use types::{Clock, ConnId, Epoch, Errno, Ino, Moment, Rank};
 use wire::{Beacon, ClusterMap, DecoupledSubtree, Failure, MdsEntry, MdsState, Message, Warning};
 
-use crate::{Effects, Mon, Notice, RANKS_MAX, failure};
+use crate::{Mon, MonEffects, MonNotice, RANKS_MAX, failure};
 
 /// How long an address may be.
 const ADDRESS_BYTES_MAX: usize = 1024;
@@ -71,7 +71,7 @@ impl Servers {
 
     /// Sends the map to every server that does not have it. A server that connects late
     /// gets it as well, because nothing was sent to its connection yet.
-    pub(crate) fn distribute(&mut self, stored: &ClusterMap, effects: &mut Effects) {
+    pub(crate) fn distribute(&mut self, stored: &ClusterMap, effects: &mut MonEffects) {
         let mut message = None;
         for server in self.by_rank.values_mut() {
             let Some(conn) = server.conn else { continue };
@@ -123,7 +123,7 @@ impl Mon {
         clock: Clock,
         conn: ConnId,
         beacon: Beacon,
-        effects: &mut Effects,
+        effects: &mut MonEffects,
     ) {
         if !matches!(self.phase, crate::Phase::Serving) {
             // It says it again soon.
@@ -138,7 +138,7 @@ impl Mon {
             return;
         }
         if beacon.epoch == Epoch(0) {
-            // It does not know its tenure yet, so it cannot be told from an earlier server.
+            // It does not know its term yet, so it cannot be told from an earlier server.
             if self.stop.is_some() {
                 effects.send(conn, &Message::Stop);
             }
@@ -204,7 +204,7 @@ impl Mon {
 
     /// Gives up the servers that were not heard of for too long, and those that do not stop when
     /// they were told to.
-    pub(crate) fn tick_servers(&mut self, now: Moment, effects: &mut Effects) {
+    pub(crate) fn tick_servers(&mut self, now: Moment, effects: &mut MonEffects) {
         let grace = self.settings.beacon_grace;
         let told = self.stop.as_ref().map(|stop| stop.since);
         let mut gone = Vec::new();
@@ -218,7 +218,7 @@ impl Mon {
             }
         }
         for rank in gone {
-            effects.notices.push(Notice::Silent(rank));
+            effects.notices.push(MonNotice::Silent(rank));
             // If it is still there after all, it will connect and be back.
             match self.servers.conn_of(rank) {
                 Some(conn) => self.close(conn, effects),
@@ -231,7 +231,11 @@ impl Mon {
     ///
     /// # Errors
     /// `EBUSY` for rank 0, which has the root, and for any rank but the last.
-    pub(crate) fn remove_rank(&mut self, rank: Rank, effects: &mut Effects) -> Result<(), Failure> {
+    pub(crate) fn remove_rank(
+        &mut self,
+        rank: Rank,
+        effects: &mut MonEffects,
+    ) -> Result<(), Failure> {
         let last = self.ledger.map().mds.last().map(|entry| entry.rank);
         if rank == Rank(0) || last.is_some_and(|last| last > rank) {
             let text = match last.filter(|last| *last != Rank(0)) {
@@ -252,7 +256,7 @@ impl Mon {
     }
 
     /// The server of a rank is gone.
-    pub(crate) fn lose(&mut self, rank: Rank, effects: &mut Effects) {
+    pub(crate) fn lose(&mut self, rank: Rank, effects: &mut MonEffects) {
         if let Some(conn) = self.servers.disconnect(rank) {
             self.forwards.server_gone(conn, effects);
         }

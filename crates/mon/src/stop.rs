@@ -10,7 +10,7 @@ use types::{Clock, ConnId, Errno, Moment};
 use wire::{Message, MonAnswer};
 
 use crate::effects::Asker;
-use crate::{Effects, Mon, Phase, failure};
+use crate::{Mon, MonEffects, Phase, failure};
 
 /// The cluster is stopping.
 #[derive(Debug)]
@@ -42,7 +42,12 @@ impl Stop {
 
 impl Mon {
     /// Tells the servers to stop. Asking again changes nothing.
-    pub(crate) fn begin_stop(&mut self, clock: Clock, asker: Option<Asker>, effects: &mut Effects) {
+    pub(crate) fn begin_stop(
+        &mut self,
+        clock: Clock,
+        asker: Option<Asker>,
+        effects: &mut MonEffects,
+    ) {
         if self.stop.is_none() {
             for (_, conn) in self.servers.connected() {
                 effects.send(conn, &Message::Stop);
@@ -53,7 +58,7 @@ impl Mon {
     }
 
     /// Ends when everything is written down.
-    pub(crate) fn advance_stop(&mut self, clock: Clock, effects: &mut Effects) {
+    pub(crate) fn advance_stop(&mut self, clock: Clock, effects: &mut MonEffects) {
         let Some(stop) = &mut self.stop else { return };
         if matches!(self.phase, Phase::Serving) {
             if self.servers.connected().next().is_some() {

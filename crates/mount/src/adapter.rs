@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::Sender;
 
-use posix::{Caller, FileSystem, Known, Locker, Range};
+use posix::{Caller, FileSystem, KnownInode, Locker, Range};
 use types::{Ino, LockMode, Result};
 
 use crate::fuse::{Handler, Op, Out, Request, Ticket};
@@ -23,7 +23,7 @@ pub(crate) fn number(root: Ino, ino: Ino) -> u64 {
 pub(crate) struct Adapter {
     pub(crate) fs: Arc<dyn FileSystem>,
     /// The channel to the thread that invalidates the kernel's caches.
-    forget: Sender<Vec<Known>>,
+    forget: Sender<Vec<KnownInode>>,
     /// The next handle of an open file. Only locks are kept by handle, all else by inode.
     pub(crate) next_handle: AtomicU64,
 }
@@ -52,7 +52,7 @@ pub(crate) fn caller(request: &Request<'_>) -> Caller {
 }
 
 impl Adapter {
-    pub(crate) fn new(fs: Arc<dyn FileSystem>, forget: Sender<Vec<Known>>) -> Self {
+    pub(crate) fn new(fs: Arc<dyn FileSystem>, forget: Sender<Vec<KnownInode>>) -> Self {
         Self { fs, forget, next_handle: AtomicU64::new(1) }
     }
 
@@ -64,7 +64,7 @@ impl Adapter {
         number(self.fs.root(), ino)
     }
 
-    pub(crate) fn tell_outdated(&self) {
+    pub(crate) fn notify_outdated(&self) {
         let outdated = self.fs.take_outdated();
         if !outdated.is_empty() {
             // After an unmount, the receiver is gone and the kernel has no caches to invalidate.

@@ -49,7 +49,7 @@ impl Adapter {
     ) -> Result<Given> {
         let (create, replace) = (flags & XATTR_CREATE != 0, flags & XATTR_REPLACE != 0);
         let done = self.fs.set_xattr(caller, ino, name, value, XattrFlags { create, replace });
-        self.tell_outdated();
+        self.notify_outdated();
         done.map(|()| Given::Nothing)
     }
 

@@ -22,6 +22,6 @@ mod session;
 mod table;
 
 pub use fuse::{READ_AHEAD_KIB, TRANSFER_BYTES_MAX};
-pub use options::Options;
+pub use options::MountOptions;
 pub use session::{Mounted, mount, remount, unmount};
-pub use table::{Listed, listed};
+pub use table::{MountEntry, listed};

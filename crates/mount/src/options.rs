@@ -10,7 +10,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The mount options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct MountOptions {
     /// `ro`: nothing may be changed.
     pub read_only: bool,
     /// `allow_other`: users other than the mounting one may use it, with their permissions.
@@ -40,7 +40,7 @@ pub struct Options {
     pub remount: bool,
 }
 
-impl Default for Options {
+impl Default for MountOptions {
     fn default() -> Self {
         Self {
             read_only: false,
@@ -58,7 +58,7 @@ impl Default for Options {
     }
 }
 
-impl Options {
+impl MountOptions {
     /// Takes in one list of options, as it follows `-o`.
     ///
     /// # Errors
@@ -127,13 +127,13 @@ mod tests {
 
     #[test]
     fn options_are_those_of_fstab() {
-        let mut options = Options::default();
+        let mut options = MountOptions::default();
         options.parse("rw,defaults,allow_other,x-systemd.automount,valid=1.5,threads=2").unwrap();
-        let wanted = Options {
+        let wanted = MountOptions {
             allow_other: true,
             valid: Duration::from_millis(1500),
             threads: 2,
-            ..Options::default()
+            ..MountOptions::default()
         };
         assert_eq!(options, wanted);
         for (list, timeout) in [
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn what_is_not_known_is_refused() {
         for list in ["bogus", "valid=soon", "timeout=-1", "timeout", "threads=0", "valid=-1"] {
-            let error = Options::default().parse(list).unwrap_err();
+            let error = MountOptions::default().parse(list).unwrap_err();
             assert_eq!(error.errno, Errno::Invalid, "{list}");
             assert!(error.to_string().contains(list), "{error}");
         }

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
-use posix::{FileSystem, Known};
+use posix::{FileSystem, KnownInode};
 use types::{Errno, Error, Ino, Result};
 
-use crate::Options;
+use crate::MountOptions;
 use crate::adapter::{Adapter, number};
 use crate::fuse::{self, Notifier, READ_AHEAD_KIB, Session, device};
 
@@ -28,7 +28,7 @@ pub fn mount(
     fs: Arc<dyn FileSystem>,
     at: &Path,
     source: &str,
-    options: &Options,
+    options: &MountOptions,
 ) -> Result<Mounted> {
     let (forget, outdated) = channel();
     let (adapter, root) = (Adapter::new(fs.clone(), forget.clone()), fs.root());
@@ -46,7 +46,7 @@ pub fn mount(
     mounted.fs.clone().start(Box::new(move |known| drop(forget.send(known))))?;
     std::thread::Builder::new()
         .name("forgetter".to_owned())
-        .spawn(move || tell_kernel(&notifier, root, &outdated))
+        .spawn(move || notify_kernel(&notifier, root, &outdated))
         .map_err(|error| mount_error(at, &error))?;
     Ok(mounted)
 }
@@ -62,7 +62,7 @@ fn read_ahead(at: &Path) {
 
 /// Tells the kernel which cached entries to drop, on a thread of its own: the kernel may hold the
 /// locks of the same inodes while it waits for an answer about them.
-fn tell_kernel(notifier: &Notifier, root: Ino, outdated: &Receiver<Vec<Known>>) {
+fn notify_kernel(notifier: &Notifier, root: Ino, outdated: &Receiver<Vec<KnownInode>>) {
     use std::os::unix::ffi::OsStrExt;
     while let Ok(batch) = outdated.recv() {
         for known in batch {
@@ -144,7 +144,7 @@ pub fn remount(at: &Path, lists: &[String]) -> Result<()> {
         Error::new(Errno::Invalid, place(), "cannot remount: no mount of cudele is here")
             .remedy("`cudele mount` mounts; `findmnt -t fuse.cudele` lists all mounts")
     })?;
-    let mut options = Options { devices: true, set_id: true, ..Options::default() };
+    let mut options = MountOptions { devices: true, set_id: true, ..MountOptions::default() };
     options.parse(present)?;
     lists.iter().try_for_each(|list| options.parse(list))?;
     rustix::mount::mount_remount(at, device::flags(&options), c"").map_err(|error| {

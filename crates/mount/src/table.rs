@@ -8,7 +8,7 @@ use types::{Errno, Error, Result};
 
 /// A mount of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed {
+pub struct MountEntry {
     /// Where it is mounted.
     pub at: PathBuf,
     /// The directory of the namespace that it shows.
@@ -22,7 +22,7 @@ const TABLE: &str = "/proc/self/mountinfo";
 ///
 /// # Errors
 /// `EIO` without `/proc`.
-pub fn listed() -> Result<Vec<Listed>> {
+pub fn listed() -> Result<Vec<MountEntry>> {
     Ok(lines()?.split(|byte| *byte == b'\n').filter_map(parse).collect())
 }
 
@@ -42,14 +42,14 @@ fn lines() -> Result<Vec<u8>> {
 }
 
 /// A line of the table: `36 35 98:0 ROOT AT OPTIONS FIELDS - TYPE SOURCE OPTIONS`.
-fn parse(line: &[u8]) -> Option<Listed> {
+fn parse(line: &[u8]) -> Option<MountEntry> {
     let fields: Vec<_> = line.split(|byte| *byte == b' ').collect();
     let end = fields.iter().position(|field| *field == b"-")?;
     let (kind, source) = (fields.get(end + 1)?, unescaped(fields.get(end + 2)?));
     let root = String::from_utf8(source).ok()?.strip_prefix("cudele:")?.to_owned();
     let is_ours = kind.starts_with(b"fuse") && root.starts_with('/');
     let at = PathBuf::from(OsString::from_vec(unescaped(fields.get(4)?)));
-    is_ours.then_some(Listed { at, root })
+    is_ours.then_some(MountEntry { at, root })
 }
 
 /// Undoes `\040` and the like.
@@ -78,13 +78,13 @@ fn octal(digits: &[u8]) -> Option<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Listed, is_mount_point, parse};
+    use super::{MountEntry, is_mount_point, parse};
 
     #[test]
     fn mounts_of_the_namespace_are_found_in_the_kernels_table() {
         let line =
             b"92 30 0:51 / /mnt/a\\040b rw,nosuid shared:7 - fuse.cudele cudele:/home rw,x=1";
-        let wanted = Listed { at: "/mnt/a b".into(), root: "/home".into() };
+        let wanted = MountEntry { at: "/mnt/a b".into(), root: "/home".into() };
         assert_eq!(parse(line), Some(wanted.clone()));
         let older = String::from_utf8(line.to_vec()).unwrap().replace("fuse.cudele", "fuse");
         assert_eq!(parse(older.as_bytes()), Some(wanted));

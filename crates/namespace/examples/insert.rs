@@ -16,7 +16,7 @@
 use std::time::{Duration, Instant};
 
 use journal::{Block, Create, Event, JournalBuffer};
-use namespace::{Batch, Mode, Namespace};
+use namespace::{CreateBatch, Mode, Namespace};
 use types::{Ino, Origin, Seq, Timestamp};
 
 const DIRS: u64 = 1000;
@@ -162,7 +162,7 @@ fn stall(load: &Load, mut work: impl FnMut(&mut Namespace, &mut Lap)) -> Duratio
 
 /// The steps of a merge: verify a block's checksum, decode its events, apply them in batches.
 fn merge(namespace: &mut Namespace, journal: &[Vec<u8>]) {
-    let mut batch = Batch::default();
+    let mut batch = CreateBatch::default();
     for bytes in journal {
         let (block, _) = Block::read(bytes, 0).expect("just written");
         let mut events = block.events();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use journal::{Create, Event, Loss, Snapshot};
+use journal::{Create, Event, InodeSnapshot, Loss};
 use types::{FileType, Ino, Seq, Timestamp, name_hash};
 
 use crate::dir::Dir;
@@ -27,7 +27,7 @@ pub enum Mode {
 
 /// The side effects of applying an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ApplyOutcome {
     /// Nothing.
     Done,
     /// Another inode lost a name to it: the merging client wins name by name.
@@ -86,13 +86,13 @@ impl Namespace {
     /// In [`Mode::Replay`] the namespace may be ahead of the event, here more and there less.
     /// Names are set as the event says, because every later event follows and sets them again;
     /// inodes know by their version whether they are ahead.
-    pub fn apply(&mut self, seq: Seq, mode: Mode, event: &Event<'_>) -> Outcome {
+    pub fn apply(&mut self, seq: Seq, mode: Mode, event: &Event<'_>) -> ApplyOutcome {
         let at = |time| When { seq, mode, time };
         match *event {
             Event::Create(ref create) => self.apply_create(seq, mode, create),
-            _ if mode == Mode::Merge && self.lacks_place(event) => Outcome::Rejected,
+            _ if mode == Mode::Merge && self.lacks_place(event) => ApplyOutcome::Rejected,
             Event::Link { parent, name, ino, home, inode, time } => {
-                let inode = Snapshot { attr: types::Attr { ino, ..inode.attr }, ..inode };
+                let inode = InodeSnapshot { attr: types::Attr { ino, ..inode.attr }, ..inode };
                 self.apply_link(at(time), (parent, name), home, &inode)
             }
             Event::Unlink { parent, name, ino, time } => {
@@ -141,7 +141,9 @@ impl Namespace {
                 self.note_policy(ino);
                 outcome
             }
-            Event::Session { .. } | Event::Merged { .. } | Event::Stored { .. } => Outcome::Done,
+            Event::Session { .. } | Event::Merged { .. } | Event::Stored { .. } => {
+                ApplyOutcome::Done
+            }
         }
     }
 
@@ -152,7 +154,7 @@ impl Namespace {
     }
 
     #[inline]
-    fn apply_create(&mut self, seq: Seq, mode: Mode, create: &Create<'_>) -> Outcome {
+    fn apply_create(&mut self, seq: Seq, mode: Mode, create: &Create<'_>) -> ApplyOutcome {
         self.create_hashed(seq, mode, create, name_hash(create.name))
     }
 
@@ -167,7 +169,7 @@ impl Namespace {
         mode: Mode,
         create: &Create<'_>,
         hash: u32,
-    ) -> Outcome {
+    ) -> ApplyOutcome {
         let Create { parent, name, ino, time, .. } = *create;
         let when = When { seq, mode, time };
         if mode != Mode::Live && self.knows(ino) {
@@ -184,7 +186,7 @@ impl Namespace {
         if before.is_some() || file_type == FileType::Directory {
             return self.created(when, (parent, hash), (ino, file_type), before);
         }
-        Outcome::Done
+        ApplyOutcome::Done
     }
 
     /// The remaining work after a create that made a directory, or replaced `before`.
@@ -194,29 +196,29 @@ impl Namespace {
         place: (Ino, u32),
         (ino, file_type): (Ino, FileType),
         before: Option<Dentry>,
-    ) -> Outcome {
+    ) -> ApplyOutcome {
         if file_type == FileType::Directory {
             let complete = when.mode == Mode::Live;
             self.dirs.entry(ino).or_insert_with(|| Box::new(Dir::new(complete)));
         }
         let winner = Target { ino, file_type, remote: false };
-        before.map_or(Outcome::Done, |before| self.displace(when, place, before, winner))
+        before.map_or(ApplyOutcome::Done, |before| self.displace(when, place, before, winner))
     }
 
     /// The inode exists. Either this journal was merged before: then later changes of the inode
     /// stay. Or the store knew it: then only its name may be missing.
     #[cold]
-    fn create_again(&mut self, when: When, hash: u32, create: &Create<'_>) -> Outcome {
+    fn create_again(&mut self, when: When, hash: u32, create: &Create<'_>) -> ApplyOutcome {
         let Create { parent, name, ino, .. } = *create;
         if when.merges() && !self.knows(parent) {
             return self.refuse_create(create);
         }
         self.touch(when, parent);
-        let Some(known) = self.inodes.get(ino) else { return Outcome::Done };
+        let Some(known) = self.inodes.get(ino) else { return ApplyOutcome::Done };
         let remote = known.home == Ino::LINKS;
         let here = remote || (known.home, known.home_hash) == (parent, hash);
         if !when.repeats() {
-            return Outcome::Done;
+            return ApplyOutcome::Done;
         }
         let target = Target { ino, file_type: known.file_type(), remote };
         // The inode may have moved by now. Still it took the name from the earlier entry.
@@ -230,14 +232,14 @@ impl Namespace {
         if let Some(before) = before {
             self.displace(when, (parent, hash), before, target);
         }
-        Outcome::Done
+        ApplyOutcome::Done
     }
 
     /// Its directory is gone. Recovery must know: by then the directory may look different.
     #[cold]
-    fn refuse_create(&mut self, create: &Create<'_>) -> Outcome {
+    fn refuse_create(&mut self, create: &Create<'_>) -> ApplyOutcome {
         self.losses.push(Loss::of_create(create.ino, create.time));
-        Outcome::Rejected
+        ApplyOutcome::Rejected
     }
 
     #[inline]
@@ -272,13 +274,13 @@ impl Namespace {
         when: When,
         (parent, name): (Ino, &[u8]),
         home: Ino,
-        snapshot: &Snapshot<'_>,
-    ) -> Outcome {
+        snapshot: &InodeSnapshot<'_>,
+    ) -> ApplyOutcome {
         let ino = snapshot.attr.ino;
         let known = self.inodes.get(ino).map(|known| (known.file_type(), known.home));
         let file_type = known.map_or(snapshot.attr.file_type(), |(file_type, _)| file_type);
         if file_type == FileType::Directory {
-            return Outcome::Rejected;
+            return ApplyOutcome::Rejected;
         }
         match known {
             None => self.insert_linked(when, snapshot),
@@ -305,28 +307,28 @@ impl Namespace {
             self.count_name(when, ino, 1);
         }
         match before {
-            None => Outcome::Done,
+            None => ApplyOutcome::Done,
             Some(before) => self.displace(when, (parent, hash), before, target),
         }
     }
 
-    fn apply_unlink(&mut self, when: When, (parent, name): (Ino, &[u8]), ino: Ino) -> Outcome {
+    fn apply_unlink(&mut self, when: When, (parent, name): (Ino, &[u8]), ino: Ino) -> ApplyOutcome {
         // In a replay the name may be that of something later, which will get it back.
         if let Some(dentry) = self.dir_mut(parent).find(name)
             && dentry.file_type() == FileType::Directory
             && !when.repeats()
         {
-            return Outcome::Rejected;
+            return ApplyOutcome::Rejected;
         }
         self.remove_name(when, (parent, name), ino)
     }
 
-    fn apply_rmdir(&mut self, when: When, (parent, name): (Ino, &[u8]), ino: Ino) -> Outcome {
+    fn apply_rmdir(&mut self, when: When, (parent, name): (Ino, &[u8]), ino: Ino) -> ApplyOutcome {
         if let Some(dentry) = self.dir_mut(parent).find(name) {
             let has_entries = self.dirs.get(&dentry.ino).is_some_and(|dir| dir.entries > 0);
             let is_dir = dentry.file_type() == FileType::Directory;
             if (!is_dir || has_entries) && !when.repeats() {
-                return Outcome::Rejected;
+                return ApplyOutcome::Rejected;
             }
         }
         if when.mode == Mode::Replay {
@@ -335,7 +337,7 @@ impl Namespace {
         self.remove_name(when, (parent, name), ino)
     }
 
-    fn remove_name(&mut self, when: When, (parent, name): (Ino, &[u8]), ino: Ino) -> Outcome {
+    fn remove_name(&mut self, when: When, (parent, name): (Ino, &[u8]), ino: Ino) -> ApplyOutcome {
         let hash = name_hash(name);
         let before = self.dir_mut(parent).unset(hash, name);
         self.touch(when, parent);
@@ -345,7 +347,7 @@ impl Namespace {
         if before.is_none_or(|before| before.ino != ino) {
             self.release_unseen(when, ino);
         }
-        Outcome::Done
+        ApplyOutcome::Done
     }
 
     fn apply_rename(
@@ -353,10 +355,10 @@ impl Namespace {
         when: When,
         from: (Ino, &[u8]),
         (to, replaced): ((Ino, &[u8]), Ino),
-        moved: &Snapshot<'_>,
-    ) -> Outcome {
+        moved: &InodeSnapshot<'_>,
+    ) -> ApplyOutcome {
         let ino = moved.attr.ino;
-        if to.0.is_above() && !moved.attr.is_dir() {
+        if to.0.is_mount_stub() && !moved.attr.is_dir() {
             return self.apply_departure(when, from, ino);
         }
         if to.0 == Ino::LINKS && !moved.attr.is_dir() {
@@ -364,7 +366,7 @@ impl Namespace {
         }
         if when.merges() && moved.attr.is_dir() && self.is_within(to.0, ino) {
             // Another client moved the destination below the directory that is to be moved there.
-            return Outcome::Rejected;
+            return ApplyOutcome::Rejected;
         }
         let source = self.dir_mut(from.0).find(from.1);
         if source.is_none_or(|source| source.ino == ino) {
@@ -375,7 +377,7 @@ impl Namespace {
         }
         let goes = self.take_name(when, from, ino);
         let outcome = self.move_to(when, goes, to, moved);
-        if outcome != Outcome::Replaced(replaced) {
+        if outcome != ApplyOutcome::Replaced(replaced) {
             self.release_unseen(when, replaced);
         }
         outcome
@@ -386,21 +388,21 @@ impl Namespace {
         when: When,
         from: (Ino, &[u8]),
         to: (Ino, &[u8]),
-        [moved, back]: [&Snapshot<'_>; 2],
-    ) -> Outcome {
+        [moved, back]: [&InodeSnapshot<'_>; 2],
+    ) -> ApplyOutcome {
         if when.merges() {
-            let below = |dir, inode: &Snapshot<'_>| {
+            let below = |dir, inode: &InodeSnapshot<'_>| {
                 inode.attr.is_dir() && self.is_within(dir, inode.attr.ino)
             };
             if [from.0, to.0].iter().any(|dir| below(*dir, moved) || below(*dir, back)) {
-                return Outcome::Rejected;
+                return ApplyOutcome::Rejected;
             }
         }
         let goes = self.take_name(when, from, moved.attr.ino);
         let comes = self.take_name(when, to, back.attr.ino);
         let first = self.move_to(when, goes, to, moved);
         let second = self.move_to(when, comes, from, back);
-        if first == Outcome::Done { second } else { first }
+        if first == ApplyOutcome::Done { second } else { first }
     }
 
     /// Puts an inode under a name. In a merge the inode stays in its place if it is not under the
@@ -410,15 +412,15 @@ impl Namespace {
         when: When,
         goes: bool,
         to: (Ino, &[u8]),
-        inode: &Snapshot<'_>,
-    ) -> Outcome {
+        inode: &InodeSnapshot<'_>,
+    ) -> ApplyOutcome {
         if goes {
             return self.place(when, to, inode);
         }
         self.refresh(when, inode);
         self.mark_inode(when.seq, inode.attr.ino);
         self.touch(when, to.0);
-        Outcome::Done
+        ApplyOutcome::Done
     }
 
     fn change_inode(
@@ -426,11 +428,11 @@ impl Namespace {
         when: When,
         ino: Ino,
         change: impl FnOnce(&mut Inode, &mut Extra),
-    ) -> Outcome {
+    ) -> ApplyOutcome {
         self.settle_replayed_touch(ino, when.seq);
-        let Some(inode) = self.inodes.get_mut(ino) else { return Outcome::Rejected };
+        let Some(inode) = self.inodes.get_mut(ino) else { return ApplyOutcome::Rejected };
         if when.is_in(inode.version) {
-            return Outcome::Done;
+            return ApplyOutcome::Done;
         }
         let mut extra = if inode.flags & HAS_EXTRA == 0 {
             Arc::default()
@@ -446,7 +448,7 @@ impl Namespace {
             self.extras.insert(ino, extra);
         }
         self.mark_inode(when.seq, ino);
-        Outcome::Done
+        ApplyOutcome::Done
     }
 
     /// The inode must be stored again with its dentry.

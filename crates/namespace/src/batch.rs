@@ -3,9 +3,9 @@
 //! Every create reads one place of a large table: the slot of its name. Once a directory has more
 //! names than the processor's caches hold, waiting for that place is most of the work, and the
 //! processor cannot prefetch the next create's place because there are too many instructions in
-//! between. A [`Batch`] collects creates with the hashes of their names; [`Namespace::apply_batch`]
-//! reads all their slots in one tight loop, where the misses overlap, and then applies the creates
-//! one by one.
+//! between. A [`CreateBatch`] collects creates with the hashes of their names;
+//! [`Namespace::apply_batch`] reads all their slots in one tight loop, where the misses overlap,
+//! and then applies the creates one by one.
 //!
 //! A batch is neither a transaction nor a different way to apply. The outcome is that of calling
 //! [`Namespace::apply`] for each create in order.
@@ -15,7 +15,7 @@ use std::hint::black_box;
 use journal::Create;
 use types::{Ino, Seq, name_hash};
 
-use crate::{Mode, Namespace, Outcome};
+use crate::{ApplyOutcome, Mode, Namespace};
 
 /// Creates in a batch: enough to keep every outstanding miss of a core busy (a dozen), few enough
 /// for the lines that were fetched first to be still there when their turn comes.
@@ -27,19 +27,19 @@ struct Staged {
     seq: Seq,
     create: Create<'static>,
     hash: u32,
-    /// Where the name, and behind it the data, end in [`Batch::bytes`].
+    /// Where the name, and behind it the data, end in [`CreateBatch::bytes`].
     name_end: usize,
     data_end: usize,
 }
 
 /// Creates waiting to be applied together. See the module documentation.
 #[derive(Clone, Debug, Default)]
-pub struct Batch {
+pub struct CreateBatch {
     staged: Vec<Staged>,
     bytes: Vec<u8>,
 }
 
-impl Batch {
+impl CreateBatch {
     /// Adds a create of this position. It is copied, because a journal's reader lends an event only
     /// until the next.
     #[inline]
@@ -78,8 +78,8 @@ impl Namespace {
     pub fn apply_batch(
         &mut self,
         mode: Mode,
-        batch: &mut Batch,
-        mut done: impl FnMut(&Create<'_>, Outcome),
+        batch: &mut CreateBatch,
+        mut done: impl FnMut(&Create<'_>, ApplyOutcome),
     ) {
         self.touch_slots(batch);
         let mut start = 0;
@@ -98,7 +98,7 @@ impl Namespace {
     ///
     /// Where to read is worked out beforehand, so that the loop that reads is short: the fewer
     /// instructions lie between two reads, the more of them are under way at once.
-    fn touch_slots(&self, batch: &Batch) {
+    fn touch_slots(&self, batch: &CreateBatch) {
         let mut places = [None; BATCH_CREATES];
         let mut last = (Ino(0), None);
         for (place, staged) in places.iter_mut().zip(&batch.staged) {

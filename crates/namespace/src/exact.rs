@@ -5,10 +5,10 @@
 //! another state. So the rank's own journal holds the effect, as events that are replayed like all
 //! events.
 
-use journal::{Event, Snapshot};
+use journal::{Event, InodeSnapshot};
 use types::{AttrChange, Ino, Seq, Timestamp};
 
-use crate::{Extra, Mode, Namespace, Outcome};
+use crate::{ApplyOutcome, Extra, Mode, Namespace};
 
 type Place<'a> = (Ino, &'a [u8]);
 
@@ -20,7 +20,7 @@ impl Namespace {
         seq: Seq,
         event: &Event<'_>,
         record: impl FnMut(&Event<'_>),
-    ) -> Outcome {
+    ) -> ApplyOutcome {
         // The name that the event itself takes from an inode with further names: replay counts
         // that.
         let taken = if let Event::Rename { new_parent, new_name, .. } = *event {
@@ -62,9 +62,9 @@ impl Namespace {
         seq: Seq,
         event: &Event<'_>,
         mut record: impl FnMut(&Event<'_>),
-    ) -> Outcome {
+    ) -> ApplyOutcome {
         let named = |(dir, name): Place<'_>| self.dirs.get(&dir).and_then(|dir| dir.find(name));
-        let goes = |at: Place<'_>, inode: &Snapshot<'_>| {
+        let goes = |at: Place<'_>, inode: &InodeSnapshot<'_>| {
             let here = named(at).is_some_and(|dentry| dentry.ino == inode.attr.ino);
             here || !self.knows(inode.attr.ino)
         };
@@ -80,7 +80,7 @@ impl Namespace {
             Event::Link { parent, name, ino, time, .. } => {
                 let home = self.home_of(ino).unwrap_or(Ino::LINKS);
                 let outcome = self.apply(seq, Mode::Merge, event);
-                if outcome != Outcome::Rejected {
+                if outcome != ApplyOutcome::Rejected {
                     self.with_snapshot(ino, |inode| {
                         record(&Event::Link { parent, name, ino, home, inode, time });
                     });
@@ -115,7 +115,7 @@ impl Namespace {
                 let first = goes(from, moved);
                 let second = exchanged.as_ref().is_some_and(|back| goes(to, back));
                 let outcome = self.apply(seq, Mode::Merge, event);
-                if outcome == Outcome::Rejected {
+                if outcome == ApplyOutcome::Rejected {
                     return outcome;
                 }
                 let back = exchanged.map(|back| back.attr.ino);
@@ -129,26 +129,26 @@ impl Namespace {
             | Event::Merged { .. }
             | Event::Stored { .. } => {
                 debug_assert!(false, "{event:?} is merged in another way");
-                Outcome::Rejected
+                ApplyOutcome::Rejected
             }
         }
     }
 
-    fn merged(&mut self, seq: Seq, event: &Event<'_>, record: impl FnOnce()) -> Outcome {
+    fn merged(&mut self, seq: Seq, event: &Event<'_>, record: impl FnOnce()) -> ApplyOutcome {
         let outcome = self.apply(seq, Mode::Merge, event);
-        if outcome != Outcome::Rejected {
+        if outcome != ApplyOutcome::Rejected {
             record();
         }
         outcome
     }
 
     /// Lends an inode as it is.
-    fn with_snapshot(&self, ino: Ino, then: impl FnOnce(Snapshot<'_>)) {
+    fn with_snapshot(&self, ino: Ino, then: impl FnOnce(InodeSnapshot<'_>)) {
         let Some(inode) = self.inodes.get(ino) else { return };
         let extra = self.extra(ino, inode);
         let data = extra.map_or(&[][..], |extra| &extra.data);
         let encoded = extra.map_or(&[][..], |extra| Extra::encoded(extra));
-        then(Snapshot { attr: inode.attr(ino), data, extra: encoded });
+        then(InodeSnapshot { attr: inode.attr(ino), data, extra: encoded });
     }
 
     /// Records the effect of a rename: each inode moved, or stayed because it had moved before.
@@ -159,7 +159,7 @@ impl Namespace {
         record: &mut dyn FnMut(&Event<'_>),
     ) {
         let Moves { from, to, moved, back, outcome, time } = *done;
-        let replaced = if let Outcome::Replaced(ino) = outcome { ino } else { Ino(0) };
+        let replaced = if let ApplyOutcome::Replaced(ino) = outcome { ino } else { Ino(0) };
         match back {
             Some(back) if first && second => self.with_snapshot(moved, |moved| {
                 self.with_snapshot(back, |back| {
@@ -209,15 +209,15 @@ struct Moves<'a> {
     to: Place<'a>,
     moved: Ino,
     back: Option<Ino>,
-    outcome: Outcome,
+    outcome: ApplyOutcome,
     time: Timestamp,
 }
 
 fn rename<'a>(
     (parent, name): Place<'a>,
     (new_parent, new_name): Place<'a>,
-    moved: Snapshot<'a>,
-    exchanged: Option<Snapshot<'a>>,
+    moved: InodeSnapshot<'a>,
+    exchanged: Option<InodeSnapshot<'a>>,
     replaced: Ino,
     time: Timestamp,
 ) -> Event<'a> {

@@ -49,8 +49,8 @@ impl Namespace {
 
     /// Sets the path and the inherited policy (empty for the default) of the root of a subtree
     /// whose name is another rank's.
-    pub fn set_above(&mut self, root: Ino, path: Path, policy: &[u8]) {
-        let above = Ino::above(root);
+    pub fn set_above_stub(&mut self, root: Ino, path: Path, policy: &[u8]) {
+        let above = Ino::mount_stub(root);
         self.tops.insert(above, path);
         self.set_inherited(above, policy);
     }
@@ -81,7 +81,7 @@ impl Namespace {
             dir.is_none_or(|dir| dir.dirty_since.is_none() && dir.flushing.is_none())
         };
         let astray = self.directory_list().into_iter();
-        let astray = astray.filter(|dir| !dir.is_above() && !self.is_anchored(*dir));
+        let astray = astray.filter(|dir| !dir.is_mount_stub() && !self.is_anchored(*dir));
         let astray: Vec<Ino> = astray.filter(|dir| clean(self, dir)).collect();
         let mut dirs = Vec::new();
         for dir in self.below(root).into_iter().chain(astray) {
@@ -101,7 +101,7 @@ impl Namespace {
             let inos = names.map(|(_, dentry)| dentry.ino);
             gone.extend(inos.filter(|ino| self.home_of(*ino) == Some(dir)));
         }
-        let above = Ino::above(root);
+        let above = Ino::mount_stub(root);
         if self.tops.remove(&above).is_some() {
             self.dirs.remove(&above);
             self.set_inherited(above, b"");

@@ -6,11 +6,11 @@
 //!
 //! Invariant: an inode is at home on one rank, where all its names are.
 
-use journal::{Event, Snapshot};
+use journal::{Event, InodeSnapshot};
 use types::{Ino, Map, Seq, Timestamp};
 
 use crate::apply::When;
-use crate::{Namespace, Outcome, Planned, link_hash, link_name};
+use crate::{ApplyOutcome, Namespace, Planned, link_hash, link_name};
 
 /// An inode inside a subtree that cannot go with it, because it has names outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,9 +99,9 @@ impl Namespace {
 
     /// An inode with several names came from another rank, with all of them.
     #[cold]
-    pub(crate) fn apply_linked(&mut self, when: When, moved: &Snapshot<'_>) -> Outcome {
+    pub(crate) fn apply_linked(&mut self, when: When, moved: &InodeSnapshot<'_>) -> ApplyOutcome {
         if when.merges() {
-            return Outcome::Rejected;
+            return ApplyOutcome::Rejected;
         }
         let ino = moved.attr.ino;
         match self.inodes.get(ino).map(|known| (known.home, known.file_type())) {
@@ -115,7 +115,7 @@ impl Namespace {
             }
         }
         self.mark_inode(when.seq, ino);
-        Outcome::Done
+        ApplyOutcome::Done
     }
 }
 

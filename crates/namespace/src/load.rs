@@ -1,6 +1,6 @@
 //! Fetching: a directory's rows from the metadata store go below its entries in memory.
 
-use journal::{Create, Event, Loss, Snapshot};
+use journal::{Create, Event, InodeSnapshot, Loss};
 use metastore::{InodeRecord, Row, RowValue};
 use types::{FileType, Ino, Seq, Timestamp, name_hash};
 
@@ -379,7 +379,7 @@ impl Namespace {
     }
 
     /// An inode that is not here may be one with several names.
-    fn links_needed(&self, snapshot: &Snapshot<'_>) -> Option<Ino> {
+    fn links_needed(&self, snapshot: &InodeSnapshot<'_>) -> Option<Ino> {
         if snapshot.attr.is_dir() { None } else { self.home_needed(snapshot.attr.ino, Ino::LINKS) }
     }
 
@@ -453,7 +453,7 @@ impl Newer {
 
 /// Whether a directory is one of those without a name: no inode has this flag.
 pub(crate) fn is_hidden(dir: Ino) -> bool {
-    dir.0 < 16 || dir.is_above()
+    dir.0 < 16 || dir.is_mount_stub()
 }
 
 fn is_dir(create: &Create<'_>) -> bool {

@@ -9,14 +9,14 @@
 
 use std::sync::Arc;
 
-use journal::{Loss, Snapshot};
+use journal::{InodeSnapshot, Loss};
 use types::{FileType, Ino, Seq, Timestamp, name_hash};
 
 use crate::apply::When;
 use crate::dir::Dir;
 use crate::inode::{HAS_EXTRA, Inode};
 use crate::page::{Dentry, Target};
-use crate::{Extra, Freed, Mode, Namespace, Outcome, link_hash, link_name};
+use crate::{ApplyOutcome, Extra, Freed, Mode, Namespace, link_hash, link_name};
 
 impl Namespace {
     /// Whether an inode is in memory with a name. A replay leaves inodes without a name in memory:
@@ -33,8 +33,8 @@ impl Namespace {
         &mut self,
         when: When,
         (parent, name): (Ino, &[u8]),
-        snapshot: &Snapshot<'_>,
-    ) -> Outcome {
+        snapshot: &InodeSnapshot<'_>,
+    ) -> ApplyOutcome {
         let ino = snapshot.attr.ino;
         let hash = name_hash(name);
         let remote = self.settle(when, (parent, hash), snapshot);
@@ -55,14 +55,14 @@ impl Namespace {
         }
         self.touch(when, parent);
         match before {
-            None => Outcome::Done,
+            None => ApplyOutcome::Done,
             Some(before) => self.displace(when, (parent, hash), before, target),
         }
     }
 
     /// Decides where an inode lives that is about to get a name, and stores it there. Returns
     /// whether that is [`Ino::LINKS`].
-    fn settle(&mut self, when: When, home: (Ino, u32), snapshot: &Snapshot<'_>) -> bool {
+    fn settle(&mut self, when: When, home: (Ino, u32), snapshot: &InodeSnapshot<'_>) -> bool {
         let ino = snapshot.attr.ino;
         match self.inodes.get(ino).map(|known| known.home) {
             Some(Ino::LINKS) => {
@@ -95,7 +95,7 @@ impl Namespace {
 
     /// An inode that is in memory changes with an event that carries it. In a merge it keeps its
     /// attributes, because the journal knows less about it than the namespace does.
-    pub(crate) fn refresh(&mut self, when: When, snapshot: &Snapshot<'_>) {
+    pub(crate) fn refresh(&mut self, when: When, snapshot: &InodeSnapshot<'_>) {
         let ino = snapshot.attr.ino;
         let Some(known) = self.inodes.get_mut(ino) else { return };
         if when.is_in(known.version) {
@@ -114,7 +114,7 @@ impl Namespace {
         &mut self,
         when: When,
         (home, home_hash): (Ino, u32),
-        snapshot: &Snapshot<'_>,
+        snapshot: &InodeSnapshot<'_>,
         nlink: u32,
     ) {
         let ino = snapshot.attr.ino;
@@ -137,7 +137,7 @@ impl Namespace {
     }
 
     /// Stores an inode that has, or had, several names.
-    pub(crate) fn insert_linked(&mut self, when: When, snapshot: &Snapshot<'_>) {
+    pub(crate) fn insert_linked(&mut self, when: When, snapshot: &InodeSnapshot<'_>) {
         let ino = snapshot.attr.ino;
         let nlink = if when.mode == Mode::Replay { snapshot.attr.nlink } else { 0 };
         self.insert_snapshot(when, (Ino::LINKS, link_hash(ino)), snapshot, nlink);
@@ -200,9 +200,14 @@ impl Namespace {
     /// A file goes to a directory of another rank, with its content: nothing of it stays here. It
     /// may have come back since, which a replay knows only if its directory is in memory.
     #[cold]
-    pub(crate) fn apply_departure(&mut self, when: When, from: (Ino, &[u8]), ino: Ino) -> Outcome {
+    pub(crate) fn apply_departure(
+        &mut self,
+        when: When,
+        from: (Ino, &[u8]),
+        ino: Ino,
+    ) -> ApplyOutcome {
         if when.merges() {
-            return Outcome::Rejected;
+            return ApplyOutcome::Rejected;
         }
         let home = self.inodes.get(ino).map(|inode| (inode.home, inode.home_hash));
         self.take_name(when, from, ino);
@@ -211,7 +216,7 @@ impl Namespace {
             self.inodes.remove(ino);
             self.extras.remove(&ino);
         }
-        Outcome::Done
+        ApplyOutcome::Done
     }
 
     /// An inode with several names has one more or less. In a replay the events say how many.
@@ -231,9 +236,9 @@ impl Namespace {
         place: (Ino, u32),
         before: Dentry,
         winner: Target,
-    ) -> Outcome {
+    ) -> ApplyOutcome {
         if before.ino == winner.ino {
-            return Outcome::Done;
+            return ApplyOutcome::Done;
         }
         let both_dirs =
             before.file_type() == FileType::Directory && winner.file_type == FileType::Directory;
@@ -244,7 +249,7 @@ impl Namespace {
             // later names only. Without a merge it is empty.
             let has_names = self.dirs.get(&before.ino).is_none_or(|dir| dir.entries > 0);
             if has_names || when.mode == Mode::Remerge {
-                return Outcome::Replaced(before.ino);
+                return ApplyOutcome::Replaced(before.ino);
             }
         }
         self.release(when, place, before);
@@ -252,7 +257,7 @@ impl Namespace {
             // Should it be said that it lost names, the store may know too much about it.
             self.dirs.insert(before.ino, Box::new(Dir::new(true)));
         }
-        Outcome::Replaced(before.ino)
+        ApplyOutcome::Replaced(before.ino)
     }
 
     /// A name of an inode is gone; with the last one the inode goes.

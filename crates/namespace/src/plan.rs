@@ -1,13 +1,13 @@
 //! Planning: every rule is checked here, nothing is changed, and the result is an event.
 
 mod attr;
+mod cross_rename;
 mod judge;
-mod passage;
 mod rename;
 
 use std::sync::Arc;
 
-use journal::{Create, Event, Snapshot};
+use journal::{Create, Event, InodeSnapshot};
 use types::{
     Attr, Cred, Errno, FileType, INLINE_BYTES_MAX, Ino, MODE_PERMISSIONS, MODE_TYPE,
     SYMLINK_BYTES_MAX, Stripe, Timestamp, check_name,
@@ -29,7 +29,7 @@ const LINKS_MAX: u32 = 65_000;
 
 /// What to create.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct NewInode<'a> {
+pub struct PlannedInode<'a> {
     /// File type and permissions.
     pub mode: u32,
     /// Owner and group, if not the caller's (only root may choose).
@@ -113,10 +113,10 @@ impl<'a> Planned<'a> {
 }
 
 /// The snapshot with the content that was set aside for it.
-fn lend<'s>(snapshot: &Snapshot<'_>, extra: &'s Option<Arc<Extra>>) -> Snapshot<'s> {
+fn lend<'s>(snapshot: &InodeSnapshot<'_>, extra: &'s Option<Arc<Extra>>) -> InodeSnapshot<'s> {
     let (data, encoded): (&[u8], &[u8]) =
         extra.as_ref().map_or((&[], &[]), |extra| (&extra.data, extra.encoded()));
-    Snapshot { attr: snapshot.attr, data, extra: encoded }
+    InodeSnapshot { attr: snapshot.attr, data, extra: encoded }
 }
 
 type Plan<'a> = Result<Planned<'a>, Refusal>;
@@ -181,7 +181,7 @@ impl Namespace {
         &self,
         cred: &Cred,
         (parent, name): (Ino, &'a [u8]),
-        new: &NewInode<'a>,
+        new: &PlannedInode<'a>,
         ino: Ino,
     ) -> Plan<'a> {
         check_name(name)?;
@@ -240,9 +240,9 @@ impl Namespace {
         ino: Ino,
         inode: &Inode,
         time: Timestamp,
-    ) -> (Snapshot<'static>, Option<Arc<Extra>>) {
+    ) -> (InodeSnapshot<'static>, Option<Arc<Extra>>) {
         let attr = Attr { ctime: time, ..inode.attr(ino) };
-        (Snapshot { attr, data: &[], extra: &[] }, self.extra(ino, inode).cloned())
+        (InodeSnapshot { attr, data: &[], extra: &[] }, self.extra(ino, inode).cloned())
     }
 
     /// `link`: one more name for an inode that is not a directory.

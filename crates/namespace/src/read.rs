@@ -18,7 +18,7 @@ pub struct Walked {
 
 /// One entry of a directory listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct ListedEntry {
     /// The name; also the cursor from which to go on.
     pub name: Vec<u8>,
     /// Attributes; complete only if they were asked for, else inode number and type.
@@ -187,7 +187,7 @@ impl Namespace {
         after: Option<&[u8]>,
         limit: usize,
         attrs: bool,
-    ) -> Result<Vec<Entry>, Refusal> {
+    ) -> Result<Vec<ListedEntry>, Refusal> {
         self.allow(cred, self.directory(dir)?, READ)?;
         let Some(content) = self.dirs.get(&dir).filter(|dir| dir.complete) else {
             return Err(Refusal::Cold(dir));
@@ -204,7 +204,7 @@ impl Namespace {
                     None => return Err(Refusal::Cold(Ino::LINKS)),
                 }
             }
-            entries.push(Entry { name: name.to_vec(), attr });
+            entries.push(ListedEntry { name: name.to_vec(), attr });
         }
         Ok(entries)
     }

@@ -165,7 +165,7 @@ fn request() -> Vec<u8> {
 }
 
 /// Sends requests from a thread: the socket takes as many as the server reads.
-fn send_ahead(connection: &Connection, count: usize) -> std::thread::JoinHandle<()> {
+fn send_async(connection: &Connection, count: usize) -> std::thread::JoinHandle<()> {
     let sender = connection.sender().clone();
     let frames = request().repeat(count);
     // It fails when the server cuts the connection off.
@@ -213,7 +213,7 @@ fn who_does_not_read_is_not_read_from_and_holds_nobody_up() {
     let mut other = Connection::open(&address).expect("connects");
     // Far more than the sockets and the limit take, also of requests.
     let count = 20_000;
-    let sending = send_ahead(&slow, count);
+    let sending = send_async(&slow, count);
     while server.reactor.replies_of(ConnId(1)).1 < limits.unsent_bytes {
         server.turn();
     }
@@ -265,7 +265,7 @@ fn who_reads_nothing_for_long_is_cut_off() {
     let mut server = Server::listen(&address, limits, 4 << 10);
     let silent = Connection::open(&address).expect("connects");
     let idle = Connection::open(&address).expect("connects");
-    let sending = send_ahead(&silent, 50_000);
+    let sending = send_async(&silent, 50_000);
     while server.closed.is_empty() {
         server.turn();
     }

@@ -10,8 +10,8 @@ use types::{Errno, Pool, Result};
 
 use crate::store::absent;
 use crate::{
-    Capacity, Expect, Fencing, LockGuard, Memory, ObjectStore, Outcome, Pools, Space, Stat, Store,
-    Sweeping, SyncScope, Tuned, Version,
+    Capacity, Expect, Fencing, LockGuard, Memory, ObjectStore, Pools, PutOutcome, Space, Stat,
+    Store, Sweeping, SyncScope, Tuned, Version,
 };
 
 /// See the module documentation.
@@ -58,7 +58,7 @@ fn or_else<T>(above: Result<T>, below: impl FnOnce() -> Result<T>) -> Result<T> 
 }
 
 impl ObjectStore for Aside {
-    fn put(&self, name: &str, data: &[u8], expect: Expect) -> Result<Outcome> {
+    fn put(&self, name: &str, data: &[u8], expect: Expect) -> Result<PutOutcome> {
         let known = match self.get(name) {
             Ok((_, version)) => Some(version),
             Err(error) if error.errno == Errno::NotFound => None,
@@ -161,13 +161,19 @@ mod tests {
         let before: Vec<_> = ["a", "b", "c"].map(|name| base.get(name).unwrap()).into();
         let aside = Aside::new(base.clone());
         let version = aside.get("a").unwrap().1;
-        assert!(matches!(aside.put("a", b"new", Expect::Is(version)).unwrap(), Outcome::Done(_)));
-        assert!(matches!(aside.put("a", b"x", Expect::Is(version)).unwrap(), Outcome::Conflict(_)));
-        assert!(matches!(aside.put("b", b"x", Expect::Absent).unwrap(), Outcome::Conflict(_)));
+        assert!(matches!(
+            aside.put("a", b"new", Expect::Is(version)).unwrap(),
+            PutOutcome::Done(_)
+        ));
+        assert!(matches!(
+            aside.put("a", b"x", Expect::Is(version)).unwrap(),
+            PutOutcome::Conflict(_)
+        ));
+        assert!(matches!(aside.put("b", b"x", Expect::Absent).unwrap(), PutOutcome::Conflict(_)));
         aside.append("b", b"+").unwrap();
         assert!(aside.delete("c").unwrap());
         assert!(!aside.delete("c").unwrap());
-        assert!(matches!(aside.put("d", b"d", Expect::Absent).unwrap(), Outcome::Done(_)));
+        assert!(matches!(aside.put("d", b"d", Expect::Absent).unwrap(), PutOutcome::Done(_)));
         assert_eq!(aside.list("").unwrap(), ["a", "b", "d"]);
         assert_eq!(aside.get("b").unwrap().0, b"old+");
         assert_eq!(aside.get("c").unwrap_err().errno, Errno::NotFound);

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use types::{Errno, Result};
 
-use crate::{Expect, OBJECT_BYTES_MAX, Outcome, Store, SyncScope, Version};
+use crate::{Expect, OBJECT_BYTES_MAX, PutOutcome, Store, SyncScope, Version};
 
 /// One clause: its name and its check.
 pub type Clause = (&'static str, fn(&dyn Store));
@@ -64,10 +64,10 @@ pub fn conformance(open: &dyn Fn() -> Box<dyn Store>) {
     }
 }
 
-fn done(outcome: Result<Outcome>) -> Version {
+fn done(outcome: Result<PutOutcome>) -> Version {
     match outcome.expect("a put succeeds") {
-        Outcome::Done(version) => version,
-        Outcome::Conflict(current) => panic!("unexpected conflict with {current:?}"),
+        PutOutcome::Done(version) => version,
+        PutOutcome::Conflict(current) => panic!("unexpected conflict with {current:?}"),
     }
 }
 
@@ -119,22 +119,22 @@ fn data_in_several_places_is_written_as_one(store: &dyn Store) {
 fn put_if_absent_does_not_replace(store: &dyn Store) {
     let first = done(store.put("a", b"first", Expect::Absent));
     let second = store.put("a", b"second", Expect::Absent);
-    assert_eq!(second, Ok(Outcome::Conflict(Some(first))));
+    assert_eq!(second, Ok(PutOutcome::Conflict(Some(first))));
     assert_eq!(get(store, "a"), b"first");
     let is = store.put("b", b"second", Expect::Is(first));
-    assert_eq!(is, Ok(Outcome::Conflict(None)), "nothing to compare with");
+    assert_eq!(is, Ok(PutOutcome::Conflict(None)), "nothing to compare with");
     assert_eq!(errno(store.get("b")), Some(Errno::NotFound));
 }
 
 fn compare_and_swap_follows_the_content(store: &dyn Store) {
     let one = put(store, "a", b"1");
     let two = done(store.put("a", b"2", Expect::Is(one)));
-    assert_eq!(store.put("a", b"3", Expect::Is(one)), Ok(Outcome::Conflict(Some(two))));
+    assert_eq!(store.put("a", b"3", Expect::Is(one)), Ok(PutOutcome::Conflict(Some(two))));
     assert_eq!(get(store, "a"), b"2");
     // Any change of the content changes the version, whichever method made it.
     store.append("a", b"+").expect("an append succeeds");
     let appended = store.get("a").expect("it is there").1;
-    assert_eq!(store.put("a", b"3", Expect::Is(two)), Ok(Outcome::Conflict(Some(appended))));
+    assert_eq!(store.put("a", b"3", Expect::Is(two)), Ok(PutOutcome::Conflict(Some(appended))));
     let three = done(store.put("a", b"3", Expect::Is(appended)));
     assert_eq!(store.get("a"), Ok((b"3".to_vec(), three)));
 }
@@ -397,8 +397,8 @@ fn concurrent_swaps_lose_no_increment(store: &dyn Store) {
                 let text = String::from_utf8(bytes).expect("the counter is a number");
                 let next = text.parse::<u64>().expect("the counter is a number") + 1;
                 match store.put("counter", next.to_string().as_bytes(), Expect::Is(version)) {
-                    Ok(Outcome::Done(_)) => break,
-                    Ok(Outcome::Conflict(_)) => {}
+                    Ok(PutOutcome::Done(_)) => break,
+                    Ok(PutOutcome::Conflict(_)) => {}
                     Err(error) => panic!("{error}"),
                 }
             }
@@ -413,8 +413,8 @@ fn put_if_absent_has_one_winner(store: &dyn Store) {
         let winners = AtomicU64::new(0);
         in_threads(|thread| {
             match store.put(&name, &thread.to_le_bytes(), Expect::Absent) {
-                Ok(Outcome::Done(_)) => winners.fetch_add(1 << (8 * thread), Ordering::SeqCst),
-                Ok(Outcome::Conflict(Some(_))) => 0,
+                Ok(PutOutcome::Done(_)) => winners.fetch_add(1 << (8 * thread), Ordering::SeqCst),
+                Ok(PutOutcome::Conflict(Some(_))) => 0,
                 other => panic!("{other:?}"),
             };
         });

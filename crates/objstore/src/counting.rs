@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use types::{ClientId, Pool, Result};
 
 use crate::{
-    Capacity, Expect, Fencing, LockGuard, ObjectStore, Outcome, Pools, Presence, Reserved, Space,
-    Stat, Sweeping, Swept, SyncScope, Tuned, Version, forward::forward,
+    Capacity, Expect, Fencing, LockGuard, ObjectStore, Pools, Presence, PutOutcome, Reserved,
+    Space, Stat, Sweeping, Swept, SyncScope, Tuned, Version, forward::forward,
 };
 
 /// The kinds of operation, one per method of [`ObjectStore`].
@@ -76,7 +76,7 @@ impl Operation {
 
 /// How often one kind of operation ran, and the bytes that it moved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct OpTally {
     /// Calls that returned, with any result.
     pub calls: u64,
     /// How many of them returned an error.
@@ -87,12 +87,12 @@ pub struct Tally {
 
 /// The counters at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts([Tally; OPERATIONS.len()]);
+pub struct StoreCounts([OpTally; OPERATIONS.len()]);
 
-impl Counts {
+impl StoreCounts {
     /// The tally of one kind.
     #[must_use]
-    pub fn of(&self, operation: Operation) -> Tally {
+    pub fn of(&self, operation: Operation) -> OpTally {
         self.0[operation as usize]
     }
 
@@ -118,7 +118,7 @@ impl Counts {
 
     /// The difference from `earlier`.
     #[must_use]
-    pub fn since(&self, earlier: &Counts) -> Counts {
+    pub fn since(&self, earlier: &StoreCounts) -> StoreCounts {
         let mut difference = *self;
         for (tally, before) in difference.0.iter_mut().zip(earlier.0) {
             tally.calls -= before.calls;
@@ -132,7 +132,7 @@ impl Counts {
 /// Counters shared between a [`Counting`] store and the code that reports them; clones are the same
 /// counters.
 #[derive(Clone, Debug, Default)]
-pub struct Counters(Arc<[AtomicTally; OPERATIONS.len()]>);
+pub struct StoreCounters(Arc<[AtomicTally; OPERATIONS.len()]>);
 
 #[derive(Debug, Default)]
 struct AtomicTally {
@@ -141,13 +141,13 @@ struct AtomicTally {
     bytes: AtomicU64,
 }
 
-impl Counters {
+impl StoreCounters {
     /// The values now. Operations in flight may be counted in part.
     #[must_use]
-    pub fn counts(&self) -> Counts {
-        let mut counts = Counts::default();
+    pub fn counts(&self) -> StoreCounts {
+        let mut counts = StoreCounts::default();
         for (tally, shared) in counts.0.iter_mut().zip(self.0.iter()) {
-            *tally = Tally {
+            *tally = OpTally {
                 calls: shared.calls.load(Ordering::Relaxed),
                 failures: shared.failures.load(Ordering::Relaxed),
                 bytes: shared.bytes.load(Ordering::Relaxed),
@@ -170,28 +170,28 @@ impl Counters {
 #[derive(Debug)]
 pub struct Counting<S> {
     inner: S,
-    counters: Counters,
+    counters: StoreCounters,
 }
 
 impl<S: ObjectStore> Counting<S> {
     /// Wraps a store; all counters start at zero.
     pub fn new(inner: S) -> Self {
-        Self { inner, counters: Counters::default() }
+        Self { inner, counters: StoreCounters::default() }
     }
 
     /// The counters, to keep and to read at any time.
     #[must_use]
-    pub fn counters(&self) -> Counters {
+    pub fn counters(&self) -> StoreCounters {
         self.counters.clone()
     }
 }
 
 impl<S: ObjectStore> ObjectStore for Counting<S> {
-    fn put(&self, name: &str, data: &[u8], expect: Expect) -> Result<Outcome> {
+    fn put(&self, name: &str, data: &[u8], expect: Expect) -> Result<PutOutcome> {
         let result = self.inner.put(name, data, expect);
         self.counters.note(Operation::Put, &result, |outcome| match outcome {
-            Outcome::Done(_) => data.len(),
-            Outcome::Conflict(_) => 0,
+            PutOutcome::Done(_) => data.len(),
+            PutOutcome::Conflict(_) => 0,
         });
         result
     }

@@ -32,7 +32,7 @@ use types::{Errno, Error, Result};
 use self::handles::{Appended, Handle, Handles};
 use self::layout::Layout;
 use self::locks::{Buckets, NamedLock};
-use self::place::{Part, Place};
+use self::place::{EntryMeaning, ObjectPlace};
 use self::poison::Poison;
 use self::reserve::Reserve;
 use self::scratch::Scratch;
@@ -40,7 +40,7 @@ use self::sys::{Flock, Sys, SysResult};
 use crate::name::is_printable;
 use crate::store::{absent, check_end, held};
 use crate::{
-    Expect, Fencing, LockGuard, NAME_BYTES_MAX, ObjectStore, Outcome, Pools, Stat, Sweeping,
+    Expect, Fencing, LockGuard, NAME_BYTES_MAX, ObjectStore, Pools, PutOutcome, Stat, Sweeping,
     SyncScope, Tuned, Version, check_name,
 };
 
@@ -51,7 +51,7 @@ const DURABLE_DIRECTORIES_MAX: usize = 4096;
 
 /// The store.
 #[derive(Debug)]
-pub struct Dir {
+pub struct DirStore {
     layout: Layout,
     /// The store's name in messages: `dir:` and the path.
     store: String,
@@ -67,7 +67,7 @@ pub struct Dir {
     period: u32,
 }
 
-impl Dir {
+impl DirStore {
     /// Opens the store in `root`. If there is none and `create` is set, makes one, provided that
     /// `root` is missing or empty. Leftovers of killed processes are removed.
     ///
@@ -116,14 +116,14 @@ impl Dir {
         Ok(Arc::clone(scratch.insert(Arc::new(Scratch::create(self.layout.tmp.as_fd())?))))
     }
 
-    fn open_to_read(&self, place: &Place<'_>) -> Result<OwnedFd> {
+    fn open_to_read(&self, place: &ObjectPlace<'_>) -> Result<OwnedFd> {
         sys::open(self.objects(), &place.path, OFlags::RDONLY).map_err(|errno| match errno {
             Sys::NOENT => absent(place.name),
             errno => self.told(place.name, "open the object")(errno),
         })
     }
 
-    fn current(&self, place: &Place<'_>) -> Result<Option<Version>> {
+    fn current(&self, place: &ObjectPlace<'_>) -> Result<Option<Version>> {
         let file = match self.open_to_read(place) {
             Ok(file) => file,
             Err(error) if error.errno == Errno::NotFound => return Ok(None),
@@ -133,7 +133,7 @@ impl Dir {
         Ok(Some(Version::of(&data)))
     }
 
-    fn conflict(&self, place: &Place<'_>, expect: Expect) -> Result<Option<Outcome>> {
+    fn conflict(&self, place: &ObjectPlace<'_>, expect: Expect) -> Result<Option<PutOutcome>> {
         match expect {
             Expect::Any => Ok(None),
             Expect::Absent | Expect::Is(_) => Ok(expect.conflict(self.current(place)?)),
@@ -141,7 +141,7 @@ impl Dir {
     }
 
     /// The handle of an object, created if it is absent.
-    fn handle_or_create(&self, place: &Place<'_>) -> SysResult<Arc<Handle>> {
+    fn handle_or_create(&self, place: &ObjectPlace<'_>) -> SysResult<Arc<Handle>> {
         if let Some(handle) = self.handles.find(place.name) {
             return Ok(handle);
         }
@@ -162,7 +162,7 @@ impl Dir {
     }
 
     /// The handle of an object that exists.
-    fn handle(&self, place: &Place<'_>) -> SysResult<Option<Arc<Handle>>> {
+    fn handle(&self, place: &ObjectPlace<'_>) -> SysResult<Option<Arc<Handle>>> {
         if let Some(handle) = self.current_handle(place)? {
             return Ok(Some(handle));
         }
@@ -178,7 +178,7 @@ impl Dir {
     }
 
     /// The open handle of an object, if there is one and the object still has this file.
-    fn current_handle(&self, place: &Place<'_>) -> SysResult<Option<Arc<Handle>>> {
+    fn current_handle(&self, place: &ObjectPlace<'_>) -> SysResult<Option<Arc<Handle>>> {
         let Some(handle) = self.handles.find(place.name) else { return Ok(None) };
         if sys::state(&handle.file)?.has_name {
             return Ok(Some(handle));
@@ -188,7 +188,7 @@ impl Dir {
     }
 
     /// Makes the entry of an object durable, or its absence.
-    fn sync_entry(&self, place: &Place<'_>) -> SysResult<()> {
+    fn sync_entry(&self, place: &ObjectPlace<'_>) -> SysResult<()> {
         sys::sync_directory(self.objects(), place.directory())?;
         let mut unknown = Vec::new();
         {
@@ -209,7 +209,7 @@ impl Dir {
     }
 
     fn sync_object(&self, name: &str) -> Result<()> {
-        let place = Place::of(name)?;
+        let place = ObjectPlace::of(name)?;
         self.poison.check(&self.store, name)?;
         let handle = self.handle(&place).map_err(self.told(name, "open the object"))?;
         let result = match &handle {
@@ -222,7 +222,7 @@ impl Dir {
         })
     }
 
-    fn sync_file(&self, place: &Place<'_>, handle: &Handle) -> SysResult<()> {
+    fn sync_file(&self, place: &ObjectPlace<'_>, handle: &Handle) -> SysResult<()> {
         retry_on_intr(|| rustix::fs::fdatasync(&handle.file))?;
         if !handle.entry_durable.load(Ordering::Acquire) {
             self.sync_entry(place)?;
@@ -231,7 +231,7 @@ impl Dir {
         Ok(())
     }
 
-    fn sync_absence(&self, place: &Place<'_>) -> SysResult<()> {
+    fn sync_absence(&self, place: &ObjectPlace<'_>) -> SysResult<()> {
         match self.sync_entry(place) {
             // Without its directory the object cannot come back.
             Err(Sys::NOENT) => Ok(()),
@@ -282,16 +282,18 @@ impl Dir {
             for entry in entries {
                 // A file of foreign origin is not an object.
                 let Some(part) = place::decode(&entry.name, entry.kind) else { continue };
-                let (Part::File(text) | Part::Directory(text)) = &part;
+                let (EntryMeaning::File(text) | EntryMeaning::Directory(text)) = &part;
                 let name = format!("{covered}{text}");
                 match part {
-                    Part::File(_) if name.starts_with(prefix) => found.push(name),
-                    Part::Directory(_) if name.starts_with(prefix) || prefix.starts_with(&name) => {
+                    EntryMeaning::File(_) if name.starts_with(prefix) => found.push(name),
+                    EntryMeaning::Directory(_)
+                        if name.starts_with(prefix) || prefix.starts_with(&name) =>
+                    {
                         let below = String::from_utf8_lossy(&entry.name);
                         let slash = if path.is_empty() { "" } else { "/" };
                         pending.push((format!("{path}{slash}{below}"), name));
                     }
-                    Part::File(_) | Part::Directory(_) => {}
+                    EntryMeaning::File(_) | EntryMeaning::Directory(_) => {}
                 }
             }
         }
@@ -302,7 +304,7 @@ impl Dir {
 
     /// Undoes the creation of an object whose first append found the disk full. A process that
     /// opened it since notices, because it looks for the name under the file's lock.
-    fn remove_empty(&self, place: &Place<'_>, handle: &Handle) -> SysResult<()> {
+    fn remove_empty(&self, place: &ObjectPlace<'_>, handle: &Handle) -> SysResult<()> {
         let _alone = Flock::wait(&handle.file)?;
         let state = sys::state(&handle.file)?;
         if state.has_name && state.size == 0 {
@@ -312,9 +314,9 @@ impl Dir {
     }
 }
 
-impl ObjectStore for Dir {
-    fn put(&self, name: &str, data: &[u8], expect: Expect) -> Result<Outcome> {
-        let place = Place::of(name)?;
+impl ObjectStore for DirStore {
+    fn put(&self, name: &str, data: &[u8], expect: Expect) -> Result<PutOutcome> {
+        let place = ObjectPlace::of(name)?;
         check_end(name, 0, data.len())?;
         // Looked at twice: here to save a losing put the disk write, below to decide.
         if let Some(conflict) = self.conflict(&place, expect)? {
@@ -336,11 +338,11 @@ impl ObjectStore for Dir {
             self.poison.remove(name);
         }
         self.sync_entry(&place).map_err(self.told(name, "sync the directory"))?;
-        Ok(Outcome::Done(Version::of(data)))
+        Ok(PutOutcome::Done(Version::of(data)))
     }
 
     fn append(&self, name: &str, data: &[u8]) -> Result<u64> {
-        let place = Place::of(name)?;
+        let place = ObjectPlace::of(name)?;
         check_end(name, 0, data.len())?;
         self.poison.check(&self.store, name)?;
         for _ in 0..ATTEMPTS_MAX {
@@ -380,7 +382,7 @@ impl ObjectStore for Dir {
     }
 
     fn write_range(&self, name: &str, offset: u64, data: &[u8]) -> Result<()> {
-        let place = Place::of(name)?;
+        let place = ObjectPlace::of(name)?;
         check_end(name, offset, data.len())?;
         self.poison.check(&self.store, name)?;
         let handle = self.current_handle(&place).map_err(self.told(name, "open the object"))?;
@@ -409,13 +411,13 @@ impl ObjectStore for Dir {
     }
 
     fn read_range(&self, name: &str, offset: u64, length: usize) -> Result<Vec<u8>> {
-        let place = Place::of(name)?;
+        let place = ObjectPlace::of(name)?;
         let file = self.open_to_read(&place)?;
         sys::read_at(file, offset, length).map_err(self.told(name, "read"))
     }
 
     fn stat(&self, name: &str) -> Result<Stat> {
-        let place = Place::of(name)?;
+        let place = ObjectPlace::of(name)?;
         match rustix::fs::statat(self.objects(), &place.path, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Stat { size: stat.st_size.cast_unsigned() }),
             Err(Sys::NOENT) => Err(absent(name)),
@@ -424,7 +426,7 @@ impl ObjectStore for Dir {
     }
 
     fn delete(&self, name: &str) -> Result<bool> {
-        let place = Place::of(name)?;
+        let place = ObjectPlace::of(name)?;
         let bucket = self.bucket(name);
         let _bucket = bucket.map_err(self.told(name, "lock the object"))?;
         match sys::remove(self.objects(), &place.path) {
@@ -450,9 +452,9 @@ impl ObjectStore for Dir {
     }
 }
 
-impl Tuned for Dir {
+impl Tuned for DirStore {
     fn read_into(&self, name: &str, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let place = Place::of(name)?;
+        let place = ObjectPlace::of(name)?;
         let file = self.open_to_read(&place)?;
         sys::read_into(file, offset, buffer).map_err(self.told(name, "read"))
     }
@@ -462,9 +464,9 @@ impl Tuned for Dir {
     }
 }
 
-impl Pools for Dir {}
+impl Pools for DirStore {}
 
-impl Fencing for Dir {
+impl Fencing for DirStore {
     fn lock(&self, name: &str, owner: &str) -> Result<Box<dyn LockGuard>> {
         check_name(name)?;
         let root = self.layout.root.as_fd();
@@ -477,7 +479,7 @@ impl Fencing for Dir {
     }
 }
 
-impl Sweeping for Dir {}
+impl Sweeping for DirStore {}
 
 #[cfg(test)]
 mod tests;

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use types::{ClientId, Errno, Error, Pool, Result};
 
 use crate::{
-    Capacity, Expect, Fencing, LockGuard, ObjectStore, Operation, Outcome, Pools, Presence,
+    Capacity, Expect, Fencing, LockGuard, ObjectStore, Operation, Pools, Presence, PutOutcome,
     Reserved, Space, Stat, Sweeping, Swept, SyncScope, Tuned, Version, forward::forward,
 };
 
@@ -108,7 +108,7 @@ impl Rule {
 /// The rules in force, shared between the test that sets them and the stores that obey; clones are
 /// the same rules.
 #[derive(Clone, Debug, Default)]
-pub struct Faults(Arc<Mutex<Plan>>);
+pub struct FaultRules(Arc<Mutex<Plan>>);
 
 #[derive(Debug, Default)]
 struct Plan {
@@ -116,7 +116,7 @@ struct Plan {
     fired: u64,
 }
 
-impl Faults {
+impl FaultRules {
     /// Adds a rule. The first rule that fires on an operation decides; later ones do not count it.
     pub fn add(&self, rule: Rule) {
         self.plan().rules.push(rule);
@@ -148,16 +148,16 @@ impl Faults {
     }
 }
 
-/// Applies the rules of a [`Faults`] to the store inside.
+/// Applies the rules of a [`FaultRules`] to the store inside.
 #[derive(Debug)]
 pub struct Faulty<S> {
     inner: S,
-    faults: Faults,
+    faults: FaultRules,
 }
 
 impl<S> Faulty<S> {
     /// Wraps a store.
-    pub fn new(inner: S, faults: Faults) -> Self {
+    pub fn new(inner: S, faults: FaultRules) -> Self {
         Self { inner, faults }
     }
 
@@ -197,7 +197,7 @@ fn injected(operation: Operation, name: &str, errno: Errno) -> Error {
 }
 
 impl<S: ObjectStore> ObjectStore for Faulty<S> {
-    fn put(&self, name: &str, data: &[u8], expect: Expect) -> Result<Outcome> {
+    fn put(&self, name: &str, data: &[u8], expect: Expect) -> Result<PutOutcome> {
         self.run(Operation::Put, name, |inner| inner.put(name, data, expect))
     }
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use types::{ClientId, Pool, Result};
 
 use crate::{
-    Capacity, Expect, Fencing, LockGuard, ObjectStore, Outcome, Pools, Presence, Reserved, Space,
-    Stat, Sweeping, Swept, SyncScope, Tuned, Version,
+    Capacity, Expect, Fencing, LockGuard, ObjectStore, Pools, Presence, PutOutcome, Reserved,
+    Space, Stat, Sweeping, Swept, SyncScope, Tuned, Version,
 };
 
 /// Implements traits of a store for a wrapper: each call becomes the same call of the store inside.
@@ -54,7 +54,7 @@ pub(crate) use forward;
 macro_rules! forward_all {
     ($($pointer:ident),*) => { $(
         impl<S: ObjectStore + ?Sized> ObjectStore for $pointer<S> {
-            fn put(&self, name: &str, data: &[u8], expect: Expect) -> Result<Outcome> {
+            fn put(&self, name: &str, data: &[u8], expect: Expect) -> Result<PutOutcome> {
                 (**self).put(name, data, expect)
             }
             fn append(&self, name: &str, data: &[u8]) -> Result<u64> {

@@ -5,9 +5,9 @@
 //! ([`Tuned`]), room ([`Capacity`]), [`Pools`], locks and fencing ([`Fencing`]), and the removal of
 //! leftovers ([`Sweeping`]).
 //!
-//! Back ends: [`Memory`], which forgets unsynced writes at a simulated crash; [`Dir`], a directory
-//! of files that keeps every promise with fsync; [`Rados`], a Ceph cluster. Wrappers: [`Counting`]
-//! measures, [`Faulty`] breaks, [`Aside`] writes to memory only.
+//! Back ends: [`Memory`], which forgets unsynced writes at a simulated crash; [`DirStore`], a
+//! directory of files that keeps every promise with fsync; [`Rados`], a Ceph cluster. Wrappers:
+//! [`Counting`] measures, [`Faulty`] breaks, [`Aside`] writes to memory only.
 //! [`conformance`](fn@conformance::conformance) is the contract as a suite that every back end
 //! passes.
 //!
@@ -41,16 +41,16 @@ mod url;
 
 pub use aside::Aside;
 pub use capacity::{Capacity, Reserved};
-pub use counting::{Counters, Counting, Counts, OPERATIONS, Operation, Tally};
-pub use dir::Dir;
-pub use faulty::{Action, Faults, Faulty, Interlude, Rule};
+pub use counting::{Counting, OPERATIONS, OpTally, Operation, StoreCounters, StoreCounts};
+pub use dir::DirStore;
+pub use faulty::{Action, FaultRules, Faulty, Interlude, Rule};
 pub use fencing::{Fencing, LockGuard, Presence};
 pub use memory::Memory;
 pub use name::{NAME_BYTES_MAX, check_name};
 pub use pools::Pools;
 pub use rados::Rados;
 pub use store::{
-    Expect, OBJECT_BYTES_MAX, ObjectStore, Outcome, Stat, Store, SyncScope, Version, absent,
+    Expect, OBJECT_BYTES_MAX, ObjectStore, PutOutcome, Stat, Store, SyncScope, Version, absent,
 };
 pub use sweeping::{Sweeping, Swept};
 pub use tuned::Tuned;

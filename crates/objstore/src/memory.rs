@@ -15,7 +15,7 @@ use types::Result;
 
 use crate::store::{absent, check_end, held};
 use crate::{
-    Capacity, Expect, Fencing, LockGuard, ObjectStore, Outcome, Pools, Space, Stat, Sweeping,
+    Capacity, Expect, Fencing, LockGuard, ObjectStore, Pools, PutOutcome, Space, Stat, Sweeping,
     SyncScope, Tuned, Version, check_name,
 };
 
@@ -137,7 +137,7 @@ impl Object {
 }
 
 impl ObjectStore for Memory {
-    fn put(&self, name: &str, data: &[u8], expect: Expect) -> Result<Outcome> {
+    fn put(&self, name: &str, data: &[u8], expect: Expect) -> Result<PutOutcome> {
         check_name(name)?;
         check_end(name, 0, data.len())?;
         let mut state = self.state();
@@ -149,7 +149,7 @@ impl ObjectStore for Memory {
         }
         let object = Object { live: data.to_vec(), durable: true, unsynced: Vec::new() };
         state.objects.insert(name.to_string(), object);
-        Ok(Outcome::Done(Version::of(data)))
+        Ok(PutOutcome::Done(Version::of(data)))
     }
 
     fn append(&self, name: &str, data: &[u8]) -> Result<u64> {

@@ -37,16 +37,16 @@ use connection::connect;
 pub(crate) use connection::copies;
 use errors::told;
 use head::{Head, LARGE, Large, PIECE_BYTES};
-use known::Known;
+use known::KnownHeads;
 use large::{ATTEMPTS_MAX, At};
-use places::{Place, Places};
+use places::{Places, PoolPlace};
 use sys::{Cluster, Code, Step};
 
 use crate::gather::Gather;
 use crate::store::{absent, check_end};
 use crate::{
-    Capacity, Expect, Fencing, LockGuard, ObjectStore, Outcome, Pools, Presence, Reserved, Space,
-    Stat, Sweeping, Swept, SyncScope, Tuned, Version, check_name,
+    Capacity, Expect, Fencing, LockGuard, ObjectStore, Pools, Presence, PutOutcome, Reserved,
+    Space, Stat, Sweeping, Swept, SyncScope, Tuned, Version, check_name,
 };
 
 /// So many bytes are requested of an object of unknown length.
@@ -61,7 +61,7 @@ pub struct Rados {
     url: String,
     cluster: Arc<Cluster>,
     places: Places,
-    known: Known,
+    known: KnownHeads,
     /// Large objects that this connection has begun.
     numbers: AtomicU64,
 }
@@ -89,7 +89,7 @@ impl Rados {
     pub(crate) fn open(url: &str, config: Config, create: bool) -> Result<Self> {
         let cluster = connect(url, &config)?;
         let places = Places::open(&cluster, url, config, create)?;
-        let (known, numbers) = (Known::default(), AtomicU64::new(0));
+        let (known, numbers) = (KnownHeads::default(), AtomicU64::new(0));
         Ok(Self { url: url.to_owned(), cluster, places, known, numbers })
     }
 
@@ -112,7 +112,7 @@ impl Rados {
     }
 
     /// The required head for `put` to continue, or the immediate answer of `put`.
-    fn expected(&self, place: &Place, name: &str, expect: Expect) -> Result<Expected> {
+    fn expected(&self, place: &PoolPlace, name: &str, expect: Expect) -> Result<Expected> {
         let current = match expect {
             Expect::Any => return Ok(Expected::Head(self.look(place, name)?)),
             Expect::Absent => return Ok(Expected::Head(None)),
@@ -160,7 +160,7 @@ impl Rados {
         data: &[u8],
         large: Option<Large>,
         expect: Expect,
-    ) -> Result<Outcome> {
+    ) -> Result<PutOutcome> {
         let place = &*self.places.of(name)?;
         let in_head = usize::try_from(PIECE_BYTES).map_or(data.len(), |n| n.min(data.len()));
         for _ in 0..ATTEMPTS_MAX {
@@ -182,7 +182,8 @@ impl Rados {
                         // Pieces that stay are garbage without a reference.
                         let _ = self.remove_pieces(place, name, old, old.pieces());
                     }
-                    return Ok(Outcome::Done(self.replaced(name, data, (version, in_head), large)));
+                    let version = self.replaced(name, data, (version, in_head), large);
+                    return Ok(PutOutcome::Done(version));
                 }
                 Err(code) => {
                     self.known.forget(name);
@@ -193,7 +194,7 @@ impl Rados {
                     if expect == Expect::Absent
                         && let Some((_, version)) = self.current(name)?
                     {
-                        return Ok(Outcome::Conflict(Some(version)));
+                        return Ok(PutOutcome::Conflict(Some(version)));
                     }
                 }
             }
@@ -238,7 +239,7 @@ impl Rados {
 
     /// Replaces an object with more than a head can hold: the head, which refers to the pieces,
     /// comes last.
-    fn put_large(&self, name: &str, data: &[u8], expect: Expect) -> Result<Outcome> {
+    fn put_large(&self, name: &str, data: &[u8], expect: Expect) -> Result<PutOutcome> {
         let place = &*self.places.of(name)?;
         // A put that loses should not write all that for nothing.
         if let Expected::Conflict(conflict) = self.expected(place, name, expect)? {
@@ -259,7 +260,7 @@ impl Rados {
         }
         let outcome = self.replace(name, data, Some(large), expect);
         // After an error the head may refer to them.
-        if matches!(outcome, Ok(Outcome::Conflict(_))) {
+        if matches!(outcome, Ok(PutOutcome::Conflict(_))) {
             undo();
         }
         outcome
@@ -269,11 +270,11 @@ impl Rados {
 /// What [`Rados::expected`] finds.
 enum Expected {
     Head(Option<Head>),
-    Conflict(Outcome),
+    Conflict(PutOutcome),
 }
 
 impl ObjectStore for Rados {
-    fn put(&self, name: &str, data: &[u8], expect: Expect) -> Result<Outcome> {
+    fn put(&self, name: &str, data: &[u8], expect: Expect) -> Result<PutOutcome> {
         check_name(name)?;
         let size = check_end(name, 0, data.len())?;
         if size > PIECE_BYTES {
@@ -282,7 +283,7 @@ impl ObjectStore for Rados {
         if expect == Expect::Any
             && let Some(version) = self.put_plain(name, data)?
         {
-            return Ok(Outcome::Done(version));
+            return Ok(PutOutcome::Done(version));
         }
         self.replace(name, data, None, expect)
     }

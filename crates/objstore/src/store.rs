@@ -43,20 +43,20 @@ pub enum Expect {
 impl Expect {
     /// The answer of `put`, without any effect, if `current` is not the expected version.
     #[must_use]
-    pub fn conflict(self, current: Option<Version>) -> Option<Outcome> {
+    pub fn conflict(self, current: Option<Version>) -> Option<PutOutcome> {
         let holds = match self {
             Expect::Any => true,
             Expect::Absent => current.is_none(),
             Expect::Is(version) => current == Some(version),
         };
-        (!holds).then_some(Outcome::Conflict(current))
+        (!holds).then_some(PutOutcome::Conflict(current))
     }
 }
 
 /// The result of a [`ObjectStore::put`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a conflict is not an error, but nothing was written"]
-pub enum Outcome {
+pub enum PutOutcome {
     /// The object now has the new content, durably; this is its version.
     Done(Version),
     /// The expectation did not hold and nothing changed; the current version, `None` if absent.
@@ -98,7 +98,7 @@ pub trait ObjectStore: Send + Sync + Debug {
     /// # Errors
     /// See above. After an error the object is as it was, except that after `EIO` or `ETIMEDOUT` it
     /// may have the new content: then a retry, or a read, settles which.
-    fn put(&self, name: &str, data: &[u8], expect: Expect) -> Result<Outcome>;
+    fn put(&self, name: &str, data: &[u8], expect: Expect) -> Result<PutOutcome>;
 
     /// Adds to the end, creating the object if it is absent, and returns the offset at which the
     /// data landed. Durable only after [`ObjectStore::sync`].

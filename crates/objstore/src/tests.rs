@@ -7,8 +7,8 @@ use types::{Errno, Error};
 
 use crate::conformance::conformance;
 use crate::{
-    Action, Counting, Dir, Expect, Faults, Faulty, Fencing, Memory, ObjectStore, Operation,
-    Outcome, Rule, Store, SyncScope,
+    Action, Counting, DirStore, Expect, FaultRules, Faulty, Fencing, Memory, ObjectStore,
+    Operation, PutOutcome, Rule, Store, SyncScope,
 };
 
 #[test]
@@ -21,7 +21,7 @@ fn dir_keeps_the_contract() {
     let directories = RefCell::new(Vec::new());
     conformance(&|| {
         let directory = TempDir::new().unwrap();
-        let store = Dir::open(directory.path(), true).unwrap();
+        let store = DirStore::open(directory.path(), true).unwrap();
         directories.borrow_mut().push(directory);
         Box::new(store)
     });
@@ -31,7 +31,7 @@ fn dir_keeps_the_contract() {
 fn wrappers_keep_the_contract() {
     conformance(&|| {
         let shared: Arc<dyn Store> = Arc::new(Memory::new());
-        Box::new(Counting::new(Faulty::new(shared, Faults::default())))
+        Box::new(Counting::new(Faulty::new(shared, FaultRules::default())))
     });
 }
 
@@ -65,7 +65,7 @@ fn every_operation_is_counted_with_its_bytes() {
 
 #[test]
 fn the_nth_matching_operation_fails() {
-    let faults = Faults::default();
+    let faults = FaultRules::default();
     let store = Faulty::new(Memory::new(), faults.clone());
     let full = Rule::new(Action::Fail(Errno::NoSpace));
     faults.add(full.on(Operation::Append).named("log/").after(1).times(2));
@@ -86,7 +86,7 @@ fn the_nth_matching_operation_fails() {
 
 #[test]
 fn an_answer_can_be_lost_after_the_deed() {
-    let faults = Faults::default();
+    let faults = FaultRules::default();
     let store = Faulty::new(Memory::new(), faults.clone());
     faults.add(Rule::new(Action::FailAfter(Errno::TimedOut)).on(Operation::Put));
     assert_eq!(store.put("a", b"1", Expect::Any).unwrap_err().errno, Errno::TimedOut);
@@ -95,7 +95,7 @@ fn an_answer_can_be_lost_after_the_deed() {
 
 #[test]
 fn a_delay_is_the_callers_closure() {
-    let faults = Faults::default();
+    let faults = FaultRules::default();
     let store = Faulty::new(Memory::new(), faults.clone());
     let seen = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&seen);
@@ -112,7 +112,7 @@ fn a_delay_is_the_callers_closure() {
 
 #[test]
 fn a_lying_disk_loses_what_it_claimed_to_have_synced() {
-    let (memory, faults) = (Memory::new(), Faults::default());
+    let (memory, faults) = (Memory::new(), FaultRules::default());
     let store = Faulty::new(memory.clone(), faults.clone());
     store.append("log", b"safe").unwrap();
     store.sync(SyncScope::All).unwrap();
@@ -132,7 +132,7 @@ fn addresses_name_one_store_or_none() {
 
     assert_eq!(errno(crate::open_existing(path)), Errno::NotFound);
     let store = crate::open(&format!("dir:{path}")).unwrap();
-    assert!(matches!(store.put("a", b"1", Expect::Any), Ok(Outcome::Done(_))));
+    assert!(matches!(store.put("a", b"1", Expect::Any), Ok(PutOutcome::Done(_))));
     assert_eq!(crate::open_existing(path).unwrap().list("").unwrap(), ["a"]);
     let memory = crate::open("memory:").unwrap();
     assert!(memory.list("").unwrap().is_empty());
@@ -201,11 +201,11 @@ proptest! {
     #[test]
     fn dir_and_memory_cannot_be_told_apart(steps in proptest::collection::vec(step(), 1..40)) {
         let directory = TempDir::new().unwrap();
-        let mut dir = Dir::open(directory.path(), true).unwrap();
+        let mut dir = DirStore::open(directory.path(), true).unwrap();
         let memory = Memory::new();
         for step in &steps {
             if matches!(step, Step::Reopen) {
-                dir = Dir::open(directory.path(), false).unwrap();
+                dir = DirStore::open(directory.path(), false).unwrap();
             }
             prop_assert_eq!(outcome(&dir, step), outcome(&memory, step), "{:?}", step);
         }

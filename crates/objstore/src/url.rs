@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use types::{Errno, Error, Result};
 
-use crate::{Dir, Memory, Rados, Store, rados};
+use crate::{DirStore, Memory, Rados, Store, rados};
 
 /// Opens the store at `url`, creating it if the directory is missing or empty. `memory:` is a new
 /// empty store every time.
@@ -17,9 +17,9 @@ use crate::{Dir, Memory, Rados, Store, rados};
 /// # Errors
 /// `EINVAL` for an unknown address or a directory with other content, `EOPNOTSUPP` for stores of a
 /// newer format and for `rados:` where Ceph's client library is not installed, and the errors of
-/// [`Dir::open`]; for `rados:` also `ENOENT` for a pool or configuration file that does not exist,
-/// `EACCES` for a user or key that the cluster does not accept, `ETIMEDOUT` for a cluster that does
-/// not answer.
+/// [`DirStore::open`]; for `rados:` also `ENOENT` for a pool or configuration file that does not
+/// exist, `EACCES` for a user or key that the cluster does not accept, `ETIMEDOUT` for a cluster
+/// that does not answer.
 pub fn open(url: &str) -> Result<Arc<dyn Store>> {
     open_with(url, true)
 }
@@ -64,7 +64,7 @@ pub fn copies(url: &str) -> Result<u32> {
 
 fn open_with(url: &str, create: bool) -> Result<Arc<dyn Store>> {
     let directory = |path: &str| -> Result<Arc<dyn Store>> {
-        Ok(Arc::new(Dir::open(Path::new(path), create)?))
+        Ok(Arc::new(DirStore::open(Path::new(path), create)?))
     };
     let unknown = |cause: &str| {
         Err(Error::new(Errno::Invalid, url, cause)

@@ -19,7 +19,7 @@ use crate::option::{
     Ack, Cache, Check, Checksums, InterferePolicy, Limit, MergeBy, MergeTrigger, Sharing,
 };
 use crate::policy::{ALLOCATED_INODES_MAX, Policy};
-use crate::warning::{self, Warning};
+use crate::warning::{self, PolicyWarning};
 use crate::{Composition, Mechanism, preset, text};
 
 /// The largest policy file, in bytes.
@@ -97,7 +97,7 @@ pub struct Parsed {
     /// The policy, with defaults for keys that the file leaves out.
     pub policy: Policy,
     /// Warnings about parts that have no effect or an unexpected one (P-12).
-    pub warnings: Vec<Warning>,
+    pub warnings: Vec<PolicyWarning>,
 }
 
 impl Parsed {

@@ -1,9 +1,9 @@
 //! Policies: which consistency and durability a subtree has, and by which mechanisms.
 //!
 //! A [`Policy`] composes seven [`Mechanism`]s with two operators into a [`Composition`]; a [`Cell`]
-//! has the guarantees of a composition; [`Warning`]s name its parts that have no useful effect;
-//! [`Preset`]s are policies that ship with the system. `docs/formats/policy.md` describes policy
-//! files.
+//! has the guarantees of a composition; [`PolicyWarning`]s name its parts that have no useful
+//! effect; [`Preset`]s are policies that ship with the system. `docs/formats/policy.md` describes
+//! policy files.
 //!
 //! This crate decides nothing about when mechanisms run and runs none: it is pure, without I/O,
 //! clock or state. It does not inherit policies along paths either; the namespace does.
@@ -37,4 +37,4 @@ pub use policy::{ALLOCATED_INODES_DEFAULT, ALLOCATED_INODES_MAX, Policy};
 pub use preset::{Preset, policy_named, policy_names};
 pub use semantics::{Cell, Consistency, Durability, Guarantee, composition_of};
 pub use transition::Transition;
-pub use warning::{Warning, strict, warnings};
+pub use warning::{PolicyWarning, strict, warnings};

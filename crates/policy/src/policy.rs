@@ -10,7 +10,7 @@ use types::{INLINE_BYTES, Pool, Stripe};
 use crate::option::{
     Ack, Cache, Check, Checksums, InterferePolicy, Limit, MergeBy, MergeTrigger, Sharing,
 };
-use crate::warning::{self, Warning};
+use crate::warning::{self, PolicyWarning};
 use crate::{Cell, Composition, Mechanism, effective};
 
 /// The number of inodes a subtree is provisioned with unless its policy says otherwise.
@@ -144,7 +144,7 @@ impl Policy {
 
     /// Parts of the policy that have no effect or an unexpected one (P-12).
     #[must_use]
-    pub fn warnings(&self) -> Vec<Warning> {
+    pub fn warnings(&self) -> Vec<PolicyWarning> {
         let effective = self.effective();
         let mut warnings = warning::warnings(&effective);
         let kinds = |kind: fn(Mechanism) -> bool| effective.mechanisms().any(kind);
@@ -152,25 +152,25 @@ impl Policy {
             || effective.contains(Mechanism::NonvolatileApply)
             || kinds(Mechanism::persists);
         if self.ack == Ack::Safe && !keeps {
-            warnings.push(Warning::SafeAckNeverComes);
+            warnings.push(PolicyWarning::SafeAckNeverComes);
         }
         if self.cache == Cache::Lease && self.ack == Ack::Async {
-            warnings.push(Warning::NeverAlone);
+            warnings.push(PolicyWarning::NeverAlone);
         }
         if self.merge != MergeTrigger::AtEnd && !kinds(Mechanism::applies) {
-            warnings.push(Warning::MergeTriggerUnused);
+            warnings.push(PolicyWarning::MergeTriggerUnused);
         }
         if self.merge == MergeTrigger::OnDemand && self.interfere == InterferePolicy::Block {
-            warnings.push(Warning::NobodyAsks);
+            warnings.push(PolicyWarning::NobodyAsks);
         }
         if self.check != Check::None && !self.is_decoupled() {
-            warnings.push(Warning::CheckUnused);
+            warnings.push(PolicyWarning::CheckUnused);
         }
         if self.merge_by == MergeBy::Reference {
             if !kinds(Mechanism::applies) {
-                warnings.push(Warning::ReferenceUnused);
+                warnings.push(PolicyWarning::ReferenceUnused);
             } else if self.check == Check::Merge {
-                warnings.push(Warning::ReferenceChecked);
+                warnings.push(PolicyWarning::ReferenceChecked);
             }
         }
         warnings

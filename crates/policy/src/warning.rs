@@ -13,7 +13,7 @@ use crate::{Composition, Mechanism};
 
 /// A part of a policy that has no effect or an unexpected one (P-12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Warning {
+pub enum PolicyWarning {
     /// Neither `rpcs` nor `append_client_journal`.
     NoUpdates,
     /// Both `rpcs` and `append_client_journal`.
@@ -50,7 +50,7 @@ pub enum Warning {
     ReferenceChecked,
 }
 
-impl Warning {
+impl PolicyWarning {
     /// The part, and the reason.
     fn cause(self) -> String {
         let text = match self {
@@ -127,7 +127,7 @@ impl Warning {
 }
 
 /// The cause, then the remedy.
-impl fmt::Display for Warning {
+impl fmt::Display for PolicyWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}; {}", self.cause(), self.remedy())
     }
@@ -135,7 +135,7 @@ impl fmt::Display for Warning {
 
 /// The warnings about an effective composition (P-12), each once.
 #[must_use]
-pub fn warnings(effective: &Composition) -> Vec<Warning> {
+pub fn warnings(effective: &Composition) -> Vec<PolicyWarning> {
     let order = Order::of(effective);
     let append = order.has(Mechanism::AppendClientJournal);
     let rpcs = order.has(Mechanism::Rpcs);
@@ -146,32 +146,32 @@ pub fn warnings(effective: &Composition) -> Vec<Warning> {
     let applied_twice =
         order.has(Mechanism::VolatileApply) && order.has(Mechanism::NonvolatileApply);
     let checks = [
-        (Warning::NoUpdates, !append && !rpcs),
-        (Warning::AppendWithRpcs, append && rpcs),
-        (Warning::StreamWithoutRpcs, stream && !rpcs),
-        (Warning::StreamWithPersist, stream && persists),
-        (Warning::ApplyWithoutAppend, applies && !append),
-        (Warning::ApplyBeforeAppend, !order.all_precede(is_append, Mechanism::applies)),
-        (Warning::AppliedTwice, applied_twice),
+        (PolicyWarning::NoUpdates, !append && !rpcs),
+        (PolicyWarning::AppendWithRpcs, append && rpcs),
+        (PolicyWarning::StreamWithoutRpcs, stream && !rpcs),
+        (PolicyWarning::StreamWithPersist, stream && persists),
+        (PolicyWarning::ApplyWithoutAppend, applies && !append),
+        (PolicyWarning::ApplyBeforeAppend, !order.all_precede(is_append, Mechanism::applies)),
+        (PolicyWarning::AppliedTwice, applied_twice),
         (
-            Warning::PersistBeforeUpdates,
+            PolicyWarning::PersistBeforeUpdates,
             !order.all_precede(Mechanism::carries_updates, Mechanism::persists),
         ),
         (
-            Warning::ApplyBeforePersist,
+            PolicyWarning::ApplyBeforePersist,
             append && !order.all_precede(Mechanism::persists, Mechanism::applies),
         ),
     ];
     let repeated = Mechanism::ALL.into_iter().filter(|mechanism| order.count(*mechanism) > 1);
     let found = checks.into_iter().filter(|(_, present)| *present).map(|(warning, _)| warning);
-    found.chain(repeated.map(Warning::Repeated)).collect()
+    found.chain(repeated.map(PolicyWarning::Repeated)).collect()
 }
 
 /// Turns the [`warnings`] into errors (P-12).
 ///
 /// # Errors
 /// EINVAL with the first warning's cause and remedy, if there is a warning.
-pub fn strict(warnings: &[Warning]) -> types::Result<()> {
+pub fn strict(warnings: &[PolicyWarning]) -> types::Result<()> {
     match warnings.first() {
         None => Ok(()),
         Some(warning) => {

@@ -42,7 +42,7 @@ pub trait FileSystem:
     ///
     /// # Errors
     /// If no thread can be started.
-    fn start(self: Arc<Self>, outdated: Box<dyn Fn(Vec<Known>) + Send>) -> Result<()>;
+    fn start(self: Arc<Self>, outdated: Box<dyn Fn(Vec<KnownInode>) + Send>) -> Result<()>;
 
     /// Writes back all that only this process holds, before the file system is given up.
     ///
@@ -51,7 +51,7 @@ pub trait FileSystem:
     fn finish(&self) -> Result<()>;
 
     /// The cached entries that a kernel must drop since the last call.
-    fn take_outdated(&self) -> Vec<Known> {
+    fn take_outdated(&self) -> Vec<KnownInode> {
         Vec::new()
     }
 }
@@ -73,7 +73,7 @@ pub struct Features {
 
 /// An inode that a kernel knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownInode {
     /// Its number.
     pub ino: Ino,
     /// The directory in which the kernel saw it last.

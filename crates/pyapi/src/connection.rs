@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use calls::{Failure, Follow, Mount, OpenDir, OpenFile, OpenSubtree, Times};
+use calls::{CallFailure, Follow, Mount, OpenDir, OpenFile, OpenSubtree, Times};
 use cudele::{Attr, FileType, Timestamp};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -48,7 +48,7 @@ impl Connection {
     fn call<T: Send>(
         &self,
         py: Python<'_>,
-        run: impl FnOnce(&Arc<Mount>) -> Result<T, Failure> + Send,
+        run: impl FnOnce(&Arc<Mount>) -> Result<T, CallFailure> + Send,
     ) -> PyResult<T> {
         call(py, || run(&self.mount.get()?))
     }

@@ -1,6 +1,6 @@
 //! How a call is made and how it fails: without the interpreter's lock, and as an `OSError`.
 
-use calls::{Failure, guarded};
+use calls::{CallFailure, guarded};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
@@ -10,17 +10,17 @@ use pyo3::prelude::*;
 /// The call's, as the subclass of `OSError` that Python has for its number; `EIO` for a panic.
 pub(crate) fn call<T: Send>(
     py: Python<'_>,
-    call: impl FnOnce() -> Result<T, Failure> + Send,
+    call: impl FnOnce() -> Result<T, CallFailure> + Send,
 ) -> PyResult<T> {
     py.detach(|| guarded(call)).map_err(|failure| raised(py, failure))
 }
 
 /// An error of Python: number, cause with remedy, and the path if it is about one.
-pub(crate) fn raised(py: Python<'_>, failure: Failure) -> PyErr {
+pub(crate) fn raised(py: Python<'_>, failure: CallFailure) -> PyErr {
     let code = failure.code();
     let (subject, cause, remedy) = match failure {
-        Failure::Refused(error) => (error.subject, error.cause, error.remedy),
-        Failure::Closed { what, cause, remedy } => (what.to_owned(), cause, remedy.to_owned()),
+        CallFailure::Refused(error) => (error.subject, error.cause, error.remedy),
+        CallFailure::Closed { what, cause, remedy } => (what.to_owned(), cause, remedy.to_owned()),
     };
     let path = subject.starts_with('/').then_some(&subject);
     let mut message = String::new();

@@ -85,7 +85,7 @@ impl File {
         &self,
         py: Python<'py>,
         length: usize,
-        read: impl FnOnce(&OpenFile, &mut [u8]) -> Result<usize, calls::Failure> + Send,
+        read: impl FnOnce(&OpenFile, &mut [u8]) -> Result<usize, calls::CallFailure> + Send,
     ) -> PyResult<Bound<'py, PyBytes>> {
         let file = call(py, || self.file.get())?;
         let mut count = 0;

@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use calls::Failure;
+use calls::CallFailure;
 use cudele::{Errno, Error};
 use pyo3::prelude::*;
 
@@ -36,10 +36,10 @@ impl<T: Clone> Held<T> {
     ///
     /// # Errors
     /// `EBADF` if it was closed, `ESTALE` in a child process.
-    pub(crate) fn get(&self) -> Result<T, Failure> {
+    pub(crate) fn get(&self) -> Result<T, CallFailure> {
         self.check()?;
         let value = self.value.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        value.ok_or_else(|| Failure::Closed {
+        value.ok_or_else(|| CallFailure::Closed {
             what: self.kind,
             cause: "it was closed".to_owned(),
             remedy: "open it again",
@@ -55,7 +55,7 @@ impl<T: Clone> Held<T> {
         self.forks != FORKS.load(Ordering::Relaxed)
     }
 
-    fn check(&self) -> Result<(), Failure> {
+    fn check(&self) -> Result<(), CallFailure> {
         if self.is_of_parent() {
             let cause = "it belongs to the process that this one was forked from";
             let error = Error::new(Errno::Stale, self.kind, cause);

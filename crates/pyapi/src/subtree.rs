@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use calls::{Ending, Failure, OpenSubtree};
+use calls::{CallFailure, Ending, OpenSubtree};
 use cudele::{Completion, Ino, NewFile};
 use pyo3::prelude::*;
 
@@ -40,7 +40,7 @@ impl Subtree {
     fn call<T: Send>(
         &self,
         py: Python<'_>,
-        run: impl FnOnce(&OpenSubtree) -> Result<T, Failure> + Send,
+        run: impl FnOnce(&OpenSubtree) -> Result<T, CallFailure> + Send,
     ) -> PyResult<T> {
         call(py, || run(&*self.open.get()?))
     }

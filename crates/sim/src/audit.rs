@@ -3,7 +3,7 @@
 use types::{Errno, Ino};
 use wire::{Answer, Failure};
 
-use crate::call::{Call, What};
+use crate::call::{Call, CallKind};
 use crate::invariants::liveness;
 use crate::tree::{Item, Tree};
 use crate::world::World;
@@ -13,11 +13,11 @@ const TRIES_MAX: usize = 40;
 
 impl World {
     /// Makes a request of the simulation itself and waits for the answer.
-    pub fn ask(&mut self, what: What) -> Result<Answer, Failure> {
+    pub fn ask(&mut self, what: CallKind) -> Result<Answer, Failure> {
         self.ask_as(0, what)
     }
 
-    fn ask_as(&mut self, client: usize, what: What) -> Result<Answer, Failure> {
+    fn ask_as(&mut self, client: usize, what: CallKind) -> Result<Answer, Failure> {
         let tid = self.call(client, Call::root(what.clone()), 0, Vec::new());
         self.clients[client].asked.insert(tid, None);
         let within = liveness::ANSWERED_WITHIN.0;
@@ -39,7 +39,7 @@ impl World {
     }
 
     /// As [`World::ask`], until the server can answer: `path` leads to the object of the question.
-    pub fn ask_at(&mut self, path: &str, what: &What) -> Result<Answer, Failure> {
+    pub fn ask_at(&mut self, path: &str, what: &CallKind) -> Result<Answer, Failure> {
         let reader = self.reader_of(path);
         let mut result = Err(Errno::TimedOut.into());
         for _ in 0..TRIES_MAX {
@@ -49,7 +49,7 @@ impl World {
             result = self.ask_as(reader, what.clone());
             match &result {
                 Err(failure) if failure.errno == Errno::Stale => {
-                    let walk = What::Walk { base: Ino::ROOT, path: path.to_owned() };
+                    let walk = CallKind::Walk { base: Ino::ROOT, path: path.to_owned() };
                     let _ = self.ask_as(reader, walk);
                 }
                 Err(failure)
@@ -84,16 +84,16 @@ impl World {
 
     fn read_item(&mut self, path: &str, ino: Ino) -> Item {
         let mut item = Item::default();
-        match self.ask_at(path, &What::GetAttr { ino }) {
+        match self.ask_at(path, &CallKind::GetAttr { ino }) {
             Ok(Answer::Attr(attr)) => item.attr = attr,
             other => self.check(Err(format!("{path} is listed, but {ino} is {other:?}"))),
         }
-        if let Ok(Answer::Data(data)) = self.ask_at(path, &What::GetData { ino }) {
+        if let Ok(Answer::Data(data)) = self.ask_at(path, &CallKind::GetData { ino }) {
             item.data = data;
         }
-        if let Ok(Answer::Names(names)) = self.ask_at(path, &What::ListXattr { ino }) {
+        if let Ok(Answer::Names(names)) = self.ask_at(path, &CallKind::ListXattr { ino }) {
             for name in names {
-                let what = What::GetXattr { ino, name: String::from_utf8_lossy(&name).into() };
+                let what = CallKind::GetXattr { ino, name: String::from_utf8_lossy(&name).into() };
                 if let Ok(Answer::Data(value)) = self.ask_at(path, &what) {
                     item.xattrs.insert(name, value);
                 }
@@ -106,7 +106,7 @@ impl World {
         let mut names = Vec::new();
         let mut after = None;
         loop {
-            let what = What::List { dir, after: after.clone(), limit: 7, attrs: true };
+            let what = CallKind::List { dir, after: after.clone(), limit: 7, attrs: true };
             let Ok(Answer::Entries { entries, more }) = self.ask_at(path, &what) else {
                 return names;
             };

@@ -7,7 +7,7 @@ use wire::{MergeFlags, NewInode, Op, Unused};
 /// The request of a client. See [`wire::Op`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the variants and fields are those of `wire::Op`")]
-pub enum What {
+pub enum CallKind {
     Lookup { parent: Ino, name: String },
     Walk { base: Ino, path: String },
     GetAttr { ino: Ino },
@@ -37,68 +37,74 @@ pub struct Call {
     /// On whose behalf.
     pub cred: Cred,
     /// What to do.
-    pub what: What,
+    pub what: CallKind,
 }
 
 impl Call {
     /// A request by the superuser.
     #[must_use]
-    pub fn root(what: What) -> Self {
+    pub fn root(what: CallKind) -> Self {
         Self { cred: Cred::root(), what }
     }
 }
 
-impl What {
+impl CallKind {
     /// As the protocol says it.
     #[must_use]
     pub fn op(&self) -> Op<'_> {
         match self {
-            What::Lookup { parent, name } => Op::Lookup { parent: *parent, name: name.as_bytes() },
-            What::Walk { base, path } => Op::Walk { base: *base, path: path.as_bytes() },
-            What::GetAttr { ino } => Op::GetAttr { ino: *ino },
-            What::Create { parent, name, mode, size, data } => Op::Create {
+            CallKind::Lookup { parent, name } => {
+                Op::Lookup { parent: *parent, name: name.as_bytes() }
+            }
+            CallKind::Walk { base, path } => Op::Walk { base: *base, path: path.as_bytes() },
+            CallKind::GetAttr { ino } => Op::GetAttr { ino: *ino },
+            CallKind::Create { parent, name, mode, size, data } => Op::Create {
                 parent: *parent,
                 name: name.as_bytes(),
                 new: NewInode { mode: *mode, size: *size, data, ..NewInode::default() },
             },
-            What::Link { ino, parent, name } => {
+            CallKind::Link { ino, parent, name } => {
                 Op::Link { ino: *ino, parent: *parent, name: name.as_bytes() }
             }
-            What::Unlink { parent, name } => Op::Unlink { parent: *parent, name: name.as_bytes() },
-            What::Rmdir { parent, name } => Op::Rmdir { parent: *parent, name: name.as_bytes() },
-            What::Rename { from, to, flags } => Op::Rename {
+            CallKind::Unlink { parent, name } => {
+                Op::Unlink { parent: *parent, name: name.as_bytes() }
+            }
+            CallKind::Rmdir { parent, name } => {
+                Op::Rmdir { parent: *parent, name: name.as_bytes() }
+            }
+            CallKind::Rename { from, to, flags } => Op::Rename {
                 parent: from.0,
                 name: from.1.as_bytes(),
                 new_parent: to.0,
                 new_name: to.1.as_bytes(),
                 flags: *flags,
             },
-            What::SetAttr { ino, change } => Op::SetAttr { ino: *ino, change: *change },
-            What::GetXattr { ino, name } => Op::GetXattr { ino: *ino, name: name.as_bytes() },
-            What::ListXattr { ino } => Op::ListXattr { ino: *ino },
-            What::SetXattr { ino, name, value, flags } => {
+            CallKind::SetAttr { ino, change } => Op::SetAttr { ino: *ino, change: *change },
+            CallKind::GetXattr { ino, name } => Op::GetXattr { ino: *ino, name: name.as_bytes() },
+            CallKind::ListXattr { ino } => Op::ListXattr { ino: *ino },
+            CallKind::SetXattr { ino, name, value, flags } => {
                 let (name, value) = (name.as_bytes(), value.as_deref());
                 Op::SetXattr { ino: *ino, name, value, flags: *flags }
             }
-            What::GetData { ino } => Op::GetData { ino: *ino },
-            What::SetData { ino, data, size } => Op::SetData { ino: *ino, data, size: *size },
-            What::List { dir, after, limit, attrs } => Op::List {
+            CallKind::GetData { ino } => Op::GetData { ino: *ino },
+            CallKind::SetData { ino, data, size } => Op::SetData { ino: *ino, data, size: *size },
+            CallKind::List { dir, after, limit, attrs } => Op::List {
                 dir: *dir,
                 after: after.as_ref().map(String::as_bytes),
                 limit: *limit,
                 attrs: *attrs,
             },
-            What::Sync => Op::Sync,
-            What::GetPolicy { dir } => Op::GetPolicy { dir: *dir },
-            What::Extend { subtree, count } => Op::Extend { subtree: *subtree, count: *count },
-            What::Merge { subtree, bytes, object, flags, unused } => {
+            CallKind::Sync => Op::Sync,
+            CallKind::GetPolicy { dir } => Op::GetPolicy { dir: *dir },
+            CallKind::Extend { subtree, count } => Op::Extend { subtree: *subtree, count: *count },
+            CallKind::Merge { subtree, bytes, object, flags, unused } => {
                 let (object, unused) = (object.as_bytes(), Unused::new(unused));
                 Op::Merge { subtree: *subtree, bytes: *bytes, object, flags: *flags, unused }
             }
-            What::Release { subtree } => {
+            CallKind::Release { subtree } => {
                 Op::Release { subtree: *subtree, unused: Unused::default() }
             }
-            What::Checkpoint => Op::Checkpoint,
+            CallKind::Checkpoint => Op::Checkpoint,
         }
     }
 
@@ -112,29 +118,29 @@ impl What {
     #[must_use]
     pub fn touched(&self) -> (Vec<Ino>, Vec<(Ino, &str)>) {
         match self {
-            What::Lookup { parent, name }
-            | What::Create { parent, name, .. }
-            | What::Unlink { parent, name }
-            | What::Rmdir { parent, name } => (vec![*parent], vec![(*parent, name)]),
-            What::Link { ino, parent, name } => (vec![*parent, *ino], vec![(*parent, name)]),
-            What::Rename { from, to, .. } => {
+            CallKind::Lookup { parent, name }
+            | CallKind::Create { parent, name, .. }
+            | CallKind::Unlink { parent, name }
+            | CallKind::Rmdir { parent, name } => (vec![*parent], vec![(*parent, name)]),
+            CallKind::Link { ino, parent, name } => (vec![*parent, *ino], vec![(*parent, name)]),
+            CallKind::Rename { from, to, .. } => {
                 (vec![from.0, to.0], vec![(from.0, &from.1), (to.0, &to.1)])
             }
-            What::Walk { base, .. } => (vec![*base], Vec::new()),
-            What::GetAttr { ino }
-            | What::SetAttr { ino, .. }
-            | What::GetXattr { ino, .. }
-            | What::ListXattr { ino }
-            | What::SetXattr { ino, .. }
-            | What::GetData { ino }
-            | What::SetData { ino, .. }
-            | What::GetPolicy { dir: ino }
-            | What::List { dir: ino, .. } => (vec![*ino], Vec::new()),
-            What::Sync
-            | What::Extend { .. }
-            | What::Merge { .. }
-            | What::Release { .. }
-            | What::Checkpoint => (Vec::new(), Vec::new()),
+            CallKind::Walk { base, .. } => (vec![*base], Vec::new()),
+            CallKind::GetAttr { ino }
+            | CallKind::SetAttr { ino, .. }
+            | CallKind::GetXattr { ino, .. }
+            | CallKind::ListXattr { ino }
+            | CallKind::SetXattr { ino, .. }
+            | CallKind::GetData { ino }
+            | CallKind::SetData { ino, .. }
+            | CallKind::GetPolicy { dir: ino }
+            | CallKind::List { dir: ino, .. } => (vec![*ino], Vec::new()),
+            CallKind::Sync
+            | CallKind::Extend { .. }
+            | CallKind::Merge { .. }
+            | CallKind::Release { .. }
+            | CallKind::Checkpoint => (Vec::new(), Vec::new()),
         }
     }
 }

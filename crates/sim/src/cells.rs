@@ -24,16 +24,16 @@ mod tests;
 use policy::{Cell, Consistency, Policy};
 use types::{ClientId, Errno, Ino};
 
-use crate::call::What;
+use crate::call::CallKind;
 use crate::invariants::liveness;
 use crate::plan::Plan;
-use crate::region::{Kind, Region};
+use crate::region::{Region, RegionKind};
 use crate::world::{Event, World};
 use fault::{Fault, Fuse};
 use job::Job;
 use ledger::Ledger;
 use machine::Machine;
-pub use tally::Tally;
+pub use tally::CellTally;
 use types::rng::Rng;
 
 /// Tells the random numbers of this cluster from those of the other one of the same seed.
@@ -57,7 +57,7 @@ type Done<T> = Result<T, Stop>;
 
 /// How the simulation ended.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct CellsReport {
     /// A hash of everything that happened.
     pub fingerprint: u64,
     /// The promise that was found broken.
@@ -65,9 +65,9 @@ pub struct Report {
     /// The last lines of the trace, if one was asked for.
     pub trace: Vec<String>,
     /// What was done.
-    pub tally: Tally,
+    pub tally: CellTally,
     /// Servers that were started.
-    pub tenures: u64,
+    pub terms: u64,
 }
 
 /// See the module documentation.
@@ -84,12 +84,12 @@ struct Cells {
     crashes: u64,
     was_stopped: bool,
     rng: Rng,
-    tally: Tally,
+    tally: CellTally,
 }
 
 /// Runs the simulation of a seed.
 #[must_use]
-pub fn run(seed: u64, trace: bool) -> Report {
+pub fn run(seed: u64, trace: bool) -> CellsReport {
     let mut cells = Cells::new(seed, trace);
     let turns = cells.rng.between(6, 24);
     for _ in 0..turns {
@@ -100,12 +100,12 @@ pub fn run(seed: u64, trace: bool) -> Report {
     }
     cells.settle();
     let Cells { world, tally, .. } = cells;
-    Report {
+    CellsReport {
         fingerprint: world.fingerprint(),
         violation: world.violation.clone(),
         trace: world.trace().to_vec(),
         tally,
-        tenures: world.tenure,
+        terms: world.term,
     }
 }
 
@@ -130,12 +130,12 @@ impl Cells {
             crashes: 0,
             was_stopped: false,
             rng: own,
-            tally: Tally::default(),
+            tally: CellTally::default(),
         };
         for number in 0..cells.rng.between(1, 2) {
             cells.add_job(number);
         }
-        let _ = cells.world.ask(What::Sync);
+        let _ = cells.world.ask(CallKind::Sync);
         let tree = cells.world.read_tree();
         cells.world.oracle.learn(crate::tree::to_model(&tree));
         let paths: Vec<_> = cells.jobs.iter().map(|job| job.path.clone()).collect();
@@ -153,7 +153,7 @@ impl Cells {
         let root = self.world.make(Ino::ROOT, &path[1..], 0o040_777);
         let cell = self.any_cell();
         self.world.set_policy(&path, &Policy::of_cell(cell).to_yaml());
-        let region = Region { known: false, ..Region::new(root, &path, Kind::Decoupled) };
+        let region = Region { known: false, ..Region::new(root, &path, RegionKind::Decoupled) };
         self.world.oracle.regions.push(region);
         self.jobs.push(Job {
             path,

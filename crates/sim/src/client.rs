@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use client::{Effects, Input, Session};
+use client::{Session, SessionEffects, SessionInput};
 use types::{ClientId, ConnId, Epoch, Errno, Ino, Moment, Tid};
-use wire::{Answer, Failure, Message, WantsAlone};
+use wire::{Answer, Failure, Message, WantsExclusive};
 
-use crate::ahead::Ahead;
-use crate::call::{Call, What};
+use crate::async_ops::AsyncClient;
+use crate::call::{Call, CallKind};
 use crate::project::Project;
-use crate::region::{Kind, Region};
+use crate::region::{Region, RegionKind};
 use crate::world::{Conn, Event, World};
 
 /// The numbers of questions without a request begin here.
@@ -37,7 +37,7 @@ pub struct Client {
     /// Its last questions, which it repeats if it caches replies.
     recent: Option<VecDeque<Call>>,
     /// Its local answers that the server does not know yet.
-    pub(crate) ahead: Ahead,
+    pub(crate) ahead: AsyncClient,
     /// Requests of the simulation itself, with their answers when they are there.
     pub(crate) asked: BTreeMap<Tid, Option<Result<Answer, Failure>>>,
     /// Requests it still wants to make in this round.
@@ -45,13 +45,13 @@ pub struct Client {
     /// Whether it works, without other clients, in the region that acknowledges only safe changes.
     pub(crate) careful: bool,
     pub(crate) project: Option<Project>,
-    /// The newest tenure that ended without a clean stop, as the server says.
+    /// The newest term that ended without a clean stop, as the server says.
     pub(crate) crashed: Epoch,
     /// It keeps a log that a new server may need before anything else.
     pub(crate) logs: bool,
     /// It has a new connection, and its pending request waits until its log was read.
     pub(crate) returning: bool,
-    pub(crate) effects: Effects,
+    pub(crate) effects: SessionEffects,
 }
 
 impl Client {
@@ -68,7 +68,7 @@ impl Client {
             heard: None,
             answered_here: 0,
             recent: None,
-            ahead: Ahead::default(),
+            ahead: AsyncClient::default(),
             asked: BTreeMap::new(),
             left: 0,
             careful: false,
@@ -76,7 +76,7 @@ impl Client {
             crashed: Epoch(0),
             logs: false,
             returning: false,
-            effects: Effects::default(),
+            effects: SessionEffects::default(),
         }
     }
 
@@ -90,7 +90,7 @@ impl Client {
     #[must_use]
     pub fn is_idle(&self) -> bool {
         !self.alive
-            || (self.outstanding.is_empty() && self.again.is_empty() && !self.session.is_ahead())
+            || (self.outstanding.is_empty() && self.again.is_empty() && !self.session.is_async())
     }
 }
 
@@ -105,7 +105,7 @@ impl World {
         {
             new.session.remember();
             if self.plan.alone {
-                new.session.take_alone(WantsAlone::Always);
+                new.session.take_exclusive(WantsExclusive::Always);
             }
             new.recent = Some(VecDeque::new());
         }
@@ -124,7 +124,7 @@ impl World {
         }
         let conn = self.open_conn(client);
         self.clients[client].conn = Some(conn);
-        self.drive(client, Input::Connected);
+        self.drive(client, SessionInput::Connected);
         if self.clients[client].logs {
             self.clients[client].session.set_aside();
             self.clients[client].returning = true;
@@ -134,15 +134,15 @@ impl World {
     fn open_conn(&mut self, client: usize) -> ConnId {
         let id = ConnId(self.next_conn);
         self.next_conn += 1;
-        let (tenure, to_server_at, to_client_at) = (self.tenure, 0, 0);
-        let conn = Conn { client, tenure, alive: true, to_server_at, to_client_at };
+        let (term, to_server_at, to_client_at) = (self.term, 0, 0);
+        let conn = Conn { client, term, alive: true, to_server_at, to_client_at };
         self.conns.insert(id, conn);
         self.send_to_server(id, Event::Opened(id));
         id
     }
 
     /// Gives a session an input and sends its messages.
-    pub(crate) fn drive(&mut self, client: usize, input: Input<'_>) {
+    pub(crate) fn drive(&mut self, client: usize, input: SessionInput<'_>) {
         let Client { session, effects, .. } = &mut self.clients[client];
         session.handle(input, effects);
         self.flush(client);
@@ -191,10 +191,10 @@ impl World {
             self.history.asked((id, tid), &call.what, self.now);
         }
         match &call.what {
-            What::SetData { ino, data, size } if !data.is_empty() || *size == 0 => {
+            CallKind::SetData { ino, data, size } if !data.is_empty() || *size == 0 => {
                 self.removed.shrunk(*ino);
             }
-            What::Merge { object, .. } if object.is_empty() => self.removed.merged(),
+            CallKind::Merge { object, .. } if object.is_empty() => self.removed.merged(),
             _ => {}
         }
         self.oracle.issue((id, tid), call, journal);
@@ -276,9 +276,9 @@ impl World {
                 self.history.heard(id, epoch, reply, self.now);
             }
             let is_refused = matches!(&message, Message::Reply(reply)
-                if reply.result.is_err() && self.oracle.is_ahead((id, reply.tid)));
+                if reply.result.is_err() && self.oracle.is_async((id, reply.tid)));
             self.clients[client].ahead.wrong &= !is_refused;
-            self.drive(client, Input::Message(message));
+            self.drive(client, SessionInput::Message(message));
             let resent = self.clients[client].session.resent_count();
             self.history.returned(id, resent, self.plan.settings.reconnect, self.now);
         }
@@ -293,7 +293,7 @@ impl World {
         self.note(format_args!("{id} lost {conn}"));
         self.clients[client].conn = None;
         self.clients[client].ahead.wrong = false;
-        self.drive(client, Input::Disconnected);
+        self.drive(client, SessionInput::Disconnected);
         self.merge_interrupted(client);
         let away = self.plan.faults.away_max.max(1_000_000);
         let after = if client == 0 { 1_000_000 } else { self.rng.between(100_000, away) };
@@ -329,7 +329,7 @@ impl World {
             return;
         }
         for path in paths {
-            let walk = Call::root(What::Walk { base: Ino::ROOT, path });
+            let walk = Call::root(CallKind::Walk { base: Ino::ROOT, path });
             self.clients[client].again.push_back((walk, REPEATS_MAX));
         }
         self.clients[client].again.push_back((call, repeats + 1));
@@ -399,7 +399,11 @@ impl World {
         let careful = self.clients[client].careful;
         let works = |at: &usize| {
             let Region { known, closed, kind, .. } = self.oracle.regions[*at];
-            let kinds = if careful { [Kind::AckSafe; 2] } else { [Kind::Strong, Kind::Volatile] };
+            let kinds = if careful {
+                [RegionKind::AckSafe; 2]
+            } else {
+                [RegionKind::Strong, RegionKind::Volatile]
+            };
             known && !closed && kinds.contains(&kind)
         };
         let regions = self.oracle.regions_of(&call);
@@ -410,15 +414,15 @@ impl World {
         let Some(recent) = self.clients[client].recent.as_mut() else { return };
         let cred = call.cred.clone();
         let looks = match &call.what {
-            What::Lookup { .. } | What::GetAttr { .. } => vec![call.what.clone()],
-            What::Create { parent, name, .. }
-            | What::Unlink { parent, name }
-            | What::Rmdir { parent, name } => {
+            CallKind::Lookup { .. } | CallKind::GetAttr { .. } => vec![call.what.clone()],
+            CallKind::Create { parent, name, .. }
+            | CallKind::Unlink { parent, name }
+            | CallKind::Rmdir { parent, name } => {
                 let (parent, name) = (*parent, name.clone());
-                vec![What::Lookup { parent, name }, What::GetAttr { ino: parent }]
+                vec![CallKind::Lookup { parent, name }, CallKind::GetAttr { ino: parent }]
             }
-            What::Rename { from, to, .. } => {
-                let look = |(parent, name): &(Ino, String)| What::Lookup {
+            CallKind::Rename { from, to, .. } => {
+                let look = |(parent, name): &(Ino, String)| CallKind::Lookup {
                     parent: *parent,
                     name: name.clone(),
                 };
@@ -459,7 +463,7 @@ impl World {
     pub(crate) fn end_process(&mut self, client: usize) {
         let id = self.clients[client].id();
         self.note(format_args!("$ kill {id}"));
-        self.drop_ahead(client);
+        self.drop_async(client);
         self.clients[client].alive = false;
         self.history.killed(id);
         if let Some(conn) = self.clients[client].conn.take() {

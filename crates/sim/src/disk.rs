@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use engine::{Executor, Tuning};
 use metastore::Tiers;
 use metastore::request::{StoreFailure, StoreOp, StoreResult, Token};
-use objstore::{Action, Faults, Faulty, Memory, ObjectStore, Rule, SyncScope};
+use objstore::{Action, FaultRules, Faulty, Memory, ObjectStore, Rule, SyncScope};
 use types::{Errno, Error, Ino};
 
 use types::rng::Rng;
@@ -127,7 +127,7 @@ impl Disk {
         op: StoreOp,
         calls: u64,
     ) -> Result<(StoreOp, StoreResult), Box<StoreFailure>> {
-        let faults = Faults::default();
+        let faults = FaultRules::default();
         faults.add(Rule::new(Action::Fail(Errno::Io)).after(calls));
         let store = Faulty::new(self.memory.clone(), faults);
         let copy = copy_of(&op);

@@ -7,7 +7,7 @@ use model::{Model, New};
 use types::{Attr, Cred, Errno, FileType, Ino, Path, Timestamp, name_hash};
 use wire::Answer;
 
-use crate::call::{Call, What};
+use crate::call::{Call, CallKind};
 
 const READ: u32 = 4;
 const EXECUTE: u32 = 1;
@@ -48,38 +48,40 @@ pub(crate) fn perform(
 fn change(model: &mut Model, call: &Call, time: Timestamp, ino: Ino) -> Result<Expected, Errno> {
     let cred = &call.cred;
     match &call.what {
-        What::Create { parent, name, mode, size, data } => {
+        CallKind::Create { parent, name, mode, size, data } => {
             let new = New { mode: *mode, size: *size, data, time, ..New::default() };
             model.create(cred, (*parent, name.as_bytes()), &new, ino)?;
             return Ok(Expected::Attr(model.getattr(ino)?));
         }
-        What::Link { ino, parent, name } => {
+        CallKind::Link { ino, parent, name } => {
             model.link(cred, *ino, (*parent, name.as_bytes()), time)?;
         }
-        What::Unlink { parent, name } => model.unlink(cred, (*parent, name.as_bytes()), time)?,
-        What::Rmdir { parent, name } => model.rmdir(cred, (*parent, name.as_bytes()), time)?,
-        What::Rename { from, to, flags } => {
+        CallKind::Unlink { parent, name } => {
+            model.unlink(cred, (*parent, name.as_bytes()), time)?
+        }
+        CallKind::Rmdir { parent, name } => model.rmdir(cred, (*parent, name.as_bytes()), time)?,
+        CallKind::Rename { from, to, flags } => {
             let (from, to) = ((from.0, from.1.as_bytes()), (to.0, to.1.as_bytes()));
             model.rename(cred, from, to, *flags, time)?;
         }
-        What::SetAttr { ino, change } => model.setattr(cred, *ino, change, time)?,
-        What::SetXattr { ino, name, value, flags } => {
+        CallKind::SetAttr { ino, change } => model.setattr(cred, *ino, change, time)?,
+        CallKind::SetXattr { ino, name, value, flags } => {
             model.setxattr(cred, *ino, (name.as_bytes(), value.as_deref()), *flags, time)?;
         }
-        What::SetData { ino, data, size } => model.setdata(cred, *ino, data, *size, time)?,
-        What::Lookup { .. }
-        | What::Walk { .. }
-        | What::GetAttr { .. }
-        | What::GetXattr { .. }
-        | What::ListXattr { .. }
-        | What::GetData { .. }
-        | What::List { .. }
-        | What::Sync
-        | What::GetPolicy { .. }
-        | What::Extend { .. }
-        | What::Merge { .. }
-        | What::Release { .. }
-        | What::Checkpoint => {}
+        CallKind::SetData { ino, data, size } => model.setdata(cred, *ino, data, *size, time)?,
+        CallKind::Lookup { .. }
+        | CallKind::Walk { .. }
+        | CallKind::GetAttr { .. }
+        | CallKind::GetXattr { .. }
+        | CallKind::ListXattr { .. }
+        | CallKind::GetData { .. }
+        | CallKind::List { .. }
+        | CallKind::Sync
+        | CallKind::GetPolicy { .. }
+        | CallKind::Extend { .. }
+        | CallKind::Merge { .. }
+        | CallKind::Release { .. }
+        | CallKind::Checkpoint => {}
     }
     Ok(Expected::Done)
 }
@@ -88,41 +90,41 @@ pub(crate) fn question(model: &Model, call: &Call) -> Result<Expected, Errno> {
     let cred = &call.cred;
     let node = |ino: &Ino| model.node(*ino).ok_or(Errno::Stale);
     Ok(match &call.what {
-        What::Lookup { parent, name } => {
+        CallKind::Lookup { parent, name } => {
             Expected::Attr(model.lookup(cred, *parent, name.as_bytes())?)
         }
-        What::Walk { base, path } => walk(model, cred, *base, path)?,
-        What::GetAttr { ino } => Expected::Attr(model.getattr(*ino)?),
-        What::GetXattr { ino, name } => {
+        CallKind::Walk { base, path } => walk(model, cred, *base, path)?,
+        CallKind::GetAttr { ino } => Expected::Attr(model.getattr(*ino)?),
+        CallKind::GetXattr { ino, name } => {
             let value = node(ino)?.xattrs.get(name.as_bytes()).ok_or(Errno::NoData)?;
             Expected::Data(value.clone())
         }
-        What::ListXattr { ino } => Expected::Names(node(ino)?.xattrs.keys().cloned().collect()),
-        What::GetData { ino } => {
+        CallKind::ListXattr { ino } => Expected::Names(node(ino)?.xattrs.keys().cloned().collect()),
+        CallKind::GetData { ino } => {
             model.access(cred, *ino, READ)?;
             Expected::Data(node(ino)?.data.clone())
         }
-        What::List { dir, after, limit, attrs } => {
+        CallKind::List { dir, after, limit, attrs } => {
             let after = after.as_ref().map(String::as_bytes);
             list(model, cred, *dir, after, *limit as usize, *attrs)?
         }
-        What::GetPolicy { dir } => {
+        CallKind::GetPolicy { dir } => {
             model.getattr(*dir)?;
             Expected::Anything
         }
-        What::Create { .. }
-        | What::Link { .. }
-        | What::Unlink { .. }
-        | What::Rmdir { .. }
-        | What::Rename { .. }
-        | What::SetAttr { .. }
-        | What::SetXattr { .. }
-        | What::SetData { .. }
-        | What::Sync
-        | What::Extend { .. }
-        | What::Merge { .. }
-        | What::Release { .. }
-        | What::Checkpoint => Expected::Anything,
+        CallKind::Create { .. }
+        | CallKind::Link { .. }
+        | CallKind::Unlink { .. }
+        | CallKind::Rmdir { .. }
+        | CallKind::Rename { .. }
+        | CallKind::SetAttr { .. }
+        | CallKind::SetXattr { .. }
+        | CallKind::SetData { .. }
+        | CallKind::Sync
+        | CallKind::Extend { .. }
+        | CallKind::Merge { .. }
+        | CallKind::Release { .. }
+        | CallKind::Checkpoint => Expected::Anything,
     })
 }
 

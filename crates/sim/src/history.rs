@@ -10,13 +10,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use linearize::names::{Act, Call, Crash, Guess, History, Outcome, Place, Seen, Thing};
+use linearize::names::{Act, CallOutcome, Crash, Guess, History, Place, RecordedCall, Seen, Thing};
 use types::{Attr, ClientId, Errno, Ino, Seq, Span, Tid};
 use wire::{Answer, Failure, Reply};
 
-use crate::call::What;
+use crate::call::CallKind;
 use crate::oracle::Applied;
-use crate::region::{Kind, Region};
+use crate::region::{Region, RegionKind};
 use crate::tree::Tree;
 use crate::world::EPOCH;
 
@@ -25,7 +25,7 @@ const SLACK: Span = Span::from_millis(300);
 
 type Key = (ClientId, Tid);
 
-/// Where a change stands in the journal of a tenure, by its latest answer.
+/// Where a change stands in the journal of a term, by its latest answer.
 #[derive(Clone, Copy, Debug)]
 struct Position {
     key: Key,
@@ -40,9 +40,9 @@ pub struct Recorder {
     dirs: BTreeSet<Ino>,
     initial: BTreeMap<Place, Thing>,
     /// Questions without an answer, and when they were asked.
-    open: BTreeMap<Key, (What, u64)>,
+    open: BTreeMap<Key, (CallKind, u64)>,
     /// Those with one.
-    calls: Vec<(Key, Call)>,
+    calls: Vec<(Key, RecordedCall)>,
     /// When the server carried them out.
     guesses: BTreeMap<Key, Vec<(Seq, Guess)>>,
     /// Which call a change is.
@@ -63,16 +63,16 @@ impl Recorder {
     }
 
     /// A client asks for something.
-    pub(crate) fn asked(&mut self, key: Key, what: &What, now: u64) {
+    pub(crate) fn asked(&mut self, key: Key, what: &CallKind, now: u64) {
         let is_watched = match what {
-            What::Lookup { parent: dir, .. }
-            | What::Walk { base: dir, .. }
-            | What::Create { parent: dir, .. }
-            | What::Link { parent: dir, .. }
-            | What::Unlink { parent: dir, .. }
-            | What::Rmdir { parent: dir, .. }
-            | What::List { dir, .. } => self.dirs.contains(dir),
-            What::Rename { from, to, .. } => {
+            CallKind::Lookup { parent: dir, .. }
+            | CallKind::Walk { base: dir, .. }
+            | CallKind::Create { parent: dir, .. }
+            | CallKind::Link { parent: dir, .. }
+            | CallKind::Unlink { parent: dir, .. }
+            | CallKind::Rmdir { parent: dir, .. }
+            | CallKind::List { dir, .. } => self.dirs.contains(dir),
+            CallKind::Rename { from, to, .. } => {
                 self.dirs.contains(&from.0) && self.dirs.contains(&to.0)
             }
             _ => false,
@@ -82,7 +82,7 @@ impl Recorder {
         }
     }
 
-    /// An answer reached a client, in a tenure of the server.
+    /// An answer reached a client, in a term of the server.
     pub(crate) fn heard(&mut self, client: ClientId, epoch: u64, reply: &Reply, now: u64) {
         let key = (client, reply.tid);
         let is_first = self.answered(key, reply, now);
@@ -111,13 +111,13 @@ impl Recorder {
         let Some(act) = act(&what, &reply.result) else { return true };
         let mut outcome = outcome(&what, &reply.result);
         let crashed = self.crashes.iter().find(|crash| crash.start >= start).copied();
-        if let What::Create { .. } = what
+        if let CallKind::Create { .. } = what
             && crashed.is_some()
             && is_forgotten(reply)
         {
-            outcome = Outcome::Unknown;
+            outcome = CallOutcome::Unknown;
         }
-        let mut call = Call::new(act, start).ended(now, outcome);
+        let mut call = RecordedCall::new(act, start).ended(now, outcome);
         if reply.time.0 > EPOCH {
             call.hint = u64::try_from(reply.time.0 - EPOCH).unwrap_or(now);
         } else if let Some(crash) = crashed.filter(|_| call.is_change() && reply.result.is_ok()) {
@@ -188,7 +188,7 @@ impl Recorder {
         let mut calls = Vec::new();
         let open = last.open.into_iter().filter_map(|(key, (what, start))| {
             let act = act(&what, &Err(Errno::TimedOut.into()))?;
-            Some((key, Call::new(act, start)))
+            Some((key, RecordedCall::new(act, start)))
         });
         for (key, mut call) in last.calls.into_iter().chain(open) {
             let doubt = last.doubts.get(&key.0).copied().unwrap_or(0);
@@ -211,10 +211,10 @@ impl Recorder {
         places.extend(history.calls.iter().flat_map(|call| call.act.places()));
         for place in places {
             let outcome = match self.initial.get(&place) {
-                Some(thing) => Outcome::Did(Seen::Thing(*thing)),
-                None => Outcome::Refused(Errno::NotFound),
+                Some(thing) => CallOutcome::Did(Seen::Thing(*thing)),
+                None => CallOutcome::Refused(Errno::NotFound),
             };
-            history.calls.push(Call::new(Act::Look(place), now).ended(now, outcome));
+            history.calls.push(RecordedCall::new(Act::Look(place), now).ended(now, outcome));
         }
         history
     }
@@ -233,58 +233,64 @@ fn thing(attr: &Attr) -> Thing {
 }
 
 /// The claims of a request about places; None without any.
-fn act(what: &What, result: &Result<Answer, Failure>) -> Option<Act> {
+fn act(what: &CallKind, result: &Result<Answer, Failure>) -> Option<Act> {
     Some(match what {
-        What::Lookup { parent, name } => Act::Look(Place::new(*parent, name)),
-        What::Walk { path, .. } => {
+        CallKind::Lookup { parent, name } => Act::Look(Place::new(*parent, name)),
+        CallKind::Walk { path, .. } => {
             let Ok(Answer::Walked { parent, .. }) = result else { return None };
             let last = path.rsplit('/').next()?;
             Act::Look(Place::new(*parent, last))
         }
-        What::Create { parent, name, mode, .. } => {
+        CallKind::Create { parent, name, mode, .. } => {
             let dir = types::FileType::from_mode(*mode) == Some(types::FileType::Directory);
             Act::Make { at: Place::new(*parent, name), dir }
         }
-        What::Link { ino, parent, name } => Act::Link { ino: *ino, at: Place::new(*parent, name) },
-        What::Unlink { parent, name } => Act::Remove { at: Place::new(*parent, name), dir: false },
-        What::Rmdir { parent, name } => Act::Remove { at: Place::new(*parent, name), dir: true },
-        What::Rename { from, to, flags } => Act::Move {
+        CallKind::Link { ino, parent, name } => {
+            Act::Link { ino: *ino, at: Place::new(*parent, name) }
+        }
+        CallKind::Unlink { parent, name } => {
+            Act::Remove { at: Place::new(*parent, name), dir: false }
+        }
+        CallKind::Rmdir { parent, name } => {
+            Act::Remove { at: Place::new(*parent, name), dir: true }
+        }
+        CallKind::Rename { from, to, flags } => Act::Move {
             from: Place::new(from.0, &from.1),
             to: Place::new(to.0, &to.1),
             exchange: flags.exchange,
             no_replace: flags.no_replace,
         },
-        What::List { dir, .. } => Act::List(*dir),
+        CallKind::List { dir, .. } => Act::List(*dir),
         _ => return None,
     })
 }
 
-fn outcome(what: &What, result: &Result<Answer, Failure>) -> Outcome {
+fn outcome(what: &CallKind, result: &Result<Answer, Failure>) -> CallOutcome {
     let seen = match result {
         Err(failure) => {
             return match failure.errno {
-                Errno::NoSpace | Errno::Io | Errno::Again | Errno::TimedOut => Outcome::Unknown,
-                errno => Outcome::Refused(errno),
+                Errno::NoSpace | Errno::Io | Errno::Again | Errno::TimedOut => CallOutcome::Unknown,
+                errno => CallOutcome::Refused(errno),
             };
         }
         Ok(Answer::Attr(attr)) => Seen::Thing(thing(attr)),
         Ok(Answer::Walked { attr: Some(attr), .. }) => Seen::Thing(thing(attr)),
-        Ok(Answer::Walked { attr: None, .. }) => return Outcome::Refused(Errno::NotFound),
+        Ok(Answer::Walked { attr: None, .. }) => return CallOutcome::Refused(Errno::NotFound),
         Ok(Answer::Entries { entries, more }) => {
             let names = entries.iter().map(|(name, attr)| (name.clone(), thing(attr))).collect();
             match what {
-                What::List { after: None, .. } if !more => Seen::All(names),
+                CallKind::List { after: None, .. } if !more => Seen::All(names),
                 _ => Seen::Some(names),
             }
         }
         Ok(_) => Seen::Done,
     };
-    Outcome::Did(seen)
+    CallOutcome::Did(seen)
 }
 
 /// The content of the places in the regions that promise applied changes.
 fn places(tree: &Tree, regions: &[Region]) -> BTreeMap<Place, Thing> {
-    let strong = |region: &&Region| matches!(region.kind, Kind::Strong | Kind::AckSafe);
+    let strong = |region: &&Region| matches!(region.kind, RegionKind::Strong | RegionKind::AckSafe);
     let mut found = BTreeMap::new();
     for region in regions.iter().filter(strong).filter(|region| !region.path.is_empty()) {
         for (path, item) in tree.range(region.path.clone()..) {

@@ -27,7 +27,7 @@
     reason = "a test harness: invariants name the few cases that they are about"
 )]
 
-mod ahead;
+mod async_ops;
 mod audit;
 mod call;
 pub mod cells;
@@ -49,10 +49,10 @@ mod tree;
 mod workload;
 mod world;
 
-pub use call::{Call, What};
+pub use call::{Call, CallKind};
 pub use history::Recorder;
 pub use plan::{Faults, Plan, Weights};
-pub use region::{Kind, Region};
-pub use run::{Report, run};
+pub use region::{Region, RegionKind};
+pub use run::{SimReport, run};
 pub use tree::{Item, Tree};
 pub use world::World;

@@ -1,7 +1,7 @@
 //! A minimal monitor, as far as the metadata server sees it: it passes policies and decouplings on,
 //! and receives beacons.
 
-use mds::Input;
+use mds::MdsInput;
 use types::{Cred, Tid};
 use wire::{Message, Op, Request};
 
@@ -15,17 +15,17 @@ impl World {
         let tid = Tid(self.monitor_tid);
         self.note(format_args!("mon    -> mds.0  {tid} {op:?}"));
         if self.recovered && self.mds.is_some() {
-            self.asked.insert(tid, self.tenure);
+            self.asked.insert(tid, self.term);
             let (heard, cred) = (Tid(0), Cred::root());
             let request = Request::new(tid, heard, cred, *op);
-            self.handle(Input::FromMonitor(Message::Request(request)));
+            self.handle(MdsInput::FromMonitor(Message::Request(request)));
         }
         tid
     }
 
     /// Whether the server that was asked still runs.
     pub(crate) fn is_asked(&self, tid: Tid) -> bool {
-        self.asked.get(&tid) == Some(&self.tenure)
+        self.asked.get(&tid) == Some(&self.term)
     }
 
     /// Takes the server's messages to the monitor.

@@ -9,7 +9,7 @@
 //! After a crash the oracle does not know regions of the namespace without durability. They are
 //! *unknown* until the simulation reads them back.
 
-mod ahead;
+mod async_ops;
 mod merged;
 
 use std::collections::BTreeMap;
@@ -18,11 +18,11 @@ use model::Model;
 use types::{Attr, ClientId, Errno, Ino, InoRange, Seq, Tid, Timestamp};
 use wire::{Answer, Failure, Message, Reply};
 
-use crate::call::{Call, What};
+use crate::call::{Call, CallKind};
 use crate::expect::{self, Expected};
 use crate::invariants::numbers::Numbers;
 use crate::invariants::{applied_survives, exactly_once, merges, safe_survives};
-use crate::region::{Kind, Region};
+use crate::region::{Region, RegionKind};
 
 /// Names a request for ever.
 pub(crate) type Key = (ClientId, Tid);
@@ -181,7 +181,7 @@ impl Oracle {
     fn succeeded(&mut self, key: Key, reply: &Reply, answer: &Answer) -> Result<(), Violation> {
         let issued = &self.requests[&key];
         let call = issued.call.clone();
-        if let What::Merge { subtree, flags, .. } = &call.what {
+        if let CallKind::Merge { subtree, flags, .. } = &call.what {
             if flags.dry_run {
                 return Ok(());
             }
@@ -284,7 +284,7 @@ impl Oracle {
         let issued = &self.requests[&key];
         let call = issued.call.clone();
         let text = || format!("failed with {} ({})", failure.errno.symbol(), failure.text);
-        if let What::Merge { subtree, .. } = call.what
+        if let CallKind::Merge { subtree, .. } = call.what
             && failure.errno == Errno::NotFound
             && self.was_asked_before(key)
         {
@@ -300,7 +300,7 @@ impl Oracle {
             self.request(key).expected = None;
             return Ok(());
         }
-        if issued.ahead && failure.errno == Errno::Stale && self.is_ahead_lost(key) {
+        if issued.ahead && failure.errno == Errno::Stale && self.is_async_lost(key) {
             // It follows from one that the server did not carry out.
             self.request(key).told_lost = true;
             return Ok(());
@@ -341,7 +341,7 @@ impl Oracle {
         let Issued { call, delivered: resent, .. } = issued;
         match errno {
             // The server does not have the inode in memory: the client walks its path again.
-            Errno::Stale => !*resent && call.what != What::Sync,
+            Errno::Stale => !*resent && call.what != CallKind::Sync,
             Errno::Again => true,
             Errno::NoSpace | Errno::Io => self.store_fails,
             _ => false,
@@ -393,7 +393,7 @@ impl Oracle {
             let Some(applied) = issued.applied.take() else { continue };
             if applied.seq > last {
                 self.undone.push((key, applied.ino));
-            } else if let What::Merge { subtree, .. } = issued.call.what {
+            } else if let CallKind::Merge { subtree, .. } = issued.call.what {
                 let journal = issued.journal.clone();
                 if self.regions.iter().any(|region| region.root == subtree && region.known) {
                     merges::apply(&mut self.model, subtree, &journal)?;
@@ -432,7 +432,7 @@ impl Oracle {
         if self.regions.iter().all(|region| region.known) {
             return false;
         }
-        if let What::Walk { .. } = call.what {
+        if let CallKind::Walk { .. } = call.what {
             return true;
         }
         let strange = call.what.touched().0.iter().any(|ino| self.model.node(*ino).is_none());
@@ -444,11 +444,11 @@ impl Oracle {
             self.regions[*at].owner.is_some_and(|(owner, block)| block && owner != client)
         };
         let mut touched = self.regions_of(call);
-        if let What::Walk { .. } = call.what
+        if let CallKind::Walk { .. } = call.what
             && let Ok(Expected::Walked(parent, attr)) = expect::question(&self.model, call)
         {
             let ino = attr.map_or(parent, |attr| attr.ino);
-            touched.extend(self.regions_of(&Call::root(What::GetAttr { ino })));
+            touched.extend(self.regions_of(&Call::root(CallKind::GetAttr { ino })));
         }
         touched.iter().any(blocks)
     }
@@ -458,6 +458,6 @@ impl Oracle {
         let linked = |ino: &Ino| self.model.node(*ino).is_some_and(|node| node.linked);
         call.what.is_change()
             && !call.what.touched().0.iter().any(linked)
-            && self.regions_of(call).iter().any(|at| self.regions[*at].kind == Kind::AckSafe)
+            && self.regions_of(call).iter().any(|at| self.regions[*at].kind == RegionKind::AckSafe)
     }
 }

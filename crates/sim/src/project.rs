@@ -1,21 +1,21 @@
 //! A client that works in a decoupled subtree: it asks the monitor for it, appends to its journal,
 //! and merges.
 
-use client::{Decoupled, Grant};
+use client::{ClientSubtree, Grant};
 use metastore::request::client_journal_name;
-use namespace::NewInode;
+use namespace::PlannedInode;
 use objstore::{Expect, ObjectStore};
 use policy::{Cell, InterferePolicy, Policy};
 use types::{AttrChange, Cred, Errno, Ino, InoRange, Seq, Stripe, Tid, Timestamp};
 use wire::{Answer, Failure, MergeFlags, Message, Unused};
 
-use crate::call::{Call, What};
+use crate::call::{Call, CallKind};
 use crate::client::Client;
 use crate::world::{Event, World};
 
 /// Where a project stands.
 #[derive(Debug)]
-enum Stage {
+enum ProjectStage {
     /// Nobody asked yet.
     New,
     /// The monitor was asked.
@@ -38,8 +38,8 @@ enum Stage {
 #[derive(Debug)]
 pub(crate) struct Project {
     pub(crate) region: usize,
-    stage: Stage,
-    inner: Option<Decoupled>,
+    stage: ProjectStage,
+    inner: Option<ClientSubtree>,
     /// Directories that the journal itself made, and the root.
     dirs: Vec<Ino>,
     files: Vec<(Ino, Ino)>,
@@ -60,7 +60,7 @@ impl Project {
     pub(crate) fn new(region: usize, global: bool, block: bool) -> Self {
         Self {
             region,
-            stage: Stage::New,
+            stage: ProjectStage::New,
             inner: None,
             dirs: Vec::new(),
             files: Vec::new(),
@@ -81,10 +81,10 @@ impl Project {
         inner.clear();
         self.dirs.truncate(1);
         self.files.clear();
-        let merging = matches!(self.stage, Stage::Merging(_) | Stage::Interrupted);
+        let merging = matches!(self.stage, ProjectStage::Merging(_) | ProjectStage::Interrupted);
         if merging {
             // Whether the subtree was released with it is not known.
-            self.stage = if self.release { Stage::Doubtful } else { Stage::Working };
+            self.stage = if self.release { ProjectStage::Doubtful } else { ProjectStage::Working };
         }
         merging
     }
@@ -108,15 +108,15 @@ impl World {
     pub(crate) fn work_on_project(&mut self, client: usize) {
         let Some(mut project) = self.clients[client].project.take() else { return };
         match project.stage {
-            Stage::New | Stage::Refused => self.ask_for_subtree(client, &mut project),
-            Stage::Asked(tid) => self.asked(client, &mut project, tid),
-            Stage::Working => self.append(client, &mut project),
-            Stage::Interrupted => self.merge(client, &mut project),
+            ProjectStage::New | ProjectStage::Refused => self.ask_for_subtree(client, &mut project),
+            ProjectStage::Asked(tid) => self.asked(client, &mut project, tid),
+            ProjectStage::Working => self.append(client, &mut project),
+            ProjectStage::Interrupted => self.merge(client, &mut project),
             // Another job in the same subtree: its journal begins at position 1 again.
-            Stage::Done if self.rng.percent(30) => {
+            ProjectStage::Done if self.rng.percent(30) => {
                 project = Project::new(project.region, project.global, project.block);
             }
-            Stage::Merging(_) | Stage::Doubtful | Stage::Done => {}
+            ProjectStage::Merging(_) | ProjectStage::Doubtful | ProjectStage::Done => {}
         }
         self.clients[client].project = Some(project);
     }
@@ -134,7 +134,7 @@ impl World {
             client: id,
             policy: policy.as_bytes(),
         });
-        project.stage = Stage::Asked(tid);
+        project.stage = ProjectStage::Asked(tid);
     }
 
     fn asked(&mut self, client: usize, project: &mut Project, tid: Tid) {
@@ -143,7 +143,7 @@ impl World {
             // The server crashed: the question is asked again.
             None if self.recovered && !self.is_asked(tid) => {
                 self.oracle.regions[project.region].closed = false;
-                project.stage = Stage::Refused;
+                project.stage = ProjectStage::Refused;
             }
             None => {}
             Some(Ok(Answer::Decoupled(answer))) => {
@@ -155,9 +155,9 @@ impl World {
                 let wire::Decoupled { root, range, epoch, empty } = answer;
                 let grant = Grant { client: id, root, range, epoch, empty, check: false };
                 project.dirs = vec![root.ino];
-                project.inner = Some(Decoupled::new(grant, Seq(1)));
+                project.inner = Some(ClientSubtree::new(grant, Seq(1)));
                 project.target = self.rng.between(1, 40);
-                project.stage = Stage::Working;
+                project.stage = ProjectStage::Working;
             }
             Some(Ok(other)) => self.check(Err(format!("a decoupling was answered {other:?}"))),
             Some(Err(failure)) => {
@@ -166,7 +166,7 @@ impl World {
                     self.check(Err(format!("a decoupling was refused: {failure:?}")));
                 }
                 self.oracle.regions[project.region].closed = false;
-                project.stage = Stage::Refused;
+                project.stage = ProjectStage::Refused;
             }
         }
     }
@@ -177,11 +177,11 @@ impl World {
         for _ in 0..rng.between(1, 8) {
             let Some(inner) = &mut project.inner else { return };
             if inner.inodes_left() == 0 {
-                let what = What::Extend { subtree: inner.root(), count: rng.between(1, 30) };
+                let what = CallKind::Extend { subtree: inner.root(), count: rng.between(1, 30) };
                 if !self.clients[client]
                     .outstanding
                     .values()
-                    .any(|(call, _)| matches!(call.what, What::Extend { .. }))
+                    .any(|(call, _)| matches!(call.what, CallKind::Extend { .. }))
                 {
                     self.call(client, Call::root(what), 0, Vec::new());
                 }
@@ -207,7 +207,7 @@ impl World {
         });
         self.oracle.regions[project.region].closed = true;
         if !quiet || !self.clients[client].session.is_connected() {
-            project.stage = Stage::Interrupted;
+            project.stage = ProjectStage::Interrupted;
             return;
         }
         let Some(inner) = &mut project.inner else { return };
@@ -235,7 +235,7 @@ impl World {
         let store = project.global && self.rng.percent(30);
         let flags = MergeFlags { release: project.release, store, ..MergeFlags::default() };
         let unused = Unused::encode(&project.unused);
-        let what = What::Merge { subtree: root, bytes: announced, object, flags, unused };
+        let what = CallKind::Merge { subtree: root, bytes: announced, object, flags, unused };
         let tid = self.call(client, Call::root(what), 0, bytes.clone());
         if announced > 0
             && let Some(conn) = self.clients[client].conn
@@ -246,7 +246,7 @@ impl World {
                 self.send_to_server(conn, Event::ToServer(conn, frame));
             }
         }
-        project.stage = Stage::Merging(tid);
+        project.stage = ProjectStage::Merging(tid);
         self.disturb_merge(client);
     }
 
@@ -278,8 +278,8 @@ impl World {
     /// The connection broke: a transfer is not repeated by the session.
     pub(crate) fn merge_interrupted(&mut self, client: usize) {
         let Some(project) = &mut self.clients[client].project else { return };
-        if let Stage::Merging(tid) = project.stage {
-            project.stage = Stage::Interrupted;
+        if let ProjectStage::Merging(tid) = project.stage {
+            project.stage = ProjectStage::Interrupted;
             self.clients[client].session.forget(tid);
             self.clients[client].outstanding.remove(&tid);
             self.clients[client].left += 2;
@@ -291,11 +291,13 @@ impl World {
     pub(crate) fn finish_project(&mut self, client: usize) -> bool {
         let Some(project) = &self.clients[client].project else { return false };
         let busy = match project.stage {
-            Stage::Refused => !self.asks_no_more(project),
-            Stage::Asked(_) | Stage::Interrupted => true,
-            Stage::New | Stage::Working | Stage::Merging(_) | Stage::Doubtful | Stage::Done => {
-                false
-            }
+            ProjectStage::Refused => !self.asks_no_more(project),
+            ProjectStage::Asked(_) | ProjectStage::Interrupted => true,
+            ProjectStage::New
+            | ProjectStage::Working
+            | ProjectStage::Merging(_)
+            | ProjectStage::Doubtful
+            | ProjectStage::Done => false,
         };
         if busy && self.clients[client].alive {
             self.run_until(100_000_000, |_| false);
@@ -313,7 +315,7 @@ impl World {
     /// is lost. Such a region is not requested again before a client has looked, and no client
     /// could look while the project may have it and block the rest.
     fn asks_no_more(&self, project: &Project) -> bool {
-        matches!(project.stage, Stage::Refused) && !self.oracle.regions[project.region].known
+        matches!(project.stage, ProjectStage::Refused) && !self.oracle.regions[project.region].known
     }
 
     /// The region of which a client does not know whether it has it, and never will.
@@ -321,22 +323,22 @@ impl World {
         let gives_up =
             self.clients[client].project.as_ref().is_some_and(|it| self.asks_no_more(it));
         let Client { alive, project, .. } = &mut self.clients[client];
-        let doubtful = |project: &&mut Project| matches!(project.stage, Stage::Doubtful);
+        let doubtful = |project: &&mut Project| matches!(project.stage, ProjectStage::Doubtful);
         let project = project.as_mut().filter(|it| gives_up || !*alive || doubtful(it))?;
         if doubtful(&project) {
-            project.stage = Stage::Done;
+            project.stage = ProjectStage::Done;
             self.oracle.regions[project.region].owner = None;
             return Some(project.region);
         }
-        let asked = matches!(project.stage, Stage::Asked(_) | Stage::Refused);
-        if matches!(project.stage, Stage::Merging(_) | Stage::Interrupted) {
+        let asked = matches!(project.stage, ProjectStage::Asked(_) | ProjectStage::Refused);
+        if matches!(project.stage, ProjectStage::Merging(_) | ProjectStage::Interrupted) {
             // No reply tells how much of its last merge exists.
             let region = &mut self.oracle.regions[project.region];
             let journal = project.inner.as_mut().filter(|_| project.global && region.known);
             region.in_doubt = journal.map(journal_of);
             region.known = false;
         }
-        project.stage = Stage::Done;
+        project.stage = ProjectStage::Done;
         asked.then_some(project.region)
     }
 
@@ -363,21 +365,21 @@ impl World {
     ) -> bool {
         match (&call.what, result) {
             // For the client's asynchronous changes.
-            (What::Extend { subtree: Ino(0), .. }, _) => false,
-            (What::Extend { .. }, Ok(Answer::Range(range))) => {
+            (CallKind::Extend { subtree: Ino(0), .. }, _) => false,
+            (CallKind::Extend { .. }, Ok(Answer::Range(range))) => {
                 if let Some(inner) = &mut project.inner {
                     inner.extend(*range);
                 }
                 true
             }
-            (What::Extend { .. }, _) => true,
-            (What::Merge { flags, .. }, result) if matches!(project.stage, Stage::Merging(known) if known == tid) =>
+            (CallKind::Extend { .. }, _) => true,
+            (CallKind::Merge { flags, .. }, result) if matches!(project.stage, ProjectStage::Merging(known) if known == tid) =>
             {
                 let gone = result.as_ref().is_err_and(|failure| failure.errno == Errno::Stale);
                 let released = flags.release && (result.is_ok() || gone);
                 let region = &mut self.oracle.regions[project.region];
                 if result.is_err() && !gone {
-                    project.stage = Stage::Interrupted;
+                    project.stage = ProjectStage::Interrupted;
                     if result.as_ref().is_err_and(|failure| failure.errno == Errno::NotFound) {
                         // An earlier attempt merged it. The remaining step is to give the subtree
                         // back.
@@ -390,7 +392,7 @@ impl World {
                 }
                 project.asked = false;
                 region.closed = false;
-                project.stage = Stage::Working;
+                project.stage = ProjectStage::Working;
                 project.target = self.rng.between(1, 40);
                 if let Some(inner) = &mut project.inner {
                     let journal = journal_of(inner);
@@ -411,7 +413,7 @@ impl World {
                 project.files.clear();
                 if released || gone {
                     region.owner = None;
-                    project.stage = Stage::Done;
+                    project.stage = ProjectStage::Done;
                 }
                 true
             }
@@ -420,7 +422,7 @@ impl World {
     }
 }
 
-fn journal_of(inner: &mut Decoupled) -> Vec<u8> {
+fn journal_of(inner: &mut ClientSubtree) -> Vec<u8> {
     let mut bytes = inner.header().encode().to_vec();
     bytes.extend(inner.blocks().concat());
     bytes
@@ -444,7 +446,7 @@ fn one_event(
     let inner = project.inner.as_mut()?;
     // Its files are striped otherwise than those that are made by request.
     let stripe = Stripe::MIN;
-    let new = |mode| NewInode { mode, stripe, time, ..NewInode::default() };
+    let new = |mode| PlannedInode { mode, stripe, time, ..PlannedInode::default() };
     match rng.below(12) {
         0 | 1 => {
             let ino = inner.create(&cred, dir, name.as_bytes(), &new(0o040_777)).ok()?;

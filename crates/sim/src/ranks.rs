@@ -26,7 +26,7 @@ mod tree;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use mds::{Effects, Input, Mds, Settings};
+use mds::{Mds, MdsEffects, MdsInput, Settings};
 use metastore::request::Token;
 use objstore::Memory;
 use types::{ClientId, Clock, ConnId, Epoch, Ino, Moment, Rank, Span, Timestamp};
@@ -75,7 +75,7 @@ enum Event {
 struct Conn {
     client: usize,
     rank: Rank,
-    tenure: u64,
+    term: u64,
     alive: bool,
     to_server_at: u64,
     to_client_at: u64,
@@ -84,7 +84,7 @@ struct Conn {
 #[derive(Debug)]
 struct Server {
     mds: Option<Mds>,
-    tenure: u64,
+    term: u64,
     disk: Disk,
     /// It is to be killed after so many further store operations.
     doomed: Option<u64>,
@@ -92,7 +92,7 @@ struct Server {
 
 /// See the module documentation.
 #[derive(Debug)]
-struct World {
+struct RanksWorld {
     rng: Rng,
     now: u64,
     order: u64,
@@ -122,7 +122,7 @@ struct World {
 /// Runs a seed; with `directories` they are renamed between ranks, too.
 #[must_use]
 pub fn run(seed: u64, trace: bool, directories: bool) -> RanksReport {
-    let mut world = World::new(seed, trace);
+    let mut world = RanksWorld::new(seed, trace);
     world.settings.pass_directories = directories;
     // The trace before a panic helps to explain it.
     let ended = catch_unwind(AssertUnwindSafe(|| world.run()));
@@ -133,7 +133,7 @@ pub fn run(seed: u64, trace: bool, directories: bool) -> RanksReport {
     world.report
 }
 
-impl World {
+impl RanksWorld {
     fn new(seed: u64, traced: bool) -> Self {
         let mut rng = Rng::new(seed ^ 0x7261_6e6b_7321);
         let memory = Memory::new();
@@ -142,7 +142,7 @@ impl World {
         let interval = balancing.as_ref().map_or(Span(u64::MAX), |balancing| balancing.interval);
         let servers = (0..ranks).map(|_| Server {
             mds: None,
-            tenure: 0,
+            term: 0,
             disk: Disk::on(memory.clone()),
             doomed: None,
         });
@@ -271,16 +271,16 @@ impl World {
             Event::ToServer(conn, frame) => self.arrived_at_server(conn, &frame),
             Event::ToClient(conn, frame) => self.arrived_at_client(conn, &frame),
             Event::ServerSawClose(conn) => {
-                let Conn { rank, tenure, .. } = self.conns[&conn];
-                self.handle(usize::from(rank.0), tenure, Input::Closed(conn));
+                let Conn { rank, term, .. } = self.conns[&conn];
+                self.handle(usize::from(rank.0), term, MdsInput::Closed(conn));
             }
             Event::ClientSawClose(conn) => self.client_closed(conn),
-            Event::CarryOut(server, tenure, token) => {
-                if self.servers[server].tenure == tenure {
+            Event::CarryOut(server, term, token) => {
+                if self.servers[server].term == term {
                     self.check_writer(server, token);
                     self.servers[server].disk.execute(token, &mut self.rng);
                     let after = self.delay();
-                    self.schedule(after, Event::Ended(server, tenure, token));
+                    self.schedule(after, Event::Ended(server, term, token));
                     if let Some(left) = &mut self.servers[server].doomed {
                         *left = left.saturating_sub(1);
                         if *left == 0 {
@@ -289,25 +289,25 @@ impl World {
                     }
                 }
             }
-            Event::Ended(server, tenure, token) => {
-                if self.servers[server].tenure == tenure
+            Event::Ended(server, term, token) => {
+                if self.servers[server].term == term
                     && let Some(ended) = self.servers[server].disk.end(token)
                 {
                     self.note(|| {
                         let text = ended.as_ref().map(crate::print::store_result);
                         format!("mds.{server} <- store {token:?} {text:?}")
                     });
-                    self.handle(server, tenure, Input::Stored(token, ended));
+                    self.handle(server, term, MdsInput::Stored(token, ended));
                 }
             }
-            Event::Tick(server, tenure) => {
-                if self.servers[server].tenure == tenure {
-                    self.schedule(2 * MS, Event::Tick(server, tenure));
-                    self.load_machine(server, tenure);
-                    self.handle(server, tenure, Input::Tick);
+            Event::Tick(server, term) => {
+                if self.servers[server].term == term {
+                    self.schedule(2 * MS, Event::Tick(server, term));
+                    self.load_machine(server, term);
+                    self.handle(server, term, MdsInput::Tick);
                 }
             }
-            Event::Work(server, tenure) => self.handle(server, tenure, Input::Work),
+            Event::Work(server, term) => self.handle(server, term, MdsInput::Work),
             Event::Start(server) => self.start(server),
             Event::Connect(client, rank) => self.connect(client, rank),
             Event::Turn(client) => self.turn(client),
@@ -326,7 +326,7 @@ impl World {
             }
             Event::Move if self.balancing.is_some() => self.crash_mover(),
             Event::Move => self.begin_move(),
-            Event::Answer(server, tenure, question) => self.answer(server, tenure, *question),
+            Event::Answer(server, term, question) => self.answer(server, term, *question),
             Event::Beat(server, bytes) => self.beat(server, &bytes),
         }
     }
@@ -336,13 +336,13 @@ impl World {
             return;
         }
         let rank = Rank(server as u16);
-        self.servers[server].tenure += 1;
-        let tenure = self.servers[server].tenure;
+        self.servers[server].term += 1;
+        let term = self.servers[server].term;
         self.note(|| format!("$ start {rank}"));
         self.servers[server].mds = Some(Mds::new(rank, self.settings.clone()));
-        self.handle(server, tenure, Input::FromMonitor(Message::Map(Box::new(self.map()))));
-        self.handle(server, tenure, Input::Start);
-        self.schedule(MS, Event::Tick(server, tenure));
+        self.handle(server, term, MdsInput::FromMonitor(Message::Map(Box::new(self.map()))));
+        self.handle(server, term, MdsInput::Start);
+        self.schedule(MS, Event::Tick(server, term));
     }
 
     /// The map always has all ranks: a client finds out by a request whether a rank is up.
@@ -380,7 +380,7 @@ impl World {
         self.report.crashes += 1;
         self.report.crashes_moving += u64::from(mds.is_moving());
         self.note(|| format!("$ crash mds.{server}, moving: {}", mds.is_moving()));
-        self.servers[server].tenure += 1;
+        self.servers[server].term += 1;
         // The appends of other servers survive this crash.
         for other in (0..self.servers.len()).filter(|other| *other != server) {
             self.servers[other].disk.sync_appends();
@@ -394,13 +394,13 @@ impl World {
         self.schedule(after, Event::Start(server));
     }
 
-    fn handle(&mut self, server: usize, tenure: u64, input: Input<'_>) {
+    fn handle(&mut self, server: usize, term: u64, input: MdsInput<'_>) {
         let clock = self.clock();
-        if self.servers[server].tenure != tenure {
+        if self.servers[server].term != term {
             return;
         }
         let Some(mds) = &mut self.servers[server].mds else { return };
-        let mut effects = Effects::default();
+        let mut effects = MdsEffects::default();
         mds.handle(clock, input, &mut effects);
         let has_work = mds.has_work();
         let frames: Vec<_> =
@@ -414,11 +414,11 @@ impl World {
             });
             self.servers[server].disk.submit(token, op);
             let after = self.delay();
-            self.schedule(after, Event::CarryOut(server, tenure, token));
+            self.schedule(after, Event::CarryOut(server, term, token));
         }
         self.to_monitor(server, &effects.to_monitor);
         for question in effects.questions {
-            self.think(server, tenure, question);
+            self.think(server, term, question);
         }
         for conn in effects.close {
             self.break_conn(conn, false);
@@ -428,7 +428,7 @@ impl World {
         }
         if has_work {
             let after = self.rng.between(1, MS / 5);
-            self.schedule(after, Event::Work(server, tenure));
+            self.schedule(after, Event::Work(server, term));
         }
     }
 
@@ -459,11 +459,11 @@ impl World {
     }
 
     fn arrived_at_server(&mut self, conn: ConnId, frame: &[u8]) {
-        let Conn { rank, tenure, alive, client, .. } = self.conns[&conn];
+        let Conn { rank, term, alive, client, .. } = self.conns[&conn];
         let payload = wire::frame::decode(frame).ok().flatten().map(|(frame, _)| frame.payload);
         if let Some(Ok(message)) = payload.map(Message::decode).filter(|_| alive) {
             self.note(|| format!("client.{client} -> {rank} {}", crate::print::message(&message)));
-            self.handle(usize::from(rank.0), tenure, Input::Message(conn, message));
+            self.handle(usize::from(rank.0), term, MdsInput::Message(conn, message));
         }
     }
 

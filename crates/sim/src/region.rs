@@ -5,7 +5,7 @@ use types::{Attr, ClientId, Ino, Timestamp};
 
 /// The promise for a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum RegionKind {
     /// Every change is journalled and survives.
     Strong,
     /// As strong, and acknowledged only when it is durable. One client at a time works there.
@@ -24,7 +24,7 @@ pub struct Region {
     /// Its path.
     pub path: String,
     /// What is promised.
-    pub kind: Kind,
+    pub kind: RegionKind,
     /// Whether the model knows its content.
     pub known: bool,
     /// Whether there are changes that a crash may undo.
@@ -42,7 +42,7 @@ pub struct Region {
 impl Region {
     /// A region of which everything is known.
     #[must_use]
-    pub fn new(root: Ino, path: &str, kind: Kind) -> Self {
+    pub fn new(root: Ino, path: &str, kind: RegionKind) -> Self {
         Self {
             root,
             path: path.to_owned(),
@@ -66,7 +66,7 @@ impl Region {
             return Attr { ino, mode: mode & types::MODE_TYPE, ..Attr::default() };
         }
         // A decoupling and a policy change it at an unknown time.
-        let blurred = matches!(self.kind, Kind::Decoupled | Kind::Volatile);
+        let blurred = matches!(self.kind, RegionKind::Decoupled | RegionKind::Volatile);
         let ctime = if blurred { Timestamp(0) } else { attr.ctime };
         Attr { ctime, ..*attr }
     }

@@ -4,11 +4,11 @@
 use types::{ClientId, Errno, Ino, Seq};
 use wire::{Answer, Op};
 
-use crate::call::{Call, What};
+use crate::call::{Call, CallKind};
 use crate::invariants::{applied_survives, linearizable, liveness, merges, removed, same_tree};
 use crate::plan::Plan;
 use crate::project::Project;
-use crate::region::{Kind, Region};
+use crate::region::{Region, RegionKind};
 use crate::tree::{self, Tree};
 use crate::world::{Event, World};
 use types::rng::Rng;
@@ -18,7 +18,7 @@ const DELETED_WITHIN: u64 = 10_000_000_000;
 
 /// How a simulation ended.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct SimReport {
     /// What decided everything.
     pub seed: u64,
     /// A hash of everything that happened.
@@ -40,12 +40,12 @@ pub struct Report {
     /// Comparisons of a snapshot with the model at its moment.
     pub snapshots: u64,
     /// Servers that were started.
-    pub tenures: u64,
+    pub terms: u64,
 }
 
 /// Runs the simulation of a seed.
 #[must_use]
-pub fn run(seed: u64, trace: bool) -> Report {
+pub fn run(seed: u64, trace: bool) -> SimReport {
     let mut rng = Rng::new(seed);
     let plan = Plan::draw(&mut rng);
     let mut world = World::new(plan, rng, trace);
@@ -54,7 +54,7 @@ pub fn run(seed: u64, trace: bool) -> Report {
     for _ in 0..world.plan.rounds {
         world.round();
     }
-    Report {
+    SimReport {
         seed,
         fingerprint: world.fingerprint(),
         violation: world.violation.clone(),
@@ -65,7 +65,7 @@ pub fn run(seed: u64, trace: bool) -> Report {
         ahead: world.ahead,
         judged: world.history.judged,
         snapshots: world.snapshots.compared,
-        tenures: world.tenure,
+        terms: world.term,
     }
 }
 
@@ -76,22 +76,22 @@ impl World {
     /// Starts the cluster and makes its regions.
     pub fn set_up(&mut self) {
         self.oracle.regions =
-            vec![Region { known: false, ..Region::new(Ino::ROOT, "", Kind::Strong) }];
+            vec![Region { known: false, ..Region::new(Ino::ROOT, "", RegionKind::Strong) }];
         self.start();
         self.connect(0);
-        let mut regions = vec![("/s".to_owned(), Kind::Strong)];
+        let mut regions = vec![("/s".to_owned(), RegionKind::Strong)];
         if self.plan.volatile {
-            regions.push(("/v".into(), Kind::Volatile));
+            regions.push(("/v".into(), RegionKind::Volatile));
         }
         if self.plan.ack_safe {
-            regions.push(("/q".into(), Kind::AckSafe));
+            regions.push(("/q".into(), RegionKind::AckSafe));
         }
         for number in 0..self.plan.decoupled {
-            regions.push((format!("/d{number}"), Kind::Decoupled));
+            regions.push((format!("/d{number}"), RegionKind::Decoupled));
         }
         let regions: Vec<_> =
             regions.into_iter().map(|(path, kind)| self.make_region(&path, kind)).collect();
-        let _ = self.ask(What::Sync);
+        let _ = self.ask(CallKind::Sync);
         let tree = self.read_tree();
         self.oracle.learn(tree::to_model(&tree));
         self.oracle.regions = regions;
@@ -101,7 +101,7 @@ impl World {
         let last = self.clients.len() - 1;
         self.clients[last].careful = self.plan.ack_safe;
         for number in 0..self.oracle.regions.len() {
-            if self.oracle.regions[number].kind == Kind::Decoupled {
+            if self.oracle.regions[number].kind == RegionKind::Decoupled {
                 let client = self.rng.index(self.plan.clients) + 1;
                 let project = Project::new(number, self.rng.percent(50), self.rng.percent(40));
                 self.clients[client].project.get_or_insert(project);
@@ -109,28 +109,28 @@ impl World {
         }
     }
 
-    fn make_region(&mut self, path: &str, kind: Kind) -> Region {
+    fn make_region(&mut self, path: &str, kind: RegionKind) -> Region {
         let name = path.trim_start_matches('/').to_owned();
         let ino = self.make(Ino::ROOT, &name, 0o040_777);
         match kind {
-            Kind::Volatile => self.set_policy(path, VOLATILE),
-            Kind::AckSafe => self.set_policy(path, "ack: safe\n"),
-            Kind::Decoupled => {
+            RegionKind::Volatile => self.set_policy(path, VOLATILE),
+            RegionKind::AckSafe => self.set_policy(path, "ack: safe\n"),
+            RegionKind::Decoupled => {
                 if self.rng.percent(50) {
                     let dir = self.make(ino, "n0", 0o040_777);
                     self.make(ino, "n1", 0o100_644);
                     self.make(dir, "n1", 0o100_644);
                 }
             }
-            Kind::Strong if self.plan.leases => self.set_policy(path, "cache: lease\n"),
-            Kind::Strong => {}
+            RegionKind::Strong if self.plan.leases => self.set_policy(path, "cache: lease\n"),
+            RegionKind::Strong => {}
         }
         Region::new(ino, path, kind)
     }
 
     pub(crate) fn make(&mut self, parent: Ino, name: &str, mode: u32) -> Ino {
         let name = name.to_owned();
-        match self.ask(What::Create { parent, name, mode, size: 0, data: Vec::new() }) {
+        match self.ask(CallKind::Create { parent, name, mode, size: 0, data: Vec::new() }) {
             Ok(Answer::Attr(attr)) => attr.ino,
             other => {
                 self.check(Err(format!("setting up: {other:?}")));
@@ -171,7 +171,7 @@ impl World {
                 self.compare("after a clean stop");
             }
             _ => {
-                let _ = self.ask(What::Checkpoint);
+                let _ = self.ask(CallKind::Checkpoint);
                 self.harden();
                 self.crash();
                 self.compare("after a checkpoint and a crash");
@@ -182,7 +182,8 @@ impl World {
     /// A subtree without durability gets a policy that promises more: earlier updates become
     /// durable, too, from the moment of the answer (P-16). Then it gets its old policy back.
     fn promise_more(&mut self) {
-        let Some(at) = self.oracle.regions.iter().position(|it| it.kind == Kind::Volatile) else {
+        let Some(at) = self.oracle.regions.iter().position(|it| it.kind == RegionKind::Volatile)
+        else {
             return;
         };
         let path = self.oracle.regions[at].path.clone();
@@ -237,7 +238,7 @@ impl World {
         if quiet {
             for client in 1..self.clients.len() {
                 if self.clients[client].alive {
-                    self.call(client, Call::root(What::Sync), 0, Vec::new());
+                    self.call(client, Call::root(CallKind::Sync), 0, Vec::new());
                 }
             }
         }
@@ -257,7 +258,7 @@ impl World {
         // Nothing more of a dead client is carried out when the server knows that it is gone.
         self.run_until(within, Self::has_noticed_ends);
         // Changes of killed clients are promised to no client until the journal has them.
-        let _ = self.ask_at("", &What::Sync);
+        let _ = self.ask_at("", &CallKind::Sync);
         // A server may end when it learns the result of a write to a failed store.
         self.run_until(within, Self::is_quiet);
         self.check_quiet();
@@ -293,14 +294,14 @@ impl World {
             if let Some(region) = self.asked_in_vain(client) {
                 // Whether a client got the subtree that died while it asked is not known.
                 let subtree = self.oracle.regions[region].root;
-                let _ = self.ask(What::Release { subtree });
+                let _ = self.ask(CallKind::Release { subtree });
             }
         }
         for region in 0..self.oracle.regions.len() {
             self.oracle.regions[region].closed = false;
             let Region { root: subtree, owner, .. } = self.oracle.regions[region];
             if owner.is_some_and(|(owner, _)| dead.contains(&owner)) {
-                let released = self.ask(What::Release { subtree });
+                let released = self.ask(CallKind::Release { subtree });
                 // It may have merged and released it itself, without hearing of that.
                 let gone = released.as_ref().is_err_and(|failure| failure.errno == Errno::Stale);
                 if released != Ok(Answer::Done) && !gone {

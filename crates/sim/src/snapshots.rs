@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use client::Branch;
+use client::BranchView;
 use engine::{change_snapshots, load_dir_at, read_snapshots};
 use metastore::Snapshot;
 use metastore::request::StoreOp;
@@ -15,7 +15,7 @@ use types::{Attr, Cred, Ino, Seq};
 use wire::Op;
 
 use crate::oracle::Violation;
-use crate::region::{Kind, Region};
+use crate::region::{Region, RegionKind};
 use crate::tree::{self, Item, Tree};
 use crate::world::World;
 
@@ -52,7 +52,7 @@ impl World {
         for region in &mut regions {
             // A merge that is done is part of the model when it is answered.
             let unknown =
-                region.kind == Kind::Decoupled && (region.closed || region.owner.is_some());
+                region.kind == RegionKind::Decoupled && (region.closed || region.owner.is_some());
             region.known &= !unknown;
         }
         let expected = Expected { tree: tree::of_model(&self.oracle.model), regions };
@@ -134,11 +134,11 @@ impl World {
 
     /// The content of a snapshot for a reader of the store.
     fn read_snapshot(&self, snapshot: &Snapshot, top: &str) -> Result<Tree, Violation> {
-        let mut view = Branch::new(&snapshot.root, Seq(1));
+        let mut view = BranchView::new(&snapshot.root, Seq(1));
         let mut tree = Tree::new();
         let mut todo = vec![(top.to_owned(), snapshot.root.ino)];
         while let Some((path, ino)) = todo.pop() {
-            let load = |view: &mut Branch, refusal| self.load(view, snapshot.number, refusal);
+            let load = |view: &mut BranchView, refusal| self.load(view, snapshot.number, refusal);
             let item = loop {
                 match item_of(&view, ino) {
                     Ok(item) => break item,
@@ -167,7 +167,7 @@ impl World {
         Ok(tree)
     }
 
-    fn load(&self, view: &mut Branch, number: u64, refusal: Refusal) -> Result<(), Violation> {
+    fn load(&self, view: &mut BranchView, number: u64, refusal: Refusal) -> Result<(), Violation> {
         let Refusal::Cold(dir) = refusal else { return Err(format!("{refusal:?}")) };
         let loaded = load_dir_at(&self.disk.memory, dir, number);
         let loaded = loaded.map_err(|error| error.to_string())?;
@@ -176,7 +176,7 @@ impl World {
     }
 }
 
-fn item_of(view: &Branch, ino: Ino) -> Result<Item, Refusal> {
+fn item_of(view: &BranchView, ino: Ino) -> Result<Item, Refusal> {
     let namespace = view.namespace();
     let mut item = Item { attr: namespace.getattr(ino)?, ..Item::default() };
     if !item.attr.is_dir() {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use journal::{Create, Event, Snapshot};
+use journal::{Create, Event, InodeSnapshot};
 use model::Model;
 use types::{Attr, AttrChange, Ino, Timestamp};
 
@@ -50,7 +50,7 @@ pub(crate) fn to_model(tree: &Tree) -> Model {
         let name = name.as_bytes();
         let time = btime;
         if model.node(ino).is_some() {
-            let (home, inode) = (parent, Snapshot { attr: item.attr, data: &[], extra: &[] });
+            let (home, inode) = (parent, InodeSnapshot { attr: item.attr, data: &[], extra: &[] });
             model.apply(&Event::Link { parent, name, ino, home, inode, time }, nothing);
             continue;
         }

@@ -3,8 +3,8 @@
 use model::Model;
 use types::{AttrChange, Cred, Ino, RenameFlags, XattrFlags};
 
-use crate::call::{Call, What};
-use crate::region::Kind;
+use crate::call::{Call, CallKind};
+use crate::region::RegionKind;
 use crate::world::World;
 use types::rng::Rng;
 
@@ -19,9 +19,9 @@ pub(crate) fn next(world: &mut World, client: usize) -> Option<Call> {
     let regions: Vec<usize> = (0..world.oracle.regions.len())
         .filter(|at| world.oracle.regions[*at].known && !world.oracle.regions[*at].closed)
         .filter(|at| match world.oracle.regions[*at].kind {
-            Kind::AckSafe => careful,
-            Kind::Strong | Kind::Volatile => !careful,
-            Kind::Decoupled => {
+            RegionKind::AckSafe => careful,
+            RegionKind::Strong | RegionKind::Volatile => !careful,
+            RegionKind::Decoupled => {
                 let owner = world.oracle.regions[*at].owner;
                 !careful && owner.is_some_and(|(owner, _)| owner != id)
             }
@@ -45,7 +45,7 @@ pub(crate) fn next(world: &mut World, client: usize) -> Option<Call> {
         weights.link = 0;
     }
     let what = places.what(&weights, &mut rng);
-    if matches!(world.oracle.regions[at].kind, Kind::Strong | Kind::AckSafe) {
+    if matches!(world.oracle.regions[at].kind, RegionKind::Strong | RegionKind::AckSafe) {
         world.history.watch(what.touched().0);
     }
     Some(Call { cred, what })
@@ -57,9 +57,9 @@ pub(crate) fn next(world: &mut World, client: usize) -> Option<Call> {
 fn keeps_links(world: &World, at: usize) -> bool {
     let projects = world.clients.iter().filter_map(|client| client.project.as_ref());
     match world.oracle.regions[at].kind {
-        Kind::Strong | Kind::AckSafe => true,
-        Kind::Volatile => false,
-        Kind::Decoupled => projects.into_iter().any(|project| project.keeps(at)),
+        RegionKind::Strong | RegionKind::AckSafe => true,
+        RegionKind::Volatile => false,
+        RegionKind::Decoupled => projects.into_iter().any(|project| project.keeps(at)),
     }
 }
 
@@ -99,7 +99,7 @@ impl Places {
         while at < places.dirs.len() {
             let dir = places.dirs[at];
             at += 1;
-            if let Some(entries) = session.and_then(|session| session.alone_entries(dir)) {
+            if let Some(entries) = session.and_then(|session| session.exclusive_entries(dir)) {
                 places.preferred.push(dir);
                 for (ino, is_dir) in entries {
                     let list = if is_dir { &mut places.dirs } else { &mut places.others };
@@ -144,7 +144,7 @@ impl Places {
         }
     }
 
-    fn what(&self, weights: &crate::plan::Weights, rng: &mut Rng) -> What {
+    fn what(&self, weights: &crate::plan::Weights, rng: &mut Rng) -> CallKind {
         let w = weights;
         let kinds = [
             w.create, w.mkdir, w.remove, w.rename, w.link, w.attr, w.xattr, w.data, w.read, w.sync,
@@ -161,27 +161,27 @@ impl Places {
             1 => self.mkdir(rng),
             2 => self.remove(rng),
             3 => self.rename(rng),
-            4 => What::Link { ino: self.any(rng), parent: self.dir(rng), name: self.name(rng) },
+            4 => CallKind::Link { ino: self.any(rng), parent: self.dir(rng), name: self.name(rng) },
             5 => self.set_attr(rng),
             6 => self.set_xattr(rng),
             7 => {
                 let data = vec![b'd'; rng.index(40)];
                 let size = data.len() as u64 + rng.pick(&[0, 0, 100]);
-                What::SetData { ino: self.any(rng), data, size }
+                CallKind::SetData { ino: self.any(rng), data, size }
             }
             8 => self.read(rng),
-            9 => What::Sync,
+            9 => CallKind::Sync,
             _ => {
                 if rng.pick(&[0, 1]).eq(&0) {
-                    What::Checkpoint
+                    CallKind::Checkpoint
                 } else {
-                    What::GetPolicy { dir: self.dir(rng) }
+                    CallKind::GetPolicy { dir: self.dir(rng) }
                 }
             }
         }
     }
 
-    fn create(&self, rng: &mut Rng) -> What {
+    fn create(&self, rng: &mut Rng) -> CallKind {
         let (parent, name) = (self.dir(rng), self.name(rng));
         let (mode, data) = match rng.below(10) {
             0 => (LINK | 0o777, b"target".to_vec()),
@@ -189,20 +189,30 @@ impl Places {
             _ => (FILE | rng.pick(&[0o644, 0o600, 0o666]) as u32, Vec::new()),
         };
         let size = data.len() as u64 + rng.pick(&[0, 0, 10]);
-        What::Create { parent, name, mode, size, data }
+        CallKind::Create { parent, name, mode, size, data }
     }
 
-    fn mkdir(&self, rng: &mut Rng) -> What {
+    fn mkdir(&self, rng: &mut Rng) -> CallKind {
         let mode = DIR | rng.pick(&[0o755, 0o777, 0o1777, 0o2777]) as u32;
-        What::Create { parent: self.dir(rng), name: self.name(rng), mode, size: 0, data: vec![] }
+        CallKind::Create {
+            parent: self.dir(rng),
+            name: self.name(rng),
+            mode,
+            size: 0,
+            data: vec![],
+        }
     }
 
-    fn remove(&self, rng: &mut Rng) -> What {
+    fn remove(&self, rng: &mut Rng) -> CallKind {
         let (parent, name) = (self.dir(rng), self.name(rng));
-        if rng.percent(30) { What::Rmdir { parent, name } } else { What::Unlink { parent, name } }
+        if rng.percent(30) {
+            CallKind::Rmdir { parent, name }
+        } else {
+            CallKind::Unlink { parent, name }
+        }
     }
 
-    fn rename(&self, rng: &mut Rng) -> What {
+    fn rename(&self, rng: &mut Rng) -> CallKind {
         let from = (self.dir(rng), self.name(rng));
         let to = (self.dir(rng), self.name(rng));
         let flags = match rng.below(10) {
@@ -210,10 +220,10 @@ impl Places {
             1..=3 => RenameFlags { no_replace: false, exchange: true },
             _ => RenameFlags::default(),
         };
-        What::Rename { from, to, flags }
+        CallKind::Rename { from, to, flags }
     }
 
-    fn set_attr(&self, rng: &mut Rng) -> What {
+    fn set_attr(&self, rng: &mut Rng) -> CallKind {
         let mut change = AttrChange::default();
         match rng.below(4) {
             0 => change.mode = Some(rng.pick(&[0o600, 0o644, 0o777, 0o4755]) as u32),
@@ -224,36 +234,41 @@ impl Places {
                     Some(types::Timestamp(i64::try_from(rng.below(1 << 40)).unwrap_or(1)))
             }
         }
-        What::SetAttr { ino: self.any(rng), change }
+        CallKind::SetAttr { ino: self.any(rng), change }
     }
 
-    fn set_xattr(&self, rng: &mut Rng) -> What {
+    fn set_xattr(&self, rng: &mut Rng) -> CallKind {
         let value = rng.percent(70).then(|| vec![b'v'; rng.index(20)]);
         let flags = match rng.below(6) {
             0 => XattrFlags { create: true, replace: false },
             1 => XattrFlags { create: false, replace: true },
             _ => XattrFlags::default(),
         };
-        What::SetXattr { ino: self.any(rng), name: format!("user.x{}", rng.below(3)), value, flags }
+        CallKind::SetXattr {
+            ino: self.any(rng),
+            name: format!("user.x{}", rng.below(3)),
+            value,
+            flags,
+        }
     }
 
-    fn read(&self, rng: &mut Rng) -> What {
+    fn read(&self, rng: &mut Rng) -> CallKind {
         let ino = self.any(rng);
         match rng.below(8) {
-            0 | 1 => What::Lookup { parent: self.dir(rng), name: self.name(rng) },
-            2 => What::GetAttr { ino },
-            3 => What::List {
+            0 | 1 => CallKind::Lookup { parent: self.dir(rng), name: self.name(rng) },
+            2 => CallKind::GetAttr { ino },
+            3 => CallKind::List {
                 dir: self.dir(rng),
                 after: rng.percent(50).then(|| self.name(rng)),
                 limit: rng.pick(&[1, 3, 100]) as u32,
                 attrs: rng.percent(50),
             },
-            4 => What::GetData { ino },
-            5 => What::GetXattr { ino, name: format!("user.x{}", rng.below(3)) },
-            6 => What::ListXattr { ino },
+            4 => CallKind::GetData { ino },
+            5 => CallKind::GetXattr { ino, name: format!("user.x{}", rng.below(3)) },
+            6 => CallKind::ListXattr { ino },
             _ => {
                 let path = (0..rng.between(1, 4)).map(|_| self.name(rng)).collect::<Vec<_>>();
-                What::Walk { base: self.dir(rng), path: path.join("/") }
+                CallKind::Walk { base: self.dir(rng), path: path.join("/") }
             }
         }
     }

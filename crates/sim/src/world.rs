@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Arguments;
 
-use mds::{Effects, Input, Mds};
+use mds::{Mds, MdsEffects, MdsInput};
 use metastore::request::Token;
 use types::{ClientId, Clock, ConnId, Moment, Rank, Tid, Timestamp};
 use wire::{Answer, Failure, Message};
@@ -36,7 +36,7 @@ pub(crate) enum Event {
     ToClient(ConnId, Vec<u8>),
     ServerSawClose(ConnId),
     ClientSawClose(ConnId),
-    /// A store operation of a tenure takes effect, or its end is reported.
+    /// A store operation of a term takes effect, or its end is reported.
     CarryOut(u64, Token),
     Ended(u64, Token),
     Tick(u64),
@@ -58,7 +58,7 @@ pub(crate) enum Event {
 #[derive(Debug)]
 pub(crate) struct Conn {
     pub(crate) client: usize,
-    pub(crate) tenure: u64,
+    pub(crate) term: u64,
     pub(crate) alive: bool,
     pub(crate) to_server_at: u64,
     pub(crate) to_client_at: u64,
@@ -71,9 +71,9 @@ pub struct World {
     pub plan: Plan,
     /// The server, unless it is down.
     pub mds: Option<Mds>,
-    pub(crate) effects: Effects,
+    pub(crate) effects: MdsEffects,
     /// How often a server was started.
-    pub tenure: u64,
+    pub term: u64,
     pub(crate) recovered: bool,
     /// How often a server died.
     pub(crate) crashes: u64,
@@ -106,7 +106,7 @@ pub struct World {
     pub(crate) snapshots: Taken,
     pub(crate) rng: Rng,
     pub(crate) monitor_tid: u64,
-    /// Questions of the monitor, and in which tenure they were asked.
+    /// Questions of the monitor, and in which term they were asked.
     pub(crate) asked: BTreeMap<Tid, u64>,
     pub(crate) monitor_answers: BTreeMap<Tid, Result<Answer, Failure>>,
     /// Clients make requests of their own accord.
@@ -124,8 +124,8 @@ impl World {
         Self {
             plan,
             mds: None,
-            effects: Effects::default(),
-            tenure: 0,
+            effects: MdsEffects::default(),
+            term: 0,
             recovered: false,
             crashes: 0,
             stopped: false,
@@ -218,45 +218,45 @@ impl World {
         match event {
             Event::Opened(conn) => {
                 if self.is_reached(conn) {
-                    self.handle(Input::Opened(conn));
+                    self.handle(MdsInput::Opened(conn));
                 }
             }
             Event::ToServer(conn, frame) => self.arrived_at_server(conn, &frame),
             Event::ToClient(conn, frame) => self.arrived_at_client(conn, &frame),
             Event::ServerSawClose(conn) => {
-                if self.conns[&conn].tenure == self.tenure {
-                    self.handle(Input::Closed(conn));
+                if self.conns[&conn].term == self.term {
+                    self.handle(MdsInput::Closed(conn));
                 }
             }
             Event::ClientSawClose(conn) => self.client_closed(conn),
-            Event::CarryOut(tenure, token) => {
-                if tenure == self.tenure {
+            Event::CarryOut(term, token) => {
+                if term == self.term {
                     self.disk.execute(token, &mut self.rng);
                     let after = self.delay();
-                    self.schedule(after, Event::Ended(tenure, token));
+                    self.schedule(after, Event::Ended(term, token));
                 }
             }
-            Event::Ended(tenure, token) => {
-                if tenure == self.tenure
+            Event::Ended(term, token) => {
+                if term == self.term
                     && let Some(ended) = self.disk.end(token)
                 {
                     self.note(format_args!(
                         "mds.0  <- store   {token:?} {}",
                         crate::print::ended(&ended)
                     ));
-                    self.handle(Input::Stored(token, ended));
+                    self.handle(MdsInput::Stored(token, ended));
                 }
             }
-            Event::Tick(tenure) => {
-                if tenure == self.tenure {
+            Event::Tick(term) => {
+                if term == self.term {
                     let after = self.rng.between(1_500_000, 3_000_000);
-                    self.schedule(after, Event::Tick(tenure));
-                    self.handle(Input::Tick);
+                    self.schedule(after, Event::Tick(term));
+                    self.handle(MdsInput::Tick);
                 }
             }
-            Event::Work(tenure) => {
-                if tenure == self.tenure {
-                    self.handle(Input::Work);
+            Event::Work(term) => {
+                if term == self.term {
+                    self.handle(MdsInput::Work);
                 }
             }
             Event::Start => self.start(),
@@ -269,7 +269,7 @@ impl World {
             Event::Snapshot => self.use_snapshots(),
             Event::Terminate => {
                 self.note(format_args!("$ terminate"));
-                self.handle(Input::Terminate);
+                self.handle(MdsInput::Terminate);
             }
         }
     }
@@ -290,13 +290,13 @@ impl World {
         if self.mds.is_some() {
             return;
         }
-        self.tenure += 1;
+        self.term += 1;
         self.recovered = false;
         self.stopped = false;
         self.note(format_args!("$ start"));
         self.mds = Some(Mds::new(Rank(0), self.plan.settings.clone()));
-        self.schedule(1_000_000, Event::Tick(self.tenure));
-        self.handle(Input::Start);
+        self.schedule(1_000_000, Event::Tick(self.term));
+        self.handle(MdsInput::Start);
     }
 
     /// The server dies now.
@@ -310,9 +310,9 @@ impl World {
             // A server without clients had nothing to lose.
             self.history.crashed(self.now);
         }
-        self.effects = Effects::default();
-        // Events of the old tenure mean nothing any more.
-        self.tenure += 1;
+        self.effects = MdsEffects::default();
+        // Events of the old term mean nothing any more.
+        self.term += 1;
         self.disk.crash(&mut self.rng);
         self.close_all();
         self.start_later();
@@ -327,14 +327,14 @@ impl World {
     }
 
     /// Gives the server an input and executes its effects.
-    pub(crate) fn handle(&mut self, input: Input<'_>) {
+    pub(crate) fn handle(&mut self, input: MdsInput<'_>) {
         let clock = self.clock();
         let Some(mds) = &mut self.mds else { return };
         mds.handle(clock, input, &mut self.effects);
-        self.carry_out();
+        self.execute();
     }
 
-    fn carry_out(&mut self) {
+    fn execute(&mut self) {
         let mut effects = std::mem::take(&mut self.effects);
         let frames: Vec<(ConnId, Vec<u8>)> =
             effects.outbox.iter().map(|(conn, frame)| (conn, frame.to_vec())).collect();
@@ -354,7 +354,7 @@ impl World {
             self.note_snapshot(&op);
             self.disk.submit(token, op);
             let after = self.delay();
-            self.schedule(after, Event::CarryOut(self.tenure, token));
+            self.schedule(after, Event::CarryOut(self.term, token));
         }
         for conn in effects.close.drain(..) {
             self.break_conn(conn, false);
@@ -374,7 +374,7 @@ impl World {
         self.effects = effects;
         if self.mds.as_ref().is_some_and(Mds::has_work) {
             let after = self.rng.between(1, 200_000);
-            self.schedule(after, Event::Work(self.tenure));
+            self.schedule(after, Event::Work(self.term));
         }
     }
 
@@ -384,7 +384,7 @@ impl World {
         self.disk.finish(&mut self.rng);
         self.mds = None;
         self.stopped = true;
-        self.tenure += 1;
+        self.term += 1;
         self.close_all();
         self.start_later();
     }
@@ -437,9 +437,9 @@ impl World {
                 self.check(result);
                 if let Message::Reply(reply) = &message
                     && reply.result.is_err()
-                    && self.oracle.is_ahead((id, reply.tid))
+                    && self.oracle.is_async((id, reply.tid))
                 {
-                    self.drop_ahead(client);
+                    self.drop_async(client);
                     self.clients[client].ahead.wrong = true;
                 }
             }
@@ -481,7 +481,7 @@ impl World {
 
     fn is_reached(&self, conn: ConnId) -> bool {
         let conn = &self.conns[&conn];
-        conn.alive && conn.tenure == self.tenure
+        conn.alive && conn.term == self.term
     }
 
     fn arrived_at_server(&mut self, conn: ConnId, frame: &[u8]) {
@@ -492,7 +492,7 @@ impl World {
         if let Some(Ok(message)) = payload.map(Message::decode) {
             let id = self.clients[self.conns[&conn].client].id();
             self.note(format_args!("{id} -> mds.0  {}", crate::print::message(&message)));
-            self.handle(Input::Message(conn, message));
+            self.handle(MdsInput::Message(conn, message));
         }
     }
 }

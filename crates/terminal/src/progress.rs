@@ -9,14 +9,14 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// A counter of things done. It disappears when dropped.
 #[derive(Debug)]
-pub struct Progress {
+pub struct ProgressCounter {
     bar: Option<ProgressBar>,
     verb: &'static str,
     done: u64,
     start: std::time::Instant,
 }
 
-impl Progress {
+impl ProgressCounter {
     /// A counter of things `verb`, such as `copied`.
     pub fn new(verb: &'static str) -> Self {
         Self { bar: None, verb, done: 0, start: std::time::Instant::now() }
@@ -42,7 +42,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ProgressCounter {
     fn drop(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

@@ -8,13 +8,13 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::{OsdStore, Result, Settings};
+use crate::{CephResult, CephSettings, OsdStore};
 
 /// Placement groups of a pool: few, because every one costs time at the start.
 const PLACEMENT_GROUPS: u32 = 8;
 
 /// Writes everything that has to be there before the first daemon starts. Returns the OSDs' ids.
-pub(crate) fn write(settings: &Settings) -> Result<Vec<String>> {
+pub(crate) fn write(settings: &CephSettings) -> CephResult<Vec<String>> {
     let dir = &settings.dir;
     let at = |error: std::io::Error| format!("{}: {error}", dir.display());
     for part in ["log", "crash", "mon.a"] {
@@ -44,8 +44,8 @@ pub(crate) fn write(settings: &Settings) -> Result<Vec<String>> {
     (0..settings.osds).map(|_| uuid()).collect()
 }
 
-fn conf(settings: &Settings, fsid: &str, port: u16) -> String {
-    let Settings { dir, copies, store, bytes, options, .. } = settings;
+fn conf(settings: &CephSettings, fsid: &str, port: u16) -> String {
+    let CephSettings { dir, copies, store, bytes, options, .. } = settings;
     let dir = dir.display();
     let store = match store {
         OsdStore::Memory => "memstore",
@@ -116,7 +116,7 @@ osd class default list = *
 }
 
 /// Adds a key with these rights to a keyring.
-fn key(keyring: &Path, name: &str, rights: &[(&str, &str)]) -> Result<()> {
+fn key(keyring: &Path, name: &str, rights: &[(&str, &str)]) -> CephResult<()> {
     let mut tool = Command::new("ceph-authtool");
     if !keyring.exists() {
         tool.arg("--create-keyring");
@@ -128,7 +128,7 @@ fn key(keyring: &Path, name: &str, rights: &[(&str, &str)]) -> Result<()> {
     run(&mut tool)
 }
 
-fn run(command: &mut Command) -> Result<()> {
+fn run(command: &mut Command) -> CephResult<()> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.stdin(Stdio::null()).output();
     let output = output.map_err(|error| format!("{program}: {error}"))?;
@@ -138,7 +138,7 @@ fn run(command: &mut Command) -> Result<()> {
     Err(format!("{program}: {}", String::from_utf8_lossy(&output.stderr)))
 }
 
-fn uuid() -> Result<String> {
+fn uuid() -> CephResult<String> {
     let mut random = [0; 16];
     getrandom::fill(&mut random).map_err(|error| format!("no random number: {error}"))?;
     Ok(types::hex::uuid(random))

@@ -42,7 +42,7 @@ const PROGRAMS: &[(&str, &str)] = &[
 ];
 
 /// The error is a text for people.
-pub type Result<T> = std::result::Result<T, String>;
+pub type CephResult<T> = std::result::Result<T, String>;
 
 /// The storage of the OSDs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub enum OsdStore {
 
 /// The cluster to make.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct CephSettings {
     /// Its directory, which must be missing or empty.
     pub dir: PathBuf,
     /// How many OSDs, 1 to 9.
@@ -74,7 +74,7 @@ pub struct Settings {
     pub options: Vec<(String, String)>,
 }
 
-impl Settings {
+impl CephSettings {
     /// One OSD in memory with 4 GiB, and one pool, `test`.
     #[must_use]
     pub fn new(dir: &Path) -> Self {
@@ -93,18 +93,18 @@ impl Settings {
 
 /// A cluster. It keeps running when this value is dropped; see [`Running`].
 #[derive(Clone, Debug)]
-pub struct Cluster {
+pub struct CephCluster {
     dir: PathBuf,
 }
 
 /// A cluster that is killed and removed when this is dropped, for tests.
 #[derive(Debug)]
-pub struct Running(pub Cluster);
+pub struct Running(pub CephCluster);
 
 impl std::ops::Deref for Running {
-    type Target = Cluster;
+    type Target = CephCluster;
 
-    fn deref(&self) -> &Cluster {
+    fn deref(&self) -> &CephCluster {
         &self.0
     }
 }
@@ -125,11 +125,11 @@ const POOLS_CEPHFS: [&str; 2] = ["cephfs.metadata", "cephfs.data"];
 ///
 /// # Errors
 /// The command that installs them.
-pub fn check_installed() -> Result<()> {
+pub fn check_installed() -> CephResult<()> {
     check(PROGRAMS)
 }
 
-fn check(programs: &[(&str, &str)]) -> Result<()> {
+fn check(programs: &[(&str, &str)]) -> CephResult<()> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_there =
         |program: &str| std::env::split_paths(&path).any(|dir| dir.join(program).is_file());
@@ -147,12 +147,12 @@ fn check(programs: &[(&str, &str)]) -> Result<()> {
     ))
 }
 
-impl Cluster {
+impl CephCluster {
     /// Makes a cluster and waits until it serves all its pools.
     ///
     /// # Errors
     /// Names the missing packages, or has the output of a failed daemon.
-    pub fn up(settings: &Settings) -> Result<Self> {
+    pub fn up(settings: &CephSettings) -> CephResult<Self> {
         check_installed()?;
         if settings.cephfs {
             check(PROGRAMS_CEPHFS)?;
@@ -169,19 +169,19 @@ impl Cluster {
         made.map(|()| cluster)
     }
 
-    /// As [`Cluster::up`], for a test.
+    /// As [`CephCluster::up`], for a test.
     ///
     /// # Errors
     /// As there.
-    pub fn running(settings: &Settings) -> Result<Running> {
+    pub fn running(settings: &CephSettings) -> CephResult<Running> {
         Self::up(settings).map(Running)
     }
 
-    /// As [`Cluster::running`]; nothing where `CUDELE_TEST_RADOS=skip`.
+    /// As [`CephCluster::running`]; nothing where `CUDELE_TEST_RADOS=skip`.
     ///
     /// # Errors
     /// As there, and how to leave such tests out.
-    pub fn unless_skipped(settings: &Settings) -> Result<Option<Running>> {
+    pub fn unless_skipped(settings: &CephSettings) -> CephResult<Option<Running>> {
         if std::env::var_os("CUDELE_TEST_RADOS").is_some_and(|value| value == "skip") {
             return Ok(None);
         }
@@ -195,7 +195,7 @@ impl Cluster {
     ///
     /// # Errors
     /// If there is none.
-    pub fn at(dir: &Path) -> Result<Self> {
+    pub fn at(dir: &Path) -> CephResult<Self> {
         let cluster = Self { dir: dir.to_owned() };
         if !cluster.conf().is_file() {
             return Err(format!("there is no cluster in {}", dir.display()));
@@ -203,7 +203,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    fn make(&self, settings: &Settings) -> Result<()> {
+    fn make(&self, settings: &CephSettings) -> CephResult<()> {
         let uuids = config::write(settings)?;
         // OSDs are prepared while the monitor starts.
         let mut preparing = Vec::new();
@@ -272,12 +272,12 @@ impl Cluster {
     ///
     /// # Errors
     /// What it said.
-    pub fn start(&self, daemon: &str) -> Result<()> {
+    pub fn start(&self, daemon: &str) -> CephResult<()> {
         self.launch(daemon)?;
         self.await_daemon(daemon)
     }
 
-    fn launch(&self, daemon: &str) -> Result<()> {
+    fn launch(&self, daemon: &str) -> CephResult<()> {
         let (kind, id) = daemon.split_once('.').ok_or("no such daemon")?;
         let mut program = self.program(&format!("ceph-{kind}"));
         program.args(["-i", id]);
@@ -285,7 +285,7 @@ impl Cluster {
     }
 
     /// Waits until a daemon serves.
-    fn await_daemon(&self, daemon: &str) -> Result<()> {
+    fn await_daemon(&self, daemon: &str) -> CephResult<()> {
         let kind = daemon.split('.').next().unwrap_or_default();
         let socket = self.dir.join(format!("{daemon}.asok"));
         let serves = |answer: &serde_json::Value| match kind {
@@ -303,7 +303,7 @@ impl Cluster {
     ///
     /// # Errors
     /// If it does not run.
-    pub fn signal(&self, daemon: &str, signal: Signal) -> Result<()> {
+    pub fn signal(&self, daemon: &str, signal: Signal) -> CephResult<()> {
         let daemon = Daemon::find(&self.dir, daemon)
             .ok_or_else(|| format!("{daemon} does not run in {}", self.dir.display()))?;
         daemon.signal(signal);
@@ -319,7 +319,7 @@ impl Cluster {
     ///
     /// # Errors
     /// What it said.
-    pub fn ceph(&self, arguments: &[&str]) -> Result<String> {
+    pub fn ceph(&self, arguments: &[&str]) -> CephResult<String> {
         let mut ceph = self.program("ceph");
         ceph.args(["--connect-timeout", "20"]).args(arguments);
         ceph.stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -332,7 +332,7 @@ impl Cluster {
     }
 
     /// Many commands in one process: starting the program takes longer than a command.
-    fn ask_monitor(&self, commands: &str) -> Result<()> {
+    fn ask_monitor(&self, commands: &str) -> CephResult<()> {
         let mut ceph = self.program("ceph");
         ceph.args(["--connect-timeout", "20"]).stdin(Stdio::piped());
         let mut child = ceph.spawn().map_err(|error| format!("ceph: {error}"))?;
@@ -350,7 +350,7 @@ impl Cluster {
     ///
     /// # Errors
     /// Has the output of the monitor.
-    pub fn user(&self, name: &str, rights: &[&str]) -> Result<PathBuf> {
+    pub fn user(&self, name: &str, rights: &[&str]) -> CephResult<PathBuf> {
         let path = self.dir.join(format!("client.{name}.keyring"));
         let entity = format!("client.{name}");
         let text = self.ceph(&[&["auth", "get-or-create", &*entity], rights].concat())?;
@@ -370,7 +370,7 @@ impl Cluster {
     ///
     /// # Errors
     /// If an OSD does not say.
-    pub fn written(&self) -> Result<u64> {
+    pub fn written(&self) -> CephResult<u64> {
         let osds = self.daemons().into_iter().filter(|daemon| daemon.name.starts_with("osd."));
         let bytes = osds.map(|osd| {
             let socket = self.dir.join(format!("{}.asok", osd.name));
@@ -386,7 +386,7 @@ impl Cluster {
     ///
     /// # Errors
     /// If a daemon survives, or something cannot be removed.
-    pub fn remove(&self) -> Result<()> {
+    pub fn remove(&self) -> CephResult<()> {
         let daemons = self.daemons();
         daemons.iter().for_each(|daemon| daemon.signal(Signal::KILL));
         self.eventually("all daemons have ended", || daemons.iter().all(|d| !d.runs()))?;
@@ -416,7 +416,7 @@ impl Cluster {
         command
     }
 
-    fn finish(&self, mut command: Command) -> Result<()> {
+    fn finish(&self, mut command: Command) -> CephResult<()> {
         let program = command.get_program().to_string_lossy().into_owned();
         let ended = command.status().map_err(|error| format!("{program}: {error}"))?;
         if ended.success() {
@@ -433,7 +433,7 @@ impl Cluster {
         format!("{what}:\n{last}\nsee {}", self.dir.display())
     }
 
-    fn eventually(&self, what: &str, mut condition: impl FnMut() -> bool) -> Result<()> {
+    fn eventually(&self, what: &str, mut condition: impl FnMut() -> bool) -> CephResult<()> {
         let start = Instant::now();
         while !condition() {
             if start.elapsed() > PATIENCE {

@@ -10,7 +10,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use testceph::{Cluster, OsdStore, Settings};
+use testceph::{CephCluster, CephSettings, OsdStore};
 
 const USAGE: &str = "\
 usage: cargo xtask ceph up [OPTION]... | status | written | down | ceph ARGUMENT...
@@ -46,11 +46,11 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: &[String]) -> testceph::Result<String> {
+fn run(arguments: &[String]) -> testceph::CephResult<String> {
     let target =
         std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
     let target = std::path::absolute(target).map_err(|error| error.to_string())?;
-    let mut settings = Settings::new(&target.join("ceph"));
+    let mut settings = CephSettings::new(&target.join("ceph"));
     let mut rest = Vec::new();
     let mut arguments = arguments.iter();
     while let Some(argument) = arguments.next() {
@@ -77,17 +77,17 @@ fn run(arguments: &[String]) -> testceph::Result<String> {
     }
     match &*rest {
         ["up"] => up(&settings),
-        ["status"] => Ok(Cluster::at(&settings.dir)?.status()),
-        ["written"] => Ok(format!("{}\n", Cluster::at(&settings.dir)?.written()?)),
-        ["down"] => Cluster::at(&settings.dir)?.remove().map(|()| String::new()),
-        ["ceph", arguments @ ..] => Cluster::at(&settings.dir)?.ceph(arguments),
+        ["status"] => Ok(CephCluster::at(&settings.dir)?.status()),
+        ["written"] => Ok(format!("{}\n", CephCluster::at(&settings.dir)?.written()?)),
+        ["down"] => CephCluster::at(&settings.dir)?.remove().map(|()| String::new()),
+        ["ceph", arguments @ ..] => CephCluster::at(&settings.dir)?.ceph(arguments),
         _ => Ok(USAGE.to_owned()),
     }
 }
 
-fn up(settings: &Settings) -> testceph::Result<String> {
+fn up(settings: &CephSettings) -> testceph::CephResult<String> {
     let start = std::time::Instant::now();
-    let cluster = Cluster::up(settings)?;
+    let cluster = CephCluster::up(settings)?;
     let mut text = format!(
         "The cluster is up ({:.1} s): {} OSD(s), {} copies.\n",
         start.elapsed().as_secs_f64(),

@@ -31,7 +31,7 @@ id!(
     Rank(u16), "mds."
 );
 id!(
-    /// A generation of the cluster map, of a rank's tenure or of a lock: larger is newer.
+    /// A generation of the cluster map, of a rank's term or of a lock: larger is newer.
     Epoch(u64), "e"
 );
 id!(
@@ -100,7 +100,7 @@ impl Ino {
     /// The hidden directory that is home to the root of a subtree on the rank that serves the
     /// subtree, if its name is on another rank.
     #[must_use]
-    pub fn above(root: Ino) -> Ino {
+    pub fn mount_stub(root: Ino) -> Ino {
         Ino(root.0 | Self::ABOVE)
     }
 
@@ -125,7 +125,7 @@ impl Ino {
 
     /// Whether this is a hidden directory that only some ranks have. No rank has numbers as large.
     #[must_use]
-    pub fn is_above(self) -> bool {
+    pub fn is_mount_stub(self) -> bool {
         self.0 & Self::ABOVE != 0
     }
 

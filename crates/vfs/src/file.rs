@@ -17,10 +17,10 @@ use cudele::{
 };
 use posix::{Caller, OpenMode};
 
-use crate::behind::Gathered;
 use crate::lost::Lost;
 use crate::tree::Tree;
 use crate::unsynced::Unsynced;
+use crate::write_back::Gathered;
 use crate::{Vfs, held};
 
 /// A file that is open.
@@ -317,7 +317,7 @@ impl Vfs {
             content.lost.replace((offset, end));
             content.size = content.size.max(end);
         } else {
-            self.write_behind(ino, &mut content, (offset, data))?;
+            self.write_buffered(ino, &mut content, (offset, data))?;
         }
         content.touch();
         Ok(())

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use cudele::{AttrChange, Ino, RenameFlags, Result, Space, XattrFlags};
 use posix::{
-    Attributes, Caching, Caller, Directories, Entry, Features, FileSystem, Files, Known, Listed,
-    Locker, Locks, Names, NewNode, OpenMode, Range, Seek,
+    Attributes, Caching, Caller, Directories, Entry, Features, FileSystem, Files, KnownInode,
+    Listed, Locker, Locks, Names, NewNode, OpenMode, Range, Seek,
 };
 
 use crate::Vfs;
@@ -16,7 +16,7 @@ impl FileSystem for Vfs {
         Features { locks: true, listed_attributes: true, drops_set_id: true, shared_content: true }
     }
 
-    fn start(self: Arc<Self>, outdated: Box<dyn Fn(Vec<Known>) + Send>) -> Result<()> {
+    fn start(self: Arc<Self>, outdated: Box<dyn Fn(Vec<KnownInode>) + Send>) -> Result<()> {
         self.write_back_regularly()?;
         // The callback must not keep the file system alive.
         let vfs = Arc::downgrade(&self);
@@ -31,7 +31,7 @@ impl FileSystem for Vfs {
         self.write_back_all()
     }
 
-    fn take_outdated(&self) -> Vec<Known> {
+    fn take_outdated(&self) -> Vec<KnownInode> {
         Self::take_outdated(self)
     }
 }

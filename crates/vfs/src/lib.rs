@@ -21,7 +21,6 @@
 
 mod accessed;
 mod attrs;
-mod behind;
 mod caller;
 mod copied;
 mod file;
@@ -40,6 +39,7 @@ mod shared;
 mod tree;
 mod unsynced;
 mod virtual_xattr;
+mod write_back;
 
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::Sender;
@@ -47,21 +47,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use cudele::{Fs, Ino};
-use posix::{Atime, Known};
+use posix::{Atime, KnownInode};
 use types::Map;
 
 pub use owned::Ending;
 
-use behind::Behind;
 use nodes::Nodes;
 use owned::Owned;
+use write_back::WriteBack;
 
 /// The time for which a kernel may cache an entry that only this process can change.
 const OWNED_VALID: Duration = Duration::from_secs(3600);
 
 /// How a [`Vfs`] behaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct VfsOptions {
     /// The time for which a kernel may cache names and attributes that other clients may change.
     /// Strong consistency needs 0, the default.
     pub valid: Duration,
@@ -75,7 +75,7 @@ pub struct Options {
 #[derive(Debug)]
 pub struct Vfs {
     fs: Arc<Fs>,
-    options: Options,
+    options: VfsOptions,
     /// The directory that the mount shows as its root.
     root: Ino,
     /// The directory that held the root's name when it was mounted.
@@ -87,8 +87,8 @@ pub struct Vfs {
     listings: Mutex<listing::OpenDirs>,
     next_handle: AtomicU64,
     /// Entries that a kernel must drop from its cache.
-    outdated: Mutex<Vec<Known>>,
-    behind: Behind,
+    outdated: Mutex<Vec<KnownInode>>,
+    behind: WriteBack,
     /// Ends the thread that writes files back.
     ticking: Mutex<Option<Sender<()>>>,
     /// Possible owners of locks.
@@ -105,7 +105,7 @@ impl Vfs {
     ///
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `EACCES` about the path.
-    pub fn new(fs: Arc<Fs>, root: &cudele::Path, options: Options) -> cudele::Result<Self> {
+    pub fn new(fs: Arc<Fs>, root: &cudele::Path, options: VfsOptions) -> cudele::Result<Self> {
         let (parent, attr) = fs.walk(root)?;
         let attr =
             attr.ok_or_else(|| cudele::Error::of(cudele::Errno::NotFound, root.to_string()))?;
@@ -122,7 +122,7 @@ impl Vfs {
             listings: Mutex::default(),
             next_handle: AtomicU64::new(1),
             outdated: Mutex::default(),
-            behind: Behind::default(),
+            behind: WriteBack::default(),
             ticking: Mutex::default(),
             locked: Mutex::default(),
         })

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use cudele::{Attr, Ino, Path, Timestamp};
-use posix::Known;
+use posix::KnownInode;
 use types::Map;
 
 use crate::file::File;
@@ -115,9 +115,9 @@ impl Nodes {
 
     /// Everything that the kernel knows of a decoupled subtree: inodes, and the names under which
     /// they were seen last.
-    pub(crate) fn known_of(&self, owner: Ino) -> Vec<Known> {
+    pub(crate) fn known_of(&self, owner: Ino) -> Vec<KnownInode> {
         let inside = self.known.iter().filter(|(_, node)| node.owner == owner);
-        let known = inside.map(|(ino, node)| Known {
+        let known = inside.map(|(ino, node)| KnownInode {
             ino: *ino,
             parent: node.parent,
             name: node.name.to_vec(),

@@ -14,7 +14,7 @@ use crate::file::{Body, File};
 use crate::tree::Tree;
 
 /// A file that was opened.
-struct Found {
+struct OpenedFile {
     file: Arc<File>,
     /// What was answered.
     attr: Attr,
@@ -38,7 +38,7 @@ impl Vfs {
     }
 
     fn open_there(&self, caller: &Caller, ino: Ino, mode: OpenMode) -> Result<Caching> {
-        let Found { file, attr, body, current } = self.open_known(caller, ino, mode.write)?;
+        let OpenedFile { file, attr, body, current } = self.open_known(caller, ino, mode.write)?;
         let seen = current && self.nodes().see(ino, (attr.ctime, attr.size));
         let mut content = file.held();
         // Reads from the cache of a kernel do not reach this process.
@@ -71,7 +71,7 @@ impl Vfs {
     }
 
     /// Opens a file, and finds it here or makes it known.
-    fn open_known(&self, caller: &Caller, ino: Ino, write: bool) -> Result<Found> {
+    fn open_known(&self, caller: &Caller, ino: Ino, write: bool) -> Result<OpenedFile> {
         loop {
             let known = self.nodes().file(ino).cloned();
             // Not under the lock of the nodes: a thread with the lock of the file may wait for it.
@@ -89,7 +89,7 @@ impl Vfs {
                     self.fs.forget_sums(ino);
                 }
                 let file = nodes.open(ino, || File::new(&attr, body.clone()));
-                return Ok(Found { file, attr, body, current });
+                return Ok(OpenedFile { file, attr, body, current });
             }
             drop(nodes);
             // A write and a close here may have overtaken the answer, which is then old.

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockReadGuard};
 
 use cudele::{Completion, Errno, Error, Ino, Path, Policy, Result, Subtree};
-use posix::Known;
+use posix::KnownInode;
 use types::{Cred, Map};
 
 use crate::tree::Tree;
@@ -165,13 +165,13 @@ impl Vfs {
         self.owned_at(root)?.with(&Cred::root(), |subtree| subtree.sync())
     }
 
-    /// Another client waits for the subtree's content (`Subtree::meet_demand`).
+    /// Another client waits for the subtree's content (`Subtree::answer_merge_request`).
     ///
     /// # Errors
     /// As [`Vfs::end`].
-    pub(crate) fn meet_demand(&self, root: Ino) -> Result<()> {
+    pub(crate) fn answer_merge_request(&self, root: Ino) -> Result<()> {
         self.write_back_below(root)?;
-        self.owned_at(root)?.with(&Cred::root(), |subtree| subtree.meet_demand().map(drop))
+        self.owned_at(root)?.with(&Cred::root(), |subtree| subtree.answer_merge_request().map(drop))
     }
 
     /// Makes a subtree's journal so far as durable as its policy promises (`Subtree::persist`);
@@ -235,7 +235,7 @@ impl Vfs {
 
     /// Cached objects that a kernel must drop: they were in a subtree that has been given up since
     /// the last call.
-    pub(crate) fn take_outdated(&self) -> Vec<Known> {
+    pub(crate) fn take_outdated(&self) -> Vec<KnownInode> {
         std::mem::take(&mut held(&self.outdated))
     }
 

@@ -11,8 +11,8 @@
 
 use std::sync::Arc;
 
-use cudele::{Attr, AttrChange, Errno, Error, Ino, Notice, Result};
-use posix::{Caller, Known};
+use cudele::{Attr, AttrChange, Errno, Error, Ino, Result, ServerNotice};
+use posix::{Caller, KnownInode};
 
 use crate::caller::OnBehalf;
 use crate::file::{Content, File, checked_end};
@@ -41,12 +41,16 @@ impl Vfs {
                 // Recalls from before this thread started.
                 for root in vfs.upgrade().map(|vfs| vfs.owned_roots()).unwrap_or_default() {
                     let Some(vfs) = vfs.upgrade() else { return };
-                    let _ = vfs.meet_demand(root);
+                    let _ = vfs.answer_merge_request(root);
                 }
                 while let Ok(ino) = recalls.recv() {
                     let Some(vfs) = vfs.upgrade() else { return };
                     // After a failure the asking client gets an error, and the content stays here.
-                    let _ = if vfs.is_owned(ino) { vfs.meet_demand(ino) } else { vfs.give_up(ino) };
+                    let _ = if vfs.is_owned(ino) {
+                        vfs.answer_merge_request(ino)
+                    } else {
+                        vfs.give_up(ino)
+                    };
                     outdated();
                 }
             })
@@ -54,8 +58,8 @@ impl Vfs {
                 cudele::Error::new(cudele::Errno::Again, "thread", error.to_string())
             })?;
         self.fs.listen(move |notice| match notice {
-            Notice::Recall { ino } => drop(tell.send(ino)),
-            Notice::LockLost { .. } => {}
+            ServerNotice::Recall { ino } => drop(tell.send(ino)),
+            ServerNotice::LockLost { .. } => {}
         })
     }
 
@@ -78,7 +82,7 @@ impl Vfs {
         }
         self.fs.share_sums(ino, true);
         content.share(self.is_lazy(ino));
-        let known = Known { ino, parent: Ino(0), name: Vec::new() };
+        let known = KnownInode { ino, parent: Ino(0), name: Vec::new() };
         held(&self.outdated).push(known);
         Ok(())
     }
@@ -143,7 +147,7 @@ impl Vfs {
         (offset, data): (u64, &[u8]),
     ) -> Result<()> {
         let end = checked_end(offset, data.len() as u64)?;
-        self.write_behind(ino, content, (offset, data))?;
+        self.write_buffered(ino, content, (offset, data))?;
         content.grown = content.grown.max(end);
         Ok(())
     }

@@ -20,7 +20,7 @@
 
 use std::fmt::Write as _;
 
-use cudele::{Attr, Durability, Errno, Error, Ino, Kept, Policy, Result};
+use cudele::{Attr, Durability, Errno, Error, Ino, Policy, Result, StateStorage};
 use posix::Caller;
 
 use crate::caller::OnBehalf;
@@ -214,9 +214,9 @@ impl Vfs {
                 let (policy, effective) = self.walked(dir, || self.fs.policy_at(dir))?;
                 let promised = policy.cell().map_or(Durability::None, |cell| cell.durability);
                 Ok(match effective.kept {
-                    Kept::Stored | Kept::Journalled => Durability::Global,
+                    StateStorage::Stored | StateStorage::Journalled => Durability::Global,
                     // Every change is on the disk of the client that made it.
-                    Kept::Applied | Kept::Memory => promised.min(Durability::Local),
+                    StateStorage::Applied | StateStorage::Memory => promised.min(Durability::Local),
                 })
             }
         }

@@ -59,7 +59,7 @@ pub struct Decoupled {
     pub root: Attr,
     /// The inode numbers the client may use in it.
     pub range: InoRange,
-    /// The tenure of the decoupling.
+    /// The term of the decoupling.
     pub epoch: Epoch,
     /// Whether the root had no entries: then the client's view needs nothing from the server.
     pub empty: bool,
@@ -75,7 +75,7 @@ pub struct EffectivePolicy {
     /// The path of that directory.
     pub source_path: Vec<u8>,
     /// Where the entries of the directory that was asked about are now.
-    pub kept: Kept,
+    pub kept: StateStorage,
     /// The client that has the subtree, if it is decoupled; 0 for none. Only that client knows its
     /// incomplete updates.
     pub owner: ClientId,
@@ -83,7 +83,7 @@ pub struct EffectivePolicy {
 
 /// The storage, at this moment, of the directory state that a server shows (P-08).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kept {
+pub enum StateStorage {
     /// In the metadata store: it survives everything that the store does.
     #[default]
     Stored,
@@ -95,7 +95,7 @@ pub enum Kept {
     Memory,
 }
 
-impl Kept {
+impl StateStorage {
     /// All of them; their places are their codes.
     pub const ALL: [Self; 4] = [Self::Stored, Self::Journalled, Self::Applied, Self::Memory];
 
@@ -200,7 +200,7 @@ pub enum Answer {
     /// The directory is split. Nothing was carried out, and nothing will be for this request.
     Fragments(Box<Fragments>),
     /// A name is offered to another rank: the number of the offer, and the inode of the name.
-    Passage(u64, Ino),
+    CrossRename(u64, Ino),
 }
 
 impl Answer {
@@ -293,7 +293,7 @@ impl Answer {
                 out.put_u8(21);
                 put_fragments(out, fragments);
             }
-            Answer::Passage(id, ino) => {
+            Answer::CrossRename(id, ino) => {
                 out.put_u8(22);
                 out.put_varint(*id);
                 out.put_varint(ino.0);
@@ -346,7 +346,7 @@ impl Answer {
             })),
             20 => Answer::Snapshot(reader.varint()?),
             21 => Answer::Fragments(Box::new(fragments(reader)?)),
-            22 => Answer::Passage(reader.varint()?, ino(reader)?),
+            22 => Answer::CrossRename(reader.varint()?, ino(reader)?),
             _ => return Err(start.malformed("a known answer")),
         })
     }
@@ -378,10 +378,10 @@ fn fragments(reader: &mut Reader<'_>) -> Result<Fragments, Malformed> {
     Ok(Fragments { attr, frag, parts, rest: reader.bytes()?.to_vec() })
 }
 
-fn kept(reader: &mut Reader<'_>) -> Result<Kept, Malformed> {
+fn kept(reader: &mut Reader<'_>) -> Result<StateStorage, Malformed> {
     let start = *reader;
     let code = usize::from(reader.u8()?);
-    Kept::ALL.get(code).copied().ok_or_else(|| start.malformed("a known place"))
+    StateStorage::ALL.get(code).copied().ok_or_else(|| start.malformed("a known place"))
 }
 
 fn put_report(out: &mut Vec<u8>, report: &MergeReport) {

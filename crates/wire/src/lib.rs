@@ -20,15 +20,17 @@ mod refusal;
 mod unused;
 
 pub use answer::{
-    Answer, Decoupled, EffectivePolicy, Elsewhere, Fragments, Kept, MergeReport, MergeSample,
-    Opened, SampleKind,
+    Answer, Decoupled, EffectivePolicy, Elsewhere, Fragments, MergeReport, MergeSample, Opened,
+    SampleKind, StateStorage,
 };
 pub use batch::{Batch, BatchWriter, Requests};
 pub use frame::{Frame, FrameError};
 pub use map::{
     BalancerEntry, ClusterMap, DecoupledSubtree, MdsEntry, MdsState, PolicyEntry, Warning,
 };
-pub use message::{Failure, Hello, Message, Replay, Reply, Request, Told, WantsAlone, Welcome};
+pub use message::{
+    Failure, Grants, Hello, Message, Replay, Reply, Request, WantsExclusive, Welcome,
+};
 pub use mon::{Beacon, MonAnswer, MonOp};
 pub use op::{Access, MergeFlags, NewInode, Op};
 pub use outbox::Outbox;

@@ -42,7 +42,7 @@ impl MdsState {
 pub struct MdsEntry {
     /// Its rank.
     pub rank: Rank,
-    /// Its tenure: grows with every start of a server of this rank.
+    /// Its term: grows with every start of a server of this rank.
     pub epoch: Epoch,
     /// Where it listens: `unix:PATH` or `tcp:HOST:PORT`.
     pub address: String,

@@ -15,7 +15,7 @@ use crate::op::{Op, flags, ino};
 pub struct Hello {
     /// Who it is.
     pub client: ClientId,
-    /// The server's tenure in which the client was connected before; 0 for none.
+    /// The server's term in which the client was connected before; 0 for none.
     pub epoch: Epoch,
     /// How many unsafe requests it will send again first.
     pub unsafe_requests: u64,
@@ -24,7 +24,7 @@ pub struct Hello {
 /// The server's answer to a hello.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Welcome {
-    /// The server's tenure: if it changed, applied but unsafe requests must be sent again.
+    /// The server's term: if it changed, applied but unsafe requests must be sent again.
     pub epoch: Epoch,
     /// Everything the client did up to this request is in the recovered journal.
     pub completed: Tid,
@@ -32,7 +32,7 @@ pub struct Welcome {
     pub safe: Seq,
     /// The client is not welcome: its work was taken over, and nothing it asks is carried out.
     pub fenced: bool,
-    /// The newest tenure that ended without being stopped, so that changes that only memory held
+    /// The newest term that ended without being stopped, so that changes that only memory held
     /// since are lost; 0 for none.
     pub crashed: Epoch,
 }
@@ -52,10 +52,10 @@ pub struct Replay {
     pub stripe: Stripe,
 }
 
-/// Whether a client takes directories for itself when it can have them alone ([`Told::alone`]), and
-/// answers changes in them before the server has heard of them (asynchronous operations).
+/// Whether a client takes directories for itself when it can have them alone ([`Grants::alone`]),
+/// and answers changes in them before the server has heard of them (asynchronous operations).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum WantsAlone {
+pub enum WantsExclusive {
     /// No (`wsync`).
     #[default]
     Never,
@@ -78,10 +78,10 @@ pub struct Request<'a> {
     /// Set when it was executed before a restart of the server, and for requests with
     /// [`Request::ahead`].
     pub replay: Option<Replay>,
-    /// The client caches answers, if it may ([`Told`]), and receives [`Message::Revoke`].
+    /// The client caches answers, if it may ([`Grants`]), and receives [`Message::Revoke`].
     pub remembers: bool,
-    /// Whether it also takes directories for itself ([`Told::alone`]).
-    pub wants_alone: WantsAlone,
+    /// Whether it also takes directories for itself ([`Grants::alone`]).
+    pub wants_alone: WantsExclusive,
     /// The client has answered it itself, in directories that it has alone, and `replay` says how.
     /// There is no reply unless it fails; [`Op::Settle`] asks how far the server has come.
     pub ahead: bool,
@@ -93,7 +93,7 @@ impl<'a> Request<'a> {
     /// A request that is made for the first time, and remembers nothing.
     #[must_use]
     pub fn new(tid: Tid, heard: Tid, cred: Cred, op: Op<'a>) -> Self {
-        let (remembers, wants_alone, ahead) = (false, WantsAlone::Never, false);
+        let (remembers, wants_alone, ahead) = (false, WantsExclusive::Never, false);
         Self { tid, heard, cred, replay: None, remembers, wants_alone, ahead, op }
     }
 }
@@ -133,7 +133,7 @@ pub struct Reply {
     /// Everything up to this position is durable.
     pub safe: Seq,
     /// The part of it that may be cached.
-    pub told: Option<Told>,
+    pub told: Option<Grants>,
     /// The answer.
     pub result: Result<Answer, Failure>,
 }
@@ -142,7 +142,7 @@ pub struct Reply {
 /// client changes the names in a directory, its attributes, or those of files whose home it is. So
 /// the client may cache answers about them, also that a name does not exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct Grants {
     /// The directory that the request was about, or in which its inode stands, as it is now.
     pub dir: Attr,
     /// The attributes in the answer may be remembered, too. Those of a directory come with the
@@ -255,8 +255,8 @@ impl Message<'_> {
                 out.put_varint(tid.0);
                 out.put_varint(tid.0.saturating_sub(heard.0));
                 put_cred(out, cred);
-                let alone = wants_alone != &WantsAlone::Never;
-                let always = wants_alone == &WantsAlone::Always;
+                let alone = wants_alone != &WantsExclusive::Never;
+                let always = wants_alone == &WantsExclusive::Always;
                 let flags = [replay.is_some(), *remembers, *ahead, alone, always].into_iter();
                 out.put_u8(flags.rev().fold(0, |bits, flag| bits << 1 | u8::from(flag)));
                 if let Some(replay) = replay {
@@ -385,9 +385,9 @@ impl<'a> Message<'a> {
                 let start = *reader;
                 let [replayed, remembers, ahead, alone, always, ..] = flags(reader, 5)?;
                 let wants_alone = match (alone, always) {
-                    (false, _) => WantsAlone::Never,
-                    (true, false) => WantsAlone::AsPolicySays,
-                    (true, true) => WantsAlone::Always,
+                    (false, _) => WantsExclusive::Never,
+                    (true, false) => WantsExclusive::AsPolicySays,
+                    (true, true) => WantsExclusive::Always,
                 };
                 if ahead && !replayed {
                     return Err(start.malformed("what was answered ahead, with its answer"));
@@ -456,11 +456,11 @@ pub(crate) fn stripe(reader: &mut Reader<'_>) -> Result<Stripe, Malformed> {
     Stripe::from_code(reader.varint_u32()?).ok_or_else(|| start.malformed("a stripe"))
 }
 
-fn told(reader: &mut Reader<'_>) -> Result<Told, Malformed> {
+fn told(reader: &mut Reader<'_>) -> Result<Grants, Malformed> {
     let (dir, inode) = (attr(reader)?, boolean(reader)?);
     let (alone, new_alone) = (option(reader, stripe)?, option(reader, stripe)?);
     let lease = option(reader, |reader| reader.varint().map(Span))?;
-    Ok(Told { dir, inode, alone, new_alone, lease })
+    Ok(Grants { dir, inode, alone, new_alone, lease })
 }
 
 fn put_result<T>(

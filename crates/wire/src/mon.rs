@@ -94,7 +94,7 @@ pub enum MonAnswer {
 pub struct Beacon {
     /// Its rank.
     pub rank: Rank,
-    /// Its tenure; 0 while it does not know it yet.
+    /// Its term; 0 while it does not know it yet.
     pub epoch: Epoch,
     /// Where it listens.
     pub address: String,

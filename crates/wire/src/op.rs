@@ -98,7 +98,7 @@ pub enum Op<'a> {
     /// Gives a subtree to one client; sent by the monitor.
     Decouple { path: &'a [u8], client: ClientId, policy: &'a [u8] },
     /// More inode numbers for a decoupled subtree or, with 0 in its place, for the client's creates
-    /// in directories with an exclusive capability ([`crate::Told::alone`]).
+    /// in directories with an exclusive capability ([`crate::Grants::alone`]).
     Extend { subtree: Ino, count: u64 },
     /// Announces a merge: `bytes` of journal follow as chunks with this request's id. `object` is
     /// where the journal is kept in the object store, if it is (Global Persist). Numbers that are
@@ -171,10 +171,10 @@ pub enum Op<'a> {
         to: Rank,
     },
     /// Takes the name that a rank has offered, into the directory that the offer names.
-    Arrive { dir: Ino, from: Rank, passage: u64 },
+    Arrive { dir: Ino, from: Rank, cross_rename: u64 },
     /// Answered when the owner of an offered name is decided: withdraws the offer, unless it was
     /// taken.
-    Passed { dir: Ino, passage: u64 },
+    Passed { dir: Ino, cross_rename: u64 },
 }
 
 /// How a client has a file open.
@@ -309,11 +309,11 @@ impl Op<'_> {
                 out.put_u8(u8::from(no_replace));
                 out.put_varint(u64::from(to.0));
             }
-            Op::Arrive { dir, from, passage } => {
-                put_number(out, 50, dir, passage);
+            Op::Arrive { dir, from, cross_rename } => {
+                put_number(out, 50, dir, cross_rename);
                 out.put_varint(u64::from(from.0));
             }
-            Op::Passed { dir, passage } => put_number(out, 51, dir, passage),
+            Op::Passed { dir, cross_rename } => put_number(out, 51, dir, cross_rename),
             Op::Accessed { ino, at } => {
                 put_ino(out, 34, ino);
                 out.put_signed(at.0);
@@ -417,10 +417,10 @@ impl<'a> Op<'a> {
                 to: crate::map::rank(reader)?,
             },
             50 => {
-                let (dir, passage) = (ino(reader)?, reader.varint()?);
-                Op::Arrive { dir, from: crate::map::rank(reader)?, passage }
+                let (dir, cross_rename) = (ino(reader)?, reader.varint()?);
+                Op::Arrive { dir, from: crate::map::rank(reader)?, cross_rename }
             }
-            51 => Op::Passed { dir: ino(reader)?, passage: reader.varint()? },
+            51 => Op::Passed { dir: ino(reader)?, cross_rename: reader.varint()? },
             38 => Op::WriteDown { parent: ino(reader)?, name: reader.bytes()? },
             37 => Op::Export { dir: ino(reader)?, rank: crate::map::rank(reader)? },
             52 => Op::Gather { ino: ino(reader)?, rank: crate::map::rank(reader)? },

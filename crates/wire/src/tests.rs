@@ -67,8 +67,8 @@ fn ops() -> Vec<Op<'static>> {
             no_replace: true,
             to: Rank(2),
         },
-        Op::Arrive { dir: ino, from: Rank(1), passage: 1 << 40 },
-        Op::Passed { dir: ino, passage: 7 },
+        Op::Arrive { dir: ino, from: Rank(1), cross_rename: 1 << 40 },
+        Op::Passed { dir: ino, cross_rename: 7 },
         Op::SetXattr { ino, name, value: Some(b"v"), flags: XattrFlags::default() },
         Op::GetData { ino },
         Op::SetData { ino, data: b"content", size: 7 },
@@ -139,7 +139,7 @@ fn answers() -> Vec<Answer> {
         Answer::Opened(Opened { attr: attr(), data: b"small".to_vec(), shared: true }),
         Answer::Locked(Some((ClientId(3), lock()))),
         Answer::Snapshot(7),
-        Answer::Passage(1 << 40, Ino(9)),
+        Answer::CrossRename(1 << 40, Ino(9)),
         Answer::Elsewhere(Box::new(Elsewhere {
             rank: Rank(1),
             root: Ino(4),
@@ -233,7 +233,7 @@ fn messages() -> Vec<Message<'static>> {
         Message::Heartbeat(b"beat"),
         Message::Balanced(b"record"),
     ];
-    let wants = [WantsAlone::Never, WantsAlone::AsPolicySays, WantsAlone::Always];
+    let wants = [WantsExclusive::Never, WantsExclusive::AsPolicySays, WantsExclusive::Always];
     for (tid, op) in ops().into_iter().enumerate() {
         let wants_alone = wants[tid % wants.len()];
         let replay = (tid % 2 == 0).then_some(Replay {
@@ -254,7 +254,7 @@ fn messages() -> Vec<Message<'static>> {
         }));
     }
     let reply = |result: Result<Answer, Failure>| {
-        let told = result.is_ok().then(|| Told {
+        let told = result.is_ok().then(|| Grants {
             dir: attr(),
             inode: true,
             alone: Some(Stripe::MIN),

@@ -594,11 +594,10 @@ mod unique {
     use super::*;
     use crate::tidy::unique::check;
 
-    fn with_list(other: &str, list: &str) -> Vec<String> {
+    fn beside_stage(other: &str) -> Vec<String> {
         let tree = Tree::of(&[
             ("crates/a/src/lib.rs", "/// A stage.\npub struct Stage;\n"),
             ("crates/b/src/export.rs", other),
-            ("xtask/same-names.txt", list),
         ]);
         check(&tree).iter().map(ToString::to_string).collect()
     }
@@ -612,7 +611,7 @@ mod unique {
             "\npub unsafe trait Stage {}",
             "\npub struct Stage(u64);",
         ] {
-            let found = with_list(other, "");
+            let found = beside_stage(other);
             assert_eq!(found.len(), 1, "{other}: {found:?}");
             let place = "crates/b/src/export.rs:2: `Stage` is a public type of crates/a/src/lib.rs";
             assert!(found[0].contains(place), "{found:?}");
@@ -629,18 +628,11 @@ mod unique {
             "pub const Stage: u8 = 0;",
             "    type Stage = u8;",
         ] {
-            assert_eq!(with_list(other, ""), [""; 0], "{other}");
+            assert_eq!(beside_stage(other), [""; 0], "{other}");
         }
         let twice = "pub struct A;\n";
         let files = [("crates/a/src/lib.rs", twice), ("crates/b/tests/it/main.rs", twice)];
         assert_eq!(check(&Tree::of(&files)), []);
-    }
-
-    #[test]
-    fn the_list_of_names_excuses_and_only_shrinks() {
-        assert_eq!(with_list("pub struct Stage;", "# why\nStage\n"), [""; 0]);
-        let found = with_list("pub struct ExportStage;", "# why\nStage\n");
-        assert!(found[0].contains("same-names.txt:2: `Stage` names at most one"), "{found:?}");
     }
 }
 

@@ -1,10 +1,7 @@
 //! The name of a public type is unique in the workspace.
 //!
-//! A reader who meets a type in an import or an error message then finds one definition.
-//! `xtask/same-names.txt` lists the names that were given twice when the rule came. Not seen: types
-//! that a macro defines. Tests and examples may name their types freely.
-//!
-//! Invariant: every entry of the list is needed, so the list only shrinks.
+//! A reader who meets a type in an import or an error message then finds one definition. Not seen:
+//! types that a macro defines. Tests and examples may name their types freely.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +9,6 @@ use super::Finding;
 use crate::rust::code_only;
 use crate::tree::{File, Tree};
 
-const LIST: &str = "xtask/same-names.txt";
 const REMEDY: &str = "say in the name to what the type belongs (`ExportStage`, not `Stage`)";
 const KINDS: [&str; 5] = ["struct", "enum", "trait", "type", "union"];
 
@@ -22,25 +18,15 @@ struct Definition<'a> {
     line: usize,
 }
 
-/// Finds names of two public types, and entries of the list that are not needed.
+/// Finds the names of two public types.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
-    let list = tree.get(LIST).map(File::text).unwrap_or_default();
-    let excused = |name: &str| list.lines().any(|line| line == name);
     let mut found = Vec::new();
-    let definitions = definitions(tree);
-    for (name, places) in definitions.iter().filter(|(name, _)| !excused(name)) {
+    for (name, places) in definitions(tree) {
         let [first, others @ ..] = places.as_slice() else { continue };
         for other in others {
             let message =
                 format!("`{name}` is a public type of {}:{}, too", first.path, first.line);
             found.push(Finding::new(other.path, other.line, message, REMEDY));
-        }
-    }
-    for (at, name) in list.lines().enumerate() {
-        let entry = !name.is_empty() && !name.starts_with('#');
-        if entry && definitions.get(name).is_none_or(|places| places.len() < 2) {
-            let message = format!("`{name}` names at most one public type");
-            found.push(Finding::new(LIST, at + 1, message, "remove the entry"));
         }
     }
     found

@@ -2,7 +2,7 @@ use super::*;
 use crate::{FaultKind, PRESETS, preset};
 
 fn tried(text: &str) -> Vec<Tried> {
-    try_out(&Policy::parse("test", text).unwrap())
+    try_out(&BalancerPolicy::parse("test", text).unwrap())
 }
 
 #[test]

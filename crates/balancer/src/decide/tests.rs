@@ -9,7 +9,7 @@ use types::{DirFragId, Frag, Ino, Rank};
 use crate::*;
 
 /// A cluster in which every rank has this load and nothing else, seen by `whoami`, counted from 0.
-fn view(whoami: u16, loads: &[f64]) -> View {
+fn view(whoami: u16, loads: &[f64]) -> BalancerView {
     let counts = |load: f64| Counts { inode_writes: load, ..Counts::default() };
     let metrics = |load: &f64| Metrics { auth: *load, all: *load, ..Metrics::default() };
     let own = loads[usize::from(whoami)];
@@ -23,7 +23,7 @@ fn view(whoami: u16, loads: &[f64]) -> View {
         pin: None,
     };
     let units = (0..=8).map(|at| unit(at, if at == 0 { own } else { own / 8.0 })).collect();
-    View {
+    BalancerView {
         whoami: Rank(whoami),
         ranks: loads.iter().map(metrics).collect(),
         auth: counts(own),
@@ -34,8 +34,8 @@ fn view(whoami: u16, loads: &[f64]) -> View {
     }
 }
 
-fn mantle(code: &str) -> Policy {
-    Policy::parse("test", &format!("-- When policy\n{code}\n")).unwrap()
+fn mantle(code: &str) -> BalancerPolicy {
+    BalancerPolicy::parse("test", &format!("-- When policy\n{code}\n")).unwrap()
 }
 
 fn failed(decision: &Decision) -> &Fault {
@@ -58,7 +58,7 @@ fn equal_arguments_give_equal_decisions() {
 #[test]
 fn a_view_that_makes_no_sense_is_a_fault_of_the_view() {
     let sound = view(0, &[1.0, 2.0]);
-    let spoil: [fn(&mut View); 6] = [
+    let spoil: [fn(&mut BalancerView); 6] = [
         |view| view.ranks.clear(),
         |view| view.whoami = Rank(2),
         |view| view.ranks[1].queue = f64::NAN,
@@ -88,7 +88,7 @@ fn what_is_decided_says_why() {
 fn small_targets_are_dropped_where_the_settings_say_so() {
     let text = "-- Settings\nmin_offload = 30\n-- When policy\nif true then\ntargets[2] = 29\n\
                 targets[3] = 31\n";
-    let policy = Policy::parse("test", text).unwrap();
+    let policy = BalancerPolicy::parse("test", text).unwrap();
     let decision = decide(&policy, &view(0, &[100.0, 0.0, 0.0]), &State::Nothing);
     assert_eq!(decision.targets, [0.0, 0.0, 31.0]);
 }
@@ -97,6 +97,6 @@ fn small_targets_are_dropped_where_the_settings_say_so() {
 fn a_target_for_oneself_cancels_all() {
     let policy = mantle("if true then targets[1] = 1 targets[2] = 5");
     let decision = decide(&policy, &view(0, &[100.0, 0.0]), &State::Nothing);
-    assert_eq!((decision.outcome, decision.targets), (Outcome::Balanced, vec![0.0, 0.0]));
+    assert_eq!((decision.outcome, decision.targets), (DecisionKind::Balanced, vec![0.0, 0.0]));
     assert!(decision.why.contains("own rank"));
 }

@@ -61,6 +61,6 @@ fn loads_are_the_policys_or_else_all_hits() {
     let default = crate::default_policy();
     assert_eq!(loads(&default, &counts, &twice, &Expired::never()), (5.0, 10.0));
     let broken = "-- Metadata load\nIWR + nothing\n-- When policy\nif true then\n";
-    let broken = Policy::parse("broken", broken).unwrap();
+    let broken = BalancerPolicy::parse("broken", broken).unwrap();
     assert_eq!(loads(&broken, &counts, &twice, &Expired::never()), (3.0, 6.0));
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Expired, Question, State, View, preset};
+use crate::{BalancerView, Expired, Question, State, preset};
 
 fn unit(ino: u64, parent: Option<usize>, writes: f64) -> Unit {
     let id = DirFragId { ino: Ino(ino), frag: Frag::WHOLE };
@@ -7,9 +7,9 @@ fn unit(ino: u64, parent: Option<usize>, writes: f64) -> Unit {
     Unit { id, parent, counts, inodes: 5, movable: parent.is_some(), pin: None }
 }
 
-fn answer(units: Vec<Unit>) -> Answer {
+fn answer(units: Vec<Unit>) -> BalancerAnswer {
     let counts = Counts { inode_writes: 100.0, ..Counts::default() };
-    let view = View {
+    let view = BalancerView {
         whoami: Rank(0),
         ranks: vec![Metrics::default(); 2],
         auth: counts,
@@ -27,7 +27,7 @@ fn name(ino: Ino) -> Vec<u8> {
     format!("/{}", ino.0).into_bytes()
 }
 
-fn records() -> Vec<Record> {
+fn records() -> Vec<DecisionRecord> {
     let units = vec![unit(1, None, 100.0), unit(2, Some(0), 60.0), unit(3, Some(0), 40.0)];
     let tick = TickRecord::of(&answer(units), 7, name);
     assert_eq!((tick.ended, tick.moves.len()), (Ended::Moves, 1), "{tick:?}");
@@ -40,15 +40,15 @@ fn records() -> Vec<Record> {
         frozen_micros: 300,
         flushed: 2,
     };
-    [What::Tick(tick), What::Move(done)]
-        .map(|what| Record { rank: Rank(0), time: Timestamp(1_000_000_007), what })
+    [RecordedEvent::Tick(tick), RecordedEvent::Move(done)]
+        .map(|what| DecisionRecord { rank: Rank(0), time: Timestamp(1_000_000_007), what })
         .to_vec()
 }
 
 #[test]
 fn records_read_back() {
     for record in records() {
-        assert_eq!(Record::decode(&record.encode()), Ok(record));
+        assert_eq!(DecisionRecord::decode(&record.encode()), Ok(record));
     }
 }
 
@@ -57,12 +57,12 @@ fn every_truncation_and_every_flipped_bit_is_detected() {
     for record in records() {
         let bytes = record.encode();
         for end in 0..bytes.len() {
-            assert!(Record::decode(&bytes[..end]).is_err(), "{end} bytes");
+            assert!(DecisionRecord::decode(&bytes[..end]).is_err(), "{end} bytes");
         }
         for at in 0..bytes.len() * 8 {
             let mut flipped = bytes.clone();
             flipped[at / 8] ^= 1 << (at % 8);
-            assert!(Record::decode(&flipped).is_err(), "bit {at}");
+            assert!(DecisionRecord::decode(&flipped).is_err(), "bit {at}");
         }
     }
 }

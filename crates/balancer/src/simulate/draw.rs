@@ -2,14 +2,14 @@
 
 use std::fmt::Write as _;
 
-use super::{Report, count};
+use super::{SimulationReport, count};
 
 /// Ranks that a picture shows one by one; with more, the busiest.
 const RANKS_SHOWN_MAX: usize = 16;
 /// The characters for a share of a rank's maximum, from nothing to all.
 const SHADES: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-impl Report {
+impl SimulationReport {
     /// One line for each rank: its requests over time as bars, all to the same scale.
     #[must_use]
     pub fn bars(&self, columns: usize) -> String {

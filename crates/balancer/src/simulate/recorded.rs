@@ -15,7 +15,7 @@ use types::{Ino, Rank, Span, Timestamp};
 
 use super::workload::{Activity, Workload};
 use super::{SECONDS_MAX, Setup, count};
-use crate::{Counts, Record, TickRecord, What, share_left};
+use crate::{Counts, DecisionRecord, RecordedEvent, TickRecord, share_left};
 
 /// The most directories that are told apart: the busiest.
 const DIRS_MAX: usize = 1024;
@@ -60,7 +60,7 @@ pub struct Recording {
 
 /// The records' facts about a directory.
 #[derive(Debug, Default)]
-struct Known {
+struct RecordedLoads {
     parent: Option<Ino>,
     entries: u64,
     pin: Option<Rank>,
@@ -72,19 +72,19 @@ impl Recording {
     /// The load of these records, whose counters fade by half in `half_life`. None if they have no
     /// tick.
     #[must_use]
-    pub fn of(records: &[Record], half_life: Span) -> Option<Self> {
+    pub fn of(records: &[DecisionRecord], half_life: Span) -> Option<Self> {
         let mut ticks: Vec<(Timestamp, Rank, &TickRecord)> = records
             .iter()
             .filter_map(|record| match &record.what {
-                What::Tick(tick) => Some((record.time, record.rank, tick)),
-                What::Move(_) => None,
+                RecordedEvent::Tick(tick) => Some((record.time, record.rank, tick)),
+                RecordedEvent::Move(_) => None,
             })
             .collect();
         ticks.sort_by_key(|(time, rank, _)| (*time, *rank));
         let (first, last) = (ticks.first()?, ticks.last()?);
         let lead = first.2.tick_seconds.clamp(0.0, f64::from(SECONDS_MAX));
         let at = |time: Timestamp| lead + seconds_between(first.0, time);
-        let mut known = BTreeMap::from([(Ino::ROOT, Known::default())]);
+        let mut known = BTreeMap::from([(Ino::ROOT, RecordedLoads::default())]);
         let mut before: BTreeMap<(Rank, Ino), (f64, Kinds)> = BTreeMap::new();
         let (mut requests, mut busy) = (0.0, 0.0);
         for (time, rank, tick) in &ticks {
@@ -155,7 +155,7 @@ impl Recording {
 
     /// Numbers the busiest directories, parents first, and adds the rest to their parents.
     fn laid_out(
-        mut known: BTreeMap<Ino, Known>,
+        mut known: BTreeMap<Ino, RecordedLoads>,
         length: usize,
         request_seconds: Option<f64>,
     ) -> Self {
@@ -208,7 +208,7 @@ impl Recording {
     }
 }
 
-impl Known {
+impl RecordedLoads {
     /// Requests of so many seconds, at these rates.
     fn spread(&mut self, from: f64, to: f64, rates: Kinds) {
         self.requests += sum(&rates) * (to - from);
@@ -222,7 +222,7 @@ impl Known {
 }
 
 /// Takes in the counters of a tick, and returns each directory's own, without those below.
-fn learn(tick: &TickRecord, known: &mut BTreeMap<Ino, Known>) -> BTreeMap<Ino, Kinds> {
+fn learn(tick: &TickRecord, known: &mut BTreeMap<Ino, RecordedLoads>) -> BTreeMap<Ino, Kinds> {
     let mut own: Vec<Kinds> = tick.units.iter().map(|warm| kinds(&warm.unit.counts)).collect();
     let mut entries: Vec<u64> = tick.units.iter().map(|warm| warm.unit.inodes).collect();
     for (at, warm) in tick.units.iter().enumerate() {
@@ -270,7 +270,7 @@ fn rates(
 }
 
 /// The nearest kept directory above one; the root for a directory that is its own parent.
-fn stands_in(ino: Ino, known: &BTreeMap<Ino, Known>, kept: &BTreeSet<Ino>) -> Ino {
+fn stands_in(ino: Ino, known: &BTreeMap<Ino, RecordedLoads>, kept: &BTreeSet<Ino>) -> Ino {
     let mut seen = BTreeSet::from([ino]);
     let mut at = ino;
     while let Some(above) = known.get(&at).and_then(|known| known.parent) {
@@ -287,7 +287,7 @@ fn stands_in(ino: Ino, known: &BTreeMap<Ino, Known>, kept: &BTreeSet<Ino>) -> In
 }
 
 /// Whether the way up from a directory comes to another one.
-fn leads_to(from: Ino, to: Ino, known: &BTreeMap<Ino, Known>) -> bool {
+fn leads_to(from: Ino, to: Ino, known: &BTreeMap<Ino, RecordedLoads>) -> bool {
     let mut seen = BTreeSet::from([from]);
     let mut at = from;
     while let Some(above) = known.get(&at).and_then(|known| known.parent) {

@@ -1,7 +1,7 @@
 use super::*;
 use crate::preset;
 
-fn run(name: &str, setup: &Setup) -> Report {
+fn run(name: &str, setup: &Setup) -> SimulationReport {
     let policy = preset(name).unwrap();
     let setup = Setup { pinned: name == "static", ..*setup };
     simulate(&policy, &setup, &Expired::never())
@@ -23,7 +23,7 @@ fn rate(name: &str, setup: &Setup) -> f64 {
     rates[1]
 }
 
-fn shares(report: &Report) -> Vec<f64> {
+fn shares(report: &SimulationReport) -> Vec<f64> {
     let last = &report.series[report.series.len() - 1];
     let all: f64 = last.iter().sum();
     last.iter().map(|requests| requests / all).collect()
@@ -35,7 +35,7 @@ fn one_rank_is_busy_with_four_clients_and_no_faster_with_more() {
         let setup = Setup { clients, seconds: 30, ..Setup::new(Workload::Private, 1) };
         run("static", &setup).per_second
     };
-    let capacity = 1.0 / Model::default().request_seconds;
+    let capacity = 1.0 / SimulationModel::default().request_seconds;
     assert!((900.0..1000.1).contains(&rate(1)), "{}", rate(1));
     assert!(rate(4) > 2.8 * rate(1) && rate(4) < capacity, "{}", rate(4));
     for clients in [8, 64, 512] {
@@ -98,7 +98,8 @@ fn a_hundred_and_twenty_eight_ranks_balance_without_a_fault() {
 
 #[test]
 fn a_policy_that_fails_moves_nothing_and_is_counted() {
-    let policy = Policy::parse("bad", "-- When policy\nif MDSs[9].load > 1 then\n").unwrap();
+    let policy =
+        BalancerPolicy::parse("bad", "-- When policy\nif MDSs[9].load > 1 then\n").unwrap();
     let setup = Setup { seconds: 60, ..Setup::new(Workload::Private, 2) };
     let report = simulate(&policy, &setup, &Expired::never());
     assert_eq!((report.migrations, report.faults), (0, 12));
@@ -116,6 +117,6 @@ fn pictures_show_every_rank() {
     assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
     assert_eq!(svg.matches("<polygon").count(), 3);
     assert!(svg.contains("a &lt; b &amp; c"));
-    assert!(Report::default().bars(0).contains("0 s"), "nothing to show is no fault");
-    assert!(!Report::default().svg("").contains("NaN"));
+    assert!(SimulationReport::default().bars(0).contains("0 s"), "nothing to show is no fault");
+    assert!(!SimulationReport::default().svg("").contains("NaN"));
 }

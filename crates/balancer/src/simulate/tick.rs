@@ -4,7 +4,7 @@ use types::Rank;
 use types::rng::Rng;
 
 use super::{Cluster, STEP_SECONDS, count};
-use crate::{Counts, Decision, Metrics, Unit, View, decide_until, heartbeat, is_settled};
+use crate::{BalancerView, Counts, Decision, Metrics, Unit, decide_until, heartbeat, is_settled};
 
 /// A unit with fewer hits than this is not offered for moving.
 const COLD: f64 = 0.01;
@@ -25,7 +25,7 @@ impl Cluster<'_> {
                 let state = self.ranks[rank].state.clone();
                 let decision = decide_until(self.policy, &view, &state, self.expired);
                 self.note(second, rank, &decision);
-                self.carry_out(rank, &decision, &parts, now);
+                self.execute(rank, &decision, &parts, now);
                 self.ranks[rank].state = decision.state;
             }
         }
@@ -58,7 +58,7 @@ impl Cluster<'_> {
     }
 
     /// The view of a rank, and the fragment of each of its units.
-    fn view(&self, rank: usize, now: f64) -> (View, Vec<usize>) {
+    fn view(&self, rank: usize, now: f64) -> (BalancerView, Vec<usize>) {
         let parts = &self.world.parts;
         // Counts include the fragments below, as far as the rank has all that lies between.
         let mut nested: Vec<Counts> = parts.iter().map(|part| part.counts).collect();
@@ -90,7 +90,7 @@ impl Cluster<'_> {
         let auth = mine.iter().fold(Counts::default(), |sum, at| sum.plus(&parts[*at].counts));
         let heard =
             |other: &super::RankState| Metrics { age_seconds: now - other.heard_at, ..other.heard };
-        let view = View {
+        let view = BalancerView {
             whoami: Rank(u16::try_from(rank).unwrap_or(u16::MAX)),
             ranks: self.ranks.iter().map(heard).collect(),
             auth,
@@ -110,7 +110,7 @@ impl Cluster<'_> {
         order
     }
 
-    fn carry_out(&mut self, rank: usize, decision: &Decision, parts: &[usize], now: f64) {
+    fn execute(&mut self, rank: usize, decision: &Decision, parts: &[usize], now: f64) {
         let model = self.setup.model;
         for export in &decision.exports {
             let (Some(part), to) = (parts.get(export.unit), usize::from(export.to.0)) else {

@@ -6,12 +6,12 @@ use super::queue::{Use, Visit, Work};
 use super::recorded::Load;
 use super::workload::Activity;
 use super::{Setup, count};
-use crate::{Counts, Kind};
+use crate::{Counts, HitKind};
 use types::rng::mix;
 
 /// A fragment.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
+pub(super) struct SimulatedFragment {
     pub(super) id: DirFragId,
     pub(super) dir: usize,
     pub(super) rank: usize,
@@ -31,15 +31,15 @@ pub(super) struct Dir {
 
 /// See the module documentation. Parents come before their children.
 #[derive(Clone, Debug)]
-pub(super) struct World {
+pub(super) struct SimulatedNamespace {
     pub(super) dirs: Vec<Dir>,
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<SimulatedFragment>,
 }
 
 /// Fragments are not divided further than this.
 const BITS_MAX: u8 = 9;
 
-impl World {
+impl SimulatedNamespace {
     pub(super) fn new(setup: &Setup, load: Load<'_>) -> Self {
         let mut world = Self { dirs: Vec::new(), parts: Vec::new() };
         match load {
@@ -75,7 +75,14 @@ impl World {
         let (dir, part) = (self.dirs.len(), self.parts.len());
         let id = DirFragId { ino: Ino(dir as u64 + 1), frag: Frag::WHOLE };
         let counts = Counts::default();
-        self.parts.push(Part { id, dir, rank: 0, counts, entries: 1.0, frozen_until: 0.0 });
+        self.parts.push(SimulatedFragment {
+            id,
+            dir,
+            rank: 0,
+            counts,
+            entries: 1.0,
+            frozen_until: 0.0,
+        });
         self.dirs.push(Dir { parent, parts: vec![part], pin: None });
     }
 
@@ -95,7 +102,7 @@ impl World {
             if old.entries <= entries || bits > BITS_MAX {
                 continue;
             }
-            let piece = |number: u32| Part {
+            let piece = |number: u32| SimulatedFragment {
                 id: DirFragId {
                     frag: Frag {
                         bits,
@@ -161,9 +168,9 @@ impl World {
         for Use { part, share, kinds } in &work.units {
             let [reads, writes, lists] = kinds;
             let part = &mut self.parts[*part];
-            part.counts.add(Kind::InodeRead, requests * share * reads);
-            part.counts.add(Kind::InodeWrite, requests * share * writes);
-            part.counts.add(Kind::ReadDir, requests * share * lists);
+            part.counts.add(HitKind::InodeRead, requests * share * reads);
+            part.counts.add(HitKind::InodeWrite, requests * share * writes);
+            part.counts.add(HitKind::ReadDir, requests * share * lists);
             part.entries += requests * share * writes;
         }
     }

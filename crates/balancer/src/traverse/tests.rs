@@ -4,7 +4,7 @@ use super::*;
 use crate::{Counts, Unit};
 
 /// A tree of (name, parent, load); names are places.
-fn view(tree: &[(Option<usize>, f64)]) -> View {
+fn view(tree: &[(Option<usize>, f64)]) -> BalancerView {
     let unit = |(at, (parent, load)): (usize, &(Option<usize>, f64))| Unit {
         id: DirFragId { ino: Ino(at as u64 + 10), frag: Frag::WHOLE },
         parent: *parent,
@@ -13,16 +13,20 @@ fn view(tree: &[(Option<usize>, f64)]) -> View {
         movable: at > 0,
         pin: None,
     };
-    View {
+    BalancerView {
         whoami: Rank(0),
         ranks: vec![crate::Metrics::default(); 4],
         units: tree.iter().enumerate().map(unit).collect(),
-        ..View::default()
+        ..BalancerView::default()
     }
 }
 
-fn walk(view: &View, targets: &[(u16, f64)], selectors: &[Selector]) -> (Vec<(usize, u16)>, Found) {
-    let settings = Settings::default();
+fn walk(
+    view: &BalancerView,
+    targets: &[(u16, f64)],
+    selectors: &[Selector],
+) -> (Vec<(usize, u16)>, Selection) {
+    let settings = BalancerSettings::default();
     let mut walk = Walk::new(view, &settings, selectors);
     let load = &mut |counts: &Counts| Ok(counts.inode_writes);
     walk.pins(load).unwrap();
@@ -36,7 +40,7 @@ fn walk(view: &View, targets: &[(u16, f64)], selectors: &[Selector]) -> (Vec<(us
 const BIG: &[Selector] = &[Selector::BigFirst];
 
 /// A root with two directories; the first has a hot leaf and a cold one.
-fn hot_leaf() -> View {
+fn hot_leaf() -> BalancerView {
     view(&[(None, 60.0), (Some(0), 41.0), (Some(1), 40.0), (Some(1), 1.0), (Some(0), 19.0)])
 }
 

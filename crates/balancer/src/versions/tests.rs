@@ -1,16 +1,16 @@
 use super::*;
-use crate::{State, View, decide, default_policy, preset};
+use crate::{BalancerView, State, decide, default_policy, preset};
 
-fn view() -> View {
-    View { ranks: vec![crate::Metrics::default(); 2], ..View::default() }
+fn view() -> BalancerView {
+    BalancerView { ranks: vec![crate::Metrics::default(); 2], ..BalancerView::default() }
 }
 
-fn bad() -> Policy {
+fn bad() -> BalancerPolicy {
     let text = "-- When policy\nif MDSs[9][\"load\"] > 1 then\n";
-    Policy::parse("bad", text).unwrap()
+    BalancerPolicy::parse("bad", text).unwrap()
 }
 
-fn tick(versions: &mut Versions) -> Verdict {
+fn tick(versions: &mut Versions) -> VersionVerdict {
     let decision = decide(versions.current().1, &view(), &State::Nothing);
     versions.observe(&decision)
 }
@@ -20,12 +20,12 @@ fn three_failures_in_a_row_bring_the_last_good_version_back() {
     let mut versions = Versions::new(0, default_policy());
     assert!(versions.install(1, preset("greedy-spill").unwrap()));
     for _ in 0..PROOF_TICKS {
-        assert_eq!(tick(&mut versions), Verdict::Fine);
+        assert_eq!(tick(&mut versions), VersionVerdict::Fine);
     }
     assert!(versions.install(2, bad()));
-    assert!(matches!(tick(&mut versions), Verdict::Warn { failures: 1, .. }));
-    assert!(matches!(tick(&mut versions), Verdict::Warn { failures: 2, .. }));
-    let Verdict::Reverted { fault, from: 2, to: 1 } = tick(&mut versions) else { panic!() };
+    assert!(matches!(tick(&mut versions), VersionVerdict::Warn { failures: 1, .. }));
+    assert!(matches!(tick(&mut versions), VersionVerdict::Warn { failures: 2, .. }));
+    let VersionVerdict::Reverted { fault, from: 2, to: 1 } = tick(&mut versions) else { panic!() };
     assert_eq!(fault.line, Some(2), "{fault}");
     assert_eq!(versions.current().1.name(), "greedy-spill");
     assert!(!versions.install(2, bad()), "given up for good");
@@ -52,7 +52,7 @@ fn a_success_in_between_begins_the_count_again() {
     for _ in 0..4 {
         tick(&mut versions);
         tick(&mut versions);
-        assert_eq!(versions.observe(&good), Verdict::Fine);
+        assert_eq!(versions.observe(&good), VersionVerdict::Fine);
     }
     assert_eq!(versions.current().0, 1);
     assert_eq!(versions.good().0, 0, "never three good ticks in a row");
@@ -63,8 +63,8 @@ fn a_senseless_view_is_not_held_against_the_policy() {
     let mut versions = Versions::new(0, default_policy());
     versions.install(1, preset("greedy-spill").unwrap());
     for _ in 0..10 {
-        let decision = decide(versions.current().1, &View::default(), &State::Nothing);
-        assert!(matches!(versions.observe(&decision), Verdict::Warn { failures: 0, .. }));
+        let decision = decide(versions.current().1, &BalancerView::default(), &State::Nothing);
+        assert!(matches!(versions.observe(&decision), VersionVerdict::Warn { failures: 0, .. }));
     }
     assert_eq!(versions.current().0, 1);
 }

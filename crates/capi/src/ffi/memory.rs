@@ -2,14 +2,14 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
-use calls::Failure;
+use calls::CallFailure;
 use cudele::{Errno, Error};
 
 use crate::error::answer;
 
-pub(super) type Outcome<T> = Result<T, Failure>;
+pub(super) type Outcome<T> = Result<T, CallFailure>;
 
-fn null(what: &str) -> Failure {
+fn null(what: &str) -> CallFailure {
     Error::new(Errno::Invalid, what, "the pointer is NULL").into()
 }
 

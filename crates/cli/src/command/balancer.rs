@@ -13,7 +13,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use balancer::check::Tried;
-use balancer::{Expired, PRESETS, Policy, SOURCE_BYTES_MAX};
+use balancer::{BalancerPolicy, Expired, PRESETS, SOURCE_BYTES_MAX};
 use clap::{Args as ClapArgs, Subcommand};
 use cudele::{Errno, Error, Result};
 use serde_json::{Value, json};
@@ -108,7 +108,7 @@ fn patience() -> Expired {
 ///
 /// # Errors
 /// `EINVAL` with file and line; `ENOENT` if it is neither a file nor a name.
-fn read(argument: &OsString) -> Result<Policy> {
+fn read(argument: &OsString) -> Result<BalancerPolicy> {
     if let Some(policy) = argument.to_str().and_then(balancer::preset) {
         return Ok(policy);
     }
@@ -134,14 +134,14 @@ fn read(argument: &OsString) -> Result<Policy> {
         }
     };
     done.map_err(|error| terminal::io(Path::new(argument), &error))?;
-    Policy::parse_bytes(&name, &bytes).map_err(|fault| fault.to_error(&name))
+    BalancerPolicy::parse_bytes(&name, &bytes).map_err(|fault| fault.to_error(&name))
 }
 
 /// Has a policy decide on made-up clusters.
 ///
 /// # Errors
 /// The policy's fault in a trial.
-fn try_out(policy: &Policy) -> Result<Vec<Tried>> {
+fn try_out(policy: &BalancerPolicy) -> Result<Vec<Tried>> {
     let tried = balancer::check::try_out_with(policy, patience);
     if let Some((tried, (rank, tick, fault))) =
         tried.iter().find_map(|tried| tried.fault.as_ref().map(|fault| (tried, fault)))

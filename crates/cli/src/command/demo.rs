@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use terminal::context::Context;
 use terminal::figures::{count, seconds};
 
-use ingest::intake::{self, Options, Report};
+use ingest::intake::{self, IntakeOptions, IntakeReport};
 use ingest::source::Source;
 use ingest::verify::{self, Difference, Facts};
 
@@ -43,10 +43,10 @@ const ENTRIES_MIN: u64 = 20_000;
 const DIFFERENCES_SHOWN: usize = 20;
 
 /// The result of one way of bringing the source in.
-struct Outcome {
+struct DemoResult {
     preset: &'static str,
     path: String,
-    report: Report,
+    report: IntakeReport,
     differences: Vec<Difference>,
 }
 
@@ -92,10 +92,10 @@ fn job(
     context: &Context,
     cluster: &DemoCluster,
     source: &Source,
-) -> Result<(Vec<Outcome>, String)> {
+) -> Result<(Vec<DemoResult>, String)> {
     let fs = cluster.cluster().mount()?;
     let (without, stop) = (Some(cluster.dir().to_owned()), cluster.stop_flag());
-    let options = Options { without, stop, resume: false };
+    let options = IntakeOptions { without, stop, resume: false };
     let preset = |name: &str| {
         let found = Preset::by_name(name).map(Preset::policy);
         found.ok_or_else(|| Error::new(Errno::NotFound, name, "no such preset"))
@@ -120,8 +120,8 @@ fn verified(
     cluster: &DemoCluster,
     source: &Source,
     fs: &Arc<Fs>,
-    ways: [(&'static str, &'static str, Report); 2],
-) -> Result<Vec<Outcome>> {
+    ways: [(&'static str, &'static str, IntakeReport); 2],
+) -> Result<Vec<DemoResult>> {
     let (expected, found) = std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("source".to_owned());
         let expected = thread.spawn_scoped(scope, || facts_of(source));
@@ -150,7 +150,7 @@ fn verified(
             // A directory that could not be read exists, but its content is unknown.
             let skipped = |path: &[u8]| skipped.contains(path) && !found.contains_key(path);
             let differences = verify::compare(&expected, &found, &skipped);
-            Outcome { preset, path: path.to_owned(), report, differences }
+            DemoResult { preset, path: path.to_owned(), report, differences }
         })
         .collect())
 }
@@ -202,7 +202,7 @@ fn say(context: &Context, text: &str) {
     }
 }
 
-fn tree_json(outcome: &Outcome) -> Value {
+fn tree_json(outcome: &DemoResult) -> Value {
     let shown = outcome.differences.iter().take(DIFFERENCES_SHOWN);
     json!({
         "preset": outcome.preset, "path": outcome.path, "equal": outcome.differences.is_empty(),
@@ -212,9 +212,9 @@ fn tree_json(outcome: &Outcome) -> Value {
     })
 }
 
-fn text(outcomes: &[Outcome], source: &Source, elapsed: f64) -> String {
+fn text(outcomes: &[DemoResult], source: &Source, elapsed: f64) -> String {
     let mut text = table::text(outcomes[0].report.clone(), outcomes[1].report.clone());
-    for Outcome { path, report, differences, .. } in outcomes {
+    for DemoResult { path, report, differences, .. } in outcomes {
         let skipped = report.tally.skipped.len() as u64;
         if skipped > 0 {
             let first = &report.tally.skipped[0];

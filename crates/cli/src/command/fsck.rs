@@ -4,11 +4,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Result};
-use fsck::{Depth, Finding, Gravity, Kind, Mended, Report, Scope, Subject, Survey};
+use fsck::{Depth, Finding, FindingKind, FsckReport, Gravity, Mended, Scope, StoreSurvey, Subject};
 use serde_json::{Value, json};
 use terminal::context::Context;
 use terminal::figures::{bytes, count};
-use terminal::progress::Progress;
+use terminal::progress::ProgressCounter;
 use types::{Ino, Timestamp};
 
 use crate::marker;
@@ -56,7 +56,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     }
     let store = open(context, args.store.as_deref())?;
     let owner = format!("cudele fsck (process {})", std::process::id());
-    let locks = fsck::at_rest(&*store, &Survey::of(&*store)?, &owner)?;
+    let locks = fsck::at_rest(&*store, &StoreSurvey::of(&*store)?, &owner)?;
     let report = check(&*store, Scope::AtRest, args.metadata_only)?;
     if args.repair && !args.dry_run && !args.metadata_only {
         list_damaged_files(&*store, &report)?;
@@ -99,20 +99,20 @@ fn open(context: &Context, url: Option<&str>) -> Result<std::sync::Arc<dyn objst
     Ok(store)
 }
 
-fn check(store: &dyn objstore::Store, scope: Scope, metadata_only: bool) -> Result<Report> {
+fn check(store: &dyn objstore::Store, scope: Scope, metadata_only: bool) -> Result<FsckReport> {
     let depth = if metadata_only { Depth::Metadata } else { Depth::Content };
-    let mut progress = Progress::new("directories checked");
+    let mut progress = ProgressCounter::new("directories checked");
     fsck::check(store, (scope, depth), &mut |_, _| progress.step())
 }
 
 /// Notes the files with damaged content for `cudele health`. A store that cannot be written keeps
 /// the list that it has.
-fn list_damaged_files(store: &dyn objstore::ObjectStore, report: &Report) -> Result<()> {
+fn list_damaged_files(store: &dyn objstore::ObjectStore, report: &FsckReport) -> Result<()> {
     let found: Vec<(Ino, String)> = report
         .findings
         .iter()
         .filter_map(|finding| match (&finding.kind, &finding.subject) {
-            (Kind::Content { .. }, Subject::Inode(ino)) => Some((*ino, finding.to_string())),
+            (FindingKind::Content { .. }, Subject::Inode(ino)) => Some((*ino, finding.to_string())),
             _ => None,
         })
         .collect();
@@ -142,7 +142,12 @@ fn about(finding: &Finding) -> Value {
 }
 
 /// Prints the findings, and fails if something is damaged and stays so.
-fn tell(context: &Context, report: &Report, mended: Option<&Mended>, repair: bool) -> Result<()> {
+fn tell(
+    context: &Context,
+    report: &FsckReport,
+    mended: Option<&Mended>,
+    repair: bool,
+) -> Result<()> {
     let left = |mended: &Mended| {
         let left = mended
             .left
@@ -182,7 +187,7 @@ fn tell(context: &Context, report: &Report, mended: Option<&Mended>, repair: boo
     Err(Error::new(Errno::BadMessage, "store", cause).remedy(remedy))
 }
 
-fn text(report: &Report, mended: Option<&Mended>, repair: bool) -> String {
+fn text(report: &FsckReport, mended: Option<&Mended>, repair: bool) -> String {
     let mut text = String::new();
     for finding in &report.findings {
         text.push_str(&format!("{finding}\n"));

@@ -11,7 +11,7 @@ use terminal::context::Context;
 use types::quote::quoted;
 
 use crate::owned;
-use ingest::intake::{self, Options, Report};
+use ingest::intake::{self, IntakeOptions, IntakeReport};
 use ingest::source::Source;
 
 /// Bring a directory tree or a tar archive into the namespace: names, types, modes, owners (as
@@ -52,7 +52,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     let policy = args.policy.as_deref().map(owned::policy).transpose()?;
     let source = Source::open(&args.source)?;
     let without = context.locator().find()?.dir;
-    let options = Options { without, resume: args.resume, ..Options::default() };
+    let options = IntakeOptions { without, resume: args.resume, ..IntakeOptions::default() };
     if args.dry_run {
         let report = intake::nowhere(&source, &options)?;
         return show(context, &report, &source, &destination, true);
@@ -79,7 +79,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
 
 fn show(
     context: &Context,
-    report: &Report,
+    report: &IntakeReport,
     source: &Source,
     destination: &str,
     dry_run: bool,
@@ -104,7 +104,7 @@ fn show(
 }
 
 /// The fate of the subtree.
-fn ending(report: &Report, destination: &str) -> String {
+fn ending(report: &IntakeReport, destination: &str) -> String {
     let Some(policy) = report.policy.as_ref().filter(|policy| policy.is_decoupled()) else {
         return String::new();
     };

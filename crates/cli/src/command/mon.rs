@@ -29,7 +29,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     };
     daemon::run_mon(MonOptions {
         address,
-        settings: mon::Settings {
+        settings: mon::MonSettings {
             cluster,
             store: store.clone(),
             beacon_grace: Span::from_millis(5000),

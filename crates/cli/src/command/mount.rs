@@ -8,9 +8,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use clap::Args as ClapArgs;
-use cudele::{Errno, Error, Locator, Result, WantsAlone};
+use cudele::{Errno, Error, Locator, Result, WantsExclusive};
 use daemon::Log;
-use mount::{Mounted, Options};
+use mount::{MountOptions, Mounted};
 use serde_json::json;
 use terminal::context::{Context, say};
 use terminal::io;
@@ -52,7 +52,7 @@ const READY: &str = "mounted";
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     let at = std::path::absolute(&args.at).map_err(|error| io(&args.at, &error))?;
-    let mut options = Options::default();
+    let mut options = MountOptions::default();
     args.options.iter().try_for_each(|list| options.parse(list))?;
     if options.remount {
         return mount::remount(&at, &args.options);
@@ -92,20 +92,25 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
 }
 
 /// Mounts with this process behind it.
-pub(crate) fn here(context: &Context, root: &str, at: &Path, options: &Options) -> Result<Mounted> {
+pub(crate) fn here(
+    context: &Context,
+    root: &str,
+    at: &Path,
+    options: &MountOptions,
+) -> Result<Mounted> {
     let cluster = context.cluster()?;
     let place = at.display().to_string();
     cluster.watch_contact(move |news| Log::of("mount").line(format_args!("{place}: {news}")));
     let fs = cluster.mount()?;
     fs.set_patience(options.timeout);
-    fs.take_alone(match options.alone {
-        Some(true) => WantsAlone::Always,
-        Some(false) => WantsAlone::Never,
-        None => WantsAlone::AsPolicySays,
+    fs.take_exclusive(match options.alone {
+        Some(true) => WantsExclusive::Always,
+        Some(false) => WantsExclusive::Never,
+        None => WantsExclusive::AsPolicySays,
     })?;
     let root = cudele::Path::parse(root.as_bytes())?;
-    let Options { valid, read_only, atime, .. } = *options;
-    let settings = vfs::Options { valid, read_only, atime };
+    let MountOptions { valid, read_only, atime, .. } = *options;
+    let settings = vfs::VfsOptions { valid, read_only, atime };
     let source = format!("cudele:{root}");
     let vfs = Arc::new(Vfs::new(fs, &root, settings)?);
     mount::mount(vfs, at, &source, options)

@@ -10,7 +10,7 @@ use terminal::format;
 use terminal::out::Out;
 
 use crate::space;
-use crate::space::Place;
+use crate::space::ResolvedPath;
 
 /// Move or rename. Into DEST if it is a directory, else to that name, which is replaced if it
 /// exists; readers see the old or the new at any time.
@@ -74,7 +74,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     report(context, args, &moves)
 }
 
-fn named(from: &Place) -> Result<Vec<u8>> {
+fn named(from: &ResolvedPath) -> Result<Vec<u8>> {
     from.existing()?;
     let root = || Error::new(Errno::Invalid, "/", "the root cannot be moved");
     from.path.split_last().map(|(_, name)| name.to_vec()).ok_or_else(root)
@@ -95,10 +95,11 @@ fn explain(error: Error, to: &Path) -> Error {
 }
 
 /// Checks that are possible before a rename: the rules of rename(2).
-fn check(from: &Place, to: &Place, flags: RenameFlags) -> Result<()> {
+fn check(from: &ResolvedPath, to: &ResolvedPath, flags: RenameFlags) -> Result<()> {
     let moved = from.existing()?;
-    let fail =
-        |errno, place: &Place| Err(explain(Error::of(errno, place.path.to_string()), &to.path));
+    let fail = |errno, place: &ResolvedPath| {
+        Err(explain(Error::of(errno, place.path.to_string()), &to.path))
+    };
     if from.path.is_root() || to.path.is_root() {
         return fail(Errno::Invalid, from);
     }
@@ -115,8 +116,9 @@ fn check(from: &Place, to: &Place, flags: RenameFlags) -> Result<()> {
     if over.ino == moved.ino {
         return Ok(());
     }
-    let nested =
-        |outer: &Place, inner: &Place| outer.is_dir() && inner.path.starts_with(&outer.path);
+    let nested = |outer: &ResolvedPath, inner: &ResolvedPath| {
+        outer.is_dir() && inner.path.starts_with(&outer.path)
+    };
     if nested(from, to) || (flags.exchange && nested(to, from)) {
         return fail(Errno::Invalid, from);
     }

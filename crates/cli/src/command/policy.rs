@@ -42,10 +42,10 @@ enum Command {
     Set(Set),
     /// Print the policy in force in a directory, and where it is inherited from
     #[command(after_help = "Example:\n  cudele policy get /scratch/job")]
-    Get(Place),
+    Get(PolicySource),
     /// Remove the policy of a directory: its parent's holds again
     #[command(after_help = "Example:\n  cudele policy rm /scratch")]
-    Rm(Place),
+    Rm(PolicySource),
     /// List every policy that was set, with the present path of its directory
     #[command(after_help = "Example:\n  cudele policy ls")]
     Ls,
@@ -80,7 +80,7 @@ struct Set {
 }
 
 #[derive(Debug, ClapArgs)]
-struct Place {
+struct PolicySource {
     /// The directory
     #[arg(value_name = "PATH")]
     path: OsString,
@@ -234,7 +234,7 @@ impl Change {
     }
 }
 
-fn get(context: &Context, args: &Place) -> Result<()> {
+fn get(context: &Context, args: &PolicySource) -> Result<()> {
     let path = space::parse(&args.path)?.to_bytes();
     let fs = context.mount()?;
     let (policy, effective) = fs.policy(&path)?;
@@ -257,7 +257,7 @@ fn get(context: &Context, args: &Place) -> Result<()> {
     })
 }
 
-fn remove(context: &Context, args: &Place) -> Result<()> {
+fn remove(context: &Context, args: &PolicySource) -> Result<()> {
     let path = space::parse(&args.path)?;
     let cluster = context.cluster()?;
     let _fs = cluster.mount()?;

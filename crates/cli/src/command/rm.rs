@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use terminal::context::Context;
 use terminal::format;
 use terminal::out::Out;
-use terminal::progress::Progress;
+use terminal::progress::ProgressCounter;
 
 use crate::tree::{Go, Visitor, When};
 use crate::{space, tree};
@@ -40,7 +40,7 @@ struct Removal {
     /// Where to print; nothing is removed then.
     out: Option<Out>,
     json: bool,
-    progress: Progress,
+    progress: ProgressCounter,
     listed: Vec<Value>,
     files: u64,
     directories: u64,
@@ -51,7 +51,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     let mut removal = Removal {
         out: args.dry_run.then(Out::open),
         json: context.json,
-        progress: Progress::new("removed"),
+        progress: ProgressCounter::new("removed"),
         listed: Vec::new(),
         files: 0,
         directories: 0,

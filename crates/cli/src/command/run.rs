@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use clap::{Args as ClapArgs, ValueEnum};
 use cudele::{Completion, Errno, Error, Ino, Mechanism, Path, Policy, Result};
-use mount::{Mounted, Options};
+use mount::{MountOptions, Mounted};
 use serde_json::json;
 use terminal::context::Context;
 use terminal::figures::seconds;
@@ -22,7 +22,7 @@ use terminal::io;
 use terminal::mount_point::MountPoint;
 use vfs::{Ending, Vfs};
 
-use place::{Place, Plan};
+use place::{JobMountPoint, Plan};
 
 use crate::command::merge;
 use crate::owned;
@@ -109,7 +109,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     let fs = context.mount()?;
     fs.set_patience(Some(Duration::from_secs(args.timeout)));
     fs.make_dir(path.to_bytes(), 0o755)?;
-    let vfs = Arc::new(Vfs::new(fs, &Path::root(), vfs::Options::default())?);
+    let vfs = Arc::new(Vfs::new(fs, &Path::root(), vfs::VfsOptions::default())?);
     let root = vfs.decouple(&path, &policy)?;
     let at = MountPoint::new()?;
     let Job { status, mounted, place } = match job(args, &path, &vfs, (at.path(), plan.as_ref())) {
@@ -177,7 +177,7 @@ fn finish(vfs: &Vfs, root: Ino, (path, ending): (&Path, Ending)) -> Result<Compl
 struct Job {
     status: ExitStatus,
     mounted: Mounted,
-    place: Place,
+    place: JobMountPoint,
 }
 
 /// Why a command did not run.
@@ -216,13 +216,14 @@ fn job(
     (at, plan): (&FilePath, Option<&Plan>),
 ) -> std::result::Result<Job, Failure> {
     let root = rustix::process::getuid().is_root();
-    let options = Options { allow_other: root, set_id: root, devices: root, ..Options::default() };
+    let options =
+        MountOptions { allow_other: root, set_id: root, devices: root, ..MountOptions::default() };
     let mounted = mount::mount(vfs.clone(), at, "cudele:/", &options)?;
     let text = path.to_string();
     let inside = FilePath::new(text.trim_start_matches('/'));
     let place = match plan {
         Some(plan) => plan.show(at, inside)?,
-        None => Place::plain(at.join(inside)),
+        None => JobMountPoint::plain(at.join(inside)),
     };
     let status = start(args, &place.dir, None).and_then(|child| Ok(wait(child)?));
     match status {

@@ -4,14 +4,14 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 
 use clap::Args as ClapArgs;
-use cudele::{Attr, ClientId, Kept, Policy, Result};
+use cudele::{Attr, ClientId, Policy, Result, StateStorage};
 use serde_json::{Map, Value, json};
 use terminal::context::Context;
 use terminal::format;
 
 use types::Rank;
 
-use crate::space::Place;
+use crate::space::ResolvedPath;
 use crate::{promise, space};
 
 /// Show the attributes of a file or directory, the policy in force there and its promise. A
@@ -26,7 +26,7 @@ pub(crate) struct Args {
 
 /// What is shown.
 struct Facts {
-    place: Place,
+    place: ResolvedPath,
     attr: Attr,
     target: Option<Vec<u8>>,
     xattrs: Vec<Vec<u8>>,
@@ -34,7 +34,7 @@ struct Facts {
     /// The directory that carries the policy; none for the default.
     source: Option<Vec<u8>>,
     /// Its present place, and the client that has the subtree.
-    kept: Kept,
+    kept: StateStorage,
     owner: ClientId,
     /// The rank that serves it.
     rank: Rank,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use branches::Branches;
 use cudele::{Errno, NewFile};
-use objstore::{Action, Faults, Faulty, Operation, Rule};
+use objstore::{Action, FaultRules, Faulty, Operation, Rule};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cluster::{Cluster, eventually, text};
@@ -198,7 +198,7 @@ fn a_job_is_in_the_branch_as_a_whole_or_not_at_all_wherever_its_end_fails() {
     let sockets = cluster.home.join("sockets");
     std::fs::create_dir(&sockets).unwrap();
     for step in 0.. {
-        let (faults, plain) = (Faults::default(), objstore::open_existing(&store(&cluster)));
+        let (faults, plain) = (FaultRules::default(), objstore::open_existing(&store(&cluster)));
         let faulty = Arc::new(Faulty::new(plain.unwrap(), faults.clone()));
         let branches = Branches::of(faulty);
         let server = jobserver::serve(&branches, "b", &store(&cluster), &sockets).unwrap();

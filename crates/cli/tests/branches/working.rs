@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use branches::Branches;
 use cudele::{Errno, NewFile};
-use objstore::{Action, Counting, Faults, Faulty, Operation, Rule};
+use objstore::{Action, Counting, FaultRules, Faulty, Operation, Rule};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cluster::{Cluster, eventually};
@@ -262,7 +262,7 @@ fn many_commands_leave_few_layers_and_branches_of_the_branch_keep_theirs() {
 fn layers_are_joined_by_one_change_wherever_that_fails() {
     let cluster = at_rest();
     let plain = objstore::open_existing(&store(&cluster)).unwrap();
-    let faults = Faults::default();
+    let faults = FaultRules::default();
     let branches = Branches::of(Arc::new(Faulty::new(plain, faults.clone())));
     for number in 0..7 {
         work(&branches, "b", &format!("n{number}")).unwrap();

@@ -18,7 +18,7 @@ fn objects(cluster: &Cluster) -> std::sync::Arc<dyn objstore::Store> {
 
 fn put(store: &dyn objstore::ObjectStore, name: &str, bytes: &[u8]) {
     let put = store.put(name, bytes, objstore::Expect::Any).unwrap();
-    assert!(matches!(put, objstore::Outcome::Done(_)));
+    assert!(matches!(put, objstore::PutOutcome::Done(_)));
 }
 
 fn read(fs: &Fs, path: &str) -> cudele::Result<Vec<u8>> {

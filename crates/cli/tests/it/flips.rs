@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fsck::{Depth, Report, Scope};
+use fsck::{Depth, FsckReport, Scope};
 use objstore::{Expect, Memory, ObjectStore};
 
 use crate::cluster::Cluster;
@@ -61,7 +61,7 @@ fn copied(cluster: &Cluster) -> BTreeMap<String, Vec<u8>> {
     names.into_iter().map(|name| (name.clone(), store.get(&name).unwrap().0)).collect()
 }
 
-fn checked(all: &BTreeMap<String, Vec<u8>>) -> Report {
+fn checked(all: &BTreeMap<String, Vec<u8>>) -> FsckReport {
     let store = Memory::new();
     for (name, bytes) in all {
         let _ = store.put(name, bytes, Expect::Any).unwrap();

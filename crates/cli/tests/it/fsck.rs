@@ -70,7 +70,7 @@ fn mended_of(
 
 fn put(store: &dyn objstore::ObjectStore, name: &str, bytes: &[u8]) {
     let put = store.put(name, bytes, objstore::Expect::Any).unwrap();
-    assert!(matches!(put, objstore::Outcome::Done(_)));
+    assert!(matches!(put, objstore::PutOutcome::Done(_)));
 }
 
 fn manifest_of(cluster: &Cluster, path: &str) -> String {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use cudele::{Dir, Errno, Error, Fs, NewFile};
 use posix::{Caller, Files, Names, OpenMode};
-use vfs::{Options, Vfs};
+use vfs::{Vfs, VfsOptions};
 
 use crate::cluster::{Cluster, eventually};
 
@@ -123,7 +123,7 @@ fn what_was_synced_is_whole_wherever_the_disk_fills_up() {
     cluster.start();
     let ballast = Ballast::new(&mount);
     let root = cudele::Path::root();
-    let vfs = Vfs::new(cluster.mount(), &root, Options::default()).unwrap();
+    let vfs = Vfs::new(cluster.mount(), &root, VfsOptions::default()).unwrap();
     let others = cluster.mount();
     let near_pieces =
         (1..3).flat_map(|piece| (0..3).map(move |page| (piece << 20) - 4096 + page * 4096));

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 use cudele::{Attr, Dir, Errno, Error, Ino, NewFile, RenameFlags};
-use linearize::names::{Act, Call, Crash, History, Judgement, Outcome, Place, Seen, Thing};
+use linearize::names::{
+    Act, CallOutcome, Crash, History, Judgement, Place, RecordedCall, Seen, Thing,
+};
 use types::rng::Rng;
 
 use crate::cluster::{Cluster, eventually};
@@ -30,15 +32,15 @@ fn thing(attr: &Attr) -> Thing {
 
 /// The claim of an error: no change happened, or unknown.
 #[allow(clippy::wildcard_enum_match_arm, reason = "few errors say what holds in a place")]
-fn refused(error: &Error) -> Outcome {
+fn refused(error: &Error) -> CallOutcome {
     match error.errno {
         errno @ (Errno::NotFound
         | Errno::Exists
         | Errno::IsDirectory
         | Errno::NotDirectory
         | Errno::NotEmpty
-        | Errno::Invalid) => Outcome::Refused(errno),
-        _ => Outcome::Unknown,
+        | Errno::Invalid) => CallOutcome::Refused(errno),
+        _ => CallOutcome::Unknown,
     }
 }
 
@@ -47,7 +49,7 @@ struct Worker<'a> {
     dirs: [Dir; 2],
     start: &'a Instant,
     choice: Rng,
-    calls: Vec<Call>,
+    calls: Vec<RecordedCall>,
 }
 
 impl Worker<'_> {
@@ -58,9 +60,9 @@ impl Worker<'_> {
     fn record(&mut self, act: Act, perform: impl FnOnce(&[Dir; 2]) -> cudele::Result<Seen>) {
         let start = self.now();
         let result = perform(&self.dirs);
-        let outcome = result.map_or_else(|error| refused(&error), Outcome::Did);
+        let outcome = result.map_or_else(|error| refused(&error), CallOutcome::Did);
         let end = self.now();
-        self.calls.push(Call::new(act, start).ended(end, outcome));
+        self.calls.push(RecordedCall::new(act, start).ended(end, outcome));
     }
 
     fn place(&mut self) -> (usize, String, Place) {
@@ -160,10 +162,9 @@ fn several_clients_see_one_namespace_while_the_server_is_killed() {
     });
     println!("{} requests, {:?}", history.calls.len(), start.elapsed());
     look_at_all(&cluster, &mut history, now);
-    let unknown = history
-        .calls
-        .iter()
-        .filter(|call| call.end.as_ref().is_some_and(|(_, outcome)| *outcome == Outcome::Unknown));
+    let unknown = history.calls.iter().filter(|call| {
+        call.end.as_ref().is_some_and(|(_, outcome)| *outcome == CallOutcome::Unknown)
+    });
     assert!(unknown.count() < history.calls.len() / 10, "most answers say something");
     assert_eq!(history.judge(STEPS_MAX), Judgement::Linearizable, "CUDELE_TEST_SEED={seed}");
     must_notice(history);
@@ -177,14 +178,16 @@ fn look_at_all(cluster: &Cluster, history: &mut History, now: impl Fn() -> u64) 
         let start = now();
         let names = dir.list().unwrap().into_iter();
         let seen = Seen::All(names.map(|entry| (entry.name, thing(&entry.attr))).collect());
-        history.calls.push(Call::new(Act::List(dir.ino()), start).ended(now(), Outcome::Did(seen)));
+        history.calls.push(
+            RecordedCall::new(Act::List(dir.ino()), start).ended(now(), CallOutcome::Did(seen)),
+        );
     }
 }
 
 /// The same history with one answer that is not true.
 fn must_notice(mut history: History) {
     let mut looks = history.calls.iter_mut().filter_map(|call| match &mut call.end {
-        Some((_, Outcome::Did(Seen::Thing(thing)))) if matches!(call.act, Act::Look(_)) => {
+        Some((_, CallOutcome::Did(Seen::Thing(thing)))) if matches!(call.act, Act::Look(_)) => {
             Some(thing)
         }
         _ => None,

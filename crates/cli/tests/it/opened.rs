@@ -4,7 +4,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use cudele::{Cred, Errno, Fs, Ino, Lock, LockKind, LockMode, NewFile, Notice};
+use cudele::{Cred, Errno, Fs, Ino, Lock, LockKind, LockMode, NewFile, ServerNotice};
 use rustix::process::Pid;
 use types::{Pool, Rank};
 
@@ -26,7 +26,7 @@ fn writer(cluster: &Cluster, path: &'static str, data: &'static [u8]) -> (Arc<Fs
     let (told, heard) = mpsc::channel();
     let weak: Weak<Fs> = Arc::downgrade(&fs);
     fs.listen(move |notice| {
-        let (Notice::Recall { ino }, Some(fs)) = (notice, weak.upgrade()) else { return };
+        let (ServerNotice::Recall { ino }, Some(fs)) = (notice, weak.upgrade()) else { return };
         let dir = fs.open_dir(path).unwrap();
         dir.set_data(ino, data, data.len() as u64).unwrap();
         fs.yield_file(ino).unwrap();

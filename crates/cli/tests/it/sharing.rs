@@ -4,7 +4,9 @@ use std::sync::mpsc;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use cudele::{AttrChange, Cred, Dir, Errno, Fs, Ino, Lock, LockKind, LockMode, NewFile, Notice};
+use cudele::{
+    AttrChange, Cred, Dir, Errno, Fs, Ino, Lock, LockKind, LockMode, NewFile, ServerNotice,
+};
 
 use crate::cluster::{Cluster, eventually};
 
@@ -27,7 +29,7 @@ fn write_when_recalled(fs: &Arc<Fs>, data: &'static [u8]) -> mpsc::Receiver<Ino>
     let (told, heard) = mpsc::channel();
     let weak: Weak<Fs> = Arc::downgrade(fs);
     fs.listen(move |notice| {
-        let (Notice::Recall { ino }, Some(fs)) = (notice, weak.upgrade()) else { return };
+        let (ServerNotice::Recall { ino }, Some(fs)) = (notice, weak.upgrade()) else { return };
         let size = data.len() as u64;
         fs.open_dir("/").unwrap().set_data(ino, data, size).unwrap();
         fs.yield_file(ino).unwrap();

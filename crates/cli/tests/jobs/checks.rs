@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cudele::{Attr, AttrChange, Cluster, FileType, Fs, Ino, Locator, NewFile, Timestamp};
-use journal::{Create, Event, JournalBuffer, SegmentHeader, Snapshot, Writer};
+use journal::{Create, Event, InodeSnapshot, JournalBuffer, SegmentHeader, Writer};
 use serde_json::{Value, json};
 use types::rng::Rng;
 use types::{ClientId, Epoch, Origin, Seq};
@@ -105,7 +105,7 @@ impl<'w> Forged<'w> {
             name: from.1.as_bytes(),
             new_parent: to.0,
             new_name: to.1.as_bytes(),
-            moved: Snapshot { attr, ..Snapshot::default() },
+            moved: InodeSnapshot { attr, ..InodeSnapshot::default() },
             exchanged: None,
             replaced: Ino(0),
             time: self.time(),
@@ -115,7 +115,7 @@ impl<'w> Forged<'w> {
     fn link(&mut self, ino: Ino, home: Ino, (parent, name): (Ino, &str)) {
         let mode = FileType::Regular.mode_bits() | 0o6777;
         let attr = Attr { ino, mode, nlink: 2, ..Attr::default() };
-        let inode = Snapshot { attr, ..Snapshot::default() };
+        let inode = InodeSnapshot { attr, ..InodeSnapshot::default() };
         let (name, time) = (name.as_bytes(), self.time());
         self.add(&Event::Link { parent, name, ino, home, inode, time });
     }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use cudele::{AttrChange, Cluster, Errno, Fs, Ino, Locator, NewFile, Notice, Policy, Subtree};
+use cudele::{
+    AttrChange, Cluster, Errno, Fs, Ino, Locator, NewFile, Policy, ServerNotice, Subtree,
+};
 
 use crate::fixture::World;
 
@@ -37,7 +39,7 @@ fn job_of(fs: &Arc<Fs>) -> Subtree {
 fn listen(fs: &Fs) -> mpsc::Receiver<Ino> {
     let (tell, told) = mpsc::channel();
     fs.listen(move |notice| {
-        if let Notice::Recall { ino } = notice {
+        if let ServerNotice::Recall { ino } = notice {
             let _ = tell.send(ino);
         }
     })
@@ -97,15 +99,15 @@ fn a_job_that_pauses_is_told_and_merges() {
     assert_eq!(told.recv_timeout(PATIENCE), Ok(subtree.root()));
     assert!(!looker.is_finished(), "it waits");
     assert_eq!(subtree.pending_events(), 1);
-    assert_eq!(subtree.meet_demand(), Ok(true));
+    assert_eq!(subtree.answer_merge_request(), Ok(true));
     assert_eq!(subtree.pending_events(), 0);
     assert!(looker.join().unwrap().is_ok());
-    assert_eq!(subtree.meet_demand(), Ok(false), "nobody waits any more");
+    assert_eq!(subtree.answer_merge_request(), Ok(false), "nobody waits any more");
     // Without new work there is nothing to merge, and no client waits long.
     let fs = cluster.mount().unwrap();
     let looker = std::thread::spawn(move || fs.stat("/job/f1").map(|attr| attr.ino));
     while !looker.is_finished() {
-        let _ = subtree.meet_demand().unwrap();
+        let _ = subtree.answer_merge_request().unwrap();
     }
     assert_eq!(looker.join().unwrap().unwrap_err().errno, Errno::NotFound);
 }
@@ -129,7 +131,7 @@ fn a_job_is_asked_by_whichever_server_its_subtree_went_to() {
             move || cluster.mount().unwrap().stat(format!("/jobs/job/f{round}"))
         });
         assert_eq!(told.recv_timeout(PATIENCE), Ok(subtree.root()), "round {round}");
-        assert_eq!(subtree.meet_demand(), Ok(true));
+        assert_eq!(subtree.answer_merge_request(), Ok(true));
         assert!(looker.join().unwrap().is_ok(), "round {round}");
     }
 }
@@ -149,12 +151,12 @@ fn who_forgets_the_root_has_not_merged() {
     assert_eq!(fs.open_dir("/job").unwrap().list().unwrap().len(), 0);
     let others = cluster.mount().unwrap();
     let looker = std::thread::spawn(move || cluster.mount().unwrap().stat("/job/f0").map(|_| ()));
-    let recall = Notice::Recall { ino: subtree.root() };
+    let recall = ServerNotice::Recall { ino: subtree.root() };
     assert_eq!(told.recv_timeout(PATIENCE), Ok(recall));
     // That is taken from it before this is answered.
     let change = AttrChange { mode: Some(0o700), ..AttrChange::default() };
     others.set_attr(subtree.root(), &change).unwrap();
-    assert_eq!(subtree.meet_demand(), Ok(true));
+    assert_eq!(subtree.answer_merge_request(), Ok(true));
     assert_eq!(looker.join().unwrap(), Ok(()));
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cudele::{Dir, Errno, Fs, NewFile};
-use testceph::{OsdStore, Settings, Signal};
+use testceph::{CephSettings, OsdStore, Signal};
 
 use crate::cluster::eventually;
 use crate::{OnCeph, up};
@@ -63,7 +63,7 @@ fn everything_is_there(on: &OnCeph, safe: u64) {
     assert_eq!(last, (safe - 1).to_le_bytes());
 }
 
-fn in_files(osds: u32, copies: u32) -> impl FnOnce(&mut Settings) {
+fn in_files(osds: u32, copies: u32) -> impl FnOnce(&mut CephSettings) {
     move |settings| {
         (settings.osds, settings.copies, settings.store) = (osds, copies, OsdStore::File);
     }
@@ -99,7 +99,7 @@ fn work_goes_on_while_two_of_three_osds_are_killed() {
 #[ignore = "needs Ceph: cargo xtask ci rados"]
 fn work_waits_for_an_osd_that_stands_still_and_goes_on() {
     // No other daemon may decide that it is dead.
-    let patient = |settings: &mut Settings| {
+    let patient = |settings: &mut CephSettings| {
         in_files(2, 2)(settings);
         settings.options.push(("osd heartbeat grace".into(), "3600".into()));
     };
@@ -134,7 +134,7 @@ fn work_goes_on_without_a_monitor_and_with_a_new_one() {
 #[test]
 #[ignore = "needs Ceph: cargo xtask ci rados"]
 fn a_full_cluster_refuses_changes_and_loses_none() {
-    let small = |settings: &mut Settings| settings.bytes = 96 << 20;
+    let small = |settings: &mut CephSettings| settings.bytes = 96 << 20;
     let Some(on) = up(&[], small) else { return };
     let fs: Arc<Fs> = on.cluster.mount();
     fs.make_dir("/busy", 0o755).unwrap();

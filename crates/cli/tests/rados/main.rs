@@ -22,7 +22,7 @@ mod pools;
 mod takeover;
 
 use cluster::Cluster;
-use testceph::{Running, Settings};
+use testceph::{CephSettings, Running};
 
 /// A cluster of ours on a cluster of Ceph's. The fields are dropped in this order.
 pub(crate) struct OnCeph {
@@ -32,11 +32,11 @@ pub(crate) struct OnCeph {
 }
 
 /// Brings both up, with these options of `up` now and later, or says that the test is skipped.
-pub(crate) fn up(options: &[&str], change: impl FnOnce(&mut Settings)) -> Option<OnCeph> {
+pub(crate) fn up(options: &[&str], change: impl FnOnce(&mut CephSettings)) -> Option<OnCeph> {
     let home = tempfile::Builder::new().prefix("cudele-rados.").tempdir().unwrap();
-    let mut settings = Settings::new(&home.path().join("ceph"));
+    let mut settings = CephSettings::new(&home.path().join("ceph"));
     change(&mut settings);
-    let ceph = testceph::Cluster::unless_skipped(&settings);
+    let ceph = testceph::CephCluster::unless_skipped(&settings);
     let ceph = ceph.unwrap_or_else(|error| panic!("{error}"))?;
     let url = ceph.url("test");
     let cluster = Cluster::up_with(&[&["--store", url.as_str()], options].concat());

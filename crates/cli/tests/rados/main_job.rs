@@ -89,7 +89,7 @@ fn synced_changes_survive_a_kill_of_server_and_client() {
 #[test]
 #[ignore = "needs Ceph: cargo xtask ci rados"]
 fn jobs_and_servers_outlive_a_killed_osd() {
-    let two = |settings: &mut testceph::Settings| {
+    let two = |settings: &mut testceph::CephSettings| {
         (settings.osds, settings.copies, settings.store) = (2, 2, OsdStore::File);
     };
     let Some(on) = up(&[], two) else { return };

@@ -50,7 +50,7 @@ pub struct Clash {
 
 /// The conflicts of a branch with the trunk.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct BranchConflicts {
     /// The names, in the order in which the branch came to them.
     pub clashes: Vec<Clash>,
     /// Directories that the branch made, each with the directory and the name that it had first.
@@ -59,7 +59,7 @@ pub struct Found {
     left: Set<u64>,
 }
 
-impl Found {
+impl BranchConflicts {
     /// How many events are left out if the trunk wins.
     #[must_use]
     pub fn left_out(&self) -> u64 {
@@ -76,12 +76,12 @@ pub fn conflicts<S: Sides>(
     layers: &[Vec<u8>],
     numbers: &[InoRange],
     sides: &mut S,
-) -> Result<Found, LayerError<S::Error>> {
+) -> Result<BranchConflicts, LayerError<S::Error>> {
     let mut judge = Judge::new(numbers, sides);
     each(layers, |_, event| judge.look(event).map_err(LayerError::Fetch))?;
     let Judge { clashes, mut dropped, names, made, .. } = judge;
     let made = made.into_iter().map(|(dir, made)| (dir, made.place)).collect();
-    let mut found = Found { clashes, made, left: Set::default() };
+    let mut found = BranchConflicts { clashes, made, left: Set::default() };
     // An inode may be dropped by an event behind its create.
     each(layers, |number, event| {
         let is_left = |dir: Ino, name: &[u8]| {
@@ -110,7 +110,10 @@ pub fn conflicts<S: Sides>(
 ///
 /// # Errors
 /// If a layer is damaged.
-pub fn joined(layers: &[Vec<u8>], left: Option<&Found>) -> Result<Vec<Vec<u8>>, JournalError> {
+pub fn joined(
+    layers: &[Vec<u8>],
+    left: Option<&BranchConflicts>,
+) -> Result<Vec<Vec<u8>>, JournalError> {
     let mut buffer = JournalBuffer::new(Seq(1), false);
     let result = each(layers, |number, event| {
         if left.is_none_or(|found| !found.left.contains(&number)) {

@@ -15,8 +15,8 @@ fn file(ino: Ino) -> Attr {
     Attr { ino, mode: FileType::Regular.mode_bits() | 0o644, nlink: 1, ..Attr::default() }
 }
 
-fn told(inode: bool) -> Option<Told> {
-    Some(Told { dir: dir(DIR), inode, ..Told::default() })
+fn told(inode: bool) -> Option<Grants> {
+    Some(Grants { dir: dir(DIR), inode, ..Grants::default() })
 }
 
 fn absent() -> Result<Answer, Failure> {
@@ -40,12 +40,12 @@ impl Bench {
     }
 
     #[allow(clippy::needless_pass_by_value, reason = "reads better")]
-    fn heard(&mut self, op: &Op<'_>, result: Answered, told: Option<Told>) {
+    fn heard(&mut self, op: &Op<'_>, result: Answered, told: Option<Grants>) {
         let tid = self.ask(op);
         self.reply(tid, result, told, 1);
     }
 
-    fn reply(&mut self, tid: Tid, result: Answered, told: Option<Told>, time: i64) {
+    fn reply(&mut self, tid: Tid, result: Answered, told: Option<Grants>, time: i64) {
         let (seq, safe, time) = (Seq(0), Seq(0), Timestamp(time));
         self.cache.hear(&Reply { tid, seq, time, safe, told, result });
     }
@@ -62,7 +62,7 @@ impl Bench {
     fn made() -> Self {
         let mut bench = Self::new();
         let create = Op::Create { parent: Ino::ROOT, name: b"d", new: NewInode::default() };
-        let told = Some(Told { dir: dir(Ino::ROOT), inode: true, ..Told::default() });
+        let told = Some(Grants { dir: dir(Ino::ROOT), inode: true, ..Grants::default() });
         bench.heard(&create, Ok(Answer::Attr(dir(DIR))), told);
         bench
     }
@@ -168,7 +168,7 @@ fn who_may_not_search_is_told_so() {
     let mut bench = Bench::new();
     let closed = Attr { mode: FileType::Directory.mode_bits() | 0o700, ..dir(DIR) };
     let lookup = Op::Lookup { parent: DIR, name: b"a" };
-    bench.heard(&lookup, absent(), Some(Told { dir: closed, inode: false, ..Told::default() }));
+    bench.heard(&lookup, absent(), Some(Grants { dir: closed, inode: false, ..Grants::default() }));
     let other = Cred { uid: 5, gid: 5, groups: vec![] };
     let answer = bench.cache.answer(&other, &lookup);
     assert_eq!(answer, Some(Err(Errno::Access.into())));
@@ -201,7 +201,7 @@ fn what_a_refused_change_took_names_from_may_have_changed() {
     let rename = Op::Rename { parent: DIR, name: b"a", new_parent: Ino(77), new_name: b"a", flags };
     // Not of a directory that is not known at all: that may be about anything.
     bench.heard(&Op::Lookup { parent: Ino(77), name: b"a" }, absent(), {
-        Some(Told { dir: dir(Ino(77)), ..Told::default() })
+        Some(Grants { dir: dir(Ino(77)), ..Grants::default() })
     });
     let tid = bench.ask(&rename);
     // The journal could not be written: other clients see the new name nevertheless.
@@ -260,7 +260,7 @@ fn what_becomes_too_much_is_given_back() {
     let mut bench = Bench::new();
     for number in 0..=DIRS_MAX as u64 {
         assert!(bench.cache.shrink().is_empty());
-        let at = Some(Told { dir: dir(Ino(100 + number)), inode: false, ..Told::default() });
+        let at = Some(Grants { dir: dir(Ino(100 + number)), inode: false, ..Grants::default() });
         let lookup = Op::Lookup { parent: Ino(100 + number), name: b"a" };
         bench.heard(&lookup, absent(), at);
     }

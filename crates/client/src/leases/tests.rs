@@ -20,8 +20,8 @@ fn file(ino: Ino) -> Attr {
     Attr { ino, mode: FileType::Regular.mode_bits() | 0o644, nlink: 1, ..Attr::default() }
 }
 
-fn told() -> Told {
-    Told { dir: dir(0o755), inode: true, lease: Some(LEASE), ..Told::default() }
+fn told() -> Grants {
+    Grants { dir: dir(0o755), inode: true, lease: Some(LEASE), ..Grants::default() }
 }
 
 struct Bench {
@@ -41,7 +41,7 @@ impl Bench {
         Tid(self.next)
     }
 
-    fn reply(&mut self, tid: Tid, now: Moment, told: Told, result: Result<Answer, Failure>) {
+    fn reply(&mut self, tid: Tid, now: Moment, told: Grants, result: Result<Answer, Failure>) {
         self.leases.at(now);
         let (seq, safe, time) = (Seq(0), Seq(0), Timestamp(0));
         self.leases.hear(&Reply { tid, seq, time, safe, told: Some(told), result });
@@ -85,10 +85,10 @@ fn what_is_told_holds_from_when_it_was_asked_for() {
 fn an_answer_without_a_lease_teaches_nothing() {
     let mut bench = Bench::new();
     let tid = bench.ask(at(0), &lookup(b"a"));
-    bench.reply(tid, at(1), Told { lease: None, ..told() }, Ok(Answer::Attr(file(FILE))));
+    bench.reply(tid, at(1), Grants { lease: None, ..told() }, Ok(Answer::Attr(file(FILE))));
     assert!(bench.leases.is_empty());
     let tid = bench.ask(at(0), &lookup(b"a"));
-    bench.reply(tid, at(1), Told { inode: false, ..told() }, Ok(Answer::Attr(file(FILE))));
+    bench.reply(tid, at(1), Grants { inode: false, ..told() }, Ok(Answer::Attr(file(FILE))));
     assert_eq!((bench.look(at(2), b"a"), bench.leases.attr(at(2), FILE)), (Some(Some(FILE)), None));
 }
 
@@ -96,7 +96,7 @@ fn an_answer_without_a_lease_teaches_nothing() {
 fn who_may_not_search_a_directory_is_told_nothing_of_it() {
     let mut bench = Bench::new();
     let tid = bench.ask(at(0), &lookup(b"a"));
-    let closed = Told { dir: dir(0o700), ..told() };
+    let closed = Grants { dir: dir(0o700), ..told() };
     bench.reply(tid, at(1), closed, Ok(Answer::Attr(file(FILE))));
     let stranger = Cred { uid: 5, gid: 5, groups: vec![] };
     let looked = |cred| bench.leases.look(at(2), cred, DIR, b"a");

@@ -20,7 +20,7 @@ pub struct Piece {
 
 /// A run that is stored.
 #[derive(Debug)]
-pub struct Part {
+pub struct StoredRun {
     pub(super) dir: Ino,
     pub(super) info: RunInfo,
     /// Its first name and its last one.
@@ -49,7 +49,7 @@ impl Piece {
     ///
     /// # Errors
     /// If a name is in it twice, or it is too large for an object.
-    pub fn encode(self) -> Result<((String, Vec<u8>), Part), ByValue> {
+    pub fn encode(self) -> Result<((String, Vec<u8>), StoredRun), ByValue> {
         let Self { dir, first, rows } = self;
         let dirfrag = DirFragId { ino: dir, frag: Frag::WHOLE };
         let (id, bytes) = encode_clients_run(dirfrag, first, &rows);
@@ -64,7 +64,7 @@ impl Piece {
         hashes.sort_unstable();
         let (min, max) = (rows.names().min(), rows.names().max());
         let ends = (min.unwrap_or_default().to_vec(), max.unwrap_or_default().to_vec());
-        let part = Part { dir, info: RunInfo::of(&run), ends, hashes };
+        let part = StoredRun { dir, info: RunInfo::of(&run), ends, hashes };
         Ok(((run_name(dirfrag, id), bytes), part))
     }
 }
@@ -74,7 +74,7 @@ fn hash(name: &[u8]) -> u64 {
     u64::from(types::name_hash(name)) << 32 | u64::from(journal::checksum(name))
 }
 
-impl Part {
+impl StoredRun {
     /// The object that it is stored in.
     #[must_use]
     pub fn object(&self) -> String {

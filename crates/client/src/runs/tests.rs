@@ -1,10 +1,10 @@
 use metastore::{Attached, Manifest, RowValue, merge};
-use namespace::{NewInode, Refusal};
+use namespace::{PlannedInode, Refusal};
 use proptest::prelude::*;
 use types::{ClientId, Cred, Epoch, FileType, InoRange, RenameFlags, Timestamp};
 
 use super::*;
-use crate::{Decoupled, Grant};
+use crate::{ClientSubtree, Grant};
 
 const ROOT: Ino = Ino(16);
 const RANGE: InoRange = InoRange { start: 1_000, end: 100_000 };
@@ -33,7 +33,7 @@ fn base(is_empty: bool) -> Namespace {
     namespace
 }
 
-fn decoupled(is_empty: bool) -> Decoupled {
+fn decoupled(is_empty: bool) -> ClientSubtree {
     let grant = Grant {
         client: ClientId(1),
         root: attr(ROOT, 0o040_755),
@@ -42,7 +42,7 @@ fn decoupled(is_empty: bool) -> Decoupled {
         empty: is_empty,
         check: false,
     };
-    let mut inner = Decoupled::new(grant, Seq(1));
+    let mut inner = ClientSubtree::new(grant, Seq(1));
     if !is_empty {
         *inner.view().namespace_mut() = base(false);
     }
@@ -115,16 +115,16 @@ fn attach(namespace: &mut Namespace, told: &ByReference) {
 
 /// Converts a client's work while it works, with a piece written after this many of its blocks.
 fn told_behind(
-    inner: &mut Decoupled,
+    inner: &mut ClientSubtree,
     is_empty: bool,
     worth: Worth,
     every: usize,
 ) -> Result<ByReference, ByValue> {
-    let mut behind = Behind::new(ROOT, is_empty, worth);
+    let mut behind = RunCollector::new(ROOT, is_empty, worth);
     let header = inner.header();
     let blocks = inner.blocks();
     let mut objects = Vec::new();
-    let write = |behind: &mut Behind, objects: &mut Vec<Object>, piece: Piece| {
+    let write = |behind: &mut RunCollector, objects: &mut Vec<Object>, piece: Piece| {
         let (object, part) = piece.encode()?;
         assert_eq!(object.0, part.object());
         objects.push(object);
@@ -201,13 +201,13 @@ fn plain_ops() -> impl Strategy<Value = Vec<Op>> {
 }
 
 /// A client at work. It gets an error for an operation that breaks a rule, as in real use.
-fn work(inner: &mut Decoupled, ops: &[Op]) {
+fn work(inner: &mut ClientSubtree, ops: &[Op]) {
     work_on(inner, ops, 10, (&mut Vec::new(), &mut vec![ROOT]));
 }
 
 /// A client at work from a time on, with the files that it made before.
 fn work_on(
-    inner: &mut Decoupled,
+    inner: &mut ClientSubtree,
     ops: &[Op],
     since: i64,
     (made, dirs): (&mut Vec<Ino>, &mut Vec<Ino>),
@@ -223,13 +223,18 @@ fn work_on(
             Op::Blind(d, n) => {
                 // A unique name, so that it is always new.
                 let name = [&letter(n)[..], time.0.to_string().as_bytes()].concat();
-                let new =
-                    NewInode { mode: 0o100_600, time, data: b"x", size: 1, ..NewInode::default() };
+                let new = PlannedInode {
+                    mode: 0o100_600,
+                    time,
+                    data: b"x",
+                    size: 1,
+                    ..PlannedInode::default()
+                };
                 made.push(inner.create(&cred, dir(d), &name, &new).expect("numbers suffice"));
             }
             Op::Make(d, n, is_dir) => {
                 let mode = if is_dir { 0o040_755 } else { 0o100_644 };
-                let new = NewInode { mode, time, ..NewInode::default() };
+                let new = PlannedInode { mode, time, ..PlannedInode::default() };
                 if let Ok(ino) = inner.create_checked(&cred, dir(d), &letter(n), &new) {
                     made.push(ino);
                     if is_dir {
@@ -395,7 +400,7 @@ fn what_jobs_do_is_told_while_they_do_it() {
 
 #[test]
 fn a_name_that_is_given_twice_is_found_across_pieces() {
-    let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+    let new = PlannedInode { mode: 0o100_644, ..PlannedInode::default() };
     let mut inner = decoupled(true);
     for name in [&b"a"[..], b"b", b"c", b"b"] {
         inner.create(&Cred::root(), ROOT, name, &new).expect("numbers suffice");
@@ -409,11 +414,12 @@ fn a_name_that_is_given_twice_is_found_across_pieces() {
 
 #[test]
 fn pieces_come_before_the_end_and_in_halves_at_it() {
-    let file = NewInode { mode: 0o100_644, data: &[7; 1000], size: 1000, ..NewInode::default() };
+    let file =
+        PlannedInode { mode: 0o100_644, data: &[7; 1000], size: 1000, ..PlannedInode::default() };
     let mut inner = decoupled(true);
     inner.extend(InoRange { start: 1 << 20, end: 1 << 21 });
     let names = 90_000u32;
-    let mut behind = Behind::new(ROOT, true, Worth::default());
+    let mut behind = RunCollector::new(ROOT, true, Worth::default());
     let (mut seen, mut pieces) = (0, Vec::new());
     for number in 0..names {
         // Backwards, so that the pieces follow each other the other way round.
@@ -426,7 +432,7 @@ fn pieces_come_before_the_end_and_in_halves_at_it() {
         seen = inner.closed_blocks().len();
     }
     assert!(pieces.len() >= 4, "{}", pieces.len());
-    let small = NewInode { data: &[], size: 0, ..file };
+    let small = PlannedInode { data: &[], size: 0, ..file };
     for number in 0..70_000u32 {
         let name = format!("s{number}").into_bytes();
         inner.create(&Cred::root(), ROOT, &name, &small).expect("numbers suffice");
@@ -478,25 +484,25 @@ fn told(ops: &[Op], is_empty: bool) -> Result<ByReference, ByValue> {
 
 #[test]
 fn what_goes_by_value_says_why() {
-    type Act<'a> = &'a dyn Fn(&mut Decoupled);
+    type Act<'a> = &'a dyn Fn(&mut ClientSubtree);
     let made = [Op::Make(0, 2, true), Op::Make(1, 0, false), Op::Make(1, 1, false)];
     let with = |op: &[Op]| told(&[&made[..], op].concat(), false).map(drop).unwrap_err();
     assert_eq!(with(&[Op::Rename(1, 0, 0, 5, false)]), ByValue::Moves);
     assert_eq!(with(&[Op::Size(1), Op::Unlink(1, 0)]), ByValue::Content);
     assert_eq!(told(&[Op::Make(0, 4, false)], false).map(drop).unwrap_err(), ByValue::Small);
-    let twice = |inner: &mut Decoupled| {
-        let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+    let twice = |inner: &mut ClientSubtree| {
+        let new = PlannedInode { mode: 0o100_644, ..PlannedInode::default() };
         for _ in 0..2 {
             inner.create(&Cred::root(), ROOT, b"same", &new).expect("numbers suffice");
         }
     };
-    let link = |inner: &mut Decoupled| {
-        let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+    let link = |inner: &mut ClientSubtree| {
+        let new = PlannedInode { mode: 0o100_644, ..PlannedInode::default() };
         let ino = inner.create(&Cred::root(), ROOT, b"one", &new).expect("numbers suffice");
         inner.link(&Cred::root(), ino, (ROOT, b"two"), Timestamp(9)).expect("it may");
     };
-    let xattr = |inner: &mut Decoupled| {
-        let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+    let xattr = |inner: &mut ClientSubtree| {
+        let new = PlannedInode { mode: 0o100_644, ..PlannedInode::default() };
         let ino = inner.create(&Cred::root(), ROOT, b"one", &new).expect("numbers suffice");
         let flags = types::XattrFlags::default();
         inner
@@ -519,8 +525,8 @@ fn what_goes_by_value_says_why() {
 fn small_trees_go_by_value_beside_large_ones() {
     let mut inner = decoupled(true);
     let cred = Cred::root();
-    let dir = NewInode { mode: 0o040_755, ..NewInode::default() };
-    let file = NewInode { mode: 0o100_644, ..NewInode::default() };
+    let dir = PlannedInode { mode: 0o040_755, ..PlannedInode::default() };
+    let file = PlannedInode { mode: 0o100_644, ..PlannedInode::default() };
     let [large, small] = [&b"large"[..], b"small"]
         .map(|name| inner.create(&cred, ROOT, name, &dir).expect("numbers suffice"));
     for number in 0..200 {

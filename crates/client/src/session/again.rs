@@ -1,7 +1,7 @@
 //! Requests as they are sent again.
 
 use types::Ino;
-use wire::{Message, Op, Request, WantsAlone};
+use wire::{Message, Op, Request, WantsExclusive};
 
 use super::{Session, Unsafe};
 
@@ -17,7 +17,7 @@ pub(super) fn grow_frame(frame: &[u8], size: u64) -> Option<Vec<u8>> {
 pub(super) fn append_with_replay(request: &Unsafe, frames: &mut Vec<u8>) {
     let Ok(Some((frame, _))) = wire::frame::decode(&request.frame) else { return };
     let Ok(Message::Request(decoded)) = Message::decode(frame.payload) else { return };
-    let wants_alone = WantsAlone::Never;
+    let wants_alone = WantsExclusive::Never;
     let again = Request { replay: Some(request.replay), remembers: false, wants_alone, ..decoded };
     Message::Request(again).append_frame(frames);
 }

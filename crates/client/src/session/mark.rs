@@ -3,7 +3,7 @@
 use types::{Cred, Ino, Lock, Seq, Tid};
 use wire::{Answer, Failure, Op, Opened};
 
-use super::{Effects, Session, Unsafe};
+use super::{Session, SessionEffects, Unsafe};
 
 /// The effect of an answer on the client's state.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +57,7 @@ impl Session {
         tid: Tid,
         mark: Mark,
         result: &Result<Answer, Failure>,
-        effects: &mut Effects,
+        effects: &mut SessionEffects,
     ) {
         match (mark, result) {
             (Mark::Open { ino, write }, Err(_)) => {

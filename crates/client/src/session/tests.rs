@@ -3,31 +3,31 @@ use types::{
 };
 use wire::{Access, Answer, Failure, Message, Op, Opened, Reply, Request, Welcome};
 
-use super::{Effects, Input, Session};
+use super::{Session, SessionEffects, SessionInput};
 
-mod ahead;
+mod async_ops;
 
 const FILE: Ino = Ino(1 << 41);
 
 struct Bench {
     session: Session,
-    effects: Effects,
+    effects: SessionEffects,
 }
 
 impl Bench {
     fn connected() -> Self {
         let session = Session::new(ClientId(1), Tid(1));
-        let mut bench = Self { session, effects: Effects::default() };
+        let mut bench = Self { session, effects: SessionEffects::default() };
         bench.welcome(1);
         bench
     }
 
     /// A connection to a server of this term. Returns the messages to the server.
     fn welcome(&mut self, epoch: u64) -> Vec<String> {
-        self.session.handle(Input::Disconnected, &mut self.effects);
-        self.session.handle(Input::Connected, &mut self.effects);
+        self.session.handle(SessionInput::Disconnected, &mut self.effects);
+        self.session.handle(SessionInput::Connected, &mut self.effects);
         let welcome = Welcome { epoch: Epoch(epoch), ..Welcome::default() };
-        self.session.handle(Input::Message(Message::Welcome(welcome)), &mut self.effects);
+        self.session.handle(SessionInput::Message(Message::Welcome(welcome)), &mut self.effects);
         self.sent()
     }
 
@@ -64,7 +64,7 @@ impl Bench {
     fn answer(&mut self, tid: Tid, seq: u64, result: Result<Answer, Failure>) {
         let time = Timestamp(i64::from(seq > 0));
         let reply = Reply { tid, seq: Seq(seq), time, safe: Seq(0), told: None, result };
-        self.session.handle(Input::Message(Message::Reply(reply)), &mut self.effects);
+        self.session.handle(SessionInput::Message(Message::Reply(reply)), &mut self.effects);
     }
 }
 
@@ -100,7 +100,7 @@ fn what_is_open_goes_to_the_session_with_the_rank_that_serves_it_now() {
     ];
     assert_eq!(other.sent(), told);
     // It is recalled and closed there, and told again there.
-    other.session.handle(Input::Message(Message::Recall { ino: FILE }), &mut other.effects);
+    other.session.handle(SessionInput::Message(Message::Recall { ino: FILE }), &mut other.effects);
     assert_eq!(std::mem::take(&mut other.effects.recalled), [FILE]);
     assert_eq!(other.welcome(2).len(), 4, "hello, what is open and locked, the end");
     assert!(other.session.close(FILE, true, &mut other.effects) || !other.sent().is_empty());
@@ -169,7 +169,7 @@ impl Bench {
     /// The server wants the file. Says whether that is handed on.
     fn recall(&mut self) -> bool {
         let recall = Message::Recall { ino: FILE };
-        self.session.handle(Input::Message(recall), &mut self.effects);
+        self.session.handle(SessionInput::Message(recall), &mut self.effects);
         !std::mem::take(&mut self.effects.recalled).is_empty()
     }
 }
@@ -258,10 +258,10 @@ fn a_create_that_is_sent_again_says_how_the_file_is_striped() {
     bench.answer(tid, 7, Ok(Answer::Attr(attr)));
     bench.sent();
     // Another policy may be in force by then, but content may be in the store.
-    bench.session.handle(Input::Disconnected, &mut bench.effects);
-    bench.session.handle(Input::Connected, &mut bench.effects);
+    bench.session.handle(SessionInput::Disconnected, &mut bench.effects);
+    bench.session.handle(SessionInput::Connected, &mut bench.effects);
     let welcome = Welcome { epoch: Epoch(2), ..Welcome::default() };
-    bench.session.handle(Input::Message(Message::Welcome(welcome)), &mut bench.effects);
+    bench.session.handle(SessionInput::Message(Message::Welcome(welcome)), &mut bench.effects);
     let frames = std::mem::take(&mut bench.effects.frames);
     let (_, hello) = wire::frame::decode(&frames).unwrap().unwrap();
     let (frame, _) = wire::frame::decode(&frames[hello..]).unwrap().unwrap();

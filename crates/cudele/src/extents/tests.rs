@@ -1,6 +1,6 @@
 use objstore::{
-    Capacity, Counting, Expect, Fencing, LockGuard, Memory, ObjectStore, Operation, Outcome, Pools,
-    Space, Stat, Sweeping, Tuned, Version,
+    Capacity, Counting, Expect, Fencing, LockGuard, Memory, ObjectStore, Operation, Pools,
+    PutOutcome, Space, Stat, Sweeping, Tuned, Version,
 };
 
 use super::*;
@@ -109,7 +109,7 @@ fn pieces_cover_a_range_without_gaps() {
 struct Elsewhere(Counting<Memory>);
 
 impl ObjectStore for Elsewhere {
-    fn put(&self, name: &str, data: &[u8], expect: Expect) -> Result<Outcome> {
+    fn put(&self, name: &str, data: &[u8], expect: Expect) -> Result<PutOutcome> {
         self.0.put(name, data, expect)
     }
     fn append(&self, name: &str, data: &[u8]) -> Result<u64> {

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use client::Input;
+use client::SessionInput;
 use net::{Address, Connection};
 use policy::Mechanism;
 use types::{Errno, Error, Rank, Result, Tid};
@@ -79,7 +79,7 @@ impl Link {
         (state.reading, state.sending) = (false, false);
         self.may_send.notify_all();
         state.effects.frames.clear();
-        state.session.handle(Input::Disconnected, &mut state.effects);
+        state.session.handle(SessionInput::Disconnected, &mut state.effects);
     }
 
     /// Connects to the active server. The wait for one counts from `since`: a thread that waited
@@ -131,7 +131,7 @@ impl Link {
         let mut connection = Box::new(opened?);
         state.address = Some(address);
         state.effects.frames.clear();
-        state.session.handle(Input::Connected, &mut state.effects);
+        state.session.handle(SessionInput::Connected, &mut state.effects);
         match self.introduce(state, &mut connection) {
             Ok(()) => {
                 state.sender = Some(connection.sender().clone());

@@ -1,7 +1,7 @@
 //! Open files of the session: yields them, closes them, and moves them to the session with another
 //! rank.
 
-use client::Carried;
+use client::FileState;
 use types::{Cred, Ino, Result};
 use wire::Op;
 
@@ -34,7 +34,7 @@ impl Link {
     }
 
     /// Takes the open state of a file out, for the session with another rank.
-    pub(crate) fn take_out(&self, ino: Ino) -> Carried {
+    pub(crate) fn take_out(&self, ino: Ino) -> FileState {
         let mut state = self.lock();
         let shared = &mut *state;
         let carried = shared.session.take_out(ino, &mut shared.effects);
@@ -43,7 +43,7 @@ impl Link {
     }
 
     /// Adds the open state from the session with another rank.
-    pub(crate) fn put_in(&self, ino: Ino, carried: Option<Carried>) {
+    pub(crate) fn put_in(&self, ino: Ino, carried: Option<FileState>) {
         let mut state = self.lock();
         let shared = &mut *state;
         shared.session.put_in(ino, carried, &mut shared.effects);

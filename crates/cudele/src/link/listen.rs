@@ -11,7 +11,7 @@ use std::time::Duration;
 use types::{Errno, Error, Ino, Rank};
 
 use super::{Link, State};
-use crate::Notice;
+use crate::ServerNotice;
 
 /// The time without a request after which the listener reads.
 const IDLE: Duration = Duration::from_millis(1);
@@ -20,8 +20,8 @@ const AWAY: Duration = Duration::from_secs(1);
 
 /// A notice of the server.
 #[derive(Debug)]
-pub(crate) enum Heard {
-    Notice(Notice),
+pub(crate) enum LinkNotice {
+    Notice(ServerNotice),
     /// Files that are open here are served by another rank.
     Moved(Rank, Vec<Ino>),
 }
@@ -30,7 +30,7 @@ pub(crate) enum Heard {
 #[derive(Debug, Default)]
 pub(crate) struct Listening {
     /// Notices that the listener has not passed on.
-    pub(super) heard: std::collections::VecDeque<Heard>,
+    pub(super) heard: std::collections::VecDeque<LinkNotice>,
     /// There is a listener.
     pub(super) present: bool,
     /// The listener sleeps until there is a notice, or no thread reads.
@@ -39,7 +39,7 @@ pub(crate) struct Listening {
 
 impl Link {
     /// Passes notices to `handle`, until the link is closed or the client fenced.
-    pub(crate) fn listen(&self, mut handle: impl FnMut(Heard)) {
+    pub(crate) fn listen(&self, mut handle: impl FnMut(LinkNotice)) {
         let mut state = self.lock();
         let mut asked = state.requests;
         while !self.closed.load(Ordering::Acquire) && !state.fenced {
@@ -81,7 +81,7 @@ impl Link {
 
     /// Ends the connection and the listener.
     pub(crate) fn close(&self) {
-        self.settle_at_end();
+        self.drain_at_end();
         self.closed.store(true, Ordering::Release);
         let mut state = self.lock();
         // Otherwise the next change of an entry in the cache here would wait for this client.

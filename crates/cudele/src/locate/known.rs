@@ -17,7 +17,7 @@ use crate::state::{StateDir, io_error, write_durably};
 
 /// The content of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Known {
+pub(super) struct ClusterFile {
     /// The cluster's directory.
     pub(super) dir: PathBuf,
     /// When it was started or stopped last, in nanoseconds since 1970.
@@ -26,7 +26,7 @@ pub(super) struct Known {
     pub(super) stopped: bool,
 }
 
-impl Known {
+impl ClusterFile {
     /// `running` or `stopped`, a space, the time, a newline, the directory.
     fn to_bytes(&self) -> Vec<u8> {
         let state = if self.stopped { "stopped" } else { "running" };
@@ -54,13 +54,13 @@ impl Known {
 /// `EIO` if the state directory cannot be written.
 pub(super) fn record(dir: &Path, stopped: bool) -> Result<()> {
     let Some(root) = StateDir::root() else { return Ok(()) };
-    let known = Known { dir: dir.to_owned(), changed: crate::now().0, stopped };
+    let known = ClusterFile { dir: dir.to_owned(), changed: crate::now().0, stopped };
     let name = format!("{:016x}", types::name_hash(dir.as_os_str().as_bytes()));
     write_durably(&root.join("clusters").join(name), &known.to_bytes())
 }
 
 /// All recorded clusters with a directory that still exists; the newest first.
-fn all() -> Result<Vec<Known>> {
+fn all() -> Result<Vec<ClusterFile>> {
     let Some(root) = StateDir::root() else { return Ok(Vec::new()) };
     let dir = root.join("clusters");
     let mut all = Vec::new();
@@ -68,7 +68,7 @@ fn all() -> Result<Vec<Known>> {
         Ok(entries) => {
             for entry in entries {
                 let path = entry.map_err(|error| io_error(&dir, &error))?.path();
-                all.extend(fs::read(path).ok().and_then(|bytes| Known::from_bytes(&bytes)));
+                all.extend(fs::read(path).ok().and_then(|bytes| ClusterFile::from_bytes(&bytes)));
             }
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
@@ -78,7 +78,7 @@ fn all() -> Result<Vec<Known>> {
     if let Ok(bytes) = fs::read(root.join("last")) {
         let dir = PathBuf::from(OsString::from_vec(bytes));
         if !all.iter().any(|known| known.dir == dir) {
-            all.push(Known { dir, changed: 0, stopped: false });
+            all.push(ClusterFile { dir, changed: 0, stopped: false });
         }
     }
     all.retain(|known| known.dir.is_dir());
@@ -98,12 +98,12 @@ pub(super) fn default() -> Result<PathBuf> {
 }
 
 /// The newest that was not stopped, if no other is alive; if all are stopped, the only one.
-fn choose(all: &[Known], is_alive: impl Fn(&Known) -> bool) -> Result<PathBuf> {
+fn choose(all: &[ClusterFile], is_alive: impl Fn(&ClusterFile) -> bool) -> Result<PathBuf> {
     let remedy = "name one with --dir DIR or --mon ADDR, or set CUDELE_DIR or CUDELE_MON";
     let alive: Vec<_> = all.iter().filter(|known| is_alive(known)).collect();
     // A monitor that answers was started again by something else than `cudele up`.
     let newest = all.iter().find(|known| !known.stopped || alive.contains(known));
-    let listed = |clusters: &[&Known]| {
+    let listed = |clusters: &[&ClusterFile]| {
         let dirs: Vec<_> = clusters.iter().map(|known| known.dir.display().to_string()).collect();
         dirs.join(", ")
     };
@@ -136,11 +136,11 @@ fn choose(all: &[Known], is_alive: impl Fn(&Known) -> bool) -> Result<PathBuf> {
 mod tests {
     use super::*;
 
-    fn known(dir: &str, changed: i64, stopped: bool) -> Known {
-        Known { dir: dir.into(), changed, stopped }
+    fn known(dir: &str, changed: i64, stopped: bool) -> ClusterFile {
+        ClusterFile { dir: dir.into(), changed, stopped }
     }
 
-    fn chosen(all: &[Known], alive: &[&str]) -> std::result::Result<String, String> {
+    fn chosen(all: &[ClusterFile], alive: &[&str]) -> std::result::Result<String, String> {
         let chosen = choose(all, |known| alive.iter().any(|dir| known.dir == Path::new(dir)));
         chosen.map(|dir| dir.display().to_string()).map_err(|error| error.to_string())
     }
@@ -148,9 +148,9 @@ mod tests {
     #[test]
     fn a_record_is_read_as_it_was_written() {
         let record = known("/srv/a\nb", 77, true);
-        assert_eq!(Known::from_bytes(&record.to_bytes()), Some(record));
+        assert_eq!(ClusterFile::from_bytes(&record.to_bytes()), Some(record));
         for damaged in [&b""[..], b"running", b"running x\n/a", b"other 1\n/a"] {
-            assert_eq!(Known::from_bytes(damaged), None);
+            assert_eq!(ClusterFile::from_bytes(damaged), None);
         }
     }
 

@@ -60,12 +60,12 @@ impl Fs {
             let no_replace = flags.no_replace;
             let departs = Op::Depart { parent, name, new_parent, new_name, no_replace, to };
             match self.request_ranked(cred, departs, &[], None) {
-                Ok(Answer::Passage(passage, ino)) => {
+                Ok(Answer::CrossRename(cross_rename, ino)) => {
                     // It may have been carried out by another rank, if the directory has moved.
                     let from = self.place(parent);
-                    let arrives = Op::Arrive { dir: new_parent, from, passage };
+                    let arrives = Op::Arrive { dir: new_parent, from, cross_rename };
                     let arrived = self.request_ranked(cred, arrives, &[], None);
-                    let decides = Op::Passed { dir: parent, passage };
+                    let decides = Op::Passed { dir: parent, cross_rename };
                     // Only the rank that made the offer: another rank may have an offer with the
                     // same number.
                     let link = self.link_to(from);

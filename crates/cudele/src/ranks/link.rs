@@ -99,8 +99,8 @@ impl Fs {
         (ino, other_at): (Ino, Rank),
         start: Instant,
     ) -> Result<()> {
-        let Some(why) = self.gather(cred, (dir, other_at), start)? else { return Ok(()) };
-        let Some(other) = self.gather(cred, (ino, at), start)? else { return Ok(()) };
+        let Some(why) = self.colocate(cred, (dir, other_at), start)? else { return Ok(()) };
+        let Some(other) = self.colocate(cred, (ino, at), start)? else { return Ok(()) };
         let cause = format!(
             "{other_at} serves the file, {at} the directory of the new name; that one does not go there: {why}; \
              nor does the directory of the file: {other}"
@@ -147,7 +147,7 @@ impl Fs {
             return Err(refused);
         }
         // The known rank may be that of its name: then the answer comes at once.
-        match self.gather(cred, (dir.ino, home), Instant::now())? {
+        match self.colocate(cred, (dir.ino, home), Instant::now())? {
             None => {
                 let start = Instant::now();
                 loop {
@@ -169,7 +169,7 @@ impl Fs {
 
     /// Moves a directory, or the directory of a file's name, to another rank. Returns the reason if
     /// that is rejected.
-    fn gather(
+    fn colocate(
         &self,
         cred: &Cred,
         (ino, rank): (Ino, Rank),

@@ -4,11 +4,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use types::{Errno, Error, Rank, Result};
-use wire::WantsAlone;
+use wire::WantsExclusive;
 
-use super::carry::Carrier;
+use super::reclaim::Reclaimer;
 use super::{Handler, Ranks};
-use crate::link::{Heard, Link};
+use crate::link::{Link, LinkNotice};
 
 impl Ranks {
     /// The link to a rank. `zero` is that to rank 0.
@@ -51,21 +51,21 @@ pub(crate) fn listen_on(
     if !link.begin_listening() {
         return Ok(());
     }
-    let (link, mut carrier) = (link.clone(), Carrier::new(ranks, zero));
+    let (link, mut carrier) = (link.clone(), Reclaimer::new(ranks, zero));
     let handle = move || {
         link.listen(|heard| match heard {
-            Heard::Notice(notice) => {
+            LinkNotice::Notice(notice) => {
                 let mut handler = handler.lock().unwrap_or_else(PoisonError::into_inner);
                 handler(notice);
             }
-            Heard::Moved(to, files) => carrier.carry(to, files),
+            LinkNotice::Moved(to, files) => carrier.reclaim(to, files),
         });
     };
     start("cudele-listen", handle)
 }
 
 /// Starts to send a server the changes that this client answers itself.
-pub(crate) fn tell_on(link: &Arc<Link>, wants: WantsAlone) -> Result<()> {
+pub(crate) fn tell_on(link: &Arc<Link>, wants: WantsExclusive) -> Result<()> {
     if !link.begin_telling(wants) {
         return Ok(());
     }

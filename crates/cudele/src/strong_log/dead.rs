@@ -28,7 +28,7 @@ fn replay_to_one_server(fs: &Fs) -> Result<bool> {
     }
     // The term of the server may not be known yet.
     fs.reach()?;
-    let (epoch, crashed) = fs.tenures();
+    let (epoch, crashed) = fs.terms();
     let (mut kept, mut replayed) = (Vec::new(), false);
     for mut log in logs {
         let path = log.path().to_owned();
@@ -44,7 +44,7 @@ fn replay_to_one_server(fs: &Fs) -> Result<bool> {
         if log.header().epoch >= epoch {
             kept.push(log);
         } else {
-            // Every tenure that it was needed for was stopped, and had stored everything by then.
+            // Every term that it was needed for was stopped, and had stored everything by then.
             log.remove().map_err(|error| io_error(&path, &error))?;
         }
     }
@@ -52,7 +52,7 @@ fn replay_to_one_server(fs: &Fs) -> Result<bool> {
         return Ok(true);
     }
     fs.checkpoint()?;
-    if fs.tenures().0 != epoch {
+    if fs.terms().0 != epoch {
         return Ok(false);
     }
     for log in kept {

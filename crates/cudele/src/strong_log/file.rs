@@ -147,7 +147,7 @@ impl LogFile {
         Ok((bytes, scan.next_seq))
     }
 
-    /// Everything in it is with the server of this tenure, and needed if that one crashes.
+    /// Everything in it is with the server of this term, and needed if that one crashes.
     pub(super) fn set_epoch(&mut self, epoch: Epoch) -> Result<()> {
         let header = SegmentHeader { epoch, ..self.header };
         // It fits into one sector, of which a disk writes all or nothing.

@@ -9,7 +9,7 @@ use types::{Result, Seq};
 use wire::{MergeFlags, MergeReport};
 
 use super::{Earlier, Subtree, Written};
-use crate::mechanism::{Material, Reached, carry_out, sum};
+use crate::mechanism::{Material, Reached, execute, sum};
 use crate::{Completion, Step};
 
 impl Subtree {
@@ -21,7 +21,7 @@ impl Subtree {
     /// harmless.
     pub fn complete(&mut self) -> Result<Completion> {
         let composition = self.policy.effective();
-        self.carry_out(&composition, MergeFlags::default())
+        self.execute(&composition, MergeFlags::default())
     }
 
     /// Makes all events so far as durable as the policy promises, without a merge: the effect of
@@ -34,7 +34,7 @@ impl Subtree {
         let ours = ours.filter(|mechanism| self.policy.contains(*mechanism));
         let persist = Composition::parallel(ours.map(Composition::One));
         if !persist.is_nothing() && self.is_pending() {
-            self.carry_out(&persist, MergeFlags::default())?;
+            self.execute(&persist, MergeFlags::default())?;
         }
         Ok(())
     }
@@ -66,7 +66,7 @@ impl Subtree {
     /// `EIO`, `ENOSPC`.
     pub fn keep_here(&mut self) -> Result<Completion> {
         let done = if self.is_pending() {
-            self.carry_out(&Mechanism::LocalPersist.into(), MergeFlags::default())?
+            self.execute(&Mechanism::LocalPersist.into(), MergeFlags::default())?
         } else {
             Completion::default()
         };
@@ -82,7 +82,7 @@ impl Subtree {
     pub fn merge(&mut self) -> Result<Completion> {
         let composition = self.visible();
         let flags = MergeFlags { release: true, ..MergeFlags::default() };
-        self.carry_out(&composition, flags)
+        self.execute(&composition, flags)
     }
 
     /// Changes the policy during a job (P-16): pending events are kept as the new policy promises,
@@ -109,7 +109,7 @@ impl Subtree {
             done.steps.extend(self.store_earlier()?);
         }
         if self.is_pending() {
-            done.absorb(self.carry_out(&persist, MergeFlags::default())?);
+            done.absorb(self.execute(&persist, MergeFlags::default())?);
         }
         done.seconds = done.steps.iter().map(|step| step.seconds).sum();
         self.merge_lost(false)?;
@@ -140,7 +140,7 @@ impl Subtree {
         Ok(report.unwrap_or_default())
     }
 
-    pub(super) fn carry_out(
+    pub(super) fn execute(
         &mut self,
         composition: &Composition,
         flags: MergeFlags,
@@ -158,10 +158,10 @@ impl Subtree {
         } else if composition.mechanisms().any(Mechanism::applies) {
             self.note_used()?;
         }
-        let tenure = self.fs.tenure_at(self.root());
+        let term = self.fs.term_at(self.root());
         let mut completion = self.run(composition, flags)?;
         if completion.merge.is_some()
-            && crate::ranks::is_restarted(tenure, self.fs.tenure_at(self.root()))
+            && crate::ranks::is_restarted(term, self.fs.term_at(self.root()))
         {
             // The connection had to be made again, to a server that has nothing of earlier merges:
             // only now is that known.
@@ -211,7 +211,7 @@ impl Subtree {
         self.settle_places();
         (self.persisted_locally, self.persisted_globally) = (0, 0);
         self.owner.next_seq = self.inner.next_seq().0;
-        self.merged_in = Some(self.fs.tenure_at(self.root()));
+        self.merged_in = Some(self.fs.term_at(self.root()));
         // The file may name objects that the server deletes now.
         if self.policy.persists() || self.state.owner()?.is_some() {
             self.remember()?;
@@ -249,7 +249,7 @@ impl Subtree {
 
     /// Starts to write the runs of a merge by reference during the job.
     #[cold]
-    pub(super) fn write_behind(&mut self) {
+    pub(super) fn write_in_background(&mut self) {
         let blocks = self.inner.closed_blocks();
         if self.written.is_none() {
             let is_empty = self.owner.empty && self.earlier.is_empty() && self.merged_in.is_none();
@@ -296,7 +296,7 @@ impl Subtree {
             completed: Mutex::default(),
             blocks: self.inner.blocks(),
         };
-        let completion = carry_out(composition, &material);
+        let completion = execute(composition, &material);
         let reached = material.reached();
         self.written = material.written.into_inner().unwrap_or_else(PoisonError::into_inner);
         if completion.is_err() {
@@ -320,7 +320,7 @@ impl Subtree {
 
     /// Merged events that only Local Persist kept, if the server was restarted since.
     fn lost_merges(&self) -> Result<Option<Vec<Earlier>>> {
-        let lost = self.merged_in.is_some_and(|epoch| epoch != self.fs.tenure_at(self.root()));
+        let lost = self.merged_in.is_some_and(|epoch| epoch != self.fs.term_at(self.root()));
         if !lost || !self.policy.contains(Mechanism::LocalPersist) {
             return Ok(None);
         }
@@ -342,7 +342,7 @@ impl Subtree {
             let flags = MergeFlags { check, store, ..MergeFlags::default() };
             journal.merge(&self.fs, self.root(), flags)?;
         }
-        self.merged_in = Some(self.fs.tenure_at(self.root()));
+        self.merged_in = Some(self.fs.term_at(self.root()));
         Ok(())
     }
 

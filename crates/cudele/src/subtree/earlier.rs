@@ -4,7 +4,7 @@
 //! A process may have ended at any moment. Invariant: all events of a completed persist are found,
 //! and the remains of an interrupted one do no harm.
 
-use client::{Decoupled, Left};
+use client::{ClientSubtree, IntactJournal};
 use journal::SegmentHeader;
 use metastore::request::client_journal_prefix;
 use objstore::{Expect, SyncScope};
@@ -37,8 +37,8 @@ pub(crate) struct Earlier {
 impl Earlier {
     /// As far as the journal is intact.
     pub(crate) fn read(name: String, bytes: Vec<u8>, object: Option<String>) -> Result<Self> {
-        let left = Left::read(bytes).map_err(|error| error.in_journal(&name))?;
-        let Left { bytes, first, next, torn } = left;
+        let left = IntactJournal::read(bytes).map_err(|error| error.in_journal(&name))?;
+        let IntactJournal { bytes, first, next, torn } = left;
         Ok(Self { name, bytes, first, next, object, torn, sealed: None })
     }
 
@@ -69,7 +69,7 @@ impl Earlier {
             return Ok(false);
         }
         let there = match fs.store().get(name) {
-            Ok((bytes, _)) => Left::read(bytes).ok(),
+            Ok((bytes, _)) => IntactJournal::read(bytes).ok(),
             Err(error) if error.errno == Errno::NotFound => None,
             Err(error) => return Err(error),
         };
@@ -100,7 +100,7 @@ impl Earlier {
     }
 
     /// Applies it to the client's view.
-    fn replay(&self, inner: &mut Decoupled) -> Result<()> {
+    fn replay(&self, inner: &mut ClientSubtree) -> Result<()> {
         inner.replay(&self.bytes).map_err(|error| error.in_journal(&self.name))
     }
 

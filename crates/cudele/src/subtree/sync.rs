@@ -20,7 +20,7 @@ use wire::{Answer, MergeFlags, Op};
 
 use super::Subtree;
 use super::sealed::Held;
-use crate::mechanism::{Material, Reached, carry_out};
+use crate::mechanism::{Material, Reached, execute};
 use crate::{Completion, Fs, StateDir};
 
 /// The least time between parts that are handed over whenever there is nothing else to do.
@@ -28,7 +28,7 @@ const IDLE: Duration = Duration::from_secs(1);
 
 /// A part of the journal.
 #[derive(Debug)]
-struct Part {
+struct JournalPart {
     held: Held,
     object: Option<String>,
     /// Inode numbers to be asked for, so that appending need not wait for them.
@@ -41,12 +41,12 @@ enum Ended {
     /// Not an end: more inode numbers.
     Range(InoRange),
     Merged {
-        part: Part,
+        part: JournalPart,
         done: Box<Completion>,
         epoch: Epoch,
     },
     Failed {
-        part: Part,
+        part: JournalPart,
         error: Error,
         reached: Reached,
     },
@@ -69,7 +69,7 @@ pub(super) struct Syncer {
     /// The next part is handed over then.
     next: Timestamp,
     /// Taken away to end the thread.
-    parts: Option<Sender<Part>>,
+    parts: Option<Sender<JournalPart>>,
     ended: Receiver<Ended>,
     /// Parts that were handed over and have not come back.
     under_way: usize,
@@ -111,7 +111,7 @@ impl Drop for Offered {
 
 /// The parts of the subtree that the thread uses.
 #[derive(Debug)]
-struct Place {
+struct SyncPlace {
     fs: Arc<Fs>,
     state: StateDir,
     root: Ino,
@@ -119,9 +119,9 @@ struct Place {
     check: bool,
 }
 
-impl Place {
+impl SyncPlace {
     /// Merges parts in their order, until one fails.
-    fn run(&self, parts: &Receiver<Part>, ended: &Sender<Ended>) {
+    fn run(&self, parts: &Receiver<JournalPart>, ended: &Sender<Ended>) {
         let mut failed: Option<Error> = None;
         for part in parts {
             if let Some(count) = part.extend
@@ -135,7 +135,7 @@ impl Place {
             let result = failed.clone().map_or_else(|| self.merge(&part, &mut reached), Err);
             let message = match result {
                 Ok(done) => {
-                    let epoch = self.fs.tenure_at(self.root);
+                    let epoch = self.fs.term_at(self.root);
                     Ended::Merged { part, done: Box::new(done), epoch }
                 }
                 Err(error) => {
@@ -149,7 +149,7 @@ impl Place {
         }
     }
 
-    fn merge(&self, part: &Part, reached: &mut Reached) -> Result<Completion> {
+    fn merge(&self, part: &JournalPart, reached: &mut Reached) -> Result<Completion> {
         let held = &part.held;
         if self.composition.mechanisms().any(Mechanism::persists) {
             self.fs.sync_data()?;
@@ -171,7 +171,7 @@ impl Place {
             stored: AtomicBool::new(false),
             completed: Mutex::default(),
         };
-        let done = carry_out(&self.composition, &material);
+        let done = execute(&self.composition, &material);
         *reached = material.reached();
         let mut done = done?;
         done.events = held.next.0 - held.header.first_seq.0;
@@ -226,7 +226,7 @@ impl Subtree {
         self.finish_sync()?;
         let (parts, to_merge) = channel();
         let (ended, results) = channel();
-        let place = Place {
+        let place = SyncPlace {
             fs: self.fs.clone(),
             state: self.state.clone(),
             root: self.root(),
@@ -301,7 +301,7 @@ impl Subtree {
         let (events, left) = (self.inner.events(), self.inner.inodes_left());
         let scarce = left < 2 * events && !self.policy.hard_limit;
         let extend = scarce.then_some(self.granted.max(4 * events));
-        let part = Part { held: self.take_held(), object, extend };
+        let part = JournalPart { held: self.take_held(), object, extend };
         let Some(syncer) = &mut self.syncer else { return };
         syncer.under_way += 1;
         if let Some(parts) = &syncer.parts
@@ -372,14 +372,14 @@ impl Subtree {
     }
 
     /// Merges the pending events if a client waits for them (`merge: on_demand`). Every append does
-    /// this, too; a job that pauses calls it when a [`crate::Notice::Recall`] of the root arrives,
-    /// or now and then. Returns whether a client waited.
+    /// this, too; a job that pauses calls it when a [`crate::ServerNotice::Recall`] of the root
+    /// arrives, or now and then. Returns whether a client waited.
     ///
     /// # Errors
     /// The errors of [`Subtree::sync`]; the waiting client then sees the last merged state.
-    pub fn meet_demand(&mut self) -> Result<bool> {
+    pub fn answer_merge_request(&mut self) -> Result<bool> {
         let root = self.root();
-        if !self.fs.take_demand(root) {
+        if !self.fs.take_merge_request(root) {
             return Ok(false);
         }
         let done = if self.pending_events() == 0 { Ok(()) } else { self.sync().map(drop) };
@@ -393,7 +393,7 @@ impl Subtree {
     /// As [`Subtree::complete`].
     pub fn sync(&mut self) -> Result<Completion> {
         let composition = self.visible();
-        self.carry_out(&composition, MergeFlags::default())
+        self.execute(&composition, MergeFlags::default())
     }
 }
 

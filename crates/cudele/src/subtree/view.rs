@@ -1,6 +1,6 @@
 //! Work in a decoupled subtree that needs to look: it goes through the client's own view.
 
-use client::Decoupled;
+use client::ClientSubtree;
 use namespace::Refusal;
 use types::{
     Attr, AttrChange, Cred, Errno, Error, FileType, INLINE_BYTES_MAX, Ino, RenameFlags, Result,
@@ -20,7 +20,7 @@ impl Subtree {
     pub(super) fn on_view<T>(
         &mut self,
         name: &[u8],
-        mut operation: impl FnMut(&mut Decoupled) -> std::result::Result<T, Refusal>,
+        mut operation: impl FnMut(&mut ClientSubtree) -> std::result::Result<T, Refusal>,
     ) -> Result<T> {
         loop {
             match operation(&mut self.inner) {

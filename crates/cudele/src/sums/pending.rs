@@ -14,7 +14,7 @@ const _: () = assert!(WHOLE.end as u64 == SUM_BLOCK_BYTES);
 
 /// The knowledge of the content of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Known {
+pub(super) enum BlockState {
     /// The checksum of the first `length` bytes.
     Bytes { crc: u32, length: u32 },
     /// A write in the middle of the block: the entry needs a read of the block, which has at least
@@ -24,7 +24,7 @@ pub(super) enum Known {
 
 #[derive(Clone, Copy, Debug)]
 struct Block {
-    known: Known,
+    known: BlockState,
     /// The number of concurrent writes.
     writers: u16,
     /// Writes were concurrent, and their order is unknown.
@@ -63,9 +63,9 @@ impl Pending {
     /// the write has removed it.
     pub(super) fn begin(&mut self, block: u64, entry: Option<Sum>, is_gone: bool) {
         let known = match entry {
-            Some(Sum { length, .. }) if is_gone => Known::Unread { length },
-            Some(Sum { crc, length, .. }) => Known::Bytes { crc, length },
-            None => Known::Bytes { crc: 0, length: 0 },
+            Some(Sum { length, .. }) if is_gone => BlockState::Unread { length },
+            Some(Sum { crc, length, .. }) => BlockState::Bytes { crc, length },
+            None => BlockState::Bytes { crc: 0, length: 0 },
         };
         let new = Block { known, writers: 0, crossed: false, written: false };
         let block = self.blocks.entry(block).or_insert(new);
@@ -93,7 +93,7 @@ impl Pending {
     pub(super) fn begin_zero(&mut self, (offset, end): (u64, u64), lost: &[(u64, u32)]) {
         for (number, length) in lost {
             if within(*number, (offset, end)) != WHOLE {
-                let known = Known::Unread { length: *length };
+                let known = BlockState::Unread { length: *length };
                 let new = Block { known, writers: 0, crossed: false, written: false };
                 self.blocks.entry(*number).or_insert(new);
             }
@@ -122,22 +122,22 @@ impl Pending {
     }
 
     /// The written entries that hold for this period only.
-    pub(super) fn written(&self) -> Vec<(u64, Known)> {
+    pub(super) fn written(&self) -> Vec<(u64, BlockState)> {
         let written = self.blocks.iter().filter(|(_, block)| block.written);
         written.map(|(number, block)| (*number, block.known)).collect()
     }
 
     /// Whether a block is unchanged since its entry was written.
-    pub(super) fn is_still(&self, number: u64, known: Known) -> bool {
+    pub(super) fn is_still(&self, number: u64, known: BlockState) -> bool {
         self.blocks.get(&number).is_some_and(|block| block.written && block.known == known)
     }
 
     /// The blocks whose entries can be written; with `all` also those with an entry of this period.
-    pub(super) fn ready(&self, all: bool) -> Vec<(u64, Known)> {
+    pub(super) fn ready(&self, all: bool) -> Vec<(u64, BlockState)> {
         let idle = self.blocks.iter().filter(|(_, block)| block.writers == 0);
         let wanted = idle.filter(|(_, block)| all || !block.written);
         let known = wanted.map(|(number, block)| (*number, block.known));
-        known.filter(|(_, known)| *known != Known::Bytes { crc: 0, length: 0 }).collect()
+        known.filter(|(_, known)| *known != BlockState::Bytes { crc: 0, length: 0 }).collect()
     }
 
     /// Registers that the entry of a block was written, with period 0 or with the present period.
@@ -145,13 +145,13 @@ impl Pending {
         if sum.period == 0 {
             self.blocks.remove(&block);
         } else if let Some(block) = self.blocks.get_mut(&block) {
-            block.known = Known::Bytes { crc: sum.crc, length: sum.length };
+            block.known = BlockState::Bytes { crc: sum.crc, length: sum.length };
             block.written = true;
         }
     }
 }
 
-impl Known {
+impl BlockState {
     /// The knowledge after a write of a range of the block; without bytes the written content is
     /// unknown.
     fn after(self, range: &Range<u32>, bytes: Option<&[u8]>) -> Self {

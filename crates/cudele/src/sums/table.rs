@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use metastore::{Entry, SUM_BYTES, SUMS_PER_OBJECT, Sum};
+use metastore::{SUM_BYTES, SUMS_PER_OBJECT, Sum, SumEntry};
 use objstore::SyncScope;
 use types::{Errno, Result};
 
@@ -43,13 +43,13 @@ pub(super) struct Table {
 #[derive(Debug)]
 struct Chunk {
     /// A block behind the end has no entry.
-    entries: Vec<Entry>,
+    entries: Vec<SumEntry>,
     read: Instant,
 }
 
 impl Chunk {
-    fn get(&self, at: usize) -> Entry {
-        self.entries.get(at).copied().unwrap_or(Entry::None)
+    fn get(&self, at: usize) -> SumEntry {
+        self.entries.get(at).copied().unwrap_or(SumEntry::None)
     }
 }
 
@@ -88,7 +88,7 @@ impl Table {
         objects: &Objects<'_>,
         blocks: Range<u64>,
         age: Age,
-    ) -> Result<Vec<Entry>> {
+    ) -> Result<Vec<SumEntry>> {
         let mut found = Vec::with_capacity(usize_of(blocks.end.saturating_sub(blocks.start)));
         for number in chunks(&blocks) {
             let inside = within(number, &blocks);
@@ -104,7 +104,7 @@ impl Table {
                 self.read(objects, number)?;
             }
             let chunk = self.chunks.get(&number);
-            found.extend(inside.map(|at| chunk.map_or(Entry::None, |chunk| chunk.get(at))));
+            found.extend(inside.map(|at| chunk.map_or(SumEntry::None, |chunk| chunk.get(at))));
         }
         Ok(found)
     }
@@ -166,10 +166,10 @@ impl Table {
         let Some(chunk) = self.chunks.get_mut(&number) else { return };
         let end = from + sums.len();
         if chunk.entries.len() < end {
-            chunk.entries.resize(end, Entry::None);
+            chunk.entries.resize(end, SumEntry::None);
         }
         for (entry, sum) in chunk.entries[from..end].iter_mut().zip(sums) {
-            *entry = sum.map_or(Entry::None, Entry::Sum);
+            *entry = sum.map_or(SumEntry::None, SumEntry::Sum);
         }
     }
 
@@ -194,7 +194,7 @@ impl Table {
             let chunk = self.chunks.get(&number);
             let entries = chunk.map(|chunk| chunk.entries.as_slice()).unwrap_or_default();
             let durable = |block: &u64| {
-                let entry = entries.get(usize_of(block - start)).copied().unwrap_or(Entry::None);
+                let entry = entries.get(usize_of(block - start)).copied().unwrap_or(SumEntry::None);
                 entry.sum().is_none_or(|sum| sum.period == 0)
             };
             if period == 0 || !now.iter().any(durable) {

@@ -1,10 +1,10 @@
 //! Removal of entries before content is written, zeroed or deleted, and the write of new entries.
 
-use metastore::{Entry, SUM_BLOCK_BYTES, SUMS_PER_OBJECT, Sum};
+use metastore::{SUM_BLOCK_BYTES, SUMS_PER_OBJECT, Sum, SumEntry};
 use objstore::{Store, SyncScope};
 use types::{Errno, Ino, Result, Stripe};
 
-use super::pending::Known;
+use super::pending::BlockState;
 use super::table::{Age, runs};
 use super::{FileSums, Seal, Sums, blocks, locked};
 use crate::extents::{Objects, usize_of};
@@ -96,7 +96,7 @@ pub(crate) struct Written(Vec<WrittenFile>);
 #[derive(Debug)]
 struct WrittenFile {
     place: (Ino, Stripe),
-    blocks: Vec<(u64, Known)>,
+    blocks: Vec<(u64, BlockState)>,
 }
 
 impl Sums {
@@ -147,9 +147,9 @@ fn holds_after_power_failure(objects: &Objects<'_>, name: &str) -> Result<bool> 
     let first = u64::from_str_radix(number, 16).unwrap_or_default() * SUMS_PER_OBJECT;
     let mut entries = (first..).zip(bytes.chunks(metastore::SUM_BYTES));
     Ok(entries.any(|(block, bytes)| match Sum::decode(objects.ino(), block, bytes) {
-        Entry::Sum(sum) => sum.period == 0,
-        Entry::None => false,
-        Entry::Damaged => true,
+        SumEntry::Sum(sum) => sum.period == 0,
+        SumEntry::None => false,
+        SumEntry::Damaged => true,
     }))
 }
 
@@ -158,11 +158,11 @@ impl FileSums {
         self.stripe = Some(objects.stripe());
         let all = blocks(offset, length);
         let entries = self.table.entries(objects, all.clone(), Age::Own)?;
-        let contradicts = |block: u64, entry: Entry| match entry {
-            Entry::None => false,
+        let contradicts = |block: u64, entry: SumEntry| match entry {
+            SumEntry::None => false,
             // Bytes behind the covered ones can change without contradicting the entry.
-            Entry::Sum(sum) => offset < block * SUM_BLOCK_BYTES + u64::from(sum.length),
-            Entry::Damaged => true,
+            SumEntry::Sum(sum) => offset < block * SUM_BLOCK_BYTES + u64::from(sum.length),
+            SumEntry::Damaged => true,
         };
         let each = || all.clone().zip(&entries);
         let gone: Vec<u64> = each()
@@ -205,9 +205,9 @@ impl FileSums {
             let covered =
                 |block: u64, sum: Sum| offset < block * SUM_BLOCK_BYTES + u64::from(sum.length);
             let gone = inside.zip(entries).filter(|(block, entry)| match entry {
-                Entry::None => false,
-                Entry::Sum(sum) => covered(*block, *sum),
-                Entry::Damaged => true,
+                SumEntry::None => false,
+                SumEntry::Sum(sum) => covered(*block, *sum),
+                SumEntry::Damaged => true,
             });
             let gone: Vec<(u64, u32)> = gone
                 .map(|(block, entry)| (block, entry.sum().map_or(0, |sum| sum.length)))
@@ -222,17 +222,21 @@ impl FileSums {
     }
 
     /// The entries that a sync of all content would upgrade to period 0.
-    fn written(&self) -> Vec<(u64, Known)> {
+    fn written(&self) -> Vec<(u64, BlockState)> {
         if self.shared { Vec::new() } else { self.pending.written() }
     }
 
-    fn hold_for_good(&mut self, objects: &Objects<'_>, written: &[(u64, Known)]) -> Result<()> {
+    fn hold_for_good(
+        &mut self,
+        objects: &Objects<'_>,
+        written: &[(u64, BlockState)],
+    ) -> Result<()> {
         let still = written.iter().filter(|(block, known)| self.pending.is_still(*block, *known));
         let sums = still.filter_map(|(block, known)| match *known {
-            Known::Bytes { crc, length } => {
+            BlockState::Bytes { crc, length } => {
                 Some((*block, Sum { crc, length, stripe: objects.stripe(), period: 0 }))
             }
-            Known::Unread { .. } => None,
+            BlockState::Unread { .. } => None,
         });
         let sums: Vec<(u64, Sum)> = sums.collect();
         self.write_entries(objects, &sums)
@@ -247,8 +251,8 @@ impl FileSums {
         let mut sums: Vec<(u64, Sum)> = Vec::new();
         for (block, known) in self.pending.ready(period == 0) {
             let (crc, length) = match known {
-                Known::Bytes { crc, length } => (crc, length),
-                Known::Unread { .. } if left > 0 => {
+                BlockState::Bytes { crc, length } => (crc, length),
+                BlockState::Unread { .. } if left > 0 => {
                     left -= 1;
                     match objects.read_block(block)? {
                         Some(bytes) => {
@@ -258,7 +262,7 @@ impl FileSums {
                         None => continue,
                     }
                 }
-                Known::Unread { .. } => continue,
+                BlockState::Unread { .. } => continue,
             };
             sums.push((block, Sum { crc, length, stripe: objects.stripe(), period }));
         }

@@ -6,7 +6,7 @@ use objstore::Expect;
 use types::{Attr, DirFragId, FileType, Ino, Result};
 
 use super::{Edit, Mending, whole};
-use crate::{Report, fragment};
+use crate::{FsckReport, fragment};
 
 /// The directory for inodes without a name.
 const LOST_AND_FOUND: &[u8] = b"lost+found";
@@ -14,7 +14,7 @@ const LOST_AND_FOUND: &[u8] = b"lost+found";
 impl Mending<'_> {
     /// Takes an inode out of a directory where it was before.
     pub(super) fn leave(&self, dirfrag: DirFragId, ino: Ino) -> Result<Option<String>> {
-        let mut report = Report::default();
+        let mut report = FsckReport::default();
         let read = fragment::read(self.store, dirfrag, &mut report)?;
         let name = read.as_ref().and_then(|fragment| {
             fragment.rows.iter().find_map(|row| match row.value {
@@ -36,7 +36,7 @@ impl Mending<'_> {
     ) -> Result<Option<String>> {
         let is_it = |row: &metastore::Row<'_>| matches!(row.value, RowValue::Inode(record) if record.attr.ino == ino);
         for dirfrag in engine::links_dirs(self.store)?.into_iter().map(whole) {
-            let read = fragment::read(self.store, dirfrag, &mut Report::default())?;
+            let read = fragment::read(self.store, dirfrag, &mut FsckReport::default())?;
             let rows = read.map(|fragment| fragment.rows).unwrap_or_default();
             let Some(row) = rows.iter().find(is_it) else { continue };
             let mut one = Rows::new();
@@ -91,7 +91,7 @@ impl Mending<'_> {
 
     /// Puts an inode into `/lost+found`, which is made if it is not there.
     fn found(&self, ino: Ino, record: InodeRecord<'_>) -> Result<Option<String>> {
-        let mut report = Report::default();
+        let mut report = FsckReport::default();
         let Some(root) = fragment::read(self.store, whole(Ino::ROOT), &mut report)? else {
             return Ok(Some("the root directory cannot be read".to_owned()));
         };

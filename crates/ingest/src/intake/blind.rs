@@ -15,7 +15,7 @@ use cudele::{
 };
 
 use super::strong::is_missing;
-use super::{LINKS_AND_ATTRIBUTES, Made, Phase, Report, Tally, Target};
+use super::{IntakeReport, IntakeTally, LINKS_AND_ATTRIBUTES, Made, Phase, Target};
 use crate::source::shown;
 
 enum PutOff {
@@ -59,14 +59,14 @@ impl Blind {
     pub(super) fn finish(
         mut self,
         root: Option<AttrChange>,
-        tally: Tally,
+        tally: IntakeTally,
         start: Instant,
-    ) -> Result<Report> {
+    ) -> Result<IntakeReport> {
         if let Some(change) = root.filter(|_| self.made) {
             let ino = self.subtree.root();
             self.subtree.set_attr_blindly(self.parent, ino, &change);
         }
-        let mut report = Report::new(tally, start);
+        let mut report = IntakeReport::new(tally, start);
         report.phases.push(Phase {
             name: Mechanism::AppendClientJournal.name().to_owned(),
             seconds: report.tally.create.as_secs_f64(),

@@ -9,7 +9,7 @@ use cudele::{
 };
 use types::{Map, Seq};
 
-use super::{Made, Phase, Report, Tally, Target};
+use super::{IntakeReport, IntakeTally, Made, Phase, Target};
 use crate::source::shown;
 
 /// How long to wait for the server's counters, which come with its beacons.
@@ -61,7 +61,7 @@ impl Strong {
         parent.set_attr_of(self.root, change)
     }
 
-    pub(super) fn finish(self, tally: Tally, start: Instant) -> Result<Report> {
+    pub(super) fn finish(self, tally: IntakeTally, start: Instant) -> Result<IntakeReport> {
         let before_data = Instant::now();
         self.fs.sync_data()?;
         let data = before_data.elapsed();
@@ -69,7 +69,7 @@ impl Strong {
         let seq = self.fs.sync()?;
         let sync = before_sync.elapsed();
         let requests = self.fs.requests() - self.requests;
-        let mut report = Report::new(tally, start);
+        let mut report = IntakeReport::new(tally, start);
         let composition = self.policy.effective().to_string();
         report.phases.push(Phase {
             name: composition,

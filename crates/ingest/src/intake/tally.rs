@@ -14,7 +14,7 @@ const SKIPPED_SHOWN: usize = 10;
 
 /// Counts and times while entries come in.
 #[derive(Clone, Debug, Default)]
-pub struct Tally {
+pub struct IntakeTally {
     /// Directories.
     pub directories: u64,
     /// Regular files.
@@ -49,7 +49,7 @@ pub struct Tally {
     pub data: Duration,
 }
 
-impl Tally {
+impl IntakeTally {
     pub(crate) fn count(&mut self, file_type: FileType) {
         let number = match file_type {
             FileType::Directory => &mut self.directories,
@@ -94,9 +94,9 @@ pub struct Phase {
 
 /// See the module documentation.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct IntakeReport {
     /// Counts and times.
-    pub tally: Tally,
+    pub tally: IntakeTally,
     /// The timed parts of the metadata work.
     pub phases: Vec<Phase>,
     /// Events in the client's journal; 0 where there was none.
@@ -121,9 +121,9 @@ pub struct Report {
     pub gone: bool,
 }
 
-impl Report {
+impl IntakeReport {
     /// The report when the source has been read.
-    pub(crate) fn new(tally: Tally, start: Instant) -> Self {
+    pub(crate) fn new(tally: IntakeTally, start: Instant) -> Self {
         let elapsed = start.elapsed();
         let source = elapsed.saturating_sub(tally.metadata() + tally.data);
         Self {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use cudele::{AttrChange, Errno, Ino, NewFile, Result, Stripe, Timestamp};
 
 use super::{Intake, Made, Progress, Target};
-use crate::source::{Entry, Kind, Take};
+use crate::source::{SourceEntry, SourceKind, Take};
 
 /// Records its calls.
 #[derive(Default)]
@@ -69,8 +69,8 @@ impl Target for Recorder {
     }
 }
 
-fn entry<'a>(path: &'a str, kind: Kind<'a>) -> Entry<'a> {
-    Entry {
+fn entry<'a>(path: &'a str, kind: SourceKind<'a>) -> SourceEntry<'a> {
+    SourceEntry {
         path: path.as_bytes(),
         kind,
         permissions: 0o644,
@@ -82,11 +82,11 @@ fn entry<'a>(path: &'a str, kind: Kind<'a>) -> Entry<'a> {
 }
 
 /// Takes entries, files with as many zeros as their size; returns the target's calls, or the error.
-fn taken(entries: &[Entry<'_>]) -> Result<Vec<String>> {
+fn taken(entries: &[SourceEntry<'_>]) -> Result<Vec<String>> {
     let mut target = Recorder::default();
     let mut intake = Intake::new(&mut target, Progress::new(None, &Arc::default()));
     for entry in entries {
-        let size = if let Kind::File { size } = entry.kind { size } else { 0 };
+        let size = if let SourceKind::File { size } = entry.kind { size } else { 0 };
         intake.take(entry, &mut std::io::repeat(0).take(size))?;
     }
     intake.finish()?;
@@ -96,11 +96,11 @@ fn taken(entries: &[Entry<'_>]) -> Result<Vec<String>> {
 #[test]
 fn directories_get_their_times_after_their_content() {
     let calls = taken(&[
-        entry("", Kind::Directory),
-        entry("d", Kind::Directory),
-        entry("d/small", Kind::File { size: 5 }),
-        entry("d/large", Kind::File { size: 5000 }),
-        entry("d/hard", Kind::HardLink(b"d/small")),
+        entry("", SourceKind::Directory),
+        entry("d", SourceKind::Directory),
+        entry("d/small", SourceKind::File { size: 5 }),
+        entry("d/large", SourceKind::File { size: 5000 }),
+        entry("d/hard", SourceKind::HardLink(b"d/small")),
     ]);
     assert_eq!(
         calls.expect("all legal"),
@@ -119,28 +119,29 @@ fn directories_get_their_times_after_their_content() {
 
 #[test]
 fn directories_that_are_taken_for_granted_are_made() {
-    let calls = taken(&[entry("a/b/file", Kind::File { size: 0 })]).expect("legal");
+    let calls = taken(&[entry("a/b/file", SourceKind::File { size: 0 })]).expect("legal");
     assert_eq!(calls[..2], ["create directory 1/a 0 = 100", "create directory 100/b 0 = 101"]);
 }
 
 #[test]
 fn nothing_is_created_through_what_is_no_directory() {
-    let through = [entry("s", Kind::Symlink(b"/etc")), entry("s/passwd", Kind::File { size: 1 })];
+    let through =
+        [entry("s", SourceKind::Symlink(b"/etc")), entry("s/passwd", SourceKind::File { size: 1 })];
     assert_eq!(taken(&through).expect_err("refused").errno, Errno::NotDirectory);
-    let outside = [entry("h", Kind::HardLink(b"unknown"))];
+    let outside = [entry("h", SourceKind::HardLink(b"unknown"))];
     assert_eq!(taken(&outside).expect_err("refused").errno, Errno::BadMessage);
-    let directory = [entry("d", Kind::Directory), entry("h", Kind::HardLink(b"d"))];
+    let directory = [entry("d", SourceKind::Directory), entry("h", SourceKind::HardLink(b"d"))];
     assert_eq!(taken(&directory).expect_err("refused").errno, Errno::BadMessage);
-    let turned = [entry("d", Kind::Directory), entry("d", Kind::Symlink(b"/etc"))];
+    let turned = [entry("d", SourceKind::Directory), entry("d", SourceKind::Symlink(b"/etc"))];
     assert_eq!(taken(&turned).expect_err("refused").errno, Errno::IsDirectory);
 }
 
 #[test]
 fn of_two_entries_with_one_name_the_later_counts() {
     let calls = taken(&[
-        entry("x", Kind::File { size: 1 }),
-        entry("x", Kind::Symlink(b"y")),
-        entry("x", Kind::HardLink(b"x")),
+        entry("x", SourceKind::File { size: 1 }),
+        entry("x", SourceKind::Symlink(b"y")),
+        entry("x", SourceKind::HardLink(b"x")),
     ]);
     assert_eq!(
         calls.expect("legal"),

@@ -8,12 +8,12 @@
 use cudele::{Attr, Errno, Error, FileType, Result};
 
 use super::{Intake, Known, split};
-use crate::source::{Entry, Kind, shown};
+use crate::source::{SourceEntry, SourceKind, shown};
 
 impl Intake<'_> {
     /// Whether the destination has the same entry, which stays. A different one is removed. Not for
     /// directories.
-    pub(super) fn is_there(&mut self, entry: &Entry<'_>) -> Result<bool> {
+    pub(super) fn is_there(&mut self, entry: &SourceEntry<'_>) -> Result<bool> {
         if !self.resumes || self.known.contains_key(entry.path) {
             return Ok(false);
         }
@@ -32,7 +32,7 @@ impl Intake<'_> {
         }
         let change = self.attributes(entry);
         let owner = (change.uid.unwrap_or(found.uid), change.gid.unwrap_or(found.gid));
-        let links = matches!(entry.kind, Kind::Symlink(_) | Kind::HardLink(_));
+        let links = matches!(entry.kind, SourceKind::Symlink(_) | SourceKind::HardLink(_));
         let is_set = found.mode & types::MODE_PERMISSIONS == entry.permissions
             && owner == (found.uid, found.gid);
         if !links && !is_set {
@@ -46,23 +46,23 @@ impl Intake<'_> {
         Ok(true)
     }
 
-    fn is_same(&mut self, entry: &Entry<'_>, found: &Attr) -> Result<bool> {
+    fn is_same(&mut self, entry: &SourceEntry<'_>, found: &Attr) -> Result<bool> {
         let is = |file_type| found.file_type() == file_type;
         Ok(match entry.kind {
-            Kind::Directory => false,
-            Kind::File { size } => {
+            SourceKind::Directory => false,
+            SourceKind::File { size } => {
                 is(FileType::Regular)
                     && (found.size, found.mtime) == (size, entry.mtime)
                     // Of two files of the source only one can be this one.
                     && self.kept.insert(found.ino)
             }
-            Kind::Symlink(target) => {
+            SourceKind::Symlink(target) => {
                 is(FileType::Symlink) && self.target.read_link(found.ino)? == target
             }
-            Kind::Special { file_type, rdev } => {
+            SourceKind::Special { file_type, rdev } => {
                 is(file_type) && found.rdev == rdev && self.kept.insert(found.ino)
             }
-            Kind::HardLink(first) => {
+            SourceKind::HardLink(first) => {
                 matches!(self.known.get(first), Some(Known::Other(ino)) if *ino == found.ino)
             }
         })

@@ -16,7 +16,7 @@ use cudele::{Errno, Error, FileType, Result, Timestamp};
 use tar::{EntryType, Header};
 use types::{PATH_BYTES_MAX, SYMLINK_BYTES_MAX, check_name};
 
-use super::{Entry, Kind, Skip, Take, shown};
+use super::{Skip, SourceEntry, SourceKind, Take, shown};
 
 const BUFFER_BYTES: usize = 256 * 1024;
 /// Enough to recognise every compression.
@@ -164,24 +164,26 @@ fn one<R: Read>(archive: &str, mut entry: tar::Entry<'_, R>, taker: &mut dyn Tak
     }
     let linked;
     let kind = match kind {
-        Kind::Symlink(_) => {
+        SourceKind::Symlink(_) => {
             if target.is_empty() || target.len() > SYMLINK_BYTES_MAX || target.contains(&0) {
                 return Err(refused(archive, &path, "is a link with an illegal target"));
             }
-            Kind::Symlink(&target)
+            SourceKind::Symlink(&target)
         }
-        Kind::HardLink(_) => {
+        SourceKind::HardLink(_) => {
             linked = clean(&target)
                 .map_err(|cause| refused(archive, &path, &format!("links to what {cause}")))?;
-            Kind::HardLink(&linked)
+            SourceKind::HardLink(&linked)
         }
-        kind @ (Kind::Directory | Kind::File { .. } | Kind::Special { .. }) => kind,
+        kind @ (SourceKind::Directory | SourceKind::File { .. } | SourceKind::Special { .. }) => {
+            kind
+        }
     };
-    if path.is_empty() && kind != Kind::Directory {
+    if path.is_empty() && kind != SourceKind::Directory {
         return Err(refused(archive, &raw_path, "has no name"));
     }
     let fields = fields(&header).map_err(|error| damaged(archive, &path, &error.to_string()))?;
-    let taken = Entry {
+    let taken = SourceEntry {
         path: &path,
         kind,
         permissions: fields.mode & 0o7777,
@@ -190,7 +192,7 @@ fn one<R: Read>(archive: &str, mut entry: tar::Entry<'_, R>, taker: &mut dyn Tak
         atime: extra.atime,
         xattrs: &extra.xattrs,
     };
-    let left = if matches!(kind, Kind::File { .. }) { size } else { 0 };
+    let left = if matches!(kind, SourceKind::File { .. }) { size } else { 0 };
     let mut content = Content { inner: &mut entry, left, broken: None };
     let result = taker.take(&taken, &mut content);
     match content.broken {
@@ -211,24 +213,24 @@ fn kind_of(
     path: &[u8],
     header: &Header,
     size: u64,
-) -> std::result::Result<Kind<'static>, String> {
-    let special = |file_type| Kind::Special { file_type, rdev: 0 };
+) -> std::result::Result<SourceKind<'static>, String> {
+    let special = |file_type| SourceKind::Special { file_type, rdev: 0 };
     let device = |file_type| {
         let number = |part: std::io::Result<Option<u32>>| part.ok().flatten().unwrap_or(0);
         let (major, minor) = (number(header.device_major()), number(header.device_minor()));
         let rdev = u32::try_from(rustix::fs::makedev(major, minor))
             .map_err(|_| "its device number does not fit 32 bits".to_owned())?;
-        Ok(Kind::Special { file_type, rdev })
+        Ok(SourceKind::Special { file_type, rdev })
     };
     match entry_type {
         // Before there were types, a slash at the end said that it is a directory.
-        EntryType::Regular if path.ends_with(b"/") => Ok(Kind::Directory),
+        EntryType::Regular if path.ends_with(b"/") => Ok(SourceKind::Directory),
         EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => {
-            Ok(Kind::File { size })
+            Ok(SourceKind::File { size })
         }
-        EntryType::Directory => Ok(Kind::Directory),
-        EntryType::Symlink => Ok(Kind::Symlink(&[])),
-        EntryType::Link => Ok(Kind::HardLink(&[])),
+        EntryType::Directory => Ok(SourceKind::Directory),
+        EntryType::Symlink => Ok(SourceKind::Symlink(&[])),
+        EntryType::Link => Ok(SourceKind::HardLink(&[])),
         EntryType::Fifo => Ok(special(FileType::Fifo)),
         EntryType::Char => device(FileType::CharDevice),
         EntryType::Block => device(FileType::BlockDevice),

@@ -2,7 +2,7 @@ use std::io::Read;
 
 use cudele::{Errno, Result};
 
-use super::{Entry, Kind, Skip, Take, archive};
+use super::{Skip, SourceEntry, SourceKind, Take, archive};
 
 #[derive(Default)]
 struct Seen {
@@ -12,13 +12,13 @@ struct Seen {
 }
 
 impl Take for Seen {
-    fn take(&mut self, entry: &Entry<'_>, content: &mut dyn Read) -> Result<()> {
+    fn take(&mut self, entry: &SourceEntry<'_>, content: &mut dyn Read) -> Result<()> {
         let kind = match entry.kind {
-            Kind::Directory => "dir",
-            Kind::File { .. } => "file",
-            Kind::Symlink(_) => "symlink",
-            Kind::Special { .. } => "special",
-            Kind::HardLink(_) => "hard link",
+            SourceKind::Directory => "dir",
+            SourceKind::File { .. } => "file",
+            SourceKind::Symlink(_) => "symlink",
+            SourceKind::Special { .. } => "special",
+            SourceKind::HardLink(_) => "hard link",
         };
         self.entries.push(format!("{} {kind}", super::shown(entry.path)));
         let copied = std::io::copy(content, &mut std::io::sink());

@@ -12,7 +12,7 @@ use cudele::{Error, FileType, Result, Timestamp};
 use types::Map;
 use walkdir::WalkDir;
 
-use super::{Entry, Kind, Skip, Take};
+use super::{Skip, SourceEntry, SourceKind, Take};
 
 /// Bytes for the names and for one value of extended attributes: Linux's limit.
 const XATTR_BYTES_MAX: usize = 64 * 1024;
@@ -80,31 +80,31 @@ impl Reader<'_> {
         if file_type != FileType::Directory && data.nlink() > 1 {
             let inode = (data.dev(), data.ino());
             if let Some(first) = self.linked.get(&inode).cloned() {
-                let entry = entry_of(path, Kind::HardLink(&first), data, &[]);
+                let entry = entry_of(path, SourceKind::HardLink(&first), data, &[]);
                 return self.taker.take(&entry, &mut std::io::empty());
             }
         }
         let target;
         let mut file = None;
         let kind = match file_type {
-            FileType::Directory => Kind::Directory,
+            FileType::Directory => SourceKind::Directory,
             FileType::Symlink => match std::fs::read_link(full) {
                 Ok(link) => {
                     target = link.into_os_string().into_vec();
-                    Kind::Symlink(&target)
+                    SourceKind::Symlink(&target)
                 }
                 Err(error) => return self.skipped(skip(&error)),
             },
             FileType::Regular => match open(full) {
                 Ok(opened) => {
                     file = Some(opened);
-                    Kind::File { size: data.size() }
+                    SourceKind::File { size: data.size() }
                 }
                 Err(error) => return self.skipped(skip(&error)),
             },
-            FileType::Fifo | FileType::Socket => Kind::Special { file_type, rdev: 0 },
+            FileType::Fifo | FileType::Socket => SourceKind::Special { file_type, rdev: 0 },
             FileType::CharDevice | FileType::BlockDevice => match u32::try_from(data.rdev()) {
-                Ok(rdev) => Kind::Special { file_type, rdev },
+                Ok(rdev) => SourceKind::Special { file_type, rdev },
                 Err(_) => {
                     let reason = "its device number does not fit 32 bits".to_owned();
                     return self.skipped(Skip { path: path.to_vec(), reason });
@@ -166,11 +166,11 @@ fn open(path: &Path) -> std::io::Result<File> {
 
 fn entry_of<'a>(
     path: &'a [u8],
-    kind: Kind<'a>,
+    kind: SourceKind<'a>,
     data: &Metadata,
     xattrs: &'a [(Vec<u8>, Vec<u8>)],
-) -> Entry<'a> {
-    Entry {
+) -> SourceEntry<'a> {
+    SourceEntry {
         path,
         kind,
         permissions: data.mode() & 0o7777,

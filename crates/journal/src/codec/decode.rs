@@ -7,7 +7,7 @@ use types::{
 };
 
 use super::*;
-use crate::event::{Create, Event, EventKind, Snapshot};
+use crate::event::{Create, Event, EventKind, InodeSnapshot};
 
 /// Where a decoder is in its payload.
 #[derive(Clone, Debug)]
@@ -308,7 +308,7 @@ fn read_inode(
     Ok((ino, Ino(context.parent), time))
 }
 
-fn read_snapshot<'a>(reader: &mut Reader<'a>) -> Result<Snapshot<'a>, Malformed> {
+fn read_snapshot<'a>(reader: &mut Reader<'a>) -> Result<InodeSnapshot<'a>, Malformed> {
     let start = *reader;
     let mut attr = Attr { ino: Ino(reader.varint()?), ..Attr::default() };
     attr.mode = reader.varint_u32()?;
@@ -324,7 +324,7 @@ fn read_snapshot<'a>(reader: &mut Reader<'a>) -> Result<Snapshot<'a>, Malformed>
     if FileType::from_mode(attr.mode).is_none() {
         return Err(start.malformed("an inode with a file type"));
     }
-    Ok(Snapshot { attr, data: reader.bytes()?, extra: reader.bytes()? })
+    Ok(InodeSnapshot { attr, data: reader.bytes()?, extra: reader.bytes()? })
 }
 
 fn read_time(context: &mut Context, reader: &mut Reader<'_>) -> Result<Timestamp, Malformed> {

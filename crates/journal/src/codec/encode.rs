@@ -4,7 +4,7 @@ use types::bytes::Put;
 use types::{Attr, AttrChange, Ino, Origin, Timestamp, device_or_stripe};
 
 use super::*;
-use crate::event::{Create, Event, Snapshot};
+use crate::event::{Create, Event, InodeSnapshot};
 
 /// Encodes events one after another into a block's payload.
 #[derive(Clone, Debug)]
@@ -261,7 +261,7 @@ fn put_time(context: &mut Context, time: Timestamp, out: &mut Vec<u8>) {
     context.time = time.0;
 }
 
-fn put_snapshot(snapshot: &Snapshot<'_>, out: &mut Vec<u8>) {
+fn put_snapshot(snapshot: &InodeSnapshot<'_>, out: &mut Vec<u8>) {
     let Attr { ino, mode, uid, gid, nlink, rdev, stripe, size, atime, mtime, ctime, btime } =
         snapshot.attr;
     out.put_varint(ino.0);

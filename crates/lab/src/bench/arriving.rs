@@ -11,7 +11,7 @@ use cudele::Result;
 
 use crate::harness::cluster::TestCluster;
 use crate::harness::crew::{Crew, Together};
-use crate::harness::job::{Decoupled, Job, Outcome, Task};
+use crate::harness::job::{Decoupled, Job, JobOutcome, Task};
 use crate::harness::lab::{Lab, alone, measured, policy, together};
 use crate::harness::row::Row;
 use crate::harness::stats::{median, real, spread};
@@ -135,7 +135,7 @@ impl Rows {
             outcomes.push(alone(cluster, Task::Decoupled(task))?);
         }
         // Without the time in which the processes start and take the directory.
-        let seconds = outcomes.iter().map(Outcome::seconds).sum();
+        let seconds = outcomes.iter().map(JobOutcome::seconds).sum();
         note(&mut self.one_directory, &Together { outcomes, seconds });
         Ok(())
     }
@@ -173,9 +173,9 @@ fn note(row: &mut Row, result: &Together) {
     let bytes: u64 = outcomes.iter().map(|outcome| outcome.bytes).sum();
     row.bytes_per_event = Some(real(bytes) / real(events.max(1)));
     row.note("creates_per_second", real(events) / result.seconds);
-    let each = |seconds: fn(&Outcome) -> f64| outcomes.iter().map(seconds).collect::<Vec<_>>();
+    let each = |seconds: fn(&JobOutcome) -> f64| outcomes.iter().map(seconds).collect::<Vec<_>>();
     // The view of one client: from its own start to the end of its own merge.
-    let own = each(Outcome::seconds);
+    let own = each(JobOutcome::seconds);
     row.note("client_seconds", median(&own));
     row.note("client_seconds_max", spread(&own).1);
     row.note("append_seconds", median(&each(|outcome| outcome.part("append_client_journal"))));

@@ -17,7 +17,7 @@ use crate::harness::cluster::TestCluster;
 use crate::harness::crew::Together;
 use crate::harness::disk;
 use crate::harness::files::At;
-use crate::harness::job::{Checkpoint, Outcome, Served, Syncing, Task};
+use crate::harness::job::{Checkpoint, JobOutcome, Served, Syncing, Task};
 use crate::harness::lab::{Lab, alone, policy, together};
 use crate::harness::mounting::{self, Mount};
 use crate::harness::row::Row;
@@ -196,7 +196,7 @@ fn processes(task: &Checkpoint) -> Vec<Task> {
 }
 
 fn walked(cluster: &TestCluster, took: Took, task: Checkpoint) -> Result<Took> {
-    let walk: Outcome = alone(cluster, Task::WalkCheckpoint(task))?;
+    let walk: JobOutcome = alone(cluster, Task::WalkCheckpoint(task))?;
     Ok(Took { walk: walk.seconds(), ..took })
 }
 

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use cudele::Result;
 
 use crate::harness::cluster::TestCluster;
-use crate::harness::job::{Outcome, Task};
+use crate::harness::job::{JobOutcome, Task};
 use crate::harness::lab::{Lab, decoupled, policy, together};
 use crate::harness::row::{PER_SECOND, Row};
 use crate::harness::stats::real;
@@ -172,6 +172,6 @@ impl Case {
             let creates = real(files * u64::from(clients));
             self.row.note("requests_per_create", real(requests) / creates);
         }
-        Ok(result.outcomes.iter().map(Outcome::seconds).fold(0.0, f64::max))
+        Ok(result.outcomes.iter().map(JobOutcome::seconds).fold(0.0, f64::max))
     }
 }

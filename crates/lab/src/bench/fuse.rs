@@ -16,7 +16,7 @@ use terminal::io;
 
 use crate::harness::cluster::TestCluster;
 use crate::harness::disk::{evict, settle};
-use crate::harness::job::{Calls, Outcome, Served, Task};
+use crate::harness::job::{Calls, JobOutcome, Served, Task};
 use crate::harness::lab::{Lab, alone, policy};
 use crate::harness::mounting::{Mount, decoupled, possible};
 use crate::harness::row::Row;
@@ -111,7 +111,7 @@ pub(crate) fn run_where_possible(lab: &mut Lab) -> Result<()> {
     }
 }
 
-fn calls(cluster: &TestCluster, dir: &Path, work: Calls) -> Result<Outcome> {
+fn calls(cluster: &TestCluster, dir: &Path, work: Calls) -> Result<JobOutcome> {
     alone(cluster, Task::Calls { dir: dir.to_owned(), work })
 }
 

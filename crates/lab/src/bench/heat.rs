@@ -6,7 +6,7 @@
 //! it records them (`cudele balancer log`). Rows `heat_SECOND` have the counts of each directory of
 //! the tree at that time, `job` has the time of the job.
 
-use balancer::{Record, What};
+use balancer::{DecisionRecord, RecordedEvent};
 use cudele::{Cluster, Errno, Error, Result};
 
 use super::compile::{DIRECTORIES, jobs};
@@ -46,10 +46,10 @@ fn recorded(records: &[Vec<u8>]) -> Result<Vec<Row>> {
     let mut rows: Vec<Row> = Vec::new();
     let mut begun = None;
     for bytes in records {
-        let record = Record::decode(bytes).map_err(|malformed| {
+        let record = DecisionRecord::decode(bytes).map_err(|malformed| {
             Error::new(Errno::BadMessage, "balancer log", malformed.to_string())
         })?;
-        let What::Tick(tick) = &record.what else { continue };
+        let RecordedEvent::Tick(tick) = &record.what else { continue };
         let mut heat = [0.0; PARTS.len()];
         for warm in &tick.units {
             if let Some(part) = part(&warm.path) {

@@ -16,7 +16,7 @@ use metastore::request::{StoreOp, StoreResult};
 
 use crate::harness::cluster::TestCluster;
 use crate::harness::crew::Crew;
-use crate::harness::job::{Entries, Insert, Outcome, Task};
+use crate::harness::job::{Entries, Insert, JobOutcome, Task};
 use crate::harness::lab::{Lab, Size, alone, policy};
 use crate::harness::numbered::directory_name;
 use crate::harness::row::Row;
@@ -45,7 +45,7 @@ const REQUESTS_QUICK: u64 = 500;
 
 /// One repetition of one of our two ways.
 struct Measured {
-    outcome: Outcome,
+    outcome: JobOutcome,
     peak_bytes: u64,
     server_disk_bytes: u64,
     /// The server's bytes of runs, and the rewritten part of them.
@@ -54,7 +54,7 @@ struct Measured {
     /// The most memory that the server has had when these were answered.
     single_peak_bytes: u64,
     /// Questions and creates behind that, with the look-ups that they cost in the store.
-    single: Vec<(Outcome, u64)>,
+    single: Vec<(JobOutcome, u64)>,
 }
 
 pub(crate) fn run(lab: &mut Lab) -> Result<()> {
@@ -174,7 +174,7 @@ fn prove(cluster: &TestCluster, dir: &str, entries: Entries) -> Result<()> {
 }
 
 /// The peer, with a place of its own.
-fn beside(lab: &Lab, entries: Entries, tables: bool) -> Result<Outcome> {
+fn beside(lab: &Lab, entries: Entries, tables: bool) -> Result<JobOutcome> {
     let name = format!("cudele-bench.{}.rocksdb", std::process::id());
     let place = lab.place.parent.join(name);
     let task = Task::RocksInsert { place: place.clone(), entries, tables };
@@ -187,7 +187,7 @@ fn beside(lab: &Lab, entries: Entries, tables: bool) -> Result<Outcome> {
     Ok(outcome)
 }
 
-fn note(row: &mut Row, measured: &Measured, peers: Option<&(Outcome, Outcome)>) {
+fn note(row: &mut Row, measured: &Measured, peers: Option<&(JobOutcome, JobOutcome)>) {
     let Measured { outcome, peak_bytes, server_disk_bytes, .. } = measured;
     row.push(outcome.seconds());
     row.bytes_per_event = Some(real(outcome.bytes) / real(outcome.events.max(1)));
@@ -205,7 +205,7 @@ fn note(row: &mut Row, measured: &Measured, peers: Option<&(Outcome, Outcome)>) 
     }
 }
 
-fn note_single(row: &mut Row, outcome: &Outcome, lookups: u64) {
+fn note_single(row: &mut Row, outcome: &JobOutcome, lookups: u64) {
     row.push(outcome.seconds());
     if let Some([median, p99, ..]) = outcome.latencies_us {
         row.note("median_us", median);
@@ -215,7 +215,7 @@ fn note_single(row: &mut Row, outcome: &Outcome, lookups: u64) {
     row.cpu(std::slice::from_ref(outcome));
 }
 
-fn note_peer(row: &mut Row, outcome: &Outcome) {
+fn note_peer(row: &mut Row, outcome: &JobOutcome) {
     row.push(outcome.seconds());
     row.note("inserted_mb", real(outcome.bytes) / 1e6);
     row.note("written_mb", outcome.part("disk_bytes") / 1e6);

@@ -15,7 +15,7 @@ use cudele::Result;
 
 use crate::harness::cluster::TestCluster;
 use crate::harness::crew::Crew;
-use crate::harness::job::{Job, Outcome, Task};
+use crate::harness::job::{Job, JobOutcome, Task};
 use crate::harness::lab::{Lab, alone, policy};
 use crate::harness::peers::cephfs::Peer;
 use crate::harness::row::{PER_SECOND, Row};
@@ -163,6 +163,6 @@ fn halves(cluster: &TestCluster, files: u64, interfered: bool, row: &mut Row) ->
     Ok(())
 }
 
-fn rate(outcome: &Outcome) -> f64 {
+fn rate(outcome: &JobOutcome) -> f64 {
     real(outcome.events) / outcome.seconds().max(1e-9)
 }

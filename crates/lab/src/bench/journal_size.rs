@@ -3,7 +3,7 @@
 
 use cudele::Result;
 
-use crate::harness::job::{Outcome, Task};
+use crate::harness::job::{JobOutcome, Task};
 use crate::harness::lab::{Lab, Size, alone, decoupled, policy};
 use crate::harness::row::Row;
 use crate::harness::stats::real;
@@ -37,7 +37,7 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     Ok(())
 }
 
-fn row(name: String, outcome: &Outcome, seconds: f64) -> Row {
+fn row(name: String, outcome: &JobOutcome, seconds: f64) -> Row {
     let mut row = Row::new(BENCH, name, outcome.events);
     let append = outcome.part("append_client_journal");
     row.push(if append > 0.0 { append } else { seconds });

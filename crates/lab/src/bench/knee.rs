@@ -84,7 +84,7 @@ fn beside(lab: &mut Lab, peer: &Peer, (files, counts): (u64, &[u32])) -> Result<
             };
             let result = together(&cluster, (0..row.clients).map(task).collect())?;
             row.push(result.seconds);
-            let seconds = result.outcomes.iter().map(crate::harness::job::Outcome::seconds);
+            let seconds = result.outcomes.iter().map(crate::harness::job::JobOutcome::seconds);
             let slowest = seconds.fold(0.0, f64::max);
             if row.clients == 1 {
                 alone = slowest;
@@ -109,7 +109,7 @@ fn measure(cluster: &TestCluster, files: u64, row: &mut Row) -> Result<f64> {
     let result = together(cluster, tasks)?;
     row.push(result.seconds);
     row.cpu(&result.outcomes);
-    let seconds = result.outcomes.iter().map(crate::harness::job::Outcome::seconds);
+    let seconds = result.outcomes.iter().map(crate::harness::job::JobOutcome::seconds);
     let slowest = seconds.clone().fold(0.0, f64::max);
     let fastest = seconds.fold(f64::INFINITY, f64::min);
     row.note("slowest_of_fastest", slowest / fastest);
@@ -123,7 +123,7 @@ fn measure(cluster: &TestCluster, files: u64, row: &mut Row) -> Result<f64> {
     Ok(slowest)
 }
 
-fn real_cpu(outcomes: &[crate::harness::job::Outcome]) -> f64 {
+fn real_cpu(outcomes: &[crate::harness::job::JobOutcome]) -> f64 {
     outcomes.iter().map(|outcome| outcome.server_cpu_seconds).sum()
 }
 

@@ -10,7 +10,7 @@ use cudele::Result;
 use terminal::costs::COMPLETION;
 
 use crate::harness::cluster::TestCluster;
-use crate::harness::job::{Outcome, Task};
+use crate::harness::job::{JobOutcome, Task};
 use crate::harness::lab::{Lab, alone, create, decoupled};
 use crate::harness::peers::cephfs::Peer;
 use crate::harness::row::Row;
@@ -208,7 +208,7 @@ impl Rows {
     }
 }
 
-fn mechanism(row: &mut Row, outcome: &Outcome, name: &str, base: f64) {
+fn mechanism(row: &mut Row, outcome: &JobOutcome, name: &str, base: f64) {
     row.push(outcome.part(name));
     row.against(base);
     journal(row, outcome);
@@ -217,7 +217,7 @@ fn mechanism(row: &mut Row, outcome: &Outcome, name: &str, base: f64) {
     row.note("MB_per_second", real(outcome.bytes) / 1e6 / outcome.part(name));
 }
 
-fn journal(row: &mut Row, outcome: &Outcome) {
+fn journal(row: &mut Row, outcome: &JobOutcome) {
     row.bytes_per_event = Some(real(outcome.bytes) / real(outcome.events.max(1)));
 }
 
@@ -225,7 +225,7 @@ fn journal(row: &mut Row, outcome: &Outcome) {
 fn write(
     cluster: &TestCluster,
     disk: &Path,
-    persisted: &Outcome,
+    persisted: &JobOutcome,
     row: &mut Row,
     beside: &mut Row,
 ) -> Result<()> {

@@ -6,7 +6,7 @@ use cudele::{MergeBy, Result};
 
 use super::arriving::{self, BENCH};
 use crate::harness::cluster::TestCluster;
-use crate::harness::job::{Outcome, Task};
+use crate::harness::job::{JobOutcome, Task};
 use crate::harness::lab::{Fill, Lab, Size, alone, fill};
 use crate::harness::row::{PER_SECOND, Row};
 use crate::harness::stats::real;
@@ -111,7 +111,7 @@ fn merged(
     files: u64,
     merge_by: MergeBy,
     append_first: bool,
-) -> Result<(Outcome, String)> {
+) -> Result<(JobOutcome, String)> {
     let dir = cluster.directory(None)?;
     let fill = Fill { dir: &dir, first: 0, files, merge: false, merge_by };
     let outcome = crate::harness::lab::fill_as(cluster, fill, append_first)?;
@@ -136,7 +136,7 @@ fn find(cluster: &TestCluster, dir: &str) -> Result<f64> {
     Ok(alone(cluster, Task::LookUp { path })?.seconds())
 }
 
-fn note(row: &mut Row, outcome: &Outcome) {
+fn note(row: &mut Row, outcome: &JobOutcome) {
     let seconds = outcome.part("volatile_apply");
     row.push(seconds);
     row.bytes_per_event = Some(real(outcome.bytes) / real(outcome.events.max(1)));
@@ -150,7 +150,7 @@ fn note(row: &mut Row, outcome: &Outcome) {
 
 /// Records and returns the time from the moment when the runs are in the store to visibility; the
 /// client's remaining writes are listed beside it.
-fn note_reference(row: &mut Row, outcome: &Outcome) -> f64 {
+fn note_reference(row: &mut Row, outcome: &JobOutcome) -> f64 {
     let (all, visible) = (outcome.part("volatile_apply"), outcome.part("by_reference"));
     row.push(visible);
     row.bytes_per_event = Some(real(outcome.bytes) / real(outcome.events.max(1)));

@@ -6,7 +6,7 @@
 //! second is twenty there, and a directory is split at twenty times as many names.
 
 use balancer::simulate::{Setup, Workload, simulate};
-use balancer::{Expired, Policy};
+use balancer::{BalancerPolicy, Expired};
 
 use crate::harness::stats::median;
 
@@ -29,7 +29,7 @@ pub(super) struct Costs {
 /// The rate of all ranks as a multiple of one rank's when load has found its place; the median of
 /// some seeds.
 pub(super) fn settled_speedup(
-    policy: &Policy,
+    policy: &BalancerPolicy,
     (workload, ranks, clients): (Workload, u16, u16),
     costs: Costs,
 ) -> f64 {

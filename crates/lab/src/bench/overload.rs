@@ -12,7 +12,7 @@ use cudele::Result;
 
 use crate::harness::cluster::TestCluster;
 use crate::harness::crew::Crew;
-use crate::harness::job::{Hammer, Job, Outcome, Task};
+use crate::harness::job::{Hammer, Job, JobOutcome, Task};
 use crate::harness::lab::{Lab, measured};
 use crate::harness::row::Row;
 use crate::harness::stats::{median, real};
@@ -130,6 +130,6 @@ impl Case {
     }
 }
 
-fn rate(outcome: &Outcome) -> f64 {
+fn rate(outcome: &JobOutcome) -> f64 {
     real(outcome.events) / outcome.seconds().max(1e-9)
 }

@@ -9,7 +9,7 @@ use cudele::{Errno, Error, Result};
 
 use crate::harness::cluster::TestCluster;
 use crate::harness::files::At;
-use crate::harness::job::{Change, Checkpoint, Outcome, Syncing, Task};
+use crate::harness::job::{Change, Checkpoint, JobOutcome, Syncing, Task};
 use crate::harness::lab::{Fill, Lab, alone, fill, policy};
 use crate::harness::row::Row;
 
@@ -61,7 +61,7 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
 }
 
 /// All changes on a subtree with so many names.
-fn once(cluster: &TestCluster, files: u64) -> Result<Outcome> {
+fn once(cluster: &TestCluster, files: u64) -> Result<JobOutcome> {
     let Some(objects) = cluster.store().strip_prefix("dir:") else {
         let cause = "what is written is found by looking at the files of an embedded store";
         return Err(Error::new(Errno::NotSupported, "--store", cause)

@@ -7,7 +7,7 @@ use std::path::Path;
 use cudele::{MergeBy, Result};
 
 use crate::harness::cluster::TestCluster;
-use crate::harness::job::{Outcome, Task};
+use crate::harness::job::{JobOutcome, Task};
 use crate::harness::lab::{Fill, Lab, Size, alone, fill, policy};
 use crate::harness::row::{PER_SECOND, Row};
 use crate::harness::stats::real;
@@ -76,11 +76,11 @@ fn peer(lab: &Lab, conf: &Path, files: u64) -> Result<Task> {
     Ok(Task::CephList { conf, dir })
 }
 
-fn list(cluster: &TestCluster, dir: &str) -> Result<Outcome> {
+fn list(cluster: &TestCluster, dir: &str) -> Result<JobOutcome> {
     alone(cluster, Task::List { dir: dir.to_owned() })
 }
 
-fn note(row: &mut Row, outcome: &Outcome) {
+fn note(row: &mut Row, outcome: &JobOutcome) {
     row.push(outcome.seconds());
     row.note("entries", real(outcome.events));
     row.note("requests", real(outcome.requests));

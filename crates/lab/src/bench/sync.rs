@@ -9,7 +9,7 @@
 use cudele::{Errno, Error, Result};
 
 use crate::harness::cluster::TestCluster;
-use crate::harness::job::{Outcome, Synced, Task};
+use crate::harness::job::{JobOutcome, Synced, Task};
 use crate::harness::lab::{Lab, alone, policy};
 use crate::harness::row::Row;
 
@@ -53,7 +53,7 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     Ok(())
 }
 
-fn measure(lab: &Lab, files: u64, every_ns: u64, store: &mut String) -> Result<Outcome> {
+fn measure(lab: &Lab, files: u64, every_ns: u64, store: &mut String) -> Result<JobOutcome> {
     let cluster: TestCluster = lab.cluster(&[])?;
     cluster.store().clone_into(store);
     let dir = cluster.directory(None)?;

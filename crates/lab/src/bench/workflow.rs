@@ -15,7 +15,7 @@ use crate::harness::cluster::TestCluster;
 use crate::harness::crew::Together;
 use crate::harness::disk;
 use crate::harness::files::At;
-use crate::harness::job::{Checkpoint, Outcome, Syncing, Task, Workflow};
+use crate::harness::job::{Checkpoint, JobOutcome, Syncing, Task, Workflow};
 use crate::harness::lab::{Lab, alone, policy, together};
 use crate::harness::row::Row;
 use crate::harness::stats::real;
@@ -54,8 +54,8 @@ struct Load {
 
 /// The times of both in one repetition.
 struct Both {
-    job: Outcome,
-    seen: Outcome,
+    job: JobOutcome,
+    seen: JobOutcome,
     ranks: Together,
 }
 
@@ -190,7 +190,12 @@ impl Work {
         self.both(cluster, &all, ranks)
     }
 
-    fn both(&self, cluster: &TestCluster, first: &Together, ranks: Vec<Outcome>) -> Result<Both> {
+    fn both(
+        &self,
+        cluster: &TestCluster,
+        first: &Together,
+        ranks: Vec<JobOutcome>,
+    ) -> Result<Both> {
         alone(cluster, Task::WalkCheckpoint(self.checkpoint.clone()))?;
         let [job, seen] = [0, 1].map(|at| first.outcomes.get(at).cloned().unwrap_or_default());
         Ok(Both { job, seen, ranks: Together { seconds: first.seconds, outcomes: ranks } })

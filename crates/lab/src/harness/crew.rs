@@ -12,7 +12,7 @@ use std::time::Duration;
 use cudele::{Errno, Error, Result};
 
 use super::clock::clock_ns;
-use super::job::{Job, MIDDLE, Outcome, READY};
+use super::job::{Job, JobOutcome, MIDDLE, READY};
 use super::stats::seconds_between;
 
 struct Member {
@@ -30,7 +30,7 @@ pub(crate) struct Crew {
 #[derive(Clone, Debug)]
 pub(crate) struct Together {
     /// Each client's outcome.
-    pub(crate) outcomes: Vec<Outcome>,
+    pub(crate) outcomes: Vec<JobOutcome>,
     /// From the first client's start to the last one's end.
     pub(crate) seconds: f64,
 }
@@ -58,7 +58,7 @@ impl Crew {
         for member in &mut self.members {
             member.tell("go")?;
         }
-        let outcomes: Vec<Outcome> =
+        let outcomes: Vec<JobOutcome> =
             self.members.iter_mut().map(Member::outcome).collect::<Result<_>>()?;
         Ok(Together::of(outcomes))
     }
@@ -74,7 +74,7 @@ impl Crew {
         let Some((first, others)) = self.members.split_first_mut() else {
             return Ok(Together::of(Vec::new()));
         };
-        let mut outcomes: Vec<Outcome> =
+        let mut outcomes: Vec<JobOutcome> =
             others.iter_mut().map(Member::outcome).collect::<Result<_>>()?;
         first.tell("end")?;
         outcomes.insert(0, first.outcome()?);
@@ -88,7 +88,7 @@ impl Crew {
         for member in &mut self.members {
             member.tell(&format!("go {start_ns}"))?;
         }
-        let outcomes: Vec<Outcome> =
+        let outcomes: Vec<JobOutcome> =
             self.members.iter_mut().map(Member::outcome).collect::<Result<_>>()?;
         Ok(Together::of(outcomes))
     }
@@ -141,14 +141,14 @@ impl Crew {
 }
 
 impl Together {
-    fn of(outcomes: Vec<Outcome>) -> Self {
+    fn of(outcomes: Vec<JobOutcome>) -> Self {
         let start = outcomes.iter().map(|outcome| outcome.start_ns).min().unwrap_or(0);
         let end = outcomes.iter().map(|outcome| outcome.end_ns).max().unwrap_or(0);
         Self { seconds: seconds_between(start, end), outcomes }
     }
 
     /// The first client's outcome.
-    pub(crate) fn first(&self) -> Result<&Outcome> {
+    pub(crate) fn first(&self) -> Result<&JobOutcome> {
         self.outcomes.first().ok_or_else(|| failed("there was none"))
     }
 }
@@ -194,7 +194,7 @@ impl Member {
         Err(failed(&format!("it said {said:?} and not {wanted:?}")))
     }
 
-    fn outcome(&mut self) -> Result<Outcome> {
+    fn outcome(&mut self) -> Result<JobOutcome> {
         let text = self.line()?;
         let outcome =
             serde_json::from_str(&text).map_err(|error| failed(&format!("{error}: {text}")))?;

@@ -50,10 +50,12 @@ pub(crate) enum OpenFile {
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "fits map_err")]
-fn failed(path: &str) -> impl Fn(calls::Failure) -> Error + '_ {
+fn failed(path: &str) -> impl Fn(calls::CallFailure) -> Error + '_ {
     move |failure| match failure {
-        calls::Failure::Refused(error) => error,
-        closed @ calls::Failure::Closed { .. } => Error::new(Errno::Io, path, closed.to_string()),
+        calls::CallFailure::Refused(error) => error,
+        closed @ calls::CallFailure::Closed { .. } => {
+            Error::new(Errno::Io, path, closed.to_string())
+        }
     }
 }
 

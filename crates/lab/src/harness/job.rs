@@ -2,7 +2,7 @@
 //!
 //! The dialogue: a [`Job`] on standard input; `ready` when everything that is not measured is
 //! done; a line when all clients are to start, with a time of the machine's monotonic clock where
-//! they must agree on one; an [`Outcome`].
+//! they must agree on one; an [`JobOutcome`].
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -345,7 +345,7 @@ pub(crate) struct Hammer {
 
 /// The report of a client process.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Outcome {
+pub(crate) struct JobOutcome {
     /// Start and end of the measured part on the machine's monotonic clock, in nanoseconds.
     pub(crate) start_ns: u64,
     /// See `start_ns`.
@@ -367,7 +367,7 @@ pub(crate) struct Outcome {
     pub(crate) latencies_us: Option<[f64; 4]>,
 }
 
-impl Outcome {
+impl JobOutcome {
     /// Seconds from start to end.
     pub(crate) fn seconds(&self) -> f64 {
         super::stats::seconds_between(self.start_ns, self.end_ns)

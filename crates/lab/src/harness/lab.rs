@@ -9,7 +9,7 @@ use cudele::{Errno, Error, MergeBy, Policy, Result};
 
 use super::cluster::{Place, TestCluster};
 use super::crew::{Crew, Together};
-use super::job::{Decoupled, Job, Outcome, Task};
+use super::job::{Decoupled, Job, JobOutcome, Task};
 use super::row::Row;
 
 /// Eight ranks and their clients fit into one processor.
@@ -161,7 +161,7 @@ pub(crate) fn policy(name: &str, files: u64) -> Result<Policy> {
 }
 
 /// Lets one client do one thing.
-pub(crate) fn alone(cluster: &TestCluster, task: Task) -> Result<Outcome> {
+pub(crate) fn alone(cluster: &TestCluster, task: Task) -> Result<JobOutcome> {
     together(cluster, vec![task])?.first().cloned()
 }
 
@@ -187,21 +187,21 @@ pub(crate) fn measured(
 }
 
 /// Creates by RPC in a new directory under a preset, by one client.
-pub(crate) fn create(cluster: &TestCluster, preset: &str, files: u64) -> Result<Outcome> {
+pub(crate) fn create(cluster: &TestCluster, preset: &str, files: u64) -> Result<JobOutcome> {
     let dir = cluster.directory(Some(&policy(preset, files)?))?;
     let sync = preset != "posix-volatile" && preset != "strong-none";
     alone(cluster, Task::Create { dir, first: 0, files, sync, latencies: false, alone: false })
 }
 
 /// Creates in a new decoupled directory under a preset, and its completion, by one client.
-pub(crate) fn decoupled(cluster: &TestCluster, preset: &str, files: u64) -> Result<Outcome> {
+pub(crate) fn decoupled(cluster: &TestCluster, preset: &str, files: u64) -> Result<JobOutcome> {
     let dir = cluster.directory(None)?;
     let policy = policy(preset, files)?.to_yaml();
     alone(cluster, Task::Decoupled(Decoupled { dir, policy, files, ..Decoupled::default() }))
 }
 
 /// Merges this many files into a directory, and gives it up afterwards with `merge`.
-pub(crate) fn fill(cluster: &TestCluster, task: Fill<'_>) -> Result<Outcome> {
+pub(crate) fn fill(cluster: &TestCluster, task: Fill<'_>) -> Result<JobOutcome> {
     fill_as(cluster, task, true)
 }
 
@@ -210,7 +210,7 @@ pub(crate) fn fill_as(
     cluster: &TestCluster,
     task: Fill<'_>,
     append_first: bool,
-) -> Result<Outcome> {
+) -> Result<JobOutcome> {
     let Fill { dir, first, files, merge, merge_by } = task;
     let policy = Policy { merge_by, ..policy("weak-none", files)? }.to_yaml();
     let dir = dir.to_owned();

@@ -9,7 +9,7 @@ use terminal::mount_point::MountPoint;
 
 use super::cluster::TestCluster;
 use super::crew::Crew;
-use super::job::{Outcome, Served, Task};
+use super::job::{JobOutcome, Served, Task};
 use super::lab::policy;
 
 /// See the module documentation.
@@ -40,10 +40,10 @@ impl Mount {
     }
 
     /// Unmounts, and returns the remaining work of the process.
-    pub(crate) fn end(mut self) -> Result<Outcome> {
+    pub(crate) fn end(mut self) -> Result<JobOutcome> {
         match self.process.take() {
             Some(process) => process.go()?.first().cloned(),
-            None => Ok(Outcome::default()),
+            None => Ok(JobOutcome::default()),
         }
     }
 }

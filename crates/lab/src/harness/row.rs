@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::job::Outcome;
+use super::job::JobOutcome;
 use super::stats::{median, real, spread};
 
 /// Every row's figure of its operations: the number in a second of the machine.
@@ -121,7 +121,7 @@ impl Row {
 
     /// Records the processor time per operation: unlike the seconds, it hardly depends on the
     /// machine's other load.
-    pub(crate) fn cpu(&mut self, outcomes: &[Outcome]) {
+    pub(crate) fn cpu(&mut self, outcomes: &[JobOutcome]) {
         let operations = real((self.files * u64::from(self.clients)).max(1));
         let client: f64 = outcomes.iter().map(|outcome| outcome.cpu_seconds).sum();
         let server: f64 = outcomes.iter().map(|outcome| outcome.server_cpu_seconds).sum();

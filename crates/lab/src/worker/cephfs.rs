@@ -13,7 +13,7 @@ use libloading::Library;
 
 use super::dialogue::{Stopwatch, await_start};
 use super::looked::Place;
-use crate::harness::job::Outcome;
+use crate::harness::job::JobOutcome;
 use crate::harness::numbered::Numbered;
 
 const LIBRARY: &str = "libcephfs.so.2";
@@ -195,11 +195,11 @@ pub(super) fn create(
     dir: &str,
     mut names: Numbered,
     (files, sync): (u64, bool),
-) -> Result<Outcome> {
+) -> Result<JobOutcome> {
     let mounted = Mounted::new(conf)?;
     mounted.enter(dir)?;
     await_start()?;
-    let mut outcome = Outcome { events: files, ..Outcome::default() };
+    let mut outcome = JobOutcome { events: files, ..JobOutcome::default() };
     let watch = Stopwatch::start();
     let mut name = Vec::new();
     for _ in 0..files {
@@ -221,11 +221,11 @@ pub(super) fn create(
 }
 
 /// Lists a directory: names and types, the cheapest listing of the library.
-pub(super) fn list(conf: &Path, dir: &str) -> Result<Outcome> {
+pub(super) fn list(conf: &Path, dir: &str) -> Result<JobOutcome> {
     let mounted = Mounted::new(conf)?;
     let path = text(dir)?;
     await_start()?;
-    let mut outcome = Outcome::default();
+    let mut outcome = JobOutcome::default();
     let watch = Stopwatch::start();
     let (mut opened, mut entry) = (null_mut(), DirEntry([0; 512]));
     // SAFETY: mounted, a string that outlives the call, and a place for the handle.

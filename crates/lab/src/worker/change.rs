@@ -12,7 +12,7 @@ use std::time::Instant;
 use cudele::{Errno, Error, Fs, NewFile, Policy, Result, Subtree};
 
 use super::dialogue::{Stopwatch, await_start, mount};
-use crate::harness::job::{Change, Job, Outcome};
+use crate::harness::job::{Change, Job, JobOutcome};
 use crate::harness::numbered::Numbered;
 use crate::harness::process;
 use crate::harness::stats::real;
@@ -52,7 +52,7 @@ fn written(before: &Inventory, after: &Inventory) -> (u64, u64) {
 
 /// Executes all changes, each measured separately. The parts of one have its name with a figure
 /// behind a dot.
-pub(super) fn changes(job: &Job, task: &Change) -> Result<Outcome> {
+pub(super) fn changes(job: &Job, task: &Change) -> Result<JobOutcome> {
     let (fs, other) = (mount(job)?, mount(job)?);
     let live = Arc::new(Live {
         ended: AtomicBool::new(false),
@@ -60,7 +60,7 @@ pub(super) fn changes(job: &Job, task: &Change) -> Result<Outcome> {
         longest_ns: AtomicU64::new(0),
     });
     await_start()?;
-    let mut outcome = Outcome::default();
+    let mut outcome = JobOutcome::default();
     let watch = Stopwatch::start();
     let done = thread::scope(|scope| {
         let busy = scope.spawn(|| live.work(&other, &task.live_dir));
@@ -100,7 +100,7 @@ struct Changer<'a> {
     fs: &'a Arc<Fs>,
     task: &'a Change,
     live: &'a Live,
-    outcome: &'a mut Outcome,
+    outcome: &'a mut JobOutcome,
 }
 
 impl Changer<'_> {

@@ -8,7 +8,7 @@ use cudele::{Completion, Errno, Error, Mechanism, Result};
 
 use super::dialogue::{Stopwatch, await_start};
 use crate::harness::files::{Files, OpenFile};
-use crate::harness::job::{Checkpoint, Job, Outcome, Syncing};
+use crate::harness::job::{Checkpoint, Job, JobOutcome, Syncing};
 
 /// Bytes at the start of a block that name its writer.
 const STAMP_BYTES: usize = 24;
@@ -50,7 +50,7 @@ fn stamp(rank: u64, step: u64, number: u64) -> [u8; STAMP_BYTES] {
 }
 
 /// Writes the checkpoints of this process's ranks.
-pub(super) fn write(job: &Job, task: &Checkpoint) -> Result<Outcome> {
+pub(super) fn write(job: &Job, task: &Checkpoint) -> Result<JobOutcome> {
     let files = Files::of(&task.at, &job.mon)?;
     if !task.shared {
         task.own.clone().try_for_each(|rank| files.make_dir(&own_dir(&task.dir, rank)))?;
@@ -61,7 +61,7 @@ pub(super) fn write(job: &Job, task: &Checkpoint) -> Result<Outcome> {
     };
     let subtree = task.policy.as_ref().map(|policy| files.decouple(&root, policy)).transpose()?;
     await_start()?;
-    let mut outcome = Outcome::default();
+    let mut outcome = JobOutcome::default();
     let mut waited = Waited::default();
     let watch = Stopwatch::start();
     for step in 0..task.steps {
@@ -164,10 +164,10 @@ fn make_durable(files: &Files, task: &Checkpoint, step: u64) -> Result<()> {
 
 /// Walks through the files of all ranks, as a restart does: names, lengths, and the first bytes of
 /// each block.
-pub(super) fn walk(job: &Job, task: &Checkpoint) -> Result<Outcome> {
+pub(super) fn walk(job: &Job, task: &Checkpoint) -> Result<JobOutcome> {
     let files = Files::of(&task.at, &job.mon)?;
     await_start()?;
-    let mut outcome = Outcome::default();
+    let mut outcome = JobOutcome::default();
     let watch = Stopwatch::start();
     if task.shared {
         let length = task.ranks * task.files * task.bytes;
@@ -234,7 +234,7 @@ fn check_block(
     file: &OpenFile,
     place: u64,
     (rank, step, number): (u64, u64, u64),
-    outcome: &mut Outcome,
+    outcome: &mut JobOutcome,
 ) -> Result<()> {
     let mut begins = [0; STAMP_BYTES];
     let count = file.read_at(place, &mut begins)?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use cudele::{Dir, Errno, Fs, NewFile, Result};
 
 use super::dialogue::{Stopwatch, await_start};
-use crate::harness::job::{Compile, Outcome};
+use crate::harness::job::{Compile, JobOutcome};
 
 /// Directories that are hot at the same time, and the number of compiled files until the set
 /// changes.
@@ -22,11 +22,11 @@ const BY_PATH: u64 = 1;
 const SELDOM: u64 = 4;
 
 /// Works through the tree.
-pub(super) fn run(fs: &Arc<Fs>, task: &Compile) -> Result<Outcome> {
+pub(super) fn run(fs: &Arc<Fs>, task: &Compile) -> Result<JobOutcome> {
     let root = fs.open_dir(&task.dir)?;
     await_start()?;
     let requests = fs.requests();
-    let mut outcome = Outcome { events: task.directories * task.files, ..Outcome::default() };
+    let mut outcome = JobOutcome { events: task.directories * task.files, ..JobOutcome::default() };
     let watch = Stopwatch::start();
     let dirs = unpack(&root, task)?;
     outcome.parts.insert("untar".into(), since(&watch));
@@ -40,7 +40,7 @@ pub(super) fn run(fs: &Arc<Fs>, task: &Compile) -> Result<Outcome> {
 }
 
 fn since(watch: &Stopwatch) -> f64 {
-    let mut outcome = Outcome::default();
+    let mut outcome = JobOutcome::default();
     watch.stop(&mut outcome);
     outcome.seconds()
 }

@@ -12,7 +12,7 @@ use cudele::{Dir, Errno, Error, Fs, INLINE_BYTES, Ino, NewFile, Policy, Result, 
 use super::dialogue::{Stopwatch, await_start, mount};
 use super::noise;
 use crate::harness::files::{At, read_local};
-use crate::harness::job::{Dataset, Job, Outcome, Reading};
+use crate::harness::job::{Dataset, Job, JobOutcome, Reading};
 use crate::harness::numbered::Shuffled;
 
 /// Files of a directory.
@@ -43,8 +43,8 @@ fn content(number: u64, buffer: &mut Vec<u8>) {
 }
 
 /// Makes the data set.
-pub(super) fn make(job: &Job, task: &Dataset) -> Result<Outcome> {
-    let mut outcome = Outcome { events: task.files, ..Outcome::default() };
+pub(super) fn make(job: &Job, task: &Dataset) -> Result<JobOutcome> {
+    let mut outcome = JobOutcome { events: task.files, ..JobOutcome::default() };
     let mut buffer = Vec::new();
     let mut subtree = match (&task.at, &task.policy) {
         (At::Namespace, Some(policy)) => {
@@ -94,11 +94,11 @@ enum Reader {
 }
 
 /// Reads this client's share of the files in random order, so many times.
-pub(super) fn read(job: &Job, task: &Dataset) -> Result<Outcome> {
+pub(super) fn read(job: &Job, task: &Dataset) -> Result<JobOutcome> {
     let count = usize::try_from(directories(task.files)).unwrap_or(0);
     let fs = if task.at == At::Namespace { Some(mount(job)?) } else { None };
     await_start()?;
-    let mut outcome = Outcome::default();
+    let mut outcome = JobOutcome::default();
     let watch = Stopwatch::start();
     let start = Instant::now();
     let mut reader = match (&task.at, fs.clone()) {

@@ -13,7 +13,7 @@ use cudele::{
 use super::dialogue::{Stopwatch, await_end, await_start, await_start_time, sleep_until};
 use crate::harness::clock::clock_ns;
 use crate::harness::clock::cpu_ns;
-use crate::harness::job::{Decoupled, Outcome};
+use crate::harness::job::{Decoupled, JobOutcome};
 use crate::harness::numbered::Numbered;
 
 fn decouple(fs: &Arc<Fs>, dir: &str, policy: &str) -> Result<Subtree> {
@@ -21,9 +21,9 @@ fn decouple(fs: &Arc<Fs>, dir: &str, policy: &str) -> Result<Subtree> {
 }
 
 /// Appends creates to the client's journal and completes the policy's mechanisms.
-pub(super) fn append(fs: &Arc<Fs>, task: &Decoupled) -> Result<Outcome> {
+pub(super) fn append(fs: &Arc<Fs>, task: &Decoupled) -> Result<JobOutcome> {
     let mut subtree = decouple(fs, &task.dir, &task.policy)?;
-    let mut outcome = Outcome::default();
+    let mut outcome = JobOutcome::default();
     if task.append_first {
         append_names(&mut subtree, task, &mut outcome)?;
     }
@@ -41,7 +41,7 @@ pub(super) fn append(fs: &Arc<Fs>, task: &Decoupled) -> Result<Outcome> {
     Ok(outcome)
 }
 
-fn append_names(subtree: &mut Subtree, task: &Decoupled, outcome: &mut Outcome) -> Result<()> {
+fn append_names(subtree: &mut Subtree, task: &Decoupled, outcome: &mut JobOutcome) -> Result<()> {
     let mut names = Numbered::new(task.first, task.files);
     let root = subtree.root();
     let new = NewFile::default();
@@ -68,7 +68,7 @@ pub(super) fn append_for(
     fs: &Arc<Fs>,
     (dir, policy): (&str, &str),
     window_ns: u64,
-) -> Result<Outcome> {
+) -> Result<JobOutcome> {
     let mut subtree = decouple(fs, dir, policy)?;
     let mut names = Numbered::new(0, EVENTS_MAX);
     let root = subtree.root();
@@ -77,7 +77,7 @@ pub(super) fn append_for(
     sleep_until(start_ns);
     let end_ns = start_ns.saturating_add(window_ns);
     let requests = fs.requests();
-    let mut outcome = Outcome::default();
+    let mut outcome = JobOutcome::default();
     let watch = Stopwatch::start();
     while outcome.events < EVENTS_MAX && clock_ns() < end_ns {
         for _ in 0..CREATES_PER_LOOK {
@@ -95,7 +95,7 @@ pub(super) fn append_for(
     Ok(outcome)
 }
 
-pub(super) fn note(completion: &Completion, outcome: &mut Outcome) {
+pub(super) fn note(completion: &Completion, outcome: &mut JobOutcome) {
     outcome.events = completion.events;
     outcome.bytes = completion.bytes;
     for step in &completion.steps {
@@ -118,7 +118,7 @@ pub(super) fn walk(
     policy: &str,
     source: &Path,
     limit: u64,
-) -> Result<Outcome> {
+) -> Result<JobOutcome> {
     let mut subtree = decouple(fs, dir, policy)?;
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let walked = walkdir::WalkDir::new(source).min_depth(1).sort_by_file_name();
@@ -129,7 +129,7 @@ pub(super) fn walk(
         return Err(Error::of(Errno::NotFound, source.display().to_string()));
     }
     await_start()?;
-    let mut outcome = Outcome::default();
+    let mut outcome = JobOutcome::default();
     let watch = Stopwatch::start();
     // The directories that lead to the current entry.
     let mut above: Vec<(PathBuf, Ino)> = vec![(source.to_owned(), subtree.root())];
@@ -189,12 +189,12 @@ impl Entry {
 }
 
 /// Lists a directory in a decoupled client's view: first materialised, then from memory.
-pub(super) fn view(fs: &Arc<Fs>, dir: &str, policy: &str) -> Result<Outcome> {
+pub(super) fn view(fs: &Arc<Fs>, dir: &str, policy: &str) -> Result<JobOutcome> {
     let mut subtree = decouple(fs, dir, policy)?;
     let root = subtree.root();
     await_start()?;
     let requests = fs.requests();
-    let mut outcome = Outcome::default();
+    let mut outcome = JobOutcome::default();
     let watch = Stopwatch::start();
     outcome.events = subtree.list(root)?.len() as u64;
     watch.stop(&mut outcome);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use cudele::{Cluster, Errno, Error, Fs, Result};
 
 use crate::harness::clock::{clock_ns, cpu_ns};
-use crate::harness::job::{Job, MIDDLE, Outcome, READY};
+use crate::harness::job::{Job, JobOutcome, MIDDLE, READY};
 use crate::harness::process;
 use crate::harness::stats::{quantile, real, seconds_between};
 
@@ -88,7 +88,7 @@ impl Stopwatch {
         Self { cpu_ns: cpu_ns(), start_ns: clock_ns() }
     }
 
-    pub(super) fn stop(&self, outcome: &mut Outcome) {
+    pub(super) fn stop(&self, outcome: &mut JobOutcome) {
         outcome.end_ns = clock_ns();
         outcome.start_ns = self.start_ns;
         outcome.cpu_seconds = seconds_between(self.cpu_ns, cpu_ns());

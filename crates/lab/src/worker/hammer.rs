@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use client::{Effects, Input, Session};
+use client::{Session, SessionEffects, SessionInput};
 use cudele::{Cluster, Cred, Errno, Error, FileType, Ino, MdsState, Result};
 use net::Connection;
 use types::Tid;
@@ -14,7 +14,7 @@ use wire::{Message, NewInode, Op};
 
 use super::dialogue::{Stopwatch, await_start_time, latencies_us, sleep_until};
 use crate::harness::clock::clock_ns;
-use crate::harness::job::{Hammer, Outcome, TAIL};
+use crate::harness::job::{Hammer, JobOutcome, TAIL};
 use crate::harness::numbered::Numbered;
 
 /// Names that are enough for any window.
@@ -31,20 +31,20 @@ struct Client<'a> {
     cred: Cred,
     connection: Connection,
     session: Session,
-    effects: Effects,
+    effects: SessionEffects,
     names: Numbered,
     batches: VecDeque<Batch>,
 }
 
 /// Sends creates from now on, and counts the answers in the window.
-pub(super) fn run(mon: &str, task: &Hammer) -> Result<Outcome> {
+pub(super) fn run(mon: &str, task: &Hammer) -> Result<JobOutcome> {
     let cluster = Cluster::connect(&mon.parse()?)?;
     let mut client = Client::connect(&cluster, task)?;
     // As fast as possible: two windows of half the size, so that the server has one while the other
     // is answered. At a pace: one, as an answer must not wait until the next is due.
     let windows = if task.interval_ns == 0 { task.in_flight.min(2) } else { 1 };
     let size = task.in_flight.div_ceil(windows.max(1)).max(1);
-    let mut outcome = Outcome::default();
+    let mut outcome = JobOutcome::default();
     let mut tenths = Vec::new();
     let start_ns = await_start_time()?;
     let end_ns = start_ns.saturating_add(task.window_ns);
@@ -97,11 +97,11 @@ impl<'a> Client<'a> {
             cred: cudele::own_cred(),
             connection: Connection::open(&active.address.parse()?)?,
             session: Session::new(id, Tid(1)),
-            effects: Effects::default(),
+            effects: SessionEffects::default(),
             names: Numbered::new(task.first, NAMES),
             batches: VecDeque::new(),
         };
-        client.session.handle(Input::Connected, &mut client.effects);
+        client.session.handle(SessionInput::Connected, &mut client.effects);
         client.transmit()?;
         while !client.session.is_connected() {
             client.receive()?;
@@ -141,7 +141,7 @@ impl<'a> Client<'a> {
 
     fn receive(&mut self) -> Result<()> {
         let message = Message::decode(self.connection.receive()?)?;
-        self.session.handle(Input::Message(message), &mut self.effects);
+        self.session.handle(SessionInput::Message(message), &mut self.effects);
         Ok(())
     }
 

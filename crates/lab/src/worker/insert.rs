@@ -9,21 +9,21 @@ use cudele::{Dir, FileType, Fs, Ino, NewFile, Policy, Result};
 use super::decoupled;
 use super::dialogue::{Stopwatch, await_start, disk_bytes};
 use crate::harness::clock::clock_ns;
-use crate::harness::job::{Entries, Insert, Outcome};
+use crate::harness::job::{Entries, Insert, JobOutcome};
 use crate::harness::numbered::Shuffled;
 use crate::harness::numbered::{content_bytes, directory_name};
 use crate::harness::stats::{real, seconds_between};
 
 /// Creates the directories and the files, merges them batch by batch, gives the subtree up, and
 /// waits until the metadata store has everything.
-pub(super) fn insert(fs: &Arc<Fs>, task: &Insert) -> Result<Outcome> {
+pub(super) fn insert(fs: &Arc<Fs>, task: &Insert) -> Result<JobOutcome> {
     let mut subtree = fs.decouple(&task.dir, &Policy::parse(&task.policy)?.policy)?;
     let mut names = Shuffled::new(task.entries.files);
     let (new, root) = (NewFile::default(), subtree.root());
     let content = vec![0x5a; task.content.map_or(0, |[_, most]| most as usize)];
     let directory = NewFile { file_type: FileType::Directory, ..NewFile::default() };
     await_start()?;
-    let mut outcome = Outcome::default();
+    let mut outcome = JobOutcome::default();
     let (mut events, mut bytes, mut inserted) = (0, 0, 0);
     let written = disk_bytes();
     let watch = Stopwatch::start();
@@ -61,7 +61,7 @@ pub(super) fn find(
     dir: &str,
     entries: Entries,
     (count, create): (u64, bool),
-) -> Result<Outcome> {
+) -> Result<JobOutcome> {
     let path = |number| format!("{dir}/{}", directory_name(number));
     let open = |number| fs.open_dir(path(number));
     let directories: Vec<Dir> = (0..entries.directories).map(open).collect::<Result<_>>()?;
@@ -72,7 +72,7 @@ pub(super) fn find(
     let mut micros = Vec::with_capacity(usize::try_from(count).unwrap_or(0));
     await_start()?;
     let requests = fs.requests();
-    let mut outcome = Outcome { events: count, ..Outcome::default() };
+    let mut outcome = JobOutcome { events: count, ..JobOutcome::default() };
     let watch = Stopwatch::start();
     for place in 0..count {
         let number = names.at((place * step + place % step) % entries.files);

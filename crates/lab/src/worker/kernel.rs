@@ -7,10 +7,10 @@ use fuser::{
     Config, FopenFlags, InitFlags, KernelConfig, MountOption, OpenAccMode, OpenFlags, SessionACL,
 };
 
-use mount::{Options, READ_AHEAD_KIB, TRANSFER_BYTES_MAX};
+use mount::{MountOptions, READ_AHEAD_KIB, TRANSFER_BYTES_MAX};
 
 /// The options of the mount; `mount(8)` shows `source` as the device.
-pub(super) fn config(source: &str, options: &Options) -> Config {
+pub(super) fn config(source: &str, options: &MountOptions) -> Config {
     let mut config = Config::default();
     let on = |wanted, yes, no| if wanted { yes } else { no };
     config.mount_options = vec![

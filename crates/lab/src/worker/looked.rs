@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use cudele::{Dir, Errno, Error, Fs, NewFile, Result};
 
 use super::dialogue::{Stopwatch, await_end, await_middle, await_start, pipe};
-use crate::harness::job::Outcome;
+use crate::harness::job::JobOutcome;
 use crate::harness::numbered::Numbered;
 
 /// Names that are enough for a client that does not know how many it needs.
@@ -57,9 +57,9 @@ pub(super) fn ours(fs: Arc<Fs>, path: &str, hears: bool) -> Result<Ours> {
 
 /// Creates files, half of them before and half behind the middle. The parts are `before` and
 /// `after`, and for the requests to the server `requests_before` and `requests_after`.
-pub(super) fn create(dir: &impl Place, (first, files): (u64, u64)) -> Result<Outcome> {
+pub(super) fn create(dir: &impl Place, (first, files): (u64, u64)) -> Result<JobOutcome> {
     let mut names = Numbered::new(first, files);
-    let mut outcome = Outcome { events: files, ..Outcome::default() };
+    let mut outcome = JobOutcome { events: files, ..JobOutcome::default() };
     let before = files / 2;
     await_start()?;
     let watch = Stopwatch::start();
@@ -74,7 +74,7 @@ fn half(
     dir: &impl Place,
     (names, files): (&mut Numbered, u64),
     (seconds, requests): (&str, &str),
-    outcome: &mut Outcome,
+    outcome: &mut JobOutcome,
 ) -> Result<()> {
     let asked = dir.requests();
     let watch = Stopwatch::start();
@@ -85,7 +85,7 @@ fn half(
         dir.create(names.name())?;
         names.advance();
     }
-    let mut measured = Outcome::default();
+    let mut measured = JobOutcome::default();
     watch.stop(&mut measured);
     let asked = dir.requests() - asked;
     outcome.requests += asked;
@@ -96,12 +96,12 @@ fn half(
 
 /// Creates files in another client's directory from the start until the parent reports the end of
 /// the rest.
-pub(super) fn intrude(dir: &impl Place, first: u64) -> Result<Outcome> {
+pub(super) fn intrude(dir: &impl Place, first: u64) -> Result<JobOutcome> {
     let mut names = Numbered::new(first, NAMES);
     let ended = Arc::new(AtomicBool::new(false));
     await_start()?;
     let requests = dir.requests();
-    let mut outcome = Outcome::default();
+    let mut outcome = JobOutcome::default();
     let watch = Stopwatch::start();
     dir.create(names.name())?;
     names.advance();
@@ -133,7 +133,7 @@ pub(super) fn stat(
     path: &str,
     (files, passes): (u64, u64),
     remember: bool,
-) -> Result<Outcome> {
+) -> Result<JobOutcome> {
     if remember {
         fs.listen(|_| {})?;
     }
@@ -147,7 +147,7 @@ pub(super) fn stat(
     look(&dir, &made)?;
     await_start()?;
     let requests = fs.requests();
-    let mut outcome = Outcome { events: files * passes, ..Outcome::default() };
+    let mut outcome = JobOutcome { events: files * passes, ..JobOutcome::default() };
     let watch = Stopwatch::start();
     for _ in 0..passes {
         look(&dir, &made)?;

@@ -16,7 +16,7 @@ use vfs::{Ending, Vfs};
 
 use super::dialogue::{Stopwatch, await_start, mount};
 use super::{noise, nothing};
-use crate::harness::job::{Calls, Job, Outcome, Served};
+use crate::harness::job::{Calls, Job, JobOutcome, Served};
 use crate::harness::numbered::Numbered;
 
 /// Bytes that are written or read with one call.
@@ -29,10 +29,10 @@ fn said(path: &Path) -> impl Fn(Sys) -> Error {
 }
 
 /// Mounts, and unmounts at the start signal. The part `merge` is the time after that.
-pub(super) fn serve(job: &Job, at: &Path, what: &Served) -> Result<Outcome> {
+pub(super) fn serve(job: &Job, at: &Path, what: &Served) -> Result<JobOutcome> {
     let root = rustix::process::getuid().is_root();
-    let options = ::mount::Options { set_id: root, devices: root, ..Default::default() };
-    let mut outcome = Outcome::default();
+    let options = ::mount::MountOptions { set_id: root, devices: root, ..Default::default() };
+    let mut outcome = JobOutcome::default();
     let Served::Decoupled { dir, policy, merge } = what else {
         if matches!(what, Served::Nothing) {
             let session = nothing::mount(at, &options)?;
@@ -40,14 +40,14 @@ pub(super) fn serve(job: &Job, at: &Path, what: &Served) -> Result<Outcome> {
             ::mount::unmount(at, true)?;
             let _ = session.join();
         } else {
-            let vfs = Vfs::new(mount(job)?, &cudele::Path::root(), vfs::Options::default())?;
+            let vfs = Vfs::new(mount(job)?, &cudele::Path::root(), vfs::VfsOptions::default())?;
             let mounted = ::mount::mount(Arc::new(vfs), at, "cudele:/", &options)?;
             await_start()?;
             mounted.unmount()?;
         }
         return Ok(outcome);
     };
-    let vfs = Vfs::new(mount(job)?, &cudele::Path::root(), vfs::Options::default())?;
+    let vfs = Vfs::new(mount(job)?, &cudele::Path::root(), vfs::VfsOptions::default())?;
     let vfs = Arc::new(vfs);
     let policy = Policy::parse(policy)?.policy;
     let subtree = vfs.decouple(&cudele::Path::parse(dir.as_bytes())?, &policy)?;
@@ -62,7 +62,7 @@ pub(super) fn serve(job: &Job, at: &Path, what: &Served) -> Result<Outcome> {
 }
 
 /// Works in a directory.
-pub(super) fn calls(dir: &Path, work: Calls) -> Result<Outcome> {
+pub(super) fn calls(dir: &Path, work: Calls) -> Result<JobOutcome> {
     match work {
         Calls::Create { files } => create(dir, files),
         Calls::Stat { files, passes } => stat(dir, files, passes),
@@ -77,12 +77,12 @@ fn open_dir(dir: &Path) -> Result<rustix::fd::OwnedFd> {
     rustix::fs::open(dir, flags, Mode::empty()).map_err(said(dir))
 }
 
-fn create(path: &Path, files: u64) -> Result<Outcome> {
+fn create(path: &Path, files: u64) -> Result<JobOutcome> {
     let dir = open_dir(path)?;
     let mut names = Numbered::new(0, files);
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
     await_start()?;
-    let mut outcome = Outcome { events: files, ..Outcome::default() };
+    let mut outcome = JobOutcome { events: files, ..JobOutcome::default() };
     let watch = Stopwatch::start();
     for _ in 0..files {
         let made = rustix::fs::openat(&dir, names.name(), flags, Mode::from_raw_mode(0o644));
@@ -93,7 +93,7 @@ fn create(path: &Path, files: u64) -> Result<Outcome> {
     Ok(outcome)
 }
 
-fn stat(path: &Path, files: u64, passes: u64) -> Result<Outcome> {
+fn stat(path: &Path, files: u64, passes: u64) -> Result<JobOutcome> {
     let dir = open_dir(path)?;
     let pass = || {
         let mut names = Numbered::new(0, files);
@@ -106,7 +106,7 @@ fn stat(path: &Path, files: u64, passes: u64) -> Result<Outcome> {
     };
     pass()?;
     await_start()?;
-    let mut outcome = Outcome { events: files * passes, ..Outcome::default() };
+    let mut outcome = JobOutcome { events: files * passes, ..JobOutcome::default() };
     let watch = Stopwatch::start();
     for _ in 0..passes {
         pass()?;
@@ -115,9 +115,9 @@ fn stat(path: &Path, files: u64, passes: u64) -> Result<Outcome> {
     Ok(outcome)
 }
 
-fn list(path: &Path) -> Result<Outcome> {
+fn list(path: &Path) -> Result<JobOutcome> {
     await_start()?;
-    let mut outcome = Outcome::default();
+    let mut outcome = JobOutcome::default();
     let watch = Stopwatch::start();
     outcome.events = entries(path)?;
     watch.stop(&mut outcome);
@@ -145,12 +145,12 @@ fn pieces(bytes: u64) -> impl Iterator<Item = (u64, usize)> {
     })
 }
 
-fn write(dir: &Path, bytes: u64) -> Result<Outcome> {
+fn write(dir: &Path, bytes: u64) -> Result<JobOutcome> {
     let path = dir.join(LARGE);
     let about = |error| terminal::io(&path, &error);
     let block = noise::block(CALL_BYTES);
     await_start()?;
-    let mut outcome = Outcome { bytes, ..Outcome::default() };
+    let mut outcome = JobOutcome { bytes, ..JobOutcome::default() };
     let watch = Stopwatch::start();
     let mut file = File::create(&path).map_err(about)?;
     for (_, length) in pieces(bytes) {
@@ -163,13 +163,13 @@ fn write(dir: &Path, bytes: u64) -> Result<Outcome> {
     Ok(outcome)
 }
 
-fn read(dir: &Path, bytes: u64, keep: bool) -> Result<Outcome> {
+fn read(dir: &Path, bytes: u64, keep: bool) -> Result<JobOutcome> {
     let path = dir.join(LARGE);
     let about = |error| terminal::io(&path, &error);
     let mut file = File::open(&path).map_err(about)?;
     rustix::fs::fadvise(&file, 0, None, Advice::DontNeed).map_err(said(&path))?;
     let mut buffer = vec![0; CALL_BYTES];
-    let mut outcome = Outcome::default();
+    let mut outcome = JobOutcome::default();
     await_start()?;
     let watch = Stopwatch::start();
     loop {
@@ -192,13 +192,13 @@ fn read(dir: &Path, bytes: u64, keep: bool) -> Result<Outcome> {
 }
 
 /// The same bytes in the object store itself, in objects as large as those of a file.
-pub(super) fn store(url: &str, bytes: u64, (writes, keep): (bool, bool)) -> Result<Outcome> {
+pub(super) fn store(url: &str, bytes: u64, (writes, keep): (bool, bool)) -> Result<JobOutcome> {
     let store: Arc<dyn Store> = objstore::open_existing(url)?;
     let object = |offset: u64| format!("bench/{}", offset / STRIPE_BYTES);
     let objects = || (0..bytes).step_by(usize::try_from(STRIPE_BYTES).unwrap_or(usize::MAX));
     let block = noise::block(CALL_BYTES);
     await_start()?;
-    let mut outcome = Outcome::default();
+    let mut outcome = JobOutcome::default();
     let watch = Stopwatch::start();
     for (offset, length) in pieces(bytes) {
         let at = offset % STRIPE_BYTES;
@@ -221,11 +221,11 @@ pub(super) fn store(url: &str, bytes: u64, (writes, keep): (bool, bool)) -> Resu
 }
 
 /// Runs a program.
-pub(super) fn program(arguments: &[OsString]) -> Result<Outcome> {
-    let Some((program, rest)) = arguments.split_first() else { return Ok(Outcome::default()) };
+pub(super) fn program(arguments: &[OsString]) -> Result<JobOutcome> {
+    let Some((program, rest)) = arguments.split_first() else { return Ok(JobOutcome::default()) };
     let path = Path::new(program);
     await_start()?;
-    let mut outcome = Outcome::default();
+    let mut outcome = JobOutcome::default();
     let watch = Stopwatch::start();
     let done = Command::new(program).args(rest).stdin(Stdio::null()).output();
     watch.stop(&mut outcome);

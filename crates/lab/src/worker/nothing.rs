@@ -49,7 +49,7 @@ struct Nothing {
 ///
 /// # Errors
 /// As `mount::mount`.
-pub(crate) fn mount(at: &Path, options: &mount::Options) -> Result<BackgroundSession> {
+pub(crate) fn mount(at: &Path, options: &mount::MountOptions) -> Result<BackgroundSession> {
     let root = node(1, 1, FileType::Directory, (0o755, 0, 0));
     let config = kernel::config("nothing", options);
     let session = Session::new(Nothing { nodes: Mutex::new(vec![root]) }, at, &config);

@@ -10,18 +10,18 @@ use journal::{Create, Event};
 use metastore::Rows;
 use metastore::request::{LoadedDir, StoreOp, StoreResult};
 use namespace::{Mode, Namespace};
-use objstore::Dir;
+use objstore::DirStore;
 use types::Seq;
 
 use super::dialogue::{Stopwatch, await_start};
-use crate::harness::job::Outcome;
+use crate::harness::job::JobOutcome;
 use crate::harness::numbered::Numbered;
 
 const JOB: Ino = Ino(Ino::FIRST_FREE);
 
 /// Applies creates to a store of its own, event by event.
-pub(super) fn apply(place: &Path, files: u64) -> Result<Outcome> {
-    let store = Dir::open(place, true)?;
+pub(super) fn apply(place: &Path, files: u64) -> Result<JobOutcome> {
+    let store = DirStore::open(place, true)?;
     let mut first = Namespace::with_root(Timestamp(1));
     let mode = cudele::FileType::Directory.mode_bits() | 0o755;
     let directory = Create { parent: Ino::ROOT, name: b"job", ino: JOB, mode, ..Create::default() };
@@ -31,7 +31,7 @@ pub(super) fn apply(place: &Path, files: u64) -> Result<Outcome> {
     }
     let mut names = Numbered::new(0, files);
     await_start()?;
-    let mut outcome = Outcome { events: files, ..Outcome::default() };
+    let mut outcome = JobOutcome { events: files, ..JobOutcome::default() };
     let watch = Stopwatch::start();
     for number in 0..files {
         let seq = Seq(2 + number);
@@ -52,7 +52,7 @@ pub(super) fn apply(place: &Path, files: u64) -> Result<Outcome> {
     Ok(outcome)
 }
 
-fn pull(store: &Dir, namespace: &mut Namespace, ino: Ino) -> Result<()> {
+fn pull(store: &DirStore, namespace: &mut Namespace, ino: Ino) -> Result<()> {
     let loaded = execute(store, StoreOp::LoadDir { ino }).map_err(|failure| failure.error)?;
     if let StoreResult::Dir(loaded) = loaded {
         let LoadedDir { manifest, rows } = *loaded;
@@ -62,7 +62,7 @@ fn pull(store: &Dir, namespace: &mut Namespace, ino: Ino) -> Result<()> {
     Ok(())
 }
 
-fn push(store: &Dir, namespace: &mut Namespace, ino: Ino, position: Seq) -> Result<()> {
+fn push(store: &DirStore, namespace: &mut Namespace, ino: Ino, position: Seq) -> Result<()> {
     let missing = || Error::of(cudele::Errno::NotFound, "a directory that was just made");
     let mut capture = namespace.begin_capture(ino).ok_or_else(missing)?;
     let mut rows = Rows::new();

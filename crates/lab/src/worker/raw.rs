@@ -9,17 +9,17 @@ use cudele::Result;
 
 use super::dialogue::{Stopwatch, await_start};
 use super::noise;
-use crate::harness::job::Outcome;
+use crate::harness::job::JobOutcome;
 
 const WRITE_BYTES: usize = 1 << 20;
 const MESSAGE_BYTES: usize = 64;
 
 /// Writes a new file in large pieces and makes it durable, its name included.
-pub(super) fn write(path: &Path, bytes: u64) -> Result<Outcome> {
+pub(super) fn write(path: &Path, bytes: u64) -> Result<JobOutcome> {
     let about = |error| terminal::io(path, &error);
     let block = noise::block(WRITE_BYTES);
     await_start()?;
-    let mut outcome = Outcome { bytes, ..Outcome::default() };
+    let mut outcome = JobOutcome { bytes, ..JobOutcome::default() };
     let watch = Stopwatch::start();
     let mut file = std::fs::File::create(path).map_err(about)?;
     let mut left = bytes;
@@ -38,7 +38,7 @@ pub(super) fn write(path: &Path, bytes: u64) -> Result<Outcome> {
 }
 
 /// Answers messages until the peer leaves.
-pub(super) fn echo(socket: &Path) -> Result<Outcome> {
+pub(super) fn echo(socket: &Path) -> Result<JobOutcome> {
     let about = |error| terminal::io(socket, &error);
     let listener = UnixListener::bind(socket).map_err(about)?;
     await_start()?;
@@ -52,16 +52,16 @@ pub(super) fn echo(socket: &Path) -> Result<Outcome> {
         }
     }
     std::fs::remove_file(socket).map_err(about)?;
-    Ok(Outcome::default())
+    Ok(JobOutcome::default())
 }
 
 /// Sends messages to [`echo`] and waits for each to come back.
-pub(super) fn ping(socket: &Path, rounds: u64) -> Result<Outcome> {
+pub(super) fn ping(socket: &Path, rounds: u64) -> Result<JobOutcome> {
     let about = |error| terminal::io(socket, &error);
     let mut stream = UnixStream::connect(socket).map_err(about)?;
     let mut message = [7; MESSAGE_BYTES];
     await_start()?;
-    let mut outcome = Outcome { events: rounds, ..Outcome::default() };
+    let mut outcome = JobOutcome { events: rounds, ..JobOutcome::default() };
     let watch = Stopwatch::start();
     for _ in 0..rounds {
         stream.write_all(&message).map_err(about)?;

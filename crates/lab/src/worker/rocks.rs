@@ -17,7 +17,7 @@ use metastore::{InodeRecord, RowValue, Rows};
 
 use super::dialogue::{Stopwatch, await_start, disk_bytes, peak_bytes};
 use crate::harness::clock::clock_ns;
-use crate::harness::job::{Entries, Outcome};
+use crate::harness::job::{Entries, JobOutcome};
 use crate::harness::numbered::Shuffled;
 use crate::harness::stats::{real, seconds_between};
 
@@ -300,11 +300,11 @@ impl RowMaker {
 }
 
 /// Puts the rows into a data base of its own at a place.
-pub(super) fn insert(place: &Path, entries: Entries, tables: bool) -> Result<Outcome> {
+pub(super) fn insert(place: &Path, entries: Entries, tables: bool) -> Result<JobOutcome> {
     std::fs::create_dir_all(place).map_err(|error| terminal::io(place, &error))?;
     let mut rows = RowMaker::new(&entries);
     let db = Db::open(place)?;
-    let mut outcome = Outcome { events: entries.files, ..Outcome::default() };
+    let mut outcome = JobOutcome { events: entries.files, ..JobOutcome::default() };
     let written = disk_bytes();
     let mut ready = Vec::new();
     if tables {

@@ -7,13 +7,13 @@ use cudele::{Fs, NewFile, Policy, Result};
 
 use super::dialogue::{Stopwatch, await_start};
 use crate::harness::clock::clock_ns;
-use crate::harness::job::{Outcome, Synced};
+use crate::harness::job::{JobOutcome, Synced};
 use crate::harness::numbered::Numbered;
 use crate::harness::stats::{real, seconds_between};
 
 /// Creates files, each followed by the same piece of work, and merges the rest at the end, which is
 /// not part of the time.
-pub(super) fn synced(fs: &Arc<Fs>, task: &Synced) -> Result<Outcome> {
+pub(super) fn synced(fs: &Arc<Fs>, task: &Synced) -> Result<JobOutcome> {
     let mut subtree = fs.decouple(&task.dir, &Policy::parse(&task.policy)?.policy)?;
     if task.every_ns > 0 {
         subtree.sync_every(Duration::from_nanos(task.every_ns))?;
@@ -22,7 +22,7 @@ pub(super) fn synced(fs: &Arc<Fs>, task: &Synced) -> Result<Outcome> {
     let mut names = Numbered::new(0, task.files);
     let work = vec![7_u8; task.work_bytes];
     await_start()?;
-    let mut outcome = Outcome::default();
+    let mut outcome = JobOutcome::default();
     let (mut longest, mut sum) = (0, 0_u32);
     let watch = Stopwatch::start();
     for _ in 0..task.files {

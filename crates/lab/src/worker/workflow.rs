@@ -14,7 +14,7 @@ use cudele::{Errno, Error, Result};
 
 use super::dialogue::{Stopwatch, await_start};
 use crate::harness::files::{Files, Listed};
-use crate::harness::job::{Job, Outcome, Workflow};
+use crate::harness::job::{Job, JobOutcome, Workflow};
 use crate::harness::stats::real;
 
 /// Where attempts write.
@@ -49,12 +49,12 @@ fn label(task: u64, attempt: u64) -> [u8; 16] {
 }
 
 /// Runs the job: its tasks side by side, then the commit of the whole.
-pub(super) fn run(job: &Job, task: &Workflow) -> Result<Outcome> {
+pub(super) fn run(job: &Job, task: &Workflow) -> Result<JobOutcome> {
     let files = Files::of(&task.at, &job.mon)?;
     let decouple = |policy: &String| files.decouple(&task.dir, policy);
     let subtree = task.policy.as_ref().map(decouple).transpose()?;
     await_start()?;
-    let mut outcome = Outcome { events: task.tasks, ..Outcome::default() };
+    let mut outcome = JobOutcome { events: task.tasks, ..JobOutcome::default() };
     let watch = Stopwatch::start();
     let temporary = format!("{}/{TEMPORARY}", task.dir);
     files.make_dir(&temporary)?;
@@ -121,10 +121,10 @@ fn write(files: &Files, path: &str, bytes: u64, label: [u8; 16]) -> Result<()> {
 
 /// Watches the job's directory until the job is done. The visible parts must only grow, be
 /// complete, and be all in the end, without any uncommitted one.
-pub(super) fn observe(job: &Job, task: &Workflow) -> Result<Outcome> {
+pub(super) fn observe(job: &Job, task: &Workflow) -> Result<JobOutcome> {
     let files = Files::of(&task.at, &job.mon)?;
     await_start()?;
-    let mut outcome = Outcome::default();
+    let mut outcome = JobOutcome::default();
     let watch = Stopwatch::start();
     let start = Instant::now();
     let mut seen: BTreeMap<String, u64> = BTreeMap::new();

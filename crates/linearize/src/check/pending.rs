@@ -1,7 +1,7 @@
 //! The part of a history that is not in the order yet: a list from which the search takes entries
 //! and to which it returns them in the opposite order.
 
-use super::Entry;
+use super::TimedOperation;
 
 /// See the module documentation. Entries are numbered as they came; the list is sorted by start.
 pub(super) struct Pending {
@@ -19,7 +19,7 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    pub(super) fn new<O>(entries: &[Entry<O>]) -> Self {
+    pub(super) fn new<O>(entries: &[TimedOperation<O>]) -> Self {
         let count = entries.len();
         let mut entry: Vec<usize> = (0..count).collect();
         entry.sort_by_key(|at| (entries[*at].start, *at));

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::{Entry, Next, Specification, Verdict, check};
+use super::{Next, Specification, TimedOperation, Verdict, check};
 
 /// A few registers: the textbook object.
 struct Registers;
@@ -41,7 +41,7 @@ fn judge(entries: &[(u64, Option<u64>, Act)]) -> Verdict {
         .iter()
         .map(|(start, end, operation)| {
             let hint = *end;
-            Entry { start: *start, end: *end, hint, operation: *operation }
+            TimedOperation { start: *start, end: *end, hint, operation: *operation }
         })
         .collect();
     check(&Registers, &[0; 3], &entries, 1_000_000)
@@ -111,7 +111,7 @@ fn a_search_without_end_is_given_up() {
     entries.push((200, Some(201), Read(0, 99)));
     let entries: Vec<_> = entries
         .into_iter()
-        .map(|(start, end, operation)| Entry { start, end, hint: None, operation })
+        .map(|(start, end, operation)| TimedOperation { start, end, hint: None, operation })
         .collect();
     let verdict = check(&Registers, &[0; 3], &entries, 10_000);
     assert!(matches!(verdict, Verdict::Unknown { .. }), "{verdict:?}");

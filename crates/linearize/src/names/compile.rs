@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use types::Ino;
 
 use super::state::{self, End, NONE, Names, Operation, State};
-use super::{Act, Call, History, Outcome, Place, Seen, Thing};
-use crate::{Entry, partition};
+use super::{Act, CallOutcome, History, Place, RecordedCall, Seen, Thing};
+use crate::{TimedOperation, partition};
 
 /// Crashes in a history, at most.
 const CRASHES_MAX: usize = 64;
@@ -18,7 +18,7 @@ const LINES_MAX: usize = 16;
 pub(super) struct Group {
     pub(super) names: Names,
     pub(super) initial: State,
-    pub(super) entries: Vec<Entry<Operation>>,
+    pub(super) entries: Vec<TimedOperation<Operation>>,
     /// For each call of the group, its number in the history.
     calls: Vec<usize>,
 }
@@ -37,8 +37,10 @@ pub(super) fn groups(history: &History) -> Vec<Group> {
     let mut keys: Vec<Vec<Link>> = history.calls.iter().map(|call| whole.links(call)).collect();
     // The initial content connects places as a look-up would.
     for (place, thing) in &history.initial {
-        let end = Some((0, Outcome::Did(Seen::Thing(*thing))));
-        keys.push(whole.links(&Call { end, ..Call::new(Act::Look(place.clone()), 0) }));
+        let end = Some((0, CallOutcome::Did(Seen::Thing(*thing))));
+        keys.push(
+            whole.links(&RecordedCall { end, ..RecordedCall::new(Act::Look(place.clone()), 0) }),
+        );
     }
     let count = history.calls.len();
     let mut groups = Vec::new();
@@ -53,8 +55,8 @@ pub(super) fn groups(history: &History) -> Vec<Group> {
 }
 
 /// The claims of a call about places: from its answer, or unknown so far.
-fn shown(call: &Call) -> Vec<(Place, Thing)> {
-    let Some((_, Outcome::Did(seen))) = &call.end else { return Vec::new() };
+fn shown(call: &RecordedCall) -> Vec<(Place, Thing)> {
+    let Some((_, CallOutcome::Did(seen))) = &call.end else { return Vec::new() };
     match (&call.act, seen) {
         (Act::Look(at) | Act::Make { at, .. }, Seen::Thing(thing)) => vec![(at.clone(), *thing)],
         (Act::List(dir), Seen::All(names) | Seen::Some(names)) => {
@@ -111,11 +113,12 @@ impl<'a> Whole<'a> {
     }
 
     /// The places and things of a call.
-    fn links(&self, call: &Call) -> Vec<Link> {
+    fn links(&self, call: &RecordedCall) -> Vec<Link> {
         let mut places = call.act.places();
         let shown = shown(call);
         places.extend(shown.iter().map(|(place, _)| place.clone()));
-        if let (Act::List(dir), Some((_, Outcome::Did(Seen::All(_))))) = (&call.act, &call.end) {
+        if let (Act::List(dir), Some((_, CallOutcome::Did(Seen::All(_))))) = (&call.act, &call.end)
+        {
             places.extend(self.within(*dir).cloned());
         }
         let dirs = places.iter().map(|place| place.dir).filter(|dir| self.held.contains(dir));
@@ -188,7 +191,7 @@ fn compile(whole: &Whole<'_>, calls: Vec<usize>, initial: Vec<&(Place, Thing)>) 
     }
     for (at, crash) in (0..).zip(&history.crashes) {
         let operation = Operation::Crash(at);
-        entries.push(Entry {
+        entries.push(TimedOperation {
             start: crash.start,
             end: Some(crash.end),
             hint: Some(crash.hint),
@@ -214,7 +217,7 @@ fn compile(whole: &Whole<'_>, calls: Vec<usize>, initial: Vec<&(Place, Thing)>) 
     Group { names, initial, entries, calls }
 }
 
-fn compile_call(whole: &Whole<'_>, call: &Call, numbers: &mut Numbers) -> state::Call {
+fn compile_call(whole: &Whole<'_>, call: &RecordedCall, numbers: &mut Numbers) -> state::Call {
     let act = match &call.act {
         Act::Look(at) => state::Act::Look(numbers.place(at)),
         Act::List(dir) => state::Act::List(listed(whole, *dir, call, numbers)),
@@ -233,17 +236,17 @@ fn compile_call(whole: &Whole<'_>, call: &Call, numbers: &mut Numbers) -> state:
         },
     };
     let end = match &call.end {
-        Some((_, Outcome::Did(Seen::Thing(thing)))) => End::Did(numbers.thing(*thing)),
-        Some((_, Outcome::Did(_))) => End::Did(NONE),
-        Some((_, Outcome::Refused(errno))) => End::Refused(*errno),
-        Some((_, Outcome::Unknown)) | None => End::Unknown,
+        Some((_, CallOutcome::Did(Seen::Thing(thing)))) => End::Did(numbers.thing(*thing)),
+        Some((_, CallOutcome::Did(_))) => End::Did(NONE),
+        Some((_, CallOutcome::Refused(errno))) => End::Refused(*errno),
+        Some((_, CallOutcome::Unknown)) | None => End::Unknown,
     };
     let mut loose = 0;
     for (at, crash) in history_crashes(whole, call) {
         let heard = call
             .end
             .as_ref()
-            .is_some_and(|(end, outcome)| *end <= crash.start && *outcome != Outcome::Unknown);
+            .is_some_and(|(end, outcome)| *end <= crash.start && *outcome != CallOutcome::Unknown);
         if (!heard || crash.start < call.doubt) && crash.start < call.safe {
             loose |= 1 << at;
         }
@@ -269,7 +272,7 @@ fn compile_call(whole: &Whole<'_>, call: &Call, numbers: &mut Numbers) -> state:
 /// The crashes that a call may know of, with their numbers.
 fn history_crashes<'a>(
     whole: &Whole<'a>,
-    call: &Call,
+    call: &RecordedCall,
 ) -> impl Iterator<Item = (usize, &'a super::Crash)> {
     let start = call.start;
     whole.history.crashes.iter().enumerate().filter(move |(_, crash)| crash.end >= start)
@@ -279,11 +282,11 @@ fn history_crashes<'a>(
 fn listed(
     whole: &Whole<'_>,
     dir: Ino,
-    call: &Call,
+    call: &RecordedCall,
     numbers: &mut Numbers,
 ) -> Vec<(usize, state::Thing)> {
     let mut places: BTreeMap<usize, state::Thing> = BTreeMap::new();
-    if let Some((_, Outcome::Did(Seen::All(_)))) = call.end {
+    if let Some((_, CallOutcome::Did(Seen::All(_)))) = call.end {
         places.extend(whole.within(dir).map(|place| (numbers.place(place), NONE)));
     }
     for (place, thing) in shown(call) {
@@ -294,7 +297,7 @@ fn listed(
 
 /// The number of crashes after which a call probably took effect for good; more than there were if
 /// it probably never did.
-fn likely_era(history: &History, call: &Call) -> usize {
+fn likely_era(history: &History, call: &RecordedCall) -> usize {
     match call.guesses.iter().rev().find(|guess| !guess.undone) {
         Some(guess) => era_of(history, guess.hint),
         None if call.guesses.is_empty() => era_of(history, call.hint),
@@ -310,17 +313,17 @@ fn era_of(history: &History, hint: u64) -> usize {
 /// When a call may have taken effect: until its answer, and silently before or instead.
 fn entries_of(
     history: &History,
-    call: &Call,
+    call: &RecordedCall,
     compiled: &state::Call,
     at: usize,
-) -> Vec<Entry<Operation>> {
+) -> Vec<TimedOperation<Operation>> {
     let mut entries = Vec::new();
     let start = call.start;
     if let Some((end, _)) = call.end
         && compiled.end != End::Unknown
     {
         let operation = Operation::Answer(at);
-        entries.push(Entry { start, end: Some(end), hint: Some(call.hint), operation });
+        entries.push(TimedOperation { start, end: Some(end), hint: Some(call.hint), operation });
     }
     if !call.is_change() {
         return entries;
@@ -339,7 +342,7 @@ fn entries_of(
             let told = (is_answered && call.guesses.is_empty()).then_some(call.hint);
             let mut hints = call.guesses.iter().map(|guess| guess.hint).chain(told);
             let hint = hints.find(|hint| era_of(history, *hint) == era);
-            entries.push(Entry { start, end: None, hint, operation });
+            entries.push(TimedOperation { start, end: None, hint, operation });
         }
     }
     entries
@@ -363,11 +366,11 @@ impl Group {
         let call = |call: usize| &history.calls[self.calls[call]];
         match entry.operation {
             Operation::Answer(number) => {
-                let Call { start, act, end, .. } = call(number);
+                let RecordedCall { start, act, end, .. } = call(number);
                 format!("\n  {start}: {act:?} -> {end:?}")
             }
             Operation::Silent(number, era) => {
-                let Call { start, act, .. } = call(number);
+                let RecordedCall { start, act, .. } = call(number);
                 format!("\n  {start}: {act:?}, unseen, after {era} crashes")
             }
             Operation::Crash(_) => format!("\n  {}: a crash", entry.start),

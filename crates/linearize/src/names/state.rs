@@ -128,7 +128,7 @@ impl Names {
     }
 
     /// Executes a change, if the state allows it. `thing` is the thing that it makes.
-    fn carry_out(&self, at: &mut [Thing], act: &Act, thing: Thing) -> bool {
+    fn execute(&self, at: &mut [Thing], act: &Act, thing: Thing) -> bool {
         match *act {
             Act::Look(_) | Act::List(_) => true,
             Act::Make { at: place, .. } => {
@@ -216,7 +216,7 @@ impl Names {
     fn after(&self, state: &State, call: usize, thing: Thing) -> Option<State> {
         let known = &self.calls[call];
         let mut next = state.clone();
-        if !self.carry_out(&mut next.at, &known.act, thing) {
+        if !self.execute(&mut next.at, &known.act, thing) {
             return None;
         }
         if next.at == state.at {
@@ -341,7 +341,7 @@ impl Names {
             if !next.log.is_empty() || self.may_be_lost(call, next.era) {
                 next.log.push(logged.clone());
             }
-            if !self.carry_out(&mut next.at, &self.calls[call].act, thing) {
+            if !self.execute(&mut next.at, &self.calls[call].act, thing) {
                 return None;
             }
         }

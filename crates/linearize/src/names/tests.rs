@@ -1,6 +1,6 @@
 use types::{Errno, Ino};
 
-use super::{Act, Call, Crash, History, Judgement, Outcome, Place, Seen, Thing};
+use super::{Act, CallOutcome, Crash, History, Judgement, Place, RecordedCall, Seen, Thing};
 
 const ROOT: Ino = Ino(1);
 
@@ -16,8 +16,8 @@ fn dir(ino: u64) -> Thing {
     Thing { ino: Ino(ino), dir: true }
 }
 
-fn done() -> Outcome {
-    Outcome::Did(Seen::Done)
+fn done() -> CallOutcome {
+    CallOutcome::Did(Seen::Done)
 }
 
 /// A history in the making. Times are pairs: asked, answered.
@@ -25,32 +25,32 @@ fn done() -> Outcome {
 struct Story(History);
 
 impl Story {
-    fn call(mut self, (start, end): (u64, u64), act: Act, outcome: Outcome) -> Self {
-        self.0.calls.push(Call::new(act, start).ended(end, outcome));
+    fn call(mut self, (start, end): (u64, u64), act: Act, outcome: CallOutcome) -> Self {
+        self.0.calls.push(RecordedCall::new(act, start).ended(end, outcome));
         self
     }
 
     fn pending(mut self, start: u64, act: Act) -> Self {
-        self.0.calls.push(Call::new(act, start));
+        self.0.calls.push(RecordedCall::new(act, start));
         self
     }
 
     fn made(self, at: (u64, u64), name: &str, thing: Thing) -> Self {
         let act = Act::Make { at: place(name), dir: thing.dir };
-        self.call(at, act, Outcome::Did(Seen::Thing(thing)))
+        self.call(at, act, CallOutcome::Did(Seen::Thing(thing)))
     }
 
     fn exists(self, at: (u64, u64), name: &str) -> Self {
         let act = Act::Make { at: place(name), dir: false };
-        self.call(at, act, Outcome::Refused(Errno::Exists))
+        self.call(at, act, CallOutcome::Refused(Errno::Exists))
     }
 
     fn sees(self, at: (u64, u64), name: &str, thing: Thing) -> Self {
-        self.call(at, Act::Look(place(name)), Outcome::Did(Seen::Thing(thing)))
+        self.call(at, Act::Look(place(name)), CallOutcome::Did(Seen::Thing(thing)))
     }
 
     fn misses(self, at: (u64, u64), name: &str) -> Self {
-        self.call(at, Act::Look(place(name)), Outcome::Refused(Errno::NotFound))
+        self.call(at, Act::Look(place(name)), CallOutcome::Refused(Errno::NotFound))
     }
 
     fn removed(self, at: (u64, u64), name: &str, dir: bool) -> Self {
@@ -141,10 +141,10 @@ fn nobody_sees_the_middle_of_a_rename() {
     // Nor in one listing.
     let both = vec![(b"a".to_vec(), file(9)), (b"b".to_vec(), file(9))];
     for names in [Vec::new(), both] {
-        let seen = Outcome::Did(Seen::All(names));
+        let seen = CallOutcome::Did(Seen::All(names));
         moved.clone().call((4, 5), Act::List(ROOT), seen).rejected();
     }
-    let seen = Outcome::Did(Seen::All(vec![(b"b".to_vec(), file(9))]));
+    let seen = CallOutcome::Did(Seen::All(vec![(b"b".to_vec(), file(9))]));
     moved.call((4, 5), Act::List(ROOT), seen).accepted();
 }
 
@@ -172,17 +172,17 @@ fn directories_are_removed_when_empty() {
     let inner = Place::new(Ino(7), "x");
     let make = Act::Make { at: inner.clone(), dir: false };
     let made = story().made((1, 2), "d", dir(7));
-    let filled = made.clone().call((3, 4), make.clone(), Outcome::Did(Seen::Thing(file(9))));
+    let filled = made.clone().call((3, 4), make.clone(), CallOutcome::Did(Seen::Thing(file(9))));
     filled.clone().removed((5, 6), "d", true).rejected();
     let remove = Act::Remove { at: place("d"), dir: true };
-    filled.clone().call((5, 6), remove.clone(), Outcome::Refused(Errno::NotEmpty)).accepted();
-    made.clone().call((5, 6), remove, Outcome::Refused(Errno::NotEmpty)).rejected();
+    filled.clone().call((5, 6), remove.clone(), CallOutcome::Refused(Errno::NotEmpty)).accepted();
+    made.clone().call((5, 6), remove, CallOutcome::Refused(Errno::NotEmpty)).rejected();
     // And nothing is made in one that is gone.
     let gone = made.removed((3, 4), "d", true);
-    gone.call((5, 6), make, Outcome::Did(Seen::Thing(file(9)))).rejected();
+    gone.call((5, 6), make, CallOutcome::Did(Seen::Thing(file(9)))).rejected();
     filled
         .moved((5, 6), "d", "e")
-        .call((7, 8), Act::Look(inner), Outcome::Did(Seen::Thing(file(9))))
+        .call((7, 8), Act::Look(inner), CallOutcome::Did(Seen::Thing(file(9))))
         .accepted();
 }
 

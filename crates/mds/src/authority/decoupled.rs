@@ -4,14 +4,14 @@
 //! `tables::leave` moves their entries of the rank's table, and `merge::moving` handles their
 //! merges.
 
-use metastore::{SUBTREES_NAME, Subtree};
+use metastore::{MovedSubtree, SUBTREES_NAME};
 use types::{Errno, Error, Ino, Rank};
 use wire::Op;
 
-use super::place::{Place, busy};
+use super::place::{InodeAuthority, busy};
 use crate::op::Refused;
 use crate::tables::{Gone, Moved};
-use crate::{Effects, Mds};
+use crate::{Mds, MdsEffects};
 
 /// The decoupled subtree that a request is about as a whole.
 pub(super) fn decoupled_of(op: &Op<'_>) -> Option<Ino> {
@@ -54,11 +54,11 @@ impl Mds {
     /// Whether merges that began in a subtree are finished, and answered.
     pub(super) fn is_merged_below(&self, root: Ino) -> bool {
         !self.merges.keeps(|subtree| self.namespace.is_within(subtree, root))
-            && !self.is_settling_below(root)
+            && !self.is_flushing_below(root)
     }
 
     /// Notes in the table which entries leave with a subtree. Returns whether the note is stored.
-    pub(super) fn note_leaving(&mut self, root: Ino, effects: &mut Effects) -> bool {
+    pub(super) fn note_leaving(&mut self, root: Ino, effects: &mut MdsEffects) -> bool {
         let moves = self.authority.list.get(root).map_or(0, |before| before.moves) + 1;
         let roots = self.decoupled_below(root);
         if let Some(gone) = self.authority.export_of(root).and_then(|export| export.gone.as_ref()) {
@@ -104,7 +104,7 @@ impl Mds {
     }
 
     /// Takes in the subtrees that clients have decoupled in an arriving subtree.
-    pub(super) fn take_decoupled(&mut self, subtree: &Subtree) -> Result<(), Error> {
+    pub(super) fn take_decoupled(&mut self, subtree: &MovedSubtree) -> Result<(), Error> {
         let moved = Moved::decode(&subtree.decoupled).map_err(|malformed| {
             Error::new(Errno::BadMessage, SUBTREES_NAME, malformed.to_string())
         })?;
@@ -122,14 +122,15 @@ impl Mds {
     /// Whether it is undecided which rank has a decoupled subtree.
     pub(crate) fn is_moving_decoupled(&self, subtree: Ino) -> bool {
         let leaves = |root| self.namespace.is_within(subtree, root);
-        self.authority.exporting().any(leaves) || matches!(self.place(subtree), Place::Moving(_))
+        self.authority.exporting().any(leaves)
+            || matches!(self.place(subtree), InodeAuthority::Moving(_))
     }
 
     /// The other rank that has a subtree, if that is known.
     pub(crate) fn rank_of_decoupled(&self, subtree: Ino) -> Option<Rank> {
         match self.place(subtree) {
-            Place::Other(rank) => Some(rank),
-            Place::Here | Place::Moving(_) | Place::Unknown => None,
+            InodeAuthority::Other(rank) => Some(rank),
+            InodeAuthority::Here | InodeAuthority::Moving(_) | InodeAuthority::Unknown => None,
         }
     }
 }

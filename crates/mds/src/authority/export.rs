@@ -27,10 +27,10 @@ use types::{ClientId, ConnId, Cred, Errno, Ino, Moment, Origin, Rank, Seq, Span,
 use wire::Failure;
 
 use super::MOVED_MAX;
-use super::place::{Place, cold};
+use super::place::{InodeAuthority, cold};
 use crate::op::{Performed, Performing};
 use crate::tables::Gone;
-use crate::{Effects, Mds, Phase, Waiting};
+use crate::{Mds, MdsEffects, Phase, Waiting};
 
 /// How long a frozen subtree waits for clients to return contested open files, and for fetches to
 /// end.
@@ -44,7 +44,7 @@ const ROUND_SHORT: Span = Span::from_millis(10);
 pub(super) const ROOT_NAME: &[u8] = b"root";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum ExportStage {
     /// The subtree stays, and the list will note that it is pinned here, or not any more.
     Note,
     Drain,
@@ -83,7 +83,7 @@ pub(crate) struct Export {
     pub(super) pinned: bool,
     /// Clients know to which rank it goes.
     pub(super) announced: bool,
-    pub(super) stage: Stage,
+    pub(super) stage: ExportStage,
     pub(super) frozen: Option<Moment>,
     /// The list may be replaced, as was found in this step.
     pub(super) ready: bool,
@@ -106,7 +106,7 @@ impl Export {
             at,
             pinned: false,
             announced: false,
-            stage: Stage::Note,
+            stage: ExportStage::Note,
             frozen: None,
             ready: false,
             flushed: 0,
@@ -155,7 +155,7 @@ impl Mds {
     ) -> Performing {
         // The balancer's decision may be old. And the requests that were answered before a crash
         // are replayed first, at the rank that answered them.
-        if self.place(root) != Place::Here || self.is_resend_busy() {
+        if self.place(root) != InodeAuthority::Here || self.is_resend_busy() {
             return Err(Errno::Again.into());
         }
         if to == self.rank {
@@ -172,14 +172,14 @@ impl Mds {
             return Err(cold(root));
         }
         self.check_links(root)?;
-        let export = Export { pinned, stage: Stage::Drain, ..Export::new((root, to), at) };
+        let export = Export { pinned, stage: ExportStage::Drain, ..Export::new((root, to), at) };
         self.authority.exports.push(export);
         self.authority.note_plain();
         Ok(Performed::Later)
     }
 
     /// Continues the exports, as far as possible.
-    pub(super) fn export_step(&mut self, effects: &mut Effects) {
+    pub(super) fn export_step(&mut self, effects: &mut MdsEffects) {
         let roots: Vec<Ino> = self.authority.exporting().collect();
         for root in roots {
             while let Some((to, stage)) = self.authority.export_of(root).map(|it| (it.to, it.stage))
@@ -191,7 +191,7 @@ impl Mds {
         self.commit_ready(effects);
     }
 
-    pub(super) fn set_export_stage(&mut self, root: Ino, stage: Stage) {
+    pub(super) fn set_export_stage(&mut self, root: Ino, stage: ExportStage) {
         if let Some(export) = self.export_mut(root) {
             export.stage = stage;
         }
@@ -206,16 +206,16 @@ impl Mds {
     fn export_next(
         &mut self,
         (root, to): (Ino, Rank),
-        stage: Stage,
-        effects: &mut Effects,
-    ) -> Option<Stage> {
+        stage: ExportStage,
+        effects: &mut MdsEffects,
+    ) -> Option<ExportStage> {
         let now = self.clock.now;
         match stage {
-            Stage::Note => {
+            ExportStage::Note => {
                 self.export_mut(root)?.ready = true;
                 None
             }
-            Stage::Drain => {
+            ExportStage::Drain => {
                 if !std::mem::replace(&mut self.export_mut(root)?.announced, true) {
                     self.announce_move((root, to), effects);
                 }
@@ -230,7 +230,7 @@ impl Mds {
                 let first = (0, Span(u64::MAX));
                 (!held && self.is_merged_below(root)).then(|| self.copy(root, first, effects))
             }
-            Stage::Copy { seq, round, since, before } => {
+            ExportStage::Copy { seq, round, since, before } => {
                 if self.phase != Phase::Active {
                     self.abort_export(root, "the metadata server is stopping", effects);
                     return None;
@@ -252,14 +252,14 @@ impl Mds {
                     return None;
                 }
                 self.export_mut(root)?.frozen = Some(now);
-                Some(Stage::Close)
+                Some(ExportStage::Close)
             }
-            Stage::Close => {
+            ExportStage::Close => {
                 let linked = &self.authority.export_of(root)?.linked;
                 let contested = self.contested_below(root, linked);
                 let at_rest = self.is_merged_below(root)
                     && !self.is_fetching_below(root)
-                    && self.authority.passages.is_empty();
+                    && self.authority.cross_renames.is_empty();
                 if let Some(why) = self.too_many_open(root, linked) {
                     self.abort_export(root, &why, effects);
                     return None;
@@ -277,9 +277,9 @@ impl Mds {
                     // Some of them may be open.
                     if self.authority.export_of(root)?.linked != linked {
                         self.export_mut(root)?.linked = linked;
-                        return Some(Stage::Close);
+                        return Some(ExportStage::Close);
                     }
-                    return Some(Stage::Flush { seq: self.log.last() });
+                    return Some(ExportStage::Flush { seq: self.log.last() });
                 }
                 let since = self.authority.export_of(root)?.frozen?;
                 if now.since(since) >= CLOSE_WITHIN {
@@ -292,20 +292,20 @@ impl Mds {
                 }
                 None
             }
-            Stage::Flush { seq } => {
+            ExportStage::Flush { seq } => {
                 // Once these events are safe, no client resends a request about the subtree's name,
                 // or about the directories above it.
                 if self.log.safe() < seq {
                     return None;
                 }
-                let gone = self.leaves_behind(root);
+                let gone = self.leaves_events(root);
                 let alone = gone.is_some();
                 let gone = gone.or_else(|| self.leaves_linked(root));
                 let export = self.export_mut(root)?;
                 (export.gone, export.alone) = (gone, alone);
                 if alone {
-                    self.settle_for_export(root, effects);
-                    return Some(Stage::Write { seq });
+                    self.flush_for_export(root, effects);
+                    return Some(ExportStage::Write { seq });
                 }
                 if self.log.written() < seq {
                     return None;
@@ -316,11 +316,11 @@ impl Mds {
                     self.log.append(now, Origin::default(), &Event::NOTHING);
                 }
                 self.checkpoint_all();
-                Some(Stage::Write { seq })
+                Some(ExportStage::Write { seq })
             }
-            Stage::Write { seq } => {
+            ExportStage::Write { seq } => {
                 if self.journal_says_more(root, seq) {
-                    return Some(Stage::Flush { seq: self.log.last() });
+                    return Some(ExportStage::Flush { seq: self.log.last() });
                 }
                 if !self.is_written_out(root, seq, effects) {
                     return None;
@@ -344,15 +344,15 @@ impl Mds {
                 self.export_mut(root)?.ready = true;
                 None
             }
-            Stage::Commit => None,
-            Stage::Retry(until) => {
+            ExportStage::Commit => None,
+            ExportStage::Retry(until) => {
                 if now < until || self.authority.is_busy() {
                     return None;
                 }
                 self.authority.writing = true;
                 let object = SUBTREES_NAME.to_owned();
                 self.store(Waiting::Subtrees, StoreOp::Get { object }, effects);
-                Some(Stage::Commit)
+                Some(ExportStage::Commit)
             }
         }
     }
@@ -363,7 +363,7 @@ impl Mds {
     }
 
     /// The subtree is the other rank's.
-    pub(super) fn exported(&mut self, root: Ino, effects: &mut Effects) {
+    pub(super) fn exported(&mut self, root: Ino, effects: &mut MdsEffects) {
         let Some(export) = self.end_export(root) else { return };
         self.preload_fetched();
         let Export { to, at, frozen, flushed, linked, gone, .. } = export;
@@ -392,7 +392,7 @@ impl Mds {
         self.note_moved(root, forgotten);
         self.drop_left();
         // Requests that wait for a merge of these continue to wait at the other rank.
-        decoupled.into_iter().for_each(|root| self.demand_elsewhere(root, effects));
+        decoupled.into_iter().for_each(|root| self.merge_request_elsewhere(root, effects));
         self.tables_tick(effects);
         self.go_on_with_held(effects);
         self.counters.exports += 1;
@@ -417,8 +417,9 @@ impl Mds {
     }
 
     /// The server stops: an export that is not decided yet is cancelled.
-    pub(crate) fn stop_export(&mut self, effects: &mut Effects) {
-        let decided = |export: &&Export| matches!(export.stage, Stage::Commit | Stage::Retry(_));
+    pub(crate) fn stop_export(&mut self, effects: &mut MdsEffects) {
+        let decided =
+            |export: &&Export| matches!(export.stage, ExportStage::Commit | ExportStage::Retry(_));
         let open = self.authority.exports.iter().filter(|export| !decided(export));
         let open: Vec<Ino> = open.map(|export| export.root).collect();
         for root in open {
@@ -427,7 +428,7 @@ impl Mds {
     }
 
     /// The subtree stays here. Not once the list may have been replaced.
-    pub(super) fn abort_export(&mut self, root: Ino, why: &str, effects: &mut Effects) {
+    pub(super) fn abort_export(&mut self, root: Ino, why: &str, effects: &mut MdsEffects) {
         let Some(export) = self.end_export(root) else { return };
         self.preload_fetched();
         self.counters.exports_aborted += 1;

@@ -21,7 +21,7 @@ use types::{
 use wire::{Answer, Fragments, Op, Request};
 
 use super::preload::Goal;
-use crate::{Effects, Mds};
+use crate::{Mds, MdsEffects};
 
 /// How often a fragment can be split.
 const DEPTH_MAX: usize = (Frag::BITS_MAX / Frag::SPLIT_BITS) as usize;
@@ -172,7 +172,7 @@ impl Mds {
         (conn, client): (ConnId, ClientId),
         request: &Request<'_>,
         dir: Ino,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) -> bool {
         let Some(split) = self.authority.splits.get(&dir).copied() else { return false };
         let here = self.parts_here(dir);
@@ -219,7 +219,7 @@ impl Mds {
 
     /// Fetches the fragments that are served here before requests need them, and gives them the
     /// permissions of their directories.
-    pub(super) fn fragments_tick(&mut self, effects: &mut Effects) {
+    pub(super) fn fragments_tick(&mut self, effects: &mut MdsEffects) {
         if self.authority.splits.is_empty() || !self.is_active() {
             return;
         }
@@ -250,14 +250,15 @@ impl Mds {
 
     /// Whether clients may get capabilities and leases of a directory.
     pub(crate) fn may_tell_of(&self, dir: Ino) -> bool {
-        if self.is_split_or_about_to(dir) || self.authority.passages.is_about(dir) {
+        if self.is_split_or_about_to(dir) || self.authority.cross_renames.is_about(dir) {
             return false;
         }
-        let passages = &self.authority.passages;
-        if !self.authority.is_exporting() && passages.is_empty() {
+        let cross_renames = &self.authority.cross_renames;
+        if !self.authority.is_exporting() && cross_renames.is_empty() {
             return true;
         }
-        let goes = |above| self.authority.export_of(above).is_some() || passages.is_leaving(above);
+        let goes =
+            |above| self.authority.export_of(above).is_some() || cross_renames.is_leaving(above);
         !self.namespace.ancestors(dir).any(goes)
     }
 
@@ -273,7 +274,7 @@ impl Mds {
     }
 
     /// Gives a fragment the permissions of its directory.
-    fn permit_the_same(&mut self, part: Ino, access: (u32, u32, u32), effects: &mut Effects) {
+    fn permit_the_same(&mut self, part: Ino, access: (u32, u32, u32), effects: &mut MdsEffects) {
         let importing = self.authority.imports.iter().any(|import| import.root == part);
         let moving = importing || self.authority.export_of(part).is_some();
         if moving || self.access_of(part).is_none_or(|known| known == access) {
@@ -312,7 +313,7 @@ impl Mds {
         }
     }
 
-    fn say_what_is_permitted(&mut self, dir: Ino, split: &Split, effects: &mut Effects) {
+    fn say_what_is_permitted(&mut self, dir: Ino, split: &Split, effects: &mut MdsEffects) {
         if !self.is_served_here(dir) || self.authority.is_busy() || self.authority.reshape.is_some()
         {
             return;
@@ -323,7 +324,7 @@ impl Mds {
         let mut list = self.authority.list.clone();
         for part in split.parts {
             if let Some(mut subtree) = list.get(part).cloned() {
-                subtree.part = subtree.part.map(|part| metastore::Part { access, ..part });
+                subtree.part = subtree.part.map(|part| metastore::FragmentOf { access, ..part });
                 list.put(subtree);
             }
         }

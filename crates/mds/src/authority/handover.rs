@@ -2,7 +2,7 @@
 //! the inodes with several names that are all in it, and the files that clients have open in it.
 
 use journal::{Block, Event, JournalBuffer};
-use metastore::Subtree;
+use metastore::MovedSubtree;
 use namespace::{Mode, name_in_links};
 use types::{ClientId, Errno, Error, Ino, Origin, Seq, Tid, Timestamp};
 
@@ -15,7 +15,7 @@ use crate::Mds;
 /// # Errors
 /// `EBADMSG` if the bytes have another form.
 fn each(
-    subtree: &Subtree,
+    subtree: &MovedSubtree,
     mut show: impl FnMut(&Event<'_>) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let malformed = |what: String| Error::new(Errno::BadMessage, metastore::SUBTREES_NAME, what);
@@ -49,7 +49,7 @@ fn opened_of(event: &Event<'_>) -> Option<(ClientId, Ino)> {
 
 /// The events of one kind that come with a subtree. Unreadable bytes are reported when the subtree
 /// is taken in.
-fn all_of<T>(subtree: &Subtree, of: impl Fn(&Event<'_>) -> Option<T>) -> Vec<T> {
+fn all_of<T>(subtree: &MovedSubtree, of: impl Fn(&Event<'_>) -> Option<T>) -> Vec<T> {
     let mut all = Vec::new();
     let read = each(subtree, |event| {
         all.extend(of(event));
@@ -62,12 +62,12 @@ fn all_of<T>(subtree: &Subtree, of: impl Fn(&Event<'_>) -> Option<T>) -> Vec<T> 
 }
 
 /// The clients that have files open, or locked, in a subtree that comes, with these.
-pub(super) fn opened(subtree: &Subtree) -> Vec<(ClientId, Ino)> {
+pub(super) fn opened(subtree: &MovedSubtree) -> Vec<(ClientId, Ino)> {
     all_of(subtree, opened_of)
 }
 
 /// The inodes with several names that come with a subtree, in order.
-pub(super) fn linked(subtree: &Subtree) -> Vec<Ino> {
+pub(super) fn linked(subtree: &MovedSubtree) -> Vec<Ino> {
     let mut linked = all_of(subtree, linked_of);
     linked.sort_unstable();
     linked
@@ -78,7 +78,7 @@ impl Mds {
     /// have files open in it. `None` if one of these inodes is not here.
     pub(super) fn hand_over(&self, root: Ino, linked: &[Ino]) -> Option<Vec<u8>> {
         let mut buffer = JournalBuffer::new(Seq(1), true);
-        let planned = self.namespace.offer(root, (Ino::above(root), ROOT_NAME))?;
+        let planned = self.namespace.offer(root, (Ino::mount_stub(root), ROOT_NAME))?;
         buffer.append(Origin::default(), &planned.event());
         for ino in linked {
             let name = name_in_links(*ino);
@@ -97,7 +97,7 @@ impl Mds {
     /// under the given name. Returns the position of the last event.
     pub(super) fn take_inodes(
         &mut self,
-        subtree: &Subtree,
+        subtree: &MovedSubtree,
         (home, name): (Ino, &[u8]),
     ) -> Result<Seq, Error> {
         // The directory of the name does not change with it.

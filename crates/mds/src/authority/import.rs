@@ -11,16 +11,16 @@
 
 use std::collections::BTreeSet;
 
-use metastore::{Subtree, Subtrees};
+use metastore::{MovedSubtree, Subtrees};
 use types::{ClientId, Errno, Error, Ino, Moment, Path, Seq};
 
 use super::preload::Goal;
 use super::{RETRY, handover};
 use crate::tables::Moved;
-use crate::{Effects, Mds};
+use crate::{Mds, MdsEffects};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum ImportStage {
     /// It is to be put into the namespace.
     Begin,
     /// The journal has it up to here.
@@ -47,7 +47,7 @@ pub(crate) struct Import {
     pub(super) asked: bool,
     /// Since when nothing else is waited for.
     pub(super) asks_since: Option<Moment>,
-    stage: Stage,
+    stage: ImportStage,
     /// The list may be replaced, as was found in this step.
     ready: bool,
     /// Since when it is known here.
@@ -57,7 +57,7 @@ pub(crate) struct Import {
 impl Import {
     /// Whether its root is in the namespace: then the directories in it may be read.
     pub(super) fn is_taken_in(&self) -> bool {
-        self.stage != Stage::Begin
+        self.stage != ImportStage::Begin
     }
 }
 
@@ -81,7 +81,7 @@ impl Mds {
                 awaited,
                 asked: false,
                 asks_since: None,
-                stage: Stage::Begin,
+                stage: ImportStage::Begin,
                 ready: false,
                 since: self.clock.now,
             });
@@ -89,7 +89,7 @@ impl Mds {
         }
     }
 
-    pub(super) fn import_step(&mut self, effects: &mut Effects) {
+    pub(super) fn import_step(&mut self, effects: &mut MdsEffects) {
         self.ask_for_opens(effects);
         let roots: Vec<Ino> = self.authority.imports.iter().map(|import| import.root).collect();
         for root in roots {
@@ -103,7 +103,7 @@ impl Mds {
     }
 
     /// Replaces the list once for all subtrees that may be served then.
-    fn acknowledge_ready(&mut self, effects: &mut Effects) {
+    fn acknowledge_ready(&mut self, effects: &mut MdsEffects) {
         let mut ready = Vec::new();
         for import in &mut self.authority.imports {
             if std::mem::take(&mut import.ready) {
@@ -117,24 +117,29 @@ impl Mds {
         let mut list = self.authority.list.clone();
         for root in ready {
             list = self.list_without_inode(list, root);
-            self.set_import_stage(root, Stage::Acknowledge);
+            self.set_import_stage(root, ImportStage::Acknowledge);
         }
         self.put_list(list, effects);
     }
 
-    fn import_stage(&self, root: Ino) -> Option<Stage> {
+    fn import_stage(&self, root: Ino) -> Option<ImportStage> {
         self.authority.imports.iter().find(|it| it.root == root).map(|it| it.stage)
     }
 
-    fn set_import_stage(&mut self, root: Ino, stage: Stage) {
+    fn set_import_stage(&mut self, root: Ino, stage: ImportStage) {
         if let Some(import) = self.authority.imports.iter_mut().find(|it| it.root == root) {
             import.stage = stage;
         }
     }
 
-    fn import_next(&mut self, root: Ino, stage: Stage, effects: &mut Effects) -> Option<Stage> {
+    fn import_next(
+        &mut self,
+        root: Ino,
+        stage: ImportStage,
+        effects: &mut MdsEffects,
+    ) -> Option<ImportStage> {
         match stage {
-            Stage::Begin => {
+            ImportStage::Begin => {
                 let subtree = self.authority.list.get(root)?.clone();
                 // A name that left may come back with it: first it leaves.
                 let since = self.authority.imports.iter().find(|it| it.root == root)?.since;
@@ -154,14 +159,14 @@ impl Mds {
                     return None;
                 }
                 match self.take_in(&subtree) {
-                    Ok(seq) => Some(Stage::Journal(seq)),
+                    Ok(seq) => Some(ImportStage::Journal(seq)),
                     Err(error) => {
                         effects.fatal = Some(error);
                         None
                     }
                 }
             }
-            Stage::Journal(seq) => {
+            ImportStage::Journal(seq) => {
                 if self.log.safe() < seq || self.authority.list.get(root).is_none() {
                     return None;
                 }
@@ -181,8 +186,8 @@ impl Mds {
                 }
                 None
             }
-            Stage::Acknowledge => None,
-            Stage::Retry(until) => {
+            ImportStage::Acknowledge => None,
+            ImportStage::Retry(until) => {
                 // A read of the list tells whether the last attempt succeeded.
                 if self.clock.now < until || self.authority.is_busy() {
                     return None;
@@ -191,7 +196,7 @@ impl Mds {
                 let object = metastore::SUBTREES_NAME.to_owned();
                 let op = metastore::request::StoreOp::Get { object };
                 self.store(crate::Waiting::Subtrees, op, effects);
-                Some(Stage::Acknowledge)
+                Some(ImportStage::Acknowledge)
             }
         }
     }
@@ -209,17 +214,17 @@ impl Mds {
             // The subtrees in it now belong to the subtree of which it became a part.
             let inside = list.apart().filter(|it| it.outer == root).cloned();
             for inner in inside.collect::<Vec<_>>() {
-                list.put(Subtree { outer: subtree.outer, ..inner });
+                list.put(MovedSubtree { outer: subtree.outer, ..inner });
             }
         }
         let (inode, decoupled) = (Vec::new(), Vec::new());
-        list.put(Subtree { inode, decoupled, joined, ..subtree });
+        list.put(MovedSubtree { inode, decoupled, joined, ..subtree });
         list
     }
 
     /// Whether the store knows the owners of the decoupled subtrees that came, and this rank their
     /// places.
-    fn has_taken_decoupled(&mut self, root: Ino, effects: &mut Effects) -> bool {
+    fn has_taken_decoupled(&mut self, root: Ino, effects: &mut MdsEffects) -> bool {
         let import = self.authority.imports.iter().find(|import| import.root == root);
         let decoupled = import.map(|import| import.decoupled.clone()).unwrap_or_default();
         let looked_for = |it: &super::Preload| match it.goal {
@@ -235,11 +240,11 @@ impl Mds {
 
     /// Puts the root into the namespace, and the inodes with several names. Returns the position of
     /// the last of these events.
-    fn take_in(&mut self, subtree: &Subtree) -> Result<Seq, Error> {
-        let Subtree { root, path, .. } = subtree;
+    fn take_in(&mut self, subtree: &MovedSubtree) -> Result<Seq, Error> {
+        let MovedSubtree { root, path, .. } = subtree;
         let out = self.namespace.take_out(*root);
         self.namespace.forget_out(out);
-        self.set_above(subtree);
+        self.set_above_stub(subtree);
         let (home, name) = if self.is_named_here(subtree) {
             self.namespace.name_of(*root).ok_or_else(|| {
                 let cause = "the name of a subtree that comes is not known here";
@@ -247,7 +252,7 @@ impl Mds {
                     .about(String::from_utf8_lossy(path).into_owned())
             })?
         } else {
-            (Ino::above(*root), super::export::ROOT_NAME.to_vec())
+            (Ino::mount_stub(*root), super::export::ROOT_NAME.to_vec())
         };
         let seq = self.take_inodes(subtree, (home, &name))?;
         self.take_decoupled(subtree)?;
@@ -256,17 +261,17 @@ impl Mds {
     }
 
     /// Sets the path and policy above a subtree whose name is not here.
-    pub(crate) fn set_above(&mut self, subtree: &Subtree) {
+    pub(crate) fn set_above_stub(&mut self, subtree: &MovedSubtree) {
         if self.is_named_here(subtree) {
             return;
         }
         let path = Path::parse(&subtree.path).unwrap_or_else(|_| Path::root());
-        self.namespace.set_above(subtree.root, path, subtree.policy.as_bytes());
+        self.namespace.set_above_stub(subtree.root, path, subtree.policy.as_bytes());
     }
 
     /// The list was replaced for imports. Returns whether there were any.
-    pub(super) fn imports_acknowledged(&mut self, effects: &mut Effects) -> bool {
-        let done = self.authority.imports.iter().filter(|it| it.stage == Stage::Acknowledge);
+    pub(super) fn imports_acknowledged(&mut self, effects: &mut MdsEffects) -> bool {
+        let done = self.authority.imports.iter().filter(|it| it.stage == ImportStage::Acknowledge);
         let done: Vec<Ino> = done.map(|import| import.root).collect();
         for root in &done {
             self.imported(*root, effects);
@@ -279,16 +284,17 @@ impl Mds {
     pub(super) fn imports_again(&mut self, is_read: bool) {
         let until = self.clock.now + RETRY;
         for import in &mut self.authority.imports {
-            if import.stage == Stage::Acknowledge {
+            if import.stage == ImportStage::Acknowledge {
                 // The replacement may have succeeded although its answer was lost. Repeating it is
                 // harmless.
-                import.stage = if is_read { Stage::Journal(Seq(0)) } else { Stage::Retry(until) };
+                import.stage =
+                    if is_read { ImportStage::Journal(Seq(0)) } else { ImportStage::Retry(until) };
             }
         }
     }
 
     /// The subtree is served from now on.
-    fn imported(&mut self, root: Ino, effects: &mut Effects) {
+    fn imported(&mut self, root: Ino, effects: &mut MdsEffects) {
         self.authority.imports.retain(|import| import.root != root);
         if self.authority.imports.is_empty() {
             self.authority.closed.clear();

@@ -1,16 +1,16 @@
 //! Subtrees in subtrees: which of them has the name of which, and the consequences when one moves
 //! (B-02).
 //!
-//! The rank that serves the directory above a subtree's root has its name (`Subtree::outer`). If
-//! that rank also serves the subtree, the root's inode is where its name is, and the subtree is a
-//! part of the subtree around it and moves with it. If not, the root's inode is in a hidden
+//! The rank that serves the directory above a subtree's root has its name (`MovedSubtree::outer`).
+//! If that rank also serves the subtree, the root's inode is where its name is, and the subtree is
+//! a part of the subtree around it and moves with it. If not, the root's inode is in a hidden
 //! directory on the rank that serves it, and stays there when the subtree around it moves.
 //!
 //! Invariant: a root that its rank serves in a hidden directory does not have its name on the same
 //! rank. So a subtree does not move to the rank of a subtree inside it before that one has come
 //! back.
 
-use metastore::{Subtree, Subtrees};
+use metastore::{MovedSubtree, Subtrees};
 use types::{Ino, Rank};
 use wire::{Answer, Elsewhere};
 
@@ -52,7 +52,7 @@ impl Mds {
     }
 
     /// Whether the name of a subtree that comes is this rank's.
-    pub(super) fn is_named_here(&self, subtree: &Subtree) -> bool {
+    pub(super) fn is_named_here(&self, subtree: &MovedSubtree) -> bool {
         self.authority.list.named_by(subtree) == self.rank
     }
 
@@ -66,7 +66,8 @@ impl Mds {
         let before = self.authority.list.get(root);
         let part = before.and_then(|before| before.part);
         let moves = before.map_or(0, |before| before.moves) + u64::from(!stays);
-        let named_here = |it: &&Subtree| it.joined || self.authority.list.named_by(it) == self.rank;
+        let named_here =
+            |it: &&MovedSubtree| it.joined || self.authority.list.named_by(it) == self.rank;
         let elsewhere = before.filter(|before| !named_here(before));
         let joined = stays && elsewhere.is_none() && part.is_none();
         let (path, policy, outer) = match elsewhere {
@@ -83,17 +84,17 @@ impl Mds {
         };
         let decoupled = if stays { Vec::new() } else { self.moving_decoupled(root) };
         // A joined subtree moves with it anyway.
-        let is_in = |it: &&Subtree| it.joined && self.namespace.is_within(it.root, root);
-        let inside: Vec<Subtree> = self.authority.list.iter().filter(is_in).cloned().collect();
-        inside.into_iter().for_each(|subtree| list.put(Subtree { rank: to, ..subtree }));
+        let is_in = |it: &&MovedSubtree| it.joined && self.namespace.is_within(it.root, root);
+        let inside: Vec<MovedSubtree> = self.authority.list.iter().filter(is_in).cloned().collect();
+        inside.into_iter().for_each(|subtree| list.put(MovedSubtree { rank: to, ..subtree }));
         for inner in self.inner_of(root) {
             let Some(subtree) = list.get(inner).cloned() else { continue };
             // A subtree in it that this rank serves is a part of it, and moves with it.
             let rank = if subtree.rank == self.rank { to } else { subtree.rank };
             let also = if joined { Ino(0) } else { root };
-            list.put(Subtree { outer: self.outer_of(inner, also), rank, ..subtree });
+            list.put(MovedSubtree { outer: self.outer_of(inner, also), rank, ..subtree });
         }
-        list.put(Subtree {
+        list.put(MovedSubtree {
             root,
             rank: to,
             moves,

@@ -1,6 +1,6 @@
 //! The place of a request: this rank, another rank, or neither before a subtree has moved.
 
-use metastore::Subtree;
+use metastore::MovedSubtree;
 use namespace::Refusal;
 use types::{ClientId, ConnId, Errno, Ino, Path, Rank, Span, Tid, Timestamp};
 use wire::{Answer, Elsewhere, Failure, Op, Request};
@@ -9,14 +9,14 @@ use super::decoupled::decoupled_of;
 use super::preload::Goal;
 use super::{LIST, Preload, READ_LATELY};
 use crate::op::{Refused, touched};
-use crate::{Effects, Mds, Phase};
+use crate::{Mds, MdsEffects, Phase};
 
 /// Why something cannot be done with a directory as a whole.
 const FRAGMENTED: &str = "a directory is split; put it together first with `cudele mds join PATH`; `cudele mds ls` shows it";
 
 /// The rank that has an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum InodeAuthority {
     Here,
     /// In a moving subtree with this root.
     Moving(Ino),
@@ -33,7 +33,7 @@ impl Mds {
         &mut self,
         (conn, client): (ConnId, ClientId),
         request: &Request<'_>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) -> bool {
         let op = &request.op;
         // Whether a subtree may move is judged by where everything is now.
@@ -49,7 +49,7 @@ impl Mds {
         let whole = decoupled_of(op);
         for ino in touched(op).0.into_iter().chain([whole, self.held_by(request)]).flatten() {
             match self.place(ino) {
-                Place::Unknown if whole == Some(ino) => {
+                InodeAuthority::Unknown if whole == Some(ino) => {
                     if !self.tables.decoupled.contains_key(&ino)
                         && self.may_be_coming_as_whole((conn, client), request, effects)
                     {
@@ -57,14 +57,14 @@ impl Mds {
                     }
                     here = true;
                 }
-                Place::Here | Place::Unknown => here = true,
+                InodeAuthority::Here | InodeAuthority::Unknown => here = true,
                 // Its journal follows, and is held.
-                Place::Moving(_) if matches!(op, Op::Merge { .. }) => return false,
-                Place::Moving(root) => {
+                InodeAuthority::Moving(_) if matches!(op, Op::Merge { .. }) => return false,
+                InodeAuthority::Moving(root) => {
                     self.park_until_returned(conn, client, request, root);
                     return true;
                 }
-                Place::Other(rank) => {
+                InodeAuthority::Other(rank) => {
                     here |= other.is_some_and(|known| known != rank);
                     other = Some(rank);
                 }
@@ -119,7 +119,7 @@ impl Mds {
         &mut self,
         at: (ConnId, ClientId),
         request: &Request<'_>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) -> bool {
         if matches!(request.op, Op::Merge { .. }) {
             // The server refuses it, and the client resends it.
@@ -134,7 +134,7 @@ impl Mds {
     fn held_by_name(&self, op: &Op<'_>) -> Option<Ino> {
         let authority = &self.authority;
         let moves = authority.is_exporting() || !authority.imports.is_empty();
-        if (authority.passages.is_empty() && !moves) || !op.is_change() {
+        if (authority.cross_renames.is_empty() && !moves) || !op.is_change() {
             return None;
         }
         let names = touched(op).1.into_iter().flatten();
@@ -145,7 +145,7 @@ impl Mds {
         let is_lost = |dir: &Ino| !self.namespace.is_anchored(*dir);
         let moves = matches!(*op, Op::Rename { parent, new_parent, .. } if parent != new_parent);
         let lost = if moves && self.phase == Phase::Active {
-            authority.passages.ends().find(is_lost)
+            authority.cross_renames.ends().find(is_lost)
         } else {
             None
         };
@@ -157,22 +157,22 @@ impl Mds {
             // A directory to or from which a name moves stays at its place until the decision, and
             // so does one with a moving subtree in it: the list names the subtree that has its
             // name.
-            let mut passing = authority.passages.ends().chain(self.roots_on_their_way());
+            let mut passing = authority.cross_renames.ends().chain(self.roots_on_their_way());
             let around = || passing.find(|dir| self.namespace.is_within(*dir, ino));
-            authority.passages.holds(ino).or(on_its_way).or_else(around)
+            authority.cross_renames.holds(ino).or(on_its_way).or_else(around)
         })
     }
 
-    pub(super) fn place(&self, ino: Ino) -> Place {
+    pub(super) fn place(&self, ino: Ino) -> InodeAuthority {
         let authority = &self.authority;
         if let Some(import) = authority.imports.iter().find(|it| it.decoupled.contains(&ino)) {
-            return Place::Moving(import.root);
+            return InodeAuthority::Moving(import.root);
         }
         if let Some(root) = authority.linked_on_its_way(ino) {
-            return Place::Moving(root);
+            return InodeAuthority::Moving(root);
         }
-        if let Some(dir) = authority.passages.holds(ino) {
-            return Place::Moving(dir);
+        if let Some(dir) = authority.cross_renames.holds(ino) {
+            return InodeAuthority::Moving(dir);
         }
         if !self.namespace.knows(ino)
             && let Some(root) = authority.moved.get(&ino)
@@ -181,7 +181,7 @@ impl Mds {
             // A fragment that is not listed any more is gone: its names are rank 0's.
             let gone = *root == ino && authority.list.get(*root).is_none();
             if rank != self.rank && !gone {
-                return Place::Other(rank);
+                return InodeAuthority::Other(rank);
             }
         }
         // A subtree of this rank takes the subtrees inside it that this rank serves along when it
@@ -189,12 +189,13 @@ impl Mds {
         let (mut here, mut child) = (false, None);
         for above in self.namespace.ancestors(ino) {
             if self.is_on_its_way(above) {
-                return Place::Moving(above);
+                return InodeAuthority::Moving(above);
             }
-            if !authority.passages.is_empty()
-                && let Some(dir) = authority.passages.holds_below(&self.namespace, above, child)
+            if !authority.cross_renames.is_empty()
+                && let Some(dir) =
+                    authority.cross_renames.holds_below(&self.namespace, above, child)
             {
-                return Place::Moving(dir);
+                return InodeAuthority::Moving(dir);
             }
             child = Some(above);
             // Only rank 0 splits and joins: on another rank the requests that wait for that would
@@ -202,24 +203,24 @@ impl Mds {
             if self.rank == Rank(0)
                 && let Some(dir) = self.reshaping(above)
             {
-                return Place::Moving(dir);
+                return InodeAuthority::Moving(dir);
             }
             match authority.list.apart_at(above) {
                 Some(subtree) if subtree.rank != self.rank && !here => {
-                    return Place::Other(subtree.rank);
+                    return InodeAuthority::Other(subtree.rank);
                 }
                 Some(_) => here = true,
                 None => {}
             }
         }
-        if self.namespace.knows(ino) { Place::Here } else { Place::Unknown }
+        if self.namespace.knows(ino) { InodeAuthority::Here } else { InodeAuthority::Unknown }
     }
 
     /// Whether no other rank serves an inode, or is about to.
     pub(crate) fn is_served_here(&self, ino: Ino) -> bool {
         match self.place(ino) {
-            Place::Here | Place::Unknown => true,
-            Place::Other(_) | Place::Moving(_) => false,
+            InodeAuthority::Here | InodeAuthority::Unknown => true,
+            InodeAuthority::Other(_) | InodeAuthority::Moving(_) => false,
         }
     }
 
@@ -241,7 +242,7 @@ impl Mds {
         let mut at = base;
         for name in path.components() {
             at = self.namespace.peek(at, name).ok()??;
-            if let Place::Moving(root) = self.place(at) {
+            if let InodeAuthority::Moving(root) = self.place(at) {
                 return Some(root);
             }
         }
@@ -255,19 +256,21 @@ impl Mds {
         (conn, client): (ConnId, ClientId),
         request: &Request<'_>,
         dir: Ino,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) -> bool {
         if self.namespace.is_split(dir) {
             return self.refuses_fragmented((conn, client), request, effects)
                 || self.send_fragments((conn, client), request, dir, effects);
         }
         let rank = match self.place(dir) {
-            Place::Other(rank) => rank,
-            Place::Moving(root) if self.authority.is_coming(root) => {
+            InodeAuthority::Other(rank) => rank,
+            InodeAuthority::Moving(root) if self.authority.is_coming(root) => {
                 self.park_until_returned(conn, client, request, root);
                 return true;
             }
-            Place::Moving(_) | Place::Here | Place::Unknown => return false,
+            InodeAuthority::Moving(_) | InodeAuthority::Here | InodeAuthority::Unknown => {
+                return false;
+            }
         };
         if self.waits_for_list((conn, client), request, effects) {
             return true;
@@ -317,7 +320,7 @@ impl Mds {
         (conn, client): (ConnId, ClientId),
         request: &Request<'_>,
         elsewhere: Elsewhere,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         let answer = Answer::Elsewhere(Box::new(elsewhere));
         self.send_on((conn, client), request, answer, effects);
@@ -329,7 +332,7 @@ impl Mds {
         (conn, client): (ConnId, ClientId),
         request: &Request<'_>,
         answer: Answer,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         self.counters.forwards += 1;
         if request.op.is_mutation() && client.0 != 0 {
@@ -345,7 +348,7 @@ impl Mds {
         &mut self,
         (conn, client): (ConnId, ClientId),
         request: &Request<'_>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) -> bool {
         let whole = matches!(
             request.op,
@@ -365,7 +368,7 @@ impl Mds {
         &mut self,
         (conn, client): (ConnId, ClientId),
         request: &Request<'_>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) -> bool {
         let named = touched(&request.op).0.into_iter().flatten();
         let named: Vec<Ino> = named.chain(self.held_by(request)).collect();
@@ -404,7 +407,7 @@ impl Mds {
         &mut self,
         (conn, client): (ConnId, ClientId),
         request: &Request<'_>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) -> bool {
         // A client that makes a link has just learned that the file came here.
         let came = matches!(request.op, Op::Link { .. });
@@ -432,8 +435,8 @@ impl Mds {
         if imports.any(|root| self.overlap(dir, root) || !self.namespace.is_anchored(root)) {
             return busy("it comes from another rank; try again when it is here".into());
         }
-        let mut passing = self.authority.passages.directories();
-        let mut leaving = self.authority.passages.leaving();
+        let mut passing = self.authority.cross_renames.directories();
+        let mut leaving = self.authority.cross_renames.leaving();
         if passing.any(|it| self.namespace.is_within(it, dir))
             || leaving.any(|it| self.overlap(dir, it))
         {
@@ -449,7 +452,7 @@ impl Mds {
             return busy(FRAGMENTED.into());
         }
         for subtree in self.authority.list.apart() {
-            let Subtree { root, rank, path, .. } = subtree;
+            let MovedSubtree { root, rank, path, .. } = subtree;
             if *rank != self.rank
                 && self.is_named_here(subtree)
                 && (self.overlap(dir, *root) || !self.namespace.is_anchored(*root))
@@ -472,7 +475,7 @@ impl Mds {
         &mut self,
         (conn, tid): (ConnId, Tid),
         result: Result<(), Failure>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         let zero = (types::Seq(0), Timestamp(0));
         self.reply((conn, tid), zero.0, zero.1, result.map(|()| Answer::Done), effects);

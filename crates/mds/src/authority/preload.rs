@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use namespace::Refusal;
 use types::{Ino, Rank, Set};
 
-use crate::{Effects, Mds};
+use crate::{Mds, MdsEffects};
 
 /// The purpose of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +28,7 @@ impl Preload {
     /// The key under which requests wait for this walk.
     pub(super) fn key(&self) -> Ino {
         match self.goal {
-            Goal::All(root) => Ino::above(root),
+            Goal::All(root) => Ino::mount_stub(root),
             Goal::Find(ino) => ino,
         }
     }
@@ -65,7 +65,7 @@ impl Mds {
     }
 
     /// Continues until a directory must be fetched.
-    pub(super) fn preload_step(&mut self, effects: &mut Effects) {
+    pub(super) fn preload_step(&mut self, effects: &mut MdsEffects) {
         let mut left = Vec::new();
         let mut done = Vec::new();
         for mut preload in std::mem::take(&mut self.authority.preloads) {
@@ -83,7 +83,7 @@ impl Mds {
     }
 
     /// Returns whether it is done.
-    fn preload_on(&mut self, preload: &mut Preload, effects: &mut Effects) -> bool {
+    fn preload_on(&mut self, preload: &mut Preload, effects: &mut MdsEffects) -> bool {
         loop {
             if let Goal::Find(ino) = preload.goal
                 && self.namespace.is_anchored(ino)

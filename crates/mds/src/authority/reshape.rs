@@ -13,7 +13,7 @@
 
 mod ask;
 
-use metastore::{Part, PartState, Subtree, Subtrees};
+use metastore::{FragmentOf, MovedSubtree, PartState, Subtrees};
 use namespace::{Mode, Refusal};
 use types::{
     AttrChange, ClientId, ConnId, Errno, FileType, Frag, Ino, Moment, Origin, Seq, Tid, Timestamp,
@@ -22,7 +22,7 @@ use types::{
 use wire::Failure;
 
 use super::RETRY;
-use crate::{Effects, Mds, Phase};
+use crate::{Mds, MdsEffects, Phase};
 
 /// Names moved, or looked at, in one slice: about two milliseconds.
 const SLICE: usize = 1024;
@@ -30,7 +30,7 @@ const SLICE: usize = 1024;
 const PART_NAME: &[u8] = b".cudele.fragment.";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
+enum ReshapeStage {
     Drain,
     /// Requests wait. The journal has the answered ones up to here: no client resends one to a
     /// directory that does not have its name any more.
@@ -56,7 +56,7 @@ pub(crate) struct Reshape {
     joins: bool,
     /// Who asked.
     at: (ConnId, Tid),
-    stage: Stage,
+    stage: ReshapeStage,
     /// Names up to here are looked at.
     cursor: Option<Vec<u8>>,
     /// A directory is being fetched.
@@ -68,7 +68,7 @@ pub(crate) struct Reshape {
 impl Reshape {
     /// Whether requests for the directory wait.
     pub(super) fn is_frozen(&self) -> bool {
-        self.stage != Stage::Drain
+        self.stage != ReshapeStage::Drain
     }
 
     /// Whether it is about a directory or one of its fragments.
@@ -82,10 +82,10 @@ impl Reshape {
 
     /// The list was replaced, or read.
     fn listed(&mut self) {
-        if self.stage == Stage::Marking {
-            self.stage = Stage::Mark;
-        } else if self.stage == Stage::Settling {
-            self.stage = Stage::Settle;
+        if self.stage == ReshapeStage::Marking {
+            self.stage = ReshapeStage::Mark;
+        } else if self.stage == ReshapeStage::Settling {
+            self.stage = ReshapeStage::Settle;
         }
     }
 }
@@ -96,7 +96,7 @@ fn part_name(number: usize) -> Vec<u8> {
 
 impl Mds {
     /// Continues the split or join, as far as possible.
-    pub(super) fn reshape_step(&mut self, effects: &mut Effects) {
+    pub(super) fn reshape_step(&mut self, effects: &mut MdsEffects) {
         while let Some(reshape) = &self.authority.reshape {
             let waits = reshape.not_before.is_some_and(|at| self.clock.now < at);
             if waits || reshape.waiting {
@@ -126,11 +126,11 @@ impl Mds {
 
     fn reshape_next(
         &mut self,
-        stage: Stage,
-        effects: &mut Effects,
-    ) -> Result<Option<Stage>, Refusal> {
+        stage: ReshapeStage,
+        effects: &mut MdsEffects,
+    ) -> Result<Option<ReshapeStage>, Refusal> {
         match stage {
-            Stage::Drain => {
+            ReshapeStage::Drain => {
                 if self.phase != Phase::Active {
                     self.abort_reshape("the metadata server is stopping", effects);
                     return Ok(None);
@@ -142,23 +142,25 @@ impl Mds {
                 for dir in dirs {
                     held |= self.revoke(ClientId(0), dir, effects).is_some();
                 }
-                if held || !self.authority.passages.is_empty() || !self.is_ready_to_move()? {
+                if held || !self.authority.cross_renames.is_empty() || !self.is_ready_to_move()? {
                     return Ok(None);
                 }
-                Ok(Some(Stage::Still(self.log.last())))
+                Ok(Some(ReshapeStage::Still(self.log.last())))
             }
-            Stage::Still(seq) => Ok((self.log.safe() >= seq).then_some(Stage::Mark)),
-            Stage::Mark => self.replace_list_for_reshape(false, effects),
-            Stage::Marking | Stage::Settling => Ok(None),
-            Stage::Move => {
+            ReshapeStage::Still(seq) => Ok((self.log.safe() >= seq).then_some(ReshapeStage::Mark)),
+            ReshapeStage::Mark => self.replace_list_for_reshape(false, effects),
+            ReshapeStage::Marking | ReshapeStage::Settling => Ok(None),
+            ReshapeStage::Move => {
                 if self.refusing().is_some() {
                     self.reshape_listed(true);
                     return Ok(None);
                 }
                 self.move_names()
             }
-            Stage::Flush(seq) => Ok((self.log.safe() >= seq).then_some(Stage::Settle)),
-            Stage::Settle => self.replace_list_for_reshape(true, effects),
+            ReshapeStage::Flush(seq) => {
+                Ok((self.log.safe() >= seq).then_some(ReshapeStage::Settle))
+            }
+            ReshapeStage::Settle => self.replace_list_for_reshape(true, effects),
         }
     }
 
@@ -191,8 +193,8 @@ impl Mds {
     fn replace_list_for_reshape(
         &mut self,
         done: bool,
-        effects: &mut Effects,
-    ) -> Result<Option<Stage>, Refusal> {
+        effects: &mut MdsEffects,
+    ) -> Result<Option<ReshapeStage>, Refusal> {
         let Some(reshape) = &self.authority.reshape else { return Ok(None) };
         let (dir, joins) = (reshape.dir, reshape.joins);
         let state = match (done, joins) {
@@ -208,14 +210,14 @@ impl Mds {
                 return Ok(None);
             }
             self.count_before_reshape();
-            return Ok(Some(Stage::Move));
+            return Ok(Some(ReshapeStage::Move));
         }
         if self.authority.is_busy() {
             return Ok(None);
         }
         let list = self.reshaped_list(wanted)?;
         self.put_list(list, effects);
-        Ok(Some(if done { Stage::Settling } else { Stage::Marking }))
+        Ok(Some(if done { ReshapeStage::Settling } else { ReshapeStage::Marking }))
     }
 
     fn reshaped_list(&self, state: Option<PartState>) -> Result<Subtrees, Refusal> {
@@ -232,15 +234,15 @@ impl Mds {
                 continue;
             };
             let known = list.get(root).cloned();
-            let fresh = || Subtree { root, path: path.clone(), ..Subtree::default() };
-            let part = Some(Part { dir: reshape.dir, frag, state, access });
-            list.put(Subtree { rank: self.rank, part, ..known.unwrap_or_else(fresh) });
+            let fresh = || MovedSubtree { root, path: path.clone(), ..MovedSubtree::default() };
+            let part = Some(FragmentOf { dir: reshape.dir, frag, state, access });
+            list.put(MovedSubtree { rank: self.rank, part, ..known.unwrap_or_else(fresh) });
         }
         Ok(list)
     }
 
     /// Moves a slice of names; later calls move the rest.
-    fn move_names(&mut self) -> Result<Option<Stage>, Refusal> {
+    fn move_names(&mut self) -> Result<Option<ReshapeStage>, Refusal> {
         let Some(reshape) = &self.authority.reshape else { return Ok(None) };
         let (dir, frag, parts, joins) = (reshape.dir, reshape.frag, reshape.parts, reshape.joins);
         if !self.namespace.knows(dir) {
@@ -286,7 +288,7 @@ impl Mds {
         self.restore_times(dir, &parts, times);
         self.note_freed(true);
         self.count_after_reshape(dir, &parts, joins);
-        Ok(Some(Stage::Flush(self.log.last())))
+        Ok(Some(ReshapeStage::Flush(self.log.last())))
     }
 
     fn journal_quietly(&mut self, event: &journal::Event<'_>) {
@@ -371,7 +373,7 @@ impl Mds {
     }
 
     /// It is done.
-    fn reshaped(&mut self, effects: &mut Effects) {
+    fn reshaped(&mut self, effects: &mut MdsEffects) {
         let Some(reshape) = self.authority.reshape.take() else { return };
         self.counters.splits += u64::from(!reshape.joins);
         self.counters.joins += u64::from(reshape.joins);
@@ -400,27 +402,28 @@ impl Mds {
 
     /// Whether the journal is to be written without delay.
     pub(super) fn reshape_wants_journal(&self) -> bool {
-        let flushes =
-            |reshape: &Reshape| matches!(reshape.stage, Stage::Still(_) | Stage::Flush(_));
+        let flushes = |reshape: &Reshape| {
+            matches!(reshape.stage, ReshapeStage::Still(_) | ReshapeStage::Flush(_))
+        };
         self.authority.reshape.as_ref().is_some_and(flushes)
     }
 
     /// Whether there are names to be moved, or looked at.
     pub(crate) fn has_names_to_move(&self) -> bool {
         self.authority.reshape.as_ref().is_some_and(|reshape| {
-            let looks = reshape.stage == Stage::Drain && reshape.cursor.is_some();
-            (looks || reshape.stage == Stage::Move)
+            let looks = reshape.stage == ReshapeStage::Drain && reshape.cursor.is_some();
+            (looks || reshape.stage == ReshapeStage::Move)
                 && !reshape.waiting
                 && reshape.not_before.is_none()
         })
     }
 
     /// The server stops: the next one completes the split or join that the list notes.
-    pub(crate) fn stop_reshape(&mut self, effects: &mut Effects) {
+    pub(crate) fn stop_reshape(&mut self, effects: &mut MdsEffects) {
         self.abort_reshape("the metadata server is stopping", effects);
     }
 
-    fn abort_reshape(&mut self, why: &str, effects: &mut Effects) {
+    fn abort_reshape(&mut self, why: &str, effects: &mut MdsEffects) {
         let Some(reshape) = self.authority.reshape.take() else { return };
         self.authority.note_plain();
         let failure = Failure { errno: Errno::Busy, text: format!("nothing was moved: {why}") };

@@ -3,7 +3,7 @@
 //! Requests only add to a number of their directory, which is at hand (`namespace::Hits`). Here the
 //! numbers are fetched some times a second, added to those of all directories above, and fade.
 
-use balancer::Kind;
+use balancer::HitKind;
 use namespace::{Hit, Hits};
 use types::{DirFragId, Frag, Ino, Moment, Span};
 use wire::Op;
@@ -53,7 +53,7 @@ impl Mds {
             let forwards = self.counters.forwards;
             let new = forwards - std::mem::replace(&mut self.balance.forwards, forwards);
             let half_life = self.settings.balance_half_life;
-            self.balance.foreign.hit(Kind::InodeRead, number(new), now, half_life);
+            self.balance.foreign.hit(HitKind::InodeRead, number(new), now, half_life);
         }
     }
 
@@ -92,11 +92,11 @@ impl Mds {
         }
         let Hits { inode_reads, inode_writes, readdirs, fetches, stores } = hits;
         for (kind, count) in [
-            (Kind::InodeRead, inode_reads),
-            (Kind::InodeWrite, inode_writes),
-            (Kind::ReadDir, readdirs),
-            (Kind::Fetch, fetches),
-            (Kind::Store, stores),
+            (HitKind::InodeRead, inode_reads),
+            (HitKind::InodeWrite, inode_writes),
+            (HitKind::ReadDir, readdirs),
+            (HitKind::Fetch, fetches),
+            (HitKind::Store, stores),
         ] {
             if count > 0 {
                 table.hit(path, kind, f64::from(count), now);
@@ -107,7 +107,7 @@ impl Mds {
 
 /// Hidden directories have no load, and do not move.
 fn is_counted(ino: Ino) -> bool {
-    !ino.is_above() && ino != Ino::LINKS && ino != Ino::ANCHOR
+    !ino.is_mount_stub() && ino != Ino::LINKS && ino != Ino::ANCHOR
 }
 
 /// The whole directory, which is the unit of a move: its fragments are not served apart yet.

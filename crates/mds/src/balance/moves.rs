@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use balancer::{Answer, Export as Decided, MoveRecord, What};
+use balancer::{BalancerAnswer, Export as Decided, MoveRecord, RecordedEvent};
 use namespace::Refusal;
 use types::{ConnId, DirFragId, Ino, Moment, Rank, Tid};
 use wire::Failure;
@@ -11,7 +11,7 @@ use super::REFUSED_TICKS;
 use super::load::{number, whole};
 use super::view::seconds;
 use crate::op::{Performed, Refused};
-use crate::{Effects, Mds};
+use crate::{Mds, MdsEffects};
 
 /// Moves of one decision at most: a policy that wants more moves the rest at the next tick.
 const MOVES_MAX: usize = 64;
@@ -76,7 +76,7 @@ fn in_turn<T>(all: Vec<T>, to: impl Fn(&T) -> Rank) -> Vec<T> {
 
 impl Mds {
     /// The move of a decision.
-    pub(super) fn planned(&self, export: &Decided, answer: &Answer) -> Move {
+    pub(super) fn planned(&self, export: &Decided, answer: &BalancerAnswer) -> Move {
         let pinned = answer.question.view.units.get(export.unit).is_some_and(|it| it.pin.is_some());
         Move {
             root: export.id.ino,
@@ -98,7 +98,7 @@ impl Mds {
     }
 
     /// Begins the next moves, unless other subtrees are moving.
-    pub(super) fn next_moves(&mut self, effects: &mut Effects) {
+    pub(super) fn next_moves(&mut self, effects: &mut MdsEffects) {
         loop {
             let moves = &self.balance.moves;
             let busy = moves.under_way.len() >= SIDE_BY_SIDE || !moves.fetching.is_empty();
@@ -115,7 +115,7 @@ impl Mds {
         self.is_moving() && self.balance.moves.under_way.is_empty()
     }
 
-    fn begin_move(&mut self, mut next: Move, effects: &mut Effects) {
+    fn begin_move(&mut self, mut next: Move, effects: &mut MdsEffects) {
         let Move { root, to, pinned, fetches, .. } = next;
         next.path = self.namespace.path_of(root).map_or_else(Vec::new, |path| path.to_bytes());
         next.above = self.namespace.ancestors(root).skip(1).map(whole).collect();
@@ -147,7 +147,7 @@ impl Mds {
     }
 
     /// A directory for which a move waited arrived, or failed to: the move is tried again.
-    pub(crate) fn balancer_fetched(&mut self, effects: &mut Effects) {
+    pub(crate) fn balancer_fetched(&mut self, effects: &mut MdsEffects) {
         for mut waits in std::mem::take(&mut self.balance.moves.fetching) {
             waits.fetches += 1;
             self.balance.moves.waiting.push_front(waits);
@@ -160,7 +160,7 @@ impl Mds {
         &mut self,
         tid: Tid,
         result: Result<(), Failure>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         let moves = &mut self.balance.moves.under_way;
         let Some(at) = moves.iter().position(|(known, _)| *known == tid) else { return };
@@ -168,7 +168,7 @@ impl Mds {
         self.move_ended(done, result, effects);
     }
 
-    fn move_ended(&mut self, done: Move, result: Result<(), Failure>, effects: &mut Effects) {
+    fn move_ended(&mut self, done: Move, result: Result<(), Failure>, effects: &mut MdsEffects) {
         let now = self.clock.now;
         let Move { root, to, tick, path, above, beside, since, .. } = done;
         let failure = match result {
@@ -197,7 +197,7 @@ impl Mds {
             frozen_micros: if moved { self.counters.export_freeze_micros } else { 0 },
             flushed: if moved { self.counters.export_flushed } else { 0 },
         };
-        self.tell_balanced(What::Move(record), effects);
+        self.notify_balanced(RecordedEvent::Move(record), effects);
     }
 }
 

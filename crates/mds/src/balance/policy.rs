@@ -1,13 +1,13 @@
 //! The policy in force, and its state (B-14, B-24): both are objects.
 
-use balancer::{Policy, State};
+use balancer::{BalancerPolicy, State};
 use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult};
 use types::bytes::{Malformed, Put, Reader};
 use types::{Errno, Moment, Span};
 use wire::BalancerEntry;
 
 use super::Move;
-use crate::{Effects, Mds, Waiting};
+use crate::{Mds, MdsEffects, Waiting};
 
 /// How long to wait before an object is read again that could not be.
 const RETRY: Span = Span::from_millis(500);
@@ -58,7 +58,7 @@ impl Mds {
     }
 
     /// Reads the policy in force, unless it is known.
-    pub(super) fn read_policy(&mut self, effects: &mut Effects) {
+    pub(super) fn read_policy(&mut self, effects: &mut MdsEffects) {
         let now = self.clock.now;
         let reading = &mut self.balance.reading;
         if let Some(since) = reading.since {
@@ -113,7 +113,7 @@ impl Mds {
         &mut self,
         what: Object,
         result: Result<StoreResult, Box<StoreFailure>>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         let again = Some(self.clock.now + RETRY);
         if what == Object::StateStored {
@@ -130,7 +130,7 @@ impl Mds {
             (Object::State, Ok(_)) => self.balance.reading.has_state = true,
             (Object::Policy(version), Ok(StoreResult::Bytes(bytes, _))) => {
                 if version == self.balance.entry.version {
-                    let parsed = Policy::parse_bytes(&self.balance.entry.name, &bytes);
+                    let parsed = BalancerPolicy::parse_bytes(&self.balance.entry.name, &bytes);
                     match parsed {
                         Ok(policy) => self.install(version, policy),
                         Err(fault) => self.policy_failed(version, fault.to_string()),
@@ -150,7 +150,7 @@ impl Mds {
         }
     }
 
-    fn install(&mut self, version: u64, policy: Policy) {
+    fn install(&mut self, version: u64, policy: BalancerPolicy) {
         self.balance.reading.version = version;
         self.balance.versions.install(version, policy);
         self.balance.fault = None;
@@ -171,7 +171,7 @@ impl Mds {
     }
 
     /// Adopts the state of a decision, and begins its moves when the store has the state.
-    pub(super) fn remember(&mut self, state: State, moves: Vec<Move>, effects: &mut Effects) {
+    pub(super) fn remember(&mut self, state: State, moves: Vec<Move>, effects: &mut MdsEffects) {
         let version = self.balance.versions.current().0;
         let known =
             self.balance.saved.as_ref().is_some_and(|saved| *saved == (version, state.clone()));
@@ -192,7 +192,7 @@ impl Mds {
         self.store(Waiting::Balance(Object::StateStored), put, effects);
     }
 
-    fn state_stored(&mut self, stored: bool, effects: &mut Effects) {
+    fn state_stored(&mut self, stored: bool, effects: &mut MdsEffects) {
         let Some(moves) = self.balance.storing.take() else { return };
         if stored {
             self.plan_moves(moves);

@@ -1,11 +1,11 @@
 //! The view that a rank gives its policy.
 
-use balancer::{Counts, Metrics, Question, Unit, View};
+use balancer::{BalancerView, Counts, Metrics, Question, Unit};
 use types::{Ino, Map, Moment, Rank, Set, Span};
 use wire::MdsState;
 
 use super::load::{number, whole};
-use super::{Heard, SILENT_TICKS};
+use super::{RankHeartbeat, SILENT_TICKS};
 use crate::Mds;
 
 /// Directories that a policy may choose from: the warmest.
@@ -24,12 +24,12 @@ impl Mds {
         let all = auth.plus(&self.balance.foreign.at(now, self.settings.balance_half_life));
         let ranks = (0..self.rank_count()).map(|rank| match self.balance.heard.get(&Rank(rank)) {
             _ if Rank(rank) == self.rank => own,
-            Some(Heard { beat, at, .. }) => {
+            Some(RankHeartbeat { beat, at, .. }) => {
                 Metrics { age_seconds: seconds(now.since(*at)), ..beat.metrics }
             }
             None => Metrics::default(),
         });
-        let view = View {
+        let view = BalancerView {
             whoami: self.rank,
             ranks: ranks.collect(),
             auth,

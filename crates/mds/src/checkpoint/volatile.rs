@@ -7,9 +7,9 @@
 use types::{ConnId, Ino, Seq, Set, Tid};
 use wire::{Answer, Op};
 
-use super::{Settled, Then};
+use super::{SubtreeFlush, Then};
 use crate::op::touched;
-use crate::{Effects, Mds};
+use crate::{Mds, MdsEffects};
 
 impl Mds {
     /// Notes a merge without a journal object. The newest merge of a subtree covers older ones.
@@ -54,13 +54,13 @@ impl Mds {
     }
 
     /// Writes a merged subtree, and then executes the requests that wait for it.
-    pub(crate) fn store_merged(&mut self, subtree: Ino, effects: &mut Effects) {
+    pub(crate) fn store_merged(&mut self, subtree: Ino, effects: &mut MdsEffects) {
         if self.checkpoint.settling.has(subtree, &Then::Retry) {
             return;
         }
         let (at, seq) = ((ConnId::NOBODY, Tid(0)), self.last_seq());
         let dirs = self.storable_of(subtree, seq);
         let (then, answer) = (Then::Retry, Answer::Done);
-        self.settle_dirs(Settled { at, subtree, then, answer, seq, dirs }, effects);
+        self.flush_dirs(SubtreeFlush { at, subtree, then, answer, seq, dirs }, effects);
     }
 }

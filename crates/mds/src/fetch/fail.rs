@@ -7,10 +7,15 @@ use wire::Message;
 use super::{Waiter, decode};
 use crate::damage::is_damage;
 use crate::op::Release;
-use crate::{Effects, Mds};
+use crate::{Mds, MdsEffects};
 
 impl Mds {
-    pub(super) fn fetch_failed(&mut self, dir: Ino, failure: &StoreFailure, effects: &mut Effects) {
+    pub(super) fn fetch_failed(
+        &mut self,
+        dir: Ino,
+        failure: &StoreFailure,
+        effects: &mut MdsEffects,
+    ) {
         self.fetches.under_way.remove(&dir);
         self.damage.note(dir, &failure.error);
         let damaged = is_damage(failure.error.errno);
@@ -29,7 +34,7 @@ impl Mds {
                 Waiter::Merge if self.merge_waits_on(error.errno) => merge = Some(waiter),
                 Waiter::Question(conn, frame) => self.fail_frame(conn, &frame, &error, effects),
                 Waiter::Changes(client) => self.fail_change(client, &error, effects),
-                Waiter::Ahead(client) => self.fail_ahead(client, &error, effects),
+                Waiter::Ahead(client) => self.fail_async(client, &error, effects),
                 Waiter::Merge => self.fail_merge(&error, effects),
                 // The subtree is merged, and still its client's: merging it again is harmless.
                 Waiter::Release(Release { at: (conn, tid), .. }) => {
@@ -57,18 +62,18 @@ impl Mds {
     }
 
     /// The first waiting asynchronous operation of a client fails.
-    fn fail_ahead(&mut self, client: ClientId, error: &wire::Failure, effects: &mut Effects) {
+    fn fail_async(&mut self, client: ClientId, error: &wire::Failure, effects: &mut MdsEffects) {
         let frame = self.sessions.get_mut(client).ahead.waiting.pop_front();
         if let (Some(conn), Some(frame)) = (self.sessions.conn_of(client), frame)
             && let Some(Message::Request(request)) = decode(&frame)
         {
             self.refuse(conn, client, &request, error.clone(), effects);
         }
-        self.retry_ahead(client, effects);
+        self.retry_async(client, effects);
     }
 
     /// The first blocked change of a client fails; the next ones need not.
-    fn fail_change(&mut self, client: ClientId, error: &wire::Failure, effects: &mut Effects) {
+    fn fail_change(&mut self, client: ClientId, error: &wire::Failure, effects: &mut MdsEffects) {
         let frame = self.sessions.get_mut(client).blocked.pop_front();
         if let (Some(conn), Some(frame)) = (self.sessions.conn_of(client), frame)
             && let Some(Message::Request(request)) = decode(&frame)
@@ -83,7 +88,7 @@ impl Mds {
         conn: ConnId,
         frame: &[u8],
         error: &wire::Failure,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         if let Some(Message::Request(request)) = decode(frame) {
             self.reply_error(conn, request.tid, error.clone(), effects);

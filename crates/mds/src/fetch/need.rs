@@ -12,7 +12,7 @@ use wire::Op;
 
 use super::{Fetches, Waiter};
 use crate::op::touched;
-use crate::{Effects, Mds, Waiting};
+use crate::{Mds, MdsEffects, Waiting};
 
 /// How long lookups of a directory are held back, so that it can be written.
 const HELD_MAX: Span = Span::from_millis(200);
@@ -73,7 +73,7 @@ impl Mds {
     }
 
     /// The walk continues when a directory arrives.
-    pub(crate) fn preload_waits_for(&mut self, dir: Ino, effects: &mut Effects) {
+    pub(crate) fn preload_waits_for(&mut self, dir: Ino, effects: &mut MdsEffects) {
         // One wakes all of them.
         let waiting = self.fetches.waiting.get(&dir);
         let known = |waiters: &Vec<Waiter>| waiters.iter().any(|it| matches!(it, Waiter::Preload));
@@ -84,7 +84,7 @@ impl Mds {
 
     /// Fetches the needed parts of a directory, unless that has to wait. A directory that is being
     /// written must not be read: it is fetched when the write ends.
-    pub(super) fn start_fetch(&mut self, dir: Ino, effects: &mut Effects) {
+    pub(super) fn start_fetch(&mut self, dir: Ino, effects: &mut MdsEffects) {
         let must_wait = self.fetches.is_held(dir) || self.namespace.is_flushing(dir);
         let Some(needed) = self.fetches.needed.get(&dir) else { return };
         if must_wait || !self.fetches.under_way.insert(dir) {
@@ -130,7 +130,7 @@ impl Mds {
     }
 
     /// Fetches the directories that were held back and are not written soon.
-    pub(super) fn release_held(&mut self, effects: &mut Effects) {
+    pub(super) fn release_held(&mut self, effects: &mut MdsEffects) {
         let now = self.clock.now;
         // They may be gone.
         let namespace = &self.namespace;

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 use types::{ClientId, Ino, Lock, LockKind, LockMode};
 
-use super::{Locks, Outcome};
+use super::{LockOutcome, Locks};
 
 const FILE: Ino = Ino(1 << 41);
 const OTHER: Ino = Ino(1 << 42);
@@ -27,15 +27,15 @@ struct Table {
 }
 
 impl Table {
-    fn set_in(&mut self, ino: Ino, client: ClientId, lock: Lock) -> Outcome {
+    fn set_in(&mut self, ino: Ino, client: ClientId, lock: Lock) -> LockOutcome {
         self.locks.set((ino, client), lock, None, &mut self.served)
     }
 
-    fn set(&mut self, client: ClientId, lock: Lock) -> Outcome {
+    fn set(&mut self, client: ClientId, lock: Lock) -> LockOutcome {
         self.set_in(FILE, client, lock)
     }
 
-    fn wait(&mut self, client: ClientId, lock: Lock, ticket: &'static str) -> Outcome {
+    fn wait(&mut self, client: ClientId, lock: Lock, ticket: &'static str) -> LockOutcome {
         self.locks.set((FILE, client), lock, Some(ticket), &mut self.served)
     }
 
@@ -47,37 +47,37 @@ impl Table {
 #[test]
 fn ranges_are_split_merged_and_given_up() {
     let mut table = Table::default();
-    assert_eq!(table.set(A, posix(LockMode::Write, 0, 99)), Outcome::Set);
-    assert_eq!(table.set(A, posix(LockMode::Read, 40, 59)), Outcome::Set);
-    assert_eq!(table.set(B, posix(LockMode::Read, 40, 59)), Outcome::Set);
-    assert_eq!(table.set(B, posix(LockMode::Read, 39, 59)), Outcome::Taken);
-    assert_eq!(table.set(B, posix(LockMode::Unlock, 0, u64::MAX)), Outcome::Set);
-    assert_eq!(table.set(A, posix(LockMode::Write, 40, 59)), Outcome::Set);
+    assert_eq!(table.set(A, posix(LockMode::Write, 0, 99)), LockOutcome::Set);
+    assert_eq!(table.set(A, posix(LockMode::Read, 40, 59)), LockOutcome::Set);
+    assert_eq!(table.set(B, posix(LockMode::Read, 40, 59)), LockOutcome::Set);
+    assert_eq!(table.set(B, posix(LockMode::Read, 39, 59)), LockOutcome::Taken);
+    assert_eq!(table.set(B, posix(LockMode::Unlock, 0, u64::MAX)), LockOutcome::Set);
+    assert_eq!(table.set(A, posix(LockMode::Write, 40, 59)), LockOutcome::Set);
     let held = table.locks.test(FILE, B, &posix(LockMode::Read, 0, u64::MAX));
     assert_eq!(held, Some((A, posix(LockMode::Write, 0, 99))), "merged again");
-    assert_eq!(table.set(A, posix(LockMode::Unlock, 0, u64::MAX)), Outcome::Set);
+    assert_eq!(table.set(A, posix(LockMode::Unlock, 0, u64::MAX)), LockOutcome::Set);
     assert_eq!(table.locks.len(), 0);
 }
 
 #[test]
 fn both_kinds_know_nothing_of_each_other() {
     let mut table = Table::default();
-    assert_eq!(table.set(A, flock(LockMode::Write)), Outcome::Set);
-    assert_eq!(table.set(B, posix(LockMode::Write, 0, 9)), Outcome::Set);
-    assert_eq!(table.set(B, flock(LockMode::Read)), Outcome::Taken);
+    assert_eq!(table.set(A, flock(LockMode::Write)), LockOutcome::Set);
+    assert_eq!(table.set(B, posix(LockMode::Write, 0, 9)), LockOutcome::Set);
+    assert_eq!(table.set(B, flock(LockMode::Read)), LockOutcome::Taken);
 }
 
 #[test]
 fn who_waits_is_served_in_the_order_of_arrival() {
     let mut table = Table::default();
     table.set(A, posix(LockMode::Read, 0, 9));
-    assert_eq!(table.wait(B, posix(LockMode::Write, 0, 9), "writer"), Outcome::Waits);
-    assert_eq!(table.wait(C, posix(LockMode::Read, 5, 5), "reader"), Outcome::Waits);
+    assert_eq!(table.wait(B, posix(LockMode::Write, 0, 9), "writer"), LockOutcome::Waits);
+    assert_eq!(table.wait(C, posix(LockMode::Read, 5, 5), "reader"), LockOutcome::Waits);
     // A try does not overtake waiting requests; and a holder is not delayed by them.
     let another = ClientId(4);
-    assert_eq!(table.set(another, posix(LockMode::Read, 5, 29)), Outcome::Set);
+    assert_eq!(table.set(another, posix(LockMode::Read, 5, 29)), LockOutcome::Set);
     table.locks.leave(another, &mut table.served);
-    assert_eq!(table.wait(A, posix(LockMode::Read, 5, 20), "holder"), Outcome::Set);
+    assert_eq!(table.wait(A, posix(LockMode::Read, 5, 20), "holder"), LockOutcome::Set);
     assert_eq!(table.served(), [""; 0]);
     table.set(A, posix(LockMode::Unlock, 0, u64::MAX));
     assert_eq!(table.served(), ["writer"]);
@@ -104,17 +104,17 @@ fn a_circle_of_processes_is_refused() {
     table.set(A, posix(LockMode::Write, 0, 0));
     table.set(B, posix(LockMode::Write, 1, 1));
     table.set_in(OTHER, C, posix(LockMode::Write, 0, 0));
-    assert_eq!(table.wait(A, posix(LockMode::Write, 1, 1), "a"), Outcome::Waits);
+    assert_eq!(table.wait(A, posix(LockMode::Write, 1, 1), "a"), LockOutcome::Waits);
     let lock = posix(LockMode::Read, 0, 0);
     let mut served = Vec::new();
-    assert_eq!(table.locks.set((OTHER, B), lock, Some("b"), &mut served), Outcome::Waits);
-    assert_eq!(table.wait(C, posix(LockMode::Read, 0, 0), "c"), Outcome::Deadlock);
+    assert_eq!(table.locks.set((OTHER, B), lock, Some("b"), &mut served), LockOutcome::Waits);
+    assert_eq!(table.wait(C, posix(LockMode::Read, 0, 0), "c"), LockOutcome::Deadlock);
     // Both readers want to write.
     let mut table = Table::default();
     table.set(A, posix(LockMode::Read, 0, 0));
     table.set(B, posix(LockMode::Read, 0, 0));
-    assert_eq!(table.wait(A, posix(LockMode::Write, 0, 0), "a"), Outcome::Waits);
-    assert_eq!(table.wait(B, posix(LockMode::Write, 0, 0), "b"), Outcome::Deadlock);
+    assert_eq!(table.wait(A, posix(LockMode::Write, 0, 0), "a"), LockOutcome::Waits);
+    assert_eq!(table.wait(B, posix(LockMode::Write, 0, 0), "b"), LockOutcome::Deadlock);
     table.set(B, posix(LockMode::Unlock, 0, 0));
     assert_eq!(table.served(), ["a"]);
 }
@@ -124,8 +124,8 @@ fn open_files_that_both_want_to_write_what_they_read_do_not_stand_still() {
     let mut table = Table::default();
     table.set(A, flock(LockMode::Read));
     table.set(B, flock(LockMode::Read));
-    assert_eq!(table.wait(A, flock(LockMode::Write), "a"), Outcome::Waits);
-    assert_eq!(table.wait(B, flock(LockMode::Write), "b"), Outcome::Set);
+    assert_eq!(table.wait(A, flock(LockMode::Write), "a"), LockOutcome::Waits);
+    assert_eq!(table.wait(B, flock(LockMode::Write), "b"), LockOutcome::Set);
     table.set(B, flock(LockMode::Unlock));
     assert_eq!(table.served(), ["a"]);
 }
@@ -183,13 +183,13 @@ proptest! {
             prop_assert_eq!(found.is_some(), excluded);
             let outcome = locks.set((FILE, client), lock, waits.then_some(ticket), &mut served);
             match outcome {
-                Outcome::Set => {
+                LockOutcome::Set => {
                     prop_assert!(!excluded);
                     model.place(client, &lock);
                 }
-                Outcome::Taken => prop_assert!(excluded && !waits),
-                Outcome::Deadlock => prop_assert!(excluded && waits && !waiting.is_empty()),
-                Outcome::Waits => {
+                LockOutcome::Taken => prop_assert!(excluded && !waits),
+                LockOutcome::Deadlock => prop_assert!(excluded && waits && !waiting.is_empty()),
+                LockOutcome::Waits => {
                     prop_assert!(waits && (excluded || !waiting.is_empty()));
                     waiting.insert(ticket, (client, lock));
                 }

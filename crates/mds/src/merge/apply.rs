@@ -4,7 +4,7 @@
 //! one. The order of the journal is always kept.
 
 use journal::{Block, BlockReader, Event, EventKind, JournalError, Loss};
-use namespace::{Batch, Mode, Outcome, Refusal};
+use namespace::{ApplyOutcome, CreateBatch, Mode, Refusal};
 use types::{Errno, FileType, Ino, Origin, Path, Seq};
 use wire::{MergeReport, MergeSample, SampleKind};
 
@@ -42,7 +42,7 @@ impl Mds {
         &mut self,
         merge: &mut Merge,
         bytes: &[u8],
-        batch: &mut Batch,
+        batch: &mut CreateBatch,
     ) -> Result<Slice, JournalError> {
         // Creates that need no report are blind, and most of any journal.
         let blind = !merge.flags.dry_run && !merge.flags.check;
@@ -151,13 +151,13 @@ impl Mds {
     }
 
     /// Applies the creates of a batch. They need no directory to be fetched.
-    fn merge_creates(&mut self, merge: &mut Merge, batch: &mut Batch) {
+    fn merge_creates(&mut self, merge: &mut Merge, batch: &mut CreateBatch) {
         let Merge { ref mut report, .. } = *merge;
         let samples = report.samples.len();
         report.created += batch.len() as u64;
         self.counters.merged_events += batch.len() as u64;
         self.namespace.apply_batch(Mode::Merge, batch, |create, outcome| {
-            if outcome != Outcome::Done {
+            if outcome != ApplyOutcome::Done {
                 let event = Event::Create(*create);
                 note(report, outcome, (&event, Some(Errno::NotFound)), None);
             }
@@ -198,17 +198,17 @@ impl Mds {
         };
         merge.report.created += u64::from(event.kind() == EventKind::Create);
         if conflict {
-            self.note(merge, Outcome::Replaced(Ino(0)), event, None);
+            self.note(merge, ApplyOutcome::Replaced(Ino(0)), event, None);
         }
         if dry_run {
             return None;
         }
-        let outcome = self.carry_out_merged(merge, event);
+        let outcome = self.execute_merged(merge, event);
         for dir in self.namespace.adopters() {
             // It has names now that the journal did not give it.
             merge.new_dirs.remove(&dir);
         }
-        if outcome != Outcome::Done {
+        if outcome != ApplyOutcome::Done {
             let reason = check::reason(&self.namespace, event);
             self.note(merge, outcome, event, Some(reason));
         }
@@ -216,7 +216,7 @@ impl Mds {
     }
 
     /// Applies an event, so that recovery can repeat it if it can read the journal.
-    pub(super) fn carry_out_merged(&mut self, merge: &mut Merge, event: &Event<'_>) -> Outcome {
+    pub(super) fn execute_merged(&mut self, merge: &mut Merge, event: &Event<'_>) -> ApplyOutcome {
         self.counters.merged_events += 1;
         let outcome = if event.kind() == EventKind::Create || !merge.is_recorded() {
             self.namespace.apply(merge.seq, Mode::Merge, event)
@@ -231,11 +231,11 @@ impl Mds {
     pub(super) fn note(
         &self,
         merge: &mut Merge,
-        outcome: Outcome,
+        outcome: ApplyOutcome,
         event: &Event<'_>,
         reason: Option<Errno>,
     ) {
-        let listed = outcome != Outcome::Done && merge.report.samples.len() < SAMPLES_MAX;
+        let listed = outcome != ApplyOutcome::Done && merge.report.samples.len() < SAMPLES_MAX;
         if listed {
             self.bring_to_trial(merge, event);
         }
@@ -244,7 +244,7 @@ impl Mds {
     }
 
     /// Applies an event other than a create. Its effects become events of the rank's journal.
-    fn merge_exactly(&mut self, merge: &mut Merge, event: &Event<'_>) -> Outcome {
+    fn merge_exactly(&mut self, merge: &mut Merge, event: &Event<'_>) -> ApplyOutcome {
         self.record(merge, false);
         if merge.begun.is_none() {
             // If a crash leaves no more than these events, recovery must know to which merge they
@@ -264,7 +264,7 @@ impl Mds {
 
     /// Leaves out an event: its inode is not in the subtree, or it breaks a rule.
     pub(super) fn leave_out(&mut self, merge: &mut Merge, event: &Event<'_>, errno: Errno) {
-        self.note(merge, Outcome::Rejected, event, Some(errno));
+        self.note(merge, ApplyOutcome::Rejected, event, Some(errno));
         self.exclude(merge);
     }
 
@@ -315,14 +315,14 @@ fn may_meet_directory(merge: &Merge, create: &journal::Create<'_>) -> bool {
 /// Notes the outcome of an event and, if it was rejected, the reason.
 fn note(
     report: &mut MergeReport,
-    outcome: Outcome,
+    outcome: ApplyOutcome,
     (event, reason): (&Event<'_>, Option<Errno>),
     path: Option<Path>,
 ) {
     let (kind, errno) = match outcome {
-        Outcome::Done => return,
-        Outcome::Replaced(_) => (SampleKind::Replaced, None),
-        Outcome::Rejected => (SampleKind::Rejected, reason),
+        ApplyOutcome::Done => return,
+        ApplyOutcome::Replaced(_) => (SampleKind::Replaced, None),
+        ApplyOutcome::Rejected => (SampleKind::Rejected, reason),
     };
     match kind {
         SampleKind::Replaced => report.replaced += 1,

@@ -16,8 +16,8 @@ use metastore::{DirRun, RunId, RunList, Statement};
 use types::{ClientId, Cred, Errno, Ino, InoRange, Set};
 use wire::Failure;
 
-use super::{JournalId, Merge, Merges, Stage};
-use crate::{Effects, Mds, Waiting};
+use super::{JournalId, Merge, MergeStage, Merges};
+use crate::{Mds, MdsEffects, Waiting};
 
 /// The runs of a merge.
 #[derive(Debug)]
@@ -170,7 +170,7 @@ impl Mds {
     }
 
     /// Continues to attach runs, and keeps the merge at the head of the queue unless it is refused.
-    pub(super) fn attach_step(&mut self, mut merge: Merge, effects: &mut Effects) {
+    pub(super) fn attach_step(&mut self, mut merge: Merge, effects: &mut MdsEffects) {
         if !merge.is_forgotten {
             if let Some(dir) = self.revoke_below(ClientId(0), merge.subtree, effects) {
                 self.merges.waiting = true;
@@ -201,7 +201,7 @@ impl Mds {
         &mut self,
         merge: &Merge,
         runs: &mut Runs,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) -> Result<Next, Failure> {
         let root = runs.of_root(merge.subtree);
         match (runs.step, root.is_empty()) {
@@ -250,7 +250,7 @@ impl Mds {
     }
 
     fn apply_next(&mut self, mut merge: Merge) {
-        merge.stage = Stage::Applying;
+        merge.stage = MergeStage::Applying;
         self.merges.queue.push_front(merge);
     }
 
@@ -276,7 +276,7 @@ impl Mds {
         &mut self,
         id: u64,
         result: Result<StoreResult, Box<StoreFailure>>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         if self.merges.queue.front().is_none_or(|merge| merge.id != id) {
             return;

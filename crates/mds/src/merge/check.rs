@@ -6,7 +6,7 @@
 //! later event sees the effect of an earlier one, and the report is that of the merge that follows.
 
 use journal::{Event, EventKind};
-use namespace::{Judge, Mode, Namespace, Outcome, Planned, Refusal, Trial};
+use namespace::{ApplyOutcome, Judge, Mode, Namespace, Planned, Refusal, Trial};
 use policy::{Check, Policy};
 use types::{Errno, Ino, Path};
 
@@ -82,7 +82,7 @@ impl Mds {
     pub(super) fn merge_checked(&mut self, merge: &mut Merge, event: &Event<'_>) -> Option<Ino> {
         if merge.tells_time_of_run(event) {
             // From a verifier, which has judged the summed-up events.
-            self.carry_out_checked(merge, None, event);
+            self.execute_checked(merge, None, event);
             return None;
         }
         if let Some(errno) = merge.rejected_before(event) {
@@ -95,7 +95,7 @@ impl Mds {
             None => merge.judge(&self.namespace, event),
         };
         if let Ok(Some(planned)) = &judged {
-            self.carry_out_checked(merge, trial.as_deref_mut(), &planned.event());
+            self.execute_checked(merge, trial.as_deref_mut(), &planned.event());
         }
         merge.trial = trial;
         match judged {
@@ -130,12 +130,7 @@ impl Mds {
         }
     }
 
-    fn carry_out_checked(
-        &mut self,
-        merge: &mut Merge,
-        trial: Option<&mut Trial>,
-        event: &Event<'_>,
-    ) {
+    fn execute_checked(&mut self, merge: &mut Merge, trial: Option<&mut Trial>, event: &Event<'_>) {
         let create = event.kind() == EventKind::Create;
         merge.report.created += u64::from(create);
         if create && let Some(ino) = event.inode() {
@@ -149,10 +144,10 @@ impl Mds {
             namespace.take_freed();
             outcome
         } else {
-            self.carry_out_merged(merge, event)
+            self.execute_merged(merge, event)
         };
         // A planned event knows the name that it replaces: no other name is lost.
-        if outcome == Outcome::Rejected {
+        if outcome == ApplyOutcome::Rejected {
             let errno = reason(&self.namespace, event);
             self.note(merge, outcome, event, Some(errno));
         }

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use types::{ClientId, ConnId, Errno, Ino, Moment, Seq, Span, Tid};
 use wire::{Failure, MergeFlags, Op, Unused};
 
-use super::{Merge, Merges, Stage};
-use crate::{Effects, Mds};
+use super::{Merge, MergeStage, Merges};
+use crate::{Mds, MdsEffects};
 
 /// How long a merge that is halfway waits for a directory that cannot be read. Other merges wait
 /// for it.
@@ -52,13 +52,13 @@ impl Merges {
     /// Whether a part of a merge is applied: no other server or client would complete it.
     pub(crate) fn is_halfway(&self) -> bool {
         let begun = |merge: &Merge| merge.applied > 0 || merge.runs.is_some();
-        let halfway = |merge: &Merge| merge.stage == Stage::Applying && begun(merge);
+        let halfway = |merge: &Merge| merge.stage == MergeStage::Applying && begun(merge);
         self.queue.front().is_some_and(halfway)
     }
 
     /// Whether a merge of which the journal has a record will carry out further events.
     pub(crate) fn may_continue(&self) -> bool {
-        let begun = |merge: &Merge| merge.begun.is_some() && merge.stage != Stage::Finishing;
+        let begun = |merge: &Merge| merge.begun.is_some() && merge.stage != MergeStage::Finishing;
         !self.unfinished.is_empty() || self.receiving.iter().chain(&self.queue).any(begun)
     }
 
@@ -114,7 +114,7 @@ impl Mds {
             && now.since(*self.merges.unread.get_or_insert(now)) < UNREAD_MAX
     }
 
-    pub(crate) fn fail_merge(&mut self, failure: &Failure, effects: &mut Effects) {
+    pub(crate) fn fail_merge(&mut self, failure: &Failure, effects: &mut MdsEffects) {
         self.merges.resume();
         if let Some(merge) = self.merges.queue.pop_front() {
             self.put_off(&merge, failure.errno);
@@ -146,7 +146,7 @@ impl Mds {
     /// Continues merges that a crash interrupted and whose journals the store has: after a recovery
     /// a merge is complete or, if nothing of it was recorded, undone (F-03). Their client may be
     /// gone for good, so they continue with the credentials with which the subtree was decoupled.
-    pub(crate) fn finish_interrupted(&mut self, effects: &mut Effects) {
+    pub(crate) fn finish_interrupted(&mut self, effects: &mut MdsEffects) {
         let now = self.clock.now;
         let due = self.merges.unfinished.iter().filter(|(_, unfinished)| unfinished.after <= now);
         let due: Vec<_> = due.map(|(object, unfinished)| (object.clone(), *unfinished)).collect();

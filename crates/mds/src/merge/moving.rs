@@ -8,7 +8,7 @@ use types::{ConnId, Errno, Ino, Seq, Timestamp};
 use wire::{Answer, Elsewhere};
 
 use super::{Done, JournalId, Merge, Merges};
-use crate::{Effects, Mds};
+use crate::{Mds, MdsEffects};
 
 impl Merge {
     /// Whether it continues where it began: the journal may have half of it.
@@ -43,7 +43,11 @@ impl Merges {
 
 impl Mds {
     /// A merge whose journal is here, unless its subtree is moving or another rank's.
-    pub(super) fn unless_moving(&mut self, merge: Merge, effects: &mut Effects) -> Option<Merge> {
+    pub(super) fn unless_moving(
+        &mut self,
+        merge: Merge,
+        effects: &mut MdsEffects,
+    ) -> Option<Merge> {
         if merge.must_end() || merge.flags.strong_log {
             return Some(merge);
         }
@@ -69,7 +73,7 @@ impl Mds {
     }
 
     /// The owner of a subtree is decided: merges held for that continue.
-    pub(crate) fn go_on_with_held(&mut self, effects: &mut Effects) {
+    pub(crate) fn go_on_with_held(&mut self, effects: &mut MdsEffects) {
         for merge in std::mem::take(&mut self.merges.held) {
             self.enqueue_merge(merge, effects);
         }
@@ -77,7 +81,7 @@ impl Mds {
 
     /// A merge with the table's entry of its subtree: its client may have asked before that was
     /// known here.
-    fn as_known(&mut self, mut merge: Merge, effects: &mut Effects) -> Option<Merge> {
+    fn as_known(&mut self, mut merge: Merge, effects: &mut MdsEffects) -> Option<Merge> {
         let Merge { subtree, client, .. } = merge;
         let known = self.tables.decoupled.get(&subtree).filter(|it| it.client == client);
         let Some(known) = known else {

@@ -7,9 +7,9 @@ use metastore::request::{StoreFailure, StoreOp, StoreResult};
 use types::{ClientId, ConnId, Cred, Errno, Ino, Map, Seq, Set, Tid};
 use wire::{Answer, Failure, MergeReport, Message, Op};
 
-use super::{JournalId, Merge, Stage};
+use super::{JournalId, Merge, MergeStage};
 use crate::op::{Performed, Performing};
-use crate::{Effects, Mds, Phase, Waiting};
+use crate::{Mds, MdsEffects, Phase, Waiting};
 
 impl Mds {
     pub(crate) fn begin_merge(
@@ -17,7 +17,7 @@ impl Mds {
         (conn, tid): (ConnId, Tid),
         (client, cred): (ClientId, &Cred),
         op: &Op<'_>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) -> Performing {
         let Op::Merge { subtree, bytes, object, mut flags, unused } = *op else {
             return Err(Errno::Invalid.into());
@@ -57,7 +57,7 @@ impl Mds {
             object: object.to_vec(),
             expected: bytes,
             bytes: Vec::with_capacity(usize::try_from(bytes).unwrap_or(0).min(64 << 20)),
-            stage: Stage::Receiving,
+            stage: MergeStage::Receiving,
             is_settling: false,
             is_admitted: false,
             is_forgotten: false,
@@ -98,7 +98,7 @@ impl Mds {
         conn: ConnId,
         tid: Tid,
         bytes: &[u8],
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         let waits = matches!(self.phase, Phase::Recovering | Phase::Reconnecting { .. });
         if waits || self.is_any_early(conn) {
@@ -106,7 +106,7 @@ impl Mds {
             return;
         }
         let client = self.sessions.client(conn);
-        if client.is_some_and(|client| self.chunk_waits_for_ahead(client, (tid, bytes))) {
+        if client.is_some_and(|client| self.chunk_waits_for_async(client, (tid, bytes))) {
             return;
         }
         if let Some(client) = client
@@ -125,7 +125,7 @@ impl Mds {
         &mut self,
         (conn, tid): (ConnId, Tid),
         bytes: &[u8],
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         let merges = &mut self.merges.receiving;
         // A chunk without a merge follows a merge that was refused.
@@ -149,7 +149,7 @@ impl Mds {
         &mut self,
         id: u64,
         result: Result<StoreResult, Box<StoreFailure>>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         let merges = &mut self.merges.receiving;
         let Some(at) = merges.iter().position(|merge| merge.id == id) else { return };
@@ -166,7 +166,7 @@ impl Mds {
         self.reply_error(merge.conn, merge.tid, failure, effects);
     }
 
-    pub(super) fn enqueue_merge(&mut self, merge: Merge, effects: &mut Effects) {
+    pub(super) fn enqueue_merge(&mut self, merge: Merge, effects: &mut MdsEffects) {
         let Some(mut merge) = self.unless_moving(merge, effects) else { return };
         if merge.flags.by_reference
             && let Err(failure) = self.take_runs(&mut merge)
@@ -190,7 +190,7 @@ impl Mds {
         }
         merge.journal = JournalId::of(&merge.bytes);
         self.skip_if_whole(&mut merge);
-        merge.stage = Stage::Verifying;
+        merge.stage = MergeStage::Verifying;
         merge.started = self.clock.now;
         self.merges.queue.push_back(merge);
     }

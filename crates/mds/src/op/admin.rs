@@ -5,9 +5,9 @@ use types::{ClientId, ConnId, Cred, Errno, Ino, Origin, Seq, Set, Tid};
 use wire::{Answer, Decoupled, Failure, Op, Request, Unused};
 
 use super::{Performed, Performing, Refused};
-use crate::checkpoint::{Settled, Then};
+use crate::checkpoint::{SubtreeFlush, Then};
 use crate::tables::{GivenBack, Held, Tables};
-use crate::{Effects, Mds};
+use crate::{Mds, MdsEffects};
 use namespace::{Mode, Refusal};
 
 /// Most inode numbers a client gets at once.
@@ -30,7 +30,7 @@ impl Mds {
         at: (ConnId, Tid),
         (client, cred): (ClientId, &Cred),
         (parent, name): (Ino, &[u8]),
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) -> Performing {
         let attr = self.namespace.directory_to_read(cred, parent, name)?;
         if self.is_blocked(client, attr.ino) {
@@ -43,7 +43,7 @@ impl Mds {
             let errno = Errno::NotSupported;
             return Err(Refused::Failure(Failure { errno, text }));
         }
-        self.settle_directory(at, attr.ino, Answer::Attr(attr), effects);
+        self.flush_directory(at, attr.ino, Answer::Attr(attr), effects);
         Ok(Performed::Later)
     }
 
@@ -55,7 +55,7 @@ impl Mds {
         cred: &Cred,
         (path, text): (&[u8], &[u8]),
         client: ClientId,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) -> Performing {
         if let Some(errno) = self.refusing() {
             return Err(errno.into());
@@ -227,7 +227,7 @@ impl Mds {
         client: ClientId,
         cred: &Cred,
         subtree: Ino,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) -> Performing {
         if client.0 == 0 {
             return Err(Errno::Invalid.into());
@@ -267,7 +267,7 @@ impl Mds {
     /// Releases a subtree whose merge is done, with the numbers that its client has not used, and
     /// answers when that is durable. If another client took it over during the merge, it stays that
     /// client's.
-    pub(crate) fn release_merged(&mut self, release: Release, effects: &mut Effects) {
+    pub(crate) fn release_merged(&mut self, release: Release, effects: &mut MdsEffects) {
         let Release { subtree, client, .. } = release;
         let mut seq = Seq(0);
         let owner = self.tables.decoupled.get(&subtree).map(|known| known.client);
@@ -285,15 +285,15 @@ impl Mds {
     }
 
     /// The directories for which the end of a decoupling waited are in memory.
-    pub(crate) fn release_fetched(&mut self, release: Release, effects: &mut Effects) {
+    pub(crate) fn release_fetched(&mut self, release: Release, effects: &mut MdsEffects) {
         if !self.next_policy_stores(release.subtree) {
             return self.release_merged(release, effects);
         }
         // So that changes of other clients since then are stored, too.
         let Release { subtree, client, unused, at, answer } = release;
         let (then, seq) = (Then::Release(client, unused), self.log.last());
-        let settled = Settled { at, subtree, then, answer, seq, dirs: Set::default() };
-        self.settle_subtree(settled, effects);
+        let settled = SubtreeFlush { at, subtree, then, answer, seq, dirs: Set::default() };
+        self.flush_subtree(settled, effects);
     }
 
     /// Takes numbers back, unless another queued journal of the subtree was, or may be, verified

@@ -11,7 +11,7 @@ use wire::{Answer, Decoupled, Failure, Op};
 
 use super::{Performed, Performing, Refused};
 use crate::tables::{Decoupling, Held};
-use crate::{Effects, Mds, Waiting};
+use crate::{Mds, MdsEffects, Waiting};
 
 /// A branch is being read.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl Mds {
         at: (ConnId, Tid),
         (client, cred): (ClientId, &Cred),
         op: &Op<'_>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) -> Performing {
         let Op::Adopt { subtree, branch, block } = *op else { return Err(Errno::Invalid.into()) };
         if let Some(errno) = self.refusing() {
@@ -65,7 +65,7 @@ impl Mds {
         &mut self,
         adopting: Adopting,
         result: Result<StoreResult, Box<StoreFailure>>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         let (conn, tid) = adopting.at;
         if let Err(refused) = self.adopt_branch(adopting, result) {

@@ -3,10 +3,10 @@
 
 use policy::{Ack, Mechanism};
 use types::{Attr, ClientId, Ino, Path, Stripe};
-use wire::{Answer, Failure, Message, Op, Request, Told, WantsAlone};
+use wire::{Answer, Failure, Grants, Message, Op, Request, WantsExclusive};
 
 use super::touched;
-use crate::{Effects, Mds, Phase};
+use crate::{Mds, MdsEffects, Phase};
 
 impl Mds {
     /// The part of an immediate answer that a client may cache. A delayed answer gives none: the
@@ -16,7 +16,7 @@ impl Mds {
         client: ClientId,
         request: &Request<'_>,
         answer: Result<&Answer, &Failure>,
-    ) -> Option<Told> {
+    ) -> Option<Grants> {
         // A merge changes a subtree bit by bit.
         if !request.remembers || client.0 == 0 || self.merges.is_busy() {
             return None;
@@ -27,10 +27,12 @@ impl Mds {
             return None;
         }
         // A subtree with `merge: on_demand` is not cached: each look asks for a merge.
-        if !self.tables.decoupled.is_empty() && self.demanded(client, &request.op).is_some() {
+        if !self.tables.decoupled.is_empty()
+            && self.merge_request_for(client, &request.op).is_some()
+        {
             return None;
         }
-        if let Some(told) = self.tell_leased(request, answer) {
+        if let Some(told) = self.notify_leased(request, answer) {
             return Some(told);
         }
         let (place, inode) = match (&request.op, answer) {
@@ -64,33 +66,38 @@ impl Mds {
             }
             (None, _) => false,
         };
-        let alone = self.tell_alone(client, request, place);
+        let alone = self.notify_exclusive(client, request, place);
         let new_alone = match (&request.op, answer) {
             (Op::Create { .. }, Ok(Answer::Attr(attr))) if attr.is_dir() && inode => {
-                self.tell_alone(client, request, attr.ino)
+                self.notify_exclusive(client, request, attr.ino)
             }
             _ => None,
         };
-        Some(Told { dir, inode, alone, new_alone, lease: None })
+        Some(Grants { dir, inode, alone, new_alone, lease: None })
     }
 
     /// Gives a client that has just made a change a directory alone, if it wants that and can have
     /// it. Returns how files that are created there are striped.
-    fn tell_alone(&mut self, client: ClientId, request: &Request<'_>, dir: Ino) -> Option<Stripe> {
+    fn notify_exclusive(
+        &mut self,
+        client: ClientId,
+        request: &Request<'_>,
+        dir: Ino,
+    ) -> Option<Stripe> {
         let fragmented = !self.authority.is_plain() && self.is_fragmented(dir);
-        if request.wants_alone == WantsAlone::Never || !request.op.is_mutation() || fragmented {
+        if request.wants_alone == WantsExclusive::Never || !request.op.is_mutation() || fragmented {
             return None;
         }
         let policy = &self.namespace.effective_policy(dir).1.policy;
         let may = match policy.ack {
             Ack::Safe => false,
-            Ack::Applied => request.wants_alone == WantsAlone::Always,
+            Ack::Applied => request.wants_alone == WantsExclusive::Always,
             Ack::Async => true,
         };
         // Clients that log their requests need the server's answers.
         let logged = policy.contains(Mechanism::LocalPersist);
         let stripe = policy.stripe;
-        if !may || logged || !policy.contains(Mechanism::Rpcs) || self.is_ending_alone() {
+        if !may || logged || !policy.contains(Mechanism::Rpcs) || self.is_ending_exclusive() {
             return None;
         }
         if self.is_under_leases(dir) || self.leases.is_leased(dir, self.clock.now) {
@@ -100,7 +107,7 @@ impl Mds {
         {
             return None;
         }
-        self.caps.give_alone(client, dir).then_some(stripe)
+        self.caps.grant_exclusive(client, dir).then_some(stripe)
     }
 
     /// Whether a directory is in a subtree that belongs to a client.
@@ -146,13 +153,13 @@ impl Mds {
         &mut self,
         client: ClientId,
         op: &Op<'_>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) -> Option<Ino> {
         if self.caps.is_empty() && self.leases.is_empty() {
             return None;
         }
-        if self.caps.is_any_alone()
-            && let Some(dir) = self.must_revoke_alone(client, op, effects)
+        if self.caps.is_any_exclusive()
+            && let Some(dir) = self.must_revoke_exclusive(client, op, effects)
         {
             return Some(dir);
         }
@@ -189,11 +196,11 @@ impl Mds {
     /// A directory that the client that has it alone must return before this request is executed;
     /// the revocations are sent. The owner itself returns it, too, before the server executes a
     /// change there for it.
-    fn must_revoke_alone(
+    fn must_revoke_exclusive(
         &mut self,
         client: ClientId,
         op: &Op<'_>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) -> Option<Ino> {
         let (inos, names) = touched(op);
         let mut places: Vec<Ino> =
@@ -253,7 +260,12 @@ impl Mds {
     }
 
     /// Revokes the inode itself if it is a directory, else its home.
-    fn revoke_inode(&mut self, client: ClientId, ino: Ino, effects: &mut Effects) -> Option<Ino> {
+    fn revoke_inode(
+        &mut self,
+        client: ClientId,
+        ino: Ino,
+        effects: &mut MdsEffects,
+    ) -> Option<Ino> {
         self.revoke(client, self.place_of(ino)?, effects)
     }
 
@@ -263,7 +275,7 @@ impl Mds {
         &mut self,
         client: ClientId,
         dir: Ino,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) -> Option<Ino> {
         for holder in self.caps.revoke(client, dir, self.clock.now) {
             self.counters.revokes += 1;
@@ -281,7 +293,7 @@ impl Mds {
         &mut self,
         client: ClientId,
         root: Ino,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) -> Option<Ino> {
         let held = self.caps.directories();
         let inside: Vec<Ino> =
@@ -297,7 +309,7 @@ impl Mds {
 
     /// Collects all changes in a subtree: revokes the directories that clients have alone. Returns
     /// whether it has all.
-    pub(crate) fn end_alone_below(&mut self, root: Ino, effects: &mut Effects) -> bool {
+    pub(crate) fn end_exclusive_below(&mut self, root: Ino, effects: &mut MdsEffects) -> bool {
         let alone = self.caps.alone().map(|(dir, _)| dir);
         let inside: Vec<Ino> = alone.filter(|dir| self.namespace.is_within(*dir, root)).collect();
         for dir in &inside {
@@ -308,7 +320,7 @@ impl Mds {
 
     /// Collects all changes of clients: revokes the directories that they have alone, and gives
     /// none. Returns whether it has all.
-    pub(crate) fn end_alone(&mut self, effects: &mut Effects) -> bool {
+    pub(crate) fn end_exclusive(&mut self, effects: &mut MdsEffects) -> bool {
         self.ending_alone = true;
         let alone: Vec<Ino> = self.caps.alone().map(|(dir, _)| dir).collect();
         for dir in &alone {
@@ -317,20 +329,20 @@ impl Mds {
         alone.is_empty()
     }
 
-    fn is_ending_alone(&self) -> bool {
+    fn is_ending_exclusive(&self) -> bool {
         let apart = self.is_private() || self.settings.read_only;
         self.ending_alone || self.snapshots.is_any() || apart
     }
 
     /// A client has dropped a directory: requests that wait for that check again.
-    pub(crate) fn returned(&mut self, client: ClientId, dir: Ino, effects: &mut Effects) {
+    pub(crate) fn returned(&mut self, client: ClientId, dir: Ino, effects: &mut MdsEffects) {
         if self.caps.returned(client, dir, self.clock.now + self.settings.quiet) {
             self.retry_returned(dir, effects);
         }
     }
 
     /// Ends revocations of directories that clients cannot use any more.
-    pub(crate) fn caps_tick(&mut self, effects: &mut Effects) {
+    pub(crate) fn caps_tick(&mut self, effects: &mut MdsEffects) {
         let now = self.clock.now;
         self.caps.tidy(now);
         for (dir, holder, since) in self.caps.revoking() {
@@ -344,7 +356,7 @@ impl Mds {
                 self.returned(holder, dir, effects);
             }
         }
-        if self.ending_alone && !self.caps.is_any_alone() && self.phase == Phase::Active {
+        if self.ending_alone && !self.caps.is_any_exclusive() && self.phase == Phase::Active {
             self.terminate(effects);
         }
         // Clients for which no server needs to wait.
@@ -358,7 +370,7 @@ impl Mds {
     }
 
     /// A client has a new connection, and forgot everything before it asked for that.
-    pub(crate) fn caps_left(&mut self, client: ClientId, effects: &mut Effects) {
+    pub(crate) fn caps_left(&mut self, client: ClientId, effects: &mut MdsEffects) {
         for dir in self.caps.leave(client, self.clock.now + self.settings.quiet) {
             self.retry_returned(dir, effects);
         }

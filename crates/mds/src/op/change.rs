@@ -1,6 +1,6 @@
 //! Requests that change the namespace: plan, journal, apply.
 
-use namespace::{NewInode, Planned};
+use namespace::{Planned, PlannedInode};
 use types::{
     Attr, AttrChange, ClientId, ConnId, Cred, Errno, Ino, Origin, Path, Seq, Stripe, Tid, Timestamp,
 };
@@ -8,7 +8,7 @@ use wire::{Answer, Op, Replay, Request};
 
 use super::{Performed, Performing, Refused};
 use crate::session::{Remembered, Session};
-use crate::{Effects, Mds, fetch};
+use crate::{Mds, MdsEffects, fetch};
 use namespace::{Mode, Refusal};
 
 impl Mds {
@@ -25,16 +25,16 @@ impl Mds {
             }
             Op::Link { ino, parent, name } => {
                 let planned = self.namespace.plan_link(cred, ino, (parent, name), time)?;
-                Ok(self.carry_out(origin, parent, &planned, time))
+                Ok(self.execute_change(origin, parent, &planned, time))
             }
             Op::Unlink { parent, name } => {
                 let planned = self.namespace.plan_unlink(cred, parent, name, time)?;
-                Ok(self.carry_out(origin, parent, &planned, time))
+                Ok(self.execute_change(origin, parent, &planned, time))
             }
             Op::Rmdir { parent, name } => {
                 let planned = self.namespace.plan_rmdir(cred, parent, name, time)?;
                 self.check_mounts(op)?;
-                Ok(self.carry_out(origin, parent, &planned, time))
+                Ok(self.execute_change(origin, parent, &planned, time))
             }
             Op::Rename { parent, name, new_parent, new_name, flags } => {
                 let (from, to) = ((parent, name), (new_parent, new_name));
@@ -45,11 +45,11 @@ impl Mds {
                 let planned = self.namespace.plan_rename(cred, from, to, flags, time)?;
                 let Some(planned) = planned else { return Ok(Performed::Answer(Answer::Done)) };
                 self.check_mounts(op)?;
-                Ok(self.carry_out_in_both(origin, (parent, new_parent), &planned, time))
+                Ok(self.execute_in_both(origin, (parent, new_parent), &planned, time))
             }
             Op::SetAttr { ino, ref change } => {
                 let planned = self.namespace.plan_setattr(cred, ino, change, time)?;
-                let performed = self.carry_out(origin, ino, &planned, time);
+                let performed = self.execute_change(origin, ino, &planned, time);
                 if self.is_fragmented(ino) {
                     self.spread_access(ino);
                 }
@@ -63,16 +63,16 @@ impl Mds {
                 // Reading changes no content: the time of the last change stays.
                 let change = AttrChange { atime: Some(at), ..AttrChange::default() };
                 let planned = self.namespace.plan_setattr(cred, ino, &change, ctime)?;
-                Ok(self.carry_out(origin, ino, &planned, time))
+                Ok(self.execute_change(origin, ino, &planned, time))
             }
             Op::SetXattr { ino, name, value, flags } => {
                 let planned =
                     self.namespace.plan_setxattr(cred, ino, (name, value), flags, time)?;
-                Ok(self.carry_out(origin, ino, &planned, time))
+                Ok(self.execute_change(origin, ino, &planned, time))
             }
             Op::SetData { ino, data, size } => {
                 let planned = self.namespace.plan_setdata(cred, ino, data, size, time)?;
-                Ok(self.carry_out(origin, ino, &planned, time))
+                Ok(self.execute_change(origin, ino, &planned, time))
             }
             Op::Grow { ino, size } => {
                 self.lengthen((client, cred), ino, |old| Some(old.max(size)), (origin, time))
@@ -134,7 +134,7 @@ impl Mds {
             Some(Replay { stripe, .. }) => stripe,
             None => self.stripe_in(at.0),
         };
-        let new = NewInode { mode, owner, rdev, stripe, size, time, mtime, atime, data };
+        let new = PlannedInode { mode, owner, rdev, stripe, size, time, mtime, atime, data };
         // Planned with a number that is taken only if the plan succeeds.
         let planned = self.namespace.plan_create(cred, at, &new, Ino(u64::MAX))?;
         let ino = match again {
@@ -195,7 +195,7 @@ impl Mds {
         at: (ConnId, Tid),
         ino: Ino,
         known: Option<Remembered>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         let attr = self.namespace.getattr(ino).ok();
         match (known, attr) {
@@ -212,17 +212,17 @@ impl Mds {
         }
     }
 
-    fn carry_out(
+    fn execute_change(
         &mut self,
         origin: Origin,
         place: Ino,
         planned: &Planned<'_>,
         time: Timestamp,
     ) -> Performed {
-        self.carry_out_in_both(origin, (place, place), planned, time)
+        self.execute_in_both(origin, (place, place), planned, time)
     }
 
-    fn carry_out_in_both(
+    fn execute_in_both(
         &mut self,
         origin: Origin,
         (place, other): (Ino, Ino),
@@ -298,7 +298,7 @@ impl Mds {
         (conn, client): (ConnId, ClientId),
         request: &Request<'_>,
         known: Option<Remembered>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         if let Op::Grow { ino, .. } | Op::Append { ino, .. } = request.op {
             return self.lengthened_again((conn, request.tid), ino, known, effects);

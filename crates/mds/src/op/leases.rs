@@ -2,19 +2,19 @@
 
 use policy::Cache;
 use types::{Errno, Ino, Moment, Path};
-use wire::{Answer, Failure, Op, Request, Told};
+use wire::{Answer, Failure, Grants, Op, Request};
 
 use crate::leases::ANYBODY;
-use crate::{Effects, Mds};
+use crate::{Mds, MdsEffects};
 
 impl Mds {
     /// The part of an immediate answer that a client may cache for the span of a lease.
     #[allow(clippy::wildcard_enum_match_arm, reason = "changes give no leases")]
-    pub(super) fn tell_leased(
+    pub(super) fn notify_leased(
         &mut self,
         request: &Request<'_>,
         answer: Result<&Answer, &Failure>,
-    ) -> Option<Told> {
+    ) -> Option<Grants> {
         let (place, inode) = match (&request.op, answer) {
             (Op::Lookup { parent, .. }, Ok(Answer::Attr(attr))) => (*parent, Some(attr)),
             (Op::Lookup { parent, .. }, Err(failure)) if failure.errno == Errno::NotFound => {
@@ -45,7 +45,7 @@ impl Mds {
             }
             (None, _) => false,
         };
-        Some(Told { dir, inode, lease: Some(lease), ..Told::default() })
+        Some(Grants { dir, inode, lease: Some(lease), ..Grants::default() })
     }
 
     /// Whether clients cache a directory under leases.
@@ -97,7 +97,7 @@ impl Mds {
     }
 
     /// Handles requests again that waited for a lease that has expired.
-    pub(crate) fn leases_tick(&mut self, effects: &mut Effects) {
+    pub(crate) fn leases_tick(&mut self, effects: &mut MdsEffects) {
         for dir in self.leases.over(self.clock.now) {
             self.retry_returned(dir, effects);
         }

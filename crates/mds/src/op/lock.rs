@@ -4,8 +4,8 @@ use types::{ClientId, ConnId, Errno, Ino, Lock, Seq, Tid};
 use wire::Answer;
 
 use super::{Performed, Performing};
-use crate::locks::Outcome;
-use crate::{Effects, Mds};
+use crate::locks::LockOutcome;
+use crate::{Mds, MdsEffects};
 
 impl Mds {
     /// Sets, changes or releases a lock, at once or when no other lock excludes it.
@@ -14,7 +14,7 @@ impl Mds {
         at: (ConnId, Tid),
         whose: (Ino, ClientId),
         (lock, wait): (Lock, bool),
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) -> Performing {
         if lock.start > lock.end {
             return Err(Errno::Invalid.into());
@@ -23,10 +23,10 @@ impl Mds {
         let outcome = self.locks.set(whose, lock, wait.then_some(at), &mut served);
         self.serve_locks(served, effects);
         match outcome {
-            Outcome::Set => Ok(Performed::Answer(Answer::Done)),
-            Outcome::Taken => Err(Errno::Again.into()),
-            Outcome::Deadlock => Err(Errno::Deadlock.into()),
-            Outcome::Waits => Ok(Performed::Later),
+            LockOutcome::Set => Ok(Performed::Answer(Answer::Done)),
+            LockOutcome::Taken => Err(Errno::Again.into()),
+            LockOutcome::Deadlock => Err(Errno::Deadlock.into()),
+            LockOutcome::Waits => Ok(Performed::Later),
         }
     }
 
@@ -35,7 +35,7 @@ impl Mds {
         &mut self,
         whose: (Ino, ClientId),
         lock: &Lock,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) -> Performing {
         let mut served = Vec::new();
         if let Some((conn, tid)) = self.locks.cancel(whose, lock, &mut served) {
@@ -46,13 +46,13 @@ impl Mds {
     }
 
     /// A session ends, and with it its locks.
-    pub(crate) fn unlock_all(&mut self, client: ClientId, effects: &mut Effects) {
+    pub(crate) fn unlock_all(&mut self, client: ClientId, effects: &mut MdsEffects) {
         let mut served = Vec::new();
         self.locks.leave(client, &mut served);
         self.serve_locks(served, effects);
     }
 
-    fn serve_locks(&mut self, served: Vec<(ConnId, Tid)>, effects: &mut Effects) {
+    fn serve_locks(&mut self, served: Vec<(ConnId, Tid)>, effects: &mut MdsEffects) {
         for at in served {
             self.reply_with(at, Seq(0), Answer::Done, effects);
         }

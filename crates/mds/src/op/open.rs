@@ -9,7 +9,7 @@ use wire::{Access, Answer, Failure, Message, Opened, Request};
 
 use super::{Performed, Performing, Refused};
 use crate::opens::Verdict;
-use crate::{Effects, Mds, Waiting};
+use crate::{Mds, MdsEffects, Waiting};
 
 impl Mds {
     /// Opens a file, at once or when it is shared.
@@ -19,7 +19,7 @@ impl Mds {
         client: ClientId,
         request: &Request<'_>,
         (ino, write): (Ino, bool),
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) -> Performing {
         self.note_use(&request.op);
         let attr = self.namespace.getattr(ino)?;
@@ -69,13 +69,13 @@ impl Mds {
         Ok(())
     }
 
-    fn begin_sharing(&mut self, ino: Ino, asker: ClientId, effects: &mut Effects) {
+    fn begin_sharing(&mut self, ino: Ino, asker: ClientId, effects: &mut MdsEffects) {
         let until = self.clock.now + self.settings.recall;
         let told = self.opens.begin(ino, asker, until);
         self.recall(ino, &told, effects);
     }
 
-    fn recall(&mut self, ino: Ino, clients: &[ClientId], effects: &mut Effects) {
+    fn recall(&mut self, ino: Ino, clients: &[ClientId], effects: &mut MdsEffects) {
         for client in clients {
             if let Some(conn) = self.sessions.conn_of(*client) {
                 self.counters.recalls += 1;
@@ -91,7 +91,7 @@ impl Mds {
         at: (ConnId, Tid),
         client: ClientId,
         ino: Ino,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) -> Performing {
         let late = self.opens.yielded(client, ino);
         let inline = self.namespace.data(ino).is_ok_and(|data| !data.is_empty());
@@ -110,7 +110,7 @@ impl Mds {
         &mut self,
         client: ClientId,
         (ino, write): (Ino, bool),
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) -> Performing {
         if let Some(freed) = self.opens.close(client, ino, write) {
             self.purge_closed(freed);
@@ -125,7 +125,7 @@ impl Mds {
         &mut self,
         client: ClientId,
         (ino, access): (Ino, Access),
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) -> Performing {
         let is_closed = !access.read && !access.write;
         if !is_closed {
@@ -138,7 +138,7 @@ impl Mds {
 
     /// Continues to share a file if every client has answered: its content moves to the object
     /// store first, where all of them write.
-    pub(crate) fn share(&mut self, ino: Ino, effects: &mut Effects) {
+    pub(crate) fn share(&mut self, ino: Ino, effects: &mut MdsEffects) {
         if !self.opens.start_moving(ino) {
             return;
         }
@@ -164,7 +164,7 @@ impl Mds {
         &mut self,
         ino: Ino,
         result: Result<StoreResult, Box<StoreFailure>>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         if let Err(failure) = result {
             let text = failure.error.to_string();
@@ -190,7 +190,7 @@ impl Mds {
         &mut self,
         ino: Ino,
         moved: &Result<Option<Seq>, Failure>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         let shared = moved.clone().ok().flatten();
         let Some(sharing) = self.opens.finish(ino, shared) else { return };
@@ -216,7 +216,7 @@ impl Mds {
     }
 
     /// Ends the sessions of clients that got a recall of a file and did not answer.
-    pub(crate) fn opens_tick(&mut self, effects: &mut Effects) {
+    pub(crate) fn opens_tick(&mut self, effects: &mut MdsEffects) {
         for client in self.opens.silent(self.clock.now) {
             if let Some(conn) = self.sessions.conn_of(client) {
                 effects.close.push(conn);
@@ -226,7 +226,7 @@ impl Mds {
     }
 
     /// A session ends: nothing is open and nothing is locked by it any more.
-    pub(crate) fn let_go(&mut self, client: ClientId, conn: ConnId, effects: &mut Effects) {
+    pub(crate) fn let_go(&mut self, client: ClientId, conn: ConnId, effects: &mut MdsEffects) {
         let left = self.opens.leave(client, conn);
         for freed in left.freed {
             self.purge_closed(freed);

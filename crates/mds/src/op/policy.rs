@@ -13,7 +13,7 @@ use wire::{Answer, Failure, Op, Request};
 
 use super::{Performed, Performing, Refused};
 use crate::tables::Held;
-use crate::{Effects, Mds};
+use crate::{Mds, MdsEffects};
 
 impl Mds {
     /// Sets or, with empty text, removes the policy of a directory on behalf of a client.
@@ -23,7 +23,7 @@ impl Mds {
         cred: &Cred,
         (path, text): (&[u8], &[u8]),
         client: ClientId,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) -> Performing {
         let ino = self.resolve_dir(cred, path)?;
         if self.is_blocked(client, ino) {

@@ -2,7 +2,7 @@
 
 use namespace::{Refusal, Walked};
 use types::{ClientId, Cred, Errno, Ino, Path};
-use wire::{Answer, EffectivePolicy, Kept, Op, Request};
+use wire::{Answer, EffectivePolicy, Op, Request, StateStorage};
 
 use super::Refused;
 use crate::Mds;
@@ -180,9 +180,9 @@ impl Mds {
 
     /// The same for a directory that may be split: the worst case is assumed for fragments of other
     /// ranks.
-    fn kept_whole(&self, dir: Ino, streams: bool) -> Kept {
+    fn kept_whole(&self, dir: Ino, streams: bool) -> StateStorage {
         let (parts, all) = self.leaves_here(dir);
-        let elsewhere = if streams { Kept::Applied } else { Kept::Memory };
+        let elsewhere = if streams { StateStorage::Applied } else { StateStorage::Memory };
         let kept = parts.into_iter().map(|part| self.kept(part));
         let kept = kept.chain((!all).then_some(elsewhere));
         kept.max_by_key(|kept| *kept as u8).unwrap_or_default()
@@ -190,12 +190,12 @@ impl Mds {
 
     /// Where the entries of a directory are kept now. The answer never claims more than survives
     /// (P-08).
-    fn kept(&self, dir: Ino) -> Kept {
+    fn kept(&self, dir: Ino) -> StateStorage {
         match self.namespace.unstored(dir) {
-            (_, true) => Kept::Memory,
-            (true, false) if self.log.last() > self.log.safe() => Kept::Applied,
-            (true, false) => Kept::Journalled,
-            (false, false) => Kept::Stored,
+            (_, true) => StateStorage::Memory,
+            (true, false) if self.log.last() > self.log.safe() => StateStorage::Applied,
+            (true, false) => StateStorage::Journalled,
+            (false, false) => StateStorage::Stored,
         }
     }
 

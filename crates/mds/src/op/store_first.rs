@@ -8,8 +8,8 @@
 use types::{ConnId, Ino, Set, Tid};
 use wire::{Answer, Message, Request};
 
-use crate::checkpoint::{Settled, Then};
-use crate::{Effects, Mds};
+use crate::checkpoint::{SubtreeFlush, Then};
+use crate::{Mds, MdsEffects};
 
 /// A request that waits.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl Mds {
         conn: ConnId,
         subtree: Ino,
         request: Request<'_>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) -> bool {
         let at = (conn, request.tid);
         if let Some(place) = self.changes.iter().position(|known| known.at == at && known.stored) {
@@ -39,15 +39,15 @@ impl Mds {
         let frame = Message::Request(request).to_frame();
         self.changes.push(Change { at, subtree, frame, stored: false });
         let (then, answer, seq) = (Then::GoOn, Answer::Done, self.log.last());
-        self.settle_subtree(
-            Settled { at, subtree, then, answer, seq, dirs: Set::default() },
+        self.flush_subtree(
+            SubtreeFlush { at, subtree, then, answer, seq, dirs: Set::default() },
             effects,
         );
         false
     }
 
     /// The write is done: the request is executed.
-    pub(crate) fn go_on_with_change(&mut self, at: (ConnId, Tid), effects: &mut Effects) {
+    pub(crate) fn go_on_with_change(&mut self, at: (ConnId, Tid), effects: &mut MdsEffects) {
         let Some(place) = self.changes.iter().position(|known| known.at == at) else { return };
         self.changes[place].stored = true;
         let frame = self.changes[place].frame.clone();

@@ -21,7 +21,7 @@ use types::{Ino, Seq};
 
 use super::recovered::freed_of;
 use super::{Purges, removal_of};
-use crate::{Effects, Mds};
+use crate::{Mds, MdsEffects};
 
 /// Inodes that one record names: about a megabyte.
 const NAMED_MAX: usize = 1 << 16;
@@ -202,7 +202,7 @@ impl Mds {
 
     /// The oldest record of a merge that the journal must keep for the purge queue. Writes a list
     /// if one is missing for that.
-    pub(crate) fn keep_for_purges(&mut self, oldest: Seq, effects: &mut Effects) -> Seq {
+    pub(crate) fn keep_for_purges(&mut self, oldest: Seq, effects: &mut MdsEffects) -> Seq {
         let first = self.purges.first_record();
         if first <= oldest && self.purges.are_merges_unlisted() {
             self.list_removals(self.log.safe(), effects);

@@ -17,7 +17,7 @@ use types::{Ino, Moment, Seq, Set, Stripe};
 
 use super::merged::{named, removed_in};
 use super::{List, Purges, Task};
-use crate::{Effects, Mds, Phase, Waiting};
+use crate::{Mds, MdsEffects, Phase, Waiting};
 
 /// See the module documentation.
 #[derive(Debug, Default)]
@@ -159,7 +159,7 @@ impl Mds {
 
     /// Begins to read the lists of earlier terms, and queues the recovered inodes when the time for
     /// reconnecting is over.
-    pub(super) fn take_recovered(&mut self, effects: &mut Effects) {
+    pub(super) fn take_recovered(&mut self, effects: &mut MdsEffects) {
         if self.phase != Phase::Active || self.is_private() {
             return;
         }
@@ -211,7 +211,7 @@ impl Mds {
         }
     }
 
-    pub(super) fn read_next_removals(&mut self, effects: &mut Effects) {
+    pub(super) fn read_next_removals(&mut self, effects: &mut MdsEffects) {
         let Some(object) = self.purges.recovered.names.pop() else {
             self.purges.recovered.reading = false;
             return;

@@ -8,7 +8,7 @@
 use namespace::Freed;
 use types::{Moment, Origin, Seq, Span};
 
-use crate::{Effects, Mds, Phase};
+use crate::{Mds, MdsEffects, Phase};
 
 /// How long after a removal its room is given back.
 const AFTER: Span = Span::from_millis(2000);
@@ -58,7 +58,7 @@ impl Room {
 
 impl Mds {
     /// Starts a checkpoint if one is due.
-    pub(super) fn room_tick(&mut self, effects: &mut Effects) {
+    pub(super) fn room_tick(&mut self, effects: &mut MdsEffects) {
         let (now, last) = (self.clock.now, self.last_seq());
         if self.phase != Phase::Active || self.is_private() {
             return;

@@ -20,7 +20,7 @@ fn server(safe: u64) -> Mds {
 
 /// The requests to the store, by which answers are told apart.
 #[allow(clippy::wildcard_enum_match_arm, reason = "the tests look at these")]
-fn asked(effects: &mut Effects) -> Vec<String> {
+fn asked(effects: &mut MdsEffects) -> Vec<String> {
     let what = |op: &StoreOp| match op {
         StoreOp::PurgeData { ino, stripes, .. } => format!("data of {} in {stripes}", ino.0),
         StoreOp::PurgeDir { ino } => format!("directory {}", ino.0),
@@ -42,7 +42,7 @@ fn removed(mds: &mut Mds, freed: Freed, seq: u64, journalled: bool) {
 
 #[test]
 fn content_goes_when_the_journal_says_durably_that_its_file_was_removed() {
-    let (mut mds, mut effects) = (server(7), Effects::default());
+    let (mut mds, mut effects) = (server(7), MdsEffects::default());
     removed(&mut mds, freed(30, false), 7, true);
     removed(&mut mds, freed(31, false), 8, true);
     mds.purge_step(&mut effects);
@@ -60,7 +60,7 @@ fn content_goes_when_the_journal_says_durably_that_its_file_was_removed() {
 
 #[test]
 fn a_directory_is_written_when_what_it_does_not_name_any_more_is_on_a_list() {
-    let (mut mds, mut effects) = (server(7), Effects::default());
+    let (mut mds, mut effects) = (server(7), MdsEffects::default());
     for (ino, seq) in [(30, 5), (31, 7), (32, 8)] {
         removed(&mut mds, freed(ino, false), seq, true);
     }
@@ -80,7 +80,7 @@ fn a_directory_is_written_when_what_it_does_not_name_any_more_is_on_a_list() {
 
 #[test]
 fn what_the_journal_does_not_say_goes_when_the_store_shows_it_and_a_list_says_so() {
-    let (mut mds, mut effects) = (server(7), Effects::default());
+    let (mut mds, mut effects) = (server(7), MdsEffects::default());
     removed(&mut mds, freed(30, false), 7, false);
     removed(&mut mds, freed(31, true), 7, true);
     mds.namespace.apply(
@@ -106,7 +106,7 @@ fn what_the_journal_does_not_say_goes_when_the_store_shows_it_and_a_list_says_so
 
 #[test]
 fn a_list_that_cannot_be_written_holds_nothing_up() {
-    let (mut mds, mut effects) = (server(7), Effects::default());
+    let (mut mds, mut effects) = (server(7), MdsEffects::default());
     removed(&mut mds, freed(30, false), 7, true);
     assert!(mds.list_removals(Seq(7), &mut effects));
     let op = effects.store.pop().unwrap().1;
@@ -121,7 +121,7 @@ fn a_list_that_cannot_be_written_holds_nothing_up() {
 
 #[test]
 fn what_was_on_a_list_goes_when_clients_had_their_time_to_say_that_they_have_it_open() {
-    let (mut mds, mut effects) = (server(7), Effects::default());
+    let (mut mds, mut effects) = (server(7), MdsEffects::default());
     mds.purges.recovered = Recovered::default();
     mds.purge_step(&mut effects);
     assert_eq!(asked(&mut effects), ["something else"], "lists are looked for");
@@ -143,7 +143,7 @@ fn what_was_on_a_list_goes_when_clients_had_their_time_to_say_that_they_have_it_
 
 #[test]
 fn a_server_that_stops_leaves_inodes_on_lists_to_the_next_one() {
-    let (mut mds, mut effects) = (server(7), Effects::default());
+    let (mut mds, mut effects) = (server(7), MdsEffects::default());
     mds.purges.recovered = Recovered::default();
     mds.purge_step(&mut effects);
     assert_eq!(asked(&mut effects), ["something else"], "lists are looked for");
@@ -173,7 +173,7 @@ fn unfinished(mds: &mut Mds, any: bool) {
 
 #[test]
 fn content_that_a_merge_removed_goes_when_the_merge_ends() {
-    let (mut mds, mut effects) = (server(7), Effects::default());
+    let (mut mds, mut effects) = (server(7), MdsEffects::default());
     unfinished(&mut mds, true);
     mds.purges.merged.hold(freed(30, false), Seq(3), true);
     assert!(mds.purges.lacks_record(0));
@@ -211,7 +211,7 @@ fn one_record_names_so_many_removed_inodes_and_no_more() {
 
 #[test]
 fn content_that_a_merge_without_records_removed_waits_for_the_store() {
-    let (mut mds, mut effects) = (server(7), Effects::default());
+    let (mut mds, mut effects) = (server(7), MdsEffects::default());
     mds.purges.merged.hold(freed(30, false), Seq(7), false);
     assert!(!mds.purges.lacks_record(0));
     let event = Event::Unlink { parent: Ino(9), name: b"x", ino: Ino(0), time: Default::default() };
@@ -226,7 +226,7 @@ fn content_that_a_merge_without_records_removed_waits_for_the_store() {
 
 #[test]
 fn an_inode_that_a_merge_gives_a_name_again_stays() {
-    let (mut mds, mut effects) = (server(7), Effects::default());
+    let (mut mds, mut effects) = (server(7), MdsEffects::default());
     unfinished(&mut mds, true);
     mds.opens.enter(ClientId(5), Ino(30), false);
     assert!(mds.opens.keep(freed(30, false)));
@@ -247,7 +247,7 @@ fn an_inode_that_a_merge_gives_a_name_again_stays() {
 
 #[test]
 fn an_empty_file_that_was_open_when_a_merge_removed_it_is_purged() {
-    let (mut mds, mut effects) = (server(7), Effects::default());
+    let (mut mds, mut effects) = (server(7), MdsEffects::default());
     let empty = Freed { size: 0, is_stored: false, ..freed(30, false) };
     mds.purges.merged.hold(empty, Seq(3), true);
     mds.purge_step(&mut effects);
@@ -266,7 +266,7 @@ fn replayed(mds: &mut Mds) {
     let record = Event::Merged { subtree, client, object, first, events, last, losses: &losses };
     mds.purges.replayed(Seq(5), &record);
     let attr = types::Attr { ino: Ino(31), ..Default::default() };
-    let inode = journal::Snapshot { attr, ..Default::default() };
+    let inode = journal::InodeSnapshot { attr, ..Default::default() };
     let (parent, name, home, time) = (Ino(9), b"x", Ino(9), Default::default());
     let link = Event::Link { parent, name, ino: Ino(31), home, inode, time };
     mds.purges.replayed(Seq(6), &link);
@@ -274,7 +274,7 @@ fn replayed(mds: &mut Mds) {
 
 #[test]
 fn a_replay_finds_what_the_records_of_a_merge_name() {
-    let (mut mds, mut effects) = (server(7), Effects::default());
+    let (mut mds, mut effects) = (server(7), MdsEffects::default());
     replayed(&mut mds);
     // The store has a directory that names none of them.
     mds.recover_removed(Vec::new(), Seq(7));
@@ -287,7 +287,7 @@ fn a_replay_finds_what_the_records_of_a_merge_name() {
 
 #[test]
 fn an_inode_that_a_replay_leaves_without_a_name_is_purged() {
-    let (mut mds, mut effects) = (server(7), Effects::default());
+    let (mut mds, mut effects) = (server(7), MdsEffects::default());
     for (parent, ino, mode) in [(9, 20, 0o040_755), (20, 30, 0o100_644)] {
         let (parent, ino) = (Ino(parent), Ino(ino));
         let create = journal::Create { parent, name: b"x", ino, mode, ..Default::default() };
@@ -304,7 +304,7 @@ fn an_inode_that_a_replay_leaves_without_a_name_is_purged() {
 
 #[test]
 fn what_an_interrupted_merge_removed_waits_for_its_end() {
-    let (mut mds, mut effects) = (server(7), Effects::default());
+    let (mut mds, mut effects) = (server(7), MdsEffects::default());
     replayed(&mut mds);
     let unlink = |ino| Event::Unlink { parent: Ino(9), name: b"y", ino, time: Default::default() };
     mds.purges.replayed(Seq(7), &unlink(Ino(33)));
@@ -322,7 +322,7 @@ fn what_an_interrupted_merge_removed_waits_for_its_end() {
 
 /// The age in milliseconds at which a busy server gives back the room of removals of so many bytes.
 fn given_back_after(bytes: u64) -> Option<u64> {
-    let (mut mds, mut effects) = (server(7), Effects::default());
+    let (mut mds, mut effects) = (server(7), MdsEffects::default());
     let small = Freed { size: bytes, is_stored: false, ..freed(30, false) };
     mds.clock.now = types::Moment(0);
     mds.purges.room.note(&small, true, mds.clock.now);

@@ -1,36 +1,39 @@
-//! The objects about served subtrees, and about passages between ranks, that a recovery reads.
+//! The objects about served subtrees, and about cross-rank renames between ranks, that a recovery
+//! reads.
 
-use metastore::PASSAGES_PREFIX;
+use metastore::CROSS_RENAMES_PREFIX;
 use metastore::request::{StoreOp, StoreResult};
 use types::{Errno, Error, Ino};
 
 use super::Step;
-use super::behind::Behind;
-use crate::{Effects, Mds, Waiting};
+use super::departed::DepartedSubtrees;
+use crate::{Mds, MdsEffects, Waiting};
 
 impl Mds {
-    /// Reads the list of served subtrees, and the passages between ranks.
+    /// Reads the list of served subtrees, and the cross-rank renames between ranks.
     pub(super) fn recover_authority(
         &mut self,
         result: StoreResult,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) -> Result<(), Error> {
         match (&self.recovery.step, result) {
             (Step::ReadList, read @ (StoreResult::Bytes(..) | StoreResult::Missing)) => {
                 self.take_list(&read)?;
                 self.drop_left();
-                self.recovery.behind = Behind::new(self.recover_gone());
-                self.recovery.step = Step::ListPassages;
-                let prefix = PASSAGES_PREFIX.to_owned();
+                self.recovery.behind = DepartedSubtrees::new(self.recover_gone());
+                self.recovery.step = Step::ListCrossRenames;
+                let prefix = CROSS_RENAMES_PREFIX.to_owned();
                 self.store(Waiting::Recovery, StoreOp::List { prefix }, effects);
             }
-            (Step::ListPassages, StoreResult::Names(names)) => self.read_passages(names, effects),
-            (Step::ReadPassage(name, rest), read) => {
+            (Step::ListCrossRenames, StoreResult::Names(names)) => {
+                self.read_cross_renames(names, effects)
+            }
+            (Step::ReadCrossRename(name, rest), read) => {
                 let (name, rest) = (name.clone(), rest.clone());
                 if let StoreResult::Bytes(bytes, version) = &read {
-                    self.recall_passage(&name, (bytes, *version))?;
+                    self.recall_cross_rename(&name, (bytes, *version))?;
                 }
-                self.read_passages(rest, effects);
+                self.read_cross_renames(rest, effects);
             }
             (step, result) => {
                 let cause = format!("recovery expected something else: {step:?}, {result:?}");
@@ -44,10 +47,10 @@ impl Mds {
     /// that is due. And the roots that are in hidden directories: the journal's events about such a
     /// root apply there, and not to a directory that the root left long ago, that still lists it,
     /// and that was removed before it was written again.
-    pub(super) fn fetch_hidden(&mut self, effects: &mut Effects) {
+    pub(super) fn fetch_hidden(&mut self, effects: &mut MdsEffects) {
         let lacks = |dir: &Ino| !self.namespace.is_complete(*dir);
         let links = self.recovery.behind.has_linked().then_some(Ino::LINKS);
-        let served = self.served_roots().into_iter().map(Ino::above);
+        let served = self.served_roots().into_iter().map(Ino::mount_stub);
         let served = served.filter(|above| !self.recovery.behind.covers(*above));
         let next = links.into_iter().chain(served).find(lacks);
         match next {
@@ -59,12 +62,12 @@ impl Mds {
         }
     }
 
-    /// Reads the passages between ranks; then the namespace begins.
-    fn read_passages(&mut self, mut names: Vec<String>, effects: &mut Effects) {
+    /// Reads the cross-rank renames between ranks; then the namespace begins.
+    fn read_cross_renames(&mut self, mut names: Vec<String>, effects: &mut MdsEffects) {
         match names.pop() {
             None => self.begin_namespace(effects),
             Some(object) => {
-                self.recovery.step = Step::ReadPassage(object.clone(), names);
+                self.recovery.step = Step::ReadCrossRename(object.clone(), names);
                 self.store(Waiting::Recovery, StoreOp::Get { object }, effects);
             }
         }

@@ -4,14 +4,14 @@ use metastore::request::StoreOp;
 use types::{Ino, Seq};
 
 use super::Step;
-use crate::{Effects, Mds};
+use crate::{Mds, MdsEffects};
 
 impl Mds {
-    pub(super) fn replayed(&mut self, effects: &mut Effects) {
+    pub(super) fn replayed(&mut self, effects: &mut MdsEffects) {
         self.forget_behind(Seq(u64::MAX));
         if let Some(root) = self.lacking_root() {
             self.recovery.step = Step::FetchAbove(root);
-            return self.recovery_waits_for(Ino::above(root), effects);
+            return self.recovery_waits_for(Ino::mount_stub(root), effects);
         }
         self.recovery.step = Step::Idle;
         self.doubt_damaged();

@@ -11,7 +11,7 @@ use types::{Ino, Seq, Set};
 use super::Step;
 use crate::fetch::seen_by;
 use crate::merge::JournalId;
-use crate::{Effects, Mds, Waiting};
+use crate::{Mds, MdsEffects, Waiting};
 
 /// A client's journal that is applied again, and how far.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ impl Mds {
 
     /// Repeats the losses that a part of a merge caused. Returns whether that is done; if not, a
     /// directory is being fetched.
-    pub(super) fn lose_again(&mut self, seq: Seq, losses: &[u8], effects: &mut Effects) -> bool {
+    pub(super) fn lose_again(&mut self, seq: Seq, losses: &[u8], effects: &mut MdsEffects) -> bool {
         for loss in Loss::all(losses).skip(self.recovery.losses) {
             if loss.winner.0 != 0 {
                 match self.replace_if_stored(loss.winner, seq, effects) {
@@ -118,7 +118,7 @@ impl Mds {
         &mut self,
         dir: Ino,
         seq: Seq,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) -> Option<bool> {
         let Some(stored) = self.recovery.stored.take() else {
             self.recovery.step = Step::ReadStored;

@@ -6,12 +6,12 @@ use types::{Error, Ino, Seq};
 
 use super::Step;
 use crate::damage::is_damage;
-use crate::{Effects, Mds};
+use crate::{Mds, MdsEffects};
 
 /// Whether the rest can be served without a directory. Without the inode of a subtree's root, the
 /// server cannot serve the subtree.
 fn is_dispensable(dir: Ino) -> bool {
-    dir != Ino::ANCHOR && !dir.is_above()
+    dir != Ino::ANCHOR && !dir.is_mount_stub()
 }
 
 impl Mds {
@@ -20,7 +20,7 @@ impl Mds {
         &mut self,
         dir: Ino,
         error: &Error,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) -> bool {
         let replays = matches!(self.recovery.step, Step::Replay | Step::ReadStored);
         if !replays || !is_damage(error.errno) || !is_dispensable(dir) {
@@ -37,7 +37,7 @@ impl Mds {
     pub(super) fn recover_without_stored(
         &mut self,
         failure: &StoreFailure,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) -> bool {
         let (Step::ReadStored, StoreOp::LoadDir { ino }) = (&self.recovery.step, &failure.op)
         else {

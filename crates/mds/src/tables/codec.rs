@@ -10,7 +10,7 @@ use types::{ClientId, Cred, Epoch, Ino, InoRange, Rank, Seq, Tid, Timestamp};
 use super::free::Free;
 use super::gone::GoneList;
 use super::{Decoupling, JournalEnd, Tables};
-use crate::session::{Left, Remembered};
+use crate::session::{Remembered, SavedSession};
 
 const MAGIC: &[u8; 8] = b"CUDLRANK";
 /// Version 2 has numbers that were given back, version 3 clients with caches, version 4 subtrees
@@ -36,7 +36,7 @@ impl Tables {
         out.put_varint(self.end.last.0);
         out.put_varint(self.end.next_index);
         out.put_varint(self.end.sessions.len() as u64);
-        for Left { client, tids, remembered } in &self.end.sessions {
+        for SavedSession { client, tids, remembered } in &self.end.sessions {
             out.put_varint(client.0);
             out.put_varint(tids.len() as u64);
             tids.iter().for_each(|tid| out.put_varint(tid.0));
@@ -97,7 +97,7 @@ impl Tables {
                 fenced.insert(ClientId(reader.varint()?));
             }
         }
-        // Or before it was noted how tenures end: then the last one counts as crashed.
+        // Or before it was noted how terms end: then the last one counts as crashed.
         let (mut stopped, mut crashed) = (Epoch(0), Epoch(0));
         if reader.offset() + 4 < bytes.len() {
             stopped = Epoch(reader.varint()?);
@@ -215,7 +215,7 @@ fn read_end(reader: &mut Reader<'_>) -> Result<JournalEnd, Malformed> {
                 time: Timestamp(reader.signed()?),
             });
         }
-        end.sessions.push(Left { client, tids, remembered });
+        end.sessions.push(SavedSession { client, tids, remembered });
     }
     Ok(end)
 }

@@ -2,7 +2,7 @@
 //!
 //! Before the list of subtrees is replaced the table notes the entries that leave (`leaving`), and
 //! the list carries a copy. From the replacement on the copy is valid: a later reader of the note,
-//! in this tenure or the next one, compares how often the subtree has moved and drops the entries
+//! in this term or the next one, compares how often the subtree has moved and drops the entries
 //! that left. The other rank stores the copy in its own table before it reports that the subtree is
 //! taken in. So after any crash the table of exactly one rank has the owner of a decoupled subtree.
 //!

@@ -14,7 +14,7 @@ pub struct RankTable {
     pub next: u64,
     /// The decoupled subtrees: root, owner and the numbers that the owner may use.
     pub decoupled: Vec<(Ino, ClientId, Vec<InoRange>)>,
-    /// The tenure that stored it.
+    /// The term that stored it.
     pub epoch: Epoch,
     /// The largest number of a client that it names; 0 for none.
     pub last_client: ClientId,
@@ -25,7 +25,7 @@ pub struct RankTable {
 pub struct CountFrom {
     /// Inode numbers begin here.
     pub next: u64,
-    /// The next tenure is later than this one.
+    /// The next term is later than this one.
     pub epoch: Epoch,
     /// The journal continues behind this position.
     pub last: Seq,
@@ -44,7 +44,7 @@ impl RankTable {
     }
 
     /// The new table of a rank whose table was lost: an older table, if one exists, with numbers
-    /// that continue behind those in use. The last tenure counts as crashed.
+    /// that continue behind those in use. The last term counts as crashed.
     ///
     /// # Errors
     /// If the older one is malformed.

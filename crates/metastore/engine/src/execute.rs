@@ -18,7 +18,7 @@ use metastore::request::{Condition, LoadedDir, StoreFailure, StoreOp, StoreResul
 use metastore::{
     Attached, DirRun, Manifest, Rows, RunId, RunInfo, manifest_name, run_name, values_name,
 };
-use objstore::{Expect, ObjectStore, Outcome, Store, SyncScope, Version};
+use objstore::{Expect, ObjectStore, PutOutcome, Store, SyncScope, Version};
 use types::{DirFragId, Errno, Error, Frag, Ino, InoRange, Pool, Result, Seq, Stripe, Timestamp};
 
 use crate::retained::{self, Keeper};
@@ -63,8 +63,8 @@ fn try_op(store: &dyn Store, executor: &Executor, op: &StoreOp) -> Result<StoreR
                 Condition::Version(version) => Expect::Is(Version(*version)),
             };
             Ok(match store.put(object, data, expect)? {
-                Outcome::Done(version) => StoreResult::Stored(version.0),
-                Outcome::Conflict(_) => StoreResult::Conflict,
+                PutOutcome::Done(version) => StoreResult::Stored(version.0),
+                PutOutcome::Conflict(_) => StoreResult::Conflict,
             })
         }
         StoreOp::Get { object } => Ok(match optional(store.get(object))? {
@@ -342,8 +342,8 @@ fn commit_dir(
 
 fn replace_manifest(store: &dyn ObjectStore, manifest: &Manifest, expect: Expect) -> Result<()> {
     match store.put(&manifest_name(manifest.dirfrag), &manifest.encode(), expect)? {
-        Outcome::Done(_) => Ok(()),
-        Outcome::Conflict(_) => Err(compact::stale(manifest)),
+        PutOutcome::Done(_) => Ok(()),
+        PutOutcome::Conflict(_) => Err(compact::stale(manifest)),
     }
 }
 

@@ -12,9 +12,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use metastore::{ObjectName, parse_kept};
+use metastore::{ObjectName, parse_retained};
 use objstore::{
-    Capacity, Expect, Fencing, LockGuard, Memory, ObjectStore, Outcome, Pools, Reserved, Space,
+    Capacity, Expect, Fencing, LockGuard, Memory, ObjectStore, Pools, PutOutcome, Reserved, Space,
     Stat, Store, Sweeping, SyncScope, Tuned, Version, absent, check_name,
 };
 use types::{Errno, Error, InoRange, Pool, Result};
@@ -104,7 +104,7 @@ fn optional<T>(result: Result<T>) -> Result<Option<T>> {
 }
 
 impl ObjectStore for Overlay {
-    fn put(&self, name: &str, data: &[u8], expect: Expect) -> Result<Outcome> {
+    fn put(&self, name: &str, data: &[u8], expect: Expect) -> Result<PutOutcome> {
         match self.place(name)? {
             Place::Content { own: true } => return self.base.put(name, data, expect),
             Place::Content { own: false } => return Err(Self::refused(name)),
@@ -217,7 +217,7 @@ impl ObjectStore for Overlay {
         } else if prefix.starts_with("dirs/") {
             let listed = self.base.list(prefix)?;
             let hidden = self.hidden();
-            let seen = listed.into_iter().filter(|name| parse_kept(name).is_none());
+            let seen = listed.into_iter().filter(|name| parse_retained(name).is_none());
             names.extend(seen.filter(|name| !hidden.contains(name)).map(|name| (name, ())));
         }
         names.extend(self.above.list(prefix)?.into_iter().map(|name| (name, ())));

@@ -14,10 +14,10 @@ use std::collections::BTreeSet;
 
 use metastore::request::{LoadedDir, rank_name};
 use metastore::{
-    Manifest, Purge, Rows, RunId, SNAPSHOTS_MAX, SNAPSHOTS_NAME, Snapshot, Snapshots, kept_name,
-    kept_prefix, parse_kept, run_name, values_name,
+    Manifest, Purge, Rows, RunId, SNAPSHOTS_MAX, SNAPSHOTS_NAME, Snapshot, Snapshots,
+    parse_retained, retained_name, retained_prefix, run_name, values_name,
 };
-use objstore::{Expect, ObjectStore, Outcome, Store, Version};
+use objstore::{Expect, ObjectStore, PutOutcome, Store, Version};
 use types::{DirFragId, Errno, Error, Frag, Ino, Pool, Rank, Result};
 
 use crate::execute::{optional, read_manifest, read_runs, resolve};
@@ -54,7 +54,7 @@ pub fn change_snapshots<T>(
         }
         snapshots.changes += 1;
         let expect = version.map_or(Expect::Absent, Expect::Is);
-        if let Outcome::Done(_) = store.put(SNAPSHOTS_NAME, &snapshots.encode(), expect)? {
+        if let PutOutcome::Done(_) = store.put(SNAPSHOTS_NAME, &snapshots.encode(), expect)? {
             return Ok(result);
         }
     }
@@ -143,33 +143,37 @@ pub(crate) fn manifest_at(
 ) -> Result<Option<Manifest>> {
     // In this order: a manifest that is replaced in between is kept before that.
     let current = read_manifest(store, dir)?.map(|(manifest, _)| manifest);
-    let kept = find_kept(store, dir, number)?;
+    let kept = find_retained(store, dir, number)?;
     Ok(kept.or(current))
 }
 
 /// The manifest that was replaced first since a snapshot.
-fn find_kept(store: &dyn Store, dir: DirFragId, number: u64) -> Result<Option<Manifest>> {
+fn find_retained(store: &dyn Store, dir: DirFragId, number: u64) -> Result<Option<Manifest>> {
     if !store.lists_what_it_finds() {
-        return guess_kept(store, dir, number);
+        return guess_retained(store, dir, number);
     }
-    let names = store.list(&kept_prefix(dir))?;
-    let numbers = names.iter().filter_map(|name| Some(parse_kept(name)?.1));
+    let names = store.list(&retained_prefix(dir))?;
+    let numbers = names.iter().filter_map(|name| Some(parse_retained(name)?.1));
     let found = numbers.filter(|kept| *kept >= number).min();
-    found.map_or(Ok(None), |number| read_kept(store, dir, number))
+    found.map_or(Ok(None), |number| read_retained(store, dir, number))
 }
 
 /// The same for a store in which a list costs as much as its size.
-fn guess_kept(store: &dyn ObjectStore, dir: DirFragId, number: u64) -> Result<Option<Manifest>> {
+fn guess_retained(
+    store: &dyn ObjectStore,
+    dir: DirFragId,
+    number: u64,
+) -> Result<Option<Manifest>> {
     for number in number..=read_snapshots(store)?.0.taken {
-        if let Some(kept) = read_kept(store, dir, number)? {
+        if let Some(kept) = read_retained(store, dir, number)? {
             return Ok(Some(kept));
         }
     }
     Ok(None)
 }
 
-fn read_kept(store: &dyn ObjectStore, dir: DirFragId, number: u64) -> Result<Option<Manifest>> {
-    let name = kept_name(dir, number);
+fn read_retained(store: &dyn ObjectStore, dir: DirFragId, number: u64) -> Result<Option<Manifest>> {
+    let name = retained_name(dir, number);
     let Some((bytes, _)) = optional(store.get(&name))? else { return Ok(None) };
     let manifest = Manifest::decode_as(dir, &bytes).map_err(|error| error.about(name))?;
     Ok(Some(manifest))
@@ -245,11 +249,11 @@ impl<'a> Keeper<'a> {
         let Some(number) = self.number else { return Ok(Spared::default()) };
         let nothing = Manifest::new(dir);
         let manifest = manifest.unwrap_or(&nothing);
-        let name = kept_name(dir, number);
+        let name = retained_name(dir, number);
         match self.store.put(&name, &manifest.encode(), Expect::Absent)? {
-            Outcome::Done(_) => Ok(Spared::of(manifest)),
-            Outcome::Conflict(_) => {
-                let kept = read_kept(self.store, dir, number)?;
+            PutOutcome::Done(_) => Ok(Spared::of(manifest)),
+            PutOutcome::Conflict(_) => {
+                let kept = read_retained(self.store, dir, number)?;
                 Ok(Spared::of(kept.as_ref().unwrap_or(manifest)))
             }
         }

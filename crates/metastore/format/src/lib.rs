@@ -15,6 +15,7 @@ mod attach;
 mod branch;
 mod compaction;
 mod copy;
+mod cross_rename;
 mod damaged;
 mod error;
 #[doc(hidden)]
@@ -23,7 +24,6 @@ mod load;
 mod manifest;
 mod name;
 mod object;
-mod passage;
 mod proof;
 mod removals;
 pub mod request;
@@ -44,6 +44,9 @@ pub use branch::{
 };
 pub use compaction::Tiers;
 pub use copy::{COPY_PREFIX, copy_name, decode_copy, encode_copy, is_copied};
+pub use cross_rename::{
+    CROSS_RENAMES_PREFIX, CrossRename, CrossRenameState, cross_rename_name, parse_cross_rename_name,
+};
 pub use damaged::{DAMAGED_FILES_MAX, DAMAGED_FILES_NAME, DamagedFiles};
 pub use error::FormatError;
 pub use load::{Slice, cuts, merge, merge_slice, overlay};
@@ -52,7 +55,6 @@ pub use object::{
     ObjectName, RunId, data_name, data_prefix, manifest_name, prefix, run_name, sums_name,
     values_name,
 };
-pub use passage::{PASSAGES_PREFIX, Passage, PassageState, parse_passage_name, passage_name};
 pub use proof::{Proof, ProofKey, Statement};
 pub use removals::{
     REMOVALS_MAX, REMOVALS_PREFIX, Removal, parse_removals_name, removals_name, removals_prefix,
@@ -61,16 +63,16 @@ pub use row::{InodeRecord, Row, RowValue};
 pub use rows::Rows;
 pub use run::{
     BLOCK_BYTES_TARGET, Columns, RESTART_ROWS, RUN_VERSION, RunBuilder, RunCursor, RunEnds,
-    RunIndex, RunReader, Span, encode_clients_run, encode_columns, encode_run,
+    RunIndex, RunRange, RunReader, encode_clients_run, encode_columns, encode_run,
 };
 pub use scan::{Scan, Want};
 pub use snapshots::{
     PURGE_PREFIX, Purge, SNAPSHOTS_MAX, SNAPSHOTS_NAME, Snapshot, Snapshots, is_of_branch,
-    kept_name, kept_prefix, parse_kept,
+    parse_retained, retained_name, retained_prefix,
 };
-pub use subtrees::{Part, PartState, SUBTREES_MAX, SUBTREES_NAME, Subtree, Subtrees};
+pub use subtrees::{FragmentOf, MovedSubtree, PartState, SUBTREES_MAX, SUBTREES_NAME, Subtrees};
 pub use sums::{
-    Entry, SUM_BLOCK_BYTES, SUM_BYTES, SUMS_PER_OBJECT, Sum, content_crc, content_crc_append,
+    SUM_BLOCK_BYTES, SUM_BYTES, SUMS_PER_OBJECT, Sum, SumEntry, content_crc, content_crc_append,
 };
 pub use values::{Pointer, VALUE_BYTES_MIN, VALUES_VERSION, ValueSegment};
 pub use watch::{StoreNotice, StoreWatch};

@@ -54,7 +54,7 @@ pub struct Statement<'a> {
     pub root: &'a Attr,
     /// The owner of the subtree.
     pub client: ClientId,
-    /// The tenure of the decoupling: an earlier one's proofs are worth nothing.
+    /// The term of the decoupling: an earlier one's proofs are worth nothing.
     pub epoch: Epoch,
     /// On whose behalf.
     pub cred: &'a Cred,

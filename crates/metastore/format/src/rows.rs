@@ -30,7 +30,7 @@ pub struct Rows {
 
 /// Where a buffer holds a row.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct RowPlace {
     pub(crate) start: usize,
     end: usize,
 }
@@ -190,14 +190,14 @@ impl Rows {
     }
 
     /// Where the rows lie, in the order in which they were pushed.
-    pub(crate) fn places(&self) -> impl Iterator<Item = Place> {
+    pub(crate) fn places(&self) -> impl Iterator<Item = RowPlace> {
         let ends = self.starts.iter().copied().skip(1).chain([self.bytes.len()]);
-        self.starts.iter().zip(ends).map(|(start, end)| Place { start: *start, end })
+        self.starts.iter().zip(ends).map(|(start, end)| RowPlace { start: *start, end })
     }
 
     /// The name and the encoded value of one row.
     #[inline]
-    pub(crate) fn row(&self, place: Place) -> (&[u8], &[u8]) {
+    pub(crate) fn row(&self, place: RowPlace) -> (&[u8], &[u8]) {
         let name_bytes = usize::from(self.bytes[place.start]);
         self.bytes[place.start + 1..place.end].split_at(name_bytes)
     }

@@ -27,7 +27,7 @@ use crate::rows::Rows;
 use crate::values::VALUE_BYTES_MIN;
 
 pub use cursor::RunCursor;
-pub use index::{RunIndex, Span};
+pub use index::{RunIndex, RunRange};
 pub use reader::{RunEnds, RunReader};
 #[cfg(test)]
 pub(crate) use stream::CHUNK_BYTES;

@@ -2,7 +2,7 @@
 //!
 //! A snapshot is a number. It is taken by replacing this one object, at a moment in which the
 //! metadata store has all of the subtree. A later writer that replaces or deletes a manifest first
-//! keeps it under the newest number ([`kept_name`]), so that a reader of snapshot `n` finds a
+//! keeps it under the newest number ([`retained_name`]), so that a reader of snapshot `n` finds a
 //! directory as it was in the kept manifest with the smallest number from `n` on, and else in the
 //! manifest itself. Taking a snapshot copies nothing, for a subtree of any size.
 //!
@@ -160,20 +160,20 @@ pub fn is_of_branch(ino: Ino) -> bool {
 /// The name under which the manifest of a directory fragment is kept that was replaced when
 /// `number` was the newest snapshot.
 #[must_use]
-pub fn kept_name(dirfrag: DirFragId, number: u64) -> String {
-    format!("{}{number:016x}", kept_prefix(dirfrag))
+pub fn retained_name(dirfrag: DirFragId, number: u64) -> String {
+    format!("{}{number:016x}", retained_prefix(dirfrag))
 }
 
 /// The prefix of all kept manifests of a directory fragment.
 #[must_use]
-pub fn kept_prefix(dirfrag: DirFragId) -> String {
+pub fn retained_prefix(dirfrag: DirFragId) -> String {
     format!("{}at.", prefix(dirfrag))
 }
 
 /// The number in the name of a kept manifest, and its fragment (the part of the name before the
 /// number).
 #[must_use]
-pub fn parse_kept(name: &str) -> Option<(&str, u64)> {
+pub fn parse_retained(name: &str) -> Option<(&str, u64)> {
     let (dirfrag, number) = name.split_once("/at.").filter(|_| name.starts_with("dirs/"))?;
     Some((dirfrag, hex::fixed(number, 16)?))
 }

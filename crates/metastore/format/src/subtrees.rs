@@ -57,7 +57,7 @@ pub const SUBTREES_MAX: usize = 4096;
 
 /// A subtree that was moved to a rank, or back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Subtree {
+pub struct MovedSubtree {
     /// Its root directory.
     pub root: Ino,
     /// Its authority.
@@ -81,7 +81,7 @@ pub struct Subtree {
     /// blocks of a journal with one event for each.
     pub inode: Vec<u8>,
     /// The fragment of which the root is the hidden directory, if it is one.
-    pub part: Option<Part>,
+    pub part: Option<FragmentOf>,
     /// The root of the subtree that has the name of this one's root; 0 if that is none of them.
     pub outer: Ino,
     /// Until it is taken in, the decoupled subtrees in it, from the table of the rank that had it.
@@ -102,7 +102,7 @@ pub enum PartState {
 
 /// The fragment of a directory that a hidden directory holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Part {
+pub struct FragmentOf {
     /// The directory.
     pub dir: Ino,
     /// Which of its names.
@@ -116,12 +116,12 @@ pub struct Part {
 /// See the module documentation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Subtrees {
-    list: Vec<Subtree>,
+    list: Vec<MovedSubtree>,
 }
 
 impl Subtrees {
     /// All of them, by root.
-    pub fn iter(&self) -> impl Iterator<Item = &Subtree> {
+    pub fn iter(&self) -> impl Iterator<Item = &MovedSubtree> {
         self.list.iter()
     }
 
@@ -138,25 +138,25 @@ impl Subtrees {
     }
 
     /// The subtrees that their ranks serve apart from the subtrees around them.
-    pub fn apart(&self) -> impl Iterator<Item = &Subtree> {
+    pub fn apart(&self) -> impl Iterator<Item = &MovedSubtree> {
         self.list.iter().filter(|subtree| !subtree.joined)
     }
 
     /// The subtree with this root, if its rank serves it apart from the subtree around it.
     #[must_use]
-    pub fn apart_at(&self, root: Ino) -> Option<&Subtree> {
+    pub fn apart_at(&self, root: Ino) -> Option<&MovedSubtree> {
         self.get(root).filter(|subtree| !subtree.joined)
     }
 
     /// The subtree with this root.
     #[must_use]
-    pub fn get(&self, root: Ino) -> Option<&Subtree> {
+    pub fn get(&self, root: Ino) -> Option<&MovedSubtree> {
         let at = self.list.binary_search_by_key(&root, |subtree| subtree.root).ok()?;
         self.list.get(at)
     }
 
     /// Adds a subtree, or replaces its entry.
-    pub fn put(&mut self, subtree: Subtree) {
+    pub fn put(&mut self, subtree: MovedSubtree) {
         match self.list.binary_search_by_key(&subtree.root, |subtree| subtree.root) {
             Ok(at) => self.list[at] = subtree,
             Err(at) => self.list.insert(at, subtree),
@@ -170,7 +170,7 @@ impl Subtrees {
 
     /// The fragments of a directory, by their hashes; none if it is not split.
     #[must_use]
-    pub fn parts_of(&self, dir: Ino) -> Vec<(Ino, Part)> {
+    pub fn parts_of(&self, dir: Ino) -> Vec<(Ino, FragmentOf)> {
         let parts = self.list.iter().filter_map(|it| Some((it.root, it.part?)));
         let mut parts: Vec<_> = parts.filter(|(_, part)| part.dir == dir).collect();
         parts.sort_unstable_by_key(|(_, part)| part.frag.value);
@@ -179,15 +179,16 @@ impl Subtrees {
 
     /// The rank that has the name of a subtree's root.
     #[must_use]
-    pub fn named_by(&self, subtree: &Subtree) -> Rank {
+    pub fn named_by(&self, subtree: &MovedSubtree) -> Rank {
         self.get(subtree.outer).map_or(Rank(0), |outer| outer.rank)
     }
 
     /// A subtree at the rank of its name becomes a part of the subtree around it; a list of an
     /// older version did not mark these.
     fn join(&mut self) {
-        let is_joined =
-            |it: &Subtree| it.part.is_none() && it.inode.is_empty() && it.rank == self.named_by(it);
+        let is_joined = |it: &MovedSubtree| {
+            it.part.is_none() && it.inode.is_empty() && it.rank == self.named_by(it)
+        };
         let joined: Vec<bool> = self.list.iter().map(is_joined).collect();
         self.list.iter_mut().zip(joined).for_each(|(subtree, joined)| subtree.joined = joined);
         for at in 0..self.list.len() {
@@ -207,8 +208,9 @@ impl Subtrees {
         out.put_u16(VERSION);
         out.put_varint(self.list.len() as u64);
         for subtree in &self.list {
-            let Subtree { root, rank, moves, path, policy, inode, part, outer, decoupled, .. } =
-                subtree;
+            let MovedSubtree {
+                root, rank, moves, path, policy, inode, part, outer, decoupled, ..
+            } = subtree;
             out.put_varint(root.0);
             out.put_varint(u64::from(rank.0));
             out.put_varint(*moves);
@@ -268,11 +270,11 @@ fn read(bytes: &[u8]) -> Result<Subtrees, Malformed> {
         list.push(subtree(&mut reader, version)?);
     }
     reader.end()?;
-    if list.len() > SUBTREES_MAX || !list.is_sorted_by(|a: &Subtree, b| a.root < b.root) {
+    if list.len() > SUBTREES_MAX || !list.is_sorted_by(|a: &MovedSubtree, b| a.root < b.root) {
         return Err(before.malformed("subtrees in order, and not too many"));
     }
     if version <= VERSION_FLAT {
-        let came_back = |it: &Subtree| it.rank == Rank(0) && it.inode.is_empty();
+        let came_back = |it: &MovedSubtree| it.rank == Rank(0) && it.inode.is_empty();
         list.retain(|subtree| !came_back(subtree) || subtree.part.is_some());
     }
     let mut subtrees = Subtrees { list };
@@ -282,8 +284,8 @@ fn read(bytes: &[u8]) -> Result<Subtrees, Malformed> {
     Ok(subtrees)
 }
 
-fn put_part(out: &mut Vec<u8>, part: &Part) {
-    let Part { dir, frag, state, access } = part;
+fn put_part(out: &mut Vec<u8>, part: &FragmentOf) {
+    let FragmentOf { dir, frag, state, access } = part;
     out.put_u8(match state {
         PartState::Settled => 1,
         PartState::Splitting => 2,
@@ -297,7 +299,7 @@ fn put_part(out: &mut Vec<u8>, part: &Part) {
     }
 }
 
-fn part(reader: &mut Reader<'_>) -> Result<Part, Malformed> {
+fn part(reader: &mut Reader<'_>) -> Result<FragmentOf, Malformed> {
     let start = *reader;
     let state = match reader.u8()? {
         1 => PartState::Settled,
@@ -312,10 +314,10 @@ fn part(reader: &mut Reader<'_>) -> Result<Part, Malformed> {
         return Err(start.malformed("a fragment"));
     }
     let access = (reader.varint_u32()?, reader.varint_u32()?, reader.varint_u32()?);
-    Ok(Part { dir, frag, state, access })
+    Ok(FragmentOf { dir, frag, state, access })
 }
 
-fn subtree(reader: &mut Reader<'_>, version: u16) -> Result<Subtree, Malformed> {
+fn subtree(reader: &mut Reader<'_>, version: u16) -> Result<MovedSubtree, Malformed> {
     let root = Ino(reader.varint()?);
     let start = *reader;
     let rank = u16::try_from(reader.varint()?).map_err(|_| start.malformed("a rank"))?;
@@ -344,7 +346,7 @@ fn subtree(reader: &mut Reader<'_>, version: u16) -> Result<Subtree, Malformed> 
         decoupled = reader.bytes()?.to_vec();
     }
     let rank = Rank(rank);
-    Ok(Subtree {
+    Ok(MovedSubtree {
         root,
         rank,
         moves,

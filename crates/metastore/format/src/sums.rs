@@ -37,7 +37,7 @@ pub struct Sum {
 
 /// The content of the place of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entry {
+pub enum SumEntry {
     /// Zeros: the block has no checksum.
     None,
     /// A valid checksum.
@@ -46,7 +46,7 @@ pub enum Entry {
     Damaged,
 }
 
-impl Entry {
+impl SumEntry {
     /// The checksum, if the place has one.
     #[must_use]
     pub fn sum(self) -> Option<Sum> {
@@ -79,11 +79,11 @@ impl Sum {
     /// Decodes the entry of a block. The stripe is in the default pool: the object's name has the
     /// pool of the file.
     #[must_use]
-    pub fn decode(ino: Ino, block: u64, bytes: &[u8]) -> Entry {
+    pub fn decode(ino: Ino, block: u64, bytes: &[u8]) -> SumEntry {
         if bytes.iter().all(|byte| *byte == 0) {
-            return Entry::None;
+            return SumEntry::None;
         }
-        let Ok(entry) = <&[u8; SUM_BYTES]>::try_from(bytes) else { return Entry::Damaged };
+        let Ok(entry) = <&[u8; SUM_BYTES]>::try_from(bytes) else { return SumEntry::Damaged };
         let [version, log, l0, l1, c0, c1, c2, c3, p0, p1, p2, p3, k0, k1, k2, k3] = *entry;
         let length = u32::from(u16::from_le_bytes([l0, l1])) + 1;
         let stripe = 1_u64.checked_shl(log.into()).and_then(Stripe::of_bytes);
@@ -91,13 +91,13 @@ impl Sum {
             && u64::from(length) <= SUM_BLOCK_BYTES
             && check(ino, block, &bytes[..12]) == u32::from_le_bytes([k0, k1, k2, k3]);
         match stripe {
-            Some(stripe) if whole => Entry::Sum(Self {
+            Some(stripe) if whole => SumEntry::Sum(Self {
                 crc: u32::from_le_bytes([c0, c1, c2, c3]),
                 length,
                 stripe,
                 period: u32::from_le_bytes([p0, p1, p2, p3]),
             }),
-            Some(_) | None => Entry::Damaged,
+            Some(_) | None => SumEntry::Damaged,
         }
     }
 

@@ -19,7 +19,7 @@ use types::{ConnId, Moment, Span};
 use wire::{Failure, MonAnswer};
 
 use crate::effects::Asker;
-use crate::{Effects, WAITING_MAX, explain};
+use crate::{MonEffects, WAITING_MAX, explain};
 
 /// The common prefix of the parts' names.
 const PREFIX: &str = "balancer/log/";
@@ -82,7 +82,7 @@ impl Log {
     }
 
     /// Answers waiting requesters with a failure.
-    pub(crate) fn fail_waiting(&mut self, reply: &Failure, effects: &mut Effects) {
+    pub(crate) fn fail_waiting(&mut self, reply: &Failure, effects: &mut MonEffects) {
         for (asker, _) in self.waiting.drain(..) {
             effects.reply(asker, Err(reply.clone()));
         }
@@ -112,7 +112,7 @@ impl Log {
         &mut self,
         asker: Asker,
         after: u64,
-        effects: &mut Effects,
+        effects: &mut MonEffects,
     ) -> Result<(), Failure> {
         if matches!(self.phase, Phase::Ready | Phase::Writing(_)) {
             effects.reply(asker, Ok(self.answer(after)));
@@ -129,7 +129,7 @@ impl Log {
     }
 
     /// Starts the due reads or writes. At the end all are due at once.
-    pub(crate) fn advance(&mut self, now: Moment, ending: bool, effects: &mut Effects) {
+    pub(crate) fn advance(&mut self, now: Moment, ending: bool, effects: &mut MonEffects) {
         let waited = self.asked.is_none_or(|asked| now.since(asked) >= INTERVAL);
         match self.phase {
             Phase::Unread if !self.records.is_empty() && waited => {
@@ -154,7 +154,7 @@ impl Log {
         now: Moment,
         token: Token,
         result: Result<StoreResult, Box<StoreFailure>>,
-        effects: &mut Effects,
+        effects: &mut MonEffects,
     ) {
         if token.0 != TOKENS | self.last_token {
             // Parts that were deleted, or not: then they are next time.
@@ -220,18 +220,18 @@ impl Log {
         }
     }
 
-    fn emit(&mut self, op: StoreOp, effects: &mut Effects) {
+    fn emit(&mut self, op: StoreOp, effects: &mut MonEffects) {
         self.last_token += 1;
         effects.store.push((Token(TOKENS | self.last_token), op));
     }
 
-    fn list(&mut self, effects: &mut Effects) {
+    fn list(&mut self, effects: &mut MonEffects) {
         self.phase = Phase::Listing;
         self.emit(StoreOp::List { prefix: PREFIX.to_owned() }, effects);
     }
 
     /// Reads the next part, or has all of them.
-    fn read_on(&mut self, left: VecDeque<u64>, effects: &mut Effects) {
+    fn read_on(&mut self, left: VecDeque<u64>, effects: &mut MonEffects) {
         if let Some(first) = left.front().copied() {
             self.phase = Phase::Reading(left);
             return self.emit(StoreOp::Get { object: name(first) }, effects);
@@ -264,7 +264,7 @@ impl Log {
     }
 
     /// Puts the newest part, or begins another one.
-    fn write(&mut self, effects: &mut Effects) {
+    fn write(&mut self, effects: &mut MonEffects) {
         let at =
             |number: u64| usize::try_from(number.saturating_sub(self.before)).unwrap_or(usize::MAX);
         // Behind the last of several that came at once none of the older may be left in memory.
@@ -294,7 +294,7 @@ impl Log {
     }
 
     /// Deletes parts of which nothing is kept.
-    fn delete_old(&mut self, effects: &mut Effects) {
+    fn delete_old(&mut self, effects: &mut MonEffects) {
         let mut objects = Vec::new();
         // A part ends where the next one begins.
         while self.parts.get(1).is_some_and(|next| *next <= self.before) {

@@ -2,7 +2,7 @@ use expect_test::expect;
 use wire::{MdsState, Message, MonOp};
 
 use super::bench::Bench;
-use crate::Input;
+use crate::MonInput;
 
 /// A monitor with two ranks.
 fn two_ranks() -> Bench {
@@ -95,7 +95,7 @@ fn who_asks_for_the_one_before_gets_it_as_a_new_version() {
     assert_eq!(entry.why, "version 3 was reverted");
     // The policy survives a restart.
     let mut bench = Bench::with(bench.object);
-    bench.input(Input::Start);
+    bench.input(MonInput::Start);
     bench.settle();
     assert_eq!(bench.stored_map().balancer(), entry);
 }
@@ -223,7 +223,7 @@ fn next_of(bench: Bench) -> Bench {
     let log = bench.log;
     let mut bench = Bench::with(bench.object);
     bench.log = log;
-    bench.input(Input::Start);
+    bench.input(MonInput::Start);
     bench.settle();
     bench.beacon(1, 0, 1, MdsState::Active);
     bench.settle();
@@ -262,7 +262,7 @@ fn the_next_monitor_goes_on_with_the_log() {
     assert_eq!(bench.log.len(), 1, "the part has room");
     // The end waits until all is stored.
     bench.message(1, Message::Balanced(b"fives"));
-    bench.input(Input::Terminate);
+    bench.input(MonInput::Terminate);
     bench.closed(1);
     bench.closed(2);
     assert!(!bench.stopped());

@@ -13,7 +13,7 @@ use wire::{
     Op, Reply,
 };
 
-use crate::{Effects, Input, Mon, Settings, format};
+use crate::{Mon, MonEffects, MonInput, MonSettings, format};
 
 pub(super) const GRACE: Span = Span::from_millis(1000);
 
@@ -29,7 +29,7 @@ pub(super) struct Bench {
     /// Parts of the balancers' log.
     pub(super) log: BTreeMap<String, Vec<u8>>,
     pub(super) pending: VecDeque<(Token, StoreOp)>,
-    effects: Effects,
+    effects: MonEffects,
     transcript: String,
     answer: Option<MonAnswer>,
     /// Every client id that was given out.
@@ -46,7 +46,7 @@ impl Bench {
     /// A monitor that was not started, on a store that has this object.
     pub(super) fn with(object: Option<(Vec<u8>, u64)>) -> Self {
         let settings =
-            Settings { cluster: "test".into(), store: "memory:".into(), beacon_grace: GRACE };
+            MonSettings { cluster: "test".into(), store: "memory:".into(), beacon_grace: GRACE };
         Self {
             mon: Mon::new(settings),
             now: Moment(0),
@@ -54,7 +54,7 @@ impl Bench {
             policies: BTreeMap::new(),
             log: BTreeMap::new(),
             pending: VecDeque::new(),
-            effects: Effects::default(),
+            effects: MonEffects::default(),
             transcript: String::new(),
             answer: None,
             clients: Vec::new(),
@@ -66,7 +66,7 @@ impl Bench {
     /// transcript.
     pub(super) fn serving() -> Self {
         let mut bench = Self::new();
-        bench.input(Input::Start);
+        bench.input(MonInput::Start);
         bench.settle();
         bench.beacon(1, 0, 1, MdsState::Active);
         bench.settle();
@@ -74,7 +74,7 @@ impl Bench {
         bench
     }
 
-    pub(super) fn input(&mut self, input: Input<'_>) {
+    pub(super) fn input(&mut self, input: MonInput<'_>) {
         self.transcript.push_str(&show_input(&input));
         self.effects.clear();
         let clock = Clock { now: self.now, time: Timestamp(0) };
@@ -119,8 +119,8 @@ impl Bench {
     /// Carries the oldest store operation out.
     pub(super) fn store(&mut self) {
         let (token, op) = self.pending.pop_front().expect("something is under way");
-        let result = Ok(self.carry_out(op));
-        self.input(Input::Stored { token, result });
+        let result = Ok(self.execute(op));
+        self.input(MonInput::Stored { token, result });
     }
 
     /// Carries store operations out until none is under way.
@@ -136,14 +136,14 @@ impl Bench {
         // A monitor does not look at the operation that it is handed back.
         let again = StoreOp::Get { object: MAP_NAME.into() };
         if carried_out {
-            self.carry_out(op);
+            self.execute(op);
         }
         let error = Error::new(Errno::Io, "store", "the disk is on fire");
         let result = Err(Box::new(StoreFailure { error, op: again }));
-        self.input(Input::Stored { token, result });
+        self.input(MonInput::Stored { token, result });
     }
 
-    fn carry_out(&mut self, op: StoreOp) -> StoreResult {
+    fn execute(&mut self, op: StoreOp) -> StoreResult {
         let is = self.object.as_ref().map(|(_, version)| *version);
         if let StoreOp::Put { object, data, condition: Condition::Absent } = &op
             && object.starts_with("balancer/policy/")
@@ -197,11 +197,11 @@ impl Bench {
 
     pub(super) fn wait(&mut self, millis: u64) {
         self.now = self.now + Span::from_millis(millis);
-        self.input(Input::Tick);
+        self.input(MonInput::Tick);
     }
 
     pub(super) fn message(&mut self, conn: u64, message: Message<'_>) {
-        self.input(Input::Message { conn: ConnId(conn), message });
+        self.input(MonInput::Message { conn: ConnId(conn), message });
     }
 
     pub(super) fn ask(&mut self, conn: u64, tid: u64, op: MonOp<'_>) {
@@ -249,7 +249,7 @@ impl Bench {
     }
 
     pub(super) fn closed(&mut self, conn: u64) {
-        self.input(Input::Closed { conn: ConnId(conn) });
+        self.input(MonInput::Closed { conn: ConnId(conn) });
     }
 
     /// The number that the monitor gives to its `nth` request of a server.
@@ -278,19 +278,19 @@ impl Bench {
     }
 }
 
-fn show_input(input: &Input<'_>) -> String {
+fn show_input(input: &MonInput<'_>) -> String {
     match input {
-        Input::Start => "start\n".into(),
-        Input::Opened { conn } => format!("{conn} opened\n"),
-        Input::Message { conn, message } => format!("{conn}: {}\n", show_message(message)),
-        Input::Closed { conn } => format!("{conn} closed\n"),
-        Input::Stored { result: Ok(StoreResult::Bytes(_, version)), .. } => {
+        MonInput::Start => "start\n".into(),
+        MonInput::Opened { conn } => format!("{conn} opened\n"),
+        MonInput::Message { conn, message } => format!("{conn}: {}\n", show_message(message)),
+        MonInput::Closed { conn } => format!("{conn} closed\n"),
+        MonInput::Stored { result: Ok(StoreResult::Bytes(_, version)), .. } => {
             format!("store: bytes of version {version}\n")
         }
-        Input::Stored { result: Ok(result), .. } => format!("store: {result:?}\n"),
-        Input::Stored { result: Err(failure), .. } => format!("store: {}\n", failure.error),
-        Input::Tick => "tick\n".into(),
-        Input::Terminate => "terminate\n".into(),
+        MonInput::Stored { result: Ok(result), .. } => format!("store: {result:?}\n"),
+        MonInput::Stored { result: Err(failure), .. } => format!("store: {}\n", failure.error),
+        MonInput::Tick => "tick\n".into(),
+        MonInput::Terminate => "terminate\n".into(),
     }
 }
 

@@ -3,7 +3,7 @@ use types::{Attr, ClientId, ConnId, Errno, Ino};
 use wire::{Answer, ClusterMap, Decoupled, Failure, MdsState, MonOp, PolicyEntry};
 
 use super::bench::Bench;
-use crate::{Input, WAITING_MAX, format};
+use crate::{MonInput, WAITING_MAX, format};
 
 const POLICY: &[u8] = b"{ \"consistency\": \"append_client_journal+volatile_apply\" }";
 
@@ -18,7 +18,7 @@ fn decouple(path: &[u8]) -> MonOp<'_> {
 #[test]
 fn client_ids_are_given_out_once_their_block_is_stored() {
     let mut bench = Bench::new();
-    bench.input(Input::Start);
+    bench.input(MonInput::Start);
     bench.ask(5, 1, MonOp::Register);
     bench.settle();
     bench.ask(5, 2, MonOp::Register);
@@ -52,7 +52,7 @@ fn a_restart_and_a_used_up_block_give_out_new_ids() {
         bench.settle();
     }
     let mut bench = Bench::with(bench.object);
-    bench.input(Input::Start);
+    bench.input(MonInput::Start);
     bench.settle();
     bench.ask(5, 1, MonOp::Register);
     bench.settle();
@@ -175,7 +175,7 @@ fn of_two_decouples_of_one_directory_one_wins() {
 #[test]
 fn without_an_active_server_policies_have_to_wait() {
     let mut bench = Bench::new();
-    bench.input(Input::Start);
+    bench.input(MonInput::Start);
     bench.settle();
     bench.ask(5, 1, set(b"/a"));
     bench.beacon(1, 0, 1, MdsState::Replaying);
@@ -281,7 +281,7 @@ fn the_map_holds_only_so_many_policies() {
     let policies: Vec<_> = (0..1035).map(entry).collect();
     let map = ClusterMap { next_client: ClientId(1), policies, ..ClusterMap::default() };
     let mut bench = Bench::with(Some((format::encode(&map), 1)));
-    bench.input(Input::Start);
+    bench.input(MonInput::Start);
     bench.settle();
     bench.beacon(1, 0, 1, MdsState::Active);
     bench.settle();
@@ -309,7 +309,7 @@ fn what_is_not_for_a_monitor_ends_the_connection() {
     bench.message(8, wire::Message::Hello(wire::Hello::default()));
     bench.message(8, wire::Message::Stop);
     bench.reply(8, 1, Ok(Answer::Done));
-    bench.input(Input::Opened { conn: ConnId(9) });
+    bench.input(MonInput::Opened { conn: ConnId(9) });
     bench.check(&expect![[r#"
         conn.8: hello(hello { client: client.0, epoch: e0, unsafe_requests: 0 })
           close conn.8

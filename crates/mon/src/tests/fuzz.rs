@@ -3,7 +3,7 @@ use types::{ClientId, ConnId, Epoch, Errno, Rank, Seq, Tid, Timestamp};
 use wire::{Answer, Beacon, Cred, Decoupled, Failure, MdsState, Message, MonOp, Reply};
 
 use super::bench::Bench;
-use crate::Input;
+use crate::MonInput;
 
 /// One thing that may happen. Numbers are small so that they meet.
 #[derive(Clone, Debug)]
@@ -89,7 +89,7 @@ fn play(bench: &mut Bench, event: Event) {
                 bench.message(conn, message);
             }
         }
-        Event::Closed { conn } => bench.input(Input::Closed { conn: ConnId(conn) }),
+        Event::Closed { conn } => bench.input(MonInput::Closed { conn: ConnId(conn) }),
         Event::Store { how } if !bench.pending.is_empty() => match how {
             0 => bench.store_fails(false),
             1 => bench.store_fails(true),
@@ -99,12 +99,12 @@ fn play(bench: &mut Bench, event: Event) {
         Event::Wait { millis } => bench.wait(millis),
         Event::Rival if bench.object.is_some() => {
             let mut rival = Bench::with(bench.object.take());
-            rival.input(Input::Start);
+            rival.input(MonInput::Start);
             rival.settle();
             bench.object = rival.object;
         }
         Event::Rival => {}
-        Event::Terminate => bench.input(Input::Terminate),
+        Event::Terminate => bench.input(MonInput::Terminate),
     }
 }
 
@@ -117,7 +117,7 @@ proptest! {
         events in prop::collection::vec(event(), 1..120),
     ) {
         let mut bench = Bench::new();
-        bench.input(Input::Start);
+        bench.input(MonInput::Start);
         for event in events {
             play(&mut bench, event);
         }

@@ -3,13 +3,13 @@ use types::{ClientId, Epoch, Rank};
 use wire::{Beacon, DecoupledSubtree, MdsState, Message, MonOp};
 
 use super::bench::Bench;
-use crate::Input;
+use crate::MonInput;
 
 #[test]
 fn a_server_that_starts_is_recorded_and_gets_the_map() {
     let mut bench = Bench::new();
     bench.beacon(1, 0, 1, MdsState::Replaying);
-    bench.input(Input::Start);
+    bench.input(MonInput::Start);
     bench.store();
     bench.beacon(1, 0, 1, MdsState::Replaying);
     bench.settle();
@@ -154,7 +154,7 @@ fn a_silent_server_is_lost_after_the_grace() {
 fn a_server_that_a_restarted_monitor_does_not_hear_of_is_lost_after_the_grace() {
     let bench = Bench::serving();
     let mut bench = Bench::with(bench.object);
-    bench.input(Input::Start);
+    bench.input(MonInput::Start);
     bench.settle();
     bench.wait(999);
     bench.wait(1);
@@ -189,10 +189,10 @@ fn an_earlier_server_of_a_rank_is_told_to_stop() {
 }
 
 #[test]
-fn a_server_that_does_not_know_its_tenure_yet_is_left_alone() {
+fn a_server_that_does_not_know_its_term_yet_is_left_alone() {
     let mut bench = Bench::serving();
     bench.beacon(2, 0, 0, MdsState::Replaying);
-    bench.input(Input::Terminate);
+    bench.input(MonInput::Terminate);
     bench.beacon(2, 0, 0, MdsState::Replaying);
     bench.check(&expect![[r#"
         conn.2: beacon mds.0 e0 replaying
@@ -272,7 +272,7 @@ fn the_cluster_stops_when_every_server_has() {
 #[test]
 fn a_server_that_does_not_stop_is_given_up() {
     let mut bench = Bench::serving();
-    bench.input(Input::Terminate);
+    bench.input(MonInput::Terminate);
     bench.wait(600);
     bench.beacon(1, 0, 1, MdsState::Active);
     bench.beacon(2, 1, 1, MdsState::Active);
@@ -318,8 +318,8 @@ fn a_store_that_does_not_answer_does_not_keep_the_monitor_from_stopping() {
 #[test]
 fn a_monitor_without_a_map_just_stops() {
     let mut bench = Bench::new();
-    bench.input(Input::Start);
-    bench.input(Input::Terminate);
+    bench.input(MonInput::Start);
+    bench.input(MonInput::Terminate);
     assert!(bench.stopped());
 }
 

@@ -3,7 +3,7 @@ use types::{ClientId, Epoch, Ino};
 use wire::{Answer, ClusterMap, MdsEntry, MdsState, MonOp, PolicyEntry};
 
 use super::bench::Bench;
-use crate::{Input, format};
+use crate::{MonInput, format};
 
 fn set(path: &[u8]) -> MonOp<'_> {
     MonOp::SetPolicy { path, policy: b"durability: none", client: ClientId(0) }
@@ -19,7 +19,7 @@ fn policies_survive_a_restart() {
     }
     let before = bench.stored_map();
     let mut bench = Bench::with(bench.object);
-    bench.input(Input::Start);
+    bench.input(MonInput::Start);
     bench.settle();
     assert_eq!(bench.mon.status().policies, before.policies);
     assert!(bench.stored_map().epoch > before.epoch, "a restart is an epoch of its own");
@@ -80,7 +80,7 @@ fn changes_made_while_a_put_is_under_way_share_the_next_one() {
 fn a_monitor_whose_map_another_one_changed_stops() {
     let mut bench = Bench::serving();
     let mut other = Bench::with(bench.object.clone());
-    other.input(Input::Start);
+    other.input(MonInput::Start);
     other.settle();
     bench.object = other.object;
     bench.ask(5, 1, set(b"/a"));
@@ -168,7 +168,7 @@ fn a_put_that_failed_may_have_been_overtaken() {
     bench.ask(5, 1, MonOp::Register);
     bench.store_fails(false);
     let mut other = Bench::with(bench.object.clone());
-    other.input(Input::Start);
+    other.input(MonInput::Start);
     other.settle();
     bench.object = other.object;
     bench.wait(100);
@@ -179,7 +179,7 @@ fn a_put_that_failed_may_have_been_overtaken() {
 #[test]
 fn a_store_that_cannot_be_read_is_tried_again() {
     let mut bench = Bench::new();
-    bench.input(Input::Start);
+    bench.input(MonInput::Start);
     bench.store_fails(false);
     bench.ask(5, 1, MonOp::Status);
     bench.wait(100);
@@ -206,14 +206,14 @@ fn a_damaged_map_is_refused_and_left_alone() {
     let (mut bytes, version) = Bench::serving().object.expect("a map");
     bytes[12] ^= 1;
     let mut bench = Bench::with(Some((bytes, version)));
-    bench.input(Input::Start);
+    bench.input(MonInput::Start);
     bench.store();
     bench.ask(5, 1, MonOp::Status);
     bench.ask(5, 2, MonOp::Register);
     bench.beacon(1, 0, 1, MdsState::Active);
     bench.wait(5000);
     assert!(bench.pending.is_empty(), "nothing is written");
-    bench.input(Input::Terminate);
+    bench.input(MonInput::Terminate);
     bench.check(&expect![[r#"
         start
           store: Get { object: "mon/map" }

@@ -17,7 +17,7 @@ use rustix::mount::MountFlags;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 
 use super::reply::Out;
-use crate::Options;
+use crate::MountOptions;
 
 const DEVICE: &str = "/dev/fuse";
 const TYPE: &str = "fuse.cudele";
@@ -56,7 +56,7 @@ impl Device {
 ///
 /// # Errors
 /// As mount(2), or the helper's message.
-pub(crate) fn mount(at: &Path, source: &str, options: &Options) -> io::Result<OwnedFd> {
+pub(crate) fn mount(at: &Path, source: &str, options: &MountOptions) -> io::Result<OwnedFd> {
     let at = at.canonicalize()?;
     let mode = File::open(&at)?.metadata()?.permissions().mode();
     let device = File::options().read(true).write(true).open(DEVICE)?;
@@ -75,7 +75,7 @@ pub(crate) fn mount(at: &Path, source: &str, options: &Options) -> io::Result<Ow
     }
 }
 
-pub(crate) fn flags(options: &Options) -> MountFlags {
+pub(crate) fn flags(options: &MountOptions) -> MountFlags {
     let is_wanted = [
         (options.read_only, MountFlags::RDONLY),
         (!options.devices, MountFlags::NODEV),
@@ -88,7 +88,7 @@ pub(crate) fn flags(options: &Options) -> MountFlags {
 }
 
 /// The mount options in the helper's form.
-fn list(source: &str, options: &Options) -> String {
+fn list(source: &str, options: &MountOptions) -> String {
     let source = source.replace('\\', "\\\\").replace(',', "\\,");
     let on = |wanted, yes, no| if wanted { yes } else { no };
     let mut list = vec![
@@ -110,7 +110,7 @@ fn list(source: &str, options: &Options) -> String {
 }
 
 /// Mounts through the helper, which sends the device over the socket that is its standard input.
-fn mount_as_user(at: &Path, source: &str, options: &Options) -> io::Result<OwnedFd> {
+fn mount_as_user(at: &Path, source: &str, options: &MountOptions) -> io::Result<OwnedFd> {
     let (ours, helpers) = UnixStream::pair()?;
     let mut command = Command::new(HELPER);
     command.arg("-o").arg(list(source, options)).arg("--").arg(at);

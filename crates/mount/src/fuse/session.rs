@@ -182,14 +182,14 @@ impl<H: Handler> Inner<H> {
             } else if matches!(request.op, Op::Destroy) {
                 out.begin();
                 self.device.write(request.unique, 0, &mut out);
-            } else if !self.carry_out(&request, &mut out) {
+            } else if !self.execute(&request, &mut out) {
                 return false;
             }
         }
     }
 
     /// Handles one request. Returns whether this thread is still needed.
-    fn carry_out(&self, request: &Request<'_>, out: &mut Out) -> bool {
+    fn execute(&self, request: &Request<'_>, out: &mut Out) -> bool {
         out.begin();
         let unique = request.unique;
         let has_reply = !matches!(request.op, Op::Forget(_) | Op::BatchForget(_));

@@ -1,7 +1,7 @@
 use journal::{Create, Event};
 use types::{FileType, Ino, Seq, Timestamp};
 
-use crate::{Batch, Mode, Namespace, Outcome};
+use crate::{ApplyOutcome, CreateBatch, Mode, Namespace};
 
 fn create(number: u64, name: &[u8]) -> Create<'_> {
     // Some directories, some files in them, some with content, some under one name.
@@ -33,7 +33,7 @@ fn a_batch_does_what_its_creates_do_one_by_one() {
         expected.push(single.apply(Seq(9), Mode::Merge, &Event::Create(create(number, &name))));
     }
     assert_eq!(outcomes, expected);
-    assert!(expected.iter().any(|outcome| *outcome != Outcome::Done), "some names collide");
+    assert!(expected.iter().any(|outcome| *outcome != ApplyOutcome::Done), "some names collide");
     assert_eq!(batched.directory_list(), single.directory_list());
     for dir in single.directory_list() {
         assert_eq!(batched.counts(dir), single.counts(dir));
@@ -47,10 +47,10 @@ fn a_batch_does_what_its_creates_do_one_by_one() {
 }
 
 /// The same creates, in batches of various sizes.
-fn in_batches() -> (Namespace, Vec<Outcome>) {
+fn in_batches() -> (Namespace, Vec<ApplyOutcome>) {
     let mut namespace = Namespace::with_root(Timestamp(1));
     let mut outcomes = Vec::new();
-    let mut batch = Batch::default();
+    let mut batch = CreateBatch::default();
     for number in 0..1000 {
         let name = name(number);
         batch.push(Seq(9), &create(number, &name));

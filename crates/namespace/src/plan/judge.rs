@@ -7,7 +7,7 @@
 use journal::{Create, Event};
 use types::{AttrChange, Cred, Errno, FileType, Ino, RenameFlags, XattrFlags};
 
-use super::{EXECUTE, NewInode, Plan, Planned, SET_GID};
+use super::{EXECUTE, Plan, Planned, PlannedInode, SET_GID};
 use crate::{Namespace, Refusal};
 
 /// The owner of the judged journal.
@@ -140,7 +140,7 @@ impl Namespace {
             }
             gid = cred.gid;
         }
-        let new = NewInode {
+        let new = PlannedInode {
             mode: create.mode,
             owner: Some((create.uid, gid)),
             rdev: create.rdev,

@@ -6,7 +6,7 @@ use types::{Ino, Seq, Timestamp};
 
 use super::tree::{self, no_fetch, warm};
 use super::world::{any_op, cred, on_model, plan, resolve};
-use crate::{Mode, Namespace, Outcome};
+use crate::{ApplyOutcome, Mode, Namespace};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
@@ -33,7 +33,7 @@ proptest! {
                 "{:?} by {:?} at {:?}", op, who, targets);
             if let Ok(Some(planned)) = planned {
                 let outcome = namespace.apply(Seq(number), Mode::Live, &planned.event());
-                prop_assert!(outcome != Outcome::Rejected);
+                prop_assert!(outcome != ApplyOutcome::Rejected);
             }
         }
         let found = tree::of_namespace(&mut namespace, &mut no_fetch);

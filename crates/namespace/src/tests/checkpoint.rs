@@ -12,7 +12,7 @@ use types::{Attr, FileType, Ino, Origin, RenameFlags, Seq, Timestamp};
 
 use super::tree::{self, warm};
 use super::world::{At, Op, at, change_op, change_or_policy, cred, peek, plan, resolve};
-use crate::{Capture, Cred, Freed, Mode, Namespace, NewInode, Planned, Refusal};
+use crate::{Capture, Cred, Freed, Mode, Namespace, Planned, PlannedInode, Refusal};
 
 /// A row as the store keeps it.
 #[derive(Clone, Debug)]
@@ -188,7 +188,7 @@ impl Server {
         let fresh = (Ino(1000 + self.next), Timestamp(1000 + self.next.cast_signed()));
         let planned = self.warm(|namespace| plan(namespace, &who, op, targets, fresh));
         if let Ok(Some(planned)) = planned {
-            self.carry_out(&planned);
+            self.execute(&planned);
         }
     }
 
@@ -197,10 +197,10 @@ impl Server {
         plan: impl FnMut(&mut Namespace) -> Result<Planned<'static>, Refusal>,
     ) {
         let planned = self.warm(plan).expect("it is allowed");
-        self.carry_out(&planned);
+        self.execute(&planned);
     }
 
-    fn carry_out(&mut self, planned: &Planned<'_>) {
+    fn execute(&mut self, planned: &Planned<'_>) {
         let event = planned.event();
         let seq = self.journal.append(Origin::default(), &event);
         assert_eq!(seq, Seq(self.next));
@@ -510,7 +510,7 @@ proptest! {
 #[test]
 fn a_name_of_a_later_time_takes_no_link_away() {
     let root = Cred::root();
-    let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+    let new = PlannedInode { mode: 0o100_644, ..PlannedInode::default() };
     let mut server = Server::new();
     server.perform_planned(|server| server.plan_create(&root, (Ino::ROOT, b"d"), &new, Ino(8)));
     while server.begin(0) {
@@ -539,7 +539,7 @@ fn a_name_of_a_later_time_takes_no_link_away() {
 fn a_lost_link_is_counted_after_a_crash() {
     let root = Cred::root();
     let mut server = Server::new();
-    let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+    let new = PlannedInode { mode: 0o100_644, ..PlannedInode::default() };
     server
         .perform_planned(|namespace| namespace.plan_create(&root, (Ino::ROOT, b"a"), &new, Ino(9)));
     server.perform_planned(|namespace| {
@@ -562,13 +562,13 @@ fn a_lost_link_is_counted_after_a_crash() {
 fn a_directory_is_moved_with_the_times_of_its_names() {
     let root = Cred::root();
     let mut server = Server::new();
-    let new = NewInode { mode: 0o040_755, time: Timestamp(2), ..NewInode::default() };
+    let new = PlannedInode { mode: 0o040_755, time: Timestamp(2), ..PlannedInode::default() };
     server.perform_planned(|server| server.plan_create(&root, (Ino::ROOT, b"d"), &new, Ino(8)));
     while server.begin(0) {
         server.commit(0);
     }
     server.trim();
-    let new = NewInode { mode: 0o100_644, time: Timestamp(3), ..NewInode::default() };
+    let new = PlannedInode { mode: 0o100_644, time: Timestamp(3), ..PlannedInode::default() };
     server.perform_planned(|server| server.plan_create(&root, (Ino(8), b"f"), &new, Ino(9)));
     // Where `d` is named is not in memory after the crash.
     server.recover();
@@ -582,7 +582,7 @@ fn a_directory_is_moved_with_the_times_of_its_names() {
         let to = (Ino::ROOT, b"e".as_slice());
         server.plan_rename(&root, (Ino::ROOT, b"d"), to, RenameFlags::default(), Timestamp(4))
     });
-    server.carry_out(&moved.expect("it is allowed").expect("the names differ"));
+    server.execute(&moved.expect("it is allowed").expect("the names differ"));
     let attr = server.tree()["/e"].attr;
     assert_eq!((attr.mtime, attr.ctime), (Timestamp(3), Timestamp(4)));
 }
@@ -593,7 +593,7 @@ fn a_directory_is_moved_with_the_times_of_its_names() {
 fn what_a_directory_took_over_without_a_journal_is_its_own_after_a_crash() {
     let root = Cred::root();
     let mut server = Server::new();
-    let new = |mode| NewInode { mode, ..NewInode::default() };
+    let new = |mode| PlannedInode { mode, ..PlannedInode::default() };
     let (dir, file) = (new(0o040_755), new(0o100_644));
     server.perform_planned(|server| server.plan_create(&root, (Ino::ROOT, b"w"), &file, Ino(7)));
     server.perform_planned(|server| server.plan_create(&root, (Ino::ROOT, b"x"), &file, Ino(9)));
@@ -606,7 +606,7 @@ fn what_a_directory_took_over_without_a_journal_is_its_own_after_a_crash() {
     server.perform_planned(|server| server.plan_create(&root, (Ino::ROOT, b"d"), &dir, Ino(8)));
     let (from, to) = ((Ino::ROOT, b"x".as_slice()), (Ino(8), b"f".as_slice()));
     let moved = server.namespace.plan_rename(&root, from, to, RenameFlags::default(), Timestamp(2));
-    server.carry_out(&moved.expect("it is allowed").expect("the names differ"));
+    server.execute(&moved.expect("it is allowed").expect("the names differ"));
     let merged = Namespace::with_root(Timestamp(1));
     let merged = merged.plan_create(&root, (Ino::ROOT, b"d"), &dir, Ino(20)).expect("it is new");
     server.namespace.set_journalled(false);
@@ -638,7 +638,7 @@ fn what_a_directory_took_over_without_a_journal_is_its_own_after_a_crash() {
 fn a_name_that_a_merge_took_stays_taken_after_a_crash() {
     let root = Cred::root();
     let mut server = Server::new();
-    let new = |mode| NewInode { mode, ..NewInode::default() };
+    let new = |mode| PlannedInode { mode, ..PlannedInode::default() };
     let (dir, file) = (new(0o040_755), new(0o100_644));
     let at = |parent, name: &'static [u8]| (parent, name);
     for (place, new, ino) in [
@@ -664,7 +664,7 @@ fn a_name_that_a_merge_took_stays_taken_after_a_crash() {
     server.record(slice);
     let (from, to) = (at(Ino::ROOT, b"a"), at(Ino(10), b"x"));
     let moved = server.namespace.plan_rename(&root, from, to, RenameFlags::default(), Timestamp(3));
-    server.carry_out(&moved.expect("it is allowed").expect("the names differ"));
+    server.execute(&moved.expect("it is allowed").expect("the names differ"));
     let mut dirty = server.namespace.directory_list();
     dirty.retain(|dir| server.namespace.dirty_since(*dir).is_some());
     let stored = dirty.iter().position(|dir| *dir == Ino(10)).expect("it is dirty");

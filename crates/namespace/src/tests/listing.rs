@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 use types::{Cred, Ino, Seq, Timestamp};
 
-use crate::{Mode, Namespace, NewInode};
+use crate::{Mode, Namespace, PlannedInode};
 
 struct Directory {
     namespace: Namespace,
@@ -15,7 +15,7 @@ struct Directory {
 impl Directory {
     fn create(&mut self, name: &[u8]) {
         self.next += 1;
-        let new = NewInode { mode: 0o100_644, time: Timestamp(2), ..NewInode::default() };
+        let new = PlannedInode { mode: 0o100_644, time: Timestamp(2), ..PlannedInode::default() };
         let ino = Ino(1000 + self.next);
         let planned = self.namespace.plan_create(&Cred::root(), (Ino::ROOT, name), &new, ino);
         if let Ok(planned) = planned {

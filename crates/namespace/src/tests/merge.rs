@@ -9,7 +9,7 @@ use types::{Ino, Origin, Seq, Timestamp};
 
 use super::tree::{self, Tree, no_fetch, warm};
 use super::world::{Op, change_op, cred, peek, plan, resolve};
-use crate::{Extra, Mode, Namespace, Outcome};
+use crate::{ApplyOutcome, Extra, Mode, Namespace};
 
 /// Where a side's inode numbers start, and by how much its clock is ahead.
 const BASE: u64 = 1000;
@@ -103,16 +103,16 @@ fn for_each(journal: &JournalBuffer, mut each: impl FnMut(Seq, &Event<'_>)) {
     }
 }
 
-fn on_model(model: &mut Model, event: &Event<'_>) -> Outcome {
+fn on_model(model: &mut Model, event: &Event<'_>) -> ApplyOutcome {
     let outcome = model.apply(event, |encoded, node: &mut Node| {
         let extra = Extra::from_parts(&[], encoded);
         node.xattrs = extra.xattrs().map(|(n, v)| (n.to_vec(), v.to_vec())).collect();
         node.policy = extra.policy().unwrap_or_default().to_vec();
     });
     match outcome {
-        model::Outcome::Done => Outcome::Done,
-        model::Outcome::Replaced(ino) => Outcome::Replaced(ino),
-        model::Outcome::Rejected => Outcome::Rejected,
+        model::ModelOutcome::Done => ApplyOutcome::Done,
+        model::ModelOutcome::Replaced(ino) => ApplyOutcome::Replaced(ino),
+        model::ModelOutcome::Rejected => ApplyOutcome::Rejected,
     }
 }
 
@@ -158,10 +158,10 @@ fn takes_a_name(event: &Event<'_>) -> bool {
 fn diverge([base, client, others]: [&[Op]; 3], careful: bool) -> (Namespace, Model, JournalBuffer) {
     let mut server = Namespace::with_root(Timestamp(1));
     let mut model = Model::with_root(Timestamp(1));
-    run(&mut server, base, BASE, |event| on_model(&mut model, event) != Outcome::Rejected);
+    run(&mut server, base, BASE, |event| on_model(&mut model, event) != ApplyOutcome::Rejected);
     run(&mut server, others, INTERFERER, |event| {
         let wanted = !careful || !takes_a_name(event);
-        wanted && on_model(&mut model, event) != Outcome::Rejected
+        wanted && on_model(&mut model, event) != ApplyOutcome::Rejected
     });
     let mut view = Namespace::with_root(Timestamp(1));
     run(&mut view, base, BASE, |_| true);
@@ -181,7 +181,7 @@ proptest! {
         let mut model = Model::with_root(Timestamp(1));
         for_each(&journal, |seq, event| {
             let outcome = again.apply(Seq(BASE + seq.0), Mode::Replay, event);
-            assert!(outcome != Outcome::Rejected, "{event:?}");
+            assert!(outcome != ApplyOutcome::Rejected, "{event:?}");
             on_model(&mut model, event);
         });
         let tree = tree::of_namespace(&mut namespace, &mut no_fetch);
@@ -240,8 +240,11 @@ fn the_interferers_other_names_stay_in_a_directory_that_both_made() {
     create(Mode::Live, Ino(10), "theirs", 11, 0o100_644);
     create(Mode::Live, Ino(10), "both", 12, 0o100_644);
     let outcome = create(Mode::Merge, Ino::ROOT, "d", 20, 0o040_755);
-    assert_eq!(outcome, Outcome::Replaced(Ino(10)));
-    assert_eq!(create(Mode::Merge, Ino(20), "both", 21, 0o100_644), Outcome::Replaced(Ino(12)));
+    assert_eq!(outcome, ApplyOutcome::Replaced(Ino(10)));
+    assert_eq!(
+        create(Mode::Merge, Ino(20), "both", 21, 0o100_644),
+        ApplyOutcome::Replaced(Ino(12))
+    );
     let tree = tree::of_namespace(&mut server, &mut no_fetch);
     let found: BTreeMap<_, _> =
         tree.iter().map(|(path, item)| (path.as_str(), item.attr.ino.0)).collect();
@@ -253,7 +256,7 @@ fn a_directory_that_is_gone_is_not_fetched_for_what_was_in_it() {
     let mut server = Namespace::with_root(Timestamp(1));
     let (dir, file, time) = (Ino(20), Ino(21), Timestamp(2));
     let change = types::AttrChange { mode: Some(0o600), ..types::AttrChange::default() };
-    let inode = journal::Snapshot {
+    let inode = journal::InodeSnapshot {
         attr: types::Attr { ino: file, mode: 0o100_644, nlink: 1, ..types::Attr::default() },
         data: &[],
         extra: &[],

@@ -3,7 +3,7 @@
 use metastore::Rows;
 use types::{Cred, Ino, RenameFlags, Seq, Timestamp, name_hash};
 
-use crate::{Mode, Namespace, NewInode};
+use crate::{Mode, Namespace, PlannedInode};
 
 fn namespace_with(files: u64) -> Namespace {
     let mut namespace = Namespace::with_root(Timestamp(1));
@@ -14,7 +14,7 @@ fn namespace_with(files: u64) -> Namespace {
 }
 
 fn create(namespace: &mut Namespace, name: &[u8], number: u64) {
-    let new = NewInode { mode: 0o100_644, time: Timestamp(2), ..NewInode::default() };
+    let new = PlannedInode { mode: 0o100_644, time: Timestamp(2), ..PlannedInode::default() };
     let ino = Ino(Ino::FIRST_FREE + number);
     let planned = namespace.plan_create(&Cred::root(), (Ino::ROOT, name), &new, ino).unwrap();
     namespace.apply(Seq(number + 1), Mode::Live, &planned.event());

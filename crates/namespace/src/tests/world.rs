@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use types::{Attr, AttrChange, Errno, Ino, Stripe, Timestamp};
 
 use super::tree::{Fetch, warm};
-use crate::{Cred, Namespace, NewInode, Planned, Refusal, RenameFlags, XattrFlags};
+use crate::{Cred, Namespace, Planned, PlannedInode, Refusal, RenameFlags, XattrFlags};
 
 const NAMES: [&[u8]; 8] = [b"a", b"b", b"c", b"d", b"\xff\xfe", b"..", b"e/f", &[b'n'; 256]];
 const TYPES: [u32; 5] = [0o100_000, 0o040_000, 0o120_000, 0o010_000, 0];
@@ -168,7 +168,7 @@ impl Op {
         (ino, time): (Ino, Timestamp),
     ) -> Option<Planned<'static>> {
         let Op::Create { .. } = self else { return None };
-        let NewInode { mode, stripe, size, data, .. } = self.new_inode(time);
+        let PlannedInode { mode, stripe, size, data, .. } = self.new_inode(time);
         let known = types::FileType::from_mode(mode);
         if known.is_none() || types::check_name(at.name).is_err() {
             return None;
@@ -182,16 +182,16 @@ impl Op {
         Some(Planned::plain(Event::Create(create)))
     }
 
-    fn new_inode(self, time: Timestamp) -> NewInode<'static> {
+    fn new_inode(self, time: Timestamp) -> PlannedInode<'static> {
         let Op::Create { file_type, mode, owner, data, .. } = self else {
-            return NewInode::default();
+            return PlannedInode::default();
         };
         let is_dir = file_type == 1;
         let mode = TYPES[usize::from(file_type)] | MODES[usize::from(mode)];
         let data = if is_dir { b"" } else { DATA[usize::from(data)] };
         let stripe = if data.is_empty() { Stripe::default() } else { Stripe::MIN };
         let size = data.len() as u64;
-        NewInode { mode, owner, stripe, time, data, size, ..NewInode::default() }
+        PlannedInode { mode, owner, stripe, time, data, size, ..PlannedInode::default() }
     }
 
     /// The value of an extended attribute; the largest one is too large.
@@ -248,8 +248,8 @@ pub(super) fn on_model(
     let (at, to) = ((one.dir, one.name), (two.dir, two.name));
     match op {
         Op::Create { .. } => {
-            let NewInode { mode, owner, rdev, stripe, size, mtime, .. } = op.new_inode(time);
-            let NewInode { atime, data, .. } = op.new_inode(time);
+            let PlannedInode { mode, owner, rdev, stripe, size, mtime, .. } = op.new_inode(time);
+            let PlannedInode { atime, data, .. } = op.new_inode(time);
             let new = model::New { mode, owner, rdev, stripe, size, time, mtime, atime, data };
             model.create(who, at, &new, ino)
         }

@@ -17,14 +17,14 @@ const CHUNK_BYTES_MAX: usize = 240;
 
 /// The place of one object.
 #[derive(Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct ObjectPlace<'a> {
     /// The object.
     pub(super) name: &'a str,
     /// Its file, relative to the directory of all objects.
     pub(super) path: String,
 }
 
-impl<'a> Place<'a> {
+impl<'a> ObjectPlace<'a> {
     /// The place of the object `name`.
     pub(super) fn of(name: &'a str) -> Result<Self> {
         check_name(name)?;
@@ -89,7 +89,7 @@ fn encode_component(component: &str, path: &mut String) {
 
 /// The meaning of an entry of a directory.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum EntryMeaning {
     /// The end of an object's name.
     File(String),
     /// More of the name; a directory.
@@ -98,16 +98,16 @@ pub(super) enum Part {
 
 /// Reads one part of a path back; `None` if no object has such a part. `kind` may be unknown, as
 /// the name alone tells a directory from a file; if it is known, it must agree.
-pub(super) fn decode(entry: &[u8], kind: FileType) -> Option<Part> {
+pub(super) fn decode(entry: &[u8], kind: FileType) -> Option<EntryMeaning> {
     let entry = std::str::from_utf8(entry).ok()?;
     let part = match (entry.strip_suffix("%+"), entry.strip_suffix('%')) {
-        (Some(chunk), _) => Part::Directory(unescape(chunk)?),
-        (None, Some(component)) => Part::Directory(unescape(component)? + "/"),
-        (None, None) => Part::File(unescape(entry)?),
+        (Some(chunk), _) => EntryMeaning::Directory(unescape(chunk)?),
+        (None, Some(component)) => EntryMeaning::Directory(unescape(component)? + "/"),
+        (None, None) => EntryMeaning::File(unescape(entry)?),
     };
     let expected = match part {
-        Part::Directory(_) => FileType::Directory,
-        Part::File(_) => FileType::RegularFile,
+        EntryMeaning::Directory(_) => FileType::Directory,
+        EntryMeaning::File(_) => FileType::RegularFile,
     };
     (kind == expected || kind == FileType::Unknown).then_some(part)
 }

@@ -16,7 +16,7 @@ use rustix::fs::{FallocateFlags, OFlags, StatVfsMountFlags};
 use rustix::io::retry_on_intr;
 use types::Result;
 
-use super::Dir;
+use super::DirStore;
 use super::locks::Bucket;
 use super::sys::{self, Flock, Sys, SysResult};
 use crate::{Capacity, Reserved, Space};
@@ -143,7 +143,7 @@ impl Reserve {
     }
 }
 
-impl Dir {
+impl DirStore {
     /// Executes a change that makes the store larger.
     pub(super) fn grow<T>(&self, act: impl FnMut() -> SysResult<T>) -> SysResult<T> {
         self.reserve.check_growth(self.layout.root.as_fd())?;
@@ -167,7 +167,7 @@ impl Dir {
     }
 }
 
-impl Capacity for Dir {
+impl Capacity for DirStore {
     fn space(&self) -> Result<Space> {
         let stat = retry_on_intr(|| rustix::fs::fstatvfs(self.objects()));
         let stat = stat.map_err(self.told("objects", "ask for the room left"))?;

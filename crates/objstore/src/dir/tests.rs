@@ -7,11 +7,11 @@ use tempfile::TempDir;
 use types::{Errno, Result};
 
 use super::handles::{HANDLES_MAX, Handle};
-use super::place::{self, Part};
-use crate::{Dir, Expect, Fencing, ObjectStore, Outcome, SyncScope};
+use super::place::{self, EntryMeaning};
+use crate::{DirStore, Expect, Fencing, ObjectStore, PutOutcome, SyncScope};
 
-fn put(store: &Dir, name: &str, data: &[u8]) {
-    assert!(matches!(store.put(name, data, Expect::Any), Ok(Outcome::Done(_))));
+fn put(store: &DirStore, name: &str, data: &[u8]) {
+    assert!(matches!(store.put(name, data, Expect::Any), Ok(PutOutcome::Done(_))));
 }
 
 fn entries(path: &Path) -> Vec<String> {
@@ -26,7 +26,7 @@ fn entries(path: &Path) -> Vec<String> {
 fn the_layout_is_what_the_document_says() {
     let directory = TempDir::new().unwrap();
     let root = directory.path();
-    let store = Dir::open(root, true).unwrap();
+    let store = DirStore::open(root, true).unwrap();
     assert_eq!(entries(root), ["cudele-store", "locks", "objects", "tmp"]);
     let marker = std::fs::read_to_string(root.join("cudele-store")).unwrap();
     assert_eq!(marker, format!("cudele-store 1\nid {}\n", store.id()));
@@ -40,7 +40,7 @@ fn the_layout_is_what_the_document_says() {
 
     let id = store.id().to_string();
     drop(store);
-    assert_eq!(Dir::open(root, false).unwrap().id(), id);
+    assert_eq!(DirStore::open(root, false).unwrap().id(), id);
     assert_eq!(entries(&root.join("tmp")), Vec::<String>::new());
 }
 
@@ -49,7 +49,7 @@ fn a_directory_of_somebody_else_is_refused_and_left_alone() {
     let directory = TempDir::new().unwrap();
     let root = directory.path();
     std::fs::write(root.join("thesis.tex"), b"").unwrap();
-    let error = Dir::open(root, true).unwrap_err();
+    let error = DirStore::open(root, true).unwrap_err();
     assert_eq!(
         error.to_string(),
         format!(
@@ -64,14 +64,14 @@ fn a_directory_of_somebody_else_is_refused_and_left_alone() {
 #[test]
 fn a_store_is_made_only_when_asked_for() {
     let directory = TempDir::new().unwrap();
-    assert_eq!(Dir::open(directory.path(), false).unwrap_err().errno, Errno::NotFound);
+    assert_eq!(DirStore::open(directory.path(), false).unwrap_err().errno, Errno::NotFound);
     let missing = directory.path().join("missing");
-    assert_eq!(Dir::open(&missing, false).unwrap_err().errno, Errno::NotFound);
+    assert_eq!(DirStore::open(&missing, false).unwrap_err().errno, Errno::NotFound);
     assert!(!missing.exists());
-    Dir::open(&missing, true).unwrap();
+    DirStore::open(&missing, true).unwrap();
     let file = directory.path().join("file");
     std::fs::write(&file, b"").unwrap();
-    assert!(Dir::open(&file, true).is_err());
+    assert!(DirStore::open(&file, true).is_err());
 }
 
 #[test]
@@ -81,40 +81,40 @@ fn an_initialisation_that_was_cut_off_is_finished() {
         std::fs::create_dir(directory.path().join(part)).unwrap();
     }
     std::fs::write(directory.path().join("cudele-store.new"), b"cudele-st").unwrap();
-    put(&Dir::open(directory.path(), true).unwrap(), "a", b"1");
+    put(&DirStore::open(directory.path(), true).unwrap(), "a", b"1");
 
     let directory = TempDir::new().unwrap();
     std::fs::create_dir_all(directory.path().join("objects/data")).unwrap();
-    assert_eq!(Dir::open(directory.path(), true).unwrap_err().errno, Errno::Invalid);
+    assert_eq!(DirStore::open(directory.path(), true).unwrap_err().errno, Errno::Invalid);
 }
 
 #[test]
 fn unknown_versions_and_damaged_markers_are_refused() {
     let directory = TempDir::new().unwrap();
     let marker = directory.path().join("cudele-store");
-    drop(Dir::open(directory.path(), true).unwrap());
+    drop(DirStore::open(directory.path(), true).unwrap());
     let good = std::fs::read(&marker).unwrap();
 
     let newer = String::from_utf8(good.clone()).unwrap().replace("store 1", "store 2");
     std::fs::write(&marker, newer).unwrap();
-    let error = Dir::open(directory.path(), true).unwrap_err();
+    let error = DirStore::open(directory.path(), true).unwrap_err();
     assert_eq!(error.errno, Errno::NotSupported);
     assert!(error.cause.contains("format 2; this program knows format 1"), "{error}");
 
     for length in 0..good.len() - 1 {
         std::fs::write(&marker, &good[..length]).unwrap();
-        let error = Dir::open(directory.path(), true).unwrap_err();
+        let error = DirStore::open(directory.path(), true).unwrap_err();
         assert_eq!(error.errno, Errno::BadMessage, "cut to {length} bytes");
     }
     std::fs::write(&marker, [0xff; 100]).unwrap();
-    assert_eq!(Dir::open(directory.path(), true).unwrap_err().errno, Errno::BadMessage);
+    assert_eq!(DirStore::open(directory.path(), true).unwrap_err().errno, Errno::BadMessage);
 }
 
 #[test]
 fn leftovers_of_the_dead_go_and_those_of_the_living_stay() {
     let directory = TempDir::new().unwrap();
     let tmp = directory.path().join("tmp");
-    let living = Dir::open(directory.path(), true).unwrap();
+    let living = DirStore::open(directory.path(), true).unwrap();
     put(&living, "a", b"1");
     let temporary = living.scratch().unwrap();
     let mut unplaced = temporary.write(b"half-way").unwrap();
@@ -122,7 +122,7 @@ fn leftovers_of_the_dead_go_and_those_of_the_living_stay() {
     std::fs::write(tmp.join("999999.0/7"), b"left by a killed process").unwrap();
     assert_eq!(entries(&tmp).len(), 2);
 
-    let other = Dir::open(directory.path(), false).unwrap();
+    let other = DirStore::open(directory.path(), false).unwrap();
     assert_eq!(entries(&tmp).len(), 1);
     unplaced.place(living.objects(), "b").unwrap();
     assert_eq!(other.get("b").unwrap().0, b"half-way");
@@ -131,8 +131,8 @@ fn leftovers_of_the_dead_go_and_those_of_the_living_stay() {
 #[test]
 fn an_append_follows_the_object_when_another_process_replaces_it() {
     let directory = TempDir::new().unwrap();
-    let one = Dir::open(directory.path(), true).unwrap();
-    let two = Dir::open(directory.path(), false).unwrap();
+    let one = DirStore::open(directory.path(), true).unwrap();
+    let two = DirStore::open(directory.path(), false).unwrap();
     one.append("log", b"old").unwrap();
     put(&two, "log", b"replaced");
     assert_eq!(one.append("log", b"!"), Ok(8));
@@ -152,19 +152,19 @@ fn an_append_follows_the_object_when_another_process_replaces_it() {
 fn several_processes_lose_no_increment_and_no_append() {
     // Stores opened separately share nothing but the directory, like those of several processes.
     let directory = TempDir::new().unwrap();
-    let first = Dir::open(directory.path(), true).unwrap();
+    let first = DirStore::open(directory.path(), true).unwrap();
     put(&first, "counter", b"0");
-    let increment = |store: &Dir| loop {
+    let increment = |store: &DirStore| loop {
         let (bytes, version) = store.get("counter").unwrap();
         let next = String::from_utf8(bytes).unwrap().parse::<u32>().unwrap() + 1;
         let swapped = store.put("counter", next.to_string().as_bytes(), Expect::Is(version));
-        if let Outcome::Done(_) = swapped.unwrap() {
+        if let PutOutcome::Done(_) = swapped.unwrap() {
             return;
         }
     };
     std::thread::scope(|scope| {
         for process in 1u8..=4 {
-            let store = Dir::open(directory.path(), false).unwrap();
+            let store = DirStore::open(directory.path(), false).unwrap();
             scope.spawn(move || {
                 for length in 1..=20 {
                     increment(&store);
@@ -182,7 +182,7 @@ fn several_processes_lose_no_increment_and_no_append() {
 #[test]
 fn open_descriptors_are_bounded_and_the_oldest_goes_first() {
     let directory = TempDir::new().unwrap();
-    let store = Dir::open(directory.path(), true).unwrap();
+    let store = DirStore::open(directory.path(), true).unwrap();
     for round in 0..2 {
         for number in 0..HANDLES_MAX + 10 {
             assert_eq!(store.append(&format!("o/{number}"), b"x"), Ok(round));
@@ -198,7 +198,7 @@ fn open_descriptors_are_bounded_and_the_oldest_goes_first() {
 
 /// Makes the next sync of an object fail as a broken disk would: its descriptor becomes one that
 /// can be asked for the size but neither written nor synced.
-fn break_sync(store: &Dir, root: &Path, name: &str) {
+fn break_sync(store: &DirStore, root: &Path, name: &str) {
     let path = root.join("objects").join(place::encode(name));
     let file = rustix::fs::openat(CWD, &path, OFlags::PATH, Mode::empty()).unwrap();
     store.handles.keep(name, &Arc::new(Handle::new(file, false)));
@@ -207,7 +207,7 @@ fn break_sync(store: &Dir, root: &Path, name: &str) {
 #[test]
 fn after_a_failed_sync_the_object_is_not_trusted_until_it_is_replaced() {
     let directory = TempDir::new().unwrap();
-    let store = Dir::open(directory.path(), true).unwrap();
+    let store = DirStore::open(directory.path(), true).unwrap();
     for name in ["bad", "good"] {
         store.append(name, b"1").unwrap();
         store.sync(SyncScope::Object(name)).unwrap();
@@ -231,14 +231,14 @@ fn after_a_failed_sync_the_object_is_not_trusted_until_it_is_replaced() {
 
     break_sync(&store, directory.path(), "bad");
     assert!(store.sync(SyncScope::Object("bad")).is_err());
-    let reopened = Dir::open(directory.path(), false).unwrap();
+    let reopened = DirStore::open(directory.path(), false).unwrap();
     assert_eq!(reopened.append("bad", b"3"), Ok(4));
 }
 
 #[test]
 fn after_a_failed_sync_of_everything_only_puts_go_on() {
     let directory = TempDir::new().unwrap();
-    let store = Dir::open(directory.path(), true).unwrap();
+    let store = DirStore::open(directory.path(), true).unwrap();
     store.poison.add_all();
     assert_eq!(store.append("a", b"1").unwrap_err().errno, Errno::Io);
     assert_eq!(store.sync(SyncScope::All).unwrap_err().errno, Errno::Io);
@@ -249,7 +249,7 @@ fn after_a_failed_sync_of_everything_only_puts_go_on() {
 #[test]
 fn what_is_not_an_object_is_not_listed() {
     let directory = TempDir::new().unwrap();
-    let store = Dir::open(directory.path(), true).unwrap();
+    let store = DirStore::open(directory.path(), true).unwrap();
     put(&store, "a/b", b"");
     let objects = directory.path().join("objects");
     std::fs::create_dir(objects.join("lost+found")).unwrap();
@@ -267,7 +267,7 @@ fn no_symbolic_link_is_followed() {
     let elsewhere = TempDir::new().unwrap();
     let precious = elsewhere.path().join("precious");
     std::fs::write(&precious, b"precious").unwrap();
-    let store = Dir::open(directory.path(), true).unwrap();
+    let store = DirStore::open(directory.path(), true).unwrap();
     let objects = directory.path().join("objects");
     symlink(&precious, objects.join("a")).unwrap();
     symlink(elsewhere.path(), objects.join("d%")).unwrap();
@@ -293,7 +293,7 @@ fn no_symbolic_link_is_followed() {
         let part = directory.path().join(part);
         std::fs::remove_dir_all(&part).unwrap();
         symlink(elsewhere.path(), &part).unwrap();
-        assert_eq!(errno(Dir::open(directory.path(), false).map(drop)), Err(Errno::Loop));
+        assert_eq!(errno(DirStore::open(directory.path(), false).map(drop)), Err(Errno::Loop));
         std::fs::remove_file(&part).unwrap();
         std::fs::create_dir(&part).unwrap();
     }
@@ -323,7 +323,7 @@ proptest! {
         for part in path.split('/') {
             prop_assert!(part.len() <= 255 && part != "." && part != ".." && !part.is_empty());
             match place::decode(part.as_bytes(), FileType::Unknown) {
-                Some(Part::File(text) | Part::Directory(text)) => back.push_str(&text),
+                Some(EntryMeaning::File(text) | EntryMeaning::Directory(text)) => back.push_str(&text),
                 None => prop_assert!(false, "{part} does not decode"),
             }
         }

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use crate::{Expect, Fencing, Memory, ObjectStore, Outcome, SyncScope};
+use crate::{Expect, Fencing, Memory, ObjectStore, PutOutcome, SyncScope};
 
 fn content(store: &Memory, name: &str) -> Option<Vec<u8>> {
     store.get(name).ok().map(|(bytes, _)| bytes)
@@ -32,8 +32,8 @@ fn a_prefix_is_synced_and_nothing_else() {
 #[test]
 fn a_crash_keeps_puts_and_deletes() {
     let store = Memory::new();
-    assert!(matches!(store.put("a", b"1", Expect::Any), Ok(Outcome::Done(_))));
-    assert!(matches!(store.put("b", b"2", Expect::Any), Ok(Outcome::Done(_))));
+    assert!(matches!(store.put("a", b"1", Expect::Any), Ok(PutOutcome::Done(_))));
+    assert!(matches!(store.put("b", b"2", Expect::Any), Ok(PutOutcome::Done(_))));
     assert!(store.delete("b").unwrap());
     store.crash(|_, _| 0);
     assert_eq!(store.list("").unwrap(), ["a"]);

@@ -13,7 +13,7 @@ use types::{Errno, Error, Pool as Number, Result};
 
 use super::errors::told;
 use super::large::ATTEMPTS_MAX;
-use super::places::{DATA, Place, open};
+use super::places::{DATA, PoolPlace, open};
 use super::sys::{Cluster, Code, Pool, Read, Step};
 
 /// The object that maps numbers to pools.
@@ -33,7 +33,7 @@ pub(super) struct Chosen {
     /// Where the table is.
     base: Pool,
     namespace: String,
-    opened: Mutex<BTreeMap<u8, Arc<Place>>>,
+    opened: Mutex<BTreeMap<u8, Arc<PoolPlace>>>,
 }
 
 impl Chosen {
@@ -42,7 +42,7 @@ impl Chosen {
         Self { cluster, store, base, namespace, opened: Mutex::default() }
     }
 
-    fn opened(&self) -> MutexGuard<'_, BTreeMap<u8, Arc<Place>>> {
+    fn opened(&self) -> MutexGuard<'_, BTreeMap<u8, Arc<PoolPlace>>> {
         // No code here panics half-way through a change.
         self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -51,7 +51,7 @@ impl Chosen {
     ///
     /// # Errors
     /// `ENXIO` if there is no such pool; `subject` is the object of the look-up.
-    pub(super) fn place(&self, subject: &str, number: Number) -> Result<Arc<Place>> {
+    pub(super) fn place(&self, subject: &str, number: Number) -> Result<Arc<PoolPlace>> {
         if let Some(place) = self.opened().get(&number.0) {
             return Ok(Arc::clone(place));
         }
@@ -75,7 +75,7 @@ impl Chosen {
     }
 
     /// All that the cluster still has.
-    pub(super) fn all(&self) -> Result<Vec<Arc<Place>>> {
+    pub(super) fn all(&self) -> Result<Vec<Arc<PoolPlace>>> {
         let mut places = Vec::new();
         for (number, pool) in self.table()?.0 {
             match self.place(&pool, Number(number)) {
@@ -114,16 +114,16 @@ impl Chosen {
         Err(super::contended(TABLE))
     }
 
-    fn open(&self, pool: &str) -> Result<Place> {
+    fn open(&self, pool: &str) -> Result<PoolPlace> {
         let within = |part: &str| {
             open(&self.cluster, &self.store, pool, &format!("{}.data{part}", self.namespace))
         };
-        Ok(Place { prefix: DATA, heads: within("")?, pieces: within(".pieces")? })
+        Ok(PoolPlace { prefix: DATA, heads: within("")?, pieces: within(".pieces")? })
     }
 
     /// Finds out whether this user may write to a pool, and whether the pool has the needed
     /// features, before the first file does.
-    fn try_out(&self, pool: &str, place: &Place) -> Result<()> {
+    fn try_out(&self, pool: &str, place: &PoolPlace) -> Result<()> {
         let probe = format!("probe.{:x}", self.cluster.instance());
         let written = place.heads.change(&probe, &[Step::Create, Step::Write(1, b"x")]);
         let tried = written.and_then(|_| place.heads.change(&probe, &[Step::Remove]));

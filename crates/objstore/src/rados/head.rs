@@ -96,7 +96,7 @@ impl Large {
 
 /// A part of a byte range that lies in one RADOS object: the head is number 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct RadosRange {
     pub(super) index: u64,
     /// In the RADOS object.
     pub(super) offset: u64,
@@ -104,12 +104,12 @@ pub(super) struct Part {
 }
 
 /// The parts of a byte range, in order.
-pub(super) fn parts(offset: u64, length: usize) -> impl Iterator<Item = Part> {
+pub(super) fn parts(offset: u64, length: usize) -> impl Iterator<Item = RadosRange> {
     let (mut at, mut left) = (offset, length);
     std::iter::from_fn(move || {
         let within = at % PIECE_BYTES;
         let length = usize::try_from(PIECE_BYTES - within).map_or(left, |room| room.min(left));
-        let part = Part { index: at / PIECE_BYTES, offset: within, length };
+        let part = RadosRange { index: at / PIECE_BYTES, offset: within, length };
         at += length as u64;
         left -= length;
         (length > 0).then_some(part)

@@ -15,7 +15,7 @@ const OBJECTS_MAX: usize = 4096;
 
 /// See the module documentation.
 #[derive(Debug, Default)]
-pub(super) struct Known(Mutex<BTreeMap<String, Guess>>);
+pub(super) struct KnownHeads(Mutex<BTreeMap<String, Guess>>);
 
 /// The state of an object.
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ pub(super) struct Guess {
     pub(super) content: Option<Version>,
 }
 
-impl Known {
+impl KnownHeads {
     pub(super) fn of(&self, name: &str) -> Option<Guess> {
         self.map().get(name).cloned()
     }

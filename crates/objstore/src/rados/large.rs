@@ -8,7 +8,7 @@ use types::Result;
 
 use super::errors::told;
 use super::head::{Head, LARGE, Large, PIECE_BYTES, parts};
-use super::places::Place;
+use super::places::PoolPlace;
 use super::sys::{Code, CodeResult, Read, Step, Submitted};
 use super::{Rados, changed, contended};
 use crate::gather::Gather;
@@ -30,14 +30,14 @@ pub(super) enum At {
 
 impl Rados {
     /// The head, without content.
-    pub(super) fn look(&self, place: &Place, name: &str) -> Result<Option<Head>> {
+    pub(super) fn look(&self, place: &PoolPlace, name: &str) -> Result<Option<Head>> {
         Ok(self.read_head(place, name, 0, &mut [])?.map(|(head, _)| head))
     }
 
     /// Reads from the head; `None` if there is no object.
     fn read_head(
         &self,
-        place: &Place,
+        place: &PoolPlace,
         name: &str,
         offset: u64,
         buffer: &mut [u8],
@@ -89,7 +89,7 @@ impl Rados {
     /// Fills the buffer; false if pieces were missing, with zeros in their place.
     fn read_pieces(
         &self,
-        place: &Place,
+        place: &PoolPlace,
         name: &str,
         large: Large,
         offset: u64,
@@ -164,7 +164,7 @@ impl Rados {
     /// Reserves the range, writes its part inside the head, and returns the new head.
     fn extend_head(
         &self,
-        place: &Place,
+        place: &PoolPlace,
         name: &str,
         before: Option<Head>,
         (offset, size): (u64, u64),
@@ -195,7 +195,7 @@ impl Rados {
     /// piece in the same memory, as librados copies its input.
     pub(super) fn write_pieces(
         &self,
-        place: &Place,
+        place: &PoolPlace,
         name: &str,
         large: Large,
         offset: u64,
@@ -215,7 +215,7 @@ impl Rados {
     /// Removes pieces with these numbers. A missing piece is no error.
     pub(super) fn remove_pieces(
         &self,
-        place: &Place,
+        place: &PoolPlace,
         name: &str,
         large: Large,
         numbers: std::ops::Range<u64>,

@@ -29,7 +29,7 @@ const MARKER_BYTES_MAX: usize = 4096;
 
 /// Where the objects of one purpose are.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct PoolPlace {
     /// The prefix of their names.
     pub(super) prefix: &'static str,
     /// Heads: the objects of a list.
@@ -41,7 +41,7 @@ pub(super) struct Place {
 /// All of them, and where locks are.
 #[derive(Debug)]
 pub(super) struct Places {
-    places: [Arc<Place>; 3],
+    places: [Arc<PoolPlace>; 3],
     pub(super) locks: Arc<Pool>,
     /// Pools in use, each once; without those that policies name.
     pub(super) pools: Vec<String>,
@@ -58,13 +58,13 @@ impl Places {
     ) -> Result<Self> {
         let base = open(cluster, store, &config.pool, &config.namespace)?;
         settle(&base, store, &mut config, create)?;
-        let place = |purpose: usize| -> Result<Place> {
+        let place = |purpose: usize| -> Result<PoolPlace> {
             let (name, prefix) = PURPOSES[purpose];
             let pool = config.pool_of(purpose);
             let within = |part: &str| {
                 open(cluster, store, pool, &format!("{}.{name}{part}", config.namespace))
             };
-            Ok(Place { prefix, heads: within("")?, pieces: within(".pieces")? })
+            Ok(PoolPlace { prefix, heads: within("")?, pieces: within(".pieces")? })
         };
         let place = |purpose: usize| place(purpose).map(Arc::new);
         let places = [place(0)?, place(1)?, place(2)?];
@@ -82,7 +82,7 @@ impl Places {
     ///
     /// # Errors
     /// `ENXIO` if it is in a pool that does not exist, or not any more.
-    pub(super) fn of(&self, name: &str) -> Result<Arc<Place>> {
+    pub(super) fn of(&self, name: &str) -> Result<Arc<PoolPlace>> {
         let pool = types::Pool::of_object(name);
         if pool != types::Pool::USUAL {
             return self.chosen.place(name, pool);
@@ -92,7 +92,7 @@ impl Places {
     }
 
     /// All places.
-    pub(super) fn all(&self) -> Result<Vec<Arc<Place>>> {
+    pub(super) fn all(&self) -> Result<Vec<Arc<PoolPlace>>> {
         let places = self.places.iter().map(Arc::clone);
         Ok(places.chain(self.chosen.all()?).collect())
     }
@@ -101,7 +101,7 @@ impl Places {
     ///
     /// # Errors
     /// If the cluster does not say which pools policies have named.
-    pub(super) fn may_hold(&self, prefix: &str) -> Result<Vec<Arc<Place>>> {
+    pub(super) fn may_hold(&self, prefix: &str) -> Result<Vec<Arc<PoolPlace>>> {
         let pool = types::Pool::of_object(prefix);
         if pool != types::Pool::USUAL {
             return Ok(vec![self.chosen.place(prefix, pool)?]);
@@ -110,7 +110,7 @@ impl Places {
             .places
             .iter()
             .position(|place| !place.prefix.is_empty() && prefix.starts_with(place.prefix));
-        let fits = |(at, place): &(usize, &Arc<Place>)| match within {
+        let fits = |(at, place): &(usize, &Arc<PoolPlace>)| match within {
             Some(within) => *at == within,
             None => place.prefix.starts_with(prefix) || place.prefix.is_empty(),
         };

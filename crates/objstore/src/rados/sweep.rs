@@ -18,7 +18,7 @@ use types::{Errno, Error, Result};
 use super::Rados;
 use super::errors::told;
 use super::head::Large;
-use super::places::Place;
+use super::places::PoolPlace;
 use super::sys::{Code, Read, Step};
 use crate::Swept;
 
@@ -63,7 +63,7 @@ impl Rados {
 
     fn sweep_place(
         &self,
-        place: &Place,
+        place: &PoolPlace,
         before_s: i64,
         look: bool,
         swept: &mut Swept,
@@ -92,7 +92,7 @@ impl Rados {
 
     fn sweep_piece(
         &self,
-        place: &Place,
+        place: &PoolPlace,
         name: &str,
         (before_s, look): (i64, bool),
         swept: &mut Swept,

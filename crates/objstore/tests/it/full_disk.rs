@@ -1,6 +1,6 @@
 //! A full disk and a read-only one, on a tmpfs of one MiB.
 
-use objstore::{Capacity, Dir, Expect, Fencing, ObjectStore, Outcome, SyncScope};
+use objstore::{Capacity, DirStore, Expect, Fencing, ObjectStore, PutOutcome, SyncScope};
 use tempfile::TempDir;
 use types::Errno;
 
@@ -11,8 +11,8 @@ fn a_full_disk_is_reported_and_nothing_acknowledged_is_lost() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("full");
     let Some(mount) = Mount::new(&path, &["-t", "tmpfs", "-o", "size=1m", "tmpfs"]) else { return };
-    let store = Dir::open(mount.path(), true).unwrap();
-    assert!(matches!(store.put("kept", b"safe", Expect::Any), Ok(Outcome::Done(_))));
+    let store = DirStore::open(mount.path(), true).unwrap();
+    assert!(matches!(store.put("kept", b"safe", Expect::Any), Ok(PutOutcome::Done(_))));
 
     let piece: Vec<u8> = (0..60_000u32).map(|at| (at % 251).to_le_bytes()[0]).collect();
     let mut acknowledged = 0;
@@ -32,9 +32,9 @@ fn a_full_disk_is_reported_and_nothing_acknowledged_is_lost() {
     );
     assert_eq!(error.to_string(), expected);
 
-    let errno = |result: types::Result<Outcome>| result.unwrap_err().errno;
+    let errno = |result: types::Result<PutOutcome>| result.unwrap_err().errno;
     let whole: Vec<u8> = piece.repeat(usize::try_from(acknowledged).unwrap());
-    for store in [&store, &Dir::open(mount.path(), false).unwrap()] {
+    for store in [&store, &DirStore::open(mount.path(), false).unwrap()] {
         assert!(store.get("log").unwrap().0 == whole, "the append that failed left no trace");
         assert_eq!(errno(store.put("kept", &piece, Expect::Any)), Errno::NoSpace);
         assert_eq!(store.get("kept").unwrap().0, b"safe");
@@ -63,14 +63,14 @@ fn a_server_works_on_a_disk_that_others_filled_to_the_last_byte() {
     let Some(mount) = Mount::new(&path, &["-t", "tmpfs", "-o", "size=32m", "tmpfs"]) else {
         return;
     };
-    let server = Dir::open(mount.path(), true).unwrap();
+    let server = DirStore::open(mount.path(), true).unwrap();
     server.allow_reserve();
     let whole = server.reserve(RESERVE).unwrap();
     assert_eq!((whole.wanted, whole.held), (RESERVE, RESERVE));
-    assert!(matches!(server.put("kept", b"safe", Expect::Any), Ok(Outcome::Done(_))));
+    assert!(matches!(server.put("kept", b"safe", Expect::Any), Ok(PutOutcome::Done(_))));
     let data: Vec<u8> = vec![7; 100_000];
     server.write_range("data", 0, &data).unwrap();
-    let client = Dir::open(mount.path(), false).unwrap();
+    let client = DirStore::open(mount.path(), false).unwrap();
 
     let free = || {
         let state = rustix::fs::statvfs(mount.path()).unwrap();
@@ -102,7 +102,7 @@ fn a_server_works_on_a_disk_that_others_filled_to_the_last_byte() {
                 assert_eq!(refused.errno, Errno::NoSpace, "{refused}");
             }
             client.write_range("data", 1000, b"replaced").unwrap();
-            assert!(matches!(server.put("kept", b"new", Expect::Any), Ok(Outcome::Done(_))));
+            assert!(matches!(server.put("kept", b"new", Expect::Any), Ok(PutOutcome::Done(_))));
             drop(server.lock("rank/1", "me").unwrap());
         }
     };
@@ -129,12 +129,12 @@ fn a_read_only_store_can_be_read_and_says_why_it_cannot_be_written() {
     let directory = TempDir::new().unwrap();
     let path = directory.path().join("read-only");
     let Some(mount) = Mount::new(&path, &["-t", "tmpfs", "-o", "size=1m", "tmpfs"]) else { return };
-    let store = Dir::open(mount.path(), true).unwrap();
-    assert!(matches!(store.put("a/b", b"content", Expect::Any), Ok(Outcome::Done(_))));
+    let store = DirStore::open(mount.path(), true).unwrap();
+    assert!(matches!(store.put("a/b", b"content", Expect::Any), Ok(PutOutcome::Done(_))));
     drop(store);
     mount.make_read_only();
 
-    let store = Dir::open(mount.path(), true).unwrap();
+    let store = DirStore::open(mount.path(), true).unwrap();
     assert_eq!(store.get("a/b").unwrap().0, b"content");
     assert_eq!(store.list("").unwrap(), ["a/b"]);
     let errors = [

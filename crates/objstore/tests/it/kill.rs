@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use objstore::{Dir, Expect, Fencing, ObjectStore, Outcome, SyncScope};
+use objstore::{DirStore, Expect, Fencing, ObjectStore, PutOutcome, SyncScope};
 use tempfile::TempDir;
 use types::rng::Rng;
 
@@ -43,13 +43,13 @@ fn child_of_the_kill_test() {
     let Ok(directory) = std::env::var(DIRECTORY) else { return };
     println!(); // The test runner may have begun a line.
     let start: u64 = std::env::var(START).unwrap().parse().unwrap();
-    let store = Dir::open(Path::new(&directory), false).unwrap();
+    let store = DirStore::open(Path::new(&directory), false).unwrap();
     let _lock = store.lock("writer", "the child").unwrap();
     let mut version = store.get("state").unwrap().1;
     for number in start..start + 1_000_000 {
         match store.put("state", &content(number), Expect::Is(version)).unwrap() {
-            Outcome::Done(new) => version = new,
-            Outcome::Conflict(current) => panic!("nobody else writes, but {current:?} is there"),
+            PutOutcome::Done(new) => version = new,
+            PutOutcome::Conflict(current) => panic!("nobody else writes, but {current:?} is there"),
         }
         acknowledge("put", number);
         store.append("log/0", &record(number)).unwrap();
@@ -64,9 +64,9 @@ trait UnwrapDone {
     fn unwrap_done(self);
 }
 
-impl UnwrapDone for types::Result<Outcome> {
+impl UnwrapDone for types::Result<PutOutcome> {
     fn unwrap_done(self) {
-        assert!(matches!(self, Ok(Outcome::Done(_))), "{self:?}");
+        assert!(matches!(self, Ok(PutOutcome::Done(_))), "{self:?}");
     }
 }
 
@@ -129,13 +129,13 @@ fn last_record(mut log: &[u8]) -> u64 {
 fn a_killed_process_loses_nothing_it_acknowledged() {
     let directory = TempDir::new().unwrap();
     let path = directory.path();
-    Dir::open(path, true).unwrap().put("state", &content(0), Expect::Absent).unwrap_done();
+    DirStore::open(path, true).unwrap().put("state", &content(0), Expect::Absent).unwrap_done();
     let mut random = Rng::new(0x9E37_79B9_7F4A_7C15);
     let mut start = 1;
     for round in 0..8 {
         let acknowledged = run_and_kill(path, start, 1 + random.below(100));
 
-        let store = Dir::open(path, false).unwrap();
+        let store = DirStore::open(path, false).unwrap();
         let last = |kind: &str| acknowledged.get(kind).copied().unwrap_or(start - 1);
         let state = number_of(&store.get("state").unwrap().0);
         assert!(state == last("put") || state == last("put") + 1, "round {round}: {state}");

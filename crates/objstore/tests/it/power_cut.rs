@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use objstore::{Dir, Expect, ObjectStore, Outcome, SyncScope};
+use objstore::{DirStore, Expect, ObjectStore, PutOutcome, SyncScope};
 use tempfile::TempDir;
 
 use crate::mount::{Mount, succeeds};
@@ -33,23 +33,23 @@ impl Machine {
     }
 
     /// Cuts the power, and looks at the store after the reboot. The machine itself runs on.
-    fn cut(&self, look: impl FnOnce(&Dir)) {
+    fn cut(&self, look: impl FnOnce(&DirStore)) {
         let copy: PathBuf = self.directory.path().join("copy");
         std::fs::copy(self.directory.path().join("disk"), &copy).unwrap();
         let path: &Path = &self.directory.path().join("rebooted");
         let rebooted = Mount::new(path, &["-o", OPTIONS, copy.to_str().unwrap()]).unwrap();
-        look(&Dir::open(rebooted.path(), false).unwrap());
+        look(&DirStore::open(rebooted.path(), false).unwrap());
     }
 }
 
-fn put(store: &Dir, name: &str, data: &[u8]) {
-    assert!(matches!(store.put(name, data, Expect::Any), Ok(Outcome::Done(_))));
+fn put(store: &DirStore, name: &str, data: &[u8]) {
+    assert!(matches!(store.put(name, data, Expect::Any), Ok(PutOutcome::Done(_))));
 }
 
 #[test]
 fn a_power_cut_takes_nothing_that_was_acknowledged() {
     let Some(machine) = Machine::new() else { return };
-    let store = Dir::open(machine.mount.path(), true).unwrap();
+    let store = DirStore::open(machine.mount.path(), true).unwrap();
     machine.cut(|rebooted| assert_eq!(rebooted.id(), store.id()));
 
     put(&store, "new/directories/down/to", b"here");

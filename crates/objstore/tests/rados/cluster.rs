@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use objstore::Store;
 use tempfile::TempDir;
-use testceph::{Cluster, OsdStore, Running, Settings};
+use testceph::{CephCluster, CephSettings, OsdStore, Running};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -17,24 +17,24 @@ pub(crate) struct Ceph {
 }
 
 impl std::ops::Deref for Ceph {
-    type Target = Cluster;
+    type Target = CephCluster;
 
-    fn deref(&self) -> &Cluster {
+    fn deref(&self) -> &CephCluster {
         &self.cluster
     }
 }
 
 /// Brings a cluster up, or says that the test is skipped.
-pub(crate) fn up(change: impl FnOnce(&mut Settings)) -> Option<Ceph> {
+pub(crate) fn up(change: impl FnOnce(&mut CephSettings)) -> Option<Ceph> {
     let home = tempfile::Builder::new().prefix("cudele-rados.").tempdir().unwrap();
-    let mut settings = Settings::new(&home.path().join("ceph"));
+    let mut settings = CephSettings::new(&home.path().join("ceph"));
     change(&mut settings);
-    let cluster = Cluster::unless_skipped(&settings).unwrap_or_else(|error| panic!("{error}"));
+    let cluster = CephCluster::unless_skipped(&settings).unwrap_or_else(|error| panic!("{error}"));
     Some(Ceph { cluster: cluster?, home })
 }
 
 /// Two OSDs that keep two copies of everything in files.
-pub(crate) fn two_copies(settings: &mut Settings) {
+pub(crate) fn two_copies(settings: &mut CephSettings) {
     (settings.osds, settings.copies, settings.store) = (2, 2, OsdStore::File);
 }
 

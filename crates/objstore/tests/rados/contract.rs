@@ -1,7 +1,7 @@
 //! The contract of every store, and several connections to one.
 
 use objstore::conformance::conformance;
-use objstore::{Expect, ObjectStore, Outcome, SyncScope, Version};
+use objstore::{Expect, ObjectStore, PutOutcome, SyncScope, Version};
 use types::Errno;
 
 use crate::cluster::{Ceph, two_copies, up};
@@ -29,15 +29,15 @@ fn rados_keeps_the_contract_in_files_with_two_copies() {
 fn two_connections_see_each_others_changes() {
     let Some(ceph) = up(|_| {}) else { return };
     let (one, two) = (ceph.open(""), ceph.open(""));
-    let done = |outcome: types::Result<Outcome>| match outcome.unwrap() {
-        Outcome::Done(version) => version,
-        Outcome::Conflict(current) => panic!("unexpected conflict with {current:?}"),
+    let done = |outcome: types::Result<PutOutcome>| match outcome.unwrap() {
+        PutOutcome::Done(version) => version,
+        PutOutcome::Conflict(current) => panic!("unexpected conflict with {current:?}"),
     };
     let first = done(one.put("mon/map", b"1", Expect::Absent));
     let second = done(two.put("mon/map", b"2", Expect::Is(first)));
     // The first connection's cache is out of date, and must not count.
     let late = one.put("mon/map", b"late", Expect::Is(first));
-    assert_eq!(late, Ok(Outcome::Conflict(Some(second))));
+    assert_eq!(late, Ok(PutOutcome::Conflict(Some(second))));
     done(one.put("mon/map", b"3", Expect::Is(second)));
     // Equal content is the same version, however it came about.
     done(two.put("mon/map", b"2", Expect::Any));

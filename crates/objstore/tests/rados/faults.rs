@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use objstore::{Expect, ObjectStore, Outcome};
-use testceph::{OsdStore, Settings, Signal};
+use objstore::{Expect, ObjectStore, PutOutcome};
+use testceph::{CephSettings, OsdStore, Signal};
 use types::Errno;
 
 use crate::cluster::{eventually, two_copies, up};
@@ -38,7 +38,7 @@ fn a_killed_osd_loses_nothing_that_was_acknowledged() {
                 let number = acknowledged.load(Ordering::Relaxed);
                 let name = format!("dirs/{number}");
                 let put = store.put(&name, &record(number), Expect::Absent);
-                assert!(matches!(put, Ok(Outcome::Done(_))), "{put:?}");
+                assert!(matches!(put, Ok(PutOutcome::Done(_))), "{put:?}");
                 store.append("journal/log", &record(number)).unwrap();
                 acknowledged.store(number + 1, Ordering::Relaxed);
             }
@@ -70,7 +70,7 @@ fn a_killed_osd_loses_nothing_that_was_acknowledged() {
 #[test]
 #[ignore = "needs Ceph: cargo xtask ci rados"]
 fn the_last_copy_alone_has_everything() {
-    let three = |settings: &mut Settings| {
+    let three = |settings: &mut CephSettings| {
         (settings.osds, settings.copies, settings.store) = (3, 3, OsdStore::File);
     };
     let Some(ceph) = up(three) else { return };
@@ -118,7 +118,7 @@ fn everything_killed_and_started_again_has_everything() {
 #[ignore = "needs Ceph: cargo xtask ci rados"]
 fn an_osd_that_stands_still_is_waited_for_as_long_as_it_was_said() {
     // No other daemon may decide that it is dead: there is no second copy.
-    let patient = |settings: &mut testceph::Settings| {
+    let patient = |settings: &mut testceph::CephSettings| {
         settings.options.push(("osd heartbeat grace".into(), "3600".into()));
     };
     let Some(ceph) = up(patient) else { return };
@@ -171,7 +171,7 @@ fn a_restarted_monitor_is_not_missed() {
 #[test]
 #[ignore = "needs Ceph: cargo xtask ci rados"]
 fn a_full_cluster_says_so_and_recovers() {
-    let small = |settings: &mut testceph::Settings| settings.bytes = 64 << 20;
+    let small = |settings: &mut testceph::CephSettings| settings.bytes = 64 << 20;
     let Some(ceph) = up(small) else { return };
     let store = ceph.open("");
     let block = vec![7; 4 << 20];
@@ -197,7 +197,7 @@ fn a_full_cluster_says_so_and_recovers() {
     server.allow_reserve();
     server.append("journal/removals", b"x").unwrap();
     let put = server.put("metadata", b"x", objstore::Expect::Any).unwrap();
-    assert!(matches!(put, objstore::Outcome::Done(_)));
+    assert!(matches!(put, objstore::PutOutcome::Done(_)));
     assert!(server.is_short() && !store.is_short());
     assert!(server.reserve(1 << 20).unwrap().is_short());
     assert_eq!(store.append("journal/log", b"x").unwrap_err().errno, Errno::NoSpace);

@@ -1,6 +1,6 @@
 //! Objects that consist of several RADOS objects.
 
-use objstore::{Expect, ObjectStore, Outcome, Version};
+use objstore::{Expect, ObjectStore, PutOutcome, Version};
 
 use crate::cluster::up;
 
@@ -27,8 +27,8 @@ fn a_large_object_is_replaced_as_a_whole_and_leaves_nothing() {
     let store = ceph.open("");
     let pieces = || ceph.objects("test", "cudele.metadata.pieces").len();
     let (first, second) = (bytes(5 * PIECE + 7, 1), bytes(2 * PIECE, 2));
-    let done = |outcome: types::Result<Outcome>| {
-        assert!(matches!(outcome, Ok(Outcome::Done(_))), "{outcome:?}");
+    let done = |outcome: types::Result<PutOutcome>| {
+        assert!(matches!(outcome, Ok(PutOutcome::Done(_))), "{outcome:?}");
     };
     done(store.put("a", &first, Expect::Absent));
     assert_eq!(pieces(), 5);
@@ -37,9 +37,9 @@ fn a_large_object_is_replaced_as_a_whole_and_leaves_nothing() {
     assert_eq!(pieces(), 1, "the first content's pieces are gone");
     same(&*store, "a", &second);
     let late = store.put("a", &first, Expect::Is(Version::of(&first)));
-    assert_eq!(late, Ok(Outcome::Conflict(Some(Version::of(&second)))));
+    assert_eq!(late, Ok(PutOutcome::Conflict(Some(Version::of(&second)))));
     let late = store.put("a", &first, Expect::Absent);
-    assert_eq!(late, Ok(Outcome::Conflict(Some(Version::of(&second)))));
+    assert_eq!(late, Ok(PutOutcome::Conflict(Some(Version::of(&second)))));
     assert_eq!(pieces(), 1, "a put that lost leaves nothing");
     done(store.put("a", b"small", Expect::Any));
     same(&*store, "a", b"small");
@@ -78,7 +78,7 @@ fn appends_and_ranges_go_across_pieces() {
     store.write_range("journal/log", (2 * PIECE) as u64, b"changed").unwrap();
     // Only a piece has changed: a conditional change must notice all the same.
     let late = other.put("journal/log", b"late", Expect::Is(version));
-    assert!(matches!(late, Ok(Outcome::Conflict(Some(_)))), "{late:?}");
+    assert!(matches!(late, Ok(PutOutcome::Conflict(Some(_)))), "{late:?}");
 }
 
 #[test]

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use types::{Pool, Stripe};
 
 use super::{FILE_BYTES_MAX, Policy};
-use crate::{Ack, Cache, Check, InterferePolicy, MergeTrigger, Warning};
+use crate::{Ack, Cache, Check, InterferePolicy, MergeTrigger, PolicyWarning};
 
 const LISTINGS: [&str; 7] = [
     include_str!("../../testdata/deltafs.indent4.listing"),
@@ -130,7 +130,7 @@ fn durability_left_out_is_stream_only_beside_plain_rpcs() {
         assert_eq!(parsed.warnings, []);
     }
     let explicit = Policy::parse("consistency: create\ndurability: stream").unwrap();
-    assert_eq!(explicit.warnings, [Warning::StreamWithoutRpcs]);
+    assert_eq!(explicit.warnings, [PolicyWarning::StreamWithoutRpcs]);
     let error = explicit.strict().unwrap_err();
     assert_eq!(error.errno, types::Errno::Invalid);
 }

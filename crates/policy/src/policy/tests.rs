@@ -5,7 +5,7 @@ use super::{ALLOCATED_INODES_MAX, Policy};
 use crate::composition::tests::any_composition;
 use crate::{
     Ack, Cache, Check, Checksums, Composition, InterferePolicy, MERGE_SECONDS_MAX,
-    MERGE_UPDATES_MAX, MergeBy, MergeTrigger, Sharing, Warning,
+    MERGE_UPDATES_MAX, MergeBy, MergeTrigger, PolicyWarning, Sharing,
 };
 
 fn policy(consistency: &str, durability: &str) -> Policy {
@@ -36,18 +36,22 @@ fn settings_without_effect_are_remarked_on() {
     policy.check = Check::Merge;
     assert_eq!(
         policy.warnings(),
-        [Warning::SafeAckNeverComes, Warning::MergeTriggerUnused, Warning::CheckUnused]
+        [
+            PolicyWarning::SafeAckNeverComes,
+            PolicyWarning::MergeTriggerUnused,
+            PolicyWarning::CheckUnused
+        ]
     );
     policy.ack = Ack::Async;
     policy.cache = Cache::Lease;
-    assert_eq!(policy.warnings()[0], Warning::NeverAlone);
+    assert_eq!(policy.warnings()[0], PolicyWarning::NeverAlone);
 }
 
 #[test]
 fn a_decoupled_policy_is_recognised_and_explicit_stream_remarked_on() {
     let policy = policy("create+v.apply", "stream");
     assert!(policy.is_decoupled() && policy.streams());
-    assert_eq!(policy.warnings(), [Warning::StreamWithoutRpcs]);
+    assert_eq!(policy.warnings(), [PolicyWarning::StreamWithoutRpcs]);
 }
 
 #[test]

@@ -1,35 +1,39 @@
-use super::{Warning, strict, warnings};
+use super::{PolicyWarning, strict, warnings};
 use crate::{Composition, Mechanism};
 
-fn check(text: &str, expected: &[Warning]) {
+fn check(text: &str, expected: &[PolicyWarning]) {
     assert_eq!(warnings(&Composition::parse(text).unwrap()), expected, "{text}");
 }
 
 #[test]
 fn senseless_compositions_are_remarked_on() {
-    check("create+rpcs", &[Warning::AppendWithRpcs]);
+    check("create+rpcs", &[PolicyWarning::AppendWithRpcs]);
     check(
         "stream+save",
-        &[Warning::NoUpdates, Warning::StreamWithoutRpcs, Warning::StreamWithPersist],
+        &[
+            PolicyWarning::NoUpdates,
+            PolicyWarning::StreamWithoutRpcs,
+            PolicyWarning::StreamWithPersist,
+        ],
     );
-    check("rpcs+stream+save", &[Warning::StreamWithPersist]);
-    check("create+stream", &[Warning::StreamWithoutRpcs]);
-    check("rpcs+v.apply", &[Warning::ApplyWithoutAppend]);
-    check("v.apply", &[Warning::NoUpdates, Warning::ApplyWithoutAppend]);
-    check("v.apply+create", &[Warning::ApplyBeforeAppend]);
-    check("create||v.apply", &[Warning::ApplyBeforeAppend]);
-    check("create+v.apply+apply", &[Warning::AppliedTwice]);
-    check("save+create", &[Warning::PersistBeforeUpdates]);
-    check("rpcs||save", &[Warning::PersistBeforeUpdates]);
-    check("none", &[Warning::NoUpdates]);
-    check("rpcs+rpcs", &[Warning::Repeated(Mechanism::Rpcs)]);
+    check("rpcs+stream+save", &[PolicyWarning::StreamWithPersist]);
+    check("create+stream", &[PolicyWarning::StreamWithoutRpcs]);
+    check("rpcs+v.apply", &[PolicyWarning::ApplyWithoutAppend]);
+    check("v.apply", &[PolicyWarning::NoUpdates, PolicyWarning::ApplyWithoutAppend]);
+    check("v.apply+create", &[PolicyWarning::ApplyBeforeAppend]);
+    check("create||v.apply", &[PolicyWarning::ApplyBeforeAppend]);
+    check("create+v.apply+apply", &[PolicyWarning::AppliedTwice]);
+    check("save+create", &[PolicyWarning::PersistBeforeUpdates]);
+    check("rpcs||save", &[PolicyWarning::PersistBeforeUpdates]);
+    check("none", &[PolicyWarning::NoUpdates]);
+    check("rpcs+rpcs", &[PolicyWarning::Repeated(Mechanism::Rpcs)]);
 }
 
 #[test]
 fn applying_before_persisting_is_remarked_on() {
-    check("create+v.apply+save", &[Warning::ApplyBeforePersist]);
-    check("create+v.apply||save", &[Warning::ApplyBeforePersist]);
-    check("create+apply+persist", &[Warning::ApplyBeforePersist]);
+    check("create+v.apply+save", &[PolicyWarning::ApplyBeforePersist]);
+    check("create+v.apply||save", &[PolicyWarning::ApplyBeforePersist]);
+    check("create+apply+persist", &[PolicyWarning::ApplyBeforePersist]);
 }
 
 #[test]
@@ -42,8 +46,8 @@ fn sensible_compositions_pass_without_remark() {
 #[test]
 fn strict_callers_get_einval() {
     assert_eq!(strict(&[]), Ok(()));
-    let error = strict(&[Warning::AppendWithRpcs]).unwrap_err();
+    let error = strict(&[PolicyWarning::AppendWithRpcs]).unwrap_err();
     assert_eq!(error.errno, types::Errno::Invalid);
     assert_eq!(error.remedy, "keep one of the two");
-    assert!(Warning::Repeated(Mechanism::Rpcs).to_string().starts_with("rpcs occurs"));
+    assert!(PolicyWarning::Repeated(Mechanism::Rpcs).to_string().starts_with("rpcs occurs"));
 }

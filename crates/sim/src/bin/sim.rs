@@ -43,9 +43,9 @@ fn main() -> ExitCode {
     if options.ranks {
         return if ranks == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
-    let (mut done, mut checked, mut judged, mut tenures, mut failures) = (0_u64, 0, 0, 0, 0);
+    let (mut done, mut checked, mut judged, mut terms, mut failures) = (0_u64, 0, 0, 0, 0);
     let (mut answered_here, mut leased_here, mut ahead, mut snapshots) = (0, 0, 0, 0);
-    let mut tally = sim::cells::Tally::default();
+    let mut tally = sim::cells::CellTally::default();
     for seed in options.first..options.first.saturating_add(options.seeds) {
         if start.elapsed() >= Duration::from_secs(options.seconds) {
             break;
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
                 leased_here += report.leased_here;
                 ahead += report.ahead;
                 snapshots += report.snapshots;
-                tenures += report.tenures;
+                terms += report.terms;
                 for line in &report.trace {
                     println!("{line}");
                 }
@@ -71,7 +71,7 @@ fn main() -> ExitCode {
         let ended = std::panic::catch_unwind(|| sim::cells::run(seed, options.transcript));
         let second = match ended {
             Ok(report) => {
-                tenures += report.tenures;
+                terms += report.terms;
                 tally.add(&report.tally);
                 for line in &report.trace {
                     println!("{line}");
@@ -87,7 +87,7 @@ fn main() -> ExitCode {
         }
     }
     println!(
-        "{done} seeds, {checked} answers compared ({answered_here} of them not asked for, {leased_here} under leases), {ahead} told later, {judged} judged, {snapshots} snapshots compared, {tenures} servers, {failures} failures, {:.1} s",
+        "{done} seeds, {checked} answers compared ({answered_here} of them not asked for, {leased_here} under leases), {ahead} told later, {judged} judged, {snapshots} snapshots compared, {terms} servers, {failures} failures, {:.1} s",
         start.elapsed().as_secs_f64()
     );
     if options.seeds > 1 {

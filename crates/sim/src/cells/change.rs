@@ -44,7 +44,7 @@ impl Cells {
             self.store_earlier()?;
         }
         if self.holding()?.is_pending() && transition.persist != Composition::Nothing {
-            self.carry_out(&transition.persist, false)?;
+            self.execute(&transition.persist, false)?;
         }
         let policy = self.policy_of(to);
         let notes = policy.persists() || self.job().machine.owner.is_some();

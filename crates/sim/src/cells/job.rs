@@ -5,9 +5,9 @@
 
 use std::collections::BTreeSet;
 
-use client::{Decoupled, Grant};
+use client::{ClientSubtree, Grant};
 use metastore::request::client_journal_name;
-use namespace::NewInode;
+use namespace::PlannedInode;
 use objstore::ObjectStore;
 use policy::{Cell, Composition, Mechanism, Policy, Transition};
 use types::{Attr, Cred, Epoch, Errno, Ino, Seq, Tid};
@@ -20,7 +20,7 @@ use super::{Cells, Done, Stop};
 /// A journal of an earlier process, or a part of this one's whose merge failed.
 #[derive(Clone, Debug)]
 pub(super) struct Earlier {
-    pub(super) left: client::Left,
+    pub(super) left: client::IntactJournal,
     pub(super) object: Option<String>,
     /// If it is of this process: whether it is on its disk.
     pub(super) sealed: Option<bool>,
@@ -29,7 +29,7 @@ pub(super) struct Earlier {
 /// A subtree that a process has decoupled.
 #[derive(Debug)]
 pub(super) struct Holding {
-    pub(super) inner: Decoupled,
+    pub(super) inner: ClientSubtree,
     pub(super) policy: Cell,
     /// The policy gives the cell's promise by Nonvolatile Apply.
     pub(super) nonvolatile: bool,
@@ -77,7 +77,7 @@ impl Holding {
         let range = owner.ranges.first().copied().unwrap_or_default();
         let Owner { client, epoch, empty, next_seq, policy, .. } = owner;
         let grant = Grant { client, root, range, epoch, empty, check: false };
-        let mut inner = Decoupled::new(grant, next_seq);
+        let mut inner = ClientSubtree::new(grant, next_seq);
         owner.ranges.iter().skip(1).for_each(|range| inner.extend(*range));
         let (earlier, merged_in, nonvolatile) = (Vec::new(), None, false);
         Self { inner, policy, nonvolatile, on_disk: 0, in_store: 0, earlier, owner, merged_in }
@@ -125,7 +125,7 @@ impl Holding {
         if let Some(object) = &object {
             self.note_object(object);
         }
-        let left = client::Left { bytes, first, next: self.inner.next_seq(), torn: false };
+        let left = client::IntactJournal { bytes, first, next: self.inner.next_seq(), torn: false };
         self.earlier.push(Earlier { left, object, sealed: Some(on_disk) });
     }
 
@@ -251,7 +251,7 @@ impl Cells {
             let mode = if dir { 0o040_777 } else { 0o100_644 };
             let time = self.world.clock().time;
             let name = format!("u{}", ledger.updates.len());
-            let new = NewInode { mode, time, ..NewInode::default() };
+            let new = PlannedInode { mode, time, ..PlannedInode::default() };
             let created = holding.inner.create(&Cred::root(), parent, name.as_bytes(), &new);
             let Ok(ino) = created else { continue };
             self.world.note(format_args!("$ appends {name} ({ino}) in {parent}"));
@@ -294,7 +294,7 @@ impl Cells {
         self.note("completes", cell);
         let holding = self.holding()?;
         let (updates, composition) = (holding.inner.events(), holding.composition());
-        self.carry_out(&composition, false)?;
+        self.execute(&composition, false)?;
         self.tally.updates(cell, usize::try_from(updates).unwrap_or(0));
         if composition.contains(Mechanism::NonvolatileApply) {
             self.tally.nonvolatile += updates;
@@ -310,7 +310,7 @@ impl Cells {
         let applies = composition.mechanisms().any(Mechanism::applies);
         let apply = Composition::One(Mechanism::VolatileApply);
         let visible = if applies { composition } else { Composition::serial([composition, apply]) };
-        match self.carry_out(&visible, true) {
+        match self.execute(&visible, true) {
             // An earlier attempt gave it back, and its merged updates are in the metadata store.
             Err(Stop::Failed(Errno::Stale)) => {
                 let held = self.held_updates()?;

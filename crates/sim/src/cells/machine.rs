@@ -21,7 +21,7 @@ pub(super) struct Owner {
     /// Events before it may have been merged from journals that are gone.
     pub(super) reached: Seq,
     pub(super) last_ino: Ino,
-    /// Set when the work is done: the tenure in which it was merged last.
+    /// Set when the work is done: the term in which it was merged last.
     pub(super) merged_in: Option<Epoch>,
     pub(super) empty: bool,
     /// Journal objects that are not merged.
@@ -59,7 +59,7 @@ pub(super) struct Log {
     /// The process that writes it, by its place among the clients.
     pub(super) process: usize,
     pub(super) client: ClientId,
-    /// The tenure since which it is needed.
+    /// The term since which it is needed.
     pub(super) since: Epoch,
     pub(super) blocks: Vec<Vec<u8>>,
     /// The updates that they are, by their place in the ledger.

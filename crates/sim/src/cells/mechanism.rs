@@ -1,7 +1,7 @@
 //! The mechanisms that complete a policy, on the client's side (`cudele::Subtree::complete` and
 //! `cudele::mechanism`): each reads the journal that is held, and may be struck at any step.
 
-use client::{ByReference, Left, Worth, may_go_by_value};
+use client::{ByReference, IntactJournal, Worth, may_go_by_value};
 use metastore::request::rest_name;
 use objstore::{Expect, ObjectStore, SyncScope};
 use policy::{Composition, Mechanism};
@@ -13,7 +13,7 @@ use super::machine::File;
 use super::{Cells, Done, Stop};
 
 impl Cells {
-    pub(super) fn carry_out(&mut self, composition: &Composition, release: bool) -> Done<()> {
+    pub(super) fn execute(&mut self, composition: &Composition, release: bool) -> Done<()> {
         let client = self.client()?;
         self.persist_sealed(composition)?;
         let merges = composition.mechanisms().any(Mechanism::applies);
@@ -24,9 +24,9 @@ impl Cells {
         if notes && self.job().machine.owner.is_some() {
             self.remember()?;
         }
-        let tenure = self.epoch(client);
+        let term = self.epoch(client);
         self.run(composition, release)?;
-        if merges && tenure != self.epoch(client) {
+        if merges && term != self.epoch(client) {
             // To a server that has nothing of earlier merges: only now is that known.
             let again = self.run(composition, release);
             if again.is_err()
@@ -132,7 +132,7 @@ impl Cells {
             self.local_step(client)?;
             let next = left.next;
             let there = self.world.disk.memory.get(&name).ok();
-            let there = there.and_then(|(bytes, _)| client::Left::read(bytes).ok());
+            let there = there.and_then(|(bytes, _)| client::IntactJournal::read(bytes).ok());
             if there.is_none_or(|there| there.next < next) {
                 let _ = self.world.disk.memory.put(&name, &bytes, Expect::Any);
             }
@@ -346,7 +346,7 @@ impl Cells {
         let epoch = self.epoch(client);
         let holding = self.holding()?;
         let first = holding.inner.header().first_seq;
-        let lost = holding.merged_in.is_some_and(|tenure| tenure != epoch);
+        let lost = holding.merged_in.is_some_and(|term| term != epoch);
         if lost && holding.holds(Mechanism::LocalPersist) {
             let journals = self.local_journals()?;
             let lost = journals.into_iter().filter(|earlier| earlier.left.next <= first);
@@ -388,7 +388,7 @@ impl Cells {
         let files: Vec<_> = self.job().machine.journals.values().cloned().collect();
         let mut journals = Vec::new();
         for file in files {
-            match Left::read(file.written) {
+            match IntactJournal::read(file.written) {
                 Ok(left) => journals.push(Earlier { left, object: None, sealed: None }),
                 Err(error) => {
                     self.world.check(Err(format!("a journal on the disk has a gap: {error:?}")));

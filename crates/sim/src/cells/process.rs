@@ -220,7 +220,7 @@ impl Cells {
         }
     }
 
-    /// The tenure of the server that a process speaks to.
+    /// The term of the server that a process speaks to.
     pub(super) fn epoch(&self, client: usize) -> Epoch {
         self.world.clients[client].session.epoch()
     }
@@ -320,7 +320,7 @@ impl Cells {
     /// The policy itself.
     pub(super) fn in_force(&mut self, at: usize) -> Option<Policy> {
         let (path, root) = (self.jobs[at].path.clone(), self.jobs[at].root);
-        let answer = self.world.ask_at(&path, &crate::call::What::GetPolicy { dir: root });
+        let answer = self.world.ask_at(&path, &crate::call::CallKind::GetPolicy { dir: root });
         self.notice_crashes();
         let Ok(Answer::Policy(found)) = answer else { return None };
         Policy::parse(&found.policy).ok().map(|parsed| parsed.policy)
@@ -329,7 +329,7 @@ impl Cells {
     /// The owner of the subtree according to the server.
     pub(super) fn owner_in_force(&mut self, at: usize) -> ClientId {
         let (path, root) = (self.jobs[at].path.clone(), self.jobs[at].root);
-        let answer = self.world.ask_at(&path, &crate::call::What::GetPolicy { dir: root });
+        let answer = self.world.ask_at(&path, &crate::call::CallKind::GetPolicy { dir: root });
         self.notice_crashes();
         let Ok(Answer::Policy(found)) = answer else { return ClientId(0) };
         found.owner
@@ -338,7 +338,7 @@ impl Cells {
     /// Whether the server says that no client has the subtree of the current job.
     pub(super) fn is_nobodys(&mut self) -> bool {
         let (path, root) = (self.job().path.clone(), self.job().root);
-        let answer = self.world.ask_at(&path, &crate::call::What::GetPolicy { dir: root });
+        let answer = self.world.ask_at(&path, &crate::call::CallKind::GetPolicy { dir: root });
         self.notice_crashes();
         matches!(answer, Ok(Answer::Policy(found)) if found.owner == ClientId(0))
     }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use client::{Left, LogNeed};
+use client::{IntactJournal, LogNeed};
 use metastore::request::client_journal_prefix;
 use objstore::{ObjectStore, SyncScope};
 use policy::{Mechanism, Policy};
@@ -13,7 +13,7 @@ use wire::{Answer, MergeFlags, Op};
 use super::job::{Earlier, Holding, Process};
 use super::machine::{File, Owner};
 use super::{Cells, Done, Stop};
-use crate::call::What;
+use crate::call::CallKind;
 
 impl Cells {
     /// Starts a process on the current job's machine, unless one lives. It repeats merges and
@@ -154,7 +154,7 @@ impl Cells {
         holding.inner.skip_used(holding.owner.last_ino);
         let mut found = BTreeSet::new();
         for earlier in all {
-            let Left { bytes, first, next: end, .. } = &earlier.left;
+            let IntactJournal { bytes, first, next: end, .. } = &earlier.left;
             if end > first {
                 if holding.inner.replay(bytes).is_err() {
                     return Err(Stop::Failed(Errno::BadMessage));
@@ -198,10 +198,10 @@ impl Cells {
                 self.holding()?.owner.objects.retain(|known| *known != name);
                 continue;
             };
-            let left = match (Left::read(bytes), unnoted) {
+            let left = match (IntactJournal::read(bytes), unnoted) {
                 (Ok(left), _) => left,
                 (Err(_), Some(part)) => {
-                    Left { bytes: Vec::new(), first: part, next: part, torn: true }
+                    IntactJournal { bytes: Vec::new(), first: part, next: part, torn: true }
                 }
                 (Err(error), None) => {
                     self.world.check(Err(format!("{name} is damaged: {error:?}")));
@@ -280,7 +280,7 @@ impl Cells {
 
     /// The journals that clients left on the disk and in the store, as far as they are intact, as
     /// `cudele::recover` finds them. Those in the store have names.
-    fn left_behind(&mut self) -> Done<Vec<(Option<String>, Left)>> {
+    fn left_behind(&mut self) -> Done<Vec<(Option<String>, IntactJournal)>> {
         let root = self.job().root;
         let Some(range) = self.job().granted else {
             return Ok(Vec::new());
@@ -294,10 +294,10 @@ impl Cells {
                 continue;
             }
             let Ok((bytes, _)) = self.world.disk.memory.get(&name) else { continue };
-            if !Left::is_begun(&bytes) {
+            if !IntactJournal::is_begun(&bytes) {
                 continue;
             }
-            let left = Left::read(bytes).map_err(|_| Stop::Failed(Errno::BadMessage))?;
+            let left = IntactJournal::read(bytes).map_err(|_| Stop::Failed(Errno::BadMessage))?;
             if left.next > left.first {
                 found.push((Some(name), left));
             }
@@ -324,7 +324,7 @@ impl Cells {
         let taken_up = self.job().take_up(&BTreeSet::new());
         self.world.check(taken_up);
         let path = self.job().path.clone();
-        let released = self.world.ask_at(&path, &What::Release { subtree });
+        let released = self.world.ask_at(&path, &CallKind::Release { subtree });
         self.notice_crashes();
         if released.is_err() && self.owner_in_force(at) != ClientId(0) {
             return Err(Stop::Failed(Errno::Io));

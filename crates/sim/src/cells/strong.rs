@@ -9,7 +9,7 @@ use wire::{Answer, NewInode, Op};
 use super::ledger::{Kept, Shown, Update};
 use super::machine::Log;
 use super::{Cells, Done, Stop};
-use crate::call::What;
+use crate::call::CallKind;
 
 /// How often a path is walked that the server may forget again.
 const WALKS_MAX: u64 = 20;
@@ -187,7 +187,7 @@ impl Cells {
         while let Some((path, dir)) = todo.pop() {
             for (name, ino) in self.world.read_names(&path, dir) {
                 let place = format!("{path}/{name}");
-                let attr = self.world.ask_at(&place, &What::GetAttr { ino });
+                let attr = self.world.ask_at(&place, &CallKind::GetAttr { ino });
                 if matches!(attr, Ok(Answer::Attr(attr)) if attr.is_dir()) {
                     todo.push((place, ino));
                 }

@@ -12,7 +12,7 @@ const CELLS: usize = 9;
 
 /// See the module documentation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct CellTally {
     /// Updates whose mechanisms completed, by cell.
     updates: [u64; CELLS],
     /// Faults that struck a subtree with updates, by cell.
@@ -36,7 +36,7 @@ fn place(cell: Cell) -> usize {
     Cell::all().position(|known| known == cell).unwrap_or(0)
 }
 
-impl Tally {
+impl CellTally {
     pub(super) fn updates(&mut self, cell: Cell, count: usize) {
         self.updates[place(cell)] += count as u64;
     }
@@ -102,7 +102,7 @@ impl Tally {
     }
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for CellTally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "cells: updates completed;")?;
         Fault::ALL.iter().try_for_each(|fault| write!(f, " {}", fault.name()))?;

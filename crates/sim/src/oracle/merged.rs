@@ -3,7 +3,7 @@
 use types::{Ino, Tid, Timestamp};
 
 use super::{Applied, Issued, Key, Oracle, Violation};
-use crate::call::What;
+use crate::call::CallKind;
 use crate::invariants::merges;
 
 impl Oracle {
@@ -18,7 +18,7 @@ impl Oracle {
         let Some(at) = self.regions.iter().position(|region| region.root == subtree) else {
             return Err("merged into a subtree that nobody decoupled".into());
         };
-        let durable = matches!(&call.what, What::Merge { object, .. } if !object.is_empty());
+        let durable = matches!(&call.what, CallKind::Merge { object, .. } if !object.is_empty());
         self.regions[at].last_merge = journal.to_vec();
         self.regions[at].soft |= !durable && journal.len() > journal::segment::HEADER_BYTES;
         if self.regions[at].known {
@@ -39,7 +39,7 @@ impl Oracle {
     fn is_merged(&self, key: Key, journal: &[u8]) -> bool {
         let mut all = self.requests.range((key.0, Tid(0))..=(key.0, Tid(u64::MAX)));
         all.any(|(_, issued)| {
-            let merges = matches!(issued.call.what, What::Merge { .. });
+            let merges = matches!(issued.call.what, CallKind::Merge { .. });
             merges && issued.applied.is_some() && issued.journal == journal
         })
     }
@@ -47,7 +47,7 @@ impl Oracle {
     /// Whether a client asked before to merge the same journal object.
     pub(super) fn was_asked_before(&self, key: Key) -> bool {
         let object_of = |issued: &Issued| match &issued.call.what {
-            What::Merge { object, .. } if !object.is_empty() => Some(object.clone()),
+            CallKind::Merge { object, .. } if !object.is_empty() => Some(object.clone()),
             _ => None,
         };
         let object = object_of(&self.requests[&key]);

@@ -8,9 +8,9 @@ use objstore::ObjectStore;
 use types::Ino;
 
 use super::script::Script;
-use super::{Event, PATIENCE, World};
+use super::{Event, PATIENCE, RanksWorld};
 
-impl World {
+impl RanksWorld {
     /// Only the rank that serves a subtree writes its root directory.
     pub(super) fn check_writer(&mut self, server: usize, token: Token) {
         let Some(StoreOp::CommitDir { ino, .. } | StoreOp::CompactDir { ino }) =

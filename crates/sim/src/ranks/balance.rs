@@ -2,13 +2,13 @@
 //! while servers are killed. The simulator is the monitor that passes heartbeats on, the thread
 //! that answers questions, and the machine that is loaded at random.
 
-use balancer::{Expired, Question, Record, What};
-use mds::{Input, Vitals};
+use balancer::{DecisionRecord, Expired, Question, RecordedEvent};
+use mds::{MdsInput, Vitals};
 use objstore::{Expect, Memory, ObjectStore};
 use types::{Span, Timestamp};
 use wire::{BalancerEntry, Message};
 
-use super::{Event, MS, World};
+use super::{Event, MS, RanksWorld};
 use types::rng::Rng;
 
 /// Sends half of its load to the next rank in every second tick.
@@ -66,14 +66,14 @@ impl Balancing {
     }
 }
 
-impl World {
+impl RanksWorld {
     /// The policy in force according to the map.
     pub(super) fn balancers(&self) -> Vec<BalancerEntry> {
         self.balancing.iter().map(|balancing| balancing.entry.clone()).collect()
     }
 
     /// The machine is as loaded as it is.
-    pub(super) fn load_machine(&mut self, server: usize, tenure: u64) {
+    pub(super) fn load_machine(&mut self, server: usize, term: u64) {
         let Some(Balancing { rng, vitals: (at, vitals), .. }) = &mut self.balancing else { return };
         if rng.below(20) != 0 {
             return;
@@ -86,18 +86,18 @@ impl World {
         vitals.found += 3;
         vitals.looks += 2;
         let vitals = *vitals;
-        self.handle(server, tenure, Input::Vitals(vitals));
+        self.handle(server, term, MdsInput::Vitals(vitals));
     }
 
     /// A question goes to the thread that answers it.
-    pub(super) fn think(&mut self, server: usize, tenure: u64, question: Box<Question>) {
+    pub(super) fn think(&mut self, server: usize, term: u64, question: Box<Question>) {
         let after = self.delay();
-        self.schedule(after, Event::Answer(server, tenure, question));
+        self.schedule(after, Event::Answer(server, term, question));
     }
 
-    pub(super) fn answer(&mut self, server: usize, tenure: u64, question: Question) {
+    pub(super) fn answer(&mut self, server: usize, term: u64, question: Question) {
         let answer = question.answer(&Expired::never());
-        self.handle(server, tenure, Input::Answered(Box::new(answer)));
+        self.handle(server, term, MdsInput::Answered(Box::new(answer)));
     }
 
     /// A server's message to the monitor: the other ranks receive its heartbeats, some late and
@@ -123,15 +123,15 @@ impl World {
     }
 
     fn balanced(&mut self, bytes: &[u8]) {
-        let Ok(record) = Record::decode(bytes) else {
+        let Ok(record) = DecisionRecord::decode(bytes) else {
             return self.fail("a record that cannot be read".into());
         };
         self.note(|| format!("{} balances {:?}", record.rank, record.what));
         match record.what {
-            What::Tick(tick) => {
+            RecordedEvent::Tick(tick) => {
                 self.report.faulty_ticks += u64::from(tick.ended == balancer::Ended::Failed);
             }
-            What::Move(done) => self.report.balanced += u64::from(done.failure.is_empty()),
+            RecordedEvent::Move(done) => self.report.balanced += u64::from(done.failure.is_empty()),
         }
     }
 
@@ -143,8 +143,8 @@ impl World {
         let time = Timestamp(0);
         *entry = BalancerEntry { version: REST, object: 0, name, time, why, failed: false };
         for server in 0..self.servers.len() {
-            let (tenure, map) = (self.servers[server].tenure, Box::new(self.map()));
-            self.handle(server, tenure, Input::FromMonitor(Message::Map(map)));
+            let (term, map) = (self.servers[server].term, Box::new(self.map()));
+            self.handle(server, term, MdsInput::FromMonitor(Message::Map(map)));
         }
     }
 
@@ -163,7 +163,7 @@ impl World {
 
     /// A heartbeat of another rank arrives.
     pub(super) fn beat(&mut self, server: usize, bytes: &[u8]) {
-        let tenure = self.servers[server].tenure;
-        self.handle(server, tenure, Input::FromMonitor(Message::Heartbeat(bytes)));
+        let term = self.servers[server].term;
+        self.handle(server, term, MdsInput::FromMonitor(Message::Heartbeat(bytes)));
     }
 }

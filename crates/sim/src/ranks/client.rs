@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use client::{Effects, FragmentMap, Input, Session};
+use client::{FragmentMap, Session, SessionEffects, SessionInput};
 use types::{ClientId, ConnId, Cred, Errno, Ino, Moment, Rank, Tid};
 use wire::{Answer, Failure, Message, Op};
 
@@ -10,7 +10,7 @@ use super::job::{JOB, Step};
 use super::register::Place;
 use super::script::Script;
 use super::tree;
-use super::{Conn, Event, MS, World};
+use super::{Conn, Event, MS, RanksWorld};
 
 #[derive(Debug)]
 struct To {
@@ -122,10 +122,10 @@ fn is_stale(result: &Result<Answer, Failure>) -> bool {
     result.as_ref().is_err_and(|failure| failure.errno == Errno::Stale)
 }
 
-impl World {
+impl RanksWorld {
     pub(super) fn connect(&mut self, client: usize, rank: Rank) {
         let server = &self.servers[usize::from(rank.0)];
-        let tenure = server.tenure;
+        let term = server.term;
         if self.clients[client].to[&rank].conn.is_some() {
             return;
         }
@@ -135,12 +135,12 @@ impl World {
         let id = ConnId(self.next_conn);
         self.next_conn += 1;
         let (to_server_at, to_client_at) = (self.now, self.now);
-        let conn = Conn { client, rank, tenure, alive: true, to_server_at, to_client_at };
+        let conn = Conn { client, rank, term, alive: true, to_server_at, to_client_at };
         self.conns.insert(id, conn);
         if let Some(to) = self.clients[client].to.get_mut(&rank) {
             to.conn = Some(id);
         }
-        self.drive(client, rank, Input::Connected);
+        self.drive(client, rank, SessionInput::Connected);
     }
 
     pub(super) fn client_closed(&mut self, conn: ConnId) {
@@ -150,7 +150,7 @@ impl World {
             return;
         };
         to.conn = None;
-        self.drive(client, rank, Input::Disconnected);
+        self.drive(client, rank, SessionInput::Disconnected);
         self.ask_merge_again(client, rank);
         self.schedule(MS, Event::Connect(client, rank));
     }
@@ -162,23 +162,23 @@ impl World {
         match message {
             Some(Ok(message)) if alive => {
                 self.note(|| format!("{rank} -> client.{client} {message:?}"));
-                self.drive(client, rank, Input::Message(message));
+                self.drive(client, rank, SessionInput::Message(message));
             }
             Some(Ok(_)) => {}
             Some(Err(_)) | None => self.fail("a server sent nonsense".into()),
         }
     }
 
-    fn drive(&mut self, client: usize, rank: Rank, input: Input<'_>) {
-        let mut effects = Effects::default();
+    fn drive(&mut self, client: usize, rank: Rank, input: SessionInput<'_>) {
+        let mut effects = SessionEffects::default();
         if let Some(to) = self.clients[client].to.get_mut(&rank) {
             to.session.handle(input, &mut effects);
         }
         self.flush(client, rank, effects);
     }
 
-    fn flush(&mut self, client: usize, rank: Rank, effects: Effects) {
-        let Effects { frames, completed, .. } = effects;
+    fn flush(&mut self, client: usize, rank: Rank, effects: SessionEffects) {
+        let SessionEffects { frames, completed, .. } = effects;
         let conn = self.clients[client].to.get(&rank).and_then(|to| to.conn);
         let mut rest = frames.as_slice();
         while let (Some(conn), Ok(Some((_, length)))) = (conn, wire::frame::decode(rest)) {
@@ -254,7 +254,7 @@ impl World {
             }
             return self.again(client, script, MS);
         }
-        let mut effects = Effects::default();
+        let mut effects = SessionEffects::default();
         to.session.at(Moment(self.now + 1));
         let tid = to.session.call(&Cred::root(), op, &mut effects);
         Self::chunks_of(&script, tid, &mut effects);

@@ -7,16 +7,16 @@
 
 use std::collections::BTreeSet;
 
-use client::{Decoupled, Effects, Grant};
+use client::{ClientSubtree, Grant, SessionEffects};
 use metastore::request::client_journal_name;
-use namespace::NewInode;
+use namespace::PlannedInode;
 use objstore::{Expect, ObjectStore};
 use types::{Attr, ClientId, Cred, Errno, FileType, Ino, InoRange, Rank, Seq, Timestamp};
 use wire::{Answer, Failure, MergeFlags, Message, Op, Unused};
 
 use super::client::Asked;
 use super::script::Script;
-use super::{Event, MS, World};
+use super::{Event, MS, RanksWorld};
 
 /// The client that does this.
 pub(super) const JOB: usize = 4;
@@ -60,7 +60,7 @@ pub(super) struct Job {
     dir: Ino,
     name: Vec<u8>,
     path: Vec<u8>,
-    held: Option<Decoupled>,
+    held: Option<ClientSubtree>,
     next_name: u64,
     looks: u32,
     /// Everything that was ever given to this client.
@@ -106,7 +106,7 @@ impl Step {
     }
 }
 
-impl World {
+impl RanksWorld {
     /// The directory that will be decoupled: half of the time it is the root of a moving subtree.
     pub(super) fn begin_job(&mut self) {
         let (above, name) = (Ino::ROOT, b"d0".to_vec());
@@ -150,7 +150,7 @@ impl World {
             let name = format!("m{}", job.next_name).into_bytes();
             job.next_name += 1;
             let mode = FileType::Regular.mode_bits() | 0o644;
-            let new = NewInode { mode, time: Timestamp(1), ..NewInode::default() };
+            let new = PlannedInode { mode, time: Timestamp(1), ..PlannedInode::default() };
             if let Ok(ino) = held.create(&Cred::root(), job.dir, &name, &new) {
                 names.push((name, ino));
             }
@@ -171,7 +171,7 @@ impl World {
     }
 
     /// The frames of a journal behind its request.
-    pub(super) fn chunks_of(script: &Script, tid: types::Tid, effects: &mut Effects) {
+    pub(super) fn chunks_of(script: &Script, tid: types::Tid, effects: &mut SessionEffects) {
         let Script::Job(Step::Merge(journal)) = script else { return };
         if journal.object.is_empty() {
             for bytes in journal.bytes.chunks(CHUNK_BYTES) {
@@ -207,7 +207,7 @@ impl World {
                 let (client, empty) = (ClientId(JOB as u64 + 1), false);
                 let root = Attr { ino: self.job.dir, ..root };
                 let grant = Grant { client, root, range, epoch, empty, check: false };
-                self.job.held = Some(Decoupled::new(grant, Seq(1)));
+                self.job.held = Some(ClientSubtree::new(grant, Seq(1)));
             }
             // Another rank has it, or it is moving: only rank 0 decouples it here.
             (Step::Decouple(_), Err(failure)) if failure.errno == Errno::Busy => {

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use types::{Errno, Ino};
 use wire::{Answer, Failure};
 
-use super::World;
+use super::RanksWorld;
 use super::client::{Client, SoFar};
 use super::passing::Passing;
 use super::register::Place;
 use super::script::Script;
 
-impl World {
+impl RanksWorld {
     /// The joint answer of a directory's fragments; or the next fragment to ask.
     pub(super) fn gather(
         &mut self,

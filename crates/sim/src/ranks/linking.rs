@@ -7,7 +7,7 @@ use wire::{Answer, Failure, Op};
 use super::client::SoFar;
 use super::register::Place;
 use super::script::Script;
-use super::{Event, MS, World};
+use super::{Event, MS, RanksWorld};
 
 /// A name that is to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ const ROUNDS_MAX: u32 = 30;
 
 /// A directory that is to go for that.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Gathering {
+pub(super) struct Colocation {
     link: Link,
     /// The directory, or its fragment, or the file whose directory is meant.
     ino: Ino,
@@ -39,7 +39,7 @@ impl Link {
     }
 }
 
-impl Gathering {
+impl Colocation {
     pub(super) fn op(&self) -> Op<'_> {
         Op::Gather { ino: self.ino, rank: self.to }
     }
@@ -49,7 +49,7 @@ impl Gathering {
     }
 }
 
-impl World {
+impl RanksWorld {
     /// A further name for an inode that has one already, if there is such an inode.
     pub(super) fn choose_link(&self, from: Place, to: Place) -> Option<Script> {
         let ino = self.registers.now(&from)?;
@@ -72,7 +72,7 @@ impl World {
                 self.bring_together(client, link, at);
             }
             (Script::Gather(gathering), _) => {
-                self.gather_answered(client, (gathering, at), result);
+                self.colocate_answered(client, (gathering, at), result);
             }
             _ => return false,
         }
@@ -87,7 +87,7 @@ impl World {
             return self.locate_link(client, link);
         }
         let (link, ino, to) = (link.clone(), homes.1, ranks.0);
-        let gathering = Gathering { link, ino, to, is_second: false };
+        let gathering = Colocation { link, ino, to, is_second: false };
         self.ask(client, Script::Gather(gathering), ranks.1, (at, 0), SoFar::default());
     }
 
@@ -118,13 +118,13 @@ impl World {
         self.schedule(2 * MS, Event::Turn(client));
     }
 
-    fn gather_answered(
+    fn colocate_answered(
         &mut self,
         client: usize,
-        (gathering, at): (&Gathering, u64),
+        (gathering, at): (&Colocation, u64),
         result: &Result<Answer, Failure>,
     ) {
-        let Gathering { link, ino, to, is_second } = gathering;
+        let Colocation { link, ino, to, is_second } = gathering;
         match result {
             Ok(Answer::Done) => {
                 self.report.gathered += 1;
@@ -151,7 +151,7 @@ impl World {
                 let ranks =
                     (known.place(known.home(&link.from)), known.place(known.home(&link.to)));
                 let (link, ino, is_second) = (link.clone(), link.ino, true);
-                let gathering = Gathering { link, ino, to: ranks.1, is_second };
+                let gathering = Colocation { link, ino, to: ranks.1, is_second };
                 self.ask(client, Script::Gather(gathering), ranks.0, (at, 0), SoFar::default());
             }
             Err(failure) if failure.errno == Errno::Busy => {

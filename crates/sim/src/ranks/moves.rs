@@ -3,9 +3,9 @@
 use types::{Frag, Ino, Rank};
 
 use super::script::Script;
-use super::{Event, MS, World};
+use super::{Event, MS, RanksWorld};
 
-impl World {
+impl RanksWorld {
     /// Moves a directory to some rank, if the moving client is idle.
     pub(super) fn begin_move(&mut self) {
         if self.clients[0].finished {

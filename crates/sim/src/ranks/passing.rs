@@ -7,7 +7,7 @@ use wire::{Answer, Failure, Op};
 use super::client::SoFar;
 use super::register::Place;
 use super::script::Script;
-use super::{Event, MS, World};
+use super::{Event, MS, RanksWorld};
 
 /// How far it has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,9 +51,9 @@ impl Passing {
                 to: ranks.1,
             },
             Step::Arrive { number, .. } => {
-                Op::Arrive { dir: dirs.1, from: ranks.0, passage: number }
+                Op::Arrive { dir: dirs.1, from: ranks.0, cross_rename: number }
             }
-            Step::Passed { number, .. } => Op::Passed { dir: dirs.0, passage: number },
+            Step::Passed { number, .. } => Op::Passed { dir: dirs.0, cross_rename: number },
             Step::Check(_) => Op::Lookup { parent: to.0, name: &to.1 },
         }
     }
@@ -77,7 +77,7 @@ impl Passing {
     }
 }
 
-impl World {
+impl RanksWorld {
     /// One server has redirected a part of the rename to another one. Returns whether the rename
     /// continues so.
     pub(super) fn pass(&mut self, client: usize, script: &Script, at: u64) -> bool {
@@ -136,7 +136,7 @@ impl World {
         let again = matches!(errno, Some(Errno::Again | Errno::Stale))
             || matches!(result, Ok(Answer::Elsewhere(_) | Answer::Fragments(_)));
         match (step, result) {
-            (Step::Depart, Ok(Answer::Passage(number, ino))) => {
+            (Step::Depart, Ok(Answer::CrossRename(number, ino))) => {
                 let script = next(Step::Arrive { number: *number, ino: *ino });
                 self.ask(client, script, ranks.1, (at, 0), SoFar::default());
             }

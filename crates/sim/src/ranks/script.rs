@@ -4,7 +4,7 @@ use types::{FileType, Ino, Rank, RenameFlags};
 use wire::{NewInode, Op};
 
 use super::job::Step;
-use super::linking::{Gathering, Link};
+use super::linking::{Colocation, Link};
 use super::passing::Passing;
 use super::register::Place;
 use super::tree;
@@ -21,7 +21,7 @@ pub(super) enum Script {
     Rename(Place, Place),
     /// To a name that does not exist.
     Link(Link),
-    Gather(Gathering),
+    Gather(Colocation),
     Lookup(Place),
     List(Ino),
     /// The one step of the client of one directory.

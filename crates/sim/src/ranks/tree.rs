@@ -16,7 +16,7 @@ use super::client::{Asked, SoFar};
 use super::job::JOB;
 use super::register::Place;
 use super::script::Script;
-use super::{Event, MS, World};
+use super::{Event, MS, RanksWorld};
 
 /// The clients that do this.
 pub(super) const FIRST: usize = JOB + 1;
@@ -102,10 +102,10 @@ impl Step {
                 to: ranks.1,
             },
             Self::Arrive(Offer { to, ranks, number, .. }) => {
-                Op::Arrive { dir: to.0, from: ranks.0, passage: *number }
+                Op::Arrive { dir: to.0, from: ranks.0, cross_rename: *number }
             }
             Self::Passed(Offer { from, number, .. }, _) => {
-                Op::Passed { dir: from.0, passage: *number }
+                Op::Passed { dir: from.0, cross_rename: *number }
             }
             Self::Check(Offer { to: (parent, name), .. }) => Op::Lookup { parent: *parent, name },
             Self::Look(places, _) => {
@@ -175,7 +175,7 @@ impl Tree {
     }
 }
 
-impl World {
+impl RanksWorld {
     /// The next step of such a client.
     pub(super) fn choose_tree(&mut self, client: usize) -> Script {
         let all = self.tree.all();
@@ -273,7 +273,7 @@ impl World {
             }
             // Another client moved one of them since, or its rank is not known yet.
             (Step::Look(_, then), Err(_)) => self.retry_tree(client, *then, at),
-            (Step::Depart(offer), Ok(Answer::Passage(number, ino))) => {
+            (Step::Depart(offer), Ok(Answer::CrossRename(number, ino))) => {
                 let ranks = (rank, offer.ranks.1);
                 let offer = Offer { number: *number, ino: *ino, ranks, ..offer };
                 let to = offer.ranks.1;

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "the harness of tests")]
 
 use types::{Attr, AttrChange, ClientId, Cred, Errno, Ino, Rank, RenameFlags, Tid, Timestamp};
-use wire::{Access, Answer, Message, NewInode, Op, Replay, Request, WantsAlone};
+use wire::{Access, Answer, Message, NewInode, Op, Replay, Request, WantsExclusive};
 
 use crate::server::{World, conn};
 
@@ -34,7 +34,7 @@ impl World {
     fn forge(&mut self, tid: u64, op: Op<'_>, replay: Option<Replay>, ahead: bool) {
         let request = Request::new(Tid(tid), Tid(tid - 1), Cred::root(), op);
         let request = Request { replay, ahead, ..request };
-        self.handle(mds::Input::Message(conn(HOSTILE), Message::Request(request)));
+        self.handle(mds::MdsInput::Message(conn(HOSTILE), Message::Request(request)));
         self.pass(3);
     }
 }
@@ -124,8 +124,8 @@ fn alone(world: &mut World) -> (Ino, Ino) {
         let name = format!("own{attempt}");
         let op = create(Ino::ROOT, name.as_bytes(), DIR);
         let request = Request::new(Tid(tid), Tid(tid - 1), Cred::root(), op);
-        let request = Request { remembers: true, wants_alone: WantsAlone::Always, ..request };
-        world.handle(mds::Input::Message(conn(HOSTILE), Message::Request(request)));
+        let request = Request { remembers: true, wants_alone: WantsExclusive::Always, ..request };
+        world.handle(mds::MdsInput::Message(conn(HOSTILE), Message::Request(request)));
         world.pass(20);
         if world.counted("caps_alone") > 0 {
             let own = world.mds.namespace().peek(Ino::ROOT, name.as_bytes()).unwrap().unwrap();

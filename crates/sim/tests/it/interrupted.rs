@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "the harness of tests")]
 
-use client::{Decoupled, Grant};
+use client::{ClientSubtree, Grant};
 use mds::Settings;
 use metastore::request::{StoreOp, client_journal_name};
 use objstore::ObjectStore;
@@ -54,15 +54,15 @@ fn halfway() -> Halfway {
     let Ok(Answer::Decoupled(given)) = ask(&mut world, 0, op) else { panic!("not decoupled") };
     let wire::Decoupled { root, range, epoch, empty } = given;
     let grant = Grant { client: id, root, range, epoch, empty, check: false };
-    let mut journal = Decoupled::new(grant, Seq(1));
-    let new = namespace::NewInode { mode: 0o100_644, ..namespace::NewInode::default() };
-    let create = |journal: &mut Decoupled, number: u64| {
+    let mut journal = ClientSubtree::new(grant, Seq(1));
+    let new = namespace::PlannedInode { mode: 0o100_644, ..namespace::PlannedInode::default() };
+    let create = |journal: &mut ClientSubtree, number: u64| {
         let name = format!("n{number}");
         journal.create(&Cred::root(), job, name.as_bytes(), &new).unwrap();
     };
     (0..BEFORE).for_each(|number| create(&mut journal, number));
     // Whether it takes the place of a directory is not known before the one above it is read.
-    let dir = namespace::NewInode { mode: 0o040_777, ..namespace::NewInode::default() };
+    let dir = namespace::PlannedInode { mode: 0o040_777, ..namespace::PlannedInode::default() };
     journal.create(&Cred::root(), old, b"fresh", &dir).unwrap();
     (BEFORE..BEFORE + BEHIND).for_each(|number| create(&mut journal, number));
     let mut bytes = journal.header().encode().to_vec();
@@ -144,7 +144,7 @@ fn a_merge_that_waited_too_long_goes_on_without_its_client() {
     // The directory cannot be read for longer than a merge waits for it, and its client is gone.
     merge.world.fails_dir = old;
     merge.world.let_go();
-    merge.world.handle(mds::Input::Closed(conn(0)));
+    merge.world.handle(mds::MdsInput::Closed(conn(0)));
     merge.world.pass(40_000);
     merge.work_until_trimmed();
     merge.world.fails_dir = Ino(0);

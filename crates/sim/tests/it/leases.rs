@@ -159,7 +159,7 @@ fn a_new_server_does_nothing_before_the_leases_of_the_old_one_are_over() {
     // Its predecessor is gone without a word, and its client has not noticed.
     let lost = world.now;
     world.mds = Mds::new(Rank(0), Settings::default());
-    world.handle(mds::Input::Start);
+    world.handle(mds::MdsInput::Start);
     while !world.mds.is_active() {
         world.pass(1);
     }
@@ -174,7 +174,7 @@ fn a_new_server_waits_for_nothing_where_there_were_no_leases() {
     world.add_client(1000);
     let start = world.now;
     world.mds = Mds::new(Rank(0), Settings::default());
-    world.handle(mds::Input::Start);
+    world.handle(mds::MdsInput::Start);
     let waited = world.until(|world| world.mds.is_active());
     assert!(waited < 100, "{waited} ms since {start}");
 }

@@ -1,11 +1,11 @@
 //! Simulations of fixed seeds: their transcripts, that these repeat, and that no promise breaks.
 
+mod cross_renames;
 mod hostile;
 mod interrupted;
 mod large;
 mod leases;
 mod owners;
-mod passages;
 mod ranks;
 mod resend;
 mod server;
@@ -26,7 +26,7 @@ fn a_seed_gives_the_same_run_again() {
     for seed in 0..10 {
         let (one, two) = (sim::run(seed, false), sim::run(seed, false));
         assert_eq!(one.fingerprint, two.fingerprint, "seed {seed:#x}");
-        assert_eq!((one.checked, one.tenures), (two.checked, two.tenures), "seed {seed:#x}");
+        assert_eq!((one.checked, one.terms), (two.checked, two.terms), "seed {seed:#x}");
     }
 }
 
@@ -71,7 +71,7 @@ fn what_was_found_once_is_not_found_again() {
 
 #[test]
 fn no_promise_of_a_cell_breaks() {
-    let mut all = sim::cells::Tally::default();
+    let mut all = sim::cells::CellTally::default();
     for seed in 0..40 {
         let report = sim::cells::run(seed, false);
         assert_eq!(report.violation, None, "again: cargo xtask sim --seed {seed:#x} --transcript");

@@ -50,7 +50,7 @@ fn a_change_that_arrived_again_is_carried_out_although_its_connection_broke() {
     world.holds = Box::new(is_look_up);
     world.crash();
     assert!(world.is_holding(), "what was sent again waits for its name");
-    world.handle(mds::Input::Closed(conn(0)));
+    world.handle(mds::MdsInput::Closed(conn(0)));
     world.let_go();
 
     // The other one sees it, whenever its client comes back.

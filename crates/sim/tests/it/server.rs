@@ -32,7 +32,7 @@ impl Client {
 
 pub(crate) struct World {
     pub(crate) mds: Mds,
-    effects: mds::Effects,
+    effects: mds::MdsEffects,
     settings: Settings,
     pub(crate) memory: Memory,
     /// Milliseconds since the start.
@@ -57,7 +57,7 @@ impl World {
         let mut world = Self {
             mds: Mds::new(Rank(0), Settings::default()),
             settings: Settings::default(),
-            effects: mds::Effects::default(),
+            effects: mds::MdsEffects::default(),
             memory: Memory::default(),
             now: 0,
             clients: Vec::new(),
@@ -95,7 +95,7 @@ impl World {
     }
 
     fn stop(&mut self) {
-        self.handle(mds::Input::Terminate);
+        self.handle(mds::MdsInput::Terminate);
         self.until(|world| world.effects.stopped);
         self.effects.stopped = false;
     }
@@ -114,7 +114,7 @@ impl World {
     }
 
     fn die(&mut self) {
-        self.effects = mds::Effects::default();
+        self.effects = mds::MdsEffects::default();
         self.held.clear();
         self.fails = |_| false;
         self.lies = |_| false;
@@ -123,7 +123,7 @@ impl World {
     fn start_anew(&mut self, without: Option<usize>) {
         // Recovery waits for the clients of the former server.
         self.mds = Mds::new(Rank(0), self.settings.clone());
-        self.handle(mds::Input::Start);
+        self.handle(mds::MdsInput::Start);
         for client in (0..self.clients.len()).filter(|client| Some(*client) != without) {
             self.disconnect(client);
             self.connect(client);
@@ -133,7 +133,7 @@ impl World {
 
     pub(crate) fn start(&mut self) {
         self.mds = Mds::new(Rank(0), self.settings.clone());
-        self.handle(mds::Input::Start);
+        self.handle(mds::MdsInput::Start);
         self.until(|world| world.mds.is_active());
     }
 
@@ -145,7 +145,7 @@ impl World {
         let client = ClientId(0);
         let op = Op::SetPolicy { path: path.as_bytes(), policy: policy.as_bytes(), client };
         let request = Request::new(Tid(1), Tid(0), Cred::root(), op);
-        self.handle(mds::Input::FromMonitor(Message::Request(request)));
+        self.handle(mds::MdsInput::FromMonitor(Message::Request(request)));
     }
 
     pub(crate) fn add_client(&mut self, per_mille: u64) {
@@ -158,19 +158,19 @@ impl World {
 
     /// The client notices that its connection is gone.
     pub(crate) fn disconnect(&mut self, client: usize) {
-        let mut effects = client::Effects::default();
-        self.clients[client].session.handle(client::Input::Disconnected, &mut effects);
+        let mut effects = client::SessionEffects::default();
+        self.clients[client].session.handle(client::SessionInput::Disconnected, &mut effects);
     }
 
     pub(crate) fn connect(&mut self, client: usize) {
-        self.handle(mds::Input::Opened(conn(client)));
-        let mut effects = client::Effects::default();
-        self.clients[client].session.handle(client::Input::Connected, &mut effects);
+        self.handle(mds::MdsInput::Opened(conn(client)));
+        let mut effects = client::SessionEffects::default();
+        self.clients[client].session.handle(client::SessionInput::Connected, &mut effects);
         self.send(client, &effects.frames);
     }
 
     /// Messages and store operations complete at once.
-    pub(crate) fn handle(&mut self, input: mds::Input<'_>) {
+    pub(crate) fn handle(&mut self, input: mds::MdsInput<'_>) {
         let time = Timestamp(1_000_000_000 + i64::try_from(self.now).unwrap() * 1_000_000);
         let clock = Clock { now: Moment(1 + self.now * 1_000_000), time };
         self.mds.handle(clock, input, &mut self.effects);
@@ -193,13 +193,13 @@ impl World {
             }
         }
         for (token, ended) in stored {
-            self.handle(mds::Input::Stored(token, ended));
+            self.handle(mds::MdsInput::Stored(token, ended));
         }
         for (conn, frame) in sent {
             self.receive(usize::try_from(conn.0).unwrap() - 1, &frame);
         }
         while self.mds.has_work() {
-            self.handle(mds::Input::Work);
+            self.handle(mds::MdsInput::Work);
         }
     }
 
@@ -213,7 +213,7 @@ impl World {
         self.holds = Box::new(|_| false);
         for (token, op) in std::mem::take(&mut self.held) {
             let ended = self.execute(op);
-            self.handle(mds::Input::Stored(token, ended));
+            self.handle(mds::MdsInput::Stored(token, ended));
         }
     }
 
@@ -238,12 +238,12 @@ impl World {
 
     pub(crate) fn receive(&mut self, client: usize, frame: &[u8]) {
         let now = self.clients[client].moment(self.now);
-        let mut effects = client::Effects::default();
+        let mut effects = client::SessionEffects::default();
         let known = &mut self.clients[client];
         known.session.at(now);
         for message in messages(frame) {
             let message = Message::decode(&message).unwrap();
-            known.session.handle(client::Input::Message(message), &mut effects);
+            known.session.handle(client::SessionInput::Message(message), &mut effects);
         }
         known.answers.extend(effects.completed.drain(..));
         self.send(client, &effects.frames);
@@ -252,13 +252,13 @@ impl World {
     pub(crate) fn send(&mut self, client: usize, frames: &[u8]) {
         for message in messages(frames) {
             let message = Message::decode(&message).unwrap();
-            self.handle(mds::Input::Message(conn(client), message));
+            self.handle(mds::MdsInput::Message(conn(client), message));
         }
     }
 
     pub(crate) fn ask(&mut self, client: usize, op: Op<'_>) -> Tid {
         let now = self.clients[client].moment(self.now);
-        let mut effects = client::Effects::default();
+        let mut effects = client::SessionEffects::default();
         let known = &mut self.clients[client];
         known.session.at(now);
         let tid = known.session.call(&Cred::root(), op, &mut effects);
@@ -275,7 +275,7 @@ impl World {
     pub(crate) fn pass(&mut self, millis: u64) {
         for _ in 0..millis {
             self.now += TICK;
-            self.handle(mds::Input::Tick);
+            self.handle(mds::MdsInput::Tick);
         }
     }
 

@@ -71,7 +71,8 @@ fn a_script_that_catches_every_error_is_over_its_budget() {
     for code in CATCHING {
         let policy = mantle(&format!("{code} if true then"));
         // Fewer steps than a policy has: an error that is caught costs more than another step.
-        let policy = policy.with_limits(crate::Limits { steps: 3000, ..crate::Limits::default() });
+        let policy = policy
+            .with_limits(crate::ScriptLimits { steps: 3000, ..crate::ScriptLimits::default() });
         let decision = decide(&policy, &view(0, &[100.0, 0.0]), &State::Nothing);
         assert_eq!(failed(&decision).kind, FaultKind::Steps, "{code}: {decision:?}");
         assert!(decision.steps < 4000, "{code}: {} steps", decision.steps);
@@ -104,7 +105,7 @@ fn one_call_of_a_library_is_bounded_by_the_memory_of_the_script() {
 #[test]
 fn the_clock_ends_the_hook_for_the_loads_too() {
     let text = "-- Metadata load\nwhile true do pcall(error) end\n-- When policy\nif false then";
-    let policy = Policy::parse("test", text).unwrap();
+    let policy = BalancerPolicy::parse("test", text).unwrap();
     let expired = Expired::when(|| true);
     let fault = policy.metaload(&[crate::Counts::default()], &expired).unwrap_err();
     assert_eq!(fault.kind, FaultKind::Time, "{fault}");
@@ -137,10 +138,10 @@ fn deep_recursion_ends() {
     let fault = fault_of("local function f() return 1 + f() end f() if true then");
     assert!(matches!(fault.kind, FaultKind::Script | FaultKind::Memory), "{fault}");
     let nested = format!("local x = {}1{} if true then", "(".repeat(20_000), ")".repeat(20_000));
-    let fault = Policy::parse("test", &format!("-- When policy\n{nested}")).unwrap_err();
+    let fault = BalancerPolicy::parse("test", &format!("-- When policy\n{nested}")).unwrap_err();
     assert_eq!(fault.kind, FaultKind::Syntax, "{fault}");
     let nested = format!("local x = {}{} if true then", "{".repeat(30_000), "}".repeat(30_000));
-    assert!(Policy::parse("test", &format!("-- When policy\n{nested}")).is_err());
+    assert!(BalancerPolicy::parse("test", &format!("-- When policy\n{nested}")).is_err());
 }
 
 #[test]
@@ -209,7 +210,7 @@ fn hooks_that_give_no_load_are_faults() {
         let mut text = "-- When policy\nif true then targets[2] = 5\n".to_owned();
         let section = format!("-- {hook}\n{value}\n");
         text = if hook.starts_with('M') { section + &text } else { text + &section };
-        let policy = Policy::parse("test", &text).unwrap();
+        let policy = BalancerPolicy::parse("test", &text).unwrap();
         let decision = decide(&policy, &view(0, &[100.0, 0.0]), &State::Nothing);
         assert_eq!(failed(&decision).kind, FaultKind::Result, "{hook} {value}: {decision:?}");
     }
@@ -270,11 +271,11 @@ fn a_syntax_error_names_its_line_in_any_section() {
         ("-- When policy\nif true then\n-- Howmuch policy\n{\"half\"\n", 4),
         ("x = 1\nreturn {\n", 2),
     ] {
-        let fault = Policy::parse("test", text).unwrap_err();
+        let fault = BalancerPolicy::parse("test", text).unwrap_err();
         assert_eq!(fault.kind, FaultKind::Syntax, "{text}: {fault}");
         let near = fault.line.is_some_and(|found| found.abs_diff(line) <= 1);
         assert!(near, "{text}: {fault}");
     }
-    assert!(Policy::parse_bytes("test", b"\xff").is_err());
-    assert!(Policy::parse_bytes("test", b"\x1bLua").is_err(), "no bytecode");
+    assert!(BalancerPolicy::parse_bytes("test", b"\xff").is_err());
+    assert!(BalancerPolicy::parse_bytes("test", b"\x1bLua").is_err(), "no bytecode");
 }

@@ -2,13 +2,13 @@
 
 use super::*;
 
-fn said(policy: &Policy, view: &View, state: &State) -> Vec<String> {
+fn said(policy: &BalancerPolicy, view: &BalancerView, state: &State) -> Vec<String> {
     let decision = decide(policy, view, state);
     assert_eq!(decision.fault(), None);
     decision.log.into_iter().map(|line| line.text).collect()
 }
 
-fn full_view() -> View {
+fn full_view() -> BalancerView {
     let mut view = view(1, &[10.0, 30.0, 5.0]);
     view.auth =
         Counts { inode_reads: 1.0, inode_writes: 2.0, readdirs: 3.0, fetches: 4.0, stores: 5.0 };
@@ -61,7 +61,7 @@ if false then"#;
 fn load_is_what_mdsload_says_and_total_their_sum() {
     let text = "-- Metadata server load\nmdsload = 0.8*MDSs[i][\"auth\"] + 0.2*MDSs[i][\"all\"]\n\
                 \t+ MDSs[i][\"req\"] + 10*MDSs[i][\"q\"]\n-- When policy\nprint(total)\nif false then";
-    let policy = Policy::parse("test", text).unwrap();
+    let policy = BalancerPolicy::parse("test", text).unwrap();
     let own = 0.8 * 11.0 + 0.2 * 12.0 + 16.0 + 150.0;
     let decision = decide(&policy, &full_view(), &State::Nothing);
     assert_eq!(decision.loads, [10.0, own, 5.0]);
@@ -73,7 +73,7 @@ fn metaload_weighs_what_table_1_says() {
     let counts =
         Counts { inode_reads: 1.0, inode_writes: 10.0, readdirs: 100.0, fetches: 1e3, stores: 1e4 };
     assert_eq!(default_policy().metaload(&[counts], &crate::Expired::never()).unwrap(), [42_121.0]);
-    let ceph = Policy::parse("test", "return {0}").unwrap();
+    let ceph = BalancerPolicy::parse("test", "return {0}").unwrap();
     assert_eq!(ceph.metaload(&[counts], &crate::Expired::never()).unwrap(), [42_121.0]);
 }
 
@@ -109,7 +109,7 @@ fn a_state_may_be_a_flat_table_and_nothing_deeper() {
 #[test]
 fn what_a_policy_does_to_its_world_is_gone_at_the_next_tick() {
     let spoil = mantle("max = 0 min = nil MDSs = 1 table = nil whoami = 9 if false then");
-    assert_eq!(decide(&spoil, &full_view(), &State::Nothing).outcome, Outcome::Balanced);
+    assert_eq!(decide(&spoil, &full_view(), &State::Nothing).outcome, DecisionKind::Balanced);
     let probe = mantle("print(max(1, 2), min(1, 2), #MDSs, type(table), whoami) if false then");
     assert_eq!(said(&probe, &full_view(), &State::Nothing), ["2 1 3 table 2"]);
 }
@@ -137,7 +137,7 @@ fn five_hooks_make_a_policy() {
         where_: "targets[whoami+1] = MDSs[whoami][\"load\"]/2",
         howmuch: "{\"half\"}",
     };
-    let policy = Policy::from_hooks("hooks", &hooks).unwrap();
+    let policy = BalancerPolicy::from_hooks("hooks", &hooks).unwrap();
     let decision = decide(&policy, &full_view(), &State::Nothing);
     assert_eq!(decision.targets, [0.0, 0.0, 6.0]);
     assert_eq!(policy.dialect(), Dialect::Mantle);
@@ -146,7 +146,7 @@ fn five_hooks_make_a_policy() {
 #[test]
 fn a_script_of_ceph_runs_unmodified() {
     let script = include_str!("../../../testdata/ceph_spill.lua");
-    let policy = Policy::parse("spill", script).unwrap();
+    let policy = BalancerPolicy::parse("spill", script).unwrap();
     assert_eq!(policy.dialect(), Dialect::Ceph);
     let decision = decide(&policy, &view(0, &[100.0, 0.0, 0.0]), &State::Nothing);
     assert_eq!(decision.targets, [0.0, 50.0, 0.0]);
@@ -158,7 +158,7 @@ fn a_script_of_ceph_runs_unmodified() {
                  cpu_load_avg=0 load=100";
     assert!(decision.log.iter().any(|line| line.text == words), "{:?}", decision.log);
     let last = decide(&policy, &view(2, &[0.0, 0.0, 100.0]), &State::Nothing);
-    assert_eq!(last.outcome, Outcome::Balanced);
+    assert_eq!(last.outcome, DecisionKind::Balanced);
     assert_eq!(last.log[3].text, "nobody behind me");
 }
 
@@ -176,11 +176,11 @@ fn a_result_of_ceph_must_be_one_number_for_each_rank() {
         ("return {[0]=0, 0/0, 0}", "not a number that is not negative"),
         ("mds = nil return {[0]=0, 1/0, 0}", "the target for rank 1 is inf"),
     ] {
-        let policy = Policy::parse("test", script).unwrap();
+        let policy = BalancerPolicy::parse("test", script).unwrap();
         let decision = decide(&policy, &full_view(), &State::Nothing);
         let fault = failed(&decision);
         assert_eq!(fault.kind, FaultKind::Result, "{script}");
         assert!(fault.message.contains(words), "{script}: {fault}");
     }
-    assert!(Policy::parse("test", "return {0, 0").is_err());
+    assert!(BalancerPolicy::parse("test", "return {0, 0").is_err());
 }

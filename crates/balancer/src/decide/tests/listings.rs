@@ -2,22 +2,22 @@
 
 use super::*;
 
-fn printed(number: u8) -> Result<Policy, Fault> {
+fn printed(number: u8) -> Result<BalancerPolicy, Fault> {
     let text = match number {
         1 => include_str!("../../../testdata/listing1.lua"),
         2 => include_str!("../../../testdata/listing2.lua"),
         3 => include_str!("../../../testdata/listing3.lua"),
         _ => include_str!("../../../testdata/listing4.lua"),
     };
-    Policy::parse(&format!("listing {number}"), text)
+    BalancerPolicy::parse(&format!("listing {number}"), text)
 }
 
-fn targets(policy: &Policy, whoami: u16, loads: &[f64]) -> Vec<f64> {
+fn targets(policy: &BalancerPolicy, whoami: u16, loads: &[f64]) -> Vec<f64> {
     decide(policy, &view(whoami, loads), &State::Nothing).targets
 }
 
 /// All ranks decide at once, and every target is reached exactly, until nothing moves any more.
-fn steady(policy: &Policy, mut loads: Vec<f64>, ticks: usize) -> Vec<f64> {
+fn steady(policy: &BalancerPolicy, mut loads: Vec<f64>, ticks: usize) -> Vec<f64> {
     for _ in 0..ticks {
         let before = loads.clone();
         for whoami in 0..4u16 {
@@ -40,7 +40,7 @@ fn greedy_spill_runs_as_printed() {
 #[test]
 fn as_printed_the_last_rank_has_no_neighbour_and_that_is_no_fault() {
     let decision = decide(&printed(1).unwrap(), &view(1, &[0.0, 100.0]), &State::Nothing);
-    let Outcome::NoNeighbour(fault) = &decision.outcome else { panic!("{decision:?}") };
+    let DecisionKind::NoNeighbour(fault) = &decision.outcome else { panic!("{decision:?}") };
     assert_eq!(fault.line, Some(7), "{fault}");
     assert_eq!(decision.targets, [0.0, 0.0]);
     // Another rank that does not exist is a mistake.
@@ -83,7 +83,7 @@ fn adaptable_as_printed_calls_the_number_it_made_of_max() {
     assert!(fault.message.contains("attempt to call a number value"), "{fault}");
     // It had its way with `max` in its own tick only.
     let decision = decide(&default_policy(), &view(0, &[100.0, 0.0]), &State::Nothing);
-    assert_eq!(decision.outcome, Outcome::Migrate);
+    assert_eq!(decision.outcome, DecisionKind::Migrate);
 }
 
 #[test]

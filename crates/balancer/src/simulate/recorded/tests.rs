@@ -18,15 +18,19 @@ fn warm(ino: u64, parent: Option<usize>, (reads, writes): (f64, f64)) -> Warm {
     Warm { path: format!("/{ino}").into_bytes(), unit }
 }
 
-fn tick(rank: u16, second: i64, units: Vec<Warm>) -> Record {
+fn tick(rank: u16, second: i64, units: Vec<Warm>) -> DecisionRecord {
     let own = Metrics { request_seconds: 250e-6, requests_per_second: 9.0, ..Metrics::default() };
     let ranks = vec![own; usize::from(rank) + 1];
     let tick = TickRecord { tick_seconds: TICK, units, ranks, ..TickRecord::default() };
-    Record { rank: Rank(rank), time: Timestamp(second * 1_000_000_000), what: What::Tick(tick) }
+    DecisionRecord {
+        rank: Rank(rank),
+        time: Timestamp(second * 1_000_000_000),
+        what: RecordedEvent::Tick(tick),
+    }
 }
 
 /// A rank with a constant load in each directory.
-fn steady() -> Vec<Record> {
+fn steady() -> Vec<DecisionRecord> {
     let units = || {
         vec![
             warm(1, None, (300.0, 700.0)),

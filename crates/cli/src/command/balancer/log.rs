@@ -5,7 +5,7 @@ mod heat;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use balancer::{Counts, Metrics, MoveRecord, Record, TickRecord, Warm, What};
+use balancer::{Counts, DecisionRecord, Metrics, MoveRecord, RecordedEvent, TickRecord, Warm};
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Result};
 use serde_json::{Map, Value, json};
@@ -37,7 +37,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<()> {
     let log = context.cluster()?.balancer_log(args.after)?;
     let mut records = Vec::new();
     for (number, bytes) in (log.before + 1..).zip(&log.records) {
-        let record = Record::decode(bytes).map_err(|malformed| {
+        let record = DecisionRecord::decode(bytes).map_err(|malformed| {
             Error::new(Errno::BadMessage, format!("record {number}"), malformed.to_string())
                 .remedy("use the program of the cluster's release")
         })?;
@@ -70,10 +70,10 @@ fn picture(context: &Context, file: &Path, drawn: heat::Picture) -> Result<()> {
     })
 }
 
-fn is_wanted(args: &Args, record: &Record) -> bool {
+fn is_wanted(args: &Args, record: &DecisionRecord) -> bool {
     let moves = match &record.what {
-        What::Tick(tick) => !tick.moves.is_empty(),
-        What::Move(_) => true,
+        RecordedEvent::Tick(tick) => !tick.moves.is_empty(),
+        RecordedEvent::Move(_) => true,
     };
     args.rank.is_none_or(|rank| record.rank == Rank(rank)) && (moves || !args.moves)
 }
@@ -94,14 +94,14 @@ fn counts(counts: &Counts) -> Value {
     named(&counts.named())
 }
 
-fn to_json(number: u64, record: &Record) -> Value {
+fn to_json(number: u64, record: &DecisionRecord) -> Value {
     let mut object = Map::new();
     object.insert("number".into(), json!(number));
     object.insert("rank".into(), json!(record.rank.0));
     object.insert("time".into(), json!(record.time.0));
     match &record.what {
-        What::Tick(tick) => tick_to_json(&mut object, tick),
-        What::Move(done) => {
+        RecordedEvent::Tick(tick) => tick_to_json(&mut object, tick),
+        RecordedEvent::Move(done) => {
             let MoveRecord { tick, path: bytes, root, to, failure, frozen_micros, flushed } = done;
             object.insert("kind".into(), json!("move"));
             object.insert("tick".into(), json!(tick));
@@ -152,13 +152,13 @@ fn tick_to_json(object: &mut Map<String, Value>, tick: &TickRecord) {
     }
 }
 
-fn to_text(text: &mut String, record: &Record) {
+fn to_text(text: &mut String, record: &DecisionRecord) {
     // To the millisecond.
     let mut when = format::instant(record.time);
     when.truncate(23);
     let rank = record.rank;
     match &record.what {
-        What::Move(done) if done.failure.is_empty() => {
+        RecordedEvent::Move(done) if done.failure.is_empty() => {
             let (path, to, flushed) = (path(&done.path), done.to, done.flushed);
             let frozen = millis(done.frozen_micros);
             let _ = writeln!(
@@ -167,11 +167,11 @@ fn to_text(text: &mut String, record: &Record) {
                  flushed"
             );
         }
-        What::Move(done) => {
+        RecordedEvent::Move(done) => {
             let (path, to) = (path(&done.path), done.to);
             let _ = writeln!(text, "{when}  {rank}  {path} did not go to {to}: {}", done.failure);
         }
-        What::Tick(tick) => {
+        RecordedEvent::Tick(tick) => {
             let TickRecord { tick: number, version, policy, ended, why, .. } = tick;
             let _ = writeln!(
                 text,

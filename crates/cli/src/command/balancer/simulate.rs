@@ -7,10 +7,10 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use balancer::simulate::{
-    CLIENTS_MAX, RANKS_SIMULATED_MAX, Recording, Report, SECONDS_MAX, Setup, Workload, replay,
-    simulate,
+    CLIENTS_MAX, RANKS_SIMULATED_MAX, Recording, SECONDS_MAX, Setup, SimulationReport, Workload,
+    replay, simulate,
 };
-use balancer::{Expired, PRESETS, Policy};
+use balancer::{BalancerPolicy, Expired, PRESETS};
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Result};
 use serde_json::{Value, json};
@@ -81,13 +81,13 @@ struct Row {
     policy: String,
     workload: &'static str,
     /// Sorted by throughput, with their seeds.
-    runs: Vec<(u64, Report)>,
+    runs: Vec<(u64, SimulationReport)>,
     /// Median throughput of a single rank.
     one_rank: f64,
 }
 
 impl Row {
-    fn median(&self) -> &Report {
+    fn median(&self) -> &SimulationReport {
         &self.runs[self.runs.len() / 2].1
     }
 
@@ -143,7 +143,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<()> {
         return Err(Error::new(Errno::Invalid, "--svg", "draws one policy")
             .remedy("name one policy, or draw them one by one"));
     }
-    let policies: Vec<Policy> = if args.policies.is_empty() {
+    let policies: Vec<BalancerPolicy> = if args.policies.is_empty() {
         PRESETS.iter().filter_map(|preset| balancer::preset(preset.name)).collect()
     } else {
         args.policies.iter().map(super::read).collect::<Result<_>>()?
@@ -160,7 +160,7 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<()> {
         let mut alone: Vec<f64> = seeds(args).map(|seed| one_rank(args, load, seed)).collect();
         alone.sort_by(f64::total_cmp);
         for policy in &policies {
-            let mut runs: Vec<(u64, Report)> =
+            let mut runs: Vec<(u64, SimulationReport)> =
                 seeds(args).map(|seed| (seed, report(args, policy, load, seed))).collect();
             runs.sort_by(|a, b| a.1.per_second.total_cmp(&b.1.per_second));
             let policy = policy.name().to_owned();
@@ -208,7 +208,7 @@ impl Load<'_> {
         }
     }
 
-    fn run(self, args: &Args, policy: &Policy, setup: &Setup) -> Report {
+    fn run(self, args: &Args, policy: &BalancerPolicy, setup: &Setup) -> SimulationReport {
         // Steps bound every decision; a clock would make reports differ from run to run.
         let expired = Expired::never();
         match self {
@@ -228,7 +228,7 @@ fn setup(args: &Args, load: Load<'_>, seed: u64) -> Setup {
     Setup { clients, seconds: args.seconds.unwrap_or(usual), seed, ..setup }
 }
 
-fn report(args: &Args, policy: &Policy, load: Load<'_>, seed: u64) -> Report {
+fn report(args: &Args, policy: &BalancerPolicy, load: Load<'_>, seed: u64) -> SimulationReport {
     // A recorded load includes its pins.
     let pinned = policy.name() == "static" && matches!(load, Load::Made(_));
     load.run(args, policy, &Setup { pinned, ..setup(args, load, seed) })

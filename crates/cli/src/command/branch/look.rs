@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 
-use branches::{Branches, View};
+use branches::{Branches, SnapshotView};
 use clap::Args as ClapArgs;
 use cudele::{Attr, DirEntry, Errno, Error, Ino, Path, Result};
 use serde_json::{Map, Value};
@@ -140,7 +140,7 @@ pub(super) fn find(context: &Context, branches: &Branches, args: &Find) -> Resul
 }
 
 /// The entries of a directory, sorted.
-pub(super) fn below(view: &mut View, path: &Path, dir: Ino) -> Result<Vec<(Path, Attr)>> {
+pub(super) fn below(view: &mut SnapshotView, path: &Path, dir: Ino) -> Result<Vec<(Path, Attr)>> {
     let entries = view.list(dir)?.into_iter();
     Ok(entries.map(|entry| (path.join(&entry.name), entry.attr)).collect())
 }

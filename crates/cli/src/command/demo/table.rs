@@ -5,22 +5,22 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 use terminal::figures::{average, bytes, count, per_second, rate, seconds};
 
-use ingest::intake::{LINKS_AND_ATTRIBUTES, Phase, Report};
+use ingest::intake::{IntakeReport, LINKS_AND_ATTRIBUTES, Phase};
 
 /// Seconds per create of one phase.
 #[allow(clippy::cast_precision_loss, reason = "a ratio of times")]
-fn each(report: &Report, phase: &Phase) -> f64 {
+fn each(report: &IntakeReport, phase: &Phase) -> f64 {
     phase.seconds / report.tally.creates().max(1) as f64
 }
 
 /// How many times slower than appending to the client's journal.
-fn slowdown(seconds_each: f64, base: &Report) -> f64 {
+fn slowdown(seconds_each: f64, base: &IntakeReport) -> f64 {
     let append = base.phases.first().map_or(0.0, |phase| each(base, phase));
     if append > 0.0 { seconds_each / append } else { 0.0 }
 }
 
 /// One row per mechanism and one for the whole, as `cudele bench` has them.
-pub(super) fn rows(report: &Report, preset: &str, base: &Report) -> Vec<Value> {
+pub(super) fn rows(report: &IntakeReport, preset: &str, base: &IntakeReport) -> Vec<Value> {
     let creates = report.tally.creates();
     let row = |name: &str, seconds: f64, bytes: u64| {
         json!({
@@ -46,7 +46,7 @@ pub(super) fn rows(report: &Report, preset: &str, base: &Report) -> Vec<Value> {
 
 /// Both ways for people.
 #[allow(clippy::needless_pass_by_value, reason = "the reports end here")]
-pub(super) fn text(posix: Report, batch: Report) -> String {
+pub(super) fn text(posix: IntakeReport, batch: IntakeReport) -> String {
     let mut text = String::new();
     let tally = &batch.tally;
     let _ = writeln!(
@@ -99,7 +99,7 @@ pub(super) fn text(posix: Report, batch: Report) -> String {
     text
 }
 
-fn section(text: &mut String, preset: &str, report: &Report, base: &Report) {
+fn section(text: &mut String, preset: &str, report: &IntakeReport, base: &IntakeReport) {
     let creates = report.tally.creates();
     let mut line = |name: &str, spent: f64, each: f64| {
         let spent_text = seconds(spent);

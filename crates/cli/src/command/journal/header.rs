@@ -23,7 +23,7 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show the writer, the tenure and the positions of a journal
+    /// Show the writer, the term and the positions of a journal
     Get(GetArgs),
     /// Change them where that can be right
     Set(set::Args),

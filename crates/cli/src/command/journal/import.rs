@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Result};
-use objstore::{Expect, ObjectStore, Outcome, Version};
+use objstore::{Expect, ObjectStore, PutOutcome, Version};
 use serde_json::json;
 use terminal::context::Context;
 
@@ -137,8 +137,8 @@ fn client(context: &Context, args: &Args, bytes: &[u8]) -> Result<Done> {
 fn put(store: &dyn ObjectStore, name: &str, bytes: &[u8], there: Option<&[u8]>) -> Result<()> {
     let expect = there.map_or(Expect::Absent, |there| Expect::Is(Version::of(there)));
     match store.put(name, bytes, expect)? {
-        Outcome::Done(_) => Ok(()),
-        Outcome::Conflict(_) => {
+        PutOutcome::Done(_) => Ok(()),
+        PutOutcome::Conflict(_) => {
             Err(Error::new(Errno::Stale, name, "it changed meanwhile and was not replaced"))
         }
     }

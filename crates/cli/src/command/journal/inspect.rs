@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, ValueEnum};
 use cudele::{Errno, Error, Result};
-use journal::segment::{Scan, scan};
+use journal::segment::{SegmentScan, scan};
 use journal::{JournalError, SegmentHeader, Writer};
 use serde_json::{Value, json};
 use terminal::context::{Context, say};
@@ -14,7 +14,7 @@ use terminal::figures::{average, bytes, count};
 
 use super::filter::{Filter, FilterArgs};
 use super::rework::{self, Damage, Surveys};
-use super::select::{self, Found};
+use super::select::{self, SelectedJournal};
 use crate::journals::{self, Names, Story};
 
 /// Show the content of journals: files on this disk, objects in the store, the metadata servers'
@@ -56,7 +56,7 @@ struct Told {
     name: String,
     length: u64,
     /// The header and how far the bytes are intact, or why not even that.
-    trust: std::result::Result<(SegmentHeader, Scan), JournalError>,
+    trust: std::result::Result<(SegmentHeader, SegmentScan), JournalError>,
     /// Events that do not decode although their checksums match.
     strange: Option<JournalError>,
     /// Everything that is damaged, also behind the first damage.
@@ -104,8 +104,14 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     }
 }
 
-fn tell(found: Found, filter: &Filter, output: Output, names: &mut Names, last: bool) -> Told {
-    let Found { name, bytes, root } = found;
+fn tell(
+    found: SelectedJournal,
+    filter: &Filter,
+    output: Output,
+    names: &mut Names,
+    last: bool,
+) -> Told {
+    let SelectedJournal { name, bytes, root } = found;
     let header = SegmentHeader::decode(&bytes);
     let trust = header.and_then(|header| Ok((header, scan(&bytes)?)));
     let server = matches!(trust, Ok((SegmentHeader { writer: Writer::Mds { .. }, .. }, _)));
@@ -208,7 +214,7 @@ fn summary(told: &[Told]) -> String {
             if one.all_damage.len() > 1 {
                 text.push_str(&rework::text(&one.all_damage));
             }
-        } else if let Ok((_, Scan { damage: Some(damage), .. })) = &one.trust {
+        } else if let Ok((_, SegmentScan { damage: Some(damage), .. })) = &one.trust {
             let _ = writeln!(text, "  being written: {}", damage.error);
         }
     }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::ops::Range;
 
 use cudele::{Errno, Error, Result};
-use journal::{GAP_EVENTS_MAX, JournalError, Record, Region, Rewritten, Survey, rewrite};
+use journal::{DamagedRegion, GAP_EVENTS_MAX, JournalError, Record, Rewritten, Survey, rewrite};
 use serde_json::{Value, json};
 use types::{Epoch, Seq};
 
@@ -25,7 +25,7 @@ pub(super) struct Damage {
 pub(super) enum Kind {
     /// The header is unusable, and with it everything.
     Header(JournalError),
-    Region(Region),
+    Region(DamagedRegion),
     /// Events are missing between this segment and those before it.
     Gap(Range<Seq>),
 }
@@ -132,7 +132,7 @@ impl<'a> Surveys<'a> {
         self.by_position().iter().map(|(_, survey)| survey.events).sum()
     }
 
-    /// The latest tenure that wrote.
+    /// The latest term that wrote.
     pub(super) fn epoch(&self) -> Epoch {
         self.by_position().iter().map(|(_, survey)| survey.header.epoch).max().unwrap_or(Epoch(1))
     }
@@ -200,7 +200,7 @@ pub(super) fn json(damage: &[Damage]) -> Value {
         Kind::Header(error) => {
             json!({ "name": name, "kind": "header", "offset": error.offset, "cause": error.cause })
         }
-        Kind::Region(Region { bytes, lost, error, torn }) => json!({
+        Kind::Region(DamagedRegion { bytes, lost, error, torn }) => json!({
             "name": name, "kind": if *torn { "torn" } else { "hole" },
             "offset": bytes.start, "end": bytes.end, "cause": error.cause,
             "lost": [lost.start.0, lost.end.0],

@@ -14,7 +14,7 @@ pub(super) const MDS_PREFIX: &str = "journal/mds.";
 const CLIENT_PREFIX: &str = "journal/client/";
 
 /// One journal.
-pub(super) struct Found {
+pub(super) struct SelectedJournal {
     /// Where it is.
     pub(super) name: String,
     pub(super) bytes: Vec<u8>,
@@ -22,11 +22,11 @@ pub(super) struct Found {
     pub(super) root: Option<(Ino, NamespacePath)>,
 }
 
-fn objects(store: &dyn ObjectStore, prefix: &str) -> Result<Vec<Found>> {
+fn objects(store: &dyn ObjectStore, prefix: &str) -> Result<Vec<SelectedJournal>> {
     let mut all = Vec::new();
     for name in store.list(prefix)? {
         match store.get(&name) {
-            Ok((bytes, _)) => all.push(Found { name, bytes, root: None }),
+            Ok((bytes, _)) => all.push(SelectedJournal { name, bytes, root: None }),
             // Trimmed since it was listed.
             Err(error) if error.errno == Errno::NotFound => {}
             Err(error) => return Err(error),
@@ -35,13 +35,13 @@ fn objects(store: &dyn ObjectStore, prefix: &str) -> Result<Vec<Found>> {
     Ok(all)
 }
 
-pub(super) fn file(path: &Path) -> Result<Found> {
+pub(super) fn file(path: &Path) -> Result<SelectedJournal> {
     let bytes = std::fs::read(path).map_err(|error| terminal::io(path, &error))?;
-    Ok(Found { name: path.display().to_string(), bytes, root: None })
+    Ok(SelectedJournal { name: path.display().to_string(), bytes, root: None })
 }
 
 /// Files as they are; else objects of the store of that name.
-pub(super) fn named(context: &Context, names: &[PathBuf]) -> Result<Vec<Found>> {
+pub(super) fn named(context: &Context, names: &[PathBuf]) -> Result<Vec<SelectedJournal>> {
     let mut all = Vec::new();
     for name in names {
         match file(name) {
@@ -55,7 +55,7 @@ pub(super) fn named(context: &Context, names: &[PathBuf]) -> Result<Vec<Found>> 
                                   lists them",
                     )
                 })?;
-                all.push(Found { name: object.into_owned(), bytes, root: None });
+                all.push(SelectedJournal { name: object.into_owned(), bytes, root: None });
             }
             Err(error) => return Err(error),
         }
@@ -64,12 +64,12 @@ pub(super) fn named(context: &Context, names: &[PathBuf]) -> Result<Vec<Found>> 
 }
 
 /// The segments of the metadata servers' journals.
-pub(super) fn of_servers(context: &Context) -> Result<Vec<Found>> {
+pub(super) fn of_servers(context: &Context) -> Result<Vec<SelectedJournal>> {
     objects(&*stores::of_cluster(context)?, MDS_PREFIX)
 }
 
 /// The journals of a decoupled subtree: on this disk, and in the store.
-pub(super) fn of_subtree(context: &Context, text: &str) -> Result<Vec<Found>> {
+pub(super) fn of_subtree(context: &Context, text: &str) -> Result<Vec<SelectedJournal>> {
     let path = cudele::parse_path(text)?;
     let cluster = context.cluster()?;
     let ino = match (owned::owner(&cluster, &path)?, owned::holder(&cluster, &path)?) {

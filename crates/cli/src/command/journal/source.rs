@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cudele::{Errno, Error, Ino, Path as NamespacePath, Result};
 use metastore::request::{journal_prefix, rank_name, segment_name};
-use objstore::{Expect, LockGuard, ObjectStore, Outcome, Store, SyncScope, Version};
+use objstore::{Expect, LockGuard, ObjectStore, PutOutcome, Store, SyncScope, Version};
 use terminal::context::Context;
 use types::Rank;
 
@@ -172,8 +172,8 @@ impl Source {
     pub(super) fn put(&self, name: &str, bytes: &[u8], expect: Expect) -> Result<()> {
         let Some(store) = &self.store else { return Err(changed(name)) };
         match store.put(name, bytes, expect)? {
-            Outcome::Done(_) => Ok(()),
-            Outcome::Conflict(_) => Err(changed(name)),
+            PutOutcome::Done(_) => Ok(()),
+            PutOutcome::Conflict(_) => Err(changed(name)),
         }
     }
 

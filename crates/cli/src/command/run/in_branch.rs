@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use branches::{BranchFiles, BranchFs};
 use cudele::{Errno, Error, Result};
-use mount::Options;
+use mount::MountOptions;
 use serde_json::json;
 use terminal::context::Context;
 use terminal::io;
 use terminal::mount_point::MountPoint;
 
-use super::place::Place;
+use super::place::JobMountPoint;
 use super::{Args, OnFailure, exit_code, start, wait};
 use crate::command::branch;
 use crate::private;
@@ -29,7 +29,7 @@ pub(super) fn run(context: &Context, args: &Args, name: &str) -> Result<ExitCode
     let at = MountPoint::new()?;
     let files = Arc::new(BranchFs::new(BranchFiles::new(work)));
     let is_root = rustix::process::getuid().is_root();
-    let options = Options { allow_other: is_root, set_id: is_root, ..Options::default() };
+    let options = MountOptions { allow_other: is_root, set_id: is_root, ..MountOptions::default() };
     let source = format!("cudele-branch:{name}");
     let mounted = mount::mount(files.clone(), at.path(), &source, &options)?;
     let place = match plan {
@@ -37,7 +37,7 @@ pub(super) fn run(context: &Context, args: &Args, name: &str) -> Result<ExitCode
         Some(plan) if path != "/" || args.at.is_some() => {
             plan.show(at.path(), FilePath::new(""))?
         }
-        _ => Place::plain(at.path().to_owned()),
+        _ => JobMountPoint::plain(at.path().to_owned()),
     };
     let status = start(args, &place.dir, None).and_then(|child| Ok(wait(child)?));
     place.hide(true);

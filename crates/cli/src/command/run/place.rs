@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use cudele::{Errno, Error, Result};
-use mount::{Listed, listed};
+use mount::{MountEntry, listed};
 use terminal::io;
 
 use crate::private;
@@ -43,7 +43,7 @@ pub(super) enum Plan {
 
 /// Where the job's directory is shown.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct JobMountPoint {
     /// The directory, as the job is to call it.
     pub(super) dir: PathBuf,
     /// The mounts for that, in order.
@@ -74,7 +74,7 @@ impl Plan {
             let error = refused("the job would see nothing of this machine".to_owned());
             return Err(error.remedy("name a directory below the root"));
         }
-        if let Some(Listed { at: mount, root }) = covering(&path)? {
+        if let Some(MountEntry { at: mount, root }) = covering(&path)? {
             let will_be = within(&mount, &root, in_namespace);
             if will_be.as_ref() != Some(&path) {
                 let becomes = will_be.map_or_else(
@@ -112,10 +112,10 @@ impl Plan {
     ///
     /// # Errors
     /// The kernel's.
-    pub(super) fn show(&self, mounted: &Path, inside: &Path) -> Result<Place> {
+    pub(super) fn show(&self, mounted: &Path, inside: &Path) -> Result<JobMountPoint> {
         let whole = inside.as_os_str().is_empty();
         let own = if whole { mounted.to_owned() } else { mounted.join(inside) };
-        let mut place = Place { dir: own.clone(), views: Vec::new() };
+        let mut place = JobMountPoint { dir: own.clone(), views: Vec::new() };
         let shown = match self {
             Self::Usual(local) => place.show_usual(&own, mounted, local.as_deref()),
             Self::Directory(path) => place.show(&own, path),
@@ -135,7 +135,7 @@ impl Plan {
     }
 }
 
-impl Place {
+impl JobMountPoint {
     /// Where the directory is without views of one's own.
     pub(super) fn plain(dir: PathBuf) -> Self {
         Self { dir, views: Vec::new() }
@@ -186,7 +186,7 @@ impl Place {
 }
 
 /// The mount of the namespace that a path is in; of several above each other the innermost.
-fn covering(path: &Path) -> Result<Option<Listed>> {
+fn covering(path: &Path) -> Result<Option<MountEntry>> {
     let mounts = listed()?.into_iter().filter(|mount| path.starts_with(&mount.at));
     Ok(mounts.max_by_key(|mount| mount.at.components().count()))
 }

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
-use journal::{Create, Snapshot};
+use journal::{Create, InodeSnapshot};
 use types::Timestamp;
 
 use super::super::journal_of;
@@ -73,7 +73,7 @@ fn rename<'a>(from: (u64, &'a str), to: (u64, &'a str), attr: Attr) -> Event<'a>
         name: from.1.as_bytes(),
         new_parent: Ino(to.0),
         new_name: to.1.as_bytes(),
-        moved: Snapshot { attr, ..Snapshot::default() },
+        moved: InodeSnapshot { attr, ..InodeSnapshot::default() },
         exchanged: None,
         replaced: Ino(0),
         time: Timestamp(1),

@@ -4,13 +4,13 @@ use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult};
 use metastore::{SUBTREES_NAME, Subtrees};
 use types::{Ino, Moment};
 
-use super::{Export, Stage};
+use super::{Export, ExportStage};
 use crate::authority::RETRY;
-use crate::{Effects, Mds, Waiting};
+use crate::{Mds, MdsEffects, Waiting};
 
 impl Mds {
     /// Replaces the list once for all subtrees that may go now.
-    pub(super) fn commit_ready(&mut self, effects: &mut Effects) {
+    pub(super) fn commit_ready(&mut self, effects: &mut MdsEffects) {
         let mut ready = Vec::new();
         for export in &mut self.authority.exports {
             if std::mem::take(&mut export.ready) {
@@ -28,7 +28,7 @@ impl Mds {
                 Some(with) => {
                     list = with;
                     any = true;
-                    self.set_export_stage(root, Stage::Commit);
+                    self.set_export_stage(root, ExportStage::Commit);
                 }
                 None => self.abort_export(root, "its root is not here any more", effects),
             }
@@ -38,12 +38,12 @@ impl Mds {
         }
     }
 
-    fn exports_at(&self, stage: Stage) -> Vec<Ino> {
+    fn exports_at(&self, stage: ExportStage) -> Vec<Ino> {
         let exports = self.authority.exports.iter().filter(|export| export.stage == stage);
         exports.map(|export| export.root).collect()
     }
 
-    pub(in crate::authority) fn put_list(&mut self, list: Subtrees, effects: &mut Effects) {
+    pub(in crate::authority) fn put_list(&mut self, list: Subtrees, effects: &mut MdsEffects) {
         let condition = match self.authority.version {
             Some(version) => Condition::Version(version),
             None => Condition::Absent,
@@ -58,7 +58,7 @@ impl Mds {
     pub(in crate::authority) fn list_written(
         &mut self,
         result: Result<StoreResult, Box<StoreFailure>>,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) {
         match result {
             Ok(StoreResult::Stored(version)) => self.list_replaced(version, effects),
@@ -84,37 +84,37 @@ impl Mds {
         self.retry_exports(until);
         self.imports_again(false);
         self.reshape_listed(true);
-        self.passages_listed(Some(until));
+        self.cross_renames_listed(Some(until));
     }
 
     fn retry_exports(&mut self, until: Moment) {
-        for root in self.exports_at(Stage::Commit) {
-            self.set_export_stage(root, Stage::Retry(until));
+        for root in self.exports_at(ExportStage::Commit) {
+            self.set_export_stage(root, ExportStage::Retry(until));
         }
     }
 
     /// The list was replaced as proposed.
-    fn list_replaced(&mut self, version: u64, effects: &mut Effects) {
+    fn list_replaced(&mut self, version: u64, effects: &mut MdsEffects) {
         self.authority.version = Some(version);
         if let Some(list) = self.authority.proposed.take() {
             self.authority.list = list;
             self.note_fragments();
         }
         self.reshape_listed(false);
-        self.passages_listed(None);
+        self.cross_renames_listed(None);
         if !self.imports_acknowledged(effects) {
-            for root in self.exports_at(Stage::Commit) {
+            for root in self.exports_at(ExportStage::Commit) {
                 self.exported(root, effects);
             }
         }
     }
 
     /// The list was read while a replacement of it was pending.
-    fn list_found(&mut self, effects: &mut Effects) {
+    fn list_found(&mut self, effects: &mut MdsEffects) {
         self.imports_again(true);
         self.reshape_listed(false);
-        self.passages_listed(Some(self.clock.now));
-        for root in self.exports_at(Stage::Commit) {
+        self.cross_renames_listed(Some(self.clock.now));
+        for root in self.exports_at(ExportStage::Commit) {
             let Some(Export { to, pinned, .. }) = self.authority.export_of(root) else { continue };
             let (to, pinned) = (*to, *pinned);
             let list = &self.authority.list;
@@ -123,14 +123,14 @@ impl Mds {
             let noted = to == self.rank && noted;
             if here && self.authority.imports.iter().any(|import| import.root == root) {
                 // It went, and came back.
-                self.set_export_stage(root, Stage::Retry(self.clock.now + RETRY));
+                self.set_export_stage(root, ExportStage::Retry(self.clock.now + RETRY));
             } else if here && !noted && to == self.rank {
-                self.set_export_stage(root, Stage::Note);
+                self.set_export_stage(root, ExportStage::Note);
             } else if here && !noted {
                 // A subtree may have arrived in it since: check again whether the store has all of
                 // it.
                 let seq = self.log.last();
-                self.set_export_stage(root, Stage::Flush { seq });
+                self.set_export_stage(root, ExportStage::Flush { seq });
             } else {
                 self.exported(root, effects);
             }

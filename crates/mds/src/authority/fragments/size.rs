@@ -12,7 +12,7 @@ use types::{ConnId, Cred, Frag, Ino, Moment, Rank, Span, Tid};
 use super::Split;
 use crate::authority::place::cold;
 use crate::op::{Performed, Performing, Refused};
-use crate::{Effects, Mds};
+use crate::{Mds, MdsEffects};
 
 /// Large directories that wait until they are split.
 const LARGE_MAX: usize = 64;
@@ -66,7 +66,7 @@ impl Mds {
     }
 
     /// Splits directories that have become large, and joins those that have become small.
-    pub(in crate::authority) fn sizes_tick(&mut self, effects: &mut Effects) {
+    pub(in crate::authority) fn sizes_tick(&mut self, effects: &mut MdsEffects) {
         if self.settings.split_entries == 0 || !self.is_active() || self.is_moving() {
             return;
         }
@@ -88,7 +88,7 @@ impl Mds {
     }
 
     /// A split that is impossible now is tried again later.
-    fn split_large(&mut self, dir: Ino, effects: &mut Effects) {
+    fn split_large(&mut self, dir: Ino, effects: &mut MdsEffects) {
         if !self.namespace.knows(dir) {
             return;
         }
@@ -109,7 +109,7 @@ impl Mds {
         }
     }
 
-    fn fetch_for(&mut self, refused: &Refused, effects: &mut Effects) {
+    fn fetch_for(&mut self, refused: &Refused, effects: &mut MdsEffects) {
         if let Refused::Refusal(Refusal::Cold(cold)) = refused
             && *cold != crate::fetch::NUMBERS
         {
@@ -123,7 +123,7 @@ impl Mds {
         self.begin_export(ITSELF, (dir, Rank(0)), false)
     }
 
-    fn join_small(&mut self, effects: &mut Effects) {
+    fn join_small(&mut self, effects: &mut MdsEffects) {
         let settled = |(_, split): &(&Ino, &Split)| split.state == PartState::Settled;
         let splits = self.authority.splits.iter().filter(settled);
         let splits: Vec<_> = splits.map(|(dir, split)| (*dir, split.parts)).collect();
@@ -160,7 +160,7 @@ impl Mds {
         names.saturating_mul(SMALL) < self.settings.split_entries
     }
 
-    fn join_itself(&mut self, dir: Ino, effects: &mut Effects) -> Result<bool, Refused> {
+    fn join_itself(&mut self, dir: Ino, effects: &mut MdsEffects) -> Result<bool, Refused> {
         let joined = self.join(ITSELF, &Cred::root(), dir, effects)?;
         Ok(matches!(joined, Performed::Later))
     }

@@ -7,9 +7,9 @@ use wire::{Answer, Failure};
 
 use super::super::fragments::Split;
 use super::super::place::{busy, cold};
-use super::{Reshape, Stage, part_name};
+use super::{Reshape, ReshapeStage, part_name};
 use crate::op::{Performed, Performing, Refused};
-use crate::{Effects, Mds, fetch};
+use crate::{Mds, MdsEffects, fetch};
 
 impl Mds {
     /// Begins to split a directory, or a fragment of one. Only root and the owner of the namespace
@@ -50,7 +50,7 @@ impl Mds {
         for part in &mut parts {
             *part = self.tables.take_ino().ok_or(Refusal::Cold(fetch::NUMBERS))?;
         }
-        self.begin_reshape((dir, frag, parts), false, (at, Stage::Drain));
+        self.begin_reshape((dir, frag, parts), false, (at, ReshapeStage::Drain));
         Ok(Performed::Later)
     }
 
@@ -60,7 +60,7 @@ impl Mds {
         at: (ConnId, Tid),
         cred: &Cred,
         dir: Ino,
-        effects: &mut Effects,
+        effects: &mut MdsEffects,
     ) -> Performing {
         if !self.namespace.knows(dir) {
             return Err(Errno::Stale.into());
@@ -90,7 +90,7 @@ impl Mds {
         if !empty && cred.uid != 0 && cred.uid != self.settings.root_owner.0 {
             return Err(Errno::NotPermitted.into());
         }
-        self.begin_reshape((dir, split.frag, split.parts), true, (at, Stage::Drain));
+        self.begin_reshape((dir, split.frag, split.parts), true, (at, ReshapeStage::Drain));
         Ok(Performed::Later)
     }
 
@@ -113,7 +113,7 @@ impl Mds {
         &mut self,
         (dir, frag, parts): (Ino, Frag, [Ino; Frag::SPLIT_WAYS]),
         joins: bool,
-        (at, stage): ((ConnId, Tid), Stage),
+        (at, stage): ((ConnId, Tid), ReshapeStage),
     ) {
         let (cursor, waiting, not_before) = (None, false, None);
         let reshape = Reshape { dir, frag, parts, joins, at, stage, cursor, waiting, not_before };
@@ -129,7 +129,7 @@ impl Mds {
         }
         let joins = split.state == PartState::Joining;
         let at = (ConnId::NOBODY, Tid(0));
-        self.begin_reshape((dir, split.frag, split.parts), joins, (at, Stage::Mark));
+        self.begin_reshape((dir, split.frag, split.parts), joins, (at, ReshapeStage::Mark));
     }
 
     fn check_reshape(&self, dir: Ino) -> Result<(), Refused> {

@@ -7,7 +7,9 @@
 use std::sync::Arc;
 
 use metastore::request::{LoadedDir, StoreResult};
-use metastore::{Attached, Manifest, RowValue, Rows, RunEnds, RunIndex, RunInfo, Span, run_name};
+use metastore::{
+    Attached, Manifest, RowValue, Rows, RunEnds, RunIndex, RunInfo, RunRange, run_name,
+};
 use objstore::ObjectStore;
 use types::{DirFragId, Errno, Error, Ino, Result};
 
@@ -115,7 +117,7 @@ impl Run<'_> {
         Ok(index)
     }
 
-    fn bytes(&self, span: Span) -> Result<Arc<Vec<u8>>> {
+    fn bytes(&self, span: RunRange) -> Result<Arc<Vec<u8>>> {
         let key = (self.dirfrag.ino, self.info.id, span.offset);
         if let Some(Piece::Bytes(bytes)) = self.executor.cached(key) {
             return Ok(bytes);

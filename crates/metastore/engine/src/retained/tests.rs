@@ -49,8 +49,8 @@ fn each_snapshot_reads_as_it_was_taken_whatever_is_changed_and_rewritten_since()
         assert_eq!(names_at(&store, DIR, *number), *expected, "snapshot {number}");
     }
     for number in 0..10 {
-        let guessed = guess_kept(&store, whole(DIR), number).unwrap();
-        assert_eq!(guessed, find_kept(&store, whole(DIR), number).unwrap(), "{number}");
+        let guessed = guess_retained(&store, whole(DIR), number).unwrap();
+        assert_eq!(guessed, find_retained(&store, whole(DIR), number).unwrap(), "{number}");
     }
 }
 
@@ -129,7 +129,7 @@ fn without_a_snapshot_nothing_is_kept() {
         let name = format!("n{number:02}");
         commit(&store, DIR, &[(name.as_str(), file(number))]);
     }
-    assert_eq!(store.list(&kept_prefix(whole(DIR))).unwrap(), [""; 0]);
+    assert_eq!(store.list(&retained_prefix(whole(DIR))).unwrap(), [""; 0]);
     assert!(store.list("dirs/").unwrap().len() <= 9, "a manifest and its runs");
     let purge = StoreOp::PurgeDir { ino: DIR };
     assert!(execute(&store, purge).is_ok());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use objstore::Store;
 use tempfile::TempDir;
-use testceph::{Cluster, Running, Settings};
+use testceph::{CephCluster, CephSettings, Running};
 
 /// A cluster with a directory that goes with it.
 pub(crate) struct Ceph {
@@ -13,11 +13,11 @@ pub(crate) struct Ceph {
 }
 
 /// Brings a cluster up, or says that the test is skipped.
-pub(crate) fn up(change: impl FnOnce(&mut Settings)) -> Option<Ceph> {
+pub(crate) fn up(change: impl FnOnce(&mut CephSettings)) -> Option<Ceph> {
     let home = tempfile::Builder::new().prefix("cudele-engine.").tempdir().unwrap();
-    let mut settings = Settings::new(&home.path().join("ceph"));
+    let mut settings = CephSettings::new(&home.path().join("ceph"));
     change(&mut settings);
-    let cluster = Cluster::unless_skipped(&settings).unwrap_or_else(|error| panic!("{error}"));
+    let cluster = CephCluster::unless_skipped(&settings).unwrap_or_else(|error| panic!("{error}"));
     Some(Ceph { cluster: cluster?, _home: home })
 }
 

@@ -2,7 +2,7 @@
 
 use engine::execute;
 use metastore::request::StoreOp;
-use objstore::{Counting, Expect, ObjectStore, Operation, Outcome};
+use objstore::{Counting, Expect, ObjectStore, Operation, PutOutcome};
 use types::{DirFragId, Frag, Ino, Pool, Seq, Timestamp};
 
 use crate::cluster::up;
@@ -17,7 +17,7 @@ fn what_is_removed_is_not_looked_for_in_the_whole_store() {
     // A hole, and stripes behind the length that the server knew, as of a writer that died.
     for stripe in [0, 2, 4, 5, 6, 7, 11, 12] {
         let name = metastore::data_name(file, Pool::USUAL, stripe);
-        assert!(matches!(store.put(&name, b"x", Expect::Any), Ok(Outcome::Done(_))));
+        assert!(matches!(store.put(&name, b"x", Expect::Any), Ok(PutOutcome::Done(_))));
     }
     let commit = |ino| {
         let (rows, counts) = (metastore::Rows::default(), (0, 0, true));
@@ -32,7 +32,7 @@ fn what_is_removed_is_not_looked_for_in_the_whole_store() {
     let left = metastore::run_name(whole, metastore::RunId(21));
     assert!(matches!(
         store.put(&left, b"of a server that died", Expect::Any),
-        Ok(Outcome::Done(_))
+        Ok(PutOutcome::Done(_))
     ));
 
     let before = counters.counts().of(Operation::List).calls;

@@ -45,7 +45,7 @@ pub struct RunIndex {
 
 /// A piece of a run that has to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct RunRange {
     /// Where it begins, in bytes from the start of the object.
     pub offset: u64,
     /// Its length in bytes.
@@ -144,18 +144,18 @@ impl RunIndex {
 
     /// The part of the object to read for some consecutive blocks.
     #[must_use]
-    pub fn span(&self, blocks: std::ops::Range<usize>) -> Span {
+    pub fn span(&self, blocks: std::ops::Range<usize>) -> RunRange {
         let entries = self.entries.get(blocks).unwrap_or_default();
         let length = entries.iter().map(|entry| entry.length as usize).sum();
-        Span { offset: entries.first().map_or(0, |entry| entry.offset), length }
+        RunRange { offset: entries.first().map_or(0, |entry| entry.offset), length }
     }
 
     /// The part of the object with the filters of a block; `None` if the run has none.
     #[must_use]
-    pub fn filter_span(&self, block: usize) -> Option<Span> {
+    pub fn filter_span(&self, block: usize) -> Option<RunRange> {
         let group = block / GROUP_BLOCKS;
         let (start, end) = (*self.groups.get(group)?, *self.groups.get(group + 1)?);
-        Some(Span { offset: start, length: usize::try_from(end - start).ok()? })
+        Some(RunRange { offset: start, length: usize::try_from(end - start).ok()? })
     }
 
     /// Whether a block may have a name, by the bytes of [`RunIndex::filter_span`].

@@ -246,7 +246,7 @@ fn index_of(bytes: &[u8]) -> RunIndex {
     RunIndex::read(length, &bytes[..HEADER_BYTES], &bytes[bytes.len() - tail..]).unwrap()
 }
 
-fn at(bytes: &[u8], span: Span) -> &[u8] {
+fn at(bytes: &[u8], span: RunRange) -> &[u8] {
     let start = usize::try_from(span.offset).unwrap();
     &bytes[start..start + span.length]
 }

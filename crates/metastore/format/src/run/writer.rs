@@ -19,7 +19,7 @@ use crate::manifest::RunInfo;
 use crate::name::{NameBuf, shared_prefix};
 use crate::object::RunId;
 use crate::row::{Base, InodeRecord, RowValue, is_removed, put_value};
-use crate::rows::{Place, Rows};
+use crate::rows::{RowPlace, Rows};
 use crate::values::{ValueSegment, ValuesBuilder};
 
 /// A row, and enough of its name to order it mostly without a look at the row: rows lie anywhere
@@ -29,7 +29,7 @@ pub(super) struct Key {
     /// Eight bytes of the name, from where the names of these rows begin to differ.
     name_part: u64,
     /// Where the buffer holds the row. Later rows lie at higher places.
-    pub(super) place: Place,
+    pub(super) place: RowPlace,
 }
 
 /// The rows to write, in order of name: of each name only the row pushed last.

@@ -63,7 +63,7 @@ fn a_number_is_never_taken_twice_and_numbers_of_inodes_never_given_twice() {
     let (first, second) = (snapshots.grant(10).unwrap(), snapshots.grant(5).unwrap());
     assert_eq!((first.start, first.end), (NUMBERS.start + 1000, second.start));
     assert_eq!(snapshots.grant(u64::MAX), None);
-    assert!(is_of_branch(Ino(first.start)) && !is_of_branch(Ino::above(Ino(first.start))));
+    assert!(is_of_branch(Ino(first.start)) && !is_of_branch(Ino::mount_stub(Ino(first.start))));
     assert!(!is_of_branch(Ino(Ino::space_of(types::Rank(u16::MAX)).end - 1)));
 }
 
@@ -84,11 +84,11 @@ fn what_was_kept_is_needed_by_the_snapshots_between_it_and_what_was_kept_before(
 #[test]
 fn names_parse_to_what_they_were_made_of() {
     let dirfrag = DirFragId { ino: Ino(0xabc), frag: Frag::WHOLE };
-    let name = kept_name(dirfrag, 17);
-    assert!(name.starts_with(&kept_prefix(dirfrag)));
-    let (dir, number) = parse_kept(&name).unwrap();
+    let name = retained_name(dirfrag, 17);
+    assert!(name.starts_with(&retained_prefix(dirfrag)));
+    let (dir, number) = parse_retained(&name).unwrap();
     assert_eq!((format!("{dir}/"), number), (prefix(dirfrag), 17));
-    assert_eq!(parse_kept(&crate::manifest_name(dirfrag)), None);
+    assert_eq!(parse_retained(&crate::manifest_name(dirfrag)), None);
     let purge = Purge { number: 3, ino: Ino(0x1234), pool: Pool(2), stripes: 70_000 };
     assert_eq!(Purge::parse(&purge.name()), Some(purge));
     assert_eq!(Purge::parse(&purge.name()[1..]), None);

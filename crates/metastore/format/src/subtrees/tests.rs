@@ -5,7 +5,7 @@ use super::*;
 fn subtrees() -> Subtrees {
     let mut subtrees = Subtrees::default();
     for (root, rank) in [(1 << 40, 1), (7, 2), (1 << 41, 0)] {
-        subtrees.put(Subtree {
+        subtrees.put(MovedSubtree {
             root: Ino(root),
             rank: Rank(rank),
             moves: root,
@@ -23,9 +23,9 @@ fn subtrees() -> Subtrees {
     for at in 0..8 {
         let frag = Frag { bits: 3, value: at << 29 };
         let state = [PartState::Settled, PartState::Splitting, PartState::Joining][at as usize % 3];
-        let part = Part { dir: Ino(7), frag, state, access: (0o040_755, 1000, 100) };
+        let part = FragmentOf { dir: Ino(7), frag, state, access: (0o040_755, 1000, 100) };
         let root = Ino(500 - u64::from(at));
-        subtrees.put(Subtree { root, part: Some(part), ..Subtree::default() });
+        subtrees.put(MovedSubtree { root, part: Some(part), ..MovedSubtree::default() });
     }
     subtrees
 }
@@ -40,22 +40,23 @@ fn what_is_written_is_read() {
 
 fn one(pinned: bool) -> Subtrees {
     let mut one = Subtrees::default();
-    one.put(Subtree {
+    one.put(MovedSubtree {
         root: Ino(300),
         rank: Rank(1),
         moves: 2,
         pinned,
         path: b"/a".to_vec(),
-        ..Subtree::default()
+        ..MovedSubtree::default()
     });
     one
 }
 
 fn with_fragment() -> Subtrees {
     let frag = Frag { bits: 3, value: 5 << 29 };
-    let part = Part { dir: Ino(8), frag, state: PartState::Joining, access: (0o040_755, 1, 2) };
+    let part =
+        FragmentOf { dir: Ino(8), frag, state: PartState::Joining, access: (0o040_755, 1, 2) };
     let mut with = one(true);
-    with.put(Subtree { root: Ino(9), part: Some(part), ..Subtree::default() });
+    with.put(MovedSubtree { root: Ino(9), part: Some(part), ..MovedSubtree::default() });
     with
 }
 
@@ -82,7 +83,7 @@ fn version_5_is_read() {
 fn follows() -> Subtrees {
     let mut follows = one(false);
     let subtree = follows.get(Ino(300)).unwrap().clone();
-    follows.put(Subtree { follows: true, ..subtree });
+    follows.put(MovedSubtree { follows: true, ..subtree });
     follows
 }
 
@@ -149,7 +150,7 @@ fn every_truncation_and_every_flipped_bit_is_detected() {
 #[test]
 fn a_subtree_is_known_once() {
     let mut subtrees = subtrees();
-    subtrees.put(Subtree { root: Ino(7), rank: Rank(5), ..Subtree::default() });
+    subtrees.put(MovedSubtree { root: Ino(7), rank: Rank(5), ..MovedSubtree::default() });
     assert_eq!((subtrees.len(), subtrees.get(Ino(7)).map(|it| it.rank)), (11, Some(Rank(5))));
     assert_eq!(subtrees.get(Ino(8)), None);
 }

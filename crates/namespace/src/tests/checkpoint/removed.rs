@@ -4,7 +4,7 @@
 use types::{AttrChange, Ino, RenameFlags, Timestamp};
 
 use super::Server;
-use crate::{Cred, NewInode};
+use crate::{Cred, PlannedInode};
 
 const A: Ino = Ino(10);
 const B: Ino = Ino(11);
@@ -30,7 +30,7 @@ enum Between {
 
 fn create(server: &mut Server, parent: Ino, name: &'static [u8], mode: u32, ino: Ino) {
     let time = Timestamp(server.next.cast_signed());
-    let new = NewInode { mode, time, ..NewInode::default() };
+    let new = PlannedInode { mode, time, ..PlannedInode::default() };
     server.perform_planned(|namespace| {
         namespace.plan_create(&Cred::root(), (parent, name), &new, ino)
     });
@@ -41,7 +41,7 @@ fn rename(server: &mut Server, from: (Ino, &'static [u8]), to: (Ino, &'static [u
     let planned = server.warm(|namespace| {
         namespace.plan_rename(&Cred::root(), from, to, RenameFlags::default(), time)
     });
-    server.carry_out(&planned.expect("it is allowed").expect("the names differ"));
+    server.execute(&planned.expect("it is allowed").expect("the names differ"));
 }
 
 fn unlink(server: &mut Server, parent: Ino, name: &'static [u8]) {

@@ -8,9 +8,9 @@ use wire::{Answer, Failure};
 use super::{FIRST, LAST, Step};
 use crate::ranks::register::Place;
 use crate::ranks::script::Script;
-use crate::ranks::{Event, World};
+use crate::ranks::{Event, RanksWorld};
 
-impl World {
+impl RanksWorld {
     /// Nothing was done.
     pub(super) fn tree_refused(&mut self, client: usize, (step, at): (&Step, u64), errno: Errno) {
         self.note(|| format!("client.{client} {step:?} was refused: {errno}"));

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use balancer::{Record, TickRecord, What};
+use balancer::{DecisionRecord, RecordedEvent, TickRecord};
 
 use super::path;
 
@@ -65,7 +65,7 @@ pub(super) struct Picture {
 }
 
 /// The picture, as SVG. Load is all hits of a directory and below, faded, of the rank with most.
-pub(super) fn draw<'a>(records: impl Iterator<Item = &'a Record>) -> Picture {
+pub(super) fn draw<'a>(records: impl Iterator<Item = &'a DecisionRecord>) -> Picture {
     let heat = Heat::of(records);
     let height = TOP + heat.rows.len() * CELL + AXIS + LEGEND;
     let width = (NAMES + heat.columns * CELL + 20).max(WIDTH_MIN);
@@ -87,11 +87,11 @@ pub(super) fn draw<'a>(records: impl Iterator<Item = &'a Record>) -> Picture {
 }
 
 impl Heat {
-    fn of<'a>(records: impl Iterator<Item = &'a Record>) -> Self {
+    fn of<'a>(records: impl Iterator<Item = &'a DecisionRecord>) -> Self {
         let ticks: Vec<_> = records
             .filter_map(|record| match &record.what {
-                What::Tick(tick) => Some((record, tick)),
-                What::Move(_) => None,
+                RecordedEvent::Tick(tick) => Some((record, tick)),
+                RecordedEvent::Move(_) => None,
             })
             .collect();
         let begun = ticks.iter().map(|(record, _)| record.time.0).min().unwrap_or_default();
@@ -259,14 +259,14 @@ mod tests {
 
     use super::*;
 
-    fn tick(second: i64, rank: u16, name: &str, load: f64) -> Record {
+    fn tick(second: i64, rank: u16, name: &str, load: f64) -> DecisionRecord {
         let counts = Counts { inode_writes: load, ..Counts::default() };
         let id = DirFragId { ino: Ino(9), ..DirFragId::default() };
         let unit = Unit { id, parent: None, counts, inodes: 1, movable: true, pin: None };
         let units = vec![Warm { path: name.as_bytes().to_vec(), unit }];
         let tick = TickRecord { tick_seconds: 1.0, units, ..TickRecord::default() };
         let time = Timestamp(second * 1_000_000_000);
-        Record { rank: Rank(rank), time, what: What::Tick(tick) }
+        DecisionRecord { rank: Rank(rank), time, what: RecordedEvent::Tick(tick) }
     }
 
     #[test]

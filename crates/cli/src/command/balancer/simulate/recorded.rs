@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use balancer::simulate::Recording;
-use balancer::{Counts, Metrics, Record, TickRecord, Unit, Warm, What};
+use balancer::{Counts, DecisionRecord, Metrics, RecordedEvent, TickRecord, Unit, Warm};
 use cudele::{Errno, Error, Result};
 use serde_json::{Value, json};
 use types::{DirFragId, Frag, Ino, Rank, Span, Timestamp};
@@ -44,14 +44,19 @@ fn refused(file: &Path, why: &dyn std::fmt::Display) -> Error {
     .remedy("record one with `cudele --json balancer log > FILE`")
 }
 
-fn record(row: &Value) -> Option<Record> {
+fn record(row: &Value) -> Option<DecisionRecord> {
     let units = row["units"].as_array()?.iter().map(warm).collect::<Option<Vec<_>>>()?;
     let ranks = row["ranks"].as_array()?.iter().map(metrics).collect::<Option<Vec<_>>>()?;
     let tick_seconds = number(&row["tick_seconds"])?;
-    Some(Record {
+    Some(DecisionRecord {
         rank: Rank(u16::try_from(row["rank"].as_u64()?).ok()?),
         time: Timestamp(row["time"].as_i64()?),
-        what: What::Tick(TickRecord { tick_seconds, units, ranks, ..TickRecord::default() }),
+        what: RecordedEvent::Tick(TickRecord {
+            tick_seconds,
+            units,
+            ranks,
+            ..TickRecord::default()
+        }),
     })
 }
 

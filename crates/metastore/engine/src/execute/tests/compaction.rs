@@ -7,7 +7,7 @@ use types::rng::Rng;
 
 use super::*;
 use crate::execute::compact;
-use objstore::{Action, Counting, Faults, Faulty, Operation, Rule};
+use objstore::{Action, Counting, FaultRules, Faulty, Operation, Rule};
 
 /// Directories of a few hundred bytes are large.
 fn small() -> Executor {
@@ -181,7 +181,7 @@ fn a_compaction_that_fails_at_any_step_loses_nothing_and_can_be_repeated() {
     let (mut failed, mut calls) = (0, 0);
     loop {
         let store = copy();
-        let faults = Faults::default();
+        let faults = FaultRules::default();
         faults.add(Rule::new(Action::Fail(Errno::Io)).after(calls));
         let faulty = Faulty::new(store.clone(), faults);
         let ended = compact_on(&faulty, &small());

@@ -8,7 +8,7 @@ use types::rng::Rng;
 use super::compaction::{check_objects, commit_on, compact_on};
 use super::*;
 use crate::{load_dir_at, take_snapshot};
-use objstore::{Action, Faults, Faulty, Rule};
+use objstore::{Action, FaultRules, Faulty, Rule};
 
 /// Directories of a few kilobytes are large.
 fn small() -> Executor {
@@ -134,7 +134,7 @@ fn whatever_fails_at_any_step_no_content_is_lost() {
         for name in start.list("").unwrap() {
             let _ = store.put(&name, &start.get(&name).unwrap().0, Expect::Any).unwrap();
         }
-        let faults = Faults::default();
+        let faults = FaultRules::default();
         let what = if calls % 2 == 0 { Action::Fail } else { Action::FailAfter };
         faults.add(Rule::new(what(Errno::Io)).after(calls / 2));
         let faulty = Faulty::new(store.clone(), faults);

@@ -1,0 +1,447 @@
+//! Directories with an exclusive capability: the client answers requests about them, and changes
+//! them, before the server receives the changes (asynchronous operations).
+//!
+//! A view holds the content of such a directory: the server's own namespace code, applied to the
+//! content that the server sent with the capability, and to the client's changes since. A change
+//! takes its inode number from a range that the server granted, and its time from the client's
+//! clock; the request carries both, so that the server does the same ([`wire::Request::ahead`]).
+//! Changes are collected ([`group`]) and sent in their order: before any other request, or at the
+//! caller's command.
+//!
+//! The client asks the server about everything that the view does not know: an answer from here
+//! equals the server's answer, or there is none. When another client wants to look, the directory
+//! is given back behind all changes in it. So the difference shows only when a client dies: unsent
+//! changes are lost, unless the client waited for them (`Op::Sync`).
+//!
+//! Invariants: a directory is in `dirs` while the server counts it as exclusive to this client;
+//! every name in it is in the view, with all attributes of its files unless they are `bare`.
+
+mod group;
+mod load;
+
+use std::collections::VecDeque;
+
+use journal::Event;
+use namespace::{Freed, Mode, Namespace, Planned, PlannedInode, Refusal};
+use types::{
+    Attr, AttrChange, Cred, Errno, FileType, Ino, InoRange, Map, Seq, Set, Stripe, Tid, Timestamp,
+    check_name,
+};
+use wire::{Answer, Failure, Op, Opened, Replay, WantsExclusive};
+
+pub(crate) use group::Groups;
+use load::Loading;
+pub(crate) use load::Next;
+
+/// Inodes in the view; when there are more, all directories are given back.
+const INODES_MAX: u64 = 4_000_000;
+/// The same of directories: a part of the capabilities that a server grants to one client.
+const DIRS_MAX: usize = 16_384;
+/// Numbers that are asked for first, and at most.
+const NUMBERS_MIN: u64 = 4_096;
+const NUMBERS_MAX: u64 = 1 << 20;
+/// As many entries as a server lists at once.
+const LIST_MAX: usize = 4_096;
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct ExclusiveDirs {
+    pub(crate) wants: WantsExclusive,
+    view: Namespace,
+    /// Position of the last change in the view.
+    seq: Seq,
+    dirs: Map<Ino, Stripe>,
+    /// Directories that are being read, and the requests that do it.
+    loading: Map<Ino, Loading>,
+    listing: Map<Tid, Ino>,
+    /// Directories that are not worth having.
+    unwanted: Set<Ino>,
+    /// Files that were there before: their content and extended attributes are not known.
+    bare: Set<Ino>,
+    numbers: VecDeque<InoRange>,
+    /// The requests for more, and how many the last one asked for.
+    asking: Vec<Tid>,
+    asked_for: u64,
+    pub(crate) groups: Groups,
+}
+
+/// The answer from the view.
+#[derive(Debug)]
+pub(crate) enum Here {
+    /// A question, or a change that has nothing to do.
+    Said(Answer),
+    /// A change that is carried out. The server must be told, with this.
+    Done(Answer, Replay),
+}
+
+/// Why nothing is, or that it is an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Not {
+    /// The answer is this error.
+    Refused(Errno),
+    /// The server must be asked.
+    Known,
+    /// More inode numbers are needed first.
+    Numbered,
+}
+
+impl From<Refusal> for Not {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Errno(errno) => Self::Refused(errno),
+            Refusal::Cold(_) => Self::Known,
+        }
+    }
+}
+
+type Told = Result<Here, Not>;
+
+impl ExclusiveDirs {
+    pub(crate) fn new(wants: WantsExclusive) -> Self {
+        Self {
+            wants,
+            view: Namespace::new(),
+            seq: Seq(0),
+            dirs: Map::default(),
+            loading: Map::default(),
+            listing: Map::default(),
+            unwanted: Set::default(),
+            bare: Set::default(),
+            numbers: VecDeque::new(),
+            asking: Vec::new(),
+            asked_for: 0,
+            groups: Groups::default(),
+        }
+    }
+
+    /// Whether any directory is this client's alone, or about to be.
+    pub(crate) fn is_any(&self) -> bool {
+        !self.dirs.is_empty() || self.is_loading()
+    }
+
+    /// Whether a directory is being read.
+    pub(crate) fn is_loading(&self) -> bool {
+        !self.loading.is_empty()
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.dirs.len()
+    }
+
+    /// The inodes in a directory, and whether they are directories.
+    pub(crate) fn entries(&self, dir: Ino) -> Option<Vec<(Ino, bool)>> {
+        self.dirs.get(&dir)?;
+        let entries = self.view.list(&Cred::root(), dir, None, usize::MAX, false).ok()?;
+        Some(entries.into_iter().map(|entry| (entry.attr.ino, entry.attr.is_dir())).collect())
+    }
+
+    /// Whether a directory is this client's alone, or about to be.
+    pub(crate) fn has(&self, dir: Ino) -> bool {
+        self.dirs.contains_key(&dir) || self.loading.contains_key(&dir)
+    }
+
+    /// Whether the view says all of an inode that the server would.
+    fn governs(&self, ino: Ino) -> bool {
+        if self.dirs.contains_key(&ino) {
+            return true;
+        }
+        let home = self.view.home_of(ino);
+        home.is_some_and(|home| self.dirs.contains_key(&home))
+            && self.view.getattr(ino).is_ok_and(|attr| !attr.is_dir() && attr.nlink < 2)
+    }
+
+    /// The object of a name in a directory: none, an inode of an exclusive directory, or an object
+    /// that only the server knows.
+    fn named(&self, parent: Ino, name: &[u8]) -> Result<Option<Ino>, Not> {
+        if !self.dirs.contains_key(&parent) || check_name(name).is_err() {
+            return Err(Not::Known);
+        }
+        match self.view.peek(parent, name)? {
+            Some(ino) if !self.governs(ino) => Err(Not::Known),
+            named => Ok(named),
+        }
+    }
+
+    /// Looks a name up; `None` if the server must be asked.
+    pub(crate) fn look(
+        &self,
+        cred: &Cred,
+        parent: Ino,
+        name: &[u8],
+    ) -> Option<Result<Option<Ino>, Errno>> {
+        if !self.dirs.contains_key(&parent) || check_name(name).is_err() {
+            return None;
+        }
+        if self.view.access(cred, parent, 1).is_err() {
+            return Some(Err(Errno::Access));
+        }
+        self.view.peek(parent, name).ok().map(Ok)
+    }
+
+    /// The attributes of an inode; `None` if the server must be asked.
+    pub(crate) fn attr(&self, ino: Ino) -> Option<Attr> {
+        if !self.governs(ino) {
+            return None;
+        }
+        self.view.getattr(ino).ok()
+    }
+
+    /// Answers a request, and carries it out if it is a change.
+    ///
+    /// # Errors
+    /// That of the request, or why it is not answered.
+    pub(crate) fn perform(
+        &mut self,
+        cred: &Cred,
+        op: &Op<'_>,
+        now: Timestamp,
+    ) -> Result<Here, Not> {
+        if self.dirs.is_empty() {
+            return Err(Not::Known);
+        }
+        if op.is_mutation() { self.change(cred, op, now) } else { self.question(cred, op) }
+    }
+
+    #[allow(clippy::wildcard_enum_match_arm, reason = "the server answers a new operation")]
+    fn question(&self, cred: &Cred, op: &Op<'_>) -> Told {
+        let answer = match *op {
+            Op::Lookup { parent, name } => {
+                self.named(parent, name)?;
+                Answer::Attr(self.view.lookup(cred, parent, name)?)
+            }
+            Op::GetAttr { ino } => Answer::Attr(self.attr(ino).ok_or(Not::Known)?),
+            Op::List { dir, after, limit, attrs } => {
+                if !self.dirs.contains_key(&dir) {
+                    return Err(Not::Known);
+                }
+                let limit = (limit as usize).clamp(1, LIST_MAX);
+                let entries = self.view.list(cred, dir, after, limit, attrs)?;
+                if attrs && !entries.iter().all(|entry| self.governs(entry.attr.ino)) {
+                    return Err(Not::Known);
+                }
+                let more = entries.len() == limit;
+                let entries = entries.into_iter().map(|entry| (entry.name, entry.attr)).collect();
+                Answer::Entries { entries, more }
+            }
+            Op::GetData { ino } => {
+                self.whole(ino)?;
+                self.view.access(cred, ino, 4)?;
+                Answer::Data(self.view.data(ino)?.to_vec())
+            }
+            Op::GetXattr { ino, name } => {
+                self.whole(ino)?;
+                Answer::Data(self.view.xattr(ino, name)?.to_vec())
+            }
+            Op::ListXattr { ino } => {
+                self.whole(ino)?;
+                let names = self.view.xattr_names(ino)?;
+                Answer::Names(names.into_iter().map(<[u8]>::to_vec).collect())
+            }
+            Op::Open { ino, .. } => return self.open(cred, ino),
+            _ => return Err(Not::Known),
+        };
+        Ok(Here::Said(answer))
+    }
+
+    /// Everything about an inode is in the view, also its content and extended attributes.
+    fn whole(&self, ino: Ino) -> Result<(), Not> {
+        if self.governs(ino) && !self.bare.contains(&ino) { Ok(()) } else { Err(Not::Known) }
+    }
+
+    fn open(&self, cred: &Cred, ino: Ino) -> Told {
+        self.whole(ino)?;
+        let attr = self.view.getattr(ino)?;
+        // Only the server knows the rule that lets other users in.
+        if attr.file_type() != FileType::Regular || cred.uid != attr.uid {
+            return Err(Not::Known);
+        }
+        let data = self.view.data(ino)?.to_vec();
+        let answer = Answer::Opened(Opened { attr, data, shared: false });
+        Ok(Here::Done(answer, Replay::default()))
+    }
+
+    #[allow(clippy::wildcard_enum_match_arm, reason = "the server carries out a new operation")]
+    fn change(&mut self, cred: &Cred, op: &Op<'_>, now: Timestamp) -> Told {
+        match *op {
+            Op::Create { parent, name, ref new } => self.create(cred, (parent, name), new, now),
+            Op::Unlink { parent, name } => {
+                self.named(parent, name)?;
+                let planned = self.view.plan_unlink(cred, parent, name, now)?;
+                Ok(self.execute(&planned, now))
+            }
+            Op::Rmdir { parent, name } => {
+                let gone = self.named(parent, name)?;
+                let planned = self.view.plan_rmdir(cred, parent, name, now)?;
+                let told = self.execute(&planned, now);
+                if let Some(gone) = gone {
+                    self.dirs.remove(&gone);
+                }
+                Ok(told)
+            }
+            Op::Rename { parent, name, new_parent, new_name, flags } => {
+                let moved = self.named(parent, name)?;
+                let over = self.named(new_parent, new_name)?;
+                let is_dir = |ino: Option<Ino>| ino.is_some_and(|ino| self.view.is_dir(ino));
+                if parent != new_parent && (is_dir(moved) || is_dir(over)) {
+                    // Whether a directory would come to stand below itself is not known here.
+                    return Err(Not::Known);
+                }
+                let (from, to) = ((parent, name), (new_parent, new_name));
+                let planned = self.view.plan_rename(cred, from, to, flags, now)?;
+                let Some(planned) = planned else { return Ok(Here::Said(Answer::Done)) };
+                let told = self.execute(&planned, now);
+                if let Some(over) = over.filter(|over| !flags.exchange && Some(*over) != moved) {
+                    self.dirs.remove(&over);
+                }
+                Ok(told)
+            }
+            Op::SetAttr { ino, ref change } => {
+                self.governed(ino)?;
+                let planned = self.view.plan_setattr(cred, ino, change, now)?;
+                Ok(self.execute(&planned, now))
+            }
+            Op::Accessed { ino, at } => {
+                self.governed(ino)?;
+                let Attr { atime, ctime, .. } = self.view.getattr(ino)?;
+                if at <= atime {
+                    return Ok(Here::Said(Answer::Done));
+                }
+                let change = AttrChange { atime: Some(at), ..AttrChange::default() };
+                let planned = self.view.plan_setattr(cred, ino, &change, ctime)?;
+                Ok(self.execute(&planned, now))
+            }
+            Op::SetXattr { ino, name, value, flags } => {
+                self.whole(ino)?;
+                let planned = self.view.plan_setxattr(cred, ino, (name, value), flags, now)?;
+                Ok(self.execute(&planned, now))
+            }
+            Op::SetData { ino, data, size } => {
+                self.whole(ino)?;
+                let planned = self.view.plan_setdata(cred, ino, data, size, now)?;
+                Ok(self.execute(&planned, now))
+            }
+            _ => Err(Not::Known),
+        }
+    }
+
+    fn governed(&self, ino: Ino) -> Result<(), Not> {
+        if self.governs(ino) { Ok(()) } else { Err(Not::Known) }
+    }
+
+    /// Makes a change in the view; returns the message for the server.
+    fn execute(&mut self, planned: &Planned<'_>, time: Timestamp) -> Here {
+        self.apply(&planned.event());
+        Here::Done(Answer::Done, Replay { time, ..Replay::default() })
+    }
+
+    fn apply(&mut self, event: &Event<'_>) {
+        self.seq.0 += 1;
+        self.view.apply(self.seq, Mode::Live, event);
+        // The server removes the content of files that are gone.
+        for Freed { ino, .. } in self.view.take_freed() {
+            self.bare.remove(&ino);
+        }
+    }
+
+    fn create(
+        &mut self,
+        cred: &Cred,
+        (parent, name): (Ino, &[u8]),
+        new: &wire::NewInode<'_>,
+        time: Timestamp,
+    ) -> Told {
+        let Some(stripe) = self.dirs.get(&parent).copied() else { return Err(Not::Known) };
+        let wire::NewInode { mode, owner, rdev, size, mtime, atime, data, open: _ } = *new;
+        let new = PlannedInode { mode, owner, rdev, stripe, size, time, mtime, atime, data };
+        let planned = self.view.plan_create(cred, (parent, name), &new, Ino(u64::MAX))?;
+        let Some(ino) = self.take_number() else { return Err(Not::Numbered) };
+        let mut event = planned.event();
+        if let Event::Create(create) = &mut event {
+            create.ino = ino;
+        }
+        self.apply(&event);
+        let attr = self.view.getattr(ino)?;
+        if attr.is_dir() {
+            self.dirs.insert(ino, stripe);
+        }
+        let replay = Replay { seq: Seq(0), ino, time, stripe: attr.stripe };
+        Ok(Here::Done(Answer::Attr(attr), replay))
+    }
+
+    fn take_number(&mut self) -> Option<Ino> {
+        loop {
+            if let Some(ino) = self.numbers.front_mut()?.take() {
+                return Some(ino);
+            }
+            self.numbers.pop_front();
+        }
+    }
+
+    /// How many inode numbers are to be asked for, if it is time to do so.
+    pub(crate) fn wants_numbers(&self) -> Option<u64> {
+        let left: u64 = self.numbers.iter().map(|range| range.len()).sum();
+        let enough = left > self.asked_for / 2 || !self.asking.is_empty() || self.dirs.is_empty();
+        (!enough).then(|| self.next_numbers())
+    }
+
+    /// How many are asked for next.
+    pub(crate) fn next_numbers(&self) -> u64 {
+        (self.asked_for * 2).clamp(NUMBERS_MIN, NUMBERS_MAX)
+    }
+
+    /// So many are being asked for.
+    pub(crate) fn asks_for_numbers(&mut self, tid: Tid, count: u64) {
+        self.asking.push(tid);
+        self.asked_for = count;
+    }
+
+    /// The answer to such a request.
+    pub(crate) fn take_numbers(&mut self, tid: Tid, result: &Result<Answer, Failure>) {
+        let Some(at) = self.asking.iter().position(|asking| *asking == tid) else { return };
+        self.asking.swap_remove(at);
+        if let Ok(Answer::Range(range)) = result {
+            self.numbers.push_back(*range);
+        }
+    }
+
+    /// Whether there is too much to remember.
+    pub(crate) fn is_full(&self) -> bool {
+        self.dirs.len() > DIRS_MAX || self.view.inodes() > INODES_MAX
+    }
+
+    /// A directory is not this client's any more. Says whether it was.
+    pub(crate) fn forget(&mut self, dir: Ino) -> bool {
+        let was = self.dirs.remove(&dir).is_some() | self.loading.remove(&dir).is_some();
+        if self.dirs.is_empty() {
+            self.forget_view();
+        } else if was {
+            for ino in self.view.forget(dir) {
+                self.bare.remove(&ino);
+            }
+        }
+        was
+    }
+
+    fn forget_view(&mut self) {
+        self.view = Namespace::new();
+        self.bare.clear();
+    }
+
+    /// None is. Returns those that were.
+    pub(crate) fn forget_all(&mut self) -> Vec<Ino> {
+        let dirs = self.dirs.drain().map(|(dir, _)| dir);
+        let mut had: Vec<Ino> = dirs.chain(self.loading.drain().map(|(dir, _)| dir)).collect();
+        had.sort_unstable();
+        self.listing.clear();
+        self.forget_view();
+        had
+    }
+
+    /// The server restarted: it does not know the ranges that it granted before.
+    pub(crate) fn restarted(&mut self) {
+        self.numbers.clear();
+        self.asking.clear();
+        self.asked_for = 0;
+    }
+}

@@ -1,0 +1,233 @@
+//! Changes that are on their way to the server, in groups that are sent together.
+//!
+//! A group is first collected, then sent, then settled (the server's reply has its journal
+//! position), and then safe. Until it is safe it is kept, to be sent again: over a new connection
+//! if it was not settled, and to a new server in any case.
+//!
+//! The client registers its open files separately (`held`), so opens and closes are not sent again.
+
+use std::collections::VecDeque;
+
+use types::{Cred, Ino, Seq, Tid};
+use wire::{Batch, BatchWriter, Message, Op, Replay, Request};
+
+/// Some changes.
+#[derive(Debug, Default)]
+pub(crate) struct Group {
+    /// Their requests.
+    requests: BatchWriter,
+    count: usize,
+    /// The numbers of the first and the last.
+    first: Tid,
+    last: Tid,
+    /// Where the journal of the server was after the last, if that is known.
+    seq: Option<Seq>,
+}
+
+impl Group {
+    /// The remaining requests of the group.
+    fn without(&self, refused: Tid) -> Self {
+        let mut others = Self { seq: self.seq, ..Self::default() };
+        each(self.requests.batch(), |request| {
+            if request.tid != refused {
+                let Request { tid, heard, cred, replay, op, .. } = request;
+                others.add((*tid, *heard), cred, replay.unwrap_or_default(), op);
+            }
+        });
+        others
+    }
+
+    /// One more request.
+    fn add(&mut self, (tid, heard): (Tid, Tid), cred: &Cred, replay: Replay, op: &Op<'_>) {
+        if self.count == 0 {
+            self.first = tid;
+        }
+        self.last = tid;
+        self.count += 1;
+        self.requests.push(tid, heard, cred, replay, op);
+    }
+}
+
+/// All groups.
+#[derive(Debug, Default)]
+pub(crate) struct Groups {
+    collected: Group,
+    /// Sent, with the request that asks how far the server has come.
+    sent: VecDeque<(Tid, Group)>,
+    /// Settled, and not known to be safe.
+    settled: VecDeque<Group>,
+    /// The sum of their counts.
+    count: usize,
+}
+
+impl Groups {
+    /// Adds a request to those that are collected.
+    pub(crate) fn add(&mut self, numbers: (Tid, Tid), cred: &Cred, replay: Replay, op: &Op<'_>) {
+        self.collected.add(numbers, cred, replay, op);
+        self.count += 1;
+    }
+
+    /// How many bytes are collected.
+    pub(crate) fn bytes(&self) -> usize {
+        self.collected.requests.bytes()
+    }
+
+    /// Whether a request is collected, or sent and not settled.
+    pub(crate) fn is_any_unsettled(&self) -> bool {
+        self.collected.count > 0 || !self.sent.is_empty()
+    }
+
+    /// Changes that are not known to be safe.
+    pub(crate) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Takes the collected requests out, for sending.
+    pub(crate) fn take(&mut self, frames: &mut Vec<u8>) -> Option<Group> {
+        if self.collected.count == 0 {
+            return None;
+        }
+        let group = std::mem::take(&mut self.collected);
+        Message::Batch(group.requests.batch()).append_frame(frames);
+        Some(group)
+    }
+
+    /// It is sent, and this request asks how far the server has come.
+    pub(crate) fn sent(&mut self, settle: Tid, group: Group) {
+        self.sent.push_back((settle, group));
+    }
+
+    /// The answer to such a request. Says whether it was one.
+    pub(crate) fn acknowledge(&mut self, tid: Tid, done: bool, seq: Seq, safe: Seq) -> bool {
+        if !self.sent.iter().any(|(settle, _)| *settle == tid) {
+            return false;
+        }
+        if !done {
+            // The server is about to stop: all of it is sent to the next one.
+            return true;
+        }
+        while let Some((settle, group)) = self.sent.pop_front_if(|(settle, _)| *settle <= tid) {
+            debug_assert!(settle <= tid, "in order");
+            let seq = group.seq.map_or(seq, |before| before.max(seq));
+            if seq > safe && group.count > 0 {
+                self.settled.push_back(Group { seq: Some(seq), ..group });
+            } else {
+                self.count -= group.count;
+            }
+        }
+        true
+    }
+
+    /// Everything up to this position is durable.
+    pub(crate) fn note_safe(&mut self, safe: Seq) {
+        let is_safe = |group: &mut Group| group.seq.is_some_and(|seq| seq <= safe);
+        while let Some(group) = self.settled.pop_front_if(is_safe) {
+            self.count -= group.count;
+        }
+    }
+
+    /// Whether a request is one of those that are on their way.
+    pub(crate) fn contains(&self, tid: Tid) -> bool {
+        let sent = self.sent.iter().map(|(_, group)| group);
+        sent.chain(&self.settled).any(|group| (group.first..=group.last).contains(&tid))
+    }
+
+    /// The server rejected a request, and its client gets the error: no server may execute the
+    /// request later, after other clients have seen the state without it. Returns the inode that
+    /// the request is about; 0 for none.
+    pub(crate) fn refused(&mut self, tid: Tid) -> Ino {
+        let mut about = Ino(0);
+        let sent = self.sent.iter_mut().map(|(_, group)| group);
+        for group in sent.chain(&mut self.settled) {
+            if (group.first..=group.last).contains(&tid) {
+                self.count -= group.count;
+                each(group.requests.batch(), |request| {
+                    if request.tid == tid {
+                        about = inode(request);
+                    }
+                });
+                *group = group.without(tid);
+                self.count += group.count;
+            }
+        }
+        self.settled.retain(|group| group.count > 0);
+        about
+    }
+
+    /// A new connection: appends the requests that must be sent again. With `anew` the server has
+    /// restarted; its journal has everything up to `recovered`, its own events included, if that is
+    /// known, and all requests of this client up to the one that comes with it. Returns whether
+    /// there is any such request; then the caller asks the server for its position again.
+    pub(crate) fn again(
+        &mut self,
+        anew: bool,
+        recovered: Option<(Seq, Tid)>,
+        frames: &mut Vec<u8>,
+    ) -> bool {
+        let mut groups: Vec<Group> = Vec::new();
+        if anew {
+            groups.extend(self.settled.drain(..));
+        }
+        groups.extend(self.sent.drain(..).map(|(_, group)| group));
+        if self.collected.count > 0 {
+            groups.push(std::mem::take(&mut self.collected));
+        }
+        for group in groups.into_iter().filter(|group| group.count > 0) {
+            if let (Some(seq), Some((recovered, completed))) = (group.seq, recovered)
+                && seq <= recovered
+                && group.last <= completed
+            {
+                self.count -= group.count;
+                continue;
+            }
+            // Behind all known positions: no client can have seen it yet.
+            let seq = group.seq.unwrap_or(Seq(u64::MAX));
+            append_again(group.requests.batch(), anew.then_some(seq), frames);
+            self.sent.push_back((Tid(0), group));
+        }
+        !self.sent.is_empty()
+    }
+
+    /// This request asks how far the server has come with all that was sent again.
+    pub(crate) fn sent_again(&mut self, tid: Tid) {
+        self.sent.iter_mut().for_each(|(settle, _)| *settle = tid);
+    }
+}
+
+/// The inode that a request makes or changes; 0 for none.
+#[allow(clippy::wildcard_enum_match_arm, reason = "all others are about names")]
+fn inode(request: &Request<'_>) -> Ino {
+    match request.op {
+        Op::SetAttr { ino, .. } | Op::SetData { ino, .. } | Op::SetXattr { ino, .. } => ino,
+        _ => request.replay.unwrap_or_default().ino,
+    }
+}
+
+/// Shows the requests of a batch that was written here.
+fn each(batch: Batch<'_>, mut show: impl FnMut(&Request<'_>)) {
+    let mut requests = batch.requests();
+    while let Ok(Some(request)) = requests.read() {
+        show(request);
+    }
+}
+
+/// Appends requests as they are sent again.
+#[allow(clippy::wildcard_enum_match_arm, reason = "all others are sent as they were")]
+fn append_again(batch: Batch<'_>, seq: Option<Seq>, frames: &mut Vec<u8>) {
+    let mut again = BatchWriter::default();
+    each(batch, |request| {
+        let op = match request.op {
+            Op::Open { .. } | Op::Close { .. } => return,
+            Op::Create { parent, name, new } => {
+                Op::Create { parent, name, new: wire::NewInode { open: false, ..new } }
+            }
+            op => op,
+        };
+        let replay = request.replay.unwrap_or_default();
+        let replay = Replay { seq: seq.unwrap_or(replay.seq), ..replay };
+        again.push(request.tid, request.heard, &request.cred, replay, &op);
+    });
+    if again.bytes() > 0 {
+        Message::Batch(again.batch()).append_frame(frames);
+    }
+}

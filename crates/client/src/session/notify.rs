@@ -1,0 +1,64 @@
+//! Registers the client's open files and locks at a server that does not know them.
+
+use types::{Cred, Ino, Tid};
+use wire::{Message, Op, Replay, Request};
+
+use super::mark::Mark;
+use super::{Session, SessionEffects};
+use crate::held::FileState;
+
+impl Session {
+    /// Registers the client's state at the server. The server needs nothing of the namespace for
+    /// it.
+    pub(super) fn notify_held(&mut self, effects: &mut SessionEffects) {
+        self.told.clear();
+        let held: Vec<_> = self.held.tell().collect();
+        self.notify_ops(held, effects);
+    }
+
+    fn notify_ops(&mut self, ops: Vec<Op<'_>>, effects: &mut SessionEffects) {
+        for op in ops {
+            let tid = Tid(self.next_tid);
+            self.next_tid += 1;
+            if let Op::Lock { ino, lock, .. } = op {
+                self.told.insert(tid, (ino, lock));
+            }
+            let request = Request::new(tid, self.heard(tid), Cred::root(), op);
+            let request = Request { replay: Some(Replay::default()), ..request };
+            Message::Request(request).append_frame(&mut effects.frames);
+        }
+    }
+
+    /// Whether a file is open, as far as is known, or locked, or the root of a subtree that is
+    /// merged on demand.
+    #[must_use]
+    pub fn has(&self, ino: Ino) -> bool {
+        self.held.has(ino)
+    }
+
+    /// Takes out the state of a file that another rank serves, for the session with that rank. A
+    /// pending open gets a redirect from this server, and goes to the other rank. This server may
+    /// have restarted and received the registration since: so it is notified of the end.
+    pub fn take_out(&mut self, ino: Ino, effects: &mut SessionEffects) -> FileState {
+        let opening = |writes: bool| {
+            let of = |mark: &&Mark| matches!(mark, Mark::Open { ino: of, write } if *of == ino && *write == writes);
+            u32::try_from(self.marks.values().filter(of).count()).unwrap_or(u32::MAX)
+        };
+        let opening = (opening(false), opening(true));
+        let carried = self.held.take_out(ino, opening);
+        if self.connected {
+            self.notify_ops(carried.given_up(ino), effects);
+        }
+        carried
+    }
+
+    /// Puts in the state from the session with the rank that served a file before, and registers it
+    /// at the server, or reports that the file is not open. The session was connected; if the
+    /// connection is lost, the registration follows with the next one.
+    pub fn put_in(&mut self, ino: Ino, carried: Option<FileState>, effects: &mut SessionEffects) {
+        let told = self.held.put_in(ino, carried.unwrap_or_default());
+        if self.connected {
+            self.notify_ops(told, effects);
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! Requests that the client answers before the server receives them.
+
+use types::{InoRange, MODE_TYPE};
+use wire::{Grants, NewInode, WantsExclusive};
+
+use super::*;
+use crate::LocalAnswer;
+
+const DIR: Ino = Ino(100);
+const SUB: Ino = Ino(200);
+const NUMBERS: InoRange = InoRange { start: 1000, end: 1100 };
+const FILE_MODE: u32 = 0o100_644;
+const DIR_MODE: u32 = 0o040_755;
+
+fn attr(ino: Ino, mode: u32, size: u64) -> Attr {
+    Attr {
+        ino,
+        mode,
+        nlink: if mode & MODE_TYPE == 0o040_000 { 2 } else { 1 },
+        size,
+        ..Attr::default()
+    }
+}
+
+fn create<'a>(parent: Ino, name: &'a [u8], mode: u32) -> Op<'a> {
+    Op::Create { parent, name, new: NewInode { mode, ..NewInode::default() } }
+}
+
+impl Bench {
+    /// One that has the directory `SUB`, which it made, alone, and numbers.
+    fn with_sub() -> Self {
+        let mut bench = Self::connected();
+        bench.session.remember();
+        bench.session.take_exclusive(WantsExclusive::Always);
+        let tid = bench.call(create(DIR, b"sub", DIR_MODE));
+        let dir = attr(DIR, DIR_MODE, 1);
+        let told = Grants {
+            dir,
+            inode: true,
+            alone: None,
+            new_alone: Some(Stripe::default()),
+            lease: None,
+        };
+        let result = Ok(Answer::Attr(attr(SUB, DIR_MODE, 0)));
+        bench.reply(tid, 1, Some(told), result);
+        assert!(matches!(bench.known(create(SUB, b"a", FILE_MODE)), LocalAnswer::WantsNumbers(_)));
+        let tid = bench.call(Op::Extend { subtree: Ino(0), count: 100 });
+        bench.answer(tid, 0, Ok(Answer::Range(NUMBERS)));
+        bench.sent();
+        bench.effects.completed.clear();
+        bench
+    }
+
+    fn reply(&mut self, tid: Tid, seq: u64, told: Option<Grants>, result: Result<Answer, Failure>) {
+        let time = Timestamp(i64::from(seq > 0));
+        let reply = Reply { tid, seq: Seq(seq), time, safe: Seq(0), told, result };
+        self.session.handle(SessionInput::Message(Message::Reply(reply)), &mut self.effects);
+    }
+
+    /// The server has come up to this position.
+    fn settle(&mut self, tid: Tid, seq: u64) {
+        let (time, safe, told, result) = (Timestamp(0), Seq(0), None, Ok(Answer::Done));
+        let reply = Reply { tid, seq: Seq(seq), time, safe, told, result };
+        self.session.handle(SessionInput::Message(Message::Reply(reply)), &mut self.effects);
+    }
+
+    fn known(&mut self, op: Op<'_>) -> LocalAnswer {
+        self.session.known(&Cred::root(), &op, Timestamp(7), &mut self.effects)
+    }
+
+    /// A change that is answered here.
+    fn ahead(&mut self, op: Op<'_>) -> (Tid, Answer) {
+        let known = self.known(op);
+        let LocalAnswer::Ahead(tid, Ok(answer)) = known else { panic!("{op:?}: {known:?}") };
+        (tid, answer)
+    }
+
+    fn send_async(&mut self) -> Vec<Request<'static>> {
+        self.session.send_async(&mut self.effects);
+        self.requests()
+    }
+
+    /// The sent messages, without names and content.
+    #[allow(clippy::wildcard_enum_match_arm, reason = "the tests look at these")]
+    fn requests(&mut self) -> Vec<Request<'static>> {
+        let frames = std::mem::take(&mut self.effects.frames);
+        let (mut rest, mut sent) = (frames.as_slice(), Vec::new());
+        while let Some((frame, length)) = wire::frame::decode(rest).unwrap() {
+            match Message::decode(frame.payload).unwrap() {
+                Message::Request(request) => sent.push(bare(&request)),
+                Message::Batch(batch) => {
+                    let mut requests = batch.requests();
+                    while let Some(request) = requests.read().unwrap() {
+                        sent.push(bare(request));
+                    }
+                }
+                _ => {}
+            }
+            rest = &rest[length..];
+        }
+        sent
+    }
+}
+
+/// A request without names and content.
+#[allow(clippy::wildcard_enum_match_arm, reason = "the tests look at these")]
+fn bare(request: &Request<'_>) -> Request<'static> {
+    let Request { tid, heard, replay, ahead, .. } = *request;
+    let op = match request.op {
+        Op::Create { parent, new, .. } => {
+            Op::Create { parent, name: b"", new: NewInode { data: b"", ..new } }
+        }
+        Op::Return { dir } => Op::Return { dir },
+        Op::Settle => Op::Settle,
+        Op::Close { ino, write } => Op::Close { ino, write },
+        _ => Op::Sync,
+    };
+    Request { replay, ahead, ..Request::new(tid, heard, Cred::root(), op) }
+}
+
+fn kinds(requests: &[Request<'_>]) -> Vec<(&'static str, bool)> {
+    requests.iter().map(|request| (request.op.name(), request.ahead)).collect()
+}
+
+#[test]
+fn a_change_in_a_directory_alone_is_answered_here_and_told_later() {
+    let mut bench = Bench::with_sub();
+    let (tid, answer) = bench.ahead(create(SUB, b"a", FILE_MODE));
+    let Answer::Attr(made) = answer else { panic!("{answer:?}") };
+    assert_eq!((made.ino, made.ctime, made.nlink), (Ino(1000), Timestamp(7), 1));
+    assert!(bench.sent().is_empty() && bench.session.is_async());
+    // The new name exists for this client, as in the server's answer.
+    let found = bench.known(Op::Lookup { parent: SUB, name: b"a" });
+    assert!(matches!(found, LocalAnswer::Alone(Ok(Answer::Attr(attr))) if attr == made));
+    let again = bench.known(create(SUB, b"a", FILE_MODE));
+    assert!(matches!(again, LocalAnswer::Alone(Err(failure)) if failure.errno == Errno::Exists));
+    let sent = bench.send_async();
+    assert_eq!(kinds(&sent), [("create", true), ("settle", false)]);
+    let replay = sent[0].replay.unwrap();
+    assert_eq!((sent[0].tid, replay.ino, replay.time), (tid, Ino(1000), Timestamp(7)));
+    bench.settle(sent[1].tid, 5);
+    assert!(!bench.session.is_async() && bench.effects.settled);
+    assert_eq!(bench.session.unsafe_count(), 2, "applied, and not known to be safe");
+}
+
+#[test]
+fn the_name_of_a_directory_alone_is_known_in_one_that_is_remembered() {
+    let mut bench = Bench::with_sub();
+    bench.ahead(create(SUB, b"a", FILE_MODE));
+    let LocalAnswer::Alone(Ok(Answer::Attr(sub))) = bench.known(Op::GetAttr { ino: SUB }) else {
+        panic!("it is alone")
+    };
+    let named = bench.known(Op::Lookup { parent: DIR, name: b"sub" });
+    assert!(
+        matches!(named, LocalAnswer::Remembered(Ok(Answer::Attr(attr))) if attr == sub),
+        "{named:?}"
+    );
+    let other = bench.known(Op::Lookup { parent: DIR, name: b"other" });
+    assert!(matches!(other, LocalAnswer::Nothing), "{other:?}");
+}
+
+#[test]
+fn before_a_directory_is_returned_everything_is_told() {
+    let mut bench = Bench::with_sub();
+    bench.ahead(create(SUB, b"a", FILE_MODE));
+    let revoke = Message::Revoke { dir: SUB };
+    bench.session.handle(SessionInput::Message(revoke), &mut bench.effects);
+    let sent = bench.requests();
+    assert_eq!(kinds(&sent), [("create", true), ("settle", false), ("return", false)]);
+    assert!(matches!(bench.known(Op::Lookup { parent: SUB, name: b"a" }), LocalAnswer::Nothing));
+}
+
+#[test]
+fn who_leaves_gives_everything_back_behind_what_was_done_in_it() {
+    let mut bench = Bench::with_sub();
+    bench.ahead(create(SUB, b"a", FILE_MODE));
+    bench.session.leave(&mut bench.effects);
+    let sent = bench.requests();
+    let sent = kinds(&sent);
+    assert_eq!(sent[0], ("create", true));
+    assert!(sent[1..].contains(&("return", false)), "{sent:?}");
+    assert!(sent[1..].iter().all(|(kind, _)| matches!(*kind, "settle" | "return")), "{sent:?}");
+    assert!(matches!(bench.known(Op::Lookup { parent: SUB, name: b"a" }), LocalAnswer::Nothing));
+    bench.session.leave(&mut bench.effects);
+    assert!(bench.requests().is_empty(), "nothing is left to be given back");
+}
+
+#[test]
+fn a_directory_made_in_one_alone_is_alone_too_and_one_removed_is_not() {
+    let mut bench = Bench::with_sub();
+    let (_, answer) = bench.ahead(create(SUB, b"d", DIR_MODE));
+    let Answer::Attr(made) = answer else { panic!("{answer:?}") };
+    bench.ahead(create(made.ino, b"f", FILE_MODE));
+    let full = bench.known(Op::Rmdir { parent: SUB, name: b"d" });
+    assert!(matches!(full, LocalAnswer::Alone(Err(failure)) if failure.errno == Errno::NotEmpty));
+    bench.ahead(Op::Unlink { parent: made.ino, name: b"f" });
+    bench.ahead(Op::Rmdir { parent: SUB, name: b"d" });
+    assert_eq!(bench.session.exclusive_count(), 1);
+    let gone = bench.known(Op::GetAttr { ino: made.ino });
+    assert!(matches!(gone, LocalAnswer::Nothing), "the server says that: {gone:?}");
+}
+
+#[test]
+fn of_an_empty_directory_that_was_there_before_not_everything_is_known() {
+    let mut bench = Bench::with_sub();
+    let tid = bench.call(Op::Rmdir { parent: DIR, name: b"last" });
+    let dir = attr(DIR, DIR_MODE, 0);
+    let told = Grants { dir, alone: Some(Stripe::default()), ..Grants::default() };
+    bench.reply(tid, 2, Some(told), Ok(Answer::Done));
+    assert_eq!(bench.session.exclusive_count(), 2);
+    let absent = bench.known(Op::Lookup { parent: DIR, name: b"a" });
+    assert!(matches!(absent, LocalAnswer::Alone(Err(failure)) if failure.errno == Errno::NotFound));
+    assert!(matches!(bench.known(Op::ListXattr { ino: DIR }), LocalAnswer::Nothing));
+    let new = bench.known(Op::ListXattr { ino: SUB });
+    assert!(matches!(new, LocalAnswer::Alone(Ok(Answer::Names(names))) if names.is_empty()));
+}
+
+#[test]
+fn a_new_server_is_told_what_it_may_not_have_in_its_first_order() {
+    let mut bench = Bench::with_sub();
+    bench.ahead(create(SUB, b"a", FILE_MODE));
+    let sent = bench.send_async();
+    bench.settle(sent[1].tid, 5);
+    bench.ahead(create(SUB, b"b", FILE_MODE));
+    let sent = bench.welcome(3);
+    // Not the next term: the state that its predecessor stored is unknown.
+    let (again, rest): (Vec<_>, Vec<_>) = sent.iter().partition(|line| line.starts_with("again"));
+    assert_eq!(again.len(), 4, "mkdir, both creates, and the end: {sent:?}");
+    assert!(rest.iter().any(|line| line.contains("Settle")), "{sent:?}");
+    assert!(!rest.iter().any(|line| line.contains("Return")), "it gave nothing: {sent:?}");
+    assert_eq!(bench.session.exclusive_count(), 0);
+}
+
+#[test]
+fn over_a_new_connection_what_was_done_comes_before_what_is_given_back() {
+    let mut bench = Bench::with_sub();
+    bench.ahead(create(SUB, b"a", FILE_MODE));
+    let sent = bench.welcome(1);
+    let place = |what: &str| sent.iter().position(|line| line.contains(what)).unwrap();
+    assert!(place("Create") < place("Settle") && place("Settle") < place("Return"), "{sent:?}");
+}
+
+#[test]
+fn what_the_server_does_not_do_is_told_at_the_next_sync_and_ends_it() {
+    let mut bench = Bench::with_sub();
+    let (tid, _) = bench.ahead(create(SUB, b"a", FILE_MODE));
+    let sent = bench.send_async();
+    bench.answer(tid, 0, Err(Errno::Stale.into()));
+    let returned = bench.requests();
+    assert_eq!(kinds(&returned), [("return", false)]);
+    bench.answer(sent[1].tid, 0, Ok(Answer::Done));
+    assert_eq!(bench.session.take_lost().map(|lost| lost.errno), Some(Errno::Stale));
+    assert_eq!((bench.session.exclusive_count(), bench.session.is_async()), (0, false));
+}
+
+#[test]
+fn what_was_refused_is_sent_to_no_later_server() {
+    let mut bench = Bench::with_sub();
+    bench.ahead(create(SUB, b"a", FILE_MODE));
+    let (refused, answer) = bench.ahead(create(SUB, b"b", FILE_MODE));
+    let Answer::Attr(types::Attr { ino: lost, .. }) = answer else { panic!("{answer:?}") };
+    let sent = bench.send_async();
+    let kept = bench.session.unsafe_count();
+    bench.answer(refused, 0, Err(Errno::NoSpace.into()));
+    // The error goes to whoever asks first; the file's own stays until the change was repeated.
+    assert_eq!(bench.session.take_lost().map(|lost| lost.errno), Some(Errno::NoSpace));
+    assert_eq!(bench.session.take_lost(), None);
+    assert_eq!(bench.session.lost_of(lost).map(|lost| lost.errno), Some(Errno::NoSpace));
+    bench.session.forget_lost(lost);
+    assert_eq!(bench.session.lost_of(lost), None);
+    assert_eq!(bench.session.unsafe_count(), kept - 1);
+    bench.settle(sent[2].tid, 5);
+    let sent = bench.welcome(3);
+    let again: Vec<_> = sent.iter().filter(|line| line.starts_with("again")).collect();
+    assert_eq!(again.len(), 3, "mkdir, the first create, and the end: {sent:?}");
+
+    // No other request was under way.
+    let mut bench = Bench::with_sub();
+    let (refused, _) = bench.ahead(create(SUB, b"a", FILE_MODE));
+    bench.send_async();
+    bench.answer(refused, 0, Err(Errno::NoSpace.into()));
+    let sent = bench.welcome(3);
+    let again: Vec<_> = sent.iter().filter(|line| line.starts_with("again")).collect();
+    assert_eq!(again.len(), 2, "mkdir, and the end: {sent:?}");
+}

@@ -1,0 +1,480 @@
+//! The rank that has a name offers it, and lets it go when it is taken.
+
+use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult};
+use metastore::{CrossRename, CrossRenameState, cross_rename_name};
+use namespace::{Mode, Refusal};
+use types::{ClientId, ConnId, Cred, Errno, Ino, Moment, Origin, Seq, Span, Tid};
+use wire::{Answer, Failure, Op, Request};
+
+use super::super::RETRY;
+use super::super::preload::Goal;
+use super::ENDED_MAX;
+use crate::op::{Performed, Performing};
+use crate::{Mds, MdsEffects, Phase, Waiting};
+
+/// How long an offer stands without a question about it.
+const STANDS: Span = Span::from_millis(2000);
+/// How often this rank checks whether the other one has journalled the name that it took.
+const LOOK_AGAIN: Span = Span::from_millis(100);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DepartureStage {
+    /// Clients lose their capabilities and leases of the directory, and of everything in it.
+    /// Requests continue.
+    Drain,
+    /// The events of the file and its directory up to here are safe: no client resends them.
+    Flush(Seq),
+    /// The offer is being written.
+    Offer,
+    /// The offer stands since then.
+    Offered(Moment),
+    /// It is being looked at, not before that time.
+    Look(Moment),
+    Looking,
+    /// It is being withdrawn.
+    Withdrawing,
+    /// It was taken, and the name is to go.
+    Go,
+    /// The journal removes the name up to here. The other rank has yet to journal it; at that time
+    /// this rank checks whether it has.
+    Gone(Seq, Moment),
+    /// That is being looked at.
+    Checking(Seq),
+    /// Both have it.
+    Ends(Seq),
+    /// The object is being deleted.
+    Deleting,
+}
+
+/// A name that moves to another rank.
+#[derive(Debug)]
+pub(super) struct Departure {
+    pub(super) id: u64,
+    pub(super) cross_rename: CrossRename,
+    /// The request, until the offer is answered.
+    pub(super) at: Option<(ConnId, Tid)>,
+    /// Requests for the outcome of the offer.
+    waiting: Vec<(ConnId, Tid)>,
+    stage: DepartureStage,
+    /// The directory was looked for, after a recovery.
+    searched: bool,
+    /// When this rank last checked whether the other one has journalled the name, and when such a
+    /// check last found that it had not.
+    asked: Moment,
+    undone: Option<Moment>,
+}
+
+impl Departure {
+    /// Whether the name is still here.
+    pub(super) fn is_open(&self) -> bool {
+        use DepartureStage::{Checking, Deleting, Ends, Gone};
+        !matches!(self.stage, Gone(..) | Checking(_) | Ends(_) | Deleting)
+    }
+
+    /// Whether it is undecided which rank has the name, or the decision is not executed yet.
+    pub(super) fn is_frozen(&self) -> bool {
+        self.is_open() && self.stage != DepartureStage::Drain
+    }
+
+    /// Whether it is about the name of this directory.
+    pub(super) fn is_of(&self, dir: Ino) -> bool {
+        self.cross_rename.is_dir && self.cross_rename.ino == dir
+    }
+
+    pub(super) fn is_about(&self, ino: Ino) -> bool {
+        self.cross_rename.parent == ino || self.cross_rename.ino == ino
+    }
+
+    /// One that a recovery found.
+    pub(super) fn found(id: u64, cross_rename: CrossRename, now: Moment) -> Self {
+        let stage = match cross_rename.state {
+            CrossRenameState::Offered | CrossRenameState::Withdrawn => DepartureStage::Look(now),
+            CrossRenameState::Taken | CrossRenameState::Done => DepartureStage::Go,
+        };
+        Self::new(id, cross_rename, None, stage)
+    }
+
+    fn new(
+        id: u64,
+        cross_rename: CrossRename,
+        at: Option<(ConnId, Tid)>,
+        stage: DepartureStage,
+    ) -> Self {
+        let (waiting, searched, asked, undone) = (Vec::new(), false, Moment(0), None);
+        Self { id, cross_rename, at, waiting, stage, searched, asked, undone }
+    }
+
+    fn object(&self) -> String {
+        cross_rename_name(self.cross_rename.from, self.id)
+    }
+
+    /// The next stage when the journal removed the name at `seq`, and the object has these bytes.
+    fn checked(&mut self, seq: Seq, bytes: &[u8], now: Moment) -> DepartureStage {
+        let cross_rename = CrossRename::decode(&self.object(), bytes);
+        if cross_rename.is_ok_and(|cross_rename| cross_rename.state == CrossRenameState::Done) {
+            return DepartureStage::Ends(seq);
+        }
+        self.undone = Some(self.asked);
+        DepartureStage::Gone(seq, now + LOOK_AGAIN)
+    }
+}
+
+impl Mds {
+    /// Offers a name to another rank.
+    pub(crate) fn depart(
+        &mut self,
+        at: (ConnId, Tid),
+        request: &Request<'_>,
+        effects: &mut MdsEffects,
+    ) -> Performing {
+        let Op::Depart { parent, name, new_parent, new_name, no_replace, to } = request.op else {
+            return Err(Errno::Invalid.into());
+        };
+        let (cred, time) = (&request.cred, self.clock.time);
+        types::check_name(new_name)?;
+        self.may_begin()?;
+        self.may_pass(parent)?;
+        self.check_target(to)?;
+        if to == self.rank {
+            return Err(Errno::Again.into());
+        }
+        let (ino, inode) = self.plan_offer(cred, (parent, name), time)?;
+        let is_dir = self.namespace.is_dir(ino);
+        let cross_rename = CrossRename {
+            state: CrossRenameState::Offered,
+            from: self.rank,
+            to,
+            ino,
+            parent,
+            name: name.to_vec(),
+            new_parent,
+            new_name: new_name.to_vec(),
+            no_replace,
+            time,
+            inode,
+            cred: cred.clone(),
+            is_dir,
+        };
+        let id = self.cross_rename_number();
+        let stage =
+            if is_dir { DepartureStage::Drain } else { DepartureStage::Flush(self.log.last()) };
+        let departure = Departure::new(id, cross_rename, Some(at), stage);
+        self.authority.cross_renames.departures.push(departure);
+        self.authority.note_plain();
+        self.cross_renames_step(effects);
+        Ok(Performed::Later)
+    }
+
+    /// Answers when the owner of a name is decided.
+    pub(crate) fn passed(
+        &mut self,
+        at: (ConnId, Tid),
+        id: u64,
+        effects: &mut MdsEffects,
+    ) -> Performing {
+        let cross_renames = &mut self.authority.cross_renames;
+        let Some(departure) = cross_renames.departures.iter_mut().find(|it| it.id == id) else {
+            let known = cross_renames.ended.iter().find(|(known, _)| *known == id);
+            return match known {
+                Some((_, true)) => Ok(Performed::Answer(Answer::Done)),
+                Some((_, false)) => Err(Errno::Again.into()),
+                None => Err(Errno::Stale.into()),
+            };
+        };
+        if !departure.is_frozen() {
+            return Ok(Performed::Answer(Answer::Done));
+        }
+        departure.waiting.push(at);
+        if let DepartureStage::Offered(_) = departure.stage {
+            departure.stage = DepartureStage::Look(self.clock.now);
+        }
+        self.cross_renames_step(effects);
+        Ok(Performed::Later)
+    }
+
+    /// Whether all offered names have left, or stay. Checks the offers that stand. None of the
+    /// names that left comes back with a subtree that came after `since` before its object is
+    /// deleted: the rank that took a name exports nothing before it has journalled that name.
+    pub(in crate::authority) fn are_departures_decided(&mut self, since: Moment) -> bool {
+        let now = self.clock.now;
+        let mut decided = true;
+        for departure in &mut self.authority.cross_renames.departures {
+            let is_known = !departure.is_frozen() && departure.undone.is_some_and(|at| at >= since);
+            decided &= is_known;
+            if let DepartureStage::Offered(_) = departure.stage {
+                departure.stage = DepartureStage::Look(now);
+            } else if let DepartureStage::Gone(seq, at) = departure.stage
+                && !is_known
+            {
+                departure.stage = DepartureStage::Gone(seq, at.min(now));
+            }
+        }
+        decided
+    }
+
+    pub(super) fn departures_step(&mut self, effects: &mut MdsEffects) {
+        let ids: Vec<u64> =
+            self.authority.cross_renames.departures.iter().map(|it| it.id).collect();
+        for id in ids {
+            while let Some(stage) = self.departure(id).map(|it| it.stage)
+                && let Some(next) = self.departure_next(id, stage, effects)
+            {
+                if let Some(departure) = self.departure(id) {
+                    departure.stage = next;
+                }
+            }
+        }
+    }
+
+    pub(super) fn departure(&mut self, id: u64) -> Option<&mut Departure> {
+        self.authority.cross_renames.departures.iter_mut().find(|it| it.id == id)
+    }
+
+    fn store_offer(&mut self, id: u64, effects: &mut MdsEffects) -> Option<()> {
+        let departure = self.departure(id)?;
+        let (object, data) = (departure.object(), departure.cross_rename.encode());
+        let condition = Condition::Absent;
+        self.store(Waiting::CrossRename(id), StoreOp::Put { object, data, condition }, effects);
+        Some(())
+    }
+
+    fn departure_next(
+        &mut self,
+        id: u64,
+        stage: DepartureStage,
+        effects: &mut MdsEffects,
+    ) -> Option<DepartureStage> {
+        let now = self.clock.now;
+        match stage {
+            DepartureStage::Drain => {
+                let ino = self.departure(id)?.cross_rename.ino;
+                let held = self.revoke_below(ClientId(0), ino, effects).is_some();
+                if self.phase == Phase::Active && (held || !self.is_merged_below(ino)) {
+                    return None;
+                }
+                self.drained(id, effects)
+            }
+            DepartureStage::Flush(seq) => {
+                if self.log.safe() < seq {
+                    return None;
+                }
+                self.store_offer(id, effects)?;
+                Some(DepartureStage::Offer)
+            }
+            DepartureStage::Offered(since) => {
+                let stays = now.since(since) < STANDS && self.phase == Phase::Active;
+                (!stays).then_some(DepartureStage::Look(now))
+            }
+            DepartureStage::Look(at) => {
+                if now < at {
+                    return None;
+                }
+                let object = self.departure(id)?.object();
+                self.get_cross_rename(id, object, effects);
+                Some(DepartureStage::Looking)
+            }
+            DepartureStage::Go => {
+                let (ino, is_dir) = {
+                    let cross_rename = &self.departure(id)?.cross_rename;
+                    (cross_rename.ino, cross_rename.is_dir)
+                };
+                if is_dir && !self.is_listed_as_own(ino, effects) {
+                    return None;
+                }
+                self.give_name(id, effects)
+            }
+            DepartureStage::Gone(seq, at) => {
+                let done = self.departure(id)?.cross_rename.state == CrossRenameState::Done;
+                if done {
+                    return Some(DepartureStage::Ends(seq));
+                }
+                if now < at {
+                    return None;
+                }
+                let departure = self.departure(id)?;
+                departure.asked = now;
+                let object = departure.object();
+                self.get_cross_rename(id, object, effects);
+                Some(DepartureStage::Checking(seq))
+            }
+            DepartureStage::Ends(seq) => {
+                if self.log.safe() < seq {
+                    return None;
+                }
+                let objects = vec![self.departure(id)?.object()];
+                self.store(Waiting::CrossRename(id), StoreOp::Delete { objects }, effects);
+                Some(DepartureStage::Deleting)
+            }
+            DepartureStage::Offer
+            | DepartureStage::Looking
+            | DepartureStage::Withdrawing
+            | DepartureStage::Checking(_)
+            | DepartureStage::Deleting => None,
+        }
+    }
+
+    /// The store has answered. Returns whether the answer was for a leaving name.
+    pub(super) fn departure_stored(
+        &mut self,
+        id: u64,
+        result: &Result<StoreResult, Box<StoreFailure>>,
+        effects: &mut MdsEffects,
+    ) -> bool {
+        let now = self.clock.now;
+        let Some(departure) = self.departure(id) else { return false };
+        let again = DepartureStage::Look(now + RETRY);
+        let next = match (departure.stage, result) {
+            (DepartureStage::Offer, Ok(StoreResult::Stored(_))) => {
+                if let Some(at) = departure.at.take() {
+                    let answer = Answer::CrossRename(id, departure.cross_rename.ino);
+                    self.answer_cross_rename(at, Ok(answer), effects);
+                }
+                DepartureStage::Offered(now)
+            }
+            (DepartureStage::Looking, Ok(StoreResult::Missing)) if departure.at.is_some() => {
+                // It was not written after all.
+                DepartureStage::Flush(Seq(0))
+            }
+            (DepartureStage::Looking | DepartureStage::Withdrawing, Ok(StoreResult::Missing)) => {
+                self.withdrawn(id, effects);
+                return true;
+            }
+            (DepartureStage::Looking, Ok(StoreResult::Bytes(bytes, version))) => {
+                match CrossRename::decode(&departure.object(), bytes) {
+                    Ok(CrossRename { state: CrossRenameState::Offered, .. }) => {
+                        let object = departure.object();
+                        let state = CrossRenameState::Withdrawn;
+                        let data = CrossRename { state, ..departure.cross_rename.clone() }.encode();
+                        let condition = Condition::Version(*version);
+                        let op = StoreOp::Put { object, data, condition };
+                        departure.stage = DepartureStage::Withdrawing;
+                        self.store(Waiting::CrossRename(id), op, effects);
+                        return true;
+                    }
+                    Ok(CrossRename { state: CrossRenameState::Withdrawn, .. }) => {
+                        self.withdrawn(id, effects);
+                        return true;
+                    }
+                    Ok(CrossRename { state, .. }) => {
+                        departure.cross_rename.state = state;
+                        DepartureStage::Go
+                    }
+                    Err(error) => {
+                        effects.fatal = Some(error.into());
+                        return true;
+                    }
+                }
+            }
+            (DepartureStage::Withdrawing, Ok(StoreResult::Stored(_))) => {
+                self.withdrawn(id, effects);
+                return true;
+            }
+            (DepartureStage::Checking(seq), Ok(StoreResult::Bytes(bytes, _))) => {
+                departure.checked(seq, bytes, now)
+            }
+            (DepartureStage::Checking(seq), Ok(StoreResult::Missing)) => DepartureStage::Ends(seq),
+            (DepartureStage::Checking(seq), _) => DepartureStage::Gone(seq, now + RETRY),
+            (DepartureStage::Deleting, Ok(_)) => {
+                self.authority.cross_renames.departures.retain(|it| it.id != id);
+                self.authority.note_plain();
+                return true;
+            }
+            // As long as the object exists, it grants the name to both ranks.
+            (DepartureStage::Deleting, Err(_)) => DepartureStage::Gone(Seq(0), now + RETRY),
+            // Another rank was faster, or the outcome of the write is unknown.
+            (_, Ok(StoreResult::Conflict)) => DepartureStage::Look(now),
+            _ => again,
+        };
+        if let Some(departure) = self.departure(id) {
+            departure.stage = next;
+        }
+        true
+    }
+
+    /// The name stays.
+    fn withdrawn(&mut self, id: u64, effects: &mut MdsEffects) {
+        let cross_renames = &mut self.authority.cross_renames;
+        let Some(place) = cross_renames.departures.iter().position(|it| it.id == id) else {
+            return;
+        };
+        let departure = cross_renames.departures.swap_remove(place);
+        note_ended(&mut cross_renames.ended, (id, false));
+        let objects = vec![departure.object()];
+        self.forget(StoreOp::Delete { objects }, effects);
+        for at in departure.at.into_iter().chain(departure.waiting) {
+            let text = "the other metadata server did not take the name; try again".into();
+            let failure = Failure { errno: Errno::Again, text };
+            self.answer_cross_rename(at, Err(failure), effects);
+        }
+        self.thaw(departure.cross_rename.parent, effects);
+    }
+
+    /// Whether the directory exists; `None` during the search for it. It may have been removed
+    /// after the name had left, and its server crashed then.
+    fn is_found(&mut self, id: u64, parent: Ino) -> Option<bool> {
+        let goal = Goal::Find(parent);
+        if self.namespace.is_anchored(parent) {
+            return Some(true);
+        }
+        if self.authority.preloads.iter().any(|preload| preload.goal == goal) {
+            return None;
+        }
+        if std::mem::replace(&mut self.departure(id)?.searched, true) {
+            return Some(false);
+        }
+        self.preload(goal);
+        None
+    }
+
+    /// The name is the other rank's: it goes.
+    fn give_name(&mut self, id: u64, effects: &mut MdsEffects) -> Option<DepartureStage> {
+        let cross_rename = self.departure(id)?.cross_rename.clone();
+        let CrossRename { parent, name, ino, time, is_dir, .. } = cross_rename;
+        let there = self.is_found(id, parent)?;
+        let mut seq = Seq(0);
+        let planned = match self.namespace.peek(parent, &name) {
+            _ if !there => Ok(None),
+            Ok(Some(here)) if here == ino => {
+                self.namespace.plan_departure(&Cred::root(), (parent, &name), time).map(Some)
+            }
+            // A recovery, or the journal of an earlier one, removed the name.
+            Ok(_) => Ok(None),
+            Err(refusal) => Err(refusal),
+        };
+        match planned {
+            Ok(Some((_, planned))) => {
+                let event = planned.event();
+                seq = self.log.append(self.clock.now, Origin::default(), &event);
+                self.namespace.apply(seq, Mode::Live, &event);
+            }
+            Ok(None) if is_dir && !self.is_root_here(ino, effects) => return None,
+            Ok(None) => {}
+            Err(Refusal::Cold(dir)) => {
+                self.cross_rename_waits_for(dir, effects);
+                return None;
+            }
+            Err(Refusal::Errno(errno)) => {
+                let cause = format!("{errno} when the name of {ino} was to go to another rank");
+                effects.fatal = Some(types::Error::new(Errno::Io, parent.to_string(), cause));
+                return None;
+            }
+        }
+        let at = self.clock.now + LOOK_AGAIN;
+        let departure = self.departure(id)?;
+        departure.stage = DepartureStage::Gone(seq, at);
+        let waiting = std::mem::take(&mut departure.waiting);
+        note_ended(&mut self.authority.cross_renames.ended, (id, true));
+        for at in waiting {
+            self.answer_cross_rename(at, Ok(Answer::Done), effects);
+        }
+        self.thaw(parent, effects);
+        None
+    }
+}
+
+fn note_ended<T>(ended: &mut std::collections::VecDeque<T>, one: T) {
+    if ended.len() >= ENDED_MAX {
+        ended.pop_front();
+    }
+    ended.push_back(one);
+}

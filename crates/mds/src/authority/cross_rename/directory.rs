@@ -1,0 +1,254 @@
+//! A directory that is renamed from a directory of one rank to one of another. Only its name moves:
+//! the rank that had it still serves the directory, which becomes a subtree of its own there, and
+//! the other rank has the name (`authority::nested`). So the rename neither writes nor reads the
+//! content, however large it is.
+//!
+//! The rank that takes the name first enters it in the list of subtrees, because this rank knows
+//! which policy the directory inherits there. The rank that serves the directory waits for that
+//! entry, and then puts the root into the hidden directory. Neither serves the directory before; a
+//! recovery of either does the rest, because the offer is deleted last.
+//!
+//! No other rank serves anything in the directory. So it cannot come below itself: the path there
+//! would lead through a subtree of another rank. And during the cross-rank rename nothing in it can
+//! leave, nor arrive.
+
+use metastore::{CrossRename, MovedSubtree, SUBTREES_MAX, Subtrees};
+use namespace::Refusal;
+use types::{ClientId, ConnId, Errno, Error, Ino, Moment, Span, Tid};
+
+use super::super::READ_LATELY;
+use super::super::place::{InodeAuthority, busy};
+use super::offer::cross;
+use crate::op::Refused;
+use crate::{Mds, MdsEffects, Phase};
+
+/// Why nothing is done with the name of a subtree that another rank serves.
+pub(super) const MOUNT_POINT: &str = "another rank serves the directory that has the new name; bring it back first with `cudele mds pin`";
+
+const SPLIT: &str = "it is, or is in, a directory that is split, or has one in it; `cudele mds join` puts it together";
+
+/// Directories that were renamed between ranks stay in the list of subtrees. They leave room for
+/// the subtrees that users pin.
+const RENAMED_MAX: usize = SUBTREES_MAX / 2;
+
+/// How long to wait between two attempts to have a subtree follow its name.
+const FOLLOW_INTERVAL: Span = Span::from_millis(100);
+
+impl Mds {
+    /// Whether another rank serves a directory.
+    pub(super) fn is_elsewhere(&self, dir: Ino) -> bool {
+        matches!(self.place(dir), InodeAuthority::Other(_)) || self.namespace.is_split(dir)
+    }
+
+    /// Whether the name of a directory of this rank may go to another one now.
+    pub(super) fn may_go(&mut self, dir: Ino) -> Result<(), Refused> {
+        let authority = &self.authority;
+        let within = |root| self.namespace.is_within(root, dir);
+        let lost = |root: &Ino| !self.namespace.is_anchored(*root);
+        let moving = authority.exporting().any(within)
+            || authority.imports.iter().any(|import| lost(&import.root) || within(import.root))
+            || authority.reshape.is_some();
+        // A directory that arrives in it may be the target of its own rename.
+        let others = authority.cross_renames.leaving().filter(|it| *it != dir);
+        let mut ends = authority.cross_renames.ends();
+        let passing = ends.any(|end| lost(&end) || within(end)) || others.into_iter().any(within);
+        if moving || passing || authority.other_roots().any(|root| lost(&root)) {
+            return Err(Errno::Again.into());
+        }
+        if let Some(root) = authority.other_roots().find(|root| within(*root)) {
+            return Err(self.busy_with(root));
+        }
+        self.check_whole(dir)?;
+        if self.tables.decoupled.keys().any(lost) {
+            return Err(Errno::Again.into());
+        }
+        let mut decoupled = self.tables.decoupled.iter().filter(|(_, known)| !known.released);
+        if decoupled.any(|(root, _)| within(*root)) {
+            return Err(cross("a client has decoupled a directory in it"));
+        }
+        self.check_policies(dir)
+    }
+
+    /// `EBUSY`, because of a subtree of another rank.
+    pub(in crate::authority) fn busy_with(&self, root: Ino) -> Refused {
+        let Some(subtree) = self.authority.list.get(root) else { return Errno::Busy.into() };
+        let path = String::from_utf8_lossy(&subtree.path);
+        let (rank, here) = (subtree.rank, self.rank.0);
+        busy(format!(
+            "{rank} serves {path}, whose name is in it; bring it back first with `cudele mds pin {path} {here}`"
+        ))
+    }
+
+    /// Fragments are served where their names say, and nothing in them is a subtree of its own.
+    fn check_whole(&self, dir: Ino) -> Result<(), Refused> {
+        let authority = &self.authority;
+        let is_part = |dir: Ino| authority.list.get(dir).is_some_and(|it| it.part.is_some());
+        let mut splits = authority.splits.keys();
+        let split = splits.any(|split| self.namespace.is_within(*split, dir));
+        if split || self.namespace.ancestors(dir).any(is_part) {
+            return Err(cross(SPLIT));
+        }
+        Ok(())
+    }
+
+    /// Whether a directory may come as it is offered. Returns `false` if that is unknown: the
+    /// question is repeated in a moment.
+    pub(super) fn may_come(
+        &mut self,
+        cross_rename: &CrossRename,
+        effects: &mut MdsEffects,
+    ) -> Result<bool, Refused> {
+        let dir = cross_rename.new_parent;
+        if !self.finds(dir) {
+            return Ok(false);
+        }
+        self.check_whole(dir)?;
+        self.may_begin()?;
+        let list = &self.authority.list;
+        if list.len() >= RENAMED_MAX && list.get(cross_rename.ino).is_none() {
+            return Err(cross("too many directories were renamed between metadata servers"));
+        }
+        if self.is_below(dir, &[cross_rename.ino]) {
+            // It may have been renamed out of there since the list was read.
+            if self.has_read_lately() {
+                return Err(Errno::Invalid.into());
+            }
+            self.read_list(effects);
+            return Ok(false);
+        }
+        let Ok(Some(target)) = self.namespace.peek(dir, &cross_rename.new_name) else {
+            return Ok(true);
+        };
+        if self.authority.is_of_other(target) {
+            return Err(busy(MOUNT_POINT));
+        }
+        if self.tables.decoupled.get(&target).is_some_and(|known| !known.released) {
+            return Err(cross("a client has decoupled the directory that has the new name"));
+        }
+        if let InodeAuthority::Moving(_) = self.place(target) {
+            return Ok(false);
+        }
+        if self.authority.exporting().any(|root| self.namespace.is_within(root, target)) {
+            return Ok(false);
+        }
+        // Block creates in the directory that the rename will replace.
+        Ok(self.revoke_below(ClientId(0), target, effects).is_none())
+    }
+
+    /// Whether a directory is in one of the given ones, by the list of subtrees: the path to it
+    /// leads through subtrees of other ranks.
+    pub(in crate::authority) fn is_below(&self, dir: Ino, others: &[Ino]) -> bool {
+        let list = &self.authority.list;
+        let mut at = self.nearest_root(dir);
+        for _ in 0..=list.len() {
+            if at == Ino(0) {
+                return false;
+            }
+            if others.contains(&at) {
+                return true;
+            }
+            at = list.apart_at(at).map_or(Ino(0), |subtree| subtree.outer);
+        }
+        // Only a damaged list has rings.
+        true
+    }
+
+    /// The root of the subtree that a directory of this rank is in; 0 for none.
+    fn nearest_root(&self, dir: Ino) -> Ino {
+        let list = &self.authority.list;
+        self.namespace
+            .ancestors(dir)
+            .find(|above| list.apart_at(*above).is_some())
+            .unwrap_or_default()
+    }
+
+    /// The list of subtrees in which this rank has the name of a directory that it took.
+    pub(super) fn list_with_name(&mut self, cross_rename: &CrossRename) -> Option<Subtrees> {
+        let CrossRename { from, ino: root, new_parent, ref new_name, .. } = *cross_rename;
+        let path = self.namespace.path_of(new_parent)?.join(new_name).to_bytes();
+        let (source, in_force) = self.namespace.effective_policy(new_parent);
+        let policy = source.map(|_| in_force.policy.to_yaml()).unwrap_or_default();
+        let outer = self.nearest_root(new_parent);
+        let before = self.authority.list.get(root).cloned();
+        // How often it was moved stays: it was not.
+        let before = before.unwrap_or_else(|| MovedSubtree { root, ..MovedSubtree::default() });
+        let mut list = self.authority.list.clone();
+        let (rank, follows, joined) = (from, !before.pinned, false);
+        list.put(MovedSubtree { rank, follows, joined, path, policy, outer, ..before });
+        Some(list)
+    }
+
+    /// The list was replaced, or read; `again` means that it differs from the proposed one.
+    pub(in crate::authority) fn cross_renames_listed(&mut self, again: Option<Moment>) {
+        self.authority.cross_renames.arrivals.iter_mut().for_each(|it| it.listed(again));
+    }
+
+    /// Whether the list names a directory that left as a subtree whose name is another rank's. If
+    /// not, the list is read again.
+    pub(super) fn is_listed_as_own(&mut self, root: Ino, effects: &mut MdsEffects) -> bool {
+        if self.authority.is_own_root(root)
+            && let Some(subtree) = self.authority.list.get(root).cloned()
+        {
+            self.set_above_stub(&subtree);
+            return true;
+        }
+        let lately = |at| self.clock.now.since(at) < READ_LATELY;
+        if !self.authority.read_at.is_some_and(lately) {
+            self.read_list(effects);
+        }
+        false
+    }
+
+    /// Whether a directory that left before a crash is in memory, in its hidden directory. If not,
+    /// that is fetched.
+    pub(super) fn is_root_here(&mut self, root: Ino, effects: &mut MdsEffects) -> bool {
+        if self.is_in_hidden(root) {
+            return true;
+        }
+        let above = Ino::mount_stub(root);
+        if self.namespace.is_complete(above) {
+            let cause = "the store has not got its root, which this rank serves";
+            let error = Error::new(Errno::BadMessage, root.to_string(), cause);
+            effects.fatal = Some(error.remedy("run `cudele fsck`"));
+        } else {
+            self.cross_rename_waits_for(above, effects);
+        }
+        false
+    }
+
+    /// Has a subtree that was renamed away follow its name, if nothing else is going on.
+    pub(in crate::authority) fn follow_names(&mut self, effects: &mut MdsEffects) {
+        let authority = &self.authority;
+        let busy = authority.is_exporting()
+            || !authority.imports.is_empty()
+            || !authority.cross_renames.is_empty()
+            || authority.is_busy();
+        let now = self.clock.now;
+        // Requests that were answered before a crash are replayed first, where they were answered.
+        let busy = busy || self.is_resend_busy() || self.phase != Phase::Active;
+        if busy || authority.follow_at.is_some_and(|at| now < at) {
+            return;
+        }
+        let list = &authority.list;
+        let follows = |it: &&MovedSubtree| {
+            let to = list.named_by(it);
+            it.follows && it.rank == self.rank && to != self.rank && it.inode.is_empty()
+        };
+        // One after the other, those that cannot go at the end.
+        let after = authority.followed;
+        let next = list.apart().filter(follows).find(|it| it.root > after);
+        let Some((root, to)) = next.map(|it| (it.root, list.named_by(it))) else {
+            self.authority.followed = Ino(0);
+            return;
+        };
+        self.authority.followed = root;
+        self.authority.follow_at = Some(now + FOLLOW_INTERVAL);
+        let nobody = (ConnId::NOBODY, Tid(0));
+        if let Err(Refused::Refusal(Refusal::Cold(cold))) =
+            self.begin_export(nobody, (root, to), false)
+        {
+            self.preload_waits_for(cold, effects);
+        }
+        self.authority_step(effects);
+    }
+}

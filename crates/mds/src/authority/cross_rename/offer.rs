@@ -1,0 +1,125 @@
+//! Whether a name may move to another rank, and which parts of its inode move with it.
+
+use journal::JournalBuffer;
+use namespace::Refusal;
+use policy::Mechanism;
+use types::{Cred, Errno, Ino, Origin, Seq, Timestamp};
+use wire::Failure;
+
+use super::super::place::{InodeAuthority, busy};
+use super::depart::DepartureStage;
+use crate::op::Refused;
+use crate::{Mds, MdsEffects, Phase};
+
+impl Mds {
+    /// The inode of a name, and its encoded form for the move, if it may move now.
+    pub(super) fn plan_offer(
+        &mut self,
+        cred: &Cred,
+        from: (Ino, &[u8]),
+        time: Timestamp,
+    ) -> Result<(Ino, Vec<u8>), Refused> {
+        let (ino, planned) = self.namespace.plan_departure(cred, from, time)?;
+        let mut buffer = JournalBuffer::new(Seq(1), true);
+        buffer.append(Origin::default(), &planned.event());
+        buffer.close_block();
+        if self.namespace.is_dir(ino) {
+            if !self.settings.pass_directories {
+                return Err(cross("the two directories are served by different metadata servers"));
+            }
+            self.may_go(ino)?;
+        } else if self.opens.files().any(|open| open == ino) {
+            return Err(cross(
+                "clients have the file open, and the two directories are served by different metadata servers",
+            ));
+        }
+        Ok((ino, buffer.take_blocks().concat()))
+    }
+
+    /// No client has capabilities or leases of a directory any more. Whether it may leave is
+    /// checked again: requests continued until now.
+    pub(super) fn drained(&mut self, id: u64, effects: &mut MdsEffects) -> Option<DepartureStage> {
+        let cross_rename = self.departure(id)?.cross_rename.clone();
+        let planned = if self.phase == Phase::Active && self.namespace.knows(cross_rename.parent) {
+            self.may_pass(cross_rename.parent)
+                .and_then(|()| {
+                    let from = (cross_rename.parent, &cross_rename.name[..]);
+                    self.plan_offer(&cross_rename.cred, from, cross_rename.time)
+                })
+                .and_then(|(ino, inode)| {
+                    if ino == cross_rename.ino { Ok(inode) } else { Err(Errno::Again.into()) }
+                })
+        } else {
+            Err(Errno::Again.into())
+        };
+        match planned {
+            Ok(inode) => {
+                self.departure(id)?.cross_rename.inode = inode;
+                Some(DepartureStage::Flush(self.log.last()))
+            }
+            Err(Refused::Refusal(Refusal::Cold(dir))) if !self.is_elsewhere(dir) => {
+                self.cross_rename_waits_for(dir, effects);
+                None
+            }
+            Err(refused) => {
+                let departures = &mut self.authority.cross_renames.departures;
+                let place = departures.iter().position(|it| it.id == id)?;
+                let departure = departures.swap_remove(place);
+                if let Some(at) = departure.at {
+                    self.answer_cross_rename(at, Err(failure_of(refused)), effects);
+                }
+                self.thaw(cross_rename.parent, effects);
+                None
+            }
+        }
+    }
+
+    /// Whether a new cross-rank rename may begin. A split or join of a directory waits for those
+    /// under way.
+    pub(super) fn may_begin(&self) -> Result<(), Refused> {
+        if self.authority.reshape.is_some() { Err(Errno::Again.into()) } else { Ok(()) }
+    }
+
+    /// Whether names may leave or enter a directory now.
+    pub(super) fn may_pass(&mut self, dir: Ino) -> Result<(), Refused> {
+        if self.phase != Phase::Active {
+            return Err(Errno::Again.into());
+        }
+        if !self.namespace.knows(dir) {
+            return Err(Errno::Stale.into());
+        }
+        let policy = self.namespace.effective_policy(dir).1;
+        if policy.policy.contains(Mechanism::LocalPersist) {
+            return Err(cross(
+                "its policy keeps logs with clients, which one metadata server replays",
+            ));
+        }
+        let mut decoupled = self.tables.decoupled.iter();
+        if decoupled.any(|(root, known)| !known.released && self.namespace.is_within(dir, *root)) {
+            return Err(cross("a client has decoupled a directory above it"));
+        }
+        if self.is_in_change(dir) {
+            return Err(busy("a policy is being changed"));
+        }
+        match self.place(dir) {
+            InodeAuthority::Here => Ok(()),
+            InodeAuthority::Moving(_) | InodeAuthority::Other(_) | InodeAuthority::Unknown => {
+                Err(Errno::Again.into())
+            }
+        }
+    }
+}
+
+/// The failure that the client receives.
+pub(super) fn failure_of(refused: Refused) -> Failure {
+    match refused {
+        Refused::Refusal(Refusal::Errno(errno)) => errno.into(),
+        Refused::Refusal(Refusal::Cold(_)) => Errno::Again.into(),
+        Refused::Failure(failure) => failure,
+    }
+}
+
+/// Why a name does not move to another rank: `EXDEV`, on which programs copy instead.
+pub(super) fn cross(text: &str) -> Refused {
+    Refused::Failure(Failure { errno: Errno::CrossDevice, text: text.into() })
+}

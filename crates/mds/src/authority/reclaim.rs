@@ -1,0 +1,218 @@
+//! The files that clients have open or locked in a subtree that moves to another rank (F-13); and
+//! the subtrees that they have decoupled in it with `merge: on_demand`, because the rank that
+//! serves such a subtree sends its client the merge requests.
+//!
+//! Only the rank's memory and the clients themselves have this state. So the exporting rank
+//! sends the clients the new rank ([`Message::Moved`]), and each client reports its state to
+//! that rank, as it would to a restarted server. The list of subtrees names the clients and files
+//! whose reports the new rank needs before it serves the subtree: otherwise one client could get
+//! exclusive access to a file, or a lock, that another client has.
+//!
+//! The rank waits for a silent client as long as after a restart. The client may report later: a
+//! file that another client writes by then is shared from then on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use types::{ClientId, Ino, Moment, Rank, Seq, Span};
+use wire::{Answer, Elsewhere, Message, Op, Request};
+
+use super::Import;
+use super::place::InodeAuthority;
+use crate::{Mds, MdsEffects};
+
+/// Open files, and offers to merge, that may move with a subtree, counted for each client that has
+/// them.
+const OPEN_MAX: usize = 16_384;
+/// How many closed files are remembered that moved here when their clients closed them.
+const CLOSED_MAX: usize = 1024;
+
+/// Files that move here and were reported by clients before the list of subtrees had the move.
+#[derive(Debug, Default)]
+pub(super) struct Closed(BTreeSet<(ClientId, Ino)>);
+
+impl Closed {
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl Import {
+    /// Whether reports about open files in it are missing, and the wait for them is not too long
+    /// yet.
+    pub(super) fn awaits(&mut self, now: Moment, patience: Span) -> bool {
+        let since = *self.asks_since.get_or_insert(now);
+        !self.awaited.is_empty() && now.since(since) < patience
+    }
+}
+
+impl Mds {
+    /// The files in a subtree, or with names in it only, that clients have open or locked.
+    fn held_below(&self, root: Ino, linked: &[Ino]) -> BTreeSet<Ino> {
+        let goes =
+            |ino: &Ino| self.namespace.is_within(*ino, root) || linked.binary_search(ino).is_ok();
+        self.opens.files().chain(self.locks.files()).filter(goes).collect()
+    }
+
+    /// Pairs of a client and a file or decoupled directory that it has, in order.
+    pub(super) fn holders_below(&self, root: Ino, linked: &[Ino]) -> Vec<(ClientId, Ino)> {
+        let mut pairs = BTreeSet::new();
+        for ino in self.held_below(root, linked) {
+            let clients = self.opens.clients(ino).chain(self.locks.clients(ino));
+            pairs.extend(clients.map(|client| (client, ino)));
+        }
+        let owners = self.decoupled_below(root).into_iter();
+        pairs.extend(owners.filter_map(|ino| Some((self.tables.offered_by(ino)?, ino))));
+        pairs.into_iter().collect()
+    }
+
+    /// How many files in a subtree clients have to give up for other clients, and have not yet.
+    pub(super) fn contested_below(&self, root: Ino, linked: &[Ino]) -> usize {
+        let held = self.held_below(root, linked);
+        held.into_iter().filter(|ino| self.opens.is_becoming_shared(*ino)).count()
+    }
+
+    /// The reason if too many open files keep a subtree where it is.
+    pub(super) fn too_many_open(&self, root: Ino, linked: &[Ino]) -> Option<String> {
+        let count = self.holders_below(root, linked).len();
+        let text = || format!("clients have {count} files open in it; {OPEN_MAX} may go with it");
+        (count > OPEN_MAX).then(text)
+    }
+
+    /// Announces the new rank of a subtree that left to the clients with open files in it. To be
+    /// called before the subtree is forgotten.
+    pub(super) fn send_opens_after(
+        &mut self,
+        (root, to): (Ino, Rank),
+        linked: &[Ino],
+        effects: &mut MdsEffects,
+    ) {
+        let mut files: BTreeMap<ClientId, Vec<Ino>> = BTreeMap::new();
+        for (client, ino) in self.holders_below(root, linked) {
+            files.entry(client).or_default().push(ino);
+        }
+        for ino in self.held_below(root, linked) {
+            self.counters.exported_open += 1;
+            let mut waiting = self.locks.remove(ino);
+            waiting.extend(self.opens.remove(ino));
+            for at in waiting {
+                let elsewhere = Elsewhere { rank: to, ..Elsewhere::default() };
+                let answer = Answer::Elsewhere(Box::new(elsewhere));
+                self.reply_with(at, Seq(0), answer, effects);
+            }
+        }
+        for (client, files) in files {
+            self.send_moved(client, (to, files), effects);
+        }
+    }
+
+    fn send_moved(
+        &self,
+        client: ClientId,
+        (to, files): (Rank, Vec<Ino>),
+        effects: &mut MdsEffects,
+    ) {
+        if let Some(conn) = self.sessions.conn_of(client) {
+            effects.outbox.send(conn, &Message::Moved { to, files });
+        }
+    }
+
+    /// Clients with open files in a subtree that is about to leave connect to the other rank ahead
+    /// of time: if this rank crashes right after the move, the other one can ask them.
+    pub(super) fn announce_move(&self, (root, to): (Ino, Rank), effects: &mut MdsEffects) {
+        let holders = self.holders_below(root, &[]);
+        let clients: BTreeSet<ClientId> = holders.into_iter().map(|(client, _)| client).collect();
+        for client in clients {
+            self.send_moved(client, (to, Vec::new()), effects);
+        }
+    }
+
+    /// Asks each connected client once for its open files in the arriving subtree, even if it
+    /// reported them: earlier notices about the place of the subtree are older than this one, and
+    /// clients receive them in this order.
+    pub(super) fn ask_for_opens(&mut self, effects: &mut MdsEffects) {
+        let mut asked = BTreeSet::new();
+        for import in self.authority.imports.iter_mut().filter(|import| !import.asked) {
+            import.asked = true;
+            asked.extend(import.opened.iter().map(|(client, _)| *client));
+        }
+        for client in asked {
+            self.ask_for_opens_of(client, effects);
+        }
+    }
+
+    /// Asks a client for its open files in arriving subtrees.
+    pub(crate) fn ask_for_opens_of(&self, client: ClientId, effects: &mut MdsEffects) {
+        let opened = self.authority.imports.iter().flat_map(|import| &import.opened);
+        let files = opened.filter(|(of, _)| *of == client).map(|(_, ino)| *ino);
+        let files: Vec<Ino> = files.collect();
+        if !files.is_empty() {
+            self.send_moved(client, (self.rank, files), effects);
+        }
+    }
+
+    /// The reports that an import still needs: those of the list, without those that arrived
+    /// already.
+    pub(super) fn unheard(&mut self, opened: &[(ClientId, Ino)]) -> BTreeSet<(ClientId, Ino)> {
+        let mut unheard = BTreeSet::new();
+        for (client, ino) in opened.iter().copied() {
+            let is_closed = self.authority.closed.0.remove(&(client, ino));
+            if !is_closed && !self.opens.has(client, ino) {
+                unheard.insert((client, ino));
+            }
+        }
+        unheard
+    }
+
+    /// A client has reported its state of a file; it has the file no longer if `is_closed`.
+    pub(crate) fn heard_of(
+        &mut self,
+        client: ClientId,
+        (ino, is_closed): (Ino, bool),
+        effects: &mut MdsEffects,
+    ) {
+        let mut is_awaited = false;
+        for import in &mut self.authority.imports {
+            is_awaited |= import.awaited.remove(&(client, ino));
+        }
+        if is_awaited || self.authority.is_plain() || self.place(ino) == InodeAuthority::Here {
+            return;
+        }
+        if is_closed {
+            let closed = &mut self.authority.closed.0;
+            if closed.len() == CLOSED_MAX {
+                closed.pop_first();
+            }
+            closed.insert((client, ino));
+        }
+        // The file moves here, and the list in memory is older than that move.
+        if self.is_active() {
+            self.read_list(effects);
+        }
+    }
+
+    /// Whether a request asks for a lock on a file that this rank does not know, so that another
+    /// rank may serve it. In a decoupled subtree, whose files no rank knows, the rank that granted
+    /// their numbers has the locks.
+    pub(crate) fn is_locked_elsewhere(&self, ino: Ino, request: &Request<'_>) -> bool {
+        let is_known = self.authority.is_plain()
+            || request.replay.is_some()
+            || self.namespace.knows(ino)
+            || self.opens.is_open(ino)
+            || self.locks.clients(ino).next().is_some()
+            || self.tables.holder_of(ino).is_some();
+        !is_known && self.has_ranks()
+    }
+
+    /// The file of a request that does not depend on the file's name: its open and lock state moves
+    /// with it. A request that makes a file shared continues at the rank where it began.
+    pub(super) fn held_by(&self, request: &Request<'_>) -> Option<Ino> {
+        if let Op::Lock { ino, .. } | Op::GetLock { ino, .. } | Op::CancelLock { ino, .. } =
+            request.op
+        {
+            return request.replay.is_none().then_some(ino);
+        }
+        let Op::Yield { ino } = request.op else { return None };
+        let goes_on = self.opens.is_becoming_shared(ino) || !self.opens.is_open(ino);
+        (!goes_on).then_some(ino)
+    }
+}

@@ -1,0 +1,174 @@
+//! Asynchronous operations: changes that a client has answered itself, in directories that it has
+//! alone. They come with the inode numbers and times that the client has assigned, and are executed
+//! in the order of their arrival. The server reports only a failure: then the client's view is
+//! wrong, and it returns its directories.
+
+use types::{ClientId, ConnId, Errno, FileType, Ino, Seq, Tid};
+use wire::{Answer, Failure, Message, Op, Request};
+
+use super::{Performed, Refused, touched};
+use crate::session::{Fate, Remembered};
+use crate::{Mds, MdsEffects, Observed};
+use namespace::Refusal;
+
+impl Mds {
+    /// Whether a request must wait because an asynchronous operation of its client waits for a
+    /// directory. The requests of one client are executed one after the other then.
+    pub(crate) fn waits_for_async(
+        &mut self,
+        conn: ConnId,
+        client: ClientId,
+        request: &Request<'_>,
+    ) -> bool {
+        if conn == ConnId::MONITOR || conn == ConnId::NOBODY {
+            return false;
+        }
+        let waiting = &mut self.sessions.get_mut(client).ahead.waiting;
+        if waiting.is_empty() {
+            return false;
+        }
+        waiting.push_back(Message::Request(request.clone()).to_frame());
+        true
+    }
+
+    /// The same of a part of a journal, whose merge may wait.
+    pub(crate) fn chunk_waits_for_async(
+        &mut self,
+        client: ClientId,
+        (tid, bytes): (Tid, &[u8]),
+    ) -> bool {
+        let waiting = &mut self.sessions.get_mut(client).ahead.waiting;
+        if waiting.is_empty() {
+            return false;
+        }
+        waiting.push_back(Message::Chunk { tid, bytes }.to_frame());
+        true
+    }
+
+    /// Executes asynchronous operations.
+    pub(crate) fn execute_async(
+        &mut self,
+        conn: ConnId,
+        client: ClientId,
+        request: &Request<'_>,
+        effects: &mut MdsEffects,
+    ) {
+        if request.op.is_mutation() {
+            let session = self.sessions.get_mut(client);
+            if let Fate::Done(known) = session.fate(request.tid) {
+                let seq = known.map_or(Seq(0), |known| known.seq);
+                session.ahead.seq = session.ahead.seq.max(seq);
+                return;
+            }
+        }
+        let removed = if let Op::Rmdir { parent, name } = request.op {
+            self.namespace.peek(parent, name).ok().flatten()
+        } else {
+            None
+        };
+        let may =
+            if self.is_resend_busy() { Ok(()) } else { self.check_exclusive(client, request) };
+        let performed = may.map_err(Refused::from);
+        let performed = performed.and_then(|()| self.perform(conn, client, request, effects));
+        match performed {
+            Ok(Performed::Changed { seq, ino, time, .. }) => {
+                self.counters.ahead += 1;
+                let remembered =
+                    Remembered { tid: request.tid, seq: seq.unwrap_or_default(), ino, time };
+                let session = self.sessions.get_mut(client);
+                session.finish(remembered);
+                if let Some(seq) = seq {
+                    session.known_since(seq);
+                    session.ahead.seq = session.ahead.seq.max(seq);
+                }
+                if self.settings.observe {
+                    let Remembered { tid, seq, ino, time } = remembered;
+                    let messages = effects.outbox.sends.len();
+                    effects.observed.push(Observed { client, tid, seq, ino, time, messages });
+                }
+                self.follow_exclusive(client, request, removed, effects);
+            }
+            Ok(Performed::Answer(_) | Performed::Later) => {}
+            Err(Refused::Refusal(Refusal::Cold(dir))) => {
+                let frame = Message::Request(request.clone()).to_frame();
+                self.sessions.get_mut(client).ahead.waiting.push_front(frame);
+                self.async_waits_for(client, dir, effects);
+            }
+            Err(Refused::Refusal(Refusal::Errno(errno))) => {
+                self.refuse_async(conn, client, request, errno.into(), effects);
+            }
+            Err(Refused::Failure(failure)) => {
+                self.refuse_async(conn, client, request, failure, effects);
+            }
+        }
+    }
+
+    fn refuse_async(
+        &mut self,
+        conn: ConnId,
+        client: ClientId,
+        request: &Request<'_>,
+        failure: Failure,
+        effects: &mut MdsEffects,
+    ) {
+        self.counters.ahead_refused += 1;
+        self.refuse(conn, client, request, failure, effects);
+        // The client's view is wrong: no later operation that depends on it is executed.
+        let alone = self.caps.alone().filter(|(_, owner)| *owner == client);
+        let alone: Vec<Ino> = alone.map(|(dir, _)| dir).collect();
+        for dir in alone {
+            self.returned(client, dir, effects);
+        }
+    }
+
+    /// `ESTALE` unless the client has everything alone that a request is about, and was given the
+    /// number that it uses.
+    fn check_exclusive(&self, client: ClientId, request: &Request<'_>) -> Result<(), Errno> {
+        let (inos, _) = touched(&request.op);
+        for ino in inos.into_iter().flatten() {
+            let place = self.place_of(ino).ok_or(Errno::Stale)?;
+            if self.caps.owner(place) != Some(client) {
+                return Err(Errno::Stale);
+            }
+        }
+        if let (Op::Create { .. }, Some(replay)) = (&request.op, request.replay) {
+            let session = self.sessions.get(client);
+            if !session.is_some_and(|session| session.ahead.has(replay.ino)) {
+                return Err(Errno::Stale);
+            }
+        }
+        Ok(())
+    }
+
+    /// A directory that was made in one that its client has alone is the client's alone, too; a
+    /// removed one is no client's.
+    fn follow_exclusive(
+        &mut self,
+        client: ClientId,
+        request: &Request<'_>,
+        removed: Option<Ino>,
+        effects: &mut MdsEffects,
+    ) {
+        let Some(replay) = request.replay else { return };
+        if let Op::Create { parent, ref new, .. } = request.op
+            && FileType::from_mode(new.mode) == Some(FileType::Directory)
+            && self.caps.owner(parent) == Some(client)
+            && self.caps.grant(client, replay.ino, self.clock.now)
+        {
+            self.caps.grant_exclusive(client, replay.ino);
+        } else if let Some(removed) = removed {
+            self.returned(client, removed, effects);
+        }
+    }
+
+    /// How many of a client's asynchronous operations the server has executed.
+    pub(crate) fn acknowledge_async(
+        &mut self,
+        at: (ConnId, Tid),
+        client: ClientId,
+        effects: &mut MdsEffects,
+    ) {
+        let seq = self.sessions.get_mut(client).ahead.seq;
+        self.reply_with(at, seq, Answer::Done, effects);
+    }
+}

@@ -1,0 +1,129 @@
+//! `merge: on_demand` (BF-04): the first request of another client in a decoupled subtree waits
+//! until the owner has merged.
+//!
+//! The server sends the owner a merge request ([`Message::Recall`] of the root); the owner merges
+//! its changes, and confirms ([`Op::Yield`] of the root; not [`Op::Return`], with which it also
+//! drops the root directory when the very merge revokes that). For a moment after that
+//! ([`crate::Settings::demand_quiet`]) the server answers every request at once, so that reading a
+//! tree costs its owner a merge a second and not one for each name. A client that is gone, or
+//! silent for [`crate::Settings::demand`], delays no request for longer: then other clients see the
+//! result of its last merge.
+//!
+//! In memory only: clients repeat waiting requests after a restart.
+
+use std::collections::BTreeMap;
+
+use types::{ClientId, Ino, Moment};
+use wire::{Message, Op};
+
+use super::touched;
+use crate::{Mds, MdsEffects};
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(crate) struct MergeRequests {
+    /// Roots whose owners got a merge request, and when.
+    asked: BTreeMap<Ino, Moment>,
+    /// Roots for which no merge request is sent until then.
+    quiet: BTreeMap<Ino, Moment>,
+}
+
+impl Mds {
+    /// The subtree that its owner must merge before this request is answered; the merge request is
+    /// sent.
+    pub(crate) fn must_merge(
+        &mut self,
+        client: ClientId,
+        op: &Op<'_>,
+        effects: &mut MdsEffects,
+    ) -> Option<Ino> {
+        if self.tables.decoupled.is_empty() || !is_look(op) {
+            return None;
+        }
+        let root = self.merge_request_for(client, op)?;
+        let now = self.clock.now;
+        if self.demands.quiet.get(&root).is_some_and(|until| now < *until) {
+            return None;
+        }
+        let owner = self.tables.decoupled.get(&root)?.client;
+        // A disconnected client cannot merge.
+        let conn = self.sessions.conn_of(owner)?;
+        self.demands.asked.entry(root).or_insert_with(|| {
+            self.counters.demands += 1;
+            effects.outbox.send(conn, &Message::Recall { ino: root });
+            now
+        });
+        Some(root)
+    }
+
+    /// The subtree of another client that a look leads into.
+    pub(super) fn merge_request_for(&self, client: ClientId, op: &Op<'_>) -> Option<Ino> {
+        if let Op::Walk { base, path } = *op {
+            return self.way(base, path).into_iter().find_map(|ino| self.on_demand(client, ino));
+        }
+        let (inos, names) = touched(op);
+        let named = names.into_iter().flatten();
+        let named = named.filter_map(|(parent, name)| self.namespace.peek(parent, name).ok()?);
+        inos.into_iter().flatten().chain(named).find_map(|ino| self.on_demand(client, ino))
+    }
+
+    /// The root of the subtree of another client, to be merged on demand, that an inode is in.
+    fn on_demand(&self, client: ClientId, ino: Ino) -> Option<Ino> {
+        self.namespace.ancestors(ino).find(|above| {
+            let owner = self.tables.decoupled.get(above);
+            owner.is_some_and(|owner| owner.on_demand && !owner.released && owner.client != client)
+        })
+    }
+
+    /// Whether this is the root of a subtree that a client has decoupled.
+    pub(crate) fn is_root_of(&self, client: ClientId, ino: Ino) -> bool {
+        self.tables.decoupled.get(&ino).is_some_and(|owner| owner.client == client)
+    }
+
+    /// The subtree is another rank's: waiting requests are redirected there.
+    pub(crate) fn merge_request_elsewhere(&mut self, root: Ino, effects: &mut MdsEffects) {
+        if self.demands.asked.remove(&root).is_some() {
+            self.retry_returned(root, effects);
+        }
+    }
+
+    /// The requested merge is done, or will not happen: waiting requests are answered from the
+    /// present state.
+    pub(crate) fn end_merge_request(&mut self, root: Ino, effects: &mut MdsEffects) {
+        if self.demands.asked.remove(&root).is_some() {
+            self.demands.quiet.insert(root, self.clock.now + self.settings.demand_quiet);
+            self.retry_returned(root, effects);
+        }
+    }
+
+    /// Ends the wait for clients that are gone, do not answer, or have released their subtree.
+    pub(crate) fn merge_request_tick(&mut self, effects: &mut MdsEffects) {
+        let now = self.clock.now;
+        self.demands.quiet.retain(|_, until| now < *until);
+        let asked: Vec<(Ino, Moment)> =
+            self.demands.asked.iter().map(|(root, since)| (*root, *since)).collect();
+        for (root, since) in asked {
+            let owner = self.tables.owner(root).map(|owner| owner.client);
+            let is_there = owner.is_some_and(|owner| self.sessions.conn_of(owner).is_some());
+            if !is_there || now.since(since) >= self.settings.demand {
+                self.end_merge_request(root, effects);
+            }
+        }
+    }
+}
+
+/// Whether a request reads the subtree.
+fn is_look(op: &Op<'_>) -> bool {
+    matches!(
+        op,
+        Op::Lookup { .. }
+            | Op::Walk { .. }
+            | Op::GetAttr { .. }
+            | Op::GetXattr { .. }
+            | Op::ListXattr { .. }
+            | Op::GetData { .. }
+            | Op::List { .. }
+            | Op::Open { .. }
+            | Op::WriteDown { .. }
+    )
+}

@@ -1,0 +1,191 @@
+//! Clients that answer changes locally, in directories with an exclusive capability, and send them
+//! to the server later. Such an answer is judged when the server executes the change: until then no
+//! other client can have looked, and the model has the earlier state. Local answers about such a
+//! directory wait in the oracle for the change before them.
+
+use std::collections::VecDeque;
+
+use client::LocalAnswer;
+use types::{ClientId, Seq, Tid, Timestamp};
+use wire::{Answer, Failure, Message, Reply};
+
+use crate::call::{Call, CallKind};
+use crate::oracle::Key;
+use crate::world::{Event, World};
+
+/// The longest time for which a client collects local answers.
+const COLLECT_MAX: u64 = 20_000_000;
+
+/// A local answer of a client.
+#[derive(Debug)]
+struct Said {
+    /// The number of the change, or of the question.
+    tid: Tid,
+    /// The change before a question.
+    after: Tid,
+    change: bool,
+    call: Call,
+    result: Result<Answer, Failure>,
+    at: u64,
+}
+
+/// The changes by which a client is ahead of the server.
+#[derive(Debug, Default)]
+pub(crate) struct AsyncClient {
+    /// Changes that the server has not executed, and questions behind them.
+    said: VecDeque<Said>,
+    /// Answered changes that are not promised any more. The server may still execute them.
+    dropped: Vec<Said>,
+    /// It will tell the server.
+    telling: bool,
+    /// The server rejected a change, and the client does not know yet: its answers about its
+    /// directories are wrong until the rejection arrives.
+    pub(crate) wrong: bool,
+    /// The time of the oldest message that the server has not settled.
+    pub(crate) sent: Option<u64>,
+}
+
+impl AsyncClient {
+    fn newest(&self) -> Option<Tid> {
+        self.said.iter().rev().find(|said| said.change).map(|said| said.tid)
+    }
+}
+
+impl World {
+    /// Judges a local answer of a client. Returns whether there is one.
+    pub(crate) fn says(&mut self, client: usize, call: &Call, tid: Tid, repeats: u8) -> bool {
+        let (clock, moment) = (self.clock(), self.moment_of(client));
+        let known = &mut self.clients[client];
+        let id = known.id();
+        let known =
+            known.session.known(&call.cred, &call.what.op(), clock.time, &mut known.effects);
+        let said = |change, tid, after, result| {
+            let (call, at) = (call.clone(), moment);
+            Said { tid, after, change, call, result, at }
+        };
+        match known {
+            LocalAnswer::Nothing => return false,
+            // A path may lead through directories that the model does not have yet, and a name to
+            // an inode in an earlier state.
+            LocalAnswer::Remembered(_)
+                if matches!(call.what, CallKind::Walk { .. } | CallKind::Lookup { .. })
+                    && self.clients[client].ahead.newest().is_some() => {}
+            LocalAnswer::Remembered(result) => self.knows(client, call, tid, result),
+            LocalAnswer::Alone(_) if self.clients[client].ahead.wrong => {}
+            LocalAnswer::Alone(result) => {
+                self.note(format_args!("{id} sees {call:?}: {result:?}"));
+                match self.clients[client].ahead.newest() {
+                    None => self.knows(client, call, tid, result),
+                    Some(after) => {
+                        let said = said(false, tid, after, result);
+                        self.clients[client].ahead.said.push_back(said);
+                    }
+                }
+            }
+            LocalAnswer::Ahead(tid, result) => {
+                self.note(format_args!("{id} does {tid} {call:?}: {result:?}"));
+                self.oracle.issue((id, tid), call.clone(), Vec::new());
+                self.oracle.ahead((id, tid));
+                self.clients[client].ahead.said.push_back(said(true, tid, tid, result));
+                self.ahead += 1;
+                if !std::mem::replace(&mut self.clients[client].ahead.telling, true) {
+                    let after = self.rng.between(1, COLLECT_MAX);
+                    self.schedule(after, Event::Tell(client));
+                }
+            }
+            LocalAnswer::Soon => {
+                // At its next turn, of which there is one as long as there is something to do.
+                self.clients[client].again.push_front((call.clone(), repeats));
+            }
+            LocalAnswer::WantsNumbers(count) => {
+                self.clients[client].again.push_front((call.clone(), repeats));
+                let subtree = types::Ino(0);
+                let what = CallKind::Extend { subtree, count };
+                self.call(client, Call::root(what), 0, Vec::new());
+            }
+        }
+        self.flush(client);
+        true
+    }
+
+    /// Judges an answer from a lease. Returns whether there is one.
+    pub(crate) fn says_leased(
+        &mut self,
+        client: usize,
+        call: &Call,
+        tid: Tid,
+        fresh: bool,
+    ) -> bool {
+        let (now, known) = (self.clock_of(client), &self.clients[client]);
+        let leased = known.session.leased(&call.cred, &call.what.op(), now, fresh);
+        let Some(result) = leased else { return false };
+        // As above.
+        let leads = matches!(call.what, CallKind::Walk { .. } | CallKind::Lookup { .. });
+        if known.ahead.newest().is_none() || !leads {
+            self.leased_here += 1;
+            self.knows(client, call, tid, result);
+        }
+        true
+    }
+
+    /// A client sends its local changes to the server.
+    pub(crate) fn tell(&mut self, client: usize) {
+        let now = self.now;
+        let known = &mut self.clients[client];
+        known.ahead.telling = false;
+        if !known.alive {
+            return;
+        }
+        known.session.send_async(&mut known.effects);
+        known.ahead.sent.get_or_insert(now);
+        self.flush(client);
+    }
+
+    /// The server executed a change that a client had answered locally.
+    pub(crate) fn told(&mut self, (id, tid): Key, seq: Seq, time: Timestamp) {
+        let Some(client) = self.clients.iter().position(|client| client.id() == id) else { return };
+        let ahead = &mut self.clients[client].ahead;
+        let Some(at) = ahead.said.iter().position(|said| said.change && said.tid == tid) else {
+            if let Some(at) = ahead.dropped.iter().position(|said| said.tid == tid) {
+                // It was about nothing that is not there. Others see it.
+                let Said { call, at, .. } = ahead.dropped.swap_remove(at);
+                self.history.asked((id, tid), &call.what, at);
+            }
+            return;
+        };
+        if at != 0 {
+            return self
+                .check(Err(format!("{id} {tid} was carried out before what came before it")));
+        }
+        let behind = |said: &mut Said| said.after == tid;
+        while let Some(said) = self.clients[client].ahead.said.pop_front_if(behind) {
+            let (seq, time) = if said.change { (seq, time) } else { (Seq(0), Timestamp(0)) };
+            self.judge(id, client, said, (seq, time));
+        }
+    }
+
+    fn judge(&mut self, id: ClientId, client: usize, said: Said, (seq, time): (Seq, Timestamp)) {
+        let Said { tid, change, call, result, at, .. } = said;
+        let epoch = self.clients[client].session.epoch().0;
+        let reply = Reply { tid, seq, time, safe: Seq(0), told: None, result };
+        self.history.asked((id, tid), &call.what, at);
+        self.history.heard(id, epoch, &reply, at);
+        if !change {
+            self.oracle.issue((id, tid), call, Vec::new());
+        }
+        let judged = self.oracle.emitted(id, &Message::Reply(reply));
+        self.check(judged);
+    }
+
+    /// The server did not execute a local change, or never will: later answers of the client
+    /// concern an object that does not exist.
+    pub(crate) fn drop_async(&mut self, client: usize) {
+        let id = self.clients[client].id();
+        for said in std::mem::take(&mut self.clients[client].ahead.said) {
+            if said.change {
+                self.oracle.lost_async((id, said.tid));
+                self.clients[client].ahead.dropped.push(said);
+            }
+        }
+    }
+}
