@@ -102,6 +102,22 @@ impl Cluster {
         command
     }
 
+    /// The conditions of `cudele health --check`, and its exit status. The disk of the machine that
+    /// runs the tests may be nearly full, which is no condition of theirs.
+    pub(crate) fn health(&self) -> (Vec<Value>, i32) {
+        let output = self.command(&["health", "--json", "--check"]).output().unwrap();
+        let health: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let mut checks = health["checks"].as_array().unwrap().clone();
+        checks.retain(|check| check["code"] != "STORE_NEAR_FULL");
+        let status = output.status.code().unwrap();
+        (checks, if status == 1 && checks.is_empty() { 0 } else { status })
+    }
+
+    /// Whether `cudele health` names this condition.
+    pub(crate) fn has_condition(&self, code: &str) -> bool {
+        self.health().0.iter().any(|check| check["code"] == code)
+    }
+
     /// Runs the program, which must succeed. Returns its output.
     #[track_caller]
     pub(crate) fn run<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Vec<u8> {

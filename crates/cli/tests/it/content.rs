@@ -42,9 +42,7 @@ fn found(cluster: &Cluster, command: &str) -> Vec<(String, String)> {
 
 /// The files of the condition `CONTENT_DAMAGED`; `--check` exits with 2 if there is one.
 fn damaged_inodes(cluster: &Cluster) -> Vec<u64> {
-    let output = cluster.command(&["health", "--json", "--check"]).output().unwrap();
-    let health: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    let checks = health["checks"].as_array().unwrap();
+    let (checks, status) = cluster.health();
     let damaged = checks.iter().filter(|it| it["code"] == "CONTENT_DAMAGED");
     let texts = damaged.map(|it| it["text"].as_str().unwrap().to_owned());
     let inodes: Vec<u64> = texts
@@ -52,7 +50,7 @@ fn damaged_inodes(cluster: &Cluster) -> Vec<u64> {
             text.strip_prefix("inode ").unwrap().split(':').next().unwrap().parse().unwrap()
         })
         .collect();
-    assert_eq!(output.status.code(), Some(if inodes.is_empty() { 0 } else { 2 }), "{health}");
+    assert_eq!(status, if inodes.is_empty() { 0 } else { 2 }, "{checks:?}");
     inodes
 }
 

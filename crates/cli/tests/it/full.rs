@@ -189,17 +189,9 @@ fn a_store_that_others_filled_to_the_last_byte_can_be_emptied_stopped_started_an
         let path = format!("/large{number}");
         cluster.run_with_input(&["cp", "-", &path], &content(0, 8 << 20));
     }
-    let health = |expected: &str| {
-        let health = cluster.json(&["health"]);
-        health["checks"].as_array().unwrap().iter().any(|check| check["code"] == expected)
-    };
-    let full = |code: i32| {
-        cluster.command(&["health", "--check"]).output().unwrap().status.code() == Some(code)
-    };
-
     ballast.leave(0);
-    eventually("health says so", || health("STORE_FULL"));
-    assert!(full(2));
+    eventually("health says so", || cluster.has_condition("STORE_FULL"));
+    assert_eq!(cluster.health().1, 2);
     let said = cluster.fails(1, &["mkdir", "/refused"]);
     assert!(said.contains("(ENOSPC)"), "{said}");
     // A removed file gives its room back.
@@ -207,8 +199,8 @@ fn a_store_that_others_filled_to_the_last_byte_can_be_emptied_stopped_started_an
     let start = Instant::now();
     eventually("the room is free", || ballast.available() >= 4 << 20);
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
-    eventually("health has it", || !health("STORE_FULL"));
-    assert!(!full(2));
+    eventually("health has it", || !cluster.has_condition("STORE_FULL"));
+    assert_ne!(cluster.health().1, 2);
     cluster.run(&["mkdir", "/accepted"]);
 
     // Stopping and starting, without a byte.

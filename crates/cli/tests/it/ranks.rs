@@ -298,10 +298,7 @@ fn a_standby_takes_over_a_rank_that_lost_its_server() {
     let dir = fs.open_dir("/a").unwrap();
     dir.create("before", &NewFile::default()).unwrap();
     let old = ranks(&cluster)[1]["pid"].clone();
-    let without_standby = || {
-        let health = cluster.json(&["health"]);
-        health["checks"].as_array().unwrap().iter().any(|check| check["code"] == "NO_STANDBY")
-    };
+    let without_standby = || cluster.has_condition("NO_STANDBY");
     eventually("the standby waits", || cluster.dir.join("standby.0.lock").exists());
     assert!(!without_standby());
     kill(&cluster, 1);
@@ -312,8 +309,7 @@ fn a_standby_takes_over_a_rank_that_lost_its_server() {
     assert_ne!(entry["pid"], old);
     assert_eq!(cluster.json(&["ls", "/a"]).as_array().unwrap().len(), 2);
     assert!(without_standby());
-    let checked = cluster.command(&["health", "--check"]).output().unwrap().status.code();
-    assert_eq!(checked, Some(1));
+    assert_eq!(cluster.health().1, 1);
     cluster.run(&["down"]);
 }
 
