@@ -23,7 +23,7 @@ use types::bytes::{Malformed, Put, Reader};
 use types::{ClientId, Ino, InoRange, Seq, Timestamp};
 
 use crate::error::FormatError;
-use crate::snapshots::checked;
+use crate::frame::{Frame, sealed};
 
 /// The prefix of the objects of branches; the name of the branch follows.
 pub const BRANCH_PREFIX: &str = "branches/named/";
@@ -34,8 +34,8 @@ pub const BRANCH_NAME_BYTES_MAX: usize = 100;
 /// The most layers of one branch: opening the branch reads each.
 pub const LAYERS_MAX: usize = 100_000;
 
-const MAGIC: &[u8; 8] = b"CUDLBRAN";
-const VERSION: u16 = 1;
+const FRAME: Frame =
+    Frame { magic: b"CUDLBRAN", versions: 1..=1, is_magic: "the magic of a branch" };
 /// A layer takes at least so many bytes, and a range.
 const LAYER_BYTES_MIN: usize = 16;
 const RANGE_BYTES_MIN: usize = 2;
@@ -197,8 +197,7 @@ impl Branch {
     /// The bytes of the object.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = MAGIC.to_vec();
-        out.put_u16(VERSION);
+        let mut out = FRAME.begin();
         out.put_u64(self.id);
         out.put_u8(self.state as u8);
         out.put_u64(self.snapshot);
@@ -223,9 +222,7 @@ impl Branch {
         out.put_varint(self.merge.client.0);
         out.put_u8(self.merge.conflict as u8);
         out.put_bytes(self.merge.journal.as_bytes());
-        let crc = crc32c(&out);
-        out.put_u32(crc);
-        out
+        sealed(out)
     }
 
     /// Reads the object of this name.
@@ -247,7 +244,7 @@ pub fn is_branch_name(name: &str) -> bool {
 }
 
 fn read(bytes: &[u8]) -> Result<Branch, Malformed> {
-    let (mut reader, end) = checked(bytes, MAGIC, VERSION)?;
+    let (_, mut reader) = FRAME.open(bytes)?;
     let id = reader.u64()?;
     let state = one_of(&mut reader, &BranchState::ALL)?;
     let (snapshot, root) = (reader.u64()?, Ino(reader.varint()?));
@@ -255,7 +252,7 @@ fn read(bytes: &[u8]) -> Result<Branch, Malformed> {
     let (changes, from) = (reader.varint()?, text(&mut reader)?);
     let before = reader;
     let inherited = usize::try_from(reader.varint()?).unwrap_or(usize::MAX);
-    let count = counted(&mut reader, end, LAYER_BYTES_MIN)?;
+    let count = counted(&mut reader, LAYER_BYTES_MIN)?;
     let mut layers = Vec::with_capacity(count);
     for _ in 0..count {
         layers.push(Layer {
@@ -281,7 +278,7 @@ fn read(bytes: &[u8]) -> Result<Branch, Malformed> {
     {
         return Err(before.malformed("layers that follow on each other"));
     }
-    let count = counted(&mut reader, end, RANGE_BYTES_MIN)?;
+    let count = counted(&mut reader, RANGE_BYTES_MIN)?;
     let mut ranges = Vec::with_capacity(count);
     for _ in 0..count {
         ranges.push(InoRange { start: reader.varint()?, end: reader.varint()? });
@@ -291,9 +288,7 @@ fn read(bytes: &[u8]) -> Result<Branch, Malformed> {
         conflict: one_of(&mut reader, &Conflict::ALL)?,
         journal: text(&mut reader)?,
     };
-    if reader.offset() != end {
-        return Err(reader.malformed("the checksum"));
-    }
+    reader.end()?;
     Ok(Branch { id, state, snapshot, root, time, changes, from, inherited, layers, ranges, merge })
 }
 
@@ -308,10 +303,10 @@ fn one_of<T: Copy>(reader: &mut Reader<'_>, all: &[T]) -> Result<T, Malformed> {
 }
 
 /// A number of items, each with bytes in the input: checked before memory is allocated for them.
-fn counted(reader: &mut Reader<'_>, end: usize, each: usize) -> Result<usize, Malformed> {
+fn counted(reader: &mut Reader<'_>, each: usize) -> Result<usize, Malformed> {
     let start = *reader;
     let count = usize::try_from(reader.varint()?).unwrap_or(usize::MAX);
-    let fits = count <= end.saturating_sub(reader.offset()) / each;
+    let fits = count <= reader.rest().len() / each;
     if fits { Ok(count) } else { Err(start.malformed("as many as there are bytes for")) }
 }
 

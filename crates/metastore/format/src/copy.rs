@@ -10,19 +10,17 @@
 //!
 //! Invariant: a copy is decoded whole and for its own object, or not at all.
 
-use crc32c::crc32c;
-use types::bytes::{Malformed, Put, Reader};
+use types::bytes::{Malformed, Put};
 
 use crate::SUBTREES_NAME;
-use crate::error::{FormatError, KNOWN_VERSION, malformed};
+use crate::error::FormatError;
+use crate::frame::{Frame, sealed};
 use crate::request::{MAP_NAME, parse_rank_name};
 
 /// The prefix of the names of copies.
 pub const COPY_PREFIX: &str = "copy/";
 
-const MAGIC: &[u8; 8] = b"CUDLCOPY";
-const VERSION: u16 = 1;
-const CRC_BYTES: usize = 4;
+const FRAME: Frame = Frame { magic: b"CUDLCOPY", versions: 1..=1, is_magic: "the magic of a copy" };
 
 /// Whether an object has a second copy.
 #[must_use]
@@ -39,13 +37,10 @@ pub fn copy_name(object: &str) -> String {
 /// The second copy of an object.
 #[must_use]
 pub fn encode_copy(object: &str, data: &[u8]) -> Vec<u8> {
-    let mut out = MAGIC.to_vec();
-    out.put_u16(VERSION);
+    let mut out = FRAME.begin();
     out.put_bytes(object.as_bytes());
     out.put_bytes(data);
-    let crc = crc32c(&out);
-    out.put_u32(crc);
-    out
+    sealed(out)
 }
 
 /// The object in a second copy.
@@ -57,23 +52,8 @@ pub fn decode_copy<'a>(object: &str, bytes: &'a [u8]) -> Result<&'a [u8], Format
 }
 
 fn read<'a>(object: &str, bytes: &'a [u8]) -> Result<&'a [u8], Malformed> {
-    let mut reader = Reader::new(bytes);
-    if reader.take(MAGIC.len())? != MAGIC {
-        return Err(malformed(0, "the magic of a copy"));
-    }
-    let version = reader.u16()?;
+    let (_, mut reader) = FRAME.open(bytes)?;
     let start = reader;
-    let Some((body, crc)) = bytes.split_last_chunk::<CRC_BYTES>() else {
-        return Err(reader.malformed("more bytes"));
-    };
-    if crc32c(body) != u32::from_le_bytes(*crc) {
-        return Err(start.malformed("a matching checksum"));
-    }
-    if version != VERSION {
-        return Err(malformed(MAGIC.len(), KNOWN_VERSION));
-    }
-    let mut reader = Reader::new(body);
-    reader.take(start.offset())?;
     if reader.bytes()? != object.as_bytes() {
         return Err(start.malformed("the name of its object"));
     }

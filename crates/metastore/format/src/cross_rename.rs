@@ -19,22 +19,24 @@
 //! Only the name of a directory moves: the old rank keeps serving the directory, as a subtree with
 //! its name on the other rank. Format 1 has no `kind`, and knows only files.
 
-use crc32c::crc32c;
 use types::bytes::{Malformed, Put, Reader};
 use types::{Cred, Ino, Rank, Timestamp};
 
-use crate::error::{FormatError, KNOWN_VERSION};
+use crate::error::FormatError;
+use crate::frame::{Frame, sealed};
 
 /// The prefix of these objects.
 pub const CROSS_RENAMES_PREFIX: &str = "mds/passage/";
 
-const MAGIC: &[u8; 8] = b"CUDLPASS";
-const VERSION: u16 = 2;
+const FRAME: Frame = Frame {
+    magic: b"CUDLPASS",
+    versions: VERSION_FILES..=2,
+    is_magic: "the magic of a cross-rank rename",
+};
 /// The version that knows only files.
 const VERSION_FILES: u16 = 1;
 const FILE: u8 = 1;
 const DIRECTORY: u8 = 2;
-const CRC_BYTES: usize = 4;
 
 /// Name of the object of a cross-rank rename: `id` is the rank's own count.
 #[must_use]
@@ -99,8 +101,7 @@ impl CrossRename {
     /// The bytes of the object.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = MAGIC.to_vec();
-        out.put_u16(VERSION);
+        let mut out = FRAME.begin();
         out.put_u8(match self.state {
             CrossRenameState::Offered => 1,
             CrossRenameState::Withdrawn => 2,
@@ -122,9 +123,7 @@ impl CrossRename {
         out.put_varint(self.cred.groups.len() as u64);
         self.cred.groups.iter().for_each(|gid| out.put_varint(u64::from(*gid)));
         out.put_u8(if self.is_dir { DIRECTORY } else { FILE });
-        let crc = crc32c(&out);
-        out.put_u32(crc);
-        out
+        sealed(out)
     }
 
     /// Reads the object with this name.
@@ -137,24 +136,7 @@ impl CrossRename {
 }
 
 fn read(bytes: &[u8]) -> Result<CrossRename, Malformed> {
-    let mut reader = Reader::new(bytes);
-    if reader.take(MAGIC.len())? != MAGIC {
-        return Err(Reader::new(bytes).malformed("the magic of a name on its way"));
-    }
-    let start = reader;
-    let version = reader.u16()?;
-    if !(VERSION_FILES..=VERSION).contains(&version) {
-        return Err(start.malformed(KNOWN_VERSION));
-    }
-    let Some((body, crc)) = bytes.split_last_chunk::<CRC_BYTES>() else {
-        return Err(reader.malformed("more bytes"));
-    };
-    if crc32c(body) != u32::from_le_bytes(*crc) {
-        return Err(reader.malformed("a name on its way whose checksum matches"));
-    }
-    let offset = reader.offset();
-    let mut reader = Reader::new(body);
-    reader.take(offset)?;
+    let (version, mut reader) = FRAME.open(bytes)?;
     let start = reader;
     let state = match reader.u8()? {
         1 => CrossRenameState::Offered,
@@ -227,18 +209,16 @@ mod tests {
 
     /// The same with another body, and a checksum that matches.
     fn with_body(bytes: &[u8], change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-        let mut body = bytes[..bytes.len() - CRC_BYTES].to_vec();
+        let mut body = bytes[..bytes.len() - crate::frame::CRC_BYTES].to_vec();
         change(&mut body);
-        let crc = crc32c(&body);
-        body.put_u32(crc);
-        body
+        sealed(body)
     }
 
     #[test]
     fn version_1_is_read_and_is_about_a_file() {
         let cross_rename = cross_rename(CrossRenameState::Done);
         let version_1 = with_body(&cross_rename.encode(), |body| {
-            body[MAGIC.len()] = 1;
+            body[FRAME.magic.len()] = 1;
             body.pop();
         });
         assert_eq!(CrossRename::decode("x", &version_1).unwrap(), cross_rename);

@@ -13,11 +13,11 @@
 
 use std::collections::BTreeMap;
 
-use crc32c::crc32c;
 use types::Ino;
-use types::bytes::{Malformed, Put, Reader};
+use types::bytes::{Malformed, Put};
 
-use crate::error::{FormatError, KNOWN_VERSION, malformed};
+use crate::error::FormatError;
+use crate::frame::{Frame, sealed};
 
 /// Name of the object.
 pub const DAMAGED_FILES_NAME: &str = "damage/content";
@@ -25,9 +25,8 @@ pub const DAMAGED_FILES_NAME: &str = "damage/content";
 /// first of them; `cudele scrub` finds all.
 pub const DAMAGED_FILES_MAX: usize = 256;
 
-const MAGIC: &[u8; 8] = b"CUDLDMGD";
-const VERSION: u16 = 1;
-const CRC_BYTES: usize = 4;
+const FRAME: Frame =
+    Frame { magic: b"CUDLDMGD", versions: 1..=1, is_magic: "the magic of a list of damaged files" };
 /// The bytes of a cause that are kept.
 const CAUSE_BYTES_MAX: usize = 512;
 
@@ -54,16 +53,13 @@ impl DamagedFiles {
     /// The bytes of the object.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = MAGIC.to_vec();
-        out.put_u16(VERSION);
+        let mut out = FRAME.begin();
         out.put_varint(self.causes.len() as u64);
         for (ino, cause) in &self.causes {
             out.put_varint(ino.0);
             out.put_bytes(cause.as_bytes());
         }
-        let crc = crc32c(&out);
-        out.put_u32(crc);
-        out
+        sealed(out)
     }
 
     /// Reads the object.
@@ -76,23 +72,7 @@ impl DamagedFiles {
 }
 
 fn read(bytes: &[u8]) -> Result<DamagedFiles, Malformed> {
-    let mut reader = Reader::new(bytes);
-    if reader.take(MAGIC.len())? != MAGIC {
-        return Err(malformed(0, "the magic of a list of damaged files"));
-    }
-    let version = reader.u16()?;
-    let start = reader;
-    let Some((body, crc)) = bytes.split_last_chunk::<CRC_BYTES>() else {
-        return Err(reader.malformed("more bytes"));
-    };
-    if crc32c(body) != u32::from_le_bytes(*crc) {
-        return Err(start.malformed("a matching checksum"));
-    }
-    if version != VERSION {
-        return Err(malformed(MAGIC.len(), KNOWN_VERSION));
-    }
-    let mut reader = Reader::new(body);
-    reader.take(start.offset())?;
+    let (_, mut reader) = FRAME.open(bytes)?;
     let mut files = DamagedFiles::default();
     for _ in 0..reader.varint()? {
         let ino = Ino(reader.varint()?);

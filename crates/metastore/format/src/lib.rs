@@ -18,6 +18,7 @@ mod copy;
 mod cross_rename;
 mod damaged;
 mod error;
+mod frame;
 #[doc(hidden)]
 pub mod fuzz;
 mod load;

@@ -15,7 +15,8 @@ use types::bytes::{Malformed, Put, Reader};
 use types::{DirFragId, InoRange, Seq, Timestamp};
 
 use crate::attach::Attached;
-use crate::error::{FormatError, KNOWN_VERSION, malformed};
+use crate::error::{FormatError, malformed};
+use crate::frame::{Frame, sealed};
 use crate::object::{RunId, manifest_name, put_dirfrag, read_dirfrag};
 use crate::run::{Columns, RunReader};
 use crate::values::ValueSegment;
@@ -28,11 +29,14 @@ const ATTACHED_VERSION: u16 = 2;
 /// Without attached runs.
 const PLAIN_VERSION: u16 = 1;
 
-const MAGIC: &[u8; 8] = b"CUDLMANI";
+const FRAME: Frame = Frame {
+    magic: b"CUDLMANI",
+    versions: PLAIN_VERSION..=MANIFEST_VERSION,
+    is_magic: "the magic of a manifest",
+};
 const FLAG_COUNTS_EXACT: u16 = 1;
 const HEADER_BYTES: usize = 8 + 2 + 2 + 16 + 7 * 8 + 4;
 const RUN_BYTES: usize = 4 * 8 + 4;
-const CRC_BYTES: usize = 4;
 /// An attached run without its ranges, and a range.
 const ATTACHED_BYTES_MIN: usize = 8 + 8 + 4;
 const RANGE_BYTES: usize = 8 + 8;
@@ -125,10 +129,9 @@ impl Manifest {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         debug_assert_eq!(self.check(), Ok(()), "a manifest that is stored is consistent");
-        let mut out = Vec::with_capacity(HEADER_BYTES + self.runs.len() * RUN_BYTES + CRC_BYTES);
-        out.extend_from_slice(MAGIC);
         let version = self.version();
-        out.put_u16(version);
+        let mut out = FRAME.begin_version(version);
+        out.reserve_exact(HEADER_BYTES + self.runs.len() * RUN_BYTES);
         out.put_u16(if self.counts_exact { FLAG_COUNTS_EXACT } else { 0 });
         put_dirfrag(&mut out, self.dirfrag);
         out.put_u64(self.generation);
@@ -152,9 +155,7 @@ impl Manifest {
         if version > ATTACHED_VERSION {
             put_values(&mut out, &self.values);
         }
-        let crc = crc32c(&out);
-        out.put_u32(crc);
-        out
+        sealed(out)
     }
 
     /// How many bytes have to be read for all of it, about: without the garbage in value segments.
@@ -266,21 +267,8 @@ impl Manifest {
 }
 
 fn decode(bytes: &[u8]) -> Result<Manifest, Malformed> {
-    let mut reader = Reader::new(bytes);
-    if reader.take(MAGIC.len())? != MAGIC {
-        return Err(malformed(0, "the magic of a manifest"));
-    }
-    let version = reader.u16()?;
-    // Every version ends with the checksum: a flipped bit must not look like a later version.
-    let Some((body, crc)) = bytes.split_last_chunk::<CRC_BYTES>() else {
-        return Err(malformed(bytes.len(), "more bytes"));
-    };
-    if crc32c(body) != u32::from_le_bytes(*crc) {
-        return Err(malformed(body.len(), "a checksum that matches"));
-    }
-    if !(PLAIN_VERSION..=MANIFEST_VERSION).contains(&version) {
-        return Err(malformed(MAGIC.len(), KNOWN_VERSION));
-    }
+    let (version, mut reader) = FRAME.open(bytes)?;
+    let end = reader.offset() + reader.rest().len();
     let flags = reader.u16()?;
     if flags & !FLAG_COUNTS_EXACT != 0 {
         return Err(malformed(reader.offset() - 2, "flags that this version defines"));
@@ -300,7 +288,7 @@ fn decode(bytes: &[u8]) -> Result<Manifest, Malformed> {
     };
     let count = reader.u32()? as usize;
     // Checked before anything is allocated for it.
-    let left = body.len().saturating_sub(reader.offset());
+    let left = reader.rest().len();
     let is_plain = version == PLAIN_VERSION;
     let fits = count.checked_mul(RUN_BYTES).is_some_and(|runs| match is_plain {
         true => runs == left,
@@ -314,15 +302,16 @@ fn decode(bytes: &[u8]) -> Result<Manifest, Malformed> {
         manifest.runs.push(read_run(&mut reader)?);
     }
     if !is_plain {
-        manifest.attached = read_attached(&mut reader, body.len())?;
+        manifest.attached = read_attached(&mut reader, end)?;
         if version > ATTACHED_VERSION {
-            manifest.values = read_values(&mut reader, body.len())?;
+            manifest.values = read_values(&mut reader, end)?;
         }
-        if reader.offset() != body.len() {
-            return Err(reader.malformed("the checksum"));
-        }
+        reader.end()?;
         if manifest.version() != version {
-            return Err(malformed(MAGIC.len(), "the first version that can say what it says"));
+            return Err(malformed(
+                FRAME.magic.len(),
+                "the first version that can say what it says",
+            ));
         }
     }
     manifest.check().map_err(|cause| malformed(HEADER_BYTES, cause))?;

@@ -13,22 +13,21 @@
 //! Invariant: an inode on a list is durably removed. Its objects may be deleted already. A second
 //! deletion is harmless, because an inode number is never reused.
 
-use crc32c::crc32c;
-use types::bytes::{Malformed, Put, Reader};
+use types::bytes::{Malformed, Put};
 use types::{Epoch, Ino, Pool, Rank};
 
-use crate::error::{FormatError, KNOWN_VERSION};
+use crate::error::FormatError;
+use crate::frame::{Frame, sealed};
 
 /// The prefix of the names of all lists.
 pub const REMOVALS_PREFIX: &str = "removed/";
 /// The most inodes on a list.
 pub const REMOVALS_MAX: usize = 4096;
 
-const MAGIC: &[u8; 8] = b"CUDLGONE";
-const VERSION: u16 = 1;
+const FRAME: Frame =
+    Frame { magic: b"CUDLGONE", versions: 1..=1, is_magic: "the magic of a list of removals" };
 const FILE: u8 = 1;
 const DIRECTORY: u8 = 2;
-const CRC_BYTES: usize = 4;
 
 /// The prefix of the names of a rank's lists.
 #[must_use]
@@ -84,8 +83,7 @@ impl Removal {
     /// The bytes of a list.
     #[must_use]
     pub fn encode_list(list: &[Self]) -> Vec<u8> {
-        let mut out = MAGIC.to_vec();
-        out.put_u16(VERSION);
+        let mut out = FRAME.begin();
         out.put_varint(list.len() as u64);
         for removal in list {
             match *removal {
@@ -101,9 +99,7 @@ impl Removal {
                 }
             }
         }
-        let crc = crc32c(&out);
-        out.put_u32(crc);
-        out
+        sealed(out)
     }
 
     /// Reads the list of this name.
@@ -116,23 +112,7 @@ impl Removal {
 }
 
 fn read(bytes: &[u8]) -> Result<Vec<Removal>, Malformed> {
-    let mut reader = Reader::new(bytes);
-    if reader.take(MAGIC.len())? != MAGIC {
-        return Err(Reader::new(bytes).malformed("the magic of a list of removals"));
-    }
-    let start = reader;
-    if reader.u16()? != VERSION {
-        return Err(start.malformed(KNOWN_VERSION));
-    }
-    let Some((body, crc)) = bytes.split_last_chunk::<CRC_BYTES>() else {
-        return Err(reader.malformed("more bytes"));
-    };
-    if crc32c(body) != u32::from_le_bytes(*crc) {
-        return Err(reader.malformed("a list of removals whose checksum matches"));
-    }
-    let offset = reader.offset();
-    let mut reader = Reader::new(body);
-    reader.take(offset)?;
+    let (_, mut reader) = FRAME.open(bytes)?;
     let start = reader;
     let count = reader.length()?;
     if count > REMOVALS_MAX {

@@ -18,11 +18,11 @@
 //! Invariant: for any bytes, decoding returns snapshots in the order of their numbers, each once,
 //! or an error that names the byte.
 
-use crc32c::crc32c;
 use types::bytes::{Malformed, Put, Reader};
 use types::{Attr, DirFragId, Ino, InoRange, Pool, Timestamp, hex};
 
-use crate::error::{FormatError, KNOWN_VERSION};
+use crate::error::FormatError;
+use crate::frame::{Frame, sealed};
 use crate::object::prefix;
 
 /// Name of the object.
@@ -32,9 +32,8 @@ pub const PURGE_PREFIX: &str = "branches/purge/";
 /// The most snapshots: every writer of a directory reads the object.
 pub const SNAPSHOTS_MAX: usize = 4096;
 
-const MAGIC: &[u8; 8] = b"CUDLSNAP";
-const VERSION: u16 = 1;
-const CRC_BYTES: usize = 4;
+const FRAME: Frame =
+    Frame { magic: b"CUDLSNAP", versions: 1..=1, is_magic: "the magic of a list of snapshots" };
 /// Inode numbers of branches: no rank has as large ones, and hidden directories have larger ones.
 const NUMBERS: InoRange = InoRange { start: 1 << 60, end: 1 << 61 };
 
@@ -124,8 +123,7 @@ impl Snapshots {
     /// The bytes of the object.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = MAGIC.to_vec();
-        out.put_u16(VERSION);
+        let mut out = FRAME.begin();
         for number in [self.taken, self.changes, self.next_ino, self.live.len() as u64] {
             out.put_varint(number);
         }
@@ -137,9 +135,7 @@ impl Snapshots {
             out.put_bytes(policy.as_bytes());
             put_root(&mut out, root);
         }
-        let crc = crc32c(&out);
-        out.put_u32(crc);
-        out
+        sealed(out)
     }
 
     /// Reads the object.
@@ -235,7 +231,7 @@ fn read_root(reader: &mut Reader<'_>) -> Result<Attr, Malformed> {
 }
 
 fn read(bytes: &[u8]) -> Result<Snapshots, Malformed> {
-    let (mut reader, end) = checked(bytes, MAGIC, VERSION)?;
+    let (_, mut reader) = FRAME.open(bytes)?;
     let before = reader;
     let (taken, changes, next_ino) = (reader.varint()?, reader.varint()?, reader.varint()?);
     let count = reader.varint()?;
@@ -248,9 +244,7 @@ fn read(bytes: &[u8]) -> Result<Snapshots, Malformed> {
         let policy = policy.map_err(|_| start.malformed("text"))?;
         live.push(Snapshot { number, id, time, path, policy, root: read_root(&mut reader)? });
     }
-    if reader.offset() != end {
-        return Err(reader.malformed("the checksum"));
-    }
+    reader.end()?;
     let in_order = live.is_sorted_by(|a: &Snapshot, b| a.number < b.number)
         && live.last().is_none_or(|last| last.number <= taken);
     if live.len() > SNAPSHOTS_MAX || !in_order || !(NUMBERS.start..=NUMBERS.end).contains(&next_ino)
@@ -258,33 +252,6 @@ fn read(bytes: &[u8]) -> Result<Snapshots, Malformed> {
         return Err(before.malformed("snapshots in order, and not too many"));
     }
     Ok(Snapshots { taken, changes, next_ino, live })
-}
-
-/// A reader of an object that begins with this magic and ends with a checksum, behind its version,
-/// and the offset of the checksum.
-pub(crate) fn checked<'a>(
-    bytes: &'a [u8],
-    magic: &[u8; 8],
-    version: u16,
-) -> Result<(Reader<'a>, usize), Malformed> {
-    let mut reader = Reader::new(bytes);
-    if reader.take(magic.len())? != magic {
-        return Err(Reader::new(bytes).malformed("the magic of this kind of object"));
-    }
-    let before_version = reader;
-    if reader.u16()? != version {
-        return Err(before_version.malformed(KNOWN_VERSION));
-    }
-    let Some((body, crc)) = bytes.split_last_chunk::<CRC_BYTES>() else {
-        return Err(reader.malformed("more bytes"));
-    };
-    if crc32c(body) != u32::from_le_bytes(*crc) {
-        return Err(reader.malformed("a checksum that matches"));
-    }
-    let offset = reader.offset();
-    let mut reader = Reader::new(body);
-    reader.take(offset)?;
-    Ok((reader, body.len()))
 }
 
 #[cfg(test)]

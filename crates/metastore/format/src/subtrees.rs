@@ -28,17 +28,20 @@
 //! Invariant: from any bytes, decoding returns subtrees sorted by their roots, each once, or an
 //! error that names the byte.
 
-use crc32c::crc32c;
 use types::bytes::{Malformed, Put, Reader};
 use types::{Frag, Ino, Rank};
 
-use crate::error::{FormatError, KNOWN_VERSION};
+use crate::error::FormatError;
+use crate::frame::{Frame, sealed};
 
 /// Name of the object.
 pub const SUBTREES_NAME: &str = "mds/subtrees";
 
-const MAGIC: &[u8; 8] = b"CUDLSUBT";
-const VERSION: u16 = 6;
+const FRAME: Frame = Frame {
+    magic: b"CUDLSUBT",
+    versions: VERSION_PINNED..=6,
+    is_magic: "the magic of a list of subtrees",
+};
 /// The version that says neither which subtrees follow their names, nor which are joined.
 const VERSION_NESTED: u16 = 4;
 /// The version without flags.
@@ -51,7 +54,6 @@ const PINNED: u8 = 1;
 const FRAGMENT: u8 = 2;
 const FOLLOWS: u8 = 4;
 const JOINED: u8 = 8;
-const CRC_BYTES: usize = 4;
 /// How many subtrees there may be: the object stays small, and requests are compared with all.
 pub const SUBTREES_MAX: usize = 4096;
 
@@ -204,8 +206,7 @@ impl Subtrees {
     /// The bytes of the object.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut out = MAGIC.to_vec();
-        out.put_u16(VERSION);
+        let mut out = FRAME.begin();
         out.put_varint(self.list.len() as u64);
         for subtree in &self.list {
             let MovedSubtree {
@@ -230,9 +231,7 @@ impl Subtrees {
             out.put_varint(outer.0);
             out.put_bytes(decoupled);
         }
-        let crc = crc32c(&out);
-        out.put_u32(crc);
-        out
+        sealed(out)
     }
 
     /// Reads the object.
@@ -245,24 +244,7 @@ impl Subtrees {
 }
 
 fn read(bytes: &[u8]) -> Result<Subtrees, Malformed> {
-    let mut reader = Reader::new(bytes);
-    if reader.take(MAGIC.len())? != MAGIC {
-        return Err(Reader::new(bytes).malformed("the magic of a list of subtrees"));
-    }
-    let before_version = reader;
-    let version = reader.u16()?;
-    let Some((body, crc)) = bytes.split_last_chunk::<CRC_BYTES>() else {
-        return Err(reader.malformed("more bytes"));
-    };
-    if crc32c(body) != u32::from_le_bytes(*crc) {
-        return Err(reader.malformed("subtrees whose checksum matches"));
-    }
-    if !(VERSION_PINNED..=VERSION).contains(&version) {
-        return Err(before_version.malformed(KNOWN_VERSION));
-    }
-    let offset = reader.offset();
-    let mut reader = Reader::new(body);
-    reader.take(offset)?;
+    let (version, mut reader) = FRAME.open(bytes)?;
     let before = reader;
     let count = reader.varint()?;
     let mut list = Vec::new();

@@ -1,6 +1,8 @@
 use types::{Frag, Ino, Seq, Timestamp};
 
 use super::*;
+use crate::error::KNOWN_VERSION;
+use crate::frame::CRC_BYTES;
 
 fn manifest() -> Manifest {
     let run = |id, rows| RunInfo { id: RunId(id), rows, removed: rows / 2, bytes: 99, crc: 7 };

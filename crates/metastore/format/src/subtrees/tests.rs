@@ -1,6 +1,8 @@
 use types::hex;
 
 use super::*;
+use crate::frame::CRC_BYTES;
+use crc32c::crc32c;
 
 fn subtrees() -> Subtrees {
     let mut subtrees = Subtrees::default();
