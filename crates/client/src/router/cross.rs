@@ -1,0 +1,185 @@
+//! Renames between directories of different ranks (F-13): the client takes the offer of the one
+//! rank to the other.
+
+use types::{Errno, Error, Ino, Moment, Rank, Result, Span};
+use wire::Answer;
+
+use super::asked::Asked;
+use super::colocate::BringForRename;
+use super::ranked::{Exactly, Ranked};
+use super::{Context, Frame, Got, RETRY, Step, is_passing, unexpected};
+
+/// The time for attempts while subtrees move or servers start.
+pub(super) const WITHIN: Span = Span::from_millis(20_000);
+
+/// Executes a rename that one server rejected, because another server has the other directory.
+#[derive(Debug)]
+pub(super) struct RenameAcross {
+    asked: Asked,
+    dir: Ino,
+    new_dir: Ino,
+    start: Moment,
+    /// The error of the first server.
+    refused: Error,
+    /// One of the two directories moved to the other.
+    is_gathered: bool,
+    state: CrossState,
+}
+
+/// An offer of a rank.
+#[derive(Clone, Copy, Debug)]
+struct Offer {
+    from: Rank,
+    cross_rename: u64,
+    ino: Ino,
+}
+
+#[derive(Debug)]
+enum CrossState {
+    /// The loop begins: the places of both directories are known.
+    Begin,
+    /// The request is with the rank that has both.
+    Together,
+    LocatedTogether,
+    Departing,
+    Arriving(Offer),
+    /// The rank that made the offer decides.
+    Deciding(Offer, Result<()>),
+    /// Both servers have lost the result: the name shows it.
+    Checking(Offer, Error),
+    Gathering,
+    Paused,
+}
+
+impl RenameAcross {
+    pub(super) fn frame(
+        asked: Asked,
+        (dir, new_dir): (Ino, Ino),
+        start: Moment,
+        refused: Error,
+    ) -> Frame {
+        let (is_gathered, state) = (false, CrossState::Begin);
+        Frame::RenameAcross(Self { asked, dir, new_dir, start, refused, is_gathered, state })
+    }
+
+    pub(super) fn step(&mut self, cx: &mut Context<'_>, got: Got) -> Step {
+        match std::mem::replace(&mut self.state, CrossState::Begin) {
+            CrossState::Begin => match got {
+                Got::Answer(Err(error)) => Step::fail(error),
+                Got::Answer(Ok(_)) | Got::Start | Got::Ranks(_) | Got::Done | Got::Kept(_) => {
+                    self.begin(cx)
+                }
+            },
+            CrossState::Together => match got.answer() {
+                Err(error)
+                    if error.errno == Errno::CrossDevice && cx.now.since(self.start) < WITHIN =>
+                {
+                    self.locate(CrossState::LocatedTogether)
+                }
+                answer => Step::answer(answer),
+            },
+            CrossState::LocatedTogether => match got.answer() {
+                Err(error) => Step::fail(error),
+                Ok(_) if cx.place(self.dir) == cx.place(self.new_dir) => {
+                    Step::fail(self.refused.clone())
+                }
+                Ok(_) => self.begin(cx),
+            },
+            CrossState::Departing => self.departed(cx, got.answer()),
+            CrossState::Arriving(offer) => {
+                self.state = CrossState::Deciding(offer, got.answer().map(drop));
+                // Only the rank that made the offer: another rank may have an offer with the same
+                // number.
+                let Offer { from, cross_rename, .. } = offer;
+                Exactly::call(Asked::Passed { dir: self.dir, cross_rename }, from)
+            }
+            CrossState::Deciding(offer, arrived) => self.decided(offer, arrived, got.answer()),
+            CrossState::Checking(offer, error) => match got.answer() {
+                Ok(Answer::Attr(attr)) if attr.ino == offer.ino => Step::answer(Ok(Answer::Done)),
+                _ => self.wait_or(cx, error),
+            },
+            CrossState::Gathering => match got.kept() {
+                Err(error) => Step::fail(error),
+                Ok(_) => self.locate(CrossState::Begin),
+            },
+            CrossState::Paused => self.locate(CrossState::Begin),
+        }
+    }
+
+    fn begin(&mut self, cx: &Context<'_>) -> Step {
+        let (from, to) = (cx.place(self.dir), cx.place(self.new_dir));
+        if from == to {
+            // One rank has both by now.
+            self.state = CrossState::Together;
+            return Ranked::call(self.asked.clone());
+        }
+        self.state = CrossState::Departing;
+        Ranked::call(Asked::Depart { dir: self.dir, new_dir: self.new_dir, to })
+    }
+
+    fn departed(&mut self, cx: &Context<'_>, result: Result<Answer>) -> Step {
+        match result {
+            Ok(Answer::CrossRename(cross_rename, ino)) => {
+                // Another rank may have made the offer, if the directory has moved.
+                let from = cx.place(self.dir);
+                self.state = CrossState::Arriving(Offer { from, cross_rename, ino });
+                Ranked::call(Asked::Arrive { dir: self.new_dir, from, cross_rename })
+            }
+            Ok(answer) => Step::fail(unexpected(&answer)),
+            Err(error) if is_passing(&error) => self.wait_or(cx, error),
+            Err(error) if error.errno == Errno::CrossDevice && !self.is_gathered => {
+                self.is_gathered = true;
+                self.state = CrossState::Gathering;
+                let dirs = (self.dir, self.new_dir);
+                Step::Call(BringForRename::frame(dirs, self.start, error))
+            }
+            Err(error) => Step::fail(error),
+        }
+    }
+
+    fn decided(&mut self, offer: Offer, arrived: Result<()>, decided: Result<Answer>) -> Step {
+        match (arrived, decided) {
+            (Ok(()), _) | (_, Ok(_)) => Step::answer(Ok(Answer::Done)),
+            (Err(error), _) if !is_passing(&error) => Step::fail(error),
+            (Err(error), Err(_)) => {
+                self.state = CrossState::Checking(offer, error);
+                Ranked::call(Asked::Lookup { dir: self.new_dir, second: true })
+            }
+        }
+    }
+
+    fn wait_or(&mut self, cx: &Context<'_>, error: Error) -> Step {
+        if cx.now.since(self.start) >= WITHIN {
+            return Step::fail(error);
+        }
+        self.state = CrossState::Paused;
+        Step::Wait(RETRY)
+    }
+
+    fn locate(&mut self, then: CrossState) -> Step {
+        self.state = then;
+        Step::Call(Locate::frame([self.dir, self.new_dir]))
+    }
+}
+
+/// Finds the ranks that serve two directories.
+#[derive(Debug)]
+pub(super) struct Locate {
+    dirs: [Ino; 2],
+    at: usize,
+}
+
+impl Locate {
+    pub(super) fn frame(dirs: [Ino; 2]) -> Frame {
+        Frame::Locate(Self { dirs, at: 0 })
+    }
+
+    pub(super) fn step(&mut self, got: Got) -> Step {
+        if let Got::Answer(Err(error)) = got {
+            return Step::fail(error);
+        }
+        let Some(dir) = self.dirs.get(self.at) else { return Step::answer(Ok(Answer::Done)) };
+        self.at += 1;
+        Ranked::call(Asked::GetAttr(*dir))
+    }
+}
