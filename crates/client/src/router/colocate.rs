@@ -2,7 +2,7 @@
 //! another rank, two names are exchanged, or a file is renamed that cannot move alone. All names of
 //! a file are on one rank, so one directory moves to the rank of the other (B-02, F-13).
 
-use types::{Errno, Error, Ino, Moment, Rank, Result, Span};
+use types::{Errno, Error, Ino, Moment, Rank, Span};
 use wire::Answer;
 
 use super::asked::Asked;
@@ -223,7 +223,7 @@ impl BringForRename {
         Frame::BringForRename(Self { dir, new_dir, start, refused })
     }
 
-    pub(super) fn step(&mut self, cx: &mut Context<'_>, got: Got) -> Step {
+    pub(super) fn step(&mut self, cx: &mut Context<'_>, got: &Got) -> Step {
         match got {
             Got::Answer(Ok(Answer::Attr(file))) if !file.is_dir() => {
                 let (at, file_at) = (cx.place(self.new_dir), cx.place(self.dir));

@@ -1,7 +1,7 @@
 //! The common case: the first rank answers, and the answer is final. It costs two comparisons and
 //! allocates nothing.
 
-use types::{Attr, Errno, Error, Rank, Result};
+use types::{Attr, Errno, Rank, Result};
 use wire::{Answer, Op};
 
 use super::asked::is_of_subtree;
@@ -27,8 +27,9 @@ pub(super) fn first(router: &Router, op: &Op<'_>) -> Option<Rank> {
 
 /// Whether the answer of the first rank to a request is final. `several` says whether the client
 /// knows of another rank than 0.
+#[allow(clippy::wildcard_enum_match_arm, reason = "one server executes other requests alone")]
 #[must_use]
-pub fn is_final(op: &Op<'_>, several: bool, result: &Result<Answer, Error>) -> bool {
+pub fn is_final(op: &Op<'_>, several: bool, result: &Result<Answer>) -> bool {
     match result {
         Ok(Answer::Elsewhere(_) | Answer::Fragments(_)) => false,
         Ok(Answer::Attr(attr) | Answer::Walked { attr: Some(attr), .. }) => is_whole(attr),
@@ -36,10 +37,12 @@ pub fn is_final(op: &Op<'_>, several: bool, result: &Result<Answer, Error>) -> b
             !is_complete(op) || entries.iter().all(|(_, attr)| is_whole(attr))
         }
         Ok(_) => true,
-        Err(error) => match error.errno {
-            Errno::Stale => !several && !is_of_subtree(op),
-            Errno::CrossDevice => !matches!(op, Op::Link { .. } | Op::Rename { .. }),
-            Errno::Busy => !matches!(op, Op::Rmdir { .. } | Op::Rename { .. }),
+        Err(error) if error.errno == Errno::Stale => !several && !is_of_subtree(op),
+        // Another server may have a part of the request.
+        Err(error) => match op {
+            Op::Link { .. } => error.errno != Errno::CrossDevice,
+            Op::Rmdir { .. } => error.errno != Errno::Busy,
+            Op::Rename { .. } => !matches!(error.errno, Errno::Busy | Errno::CrossDevice),
             _ => true,
         },
     }

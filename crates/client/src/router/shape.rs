@@ -165,7 +165,7 @@ impl BringBack {
         Frame::BringBack(Self { home, left: parts, state: BringState::Next })
     }
 
-    pub(super) fn step(&mut self, cx: &mut Context<'_>, got: Got) -> Step {
+    pub(super) fn step(&mut self, got: Got) -> Step {
         let answer = match got {
             Got::Answer(Err(error)) => return Step::fail(error),
             Got::Answer(Ok(answer)) => answer,
@@ -187,7 +187,7 @@ impl BringBack {
                 self.left.pop();
                 self.state = BringState::Next;
                 if rank == self.home {
-                    return self.step(cx, Got::Start);
+                    return self.step(Got::Start);
                 }
                 Step::Call(PinTree::frame(part, self.home))
             }
@@ -218,7 +218,6 @@ impl PinTree {
             }
             (Got::Answer(Ok(_)), _) => drop(self.todo.pop()),
             (Got::Start | Got::Ranks(_) | Got::Done | Got::Kept(_), _) => {}
-            (Got::Answer(Ok(Answer::Elsewhere(_))), None) => {}
         }
         let Some((dir, rank)) = self.todo.last().copied() else {
             return Step::answer(Ok(Answer::Done));

@@ -137,10 +137,11 @@ impl Completed {
         Step::answer(Ok(std::mem::replace(&mut self.answer, Answer::Done)))
     }
 
+    #[allow(clippy::wildcard_enum_match_arm, reason = "other answers have no attributes")]
     fn attr(&mut self) -> Option<&mut types::Attr> {
         match &mut self.answer {
-            Answer::Attr(attr) | Answer::Walked { attr: Some(attr), .. } if self.at == 0 => {
-                Some(attr)
+            Answer::Attr(attr) | Answer::Walked { attr: Some(attr), .. } => {
+                (self.at == 0).then_some(attr)
             }
             Answer::Entries { entries, .. } => entries.get_mut(self.at).map(|(_, attr)| attr),
             _ => None,

@@ -351,7 +351,8 @@ impl RanksWorld {
             RouteEffect::Reclaim { rank, ino } => self.reclaim(client, rank, ino),
             RouteEffect::Close(ranks) => self.fail(format!("{ranks:?} were not removed")),
         }
-    
+    }
+
     /// The session with a rank gets the open state of a file from the other sessions.
     fn reclaim(&mut self, client: usize, rank: Rank, ino: Ino) {
         let known = &mut self.clients[client];
