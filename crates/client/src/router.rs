@@ -288,8 +288,8 @@ enum Got {
     Answer(Result<Answer>),
     Ranks(Result<Vec<Rank>>),
     Done,
-    /// Of [`colocate::Colocate`]: the reason if the directory does not move.
-    Kept(Result<Option<String>>),
+    /// Of [`colocate::Colocate`].
+    Colocated(Result<Colocated>),
 }
 
 impl Got {
@@ -301,9 +301,9 @@ impl Got {
         if let Self::Ranks(result) = self { result } else { Err(out_of_order()) }
     }
 
-    fn kept(self) -> Result<Option<String>> {
+    fn colocated(self) -> Result<Colocated> {
         match self {
-            Self::Kept(result) => result,
+            Self::Colocated(result) => result,
             Self::Answer(Err(error)) => Err(error),
             Self::Answer(Ok(_)) | Self::Start | Self::Ranks(_) | Self::Done => Err(out_of_order()),
         }
@@ -314,6 +314,16 @@ impl Got {
 fn out_of_order() -> Error {
     debug_assert!(false, "the driver gave the result of another effect");
     Error::new(Errno::Io, "router", "the result of another effect")
+}
+
+/// The end of an attempt to bring two inodes to one rank.
+#[derive(Debug)]
+enum Colocated {
+    Together,
+    /// The directory stays, for this reason.
+    Kept(String),
+    /// The directory was split since.
+    Split(Box<Fragments>),
 }
 
 /// The surroundings of a step.

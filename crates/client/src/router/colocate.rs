@@ -8,10 +8,13 @@ use wire::Answer;
 use super::asked::Asked;
 use super::cross::{Locate, WITHIN};
 use super::ranked::Ranked;
-use super::{Context, Frame, Got, RETRY, Step, is_passing};
+use super::{Colocated, Context, Frame, Got, RETRY, Step, is_passing, unexpected};
 
 /// The time for servers to agree on the rank of an inode.
 const AGREE_WITHIN: Span = Span::from_millis(1_000);
+
+/// The reason why a directory that is split stays on its rank.
+const SPLIT: &str = "it is split";
 
 /// Brings a directory and a file, or another directory, to one rank, and sends the request there.
 #[derive(Debug)]
@@ -65,15 +68,18 @@ impl Together {
             }
             TogetherState::Located => match got.answer() {
                 Err(error) => Step::fail(error),
+                // A directory was split since: the request is for its fragments.
+                Ok(split @ Answer::Fragments(_)) => Step::answer(Ok(split)),
                 Ok(_) => self.located(cx),
             },
             TogetherState::Checked => match got.answer() {
                 Err(error) => Step::fail(error),
                 Ok(_) => self.bring(cx),
             },
-            TogetherState::Brought => match got.kept() {
+            TogetherState::Brought => match got.colocated() {
                 Err(error) => Step::fail(error),
-                Ok(_) => self.send(false),
+                Ok(Colocated::Split(split)) => Step::answer(Ok(Answer::Fragments(split))),
+                Ok(Colocated::Together | Colocated::Kept(_)) => self.send(false),
             },
             TogetherState::Sent { was_together } => match got.answer() {
                 // The two may have parted again.
@@ -188,14 +194,16 @@ impl BringTogether {
         if !std::mem::replace(&mut self.is_asked, true) {
             return Step::Call(Colocate::frame(first, other_at, Some(self.start)));
         }
-        match (got.kept(), self.why.take()) {
+        match (got.colocated(), self.why.take()) {
             (Err(error), _) => Step::fail(error),
-            (Ok(None), _) => Step::Return(Got::Kept(Ok(None))),
-            (Ok(why), None) => {
-                self.why = why;
+            (Ok(done @ (Colocated::Together | Colocated::Split(_))), _) => {
+                Step::Return(Got::Colocated(Ok(done)))
+            }
+            (Ok(Colocated::Kept(why)), None) => {
+                self.why = Some(why);
                 Step::Call(Colocate::frame(second, at, Some(self.start)))
             }
-            (Ok(Some(other)), Some(why)) => {
+            (Ok(Colocated::Kept(other)), Some(why)) => {
                 let cause = format!(
                     "{other_at} serves the file, {at} the directory of the new name; that one does not go there: {why}; \
                      nor does the directory of the file: {other}"
@@ -230,8 +238,11 @@ impl BringForRename {
                 let (to, file) = ((self.new_dir, at), (self.dir, file_at));
                 Step::Become(BringTogether::frame("rename", to, file, self.start))
             }
+            Got::Answer(Ok(Answer::Fragments(split))) => {
+                Step::Return(Got::Colocated(Ok(Colocated::Split(split.clone()))))
+            }
             Got::Answer(_) => Step::fail(self.refused.clone()),
-            Got::Start | Got::Ranks(_) | Got::Done | Got::Kept(_) => {
+            Got::Start | Got::Ranks(_) | Got::Done | Got::Colocated(_) => {
                 Ranked::call(Asked::Lookup { dir: self.dir, second: false })
             }
         }
@@ -246,6 +257,8 @@ pub(super) struct AtHome {
     asked: Asked,
     parent: Ino,
     refused: Error,
+    /// Another rank served the directory than the rank of its name.
+    was_away: bool,
     state: HomeState,
 }
 
@@ -261,7 +274,8 @@ enum HomeState {
 
 impl AtHome {
     pub(super) fn frame(asked: Asked, parent: Ino, refused: Error) -> Frame {
-        Frame::AtHome(Self { asked, parent, refused, state: HomeState::Begin })
+        let (was_away, state) = (false, HomeState::Begin);
+        Frame::AtHome(Self { asked, parent, refused, was_away, state })
     }
 
     pub(super) fn step(&mut self, cx: &mut Context<'_>, got: Got) -> Step {
@@ -273,15 +287,17 @@ impl AtHome {
             HomeState::Looked => match got.answer() {
                 Ok(Answer::Attr(dir)) if dir.is_dir() => {
                     self.state = HomeState::Moved;
+                    self.was_away = cx.place(dir.ino) != cx.place(self.parent);
                     // The known rank may be that of its name: then the answer comes at once.
                     Step::Call(Colocate::frame(dir.ino, cx.place(self.parent), None))
                 }
                 _ => Step::fail(self.refused.clone()),
             },
-            HomeState::Moved => match got.kept() {
+            HomeState::Moved => match got.colocated() {
                 Err(error) => Step::fail(error),
-                Ok(None) => self.send(cx.now),
-                Ok(Some(why)) => {
+                Ok(Colocated::Together) => self.send(cx.now),
+                Ok(stays) => {
+                    let why = if let Colocated::Kept(why) = stays { why } else { SPLIT.into() };
                     let refused = self.refused.clone();
                     let cause = format!("{}; it does not come by itself: {why}", refused.cause);
                     Step::fail(Error { cause, ..refused })
@@ -290,7 +306,9 @@ impl AtHome {
             HomeState::Sent(start) => match got.answer() {
                 // The rank of the name may not know yet that the directory has arrived.
                 Err(error)
-                    if error.errno == Errno::Busy && cx.now.since(start) < AGREE_WITHIN =>
+                    if error.errno == Errno::Busy
+                        && self.was_away
+                        && cx.now.since(start) < AGREE_WITHIN =>
                 {
                     self.state = HomeState::Paused(start);
                     Step::Wait(RETRY)
@@ -328,22 +346,22 @@ impl Colocate {
         if !std::mem::replace(&mut self.is_sent, true) {
             return Ranked::call(Asked::Gather(self.ino, self.rank));
         }
-        let kept = |why| Step::Return(Got::Kept(Ok(why)));
+        let ended = |how| Step::Return(Got::Colocated(Ok(how)));
         match got.answer() {
             Ok(Answer::Done) => {
                 cx.router.set_place(self.ino, self.rank);
-                kept(None)
+                ended(Colocated::Together)
             }
-            // The directory was split.
-            Ok(_) => kept(Some("it is split".into())),
+            Ok(Answer::Fragments(fragments)) => ended(Colocated::Split(fragments)),
+            Ok(answer) => Step::Return(Got::Colocated(Err(unexpected(&answer)))),
             Err(error) if is_passing(&error) && cx.now.since(start) < within(&error) => {
                 self.is_sent = false;
                 Step::Wait(RETRY)
             }
             Err(error) if is_refusal(&error) || error.errno == Errno::Again => {
-                kept(Some(error.cause))
+                ended(Colocated::Kept(error.cause))
             }
-            Err(error) => Step::Return(Got::Kept(Err(error))),
+            Err(error) => Step::Return(Got::Colocated(Err(error))),
         }
     }
 }

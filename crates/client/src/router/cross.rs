@@ -7,7 +7,7 @@ use wire::Answer;
 use super::asked::Asked;
 use super::colocate::BringForRename;
 use super::ranked::{Exactly, Ranked};
-use super::{Context, Frame, Got, RETRY, Step, is_passing, unexpected};
+use super::{Colocated, Context, Frame, Got, RETRY, Step, is_passing, unexpected};
 
 /// The time for attempts while subtrees move or servers start.
 pub(super) const WITHIN: Span = Span::from_millis(20_000);
@@ -66,7 +66,9 @@ impl RenameAcross {
         match std::mem::replace(&mut self.state, CrossState::Begin) {
             CrossState::Begin => match got {
                 Got::Answer(Err(error)) => Step::fail(error),
-                Got::Answer(Ok(_)) | Got::Start | Got::Ranks(_) | Got::Done | Got::Kept(_) => {
+                // A directory was split since: the request is for its fragments.
+                Got::Answer(Ok(split @ Answer::Fragments(_))) => Step::answer(Ok(split)),
+                Got::Answer(Ok(_)) | Got::Start | Got::Ranks(_) | Got::Done | Got::Colocated(_) => {
                     self.begin(cx)
                 }
             },
@@ -80,6 +82,7 @@ impl RenameAcross {
             },
             CrossState::LocatedTogether => match got.answer() {
                 Err(error) => Step::fail(error),
+                Ok(split @ Answer::Fragments(_)) => Step::answer(Ok(split)),
                 Ok(_) if cx.place(self.dir) == cx.place(self.new_dir) => {
                     Step::fail(self.refused.clone())
                 }
@@ -87,7 +90,13 @@ impl RenameAcross {
             },
             CrossState::Departing => self.departed(cx, got.answer()),
             CrossState::Arriving(offer) => {
-                self.state = CrossState::Deciding(offer, got.answer().map(drop));
+                let arrived = match got.answer() {
+                    Ok(Answer::Done) => Ok(()),
+                    // The directory was split: nobody has taken the offer.
+                    Ok(_) => Err(Error::of(Errno::Again, "rename")),
+                    Err(error) => Err(error),
+                };
+                self.state = CrossState::Deciding(offer, arrived);
                 // Only the rank that made the offer: another rank may have an offer with the same
                 // number.
                 let Offer { from, cross_rename, .. } = offer;
@@ -98,9 +107,10 @@ impl RenameAcross {
                 Ok(Answer::Attr(attr)) if attr.ino == offer.ino => Step::answer(Ok(Answer::Done)),
                 _ => self.wait_or(cx, error),
             },
-            CrossState::Gathering => match got.kept() {
+            CrossState::Gathering => match got.colocated() {
                 Err(error) => Step::fail(error),
-                Ok(_) => self.locate(CrossState::Begin),
+                Ok(Colocated::Split(split)) => Step::answer(Ok(Answer::Fragments(split))),
+                Ok(Colocated::Together | Colocated::Kept(_)) => self.locate(CrossState::Begin),
             },
             CrossState::Paused => self.locate(CrossState::Begin),
         }
@@ -125,6 +135,7 @@ impl RenameAcross {
                 self.state = CrossState::Arriving(Offer { from, cross_rename, ino });
                 Ranked::call(Asked::Arrive { dir: self.new_dir, from, cross_rename })
             }
+            Ok(split @ Answer::Fragments(_)) => Step::answer(Ok(split)),
             Ok(answer) => Step::fail(unexpected(&answer)),
             Err(error) if is_passing(&error) => self.wait_or(cx, error),
             Err(error) if error.errno == Errno::CrossDevice && !self.is_gathered => {
@@ -162,7 +173,7 @@ impl RenameAcross {
     }
 }
 
-/// Finds the ranks that serve two directories.
+/// Finds the ranks that serve two directories. The answer is `Answer::Fragments` if one is split.
 #[derive(Debug)]
 pub(super) struct Locate {
     dirs: [Ino; 2],
@@ -175,8 +186,8 @@ impl Locate {
     }
 
     pub(super) fn step(&mut self, got: Got) -> Step {
-        if let Got::Answer(Err(error)) = got {
-            return Step::fail(error);
+        if matches!(got, Got::Answer(Err(_) | Ok(Answer::Fragments(_)))) {
+            return Step::Return(got);
         }
         let Some(dir) = self.dirs.get(self.at) else { return Step::answer(Ok(Answer::Done)) };
         self.at += 1;

@@ -27,7 +27,12 @@ pub(super) struct Ranked {
     tried: Vec<Rank>,
     /// The ranks that were asked.
     visited: Vec<Rank>,
-    redirected_at: Option<Moment>,
+    /// A rank referred to the present one, which has not answered yet that it serves the inode.
+    is_referred: bool,
+    /// Since when the present rank answers that it does not know the inode.
+    unknown_since: Option<Moment>,
+    /// The ranks that another rank referred to, and that never heard of the inode.
+    ignorant: Vec<Rank>,
     state: RankedState,
 }
 
@@ -67,7 +72,9 @@ impl Ranked {
             single: false,
             tried: Vec::new(),
             visited: Vec::new(),
-            redirected_at: None,
+            is_referred: false,
+            unknown_since: None,
+            ignorant: Vec::new(),
             state: RankedState::Begin,
         }
     }
@@ -141,6 +148,7 @@ impl Ranked {
             RankedState::Next(error) => match got.ranks() {
                 Ok(ranks) => match ranks.into_iter().find(|rank| !self.tried.contains(rank)) {
                     Some(next) => {
+                        (self.is_referred, self.unknown_since) = (false, None);
                         self.rank = next;
                         self.ask(cx)
                     }
@@ -202,9 +210,13 @@ impl Ranked {
                     return Step::fail(error);
                 }
                 // A rank referred to this one a moment ago, which may not know yet.
-                if self.redirected_at.is_some_and(|at| cx.now.since(at) < NOTICE_WITHIN) {
+                let since = *self.unknown_since.get_or_insert(cx.now);
+                if self.is_referred && cx.now.since(since) < NOTICE_WITHIN {
                     self.state = RankedState::Paused;
                     return Step::Wait(RETRY);
+                }
+                if self.is_referred {
+                    self.ignorant.push(self.rank);
                 }
                 if let Some(other) = second(&op) {
                     self.state = RankedState::Second(error);
@@ -251,6 +263,10 @@ impl Ranked {
         }
         self.single = false;
         self.rank = elsewhere.rank;
+        if self.ignorant.contains(&self.rank) {
+            // The rank serves the subtree, but has not loaded the inode: only a walk helps.
+            return Step::fail(Error::of(Errno::Stale, ""));
+        }
         if self.visited.contains(&self.rank) {
             // The inode moved on: the receiving rank may not know yet.
             self.state = RankedState::Returning;
@@ -264,7 +280,7 @@ impl Ranked {
     fn arrive(&mut self, cx: &mut Context<'_>) -> Step {
         let op = self.asked.op(cx.given);
         cx.router.note_place(&op, self.rank);
-        self.redirected_at = Some(cx.now);
+        (self.is_referred, self.unknown_since) = (true, None);
         self.tried.clear();
         match named(&op) {
             Some(ino) => {

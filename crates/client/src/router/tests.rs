@@ -170,6 +170,16 @@ fn a_rank_may_take_a_moment_to_notice_that_it_serves_a_subtree() {
 }
 
 #[test]
+fn a_rank_that_serves_a_subtree_but_has_not_loaded_the_inode_leaves_a_walk_to_the_caller() {
+    let mut world = World::new(2);
+    let start = world.now;
+    let serve = |rank: Rank, _: &Op<'_>| if rank == Rank(0) { moved(1) } else { stale() };
+    let result = world.drive(Route::request(), Op::GetAttr { ino: HERE }, serve);
+    assert_eq!(errno(result), Errno::Stale);
+    assert!(world.now.since(start) < Span::from_millis(400), "the walk must not come late");
+}
+
+#[test]
 fn ranks_that_refer_to_each_other_for_too_long_end_a_request() {
     let mut world = World::new(2);
     let start = world.now;
@@ -402,6 +412,44 @@ fn a_rename_between_ranks_takes_the_offer_of_one_to_the_other() {
 }
 
 #[test]
+fn a_rename_into_a_directory_that_was_split_goes_to_its_fragment() {
+    let mut world = World::new(2);
+    let serve = |_: Rank, op: &Op<'_>| match op {
+        Op::Rename { new_parent: THERE, .. } => fails(Errno::CrossDevice),
+        Op::Rename { .. } => Ok(Answer::Done),
+        Op::Depart { new_parent: THERE, .. } => {
+            Ok(Answer::Fragments(Box::new(fragments_of(THERE, 100))))
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(world.drive(Route::request(), RENAME, serve), Ok(Answer::Done));
+}
+
+#[test]
+fn an_offer_for_a_directory_that_was_split_is_not_taken_for_a_rename() {
+    let mut world = World::new(2);
+    let mut is_split = false;
+    let serve = |_: Rank, op: &Op<'_>| match op {
+        Op::Rename { new_parent: THERE, .. } => fails(Errno::CrossDevice),
+        Op::Depart { .. } => Ok(Answer::CrossRename(9, Ino(77))),
+        Op::Arrive { dir: THERE, .. } => {
+            is_split = true;
+            Ok(Answer::Fragments(Box::new(fragments_of(THERE, 100))))
+        }
+        Op::Passed { .. } => fails(Errno::Again),
+        Op::Rename { .. } if is_split => Ok(Answer::Done),
+        Op::Lookup { .. } => fails(Errno::NotFound),
+        Op::GetAttr { ino: THERE } => {
+            Ok(Answer::Fragments(Box::new(fragments_of(THERE, 100))))
+        }
+        Op::GetAttr { ino } => Ok(attr(*ino)),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(world.drive(Route::request(), RENAME, serve), Ok(Answer::Done));
+    assert!(world.log().iter().filter(|line| line.contains("rename")).count() == 2);
+}
+
+#[test]
 fn a_rename_whose_answers_are_lost_is_recognised_by_its_name() {
     let mut world = World::new(2);
     let serve = |_: Rank, op: &Op<'_>| match op {
@@ -524,12 +572,17 @@ fn nothing_moves_for_a_link_to_a_name_that_exists() {
 fn a_directory_returns_to_the_rank_of_its_name_before_it_is_removed() {
     let mut world = World::new(2);
     let (mut gathered, mut removals) = (false, 0);
-    let serve = |_: Rank, op: &Op<'_>| match op {
+    let serve = |rank: Rank, op: &Op<'_>| match op {
         Op::Rmdir { .. } => {
             removals += 1;
             if gathered && removals > 2 { Ok(Answer::Done) } else { fails(Errno::Busy) }
         }
-        Op::Lookup { parent: Ino::ROOT, name: b"dir" } => Ok(Answer::Attr(dir_attr(THERE))),
+        Op::Lookup { parent: Ino::ROOT, name: b"dir" } => {
+            let (root, parent) = (THERE, Ino::ROOT);
+            let elsewhere = Elsewhere { rank: Rank(1), root, parent, rest: Vec::new() };
+            Ok(Answer::Elsewhere(Box::new(elsewhere)))
+        }
+        Op::GetAttr { ino } if rank == Rank(1) => Ok(Answer::Attr(dir_attr(*ino))),
         Op::Gather { ino: THERE, rank: Rank(0) } => {
             gathered = true;
             Ok(Answer::Done)
@@ -539,6 +592,21 @@ fn a_directory_returns_to_the_rank_of_its_name_before_it_is_removed() {
     let op = Op::Rmdir { parent: Ino::ROOT, name: b"dir" };
     assert_eq!(world.drive(Route::request(), op, serve), Ok(Answer::Done));
     assert!(world.log().contains(&"wait".into()), "the rank of the name notices the move later");
+}
+
+#[test]
+fn a_directory_that_is_at_home_and_busy_stays_busy_at_once() {
+    let mut world = World::new(2);
+    let start = world.now;
+    let serve = |_: Rank, op: &Op<'_>| match op {
+        Op::Rmdir { .. } => fails(Errno::Busy),
+        Op::Lookup { .. } => Ok(Answer::Attr(dir_attr(HERE))),
+        Op::Gather { .. } => Ok(Answer::Done),
+        other => panic!("{other:?}"),
+    };
+    let op = Op::Rmdir { parent: Ino::ROOT, name: b"dir" };
+    assert_eq!(errno(world.drive(Route::request(), op, serve)), Errno::Busy);
+    assert_eq!(world.now, start, "nothing to wait for");
 }
 
 #[test]

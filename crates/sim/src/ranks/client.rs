@@ -480,6 +480,7 @@ impl RanksWorld {
                 // The fragment is gone since this was planned.
                 return self.schedule(1, Event::Turn(client));
             }
+            self.report.stale += u64::from(!asked.paths.is_empty());
             return self.repeat(client, asked, &result);
         }
         if self.is_kept_apart(client, &asked.script, errno) {
