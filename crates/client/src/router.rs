@@ -48,6 +48,7 @@ const FRAMES_MAX: usize = 64;
 pub struct Router {
     places: Map<Ino, Rank>,
     fragments: FragmentMap,
+    undecided: cross::UndecidedRenames,
     /// The ranks besides rank 0 that this client has a session with.
     ranks: BTreeSet<Rank>,
     /// Whether anything was found on another rank than 0.
@@ -245,6 +246,7 @@ enum Frame {
     SplitDir(shape::SplitDir),
     RenameAcross(cross::RenameAcross),
     Locate(cross::Locate),
+    IsRenamed(cross::IsRenamed),
     Together(colocate::Together),
     BringTogether(colocate::BringTogether),
     BringForRename(colocate::BringForRename),
@@ -362,6 +364,7 @@ impl Frame {
             Self::SplitDir(frame) => frame.step(cx, got),
             Self::RenameAcross(frame) => frame.step(cx, got),
             Self::Locate(frame) => frame.step(got),
+            Self::IsRenamed(frame) => frame.step(cx, got),
             Self::Together(frame) => frame.step(cx, got),
             Self::BringTogether(frame) => frame.step(got),
             Self::BringForRename(frame) => frame.step(cx, &got),
@@ -392,6 +395,7 @@ impl Frame {
             | Self::SplitDir(_)
             | Self::RenameAcross(_)
             | Self::Locate(_)
+            | Self::IsRenamed(_)
             | Self::Together(_)
             | Self::BringTogether(_)
             | Self::BringForRename(_)

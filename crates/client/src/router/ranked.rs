@@ -255,6 +255,8 @@ impl Ranked {
         cx.router.redirected += 1;
         let op = self.asked.op(cx.given);
         if elsewhere.root != Ino(0) && matches!(op, Op::Export { .. }) {
+            // This rank serves the directory: the nested subtree moves there first.
+            cx.router.note_place(&op, self.rank);
             cx.router.set_place(elsewhere.root, elsewhere.rank);
             return Step::answer(Ok(Answer::Elsewhere(Box::new(elsewhere))));
         }

@@ -270,6 +270,29 @@ fn a_move_takes_nested_subtrees_along_first() {
     assert_eq!(world.log(), ["0 export 5", "1 export 7", "0 export 5"]);
 }
 
+#[test]
+fn a_nested_subtree_moves_to_the_rank_that_serves_the_directory_now() {
+    let mut world = World::new(2);
+    world.router.link(Rank(1));
+    world.router.set_place(HERE, Rank(1));
+    let mut inner_moved = false;
+    let serve = |rank: Rank, op: &Op<'_>| match (rank, op) {
+        (Rank(1), Op::Export { dir: HERE, .. }) => stale(),
+        (Rank(0), Op::Export { dir: HERE, .. }) if inner_moved => Ok(Answer::Done),
+        (Rank(0), Op::Export { dir: HERE, .. }) => {
+            let elsewhere = Elsewhere { rank: Rank(1), root: THERE, ..Elsewhere::default() };
+            Ok(Answer::Elsewhere(Box::new(elsewhere)))
+        }
+        (Rank(1), Op::Export { dir: THERE, rank }) => {
+            inner_moved = *rank == Rank(0);
+            Ok(Answer::Done)
+        }
+        other => panic!("{other:?}"),
+    };
+    let result = world.drive(Route::pin(HERE, Rank(1)), Op::Settle, serve);
+    assert_eq!(result, Ok(Answer::Done));
+}
+
 fn fragments_of(dir: Ino, first: u64) -> Fragments {
     let parts = [0, 1, 2, 3, 4, 5, 6, 7].map(|at| (Ino((1 << 40) + first + at), Rank(0)));
     let attr = Attr { nlink: 0, ..dir_attr(dir) };
@@ -463,6 +486,30 @@ fn a_rename_whose_answers_are_lost_is_recognised_by_its_name() {
 }
 
 #[test]
+fn a_rename_with_an_unknown_end_is_not_executed_twice() {
+    let mut world = World::new(2);
+    let serve = |_: Rank, op: &Op<'_>| match op {
+        Op::Rename { .. } => fails(Errno::CrossDevice),
+        Op::Depart { .. } => Ok(Answer::CrossRename(9, Ino(77))),
+        Op::Arrive { .. } | Op::Passed { .. } => fails(Errno::Again),
+        _ => stale(),
+    };
+    assert_eq!(errno(world.drive(Route::request(), RENAME, serve)), Errno::Stale);
+    // The caller has walked to the directory.
+    let serve = |_: Rank, op: &Op<'_>| match op {
+        Op::Lookup { name: b"new", .. } => Ok(attr(Ino(77))),
+        Op::Lookup { name: b"old", .. } => fails(Errno::NotFound),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(world.drive(Route::request(), RENAME, serve), Ok(Answer::Done));
+    let serve = |_: Rank, op: &Op<'_>| match op {
+        Op::Rename { .. } => fails(Errno::NotFound),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(errno(world.drive(Route::request(), RENAME, serve)), Errno::NotFound);
+}
+
+#[test]
 fn a_rename_that_was_not_taken_is_offered_again() {
     let mut world = World::new(2);
     let mut offers = 0;
@@ -495,6 +542,22 @@ fn a_rename_that_stays_rejected_returns_the_error_of_the_arrival() {
         other => panic!("{other:?}"),
     };
     assert_eq!(errno(world.drive(Route::request(), RENAME, serve)), Errno::NotEmpty);
+}
+
+#[test]
+fn a_directory_that_comes_to_the_rank_of_the_other_one_ends_a_rename_there() {
+    let mut world = World::new(2);
+    world.router.set_place(THERE, Rank(0));
+    let mut renames = 0;
+    let serve = |_: Rank, op: &Op<'_>| match op {
+        Op::Rename { .. } => {
+            renames += 1;
+            if renames < 4 { fails(Errno::CrossDevice) } else { Ok(Answer::Done) }
+        }
+        Op::GetAttr { ino } => Ok(attr(*ino)),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(world.drive(Route::request(), RENAME, serve), Ok(Answer::Done));
 }
 
 #[test]
