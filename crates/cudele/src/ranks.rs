@@ -95,12 +95,7 @@ impl Ranks {
     }
 
     /// The next effect of a route, after the result of the last one.
-    fn handle<'a>(
-        &self,
-        route: &'a mut Route,
-        op: &Op<'a>,
-        input: RouteInput,
-    ) -> RouteEffect<'a> {
+    fn handle<'a>(&self, route: &'a mut Route, op: &Op<'a>, input: RouteInput) -> RouteEffect<'a> {
         let mut known = self.lock();
         let effect = route.handle(&mut known.router, crate::moment(), op, input);
         self.publish(&known.router);

@@ -20,6 +20,7 @@ mod moves;
 mod register;
 mod report;
 mod script;
+mod session;
 mod tree;
 
 use std::collections::BTreeMap;

@@ -13,21 +13,43 @@ use crate::FragmentMap;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     /// The caller's request, in these directories if it names any.
-    Given { dir: Option<Ino>, new_dir: Option<Ino> },
+    Given {
+        dir: Option<Ino>,
+        new_dir: Option<Ino>,
+    },
     /// The first name of the caller's request, or the second one.
-    Lookup { dir: Ino, second: bool },
+    Lookup {
+        dir: Ino,
+        second: bool,
+    },
     GetAttr(Ino),
     SetAttr(Ino, AttrChange),
     Walk(Ino, Vec<u8>),
-    List { dir: Ino, after: Option<Vec<u8>>, limit: u32, attrs: bool },
+    List {
+        dir: Ino,
+        after: Option<Vec<u8>>,
+        limit: u32,
+        attrs: bool,
+    },
     Export(Ino, Rank),
     Gather(Ino, Rank),
     Split(Ino),
     Join(Ino),
     /// The offer of the first step of the caller's rename to another rank.
-    Depart { dir: Ino, new_dir: Ino, to: Rank },
-    Arrive { dir: Ino, from: Rank, cross_rename: u64 },
-    Passed { dir: Ino, cross_rename: u64 },
+    Depart {
+        dir: Ino,
+        new_dir: Ino,
+        to: Rank,
+    },
+    Arrive {
+        dir: Ino,
+        from: Rank,
+        cross_rename: u64,
+    },
+    Passed {
+        dir: Ino,
+        cross_rename: u64,
+    },
 }
 
 impl Asked {

@@ -129,7 +129,9 @@ impl RenameAcross {
             CrossState::Checking(offer, error) => match got.answer() {
                 Ok(Answer::Attr(attr)) if attr.ino == offer.ino => Step::answer(Ok(Answer::Done)),
                 answer => {
-                    self.undecided = answer.is_err_and(|error| error.errno != Errno::NotFound).then_some(offer.ino);
+                    self.undecided = answer
+                        .is_err_and(|error| error.errno != Errno::NotFound)
+                        .then_some(offer.ino);
                     self.wait_or(cx, error)
                 }
             },

@@ -3,8 +3,8 @@
 
 #![allow(clippy::wildcard_enum_match_arm, reason = "a server of a test answers few requests")]
 
-use types::{Attr, FileType, Frag, RenameFlags};
-use wire::{Elsewhere, NewInode};
+use types::{Attr, Errno, Error, FileType, Frag, Moment, RenameFlags, Result};
+use wire::{Elsewhere, NewInode, Op};
 
 use super::*;
 
@@ -462,9 +462,7 @@ fn an_offer_for_a_directory_that_was_split_is_not_taken_for_a_rename() {
         Op::Passed { .. } => fails(Errno::Again),
         Op::Rename { .. } if is_split => Ok(Answer::Done),
         Op::Lookup { .. } => fails(Errno::NotFound),
-        Op::GetAttr { ino: THERE } => {
-            Ok(Answer::Fragments(Box::new(fragments_of(THERE, 100))))
-        }
+        Op::GetAttr { ino: THERE } => Ok(Answer::Fragments(Box::new(fragments_of(THERE, 100)))),
         Op::GetAttr { ino } => Ok(attr(*ino)),
         other => panic!("{other:?}"),
     };

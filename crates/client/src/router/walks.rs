@@ -71,8 +71,7 @@ mod tests {
     fn a_request_is_repeated_after_a_walk_to_each_of_its_inodes() {
         let mut walks = Walks::new(2);
         let steps = [false, false, true, true].map(|good| walks.next(good));
-        let expected =
-            [WalkStep::Request, WalkStep::Walk(0), WalkStep::Walk(1), WalkStep::Request];
+        let expected = [WalkStep::Request, WalkStep::Walk(0), WalkStep::Walk(1), WalkStep::Request];
         assert_eq!(steps, expected);
         assert_eq!(walks.next(true), WalkStep::End);
     }

@@ -1,4 +1,4 @@
-//! Lists subtrees by rank, and moves, splits and joins them while clients work in them (B-02, B-04).
+//! Lists subtrees by rank, and moves, splits and joins them while clients work there (B-02, B-04).
 
 use client::Route;
 use metastore::{SUBTREES_NAME, Subtrees};

@@ -4,23 +4,23 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use client::{
-    FragmentMap, Route, RouteEffect, RouteInput, Router, Session, SessionEffects, SessionInput,
-    WalkStep, Walks,
+    FragmentMap, Route, RouteEffect, RouteInput, Router, Session, SessionEffects, WalkStep, Walks,
 };
 use types::{ClientId, ConnId, Cred, Errno, Error, Ino, Moment, Rank, Result, Tid};
-use wire::{Answer, Message, Op};
+use wire::{Answer, Op};
 
 use super::job::JOB;
 use super::linking::Link;
 use super::register::Place;
 use super::script::Script;
 use super::tree;
-use super::{Conn, Event, MS, RanksWorld};
+use super::{Event, MS, RanksWorld};
 
+/// The session with a rank.
 #[derive(Debug)]
-struct To {
-    session: Session,
-    conn: Option<ConnId>,
+pub(super) struct To {
+    pub(super) session: Session,
+    pub(super) conn: Option<ConnId>,
 }
 
 /// The step of a client that is under way.
@@ -32,7 +32,7 @@ pub(super) struct Asked {
     /// Tells it from earlier steps.
     number: u64,
     route: Route,
-    waits: Waits,
+    pub(super) waits: Waits,
     /// The paths of the inodes of the step, and the walks to them.
     paths: Vec<(Vec<u8>, Ino)>,
     walks: Walks,
@@ -45,9 +45,13 @@ pub(super) struct Asked {
 
 /// What the route of a step waits for.
 #[derive(Debug)]
-enum Waits {
+pub(super) enum Waits {
     Nothing,
-    Answer { rank: Rank, tid: Tid, kind: SentKind },
+    Answer {
+        rank: Rank,
+        tid: Tid,
+        kind: SentKind,
+    },
     /// This input comes in a while.
     Input(RouteInput),
     /// The session with a rank is to get the open state of a file, when it is connected.
@@ -55,7 +59,7 @@ enum Waits {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SentKind {
+pub(super) enum SentKind {
     Gather,
     Arrive,
     Chunks,
@@ -78,7 +82,7 @@ impl SentKind {
 pub(super) struct Client {
     id: ClientId,
     remembers: bool,
-    to: BTreeMap<Rank, To>,
+    pub(super) to: BTreeMap<Rank, To>,
     pub(super) router: Router,
     pub(super) asked: Option<Asked>,
     pub(super) script: VecDeque<Script>,
@@ -158,102 +162,11 @@ fn is_stale(result: &Result<Answer>) -> bool {
     result.as_ref().is_err_and(|error| error.errno == Errno::Stale)
 }
 
-fn connection_lost() -> Error {
+pub(super) fn connection_lost() -> Error {
     Error::of(Errno::Io, "connection")
 }
 
 impl RanksWorld {
-    pub(super) fn connect(&mut self, client: usize, rank: Rank) {
-        let server = &self.servers[usize::from(rank.0)];
-        let term = server.term;
-        if self.clients[client].to[&rank].conn.is_some() {
-            return;
-        }
-        if server.mds.is_none() {
-            return self.schedule(5 * MS, Event::Connect(client, rank));
-        }
-        let id = ConnId(self.next_conn);
-        self.next_conn += 1;
-        let (to_server_at, to_client_at) = (self.now, self.now);
-        let conn = Conn { client, rank, term, alive: true, to_server_at, to_client_at };
-        self.conns.insert(id, conn);
-        if let Some(to) = self.clients[client].to.get_mut(&rank) {
-            to.conn = Some(id);
-        }
-        self.drive(client, rank, SessionInput::Connected);
-    }
-
-    pub(super) fn client_closed(&mut self, conn: ConnId) {
-        let Conn { client, rank, .. } = self.conns[&conn];
-        let Some(to) = self.clients[client].to.get_mut(&rank).filter(|to| to.conn == Some(conn))
-        else {
-            return;
-        };
-        to.conn = None;
-        self.drive(client, rank, SessionInput::Disconnected);
-        self.schedule(MS, Event::Connect(client, rank));
-        // A journal that follows its request goes over one connection.
-        if let Some(Asked { waits: Waits::Answer { rank: at, tid, kind }, .. }) =
-            self.clients[client].asked
-            && at == rank
-            && kind == SentKind::Chunks
-        {
-            if let Some(to) = self.clients[client].to.get_mut(&rank) {
-                to.session.forget(tid);
-            }
-            self.pursue(client, RouteInput::Answer(Err(connection_lost())));
-        }
-    }
-
-    pub(super) fn arrived_at_client(&mut self, conn: ConnId, frame: &[u8]) {
-        let Conn { client, rank, alive, .. } = self.conns[&conn];
-        let payload = wire::frame::decode(frame).ok().flatten().map(|(frame, _)| frame.payload);
-        let message = payload.map(Message::decode);
-        match message {
-            Some(Ok(message)) if alive => {
-                self.note(|| format!("{rank} -> client.{client} {message:?}"));
-                self.drive(client, rank, SessionInput::Message(message));
-            }
-            Some(Ok(_)) => {}
-            Some(Err(_)) | None => self.fail("a server sent nonsense".into()),
-        }
-    }
-
-    fn drive(&mut self, client: usize, rank: Rank, input: SessionInput<'_>) {
-        let mut effects = SessionEffects::default();
-        if let Some(to) = self.clients[client].to.get_mut(&rank) {
-            to.session.handle(input, &mut effects);
-        }
-        self.flush(client, rank, effects);
-    }
-
-    fn flush(&mut self, client: usize, rank: Rank, effects: SessionEffects) {
-        let SessionEffects { frames, completed, .. } = effects;
-        let conn = self.clients[client].to.get(&rank).and_then(|to| to.conn);
-        let mut rest = frames.as_slice();
-        while let (Some(conn), Ok(Some((_, length)))) = (conn, wire::frame::decode(rest)) {
-            self.to_server(conn, rest[..length].to_vec());
-            rest = &rest[length..];
-        }
-        let lost = self.clients[client].to.get_mut(&rank).and_then(|to| to.session.take_lost());
-        if let Some(lost) = lost {
-            self.fail(format!("client.{client} lost a change that {rank} had answered: {lost:?}"));
-        }
-        for (tid, result) in completed {
-            let Some(asked) = &mut self.clients[client].asked else { continue };
-            let Waits::Answer { rank: at, tid: of, kind } = asked.waits else { continue };
-            if (at, of) != (rank, tid) {
-                continue;
-            }
-            match kind {
-                SentKind::Gather if result == Ok(Answer::Done) => self.report.gathered += 1,
-                SentKind::Arrive if result == Ok(Answer::Done) => asked.crossed = true,
-                SentKind::Gather | SentKind::Arrive | SentKind::Chunks | SentKind::Other => {}
-            }
-            self.pursue(client, RouteInput::Answer(result.map_err(Error::from)));
-        }
-    }
-
     /// Time for a client to do something, if it waits for nothing.
     pub(super) fn turn(&mut self, client: usize) {
         self.clients[client].again = false;
@@ -284,8 +197,18 @@ impl RanksWorld {
         known.number += 1;
         let number = known.number;
         let (waits, walking, result, crossed) = (Waits::Nothing, None, None, false);
-        known.asked =
-            Some(Asked { script, at, number, route, waits, paths, walks, walking, result, crossed });
+        known.asked = Some(Asked {
+            script,
+            at,
+            number,
+            route,
+            waits,
+            paths,
+            walks,
+            walking,
+            result,
+            crossed,
+        });
         self.pursue(client, RouteInput::Start);
     }
 
@@ -308,7 +231,7 @@ impl RanksWorld {
     }
 
     /// Gives a route its input, and carries its effect out.
-    fn pursue(&mut self, client: usize, input: RouteInput) {
+    pub(super) fn pursue(&mut self, client: usize, input: RouteInput) {
         let moment = Moment(self.now + 1);
         let Client { router, asked, to, id, remembers, .. } = &mut self.clients[client];
         let Some(asked) = asked else { return };

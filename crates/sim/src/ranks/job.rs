@@ -11,8 +11,8 @@ use client::{ClientSubtree, Grant, SessionEffects};
 use metastore::request::client_journal_name;
 use namespace::PlannedInode;
 use objstore::{Expect, ObjectStore};
-use types::{Attr, ClientId, Cred, Errno, FileType, Ino, InoRange, Seq, Timestamp};
 use types::Result as Answered;
+use types::{Attr, ClientId, Cred, Errno, FileType, Ino, InoRange, Seq, Timestamp};
 use wire::{Answer, MergeFlags, Message, Op, Unused};
 
 use super::client::Asked;
