@@ -16,6 +16,7 @@ mod decoupled;
 mod exclusive;
 mod fragments;
 mod held;
+mod job;
 mod leases;
 mod left;
 mod router;
@@ -31,6 +32,12 @@ pub use cache::VALID;
 pub use decoupled::{ClientSubtree, Grant, SubtreeView};
 pub use fragments::FragmentMap;
 pub use held::FileState;
+pub use job::{
+    ChangeStep, Completion, CompositionRun, Earlier, EarlierMerge, HeldPart, JobEffect, JobInput,
+    JobRun, JournalPart, LeftJournals, Material, MechanismEffect, MechanismInput, MechanismStage,
+    MergedBy, OwnerNote, PartSync, Reached, References, Sealed, SentJournal, SentMerge, Step,
+    SubtreeJob, SyncDue, SyncWhen, is_restarted, sum_of_reports, term_of,
+};
 pub use left::{IntactJournal, LogNeed, in_order};
 pub use router::{
     Route, RouteEffect, RouteInput, Router, WALKS_MAX, WalkStep, Walks, is_direct, is_final, named,

@@ -33,7 +33,9 @@ use wire::{Answer, Fragments, Op};
 use crate::FragmentMap;
 pub use asked::{named, second};
 pub use direct::{is_direct, is_final};
-use route::{Colocated, Context, Frame, Got, Step, is_passing, unexpected};
+pub(crate) use route::unexpected as unexpected_answer;
+use route::unexpected;
+use route::{Colocated, Context, Frame, Got, Step, is_passing};
 pub use route::{Route, RouteEffect, RouteInput};
 pub use walks::{WALKS_MAX, WalkStep, Walks};
 

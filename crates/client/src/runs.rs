@@ -91,7 +91,7 @@ impl ByValue {
 type Object = (String, Vec<u8>);
 
 /// A journal as runs and a rest.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ByReference {
     /// The message in front of the rest.
     pub list: RunList,

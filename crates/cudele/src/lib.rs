@@ -71,6 +71,7 @@ mod waiting;
 
 pub use again::walked;
 pub use balancers::BalancerLog;
+pub use client::WALKS_MAX;
 pub use cluster::{Cluster, PolicySet};
 pub use contact::ContactNews;
 pub use content_store::ContentStore;

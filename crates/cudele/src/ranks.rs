@@ -24,9 +24,6 @@ use crate::{Fs, ServerNotice};
 pub(crate) use links::{listen_on, tell_on};
 pub use pinned::Pinned;
 
-/// The bits of a term; the bits above hold its rank.
-const TERM_BITS: u32 = 48;
-
 pub(crate) type Handler = Arc<Mutex<Box<dyn FnMut(ServerNotice) + Send>>>;
 
 /// The state of the ranks other than 0.
@@ -223,7 +220,7 @@ impl Fs {
         if epoch == Epoch(0) && link.request(self.cred(), Op::Sync, &[]).is_ok() {
             epoch = link.lock().session.epoch();
         }
-        Epoch(epoch.0 | u64::from(rank.0) << TERM_BITS)
+        client::term_of(epoch, rank)
     }
 
     /// The client that has decoupled a subtree with this root, or received this inode number with
@@ -244,10 +241,4 @@ impl Fs {
     pub(crate) fn set_place(&self, ino: Ino, rank: Rank) {
         self.ranks.set_place(ino, rank);
     }
-}
-
-/// Whether a server was restarted between two terms. The state of a subtree is stored before it
-/// moves to another rank.
-pub(crate) fn is_restarted(before: Epoch, now: Epoch) -> bool {
-    before != now && before.0 >> TERM_BITS == now.0 >> TERM_BITS
 }

@@ -9,13 +9,12 @@
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 
-use journal::{SegmentHeader, Writer};
+use client::{Earlier, LeftJournals, OwnerNote};
 use types::{ClientId, Errno, Error, Path, Result};
 use wire::DecoupledSubtree;
 
 use crate::mechanism::keep_part;
 use crate::state::io_error;
-use crate::subtree::Earlier;
 use crate::{Cluster, Owner, StateDir, Subtree};
 
 /// A journal of a dead client.
@@ -60,7 +59,7 @@ impl Cluster {
         let from = known.client;
         if look {
             let found = find(&fs, known, disk)?;
-            let journals = found.iter().map(|(left, _)| left.clone()).collect();
+            let journals = found.iter().map(RecoveredJournal::of).collect();
             return Ok(Recovered { from, journals, subtree: None });
         }
         if find(&fs, known, disk)?.is_empty() {
@@ -75,80 +74,41 @@ impl Cluster {
         // Its writes until the fencing count.
         let found = find(&fs, known, disk)?;
         let state = StateDir::of(fs.cluster_id(), known.ino)?;
-        let mut next = 1;
-        for (left, journal) in &found {
-            let writer = Writer::Client { client: fs.client(), subtree: known.ino };
-            let header = SegmentHeader { writer, epoch: granted.epoch, first_seq: journal.first };
-            let mut bytes = header.encode().to_vec();
-            bytes.extend_from_slice(journal.bytes.get(bytes.len()..).unwrap_or_default());
+        for journal in &found {
+            let bytes = journal.of_client(fs.client(), known.ino, granted.epoch);
             keep_part(&state, journal.first, &bytes)?;
-            next = next.max(left.first + left.events);
         }
-        state.set_owner(&Owner {
-            cluster: fs.cluster_id().to_owned(),
-            path: path.to_string(),
-            ino: known.ino.0,
-            client: fs.client().0,
-            ranges: vec![(granted.range.start, granted.range.end)],
-            epoch: granted.epoch.0,
-            policy: known.policy.clone(),
-            next_seq: next,
-            reached: next,
-            merged_in: None,
-            empty: false,
-            objects: Vec::new(),
-            // The dead client may have used any of its numbers.
-            used: granted.range.end.saturating_sub(1),
-            exact: false,
-            unused: Vec::new(),
-            adopted: found.iter().filter(|(left, _)| left.stored).map(name).collect(),
-        })?;
-        let journals = found.into_iter().map(|(left, _)| left).collect();
+        let grant = (granted.range, granted.epoch);
+        let note = OwnerNote::taken_over(fs.client(), grant, &found);
+        let names = (fs.cluster_id().to_owned(), path.to_string());
+        state.set_owner(&Owner::new(names, known.ino, known.policy.clone(), note))?;
+        let journals = found.iter().map(RecoveredJournal::of).collect();
         let subtree = Some(Subtree::attach(fs, path.clone())?);
         Ok(Recovered { from, journals, subtree })
     }
 }
 
-fn name((left, _): &(RecoveredJournal, Earlier)) -> String {
-    left.name.clone()
+impl RecoveredJournal {
+    fn of(journal: &Earlier) -> Self {
+        let (name, stored) = (journal.name.clone(), journal.object.is_some());
+        Self { name, stored, events: journal.events(), first: journal.first.0 }
+    }
 }
 
-/// The journals of a subtree, oldest first; of two that begin at the same event the longer one.
-fn find(
-    fs: &crate::Fs,
-    known: &DecoupledSubtree,
-    disk: Option<&FilePath>,
-) -> Result<Vec<(RecoveredJournal, Earlier)>> {
-    let mut found: Vec<(RecoveredJournal, Earlier)> = Vec::new();
-    let mut add = |name: String, bytes: Vec<u8>, stored: bool| -> Result<()> {
-        let journal = Earlier::read(name.clone(), bytes, None)?;
-        let header = SegmentHeader::decode(&journal.bytes).map_err(|e| e.in_journal(&name))?;
-        let own = matches!(header.writer, Writer::Client { subtree, .. } if subtree == known.ino);
-        let (first, events) = (journal.first.0, journal.events());
-        if own && events > 0 {
-            found.push((RecoveredJournal { name, stored, events, first }, journal));
-        }
-        Ok(())
-    };
+/// The journals of a subtree, oldest first.
+fn find(fs: &crate::Fs, known: &DecoupledSubtree, disk: Option<&FilePath>) -> Result<Vec<Earlier>> {
+    let mut left = LeftJournals::new(known.ino, known.range);
     for file in files(fs.cluster_id(), known, disk)? {
         let bytes = std::fs::read(&file).map_err(|error| io_error(&file, &error))?;
-        add(file.display().to_string(), bytes, false)?;
+        left.add_file(file.display().to_string(), bytes)?;
     }
-    let prefix = format!("journal/client/{:016x}.", known.ino.0);
-    let grant = format!(".{:x}.", known.range.start);
-    for object in fs.store().list(&prefix)? {
-        // Other objects belong to earlier decouplings, and recovery may still need them.
-        if object[prefix.len()..].contains(&grant) {
+    for object in fs.store().list(&left.prefix())? {
+        if left.is_one(&object) {
             let (bytes, _) = fs.store().get(&object)?;
-            // A client may be gone in the middle of its first write.
-            if client::IntactJournal::is_begun(&bytes) {
-                add(object, bytes, true)?;
-            }
+            left.add_object(object, bytes)?;
         }
     }
-    found.sort_by_key(|(left, _)| (left.first, std::cmp::Reverse(left.events)));
-    found.dedup_by_key(|(left, _)| left.first);
-    Ok(found)
+    Ok(left.in_order())
 }
 
 /// The journals on this machine's disk, or below a directory: the state directory of the client

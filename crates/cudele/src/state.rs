@@ -7,9 +7,10 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use client::OwnerNote;
 use serde::{Deserialize, Serialize};
 pub(crate) use share::Share;
-use types::{ClientId, Epoch, Errno, Error, Ino, InoRange, Result};
+use types::{ClientId, Epoch, Errno, Error, Ino, InoRange, Result, Seq};
 
 /// The local state of this user.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,12 +92,70 @@ impl Owner {
         self.unused.iter().map(|(start, end)| InoRange { start: *start, end: *end })
     }
 
-    /// The ranges that were not given up.
-    pub(crate) fn usable(&self) -> impl Iterator<Item = InoRange> {
-        self.ranges().map(|range| {
-            let given_up = self.unused().find(|end| range.contains(Ino(end.start)));
-            InoRange { end: given_up.map_or(range.end, |end| end.start), ..range }
-        })
+    /// The owner of the subtree at a path of a cluster. The numbers in use are not known exactly.
+    pub(crate) fn new(
+        (cluster, path): (String, String),
+        root: Ino,
+        policy: String,
+        note: OwnerNote,
+    ) -> Self {
+        let empty = Self {
+            cluster,
+            path,
+            ino: root.0,
+            client: 0,
+            ranges: Vec::new(),
+            epoch: 0,
+            policy,
+            next_seq: 0,
+            reached: 0,
+            merged_in: None,
+            empty: false,
+            objects: Vec::new(),
+            used: 0,
+            exact: false,
+            unused: Vec::new(),
+            adopted: Vec::new(),
+        };
+        empty.with(note, false)
+    }
+
+    /// The part of the file that the job decides about.
+    pub(crate) fn note(&self) -> OwnerNote {
+        OwnerNote {
+            client: self.client(),
+            ranges: self.ranges().collect(),
+            epoch: self.epoch(),
+            next_seq: Seq(self.next_seq),
+            reached: Seq(self.reached),
+            merged_in: self.merged_in.map(Epoch),
+            empty: self.empty,
+            objects: self.objects.clone(),
+            used: Ino(self.used),
+            unused: self.unused().collect(),
+            adopted: self.adopted.clone(),
+        }
+    }
+
+    /// The same file with another note.
+    pub(crate) fn with(&self, note: OwnerNote, exact: bool) -> Self {
+        let pairs =
+            |ranges: Vec<InoRange>| ranges.into_iter().map(|it| (it.start, it.end)).collect();
+        Self {
+            client: note.client.0,
+            ranges: pairs(note.ranges),
+            epoch: note.epoch.0,
+            next_seq: note.next_seq.0,
+            reached: note.reached.0,
+            merged_in: note.merged_in.map(|epoch| epoch.0),
+            empty: note.empty,
+            objects: note.objects,
+            used: note.used.0,
+            unused: pairs(note.unused),
+            adopted: note.adopted,
+            exact,
+            ..self.clone()
+        }
     }
 }
 

@@ -4,8 +4,8 @@ mod background;
 mod complete;
 mod content;
 mod earlier;
+
 mod places;
-mod sealed;
 mod sync;
 mod unused;
 mod view;
@@ -15,18 +15,17 @@ use std::io::Read;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
-use client::{ClientSubtree, Grant};
+use client::{Earlier, OwnerNote, SubtreeJob};
 use namespace::PlannedInode;
 use objstore::Presence;
 use policy::{Check, Mechanism};
 use types::{
-    Attr, AttrChange, ClientId, Cred, Epoch, Errno, Error, Ino, InoRange, Path, Result, Seq, Set,
-    Stripe, Timestamp,
+    Attr, AttrChange, ClientId, Cred, Errno, Error, Ino, InoRange, Path, Result, Set, Stripe,
+    Timestamp,
 };
 use wire::{Answer, Op};
 
 pub(crate) use background::Written;
-pub(crate) use earlier::Earlier;
 use places::Places;
 use sync::{Offered, Syncer};
 pub use whole::Materialised;
@@ -48,23 +47,16 @@ const EXTEND_MIN: u64 = 1_000;
 pub struct Subtree {
     fs: Arc<Fs>,
     path: Path,
-    policy: Policy,
-    inner: ClientSubtree,
+    /// The journals, and the note of this machine.
+    job: SubtreeJob,
     state: StateDir,
-    /// Blocks of the current journal that were persisted.
-    persisted_locally: usize,
-    persisted_globally: usize,
     /// Numbers granted so far, to grow in proportion.
     granted: u64,
-    /// Journals of earlier processes that a merge must include, oldest first, and parts of this
-    /// journal whose merge failed.
-    earlier: Vec<Earlier>,
+    /// The file of this machine; its note is the job's.
     owner: Owner,
     time: Timestamp,
     /// Events left until the time is read again.
     time_for: u32,
-    /// The server's term in which the last merge took place: in another one it may be lost.
-    merged_in: Option<Epoch>,
     /// Merges in the background, if there are any.
     syncer: Option<Syncer>,
     /// Merges on demand of other clients, if the policy has that.
@@ -115,24 +107,9 @@ impl Subtree {
             // The state of an earlier decoupling is of no use.
             state.remove()?;
         }
-        let owner = Owner {
-            cluster: fs.cluster_id().to_owned(),
-            path: path.to_string(),
-            ino: answer.root.ino.0,
-            client: fs.client().0,
-            ranges: vec![(answer.range.start, answer.range.end)],
-            epoch: answer.epoch.0,
-            policy: text,
-            next_seq: 1,
-            reached: 1,
-            merged_in: None,
-            empty: answer.empty,
-            objects: Vec::new(),
-            used: 0,
-            exact: true,
-            unused: Vec::new(),
-            adopted: Vec::new(),
-        };
+        let note = OwnerNote::granted(fs.client(), &answer);
+        let names = (fs.cluster_id().to_owned(), path.to_string());
+        let owner = Owner { exact: true, ..Owner::new(names, answer.root.ino, text, note) };
         let mut subtree = Self::new(fs, path, policy.clone(), owner, (answer.root, entered))?;
         subtree.sync_as_policy_says()?;
         if policy.persists() {
@@ -166,7 +143,7 @@ impl Subtree {
         let owner = Owner { policy: policy.to_yaml(), ..owner };
         let mut subtree = Self::new(fs, path, policy, owner, (root, entered))?;
         subtree.share = share.map_or_else(OnceLock::new, OnceLock::from);
-        subtree.inner.skip_used(Ino(subtree.owner.used));
+        subtree.job.inner.skip_used(subtree.job.note.used);
         subtree.load_journals()?;
         subtree.sync_as_policy_says()?;
         Ok(subtree)
@@ -179,34 +156,17 @@ impl Subtree {
         owner: Owner,
         (root, entered): (Attr, Presence),
     ) -> Result<Self> {
-        let mut usable = owner.usable();
-        let range = usable.next().unwrap_or_default();
-        let grant = Grant {
-            client: owner.client(),
-            root,
-            range,
-            epoch: owner.epoch(),
-            empty: owner.empty,
-            check: policy.check == Check::Client,
-        };
         let cred = fs.cred().clone();
-        let mut inner = ClientSubtree::new(grant, Seq(owner.next_seq));
-        usable.for_each(|range| inner.extend(range));
         let exact = owner.exact;
         Ok(Self {
             state: StateDir::of(fs.cluster_id(), root.ino)?,
             granted: owner.ranges().map(|range| range.len()).sum(),
             fs,
             path,
-            policy,
-            inner,
-            persisted_locally: 0,
-            persisted_globally: 0,
-            earlier: Vec::new(),
+            job: SubtreeJob::new(owner.note(), root, policy),
             owner,
             time: crate::now_coarse(),
             time_for: 0,
-            merged_in: None,
             syncer: None,
             offered: None,
             written: None,
@@ -229,7 +189,7 @@ impl Subtree {
     /// Its policy.
     #[must_use]
     pub fn policy(&self) -> &Policy {
-        &self.policy
+        &self.job.policy
     }
 
     /// The file system client behind it.
@@ -241,7 +201,7 @@ impl Subtree {
     /// Its root directory.
     #[must_use]
     pub fn root(&self) -> Ino {
-        self.inner.root()
+        self.job.inner.root()
     }
 
     /// Works for this user from now on: the owner of new files, with the permissions that count.
@@ -254,13 +214,13 @@ impl Subtree {
     /// Events that this process appended since its last completion, also if one failed since.
     #[must_use]
     pub fn pending_events(&self) -> u64 {
-        self.inner.events() + self.sealed().map(Earlier::events).sum::<u64>()
+        self.job.inner.events() + self.job.sealed().map(Earlier::events).sum::<u64>()
     }
 
     /// Bytes of the journal that holds them.
     #[must_use]
     pub fn pending_bytes(&self) -> u64 {
-        self.inner.bytes() + self.sealed().map(|part| part.bytes.len() as u64).sum::<u64>()
+        self.job.inner.bytes() + self.job.sealed().map(|part| part.bytes.len() as u64).sum::<u64>()
     }
 
     /// The state of this machine for the subtree.
@@ -296,9 +256,9 @@ impl Subtree {
     #[inline]
     pub fn create(&mut self, parent: Ino, name: &[u8], new: &NewFile<'_>) -> Result<Ino> {
         let time = self.now();
-        let inode = inode_of(new, time, self.policy.stripe);
-        if self.policy.check != Check::Client {
-            match self.inner.create(&self.cred, parent, name, &inode) {
+        let inode = inode_of(new, time, self.job.policy.stripe);
+        if self.job.policy.check != Check::Client {
+            match self.job.inner.create(&self.cred, parent, name, &inode) {
                 Ok(ino) => return Ok(ino),
                 Err(errno) => return self.create_slowly(parent, name, &inode, errno),
             }
@@ -313,7 +273,7 @@ impl Subtree {
     /// Those of `open` with `O_CREAT` and `O_EXCL`; `EDQUOT`.
     pub fn make(&mut self, parent: Ino, name: &[u8], new: &NewFile<'_>) -> Result<Ino> {
         let time = self.now_exactly();
-        self.create_checked(parent, name, &inode_of(new, time, self.policy.stripe))
+        self.create_checked(parent, name, &inode_of(new, time, self.job.policy.stripe))
     }
 
     #[cold]
@@ -329,12 +289,12 @@ impl Subtree {
             return Err(about(errno));
         }
         self.extend()?;
-        self.inner.create(&self.cred, parent, name, new).map_err(about)
+        self.job.inner.create(&self.cred, parent, name, new).map_err(about)
     }
 
     fn create_checked(&mut self, parent: Ino, name: &[u8], new: &PlannedInode<'_>) -> Result<Ino> {
         let cred = self.cred.clone();
-        if self.inner.inodes_left() == 0 {
+        if self.job.inner.inodes_left() == 0 {
             self.extend()?;
         }
         self.on_view(name, |inner| inner.create_checked(&cred, parent, name, new))
@@ -343,13 +303,13 @@ impl Subtree {
     /// The contract is used up: a larger one is made, unless it is a hard limit.
     fn extend(&mut self) -> Result<()> {
         let mut count = self.granted.max(EXTEND_MIN);
-        if self.policy.hard_limit {
+        if self.job.policy.hard_limit {
             // The numbers that a failed merge gave up are replaced.
-            let given_up: u64 = self.owner.unused().map(InoRange::len).sum();
-            count = (self.policy.allocated_inodes + given_up).saturating_sub(self.granted);
+            let given_up: u64 = self.job.note.unused.iter().map(|range| range.len()).sum();
+            count = (self.job.policy.allocated_inodes + given_up).saturating_sub(self.granted);
         }
         if count == 0 {
-            let cause = format!("the policy allows {} inodes", self.policy.allocated_inodes);
+            let cause = format!("the policy allows {} inodes", self.job.policy.allocated_inodes);
             return Err(Error::new(Errno::Quota, self.path.to_string(), cause)
                 .remedy("raise allocated_inodes, or set `limit: soft`"));
         }
@@ -357,7 +317,7 @@ impl Subtree {
         let answer = self.fs.call(op).map_err(|error| error.about(self.path.to_string()))?;
         let Answer::Range(range) = answer else { return Err(unexpected(&answer)) };
         self.take_range(range);
-        if self.policy.contains(Mechanism::LocalPersist) {
+        if self.job.policy.contains(Mechanism::LocalPersist) {
             self.remember()?;
         }
         Ok(())
@@ -365,8 +325,8 @@ impl Subtree {
 
     fn take_range(&mut self, range: InoRange) {
         self.granted += range.len();
-        self.inner.extend(range);
-        self.owner.ranges.push((range.start, range.end));
+        self.job.inner.extend(range);
+        self.job.note.ranges.push(range);
     }
 
     /// Creates a file with content: small content goes inline, large content to the object store.
@@ -380,7 +340,7 @@ impl Subtree {
         new: &NewFile<'_>,
         source: &mut dyn Read,
     ) -> Result<(Ino, u64)> {
-        match Fs::classify(source, self.policy.inline_bytes)? {
+        match Fs::classify(source, self.job.policy.inline_bytes)? {
             Classified::Inline(data) => {
                 let size = data.len() as u64;
                 Ok((self.create(parent, name, &NewFile { size, data: &data, ..*new })?, size))
@@ -389,8 +349,8 @@ impl Subtree {
                 // The number is known only afterwards, so the size follows in a second event.
                 let ino = self.create(parent, name, new)?;
                 self.note_content()?;
-                self.fs.want_sums(ino, self.policy.checksums == policy::Checksums::On);
-                let size = self.fs.write_large((ino, self.policy.stripe), &head, source)?;
+                self.fs.want_sums(ino, self.job.policy.checksums == policy::Checksums::On);
+                let size = self.fs.write_large((ino, self.job.policy.stripe), &head, source)?;
                 self.set_size(parent, ino, size, new.mtime)?;
                 Ok((ino, size))
             }
@@ -400,7 +360,7 @@ impl Subtree {
     fn set_size(&mut self, home: Ino, ino: Ino, size: u64, mtime: Option<Timestamp>) -> Result<()> {
         let time = self.now();
         let change = AttrChange { size: Some(size), mtime, ..AttrChange::default() };
-        self.inner.set_attr_blindly(ino, home, &change, time);
+        self.job.inner.set_attr_blindly(ino, home, &change, time);
         Ok(())
     }
 
@@ -411,32 +371,23 @@ impl Subtree {
     /// # Errors
     /// `EIO`.
     pub fn forget(mut self) -> Result<()> {
-        if !self.owner.adopted.is_empty() {
+        if !self.job.note.adopted.is_empty() {
             // Until the metadata store has the events, recovery may need the journals.
             self.fs.checkpoint()?;
-            for object in std::mem::take(&mut self.owner.adopted) {
+            for object in std::mem::take(&mut self.job.note.adopted) {
                 self.fs.store().delete(&object)?;
             }
         }
-        if !self.policy.contains(Mechanism::LocalPersist) {
+        if !self.job.policy.contains(Mechanism::LocalPersist) {
             return self.state.remove();
         }
-        self.owner.merged_in = self.merged_in.map(|epoch| epoch.0);
+        self.job.note.merged_in = self.job.merged_in;
         self.remember()
     }
 
     /// The journals as they would be merged: those of earlier processes, then this one's.
     pub fn journals(&mut self) -> Vec<Vec<u8>> {
-        let usable = self.earlier.iter().filter(|journal| journal.events() > 0);
-        let mut all: Vec<_> = usable.map(|journal| journal.bytes.clone()).collect();
-        if self.inner.events() > 0 {
-            let mut bytes = self.inner.header().encode().to_vec();
-            for block in self.inner.blocks() {
-                bytes.extend_from_slice(block);
-            }
-            all.push(bytes);
-        }
-        all
+        self.job.journals()
     }
 }
 

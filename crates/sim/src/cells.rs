@@ -17,6 +17,7 @@ mod mechanism;
 mod process;
 mod resume;
 mod strong;
+mod sync;
 mod tally;
 #[cfg(test)]
 mod tests;
@@ -225,7 +226,11 @@ impl Cells {
         let (kind, count, to) = (self.rng.below(100), self.rng.between(1, 8), self.any_cell());
         if self.holding().is_ok() {
             return match kind {
-                0..35 => self.append(count).and_then(|()| self.complete()),
+                0..35 => {
+                    self.append(count)?;
+                    self.sync_sometimes(count)?;
+                    self.complete()
+                }
                 35..42 => self.append(count),
                 42..76 => self.change(to),
                 76..80 => self.change_by_another(to),

@@ -27,7 +27,7 @@ pub(super) struct RenameAcross {
     refused: Error,
     /// One of the two directories moved to the other.
     is_gathered: bool,
-    /// The inode of an offer whose end is not known.
+    /// The inode of an undecided offer.
     undecided: Option<Ino>,
     /// How often one rank had both directories, and rejected the rename all the same.
     together: u32,
@@ -115,7 +115,7 @@ impl RenameAcross {
             CrossState::Arriving(offer) => {
                 let arrived = match got.answer() {
                     Ok(Answer::Done) => Ok(()),
-                    // The directory was split: nobody has taken the offer.
+                    // The directory was split: no rank has taken the offer.
                     Ok(_) => Err(Error::of(Errno::Again, "rename")),
                     Err(error) => Err(error),
                 };
@@ -246,8 +246,8 @@ impl Locate {
 /// The most renames without a known end. Older ones are forgotten.
 const UNDECIDED_MAX: usize = 64;
 
-/// Renames between ranks whose end this client does not know, because servers restarted and have
-/// not loaded a directory. The caller walks to it and repeats the rename.
+/// Renames between ranks with an unknown end: servers restarted and have not loaded a directory.
+/// The caller walks to the directory and repeats the rename.
 #[derive(Debug, Default)]
 pub(super) struct UndecidedRenames(VecDeque<Undecided>);
 

@@ -1,4 +1,4 @@
-//! One request on its way: a stack of procedures that ask for one effect after the other.
+//! The route of one request: a stack of procedures that ask for one effect after the other.
 
 use types::{Errno, Error, Ino, Moment, Rank, Result, Span};
 use wire::{Answer, Fragments, Op};
@@ -55,7 +55,7 @@ pub enum RouteEffect<'a> {
     Done(Result<Answer>),
 }
 
-/// A request on its way, or a change of the subtree map that takes several requests.
+/// The route of a request, or of a change of the subtree map that takes several requests.
 #[derive(Debug)]
 pub struct Route {
     state: RouteState,
@@ -132,7 +132,7 @@ impl Step {
     }
 }
 
-/// What a frame gets back.
+/// The result of a step, for the frame that asked for the step.
 #[derive(Debug)]
 pub(super) enum Got {
     Start,
@@ -412,6 +412,6 @@ pub(super) fn is_passing(error: &Error) -> bool {
     matches!(error.errno, Errno::Again | Errno::Stale)
 }
 
-pub(super) fn unexpected(answer: &Answer) -> Error {
+pub(crate) fn unexpected(answer: &Answer) -> Error {
     Error::new(Errno::Io, "metadata server", format!("unexpected answer: {answer:?}"))
 }

@@ -10,22 +10,23 @@ use std::path::Path;
 use policy::Mechanism;
 use types::{Result, Seq};
 
-use super::Material;
+use super::Workplace;
 use crate::state::{io_error, sync_parent};
 use crate::{Stage, StateDir, own_file};
 
 /// Slices handed to the kernel at a time.
 const SLICES: usize = 256;
 
-pub(crate) fn local_persist(material: &Material<'_>) -> Result<u64> {
-    let path = material.state.journal_file(material.first_seq());
-    let fresh = material.persisted_locally == 0;
-    if !fresh {
-        return write(&path, material, false).map_err(|error| io_error(&path, &error));
+/// Writes the journal from a block on.
+pub(super) fn write_journal(place: &Workplace<'_>, from: usize) -> Result<u64> {
+    let first = place.material.header.first_seq;
+    let path = place.state.journal_file(first);
+    if from > 0 {
+        return write(&path, place, from).map_err(|error| io_error(&path, &error));
     }
     // A composition that did not complete may have left the file: it stays until there is another.
-    let unfinished = material.state.unfinished_journal_file(material.first_seq());
-    let written = write(&unfinished, material, true).map_err(|e| io_error(&unfinished, &e))?;
+    let unfinished = place.state.unfinished_journal_file(first);
+    let written = write(&unfinished, place, 0).map_err(|e| io_error(&unfinished, &e))?;
     finish(&unfinished, &path)?;
     Ok(written)
 }
@@ -55,12 +56,13 @@ fn finish(unfinished: &Path, path: &Path) -> Result<()> {
     }
 }
 
-fn write(path: &Path, material: &Material<'_>, fresh: bool) -> std::io::Result<u64> {
+fn write(path: &Path, place: &Workplace<'_>, from: usize) -> std::io::Result<u64> {
+    let (material, fresh) = (&place.material, from == 0);
     if let Some(dir) = path.parent() {
         std::fs::create_dir_all(dir)?;
     }
     let mut file = if fresh { own_file::create(path)? } else { own_file::open_existing(path)? };
-    let note = |stage| material.fs.observed().note(Mechanism::LocalPersist, stage);
+    let note = |stage| place.fs.observed().note(Mechanism::LocalPersist, stage);
     note(Stage::Opened);
     let header = material.header.encode();
     let mut start = 0;
@@ -68,12 +70,10 @@ fn write(path: &Path, material: &Material<'_>, fresh: bool) -> std::io::Result<u
         file.write_all(&header)?;
     } else {
         // Overwrites the file of an attempt that did not complete, instead of appending to it.
-        let before: usize =
-            material.blocks[..material.persisted_locally].iter().map(Vec::len).sum();
-        start = (header.len() + before) as u64;
+        start = material.offset_of(from);
         file.seek(SeekFrom::Start(start))?;
     }
-    for blocks in material.blocks[material.persisted_locally..].chunks(SLICES) {
+    for blocks in material.blocks[from..].chunks(SLICES) {
         let mut slices: Vec<_> = blocks.iter().map(|block| IoSlice::new(block)).collect();
         let mut slices = slices.as_mut_slice();
         while !slices.is_empty() {

@@ -33,7 +33,7 @@ impl Subtree {
             // Another client took the subtree over, with its content.
             Err(_) => {}
         }
-        for object in self.owner.objects.iter().chain(&self.owner.adopted) {
+        for object in self.job.note.objects.iter().chain(&self.job.note.adopted) {
             self.fs.store().delete(object)?;
         }
         self.state.remove()
@@ -44,13 +44,13 @@ impl Subtree {
     /// # Errors
     /// `EIO` if a journal is damaged.
     fn unmerged_content(&mut self) -> Result<Vec<(Ino, Stripe, u64)>> {
-        if self.merged_in.is_some() {
+        if self.job.merged_in.is_some() {
             // The journals may have been merged, and their files are then in the namespace.
-            self.earlier.clear();
+            self.job.earlier.clear();
         }
         // The same for parts that the server was asked to merge.
-        self.earlier.retain(|part| part.sealed.is_none_or(|sealed| !sealed.asked));
-        if !self.inner.has_content_elsewhere() {
+        self.job.earlier.retain(|part| part.sealed.is_none_or(|sealed| !sealed.asked));
+        if !self.job.inner.has_content_elsewhere() {
             // All journals that are left went through `inner`. To go through them costs more than
             // it took to write them.
             return Ok(Vec::new());

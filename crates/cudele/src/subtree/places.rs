@@ -46,7 +46,7 @@ impl Subtree {
     /// Everything is merged: server and view agree on all places.
     pub(super) fn settle_places(&mut self) {
         if !self.places.0.is_empty() {
-            let namespace = self.inner.view().namespace();
+            let namespace = self.job.inner.view().namespace();
             self.places.0.retain(|ino, (dir, name)| namespace.peek(*dir, name) == Ok(Some(*ino)));
         }
     }
@@ -84,7 +84,7 @@ impl Subtree {
 
     fn path_to(&mut self, ino: Ino, in_base: bool) -> Option<Path> {
         let root = self.root();
-        let (places, namespace) = (&self.places, self.inner.view().namespace());
+        let (places, namespace) = (&self.places, self.job.inner.view().namespace());
         let (mut names, mut bytes, mut at) = (Vec::new(), 0, ino);
         while at != root {
             let noted = in_base.then(|| places.0.get(&at).cloned()).flatten();

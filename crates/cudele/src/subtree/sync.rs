@@ -1,39 +1,21 @@
-//! Namespace sync (U-03): merges parts of the journal during the job.
+//! Namespace sync (U-03): carries out the decisions of [`client::PartSync`].
 //!
-//! At an interval, or after so many updates, the events since the last time go to a thread: it
-//! takes over the blocks without a copy, and the job appends to new ones. The thread executes the
-//! mechanisms of the policy, so that other clients see the work grow, in its order.
-//!
-//! Each part is a journal that begins where the one before ends; the server applies each once,
-//! however often clients send it (M-04). A part that cannot be merged stays with its client, with
-//! all later parts, until the next completion, which returns the error.
+//! A part of the journal goes to a thread, which takes over the blocks without a copy, and executes
+//! the mechanisms of the policy on the parts in their order.
 
-use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use client::{JournalPart, PartSync, Reached, SyncDue, SyncWhen};
 use policy::{Check, Composition, Mechanism, MergeTrigger};
-use types::{Epoch, Errno, Error, Ino, InoRange, Result, Timestamp};
+use types::{Epoch, Errno, Error, Ino, InoRange, Result, Span};
 use wire::{Answer, MergeFlags, Op};
 
 use super::Subtree;
-use super::sealed::Held;
-use crate::mechanism::{Material, Reached, execute};
+use crate::mechanism::Workplace;
 use crate::{Completion, Fs, StateDir};
-
-/// The least time between parts that are handed over whenever there is nothing else to do.
-const IDLE: Duration = Duration::from_secs(1);
-
-/// A part of the journal.
-#[derive(Debug)]
-struct JournalPart {
-    held: Held,
-    object: Option<String>,
-    /// Inode numbers to be asked for, so that appending need not wait for them.
-    extend: Option<u64>,
-}
 
 /// The result of the merge of a part.
 #[derive(Debug)]
@@ -52,30 +34,13 @@ enum Ended {
     },
 }
 
-/// When parts are handed over.
-#[derive(Clone, Copy, Debug)]
-struct When {
-    every: Duration,
-    /// Also when so many updates are held.
-    updates: u64,
-    /// Only when the part before is merged.
-    idle: bool,
-}
-
-/// See the module documentation.
+/// The thread that merges parts.
 #[derive(Debug)]
 pub(super) struct Syncer {
-    when: When,
-    /// The next part is handed over then.
-    next: Timestamp,
+    sync: PartSync,
     /// Taken away to end the thread.
     parts: Option<Sender<JournalPart>>,
     ended: Receiver<Ended>,
-    /// Parts that were handed over and have not come back.
-    under_way: usize,
-    /// The sum of the results of all parts.
-    done: Completion,
-    failed: Option<Error>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -150,33 +115,19 @@ impl SyncPlace {
     }
 
     fn merge(&self, part: &JournalPart, reached: &mut Reached) -> Result<Completion> {
-        let held = &part.held;
         if self.composition.mechanisms().any(Mechanism::persists) {
             self.fs.sync_data()?;
         }
-        let material = Material {
+        let merge = MergeFlags { check: self.check, ..MergeFlags::default() };
+        let place = Workplace {
             fs: &self.fs,
             state: &self.state,
-            subtree: self.root,
-            header: held.header,
-            blocks: &held.blocks,
-            persisted_locally: held.persisted.0,
-            persisted_globally: held.persisted.1,
-            merge: MergeFlags { check: self.check, ..MergeFlags::default() },
-            by_reference: false,
-            unused: Vec::new(),
             written: Mutex::default(),
-            object: part.object.clone(),
-            asked: AtomicBool::new(false),
-            stored: AtomicBool::new(false),
-            completed: Mutex::default(),
+            material: part.material(self.root, merge),
         };
-        let done = execute(&self.composition, &material);
-        *reached = material.reached();
-        let mut done = done?;
-        done.events = held.next.0 - held.header.first_seq.0;
-        done.syncs = 1;
-        Ok(done)
+        let (done, came) = place.run(&self.composition);
+        *reached = came;
+        done
     }
 }
 
@@ -187,42 +138,29 @@ impl Subtree {
     /// # Errors
     /// If no thread can be started.
     pub fn sync_every(&mut self, every: Duration) -> Result<()> {
-        self.start_sync(When { every, updates: u64::MAX, idle: false })
+        let nanos = u64::try_from(every.as_nanos()).unwrap_or(u64::MAX);
+        self.start_sync(SyncWhen::every(Span(nanos)))
     }
 
     /// As the policy's trigger says (P-03).
     pub(super) fn sync_as_policy_says(&mut self) -> Result<()> {
         self.offered = None;
-        match self.policy.merge {
-            _ if !self.policy.applies() => Ok(()),
-            MergeTrigger::AtEnd => Ok(()),
-            MergeTrigger::OnDemand => {
-                self.offered = Some(Offered::new(&self.fs, self.root()));
-                self.fs.hear()
-            }
-            MergeTrigger::Every { seconds } => self.sync_every(Duration::from_secs(seconds)),
-            MergeTrigger::AtUpdates { count } => {
-                let every = Duration::from_secs(policy::MERGE_SECONDS_MAX);
-                self.start_sync(When { every, updates: count, idle: false })
-            }
-            MergeTrigger::WhenIdle => {
-                self.start_sync(When { every: IDLE, updates: u64::MAX, idle: true })
-            }
+        if self.job.policy.applies() && self.job.policy.merge == MergeTrigger::OnDemand {
+            self.offered = Some(Offered::new(&self.fs, self.root()));
+            return self.fs.hear();
         }
+        SyncWhen::of(&self.job.policy).map_or(Ok(()), |when| self.start_sync(when))
     }
 
     /// The policy changed: parts that are handed over from now on are kept as the new one says.
     pub(super) fn sync_under_new_policy(&mut self) -> Result<()> {
-        match &self.syncer {
-            Some(Syncer { when, .. }) => {
-                let when = *when;
-                self.start_sync(when)
-            }
+        match self.syncer.as_ref().map(|syncer| syncer.sync.when()) {
+            Some(when) => self.start_sync(when),
             None => self.sync_as_policy_says(),
         }
     }
 
-    fn start_sync(&mut self, when: When) -> Result<()> {
+    fn start_sync(&mut self, when: SyncWhen) -> Result<()> {
         self.finish_sync()?;
         let (parts, to_merge) = channel();
         let (ended, results) = channel();
@@ -231,20 +169,16 @@ impl Subtree {
             state: self.state.clone(),
             root: self.root(),
             composition: self.visible(),
-            check: self.policy.check == Check::Merge,
+            check: self.job.policy.check == Check::Merge,
         };
         let thread = std::thread::Builder::new().name("namespace-sync".to_owned());
         let thread = thread.spawn(move || place.run(&to_merge, &ended)).map_err(|error| {
             Error::new(Errno::Again, self.path.to_string(), format!("no thread: {error}"))
         })?;
         self.syncer = Some(Syncer {
-            when,
-            next: after(crate::now_coarse(), when.every),
+            sync: PartSync::new(when, crate::now_coarse()),
             parts: Some(parts),
             ended: results,
-            under_way: 0,
-            done: Completion::default(),
-            failed: None,
             thread: Some(thread),
         });
         Ok(())
@@ -252,7 +186,7 @@ impl Subtree {
 
     /// The policy's mechanisms, and a merge if it has none.
     pub(super) fn visible(&self) -> Composition {
-        let composition = self.policy.effective();
+        let composition = self.job.policy.effective();
         if composition.mechanisms().any(Mechanism::applies) {
             return composition;
         }
@@ -263,53 +197,31 @@ impl Subtree {
     #[cold]
     pub(super) fn sync_if_due(&mut self) {
         self.take_merged();
-        let Some(syncer) = &self.syncer else { return };
-        let due = self.time >= syncer.next || self.inner.events() >= syncer.when.updates;
-        if !due || self.inner.events() == 0 {
-            return;
-        }
         let Some(syncer) = &mut self.syncer else { return };
-        syncer.next = after(self.time, syncer.when.every);
-        if (syncer.when.idle && syncer.under_way > 0) || syncer.failed.is_some() {
-            return;
-        }
-        if self.earlier.is_empty() {
-            return self.hand_over();
-        }
-        // Journals of an earlier process, or of a failed merge, come first: once, on the thread of
-        // the job.
-        let done = self.sync();
-        let Some(syncer) = &mut self.syncer else { return };
-        match done {
-            Ok(done) => syncer.done.absorb(Completion { syncs: done.syncs + 1, ..done }),
-            Err(error) => syncer.failed = Some(error),
+        match syncer.sync.due(&self.job, self.time) {
+            SyncDue::Nothing => {}
+            SyncDue::Part => self.hand_over(),
+            SyncDue::Everything => {
+                // Once, on the thread of the job.
+                let done = self.sync();
+                self.syncer.iter_mut().for_each(|syncer| syncer.sync.completed(done.clone()));
+            }
         }
     }
 
     fn hand_over(&mut self) {
-        if let Err(error) = self.note_used() {
-            // Events that cannot be handed over stay for the next completion, which returns the
-            // error.
-            if let Some(syncer) = &mut self.syncer {
-                syncer.failed = Some(error);
-            }
-            return;
-        }
-        let stores =
-            |mechanism| matches!(mechanism, Mechanism::GlobalPersist | Mechanism::NonvolatileApply);
-        let object = self.policy.effective().mechanisms().any(stores).then(|| self.object_name());
-        let (events, left) = (self.inner.events(), self.inner.inodes_left());
-        let scarce = left < 2 * events && !self.policy.hard_limit;
-        let extend = scarce.then_some(self.granted.max(4 * events));
-        let part = JournalPart { held: self.take_held(), object, extend };
+        let noted = self.note_used();
         let Some(syncer) = &mut self.syncer else { return };
-        syncer.under_way += 1;
+        if let Err(error) = noted {
+            return syncer.sync.completed(Err(error));
+        }
+        self.written = None;
+        let part = syncer.sync.hand_over(&mut self.job, self.granted);
         if let Some(parts) = &syncer.parts
             && let Err(unsent) = parts.send(part)
         {
-            syncer.under_way -= 1;
-            syncer.failed = Some(Error::new(Errno::Io, "namespace sync", "its thread is gone"));
-            self.keep(unsent.0.held, Reached::default());
+            let error = Error::new(Errno::Io, "namespace sync", "its thread is gone");
+            syncer.sync.failed(&mut self.job, unsent.0, (error, Reached::default()));
         }
     }
 
@@ -324,18 +236,13 @@ impl Subtree {
 
     fn take_ended(&mut self, ended: Ended) {
         let Some(syncer) = &mut self.syncer else { return };
-        syncer.under_way -= usize::from(!matches!(ended, Ended::Range(_)));
         match ended {
             Ended::Range(range) => self.take_range(range),
             Ended::Merged { part, done, epoch } => {
-                syncer.done.absorb(*done);
-                self.merged_in = Some(epoch);
-                self.owner.next_seq = self.owner.next_seq.max(part.held.next.0);
-                self.inner.recycle(part.held.blocks);
+                syncer.sync.merged(&mut self.job, part, *done, epoch);
             }
             Ended::Failed { part, error, reached } => {
-                syncer.failed = Some(error);
-                self.keep(part.held, reached);
+                syncer.sync.failed(&mut self.job, part, (error, reached));
             }
         }
     }
@@ -343,7 +250,7 @@ impl Subtree {
     /// Waits until all parts are merged, and returns the sum of their results.
     pub(super) fn drain_sync(&mut self) -> Result<Completion> {
         while let Some(syncer) = &self.syncer
-            && syncer.under_way > 0
+            && syncer.sync.under_way() > 0
         {
             match syncer.ended.recv() {
                 Ok(ended) => self.take_ended(ended),
@@ -355,10 +262,9 @@ impl Subtree {
         }
         let Some(syncer) = &mut self.syncer else { return Ok(Completion::default()) };
         // The completion tries failed parts again.
-        let failed = syncer.failed.take().is_some();
-        let done = std::mem::take(&mut syncer.done);
+        let (done, failed) = syncer.sync.drained();
         if failed {
-            let when = syncer.when;
+            let when = syncer.sync.when();
             self.syncer = None;
             self.start_sync(when)?;
         }
@@ -395,9 +301,4 @@ impl Subtree {
         let composition = self.visible();
         self.execute(&composition, MergeFlags::default())
     }
-}
-
-fn after(time: Timestamp, span: Duration) -> Timestamp {
-    let nanos = i64::try_from(span.as_nanos()).unwrap_or(i64::MAX);
-    Timestamp(time.0.saturating_add(nanos))
 }

@@ -7,11 +7,10 @@
 
 use std::sync::atomic::Ordering;
 
-use types::{InoRange, Result};
+use types::Result;
 use wire::Unused;
 
 use super::Subtree;
-use crate::Owner;
 use crate::state::Share;
 
 impl Subtree {
@@ -28,9 +27,7 @@ impl Subtree {
             // A faster thread has set the same directory.
             let _ = self.share.set(Share::new(&self.state)?);
         }
-        let used = self.inner.last_taken().0;
-        let reached = self.inner.next_seq().0;
-        self.state.set_owner(&Owner { used, exact, reached, ..self.owner.clone() })?;
+        self.state.set_owner(&self.owner.with(self.job.present_note(), exact))?;
         self.content_noted.store(!exact, Ordering::Relaxed);
         Ok(())
     }
@@ -51,7 +48,7 @@ impl Subtree {
     /// The pending events are about to be merged: a later process must not use their numbers, which
     /// it knows only from journals on this disk.
     pub(super) fn note_used(&self) -> Result<()> {
-        if self.share.get().is_none() || self.policy.contains(policy::Mechanism::LocalPersist) {
+        if self.share.get().is_none() || self.job.policy.contains(policy::Mechanism::LocalPersist) {
             return Ok(());
         }
         self.remember()
@@ -64,13 +61,12 @@ impl Subtree {
         }
         let Some(share) = self.share.take() else {
             // No other process knows of the subtree.
-            self.owner.unused.extend(pairs(self.inner.give_up()));
+            self.job.note.unused.extend(self.job.inner.give_up());
             return Ok(());
         };
         let done = share.if_alone(|| {
-            self.owner.unused.extend(pairs(self.inner.give_up()));
-            let (used, reached) = (self.inner.last_taken().0, self.inner.next_seq().0);
-            self.state.set_owner(&Owner { used, exact: true, reached, ..self.owner.clone() })
+            self.job.note.unused.extend(self.job.inner.give_up());
+            self.state.set_owner(&self.owner.with(self.job.present_note(), true))
         });
         let _ = self.share.set(share);
         done
@@ -78,10 +74,6 @@ impl Subtree {
 
     /// The numbers that were given up, encoded for the server.
     pub(super) fn unused(&self) -> Vec<u8> {
-        Unused::encode(&self.owner.unused().collect::<Vec<_>>())
+        Unused::encode(&self.job.note.unused)
     }
-}
-
-fn pairs(ranges: Vec<InoRange>) -> impl Iterator<Item = (u64, u64)> {
-    ranges.into_iter().map(|range| (range.start, range.end))
 }

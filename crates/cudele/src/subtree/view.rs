@@ -23,7 +23,7 @@ impl Subtree {
         mut operation: impl FnMut(&mut ClientSubtree) -> std::result::Result<T, Refusal>,
     ) -> Result<T> {
         loop {
-            match operation(&mut self.inner) {
+            match operation(&mut self.job.inner) {
                 Ok(value) => return Ok(value),
                 Err(Refusal::Errno(errno)) => {
                     return Err(Error::of(errno, String::from_utf8_lossy(name)));
@@ -35,10 +35,10 @@ impl Subtree {
 
     /// Brings a directory of the base into the view.
     fn fetch(&mut self, dir: Ino) -> Result<()> {
-        let root = &self.inner.grant().root;
+        let root = &self.job.inner.grant().root;
         let size = match dir == root.ino {
             true => root.size,
-            false => self.inner.view().namespace().getattr(dir).map_or(0, |attr| attr.size),
+            false => self.job.inner.view().namespace().getattr(dir).map_or(0, |attr| attr.size),
         };
         if size >= STORED_NAMES_MIN && !self.is_own(dir) {
             match self.fetch_stored(dir) {
@@ -76,14 +76,14 @@ impl Subtree {
                     self.bare.insert(attr.ino);
                     Vec::new()
                 };
-                let namespace = self.inner.view().namespace_mut();
+                let namespace = self.job.inner.view().namespace_mut();
                 namespace.load_entry(dir, name, attr, &data);
                 if stands_elsewhere(namespace, (dir, name), attr) {
                     self.places.note(attr.ino, (dir, name));
                 }
             }
             if !more || entries.is_empty() {
-                self.inner.view().namespace_mut().finish_load(
+                self.job.inner.view().namespace_mut().finish_load(
                     dir,
                     types::Seq(0),
                     Default::default(),
@@ -96,7 +96,7 @@ impl Subtree {
 
     /// Whether an inode number was granted to this client: only it can have made the inode.
     pub(super) fn is_own(&self, ino: Ino) -> bool {
-        self.owner.ranges().any(|range| range.contains(ino))
+        self.job.note.ranges.iter().any(|range| range.contains(ino))
     }
 
     /// Brings content and extended attributes of an inode of the base into the view, before they
@@ -105,7 +105,7 @@ impl Subtree {
         if !self.bare.contains(&ino) {
             return Ok(());
         }
-        let attr = self.inner.view().namespace().getattr(ino).unwrap_or_default();
+        let attr = self.job.inner.view().namespace().getattr(ino).unwrap_or_default();
         let small = attr.size <= INLINE_BYTES_MAX as u64 && attr.file_type() == FileType::Regular;
         let (data, xattrs) = self.ask_base(ino, |fs| {
             let root = Cred::root();
@@ -118,7 +118,7 @@ impl Subtree {
             }
             Ok((data, xattrs))
         })?;
-        self.inner.view().namespace_mut().load_extra(ino, &data, &xattrs);
+        self.job.inner.view().namespace_mut().load_extra(ino, &data, &xattrs);
         self.bare.remove(&ino);
         Ok(())
     }
@@ -217,7 +217,7 @@ impl Subtree {
     /// Files that lost their last name since the last call, with stripe and length: their content
     /// in the store is of no use.
     pub fn take_freed(&mut self) -> Vec<(Ino, Stripe, u64)> {
-        let freed = self.inner.view().namespace_mut().take_freed();
+        let freed = self.job.inner.view().namespace_mut().take_freed();
         let files = freed.into_iter().filter(|freed| !freed.is_dir && freed.is_stored);
         files.map(|freed| (freed.ino, freed.stripe, freed.size)).collect()
     }
@@ -304,6 +304,6 @@ impl Subtree {
     /// Sets attributes without looking: for an inode that this client just created in `home`.
     pub fn set_attr_blindly(&mut self, home: Ino, ino: Ino, change: &AttrChange) {
         let time = self.now();
-        self.inner.set_attr_blindly(ino, home, change, time);
+        self.job.inner.set_attr_blindly(ino, home, change, time);
     }
 }

@@ -37,7 +37,7 @@ impl Subtree {
         let mut done = Materialised::default();
         let mut pending = vec![self.root()];
         while let Some(dir) = pending.pop() {
-            if !self.inner.view().namespace().is_complete(dir) && !self.is_own(dir) {
+            if !self.job.inner.view().namespace().is_complete(dir) && !self.is_own(dir) {
                 let Scanned { entries, bytes } = self.load_written(dir)?;
                 done.directories += 1;
                 (done.entries, done.bytes) = (done.entries + entries, done.bytes + bytes);
@@ -59,8 +59,8 @@ impl Subtree {
     fn load_written(&mut self, dir: Ino) -> Result<Scanned> {
         let (fs, bare, places) = (self.fs.clone(), &mut self.bare, &mut self.places);
         // Before the first event nothing has gone from anywhere.
-        let may_have_moved = self.inner.next_seq() > Seq(1);
-        let namespace = self.inner.view().namespace_mut();
+        let may_have_moved = self.job.inner.next_seq() > Seq(1);
+        let namespace = self.job.inner.view().namespace_mut();
         let scanned = fs.scan_written(dir, true, &mut |name, record| {
             let InodeRecord { attr, data, extra, .. } = record;
             namespace.load_entry(dir, name, attr, data);

@@ -1,9 +1,10 @@
 //! Changes of policy while work is under way: first the preparing steps, then the new policy is set
-//! (`policy::Transition`; the client's half is that of `cudele::Subtree::set_policy`).
+//! (`policy::Transition`; the client's half is `client::ChangeStep`).
 
+use client::ChangeStep;
 use policy::{Cell, Composition, Mechanism, Policy, Transition};
 use types::{ClientId, Errno};
-use wire::{Answer, Op};
+use wire::{Answer, MergeFlags, Op};
 
 use super::{Cells, Done, Stop};
 
@@ -25,45 +26,69 @@ impl Cells {
         if self.holding().is_err() {
             return self.change_free(client, (from, to));
         }
-        // The preparing steps do not depend on the mechanism that gives the promise.
-        let from = self.holding()?.policy;
+        let holding = self.holding()?;
+        let (from, before) = (holding.policy, holding.job.policy.clone());
         let transition = Transition::between(&Policy::of_cell(from), &Policy::of_cell(to), true);
+        let policy = if transition.merge { Policy::of_cell(to) } else { self.policy_of(to) };
         let id = self.world.clients[client].id();
-        if transition.merge {
-            // The server switches at the moment at which the subtree is shared again.
-            self.job().next.push(Some(to));
-            let answer = self.set(client, (&Policy::of_cell(to), id))?;
-            self.pending(&answer, id, to)?;
-            self.merge()?;
-            if transition.store {
-                self.job().ledger.stored();
+        for step in ChangeStep::all(&before, &policy) {
+            match step {
+                ChangeStep::Drain => {}
+                ChangeStep::StoreEarlier => self.store_earlier()?,
+                ChangeStep::Persist(persist) => {
+                    if self.holding()?.job.is_pending() {
+                        self.execute(&persist, false)?;
+                    }
+                }
+                ChangeStep::MergeLost(store) => self.merge_lost(client, store)?,
+                ChangeStep::Remember(always) => {
+                    if always || self.job().machine.owner.is_some() {
+                        self.remember()?;
+                    }
+                }
+                ChangeStep::Set if transition.merge => {
+                    // The server switches at the moment at which the subtree is shared again.
+                    self.job().next.push(Some(to));
+                    let answer = self.set(client, (&policy, id))?;
+                    self.pending(&answer, id, to)?;
+                }
+                ChangeStep::Set => {
+                    self.job().doubt.push(to);
+                    self.job().next.push(None);
+                    let answer = self.set(client, (&policy, id))?;
+                    if !matches!(answer, Answer::Done | Answer::Attr(_)) {
+                        let text = format!("a change of policy was answered {answer:?}");
+                        self.world.check(Err(text));
+                    }
+                    self.changed(to, transition.store);
+                }
+                ChangeStep::Adopt => {
+                    let nonvolatile = policy.contains(Mechanism::NonvolatileApply);
+                    self.holding()?.is_under(to, nonvolatile);
+                }
+                ChangeStep::Merge => {
+                    self.merge()?;
+                    if transition.store {
+                        self.job().ledger.stored();
+                    }
+                }
             }
+        }
+        Ok(())
+    }
+
+    /// Merges events again that a server has lost.
+    fn merge_lost(&mut self, client: usize, store: bool) -> Done<()> {
+        if !self.holding()?.job.may_have_lost() {
             return Ok(());
         }
-        if transition.persist.contains(Mechanism::GlobalPersist) {
-            self.store_earlier()?;
+        self.request(client, Op::Sync)?;
+        let (term, journals) = (self.epoch(client), self.local_journals()?);
+        for journal in self.holding()?.job.lost(term, journals) {
+            self.merge_one(&journal, MergeFlags { store, ..MergeFlags::default() }, None)?;
         }
-        if self.holding()?.is_pending() && transition.persist != Composition::Nothing {
-            self.execute(&transition.persist, false)?;
-        }
-        let policy = self.policy_of(to);
-        let notes = policy.persists() || self.job().machine.owner.is_some();
-        if notes {
-            // Should this process end now, the next one must find the persisted journal.
-            self.remember()?;
-        }
-        self.job().doubt.push(to);
-        self.job().next.push(None);
-        let answer = self.set(client, (&policy, id))?;
-        if !matches!(answer, Answer::Done | Answer::Attr(_)) {
-            self.world.check(Err(format!("a change of policy was answered {answer:?}")));
-        }
-        self.changed(to, transition.store);
-        let holding = self.holding()?;
-        (holding.policy, holding.owner.policy) = (to, to);
-        holding.nonvolatile = policy.contains(Mechanism::NonvolatileApply);
-        let notes = policy.persists() || self.job().machine.owner.is_some();
-        if notes { self.remember() } else { Ok(()) }
+        self.holding()?.job.merged_in = Some(self.epoch(client));
+        Ok(())
     }
 
     /// While no client has the subtree.

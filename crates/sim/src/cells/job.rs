@@ -5,40 +5,24 @@
 
 use std::collections::BTreeSet;
 
-use client::{ClientSubtree, Grant};
-use metastore::request::client_journal_name;
+use client::{OwnerNote, SubtreeJob};
 use namespace::PlannedInode;
 use objstore::ObjectStore;
 use policy::{Cell, Composition, Mechanism, Policy, Transition};
-use types::{Attr, Cred, Epoch, Errno, Ino, Seq, Tid};
+use types::{Attr, Cred, Errno, Ino, InoRange, Tid};
 use wire::{Answer, Op};
 
 use super::ledger::{Kept, Ledger, Shown, Update};
 use super::machine::{Machine, Owner};
 use super::{Cells, Done, Stop};
 
-/// A journal of an earlier process, or a part of this one's whose merge failed.
-#[derive(Clone, Debug)]
-pub(super) struct Earlier {
-    pub(super) left: client::IntactJournal,
-    pub(super) object: Option<String>,
-    /// If it is of this process: whether it is on its disk.
-    pub(super) sealed: Option<bool>,
-}
-
 /// A subtree that a process has decoupled.
 #[derive(Debug)]
 pub(super) struct Holding {
-    pub(super) inner: ClientSubtree,
+    pub(super) job: SubtreeJob,
     pub(super) policy: Cell,
     /// The policy gives the cell's promise by Nonvolatile Apply.
     pub(super) nonvolatile: bool,
-    /// Blocks of the journal that were persisted.
-    pub(super) on_disk: usize,
-    pub(super) in_store: usize,
-    pub(super) earlier: Vec<Earlier>,
-    pub(super) owner: Owner,
-    pub(super) merged_in: Option<Epoch>,
 }
 
 /// A process that lives.
@@ -73,14 +57,16 @@ pub(super) struct Job {
 }
 
 impl Holding {
-    pub(super) fn new(owner: Owner, root: Attr) -> Self {
-        let range = owner.ranges.first().copied().unwrap_or_default();
-        let Owner { client, epoch, empty, next_seq, policy, .. } = owner;
-        let grant = Grant { client, root, range, epoch, empty, check: false };
-        let mut inner = ClientSubtree::new(grant, next_seq);
-        owner.ranges.iter().skip(1).for_each(|range| inner.extend(*range));
-        let (earlier, merged_in, nonvolatile) = (Vec::new(), None, false);
-        Self { inner, policy, nonvolatile, on_disk: 0, in_store: 0, earlier, owner, merged_in }
+    pub(super) fn new(owner: Owner, root: Attr, nonvolatile: bool) -> Self {
+        let policy = owner.policy;
+        let job = SubtreeJob::new(owner.note, root, policy_of(policy, nonvolatile));
+        Self { job, policy, nonvolatile }
+    }
+
+    /// Another policy is in force.
+    pub(super) fn is_under(&mut self, policy: Cell, nonvolatile: bool) {
+        (self.policy, self.nonvolatile) = (policy, nonvolatile);
+        self.job.policy = policy_of(policy, nonvolatile);
     }
 
     /// The mechanisms that complete the policy.
@@ -93,46 +79,11 @@ impl Holding {
         self.composition().contains(mechanism)
     }
 
-    pub(super) fn object_from(&self, first: Seq) -> String {
-        let grant = self.owner.ranges.first().copied().unwrap_or_default();
-        client_journal_name(self.inner.root(), self.owner.client, grant, first.0)
-    }
-
     pub(super) fn journal(&mut self) -> Vec<u8> {
-        let mut bytes = self.inner.header().encode().to_vec();
-        bytes.extend(self.inner.blocks().concat());
+        let inner = &mut self.job.inner;
+        let mut bytes = inner.header().encode().to_vec();
+        bytes.extend(inner.blocks().concat());
         bytes
-    }
-
-    /// Whether anything waits for the mechanisms of the policy.
-    pub(super) fn is_pending(&self) -> bool {
-        self.inner.events() > 0 || self.earlier.iter().any(|part| part.sealed.is_some())
-    }
-
-    /// The client sent a merge request for its journal: later events go to another part, with
-    /// another name. The completed persists record all storage of the sealed part.
-    pub(super) fn seal(&mut self, (on_disk, in_store): (bool, bool)) {
-        if self.inner.events() == 0 {
-            return;
-        }
-        let (bytes, all) = (self.journal(), self.inner.blocks().len());
-        let (on_disk, in_store) =
-            (on_disk || self.on_disk == all, in_store || self.in_store == all);
-        let first = self.inner.header().first_seq;
-        self.inner.clear();
-        (self.on_disk, self.in_store) = (0, 0);
-        let object = in_store.then(|| self.object_from(first));
-        if let Some(object) = &object {
-            self.note_object(object);
-        }
-        let left = client::IntactJournal { bytes, first, next: self.inner.next_seq(), torn: false };
-        self.earlier.push(Earlier { left, object, sealed: Some(on_disk) });
-    }
-
-    pub(super) fn note_object(&mut self, object: &str) {
-        if !self.owner.objects.iter().any(|known| known == object) {
-            self.owner.objects.push(object.to_owned());
-        }
     }
 }
 
@@ -156,7 +107,7 @@ impl Cells {
     pub(super) fn decouple(&mut self, cell: Cell) -> Done<()> {
         let client = self.client()?;
         self.note("is decoupled", cell);
-        if self.job().machine.owner.as_ref().is_some_and(|owner| owner.merged_in.is_some()) {
+        if self.job().machine.is_merged() {
             // Once the subtree is given away, no client could repeat the merge.
             self.checkpoint(client)?;
         } else if self.job().machine.has_files() && self.is_nobodys() {
@@ -188,24 +139,12 @@ impl Cells {
         job.next.extend(waiting);
         job.releasing = false;
         job.granted = Some(answer.range);
-        if job.machine.owner.as_ref().is_some_and(|it| it.client != id || it.merged_in.is_some()) {
+        let over = |it: &Owner| it.note.client != id || it.note.merged_in.is_some();
+        if job.machine.owner.as_ref().is_some_and(over) {
             job.forget_files();
         }
-        let wire::Decoupled { root, range, epoch, empty } = answer;
-        let owner = Owner {
-            client: id,
-            ranges: vec![range],
-            epoch,
-            policy: cell,
-            next_seq: Seq(1),
-            reached: Seq(1),
-            last_ino: Ino(0),
-            merged_in: None,
-            empty,
-            objects: Vec::new(),
-            adopted: Vec::new(),
-        };
-        let holding = Holding { nonvolatile, ..Holding::new(owner, root) };
+        let note = OwnerNote::granted(id, &answer);
+        let holding = Holding::new(Owner { note, policy: cell }, answer.root, nonvolatile);
         let process = job.process.as_mut().ok_or(Stop::Killed)?;
         process.holds = Some(Box::new(holding));
         if policy.persists() { self.remember() } else { Ok(()) }
@@ -216,9 +155,7 @@ impl Cells {
         let client = self.client()?;
         self.local_step(client)?;
         let holding = self.holding()?;
-        holding.owner.last_ino = holding.inner.last_taken();
-        holding.owner.reached = holding.inner.next_seq();
-        let owner = holding.owner.clone();
+        let owner = Owner { note: holding.job.present_note(), policy: holding.policy };
         self.job().machine.owner = Some(owner);
         self.local_step(client)
     }
@@ -234,7 +171,7 @@ impl Cells {
     pub(super) fn append(&mut self, count: u64) -> Done<()> {
         let client = self.client()?;
         for _ in 0..count {
-            if self.holding()?.inner.inodes_left() == 0 {
+            if self.holding()?.job.inner.inodes_left() == 0 {
                 self.extend(client)?;
             }
             let at = self.current;
@@ -252,7 +189,7 @@ impl Cells {
             let time = self.world.clock().time;
             let name = format!("u{}", ledger.updates.len());
             let new = PlannedInode { mode, time, ..PlannedInode::default() };
-            let created = holding.inner.create(&Cred::root(), parent, name.as_bytes(), &new);
+            let created = holding.job.inner.create(&Cred::root(), parent, name.as_bytes(), &new);
             let Ok(ino) = created else { continue };
             self.world.note(format_args!("$ appends {name} ({ino}) in {parent}"));
             let kept = Kept { memory: true, ..Kept::default() };
@@ -279,13 +216,31 @@ impl Cells {
         let count = self.rng.between(1, 20);
         let answer = self.request(client, Op::Extend { subtree, count })?;
         let Answer::Range(range) = answer else { return Err(Stop::Failed(Errno::Io)) };
+        self.granted(client, range)?;
+        let local = self.holding()?.holds(Mechanism::LocalPersist);
+        if local { self.remember() } else { Ok(()) }
+    }
+
+    /// The server has granted more inode numbers.
+    pub(super) fn granted(&mut self, client: usize, range: InoRange) -> Done<()> {
         let granted = self.world.oracle.granted(self.world.clients[client].id(), range);
         self.world.check(granted);
         let holding = self.holding()?;
-        holding.inner.extend(range);
-        holding.owner.ranges.push(range);
-        let local = holding.holds(Mechanism::LocalPersist);
-        if local { self.remember() } else { Ok(()) }
+        holding.job.inner.extend(range);
+        holding.job.note.ranges.push(range);
+        Ok(())
+    }
+
+    /// Some jobs merge parts while they work, if the policy merges.
+    pub(super) fn sync_sometimes(&mut self, count: u64) -> Done<()> {
+        let merges = self.holding()?.composition().mechanisms().any(Mechanism::applies);
+        if merges && self.rng.percent(40) {
+            for _ in 0..self.rng.between(1, 3) {
+                self.sync_part()?;
+                self.append(count)?;
+            }
+        }
+        Ok(())
     }
 
     /// Completes the policy: the cell's promise holds for the appended updates.
@@ -293,12 +248,17 @@ impl Cells {
         let cell = self.holding()?.policy;
         self.note("completes", cell);
         let holding = self.holding()?;
-        let (updates, composition) = (holding.inner.events(), holding.composition());
+        let (updates, composition) = (holding.job.inner.events(), holding.composition());
         self.execute(&composition, false)?;
+        self.completed(updates)
+    }
+
+    /// The mechanisms of the policy completed for so many updates.
+    pub(super) fn completed(&mut self, updates: u64) -> Done<()> {
+        let holding = self.holding()?;
+        let (cell, nonvolatile) = (holding.policy, holding.nonvolatile);
         self.tally.updates(cell, usize::try_from(updates).unwrap_or(0));
-        if composition.contains(Mechanism::NonvolatileApply) {
-            self.tally.nonvolatile += updates;
-        }
+        self.tally.nonvolatile += if nonvolatile { updates } else { 0 };
         Ok(())
     }
 
@@ -337,8 +297,8 @@ impl Cells {
     pub(super) fn held_updates(&mut self) -> Done<Vec<usize>> {
         let holding = self.holding()?;
         let mut inos = Self::inos(&holding.journal());
-        for earlier in &holding.earlier {
-            inos.extend(Self::inos(&earlier.left.bytes));
+        for earlier in &holding.job.earlier {
+            inos.extend(Self::inos(&earlier.bytes));
         }
         Ok(self.job().ledger.places(&inos))
     }
@@ -346,7 +306,7 @@ impl Cells {
     /// Ends the work after a merge.
     fn forget(&mut self) -> Done<()> {
         let client = self.client()?;
-        let adopted = std::mem::take(&mut self.holding()?.owner.adopted);
+        let adopted = std::mem::take(&mut self.holding()?.job.note.adopted);
         if !adopted.is_empty() {
             self.checkpoint(client)?;
             for object in adopted {
@@ -356,7 +316,7 @@ impl Cells {
         }
         let holding = self.holding()?;
         if holding.holds(Mechanism::LocalPersist) {
-            holding.owner.merged_in = holding.merged_in;
+            holding.job.note.merged_in = holding.job.merged_in;
             self.remember()?;
         } else {
             self.local_step(client)?;
@@ -410,6 +370,15 @@ impl Job {
     pub(super) fn take_up(&mut self, found: &BTreeSet<Ino>) -> Result<(), String> {
         self.ledger.taken_up(found)
     }
+}
+
+/// A policy of a cell; `nonvolatile` says that it has Nonvolatile Apply.
+pub(super) fn policy_of(cell: Cell, nonvolatile: bool) -> Policy {
+    let policy = Policy::of_cell(cell);
+    if !nonvolatile {
+        return policy;
+    }
+    Policy { consistency: self::nonvolatile(), durability: Composition::Nothing, ..policy }
 }
 
 /// Weak consistency and global durability in one mechanism.

@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use types::{ClientId, Epoch, Ino, InoRange, Seq};
+use client::OwnerNote;
+use types::{ClientId, Epoch, Seq};
 
 use policy::Cell;
 use types::rng::Rng;
@@ -13,21 +14,8 @@ use types::rng::Rng;
 /// A machine's notes about a subtree that it owns, or owned.
 #[derive(Clone, Debug)]
 pub(super) struct Owner {
-    pub(super) client: ClientId,
-    pub(super) ranges: Vec<InoRange>,
-    pub(super) epoch: Epoch,
+    pub(super) note: OwnerNote,
     pub(super) policy: Cell,
-    pub(super) next_seq: Seq,
-    /// Events before it may have been merged from journals that are gone.
-    pub(super) reached: Seq,
-    pub(super) last_ino: Ino,
-    /// Set when the work is done: the term in which it was merged last.
-    pub(super) merged_in: Option<Epoch>,
-    pub(super) empty: bool,
-    /// Journal objects that are not merged.
-    pub(super) objects: Vec<String>,
-    /// Journal objects of a client whose work was taken over.
-    pub(super) adopted: Vec<String>,
 }
 
 /// A file, and the part of it that is on the medium.
@@ -88,6 +76,11 @@ impl Machine {
             }
             log.synced = log.blocks.len();
         }
+    }
+
+    /// Whether the noted work is merged.
+    pub(super) fn is_merged(&self) -> bool {
+        self.owner.as_ref().is_some_and(|owner| owner.note.merged_in.is_some())
     }
 
     /// Whether anything is noted of the subtree, or journalled.

@@ -1,147 +1,186 @@
-//! The mechanisms that complete a policy, on the client's side (`cudele::Subtree::complete` and
-//! `cudele::mechanism`): each reads the journal that is held, and may be struck at any step.
+//! The mechanisms that complete a policy: carries out the effects of `client::CompositionRun`, and
+//! may be struck at any step.
 
-use client::{ByReference, IntactJournal, Worth, may_go_by_value};
-use metastore::request::rest_name;
+use client::{
+    ByValue, Completion, CompositionRun, Earlier, EarlierMerge, JobEffect, JobInput, JobRun,
+    Material, MechanismEffect, MechanismInput, MechanismStage, SentMerge, Worth,
+};
+use journal::segment::HEADER_BYTES;
 use objstore::{Expect, ObjectStore, SyncScope};
 use policy::{Composition, Mechanism};
-use types::Errno;
-use wire::{Answer, MergeFlags, Op, Unused};
+use types::{Errno, Error, Moment, Result, Seq};
+use wire::{Answer, MergeFlags, Op};
 
-use super::job::Earlier;
+use super::ledger::{Shown, Update};
 use super::machine::File;
 use super::{Cells, Done, Stop};
 
 impl Cells {
     pub(super) fn execute(&mut self, composition: &Composition, release: bool) -> Done<()> {
-        let client = self.client()?;
-        self.persist_sealed(composition)?;
         let merges = composition.mechanisms().any(Mechanism::applies);
-        let holding = self.holding()?;
-        let unnoted = holding.inner.last_taken() > holding.owner.last_ino
-            || holding.inner.next_seq() > holding.owner.reached;
-        let notes = merges && unnoted && !composition.contains(Mechanism::LocalPersist);
-        if notes && self.job().machine.owner.is_some() {
-            self.remember()?;
-        }
-        let term = self.epoch(client);
-        self.run(composition, release)?;
-        if merges && term != self.epoch(client) {
-            // To a server that has nothing of earlier merges: only now is that known.
-            let again = self.run(composition, release);
-            if again.is_err()
-                && let Ok(holding) = self.holding()
-            {
-                holding.seal((composition.contains(Mechanism::LocalPersist), stores(composition)));
-            }
-            again?;
-        }
-        let holding = self.holding()?;
-        let (blocks, events) = (holding.inner.blocks().len(), holding.inner.events());
-        if composition.contains(Mechanism::LocalPersist) {
-            holding.on_disk = blocks;
-        }
-        if composition.contains(Mechanism::GlobalPersist) && events > 0 {
-            holding.in_store = blocks;
-            let object = holding.object_from(holding.inner.header().first_seq);
-            holding.note_object(&object);
-        }
+        let (held, parts) = (self.held_updates()?, self.pending_parts()?);
+        self.job().releasing |= release && merges;
+        let worth = self.rng.percent(50).then_some(WORTH);
+        let flags = MergeFlags { release, ..MergeFlags::default() };
+        let crashes = self.world.crashes;
+        let done = self.drive(JobRun::new(composition, flags, worth))?;
+        self.count_merge(&done);
         if merges {
-            return self.merged(client, stores(composition));
-        }
-        if composition.mechanisms().any(Mechanism::persists) {
-            self.remember()?;
-            let holding = self.holding()?;
-            let parts = holding.earlier.iter().filter(|part| part.sealed.is_some());
-            let mut journals: Vec<_> = parts.map(|part| part.left.bytes.clone()).collect();
-            journals.push(holding.journal());
-            for (bytes, mechanism) in journals
-                .iter()
-                .flat_map(|bytes| composition.mechanisms().map(move |mechanism| (bytes, mechanism)))
-            {
-                self.job().keep(bytes, mechanism);
+            if crashes == self.world.crashes && self.holding()?.holds(Mechanism::LocalPersist) {
+                let updates = &self.job().ledger.updates;
+                let lost = |it: &&Update| {
+                    it.undone && it.kept.disk && matches!(it.shown, Shown::No | Shown::Perhaps)
+                };
+                if let Some(lost) = updates.iter().find(lost) {
+                    let text =
+                        format!("merged, lost by the server, and not merged again: {lost:?}");
+                    self.world.check(Err(text));
+                }
+            }
+            for at in held {
+                let kept = &mut self.job().ledger.updates[at].kept;
+                (kept.memory, kept.store) = (false, false);
+            }
+        } else if composition.mechanisms().any(Mechanism::persists) {
+            for part in &parts {
+                composition.mechanisms().for_each(|mechanism| self.job().keep(part, mechanism));
             }
         }
         Ok(())
     }
 
-    fn merged(&mut self, client: usize, stored: bool) -> Done<()> {
+    /// The sealed parts, and the journal that grows.
+    fn pending_parts(&mut self) -> Done<Vec<Vec<u8>>> {
         let holding = self.holding()?;
-        let own = (!stored).then(|| holding.object_from(holding.inner.header().first_seq));
-        let parts = holding.earlier.iter().filter(|part| part.object.is_none());
-        let sent = parts.map(|part| holding.object_from(part.left.first)).chain(own);
-        let sent: Vec<_> = sent.filter(|own| holding.owner.objects.contains(own)).collect();
-        for own in sent {
-            // It was persisted for a policy that did not come into force.
-            self.local_step(client)?;
-            let _ = self.world.disk.memory.delete(&own);
-        }
-        let held = self.held_updates()?;
-        for at in held {
-            let kept = &mut self.job().ledger.updates[at].kept;
-            (kept.memory, kept.store) = (false, false);
-        }
-        let epoch = self.epoch(client);
-        let holding = self.holding()?;
-        holding.earlier.clear();
-        holding.owner.objects.clear();
-        holding.inner.clear();
-        (holding.on_disk, holding.in_store) = (0, 0);
-        holding.owner.next_seq = holding.inner.next_seq();
-        holding.merged_in = Some(epoch);
-        let persists = holding.composition().mechanisms().any(Mechanism::persists);
-        let notes = persists || self.job().machine.owner.is_some();
-        if notes { self.remember() } else { Ok(()) }
-    }
-
-    /// Sealed parts come before the open journal, wherever a composition persists.
-    fn persist_sealed(&mut self, composition: &Composition) -> Done<()> {
-        let client = self.client()?;
-        if composition.contains(Mechanism::GlobalPersist) {
-            self.store_earlier()?;
-        }
-        if !composition.contains(Mechanism::LocalPersist) {
-            return Ok(());
-        }
-        for at in 0..self.holding()?.earlier.len() {
-            let Earlier { left, sealed, .. } = self.holding()?.earlier[at].clone();
-            if sealed == Some(false) {
-                self.local_step(client)?;
-                let mut file = File::default();
-                file.written.clone_from(&left.bytes);
-                file.sync();
-                self.job().machine.journals.insert(left.first, file);
-                self.holding()?.earlier[at].sealed = Some(true);
-                self.kept(&left.bytes, Mechanism::LocalPersist)?;
-            }
-        }
-        Ok(())
+        let mut parts: Vec<_> = holding.job.sealed().map(|part| part.bytes.clone()).collect();
+        parts.push(holding.journal());
+        Ok(parts)
     }
 
     /// Puts journals of earlier processes, which are on this disk only, into the store.
     pub(super) fn store_earlier(&mut self) -> Done<()> {
+        self.drive(JobRun::store_earlier()).map(drop)
+    }
+
+    fn count_merge(&mut self, done: &Completion) {
+        self.tally.merged_runs += done.merged_by.runs;
+        let refused = done.merged_by.because == Some(ByValue::Refused.reason());
+        self.tally.refused_runs += u64::from(refused);
+    }
+
+    /// Carries the effects of a run out, as the library does, and may be struck at any step.
+    fn drive(&mut self, mut run: JobRun) -> Done<Completion> {
         let client = self.client()?;
-        for at in 0..self.holding()?.earlier.len() {
-            let holding = self.holding()?;
-            let Earlier { left, object, .. } = &holding.earlier[at];
-            if object.is_some() {
-                continue;
+        let mut input = JobInput::Start;
+        loop {
+            let now = Moment(self.world.now);
+            let effect = run.handle(&mut self.holding()?.job, now, input);
+            if let JobEffect::Done(result) = effect {
+                return result.map_err(|error| Stop::Failed(error.errno));
             }
-            let left = left.clone();
-            let (name, bytes) = (holding.object_from(left.first), left.bytes);
             self.local_step(client)?;
-            let next = left.next;
-            let there = self.world.disk.memory.get(&name).ok();
-            let there = there.and_then(|(bytes, _)| client::IntactJournal::read(bytes).ok());
-            if there.is_none_or(|there| there.next < next) {
-                let _ = self.world.disk.memory.put(&name, &bytes, Expect::Any);
-            }
-            let holding = self.holding()?;
-            holding.earlier[at].object = Some(name.clone());
-            holding.note_object(&name);
-            self.kept(&bytes, Mechanism::GlobalPersist)?;
+            input = self.job_effect(client, &run, effect)?;
+        }
+    }
+
+    /// The pending events are about to be merged.
+    pub(super) fn note_used(&mut self) -> Done<()> {
+        let job = &self.holding()?.job;
+        let present = job.present_note();
+        let unnoted = present.used > job.note.used || present.reached > job.note.reached;
+        let local = job.policy.contains(Mechanism::LocalPersist);
+        if unnoted && !local && self.job().machine.owner.is_some() {
+            return self.remember();
         }
         Ok(())
+    }
+
+    fn job_effect(&mut self, client: usize, run: &JobRun, effect: JobEffect) -> Done<JobInput> {
+        Ok(match effect {
+            JobEffect::SyncContent | JobEffect::GiveUp | JobEffect::Done(_) => {
+                JobInput::Done(Ok(()))
+            }
+            JobEffect::NoteUsed => {
+                self.note_used()?;
+                JobInput::Done(Ok(()))
+            }
+            JobEffect::Get(name) => {
+                let found = self.world.disk.memory.get(&name).ok();
+                JobInput::Object(Ok(found.map(|(bytes, _)| bytes)))
+            }
+            JobEffect::PutEarlier(at, name) => {
+                let bytes = self.holding()?.job.earlier[at].bytes.clone();
+                let put = self.world.disk.memory.put(&name, &bytes, Expect::Any);
+                if put.is_ok() {
+                    self.kept(&bytes, Mechanism::GlobalPersist)?;
+                }
+                JobInput::Done(put.map(drop))
+            }
+            JobEffect::WriteEarlier(at) => {
+                let Earlier { first, bytes, .. } = self.holding()?.job.earlier[at].clone();
+                self.write_file(client, (first, true), &bytes)?;
+                JobInput::Done(Ok(()))
+            }
+            JobEffect::Term => JobInput::Term(self.epoch(client)),
+            JobEffect::LocalJournals => JobInput::Journals(Ok(self.local_journals()?)),
+            JobEffect::Mechanism(effect) => JobInput::Mechanism(self.on_material(run, effect)?),
+            JobEffect::Earlier(at, effect) => {
+                let bytes = self.holding()?.job.earlier[at].bytes.clone();
+                JobInput::Mechanism(self.effect(None, &bytes, effect)?)
+            }
+            JobEffect::EarlierMerged(at) => {
+                let earlier = self.holding()?.job.earlier[at].clone();
+                self.earlier_merged(&earlier);
+                JobInput::Done(Ok(()))
+            }
+            JobEffect::Delete(name) => {
+                JobInput::Done(self.world.disk.memory.delete(&name).map(drop))
+            }
+            JobEffect::Remember(always) => {
+                if always || self.job().machine.owner.is_some() {
+                    self.remember()?;
+                }
+                JobInput::Done(Ok(()))
+            }
+        })
+    }
+
+    /// Carries out an effect on the journal that grows.
+    fn on_material(&mut self, run: &JobRun, effect: MechanismEffect) -> Done<MechanismInput> {
+        let job = &self.holding()?.job;
+        let blocks = job.inner.closed_blocks().to_vec();
+        let material = run.material(job);
+        let (header, object) = (material.header, material.object.map(str::to_owned));
+        let Material { subtree, persisted_locally, persisted_globally, merge, .. } = material;
+        let material = Material {
+            subtree,
+            header,
+            blocks: &blocks,
+            persisted_locally,
+            persisted_globally,
+            merge,
+            by_reference: material.by_reference,
+            worth: material.worth,
+            unused: &[],
+            object: object.as_deref(),
+        };
+        let journal = whole(&material);
+        self.effect(Some(&material), &journal, effect)
+    }
+
+    /// A journal of an earlier process is merged, perhaps by an earlier attempt: the server deletes
+    /// an object when its events are merged and stored.
+    fn earlier_merged(&mut self, earlier: &Earlier) {
+        if earlier.object.is_none() {
+            return;
+        }
+        let ledger = &mut self.job().ledger;
+        let places = ledger.places(&Self::inos(&earlier.bytes));
+        ledger.merged(&places, true);
+        for at in places {
+            let kept = &mut self.job().ledger.updates[at].kept;
+            (kept.memory, kept.store) = (false, false);
+        }
     }
 
     /// A mechanism completed for a journal. Where the policy does not ask for it (yet), that counts
@@ -153,49 +192,98 @@ impl Cells {
         Ok(())
     }
 
-    fn run(&mut self, composition: &Composition, release: bool) -> Done<()> {
-        let merges = composition.mechanisms().any(Mechanism::applies);
-        if merges {
-            let store = composition.contains(Mechanism::NonvolatileApply);
-            self.merge_earlier(MergeFlags { store, ..MergeFlags::default() })?;
-        }
-        for mechanism in composition.mechanisms() {
-            match mechanism {
-                Mechanism::LocalPersist => self.local_persist()?,
-                Mechanism::GlobalPersist => self.global_persist()?,
-                Mechanism::VolatileApply | Mechanism::NonvolatileApply => {
-                    let store = mechanism == Mechanism::NonvolatileApply;
-                    if store {
-                        self.global_persist()?;
-                    }
-                    let stored = store || composition.contains(Mechanism::GlobalPersist);
-                    let done =
-                        self.apply(stored, MergeFlags { release, store, ..MergeFlags::default() });
-                    if done.is_err()
-                        && let Ok(holding) = self.holding()
-                    {
-                        // It may be merged.
-                        holding.seal((composition.contains(Mechanism::LocalPersist), stored));
-                    }
-                    done?;
+    /// Carries an effect out, as the library does, and may be struck at any step.
+    pub(super) fn effect(
+        &mut self,
+        material: Option<&Material<'_>>,
+        journal: &[u8],
+        effect: MechanismEffect,
+    ) -> Done<MechanismInput> {
+        let client = self.client()?;
+        self.local_step(client)?;
+        Ok(match effect {
+            MechanismEffect::Note(mechanism, stage) => {
+                if stage == MechanismStage::Ended {
+                    self.kept(journal, mechanism)?;
                 }
-                Mechanism::AppendClientJournal | Mechanism::Rpcs | Mechanism::Stream => {}
+                MechanismInput::Done(Ok(()))
             }
-        }
-        Ok(())
+            MechanismEffect::WriteFile { from } => {
+                let first = material.map_or(Seq(0), |material| material.header.first_seq);
+                self.write_file(client, (first, from == 0), journal)?;
+                MechanismInput::Bytes(Ok(journal.len() as u64))
+            }
+            MechanismEffect::WriteObject { from } => {
+                let offset = material.filter(|_| from > 0).map_or(0, |it| it.offset_of(from));
+                let object = material.and_then(|it| it.object).unwrap_or_default();
+                let written = self.write_object(client, object, (offset, journal))?;
+                MechanismInput::Bytes(written.map(|()| journal.len() as u64))
+            }
+            MechanismEffect::Root => {
+                let ino = self.job().root;
+                MechanismInput::Answer(self.answer(client, Op::GetAttr { ino }, None)?)
+            }
+            MechanismEffect::Written(_) => MechanismInput::Written(Ok(None)),
+            MechanismEffect::Put(name, bytes) => {
+                let put = self.world.disk.memory.put(&name, &bytes, Expect::Any);
+                MechanismInput::Done(put.map(drop))
+            }
+            MechanismEffect::Get(name) => {
+                let found = self.world.disk.memory.get(&name).ok();
+                MechanismInput::Object(Ok(found.map(|(bytes, _)| bytes)))
+            }
+            MechanismEffect::Exists(name) => {
+                MechanismInput::Exists(Ok(self.world.disk.memory.get(&name).is_ok()))
+            }
+            MechanismEffect::Delete(name) => {
+                MechanismInput::Done(self.world.disk.memory.delete(&name).map(drop))
+            }
+            MechanismEffect::Checkpoint => MechanismInput::Done(match self.checkpoint(client) {
+                Err(Stop::Failed(errno)) => Err(Error::of(errno, "checkpoint")),
+                done => Ok(done?),
+            }),
+            MechanismEffect::Merge(merge) => {
+                MechanismInput::Answer(self.send_merge(client, journal, &merge)?)
+            }
+            MechanismEffect::Fork(members) => {
+                let Some(material) = material else { return Err(Stop::Broken) };
+                MechanismInput::Joined(self.fork(material, journal, members)?)
+            }
+            MechanismEffect::Done(result) => MechanismInput::Done(result.map(drop)),
+        })
     }
 
-    fn local_persist(&mut self) -> Done<()> {
-        let client = self.client()?;
-        let holding = self.holding()?;
-        let (first, bytes, fresh) =
-            (holding.inner.header().first_seq, holding.journal(), holding.on_disk == 0);
-        self.local_step(client)?;
+    /// The members of a parallel composition take turns at random.
+    fn fork(
+        &mut self,
+        material: &Material<'_>,
+        journal: &[u8],
+        mut members: Vec<CompositionRun>,
+    ) -> Done<Vec<CompositionRun>> {
+        let start = |_| Some(MechanismInput::Start);
+        let mut inputs: Vec<_> = (0..members.len()).map(start).collect();
+        while inputs.iter().any(Option::is_some) {
+            let at = self.rng.index(members.len());
+            let Some(input) = inputs[at].take() else { continue };
+            let now = Moment(self.world.now);
+            if let Some(effect) = members[at].handle_member(material, now, input) {
+                inputs[at] = Some(self.effect(Some(material), journal, effect)?);
+            }
+        }
+        Ok(members)
+    }
+
+    fn write_file(
+        &mut self,
+        client: usize,
+        (first, fresh): (Seq, bool),
+        journal: &[u8],
+    ) -> Done<()> {
         let mut file = File::default();
         if !fresh {
             file = self.job().machine.journals.get(&first).cloned().unwrap_or_default();
         }
-        file.written.clone_from(&bytes);
+        file.written = journal.to_vec();
         if !fresh {
             // Written on, under its name.
             self.job().machine.journals.insert(first, file.clone());
@@ -204,183 +292,92 @@ impl Cells {
         file.sync();
         self.local_step(client)?;
         self.job().machine.journals.insert(first, file);
-        self.kept(&bytes, Mechanism::LocalPersist)?;
-        self.local_step(client)
+        self.kept(journal, Mechanism::LocalPersist)
     }
 
-    fn global_persist(&mut self) -> Done<()> {
-        let client = self.client()?;
-        let holding = self.holding()?;
-        if holding.inner.events() == 0 {
-            return Ok(());
-        }
-        let object = holding.object_from(holding.inner.header().first_seq);
-        let (header, done) = (holding.inner.header().encode().len(), holding.in_store);
-        let before: usize = holding.inner.blocks()[..done].iter().map(Vec::len).sum();
-        let offset = if done == 0 { 0 } else { header + before };
-        let bytes = holding.journal();
-        self.local_step(client)?;
+    fn write_object(
+        &mut self,
+        client: usize,
+        object: &str,
+        (offset, journal): (u64, &[u8]),
+    ) -> Done<Result<()>> {
+        let from = usize::try_from(offset).unwrap_or(usize::MAX);
         let store = &self.world.disk.memory;
-        let written = store.write_range(&object, offset as u64, &bytes[offset..]);
-        written.map_err(|error| Stop::Failed(error.errno))?;
+        if let Err(error) = store.write_range(object, offset, &journal[from..]) {
+            return Ok(Err(error));
+        }
         // The server may die now, and with it the unsynced writes of the store.
         let crashes = self.world.crashes;
         self.step(client)?;
         self.local_step(client)?;
         if crashes != self.world.crashes {
-            return Err(Stop::Failed(Errno::Io));
+            return Ok(Err(Error::of(Errno::Io, object)));
         }
-        let synced = self.world.disk.memory.sync(SyncScope::Object(&object));
-        synced.map_err(|error| Stop::Failed(error.errno))?;
-        self.kept(&bytes, Mechanism::GlobalPersist)?;
-        self.local_step(client)
+        if let Err(error) = self.world.disk.memory.sync(SyncScope::Object(object)) {
+            return Ok(Err(error));
+        }
+        self.kept(journal, Mechanism::GlobalPersist)?;
+        Ok(Ok(()))
     }
 
-    fn apply(&mut self, stored: bool, flags: MergeFlags) -> Done<()> {
-        let client = self.client()?;
-        let holding = self.holding()?;
-        let events = holding.inner.events();
-        let object = holding.object_from(holding.inner.header().first_seq);
-        let object = if stored && events > 0 { object } else { String::new() };
-        let bytes = holding.journal();
-        self.job().releasing |= flags.release;
-        if self.rng.percent(50) && self.apply_by_reference((&bytes, &object), flags)? {
-            return Ok(());
-        }
-        let send = !flags.store || object.is_empty();
-        self.send_journal(client, (&bytes, &object, send), flags)
-    }
-
-    /// Merges by reference (`cudele::mechanism::by_reference`). Returns whether that was possible.
-    fn apply_by_reference(
-        &mut self,
-        (bytes, object): (&[u8], &str),
-        flags: MergeFlags,
-    ) -> Done<bool> {
-        let (client, subtree) = (self.client()?, self.job().root);
-        let Answer::Attr(root) = self.request(client, Op::GetAttr { ino: subtree })? else {
-            return Err(Stop::Failed(Errno::Io));
-        };
-        let holding = self.holding()?;
-        let (header, blocks) = (holding.inner.header(), holding.inner.blocks());
-        let worth = Worth { names_min: 1, names_per_directory_min: 0 };
-        let told = ByReference::of((&header, blocks), (&root, root.size == 0), worth);
-        let Ok(told) = told else { return Ok(false) };
-        let mut rest = String::new();
-        let mut objects = told.objects.clone();
-        if !object.is_empty() {
-            rest = rest_name(object);
-            objects.push((rest.clone(), told.rest()));
-        }
-        for (name, bytes) in objects {
-            self.local_step(client)?;
-            let put = self.world.disk.memory.put(&name, &bytes, Expect::Any);
-            let _ = put.map_err(|error| Stop::Failed(error.errno))?;
-        }
-        self.local_step(client)?;
-        let ledger = &mut self.job().ledger;
-        let places = ledger.places(&Self::inos(bytes));
-        let stable = !object.is_empty();
-        let group = if stable { ledger.group() } else { 0 };
-        ledger.sent(&places, group);
-        let message = told.message().concat();
-        let op = Op::Merge {
-            subtree,
-            bytes: message.len() as u64,
-            object: rest.as_bytes(),
-            unused: Unused::default(),
-            flags: MergeFlags { by_reference: true, ..flags },
-        };
-        match self.transfer(client, op, Some(&message)) {
-            Err(Stop::Failed(errno)) if may_go_by_value(errno) => {
-                self.tally.refused_runs += 1;
-                return Ok(false);
-            }
-            answered => drop(answered?),
-        }
-        self.tally.merged_runs += told.list.dirs.len() as u64;
-        self.job().ledger.merged(&places, stable || flags.store);
-        if stable {
-            self.local_step(client)?;
-            let _ = self.world.disk.memory.delete(object);
-        }
-        Ok(true)
-    }
-
-    /// Merges a journal, sent with the request or read from the store.
-    pub(super) fn send_journal(
+    fn answer(
         &mut self,
         client: usize,
-        (bytes, object, send): (&[u8], &str, bool),
-        flags: MergeFlags,
-    ) -> Done<()> {
-        let subtree = self.job().root;
-        let ledger = &mut self.job().ledger;
-        let places = ledger.places(&Self::inos(bytes));
-        let stable = !object.is_empty();
-        let group = if stable { ledger.group() } else { 0 };
-        ledger.sent(&places, group);
-        let length = if send { bytes.len() as u64 } else { 0 };
-        let op = Op::Merge {
-            subtree,
-            bytes: length,
-            object: object.as_bytes(),
-            unused: Unused::default(),
-            flags,
-        };
-        // The process may be struck, and the merge go on.
-        match self.transfer(client, op, send.then_some(bytes)) {
-            // The server deletes an object when its events are merged and stored.
-            Err(Stop::Failed(Errno::NotFound))
-                if stable && self.world.disk.memory.get(object).is_err() => {}
-            answered => drop(answered?),
+        op: Op<'_>,
+        journal: Option<&[u8]>,
+    ) -> Done<Result<Answer>> {
+        match self.transfer(client, op, journal) {
+            Ok(answer) => Ok(Ok(answer)),
+            Err(Stop::Failed(errno)) => Ok(Err(Error::of(errno, "metadata server"))),
+            Err(stop) => Err(stop),
         }
-        self.job().ledger.merged(&places, stable || flags.store);
-        Ok(())
     }
 
-    /// Merges the journals of earlier processes; and if the server restarted since the last merge,
-    /// the local copy of that merge's journal.
-    fn merge_earlier(&mut self, flags: MergeFlags) -> Done<()> {
-        let client = self.client()?;
-        let epoch = self.epoch(client);
-        let holding = self.holding()?;
-        let first = holding.inner.header().first_seq;
-        let lost = holding.merged_in.is_some_and(|term| term != epoch);
-        if lost && holding.holds(Mechanism::LocalPersist) {
-            let journals = self.local_journals()?;
-            let lost = journals.into_iter().filter(|earlier| earlier.left.next <= first);
-            let known = std::mem::take(&mut self.holding()?.earlier).into_iter();
-            self.holding()?.earlier = client::in_order(known.chain(lost).collect(), |earlier| {
-                (earlier.left.first, earlier.left.next)
-            });
+    /// Sends a merge of a journal, which follows the request or is in the store.
+    fn send_merge(
+        &mut self,
+        client: usize,
+        journal: &[u8],
+        merge: &SentMerge,
+    ) -> Done<Result<Answer>> {
+        let ledger = &mut self.job().ledger;
+        let places = ledger.places(&Self::inos(journal));
+        let stable = !merge.object.is_empty();
+        let group = if stable { ledger.group() } else { 0 };
+        // The process may be struck, and the merge go on.
+        ledger.sent(&places, group);
+        let (header, blocks) = journal.split_at(HEADER_BYTES);
+        let blocks = [blocks];
+        let parts = merge.parts(header, &blocks);
+        let (sent, follows) = (parts.concat(), !parts.is_empty());
+        let op = merge.op(self.job().root, sent.len() as u64, &[]);
+        let answer = self.answer(client, op, follows.then_some(&sent))?;
+        if answer.is_ok() {
+            self.job().ledger.merged(&places, stable || merge.flags.store);
         }
-        let mut at = 0;
-        while let Some(Earlier { left, object, .. }) = self.holding()?.earlier.get(at).cloned() {
-            let Some(object) = object else {
-                self.send_journal(client, (&left.bytes, "", true), flags)?;
-                at += 1;
+        Ok(answer)
+    }
+
+    /// Merges a journal of an earlier process, or a part of this one.
+    pub(super) fn merge_one(
+        &mut self,
+        earlier: &Earlier,
+        flags: MergeFlags,
+        worth: Option<Worth>,
+    ) -> Done<()> {
+        let mut merge = EarlierMerge::new(self.job().root, flags, worth);
+        let mut input = MechanismInput::Start;
+        loop {
+            let effect = merge.handle(earlier, Moment(self.world.now), input);
+            let MechanismEffect::Done(result) = effect else {
+                input = self.effect(None, &earlier.bytes, effect)?;
                 continue;
             };
-            self.local_step(client)?;
-            if left.next == left.first {
-                let _ = self.world.disk.memory.delete(&object);
-            } else {
-                if left.torn {
-                    let _ = self.world.disk.memory.put(&object, &left.bytes, Expect::Any);
-                }
-                self.send_journal(client, (&left.bytes, &object, false), flags)?;
-            }
-            let places = self.job().ledger.places(&Self::inos(&left.bytes));
-            for at in places {
-                let kept = &mut self.job().ledger.updates[at].kept;
-                (kept.memory, kept.store) = (false, false);
-            }
-            let holding = self.holding()?;
-            holding.earlier.remove(at);
-            holding.owner.objects.retain(|known| *known != object);
+            let done = result.map_err(|error| Stop::Failed(error.errno))?;
+            self.earlier_merged(earlier);
+            self.count_merge(&done);
+            return Ok(());
         }
-        Ok(())
     }
 
     /// The journals on the machine's disk, as far as they are intact.
@@ -388,8 +385,8 @@ impl Cells {
         let files: Vec<_> = self.job().machine.journals.values().cloned().collect();
         let mut journals = Vec::new();
         for file in files {
-            match IntactJournal::read(file.written) {
-                Ok(left) => journals.push(Earlier { left, object: None, sealed: None }),
+            match Earlier::read("a journal on the disk".to_owned(), file.written, None) {
+                Ok(earlier) => journals.push(earlier),
                 Err(error) => {
                     self.world.check(Err(format!("a journal on the disk has a gap: {error:?}")));
                     return Err(Stop::Broken);
@@ -400,8 +397,12 @@ impl Cells {
     }
 }
 
-/// Whether a composition puts the journal into an object.
-fn stores(composition: &Composition) -> bool {
-    composition.contains(Mechanism::GlobalPersist)
-        || composition.contains(Mechanism::NonvolatileApply)
+/// Directories of any size go by reference here.
+const WORTH: Worth = Worth { names_min: 1, names_per_directory_min: 0 };
+
+/// The journal as it is on a disk.
+pub(super) fn whole(material: &Material<'_>) -> Vec<u8> {
+    let mut bytes = material.header.encode().to_vec();
+    material.blocks.iter().for_each(|block| bytes.extend_from_slice(block));
+    bytes
 }

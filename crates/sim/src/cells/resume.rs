@@ -3,14 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use client::{IntactJournal, LogNeed};
-use metastore::request::client_journal_prefix;
+use client::{Earlier, LeftJournals, LogNeed, OwnerNote};
 use objstore::{ObjectStore, SyncScope};
 use policy::{Mechanism, Policy};
-use types::{ClientId, Errno, Ino, Seq};
+use types::{ClientId, Errno, Ino};
 use wire::{Answer, MergeFlags, Op};
 
-use super::job::{Earlier, Holding, Process};
+use super::job::{Holding, Process};
 use super::machine::{File, Owner};
 use super::{Cells, Done, Stop};
 use crate::call::CallKind;
@@ -25,12 +24,12 @@ impl Cells {
         let client = self.world.add_process(None);
         self.job().process = Some(Process { client, holds: None });
         self.ready(client)?;
-        if self.job().machine.owner.as_ref().is_some_and(|owner| owner.merged_in.is_some()) {
+        if self.job().machine.is_merged() {
             self.merge_again(client)?;
         }
         self.replay_dead()?;
         match self.job().machine.owner.clone() {
-            Some(owner) if owner.merged_in.is_none() => self.attach(owner),
+            Some(owner) if owner.note.merged_in.is_none() => self.attach(owner),
             Some(_) | None => self.take_over(client),
         }
     }
@@ -48,15 +47,15 @@ impl Cells {
     /// Repeats merges that a crash of the server undid (weak consistency, local durability).
     fn merge_again(&mut self, client: usize) -> Done<()> {
         let Some(owner) = self.job().machine.owner.clone() else { return Ok(()) };
-        if owner.merged_in == Some(self.epoch(client)) {
+        if owner.note.merged_in == Some(self.epoch(client)) {
             return Ok(());
         }
-        let client = self.act_as(owner.client)?;
+        let client = self.act_as(owner.note.client)?;
         let journals = self.local_journals()?;
         for (at, journal) in journals.iter().enumerate() {
             // With the last one the server knows that it has them all.
             let flags = MergeFlags { release: at + 1 == journals.len(), ..MergeFlags::default() };
-            match self.send_journal(client, (&journal.left.bytes, "", true), flags) {
+            match self.merge_one(journal, flags, None) {
                 Err(Stop::Failed(Errno::Stale | Errno::Busy | Errno::NotPermitted)) => {
                     // A checkpoint has it, or another client has the subtree by now; or this client
                     // has it again, with other numbers.
@@ -69,7 +68,8 @@ impl Cells {
         }
         let merged_in = Some(self.epoch(client));
         self.local_step(client)?;
-        self.job().machine.owner = Some(Owner { merged_in, ..owner });
+        let note = OwnerNote { merged_in, ..owner.note };
+        self.job().machine.owner = Some(Owner { note, ..owner });
         Ok(())
     }
 
@@ -119,7 +119,7 @@ impl Cells {
 
     /// Takes up the work of an earlier process of this machine.
     fn attach(&mut self, owner: Owner) -> Done<()> {
-        let client = self.act_as(owner.client)?;
+        let client = self.act_as(owner.note.client)?;
         let (ino, at) = (self.job().root, self.current);
         // A change of policy may have ended with its process before it was noted here.
         let in_force = self.in_force(at).filter(Policy::is_decoupled);
@@ -137,37 +137,18 @@ impl Cells {
             answer => answer?,
         };
         let Answer::Attr(root) = root else { return Err(Stop::Failed(Errno::Io)) };
-        let holding = Holding { nonvolatile, ..Holding::new(owner, root) };
+        let holding = Holding::new(owner, root, nonvolatile);
         if let Some(process) = &mut self.job().process {
             process.holds = Some(Box::new(holding));
         }
-        let mut all = self.stored_journals()?;
-        let local = self.local_journals()?.into_iter();
-        all.extend(local.filter(|Earlier { left, .. }| left.next > left.first));
-        let all = client::in_order(all, |Earlier { left, .. }| (left.first, left.next));
-        self.load(all)
-    }
-
-    fn load(&mut self, all: Vec<Earlier>) -> Done<()> {
+        let (stored, local) = (self.stored_journals()?, self.local_journals()?);
+        let found = stored.iter().chain(&local).flat_map(|earlier| Self::inos(&earlier.bytes));
+        let found: BTreeSet<Ino> = found.collect();
         let holding = self.holding()?;
-        let mut next = holding.owner.next_seq;
-        holding.inner.skip_used(holding.owner.last_ino);
-        let mut found = BTreeSet::new();
-        for earlier in all {
-            let IntactJournal { bytes, first, next: end, .. } = &earlier.left;
-            if end > first {
-                if holding.inner.replay(bytes).is_err() {
-                    return Err(Stop::Failed(Errno::BadMessage));
-                }
-                next = next.max(*end);
-                found.extend(Self::inos(bytes));
-            } else {
-                next = next.max(Seq(first.0 + 1));
-            }
-            holding.earlier.push(earlier);
+        holding.job.inner.skip_used(holding.job.note.used);
+        if holding.job.load(stored, local).is_err() {
+            return Err(Stop::Failed(Errno::BadMessage));
         }
-        let reached = holding.owner.reached;
-        holding.inner.start_at(next.max(reached));
         // The server deletes merged and stored journals, even if the reply was lost.
         let left = self.inos_in_store();
         self.job().ledger.objects_gone(&left);
@@ -178,43 +159,21 @@ impl Cells {
 
     /// The journals that Global Persist left in the object store.
     fn stored_journals(&mut self) -> Done<Vec<Earlier>> {
-        let root = self.job().root;
-        let holding = self.holding()?;
-        let owner = holding.owner.clone();
-        let mut objects: Vec<_> = owner.objects.iter().map(|name| (name.clone(), None)).collect();
-        let grant = owner.ranges.first().copied().unwrap_or_default();
-        let prefix = client_journal_prefix(root, owner.client, grant);
-        for name in self.world.disk.memory.list(&prefix).unwrap_or_default() {
-            let part = name.strip_prefix(&prefix).map(|part| u64::from_str_radix(part, 16));
-            let Some(Ok(part)) = part else { continue };
-            if part >= owner.next_seq.0 && !owner.objects.contains(&name) {
-                objects.push((name, Some(Seq(part))));
-            }
-        }
+        let prefix = self.holding()?.job.object_prefix();
+        let listed = self.world.disk.memory.list(&prefix).unwrap_or_default();
         let mut journals = Vec::new();
-        for (name, unnoted) in objects {
-            let Ok((bytes, _)) = self.world.disk.memory.get(&name) else {
-                // The server deletes merged and stored journals.
-                self.holding()?.owner.objects.retain(|known| *known != name);
-                continue;
-            };
-            let left = match (IntactJournal::read(bytes), unnoted) {
-                (Ok(left), _) => left,
-                (Err(_), Some(part)) => {
-                    IntactJournal { bytes: Vec::new(), first: part, next: part, torn: true }
-                }
-                (Err(error), None) => {
+        for object in self.holding()?.job.left_objects(&listed) {
+            let name = object.0.clone();
+            let bytes = self.world.disk.memory.get(&name).ok().map(|(bytes, _)| bytes);
+            // Its writer may have ended before the end of it was durable.
+            let _ = self.world.disk.memory.sync(SyncScope::Object(&name));
+            match self.holding()?.job.take_object(object, bytes) {
+                Ok(journal) => journals.extend(journal),
+                Err(error) => {
                     self.world.check(Err(format!("{name} is damaged: {error:?}")));
                     return Err(Stop::Broken);
                 }
-            };
-            // Its writer may have ended before the end of it was durable.
-            let _ = self.world.disk.memory.sync(SyncScope::Object(&name));
-            // Where nothing in it counts, it is not noted as if something did.
-            if unnoted.is_some() && left.next > left.first {
-                self.holding()?.owner.objects.push(name.clone());
             }
-            journals.push(Earlier { left, object: Some(name), sealed: None });
         }
         Ok(journals)
     }
@@ -240,14 +199,9 @@ impl Cells {
         let left = self.inos_in_store();
         self.job().ledger.objects_gone(&left);
         let id = self.world.clients[client].id();
-        let mut next = Seq(1);
-        let mut names = Vec::new();
-        for (name, left) in found {
-            let writer = journal::Writer::Client { client: id, subtree };
-            let (epoch, first_seq) = (granted.epoch, left.first);
-            let header = journal::SegmentHeader { writer, epoch, first_seq };
+        for left in &found {
             let mut file = File::default();
-            file.written = header.put_on(&left.bytes);
+            file.written = left.of_client(id, subtree, granted.epoch);
             file.sync();
             self.local_step(client)?;
             let inos = Self::inos(&file.written);
@@ -255,56 +209,31 @@ impl Cells {
             for at in self.job().ledger.places(&inos) {
                 self.job().ledger.updates[at].kept.disk = true;
             }
-            next = next.max(left.next);
-            names.extend(name);
         }
         let policy = self.policy_in_force(at).unwrap_or(self.job().cell);
-        let owner = Owner {
-            client: id,
-            ranges: vec![granted.range],
-            epoch: granted.epoch,
-            policy,
-            next_seq: next,
-            reached: next,
-            // The dead client's merges used numbers that no journal has any more.
-            last_ino: Ino(granted.range.end.saturating_sub(1)),
-            merged_in: None,
-            empty: false,
-            objects: Vec::new(),
-            adopted: names,
-        };
+        let note = OwnerNote::taken_over(id, (granted.range, granted.epoch), &found);
+        let owner = Owner { note, policy };
         self.local_step(client)?;
         self.job().machine.owner = Some(owner.clone());
         self.attach(owner)
     }
 
-    /// The journals that clients left on the disk and in the store, as far as they are intact, as
-    /// `cudele::recover` finds them. Those in the store have names.
-    fn left_behind(&mut self) -> Done<Vec<(Option<String>, IntactJournal)>> {
-        let root = self.job().root;
-        let Some(range) = self.job().granted else {
-            return Ok(Vec::new());
-        };
-        let prefix = format!("journal/client/{:016x}.", root.0);
-        let grant = format!(".{:x}.", range.start);
-        let local = self.local_journals()?.into_iter().map(|earlier| (None, earlier.left));
-        let mut found: Vec<_> = local.filter(|(_, left)| left.next > left.first).collect();
-        for name in self.world.disk.memory.list(&prefix).unwrap_or_default() {
-            if !name[prefix.len()..].contains(&grant) {
-                continue;
-            }
-            let Ok((bytes, _)) = self.world.disk.memory.get(&name) else { continue };
-            if !IntactJournal::is_begun(&bytes) {
-                continue;
-            }
-            let left = IntactJournal::read(bytes).map_err(|_| Stop::Failed(Errno::BadMessage))?;
-            if left.next > left.first {
-                found.push((Some(name), left));
+    /// The intact journals that clients left on the disk and in the store.
+    fn left_behind(&mut self) -> Done<Vec<Earlier>> {
+        let Some(range) = self.job().granted else { return Ok(Vec::new()) };
+        let mut left = LeftJournals::new(self.job().root, range);
+        let damaged = |_| Stop::Failed(Errno::BadMessage);
+        for earlier in self.local_journals()? {
+            left.add_file(earlier.name, earlier.bytes).map_err(damaged)?;
+        }
+        for name in self.world.disk.memory.list(&left.prefix()).unwrap_or_default() {
+            if left.is_one(&name)
+                && let Ok((bytes, _)) = self.world.disk.memory.get(&name)
+            {
+                left.add_object(name, bytes).map_err(damaged)?;
             }
         }
-        found.sort_by_key(|(_, left)| (left.first, std::cmp::Reverse(left.next)));
-        found.dedup_by_key(|(_, left)| left.first);
-        Ok(found)
+        Ok(left.in_order())
     }
 
     /// The inodes of all journals of the subtree in the store, by any writer.

@@ -28,6 +28,8 @@ pub struct CellTally {
     pub merged_runs: u64,
     /// See `merged_runs`.
     pub refused_runs: u64,
+    /// Parts of journals that were merged during a job.
+    pub parts: u64,
     /// Comparisons of a subtree with the updates that must and may exist.
     pub comparisons: u64,
 }
@@ -53,12 +55,13 @@ impl CellTally {
         self.struck[from][to] += u64::from(struck);
     }
 
-    /// Whether updates completed under each of the nine cells, by Nonvolatile Apply and by
-    /// reference, and a fault struck each cell.
+    /// Whether updates completed under each of the nine cells, by Nonvolatile Apply, by reference
+    /// and in parts, and a fault struck each cell.
     #[must_use]
     pub fn has_every_cell(&self) -> bool {
         let struck = |faults: &[u64; Fault::ALL.len()]| faults.iter().any(|count| *count > 0);
-        let updates = self.updates.iter().chain([&self.nonvolatile, &self.merged_runs]);
+        let updates =
+            self.updates.iter().chain([&self.nonvolatile, &self.merged_runs, &self.parts]);
         updates.into_iter().all(|count| *count > 0) && self.faults.iter().all(struck)
     }
 
@@ -80,6 +83,7 @@ impl CellTally {
         }
         self.nonvolatile += other.nonvolatile;
         self.merged_runs += other.merged_runs;
+        self.parts += other.parts;
         self.refused_runs += other.refused_runs;
         self.comparisons += other.comparisons;
     }

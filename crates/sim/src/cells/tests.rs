@@ -1,5 +1,6 @@
 //! Properties that hold for any seed, in a cluster with only the disturbances written here.
 
+use client::Earlier;
 use metastore::{
     DirRun, InodeRecord, RowValue, Rows, RunId, RunInfo, RunList, RunReader, run_name,
 };
@@ -27,17 +28,21 @@ fn decoupled(seed: u64, cell: &str) -> Done<(Cells, usize)> {
 /// A journal is merged by value, then from its object, and the server dies: the result of the first
 /// merge is in the server's memory only, and the second one promises that it survives.
 fn merged_twice(seed: u64, first: u64, then: u64) -> Done<()> {
-    let (mut cells, client) = decoupled(seed, "invisible-global")?;
+    let (mut cells, _) = decoupled(seed, "invisible-global")?;
     cells.append(first)?;
+    let merge = |cells: &mut Cells, journal, object| {
+        let journal = Earlier::read("a journal".to_owned(), journal, object);
+        cells.merge_one(&journal.expect("it is intact"), MergeFlags::default(), None)
+    };
     let journal = cells.holding()?.journal();
-    cells.send_journal(client, (&journal, "", true), MergeFlags::default())?;
+    merge(&mut cells, journal, None)?;
     cells.append(then)?;
     cells.complete()?;
     let holding = cells.holding()?;
     assert!(holding.holds(Mechanism::GlobalPersist));
-    let object = holding.object_from(holding.inner.header().first_seq);
+    let object = holding.job.object_name();
     let journal = holding.journal();
-    cells.send_journal(client, (&journal, &object, false), MergeFlags::default())?;
+    merge(&mut cells, journal, Some(object))?;
     cells.strike(Fault::Server);
     cells.check("after the crash");
     assert_eq!(cells.world.violation, None, "seed {seed:#x}");
@@ -60,10 +65,10 @@ fn renamed_first(seed: u64, steps: u64) -> Done<()> {
     let (mut cells, _) = decoupled(seed, "weak-global")?;
     cells.append(1)?;
     // The client looks at its work before the merge, and so still sees it then.
-    cells.holding()?.inner.view();
+    cells.holding()?.job.inner.view();
     cells.complete()?;
     let (time, root) = (cells.world.clock().time, cells.job().root);
-    let inner = &mut cells.holding()?.inner;
+    let inner = &mut cells.holding()?.job.inner;
     let (from, to) = ((root, &b"u0"[..]), (root, &b"moved"[..]));
     let renamed = inner.rename(&Cred::root(), from, to, RenameFlags::default(), time);
     assert_eq!((renamed, inner.events()), (Ok(()), 1), "seed {seed:#x}");
@@ -114,7 +119,7 @@ fn send_runs(cells: &mut Cells, client: usize, dirs: Vec<DirRun>) -> Result<(), 
     let subtree = cells.job().root;
     let list = RunList { journal: 1, last: Seq(1), dirs, proof: None };
     let mut message = list.encode();
-    message.extend(cells.holding().expect("it has one").inner.header().encode());
+    message.extend(cells.holding().expect("it has one").job.inner.header().encode());
     let flags = MergeFlags { by_reference: true, ..MergeFlags::default() };
     let (bytes, unused) = (message.len() as u64, Unused::default());
     let op = Op::Merge { subtree, bytes, object: b"", flags, unused };
@@ -133,7 +138,7 @@ fn runs_that_claim_what_was_not_given_bring_nothing() {
     for seed in 0..40 {
         let (mut cells, client) = decoupled(seed, "weak-none").expect("nothing strikes");
         let root = cells.job().root;
-        let range = cells.holding().expect("it has one").owner.ranges[0];
+        let range = cells.holding().expect("it has one").job.note.ranges[0];
         // More names than numbers are refused.
         if range.len() < 6 {
             continue;
