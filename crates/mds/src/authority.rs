@@ -328,7 +328,7 @@ impl Mds {
         }
         self.authority.reading = true;
         let object = SUBTREES_NAME.to_owned();
-        self.store(Waiting::Subtrees, StoreOp::Get { object }, effects);
+        self.store.begin(Waiting::Subtrees, StoreOp::Get { object }, effects);
     }
 
     /// The list was read, or replaced.

@@ -15,11 +15,11 @@ use journal::Event;
 use metastore::request::{StoreFailure, StoreOp, StoreResult, segment_name};
 use metastore::{DirRun, Rows};
 use namespace::{Capture, Hit};
-use types::{ConnId, Errno, Ino, InoRange, Moment, Origin, Seq, Span, Tid, Timestamp};
+use types::{Errno, Ino, InoRange, Moment, Origin, Seq, Span, Timestamp};
 use wire::Answer;
 
 use crate::damage::is_damage;
-use crate::{Mds, MdsEffects, Waiting};
+use crate::{Mds, MdsEffects, ReplyTo, Waiting};
 
 use flush::Flushes;
 pub(crate) use flush::{SubtreeFlush, Then};
@@ -62,7 +62,7 @@ pub(crate) struct Checkpoint {
     /// Merges that are answered when the store has them.
     settling: Flushes,
     /// Requests that wait until everything is written.
-    waiters: Vec<(Seq, ConnId, Tid)>,
+    waiters: Vec<(Seq, ReplyTo)>,
 }
 
 /// Whether damage keeps a directory from being written. Faults of a client's runs do not count.
@@ -107,9 +107,9 @@ impl Mds {
     }
 
     /// Answers when everything that changed until now is in the metadata store.
-    pub(crate) fn checkpoint_for(&mut self, conn: ConnId, tid: Tid) {
+    pub(crate) fn checkpoint_for(&mut self, at: ReplyTo) {
         self.checkpoint_all();
-        self.checkpoint.waiters.push((self.last_seq(), conn, tid));
+        self.checkpoint.waiters.push((self.log.last(), at));
     }
 
     /// Whether nothing is left to write.
@@ -138,7 +138,7 @@ impl Mds {
         let counts = self.namespace.counts(ino);
         let touched = self.namespace.untold_change(ino);
         let op = StoreOp::CommitDir { ino, rows, counts, position, touched, attach: None };
-        self.checkpoint.captured.push_back((self.last_seq(), ino, op));
+        self.checkpoint.captured.push_back((self.log.last(), ino, op));
         self.commit_captured(effects);
     }
 
@@ -151,7 +151,7 @@ impl Mds {
             && !self.list_removals(*seq, effects)
             && let Some((_, ino, op)) = self.checkpoint.captured.pop_front()
         {
-            self.store(Waiting::Checkpoint(ino), op, effects);
+            self.store.begin(Waiting::Checkpoint(ino), op, effects);
         }
     }
 
@@ -192,7 +192,7 @@ impl Mds {
             let event = Event::Stored { dir: ino };
             self.log.append(self.clock.now, Origin::default(), &event);
         }
-        self.checkpoint.capturing = Some((capture, Rows::new(), self.last_seq()));
+        self.checkpoint.capturing = Some((capture, Rows::new(), self.log.last()));
         true
     }
 
@@ -205,7 +205,7 @@ impl Mds {
         (runs, ranges): (Vec<DirRun>, Vec<InoRange>),
         effects: &mut MdsEffects,
     ) {
-        let seq = self.last_seq();
+        let seq = self.log.last();
         self.namespace.begin_attach(ino, seq);
         let since = self.namespace.dirty_since(ino).unwrap_or(seq);
         let Some(mut capture) = self.namespace.begin_capture(ino) else { return };
@@ -216,7 +216,7 @@ impl Mds {
         self.namespace.leave_to_store(ino);
         self.counters.commits += 1;
         self.counters.committed_rows += rows.len() as u64;
-        let position = self.last_seq();
+        let position = self.log.last();
         let (mut names, mut subdirs, mut time) = (0u64, 0u64, Timestamp(0));
         for DirRun { run, subdirs: dirs, touched, .. } in &runs {
             names = names.saturating_add(run.rows);
@@ -250,7 +250,7 @@ impl Mds {
             Err(failure) if is_beyond(&failure) => {
                 // A retry would fail, too. The journal keeps the changes.
                 let writing = self.checkpoint.committing.iter().filter(|(ino, _)| *ino == dir);
-                let since = writing.map(|(_, since)| *since).min().unwrap_or(self.last_seq());
+                let since = writing.map(|(_, since)| *since).min().unwrap_or(self.log.last());
                 self.checkpoint.committing.retain(|(ino, _)| *ino != dir);
                 self.namespace.end_capture(dir);
                 self.withhold(dir, since, &failure.error);
@@ -313,18 +313,18 @@ impl Mds {
         if !objects.is_empty() {
             self.counters.trimmed_segments += objects.len() as u64;
             self.checkpoint.trimming = true;
-            self.store(Waiting::Trim, StoreOp::Delete { objects }, effects);
+            self.store.begin(Waiting::Trim, StoreOp::Delete { objects }, effects);
         }
         self.forget_merges(unwritten, effects);
         let waiters = std::mem::take(&mut self.checkpoint.waiters);
         let uncommitted = self.oldest_unwritten();
-        for (seq, conn, tid) in waiters {
+        for (seq, at) in waiters {
             if uncommitted > seq && unwritten <= seq {
-                self.reply_error(conn, tid, Errno::Io.into(), effects);
+                effects.reply_error(at, Errno::Io.into());
             } else if unwritten > seq && self.log.safe() >= seq {
-                self.reply_with((conn, tid), seq, Answer::Safe(seq), effects);
+                effects.reply_with(at, seq, Answer::Safe(seq));
             } else {
-                self.checkpoint.waiters.push((seq, conn, tid));
+                self.checkpoint.waiters.push((seq, at));
             }
         }
     }
@@ -370,7 +370,7 @@ impl Mds {
         if self.checkpoint.failed.front().is_some_and(|(.., at)| now.since(*at) >= RETRY)
             && let Some((dir, op, _)) = self.checkpoint.failed.pop_front()
         {
-            self.store(Waiting::Checkpoint(dir), op, effects);
+            self.store.begin(Waiting::Checkpoint(dir), op, effects);
         }
         if self.checkpoint.unforgotten.front().is_some_and(|(_, at)| now.since(*at) >= RETRY)
             && let Some((op, _)) = self.checkpoint.unforgotten.pop_front()
@@ -379,7 +379,7 @@ impl Mds {
         }
         if let Some((op, _)) = self.checkpoint.untrimmed.take_if(|(_, at)| now.since(*at) >= RETRY)
         {
-            self.store(Waiting::Trim, op, effects);
+            self.store.begin(Waiting::Trim, op, effects);
         }
         let many = self.log.segment_count() > self.settings.segments_max;
         if many && self.checkpoint.target.is_none() && self.log.oldest().is_some() {
@@ -425,7 +425,7 @@ impl Mds {
     /// Deletes an object that is not needed any more.
     pub(crate) fn forget(&mut self, op: StoreOp, effects: &mut MdsEffects) {
         self.checkpoint.forgetting += 1;
-        self.store(Waiting::Forget, op, effects);
+        self.store.begin(Waiting::Forget, op, effects);
     }
 
     pub(crate) fn forgotten(&mut self, result: Result<StoreResult, Box<StoreFailure>>) {

@@ -101,6 +101,6 @@ impl Mds {
         let Some(ino) = self.compaction.queue.pop_front() else { return };
         self.compaction.queued.remove(&ino);
         self.compaction.running = Some(ino);
-        self.store(Waiting::Compact(ino), StoreOp::CompactDir { ino }, effects);
+        self.store.begin(Waiting::Compact(ino), StoreOp::CompactDir { ino }, effects);
     }
 }

@@ -16,7 +16,7 @@ use types::{ClientId, ConnId, Ino, Map, Moment, Rank, Seq, Set, Span, Timestamp}
 use wire::{Message, Op, Request};
 
 use crate::op::{Release, touched};
-use crate::{Mds, MdsEffects, Phase};
+use crate::{Mds, MdsEffects, Phase, ReplyTo};
 
 use need::{Need, Needed, counts_of};
 
@@ -420,7 +420,7 @@ impl Mds {
                     self.execute_once(conn, client, &request, effects);
                 }
                 Some(Message::Chunk { tid, bytes }) => {
-                    self.take_chunk((conn, tid), bytes, effects);
+                    self.take_chunk(ReplyTo { conn, tid }, bytes, effects);
                 }
                 Some(_) | None => {}
             }

@@ -47,15 +47,17 @@ mod settings;
 mod shown;
 mod snapshot;
 mod stop;
+mod store;
 mod tables;
 
-use metastore::request::{StoreFailure, StoreOp, StoreResult, Token};
+use metastore::request::{StoreFailure, StoreResult, Token};
 use namespace::Namespace;
-use types::{Clock, ConnId, Ino, Map, Moment, Rank, Seq, Tid};
+use types::{Clock, ConnId, Ino, Moment, Rank};
 use wire::{ClusterMap, MdsState, Message};
 
 pub use balance::Vitals;
 pub use counters::Counters;
+pub(crate) use effects::ReplyTo;
 pub use effects::{MdsEffects, Observed};
 pub use health::Room;
 pub use notice::MdsNotice;
@@ -82,6 +84,7 @@ use resend::Resend;
 use search::Search;
 use session::Sessions;
 use snapshot::Snapshots;
+use store::{StoreOps, Waiting};
 use tables::Tables;
 
 /// The inputs of a metadata server.
@@ -111,30 +114,6 @@ pub enum MdsInput<'a> {
     Tick,
     /// Write everything down and stop.
     Terminate,
-}
-
-/// The part of the server that waits for a store operation.
-#[derive(Debug)]
-enum Waiting {
-    Recovery,
-    Log,
-    Tables,
-    Fetch(Ino),
-    Checkpoint(Ino),
-    Compact(Ino),
-    MergeObject(u64),
-    Attach(u64),
-    Trim,
-    Forget,
-    Purge(purge::Task),
-    Share(Ino),
-    /// The list of subtrees is read or replaced.
-    Subtrees,
-    /// A name that moves to another rank, or from one: by the number that this rank gave it.
-    CrossRename(u64),
-    Snapshot(u64),
-    Balance(balance::Object),
-    Adopt(Box<op::Adopting>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,7 +148,7 @@ pub struct Mds {
     leases: Leases,
     /// The server is about to stop: no client gets a directory alone.
     ending_alone: bool,
-    locks: Locks<(ConnId, Tid)>,
+    locks: Locks<ReplyTo>,
     demands: op::MergeRequests,
     fetches: Fetches,
     checkpoint: Checkpoint,
@@ -185,8 +164,7 @@ pub struct Mds {
     resend: Resend,
     search: Option<Search>,
     snapshots: Snapshots,
-    waiting: Map<Token, Waiting>,
-    next_token: u64,
+    store: StoreOps,
     /// Requests that arrived before the server was active.
     early: early::Early,
     map: Option<ClusterMap>,
@@ -233,8 +211,7 @@ impl Mds {
             resend: Resend::default(),
             search: None,
             snapshots: Snapshots::default(),
-            waiting: Map::default(),
-            next_token: 0,
+            store: StoreOps::new(rank),
             early: early::Early::default(),
             map: None,
             counters: Counters::default(),
@@ -248,6 +225,7 @@ impl Mds {
     /// The one entry point.
     pub fn handle(&mut self, clock: Clock, input: MdsInput<'_>, effects: &mut MdsEffects) {
         self.clock = clock;
+        effects.safe = self.log.safe();
         match input {
             MdsInput::Start => self.start_recovery(effects),
             MdsInput::Opened(_) => {}
@@ -268,6 +246,9 @@ impl Mds {
         }
         if self.snapshots.is_any() {
             self.snapshot_step(effects);
+        }
+        for (tid, result) in std::mem::take(&mut effects.to_balancer) {
+            self.balancer_moved(tid, result, effects);
         }
         self.log_step(effects);
         if self.phase == Phase::Stopping {
@@ -308,22 +289,13 @@ impl Mds {
         self.counters.list(self)
     }
 
-    fn store(&mut self, waiting: Waiting, mut op: StoreOp, effects: &mut MdsEffects) -> Token {
-        op.seen_by(self.rank);
-        self.next_token += 1;
-        let token = Token(self.next_token);
-        self.waiting.insert(token, waiting);
-        effects.store.push((token, op));
-        token
-    }
-
     fn stored(
         &mut self,
         token: Token,
         result: Result<StoreResult, Box<StoreFailure>>,
         effects: &mut MdsEffects,
     ) {
-        let Some(waiting) = self.waiting.remove(&token) else { return };
+        let Some(waiting) = self.store.end(token) else { return };
         self.counters.store_failures += u64::from(result.is_err());
         self.noticed.store.note(self.clock.now, &result);
         match waiting {
@@ -467,10 +439,5 @@ impl Mds {
     pub fn monitor_connected(&mut self, effects: &mut MdsEffects) {
         self.last_beacon = None;
         self.beacon_tick(effects);
-    }
-
-    /// The newest journal position: the stamp of events that are not journalled.
-    fn last_seq(&self) -> Seq {
-        self.log.last()
     }
 }

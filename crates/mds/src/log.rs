@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 
 use journal::{Event, JournalBuffer, SegmentHeader, Writer};
 use metastore::request::{StoreFailure, StoreOp, StoreResult, Token, segment_name};
-use types::{ConnId, Epoch, Errno, Moment, Origin, Seq, Span, Tid, Timestamp};
+use types::{Epoch, Errno, Moment, Origin, Seq, Span, Timestamp};
 use wire::Answer;
 
-use crate::{Mds, MdsEffects, Phase, Settings, Waiting};
+use crate::{Mds, MdsEffects, Phase, ReplyTo, Settings, Waiting};
 
 /// How long to wait before a failed write is tried again.
 const RETRY: Span = Span::from_millis(500);
@@ -56,8 +56,7 @@ struct Waiter {
     until: Seq,
     seq: Seq,
     time: Timestamp,
-    conn: ConnId,
-    tid: Tid,
+    at: ReplyTo,
     answer: Answer,
 }
 
@@ -293,7 +292,7 @@ impl Mds {
         let flight =
             Flight { token, since, segment: index, first, last, done: false, failed: None };
         log.flights.push_back(flight);
-        let token = self.store(Waiting::Log, StoreOp::Append { object, data }, effects);
+        let token = self.store.begin(Waiting::Log, StoreOp::Append { object, data }, effects);
         if let Some(flight) = self.log.flights.back_mut() {
             flight.token = Some(token);
         }
@@ -336,6 +335,7 @@ impl Mds {
                 self.log.safe = flight.last;
             }
         }
+        effects.safe = self.log.safe;
         if self.log.flights.iter().all(|flight| flight.failed.is_none()) {
             self.log.failed = None;
         }
@@ -354,7 +354,7 @@ impl Mds {
             }
             if let Some((op, _)) = self.log.flights[at].failed.take() {
                 let op = self.elsewhere(at, op);
-                let token = self.store(Waiting::Log, op, effects);
+                let token = self.store.begin(Waiting::Log, op, effects);
                 self.log.flights[at].token = Some(token);
             }
         }
@@ -391,7 +391,7 @@ impl Mds {
     pub(crate) fn answer_when_safe(
         &mut self,
         (seq, time): (Seq, Timestamp),
-        at: (ConnId, Tid),
+        at: ReplyTo,
         answer: Answer,
         effects: &mut MdsEffects,
     ) {
@@ -403,18 +403,18 @@ impl Mds {
         &mut self,
         until: Seq,
         (seq, time): (Seq, Timestamp),
-        (conn, tid): (ConnId, Tid),
+        at: ReplyTo,
         answer: Answer,
         effects: &mut MdsEffects,
     ) {
         if let Some(errno) = self.log.failed
             && seq > self.log.safe
         {
-            self.reply_error(conn, tid, errno.into(), effects);
+            effects.reply_error(at, errno.into());
         } else if until <= self.log.safe {
-            self.reply((conn, tid), seq, time, Ok(answer), effects);
+            effects.reply(at, seq, time, Ok(answer));
         } else {
-            self.log.waiters.push_back(Waiter { until, seq, time, conn, tid, answer });
+            self.log.waiters.push_back(Waiter { until, seq, time, at, answer });
         }
     }
 
@@ -423,8 +423,8 @@ impl Mds {
         let mut left = VecDeque::new();
         for waiter in std::mem::take(&mut self.log.waiters) {
             if waiter.until <= safe {
-                let Waiter { seq, time, conn, tid, answer, .. } = waiter;
-                self.reply((conn, tid), seq, time, Ok(answer), effects);
+                let Waiter { seq, time, at, answer, .. } = waiter;
+                effects.reply(at, seq, time, Ok(answer));
             } else {
                 left.push_back(waiter);
             }
@@ -434,14 +434,14 @@ impl Mds {
 
     fn refuse_waiters(&mut self, errno: Errno, effects: &mut MdsEffects) {
         for waiter in std::mem::take(&mut self.log.waiters) {
-            self.reply_error(waiter.conn, waiter.tid, errno.into(), effects);
+            effects.reply_error(waiter.at, errno.into());
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use types::Rank;
+    use types::{ConnId, Rank, Tid};
 
     use super::*;
 
@@ -478,17 +478,17 @@ mod tests {
         let mut effects = MdsEffects::default();
         // All of them wait for the event that introduces this client.
         for tid in 1..4 {
-            let (known, at) = (Seq(1), (ConnId(7), Tid(tid)));
+            let (known, at) = (Seq(1), ReplyTo { conn: ConnId(7), tid: Tid(tid) });
             let when = (Seq(tid), Timestamp(1));
             mds.answer_once_safe(known, when, at, Answer::Done, &mut effects);
         }
         // And this one for its own.
-        let at = (ConnId(7), Tid(4));
+        let at = ReplyTo { conn: ConnId(7), tid: Tid(4) };
         mds.answer_when_safe((Seq(4), Timestamp(1)), at, Answer::Done, &mut effects);
         assert_eq!((effects.outbox.sends.len(), mds.log.waiters.len()), (0, 4));
         mds.log.safe = Seq(1);
         mds.answer_waiters(&mut effects);
-        let left: Vec<_> = mds.log.waiters.iter().map(|waiter| waiter.tid).collect();
+        let left: Vec<_> = mds.log.waiters.iter().map(|waiter| waiter.at.tid).collect();
         assert_eq!(left, [Tid(4)]);
         assert!(!effects.outbox.sends.is_empty());
     }

@@ -22,13 +22,13 @@ use std::collections::{BTreeMap, VecDeque};
 
 use journal::{Create, Event, JournalError, Mark, segment};
 use namespace::{CreateBatch, Trial};
-use types::{ClientId, ConnId, Cred, Errno, Ino, InoRange, Map, Moment, Seq, Set, Tid};
+use types::{ClientId, Cred, Errno, Ino, InoRange, Map, Moment, Seq, Set};
 use wire::{Answer, Failure, MergeFlags, MergeReport};
 
 use crate::checkpoint::{SubtreeFlush, Then};
 use crate::op::Release;
 use crate::tables::{GivenBack, Held};
-use crate::{Mds, MdsEffects};
+use crate::{Mds, MdsEffects, ReplyTo};
 use attach::Runs;
 use check::Absent;
 pub(crate) use interrupted::Unfinished;
@@ -67,8 +67,7 @@ impl JournalId {
 #[derive(Debug)]
 struct Merge {
     id: u64,
-    conn: ConnId,
-    tid: Tid,
+    at: ReplyTo,
     client: ClientId,
     /// The user for whom events are judged.
     cred: Cred,
@@ -304,7 +303,7 @@ impl Mds {
     fn refuse_merge(&mut self, merge: &Merge, error: &JournalError, effects: &mut MdsEffects) {
         let error = error.in_journal("client journal");
         let failure = Failure { errno: error.errno, text: error.to_string() };
-        self.reply_error(merge.conn, merge.tid, failure, effects);
+        effects.reply_error(merge.at, failure);
     }
 
     /// Verifies or applies a slice of the merge at the head of the queue.
@@ -313,7 +312,7 @@ impl Mds {
         merge.is_admitted = true;
         if merge.stage == MergeStage::Verifying && !self.is_still_wanted(&merge) {
             let answer = Answer::Merged(Box::default());
-            return self.reply_with((merge.conn, merge.tid), Seq(0), answer, effects);
+            return effects.reply_with(merge.at, Seq(0), answer);
         }
         if merge.stage == MergeStage::Verifying && self.waits_for_store(&mut merge, effects) {
             self.merges.waiting = true;
@@ -329,8 +328,8 @@ impl Mds {
                         self.merges.queue.push_front(merge);
                     }
                     Err(errno) => {
-                        let (Merge { conn, tid, .. }, answer) = (merge, Err(errno.into()));
-                        self.tables.hold(Held { conn, tid, answer, seq: Seq(0), begins: None });
+                        let (Merge { at, .. }, answer) = (merge, Err(errno.into()));
+                        self.tables.hold(Held { at, answer, seq: Seq(0), begins: None });
                     }
                 },
                 Ok(Verified::Unknown(ino)) => {
@@ -339,7 +338,7 @@ impl Mds {
                     self.merges.queue.push_front(merge);
                     self.search_for_merge(subtree, ino, effects);
                 }
-                Err(failure) => self.reply_error(merge.conn, merge.tid, failure, effects),
+                Err(failure) => effects.reply_error(merge.at, failure),
             },
             MergeStage::Attaching => self.attach_step(merge, effects),
             MergeStage::Applying => match self.forgotten_slice(&mut merge, effects) {
@@ -374,9 +373,9 @@ impl Mds {
             return false;
         }
         if !std::mem::replace(&mut merge.is_settling, true) {
-            let Merge { conn, tid, subtree, .. } = *merge;
-            let (at, then, answer) = ((conn, tid), Then::Merge, Answer::Done);
-            let (seq, dirs) = (self.last_seq(), Set::default());
+            let Merge { at, subtree, .. } = *merge;
+            let (then, answer) = (Then::Merge, Answer::Done);
+            let (seq, dirs) = (self.log.last(), Set::default());
             self.flush_subtree(SubtreeFlush { at, subtree, then, answer, seq, dirs }, effects);
         }
         self.merges.lacks_record(merge)
@@ -413,7 +412,7 @@ impl Mds {
         merge.skip = 0;
         let attaches = merge.runs.is_some();
         merge.stage = if attaches { MergeStage::Attaching } else { MergeStage::Applying };
-        merge.seq = self.last_seq();
+        merge.seq = self.log.last();
         merge.end_run();
         self.begin_trial(merge);
         if !merge.flags.dry_run {
@@ -436,26 +435,24 @@ impl Mds {
             if must_wait {
                 let errno = self.log.failed().unwrap_or(Errno::Io);
                 self.put_off(&merge, errno);
-                self.reply_error(merge.conn, merge.tid, errno.into(), effects);
+                effects.reply_error(merge.at, errno.into());
                 continue;
             }
             self.counters.merges += 1;
-            let Merge { conn, tid, client, subtree, flags, report, unused, .. } = merge;
+            let Merge { at, client, subtree, flags, report, unused, .. } = merge;
             if !flags.dry_run {
                 self.note_merge(merge.seq, subtree, &merge.object);
             }
             let answer = Answer::Merged(Box::new(report));
             let store = flags.store || (flags.release && self.next_policy_stores(subtree));
             if store && !flags.dry_run {
-                let at = (conn, tid);
                 let then = if flags.release { Then::Release(client, unused) } else { Then::Answer };
                 let (seq, dirs) = (merge.seq, Set::default());
                 self.flush_subtree(SubtreeFlush { at, subtree, then, answer, seq, dirs }, effects);
             } else if flags.release && !flags.dry_run {
-                let at = (conn, tid);
                 self.release_merged(Release { subtree, client, unused, at, answer }, effects);
             } else {
-                self.reply_with((conn, tid), Seq(0), answer, effects);
+                effects.reply_with(at, Seq(0), answer);
             }
         }
     }

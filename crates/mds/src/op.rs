@@ -21,12 +21,12 @@ pub(crate) use merge_request::MergeRequests;
 use namespace::Refusal;
 pub(crate) use store_first::Change;
 pub(crate) use touched::touched;
-use types::{ClientId, ConnId, Errno, Ino, Seq, Tid, Timestamp};
-use wire::{Answer, Batch, Failure, Grants, Message, Op, Reply, Request};
+use types::{ClientId, ConnId, Errno, Ino, Seq, Timestamp};
+use wire::{Answer, Batch, Failure, Message, Op, Request};
 
 use crate::session::{Fate, Remembered};
 use crate::tables::Held;
-use crate::{Mds, MdsEffects, Observed, Phase, snapshot};
+use crate::{Mds, MdsEffects, Observed, Phase, ReplyTo, snapshot};
 
 /// The result of an executed request.
 pub(crate) enum Performed {
@@ -130,7 +130,8 @@ impl Mds {
             return;
         }
         let text = "the metadata server is stopping".into();
-        self.reply_error(conn, request.tid, Failure { errno: Errno::Again, text }, effects);
+        effects
+            .reply_error(ReplyTo { conn, tid: request.tid }, Failure { errno: Errno::Again, text });
     }
 
     /// Carries a request out unless that was done before: then it is answered as it was.
@@ -172,11 +173,11 @@ impl Mds {
             self.park_until_returned(conn, client, request, subtree);
             return self.store_merged(subtree, effects);
         }
-        let at = (conn, request.tid);
+        let at = ReplyTo { conn, tid: request.tid };
         match self.perform(conn, client, request, effects) {
             Ok(Performed::Answer(answer)) => {
                 let told = self.tell(client, request, Ok(&answer));
-                self.reply_with_grants(at, (Seq(0), Timestamp(0)), told, Ok(answer), effects);
+                effects.reply_with_grants(at, (Seq(0), Timestamp(0)), told, Ok(answer));
             }
             Ok(Performed::Later) => {}
             Ok(Performed::Changed { answer, seq, ino, time, ack_safe }) => {
@@ -204,7 +205,7 @@ impl Mds {
                     (seq, _) => {
                         let told = self.tell(client, request, Ok(&answer));
                         let when = (seq.unwrap_or_default(), time);
-                        self.reply_with_grants(at, when, told, Ok(answer), effects);
+                        effects.reply_with_grants(at, when, told, Ok(answer));
                     }
                 }
             }
@@ -225,8 +226,7 @@ impl Mds {
             }
             Err(Refused::Failure(failure)) if self.is_said_too_early(&request.op, &failure) => {
                 // As a promise that the subtree was given back, for good.
-                let (tid, answer) = (request.tid, Err(failure));
-                self.tables.hold(Held { conn, tid, answer, seq: Seq(0), begins: None });
+                self.tables.hold(Held { at, answer: Err(failure), seq: Seq(0), begins: None });
             }
             Err(Refused::Failure(failure)) => {
                 self.refuse(conn, client, request, failure, effects);
@@ -249,8 +249,8 @@ impl Mds {
             self.sessions.get_mut(client).refuse(request.tid);
         }
         let told = self.tell(client, request, Err(&failure));
-        let at = (conn, request.tid);
-        self.reply_with_grants(at, (Seq(0), Timestamp(0)), told, Err(failure), effects);
+        let at = ReplyTo { conn, tid: request.tid };
+        effects.reply_with_grants(at, (Seq(0), Timestamp(0)), told, Err(failure));
     }
 
     #[allow(clippy::too_many_lines, reason = "an arm for each operation")]
@@ -281,14 +281,16 @@ impl Mds {
                 self.end_merge_request(ino, effects);
                 Ok(Performed::Answer(Answer::Done))
             }
-            Op::Yield { ino } => self.yield_file((conn, request.tid), client, ino, effects),
+            Op::Yield { ino } => {
+                self.yield_file(ReplyTo { conn, tid: request.tid }, client, ino, effects)
+            }
             Op::Lock { ino, .. } | Op::GetLock { ino, .. } | Op::CancelLock { ino, .. }
                 if self.is_locked_elsewhere(ino, request) =>
             {
                 Err(Errno::Stale.into())
             }
             Op::Lock { ino, lock, wait } => {
-                self.lock((conn, request.tid), (ino, client), (lock, wait), effects)
+                self.lock(ReplyTo { conn, tid: request.tid }, (ino, client), (lock, wait), effects)
             }
             Op::CancelLock { ino, ref lock } => self.cancel_lock((ino, client), lock, effects),
             Op::GetLock { ino, ref lock } => {
@@ -299,59 +301,69 @@ impl Mds {
                 Ok(Performed::Answer(Answer::Done))
             }
             Op::Settle => {
-                self.acknowledge_async((conn, request.tid), client, effects);
+                self.acknowledge_async(ReplyTo { conn, tid: request.tid }, client, effects);
                 Ok(Performed::Later)
             }
             Op::Sync => {
-                let seq = self.last_seq();
-                let at = (conn, request.tid);
+                let seq = self.log.last();
+                let at = ReplyTo { conn, tid: request.tid };
                 self.answer_when_safe((seq, Timestamp(0)), at, Answer::Safe(seq), effects);
                 Ok(Performed::Later)
             }
-            Op::Decouple { path, client, policy } => {
-                self.decouple((conn, request.tid), &request.cred, (path, policy), client, effects)
-            }
+            Op::Decouple { path, client, policy } => self.decouple(
+                ReplyTo { conn, tid: request.tid },
+                &request.cred,
+                (path, policy),
+                client,
+                effects,
+            ),
             Op::Extend { subtree: Ino(0), count } => {
-                self.grant_numbers((conn, request.tid), client, count)
+                self.grant_numbers(ReplyTo { conn, tid: request.tid }, client, count)
             }
             Op::Extend { subtree, count } => {
-                self.extend((conn, request.tid), client, subtree, count)
+                self.extend(ReplyTo { conn, tid: request.tid }, client, subtree, count)
             }
             Op::Release { subtree, unused } => {
-                let at = (conn, request.tid);
+                let at = ReplyTo { conn, tid: request.tid };
                 self.release(at, client, &request.cred, (subtree, unused))
             }
-            Op::TakeOver { subtree } => {
-                self.take_over_subtree((conn, request.tid), client, &request.cred, subtree, effects)
-            }
+            Op::TakeOver { subtree } => self.take_over_subtree(
+                ReplyTo { conn, tid: request.tid },
+                client,
+                &request.cred,
+                subtree,
+                effects,
+            ),
             Op::Merge { .. } => {
                 let by = (client, &request.cred);
-                self.begin_merge((conn, request.tid), by, &request.op, effects)
+                self.begin_merge(ReplyTo { conn, tid: request.tid }, by, &request.op, effects)
             }
             Op::Export { dir, rank } => {
-                self.export((conn, request.tid), &request.cred, (dir, rank))
+                self.export(ReplyTo { conn, tid: request.tid }, &request.cred, (dir, rank))
             }
             Op::Gather { ino, rank } => {
-                self.colocate((conn, request.tid), &request.cred, (ino, rank))
+                self.colocate(ReplyTo { conn, tid: request.tid }, &request.cred, (ino, rank))
             }
-            Op::Split { dir } => self.split((conn, request.tid), &request.cred, dir),
-            Op::Join { dir } => self.join((conn, request.tid), &request.cred, dir, effects),
-            Op::Depart { .. } => self.depart((conn, request.tid), request, effects),
+            Op::Split { dir } => self.split(ReplyTo { conn, tid: request.tid }, &request.cred, dir),
+            Op::Join { dir } => {
+                self.join(ReplyTo { conn, tid: request.tid }, &request.cred, dir, effects)
+            }
+            Op::Depart { .. } => self.depart(ReplyTo { conn, tid: request.tid }, request, effects),
             Op::Arrive { dir, from, cross_rename } => {
-                self.arrive((conn, request.tid), dir, (from, cross_rename), effects)
+                self.arrive(ReplyTo { conn, tid: request.tid }, dir, (from, cross_rename), effects)
             }
             Op::Passed { cross_rename, .. } => {
-                self.passed((conn, request.tid), cross_rename, effects)
+                self.passed(ReplyTo { conn, tid: request.tid }, cross_rename, effects)
             }
             Op::Snapshot { dir, id } => {
-                self.snapshot((conn, request.tid), &request.cred, (dir, id))
+                self.snapshot(ReplyTo { conn, tid: request.tid }, &request.cred, (dir, id))
             }
             Op::Adopt { .. } => {
                 let by = (client, &request.cred);
-                self.adopt((conn, request.tid), by, &request.op, effects)
+                self.adopt(ReplyTo { conn, tid: request.tid }, by, &request.op, effects)
             }
             Op::WriteDown { parent, name } => {
-                let at = (conn, request.tid);
+                let at = ReplyTo { conn, tid: request.tid };
                 self.write_down(at, (client, &request.cred), (parent, name), effects)
             }
             Op::Held { ino } => {
@@ -359,7 +371,7 @@ impl Mds {
                 Ok(Performed::Answer(Answer::Data(client.0.to_le_bytes().to_vec())))
             }
             Op::Checkpoint => {
-                self.checkpoint_for(conn, request.tid);
+                self.checkpoint_for(ReplyTo { conn, tid: request.tid });
                 Ok(Performed::Later)
             }
             Op::Lookup { .. }
@@ -384,63 +396,14 @@ impl Mds {
             Op::SetPolicy { path, policy, client: owner } => {
                 // Every connection except the monitor's acts for its own client only.
                 let client = if conn == ConnId::MONITOR { owner } else { client };
-                self.set_policy((conn, request.tid), &request.cred, (path, policy), client, effects)
+                self.set_policy(
+                    ReplyTo { conn, tid: request.tid },
+                    &request.cred,
+                    (path, policy),
+                    client,
+                    effects,
+                )
             }
-        }
-    }
-
-    pub(crate) fn reply_with(
-        &mut self,
-        at: (ConnId, Tid),
-        seq: Seq,
-        answer: Answer,
-        effects: &mut MdsEffects,
-    ) {
-        self.reply(at, seq, Timestamp(0), Ok(answer), effects);
-    }
-
-    pub(crate) fn reply_error(
-        &mut self,
-        conn: ConnId,
-        tid: Tid,
-        failure: Failure,
-        effects: &mut MdsEffects,
-    ) {
-        self.reply((conn, tid), Seq(0), Timestamp(0), Err(failure), effects);
-    }
-
-    pub(crate) fn reply(
-        &mut self,
-        at: (ConnId, Tid),
-        seq: Seq,
-        time: Timestamp,
-        result: Result<Answer, Failure>,
-        effects: &mut MdsEffects,
-    ) {
-        self.reply_with_grants(at, (seq, time), None, result, effects);
-    }
-
-    fn reply_with_grants(
-        &mut self,
-        (conn, tid): (ConnId, Tid),
-        (seq, time): (Seq, Timestamp),
-        told: Option<Grants>,
-        result: Result<Answer, Failure>,
-        effects: &mut MdsEffects,
-    ) {
-        let safe = self.log.safe();
-        let reply = Message::Reply(Reply { tid, seq, time, safe, told, result });
-        if conn == ConnId::NOBODY {
-            return;
-        }
-        if conn == ConnId::BALANCER {
-            let Message::Reply(Reply { result, .. }) = reply else { return };
-            return self.balancer_moved(tid, result.map(drop), effects);
-        }
-        if conn == ConnId::MONITOR {
-            reply.append_frame(&mut effects.to_monitor);
-        } else {
-            effects.outbox.send(conn, &reply);
         }
     }
 

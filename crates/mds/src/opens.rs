@@ -10,8 +10,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::ReplyTo;
 use namespace::Freed;
-use types::{ClientId, ConnId, Ino, Moment, Seq, Tid};
+use types::{ClientId, ConnId, Ino, Moment, Seq};
 use wire::Access;
 
 /// How a client may have a file open now.
@@ -64,7 +65,7 @@ pub(crate) struct Sharing {
     /// Requests that will be handled when it is shared.
     pub(crate) waiting: Vec<(ConnId, Vec<u8>)>,
     /// Yields that will be answered then.
-    pub(crate) yields: Vec<(ConnId, Tid)>,
+    pub(crate) yields: Vec<ReplyTo>,
     /// The file, if it lost its last name and its last client closed it since.
     pub(crate) freed: Option<Freed>,
 }
@@ -124,7 +125,7 @@ impl Opens {
     }
 
     /// A file is another rank's, with all its clients. Returns the yields that wait for an answer.
-    pub(crate) fn remove(&mut self, ino: Ino) -> Vec<(ConnId, Tid)> {
+    pub(crate) fn remove(&mut self, ino: Ino) -> Vec<ReplyTo> {
         self.shared.remove(&ino);
         let file = self.files.remove(&ino);
         file.and_then(|file| file.sharing).map(|sharing| sharing.yields).unwrap_or_default()
@@ -291,7 +292,7 @@ impl Opens {
             file.openers.remove(&client);
             if let Some(sharing) = &mut file.sharing {
                 sharing.waiting.retain(|(from, _)| *from != conn);
-                sharing.yields.retain(|(from, _)| *from != conn);
+                sharing.yields.retain(|at| at.conn != conn);
                 left.sharing.push(ino);
             }
             left.freed.extend(self.tidy(ino));

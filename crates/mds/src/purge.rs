@@ -210,7 +210,7 @@ impl Mds {
     pub(crate) fn note_freed(&mut self, journalled: bool) {
         // The journal of a branch's server is not the journal of the namespace.
         let journalled = journalled && !self.is_private();
-        let seq = self.last_seq();
+        let seq = self.log.last();
         for freed in self.namespace.take_freed() {
             let is_open = self.opens.keep(freed);
             self.purges.room.note(&freed, journalled, self.clock.now);
@@ -262,7 +262,7 @@ impl Mds {
         self.purges.writing = Some(number);
         let (data, condition) = (Removal::encode_list(&removals), Condition::Any);
         let op = StoreOp::Put { object: name, data, condition };
-        self.store(Waiting::Purge(Task::List(number)), op, effects);
+        self.store.begin(Waiting::Purge(Task::List(number)), op, effects);
         self.purges.unwritten.is_none()
     }
 
@@ -382,7 +382,7 @@ impl Mds {
             Removal::Directory { ino } => StoreOp::PurgeDir { ino },
             Removal::File { ino, pool, stripes } => StoreOp::PurgeData { ino, pool, stripes },
         };
-        self.store(Waiting::Purge(Task::Delete(ino)), op, effects);
+        self.store.begin(Waiting::Purge(Task::Delete(ino)), op, effects);
     }
 
     fn purged(

@@ -90,7 +90,7 @@ impl Mds {
     pub(crate) fn start_recovery(&mut self, effects: &mut MdsEffects) {
         self.recovery.step = Step::ReadTable;
         let object = rank_name(self.rank);
-        self.store(Waiting::Recovery, StoreOp::Get { object }, effects);
+        self.store.begin(Waiting::Recovery, StoreOp::Get { object }, effects);
     }
 
     pub(crate) fn recovery_stored(
@@ -128,7 +128,7 @@ impl Mds {
                 self.sessions.restore(&self.tables.journal_end().sessions);
                 self.recovery.step = Step::ReadList;
                 let object = SUBTREES_NAME.to_owned();
-                self.store(Waiting::Recovery, StoreOp::Get { object }, effects);
+                self.store.begin(Waiting::Recovery, StoreOp::Get { object }, effects);
                 Ok(())
             }
             (Step::ReadList | Step::ListCrossRenames | Step::ReadCrossRename(..), result) => {
@@ -211,7 +211,7 @@ impl Mds {
         let data = self.tables.take_over(stored)?;
         self.recovery.step = Step::TakeOver;
         let object = rank_name(self.rank);
-        self.store(Waiting::Recovery, StoreOp::Put { object, data, condition }, effects);
+        self.store.begin(Waiting::Recovery, StoreOp::Put { object, data, condition }, effects);
         Ok(())
     }
 
@@ -229,20 +229,20 @@ impl Mds {
         let (position, touched) = (Seq(0), Default::default());
         let (ino, attach) = (Ino::ANCHOR, None);
         let op = StoreOp::CommitDir { ino, rows, counts, position, touched, attach };
-        self.store(Waiting::Recovery, op, effects);
+        self.store.begin(Waiting::Recovery, op, effects);
     }
 
     fn list_segments(&mut self, effects: &mut MdsEffects) {
         self.recovery.step = Step::ListSegments;
         let prefix = journal_prefix(self.rank);
-        self.store(Waiting::Recovery, StoreOp::List { prefix }, effects);
+        self.store.begin(Waiting::Recovery, StoreOp::List { prefix }, effects);
     }
 
     fn next_segment(&mut self, effects: &mut MdsEffects) -> Result<(), Error> {
         match self.recovery.chain.next()? {
             Next::Read(name) => {
                 self.recovery.step = Step::ReadSegment(name.clone());
-                self.store(Waiting::Recovery, StoreOp::Get { object: name }, effects);
+                self.store.begin(Waiting::Recovery, StoreOp::Get { object: name }, effects);
             }
             Next::Apply(found) => {
                 self.recovery.segment = Some(found);
@@ -407,7 +407,7 @@ impl Mds {
                 let Some(mut merged) = known else {
                     let object = name.into_owned();
                     self.recovery.step = Step::ReadMerged(object.clone());
-                    self.store(Waiting::Recovery, StoreOp::Get { object }, effects);
+                    self.store.begin(Waiting::Recovery, StoreOp::Get { object }, effects);
                     return false;
                 };
                 let part = first..first.saturating_add(events);

@@ -14,11 +14,11 @@ use std::collections::VecDeque;
 
 use metastore::Snapshot;
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
-use types::{ConnId, Cred, Errno, Error, Ino, Moment, Span, Tid};
+use types::{Cred, Errno, Error, Ino, Moment, Span};
 use wire::{Answer, Failure, Op};
 
 use crate::op::{Performed, Performing, Refused};
-use crate::{Mds, MdsEffects, Phase, Waiting};
+use crate::{Mds, MdsEffects, Phase, ReplyTo, Waiting};
 
 /// Changes wait under this key: no inode has this number.
 pub(crate) const FROZEN: Ino = Ino(u64::MAX);
@@ -42,7 +42,7 @@ struct Taking {
     root: Ino,
     id: u64,
     /// Who asked.
-    at: (ConnId, Tid),
+    at: ReplyTo,
     stage: SnapshotStage,
     frozen: Option<Moment>,
     /// The failure that prevented the snapshot.
@@ -103,7 +103,7 @@ impl Mds {
     /// Begins to take a snapshot.
     pub(crate) fn snapshot(
         &mut self,
-        at: (ConnId, Tid),
+        at: ReplyTo,
         cred: &Cred,
         (root, id): (Ino, u64),
     ) -> Performing {
@@ -229,7 +229,7 @@ impl Mds {
             policy,
             root: attr,
         });
-        self.store(Waiting::Snapshot(id), StoreOp::TakeSnapshot { snapshot }, effects);
+        self.store.begin(Waiting::Snapshot(id), StoreOp::TakeSnapshot { snapshot }, effects);
     }
 
     /// The table was replaced, or not: if that is unknown, the client gets an error, and asks again
@@ -258,16 +258,16 @@ impl Mds {
 
     fn end_snapshot(&mut self, result: Result<u64, Failure>, effects: &mut MdsEffects) {
         let Some(taking) = self.snapshots.queue.pop_front() else { return };
-        let (conn, tid) = taking.at;
+        let ReplyTo { conn, tid } = taking.at;
         if let Some(since) = taking.frozen {
             self.counters.snapshot_freeze_micros = self.clock.now.since(since).0 / 1000;
         }
         match result {
             Ok(number) => {
                 self.counters.snapshots += 1;
-                self.reply_with(taking.at, types::Seq(0), Answer::Snapshot(number), effects);
+                effects.reply_with(taking.at, types::Seq(0), Answer::Snapshot(number));
             }
-            Err(failure) => self.reply_error(conn, tid, failure, effects),
+            Err(failure) => effects.reply_error(ReplyTo { conn, tid }, failure),
         }
         self.retry_returned(FROZEN, effects);
     }

@@ -21,8 +21,7 @@ use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult, rank_nam
 use namespace::Namespace;
 use policy::{InterferePolicy, MergeTrigger, Policy};
 use types::{
-    ClientId, ConnId, Cred, Epoch, Errno, Error, Ino, InoRange, Moment, Rank, Seq, Span, Tid,
-    Timestamp,
+    ClientId, Cred, Epoch, Errno, Error, Ino, InoRange, Moment, Rank, Seq, Span, Timestamp,
 };
 use wire::{Answer, DecoupledSubtree, Failure};
 
@@ -35,7 +34,7 @@ use numbers::RESERVE;
 pub use summary::{CountFrom, RankTable};
 
 use crate::session::SavedSession;
-use crate::{Mds, MdsEffects, Waiting, fetch};
+use crate::{Mds, MdsEffects, ReplyTo, Waiting, fetch};
 
 const RETRY: Span = Span::from_millis(500);
 
@@ -71,8 +70,7 @@ pub(crate) struct Decoupling {
 /// An answer that waits until the tables are stored.
 #[derive(Debug)]
 pub(crate) struct Held {
-    pub(crate) conn: ConnId,
-    pub(crate) tid: Tid,
+    pub(crate) at: ReplyTo,
     pub(crate) answer: Result<Answer, Failure>,
     /// Journal position that must be safe as well.
     pub(crate) seq: Seq,
@@ -414,7 +412,7 @@ impl Mds {
             data: self.tables.encode(),
             condition: Condition::Version(version),
         };
-        self.store(Waiting::Tables, op, effects);
+        self.store.begin(Waiting::Tables, op, effects);
     }
 
     pub(crate) fn tables_stored(
@@ -429,7 +427,7 @@ impl Mds {
             // A put that failed may have happened all the same.
             self.tables.looking = true;
             let object = rank_name(self.rank);
-            self.store(Waiting::Tables, StoreOp::Get { object }, effects);
+            self.store.begin(Waiting::Tables, StoreOp::Get { object }, effects);
             return;
         }
         self.tables.in_flight = false;
@@ -449,13 +447,13 @@ impl Mds {
                 {
                     self.tables.add_own(range);
                 }
-                for Held { conn, tid, answer, seq, .. } in held {
+                for Held { at, answer, seq, .. } in held {
                     match answer {
                         Ok(answer) => {
-                            let (when, at) = ((seq, Timestamp(0)), (conn, tid));
+                            let (when, at) = ((seq, Timestamp(0)), at);
                             self.answer_when_safe(when, at, answer, effects);
                         }
-                        Err(failure) => self.reply_error(conn, tid, failure, effects),
+                        Err(failure) => effects.reply_error(at, failure),
                     }
                 }
                 self.retry_waiting(fetch::NUMBERS, effects);
@@ -475,8 +473,8 @@ impl Mds {
                     // The store may have it all the same.
                     self.tables.remove(subtree);
                 }
-                for Held { conn, tid, .. } in held.into_iter().chain(later) {
-                    self.reply_error(conn, tid, failure.error.errno.into(), effects);
+                for Held { at, .. } in held.into_iter().chain(later) {
+                    effects.reply_error(at, failure.error.errno.into());
                 }
             }
         }

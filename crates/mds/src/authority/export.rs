@@ -23,14 +23,14 @@ mod commit;
 use journal::Event;
 use metastore::SUBTREES_NAME;
 use metastore::request::StoreOp;
-use types::{ClientId, ConnId, Cred, Errno, Ino, Moment, Origin, Rank, Seq, Span, Tid};
+use types::{ClientId, Cred, Errno, Ino, Moment, Origin, Rank, Seq, Span};
 use wire::Failure;
 
 use super::MOVED_MAX;
 use super::place::{InodeAuthority, cold};
 use crate::op::{Performed, Performing};
 use crate::tables::Gone;
-use crate::{Mds, MdsEffects, Phase, Waiting};
+use crate::{Mds, MdsEffects, Phase, ReplyTo, Waiting};
 
 /// How long a frozen subtree waits for clients to return contested open files, and for fetches to
 /// end.
@@ -78,7 +78,7 @@ pub(crate) struct Export {
     pub(crate) root: Ino,
     pub(crate) to: Rank,
     /// Who asked.
-    pub(super) at: (ConnId, Tid),
+    pub(super) at: ReplyTo,
     /// Whether a user wants it there, and not the balancer.
     pub(super) pinned: bool,
     /// Clients know to which rank it goes.
@@ -99,7 +99,7 @@ pub(crate) struct Export {
 
 impl Export {
     /// A subtree that stays at its rank, unless a field is set otherwise.
-    pub(super) fn new((root, to): (Ino, Rank), at: (ConnId, Tid)) -> Self {
+    pub(super) fn new((root, to): (Ino, Rank), at: ReplyTo) -> Self {
         Self {
             root,
             to,
@@ -126,7 +126,7 @@ impl Mds {
     /// Begins to give a subtree to another rank. Only root and the owner of the namespace may ask.
     pub(crate) fn export(
         &mut self,
-        at: (ConnId, Tid),
+        at: ReplyTo,
         cred: &Cred,
         (root, to): (Ino, Rank),
     ) -> Performing {
@@ -149,7 +149,7 @@ impl Mds {
     /// Begins to move a subtree to another rank, for a request or for the balancer.
     pub(crate) fn begin_export(
         &mut self,
-        at: (ConnId, Tid),
+        at: ReplyTo,
         (root, to): (Ino, Rank),
         pinned: bool,
     ) -> Performing {
@@ -351,7 +351,7 @@ impl Mds {
                 }
                 self.authority.writing = true;
                 let object = SUBTREES_NAME.to_owned();
-                self.store(Waiting::Subtrees, StoreOp::Get { object }, effects);
+                self.store.begin(Waiting::Subtrees, StoreOp::Get { object }, effects);
                 Some(ExportStage::Commit)
             }
         }

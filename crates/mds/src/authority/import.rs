@@ -195,7 +195,7 @@ impl Mds {
                 self.authority.writing = true;
                 let object = metastore::SUBTREES_NAME.to_owned();
                 let op = metastore::request::StoreOp::Get { object };
-                self.store(crate::Waiting::Subtrees, op, effects);
+                self.store.begin(crate::Waiting::Subtrees, op, effects);
                 Some(ImportStage::Acknowledge)
             }
         }

@@ -2,14 +2,14 @@
 
 use metastore::MovedSubtree;
 use namespace::Refusal;
-use types::{ClientId, ConnId, Errno, Ino, Path, Rank, Span, Tid, Timestamp};
+use types::{ClientId, ConnId, Errno, Ino, Path, Rank, Span, Timestamp};
 use wire::{Answer, Elsewhere, Failure, Op, Request};
 
 use super::decoupled::decoupled_of;
 use super::preload::Goal;
 use super::{LIST, Preload, READ_LATELY};
 use crate::op::{Refused, touched};
-use crate::{Mds, MdsEffects, Phase};
+use crate::{Mds, MdsEffects, Phase, ReplyTo};
 
 /// Why something cannot be done with a directory as a whole.
 const FRAGMENTED: &str = "a directory is split; put it together first with `cudele mds join PATH`; `cudele mds ls` shows it";
@@ -338,9 +338,9 @@ impl Mds {
         if request.op.is_mutation() && client.0 != 0 {
             self.sessions.get_mut(client).refuse(request.tid);
         }
-        let at = (conn, request.tid);
+        let at = ReplyTo { conn, tid: request.tid };
         let none = (types::Seq(0), Timestamp(0));
-        self.reply(at, none.0, none.1, Ok(answer), effects);
+        effects.reply(at, none.0, none.1, Ok(answer));
     }
 
     /// Refuses a request about a whole subtree through a split directory.
@@ -473,12 +473,12 @@ impl Mds {
     /// The answer to a request that a subtree move.
     pub(super) fn answer_export(
         &mut self,
-        (conn, tid): (ConnId, Tid),
+        ReplyTo { conn, tid }: ReplyTo,
         result: Result<(), Failure>,
         effects: &mut MdsEffects,
     ) {
         let zero = (types::Seq(0), Timestamp(0));
-        self.reply((conn, tid), zero.0, zero.1, result.map(|()| Answer::Done), effects);
+        effects.reply(ReplyTo { conn, tid }, zero.0, zero.1, result.map(|()| Answer::Done));
     }
 }
 

@@ -97,7 +97,7 @@ impl Mds {
             for at in waiting {
                 let elsewhere = Elsewhere { rank: to, ..Elsewhere::default() };
                 let answer = Answer::Elsewhere(Box::new(elsewhere));
-                self.reply_with(at, Seq(0), answer, effects);
+                effects.reply_with(at, Seq(0), answer);
             }
         }
         for (client, files) in files {

@@ -16,13 +16,12 @@ mod ask;
 use metastore::{FragmentOf, MovedSubtree, PartState, Subtrees};
 use namespace::{Mode, Refusal};
 use types::{
-    AttrChange, ClientId, ConnId, Errno, FileType, Frag, Ino, Moment, Origin, Seq, Tid, Timestamp,
-    name_hash,
+    AttrChange, ClientId, Errno, FileType, Frag, Ino, Moment, Origin, Seq, Timestamp, name_hash,
 };
 use wire::Failure;
 
 use super::RETRY;
-use crate::{Mds, MdsEffects, Phase};
+use crate::{Mds, MdsEffects, Phase, ReplyTo};
 
 /// Names moved, or looked at, in one slice: about two milliseconds.
 const SLICE: usize = 1024;
@@ -55,7 +54,7 @@ pub(crate) struct Reshape {
     /// The fragments are put together.
     joins: bool,
     /// Who asked.
-    at: (ConnId, Tid),
+    at: ReplyTo,
     stage: ReshapeStage,
     /// Names up to here are looked at.
     cursor: Option<Vec<u8>>,

@@ -11,7 +11,7 @@ use super::REFUSED_TICKS;
 use super::load::{number, whole};
 use super::view::seconds;
 use crate::op::{Performed, Refused};
-use crate::{Mds, MdsEffects};
+use crate::{Mds, MdsEffects, ReplyTo};
 
 /// Moves of one decision at most: a policy that wants more moves the rest at the next tick.
 const MOVES_MAX: usize = 64;
@@ -122,27 +122,30 @@ impl Mds {
         next.since = self.clock.now;
         self.balance.moves.last += 1;
         let tid = Tid(self.balance.moves.last);
-        let failure = match self.begin_export((ConnId::BALANCER, tid), (root, to), pinned) {
-            Ok(Performed::Later) => {
-                let under_way = &mut self.balance.moves.under_way;
-                under_way.push((tid, next));
-                let count = under_way.len();
-                return under_way.iter_mut().for_each(|(_, it)| it.beside = it.beside.max(count));
-            }
-            Ok(Performed::Answer(_) | Performed::Changed { .. }) => {
-                return self.move_ended(next, Ok(()), effects);
-            }
-            Err(Refused::Refusal(Refusal::Cold(dir))) if fetches < FETCHES_MAX => {
-                self.balance.moves.fetching.push(next);
-                return self.balancer_waits_for(dir, effects);
-            }
-            Err(Refused::Refusal(Refusal::Cold(_))) => {
-                let text = "too much of it is not in memory".to_owned();
-                Failure { errno: types::Errno::Busy, text }
-            }
-            Err(Refused::Refusal(Refusal::Errno(errno))) => errno.into(),
-            Err(Refused::Failure(failure)) => failure,
-        };
+        let failure =
+            match self.begin_export(ReplyTo { conn: ConnId::BALANCER, tid }, (root, to), pinned) {
+                Ok(Performed::Later) => {
+                    let under_way = &mut self.balance.moves.under_way;
+                    under_way.push((tid, next));
+                    let count = under_way.len();
+                    return under_way
+                        .iter_mut()
+                        .for_each(|(_, it)| it.beside = it.beside.max(count));
+                }
+                Ok(Performed::Answer(_) | Performed::Changed { .. }) => {
+                    return self.move_ended(next, Ok(()), effects);
+                }
+                Err(Refused::Refusal(Refusal::Cold(dir))) if fetches < FETCHES_MAX => {
+                    self.balance.moves.fetching.push(next);
+                    return self.balancer_waits_for(dir, effects);
+                }
+                Err(Refused::Refusal(Refusal::Cold(_))) => {
+                    let text = "too much of it is not in memory".to_owned();
+                    Failure { errno: types::Errno::Busy, text }
+                }
+                Err(Refused::Refusal(Refusal::Errno(errno))) => errno.into(),
+                Err(Refused::Failure(failure)) => failure,
+            };
         self.move_ended(next, Err(failure), effects);
     }
 

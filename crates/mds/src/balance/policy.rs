@@ -75,7 +75,7 @@ impl Mds {
         if !reading.has_state {
             reading.since = Some(now);
             let object = state_name(self.rank.0);
-            self.store(Waiting::Balance(Object::State), StoreOp::Get { object }, effects);
+            self.store.begin(Waiting::Balance(Object::State), StoreOp::Get { object }, effects);
             return;
         }
         let BalancerEntry { version, object, name, .. } = &self.balance.entry;
@@ -92,7 +92,7 @@ impl Mds {
         }
         reading.since = Some(now);
         let get = StoreOp::Get { object: BalancerEntry::object_name(object) };
-        self.store(Waiting::Balance(Object::Policy(version)), get, effects);
+        self.store.begin(Waiting::Balance(Object::Policy(version)), get, effects);
     }
 
     /// Why the policy cannot be asked yet, if so.
@@ -189,7 +189,7 @@ impl Mds {
             condition: Condition::Any,
         };
         self.balance.state = state;
-        self.store(Waiting::Balance(Object::StateStored), put, effects);
+        self.store.begin(Waiting::Balance(Object::StateStored), put, effects);
     }
 
     fn state_stored(&mut self, stored: bool, effects: &mut MdsEffects) {

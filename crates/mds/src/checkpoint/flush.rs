@@ -5,12 +5,12 @@
 //! The directories that changed are written at once, each of them once, however many of
 //! the journal's events are about it; the rest of the namespace is not.
 
-use types::{ClientId, ConnId, Error, Ino, Seq, Set, Tid};
+use types::{ClientId, Error, Ino, Seq, Set};
 use wire::{Answer, Failure};
 
 use crate::op::Release;
 use crate::tables::GivenBack;
-use crate::{Mds, MdsEffects};
+use crate::{Mds, MdsEffects, ReplyTo};
 
 /// Merges and policies that are answered when the store has the promised state.
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ pub(super) struct Flushes {
 /// A subtree that is being written, and the requests that wait for that.
 #[derive(Debug)]
 pub(crate) struct SubtreeFlush {
-    pub(crate) at: (ConnId, Tid),
+    pub(crate) at: ReplyTo,
     pub(crate) subtree: Ino,
     pub(crate) then: Then,
     pub(crate) answer: Answer,
@@ -98,9 +98,9 @@ impl Mds {
     /// The same for a snapshot, which also needs directories whose place is unknown after a
     /// recovery.
     pub(crate) fn flush_for_snapshot(&mut self, root: Ino, effects: &mut MdsEffects) {
-        let seq = self.last_seq();
+        let seq = self.log.last();
         let dirs = self.unstored_for_snapshot(root).collect();
-        let at = (ConnId::NOBODY, Tid(0));
+        let at = ReplyTo::NOBODY;
         let (then, answer) = (Then::Snapshot, Answer::Done);
         let settled = SubtreeFlush { at, subtree: root, then, answer, seq, dirs };
         self.flush_dirs(settled, effects);
@@ -112,10 +112,10 @@ impl Mds {
         if waiting.any(|settled| settled.then == Then::Export && settled.subtree == root) {
             return;
         }
-        let seq = self.last_seq();
+        let seq = self.log.last();
         let unstored = self.namespace.unstored_directories().into_iter();
         let dirs = unstored.filter(|dir| self.goes_with(*dir, root)).collect();
-        let at = (ConnId::NOBODY, Tid(0));
+        let at = ReplyTo::NOBODY;
         let (then, answer) = (Then::Export, Answer::Done);
         let settled = SubtreeFlush { at, subtree: root, then, answer, seq, dirs };
         self.flush_dirs(settled, effects);
@@ -141,12 +141,12 @@ impl Mds {
     /// Answers a request when the store has a directory as it is now.
     pub(crate) fn flush_directory(
         &mut self,
-        at: (ConnId, Tid),
+        at: ReplyTo,
         dir: Ino,
         answer: Answer,
         effects: &mut MdsEffects,
     ) {
-        let seq = self.last_seq();
+        let seq = self.log.last();
         let dirs = self.is_unwritten(dir, seq).then_some(dir).into_iter().collect();
         let settled = SubtreeFlush { at, subtree: dir, then: Then::Answer, answer, seq, dirs };
         self.flush_dirs(settled, effects);
@@ -179,7 +179,7 @@ impl Mds {
             if dirs.is_empty() {
                 let SubtreeFlush { at, subtree, then, answer, .. } = settled;
                 match then {
-                    Then::Answer => self.reply_with(at, Seq(0), answer, effects),
+                    Then::Answer => effects.reply_with(at, Seq(0), answer),
                     Then::GoOn => self.go_on_with_change(at, effects),
                     Then::Merge => self.merges.stored(subtree),
                     Then::Retry => self.retry_returned(subtree, effects),
@@ -234,8 +234,8 @@ impl Mds {
         let (failed, rest): (Vec<_>, _) =
             waiting.into_iter().partition(|settled| settled.dirs.contains(&dir));
         self.checkpoint.settling.waiting = rest;
-        for SubtreeFlush { at: (conn, tid), subtree, then, .. } in failed {
-            self.drop_change((conn, tid));
+        for SubtreeFlush { at: ReplyTo { conn, tid }, subtree, then, .. } in failed {
+            self.drop_change(ReplyTo { conn, tid });
             if then == Then::Merge {
                 self.drop_unstored(error.errno);
             }
@@ -252,7 +252,7 @@ impl Mds {
                 continue;
             }
             let failure = Failure { errno: error.errno, text: error.to_string() };
-            self.reply_error(conn, tid, failure, effects);
+            effects.reply_error(ReplyTo { conn, tid }, failure);
         }
     }
 }

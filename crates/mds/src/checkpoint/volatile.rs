@@ -4,12 +4,12 @@
 //! alone would leave a journal with changes of directories that no event makes. So the first such
 //! request waits until the store has the subtree.
 
-use types::{ConnId, Ino, Seq, Set, Tid};
+use types::{Ino, Seq, Set};
 use wire::{Answer, Op};
 
 use super::{SubtreeFlush, Then};
 use crate::op::touched;
-use crate::{Mds, MdsEffects};
+use crate::{Mds, MdsEffects, ReplyTo};
 
 impl Mds {
     /// Notes a merge without a journal object. The newest merge of a subtree covers older ones.
@@ -58,7 +58,7 @@ impl Mds {
         if self.checkpoint.settling.has(subtree, &Then::Retry) {
             return;
         }
-        let (at, seq) = ((ConnId::NOBODY, Tid(0)), self.last_seq());
+        let (at, seq) = (ReplyTo::NOBODY, self.log.last());
         let dirs = self.storable_of(subtree, seq);
         let (then, answer) = (Then::Retry, Answer::Done);
         self.flush_dirs(SubtreeFlush { at, subtree, then, answer, seq, dirs }, effects);

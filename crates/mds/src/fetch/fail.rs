@@ -7,7 +7,7 @@ use wire::Message;
 use super::{Waiter, decode};
 use crate::damage::is_damage;
 use crate::op::Release;
-use crate::{Mds, MdsEffects};
+use crate::{Mds, MdsEffects, ReplyTo};
 
 impl Mds {
     pub(super) fn fetch_failed(
@@ -37,8 +37,8 @@ impl Mds {
                 Waiter::Ahead(client) => self.fail_async(client, &error, effects),
                 Waiter::Merge => self.fail_merge(&error, effects),
                 // The subtree is merged, and still its client's: merging it again is harmless.
-                Waiter::Release(Release { at: (conn, tid), .. }) => {
-                    self.reply_error(conn, tid, error.clone(), effects);
+                Waiter::Release(Release { at: ReplyTo { conn, tid }, .. }) => {
+                    effects.reply_error(ReplyTo { conn, tid }, error.clone());
                 }
                 Waiter::Recovery => {
                     if !self.recover_without(dir, &failure.error, effects) {
@@ -91,7 +91,7 @@ impl Mds {
         effects: &mut MdsEffects,
     ) {
         if let Some(Message::Request(request)) = decode(frame) {
-            self.reply_error(conn, request.tid, error.clone(), effects);
+            effects.reply_error(ReplyTo { conn, tid: request.tid }, error.clone());
         }
     }
 }

@@ -97,7 +97,7 @@ impl Mds {
             self.counters.cold_lookups += 1;
             StoreOp::LookUp { ino: dir, names: needed.names.clone() }
         };
-        self.store(Waiting::Fetch(dir), op, effects);
+        self.store.begin(Waiting::Fetch(dir), op, effects);
     }
 
     /// The part of a directory that a request needs and memory lacks.

@@ -111,7 +111,7 @@ impl Mds {
     /// Events that are applied from now on belong to the next record in the journal.
     fn begin_record(&mut self, merge: &mut Merge) {
         merge.recorded = merge.applied;
-        merge.seq = Seq(self.last_seq().0 + u64::from(merge.is_recorded()));
+        merge.seq = Seq(self.log.last().0 + u64::from(merge.is_recorded()));
     }
 
     /// Records in the journal which creates of a journal that recovery can read were applied since

@@ -193,7 +193,7 @@ impl Mds {
                 self.merges.queue.push_front(merge);
                 self.merge_waits_for(dir, effects);
             }
-            Err(failure) => self.reply_error(merge.conn, merge.tid, failure, effects),
+            Err(failure) => effects.reply_error(merge.at, failure),
         }
     }
 
@@ -208,12 +208,16 @@ impl Mds {
             (Step::Begin, _) => {
                 let op = self.attach_made(merge, &runs.list)?;
                 runs.step = Step::Root;
-                self.store(Waiting::Attach(merge.id), op, effects);
+                self.store.begin(Waiting::Attach(merge.id), op, effects);
                 Ok(Next::Wait)
             }
             (Step::Root, false) => {
                 runs.step = Step::Proved;
-                self.store(Waiting::Attach(merge.id), StoreOp::ProveRuns { runs: root }, effects);
+                self.store.begin(
+                    Waiting::Attach(merge.id),
+                    StoreOp::ProveRuns { runs: root },
+                    effects,
+                );
                 Ok(Next::Wait)
             }
             (Step::Proved, false) => {
@@ -286,7 +290,7 @@ impl Mds {
             && let Some(merge) = self.merges.queue.pop_front()
         {
             let failure = Failure { errno: failure.error.errno, text: failure.error.to_string() };
-            self.reply_error(merge.conn, merge.tid, failure, effects);
+            effects.reply_error(merge.at, failure);
         }
     }
 }

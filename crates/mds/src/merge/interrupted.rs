@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use types::{ClientId, ConnId, Errno, Ino, Moment, Seq, Span, Tid};
+use types::{ClientId, ConnId, Errno, Ino, Moment, Seq, Span};
 use wire::{Failure, MergeFlags, Op, Unused};
 
 use super::{Merge, MergeStage, Merges};
-use crate::{Mds, MdsEffects};
+use crate::{Mds, MdsEffects, ReplyTo};
 
 /// How long a merge that is halfway waits for a directory that cannot be read. Other merges wait
 /// for it.
@@ -94,11 +94,11 @@ impl Mds {
     pub(crate) fn drop_merges_of(&mut self, conn: ConnId) {
         let (dropped, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.merges.receiving)
             .into_iter()
-            .partition(|merge| merge.conn == conn);
+            .partition(|merge| merge.at.conn == conn);
         self.merges.receiving = left;
         dropped.iter().for_each(|merge| self.put_off(merge, Errno::Io));
         // Of one that is held nothing was applied.
-        self.merges.held.retain(|merge| merge.conn != conn);
+        self.merges.held.retain(|merge| merge.at.conn != conn);
         // One that is being applied continues: stopping halfway would leave half of it.
     }
 
@@ -118,7 +118,7 @@ impl Mds {
         self.merges.resume();
         if let Some(merge) = self.merges.queue.pop_front() {
             self.put_off(&merge, failure.errno);
-            self.reply_error(merge.conn, merge.tid, failure.clone(), effects);
+            effects.reply_error(merge.at, failure.clone());
         }
     }
 
@@ -156,7 +156,7 @@ impl Mds {
             let op = Op::Merge { subtree, bytes, object: bytes_of, flags, unused };
             if let Some(known) = self.tables.decoupled.get(&subtree) {
                 let cred = known.cred.clone();
-                let _ = self.begin_merge((ConnId::NOBODY, Tid(0)), (client, &cred), &op, effects);
+                let _ = self.begin_merge(ReplyTo::NOBODY, (client, &cred), &op, effects);
             }
             // Refused if its client does not have the subtree any more: then it was finished.
             self.merges.unfinished.remove(&object);

@@ -1,13 +1,13 @@
 //! Decoupling: giving a subtree and a range of inode numbers to one client, and taking them back.
 
 use policy::Transition;
-use types::{ClientId, ConnId, Cred, Errno, Ino, Origin, Seq, Set, Tid};
+use types::{ClientId, Cred, Errno, Ino, Origin, Seq, Set};
 use wire::{Answer, Decoupled, Failure, Op, Request, Unused};
 
 use super::{Performed, Performing, Refused};
 use crate::checkpoint::{SubtreeFlush, Then};
 use crate::tables::{GivenBack, Held, Tables};
-use crate::{Mds, MdsEffects};
+use crate::{Mds, MdsEffects, ReplyTo};
 use namespace::{Mode, Refusal};
 
 /// Most inode numbers a client gets at once.
@@ -19,7 +19,7 @@ pub(crate) struct Release {
     pub(crate) subtree: Ino,
     pub(crate) client: ClientId,
     pub(crate) unused: Vec<GivenBack>,
-    pub(crate) at: (ConnId, Tid),
+    pub(crate) at: ReplyTo,
     pub(crate) answer: Answer,
 }
 
@@ -27,7 +27,7 @@ impl Mds {
     /// Answers when the metadata store has all of a directory: then a client may read it there.
     pub(super) fn write_down(
         &mut self,
-        at: (ConnId, Tid),
+        at: ReplyTo,
         (client, cred): (ClientId, &Cred),
         (parent, name): (Ino, &[u8]),
         effects: &mut MdsEffects,
@@ -51,7 +51,7 @@ impl Mds {
     /// and, if the policy decouples, locks the subtree. Answered when all of it is durable.
     pub(crate) fn decouple(
         &mut self,
-        (conn, tid): (ConnId, Tid),
+        at: ReplyTo,
         cred: &Cred,
         (path, text): (&[u8], &[u8]),
         client: ClientId,
@@ -68,8 +68,8 @@ impl Mds {
         if let Some(dir) = self.revoke_below(client, ino, effects) {
             // Other clients would keep answering from their caches of the subtree.
             let op = Op::Decouple { path, client, policy: text };
-            let request = Request::new(tid, tid, cred.clone(), op);
-            self.park_until_returned(conn, client, &request, dir);
+            let request = Request::new(at.tid, at.tid, cred.clone(), op);
+            self.park_until_returned(at.conn, client, &request, dir);
             return Ok(Performed::Later);
         }
         let root = self.namespace.getattr(ino)?;
@@ -80,8 +80,8 @@ impl Mds {
         if Transition::between(&self.in_force(ino), &policy, held.is_some()).store {
             // The present content must be kept as the new policy promises.
             let op = Op::Decouple { path, client, policy: text.as_bytes() };
-            let request = Request::new(tid, tid, cred.clone(), op);
-            if !self.is_stored_first(conn, ino, request, effects) {
+            let request = Request::new(at.tid, at.tid, cred.clone(), op);
+            if !self.is_stored_first(at.conn, ino, request, effects) {
                 return Ok(Performed::Later);
             }
         }
@@ -110,7 +110,7 @@ impl Mds {
             self.merges.forget(ino);
         }
         let answer = Answer::Decoupled(Decoupled { root, range, epoch, empty });
-        self.tables.hold(Held { conn, tid, answer: Ok(answer), seq, begins });
+        self.tables.hold(Held { at, answer: Ok(answer), seq, begins });
         Ok(Performed::Later)
     }
 
@@ -165,7 +165,7 @@ impl Mds {
     /// More numbers for a client whose range is used up.
     pub(crate) fn extend(
         &mut self,
-        (conn, tid): (ConnId, Tid),
+        at: ReplyTo,
         client: ClientId,
         subtree: Ino,
         count: u64,
@@ -175,34 +175,28 @@ impl Mds {
         if let Some(known) = self.tables.decoupled.get_mut(&subtree) {
             known.ranges.push(range);
         }
-        self.tables.hold(Held {
-            conn,
-            tid,
-            answer: Ok(Answer::Range(range)),
-            seq: Seq(0),
-            begins: None,
-        });
+        self.tables.hold(Held { at, answer: Ok(Answer::Range(range)), seq: Seq(0), begins: None });
         Ok(Performed::Later)
     }
 
     /// Numbers for inodes that a client creates in directories that it has alone.
     pub(crate) fn grant_numbers(
         &mut self,
-        (conn, tid): (ConnId, Tid),
+        at: ReplyTo,
         client: ClientId,
         count: u64,
     ) -> Performing {
         let range = self.tables.grant(count.clamp(1, EXTEND_MAX))?;
         self.sessions.get_mut(client).ahead.may_use(range);
         let (answer, seq) = (Answer::Range(range), Seq(0));
-        self.tables.hold(Held { conn, tid, answer: Ok(answer), seq, begins: None });
+        self.tables.hold(Held { at, answer: Ok(answer), seq, begins: None });
         Ok(Performed::Later)
     }
 
     /// Ends a decoupling without a merge: by its owner, or by root if the owner is gone for good.
     pub(crate) fn release(
         &mut self,
-        (conn, tid): (ConnId, Tid),
+        at: ReplyTo,
         client: ClientId,
         cred: &Cred,
         (subtree, unused): (Ino, Unused<'_>),
@@ -215,7 +209,7 @@ impl Mds {
         self.take_back(subtree, &unused);
         self.tables.remove(subtree);
         self.merges.forget(subtree);
-        self.tables.hold(Held { conn, tid, answer: Ok(Answer::Done), seq, begins: None });
+        self.tables.hold(Held { at, answer: Ok(Answer::Done), seq, begins: None });
         Ok(Performed::Later)
     }
 
@@ -223,7 +217,7 @@ impl Mds {
     /// the directory. Later requests of the former client are rejected, whether it is gone or not.
     pub(crate) fn take_over_subtree(
         &mut self,
-        (conn, tid): (ConnId, Tid),
+        at: ReplyTo,
         client: ClientId,
         cred: &Cred,
         subtree: Ino,
@@ -251,7 +245,7 @@ impl Mds {
             self.fence(before, effects);
         }
         let answer = Answer::Decoupled(Decoupled { root, range, epoch, empty: false });
-        self.tables.hold(Held { conn, tid, answer: Ok(answer), seq: Seq(0), begins: None });
+        self.tables.hold(Held { at, answer: Ok(answer), seq: Seq(0), begins: None });
         Ok(Performed::Later)
     }
 
@@ -279,8 +273,8 @@ impl Mds {
             self.take_back(subtree, &release.unused);
             self.tables.release(subtree);
         }
-        let Release { at: (conn, tid), answer, .. } = release;
-        self.tables.hold(Held { conn, tid, answer: Ok(answer), seq, begins: None });
+        let Release { at, answer, .. } = release;
+        self.tables.hold(Held { at, answer: Ok(answer), seq, begins: None });
         self.tables_tick(effects);
     }
 

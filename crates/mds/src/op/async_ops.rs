@@ -8,7 +8,7 @@ use wire::{Answer, Failure, Message, Op, Request};
 
 use super::{Performed, Refused, touched};
 use crate::session::{Fate, Remembered};
-use crate::{Mds, MdsEffects, Observed};
+use crate::{Mds, MdsEffects, Observed, ReplyTo};
 use namespace::Refusal;
 
 impl Mds {
@@ -164,11 +164,11 @@ impl Mds {
     /// How many of a client's asynchronous operations the server has executed.
     pub(crate) fn acknowledge_async(
         &mut self,
-        at: (ConnId, Tid),
+        at: ReplyTo,
         client: ClientId,
         effects: &mut MdsEffects,
     ) {
         let seq = self.sessions.get_mut(client).ahead.seq;
-        self.reply_with(at, seq, Answer::Done, effects);
+        effects.reply_with(at, seq, Answer::Done);
     }
 }

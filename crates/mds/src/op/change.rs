@@ -2,13 +2,13 @@
 
 use namespace::{Planned, PlannedInode};
 use types::{
-    Attr, AttrChange, ClientId, ConnId, Cred, Errno, Ino, Origin, Path, Seq, Stripe, Tid, Timestamp,
+    Attr, AttrChange, ClientId, ConnId, Cred, Errno, Ino, Origin, Path, Seq, Stripe, Timestamp,
 };
 use wire::{Answer, Op, Replay, Request};
 
 use super::{Performed, Performing, Refused};
 use crate::session::{Remembered, Session};
-use crate::{Mds, MdsEffects, fetch};
+use crate::{Mds, MdsEffects, ReplyTo, fetch};
 use namespace::{Mode, Refusal};
 
 impl Mds {
@@ -192,7 +192,7 @@ impl Mds {
     /// Repeats the answer to a request that made a file longer.
     fn lengthened_again(
         &mut self,
-        at: (ConnId, Tid),
+        at: ReplyTo,
         ino: Ino,
         known: Option<Remembered>,
         effects: &mut MdsEffects,
@@ -203,11 +203,11 @@ impl Mds {
                 let answer = Answer::Attr(Attr { size: size.0, ..attr });
                 self.answer_when_safe((seq, time), at, answer, effects);
             }
-            (Some(_), None) => self.reply_error(at.0, at.1, types::Errno::Stale.into(), effects),
+            (Some(_), None) => effects.reply_error(at, types::Errno::Stale.into()),
             (None, _) => {
                 let text = "it was carried out, but how is not known any more".into();
                 let failure = wire::Failure { errno: types::Errno::Io, text };
-                self.reply_error(at.0, at.1, failure, effects);
+                effects.reply_error(at, failure);
             }
         }
     }
@@ -301,17 +301,17 @@ impl Mds {
         effects: &mut MdsEffects,
     ) {
         if let Op::Grow { ino, .. } | Op::Append { ino, .. } = request.op {
-            return self.lengthened_again((conn, request.tid), ino, known, effects);
+            return self.lengthened_again(ReplyTo { conn, tid: request.tid }, ino, known, effects);
         }
         // Its position in the journal is forgotten: not behind the newest event. A client that
         // resends it knows the first answer, and its time.
         let told = request.replay;
         let (seq, time) = known.map_or_else(
-            || (self.last_seq(), told.map_or(Timestamp(0), |told| told.time)),
+            || (self.log.last(), told.map_or(Timestamp(0), |told| told.time)),
             |known| (known.seq, known.time),
         );
         let Op::Create { parent, name, ref new } = request.op else {
-            let at = (conn, request.tid);
+            let at = ReplyTo { conn, tid: request.tid };
             return self.answer_when_safe((seq, time), at, Answer::Done, effects);
         };
         let ino =
@@ -331,7 +331,7 @@ impl Mds {
                 if new.open {
                     self.opens.enter(client, attr.ino, true);
                 }
-                let at = (conn, request.tid);
+                let at = ReplyTo { conn, tid: request.tid };
                 self.answer_when_safe((seq, time), at, Answer::Attr(attr), effects);
             }
             (Err(Refusal::Cold(dir)), _) => self.park(conn, client, request, dir, effects),
@@ -350,7 +350,7 @@ impl Mds {
                 };
                 let attr = Attr { ino, mode, uid, gid, nlink, rdev, size, ..Attr::default() };
                 let attr = Attr { stripe, atime, mtime, ctime: time, btime: time, ..attr };
-                let at = (conn, request.tid);
+                let at = ReplyTo { conn, tid: request.tid };
                 self.answer_when_safe((seq, time), at, Answer::Attr(attr), effects);
             }
             (Err(Refusal::Errno(types::Errno::NotFound)), None) if self.is_active() => {
@@ -359,7 +359,7 @@ impl Mds {
                 self.execute(conn, request, effects);
             }
             (Err(Refusal::Errno(errno)), None) => {
-                self.reply_error(conn, request.tid, errno.into(), effects);
+                effects.reply_error(ReplyTo { conn, tid: request.tid }, errno.into());
             }
         }
     }

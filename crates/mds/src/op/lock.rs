@@ -1,17 +1,17 @@
 //! Requests about locks. `locks` decides which ones are granted.
 
-use types::{ClientId, ConnId, Errno, Ino, Lock, Seq, Tid};
+use types::{ClientId, Errno, Ino, Lock, Seq};
 use wire::Answer;
 
 use super::{Performed, Performing};
 use crate::locks::LockOutcome;
-use crate::{Mds, MdsEffects};
+use crate::{Mds, MdsEffects, ReplyTo};
 
 impl Mds {
     /// Sets, changes or releases a lock, at once or when no other lock excludes it.
     pub(crate) fn lock(
         &mut self,
-        at: (ConnId, Tid),
+        at: ReplyTo,
         whose: (Ino, ClientId),
         (lock, wait): (Lock, bool),
         effects: &mut MdsEffects,
@@ -38,8 +38,8 @@ impl Mds {
         effects: &mut MdsEffects,
     ) -> Performing {
         let mut served = Vec::new();
-        if let Some((conn, tid)) = self.locks.cancel(whose, lock, &mut served) {
-            self.reply_error(conn, tid, Errno::Interrupted.into(), effects);
+        if let Some(ReplyTo { conn, tid }) = self.locks.cancel(whose, lock, &mut served) {
+            effects.reply_error(ReplyTo { conn, tid }, Errno::Interrupted.into());
         }
         self.serve_locks(served, effects);
         Ok(Performed::Answer(Answer::Done))
@@ -52,9 +52,9 @@ impl Mds {
         self.serve_locks(served, effects);
     }
 
-    fn serve_locks(&mut self, served: Vec<(ConnId, Tid)>, effects: &mut MdsEffects) {
+    fn serve_locks(&mut self, served: Vec<ReplyTo>, effects: &mut MdsEffects) {
         for at in served {
-            self.reply_with(at, Seq(0), Answer::Done, effects);
+            effects.reply_with(at, Seq(0), Answer::Done);
         }
     }
 }

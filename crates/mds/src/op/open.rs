@@ -2,14 +2,13 @@
 
 use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult};
 use types::{
-    Attr, AttrChange, ClientId, ConnId, Cred, Errno, FileType, Ino, Origin, Pool, Seq, Tid,
-    Timestamp,
+    Attr, AttrChange, ClientId, ConnId, Cred, Errno, FileType, Ino, Origin, Pool, Seq, Timestamp,
 };
 use wire::{Access, Answer, Failure, Message, Opened, Request};
 
 use super::{Performed, Performing, Refused};
 use crate::opens::Verdict;
-use crate::{Mds, MdsEffects, Waiting};
+use crate::{Mds, MdsEffects, ReplyTo, Waiting};
 
 impl Mds {
     /// Opens a file, at once or when it is shared.
@@ -51,7 +50,12 @@ impl Mds {
         self.counters.opens += 1;
         let answer = Answer::Opened(Opened { attr, data, shared: moved.is_some() });
         let Some(moved) = moved else { return Ok(Performed::Answer(answer)) };
-        self.answer_when_safe((moved, Timestamp(0)), (conn, request.tid), answer, effects);
+        self.answer_when_safe(
+            (moved, Timestamp(0)),
+            ReplyTo { conn, tid: request.tid },
+            answer,
+            effects,
+        );
         Ok(Performed::Later)
     }
 
@@ -88,7 +92,7 @@ impl Mds {
     /// writes of the client must not overtake the content that the server moves.
     pub(crate) fn yield_file(
         &mut self,
-        at: (ConnId, Tid),
+        at: ReplyTo,
         client: ClientId,
         ino: Ino,
         effects: &mut MdsEffects,
@@ -152,7 +156,11 @@ impl Mds {
                     .getattr(ino)
                     .map_or_else(|_| Pool::USUAL, |attr| attr.stripe.pool());
                 let (object, condition) = (metastore::data_name(ino, pool, 0), Condition::Any);
-                self.store(Waiting::Share(ino), StoreOp::Put { object, data, condition }, effects);
+                self.store.begin(
+                    Waiting::Share(ino),
+                    StoreOp::Put { object, data, condition },
+                    effects,
+                );
             }
             // A file that has lost its name has none either.
             Ok(_) | Err(_) => self.finish_sharing(ino, &Ok(Some(Seq(0))), effects),
@@ -197,20 +205,22 @@ impl Mds {
         if let Some(freed) = sharing.freed {
             self.purge_closed(freed);
         }
-        for (conn, tid) in sharing.yields {
+        for ReplyTo { conn, tid } in sharing.yields {
             match moved {
                 Ok(seq) => {
                     let at = (seq.unwrap_or_default(), Timestamp(0));
-                    self.answer_when_safe(at, (conn, tid), Answer::Done, effects);
+                    self.answer_when_safe(at, ReplyTo { conn, tid }, Answer::Done, effects);
                 }
-                Err(failure) => self.reply_error(conn, tid, failure.clone(), effects),
+                Err(failure) => effects.reply_error(ReplyTo { conn, tid }, failure.clone()),
             }
         }
         for (conn, frame) in sharing.waiting {
             let Some(Message::Request(request)) = decode(&frame) else { continue };
             match moved {
                 Ok(_) => self.request(conn, &request, effects),
-                Err(failure) => self.reply_error(conn, request.tid, failure.clone(), effects),
+                Err(failure) => {
+                    effects.reply_error(ReplyTo { conn, tid: request.tid }, failure.clone())
+                }
             }
         }
     }

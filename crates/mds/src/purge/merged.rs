@@ -149,7 +149,7 @@ impl Purges {
 impl Mds {
     /// Holds inodes that a merge removed; `recorded` is whether the journal has records of it.
     pub(crate) fn hold_freed(&mut self, recorded: bool) {
-        let seq = self.last_seq();
+        let seq = self.log.last();
         for freed in self.namespace.take_freed() {
             self.purges.room.note(&freed, recorded, self.clock.now);
             if self.opens.keep(freed) || freed.is_stored {
@@ -175,7 +175,7 @@ impl Mds {
         if self.purges.merged.held.is_empty() || self.merges.is_halfway() {
             return;
         }
-        let (may_continue, last) = (self.merges.may_continue(), self.last_seq());
+        let (may_continue, last) = (self.merges.may_continue(), self.log.last());
         let held = std::mem::take(&mut self.purges.merged.held);
         let (kept, ended): (BTreeMap<_, _>, BTreeMap<_, _>) =
             held.into_iter().partition(|(_, held)| held.recorded && may_continue);

@@ -167,7 +167,7 @@ impl Mds {
             self.purges.recovered.until = Some(self.clock.now + self.settings.reconnect);
             self.purges.recovered.reading = true;
             let prefix = removals_prefix(self.rank);
-            self.store(Waiting::Purge(Task::ReadNames), StoreOp::List { prefix }, effects);
+            self.store.begin(Waiting::Purge(Task::ReadNames), StoreOp::List { prefix }, effects);
             return;
         };
         let recovered = &mut self.purges.recovered;
@@ -217,6 +217,6 @@ impl Mds {
             return;
         };
         let task = Waiting::Purge(Task::Read(object.clone()));
-        self.store(task, StoreOp::Get { object }, effects);
+        self.store.begin(task, StoreOp::Get { object }, effects);
     }
 }

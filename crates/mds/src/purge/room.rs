@@ -59,7 +59,7 @@ impl Room {
 impl Mds {
     /// Starts a checkpoint if one is due.
     pub(super) fn room_tick(&mut self, effects: &mut MdsEffects) {
-        let (now, last) = (self.clock.now, self.last_seq());
+        let (now, last) = (self.clock.now, self.log.last());
         if self.phase != Phase::Active || self.is_private() {
             return;
         }

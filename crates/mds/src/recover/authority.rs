@@ -23,7 +23,7 @@ impl Mds {
                 self.recovery.behind = DepartedSubtrees::new(self.recover_gone());
                 self.recovery.step = Step::ListCrossRenames;
                 let prefix = CROSS_RENAMES_PREFIX.to_owned();
-                self.store(Waiting::Recovery, StoreOp::List { prefix }, effects);
+                self.store.begin(Waiting::Recovery, StoreOp::List { prefix }, effects);
             }
             (Step::ListCrossRenames, StoreResult::Names(names)) => {
                 self.read_cross_renames(names, effects)
@@ -68,7 +68,7 @@ impl Mds {
             None => self.begin_namespace(effects),
             Some(object) => {
                 self.recovery.step = Step::ReadCrossRename(object.clone(), names);
-                self.store(Waiting::Recovery, StoreOp::Get { object }, effects);
+                self.store.begin(Waiting::Recovery, StoreOp::Get { object }, effects);
             }
         }
     }

@@ -122,7 +122,7 @@ impl Mds {
     ) -> Option<bool> {
         let Some(stored) = self.recovery.stored.take() else {
             self.recovery.step = Step::ReadStored;
-            self.store(Waiting::Recovery, StoreOp::LoadDir { ino: dir }, effects);
+            self.store.begin(Waiting::Recovery, StoreOp::LoadDir { ino: dir }, effects);
             return None;
         };
         let position = |loaded: &LoadedDir| loaded.manifest.position.seen_by(self.rank);

@@ -14,13 +14,13 @@
 
 use metastore::{CrossRename, MovedSubtree, SUBTREES_MAX, Subtrees};
 use namespace::Refusal;
-use types::{ClientId, ConnId, Errno, Error, Ino, Moment, Span, Tid};
+use types::{ClientId, Errno, Error, Ino, Moment, Span};
 
 use super::super::READ_LATELY;
 use super::super::place::{InodeAuthority, busy};
 use super::offer::cross;
 use crate::op::Refused;
-use crate::{Mds, MdsEffects, Phase};
+use crate::{Mds, MdsEffects, Phase, ReplyTo};
 
 /// Why nothing is done with the name of a subtree that another rank serves.
 pub(super) const MOUNT_POINT: &str = "another rank serves the directory that has the new name; bring it back first with `cudele mds pin`";
@@ -243,7 +243,7 @@ impl Mds {
         };
         self.authority.followed = root;
         self.authority.follow_at = Some(now + FOLLOW_INTERVAL);
-        let nobody = (ConnId::NOBODY, Tid(0));
+        let nobody = ReplyTo::NOBODY;
         if let Err(Refused::Refusal(Refusal::Cold(cold))) =
             self.begin_export(nobody, (root, to), false)
         {

@@ -51,7 +51,7 @@ impl Mds {
         self.authority.writing = true;
         let (object, data) = (SUBTREES_NAME.to_owned(), list.encode());
         self.authority.proposed = Some(list);
-        self.store(Waiting::Subtrees, StoreOp::Put { object, data, condition }, effects);
+        self.store.begin(Waiting::Subtrees, StoreOp::Put { object, data, condition }, effects);
     }
 
     /// The list was replaced, or not; or it was read to find that out.
@@ -66,7 +66,7 @@ impl Mds {
                 // Another rank replaced it; or it was this one, and its answer was lost.
                 self.authority.writing = true;
                 let object = SUBTREES_NAME.to_owned();
-                self.store(Waiting::Subtrees, StoreOp::Get { object }, effects);
+                self.store.begin(Waiting::Subtrees, StoreOp::Get { object }, effects);
             }
             Ok(read @ (StoreResult::Bytes(..) | StoreResult::Missing)) => {
                 if let Err(error) = self.take_list(&read) {

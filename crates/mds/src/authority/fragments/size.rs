@@ -7,12 +7,12 @@
 
 use metastore::PartState;
 use namespace::Refusal;
-use types::{ConnId, Cred, Frag, Ino, Moment, Rank, Span, Tid};
+use types::{Cred, Frag, Ino, Moment, Rank, Span};
 
 use super::Split;
 use crate::authority::place::cold;
 use crate::op::{Performed, Performing, Refused};
-use crate::{Mds, MdsEffects};
+use crate::{Mds, MdsEffects, ReplyTo};
 
 /// Large directories that wait until they are split.
 const LARGE_MAX: usize = 64;
@@ -25,7 +25,7 @@ const SMALL: u64 = 4;
 /// Its fragments began with an eighth each. One with a fourth of that has become small.
 const SMALL_PART: u64 = 32;
 /// No request waits for it.
-const ITSELF: (ConnId, Tid) = (ConnId::NOBODY, Tid(0));
+const ITSELF: ReplyTo = ReplyTo::NOBODY;
 
 /// The directories whose size has to be corrected.
 #[derive(Debug, Default)]
