@@ -341,7 +341,7 @@ impl Mds {
             self.list_written(result, effects);
             if !self.authority.writing {
                 self.authority.read_at = Some(self.clock.now);
-                self.retry_returned(LIST, effects);
+                self.fetches.wake_returned(LIST);
             }
             return;
         }
@@ -355,7 +355,7 @@ impl Mds {
                 Err(error) => effects.fatal = Some(error),
             }
         }
-        self.retry_returned(LIST, effects);
+        self.fetches.wake_returned(LIST);
     }
 
     /// Adopts the list that the store returned.

@@ -130,7 +130,7 @@ impl Mds {
         if !self.namespace.is_flushing(ino) {
             // The directory is gone, and with it its uncaptured changes.
             self.checkpoint.committing.retain(|(dir, _)| *dir != ino);
-            self.fetch_after_commit(ino, effects);
+            self.fetching().committed(ino, effects);
             return self.answer_flushed(effects);
         }
         self.counters.commits += 1;
@@ -243,7 +243,7 @@ impl Mds {
                 self.namespace.end_capture(dir);
                 self.namespace.note_hit(dir, Hit::Store);
                 self.merges.root_attached(dir);
-                self.fetch_after_commit(dir, effects);
+                self.fetching().committed(dir, effects);
                 self.trim(effects);
                 self.answer_flushed(effects);
             }
@@ -254,7 +254,7 @@ impl Mds {
                 self.checkpoint.committing.retain(|(ino, _)| *ino != dir);
                 self.namespace.end_capture(dir);
                 self.withhold(dir, since, &failure.error);
-                self.fetch_after_commit(dir, effects);
+                self.fetching().committed(dir, effects);
                 self.trim(effects);
                 self.answer_flushed(effects);
             }

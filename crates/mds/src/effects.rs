@@ -5,6 +5,7 @@ use types::{ClientId, ConnId, Error, Ino, Seq, Tid, Timestamp};
 use wire::{Answer, Failure, Grants, Message, Outbox, Reply};
 
 use crate::MdsNotice;
+use crate::session::Remembered;
 
 /// The output of a metadata server, for its driver to execute.
 #[derive(Debug, Default)]
@@ -49,6 +50,13 @@ impl ReplyTo {
 }
 
 impl MdsEffects {
+    /// Reports an executed change to the driver, for its history.
+    pub(crate) fn observe(&mut self, client: ClientId, remembered: Remembered) {
+        let Remembered { tid, seq, ino, time } = remembered;
+        let messages = self.outbox.sends.len();
+        self.observed.push(Observed { client, tid, seq, ino, time, messages });
+    }
+
     /// Answers a request that changed nothing.
     pub(crate) fn reply_with(&mut self, at: ReplyTo, seq: Seq, answer: Answer) {
         self.reply(at, seq, Timestamp(0), Ok(answer));

@@ -18,6 +18,7 @@
 //! * a reply says *applied*; *safe* is reported when the store confirmed the journal;
 //! * one slice of background work takes a few milliseconds at most, and requests go first.
 
+mod admission;
 mod authority;
 mod balance;
 mod caps;
@@ -41,6 +42,7 @@ mod private;
 mod purge;
 mod recover;
 mod resend;
+mod resume;
 mod search;
 mod session;
 mod settings;
@@ -240,12 +242,18 @@ impl Mds {
             MdsInput::Tick => self.tick(effects),
             MdsInput::Terminate => self.terminate(effects),
         }
-        self.resend_on(effects);
-        if !self.authority.is_plain() {
-            self.authority_step(effects);
-        }
-        if self.snapshots.is_any() {
-            self.snapshot_step(effects);
+        loop {
+            self.resume_woken(effects);
+            self.resend_on(effects);
+            if !self.authority.is_plain() {
+                self.authority_step(effects);
+            }
+            if self.snapshots.is_any() {
+                self.snapshot_step(effects);
+            }
+            if !self.fetches.is_any_woken() {
+                break;
+            }
         }
         for (tid, result) in std::mem::take(&mut effects.to_balancer) {
             self.balancer_moved(tid, result, effects);
@@ -378,13 +386,13 @@ impl Mds {
 
     fn tick(&mut self, effects: &mut MdsEffects) {
         self.resend_tick(effects);
-        self.fetch_tick(effects);
+        self.fetching().tick(effects);
         self.log_tick(effects);
         self.tables_tick(effects);
         self.checkpoint_tick(effects);
         self.purge_tick(effects);
         self.opens_tick(effects);
-        self.merge_request_tick(effects);
+        self.merge_request_tick();
         self.evict_tick();
         self.compact_next(effects);
         self.authority_tick(effects);
@@ -398,7 +406,7 @@ impl Mds {
         // A merge that is ended before the server stops may wait for clients, too.
         if matches!(self.phase, Phase::Active | Phase::Stopping) {
             self.caps_tick(effects);
-            self.leases_tick(effects);
+            self.leases_tick();
         }
         self.beacon_tick(effects);
         self.notice_tick(effects);

@@ -26,6 +26,7 @@ use types::{ClientId, Cred, Errno, Ino, InoRange, Map, Moment, Seq, Set};
 use wire::{Answer, Failure, MergeFlags, MergeReport};
 
 use crate::checkpoint::{SubtreeFlush, Then};
+use crate::fetch::Waiter;
 use crate::op::Release;
 use crate::tables::{GivenBack, Held};
 use crate::{Mds, MdsEffects, ReplyTo};
@@ -346,12 +347,12 @@ impl Mds {
                 Ok(Slice::Cold(dir)) => {
                     self.merges.waiting = true;
                     self.merges.queue.push_front(merge);
-                    self.merge_waits_for(dir, effects);
+                    self.fetching().wait_for_whole(dir, Waiter::Merge, effects);
                 }
                 Ok(Slice::Remembered(dir)) => {
                     self.merges.waiting = true;
                     self.merges.queue.push_front(merge);
-                    self.merge_waits_until_returned(dir);
+                    self.fetches.merge_waits_until_returned(dir);
                 }
                 Ok(Slice::Done) => {
                     self.note_whole(&merge);

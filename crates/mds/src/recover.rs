@@ -18,6 +18,7 @@ use namespace::{CreateBatch, Mode};
 use types::{ClientId, Errno, Error, FileType, Ino, Rank, Seq};
 
 use crate::chain::{Chain, Next, VerifiedSegment};
+use crate::fetch::Waiter;
 use crate::merge::Unfinished;
 use crate::session::Remembered;
 use crate::{Mds, MdsEffects, Waiting};
@@ -190,7 +191,7 @@ impl Mds {
         self.set_above_stubs();
         if self.rank == Rank(0) {
             self.recovery.step = Step::FetchRoot;
-            self.recovery_waits_for(Ino::ANCHOR, effects);
+            self.fetching().wait_for_whole(Ino::ANCHOR, Waiter::Recovery, effects);
         } else {
             self.fetch_hidden(effects);
         }
@@ -393,7 +394,7 @@ impl Mds {
         }
         while let Some(dir) = self.namespace.needs_again(record.seq, &record.event) {
             if !self.recovery.behind.covers(dir) {
-                self.recovery_waits_for(dir, effects);
+                self.fetching().wait_for_whole(dir, Waiter::Recovery, effects);
                 return false;
             }
             self.namespace.take_as_empty(dir);
@@ -415,7 +416,7 @@ impl Mds {
                 let wanted = self.merge_again(at, (part, losses), &mut merged);
                 self.recovery.merged = Some(merged);
                 if let Some(dir) = wanted {
-                    self.recovery_waits_for(dir, effects);
+                    self.fetching().wait_for_whole(dir, Waiter::Recovery, effects);
                     return false;
                 }
                 if !self.lose_again(record.seq, losses, effects) {

@@ -10,6 +10,7 @@ use std::collections::{BTreeSet, VecDeque};
 use namespace::Refusal;
 use types::{Cred, Ino};
 
+use crate::fetch::Waiter;
 use crate::{Mds, MdsEffects};
 
 /// The step after a search.
@@ -87,7 +88,7 @@ impl Mds {
                     search.queue.push_front(dir);
                     search.waiting = true;
                     self.search = Some(search);
-                    return self.search_waits_for(cold, effects);
+                    return self.fetching().wait_for_whole(cold, Waiter::Search, effects);
                 }
                 Err(Refusal::Errno(_)) => {}
             }

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use metastore::Snapshot;
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
 use types::{Cred, Errno, Error, Ino, Moment, Span};
-use wire::{Answer, Failure, Op};
+use wire::{Answer, Failure};
 
 use crate::op::{Performed, Performing, Refused};
 use crate::{Mds, MdsEffects, Phase, ReplyTo, Waiting};
@@ -88,15 +88,6 @@ impl Snapshots {
             taking.failed.get_or_insert(failure);
         }
     }
-}
-
-/// Whether a request may change the namespace.
-pub(crate) fn must_wait(op: &Op<'_>) -> bool {
-    let others = matches!(
-        op,
-        Op::Decouple { .. } | Op::Release { .. } | Op::TakeOver { .. } | Op::Adopt { .. }
-    );
-    op.is_change() || others
 }
 
 impl Mds {
@@ -269,7 +260,7 @@ impl Mds {
             }
             Err(failure) => effects.reply_error(ReplyTo { conn, tid }, failure),
         }
-        self.retry_returned(FROZEN, effects);
+        self.fetches.wake_returned(FROZEN);
     }
 
     /// The server stops: waiting requests fail.

@@ -456,7 +456,7 @@ impl Mds {
                         Err(failure) => effects.reply_error(at, failure),
                     }
                 }
-                self.retry_waiting(fetch::NUMBERS, effects);
+                self.fetches.wake(fetch::NUMBERS);
                 self.tables_tick(effects);
             }
             Ok(_) => self.replaced(effects),

@@ -171,14 +171,14 @@ impl Mds {
     /// Continues the requests that wait for a directory.
     fn thaw(&mut self, dir: Ino, effects: &mut MdsEffects) {
         self.authority.note_plain();
-        self.retry_returned(dir, effects);
+        self.fetches.wake_returned(dir);
         self.go_on_with_held(effects);
     }
 
     /// A directory is fetched, unless that is being done.
     fn cross_rename_waits_for(&mut self, dir: Ino, effects: &mut MdsEffects) {
-        if !self.is_waited_for(dir) {
-            self.preload_waits_for(dir, effects);
+        if !self.fetches.is_waited_for(dir) {
+            self.fetching().preload(dir, effects);
         }
     }
 

@@ -258,7 +258,7 @@ impl Mds {
                 let linked = &self.authority.export_of(root)?.linked;
                 let contested = self.contested_below(root, linked);
                 let at_rest = self.is_merged_below(root)
-                    && !self.is_fetching_below(root)
+                    && !self.fetches.is_fetching_below(&self.namespace, root)
                     && self.authority.cross_renames.is_empty();
                 if let Some(why) = self.too_many_open(root, linked) {
                     self.abort_export(root, &why, effects);
@@ -387,12 +387,12 @@ impl Mds {
         self.counters.export_freeze_micros = froze.0 / 1000;
         self.counters.export_freezes_micros += froze.0 / 1000;
         self.authority.note_plain();
-        self.retry_returned(root, effects);
+        self.fetches.wake_returned(root);
         let forgotten = self.namespace.forget_out(out);
         self.note_moved(root, forgotten);
         self.drop_left();
         // Requests that wait for a merge of these continue to wait at the other rank.
-        decoupled.into_iter().for_each(|root| self.merge_request_elsewhere(root, effects));
+        decoupled.into_iter().for_each(|root| self.merge_request_elsewhere(root));
         self.tables_tick(effects);
         self.go_on_with_held(effects);
         self.counters.exports += 1;
@@ -436,7 +436,7 @@ impl Mds {
         self.tables.stay(root);
         let failure = Failure { errno: Errno::Busy, text: format!("it was not moved: {why}") };
         self.answer_export(export.at, Err(failure), effects);
-        self.retry_returned(root, effects);
+        self.fetches.wake_returned(root);
         self.go_on_with_held(effects);
     }
 }

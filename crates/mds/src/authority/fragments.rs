@@ -15,12 +15,12 @@ pub(super) use size::Sizes;
 
 use metastore::{PartState, Subtrees};
 use types::{
-    AttrChange, ClientId, ConnId, Cred, Frag, Ino, Map, Origin, Path, Rank, Set, Timestamp,
-    name_hash,
+    AttrChange, ClientId, Cred, Frag, Ino, Map, Origin, Path, Rank, Set, Timestamp, name_hash,
 };
-use wire::{Answer, Fragments, Op, Request};
+use wire::{Answer, Fragments, Op};
 
 use super::preload::Goal;
+use crate::admission::Incoming;
 use crate::{Mds, MdsEffects};
 
 /// How often a fragment can be split.
@@ -169,15 +169,14 @@ impl Mds {
     #[cold]
     pub(super) fn send_fragments(
         &mut self,
-        (conn, client): (ConnId, ClientId),
-        request: &Request<'_>,
+        from @ Incoming { request, .. }: Incoming<'_>,
         dir: Ino,
         effects: &mut MdsEffects,
     ) -> bool {
         let Some(split) = self.authority.splits.get(&dir).copied() else { return false };
         let here = self.parts_here(dir);
         if let Some(missing) = here.into_iter().find(|part| !self.namespace.is_anchored(*part)) {
-            self.park_until_returned(conn, client, request, missing);
+            self.fetches.park_until_returned(&mut self.sessions, from, missing);
             self.preload(Goal::Find(missing));
             self.authority_step(effects);
             return true;
@@ -191,7 +190,7 @@ impl Mds {
             Vec::new()
         };
         let answer = Answer::Fragments(Box::new(Fragments { attr, frag: split.frag, parts, rest }));
-        self.send_on((conn, client), request, answer, effects);
+        self.send_on(from, answer, effects);
         true
     }
 

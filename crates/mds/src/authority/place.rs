@@ -2,12 +2,13 @@
 
 use metastore::MovedSubtree;
 use namespace::Refusal;
-use types::{ClientId, ConnId, Errno, Ino, Path, Rank, Span, Timestamp};
-use wire::{Answer, Elsewhere, Failure, Op, Request};
+use types::{Errno, Ino, Path, Rank, Span, Timestamp};
+use wire::{Answer, Elsewhere, Failure, Op};
 
 use super::decoupled::decoupled_of;
 use super::preload::Goal;
 use super::{LIST, Preload, READ_LATELY};
+use crate::admission::Incoming;
 use crate::op::{Refused, touched};
 use crate::{Mds, MdsEffects, Phase, ReplyTo};
 
@@ -31,8 +32,7 @@ impl Mds {
     #[cold]
     pub(crate) fn is_misplaced(
         &mut self,
-        (conn, client): (ConnId, ClientId),
-        request: &Request<'_>,
+        from @ Incoming { request, .. }: Incoming<'_>,
         effects: &mut MdsEffects,
     ) -> bool {
         let op = &request.op;
@@ -41,7 +41,7 @@ impl Mds {
             op,
             Op::Export { .. } | Op::Gather { .. } | Op::Split { .. } | Op::Join { .. }
         );
-        if moves && self.waits_for_list((conn, client), request, effects) {
+        if moves && self.waits_for_list(from, effects) {
             return true;
         }
         let mut other = None;
@@ -51,7 +51,7 @@ impl Mds {
             match self.place(ino) {
                 InodeAuthority::Unknown if whole == Some(ino) => {
                     if !self.tables.decoupled.contains_key(&ino)
-                        && self.may_be_coming_as_whole((conn, client), request, effects)
+                        && self.may_be_coming_as_whole(from, effects)
                     {
                         return true;
                     }
@@ -61,7 +61,7 @@ impl Mds {
                 // Its journal follows, and is held.
                 InodeAuthority::Moving(_) if matches!(op, Op::Merge { .. }) => return false,
                 InodeAuthority::Moving(root) => {
-                    self.park_until_returned(conn, client, request, root);
+                    self.fetches.park_until_returned(&mut self.sessions, from, root);
                     return true;
                 }
                 InodeAuthority::Other(rank) => {
@@ -73,11 +73,11 @@ impl Mds {
         if let Op::Walk { base, path } = *op
             && let Some(root) = self.moving_on_way(base, path)
         {
-            self.park_until_returned(conn, client, request, root);
+            self.fetches.park_until_returned(&mut self.sessions, from, root);
             return true;
         }
         if let Some(dir) = self.held_by_name(op) {
-            self.park_until_returned(conn, client, request, dir);
+            self.fetches.park_until_returned(&mut self.sessions, from, dir);
             return true;
         }
         match other {
@@ -89,13 +89,13 @@ impl Mds {
                     if self.namespace.is_split(parent) {
                         return false;
                     }
-                    if self.waits_for_list((conn, client), request, effects) {
+                    if self.waits_for_list(from, effects) {
                         return true;
                     }
                 }
                 let text = "the two are served by different metadata servers".into();
                 let failure = Failure { errno: Errno::CrossDevice, text };
-                self.refuse(conn, client, request, failure, effects);
+                self.refuse(from, failure, effects);
                 true
             }
             Some(rank) => {
@@ -103,11 +103,11 @@ impl Mds {
                     // The journal behind a merge request does not wait for the list; the client
                     // sends both again if the redirect was wrong.
                     self.read_list(effects);
-                } else if self.waits_for_list((conn, client), request, effects) {
+                } else if self.waits_for_list(from, effects) {
                     return true;
                 }
                 let elsewhere = Elsewhere { rank, ..Elsewhere::default() };
-                self.send_elsewhere((conn, client), request, elsewhere, effects);
+                self.send_elsewhere(from, elsewhere, effects);
                 true
             }
         }
@@ -117,8 +117,7 @@ impl Mds {
     /// and the list is read. Returns whether the request waits for that.
     fn may_be_coming_as_whole(
         &mut self,
-        at: (ConnId, ClientId),
-        request: &Request<'_>,
+        from @ Incoming { request, .. }: Incoming<'_>,
         effects: &mut MdsEffects,
     ) -> bool {
         if matches!(request.op, Op::Merge { .. }) {
@@ -126,7 +125,7 @@ impl Mds {
             self.read_list(effects);
             return false;
         }
-        self.waits_for_list(at, request, effects)
+        self.waits_for_list(from, effects)
     }
 
     /// The directory that a request would remove, move or replace, if a name is moving into it, or
@@ -253,26 +252,25 @@ impl Mds {
     #[cold]
     pub(crate) fn leads_elsewhere(
         &mut self,
-        (conn, client): (ConnId, ClientId),
-        request: &Request<'_>,
+        from @ Incoming { request, .. }: Incoming<'_>,
         dir: Ino,
         effects: &mut MdsEffects,
     ) -> bool {
         if self.namespace.is_split(dir) {
-            return self.refuses_fragmented((conn, client), request, effects)
-                || self.send_fragments((conn, client), request, dir, effects);
+            return self.refuses_fragmented(from, effects)
+                || self.send_fragments(from, dir, effects);
         }
         let rank = match self.place(dir) {
             InodeAuthority::Other(rank) => rank,
             InodeAuthority::Moving(root) if self.authority.is_coming(root) => {
-                self.park_until_returned(conn, client, request, root);
+                self.fetches.park_until_returned(&mut self.sessions, from, root);
                 return true;
             }
             InodeAuthority::Moving(_) | InodeAuthority::Here | InodeAuthority::Unknown => {
                 return false;
             }
         };
-        if self.waits_for_list((conn, client), request, effects) {
+        if self.waits_for_list(from, effects) {
             return true;
         }
         let elsewhere = if let Op::Walk { base, path } = request.op {
@@ -284,7 +282,7 @@ impl Mds {
         };
         if let Some((parent, rest)) = elsewhere {
             let elsewhere = Elsewhere { rank, root: dir, parent, rest };
-            self.send_elsewhere((conn, client), request, elsewhere, effects);
+            self.send_elsewhere(from, elsewhere, effects);
             return true;
         }
         let path = self.authority.list.get(dir).map(|subtree| &subtree.path[..]);
@@ -294,7 +292,7 @@ impl Mds {
             "{rank} serves {path}; `cudele mds pin {path} {here}` brings it back to where its name is"
         );
         let failure = Failure { errno: Errno::Busy, text };
-        self.refuse(conn, client, request, failure, effects);
+        self.refuse(from, failure, effects);
         true
     }
 
@@ -317,20 +315,18 @@ impl Mds {
 
     fn send_elsewhere(
         &mut self,
-        (conn, client): (ConnId, ClientId),
-        request: &Request<'_>,
+        from: Incoming<'_>,
         elsewhere: Elsewhere,
         effects: &mut MdsEffects,
     ) {
         let answer = Answer::Elsewhere(Box::new(elsewhere));
-        self.send_on((conn, client), request, answer, effects);
+        self.send_on(from, answer, effects);
     }
 
     /// Answers a request that this rank does not execute with the other ranks to ask.
     pub(super) fn send_on(
         &mut self,
-        (conn, client): (ConnId, ClientId),
-        request: &Request<'_>,
+        Incoming { conn, client, request }: Incoming<'_>,
         answer: Answer,
         effects: &mut MdsEffects,
     ) {
@@ -346,8 +342,7 @@ impl Mds {
     /// Refuses a request about a whole subtree through a split directory.
     fn refuses_fragmented(
         &mut self,
-        (conn, client): (ConnId, ClientId),
-        request: &Request<'_>,
+        from @ Incoming { request, .. }: Incoming<'_>,
         effects: &mut MdsEffects,
     ) -> bool {
         let whole = matches!(
@@ -356,7 +351,7 @@ impl Mds {
         );
         if whole {
             let failure = Failure { errno: Errno::Busy, text: FRAGMENTED.into() };
-            self.refuse(conn, client, request, failure, effects);
+            self.refuse(from, failure, effects);
         }
         whole
     }
@@ -366,8 +361,7 @@ impl Mds {
     #[cold]
     pub(crate) fn may_be_coming(
         &mut self,
-        (conn, client): (ConnId, ClientId),
-        request: &Request<'_>,
+        from @ Incoming { request, .. }: Incoming<'_>,
         effects: &mut MdsEffects,
     ) -> bool {
         let named = touched(&request.op).0.into_iter().flatten();
@@ -378,17 +372,17 @@ impl Mds {
         let all = |preload: &&Preload| matches!(preload.goal, Goal::All(_));
         if let Some(preload) = self.authority.preloads.iter().find(all) {
             let key = preload.key();
-            self.park_until_returned(conn, client, request, key);
+            self.fetches.park_until_returned(&mut self.sessions, from, key);
             return true;
         }
         let mut unfound = named.into_iter().filter(|ino| self.is_unfound_part(*ino));
         if let Some(part) = unfound.next() {
-            self.park_until_returned(conn, client, request, part);
+            self.fetches.park_until_returned(&mut self.sessions, from, part);
             self.preload(Goal::Find(part));
             self.authority_step(effects);
             return true;
         }
-        self.waits_for_list((conn, client), request, effects)
+        self.waits_for_list(from, effects)
     }
 
     /// Whether the list is known as it was a moment ago.
@@ -405,8 +399,7 @@ impl Mds {
     /// come here since.
     fn waits_for_list(
         &mut self,
-        (conn, client): (ConnId, ClientId),
-        request: &Request<'_>,
+        from @ Incoming { request, .. }: Incoming<'_>,
         effects: &mut MdsEffects,
     ) -> bool {
         // A client that makes a link has just learned that the file came here.
@@ -414,7 +407,7 @@ impl Mds {
         if self.has_read_since(if came { Span(1) } else { READ_LATELY }) {
             return false;
         }
-        self.park_until_returned(conn, client, request, LIST);
+        self.fetches.park_until_returned(&mut self.sessions, from, LIST);
         self.read_list(effects);
         true
     }

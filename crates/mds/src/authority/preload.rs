@@ -78,7 +78,7 @@ impl Mds {
         self.authority.preloads = left;
         self.authority.note_plain();
         for preload in done {
-            self.retry_returned(preload.key(), effects);
+            self.fetches.wake_returned(preload.key());
         }
     }
 
@@ -111,7 +111,7 @@ impl Mds {
                     if self.is_frozen_for_export(dir) {
                         return false;
                     }
-                    self.preload_waits_for(cold, effects);
+                    self.fetching().preload(cold, effects);
                     return false;
                 }
                 Err(Refusal::Errno(_)) => {}

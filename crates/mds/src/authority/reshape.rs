@@ -109,7 +109,7 @@ impl Mds {
                     if let Some(reshape) = &mut self.authority.reshape {
                         reshape.waiting = true;
                     }
-                    return self.preload_waits_for(dir, effects);
+                    return self.fetching().preload(dir, effects);
                 }
                 Err(Refusal::Errno(errno)) => {
                     let text = format!("{errno} when its names were to be moved");
@@ -380,7 +380,7 @@ impl Mds {
         self.authority.note_plain();
         self.last_beacon = None;
         self.answer_export(reshape.at, Ok(()), effects);
-        self.retry_returned(reshape.dir, effects);
+        self.fetches.wake_returned(reshape.dir);
         self.go_on_with_held(effects);
     }
 
@@ -427,7 +427,7 @@ impl Mds {
         self.authority.note_plain();
         let failure = Failure { errno: Errno::Busy, text: format!("nothing was moved: {why}") };
         self.answer_export(reshape.at, Err(failure), effects);
-        self.retry_returned(reshape.dir, effects);
+        self.fetches.wake_returned(reshape.dir);
         self.go_on_with_held(effects);
     }
 }

@@ -10,6 +10,7 @@ use wire::Failure;
 use super::REFUSED_TICKS;
 use super::load::{number, whole};
 use super::view::seconds;
+use crate::fetch::Waiter;
 use crate::op::{Performed, Refused};
 use crate::{Mds, MdsEffects, ReplyTo};
 
@@ -132,12 +133,12 @@ impl Mds {
                         .iter_mut()
                         .for_each(|(_, it)| it.beside = it.beside.max(count));
                 }
-                Ok(Performed::Answer(_) | Performed::Changed { .. }) => {
+                Ok(Performed::Answer(_) | Performed::Changed(_)) => {
                     return self.move_ended(next, Ok(()), effects);
                 }
                 Err(Refused::Refusal(Refusal::Cold(dir))) if fetches < FETCHES_MAX => {
                     self.balance.moves.fetching.push(next);
-                    return self.balancer_waits_for(dir, effects);
+                    return self.fetching().wait_for_whole(dir, Waiter::Balancer, effects);
                 }
                 Err(Refused::Refusal(Refusal::Cold(_))) => {
                     let text = "too much of it is not in memory".to_owned();

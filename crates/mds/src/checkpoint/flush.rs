@@ -182,7 +182,7 @@ impl Mds {
                     Then::Answer => effects.reply_with(at, Seq(0), answer),
                     Then::GoOn => self.go_on_with_change(at, effects),
                     Then::Merge => self.merges.stored(subtree),
-                    Then::Retry => self.retry_returned(subtree, effects),
+                    Then::Retry => self.fetches.wake_returned(subtree),
                     Then::Snapshot => self.snapshots.written(),
                     Then::Export => {}
                     Then::Release(client, unused) => {
@@ -245,7 +245,7 @@ impl Mds {
             }
             if then == Then::Retry {
                 // The write is tried again, and the requests wait for that, too.
-                self.retry_returned(subtree, effects);
+                self.fetches.wake_returned(subtree);
                 continue;
             }
             if then == Then::Export {

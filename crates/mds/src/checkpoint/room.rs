@@ -3,9 +3,12 @@
 //!
 //! Invariant: a merge waits for a bounded time; one that has begun is not disturbed.
 
-use types::Span;
+use types::{Ino, Set, Span};
+use wire::Message;
 
 use crate::Mds;
+use crate::fetch::{Waiter, decode};
+use crate::op::touched;
 use crate::shown::newest;
 
 /// So many names that do not exist take as much memory as an inode and its name.
@@ -95,5 +98,39 @@ impl Mds {
     pub(crate) fn is_small_enough(&self) -> bool {
         let held = self.namespace.inodes() + self.namespace.absent_names() / ABSENT_PER_INODE;
         held <= self.settings.inodes_max
+    }
+
+    /// The directories that are waited for, those that the waiting requests name, those of open
+    /// files, and all above.
+    fn wanted_directories(&mut self) -> Set<Ino> {
+        let mut named = Vec::new();
+        for (dir, waiter) in self.fetches.waiters() {
+            named.push(dir);
+            let frame = match waiter {
+                Waiter::Question(_, frame) => Some(frame.as_slice()),
+                Waiter::Changes(client) => self.sessions.first_blocked(*client),
+                Waiter::Ahead(client) => self.sessions.first_async(*client),
+                Waiter::Merge
+                | Waiter::Release(_)
+                | Waiter::Recovery
+                | Waiter::Search
+                | Waiter::Balancer
+                | Waiter::Preload
+                | Waiter::Seen(_) => None,
+            };
+            if let Some(Message::Request(request)) = frame.and_then(decode) {
+                named.extend(touched(&request.op).0.into_iter().flatten());
+            }
+        }
+        named.extend(self.opens.files());
+        // Where they have their names.
+        named.extend(self.authority.named_roots());
+        named.extend(self.preload_homes());
+        named.extend(self.authority.exporting());
+        // Merges name these by their numbers, and refuse events in them if they are forgotten.
+        named.extend(self.tables.decoupled.keys().copied());
+        // Asynchronous operations there must not have to wait.
+        named.extend(self.caps.alone().map(|(dir, _)| dir));
+        named.into_iter().flat_map(|ino| self.namespace.ancestors(ino)).collect()
     }
 }

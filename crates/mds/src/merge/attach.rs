@@ -17,6 +17,7 @@ use types::{ClientId, Cred, Errno, Ino, InoRange, Set};
 use wire::Failure;
 
 use super::{JournalId, Merge, MergeStage, Merges};
+use crate::fetch::Waiter;
 use crate::{Mds, MdsEffects, Waiting};
 
 /// The runs of a merge.
@@ -175,7 +176,7 @@ impl Mds {
             if let Some(dir) = self.revoke_below(ClientId(0), merge.subtree, effects) {
                 self.merges.waiting = true;
                 self.merges.queue.push_front(merge);
-                return self.merge_waits_until_returned(dir);
+                return self.fetches.merge_waits_until_returned(dir);
             }
             merge.is_forgotten = true;
         }
@@ -191,7 +192,7 @@ impl Mds {
             Ok(Next::Fetch(dir)) => {
                 self.merges.waiting = true;
                 self.merges.queue.push_front(merge);
-                self.merge_waits_for(dir, effects);
+                self.fetching().wait_for_whole(dir, Waiter::Merge, effects);
             }
             Err(failure) => effects.reply_error(merge.at, failure),
         }

@@ -5,7 +5,9 @@ use types::{ClientId, Cred, Errno, Ino, Origin, Seq, Set};
 use wire::{Answer, Decoupled, Failure, Op, Request, Unused};
 
 use super::{Performed, Performing, Refused};
+use crate::admission::{Incoming, is_blocked};
 use crate::checkpoint::{SubtreeFlush, Then};
+use crate::fetch::Waiter;
 use crate::tables::{GivenBack, Held, Tables};
 use crate::{Mds, MdsEffects, ReplyTo};
 use namespace::{Mode, Refusal};
@@ -33,7 +35,7 @@ impl Mds {
         effects: &mut MdsEffects,
     ) -> Performing {
         let attr = self.namespace.directory_to_read(cred, parent, name)?;
-        if self.is_blocked(client, attr.ino) {
+        if is_blocked(&self.tables, &self.namespace, client, attr.ino) {
             self.counters.busy += 1;
             return Err(Errno::Busy.into());
         }
@@ -69,7 +71,8 @@ impl Mds {
             // Other clients would keep answering from their caches of the subtree.
             let op = Op::Decouple { path, client, policy: text };
             let request = Request::new(at.tid, at.tid, cred.clone(), op);
-            self.park_until_returned(at.conn, client, &request, dir);
+            let from = Incoming { conn: at.conn, client, request: &request };
+            self.fetches.park_until_returned(&mut self.sessions, from, dir);
             return Ok(Performed::Later);
         }
         let root = self.namespace.getattr(ino)?;
@@ -268,7 +271,9 @@ impl Mds {
         if owner == Some(client) {
             seq = match self.switch_policy(subtree) {
                 Ok(seq) => seq,
-                Err(cold) => return self.release_waits_for(cold, release, effects),
+                Err(cold) => {
+                    return self.fetching().wait_for_whole(cold, Waiter::Release(release), effects);
+                }
             };
             self.take_back(subtree, &release.unused);
             self.tables.release(subtree);
@@ -300,7 +305,7 @@ impl Mds {
 }
 
 /// Whether a request is about a subtree or a directory as a whole.
-pub(super) fn is_about_all(op: &Op<'_>) -> bool {
+pub(crate) fn is_about_all(op: &Op<'_>) -> bool {
     matches!(
         op,
         Op::Export { .. }

@@ -335,9 +335,9 @@ impl Mds {
     }
 
     /// A client has dropped a directory: requests that wait for that check again.
-    pub(crate) fn returned(&mut self, client: ClientId, dir: Ino, effects: &mut MdsEffects) {
+    pub(crate) fn returned(&mut self, client: ClientId, dir: Ino) {
         if self.caps.returned(client, dir, self.clock.now + self.settings.quiet) {
-            self.retry_returned(dir, effects);
+            self.fetches.wake_returned(dir);
         }
     }
 
@@ -353,7 +353,7 @@ impl Mds {
             };
             if over {
                 self.counters.expired += 1;
-                self.returned(holder, dir, effects);
+                self.returned(holder, dir);
             }
         }
         if self.ending_alone && !self.caps.is_any_exclusive() && self.phase == Phase::Active {
@@ -370,9 +370,9 @@ impl Mds {
     }
 
     /// A client has a new connection, and forgot everything before it asked for that.
-    pub(crate) fn caps_left(&mut self, client: ClientId, effects: &mut MdsEffects) {
+    pub(crate) fn caps_left(&mut self, client: ClientId) {
         for dir in self.caps.leave(client, self.clock.now + self.settings.quiet) {
-            self.retry_returned(dir, effects);
+            self.fetches.wake_returned(dir);
         }
     }
 }

@@ -1,19 +1,19 @@
 //! Requests that change the namespace: plan, journal, apply.
 
 use namespace::{Planned, PlannedInode};
-use types::{
-    Attr, AttrChange, ClientId, ConnId, Cred, Errno, Ino, Origin, Path, Seq, Stripe, Timestamp,
-};
+use types::{Attr, AttrChange, ClientId, Cred, Errno, Ino, Origin, Path, Seq, Stripe, Timestamp};
 use wire::{Answer, Op, Replay, Request};
 
-use super::{Performed, Performing, Refused};
+use super::{Changed, Performed, Performing, Refused};
+use crate::admission::{Admitted, Incoming};
 use crate::session::{Remembered, Session};
 use crate::{Mds, MdsEffects, ReplyTo, fetch};
 use namespace::{Mode, Refusal};
 
 impl Mds {
     #[allow(clippy::too_many_lines, reason = "an arm for each operation")]
-    pub(crate) fn change(&mut self, client: ClientId, request: &Request<'_>) -> Performing {
+    pub(crate) fn change(&mut self, admitted: Admitted<'_>) -> Performing {
+        let Incoming { client, request, .. } = admitted.incoming();
         let Request { tid, ref cred, replay, ref op, .. } = *request;
         let time = replay.map_or(self.clock.time, |replay| replay.time);
         let origin = Origin { client, tid };
@@ -162,7 +162,7 @@ impl Mds {
         if open {
             self.opens.enter(origin.client, ino, true);
         }
-        Ok(Performed::Changed { answer: Answer::Attr(attr), seq, ino, time, ack_safe })
+        Ok(Performed::Changed(Changed { answer: Answer::Attr(attr), seq, ino, time, ack_safe }))
     }
 
     /// How files that are created in a directory are striped.
@@ -186,7 +186,7 @@ impl Mds {
         let planned = self.namespace.plan_setattr(cred, ino, &change, time)?;
         let (seq, ack_safe) = self.journal_and_apply(origin, ino, ino, &planned.event());
         let answer = Answer::Attr(self.namespace.getattr(ino)?);
-        Ok(Performed::Changed { answer, seq, ino: Ino(size), time, ack_safe })
+        Ok(Performed::Changed(Changed { answer, seq, ino: Ino(size), time, ack_safe }))
     }
 
     /// Repeats the answer to a request that made a file longer.
@@ -230,7 +230,7 @@ impl Mds {
         time: Timestamp,
     ) -> Performed {
         let (seq, ack_safe) = self.journal_and_apply(origin, place, other, &planned.event());
-        Performed::Changed { answer: Answer::Done, seq, ino: Ino(0), time, ack_safe }
+        Performed::Changed(Changed { answer: Answer::Done, seq, ino: Ino(0), time, ack_safe })
     }
 
     /// Journals an event if the policy of one of the places it touches streams, or if it is about
@@ -295,8 +295,7 @@ impl Mds {
     /// A request that was executed before and arrives again: the same answer.
     pub(crate) fn answer_again(
         &mut self,
-        (conn, client): (ConnId, ClientId),
-        request: &Request<'_>,
+        from @ Incoming { conn, client, request }: Incoming<'_>,
         known: Option<Remembered>,
         effects: &mut MdsEffects,
     ) {
@@ -334,7 +333,7 @@ impl Mds {
                 let at = ReplyTo { conn, tid: request.tid };
                 self.answer_when_safe((seq, time), at, Answer::Attr(attr), effects);
             }
-            (Err(Refusal::Cold(dir)), _) => self.park(conn, client, request, dir, effects),
+            (Err(Refusal::Cold(dir)), _) => self.fetching().park(from, dir, effects),
             (Err(Refusal::Errno(_)), Some(ino)) => {
                 // A later request removed the file, or moved it to a directory outside of memory:
                 // these are its first attributes.

@@ -4,8 +4,8 @@ use policy::Cache;
 use types::{Errno, Ino, Moment, Path};
 use wire::{Answer, Failure, Grants, Op, Request};
 
+use crate::Mds;
 use crate::leases::ANYBODY;
-use crate::{Mds, MdsEffects};
 
 impl Mds {
     /// The part of an immediate answer that a client may cache for the span of a lease.
@@ -97,9 +97,9 @@ impl Mds {
     }
 
     /// Handles requests again that waited for a lease that has expired.
-    pub(crate) fn leases_tick(&mut self, effects: &mut MdsEffects) {
+    pub(crate) fn leases_tick(&mut self) {
         for dir in self.leases.over(self.clock.now) {
-            self.retry_returned(dir, effects);
+            self.fetches.wake_returned(dir);
         }
         if self.leases.are_past(self.clock.now) {
             self.tables.forgets(ANYBODY);

@@ -81,23 +81,23 @@ impl Mds {
     }
 
     /// The subtree is another rank's: waiting requests are redirected there.
-    pub(crate) fn merge_request_elsewhere(&mut self, root: Ino, effects: &mut MdsEffects) {
+    pub(crate) fn merge_request_elsewhere(&mut self, root: Ino) {
         if self.demands.asked.remove(&root).is_some() {
-            self.retry_returned(root, effects);
+            self.fetches.wake_returned(root);
         }
     }
 
     /// The requested merge is done, or will not happen: waiting requests are answered from the
     /// present state.
-    pub(crate) fn end_merge_request(&mut self, root: Ino, effects: &mut MdsEffects) {
+    pub(crate) fn end_merge_request(&mut self, root: Ino) {
         if self.demands.asked.remove(&root).is_some() {
             self.demands.quiet.insert(root, self.clock.now + self.settings.demand_quiet);
-            self.retry_returned(root, effects);
+            self.fetches.wake_returned(root);
         }
     }
 
     /// Ends the wait for clients that are gone, do not answer, or have released their subtree.
-    pub(crate) fn merge_request_tick(&mut self, effects: &mut MdsEffects) {
+    pub(crate) fn merge_request_tick(&mut self) {
         let now = self.clock.now;
         self.demands.quiet.retain(|_, until| now < *until);
         let asked: Vec<(Ino, Moment)> =
@@ -106,7 +106,7 @@ impl Mds {
             let owner = self.tables.owner(root).map(|owner| owner.client);
             let is_there = owner.is_some_and(|owner| self.sessions.conn_of(owner).is_some());
             if !is_there || now.since(since) >= self.settings.demand {
-                self.end_merge_request(root, effects);
+                self.end_merge_request(root);
             }
         }
     }

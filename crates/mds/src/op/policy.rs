@@ -11,7 +11,8 @@ use policy::{Policy, Transition};
 use types::{ClientId, Cred, Errno, Ino, Origin, Pool, Seq};
 use wire::{Answer, Failure, Op, Request};
 
-use super::{Performed, Performing, Refused};
+use super::{Changed, Performed, Performing, Refused};
+use crate::admission::{Incoming, is_blocked};
 use crate::tables::Held;
 use crate::{Mds, MdsEffects, ReplyTo};
 
@@ -26,7 +27,7 @@ impl Mds {
         effects: &mut MdsEffects,
     ) -> Performing {
         let ino = self.resolve_dir(cred, path)?;
-        if self.is_blocked(client, ino) {
+        if is_blocked(&self.tables, &self.namespace, client, ino) {
             return Err(Errno::Busy.into());
         }
         self.check_all_here(ino)?;
@@ -34,7 +35,8 @@ impl Mds {
             let op = Op::SetPolicy { path, policy: text, client };
             let cred = cred.clone();
             let request = Request::new(at.tid, at.tid, cred, op);
-            self.park_until_returned(at.conn, client, &request, dir);
+            let from = Incoming { conn: at.conn, client, request: &request };
+            self.fetches.park_until_returned(&mut self.sessions, from, dir);
             return Ok(Performed::Later);
         }
         let time = self.clock.time;
@@ -69,7 +71,13 @@ impl Mds {
                 self.tables.hold(Held { at, answer: Ok(answer), seq, begins: None });
                 return Ok(Performed::Later);
             }
-            return Ok(Performed::Changed { answer, seq: Some(seq), ino, time, ack_safe: true });
+            return Ok(Performed::Changed(Changed {
+                answer,
+                seq: Some(seq),
+                ino,
+                time,
+                ack_safe: true,
+            }));
         };
         known.block = to.interfere == policy::InterferePolicy::Block;
         known.on_demand = to.merge == policy::MergeTrigger::OnDemand;

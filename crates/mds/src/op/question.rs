@@ -6,6 +6,7 @@ use wire::{Answer, EffectivePolicy, Op, Request, StateStorage};
 
 use super::Refused;
 use crate::Mds;
+use crate::admission::is_blocked;
 
 /// Most entries in one reply to a listing: with attributes they fill about 200 KB.
 const LIST_MAX: usize = 4096;
@@ -130,8 +131,9 @@ impl Mds {
         walked: &Result<Walked, Refusal>,
     ) -> bool {
         let blocked = |Walked { parent, attr }: Walked| {
-            self.is_blocked(client, parent)
-                || attr.is_some_and(|attr| self.is_blocked(client, attr.ino))
+            is_blocked(&self.tables, &self.namespace, client, parent)
+                || attr
+                    .is_some_and(|attr| is_blocked(&self.tables, &self.namespace, client, attr.ino))
         };
         if let Ok(walked) = *walked {
             return blocked(walked);

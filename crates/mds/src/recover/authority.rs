@@ -7,6 +7,7 @@ use types::{Errno, Error, Ino};
 
 use super::Step;
 use super::departed::DepartedSubtrees;
+use crate::fetch::Waiter;
 use crate::{Mds, MdsEffects, Waiting};
 
 impl Mds {
@@ -57,7 +58,7 @@ impl Mds {
             None => self.list_segments(effects),
             Some(dir) => {
                 self.recovery.step = Step::FetchHidden;
-                self.recovery_waits_for(dir, effects);
+                self.fetching().wait_for_whole(dir, Waiter::Recovery, effects);
             }
         }
     }

@@ -4,6 +4,7 @@ use metastore::request::StoreOp;
 use types::{Ino, Seq};
 
 use super::Step;
+use crate::fetch::Waiter;
 use crate::{Mds, MdsEffects};
 
 impl Mds {
@@ -11,7 +12,11 @@ impl Mds {
         self.forget_behind(Seq(u64::MAX));
         if let Some(root) = self.lacking_root() {
             self.recovery.step = Step::FetchAbove(root);
-            return self.recovery_waits_for(Ino::mount_stub(root), effects);
+            return self.fetching().wait_for_whole(
+                Ino::mount_stub(root),
+                Waiter::Recovery,
+                effects,
+            );
         }
         self.recovery.step = Step::Idle;
         self.doubt_damaged();

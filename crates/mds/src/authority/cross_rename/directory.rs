@@ -247,7 +247,7 @@ impl Mds {
         if let Err(Refused::Refusal(Refusal::Cold(cold))) =
             self.begin_export(nobody, (root, to), false)
         {
-            self.preload_waits_for(cold, effects);
+            self.fetching().preload(cold, effects);
         }
         self.authority_step(effects);
     }

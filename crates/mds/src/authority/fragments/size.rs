@@ -113,7 +113,7 @@ impl Mds {
         if let Refused::Refusal(Refusal::Cold(cold)) = refused
             && *cold != crate::fetch::NUMBERS
         {
-            self.preload_waits_for(*cold, effects);
+            self.fetching().preload(*cold, effects);
         }
     }
 

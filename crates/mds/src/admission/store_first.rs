@@ -1,0 +1,13 @@
+//! Merges that only memory has: the store must have them before a request in their directories is
+//! journalled.
+
+use super::{Incoming, Verdict};
+use crate::{Mds, MdsEffects};
+
+#[inline]
+pub(super) fn check(mds: &mut Mds, from: Incoming<'_>, effects: &mut MdsEffects) -> Verdict {
+    let Some(subtree) = mds.must_store(from.op()) else { return Verdict::Pass };
+    mds.fetches.park_until_returned(&mut mds.sessions, from, subtree);
+    mds.store_merged(subtree, effects);
+    Verdict::Taken
+}
