@@ -77,7 +77,7 @@ use fetch::Fetches;
 use health::Health;
 use leases::{Leases, Terms};
 use locks::Locks;
-use log::Log;
+use log::{Log, LogCx, Written};
 use merge::Merges;
 use opens::Opens;
 use purge::Purges;
@@ -258,7 +258,8 @@ impl Mds {
         for (tid, result) in std::mem::take(&mut effects.to_balancer) {
             self.balancer_moved(tid, result, effects);
         }
-        self.log_step(effects);
+        let hurry = self.is_journal_wanted();
+        self.logging().step(hurry, effects);
         if self.phase == Phase::Stopping {
             self.try_stop(effects);
         }
@@ -308,7 +309,7 @@ impl Mds {
         self.noticed.store.note(self.clock.now, &result);
         match waiting {
             Waiting::Recovery => self.recovery_stored(token, result, effects),
-            Waiting::Log => self.log_stored(token, result, effects),
+            Waiting::Log => self.journal_stored(token, result, effects),
             Waiting::Tables => self.tables_stored(result, effects),
             Waiting::Fetch(dir) => self.fetched(dir, result, effects),
             Waiting::Checkpoint(dir) => self.committed(dir, result, effects),
@@ -326,6 +327,39 @@ impl Mds {
             Waiting::Adopt(adopting) => self.adopt_read(*adopting, result, effects),
         }
         self.purge_step(effects);
+    }
+
+    fn logging(&mut self) -> LogCx<'_> {
+        LogCx {
+            log: &mut self.log,
+            sessions: &self.sessions,
+            store: &mut self.store,
+            counters: &mut self.counters,
+            settings: &self.settings,
+            rank: self.rank,
+            now: self.clock.now,
+        }
+    }
+
+    /// Whether a part of the server waits for the journal.
+    fn is_journal_wanted(&self) -> bool {
+        self.phase == Phase::Stopping
+            || self.merge_wants_journal()
+            || (!self.authority.is_plain() && self.authority_wants_journal())
+            || self.checkpoint.wants_journal(self.log.safe())
+    }
+
+    fn journal_stored(
+        &mut self,
+        token: Token,
+        result: Result<StoreResult, Box<StoreFailure>>,
+        effects: &mut MdsEffects,
+    ) {
+        let Some(written) = self.logging().stored(token, result, effects) else { return };
+        if written == Written::Safe {
+            self.commit_captured(effects);
+        }
+        self.finish_merges(effects);
     }
 
     fn message(&mut self, conn: ConnId, message: Message<'_>, effects: &mut MdsEffects) {
@@ -387,7 +421,7 @@ impl Mds {
     fn tick(&mut self, effects: &mut MdsEffects) {
         self.resend_tick(effects);
         self.fetching().tick(effects);
-        self.log_tick(effects);
+        self.logging().tick(effects);
         self.tables_tick(effects);
         self.checkpoint_tick(effects);
         self.purge_tick(effects);

@@ -148,7 +148,7 @@ impl Mds {
         }
         match (seq, until) {
             (Some(seq), Some(until)) => {
-                self.answer_once_safe(until, (seq, time), from.at(), answer, effects);
+                self.log.answer_once_safe(until, (seq, time), from.at(), answer, effects);
             }
             (seq, _) => {
                 let told = self.tell(from.client, from.request, Ok(&answer));
@@ -239,7 +239,7 @@ impl Mds {
             }
             Op::Sync => {
                 let seq = self.log.last();
-                self.answer_when_safe((seq, Timestamp(0)), at, Answer::Safe(seq), effects);
+                self.log.answer_when_safe((seq, Timestamp(0)), at, Answer::Safe(seq), effects);
                 Ok(Performed::Later)
             }
             Op::Decouple { path, client, policy } => {

@@ -451,7 +451,7 @@ impl Mds {
                     match answer {
                         Ok(answer) => {
                             let (when, at) = ((seq, Timestamp(0)), at);
-                            self.answer_when_safe(when, at, answer, effects);
+                            self.log.answer_when_safe(when, at, answer, effects);
                         }
                         Err(failure) => effects.reply_error(at, failure),
                     }

@@ -201,7 +201,7 @@ impl Mds {
         match (known, attr) {
             (Some(Remembered { seq, ino: size, time, .. }), Some(attr)) => {
                 let answer = Answer::Attr(Attr { size: size.0, ..attr });
-                self.answer_when_safe((seq, time), at, answer, effects);
+                self.log.answer_when_safe((seq, time), at, answer, effects);
             }
             (Some(_), None) => effects.reply_error(at, types::Errno::Stale.into()),
             (None, _) => {
@@ -311,7 +311,7 @@ impl Mds {
         );
         let Op::Create { parent, name, ref new } = request.op else {
             let at = ReplyTo { conn, tid: request.tid };
-            return self.answer_when_safe((seq, time), at, Answer::Done, effects);
+            return self.log.answer_when_safe((seq, time), at, Answer::Done, effects);
         };
         let ino =
             known.map(|known| known.ino).or(told.map(|told| told.ino)).filter(|ino| ino.0 != 0);
@@ -331,7 +331,7 @@ impl Mds {
                     self.opens.enter(client, attr.ino, true);
                 }
                 let at = ReplyTo { conn, tid: request.tid };
-                self.answer_when_safe((seq, time), at, Answer::Attr(attr), effects);
+                self.log.answer_when_safe((seq, time), at, Answer::Attr(attr), effects);
             }
             (Err(Refusal::Cold(dir)), _) => self.fetching().park(from, dir, effects),
             (Err(Refusal::Errno(_)), Some(ino)) => {
@@ -350,7 +350,7 @@ impl Mds {
                 let attr = Attr { ino, mode, uid, gid, nlink, rdev, size, ..Attr::default() };
                 let attr = Attr { stripe, atime, mtime, ctime: time, btime: time, ..attr };
                 let at = ReplyTo { conn, tid: request.tid };
-                self.answer_when_safe((seq, time), at, Answer::Attr(attr), effects);
+                self.log.answer_when_safe((seq, time), at, Answer::Attr(attr), effects);
             }
             (Err(Refusal::Errno(types::Errno::NotFound)), None) if self.is_active() => {
                 // An executed create leaves its number to the next server, unless no journal has

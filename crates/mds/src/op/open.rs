@@ -50,7 +50,7 @@ impl Mds {
         self.counters.opens += 1;
         let answer = Answer::Opened(Opened { attr, data, shared: moved.is_some() });
         let Some(moved) = moved else { return Ok(Performed::Answer(answer)) };
-        self.answer_when_safe(
+        self.log.answer_when_safe(
             (moved, Timestamp(0)),
             ReplyTo { conn, tid: request.tid },
             answer,
@@ -209,7 +209,7 @@ impl Mds {
             match moved {
                 Ok(seq) => {
                     let at = (seq.unwrap_or_default(), Timestamp(0));
-                    self.answer_when_safe(at, ReplyTo { conn, tid }, Answer::Done, effects);
+                    self.log.answer_when_safe(at, ReplyTo { conn, tid }, Answer::Done, effects);
                 }
                 Err(failure) => effects.reply_error(ReplyTo { conn, tid }, failure.clone()),
             }
