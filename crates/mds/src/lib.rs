@@ -35,6 +35,7 @@ mod leases;
 mod locks;
 mod log;
 mod merge;
+mod merge_request;
 mod notice;
 mod op;
 mod opens;
@@ -69,7 +70,7 @@ pub use tables::{CountFrom, RankTable};
 
 use authority::Authority;
 use balance::Balance;
-use caps::Caps;
+use caps::{Caps, CapsCx};
 use checkpoint::Checkpoint;
 use compact::Compaction;
 use damage::Damage;
@@ -79,6 +80,7 @@ use leases::{Leases, Terms};
 use locks::Locks;
 use log::{Log, LogCx, Written};
 use merge::Merges;
+use merge_request::{MergeRequestCx, MergeRequests};
 use opens::Opens;
 use purge::Purges;
 use recover::Recovery;
@@ -148,10 +150,8 @@ pub struct Mds {
     opens: Opens,
     caps: Caps,
     leases: Leases,
-    /// The server is about to stop: no client gets a directory alone.
-    ending_alone: bool,
     locks: Locks<ReplyTo>,
-    demands: op::MergeRequests,
+    demands: MergeRequests,
     fetches: Fetches,
     checkpoint: Checkpoint,
     purges: Purges,
@@ -198,9 +198,8 @@ impl Mds {
                 slack: settings.dir_lease_slack,
                 quiet: settings.quiet,
             }),
-            ending_alone: false,
             locks: Locks::default(),
-            demands: op::MergeRequests::default(),
+            demands: MergeRequests::default(),
             fetches: Fetches::default(),
             checkpoint: Checkpoint::default(),
             purges: Purges::default(),
@@ -329,6 +328,40 @@ impl Mds {
         self.purge_step(effects);
     }
 
+    fn capabilities(&mut self) -> CapsCx<'_> {
+        let may_grant_exclusive =
+            !self.snapshots.is_any() && !self.is_private() && !self.settings.read_only;
+        CapsCx {
+            caps: &mut self.caps,
+            leases: &mut self.leases,
+            fetches: &mut self.fetches,
+            sessions: &mut self.sessions,
+            tables: &mut self.tables,
+            namespace: &mut self.namespace,
+            counters: &mut self.counters,
+            opens: &self.opens,
+            authority: &self.authority,
+            settings: &self.settings,
+            now: self.clock.now,
+            is_merging: self.merges.is_busy(),
+            is_changing_policy: !self.changes.is_empty(),
+            may_grant_exclusive,
+        }
+    }
+
+    fn merge_requests(&mut self) -> MergeRequestCx<'_> {
+        MergeRequestCx {
+            demands: &mut self.demands,
+            fetches: &mut self.fetches,
+            counters: &mut self.counters,
+            sessions: &self.sessions,
+            tables: &self.tables,
+            namespace: &self.namespace,
+            settings: &self.settings,
+            now: self.clock.now,
+        }
+    }
+
     fn logging(&mut self) -> LogCx<'_> {
         LogCx {
             log: &mut self.log,
@@ -426,7 +459,7 @@ impl Mds {
         self.checkpoint_tick(effects);
         self.purge_tick(effects);
         self.opens_tick(effects);
-        self.merge_request_tick();
+        self.merge_requests().tick();
         self.evict_tick();
         self.compact_next(effects);
         self.authority_tick(effects);
@@ -439,8 +472,10 @@ impl Mds {
         }
         // A merge that is ended before the server stops may wait for clients, too.
         if matches!(self.phase, Phase::Active | Phase::Stopping) {
-            self.caps_tick(effects);
-            self.leases_tick();
+            self.capabilities().tick();
+            if self.caps.is_ending && !self.caps.is_any_exclusive() && self.is_active() {
+                self.terminate(effects);
+            }
         }
         self.beacon_tick(effects);
         self.notice_tick(effects);

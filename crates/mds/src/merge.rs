@@ -390,7 +390,8 @@ impl Mds {
         effects: &mut MdsEffects,
     ) -> Result<Slice, JournalError> {
         if !merge.is_forgotten {
-            if let Some(dir) = self.revoke_below(ClientId(0), merge.subtree, effects) {
+            if let Some(dir) = self.capabilities().revoke_below(ClientId(0), merge.subtree, effects)
+            {
                 return Ok(Slice::Remembered(dir));
             }
             merge.is_forgotten = true;

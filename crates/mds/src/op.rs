@@ -3,11 +3,8 @@
 mod admin;
 mod adopt;
 mod async_ops;
-mod caps;
 mod change;
-mod leases;
 mod lock;
-mod merge_request;
 mod open;
 mod policy;
 mod question;
@@ -16,10 +13,9 @@ mod touched;
 
 pub(crate) use admin::{Release, is_about_all};
 pub(crate) use adopt::Adopting;
-pub(crate) use merge_request::MergeRequests;
 use namespace::Refusal;
 pub(crate) use store_first::Change;
-pub(crate) use touched::touched;
+pub(crate) use touched::{place_of, touched, way};
 use types::{ConnId, Errno, Ino, Seq, Timestamp};
 use wire::{Answer, Batch, Failure, Op, Request};
 
@@ -120,7 +116,7 @@ impl Mds {
         };
         match performed {
             Ok(Performed::Answer(answer)) => {
-                let told = self.tell(from.client, from.request, Ok(&answer));
+                let told = self.capabilities().grants(from.client, from.request, Ok(&answer));
                 effects.reply_with_grants(from.at(), (Seq(0), Timestamp(0)), told, Ok(answer));
             }
             Ok(Performed::Later) => {}
@@ -151,7 +147,7 @@ impl Mds {
                 self.log.answer_once_safe(until, (seq, time), from.at(), answer, effects);
             }
             (seq, _) => {
-                let told = self.tell(from.client, from.request, Ok(&answer));
+                let told = self.capabilities().grants(from.client, from.request, Ok(&answer));
                 let when = (seq.unwrap_or_default(), time);
                 effects.reply_with_grants(from.at(), when, told, Ok(answer));
             }
@@ -197,7 +193,7 @@ impl Mds {
         if from.op().is_mutation() && from.client.0 != 0 {
             self.sessions.get_mut(from.client).refuse(from.tid());
         }
-        let told = self.tell(from.client, from.request, Err(&failure));
+        let told = self.capabilities().grants(from.client, from.request, Err(&failure));
         effects.reply_with_grants(from.at(), (Seq(0), Timestamp(0)), told, Err(failure));
     }
 
@@ -214,8 +210,8 @@ impl Mds {
             Op::Open { ino, write } => self.open(conn, client, request, (ino, write), effects),
             Op::Close { ino, write } => self.close_file(client, (ino, write), effects),
             Op::Reopen { ino, access } => self.reopen(client, (ino, access), effects),
-            Op::Yield { ino } if self.is_root_of(client, ino) => {
-                self.end_merge_request(ino);
+            Op::Yield { ino } if self.tables.is_root_of(client, ino) => {
+                self.merge_requests().end(ino);
                 Ok(Performed::Answer(Answer::Done))
             }
             Op::Yield { ino } => self.yield_file(at, client, ino, effects),
@@ -230,7 +226,7 @@ impl Mds {
                 Ok(Performed::Answer(Answer::Locked(self.locks.test(ino, client, lock))))
             }
             Op::Return { dir } => {
-                self.returned(client, dir);
+                self.capabilities().returned(client, dir);
                 Ok(Performed::Answer(Answer::Done))
             }
             Op::Settle => {

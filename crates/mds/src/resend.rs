@@ -108,7 +108,7 @@ impl Mds {
             self.sessions.await_return(client);
             until = until.max(self.clock.now + self.settings.lease);
         }
-        let leased = self.leases_recovered();
+        let leased = self.capabilities().leases_recovered();
         let until = until.max(leased);
         self.phase = Phase::Reconnecting { until, leased };
         let dirs = self.namespace.directory_list();

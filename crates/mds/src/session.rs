@@ -441,7 +441,7 @@ impl Mds {
             effects.close.push(old);
             self.let_go(hello.client, old, effects);
         }
-        self.caps_left(hello.client);
+        self.capabilities().left(hello.client);
         let session = self.sessions.by_client.entry(hello.client).or_default();
         session.awaited = false;
         let reconnecting = matches!(self.phase, Phase::Reconnecting { .. });

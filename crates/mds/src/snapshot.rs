@@ -153,7 +153,7 @@ impl Mds {
         let now = self.clock.now;
         match stage {
             SnapshotStage::Drain => {
-                if !self.end_exclusive_below(root, effects) {
+                if !self.capabilities().end_exclusive_below(root, effects) {
                     return None;
                 }
                 self.settle_snapshot(

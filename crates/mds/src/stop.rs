@@ -10,7 +10,7 @@ impl Mds {
             // for them.
             Phase::Active if self.is_resend_busy() => self.stop_after_resend(),
             Phase::Active => {
-                if !self.end_exclusive(effects) {
+                if !self.capabilities().end_exclusive(effects) {
                     // `caps_tick` comes back here.
                     return;
                 }

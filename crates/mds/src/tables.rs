@@ -264,6 +264,11 @@ impl Tables {
         std::mem::take(&mut self.held)
     }
 
+    /// Whether this is the root of a subtree that a client has decoupled.
+    pub(crate) fn is_root_of(&self, client: ClientId, ino: Ino) -> bool {
+        self.decoupled.get(&ino).is_some_and(|owner| owner.client == client)
+    }
+
     /// The client that has a subtree now.
     pub(crate) fn owner(&self, subtree: Ino) -> Option<&Decoupling> {
         self.decoupled.get(&subtree).filter(|decoupling| !decoupling.released)

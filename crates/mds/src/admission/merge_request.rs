@@ -6,5 +6,7 @@ use crate::{Mds, MdsEffects};
 
 #[inline]
 pub(super) fn check(mds: &mut Mds, from: Incoming<'_>, effects: &mut MdsEffects) -> Verdict {
-    mds.must_merge(from.client, from.op(), effects).map_or(Verdict::Pass, Verdict::Wait)
+    mds.merge_requests()
+        .must_merge(from.client, from.op(), effects)
+        .map_or(Verdict::Pass, Verdict::Wait)
 }

@@ -5,5 +5,7 @@ use crate::{Mds, MdsEffects};
 
 #[inline]
 pub(super) fn check(mds: &mut Mds, from: Incoming<'_>, effects: &mut MdsEffects) -> Verdict {
-    mds.must_revoke(from.client, from.op(), effects).map_or(Verdict::Pass, Verdict::Wait)
+    mds.capabilities()
+        .must_revoke(from.client, from.op(), effects)
+        .map_or(Verdict::Pass, Verdict::Wait)
 }

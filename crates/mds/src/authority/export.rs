@@ -224,7 +224,7 @@ impl Mds {
                     return None;
                 }
                 let before = self.counters.revokes;
-                let held = self.revoke_below(ClientId(0), root, effects).is_some();
+                let held = self.capabilities().revoke_below(ClientId(0), root, effects).is_some();
                 let flushed = self.counters.revokes - before;
                 self.export_mut(root)?.flushed += flushed;
                 let first = (0, Span(u64::MAX));
@@ -392,7 +392,7 @@ impl Mds {
         self.note_moved(root, forgotten);
         self.drop_left();
         // Requests that wait for a merge of these continue to wait at the other rank.
-        decoupled.into_iter().for_each(|root| self.merge_request_elsewhere(root));
+        decoupled.into_iter().for_each(|root| self.merge_requests().end_elsewhere(root));
         self.tables_tick(effects);
         self.go_on_with_held(effects);
         self.counters.exports += 1;

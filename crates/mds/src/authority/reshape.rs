@@ -139,7 +139,7 @@ impl Mds {
                 dirs.push(reshape.dir);
                 let mut held = false;
                 for dir in dirs {
-                    held |= self.revoke(ClientId(0), dir, effects).is_some();
+                    held |= self.capabilities().revoke(ClientId(0), dir, effects).is_some();
                 }
                 if held || !self.authority.cross_renames.is_empty() || !self.is_ready_to_move()? {
                     return Ok(None);
@@ -224,7 +224,7 @@ impl Mds {
         let Some(reshape) = &self.authority.reshape else { return Ok(list) };
         let attr = self.namespace.getattr(reshape.dir)?;
         let access = (attr.mode, attr.uid, attr.gid);
-        let whole = self.whole_of(reshape.dir).unwrap_or(reshape.dir);
+        let whole = self.authority.whole_of(reshape.dir).unwrap_or(reshape.dir);
         let path = self.namespace.path_of(whole).map(|path| path.to_bytes()).unwrap_or_default();
         let frags = reshape.frag.split().unwrap_or_default();
         for (root, frag) in reshape.parts.into_iter().zip(frags) {

@@ -177,7 +177,7 @@ impl Mds {
             return false;
         }
         // Directories in a fragment stay there, except fragments of fragments.
-        let whole = self.whole_of(ino).unwrap_or(ino);
+        let whole = self.authority.whole_of(ino).unwrap_or(ino);
         if self.namespace.ancestors(whole).skip(1).any(|above| self.authority.is_part(above)) {
             return false;
         }

@@ -173,7 +173,8 @@ impl Mds {
     /// Continues to attach runs, and keeps the merge at the head of the queue unless it is refused.
     pub(super) fn attach_step(&mut self, mut merge: Merge, effects: &mut MdsEffects) {
         if !merge.is_forgotten {
-            if let Some(dir) = self.revoke_below(ClientId(0), merge.subtree, effects) {
+            if let Some(dir) = self.capabilities().revoke_below(ClientId(0), merge.subtree, effects)
+            {
                 self.merges.waiting = true;
                 self.merges.queue.push_front(merge);
                 return self.fetches.merge_waits_until_returned(dir);

@@ -67,7 +67,7 @@ impl Mds {
         self.namespace.access(cred, ino, 2)?;
         self.check_free(ino, client)?;
         self.check_all_here(ino)?;
-        if let Some(dir) = self.revoke_below(client, ino, effects) {
+        if let Some(dir) = self.capabilities().revoke_below(client, ino, effects) {
             // Other clients would keep answering from their caches of the subtree.
             let op = Op::Decouple { path, client, policy: text };
             let request = Request::new(at.tid, at.tid, cred.clone(), op);

@@ -6,7 +6,7 @@
 use types::{ClientId, Errno, FileType, Ino, Seq, Tid};
 use wire::{Answer, Failure, Message, Op, Request};
 
-use super::{Changed, Performed, Refused, touched};
+use super::{Changed, Performed, Refused, place_of, touched};
 use crate::admission::{Entry, Incoming};
 use crate::session::{Fate, Remembered};
 use crate::{Mds, MdsEffects, ReplyTo};
@@ -97,7 +97,7 @@ impl Mds {
         let alone = self.caps.alone().filter(|(_, owner)| *owner == client);
         let alone: Vec<Ino> = alone.map(|(dir, _)| dir).collect();
         for dir in alone {
-            self.returned(client, dir);
+            self.capabilities().returned(client, dir);
         }
     }
 
@@ -106,7 +106,7 @@ impl Mds {
     fn check_exclusive(&self, client: ClientId, request: &Request<'_>) -> Result<(), Errno> {
         let (inos, _) = touched(&request.op);
         for ino in inos.into_iter().flatten() {
-            let place = self.place_of(ino).ok_or(Errno::Stale)?;
+            let place = place_of(&self.namespace, ino).ok_or(Errno::Stale)?;
             if self.caps.owner(place) != Some(client) {
                 return Err(Errno::Stale);
             }
@@ -131,7 +131,7 @@ impl Mds {
         {
             self.caps.grant_exclusive(client, replay.ino);
         } else if let Some(removed) = removed {
-            self.returned(client, removed);
+            self.capabilities().returned(client, removed);
         }
     }
 

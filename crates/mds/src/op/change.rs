@@ -50,7 +50,7 @@ impl Mds {
             Op::SetAttr { ino, ref change } => {
                 let planned = self.namespace.plan_setattr(cred, ino, change, time)?;
                 let performed = self.execute_change(origin, ino, &planned, time);
-                if self.is_fragmented(ino) {
+                if self.authority.is_fragmented(ino) {
                     self.spread_access(ino);
                 }
                 Ok(performed)

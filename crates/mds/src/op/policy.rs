@@ -31,7 +31,7 @@ impl Mds {
             return Err(Errno::Busy.into());
         }
         self.check_all_here(ino)?;
-        if let Some(dir) = self.revoke_below(ClientId(0), ino, effects) {
+        if let Some(dir) = self.capabilities().revoke_below(ClientId(0), ino, effects) {
             let op = Op::SetPolicy { path, policy: text, client };
             let cred = cred.clone();
             let request = Request::new(at.tid, at.tid, cred, op);

@@ -117,7 +117,7 @@ impl Mds {
         if let Some(attr) = attr {
             self.sessions.get_mut(client).shown.note(attr.ino);
         }
-        let parent = self.whole_of(parent).unwrap_or(parent);
+        let parent = self.authority.whole_of(parent).unwrap_or(parent);
         Ok(Answer::Walked { parent, attr })
     }
 

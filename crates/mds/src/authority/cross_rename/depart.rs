@@ -242,7 +242,7 @@ impl Mds {
         match stage {
             DepartureStage::Drain => {
                 let ino = self.departure(id)?.cross_rename.ino;
-                let held = self.revoke_below(ClientId(0), ino, effects).is_some();
+                let held = self.capabilities().revoke_below(ClientId(0), ino, effects).is_some();
                 if self.phase == Phase::Active && (held || !self.is_merged_below(ino)) {
                     return None;
                 }

@@ -132,7 +132,7 @@ impl Mds {
             return Ok(false);
         }
         // Block creates in the directory that the rename will replace.
-        Ok(self.revoke_below(ClientId(0), target, effects).is_none())
+        Ok(self.capabilities().revoke_below(ClientId(0), target, effects).is_none())
     }
 
     /// Whether a directory is in one of the given ones, by the list of subtrees: the path to it

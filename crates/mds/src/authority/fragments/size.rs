@@ -152,7 +152,7 @@ impl Mds {
         let list = &self.authority.list;
         let pinned = |part: &Ino| list.get(*part).is_some_and(|subtree| subtree.pinned);
         let known = |part: &Ino| self.namespace.is_complete(*part);
-        let all = self.parts_here(dir).len() == parts.len() && parts.iter().all(known);
+        let all = self.authority.parts_here(dir).len() == parts.len() && parts.iter().all(known);
         if !all || parts.iter().any(pinned) {
             return false;
         }
@@ -172,7 +172,9 @@ impl Mds {
             let names = self.namespace.names_here(*part);
             self.namespace.is_complete(*part) && names.saturating_mul(SMALL_PART) <= most
         };
-        let Some(part) = self.parts_here(dir).into_iter().find(small) else { return Ok(false) };
+        let Some(part) = self.authority.parts_here(dir).into_iter().find(small) else {
+            return Ok(false);
+        };
         Ok(matches!(self.send_home(part)?, Performed::Later))
     }
 }

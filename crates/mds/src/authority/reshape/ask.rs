@@ -68,7 +68,7 @@ impl Mds {
         let Some(split) = self.authority.splits.get(&dir).copied() else {
             return Ok(Performed::Answer(Answer::Done));
         };
-        let elsewhere = self.parts_here(dir).len() < Frag::SPLIT_WAYS;
+        let elsewhere = self.authority.parts_here(dir).len() < Frag::SPLIT_WAYS;
         if elsewhere || !self.authority.imports.is_empty() {
             // The fragments may be moving here: the client tries again.
             self.read_list(effects);
