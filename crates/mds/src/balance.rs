@@ -33,6 +33,7 @@ use types::{Ino, Map, Moment, Rank, Span};
 use wire::{BalancerEntry, Message, Warning};
 
 use crate::{Mds, MdsEffects, Phase};
+pub(crate) use load::note_use;
 
 use moves::Move;
 pub(crate) use policy::Object;

@@ -19,17 +19,20 @@
 //! * one slice of background work takes a few milliseconds at most, and requests go first.
 
 mod admission;
+mod apply;
 mod authority;
 mod balance;
 mod caps;
 mod chain;
 mod checkpoint;
 mod compact;
+mod contexts;
 mod counters;
 mod damage;
 mod early;
 mod effects;
 mod fetch;
+mod files;
 mod health;
 mod leases;
 mod locks;
@@ -70,7 +73,7 @@ pub use tables::{CountFrom, RankTable};
 
 use authority::Authority;
 use balance::Balance;
-use caps::{Caps, CapsCx};
+use caps::Caps;
 use checkpoint::Checkpoint;
 use compact::Compaction;
 use damage::Damage;
@@ -78,9 +81,9 @@ use fetch::Fetches;
 use health::Health;
 use leases::{Leases, Terms};
 use locks::Locks;
-use log::{Log, LogCx, Written};
+use log::{Log, Written};
 use merge::Merges;
-use merge_request::{MergeRequestCx, MergeRequests};
+use merge_request::MergeRequests;
 use opens::Opens;
 use purge::Purges;
 use recover::Recovery;
@@ -318,7 +321,7 @@ impl Mds {
             Waiting::Trim => self.trimmed(result, effects),
             Waiting::Forget => self.forgotten(result),
             Waiting::Purge(task) => self.purge_stored(task, result, effects),
-            Waiting::Share(ino) => self.share_stored(ino, result, effects),
+            Waiting::Share(ino) => self.files().share_stored(ino, result, effects),
             Waiting::Subtrees => self.list_stored(result, effects),
             Waiting::CrossRename(id) => self.cross_rename_stored(id, &result, effects),
             Waiting::Snapshot(id) => self.snapshot_taken(id, result),
@@ -326,52 +329,6 @@ impl Mds {
             Waiting::Adopt(adopting) => self.adopt_read(*adopting, result, effects),
         }
         self.purge_step(effects);
-    }
-
-    fn capabilities(&mut self) -> CapsCx<'_> {
-        let may_grant_exclusive =
-            !self.snapshots.is_any() && !self.is_private() && !self.settings.read_only;
-        CapsCx {
-            caps: &mut self.caps,
-            leases: &mut self.leases,
-            fetches: &mut self.fetches,
-            sessions: &mut self.sessions,
-            tables: &mut self.tables,
-            namespace: &mut self.namespace,
-            counters: &mut self.counters,
-            opens: &self.opens,
-            authority: &self.authority,
-            settings: &self.settings,
-            now: self.clock.now,
-            is_merging: self.merges.is_busy(),
-            is_changing_policy: !self.changes.is_empty(),
-            may_grant_exclusive,
-        }
-    }
-
-    fn merge_requests(&mut self) -> MergeRequestCx<'_> {
-        MergeRequestCx {
-            demands: &mut self.demands,
-            fetches: &mut self.fetches,
-            counters: &mut self.counters,
-            sessions: &self.sessions,
-            tables: &self.tables,
-            namespace: &self.namespace,
-            settings: &self.settings,
-            now: self.clock.now,
-        }
-    }
-
-    fn logging(&mut self) -> LogCx<'_> {
-        LogCx {
-            log: &mut self.log,
-            sessions: &self.sessions,
-            store: &mut self.store,
-            counters: &mut self.counters,
-            settings: &self.settings,
-            rank: self.rank,
-            now: self.clock.now,
-        }
     }
 
     /// Whether a part of the server waits for the journal.
@@ -458,7 +415,7 @@ impl Mds {
         self.tables_tick(effects);
         self.checkpoint_tick(effects);
         self.purge_tick(effects);
-        self.opens_tick(effects);
+        self.end_silent(effects);
         self.merge_requests().tick();
         self.evict_tick();
         self.compact_next(effects);

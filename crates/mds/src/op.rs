@@ -4,8 +4,6 @@ mod admin;
 mod adopt;
 mod async_ops;
 mod change;
-mod lock;
-mod open;
 mod policy;
 mod question;
 mod store_first;
@@ -14,7 +12,7 @@ mod touched;
 pub(crate) use admin::{Release, is_about_all};
 pub(crate) use adopt::Adopting;
 use namespace::Refusal;
-pub(crate) use store_first::Change;
+pub(crate) use store_first::{Change, is_in_change};
 pub(crate) use touched::{place_of, touched, way};
 use types::{ConnId, Errno, Ino, Seq, Timestamp};
 use wire::{Answer, Batch, Failure, Op, Request};
@@ -207,21 +205,29 @@ impl Mds {
         let at = from.at();
         self.counters.mutations += u64::from(request.op.is_change());
         match request.op {
-            Op::Open { ino, write } => self.open(conn, client, request, (ino, write), effects),
-            Op::Close { ino, write } => self.close_file(client, (ino, write), effects),
-            Op::Reopen { ino, access } => self.reopen(client, (ino, access), effects),
+            Op::Open { ino, write } => self.files().open(from, (ino, write), effects),
+            Op::Close { ino, write } => self.files().close_file(client, (ino, write), effects),
+            Op::Reopen { ino, access } => {
+                let performed = self.files().reopen(client, (ino, access), effects);
+                self.heard_of(client, (ino, !access.read && !access.write), effects);
+                performed
+            }
             Op::Yield { ino } if self.tables.is_root_of(client, ino) => {
                 self.merge_requests().end(ino);
                 Ok(Performed::Answer(Answer::Done))
             }
-            Op::Yield { ino } => self.yield_file(at, client, ino, effects),
+            Op::Yield { ino } => self.files().yield_file(at, client, ino, effects),
             Op::Lock { ino, .. } | Op::GetLock { ino, .. } | Op::CancelLock { ino, .. }
                 if self.is_locked_elsewhere(ino, request) =>
             {
                 Err(Errno::Stale.into())
             }
-            Op::Lock { ino, lock, wait } => self.lock(at, (ino, client), (lock, wait), effects),
-            Op::CancelLock { ino, ref lock } => self.cancel_lock((ino, client), lock, effects),
+            Op::Lock { ino, lock, wait } => {
+                self.files().lock(at, (ino, client), (lock, wait), effects)
+            }
+            Op::CancelLock { ino, ref lock } => {
+                self.files().cancel_lock((ino, client), lock, effects)
+            }
             Op::GetLock { ino, ref lock } => {
                 Ok(Performed::Answer(Answer::Locked(self.locks.test(ino, client, lock))))
             }

@@ -142,6 +142,29 @@ impl Purges {
         }
     }
 
+    /// Queues a file without a name that its last client has closed.
+    pub(crate) fn queue_closed(&mut self, freed: Freed) {
+        self.queue(freed.ino);
+    }
+
+    /// Notes an inode that lost its last name; `journalled` is whether the journal of the namespace
+    /// has the event, at `seq`.
+    pub(crate) fn note_freed(
+        &mut self,
+        freed: Freed,
+        is_open: bool,
+        (seq, journalled): (Seq, bool),
+        now: Moment,
+    ) {
+        self.room.note(&freed, journalled, now);
+        if is_open || freed.is_stored {
+            self.add(freed, seq, journalled);
+        }
+        if !is_open && freed.is_stored {
+            self.queue(freed.ino);
+        }
+    }
+
     fn is_listed(&self, ino: Ino) -> bool {
         self.all.get(&ino).is_some_and(|entry| self.is_on_stored_list(entry))
     }
@@ -206,28 +229,6 @@ impl Purges {
 }
 
 impl Mds {
-    /// Queues inodes that lost their last name; `journalled` is whether the journal has the event.
-    pub(crate) fn note_freed(&mut self, journalled: bool) {
-        // The journal of a branch's server is not the journal of the namespace.
-        let journalled = journalled && !self.is_private();
-        let seq = self.log.last();
-        for freed in self.namespace.take_freed() {
-            let is_open = self.opens.keep(freed);
-            self.purges.room.note(&freed, journalled, self.clock.now);
-            if is_open || freed.is_stored {
-                self.purges.add(freed, seq, journalled);
-            }
-            if !is_open && freed.is_stored {
-                self.purges.queue(freed.ino);
-            }
-        }
-    }
-
-    /// Queues a file without a name that its last client has closed.
-    pub(crate) fn purge_closed(&mut self, freed: Freed) {
-        self.purges.queue(freed.ino);
-    }
-
     /// Writes a list of durably removed inodes, if one that was removed up to `needed` is on none.
     /// Returns whether the write of a directory must wait for the list.
     pub(crate) fn list_removals(&mut self, needed: Seq, effects: &mut MdsEffects) -> bool {

@@ -10,23 +10,10 @@ use wire::{Failure, Message};
 
 use crate::admission::{Entry, Incoming};
 use crate::damage::is_damage;
-use crate::fetch::{Came, FetchCx, Waiter, Woken, decode};
+use crate::fetch::{Came, Waiter, Woken, decode};
 use crate::{Mds, MdsEffects, Phase, ReplyTo};
 
 impl Mds {
-    pub(crate) fn fetching(&mut self) -> FetchCx<'_> {
-        FetchCx {
-            fetches: &mut self.fetches,
-            sessions: &mut self.sessions,
-            namespace: &mut self.namespace,
-            store: &mut self.store,
-            counters: &mut self.counters,
-            settings: &self.settings,
-            rank: self.rank,
-            now: self.clock.now,
-        }
-    }
-
     /// Lets every woken waiter go on.
     pub(crate) fn resume_woken(&mut self, effects: &mut MdsEffects) {
         while let Some(woken) = self.fetches.next_woken() {

@@ -439,7 +439,7 @@ impl Mds {
             session.ahead.waiting.clear();
             self.sessions.by_conn.remove(&old);
             effects.close.push(old);
-            self.let_go(hello.client, old, effects);
+            self.files().let_go(hello.client, old, effects);
         }
         self.capabilities().left(hello.client);
         let session = self.sessions.by_client.entry(hello.client).or_default();
@@ -451,6 +451,16 @@ impl Mds {
         let welcome = Welcome { epoch, completed, safe, fenced: false, crashed };
         effects.outbox.send(conn, &Message::Welcome(welcome));
         self.ask_for_opens_of(hello.client, effects);
+    }
+
+    /// Ends the sessions of clients that got a recall of a file and did not answer.
+    pub(crate) fn end_silent(&mut self, effects: &mut MdsEffects) {
+        for client in self.opens.silent(self.clock.now) {
+            if let Some(conn) = self.sessions.conn_of(client) {
+                effects.close.push(conn);
+                self.closed(conn, effects);
+            }
+        }
     }
 
     /// Rejects all requests of a client from now on, also those under way.
@@ -488,7 +498,7 @@ impl Mds {
             let event = journal::Event::Session { client, tid: GONE };
             self.log.append(self.clock.now, types::Origin::default(), &event);
         }
-        self.let_go(client, conn, effects);
+        self.files().let_go(client, conn, effects);
     }
 }
 

@@ -285,7 +285,7 @@ impl Mds {
             self.remove_parts(dir, &parts);
         }
         self.restore_times(dir, &parts, times);
-        self.note_freed(true);
+        self.applying().note_freed(true);
         self.count_after_reshape(dir, &parts, joins);
         Ok(Some(ReshapeStage::Flush(self.log.last())))
     }

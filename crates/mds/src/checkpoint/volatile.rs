@@ -8,6 +8,7 @@ use types::{Ino, Seq, Set};
 use wire::{Answer, Op};
 
 use super::{SubtreeFlush, Then};
+use crate::apply::directory_of;
 use crate::op::touched;
 use crate::{Mds, MdsEffects, ReplyTo};
 
@@ -25,7 +26,7 @@ impl Mds {
             return None;
         }
         let places = touched(op).0.into_iter().flatten();
-        let dirs: Vec<Ino> = places.map(|ino| self.directory_of(ino)).collect();
+        let dirs: Vec<Ino> = places.map(|ino| directory_of(&self.namespace, ino)).collect();
         dirs.into_iter().find_map(|dir| {
             let streams = self.namespace.effective_policy(dir).1.streams;
             streams.then(|| self.volatile_above(dir)).flatten()

@@ -118,6 +118,11 @@ impl Fetches {
         self.woken.extend(waiters.into_iter().map(Woken::Arrived));
     }
 
+    /// A request that waited elsewhere is handled as if it had just arrived.
+    pub(crate) fn wake_frame(&mut self, conn: ConnId, frame: Vec<u8>) {
+        self.woken.push_back(Woken::Arrived(Waiter::Question(conn, frame)));
+    }
+
     /// Wakes the requests that waited for a directory.
     pub(crate) fn wake(&mut self, dir: Ino) {
         let waiters = self.waiting.remove(&dir).unwrap_or_default();

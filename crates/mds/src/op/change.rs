@@ -1,14 +1,14 @@
 //! Requests that change the namespace: plan, journal, apply.
 
 use namespace::{Planned, PlannedInode};
-use types::{Attr, AttrChange, ClientId, Cred, Errno, Ino, Origin, Path, Seq, Stripe, Timestamp};
+use types::{Attr, AttrChange, ClientId, Cred, Errno, Ino, Origin, Path, Stripe, Timestamp};
 use wire::{Answer, Op, Replay, Request};
 
 use super::{Changed, Performed, Performing, Refused};
 use crate::admission::{Admitted, Incoming};
 use crate::session::{Remembered, Session};
 use crate::{Mds, MdsEffects, ReplyTo, fetch};
-use namespace::{Mode, Refusal};
+use namespace::Refusal;
 
 impl Mds {
     #[allow(clippy::too_many_lines, reason = "an arm for each operation")]
@@ -156,7 +156,7 @@ impl Mds {
         if let journal::Event::Create(create) = &mut event {
             create.ino = ino;
         }
-        let (seq, ack_safe) = self.journal_and_apply(origin, at.0, at.0, &event);
+        let (seq, ack_safe) = self.applying().journal_and_apply(origin, at.0, at.0, &event);
         let attr = self.namespace.getattr(ino)?;
         self.note_size(at.0);
         if open {
@@ -184,7 +184,7 @@ impl Mds {
         let cred = if self.opens.writes(client, ino) { &root } else { cred };
         let change = AttrChange { size: Some(size), mtime: Some(time), ..AttrChange::default() };
         let planned = self.namespace.plan_setattr(cred, ino, &change, time)?;
-        let (seq, ack_safe) = self.journal_and_apply(origin, ino, ino, &planned.event());
+        let (seq, ack_safe) = self.applying().journal_and_apply(origin, ino, ino, &planned.event());
         let answer = Answer::Attr(self.namespace.getattr(ino)?);
         Ok(Performed::Changed(Changed { answer, seq, ino: Ino(size), time, ack_safe }))
     }
@@ -229,56 +229,9 @@ impl Mds {
         planned: &Planned<'_>,
         time: Timestamp,
     ) -> Performed {
-        let (seq, ack_safe) = self.journal_and_apply(origin, place, other, &planned.event());
+        let (seq, ack_safe) =
+            self.applying().journal_and_apply(origin, place, other, &planned.event());
         Performed::Changed(Changed { answer: Answer::Done, seq, ino: Ino(0), time, ack_safe })
-    }
-
-    /// Journals an event if the policy of one of the places it touches streams, or if it is about
-    /// an inode with several names, and applies it.
-    #[inline]
-    pub(super) fn journal_and_apply(
-        &mut self,
-        origin: Origin,
-        place: Ino,
-        other: Ino,
-        event: &journal::Event<'_>,
-    ) -> (Option<Seq>, bool) {
-        let home = self.directory_of(place);
-        let (_, policy) = self.namespace.effective_policy(home);
-        let (mut streams, mut ack_safe) = (policy.streams, policy.ack_safe);
-        // An inode with several names does not know them: one may be where answers wait.
-        ack_safe |= home == Ino::LINKS;
-        // Of a server that works apart, the journal is all that stays.
-        streams |= self.is_private();
-        if other != place {
-            // A rename across subtrees keeps the stricter promise of the two.
-            let (_, policy) = self.namespace.effective_policy(other);
-            streams |= policy.streams;
-            ack_safe |= policy.ack_safe;
-        }
-        if !self.changes.is_empty() {
-            // The present content is being stored for another policy, and this change would miss
-            // that.
-            streams |= self.is_in_change(home) || self.is_in_change(other);
-        }
-        // An inode with several names lives in a place of its own: without the journal, a crash
-        // between the checkpoints of that place and of the names' would leave names of nothing.
-        streams = streams || self.namespace.is_about_links(event);
-        let seq = streams.then(|| self.log.append(self.clock.now, origin, event));
-        self.namespace.set_journalled(seq.is_some());
-        self.namespace.apply(seq.unwrap_or(self.log.last()), Mode::Live, event);
-        self.namespace.set_journalled(true);
-        self.note_freed(seq.is_some());
-        (seq, ack_safe)
-    }
-
-    /// The directory whose policy governs an inode.
-    pub(crate) fn directory_of(&self, ino: Ino) -> Ino {
-        if self.namespace.is_dir(ino) {
-            ino
-        } else {
-            self.namespace.home_of(ino).unwrap_or(Ino::ROOT)
-        }
     }
 
     /// The directory at a path.

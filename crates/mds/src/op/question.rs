@@ -7,6 +7,7 @@ use wire::{Answer, EffectivePolicy, Op, Request, StateStorage};
 use super::Refused;
 use crate::Mds;
 use crate::admission::is_blocked;
+use crate::balance::note_use;
 
 /// Most entries in one reply to a listing: with attributes they fill about 200 KB.
 const LIST_MAX: usize = 4096;
@@ -18,7 +19,7 @@ impl Mds {
         request: &Request<'_>,
     ) -> Result<Answer, Refused> {
         let cred = &request.cred;
-        self.note_use(&request.op);
+        note_use(&mut self.namespace, &request.op);
         self.note_shown(client, &request.op);
         Ok(match request.op {
             Op::Lookup { parent, name } => {

@@ -5,6 +5,7 @@
 //! Invariant: until then the old policy is in force, also for a recovery; and changes until then
 //! are journalled, so that they are as durable as the directories that are being stored.
 
+use namespace::Namespace;
 use types::{ConnId, Ino, Set};
 use wire::{Answer, Message, Request};
 
@@ -64,9 +65,9 @@ impl Mds {
     pub(crate) fn drop_change(&mut self, at: ReplyTo) {
         self.changes.retain(|known| known.at != at);
     }
+}
 
-    /// Whether a directory is in a subtree that is being stored for another policy.
-    pub(crate) fn is_in_change(&self, dir: Ino) -> bool {
-        self.changes.iter().any(|change| self.namespace.is_within(dir, change.subtree))
-    }
+/// Whether a directory is in a subtree that is being stored for another policy.
+pub(crate) fn is_in_change(changes: &[Change], namespace: &Namespace, dir: Ino) -> bool {
+    changes.iter().any(|change| namespace.is_within(dir, change.subtree))
 }

@@ -136,7 +136,7 @@ fn what_was_on_a_list_goes_when_clients_had_their_time_to_say_that_they_have_it_
     mds.purge_step(&mut effects);
     assert_eq!(asked(&mut effects), ["data of 30 in 3"]);
     let freed = mds.opens.close(types::ClientId(5), Ino(31), true).unwrap();
-    mds.purge_closed(freed);
+    mds.purges.queue_closed(freed);
     mds.purge_step(&mut effects);
     assert_eq!(asked(&mut effects), ["data of 31 in 3"]);
 }

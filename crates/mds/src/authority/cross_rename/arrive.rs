@@ -408,7 +408,7 @@ impl Mds {
                     return None;
                 }
             }
-            self.note_freed(true);
+            self.applying().note_freed(true);
             self.note_size(dir);
         }
         self.arrival(id)?.came = true;

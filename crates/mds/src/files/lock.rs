@@ -1,13 +1,14 @@
-//! Requests about locks. `locks` decides which ones are granted.
+//! Requests about locks.
 
 use types::{ClientId, Errno, Ino, Lock, Seq};
 use wire::Answer;
 
-use super::{Performed, Performing};
+use super::FilesCx;
 use crate::locks::LockOutcome;
-use crate::{Mds, MdsEffects, ReplyTo};
+use crate::op::{Performed, Performing};
+use crate::{MdsEffects, ReplyTo};
 
-impl Mds {
+impl FilesCx<'_> {
     /// Sets, changes or releases a lock, at once or when no other lock excludes it.
     pub(crate) fn lock(
         &mut self,
@@ -38,8 +39,8 @@ impl Mds {
         effects: &mut MdsEffects,
     ) -> Performing {
         let mut served = Vec::new();
-        if let Some(ReplyTo { conn, tid }) = self.locks.cancel(whose, lock, &mut served) {
-            effects.reply_error(ReplyTo { conn, tid }, Errno::Interrupted.into());
+        if let Some(at) = self.locks.cancel(whose, lock, &mut served) {
+            effects.reply_error(at, Errno::Interrupted.into());
         }
         self.serve_locks(served, effects);
         Ok(Performed::Answer(Answer::Done))

@@ -1,0 +1,101 @@
+//! What each part of the server may touch, in one place: the server lends a part the references that
+//! it names, and nothing else.
+
+use crate::Mds;
+use crate::apply::ApplyCx;
+use crate::caps::CapsCx;
+use crate::fetch::FetchCx;
+use crate::files::FilesCx;
+use crate::log::LogCx;
+use crate::merge_request::MergeRequestCx;
+
+impl Mds {
+    pub(crate) fn applying(&mut self) -> ApplyCx<'_> {
+        ApplyCx {
+            namespace: &mut self.namespace,
+            log: &mut self.log,
+            opens: &mut self.opens,
+            purges: &mut self.purges,
+            changes: &self.changes,
+            is_private: self.settings.private.is_some(),
+            now: self.clock.now,
+        }
+    }
+
+    pub(crate) fn files(&mut self) -> FilesCx<'_> {
+        FilesCx {
+            opens: &mut self.opens,
+            locks: &mut self.locks,
+            caps: &mut self.caps,
+            fetches: &mut self.fetches,
+            namespace: &mut self.namespace,
+            log: &mut self.log,
+            purges: &mut self.purges,
+            store: &mut self.store,
+            counters: &mut self.counters,
+            sessions: &self.sessions,
+            settings: &self.settings,
+            changes: &self.changes,
+            clock: self.clock,
+        }
+    }
+
+    pub(crate) fn fetching(&mut self) -> FetchCx<'_> {
+        FetchCx {
+            fetches: &mut self.fetches,
+            sessions: &mut self.sessions,
+            namespace: &mut self.namespace,
+            store: &mut self.store,
+            counters: &mut self.counters,
+            settings: &self.settings,
+            rank: self.rank,
+            now: self.clock.now,
+        }
+    }
+
+    pub(crate) fn capabilities(&mut self) -> CapsCx<'_> {
+        let may_grant_exclusive =
+            !self.snapshots.is_any() && !self.is_private() && !self.settings.read_only;
+        CapsCx {
+            caps: &mut self.caps,
+            leases: &mut self.leases,
+            fetches: &mut self.fetches,
+            sessions: &mut self.sessions,
+            tables: &mut self.tables,
+            namespace: &mut self.namespace,
+            counters: &mut self.counters,
+            opens: &self.opens,
+            authority: &self.authority,
+            settings: &self.settings,
+            now: self.clock.now,
+            is_merging: self.merges.is_busy(),
+            is_changing_policy: !self.changes.is_empty(),
+            may_grant_exclusive,
+        }
+    }
+
+    pub(crate) fn merge_requests(&mut self) -> MergeRequestCx<'_> {
+        MergeRequestCx {
+            demands: &mut self.demands,
+            fetches: &mut self.fetches,
+            counters: &mut self.counters,
+            sessions: &self.sessions,
+            tables: &self.tables,
+            namespace: &self.namespace,
+            settings: &self.settings,
+            now: self.clock.now,
+        }
+    }
+
+    pub(crate) fn logging(&mut self) -> LogCx<'_> {
+        LogCx {
+            log: &mut self.log,
+            sessions: &self.sessions,
+            store: &mut self.store,
+            counters: &mut self.counters,
+            settings: &self.settings,
+            rank: self.rank,
+            now: self.clock.now,
+        }
+    }
+}
