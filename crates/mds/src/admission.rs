@@ -4,8 +4,8 @@
 //! or refuses it. [`Admitted`] is the proof that a request has passed all of them: the functions
 //! that plan a change take nothing else, so there is no other way to a change.
 //!
-//! A request that had to wait enters the list again ([`Entry`]) behind the steps whose answers do
-//! not change.
+//! A request that had to wait enters the list again ([`Entry`]), behind the steps with answers that
+//! hold on.
 
 mod astray;
 mod asynchronous;
@@ -86,7 +86,7 @@ pub(crate) enum Verdict {
 type Step = fn(&mut Mds, Incoming<'_>, &mut MdsEffects) -> Verdict;
 
 /// All questions about a request of a known client, in their order. Before them, `phase` asks
-/// whether the server is there for requests, and `session` which client sent this one.
+/// whether the server accepts requests, and `session` which client sent this one.
 const STEPS: [Step; 13] = [
     // Does an earlier request of the client wait?
     turn::check,
@@ -94,11 +94,11 @@ const STEPS: [Step; 13] = [
     asynchronous::check,
     // Was it executed before?
     duplicate::check,
-    // Does another rank serve what it is about?
+    // Does another rank serve its inodes?
     misplaced::check,
     // Is a snapshot being taken?
     frozen::check,
-    // Do other clients cache what it changes?
+    // Do other clients cache the directories that it changes?
     revoke::check,
     // Must the owner of the subtree merge first?
     merge_request::check,

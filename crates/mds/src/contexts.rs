@@ -1,5 +1,5 @@
-//! What each part of the server may touch, in one place: the server lends a part the references that
-//! it names, and nothing else.
+//! The contexts of all parts, in one place: the server lends a part the references that its context
+//! names, and nothing else.
 
 use crate::Mds;
 use crate::apply::ApplyCx;

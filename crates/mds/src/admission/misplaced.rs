@@ -1,4 +1,4 @@
-//! Misplaced requests: another rank serves what they are about, or will in a moment.
+//! Misplaced requests: another rank serves their inodes, or will in a moment.
 
 use super::{Incoming, Verdict};
 use crate::{Mds, MdsEffects};
