@@ -1,5 +1,5 @@
-//! The one way of a planned change into the namespace: the change is journalled if a policy says so,
-//! then applied.
+//! The one way of a planned change into the namespace: the server journals the change if a policy
+//! says so, and applies it.
 
 use namespace::{Mode, Namespace};
 use types::{Ino, Moment, Origin, Seq};

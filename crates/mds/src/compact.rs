@@ -13,7 +13,9 @@ use std::collections::VecDeque;
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
 use types::{Ino, Set};
 
-use crate::{Mds, MdsEffects, Phase, Waiting};
+use crate::checkpoint::CheckpointCx;
+use crate::store::Waiting;
+use crate::{MdsEffects, Phase};
 
 /// See the module documentation.
 #[derive(Debug, Default)]
@@ -54,13 +56,7 @@ impl Compaction {
     }
 }
 
-impl Mds {
-    /// Whether the server is about to end: optional work should be left out.
-    #[must_use]
-    pub fn is_stopping(&self) -> bool {
-        matches!(self.phase, Phase::Stopping | Phase::Stopped)
-    }
-
+impl CheckpointCx<'_> {
     /// A directory was written.
     pub(crate) fn note_written(
         &mut self,

@@ -4,12 +4,61 @@
 use crate::Mds;
 use crate::apply::ApplyCx;
 use crate::caps::CapsCx;
+use crate::checkpoint::CheckpointCx;
 use crate::fetch::FetchCx;
 use crate::files::FilesCx;
 use crate::log::LogCx;
 use crate::merge_request::MergeRequestCx;
+use crate::purge::PurgeCx;
 
 impl Mds {
+    pub(crate) fn checkpointing(&mut self) -> CheckpointCx<'_> {
+        CheckpointCx {
+            checkpoint: &mut self.checkpoint,
+            purges: &mut self.purges,
+            compaction: &mut self.compaction,
+            damage: &mut self.damage,
+            merges: &mut self.merges,
+            snapshots: &mut self.snapshots,
+            changes: &mut self.changes,
+            fetches: &mut self.fetches,
+            sessions: &mut self.sessions,
+            namespace: &mut self.namespace,
+            log: &mut self.log,
+            tables: &mut self.tables,
+            opens: &mut self.opens,
+            authority: &mut self.authority,
+            store: &mut self.store,
+            counters: &mut self.counters,
+            caps: &self.caps,
+            settings: &self.settings,
+            phase: self.phase,
+            rank: self.rank,
+            clock: self.clock,
+            is_resend_busy: self.resend.is_busy(),
+        }
+    }
+
+    pub(crate) fn purging(&mut self) -> PurgeCx<'_> {
+        PurgeCx {
+            purges: &mut self.purges,
+            opens: &mut self.opens,
+            namespace: &mut self.namespace,
+            checkpoint: &mut self.checkpoint,
+            store: &mut self.store,
+            counters: &mut self.counters,
+            log: &self.log,
+            tables: &self.tables,
+            merges: &self.merges,
+            damage: &self.damage,
+            settings: &self.settings,
+            is_taking_snapshot: self.snapshots.is_any(),
+            phase: self.phase,
+            rank: self.rank,
+            now: self.clock.now,
+        }
+    }
+
     pub(crate) fn applying(&mut self) -> ApplyCx<'_> {
         ApplyCx {
             namespace: &mut self.namespace,

@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 
+use namespace::Namespace;
 use types::{Errno, Error, Ino, Seq};
 use wire::Warning;
 
@@ -57,6 +58,19 @@ impl Damage {
         known.kept = Some(known.kept.map_or(seq, |kept| kept.min(seq)));
     }
 
+    /// Withholds a directory whose changes since a position are not in the store.
+    pub(crate) fn withhold(
+        &mut self,
+        namespace: &mut Namespace,
+        dir: Ino,
+        since: Seq,
+        error: &Error,
+    ) {
+        let since = namespace.dirty_since(dir).map_or(since, |dirty| dirty.min(since));
+        self.keep(dir, since, error);
+        namespace.withhold(dir);
+    }
+
     /// Why a directory is withheld, if it is.
     pub(crate) fn withheld(&self, dir: Ino) -> Option<&Error> {
         self.dirs.get(&dir).filter(|damaged| damaged.kept.is_some()).map(|damaged| &damaged.error)
@@ -80,13 +94,6 @@ impl Damage {
 }
 
 impl Mds {
-    /// Withholds a directory whose changes since a position are not in the store.
-    pub(crate) fn withhold(&mut self, dir: Ino, since: Seq, error: &Error) {
-        let since = self.namespace.dirty_since(dir).map_or(since, |dirty| dirty.min(since));
-        self.damage.keep(dir, since, error);
-        self.namespace.withhold(dir);
-    }
-
     /// Warnings for the administrator about the store.
     pub(crate) fn store_warnings(&self) -> impl Iterator<Item = Warning> {
         let read_only = self.settings.read_only.then(|| Warning {

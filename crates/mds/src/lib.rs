@@ -314,13 +314,13 @@ impl Mds {
             Waiting::Log => self.journal_stored(token, result, effects),
             Waiting::Tables => self.tables_stored(result, effects),
             Waiting::Fetch(dir) => self.fetched(dir, result, effects),
-            Waiting::Checkpoint(dir) => self.committed(dir, result, effects),
-            Waiting::Compact(dir) => self.compacted(dir, result, effects),
+            Waiting::Checkpoint(dir) => self.checkpointing().committed(dir, result, effects),
+            Waiting::Compact(dir) => self.checkpointing().compacted(dir, result, effects),
             Waiting::MergeObject(id) => self.merge_object_read(id, result, effects),
             Waiting::Attach(id) => self.attach_stored(id, result, effects),
-            Waiting::Trim => self.trimmed(result, effects),
-            Waiting::Forget => self.forgotten(result),
-            Waiting::Purge(task) => self.purge_stored(task, result, effects),
+            Waiting::Trim => self.checkpointing().trimmed(result, effects),
+            Waiting::Forget => self.checkpoint.forgotten(result, self.clock.now),
+            Waiting::Purge(task) => self.checkpointing().purge_stored(task, result, effects),
             Waiting::Share(ino) => self.files().share_stored(ino, result, effects),
             Waiting::Subtrees => self.list_stored(result, effects),
             Waiting::CrossRename(id) => self.cross_rename_stored(id, &result, effects),
@@ -328,7 +328,7 @@ impl Mds {
             Waiting::Balance(what) => self.balance_stored(what, result, effects),
             Waiting::Adopt(adopting) => self.adopt_read(*adopting, result, effects),
         }
-        self.purge_step(effects);
+        self.purging().step(effects);
     }
 
     /// Whether a part of the server waits for the journal.
@@ -347,7 +347,7 @@ impl Mds {
     ) {
         let Some(written) = self.logging().stored(token, result, effects) else { return };
         if written == Written::Safe {
-            self.commit_captured(effects);
+            self.checkpointing().commit_captured(effects);
         }
         self.finish_merges(effects);
     }
@@ -404,7 +404,7 @@ impl Mds {
         } else if self.may_merge() {
             self.merge_step(effects);
         } else if self.checkpoint.has_work() {
-            self.checkpoint_step(effects);
+            self.checkpointing().step(effects);
         }
     }
 
@@ -413,12 +413,12 @@ impl Mds {
         self.fetching().tick(effects);
         self.logging().tick(effects);
         self.tables_tick(effects);
-        self.checkpoint_tick(effects);
-        self.purge_tick(effects);
+        self.checkpointing().tick(effects);
+        self.checkpointing().purge_tick(effects);
         self.end_silent(effects);
         self.merge_requests().tick();
-        self.evict_tick();
-        self.compact_next(effects);
+        self.checkpointing().evict_tick();
+        self.checkpointing().compact_next(effects);
         self.authority_tick(effects);
         self.balance_tick(effects);
         if self.is_active() && !self.is_resend_busy() {

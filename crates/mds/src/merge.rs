@@ -298,7 +298,8 @@ impl Mds {
     pub(crate) fn may_merge(&self) -> bool {
         self.merges.has_work()
             && !self.snapshots.is_frozen()
-            && (self.phase != crate::Phase::Active || !self.merge_lacks_room())
+            && (self.phase != crate::Phase::Active
+                || !self.checkpoint.merge_lacks_room(&self.namespace, &self.merges, &self.settings))
     }
 
     fn refuse_merge(&mut self, merge: &Merge, error: &JournalError, effects: &mut MdsEffects) {
@@ -377,7 +378,8 @@ impl Mds {
             let Merge { at, subtree, .. } = *merge;
             let (then, answer) = (Then::Merge, Answer::Done);
             let (seq, dirs) = (self.log.last(), Set::default());
-            self.flush_subtree(SubtreeFlush { at, subtree, then, answer, seq, dirs }, effects);
+            self.checkpointing()
+                .flush_subtree(SubtreeFlush { at, subtree, then, answer, seq, dirs }, effects);
         }
         self.merges.lacks_record(merge)
     }
@@ -436,21 +438,22 @@ impl Mds {
             let Some(merge) = self.merges.queue.pop_front() else { return };
             if must_wait {
                 let errno = self.log.failed().unwrap_or(Errno::Io);
-                self.put_off(&merge, errno);
+                self.merges.put_off(&merge, errno, self.clock.now);
                 effects.reply_error(merge.at, errno.into());
                 continue;
             }
             self.counters.merges += 1;
             let Merge { at, client, subtree, flags, report, unused, .. } = merge;
             if !flags.dry_run {
-                self.note_merge(merge.seq, subtree, &merge.object);
+                self.checkpointing().note_merge(merge.seq, subtree, &merge.object);
             }
             let answer = Answer::Merged(Box::new(report));
             let store = flags.store || (flags.release && self.next_policy_stores(subtree));
             if store && !flags.dry_run {
                 let then = if flags.release { Then::Release(client, unused) } else { Then::Answer };
                 let (seq, dirs) = (merge.seq, Set::default());
-                self.flush_subtree(SubtreeFlush { at, subtree, then, answer, seq, dirs }, effects);
+                self.checkpointing()
+                    .flush_subtree(SubtreeFlush { at, subtree, then, answer, seq, dirs }, effects);
             } else if flags.release && !flags.dry_run {
                 self.release_merged(Release { subtree, client, unused, at, answer }, effects);
             } else {

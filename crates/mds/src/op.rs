@@ -12,7 +12,7 @@ mod touched;
 pub(crate) use admin::{Release, is_about_all};
 pub(crate) use adopt::Adopting;
 use namespace::Refusal;
-pub(crate) use store_first::{Change, is_in_change};
+pub(crate) use store_first::{Change, drop_change, is_in_change};
 pub(crate) use touched::{place_of, touched, way};
 use types::{ConnId, Errno, Ino, Seq, Timestamp};
 use wire::{Answer, Batch, Failure, Op, Request};
@@ -281,7 +281,7 @@ impl Mds {
                 Ok(Performed::Answer(Answer::Data(client.0.to_le_bytes().to_vec())))
             }
             Op::Checkpoint => {
-                self.checkpoint_for(at);
+                self.checkpointing().answer_when_written(at);
                 Ok(Performed::Later)
             }
             Op::Lookup { .. }

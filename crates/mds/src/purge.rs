@@ -23,14 +23,22 @@ use std::collections::{BTreeMap, VecDeque};
 
 use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult};
 use metastore::{REMOVALS_MAX, Removal, removals_name};
-use namespace::Freed;
-use types::{Ino, Moment, Seq, Span};
+use namespace::{Freed, Namespace};
+use types::{Ino, Moment, Rank, Seq, Span};
 
-use crate::{Mds, MdsEffects, Phase, Waiting};
+use crate::checkpoint::Checkpoint;
+use crate::damage::Damage;
+use crate::log::Log;
+use crate::merge::Merges;
+use crate::opens::Opens;
+use crate::store::{StoreOps, Waiting};
+use crate::tables::Tables;
+use crate::{Counters, MdsEffects, Phase, Settings};
 
 use merged::MergedAway;
 use recovered::Recovered;
 use room::Room;
+pub(crate) use room::RoomWork;
 
 /// Inodes that are purged at the same time.
 const DELETING_MAX: usize = 64;
@@ -165,6 +173,15 @@ impl Purges {
         }
     }
 
+    /// Queues inodes again that could not be purged.
+    pub(crate) fn retry(&mut self, now: Moment) {
+        while self.retries.front().is_some_and(|(_, at)| now.since(*at) >= RETRY)
+            && let Some((ino, _)) = self.retries.pop_front()
+        {
+            self.queue(ino);
+        }
+    }
+
     fn is_listed(&self, ino: Ino) -> bool {
         self.all.get(&ino).is_some_and(|entry| self.is_on_stored_list(entry))
     }
@@ -228,7 +245,33 @@ impl Purges {
     }
 }
 
-impl Mds {
+/// The purge queue at work, with all that it may touch.
+pub(crate) struct PurgeCx<'a> {
+    pub(crate) purges: &'a mut Purges,
+    pub(crate) opens: &'a mut Opens,
+    pub(crate) namespace: &'a mut Namespace,
+    pub(crate) checkpoint: &'a mut Checkpoint,
+    pub(crate) store: &'a mut StoreOps,
+    pub(crate) counters: &'a mut Counters,
+    pub(crate) log: &'a Log,
+    pub(crate) tables: &'a Tables,
+    pub(crate) merges: &'a Merges,
+    pub(crate) damage: &'a Damage,
+    pub(crate) settings: &'a Settings,
+    pub(crate) is_taking_snapshot: bool,
+    pub(crate) phase: Phase,
+    pub(crate) rank: Rank,
+    pub(crate) now: Moment,
+}
+
+impl PurgeCx<'_> {
+    /// The server works for the job of a branch.
+    fn is_private(&self) -> bool {
+        self.settings.private.is_some()
+    }
+}
+
+impl PurgeCx<'_> {
     /// Writes a list of durably removed inodes, if one that was removed up to `needed` is on none.
     /// Returns whether the write of a directory must wait for the list.
     pub(crate) fn list_removals(&mut self, needed: Seq, effects: &mut MdsEffects) -> bool {
@@ -238,7 +281,7 @@ impl Mds {
         if self.is_private() {
             return false;
         }
-        let now = self.clock.now;
+        let now = self.now;
         // A full store: directories are written without waiting for a list, because that makes
         // room.
         if self.purges.unwritten.is_some_and(|at| now.since(at) < RETRY) {
@@ -267,7 +310,7 @@ impl Mds {
         self.purges.unwritten.is_none()
     }
 
-    fn removals_listed(
+    pub(crate) fn removals_listed(
         &mut self,
         number: u64,
         result: &Result<StoreResult, Box<StoreFailure>>,
@@ -282,7 +325,7 @@ impl Mds {
             let done = self.purges.take_done(&[number]);
             self.forget_lists(done, effects);
         } else {
-            self.purges.unwritten = Some(self.clock.now);
+            self.purges.unwritten = Some(self.now);
             self.purges.lists.remove(&number);
             let on_it = self.purges.all.iter_mut().filter(|(_, it)| it.lists.contains(&number));
             let mut again = Vec::new();
@@ -294,20 +337,16 @@ impl Mds {
             again.sort_unstable();
             again.iter().rev().for_each(|(_, ino)| self.purges.unlisted.push_front(*ino));
         }
-        self.commit_captured(effects);
-        if self.purges.are_merges_unlisted() {
-            self.trim(effects);
-        }
     }
 
     fn forget_lists(&mut self, objects: Vec<String>, effects: &mut MdsEffects) {
         if !objects.is_empty() {
-            self.forget(StoreOp::Delete { objects }, effects);
+            self.checkpoint.forget(self.store, StoreOp::Delete { objects }, effects);
         }
     }
 
     /// Purges the inodes that may be purged. Called on every tick and after every store operation.
-    pub(crate) fn purge_step(&mut self, effects: &mut MdsEffects) {
+    pub(crate) fn step(&mut self, effects: &mut MdsEffects) {
         if !matches!(self.phase, Phase::Active | Phase::Stopping) {
             return;
         }
@@ -325,7 +364,7 @@ impl Mds {
     fn purge_queued(&mut self, effects: &mut MdsEffects) {
         let safe = self.log.safe();
         while self.purges.deleting < DELETING_MAX
-            && !self.snapshots.is_any()
+            && !self.is_taking_snapshot
             && let Some(ino) = self.purges.soon.front().copied()
             && self.purges.all.get(&ino).is_none_or(|entry| entry.seq <= safe)
         {
@@ -339,7 +378,7 @@ impl Mds {
     /// replay finds them again.
     fn purge_shown(&mut self, effects: &mut MdsEffects) {
         if !self.purges.later.is_empty() {
-            let unwritten = self.oldest_unwritten();
+            let unwritten = self.checkpoint.oldest_unwritten(self.namespace);
             while let Some(ino) = self.purges.later.front().copied() {
                 if let Some(entry) = self.purges.all.get_mut(&ino) {
                     if entry.seq >= unwritten {
@@ -386,7 +425,7 @@ impl Mds {
         self.store.begin(Waiting::Purge(Task::Delete(ino)), op, effects);
     }
 
-    fn purged(
+    pub(crate) fn purged(
         &mut self,
         ino: Ino,
         result: &Result<StoreResult, Box<StoreFailure>>,
@@ -394,42 +433,11 @@ impl Mds {
     ) {
         self.purges.deleting -= 1;
         if result.is_err() {
-            return self.purges.retries.push_back((ino, self.clock.now));
+            return self.purges.retries.push_back((ino, self.now));
         }
         self.counters.purged += 1;
         let done = self.purges.finish(ino);
         self.forget_lists(done, effects);
-    }
-
-    pub(crate) fn purge_stored(
-        &mut self,
-        task: Task,
-        result: Result<StoreResult, Box<StoreFailure>>,
-        effects: &mut MdsEffects,
-    ) {
-        match task {
-            Task::Delete(ino) => self.purged(ino, &result, effects),
-            Task::List(number) => self.removals_listed(number, &result, effects),
-            Task::ReadNames => {
-                self.removals_found(result);
-                self.read_next_removals(effects);
-            }
-            Task::Read(name) => {
-                self.removals_read(name, result);
-                self.read_next_removals(effects);
-            }
-        }
-    }
-
-    pub(crate) fn purge_tick(&mut self, effects: &mut MdsEffects) {
-        let now = self.clock.now;
-        while self.purges.retries.front().is_some_and(|(_, at)| now.since(*at) >= RETRY)
-            && let Some((ino, _)) = self.purges.retries.pop_front()
-        {
-            self.purges.queue(ino);
-        }
-        self.room_tick(effects);
-        self.purge_step(effects);
     }
 }
 

@@ -424,7 +424,7 @@ impl Mds {
                 }
                 let name = String::from_utf8_lossy(object).into_owned();
                 if last {
-                    self.note_merge(record.seq, subtree, object);
+                    self.checkpointing().note_merge(record.seq, subtree, object);
                     self.recovery.merged = None;
                     self.recovery.unfinished.remove(&name);
                 } else {

@@ -46,6 +46,8 @@ impl Mds {
                 self.authority_step(effects);
             }
             Waiter::Balancer => self.balancer_fetched(effects),
+            Waiter::Change(at) => self.go_on_with_change(at, effects),
+            Waiter::Merged(release) => self.release_merged(release, effects),
             // It was read for a request that has seen by now that it is another rank's.
             Waiter::Seen(dir) => {
                 if self.is_others(dir) {
@@ -83,7 +85,7 @@ impl Mds {
             Waiter::Search => self.search_fetched(),
             Waiter::Preload => self.preload_fetched(),
             Waiter::Balancer => self.balancer_fetched(effects),
-            Waiter::Seen(_) => {}
+            Waiter::Change(_) | Waiter::Merged(_) | Waiter::Seen(_) => {}
         }
     }
 
@@ -151,7 +153,7 @@ impl Mds {
         let is_others = self.fetches.next_arrived().is_some_and(|dir| self.is_others(dir));
         if let Some(Came { written_up_to }) = self.fetching().step(is_others) {
             self.restore_known_policies();
-            self.checkpoint_again(written_up_to);
+            self.checkpoint.write_up_to(written_up_to);
         }
         self.resume_woken(effects);
     }

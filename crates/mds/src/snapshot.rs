@@ -178,7 +178,7 @@ impl Mds {
             }
             SnapshotStage::Freeze { .. } => {
                 // Directories that were fetched since may be out of date in the store.
-                if self.unstored_for_snapshot(root).next().is_some() {
+                if self.checkpointing().unstored_for_snapshot(root).next().is_some() {
                     return self.settle_snapshot(SnapshotStage::Freeze { written: false }, effects);
                 }
                 self.commit_snapshot(root, effects);
@@ -197,7 +197,7 @@ impl Mds {
         let taking = self.snapshots.queue.front_mut()?;
         taking.stage = stage;
         let root = taking.root;
-        self.flush_for_snapshot(root, effects);
+        self.checkpointing().flush_for_snapshot(root, effects);
         self.snapshots.queue.front().map(|taking| taking.stage)
     }
 

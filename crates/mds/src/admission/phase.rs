@@ -7,7 +7,7 @@ use wire::{Failure, Message, Request};
 use crate::session::Fate;
 use crate::{Mds, MdsEffects, Phase, ReplyTo};
 
-/// What becomes of a request in a phase.
+/// The course of a request in a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Course {
     /// It is executed now.

@@ -6,8 +6,8 @@ use crate::{Mds, MdsEffects};
 
 #[inline]
 pub(super) fn check(mds: &mut Mds, from: Incoming<'_>, effects: &mut MdsEffects) -> Verdict {
-    let Some(subtree) = mds.must_store(from.op()) else { return Verdict::Pass };
+    let Some(subtree) = mds.checkpointing().must_store(from.op()) else { return Verdict::Pass };
     mds.fetches.park_until_returned(&mut mds.sessions, from, subtree);
-    mds.store_merged(subtree, effects);
+    mds.checkpointing().store_merged(subtree, effects);
     Verdict::Taken
 }

@@ -304,7 +304,7 @@ impl Mds {
                 let export = self.export_mut(root)?;
                 (export.gone, export.alone) = (gone, alone);
                 if alone {
-                    self.flush_for_export(root, effects);
+                    self.checkpointing().flush_for_export(root, effects);
                     return Some(ExportStage::Write { seq });
                 }
                 if self.log.written() < seq {
@@ -315,7 +315,7 @@ impl Mds {
                     self.log.end_segment();
                     self.log.append(now, Origin::default(), &Event::NOTHING);
                 }
-                self.checkpoint_all();
+                self.checkpoint.write_all();
                 Some(ExportStage::Write { seq })
             }
             ExportStage::Write { seq } => {

@@ -2,9 +2,11 @@
 
 use std::collections::VecDeque;
 
+use namespace::Namespace;
 use namespace::Refusal;
 use types::{Ino, Rank, Set};
 
+use super::Authority;
 use crate::{Mds, MdsEffects};
 
 /// The purpose of a walk.
@@ -31,6 +33,15 @@ impl Preload {
             Goal::All(root) => Ino::mount_stub(root),
             Goal::Find(ino) => ino,
         }
+    }
+}
+
+impl Authority {
+    /// The home directories of the directories that searches have yet to visit.
+    pub(crate) fn preload_homes(&self, namespace: &Namespace) -> Set<Ino> {
+        let finds = |it: &&Preload| matches!(it.goal, Goal::Find(_));
+        let finds = self.preloads.iter().filter(finds);
+        finds.flat_map(|it| &it.queue).filter_map(|dir| namespace.home_of(*dir)).collect()
     }
 }
 
@@ -122,13 +133,6 @@ impl Mds {
     fn is_frozen_for_export(&self, dir: Ino) -> bool {
         let mut frozen = self.authority.exports.iter().filter(|export| export.is_frozen());
         frozen.any(|export| self.namespace.is_within(dir, export.root))
-    }
-
-    /// The home directories of the directories that searches have yet to visit.
-    pub(crate) fn preload_homes(&self) -> Set<Ino> {
-        let finds = |it: &&Preload| matches!(it.goal, Goal::Find(_));
-        let finds = self.authority.preloads.iter().filter(finds);
-        finds.flat_map(|it| &it.queue).filter_map(|dir| self.namespace.home_of(*dir)).collect()
     }
 
     /// The directories from which everything that this rank serves is reached.

@@ -5,12 +5,15 @@
 //! The directories that changed are written at once, each of them once, however many of
 //! the journal's events are about it; the rest of the namespace is not.
 
+use namespace::Namespace;
 use types::{ClientId, Error, Ino, Seq, Set};
 use wire::{Answer, Failure};
 
-use crate::op::Release;
+use super::{Checkpoint, CheckpointCx};
+use crate::fetch::Waiter;
+use crate::op::{Release, drop_change};
 use crate::tables::GivenBack;
-use crate::{Mds, MdsEffects, ReplyTo};
+use crate::{MdsEffects, ReplyTo};
 
 /// Merges and policies that are answered when the store has the promised state.
 #[derive(Debug, Default)]
@@ -68,7 +71,17 @@ impl Flushes {
     }
 }
 
-impl Mds {
+impl Checkpoint {
+    /// Whether a request waits for a write in a subtree.
+    pub(crate) fn is_flushing_below(&self, namespace: &Namespace, root: Ino) -> bool {
+        let mut waiting = self.settling.waiting.iter();
+        waiting.any(|settled| {
+            settled.then != Then::Export && namespace.is_within(settled.subtree, root)
+        })
+    }
+}
+
+impl CheckpointCx<'_> {
     /// Answers a merge or a policy when the directories that it is about are in the store: those of
     /// the subtree, the one that holds its root, and the one of inodes with several names.
     pub(crate) fn flush_subtree(&mut self, mut settled: SubtreeFlush, effects: &mut MdsEffects) {
@@ -180,14 +193,14 @@ impl Mds {
                 let SubtreeFlush { at, subtree, then, answer, .. } = settled;
                 match then {
                     Then::Answer => effects.reply_with(at, Seq(0), answer),
-                    Then::GoOn => self.go_on_with_change(at, effects),
+                    Then::GoOn => self.fetches.resume(Waiter::Change(at)),
                     Then::Merge => self.merges.stored(subtree),
                     Then::Retry => self.fetches.wake_returned(subtree),
                     Then::Snapshot => self.snapshots.written(),
                     Then::Export => {}
                     Then::Release(client, unused) => {
                         let release = Release { subtree, client, unused, at, answer };
-                        self.release_merged(release, effects);
+                        self.fetches.resume(Waiter::Merged(release));
                     }
                 }
             } else {
@@ -196,14 +209,6 @@ impl Mds {
             }
         }
         self.checkpoint.settling.ready = true;
-    }
-
-    /// Whether a request waits for a write in a subtree.
-    pub(crate) fn is_flushing_below(&self, root: Ino) -> bool {
-        let mut waiting = self.checkpoint.settling.waiting.iter();
-        waiting.any(|settled| {
-            settled.then != Then::Export && self.namespace.is_within(settled.subtree, root)
-        })
     }
 
     fn is_unwritten(&self, dir: Ino, seq: Seq) -> bool {
@@ -234,10 +239,10 @@ impl Mds {
         let (failed, rest): (Vec<_>, _) =
             waiting.into_iter().partition(|settled| settled.dirs.contains(&dir));
         self.checkpoint.settling.waiting = rest;
-        for SubtreeFlush { at: ReplyTo { conn, tid }, subtree, then, .. } in failed {
-            self.drop_change(ReplyTo { conn, tid });
+        for SubtreeFlush { at, subtree, then, .. } in failed {
+            drop_change(self.changes, at);
             if then == Then::Merge {
-                self.drop_unstored(error.errno);
+                self.merges.drop_unstored(error.errno, self.clock.now);
             }
             if then == Then::Snapshot {
                 self.snapshots.failed(error);
@@ -252,7 +257,7 @@ impl Mds {
                 continue;
             }
             let failure = Failure { errno: error.errno, text: error.to_string() };
-            effects.reply_error(ReplyTo { conn, tid }, failure);
+            effects.reply_error(at, failure);
         }
     }
 }

@@ -7,12 +7,12 @@
 use types::{Ino, Seq, Set};
 use wire::{Answer, Op};
 
-use super::{SubtreeFlush, Then};
+use super::{CheckpointCx, SubtreeFlush, Then};
 use crate::apply::directory_of;
 use crate::op::touched;
-use crate::{Mds, MdsEffects, ReplyTo};
+use crate::{MdsEffects, ReplyTo};
 
-impl Mds {
+impl CheckpointCx<'_> {
     /// Notes a merge without a journal object. The newest merge of a subtree covers older ones.
     pub(super) fn note_volatile(&mut self, seq: Seq, subtree: Ino) {
         let volatile = &mut self.checkpoint.volatile;
@@ -26,7 +26,7 @@ impl Mds {
             return None;
         }
         let places = touched(op).0.into_iter().flatten();
-        let dirs: Vec<Ino> = places.map(|ino| directory_of(&self.namespace, ino)).collect();
+        let dirs: Vec<Ino> = places.map(|ino| directory_of(self.namespace, ino)).collect();
         dirs.into_iter().find_map(|dir| {
             let streams = self.namespace.effective_policy(dir).1.streams;
             streams.then(|| self.volatile_above(dir)).flatten()

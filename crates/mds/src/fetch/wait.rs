@@ -5,6 +5,7 @@ use types::{ClientId, ConnId, Error, Ino, Moment};
 use wire::{Message, Op};
 
 use super::{Fetches, NUMBERS, Need};
+use crate::ReplyTo;
 use crate::admission::Incoming;
 use crate::op::Release;
 use crate::session::Sessions;
@@ -30,6 +31,10 @@ pub(crate) enum Waiter {
     Preload,
     /// A move of the balancer.
     Balancer,
+    /// A change of policy, whose subtree is stored now.
+    Change(ReplyTo),
+    /// A subtree that is given back, which is merged and stored.
+    Merged(Release),
     /// Nothing: the directory was shown to all that waited for it.
     Seen(Ino),
 }
@@ -120,7 +125,12 @@ impl Fetches {
 
     /// A request that waited elsewhere is handled as if it had just arrived.
     pub(crate) fn wake_frame(&mut self, conn: ConnId, frame: Vec<u8>) {
-        self.woken.push_back(Woken::Arrived(Waiter::Question(conn, frame)));
+        self.resume(Waiter::Question(conn, frame));
+    }
+
+    /// A waiter that waited elsewhere goes on.
+    pub(crate) fn resume(&mut self, waiter: Waiter) {
+        self.woken.push_back(Woken::Arrived(waiter));
     }
 
     /// Wakes the requests that waited for a directory.

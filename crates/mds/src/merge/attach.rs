@@ -227,7 +227,7 @@ impl Mds {
                     return Ok(Next::Fetch(merge.subtree));
                 }
                 runs.step = Step::Writing;
-                self.attach_root(merge.subtree, (root, guard(merge)), effects);
+                self.checkpointing().attach_root(merge.subtree, (root, guard(merge)), effects);
                 Ok(Next::Wait)
             }
             (Step::Writing, false) => Ok(Next::Wait),

@@ -156,7 +156,7 @@ impl Mds {
             Ok(_) => Failure { errno: Errno::NotFound, text: "the journal object is gone".into() },
             Err(failure) => Failure { errno: failure.error.errno, text: failure.error.to_string() },
         };
-        self.put_off(&merge, failure.errno);
+        self.merges.put_off(&merge, failure.errno, self.clock.now);
         effects.reply_error(merge.at, failure);
     }
 

@@ -45,7 +45,7 @@ impl Mds {
             let errno = Errno::NotSupported;
             return Err(Refused::Failure(Failure { errno, text }));
         }
-        self.flush_directory(at, attr.ino, Answer::Attr(attr), effects);
+        self.checkpointing().flush_directory(at, attr.ino, Answer::Attr(attr), effects);
         Ok(Performed::Later)
     }
 
@@ -292,7 +292,7 @@ impl Mds {
         let Release { subtree, client, unused, at, answer } = release;
         let (then, seq) = (Then::Release(client, unused), self.log.last());
         let settled = SubtreeFlush { at, subtree, then, answer, seq, dirs: Set::default() };
-        self.flush_subtree(settled, effects);
+        self.checkpointing().flush_subtree(settled, effects);
     }
 
     /// Takes numbers back, unless another queued journal of the subtree was, or may be, verified

@@ -40,7 +40,7 @@ impl Mds {
         let frame = Message::Request(request).to_frame();
         self.changes.push(Change { at, subtree, frame, stored: false });
         let (then, answer, seq) = (Then::GoOn, Answer::Done, self.log.last());
-        self.flush_subtree(
+        self.checkpointing().flush_subtree(
             SubtreeFlush { at, subtree, then, answer, seq, dirs: Set::default() },
             effects,
         );
@@ -58,16 +58,16 @@ impl Mds {
             self.execute(at.conn, &request, effects);
         }
         // The request was refused, or its connection is gone.
-        self.drop_change(at);
-    }
-
-    /// It could not be stored.
-    pub(crate) fn drop_change(&mut self, at: ReplyTo) {
-        self.changes.retain(|known| known.at != at);
+        drop_change(&mut self.changes, at);
     }
 }
 
 /// Whether a directory is in a subtree that is being stored for another policy.
 pub(crate) fn is_in_change(changes: &[Change], namespace: &Namespace, dir: Ino) -> bool {
     changes.iter().any(|change| namespace.is_within(dir, change.subtree))
+}
+
+/// It could not be stored.
+pub(crate) fn drop_change(changes: &mut Vec<Change>, at: ReplyTo) {
+    changes.retain(|known| known.at != at);
 }

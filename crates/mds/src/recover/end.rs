@@ -27,13 +27,13 @@ impl Mds {
         let (next_index, last) = (chain.next_index(), chain.last());
         let (segments, garbage) = chain.into_parts();
         if !garbage.is_empty() {
-            self.forget(StoreOp::Delete { objects: garbage }, effects);
+            self.checkpoint.forget(&mut self.store, StoreOp::Delete { objects: garbage }, effects);
         }
-        self.recover_removed(freed, last);
+        self.purging().recover_removed(freed, last);
         let unclear = !segments.is_empty();
         self.log.resume(self.tables.epoch(), segments, (next_index, last));
         if unclear {
-            self.journal_is_unclear();
+            self.authority.journal_is_unclear(self.log.last());
         }
         self.list_changed(effects);
         self.wait_for_clients(effects);

@@ -394,7 +394,7 @@ impl Mds {
         let departure = cross_renames.departures.swap_remove(place);
         note_ended(&mut cross_renames.ended, (id, false));
         let objects = vec![departure.object()];
-        self.forget(StoreOp::Delete { objects }, effects);
+        self.checkpoint.forget(&mut self.store, StoreOp::Delete { objects }, effects);
         for at in departure.at.into_iter().chain(departure.waiting) {
             let text = "the other metadata server did not take the name; try again".into();
             let failure = Failure { errno: Errno::Again, text };
