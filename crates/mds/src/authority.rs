@@ -35,6 +35,7 @@ mod preload;
 mod reclaim;
 mod rename;
 mod reshape;
+mod validate;
 
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
 use metastore::{MovedSubtree, SUBTREES_NAME, Subtrees};

@@ -21,6 +21,7 @@
 mod load;
 mod moves;
 mod policy;
+mod validate;
 mod view;
 
 use std::collections::BTreeMap;

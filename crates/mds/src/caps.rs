@@ -201,6 +201,8 @@ impl Caps {
     }
 }
 
+mod validate;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,6 +7,7 @@
 
 mod flush;
 mod room;
+mod validate;
 mod volatile;
 
 use std::collections::VecDeque;
@@ -23,6 +24,7 @@ use crate::{Mds, MdsEffects, Waiting};
 
 use flush::Flushes;
 pub(crate) use flush::{SubtreeFlush, Then};
+pub(crate) use validate::CheckpointOps;
 
 /// Directories written at the same time.
 const COMMITS_MAX: usize = 4;

@@ -47,6 +47,18 @@ impl Compaction {
         self.queued.clear();
     }
 
+    /// Checks that each directory waits once; the store merges the runs of `merging`.
+    ///
+    /// # Panics
+    /// If that does not hold.
+    pub(crate) fn validate(&self, merging: &[Ino]) {
+        assert!(self.queue.len() == self.queued.len(), "each directory waits once for compaction");
+        let unknown = self.queue.iter().find(|dir| !self.queued.contains(*dir));
+        assert!(unknown.is_none(), "{unknown:?} waits for compaction, and is not known to");
+        let running = self.running.as_slice();
+        assert!(merging == running, "the store merges the runs of {merging:?}, not {running:?}");
+    }
+
     fn want(&mut self, dir: Ino) {
         if self.queued.insert(dir) {
             self.queue.push_back(dir);

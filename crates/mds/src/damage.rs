@@ -73,6 +73,15 @@ impl Damage {
         self.dirs.values().filter_map(|damaged| damaged.kept).min().unwrap_or(Seq(u64::MAX))
     }
 
+    /// Checks that the number of known directories is bounded, but for withheld ones.
+    ///
+    /// # Panics
+    /// If it is not.
+    pub(crate) fn validate(&self) {
+        let known = self.dirs.values().filter(|damaged| damaged.kept.is_none()).count();
+        assert!(known <= KNOWN_MAX, "{known} damaged directories are known, more than the limit");
+    }
+
     /// Whether the journal stays when the server stops.
     pub(crate) fn keeps_journal(&self) -> bool {
         self.all_withheld().next().is_some()

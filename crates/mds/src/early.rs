@@ -59,6 +59,16 @@ impl Early {
     pub(crate) fn is_empty(&self) -> bool {
         self.frames.is_empty()
     }
+
+    /// Checks that the frames take the memory that is counted, and that it is bounded.
+    ///
+    /// # Panics
+    /// If that does not hold.
+    pub(crate) fn validate(&self) {
+        let bytes: usize = self.frames.iter().map(|(_, frame)| frame.len() + FRAME_BYTES).sum();
+        assert!(bytes == self.bytes, "early frames take {bytes} bytes, not {}", self.bytes);
+        assert!(bytes <= BYTES_MAX, "the memory of early frames is bounded");
+    }
 }
 
 impl Mds {

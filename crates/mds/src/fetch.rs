@@ -6,6 +6,7 @@
 
 mod fail;
 mod need;
+mod validate;
 
 use std::collections::VecDeque;
 

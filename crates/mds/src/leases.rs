@@ -167,6 +167,8 @@ impl Leases {
     }
 }
 
+mod validate;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -48,6 +48,7 @@ mod shown;
 mod snapshot;
 mod stop;
 mod tables;
+mod validate;
 
 use metastore::request::{StoreFailure, StoreOp, StoreResult, Token};
 use namespace::Namespace;
@@ -191,6 +192,8 @@ pub struct Mds {
     early: early::Early,
     map: Option<ClusterMap>,
     counters: Counters,
+    /// Inputs since the invariants were checked, in debug builds.
+    unvalidated: u64,
     last_beacon: Option<(Moment, MdsState)>,
     noticed: notice::Noticed,
     /// The latest civil time handed in, for work that no request caused.
@@ -238,6 +241,7 @@ impl Mds {
             early: early::Early::default(),
             map: None,
             counters: Counters::default(),
+            unvalidated: 0,
             last_beacon: None,
             noticed: notice::Noticed::default(),
             clock: Clock::default(),
@@ -272,6 +276,9 @@ impl Mds {
         self.log_step(effects);
         if self.phase == Phase::Stopping {
             self.try_stop(effects);
+        }
+        if cfg!(debug_assertions) {
+            self.validate_sometimes();
         }
     }
 

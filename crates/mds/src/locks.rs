@@ -257,5 +257,7 @@ impl<T> Locks<T> {
     }
 }
 
+mod validate;
+
 #[cfg(test)]
 mod tests;

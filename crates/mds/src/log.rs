@@ -439,6 +439,8 @@ impl Mds {
     }
 }
 
+mod validate;
+
 #[cfg(test)]
 mod tests {
     use types::Rank;

@@ -16,6 +16,7 @@ mod check;
 mod interrupted;
 mod moving;
 mod receive;
+mod validate;
 mod verify;
 
 use std::collections::{BTreeMap, VecDeque};

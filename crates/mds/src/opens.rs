@@ -331,5 +331,7 @@ fn keepers(file: &File) -> Vec<ClientId> {
     keeping.map(|(client, _)| *client).collect()
 }
 
+mod validate;
+
 #[cfg(test)]
 mod tests;

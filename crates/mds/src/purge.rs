@@ -18,6 +18,7 @@
 mod merged;
 mod recovered;
 mod room;
+mod validate;
 
 use std::collections::{BTreeMap, VecDeque};
 

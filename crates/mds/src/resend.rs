@@ -57,6 +57,20 @@ impl Resend {
         self.busy
     }
 
+    /// Checks that changes wait here only during a reconnection, or while they are executed.
+    ///
+    /// # Panics
+    /// If that does not hold.
+    pub(crate) fn validate(&self, reconnecting: bool) {
+        let waits = self.requests.len();
+        assert!(waits == 0 || reconnecting, "{waits} resent changes wait for a reconnection");
+        let ordered = self.ordered.len() + self.late.len();
+        assert!(ordered == 0 || self.busy, "{ordered} resent changes wait to be executed");
+        let late = self.late.is_empty() || self.turn != Turn::Late;
+        assert!(late, "a late change is executed, and does not come again");
+        assert!(!self.stop || self.busy, "the server stops behind the resent changes");
+    }
+
     fn is_late(&self, client: ClientId) -> bool {
         self.late.iter().any(|(late, _)| *late == client)
     }

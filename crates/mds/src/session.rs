@@ -492,6 +492,8 @@ impl Mds {
     }
 }
 
+mod validate;
+
 #[cfg(test)]
 mod tests {
     use super::*;

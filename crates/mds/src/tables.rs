@@ -14,6 +14,7 @@ mod gone;
 mod leave;
 mod numbers;
 mod summary;
+mod validate;
 
 use std::collections::{BTreeMap, BTreeSet};
 

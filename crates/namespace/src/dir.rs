@@ -119,7 +119,7 @@ impl Dir {
     pub(crate) fn set(&mut self, hash: u32, name: &[u8], target: Target) -> Option<Dentry> {
         let page = self.page_for_insert(hash);
         let before = self.pages[page].set(hash, name, Some(target), true);
-        self.note_blind(before);
+        self.note_changed(before);
         let before = before.filter(|dentry| !dentry.is_tombstone());
         let is_dir = |file_type| u64::from(file_type == FileType::Directory);
         if let Some(before) = before {
@@ -136,11 +136,13 @@ impl Dir {
         let before = if self.stored {
             let page = self.page_for_insert(hash);
             let before = self.pages[page].set(hash, name, None, true);
-            self.note_blind(before);
+            self.note_changed(before);
             before
         } else {
             let page = self.page_of(hash)?;
-            self.pages[page].remove(hash, name)
+            let before = self.pages[page].remove(hash, name);
+            self.absent -= u64::from(before.is_some_and(Dentry::is_absent));
+            before
         };
         let before = before.filter(|dentry| !dentry.is_tombstone())?;
         self.entries -= 1;
@@ -148,11 +150,13 @@ impl Dir {
         Some(before)
     }
 
-    /// A name was given or taken that was not here: whether the store has it is not known.
+    /// A name was given or taken. If it was not here, whether the store has it is not known.
     #[inline]
-    fn note_blind(&mut self, before: Option<Dentry>) {
-        if before.is_none() && self.counted == Counted::Exactly {
-            self.counted = Counted::No;
+    fn note_changed(&mut self, before: Option<Dentry>) {
+        match before {
+            None if self.counted == Counted::Exactly => self.counted = Counted::No,
+            Some(before) if before.is_absent() => self.absent -= 1,
+            None | Some(_) => {}
         }
     }
 
@@ -361,3 +365,5 @@ impl Dir {
             + self.pages.iter().map(Page::memory).sum::<usize>()
     }
 }
+
+mod validate;

@@ -58,6 +58,21 @@ impl Dirty {
         }
     }
 
+    /// Checks that the queue is in the order of positions.
+    ///
+    /// # Panics
+    /// If it is not.
+    pub(crate) fn validate(&self) {
+        assert!(self.queue.iter().is_sorted_by_key(|(seq, _)| *seq), "dirty directories in order");
+    }
+
+    /// Whether a directory waits that is dirty since a position.
+    pub(crate) fn has(&self, since: Seq, ino: Ino) -> bool {
+        let first = self.queue.partition_point(|(queued, _)| *queued < since);
+        let same = self.queue.iter().skip(first).take_while(|(queued, _)| *queued == since);
+        same.into_iter().any(|(_, dir)| *dir == ino)
+    }
+
     /// The flags of an inode whose home knows of a change like the present ones.
     #[inline]
     pub(crate) fn marks(&self) -> u8 {

@@ -292,3 +292,5 @@ impl Span {
         })
     }
 }
+
+mod validate;

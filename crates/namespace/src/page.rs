@@ -59,6 +59,11 @@ impl Dentry {
     pub(crate) fn is_tombstone(self) -> bool {
         self.flags & TOMBSTONE != 0
     }
+
+    /// Whether this is a tombstone because the metadata store does not have the name.
+    pub(crate) fn is_absent(self) -> bool {
+        self.flags & (TOMBSTONE | DIRTY) == TOMBSTONE
+    }
 }
 
 /// The new target of a name.
@@ -393,3 +398,5 @@ impl Page {
         size_of::<Self>() + self.slots.memory() + self.records.capacity()
     }
 }
+
+mod validate;

@@ -241,5 +241,7 @@ impl Slots {
     }
 }
 
+mod validate;
+
 #[cfg(test)]
 mod tests;

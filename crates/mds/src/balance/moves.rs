@@ -16,7 +16,7 @@ use crate::{Mds, MdsEffects};
 /// Moves of one decision at most: a policy that wants more moves the rest at the next tick.
 const MOVES_MAX: usize = 64;
 /// Moves that are under way at once. A move mostly waits for the store and for clients.
-const SIDE_BY_SIDE: usize = 8;
+pub(super) const SIDE_BY_SIDE: usize = 8;
 /// Directories that are fetched for one move at most: directories outside of memory have no load.
 const FETCHES_MAX: u32 = 256;
 

@@ -21,6 +21,13 @@ pub(crate) struct Change {
     stored: bool,
 }
 
+impl Change {
+    /// The connection and the number of the request.
+    pub(crate) fn at(&self) -> (ConnId, Tid) {
+        self.at
+    }
+}
+
 impl Mds {
     /// Whether the content of a subtree is stored; if not, the write begins, and the request comes
     /// again.
