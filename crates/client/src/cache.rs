@@ -12,6 +12,7 @@
 //! without waiting.
 
 mod answer;
+mod validate;
 
 pub(crate) use answer::may_search;
 

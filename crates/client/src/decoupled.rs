@@ -489,3 +489,5 @@ impl ClientSubtree {
         self.recycle(blocks);
     }
 }
+
+mod validate;

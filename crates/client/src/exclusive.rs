@@ -18,6 +18,7 @@
 
 mod group;
 mod load;
+mod validate;
 
 use std::collections::VecDeque;
 

@@ -281,3 +281,5 @@ fn reopen(ino: Ino, open: &Open) -> Op<'static> {
     let Open { reading, writing, shared, .. } = *open;
     Op::Reopen { ino, access: Access { read: reading > 0, write: writing > 0, shared } }
 }
+
+mod validate;

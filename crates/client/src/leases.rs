@@ -241,5 +241,7 @@ impl Leases {
     }
 }
 
+mod validate;
+
 #[cfg(test)]
 mod tests;

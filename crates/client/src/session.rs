@@ -18,6 +18,7 @@ mod async_ops;
 mod lost;
 mod mark;
 mod notify;
+mod validate;
 
 use std::collections::VecDeque;
 

@@ -231,3 +231,5 @@ fn append_again(batch: Batch<'_>, seq: Option<Seq>, frames: &mut Vec<u8>) {
         Message::Batch(again.batch()).append_frame(frames);
     }
 }
+
+mod validate;
