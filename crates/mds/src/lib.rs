@@ -481,3 +481,6 @@ impl Mds {
         self.log.last()
     }
 }
+
+#[cfg(test)]
+mod tests;
