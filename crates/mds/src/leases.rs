@@ -127,7 +127,8 @@ impl Leases {
         let Some(lease) = self.dirs.get_mut(&dir).filter(|lease| now < lease.until) else {
             return false;
         };
-        if self.awaited.insert(dir) {
+        // The directory is open again if no tick came for so long: the server stood still.
+        if self.awaited.insert(dir) || lease.closed <= now {
             // Long enough for a change that waits for other directories, too: none of them is
             // leased for longer.
             lease.closed = closed;

@@ -8,7 +8,7 @@ impl ExclusiveDirs {
     /// # Panics
     /// If one of them does not hold.
     pub(crate) fn validate(&self) {
-        let both = self.loading.keys().find(|dir| self.dirs.contains_key(dir));
+        let both = self.loading.keys().find(|dir| self.dirs.contains_key(*dir));
         assert!(both.is_none(), "{both:?} is being read, or is here: not both");
         let unknown = self.bare.iter().find(|ino| !self.view.knows(**ino));
         assert!(unknown.is_none(), "{unknown:?} is bare, and not in the view");

@@ -31,7 +31,7 @@ pub(crate) struct Move {
     path: Vec<u8>,
     above: Vec<DirFragId>,
     /// How many were under way at once, with this one.
-    beside: usize,
+    pub(super) beside: usize,
     since: Moment,
 }
 
@@ -40,10 +40,10 @@ pub(crate) struct Move {
 pub(super) struct Moves {
     waiting: VecDeque<Move>,
     /// Each under the number that it has as a request.
-    under_way: Vec<(Tid, Move)>,
+    pub(super) under_way: Vec<(Tid, Move)>,
     /// Moves that wait for a directory.
     fetching: Vec<Move>,
-    last: u64,
+    pub(super) last: u64,
     pub(super) carried_out: u64,
     pub(super) refused: u64,
     /// Recent mean duration of a move, each as a share of the time of those side by side.

@@ -27,10 +27,13 @@ impl Caps {
         assert!(self.revoked.len() == revoked, "a revocation is of a capability that is held");
         for (client, count) in &self.held {
             let found = held.get(client).copied().unwrap_or_default();
-            assert!(found == *count, "{client} holds {found} capabilities, and {count} are counted");
+            assert!(
+                found == *count,
+                "{client} holds {found} capabilities, and {count} are counted"
+            );
             assert!(*count <= HELD_MAX, "{client}: capabilities of a client are bounded");
         }
-        let unknown = held.keys().find(|client| !self.held.contains_key(client));
+        let unknown = held.keys().find(|client| !self.held.contains_key(*client));
         assert!(unknown.is_none(), "the capabilities of {unknown:?} are counted");
         for (dir, owner) in &self.alone {
             let holders = self.dirs.get(dir).map_or(&[][..], Vec::as_slice);

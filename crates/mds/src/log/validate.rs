@@ -14,7 +14,10 @@ impl Log {
         assert!(safe <= written, "events up to {safe} are safe, and up to {written} are written");
         assert!(written <= last, "events up to {written} are written, and {last} is the newest");
         let pending = self.pending_since.is_some();
-        assert!(pending != self.buffer.is_empty(), "the age of the oldest unwritten event is known");
+        assert!(
+            pending != self.buffer.is_empty(),
+            "the age of the oldest unwritten event is known"
+        );
         self.validate_segments();
         self.validate_flights();
         for waiter in &self.waiters {
@@ -48,7 +51,10 @@ impl Log {
             assert!(first <= last, "the write of {first} to {last} has an event");
             let known = self.segments.iter().any(|segment| segment.index == flight.segment);
             assert!(known, "the write of {first} to {last} goes to a known segment");
-            assert!(!flight.done || flight.failed.is_none(), "the write of {first} has one outcome");
+            assert!(
+                !flight.done || flight.failed.is_none(),
+                "the write of {first} has one outcome"
+            );
             next = Seq(last.0 + 1);
         }
         let written = Seq(next.0 - 1);

@@ -29,7 +29,10 @@ impl Merges {
         let twice = numbers.iter().zip(numbers.iter().skip(1)).find(|(one, next)| one == next);
         assert!(twice.is_none(), "two merges have the number {twice:?}");
         assert!(self.batch.is_empty(), "creates of a merge are applied at the end of a slice");
-        assert!(!self.waiting || !self.queue.is_empty(), "the merge at the head of the queue waits");
+        assert!(
+            !self.waiting || !self.queue.is_empty(),
+            "the merge at the head of the queue waits"
+        );
         for (object, unfinished) in &self.unfinished {
             assert!(!object.is_empty(), "an interrupted merge has a journal object");
             assert!(unfinished.begun.0 > 0, "{object}: the journal has a record of the merge");

@@ -41,7 +41,7 @@ pub(crate) struct Gone {
 /// All of them, and the store's knowledge of them.
 #[derive(Debug, Default)]
 pub(crate) struct GoneList {
-    all: Vec<Gone>,
+    pub(super) all: Vec<Gone>,
     /// The departure of one is not in the store, or only in the put under way.
     unstored: bool,
     in_flight: bool,

@@ -246,6 +246,13 @@ impl Cluster {
         }
     }
 
+    /// Notes the steps from now on in words, below a line of the test's own.
+    pub(crate) fn note(&mut self, text: &str) {
+        let words = self.words.get_or_insert_default();
+        self.conns.iter().for_each(|((client, _), conn)| words.is_of(*conn, *client));
+        words.note(text);
+    }
+
     /// How many operations a test holds.
     pub(crate) fn held(&self) -> usize {
         self.held.len()

@@ -63,7 +63,12 @@ impl Tree {
     }
 
     /// Why a create of a file by a user is refused.
-    pub(crate) fn create_refusal(&mut self, cred: &Cred, parent: Ino, name: &[u8]) -> Option<Errno> {
+    pub(crate) fn create_refusal(
+        &mut self,
+        cred: &Cred,
+        parent: Ino,
+        name: &[u8],
+    ) -> Option<Errno> {
         let new = NewInode { mode: FILE, ..NewInode::default() };
         self.cluster.answer_as(cred, Op::Create { parent, name, new }).err()
     }

@@ -4,12 +4,13 @@
 
 use expect_test::{ExpectFile, expect_file};
 use journal::{Create, Event, JournalBuffer, SegmentHeader, Writer};
-use types::{ClientId, Cred, Epoch, Ino, InoRange, Origin, Rank, RenameFlags, Seq, Tid, Timestamp};
+use types::{
+    ClientId, Cred, Epoch, Ino, InoRange, Origin, Rank, RenameFlags, Seq, Span, Tid, Timestamp,
+};
 use wire::{Answer, MergeFlags, Message, NewInode, Op, Replay, Request, Unused};
 
 use super::Cluster;
-use super::cluster::{DIR, FILE};
-use super::words::Words;
+use super::cluster::FILE;
 use crate::{MdsInput, Settings};
 
 /// A journal of a client that makes these files in a directory.
@@ -32,22 +33,18 @@ fn compare(cluster: &Cluster, file: &ExpectFile) {
     file.assert_eq(&cluster.words.as_ref().expect("the steps were noted").text());
 }
 
-fn note(cluster: &mut Cluster, text: &str) {
-    cluster.words.get_or_insert_default().note(text);
-}
-
 #[test]
 fn a_create_is_answered_and_then_journalled() {
     let mut cluster = Cluster::new();
-    note(&mut cluster, "A client creates a file in a new directory.");
+    cluster.note("A client creates a file in a new directory.");
     cluster.connect(1);
     let dir = cluster.dir(Ino::ROOT, "dir");
     cluster.file(dir, "a");
-    note(&mut cluster, "The journal follows, and then the name is taken.");
+    cluster.note("The journal follows, and then the name is taken.");
     cluster.pass(10);
     let new = NewInode { mode: FILE, ..NewInode::default() };
     cluster.answer(Op::Create { parent: dir, name: b"a", new }).unwrap_err();
-    note(&mut cluster, "The directories go to the metadata store.");
+    cluster.note("The directories go to the metadata store.");
     cluster.checkpoint();
     compare(&cluster, &expect_file!["../../tests/transcripts/create.txt"]);
 }
@@ -61,7 +58,7 @@ fn a_rename_replaces_a_file_whose_content_is_purged() {
     cluster.answer(Op::Grow { ino: old, size: 10 }).unwrap();
     cluster.file(dir, "new");
     cluster.pass(50);
-    note(&mut cluster, "A file takes the name of a file that has content in the object store.");
+    cluster.note("A file takes the name of a file that has content in the object store.");
     let (from, to) = ((dir, &b"new"[..]), (Ino::ROOT, &b"moved"[..]));
     let flags = RenameFlags::default();
     let rename = |from: (Ino, &'static [u8]), to: (Ino, &'static [u8])| Op::Rename {
@@ -74,7 +71,7 @@ fn a_rename_replaces_a_file_whose_content_is_purged() {
     cluster.answer(rename(from, to)).unwrap();
     cluster.answer(rename(to, (dir, b"old"))).unwrap();
     cluster.pass(10);
-    note(&mut cluster, "A rename of a name that does not exist.");
+    cluster.note("A rename of a name that does not exist.");
     cluster.answer(rename(from, to)).unwrap_err();
     compare(&cluster, &expect_file!["../../tests/transcripts/rename.txt"]);
 }
@@ -86,14 +83,17 @@ fn a_merge_applies_the_journal_of_a_decoupled_client() {
     cluster.connect(2);
     let dir = cluster.dir(Ino::ROOT, "job");
     cluster.pass(10);
-    note(&mut cluster, "A client decouples a subtree.");
-    let policy = b"consistency: append_client_journal+volatile_apply\ninterfere: block\n";
+    cluster.note("A client decouples a subtree.");
+    let policy = b"consistency: append_client_journal+volatile_apply\ndurability: none\n\
+                   interfere_policy: block\n";
     let op = Op::Decouple { path: b"/job", client: ClientId(1), policy };
-    let Ok(Answer::Decoupled(given)) = cluster.monitor(op) else { panic!("not decoupled") };
-    note(&mut cluster, "Another client is kept out.");
+    let Ok(Answer::Decoupled(given)) = cluster.monitor(op) else {
+        panic!("not decoupled: {:?}", cluster.monitor)
+    };
+    cluster.note("Another client is kept out.");
     let tid = cluster.ask(2, Op::List { dir, after: None, limit: 10, attrs: false });
     cluster.reply(2, tid);
-    note(&mut cluster, "The client merges its journal, and releases the subtree.");
+    cluster.note("The client merges its journal, and releases the subtree.");
     let InoRange { start, .. } = given.range;
     let bytes = journal_of(dir, 1, given.epoch, &[("a", start), ("b", start + 1)]);
     let flags = MergeFlags { release: true, ..MergeFlags::default() };
@@ -117,10 +117,10 @@ fn a_subtree_migrates_to_another_rank() {
     let dir = cluster.dir(Ino::ROOT, "dir");
     cluster.file(dir, "a");
     cluster.pass(10);
-    note(&mut cluster, "A user moves a directory to rank 1.");
+    cluster.note("A user moves a directory to rank 1.");
     cluster.answer(Op::Export { dir, rank: Rank(1) }).unwrap();
     cluster.until(|cluster| cluster.mds(1).serves(dir));
-    note(&mut cluster, "Rank 0 redirects, and rank 1 answers.");
+    cluster.note("Rank 0 redirects, and rank 1 answers.");
     cluster.answer(Op::Lookup { parent: dir, name: b"a" }).unwrap();
     let tid = cluster.tid();
     let op = Op::Lookup { parent: dir, name: b"a" };
@@ -135,7 +135,7 @@ fn a_new_server_takes_a_rank_over() {
     cluster.connect(1);
     let dir = cluster.dir(Ino::ROOT, "dir");
     cluster.pass(20);
-    note(&mut cluster, "A file is created, and the server dies before the journal is written.");
+    cluster.note("A file is created, and the server dies before the journal is written.");
     cluster.holds = |op| matches!(op, metastore::request::StoreOp::Append { .. });
     let tid = cluster.tid();
     let new = NewInode { mode: FILE, ..NewInode::default() };
@@ -144,10 +144,10 @@ fn a_new_server_takes_a_rank_over() {
     let reply = cluster.reply(1, tid);
     let Ok(Answer::Attr(attr)) = reply.result else { panic!("not created") };
     cluster.crash(0);
-    note(&mut cluster, "The next server recovers, and waits for the client.");
+    cluster.note("The next server recovers, and waits for the client.");
     cluster.start(0);
     cluster.connect_to(1, 0, Epoch(1), 1);
-    note(&mut cluster, "The client sends the create again.");
+    cluster.note("The client sends the create again.");
     let replay = Replay { seq: reply.seq, ino: attr.ino, time: reply.time, stripe: attr.stripe };
     let again = Request::new(tid, Tid(0), Cred::root(), op);
     cluster.replies.clear();
@@ -161,33 +161,20 @@ fn a_new_server_takes_a_rank_over() {
 }
 
 #[test]
-fn a_balancer_moves_the_warm_directory() {
-    let settings = Settings {
-        balance_interval: types::Span::from_millis(200),
-        beacon_interval: types::Span::from_millis(100_000),
-        ..Settings::default()
-    };
+fn a_balancer_moves_warm_directories() {
+    let settings = Settings { balance_interval: Span::from_millis(300), ..Settings::default() };
     let mut cluster = Cluster::with(settings, 2);
-    let name = balancer::DEFAULT_POLICY.to_owned();
+    let name = "greedy-spill".to_owned();
     cluster.balancer = wire::BalancerEntry { version: 1, name, ..Default::default() };
     cluster.connect(1);
-    let dirs: Vec<Ino> = ["a", "b"].map(|name| cluster.dir(Ino::ROOT, name)).to_vec();
-    cluster.pass(10);
-    note(&mut cluster, "Both ranks learn the policy in force.");
-    cluster.tell_map(0);
-    cluster.tell_map(1);
-    for number in 0..40 {
-        cluster.words = None;
-        for dir in &dirs {
-            for file in 0..20 {
-                cluster.make(*dir, &format!("{number}-{file}"), FILE);
-            }
-        }
-        cluster.pass(40);
-        if cluster.mds(0).is_moving() {
-            break;
-        }
+    let dirs = ["a", "b"].map(|name| cluster.dir(Ino::ROOT, name));
+    (0..2).for_each(|rank| cluster.tell_map(rank));
+    cluster.until(|cluster| cluster.counted(0, "balancer_ticks") == 1);
+    cluster.note("A client makes files at rank 0, and none at rank 1.");
+    for dir in dirs {
+        ["x", "y", "z"].iter().for_each(|name| drop(cluster.file(dir, name)));
     }
-    let _ = (Words::default(), DIR);
+    cluster.until(|cluster| cluster.counted(0, "balancer_moves") > 0);
+    cluster.until(|cluster| !cluster.mds(1).is_moving());
     compare(&cluster, &expect_file!["../../tests/transcripts/balancer.txt"]);
 }

@@ -9,9 +9,10 @@ use journal::{Block, Event, SegmentHeader, segment};
 use metastore::request::{Condition, StoreOp, StoreResult, Token};
 use metastore::{RowValue, SUBTREES_NAME, Subtrees};
 use namespace::Namespace;
-use types::{ConnId, FileType, Ino, Map, Tid};
+use types::{ClientId, ConnId, FileType, Ino, Map, Tid};
 use wire::{Answer, Message, Op, Reply, Request};
 
+use crate::session::GONE;
 use crate::{MdsEffects, MdsInput};
 
 /// See the module documentation.
@@ -40,6 +41,11 @@ impl Words {
         self.lines.push(format!("# {text}"));
     }
 
+    /// A connection is of a client.
+    pub(crate) fn is_of(&mut self, conn: ConnId, client: u64) {
+        self.clients.insert(conn, client);
+    }
+
     /// A server is about to handle an input.
     pub(crate) fn input(&mut self, rank: usize, input: &MdsInput<'_>, namespace: &Namespace) {
         self.rank = rank;
@@ -64,7 +70,9 @@ impl Words {
             MdsInput::Answered(answer) => {
                 let exports = answer.decision.iter().flat_map(|decision| &decision.exports);
                 let exports: Vec<String> = exports
-                    .map(|export| format!("{} to {}", self.path(export.id.ino, namespace), export.to))
+                    .map(|export| {
+                        format!("{} to {}", self.path(export.id.ino, namespace), export.to)
+                    })
                     .collect();
                 let skipped = answer.question.skipped.clone();
                 match (exports.as_slice(), skipped) {
@@ -233,7 +241,10 @@ impl Words {
                 let names = entries.iter().map(|(name, _)| String::from_utf8_lossy(name));
                 let mut names: Vec<_> = names.collect();
                 names.sort_unstable();
-                format!("has {}", if names.is_empty() { "no names".into() } else { names.join(" ") })
+                format!(
+                    "has {}",
+                    if names.is_empty() { "no names".into() } else { names.join(" ") }
+                )
             }
             Ok(other) => format!("{other:?}"),
             Err(failure) => failure.errno.symbol().to_owned(),
@@ -289,8 +300,13 @@ impl Words {
         let mut all = Vec::new();
         while let Ok((block, next)) = Block::read(bytes, offset) {
             let mut events = block.events();
+            let mut create = None;
             while let Ok(Some(record)) = events.next_event() {
-                all.push(format!("{} {}", record.seq.0, self.event(&record.event, namespace)));
+                let event = match record.event {
+                    Event::Session { client, tid } => session_event(&mut create, client, tid),
+                    event => Some(self.event(&event, namespace)),
+                };
+                all.extend(event.map(|event| format!("{} {event}", record.seq.0)));
             }
             offset = next;
         }
@@ -313,13 +329,6 @@ impl Words {
                 self.name(new_parent, new_name, namespace)
             ),
             Event::SetPolicy { ino, .. } => format!("policy of {}", self.path(ino, namespace)),
-            Event::Session { client, tid } if tid.0 == u64::MAX => {
-                format!("session of client {} ended", client.0)
-            }
-            Event::Session { client, tid } if tid.0 < 1 << 40 => {
-                format!("client {} is done up to {}", client.0, tid.0)
-            }
-            Event::Session { client, .. } => format!("a create of client {}", client.0),
             Event::Stored { dir } => format!("{} is being stored", self.path(dir, namespace)),
             Event::Merged { subtree, events, .. } => {
                 format!("{events} creates merged into {}", self.path(subtree, namespace))
@@ -351,6 +360,26 @@ impl Words {
         }
         self.paths.get(&ino).cloned().unwrap_or_else(|| format!("inode {}", ino.0))
     }
+}
+
+/// The part of a session's summary that an event holds. A create is three events: only the first
+/// is shown.
+fn session_event(create: &mut Option<u64>, client: ClientId, tid: Tid) -> Option<String> {
+    if let Some(left) = create {
+        *left -= 1;
+        *create = create.filter(|left| *left > 0);
+        return None;
+    }
+    let (client, number) = (client.0, tid.0 & !(3 << 62));
+    Some(match tid.0 >> 62 {
+        _ if tid == GONE => format!("client {client} is gone"),
+        0 => format!("client {client} is done up to request {number}"),
+        1 => {
+            *create = Some(2);
+            format!("client {client} created by request {number}")
+        }
+        _ => format!("client {client} was refused request {number}"),
+    })
 }
 
 /// An operation of the store without its content.

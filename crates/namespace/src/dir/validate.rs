@@ -20,7 +20,11 @@ impl Dir {
         let (found, counted) = ((entries, subdirs), (self.entries, self.subdirs));
         assert!(found == counted, "{ino} has {found:?} names and directories, not {counted:?}");
         let absent: u64 = self.pages.iter().map(Page::absent).sum();
-        assert!(absent == self.absent, "{ino} lacks {absent} names, and {} are counted", self.absent);
+        assert!(
+            absent == self.absent,
+            "{ino} lacks {absent} names, and {} are counted",
+            self.absent
+        );
         let unstored = self.unstored_since().is_some() || self.withheld;
         assert!(unstored || self.dirty() == 0, "{ino}: a directory with dirty names is dirty");
         let stored = self.stored || (self.complete && self.flushing.is_none());

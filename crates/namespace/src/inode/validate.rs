@@ -1,6 +1,6 @@
 //! The invariants of the inode table.
 
-use super::{BLOCK_INODES, Inode, InodeTable, SPAN_BLOCKS, Span, place};
+use super::{BLOCK_INODES, Inode, InodeTable, SPAN_BLOCKS, Span};
 use types::Ino;
 
 impl InodeTable {
@@ -64,6 +64,7 @@ impl Span {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::inode::place;
 
     #[test]
     fn an_inode_table_lists_the_inodes_under_their_numbers() {

@@ -127,13 +127,16 @@ fn a_client_without_changes_is_in_no_summary() {
 fn the_summary_of_an_absent_client_ends_with_its_end() {
     let mut sessions = Sessions::default();
     sessions.get_mut(CLIENT).finish(change(5));
-    assert_eq!(sessions.summaries(), [(CLIENT, vec![Tid(5), Tid(4 | 1 << 63), GONE])]
-        .map(|(client, mut tids)| {
+    assert_eq!(
+        sessions.summaries(),
+        [(CLIENT, vec![Tid(5), Tid(4 | 1 << 63), GONE])].map(|(client, mut tids)| {
             tids.insert(1, Tid(1 | 1 << 63));
             tids.insert(2, Tid(2 | 1 << 63));
             tids.insert(3, Tid(3 | 1 << 63));
             (client, tids)
-        }), "requests 1 to 4 were not done");
+        }),
+        "requests 1 to 4 were not done"
+    );
 }
 
 #[test]

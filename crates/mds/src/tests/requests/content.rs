@@ -1,8 +1,8 @@
 use types::{Errno, INLINE_BYTES_MAX};
 use wire::{Answer, Op};
 
-use crate::tests::fixture::{NOTHING, Tree, guest};
 use crate::tests::cluster::chmod;
+use crate::tests::fixture::{NOTHING, Tree, guest};
 
 #[test]
 fn inline_content_is_replaced_with_its_length() {

@@ -45,7 +45,8 @@ fn a_create_in_a_set_gid_directory_inherits_its_group() {
 #[test]
 fn root_creates_files_of_other_users() {
     let mut tree = Tree::new();
-    let attr = create(&mut tree, NewInode { mode: FILE, owner: Some((8, 9)), ..Default::default() });
+    let attr =
+        create(&mut tree, NewInode { mode: FILE, owner: Some((8, 9)), ..Default::default() });
     assert_eq!(attr.map(|attr| (attr.uid, attr.gid)), Ok((8, 9)));
 }
 

@@ -67,7 +67,8 @@ fn a_lookup_of_a_name_that_is_too_long_is_refused() {
 #[test]
 fn a_walk_ends_at_the_inode_of_a_path() {
     let mut tree = Tree::new();
-    let (full, x) = (tree.full, tree.lookup(tree.full, "x"));
+    let full = tree.full;
+    let x = tree.lookup(full, "x");
     assert_eq!(walk(&mut tree, Ino::ROOT, b"/dir/full/x"), Ok((full, x.ok())));
 }
 
