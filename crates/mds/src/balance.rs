@@ -237,6 +237,7 @@ impl Mds {
             return;
         }
         let count = known.map_or(0, |heard| heard.count) + 1;
+        assert!(beat.rank != self.rank, "a rank hears the heartbeats of other ranks");
         self.balance.heard.insert(beat.rank, RankHeartbeat { beat, at, count });
     }
 

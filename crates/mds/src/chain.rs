@@ -127,6 +127,7 @@ impl Chain {
                 self.give_up(first, found)?;
                 continue;
             }
+            assert!(found.header.epoch >= self.epoch, "a segment is not of an earlier term");
             self.started = true;
             self.epoch = found.header.epoch;
             self.last = found.last;
@@ -168,6 +169,7 @@ impl Chain {
             return Err(damaged(damage.error));
         }
         let header = SegmentHeader::decode(&bytes).map_err(damaged)?;
+        assert!(scan.next_seq >= header.first_seq, "{name}: the events count up");
         let last = Seq(scan.next_seq.0 - 1);
         let found = VerifiedSegment { name, bytes, intact: scan.intact, header, last };
         let better = self.read.get(&header.first_seq).is_none_or(|known| {

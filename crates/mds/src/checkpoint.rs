@@ -188,6 +188,7 @@ impl Mds {
     }
 
     fn begin_capture(&mut self, since: Seq, ino: Ino) -> bool {
+        assert!(self.may_capture(ino), "{ino}: one write of a directory, and no fetch");
         let Some(capture) = self.namespace.begin_capture(ino) else { return false };
         self.checkpoint.committing.push((ino, since));
         if capture.overtakes.is_some_and(|seq| seq >= self.log.first_replayed()) {
@@ -238,6 +239,8 @@ impl Mds {
         result: Result<StoreResult, Box<StoreFailure>>,
         effects: &mut MdsEffects,
     ) {
+        let known = self.checkpoint.committing.iter().any(|(ino, _)| *ino == dir);
+        assert!(known, "{dir}: the directory was being written");
         match result {
             Ok(result) => {
                 self.note_written(dir, &result, effects);
@@ -313,6 +316,7 @@ impl Mds {
             }
         }
         if !objects.is_empty() {
+            assert!(!self.checkpoint.trimming, "one deletion of segments at a time");
             self.counters.trimmed_segments += objects.len() as u64;
             self.checkpoint.trimming = true;
             self.store(Waiting::Trim, StoreOp::Delete { objects }, effects);
@@ -431,6 +435,7 @@ impl Mds {
     }
 
     pub(crate) fn forgotten(&mut self, result: Result<StoreResult, Box<StoreFailure>>) {
+        assert!(self.checkpoint.forgetting > 0, "the deletion was counted");
         self.checkpoint.forgetting -= 1;
         if let Err(failure) = result {
             self.checkpoint.unforgotten.push_back((failure.op, self.clock.now));
@@ -442,6 +447,7 @@ impl Mds {
         result: Result<StoreResult, Box<StoreFailure>>,
         effects: &mut MdsEffects,
     ) {
+        assert!(self.checkpoint.trimming, "segments were being deleted");
         match result {
             Ok(_) => {
                 self.checkpoint.trimming = false;

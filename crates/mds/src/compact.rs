@@ -96,6 +96,7 @@ impl Mds {
         result: Result<StoreResult, Box<StoreFailure>>,
         effects: &mut MdsEffects,
     ) {
+        assert!(self.compaction.running == Some(dir), "{dir}: the runs were being merged");
         self.compaction.running = None;
         if let Ok(result) = result {
             self.counters.compactions += 1;
@@ -111,7 +112,8 @@ impl Mds {
             return;
         }
         let Some(ino) = self.compaction.queue.pop_front() else { return };
-        self.compaction.queued.remove(&ino);
+        let queued = self.compaction.queued.remove(&ino);
+        assert!(queued, "{ino}: a directory in the queue is known to be");
         self.compaction.running = Some(ino);
         self.store(Waiting::Compact(ino), StoreOp::CompactDir { ino }, effects);
     }

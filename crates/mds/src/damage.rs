@@ -55,6 +55,7 @@ impl Damage {
         let known = self.dirs.entry(dir);
         let known = known.or_insert_with(|| Damaged { error: error.clone(), kept: None });
         known.kept = Some(known.kept.map_or(seq, |kept| kept.min(seq)));
+        assert!(self.kept_from() <= seq, "{dir}: the journal is kept from {seq} on");
     }
 
     /// Why a directory is withheld, if it is.

@@ -26,6 +26,7 @@ impl Early {
     /// Adds a frame at the end, unless there is no room for it.
     #[must_use]
     fn push(&mut self, conn: ConnId, frame: Vec<u8>, bytes_max: usize) -> bool {
+        debug_assert!(self.frames.is_empty() == (self.bytes == 0), "early frames are counted");
         let bytes = self.bytes + frame.len() + FRAME_BYTES;
         let fits = bytes <= bytes_max;
         if fits {

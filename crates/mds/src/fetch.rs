@@ -259,6 +259,8 @@ impl Mds {
             return self.fetch_failed(dir, &failure, effects);
         }
         self.damage.is_read(dir);
+        let known = self.fetches.is_under_way(dir);
+        assert!(known, "{dir}: the fetch is known to be under way");
         let arrived = Arrived { dir, rows, part, position, touched, done: 0 };
         self.fetches.arrived.push_back(arrived);
         if self.phase == Phase::Recovering {
@@ -353,7 +355,8 @@ impl Mds {
 
     /// Something of a directory is in memory.
     fn came(&mut self, dir: Ino, effects: &mut MdsEffects) {
-        self.fetches.under_way.remove(&dir);
+        let fetched = self.fetches.under_way.remove(&dir);
+        assert!(fetched, "{dir}: the fetch was under way");
         self.fetches.needed.remove(&dir);
         self.namespace.note_hit(dir, Hit::Fetch);
         self.restore_known_policies();

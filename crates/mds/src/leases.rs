@@ -117,6 +117,7 @@ impl Leases {
             None if is_full => return None,
             None => drop(self.dirs.insert(dir, Lease { until, closed: now })),
         }
+        debug_assert!(self.is_leased(dir, now), "{dir}: a granted lease holds");
         self.given = Some(now);
         Some(self.terms.span)
     }

@@ -103,6 +103,9 @@ impl Log {
         segments: VecDeque<Segment>,
         (next_index, last): (u64, Seq),
     ) {
+        assert!(self.is_idle(), "a journal is resumed before its first event");
+        let known = segments.iter().all(|it| it.last <= last && it.index < next_index);
+        assert!(known, "the journal continues behind its segments, at {last} in {next_index}");
         self.epoch = epoch;
         self.next_index = next_index;
         self.segments = segments;
@@ -113,7 +116,9 @@ impl Log {
     #[inline]
     pub(crate) fn append(&mut self, now: Moment, origin: Origin, event: &Event<'_>) -> Seq {
         self.pending_since.get_or_insert(now);
-        self.buffer.append(origin, event)
+        let seq = self.buffer.append(origin, event);
+        debug_assert!(seq > self.written, "{seq} is behind the written events");
+        seq
     }
 
     /// Position of the newest event.
@@ -204,6 +209,7 @@ impl Log {
 
     pub(crate) fn drop_oldest(&mut self) -> Option<u64> {
         let segment = self.segments.pop_front()?;
+        assert!(segment.last <= self.safe, "only a durable segment is trimmed");
         if self.segments.is_empty() {
             self.open = false;
         }
@@ -280,6 +286,7 @@ impl Mds {
         }
         log.pending_since = None;
         let (first, last) = (Seq(log.written.0 + 1), log.last());
+        assert!(first <= last, "a write of the journal has an event");
         log.written = last;
         self.counters.journal_bytes += data.len() as u64;
         self.counters.journal_writes += 1;
@@ -333,6 +340,7 @@ impl Mds {
         }
         while self.log.flights.front().is_some_and(|flight| flight.done) {
             if let Some(flight) = self.log.flights.pop_front() {
+                assert!(flight.last > self.log.safe, "the durable journal grows");
                 self.log.safe = flight.last;
             }
         }
@@ -365,7 +373,8 @@ impl Mds {
     fn elsewhere(&mut self, at: usize, op: StoreOp) -> StoreOp {
         let StoreOp::Append { data, .. } = op else { return op };
         let log = &mut self.log;
-        let Flight { first, last, .. } = log.flights[at];
+        let Flight { first, last, done, .. } = log.flights[at];
+        assert!(!done, "a write that is done is not repeated");
         let header = SegmentHeader {
             writer: Writer::Mds { rank: self.rank },
             epoch: log.epoch,
@@ -414,6 +423,7 @@ impl Mds {
         } else if until <= self.log.safe {
             self.reply((conn, tid), seq, time, Ok(answer), effects);
         } else {
+            assert!(until <= self.log.last(), "{until} is an event, and will be durable");
             self.log.waiters.push_back(Waiter { until, seq, time, conn, tid, answer });
         }
     }
@@ -478,6 +488,9 @@ mod tests {
     fn a_reply_waits_for_no_more_than_it_must_and_for_its_turn() {
         let mut mds = Mds::new(Rank(0), Settings::default());
         let mut effects = MdsEffects::default();
+        for _ in 1..5 {
+            mds.log.append(Moment(0), Origin::default(), &Event::NOTHING);
+        }
         // All of them wait for the event that introduces this client.
         for tid in 1..4 {
             let (known, at) = (Seq(1), (ConnId(7), Tid(tid)));

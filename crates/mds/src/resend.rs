@@ -229,6 +229,8 @@ impl Mds {
 
     /// Executes resent changes, in their first order, then all other waiting requests.
     fn become_active(&mut self, effects: &mut MdsEffects) {
+        assert!(!self.resend.busy, "resent changes are executed once");
+        assert!(self.resend.late.is_empty(), "no change is late before the first is executed");
         self.phase = Phase::Active;
         self.restore_policies();
         let mut resent = std::mem::take(&mut self.resend.requests);
@@ -306,6 +308,7 @@ impl Mds {
                 }
             }
             Turn::Asked => {
+                assert!(self.resend.ordered.is_empty(), "the resent changes are done");
                 self.resend.turn = Turn::Late;
                 self.resend.ordered = std::mem::take(&mut self.resend.late);
             }

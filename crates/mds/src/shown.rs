@@ -28,6 +28,7 @@ impl Shown {
             self.0.remove(at);
         }
         self.0.push(ino);
+        debug_assert!(self.0.len() <= SHOWN_MAX, "the number of noted inodes is bounded");
     }
 
     /// Checks that the inodes are few, and each of them is noted once.

@@ -202,7 +202,9 @@ impl Mds {
                 if self.merges.has_begun() {
                     return None;
                 }
-                self.snapshots.queue.front_mut()?.frozen = Some(now);
+                let taking = self.snapshots.queue.front_mut()?;
+                assert!(taking.frozen.is_none(), "{root}: changes are frozen once");
+                taking.frozen = Some(now);
                 self.settle_snapshot(SnapshotStage::Freeze { written: false }, effects)
             }
             SnapshotStage::Freeze { .. } => {

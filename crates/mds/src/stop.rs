@@ -34,6 +34,7 @@ impl Mds {
     }
 
     pub(crate) fn try_stop(&mut self, effects: &mut MdsEffects) {
+        assert!(self.phase == Phase::Stopping, "a server stops after the order to stop");
         if self.is_private() {
             // The job takes the journal over then; the rest ends with the process.
             effects.stopped = self.log.is_idle();
@@ -61,6 +62,7 @@ impl Mds {
         }
         let end = self.end_of_journal();
         if self.tables.end_journal(end) {
+            assert!(!self.sessions.is_any_blocked(), "no change waits when the journal ends");
             self.trim(effects);
             self.phase = Phase::Stopped;
             effects.stopped = true;

@@ -48,7 +48,8 @@ impl Mds {
         self.damage.validate();
         self.snapshots.validate();
         self.recovery.validate();
-        self.resend.validate(matches!(self.phase, Phase::Reconnecting { .. }));
+        let reconnecting = matches!(self.phase, Phase::Reconnecting { .. } | Phase::Stopped);
+        self.resend.validate(reconnecting);
         self.balance.validate(self.rank);
         self.validate_store_ops();
         self.validate_between();

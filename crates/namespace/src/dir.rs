@@ -123,6 +123,7 @@ impl Dir {
         let before = before.filter(|dentry| !dentry.is_tombstone());
         let is_dir = |file_type| u64::from(file_type == FileType::Directory);
         if let Some(before) = before {
+            debug_assert!(self.entries > 0, "a name that existed was counted");
             self.subdirs -= is_dir(before.file_type());
         } else {
             self.entries += 1;
@@ -145,6 +146,7 @@ impl Dir {
             before
         };
         let before = before.filter(|dentry| !dentry.is_tombstone())?;
+        debug_assert!(self.entries > 0, "a name that existed was counted");
         self.entries -= 1;
         self.subdirs -= u64::from(before.file_type() == FileType::Directory);
         Some(before)
@@ -294,10 +296,12 @@ impl Dir {
     #[cold]
     fn split(&mut self, page: usize) {
         let high = self.pages[page].split();
+        assert!(high.depth() <= DEPTH_MAX, "pages are told apart by so many bits");
         if high.depth() > self.index_bits {
             self.index = self.index.iter().flat_map(|page| [*page, *page]).collect();
             self.index_bits += 1;
         }
+        assert!(high.depth() <= self.index_bits, "the index tells the halves of a page apart");
         let number = self.pages.len() as u32;
         let shift = 32 - u32::from(self.index_bits);
         let first = (u64::from(high.prefix) >> shift) as usize;

@@ -48,6 +48,7 @@ impl Dirty {
     /// Mostly the new position is the largest. A late discovery has an older one: a directory was
     /// out of date in the store.
     fn insert(&mut self, dir: &mut Dir, seq: Seq, ino: Ino) {
+        debug_assert!(dir.dirty_since.is_none_or(|since| since > seq), "{ino} is dirty since then");
         // If it was dirty since later, that entry of the queue is void now.
         dir.dirty_since = Some(seq);
         if self.queue.back().is_none_or(|(last, _)| *last <= seq) {

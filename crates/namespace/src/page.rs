@@ -200,6 +200,7 @@ impl Page {
         target: Option<Target>,
         dirty: bool,
     ) -> Option<Dentry> {
+        debug_assert!(!name.is_empty() && name.len() < 256, "a name has 1 to 255 bytes");
         let (at, found) = self.seek(hash, name);
         let state = target.map_or(TOMBSTONE, Target::flags) | if dirty { DIRTY } else { 0 };
         let ino = target.map_or(Ino(0), |target| target.ino);
@@ -262,6 +263,7 @@ impl Page {
             records.extend_from_slice(&old[record_of(dentry)..end]);
             slot(hash_of(dentry), start)
         });
+        assert!(records.len() + self.dead == self.records.len(), "dead bytes are counted");
         self.records = records;
         self.dead = 0;
     }
@@ -361,6 +363,7 @@ impl Page {
 
     /// Cuts the page into two by the next bit of the hash. `self` keeps the lower half.
     pub(crate) fn split(&mut self) -> Page {
+        assert!(self.depth() < 32, "a page of one hash does not split");
         let depth = self.depth() + 1;
         let bit = 1 << (32 - u32::from(depth));
         let sorted = self.slots.to_vec(self.occupied);

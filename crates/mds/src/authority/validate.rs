@@ -47,11 +47,12 @@ impl Mds {
         authority.validate();
         let known = usize::from(authority.reading) + usize::from(authority.writing);
         assert!(list_ops == known, "{list_ops} operations on the list are under way, not {known}");
-        let roots: Vec<Ino> = authority.exports.iter().map(|export| export.root).collect();
-        for root in &roots {
-            let mut outer = roots.iter().filter(|outer| *outer != root);
-            let outer = outer.find(|outer| self.namespace.is_within(*root, **outer));
-            assert!(outer.is_none(), "{root}: no moving subtree is in another one, as {outer:?}");
+        // Until the freeze a rename may move a subtree into another one; then that is not frozen.
+        let frozen = authority.exports.iter().filter(|export| export.is_frozen());
+        for root in frozen.map(|export| export.root) {
+            let overlaps = |other: &Ino| *other != root && self.overlap(root, *other);
+            let other = authority.exporting().find(overlaps);
+            assert!(other.is_none(), "{root}: a frozen subtree and {other:?} do not overlap");
         }
     }
 }

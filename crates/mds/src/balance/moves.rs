@@ -125,6 +125,7 @@ impl Mds {
         let failure = match self.begin_export((ConnId::BALANCER, tid), (root, to), pinned) {
             Ok(Performed::Later) => {
                 let under_way = &mut self.balance.moves.under_way;
+                assert!(under_way.len() < SIDE_BY_SIDE, "the number of moves is bounded");
                 under_way.push((tid, next));
                 let count = under_way.len();
                 return under_way.iter_mut().for_each(|(_, it)| it.beside = it.beside.max(count));

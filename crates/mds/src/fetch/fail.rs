@@ -16,7 +16,8 @@ impl Mds {
         failure: &StoreFailure,
         effects: &mut MdsEffects,
     ) {
-        self.fetches.under_way.remove(&dir);
+        let fetched = self.fetches.under_way.remove(&dir);
+        assert!(fetched, "{dir}: the fetch was under way");
         self.damage.note(dir, &failure.error);
         let damaged = is_damage(failure.error.errno);
         if self.is_resend_busy() && !damaged {

@@ -131,6 +131,7 @@ impl Mds {
         // A chunk without a merge follows a merge that was refused.
         let Some(at) = merges.iter().position(|m| (m.conn, m.tid) == (conn, tid)) else { return };
         let merge = &mut merges[at];
+        assert!(merge.stage == MergeStage::Receiving, "the journal is not complete");
         if (merge.bytes.len() + bytes.len()) as u64 > merge.expected {
             let merge = merges.swap_remove(at);
             let text = "more journal arrived than was announced".into();
@@ -188,6 +189,7 @@ impl Mds {
             let failure = Failure { errno: Errno::Invalid, text };
             return self.reply_error(merge.conn, merge.tid, failure, effects);
         }
+        assert!(merge.applied == 0, "a received journal is not applied");
         merge.journal = JournalId::of(&merge.bytes);
         self.skip_if_whole(&mut merge);
         merge.stage = MergeStage::Verifying;

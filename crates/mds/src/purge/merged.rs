@@ -62,6 +62,7 @@ impl MergedAway {
 
     /// Holds an inode that a replayed record names.
     pub(super) fn hold_named(&mut self, freed: Freed, record: Seq) {
+        assert!(record.0 > 0, "{}: a record is an event", freed.ino);
         self.held.insert(freed.ino, Held { freed, seq: record, recorded: true });
         self.note_record(record);
     }

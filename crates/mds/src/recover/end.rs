@@ -13,6 +13,8 @@ impl Mds {
             self.recovery.step = Step::FetchAbove(root);
             return self.recovery_waits_for(Ino::mount_stub(root), effects);
         }
+        assert!(self.recovery.batch.is_empty(), "each create of the journal is applied");
+        assert!(self.recovery.segment.is_none(), "each segment is applied");
         self.recovery.step = Step::Idle;
         self.doubt_damaged();
         self.namespace.replay_ended();

@@ -107,6 +107,8 @@ impl Tables {
         if self.gone.all.contains(gone) {
             return;
         }
+        assert!(gone.dirs.len() <= GONE_MAX, "{}: noted directories are bounded", gone.root);
+        assert!(gone.linked.len() <= LINKED_MAX, "{}: noted inodes are bounded", gone.root);
         let counts = |it: &Gone| match it.went {
             true => it.last >= first || (!it.linked.is_empty() && it.last >= unstored),
             false => it.root != gone.root,
