@@ -38,6 +38,7 @@ impl FragmentMap {
         let dir = fragments.attr.ino;
         self.forget_one(dir);
         let parts = fragments.parts.map(|(part, _)| part);
+        assert!(!parts.contains(&dir), "{dir}: a directory is no fragment of itself");
         self.whole.extend(parts.map(|part| (part, dir)));
         self.dirs.insert(dir, FragmentTree { frag: fragments.frag, parts });
     }
@@ -145,6 +146,8 @@ impl FragmentMap {
         op
     }
 }
+
+mod validate;
 
 #[cfg(test)]
 mod tests {

@@ -35,6 +35,7 @@ mod preload;
 mod reclaim;
 mod rename;
 mod reshape;
+mod validate;
 
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
 use metastore::{MovedSubtree, SUBTREES_NAME, Subtrees};
@@ -79,7 +80,7 @@ pub(crate) struct Authority {
     proposed: Option<Subtrees>,
     /// Inodes that were forgotten with a subtree, and the root of the subtree.
     moved: Map<Ino, Ino>,
-    /// At once; none is in another one.
+    /// At once. A frozen one overlaps no other: a rename may nest them before the freeze.
     exports: Vec<Export>,
     /// When a subtree went last.
     pub(crate) went_at: Option<Moment>,
@@ -345,6 +346,7 @@ impl Mds {
             }
             return;
         }
+        assert!(self.authority.reading, "the list was being read");
         self.authority.reading = false;
         self.authority.read_at = Some(self.clock.now);
         // After a failure the list is read later, and blocked requests are answered from the known

@@ -21,6 +21,7 @@
 mod load;
 mod moves;
 mod policy;
+mod validate;
 mod view;
 
 use std::collections::BTreeMap;
@@ -237,6 +238,7 @@ impl Mds {
             return;
         }
         let count = known.map_or(0, |heard| heard.count) + 1;
+        assert!(beat.rank != self.rank, "a rank hears the heartbeats of other ranks");
         self.balance.heard.insert(beat.rank, RankHeartbeat { beat, at, count });
     }
 

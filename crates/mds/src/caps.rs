@@ -123,7 +123,8 @@ impl Caps {
         let holders = self.dirs.get(&dir).map_or(&[][..], Vec::as_slice);
         let alone = matches!(holders, [one] if one.client == client && !one.revoked);
         if alone {
-            self.alone.insert(dir, client);
+            let before = self.alone.insert(dir, client);
+            assert!(before.is_none_or(|before| before == client), "{dir}: one client is alone");
         }
         alone
     }
@@ -181,6 +182,7 @@ impl Caps {
             self.alone.remove(&dir);
         }
         if let Some(held) = self.held.get_mut(&client) {
+            assert!(*held > 0, "{dir}: the capability of {client} is counted");
             *held -= 1;
         }
         if revoked {
@@ -236,6 +238,8 @@ impl Caps {
         self.quiet.retain(|_, until| now < *until);
     }
 }
+
+mod validate;
 
 #[cfg(test)]
 mod tests {

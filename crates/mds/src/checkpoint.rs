@@ -9,6 +9,7 @@ mod flush;
 mod purge;
 mod room;
 mod trim;
+mod validate;
 mod volatile;
 
 use std::collections::VecDeque;
@@ -37,6 +38,7 @@ use crate::{Counters, MdsEffects, Phase, ReplyTo, Settings};
 
 use flush::Flushes;
 pub(crate) use flush::{SubtreeFlush, Then};
+pub(crate) use validate::CheckpointOps;
 
 /// Directories written at the same time.
 const COMMITS_MAX: usize = 4;
@@ -164,6 +166,7 @@ impl Checkpoint {
         result: Result<StoreResult, Box<StoreFailure>>,
         now: Moment,
     ) {
+        assert!(self.forgetting > 0, "the deletion was counted");
         self.forgetting -= 1;
         if let Err(failure) = result {
             self.unforgotten.push_back((failure.op, now));
@@ -309,6 +312,7 @@ impl CheckpointCx<'_> {
     }
 
     fn begin_capture(&mut self, since: Seq, ino: Ino) -> bool {
+        assert!(self.may_capture(ino), "{ino}: one write of a directory, and no fetch");
         let Some(capture) = self.namespace.begin_capture(ino) else { return false };
         self.checkpoint.committing.push((ino, since));
         if capture.overtakes.is_some_and(|seq| seq >= self.log.first_replayed()) {
@@ -359,6 +363,8 @@ impl CheckpointCx<'_> {
         result: Result<StoreResult, Box<StoreFailure>>,
         effects: &mut MdsEffects,
     ) {
+        let known = self.checkpoint.committing.iter().any(|(ino, _)| *ino == dir);
+        assert!(known, "{dir}: the directory was being written");
         match result {
             Ok(result) => {
                 self.note_written(dir, &result, effects);

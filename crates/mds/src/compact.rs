@@ -49,6 +49,18 @@ impl Compaction {
         self.queued.clear();
     }
 
+    /// Checks that each directory waits once; the store merges the runs of `merging`.
+    ///
+    /// # Panics
+    /// If that does not hold.
+    pub(crate) fn validate(&self, merging: &[Ino]) {
+        assert!(self.queue.len() == self.queued.len(), "each directory waits once for compaction");
+        let unknown = self.queue.iter().find(|dir| !self.queued.contains(*dir));
+        assert!(unknown.is_none(), "{unknown:?} waits for compaction, and is not known to");
+        let running = self.running.as_slice();
+        assert!(merging == running, "the store merges the runs of {merging:?}, not {running:?}");
+    }
+
     fn want(&mut self, dir: Ino) {
         if self.queued.insert(dir) {
             self.queue.push_back(dir);
@@ -80,6 +92,7 @@ impl CheckpointCx<'_> {
         result: Result<StoreResult, Box<StoreFailure>>,
         effects: &mut MdsEffects,
     ) {
+        assert!(self.compaction.running == Some(dir), "{dir}: the runs were being merged");
         self.compaction.running = None;
         if let Ok(result) = result {
             self.counters.compactions += 1;
@@ -95,7 +108,8 @@ impl CheckpointCx<'_> {
             return;
         }
         let Some(ino) = self.compaction.queue.pop_front() else { return };
-        self.compaction.queued.remove(&ino);
+        let queued = self.compaction.queued.remove(&ino);
+        assert!(queued, "{ino}: a directory in the queue is known to be");
         self.compaction.running = Some(ino);
         self.store.begin(Waiting::Compact(ino), StoreOp::CompactDir { ino }, effects);
     }

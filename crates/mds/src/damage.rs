@@ -56,6 +56,7 @@ impl Damage {
         let known = self.dirs.entry(dir);
         let known = known.or_insert_with(|| Damaged { error: error.clone(), kept: None });
         known.kept = Some(known.kept.map_or(seq, |kept| kept.min(seq)));
+        assert!(self.kept_from() <= seq, "{dir}: the journal is kept from {seq} on");
     }
 
     /// Withholds a directory whose changes since a position are not in the store.
@@ -85,6 +86,15 @@ impl Damage {
     /// The position from which on the journal is kept.
     pub(crate) fn kept_from(&self) -> Seq {
         self.dirs.values().filter_map(|damaged| damaged.kept).min().unwrap_or(Seq(u64::MAX))
+    }
+
+    /// Checks that the number of known directories is bounded, but for withheld ones.
+    ///
+    /// # Panics
+    /// If it is not.
+    pub(crate) fn validate(&self) {
+        let known = self.dirs.values().filter(|damaged| damaged.kept.is_none()).count();
+        assert!(known <= KNOWN_MAX, "{known} damaged directories are known, more than the limit");
     }
 
     /// Whether the journal stays when the server stops.

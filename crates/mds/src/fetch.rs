@@ -7,6 +7,7 @@
 //! Not here: how a waiter goes on ([`Woken`] says only that it may; `resume` does it).
 
 mod need;
+mod validate;
 mod wait;
 
 use std::collections::VecDeque;
@@ -203,6 +204,7 @@ impl FetchCx<'_> {
             | StoreResult::Names(_)
             | StoreResult::Written { .. } => (Rows::new(), None, Seq(0), Default::default()),
         };
+        assert!(self.fetches.is_under_way(dir), "{dir}: the fetch is known to be under way");
         let arrived = Arrived { dir, rows, part, position, touched, done: 0 };
         self.fetches.arrived.push_back(arrived);
     }

@@ -55,6 +55,7 @@ mod snapshot;
 mod stop;
 mod store;
 mod tables;
+mod validate;
 
 use metastore::request::{StoreFailure, StoreResult, Token};
 use namespace::Namespace;
@@ -174,6 +175,8 @@ pub struct Mds {
     early: early::Early,
     map: Option<ClusterMap>,
     counters: Counters,
+    /// Inputs since the invariants were checked, in debug builds.
+    unvalidated: u64,
     last_beacon: Option<(Moment, MdsState)>,
     noticed: notice::Noticed,
     /// The latest civil time handed in, for work that no request caused.
@@ -219,6 +222,7 @@ impl Mds {
             early: early::Early::default(),
             map: None,
             counters: Counters::default(),
+            unvalidated: 0,
             last_beacon: None,
             noticed: notice::Noticed::default(),
             clock: Clock::default(),
@@ -264,6 +268,9 @@ impl Mds {
         self.logging().step(hurry, effects);
         if self.phase == Phase::Stopping {
             self.try_stop(effects);
+        }
+        if cfg!(debug_assertions) {
+            self.validate_sometimes();
         }
     }
 
@@ -475,3 +482,6 @@ impl Mds {
         self.beacon_tick(effects);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -104,6 +104,9 @@ impl Log {
         segments: VecDeque<Segment>,
         (next_index, last): (u64, Seq),
     ) {
+        assert!(self.is_idle(), "a journal is resumed before its first event");
+        let known = segments.iter().all(|it| it.last <= last && it.index < next_index);
+        assert!(known, "the journal continues behind its segments, at {last} in {next_index}");
         self.epoch = epoch;
         self.next_index = next_index;
         self.segments = segments;
@@ -114,7 +117,9 @@ impl Log {
     #[inline]
     pub(crate) fn append(&mut self, now: Moment, origin: Origin, event: &Event<'_>) -> Seq {
         self.pending_since.get_or_insert(now);
-        self.buffer.append(origin, event)
+        let seq = self.buffer.append(origin, event);
+        debug_assert!(seq > self.written, "{seq} is behind the written events");
+        seq
     }
 
     /// Position of the newest event.
@@ -205,6 +210,7 @@ impl Log {
 
     pub(crate) fn drop_oldest(&mut self) -> Option<u64> {
         let segment = self.segments.pop_front()?;
+        assert!(segment.last <= self.safe, "only a durable segment is trimmed");
         if self.segments.is_empty() {
             self.open = false;
         }
@@ -235,6 +241,8 @@ impl Log {
         self.segments.front().is_none_or(|oldest| oldest.first <= self.safe)
     }
 }
+
+mod validate;
 
 #[cfg(test)]
 mod tests;

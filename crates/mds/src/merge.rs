@@ -16,6 +16,7 @@ mod check;
 mod interrupted;
 mod moving;
 mod receive;
+mod validate;
 mod verify;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -310,6 +311,7 @@ impl Mds {
 
     /// Verifies or applies a slice of the merge at the head of the queue.
     pub(crate) fn merge_step(&mut self, effects: &mut MdsEffects) {
+        assert!(!self.merges.waiting, "the merge waits for something");
         let Some(mut merge) = self.merges.queue.pop_front() else { return };
         merge.is_admitted = true;
         if merge.stage == MergeStage::Verifying && !self.is_still_wanted(&merge) {
@@ -410,6 +412,7 @@ impl Mds {
     }
 
     fn verified(&mut self, merge: &mut Merge) {
+        assert!(merge.stage == MergeStage::Verifying, "a journal is verified once");
         merge.report.verify_nanos = self.clock.now.since(merge.started).0;
         merge.started = self.clock.now;
         merge.offset = segment::HEADER_BYTES;

@@ -152,6 +152,7 @@ impl Opens {
         if file.sharing.is_some() {
             return Vec::new();
         }
+        assert!(!file.openers.is_empty(), "{ino}: a file that becomes shared is open");
         let (waiting, yields) = (Vec::new(), Vec::new());
         let (moving, freed) = (false, None);
         file.sharing = Some(Sharing { until, moving, waiting, yields, freed });
@@ -264,6 +265,7 @@ impl Opens {
     pub(crate) fn keep(&mut self, freed: Freed) -> bool {
         match self.files.get_mut(&freed.ino) {
             Some(file) if !file.openers.is_empty() => {
+                assert!(!freed.is_dir, "{}: no client has a directory open", freed.ino);
                 file.freed = Some(freed);
                 true
             }
@@ -317,8 +319,10 @@ impl Opens {
         if !file.openers.is_empty() || file.sharing.is_some() {
             return None;
         }
+        let file = self.files.remove(&ino)?;
+        assert!(file.openers.is_empty(), "{ino}: no client has the forgotten file open");
         self.shared.remove(&ino);
-        self.files.remove(&ino)?.freed
+        file.freed
     }
 
     /// Whether any client has a file open.
@@ -331,6 +335,8 @@ fn keepers(file: &File) -> Vec<ClientId> {
     let keeping = file.openers.iter().filter(|(_, opener)| opener.keeps);
     keeping.map(|(client, _)| *client).collect()
 }
+
+mod validate;
 
 #[cfg(test)]
 mod tests;

@@ -18,6 +18,7 @@
 mod merged;
 mod recovered;
 mod room;
+mod validate;
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -228,7 +229,8 @@ impl Purges {
         let Some(entry) = self.all.remove(&ino) else { return Vec::new() };
         for number in &entry.lists {
             if let Some(list) = self.lists.get_mut(number) {
-                list.left = list.left.saturating_sub(1);
+                assert!(list.left > 0, "{ino} is counted on the list {number}");
+                list.left -= 1;
             }
         }
         self.take_done(&entry.lists)
@@ -291,6 +293,7 @@ impl PurgeCx<'_> {
         if listed.is_empty() {
             return false;
         }
+        assert!(listed.len() <= REMOVALS_MAX, "the length of a list is bounded");
         let number = self.purges.next_list;
         self.purges.next_list += 1;
         let name = removals_name(self.rank, self.tables.epoch(), number);
@@ -316,6 +319,7 @@ impl PurgeCx<'_> {
         result: &Result<StoreResult, Box<StoreFailure>>,
         effects: &mut MdsEffects,
     ) {
+        assert!(self.purges.writing == Some(number), "the list {number} was being written");
         self.purges.writing = None;
         if result.is_ok() {
             self.purges.unwritten = None;
@@ -417,6 +421,7 @@ impl PurgeCx<'_> {
         if !freed.is_dir && self.opens.keep(freed) {
             return;
         }
+        assert!(self.purges.deleting < DELETING_MAX, "the number of running purges is bounded");
         self.purges.deleting += 1;
         let op = match removal_of(&freed) {
             Removal::Directory { ino } => StoreOp::PurgeDir { ino },
@@ -431,6 +436,7 @@ impl PurgeCx<'_> {
         result: &Result<StoreResult, Box<StoreFailure>>,
         effects: &mut MdsEffects,
     ) {
+        assert!(self.purges.deleting > 0, "{ino} was being purged");
         self.purges.deleting -= 1;
         if result.is_err() {
             return self.purges.retries.push_back((ino, self.now));

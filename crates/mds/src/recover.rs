@@ -87,6 +87,21 @@ pub(crate) struct Recovery {
     unfinished: BTreeMap<String, Unfinished>,
 }
 
+impl Recovery {
+    /// Checks the invariants of a recovery, between two inputs.
+    ///
+    /// # Panics
+    /// If one of them does not hold.
+    pub(crate) fn validate(&self) {
+        self.chain.validate();
+        assert!(self.batch.is_empty(), "creates of the journal are applied at the end of a block");
+        if let Some(segment) = &self.segment {
+            let length = segment.bytes.len();
+            assert!(self.offset <= length, "the next block is in the segment of {length} bytes");
+        }
+    }
+}
+
 impl Mds {
     pub(crate) fn start_recovery(&mut self, effects: &mut MdsEffects) {
         self.recovery.step = Step::ReadTable;

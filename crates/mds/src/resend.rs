@@ -57,6 +57,20 @@ impl Resend {
         self.busy
     }
 
+    /// Checks that changes wait here only during a reconnection, or while they are executed.
+    ///
+    /// # Panics
+    /// If that does not hold.
+    pub(crate) fn validate(&self, reconnecting: bool) {
+        let waits = self.requests.len();
+        assert!(waits == 0 || reconnecting, "{waits} resent changes wait for a reconnection");
+        let ordered = self.ordered.len() + self.late.len();
+        assert!(ordered == 0 || self.busy, "{ordered} resent changes wait to be executed");
+        let late = self.late.is_empty() || self.turn != Turn::Late;
+        assert!(late, "a late change is executed, and does not come again");
+        assert!(!self.stop || self.busy, "the server stops behind the resent changes");
+    }
+
     fn is_late(&self, client: ClientId) -> bool {
         self.late.iter().any(|(late, _)| *late == client)
     }
@@ -215,6 +229,8 @@ impl Mds {
 
     /// Executes resent changes, in their first order, then all other waiting requests.
     fn become_active(&mut self, effects: &mut MdsEffects) {
+        assert!(!self.resend.busy, "resent changes are executed once");
+        assert!(self.resend.late.is_empty(), "no change is late before the first is executed");
         self.phase = Phase::Active;
         self.restore_policies();
         let mut resent = std::mem::take(&mut self.resend.requests);
@@ -292,6 +308,7 @@ impl Mds {
                 }
             }
             Turn::Asked => {
+                assert!(self.resend.ordered.is_empty(), "the resent changes are done");
                 self.resend.turn = Turn::Late;
                 self.resend.ordered = std::mem::take(&mut self.resend.late);
             }

@@ -42,6 +42,7 @@ impl Mds {
         wanted: BTreeSet<Ino>,
         effects: &mut MdsEffects,
     ) {
+        assert!(self.search.is_none(), "one search at a time");
         // Inodes with several names are not in the directories that name them.
         let mut queue = VecDeque::from([Ino::LINKS]);
         if self.namespace.knows(top) {

@@ -15,6 +15,7 @@
 //! to wait for a directory.
 
 mod connect;
+mod validate;
 
 use std::collections::VecDeque;
 
@@ -151,6 +152,8 @@ impl Session {
     /// Notes a change as done.
     #[inline]
     pub(crate) fn finish(&mut self, remembered: Remembered) {
+        let done = self.remembered.iter().rev().any(|known| known.tid == remembered.tid);
+        debug_assert!(!done, "{} is executed once", remembered.tid);
         if self.remembered.len() == REMEMBERED_MAX
             && let Some(oldest) = self.remembered.pop_front()
         {

@@ -70,6 +70,26 @@ impl Snapshots {
         self.queue.front().is_some_and(|taking| taking.frozen.is_some())
     }
 
+    /// Checks that snapshots are taken one after the other.
+    ///
+    /// # Panics
+    /// If they are not.
+    pub(crate) fn validate(&self) {
+        assert!(self.queue.len() <= QUEUE_MAX, "the number of waiting snapshots is bounded");
+        for taking in self.queue.iter().skip(1) {
+            let waits = taking.stage == SnapshotStage::Drain && taking.frozen.is_none();
+            assert!(waits, "{}: one snapshot is taken at a time", taking.root);
+        }
+        if let Some(taking) = self.queue.front() {
+            let root = taking.root;
+            let frozen = taking.frozen.is_some();
+            let late = matches!(taking.stage, SnapshotStage::Freeze { .. } | SnapshotStage::Commit);
+            assert!(frozen == late, "{root}: changes wait from the freeze to the commit");
+            let taken = taking.taken.is_none() || taking.stage == SnapshotStage::Commit;
+            assert!(taken, "{root}: a snapshot is taken at the commit");
+        }
+    }
+
     /// The write is done.
     pub(crate) fn written(&mut self) {
         let Some(taking) = self.queue.front_mut() else { return };
@@ -173,7 +193,9 @@ impl Mds {
                 if self.merges.has_begun() {
                     return None;
                 }
-                self.snapshots.queue.front_mut()?.frozen = Some(now);
+                let taking = self.snapshots.queue.front_mut()?;
+                assert!(taking.frozen.is_none(), "{root}: changes are frozen once");
+                taking.frozen = Some(now);
                 self.settle_snapshot(SnapshotStage::Freeze { written: false }, effects)
             }
             SnapshotStage::Freeze { .. } => {

@@ -42,6 +42,8 @@ impl Mds {
     }
 
     pub(crate) fn try_stop(&mut self, effects: &mut MdsEffects) {
+        assert!(self.phase == Phase::Stopping, "a server stops after the order to stop");
+        assert!(self.phase == Phase::Stopping, "a server stops after the order to stop");
         if self.is_private() {
             // The job takes the journal over then; the rest ends with the process.
             effects.stopped = self.log.is_idle();
@@ -69,6 +71,7 @@ impl Mds {
         }
         let end = end_of_journal(&self.sessions, &self.log);
         if self.tables.end_journal(end) {
+            assert!(!self.sessions.is_any_blocked(), "no change waits when the journal ends");
             self.checkpointing().trim(effects);
             self.phase = Phase::Stopped;
             effects.stopped = true;

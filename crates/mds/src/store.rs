@@ -59,6 +59,14 @@ impl StoreOps {
         token
     }
 
+    /// The parts of the server that wait for an operation.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &Waiting> {
+        self.waiting.iter().map(|(token, waiting)| {
+            assert!(token.0 <= self.last, "{token:?} was given to an operation");
+            waiting
+        })
+    }
+
     /// An operation ended. `None` if nothing waits for it.
     pub(crate) fn end(&mut self, token: Token) -> Option<Waiting> {
         self.waiting.remove(&token)

@@ -14,6 +14,7 @@ mod gone;
 mod leave;
 mod numbers;
 mod summary;
+mod validate;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -200,6 +201,7 @@ impl Tables {
         if self.stopped != self.epoch {
             self.crashed = self.epoch;
         }
+        assert!(self.held.is_empty(), "a term begins before the first answer");
         self.epoch.0 += 1;
         self.own = InoRange { start: self.next, end: self.next + RESERVE };
         self.next = self.own.end;
@@ -226,6 +228,7 @@ impl Tables {
         if self.end == end && self.stopped == self.epoch {
             return self.is_idle();
         }
+        assert!(end.last >= self.end.last, "the journal does not end before it began");
         (self.end, self.stopped, self.dirty) = (end, self.epoch, true);
         false
     }
@@ -408,6 +411,7 @@ impl Mds {
         self.tables.dirty = false;
         self.tables.in_flight = true;
         self.tables.gone.put_begins();
+        assert!(self.tables.held_in_flight.is_empty(), "one put of the table at a time");
         self.tables.held_in_flight = std::mem::take(&mut self.tables.held);
         self.tables.reserving_in_flight = self.tables.reserving.is_some();
         self.tables.unsure_in_flight = self.tables.unsure.clone();
@@ -425,6 +429,7 @@ impl Mds {
         result: Result<StoreResult, Box<StoreFailure>>,
         effects: &mut MdsEffects,
     ) {
+        assert!(self.tables.in_flight, "the table was being stored");
         if std::mem::take(&mut self.tables.looking) {
             return self.tables_seen(result, effects);
         }

@@ -331,6 +331,7 @@ impl World {
         let clock = self.clock();
         let Some(mds) = &mut self.mds else { return };
         mds.handle(clock, input, &mut self.effects);
+        mds.validate();
         self.execute();
     }
 

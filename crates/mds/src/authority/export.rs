@@ -173,6 +173,7 @@ impl Mds {
         }
         self.check_links(root)?;
         let export = Export { pinned, stage: ExportStage::Drain, ..Export::new((root, to), at) };
+        assert!(self.authority.export_of(root).is_none(), "{root}: a subtree moves once");
         self.authority.exports.push(export);
         self.authority.note_plain();
         Ok(Performed::Later)

@@ -62,6 +62,7 @@ impl Mds {
     /// Looks for a directory along a chain of directories, each of which names the next.
     pub(super) fn preload_on_way(&mut self, ino: Ino, way: Vec<Ino>) {
         let (goal, queue) = (Goal::Find(ino), VecDeque::from(way));
+        debug_assert!(!queue.is_empty(), "{ino}: a walk begins at a directory");
         self.authority.preloads.retain(|it| it.goal != goal);
         self.authority.preloads.push(Preload { goal, queue, waiting: false });
         self.authority.note_plain();

@@ -17,7 +17,7 @@ use crate::{Mds, MdsEffects, ReplyTo};
 /// Moves of one decision at most: a policy that wants more moves the rest at the next tick.
 const MOVES_MAX: usize = 64;
 /// Moves that are under way at once. A move mostly waits for the store and for clients.
-const SIDE_BY_SIDE: usize = 8;
+pub(super) const SIDE_BY_SIDE: usize = 8;
 /// Directories that are fetched for one move at most: directories outside of memory have no load.
 const FETCHES_MAX: u32 = 256;
 
@@ -32,7 +32,7 @@ pub(crate) struct Move {
     path: Vec<u8>,
     above: Vec<DirFragId>,
     /// How many were under way at once, with this one.
-    beside: usize,
+    pub(super) beside: usize,
     since: Moment,
 }
 
@@ -41,10 +41,10 @@ pub(crate) struct Move {
 pub(super) struct Moves {
     waiting: VecDeque<Move>,
     /// Each under the number that it has as a request.
-    under_way: Vec<(Tid, Move)>,
+    pub(super) under_way: Vec<(Tid, Move)>,
     /// Moves that wait for a directory.
     fetching: Vec<Move>,
-    last: u64,
+    pub(super) last: u64,
     pub(super) carried_out: u64,
     pub(super) refused: u64,
     /// Recent mean duration of a move, each as a share of the time of those side by side.
@@ -127,6 +127,7 @@ impl Mds {
             match self.begin_export(ReplyTo { conn: ConnId::BALANCER, tid }, (root, to), pinned) {
                 Ok(Performed::Later) => {
                     let under_way = &mut self.balance.moves.under_way;
+                    assert!(under_way.len() < SIDE_BY_SIDE, "the number of moves is bounded");
                     under_way.push((tid, next));
                     let count = under_way.len();
                     return under_way

@@ -18,7 +18,7 @@ use crate::{MdsEffects, ReplyTo};
 /// Merges and policies that are answered when the store has the promised state.
 #[derive(Debug, Default)]
 pub(super) struct Flushes {
-    waiting: Vec<SubtreeFlush>,
+    pub(super) waiting: Vec<SubtreeFlush>,
     /// Whether there may be a directory to write. One that is being written or fetched is looked
     /// at again when that is done.
     ready: bool,

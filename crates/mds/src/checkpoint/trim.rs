@@ -36,6 +36,7 @@ impl CheckpointCx<'_> {
             }
         }
         if !objects.is_empty() {
+            assert!(!self.checkpoint.trimming, "one deletion of segments at a time");
             self.counters.trimmed_segments += objects.len() as u64;
             self.checkpoint.trimming = true;
             self.store.begin(Waiting::Trim, StoreOp::Delete { objects }, effects);
@@ -103,6 +104,7 @@ impl CheckpointCx<'_> {
         result: Result<StoreResult, Box<StoreFailure>>,
         effects: &mut MdsEffects,
     ) {
+        assert!(self.checkpoint.trimming, "segments were being deleted");
         match result {
             Ok(_) => {
                 self.checkpoint.trimming = false;

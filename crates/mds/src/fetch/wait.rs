@@ -87,7 +87,8 @@ impl Fetches {
 
     /// A directory cannot be read.
     pub(crate) fn fail(&mut self, dir: Ino, error: &Error) {
-        self.under_way.remove(&dir);
+        let fetched = self.under_way.remove(&dir);
+        assert!(fetched, "{dir}: the fetch was under way");
         self.needed.remove(&dir);
         for waiter in self.waiting.remove(&dir).unwrap_or_default() {
             self.woken.push_back(Woken::Failed(dir, waiter, error.clone()));

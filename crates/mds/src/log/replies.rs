@@ -36,6 +36,7 @@ impl Log {
         } else if until <= self.safe {
             effects.reply(at, seq, time, Ok(answer));
         } else {
+            assert!(until <= self.last(), "{until} is an event, and will be durable");
             self.waiters.push_back(Waiter { until, seq, time, at, answer });
         }
     }

@@ -37,6 +37,9 @@ fn written_again(begins: bool, failures: usize) -> Log {
 fn a_reply_waits_for_no_more_than_it_must_and_for_its_turn() {
     let mut log = Log::new();
     let mut effects = MdsEffects::default();
+    for _ in 1..5 {
+        log.append(Moment(0), Origin::default(), &Event::NOTHING);
+    }
     // All of them wait for the event that introduces this client.
     for tid in 1..4 {
         let (known, at) = (Seq(1), ReplyTo { conn: ConnId(7), tid: Tid(tid) });

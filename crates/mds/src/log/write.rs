@@ -73,6 +73,7 @@ impl LogCx<'_> {
         }
         log.pending_since = None;
         let (first, last) = (Seq(log.written.0 + 1), log.last());
+        assert!(first <= last, "a write of the journal has an event");
         log.written = last;
         self.counters.journal_bytes += data.len() as u64;
         self.counters.journal_writes += 1;
@@ -123,6 +124,7 @@ impl LogCx<'_> {
         }
         while self.log.flights.front().is_some_and(|flight| flight.done) {
             if let Some(flight) = self.log.flights.pop_front() {
+                assert!(flight.last > self.log.safe, "the durable journal grows");
                 self.log.safe = flight.last;
             }
         }
@@ -157,7 +159,8 @@ impl Log {
     pub(super) fn elsewhere(&mut self, rank: Rank, at: usize, op: StoreOp) -> StoreOp {
         let StoreOp::Append { data, .. } = op else { return op };
         let log = self;
-        let Flight { first, last, .. } = log.flights[at];
+        let Flight { first, last, done, .. } = log.flights[at];
+        assert!(!done, "a write that is done is not repeated");
         let header =
             SegmentHeader { writer: Writer::Mds { rank }, epoch: log.epoch, first_seq: first };
         let with_header = SegmentHeader::decode(&data).is_ok();

@@ -182,6 +182,7 @@ impl Mds {
             let failure = Failure { errno: Errno::Invalid, text };
             return effects.reply_error(merge.at, failure);
         }
+        assert!(merge.applied == 0, "a received journal is not applied");
         merge.journal = JournalId::of(&merge.bytes);
         self.skip_if_whole(&mut merge);
         merge.stage = MergeStage::Verifying;

@@ -22,6 +22,13 @@ pub(crate) struct Change {
     stored: bool,
 }
 
+impl Change {
+    /// Where the reply goes.
+    pub(crate) fn at(&self) -> ReplyTo {
+        self.at
+    }
+}
+
 impl Mds {
     /// Whether the content of a subtree is stored; if not, the write begins, and the request comes
     /// again.

@@ -31,18 +31,18 @@ const NAMED_MAX: usize = 1 << 16;
 #[derive(Debug, Default)]
 pub(super) struct MergedAway {
     /// Inodes that a merge under way removed.
-    held: BTreeMap<Ino, Held>,
+    pub(super) held: BTreeMap<Ino, Held>,
     /// Those of them that the next record will name.
     unnamed: Vec<Ino>,
     /// The first record that names one of them.
     since: Option<Seq>,
     /// The same of merges that ended while their inodes were on no list, and when they ended.
-    unlisted: VecDeque<(Seq, Seq)>,
+    pub(super) unlisted: VecDeque<(Seq, Seq)>,
 }
 
 #[derive(Debug)]
-struct Held {
-    freed: Freed,
+pub(super) struct Held {
+    pub(super) freed: Freed,
     /// The newest event when the inode was removed.
     seq: Seq,
     /// The journal has records of the merge.
@@ -63,6 +63,7 @@ impl MergedAway {
 
     /// Holds an inode that a replayed record names.
     pub(super) fn hold_named(&mut self, freed: Freed, record: Seq) {
+        assert!(record.0 > 0, "{}: a record is an event", freed.ino);
         self.held.insert(freed.ino, Held { freed, seq: record, recorded: true });
         self.note_record(record);
     }

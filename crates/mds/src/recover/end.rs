@@ -18,6 +18,8 @@ impl Mds {
                 effects,
             );
         }
+        assert!(self.recovery.batch.is_empty(), "each create of the journal is applied");
+        assert!(self.recovery.segment.is_none(), "each segment is applied");
         self.recovery.step = Step::Idle;
         self.doubt_damaged();
         self.namespace.replay_ended();

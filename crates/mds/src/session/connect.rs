@@ -8,7 +8,9 @@ use crate::{Mds, MdsEffects, Phase};
 
 impl Mds {
     pub(crate) fn hello(&mut self, conn: ConnId, hello: Hello, effects: &mut MdsEffects) {
-        if hello.client.0 == 0 {
+        // A connection is of one client, and the monitor has none here.
+        let other = self.sessions.client(conn).is_some_and(|known| known != hello.client);
+        if hello.client.0 == 0 || other {
             effects.close.push(conn);
             return;
         }

@@ -178,6 +178,9 @@ impl RanksWorld {
     }
 
     fn flush(&mut self, client: usize, rank: Rank, effects: SessionEffects) {
+        if let Some(to) = self.clients[client].to.get(&rank) {
+            to.session.validate();
+        }
         let SessionEffects { frames, completed, .. } = effects;
         let conn = self.clients[client].to.get(&rank).and_then(|to| to.conn);
         let mut rest = frames.as_slice();

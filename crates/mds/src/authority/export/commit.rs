@@ -48,6 +48,7 @@ impl Mds {
             Some(version) => Condition::Version(version),
             None => Condition::Absent,
         };
+        assert!(!self.authority.is_busy(), "one operation on the list at a time");
         self.authority.writing = true;
         let (object, data) = (SUBTREES_NAME.to_owned(), list.encode());
         self.authority.proposed = Some(list);

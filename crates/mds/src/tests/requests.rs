@@ -1,0 +1,11 @@
+//! Requests: for each kind its success, and each error that it may return.
+
+mod attributes;
+mod content;
+mod create;
+mod links;
+mod locks;
+mod open;
+mod questions;
+mod remove;
+mod rename;
