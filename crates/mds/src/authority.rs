@@ -178,6 +178,11 @@ impl Authority {
         self.list.apart_at(root).is_some_and(|subtree| self.is_own(subtree))
     }
 
+    /// Whether a subtree is moving from this rank, or to it.
+    pub(crate) fn is_moving(&self) -> bool {
+        self.is_exporting() || !self.imports.is_empty() || self.reshape.is_some()
+    }
+
     /// Whether another rank serves the subtree with this root.
     pub(crate) fn is_of_other(&self, root: Ino) -> bool {
         self.list.apart_at(root).is_some_and(|subtree| subtree.rank != self.rank)
@@ -266,9 +271,7 @@ impl Mds {
     /// Whether a subtree is moving from this rank, or to it.
     #[must_use]
     pub fn is_moving(&self) -> bool {
-        self.authority.is_exporting()
-            || !self.authority.imports.is_empty()
-            || self.authority.reshape.is_some()
+        self.authority.is_moving()
     }
 
     /// Whether this rank is the authority of the subtree with this root, and serves it.
@@ -276,7 +279,7 @@ impl Mds {
     pub fn serves(&self, root: Ino) -> bool {
         let known = self.authority.list.get(root);
         if let Some(joined) = known.filter(|subtree| subtree.joined) {
-            let here = match self.place(root) {
+            let here = match self.authority.place(&self.namespace, root) {
                 InodeAuthority::Here => true,
                 InodeAuthority::Unknown => joined.rank == self.rank,
                 InodeAuthority::Moving(_) | InodeAuthority::Other(_) => false,

@@ -3,6 +3,7 @@
 
 use crate::Mds;
 use crate::apply::ApplyCx;
+use crate::balance::BalanceCx;
 use crate::caps::CapsCx;
 use crate::checkpoint::CheckpointCx;
 use crate::fetch::FetchCx;
@@ -12,6 +13,22 @@ use crate::merge_request::MergeRequestCx;
 use crate::purge::PurgeCx;
 
 impl Mds {
+    pub(crate) fn balancing(&mut self) -> BalanceCx<'_> {
+        BalanceCx {
+            balance: &mut self.balance,
+            namespace: &mut self.namespace,
+            counters: &mut self.counters,
+            store: &mut self.store,
+            authority: &self.authority,
+            tables: &self.tables,
+            map: self.map.as_ref(),
+            settings: &self.settings,
+            phase: self.phase,
+            rank: self.rank,
+            clock: self.clock,
+        }
+    }
+
     pub(crate) fn checkpointing(&mut self) -> CheckpointCx<'_> {
         CheckpointCx {
             checkpoint: &mut self.checkpoint,

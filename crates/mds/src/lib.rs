@@ -241,9 +241,9 @@ impl Mds {
             MdsInput::Closed(conn) => self.closed(conn, effects),
             MdsInput::FromMonitor(message) => self.monitor_message(message, effects),
             MdsInput::Stored(token, result) => self.stored(token, result, effects),
-            MdsInput::Vitals(vitals) => self.note_vitals(vitals),
+            MdsInput::Vitals(vitals) => self.balance.note_vitals(vitals),
             MdsInput::Room(room) => self.note_room(room),
-            MdsInput::Answered(answer) => self.answered(&answer, effects),
+            MdsInput::Answered(answer) => self.balancer_answered(&answer, effects),
             MdsInput::Work => self.work(effects),
             MdsInput::Tick => self.tick(effects),
             MdsInput::Terminate => self.terminate(effects),
@@ -262,7 +262,7 @@ impl Mds {
             }
         }
         for (tid, result) in std::mem::take(&mut effects.to_balancer) {
-            self.balancer_moved(tid, result, effects);
+            self.balancing().moved(tid, result, effects);
         }
         let hurry = self.is_journal_wanted();
         self.logging().step(hurry, effects);
@@ -332,7 +332,10 @@ impl Mds {
             Waiting::Subtrees => self.list_stored(result, effects),
             Waiting::CrossRename(id) => self.cross_rename_stored(id, &result, effects),
             Waiting::Snapshot(id) => self.snapshot_taken(id, result),
-            Waiting::Balance(what) => self.balance_stored(what, result, effects),
+            Waiting::Balance(what) => {
+                self.balancing().stored(what, result);
+                self.begin_moves(effects);
+            }
             Waiting::Adopt(adopting) => self.adopt_read(*adopting, result, effects),
         }
         self.purging().step(effects);
@@ -344,6 +347,14 @@ impl Mds {
             || self.merge_wants_journal()
             || (!self.authority.is_plain() && self.authority_wants_journal())
             || self.checkpoint.wants_journal(self.log.safe())
+    }
+
+    fn balancer_answered(&mut self, answer: &balancer::BalancerAnswer, effects: &mut MdsEffects) {
+        self.balancing().answered(answer, effects);
+        if std::mem::take(&mut self.balance.is_news) {
+            self.last_beacon = None;
+            self.beacon_tick(effects);
+        }
     }
 
     fn journal_stored(
@@ -384,9 +395,9 @@ impl Mds {
         match message {
             Message::Map(map) => {
                 self.map = Some(*map);
-                self.note_balancer();
+                self.balancing().note_balancer();
             }
-            Message::Heartbeat(bytes) => self.hear(bytes),
+            Message::Heartbeat(bytes) => self.balancing().hear(bytes),
             Message::Stop => self.terminate(effects),
             Message::Request(request) => self.request(ConnId::MONITOR, &request, effects),
             Message::Hello(_)
@@ -427,7 +438,8 @@ impl Mds {
         self.checkpointing().evict_tick();
         self.checkpointing().compact_next(effects);
         self.authority_tick(effects);
-        self.balance_tick(effects);
+        self.balancing().tick(effects);
+        self.begin_moves(effects);
         if self.is_active() && !self.is_resend_busy() {
             self.finish_interrupted(effects);
         }

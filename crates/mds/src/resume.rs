@@ -45,7 +45,7 @@ impl Mds {
                 self.preload_fetched();
                 self.authority_step(effects);
             }
-            Waiter::Balancer => self.balancer_fetched(effects),
+            Waiter::Balancer => self.moves_fetched(effects),
             Waiter::Change(at) => self.go_on_with_change(at, effects),
             Waiter::Merged(release) => self.release_merged(release, effects),
             // It was read for a request that has seen by now that it is another rank's.
@@ -53,6 +53,22 @@ impl Mds {
                 if self.is_others(dir) {
                     self.namespace.forget_dirs(&[dir]);
                 }
+            }
+        }
+    }
+
+    /// Directories arrived, or failed to, for which moves of the balancer waited.
+    fn moves_fetched(&mut self, effects: &mut MdsEffects) {
+        self.balance.retry_fetched();
+        self.begin_moves(effects);
+    }
+
+    /// Begins the moves that the balancer has decided.
+    pub(crate) fn begin_moves(&mut self, effects: &mut MdsEffects) {
+        while let Some(next) = self.balancing().next_move() {
+            let performed = self.begin_export(next.at, next.root_and_rank(), next.is_pinned());
+            if let Some(dir) = self.balancing().begun(next, performed, effects) {
+                self.fetching().wait_for_whole(dir, Waiter::Balancer, effects);
             }
         }
     }
@@ -84,7 +100,7 @@ impl Mds {
             // It is tried again when some time has passed.
             Waiter::Search => self.search_fetched(),
             Waiter::Preload => self.preload_fetched(),
-            Waiter::Balancer => self.balancer_fetched(effects),
+            Waiter::Balancer => self.moves_fetched(effects),
             Waiter::Change(_) | Waiter::Merged(_) | Waiter::Seen(_) => {}
         }
     }

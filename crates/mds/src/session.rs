@@ -152,8 +152,11 @@ impl Session {
     /// Notes a change as done.
     #[inline]
     pub(crate) fn finish(&mut self, remembered: Remembered) {
-        let done = self.remembered.iter().rev().any(|known| known.tid == remembered.tid);
-        debug_assert!(!done, "{} is executed once", remembered.tid);
+        debug_assert!(
+            self.remembered.iter().rev().all(|known| known.tid != remembered.tid),
+            "{} is executed once",
+            remembered.tid
+        );
         if self.remembered.len() == REMEMBERED_MAX
             && let Some(oldest) = self.remembered.pop_front()
         {

@@ -27,7 +27,9 @@ impl Mds {
     ) -> Performing {
         let dir = self.colocated(ino)?;
         self.namespace.access(cred, dir, WRITE_AND_SEARCH)?;
-        if self.place(dir) != InodeAuthority::Here || self.authority.is_exporting() {
+        if self.authority.place(&self.namespace, dir) != InodeAuthority::Here
+            || self.authority.is_exporting()
+        {
             return Err(Errno::Again.into());
         }
         // The directory has arrived since; and this request does not replace a pin.

@@ -126,12 +126,12 @@ impl Mds {
     pub(crate) fn is_moving_decoupled(&self, subtree: Ino) -> bool {
         let leaves = |root| self.namespace.is_within(subtree, root);
         self.authority.exporting().any(leaves)
-            || matches!(self.place(subtree), InodeAuthority::Moving(_))
+            || matches!(self.authority.place(&self.namespace, subtree), InodeAuthority::Moving(_))
     }
 
     /// The other rank that has a subtree, if that is known.
     pub(crate) fn rank_of_decoupled(&self, subtree: Ino) -> Option<Rank> {
-        match self.place(subtree) {
+        match self.authority.place(&self.namespace, subtree) {
             InodeAuthority::Other(rank) => Some(rank),
             InodeAuthority::Here | InodeAuthority::Moving(_) | InodeAuthority::Unknown => None,
         }

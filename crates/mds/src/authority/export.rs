@@ -155,7 +155,9 @@ impl Mds {
     ) -> Performing {
         // The balancer's decision may be old. And the requests that were answered before a crash
         // are replayed first, at the rank that answered them.
-        if self.place(root) != InodeAuthority::Here || self.is_resend_busy() {
+        if self.authority.place(&self.namespace, root) != InodeAuthority::Here
+            || self.is_resend_busy()
+        {
             return Err(Errno::Again.into());
         }
         if to == self.rank {

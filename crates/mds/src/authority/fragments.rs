@@ -72,6 +72,23 @@ pub(super) fn splits(list: &Subtrees) -> Map<Ino, Split> {
 }
 
 impl Authority {
+    /// The directory that is being split or joined, if `dir` is that directory or one of its
+    /// fragments.
+    pub(super) fn reshaping(&self, dir: Ino) -> Option<Ino> {
+        if let Some(reshape) = &self.reshape
+            && reshape.is_frozen()
+            && reshape.is_about(dir)
+        {
+            return Some(reshape.dir);
+        }
+        let moves = |dir: Ino| {
+            let split = self.splits.get(&dir)?;
+            (split.state != PartState::Settled).then_some(dir)
+        };
+        let part = || self.list.get(dir)?.part.and_then(|part| moves(part.dir));
+        moves(dir).or_else(part)
+    }
+
     /// The directory to which a fragment's hidden directory belongs.
     pub(crate) fn whole_of(&self, ino: Ino) -> Option<Ino> {
         let mut whole = None;
@@ -165,23 +182,6 @@ impl Mds {
             leaf = split.parts[split.frag.place_of(name_hash(name))];
         }
         leaf
-    }
-
-    /// The directory that is being split or joined, if `dir` is that directory or one of its
-    /// fragments.
-    pub(super) fn reshaping(&self, dir: Ino) -> Option<Ino> {
-        if let Some(reshape) = &self.authority.reshape
-            && reshape.is_frozen()
-            && reshape.is_about(dir)
-        {
-            return Some(reshape.dir);
-        }
-        let moves = |dir: Ino| {
-            let split = self.authority.splits.get(&dir)?;
-            (split.state != PartState::Settled).then_some(dir)
-        };
-        let part = || self.authority.list.get(dir)?.part.and_then(|part| moves(part.dir));
-        moves(dir).or_else(part)
     }
 
     /// Redirects a request for a name in a split directory to its fragments. Returns `false` if the
@@ -316,7 +316,9 @@ impl Mds {
     }
 
     fn say_what_is_permitted(&mut self, dir: Ino, split: &Split, effects: &mut MdsEffects) {
-        if !self.is_served_here(dir) || self.authority.is_busy() || self.authority.reshape.is_some()
+        if !self.authority.is_served_here(&self.namespace, dir)
+            || self.authority.is_busy()
+            || self.authority.reshape.is_some()
         {
             return;
         }

@@ -1,10 +1,12 @@
 //! The place of a request: this rank, another rank, or neither before a subtree has moved.
 
 use metastore::MovedSubtree;
+use namespace::Namespace;
 use namespace::Refusal;
 use types::{Errno, Ino, Path, Rank, Span, Timestamp};
 use wire::{Answer, Elsewhere, Failure, Op};
 
+use super::Authority;
 use super::decoupled::decoupled_of;
 use super::preload::Goal;
 use super::{LIST, Preload, READ_LATELY};
@@ -24,6 +26,79 @@ pub(super) enum InodeAuthority {
     Other(Rank),
     /// Not in memory, and not remembered as moved to another rank.
     Unknown,
+}
+
+impl Authority {
+    pub(super) fn place(&self, namespace: &Namespace, ino: Ino) -> InodeAuthority {
+        if let Some(import) = self.imports.iter().find(|it| it.decoupled.contains(&ino)) {
+            return InodeAuthority::Moving(import.root);
+        }
+        if let Some(root) = self.linked_on_its_way(ino) {
+            return InodeAuthority::Moving(root);
+        }
+        if let Some(dir) = self.cross_renames.holds(ino) {
+            return InodeAuthority::Moving(dir);
+        }
+        if !namespace.knows(ino)
+            && let Some(root) = self.moved.get(&ino)
+        {
+            let rank = self.list.get(*root).map_or(Rank(0), |subtree| subtree.rank);
+            // A fragment that is not listed any more is gone: its names are rank 0's.
+            let gone = *root == ino && self.list.get(*root).is_none();
+            if rank != self.rank && !gone {
+                return InodeAuthority::Other(rank);
+            }
+        }
+        // A subtree of this rank takes the subtrees inside it that this rank serves along when it
+        // moves.
+        let (mut here, mut child) = (false, None);
+        for above in namespace.ancestors(ino) {
+            if self.is_on_its_way(above) {
+                return InodeAuthority::Moving(above);
+            }
+            if !self.cross_renames.is_empty()
+                && let Some(dir) = self.cross_renames.holds_below(namespace, above, child)
+            {
+                return InodeAuthority::Moving(dir);
+            }
+            child = Some(above);
+            // Only rank 0 splits and joins: on another rank the requests that wait for that would
+            // never continue.
+            if self.rank == Rank(0)
+                && let Some(dir) = self.reshaping(above)
+            {
+                return InodeAuthority::Moving(dir);
+            }
+            match self.list.apart_at(above) {
+                Some(subtree) if subtree.rank != self.rank && !here => {
+                    return InodeAuthority::Other(subtree.rank);
+                }
+                Some(_) => here = true,
+                None => {}
+            }
+        }
+        if namespace.knows(ino) { InodeAuthority::Here } else { InodeAuthority::Unknown }
+    }
+
+    /// Whether no other rank serves an inode, or is about to.
+    pub(crate) fn is_served_here(&self, namespace: &Namespace, ino: Ino) -> bool {
+        match self.place(namespace, ino) {
+            InodeAuthority::Here | InodeAuthority::Unknown => true,
+            InodeAuthority::Other(_) | InodeAuthority::Moving(_) => false,
+        }
+    }
+
+    /// Whether nothing may be done in the subtree with this root.
+    fn is_on_its_way(&self, root: Ino) -> bool {
+        self.roots_on_their_way().any(|it| it == root)
+    }
+
+    /// The roots of the subtrees in which nothing may be done.
+    fn roots_on_their_way(&self) -> impl Iterator<Item = Ino> {
+        let frozen = self.exports.iter().filter(|export| export.is_frozen());
+        let imports = self.imports.iter().map(|import| import.root);
+        frozen.map(|export| export.root).chain(imports)
+    }
 }
 
 impl Mds {
@@ -48,7 +123,7 @@ impl Mds {
         let mut here = false;
         let whole = decoupled_of(op);
         for ino in touched(op).0.into_iter().chain([whole, self.held_by(request)]).flatten() {
-            match self.place(ino) {
+            match self.authority.place(&self.namespace, ino) {
                 InodeAuthority::Unknown if whole == Some(ino) => {
                     if !self.tables.decoupled.contains_key(&ino)
                         && self.may_be_coming_as_whole(from, effects)
@@ -152,87 +227,15 @@ impl Mds {
             if lost.is_some() && self.namespace.is_dir(ino) {
                 return lost;
             }
-            let on_its_way = self.is_on_its_way(ino).then_some(ino);
+            let on_its_way = self.authority.is_on_its_way(ino).then_some(ino);
             // A directory to or from which a name moves stays at its place until the decision, and
             // so does one with a moving subtree in it: the list names the subtree that has its
             // name.
-            let mut passing = authority.cross_renames.ends().chain(self.roots_on_their_way());
+            let mut passing =
+                authority.cross_renames.ends().chain(self.authority.roots_on_their_way());
             let around = || passing.find(|dir| self.namespace.is_within(*dir, ino));
             authority.cross_renames.holds(ino).or(on_its_way).or_else(around)
         })
-    }
-
-    pub(super) fn place(&self, ino: Ino) -> InodeAuthority {
-        let authority = &self.authority;
-        if let Some(import) = authority.imports.iter().find(|it| it.decoupled.contains(&ino)) {
-            return InodeAuthority::Moving(import.root);
-        }
-        if let Some(root) = authority.linked_on_its_way(ino) {
-            return InodeAuthority::Moving(root);
-        }
-        if let Some(dir) = authority.cross_renames.holds(ino) {
-            return InodeAuthority::Moving(dir);
-        }
-        if !self.namespace.knows(ino)
-            && let Some(root) = authority.moved.get(&ino)
-        {
-            let rank = authority.list.get(*root).map_or(Rank(0), |subtree| subtree.rank);
-            // A fragment that is not listed any more is gone: its names are rank 0's.
-            let gone = *root == ino && authority.list.get(*root).is_none();
-            if rank != self.rank && !gone {
-                return InodeAuthority::Other(rank);
-            }
-        }
-        // A subtree of this rank takes the subtrees inside it that this rank serves along when it
-        // moves.
-        let (mut here, mut child) = (false, None);
-        for above in self.namespace.ancestors(ino) {
-            if self.is_on_its_way(above) {
-                return InodeAuthority::Moving(above);
-            }
-            if !authority.cross_renames.is_empty()
-                && let Some(dir) =
-                    authority.cross_renames.holds_below(&self.namespace, above, child)
-            {
-                return InodeAuthority::Moving(dir);
-            }
-            child = Some(above);
-            // Only rank 0 splits and joins: on another rank the requests that wait for that would
-            // never continue.
-            if self.rank == Rank(0)
-                && let Some(dir) = self.reshaping(above)
-            {
-                return InodeAuthority::Moving(dir);
-            }
-            match authority.list.apart_at(above) {
-                Some(subtree) if subtree.rank != self.rank && !here => {
-                    return InodeAuthority::Other(subtree.rank);
-                }
-                Some(_) => here = true,
-                None => {}
-            }
-        }
-        if self.namespace.knows(ino) { InodeAuthority::Here } else { InodeAuthority::Unknown }
-    }
-
-    /// Whether no other rank serves an inode, or is about to.
-    pub(crate) fn is_served_here(&self, ino: Ino) -> bool {
-        match self.place(ino) {
-            InodeAuthority::Here | InodeAuthority::Unknown => true,
-            InodeAuthority::Other(_) | InodeAuthority::Moving(_) => false,
-        }
-    }
-
-    /// Whether nothing may be done in the subtree with this root.
-    fn is_on_its_way(&self, root: Ino) -> bool {
-        self.roots_on_their_way().any(|it| it == root)
-    }
-
-    /// The roots of the subtrees in which nothing may be done.
-    fn roots_on_their_way(&self) -> impl Iterator<Item = Ino> {
-        let frozen = self.authority.exports.iter().filter(|export| export.is_frozen());
-        let imports = self.authority.imports.iter().map(|import| import.root);
-        frozen.map(|export| export.root).chain(imports)
     }
 
     /// The root of a moving subtree through which a path leads.
@@ -241,7 +244,7 @@ impl Mds {
         let mut at = base;
         for name in path.components() {
             at = self.namespace.peek(at, name).ok()??;
-            if let InodeAuthority::Moving(root) = self.place(at) {
+            if let InodeAuthority::Moving(root) = self.authority.place(&self.namespace, at) {
                 return Some(root);
             }
         }
@@ -260,7 +263,7 @@ impl Mds {
             return self.refuses_fragmented(from, effects)
                 || self.send_fragments(from, dir, effects);
         }
-        let rank = match self.place(dir) {
+        let rank = match self.authority.place(&self.namespace, dir) {
             InodeAuthority::Other(rank) => rank,
             InodeAuthority::Moving(root) if self.authority.is_coming(root) => {
                 self.fetches.park_until_returned(&mut self.sessions, from, root);

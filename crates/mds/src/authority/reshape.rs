@@ -208,7 +208,7 @@ impl Mds {
                 self.reshaped(effects);
                 return Ok(None);
             }
-            self.count_before_reshape();
+            self.balancing().count_before_reshape();
             return Ok(Some(ReshapeStage::Move));
         }
         if self.authority.is_busy() {
@@ -277,7 +277,7 @@ impl Mds {
                 let cursor = last.filter(|_| !joins);
                 self.authority.reshape.iter_mut().for_each(|it| it.cursor.clone_from(&cursor));
                 self.restore_times(dir, &parts, times);
-                self.forget_moved(dir, &parts);
+                self.balancing().forget_moved(dir, &parts);
                 return Ok(None);
             }
         }
@@ -286,7 +286,7 @@ impl Mds {
         }
         self.restore_times(dir, &parts, times);
         self.applying().note_freed(true);
-        self.count_after_reshape(dir, &parts, joins);
+        self.balancing().count_after_reshape(dir, &parts, joins);
         Ok(Some(ReshapeStage::Flush(self.log.last())))
     }
 

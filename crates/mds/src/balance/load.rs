@@ -8,7 +8,7 @@ use namespace::{Hit, Hits, Namespace};
 use types::{DirFragId, Frag, Ino, Moment, Span};
 use wire::Op;
 
-use crate::Mds;
+use super::BalanceCx;
 use crate::apply::directory_of;
 use crate::op::touched;
 
@@ -20,7 +20,7 @@ const SLICE: usize = 512;
 /// directories above it.
 const KNOWN_MAX: usize = 16_384;
 
-impl Mds {
+impl BalanceCx<'_> {
     /// Counts the hits since the last time, a slice at a time.
     pub(super) fn count_hits(&mut self, now: Moment) {
         if !self.balance.begun {

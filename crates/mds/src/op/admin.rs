@@ -39,7 +39,8 @@ impl Mds {
             self.counters.busy += 1;
             return Err(Errno::Busy.into());
         }
-        let here = self.is_served_here(attr.ino) && !self.namespace.is_split(attr.ino);
+        let here = self.authority.is_served_here(&self.namespace, attr.ino)
+            && !self.namespace.is_split(attr.ino);
         if !self.authority.is_plain() && !here {
             let text = "other metadata servers have this directory: list it there".into();
             let errno = Errno::NotSupported;

@@ -37,7 +37,8 @@ const FOLLOW_INTERVAL: Span = Span::from_millis(100);
 impl Mds {
     /// Whether another rank serves a directory.
     pub(super) fn is_elsewhere(&self, dir: Ino) -> bool {
-        matches!(self.place(dir), InodeAuthority::Other(_)) || self.namespace.is_split(dir)
+        matches!(self.authority.place(&self.namespace, dir), InodeAuthority::Other(_))
+            || self.namespace.is_split(dir)
     }
 
     /// Whether the name of a directory of this rank may go to another one now.
@@ -125,7 +126,7 @@ impl Mds {
         if self.tables.decoupled.get(&target).is_some_and(|known| !known.released) {
             return Err(cross("a client has decoupled the directory that has the new name"));
         }
-        if let InodeAuthority::Moving(_) = self.place(target) {
+        if let InodeAuthority::Moving(_) = self.authority.place(&self.namespace, target) {
             return Ok(false);
         }
         if self.authority.exporting().any(|root| self.namespace.is_within(root, target)) {

@@ -102,7 +102,7 @@ impl Mds {
         if is_in_change(&self.changes, &self.namespace, dir) {
             return Err(busy("a policy is being changed"));
         }
-        match self.place(dir) {
+        match self.authority.place(&self.namespace, dir) {
             InodeAuthority::Here => Ok(()),
             InodeAuthority::Moving(_) | InodeAuthority::Other(_) | InodeAuthority::Unknown => {
                 Err(Errno::Again.into())
