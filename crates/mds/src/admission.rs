@@ -1,6 +1,6 @@
 //! Admission: the ordered list of questions that a request must pass before it is executed.
 //!
-//! [`STEPS`] is that list, one step a file. A step lets the request pass, lets it wait, answers it,
+//! `steps!` has that list, one step a file. A step lets the request pass, lets it wait, answers it,
 //! or refuses it. [`Admitted`] is the proof that a request has passed all of them: the functions
 //! that plan a change take nothing else, so there is no other way to a change.
 //!
@@ -82,62 +82,80 @@ pub(crate) enum Verdict {
     Refuse(Refused),
 }
 
-/// One question.
-type Step = fn(&mut Mds, Incoming<'_>, &mut MdsEffects) -> Verdict;
+/// Defines the list of steps: their names, and the function that asks them in this order. A step is
+/// the function `check` of the module of its name, and can be inlined.
+macro_rules! steps {
+    ($($step:ident),+ $(,)?) => {
+        /// All questions about a request of a known client, in their order. Before them, `phase`
+        /// asks whether the server accepts requests, and `session` which client sent this one.
+        #[derive(Clone, Copy, Debug)]
+        #[allow(non_camel_case_types, reason = "the steps have the names of their modules")]
+        enum Step {
+            $($step),+
+        }
 
-/// All questions about a request of a known client, in their order. Before them, `phase` asks
-/// whether the server accepts requests, and `session` which client sent this one.
-const STEPS: [Step; 13] = [
-    // Does an earlier request of the client wait?
-    turn::check,
-    // Has the client executed it already, in a directory of its own?
-    asynchronous::check,
-    // Was it executed before?
-    duplicate::check,
-    // Does another rank serve its inodes?
-    misplaced::check,
-    // Is a snapshot being taken?
-    frozen::check,
-    // Do other clients cache the directories that it changes?
-    revoke::check,
-    // Must the owner of the subtree merge first?
-    merge_request::check,
-    // Must the store have a merge first, which only memory has?
-    store_first::check,
-    // Is its inode's place in the namespace known?
-    astray::check,
-    // May a job on a branch do that?
-    private::check,
-    // Does the server accept changes at all?
-    read_only::check,
-    // Has another client the subtree for itself?
-    blocked::check,
-    // Has the store room for it?
-    room::check,
-];
-
-/// The place in the list at which a request enters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Entry {
-    /// It has just arrived.
-    Arrived,
-    /// It waited for its turn.
-    Waited,
-    /// It is known not to be a duplicate.
-    New,
-    /// Its client has executed it.
-    Executed,
+        /// Asks every question from a step on, until one does not let the request pass. There is a
+        /// copy of this function for each first step, so that a create pays for no comparison.
+        #[inline]
+        fn ask<const FIRST: usize>(
+            mds: &mut Mds,
+            from: Incoming<'_>,
+            effects: &mut MdsEffects,
+        ) -> Verdict {
+            $(
+                if FIRST <= Step::$step as usize {
+                    match $step::check(mds, from, effects) {
+                        Verdict::Pass => {}
+                        verdict => return verdict,
+                    }
+                }
+            )+
+            Verdict::Pass
+        }
+    };
 }
 
+steps![
+    // Does an earlier request of the client wait?
+    turn,
+    // Has the client executed it already, in a directory of its own?
+    asynchronous,
+    // Was it executed before?
+    duplicate,
+    // Does another rank serve its inodes?
+    misplaced,
+    // Is a snapshot being taken?
+    frozen,
+    // Do other clients cache the directories that it changes?
+    revoke,
+    // Must the owner of the subtree merge first?
+    merge_request,
+    // Must the store have a merge first, which only memory has?
+    store_first,
+    // Is its inode's place in the namespace known?
+    astray,
+    // May a job on a branch do that?
+    private,
+    // Does the server accept changes at all?
+    read_only,
+    // Has another client the subtree for itself?
+    blocked,
+    // Has the store room for it?
+    room,
+];
+
+/// The places in the list at which a request enters.
+pub(crate) struct Entry;
+
 impl Entry {
-    const fn first(self) -> usize {
-        match self {
-            Self::Arrived => 0,
-            Self::Waited => 2,
-            Self::New => 3,
-            Self::Executed => 8,
-        }
-    }
+    /// The request has just arrived.
+    pub(crate) const ARRIVED: usize = Step::turn as usize;
+    /// The request waited for its turn.
+    pub(crate) const WAITED: usize = Step::duplicate as usize;
+    /// The request is known not to be a duplicate.
+    pub(crate) const NEW: usize = Step::misplaced as usize;
+    /// The client has executed the request.
+    pub(crate) const EXECUTED: usize = Step::astray as usize;
 }
 
 impl Mds {
@@ -159,40 +177,22 @@ impl Mds {
         Some(Incoming { conn, client: client?, request })
     }
 
-    /// Asks every question from `entry` on. Returns the admitted request, or why it is refused;
+    /// Asks every question from `ENTRY` on. Returns the admitted request, or why it is refused;
     /// `None` if it waits or is answered.
     #[inline]
-    pub(crate) fn admit<'a>(
+    pub(crate) fn admit<'a, const ENTRY: usize>(
         &mut self,
-        entry: Entry,
         from: Incoming<'a>,
         effects: &mut MdsEffects,
     ) -> Option<Result<Admitted<'a>, Refused>> {
-        for step in &STEPS[entry.first()..] {
-            match step(self, from, effects) {
-                Verdict::Pass => {}
-                Verdict::Taken => return None,
-                Verdict::Wait(dir) => {
-                    self.fetches.park_until_returned(&mut self.sessions, from, dir);
-                    return None;
-                }
-                Verdict::Refuse(refused) => return Some(Err(refused)),
+        match ask::<ENTRY>(self, from, effects) {
+            Verdict::Pass => Some(Ok(Admitted(from))),
+            Verdict::Taken => None,
+            Verdict::Wait(dir) => {
+                self.fetches.park_until_returned(&mut self.sessions, from, dir);
+                None
             }
+            Verdict::Refuse(refused) => Some(Err(refused)),
         }
-        Some(Ok(Admitted(from)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_request_enters_the_list_at_the_step_that_its_entry_names() {
-        let is = |entry: Entry, step: Step| std::ptr::fn_addr_eq(STEPS[entry.first()], step);
-        assert!(is(Entry::Arrived, turn::check));
-        assert!(is(Entry::Waited, duplicate::check));
-        assert!(is(Entry::New, misplaced::check));
-        assert!(is(Entry::Executed, astray::check));
     }
 }

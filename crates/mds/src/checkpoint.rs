@@ -92,6 +92,11 @@ impl Checkpoint {
         self.capturing.is_some() || (wanted && self.committing.len() < COMMITS_MAX)
     }
 
+    /// Whether a merge is in memory only, without a journal object.
+    pub(crate) fn is_any_volatile(&self) -> bool {
+        !self.volatile.is_empty()
+    }
+
     /// Whether a directory waits for the journal, which is durable up to `safe`.
     pub(crate) fn wants_journal(&self, safe: Seq) -> bool {
         self.captured.back().is_some_and(|(seq, ..)| *seq > safe)

@@ -250,7 +250,9 @@ impl Mds {
         }
         loop {
             self.resume_woken(effects);
-            self.resend_on(effects);
+            if self.resend.is_pending() || !self.early.is_empty() {
+                self.resend_on(effects);
+            }
             if !self.authority.is_plain() {
                 self.authority_step(effects);
             }
@@ -261,11 +263,17 @@ impl Mds {
                 break;
             }
         }
-        for (tid, result) in std::mem::take(&mut effects.to_balancer) {
-            self.balancing().moved(tid, result, effects);
+        if !effects.to_balancer.is_empty() {
+            for (tid, result) in std::mem::take(&mut effects.to_balancer) {
+                self.balancing().moved(tid, result, effects);
+            }
         }
-        let hurry = self.is_journal_wanted();
-        self.logging().step(hurry, effects);
+        if self.log.is_pending() {
+            let hurry = self.is_journal_wanted();
+            if hurry || self.log.is_due(self.clock.now, &self.settings) {
+                self.logging().step(hurry, effects);
+            }
+        }
         if self.phase == Phase::Stopping {
             self.try_stop(effects);
         }

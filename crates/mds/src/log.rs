@@ -217,8 +217,15 @@ impl Log {
         Some(segment.index)
     }
 
+    /// Whether an event is not handed to the store yet.
+    #[inline]
+    pub(crate) fn is_pending(&self) -> bool {
+        self.pending_since.is_some()
+    }
+
     /// Whether a write should start now.
-    fn is_due(&self, now: Moment, settings: &Settings) -> bool {
+    #[inline]
+    pub(crate) fn is_due(&self, now: Moment, settings: &Settings) -> bool {
         let Some(since) = self.pending_since else { return false };
         !self.waiters.is_empty()
             || self.buffer.bytes() >= settings.commit_bytes

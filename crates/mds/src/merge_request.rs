@@ -53,7 +53,7 @@ impl MergeRequestCx<'_> {
         op: &Op<'_>,
         effects: &mut MdsEffects,
     ) -> Option<Ino> {
-        if self.tables.decoupled.is_empty() || !is_look(op) {
+        if !is_look(op) {
             return None;
         }
         let root = merge_request_for(self.tables, self.namespace, client, op)?;

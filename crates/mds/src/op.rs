@@ -15,7 +15,7 @@ use namespace::Refusal;
 pub(crate) use store_first::{Change, drop_change, is_in_change};
 pub(crate) use touched::{place_of, touched, way};
 use types::{ConnId, Errno, Ino, Seq, Timestamp};
-use wire::{Answer, Batch, Failure, Op, Request};
+use wire::{Answer, Batch, Failure, Grants, Op, Request};
 
 use crate::admission::{Admitted, Entry, Incoming};
 use crate::session::Remembered;
@@ -85,7 +85,7 @@ impl Mds {
     ) {
         self.counters.requests += 1;
         if let Some(from) = self.identify(conn, request, effects) {
-            self.execute_from(Entry::Arrived, from, effects);
+            self.execute_from::<{ Entry::ARRIVED }>(from, effects);
         }
     }
 
@@ -97,30 +97,39 @@ impl Mds {
         effects: &mut MdsEffects,
     ) {
         let Some(client) = self.sessions.client(conn) else { return };
-        self.execute_from(Entry::New, Incoming { conn, client, request }, effects);
+        self.execute_from::<{ Entry::NEW }>(Incoming { conn, client, request }, effects);
     }
 
     /// Executes a request and answers it, unless a step of admission takes it.
-    pub(crate) fn execute_from(
+    pub(crate) fn execute_from<const ENTRY: usize>(
         &mut self,
-        entry: Entry,
         from: Incoming<'_>,
         effects: &mut MdsEffects,
     ) {
-        let performed = match self.admit(entry, from, effects) {
+        let performed = match self.admit::<ENTRY>(from, effects) {
             None => return,
             Some(Ok(admitted)) => self.perform(admitted, effects),
             Some(Err(refused)) => Err(refused),
         };
         match performed {
             Ok(Performed::Answer(answer)) => {
-                let told = self.capabilities().grants(from.client, from.request, Ok(&answer));
+                let told = self.grants(from, Ok(&answer));
                 effects.reply_with_grants(from.at(), (Seq(0), Timestamp(0)), told, Ok(answer));
             }
             Ok(Performed::Later) => {}
             Ok(Performed::Changed(changed)) => self.conclude(from, changed, effects),
             Err(refused) => self.conclude_refused(from, refused, effects),
         }
+    }
+
+    /// The part of an immediate answer that the client may cache.
+    #[inline]
+    fn grants(&mut self, from: Incoming<'_>, answer: Result<&Answer, &Failure>) -> Option<Grants> {
+        // The context is made only for requests that may be granted something.
+        if !from.request.remembers || from.client.0 == 0 {
+            return None;
+        }
+        self.capabilities().grants(from.client, from.request, answer)
     }
 
     /// Notes a change as done, and answers it as soon as its client may hear of it.
@@ -145,7 +154,7 @@ impl Mds {
                 self.log.answer_once_safe(until, (seq, time), from.at(), answer, effects);
             }
             (seq, _) => {
-                let told = self.capabilities().grants(from.client, from.request, Ok(&answer));
+                let told = self.grants(from, Ok(&answer));
                 let when = (seq.unwrap_or_default(), time);
                 effects.reply_with_grants(from.at(), when, told, Ok(answer));
             }
@@ -191,7 +200,7 @@ impl Mds {
         if from.op().is_mutation() && from.client.0 != 0 {
             self.sessions.get_mut(from.client).refuse(from.tid());
         }
-        let told = self.capabilities().grants(from.client, from.request, Err(&failure));
+        let told = self.grants(from, Err(&failure));
         effects.reply_with_grants(from.at(), (Seq(0), Timestamp(0)), told, Err(failure));
     }
 

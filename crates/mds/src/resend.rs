@@ -52,6 +52,12 @@ pub(crate) struct Resend {
 }
 
 impl Resend {
+    /// Whether resent changes are being executed, or the server stops when they are done.
+    #[inline]
+    pub(crate) fn is_pending(&self) -> bool {
+        self.busy || self.stop
+    }
+
     /// Whether resent changes are being executed.
     pub(crate) fn is_busy(&self) -> bool {
         self.busy
@@ -218,8 +224,10 @@ impl Mds {
     /// Whether a request names an inode whose place in the tree, and with it its policy, is not
     /// known since the restart.
     pub(crate) fn is_astray(&self, op: &Op<'_>) -> bool {
-        let named = touched(op).0.into_iter().flatten();
-        self.resend.orphans && named.into_iter().any(|ino| !self.namespace.is_anchored(ino))
+        if !self.resend.orphans {
+            return false;
+        }
+        touched(op).0.into_iter().flatten().any(|ino| !self.namespace.is_anchored(ino))
     }
 
     pub(crate) fn resend_tick(&mut self, effects: &mut MdsEffects) {

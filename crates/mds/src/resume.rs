@@ -15,7 +15,14 @@ use crate::{Mds, MdsEffects, Phase, ReplyTo};
 
 impl Mds {
     /// Lets every woken waiter go on.
+    #[inline]
     pub(crate) fn resume_woken(&mut self, effects: &mut MdsEffects) {
+        if self.fetches.is_any_woken() {
+            self.resume_all(effects);
+        }
+    }
+
+    fn resume_all(&mut self, effects: &mut MdsEffects) {
         while let Some(woken) = self.fetches.next_woken() {
             match woken {
                 Woken::Arrived(waiter) => self.resume(waiter, effects),
@@ -196,7 +203,7 @@ impl Mds {
             match decode(&frame) {
                 Some(Message::Request(request)) => {
                     let from = Incoming { conn, client, request: &request };
-                    self.execute_from(Entry::Waited, from, effects);
+                    self.execute_from::<{ Entry::WAITED }>(from, effects);
                 }
                 Some(Message::Chunk { tid, bytes }) => {
                     self.take_chunk(ReplyTo { conn, tid }, bytes, effects);

@@ -5,6 +5,9 @@ use crate::{Mds, MdsEffects};
 
 #[inline]
 pub(super) fn check(mds: &mut Mds, from: Incoming<'_>, effects: &mut MdsEffects) -> Verdict {
+    if mds.caps.is_empty() && mds.leases.is_empty() {
+        return Verdict::Pass;
+    }
     mds.capabilities()
         .must_revoke(from.client, from.op(), effects)
         .map_or(Verdict::Pass, Verdict::Wait)

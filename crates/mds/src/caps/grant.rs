@@ -18,7 +18,7 @@ impl CapsCx<'_> {
         answer: Result<&Answer, &Failure>,
     ) -> Option<Grants> {
         // A merge changes a subtree bit by bit.
-        if !request.remembers || client.0 == 0 || self.is_merging {
+        if self.is_merging {
             return None;
         }
         if !self.authority.is_plain()

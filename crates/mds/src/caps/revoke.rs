@@ -16,9 +16,6 @@ impl CapsCx<'_> {
         op: &Op<'_>,
         effects: &mut MdsEffects,
     ) -> Option<Ino> {
-        if self.caps.is_empty() && self.leases.is_empty() {
-            return None;
-        }
         if self.caps.is_any_exclusive()
             && let Some(dir) = self.must_revoke_exclusive(client, op, effects)
         {

@@ -22,7 +22,7 @@ impl CheckpointCx<'_> {
 
     /// The merged subtree that the store must have before this operation is journalled.
     pub(crate) fn must_store(&mut self, op: &Op<'_>) -> Option<Ino> {
-        if self.checkpoint.volatile.is_empty() || !op.is_mutation() {
+        if !op.is_mutation() {
             return None;
         }
         let places = touched(op).0.into_iter().flatten();

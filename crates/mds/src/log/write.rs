@@ -36,7 +36,7 @@ impl LogCx<'_> {
     /// Starts journal writes that are due; `hurry` if a part of the server waits for the journal.
     pub(crate) fn step(&mut self, hurry: bool, effects: &mut MdsEffects) {
         while (hurry || self.log.is_due(self.now, self.settings))
-            && self.log.pending_since.is_some()
+            && self.log.is_pending()
             && self.log.may_start(self.settings)
         {
             self.start_write(effects);

@@ -50,10 +50,11 @@ impl Mds {
         let may =
             if self.is_resend_busy() { Ok(()) } else { self.check_exclusive(client, request) };
         let performed = may.map_err(Refused::from);
-        let performed = performed.and_then(|()| match self.admit(Entry::Executed, from, effects) {
-            None => Ok(Performed::Later),
-            Some(admitted) => admitted.and_then(|admitted| self.perform(admitted, effects)),
-        });
+        let performed =
+            performed.and_then(|()| match self.admit::<{ Entry::EXECUTED }>(from, effects) {
+                None => Ok(Performed::Later),
+                Some(admitted) => admitted.and_then(|admitted| self.perform(admitted, effects)),
+            });
         match performed {
             Ok(Performed::Changed(Changed { seq, ino, time, .. })) => {
                 self.counters.ahead += 1;
