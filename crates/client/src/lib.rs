@@ -18,6 +18,7 @@ mod fragments;
 mod held;
 mod leases;
 mod left;
+mod router;
 mod runs;
 mod session;
 mod verify;
@@ -31,6 +32,10 @@ pub use decoupled::{ClientSubtree, Grant, SubtreeView};
 pub use fragments::FragmentMap;
 pub use held::FileState;
 pub use left::{IntactJournal, LogNeed, in_order};
+pub use router::{
+    Route, RouteEffect, RouteInput, Router, WALKS_MAX, WalkStep, Walks, is_direct, is_final, named,
+    second,
+};
 pub use runs::{ByReference, ByValue, Piece, RunCollector, StoredRun, Worth, may_go_by_value};
 pub use session::{LocalAnswer, Session, SessionEffects, SessionInput};
 pub use verify::{Doubt, Verifier};

@@ -1,21 +1,45 @@
-//! Requests about inodes that a server may have evicted, or not loaded since its start.
-//!
-//! A request names an inode by its number, and the object store finds an inode only through the
-//! directory that has its name. A server without the inode in memory answers `ESTALE`; the client
-//! then walks the path, which makes the server load the inode, and sends the request again.
+//! Requests about inodes that a server may have evicted, or not loaded since its start: carries out
+//! the decisions of [`client::Walks`].
 //!
 //! Invariant: `ESTALE` means that the path leads to nothing, or to another inode. A path that
 //! could not be walked for another reason is that reason's error.
 
+use client::{WalkStep, Walks};
 use types::{Cred, Errno, Ino, Path, Result};
 use wire::{Answer, Op};
 
 use crate::Fs;
 use crate::fs::unexpected;
 
-/// Most walks for one request: more than one only if the server is restarted, or evicts the
-/// inode, between the walk and the request.
-pub const WALKS_MAX: u32 = 8;
+/// Makes a request about so many inodes, and again after a walk to each of them if a server has not
+/// loaded them. `walk` walks to one, and says whether the path leads to it.
+///
+/// # Errors
+/// Those of the request and of the walks; `ESTALE` if a path does not lead to its inode.
+pub fn walked<T>(
+    inos: usize,
+    mut request: impl FnMut() -> Result<T>,
+    mut walk: impl FnMut(usize) -> Result<bool>,
+) -> Result<T> {
+    let mut walks = Walks::new(inos);
+    let mut result = request();
+    let _ = walks.next(false);
+    let mut good = !is_stale(&result);
+    loop {
+        match walks.next(good) {
+            WalkStep::Request => {
+                result = request();
+                good = !is_stale(&result);
+            }
+            WalkStep::Walk(at) => good = walk(at)?,
+            WalkStep::End => return result,
+        }
+    }
+}
+
+fn is_stale<T>(result: &Result<T>) -> bool {
+    result.as_ref().is_err_and(|error| error.errno == Errno::Stale)
+}
 
 impl Fs {
     /// Makes a request about inodes, and again after a walk to each of them if a server has not
@@ -26,20 +50,13 @@ impl Fs {
     pub fn walked<T>(
         &self,
         places: &[(&Path, Ino)],
-        mut request: impl FnMut() -> Result<T>,
+        request: impl FnMut() -> Result<T>,
     ) -> Result<T> {
-        for _ in 0..WALKS_MAX {
-            let stale = match request() {
-                Err(error) if error.errno == Errno::Stale => error,
-                result => return result,
-            };
-            for (path, ino) in places {
-                if !self.walk_to((Ino::ROOT, path), *ino)? {
-                    return Err(stale);
-                }
-            }
-        }
-        request()
+        let walk = |at: usize| {
+            let (path, ino) = places[at];
+            self.walk_to((Ino::ROOT, path), ino)
+        };
+        walked(places.len(), request, walk)
     }
 
     /// Walks from a directory to an inode, so that the server loads it. Returns whether the path

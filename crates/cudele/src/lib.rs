@@ -44,7 +44,6 @@ mod dir;
 mod exclusive;
 mod extents;
 mod file;
-mod fragments;
 mod fs;
 mod link;
 mod locate;
@@ -70,8 +69,9 @@ mod user;
 mod verify;
 mod waiting;
 
-pub use again::WALKS_MAX;
+pub use again::walked;
 pub use balancers::BalancerLog;
+pub use client::WALKS_MAX;
 pub use cluster::{Cluster, PolicySet};
 pub use contact::ContactNews;
 pub use content_store::ContentStore;

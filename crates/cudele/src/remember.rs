@@ -1,13 +1,13 @@
 //! The answers of servers that a listening client ([`Fs::listen`]) keeps, and need not ask for
 //! again.
 
+use client::{named, second};
 use types::{Cred, Errno, Ino, Result};
 use wire::{Answer, Op};
 
 use crate::Fs;
 use crate::fs::unexpected;
 use crate::link::Link;
-use crate::ranks::{named, second};
 
 /// Names of a directory that are asked for at a time.
 const LIST_PAGE: u32 = 4096;

@@ -17,10 +17,10 @@ mod job;
 mod judge;
 mod linking;
 mod moves;
-mod passing;
 mod register;
 mod report;
 mod script;
+mod session;
 mod tree;
 
 use std::collections::BTreeMap;
@@ -64,6 +64,8 @@ enum Event {
     Start(usize),
     Connect(usize, Rank),
     Turn(usize),
+    /// A wait of the step with this number is over.
+    Resume(usize, u64),
     Crash,
     Break,
     Move,
@@ -130,6 +132,7 @@ pub fn run(seed: u64, trace: bool, directories: bool) -> RanksReport {
         world.fail("panicked".into());
     }
     world.report.merges = world.job.merges;
+    world.report.redirected = world.clients.iter().map(|it| it.router.redirected()).sum();
     world.report
 }
 
@@ -311,6 +314,7 @@ impl RanksWorld {
             Event::Start(server) => self.start(server),
             Event::Connect(client, rank) => self.connect(client, rank),
             Event::Turn(client) => self.turn(client),
+            Event::Resume(client, number) => self.resume(client, number),
             Event::Crash => self.crash_some(),
             Event::Break => {
                 let alive = self.conns.iter().filter(|(_, conn)| conn.alive);

@@ -92,18 +92,7 @@ impl Vfs {
     }
 
     fn walked_about<T>(&self, inos: &[Ino], request: impl Fn() -> Result<T>) -> Result<T> {
-        for _ in 0..cudele::WALKS_MAX {
-            let stale = match request() {
-                Err(error) if error.errno == Errno::Stale => error,
-                result => return result,
-            };
-            for ino in inos {
-                if !self.show(*ino)? {
-                    return Err(stale);
-                }
-            }
-        }
-        request()
+        cudele::walked(inos.len(), request, |at| self.show(inos[at]))
     }
 
     /// Has the server walk to an inode. Returns whether it found it.

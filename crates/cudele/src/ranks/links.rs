@@ -1,6 +1,5 @@
 //! A link for each rank, and the threads that serve it.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use types::{Errno, Error, Rank, Result};
@@ -23,7 +22,18 @@ impl Ranks {
         if !known.iter().any(|entry| entry.rank == rank) {
             return Err(Error::new(Errno::Stale, rank.to_string(), "there is no such rank"));
         }
+        self.open_link(zero, rank)
+    }
+
+    /// The link to a rank that exists.
+    pub(super) fn open_link(self: &Arc<Self>, zero: &Arc<Link>, rank: Rank) -> Result<Arc<Link>> {
+        if rank == Rank(0) {
+            return Ok(zero.clone());
+        }
         let mut known = self.lock();
+        if let Some(link) = known.links.get(&rank) {
+            return Ok(link.clone());
+        }
         let made = || {
             let link = Arc::new(zero.to_rank(rank));
             crate::waiting::note(&link);
@@ -31,8 +41,9 @@ impl Ranks {
         };
         let link = known.links.entry(rank).or_insert_with(made).clone();
         let (handler, wants) = (known.handler.clone(), known.wants_alone);
+        known.router.link(rank);
+        self.publish(&known.router);
         drop(known);
-        self.several.store(true, Ordering::Release);
         if let Some(handler) = handler {
             listen_on(self, zero, &link, handler)?;
         }

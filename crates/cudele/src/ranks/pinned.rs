@@ -1,13 +1,11 @@
-//! Lists subtrees by rank, and moves them between ranks while clients work in them (B-02).
+//! Lists subtrees by rank, and moves, splits and joins them while clients work there (B-02, B-04).
 
+use client::Route;
 use metastore::{SUBTREES_NAME, Subtrees};
-use types::{Errno, Error, Frag, Ino, Rank, Result};
+use types::{Errno, Frag, Ino, Rank, Result};
 use wire::{Answer, Op};
 
 use crate::{Cluster, Fs};
-
-/// Subtrees that are moved for one to move, at most.
-const MOVES_MAX: usize = 8192;
 
 /// A subtree that was given to a rank, or back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,17 +61,7 @@ impl Fs {
     /// `EBUSY` with the reason if it cannot move; `EAGAIN` if the rank is not active; `EPERM`
     /// except for root and the owner of the namespace.
     pub fn pin(&self, dir: Ino, rank: Rank) -> Result<()> {
-        let mut todo = vec![(dir, rank)];
-        for _ in 0..MOVES_MAX {
-            let Some((dir, rank)) = todo.last().copied() else { return Ok(()) };
-            if let Answer::Elsewhere(inner) = self.call(Op::Export { dir, rank })? {
-                // It comes to where the directory is before that one goes.
-                todo.push((inner.root, self.place(dir)));
-            } else {
-                todo.pop();
-            }
-        }
-        Err(Error::new(Errno::Busy, dir.to_string(), "subtrees in it move all the time"))
+        self.drive_own(Route::pin(dir, rank)).map(drop)
     }
 
     /// Leaves it to the balancer which rank serves a directory. Nothing moves for that.
@@ -82,5 +70,37 @@ impl Fs {
     /// As [`Fs::pin`].
     pub fn unpin(&self, dir: Ino) -> Result<()> {
         self.call(Op::Export { dir, rank: Rank::NONE }).map(drop)
+    }
+
+    /// Splits a directory, or a fragment of one, into eight fragments by the hashes of its names,
+    /// while clients work there, and moves them to these ranks in turn; without ranks they stay. A
+    /// split directory keeps its fragments and their fragments, which move to the ranks.
+    ///
+    /// # Errors
+    /// `EBUSY` with the reason if the directory cannot be split; `EPERM` except for root and the
+    /// owner of the namespace; the errors of [`Fs::pin`].
+    pub fn split(&self, dir: Ino, ranks: &[Rank]) -> Result<()> {
+        self.drive_own(Route::split(dir, ranks.to_vec())).map(drop)
+    }
+
+    /// Joins the fragments of a directory while clients work there. Fragments on other ranks return
+    /// first.
+    ///
+    /// # Errors
+    /// `EBUSY` with the reason if they cannot be joined; `EPERM` except for root and the owner of
+    /// the namespace, unless the directory is empty.
+    pub fn join(&self, dir: Ino) -> Result<()> {
+        self.drive_own(Route::join(dir)).map(drop)
+    }
+
+    /// The hidden directories with the names of a split directory, in the order of hashes, each
+    /// with its rank; none if it is not split.
+    ///
+    /// # Errors
+    /// `ESTALE`, `EIO`.
+    pub fn fragments(&self, dir: Ino) -> Result<Vec<(Ino, Rank)>> {
+        let answer = self.drive_own(Route::fragments_of(dir))?;
+        let Answer::Fragments(fragments) = answer else { return Ok(Vec::new()) };
+        Ok(fragments.parts.to_vec())
     }
 }

@@ -128,6 +128,7 @@ fn ranks(options: &Options, start: Instant) -> u64 {
         sum.gathered += report.gathered;
         sum.apart += report.apart;
         sum.redirected += report.redirected;
+        sum.stale += report.stale;
         sum.crashes += report.crashes;
         sum.crashes_moving += report.crashes_moving;
         for line in &report.trace {
@@ -139,7 +140,7 @@ fn ranks(options: &Options, start: Instant) -> u64 {
         }
     }
     println!(
-        "{done} seeds of several ranks, {} answers judged, {} subtrees moved ({} of them fragments of fragments, {} with files that have several names) and {} not, {} directories split and {} joined, {} names of files and {} of directories passed between ranks ({} were busy and {} stayed), {} second names made after {} directories moved for them and {} not, {} requests sent on, {} servers killed, {} of them with a subtree on its way, {failures} failures",
+        "{done} seeds of several ranks, {} answers judged, {} subtrees moved ({} of them fragments of fragments, {} with files that have several names) and {} not, {} directories split and {} joined, {} names of files and {} of directories passed between ranks ({} were busy and {} stayed), {} second names made after {} directories moved for them and {} not, {} requests sent on and {} asked for again in vain, {} servers killed, {} of them with a subtree on its way, {failures} failures",
         sum.judged,
         sum.moves,
         sum.inner_moves,
@@ -155,6 +156,7 @@ fn ranks(options: &Options, start: Instant) -> u64 {
         sum.gathered,
         sum.apart,
         sum.redirected,
+        sum.stale,
         sum.crashes,
         sum.crashes_moving
     );

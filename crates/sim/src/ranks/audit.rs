@@ -65,7 +65,7 @@ impl RanksWorld {
         }
         let dirs = self.clients[0].dirs.clone();
         let leaves: Vec<Ino> =
-            dirs.into_iter().flat_map(|dir| self.clients[0].fragments.leaves(dir)).collect();
+            dirs.into_iter().flat_map(|dir| self.clients[0].fragments().leaves(dir)).collect();
         let serving = |world: &Self, leaf: Ino| {
             let servers = world.servers.iter().filter_map(|it| it.mds.as_ref());
             servers.filter(|mds| mds.serves(leaf)).count()

@@ -1,41 +1,80 @@
-//! A client of several ranks: a session with each, one request at a time, with redirects.
+//! A client of several ranks: a session with each, and the router of crate `client`, which decides
+//! where a request goes. A client has one step under way.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use client::{FragmentMap, Session, SessionEffects, SessionInput};
-use types::{ClientId, ConnId, Cred, Errno, Ino, Moment, Rank, Tid};
-use wire::{Answer, Failure, Message, Op};
+use client::{
+    FragmentMap, Route, RouteEffect, RouteInput, Router, Session, SessionEffects, WalkStep, Walks,
+};
+use types::{ClientId, ConnId, Cred, Errno, Error, Ino, Moment, Rank, Result, Tid};
+use wire::{Answer, Op};
 
-use super::job::{JOB, Step};
+use super::job::JOB;
+use super::linking::Link;
 use super::register::Place;
 use super::script::Script;
 use super::tree;
-use super::{Conn, Event, MS, RanksWorld};
+use super::{Event, MS, RanksWorld};
 
+/// The session with a rank.
 #[derive(Debug)]
-struct To {
-    session: Session,
-    conn: Option<ConnId>,
+pub(super) struct To {
+    pub(super) session: Session,
+    pub(super) conn: Option<ConnId>,
 }
 
-/// The pending request of a client.
+/// The step of a client that is under way.
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) script: Script,
+    /// When it began.
     pub(super) at: u64,
-    pub(super) rank: Rank,
-    pub(super) tid: Tid,
-    stale: u32,
-    so_far: SoFar,
+    /// Tells it from earlier steps.
+    number: u64,
+    route: Route,
+    pub(super) waits: Waits,
+    /// The paths of the inodes of the step, and the walks to them.
+    paths: Vec<(Vec<u8>, Ino)>,
+    walks: Walks,
+    walking: Option<usize>,
+    /// The result of the last request, while the client walks.
+    result: Option<Result<Answer>>,
+    /// The name that the step renames has gone to another rank.
+    pub(super) crossed: bool,
 }
 
-/// The results so far of a directory whose fragments are asked one after the other.
-#[derive(Debug, Default)]
-pub(super) struct SoFar {
-    /// The fragment that is asked; `None` for whichever is the first.
-    pub(super) leaf: Option<Ino>,
-    pub(super) entries: BTreeMap<Vec<u8>, Ino>,
-    pub(super) names: u64,
+/// What the route of a step waits for.
+#[derive(Debug)]
+pub(super) enum Waits {
+    Nothing,
+    Answer {
+        rank: Rank,
+        tid: Tid,
+        kind: SentKind,
+    },
+    /// This input comes in a while.
+    Input(RouteInput),
+    /// The session with a rank is to get the open state of a file, when it is connected.
+    Reclaim(Rank, Ino),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SentKind {
+    Gather,
+    Arrive,
+    Chunks,
+    Other,
+}
+
+impl SentKind {
+    fn of(op: &Op<'_>, chunks: bool) -> Self {
+        match (op, chunks) {
+            (_, true) => Self::Chunks,
+            (Op::Gather { .. }, _) => Self::Gather,
+            (Op::Arrive { .. }, _) => Self::Arrive,
+            (_, false) => Self::Other,
+        }
+    }
 }
 
 /// See the module documentation.
@@ -43,14 +82,16 @@ pub(super) struct SoFar {
 pub(super) struct Client {
     id: ClientId,
     remembers: bool,
-    to: BTreeMap<Rank, To>,
-    pub(super) places: BTreeMap<Ino, Rank>,
-    pub(super) fragments: FragmentMap,
+    pub(super) to: BTreeMap<Rank, To>,
+    pub(super) router: Router,
     pub(super) asked: Option<Asked>,
     pub(super) script: VecDeque<Script>,
     pub(super) dirs: Vec<Ino>,
     pub(super) finished: bool,
     next_name: u64,
+    number: u64,
+    /// How often the present step was repeated.
+    tries: u32,
     /// Asked again after a while.
     pub(super) again: bool,
     pub(super) moved_inner: bool,
@@ -62,13 +103,14 @@ impl Client {
             id,
             remembers,
             to: BTreeMap::new(),
-            places: BTreeMap::new(),
-            fragments: FragmentMap::default(),
+            router: Router::default(),
             asked: None,
             script: VecDeque::new(),
             dirs: Vec::new(),
             finished: false,
             next_name: 0,
+            number: 0,
+            tries: 0,
             again: false,
             moved_inner: false,
         }
@@ -82,124 +124,49 @@ impl Client {
         self.asked.is_none() && self.script.is_empty() && !self.again
     }
 
-    /// Gives a request up.
-    pub(super) fn forget(&mut self, rank: Rank, tid: Tid) {
-        if let Some(to) = self.to.get_mut(&rank) {
-            to.session.forget(tid);
-        }
+    pub(super) fn place(&self, ino: Ino) -> Rank {
+        self.router.place(ino)
     }
 
-    pub(super) fn place(&self, ino: Ino) -> Rank {
-        self.places.get(&ino).copied().unwrap_or(Rank(0))
+    pub(super) fn fragments(&self) -> &FragmentMap {
+        self.router.fragments()
     }
 
     pub(super) fn home(&self, place: &Place) -> Ino {
-        self.fragments.home(place.0, &place.1)
-    }
-
-    /// The directory, or the fragment of it, that a request is for.
-    fn aimed(&self, script: &Script) -> Ino {
-        if let Op::Lookup { parent: dir, .. }
-        | Op::Create { parent: dir, .. }
-        | Op::Link { parent: dir, .. }
-        | Op::Unlink { parent: dir, .. }
-        | Op::Rename { parent: dir, .. }
-        | Op::List { dir, .. } = self.fragments.aim(script.op())
-        {
-            dir
-        } else if let Script::Say(place, ..) = script {
-            self.home(place)
-        } else {
-            script.named()
-        }
+        self.fragments().home(place.0, &place.1)
     }
 }
 
-/// So often a rank is asked for a name of a file that it does not know.
-const AGREE: u32 = 5;
+/// The session of a client with a rank, and whether it is new.
+fn session(
+    to: &mut BTreeMap<Rank, To>,
+    rank: Rank,
+    (id, remembers): (ClientId, bool),
+) -> (&mut Session, bool) {
+    let mut fresh = false;
+    let to = to.entry(rank).or_insert_with(|| {
+        fresh = true;
+        let mut session = Session::new(id, Tid(1));
+        if remembers {
+            session.remember();
+        }
+        To { session, conn: None }
+    });
+    (&mut to.session, fresh)
+}
 
-fn is_stale(result: &Result<Answer, Failure>) -> bool {
-    result.as_ref().is_err_and(|failure| failure.errno == Errno::Stale)
+/// How often a step is repeated before it counts as endless.
+const TRIES_MAX: u32 = 2000;
+
+fn is_stale(result: &Result<Answer>) -> bool {
+    result.as_ref().is_err_and(|error| error.errno == Errno::Stale)
+}
+
+pub(super) fn connection_lost() -> Error {
+    Error::of(Errno::Io, "connection")
 }
 
 impl RanksWorld {
-    pub(super) fn connect(&mut self, client: usize, rank: Rank) {
-        let server = &self.servers[usize::from(rank.0)];
-        let term = server.term;
-        if self.clients[client].to[&rank].conn.is_some() {
-            return;
-        }
-        if server.mds.is_none() {
-            return self.schedule(5 * MS, Event::Connect(client, rank));
-        }
-        let id = ConnId(self.next_conn);
-        self.next_conn += 1;
-        let (to_server_at, to_client_at) = (self.now, self.now);
-        let conn = Conn { client, rank, term, alive: true, to_server_at, to_client_at };
-        self.conns.insert(id, conn);
-        if let Some(to) = self.clients[client].to.get_mut(&rank) {
-            to.conn = Some(id);
-        }
-        self.drive(client, rank, SessionInput::Connected);
-    }
-
-    pub(super) fn client_closed(&mut self, conn: ConnId) {
-        let Conn { client, rank, .. } = self.conns[&conn];
-        let Some(to) = self.clients[client].to.get_mut(&rank).filter(|to| to.conn == Some(conn))
-        else {
-            return;
-        };
-        to.conn = None;
-        self.drive(client, rank, SessionInput::Disconnected);
-        self.ask_merge_again(client, rank);
-        self.schedule(MS, Event::Connect(client, rank));
-    }
-
-    pub(super) fn arrived_at_client(&mut self, conn: ConnId, frame: &[u8]) {
-        let Conn { client, rank, alive, .. } = self.conns[&conn];
-        let payload = wire::frame::decode(frame).ok().flatten().map(|(frame, _)| frame.payload);
-        let message = payload.map(Message::decode);
-        match message {
-            Some(Ok(message)) if alive => {
-                self.note(|| format!("{rank} -> client.{client} {message:?}"));
-                self.drive(client, rank, SessionInput::Message(message));
-            }
-            Some(Ok(_)) => {}
-            Some(Err(_)) | None => self.fail("a server sent nonsense".into()),
-        }
-    }
-
-    fn drive(&mut self, client: usize, rank: Rank, input: SessionInput<'_>) {
-        let mut effects = SessionEffects::default();
-        if let Some(to) = self.clients[client].to.get_mut(&rank) {
-            to.session.handle(input, &mut effects);
-        }
-        self.flush(client, rank, effects);
-    }
-
-    fn flush(&mut self, client: usize, rank: Rank, effects: SessionEffects) {
-        if let Some(to) = self.clients[client].to.get(&rank) {
-            to.session.validate();
-        }
-        let SessionEffects { frames, completed, .. } = effects;
-        let conn = self.clients[client].to.get(&rank).and_then(|to| to.conn);
-        let mut rest = frames.as_slice();
-        while let (Some(conn), Ok(Some((_, length)))) = (conn, wire::frame::decode(rest)) {
-            self.to_server(conn, rest[..length].to_vec());
-            rest = &rest[length..];
-        }
-        let lost = self.clients[client].to.get_mut(&rank).and_then(|to| to.session.take_lost());
-        if let Some(lost) = lost {
-            self.fail(format!("client.{client} lost a change that {rank} had answered: {lost:?}"));
-        }
-        for (tid, result) in completed {
-            let is_it = |asked: &mut Asked| asked.tid == tid && asked.rank == rank;
-            if let Some(asked) = self.clients[client].asked.take_if(is_it) {
-                self.answered(client, asked, result);
-            }
-        }
-    }
-
     /// Time for a client to do something, if it waits for nothing.
     pub(super) fn turn(&mut self, client: usize) {
         self.clients[client].again = false;
@@ -216,57 +183,154 @@ impl RanksWorld {
             }
             None => self.choose(client),
         };
-        self.ask_first(client, script, self.now);
+        self.ask(client, script);
     }
 
-    /// Sends the request to the authority, as far as the client knows it.
-    fn ask_first(&mut self, client: usize, script: Script, at: u64) {
-        let rank = self.clients[client].place(self.clients[client].aimed(&script));
-        self.ask(client, script, rank, (at, 0), SoFar::default());
-    }
-
-    pub(super) fn ask(
-        &mut self,
-        client: usize,
-        script: Script,
-        rank: Rank,
-        (at, stale): (u64, u32),
-        so_far: SoFar,
-    ) {
-        let mut op = self.clients[client].fragments.aim(script.op());
-        if let (Op::List { dir: at, .. } | Op::GetAttr { ino: at }, Some(leaf)) =
-            (&mut op, so_far.leaf)
-        {
-            *at = leaf;
-        }
+    /// Begins a step.
+    pub(super) fn ask(&mut self, client: usize, script: Script) {
+        let paths = self.paths_of(client, &script);
+        self.note(|| format!("client.{client} asks {script:?}"));
+        let mut walks = Walks::new(paths.len());
+        let _ = walks.next(false);
+        let (at, route) = (self.now, script.route());
         let known = &mut self.clients[client];
-        let (id, remembers) = (known.id, known.remembers);
-        let mut fresh = false;
-        let to = known.to.entry(rank).or_insert_with(|| {
-            fresh = true;
-            let mut session = Session::new(id, Tid(1));
-            if remembers {
-                session.remember();
-            }
-            To { session, conn: None }
+        known.number += 1;
+        let number = known.number;
+        let (waits, walking, result, crossed) = (Waits::Nothing, None, None, false);
+        known.asked = Some(Asked {
+            script,
+            at,
+            number,
+            route,
+            waits,
+            paths,
+            walks,
+            walking,
+            result,
+            crossed,
         });
-        let merges = matches!(script, Script::Job(Step::Merge(_)));
-        if merges && !to.session.is_connected() {
+        self.pursue(client, RouteInput::Start);
+    }
+
+    /// A wait of a route is over.
+    pub(super) fn resume(&mut self, client: usize, number: u64) {
+        let asked = self.clients[client].asked.as_mut().filter(|asked| asked.number == number);
+        let Some(asked) = asked else { return };
+        match std::mem::replace(&mut asked.waits, Waits::Nothing) {
+            Waits::Input(input) => self.pursue(client, input),
+            Waits::Reclaim(rank, ino) => self.reclaim(client, rank, ino),
+            Waits::Nothing | Waits::Answer { .. } => {}
+        }
+    }
+
+    fn resume_after(&mut self, client: usize, after: u64, waits: Waits) {
+        let Some(asked) = &mut self.clients[client].asked else { return };
+        asked.waits = waits;
+        let number = asked.number;
+        self.schedule(after, Event::Resume(client, number));
+    }
+
+    /// Gives a route its input, and carries its effect out.
+    pub(super) fn pursue(&mut self, client: usize, input: RouteInput) {
+        let moment = Moment(self.now + 1);
+        let Client { router, asked, to, id, remembers, .. } = &mut self.clients[client];
+        let Some(asked) = asked else { return };
+        asked.waits = Waits::Nothing;
+        let given = match asked.walking {
+            Some(at) => Op::Walk { base: Ino::ROOT, path: &asked.paths[at].0 },
+            None => asked.script.op(),
+        };
+        match asked.route.handle(router, moment, &given, input) {
+            RouteEffect::Done(result) => self.route_ended(client, result),
+            RouteEffect::Send { rank, op, chunks, .. } => {
+                let (session, fresh) = session(to, rank, (*id, *remembers));
+                let mut effects = SessionEffects::default();
+                let kind = SentKind::of(&op, chunks);
+                if kind != SentKind::Chunks || session.is_connected() {
+                    session.at(moment);
+                    let tid = session.call(&Cred::root(), op, &mut effects);
+                    Self::chunks_of(&asked.script, tid, &mut effects);
+                    asked.waits = Waits::Answer { rank, tid, kind };
+                }
+                let waits = matches!(asked.waits, Waits::Answer { .. });
+                self.note(|| format!("client.{client} sends {rank} {kind:?}"));
+                if fresh {
+                    self.schedule(1, Event::Connect(client, rank));
+                }
+                if !waits {
+                    let lost = RouteInput::Answer(Err(connection_lost()));
+                    return self.resume_after(client, MS, Waits::Input(lost));
+                }
+                self.flush(client, rank, effects);
+            }
+            RouteEffect::Ranks => {
+                let ranks = (0..self.servers.len() as u16).map(Rank).collect();
+                let after = self.delay();
+                self.resume_after(client, after, Waits::Input(RouteInput::Ranks(Ok(ranks))));
+            }
+            RouteEffect::Wait(span) => {
+                self.resume_after(client, span.0, Waits::Input(RouteInput::Done));
+            }
+            RouteEffect::Reclaim { rank, ino } => self.reclaim(client, rank, ino),
+            RouteEffect::Close(ranks) => self.fail(format!("{ranks:?} were not removed")),
+        }
+    }
+
+    /// The session with a rank gets the open state of a file from the other sessions.
+    fn reclaim(&mut self, client: usize, rank: Rank, ino: Ino) {
+        let known = &mut self.clients[client];
+        let holds = |(at, to): (&Rank, &To)| *at != rank && to.session.has(ino);
+        if !known.to.iter().any(holds) {
+            return self.pursue(client, RouteInput::Done);
+        }
+        let (session, fresh) = session(&mut known.to, rank, (known.id, known.remembers));
+        if !session.is_connected() {
             if fresh {
                 self.schedule(1, Event::Connect(client, rank));
             }
-            return self.again(client, script, MS);
+            return self.resume_after(client, MS, Waits::Reclaim(rank, ino));
         }
-        let mut effects = SessionEffects::default();
-        to.session.at(Moment(self.now + 1));
-        let tid = to.session.call(&Cred::root(), op, &mut effects);
-        Self::chunks_of(&script, tid, &mut effects);
-        self.note(|| format!("client.{client} asks {rank} {tid} {script:?}"));
-        self.clients[client].asked = Some(Asked { script, at, rank, tid, stale, so_far });
-        if fresh {
-            self.schedule(1, Event::Connect(client, rank));
+        let holders: Vec<Rank> = known.to.iter().filter(|it| holds(*it)).map(|it| *it.0).collect();
+        for holder in holders {
+            let mut effects = SessionEffects::default();
+            let Some(from) = self.clients[client].to.get_mut(&holder) else { continue };
+            let carried = from.session.take_out(ino, &mut effects);
+            self.flush(client, holder, effects);
+            let mut effects = SessionEffects::default();
+            let Some(into) = self.clients[client].to.get_mut(&rank) else { continue };
+            into.session.put_in(ino, Some(carried), &mut effects);
+            self.flush(client, rank, effects);
         }
-        self.flush(client, rank, effects);
+        self.pursue(client, RouteInput::Done);
+    }
+
+    /// A request of a step is answered, or a walk of it.
+    fn route_ended(&mut self, client: usize, result: Result<Answer>) {
+        let Some(asked) = &mut self.clients[client].asked else { return };
+        let good = match asked.walking.take() {
+            Some(at) => {
+                let ino = asked.paths[at].1;
+                matches!(&result, Ok(Answer::Walked { attr: Some(attr), .. }) if attr.ino == ino)
+            }
+            None => {
+                let good = !is_stale(&result);
+                asked.result = Some(result);
+                good
+            }
+        };
+        asked.route = match asked.walks.next(good) {
+            WalkStep::Request => asked.script.route(),
+            WalkStep::Walk(at) => {
+                asked.walking = Some(at);
+                Route::request()
+            }
+            WalkStep::End => {
+                let Some(mut asked) = self.clients[client].asked.take() else { return };
+                let result = asked.result.take().unwrap_or_else(|| Err(connection_lost()));
+                return self.answered(client, asked, result);
+            }
+        };
+        self.pursue(client, RouteInput::Start);
     }
 
     /// A client's next step. It changes names of its own only.
@@ -315,166 +379,73 @@ impl RanksWorld {
         }
     }
 
-    #[allow(clippy::too_many_lines, reason = "an arm for each answer")]
-    fn answered(&mut self, client: usize, asked: Asked, result: Result<Answer, Failure>) {
+    fn answered(&mut self, client: usize, asked: Asked, result: Result<Answer>) {
+        let errno = result.as_ref().err().map(|error| error.errno);
         if matches!(asked.script, Script::Tree(_)) {
             return self.tree_answered(client, asked, result);
         }
-        let Asked { script, at, rank, stale, tid, mut so_far } = asked;
-        let elsewhere = matches!(result, Ok(Answer::Elsewhere(_)));
-        let again = result.as_ref().is_err_and(|failure| failure.errno == Errno::Again);
-        if matches!(script, Script::Job(_)) && !elsewhere && !again {
+        let chunks = matches!(&asked.script, Script::Job(step) if step.has_chunks());
+        if errno == Some(Errno::Again) || (chunks && errno == Some(Errno::Io)) {
+            return self.repeat(client, asked, &result);
+        }
+        if matches!(asked.script, Script::Job(_)) {
+            self.clients[client].tries = 0;
             self.report.judged += 1;
-            let text = format!("client.{client} {script:?} at {rank}");
-            let asked = Asked { script, at, rank, tid, stale, so_far };
+            let text = format!("client.{client} {:?}", asked.script);
             if let Err(violation) = self.job_answered(client, asked, &result) {
                 return self.fail(format!("{text}: {violation}, got {result:?}"));
             }
             let after = self.rng.between(1, 4 * MS);
             return self.schedule(after, Event::Turn(client));
         }
-        if matches!(script, Script::Link(_)) && stale < AGREE && is_stale(&result) {
-            // The server may not know an imported inode at once.
-            return self.ask(client, script, rank, (at, stale + 1), so_far);
-        }
-        if is_stale(&result) && self.looks_for_what_it_says(client, &script) {
-            return;
-        }
-        if self.linking_answered(client, (&script, at), &result) {
-            return;
-        }
-        if self.passing_answered(client, (&script, at), &result) {
-            return;
-        }
-        let about = so_far.leaf.unwrap_or_else(|| self.clients[client].aimed(&script));
-        match &result {
-            Ok(Answer::Fragments(fragments)) => {
-                self.report.redirected += 1;
-                let known = &mut self.clients[client];
-                known.fragments.note(fragments);
-                known.places.extend(fragments.parts);
-                if matches!(script, Script::Stat(_)) {
-                    let leaf = known.fragments.leaves(fragments.attr.ino)[0];
-                    let rank = known.place(leaf);
-                    so_far.leaf = Some(leaf);
-                    return self.ask(client, script, rank, (at, 0), so_far);
-                }
-                // From the start: the listed fragments do not exist any more.
-                return self.ask_first(client, script, at);
-            }
-            Ok(Answer::Elsewhere(elsewhere))
-                if elsewhere.root != Ino(0) && matches!(script, Script::Export(..)) =>
-            {
-                // One in it must come back first.
-                let first = Script::Export(elsewhere.root, rank);
-                self.clients[client].places.insert(elsewhere.root, elsewhere.rank);
-                self.clients[client].script.push_front(script);
-                return self.again(client, first, MS);
-            }
-            Ok(Answer::Elsewhere(elsewhere)) if elsewhere.root != Ino(0) => {
-                // Where the name of a directory leads.
-                self.clients[client].places.insert(elsewhere.root, elsewhere.rank);
+        if errno == Some(Errno::Stale) {
+            if self.is_part_gone(&asked.script) {
+                // The fragment is gone since this was planned.
                 return self.schedule(1, Event::Turn(client));
             }
-            Ok(Answer::Elsewhere(elsewhere)) => {
-                self.report.redirected += 1;
-                self.clients[client].places.insert(about, elsewhere.rank);
-                return self.ask(client, script, elsewhere.rank, (at, 0), so_far);
-            }
-            Err(failure)
-                if failure.errno == Errno::Stale
-                    && self.clients[client].fragments.whole_of(about).is_some()
-                    && stale >= 40 =>
-            {
-                // The fragment is gone: the directory was put together.
-                self.clients[client].fragments.forget(about);
-                return self.ask_first(client, script, at);
-            }
-            Err(failure) if failure.errno == Errno::Stale && self.is_part_gone(&script) => {
-                // A fragment that is gone since this was planned.
-                return self.schedule(1, Event::Turn(client));
-            }
-            Err(failure)
-                if failure.errno == Errno::Stale && self.inner() == Some(script.named()) =>
-            {
-                self.look_for_job(client, script);
-                return self.schedule(MS, Event::Turn(client));
-            }
-            Err(failure) if failure.errno == Errno::Stale && stale < 2000 => {
-                // The name exists: another rank may have it, or this one may not know yet. A
-                // request about two directories finds out whether one rank has both.
-                let known = &self.clients[client];
-                if let Script::Rename(from, to) = &script
-                    && known.home(to) != to.0
-                {
-                    // It may be either fragment that is gone.
-                    let gone = [known.home(from), known.home(to)];
-                    for gone in gone {
-                        self.clients[client].fragments.forget(gone);
-                    }
-                    return self.ask_first(client, script, at);
-                }
-                if let Script::Rename(from, to) = &script
-                    && known.place(known.home(from)) != known.place(known.home(to))
-                    && self.pass(client, &script, at)
-                {
-                    return;
-                }
-                // After a restart only a walk brings it back.
-                return match self.top(client, about) {
-                    Some(name) => self.walk_first(client, script, name),
-                    None => self.ask(client, script, rank, (at, stale + 1), so_far),
-                };
-            }
-            // A fragment with a name of a file that has several may not come back.
-            Err(failure)
-                if failure.errno == Errno::Again
-                    && matches!(script, Script::Join(_))
-                    && self.links
-                    && self.rng.percent(20) =>
-            {
-                self.report.refused += 1;
-                return self.schedule(MS, Event::Turn(client));
-            }
-            Err(failure) if failure.errno == Errno::Again => {
-                self.once_more(client, script);
-                return self.schedule(5 * MS, Event::Turn(client));
-            }
-            Ok(_) | Err(_) => {}
+            self.report.stale += u64::from(!asked.paths.is_empty());
+            return self.repeat(client, asked, &result);
         }
-        let result = match self.gather(client, &script, about, &mut so_far, result) {
-            Ok(result) => result,
-            Err(leaf) => {
-                so_far.leaf = Some(leaf);
-                let rank = self.clients[client].place(leaf);
-                return self.ask(client, script, rank, (at, 0), so_far);
-            }
-        };
-        if self.passing_checked(client, (&script, at), &result) {
-            return;
+        if self.is_kept_apart(client, &asked.script, errno) {
+            return self.schedule(MS, Event::Turn(client));
         }
+        self.clients[client].tries = 0;
         self.report.judged += 1;
+        let Asked { script, at, crossed, .. } = asked;
         if let Err(violation) = self.judge(client, &script, at, &result) {
-            return self.fail(format!(
-                "client.{client} {script:?} at {rank}: {violation}, got {result:?}"
-            ));
+            return self.fail(format!("client.{client} {script:?}: {violation}, got {result:?}"));
+        }
+        if let (Script::Rename(from, to), true) = (script, crossed) {
+            self.report.passed += 1;
+            for place in [from, to] {
+                self.clients[client].script.push_back(Script::Lookup(place));
+            }
         }
         let after = self.rng.between(1, 4 * MS);
         self.schedule(after, Event::Turn(client));
     }
 
-    /// A client that got EAGAIN retries a little later. A join finds out where the fragments are,
-    /// and brings back the missing ones.
-    fn once_more(&mut self, client: usize, script: Script) {
+    /// Repeats a step that was not executed.
+    fn repeat(&mut self, client: usize, asked: Asked, result: &Result<Answer>) {
         let known = &mut self.clients[client];
-        known.again = true;
-        let join = if let Script::Join(dir) = script { Some(dir) } else { None };
-        known.script.push_front(script);
-        if let Some(dir) = join {
-            let parts = known.fragments.parts(dir).into_iter().flatten();
-            parts.for_each(|part| known.script.push_front(Script::Export(part, Rank(0))));
-            known.script.push_front(Script::Stat(dir));
+        known.tries += 1;
+        if known.tries > TRIES_MAX {
+            let text = format!("client.{client} {:?} never ends: {result:?}", asked.script);
+            return self.fail(text);
         }
+        // A fragment with a name of a file that has several may not come back.
+        if matches!(asked.script, Script::Join(_)) && self.links && self.rng.percent(20) {
+            self.report.refused += 1;
+            return self.schedule(MS, Event::Turn(client));
+        }
+        self.again(client, asked.script, 5 * MS);
+    }
+
+    /// Asks again after a while.
+    pub(super) fn again(&mut self, client: usize, script: Script, after: u64) {
+        self.clients[client].script.push_front(script);
+        self.clients[client].again = true;
+        self.schedule(after, Event::Turn(client));
     }
 
     /// The number in the name of a directory of the root.
@@ -483,21 +454,26 @@ impl RanksWorld {
         all.copied().position(|it| it == dir)
     }
 
-    /// Looks a directory up by its name, and continues then.
-    pub(super) fn walk_first(&mut self, client: usize, script: Script, name: usize) {
-        let name = format!("d{name}").into_bytes();
-        let about = self.clients[client].aimed(&script);
-        self.clients[client].places.remove(&about);
-        // The other directory may have returned since, without a redirect.
-        let second = if let Script::Rename(_, (to, _)) = &script { Some(*to) } else { None };
-        self.clients[client].script.push_front(script);
-        let at = |to| self.top(client, to);
-        if let Some((to, at)) = second.and_then(|to| Some((to, at(to)?))) {
-            self.clients[client].places.remove(&to);
-            let look = Script::Lookup((Ino::ROOT, format!("d{at}").into_bytes()));
-            self.clients[client].script.push_front(look);
+    /// The paths of the inodes of a step, as far as there are any: fragments have none.
+    fn paths_of(&self, client: usize, script: &Script) -> Vec<(Vec<u8>, Ino)> {
+        let inos = script.inos();
+        let path = |ino: Ino| Some((self.path_of(client, ino)?, ino));
+        let mut paths: Vec<_> = inos.into_iter().filter_map(path).collect();
+        if let Script::Say((dir, name), ino, _) | Script::Link(Link { from: (dir, name), ino, .. }) =
+            script
+            && let Some(mut path) = self.path_of(client, *dir)
+        {
+            path.push(b'/');
+            path.extend_from_slice(name);
+            paths.push((path, *ino));
         }
-        let script = Script::Lookup((Ino::ROOT, name));
-        self.ask(client, script, Rank(0), (self.now, 0), SoFar::default());
+        paths
+    }
+
+    fn path_of(&self, client: usize, dir: Ino) -> Option<Vec<u8>> {
+        if let Some(at) = self.top(client, dir) {
+            return Some(format!("d{at}").into_bytes());
+        }
+        self.path_of_job(dir).or_else(|| self.path_in_tree(dir))
     }
 }

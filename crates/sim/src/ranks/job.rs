@@ -11,12 +11,13 @@ use client::{ClientSubtree, Grant, SessionEffects};
 use metastore::request::client_journal_name;
 use namespace::PlannedInode;
 use objstore::{Expect, ObjectStore};
-use types::{Attr, ClientId, Cred, Errno, FileType, Ino, InoRange, Rank, Seq, Timestamp};
-use wire::{Answer, Failure, MergeFlags, Message, Op, Unused};
+use types::Result as Answered;
+use types::{Attr, ClientId, Cred, Errno, FileType, Ino, InoRange, Seq, Timestamp};
+use wire::{Answer, MergeFlags, Message, Op, Unused};
 
 use super::client::Asked;
 use super::script::Script;
-use super::{Event, MS, RanksWorld};
+use super::{MS, RanksWorld};
 
 /// The client that does this.
 pub(super) const JOB: usize = 4;
@@ -27,7 +28,7 @@ const CHUNK_BYTES: usize = 700;
 /// Names that it makes: a listing has all of them.
 const NAMES_MAX: u64 = 2_000;
 /// How often it looks for the subtree before it believes that it has it no more.
-const LOOKS_MAX: u32 = 40;
+const LOOKS_MAX: u32 = 4;
 /// Other clients may work in it, and an answered merge is in the store.
 const POLICY: &[u8] = b"consistency: append_client_journal+volatile_apply\ndurability: none\n";
 
@@ -36,8 +37,6 @@ const POLICY: &[u8] = b"consistency: append_client_journal+volatile_apply\ndurab
 pub(super) enum Step {
     Decouple(Vec<u8>),
     Extend(Ino),
-    /// It says where it is: the directory above, the directory, and the name it has there.
-    Look(Ino, Vec<u8>),
     Merge(Box<Journal>),
 }
 
@@ -58,7 +57,6 @@ pub(super) struct Job {
     /// Above, and the directory: one of those that move, or one in it.
     above: Ino,
     dir: Ino,
-    name: Vec<u8>,
     path: Vec<u8>,
     held: Option<ClientSubtree>,
     next_name: u64,
@@ -77,7 +75,6 @@ impl Step {
                 Op::Decouple { path, client: ClientId(JOB as u64 + 1), policy: POLICY }
             }
             Self::Extend(subtree) => Op::Extend { subtree: *subtree, count: 40 },
-            Self::Look(parent, name) => Op::Lookup { parent: *parent, name },
             Self::Merge(journal) => {
                 let Journal { root, bytes, object, release, .. } = &**journal;
                 let stored = !object.is_empty();
@@ -93,9 +90,14 @@ impl Step {
     pub(super) fn named(&self) -> Ino {
         match self {
             Self::Decouple(_) => Ino::ROOT,
-            Self::Extend(dir) | Self::Look(dir, _) => *dir,
+            Self::Extend(dir) => *dir,
             Self::Merge(journal) => journal.root,
         }
+    }
+
+    /// Whether a journal follows the request.
+    pub(super) fn has_chunks(&self) -> bool {
+        matches!(self, Self::Merge(journal) if journal.object.is_empty())
     }
 
     /// Whether this step may explain the inode of a name.
@@ -109,10 +111,10 @@ impl Step {
 impl RanksWorld {
     /// The directory that will be decoupled: half of the time it is the root of a moving subtree.
     pub(super) fn begin_job(&mut self) {
-        let (above, name) = (Ino::ROOT, b"d0".to_vec());
+        let above = Ino::ROOT;
         let dir = self.clients[0].dirs[0];
         let path = b"/d0".to_vec();
-        self.job = Job { above, dir, name, path, ..Job::default() };
+        self.job = Job { above, dir, path, ..Job::default() };
         // The model's client does not look for it in fragments.
         if self.settings.split_entries == 0 && self.rng.percent(60) {
             self.clients[0].script.push_back(Script::MakeInner(dir, NAME.to_vec()));
@@ -121,8 +123,8 @@ impl RanksWorld {
 
     pub(super) fn inner_made(&mut self, parent: Ino, dir: Ino, when: (u64, u64)) {
         self.registers.changed((parent, NAME.to_vec()), Some(dir), when);
-        let (name, path) = (NAME.to_vec(), b"/d0/job".to_vec());
-        self.job = Job { above: parent, dir, name, path, ..Job::default() };
+        let path = b"/d0/job".to_vec();
+        self.job = Job { above: parent, dir, path, ..Job::default() };
     }
 
     /// The client's next step.
@@ -180,22 +182,12 @@ impl RanksWorld {
         }
     }
 
-    /// A journal that follows its request goes over one connection.
-    pub(super) fn ask_merge_again(&mut self, client: usize, rank: Rank) {
-        let lost = |asked: &mut Asked| {
-            asked.rank == rank && matches!(asked.script, Script::Job(Step::Merge(_)))
-        };
-        let Some(asked) = self.clients[client].asked.take_if(lost) else { return };
-        self.clients[client].forget(rank, asked.tid);
-        self.again(client, asked.script, MS);
-    }
-
     /// A step was answered. Says whether that was all of it.
     pub(super) fn job_answered(
         &mut self,
         client: usize,
         asked: Asked,
-        result: &Result<Answer, Failure>,
+        result: &Answered<Answer>,
     ) -> Result<(), &'static str> {
         let when = (asked.at, self.now);
         let Script::Job(step) = asked.script.clone() else { return Ok(()) };
@@ -219,11 +211,6 @@ impl RanksWorld {
                 self.job.given.push(*range);
                 self.job.held.iter_mut().for_each(|held| held.extend(*range));
             }
-            (Step::Look(..), Ok(Answer::Attr(attr))) => {
-                self.clients[client].places.insert(attr.ino, asked.rank);
-                return Ok(());
-            }
-            (Step::Look(..), Err(_)) => return Ok(()),
             // It was merged, and the store has that: only its answer was lost.
             (Step::Merge(journal), Err(failure))
                 if failure.errno == Errno::NotFound && !journal.object.is_empty() =>
@@ -234,7 +221,7 @@ impl RanksWorld {
             (_, Err(failure)) if failure.errno == Errno::Stale => {
                 self.job.looks += 1;
                 if self.job.looks < LOOKS_MAX {
-                    self.look_for_job(client, asked.script);
+                    self.again(client, asked.script, MS);
                     return Ok(());
                 }
                 self.job.looks = 0;
@@ -255,16 +242,9 @@ impl RanksWorld {
         (self.job.above != Ino::ROOT).then_some(self.job.dir)
     }
 
-    /// Walks to the directory, and asks again.
-    pub(super) fn look_for_job(&mut self, client: usize, script: Script) {
-        let Job { above, name, .. } = &self.job;
-        let inner = Script::Job(Step::Look(*above, name.clone()));
-        let first =
-            (*above != Ino::ROOT).then(|| Script::Job(Step::Look(Ino::ROOT, b"d0".to_vec())));
-        self.clients[client].places.remove(above);
-        self.clients[client].places.remove(&self.job.dir);
-        let script = [Some(script), Some(inner), first].into_iter().flatten();
-        script.for_each(|script| self.clients[client].script.push_front(script));
+    /// The path of the directory, if it is in one of those that move.
+    pub(super) fn path_of_job(&self, dir: Ino) -> Option<Vec<u8>> {
+        (self.inner() == Some(dir)).then(|| self.job.path.clone())
     }
 
     fn job_merged(&mut self, journal: &Journal, when: (u64, u64)) {
@@ -293,13 +273,6 @@ impl RanksWorld {
             return Err("a number was given twice");
         }
         Ok(())
-    }
-
-    /// Asks again after a while.
-    pub(super) fn again(&mut self, client: usize, script: Script, after: u64) {
-        self.clients[client].script.push_front(script);
-        self.clients[client].again = true;
-        self.schedule(after, Event::Turn(client));
     }
 
     /// Whether a directory is the one that is decoupled, or the one above it.

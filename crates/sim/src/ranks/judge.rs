@@ -2,61 +2,24 @@
 
 use std::collections::BTreeMap;
 
-use types::{Errno, Ino};
-use wire::{Answer, Failure};
+use types::{Errno, Ino, Result as Answered};
+use wire::Answer;
 
 use super::RanksWorld;
-use super::client::{Client, SoFar};
-use super::passing::Passing;
+use super::client::Client;
 use super::register::Place;
 use super::script::Script;
 
 impl RanksWorld {
-    /// The joint answer of a directory's fragments; or the next fragment to ask.
-    pub(super) fn gather(
-        &mut self,
-        client: usize,
-        script: &Script,
-        leaf: Ino,
-        so_far: &mut SoFar,
-        result: Result<Answer, Failure>,
-    ) -> Result<Result<Answer, Failure>, Ino> {
-        let (Script::List(dir) | Script::Stat(dir)) = script else { return Ok(result) };
-        match &result {
-            Ok(Answer::Entries { entries, .. }) => {
-                for (name, attr) in entries {
-                    if so_far.entries.insert(name.clone(), attr.ino).is_some() {
-                        self.fail("a name is listed twice".into());
-                    }
-                }
-            }
-            Ok(Answer::Attr(attr)) => so_far.names += attr.size,
-            Ok(_) | Err(_) => return Ok(result),
-        }
-        if let Some(next) = self.clients[client].fragments.leaf_after(*dir, leaf) {
-            return Err(next);
-        }
-        Ok(match result {
-            Ok(Answer::Entries { .. }) => {
-                let attr = |ino| types::Attr { ino, ..types::Attr::default() };
-                let entries = std::mem::take(&mut so_far.entries).into_iter();
-                let entries = entries.map(|(name, ino)| (name, attr(ino))).collect();
-                Ok(Answer::Entries { entries, more: false })
-            }
-            Ok(_) => Ok(Answer::Attr(types::Attr { size: so_far.names, ..types::Attr::default() })),
-            Err(failure) => Err(failure),
-        })
-    }
-
     pub(super) fn judge(
         &mut self,
         client: usize,
         script: &Script,
         asked: u64,
-        result: &Result<Answer, Failure>,
+        result: &Answered<Answer>,
     ) -> Result<(), &'static str> {
         let when = (asked, self.now);
-        let errno = result.as_ref().err().map(|failure| failure.errno);
+        let errno = result.as_ref().err().map(|error| error.errno);
         match (script, result) {
             (Script::MakeDir(..), Ok(Answer::Attr(attr))) => {
                 self.clients[client].dirs.push(attr.ino)
@@ -78,12 +41,6 @@ impl RanksWorld {
                 self.registers.changed(to.clone(), ino, when);
             }
             (Script::Link(link), Ok(Answer::Done | Answer::Attr(_))) => self.linked(link, when),
-            (Script::Rename(from, to), Err(_)) if errno == Some(Errno::CrossDevice) => {
-                let known = &self.clients[client];
-                if known.home(from) == known.home(to) {
-                    return Err("one directory is on two ranks");
-                }
-            }
             (Script::Rename(from, to), _) if from == to => {}
             (Script::Lookup((Ino::ROOT, _)), _) => {}
             (Script::Lookup(place), Ok(Answer::Attr(attr))) => {
@@ -100,7 +57,11 @@ impl RanksWorld {
             (Script::Touch(_), Ok(Answer::Done)) => {}
             (Script::Say(_, ino, mode), Ok(Answer::Done)) => self.registers.say(*ino, *mode),
             (Script::List(dir), Ok(Answer::Entries { entries, .. })) => {
-                let listed = entries.iter().map(|(name, attr)| (name.clone(), attr.ino)).collect();
+                let listed: BTreeMap<_, _> =
+                    entries.iter().map(|(name, attr)| (name.clone(), attr.ino)).collect();
+                if listed.len() != entries.len() {
+                    return Err("a name is listed twice");
+                }
                 self.judge_listing(client, *dir, listed)?;
             }
             (Script::Stat(dir), Ok(Answer::Attr(attr))) => {
@@ -125,7 +86,7 @@ impl RanksWorld {
 
     fn count_move(&mut self, client: usize, dir: Ino) {
         self.report.moves += 1;
-        let known = &self.clients[client].fragments;
+        let known = self.clients[client].fragments();
         let inner = known.whole_of(dir).and_then(|part| known.whole_of(part));
         self.report.inner_moves += u64::from(inner.is_some());
         let mut names = self.registers.in_dir(dir).into_values();
@@ -157,9 +118,6 @@ impl RanksWorld {
             let asked = other.asked.as_ref().map(|asked| &asked.script);
             let asked = asked.into_iter().chain(other.script.front());
             asked.into_iter().any(|script| match script {
-                Script::Pass(Passing { from, to, .. }) => {
-                    (from == place && ino.is_none()) || (to == place && ino.is_some())
-                }
                 Script::Create(other) => other == place && ino.is_some(),
                 Script::Unlink(other) => other == place && ino.is_none(),
                 Script::Link(link) => link.to == *place && ino.is_some(),
@@ -170,7 +128,6 @@ impl RanksWorld {
                 Script::MakeDir(..)
                 | Script::MakeInner(..)
                 | Script::Tree(_)
-                | Script::Gather(_)
                 | Script::Lookup(_)
                 | Script::List(_)
                 | Script::Touch(_)

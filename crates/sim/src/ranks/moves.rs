@@ -20,7 +20,7 @@ impl RanksWorld {
             dirs.extend(self.inner().into_iter().chain(self.inner()));
             let dir = self.rng.pick(&dirs);
             let rank = Rank(self.rng.index(self.servers.len()) as u16);
-            let parts = self.clients[0].fragments.parts(dir);
+            let parts = self.clients[0].fragments().parts(dir);
             let todo = self.rng.below(10);
             let (dir, scripts) = match (todo, parts) {
                 (0, Some(parts)) => (dir, put_together(dir, parts)),
@@ -59,7 +59,7 @@ impl RanksWorld {
     fn move_part(&mut self, parts: [Ino; Frag::SPLIT_WAYS], rank: Rank) -> (Ino, Vec<Script>) {
         let part = self.rng.pick(&parts);
         let todo = self.rng.below(10);
-        match (todo, self.clients[0].fragments.parts(part)) {
+        match (todo, self.clients[0].fragments().parts(part)) {
             (0..=1, Some(inner)) => (part, put_together(part, inner)),
             (2..=8, Some(inner)) => {
                 let inner = self.rng.pick(&inner);

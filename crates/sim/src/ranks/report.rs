@@ -21,6 +21,8 @@ pub struct RanksReport {
     pub refused: u64,
     /// Requests that were sent on to another rank.
     pub redirected: u64,
+    /// Requests that ended with `ESTALE` although the path of their inodes led to these.
+    pub stale: u64,
     /// Files that were renamed from a directory of one rank to one of another.
     pub passed: u64,
     /// Directories that were.

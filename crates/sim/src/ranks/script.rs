@@ -1,11 +1,11 @@
 //! What clients do.
 
+use client::Route;
 use types::{FileType, Ino, Rank, RenameFlags};
 use wire::{NewInode, Op};
 
 use super::job::Step;
-use super::linking::{Colocation, Link};
-use super::passing::Passing;
+use super::linking::Link;
 use super::register::Place;
 use super::tree;
 
@@ -21,7 +21,6 @@ pub(super) enum Script {
     Rename(Place, Place),
     /// To a name that does not exist.
     Link(Link),
-    Gather(Colocation),
     Lookup(Place),
     List(Ino),
     /// The one step of the client of one directory.
@@ -35,8 +34,6 @@ pub(super) enum Script {
     Stat(Ino),
     /// A step of the client that has decoupled a directory.
     Job(Step),
-    /// A step of a rename between two ranks.
-    Pass(Passing),
     /// A step of a client that renames directories.
     Tree(tree::Step),
 }
@@ -47,10 +44,8 @@ impl Script {
             |kind: FileType| NewInode { mode: kind.mode_bits() | 0o644, ..NewInode::default() };
         match self {
             Self::Job(step) => step.op(),
-            Self::Pass(passing) => passing.op(),
             Self::Tree(step) => step.op(),
             Self::Link(link) => link.op(),
-            Self::Gather(gathering) => gathering.op(),
             Self::MakeDir(parent, name) | Self::MakeInner(parent, name) => {
                 let new = NewInode {
                     mode: FileType::Directory.mode_bits() | 0o755,
@@ -85,13 +80,58 @@ impl Script {
         }
     }
 
-    pub(super) fn named(&self) -> Ino {
+    /// The route of the step.
+    pub(super) fn route(&self) -> Route {
+        match self {
+            Self::Export(dir, rank) | Self::Tree(tree::Step::Export(dir, rank)) => {
+                Route::pin(*dir, *rank)
+            }
+            Self::Split(dir) => Route::split(*dir, Vec::new()),
+            Self::Join(dir) => Route::join(*dir),
+            Self::Job(step) if step.has_chunks() => Route::with_chunks(),
+            Self::Job(_)
+            | Self::Tree(_)
+            | Self::Link(_)
+            | Self::MakeDir(..)
+            | Self::MakeInner(..)
+            | Self::List(_)
+            | Self::Touch(_)
+            | Self::Stat(_)
+            | Self::Create(_)
+            | Self::Unlink(_)
+            | Self::Rename(..)
+            | Self::Lookup(_)
+            | Self::Say(..) => Route::request(),
+        }
+    }
+
+    /// The directories that a server must have loaded for the step.
+    pub(super) fn inos(&self) -> Vec<Ino> {
+        match self {
+            Self::Tree(step) => step.dirs(),
+            Self::Link(link) => vec![link.from.0, link.to.0],
+            Self::Rename(from, to) => vec![from.0, to.0],
+            Self::Job(_)
+            | Self::MakeDir(..)
+            | Self::MakeInner(..)
+            | Self::List(_)
+            | Self::Touch(_)
+            | Self::Export(..)
+            | Self::Split(_)
+            | Self::Join(_)
+            | Self::Stat(_)
+            | Self::Create(_)
+            | Self::Unlink(_)
+            | Self::Lookup(_)
+            | Self::Say(..) => vec![self.named()],
+        }
+    }
+
+    fn named(&self) -> Ino {
         match self {
             Self::Job(step) => step.named(),
-            Self::Pass(passing) => passing.named(),
             Self::Tree(step) => step.named(),
             Self::Link(link) => link.to.0,
-            Self::Gather(gathering) => gathering.named(),
             Self::MakeDir(dir, _)
             | Self::MakeInner(dir, _)
             | Self::List(dir)

@@ -9,10 +9,10 @@ mod judge;
 
 use std::collections::BTreeMap;
 
-use types::{Errno, FileType, Ino, Rank, RenameFlags};
-use wire::{Answer, Failure, NewInode, Op};
+use types::{Errno, FileType, Ino, Rank, RenameFlags, Result};
+use wire::{Answer, NewInode, Op};
 
-use super::client::{Asked, SoFar};
+use super::client::Asked;
 use super::job::JOB;
 use super::register::Place;
 use super::script::Script;
@@ -29,16 +29,6 @@ const NAMES: u64 = 3;
 /// The most attempts of a request before it counts as endless.
 const TRIES_MAX: u32 = 4000;
 
-/// A pending rename.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Offer {
-    from: Place,
-    to: Place,
-    ranks: (Rank, Rank),
-    number: u64,
-    ino: Ino,
-}
-
 /// The steps of such a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
@@ -49,15 +39,6 @@ pub(super) enum Step {
     List(Ino),
     Export(Ino, Rank),
     Rename(Place, Place),
-    Depart(Offer),
-    Arrive(Offer),
-    /// The other rank's answer.
-    Passed(Offer, Result<(), Errno>),
-    /// Whether it was done after all.
-    Check(Offer),
-    /// Directories are looked up one after the other, the next one last, and then the step
-    /// continues.
-    Look(Vec<Place>, Box<Step>),
 }
 
 /// Where all directories are.
@@ -93,25 +74,6 @@ impl Step {
                 let flags = RenameFlags::default();
                 Op::Rename { parent: *parent, name, new_parent: *new_parent, new_name, flags }
             }
-            Self::Depart(Offer { from, to, ranks, .. }) => Op::Depart {
-                parent: from.0,
-                name: &from.1,
-                new_parent: to.0,
-                new_name: &to.1,
-                no_replace: false,
-                to: ranks.1,
-            },
-            Self::Arrive(Offer { to, ranks, number, .. }) => {
-                Op::Arrive { dir: to.0, from: ranks.0, cross_rename: *number }
-            }
-            Self::Passed(Offer { from, number, .. }, _) => {
-                Op::Passed { dir: from.0, cross_rename: *number }
-            }
-            Self::Check(Offer { to: (parent, name), .. }) => Op::Lookup { parent: *parent, name },
-            Self::Look(places, _) => {
-                let (parent, name) = places.last().expect("one is looked up");
-                Op::Lookup { parent: *parent, name }
-            }
         }
     }
 
@@ -123,22 +85,12 @@ impl Step {
             | Self::Lookup(place) => place.0,
             Self::List(dir) | Self::Export(dir, _) => *dir,
             Self::Rename(from, _) => from.0,
-            Self::Depart(offer) | Self::Passed(offer, _) => offer.from.0,
-            Self::Arrive(offer) | Self::Check(offer) => offer.to.0,
-            Self::Look(places, _) => places.last().expect("one is looked up").0,
         }
     }
 
     /// The directories that must be known for it.
-    fn dirs(&self) -> Vec<Ino> {
-        match self {
-            Self::Rename(from, to) => vec![from.0, to.0],
-            Self::Depart(offer)
-            | Self::Arrive(offer)
-            | Self::Passed(offer, _)
-            | Self::Check(offer) => vec![offer.from.0, offer.to.0],
-            _ => vec![self.named()],
-        }
+    pub(super) fn dirs(&self) -> Vec<Ino> {
+        if let Self::Rename(from, to) = self { vec![from.0, to.0] } else { vec![self.named()] }
     }
 }
 
@@ -213,176 +165,43 @@ impl RanksWorld {
         Script::Tree(step)
     }
 
-    /// A directory is looked up by its name, with all directories above it, and then the step
-    /// continues.
-    fn look(&mut self, client: usize, step: Step, after: u64) {
-        let mut places = Vec::new();
-        for dir in step.dirs() {
-            let way = self.tree.way(dir);
-            let base = way.last().copied().and_then(|top| {
-                let at = self.tree.bases.iter().position(|base| *base == top)?;
-                Some((Ino::ROOT, format!("d{}", at + super::DIRS).into_bytes()))
-            });
-            let below = way.iter().filter_map(|ino| Some(self.tree.dirs.get(ino)?.0.clone()));
-            let all: Vec<Place> = below.chain(base).collect();
-            places.splice(0..0, all);
+    /// The path of a directory below a base.
+    pub(super) fn path_in_tree(&self, dir: Ino) -> Option<Vec<u8>> {
+        let way = self.tree.way(dir);
+        let base = way.last().and_then(|top| self.tree.bases.iter().position(|it| it == top))?;
+        let mut path = format!("d{}", base + super::DIRS).into_bytes();
+        let below = way.iter().rev().filter_map(|ino| Some(&self.tree.dirs.get(ino)?.0.1));
+        for name in below {
+            path.push(b'/');
+            path.extend_from_slice(name);
         }
-        let script = if places.is_empty() { step } else { Step::Look(places, Box::new(step)) };
-        self.again(client, Script::Tree(script), after);
-    }
-
-    /// Continues with another step, at once.
-    fn step(&mut self, client: usize, step: Step, at: u64, rank: Option<Rank>) {
-        let rank = rank.unwrap_or_else(|| self.clients[client].place(step.named()));
-        self.ask(client, Script::Tree(step), rank, (at, 0), SoFar::default());
+        Some(path)
     }
 
     /// A step was answered.
-    #[allow(clippy::too_many_lines, reason = "an arm for each answer")]
-    pub(super) fn tree_answered(
-        &mut self,
-        client: usize,
-        asked: Asked,
-        result: Result<Answer, Failure>,
-    ) {
-        let Asked { script, at, rank, .. } = asked;
+    pub(super) fn tree_answered(&mut self, client: usize, asked: Asked, result: Result<Answer>) {
+        let Asked { script, at, crossed, .. } = asked;
         let Script::Tree(step) = script else { return };
         let tries = self.tree.tries.entry(client).or_default();
         *tries += 1;
         if *tries > TRIES_MAX {
             return self.fail(format!("client.{client} {step:?} never ends: {result:?}"));
         }
-        if let Ok(Answer::Attr(attr)) = &result
-            && matches!(step, Step::MakeDir(_) | Step::Look(..) | Step::Lookup(_))
-        {
-            self.clients[client].places.insert(attr.ino, rank);
+        let errno = result.as_ref().err().map(|error| error.errno);
+        if matches!(errno, Some(Errno::Again | Errno::Stale)) {
+            // Another client moved a directory since, or its rank is not known yet.
+            if step.dirs().into_iter().any(|dir| self.tree.is_gone(dir)) {
+                return self.tree_refused(client, (&step, at), Errno::Stale);
+            }
+            let after = self.rng.between(1, 4 * MS);
+            return self.again(client, Script::Tree(step), after);
         }
-        let errno = result.as_ref().err().map(|failure| failure.errno);
-        match (step, &result) {
-            (step, Ok(Answer::Elsewhere(it))) if it.root == Ino(0) => {
-                self.report.redirected += 1;
-                self.clients[client].places.insert(step.named(), it.rank);
-                self.tree_redirected(client, step, at);
-            }
-            (Step::Look(places, then), Ok(Answer::Elsewhere(it))) => {
-                self.clients[client].places.insert(it.root, it.rank);
-                self.looked(client, places, *then, at);
-            }
-            (Step::Look(places, then), Ok(Answer::Attr(_))) => {
-                self.looked(client, places, *then, at);
-            }
-            // Another client moved one of them since, or its rank is not known yet.
-            (Step::Look(_, then), Err(_)) => self.retry_tree(client, *then, at),
-            (Step::Depart(offer), Ok(Answer::CrossRename(number, ino))) => {
-                let ranks = (rank, offer.ranks.1);
-                let offer = Offer { number: *number, ino: *ino, ranks, ..offer };
-                let to = offer.ranks.1;
-                self.step(client, Step::Arrive(offer), at, Some(to));
-            }
-            (Step::Arrive(offer), _) => {
-                let arrived = match result {
-                    Ok(Answer::Done) => Ok(()),
-                    Ok(_) => Err(Errno::Again),
-                    Err(failure) => Err(failure.errno),
-                };
-                let from = offer.ranks.0;
-                self.step(client, Step::Passed(offer, arrived), at, Some(from));
-            }
-            (Step::Passed(offer, Ok(())), _) | (Step::Passed(offer, _), Ok(Answer::Done)) => {
-                self.tree_passed(client, offer, at);
-            }
-            (Step::Passed(offer, Err(Errno::Again | Errno::Stale)), _) => {
-                self.look(client, Step::Check(offer), MS);
-            }
-            (Step::Passed(offer, Err(errno)), _) => {
-                self.tree_refused(client, (&Step::Rename(offer.from, offer.to), at), errno);
-            }
-            (Step::Check(offer), Ok(Answer::Elsewhere(it))) if it.root == offer.ino => {
-                self.tree_passed(client, offer, at);
-            }
-            (Step::Check(offer), Ok(Answer::Attr(attr))) if attr.ino == offer.ino => {
-                self.tree_passed(client, offer, at);
-            }
-            (Step::Check(offer), Err(_)) if matches!(errno, Some(Errno::Stale | Errno::Again)) => {
-                if self.tree.is_gone(offer.to.0) {
-                    let step = Step::Rename(offer.from, offer.to);
-                    return self.tree_refused(client, (&step, at), Errno::Stale);
-                }
-                self.look(client, Step::Check(offer), MS);
-            }
-            (Step::Check(offer), _) => {
-                self.retry_tree(client, Step::Rename(offer.from, offer.to), at)
-            }
-            (Step::Depart(offer), Err(_)) if matches!(errno, Some(Errno::Again | Errno::Stale)) => {
-                self.retry_tree(client, Step::Rename(offer.from, offer.to), at);
-            }
-            (Step::Depart(offer), _) => {
-                let errno = errno.unwrap_or(Errno::Busy);
-                self.tree_refused(client, (&Step::Rename(offer.from, offer.to), at), errno);
-            }
-            (Step::Rename(from, to), Err(failure)) if failure.errno == Errno::CrossDevice => {
-                let ranks = (self.clients[client].place(from.0), self.clients[client].place(to.0));
-                if ranks.0 == ranks.1 {
-                    return self.retry_tree(client, Step::Rename(from, to), at);
-                }
-                let offer = Offer { from, to, ranks, number: 0, ino: Ino(0) };
-                self.step(client, Step::Depart(offer), at, None);
-            }
-            (step, Err(_)) if matches!(errno, Some(Errno::Again | Errno::Stale)) => {
-                self.retry_tree(client, step, at);
-            }
-            (step, _) => self.tree_done(client, step, rank, at, result),
-        }
-    }
-
-    fn tree_redirected(&mut self, client: usize, step: Step, at: u64) {
-        match step {
-            Step::Depart(offer) => self.retry_tree(client, Step::Rename(offer.from, offer.to), at),
-            // The offer is lost: it is withdrawn.
-            Step::Arrive(offer) => {
-                let from = offer.ranks.0;
-                self.step(client, Step::Passed(offer, Err(Errno::Again)), at, Some(from));
-            }
-            step => self.step(client, step, at, None),
-        }
-    }
-
-    fn looked(&mut self, client: usize, mut places: Vec<Place>, then: Step, at: u64) {
-        places.pop();
-        if !places.is_empty() {
-            return self.step(client, Step::Look(places, Box::new(then)), at, None);
-        }
-        // Where both are is known now.
-        if let Step::Rename(from, to) = &then {
-            let ranks = (self.clients[client].place(from.0), self.clients[client].place(to.0));
-            if ranks.0 != ranks.1 {
-                let offer =
-                    Offer { from: from.clone(), to: to.clone(), ranks, number: 0, ino: Ino(0) };
-                return self.step(client, Step::Depart(offer), at, None);
-            }
-        }
-        self.step(client, then, at, None);
-    }
-
-    /// Looks up the objects of a step and repeats it, unless they are gone.
-    fn retry_tree(&mut self, client: usize, step: Step, at: u64) {
-        if step.dirs().into_iter().any(|dir| self.tree.is_gone(dir)) {
-            return self.tree_refused(client, (&step, at), Errno::Stale);
-        }
-        let after = self.rng.between(1, 4 * MS);
-        self.look(client, step, after);
+        self.report.passed_dirs += u64::from(crossed && result.is_ok());
+        self.tree_done(client, step, at, result);
     }
 
     fn tree_next(&mut self, client: usize) {
         let after = self.rng.between(1, 4 * MS);
         self.schedule(after, Event::Turn(client));
-    }
-
-    /// It was carried out, and another rank has the name now.
-    fn tree_passed(&mut self, client: usize, offer: Offer, at: u64) {
-        self.report.passed_dirs += 1;
-        self.note(|| format!("client.{client} passed {offer:?}"));
-        let Offer { from, to, ranks, .. } = offer;
-        self.tree_done(client, Step::Rename(from, to), ranks.1, at, Ok(Answer::Done));
     }
 }

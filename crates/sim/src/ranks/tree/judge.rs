@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use types::{Errno, Ino, Rank};
-use wire::{Answer, Failure};
+use types::{Errno, Ino, Result as Answered};
+use wire::Answer;
 
 use super::{FIRST, LAST, Step};
 use crate::ranks::register::Place;
@@ -58,13 +58,12 @@ impl RanksWorld {
         &mut self,
         client: usize,
         step: Step,
-        rank: Rank,
         at: u64,
-        result: Result<Answer, Failure>,
+        result: Answered<Answer>,
     ) {
         self.report.judged += 1;
         let when = (at, self.now);
-        let text = format!("client.{client} {step:?} at {rank} got {result:?}");
+        let text = format!("client.{client} {step:?} got {result:?}");
         let judged = match (step, result) {
             (Step::MakeDir(place), Ok(Answer::Attr(attr))) => {
                 self.tree.dirs.insert(attr.ino, (place.clone(), client));
@@ -78,7 +77,6 @@ impl RanksWorld {
             (Step::Lookup(place), result) => {
                 let found = match result {
                     Ok(Answer::Attr(attr)) => Ok(Some(attr.ino)),
-                    Ok(Answer::Elsewhere(it)) => Ok(Some(it.root)),
                     Err(failure) if failure.errno == Errno::NotFound => Ok(None),
                     _ => Err("no such answer was possible"),
                 };
@@ -102,7 +100,6 @@ impl RanksWorld {
                 self.report.moves += 1;
                 Ok(())
             }
-            (Step::Export(..), Ok(Answer::Elsewhere(_))) => Ok(()),
             (Step::Export(..), Err(failure)) if failure.errno == Errno::Busy => {
                 self.report.refused += 1;
                 Ok(())
@@ -179,12 +176,7 @@ impl RanksWorld {
         }
         for dir in self.tree.all() {
             self.tree.tries.insert(FIRST, 0);
-            let then = Step::List(dir);
-            let way = self.tree.way(dir);
-            let known = way.iter().filter_map(|ino| Some(self.tree.dirs.get(ino)?.0.clone()));
-            let places: Vec<Place> = known.collect();
-            let step = if places.is_empty() { then } else { Step::Look(places, Box::new(then)) };
-            self.clients[FIRST].script.push_back(Script::Tree(step));
+            self.clients[FIRST].script.push_back(Script::Tree(Step::List(dir)));
         }
         self.schedule(1, Event::Turn(FIRST));
     }

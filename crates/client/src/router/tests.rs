@@ -1,0 +1,696 @@
+//! Routes against servers that are functions: each test says which effects a route asks for, in
+//! their order.
+
+#![allow(clippy::wildcard_enum_match_arm, reason = "a server of a test answers few requests")]
+
+use types::{Attr, Errno, Error, FileType, Frag, Moment, RenameFlags, Result};
+use wire::{Elsewhere, NewInode, Op};
+
+use super::*;
+
+/// An inode that rank 0 allocated, and one of rank 1.
+const HERE: Ino = Ino((1 << 40) + 5);
+const THERE: Ino = Ino((2 << 40) + 7);
+
+/// The world of a route: its router, the ranks of the cluster, and everything that happened.
+struct World {
+    router: Router,
+    ranks: Vec<Rank>,
+    now: Moment,
+    log: Vec<String>,
+}
+
+impl World {
+    fn new(ranks: u16) -> Self {
+        let ranks = (0..ranks).map(Rank).collect();
+        Self { router: Router::default(), ranks, now: Moment(1), log: Vec::new() }
+    }
+
+    /// Carries a route out, with a function as the servers.
+    fn drive(
+        &mut self,
+        mut route: Route,
+        given: Op<'_>,
+        mut serve: impl FnMut(Rank, &Op<'_>) -> Result<Answer>,
+    ) -> Result<Answer> {
+        let mut input = RouteInput::Start;
+        for _ in 0..100_000 {
+            input = match route.handle(&mut self.router, self.now, &given, input) {
+                RouteEffect::Done(result) => {
+                    self.router.validate();
+                    return result;
+                }
+                RouteEffect::Send { rank, op, own, .. } => {
+                    let own = if own { " (own)" } else { "" };
+                    self.log.push(format!("{} {}{own}", rank.0, shown(&op)));
+                    RouteInput::Answer(serve(rank, &op))
+                }
+                RouteEffect::Ranks => {
+                    self.log.push("ranks".into());
+                    RouteInput::Ranks(Ok(self.ranks.clone()))
+                }
+                RouteEffect::Wait(span) => {
+                    self.now = self.now + span;
+                    self.log.push("wait".into());
+                    RouteInput::Done
+                }
+                RouteEffect::Reclaim { rank, .. } => {
+                    self.log.push(format!("reclaim {}", rank.0));
+                    RouteInput::Done
+                }
+                RouteEffect::Close(ranks) => {
+                    self.log.push(format!("close {ranks:?}"));
+                    RouteInput::Done
+                }
+            };
+        }
+        panic!("the route never ends: {:?}", &self.log[..20])
+    }
+
+    fn log(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.log)
+    }
+}
+
+fn shown(op: &Op<'_>) -> String {
+    let ino = named(op).map_or_else(String::new, |ino| format!(" {}", ino.0 & 0xffff));
+    format!("{}{ino}", op.name())
+}
+
+fn attr(ino: Ino) -> Answer {
+    Answer::Attr(Attr { ino, nlink: 1, mode: FileType::Regular.mode_bits(), ..Attr::default() })
+}
+
+fn dir_attr(ino: Ino) -> Attr {
+    Attr { ino, nlink: 2, mode: FileType::Directory.mode_bits(), ..Attr::default() }
+}
+
+fn moved(rank: u16) -> Result<Answer> {
+    Ok(Answer::Elsewhere(Box::new(Elsewhere { rank: Rank(rank), ..Elsewhere::default() })))
+}
+
+fn stale<T>() -> Result<T> {
+    Err(Error::of(Errno::Stale, ""))
+}
+
+fn fails<T>(errno: Errno) -> Result<T> {
+    Err(Error::of(errno, ""))
+}
+
+fn errno(result: Result<Answer>) -> Errno {
+    result.expect_err("it fails").errno
+}
+
+#[test]
+fn the_first_rank_answers_without_any_other_effect() {
+    let mut world = World::new(1);
+    let op = Op::Lookup { parent: HERE, name: b"a" };
+    assert!(is_direct(&op));
+    let found = world.drive(Route::request(), op, |_, _| Ok(attr(HERE)));
+    assert_eq!(found, Ok(attr(HERE)));
+    assert_eq!(world.log(), ["0 lookup 5"]);
+    assert!(!world.router.is_needed());
+}
+
+#[test]
+fn a_single_rank_that_does_not_know_an_inode_has_the_last_word() {
+    let mut world = World::new(1);
+    let result = world.drive(Route::request(), Op::GetAttr { ino: HERE }, |_, _| stale());
+    assert_eq!(errno(result), Errno::Stale);
+    assert_eq!(world.log(), ["0 getattr 5"]);
+}
+
+#[test]
+fn a_redirect_is_followed_and_remembered_and_open_files_go_first() {
+    let mut world = World::new(2);
+    let op = Op::GetAttr { ino: HERE };
+    let serve = |rank: Rank, _: &Op<'_>| if rank == Rank(0) { moved(1) } else { Ok(attr(HERE)) };
+    assert_eq!(world.drive(Route::request(), op, serve), Ok(attr(HERE)));
+    assert_eq!(world.log(), ["0 getattr 5", "reclaim 1", "ranks", "1 getattr 5"]);
+    assert_eq!(world.router.place(HERE), Rank(1));
+    assert_eq!(world.drive(Route::request(), op, serve), Ok(attr(HERE)));
+    assert_eq!(world.log(), ["1 getattr 5"]);
+    assert_eq!(world.router.redirected(), 1);
+}
+
+#[test]
+fn an_inode_of_another_rank_is_asked_for_there_at_once() {
+    let mut world = World::new(2);
+    assert!(!is_direct(&Op::GetAttr { ino: THERE }));
+    let result = world.drive(Route::request(), Op::GetAttr { ino: THERE }, |_, _| Ok(attr(THERE)));
+    assert_eq!(result, Ok(attr(THERE)));
+    assert_eq!(world.log(), ["ranks", "1 getattr 7"]);
+}
+
+#[test]
+fn the_inode_of_a_removed_rank_is_found_on_another_one() {
+    let mut world = World::new(1);
+    let result = world.drive(Route::request(), Op::GetAttr { ino: THERE }, |_, _| Ok(attr(THERE)));
+    assert_eq!(result, Ok(attr(THERE)));
+    assert_eq!(world.log(), ["ranks", "ranks", "0 getattr 7", "reclaim 0"]);
+    assert_eq!(world.router.place(THERE), Rank(0));
+}
+
+#[test]
+fn a_rank_may_take_a_moment_to_notice_that_it_serves_a_subtree() {
+    let mut world = World::new(2);
+    let mut asked = 0;
+    let serve = |rank: Rank, _: &Op<'_>| {
+        asked += 1;
+        match rank {
+            Rank(0) => moved(1),
+            _ if asked < 4 => stale(),
+            _ => Ok(attr(HERE)),
+        }
+    };
+    let result = world.drive(Route::request(), Op::GetAttr { ino: HERE }, serve);
+    assert_eq!(result, Ok(attr(HERE)));
+    let log = world.log();
+    assert_eq!(log[3..], ["1 getattr 5", "wait", "1 getattr 5", "wait", "1 getattr 5"]);
+}
+
+#[test]
+fn a_rank_that_serves_a_subtree_but_has_not_loaded_the_inode_leaves_a_walk_to_the_caller() {
+    let mut world = World::new(2);
+    let start = world.now;
+    let serve = |rank: Rank, _: &Op<'_>| if rank == Rank(0) { moved(1) } else { stale() };
+    let result = world.drive(Route::request(), Op::GetAttr { ino: HERE }, serve);
+    assert_eq!(errno(result), Errno::Stale);
+    assert!(world.now.since(start) < Span::from_millis(400), "the walk must not come late");
+}
+
+#[test]
+fn ranks_that_refer_to_each_other_for_too_long_end_a_request() {
+    let mut world = World::new(2);
+    let start = world.now;
+    let serve = |rank: Rank, _: &Op<'_>| moved(1 - rank.0);
+    let result = world.drive(Route::request(), Op::GetAttr { ino: HERE }, serve);
+    assert_eq!(errno(result), Errno::Io);
+    assert!(world.now.since(start) >= Span::from_millis(10_000));
+}
+
+#[test]
+fn an_inode_that_no_rank_knows_is_asked_for_at_each_rank_once() {
+    let mut world = World::new(3);
+    world.router.link(Rank(2));
+    let result = world.drive(Route::request(), Op::GetAttr { ino: HERE }, |_, _| stale());
+    assert_eq!(errno(result), Errno::Stale);
+    let log = world.log();
+    let sent: Vec<_> = log.iter().filter(|line| line.contains("getattr")).collect();
+    assert_eq!(sent, ["0 getattr 5", "1 getattr 5", "2 getattr 5"]);
+}
+
+#[test]
+fn a_walk_continues_below_the_root_of_a_subtree_of_another_rank() {
+    let mut world = World::new(2);
+    let serve = |rank: Rank, op: &Op<'_>| match (rank, op) {
+        (Rank(0), Op::Walk { .. }) => {
+            let (root, parent, rest) = (THERE, Ino::ROOT, b"b/c".to_vec());
+            let elsewhere = Elsewhere { rank: Rank(1), root, parent, rest };
+            Ok(Answer::Elsewhere(Box::new(elsewhere)))
+        }
+        (Rank(1), Op::Walk { base: THERE, path: b"b/c" }) => {
+            Ok(Answer::Walked { parent: THERE, attr: None })
+        }
+        other => panic!("{other:?}"),
+    };
+    let op = Op::Walk { base: Ino::ROOT, path: b"a/b/c" };
+    let result = world.drive(Route::request(), op, serve);
+    assert_eq!(result, Ok(Answer::Walked { parent: THERE, attr: None }));
+}
+
+#[test]
+fn a_name_that_is_the_root_of_a_subtree_is_asked_for_at_its_rank() {
+    let mut world = World::new(2);
+    let serve = |rank: Rank, op: &Op<'_>| match (rank, op) {
+        (Rank(0), Op::Lookup { .. }) => {
+            let (root, parent) = (THERE, Ino::ROOT);
+            let elsewhere = Elsewhere { rank: Rank(1), root, parent, rest: Vec::new() };
+            Ok(Answer::Elsewhere(Box::new(elsewhere)))
+        }
+        (Rank(1), Op::GetAttr { ino: THERE }) => Ok(attr(THERE)),
+        other => panic!("{other:?}"),
+    };
+    let op = Op::Lookup { parent: Ino::ROOT, name: b"a" };
+    assert_eq!(world.drive(Route::request(), op, serve), Ok(attr(THERE)));
+}
+
+#[test]
+fn a_sync_goes_to_every_rank_and_forgets_a_removed_one() {
+    let mut world = World::new(2);
+    world.router.link(Rank(1));
+    world.router.link(Rank(2));
+    let serve = |rank: Rank, _: &Op<'_>| match rank {
+        Rank(2) => stale(),
+        _ => Ok(Answer::Safe(types::Seq(1))),
+    };
+    assert!(world.drive(Route::request(), Op::Sync, serve).is_ok());
+    assert_eq!(world.log(), ["1 sync", "2 sync", "ranks", "close [mds.2]", "0 sync"]);
+}
+
+#[test]
+fn a_move_takes_nested_subtrees_along_first() {
+    let mut world = World::new(2);
+    world.router.link(Rank(1));
+    let mut inner_moved = false;
+    let serve = |_: Rank, op: &Op<'_>| match op {
+        Op::Export { dir: HERE, .. } if !inner_moved => {
+            let elsewhere = Elsewhere { rank: Rank(1), root: THERE, ..Elsewhere::default() };
+            Ok(Answer::Elsewhere(Box::new(elsewhere)))
+        }
+        Op::Export { dir: THERE, rank: Rank(0) } => {
+            inner_moved = true;
+            Ok(Answer::Done)
+        }
+        Op::Export { dir: HERE, rank: Rank(1) } => Ok(Answer::Done),
+        other => panic!("{other:?}"),
+    };
+    let result = world.drive(Route::pin(HERE, Rank(1)), Op::Settle, serve);
+    assert_eq!(result, Ok(Answer::Done));
+    assert_eq!(world.log(), ["0 export 5", "1 export 7", "0 export 5"]);
+}
+
+#[test]
+fn a_nested_subtree_moves_to_the_rank_that_serves_the_directory_now() {
+    let mut world = World::new(2);
+    world.router.link(Rank(1));
+    world.router.set_place(HERE, Rank(1));
+    let mut inner_moved = false;
+    let serve = |rank: Rank, op: &Op<'_>| match (rank, op) {
+        (Rank(1), Op::Export { dir: HERE, .. }) => stale(),
+        (Rank(0), Op::Export { dir: HERE, .. }) if inner_moved => Ok(Answer::Done),
+        (Rank(0), Op::Export { dir: HERE, .. }) => {
+            let elsewhere = Elsewhere { rank: Rank(1), root: THERE, ..Elsewhere::default() };
+            Ok(Answer::Elsewhere(Box::new(elsewhere)))
+        }
+        (Rank(1), Op::Export { dir: THERE, rank }) => {
+            inner_moved = *rank == Rank(0);
+            Ok(Answer::Done)
+        }
+        other => panic!("{other:?}"),
+    };
+    let result = world.drive(Route::pin(HERE, Rank(1)), Op::Settle, serve);
+    assert_eq!(result, Ok(Answer::Done));
+}
+
+fn fragments_of(dir: Ino, first: u64) -> Fragments {
+    let parts = [0, 1, 2, 3, 4, 5, 6, 7].map(|at| (Ino((1 << 40) + first + at), Rank(0)));
+    let attr = Attr { nlink: 0, ..dir_attr(dir) };
+    Fragments { attr, frag: Frag::WHOLE, parts, rest: Vec::new() }
+}
+
+/// A server of a directory that is split into eight fragments with one name each.
+fn split(_: Rank, op: &Op<'_>) -> Result<Answer> {
+    let is_part = |ino: Ino| (100..108).contains(&(ino.0 & 0xffff));
+    match *op {
+        Op::GetAttr { ino } if is_part(ino) => {
+            Ok(Answer::Attr(Attr { size: 1, nlink: 3, ..dir_attr(ino) }))
+        }
+        Op::List { dir, .. } if is_part(dir) => {
+            let name = format!("n{}", dir.0 & 0xffff).into_bytes();
+            Ok(Answer::Entries { entries: vec![(name, dir_attr(dir))], more: false })
+        }
+        Op::SetAttr { .. } => Ok(Answer::Done),
+        Op::Create { parent, .. } if is_part(parent) => Ok(attr(THERE)),
+        _ => Ok(Answer::Fragments(Box::new(fragments_of(HERE, 100)))),
+    }
+}
+
+#[test]
+fn the_attributes_of_a_split_directory_are_the_sum_of_its_fragments() {
+    let mut world = World::new(1);
+    let result = world.drive(Route::request(), Op::GetAttr { ino: HERE }, split);
+    let Ok(Answer::Attr(whole)) = result else { panic!("{result:?}") };
+    assert_eq!((whole.ino, whole.size, whole.nlink), (HERE, 8, 10));
+    assert_eq!(world.log().len(), 9);
+    assert!(world.router.is_needed());
+}
+
+#[test]
+fn a_listing_of_a_split_directory_has_the_names_of_all_fragments() {
+    let mut world = World::new(1);
+    let list = Op::List { dir: HERE, after: None, limit: 4096, attrs: true };
+    let result = world.drive(Route::request(), list, split);
+    let Ok(Answer::Entries { entries, more: false }) = result else { panic!("{result:?}") };
+    let names: Vec<_> = entries.iter().map(|(name, _)| name.as_slice()).collect();
+    assert_eq!(names.len(), 8);
+    assert!(names.contains(&&b"n100"[..]) && names.contains(&&b"n107"[..]));
+}
+
+#[test]
+fn a_create_goes_to_the_fragment_that_has_its_name() {
+    let mut world = World::new(1);
+    let op = Op::Create { parent: HERE, name: b"name", new: NewInode::default() };
+    assert_eq!(world.drive(Route::request(), op, split), Ok(attr(THERE)));
+    let home = world.router.fragments().home(HERE, b"name");
+    assert_eq!(world.log(), ["0 create 5".into(), format!("0 create {}", home.0 & 0xffff)]);
+}
+
+#[test]
+fn the_times_of_a_split_directory_are_set_on_all_fragments() {
+    let mut world = World::new(1);
+    world.router.note_fragments(&fragments_of(HERE, 100));
+    let change = types::AttrChange { mtime: Some(types::Timestamp(7)), ..Default::default() };
+    let op = Op::SetAttr { ino: HERE, change };
+    assert_eq!(world.drive(Route::request(), op, split), Ok(Answer::Done));
+    assert_eq!(world.log().len(), 9);
+}
+
+#[test]
+fn a_fragment_that_was_joined_is_forgotten() {
+    let mut world = World::new(1);
+    world.router.note_fragments(&fragments_of(HERE, 100));
+    let serve = |_: Rank, op: &Op<'_>| match op {
+        Op::Lookup { parent: HERE, .. } => Ok(attr(THERE)),
+        _ => stale(),
+    };
+    let op = Op::Lookup { parent: HERE, name: b"name" };
+    assert_eq!(world.drive(Route::request(), op, serve), Ok(attr(THERE)));
+    assert!(world.router.fragments().is_empty());
+}
+
+#[test]
+fn an_empty_split_directory_is_joined_before_it_is_removed() {
+    let mut world = World::new(1);
+    let mut is_joined = false;
+    let serve = |_: Rank, op: &Op<'_>| match *op {
+        Op::Join { .. } => {
+            is_joined = true;
+            Ok(Answer::Done)
+        }
+        Op::Rmdir { .. } if is_joined => Ok(Answer::Done),
+        Op::GetAttr { ino } if ino != HERE => Ok(Answer::Attr(dir_attr(ino))),
+        _ => Ok(Answer::Fragments(Box::new(fragments_of(HERE, 100)))),
+    };
+    let op = Op::Rmdir { parent: Ino::ROOT, name: b"dir" };
+    assert_eq!(world.drive(Route::request(), op, serve), Ok(Answer::Done));
+    let log = world.log();
+    assert!(log.contains(&"0 join 5 (own)".into()), "{log:?}");
+    assert!(log.contains(&"0 rmdir 1".into()), "in the name of the caller: {log:?}");
+}
+
+#[test]
+fn a_split_moves_the_fragments_to_the_ranks_in_turn() {
+    let mut world = World::new(2);
+    world.router.link(Rank(1));
+    let mut exported = Vec::new();
+    let serve = |_: Rank, op: &Op<'_>| match *op {
+        Op::Split { .. } => Ok(Answer::Done),
+        Op::GetAttr { ino: HERE } => Ok(Answer::Fragments(Box::new(fragments_of(HERE, 100)))),
+        Op::GetAttr { ino } => Ok(Answer::Attr(dir_attr(ino))),
+        Op::Export { dir, rank } => {
+            exported.push((dir.0 & 0xffff, rank.0));
+            Ok(Answer::Done)
+        }
+        ref other => panic!("{other:?}"),
+    };
+    let route = Route::split(HERE, vec![Rank(0), Rank(1)]);
+    assert_eq!(world.drive(route, Op::Settle, serve), Ok(Answer::Done));
+    assert_eq!(exported, [(101, 1), (103, 1), (105, 1), (107, 1)]);
+}
+
+const RENAME: Op<'static> = Op::Rename {
+    parent: HERE,
+    name: b"old",
+    new_parent: THERE,
+    new_name: b"new",
+    flags: RenameFlags { no_replace: false, exchange: false },
+};
+
+#[test]
+fn a_rename_between_ranks_takes_the_offer_of_one_to_the_other() {
+    let mut world = World::new(2);
+    let serve = |rank: Rank, op: &Op<'_>| match (rank, op) {
+        (Rank(0), Op::Rename { .. }) => fails(Errno::CrossDevice),
+        (Rank(0), Op::Depart { name: b"old", new_name: b"new", to: Rank(1), .. }) => {
+            Ok(Answer::CrossRename(9, Ino(77)))
+        }
+        (Rank(1), Op::Arrive { dir: THERE, from: Rank(0), cross_rename: 9 }) => Ok(Answer::Done),
+        (Rank(0), Op::Passed { dir: HERE, cross_rename: 9 }) => Ok(Answer::Done),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(world.drive(Route::request(), RENAME, serve), Ok(Answer::Done));
+    let log = world.log();
+    assert_eq!(log, ["0 rename 5", "0 depart 5", "ranks", "1 arrive 7", "0 passed 5"]);
+}
+
+#[test]
+fn a_rename_into_a_directory_that_was_split_goes_to_its_fragment() {
+    let mut world = World::new(2);
+    let serve = |_: Rank, op: &Op<'_>| match op {
+        Op::Rename { new_parent: THERE, .. } => fails(Errno::CrossDevice),
+        Op::Rename { .. } => Ok(Answer::Done),
+        Op::Depart { new_parent: THERE, .. } => {
+            Ok(Answer::Fragments(Box::new(fragments_of(THERE, 100))))
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(world.drive(Route::request(), RENAME, serve), Ok(Answer::Done));
+}
+
+#[test]
+fn an_offer_for_a_directory_that_was_split_is_not_taken_for_a_rename() {
+    let mut world = World::new(2);
+    let mut is_split = false;
+    let serve = |_: Rank, op: &Op<'_>| match op {
+        Op::Rename { new_parent: THERE, .. } => fails(Errno::CrossDevice),
+        Op::Depart { .. } => Ok(Answer::CrossRename(9, Ino(77))),
+        Op::Arrive { dir: THERE, .. } => {
+            is_split = true;
+            Ok(Answer::Fragments(Box::new(fragments_of(THERE, 100))))
+        }
+        Op::Passed { .. } => fails(Errno::Again),
+        Op::Rename { .. } if is_split => Ok(Answer::Done),
+        Op::Lookup { .. } => fails(Errno::NotFound),
+        Op::GetAttr { ino: THERE } => Ok(Answer::Fragments(Box::new(fragments_of(THERE, 100)))),
+        Op::GetAttr { ino } => Ok(attr(*ino)),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(world.drive(Route::request(), RENAME, serve), Ok(Answer::Done));
+    assert!(world.log().iter().filter(|line| line.contains("rename")).count() == 2);
+}
+
+#[test]
+fn a_rename_whose_answers_are_lost_is_recognised_by_its_name() {
+    let mut world = World::new(2);
+    let serve = |_: Rank, op: &Op<'_>| match op {
+        Op::Rename { .. } => fails(Errno::CrossDevice),
+        Op::Depart { .. } => Ok(Answer::CrossRename(9, Ino(77))),
+        Op::Arrive { .. } | Op::Passed { .. } => fails(Errno::Again),
+        Op::Lookup { parent: THERE, name: b"new" } => Ok(attr(Ino(77))),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(world.drive(Route::request(), RENAME, serve), Ok(Answer::Done));
+}
+
+#[test]
+fn a_rename_with_an_unknown_end_is_not_executed_twice() {
+    let mut world = World::new(2);
+    let serve = |_: Rank, op: &Op<'_>| match op {
+        Op::Rename { .. } => fails(Errno::CrossDevice),
+        Op::Depart { .. } => Ok(Answer::CrossRename(9, Ino(77))),
+        Op::Arrive { .. } | Op::Passed { .. } => fails(Errno::Again),
+        _ => stale(),
+    };
+    assert_eq!(errno(world.drive(Route::request(), RENAME, serve)), Errno::Stale);
+    // The caller has walked to the directory.
+    let serve = |_: Rank, op: &Op<'_>| match op {
+        Op::Lookup { name: b"new", .. } => Ok(attr(Ino(77))),
+        Op::Lookup { name: b"old", .. } => fails(Errno::NotFound),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(world.drive(Route::request(), RENAME, serve), Ok(Answer::Done));
+    let serve = |_: Rank, op: &Op<'_>| match op {
+        Op::Rename { .. } => fails(Errno::NotFound),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(errno(world.drive(Route::request(), RENAME, serve)), Errno::NotFound);
+}
+
+#[test]
+fn a_rename_that_was_not_taken_is_offered_again() {
+    let mut world = World::new(2);
+    let mut offers = 0;
+    let serve = |_: Rank, op: &Op<'_>| match op {
+        Op::Rename { .. } => fails(Errno::CrossDevice),
+        Op::Depart { .. } => {
+            offers += 1;
+            Ok(Answer::CrossRename(offers, Ino(77)))
+        }
+        Op::Arrive { cross_rename: 1, .. } | Op::Passed { cross_rename: 1, .. } => {
+            fails(Errno::Again)
+        }
+        Op::Arrive { .. } | Op::Passed { .. } => Ok(Answer::Done),
+        Op::Lookup { .. } => fails(Errno::NotFound),
+        Op::GetAttr { ino } => Ok(attr(*ino)),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(world.drive(Route::request(), RENAME, serve), Ok(Answer::Done));
+    assert_eq!(offers, 2);
+}
+
+#[test]
+fn a_rename_that_stays_rejected_returns_the_error_of_the_arrival() {
+    let mut world = World::new(2);
+    let serve = |_: Rank, op: &Op<'_>| match op {
+        Op::Rename { .. } => fails(Errno::CrossDevice),
+        Op::Depart { .. } => Ok(Answer::CrossRename(1, Ino(77))),
+        Op::Arrive { .. } => fails(Errno::NotEmpty),
+        Op::Passed { .. } => fails(Errno::Again),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(errno(world.drive(Route::request(), RENAME, serve)), Errno::NotEmpty);
+}
+
+#[test]
+fn a_directory_that_comes_to_the_rank_of_the_other_one_ends_a_rename_there() {
+    let mut world = World::new(2);
+    world.router.set_place(THERE, Rank(0));
+    let mut renames = 0;
+    let serve = |_: Rank, op: &Op<'_>| match op {
+        Op::Rename { .. } => {
+            renames += 1;
+            if renames < 4 { fails(Errno::CrossDevice) } else { Ok(Answer::Done) }
+        }
+        Op::GetAttr { ino } => Ok(attr(*ino)),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(world.drive(Route::request(), RENAME, serve), Ok(Answer::Done));
+}
+
+#[test]
+fn a_file_with_several_names_brings_the_directory_of_its_new_name() {
+    let mut world = World::new(2);
+    let mut gathered = false;
+    let serve = |_: Rank, op: &Op<'_>| match op {
+        Op::Rename { .. } if gathered => Ok(Answer::Done),
+        Op::Rename { .. } | Op::Depart { .. } => fails(Errno::CrossDevice),
+        Op::Lookup { parent: HERE, .. } => Ok(attr(Ino(77))),
+        Op::Gather { ino: THERE, rank: Rank(0) } => {
+            gathered = true;
+            Ok(Answer::Done)
+        }
+        Op::GetAttr { ino } => Ok(attr(*ino)),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(world.drive(Route::request(), RENAME, serve), Ok(Answer::Done));
+}
+
+const LINK: Op<'static> = Op::Link { ino: THERE, parent: HERE, name: b"more" };
+
+#[test]
+fn a_link_brings_one_directory_to_the_rank_of_the_other() {
+    let mut world = World::new(2);
+    let mut gathered = Vec::new();
+    let serve = |_: Rank, op: &Op<'_>| match op {
+        Op::Link { .. } if gathered.len() == 2 => Ok(attr(THERE)),
+        Op::Link { .. } => fails(Errno::CrossDevice),
+        Op::Lookup { .. } => fails(Errno::NotFound),
+        Op::Gather { ino: HERE, rank } => {
+            gathered.push(*rank);
+            fails(Errno::Busy)
+        }
+        Op::Gather { ino: THERE, rank } => {
+            gathered.push(*rank);
+            Ok(Answer::Done)
+        }
+        Op::GetAttr { ino } => Ok(attr(*ino)),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(world.drive(Route::request(), LINK, serve), Ok(attr(THERE)));
+    assert_eq!(gathered, [Rank(1), Rank(0)]);
+}
+
+#[test]
+fn a_link_fails_with_both_reasons_if_neither_directory_moves() {
+    let mut world = World::new(2);
+    let serve = |_: Rank, op: &Op<'_>| match op {
+        Op::Link { .. } => fails(Errno::CrossDevice),
+        Op::Lookup { .. } => fails(Errno::NotFound),
+        Op::Gather { ino: HERE, .. } => Err(Error::new(Errno::Busy, "", "pinned here")),
+        Op::Gather { .. } => Err(Error::new(Errno::Busy, "", "pinned there")),
+        Op::GetAttr { ino } => Ok(attr(*ino)),
+        other => panic!("{other:?}"),
+    };
+    let error = world.drive(Route::request(), LINK, serve).expect_err("both stay");
+    assert_eq!(error.errno, Errno::CrossDevice);
+    assert!(error.cause.contains("pinned here") && error.cause.contains("pinned there"));
+}
+
+#[test]
+fn nothing_moves_for_a_link_to_a_name_that_exists() {
+    let mut world = World::new(2);
+    let serve = |_: Rank, op: &Op<'_>| match op {
+        Op::Link { .. } => fails(Errno::CrossDevice),
+        Op::Lookup { .. } => Ok(attr(Ino(9))),
+        Op::GetAttr { ino } => Ok(attr(*ino)),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(errno(world.drive(Route::request(), LINK, serve)), Errno::Exists);
+}
+
+#[test]
+fn a_directory_returns_to_the_rank_of_its_name_before_it_is_removed() {
+    let mut world = World::new(2);
+    let (mut gathered, mut removals) = (false, 0);
+    let serve = |rank: Rank, op: &Op<'_>| match op {
+        Op::Rmdir { .. } => {
+            removals += 1;
+            if gathered && removals > 2 { Ok(Answer::Done) } else { fails(Errno::Busy) }
+        }
+        Op::Lookup { parent: Ino::ROOT, name: b"dir" } => {
+            let (root, parent) = (THERE, Ino::ROOT);
+            let elsewhere = Elsewhere { rank: Rank(1), root, parent, rest: Vec::new() };
+            Ok(Answer::Elsewhere(Box::new(elsewhere)))
+        }
+        Op::GetAttr { ino } if rank == Rank(1) => Ok(Answer::Attr(dir_attr(*ino))),
+        Op::Gather { ino: THERE, rank: Rank(0) } => {
+            gathered = true;
+            Ok(Answer::Done)
+        }
+        other => panic!("{other:?}"),
+    };
+    let op = Op::Rmdir { parent: Ino::ROOT, name: b"dir" };
+    assert_eq!(world.drive(Route::request(), op, serve), Ok(Answer::Done));
+    assert!(world.log().contains(&"wait".into()), "the rank of the name notices the move later");
+}
+
+#[test]
+fn a_directory_that_is_at_home_and_busy_stays_busy_at_once() {
+    let mut world = World::new(2);
+    let start = world.now;
+    let serve = |_: Rank, op: &Op<'_>| match op {
+        Op::Rmdir { .. } => fails(Errno::Busy),
+        Op::Lookup { .. } => Ok(Answer::Attr(dir_attr(HERE))),
+        Op::Gather { .. } => Ok(Answer::Done),
+        other => panic!("{other:?}"),
+    };
+    let op = Op::Rmdir { parent: Ino::ROOT, name: b"dir" };
+    assert_eq!(errno(world.drive(Route::request(), op, serve)), Errno::Busy);
+    assert_eq!(world.now, start, "nothing to wait for");
+}
+
+#[test]
+fn a_journal_in_chunks_follows_redirects() {
+    let mut world = World::new(2);
+    let flags = wire::MergeFlags::default();
+    let unused = wire::Unused::default();
+    let op = Op::Merge { subtree: HERE, bytes: 1, object: b"", flags, unused };
+    let mut route = Route::with_chunks();
+    let mut input = RouteInput::Start;
+    let mut sent = Vec::new();
+    loop {
+        input = match route.handle(&mut world.router, world.now, &op, input) {
+            RouteEffect::Send { rank, chunks, .. } => {
+                sent.push((rank.0, chunks));
+                RouteInput::Answer(if rank == Rank(0) { moved(1) } else { Ok(Answer::Done) })
+            }
+            RouteEffect::Ranks => RouteInput::Ranks(Ok(world.ranks.clone())),
+            RouteEffect::Done(result) => break assert_eq!(result, Ok(Answer::Done)),
+            RouteEffect::Wait(_) | RouteEffect::Reclaim { .. } | RouteEffect::Close(_) => {
+                RouteInput::Done
+            }
+        };
+    }
+    assert_eq!(sent, [(0, true), (1, true)]);
+}
