@@ -62,7 +62,7 @@ impl Mds {
         }
         let end = self.end_of_journal();
         if self.tables.end_journal(end) {
-            assert!(!self.sessions.is_any_blocked(), "no change waits when the journal ends");
+            assert!(!self.is_resend_busy(), "the resent changes are in the journal");
             self.trim(effects);
             self.phase = Phase::Stopped;
             effects.stopped = true;
