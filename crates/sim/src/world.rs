@@ -331,7 +331,9 @@ impl World {
         let clock = self.clock();
         let Some(mds) = &mut self.mds else { return };
         mds.handle(clock, input, &mut self.effects);
-        mds.validate();
+        if self.effects.fatal.is_none() {
+            mds.validate();
+        }
         self.execute();
     }
 
