@@ -1,5 +1,10 @@
 //! Tests of the server as a whole, through [`Mds::handle`](crate::Mds::handle).
 
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "a test names the answer that it awaits, and fails at every other"
+)]
+
 mod caching;
 mod cluster;
 mod failures;

@@ -176,7 +176,7 @@ impl Cluster {
         for payload in messages(&effects.to_monitor) {
             match Message::decode(&payload).expect("a message") {
                 Message::Reply(reply) => drop(self.monitor.insert(reply.tid, reply)),
-                Message::Heartbeat(bytes) => self.heartbeat(rank, &bytes.to_vec()),
+                Message::Heartbeat(bytes) => self.heartbeat(rank, bytes),
                 _ => {}
             }
         }

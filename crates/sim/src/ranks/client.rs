@@ -9,8 +9,7 @@ use wire::{Answer, Failure, Message, Op};
 use super::job::{JOB, Step};
 use super::register::Place;
 use super::script::Script;
-use super::tree;
-use super::{Conn, Event, MS, RanksWorld};
+use super::{Conn, Event, MS, RanksWorld, tree};
 
 #[derive(Debug)]
 struct To {
@@ -178,11 +177,9 @@ impl RanksWorld {
     }
 
     fn flush(&mut self, client: usize, rank: Rank, effects: SessionEffects) {
-        if let Some(to) = self.clients[client].to.get(&rank) {
-            to.session.validate();
-        }
         let SessionEffects { frames, completed, .. } = effects;
-        let conn = self.clients[client].to.get(&rank).and_then(|to| to.conn);
+        let to = self.clients[client].to.get(&rank).inspect(|to| to.session.validate());
+        let conn = to.and_then(|to| to.conn);
         let mut rest = frames.as_slice();
         while let (Some(conn), Ok(Some((_, length)))) = (conn, wire::frame::decode(rest)) {
             self.to_server(conn, rest[..length].to_vec());
