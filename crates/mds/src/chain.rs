@@ -127,7 +127,8 @@ impl Chain {
                 self.give_up(first, found)?;
                 continue;
             }
-            assert!(found.header.epoch >= self.epoch, "a segment is not of an earlier term");
+            let before = self.segments.back().map(|before| before.last);
+            assert!(before.is_none_or(|before| before < found.last), "{}: new events", found.name);
             self.started = true;
             self.epoch = found.header.epoch;
             self.last = found.last;

@@ -376,6 +376,10 @@ impl Mds {
                 break;
             };
             self.replay_creates(&mut batch);
+            // The end of a session comes behind its changes, which would begin it again.
+            if matches!(record.event, Event::Session { .. }) {
+                self.sessions.recovered_changes(client, &mut changes);
+            }
             let again = record.seq <= self.recovery.applied;
             if !again && !self.replay_record(&record, effects) {
                 self.sessions.recovered_changes(client, &mut changes);

@@ -71,7 +71,7 @@ impl Mds {
         }
         let end = end_of_journal(&self.sessions, &self.log);
         if self.tables.end_journal(end) {
-            assert!(!self.sessions.is_any_blocked(), "no change waits when the journal ends");
+            assert!(!self.is_resend_busy(), "the resent changes are in the journal");
             self.checkpointing().trim(effects);
             self.phase = Phase::Stopped;
             effects.stopped = true;

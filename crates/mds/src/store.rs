@@ -67,6 +67,11 @@ impl StoreOps {
         })
     }
 
+    #[cfg(test)]
+    pub(crate) fn insert(&mut self, token: Token, waiting: Waiting) {
+        self.waiting.insert(token, waiting);
+    }
+
     /// An operation ended. `None` if nothing waits for it.
     pub(crate) fn end(&mut self, token: Token) -> Option<Waiting> {
         self.waiting.remove(&token)

@@ -406,7 +406,9 @@ impl RanksWorld {
         let Some(mds) = &mut self.servers[server].mds else { return };
         let mut effects = MdsEffects::default();
         mds.handle(clock, input, &mut effects);
-        mds.validate();
+        if effects.fatal.is_none() {
+            mds.validate();
+        }
         let has_work = mds.has_work();
         let frames: Vec<_> =
             effects.outbox.iter().map(|(conn, frame)| (conn, frame.to_vec())).collect();

@@ -153,7 +153,10 @@ impl Cluster {
         }
         let mut effects = MdsEffects::default();
         mds.handle(clock, input, &mut effects);
-        mds.validate();
+        // A server that gives up ends in the middle of what it does.
+        if effects.fatal.is_none() {
+            mds.validate();
+        }
         if let Some(words) = &mut self.words {
             words.effects(&effects, mds.namespace());
         }
@@ -173,7 +176,7 @@ impl Cluster {
         for payload in messages(&effects.to_monitor) {
             match Message::decode(&payload).expect("a message") {
                 Message::Reply(reply) => drop(self.monitor.insert(reply.tid, reply)),
-                Message::Heartbeat(bytes) => self.heartbeat(rank, &bytes.to_vec()),
+                Message::Heartbeat(bytes) => self.heartbeat(rank, bytes),
                 _ => {}
             }
         }
@@ -187,6 +190,9 @@ impl Cluster {
         }
         if effects.stopped {
             self.stopped.push(rank);
+        }
+        if effects.fatal.is_some() {
+            self.servers[rank] = None;
         }
         self.fatal = self.fatal.take().or(effects.fatal);
     }

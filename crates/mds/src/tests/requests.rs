@@ -3,9 +3,12 @@
 mod attributes;
 mod content;
 mod create;
+mod decoupling;
 mod links;
 mod locks;
 mod open;
+mod policies;
 mod questions;
 mod remove;
 mod rename;
+mod whole;

@@ -172,7 +172,9 @@ fn a_balancer_moves_warm_directories() {
     cluster.until(|cluster| cluster.counted(0, "balancer_ticks") == 1);
     cluster.note("A client makes files at rank 0, and none at rank 1.");
     for dir in dirs {
-        ["x", "y", "z"].iter().for_each(|name| drop(cluster.file(dir, name)));
+        for name in ["x", "y", "z"] {
+            cluster.file(dir, name);
+        }
     }
     cluster.until(|cluster| cluster.counted(0, "balancer_moves") > 0);
     cluster.until(|cluster| !cluster.mds(1).is_moving());

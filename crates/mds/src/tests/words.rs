@@ -96,7 +96,7 @@ impl Words {
                 && let Ok(message) = Message::decode(frame.payload)
             {
                 let to = self.client(conn);
-                let text = self.to_client(conn, &message, namespace);
+                let text = self.sent(conn, &message, namespace);
                 all.push(format!("{to}: {text}"));
             }
         }
@@ -105,7 +105,7 @@ impl Words {
             rest = &rest[length..];
             match Message::decode(frame.payload) {
                 Ok(message @ Message::Reply(_)) => {
-                    let text = self.to_client(ConnId::MONITOR, &message, namespace);
+                    let text = self.sent(ConnId::MONITOR, &message, namespace);
                     all.push(format!("monitor: {text}"));
                 }
                 Ok(Message::Heartbeat(_)) => all.push("monitor: heartbeat".to_owned()),
@@ -203,7 +203,7 @@ impl Words {
         }
     }
 
-    fn to_client(&mut self, conn: ConnId, message: &Message<'_>, namespace: &Namespace) -> String {
+    fn sent(&mut self, conn: ConnId, message: &Message<'_>, namespace: &Namespace) -> String {
         match message {
             Message::Welcome(welcome) => {
                 let (term, done) = (welcome.epoch.0, welcome.completed.0);
