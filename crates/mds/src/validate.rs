@@ -12,7 +12,7 @@ use crate::{Mds, Phase, Waiting};
 /// Debug builds check the state after an input if so many inputs per inode and session came since
 /// the last check: after every input of a small server, and rarely on a large one, so that the
 /// checks take a bounded part of the time.
-const ITEMS_PER_INPUT: u64 = 32;
+const ITEMS_PER_INPUT: u64 = 8;
 
 /// The operations that the store executes, by the part that waits for them.
 #[derive(Debug, Default)]
