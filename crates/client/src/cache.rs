@@ -12,6 +12,7 @@
 //! without waiting.
 
 mod answer;
+mod validate;
 
 pub(crate) use answer::may_search;
 
@@ -126,6 +127,7 @@ impl Cache {
     /// A request is about to be sent.
     pub(crate) fn ask(&mut self, tid: Tid, op: &Op<'_>) {
         let Some(asked) = asked(op) else { return };
+        debug_assert!(!self.asked.contains_key(&tid), "{tid} is asked once");
         if let Asked::Return(dir) = asked {
             *self.returning.entry(dir).or_default() += 1;
         }
@@ -385,6 +387,7 @@ impl Cache {
     /// Another client may now change a directory.
     pub(crate) fn forget(&mut self, ino: Ino) {
         let Some(dir) = self.dirs.remove(&ino) else { return };
+        assert!(self.names >= dir.names.len(), "{ino}: cached names are counted");
         self.names -= dir.names.len();
         for file in dir.files.keys() {
             self.homes.remove(file);

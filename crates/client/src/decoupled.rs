@@ -124,6 +124,8 @@ impl ClientSubtree {
     pub fn skip_used(&mut self, last: Ino) {
         let Some(at) = self.ranges.iter().position(|range| range.contains(last)) else { return };
         self.ranges.drain(..at);
+        let range = self.ranges[0];
+        assert!(range.contains(last), "{last} is in the range that is used now");
         self.ranges[0].start = last.0 + 1;
         self.last = last;
     }
@@ -472,6 +474,7 @@ impl ClientSubtree {
             self.view();
         }
         self.buffer.close_block();
+        assert!(self.first_seq <= self.buffer.next_seq(), "a journal is not shorter than empty");
         self.seen = 0;
         self.first_seq = self.buffer.next_seq();
         (header, self.buffer.take_blocks())
@@ -489,3 +492,5 @@ impl ClientSubtree {
         self.recycle(blocks);
     }
 }
+
+mod validate;

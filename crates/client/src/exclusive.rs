@@ -18,6 +18,7 @@
 
 mod group;
 mod load;
+mod validate;
 
 use std::collections::VecDeque;
 
@@ -342,6 +343,12 @@ impl ExclusiveDirs {
         for Freed { ino, .. } in self.view.take_freed() {
             self.bare.remove(&ino);
         }
+        // A symbolic link or a device has no content, and is not among them.
+        if let Event::Unlink { ino, .. } | Event::Rename { replaced: ino, .. } = *event
+            && !self.view.knows(ino)
+        {
+            self.bare.remove(&ino);
+        }
     }
 
     fn create(
@@ -362,6 +369,7 @@ impl ExclusiveDirs {
         }
         self.apply(&event);
         let attr = self.view.getattr(ino)?;
+        assert!(attr.ino == ino, "{ino} is the new inode");
         if attr.is_dir() {
             self.dirs.insert(ino, stripe);
         }

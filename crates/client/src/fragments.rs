@@ -146,6 +146,8 @@ impl FragmentMap {
     }
 }
 
+mod validate;
+
 #[cfg(test)]
 mod tests {
     use types::{Attr, Rank};

@@ -222,6 +222,8 @@ impl Held {
             open = *known;
             open.reading = known.reading.saturating_sub(reading);
             open.writing = known.writing.saturating_sub(writing);
+            let counted = known.reading >= open.reading && known.writing >= open.writing;
+            assert!(counted, "{ino}: opens with a reply are counted");
             known.reading -= open.reading;
             known.writing -= open.writing;
             (known.granted, known.recalled, known.shared) = (false, false, false);
@@ -281,3 +283,5 @@ fn reopen(ino: Ino, open: &Open) -> Op<'static> {
     let Open { reading, writing, shared, .. } = *open;
     Op::Reopen { ino, access: Access { read: reading > 0, write: writing > 0, shared } }
 }
+
+mod validate;

@@ -129,6 +129,7 @@ impl Leases {
     pub(crate) fn hear(&mut self, reply: &Reply) {
         let Some((asked, sent)) = self.asked.remove(&reply.tid) else { return };
         let Some(Grants { dir, inode, lease: Some(span), .. }) = reply.told else { return };
+        debug_assert!(sent <= self.now, "a request was sent before its reply");
         let until = sent + span;
         if until <= self.now {
             return;
@@ -240,6 +241,8 @@ impl Leases {
         self.things = 0;
     }
 }
+
+mod validate;
 
 #[cfg(test)]
 mod tests;

@@ -40,6 +40,8 @@ impl IntactJournal {
             Some(damage) => return Err(damage.error),
             None => false,
         };
+        assert!(scan.intact <= bytes.len(), "the intact part of a journal is a part of it");
+        assert!(first <= scan.next_seq, "a journal from {first} on ends behind it");
         bytes.truncate(scan.intact);
         Ok(Self { bytes, first, next: scan.next_seq, torn })
     }

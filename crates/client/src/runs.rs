@@ -337,6 +337,7 @@ impl Split {
             dirs.push(DirRun { dir, run: RunInfo::of(&read), subdirs, touched: mtime });
             objects.push((run_name(dirfrag, id), bytes));
         }
+        assert!(dirs.len() == objects.len(), "each run is an object");
         if dirs.is_empty() { Err(ByValue::Small) } else { Ok((dirs, objects)) }
     }
 

@@ -18,6 +18,7 @@ mod async_ops;
 mod lost;
 mod mark;
 mod notify;
+mod validate;
 
 use std::collections::VecDeque;
 
@@ -193,6 +194,7 @@ impl Session {
 
     fn call_at_once(&mut self, cred: &Cred, op: Op<'_>, effects: &mut SessionEffects) -> Tid {
         let tid = Tid(self.next_tid);
+        debug_assert!(self.unanswered.back().is_none_or(|(last, _)| *last < tid), "in order");
         self.next_tid += 1;
         if let Some(mark) = mark(&op) {
             if let Mark::Open { ino, write } = mark {
@@ -373,7 +375,8 @@ impl Session {
             for request in std::mem::take(&mut self.unsafe_requests) {
                 let Unsafe { tid, replay, .. } = request;
                 if !(next && tid <= welcome.completed && replay.seq <= welcome.safe) {
-                    self.resent.insert(tid, request);
+                    let before = self.resent.insert(tid, request);
+                    assert!(before.is_none(), "{tid} is resent once");
                 }
             }
         } else {

@@ -35,6 +35,7 @@ mod preload;
 mod reclaim;
 mod rename;
 mod reshape;
+mod validate;
 
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
 use metastore::{MovedSubtree, SUBTREES_NAME, Subtrees};
@@ -79,7 +80,7 @@ pub(crate) struct Authority {
     proposed: Option<Subtrees>,
     /// Inodes that were forgotten with a subtree, and the root of the subtree.
     moved: Map<Ino, Ino>,
-    /// At once; none is in another one.
+    /// At once. A frozen one overlaps no other: a rename may nest them before the freeze.
     exports: Vec<Export>,
     /// When a subtree went last.
     pub(crate) went_at: Option<Moment>,
@@ -177,6 +178,11 @@ impl Authority {
         self.list.apart_at(root).is_some_and(|subtree| self.is_own(subtree))
     }
 
+    /// Whether a subtree is moving from this rank, or to it.
+    pub(crate) fn is_moving(&self) -> bool {
+        self.is_exporting() || !self.imports.is_empty() || self.reshape.is_some()
+    }
+
     /// Whether another rank serves the subtree with this root.
     pub(crate) fn is_of_other(&self, root: Ino) -> bool {
         self.list.apart_at(root).is_some_and(|subtree| subtree.rank != self.rank)
@@ -265,9 +271,7 @@ impl Mds {
     /// Whether a subtree is moving from this rank, or to it.
     #[must_use]
     pub fn is_moving(&self) -> bool {
-        self.authority.is_exporting()
-            || !self.authority.imports.is_empty()
-            || self.authority.reshape.is_some()
+        self.authority.is_moving()
     }
 
     /// Whether this rank is the authority of the subtree with this root, and serves it.
@@ -275,7 +279,7 @@ impl Mds {
     pub fn serves(&self, root: Ino) -> bool {
         let known = self.authority.list.get(root);
         if let Some(joined) = known.filter(|subtree| subtree.joined) {
-            let here = match self.place(root) {
+            let here = match self.authority.place(&self.namespace, root) {
                 InodeAuthority::Here => true,
                 InodeAuthority::Unknown => joined.rank == self.rank,
                 InodeAuthority::Moving(_) | InodeAuthority::Other(_) => false,
@@ -328,7 +332,7 @@ impl Mds {
         }
         self.authority.reading = true;
         let object = SUBTREES_NAME.to_owned();
-        self.store(Waiting::Subtrees, StoreOp::Get { object }, effects);
+        self.store.begin(Waiting::Subtrees, StoreOp::Get { object }, effects);
     }
 
     /// The list was read, or replaced.
@@ -341,10 +345,11 @@ impl Mds {
             self.list_written(result, effects);
             if !self.authority.writing {
                 self.authority.read_at = Some(self.clock.now);
-                self.retry_returned(LIST, effects);
+                self.fetches.wake_returned(LIST);
             }
             return;
         }
+        assert!(self.authority.reading, "the list was being read");
         self.authority.reading = false;
         self.authority.read_at = Some(self.clock.now);
         // After a failure the list is read later, and blocked requests are answered from the known
@@ -355,7 +360,7 @@ impl Mds {
                 Err(error) => effects.fatal = Some(error),
             }
         }
-        self.retry_returned(LIST, effects);
+        self.fetches.wake_returned(LIST);
     }
 
     /// Adopts the list that the store returned.

@@ -21,6 +21,7 @@
 mod load;
 mod moves;
 mod policy;
+mod validate;
 mod view;
 
 use std::collections::BTreeMap;
@@ -29,10 +30,15 @@ use balancer::{
     BalancerAnswer, DecisionRecord, Fading, Fault, Heartbeat, LoadTable, RecordedEvent, State,
     TickRecord, Versions,
 };
-use types::{Ino, Map, Moment, Rank, Span};
-use wire::{BalancerEntry, Message, Warning};
+use namespace::Namespace;
+use types::{Clock, Ino, Map, Moment, Rank, Span};
+use wire::{BalancerEntry, ClusterMap, Message, Warning};
 
-use crate::{Mds, MdsEffects, Phase};
+use crate::authority::Authority;
+use crate::store::StoreOps;
+use crate::tables::Tables;
+use crate::{Counters, MdsEffects, Phase, Settings};
+pub(crate) use load::note_use;
 
 use moves::Move;
 pub(crate) use policy::Object;
@@ -102,6 +108,23 @@ pub(crate) struct Balance {
     fault: Option<(Fault, u32)>,
     faults: u64,
     given_up: (u64, String),
+    /// The monitor is to be notified at once.
+    pub(crate) is_news: bool,
+}
+
+/// Balancing, with all that it may touch.
+pub(crate) struct BalanceCx<'a> {
+    pub(crate) balance: &'a mut Balance,
+    pub(crate) namespace: &'a mut Namespace,
+    pub(crate) counters: &'a mut Counters,
+    pub(crate) store: &'a mut StoreOps,
+    pub(crate) authority: &'a Authority,
+    pub(crate) tables: &'a Tables,
+    pub(crate) map: Option<&'a ClusterMap>,
+    pub(crate) settings: &'a Settings,
+    pub(crate) phase: Phase,
+    pub(crate) rank: Rank,
+    pub(crate) clock: Clock,
 }
 
 impl Balance {
@@ -131,7 +154,18 @@ impl Balance {
             fault: None,
             faults: 0,
             given_up: (0, String::new()),
+            is_news: false,
         }
+    }
+
+    /// How the machine is used.
+    pub(crate) fn note_vitals(&mut self, vitals: Vitals) {
+        self.vitals = vitals;
+    }
+
+    /// The directories that moves waited for are here, or cannot be read.
+    pub(crate) fn retry_fetched(&mut self) {
+        self.moves.retry_fetched();
     }
 
     /// Figures for status output.
@@ -187,9 +221,9 @@ impl Balance {
     }
 }
 
-impl Mds {
+impl BalanceCx<'_> {
     /// Does the part of balancing that is due.
-    pub(crate) fn balance_tick(&mut self, effects: &mut MdsEffects) {
+    pub(crate) fn tick(&mut self, effects: &mut MdsEffects) {
         if self.phase != Phase::Active || self.balance.entry.version == 0 {
             // The monitor's map with the policy in force comes first.
             return;
@@ -197,7 +231,6 @@ impl Mds {
         let now = self.clock.now;
         self.count_hits(now);
         self.read_policy(effects);
-        self.next_moves(effects);
         let interval = self.settings.balance_interval;
         let next = *self.balance.next_tick.get_or_insert(now + interval);
         // An unanswered question is repeated after an interval.
@@ -216,11 +249,6 @@ impl Mds {
         effects.questions.push(Box::new(question));
     }
 
-    /// How the machine is used.
-    pub(crate) fn note_vitals(&mut self, vitals: Vitals) {
-        self.balance.vitals = vitals;
-    }
-
     /// Receives another rank's load.
     pub(crate) fn hear(&mut self, bytes: &[u8]) {
         let Ok(beat) = Heartbeat::decode(bytes) else { return };
@@ -237,6 +265,8 @@ impl Mds {
         }
         let count = known.map_or(0, |heard| heard.count) + 1;
         self.balance.heard.insert(beat.rank, RankHeartbeat { beat, at, count });
+        let heard = self.balance.heard.len();
+        assert!(heard <= balancer::RANKS_MAX, "{heard} other ranks are heard");
     }
 
     /// A question was answered: sends the load to the other ranks, and executes the decision.
@@ -254,7 +284,7 @@ impl Mds {
             // Another one is in force by now.
             return;
         }
-        self.judge(decision, effects);
+        self.judge(decision);
         let moves: Vec<Move> =
             decision.exports.iter().map(|export| self.planned(export, answer)).collect();
         if decision.fault().is_none() {
@@ -263,7 +293,7 @@ impl Mds {
     }
 
     /// Evaluates the policy by its decision.
-    fn judge(&mut self, decision: &balancer::Decision, effects: &mut MdsEffects) {
+    fn judge(&mut self, decision: &balancer::Decision) {
         let before = self.balance.fault.take();
         match self.balance.versions.observe(decision) {
             balancer::VersionVerdict::Fine => {}
@@ -279,8 +309,7 @@ impl Mds {
         }
         let given_up = self.balance.given_up.0 == self.balance.entry.version;
         if before != self.balance.fault || given_up {
-            self.last_beacon = None;
-            self.beacon_tick(effects);
+            self.balance.is_news = true;
         }
     }
 

@@ -21,9 +21,22 @@
 //! changes: the names of these clients are in the rank's table (`Tables::remembering`) before they
 //! get their first capability.
 
+mod grant;
+mod lease;
+mod revoke;
+
 use std::collections::BTreeMap;
 
+use namespace::Namespace;
 use types::{ClientId, Ino, Map, Moment};
+
+use crate::authority::Authority;
+use crate::fetch::Fetches;
+use crate::leases::Leases;
+use crate::opens::Opens;
+use crate::session::Sessions;
+use crate::tables::Tables;
+use crate::{Counters, Settings};
 
 /// Directories of one client. It returns those that it uses least long before.
 const HELD_MAX: usize = 32_768;
@@ -39,6 +52,29 @@ pub(crate) struct Caps {
     alone: Map<Ino, ClientId>,
     /// Directories that no client gets until then.
     quiet: BTreeMap<Ino, Moment>,
+    /// The server is about to stop: no client gets a directory alone.
+    pub(crate) is_ending: bool,
+}
+
+/// Granting and revoking, with all that it may touch.
+pub(crate) struct CapsCx<'a> {
+    pub(crate) caps: &'a mut Caps,
+    pub(crate) leases: &'a mut Leases,
+    pub(crate) fetches: &'a mut Fetches,
+    pub(crate) sessions: &'a mut Sessions,
+    pub(crate) tables: &'a mut Tables,
+    pub(crate) namespace: &'a mut Namespace,
+    pub(crate) counters: &'a mut Counters,
+    pub(crate) opens: &'a Opens,
+    pub(crate) authority: &'a Authority,
+    pub(crate) settings: &'a Settings,
+    pub(crate) now: Moment,
+    /// A merge changes a subtree bit by bit: nothing is granted.
+    pub(crate) is_merging: bool,
+    /// A policy is being changed.
+    pub(crate) is_changing_policy: bool,
+    /// No snapshot is being taken, and the server makes lasting changes for all clients.
+    pub(crate) may_grant_exclusive: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -87,7 +123,8 @@ impl Caps {
         let holders = self.dirs.get(&dir).map_or(&[][..], Vec::as_slice);
         let alone = matches!(holders, [one] if one.client == client && !one.revoked);
         if alone {
-            self.alone.insert(dir, client);
+            let before = self.alone.insert(dir, client);
+            assert!(before.is_none_or(|before| before == client), "{dir}: one client is alone");
         }
         alone
     }
@@ -145,6 +182,7 @@ impl Caps {
             self.alone.remove(&dir);
         }
         if let Some(held) = self.held.get_mut(&client) {
+            assert!(*held > 0, "{dir}: the capability of {client} is counted");
             *held -= 1;
         }
         if revoked {
@@ -200,6 +238,8 @@ impl Caps {
         self.quiet.retain(|_, until| now < *until);
     }
 }
+
+mod validate;
 
 #[cfg(test)]
 mod tests {

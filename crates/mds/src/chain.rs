@@ -84,6 +84,27 @@ impl Chain {
         (self.segments, self.garbage)
     }
 
+    /// Checks that the segments that were handed out continue each other.
+    ///
+    /// # Panics
+    /// If they do not.
+    pub(crate) fn validate(&self) {
+        let mut before: Option<&Segment> = None;
+        for segment in &self.segments {
+            let (first, last) = (segment.first, segment.last);
+            assert!(segment.index < self.next_index, "new segments get numbers behind this one");
+            assert!(last <= self.last, "the events up to {last} were handed out");
+            let before = before.replace(segment).map(|before| before.last);
+            let gap = before.is_some_and(|before| first.0 > before.0 + 1);
+            assert!(!gap, "no event is missing between {before:?} and {first}");
+            assert!(before.is_none_or(|before| last > before), "{last} is a new event");
+        }
+        for (first, found) in &self.read {
+            assert!(found.header.first_seq == *first, "a segment is kept under its first event");
+            assert!(found.intact <= found.bytes.len(), "the intact bytes are in the segment");
+        }
+    }
+
     /// Returns the next step.
     ///
     /// # Errors
@@ -106,6 +127,8 @@ impl Chain {
                 self.give_up(first, found)?;
                 continue;
             }
+            let before = self.segments.back().map(|before| before.last);
+            assert!(before.is_none_or(|before| before < found.last), "{}: new events", found.name);
             self.started = true;
             self.epoch = found.header.epoch;
             self.last = found.last;
@@ -147,6 +170,7 @@ impl Chain {
             return Err(damaged(damage.error));
         }
         let header = SegmentHeader::decode(&bytes).map_err(damaged)?;
+        assert!(scan.next_seq >= header.first_seq, "{name}: the events count up");
         let last = Seq(scan.next_seq.0 - 1);
         let found = VerifiedSegment { name, bytes, intact: scan.intact, header, last };
         let better = self.read.get(&header.first_seq).is_none_or(|known| {

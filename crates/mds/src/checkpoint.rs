@@ -6,23 +6,39 @@
 //! while it is being written.
 
 mod flush;
+mod purge;
 mod room;
+mod trim;
+mod validate;
 mod volatile;
 
 use std::collections::VecDeque;
 
 use journal::Event;
-use metastore::request::{StoreFailure, StoreOp, StoreResult, segment_name};
+use metastore::request::{StoreFailure, StoreOp, StoreResult};
 use metastore::{DirRun, Rows};
-use namespace::{Capture, Hit};
-use types::{ConnId, Errno, Ino, InoRange, Moment, Origin, Seq, Span, Tid, Timestamp};
-use wire::Answer;
+use namespace::{Capture, Hit, Namespace};
+use types::{Clock, Ino, InoRange, Moment, Origin, Rank, Seq, Span, Timestamp};
 
-use crate::damage::is_damage;
-use crate::{Mds, MdsEffects, Waiting};
+use crate::authority::Authority;
+use crate::caps::Caps;
+use crate::compact::Compaction;
+use crate::damage::{Damage, is_damage};
+use crate::fetch::{FetchCx, Fetches};
+use crate::log::Log;
+use crate::merge::Merges;
+use crate::op::Change;
+use crate::opens::Opens;
+use crate::purge::{PurgeCx, Purges};
+use crate::session::Sessions;
+use crate::snapshot::Snapshots;
+use crate::store::{StoreOps, Waiting};
+use crate::tables::Tables;
+use crate::{Counters, MdsEffects, Phase, ReplyTo, Settings};
 
 use flush::Flushes;
 pub(crate) use flush::{SubtreeFlush, Then};
+pub(crate) use validate::CheckpointOps;
 
 /// Directories written at the same time.
 const COMMITS_MAX: usize = 4;
@@ -62,7 +78,7 @@ pub(crate) struct Checkpoint {
     /// Merges that are answered when the store has them.
     settling: Flushes,
     /// Requests that wait until everything is written.
-    waiters: Vec<(Seq, ConnId, Tid)>,
+    waiters: Vec<(Seq, ReplyTo)>,
 }
 
 /// Whether damage keeps a directory from being written. Faults of a client's runs do not count.
@@ -74,6 +90,11 @@ impl Checkpoint {
     pub(crate) fn has_work(&self) -> bool {
         let wanted = self.target.is_some() || self.settling.has_work();
         self.capturing.is_some() || (wanted && self.committing.len() < COMMITS_MAX)
+    }
+
+    /// Whether a merge is in memory only, without a journal object.
+    pub(crate) fn is_any_volatile(&self) -> bool {
+        !self.volatile.is_empty()
     }
 
     /// Whether a directory waits for the journal, which is durable up to `safe`.
@@ -93,31 +114,141 @@ impl Checkpoint {
             && self.forgetting == 0
             && self.unforgotten.is_empty()
     }
-}
 
-impl Mds {
     /// Writes everything that changed until now.
-    pub(crate) fn checkpoint_all(&mut self) {
-        self.checkpoint.target = Some(Seq(u64::MAX));
+    pub(crate) fn write_all(&mut self) {
+        self.target = Some(Seq(u64::MAX));
     }
 
     /// A directory that kept a checkpoint from going on need not be waited for any more.
-    pub(crate) fn checkpoint_again(&mut self, target: Option<Seq>) {
-        self.checkpoint.target = self.checkpoint.target.max(target);
+    pub(crate) fn write_up_to(&mut self, target: Option<Seq>) {
+        self.target = self.target.max(target);
     }
 
+    /// The oldest position whose effect is not in the metadata store yet.
+    pub(crate) fn oldest_unwritten(&self, namespace: &mut Namespace) -> Seq {
+        let dirty = namespace.dirtiest().map_or(Seq(u64::MAX), |(since, _)| since);
+        let committing = self.committing.iter().map(|(_, since)| *since).min();
+        committing.map_or(dirty, |since| since.min(dirty))
+    }
+
+    /// The position of the oldest change of a directory that is not in the store; the journal's
+    /// last position if all are.
+    pub(crate) fn unstored_since(&self, namespace: &Namespace, dir: Ino) -> Seq {
+        let writing = self.committing.iter().filter(|(ino, _)| *ino == dir);
+        let writing = writing.map(|(_, since)| *since);
+        writing.chain(namespace.dirty_since(dir)).min().unwrap_or(Seq(u64::MAX))
+    }
+
+    /// Position of the first event that a recovery may find.
+    pub(crate) fn first_in_journal(&self, log: &Log) -> Seq {
+        if self.trimming {
+            return self.trimmed_from;
+        }
+        log.first_replayed()
+    }
+
+    /// Whether segments are being deleted.
+    pub(crate) fn is_trimming(&self) -> bool {
+        self.trimming
+    }
+
+    /// Whether the store has all of a directory.
+    pub(crate) fn is_stored(&self, namespace: &Namespace, dir: Ino) -> bool {
+        namespace.dirty_since(dir).is_none()
+            && !namespace.is_flushing(dir)
+            && !self.committing.iter().any(|(ino, _)| *ino == dir)
+    }
+
+    /// Deletes an object that is not needed any more.
+    pub(crate) fn forget(&mut self, store: &mut StoreOps, op: StoreOp, effects: &mut MdsEffects) {
+        self.forgetting += 1;
+        store.begin(Waiting::Forget, op, effects);
+    }
+
+    pub(crate) fn forgotten(
+        &mut self,
+        result: Result<StoreResult, Box<StoreFailure>>,
+        now: Moment,
+    ) {
+        assert!(self.forgetting > 0, "the deletion was counted");
+        self.forgetting -= 1;
+        if let Err(failure) = result {
+            self.unforgotten.push_back((failure.op, now));
+        }
+    }
+}
+
+/// Checkpoints, trims and purges, with all that they may touch.
+pub(crate) struct CheckpointCx<'a> {
+    pub(crate) checkpoint: &'a mut Checkpoint,
+    pub(crate) purges: &'a mut Purges,
+    pub(crate) compaction: &'a mut Compaction,
+    pub(crate) damage: &'a mut Damage,
+    pub(crate) merges: &'a mut Merges,
+    pub(crate) snapshots: &'a mut Snapshots,
+    pub(crate) changes: &'a mut Vec<Change>,
+    pub(crate) fetches: &'a mut Fetches,
+    pub(crate) sessions: &'a mut Sessions,
+    pub(crate) namespace: &'a mut Namespace,
+    pub(crate) log: &'a mut Log,
+    pub(crate) tables: &'a mut Tables,
+    pub(crate) opens: &'a mut Opens,
+    pub(crate) authority: &'a mut Authority,
+    pub(crate) store: &'a mut StoreOps,
+    pub(crate) counters: &'a mut Counters,
+    pub(crate) caps: &'a Caps,
+    pub(crate) settings: &'a Settings,
+    pub(crate) phase: Phase,
+    pub(crate) rank: Rank,
+    pub(crate) clock: Clock,
+    /// Changes that were resent after a crash are being executed.
+    pub(crate) is_resend_busy: bool,
+}
+
+impl CheckpointCx<'_> {
+    fn fetching(&mut self) -> FetchCx<'_> {
+        FetchCx {
+            fetches: self.fetches,
+            sessions: self.sessions,
+            namespace: self.namespace,
+            store: self.store,
+            counters: self.counters,
+            settings: self.settings,
+            rank: self.rank,
+            now: self.clock.now,
+        }
+    }
+
+    pub(crate) fn purging(&mut self) -> PurgeCx<'_> {
+        PurgeCx {
+            purges: self.purges,
+            opens: self.opens,
+            namespace: self.namespace,
+            checkpoint: self.checkpoint,
+            store: self.store,
+            counters: self.counters,
+            log: self.log,
+            tables: self.tables,
+            merges: self.merges,
+            damage: self.damage,
+            settings: self.settings,
+            is_taking_snapshot: self.snapshots.is_any(),
+            phase: self.phase,
+            rank: self.rank,
+            now: self.clock.now,
+        }
+    }
+}
+
+impl CheckpointCx<'_> {
     /// Answers when everything that changed until now is in the metadata store.
-    pub(crate) fn checkpoint_for(&mut self, conn: ConnId, tid: Tid) {
-        self.checkpoint_all();
-        self.checkpoint.waiters.push((self.last_seq(), conn, tid));
+    pub(crate) fn answer_when_written(&mut self, at: ReplyTo) {
+        self.checkpoint.write_all();
+        self.checkpoint.waiters.push((self.log.last(), at));
     }
 
-    /// Whether nothing is left to write.
-    pub(crate) fn checkpoint_finished(&mut self) -> bool {
-        self.namespace.dirtiest().is_none()
-    }
-
-    pub(crate) fn checkpoint_step(&mut self, effects: &mut MdsEffects) {
+    pub(crate) fn step(&mut self, effects: &mut MdsEffects) {
         if self.checkpoint.capturing.is_none() && !self.next_capture(effects) {
             return;
         }
@@ -130,7 +261,7 @@ impl Mds {
         if !self.namespace.is_flushing(ino) {
             // The directory is gone, and with it its uncaptured changes.
             self.checkpoint.committing.retain(|(dir, _)| *dir != ino);
-            self.fetch_after_commit(ino, effects);
+            self.fetching().committed(ino, effects);
             return self.answer_flushed(effects);
         }
         self.counters.commits += 1;
@@ -138,20 +269,20 @@ impl Mds {
         let counts = self.namespace.counts(ino);
         let touched = self.namespace.untold_change(ino);
         let op = StoreOp::CommitDir { ino, rows, counts, position, touched, attach: None };
-        self.checkpoint.captured.push_back((self.last_seq(), ino, op));
+        self.checkpoint.captured.push_back((self.log.last(), ino, op));
         self.commit_captured(effects);
     }
 
     /// Writes the directories whose captured changes are all safe.
     pub(crate) fn commit_captured(&mut self, effects: &mut MdsEffects) {
         let safe = self.log.safe();
-        while let Some((seq, ..)) = self.checkpoint.captured.front()
-            && *seq <= safe
+        while let Some(seq) = self.checkpoint.captured.front().map(|(seq, ..)| *seq)
+            && seq <= safe
             // Removed inodes are listed before a directory is written without their names.
-            && !self.list_removals(*seq, effects)
+            && !self.purging().list_removals(seq, effects)
             && let Some((_, ino, op)) = self.checkpoint.captured.pop_front()
         {
-            self.store(Waiting::Checkpoint(ino), op, effects);
+            self.store.begin(Waiting::Checkpoint(ino), op, effects);
         }
     }
 
@@ -186,13 +317,14 @@ impl Mds {
     }
 
     fn begin_capture(&mut self, since: Seq, ino: Ino) -> bool {
+        assert!(self.may_capture(ino), "{ino}: one write of a directory, and no fetch");
         let Some(capture) = self.namespace.begin_capture(ino) else { return false };
         self.checkpoint.committing.push((ino, since));
         if capture.overtakes.is_some_and(|seq| seq >= self.log.first_replayed()) {
             let event = Event::Stored { dir: ino };
             self.log.append(self.clock.now, Origin::default(), &event);
         }
-        self.checkpoint.capturing = Some((capture, Rows::new(), self.last_seq()));
+        self.checkpoint.capturing = Some((capture, Rows::new(), self.log.last()));
         true
     }
 
@@ -205,7 +337,7 @@ impl Mds {
         (runs, ranges): (Vec<DirRun>, Vec<InoRange>),
         effects: &mut MdsEffects,
     ) {
-        let seq = self.last_seq();
+        let seq = self.log.last();
         self.namespace.begin_attach(ino, seq);
         let since = self.namespace.dirty_since(ino).unwrap_or(seq);
         let Some(mut capture) = self.namespace.begin_capture(ino) else { return };
@@ -216,7 +348,7 @@ impl Mds {
         self.namespace.leave_to_store(ino);
         self.counters.commits += 1;
         self.counters.committed_rows += rows.len() as u64;
-        let position = self.last_seq();
+        let position = self.log.last();
         let (mut names, mut subdirs, mut time) = (0u64, 0u64, Timestamp(0));
         for DirRun { run, subdirs: dirs, touched, .. } in &runs {
             names = names.saturating_add(run.rows);
@@ -236,6 +368,8 @@ impl Mds {
         result: Result<StoreResult, Box<StoreFailure>>,
         effects: &mut MdsEffects,
     ) {
+        let known = self.checkpoint.committing.iter().any(|(ino, _)| *ino == dir);
+        assert!(known, "{dir}: the directory was being written");
         match result {
             Ok(result) => {
                 self.note_written(dir, &result, effects);
@@ -243,18 +377,18 @@ impl Mds {
                 self.namespace.end_capture(dir);
                 self.namespace.note_hit(dir, Hit::Store);
                 self.merges.root_attached(dir);
-                self.fetch_after_commit(dir, effects);
+                self.fetching().committed(dir, effects);
                 self.trim(effects);
                 self.answer_flushed(effects);
             }
             Err(failure) if is_beyond(&failure) => {
                 // A retry would fail, too. The journal keeps the changes.
                 let writing = self.checkpoint.committing.iter().filter(|(ino, _)| *ino == dir);
-                let since = writing.map(|(_, since)| *since).min().unwrap_or(self.last_seq());
+                let since = writing.map(|(_, since)| *since).min().unwrap_or(self.log.last());
                 self.checkpoint.committing.retain(|(ino, _)| *ino != dir);
                 self.namespace.end_capture(dir);
-                self.withhold(dir, since, &failure.error);
-                self.fetch_after_commit(dir, effects);
+                self.damage.withhold(self.namespace, dir, since, &failure.error);
+                self.fetching().committed(dir, effects);
                 self.trim(effects);
                 self.answer_flushed(effects);
             }
@@ -268,118 +402,24 @@ impl Mds {
     /// The oldest position that the journal must keep: of changes that are not written yet, and of
     /// changes of damaged directories.
     pub(crate) fn oldest_needed(&mut self) -> Seq {
-        self.oldest_unwritten().min(self.damage.kept_from())
+        self.checkpoint.oldest_unwritten(self.namespace).min(self.damage.kept_from())
     }
 
-    /// The oldest position whose effect is not in the metadata store yet.
-    pub(crate) fn oldest_unwritten(&mut self) -> Seq {
-        let dirty = self.namespace.dirtiest().map_or(Seq(u64::MAX), |(since, _)| since);
-        let committing = self.checkpoint.committing.iter().map(|(_, since)| *since).min();
-        committing.map_or(dirty, |since| since.min(dirty))
-    }
-
-    /// The position of the oldest change of a directory that is not in the store; the journal's
-    /// last position if all are.
-    pub(crate) fn unstored_since(&self, dir: Ino) -> Seq {
-        let writing = self.checkpoint.committing.iter().filter(|(ino, _)| *ino == dir);
-        let writing = writing.map(|(_, since)| *since);
-        writing.chain(self.namespace.dirty_since(dir)).min().unwrap_or(Seq(u64::MAX))
-    }
-
-    /// Deletes the segments that are not needed any more, and answers the requests that wait for
-    /// that.
-    pub(crate) fn trim(&mut self, effects: &mut MdsEffects) {
-        let unwritten = self.oldest_needed();
-        // The last segment has the newest positions and requests; the tables have them when it is
-        // gone.
-        let ended = self.is_journal_ended();
-        let needed = unwritten.min(self.merges.oldest_record());
-        let oldest = self.log.oldest().map_or(Seq(0), |segment| segment.last);
-        let needed = needed.min(self.keep_for_purges(oldest, effects));
-        let mut objects = Vec::new();
-        // One deletion after the other: if one fails, the remaining segments must have no gap.
-        while !self.checkpoint.trimming
-            && let Some(segment) = self.log.oldest()
-            && segment.last < needed
-            && (ended || self.log.is_continued())
-        {
-            if objects.is_empty() {
-                self.checkpoint.trimmed_from = segment.first;
-            }
-            if let Some(index) = self.log.drop_oldest() {
-                objects.push(segment_name(self.rank, index));
-            }
-        }
-        if !objects.is_empty() {
-            self.counters.trimmed_segments += objects.len() as u64;
-            self.checkpoint.trimming = true;
-            self.store(Waiting::Trim, StoreOp::Delete { objects }, effects);
-        }
-        self.forget_merges(unwritten, effects);
-        let waiters = std::mem::take(&mut self.checkpoint.waiters);
-        let uncommitted = self.oldest_unwritten();
-        for (seq, conn, tid) in waiters {
-            if uncommitted > seq && unwritten <= seq {
-                self.reply_error(conn, tid, Errno::Io.into(), effects);
-            } else if unwritten > seq && self.log.safe() >= seq {
-                self.reply_with((conn, tid), seq, Answer::Safe(seq), effects);
-            } else {
-                self.checkpoint.waiters.push((seq, conn, tid));
-            }
-        }
-    }
-
-    /// Notes a merge that was applied: until the metadata store has it, it may have to be repeated.
-    pub(crate) fn note_merge(&mut self, seq: Seq, subtree: Ino, object: &[u8]) {
-        let object = (!object.is_empty()).then(|| String::from_utf8_lossy(object).into_owned());
-        if object.is_none() {
-            self.note_volatile(seq, subtree);
-        }
-        // A journal may be merged again, and then is needed for that.
-        self.checkpoint.merges.retain(|(.., known)| known.is_none() || *known != object);
-        self.checkpoint.merges.push((seq, subtree, object));
-    }
-
-    /// Merges that the metadata store has need no journal object and no repetition any more.
-    fn forget_merges(&mut self, unwritten: Seq, effects: &mut MdsEffects) {
-        // A journal object goes only when the segment that names it is gone.
-        let kept = if self.checkpoint.trimming { Seq(0) } else { self.log.first_kept() };
-        // A journal that is being merged again is read again, now and by a recovery.
-        let free = |object: &str| !self.merges.needs(object.as_bytes());
-        let (done, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.checkpoint.merges)
-            .into_iter()
-            .partition(|(seq, _, object)| {
-                let free = object.as_deref().is_none_or(|object| *seq < kept && free(object));
-                unwritten > *seq && free
-            });
-        self.checkpoint.merges = left;
-        self.checkpoint.volatile.retain(|(seq, _)| *seq >= unwritten);
-        if done.is_empty() {
-            return;
-        }
-        let subtrees: Vec<Ino> = done.iter().map(|(_, subtree, _)| *subtree).collect();
-        self.tables.forget_released(&subtrees);
-        let objects: Vec<String> = done.into_iter().filter_map(|(.., object)| object).collect();
-        if !objects.is_empty() {
-            self.forget(StoreOp::Delete { objects }, effects);
-        }
-    }
-
-    pub(crate) fn checkpoint_tick(&mut self, effects: &mut MdsEffects) {
+    pub(crate) fn tick(&mut self, effects: &mut MdsEffects) {
         let now = self.clock.now;
         if self.checkpoint.failed.front().is_some_and(|(.., at)| now.since(*at) >= RETRY)
             && let Some((dir, op, _)) = self.checkpoint.failed.pop_front()
         {
-            self.store(Waiting::Checkpoint(dir), op, effects);
+            self.store.begin(Waiting::Checkpoint(dir), op, effects);
         }
         if self.checkpoint.unforgotten.front().is_some_and(|(_, at)| now.since(*at) >= RETRY)
             && let Some((op, _)) = self.checkpoint.unforgotten.pop_front()
         {
-            self.forget(op, effects);
+            self.checkpoint.forget(self.store, op, effects);
         }
         if let Some((op, _)) = self.checkpoint.untrimmed.take_if(|(_, at)| now.since(*at) >= RETRY)
         {
-            self.store(Waiting::Trim, op, effects);
+            self.store.begin(Waiting::Trim, op, effects);
         }
         let many = self.log.segment_count() > self.settings.segments_max;
         if many && self.checkpoint.target.is_none() && self.log.oldest().is_some() {
@@ -387,67 +427,10 @@ impl Mds {
         }
         if !self.checkpoint.waiters.is_empty() || self.phase == crate::Phase::Stopping {
             if self.checkpoint.target.is_none() && self.namespace.dirtiest().is_some() {
-                self.checkpoint_all();
+                self.checkpoint.write_all();
             }
             self.trim(effects);
         }
         self.answer_flushed(effects);
-    }
-
-    /// Position of the first event that a recovery may find.
-    pub(crate) fn first_in_journal(&self) -> Seq {
-        if self.checkpoint.trimming {
-            return self.checkpoint.trimmed_from;
-        }
-        self.log.first_replayed()
-    }
-
-    /// Whether segments are being deleted.
-    pub(crate) fn is_trimming(&self) -> bool {
-        self.checkpoint.trimming
-    }
-
-    /// Whether the store has all of a directory.
-    pub(crate) fn is_stored(&self, dir: Ino) -> bool {
-        self.namespace.dirty_since(dir).is_none()
-            && !self.namespace.is_flushing(dir)
-            && !self.checkpoint.committing.iter().any(|(ino, _)| *ino == dir)
-    }
-
-    /// Continues to write dirty directories, and deletes segments that are not needed any more.
-    pub(crate) fn checkpoint_more(&mut self, effects: &mut MdsEffects) {
-        if self.checkpoint.target.is_none() && self.namespace.dirtiest().is_some() {
-            self.checkpoint_all();
-        }
-        self.trim(effects);
-    }
-
-    /// Deletes an object that is not needed any more.
-    pub(crate) fn forget(&mut self, op: StoreOp, effects: &mut MdsEffects) {
-        self.checkpoint.forgetting += 1;
-        self.store(Waiting::Forget, op, effects);
-    }
-
-    pub(crate) fn forgotten(&mut self, result: Result<StoreResult, Box<StoreFailure>>) {
-        self.checkpoint.forgetting -= 1;
-        if let Err(failure) = result {
-            self.checkpoint.unforgotten.push_back((failure.op, self.clock.now));
-        }
-    }
-
-    pub(crate) fn trimmed(
-        &mut self,
-        result: Result<StoreResult, Box<StoreFailure>>,
-        effects: &mut MdsEffects,
-    ) {
-        match result {
-            Ok(_) => {
-                self.checkpoint.trimming = false;
-                self.trim(effects);
-            }
-            Err(failure) => {
-                self.checkpoint.untrimmed = Some((failure.op, self.clock.now));
-            }
-        }
     }
 }

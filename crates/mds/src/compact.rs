@@ -13,7 +13,9 @@ use std::collections::VecDeque;
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
 use types::{Ino, Set};
 
-use crate::{Mds, MdsEffects, Phase, Waiting};
+use crate::checkpoint::CheckpointCx;
+use crate::store::Waiting;
+use crate::{MdsEffects, Phase};
 
 /// See the module documentation.
 #[derive(Debug, Default)]
@@ -47,6 +49,18 @@ impl Compaction {
         self.queued.clear();
     }
 
+    /// Checks that each directory waits once; the store merges the runs of `merging`.
+    ///
+    /// # Panics
+    /// If that does not hold.
+    pub(crate) fn validate(&self, merging: &[Ino]) {
+        assert!(self.queue.len() == self.queued.len(), "each directory waits once for compaction");
+        let unknown = self.queue.iter().find(|dir| !self.queued.contains(*dir));
+        assert!(unknown.is_none(), "{unknown:?} waits for compaction, and is not known to");
+        let running = self.running.as_slice();
+        assert!(merging == running, "the store merges the runs of {merging:?}, not {running:?}");
+    }
+
     fn want(&mut self, dir: Ino) {
         if self.queued.insert(dir) {
             self.queue.push_back(dir);
@@ -54,13 +68,7 @@ impl Compaction {
     }
 }
 
-impl Mds {
-    /// Whether the server is about to end: optional work should be left out.
-    #[must_use]
-    pub fn is_stopping(&self) -> bool {
-        matches!(self.phase, Phase::Stopping | Phase::Stopped)
-    }
-
+impl CheckpointCx<'_> {
     /// A directory was written.
     pub(crate) fn note_written(
         &mut self,
@@ -84,6 +92,7 @@ impl Mds {
         result: Result<StoreResult, Box<StoreFailure>>,
         effects: &mut MdsEffects,
     ) {
+        assert!(self.compaction.running == Some(dir), "{dir}: the runs were being merged");
         self.compaction.running = None;
         if let Ok(result) = result {
             self.counters.compactions += 1;
@@ -99,8 +108,9 @@ impl Mds {
             return;
         }
         let Some(ino) = self.compaction.queue.pop_front() else { return };
-        self.compaction.queued.remove(&ino);
+        let queued = self.compaction.queued.remove(&ino);
+        assert!(queued, "{ino}: a directory in the queue is known to be");
         self.compaction.running = Some(ino);
-        self.store(Waiting::Compact(ino), StoreOp::CompactDir { ino }, effects);
+        self.store.begin(Waiting::Compact(ino), StoreOp::CompactDir { ino }, effects);
     }
 }

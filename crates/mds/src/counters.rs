@@ -72,6 +72,7 @@ pub struct Counters {
 
 impl Counters {
     pub(crate) fn list(&self, mds: &Mds) -> Vec<(String, u64)> {
+        assert!(self.forwards <= self.requests, "a forward answers a request");
         let namespace = &mds.namespace;
         let (taken_in, elsewhere) = mds.authority.counts();
         let chosen = mds.settings.chosen.iter();

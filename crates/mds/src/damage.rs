@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 
+use namespace::Namespace;
 use types::{Errno, Error, Ino, Seq};
 use wire::Warning;
 
@@ -55,6 +56,20 @@ impl Damage {
         let known = self.dirs.entry(dir);
         let known = known.or_insert_with(|| Damaged { error: error.clone(), kept: None });
         known.kept = Some(known.kept.map_or(seq, |kept| kept.min(seq)));
+        assert!(self.kept_from() <= seq, "{dir}: the journal is kept from {seq} on");
+    }
+
+    /// Withholds a directory whose changes since a position are not in the store.
+    pub(crate) fn withhold(
+        &mut self,
+        namespace: &mut Namespace,
+        dir: Ino,
+        since: Seq,
+        error: &Error,
+    ) {
+        let since = namespace.dirty_since(dir).map_or(since, |dirty| dirty.min(since));
+        self.keep(dir, since, error);
+        namespace.withhold(dir);
     }
 
     /// Why a directory is withheld, if it is.
@@ -73,6 +88,15 @@ impl Damage {
         self.dirs.values().filter_map(|damaged| damaged.kept).min().unwrap_or(Seq(u64::MAX))
     }
 
+    /// Checks that the number of known directories is bounded, but for withheld ones.
+    ///
+    /// # Panics
+    /// If it is not.
+    pub(crate) fn validate(&self) {
+        let known = self.dirs.values().filter(|damaged| damaged.kept.is_none()).count();
+        assert!(known <= KNOWN_MAX, "{known} damaged directories are known, more than the limit");
+    }
+
     /// Whether the journal stays when the server stops.
     pub(crate) fn keeps_journal(&self) -> bool {
         self.all_withheld().next().is_some()
@@ -80,13 +104,6 @@ impl Damage {
 }
 
 impl Mds {
-    /// Withholds a directory whose changes since a position are not in the store.
-    pub(crate) fn withhold(&mut self, dir: Ino, since: Seq, error: &Error) {
-        let since = self.namespace.dirty_since(dir).map_or(since, |dirty| dirty.min(since));
-        self.damage.keep(dir, since, error);
-        self.namespace.withhold(dir);
-    }
-
     /// Warnings for the administrator about the store.
     pub(crate) fn store_warnings(&self) -> impl Iterator<Item = Warning> {
         let read_only = self.settings.read_only.then(|| Warning {

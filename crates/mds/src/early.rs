@@ -26,6 +26,7 @@ impl Early {
     /// Adds a frame at the end, unless there is no room for it.
     #[must_use]
     fn push(&mut self, conn: ConnId, frame: Vec<u8>, bytes_max: usize) -> bool {
+        debug_assert!(self.frames.is_empty() == (self.bytes == 0), "early frames are counted");
         let bytes = self.bytes + frame.len() + FRAME_BYTES;
         let fits = bytes <= bytes_max;
         if fits {
@@ -58,6 +59,16 @@ impl Early {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.frames.is_empty()
+    }
+
+    /// Checks that the frames take the memory that is counted, and that it is bounded.
+    ///
+    /// # Panics
+    /// If that does not hold.
+    pub(crate) fn validate(&self) {
+        let bytes: usize = self.frames.iter().map(|(_, frame)| frame.len() + FRAME_BYTES).sum();
+        assert!(bytes == self.bytes, "early frames take {bytes} bytes, not {}", self.bytes);
+        assert!(bytes <= BYTES_MAX, "the memory of early frames is bounded");
     }
 }
 

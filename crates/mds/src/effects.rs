@@ -2,9 +2,10 @@
 
 use metastore::request::{StoreOp, Token};
 use types::{ClientId, ConnId, Error, Ino, Seq, Tid, Timestamp};
-use wire::Outbox;
+use wire::{Answer, Failure, Grants, Message, Outbox, Reply};
 
 use crate::MdsNotice;
+use crate::session::Remembered;
 
 /// The output of a metadata server, for its driver to execute.
 #[derive(Debug, Default)]
@@ -28,6 +29,76 @@ pub struct MdsEffects {
     pub notices: Vec<MdsNotice>,
     /// Changes that were executed, in order, if [`crate::Settings::observe`] asks for them.
     pub observed: Vec<Observed>,
+    /// The last change that is durable: every reply states it.
+    pub(crate) safe: Seq,
+    /// Replies to requests of this server's own balancer.
+    pub(crate) to_balancer: Vec<(Tid, Result<(), Failure>)>,
+}
+
+/// The request that a reply answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ReplyTo {
+    /// The connection that it came over.
+    pub(crate) conn: ConnId,
+    /// Its number there.
+    pub(crate) tid: Tid,
+}
+
+impl ReplyTo {
+    /// Work of the server's own: no reply is sent.
+    pub(crate) const NOBODY: Self = Self { conn: ConnId::NOBODY, tid: Tid(0) };
+}
+
+impl MdsEffects {
+    /// Reports an executed change to the driver, for its history.
+    pub(crate) fn observe(&mut self, client: ClientId, remembered: Remembered) {
+        let Remembered { tid, seq, ino, time } = remembered;
+        let messages = self.outbox.sends.len();
+        self.observed.push(Observed { client, tid, seq, ino, time, messages });
+    }
+
+    /// Answers a request that changed nothing.
+    pub(crate) fn reply_with(&mut self, at: ReplyTo, seq: Seq, answer: Answer) {
+        self.reply(at, seq, Timestamp(0), Ok(answer));
+    }
+
+    /// Refuses a request.
+    pub(crate) fn reply_error(&mut self, at: ReplyTo, failure: Failure) {
+        self.reply(at, Seq(0), Timestamp(0), Err(failure));
+    }
+
+    /// Answers a request whose change has this position in the journal, and this time.
+    pub(crate) fn reply(
+        &mut self,
+        at: ReplyTo,
+        seq: Seq,
+        time: Timestamp,
+        result: Result<Answer, Failure>,
+    ) {
+        self.reply_with_grants(at, (seq, time), None, result);
+    }
+
+    /// The same, with what the client may cache from now on.
+    pub(crate) fn reply_with_grants(
+        &mut self,
+        ReplyTo { conn, tid }: ReplyTo,
+        (seq, time): (Seq, Timestamp),
+        told: Option<Grants>,
+        result: Result<Answer, Failure>,
+    ) {
+        match conn {
+            ConnId::NOBODY => {}
+            ConnId::BALANCER => self.to_balancer.push((tid, result.map(drop))),
+            _ => {
+                let reply = Message::Reply(Reply { tid, seq, time, safe: self.safe, told, result });
+                if conn == ConnId::MONITOR {
+                    reply.append_frame(&mut self.to_monitor);
+                } else {
+                    self.outbox.send(conn, &reply);
+                }
+            }
+        }
+    }
 }
 
 /// A change that was executed. Its reply may come later.

@@ -5,9 +5,8 @@
 //! request that adds to the store from the first byte of the reserve on.
 
 use types::{Errno, Moment, Span};
-use wire::{Failure, Op, Warning};
+use wire::Warning;
 
-use crate::op::Refused;
 use crate::{Mds, Phase};
 
 /// A journal write, or the answer of a client to a revoke, is slow after this time.
@@ -33,7 +32,7 @@ pub struct Room {
 }
 
 impl Room {
-    fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.held < self.wanted || (self.total > 0 && self.available == 0)
     }
 
@@ -49,6 +48,11 @@ pub(crate) struct Health {
 }
 
 impl Health {
+    /// The room of the store.
+    pub(crate) fn room(&self) -> &Room {
+        &self.room
+    }
+
     /// The free room of a store that is full, in bytes.
     pub(crate) fn full(&self) -> Option<u64> {
         self.room.is_full().then_some(self.room.available)
@@ -67,39 +71,6 @@ impl Mds {
     /// The reason for rejecting all changes, if there is one.
     pub(crate) fn refusing(&self) -> Option<Errno> {
         if self.phase == Phase::Stopping { Some(Errno::Again) } else { self.log.failed() }
-    }
-
-    /// Rejects a change that the store cannot take.
-    pub(crate) fn check_store(&self, op: &Op<'_>) -> Result<(), Refused> {
-        let refusing = self.refusing().filter(|_| op.is_change());
-        let (errno, text) = match refusing {
-            Some(errno @ Errno::NoSpace) => (
-                errno,
-                "the object store is full; changes are refused until there is room, reading goes on",
-            ),
-            Some(errno @ Errno::ReadOnly) => (
-                errno,
-                "the object store is read-only; changes are refused until it can be written",
-            ),
-            Some(errno) => {
-                (errno, "the journal cannot be written; changes are refused until it can")
-            }
-            None if self.is_full_for(op) => (
-                Errno::NoSpace,
-                "the object store is full; until there is room it takes removals only, and reading \
-                 goes on",
-            ),
-            None => return Ok(()),
-        };
-        Err(Refused::Failure(Failure { errno, text: text.into() }))
-    }
-
-    /// A replayed request was acknowledged before a restart, so a full store must take it.
-    fn is_full_for(&self, op: &Op<'_>) -> bool {
-        self.health.room.is_full()
-            && adds(op)
-            && self.phase == Phase::Active
-            && !self.is_resend_busy()
     }
 
     /// The conditions that hold now.
@@ -163,25 +134,6 @@ impl Mds {
             (since, format!("client {} to give back the directory {dir}", client.0))
         });
         revoked.min_by_key(|(since, _)| *since)
-    }
-}
-
-/// Whether an operation adds more to the store than its event in the journal.
-#[allow(
-    clippy::wildcard_enum_match_arm,
-    reason = "everything else removes, or adds next to nothing"
-)]
-fn adds(op: &Op<'_>) -> bool {
-    match op {
-        Op::Create { .. }
-        | Op::Link { .. }
-        | Op::SetXattr { .. }
-        | Op::Append { .. }
-        | Op::Decouple { .. }
-        | Op::Merge { .. }
-        | Op::Adopt { .. } => true,
-        Op::SetData { data, .. } => !data.is_empty(),
-        _ => false,
     }
 }
 

@@ -117,6 +117,7 @@ impl Leases {
             None if is_full => return None,
             None => drop(self.dirs.insert(dir, Lease { until, closed: now })),
         }
+        debug_assert!(self.is_leased(dir, now), "{dir}: a granted lease holds");
         self.given = Some(now);
         Some(self.terms.span)
     }
@@ -127,7 +128,8 @@ impl Leases {
         let Some(lease) = self.dirs.get_mut(&dir).filter(|lease| now < lease.until) else {
             return false;
         };
-        if self.awaited.insert(dir) {
+        // The directory is open again if no tick came for so long: the server stood still.
+        if self.awaited.insert(dir) || lease.closed <= now {
             // Long enough for a change that waits for other directories, too: none of them is
             // leased for longer.
             lease.closed = closed;
@@ -166,6 +168,8 @@ impl Leases {
         self.given = Some(now);
     }
 }
+
+mod validate;
 
 #[cfg(test)]
 mod tests {

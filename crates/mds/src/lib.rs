@@ -18,22 +18,27 @@
 //! * a reply says *applied*; *safe* is reported when the store confirmed the journal;
 //! * one slice of background work takes a few milliseconds at most, and requests go first.
 
+mod admission;
+mod apply;
 mod authority;
 mod balance;
 mod caps;
 mod chain;
 mod checkpoint;
 mod compact;
+mod contexts;
 mod counters;
 mod damage;
 mod early;
 mod effects;
 mod fetch;
+mod files;
 mod health;
 mod leases;
 mod locks;
 mod log;
 mod merge;
+mod merge_request;
 mod notice;
 mod op;
 mod opens;
@@ -41,21 +46,26 @@ mod private;
 mod purge;
 mod recover;
 mod resend;
+mod resume;
 mod search;
 mod session;
 mod settings;
 mod shown;
 mod snapshot;
 mod stop;
+mod store;
+mod stored;
 mod tables;
+mod validate;
 
-use metastore::request::{StoreFailure, StoreOp, StoreResult, Token};
+use metastore::request::{StoreFailure, StoreResult, Token};
 use namespace::Namespace;
-use types::{Clock, ConnId, Ino, Map, Moment, Rank, Seq, Tid};
+use types::{Clock, ConnId, Ino, Moment, Rank};
 use wire::{ClusterMap, MdsState, Message};
 
 pub use balance::Vitals;
 pub use counters::Counters;
+pub(crate) use effects::ReplyTo;
 pub use effects::{MdsEffects, Observed};
 pub use health::Room;
 pub use notice::MdsNotice;
@@ -75,6 +85,7 @@ use leases::{Leases, Terms};
 use locks::Locks;
 use log::Log;
 use merge::Merges;
+use merge_request::MergeRequests;
 use opens::Opens;
 use purge::Purges;
 use recover::Recovery;
@@ -82,6 +93,7 @@ use resend::Resend;
 use search::Search;
 use session::Sessions;
 use snapshot::Snapshots;
+use store::{StoreOps, Waiting};
 use tables::Tables;
 
 /// The inputs of a metadata server.
@@ -111,30 +123,6 @@ pub enum MdsInput<'a> {
     Tick,
     /// Write everything down and stop.
     Terminate,
-}
-
-/// The part of the server that waits for a store operation.
-#[derive(Debug)]
-enum Waiting {
-    Recovery,
-    Log,
-    Tables,
-    Fetch(Ino),
-    Checkpoint(Ino),
-    Compact(Ino),
-    MergeObject(u64),
-    Attach(u64),
-    Trim,
-    Forget,
-    Purge(purge::Task),
-    Share(Ino),
-    /// The list of subtrees is read or replaced.
-    Subtrees,
-    /// A name that moves to another rank, or from one: by the number that this rank gave it.
-    CrossRename(u64),
-    Snapshot(u64),
-    Balance(balance::Object),
-    Adopt(Box<op::Adopting>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,10 +155,8 @@ pub struct Mds {
     opens: Opens,
     caps: Caps,
     leases: Leases,
-    /// The server is about to stop: no client gets a directory alone.
-    ending_alone: bool,
-    locks: Locks<(ConnId, Tid)>,
-    demands: op::MergeRequests,
+    locks: Locks<ReplyTo>,
+    demands: MergeRequests,
     fetches: Fetches,
     checkpoint: Checkpoint,
     purges: Purges,
@@ -185,12 +171,13 @@ pub struct Mds {
     resend: Resend,
     search: Option<Search>,
     snapshots: Snapshots,
-    waiting: Map<Token, Waiting>,
-    next_token: u64,
+    store: StoreOps,
     /// Requests that arrived before the server was active.
     early: early::Early,
     map: Option<ClusterMap>,
     counters: Counters,
+    /// Inputs since the invariants were checked, in debug builds.
+    unvalidated: u64,
     last_beacon: Option<(Moment, MdsState)>,
     noticed: notice::Noticed,
     /// The latest civil time handed in, for work that no request caused.
@@ -218,9 +205,8 @@ impl Mds {
                 slack: settings.dir_lease_slack,
                 quiet: settings.quiet,
             }),
-            ending_alone: false,
             locks: Locks::default(),
-            demands: op::MergeRequests::default(),
+            demands: MergeRequests::default(),
             fetches: Fetches::default(),
             checkpoint: Checkpoint::default(),
             purges: Purges::default(),
@@ -233,11 +219,11 @@ impl Mds {
             resend: Resend::default(),
             search: None,
             snapshots: Snapshots::default(),
-            waiting: Map::default(),
-            next_token: 0,
+            store: StoreOps::new(rank),
             early: early::Early::default(),
             map: None,
             counters: Counters::default(),
+            unvalidated: 0,
             last_beacon: None,
             noticed: notice::Noticed::default(),
             clock: Clock::default(),
@@ -248,6 +234,7 @@ impl Mds {
     /// The one entry point.
     pub fn handle(&mut self, clock: Clock, input: MdsInput<'_>, effects: &mut MdsEffects) {
         self.clock = clock;
+        effects.safe = self.log.safe();
         match input {
             MdsInput::Start => self.start_recovery(effects),
             MdsInput::Opened(_) => {}
@@ -255,23 +242,45 @@ impl Mds {
             MdsInput::Closed(conn) => self.closed(conn, effects),
             MdsInput::FromMonitor(message) => self.monitor_message(message, effects),
             MdsInput::Stored(token, result) => self.stored(token, result, effects),
-            MdsInput::Vitals(vitals) => self.note_vitals(vitals),
+            MdsInput::Vitals(vitals) => self.balance.note_vitals(vitals),
             MdsInput::Room(room) => self.note_room(room),
-            MdsInput::Answered(answer) => self.answered(&answer, effects),
+            MdsInput::Answered(answer) => self.balancer_answered(&answer, effects),
             MdsInput::Work => self.work(effects),
             MdsInput::Tick => self.tick(effects),
             MdsInput::Terminate => self.terminate(effects),
         }
-        self.resend_on(effects);
-        if !self.authority.is_plain() {
-            self.authority_step(effects);
+        loop {
+            self.resume_woken(effects);
+            if self.resend.is_pending() || !self.early.is_empty() {
+                self.resend_on(effects);
+            }
+            if !self.authority.is_plain() {
+                self.authority_step(effects);
+            }
+            if self.snapshots.is_any() {
+                self.snapshot_step(effects);
+            }
+            if !self.fetches.is_any_woken() {
+                break;
+            }
         }
-        if self.snapshots.is_any() {
-            self.snapshot_step(effects);
+        if !effects.to_balancer.is_empty() {
+            for (tid, result) in std::mem::take(&mut effects.to_balancer) {
+                self.balancing().moved(tid, result, effects);
+            }
         }
-        self.log_step(effects);
+        if self.log.is_pending() {
+            let hurry = self.is_journal_wanted();
+            if hurry || self.log.is_due(self.clock.now, &self.settings) {
+                self.logging().step(hurry, effects);
+            }
+        }
         if self.phase == Phase::Stopping {
             self.try_stop(effects);
+        }
+        // A server that gives up ends in the middle of what it does.
+        if cfg!(debug_assertions) && effects.fatal.is_none() {
+            self.validate_sometimes();
         }
     }
 
@@ -308,44 +317,20 @@ impl Mds {
         self.counters.list(self)
     }
 
-    fn store(&mut self, waiting: Waiting, mut op: StoreOp, effects: &mut MdsEffects) -> Token {
-        op.seen_by(self.rank);
-        self.next_token += 1;
-        let token = Token(self.next_token);
-        self.waiting.insert(token, waiting);
-        effects.store.push((token, op));
-        token
+    /// Whether a part of the server waits for the journal.
+    fn is_journal_wanted(&self) -> bool {
+        self.phase == Phase::Stopping
+            || self.merge_wants_journal()
+            || (!self.authority.is_plain() && self.authority_wants_journal())
+            || self.checkpoint.wants_journal(self.log.safe())
     }
 
-    fn stored(
-        &mut self,
-        token: Token,
-        result: Result<StoreResult, Box<StoreFailure>>,
-        effects: &mut MdsEffects,
-    ) {
-        let Some(waiting) = self.waiting.remove(&token) else { return };
-        self.counters.store_failures += u64::from(result.is_err());
-        self.noticed.store.note(self.clock.now, &result);
-        match waiting {
-            Waiting::Recovery => self.recovery_stored(token, result, effects),
-            Waiting::Log => self.log_stored(token, result, effects),
-            Waiting::Tables => self.tables_stored(result, effects),
-            Waiting::Fetch(dir) => self.fetched(dir, result, effects),
-            Waiting::Checkpoint(dir) => self.committed(dir, result, effects),
-            Waiting::Compact(dir) => self.compacted(dir, result, effects),
-            Waiting::MergeObject(id) => self.merge_object_read(id, result, effects),
-            Waiting::Attach(id) => self.attach_stored(id, result, effects),
-            Waiting::Trim => self.trimmed(result, effects),
-            Waiting::Forget => self.forgotten(result),
-            Waiting::Purge(task) => self.purge_stored(task, result, effects),
-            Waiting::Share(ino) => self.share_stored(ino, result, effects),
-            Waiting::Subtrees => self.list_stored(result, effects),
-            Waiting::CrossRename(id) => self.cross_rename_stored(id, &result, effects),
-            Waiting::Snapshot(id) => self.snapshot_taken(id, result),
-            Waiting::Balance(what) => self.balance_stored(what, result, effects),
-            Waiting::Adopt(adopting) => self.adopt_read(*adopting, result, effects),
+    fn balancer_answered(&mut self, answer: &balancer::BalancerAnswer, effects: &mut MdsEffects) {
+        self.balancing().answered(answer, effects);
+        if std::mem::take(&mut self.balance.is_news) {
+            self.last_beacon = None;
+            self.beacon_tick(effects);
         }
-        self.purge_step(effects);
     }
 
     fn message(&mut self, conn: ConnId, message: Message<'_>, effects: &mut MdsEffects) {
@@ -373,9 +358,9 @@ impl Mds {
         match message {
             Message::Map(map) => {
                 self.map = Some(*map);
-                self.note_balancer();
+                self.balancing().note_balancer();
             }
-            Message::Heartbeat(bytes) => self.hear(bytes),
+            Message::Heartbeat(bytes) => self.balancing().hear(bytes),
             Message::Stop => self.terminate(effects),
             Message::Request(request) => self.request(ConnId::MONITOR, &request, effects),
             Message::Hello(_)
@@ -400,23 +385,24 @@ impl Mds {
         } else if self.may_merge() {
             self.merge_step(effects);
         } else if self.checkpoint.has_work() {
-            self.checkpoint_step(effects);
+            self.checkpointing().step(effects);
         }
     }
 
     fn tick(&mut self, effects: &mut MdsEffects) {
         self.resend_tick(effects);
-        self.fetch_tick(effects);
-        self.log_tick(effects);
+        self.fetching().tick(effects);
+        self.logging().tick(effects);
         self.tables_tick(effects);
-        self.checkpoint_tick(effects);
-        self.purge_tick(effects);
-        self.opens_tick(effects);
-        self.merge_request_tick(effects);
-        self.evict_tick();
-        self.compact_next(effects);
+        self.checkpointing().tick(effects);
+        self.checkpointing().purge_tick(effects);
+        self.end_silent(effects);
+        self.merge_requests().tick();
+        self.checkpointing().evict_tick();
+        self.checkpointing().compact_next(effects);
         self.authority_tick(effects);
-        self.balance_tick(effects);
+        self.balancing().tick(effects);
+        self.begin_moves(effects);
         if self.is_active() && !self.is_resend_busy() {
             self.finish_interrupted(effects);
         }
@@ -425,8 +411,10 @@ impl Mds {
         }
         // A merge that is ended before the server stops may wait for clients, too.
         if matches!(self.phase, Phase::Active | Phase::Stopping) {
-            self.caps_tick(effects);
-            self.leases_tick(effects);
+            self.capabilities().tick();
+            if self.caps.is_ending && !self.caps.is_any_exclusive() && self.is_active() {
+                self.terminate(effects);
+            }
         }
         self.beacon_tick(effects);
         self.notice_tick(effects);
@@ -468,9 +456,7 @@ impl Mds {
         self.last_beacon = None;
         self.beacon_tick(effects);
     }
-
-    /// The newest journal position: the stamp of events that are not journalled.
-    fn last_seq(&self) -> Seq {
-        self.log.last()
-    }
 }
+
+#[cfg(test)]
+mod tests;

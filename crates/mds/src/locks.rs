@@ -84,6 +84,7 @@ impl<T> File<T> {
 
     fn place(&mut self, client: ClientId, lock: Lock) {
         let key = owner(client, &lock);
+        debug_assert!(self.is_free(client, &lock), "{lock:?} of {client} is excluded by no lock");
         let ranges = self.held.entry(key).or_default();
         ranges.set(lock);
         if ranges.is_empty() {
@@ -256,6 +257,8 @@ impl<T> Locks<T> {
         false
     }
 }
+
+mod validate;
 
 #[cfg(test)]
 mod tests;

@@ -16,19 +16,21 @@ mod check;
 mod interrupted;
 mod moving;
 mod receive;
+mod validate;
 mod verify;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use journal::{Create, Event, JournalError, Mark, segment};
 use namespace::{CreateBatch, Trial};
-use types::{ClientId, ConnId, Cred, Errno, Ino, InoRange, Map, Moment, Seq, Set, Tid};
+use types::{ClientId, Cred, Errno, Ino, InoRange, Map, Moment, Seq, Set};
 use wire::{Answer, Failure, MergeFlags, MergeReport};
 
 use crate::checkpoint::{SubtreeFlush, Then};
+use crate::fetch::Waiter;
 use crate::op::Release;
 use crate::tables::{GivenBack, Held};
-use crate::{Mds, MdsEffects};
+use crate::{Mds, MdsEffects, ReplyTo};
 use attach::Runs;
 use check::Absent;
 pub(crate) use interrupted::Unfinished;
@@ -67,8 +69,7 @@ impl JournalId {
 #[derive(Debug)]
 struct Merge {
     id: u64,
-    conn: ConnId,
-    tid: Tid,
+    at: ReplyTo,
     client: ClientId,
     /// The user for whom events are judged.
     cred: Cred,
@@ -298,22 +299,24 @@ impl Mds {
     pub(crate) fn may_merge(&self) -> bool {
         self.merges.has_work()
             && !self.snapshots.is_frozen()
-            && (self.phase != crate::Phase::Active || !self.merge_lacks_room())
+            && (self.phase != crate::Phase::Active
+                || !self.checkpoint.merge_lacks_room(&self.namespace, &self.merges, &self.settings))
     }
 
     fn refuse_merge(&mut self, merge: &Merge, error: &JournalError, effects: &mut MdsEffects) {
         let error = error.in_journal("client journal");
         let failure = Failure { errno: error.errno, text: error.to_string() };
-        self.reply_error(merge.conn, merge.tid, failure, effects);
+        effects.reply_error(merge.at, failure);
     }
 
     /// Verifies or applies a slice of the merge at the head of the queue.
     pub(crate) fn merge_step(&mut self, effects: &mut MdsEffects) {
+        assert!(!self.merges.waiting, "the merge waits for something");
         let Some(mut merge) = self.merges.queue.pop_front() else { return };
         merge.is_admitted = true;
         if merge.stage == MergeStage::Verifying && !self.is_still_wanted(&merge) {
             let answer = Answer::Merged(Box::default());
-            return self.reply_with((merge.conn, merge.tid), Seq(0), answer, effects);
+            return effects.reply_with(merge.at, Seq(0), answer);
         }
         if merge.stage == MergeStage::Verifying && self.waits_for_store(&mut merge, effects) {
             self.merges.waiting = true;
@@ -329,8 +332,8 @@ impl Mds {
                         self.merges.queue.push_front(merge);
                     }
                     Err(errno) => {
-                        let (Merge { conn, tid, .. }, answer) = (merge, Err(errno.into()));
-                        self.tables.hold(Held { conn, tid, answer, seq: Seq(0), begins: None });
+                        let (Merge { at, .. }, answer) = (merge, Err(errno.into()));
+                        self.tables.hold(Held { at, answer, seq: Seq(0), begins: None });
                     }
                 },
                 Ok(Verified::Unknown(ino)) => {
@@ -339,7 +342,7 @@ impl Mds {
                     self.merges.queue.push_front(merge);
                     self.search_for_merge(subtree, ino, effects);
                 }
-                Err(failure) => self.reply_error(merge.conn, merge.tid, failure, effects),
+                Err(failure) => effects.reply_error(merge.at, failure),
             },
             MergeStage::Attaching => self.attach_step(merge, effects),
             MergeStage::Applying => match self.forgotten_slice(&mut merge, effects) {
@@ -347,12 +350,12 @@ impl Mds {
                 Ok(Slice::Cold(dir)) => {
                     self.merges.waiting = true;
                     self.merges.queue.push_front(merge);
-                    self.merge_waits_for(dir, effects);
+                    self.fetching().wait_for_whole(dir, Waiter::Merge, effects);
                 }
                 Ok(Slice::Remembered(dir)) => {
                     self.merges.waiting = true;
                     self.merges.queue.push_front(merge);
-                    self.merge_waits_until_returned(dir);
+                    self.fetches.merge_waits_until_returned(dir);
                 }
                 Ok(Slice::Done) => {
                     self.note_whole(&merge);
@@ -374,10 +377,11 @@ impl Mds {
             return false;
         }
         if !std::mem::replace(&mut merge.is_settling, true) {
-            let Merge { conn, tid, subtree, .. } = *merge;
-            let (at, then, answer) = ((conn, tid), Then::Merge, Answer::Done);
-            let (seq, dirs) = (self.last_seq(), Set::default());
-            self.flush_subtree(SubtreeFlush { at, subtree, then, answer, seq, dirs }, effects);
+            let Merge { at, subtree, .. } = *merge;
+            let (then, answer) = (Then::Merge, Answer::Done);
+            let (seq, dirs) = (self.log.last(), Set::default());
+            self.checkpointing()
+                .flush_subtree(SubtreeFlush { at, subtree, then, answer, seq, dirs }, effects);
         }
         self.merges.lacks_record(merge)
     }
@@ -390,7 +394,8 @@ impl Mds {
         effects: &mut MdsEffects,
     ) -> Result<Slice, JournalError> {
         if !merge.is_forgotten {
-            if let Some(dir) = self.revoke_below(ClientId(0), merge.subtree, effects) {
+            if let Some(dir) = self.capabilities().revoke_below(ClientId(0), merge.subtree, effects)
+            {
                 return Ok(Slice::Remembered(dir));
             }
             merge.is_forgotten = true;
@@ -407,13 +412,14 @@ impl Mds {
     }
 
     fn verified(&mut self, merge: &mut Merge) {
+        assert!(merge.stage == MergeStage::Verifying, "a journal is verified once");
         merge.report.verify_nanos = self.clock.now.since(merge.started).0;
         merge.started = self.clock.now;
         merge.offset = segment::HEADER_BYTES;
         merge.skip = 0;
         let attaches = merge.runs.is_some();
         merge.stage = if attaches { MergeStage::Attaching } else { MergeStage::Applying };
-        merge.seq = self.last_seq();
+        merge.seq = self.log.last();
         merge.end_run();
         self.begin_trial(merge);
         if !merge.flags.dry_run {
@@ -435,27 +441,26 @@ impl Mds {
             let Some(merge) = self.merges.queue.pop_front() else { return };
             if must_wait {
                 let errno = self.log.failed().unwrap_or(Errno::Io);
-                self.put_off(&merge, errno);
-                self.reply_error(merge.conn, merge.tid, errno.into(), effects);
+                self.merges.put_off(&merge, errno, self.clock.now);
+                effects.reply_error(merge.at, errno.into());
                 continue;
             }
             self.counters.merges += 1;
-            let Merge { conn, tid, client, subtree, flags, report, unused, .. } = merge;
+            let Merge { at, client, subtree, flags, report, unused, .. } = merge;
             if !flags.dry_run {
-                self.note_merge(merge.seq, subtree, &merge.object);
+                self.checkpointing().note_merge(merge.seq, subtree, &merge.object);
             }
             let answer = Answer::Merged(Box::new(report));
             let store = flags.store || (flags.release && self.next_policy_stores(subtree));
             if store && !flags.dry_run {
-                let at = (conn, tid);
                 let then = if flags.release { Then::Release(client, unused) } else { Then::Answer };
                 let (seq, dirs) = (merge.seq, Set::default());
-                self.flush_subtree(SubtreeFlush { at, subtree, then, answer, seq, dirs }, effects);
+                self.checkpointing()
+                    .flush_subtree(SubtreeFlush { at, subtree, then, answer, seq, dirs }, effects);
             } else if flags.release && !flags.dry_run {
-                let at = (conn, tid);
                 self.release_merged(Release { subtree, client, unused, at, answer }, effects);
             } else {
-                self.reply_with((conn, tid), Seq(0), answer, effects);
+                effects.reply_with(at, Seq(0), answer);
             }
         }
     }

@@ -3,40 +3,45 @@
 mod admin;
 mod adopt;
 mod async_ops;
-mod caps;
 mod change;
-mod leases;
-mod lock;
-mod merge_request;
-mod open;
 mod policy;
 mod question;
-mod read_only;
 mod store_first;
 mod touched;
 
-pub(crate) use admin::Release;
+pub(crate) use admin::{Release, is_about_all};
 pub(crate) use adopt::Adopting;
-pub(crate) use merge_request::MergeRequests;
 use namespace::Refusal;
-pub(crate) use store_first::Change;
-pub(crate) use touched::touched;
-use types::{ClientId, ConnId, Errno, Ino, Seq, Tid, Timestamp};
-use wire::{Answer, Batch, Failure, Grants, Message, Op, Reply, Request};
+pub(crate) use store_first::{Change, drop_change, is_in_change};
+pub(crate) use touched::{place_of, touched, way};
+use types::{ConnId, Errno, Ino, Seq, Timestamp};
+use wire::{Answer, Batch, Failure, Grants, Op, Request};
 
-use crate::session::{Fate, Remembered};
+use crate::admission::{Admitted, Entry, Incoming};
+use crate::session::Remembered;
 use crate::tables::Held;
-use crate::{Mds, MdsEffects, Observed, Phase, snapshot};
+use crate::{Mds, MdsEffects};
 
 /// The result of an executed request.
 pub(crate) enum Performed {
     /// The answer is known.
     Answer(Answer),
-    /// A change is applied; it has this position in the journal, or none. `ino` is what
-    /// [`Remembered::ino`] will be.
-    Changed { answer: Answer, seq: Option<Seq>, ino: Ino, time: Timestamp, ack_safe: bool },
+    /// A change is applied.
+    Changed(Changed),
     /// The answer will be sent later.
     Later,
+}
+
+/// A change that is applied.
+pub(crate) struct Changed {
+    pub(crate) answer: Answer,
+    /// Its position in the journal, if it is journalled.
+    pub(crate) seq: Option<Seq>,
+    /// The later [`Remembered::ino`].
+    pub(crate) ino: Ino,
+    pub(crate) time: Timestamp,
+    /// It is answered only when it is durable.
+    pub(crate) ack_safe: bool,
 }
 
 pub(crate) type Performing = Result<Performed, Refused>;
@@ -79,78 +84,12 @@ impl Mds {
         effects: &mut MdsEffects,
     ) {
         self.counters.requests += 1;
-        match self.phase {
-            Phase::Active if self.is_resending(conn, request) => {
-                let frame = Message::Request(request.clone()).to_frame();
-                return self.keep_early(conn, frame, effects);
-            }
-            Phase::Active => {}
-            Phase::Recovering | Phase::Reconnecting { .. } => {
-                return self.request_early(conn, request, effects);
-            }
-            Phase::Stopping | Phase::Stopped => return self.request_late(conn, request, effects),
+        if let Some(from) = self.identify(conn, request, effects) {
+            self.execute_from::<{ Entry::ARRIVED }>(from, effects);
         }
-        let Some(client) = self.sessions.client(conn) else {
-            if conn != ConnId::NOBODY {
-                effects.close.push(conn);
-            }
-            return;
-        };
-        if client.0 != 0 {
-            let now = self.clock.now;
-            self.sessions.get_mut(client).note_acknowledged(request.heard, now);
-        }
-        if self.waits_for_async(conn, client, request) {
-            return;
-        }
-        if request.ahead {
-            return self.execute_async(conn, client, request, effects);
-        }
-        // A sync is about the changes before it, those that wait among them.
-        if (request.op.is_mutation() || request.op == Op::Sync) && client.0 != 0 {
-            let session = self.sessions.get_mut(client);
-            if !session.blocked.is_empty() {
-                session.blocked.push_back(Message::Request(request.clone()).to_frame());
-                return;
-            }
-        }
-        self.execute_once(conn, client, request, effects);
     }
 
-    /// A request that came while the server is stopping: only executed ones are answered.
-    fn request_late(&mut self, conn: ConnId, request: &Request<'_>, effects: &mut MdsEffects) {
-        if request.op.is_mutation()
-            && let Some(client) = self.sessions.client(conn)
-            && let Fate::Done(known) = self.sessions.get_mut(client).fate(request.tid)
-        {
-            return self.answer_again((conn, client), request, known, effects);
-        }
-        if request.replay.is_some() {
-            // Its client knows that it is applied, and resends it to the next server.
-            return;
-        }
-        let text = "the metadata server is stopping".into();
-        self.reply_error(conn, request.tid, Failure { errno: Errno::Again, text }, effects);
-    }
-
-    /// Carries a request out unless that was done before: then it is answered as it was.
-    pub(crate) fn execute_once(
-        &mut self,
-        conn: ConnId,
-        client: ClientId,
-        request: &Request<'_>,
-        effects: &mut MdsEffects,
-    ) {
-        if request.op.is_mutation()
-            && client.0 != 0
-            && let Fate::Done(known) = self.sessions.get_mut(client).fate(request.tid)
-        {
-            return self.answer_again((conn, client), request, known, effects);
-        }
-        self.execute(conn, request, effects);
-    }
-
-    /// Carries a request out, or lets it wait for a directory.
+    /// Executes a request that is known not to be a duplicate, if it is admitted.
     pub(crate) fn execute(
         &mut self,
         conn: ConnId,
@@ -158,200 +97,192 @@ impl Mds {
         effects: &mut MdsEffects,
     ) {
         let Some(client) = self.sessions.client(conn) else { return };
-        if !self.authority.is_plain() && self.is_misplaced((conn, client), request, effects) {
-            return;
-        }
-        if self.snapshots.is_frozen() && snapshot::must_wait(&request.op) {
-            return self.park_until_returned(conn, client, request, snapshot::FROZEN);
-        }
-        let revoked = self.must_revoke(client, &request.op, effects);
-        if let Some(dir) = revoked.or_else(|| self.must_merge(client, &request.op, effects)) {
-            return self.park_until_returned(conn, client, request, dir);
-        }
-        if let Some(subtree) = self.must_store(&request.op) {
-            self.park_until_returned(conn, client, request, subtree);
-            return self.store_merged(subtree, effects);
-        }
-        let at = (conn, request.tid);
-        match self.perform(conn, client, request, effects) {
+        self.execute_from::<{ Entry::NEW }>(Incoming { conn, client, request }, effects);
+    }
+
+    /// Executes a request and answers it, unless a step of admission takes it.
+    pub(crate) fn execute_from<const ENTRY: usize>(
+        &mut self,
+        from: Incoming<'_>,
+        effects: &mut MdsEffects,
+    ) {
+        let performed = match self.admit::<ENTRY>(from, effects) {
+            None => return,
+            Some(Ok(admitted)) => self.perform(admitted, effects),
+            Some(Err(refused)) => Err(refused),
+        };
+        match performed {
             Ok(Performed::Answer(answer)) => {
-                let told = self.tell(client, request, Ok(&answer));
-                self.reply_with_grants(at, (Seq(0), Timestamp(0)), told, Ok(answer), effects);
+                let told = self.grants(from, Ok(&answer));
+                effects.reply_with_grants(from.at(), (Seq(0), Timestamp(0)), told, Ok(answer));
             }
             Ok(Performed::Later) => {}
-            Ok(Performed::Changed { answer, seq, ino, time, ack_safe }) => {
-                let mut until = if ack_safe { seq } else { None };
-                if client.0 != 0 {
-                    let session = self.sessions.get_mut(client);
-                    let remembered =
-                        Remembered { tid: request.tid, seq: seq.unwrap_or_default(), ino, time };
-                    session.finish(remembered);
-                    // Once the client is known all of these are answered, in the order in which
-                    // they were executed: a request that is resent after a crash depends only on
-                    // answered ones.
-                    let known = seq.map(|seq| session.known_since(seq));
-                    until = until.max(known.filter(|known| *known > self.log.safe()));
-                    if self.settings.observe {
-                        let Remembered { tid, seq, ino, time } = remembered;
-                        let messages = effects.outbox.sends.len();
-                        effects.observed.push(Observed { client, tid, seq, ino, time, messages });
-                    }
-                }
-                match (seq, until) {
-                    (Some(seq), Some(until)) => {
-                        self.answer_once_safe(until, (seq, time), at, answer, effects);
-                    }
-                    (seq, _) => {
-                        let told = self.tell(client, request, Ok(&answer));
-                        let when = (seq.unwrap_or_default(), time);
-                        self.reply_with_grants(at, when, told, Ok(answer), effects);
-                    }
-                }
+            Ok(Performed::Changed(changed)) => self.conclude(from, changed, effects),
+            Err(refused) => self.conclude_refused(from, refused, effects),
+        }
+    }
+
+    /// The part of an immediate answer that the client may cache.
+    #[inline]
+    fn grants(&mut self, from: Incoming<'_>, answer: Result<&Answer, &Failure>) -> Option<Grants> {
+        // The context is made only for requests that may be granted something.
+        if !from.request.remembers || from.client.0 == 0 {
+            return None;
+        }
+        self.capabilities().grants(from.client, from.request, answer)
+    }
+
+    /// Notes a change as done, and answers it as soon as its client may hear of it.
+    fn conclude(&mut self, from: Incoming<'_>, changed: Changed, effects: &mut MdsEffects) {
+        let Changed { answer, seq, ino, time, ack_safe } = changed;
+        let mut until = if ack_safe { seq } else { None };
+        if from.client.0 != 0 {
+            let remembered =
+                Remembered { tid: from.tid(), seq: seq.unwrap_or_default(), ino, time };
+            let session = self.sessions.get_mut(from.client);
+            session.finish(remembered);
+            // Once the client is known all of these are answered, in the order in which they were
+            // executed: a request that is resent after a crash depends only on answered ones.
+            let known = seq.map(|seq| session.known_since(seq));
+            until = until.max(known.filter(|known| *known > self.log.safe()));
+            if self.settings.observe {
+                effects.observe(from.client, remembered);
             }
-            Err(Refused::Refusal(Refusal::Cold(dir))) => {
+        }
+        match (seq, until) {
+            (Some(seq), Some(until)) => {
+                self.log.answer_once_safe(until, (seq, time), from.at(), answer, effects);
+            }
+            (seq, _) => {
+                let told = self.grants(from, Ok(&answer));
+                let when = (seq.unwrap_or_default(), time);
+                effects.reply_with_grants(from.at(), when, told, Ok(answer));
+            }
+        }
+    }
+
+    /// Lets a request wait for the directory that it lacks, or refuses it.
+    fn conclude_refused(&mut self, from: Incoming<'_>, refused: Refused, effects: &mut MdsEffects) {
+        match refused {
+            Refused::Refusal(Refusal::Cold(dir)) => {
                 let plain = self.authority.is_plain();
-                if plain || !self.leads_elsewhere((conn, client), request, dir, effects) {
-                    self.park(conn, client, request, dir, effects);
+                if plain || !self.leads_elsewhere(from, dir, effects) {
+                    self.fetching().park(from, dir, effects);
                 }
             }
-            Err(Refused::Refusal(Refusal::Errno(Errno::Stale)))
-                if self.may_be_coming((conn, client), request, effects) => {}
-            Err(Refused::Refusal(Refusal::Errno(errno))) => {
-                let [about, _] = touched(&request.op).0;
+            Refused::Refusal(Refusal::Errno(Errno::Stale)) if self.may_be_coming(from, effects) => {
+            }
+            Refused::Refusal(Refusal::Errno(errno)) => {
+                let [about, _] = touched(from.op()).0;
                 let nameless = about.is_some_and(|ino| self.opens.is_nameless(ino));
                 // Unlinked but still open: return ENOENT, so the holder keeps using its handle.
                 let errno = if errno == Errno::Stale && nameless { Errno::NotFound } else { errno };
-                self.refuse(conn, client, request, errno.into(), effects);
+                self.refuse(from, errno.into(), effects);
             }
-            Err(Refused::Failure(failure)) if self.is_said_too_early(&request.op, &failure) => {
+            Refused::Failure(failure) if self.is_said_too_early(from.op(), &failure) => {
                 // As a promise that the subtree was given back, for good.
-                let (tid, answer) = (request.tid, Err(failure));
-                self.tables.hold(Held { conn, tid, answer, seq: Seq(0), begins: None });
+                let (at, answer) = (from.at(), Err(failure));
+                self.tables.hold(Held { at, answer, seq: Seq(0), begins: None });
             }
-            Err(Refused::Failure(failure)) => {
-                self.refuse(conn, client, request, failure, effects);
-            }
+            Refused::Failure(failure) => self.refuse(from, failure, effects),
         }
     }
 
     pub(crate) fn refuse(
         &mut self,
-        conn: ConnId,
-        client: ClientId,
-        request: &Request<'_>,
+        from: Incoming<'_>,
         failure: Failure,
         effects: &mut MdsEffects,
     ) {
-        if self.comes_late(client, request) {
+        if self.comes_late(from.client, from.request) {
             return;
         }
-        if request.op.is_mutation() && client.0 != 0 {
-            self.sessions.get_mut(client).refuse(request.tid);
+        if from.op().is_mutation() && from.client.0 != 0 {
+            self.sessions.get_mut(from.client).refuse(from.tid());
         }
-        let told = self.tell(client, request, Err(&failure));
-        let at = (conn, request.tid);
-        self.reply_with_grants(at, (Seq(0), Timestamp(0)), told, Err(failure), effects);
+        let told = self.grants(from, Err(&failure));
+        effects.reply_with_grants(from.at(), (Seq(0), Timestamp(0)), told, Err(failure));
     }
 
     #[allow(clippy::too_many_lines, reason = "an arm for each operation")]
-    fn perform(
+    pub(crate) fn perform(
         &mut self,
-        conn: ConnId,
-        client: ClientId,
-        request: &Request<'_>,
+        admitted: Admitted<'_>,
         effects: &mut MdsEffects,
     ) -> Performing {
-        if self.is_astray(&request.op) {
-            return Err(Errno::Stale.into());
-        }
-        self.check_private(&request.op)?;
-        self.check_read_only(&request.op)?;
-        // Requests about a whole subtree check for themselves, to return an error that explains.
-        let whole = admin::is_about_all(&request.op);
-        if !self.tables.decoupled.is_empty() && !whole {
-            self.check_blocked(client, &request.op)?;
-        }
-        self.check_store(&request.op)?;
+        let from @ Incoming { conn, client, request } = admitted.incoming();
+        let at = from.at();
         self.counters.mutations += u64::from(request.op.is_change());
         match request.op {
-            Op::Open { ino, write } => self.open(conn, client, request, (ino, write), effects),
-            Op::Close { ino, write } => self.close_file(client, (ino, write), effects),
-            Op::Reopen { ino, access } => self.reopen(client, (ino, access), effects),
-            Op::Yield { ino } if self.is_root_of(client, ino) => {
-                self.end_merge_request(ino, effects);
+            Op::Open { ino, write } => self.files().open(from, (ino, write), effects),
+            Op::Close { ino, write } => self.files().close_file(client, (ino, write), effects),
+            Op::Reopen { ino, access } => {
+                let performed = self.files().reopen(client, (ino, access), effects);
+                self.heard_of(client, (ino, !access.read && !access.write), effects);
+                performed
+            }
+            Op::Yield { ino } if self.tables.is_root_of(client, ino) => {
+                self.merge_requests().end(ino);
                 Ok(Performed::Answer(Answer::Done))
             }
-            Op::Yield { ino } => self.yield_file((conn, request.tid), client, ino, effects),
+            Op::Yield { ino } => self.files().yield_file(at, client, ino, effects),
             Op::Lock { ino, .. } | Op::GetLock { ino, .. } | Op::CancelLock { ino, .. }
                 if self.is_locked_elsewhere(ino, request) =>
             {
                 Err(Errno::Stale.into())
             }
             Op::Lock { ino, lock, wait } => {
-                self.lock((conn, request.tid), (ino, client), (lock, wait), effects)
+                self.files().lock(at, (ino, client), (lock, wait), effects)
             }
-            Op::CancelLock { ino, ref lock } => self.cancel_lock((ino, client), lock, effects),
+            Op::CancelLock { ino, ref lock } => {
+                self.files().cancel_lock((ino, client), lock, effects)
+            }
             Op::GetLock { ino, ref lock } => {
                 Ok(Performed::Answer(Answer::Locked(self.locks.test(ino, client, lock))))
             }
             Op::Return { dir } => {
-                self.returned(client, dir, effects);
+                self.capabilities().returned(client, dir);
                 Ok(Performed::Answer(Answer::Done))
             }
             Op::Settle => {
-                self.acknowledge_async((conn, request.tid), client, effects);
+                self.acknowledge_async(at, client, effects);
                 Ok(Performed::Later)
             }
             Op::Sync => {
-                let seq = self.last_seq();
-                let at = (conn, request.tid);
-                self.answer_when_safe((seq, Timestamp(0)), at, Answer::Safe(seq), effects);
+                let seq = self.log.last();
+                self.log.answer_when_safe((seq, Timestamp(0)), at, Answer::Safe(seq), effects);
                 Ok(Performed::Later)
             }
             Op::Decouple { path, client, policy } => {
-                self.decouple((conn, request.tid), &request.cred, (path, policy), client, effects)
+                self.decouple(at, &request.cred, (path, policy), client, effects)
             }
-            Op::Extend { subtree: Ino(0), count } => {
-                self.grant_numbers((conn, request.tid), client, count)
-            }
-            Op::Extend { subtree, count } => {
-                self.extend((conn, request.tid), client, subtree, count)
-            }
+            Op::Extend { subtree: Ino(0), count } => self.grant_numbers(at, client, count),
+            Op::Extend { subtree, count } => self.extend(at, client, subtree, count),
             Op::Release { subtree, unused } => {
-                let at = (conn, request.tid);
                 self.release(at, client, &request.cred, (subtree, unused))
             }
             Op::TakeOver { subtree } => {
-                self.take_over_subtree((conn, request.tid), client, &request.cred, subtree, effects)
+                self.take_over_subtree(at, client, &request.cred, subtree, effects)
             }
             Op::Merge { .. } => {
                 let by = (client, &request.cred);
-                self.begin_merge((conn, request.tid), by, &request.op, effects)
+                self.begin_merge(at, by, &request.op, effects)
             }
-            Op::Export { dir, rank } => {
-                self.export((conn, request.tid), &request.cred, (dir, rank))
-            }
-            Op::Gather { ino, rank } => {
-                self.colocate((conn, request.tid), &request.cred, (ino, rank))
-            }
-            Op::Split { dir } => self.split((conn, request.tid), &request.cred, dir),
-            Op::Join { dir } => self.join((conn, request.tid), &request.cred, dir, effects),
-            Op::Depart { .. } => self.depart((conn, request.tid), request, effects),
+            Op::Export { dir, rank } => self.export(at, &request.cred, (dir, rank)),
+            Op::Gather { ino, rank } => self.colocate(at, &request.cred, (ino, rank)),
+            Op::Split { dir } => self.split(at, &request.cred, dir),
+            Op::Join { dir } => self.join(at, &request.cred, dir, effects),
+            Op::Depart { .. } => self.depart(at, request, effects),
             Op::Arrive { dir, from, cross_rename } => {
-                self.arrive((conn, request.tid), dir, (from, cross_rename), effects)
+                self.arrive(at, dir, (from, cross_rename), effects)
             }
-            Op::Passed { cross_rename, .. } => {
-                self.passed((conn, request.tid), cross_rename, effects)
-            }
-            Op::Snapshot { dir, id } => {
-                self.snapshot((conn, request.tid), &request.cred, (dir, id))
-            }
+            Op::Passed { cross_rename, .. } => self.passed(at, cross_rename, effects),
+            Op::Snapshot { dir, id } => self.snapshot(at, &request.cred, (dir, id)),
             Op::Adopt { .. } => {
                 let by = (client, &request.cred);
-                self.adopt((conn, request.tid), by, &request.op, effects)
+                self.adopt(at, by, &request.op, effects)
             }
             Op::WriteDown { parent, name } => {
-                let at = (conn, request.tid);
                 self.write_down(at, (client, &request.cred), (parent, name), effects)
             }
             Op::Held { ino } => {
@@ -359,7 +290,7 @@ impl Mds {
                 Ok(Performed::Answer(Answer::Data(client.0.to_le_bytes().to_vec())))
             }
             Op::Checkpoint => {
-                self.checkpoint_for(conn, request.tid);
+                self.checkpointing().answer_when_written(at);
                 Ok(Performed::Later)
             }
             Op::Lookup { .. }
@@ -380,93 +311,12 @@ impl Mds {
             | Op::SetXattr { .. }
             | Op::SetData { .. }
             | Op::Grow { .. }
-            | Op::Append { .. } => self.change(client, request),
+            | Op::Append { .. } => self.change(admitted),
             Op::SetPolicy { path, policy, client: owner } => {
                 // Every connection except the monitor's acts for its own client only.
                 let client = if conn == ConnId::MONITOR { owner } else { client };
-                self.set_policy((conn, request.tid), &request.cred, (path, policy), client, effects)
+                self.set_policy(at, &request.cred, (path, policy), client, effects)
             }
         }
-    }
-
-    pub(crate) fn reply_with(
-        &mut self,
-        at: (ConnId, Tid),
-        seq: Seq,
-        answer: Answer,
-        effects: &mut MdsEffects,
-    ) {
-        self.reply(at, seq, Timestamp(0), Ok(answer), effects);
-    }
-
-    pub(crate) fn reply_error(
-        &mut self,
-        conn: ConnId,
-        tid: Tid,
-        failure: Failure,
-        effects: &mut MdsEffects,
-    ) {
-        self.reply((conn, tid), Seq(0), Timestamp(0), Err(failure), effects);
-    }
-
-    pub(crate) fn reply(
-        &mut self,
-        at: (ConnId, Tid),
-        seq: Seq,
-        time: Timestamp,
-        result: Result<Answer, Failure>,
-        effects: &mut MdsEffects,
-    ) {
-        self.reply_with_grants(at, (seq, time), None, result, effects);
-    }
-
-    fn reply_with_grants(
-        &mut self,
-        (conn, tid): (ConnId, Tid),
-        (seq, time): (Seq, Timestamp),
-        told: Option<Grants>,
-        result: Result<Answer, Failure>,
-        effects: &mut MdsEffects,
-    ) {
-        let safe = self.log.safe();
-        let reply = Message::Reply(Reply { tid, seq, time, safe, told, result });
-        if conn == ConnId::NOBODY {
-            return;
-        }
-        if conn == ConnId::BALANCER {
-            let Message::Reply(Reply { result, .. }) = reply else { return };
-            return self.balancer_moved(tid, result.map(drop), effects);
-        }
-        if conn == ConnId::MONITOR {
-            reply.append_frame(&mut effects.to_monitor);
-        } else {
-            effects.outbox.send(conn, &reply);
-        }
-    }
-
-    /// `EBUSY` for anything that touches a subtree that belongs to another client and blocks
-    /// at any depth, by path or by inode.
-    fn check_blocked(&mut self, client: ClientId, op: &Op<'_>) -> Result<(), Refused> {
-        let (inos, names) = touched(op);
-        let mut blocked = inos.into_iter().flatten().any(|ino| self.is_blocked(client, ino));
-        for (parent, name) in names.into_iter().flatten() {
-            // The name may be that of the subtree's root, seen from outside. A name that is not
-            // in memory is no such root: the roots of decoupled subtrees are.
-            if let Ok(Some(ino)) = self.namespace.peek(parent, name) {
-                blocked = blocked || self.is_blocked(client, ino);
-            }
-        }
-        if !blocked {
-            return Ok(());
-        }
-        self.counters.busy += 1;
-        Err(Errno::Busy.into())
-    }
-
-    pub(crate) fn is_blocked(&self, client: ClientId, ino: Ino) -> bool {
-        self.namespace.ancestors(ino).any(|ancestor| {
-            let owner = self.tables.decoupled.get(&ancestor);
-            owner.is_some_and(|owner| owner.block && !owner.released && owner.client != client)
-        })
     }
 }

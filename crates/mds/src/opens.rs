@@ -10,8 +10,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::ReplyTo;
 use namespace::Freed;
-use types::{ClientId, ConnId, Ino, Moment, Seq, Tid};
+use types::{ClientId, ConnId, Ino, Moment, Seq};
 use wire::Access;
 
 /// How a client may have a file open now.
@@ -64,7 +65,7 @@ pub(crate) struct Sharing {
     /// Requests that will be handled when it is shared.
     pub(crate) waiting: Vec<(ConnId, Vec<u8>)>,
     /// Yields that will be answered then.
-    pub(crate) yields: Vec<(ConnId, Tid)>,
+    pub(crate) yields: Vec<ReplyTo>,
     /// The file, if it lost its last name and its last client closed it since.
     pub(crate) freed: Option<Freed>,
 }
@@ -124,7 +125,7 @@ impl Opens {
     }
 
     /// A file is another rank's, with all its clients. Returns the yields that wait for an answer.
-    pub(crate) fn remove(&mut self, ino: Ino) -> Vec<(ConnId, Tid)> {
+    pub(crate) fn remove(&mut self, ino: Ino) -> Vec<ReplyTo> {
         self.shared.remove(&ino);
         let file = self.files.remove(&ino);
         file.and_then(|file| file.sharing).map(|sharing| sharing.yields).unwrap_or_default()
@@ -151,6 +152,7 @@ impl Opens {
         if file.sharing.is_some() {
             return Vec::new();
         }
+        assert!(!file.openers.is_empty(), "{ino}: a file that becomes shared is open");
         let (waiting, yields) = (Vec::new(), Vec::new());
         let (moving, freed) = (false, None);
         file.sharing = Some(Sharing { until, moving, waiting, yields, freed });
@@ -263,6 +265,7 @@ impl Opens {
     pub(crate) fn keep(&mut self, freed: Freed) -> bool {
         match self.files.get_mut(&freed.ino) {
             Some(file) if !file.openers.is_empty() => {
+                assert!(!freed.is_dir, "{}: no client has a directory open", freed.ino);
                 file.freed = Some(freed);
                 true
             }
@@ -291,7 +294,7 @@ impl Opens {
             file.openers.remove(&client);
             if let Some(sharing) = &mut file.sharing {
                 sharing.waiting.retain(|(from, _)| *from != conn);
-                sharing.yields.retain(|(from, _)| *from != conn);
+                sharing.yields.retain(|at| at.conn != conn);
                 left.sharing.push(ino);
             }
             left.freed.extend(self.tidy(ino));
@@ -316,8 +319,10 @@ impl Opens {
         if !file.openers.is_empty() || file.sharing.is_some() {
             return None;
         }
+        let file = self.files.remove(&ino)?;
+        assert!(file.openers.is_empty(), "{ino}: no client has the forgotten file open");
         self.shared.remove(&ino);
-        self.files.remove(&ino)?.freed
+        file.freed
     }
 
     /// Whether any client has a file open.
@@ -330,6 +335,8 @@ fn keepers(file: &File) -> Vec<ClientId> {
     let keeping = file.openers.iter().filter(|(_, opener)| opener.keeps);
     keeping.map(|(client, _)| *client).collect()
 }
+
+mod validate;
 
 #[cfg(test)]
 mod tests;

@@ -18,19 +18,28 @@
 mod merged;
 mod recovered;
 mod room;
+mod validate;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult};
 use metastore::{REMOVALS_MAX, Removal, removals_name};
-use namespace::Freed;
-use types::{Ino, Moment, Seq, Span};
+use namespace::{Freed, Namespace};
+use types::{Ino, Moment, Rank, Seq, Span};
 
-use crate::{Mds, MdsEffects, Phase, Waiting};
+use crate::checkpoint::Checkpoint;
+use crate::damage::Damage;
+use crate::log::Log;
+use crate::merge::Merges;
+use crate::opens::Opens;
+use crate::store::{StoreOps, Waiting};
+use crate::tables::Tables;
+use crate::{Counters, MdsEffects, Phase, Settings};
 
 use merged::MergedAway;
 use recovered::Recovered;
 use room::Room;
+pub(crate) use room::RoomWork;
 
 /// Inodes that are purged at the same time.
 const DELETING_MAX: usize = 64;
@@ -142,6 +151,38 @@ impl Purges {
         }
     }
 
+    /// Queues a file without a name that its last client has closed.
+    pub(crate) fn queue_closed(&mut self, freed: Freed) {
+        self.queue(freed.ino);
+    }
+
+    /// Notes an inode that lost its last name; `journalled` is whether the journal of the namespace
+    /// has the event, at `seq`.
+    pub(crate) fn note_freed(
+        &mut self,
+        freed: Freed,
+        is_open: bool,
+        (seq, journalled): (Seq, bool),
+        now: Moment,
+    ) {
+        self.room.note(&freed, journalled, now);
+        if is_open || freed.is_stored {
+            self.add(freed, seq, journalled);
+        }
+        if !is_open && freed.is_stored {
+            self.queue(freed.ino);
+        }
+    }
+
+    /// Queues inodes again that could not be purged.
+    pub(crate) fn retry(&mut self, now: Moment) {
+        while self.retries.front().is_some_and(|(_, at)| now.since(*at) >= RETRY)
+            && let Some((ino, _)) = self.retries.pop_front()
+        {
+            self.queue(ino);
+        }
+    }
+
     fn is_listed(&self, ino: Ino) -> bool {
         self.all.get(&ino).is_some_and(|entry| self.is_on_stored_list(entry))
     }
@@ -188,7 +229,8 @@ impl Purges {
         let Some(entry) = self.all.remove(&ino) else { return Vec::new() };
         for number in &entry.lists {
             if let Some(list) = self.lists.get_mut(number) {
-                list.left = list.left.saturating_sub(1);
+                assert!(list.left > 0, "{ino} is counted on the list {number}");
+                list.left -= 1;
             }
         }
         self.take_done(&entry.lists)
@@ -205,29 +247,33 @@ impl Purges {
     }
 }
 
-impl Mds {
-    /// Queues inodes that lost their last name; `journalled` is whether the journal has the event.
-    pub(crate) fn note_freed(&mut self, journalled: bool) {
-        // The journal of a branch's server is not the journal of the namespace.
-        let journalled = journalled && !self.is_private();
-        let seq = self.last_seq();
-        for freed in self.namespace.take_freed() {
-            let is_open = self.opens.keep(freed);
-            self.purges.room.note(&freed, journalled, self.clock.now);
-            if is_open || freed.is_stored {
-                self.purges.add(freed, seq, journalled);
-            }
-            if !is_open && freed.is_stored {
-                self.purges.queue(freed.ino);
-            }
-        }
-    }
+/// The purge queue at work, with all that it may touch.
+pub(crate) struct PurgeCx<'a> {
+    pub(crate) purges: &'a mut Purges,
+    pub(crate) opens: &'a mut Opens,
+    pub(crate) namespace: &'a mut Namespace,
+    pub(crate) checkpoint: &'a mut Checkpoint,
+    pub(crate) store: &'a mut StoreOps,
+    pub(crate) counters: &'a mut Counters,
+    pub(crate) log: &'a Log,
+    pub(crate) tables: &'a Tables,
+    pub(crate) merges: &'a Merges,
+    pub(crate) damage: &'a Damage,
+    pub(crate) settings: &'a Settings,
+    pub(crate) is_taking_snapshot: bool,
+    pub(crate) phase: Phase,
+    pub(crate) rank: Rank,
+    pub(crate) now: Moment,
+}
 
-    /// Queues a file without a name that its last client has closed.
-    pub(crate) fn purge_closed(&mut self, freed: Freed) {
-        self.purges.queue(freed.ino);
+impl PurgeCx<'_> {
+    /// The server works for the job of a branch.
+    fn is_private(&self) -> bool {
+        self.settings.private.is_some()
     }
+}
 
+impl PurgeCx<'_> {
     /// Writes a list of durably removed inodes, if one that was removed up to `needed` is on none.
     /// Returns whether the write of a directory must wait for the list.
     pub(crate) fn list_removals(&mut self, needed: Seq, effects: &mut MdsEffects) -> bool {
@@ -237,7 +283,7 @@ impl Mds {
         if self.is_private() {
             return false;
         }
-        let now = self.clock.now;
+        let now = self.now;
         // A full store: directories are written without waiting for a list, because that makes
         // room.
         if self.purges.unwritten.is_some_and(|at| now.since(at) < RETRY) {
@@ -247,6 +293,7 @@ impl Mds {
         if listed.is_empty() {
             return false;
         }
+        assert!(listed.len() <= REMOVALS_MAX, "the length of a list is bounded");
         let number = self.purges.next_list;
         self.purges.next_list += 1;
         let name = removals_name(self.rank, self.tables.epoch(), number);
@@ -262,16 +309,17 @@ impl Mds {
         self.purges.writing = Some(number);
         let (data, condition) = (Removal::encode_list(&removals), Condition::Any);
         let op = StoreOp::Put { object: name, data, condition };
-        self.store(Waiting::Purge(Task::List(number)), op, effects);
+        self.store.begin(Waiting::Purge(Task::List(number)), op, effects);
         self.purges.unwritten.is_none()
     }
 
-    fn removals_listed(
+    pub(crate) fn removals_listed(
         &mut self,
         number: u64,
         result: &Result<StoreResult, Box<StoreFailure>>,
         effects: &mut MdsEffects,
     ) {
+        assert!(self.purges.writing == Some(number), "the list {number} was being written");
         self.purges.writing = None;
         if result.is_ok() {
             self.purges.unwritten = None;
@@ -281,7 +329,7 @@ impl Mds {
             let done = self.purges.take_done(&[number]);
             self.forget_lists(done, effects);
         } else {
-            self.purges.unwritten = Some(self.clock.now);
+            self.purges.unwritten = Some(self.now);
             self.purges.lists.remove(&number);
             let on_it = self.purges.all.iter_mut().filter(|(_, it)| it.lists.contains(&number));
             let mut again = Vec::new();
@@ -293,20 +341,16 @@ impl Mds {
             again.sort_unstable();
             again.iter().rev().for_each(|(_, ino)| self.purges.unlisted.push_front(*ino));
         }
-        self.commit_captured(effects);
-        if self.purges.are_merges_unlisted() {
-            self.trim(effects);
-        }
     }
 
     fn forget_lists(&mut self, objects: Vec<String>, effects: &mut MdsEffects) {
         if !objects.is_empty() {
-            self.forget(StoreOp::Delete { objects }, effects);
+            self.checkpoint.forget(self.store, StoreOp::Delete { objects }, effects);
         }
     }
 
     /// Purges the inodes that may be purged. Called on every tick and after every store operation.
-    pub(crate) fn purge_step(&mut self, effects: &mut MdsEffects) {
+    pub(crate) fn step(&mut self, effects: &mut MdsEffects) {
         if !matches!(self.phase, Phase::Active | Phase::Stopping) {
             return;
         }
@@ -324,7 +368,7 @@ impl Mds {
     fn purge_queued(&mut self, effects: &mut MdsEffects) {
         let safe = self.log.safe();
         while self.purges.deleting < DELETING_MAX
-            && !self.snapshots.is_any()
+            && !self.is_taking_snapshot
             && let Some(ino) = self.purges.soon.front().copied()
             && self.purges.all.get(&ino).is_none_or(|entry| entry.seq <= safe)
         {
@@ -338,7 +382,7 @@ impl Mds {
     /// replay finds them again.
     fn purge_shown(&mut self, effects: &mut MdsEffects) {
         if !self.purges.later.is_empty() {
-            let unwritten = self.oldest_unwritten();
+            let unwritten = self.checkpoint.oldest_unwritten(self.namespace);
             while let Some(ino) = self.purges.later.front().copied() {
                 if let Some(entry) = self.purges.all.get_mut(&ino) {
                     if entry.seq >= unwritten {
@@ -377,58 +421,29 @@ impl Mds {
         if !freed.is_dir && self.opens.keep(freed) {
             return;
         }
+        assert!(self.purges.deleting < DELETING_MAX, "the number of running purges is bounded");
         self.purges.deleting += 1;
         let op = match removal_of(&freed) {
             Removal::Directory { ino } => StoreOp::PurgeDir { ino },
             Removal::File { ino, pool, stripes } => StoreOp::PurgeData { ino, pool, stripes },
         };
-        self.store(Waiting::Purge(Task::Delete(ino)), op, effects);
+        self.store.begin(Waiting::Purge(Task::Delete(ino)), op, effects);
     }
 
-    fn purged(
+    pub(crate) fn purged(
         &mut self,
         ino: Ino,
         result: &Result<StoreResult, Box<StoreFailure>>,
         effects: &mut MdsEffects,
     ) {
+        assert!(self.purges.deleting > 0, "{ino} was being purged");
         self.purges.deleting -= 1;
         if result.is_err() {
-            return self.purges.retries.push_back((ino, self.clock.now));
+            return self.purges.retries.push_back((ino, self.now));
         }
         self.counters.purged += 1;
         let done = self.purges.finish(ino);
         self.forget_lists(done, effects);
-    }
-
-    pub(crate) fn purge_stored(
-        &mut self,
-        task: Task,
-        result: Result<StoreResult, Box<StoreFailure>>,
-        effects: &mut MdsEffects,
-    ) {
-        match task {
-            Task::Delete(ino) => self.purged(ino, &result, effects),
-            Task::List(number) => self.removals_listed(number, &result, effects),
-            Task::ReadNames => {
-                self.removals_found(result);
-                self.read_next_removals(effects);
-            }
-            Task::Read(name) => {
-                self.removals_read(name, result);
-                self.read_next_removals(effects);
-            }
-        }
-    }
-
-    pub(crate) fn purge_tick(&mut self, effects: &mut MdsEffects) {
-        let now = self.clock.now;
-        while self.purges.retries.front().is_some_and(|(_, at)| now.since(*at) >= RETRY)
-            && let Some((ino, _)) = self.purges.retries.pop_front()
-        {
-            self.purges.queue(ino);
-        }
-        self.room_tick(effects);
-        self.purge_step(effects);
     }
 }
 

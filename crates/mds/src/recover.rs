@@ -18,6 +18,7 @@ use namespace::{CreateBatch, Mode};
 use types::{ClientId, Errno, Error, FileType, Ino, Rank, Seq};
 
 use crate::chain::{Chain, Next, VerifiedSegment};
+use crate::fetch::Waiter;
 use crate::merge::Unfinished;
 use crate::session::Remembered;
 use crate::{Mds, MdsEffects, Waiting};
@@ -86,11 +87,26 @@ pub(crate) struct Recovery {
     unfinished: BTreeMap<String, Unfinished>,
 }
 
+impl Recovery {
+    /// Checks the invariants of a recovery, between two inputs.
+    ///
+    /// # Panics
+    /// If one of them does not hold.
+    pub(crate) fn validate(&self) {
+        self.chain.validate();
+        assert!(self.batch.is_empty(), "creates of the journal are applied at the end of a block");
+        if let Some(segment) = &self.segment {
+            let length = segment.bytes.len();
+            assert!(self.offset <= length, "the next block is in the segment of {length} bytes");
+        }
+    }
+}
+
 impl Mds {
     pub(crate) fn start_recovery(&mut self, effects: &mut MdsEffects) {
         self.recovery.step = Step::ReadTable;
         let object = rank_name(self.rank);
-        self.store(Waiting::Recovery, StoreOp::Get { object }, effects);
+        self.store.begin(Waiting::Recovery, StoreOp::Get { object }, effects);
     }
 
     pub(crate) fn recovery_stored(
@@ -128,7 +144,7 @@ impl Mds {
                 self.sessions.restore(&self.tables.journal_end().sessions);
                 self.recovery.step = Step::ReadList;
                 let object = SUBTREES_NAME.to_owned();
-                self.store(Waiting::Recovery, StoreOp::Get { object }, effects);
+                self.store.begin(Waiting::Recovery, StoreOp::Get { object }, effects);
                 Ok(())
             }
             (Step::ReadList | Step::ListCrossRenames | Step::ReadCrossRename(..), result) => {
@@ -190,7 +206,7 @@ impl Mds {
         self.set_above_stubs();
         if self.rank == Rank(0) {
             self.recovery.step = Step::FetchRoot;
-            self.recovery_waits_for(Ino::ANCHOR, effects);
+            self.fetching().wait_for_whole(Ino::ANCHOR, Waiter::Recovery, effects);
         } else {
             self.fetch_hidden(effects);
         }
@@ -211,7 +227,7 @@ impl Mds {
         let data = self.tables.take_over(stored)?;
         self.recovery.step = Step::TakeOver;
         let object = rank_name(self.rank);
-        self.store(Waiting::Recovery, StoreOp::Put { object, data, condition }, effects);
+        self.store.begin(Waiting::Recovery, StoreOp::Put { object, data, condition }, effects);
         Ok(())
     }
 
@@ -229,20 +245,20 @@ impl Mds {
         let (position, touched) = (Seq(0), Default::default());
         let (ino, attach) = (Ino::ANCHOR, None);
         let op = StoreOp::CommitDir { ino, rows, counts, position, touched, attach };
-        self.store(Waiting::Recovery, op, effects);
+        self.store.begin(Waiting::Recovery, op, effects);
     }
 
     fn list_segments(&mut self, effects: &mut MdsEffects) {
         self.recovery.step = Step::ListSegments;
         let prefix = journal_prefix(self.rank);
-        self.store(Waiting::Recovery, StoreOp::List { prefix }, effects);
+        self.store.begin(Waiting::Recovery, StoreOp::List { prefix }, effects);
     }
 
     fn next_segment(&mut self, effects: &mut MdsEffects) -> Result<(), Error> {
         match self.recovery.chain.next()? {
             Next::Read(name) => {
                 self.recovery.step = Step::ReadSegment(name.clone());
-                self.store(Waiting::Recovery, StoreOp::Get { object: name }, effects);
+                self.store.begin(Waiting::Recovery, StoreOp::Get { object: name }, effects);
             }
             Next::Apply(found) => {
                 self.recovery.segment = Some(found);
@@ -360,6 +376,10 @@ impl Mds {
                 break;
             };
             self.replay_creates(&mut batch);
+            // The end of a session comes behind its changes, which would begin it again.
+            if matches!(record.event, Event::Session { .. }) {
+                self.sessions.recovered_changes(client, &mut changes);
+            }
             let again = record.seq <= self.recovery.applied;
             if !again && !self.replay_record(&record, effects) {
                 self.sessions.recovered_changes(client, &mut changes);
@@ -393,7 +413,7 @@ impl Mds {
         }
         while let Some(dir) = self.namespace.needs_again(record.seq, &record.event) {
             if !self.recovery.behind.covers(dir) {
-                self.recovery_waits_for(dir, effects);
+                self.fetching().wait_for_whole(dir, Waiter::Recovery, effects);
                 return false;
             }
             self.namespace.take_as_empty(dir);
@@ -407,7 +427,7 @@ impl Mds {
                 let Some(mut merged) = known else {
                     let object = name.into_owned();
                     self.recovery.step = Step::ReadMerged(object.clone());
-                    self.store(Waiting::Recovery, StoreOp::Get { object }, effects);
+                    self.store.begin(Waiting::Recovery, StoreOp::Get { object }, effects);
                     return false;
                 };
                 let part = first..first.saturating_add(events);
@@ -415,7 +435,7 @@ impl Mds {
                 let wanted = self.merge_again(at, (part, losses), &mut merged);
                 self.recovery.merged = Some(merged);
                 if let Some(dir) = wanted {
-                    self.recovery_waits_for(dir, effects);
+                    self.fetching().wait_for_whole(dir, Waiter::Recovery, effects);
                     return false;
                 }
                 if !self.lose_again(record.seq, losses, effects) {
@@ -423,7 +443,7 @@ impl Mds {
                 }
                 let name = String::from_utf8_lossy(object).into_owned();
                 if last {
-                    self.note_merge(record.seq, subtree, object);
+                    self.checkpointing().note_merge(record.seq, subtree, object);
                     self.recovery.merged = None;
                     self.recovery.unfinished.remove(&name);
                 } else {

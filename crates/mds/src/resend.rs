@@ -52,9 +52,29 @@ pub(crate) struct Resend {
 }
 
 impl Resend {
+    /// Whether resent changes are being executed, or the server stops when they are done.
+    #[inline]
+    pub(crate) fn is_pending(&self) -> bool {
+        self.busy || self.stop
+    }
+
     /// Whether resent changes are being executed.
     pub(crate) fn is_busy(&self) -> bool {
         self.busy
+    }
+
+    /// Checks that changes wait here only during a reconnection, or while they are executed.
+    ///
+    /// # Panics
+    /// If that does not hold.
+    pub(crate) fn validate(&self, reconnecting: bool) {
+        let waits = self.requests.len();
+        assert!(waits == 0 || reconnecting, "{waits} resent changes wait for a reconnection");
+        let ordered = self.ordered.len() + self.late.len();
+        assert!(ordered == 0 || self.busy, "{ordered} resent changes wait to be executed");
+        let late = self.late.is_empty() || self.turn != Turn::Late;
+        assert!(late, "a late change is executed, and does not come again");
+        assert!(!self.stop || self.busy, "the server stops behind the resent changes");
     }
 
     fn is_late(&self, client: ClientId) -> bool {
@@ -108,7 +128,7 @@ impl Mds {
             self.sessions.await_return(client);
             until = until.max(self.clock.now + self.settings.lease);
         }
-        let leased = self.leases_recovered();
+        let leased = self.capabilities().leases_recovered();
         let until = until.max(leased);
         self.phase = Phase::Reconnecting { until, leased };
         let dirs = self.namespace.directory_list();
@@ -204,8 +224,10 @@ impl Mds {
     /// Whether a request names an inode whose place in the tree, and with it its policy, is not
     /// known since the restart.
     pub(crate) fn is_astray(&self, op: &Op<'_>) -> bool {
-        let named = touched(op).0.into_iter().flatten();
-        self.resend.orphans && named.into_iter().any(|ino| !self.namespace.is_anchored(ino))
+        if !self.resend.orphans {
+            return false;
+        }
+        touched(op).0.into_iter().flatten().any(|ino| !self.namespace.is_anchored(ino))
     }
 
     pub(crate) fn resend_tick(&mut self, effects: &mut MdsEffects) {
@@ -215,6 +237,8 @@ impl Mds {
 
     /// Executes resent changes, in their first order, then all other waiting requests.
     fn become_active(&mut self, effects: &mut MdsEffects) {
+        assert!(!self.resend.busy, "resent changes are executed once");
+        assert!(self.resend.late.is_empty(), "no change is late before the first is executed");
         self.phase = Phase::Active;
         self.restore_policies();
         let mut resent = std::mem::take(&mut self.resend.requests);
@@ -292,6 +316,7 @@ impl Mds {
                 }
             }
             Turn::Asked => {
+                assert!(self.resend.ordered.is_empty(), "the resent changes are done");
                 self.resend.turn = Turn::Late;
                 self.resend.ordered = std::mem::take(&mut self.resend.late);
             }

@@ -10,6 +10,7 @@ use std::collections::{BTreeSet, VecDeque};
 use namespace::Refusal;
 use types::{Cred, Ino};
 
+use crate::fetch::Waiter;
 use crate::{Mds, MdsEffects};
 
 /// The step after a search.
@@ -41,6 +42,7 @@ impl Mds {
         wanted: BTreeSet<Ino>,
         effects: &mut MdsEffects,
     ) {
+        assert!(self.search.is_none(), "one search at a time");
         // Inodes with several names are not in the directories that name them.
         let mut queue = VecDeque::from([Ino::LINKS]);
         if self.namespace.knows(top) {
@@ -87,7 +89,7 @@ impl Mds {
                     search.queue.push_front(dir);
                     search.waiting = true;
                     self.search = Some(search);
-                    return self.search_waits_for(cold, effects);
+                    return self.fetching().wait_for_whole(cold, Waiter::Search, effects);
                 }
                 Err(Refusal::Errno(_)) => {}
             }

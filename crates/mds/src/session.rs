@@ -14,13 +14,14 @@
 //! The changes of one client are executed in the order of its requests, even when one of them has
 //! to wait for a directory.
 
+mod connect;
+mod validate;
+
 use std::collections::VecDeque;
 
-use types::{ClientId, ConnId, Epoch, Ino, InoRange, Map, Moment, Seq, Set, Span, Tid, Timestamp};
-use wire::{Hello, Message, Welcome};
+use types::{ClientId, ConnId, Ino, InoRange, Map, Moment, Seq, Set, Span, Tid, Timestamp};
 
 use crate::shown::Shown;
-use crate::{Mds, MdsEffects, Phase};
 
 /// Replies kept per client for requests that are sent twice.
 const REMEMBERED_MAX: usize = 1024;
@@ -151,6 +152,11 @@ impl Session {
     /// Notes a change as done.
     #[inline]
     pub(crate) fn finish(&mut self, remembered: Remembered) {
+        debug_assert!(
+            self.remembered.iter().rev().all(|known| known.tid != remembered.tid),
+            "{} is executed once",
+            remembered.tid
+        );
         if self.remembered.len() == REMEMBERED_MAX
             && let Some(oldest) = self.remembered.pop_front()
         {
@@ -405,90 +411,6 @@ impl Sessions {
                 session.since = None;
             }
         }
-    }
-}
-
-impl Mds {
-    pub(crate) fn hello(&mut self, conn: ConnId, hello: Hello, effects: &mut MdsEffects) {
-        if hello.client.0 == 0 {
-            effects.close.push(conn);
-            return;
-        }
-        if self.phase == Phase::Recovering {
-            // Which of the client's requests survived is known when replay is done.
-            return self.keep_early(conn, Message::Hello(hello).to_frame(), effects);
-        }
-        if self.tables.fenced.contains(&hello.client) {
-            // Its work was taken over: the server executes none of its requests any more.
-            let welcome = Welcome { fenced: true, ..Welcome::default() };
-            effects.outbox.send(conn, &Message::Welcome(welcome));
-            effects.close.push(conn);
-            return;
-        }
-        let epoch = self.tables.epoch();
-        self.sessions.by_conn.insert(conn, hello.client);
-        let session = self.sessions.by_client.entry(hello.client).or_default();
-        if let Some(old) = session.conn.replace(conn)
-            && old != conn
-        {
-            // The client resends here the requests that still wait there; those that were resent
-            // already are executed before anything else.
-            if !self.resend.is_busy() {
-                session.blocked.clear();
-            }
-            session.ahead.waiting.clear();
-            self.sessions.by_conn.remove(&old);
-            effects.close.push(old);
-            self.let_go(hello.client, old, effects);
-        }
-        self.caps_left(hello.client, effects);
-        let session = self.sessions.by_client.entry(hello.client).or_default();
-        session.awaited = false;
-        let reconnecting = matches!(self.phase, Phase::Reconnecting { .. });
-        session.resending = reconnecting && hello.epoch != Epoch(0) && hello.unsafe_requests > 0;
-        let (completed, safe) = (session.floor, self.log.safe());
-        let crashed = self.tables.crashed();
-        let welcome = Welcome { epoch, completed, safe, fenced: false, crashed };
-        effects.outbox.send(conn, &Message::Welcome(welcome));
-        self.ask_for_opens_of(hello.client, effects);
-    }
-
-    /// Rejects all requests of a client from now on, also those under way.
-    pub(crate) fn fence(&mut self, client: ClientId, effects: &mut MdsEffects) {
-        self.tables.fenced.insert(client);
-        if let Some(conn) = self.sessions.conn_of(client) {
-            effects.close.push(conn);
-            self.closed(conn, effects);
-        }
-    }
-
-    pub(crate) fn closed(&mut self, conn: ConnId, effects: &mut MdsEffects) {
-        self.drop_merges_of(conn);
-        self.early.forget(conn);
-        let forgotten = self.forget_resent(conn);
-        let Some(client) = self.sessions.by_conn.remove(&conn) else { return };
-        let Some(session) = self.sessions.by_client.get_mut(&client) else { return };
-        if session.conn != Some(conn) {
-            return;
-        }
-        session.conn = None;
-        session.since = None;
-        if !self.resend.is_busy() {
-            session.blocked.clear();
-        }
-        session.ahead.waiting.clear();
-        // A client that was returning is expected to return again, even if it had resent
-        // everything: none of that is executed yet.
-        session.awaited = session.resending || forgotten;
-        session.resending = false;
-        session.left = self.clock.now;
-        let journalled = self.log.has_segments() || !self.log.is_idle();
-        if self.phase == Phase::Active && session.floor != Tid(0) && journalled {
-            // After a restart the server need not wait for this client.
-            let event = journal::Event::Session { client, tid: GONE };
-            self.log.append(self.clock.now, types::Origin::default(), &event);
-        }
-        self.let_go(client, conn, effects);
     }
 }
 

@@ -28,6 +28,17 @@ impl Shown {
             self.0.remove(at);
         }
         self.0.push(ino);
+        debug_assert!(self.0.len() <= SHOWN_MAX, "the number of noted inodes is bounded");
+    }
+
+    /// Checks that the inodes are few, and each of them is noted once.
+    ///
+    /// # Panics
+    /// If that does not hold.
+    pub(crate) fn validate(&self) {
+        assert!(self.0.len() <= SHOWN_MAX, "the number of noted inodes is bounded");
+        let twice = (1..self.0.len()).find(|at| self.0[..*at].contains(&self.0[*at]));
+        assert!(twice.is_none(), "an inode that a client asked for is noted once");
     }
 
     /// The inodes, the newest first.

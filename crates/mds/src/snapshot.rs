@@ -14,11 +14,11 @@ use std::collections::VecDeque;
 
 use metastore::Snapshot;
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
-use types::{ConnId, Cred, Errno, Error, Ino, Moment, Span, Tid};
-use wire::{Answer, Failure, Op};
+use types::{Cred, Errno, Error, Ino, Moment, Span};
+use wire::{Answer, Failure};
 
 use crate::op::{Performed, Performing, Refused};
-use crate::{Mds, MdsEffects, Phase, Waiting};
+use crate::{Mds, MdsEffects, Phase, ReplyTo, Waiting};
 
 /// Changes wait under this key: no inode has this number.
 pub(crate) const FROZEN: Ino = Ino(u64::MAX);
@@ -42,7 +42,7 @@ struct Taking {
     root: Ino,
     id: u64,
     /// Who asked.
-    at: (ConnId, Tid),
+    at: ReplyTo,
     stage: SnapshotStage,
     frozen: Option<Moment>,
     /// The failure that prevented the snapshot.
@@ -70,6 +70,26 @@ impl Snapshots {
         self.queue.front().is_some_and(|taking| taking.frozen.is_some())
     }
 
+    /// Checks that snapshots are taken one after the other.
+    ///
+    /// # Panics
+    /// If they are not.
+    pub(crate) fn validate(&self) {
+        assert!(self.queue.len() <= QUEUE_MAX, "the number of waiting snapshots is bounded");
+        for taking in self.queue.iter().skip(1) {
+            let waits = taking.stage == SnapshotStage::Drain && taking.frozen.is_none();
+            assert!(waits, "{}: one snapshot is taken at a time", taking.root);
+        }
+        if let Some(taking) = self.queue.front() {
+            let root = taking.root;
+            let frozen = taking.frozen.is_some();
+            let late = matches!(taking.stage, SnapshotStage::Freeze { .. } | SnapshotStage::Commit);
+            assert!(frozen == late, "{root}: changes wait from the freeze to the commit");
+            let taken = taking.taken.is_none() || taking.stage == SnapshotStage::Commit;
+            assert!(taken, "{root}: a snapshot is taken at the commit");
+        }
+    }
+
     /// The write is done.
     pub(crate) fn written(&mut self) {
         let Some(taking) = self.queue.front_mut() else { return };
@@ -90,20 +110,11 @@ impl Snapshots {
     }
 }
 
-/// Whether a request may change the namespace.
-pub(crate) fn must_wait(op: &Op<'_>) -> bool {
-    let others = matches!(
-        op,
-        Op::Decouple { .. } | Op::Release { .. } | Op::TakeOver { .. } | Op::Adopt { .. }
-    );
-    op.is_change() || others
-}
-
 impl Mds {
     /// Begins to take a snapshot.
     pub(crate) fn snapshot(
         &mut self,
-        at: (ConnId, Tid),
+        at: ReplyTo,
         cred: &Cred,
         (root, id): (Ino, u64),
     ) -> Performing {
@@ -162,7 +173,7 @@ impl Mds {
         let now = self.clock.now;
         match stage {
             SnapshotStage::Drain => {
-                if !self.end_exclusive_below(root, effects) {
+                if !self.capabilities().end_exclusive_below(root, effects) {
                     return None;
                 }
                 self.settle_snapshot(
@@ -182,12 +193,14 @@ impl Mds {
                 if self.merges.has_begun() {
                     return None;
                 }
-                self.snapshots.queue.front_mut()?.frozen = Some(now);
+                let taking = self.snapshots.queue.front_mut()?;
+                assert!(taking.frozen.is_none(), "{root}: changes are frozen once");
+                taking.frozen = Some(now);
                 self.settle_snapshot(SnapshotStage::Freeze { written: false }, effects)
             }
             SnapshotStage::Freeze { .. } => {
                 // Directories that were fetched since may be out of date in the store.
-                if self.unstored_for_snapshot(root).next().is_some() {
+                if self.checkpointing().unstored_for_snapshot(root).next().is_some() {
                     return self.settle_snapshot(SnapshotStage::Freeze { written: false }, effects);
                 }
                 self.commit_snapshot(root, effects);
@@ -206,7 +219,7 @@ impl Mds {
         let taking = self.snapshots.queue.front_mut()?;
         taking.stage = stage;
         let root = taking.root;
-        self.flush_for_snapshot(root, effects);
+        self.checkpointing().flush_for_snapshot(root, effects);
         self.snapshots.queue.front().map(|taking| taking.stage)
     }
 
@@ -229,7 +242,7 @@ impl Mds {
             policy,
             root: attr,
         });
-        self.store(Waiting::Snapshot(id), StoreOp::TakeSnapshot { snapshot }, effects);
+        self.store.begin(Waiting::Snapshot(id), StoreOp::TakeSnapshot { snapshot }, effects);
     }
 
     /// The table was replaced, or not: if that is unknown, the client gets an error, and asks again
@@ -258,18 +271,18 @@ impl Mds {
 
     fn end_snapshot(&mut self, result: Result<u64, Failure>, effects: &mut MdsEffects) {
         let Some(taking) = self.snapshots.queue.pop_front() else { return };
-        let (conn, tid) = taking.at;
+        let ReplyTo { conn, tid } = taking.at;
         if let Some(since) = taking.frozen {
             self.counters.snapshot_freeze_micros = self.clock.now.since(since).0 / 1000;
         }
         match result {
             Ok(number) => {
                 self.counters.snapshots += 1;
-                self.reply_with(taking.at, types::Seq(0), Answer::Snapshot(number), effects);
+                effects.reply_with(taking.at, types::Seq(0), Answer::Snapshot(number));
             }
-            Err(failure) => self.reply_error(conn, tid, failure, effects),
+            Err(failure) => effects.reply_error(ReplyTo { conn, tid }, failure),
         }
-        self.retry_returned(FROZEN, effects);
+        self.fetches.wake_returned(FROZEN);
     }
 
     /// The server stops: waiting requests fail.

@@ -1,16 +1,24 @@
 //! Stopping cleanly: everything is written down, and the journal ends.
 
-use crate::tables::JournalEnd;
+use crate::log::Log;
+use crate::session::Sessions;
+use crate::tables::{JournalEnd, Tables};
 use crate::{Mds, MdsEffects, Phase};
 
 impl Mds {
+    /// Whether the server is about to end: optional work should be left out.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        matches!(self.phase, Phase::Stopping | Phase::Stopped)
+    }
+
     pub(crate) fn terminate(&mut self, effects: &mut MdsEffects) {
         match self.phase {
             // First apply the changes that clients know as applied: the next server would not wait
             // for them.
             Phase::Active if self.is_resend_busy() => self.stop_after_resend(),
             Phase::Active => {
-                if !self.end_exclusive(effects) {
+                if !self.capabilities().end_exclusive(effects) {
                     // `caps_tick` comes back here.
                     return;
                 }
@@ -19,7 +27,7 @@ impl Mds {
                 self.stop_reshape(effects);
                 self.stop_snapshots(effects);
                 if !self.is_private() {
-                    self.checkpoint_all();
+                    self.checkpoint.write_all();
                 }
                 self.beacon_tick(effects);
             }
@@ -34,12 +42,14 @@ impl Mds {
     }
 
     pub(crate) fn try_stop(&mut self, effects: &mut MdsEffects) {
+        assert!(self.phase == Phase::Stopping, "a server stops after the order to stop");
+        assert!(self.phase == Phase::Stopping, "a server stops after the order to stop");
         if self.is_private() {
             // The job takes the journal over then; the rest ends with the process.
             effects.stopped = self.log.is_idle();
             return;
         }
-        self.queue_merged_away();
+        self.purging().queue_merged_away();
         // A clean stop leaves no journal from which a merge could be finished.
         let idle = !self.has_work()
             && !self.merges.is_halfway()
@@ -49,7 +59,7 @@ impl Mds {
             && !self.compaction.is_busy()
             && self.authority.is_idle()
             && self.tables.is_idle();
-        if !idle || !self.checkpoint_finished() {
+        if !idle || self.namespace.dirtiest().is_some() {
             return;
         }
         if self.merges.is_any_record() || self.damage.keeps_journal() {
@@ -59,26 +69,31 @@ impl Mds {
             effects.stopped = true;
             return;
         }
-        let end = self.end_of_journal();
+        let end = end_of_journal(&self.sessions, &self.log);
         if self.tables.end_journal(end) {
-            self.trim(effects);
+            assert!(!self.is_resend_busy(), "the resent changes are in the journal");
+            self.checkpointing().trim(effects);
             self.phase = Phase::Stopped;
             effects.stopped = true;
         } else {
             self.tables_tick(effects);
         }
     }
+}
 
-    fn end_of_journal(&self) -> JournalEnd {
-        let sessions = self.sessions.left();
-        JournalEnd { last: self.log.last(), next_index: self.log.next_index(), sessions }
-    }
+fn end_of_journal(sessions: &Sessions, log: &Log) -> JournalEnd {
+    JournalEnd { last: log.last(), next_index: log.next_index(), sessions: sessions.left() }
+}
 
-    /// Whether every event of the journal is in the metadata store, so that the whole journal may
-    /// be deleted.
-    pub(crate) fn is_journal_ended(&self) -> bool {
-        self.phase == Phase::Stopping
-            && self.tables.is_idle()
-            && *self.tables.journal_end() == self.end_of_journal()
-    }
+/// Whether every event of the journal is in the metadata store, so that the whole journal may be
+/// deleted.
+pub(crate) fn is_journal_ended(
+    phase: Phase,
+    tables: &Tables,
+    sessions: &Sessions,
+    log: &Log,
+) -> bool {
+    phase == Phase::Stopping
+        && tables.is_idle()
+        && *tables.journal_end() == end_of_journal(sessions, log)
 }

@@ -14,6 +14,7 @@ mod gone;
 mod leave;
 mod numbers;
 mod summary;
+mod validate;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,8 +22,7 @@ use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult, rank_nam
 use namespace::Namespace;
 use policy::{InterferePolicy, MergeTrigger, Policy};
 use types::{
-    ClientId, ConnId, Cred, Epoch, Errno, Error, Ino, InoRange, Moment, Rank, Seq, Span, Tid,
-    Timestamp,
+    ClientId, Cred, Epoch, Errno, Error, Ino, InoRange, Moment, Rank, Seq, Span, Timestamp,
 };
 use wire::{Answer, DecoupledSubtree, Failure};
 
@@ -35,7 +35,7 @@ use numbers::RESERVE;
 pub use summary::{CountFrom, RankTable};
 
 use crate::session::SavedSession;
-use crate::{Mds, MdsEffects, Waiting, fetch};
+use crate::{Mds, MdsEffects, ReplyTo, Waiting, fetch};
 
 const RETRY: Span = Span::from_millis(500);
 
@@ -71,8 +71,7 @@ pub(crate) struct Decoupling {
 /// An answer that waits until the tables are stored.
 #[derive(Debug)]
 pub(crate) struct Held {
-    pub(crate) conn: ConnId,
-    pub(crate) tid: Tid,
+    pub(crate) at: ReplyTo,
     pub(crate) answer: Result<Answer, Failure>,
     /// Journal position that must be safe as well.
     pub(crate) seq: Seq,
@@ -202,6 +201,7 @@ impl Tables {
         if self.stopped != self.epoch {
             self.crashed = self.epoch;
         }
+        assert!(self.held.is_empty(), "a term begins before the first answer");
         self.epoch.0 += 1;
         self.own = InoRange { start: self.next, end: self.next + RESERVE };
         self.next = self.own.end;
@@ -228,6 +228,7 @@ impl Tables {
         if self.end == end && self.stopped == self.epoch {
             return self.is_idle();
         }
+        assert!(end.last >= self.end.last, "the journal does not end before it began");
         (self.end, self.stopped, self.dirty) = (end, self.epoch, true);
         false
     }
@@ -264,6 +265,11 @@ impl Tables {
 
     fn take_held(&mut self) -> Vec<Held> {
         std::mem::take(&mut self.held)
+    }
+
+    /// Whether this is the root of a subtree that a client has decoupled.
+    pub(crate) fn is_root_of(&self, client: ClientId, ino: Ino) -> bool {
+        self.decoupled.get(&ino).is_some_and(|owner| owner.client == client)
     }
 
     /// The client that has a subtree now.
@@ -405,6 +411,7 @@ impl Mds {
         self.tables.dirty = false;
         self.tables.in_flight = true;
         self.tables.gone.put_begins();
+        assert!(self.tables.held_in_flight.is_empty(), "one put of the table at a time");
         self.tables.held_in_flight = std::mem::take(&mut self.tables.held);
         self.tables.reserving_in_flight = self.tables.reserving.is_some();
         self.tables.unsure_in_flight = self.tables.unsure.clone();
@@ -414,7 +421,7 @@ impl Mds {
             data: self.tables.encode(),
             condition: Condition::Version(version),
         };
-        self.store(Waiting::Tables, op, effects);
+        self.store.begin(Waiting::Tables, op, effects);
     }
 
     pub(crate) fn tables_stored(
@@ -422,6 +429,7 @@ impl Mds {
         result: Result<StoreResult, Box<StoreFailure>>,
         effects: &mut MdsEffects,
     ) {
+        assert!(self.tables.in_flight, "the table was being stored");
         if std::mem::take(&mut self.tables.looking) {
             return self.tables_seen(result, effects);
         }
@@ -429,7 +437,7 @@ impl Mds {
             // A put that failed may have happened all the same.
             self.tables.looking = true;
             let object = rank_name(self.rank);
-            self.store(Waiting::Tables, StoreOp::Get { object }, effects);
+            self.store.begin(Waiting::Tables, StoreOp::Get { object }, effects);
             return;
         }
         self.tables.in_flight = false;
@@ -449,16 +457,16 @@ impl Mds {
                 {
                     self.tables.add_own(range);
                 }
-                for Held { conn, tid, answer, seq, .. } in held {
+                for Held { at, answer, seq, .. } in held {
                     match answer {
                         Ok(answer) => {
-                            let (when, at) = ((seq, Timestamp(0)), (conn, tid));
-                            self.answer_when_safe(when, at, answer, effects);
+                            let (when, at) = ((seq, Timestamp(0)), at);
+                            self.log.answer_when_safe(when, at, answer, effects);
                         }
-                        Err(failure) => self.reply_error(conn, tid, failure, effects),
+                        Err(failure) => effects.reply_error(at, failure),
                     }
                 }
-                self.retry_waiting(fetch::NUMBERS, effects);
+                self.fetches.wake(fetch::NUMBERS);
                 self.tables_tick(effects);
             }
             Ok(_) => self.replaced(effects),
@@ -475,8 +483,8 @@ impl Mds {
                     // The store may have it all the same.
                     self.tables.remove(subtree);
                 }
-                for Held { conn, tid, .. } in held.into_iter().chain(later) {
-                    self.reply_error(conn, tid, failure.error.errno.into(), effects);
+                for Held { at, .. } in held.into_iter().chain(later) {
+                    effects.reply_error(at, failure.error.errno.into());
                 }
             }
         }

@@ -119,10 +119,11 @@ impl Dir {
     pub(crate) fn set(&mut self, hash: u32, name: &[u8], target: Target) -> Option<Dentry> {
         let page = self.page_for_insert(hash);
         let before = self.pages[page].set(hash, name, Some(target), true);
-        self.note_blind(before);
+        self.note_changed(before);
         let before = before.filter(|dentry| !dentry.is_tombstone());
         let is_dir = |file_type| u64::from(file_type == FileType::Directory);
         if let Some(before) = before {
+            debug_assert!(self.entries > 0, "a name that existed was counted");
             self.subdirs -= is_dir(before.file_type());
         } else {
             self.entries += 1;
@@ -136,23 +137,28 @@ impl Dir {
         let before = if self.stored {
             let page = self.page_for_insert(hash);
             let before = self.pages[page].set(hash, name, None, true);
-            self.note_blind(before);
+            self.note_changed(before);
             before
         } else {
             let page = self.page_of(hash)?;
-            self.pages[page].remove(hash, name)
+            let before = self.pages[page].remove(hash, name);
+            self.absent -= u64::from(before.is_some_and(Dentry::is_absent));
+            before
         };
         let before = before.filter(|dentry| !dentry.is_tombstone())?;
+        debug_assert!(self.entries > 0, "a name that existed was counted");
         self.entries -= 1;
         self.subdirs -= u64::from(before.file_type() == FileType::Directory);
         Some(before)
     }
 
-    /// A name was given or taken that was not here: whether the store has it is not known.
+    /// A name was given or taken. If it was not here, whether the store has it is not known.
     #[inline]
-    fn note_blind(&mut self, before: Option<Dentry>) {
-        if before.is_none() && self.counted == Counted::Exactly {
-            self.counted = Counted::No;
+    fn note_changed(&mut self, before: Option<Dentry>) {
+        match before {
+            None if self.counted == Counted::Exactly => self.counted = Counted::No,
+            Some(before) if before.is_absent() => self.absent -= 1,
+            None | Some(_) => {}
         }
     }
 
@@ -290,10 +296,12 @@ impl Dir {
     #[cold]
     fn split(&mut self, page: usize) {
         let high = self.pages[page].split();
+        assert!(high.depth() <= DEPTH_MAX, "pages are told apart by so many bits");
         if high.depth() > self.index_bits {
             self.index = self.index.iter().flat_map(|page| [*page, *page]).collect();
             self.index_bits += 1;
         }
+        assert!(high.depth() <= self.index_bits, "the index tells the halves of a page apart");
         let number = self.pages.len() as u32;
         let shift = 32 - u32::from(self.index_bits);
         let first = (u64::from(high.prefix) >> shift) as usize;
@@ -361,3 +369,5 @@ impl Dir {
             + self.pages.iter().map(Page::memory).sum::<usize>()
     }
 }
+
+mod validate;

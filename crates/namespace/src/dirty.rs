@@ -48,6 +48,7 @@ impl Dirty {
     /// Mostly the new position is the largest. A late discovery has an older one: a directory was
     /// out of date in the store.
     fn insert(&mut self, dir: &mut Dir, seq: Seq, ino: Ino) {
+        debug_assert!(dir.dirty_since.is_none_or(|since| since > seq), "{ino} is dirty since then");
         // If it was dirty since later, that entry of the queue is void now.
         dir.dirty_since = Some(seq);
         if self.queue.back().is_none_or(|(last, _)| *last <= seq) {
@@ -56,6 +57,21 @@ impl Dirty {
             let at = self.queue.partition_point(|(queued, _)| *queued <= seq);
             self.queue.insert(at, (seq, ino));
         }
+    }
+
+    /// Checks that the queue is in the order of positions.
+    ///
+    /// # Panics
+    /// If it is not.
+    pub(crate) fn validate(&self) {
+        assert!(self.queue.iter().is_sorted_by_key(|(seq, _)| *seq), "dirty directories in order");
+    }
+
+    /// Whether a directory waits that is dirty since a position.
+    pub(crate) fn has(&self, since: Seq, ino: Ino) -> bool {
+        let first = self.queue.partition_point(|(queued, _)| *queued < since);
+        let same = self.queue.iter().skip(first).take_while(|(queued, _)| *queued == since);
+        same.into_iter().any(|(_, dir)| *dir == ino)
     }
 
     /// The flags of an inode whose home knows of a change like the present ones.

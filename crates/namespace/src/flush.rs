@@ -47,6 +47,7 @@ impl Namespace {
         let above = self.home_of(ino).and_then(|home| self.dirs.get(&home));
         let above = above.map_or(Seq(0), |dir| dir.journalled);
         let dir = self.dirs.get_mut(&ino)?;
+        assert!(dir.flushing.is_none(), "{ino}: one write of a directory at a time");
         dir.flushing = Some(dir.dirty_since.take().unwrap_or(Seq(u64::MAX)));
         // Names that are removed from here on must leave tombstones: the run that is being
         // written may bring them back.

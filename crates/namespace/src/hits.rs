@@ -49,6 +49,11 @@ pub enum Hit {
 pub(crate) struct Noted(Vec<Ino>);
 
 impl Noted {
+    /// The noted directories.
+    pub(crate) fn directories(&self) -> impl Iterator<Item = Ino> {
+        self.0.iter().copied()
+    }
+
     /// A directory was used.
     #[inline]
     pub(crate) fn note(&mut self, dir: &mut Dir, ino: Ino) {

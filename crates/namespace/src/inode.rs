@@ -257,6 +257,7 @@ impl InodeTable {
         let span = self.spans[number as usize].as_mut()?;
         let inode = span.blocks[block].get_mut(at).filter(|inode| inode.mode != 0)?;
         let inode = std::mem::take(inode);
+        debug_assert!(self.live > 0 && span.live[block] > 0, "an inode in use is counted");
         self.live -= 1;
         span.live[block] -= 1;
         if span.live[block] == 0 {
@@ -292,3 +293,5 @@ impl Span {
         })
     }
 }
+
+mod validate;

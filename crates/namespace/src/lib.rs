@@ -47,6 +47,7 @@ mod slots;
 mod subtree;
 mod times;
 mod trial;
+mod validate;
 mod view;
 
 use std::sync::Arc;

@@ -141,6 +141,7 @@ impl Namespace {
     /// inode may not show.
     pub fn finish_load(&mut self, ino: Ino, position: Seq, touched: (Timestamp, Seq)) {
         let dir = self.dir_mut(ino);
+        debug_assert!(dir.stored || dir.complete, "{ino}: a fetched directory is in the store");
         dir.complete = true;
         (dir.counted, dir.hidden) = (Counted::No, (0, 0));
         self.note_loaded(ino, position, touched);

@@ -118,6 +118,7 @@ impl Namespace {
         nlink: u32,
     ) {
         let ino = snapshot.attr.ino;
+        debug_assert!(ino.0 != 0, "an inode has a number");
         let mut inode = Inode { home, home_hash, ..Inode::default() };
         inode.stamp(when);
         inode.set_attr(&snapshot.attr);
@@ -146,6 +147,7 @@ impl Namespace {
 
     /// Makes [`Ino::LINKS`] the home of an inode.
     pub(crate) fn keep_in_links(&mut self, seq: Seq, ino: Ino, file_type: FileType) {
+        debug_assert!(file_type != FileType::Directory, "{ino}: a directory has one name");
         let hash = link_hash(ino);
         if let Some(inode) = self.inodes.get_mut(ino) {
             (inode.home, inode.home_hash) = (Ino::LINKS, hash);
@@ -309,6 +311,7 @@ impl Namespace {
         inode.nlink = inode.nlink.saturating_sub(names);
         inode.ctime = when.time;
         inode.stamp(when);
+        debug_assert!(!inode.is_dir(), "{ino}: a directory has one name");
         if inode.nlink == 0 {
             self.dir_mut(Ino::LINKS).unset(link_hash(ino), &link_name(ino));
             self.note_dirty(when.seq, Ino::LINKS);
@@ -392,6 +395,7 @@ impl Namespace {
     /// directory, and the interferer's further names stay. A name in both remains the
     /// winner's, and two directories of one name are joined in the same way one level down.
     fn adopt_all(&mut self, when: When, loser: Ino, winner: Ino) {
+        assert!(loser != winner, "{loser}: a directory does not replace itself");
         let mut pairs = vec![(loser, winner)];
         while let Some((loser, winner)) = pairs.pop() {
             pairs.extend(self.adopt(when, loser, winner));

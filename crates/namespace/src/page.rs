@@ -59,6 +59,11 @@ impl Dentry {
     pub(crate) fn is_tombstone(self) -> bool {
         self.flags & TOMBSTONE != 0
     }
+
+    /// Whether this is a tombstone because the metadata store does not have the name.
+    pub(crate) fn is_absent(self) -> bool {
+        self.flags & (TOMBSTONE | DIRTY) == TOMBSTONE
+    }
 }
 
 /// The new target of a name.
@@ -195,6 +200,7 @@ impl Page {
         target: Option<Target>,
         dirty: bool,
     ) -> Option<Dentry> {
+        debug_assert!(!name.is_empty() && name.len() < 256, "a name has 1 to 255 bytes");
         let (at, found) = self.seek(hash, name);
         let state = target.map_or(TOMBSTONE, Target::flags) | if dirty { DIRTY } else { 0 };
         let ino = target.map_or(Ino(0), |target| target.ino);
@@ -257,6 +263,7 @@ impl Page {
             records.extend_from_slice(&old[record_of(dentry)..end]);
             slot(hash_of(dentry), start)
         });
+        assert!(records.len() + self.dead == self.records.len(), "dead bytes are counted");
         self.records = records;
         self.dead = 0;
     }
@@ -356,6 +363,7 @@ impl Page {
 
     /// Cuts the page into two by the next bit of the hash. `self` keeps the lower half.
     pub(crate) fn split(&mut self) -> Page {
+        assert!(self.depth() < 32, "a page of one hash does not split");
         let depth = self.depth() + 1;
         let bit = 1 << (32 - u32::from(depth));
         let sorted = self.slots.to_vec(self.occupied);
@@ -393,3 +401,5 @@ impl Page {
         size_of::<Self>() + self.slots.memory() + self.records.capacity()
     }
 }
+
+mod validate;

@@ -211,6 +211,7 @@ impl Slots {
     pub(crate) fn grow(&mut self, expected: usize) {
         let wanted = Self::bits_for(expected);
         let mut larger = Self::with_bits(self.depth, wanted.max(self.bits + 1));
+        assert!(larger.bits > self.bits, "the table grows");
         larger.fill(self.iter_from(0));
         *self = larger;
     }
@@ -219,6 +220,7 @@ impl Slots {
     pub(crate) fn fill(&mut self, sorted: impl Iterator<Item = Slot>) {
         let mut next = 0;
         for slot in sorted {
+            debug_assert!(slot != EMPTY, "an empty slot is of no name");
             let at = next.max(self.home(hash_of(slot)) * LINE);
             self.set(at, slot);
             self.end_with_empty();
@@ -240,6 +242,8 @@ impl Slots {
         self.lines.capacity() * size_of::<Line>()
     }
 }
+
+mod validate;
 
 #[cfg(test)]
 mod tests;

@@ -149,7 +149,9 @@ impl World {
     }
 
     pub(crate) fn flush(&mut self, client: usize) {
-        let Client { effects, .. } = &mut self.clients[client];
+        let Client { effects, session, project, .. } = &mut self.clients[client];
+        session.validate();
+        project.iter().for_each(Project::validate);
         let frames = std::mem::take(&mut effects.frames);
         let completed = std::mem::take(&mut effects.completed);
         let restarted = std::mem::take(&mut effects.restarted);

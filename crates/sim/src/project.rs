@@ -57,6 +57,11 @@ pub(crate) struct Project {
 }
 
 impl Project {
+    /// Checks the invariants of the subtree, if the client has it.
+    pub(crate) fn validate(&self) {
+        self.inner.iter().for_each(ClientSubtree::validate);
+    }
+
     pub(crate) fn new(region: usize, global: bool, block: bool) -> Self {
         Self {
             region,

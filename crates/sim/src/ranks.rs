@@ -44,6 +44,9 @@ use script::Script;
 use tree::Tree;
 
 const MS: u64 = 1_000_000;
+/// A server checks itself after every input while it is small; all of its invariants at once are
+/// checked after so many inputs, because that takes longer than an input.
+const VALIDATED_EVERY: u32 = 16;
 /// How long everything may take to come to rest when nothing is broken any more.
 const PATIENCE: u64 = 60_000 * MS;
 /// Directories that move.
@@ -97,6 +100,8 @@ struct Server {
 struct RanksWorld {
     rng: Rng,
     now: u64,
+    /// Inputs of servers so far.
+    inputs: u32,
     order: u64,
     events: BTreeMap<(u64, u64), Event>,
     servers: Vec<Server>,
@@ -171,6 +176,7 @@ impl RanksWorld {
             links: seed & 0b101 == 1,
             links_inside: seed & 0b1_0101 == 0b1_0001,
             now: 0,
+            inputs: 0,
             order: 0,
             events: BTreeMap::new(),
             conns: BTreeMap::new(),
@@ -406,6 +412,10 @@ impl RanksWorld {
         let Some(mds) = &mut self.servers[server].mds else { return };
         let mut effects = MdsEffects::default();
         mds.handle(clock, input, &mut effects);
+        self.inputs += 1;
+        if self.inputs.is_multiple_of(VALIDATED_EVERY) && effects.fatal.is_none() {
+            mds.validate();
+        }
         let has_work = mds.has_work();
         let frames: Vec<_> =
             effects.outbox.iter().map(|(conn, frame)| (conn, frame.to_vec())).collect();

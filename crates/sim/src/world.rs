@@ -331,6 +331,9 @@ impl World {
         let clock = self.clock();
         let Some(mds) = &mut self.mds else { return };
         mds.handle(clock, input, &mut self.effects);
+        if self.effects.fatal.is_none() {
+            mds.validate();
+        }
         self.execute();
     }
 
@@ -356,9 +359,7 @@ impl World {
             let after = self.delay();
             self.schedule(after, Event::CarryOut(self.term, token));
         }
-        for conn in effects.close.drain(..) {
-            self.break_conn(conn, false);
-        }
+        effects.close.drain(..).for_each(|conn| self.break_conn(conn, false));
         if let Some(error) = effects.fatal.take() {
             self.note(format_args!("mds.0  fatal: {error}"));
             if self.plan.faults.errors_percent == 0 {

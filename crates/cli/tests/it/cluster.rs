@@ -110,7 +110,8 @@ impl Cluster {
         let mut checks = health["checks"].as_array().unwrap().clone();
         checks.retain(|check| check["code"] != "STORE_NEAR_FULL");
         let status = output.status.code().unwrap();
-        (checks, if status == 1 && checks.is_empty() { 0 } else { status })
+        let is_fine = status == 1 && checks.is_empty();
+        (checks, if is_fine { 0 } else { status })
     }
 
     /// Whether `cudele health` names this condition.

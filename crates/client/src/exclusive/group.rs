@@ -42,6 +42,7 @@ impl Group {
         if self.count == 0 {
             self.first = tid;
         }
+        debug_assert!(self.last <= tid, "{tid} is behind the earlier requests of the group");
         self.last = tid;
         self.count += 1;
         self.requests.push(tid, heard, cred, replay, op);
@@ -112,6 +113,7 @@ impl Groups {
             if seq > safe && group.count > 0 {
                 self.settled.push_back(Group { seq: Some(seq), ..group });
             } else {
+                assert!(self.count >= group.count, "the changes of a group are counted");
                 self.count -= group.count;
             }
         }
@@ -122,6 +124,7 @@ impl Groups {
     pub(crate) fn note_safe(&mut self, safe: Seq) {
         let is_safe = |group: &mut Group| group.seq.is_some_and(|seq| seq <= safe);
         while let Some(group) = self.settled.pop_front_if(is_safe) {
+            assert!(self.count >= group.count, "the changes of a group are counted");
             self.count -= group.count;
         }
     }
@@ -231,3 +234,5 @@ fn append_again(batch: Batch<'_>, seq: Option<Seq>, frames: &mut Vec<u8>) {
         Message::Batch(again.batch()).append_frame(frames);
     }
 }
+
+mod validate;

@@ -126,6 +126,7 @@ impl ExclusiveDirs {
         if !entries.is_empty() {
             self.view.finish_load(attr.ino, Seq(0), Default::default());
         }
+        debug_assert!(!self.loading.contains_key(&attr.ino), "{} is read", attr.ino);
         // It may have extended attributes, also if nothing is in it.
         self.bare.insert(attr.ino);
         self.dirs.insert(attr.ino, stripe);

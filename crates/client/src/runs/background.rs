@@ -259,6 +259,7 @@ impl RunCollector {
     fn piece(&mut self, ino: Ino) -> Option<Piece> {
         let dir = self.dirs.get_mut(&ino).filter(|dir| !dir.rows.is_empty())?;
         let rows = std::mem::take(&mut dir.rows);
+        assert!(self.bytes >= rows.bytes(), "{ino}: the bytes of the rows are counted");
         self.bytes -= rows.bytes();
         dir.in_pieces += rows.bytes();
         self.look_at = PIECE_BYTES;

@@ -100,6 +100,7 @@ impl Tree {
         };
         // Parents before children, so that sums are made from the end.
         let order: Vec<Ino> = tops.iter().flat_map(|top| below(*top)).collect();
+        assert!(order.len() <= names.len(), "a directory is in one tree");
         let mut sums: Map<Ino, (u64, u64)> = Map::default();
         for dir in order.iter().rev() {
             let own = names.get(dir).copied().unwrap_or(0);
@@ -117,6 +118,7 @@ impl Tree {
                 && names >= worth.names_per_directory_min.saturating_mul(dirs)
                 && names > 0;
             if is_worth && runs + dirs <= ATTACHED_DIRS_MAX as u64 {
+                assert!(!self.chosen.contains(&dir), "{dir}: the tree is chosen once");
                 runs += dirs;
                 self.tops.insert(dir);
                 self.chosen.extend(below(dir));

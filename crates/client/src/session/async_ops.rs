@@ -71,6 +71,7 @@ impl Session {
                     self.held.granted(ino, false);
                 }
                 let heard = self.heard(tid);
+                debug_assert!(heard < tid, "the reply to {tid} has not arrived");
                 let Some(alone) = &mut self.alone else { return LocalAnswer::Nothing };
                 alone.groups.add((tid, heard), cred, replay, op);
                 if let Some(count) = alone.wants_numbers() {

@@ -79,7 +79,7 @@ impl Mds {
         if splits.any(|dir| self.namespace.is_within(*dir, root)) {
             return Err(busy("a directory in it is split; `cudele mds join` puts it together"));
         }
-        let whole = self.whole_of(root).unwrap_or(root);
+        let whole = self.authority.whole_of(root).unwrap_or(root);
         if self.namespace.ancestors(whole).skip(1).any(|dir| self.authority.is_part(dir)) {
             return Err(busy(
                 "it is in a directory that is split; `cudele mds join` puts that together",

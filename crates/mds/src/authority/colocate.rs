@@ -6,11 +6,12 @@
 //! names. Any user with write permission in a directory can trigger this, so it is stricter than an
 //! administrator's request: a pinned subtree stays, whether it is around the directory or in it.
 
-use types::{ConnId, Cred, Errno, Ino, Rank, Tid};
+use types::{Cred, Errno, Ino, Rank};
 use wire::Answer;
 
 use super::place::{InodeAuthority, busy};
 use crate::Mds;
+use crate::ReplyTo;
 use crate::op::{Performed, Performing, Refused};
 
 /// Bits of a mode: to make names in a directory.
@@ -20,13 +21,15 @@ impl Mds {
     /// Begins to give a directory, or the one that has a file's only name, to another rank.
     pub(crate) fn colocate(
         &mut self,
-        at: (ConnId, Tid),
+        at: ReplyTo,
         cred: &Cred,
         (ino, to): (Ino, Rank),
     ) -> Performing {
         let dir = self.colocated(ino)?;
         self.namespace.access(cred, dir, WRITE_AND_SEARCH)?;
-        if self.place(dir) != InodeAuthority::Here || self.authority.is_exporting() {
+        if self.authority.place(&self.namespace, dir) != InodeAuthority::Here
+            || self.authority.is_exporting()
+        {
             return Err(Errno::Again.into());
         }
         // The directory has arrived since; and this request does not replace a pin.

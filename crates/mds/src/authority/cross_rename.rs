@@ -22,10 +22,10 @@ use std::collections::VecDeque;
 
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
 use namespace::Namespace;
-use types::{ConnId, Ino, Rank, Seq, Tid};
+use types::{Ino, Rank, Seq};
 use wire::{Answer, Failure};
 
-use crate::{Mds, MdsEffects, Phase};
+use crate::{Mds, MdsEffects, Phase, ReplyTo};
 
 use arrive::Arrival;
 use depart::Departure;
@@ -155,7 +155,7 @@ impl Mds {
     }
 
     fn get_cross_rename(&mut self, id: u64, object: String, effects: &mut MdsEffects) {
-        self.store(crate::Waiting::CrossRename(id), StoreOp::Get { object }, effects);
+        self.store.begin(crate::Waiting::CrossRename(id), StoreOp::Get { object }, effects);
     }
 
     /// After a crash the place of a directory is unknown until a search finds it. Returns whether
@@ -171,26 +171,26 @@ impl Mds {
     /// Continues the requests that wait for a directory.
     fn thaw(&mut self, dir: Ino, effects: &mut MdsEffects) {
         self.authority.note_plain();
-        self.retry_returned(dir, effects);
+        self.fetches.wake_returned(dir);
         self.go_on_with_held(effects);
     }
 
     /// A directory is fetched, unless that is being done.
     fn cross_rename_waits_for(&mut self, dir: Ino, effects: &mut MdsEffects) {
-        if !self.is_waited_for(dir) {
-            self.preload_waits_for(dir, effects);
+        if !self.fetches.is_waited_for(dir) {
+            self.fetching().preload(dir, effects);
         }
     }
 
     fn answer_cross_rename(
         &mut self,
-        at: (ConnId, Tid),
+        at: ReplyTo,
         result: Result<Answer, Failure>,
         effects: &mut MdsEffects,
     ) {
         match result {
-            Ok(answer) => self.reply_with(at, Seq(0), answer, effects),
-            Err(failure) => self.reply_error(at.0, at.1, failure, effects),
+            Ok(answer) => effects.reply_with(at, Seq(0), answer),
+            Err(failure) => effects.reply_error(at, failure),
         }
     }
 }

@@ -54,7 +54,7 @@ impl Mds {
     /// Whether merges that began in a subtree are finished, and answered.
     pub(super) fn is_merged_below(&self, root: Ino) -> bool {
         !self.merges.keeps(|subtree| self.namespace.is_within(subtree, root))
-            && !self.is_flushing_below(root)
+            && !self.checkpoint.is_flushing_below(&self.namespace, root)
     }
 
     /// Notes in the table which entries leave with a subtree. Returns whether the note is stored.
@@ -62,7 +62,10 @@ impl Mds {
         let moves = self.authority.list.get(root).map_or(0, |before| before.moves) + 1;
         let roots = self.decoupled_below(root);
         if let Some(gone) = self.authority.export_of(root).and_then(|export| export.gone.as_ref()) {
-            let behind = (self.first_in_journal(), self.unstored_since(Ino::LINKS));
+            let behind = (
+                self.checkpoint.first_in_journal(&self.log),
+                self.checkpoint.unstored_since(&self.namespace, Ino::LINKS),
+            );
             self.tables.note_gone(gone, behind);
         }
         let stored = self.tables.leave((root, moves), &roots);
@@ -123,12 +126,12 @@ impl Mds {
     pub(crate) fn is_moving_decoupled(&self, subtree: Ino) -> bool {
         let leaves = |root| self.namespace.is_within(subtree, root);
         self.authority.exporting().any(leaves)
-            || matches!(self.place(subtree), InodeAuthority::Moving(_))
+            || matches!(self.authority.place(&self.namespace, subtree), InodeAuthority::Moving(_))
     }
 
     /// The other rank that has a subtree, if that is known.
     pub(crate) fn rank_of_decoupled(&self, subtree: Ino) -> Option<Rank> {
-        match self.place(subtree) {
+        match self.authority.place(&self.namespace, subtree) {
             InodeAuthority::Other(rank) => Some(rank),
             InodeAuthority::Here | InodeAuthority::Moving(_) | InodeAuthority::Unknown => None,
         }

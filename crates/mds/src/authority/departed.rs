@@ -8,6 +8,7 @@
 
 use types::{Ino, Seq, Span};
 
+use super::Authority;
 use super::export::ExportStage;
 use crate::tables::{GONE_MAX, Gone};
 use crate::{Mds, MdsEffects};
@@ -17,16 +18,18 @@ use crate::{Mds, MdsEffects};
 const LITTLE: u64 = 1024;
 const LITTLE_DIRS: usize = 2;
 
-impl Mds {
+impl Authority {
     /// Directories that the journal names up to here may not be in memory any more, or it may say
     /// something of them that it does not name them for.
-    pub(crate) fn journal_is_unclear(&mut self) {
-        self.authority.unclear = Some(self.log.last());
+    pub(crate) fn journal_is_unclear(&mut self, last: Seq) {
+        self.unclear = Some(last);
     }
+}
 
+impl Mds {
     /// Whether a subtree can leave while the journal still has events about it.
     fn may_leave_events(&self, root: Ino) -> bool {
-        let first = self.first_in_journal();
+        let first = self.checkpoint.first_in_journal(&self.log);
         self.authority.unclear.is_none_or(|last| last < first)
             && self.tables.gone_dirs(first) < GONE_MAX
             && self.decoupled_below(root).is_empty()
@@ -42,7 +45,9 @@ impl Mds {
         if dirs.iter().any(|dir| !self.namespace.is_within(*dir, root)) {
             return None;
         }
-        if self.tables.gone_dirs(self.first_in_journal()) + dirs.len() > GONE_MAX {
+        if self.tables.gone_dirs(self.checkpoint.first_in_journal(&self.log)) + dirs.len()
+            > GONE_MAX
+        {
             return None;
         }
         Some(self.gone(root, dirs))
@@ -85,11 +90,11 @@ impl Mds {
     ) -> ExportStage {
         let mut seq = self.log.last();
         if !self.may_leave_events(root) {
-            self.checkpoint_all();
+            self.checkpoint.write_all();
         } else if self.is_little_to_write(root) {
             seq = Seq(0);
         } else {
-            self.flush_for_export(root, effects);
+            self.checkpointing().flush_for_export(root, effects);
         }
         ExportStage::Copy { seq, round, since: self.clock.now, before }
     }
@@ -104,15 +109,15 @@ impl Mds {
     /// Whether the changes up to `seq` are written.
     pub(super) fn is_copied(&mut self, root: Ino, seq: Seq, effects: &mut MdsEffects) -> bool {
         if self.may_leave_events(root) {
-            let written = self.is_written_below(root, seq);
+            let written = self.checkpointing().is_written_below(root, seq);
             if !written {
-                self.flush_for_export(root, effects);
+                self.checkpointing().flush_for_export(root, effects);
             }
             return written;
         }
-        let written = self.oldest_needed() > seq;
+        let written = self.checkpointing().oldest_needed() > seq;
         if !written {
-            self.checkpoint_more(effects);
+            self.checkpointing().more(effects);
         }
         written
     }
@@ -123,8 +128,8 @@ impl Mds {
         let alone = self.authority.export_of(root).is_some_and(|export| export.alone);
         // Runs that are being merged here must not be replaced when another rank serves them.
         if alone {
-            if !self.is_written_below(root, Seq(u64::MAX)) {
-                self.flush_for_export(root, effects);
+            if !self.checkpointing().is_written_below(root, Seq(u64::MAX)) {
+                self.checkpointing().flush_for_export(root, effects);
                 return false;
             }
             return self
@@ -132,10 +137,14 @@ impl Mds {
                 .running()
                 .is_none_or(|dir| !self.namespace.is_within(dir, root));
         }
-        let dirty = self.namespace.below(root).into_iter().any(|dir| !self.is_stored(dir));
-        let trimmed = self.log.first_kept() > seq && !self.is_trimming();
+        let dirty = self
+            .namespace
+            .below(root)
+            .into_iter()
+            .any(|dir| !self.checkpoint.is_stored(&self.namespace, dir));
+        let trimmed = self.log.first_kept() > seq && !self.checkpoint.is_trimming();
         if dirty || !trimmed {
-            self.checkpoint_more(effects);
+            self.checkpointing().more(effects);
             return false;
         }
         !self.compaction.is_busy()

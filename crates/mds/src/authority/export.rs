@@ -23,14 +23,14 @@ mod commit;
 use journal::Event;
 use metastore::SUBTREES_NAME;
 use metastore::request::StoreOp;
-use types::{ClientId, ConnId, Cred, Errno, Ino, Moment, Origin, Rank, Seq, Span, Tid};
+use types::{ClientId, Cred, Errno, Ino, Moment, Origin, Rank, Seq, Span};
 use wire::Failure;
 
 use super::MOVED_MAX;
 use super::place::{InodeAuthority, cold};
 use crate::op::{Performed, Performing};
 use crate::tables::Gone;
-use crate::{Mds, MdsEffects, Phase, Waiting};
+use crate::{Mds, MdsEffects, Phase, ReplyTo, Waiting};
 
 /// How long a frozen subtree waits for clients to return contested open files, and for fetches to
 /// end.
@@ -78,7 +78,7 @@ pub(crate) struct Export {
     pub(crate) root: Ino,
     pub(crate) to: Rank,
     /// Who asked.
-    pub(super) at: (ConnId, Tid),
+    pub(super) at: ReplyTo,
     /// Whether a user wants it there, and not the balancer.
     pub(super) pinned: bool,
     /// Clients know to which rank it goes.
@@ -99,7 +99,7 @@ pub(crate) struct Export {
 
 impl Export {
     /// A subtree that stays at its rank, unless a field is set otherwise.
-    pub(super) fn new((root, to): (Ino, Rank), at: (ConnId, Tid)) -> Self {
+    pub(super) fn new((root, to): (Ino, Rank), at: ReplyTo) -> Self {
         Self {
             root,
             to,
@@ -126,7 +126,7 @@ impl Mds {
     /// Begins to give a subtree to another rank. Only root and the owner of the namespace may ask.
     pub(crate) fn export(
         &mut self,
-        at: (ConnId, Tid),
+        at: ReplyTo,
         cred: &Cred,
         (root, to): (Ino, Rank),
     ) -> Performing {
@@ -149,13 +149,15 @@ impl Mds {
     /// Begins to move a subtree to another rank, for a request or for the balancer.
     pub(crate) fn begin_export(
         &mut self,
-        at: (ConnId, Tid),
+        at: ReplyTo,
         (root, to): (Ino, Rank),
         pinned: bool,
     ) -> Performing {
         // The balancer's decision may be old. And the requests that were answered before a crash
         // are replayed first, at the rank that answered them.
-        if self.place(root) != InodeAuthority::Here || self.is_resend_busy() {
+        if self.authority.place(&self.namespace, root) != InodeAuthority::Here
+            || self.is_resend_busy()
+        {
             return Err(Errno::Again.into());
         }
         if to == self.rank {
@@ -173,6 +175,7 @@ impl Mds {
         }
         self.check_links(root)?;
         let export = Export { pinned, stage: ExportStage::Drain, ..Export::new((root, to), at) };
+        assert!(self.authority.export_of(root).is_none(), "{root}: a subtree moves once");
         self.authority.exports.push(export);
         self.authority.note_plain();
         Ok(Performed::Later)
@@ -224,7 +227,7 @@ impl Mds {
                     return None;
                 }
                 let before = self.counters.revokes;
-                let held = self.revoke_below(ClientId(0), root, effects).is_some();
+                let held = self.capabilities().revoke_below(ClientId(0), root, effects).is_some();
                 let flushed = self.counters.revokes - before;
                 self.export_mut(root)?.flushed += flushed;
                 let first = (0, Span(u64::MAX));
@@ -258,7 +261,7 @@ impl Mds {
                 let linked = &self.authority.export_of(root)?.linked;
                 let contested = self.contested_below(root, linked);
                 let at_rest = self.is_merged_below(root)
-                    && !self.is_fetching_below(root)
+                    && !self.fetches.is_fetching_below(&self.namespace, root)
                     && self.authority.cross_renames.is_empty();
                 if let Some(why) = self.too_many_open(root, linked) {
                     self.abort_export(root, &why, effects);
@@ -304,7 +307,7 @@ impl Mds {
                 let export = self.export_mut(root)?;
                 (export.gone, export.alone) = (gone, alone);
                 if alone {
-                    self.flush_for_export(root, effects);
+                    self.checkpointing().flush_for_export(root, effects);
                     return Some(ExportStage::Write { seq });
                 }
                 if self.log.written() < seq {
@@ -315,7 +318,7 @@ impl Mds {
                     self.log.end_segment();
                     self.log.append(now, Origin::default(), &Event::NOTHING);
                 }
-                self.checkpoint_all();
+                self.checkpoint.write_all();
                 Some(ExportStage::Write { seq })
             }
             ExportStage::Write { seq } => {
@@ -351,7 +354,7 @@ impl Mds {
                 }
                 self.authority.writing = true;
                 let object = SUBTREES_NAME.to_owned();
-                self.store(Waiting::Subtrees, StoreOp::Get { object }, effects);
+                self.store.begin(Waiting::Subtrees, StoreOp::Get { object }, effects);
                 Some(ExportStage::Commit)
             }
         }
@@ -387,12 +390,12 @@ impl Mds {
         self.counters.export_freeze_micros = froze.0 / 1000;
         self.counters.export_freezes_micros += froze.0 / 1000;
         self.authority.note_plain();
-        self.retry_returned(root, effects);
+        self.fetches.wake_returned(root);
         let forgotten = self.namespace.forget_out(out);
         self.note_moved(root, forgotten);
         self.drop_left();
         // Requests that wait for a merge of these continue to wait at the other rank.
-        decoupled.into_iter().for_each(|root| self.merge_request_elsewhere(root, effects));
+        decoupled.into_iter().for_each(|root| self.merge_requests().end_elsewhere(root));
         self.tables_tick(effects);
         self.go_on_with_held(effects);
         self.counters.exports += 1;
@@ -436,7 +439,7 @@ impl Mds {
         self.tables.stay(root);
         let failure = Failure { errno: Errno::Busy, text: format!("it was not moved: {why}") };
         self.answer_export(export.at, Err(failure), effects);
-        self.retry_returned(root, effects);
+        self.fetches.wake_returned(root);
         self.go_on_with_held(effects);
     }
 }

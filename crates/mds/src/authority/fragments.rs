@@ -14,13 +14,15 @@ mod size;
 pub(super) use size::Sizes;
 
 use metastore::{PartState, Subtrees};
+use namespace::Namespace;
 use types::{
-    AttrChange, ClientId, ConnId, Cred, Frag, Ino, Map, Origin, Path, Rank, Set, Timestamp,
-    name_hash,
+    AttrChange, ClientId, Cred, Frag, Ino, Map, Origin, Path, Rank, Set, Timestamp, name_hash,
 };
-use wire::{Answer, Fragments, Op, Request};
+use wire::{Answer, Fragments, Op};
 
+use super::Authority;
 use super::preload::Goal;
+use crate::admission::Incoming;
 use crate::{Mds, MdsEffects};
 
 /// How often a fragment can be split.
@@ -69,6 +71,71 @@ pub(super) fn splits(list: &Subtrees) -> Map<Ino, Split> {
     splits
 }
 
+impl Authority {
+    /// The directory that is being split or joined, if `dir` is that directory or one of its
+    /// fragments.
+    pub(super) fn reshaping(&self, dir: Ino) -> Option<Ino> {
+        if let Some(reshape) = &self.reshape
+            && reshape.is_frozen()
+            && reshape.is_about(dir)
+        {
+            return Some(reshape.dir);
+        }
+        let moves = |dir: Ino| {
+            let split = self.splits.get(&dir)?;
+            (split.state != PartState::Settled).then_some(dir)
+        };
+        let part = || self.list.get(dir)?.part.and_then(|part| moves(part.dir));
+        moves(dir).or_else(part)
+    }
+
+    /// The directory to which a fragment's hidden directory belongs.
+    pub(crate) fn whole_of(&self, ino: Ino) -> Option<Ino> {
+        let mut whole = None;
+        let mut at = ino;
+        for _ in 0..DEPTH_MAX {
+            let Some(part) = self.list.get(at).and_then(|subtree| subtree.part) else {
+                break;
+            };
+            at = part.dir;
+            whole = Some(at);
+        }
+        whole
+    }
+
+    /// Whether a directory is split, or is the hidden directory of a fragment: no client gets
+    /// exclusive access to it.
+    pub(crate) fn is_fragmented(&self, dir: Ino) -> bool {
+        !self.splits.is_empty() && (self.splits.contains_key(&dir) || self.whole_of(dir).is_some())
+    }
+
+    /// The fragments of a directory that are served here, if it is split.
+    pub(crate) fn parts_here(&self, dir: Ino) -> Vec<Ino> {
+        let Some(split) = self.splits.get(&dir) else { return Vec::new() };
+        let here =
+            |part: &Ino| self.list.get(*part).is_some_and(|subtree| subtree.rank == self.rank);
+        split.parts.into_iter().filter(here).collect()
+    }
+
+    /// Whether clients may get capabilities and leases of a directory.
+    pub(crate) fn may_tell_of(&self, namespace: &Namespace, dir: Ino) -> bool {
+        if self.is_split_or_about_to(dir) || self.cross_renames.is_about(dir) {
+            return false;
+        }
+        let cross_renames = &self.cross_renames;
+        if !self.is_exporting() && cross_renames.is_empty() {
+            return true;
+        }
+        let goes = |above| self.export_of(above).is_some() || cross_renames.is_leaving(above);
+        !namespace.ancestors(dir).any(goes)
+    }
+
+    fn is_split_or_about_to(&self, dir: Ino) -> bool {
+        self.splits.contains_key(&dir)
+            || self.reshape.as_ref().is_some_and(|reshape| reshape.is_about(dir))
+    }
+}
+
 impl Mds {
     /// Takes the split directories from the list that was just read or written.
     pub(super) fn note_fragments(&mut self) {
@@ -83,36 +150,6 @@ impl Mds {
         self.authority.note_plain();
     }
 
-    /// The directory to which a fragment's hidden directory belongs.
-    pub(crate) fn whole_of(&self, ino: Ino) -> Option<Ino> {
-        let mut whole = None;
-        let mut at = ino;
-        for _ in 0..DEPTH_MAX {
-            let Some(part) = self.authority.list.get(at).and_then(|subtree| subtree.part) else {
-                break;
-            };
-            at = part.dir;
-            whole = Some(at);
-        }
-        whole
-    }
-
-    /// Whether a directory is split, or is the hidden directory of a fragment: no client gets
-    /// exclusive access to it.
-    pub(crate) fn is_fragmented(&self, dir: Ino) -> bool {
-        !self.authority.splits.is_empty()
-            && (self.authority.splits.contains_key(&dir) || self.whole_of(dir).is_some())
-    }
-
-    /// The fragments of a directory that are served here, if it is split.
-    pub(crate) fn parts_here(&self, dir: Ino) -> Vec<Ino> {
-        let Some(split) = self.authority.splits.get(&dir) else { return Vec::new() };
-        let here = |part: &Ino| {
-            self.authority.list.get(*part).is_some_and(|subtree| subtree.rank == self.rank)
-        };
-        split.parts.into_iter().filter(here).collect()
-    }
-
     /// The directories here that have the names of a directory: itself, or its fragments. The
     /// second value tells whether these are all.
     pub(crate) fn leaves_here(&self, dir: Ino) -> (Vec<Ino>, bool) {
@@ -124,7 +161,7 @@ impl Mds {
             let mut below = Vec::new();
             for leaf in leaves {
                 if self.namespace.is_split(leaf) {
-                    let parts = self.parts_here(leaf);
+                    let parts = self.authority.parts_here(leaf);
                     all &= parts.len() == Frag::SPLIT_WAYS;
                     below.extend(parts);
                 } else {
@@ -147,37 +184,19 @@ impl Mds {
         leaf
     }
 
-    /// The directory that is being split or joined, if `dir` is that directory or one of its
-    /// fragments.
-    pub(super) fn reshaping(&self, dir: Ino) -> Option<Ino> {
-        if let Some(reshape) = &self.authority.reshape
-            && reshape.is_frozen()
-            && reshape.is_about(dir)
-        {
-            return Some(reshape.dir);
-        }
-        let moves = |dir: Ino| {
-            let split = self.authority.splits.get(&dir)?;
-            (split.state != PartState::Settled).then_some(dir)
-        };
-        let part = || self.authority.list.get(dir)?.part.and_then(|part| moves(part.dir));
-        moves(dir).or_else(part)
-    }
-
     /// Redirects a request for a name in a split directory to its fragments. Returns `false` if the
     /// directory is not split, or if a fragment of it is not in memory yet.
     #[cold]
     pub(super) fn send_fragments(
         &mut self,
-        (conn, client): (ConnId, ClientId),
-        request: &Request<'_>,
+        from @ Incoming { request, .. }: Incoming<'_>,
         dir: Ino,
         effects: &mut MdsEffects,
     ) -> bool {
         let Some(split) = self.authority.splits.get(&dir).copied() else { return false };
-        let here = self.parts_here(dir);
+        let here = self.authority.parts_here(dir);
         if let Some(missing) = here.into_iter().find(|part| !self.namespace.is_anchored(*part)) {
-            self.park_until_returned(conn, client, request, missing);
+            self.fetches.park_until_returned(&mut self.sessions, from, missing);
             self.preload(Goal::Find(missing));
             self.authority_step(effects);
             return true;
@@ -191,7 +210,7 @@ impl Mds {
             Vec::new()
         };
         let answer = Answer::Fragments(Box::new(Fragments { attr, frag: split.frag, parts, rest }));
-        self.send_on((conn, client), request, answer, effects);
+        self.send_on(from, answer, effects);
         true
     }
 
@@ -230,7 +249,7 @@ impl Mds {
                 self.resume_reshape(dir, &split);
                 continue;
             }
-            for part in self.parts_here(dir) {
+            for part in self.authority.parts_here(dir) {
                 if self.rank == Rank(0) && !self.namespace.is_anchored(part) {
                     self.preload(Goal::Find(part));
                 } else {
@@ -248,25 +267,6 @@ impl Mds {
         part && self.namespace.is_complete(root) && self.namespace.names_here(root) == 0
     }
 
-    /// Whether clients may get capabilities and leases of a directory.
-    pub(crate) fn may_tell_of(&self, dir: Ino) -> bool {
-        if self.is_split_or_about_to(dir) || self.authority.cross_renames.is_about(dir) {
-            return false;
-        }
-        let cross_renames = &self.authority.cross_renames;
-        if !self.authority.is_exporting() && cross_renames.is_empty() {
-            return true;
-        }
-        let goes =
-            |above| self.authority.export_of(above).is_some() || cross_renames.is_leaving(above);
-        !self.namespace.ancestors(dir).any(goes)
-    }
-
-    fn is_split_or_about_to(&self, dir: Ino) -> bool {
-        self.authority.splits.contains_key(&dir)
-            || self.authority.reshape.as_ref().is_some_and(|reshape| reshape.is_about(dir))
-    }
-
     /// The permissions of a directory.
     pub(super) fn access_of(&self, dir: Ino) -> Option<(u32, u32, u32)> {
         let attr = self.namespace.getattr(dir).ok()?;
@@ -280,7 +280,9 @@ impl Mds {
         if moving || self.access_of(part).is_none_or(|known| known == access) {
             return;
         }
-        if self.refusing().is_some() || self.revoke(ClientId(0), part, effects).is_some() {
+        if self.refusing().is_some()
+            || self.capabilities().revoke(ClientId(0), part, effects).is_some()
+        {
             return;
         }
         self.set_access(part, access);
@@ -306,7 +308,7 @@ impl Mds {
     /// ones when their ranks read the list.
     pub(crate) fn spread_access(&mut self, dir: Ino) {
         let Some(access) = self.access_of(dir) else { return };
-        for part in self.parts_here(dir) {
+        for part in self.authority.parts_here(dir) {
             if self.access_of(part).is_some_and(|known| known != access) {
                 self.set_access(part, access);
             }
@@ -314,7 +316,9 @@ impl Mds {
     }
 
     fn say_what_is_permitted(&mut self, dir: Ino, split: &Split, effects: &mut MdsEffects) {
-        if !self.is_served_here(dir) || self.authority.is_busy() || self.authority.reshape.is_some()
+        if !self.authority.is_served_here(&self.namespace, dir)
+            || self.authority.is_busy()
+            || self.authority.reshape.is_some()
         {
             return;
         }

@@ -155,7 +155,7 @@ impl Mds {
                     return None;
                 }
                 // Directories of it that were read before it left are outdated.
-                if self.is_fetching_below(root) {
+                if self.fetches.is_fetching_below(&self.namespace, root) {
                     return None;
                 }
                 match self.take_in(&subtree) {
@@ -195,7 +195,7 @@ impl Mds {
                 self.authority.writing = true;
                 let object = metastore::SUBTREES_NAME.to_owned();
                 let op = metastore::request::StoreOp::Get { object };
-                self.store(crate::Waiting::Subtrees, op, effects);
+                self.store.begin(crate::Waiting::Subtrees, op, effects);
                 Some(ImportStage::Acknowledge)
             }
         }
@@ -304,7 +304,7 @@ impl Mds {
         self.preload(Goal::All(root));
         self.note_came(root);
         self.last_beacon = None;
-        self.retry_returned(root, effects);
+        self.fetches.wake_returned(root);
         self.go_on_with_held(effects);
         self.preload_step(effects);
     }

@@ -3,17 +3,18 @@
 //! rank is only noted.
 
 use metastore::SUBTREES_MAX;
-use types::{ConnId, Errno, Ino, Rank, Tid};
+use types::{Errno, Ino, Rank};
 use wire::{Failure, MdsState};
 
 use super::export::Export;
 use super::place::busy;
 use crate::Mds;
+use crate::ReplyTo;
 use crate::op::{Performed, Performing, Refused};
 
 impl Mds {
     /// Notes in the list whether a subtree is pinned to its present rank.
-    pub(super) fn note_pin(&mut self, at: (ConnId, Tid), root: Ino, pinned: bool) -> Performing {
+    pub(super) fn note_pin(&mut self, at: ReplyTo, root: Ino, pinned: bool) -> Performing {
         let known = self.authority.list.get(root).is_some_and(|subtree| subtree.pinned);
         if known == pinned {
             return Ok(Performed::Answer(wire::Answer::Done));

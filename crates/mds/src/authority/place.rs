@@ -1,15 +1,18 @@
 //! The place of a request: this rank, another rank, or neither before a subtree has moved.
 
 use metastore::MovedSubtree;
+use namespace::Namespace;
 use namespace::Refusal;
-use types::{ClientId, ConnId, Errno, Ino, Path, Rank, Span, Tid, Timestamp};
-use wire::{Answer, Elsewhere, Failure, Op, Request};
+use types::{Errno, Ino, Path, Rank, Span, Timestamp};
+use wire::{Answer, Elsewhere, Failure, Op};
 
+use super::Authority;
 use super::decoupled::decoupled_of;
 use super::preload::Goal;
 use super::{LIST, Preload, READ_LATELY};
+use crate::admission::Incoming;
 use crate::op::{Refused, touched};
-use crate::{Mds, MdsEffects, Phase};
+use crate::{Mds, MdsEffects, Phase, ReplyTo};
 
 /// Why something cannot be done with a directory as a whole.
 const FRAGMENTED: &str = "a directory is split; put it together first with `cudele mds join PATH`; `cudele mds ls` shows it";
@@ -25,14 +28,86 @@ pub(super) enum InodeAuthority {
     Unknown,
 }
 
+impl Authority {
+    pub(super) fn place(&self, namespace: &Namespace, ino: Ino) -> InodeAuthority {
+        if let Some(import) = self.imports.iter().find(|it| it.decoupled.contains(&ino)) {
+            return InodeAuthority::Moving(import.root);
+        }
+        if let Some(root) = self.linked_on_its_way(ino) {
+            return InodeAuthority::Moving(root);
+        }
+        if let Some(dir) = self.cross_renames.holds(ino) {
+            return InodeAuthority::Moving(dir);
+        }
+        if !namespace.knows(ino)
+            && let Some(root) = self.moved.get(&ino)
+        {
+            let rank = self.list.get(*root).map_or(Rank(0), |subtree| subtree.rank);
+            // A fragment that is not listed any more is gone: its names are rank 0's.
+            let gone = *root == ino && self.list.get(*root).is_none();
+            if rank != self.rank && !gone {
+                return InodeAuthority::Other(rank);
+            }
+        }
+        // A subtree of this rank takes the subtrees inside it that this rank serves along when it
+        // moves.
+        let (mut here, mut child) = (false, None);
+        for above in namespace.ancestors(ino) {
+            if self.is_on_its_way(above) {
+                return InodeAuthority::Moving(above);
+            }
+            if !self.cross_renames.is_empty()
+                && let Some(dir) = self.cross_renames.holds_below(namespace, above, child)
+            {
+                return InodeAuthority::Moving(dir);
+            }
+            child = Some(above);
+            // Only rank 0 splits and joins: on another rank the requests that wait for that would
+            // never continue.
+            if self.rank == Rank(0)
+                && let Some(dir) = self.reshaping(above)
+            {
+                return InodeAuthority::Moving(dir);
+            }
+            match self.list.apart_at(above) {
+                Some(subtree) if subtree.rank != self.rank && !here => {
+                    return InodeAuthority::Other(subtree.rank);
+                }
+                Some(_) => here = true,
+                None => {}
+            }
+        }
+        if namespace.knows(ino) { InodeAuthority::Here } else { InodeAuthority::Unknown }
+    }
+
+    /// Whether no other rank serves an inode, or is about to.
+    pub(crate) fn is_served_here(&self, namespace: &Namespace, ino: Ino) -> bool {
+        match self.place(namespace, ino) {
+            InodeAuthority::Here | InodeAuthority::Unknown => true,
+            InodeAuthority::Other(_) | InodeAuthority::Moving(_) => false,
+        }
+    }
+
+    /// Whether nothing may be done in the subtree with this root.
+    fn is_on_its_way(&self, root: Ino) -> bool {
+        self.roots_on_their_way().any(|it| it == root)
+    }
+
+    /// The roots of the subtrees in which nothing may be done.
+    fn roots_on_their_way(&self) -> impl Iterator<Item = Ino> {
+        let frozen = self.exports.iter().filter(|export| export.is_frozen());
+        let imports = self.imports.iter().map(|import| import.root);
+        frozen.map(|export| export.root).chain(imports)
+    }
+}
+
 impl Mds {
     /// Blocks or redirects a request that this rank must not execute now. Returns whether it did.
     /// Not called if this rank serves everything.
     #[cold]
     pub(crate) fn is_misplaced(
         &mut self,
-        (conn, client): (ConnId, ClientId),
-        request: &Request<'_>,
+        from @ Incoming { request, .. }: Incoming<'_>,
         effects: &mut MdsEffects,
     ) -> bool {
         let op = &request.op;
@@ -41,17 +116,17 @@ impl Mds {
             op,
             Op::Export { .. } | Op::Gather { .. } | Op::Split { .. } | Op::Join { .. }
         );
-        if moves && self.waits_for_list((conn, client), request, effects) {
+        if moves && self.waits_for_list(from, effects) {
             return true;
         }
         let mut other = None;
         let mut here = false;
         let whole = decoupled_of(op);
         for ino in touched(op).0.into_iter().chain([whole, self.held_by(request)]).flatten() {
-            match self.place(ino) {
+            match self.authority.place(&self.namespace, ino) {
                 InodeAuthority::Unknown if whole == Some(ino) => {
                     if !self.tables.decoupled.contains_key(&ino)
-                        && self.may_be_coming_as_whole((conn, client), request, effects)
+                        && self.may_be_coming_as_whole(from, effects)
                     {
                         return true;
                     }
@@ -61,7 +136,7 @@ impl Mds {
                 // Its journal follows, and is held.
                 InodeAuthority::Moving(_) if matches!(op, Op::Merge { .. }) => return false,
                 InodeAuthority::Moving(root) => {
-                    self.park_until_returned(conn, client, request, root);
+                    self.fetches.park_until_returned(&mut self.sessions, from, root);
                     return true;
                 }
                 InodeAuthority::Other(rank) => {
@@ -73,11 +148,11 @@ impl Mds {
         if let Op::Walk { base, path } = *op
             && let Some(root) = self.moving_on_way(base, path)
         {
-            self.park_until_returned(conn, client, request, root);
+            self.fetches.park_until_returned(&mut self.sessions, from, root);
             return true;
         }
         if let Some(dir) = self.held_by_name(op) {
-            self.park_until_returned(conn, client, request, dir);
+            self.fetches.park_until_returned(&mut self.sessions, from, dir);
             return true;
         }
         match other {
@@ -89,13 +164,13 @@ impl Mds {
                     if self.namespace.is_split(parent) {
                         return false;
                     }
-                    if self.waits_for_list((conn, client), request, effects) {
+                    if self.waits_for_list(from, effects) {
                         return true;
                     }
                 }
                 let text = "the two are served by different metadata servers".into();
                 let failure = Failure { errno: Errno::CrossDevice, text };
-                self.refuse(conn, client, request, failure, effects);
+                self.refuse(from, failure, effects);
                 true
             }
             Some(rank) => {
@@ -103,11 +178,11 @@ impl Mds {
                     // The journal behind a merge request does not wait for the list; the client
                     // sends both again if the redirect was wrong.
                     self.read_list(effects);
-                } else if self.waits_for_list((conn, client), request, effects) {
+                } else if self.waits_for_list(from, effects) {
                     return true;
                 }
                 let elsewhere = Elsewhere { rank, ..Elsewhere::default() };
-                self.send_elsewhere((conn, client), request, elsewhere, effects);
+                self.send_elsewhere(from, elsewhere, effects);
                 true
             }
         }
@@ -117,8 +192,7 @@ impl Mds {
     /// and the list is read. Returns whether the request waits for that.
     fn may_be_coming_as_whole(
         &mut self,
-        at: (ConnId, ClientId),
-        request: &Request<'_>,
+        from @ Incoming { request, .. }: Incoming<'_>,
         effects: &mut MdsEffects,
     ) -> bool {
         if matches!(request.op, Op::Merge { .. }) {
@@ -126,7 +200,7 @@ impl Mds {
             self.read_list(effects);
             return false;
         }
-        self.waits_for_list(at, request, effects)
+        self.waits_for_list(from, effects)
     }
 
     /// The directory that a request would remove, move or replace, if a name is moving into it, or
@@ -153,87 +227,15 @@ impl Mds {
             if lost.is_some() && self.namespace.is_dir(ino) {
                 return lost;
             }
-            let on_its_way = self.is_on_its_way(ino).then_some(ino);
+            let on_its_way = self.authority.is_on_its_way(ino).then_some(ino);
             // A directory to or from which a name moves stays at its place until the decision, and
             // so does one with a moving subtree in it: the list names the subtree that has its
             // name.
-            let mut passing = authority.cross_renames.ends().chain(self.roots_on_their_way());
+            let mut passing =
+                authority.cross_renames.ends().chain(self.authority.roots_on_their_way());
             let around = || passing.find(|dir| self.namespace.is_within(*dir, ino));
             authority.cross_renames.holds(ino).or(on_its_way).or_else(around)
         })
-    }
-
-    pub(super) fn place(&self, ino: Ino) -> InodeAuthority {
-        let authority = &self.authority;
-        if let Some(import) = authority.imports.iter().find(|it| it.decoupled.contains(&ino)) {
-            return InodeAuthority::Moving(import.root);
-        }
-        if let Some(root) = authority.linked_on_its_way(ino) {
-            return InodeAuthority::Moving(root);
-        }
-        if let Some(dir) = authority.cross_renames.holds(ino) {
-            return InodeAuthority::Moving(dir);
-        }
-        if !self.namespace.knows(ino)
-            && let Some(root) = authority.moved.get(&ino)
-        {
-            let rank = authority.list.get(*root).map_or(Rank(0), |subtree| subtree.rank);
-            // A fragment that is not listed any more is gone: its names are rank 0's.
-            let gone = *root == ino && authority.list.get(*root).is_none();
-            if rank != self.rank && !gone {
-                return InodeAuthority::Other(rank);
-            }
-        }
-        // A subtree of this rank takes the subtrees inside it that this rank serves along when it
-        // moves.
-        let (mut here, mut child) = (false, None);
-        for above in self.namespace.ancestors(ino) {
-            if self.is_on_its_way(above) {
-                return InodeAuthority::Moving(above);
-            }
-            if !authority.cross_renames.is_empty()
-                && let Some(dir) =
-                    authority.cross_renames.holds_below(&self.namespace, above, child)
-            {
-                return InodeAuthority::Moving(dir);
-            }
-            child = Some(above);
-            // Only rank 0 splits and joins: on another rank the requests that wait for that would
-            // never continue.
-            if self.rank == Rank(0)
-                && let Some(dir) = self.reshaping(above)
-            {
-                return InodeAuthority::Moving(dir);
-            }
-            match authority.list.apart_at(above) {
-                Some(subtree) if subtree.rank != self.rank && !here => {
-                    return InodeAuthority::Other(subtree.rank);
-                }
-                Some(_) => here = true,
-                None => {}
-            }
-        }
-        if self.namespace.knows(ino) { InodeAuthority::Here } else { InodeAuthority::Unknown }
-    }
-
-    /// Whether no other rank serves an inode, or is about to.
-    pub(crate) fn is_served_here(&self, ino: Ino) -> bool {
-        match self.place(ino) {
-            InodeAuthority::Here | InodeAuthority::Unknown => true,
-            InodeAuthority::Other(_) | InodeAuthority::Moving(_) => false,
-        }
-    }
-
-    /// Whether nothing may be done in the subtree with this root.
-    fn is_on_its_way(&self, root: Ino) -> bool {
-        self.roots_on_their_way().any(|it| it == root)
-    }
-
-    /// The roots of the subtrees in which nothing may be done.
-    fn roots_on_their_way(&self) -> impl Iterator<Item = Ino> {
-        let frozen = self.authority.exports.iter().filter(|export| export.is_frozen());
-        let imports = self.authority.imports.iter().map(|import| import.root);
-        frozen.map(|export| export.root).chain(imports)
     }
 
     /// The root of a moving subtree through which a path leads.
@@ -242,7 +244,7 @@ impl Mds {
         let mut at = base;
         for name in path.components() {
             at = self.namespace.peek(at, name).ok()??;
-            if let InodeAuthority::Moving(root) = self.place(at) {
+            if let InodeAuthority::Moving(root) = self.authority.place(&self.namespace, at) {
                 return Some(root);
             }
         }
@@ -253,26 +255,25 @@ impl Mds {
     #[cold]
     pub(crate) fn leads_elsewhere(
         &mut self,
-        (conn, client): (ConnId, ClientId),
-        request: &Request<'_>,
+        from @ Incoming { request, .. }: Incoming<'_>,
         dir: Ino,
         effects: &mut MdsEffects,
     ) -> bool {
         if self.namespace.is_split(dir) {
-            return self.refuses_fragmented((conn, client), request, effects)
-                || self.send_fragments((conn, client), request, dir, effects);
+            return self.refuses_fragmented(from, effects)
+                || self.send_fragments(from, dir, effects);
         }
-        let rank = match self.place(dir) {
+        let rank = match self.authority.place(&self.namespace, dir) {
             InodeAuthority::Other(rank) => rank,
             InodeAuthority::Moving(root) if self.authority.is_coming(root) => {
-                self.park_until_returned(conn, client, request, root);
+                self.fetches.park_until_returned(&mut self.sessions, from, root);
                 return true;
             }
             InodeAuthority::Moving(_) | InodeAuthority::Here | InodeAuthority::Unknown => {
                 return false;
             }
         };
-        if self.waits_for_list((conn, client), request, effects) {
+        if self.waits_for_list(from, effects) {
             return true;
         }
         let elsewhere = if let Op::Walk { base, path } = request.op {
@@ -284,7 +285,7 @@ impl Mds {
         };
         if let Some((parent, rest)) = elsewhere {
             let elsewhere = Elsewhere { rank, root: dir, parent, rest };
-            self.send_elsewhere((conn, client), request, elsewhere, effects);
+            self.send_elsewhere(from, elsewhere, effects);
             return true;
         }
         let path = self.authority.list.get(dir).map(|subtree| &subtree.path[..]);
@@ -294,7 +295,7 @@ impl Mds {
             "{rank} serves {path}; `cudele mds pin {path} {here}` brings it back to where its name is"
         );
         let failure = Failure { errno: Errno::Busy, text };
-        self.refuse(conn, client, request, failure, effects);
+        self.refuse(from, failure, effects);
         true
     }
 
@@ -317,20 +318,18 @@ impl Mds {
 
     fn send_elsewhere(
         &mut self,
-        (conn, client): (ConnId, ClientId),
-        request: &Request<'_>,
+        from: Incoming<'_>,
         elsewhere: Elsewhere,
         effects: &mut MdsEffects,
     ) {
         let answer = Answer::Elsewhere(Box::new(elsewhere));
-        self.send_on((conn, client), request, answer, effects);
+        self.send_on(from, answer, effects);
     }
 
     /// Answers a request that this rank does not execute with the other ranks to ask.
     pub(super) fn send_on(
         &mut self,
-        (conn, client): (ConnId, ClientId),
-        request: &Request<'_>,
+        Incoming { conn, client, request }: Incoming<'_>,
         answer: Answer,
         effects: &mut MdsEffects,
     ) {
@@ -338,16 +337,15 @@ impl Mds {
         if request.op.is_mutation() && client.0 != 0 {
             self.sessions.get_mut(client).refuse(request.tid);
         }
-        let at = (conn, request.tid);
+        let at = ReplyTo { conn, tid: request.tid };
         let none = (types::Seq(0), Timestamp(0));
-        self.reply(at, none.0, none.1, Ok(answer), effects);
+        effects.reply(at, none.0, none.1, Ok(answer));
     }
 
     /// Refuses a request about a whole subtree through a split directory.
     fn refuses_fragmented(
         &mut self,
-        (conn, client): (ConnId, ClientId),
-        request: &Request<'_>,
+        from @ Incoming { request, .. }: Incoming<'_>,
         effects: &mut MdsEffects,
     ) -> bool {
         let whole = matches!(
@@ -356,7 +354,7 @@ impl Mds {
         );
         if whole {
             let failure = Failure { errno: Errno::Busy, text: FRAGMENTED.into() };
-            self.refuse(conn, client, request, failure, effects);
+            self.refuse(from, failure, effects);
         }
         whole
     }
@@ -366,8 +364,7 @@ impl Mds {
     #[cold]
     pub(crate) fn may_be_coming(
         &mut self,
-        (conn, client): (ConnId, ClientId),
-        request: &Request<'_>,
+        from @ Incoming { request, .. }: Incoming<'_>,
         effects: &mut MdsEffects,
     ) -> bool {
         let named = touched(&request.op).0.into_iter().flatten();
@@ -378,17 +375,17 @@ impl Mds {
         let all = |preload: &&Preload| matches!(preload.goal, Goal::All(_));
         if let Some(preload) = self.authority.preloads.iter().find(all) {
             let key = preload.key();
-            self.park_until_returned(conn, client, request, key);
+            self.fetches.park_until_returned(&mut self.sessions, from, key);
             return true;
         }
         let mut unfound = named.into_iter().filter(|ino| self.is_unfound_part(*ino));
         if let Some(part) = unfound.next() {
-            self.park_until_returned(conn, client, request, part);
+            self.fetches.park_until_returned(&mut self.sessions, from, part);
             self.preload(Goal::Find(part));
             self.authority_step(effects);
             return true;
         }
-        self.waits_for_list((conn, client), request, effects)
+        self.waits_for_list(from, effects)
     }
 
     /// Whether the list is known as it was a moment ago.
@@ -405,8 +402,7 @@ impl Mds {
     /// come here since.
     fn waits_for_list(
         &mut self,
-        (conn, client): (ConnId, ClientId),
-        request: &Request<'_>,
+        from @ Incoming { request, .. }: Incoming<'_>,
         effects: &mut MdsEffects,
     ) -> bool {
         // A client that makes a link has just learned that the file came here.
@@ -414,7 +410,7 @@ impl Mds {
         if self.has_read_since(if came { Span(1) } else { READ_LATELY }) {
             return false;
         }
-        self.park_until_returned(conn, client, request, LIST);
+        self.fetches.park_until_returned(&mut self.sessions, from, LIST);
         self.read_list(effects);
         true
     }
@@ -473,12 +469,12 @@ impl Mds {
     /// The answer to a request that a subtree move.
     pub(super) fn answer_export(
         &mut self,
-        (conn, tid): (ConnId, Tid),
+        ReplyTo { conn, tid }: ReplyTo,
         result: Result<(), Failure>,
         effects: &mut MdsEffects,
     ) {
         let zero = (types::Seq(0), Timestamp(0));
-        self.reply((conn, tid), zero.0, zero.1, result.map(|()| Answer::Done), effects);
+        effects.reply(ReplyTo { conn, tid }, zero.0, zero.1, result.map(|()| Answer::Done));
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::collections::VecDeque;
 
+use namespace::Namespace;
 use namespace::Refusal;
 use types::{Ino, Rank, Set};
 
+use super::Authority;
 use crate::{Mds, MdsEffects};
 
 /// The purpose of a walk.
@@ -34,6 +36,15 @@ impl Preload {
     }
 }
 
+impl Authority {
+    /// The home directories of the directories that searches have yet to visit.
+    pub(crate) fn preload_homes(&self, namespace: &Namespace) -> Set<Ino> {
+        let finds = |it: &&Preload| matches!(it.goal, Goal::Find(_));
+        let finds = self.preloads.iter().filter(finds);
+        finds.flat_map(|it| &it.queue).filter_map(|dir| namespace.home_of(*dir)).collect()
+    }
+}
+
 impl Mds {
     /// Begins to walk, unless that is being done.
     pub(super) fn preload(&mut self, goal: Goal) {
@@ -51,6 +62,7 @@ impl Mds {
     /// Looks for a directory along a chain of directories, each of which names the next.
     pub(super) fn preload_on_way(&mut self, ino: Ino, way: Vec<Ino>) {
         let (goal, queue) = (Goal::Find(ino), VecDeque::from(way));
+        debug_assert!(!queue.is_empty(), "{ino}: a walk begins at a directory");
         self.authority.preloads.retain(|it| it.goal != goal);
         self.authority.preloads.push(Preload { goal, queue, waiting: false });
         self.authority.note_plain();
@@ -78,7 +90,7 @@ impl Mds {
         self.authority.preloads = left;
         self.authority.note_plain();
         for preload in done {
-            self.retry_returned(preload.key(), effects);
+            self.fetches.wake_returned(preload.key());
         }
     }
 
@@ -111,7 +123,7 @@ impl Mds {
                     if self.is_frozen_for_export(dir) {
                         return false;
                     }
-                    self.preload_waits_for(cold, effects);
+                    self.fetching().preload(cold, effects);
                     return false;
                 }
                 Err(Refusal::Errno(_)) => {}
@@ -122,13 +134,6 @@ impl Mds {
     fn is_frozen_for_export(&self, dir: Ino) -> bool {
         let mut frozen = self.authority.exports.iter().filter(|export| export.is_frozen());
         frozen.any(|export| self.namespace.is_within(dir, export.root))
-    }
-
-    /// The home directories of the directories that searches have yet to visit.
-    pub(crate) fn preload_homes(&self) -> Set<Ino> {
-        let finds = |it: &&Preload| matches!(it.goal, Goal::Find(_));
-        let finds = self.authority.preloads.iter().filter(finds);
-        finds.flat_map(|it| &it.queue).filter_map(|dir| self.namespace.home_of(*dir)).collect()
     }
 
     /// The directories from which everything that this rank serves is reached.

@@ -97,7 +97,7 @@ impl Mds {
             for at in waiting {
                 let elsewhere = Elsewhere { rank: to, ..Elsewhere::default() };
                 let answer = Answer::Elsewhere(Box::new(elsewhere));
-                self.reply_with(at, Seq(0), answer, effects);
+                effects.reply_with(at, Seq(0), answer);
             }
         }
         for (client, files) in files {
@@ -174,7 +174,10 @@ impl Mds {
         for import in &mut self.authority.imports {
             is_awaited |= import.awaited.remove(&(client, ino));
         }
-        if is_awaited || self.authority.is_plain() || self.place(ino) == InodeAuthority::Here {
+        if is_awaited
+            || self.authority.is_plain()
+            || self.authority.place(&self.namespace, ino) == InodeAuthority::Here
+        {
             return;
         }
         if is_closed {

@@ -16,13 +16,12 @@ mod ask;
 use metastore::{FragmentOf, MovedSubtree, PartState, Subtrees};
 use namespace::{Mode, Refusal};
 use types::{
-    AttrChange, ClientId, ConnId, Errno, FileType, Frag, Ino, Moment, Origin, Seq, Tid, Timestamp,
-    name_hash,
+    AttrChange, ClientId, Errno, FileType, Frag, Ino, Moment, Origin, Seq, Timestamp, name_hash,
 };
 use wire::Failure;
 
 use super::RETRY;
-use crate::{Mds, MdsEffects, Phase};
+use crate::{Mds, MdsEffects, Phase, ReplyTo};
 
 /// Names moved, or looked at, in one slice: about two milliseconds.
 const SLICE: usize = 1024;
@@ -55,7 +54,7 @@ pub(crate) struct Reshape {
     /// The fragments are put together.
     joins: bool,
     /// Who asked.
-    at: (ConnId, Tid),
+    at: ReplyTo,
     stage: ReshapeStage,
     /// Names up to here are looked at.
     cursor: Option<Vec<u8>>,
@@ -110,7 +109,7 @@ impl Mds {
                     if let Some(reshape) = &mut self.authority.reshape {
                         reshape.waiting = true;
                     }
-                    return self.preload_waits_for(dir, effects);
+                    return self.fetching().preload(dir, effects);
                 }
                 Err(Refusal::Errno(errno)) => {
                     let text = format!("{errno} when its names were to be moved");
@@ -140,7 +139,7 @@ impl Mds {
                 dirs.push(reshape.dir);
                 let mut held = false;
                 for dir in dirs {
-                    held |= self.revoke(ClientId(0), dir, effects).is_some();
+                    held |= self.capabilities().revoke(ClientId(0), dir, effects).is_some();
                 }
                 if held || !self.authority.cross_renames.is_empty() || !self.is_ready_to_move()? {
                     return Ok(None);
@@ -209,7 +208,7 @@ impl Mds {
                 self.reshaped(effects);
                 return Ok(None);
             }
-            self.count_before_reshape();
+            self.balancing().count_before_reshape();
             return Ok(Some(ReshapeStage::Move));
         }
         if self.authority.is_busy() {
@@ -225,7 +224,7 @@ impl Mds {
         let Some(reshape) = &self.authority.reshape else { return Ok(list) };
         let attr = self.namespace.getattr(reshape.dir)?;
         let access = (attr.mode, attr.uid, attr.gid);
-        let whole = self.whole_of(reshape.dir).unwrap_or(reshape.dir);
+        let whole = self.authority.whole_of(reshape.dir).unwrap_or(reshape.dir);
         let path = self.namespace.path_of(whole).map(|path| path.to_bytes()).unwrap_or_default();
         let frags = reshape.frag.split().unwrap_or_default();
         for (root, frag) in reshape.parts.into_iter().zip(frags) {
@@ -278,7 +277,7 @@ impl Mds {
                 let cursor = last.filter(|_| !joins);
                 self.authority.reshape.iter_mut().for_each(|it| it.cursor.clone_from(&cursor));
                 self.restore_times(dir, &parts, times);
-                self.forget_moved(dir, &parts);
+                self.balancing().forget_moved(dir, &parts);
                 return Ok(None);
             }
         }
@@ -286,8 +285,8 @@ impl Mds {
             self.remove_parts(dir, &parts);
         }
         self.restore_times(dir, &parts, times);
-        self.note_freed(true);
-        self.count_after_reshape(dir, &parts, joins);
+        self.applying().note_freed(true);
+        self.balancing().count_after_reshape(dir, &parts, joins);
         Ok(Some(ReshapeStage::Flush(self.log.last())))
     }
 
@@ -381,7 +380,7 @@ impl Mds {
         self.authority.note_plain();
         self.last_beacon = None;
         self.answer_export(reshape.at, Ok(()), effects);
-        self.retry_returned(reshape.dir, effects);
+        self.fetches.wake_returned(reshape.dir);
         self.go_on_with_held(effects);
     }
 
@@ -428,7 +427,7 @@ impl Mds {
         self.authority.note_plain();
         let failure = Failure { errno: Errno::Busy, text: format!("nothing was moved: {why}") };
         self.answer_export(reshape.at, Err(failure), effects);
-        self.retry_returned(reshape.dir, effects);
+        self.fetches.wake_returned(reshape.dir);
         self.go_on_with_held(effects);
     }
 }

@@ -4,11 +4,12 @@
 //! numbers are fetched some times a second, added to those of all directories above, and fade.
 
 use balancer::HitKind;
-use namespace::{Hit, Hits};
+use namespace::{Hit, Hits, Namespace};
 use types::{DirFragId, Frag, Ino, Moment, Span};
 use wire::Op;
 
-use crate::Mds;
+use super::BalanceCx;
+use crate::apply::directory_of;
 use crate::op::touched;
 
 /// Shortest time between two counts of hits: hits in between count as of its end.
@@ -19,16 +20,7 @@ const SLICE: usize = 512;
 /// directories above it.
 const KNOWN_MAX: usize = 16_384;
 
-impl Mds {
-    /// Counts a question in the directory that it is about. Changes count themselves.
-    #[inline]
-    pub(crate) fn note_use(&mut self, op: &Op<'_>) {
-        let [Some(ino), _] = touched(op).0 else { return };
-        let hit = if matches!(op, Op::List { .. }) { Hit::List } else { Hit::Read };
-        let dir = self.directory_of(ino);
-        self.namespace.note_hit(dir, hit);
-    }
-
+impl BalanceCx<'_> {
     /// Counts the hits since the last time, a slice at a time.
     pub(super) fn count_hits(&mut self, now: Moment) {
         if !self.balance.begun {
@@ -118,4 +110,13 @@ pub(super) fn whole(ino: Ino) -> DirFragId {
 #[allow(clippy::cast_precision_loss, reason = "more than 2^52 of anything has not happened")]
 pub(super) fn number(count: u64) -> f64 {
     count as f64
+}
+
+/// Counts a question in the directory that it is about. Changes count themselves.
+#[inline]
+pub(crate) fn note_use(namespace: &mut Namespace, op: &Op<'_>) {
+    let [Some(ino), _] = touched(op).0 else { return };
+    let hit = if matches!(op, Op::List { .. }) { Hit::List } else { Hit::Read };
+    let dir = directory_of(namespace, ino);
+    namespace.note_hit(dir, hit);
 }

@@ -7,16 +7,17 @@ use namespace::Refusal;
 use types::{ConnId, DirFragId, Ino, Moment, Rank, Tid};
 use wire::Failure;
 
+use super::BalanceCx;
 use super::REFUSED_TICKS;
 use super::load::{number, whole};
 use super::view::seconds;
-use crate::op::{Performed, Refused};
-use crate::{Mds, MdsEffects};
+use crate::op::{Performed, Performing, Refused};
+use crate::{MdsEffects, ReplyTo};
 
 /// Moves of one decision at most: a policy that wants more moves the rest at the next tick.
 const MOVES_MAX: usize = 64;
 /// Moves that are under way at once. A move mostly waits for the store and for clients.
-const SIDE_BY_SIDE: usize = 8;
+pub(super) const SIDE_BY_SIDE: usize = 8;
 /// Directories that are fetched for one move at most: directories outside of memory have no load.
 const FETCHES_MAX: u32 = 256;
 
@@ -31,8 +32,27 @@ pub(crate) struct Move {
     path: Vec<u8>,
     above: Vec<DirFragId>,
     /// How many were under way at once, with this one.
-    beside: usize,
+    pub(super) beside: usize,
     since: Moment,
+}
+
+/// A move whose export is to begin.
+#[derive(Debug)]
+pub(crate) struct NextMove {
+    pub(crate) at: ReplyTo,
+    planned: Move,
+}
+
+impl NextMove {
+    /// The subtree, and its new rank.
+    pub(crate) fn root_and_rank(&self) -> (Ino, Rank) {
+        (self.planned.root, self.planned.to)
+    }
+
+    /// The subtree is pinned.
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.planned.pinned
+    }
 }
 
 /// The planned moves, in this order.
@@ -40,10 +60,10 @@ pub(crate) struct Move {
 pub(super) struct Moves {
     waiting: VecDeque<Move>,
     /// Each under the number that it has as a request.
-    under_way: Vec<(Tid, Move)>,
+    pub(super) under_way: Vec<(Tid, Move)>,
     /// Moves that wait for a directory.
     fetching: Vec<Move>,
-    last: u64,
+    pub(super) last: u64,
     pub(super) carried_out: u64,
     pub(super) refused: u64,
     /// Recent mean duration of a move, each as a share of the time of those side by side.
@@ -57,6 +77,16 @@ impl Moves {
 
     pub(super) fn mean_seconds(&self) -> Option<f64> {
         self.mean_seconds
+    }
+}
+
+impl Moves {
+    /// A directory for which a move waited arrived, or failed to: the move is tried again.
+    pub(crate) fn retry_fetched(&mut self) {
+        for mut waits in std::mem::take(&mut self.fetching) {
+            waits.fetches += 1;
+            self.waiting.push_front(waits);
+        }
     }
 }
 
@@ -74,7 +104,7 @@ fn in_turn<T>(all: Vec<T>, to: impl Fn(&T) -> Rank) -> Vec<T> {
     numbered.into_iter().map(|(_, it)| it).collect()
 }
 
-impl Mds {
+impl BalanceCx<'_> {
     /// The move of a decision.
     pub(super) fn planned(&self, export: &Decided, answer: &BalancerAnswer) -> Move {
         let pinned = answer.question.view.units.get(export.unit).is_some_and(|it| it.pin.is_some());
@@ -97,44 +127,48 @@ impl Mds {
         self.balance.refused.retain(|_, until| *until > ticks);
     }
 
-    /// Begins the next moves, unless other subtrees are moving.
-    pub(super) fn next_moves(&mut self, effects: &mut MdsEffects) {
-        loop {
-            let moves = &self.balance.moves;
-            let busy = moves.under_way.len() >= SIDE_BY_SIDE || !moves.fetching.is_empty();
-            if busy || self.is_moving_otherwise() {
-                return;
-            }
-            let Some(next) = self.balance.moves.waiting.pop_front() else { return };
-            self.begin_move(next, effects);
+    /// The next move, unless other subtrees are moving; the server begins its export.
+    pub(crate) fn next_move(&mut self) -> Option<NextMove> {
+        let moves = &self.balance.moves;
+        let busy = moves.under_way.len() >= SIDE_BY_SIDE || !moves.fetching.is_empty();
+        // A subtree moves that no policy has chosen.
+        let is_moving_otherwise = self.authority.is_moving() && moves.under_way.is_empty();
+        if busy || is_moving_otherwise {
+            return None;
         }
-    }
-
-    /// Whether a subtree moves that no policy has chosen.
-    fn is_moving_otherwise(&self) -> bool {
-        self.is_moving() && self.balance.moves.under_way.is_empty()
-    }
-
-    fn begin_move(&mut self, mut next: Move, effects: &mut MdsEffects) {
-        let Move { root, to, pinned, fetches, .. } = next;
+        let mut next = self.balance.moves.waiting.pop_front()?;
+        let root = next.root;
         next.path = self.namespace.path_of(root).map_or_else(Vec::new, |path| path.to_bytes());
         next.above = self.namespace.ancestors(root).skip(1).map(whole).collect();
         next.since = self.clock.now;
         self.balance.moves.last += 1;
-        let tid = Tid(self.balance.moves.last);
-        let failure = match self.begin_export((ConnId::BALANCER, tid), (root, to), pinned) {
+        let at = ReplyTo { conn: ConnId::BALANCER, tid: Tid(self.balance.moves.last) };
+        Some(NextMove { at, planned: next })
+    }
+
+    /// The export of a move began, or did not. Returns the directory that it waits for.
+    pub(crate) fn begun(
+        &mut self,
+        NextMove { at, planned: next }: NextMove,
+        performed: Performing,
+        effects: &mut MdsEffects,
+    ) -> Option<Ino> {
+        let failure = match performed {
             Ok(Performed::Later) => {
                 let under_way = &mut self.balance.moves.under_way;
-                under_way.push((tid, next));
+                assert!(under_way.len() < SIDE_BY_SIDE, "the number of moves is bounded");
+                under_way.push((at.tid, next));
                 let count = under_way.len();
-                return under_way.iter_mut().for_each(|(_, it)| it.beside = it.beside.max(count));
+                under_way.iter_mut().for_each(|(_, it)| it.beside = it.beside.max(count));
+                return None;
             }
-            Ok(Performed::Answer(_) | Performed::Changed { .. }) => {
-                return self.move_ended(next, Ok(()), effects);
+            Ok(Performed::Answer(_) | Performed::Changed(_)) => {
+                self.move_ended(next, Ok(()), effects);
+                return None;
             }
-            Err(Refused::Refusal(Refusal::Cold(dir))) if fetches < FETCHES_MAX => {
+            Err(Refused::Refusal(Refusal::Cold(dir))) if next.fetches < FETCHES_MAX => {
                 self.balance.moves.fetching.push(next);
-                return self.balancer_waits_for(dir, effects);
+                return Some(dir);
             }
             Err(Refused::Refusal(Refusal::Cold(_))) => {
                 let text = "too much of it is not in memory".to_owned();
@@ -144,19 +178,11 @@ impl Mds {
             Err(Refused::Failure(failure)) => failure,
         };
         self.move_ended(next, Err(failure), effects);
-    }
-
-    /// A directory for which a move waited arrived, or failed to: the move is tried again.
-    pub(crate) fn balancer_fetched(&mut self, effects: &mut MdsEffects) {
-        for mut waits in std::mem::take(&mut self.balance.moves.fetching) {
-            waits.fetches += 1;
-            self.balance.moves.waiting.push_front(waits);
-        }
-        self.next_moves(effects);
+        None
     }
 
     /// The export of a move ended.
-    pub(crate) fn balancer_moved(
+    pub(crate) fn moved(
         &mut self,
         tid: Tid,
         result: Result<(), Failure>,

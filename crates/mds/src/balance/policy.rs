@@ -6,8 +6,9 @@ use types::bytes::{Malformed, Put, Reader};
 use types::{Errno, Moment, Span};
 use wire::BalancerEntry;
 
-use super::Move;
-use crate::{Mds, MdsEffects, Waiting};
+use super::{BalanceCx, Move};
+use crate::MdsEffects;
+use crate::store::Waiting;
 
 /// How long to wait before an object is read again that could not be.
 const RETRY: Span = Span::from_millis(500);
@@ -44,10 +45,10 @@ impl Reading {
     }
 }
 
-impl Mds {
+impl BalanceCx<'_> {
     /// The map names the policy in force.
     pub(crate) fn note_balancer(&mut self) {
-        let Some(map) = &self.map else { return };
+        let Some(map) = self.map else { return };
         let entry = map.balancer();
         if entry.version > self.balance.entry.version {
             self.balance.entry = entry;
@@ -75,7 +76,7 @@ impl Mds {
         if !reading.has_state {
             reading.since = Some(now);
             let object = state_name(self.rank.0);
-            self.store(Waiting::Balance(Object::State), StoreOp::Get { object }, effects);
+            self.store.begin(Waiting::Balance(Object::State), StoreOp::Get { object }, effects);
             return;
         }
         let BalancerEntry { version, object, name, .. } = &self.balance.entry;
@@ -92,7 +93,7 @@ impl Mds {
         }
         reading.since = Some(now);
         let get = StoreOp::Get { object: BalancerEntry::object_name(object) };
-        self.store(Waiting::Balance(Object::Policy(version)), get, effects);
+        self.store.begin(Waiting::Balance(Object::Policy(version)), get, effects);
     }
 
     /// Why the policy cannot be asked yet, if so.
@@ -109,15 +110,10 @@ impl Mds {
     }
 
     /// An object was read or stored, or not.
-    pub(crate) fn balance_stored(
-        &mut self,
-        what: Object,
-        result: Result<StoreResult, Box<StoreFailure>>,
-        effects: &mut MdsEffects,
-    ) {
+    pub(crate) fn stored(&mut self, what: Object, result: Result<StoreResult, Box<StoreFailure>>) {
         let again = Some(self.clock.now + RETRY);
         if what == Object::StateStored {
-            return self.state_stored(result.is_ok(), effects);
+            return self.state_stored(result.is_ok());
         }
         self.balance.reading.since = None;
         self.balance.reading.failure = None;
@@ -189,14 +185,13 @@ impl Mds {
             condition: Condition::Any,
         };
         self.balance.state = state;
-        self.store(Waiting::Balance(Object::StateStored), put, effects);
+        self.store.begin(Waiting::Balance(Object::StateStored), put, effects);
     }
 
-    fn state_stored(&mut self, stored: bool, effects: &mut MdsEffects) {
+    fn state_stored(&mut self, stored: bool) {
         let Some(moves) = self.balance.storing.take() else { return };
         if stored {
             self.plan_moves(moves);
-            self.next_moves(effects);
         } else {
             // The state is stored with the next decision; the moves of this one are dropped.
             self.balance.saved = None;

@@ -5,15 +5,14 @@ use types::{Ino, Map, Moment, Rank, Set, Span};
 use wire::MdsState;
 
 use super::load::{number, whole};
-use super::{RankHeartbeat, SILENT_TICKS};
-use crate::Mds;
+use super::{BalanceCx, RankHeartbeat, SILENT_TICKS};
 
 /// Directories that a policy may choose from: the warmest.
 const UNITS_MAX: usize = 4096;
 /// The cost of moving a subtree for both ends, in seconds of work, before the first move.
 const MOVE_SECONDS: f64 = 0.05;
 
-impl Mds {
+impl BalanceCx<'_> {
     /// The question of this tick.
     pub(super) fn question_now(&mut self, now: Moment) -> Question {
         let own = self.own_metrics(now);
@@ -45,7 +44,7 @@ impl Mds {
 
     /// How many ranks there are: those of the map, and this one.
     pub(super) fn rank_count(&self) -> u16 {
-        let known = self.map.iter().flat_map(|map| &map.mds).map(|entry| entry.rank.0 + 1);
+        let known = self.map.into_iter().flat_map(|map| &map.mds).map(|entry| entry.rank.0 + 1);
         known.chain([self.rank.0 + 1]).max().unwrap_or(1)
     }
 
@@ -76,14 +75,17 @@ impl Mds {
 
     /// Why nothing can be decided now, if so.
     fn why_skip(&self, now: Moment) -> Option<String> {
-        let map = self.map.as_ref()?;
+        let map = self.map?;
         let state = |rank| map.mds.iter().find(|entry| entry.rank == rank).map(|entry| entry.state);
         let silent = Span(self.settings.balance_interval.0.saturating_mul(SILENT_TICKS));
         let version = self.balance.versions.current().0;
         if let Some(why) = self.policy_not_ready() {
             return Some(why);
         }
-        if self.is_moving() || !self.balance.moves.is_empty() || self.balance.storing.is_some() {
+        if self.authority.is_moving()
+            || !self.balance.moves.is_empty()
+            || self.balance.storing.is_some()
+        {
             return Some("what was decided before is still being carried out".to_owned());
         }
         let quiet = seconds(now.since(self.authority.went_at.unwrap_or_default()));
@@ -120,7 +122,8 @@ impl Mds {
         let plain = self.authority.is_plain();
         let mut warm: Vec<(Ino, Counts, usize)> = Vec::new();
         for (id, counts) in self.balance.table.all(now) {
-            let here = self.namespace.is_dir(id.ino) && (plain || self.is_served_here(id.ino));
+            let here = self.namespace.is_dir(id.ino)
+                && (plain || self.authority.is_served_here(self.namespace, id.ino));
             if here {
                 warm.push((id.ino, counts, self.namespace.ancestors(id.ino).count()));
             }
@@ -177,7 +180,7 @@ impl Mds {
             return false;
         }
         // Directories in a fragment stay there, except fragments of fragments.
-        let whole = self.whole_of(ino).unwrap_or(ino);
+        let whole = self.authority.whole_of(ino).unwrap_or(ino);
         if self.namespace.ancestors(whole).skip(1).any(|above| self.authority.is_part(above)) {
             return false;
         }

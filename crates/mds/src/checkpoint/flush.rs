@@ -5,17 +5,20 @@
 //! The directories that changed are written at once, each of them once, however many of
 //! the journal's events are about it; the rest of the namespace is not.
 
-use types::{ClientId, ConnId, Error, Ino, Seq, Set, Tid};
+use namespace::Namespace;
+use types::{ClientId, Error, Ino, Seq, Set};
 use wire::{Answer, Failure};
 
-use crate::op::Release;
+use super::{Checkpoint, CheckpointCx};
+use crate::fetch::Waiter;
+use crate::op::{Release, drop_change};
 use crate::tables::GivenBack;
-use crate::{Mds, MdsEffects};
+use crate::{MdsEffects, ReplyTo};
 
 /// Merges and policies that are answered when the store has the promised state.
 #[derive(Debug, Default)]
 pub(super) struct Flushes {
-    waiting: Vec<SubtreeFlush>,
+    pub(super) waiting: Vec<SubtreeFlush>,
     /// Whether there may be a directory to write. One that is being written or fetched is looked
     /// at again when that is done.
     ready: bool,
@@ -24,7 +27,7 @@ pub(super) struct Flushes {
 /// A subtree that is being written, and the requests that wait for that.
 #[derive(Debug)]
 pub(crate) struct SubtreeFlush {
-    pub(crate) at: (ConnId, Tid),
+    pub(crate) at: ReplyTo,
     pub(crate) subtree: Ino,
     pub(crate) then: Then,
     pub(crate) answer: Answer,
@@ -68,7 +71,17 @@ impl Flushes {
     }
 }
 
-impl Mds {
+impl Checkpoint {
+    /// Whether a request waits for a write in a subtree.
+    pub(crate) fn is_flushing_below(&self, namespace: &Namespace, root: Ino) -> bool {
+        let mut waiting = self.settling.waiting.iter();
+        waiting.any(|settled| {
+            settled.then != Then::Export && namespace.is_within(settled.subtree, root)
+        })
+    }
+}
+
+impl CheckpointCx<'_> {
     /// Answers a merge or a policy when the directories that it is about are in the store: those of
     /// the subtree, the one that holds its root, and the one of inodes with several names.
     pub(crate) fn flush_subtree(&mut self, mut settled: SubtreeFlush, effects: &mut MdsEffects) {
@@ -98,9 +111,9 @@ impl Mds {
     /// The same for a snapshot, which also needs directories whose place is unknown after a
     /// recovery.
     pub(crate) fn flush_for_snapshot(&mut self, root: Ino, effects: &mut MdsEffects) {
-        let seq = self.last_seq();
+        let seq = self.log.last();
         let dirs = self.unstored_for_snapshot(root).collect();
-        let at = (ConnId::NOBODY, Tid(0));
+        let at = ReplyTo::NOBODY;
         let (then, answer) = (Then::Snapshot, Answer::Done);
         let settled = SubtreeFlush { at, subtree: root, then, answer, seq, dirs };
         self.flush_dirs(settled, effects);
@@ -112,10 +125,10 @@ impl Mds {
         if waiting.any(|settled| settled.then == Then::Export && settled.subtree == root) {
             return;
         }
-        let seq = self.last_seq();
+        let seq = self.log.last();
         let unstored = self.namespace.unstored_directories().into_iter();
         let dirs = unstored.filter(|dir| self.goes_with(*dir, root)).collect();
-        let at = (ConnId::NOBODY, Tid(0));
+        let at = ReplyTo::NOBODY;
         let (then, answer) = (Then::Export, Answer::Done);
         let settled = SubtreeFlush { at, subtree: root, then, answer, seq, dirs };
         self.flush_dirs(settled, effects);
@@ -141,12 +154,12 @@ impl Mds {
     /// Answers a request when the store has a directory as it is now.
     pub(crate) fn flush_directory(
         &mut self,
-        at: (ConnId, Tid),
+        at: ReplyTo,
         dir: Ino,
         answer: Answer,
         effects: &mut MdsEffects,
     ) {
-        let seq = self.last_seq();
+        let seq = self.log.last();
         let dirs = self.is_unwritten(dir, seq).then_some(dir).into_iter().collect();
         let settled = SubtreeFlush { at, subtree: dir, then: Then::Answer, answer, seq, dirs };
         self.flush_dirs(settled, effects);
@@ -179,15 +192,15 @@ impl Mds {
             if dirs.is_empty() {
                 let SubtreeFlush { at, subtree, then, answer, .. } = settled;
                 match then {
-                    Then::Answer => self.reply_with(at, Seq(0), answer, effects),
-                    Then::GoOn => self.go_on_with_change(at, effects),
+                    Then::Answer => effects.reply_with(at, Seq(0), answer),
+                    Then::GoOn => self.fetches.resume(Waiter::Change(at)),
                     Then::Merge => self.merges.stored(subtree),
-                    Then::Retry => self.retry_returned(subtree, effects),
+                    Then::Retry => self.fetches.wake_returned(subtree),
                     Then::Snapshot => self.snapshots.written(),
                     Then::Export => {}
                     Then::Release(client, unused) => {
                         let release = Release { subtree, client, unused, at, answer };
-                        self.release_merged(release, effects);
+                        self.fetches.resume(Waiter::Merged(release));
                     }
                 }
             } else {
@@ -196,14 +209,6 @@ impl Mds {
             }
         }
         self.checkpoint.settling.ready = true;
-    }
-
-    /// Whether a request waits for a write in a subtree.
-    pub(crate) fn is_flushing_below(&self, root: Ino) -> bool {
-        let mut waiting = self.checkpoint.settling.waiting.iter();
-        waiting.any(|settled| {
-            settled.then != Then::Export && self.namespace.is_within(settled.subtree, root)
-        })
     }
 
     fn is_unwritten(&self, dir: Ino, seq: Seq) -> bool {
@@ -234,10 +239,10 @@ impl Mds {
         let (failed, rest): (Vec<_>, _) =
             waiting.into_iter().partition(|settled| settled.dirs.contains(&dir));
         self.checkpoint.settling.waiting = rest;
-        for SubtreeFlush { at: (conn, tid), subtree, then, .. } in failed {
-            self.drop_change((conn, tid));
+        for SubtreeFlush { at, subtree, then, .. } in failed {
+            drop_change(self.changes, at);
             if then == Then::Merge {
-                self.drop_unstored(error.errno);
+                self.merges.drop_unstored(error.errno, self.clock.now);
             }
             if then == Then::Snapshot {
                 self.snapshots.failed(error);
@@ -245,14 +250,14 @@ impl Mds {
             }
             if then == Then::Retry {
                 // The write is tried again, and the requests wait for that, too.
-                self.retry_returned(subtree, effects);
+                self.fetches.wake_returned(subtree);
                 continue;
             }
             if then == Then::Export {
                 continue;
             }
             let failure = Failure { errno: error.errno, text: error.to_string() };
-            self.reply_error(conn, tid, failure, effects);
+            effects.reply_error(at, failure);
         }
     }
 }

@@ -3,10 +3,16 @@
 //!
 //! Invariant: a merge waits for a bounded time; one that has begun is not disturbed.
 
-use types::Span;
+use namespace::Namespace;
+use types::{Ino, Set, Span};
+use wire::Message;
 
-use crate::Mds;
+use super::{Checkpoint, CheckpointCx};
+use crate::fetch::{Waiter, decode};
+use crate::merge::Merges;
+use crate::op::touched;
 use crate::shown::newest;
+use crate::{Phase, Settings};
 
 /// So many names that do not exist take as much memory as an inode and its name.
 const ABSENT_PER_INODE: u64 = 3;
@@ -21,25 +27,30 @@ const EVICT_INTERVAL_MERGE: Span = Span::from_millis(4);
 const STUCK_AFTER: Span = Span::from_millis(300);
 const ROOM_AFTER_MAX: Span = Span::from_millis(2000);
 
-impl Mds {
+impl CheckpointCx<'_> {
     /// Forgets directories when more inodes are in memory than the settings allow.
     pub(crate) fn evict_tick(&mut self) {
         let now = self.clock.now;
         self.look_for_room();
         // A request that needs several directories, one after the other, would never have all of
         // them.
-        let hurry = self.merge_lacks_room() && self.fetches.is_idle();
+        let hurry = self.checkpoint.merge_lacks_room(self.namespace, self.merges, self.settings)
+            && self.fetches.is_idle();
         let interval = if hurry { EVICT_INTERVAL_MERGE } else { EVICT_INTERVAL };
         let due = now.since(self.checkpoint.evicted_at) >= interval;
         // A merge needs the directories against which it was verified, and resent requests need
         // theirs.
-        let needed = self.merges.has_begun() || self.is_resend_busy();
-        if !due || !self.is_active() || needed || self.is_small_enough() {
+        let needed = self.merges.has_begun() || self.is_resend_busy;
+        if !due
+            || self.phase != Phase::Active
+            || needed
+            || is_small_enough(self.namespace, self.settings)
+        {
             return;
         }
         self.checkpoint.evicted_at = now;
         if self.checkpoint.target.is_none() && self.namespace.dirtiest().is_some() {
-            self.checkpoint_all();
+            self.checkpoint.write_all();
         }
         // A request that waits for one directory also needs its other directories when that one
         // arrives.
@@ -47,18 +58,19 @@ impl Mds {
         let most = usize::try_from(self.settings.inodes_max / PINNED_SHARE).unwrap_or(usize::MAX);
         let pinned = newest(self.sessions.shown(), most.max(1));
         for dir in self.namespace.directory_list() {
-            if self.is_small_enough() {
+            if is_small_enough(self.namespace, self.settings) {
                 return;
             }
             let keep = self.tables.decoupled.contains_key(&dir) || wanted.contains(&dir);
             if keep {
                 continue;
             }
-            let named = self.namespace.journalled_up_to(dir) >= self.first_in_journal();
+            let named =
+                self.namespace.journalled_up_to(dir) >= self.checkpoint.first_in_journal(self.log);
             if self.namespace.evict(dir, &pinned) {
                 self.counters.evicted += 1;
                 if named {
-                    self.journal_is_unclear();
+                    self.authority.journal_is_unclear(self.log.last());
                 }
             } else if self.namespace.thin(dir, &pinned) > 0 {
                 self.counters.evicted += 1;
@@ -69,7 +81,7 @@ impl Mds {
     /// Do not wait for directories that cannot be written, or are needed.
     fn look_for_room(&mut self) {
         let now = self.clock.now;
-        let waits = self.merges.is_next_new() && !self.is_small_enough();
+        let waits = self.merges.is_next_new() && !is_small_enough(self.namespace, self.settings);
         if !waits {
             (self.checkpoint.waits, self.checkpoint.is_stuck) = (None, false);
             return;
@@ -85,15 +97,58 @@ impl Mds {
             now.since(since) >= STUCK_AFTER || now.since(first) >= ROOM_AFTER_MAX;
     }
 
+    /// The directories that are waited for, those that the waiting requests name, those of open
+    /// files, and all above.
+    fn wanted_directories(&mut self) -> Set<Ino> {
+        let mut named = Vec::new();
+        for (dir, waiter) in self.fetches.waiters() {
+            named.push(dir);
+            let frame = match waiter {
+                Waiter::Question(_, frame) => Some(frame.as_slice()),
+                Waiter::Changes(client) => self.sessions.first_blocked(*client),
+                Waiter::Ahead(client) => self.sessions.first_async(*client),
+                Waiter::Merge
+                | Waiter::Release(_)
+                | Waiter::Recovery
+                | Waiter::Search
+                | Waiter::Balancer
+                | Waiter::Preload
+                | Waiter::Change(_)
+                | Waiter::Merged(_)
+                | Waiter::Seen(_) => None,
+            };
+            if let Some(Message::Request(request)) = frame.and_then(decode) {
+                named.extend(touched(&request.op).0.into_iter().flatten());
+            }
+        }
+        named.extend(self.opens.files());
+        // Where they have their names.
+        named.extend(self.authority.named_roots());
+        named.extend(self.authority.preload_homes(self.namespace));
+        named.extend(self.authority.exporting());
+        // Merges name these by their numbers, and refuse events in them if they are forgotten.
+        named.extend(self.tables.decoupled.keys().copied());
+        // Asynchronous operations there must not have to wait.
+        named.extend(self.caps.alone().map(|(dir, _)| dir));
+        named.into_iter().flat_map(|ino| self.namespace.ancestors(ino)).collect()
+    }
+}
+
+impl Checkpoint {
     /// Whether the next merge waits until memory has room for its names. A merge that has begun
     /// continues.
-    pub(crate) fn merge_lacks_room(&self) -> bool {
-        !self.is_small_enough() && !self.checkpoint.is_stuck && self.merges.is_next_new()
+    pub(crate) fn merge_lacks_room(
+        &self,
+        namespace: &Namespace,
+        merges: &Merges,
+        settings: &Settings,
+    ) -> bool {
+        !is_small_enough(namespace, settings) && !self.is_stuck && merges.is_next_new()
     }
+}
 
-    /// Whether there is room for more in memory.
-    pub(crate) fn is_small_enough(&self) -> bool {
-        let held = self.namespace.inodes() + self.namespace.absent_names() / ABSENT_PER_INODE;
-        held <= self.settings.inodes_max
-    }
+/// Whether there is room for more in memory.
+fn is_small_enough(namespace: &Namespace, settings: &Settings) -> bool {
+    let held = namespace.inodes() + namespace.absent_names() / ABSENT_PER_INODE;
+    held <= settings.inodes_max
 }

@@ -4,14 +4,15 @@
 //! alone would leave a journal with changes of directories that no event makes. So the first such
 //! request waits until the store has the subtree.
 
-use types::{ConnId, Ino, Seq, Set, Tid};
+use types::{Ino, Seq, Set};
 use wire::{Answer, Op};
 
-use super::{SubtreeFlush, Then};
+use super::{CheckpointCx, SubtreeFlush, Then};
+use crate::apply::directory_of;
 use crate::op::touched;
-use crate::{Mds, MdsEffects};
+use crate::{MdsEffects, ReplyTo};
 
-impl Mds {
+impl CheckpointCx<'_> {
     /// Notes a merge without a journal object. The newest merge of a subtree covers older ones.
     pub(super) fn note_volatile(&mut self, seq: Seq, subtree: Ino) {
         let volatile = &mut self.checkpoint.volatile;
@@ -21,11 +22,11 @@ impl Mds {
 
     /// The merged subtree that the store must have before this operation is journalled.
     pub(crate) fn must_store(&mut self, op: &Op<'_>) -> Option<Ino> {
-        if self.checkpoint.volatile.is_empty() || !op.is_mutation() {
+        if !op.is_mutation() {
             return None;
         }
         let places = touched(op).0.into_iter().flatten();
-        let dirs: Vec<Ino> = places.map(|ino| self.directory_of(ino)).collect();
+        let dirs: Vec<Ino> = places.map(|ino| directory_of(self.namespace, ino)).collect();
         dirs.into_iter().find_map(|dir| {
             let streams = self.namespace.effective_policy(dir).1.streams;
             streams.then(|| self.volatile_above(dir)).flatten()
@@ -58,7 +59,7 @@ impl Mds {
         if self.checkpoint.settling.has(subtree, &Then::Retry) {
             return;
         }
-        let (at, seq) = ((ConnId::NOBODY, Tid(0)), self.last_seq());
+        let (at, seq) = (ReplyTo::NOBODY, self.log.last());
         let dirs = self.storable_of(subtree, seq);
         let (then, answer) = (Then::Retry, Answer::Done);
         self.flush_dirs(SubtreeFlush { at, subtree, then, answer, seq, dirs }, effects);

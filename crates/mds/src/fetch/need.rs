@@ -10,9 +10,10 @@ use metastore::request::StoreOp;
 use types::{Ino, Moment, Seq, Span, check_name};
 use wire::Op;
 
-use super::{Fetches, Waiter};
+use super::{FetchCx, Fetches};
+use crate::MdsEffects;
 use crate::op::touched;
-use crate::{Mds, MdsEffects, Waiting};
+use crate::store::Waiting;
 
 /// How long lookups of a directory are held back, so that it can be written.
 const HELD_MAX: Span = Span::from_millis(200);
@@ -51,37 +52,7 @@ impl Fetches {
     }
 }
 
-impl Mds {
-    /// Whether a request waits for a directory.
-    pub(crate) fn is_waited_for(&self, dir: Ino) -> bool {
-        self.fetches.waiting.contains_key(&dir)
-    }
-
-    /// Whether a directory is another rank's, or comes from one. It may have been read all the
-    /// same, for a fact about its root, or before that was known. Its rows do not count: an inode
-    /// in it may be in a directory of this rank by now.
-    pub(super) fn is_not_ours(&self, dir: Ino) -> bool {
-        self.is_active() && (self.authority.is_of_other(dir) || self.authority.is_coming(dir))
-    }
-
-    /// Forgets a directory that was read for a request that has seen by now that it is another
-    /// rank's.
-    pub(super) fn forget_others(&mut self, dir: Ino) {
-        if self.is_not_ours(dir) {
-            self.namespace.forget_dirs(&[dir]);
-        }
-    }
-
-    /// The walk continues when a directory arrives.
-    pub(crate) fn preload_waits_for(&mut self, dir: Ino, effects: &mut MdsEffects) {
-        // One wakes all of them.
-        let waiting = self.fetches.waiting.get(&dir);
-        let known = |waiters: &Vec<Waiter>| waiters.iter().any(|it| matches!(it, Waiter::Preload));
-        if !waiting.is_some_and(known) {
-            self.wait_for(dir, Need::Whole, Waiter::Preload, effects);
-        }
-    }
-
+impl FetchCx<'_> {
     /// Fetches the needed parts of a directory, unless that has to wait. A directory that is being
     /// written must not be read: it is fetched when the write ends.
     pub(super) fn start_fetch(&mut self, dir: Ino, effects: &mut MdsEffects) {
@@ -97,7 +68,7 @@ impl Mds {
             self.counters.cold_lookups += 1;
             StoreOp::LookUp { ino: dir, names: needed.names.clone() }
         };
-        self.store(Waiting::Fetch(dir), op, effects);
+        self.store.begin(Waiting::Fetch(dir), op, effects);
     }
 
     /// The part of a directory that a request needs and memory lacks.
@@ -131,7 +102,7 @@ impl Mds {
 
     /// Fetches the directories that were held back and are not written soon.
     pub(super) fn release_held(&mut self, effects: &mut MdsEffects) {
-        let now = self.clock.now;
+        let now = self.now;
         // They may be gone.
         let namespace = &self.namespace;
         let late = self.fetches.held.extract_if(.., |(dir, since, _)| {

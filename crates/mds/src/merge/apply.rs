@@ -23,7 +23,12 @@ impl Mds {
         self.merges.batch = batch;
         merge.bytes = bytes;
         self.namespace.set_journalled(true);
-        self.hold_freed(merge.is_recorded());
+        self.purges.hold_freed(
+            &mut self.namespace,
+            &mut self.opens,
+            (self.log.last(), merge.is_recorded()),
+            self.clock.now,
+        );
         while merge.is_recorded() && self.purges.lacks_record(1) {
             self.append_record(merge, (0, false), &[]);
         }
@@ -111,14 +116,19 @@ impl Mds {
     /// Events that are applied from now on belong to the next record in the journal.
     fn begin_record(&mut self, merge: &mut Merge) {
         merge.recorded = merge.applied;
-        merge.seq = Seq(self.last_seq().0 + u64::from(merge.is_recorded()));
+        merge.seq = Seq(self.log.last().0 + u64::from(merge.is_recorded()));
     }
 
     /// Records in the journal which creates of a journal that recovery can read were applied since
     /// the last record. Recovery then applies them between the same events of other clients.
     fn record(&mut self, merge: &mut Merge, last: bool) {
         let losses = self.namespace.take_losses();
-        self.hold_freed(merge.is_recorded());
+        self.purges.hold_freed(
+            &mut self.namespace,
+            &mut self.opens,
+            (self.log.last(), merge.is_recorded()),
+            self.clock.now,
+        );
         let events = merge.applied - merge.recorded;
         if !merge.is_recorded() || (events == 0 && losses.is_empty() && !last) {
             return;
@@ -142,7 +152,7 @@ impl Mds {
         };
         merge.recorded = merge.applied;
         let seq = self.log.append(self.clock.now, Origin::default(), &event);
-        self.journal_is_unclear();
+        self.authority.journal_is_unclear(self.log.last());
         merge.begun.get_or_insert(seq);
         debug_assert_eq!(seq, merge.seq, "nothing else is journalled between records");
         if !last {
@@ -223,7 +233,7 @@ impl Mds {
         } else {
             self.merge_exactly(merge, event)
         };
-        self.take_back_named(event);
+        self.purges.take_back_named(&self.namespace, &mut self.opens, event);
         outcome
     }
 

@@ -17,6 +17,7 @@ use types::{ClientId, Cred, Errno, Ino, InoRange, Set};
 use wire::Failure;
 
 use super::{JournalId, Merge, MergeStage, Merges};
+use crate::fetch::Waiter;
 use crate::{Mds, MdsEffects, Waiting};
 
 /// The runs of a merge.
@@ -172,10 +173,11 @@ impl Mds {
     /// Continues to attach runs, and keeps the merge at the head of the queue unless it is refused.
     pub(super) fn attach_step(&mut self, mut merge: Merge, effects: &mut MdsEffects) {
         if !merge.is_forgotten {
-            if let Some(dir) = self.revoke_below(ClientId(0), merge.subtree, effects) {
+            if let Some(dir) = self.capabilities().revoke_below(ClientId(0), merge.subtree, effects)
+            {
                 self.merges.waiting = true;
                 self.merges.queue.push_front(merge);
-                return self.merge_waits_until_returned(dir);
+                return self.fetches.merge_waits_until_returned(dir);
             }
             merge.is_forgotten = true;
         }
@@ -191,9 +193,9 @@ impl Mds {
             Ok(Next::Fetch(dir)) => {
                 self.merges.waiting = true;
                 self.merges.queue.push_front(merge);
-                self.merge_waits_for(dir, effects);
+                self.fetching().wait_for_whole(dir, Waiter::Merge, effects);
             }
-            Err(failure) => self.reply_error(merge.conn, merge.tid, failure, effects),
+            Err(failure) => effects.reply_error(merge.at, failure),
         }
     }
 
@@ -208,12 +210,16 @@ impl Mds {
             (Step::Begin, _) => {
                 let op = self.attach_made(merge, &runs.list)?;
                 runs.step = Step::Root;
-                self.store(Waiting::Attach(merge.id), op, effects);
+                self.store.begin(Waiting::Attach(merge.id), op, effects);
                 Ok(Next::Wait)
             }
             (Step::Root, false) => {
                 runs.step = Step::Proved;
-                self.store(Waiting::Attach(merge.id), StoreOp::ProveRuns { runs: root }, effects);
+                self.store.begin(
+                    Waiting::Attach(merge.id),
+                    StoreOp::ProveRuns { runs: root },
+                    effects,
+                );
                 Ok(Next::Wait)
             }
             (Step::Proved, false) => {
@@ -221,7 +227,7 @@ impl Mds {
                     return Ok(Next::Fetch(merge.subtree));
                 }
                 runs.step = Step::Writing;
-                self.attach_root(merge.subtree, (root, guard(merge)), effects);
+                self.checkpointing().attach_root(merge.subtree, (root, guard(merge)), effects);
                 Ok(Next::Wait)
             }
             (Step::Writing, false) => Ok(Next::Wait),
@@ -286,7 +292,7 @@ impl Mds {
             && let Some(merge) = self.merges.queue.pop_front()
         {
             let failure = Failure { errno: failure.error.errno, text: failure.error.to_string() };
-            self.reply_error(merge.conn, merge.tid, failure, effects);
+            effects.reply_error(merge.at, failure);
         }
     }
 }

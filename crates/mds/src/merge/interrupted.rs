@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use types::{ClientId, ConnId, Errno, Ino, Moment, Seq, Span, Tid};
+use types::{ClientId, ConnId, Errno, Ino, Moment, Seq, Span};
 use wire::{Failure, MergeFlags, Op, Unused};
 
 use super::{Merge, MergeStage, Merges};
-use crate::{Mds, MdsEffects};
+use crate::{Mds, MdsEffects, ReplyTo};
 
 /// How long a merge that is halfway waits for a directory that cannot be read. Other merges wait
 /// for it.
@@ -90,15 +90,38 @@ impl Merges {
     }
 }
 
+impl Merges {
+    /// The store refuses the directories for which the merge at the head of the queue waits; the
+    /// caller reports the error to the client.
+    pub(crate) fn drop_unstored(&mut self, errno: Errno, now: Moment) {
+        if let Some(merge) = self.queue.pop_front() {
+            self.put_off(&merge, errno, now);
+        }
+        self.resume();
+    }
+
+    /// A merge failed. If the journal has a record of it, half of it may be seen: it is tried again
+    /// later, whether its client asks for that or not.
+    pub(super) fn put_off(&mut self, merge: &Merge, errno: Errno, now: Moment) {
+        // A damaged object stays damaged; an object that is gone was merged and stored.
+        let lasts = matches!(errno, Errno::BadMessage | Errno::NotFound);
+        let Some(begun) = merge.begun.filter(|_| !lasts) else { return };
+        let Merge { subtree, client, .. } = *merge;
+        let after = now + AGAIN_AFTER;
+        let object = String::from_utf8_lossy(&merge.object).into_owned();
+        self.unfinished.insert(object, Unfinished { subtree, client, begun, after });
+    }
+}
+
 impl Mds {
     pub(crate) fn drop_merges_of(&mut self, conn: ConnId) {
         let (dropped, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.merges.receiving)
             .into_iter()
-            .partition(|merge| merge.conn == conn);
+            .partition(|merge| merge.at.conn == conn);
         self.merges.receiving = left;
-        dropped.iter().for_each(|merge| self.put_off(merge, Errno::Io));
+        dropped.iter().for_each(|merge| self.merges.put_off(merge, Errno::Io, self.clock.now));
         // Of one that is held nothing was applied.
-        self.merges.held.retain(|merge| merge.conn != conn);
+        self.merges.held.retain(|merge| merge.at.conn != conn);
         // One that is being applied continues: stopping halfway would leave half of it.
     }
 
@@ -117,30 +140,9 @@ impl Mds {
     pub(crate) fn fail_merge(&mut self, failure: &Failure, effects: &mut MdsEffects) {
         self.merges.resume();
         if let Some(merge) = self.merges.queue.pop_front() {
-            self.put_off(&merge, failure.errno);
-            self.reply_error(merge.conn, merge.tid, failure.clone(), effects);
+            self.merges.put_off(&merge, failure.errno, self.clock.now);
+            effects.reply_error(merge.at, failure.clone());
         }
-    }
-
-    /// The store refuses the directories for which the merge at the head of the queue waits; the
-    /// caller reports the error to the client.
-    pub(crate) fn drop_unstored(&mut self, errno: Errno) {
-        if let Some(merge) = self.merges.queue.pop_front() {
-            self.put_off(&merge, errno);
-        }
-        self.merges.resume();
-    }
-
-    /// A merge failed. If the journal has a record of it, half of it may be seen: it is tried again
-    /// later, whether its client asks for that or not.
-    pub(super) fn put_off(&mut self, merge: &Merge, errno: Errno) {
-        // A damaged object stays damaged; an object that is gone was merged and stored.
-        let lasts = matches!(errno, Errno::BadMessage | Errno::NotFound);
-        let Some(begun) = merge.begun.filter(|_| !lasts) else { return };
-        let Merge { subtree, client, .. } = *merge;
-        let after = self.clock.now + AGAIN_AFTER;
-        let object = String::from_utf8_lossy(&merge.object).into_owned();
-        self.merges.unfinished.insert(object, Unfinished { subtree, client, begun, after });
     }
 
     /// Continues merges that a crash interrupted and whose journals the store has: after a recovery
@@ -156,7 +158,7 @@ impl Mds {
             let op = Op::Merge { subtree, bytes, object: bytes_of, flags, unused };
             if let Some(known) = self.tables.decoupled.get(&subtree) {
                 let cred = known.cred.clone();
-                let _ = self.begin_merge((ConnId::NOBODY, Tid(0)), (client, &cred), &op, effects);
+                let _ = self.begin_merge(ReplyTo::NOBODY, (client, &cred), &op, effects);
             }
             // Refused if its client does not have the subtree any more: then it was finished.
             self.merges.unfinished.remove(&object);

@@ -13,7 +13,7 @@ use crate::{Mds, MdsEffects};
 impl Merge {
     /// Whether it continues where it began: the journal may have half of it.
     fn must_end(&self) -> bool {
-        self.conn == ConnId::NOBODY || self.begun.is_some()
+        self.at.conn == ConnId::NOBODY || self.begun.is_some()
     }
 }
 
@@ -67,8 +67,8 @@ impl Mds {
         };
         self.counters.forwards += 1;
         let answer = Answer::Elsewhere(Box::new(Elsewhere { rank, ..Elsewhere::default() }));
-        let at = (merge.conn, merge.tid);
-        self.reply(at, Seq(0), Timestamp(0), Ok(answer), effects);
+        let at = merge.at;
+        effects.reply(at, Seq(0), Timestamp(0), Ok(answer));
         None
     }
 
@@ -85,7 +85,7 @@ impl Mds {
         let Merge { subtree, client, .. } = merge;
         let known = self.tables.decoupled.get(&subtree).filter(|it| it.client == client);
         let Some(known) = known else {
-            self.reply_error(merge.conn, merge.tid, Errno::Stale.into(), effects);
+            effects.reply_error(merge.at, Errno::Stale.into());
             return None;
         };
         merge.ranges.clone_from(&known.ranges);

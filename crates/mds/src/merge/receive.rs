@@ -9,12 +9,12 @@ use wire::{Answer, Failure, MergeReport, Message, Op};
 
 use super::{JournalId, Merge, MergeStage};
 use crate::op::{Performed, Performing};
-use crate::{Mds, MdsEffects, Phase, Waiting};
+use crate::{Mds, MdsEffects, Phase, ReplyTo, Waiting};
 
 impl Mds {
     pub(crate) fn begin_merge(
         &mut self,
-        (conn, tid): (ConnId, Tid),
+        at: ReplyTo,
         (client, cred): (ClientId, &Cred),
         op: &Op<'_>,
         effects: &mut MdsEffects,
@@ -48,8 +48,7 @@ impl Mds {
         let ranges = self.tables.decoupled.get(&subtree).map(|known| known.ranges.clone());
         let merge = Merge {
             id,
-            conn,
-            tid,
+            at,
             client,
             cred: cred.clone(),
             subtree,
@@ -88,7 +87,7 @@ impl Mds {
         if bytes == 0 {
             // The journal is in the store: read it from there instead of from the client.
             let object = String::from_utf8_lossy(object).into_owned();
-            self.store(Waiting::MergeObject(id), StoreOp::Get { object }, effects);
+            self.store.begin(Waiting::MergeObject(id), StoreOp::Get { object }, effects);
         }
         Ok(Performed::Later)
     }
@@ -117,30 +116,25 @@ impl Mds {
             self.sessions.get_mut(client).blocked.push_back(frame);
             return;
         }
-        self.take_chunk((conn, tid), bytes, effects);
+        self.take_chunk(ReplyTo { conn, tid }, bytes, effects);
     }
 
     /// A chunk that nothing of its client precedes any more.
-    pub(crate) fn take_chunk(
-        &mut self,
-        (conn, tid): (ConnId, Tid),
-        bytes: &[u8],
-        effects: &mut MdsEffects,
-    ) {
+    pub(crate) fn take_chunk(&mut self, at: ReplyTo, bytes: &[u8], effects: &mut MdsEffects) {
         let merges = &mut self.merges.receiving;
         // A chunk without a merge follows a merge that was refused.
-        let Some(at) = merges.iter().position(|m| (m.conn, m.tid) == (conn, tid)) else { return };
-        let merge = &mut merges[at];
+        let Some(place) = merges.iter().position(|merge| merge.at == at) else { return };
+        let merge = &mut merges[place];
         if (merge.bytes.len() + bytes.len()) as u64 > merge.expected {
-            let merge = merges.swap_remove(at);
+            let merge = merges.swap_remove(place);
             let text = "more journal arrived than was announced".into();
             let failure = Failure { errno: Errno::BadMessage, text };
-            return self.reply_error(merge.conn, merge.tid, failure, effects);
+            return effects.reply_error(merge.at, failure);
         }
         merge.bytes.extend_from_slice(bytes);
         self.counters.merge_bytes += bytes.len() as u64;
         if merge.bytes.len() as u64 == merge.expected {
-            let merge = merges.swap_remove(at);
+            let merge = merges.swap_remove(place);
             self.enqueue_merge(merge, effects);
         }
     }
@@ -162,8 +156,8 @@ impl Mds {
             Ok(_) => Failure { errno: Errno::NotFound, text: "the journal object is gone".into() },
             Err(failure) => Failure { errno: failure.error.errno, text: failure.error.to_string() },
         };
-        self.put_off(&merge, failure.errno);
-        self.reply_error(merge.conn, merge.tid, failure, effects);
+        self.merges.put_off(&merge, failure.errno, self.clock.now);
+        effects.reply_error(merge.at, failure);
     }
 
     pub(super) fn enqueue_merge(&mut self, merge: Merge, effects: &mut MdsEffects) {
@@ -171,7 +165,7 @@ impl Mds {
         if merge.flags.by_reference
             && let Err(failure) = self.take_runs(&mut merge)
         {
-            return self.reply_error(merge.conn, merge.tid, failure, effects);
+            return effects.reply_error(merge.at, failure);
         }
         let header = match SegmentHeader::decode(&merge.bytes) {
             Ok(header) => header,
@@ -186,8 +180,9 @@ impl Mds {
         if !own {
             let text = "the journal is not of this client and subtree".into();
             let failure = Failure { errno: Errno::Invalid, text };
-            return self.reply_error(merge.conn, merge.tid, failure, effects);
+            return effects.reply_error(merge.at, failure);
         }
+        assert!(merge.applied == 0, "a received journal is not applied");
         merge.journal = JournalId::of(&merge.bytes);
         self.skip_if_whole(&mut merge);
         merge.stage = MergeStage::Verifying;

@@ -1,13 +1,15 @@
 //! Decoupling: giving a subtree and a range of inode numbers to one client, and taking them back.
 
 use policy::Transition;
-use types::{ClientId, ConnId, Cred, Errno, Ino, Origin, Seq, Set, Tid};
+use types::{ClientId, Cred, Errno, Ino, Origin, Seq, Set};
 use wire::{Answer, Decoupled, Failure, Op, Request, Unused};
 
 use super::{Performed, Performing, Refused};
+use crate::admission::{Incoming, is_blocked};
 use crate::checkpoint::{SubtreeFlush, Then};
+use crate::fetch::Waiter;
 use crate::tables::{GivenBack, Held, Tables};
-use crate::{Mds, MdsEffects};
+use crate::{Mds, MdsEffects, ReplyTo};
 use namespace::{Mode, Refusal};
 
 /// Most inode numbers a client gets at once.
@@ -19,7 +21,7 @@ pub(crate) struct Release {
     pub(crate) subtree: Ino,
     pub(crate) client: ClientId,
     pub(crate) unused: Vec<GivenBack>,
-    pub(crate) at: (ConnId, Tid),
+    pub(crate) at: ReplyTo,
     pub(crate) answer: Answer,
 }
 
@@ -27,23 +29,24 @@ impl Mds {
     /// Answers when the metadata store has all of a directory: then a client may read it there.
     pub(super) fn write_down(
         &mut self,
-        at: (ConnId, Tid),
+        at: ReplyTo,
         (client, cred): (ClientId, &Cred),
         (parent, name): (Ino, &[u8]),
         effects: &mut MdsEffects,
     ) -> Performing {
         let attr = self.namespace.directory_to_read(cred, parent, name)?;
-        if self.is_blocked(client, attr.ino) {
+        if is_blocked(&self.tables, &self.namespace, client, attr.ino) {
             self.counters.busy += 1;
             return Err(Errno::Busy.into());
         }
-        let here = self.is_served_here(attr.ino) && !self.namespace.is_split(attr.ino);
+        let here = self.authority.is_served_here(&self.namespace, attr.ino)
+            && !self.namespace.is_split(attr.ino);
         if !self.authority.is_plain() && !here {
             let text = "other metadata servers have this directory: list it there".into();
             let errno = Errno::NotSupported;
             return Err(Refused::Failure(Failure { errno, text }));
         }
-        self.flush_directory(at, attr.ino, Answer::Attr(attr), effects);
+        self.checkpointing().flush_directory(at, attr.ino, Answer::Attr(attr), effects);
         Ok(Performed::Later)
     }
 
@@ -51,7 +54,7 @@ impl Mds {
     /// and, if the policy decouples, locks the subtree. Answered when all of it is durable.
     pub(crate) fn decouple(
         &mut self,
-        (conn, tid): (ConnId, Tid),
+        at: ReplyTo,
         cred: &Cred,
         (path, text): (&[u8], &[u8]),
         client: ClientId,
@@ -65,11 +68,12 @@ impl Mds {
         self.namespace.access(cred, ino, 2)?;
         self.check_free(ino, client)?;
         self.check_all_here(ino)?;
-        if let Some(dir) = self.revoke_below(client, ino, effects) {
+        if let Some(dir) = self.capabilities().revoke_below(client, ino, effects) {
             // Other clients would keep answering from their caches of the subtree.
             let op = Op::Decouple { path, client, policy: text };
-            let request = Request::new(tid, tid, cred.clone(), op);
-            self.park_until_returned(conn, client, &request, dir);
+            let request = Request::new(at.tid, at.tid, cred.clone(), op);
+            let from = Incoming { conn: at.conn, client, request: &request };
+            self.fetches.park_until_returned(&mut self.sessions, from, dir);
             return Ok(Performed::Later);
         }
         let root = self.namespace.getattr(ino)?;
@@ -80,8 +84,8 @@ impl Mds {
         if Transition::between(&self.in_force(ino), &policy, held.is_some()).store {
             // The present content must be kept as the new policy promises.
             let op = Op::Decouple { path, client, policy: text.as_bytes() };
-            let request = Request::new(tid, tid, cred.clone(), op);
-            if !self.is_stored_first(conn, ino, request, effects) {
+            let request = Request::new(at.tid, at.tid, cred.clone(), op);
+            if !self.is_stored_first(at.conn, ino, request, effects) {
                 return Ok(Performed::Later);
             }
         }
@@ -110,7 +114,7 @@ impl Mds {
             self.merges.forget(ino);
         }
         let answer = Answer::Decoupled(Decoupled { root, range, epoch, empty });
-        self.tables.hold(Held { conn, tid, answer: Ok(answer), seq, begins });
+        self.tables.hold(Held { at, answer: Ok(answer), seq, begins });
         Ok(Performed::Later)
     }
 
@@ -165,7 +169,7 @@ impl Mds {
     /// More numbers for a client whose range is used up.
     pub(crate) fn extend(
         &mut self,
-        (conn, tid): (ConnId, Tid),
+        at: ReplyTo,
         client: ClientId,
         subtree: Ino,
         count: u64,
@@ -175,34 +179,28 @@ impl Mds {
         if let Some(known) = self.tables.decoupled.get_mut(&subtree) {
             known.ranges.push(range);
         }
-        self.tables.hold(Held {
-            conn,
-            tid,
-            answer: Ok(Answer::Range(range)),
-            seq: Seq(0),
-            begins: None,
-        });
+        self.tables.hold(Held { at, answer: Ok(Answer::Range(range)), seq: Seq(0), begins: None });
         Ok(Performed::Later)
     }
 
     /// Numbers for inodes that a client creates in directories that it has alone.
     pub(crate) fn grant_numbers(
         &mut self,
-        (conn, tid): (ConnId, Tid),
+        at: ReplyTo,
         client: ClientId,
         count: u64,
     ) -> Performing {
         let range = self.tables.grant(count.clamp(1, EXTEND_MAX))?;
         self.sessions.get_mut(client).ahead.may_use(range);
         let (answer, seq) = (Answer::Range(range), Seq(0));
-        self.tables.hold(Held { conn, tid, answer: Ok(answer), seq, begins: None });
+        self.tables.hold(Held { at, answer: Ok(answer), seq, begins: None });
         Ok(Performed::Later)
     }
 
     /// Ends a decoupling without a merge: by its owner, or by root if the owner is gone for good.
     pub(crate) fn release(
         &mut self,
-        (conn, tid): (ConnId, Tid),
+        at: ReplyTo,
         client: ClientId,
         cred: &Cred,
         (subtree, unused): (Ino, Unused<'_>),
@@ -215,7 +213,7 @@ impl Mds {
         self.take_back(subtree, &unused);
         self.tables.remove(subtree);
         self.merges.forget(subtree);
-        self.tables.hold(Held { conn, tid, answer: Ok(Answer::Done), seq, begins: None });
+        self.tables.hold(Held { at, answer: Ok(Answer::Done), seq, begins: None });
         Ok(Performed::Later)
     }
 
@@ -223,7 +221,7 @@ impl Mds {
     /// the directory. Later requests of the former client are rejected, whether it is gone or not.
     pub(crate) fn take_over_subtree(
         &mut self,
-        (conn, tid): (ConnId, Tid),
+        at: ReplyTo,
         client: ClientId,
         cred: &Cred,
         subtree: Ino,
@@ -251,7 +249,7 @@ impl Mds {
             self.fence(before, effects);
         }
         let answer = Answer::Decoupled(Decoupled { root, range, epoch, empty: false });
-        self.tables.hold(Held { conn, tid, answer: Ok(answer), seq: Seq(0), begins: None });
+        self.tables.hold(Held { at, answer: Ok(answer), seq: Seq(0), begins: None });
         Ok(Performed::Later)
     }
 
@@ -274,13 +272,15 @@ impl Mds {
         if owner == Some(client) {
             seq = match self.switch_policy(subtree) {
                 Ok(seq) => seq,
-                Err(cold) => return self.release_waits_for(cold, release, effects),
+                Err(cold) => {
+                    return self.fetching().wait_for_whole(cold, Waiter::Release(release), effects);
+                }
             };
             self.take_back(subtree, &release.unused);
             self.tables.release(subtree);
         }
-        let Release { at: (conn, tid), answer, .. } = release;
-        self.tables.hold(Held { conn, tid, answer: Ok(answer), seq, begins: None });
+        let Release { at, answer, .. } = release;
+        self.tables.hold(Held { at, answer: Ok(answer), seq, begins: None });
         self.tables_tick(effects);
     }
 
@@ -293,7 +293,7 @@ impl Mds {
         let Release { subtree, client, unused, at, answer } = release;
         let (then, seq) = (Then::Release(client, unused), self.log.last());
         let settled = SubtreeFlush { at, subtree, then, answer, seq, dirs: Set::default() };
-        self.flush_subtree(settled, effects);
+        self.checkpointing().flush_subtree(settled, effects);
     }
 
     /// Takes numbers back, unless another queued journal of the subtree was, or may be, verified
@@ -306,7 +306,7 @@ impl Mds {
 }
 
 /// Whether a request is about a subtree or a directory as a whole.
-pub(super) fn is_about_all(op: &Op<'_>) -> bool {
+pub(crate) fn is_about_all(op: &Op<'_>) -> bool {
     matches!(
         op,
         Op::Export { .. }

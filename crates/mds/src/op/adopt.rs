@@ -6,17 +6,17 @@
 
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
 use metastore::{BRANCH_PREFIX, Branch, BranchState, is_branch_name, is_of_branch};
-use types::{ClientId, ConnId, Cred, Errno, Ino, Seq, Tid};
+use types::{ClientId, Cred, Errno, Ino, Seq};
 use wire::{Answer, Decoupled, Failure, Op};
 
 use super::{Performed, Performing, Refused};
 use crate::tables::{Decoupling, Held};
-use crate::{Mds, MdsEffects, Waiting};
+use crate::{Mds, MdsEffects, ReplyTo, Waiting};
 
 /// A branch is being read.
 #[derive(Debug)]
 pub(crate) struct Adopting {
-    at: (ConnId, Tid),
+    at: ReplyTo,
     client: ClientId,
     cred: Cred,
     subtree: Ino,
@@ -26,7 +26,7 @@ pub(crate) struct Adopting {
 impl Mds {
     pub(super) fn adopt(
         &mut self,
-        at: (ConnId, Tid),
+        at: ReplyTo,
         (client, cred): (ClientId, &Cred),
         op: &Op<'_>,
         effects: &mut MdsEffects,
@@ -40,7 +40,7 @@ impl Mds {
         self.check_adoptable(client, cred, subtree)?;
         let object = format!("{BRANCH_PREFIX}{name}");
         let adopting = Box::new(Adopting { at, client, cred: cred.clone(), subtree, block });
-        self.store(Waiting::Adopt(adopting), StoreOp::Get { object }, effects);
+        self.store.begin(Waiting::Adopt(adopting), StoreOp::Get { object }, effects);
         Ok(Performed::Later)
     }
 
@@ -67,7 +67,7 @@ impl Mds {
         result: Result<StoreResult, Box<StoreFailure>>,
         effects: &mut MdsEffects,
     ) {
-        let (conn, tid) = adopting.at;
+        let at = adopting.at;
         if let Err(refused) = self.adopt_branch(adopting, result) {
             let failure = match refused {
                 Refused::Failure(failure) => failure,
@@ -75,7 +75,7 @@ impl Mds {
                 // It was here a moment ago.
                 Refused::Refusal(namespace::Refusal::Cold(_)) => Errno::Again.into(),
             };
-            self.reply_error(conn, tid, failure, effects);
+            effects.reply_error(at, failure);
         }
         self.tables_tick(effects);
     }
@@ -85,7 +85,7 @@ impl Mds {
         adopting: Adopting,
         result: Result<StoreResult, Box<StoreFailure>>,
     ) -> Result<(), Refused> {
-        let Adopting { at: (conn, tid), client, cred, subtree, block } = adopting;
+        let Adopting { at, client, cred, subtree, block } = adopting;
         let refuse =
             |errno, text: &str| Err(Refused::Failure(Failure { errno, text: text.to_owned() }));
         let branch = match result {
@@ -132,7 +132,7 @@ impl Mds {
             self.merges.forget(subtree);
         }
         let answer = Answer::Decoupled(Decoupled { root, range, epoch, empty: false });
-        self.tables.hold(Held { conn, tid, answer: Ok(answer), seq: Seq(0), begins });
+        self.tables.hold(Held { at, answer: Ok(answer), seq: Seq(0), begins });
         Ok(())
     }
 }

@@ -3,35 +3,18 @@
 //! in the order of their arrival. The server reports only a failure: then the client's view is
 //! wrong, and it returns its directories.
 
-use types::{ClientId, ConnId, Errno, FileType, Ino, Seq, Tid};
+use types::{ClientId, Errno, FileType, Ino, Seq, Tid};
 use wire::{Answer, Failure, Message, Op, Request};
 
-use super::{Performed, Refused, touched};
+use super::{Changed, Performed, Refused, place_of, touched};
+use crate::admission::{Entry, Incoming};
 use crate::session::{Fate, Remembered};
-use crate::{Mds, MdsEffects, Observed};
+use crate::{Mds, MdsEffects, ReplyTo};
 use namespace::Refusal;
 
 impl Mds {
-    /// Whether a request must wait because an asynchronous operation of its client waits for a
-    /// directory. The requests of one client are executed one after the other then.
-    pub(crate) fn waits_for_async(
-        &mut self,
-        conn: ConnId,
-        client: ClientId,
-        request: &Request<'_>,
-    ) -> bool {
-        if conn == ConnId::MONITOR || conn == ConnId::NOBODY {
-            return false;
-        }
-        let waiting = &mut self.sessions.get_mut(client).ahead.waiting;
-        if waiting.is_empty() {
-            return false;
-        }
-        waiting.push_back(Message::Request(request.clone()).to_frame());
-        true
-    }
-
-    /// The same of a part of a journal, whose merge may wait.
+    /// Whether a part of a journal must wait because an asynchronous operation of its client waits
+    /// for a directory.
     pub(crate) fn chunk_waits_for_async(
         &mut self,
         client: ClientId,
@@ -48,9 +31,7 @@ impl Mds {
     /// Executes asynchronous operations.
     pub(crate) fn execute_async(
         &mut self,
-        conn: ConnId,
-        client: ClientId,
-        request: &Request<'_>,
+        from @ Incoming { client, request, .. }: Incoming<'_>,
         effects: &mut MdsEffects,
     ) {
         if request.op.is_mutation() {
@@ -69,9 +50,13 @@ impl Mds {
         let may =
             if self.is_resend_busy() { Ok(()) } else { self.check_exclusive(client, request) };
         let performed = may.map_err(Refused::from);
-        let performed = performed.and_then(|()| self.perform(conn, client, request, effects));
+        let performed =
+            performed.and_then(|()| match self.admit::<{ Entry::EXECUTED }>(from, effects) {
+                None => Ok(Performed::Later),
+                Some(admitted) => admitted.and_then(|admitted| self.perform(admitted, effects)),
+            });
         match performed {
-            Ok(Performed::Changed { seq, ino, time, .. }) => {
+            Ok(Performed::Changed(Changed { seq, ino, time, .. })) => {
                 self.counters.ahead += 1;
                 let remembered =
                     Remembered { tid: request.tid, seq: seq.unwrap_or_default(), ino, time };
@@ -82,42 +67,38 @@ impl Mds {
                     session.ahead.seq = session.ahead.seq.max(seq);
                 }
                 if self.settings.observe {
-                    let Remembered { tid, seq, ino, time } = remembered;
-                    let messages = effects.outbox.sends.len();
-                    effects.observed.push(Observed { client, tid, seq, ino, time, messages });
+                    effects.observe(client, remembered);
                 }
-                self.follow_exclusive(client, request, removed, effects);
+                self.follow_exclusive(client, request, removed);
             }
             Ok(Performed::Answer(_) | Performed::Later) => {}
             Err(Refused::Refusal(Refusal::Cold(dir))) => {
                 let frame = Message::Request(request.clone()).to_frame();
                 self.sessions.get_mut(client).ahead.waiting.push_front(frame);
-                self.async_waits_for(client, dir, effects);
+                self.fetching().park_async(client, dir, effects);
             }
             Err(Refused::Refusal(Refusal::Errno(errno))) => {
-                self.refuse_async(conn, client, request, errno.into(), effects);
+                self.refuse_async(from, errno.into(), effects);
             }
             Err(Refused::Failure(failure)) => {
-                self.refuse_async(conn, client, request, failure, effects);
+                self.refuse_async(from, failure, effects);
             }
         }
     }
 
     fn refuse_async(
         &mut self,
-        conn: ConnId,
-        client: ClientId,
-        request: &Request<'_>,
+        from @ Incoming { client, .. }: Incoming<'_>,
         failure: Failure,
         effects: &mut MdsEffects,
     ) {
         self.counters.ahead_refused += 1;
-        self.refuse(conn, client, request, failure, effects);
+        self.refuse(from, failure, effects);
         // The client's view is wrong: no later operation that depends on it is executed.
         let alone = self.caps.alone().filter(|(_, owner)| *owner == client);
         let alone: Vec<Ino> = alone.map(|(dir, _)| dir).collect();
         for dir in alone {
-            self.returned(client, dir, effects);
+            self.capabilities().returned(client, dir);
         }
     }
 
@@ -126,7 +107,7 @@ impl Mds {
     fn check_exclusive(&self, client: ClientId, request: &Request<'_>) -> Result<(), Errno> {
         let (inos, _) = touched(&request.op);
         for ino in inos.into_iter().flatten() {
-            let place = self.place_of(ino).ok_or(Errno::Stale)?;
+            let place = place_of(&self.namespace, ino).ok_or(Errno::Stale)?;
             if self.caps.owner(place) != Some(client) {
                 return Err(Errno::Stale);
             }
@@ -142,13 +123,7 @@ impl Mds {
 
     /// A directory that was made in one that its client has alone is the client's alone, too; a
     /// removed one is no client's.
-    fn follow_exclusive(
-        &mut self,
-        client: ClientId,
-        request: &Request<'_>,
-        removed: Option<Ino>,
-        effects: &mut MdsEffects,
-    ) {
+    fn follow_exclusive(&mut self, client: ClientId, request: &Request<'_>, removed: Option<Ino>) {
         let Some(replay) = request.replay else { return };
         if let Op::Create { parent, ref new, .. } = request.op
             && FileType::from_mode(new.mode) == Some(FileType::Directory)
@@ -157,18 +132,18 @@ impl Mds {
         {
             self.caps.grant_exclusive(client, replay.ino);
         } else if let Some(removed) = removed {
-            self.returned(client, removed, effects);
+            self.capabilities().returned(client, removed);
         }
     }
 
     /// How many of a client's asynchronous operations the server has executed.
     pub(crate) fn acknowledge_async(
         &mut self,
-        at: (ConnId, Tid),
+        at: ReplyTo,
         client: ClientId,
         effects: &mut MdsEffects,
     ) {
         let seq = self.sessions.get_mut(client).ahead.seq;
-        self.reply_with(at, seq, Answer::Done, effects);
+        effects.reply_with(at, seq, Answer::Done);
     }
 }

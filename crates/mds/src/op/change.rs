@@ -1,19 +1,19 @@
 //! Requests that change the namespace: plan, journal, apply.
 
 use namespace::{Planned, PlannedInode};
-use types::{
-    Attr, AttrChange, ClientId, ConnId, Cred, Errno, Ino, Origin, Path, Seq, Stripe, Tid, Timestamp,
-};
+use types::{Attr, AttrChange, ClientId, Cred, Errno, Ino, Origin, Path, Stripe, Timestamp};
 use wire::{Answer, Op, Replay, Request};
 
-use super::{Performed, Performing, Refused};
+use super::{Changed, Performed, Performing, Refused};
+use crate::admission::{Admitted, Incoming};
 use crate::session::{Remembered, Session};
-use crate::{Mds, MdsEffects, fetch};
-use namespace::{Mode, Refusal};
+use crate::{Mds, MdsEffects, ReplyTo, fetch};
+use namespace::Refusal;
 
 impl Mds {
     #[allow(clippy::too_many_lines, reason = "an arm for each operation")]
-    pub(crate) fn change(&mut self, client: ClientId, request: &Request<'_>) -> Performing {
+    pub(crate) fn change(&mut self, admitted: Admitted<'_>) -> Performing {
+        let Incoming { client, request, .. } = admitted.incoming();
         let Request { tid, ref cred, replay, ref op, .. } = *request;
         let time = replay.map_or(self.clock.time, |replay| replay.time);
         let origin = Origin { client, tid };
@@ -50,7 +50,7 @@ impl Mds {
             Op::SetAttr { ino, ref change } => {
                 let planned = self.namespace.plan_setattr(cred, ino, change, time)?;
                 let performed = self.execute_change(origin, ino, &planned, time);
-                if self.is_fragmented(ino) {
+                if self.authority.is_fragmented(ino) {
                     self.spread_access(ino);
                 }
                 Ok(performed)
@@ -156,13 +156,13 @@ impl Mds {
         if let journal::Event::Create(create) = &mut event {
             create.ino = ino;
         }
-        let (seq, ack_safe) = self.journal_and_apply(origin, at.0, at.0, &event);
+        let (seq, ack_safe) = self.applying().journal_and_apply(origin, at.0, at.0, &event);
         let attr = self.namespace.getattr(ino)?;
         self.note_size(at.0);
         if open {
             self.opens.enter(origin.client, ino, true);
         }
-        Ok(Performed::Changed { answer: Answer::Attr(attr), seq, ino, time, ack_safe })
+        Ok(Performed::Changed(Changed { answer: Answer::Attr(attr), seq, ino, time, ack_safe }))
     }
 
     /// How files that are created in a directory are striped.
@@ -184,15 +184,15 @@ impl Mds {
         let cred = if self.opens.writes(client, ino) { &root } else { cred };
         let change = AttrChange { size: Some(size), mtime: Some(time), ..AttrChange::default() };
         let planned = self.namespace.plan_setattr(cred, ino, &change, time)?;
-        let (seq, ack_safe) = self.journal_and_apply(origin, ino, ino, &planned.event());
+        let (seq, ack_safe) = self.applying().journal_and_apply(origin, ino, ino, &planned.event());
         let answer = Answer::Attr(self.namespace.getattr(ino)?);
-        Ok(Performed::Changed { answer, seq, ino: Ino(size), time, ack_safe })
+        Ok(Performed::Changed(Changed { answer, seq, ino: Ino(size), time, ack_safe }))
     }
 
     /// Repeats the answer to a request that made a file longer.
     fn lengthened_again(
         &mut self,
-        at: (ConnId, Tid),
+        at: ReplyTo,
         ino: Ino,
         known: Option<Remembered>,
         effects: &mut MdsEffects,
@@ -201,13 +201,13 @@ impl Mds {
         match (known, attr) {
             (Some(Remembered { seq, ino: size, time, .. }), Some(attr)) => {
                 let answer = Answer::Attr(Attr { size: size.0, ..attr });
-                self.answer_when_safe((seq, time), at, answer, effects);
+                self.log.answer_when_safe((seq, time), at, answer, effects);
             }
-            (Some(_), None) => self.reply_error(at.0, at.1, types::Errno::Stale.into(), effects),
+            (Some(_), None) => effects.reply_error(at, types::Errno::Stale.into()),
             (None, _) => {
                 let text = "it was carried out, but how is not known any more".into();
                 let failure = wire::Failure { errno: types::Errno::Io, text };
-                self.reply_error(at.0, at.1, failure, effects);
+                effects.reply_error(at, failure);
             }
         }
     }
@@ -229,56 +229,9 @@ impl Mds {
         planned: &Planned<'_>,
         time: Timestamp,
     ) -> Performed {
-        let (seq, ack_safe) = self.journal_and_apply(origin, place, other, &planned.event());
-        Performed::Changed { answer: Answer::Done, seq, ino: Ino(0), time, ack_safe }
-    }
-
-    /// Journals an event if the policy of one of the places it touches streams, or if it is about
-    /// an inode with several names, and applies it.
-    #[inline]
-    pub(super) fn journal_and_apply(
-        &mut self,
-        origin: Origin,
-        place: Ino,
-        other: Ino,
-        event: &journal::Event<'_>,
-    ) -> (Option<Seq>, bool) {
-        let home = self.directory_of(place);
-        let (_, policy) = self.namespace.effective_policy(home);
-        let (mut streams, mut ack_safe) = (policy.streams, policy.ack_safe);
-        // An inode with several names does not know them: one may be where answers wait.
-        ack_safe |= home == Ino::LINKS;
-        // Of a server that works apart, the journal is all that stays.
-        streams |= self.is_private();
-        if other != place {
-            // A rename across subtrees keeps the stricter promise of the two.
-            let (_, policy) = self.namespace.effective_policy(other);
-            streams |= policy.streams;
-            ack_safe |= policy.ack_safe;
-        }
-        if !self.changes.is_empty() {
-            // The present content is being stored for another policy, and this change would miss
-            // that.
-            streams |= self.is_in_change(home) || self.is_in_change(other);
-        }
-        // An inode with several names lives in a place of its own: without the journal, a crash
-        // between the checkpoints of that place and of the names' would leave names of nothing.
-        streams = streams || self.namespace.is_about_links(event);
-        let seq = streams.then(|| self.log.append(self.clock.now, origin, event));
-        self.namespace.set_journalled(seq.is_some());
-        self.namespace.apply(seq.unwrap_or(self.log.last()), Mode::Live, event);
-        self.namespace.set_journalled(true);
-        self.note_freed(seq.is_some());
-        (seq, ack_safe)
-    }
-
-    /// The directory whose policy governs an inode.
-    pub(crate) fn directory_of(&self, ino: Ino) -> Ino {
-        if self.namespace.is_dir(ino) {
-            ino
-        } else {
-            self.namespace.home_of(ino).unwrap_or(Ino::ROOT)
-        }
+        let (seq, ack_safe) =
+            self.applying().journal_and_apply(origin, place, other, &planned.event());
+        Performed::Changed(Changed { answer: Answer::Done, seq, ino: Ino(0), time, ack_safe })
     }
 
     /// The directory at a path.
@@ -295,24 +248,23 @@ impl Mds {
     /// A request that was executed before and arrives again: the same answer.
     pub(crate) fn answer_again(
         &mut self,
-        (conn, client): (ConnId, ClientId),
-        request: &Request<'_>,
+        from @ Incoming { conn, client, request }: Incoming<'_>,
         known: Option<Remembered>,
         effects: &mut MdsEffects,
     ) {
         if let Op::Grow { ino, .. } | Op::Append { ino, .. } = request.op {
-            return self.lengthened_again((conn, request.tid), ino, known, effects);
+            return self.lengthened_again(ReplyTo { conn, tid: request.tid }, ino, known, effects);
         }
         // Its position in the journal is forgotten: not behind the newest event. A client that
         // resends it knows the first answer, and its time.
         let told = request.replay;
         let (seq, time) = known.map_or_else(
-            || (self.last_seq(), told.map_or(Timestamp(0), |told| told.time)),
+            || (self.log.last(), told.map_or(Timestamp(0), |told| told.time)),
             |known| (known.seq, known.time),
         );
         let Op::Create { parent, name, ref new } = request.op else {
-            let at = (conn, request.tid);
-            return self.answer_when_safe((seq, time), at, Answer::Done, effects);
+            let at = ReplyTo { conn, tid: request.tid };
+            return self.log.answer_when_safe((seq, time), at, Answer::Done, effects);
         };
         let ino =
             known.map(|known| known.ino).or(told.map(|told| told.ino)).filter(|ino| ino.0 != 0);
@@ -331,10 +283,10 @@ impl Mds {
                 if new.open {
                     self.opens.enter(client, attr.ino, true);
                 }
-                let at = (conn, request.tid);
-                self.answer_when_safe((seq, time), at, Answer::Attr(attr), effects);
+                let at = ReplyTo { conn, tid: request.tid };
+                self.log.answer_when_safe((seq, time), at, Answer::Attr(attr), effects);
             }
-            (Err(Refusal::Cold(dir)), _) => self.park(conn, client, request, dir, effects),
+            (Err(Refusal::Cold(dir)), _) => self.fetching().park(from, dir, effects),
             (Err(Refusal::Errno(_)), Some(ino)) => {
                 // A later request removed the file, or moved it to a directory outside of memory:
                 // these are its first attributes.
@@ -350,8 +302,8 @@ impl Mds {
                 };
                 let attr = Attr { ino, mode, uid, gid, nlink, rdev, size, ..Attr::default() };
                 let attr = Attr { stripe, atime, mtime, ctime: time, btime: time, ..attr };
-                let at = (conn, request.tid);
-                self.answer_when_safe((seq, time), at, Answer::Attr(attr), effects);
+                let at = ReplyTo { conn, tid: request.tid };
+                self.log.answer_when_safe((seq, time), at, Answer::Attr(attr), effects);
             }
             (Err(Refusal::Errno(types::Errno::NotFound)), None) if self.is_active() => {
                 // An executed create leaves its number to the next server, unless no journal has
@@ -359,7 +311,7 @@ impl Mds {
                 self.execute(conn, request, effects);
             }
             (Err(Refusal::Errno(errno)), None) => {
-                self.reply_error(conn, request.tid, errno.into(), effects);
+                effects.reply_error(ReplyTo { conn, tid: request.tid }, errno.into());
             }
         }
     }

@@ -8,33 +8,35 @@
 
 use namespace::{Mode, Refusal};
 use policy::{Policy, Transition};
-use types::{ClientId, ConnId, Cred, Errno, Ino, Origin, Pool, Seq, Tid};
+use types::{ClientId, Cred, Errno, Ino, Origin, Pool, Seq};
 use wire::{Answer, Failure, Op, Request};
 
-use super::{Performed, Performing, Refused};
+use super::{Changed, Performed, Performing, Refused};
+use crate::admission::{Incoming, is_blocked};
 use crate::tables::Held;
-use crate::{Mds, MdsEffects};
+use crate::{Mds, MdsEffects, ReplyTo};
 
 impl Mds {
     /// Sets or, with empty text, removes the policy of a directory on behalf of a client.
     pub(crate) fn set_policy(
         &mut self,
-        at: (ConnId, Tid),
+        at: ReplyTo,
         cred: &Cred,
         (path, text): (&[u8], &[u8]),
         client: ClientId,
         effects: &mut MdsEffects,
     ) -> Performing {
         let ino = self.resolve_dir(cred, path)?;
-        if self.is_blocked(client, ino) {
+        if is_blocked(&self.tables, &self.namespace, client, ino) {
             return Err(Errno::Busy.into());
         }
         self.check_all_here(ino)?;
-        if let Some(dir) = self.revoke_below(ClientId(0), ino, effects) {
-            let (tid, op) = (at.1, Op::SetPolicy { path, policy: text, client });
+        if let Some(dir) = self.capabilities().revoke_below(ClientId(0), ino, effects) {
+            let op = Op::SetPolicy { path, policy: text, client };
             let cred = cred.clone();
-            let request = Request::new(tid, tid, cred, op);
-            self.park_until_returned(at.0, client, &request, dir);
+            let request = Request::new(at.tid, at.tid, cred, op);
+            let from = Incoming { conn: at.conn, client, request: &request };
+            self.fetches.park_until_returned(&mut self.sessions, from, dir);
             return Ok(Performed::Later);
         }
         let time = self.clock.time;
@@ -48,11 +50,10 @@ impl Mds {
             self.postpone_policy(at, ino, text)?;
             return Ok(Performed::Later);
         }
-        let (conn, tid) = at;
         if Transition::between(&before, &to, held.is_some()).store {
             let op = Op::SetPolicy { path, policy: text, client };
-            let request = Request::new(tid, tid, cred.clone(), op);
-            if !self.is_stored_first(conn, ino, request, effects) {
+            let request = Request::new(at.tid, at.tid, cred.clone(), op);
+            if !self.is_stored_first(at.conn, ino, request, effects) {
                 return Ok(Performed::Later);
             }
         }
@@ -67,32 +68,33 @@ impl Mds {
                 // Until the store notes the release of the subtree, a crash would restore the
                 // policy under which it was a client's.
                 self.tables.store_after(seq);
-                self.tables.hold(Held { conn, tid, answer: Ok(answer), seq, begins: None });
+                self.tables.hold(Held { at, answer: Ok(answer), seq, begins: None });
                 return Ok(Performed::Later);
             }
-            return Ok(Performed::Changed { answer, seq: Some(seq), ino, time, ack_safe: true });
+            return Ok(Performed::Changed(Changed {
+                answer,
+                seq: Some(seq),
+                ino,
+                time,
+                ack_safe: true,
+            }));
         };
         known.block = to.interfere == policy::InterferePolicy::Block;
         known.on_demand = to.merge == policy::MergeTrigger::OnDemand;
         (known.policy, known.next) = (to.to_yaml(), None);
         self.tables.store_after(seq);
-        self.tables.hold(Held { conn, tid, answer: Ok(answer), seq, begins: None });
+        self.tables.hold(Held { at, answer: Ok(answer), seq, begins: None });
         Ok(Performed::Later)
     }
 
     /// A policy waits until its subtree is released.
-    fn postpone_policy(
-        &mut self,
-        (conn, tid): (ConnId, Tid),
-        ino: Ino,
-        text: &[u8],
-    ) -> Result<(), Refused> {
+    fn postpone_policy(&mut self, at: ReplyTo, ino: Ino, text: &[u8]) -> Result<(), Refused> {
         let Some(known) = self.tables.decoupled.get_mut(&ino) else {
             return Err(Errno::Stale.into());
         };
         known.next = Some(String::from_utf8_lossy(text).into_owned());
         let answer = Answer::Pending(known.client);
-        self.tables.hold(Held { conn, tid, answer: Ok(answer), seq: Seq(0), begins: None });
+        self.tables.hold(Held { at, answer: Ok(answer), seq: Seq(0), begins: None });
         Ok(())
     }
 

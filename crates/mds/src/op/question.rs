@@ -6,6 +6,8 @@ use wire::{Answer, EffectivePolicy, Op, Request, StateStorage};
 
 use super::Refused;
 use crate::Mds;
+use crate::admission::is_blocked;
+use crate::balance::note_use;
 
 /// Most entries in one reply to a listing: with attributes they fill about 200 KB.
 const LIST_MAX: usize = 4096;
@@ -17,7 +19,7 @@ impl Mds {
         request: &Request<'_>,
     ) -> Result<Answer, Refused> {
         let cred = &request.cred;
-        self.note_use(&request.op);
+        note_use(&mut self.namespace, &request.op);
         self.note_shown(client, &request.op);
         Ok(match request.op {
             Op::Lookup { parent, name } => {
@@ -116,7 +118,7 @@ impl Mds {
         if let Some(attr) = attr {
             self.sessions.get_mut(client).shown.note(attr.ino);
         }
-        let parent = self.whole_of(parent).unwrap_or(parent);
+        let parent = self.authority.whole_of(parent).unwrap_or(parent);
         Ok(Answer::Walked { parent, attr })
     }
 
@@ -130,8 +132,9 @@ impl Mds {
         walked: &Result<Walked, Refusal>,
     ) -> bool {
         let blocked = |Walked { parent, attr }: Walked| {
-            self.is_blocked(client, parent)
-                || attr.is_some_and(|attr| self.is_blocked(client, attr.ino))
+            is_blocked(&self.tables, &self.namespace, client, parent)
+                || attr
+                    .is_some_and(|attr| is_blocked(&self.tables, &self.namespace, client, attr.ino))
         };
         if let Ok(walked) = *walked {
             return blocked(walked);

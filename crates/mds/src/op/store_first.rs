@@ -5,20 +5,28 @@
 //! Invariant: until then the old policy is in force, also for a recovery; and changes until then
 //! are journalled, so that they are as durable as the directories that are being stored.
 
-use types::{ConnId, Ino, Set, Tid};
+use namespace::Namespace;
+use types::{ConnId, Ino, Set};
 use wire::{Answer, Message, Request};
 
 use crate::checkpoint::{SubtreeFlush, Then};
-use crate::{Mds, MdsEffects};
+use crate::{Mds, MdsEffects, ReplyTo};
 
 /// A request that waits.
 #[derive(Debug)]
 pub(crate) struct Change {
-    at: (ConnId, Tid),
+    at: ReplyTo,
     subtree: Ino,
     frame: Vec<u8>,
     /// The write is done.
     stored: bool,
+}
+
+impl Change {
+    /// Where the reply goes.
+    pub(crate) fn at(&self) -> ReplyTo {
+        self.at
+    }
 }
 
 impl Mds {
@@ -31,7 +39,7 @@ impl Mds {
         request: Request<'_>,
         effects: &mut MdsEffects,
     ) -> bool {
-        let at = (conn, request.tid);
+        let at = ReplyTo { conn, tid: request.tid };
         if let Some(place) = self.changes.iter().position(|known| known.at == at && known.stored) {
             self.changes.swap_remove(place);
             return true;
@@ -39,7 +47,7 @@ impl Mds {
         let frame = Message::Request(request).to_frame();
         self.changes.push(Change { at, subtree, frame, stored: false });
         let (then, answer, seq) = (Then::GoOn, Answer::Done, self.log.last());
-        self.flush_subtree(
+        self.checkpointing().flush_subtree(
             SubtreeFlush { at, subtree, then, answer, seq, dirs: Set::default() },
             effects,
         );
@@ -47,26 +55,26 @@ impl Mds {
     }
 
     /// The write is done: the request is executed.
-    pub(crate) fn go_on_with_change(&mut self, at: (ConnId, Tid), effects: &mut MdsEffects) {
+    pub(crate) fn go_on_with_change(&mut self, at: ReplyTo, effects: &mut MdsEffects) {
         let Some(place) = self.changes.iter().position(|known| known.at == at) else { return };
         self.changes[place].stored = true;
         let frame = self.changes[place].frame.clone();
         if let Ok(Some((frame, _))) = wire::frame::decode(&frame)
             && let Ok(Message::Request(request)) = Message::decode(frame.payload)
         {
-            self.execute(at.0, &request, effects);
+            self.execute(at.conn, &request, effects);
         }
         // The request was refused, or its connection is gone.
-        self.drop_change(at);
+        drop_change(&mut self.changes, at);
     }
+}
 
-    /// It could not be stored.
-    pub(crate) fn drop_change(&mut self, at: (ConnId, Tid)) {
-        self.changes.retain(|known| known.at != at);
-    }
+/// Whether a directory is in a subtree that is being stored for another policy.
+pub(crate) fn is_in_change(changes: &[Change], namespace: &Namespace, dir: Ino) -> bool {
+    changes.iter().any(|change| namespace.is_within(dir, change.subtree))
+}
 
-    /// Whether a directory is in a subtree that is being stored for another policy.
-    pub(crate) fn is_in_change(&self, dir: Ino) -> bool {
-        self.changes.iter().any(|change| self.namespace.is_within(dir, change.subtree))
-    }
+/// It could not be stored.
+pub(crate) fn drop_change(changes: &mut Vec<Change>, at: ReplyTo) {
+    changes.retain(|known| known.at != at);
 }

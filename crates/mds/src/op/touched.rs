@@ -2,7 +2,8 @@
 //!
 //! Not here: paths, which are known only where they are walked.
 
-use types::Ino;
+use namespace::Namespace;
+use types::{Ino, Path};
 use wire::Op;
 
 type Touched<'a> = ([Option<Ino>; 2], [Option<(Ino, &'a [u8])>; 2]);
@@ -64,4 +65,22 @@ pub(crate) fn touched<'a>(op: &Op<'a>) -> Touched<'a> {
         | Op::TakeOver { .. }
         | Op::Checkpoint => ([None; 2], [None; 2]),
     }
+}
+
+/// The directories on a path, as far as they are in memory, and the one in which it ends.
+pub(crate) fn way(namespace: &Namespace, base: Ino, path: &[u8]) -> Vec<Ino> {
+    let mut way = vec![base];
+    let Ok(path) = Path::parse(path) else { return way };
+    let mut at = base;
+    for name in path.components() {
+        let Ok(Some(ino)) = namespace.peek(at, name) else { break };
+        way.extend(place_of(namespace, ino));
+        at = ino;
+    }
+    way
+}
+
+/// The inode itself if it is a directory, else its home.
+pub(crate) fn place_of(namespace: &Namespace, ino: Ino) -> Option<Ino> {
+    if namespace.is_dir(ino) { Some(ino) } else { namespace.home_of(ino) }
 }

@@ -16,12 +16,13 @@ use std::collections::{BTreeMap, VecDeque};
 
 use journal::{Event, Loss};
 use metastore::Removal;
-use namespace::Freed;
-use types::{Ino, Seq};
+use namespace::{Freed, Namespace};
+use types::{Ino, Moment, Seq};
 
 use super::recovered::freed_of;
-use super::{Purges, removal_of};
-use crate::{Mds, MdsEffects};
+use super::{PurgeCx, Purges, removal_of};
+use crate::MdsEffects;
+use crate::opens::Opens;
 
 /// Inodes that one record names: about a megabyte.
 const NAMED_MAX: usize = 1 << 16;
@@ -30,18 +31,18 @@ const NAMED_MAX: usize = 1 << 16;
 #[derive(Debug, Default)]
 pub(super) struct MergedAway {
     /// Inodes that a merge under way removed.
-    held: BTreeMap<Ino, Held>,
+    pub(super) held: BTreeMap<Ino, Held>,
     /// Those of them that the next record will name.
     unnamed: Vec<Ino>,
     /// The first record that names one of them.
     since: Option<Seq>,
     /// The same of merges that ended while their inodes were on no list, and when they ended.
-    unlisted: VecDeque<(Seq, Seq)>,
+    pub(super) unlisted: VecDeque<(Seq, Seq)>,
 }
 
 #[derive(Debug)]
-struct Held {
-    freed: Freed,
+pub(super) struct Held {
+    pub(super) freed: Freed,
     /// The newest event when the inode was removed.
     seq: Seq,
     /// The journal has records of the merge.
@@ -62,6 +63,7 @@ impl MergedAway {
 
     /// Holds an inode that a replayed record names.
     pub(super) fn hold_named(&mut self, freed: Freed, record: Seq) {
+        assert!(record.0 > 0, "{}: a record is an event", freed.ino);
         self.held.insert(freed.ino, Held { freed, seq: record, recorded: true });
         self.note_record(record);
     }
@@ -108,6 +110,39 @@ pub(super) fn removed_in(loss: &Loss) -> Option<Freed> {
 }
 
 impl Purges {
+    /// Holds inodes that a merge removed; `recorded` is whether the journal has records of it.
+    pub(crate) fn hold_freed(
+        &mut self,
+        namespace: &mut Namespace,
+        opens: &mut Opens,
+        (seq, recorded): (Seq, bool),
+        now: Moment,
+    ) {
+        for freed in namespace.take_freed() {
+            self.room.note(&freed, recorded, now);
+            if opens.keep(freed) || freed.is_stored {
+                self.merged.hold(freed, seq, recorded);
+            }
+        }
+    }
+
+    /// A merge executed an event, which may have given a removed inode a name again.
+    pub(crate) fn take_back_named(
+        &mut self,
+        namespace: &Namespace,
+        opens: &mut Opens,
+        event: &Event<'_>,
+    ) {
+        if self.merged.held.is_empty() {
+            return;
+        }
+        for ino in named(event).into_iter().flatten() {
+            if namespace.has_name(ino) && self.merged.held.remove(&ino).is_some() {
+                opens.named_again(ino);
+            }
+        }
+    }
+
     /// Whether a record is missing in the journal that names removed inodes, besides so many other
     /// records.
     pub(crate) fn lacks_record(&self, others: usize) -> bool {
@@ -128,7 +163,7 @@ impl Purges {
     }
 
     /// Whether the journal keeps a record of an ended merge for the purge queue.
-    pub(super) fn are_merges_unlisted(&self) -> bool {
+    pub(crate) fn are_merges_unlisted(&self) -> bool {
         !self.merged.unlisted.is_empty()
     }
 
@@ -146,36 +181,13 @@ impl Purges {
     }
 }
 
-impl Mds {
-    /// Holds inodes that a merge removed; `recorded` is whether the journal has records of it.
-    pub(crate) fn hold_freed(&mut self, recorded: bool) {
-        let seq = self.last_seq();
-        for freed in self.namespace.take_freed() {
-            self.purges.room.note(&freed, recorded, self.clock.now);
-            if self.opens.keep(freed) || freed.is_stored {
-                self.purges.merged.hold(freed, seq, recorded);
-            }
-        }
-    }
-
-    /// A merge executed an event, which may have given a removed inode a name again.
-    pub(crate) fn take_back_named(&mut self, event: &Event<'_>) {
-        if self.purges.merged.held.is_empty() {
-            return;
-        }
-        for ino in named(event).into_iter().flatten() {
-            if self.namespace.has_name(ino) && self.purges.merged.held.remove(&ino).is_some() {
-                self.opens.named_again(ino);
-            }
-        }
-    }
-
+impl PurgeCx<'_> {
     /// Queues inodes that ended merges removed.
     pub(crate) fn queue_merged_away(&mut self) {
         if self.purges.merged.held.is_empty() || self.merges.is_halfway() {
             return;
         }
-        let (may_continue, last) = (self.merges.may_continue(), self.last_seq());
+        let (may_continue, last) = (self.merges.may_continue(), self.log.last());
         let held = std::mem::take(&mut self.purges.merged.held);
         let (kept, ended): (BTreeMap<_, _>, BTreeMap<_, _>) =
             held.into_iter().partition(|(_, held)| held.recorded && may_continue);
@@ -192,7 +204,7 @@ impl Mds {
             }
             let (is_open, certain) = (self.opens.keep(freed), recorded && !self.is_private());
             self.purges.add(freed, if recorded { last } else { seq }, certain);
-            self.purges.room.ask(self.clock.now);
+            self.purges.room.ask(self.now);
             // A client may have written to an empty file that it had open.
             if !is_open {
                 self.queue_recovered(ino);

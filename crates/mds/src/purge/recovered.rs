@@ -16,8 +16,9 @@ use namespace::Freed;
 use types::{Ino, Moment, Seq, Set, Stripe};
 
 use super::merged::{named, removed_in};
-use super::{List, Purges, Task};
-use crate::{Mds, MdsEffects, Phase, Waiting};
+use super::{List, PurgeCx, Purges, Task};
+use crate::store::Waiting;
+use crate::{MdsEffects, Phase};
 
 /// See the module documentation.
 #[derive(Debug, Default)]
@@ -110,7 +111,7 @@ pub(super) fn freed_of(removal: &Removal) -> Freed {
     }
 }
 
-impl Mds {
+impl PurgeCx<'_> {
     /// Takes the inodes that the journal removed, of which the replay found `freed` without a name.
     /// The newest event is `last`.
     pub(crate) fn recover_removed(&mut self, freed: Vec<Freed>, last: Seq) {
@@ -149,7 +150,7 @@ impl Mds {
 
     /// Queues an inode, if clients have had the time to report it as open.
     pub(super) fn queue_recovered(&mut self, ino: Ino) {
-        let now = self.clock.now;
+        let now = self.now;
         if self.is_private() || self.purges.recovered.until.is_some_and(|until| now >= until) {
             self.purges.queue(ino);
         } else {
@@ -164,15 +165,15 @@ impl Mds {
             return;
         }
         let Some(until) = self.purges.recovered.until else {
-            self.purges.recovered.until = Some(self.clock.now + self.settings.reconnect);
+            self.purges.recovered.until = Some(self.now + self.settings.reconnect);
             self.purges.recovered.reading = true;
             let prefix = removals_prefix(self.rank);
-            self.store(Waiting::Purge(Task::ReadNames), StoreOp::List { prefix }, effects);
+            self.store.begin(Waiting::Purge(Task::ReadNames), StoreOp::List { prefix }, effects);
             return;
         };
         let recovered = &mut self.purges.recovered;
         let nothing = recovered.waiting.is_empty() && recovered.empty.is_empty();
-        if nothing || recovered.reading || self.clock.now < until {
+        if nothing || recovered.reading || self.now < until {
             return;
         }
         for freed in std::mem::take(&mut recovered.empty) {
@@ -183,10 +184,10 @@ impl Mds {
         for ino in std::mem::take(&mut self.purges.recovered.waiting) {
             self.purges.queue(ino);
         }
-        self.purges.room.ask(self.clock.now);
+        self.purges.room.ask(self.now);
     }
 
-    pub(super) fn removals_found(&mut self, result: Result<StoreResult, Box<StoreFailure>>) {
+    pub(crate) fn removals_found(&mut self, result: Result<StoreResult, Box<StoreFailure>>) {
         // After a failure, the next term reads the lists.
         if let Ok(StoreResult::Names(names)) = result {
             // The lists of this term are known.
@@ -198,7 +199,7 @@ impl Mds {
         }
     }
 
-    pub(super) fn removals_read(
+    pub(crate) fn removals_read(
         &mut self,
         name: String,
         result: Result<StoreResult, Box<StoreFailure>>,
@@ -211,12 +212,12 @@ impl Mds {
         }
     }
 
-    pub(super) fn read_next_removals(&mut self, effects: &mut MdsEffects) {
+    pub(crate) fn read_next_removals(&mut self, effects: &mut MdsEffects) {
         let Some(object) = self.purges.recovered.names.pop() else {
             self.purges.recovered.reading = false;
             return;
         };
         let task = Waiting::Purge(Task::Read(object.clone()));
-        self.store(task, StoreOp::Get { object }, effects);
+        self.store.begin(task, StoreOp::Get { object }, effects);
     }
 }

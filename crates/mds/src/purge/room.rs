@@ -6,9 +6,9 @@
 //! are written again soon; a removal of fewer bytes waits for a few seconds.
 
 use namespace::Freed;
-use types::{Moment, Origin, Seq, Span};
+use types::{Moment, Seq, Span};
 
-use crate::{Mds, MdsEffects, Phase};
+use super::Purges;
 
 /// How long after a removal its room is given back.
 const AFTER: Span = Span::from_millis(2000);
@@ -56,40 +56,48 @@ impl Room {
     }
 }
 
-impl Mds {
-    /// Starts a checkpoint if one is due.
-    pub(super) fn room_tick(&mut self, effects: &mut MdsEffects) {
-        let (now, last) = (self.clock.now, self.last_seq());
-        if self.phase != Phase::Active || self.is_private() {
-            return;
-        }
-        let room = &mut self.purges.room;
+/// The next step after removals, to give their room back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RoomWork {
+    /// Nothing now.
+    Nothing,
+    /// Journal segments up to a former checkpoint can go.
+    Trim,
+    /// Everything is to be written, so that the room is given back.
+    Checkpoint,
+}
+
+impl Purges {
+    /// Whether room should be given back now. `last` is the newest event, and the journal begins
+    /// with `first`.
+    pub(crate) fn room_work(
+        &mut self,
+        (first, last): (Seq, Seq),
+        is_writing: bool,
+        now: Moment,
+    ) -> RoomWork {
+        let room = &mut self.room;
         if room.newest.0 != last {
             room.newest = (last, now);
         }
+        let mut work = RoomWork::Nothing;
         if let Some(seq) = room.trimming
-            && !self.checkpoint.is_writing()
+            && !is_writing
         {
-            if self.log.first_kept() > seq {
-                self.purges.room.trimming = None;
+            if first > seq {
+                room.trimming = None;
             } else {
-                self.trim(effects);
+                work = RoomWork::Trim;
             }
         }
-        let room = &mut self.purges.room;
-        let Some(since) = room.since else { return };
+        let Some(since) = room.since else { return work };
         let age = now.since(since);
         let is_still = now.since(room.newest.1) >= STILL;
         let worth = if age < AFTER_BUSY { WORTH } else { WORTH_BUSY };
         if age < AFTER || !(is_still || room.bytes >= worth) {
-            return;
+            return work;
         }
         (room.since, room.bytes, room.trimming) = (None, 0, Some(last));
-        if self.log.has_segments() {
-            // A new segment allows the trim of the one that is written to.
-            self.log.end_segment();
-            self.log.append(now, Origin::default(), &journal::Event::NOTHING);
-        }
-        self.checkpoint_again(Some(last));
+        RoomWork::Checkpoint
     }
 }

@@ -7,6 +7,7 @@ use types::{Errno, Error, Ino};
 
 use super::Step;
 use super::departed::DepartedSubtrees;
+use crate::fetch::Waiter;
 use crate::{Mds, MdsEffects, Waiting};
 
 impl Mds {
@@ -23,7 +24,7 @@ impl Mds {
                 self.recovery.behind = DepartedSubtrees::new(self.recover_gone());
                 self.recovery.step = Step::ListCrossRenames;
                 let prefix = CROSS_RENAMES_PREFIX.to_owned();
-                self.store(Waiting::Recovery, StoreOp::List { prefix }, effects);
+                self.store.begin(Waiting::Recovery, StoreOp::List { prefix }, effects);
             }
             (Step::ListCrossRenames, StoreResult::Names(names)) => {
                 self.read_cross_renames(names, effects)
@@ -57,7 +58,7 @@ impl Mds {
             None => self.list_segments(effects),
             Some(dir) => {
                 self.recovery.step = Step::FetchHidden;
-                self.recovery_waits_for(dir, effects);
+                self.fetching().wait_for_whole(dir, Waiter::Recovery, effects);
             }
         }
     }
@@ -68,7 +69,7 @@ impl Mds {
             None => self.begin_namespace(effects),
             Some(object) => {
                 self.recovery.step = Step::ReadCrossRename(object.clone(), names);
-                self.store(Waiting::Recovery, StoreOp::Get { object }, effects);
+                self.store.begin(Waiting::Recovery, StoreOp::Get { object }, effects);
             }
         }
     }

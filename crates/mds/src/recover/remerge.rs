@@ -9,6 +9,7 @@ use namespace::Mode;
 use types::{Ino, Seq, Set};
 
 use super::Step;
+use crate::fetch::Waiter;
 use crate::fetch::seen_by;
 use crate::merge::JournalId;
 use crate::{Mds, MdsEffects, Waiting};
@@ -102,7 +103,7 @@ impl Mds {
             }
             if let Some(dir) = self.namespace.needs_to_lose(&loss) {
                 // Whether the winner is stored is checked again afterwards.
-                self.recovery_waits_for(dir, effects);
+                self.fetching().wait_for_whole(dir, Waiter::Recovery, effects);
                 return false;
             }
             self.namespace.lose_again(seq, &loss);
@@ -122,7 +123,7 @@ impl Mds {
     ) -> Option<bool> {
         let Some(stored) = self.recovery.stored.take() else {
             self.recovery.step = Step::ReadStored;
-            self.store(Waiting::Recovery, StoreOp::LoadDir { ino: dir }, effects);
+            self.store.begin(Waiting::Recovery, StoreOp::LoadDir { ino: dir }, effects);
             return None;
         };
         let position = |loaded: &LoadedDir| loaded.manifest.position.seen_by(self.rank);

@@ -27,7 +27,12 @@ impl Mds {
             return false;
         }
         // Events before this one did not need the directory, or made it dirty.
-        self.withhold(dir, Seq(self.recovery.applied.0.saturating_add(1)), error);
+        self.damage.withhold(
+            &mut self.namespace,
+            dir,
+            Seq(self.recovery.applied.0.saturating_add(1)),
+            error,
+        );
         self.namespace.take_as_empty(dir);
         self.replay_on(effects);
         true

@@ -29,6 +29,8 @@ impl Free {
             return;
         }
         let InoRange { mut start, mut end } = range;
+        let overlaps = self.ranges().any(|known| known.start < end && start < known.end);
+        debug_assert!(!overlaps, "numbers {range:?} are free already");
         if let Some((before, until)) = self.0.range(..start).next_back()
             && *until == start
         {
@@ -51,6 +53,7 @@ impl Free {
         let InoRange { start, end } = large.min_by_key(|range| range.len())?;
         self.0.remove(&start);
         let taken = InoRange { start, end: start + count };
+        assert!(taken.end <= end, "a free range has {count} numbers");
         if taken.end < end {
             self.0.insert(taken.end, end);
         }

@@ -41,7 +41,7 @@ pub(crate) struct Gone {
 /// All of them, and the store's knowledge of them.
 #[derive(Debug, Default)]
 pub(crate) struct GoneList {
-    all: Vec<Gone>,
+    pub(super) all: Vec<Gone>,
     /// The departure of one is not in the store, or only in the put under way.
     unstored: bool,
     in_flight: bool,
@@ -107,6 +107,8 @@ impl Tables {
         if self.gone.all.contains(gone) {
             return;
         }
+        assert!(gone.dirs.len() <= GONE_MAX, "{}: noted directories are bounded", gone.root);
+        assert!(gone.linked.len() <= LINKED_MAX, "{}: noted inodes are bounded", gone.root);
         let counts = |it: &Gone| match it.went {
             true => it.last >= first || (!it.linked.is_empty() && it.last >= unstored),
             false => it.root != gone.root,

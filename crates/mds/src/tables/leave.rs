@@ -135,6 +135,7 @@ impl Tables {
 
     /// Takes in an entry from another rank.
     pub(crate) fn take_moved(&mut self, root: Ino, known: Decoupling) {
+        debug_assert!(known.leaving.is_none(), "{root}: the subtree has arrived");
         self.given_back.remove(&root);
         self.decoupled.insert(root, known);
         self.dirty = true;

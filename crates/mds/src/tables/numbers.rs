@@ -49,6 +49,7 @@ impl Tables {
         let space = Ino::space_of(self.rank);
         let end = self.next.checked_add(count).filter(|end| *end <= space.end);
         let range = InoRange { start: self.next, end: end.ok_or(Errno::NoSpace)? };
+        assert!(!self.free.contains(Ino(range.start)), "{range:?} was never granted");
         self.next = range.end;
         Ok(range)
     }
@@ -96,6 +97,8 @@ impl Tables {
         for GivenBack { of, start } in unused {
             // Asked for again, it is not there any more.
             let Some(range) = known.ranges.iter_mut().find(|range| *range == of) else { continue };
+            let keeps = range.start < *start && *start < range.end;
+            assert!(keeps, "the first number of {of:?} does not come back");
             range.end = *start;
             self.free.put(InoRange { start: *start, end: of.end });
             self.dirty = true;
@@ -109,6 +112,7 @@ impl Tables {
     /// Numbers become usable. If clients were given ranges in between, the rest of the current
     /// reservation is skipped: at most half a million of a rank's 2^40 numbers.
     pub(super) fn add_own(&mut self, range: InoRange) {
+        assert!(self.own.end <= range.start, "{range:?} is behind the numbers in use");
         if self.own.end == range.start {
             self.own.end = range.end;
         } else {

@@ -1,4 +1,5 @@
-//! The frame of a small object: eight magic bytes, a version, a body, and a CRC-32C of all before it.
+//! The frame of a small object: eight magic bytes, a version, a body, and a CRC-32C of all before
+//! it.
 //!
 //! The checksum is verified before the version is believed: a flipped bit must not look like the
 //! format of a later release.

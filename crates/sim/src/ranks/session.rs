@@ -68,6 +68,7 @@ impl RanksWorld {
         let mut effects = SessionEffects::default();
         if let Some(to) = self.clients[client].to.get_mut(&rank) {
             to.session.handle(input, &mut effects);
+            to.session.validate();
         }
         self.flush(client, rank, effects);
     }

@@ -4,7 +4,7 @@ use journal::{Block, Event};
 use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult};
 use metastore::{CrossRename, CrossRenameState, cross_rename_name};
 use namespace::{Mode, Refusal};
-use types::{ConnId, Cred, Errno, Error, Ino, Moment, Origin, Rank, Seq, Tid};
+use types::{Cred, Errno, Error, Ino, Moment, Origin, Rank, Seq};
 use wire::{Answer, Failure};
 
 use super::super::RETRY;
@@ -13,7 +13,7 @@ use super::ENDED_MAX;
 use super::directory::MOUNT_POINT;
 use super::offer::failure_of;
 use crate::op::{Performed, Performing, Refused};
-use crate::{Mds, MdsEffects, Waiting};
+use crate::{Mds, MdsEffects, ReplyTo, Waiting};
 
 /// The offer for this rank does not exist any more: the client must begin the rename again. Not
 /// `ESTALE`, which means that the directory is not here: the client would try other ranks, which
@@ -51,7 +51,7 @@ pub(super) struct Arrival {
     number: u64,
     pub(super) dir: Ino,
     /// Who asked.
-    at: Option<(ConnId, Tid)>,
+    at: Option<ReplyTo>,
     pub(super) cross_rename: CrossRename,
     version: u64,
     stage: ArrivalStage,
@@ -115,7 +115,7 @@ impl Mds {
     /// Takes a name that another rank offers.
     pub(crate) fn arrive(
         &mut self,
-        at: (ConnId, Tid),
+        at: ReplyTo,
         dir: Ino,
         (from, number): (Rank, u64),
         effects: &mut MdsEffects,
@@ -229,7 +229,11 @@ impl Mds {
         let object = arrival.object();
         let data = CrossRename { state, ..arrival.cross_rename.clone() }.encode();
         let condition = Condition::Version(arrival.version);
-        self.store(Waiting::CrossRename(id), StoreOp::Put { object, data, condition }, effects);
+        self.store.begin(
+            Waiting::CrossRename(id),
+            StoreOp::Put { object, data, condition },
+            effects,
+        );
         Some(())
     }
 
@@ -404,7 +408,7 @@ impl Mds {
                     return None;
                 }
             }
-            self.note_freed(true);
+            self.applying().note_freed(true);
             self.note_size(dir);
         }
         self.arrival(id)?.came = true;

@@ -3,14 +3,14 @@
 use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult};
 use metastore::{CrossRename, CrossRenameState, cross_rename_name};
 use namespace::{Mode, Refusal};
-use types::{ClientId, ConnId, Cred, Errno, Ino, Moment, Origin, Seq, Span, Tid};
+use types::{ClientId, Cred, Errno, Ino, Moment, Origin, Seq, Span};
 use wire::{Answer, Failure, Op, Request};
 
 use super::super::RETRY;
 use super::super::preload::Goal;
 use super::ENDED_MAX;
 use crate::op::{Performed, Performing};
-use crate::{Mds, MdsEffects, Phase, Waiting};
+use crate::{Mds, MdsEffects, Phase, ReplyTo, Waiting};
 
 /// How long an offer stands without a question about it.
 const STANDS: Span = Span::from_millis(2000);
@@ -52,9 +52,9 @@ pub(super) struct Departure {
     pub(super) id: u64,
     pub(super) cross_rename: CrossRename,
     /// The request, until the offer is answered.
-    pub(super) at: Option<(ConnId, Tid)>,
+    pub(super) at: Option<ReplyTo>,
     /// Requests for the outcome of the offer.
-    waiting: Vec<(ConnId, Tid)>,
+    waiting: Vec<ReplyTo>,
     stage: DepartureStage,
     /// The directory was looked for, after a recovery.
     searched: bool,
@@ -94,12 +94,7 @@ impl Departure {
         Self::new(id, cross_rename, None, stage)
     }
 
-    fn new(
-        id: u64,
-        cross_rename: CrossRename,
-        at: Option<(ConnId, Tid)>,
-        stage: DepartureStage,
-    ) -> Self {
+    fn new(id: u64, cross_rename: CrossRename, at: Option<ReplyTo>, stage: DepartureStage) -> Self {
         let (waiting, searched, asked, undone) = (Vec::new(), false, Moment(0), None);
         Self { id, cross_rename, at, waiting, stage, searched, asked, undone }
     }
@@ -123,7 +118,7 @@ impl Mds {
     /// Offers a name to another rank.
     pub(crate) fn depart(
         &mut self,
-        at: (ConnId, Tid),
+        at: ReplyTo,
         request: &Request<'_>,
         effects: &mut MdsEffects,
     ) -> Performing {
@@ -166,12 +161,7 @@ impl Mds {
     }
 
     /// Answers when the owner of a name is decided.
-    pub(crate) fn passed(
-        &mut self,
-        at: (ConnId, Tid),
-        id: u64,
-        effects: &mut MdsEffects,
-    ) -> Performing {
+    pub(crate) fn passed(&mut self, at: ReplyTo, id: u64, effects: &mut MdsEffects) -> Performing {
         let cross_renames = &mut self.authority.cross_renames;
         let Some(departure) = cross_renames.departures.iter_mut().find(|it| it.id == id) else {
             let known = cross_renames.ended.iter().find(|(known, _)| *known == id);
@@ -234,7 +224,11 @@ impl Mds {
         let departure = self.departure(id)?;
         let (object, data) = (departure.object(), departure.cross_rename.encode());
         let condition = Condition::Absent;
-        self.store(Waiting::CrossRename(id), StoreOp::Put { object, data, condition }, effects);
+        self.store.begin(
+            Waiting::CrossRename(id),
+            StoreOp::Put { object, data, condition },
+            effects,
+        );
         Some(())
     }
 
@@ -248,7 +242,7 @@ impl Mds {
         match stage {
             DepartureStage::Drain => {
                 let ino = self.departure(id)?.cross_rename.ino;
-                let held = self.revoke_below(ClientId(0), ino, effects).is_some();
+                let held = self.capabilities().revoke_below(ClientId(0), ino, effects).is_some();
                 if self.phase == Phase::Active && (held || !self.is_merged_below(ino)) {
                     return None;
                 }
@@ -302,7 +296,7 @@ impl Mds {
                     return None;
                 }
                 let objects = vec![self.departure(id)?.object()];
-                self.store(Waiting::CrossRename(id), StoreOp::Delete { objects }, effects);
+                self.store.begin(Waiting::CrossRename(id), StoreOp::Delete { objects }, effects);
                 Some(DepartureStage::Deleting)
             }
             DepartureStage::Offer
@@ -348,7 +342,7 @@ impl Mds {
                         let condition = Condition::Version(*version);
                         let op = StoreOp::Put { object, data, condition };
                         departure.stage = DepartureStage::Withdrawing;
-                        self.store(Waiting::CrossRename(id), op, effects);
+                        self.store.begin(Waiting::CrossRename(id), op, effects);
                         return true;
                     }
                     Ok(CrossRename { state: CrossRenameState::Withdrawn, .. }) => {
@@ -400,7 +394,7 @@ impl Mds {
         let departure = cross_renames.departures.swap_remove(place);
         note_ended(&mut cross_renames.ended, (id, false));
         let objects = vec![departure.object()];
-        self.forget(StoreOp::Delete { objects }, effects);
+        self.checkpoint.forget(&mut self.store, StoreOp::Delete { objects }, effects);
         for at in departure.at.into_iter().chain(departure.waiting) {
             let text = "the other metadata server did not take the name; try again".into();
             let failure = Failure { errno: Errno::Again, text };

@@ -14,13 +14,13 @@
 
 use metastore::{CrossRename, MovedSubtree, SUBTREES_MAX, Subtrees};
 use namespace::Refusal;
-use types::{ClientId, ConnId, Errno, Error, Ino, Moment, Span, Tid};
+use types::{ClientId, Errno, Error, Ino, Moment, Span};
 
 use super::super::READ_LATELY;
 use super::super::place::{InodeAuthority, busy};
 use super::offer::cross;
 use crate::op::Refused;
-use crate::{Mds, MdsEffects, Phase};
+use crate::{Mds, MdsEffects, Phase, ReplyTo};
 
 /// Why nothing is done with the name of a subtree that another rank serves.
 pub(super) const MOUNT_POINT: &str = "another rank serves the directory that has the new name; bring it back first with `cudele mds pin`";
@@ -37,7 +37,8 @@ const FOLLOW_INTERVAL: Span = Span::from_millis(100);
 impl Mds {
     /// Whether another rank serves a directory.
     pub(super) fn is_elsewhere(&self, dir: Ino) -> bool {
-        matches!(self.place(dir), InodeAuthority::Other(_)) || self.namespace.is_split(dir)
+        matches!(self.authority.place(&self.namespace, dir), InodeAuthority::Other(_))
+            || self.namespace.is_split(dir)
     }
 
     /// Whether the name of a directory of this rank may go to another one now.
@@ -125,14 +126,14 @@ impl Mds {
         if self.tables.decoupled.get(&target).is_some_and(|known| !known.released) {
             return Err(cross("a client has decoupled the directory that has the new name"));
         }
-        if let InodeAuthority::Moving(_) = self.place(target) {
+        if let InodeAuthority::Moving(_) = self.authority.place(&self.namespace, target) {
             return Ok(false);
         }
         if self.authority.exporting().any(|root| self.namespace.is_within(root, target)) {
             return Ok(false);
         }
         // Block creates in the directory that the rename will replace.
-        Ok(self.revoke_below(ClientId(0), target, effects).is_none())
+        Ok(self.capabilities().revoke_below(ClientId(0), target, effects).is_none())
     }
 
     /// Whether a directory is in one of the given ones, by the list of subtrees: the path to it
@@ -243,11 +244,11 @@ impl Mds {
         };
         self.authority.followed = root;
         self.authority.follow_at = Some(now + FOLLOW_INTERVAL);
-        let nobody = (ConnId::NOBODY, Tid(0));
+        let nobody = ReplyTo::NOBODY;
         if let Err(Refused::Refusal(Refusal::Cold(cold))) =
             self.begin_export(nobody, (root, to), false)
         {
-            self.preload_waits_for(cold, effects);
+            self.fetching().preload(cold, effects);
         }
         self.authority_step(effects);
     }

@@ -9,6 +9,7 @@ use wire::Failure;
 use super::super::place::{InodeAuthority, busy};
 use super::depart::DepartureStage;
 use crate::op::Refused;
+use crate::op::is_in_change;
 use crate::{Mds, MdsEffects, Phase};
 
 impl Mds {
@@ -98,10 +99,10 @@ impl Mds {
         if decoupled.any(|(root, known)| !known.released && self.namespace.is_within(dir, *root)) {
             return Err(cross("a client has decoupled a directory above it"));
         }
-        if self.is_in_change(dir) {
+        if is_in_change(&self.changes, &self.namespace, dir) {
             return Err(busy("a policy is being changed"));
         }
-        match self.place(dir) {
+        match self.authority.place(&self.namespace, dir) {
             InodeAuthority::Here => Ok(()),
             InodeAuthority::Moving(_) | InodeAuthority::Other(_) | InodeAuthority::Unknown => {
                 Err(Errno::Again.into())

@@ -48,10 +48,11 @@ impl Mds {
             Some(version) => Condition::Version(version),
             None => Condition::Absent,
         };
+        assert!(!self.authority.is_busy(), "one operation on the list at a time");
         self.authority.writing = true;
         let (object, data) = (SUBTREES_NAME.to_owned(), list.encode());
         self.authority.proposed = Some(list);
-        self.store(Waiting::Subtrees, StoreOp::Put { object, data, condition }, effects);
+        self.store.begin(Waiting::Subtrees, StoreOp::Put { object, data, condition }, effects);
     }
 
     /// The list was replaced, or not; or it was read to find that out.
@@ -66,7 +67,7 @@ impl Mds {
                 // Another rank replaced it; or it was this one, and its answer was lost.
                 self.authority.writing = true;
                 let object = SUBTREES_NAME.to_owned();
-                self.store(Waiting::Subtrees, StoreOp::Get { object }, effects);
+                self.store.begin(Waiting::Subtrees, StoreOp::Get { object }, effects);
             }
             Ok(read @ (StoreResult::Bytes(..) | StoreResult::Missing)) => {
                 if let Err(error) = self.take_list(&read) {

@@ -7,12 +7,12 @@
 
 use metastore::PartState;
 use namespace::Refusal;
-use types::{ConnId, Cred, Frag, Ino, Moment, Rank, Span, Tid};
+use types::{Cred, Frag, Ino, Moment, Rank, Span};
 
 use super::Split;
 use crate::authority::place::cold;
 use crate::op::{Performed, Performing, Refused};
-use crate::{Mds, MdsEffects};
+use crate::{Mds, MdsEffects, ReplyTo};
 
 /// Large directories that wait until they are split.
 const LARGE_MAX: usize = 64;
@@ -25,7 +25,7 @@ const SMALL: u64 = 4;
 /// Its fragments began with an eighth each. One with a fourth of that has become small.
 const SMALL_PART: u64 = 32;
 /// No request waits for it.
-const ITSELF: (ConnId, Tid) = (ConnId::NOBODY, Tid(0));
+const ITSELF: ReplyTo = ReplyTo::NOBODY;
 
 /// The directories whose size has to be corrected.
 #[derive(Debug, Default)]
@@ -113,7 +113,7 @@ impl Mds {
         if let Refused::Refusal(Refusal::Cold(cold)) = refused
             && *cold != crate::fetch::NUMBERS
         {
-            self.preload_waits_for(*cold, effects);
+            self.fetching().preload(*cold, effects);
         }
     }
 
@@ -152,7 +152,7 @@ impl Mds {
         let list = &self.authority.list;
         let pinned = |part: &Ino| list.get(*part).is_some_and(|subtree| subtree.pinned);
         let known = |part: &Ino| self.namespace.is_complete(*part);
-        let all = self.parts_here(dir).len() == parts.len() && parts.iter().all(known);
+        let all = self.authority.parts_here(dir).len() == parts.len() && parts.iter().all(known);
         if !all || parts.iter().any(pinned) {
             return false;
         }
@@ -172,7 +172,9 @@ impl Mds {
             let names = self.namespace.names_here(*part);
             self.namespace.is_complete(*part) && names.saturating_mul(SMALL_PART) <= most
         };
-        let Some(part) = self.parts_here(dir).into_iter().find(small) else { return Ok(false) };
+        let Some(part) = self.authority.parts_here(dir).into_iter().find(small) else {
+            return Ok(false);
+        };
         Ok(matches!(self.send_home(part)?, Performed::Later))
     }
 }

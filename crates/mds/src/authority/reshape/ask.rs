@@ -2,19 +2,19 @@
 
 use metastore::{PartState, SUBTREES_MAX};
 use namespace::Refusal;
-use types::{ConnId, Cred, Errno, Frag, Ino, Rank, Tid};
+use types::{Cred, Errno, Frag, Ino, Rank};
 use wire::{Answer, Failure};
 
 use super::super::fragments::Split;
 use super::super::place::{busy, cold};
 use super::{Reshape, ReshapeStage, part_name};
 use crate::op::{Performed, Performing, Refused};
-use crate::{Mds, MdsEffects, fetch};
+use crate::{Mds, MdsEffects, ReplyTo, fetch};
 
 impl Mds {
     /// Begins to split a directory, or a fragment of one. Only root and the owner of the namespace
     /// may ask.
-    pub(crate) fn split(&mut self, at: (ConnId, Tid), cred: &Cred, dir: Ino) -> Performing {
+    pub(crate) fn split(&mut self, at: ReplyTo, cred: &Cred, dir: Ino) -> Performing {
         if cred.uid != 0 && cred.uid != self.settings.root_owner.0 {
             return Err(Errno::NotPermitted.into());
         }
@@ -57,7 +57,7 @@ impl Mds {
     /// Begins to join the fragments of a directory. Every user may join empty fragments.
     pub(crate) fn join(
         &mut self,
-        at: (ConnId, Tid),
+        at: ReplyTo,
         cred: &Cred,
         dir: Ino,
         effects: &mut MdsEffects,
@@ -68,7 +68,7 @@ impl Mds {
         let Some(split) = self.authority.splits.get(&dir).copied() else {
             return Ok(Performed::Answer(Answer::Done));
         };
-        let elsewhere = self.parts_here(dir).len() < Frag::SPLIT_WAYS;
+        let elsewhere = self.authority.parts_here(dir).len() < Frag::SPLIT_WAYS;
         if elsewhere || !self.authority.imports.is_empty() {
             // The fragments may be moving here: the client tries again.
             self.read_list(effects);
@@ -113,7 +113,7 @@ impl Mds {
         &mut self,
         (dir, frag, parts): (Ino, Frag, [Ino; Frag::SPLIT_WAYS]),
         joins: bool,
-        (at, stage): ((ConnId, Tid), ReshapeStage),
+        (at, stage): (ReplyTo, ReshapeStage),
     ) {
         let (cursor, waiting, not_before) = (None, false, None);
         let reshape = Reshape { dir, frag, parts, joins, at, stage, cursor, waiting, not_before };
@@ -128,7 +128,7 @@ impl Mds {
             return;
         }
         let joins = split.state == PartState::Joining;
-        let at = (ConnId::NOBODY, Tid(0));
+        let at = ReplyTo::NOBODY;
         self.begin_reshape((dir, split.frag, split.parts), joins, (at, ReshapeStage::Mark));
     }
 

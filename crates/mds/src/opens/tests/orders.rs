@@ -6,6 +6,7 @@
 //! are counted where messages are sent and received, and programs know a file only some time after
 //! the answer arrived.
 
+use crate::ReplyTo;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use types::{ClientId, ConnId, Ino, Moment, Seq, Tid};
@@ -362,7 +363,7 @@ impl World {
                     let answer = ToClient::Yielded { tid, done: true };
                     return self.clients[at].back.push_back(answer);
                 };
-                sharing.yields.push((ConnId(at as u64), Tid(tid.into())));
+                sharing.yields.push(ReplyTo { conn: ConnId(at as u64), tid: Tid(tid.into()) });
                 self.share();
             }
             ToServer::Close => {
@@ -421,7 +422,7 @@ impl World {
                 self.opens.yielded(id(client), FILE);
             }
         }
-        for (conn, tid) in sharing.yields {
+        for ReplyTo { conn, tid } in sharing.yields {
             let tid = u32::try_from(tid.0).unwrap();
             let answer = ToClient::Yielded { tid, done: moved.is_ok() };
             self.clients[index(conn.0)].later.push_back(answer);

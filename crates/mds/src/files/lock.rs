@@ -1,17 +1,18 @@
-//! Requests about locks. `locks` decides which ones are granted.
+//! Requests about locks.
 
-use types::{ClientId, ConnId, Errno, Ino, Lock, Seq, Tid};
+use types::{ClientId, Errno, Ino, Lock, Seq};
 use wire::Answer;
 
-use super::{Performed, Performing};
+use super::FilesCx;
 use crate::locks::LockOutcome;
-use crate::{Mds, MdsEffects};
+use crate::op::{Performed, Performing};
+use crate::{MdsEffects, ReplyTo};
 
-impl Mds {
+impl FilesCx<'_> {
     /// Sets, changes or releases a lock, at once or when no other lock excludes it.
     pub(crate) fn lock(
         &mut self,
-        at: (ConnId, Tid),
+        at: ReplyTo,
         whose: (Ino, ClientId),
         (lock, wait): (Lock, bool),
         effects: &mut MdsEffects,
@@ -38,8 +39,8 @@ impl Mds {
         effects: &mut MdsEffects,
     ) -> Performing {
         let mut served = Vec::new();
-        if let Some((conn, tid)) = self.locks.cancel(whose, lock, &mut served) {
-            self.reply_error(conn, tid, Errno::Interrupted.into(), effects);
+        if let Some(at) = self.locks.cancel(whose, lock, &mut served) {
+            effects.reply_error(at, Errno::Interrupted.into());
         }
         self.serve_locks(served, effects);
         Ok(Performed::Answer(Answer::Done))
@@ -52,9 +53,9 @@ impl Mds {
         self.serve_locks(served, effects);
     }
 
-    fn serve_locks(&mut self, served: Vec<(ConnId, Tid)>, effects: &mut MdsEffects) {
+    fn serve_locks(&mut self, served: Vec<ReplyTo>, effects: &mut MdsEffects) {
         for at in served {
-            self.reply_with(at, Seq(0), Answer::Done, effects);
+            effects.reply_with(at, Seq(0), Answer::Done);
         }
     }
 }

@@ -3,8 +3,24 @@
 use types::Errno;
 use wire::{Failure, Op};
 
-use super::Refused;
-use crate::Mds;
+use super::{Incoming, Verdict};
+use crate::op::Refused;
+use crate::{Mds, MdsEffects};
+
+#[inline]
+pub(super) fn check(mds: &mut Mds, from: Incoming<'_>, _: &mut MdsEffects) -> Verdict {
+    verdict(mds.settings.read_only, from.op())
+}
+
+#[inline]
+fn verdict(read_only: bool, op: &Op<'_>) -> Verdict {
+    if !read_only || is_reading(op) {
+        return Verdict::Pass;
+    }
+    let text =
+        "the cluster was started with --read-only; `cudele down` and `cudele up` allow changes";
+    Verdict::Refuse(Refused::Failure(Failure { errno: Errno::ReadOnly, text: text.into() }))
+}
 
 /// Whether a request makes no lasting change.
 fn is_reading(op: &Op<'_>) -> bool {
@@ -60,13 +76,37 @@ fn is_reading(op: &Op<'_>) -> bool {
     }
 }
 
-impl Mds {
-    pub(super) fn check_read_only(&self, op: &Op<'_>) -> Result<(), Refused> {
-        if !self.settings.read_only || is_reading(op) {
-            return Ok(());
+#[cfg(test)]
+mod tests {
+    use types::{Ino, Timestamp};
+
+    use super::*;
+
+    fn is_refused(read_only: bool, op: &Op<'_>) -> bool {
+        match verdict(read_only, op) {
+            Verdict::Refuse(Refused::Failure(failure)) => failure.errno == Errno::ReadOnly,
+            Verdict::Refuse(Refused::Refusal(_))
+            | Verdict::Pass
+            | Verdict::Taken
+            | Verdict::Wait(_) => false,
         }
-        let text =
-            "the cluster was started with --read-only; `cudele down` and `cudele up` allow changes";
-        Err(Refused::Failure(Failure { errno: Errno::ReadOnly, text: text.into() }))
+    }
+
+    #[test]
+    fn a_read_only_server_refuses_changes_and_another_one_does_not() {
+        let op = Op::Unlink { parent: Ino::ROOT, name: b"a" };
+        assert!(is_refused(true, &op) && !is_refused(false, &op));
+    }
+
+    #[test]
+    fn a_read_only_server_opens_files_for_reading() {
+        assert!(!is_refused(true, &Op::Open { ino: Ino(300), write: false }));
+        assert!(is_refused(true, &Op::Open { ino: Ino(300), write: true }));
+    }
+
+    #[test]
+    fn a_read_only_server_lets_a_reader_note_the_time_of_its_access() {
+        let op = Op::Accessed { ino: Ino(300), at: Timestamp(5) };
+        assert!(!is_refused(true, &op));
     }
 }

@@ -1,13 +1,15 @@
-//! Giving leases with replies, and letting changes wait for their end. `leases` explains them.
+//! Giving leases with replies, and letting changes wait for their end. [`crate::leases`] explains
+//! them.
 
 use policy::Cache;
 use types::{Errno, Ino, Moment, Path};
 use wire::{Answer, Failure, Grants, Op, Request};
 
+use super::CapsCx;
 use crate::leases::ANYBODY;
-use crate::{Mds, MdsEffects};
+use crate::op::place_of;
 
-impl Mds {
+impl CapsCx<'_> {
     /// The part of an immediate answer that a client may cache for the span of a lease.
     #[allow(clippy::wildcard_enum_match_arm, reason = "changes give no leases")]
     pub(super) fn notify_leased(
@@ -20,7 +22,9 @@ impl Mds {
             (Op::Lookup { parent, .. }, Err(failure)) if failure.errno == Errno::NotFound => {
                 (*parent, None)
             }
-            (Op::GetAttr { ino }, Ok(Answer::Attr(attr))) => (self.place_of(*ino)?, Some(attr)),
+            (Op::GetAttr { ino }, Ok(Answer::Attr(attr))) => {
+                (place_of(self.namespace, *ino)?, Some(attr))
+            }
             (Op::Walk { path, .. }, Ok(Answer::Walked { parent, attr })) => {
                 // For an empty path the answer is about the base itself, not about a name.
                 Path::parse(path).ok()?.split_last()?;
@@ -56,13 +60,13 @@ impl Mds {
     /// Gives a lease of a directory, if it can be given.
     fn lease(&mut self, dir: Ino) -> Option<types::Span> {
         // A client that has it alone changes it without waiting.
-        if !self.may_tell_of(dir)
+        if !self.authority.may_tell_of(self.namespace, dir)
             || self.caps.owner(dir).is_some()
             || !self.tables.may_remember(ANYBODY)
         {
             return None;
         }
-        let now = self.clock.now;
+        let now = self.now;
         let closed = |root: Ino| self.namespace.ancestors(dir).any(|ancestor| ancestor == root);
         if self.leases.closed_below(now).any(closed) {
             return None;
@@ -72,7 +76,7 @@ impl Mds {
 
     /// Whether a change of a directory waits for the end of a lease.
     pub(super) fn waits_for_lease(&mut self, dir: Ino) -> bool {
-        let waits = self.leases.must_wait(dir, self.clock.now);
+        let waits = self.leases.must_wait(dir, self.now);
         self.counters.lease_waits += u64::from(waits);
         waits
     }
@@ -80,7 +84,7 @@ impl Mds {
     /// A directory in a subtree with an unexpired lease. No lease is granted in the subtree until
     /// it has expired.
     pub(super) fn waits_for_leases_below(&mut self, root: Ino) -> Option<Ino> {
-        let leased = self.leases.directories(self.clock.now);
+        let leased = self.leases.directories(self.now);
         // The place of an evicted directory is unknown.
         let inside = leased.filter(|dir| {
             !self.namespace.knows(*dir) || self.namespace.ancestors(*dir).any(|it| it == root)
@@ -91,24 +95,24 @@ impl Mds {
             waits = self.waits_for_lease(dir).then_some(dir).or(waits);
         }
         if waits.is_some() {
-            self.leases.close_below(root, self.clock.now);
+            self.leases.close_below(root, self.now);
         }
         waits
     }
 
     /// Handles requests again that waited for a lease that has expired.
-    pub(crate) fn leases_tick(&mut self, effects: &mut MdsEffects) {
-        for dir in self.leases.over(self.clock.now) {
-            self.retry_returned(dir, effects);
+    pub(super) fn leases_tick(&mut self) {
+        for dir in self.leases.over(self.now) {
+            self.fetches.wake_returned(dir);
         }
-        if self.leases.are_past(self.clock.now) {
+        if self.leases.are_past(self.now) {
             self.tables.forgets(ANYBODY);
         }
     }
 
     /// Until when leases may be in use that the previous server gave.
     pub(crate) fn leases_recovered(&mut self) -> Moment {
-        let now = self.clock.now;
+        let now = self.now;
         if !self.tables.remembering().any(|client| client == ANYBODY) {
             return now;
         }

@@ -1,27 +1,29 @@
-//! Opening, sharing and closing files. `opens` decides which clients may have which files open.
+//! Opening, sharing and closing files.
 
 use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult};
 use types::{
-    Attr, AttrChange, ClientId, ConnId, Cred, Errno, FileType, Ino, Origin, Pool, Seq, Tid,
-    Timestamp,
+    Attr, AttrChange, ClientId, ConnId, Cred, Errno, FileType, Ino, Origin, Pool, Seq, Timestamp,
 };
-use wire::{Access, Answer, Failure, Message, Opened, Request};
+use wire::{Access, Answer, Failure, Message, Opened};
 
-use super::{Performed, Performing, Refused};
+use super::FilesCx;
+use crate::admission::Incoming;
+use crate::balance::note_use;
+use crate::fetch::decode;
+use crate::op::{Performed, Performing, Refused};
 use crate::opens::Verdict;
-use crate::{Mds, MdsEffects, Waiting};
+use crate::store::Waiting;
+use crate::{MdsEffects, ReplyTo};
 
-impl Mds {
+impl FilesCx<'_> {
     /// Opens a file, at once or when it is shared.
     pub(crate) fn open(
         &mut self,
-        conn: ConnId,
-        client: ClientId,
-        request: &Request<'_>,
+        from @ Incoming { conn, client, request }: Incoming<'_>,
         (ino, write): (Ino, bool),
         effects: &mut MdsEffects,
     ) -> Performing {
-        self.note_use(&request.op);
+        note_use(self.namespace, &request.op);
         let attr = self.namespace.getattr(ino)?;
         match attr.file_type() {
             FileType::Regular => {}
@@ -51,7 +53,7 @@ impl Mds {
         self.counters.opens += 1;
         let answer = Answer::Opened(Opened { attr, data, shared: moved.is_some() });
         let Some(moved) = moved else { return Ok(Performed::Answer(answer)) };
-        self.answer_when_safe((moved, Timestamp(0)), (conn, request.tid), answer, effects);
+        self.log.answer_when_safe((moved, Timestamp(0)), from.at(), answer, effects);
         Ok(Performed::Later)
     }
 
@@ -88,7 +90,7 @@ impl Mds {
     /// writes of the client must not overtake the content that the server moves.
     pub(crate) fn yield_file(
         &mut self,
-        at: (ConnId, Tid),
+        at: ReplyTo,
         client: ClientId,
         ino: Ino,
         effects: &mut MdsEffects,
@@ -113,7 +115,7 @@ impl Mds {
         effects: &mut MdsEffects,
     ) -> Performing {
         if let Some(freed) = self.opens.close(client, ino, write) {
-            self.purge_closed(freed);
+            self.purges.queue_closed(freed);
         }
         self.share(ino, effects);
         Ok(Performed::Answer(Answer::Done))
@@ -132,7 +134,6 @@ impl Mds {
             let told = self.opens.reopen(client, ino, access);
             self.recall(ino, &told, effects);
         }
-        self.heard_of(client, (ino, is_closed), effects);
         Ok(Performed::Answer(Answer::Done))
     }
 
@@ -152,7 +153,11 @@ impl Mds {
                     .getattr(ino)
                     .map_or_else(|_| Pool::USUAL, |attr| attr.stripe.pool());
                 let (object, condition) = (metastore::data_name(ino, pool, 0), Condition::Any);
-                self.store(Waiting::Share(ino), StoreOp::Put { object, data, condition }, effects);
+                self.store.begin(
+                    Waiting::Share(ino),
+                    StoreOp::Put { object, data, condition },
+                    effects,
+                );
             }
             // A file that has lost its name has none either.
             Ok(_) | Err(_) => self.finish_sharing(ino, &Ok(Some(Seq(0))), effects),
@@ -179,11 +184,11 @@ impl Mds {
         let (root, time) = (Cred::root(), self.clock.time);
         let Attr { size, mtime, .. } = self.namespace.getattr(ino).ok()?;
         let planned = self.namespace.plan_setdata(&root, ino, b"", size, time).ok()?;
-        self.journal_and_apply(Origin::default(), ino, ino, &planned.event());
+        self.applying().journal_and_apply(Origin::default(), ino, ino, &planned.event());
         // Its content did not change.
         let change = AttrChange { mtime: Some(mtime), ..AttrChange::default() };
         let planned = self.namespace.plan_setattr(&root, ino, &change, time).ok()?;
-        self.journal_and_apply(Origin::default(), ino, ino, &planned.event()).0
+        self.applying().journal_and_apply(Origin::default(), ino, ino, &planned.event()).0
     }
 
     fn finish_sharing(
@@ -195,32 +200,26 @@ impl Mds {
         let shared = moved.clone().ok().flatten();
         let Some(sharing) = self.opens.finish(ino, shared) else { return };
         if let Some(freed) = sharing.freed {
-            self.purge_closed(freed);
+            self.purges.queue_closed(freed);
         }
-        for (conn, tid) in sharing.yields {
+        for yielded in sharing.yields {
             match moved {
                 Ok(seq) => {
                     let at = (seq.unwrap_or_default(), Timestamp(0));
-                    self.answer_when_safe(at, (conn, tid), Answer::Done, effects);
+                    self.log.answer_when_safe(at, yielded, Answer::Done, effects);
                 }
-                Err(failure) => self.reply_error(conn, tid, failure.clone(), effects),
+                Err(failure) => effects.reply_error(yielded, failure.clone()),
             }
         }
         for (conn, frame) in sharing.waiting {
-            let Some(Message::Request(request)) = decode(&frame) else { continue };
             match moved {
-                Ok(_) => self.request(conn, &request, effects),
-                Err(failure) => self.reply_error(conn, request.tid, failure.clone(), effects),
-            }
-        }
-    }
-
-    /// Ends the sessions of clients that got a recall of a file and did not answer.
-    pub(crate) fn opens_tick(&mut self, effects: &mut MdsEffects) {
-        for client in self.opens.silent(self.clock.now) {
-            if let Some(conn) = self.sessions.conn_of(client) {
-                effects.close.push(conn);
-                self.closed(conn, effects);
+                Ok(_) => self.fetches.wake_frame(conn, frame),
+                Err(failure) => {
+                    if let Some(Message::Request(request)) = decode(&frame) {
+                        let at = ReplyTo { conn, tid: request.tid };
+                        effects.reply_error(at, failure.clone());
+                    }
+                }
             }
         }
     }
@@ -229,7 +228,7 @@ impl Mds {
     pub(crate) fn let_go(&mut self, client: ClientId, conn: ConnId, effects: &mut MdsEffects) {
         let left = self.opens.leave(client, conn);
         for freed in left.freed {
-            self.purge_closed(freed);
+            self.purges.queue_closed(freed);
         }
         for ino in left.sharing {
             self.share(ino, effects);
@@ -237,9 +236,4 @@ impl Mds {
         self.unlock_all(client, effects);
         self.caps.abandon(client, self.clock.now);
     }
-}
-
-fn decode(frame: &[u8]) -> Option<Message<'_>> {
-    let (frame, _) = wire::frame::decode(frame).ok()??;
-    Message::decode(frame.payload).ok()
 }

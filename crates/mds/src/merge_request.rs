@@ -13,11 +13,15 @@
 
 use std::collections::BTreeMap;
 
+use namespace::Namespace;
 use types::{ClientId, Ino, Moment};
 use wire::{Message, Op};
 
-use super::touched;
-use crate::{Mds, MdsEffects};
+use crate::fetch::Fetches;
+use crate::op::{touched, way};
+use crate::session::Sessions;
+use crate::tables::Tables;
+use crate::{Counters, MdsEffects, Settings};
 
 /// See the module documentation.
 #[derive(Debug, Default)]
@@ -28,7 +32,19 @@ pub(crate) struct MergeRequests {
     quiet: BTreeMap<Ino, Moment>,
 }
 
-impl Mds {
+/// Merge requests, with all that sending and ending them may touch.
+pub(crate) struct MergeRequestCx<'a> {
+    pub(crate) demands: &'a mut MergeRequests,
+    pub(crate) fetches: &'a mut Fetches,
+    pub(crate) counters: &'a mut Counters,
+    pub(crate) sessions: &'a Sessions,
+    pub(crate) tables: &'a Tables,
+    pub(crate) namespace: &'a Namespace,
+    pub(crate) settings: &'a Settings,
+    pub(crate) now: Moment,
+}
+
+impl MergeRequestCx<'_> {
     /// The subtree that its owner must merge before this request is answered; the merge request is
     /// sent.
     pub(crate) fn must_merge(
@@ -37,12 +53,11 @@ impl Mds {
         op: &Op<'_>,
         effects: &mut MdsEffects,
     ) -> Option<Ino> {
-        if self.tables.decoupled.is_empty() || !is_look(op) {
+        if !is_look(op) {
             return None;
         }
-        let root = self.merge_request_for(client, op)?;
-        let now = self.clock.now;
-        if self.demands.quiet.get(&root).is_some_and(|until| now < *until) {
+        let root = merge_request_for(self.tables, self.namespace, client, op)?;
+        if self.demands.quiet.get(&root).is_some_and(|until| self.now < *until) {
             return None;
         }
         let owner = self.tables.decoupled.get(&root)?.client;
@@ -51,54 +66,30 @@ impl Mds {
         self.demands.asked.entry(root).or_insert_with(|| {
             self.counters.demands += 1;
             effects.outbox.send(conn, &Message::Recall { ino: root });
-            now
+            self.now
         });
         Some(root)
     }
 
-    /// The subtree of another client that a look leads into.
-    pub(super) fn merge_request_for(&self, client: ClientId, op: &Op<'_>) -> Option<Ino> {
-        if let Op::Walk { base, path } = *op {
-            return self.way(base, path).into_iter().find_map(|ino| self.on_demand(client, ino));
-        }
-        let (inos, names) = touched(op);
-        let named = names.into_iter().flatten();
-        let named = named.filter_map(|(parent, name)| self.namespace.peek(parent, name).ok()?);
-        inos.into_iter().flatten().chain(named).find_map(|ino| self.on_demand(client, ino))
-    }
-
-    /// The root of the subtree of another client, to be merged on demand, that an inode is in.
-    fn on_demand(&self, client: ClientId, ino: Ino) -> Option<Ino> {
-        self.namespace.ancestors(ino).find(|above| {
-            let owner = self.tables.decoupled.get(above);
-            owner.is_some_and(|owner| owner.on_demand && !owner.released && owner.client != client)
-        })
-    }
-
-    /// Whether this is the root of a subtree that a client has decoupled.
-    pub(crate) fn is_root_of(&self, client: ClientId, ino: Ino) -> bool {
-        self.tables.decoupled.get(&ino).is_some_and(|owner| owner.client == client)
-    }
-
     /// The subtree is another rank's: waiting requests are redirected there.
-    pub(crate) fn merge_request_elsewhere(&mut self, root: Ino, effects: &mut MdsEffects) {
+    pub(crate) fn end_elsewhere(&mut self, root: Ino) {
         if self.demands.asked.remove(&root).is_some() {
-            self.retry_returned(root, effects);
+            self.fetches.wake_returned(root);
         }
     }
 
     /// The requested merge is done, or will not happen: waiting requests are answered from the
     /// present state.
-    pub(crate) fn end_merge_request(&mut self, root: Ino, effects: &mut MdsEffects) {
+    pub(crate) fn end(&mut self, root: Ino) {
         if self.demands.asked.remove(&root).is_some() {
-            self.demands.quiet.insert(root, self.clock.now + self.settings.demand_quiet);
-            self.retry_returned(root, effects);
+            self.demands.quiet.insert(root, self.now + self.settings.demand_quiet);
+            self.fetches.wake_returned(root);
         }
     }
 
     /// Ends the wait for clients that are gone, do not answer, or have released their subtree.
-    pub(crate) fn merge_request_tick(&mut self, effects: &mut MdsEffects) {
-        let now = self.clock.now;
+    pub(crate) fn tick(&mut self) {
+        let now = self.now;
         self.demands.quiet.retain(|_, until| now < *until);
         let asked: Vec<(Ino, Moment)> =
             self.demands.asked.iter().map(|(root, since)| (*root, *since)).collect();
@@ -106,10 +97,39 @@ impl Mds {
             let owner = self.tables.owner(root).map(|owner| owner.client);
             let is_there = owner.is_some_and(|owner| self.sessions.conn_of(owner).is_some());
             if !is_there || now.since(since) >= self.settings.demand {
-                self.end_merge_request(root, effects);
+                self.end(root);
             }
         }
     }
+}
+
+/// The subtree of another client that a look leads into.
+pub(crate) fn merge_request_for(
+    tables: &Tables,
+    namespace: &Namespace,
+    client: ClientId,
+    op: &Op<'_>,
+) -> Option<Ino> {
+    if let Op::Walk { base, path } = *op {
+        return way(namespace, base, path)
+            .into_iter()
+            .find_map(|ino| on_demand(tables, namespace, client, ino));
+    }
+    let (inos, names) = touched(op);
+    let named = names.into_iter().flatten();
+    let named = named.filter_map(|(parent, name)| namespace.peek(parent, name).ok()?);
+    inos.into_iter()
+        .flatten()
+        .chain(named)
+        .find_map(|ino| on_demand(tables, namespace, client, ino))
+}
+
+/// The root of the subtree of another client, to be merged on demand, that an inode is in.
+fn on_demand(tables: &Tables, namespace: &Namespace, client: ClientId, ino: Ino) -> Option<Ino> {
+    namespace.ancestors(ino).find(|above| {
+        let owner = tables.decoupled.get(above);
+        owner.is_some_and(|owner| owner.on_demand && !owner.released && owner.client != client)
+    })
 }
 
 /// Whether a request reads the subtree.

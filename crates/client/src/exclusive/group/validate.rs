@@ -1,0 +1,25 @@
+//! The invariants of the groups of changes.
+
+use super::Groups;
+
+impl Groups {
+    /// Checks the invariants of the groups.
+    ///
+    /// # Panics
+    /// If one of them does not hold.
+    pub(crate) fn validate(&self) {
+        let sent = self.sent.iter().map(|(_, group)| group);
+        let groups = sent.chain(&self.settled).chain([&self.collected]);
+        let found: usize = groups.map(|group| group.count).sum();
+        assert!(found == self.count, "{found} changes are under way, and {} counted", self.count);
+        let order = self.sent.iter().is_sorted_by_key(|(settle, _)| *settle);
+        assert!(order, "groups are settled in the order in which they were sent");
+        for group in &self.settled {
+            assert!(group.seq.is_some(), "the position of a settled group is known");
+            assert!(group.count > 0, "a settled group has a change");
+        }
+        for group in self.sent.iter().map(|(_, group)| group).filter(|group| group.count > 0) {
+            assert!(group.first <= group.last, "the first change of a group is not the last");
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! The phase of the server: before it is active it keeps requests for later, or resent ones for
+//! recovery; while it stops it answers only the changes that it has executed.
+
+use types::{ConnId, Errno};
+use wire::{Failure, Message, Request};
+
+use crate::session::Fate;
+use crate::{Mds, MdsEffects, Phase, ReplyTo};
+
+/// The course of a request in a phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Course {
+    /// It is executed now.
+    Now,
+    /// It waits until the requests from before a restart are done.
+    Later,
+    /// It arrived before the server was active.
+    Early,
+    /// It arrived while the server was stopping.
+    Late,
+}
+
+fn course(phase: Phase, must_wait: impl FnOnce() -> bool) -> Course {
+    match phase {
+        Phase::Active if must_wait() => Course::Later,
+        Phase::Active => Course::Now,
+        Phase::Recovering | Phase::Reconnecting { .. } => Course::Early,
+        Phase::Stopping | Phase::Stopped => Course::Late,
+    }
+}
+
+/// Whether the phase decides about a request.
+#[inline]
+pub(super) fn takes(
+    mds: &mut Mds,
+    conn: ConnId,
+    request: &Request<'_>,
+    effects: &mut MdsEffects,
+) -> bool {
+    match course(mds.phase, || mds.is_resending(conn, request)) {
+        Course::Now => return false,
+        Course::Later => {
+            let frame = Message::Request(request.clone()).to_frame();
+            mds.keep_early(conn, frame, effects);
+        }
+        Course::Early => mds.request_early(conn, request, effects),
+        Course::Late => late(mds, conn, request, effects),
+    }
+    true
+}
+
+/// A request that came while the server is stopping: only executed ones are answered.
+fn late(mds: &mut Mds, conn: ConnId, request: &Request<'_>, effects: &mut MdsEffects) {
+    if request.op.is_mutation()
+        && let Some(client) = mds.sessions.client(conn)
+        && let Fate::Done(known) = mds.sessions.get_mut(client).fate(request.tid)
+    {
+        return mds.answer_again(super::Incoming { conn, client, request }, known, effects);
+    }
+    if request.replay.is_some() {
+        // Its client knows that it is applied, and resends it to the next server.
+        return;
+    }
+    let text = "the metadata server is stopping".into();
+    let at = ReplyTo { conn, tid: request.tid };
+    effects.reply_error(at, Failure { errno: Errno::Again, text });
+}
+
+#[cfg(test)]
+mod tests {
+    use types::Moment;
+
+    use super::*;
+
+    #[test]
+    fn an_active_server_executes_requests_unless_resent_ones_go_first() {
+        assert_eq!(course(Phase::Active, || false), Course::Now);
+        assert_eq!(course(Phase::Active, || true), Course::Later);
+    }
+
+    #[test]
+    fn a_request_that_comes_before_the_server_is_active_is_early() {
+        let until = Moment::default();
+        let reconnecting = Phase::Reconnecting { until, leased: until };
+        for phase in [Phase::Recovering, reconnecting] {
+            assert_eq!(course(phase, || unreachable!("nothing was resent yet")), Course::Early);
+        }
+    }
+
+    #[test]
+    fn a_request_that_comes_while_the_server_stops_is_late() {
+        for phase in [Phase::Stopping, Phase::Stopped] {
+            assert_eq!(course(phase, || false), Course::Late);
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Servers of a branch ([`crate::Private`]): they work for one job on the snapshot of a branch, and
+//! change nothing outside of it, nor content that the branch shares with the namespace.
+
+use namespace::Namespace;
+use types::{Errno, FileType, Ino};
+use wire::{Failure, Op};
+
+use super::{Incoming, Verdict};
+use crate::op::{Refused, touched};
+use crate::{Mds, MdsEffects, Private};
+
+#[inline]
+pub(super) fn check(mds: &mut Mds, from: Incoming<'_>, _: &mut MdsEffects) -> Verdict {
+    match &mds.settings.private {
+        None => Verdict::Pass,
+        Some(private) => match refusal(private, &mds.namespace, from.op()) {
+            Ok(()) => Verdict::Pass,
+            Err(refused) => Verdict::Refuse(refused),
+        },
+    }
+}
+
+/// Refuses operations that a private server cannot do.
+fn refusal(private: &Private, namespace: &Namespace, op: &Op<'_>) -> Result<(), Refused> {
+    let whole = matches!(
+        op,
+        Op::SetPolicy { .. }
+            | Op::Decouple { .. }
+            | Op::TakeOver { .. }
+            | Op::Merge { .. }
+            | Op::Adopt { .. }
+            | Op::Export { .. }
+            | Op::Gather { .. }
+            | Op::Snapshot { .. }
+            | Op::WriteDown { .. }
+    );
+    if whole {
+        let text = "not in a branch, which is apart from everybody already: do it in the \
+                    namespace, when the branch is merged";
+        return refuse(Errno::NotSupported, text);
+    }
+    let [one, other] = touched(op).0;
+    let is_mount_stub = |ino: Option<Ino>| ino.is_some_and(|ino| private.above.contains(&ino));
+    if op.is_mutation() && (is_mount_stub(one) || is_mount_stub(other)) {
+        return refuse(Errno::NotPermitted, "it is outside of the branch's directory");
+    }
+    let written = if let Op::Open { ino, write: true }
+    | Op::Grow { ino, .. }
+    | Op::Append { ino, .. }
+    | Op::SetData { ino, data: b"", size: 1.. } = *op
+    {
+        ino
+    } else if let Op::SetAttr { ino, ref change } = *op
+        && change.size.is_some()
+    {
+        ino
+    } else {
+        return Ok(());
+    };
+    if private.numbers.contains(written) {
+        return Ok(());
+    }
+    if namespace.getattr(written)?.file_type() != FileType::Regular {
+        return Ok(());
+    }
+    refuse(Errno::ReadOnly, "what a branch has committed, or its snapshot, is not written over")
+}
+
+fn refuse(errno: Errno, text: &str) -> Result<(), Refused> {
+    Err(Refused::Failure(Failure { errno, text: text.into() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use types::InoRange;
+
+    use super::*;
+
+    const ABOVE: Ino = Ino(700);
+    const OWN: Ino = Ino(0x1000);
+
+    fn errno_of(op: &Op<'_>) -> Option<Errno> {
+        let numbers = InoRange { start: OWN.0, end: OWN.0 + 10 };
+        let private = Private { numbers, above: vec![ABOVE] };
+        match refusal(&private, &Namespace::new(), op) {
+            Ok(()) => None,
+            Err(Refused::Failure(failure)) => Some(failure.errno),
+            Err(Refused::Refusal(refusal)) => panic!("{refusal:?}"),
+        }
+    }
+
+    #[test]
+    fn a_branch_has_no_policies_of_its_own() {
+        let op = Op::SetPolicy { path: b"/", policy: b"", client: types::ClientId(1) };
+        assert_eq!(errno_of(&op), Some(Errno::NotSupported));
+    }
+
+    #[test]
+    fn a_directory_above_the_branch_is_shown_and_not_changed() {
+        let op = Op::Unlink { parent: ABOVE, name: b"a" };
+        assert_eq!(errno_of(&op), Some(Errno::NotPermitted));
+        assert_eq!(errno_of(&Op::Lookup { parent: ABOVE, name: b"a" }), None);
+    }
+
+    #[test]
+    fn a_file_of_the_job_is_written() {
+        assert_eq!(errno_of(&Op::Open { ino: OWN, write: true }), None);
+    }
+}

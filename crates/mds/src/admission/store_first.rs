@@ -1,0 +1,16 @@
+//! Merges that only memory has: the store must have them before a request in their directories is
+//! journalled.
+
+use super::{Incoming, Verdict};
+use crate::{Mds, MdsEffects};
+
+#[inline]
+pub(super) fn check(mds: &mut Mds, from: Incoming<'_>, effects: &mut MdsEffects) -> Verdict {
+    if !mds.checkpoint.is_any_volatile() {
+        return Verdict::Pass;
+    }
+    let Some(subtree) = mds.checkpointing().must_store(from.op()) else { return Verdict::Pass };
+    mds.fetches.park_until_returned(&mut mds.sessions, from, subtree);
+    mds.checkpointing().store_merged(subtree, effects);
+    Verdict::Taken
+}

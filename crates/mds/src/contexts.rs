@@ -1,0 +1,167 @@
+//! The contexts of all parts, in one place: the server lends a part the references that its context
+//! names, and nothing else.
+
+use crate::Mds;
+use crate::apply::ApplyCx;
+use crate::balance::BalanceCx;
+use crate::caps::CapsCx;
+use crate::checkpoint::CheckpointCx;
+use crate::fetch::FetchCx;
+use crate::files::FilesCx;
+use crate::log::LogCx;
+use crate::merge_request::MergeRequestCx;
+use crate::purge::PurgeCx;
+
+impl Mds {
+    pub(crate) fn balancing(&mut self) -> BalanceCx<'_> {
+        BalanceCx {
+            balance: &mut self.balance,
+            namespace: &mut self.namespace,
+            counters: &mut self.counters,
+            store: &mut self.store,
+            authority: &self.authority,
+            tables: &self.tables,
+            map: self.map.as_ref(),
+            settings: &self.settings,
+            phase: self.phase,
+            rank: self.rank,
+            clock: self.clock,
+        }
+    }
+
+    pub(crate) fn checkpointing(&mut self) -> CheckpointCx<'_> {
+        CheckpointCx {
+            checkpoint: &mut self.checkpoint,
+            purges: &mut self.purges,
+            compaction: &mut self.compaction,
+            damage: &mut self.damage,
+            merges: &mut self.merges,
+            snapshots: &mut self.snapshots,
+            changes: &mut self.changes,
+            fetches: &mut self.fetches,
+            sessions: &mut self.sessions,
+            namespace: &mut self.namespace,
+            log: &mut self.log,
+            tables: &mut self.tables,
+            opens: &mut self.opens,
+            authority: &mut self.authority,
+            store: &mut self.store,
+            counters: &mut self.counters,
+            caps: &self.caps,
+            settings: &self.settings,
+            phase: self.phase,
+            rank: self.rank,
+            clock: self.clock,
+            is_resend_busy: self.resend.is_busy(),
+        }
+    }
+
+    pub(crate) fn purging(&mut self) -> PurgeCx<'_> {
+        PurgeCx {
+            purges: &mut self.purges,
+            opens: &mut self.opens,
+            namespace: &mut self.namespace,
+            checkpoint: &mut self.checkpoint,
+            store: &mut self.store,
+            counters: &mut self.counters,
+            log: &self.log,
+            tables: &self.tables,
+            merges: &self.merges,
+            damage: &self.damage,
+            settings: &self.settings,
+            is_taking_snapshot: self.snapshots.is_any(),
+            phase: self.phase,
+            rank: self.rank,
+            now: self.clock.now,
+        }
+    }
+
+    pub(crate) fn applying(&mut self) -> ApplyCx<'_> {
+        ApplyCx {
+            namespace: &mut self.namespace,
+            log: &mut self.log,
+            opens: &mut self.opens,
+            purges: &mut self.purges,
+            changes: &self.changes,
+            is_private: self.settings.private.is_some(),
+            now: self.clock.now,
+        }
+    }
+
+    pub(crate) fn files(&mut self) -> FilesCx<'_> {
+        FilesCx {
+            opens: &mut self.opens,
+            locks: &mut self.locks,
+            caps: &mut self.caps,
+            fetches: &mut self.fetches,
+            namespace: &mut self.namespace,
+            log: &mut self.log,
+            purges: &mut self.purges,
+            store: &mut self.store,
+            counters: &mut self.counters,
+            sessions: &self.sessions,
+            settings: &self.settings,
+            changes: &self.changes,
+            clock: self.clock,
+        }
+    }
+
+    pub(crate) fn fetching(&mut self) -> FetchCx<'_> {
+        FetchCx {
+            fetches: &mut self.fetches,
+            sessions: &mut self.sessions,
+            namespace: &mut self.namespace,
+            store: &mut self.store,
+            counters: &mut self.counters,
+            settings: &self.settings,
+            rank: self.rank,
+            now: self.clock.now,
+        }
+    }
+
+    pub(crate) fn capabilities(&mut self) -> CapsCx<'_> {
+        let may_grant_exclusive =
+            !self.snapshots.is_any() && !self.is_private() && !self.settings.read_only;
+        CapsCx {
+            caps: &mut self.caps,
+            leases: &mut self.leases,
+            fetches: &mut self.fetches,
+            sessions: &mut self.sessions,
+            tables: &mut self.tables,
+            namespace: &mut self.namespace,
+            counters: &mut self.counters,
+            opens: &self.opens,
+            authority: &self.authority,
+            settings: &self.settings,
+            now: self.clock.now,
+            is_merging: self.merges.is_busy(),
+            is_changing_policy: !self.changes.is_empty(),
+            may_grant_exclusive,
+        }
+    }
+
+    pub(crate) fn merge_requests(&mut self) -> MergeRequestCx<'_> {
+        MergeRequestCx {
+            demands: &mut self.demands,
+            fetches: &mut self.fetches,
+            counters: &mut self.counters,
+            sessions: &self.sessions,
+            tables: &self.tables,
+            namespace: &self.namespace,
+            settings: &self.settings,
+            now: self.clock.now,
+        }
+    }
+
+    pub(crate) fn logging(&mut self) -> LogCx<'_> {
+        LogCx {
+            log: &mut self.log,
+            sessions: &self.sessions,
+            store: &mut self.store,
+            counters: &mut self.counters,
+            settings: &self.settings,
+            rank: self.rank,
+            now: self.clock.now,
+        }
+    }
+}

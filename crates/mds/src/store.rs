@@ -1,0 +1,79 @@
+//! The store operations that are under way, and the part of the server that waits for each.
+//!
+//! Invariant: a token is used once.
+
+use metastore::request::{StoreOp, Token};
+use types::{Ino, Map, Rank};
+
+use crate::{MdsEffects, balance, op, purge};
+
+/// The part of the server that waits for a store operation.
+#[derive(Debug)]
+pub(crate) enum Waiting {
+    Recovery,
+    Log,
+    Tables,
+    Fetch(Ino),
+    Checkpoint(Ino),
+    Compact(Ino),
+    MergeObject(u64),
+    Attach(u64),
+    Trim,
+    Forget,
+    Purge(purge::Task),
+    Share(Ino),
+    /// The list of subtrees is read or replaced.
+    Subtrees,
+    /// A name that moves to another rank, or from one: by the number that this rank gave it.
+    CrossRename(u64),
+    Snapshot(u64),
+    Balance(balance::Object),
+    Adopt(Box<op::Adopting>),
+}
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct StoreOps {
+    rank: Rank,
+    waiting: Map<Token, Waiting>,
+    last: u64,
+}
+
+impl StoreOps {
+    pub(crate) fn new(rank: Rank) -> Self {
+        Self { rank, waiting: Map::default(), last: 0 }
+    }
+
+    /// Hands an operation to the driver; its result is brought to `waiting`.
+    pub(crate) fn begin(
+        &mut self,
+        waiting: Waiting,
+        mut op: StoreOp,
+        effects: &mut MdsEffects,
+    ) -> Token {
+        op.seen_by(self.rank);
+        self.last += 1;
+        let token = Token(self.last);
+        self.waiting.insert(token, waiting);
+        effects.store.push((token, op));
+        token
+    }
+
+    /// The parts of the server that wait for an operation.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &Waiting> {
+        self.waiting.iter().map(|(token, waiting)| {
+            assert!(token.0 <= self.last, "{token:?} was given to an operation");
+            waiting
+        })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn insert(&mut self, token: Token, waiting: Waiting) {
+        self.waiting.insert(token, waiting);
+    }
+
+    /// An operation ended. `None` if nothing waits for it.
+    pub(crate) fn end(&mut self, token: Token) -> Option<Waiting> {
+        self.waiting.remove(&token)
+    }
+}

@@ -1,0 +1,21 @@
+//! Tests of the server as a whole, through [`Mds::handle`](crate::Mds::handle).
+
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "a test names the answer that it awaits, and fails at every other"
+)]
+
+mod caching;
+mod cluster;
+mod failures;
+mod fixture;
+mod invariants;
+mod parts;
+mod requests;
+mod restart;
+mod sessions;
+mod store;
+mod transcripts;
+mod words;
+
+pub(crate) use cluster::Cluster;

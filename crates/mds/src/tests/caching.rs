@@ -1,0 +1,229 @@
+//! Capabilities and leases through requests.
+
+use types::{Ino, Tid};
+use wire::{Answer, Grants, Op, Request, WantsExclusive};
+
+use super::cluster::Notice;
+use super::fixture::Tree;
+
+const LEASED: &str = "consistency: rpcs\ndurability: stream\ncache: lease\n";
+
+/// What client 1 may cache of an answer. The table of the rank names the client first.
+fn granted(tree: &mut Tree, op: Op<'_>) -> Option<Grants> {
+    let tid = tree.ask_caching(1, op);
+    tree.reply(1, tid);
+    tree.pass(20);
+    let tid = tree.ask_caching(1, op);
+    tree.reply(1, tid).told
+}
+
+fn look(parent: Ino) -> Op<'static> {
+    Op::Lookup { parent, name: b"file" }
+}
+
+#[test]
+fn a_client_that_does_not_cache_gets_no_capability() {
+    let mut tree = Tree::new();
+    let op = look(tree.dir);
+    tree.answer(op).unwrap();
+    tree.pass(20);
+    let tid = tree.ask(1, op);
+    assert_eq!(tree.reply(1, tid).told, None);
+}
+
+#[test]
+fn a_client_gets_no_capability_before_the_table_names_it() {
+    let mut tree = Tree::new();
+    let op = look(tree.dir);
+    let tid = tree.ask_caching(1, op);
+    assert_eq!(tree.reply(1, tid).told, None);
+}
+
+#[test]
+fn a_lookup_grants_the_capability_of_the_directory() {
+    let mut tree = Tree::new();
+    let dir = tree.dir;
+    let grants = granted(&mut tree, look(dir)).unwrap();
+    assert_eq!((grants.dir.ino, grants.inode), (dir, true));
+    assert_eq!(tree.counted(0, "caps"), 1);
+}
+
+#[test]
+fn a_failed_lookup_grants_the_capability_of_the_directory() {
+    let mut tree = Tree::new();
+    let dir = tree.dir;
+    let grants = granted(&mut tree, Op::Lookup { parent: dir, name: b"nothing" }).unwrap();
+    assert_eq!((grants.dir.ino, grants.inode), (dir, false));
+}
+
+#[test]
+fn a_listing_with_attributes_grants_the_attributes_of_its_files() {
+    let mut tree = Tree::new();
+    let dir = tree.full;
+    let op = Op::List { dir, after: None, limit: 9, attrs: true };
+    assert!(granted(&mut tree, op).unwrap().inode);
+    let op = Op::List { dir, after: None, limit: 9, attrs: false };
+    assert!(!granted(&mut tree, op).unwrap().inode);
+}
+
+#[test]
+fn the_attributes_of_a_file_with_two_names_are_not_granted() {
+    let mut tree = Tree::new();
+    let (dir, ino, open) = (tree.dir, tree.file, tree.open);
+    tree.answer(Op::Link { ino, parent: open, name: b"second" }).unwrap();
+    assert!(!granted(&mut tree, look(dir)).unwrap().inode);
+}
+
+#[test]
+fn a_change_of_another_client_revokes_the_capability_and_waits() {
+    let mut tree = Tree::new();
+    let dir = tree.dir;
+    granted(&mut tree, look(dir)).unwrap();
+    tree.connect(2);
+    let tid = tree.ask(2, Op::Unlink { parent: dir, name: b"file" });
+    assert!(!tree.is_answered(2, tid));
+    assert!(tree.notices.contains(&(1, Notice::Revoke(dir))));
+    tree.answer(Op::Return { dir }).unwrap();
+    assert_eq!(tree.reply(2, tid).result, Ok(Answer::Done));
+}
+
+#[test]
+fn a_change_of_the_holder_itself_does_not_wait() {
+    let mut tree = Tree::new();
+    let dir = tree.dir;
+    granted(&mut tree, look(dir)).unwrap();
+    let tid = tree.ask_caching(1, Op::Unlink { parent: dir, name: b"file" });
+    assert!(tree.is_answered(1, tid));
+}
+
+#[test]
+fn a_look_of_another_client_does_not_wait() {
+    let mut tree = Tree::new();
+    let dir = tree.dir;
+    granted(&mut tree, look(dir)).unwrap();
+    tree.connect(2);
+    let tid = tree.ask(2, look(dir));
+    assert!(tree.is_answered(2, tid));
+}
+
+#[test]
+fn a_change_waits_for_a_silent_holder_no_longer_than_its_cache_is_valid() {
+    let mut tree = Tree::new();
+    let dir = tree.dir;
+    granted(&mut tree, look(dir)).unwrap();
+    tree.connect(2);
+    let tid = tree.ask(2, Op::Unlink { parent: dir, name: b"file" });
+    let waited = tree.until(|tree| tree.is_answered(2, tid));
+    assert_eq!((waited, tree.counted(0, "caps_expired")), (1500, 1));
+}
+
+#[test]
+fn a_contested_directory_is_granted_to_no_client_for_a_moment() {
+    let mut tree = Tree::new();
+    let dir = tree.dir;
+    granted(&mut tree, look(dir)).unwrap();
+    tree.connect(2);
+    tree.ask(2, Op::Rmdir { parent: dir, name: b"sub" });
+    tree.answer(Op::Return { dir }).unwrap();
+    let tid = tree.ask_caching(1, look(dir));
+    assert_eq!(tree.reply(1, tid).told, None);
+    tree.pass(501);
+    let tid = tree.ask_caching(1, look(dir));
+    assert!(tree.reply(1, tid).told.is_some());
+}
+
+#[test]
+fn a_policy_revokes_each_capability_below() {
+    let mut tree = Tree::new();
+    let dir = tree.dir;
+    granted(&mut tree, look(dir)).unwrap();
+    let (path, policy) = (&b"/"[..], LEASED.as_bytes());
+    let client = types::ClientId(0);
+    let tid = tree.ask_monitor(Op::SetPolicy { path, policy, client });
+    assert!(!tree.monitor.contains_key(&tid));
+    assert!(tree.notices.contains(&(1, Notice::Revoke(dir))));
+    tree.answer(Op::Return { dir }).unwrap();
+    tree.until(|tree| tree.monitor.contains_key(&tid));
+}
+
+#[test]
+fn a_directory_under_leases_is_leased() {
+    let mut tree = Tree::new();
+    let dir = tree.dir;
+    tree.set_policy("/dir", LEASED).unwrap();
+    let grants = granted(&mut tree, look(dir)).unwrap();
+    assert_eq!(grants.lease, Some(types::Span::from_millis(1000)));
+    assert_eq!(tree.counted(0, "leases"), 1);
+}
+
+#[test]
+fn a_change_waits_for_the_end_of_a_lease() {
+    let mut tree = Tree::new();
+    let dir = tree.dir;
+    tree.set_policy("/dir", LEASED).unwrap();
+    granted(&mut tree, look(dir)).unwrap();
+    let tid = tree.ask_caching(1, Op::Unlink { parent: dir, name: b"file" });
+    let waited = tree.until(|tree| tree.is_answered(1, tid));
+    assert_eq!(waited, 1010, "a span, and an allowance for the clocks");
+    assert!(tree.counted(0, "lease_waits") > 0);
+}
+
+/// A create of client 1, which wants directories alone.
+fn create_alone(tree: &mut Tree, name: &[u8]) -> Option<Grants> {
+    let new = wire::NewInode { mode: super::cluster::FILE, ..wire::NewInode::default() };
+    let op = Op::Create { parent: tree.full, name, new };
+    let tid = tree.tid();
+    let request = Request::new(tid, Tid(tid.0 - 1), types::Cred::root(), op);
+    let wants_alone = WantsExclusive::Always;
+    tree.send(1, 0, Request { remembers: true, wants_alone, ..request });
+    tree.reply(1, tid).told
+}
+
+/// Client 1 has the directory alone.
+fn alone() -> Tree {
+    let mut tree = Tree::new();
+    create_alone(&mut tree, b"a");
+    tree.pass(20);
+    let grants = create_alone(&mut tree, b"b").unwrap();
+    assert!(grants.alone.is_some(), "{grants:?}");
+    tree
+}
+
+#[test]
+fn a_client_that_changes_a_directory_gets_it_alone() {
+    let tree = alone();
+    assert_eq!(tree.counted(0, "caps_alone"), 1);
+}
+
+#[test]
+fn a_look_into_an_exclusive_directory_waits_until_its_owner_returns_the_directory() {
+    let mut tree = alone();
+    tree.connect(2);
+    let dir = tree.full;
+    let tid = tree.ask(2, Op::List { dir, after: None, limit: 9, attrs: false });
+    tree.pass(2000);
+    assert!(!tree.is_answered(2, tid), "the owner may have changes there");
+    tree.answer(Op::Return { dir }).unwrap();
+    assert!(tree.is_answered(2, tid));
+}
+
+#[test]
+fn an_exclusive_directory_is_taken_from_a_silent_owner() {
+    let mut tree = alone();
+    tree.connect(2);
+    let dir = tree.full;
+    let tid = tree.ask(2, Op::List { dir, after: None, limit: 9, attrs: false });
+    let waited = tree.until(|tree| tree.is_answered(2, tid));
+    assert_eq!((waited, tree.counted(0, "caps_alone")), (10_000, 0));
+}
+
+#[test]
+fn a_server_collects_exclusive_directories_before_it_stops() {
+    let mut tree = alone();
+    let dir = tree.full;
+    tree.input(0, crate::MdsInput::Terminate);
+    tree.pass(100);
+    assert!(tree.stopped.is_empty() && tree.notices.contains(&(1, Notice::Revoke(dir))));
+    tree.answer(Op::Return { dir }).unwrap();
+    tree.until(|tree| !tree.stopped.is_empty());
+}

@@ -1,0 +1,89 @@
+//! A small tree on one server, and one client: the start of the tests of requests.
+
+use std::ops::{Deref, DerefMut};
+
+use types::{Cred, Errno, Ino};
+use wire::{Answer, NewInode, Op};
+
+use super::Cluster;
+use super::cluster::{DIR, FILE, LINK, user};
+
+/// `/dir/{file,link,sub,full/x}` of root, and `/open`, in which every user may make names.
+pub(crate) struct Tree {
+    cluster: Cluster,
+    pub(crate) dir: Ino,
+    pub(crate) file: Ino,
+    pub(crate) link: Ino,
+    pub(crate) sub: Ino,
+    pub(crate) full: Ino,
+    pub(crate) open: Ino,
+}
+
+/// An inode that does not exist.
+pub(crate) const NOTHING: Ino = Ino((1 << 40) + 999_999);
+
+/// A user that owns nothing of the tree.
+pub(crate) fn guest() -> Cred {
+    user(7)
+}
+
+/// A name of 256 bytes.
+pub(crate) const LONG: [u8; 256] = [b'x'; 256];
+
+impl Tree {
+    pub(crate) fn new() -> Self {
+        Self::on(Cluster::new())
+    }
+
+    /// The tree on a cluster.
+    pub(crate) fn on(mut cluster: Cluster) -> Self {
+        cluster.connect(1);
+        let dir = cluster.dir(Ino::ROOT, "dir");
+        let new = NewInode { mode: FILE, data: b"abc", size: 3, ..NewInode::default() };
+        let op = Op::Create { parent: dir, name: b"file", new };
+        let Ok(Answer::Attr(file)) = cluster.answer(op) else { panic!("no file") };
+        let new = NewInode { mode: LINK, data: b"file", ..NewInode::default() };
+        let op = Op::Create { parent: dir, name: b"link", new };
+        let Ok(Answer::Attr(link)) = cluster.answer(op) else { panic!("no link") };
+        let sub = cluster.dir(dir, "sub");
+        let full = cluster.dir(dir, "full");
+        cluster.file(full, "x");
+        let open = cluster.make(Ino::ROOT, "open", DIR | 0o777);
+        Self { cluster, dir, file: file.ino, link: link.ino, sub, full, open }
+    }
+
+    /// Why a request of root is refused.
+    pub(crate) fn refusal(&mut self, op: Op<'_>) -> Option<Errno> {
+        self.cluster.answer(op).err()
+    }
+
+    /// Why a request of a user that owns nothing is refused.
+    pub(crate) fn guest_refusal(&mut self, op: Op<'_>) -> Option<Errno> {
+        self.cluster.answer_as(&guest(), op).err()
+    }
+
+    /// Why a create of a file by a user is refused.
+    pub(crate) fn create_refusal(
+        &mut self,
+        cred: &Cred,
+        parent: Ino,
+        name: &[u8],
+    ) -> Option<Errno> {
+        let new = NewInode { mode: FILE, ..NewInode::default() };
+        self.cluster.answer_as(cred, Op::Create { parent, name, new }).err()
+    }
+}
+
+impl Deref for Tree {
+    type Target = Cluster;
+
+    fn deref(&self) -> &Cluster {
+        &self.cluster
+    }
+}
+
+impl DerefMut for Tree {
+    fn deref_mut(&mut self) -> &mut Cluster {
+        &mut self.cluster
+    }
+}

@@ -1,0 +1,8 @@
+//! The parts of the server, each through its own functions.
+
+mod caps;
+mod damage;
+mod leases;
+mod locks;
+mod opens;
+mod sessions;

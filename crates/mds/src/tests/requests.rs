@@ -1,0 +1,14 @@
+//! Requests: for each kind its success, and each error that it may return.
+
+mod attributes;
+mod content;
+mod create;
+mod decoupling;
+mod links;
+mod locks;
+mod open;
+mod policies;
+mod questions;
+mod remove;
+mod rename;
+mod whole;

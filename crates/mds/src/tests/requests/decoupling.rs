@@ -1,0 +1,437 @@
+use types::{ClientId, Errno, Ino, InoRange, Tid};
+use wire::{Answer, Decoupled, MergeFlags, MergeReport, Message, Op, Unused};
+
+use crate::MdsInput;
+use crate::tests::cluster::Notice;
+use crate::tests::fixture::{NOTHING, Tree};
+use crate::tests::transcripts::journal_of;
+
+const BLOCKS: &str = "consistency: append_client_journal+volatile_apply\ndurability: none\n\
+                      interfere_policy: block\n";
+const ALLOWS: &str = "consistency: append_client_journal+volatile_apply\ndurability: none\n\
+                      interfere_policy: allow\n";
+
+fn decouple(tree: &mut Tree, path: &str, client: u64, policy: &str) -> Result<Decoupled, Errno> {
+    let (path, policy) = (path.as_bytes(), policy.as_bytes());
+    match tree.monitor(Op::Decouple { path, client: ClientId(client), policy })? {
+        Answer::Decoupled(given) => Ok(given),
+        other => panic!("{other:?} is no decoupling"),
+    }
+}
+
+/// Client 1 has the subtree `/dir/sub`, and client 2 is connected.
+fn decoupled(policy: &str) -> (Tree, Decoupled) {
+    let mut tree = Tree::new();
+    tree.connect(2);
+    let given = decouple(&mut tree, "/dir/sub", 1, policy).unwrap();
+    (tree, given)
+}
+
+/// How a request of a client is answered.
+fn answer_of(tree: &mut Tree, client: u64, op: Op<'_>) -> Result<Answer, Errno> {
+    let tid = tree.ask(client, op);
+    tree.reply(client, tid).result.map_err(|failure| failure.errno)
+}
+
+/// Begins a merge of a journal, and sends the journal.
+fn begin_merge(tree: &mut Tree, client: u64, bytes: &[u8], flags: MergeFlags) -> Tid {
+    let subtree = tree.sub;
+    let (length, unused) = (bytes.len() as u64, Unused::default());
+    let tid = tree.ask(client, Op::Merge { subtree, bytes: length, object: b"", flags, unused });
+    let conn = tree.conn(client, 0);
+    tree.input(0, MdsInput::Message(conn, Message::Chunk { tid, bytes }));
+    tree.settle();
+    tid
+}
+
+fn merge(tree: &mut Tree, bytes: &[u8], flags: MergeFlags) -> Result<MergeReport, Errno> {
+    let tid = begin_merge(tree, 1, bytes, flags);
+    match tree.reply(1, tid).result {
+        Ok(Answer::Merged(report)) => Ok(*report),
+        Ok(other) => panic!("{other:?} is no merge"),
+        Err(failure) => Err(failure.errno),
+    }
+}
+
+fn files(tree: &Tree, given: &Decoupled, names: &[&str]) -> Vec<u8> {
+    let numbered: Vec<_> =
+        names.iter().zip(given.range.start..).map(|(name, ino)| (*name, ino)).collect();
+    journal_of(tree.sub, 1, given.epoch, &numbered)
+}
+
+const PLAIN: MergeFlags = MergeFlags {
+    dry_run: false,
+    release: false,
+    check: false,
+    strong_log: false,
+    store: false,
+    by_reference: false,
+};
+const RELEASE: MergeFlags = MergeFlags { release: true, ..PLAIN };
+
+#[test]
+fn a_decoupled_subtree_comes_with_inode_numbers() {
+    let (tree, given) = decoupled(BLOCKS);
+    assert_eq!((given.root.ino, given.range.len(), given.empty), (tree.sub, 100, true));
+}
+
+#[test]
+fn a_decoupled_subtree_is_held_by_its_client() {
+    let (mut tree, given) = decoupled(BLOCKS);
+    let ino = tree.sub;
+    let client = 1_u64.to_le_bytes().to_vec();
+    assert_eq!(tree.answer(Op::Held { ino }), Ok(Answer::Data(client.clone())));
+    let ino = Ino(given.range.start + 5);
+    assert_eq!(tree.answer(Op::Held { ino }), Ok(Answer::Data(client)));
+}
+
+#[test]
+fn a_client_that_decouples_again_gets_further_numbers() {
+    let (mut tree, given) = decoupled(BLOCKS);
+    let again = decouple(&mut tree, "/dir/sub", 1, BLOCKS).unwrap();
+    assert!(again.range.start >= given.range.end && again.epoch == given.epoch);
+}
+
+#[test]
+fn a_subtree_of_another_client_is_not_decoupled() {
+    let (mut tree, _) = decoupled(ALLOWS);
+    assert_eq!(decouple(&mut tree, "/dir/sub", 2, ALLOWS), Err(Errno::Busy));
+}
+
+#[test]
+fn a_subtree_around_a_decoupled_one_is_not_decoupled() {
+    let (mut tree, _) = decoupled(ALLOWS);
+    assert_eq!(decouple(&mut tree, "/dir", 2, ALLOWS), Err(Errno::Busy));
+}
+
+#[test]
+fn a_subtree_beside_a_decoupled_one_is_decoupled() {
+    let (mut tree, _) = decoupled(BLOCKS);
+    assert!(decouple(&mut tree, "/dir/full", 2, BLOCKS).is_ok());
+}
+
+#[test]
+fn a_missing_subtree_is_not_decoupled() {
+    let mut tree = Tree::new();
+    assert_eq!(decouple(&mut tree, "/nothing", 1, BLOCKS), Err(Errno::NotFound));
+    assert_eq!(decouple(&mut tree, "/dir/file", 1, BLOCKS), Err(Errno::NotDirectory));
+}
+
+#[test]
+fn a_subtree_is_not_decoupled_with_an_illegal_policy() {
+    let mut tree = Tree::new();
+    assert_eq!(decouple(&mut tree, "/dir/sub", 1, "nonsense: 1\n"), Err(Errno::Invalid));
+}
+
+#[test]
+fn a_decoupling_fails_if_the_table_cannot_be_stored() {
+    let mut tree = Tree::new();
+    tree.fails = |op| {
+        let is_table = matches!(op, metastore::request::StoreOp::Put { object, .. }
+            if object.starts_with("rank/"));
+        is_table.then_some(Errno::Io)
+    };
+    assert_eq!(decouple(&mut tree, "/dir/sub", 1, BLOCKS), Err(Errno::Io));
+    tree.fails = |_| None;
+    tree.connect(2);
+    let dir = tree.sub;
+    let op = Op::List { dir, after: None, limit: 9, attrs: false };
+    assert!(answer_of(&mut tree, 2, op).is_ok(), "the subtree is no client's");
+}
+
+#[test]
+fn a_blocking_subtree_is_busy_for_other_clients() {
+    let (mut tree, _) = decoupled(BLOCKS);
+    let (dir, sub) = (tree.dir, tree.sub);
+    let ops = [
+        Op::GetAttr { ino: sub },
+        Op::Lookup { parent: dir, name: b"sub" },
+        Op::Lookup { parent: sub, name: b"x" },
+        Op::List { dir: sub, after: None, limit: 9, attrs: false },
+        Op::Rmdir { parent: dir, name: b"sub" },
+        Op::Walk { base: Ino::ROOT, path: b"/dir/sub/x" },
+    ];
+    for op in ops {
+        assert_eq!(answer_of(&mut tree, 2, op), Err(Errno::Busy), "{op:?}");
+    }
+    assert_eq!(tree.counted(0, "busy"), 6);
+}
+
+#[test]
+fn a_blocking_subtree_is_open_to_its_own_client() {
+    let (mut tree, _) = decoupled(BLOCKS);
+    let sub = tree.sub;
+    assert_eq!(answer_of(&mut tree, 1, Op::GetAttr { ino: sub }).map(drop), Ok(()));
+}
+
+#[test]
+fn a_subtree_that_does_not_block_is_open_to_other_clients() {
+    let (mut tree, _) = decoupled(ALLOWS);
+    let sub = tree.sub;
+    assert_eq!(answer_of(&mut tree, 2, Op::GetAttr { ino: sub }).map(drop), Ok(()));
+}
+
+#[test]
+fn a_client_gets_more_numbers_for_its_subtree() {
+    let (mut tree, given) = decoupled(BLOCKS);
+    let op = Op::Extend { subtree: tree.sub, count: 500 };
+    let Ok(Answer::Range(range)) = tree.answer(op) else { panic!() };
+    assert!(range.len() == 500 && range.start >= given.range.end);
+}
+
+#[test]
+fn another_client_gets_no_numbers_for_the_subtree() {
+    let (mut tree, _) = decoupled(BLOCKS);
+    let op = Op::Extend { subtree: tree.sub, count: 500 };
+    assert_eq!(answer_of(&mut tree, 2, op), Err(Errno::Busy));
+}
+
+#[test]
+fn no_client_gets_numbers_for_a_subtree_that_is_not_decoupled() {
+    let mut tree = Tree::new();
+    let op = Op::Extend { subtree: tree.sub, count: 500 };
+    assert_eq!(tree.refusal(op), Some(Errno::Stale));
+}
+
+#[test]
+fn a_client_gets_numbers_for_its_own_creates() {
+    let mut tree = Tree::new();
+    let op = Op::Extend { subtree: Ino(0), count: 10 };
+    let Ok(Answer::Range(range)) = tree.answer(op) else { panic!() };
+    assert_eq!(range.len(), 10);
+}
+
+#[test]
+fn a_released_subtree_is_open_to_other_clients() {
+    let (mut tree, _) = decoupled(BLOCKS);
+    let subtree = tree.sub;
+    tree.answer(Op::Release { subtree, unused: Unused::default() }).unwrap();
+    assert!(answer_of(&mut tree, 2, Op::GetAttr { ino: subtree }).is_ok());
+}
+
+#[test]
+fn a_subtree_is_released_by_its_client_or_root() {
+    let (mut tree, _) = decoupled(ALLOWS);
+    let subtree = tree.sub;
+    let op = Op::Release { subtree, unused: Unused::default() };
+    let cred = crate::tests::fixture::guest();
+    let tid = tree.ask_as(2, &cred, op);
+    assert_eq!(tree.reply(2, tid).result.unwrap_err().errno, Errno::Busy);
+    assert_eq!(answer_of(&mut tree, 2, op), Ok(Answer::Done), "root ends any decoupling");
+}
+
+#[test]
+fn a_subtree_that_is_not_decoupled_is_not_released() {
+    let mut tree = Tree::new();
+    let op = Op::Release { subtree: tree.sub, unused: Unused::default() };
+    assert_eq!(tree.refusal(op), Some(Errno::Stale));
+}
+
+#[test]
+fn unused_numbers_come_back_with_the_subtree() {
+    let (mut tree, given) = decoupled(BLOCKS);
+    let rest = InoRange { start: given.range.start + 10, end: given.range.end };
+    let subtree = tree.sub;
+    let unused = Unused::encode(&[rest]);
+    tree.answer(Op::Release { subtree, unused: Unused::new(&unused) }).unwrap();
+    let op = Op::Extend { subtree: Ino(0), count: 90 };
+    assert_eq!(tree.answer(op), Ok(Answer::Range(rest)));
+}
+
+#[test]
+fn a_taken_over_subtree_fences_its_client() {
+    let (mut tree, given) = decoupled(BLOCKS);
+    let subtree = tree.sub;
+    let taken = answer_of(&mut tree, 2, Op::TakeOver { subtree });
+    let Ok(Answer::Decoupled(taken)) = taken else { panic!("{taken:?}") };
+    assert_eq!(taken.range, given.range);
+    assert_eq!(tree.closed, [1]);
+    tree.connect(1);
+    let fenced = |it: &(u64, Notice)| matches!(it, (1, Notice::Welcome(it)) if it.fenced);
+    assert!(tree.notices.iter().any(fenced));
+}
+
+#[test]
+fn a_subtree_that_is_not_decoupled_is_not_taken_over() {
+    let mut tree = Tree::new();
+    let subtree = tree.sub;
+    assert_eq!(tree.refusal(Op::TakeOver { subtree }), Some(Errno::Stale));
+    assert_eq!(tree.refusal(Op::TakeOver { subtree: NOTHING }), Some(Errno::Stale));
+}
+
+#[test]
+fn a_subtree_is_taken_over_by_root_or_its_owner() {
+    let (mut tree, _) = decoupled(BLOCKS);
+    let subtree = tree.sub;
+    let cred = crate::tests::fixture::guest();
+    let tid = tree.ask_as(2, &cred, Op::TakeOver { subtree });
+    assert_eq!(tree.reply(2, tid).result.unwrap_err().errno, Errno::NotPermitted);
+}
+
+#[test]
+fn a_policy_of_a_decoupled_subtree_waits_for_its_release() {
+    let (mut tree, _) = decoupled(ALLOWS);
+    let policy = "consistency: rpcs\ndurability: stream\n";
+    assert_eq!(tree.set_policy("/dir/sub", policy), Ok(Answer::Pending(ClientId(1))));
+}
+
+#[test]
+fn a_merge_brings_the_files_of_the_journal() {
+    let (mut tree, given) = decoupled(BLOCKS);
+    let bytes = files(&tree, &given, &["a", "b"]);
+    let report = merge(&mut tree, &bytes, RELEASE).unwrap();
+    assert_eq!((report.events, report.created, report.rejected), (2, 2, 0));
+    let sub = tree.sub;
+    assert_eq!(tree.names(sub), ["a", "b"]);
+}
+
+#[test]
+fn a_dry_run_brings_nothing() {
+    let (mut tree, given) = decoupled(BLOCKS);
+    let bytes = files(&tree, &given, &["a"]);
+    let report = merge(&mut tree, &bytes, MergeFlags { dry_run: true, ..PLAIN }).unwrap();
+    assert_eq!(report.events, 1);
+    let sub = tree.sub;
+    assert!(tree.names(sub).is_empty());
+}
+
+#[test]
+fn a_merge_wins_over_the_names_of_other_clients() {
+    let (mut tree, given) = decoupled(ALLOWS);
+    let sub = tree.sub;
+    tree.file(sub, "a");
+    let bytes = files(&tree, &given, &["a"]);
+    let report = merge(&mut tree, &bytes, PLAIN).unwrap();
+    assert_eq!(report.replaced, 1);
+    assert_eq!(tree.lookup(sub, "a"), Ok(Ino(given.range.start)));
+}
+
+#[test]
+fn a_merge_with_checks_leaves_out_the_names_of_other_clients() {
+    let (mut tree, given) = decoupled(ALLOWS);
+    let sub = tree.sub;
+    let theirs = tree.file(sub, "a");
+    let bytes = files(&tree, &given, &["a", "b"]);
+    let report = merge(&mut tree, &bytes, MergeFlags { check: true, ..PLAIN }).unwrap();
+    assert_eq!((report.rejected, report.created), (1, 1));
+    assert_eq!(tree.lookup(sub, "a"), Ok(theirs));
+}
+
+#[test]
+fn a_repeated_merge_brings_nothing_twice() {
+    let (mut tree, given) = decoupled(BLOCKS);
+    let bytes = files(&tree, &given, &["a"]);
+    merge(&mut tree, &bytes, PLAIN).unwrap();
+    merge(&mut tree, &bytes, PLAIN).unwrap();
+    let sub = tree.sub;
+    assert_eq!(tree.names(sub), ["a"]);
+}
+
+#[test]
+fn a_merge_that_is_stored_is_in_the_metadata_store() {
+    let (mut tree, given) = decoupled(BLOCKS);
+    let bytes = files(&tree, &given, &["a"]);
+    merge(&mut tree, &bytes, MergeFlags { store: true, ..PLAIN }).unwrap();
+    assert_eq!(tree.store.names_in(tree.sub), ["a"]);
+}
+
+#[test]
+fn a_journal_with_foreign_numbers_is_refused() {
+    let (mut tree, given) = decoupled(BLOCKS);
+    let (sub, file) = (tree.sub, tree.file);
+    let bytes = journal_of(sub, 1, given.epoch, &[("a", file.0)]);
+    assert_eq!(merge(&mut tree, &bytes, PLAIN), Err(Errno::NotPermitted));
+}
+
+#[test]
+fn an_event_outside_of_the_subtree_is_left_out() {
+    let (mut tree, given) = decoupled(BLOCKS);
+    let header = journal_of(tree.sub, 1, given.epoch, &[]);
+    let outside = journal_of(tree.open, 1, given.epoch, &[("a", given.range.start)]);
+    let blocks = &outside[journal::segment::HEADER_BYTES..];
+    let bytes = [&header[..journal::segment::HEADER_BYTES], blocks].concat();
+    let report = merge(&mut tree, &bytes, PLAIN).unwrap();
+    assert_eq!((report.created, report.rejected), (0, 1));
+    let open = tree.open;
+    assert!(tree.names(open).is_empty());
+}
+
+#[test]
+fn a_journal_of_another_client_is_refused() {
+    let (mut tree, given) = decoupled(BLOCKS);
+    let bytes = journal_of(tree.sub, 2, given.epoch, &[("a", given.range.start)]);
+    assert_eq!(merge(&mut tree, &bytes, PLAIN), Err(Errno::Invalid));
+}
+
+#[test]
+fn a_damaged_journal_is_refused() {
+    let (mut tree, given) = decoupled(BLOCKS);
+    let mut bytes = files(&tree, &given, &["a"]);
+    *bytes.last_mut().unwrap() ^= 1;
+    assert_eq!(merge(&mut tree, &bytes, PLAIN), Err(Errno::BadMessage));
+}
+
+#[test]
+fn a_journal_that_is_longer_than_announced_is_refused() {
+    let (mut tree, given) = decoupled(BLOCKS);
+    let bytes = files(&tree, &given, &["a"]);
+    let (subtree, unused, flags) = (tree.sub, Unused::default(), PLAIN);
+    let op = Op::Merge { subtree, bytes: 10, object: b"", flags, unused };
+    let tid = tree.ask(1, op);
+    let conn = tree.conn(1, 0);
+    tree.input(0, MdsInput::Message(conn, Message::Chunk { tid, bytes: &bytes }));
+    assert_eq!(tree.reply(1, tid).result.unwrap_err().errno, Errno::BadMessage);
+}
+
+#[test]
+fn a_merge_by_a_client_that_does_not_have_the_subtree_is_refused() {
+    let (mut tree, _) = decoupled(ALLOWS);
+    let (subtree, unused, flags) = (tree.sub, Unused::default(), PLAIN);
+    let op = Op::Merge { subtree, bytes: 10, object: b"", flags, unused };
+    assert_eq!(answer_of(&mut tree, 2, op), Err(Errno::Busy));
+}
+
+#[test]
+fn a_merge_into_a_subtree_that_is_not_decoupled_is_refused() {
+    let mut tree = Tree::new();
+    let (subtree, unused, flags) = (tree.sub, Unused::default(), PLAIN);
+    let op = Op::Merge { subtree, bytes: 10, object: b"", flags, unused };
+    assert_eq!(tree.refusal(op), Some(Errno::Stale));
+}
+
+#[test]
+fn a_merge_of_a_journal_that_is_too_large_is_refused() {
+    let (mut tree, _) = decoupled(BLOCKS);
+    let (subtree, unused, flags) = (tree.sub, Unused::default(), PLAIN);
+    let op = Op::Merge { subtree, bytes: u64::MAX, object: b"", flags, unused };
+    assert_eq!(tree.refusal(op), Some(Errno::TooBig));
+}
+
+#[test]
+fn a_merge_by_reference_needs_a_list_of_runs() {
+    let (mut tree, _) = decoupled(BLOCKS);
+    let (subtree, unused) = (tree.sub, Unused::default());
+    let flags = MergeFlags { by_reference: true, ..PLAIN };
+    let op = Op::Merge { subtree, bytes: 0, object: b"", flags, unused };
+    assert_eq!(tree.refusal(op), Some(Errno::NotSupported));
+}
+
+#[test]
+fn a_merge_of_a_journal_object_that_is_gone_is_refused() {
+    let (mut tree, _) = decoupled(BLOCKS);
+    let (subtree, unused, flags) = (tree.sub, Unused::default(), PLAIN);
+    let op = Op::Merge { subtree, bytes: 0, object: b"journal/client/x", flags, unused };
+    assert_eq!(tree.refusal(op), Some(Errno::NotFound));
+}
+
+#[test]
+fn a_merge_whose_connection_ends_is_dropped() {
+    let (mut tree, given) = decoupled(ALLOWS);
+    let bytes = files(&tree, &given, &["a"]);
+    let (subtree, unused, flags) = (tree.sub, Unused::default(), PLAIN);
+    let length = bytes.len() as u64;
+    tree.ask(1, Op::Merge { subtree, bytes: length, object: b"", flags, unused });
+    assert!(tree.mds(0).is_merging());
+    tree.disconnect(1);
+    assert!(!tree.mds(0).is_merging());
+}

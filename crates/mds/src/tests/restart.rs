@@ -1,0 +1,257 @@
+//! Recovery: what a next server has after a crash, and after a clean stop.
+
+use metastore::request::StoreOp;
+use types::{Epoch, Errno, Ino};
+use wire::{Op, Replay, Request};
+
+use super::fixture::Tree;
+use types::{Cred, Tid};
+
+/// The next server serves requests of client 1.
+fn restarted(tree: &mut Tree) {
+    tree.start(0);
+    tree.connect(1);
+    tree.until(|tree| tree.mds(0).is_active());
+}
+
+fn walk(tree: &mut Tree, path: &[u8]) -> Option<Errno> {
+    match tree.answer(Op::Walk { base: Ino::ROOT, path }) {
+        Ok(wire::Answer::Walked { attr: Some(_), .. }) => None,
+        Ok(_) => Some(Errno::NotFound),
+        Err(errno) => Some(errno),
+    }
+}
+
+#[test]
+fn a_durable_change_survives_a_crash() {
+    let mut tree = Tree::new();
+    tree.answer(Op::Sync).unwrap();
+    tree.crash(0);
+    restarted(&mut tree);
+    assert_eq!(walk(&mut tree, b"/dir/full/x"), None);
+}
+
+#[test]
+fn an_unanswered_change_does_not_survive_a_crash() {
+    let mut tree = Tree::new();
+    tree.answer(Op::Sync).unwrap();
+    let dir = tree.dir;
+    tree.holds = |op| matches!(op, StoreOp::Append { .. });
+    tree.file(dir, "lost");
+    tree.crash(0);
+    restarted(&mut tree);
+    assert_eq!(walk(&mut tree, b"/dir/lost"), Some(Errno::NotFound));
+}
+
+#[test]
+fn a_checkpointed_change_survives_a_crash_without_a_journal() {
+    let mut tree = Tree::new();
+    tree.checkpoint();
+    tree.crash(0);
+    restarted(&mut tree);
+    assert_eq!(walk(&mut tree, b"/dir/full/x"), None);
+}
+
+#[test]
+fn a_removal_survives_a_crash() {
+    let mut tree = Tree::new();
+    tree.checkpoint();
+    let op = Op::Unlink { parent: tree.dir, name: b"link" };
+    tree.answer(op).unwrap();
+    tree.answer(Op::Sync).unwrap();
+    tree.crash(0);
+    restarted(&mut tree);
+    assert_eq!(walk(&mut tree, b"/dir/link"), Some(Errno::NotFound));
+    assert_eq!(walk(&mut tree, b"/dir/file"), None);
+}
+
+#[test]
+fn a_rename_survives_a_crash() {
+    let mut tree = Tree::new();
+    tree.checkpoint();
+    let (parent, new_parent, flags) = (tree.dir, tree.open, Default::default());
+    tree.answer(Op::Rename { parent, name: b"file", new_parent, new_name: b"new", flags }).unwrap();
+    tree.answer(Op::Sync).unwrap();
+    tree.crash(0);
+    restarted(&mut tree);
+    assert_eq!(walk(&mut tree, b"/open/new"), None);
+    assert_eq!(walk(&mut tree, b"/dir/file"), Some(Errno::NotFound));
+}
+
+#[test]
+fn a_clean_stop_leaves_no_journal() {
+    let mut tree = Tree::new();
+    tree.stop(0);
+    assert!(tree.store.names("journal/").is_empty());
+    restarted(&mut tree);
+    assert_eq!(walk(&mut tree, b"/dir/full/x"), None);
+}
+
+#[test]
+fn a_term_grows_with_each_server() {
+    let mut tree = Tree::new();
+    tree.stop(0);
+    restarted(&mut tree);
+    tree.crash(0);
+    restarted(&mut tree);
+    assert_eq!(tree.mds(0).tables.epoch(), Epoch(3));
+}
+
+#[test]
+fn a_server_notes_the_term_that_crashed() {
+    let mut tree = Tree::new();
+    tree.stop(0);
+    restarted(&mut tree);
+    assert_eq!(tree.mds(0).tables.crashed(), Epoch(0), "the first term was stopped");
+    tree.crash(0);
+    restarted(&mut tree);
+    assert_eq!(tree.mds(0).tables.crashed(), Epoch(2));
+}
+
+#[test]
+fn inode_numbers_are_not_given_twice_after_a_crash() {
+    let mut tree = Tree::new();
+    let dir = tree.dir;
+    let before = tree.file(dir, "a");
+    tree.crash(0);
+    restarted(&mut tree);
+    walk(&mut tree, b"/dir");
+    let after = tree.file(Ino::ROOT, "b");
+    assert!(after.0 > before.0);
+}
+
+#[test]
+fn a_server_waits_for_the_clients_of_the_term_before() {
+    let mut tree = Tree::new();
+    tree.answer(Op::Sync).unwrap();
+    tree.crash(0);
+    tree.start(0);
+    tree.pass(100);
+    assert!(!tree.mds(0).is_active());
+    tree.connect(1);
+    let waited = tree.until(|tree| tree.mds(0).is_active());
+    assert!(waited <= 1, "each client is back");
+}
+
+#[test]
+fn a_server_waits_for_a_missing_client_for_a_limited_time() {
+    let mut tree = Tree::new();
+    tree.answer(Op::Sync).unwrap();
+    tree.crash(0);
+    tree.start(0);
+    let waited = tree.until(|tree| tree.mds(0).is_active());
+    assert_eq!(waited, 2000);
+}
+
+#[test]
+fn a_server_does_not_wait_for_a_client_that_left_before_the_crash() {
+    let mut tree = Tree::new();
+    tree.disconnect(1);
+    tree.pass(50);
+    tree.crash(0);
+    tree.start(0);
+    let waited = tree.until(|tree| tree.mds(0).is_active());
+    assert!(waited <= 1, "no client is missing, and the server waited {waited} ms");
+}
+
+#[test]
+fn a_request_during_the_recovery_is_answered_afterwards() {
+    let mut tree = Tree::new();
+    tree.answer(Op::Sync).unwrap();
+    tree.connect(2);
+    tree.file(Ino::ROOT, "a");
+    tree.answer(Op::Sync).unwrap();
+    tree.crash(0);
+    tree.start(0);
+    tree.connect(2);
+    let tid = tree.ask(2, Op::Lookup { parent: Ino::ROOT, name: b"dir" });
+    tree.pass(100);
+    assert!(!tree.is_answered(2, tid), "client 1 may resend a change");
+    tree.connect(1);
+    assert!(tree.reply(2, tid).result.is_ok());
+}
+
+#[test]
+fn a_resent_create_has_its_first_number_and_time() {
+    let mut tree = Tree::new();
+    tree.answer(Op::Sync).unwrap();
+    let dir = tree.dir;
+    tree.holds = |op| matches!(op, StoreOp::Append { .. });
+    let new = wire::NewInode { mode: super::cluster::FILE, ..wire::NewInode::default() };
+    let op = Op::Create { parent: dir, name: b"again", new };
+    let tid = tree.ask(1, op);
+    let first = tree.reply(1, tid);
+    let Ok(wire::Answer::Attr(attr)) = first.result else { panic!() };
+    tree.crash(0);
+    tree.start(0);
+    tree.connect_to(1, 0, Epoch(1), 1);
+    let replay = Replay { seq: first.seq, ino: attr.ino, time: first.time, stripe: attr.stripe };
+    tree.replies.clear();
+    let request = Request::new(tid, Tid(0), Cred::root(), op);
+    tree.send(1, 0, Request { replay: Some(replay), ..request });
+    let sync = Request::new(Tid(999), Tid(0), Cred::root(), Op::Sync);
+    tree.send(1, 0, Request { replay: Some(Replay::default()), ..sync });
+    assert_eq!(tree.reply(1, tid).result, Ok(wire::Answer::Attr(attr)));
+    assert_eq!(tree.counted(0, "replayed"), 1);
+}
+
+#[test]
+fn a_removed_file_is_purged_after_a_crash() {
+    let mut tree = Tree::new();
+    let (dir, ino) = (tree.dir, tree.file);
+    tree.answer(Op::SetData { ino, data: b"", size: 10 << 20 }).unwrap();
+    tree.checkpoint();
+    tree.holds = |op| matches!(op, StoreOp::PurgeData { .. });
+    tree.answer(Op::Unlink { parent: dir, name: b"file" }).unwrap();
+    tree.answer(Op::Sync).unwrap();
+    tree.crash(0);
+    restarted(&mut tree);
+    tree.until(|tree| tree.counted(0, "purged") == 1);
+}
+
+#[test]
+fn a_stopping_server_answers_new_requests_with_again() {
+    let mut tree = Tree::new();
+    tree.holds = |op| matches!(op, StoreOp::CommitDir { .. });
+    tree.input(0, crate::MdsInput::Terminate);
+    tree.settle();
+    assert_eq!(tree.refusal(Op::GetAttr { ino: Ino::ROOT }), Some(Errno::Again));
+}
+
+#[test]
+fn a_server_that_recovers_stops_at_once() {
+    let mut tree = Tree::new();
+    tree.answer(Op::Sync).unwrap();
+    tree.crash(0);
+    tree.start(0);
+    tree.input(0, crate::MdsInput::Terminate);
+    assert_eq!(tree.stopped, [0]);
+}
+
+#[test]
+fn an_evicted_directory_is_fetched_again() {
+    let mut tree = Tree::new();
+    tree.checkpoint();
+    tree.stop(0);
+    restarted(&mut tree);
+    assert_eq!(tree.counted(0, "inodes"), 1, "the root");
+    assert_eq!(walk(&mut tree, b"/dir/file"), None);
+    let fetched = tree.counted(0, "cold_lookups") + tree.counted(0, "fetches");
+    assert!(fetched >= 2, "the root and /dir");
+}
+
+#[test]
+fn memory_is_bounded_by_eviction() {
+    let settings = crate::Settings { inodes_max: 20, ..crate::Settings::default() };
+    let mut tree = Tree::on(super::Cluster::with(settings, 1));
+    for number in 0..10 {
+        let dir = tree.dir(Ino::ROOT, &format!("d{number}"));
+        for file in 0..5 {
+            tree.file(dir, &format!("f{file}"));
+        }
+    }
+    tree.pass(2000);
+    assert!(tree.counted(0, "evicted") > 0);
+    assert!(tree.counted(0, "inodes") <= 20);
+    assert_eq!(walk(&mut tree, b"/d3/f4"), None);
+}
