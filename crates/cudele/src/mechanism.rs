@@ -67,7 +67,8 @@ impl Material<'_> {
             && let Some(last) = self.last_seq()
         {
             // A verifier may have proved the facts that the server would check.
-            let (what, unused) = ((self.subtree, object, last), wire::Unused::new(&self.unused));
+            let (what, unused) =
+                ((self.subtree, object, last), wire::UnusedNumbers::new(&self.unused));
             let asked = || self.asked.store(true, Ordering::Release);
             if let Some(merged) = by_reference::merge_proved(self.fs, what, (flags, unused), asked)?
             {
@@ -83,7 +84,7 @@ impl Material<'_> {
             blocks: self.blocks,
             object: self.object.as_deref(),
             flags,
-            unused: wire::Unused::new(&self.unused),
+            unused: wire::UnusedNumbers::new(&self.unused),
         };
         let asked = || self.asked.store(true, Ordering::Release);
         let written = self.written.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -239,8 +240,8 @@ pub(crate) fn execute(composition: &Composition, material: &Material<'_>) -> Res
 /// The error of a member, with the guarantees of the complete members (P-08).
 fn incomplete(error: Error, material: &Material<'_>) -> Error {
     let completed = material.completed.lock().unwrap_or_else(PoisonError::into_inner);
-    let carried = std::iter::once(Mechanism::AppendClientJournal).chain(completed.iter().copied());
-    let holds = Cell::of(&Composition::serial(carried.map(Composition::One)));
+    let executed = std::iter::once(Mechanism::AppendClientJournal).chain(completed.iter().copied());
+    let holds = Cell::of(&Composition::serial(executed.map(Composition::One)));
     let holds = holds.map_or_else(|| "nothing".to_owned(), |cell| cell.to_string());
     let cause = format!("{}; what holds until it is completed again: {holds}", error.cause);
     if error.remedy.is_empty() {

@@ -16,7 +16,7 @@ use wire::DecoupledSubtree;
 use crate::mechanism::keep_part;
 use crate::state::io_error;
 use crate::subtree::Earlier;
-use crate::{Cluster, Owner, StateDir, Subtree};
+use crate::{Cluster, StateDir, Subtree, SubtreeOwner};
 
 /// A journal of a dead client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,7 +84,7 @@ impl Cluster {
             keep_part(&state, journal.first, &bytes)?;
             next = next.max(left.first + left.events);
         }
-        state.set_owner(&Owner {
+        state.set_owner(&SubtreeOwner {
             cluster: fs.cluster_id().to_owned(),
             path: path.to_string(),
             ino: known.ino.0,

@@ -114,7 +114,7 @@ impl Mds {
     fn validate_between(&self) {
         let (forwards, all) = (self.counters.forwards, self.counters.requests);
         assert!(forwards <= all, "{forwards} of {all} requests were forwarded");
-        for (dir, owner) in self.caps.alone() {
+        for (dir, owner) in self.caps.exclusive() {
             let leased = self.leases.is_leased(dir, self.clock.now);
             assert!(!leased, "{dir}: {owner} has the directory alone, and others have leases");
         }

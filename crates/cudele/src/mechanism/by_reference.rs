@@ -6,13 +6,13 @@
 
 use std::time::Instant;
 
-use client::{ByReference, ByValue, Worth, may_go_by_value};
+use client::{ByReference, ByValue, RunThreshold, may_go_by_value};
 use journal::SegmentHeader;
 use metastore::RunList;
 use metastore::request::{proof_name, rest_name};
 use objstore::Expect;
 use types::{Errno, Ino, Result, Seq};
-use wire::{Answer, MergeFlags, MergeReport, Op, Unused};
+use wire::{Answer, MergeFlags, MergeReport, Op, UnusedNumbers};
 
 use super::MergedBy;
 use crate::Fs;
@@ -27,7 +27,7 @@ pub(crate) struct Whole<'a, B> {
     /// The object that holds it, if the store does.
     pub(crate) object: Option<&'a str>,
     pub(crate) flags: MergeFlags,
-    pub(crate) unused: Unused<'a>,
+    pub(crate) unused: UnusedNumbers<'a>,
 }
 
 /// Merges by reference, with runs that are `written` or still to be, if the journal allows that;
@@ -44,29 +44,29 @@ pub(crate) fn merge<B: AsRef<[u8]>>(
     let root = Fs::attr_answer(fs.call(Op::GetAttr { ino: subtree })?)?;
     let is_empty = root.size == 0;
     let written = written.map(|written| written.finish(header, blocks, is_empty)).transpose()?;
-    let told = match written {
-        Some(Ok(told)) => Ok(told),
+    let reference = match written {
+        Some(Ok(reference)) => Ok(reference),
         Some(Err(_)) | None => {
-            ByReference::of((header, blocks), (&root, is_empty), Worth::default())
+            ByReference::of((header, blocks), (&root, is_empty), RunThreshold::default())
         }
     };
-    let told = match told {
-        Ok(told) => told,
+    let reference = match reference {
+        Ok(reference) => reference,
         Err(reason) => return Ok(Err(reason)),
     };
-    for (name, bytes) in &told.objects {
+    for (name, bytes) in &reference.objects {
         // An existing object of this name has the same content.
         let _ = fs.store().put(name, bytes, Expect::Any)?;
     }
     let rest = match object {
         Some(object) => {
             let rest = rest_name(object);
-            let _ = fs.store().put(&rest, &told.rest(), Expect::Any)?;
+            let _ = fs.store().put(&rest, &reference.rest(), Expect::Any)?;
             rest
         }
         None => String::new(),
     };
-    let message = told.message();
+    let message = reference.message();
     let chunks: Vec<&[u8]> = message.iter().map(Vec::as_slice).collect();
     let op = Op::Merge {
         subtree,
@@ -84,14 +84,14 @@ pub(crate) fn merge<B: AsRef<[u8]>>(
         Err(error) => return Err(error),
     };
     let seconds = start.elapsed().as_secs_f64();
-    report.events = told.list.last.0 + 1 - told.header.first_seq.0;
-    report.created += told.created;
+    report.events = reference.list.last.0 + 1 - reference.header.first_seq.0;
+    report.created += reference.created;
     if let Some(object) = object {
         // After a crash the server needs the runs and the rest only.
         fs.store().delete(object)?;
     }
-    let runs = told.list.dirs.len() as u64;
-    Ok(Ok((report, MergedBy { runs, events: told.events, seconds, because: None })))
+    let runs = reference.list.dirs.len() as u64;
+    Ok(Ok((report, MergedBy { runs, events: reference.events, seconds, because: None })))
 }
 
 /// Merges the journal in an object by the runs that a verifier has written and proved, if one has
@@ -99,7 +99,7 @@ pub(crate) fn merge<B: AsRef<[u8]>>(
 pub(crate) fn merge_proved(
     fs: &Fs,
     (subtree, object, last): (Ino, &str, Seq),
-    (flags, unused): (MergeFlags, Unused<'_>),
+    (flags, unused): (MergeFlags, UnusedNumbers<'_>),
     asked: impl FnOnce(),
 ) -> Result<Option<(MergeReport, MergedBy)>> {
     let proof = proof_name(object);
@@ -132,12 +132,12 @@ pub(crate) fn merge_proved(
     };
     let seconds = start.elapsed().as_secs_f64();
     let names = list.dirs.iter().map(|run| run.run.rows).sum::<u64>();
-    let told = report.events;
+    let merged = report.events;
     report.events = list.last.0 + 1 - header.first_seq.0;
     report.created += names;
     for object in [object, &proof] {
         fs.store().delete(object)?;
     }
-    let (runs, events) = (list.dirs.len() as u64, report.events.saturating_sub(told));
+    let (runs, events) = (list.dirs.len() as u64, report.events.saturating_sub(merged));
     Ok(Some((report, MergedBy { runs, events, seconds, because: None })))
 }

@@ -5,7 +5,7 @@
 use std::sync::atomic::Ordering;
 
 use types::Result;
-use wire::{MergeFlags, MergeReport, Unused};
+use wire::{MergeFlags, MergeReport, UnusedNumbers};
 
 use super::{Material, MergedBy, global_persist};
 
@@ -17,7 +17,7 @@ pub(crate) fn nonvolatile_apply(material: &Material<'_>) -> Result<(MergeReport,
         Ok((report, merged_by)) => return Ok((report, 0, merged_by)),
         Err(by_value) => by_value,
     };
-    let unused = Unused::new(&material.unused);
+    let unused = UnusedNumbers::new(&material.unused);
     let Some(object) = &material.object else {
         // Nothing to put there.
         let header = material.header.encode();

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use policy::Mechanism;
 use types::Result;
-use wire::{Answer, MergeReport, Op, Unused};
+use wire::{Answer, MergeReport, Op, UnusedNumbers};
 
 use super::{Material, MergedBy};
 use crate::Stage;
@@ -27,7 +27,7 @@ pub(crate) fn volatile_apply(material: &Material<'_>) -> Result<(MergeReport, Me
         bytes: material.bytes(),
         object: material.object.as_deref().unwrap_or_default().as_bytes(),
         flags: material.merge,
-        unused: Unused::new(&material.unused),
+        unused: UnusedNumbers::new(&material.unused),
     };
     material.asked.store(!material.merge.dry_run, Ordering::Release);
     let answer = material.fs.call_with_chunks(op, &chunks)?;

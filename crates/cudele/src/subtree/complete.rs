@@ -208,7 +208,7 @@ impl Subtree {
         self.owner.objects.clear();
         self.written = None;
         self.inner.clear();
-        self.settle_places();
+        self.resolve_places();
         (self.persisted_locally, self.persisted_globally) = (0, 0);
         self.owner.next_seq = self.inner.next_seq().0;
         self.merged_in = Some(self.fs.term_at(self.root()));

@@ -10,7 +10,7 @@ use metastore::request::client_journal_prefix;
 use objstore::{Expect, SyncScope};
 use policy::Durability;
 use types::{Errno, Error, Ino, Result, Seq};
-use wire::{MergeFlags, MergeReport, Unused};
+use wire::{MergeFlags, MergeReport, UnusedNumbers};
 
 use super::Subtree;
 use super::sealed::Sealed;
@@ -121,7 +121,7 @@ impl Earlier {
             && let Some(object) = self.object()
             && let last = Seq(self.next.0 - 1)
             && let Some(merged) =
-                merge_proved(fs, (root, object, last), (flags, Unused::default()), || ())?
+                merge_proved(fs, (root, object, last), (flags, UnusedNumbers::default()), || ())?
         {
             return Ok(merged);
         }
@@ -136,7 +136,7 @@ impl Earlier {
             blocks.push(&self.bytes[at..next]);
             at = next;
         }
-        let (object, unused) = (self.object(), Unused::default());
+        let (object, unused) = (self.object(), UnusedNumbers::default());
         let whole =
             Whole { subtree: root, header: &header, blocks: &blocks, object, flags, unused };
         match merge_by_reference(fs, &whole, None, || ())? {
@@ -149,12 +149,14 @@ impl Earlier {
     /// read.
     pub(super) fn merge(&self, fs: &Fs, root: Ino, flags: MergeFlags) -> Result<MergeReport> {
         let Some(object) = &self.object else {
-            return fs.merge_journal(root, &self.bytes, flags, Unused::default());
+            return fs.merge_journal(root, &self.bytes, flags, UnusedNumbers::default());
         };
         match (self.events(), flags.dry_run) {
             (0, true) => Ok(MergeReport::default()),
             (0, false) => fs.store().delete(object).map(|_| MergeReport::default()),
-            (_, true) if self.torn => fs.merge_journal(root, &self.bytes, flags, Unused::default()),
+            (_, true) if self.torn => {
+                fs.merge_journal(root, &self.bytes, flags, UnusedNumbers::default())
+            }
             (_, false) if self.torn => {
                 // An existing object of this name is replaced, so no conflict is possible.
                 let _ = fs.store().put(object, &self.bytes, Expect::Any)?;
@@ -177,7 +179,7 @@ impl Earlier {
             let stat = || fs.store().stat(object).map(drop).map_err(|error| error.errno);
             error.errno == Errno::NotFound && stat() == Err(Errno::NotFound)
         };
-        match fs.merge_object(root, object, flags, Unused::default()) {
+        match fs.merge_object(root, object, flags, UnusedNumbers::default()) {
             Err(error) if gone(&error) => {}
             answered => return answered,
         }
@@ -187,7 +189,7 @@ impl Earlier {
         // The server has read a shorter journal under this name. A merge without an object cannot
         // be repeated, so it is stored before the answer.
         let flags = MergeFlags { store: true, ..flags };
-        fs.merge_journal(root, &self.bytes, flags, Unused::default())
+        fs.merge_journal(root, &self.bytes, flags, UnusedNumbers::default())
     }
 }
 

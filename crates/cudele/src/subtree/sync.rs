@@ -198,7 +198,7 @@ impl Subtree {
             MergeTrigger::AtEnd => Ok(()),
             MergeTrigger::OnDemand => {
                 self.offered = Some(Offered::new(&self.fs, self.root()));
-                self.fs.hear()
+                self.fs.receive_notices()
             }
             MergeTrigger::Every { seconds } => self.sync_every(Duration::from_secs(seconds)),
             MergeTrigger::AtUpdates { count } => {

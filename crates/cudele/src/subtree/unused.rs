@@ -8,10 +8,10 @@
 use std::sync::atomic::Ordering;
 
 use types::{InoRange, Result};
-use wire::Unused;
+use wire::UnusedNumbers;
 
 use super::Subtree;
-use crate::Owner;
+use crate::SubtreeOwner;
 use crate::state::Share;
 
 impl Subtree {
@@ -30,7 +30,7 @@ impl Subtree {
         }
         let used = self.inner.last_taken().0;
         let reached = self.inner.next_seq().0;
-        self.state.set_owner(&Owner { used, exact, reached, ..self.owner.clone() })?;
+        self.state.set_owner(&SubtreeOwner { used, exact, reached, ..self.owner.clone() })?;
         self.content_noted.store(!exact, Ordering::Relaxed);
         Ok(())
     }
@@ -67,10 +67,10 @@ impl Subtree {
             self.owner.unused.extend(pairs(self.inner.give_up()));
             return Ok(());
         };
-        let done = share.if_alone(|| {
+        let done = share.if_sole_user(|| {
             self.owner.unused.extend(pairs(self.inner.give_up()));
             let (used, reached) = (self.inner.last_taken().0, self.inner.next_seq().0);
-            self.state.set_owner(&Owner { used, exact: true, reached, ..self.owner.clone() })
+            self.state.set_owner(&SubtreeOwner { used, exact: true, reached, ..self.owner.clone() })
         });
         let _ = self.share.set(share);
         done
@@ -78,7 +78,7 @@ impl Subtree {
 
     /// The numbers that were given up, encoded for the server.
     pub(super) fn unused(&self) -> Vec<u8> {
-        Unused::encode(&self.owner.unused().collect::<Vec<_>>())
+        UnusedNumbers::encode(&self.owner.unused().collect::<Vec<_>>())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use types::{Ino, InoRange};
 
-use super::gone::{GONE_MAX, GoneList, LINKED_MAX};
+use super::departures::{GONE_MAX, GoneList, LINKED_MAX};
 use super::{Free, Tables};
 
 impl Tables {

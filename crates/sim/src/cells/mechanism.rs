@@ -1,12 +1,12 @@
 //! The mechanisms that complete a policy, on the client's side (`cudele::Subtree::complete` and
 //! `cudele::mechanism`): each reads the journal that is held, and may be struck at any step.
 
-use client::{ByReference, IntactJournal, Worth, may_go_by_value};
+use client::{ByReference, IntactJournal, RunThreshold, may_go_by_value};
 use metastore::request::rest_name;
 use objstore::{Expect, ObjectStore, SyncScope};
 use policy::{Composition, Mechanism};
 use types::Errno;
-use wire::{Answer, MergeFlags, Op, Unused};
+use wire::{Answer, MergeFlags, Op, UnusedNumbers};
 
 use super::job::Earlier;
 use super::machine::File;
@@ -263,14 +263,14 @@ impl Cells {
         };
         let holding = self.holding()?;
         let (header, blocks) = (holding.inner.header(), holding.inner.blocks());
-        let worth = Worth { names_min: 1, names_per_directory_min: 0 };
-        let told = ByReference::of((&header, blocks), (&root, root.size == 0), worth);
-        let Ok(told) = told else { return Ok(false) };
+        let worth = RunThreshold { names_min: 1, names_per_directory_min: 0 };
+        let reference = ByReference::of((&header, blocks), (&root, root.size == 0), worth);
+        let Ok(reference) = reference else { return Ok(false) };
         let mut rest = String::new();
-        let mut objects = told.objects.clone();
+        let mut objects = reference.objects.clone();
         if !object.is_empty() {
             rest = rest_name(object);
-            objects.push((rest.clone(), told.rest()));
+            objects.push((rest.clone(), reference.rest()));
         }
         for (name, bytes) in objects {
             self.local_step(client)?;
@@ -283,12 +283,12 @@ impl Cells {
         let stable = !object.is_empty();
         let group = if stable { ledger.group() } else { 0 };
         ledger.sent(&places, group);
-        let message = told.message().concat();
+        let message = reference.message().concat();
         let op = Op::Merge {
             subtree,
             bytes: message.len() as u64,
             object: rest.as_bytes(),
-            unused: Unused::default(),
+            unused: UnusedNumbers::default(),
             flags: MergeFlags { by_reference: true, ..flags },
         };
         match self.transfer(client, op, Some(&message)) {
@@ -298,7 +298,7 @@ impl Cells {
             }
             answered => drop(answered?),
         }
-        self.tally.merged_runs += told.list.dirs.len() as u64;
+        self.tally.merged_runs += reference.list.dirs.len() as u64;
         self.job().ledger.merged(&places, stable || flags.store);
         if stable {
             self.local_step(client)?;
@@ -325,7 +325,7 @@ impl Cells {
             subtree,
             bytes: length,
             object: object.as_bytes(),
-            unused: Unused::default(),
+            unused: UnusedNumbers::default(),
             flags,
         };
         // The process may be struck, and the merge go on.
