@@ -36,7 +36,7 @@ impl Mds {
     pub fn validate(&self) {
         self.namespace.validate();
         self.log.validate();
-        self.tables.validate();
+        self.tables.validate(self.is_private());
         self.sessions.validate();
         self.opens.validate();
         self.locks.validate();
