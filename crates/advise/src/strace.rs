@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_others_interrupt_are_put_together() {
+    fn interrupted_calls_are_joined() {
         let mut lines = Lines::default();
         assert_eq!(lines.next("1 mkdir(\"/a\", 0755 <unfinished ...>"), Line::Other);
         assert_eq!(whole(&mut lines, "2 close(1) = 0").0, 2);
@@ -263,7 +263,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_that_is_no_trace_does_harm(text in ".*") {
+        fn arbitrary_lines_never_panic(text in ".*") {
             let mut lines = Lines::default();
             if let Line::Call(thread, time, text) = lines.next(&text) {
                 let _ = Call::parse(thread, time, &text);

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn who_only_creates_may_have_everything() {
+    fn a_program_that_only_creates_may_use_every_cell() {
         let advice = advice(
             &["1 openat(AT_FDCWD, \"a\", O_WRONLY|O_CREAT, 0644) = 3\n1 close(3) = 0\n\
                1 mkdir(\"/job/d\", 0755) = 0\n1 stat(\"/job/a\", {...}) = 0\n1 stat(\"/etc/x\", {...}) = 0"],
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_another_needs_strong_and_who_comes_later_does_not() {
+    fn only_a_program_that_waits_for_another_needs_strong_consistency() {
         let makes = "1 1.0 mkdir(\"/job/d\", 0755) = 0";
         let later = "2 2.0 stat(\"/job/d\", {...}) = 0\n2 2.5 mkdir(\"/job/e\", 0755) = 0";
         let found = advice(&[makes, later], false);
@@ -294,7 +294,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_that_a_trace_says_does_harm(
+        fn arbitrary_traces_never_panic(
             words in proptest::collection::vec(
                 prop_oneof![
                     Just("1 "), Just("2 "), Just("[pid 3] "), Just("1.5 "), Just("open("), Just("mkdir("),
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn who_syncs_must_not_lose() {
+    fn a_program_that_syncs_needs_durability() {
         let text = "1 openat(AT_FDCWD, \"a\", O_WRONLY|O_CREAT, 0644) = 3\n1 fsync(3) = 0";
         let found = advice(&[text], false);
         assert_eq!(found.reasons[0].reason, Reason::Syncs);

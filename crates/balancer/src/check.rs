@@ -74,7 +74,7 @@ impl Scene {
 
 /// The decisions of a policy in one scene.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Tried {
+pub struct SceneResult {
     /// How load lay.
     pub scene: Scene,
     /// Ranks of the cluster.
@@ -94,14 +94,14 @@ pub struct Tried {
 /// scene is not tried in the others: each decision may take seconds to do so, and it would in
 /// every scene.
 #[must_use]
-pub fn try_out(policy: &BalancerPolicy) -> Vec<Tried> {
+pub fn try_out(policy: &BalancerPolicy) -> Vec<SceneResult> {
     try_out_with(policy, Expired::never)
 }
 
 /// As [`try_out`]; `begin` is called at the start of each decision and returns the look at the
 /// clock that ends it.
 #[must_use]
-pub fn try_out_with(policy: &BalancerPolicy, begin: impl Fn() -> Expired) -> Vec<Tried> {
+pub fn try_out_with(policy: &BalancerPolicy, begin: impl Fn() -> Expired) -> Vec<SceneResult> {
     let mut all = Vec::new();
     for ranks in SIZES {
         for scene in Scene::ALL {
@@ -121,8 +121,8 @@ fn try_scene(
     scene: Scene,
     ranks: u16,
     begin: &dyn Fn() -> Expired,
-) -> Tried {
-    let mut tried = Tried { scene, ranks, wanted: 0.0, exports: 0, fault: None, steps: 0 };
+) -> SceneResult {
+    let mut tried = SceneResult { scene, ranks, wanted: 0.0, exports: 0, fault: None, steps: 0 };
     let mut states = vec![State::Nothing; usize::from(ranks)];
     for tick in 1..=TICKS {
         let mut wanted = 0.0;

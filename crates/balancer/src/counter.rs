@@ -96,12 +96,12 @@ impl Counts {
 
 /// Counts that fade.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Fading {
+pub struct DecayingCounts {
     counts: Counts,
     at: Moment,
 }
 
-impl Fading {
+impl DecayingCounts {
     /// The counts at `now`, if they halve in each `half_life`. A moment before the last hit sees
     /// the counts right after the last hit.
     #[must_use]
@@ -140,8 +140,8 @@ const FORGOTTEN_BELOW: f64 = 0.01;
 #[derive(Clone, Debug)]
 pub struct LoadTable {
     half_life: Span,
-    own: Map<DirFragId, Fading>,
-    nested: Map<DirFragId, Fading>,
+    own: Map<DirFragId, DecayingCounts>,
+    nested: Map<DirFragId, DecayingCounts>,
 }
 
 impl LoadTable {
@@ -185,7 +185,7 @@ impl LoadTable {
         for part in parts {
             let counts = old.counts.times(share);
             for table in [&mut self.own, &mut self.nested] {
-                table.insert(*part, Fading { counts, at: old.at });
+                table.insert(*part, DecayingCounts { counts, at: old.at });
             }
         }
     }
@@ -198,7 +198,7 @@ impl LoadTable {
             self.own.remove(part);
             self.nested.remove(part);
         }
-        self.own.insert(id, Fading { counts: sum, at: now });
+        self.own.insert(id, DecayingCounts { counts: sum, at: now });
     }
 
     /// A subtree left: its fragment is dropped here, and its hits are subtracted from `above`, the
@@ -210,15 +210,16 @@ impl LoadTable {
         for fragment in above {
             let Some(counts) = self.nested.get_mut(fragment) else { continue };
             let rest = counts.at(now, self.half_life).plus(&gone.times(-1.0));
-            *counts = Fading { counts: positive(&rest), at: now };
+            *counts = DecayingCounts { counts: positive(&rest), at: now };
         }
     }
 
     /// Drops faded counts. To be called regularly, such as at every heartbeat.
     pub fn forget(&mut self, now: Moment) {
         let half_life = self.half_life;
-        let warm =
-            |_: &DirFragId, counts: &mut Fading| counts.at(now, half_life).sum() >= FORGOTTEN_BELOW;
+        let warm = |_: &DirFragId, counts: &mut DecayingCounts| {
+            counts.at(now, half_life).sum() >= FORGOTTEN_BELOW
+        };
         self.own.retain(warm);
         self.nested.retain(warm);
     }

@@ -60,7 +60,7 @@ mod traverse;
 mod versions;
 mod view;
 
-pub use counter::{Counts, Fading, HitKind, LoadTable, share_left};
+pub use counter::{Counts, DecayingCounts, HitKind, LoadTable, share_left};
 pub use decide::{Decision, DecisionKind, decide, decide_until};
 pub use fault::{Fault, FaultKind};
 pub use heartbeat::Heartbeat;
@@ -68,7 +68,8 @@ pub use policy::{BalancerPolicy, Hooks};
 pub use presets::{BalancerPreset, DEFAULT_POLICY, NO_POLICY, PRESETS, default_policy, preset};
 pub use question::{BalancerAnswer, Question};
 pub use record::{
-    DecisionRecord, Ended, MoveRecord, RECORDED_UNITS_MAX, RecordedEvent, TickRecord, Wanted, Warm,
+    DecisionRecord, MoveRecord, RECORDED_UNITS_MAX, RecordedDirectory, RecordedEvent, TickRecord,
+    TickResult, WantedMove,
 };
 pub use saved::{BYTES_MAX as STATE_BYTES_MAX, Scalar, State};
 pub use script::{Expired, LogLine, ScriptLimits};

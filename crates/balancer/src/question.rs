@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_decided_where_nothing_is_to_be_but_the_others_hear_of_the_load() {
+    fn a_rank_that_may_not_decide_still_sends_its_load() {
         let answer = question(Some("a rank is away".into())).answer(&Expired::never());
         assert_eq!((answer.question.view.ranks[0].all, answer.decision), (100.0, None));
     }

@@ -17,7 +17,7 @@ const LISTED_MAX: usize = 64;
 
 /// The result of a tick.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Ended {
+pub enum TickResult {
     /// The policy wanted nothing to move.
     #[default]
     Nothing,
@@ -29,7 +29,7 @@ pub enum Ended {
     Skipped,
 }
 
-impl Ended {
+impl TickResult {
     /// The word for people.
     #[must_use]
     pub fn word(self) -> &'static str {
@@ -48,7 +48,7 @@ impl Ended {
 
 /// A directory as it was at a tick.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Warm {
+pub struct RecordedDirectory {
     /// Its path, as far as it was known.
     pub path: Vec<u8>,
     /// The unit. Its parent is a place in [`TickRecord::units`].
@@ -57,7 +57,7 @@ pub struct Warm {
 
 /// Something that is to move.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Wanted {
+pub struct WantedMove {
     /// Its path.
     pub path: Vec<u8>,
     /// Which fragment.
@@ -82,7 +82,7 @@ pub struct TickRecord {
     /// Its name.
     pub policy: String,
     /// The result of the move.
-    pub ended: Ended,
+    pub ended: TickResult,
     /// Why.
     pub why: String,
     /// All ranks, by number, as the rank knew them.
@@ -90,13 +90,13 @@ pub struct TickRecord {
     /// The hits in all that the rank has, and in all that it sees.
     pub counts: (Counts, Counts),
     /// Its warmest directories, each after the one it stands in.
-    pub units: Vec<Warm>,
+    pub units: Vec<RecordedDirectory>,
     /// The loads of the ranks by the policy's `mdsload`.
     pub loads: Vec<f64>,
     /// How much each rank was to get.
     pub targets: Vec<f64>,
     /// The moves that the decision wanted.
-    pub moves: Vec<Wanted>,
+    pub moves: Vec<WantedMove>,
     /// The lines that the policy logged.
     pub log: Vec<String>,
     /// Steps that the policy took, and microseconds.
@@ -158,7 +158,7 @@ impl TickRecord {
             tick_seconds: view.tick_seconds,
             version: question.version,
             policy: question.policy.name().to_owned(),
-            ended: Ended::Skipped,
+            ended: TickResult::Skipped,
             why: question.skipped.clone().unwrap_or_default(),
             ranks: view.ranks.clone(),
             counts: (view.auth, view.all),
@@ -167,14 +167,14 @@ impl TickRecord {
         };
         let Some(decision) = decision else { return record };
         record.ended = match decision.outcome {
-            DecisionKind::Balanced | DecisionKind::NoNeighbour(_) => Ended::Nothing,
-            DecisionKind::Migrate => Ended::Moves,
-            DecisionKind::Failed(_) => Ended::Failed,
+            DecisionKind::Balanced | DecisionKind::NoNeighbour(_) => TickResult::Nothing,
+            DecisionKind::Migrate => TickResult::Moves,
+            DecisionKind::Failed(_) => TickResult::Failed,
         };
         record.why.clone_from(&decision.why);
         record.loads.clone_from(&decision.loads);
         record.targets.clone_from(&decision.targets);
-        let moves = decision.exports.iter().take(LISTED_MAX).map(|export| Wanted {
+        let moves = decision.exports.iter().take(LISTED_MAX).map(|export| WantedMove {
             path: path(export.id.ino),
             id: export.id,
             to: export.to,
@@ -190,7 +190,7 @@ impl TickRecord {
 
 /// The warmest units, each behind the unit that contains it. A containing unit is at least as warm,
 /// so none is listed without its parents.
-fn warmest(units: &[Unit], path: &impl Fn(Ino) -> Vec<u8>) -> Vec<Warm> {
+fn warmest(units: &[Unit], path: &impl Fn(Ino) -> Vec<u8>) -> Vec<RecordedDirectory> {
     let mut order: Vec<usize> = (0..units.len()).collect();
     let heat = |at: &usize| units.get(*at).map_or(0.0, |unit| unit.counts.sum());
     // Stable: of equal ones the parent comes first.
@@ -199,7 +199,7 @@ fn warmest(units: &[Unit], path: &impl Fn(Ino) -> Vec<u8>) -> Vec<Warm> {
     order.sort_unstable();
     let place = |at: usize| order.binary_search(&at).ok();
     let chosen = order.iter().filter_map(|at| units.get(*at));
-    let warm = chosen.map(|unit| Warm {
+    let warm = chosen.map(|unit| RecordedDirectory {
         path: path(unit.id.ino),
         unit: Unit { parent: unit.parent.and_then(place), ..*unit },
     });
@@ -280,7 +280,7 @@ fn put_tick(out: &mut Vec<u8>, record: &TickRecord) {
     });
     put_counts(out, &record.counts.0);
     put_counts(out, &record.counts.1);
-    put_list(out, &record.units, |out, Warm { path, unit }| {
+    put_list(out, &record.units, |out, RecordedDirectory { path, unit }| {
         out.put_bytes(path);
         put_id(out, unit.id);
         // From 1: 0 means none.
@@ -292,7 +292,7 @@ fn put_tick(out: &mut Vec<u8>, record: &TickRecord) {
     });
     put_list(out, &record.loads, |out, load| put_number(out, *load));
     put_list(out, &record.targets, |out, target| put_number(out, *target));
-    put_list(out, &record.moves, |out, Wanted { path, id, to, load, selector }| {
+    put_list(out, &record.moves, |out, WantedMove { path, id, to, load, selector }| {
         out.put_bytes(path);
         put_id(out, *id);
         out.put_u16(to.0);
@@ -312,7 +312,8 @@ fn tick(reader: &mut Reader<'_>) -> Result<TickRecord, Malformed> {
         policy: text(reader)?,
         ended: {
             let start = *reader;
-            Ended::from_code(reader.u8()?).ok_or_else(|| start.malformed("an end of a tick"))?
+            TickResult::from_code(reader.u8()?)
+                .ok_or_else(|| start.malformed("an end of a tick"))?
         },
         why: text(reader)?,
         ranks: list(reader, metrics)?,
@@ -321,7 +322,7 @@ fn tick(reader: &mut Reader<'_>) -> Result<TickRecord, Malformed> {
         loads: list(reader, number)?,
         targets: list(reader, number)?,
         moves: list(reader, |reader| {
-            Ok(Wanted {
+            Ok(WantedMove {
                 path: reader.bytes()?.to_vec(),
                 id: id(reader)?,
                 to: Rank(reader.u16()?),
@@ -334,7 +335,7 @@ fn tick(reader: &mut Reader<'_>) -> Result<TickRecord, Malformed> {
     })
 }
 
-fn warm(reader: &mut Reader<'_>) -> Result<Warm, Malformed> {
+fn warm(reader: &mut Reader<'_>) -> Result<RecordedDirectory, Malformed> {
     let path = reader.bytes()?.to_vec();
     let id = id(reader)?;
     let parent = usize::try_from(reader.varint()?).ok().and_then(|parent| parent.checked_sub(1));
@@ -342,7 +343,7 @@ fn warm(reader: &mut Reader<'_>) -> Result<Warm, Malformed> {
     let inodes = reader.varint()?;
     let movable = reader.u8()? != 0;
     let pin = Some(Rank(reader.u16()?)).filter(|pin| *pin != Rank::NONE);
-    Ok(Warm { path, unit: Unit { id, parent, counts, inodes, movable, pin } })
+    Ok(RecordedDirectory { path, unit: Unit { id, parent, counts, inodes, movable, pin } })
 }
 
 fn metrics(reader: &mut Reader<'_>) -> Result<Metrics, Malformed> {

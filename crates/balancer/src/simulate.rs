@@ -202,8 +202,8 @@ struct RankState {
     /// Its first tick, within the tick time.
     offset_seconds: f64,
     state: State,
-    heard: crate::Metrics,
-    heard_at: f64,
+    last_metrics: crate::Metrics,
+    last_metrics_at: f64,
     /// Requests and CPU since its last tick.
     requests: f64,
     busy_seconds: f64,

@@ -125,7 +125,7 @@ impl Branches {
     /// The layers in the store, and the branches. Layers are written before the branches that list
     /// them, so they are listed first. A new branch may list the layers of another branch, which
     /// may be joined by the time the new one is read: the maker of a branch notes it in the table.
-    pub(crate) fn settled(&self) -> Result<(Vec<String>, Vec<crate::BranchInfo>)> {
+    pub(crate) fn consistent_list(&self) -> Result<(Vec<String>, Vec<crate::BranchInfo>)> {
         for _ in 0..LOOKS_MAX {
             let (before, _) = read_snapshots(&*self.store)?;
             let (layers, branches) = (self.store.list(LAYER_PREFIX)?, self.list()?);
@@ -139,7 +139,7 @@ impl Branches {
     }
 
     fn collect_layers(&self, dry_run: bool, collected: &mut Collected) -> Result<()> {
-        let (layers, branches) = self.settled()?;
+        let (layers, branches) = self.consistent_list()?;
         let listed = branches.iter().flat_map(|info| &info.branch.layers);
         let listed: BTreeSet<_> = listed.map(|layer| (layer.owner, layer.number)).collect();
         for name in layers {

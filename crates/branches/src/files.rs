@@ -257,8 +257,8 @@ impl BranchFiles {
     /// # Errors
     /// The errors of the store; the content then stays here.
     pub fn flush(&mut self, node: Ino) -> Result<()> {
-        let alone = self.open.get(&node).is_some_and(|open| open.count <= 1);
-        if alone { self.store(node) } else { Ok(()) }
+        let is_last = self.open.get(&node).is_some_and(|open| open.count <= 1);
+        if is_last { self.store(node) } else { Ok(()) }
     }
 
     /// Counts a close of a file.

@@ -34,7 +34,7 @@ impl Branches {
         if content.is_empty() {
             return Ok(());
         }
-        let (_, branches) = self.settled()?;
+        let (_, branches) = self.consistent_list()?;
         for ino in self.made(&branches)? {
             content.remove(&ino);
         }

@@ -12,21 +12,21 @@
     reason = "I/O edge: a branch is objects of a store, and the clock times its changes"
 )]
 
-mod both;
 mod collect;
+mod comparison;
 mod files;
 mod filesystem;
 mod job;
 mod leftover;
 mod merge;
-mod rest;
+mod offline_snapshot;
 mod squash;
 mod view;
 mod work;
 
 use std::sync::Arc;
 
-use client::Made;
+use client::MadeDirs;
 use cudele::Fs;
 use engine::{change_snapshots, read_snapshots};
 use metastore::{BRANCH_PREFIX, Branch, Snapshot, is_branch_name};
@@ -134,7 +134,7 @@ impl Branches {
         let version = self.put(name, &branch, Expect::Absent)?;
         match fs {
             Some(fs) => fs.snapshot(path, snapshot),
-            None => rest::take(&*self.store, path, snapshot),
+            None => offline_snapshot::take(&*self.store, path, snapshot),
         }?;
         let (snapshots, _) = read_snapshots(&*self.store)?;
         let taken = snapshots.get(snapshot).ok_or_else(|| lost(name))?;
@@ -259,7 +259,7 @@ impl Branches {
         // Branches share layers, and may have joined them: the events of each writer count, not the
         // layers.
         let mut seen: Map<u64, Seq> = Map::default();
-        let mut made = Made::default();
+        let mut made = MadeDirs::default();
         for layer in branches.iter().flat_map(|(_, branch)| &branch.layers) {
             let known = seen.entry(layer.owner).or_default();
             let last = Seq((layer.first.0 + layer.events).saturating_sub(1));

@@ -14,16 +14,16 @@
 
 use std::sync::Arc;
 
-use client::{BranchConflicts, Clash, LayerError};
+use client::{BranchConflicts, ConflictingName, LayerError};
 use cudele::{Cluster, Fs};
 use journal::{SegmentHeader, Writer};
 use metastore::request::client_journal_name;
 use metastore::{Branch, BranchState, Conflict, MergeBegun};
 use objstore::{Expect, Version};
 use types::{Epoch, Errno, Error, Ino, Path, Result, Seq};
-use wire::{MergeFlags, MergeReport, Unused};
+use wire::{MergeFlags, MergeReport, UnusedNumbers};
 
-use crate::both::Both;
+use crate::comparison::BranchComparison;
 use crate::{BranchInfo, Branches};
 
 /// The result of the merge of one branch.
@@ -177,7 +177,7 @@ impl Merger<'_> {
         }
         let flags = MergeFlags { release: true, store: true, ..MergeFlags::default() };
         let object = &branch.merge.journal;
-        let result = self.fs.merge_object(branch.root, object, flags, Unused::default());
+        let result = self.fs.merge_object(branch.root, object, flags, UnusedNumbers::default());
         merged.report = match result {
             Ok(report) => report,
             Err(error) if begun && matches!(error.errno, Errno::Stale | Errno::Busy) => {
@@ -227,7 +227,8 @@ impl Merger<'_> {
         }
         if let (_, Some(bytes)) = self.journal(&asked, &layers, &found, epoch)? {
             let flags = MergeFlags { dry_run: true, ..MergeFlags::default() };
-            merged.report = self.fs.merge_journal(branch.root, &bytes, flags, Unused::default())?;
+            merged.report =
+                self.fs.merge_journal(branch.root, &bytes, flags, UnusedNumbers::default())?;
         }
         Ok(merged)
     }
@@ -249,7 +250,7 @@ impl Merger<'_> {
         if branch.merge.conflict == Conflict::Branch {
             return Ok(BranchConflicts::default());
         }
-        let mut both = Both::new(self.branches, &self.fs, (self.name, branch))?;
+        let mut both = BranchComparison::new(self.branches, &self.fs, (self.name, branch))?;
         client::conflicts(layers, &branch.ranges, &mut both).map_err(|error| match error {
             LayerError::Damaged(error) => error.in_journal(self.name),
             LayerError::Fetch(error) => error,
@@ -284,8 +285,10 @@ impl Merger<'_> {
         if found.clashes.is_empty() {
             return Ok(Vec::new());
         }
-        let mut both = Both::new(self.branches, &self.fs, (self.name, branch))?;
-        let path = |Clash { dir, name }: &Clash| Ok(both.path_in(*dir, &found.made)?.join(name));
+        let mut both = BranchComparison::new(self.branches, &self.fs, (self.name, branch))?;
+        let path = |ConflictingName { dir, name }: &ConflictingName| {
+            Ok(both.path_in(*dir, &found.made)?.join(name))
+        };
         found.clashes.iter().map(path).collect()
     }
 }

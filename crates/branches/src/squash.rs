@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_is_written_a_few_times_whatever_comes_together() {
+    fn each_event_is_rewritten_only_a_few_times() {
         let mut branch = Branch { id: 7, ..Branch::default() };
         let (mut written, mut most) = (0, 0);
         for _ in 0..20_000 {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use client::{BranchView, Composed, LayerError, Made};
+use client::{BranchView, Composed, LayerError, MadeDirs};
 use cudele::{ContentStore, DirEntry};
 use engine::load_dir_at;
 use metastore::{Layer, Snapshot};
@@ -77,7 +77,7 @@ impl SnapshotView {
     }
 
     /// Applies the events of a layer behind a position.
-    pub(crate) fn compose(&mut self, layer: &Layer, known: Seq, made: &mut Made) -> Result<()> {
+    pub(crate) fn compose(&mut self, layer: &Layer, known: Seq, made: &mut MadeDirs) -> Result<()> {
         let bytes = read_layer(&*self.store, layer)?;
         let (store, number, fetched) = (&*self.store, self.number, &mut self.fetched);
         let result = self.inner.compose(&bytes, (known, made), |dir| {

@@ -10,7 +10,7 @@
 use std::io::Read;
 use std::ops::{Deref, DerefMut};
 
-use cudele::{Classified, Fs, NewFile};
+use cudele::{ContentStart, Fs, NewFile};
 use metastore::{Branch, LAYERS_MAX, Layer};
 use namespace::PlannedInode;
 use objstore::{Expect, LockGuard, Version};
@@ -130,12 +130,12 @@ impl Work {
             Err(error) => return Err(error),
         }
         let head = match content {
-            Classified::Inline(data) => {
+            ContentStart::Inline(data) => {
                 let new = NewFile { size: data.len() as u64, data: &data, ..*new };
                 let ino = self.create(parent, name, &new)?;
                 return self.view.attr(ino);
             }
-            Classified::Large(head) => head,
+            ContentStart::Large(head) => head,
         };
         let ino = self.create(parent, name, &NewFile { size: 0, data: &[], ..*new })?;
         let attr = self.view.attr(ino)?;
@@ -164,14 +164,14 @@ impl Work {
         let kept =
             self.view.on(b"", |inner| inner.namespace().data(ino).map(|data| !data.is_empty()))?;
         let head = match content {
-            Classified::Inline(data) if attr.size == 0 || kept => {
+            ContentStart::Inline(data) if attr.size == 0 || kept => {
                 let (cred, time, size) = (self.view.cred.clone(), cudele::now(), data.len() as u64);
                 self.view.on(b"", |inner| {
                     inner.change(|namespace| namespace.plan_setdata(&cred, ino, &data, size, time))
                 })?;
                 return Ok(ino);
             }
-            Classified::Inline(head) | Classified::Large(head) => head,
+            ContentStart::Inline(head) | ContentStart::Large(head) => head,
         };
         if fresh {
             self.give_length((ino, attr.stripe), &head, source)?;

@@ -78,7 +78,7 @@ impl Mount {
             return Err(Error::new(Errno::Busy, "connection", cause).remedy("close them first"));
         }
         self.fs.finish()?;
-        self.vfs.fs().tell();
+        self.vfs.fs().send_pending();
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cudele::{
-    Cluster, DecoupledSubtree, Errno, Error, Owner, Path, Policy, Result, StateDir, Subtree,
+    Cluster, DecoupledSubtree, Errno, Error, Path, Policy, Result, StateDir, Subtree, SubtreeOwner,
 };
 use terminal::context::Context;
 
@@ -66,7 +66,7 @@ pub(crate) fn await_holder(cluster: &Cluster, path: &Path) -> Result<DecoupledSu
 ///
 /// # Errors
 /// If the monitor does not answer; `EBADMSG` if this machine's state is damaged.
-pub(crate) fn owner(cluster: &Cluster, path: &Path) -> Result<Option<Owner>> {
+pub(crate) fn owner(cluster: &Cluster, path: &Path) -> Result<Option<SubtreeOwner>> {
     let map = cluster.status()?;
     if let Some(owner) = StateDir::owner_at(&map.cluster, path)? {
         return Ok(Some(owner));
@@ -93,7 +93,7 @@ pub(crate) fn attach(context: &Context, text: &str) -> Result<Subtree> {
     }
 }
 
-fn as_owner(cluster: &Arc<Cluster>, owner: &Owner) -> Result<Arc<cudele::Fs>> {
+fn as_owner(cluster: &Arc<Cluster>, owner: &SubtreeOwner) -> Result<Arc<cudele::Fs>> {
     cluster.mount_as(owner.client())
 }
 

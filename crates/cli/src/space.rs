@@ -94,7 +94,7 @@ pub(crate) fn parent(fs: &Arc<Fs>, path: &Path) -> Result<(Dir, Vec<u8>)> {
 ///
 /// # Errors
 /// The command's, else those of [`Fs::sync`].
-pub(crate) fn settle<T>(fs: &Fs, result: Result<T>) -> Result<T> {
+pub(crate) fn sync_after<T>(fs: &Fs, result: Result<T>) -> Result<T> {
     let synced = fs.sync();
     let value = result?;
     synced.map_err(|error| error.about("the changes just made"))?;

@@ -16,7 +16,7 @@ use types::{
 
 mod conflict;
 
-pub use conflict::{BranchConflicts, Clash, Sides, conflicts, joined};
+pub use conflict::{BranchConflicts, ConflictingName, Sides, conflicts, joined};
 
 /// Events of branches are newer than all events of servers: positions of ranks are below this.
 const NEWER: u64 = 1 << 63;
@@ -135,7 +135,7 @@ impl BranchView {
     pub fn compose<E>(
         &mut self,
         layer: &[u8],
-        (known, made): (Seq, &mut Made),
+        (known, made): (Seq, &mut MadeDirs),
         mut fetch: impl FnMut(Ino) -> Result<Option<LoadedDir>, E>,
     ) -> Result<(), LayerError<E>> {
         let mut reader = SegmentReader::open(layer)?;
@@ -158,7 +158,7 @@ impl BranchView {
         Ok(())
     }
 
-    fn needed(&self, event: &Event<'_>, made: &Made) -> Option<Ino> {
+    fn needed(&self, event: &Event<'_>, made: &MadeDirs) -> Option<Ino> {
         // A create of a file needs no look-up; a directory that replaces an entry must be reported.
         let mut replaced = None;
         if let Event::Create(create) = event
@@ -170,7 +170,7 @@ impl BranchView {
         replaced.or_else(|| self.namespace.needs_in_merge(event, |dir| made.is_new(dir)))
     }
 
-    fn merge_one(&mut self, seq: Seq, event: &Event<'_>, made: &mut Made) {
+    fn merge_one(&mut self, seq: Seq, event: &Event<'_>, made: &mut MadeDirs) {
         if event.is_nothing() {
             return;
         }
@@ -298,11 +298,11 @@ impl BranchView {
 
 /// Directories that the layers of a branch made: all their names come from the branch.
 #[derive(Clone, Debug, Default)]
-pub struct Made {
+pub struct MadeDirs {
     dirs: Map<Ino, ()>,
 }
 
-impl Made {
+impl MadeDirs {
     fn is_new(&self, dir: Ino) -> bool {
         self.dirs.contains_key(&dir)
     }

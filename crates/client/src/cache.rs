@@ -181,12 +181,12 @@ impl Cache {
     }
 
     /// A reply arrived.
-    pub(crate) fn hear(&mut self, reply: &Reply) {
-        let Reply { tid, time, ref result, told, .. } = *reply;
+    pub(crate) fn note_reply(&mut self, reply: &Reply) {
+        let Reply { tid, time, ref result, grants, .. } = *reply;
         let Some(asked) = self.asked.remove(&tid) else { return };
         self.changing.retain(|(changing, _)| *changing != tid);
-        let told = told.filter(|told| !self.returning.contains_key(&told.dir.ino));
-        if let Some(Grants { dir, .. }) = told {
+        let grants = grants.filter(|grants| !self.returning.contains_key(&grants.dir.ino));
+        if let Some(Grants { dir, .. }) = grants {
             self.dirs.entry(dir.ino).or_default().attr = Some(dir);
         }
         match asked {
@@ -198,9 +198,9 @@ impl Cache {
                 }
             }
             Asked::Lookup((parent, name)) => {
-                let Some(told) = told else { return };
+                let Some(grants) = grants else { return };
                 match result {
-                    Ok(Answer::Attr(attr)) => self.learn((parent, name), attr, told.inode),
+                    Ok(Answer::Attr(attr)) => self.learn((parent, name), attr, grants.inode),
                     Ok(_) => {}
                     Err(_) => {
                         self.set(parent, name, None);
@@ -211,8 +211,8 @@ impl Cache {
                 }
             }
             Asked::List { dir, after, attrs } => {
-                if let (Some(told), Ok(Answer::Entries { entries, more })) = (told, result) {
-                    self.list((dir, after), entries, *more, attrs && told.inode);
+                if let (Some(grants), Ok(Answer::Entries { entries, more })) = (grants, result) {
+                    self.list((dir, after), entries, *more, attrs && grants.inode);
                 }
             }
             Asked::Change { kind, inos, places } => {
@@ -220,7 +220,7 @@ impl Cache {
                 // change may have taken effect: other clients see it while the journal cannot be
                 // written.
                 let kind = if time.0 == 0 && result.is_ok() { Kind::Other } else { kind };
-                self.changed(kind, (inos, places), result, told);
+                self.changed(kind, (inos, places), result, grants);
             }
         }
     }
@@ -314,7 +314,7 @@ impl Cache {
         kind: Kind,
         (inos, places): ([Option<Ino>; 2], [Option<Place>; 2]),
         result: &Result<Answer, Failure>,
-        told: Option<Grants>,
+        grants: Option<Grants>,
     ) {
         let before = places.each_ref().map(|at| {
             let (parent, name) = at.as_ref()?;
@@ -326,10 +326,10 @@ impl Cache {
             self.drop_attr(ino);
         }
         // The reply has the present state of a directory.
-        if let Some(Grants { dir, .. }) = told {
+        if let Some(Grants { dir, .. }) = grants {
             self.dirs.entry(dir.ino).or_default().attr = Some(dir);
         }
-        let (Ok(answer), Some(told)) = (result, told) else {
+        let (Ok(answer), Some(grants)) = (result, grants) else {
             // The capability may have been revoked, and granted again, since the request took
             // effect.
             for (parent, name) in places.iter().flatten() {
@@ -340,9 +340,9 @@ impl Cache {
         match (kind, places) {
             (Kind::Create, [Some(at), _]) => {
                 let Answer::Attr(attr) = answer else { return };
-                self.learn(at, attr, told.inode);
+                self.learn(at, attr, grants.inode);
                 if attr.is_dir()
-                    && told.inode
+                    && grants.inode
                     && let Some(dir) = self.dirs.get_mut(&attr.ino)
                 {
                     // A new directory is empty, and only this client can reach it.

@@ -23,7 +23,7 @@ mod validate;
 use std::collections::VecDeque;
 
 use journal::Event;
-use namespace::{Freed, Mode, Namespace, Planned, PlannedInode, Refusal};
+use namespace::{FreedInode, Mode, Namespace, Planned, PlannedInode, Refusal};
 use types::{
     Attr, AttrChange, Cred, Errno, FileType, Ino, InoRange, Map, Seq, Set, Stripe, Tid, Timestamp,
     check_name,
@@ -95,7 +95,7 @@ impl From<Refusal> for Not {
     }
 }
 
-type Told = Result<Here, Not>;
+type LocalResult = Result<Here, Not>;
 
 impl ExclusiveDirs {
     pub(crate) fn new(wants: WantsExclusive) -> Self {
@@ -205,7 +205,7 @@ impl ExclusiveDirs {
     }
 
     #[allow(clippy::wildcard_enum_match_arm, reason = "the server answers a new operation")]
-    fn question(&self, cred: &Cred, op: &Op<'_>) -> Told {
+    fn question(&self, cred: &Cred, op: &Op<'_>) -> LocalResult {
         let answer = match *op {
             Op::Lookup { parent, name } => {
                 self.named(parent, name)?;
@@ -250,7 +250,7 @@ impl ExclusiveDirs {
         if self.governs(ino) && !self.bare.contains(&ino) { Ok(()) } else { Err(Not::Known) }
     }
 
-    fn open(&self, cred: &Cred, ino: Ino) -> Told {
+    fn open(&self, cred: &Cred, ino: Ino) -> LocalResult {
         self.whole(ino)?;
         let attr = self.view.getattr(ino)?;
         // Only the server knows the rule that lets other users in.
@@ -263,7 +263,7 @@ impl ExclusiveDirs {
     }
 
     #[allow(clippy::wildcard_enum_match_arm, reason = "the server carries out a new operation")]
-    fn change(&mut self, cred: &Cred, op: &Op<'_>, now: Timestamp) -> Told {
+    fn change(&mut self, cred: &Cred, op: &Op<'_>, now: Timestamp) -> LocalResult {
         match *op {
             Op::Create { parent, name, ref new } => self.create(cred, (parent, name), new, now),
             Op::Unlink { parent, name } => {
@@ -274,11 +274,11 @@ impl ExclusiveDirs {
             Op::Rmdir { parent, name } => {
                 let gone = self.named(parent, name)?;
                 let planned = self.view.plan_rmdir(cred, parent, name, now)?;
-                let told = self.execute(&planned, now);
+                let answer = self.execute(&planned, now);
                 if let Some(gone) = gone {
                     self.dirs.remove(&gone);
                 }
-                Ok(told)
+                Ok(answer)
             }
             Op::Rename { parent, name, new_parent, new_name, flags } => {
                 let moved = self.named(parent, name)?;
@@ -291,11 +291,11 @@ impl ExclusiveDirs {
                 let (from, to) = ((parent, name), (new_parent, new_name));
                 let planned = self.view.plan_rename(cred, from, to, flags, now)?;
                 let Some(planned) = planned else { return Ok(Here::Said(Answer::Done)) };
-                let told = self.execute(&planned, now);
+                let answer = self.execute(&planned, now);
                 if let Some(over) = over.filter(|over| !flags.exchange && Some(*over) != moved) {
                     self.dirs.remove(&over);
                 }
-                Ok(told)
+                Ok(answer)
             }
             Op::SetAttr { ino, ref change } => {
                 self.governed(ino)?;
@@ -340,7 +340,7 @@ impl ExclusiveDirs {
         self.seq.0 += 1;
         self.view.apply(self.seq, Mode::Live, event);
         // The server removes the content of files that are gone.
-        for Freed { ino, .. } in self.view.take_freed() {
+        for FreedInode { ino, .. } in self.view.take_freed() {
             self.bare.remove(&ino);
         }
         // A symbolic link or a device has no content, and is not among them.
@@ -357,7 +357,7 @@ impl ExclusiveDirs {
         (parent, name): (Ino, &[u8]),
         new: &wire::NewInode<'_>,
         time: Timestamp,
-    ) -> Told {
+    ) -> LocalResult {
         let Some(stripe) = self.dirs.get(&parent).copied() else { return Err(Not::Known) };
         let wire::NewInode { mode, owner, rdev, size, mtime, atime, data, open: _ } = *new;
         let new = PlannedInode { mode, owner, rdev, stripe, size, time, mtime, atime, data };

@@ -36,14 +36,14 @@ impl FileState {
     /// The messages to a server that may have the file registered, and must drop it.
     pub(crate) fn given_up(&self, ino: Ino) -> Vec<Op<'static>> {
         let open = self.open;
-        let mut told = Vec::new();
+        let mut ops = Vec::new();
         for (write, count) in [(false, open.reading), (true, open.writing)] {
-            told.extend((count > 0).then_some(Op::Close { ino, write }));
+            ops.extend((count > 0).then_some(Op::Close { ino, write }));
         }
         let locks = self.locks.iter().flat_map(|(_, ranges)| ranges.iter());
         let unlock = |lock: &Lock| Lock { mode: LockMode::Unlock, ..*lock };
-        told.extend(locks.map(|lock| Op::Lock { ino, lock: unlock(lock), wait: false }));
-        told
+        ops.extend(locks.map(|lock| Op::Lock { ino, lock: unlock(lock), wait: false }));
+        ops
     }
 }
 
@@ -240,14 +240,14 @@ impl Held {
 
     /// Puts in the state from another session. Returns the messages for the server: the file is
     /// open, or it is not.
-    pub(crate) fn put_in(&mut self, ino: Ino, carried: FileState) -> Vec<Op<'static>> {
-        let FileState { open, locks, offered } = carried;
+    pub(crate) fn put_in(&mut self, ino: Ino, file_state: FileState) -> Vec<Op<'static>> {
+        let FileState { open, locks, offered } = file_state;
         if let Some(asked) = offered {
             *self.subtrees.entry(ino).or_default() |= asked;
         }
-        let mut told = Vec::new();
+        let mut ops = Vec::new();
         for ((kind, owner), ranges) in locks {
-            told.extend(ranges.iter().map(|lock| Op::Lock { ino, lock: *lock, wait: false }));
+            ops.extend(ranges.iter().map(|lock| Op::Lock { ino, lock: *lock, wait: false }));
             self.locks.entry((ino, kind, owner)).or_insert(ranges);
         }
         if open.reading > 0 || open.writing > 0 {
@@ -258,14 +258,14 @@ impl Held {
             known.shared |= open.shared;
         }
         match self.opens.get(&ino) {
-            Some(known) if known.granted => told.push(reopen(ino, known)),
-            Some(_) | None => told.push(reopen(ino, &Open::default())),
+            Some(known) if known.granted => ops.push(reopen(ino, known)),
+            Some(_) | None => ops.push(reopen(ino, &Open::default())),
         }
-        told
+        ops
     }
 
     /// The messages that register all state at a new server. The server replies with its recalls.
-    pub(crate) fn tell(&mut self) -> impl Iterator<Item = Op<'static>> {
+    pub(crate) fn reclaim_ops(&mut self) -> impl Iterator<Item = Op<'static>> {
         for open in self.opens.values_mut() {
             (open.granted, open.recalled) = (true, false);
         }

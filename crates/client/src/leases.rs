@@ -126,9 +126,9 @@ impl Leases {
     }
 
     /// A reply arrived, with its leases if it has any.
-    pub(crate) fn hear(&mut self, reply: &Reply) {
+    pub(crate) fn note_reply(&mut self, reply: &Reply) {
         let Some((asked, sent)) = self.asked.remove(&reply.tid) else { return };
-        let Some(Grants { dir, inode, lease: Some(span), .. }) = reply.told else { return };
+        let Some(Grants { dir, inode, lease: Some(span), .. }) = reply.grants else { return };
         debug_assert!(sent <= self.now, "a request was sent before its reply");
         let until = sent + span;
         if until <= self.now {

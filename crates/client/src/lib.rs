@@ -25,8 +25,8 @@ mod session;
 mod verify;
 
 pub use branch::{
-    BranchConflicts, BranchView, Clash, Composed, LayerError, Made, Sides, conflicts, joined,
-    journal_of,
+    BranchConflicts, BranchView, Composed, ConflictingName, LayerError, MadeDirs, Sides, conflicts,
+    joined, journal_of,
 };
 pub use cache::VALID;
 pub use decoupled::{ClientSubtree, Grant, SubtreeView};
@@ -43,9 +43,11 @@ pub use router::{
     Route, RouteEffect, RouteInput, Router, WALKS_MAX, WalkStep, Walks, is_direct, is_final, named,
     second,
 };
-pub use runs::{ByReference, ByValue, Piece, RunCollector, StoredRun, Worth, may_go_by_value};
+pub use runs::{
+    ByReference, ByValue, Piece, RunCollector, RunThreshold, StoredRun, may_go_by_value,
+};
 pub use session::{LocalAnswer, Session, SessionEffects, SessionInput};
-pub use verify::{Doubt, Verifier};
+pub use verify::{Verifier, VerifyError};
 
 #[cfg(test)]
 mod tests;

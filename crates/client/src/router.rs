@@ -2,7 +2,7 @@
 //!
 //! A client has one session for each rank. Its first guess is that the rank that allocated an inode
 //! number serves the inode, which is right for every inode that did not move. The redirects of
-//! servers ([`wire::Elsewhere`], [`wire::Fragments`]) correct wrong guesses (B-02, B-04). A request
+//! servers ([`wire::Redirect`], [`wire::Fragments`]) correct wrong guesses (B-02, B-04). A request
 //! goes to another rank only after a rank has answered that it did not execute the request and will
 //! not.
 //!

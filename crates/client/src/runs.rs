@@ -29,14 +29,14 @@ use tree::Tree;
 /// Which directories are worth a run. Each costs the server an object to write, as much as some
 /// thousand events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Worth {
+pub struct RunThreshold {
     /// A tree with fewer names in all goes by value.
     pub names_min: u64,
     /// So does one with fewer names for each of its directories.
     pub names_per_directory_min: u64,
 }
 
-impl Default for Worth {
+impl Default for RunThreshold {
     fn default() -> Self {
         Self { names_min: 4096, names_per_directory_min: 1024 }
     }
@@ -117,7 +117,7 @@ impl ByReference {
     pub fn of(
         (header, blocks): (&SegmentHeader, &[impl AsRef<[u8]>]),
         (root, is_empty): (&Attr, bool),
-        worth: Worth,
+        worth: RunThreshold,
     ) -> Result<Self, ByValue> {
         let mut split = Split::new(root, is_empty);
         each_event(blocks, |seq, event| split.apply(seq, event))?;
@@ -255,7 +255,7 @@ impl Split {
     }
 
     /// Chooses the directories that become runs.
-    fn choose(&mut self, worth: Worth) -> Result<(), ByValue> {
+    fn choose(&mut self, worth: RunThreshold) -> Result<(), ByValue> {
         let Self { namespace, tree, .. } = self;
         tree.choose(worth, |dir| namespace.knows(dir).then(|| namespace.counts(dir).0));
         if self.tree.is_empty() { Err(ByValue::Small) } else { Ok(()) }

@@ -63,7 +63,7 @@ pub struct SessionEffects {
     pub recalled: Vec<Ino>,
     /// The server has processed the asynchronous requests up to the last report: see
     /// [`Session::send_async`].
-    pub settled: bool,
+    pub async_acknowledged: bool,
     /// Open or locked files that another rank serves now: they go to the session with that rank
     /// ([`Session::take_out`]).
     pub moved: Vec<(Rank, Vec<Ino>)>,
@@ -97,15 +97,15 @@ pub struct Session {
     held: Held,
     marks: Map<Tid, Mark>,
     /// Locks that were told again and are not confirmed.
-    told: Map<Tid, (Ino, Lock)>,
+    unconfirmed_locks: Map<Tid, (Ino, Lock)>,
     /// The cache, if the caller processes revocations.
     cache: Option<Cache>,
     /// The same of directories under leases.
     leases: Leases,
     /// Directories that it has alone, if it wants any.
-    alone: Option<Box<ExclusiveDirs>>,
+    exclusive: Option<Box<ExclusiveDirs>>,
     /// Those it had when the connection broke.
-    had_alone: Vec<Ino>,
+    had_exclusive: Vec<Ino>,
     safe: Seq,
     lost: Lost,
 }
@@ -126,11 +126,11 @@ impl Session {
             resent: Map::default(),
             held: Held::default(),
             marks: Map::default(),
-            told: Map::default(),
+            unconfirmed_locks: Map::default(),
             cache: None,
             leases: Leases::default(),
-            alone: None,
-            had_alone: Vec::new(),
+            exclusive: None,
+            had_exclusive: Vec::new(),
             safe: Seq(0),
             lost: Lost::default(),
         }
@@ -151,8 +151,8 @@ impl Session {
     /// How many changes are applied but not known to be safe.
     #[must_use]
     pub fn unsafe_count(&self) -> usize {
-        let ahead = self.alone.as_ref().map_or(0, |alone| alone.groups.count());
-        self.unsafe_requests.len() + self.resent.len() + ahead
+        let async_count = self.exclusive.as_ref().map_or(0, |exclusive| exclusive.groups.count());
+        self.unsafe_requests.len() + self.resent.len() + async_count
     }
 
     /// How many changes were sent again after a restart and are not answered yet.
@@ -206,14 +206,15 @@ impl Session {
             cache.ask(tid, &op);
             self.leases.ask(tid, &op);
         }
-        if let (Some(alone), Op::Extend { subtree: Ino(0), count }) = (&mut self.alone, op) {
-            alone.asks_for_numbers(tid, count);
+        if let (Some(exclusive), Op::Extend { subtree: Ino(0), count }) = (&mut self.exclusive, op)
+        {
+            exclusive.asks_for_numbers(tid, count);
         }
         let start = effects.frames.len();
-        let (heard, remembers, wants_alone) =
-            (self.heard(tid), self.cache.is_some(), self.wants_alone(&op));
-        let request = Request::new(tid, heard, cred.clone(), op);
-        let request = Request { remembers, wants_alone, ..request };
+        let (acked, remembers, wants_exclusive) =
+            (self.acked(tid), self.cache.is_some(), self.wants_exclusive(&op));
+        let request = Request::new(tid, acked, cred.clone(), op);
+        let request = Request { remembers, wants_exclusive, ..request };
         Message::Request(request).append_frame(&mut effects.frames);
         self.unanswered.push_back((tid, effects.frames[start..].to_vec()));
         if !self.connected {
@@ -224,7 +225,7 @@ impl Session {
 
     /// Every request up to this one has its answer, or no caller waits for it; `next` is not made
     /// yet.
-    fn heard(&self, next: Tid) -> Tid {
+    fn acked(&self, next: Tid) -> Tid {
         let waiting = [&self.unanswered, &self.aside];
         let oldest = waiting.iter().filter_map(|it| it.front()).map(|(tid, _)| *tid).min();
         Tid(oldest.unwrap_or(next).0 - 1)
@@ -234,7 +235,7 @@ impl Session {
     /// not wait for the answer. Returns whether another client waits for the notification.
     pub fn close(&mut self, ino: Ino, write: bool, effects: &mut SessionEffects) -> bool {
         let closed = self.held.closed(ino, write);
-        if closed.last && !closed.awaited && self.queue_behind_async(Op::Close { ino, write }) {
+        if closed.last && !closed.awaited && self.queue_after_async(Op::Close { ino, write }) {
             return false;
         }
         if closed.last {
@@ -351,8 +352,8 @@ impl Session {
 
     /// Drops a directory's capability, and reports that behind all changes in the directory.
     fn revoked(&mut self, dir: Ino, effects: &mut SessionEffects) {
-        if let Some(alone) = &mut self.alone {
-            alone.forget(dir);
+        if let Some(exclusive) = &mut self.exclusive {
+            exclusive.forget(dir);
         }
         self.cache.iter_mut().for_each(|cache| cache.forget(dir));
         self.call(&Cred::root(), Op::Return { dir }, effects);
@@ -388,7 +389,7 @@ impl Session {
         for request in again {
             append_with_replay(request, &mut effects.frames);
         }
-        let ahead = self.send_async_again(
+        let has_async = self.send_async_again(
             restarted,
             next.then_some((welcome.safe, welcome.completed)),
             effects,
@@ -400,26 +401,26 @@ impl Session {
         for (_, frame) in &self.unanswered {
             effects.frames.extend_from_slice(frame);
         }
-        self.end_of_async(ahead, restarted, effects);
+        self.end_of_async(has_async, restarted, effects);
     }
 
     /// Reports to the server that everything was sent again. No caller waits for the answer.
     fn end_of_resent(&mut self, effects: &mut SessionEffects) {
         let tid = Tid(self.next_tid);
         self.next_tid += 1;
-        let request = Request::new(tid, self.heard(tid), Cred::root(), Op::Sync);
+        let request = Request::new(tid, self.acked(tid), Cred::root(), Op::Sync);
         let request = Request { replay: Some(Replay::default()), ..request };
         Message::Request(request).append_frame(&mut effects.frames);
     }
 
     fn reply(&mut self, mut reply: Reply, effects: &mut SessionEffects) {
         let elsewhere = mark::take_elsewhere(&mut reply);
-        self.leases.hear(&reply);
+        self.leases.note_reply(&reply);
         // A lease is no capability.
-        reply.told = reply.told.filter(|told| told.lease.is_none());
+        reply.grants = reply.grants.filter(|grants| grants.lease.is_none());
         self.reply_about_exclusive(&mut reply, effects);
         if let Some(cache) = &mut self.cache {
-            cache.hear(&reply);
+            cache.note_reply(&reply);
             for dir in cache.shrink() {
                 self.call(&Cred::root(), Op::Return { dir }, effects);
             }
@@ -435,7 +436,7 @@ impl Session {
             }
             return self.note_safe(safe);
         }
-        if let Some((ino, lock)) = self.told.remove(&tid) {
+        if let Some((ino, lock)) = self.unconfirmed_locks.remove(&tid) {
             if result.is_err() {
                 self.held.lost(ino, lock);
                 effects.locks_lost.push(ino);
@@ -479,8 +480,8 @@ impl Session {
         while self.unsafe_requests.front().is_some_and(|request| request.replay.seq <= self.safe) {
             self.unsafe_requests.pop_front();
         }
-        if let Some(alone) = &mut self.alone {
-            alone.groups.note_safe(self.safe);
+        if let Some(exclusive) = &mut self.exclusive {
+            exclusive.groups.note_safe(self.safe);
         }
     }
 }

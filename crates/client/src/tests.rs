@@ -6,7 +6,7 @@ use types::{Attr, AttrChange, ClientId, Cred, Epoch, Errno, Ino, InoRange, Seq};
 use crate::{ClientSubtree, Grant};
 
 #[test]
-fn what_is_checked_before_it_is_appended_is_existence_and_permission() {
+fn a_checked_append_tests_existence_and_permission() {
     let attr =
         |ino, mode, uid, gid| Attr { ino: Ino(ino), mode, uid, gid, nlink: 2, ..Attr::default() };
     let grant = Grant {
@@ -62,7 +62,7 @@ fn numbers_are_taken_in_the_order_of_their_ranges() {
 }
 
 #[test]
-fn whether_there_is_content_to_look_for_is_known_without_a_look() {
+fn the_journal_shows_whether_there_is_content_in_the_store() {
     let root = Attr { ino: Ino(5), mode: 0o040_755, nlink: 2, ..Attr::default() };
     let new = || {
         let range = InoRange { start: 100, end: 200 };

@@ -30,7 +30,7 @@ pub struct Verifier {
 
 /// The reason why a journal cannot be verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Doubt {
+pub enum VerifyError {
     /// This directory has to be loaded into [`Verifier::namespace_mut`] first.
     Cold(Ino),
     /// An event breaks a rule.
@@ -75,14 +75,15 @@ impl Verifier {
         self.accepted.take_blocks()
     }
 
-    /// Judges the events of a block. After [`Doubt::Cold`] the same block is to be judged again.
+    /// Judges the events of a block. After [`VerifyError::Cold`] the same block is to be judged
+    /// again.
     ///
     /// # Errors
     /// The reason why the journal cannot be judged, or is rejected.
-    pub fn judge(&mut self, bytes: &[u8]) -> Result<(), Doubt> {
-        let (block, _) = journal::Block::read(bytes, 0).map_err(Doubt::Damaged)?;
+    pub fn judge(&mut self, bytes: &[u8]) -> Result<(), VerifyError> {
+        let (block, _) = journal::Block::read(bytes, 0).map_err(VerifyError::Damaged)?;
         let mut events = block.events();
-        while let Some(record) = events.next_event().map_err(Doubt::Damaged)? {
+        while let Some(record) = events.next_event().map_err(VerifyError::Damaged)? {
             if record.seq < self.next {
                 continue;
             }
@@ -92,13 +93,13 @@ impl Verifier {
         Ok(())
     }
 
-    fn judge_event(&mut self, seq: Seq, event: &Event<'_>) -> Result<(), Doubt> {
+    fn judge_event(&mut self, seq: Seq, event: &Event<'_>) -> Result<(), VerifyError> {
         if event.is_nothing() {
             return Ok(());
         }
         let illegal = |errno| {
             let event = format!("{event:?}").chars().take(EVENT_CHARS_MAX).collect();
-            Doubt::Illegal { seq, errno, event }
+            VerifyError::Illegal { seq, errno, event }
         };
         self.check_form(event).map_err(illegal)?;
         let own = event.inode().is_some_and(|ino| self.made.contains(&ino));
@@ -112,7 +113,7 @@ impl Verifier {
             Err(Refusal::Cold(dir)) if self.namespace.is_complete(dir) => {
                 return Err(illegal(Errno::NotFound));
             }
-            Err(Refusal::Cold(dir)) => return Err(Doubt::Cold(dir)),
+            Err(Refusal::Cold(dir)) => return Err(VerifyError::Cold(dir)),
             Err(Refusal::Errno(errno)) => return Err(illegal(errno)),
         };
         let planned = planned.event();

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use net::{Address, Connection};
 use types::{ClientId, Cred, Errno, Error, Rank, Result, Tid};
-use wire::{ClusterMap, Decoupled, MergeFlags, Message, MonAnswer, MonOp, Unused};
+use wire::{ClusterMap, Decoupled, MergeFlags, Message, MonAnswer, MonOp, UnusedNumbers};
 
 use crate::contact::Contact;
-use crate::waiting::{Awaited, Noted, Wait};
+use crate::waiting::{Awaited, Noted, ServerWait};
 use crate::{Fs, Locator, StateDir};
 
 /// How long the monitor may take to answer.
@@ -33,7 +33,7 @@ pub struct Cluster {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicySet {
     /// The policy is in force, also for existing names.
-    InForce,
+    ActivePolicy,
     /// It will when this client gives the subtree back; until then the old one does (P-16).
     Waits(ClientId),
 }
@@ -105,7 +105,7 @@ impl Cluster {
             match repeat_merge(&owner_fs, &state, &owner) {
                 Ok(()) => {
                     let merged_in = Some(term);
-                    state.set_owner(&crate::Owner { merged_in, ..owner })?;
+                    state.set_owner(&crate::SubtreeOwner { merged_in, ..owner })?;
                 }
                 // A checkpoint has the merge; or another client has the subtree now, or this client
                 // has it again with other numbers.
@@ -201,7 +201,7 @@ impl Cluster {
         self.replay_logs()?;
         let policy = self.numbered_text(policy.unwrap_or_default())?;
         match self.call(MonOp::SetPolicy { path, policy: policy.as_bytes(), client })? {
-            MonAnswer::Done => Ok(PolicySet::InForce),
+            MonAnswer::Done => Ok(PolicySet::ActivePolicy),
             MonAnswer::Pending(client) => Ok(PolicySet::Waits(client)),
             answer @ (MonAnswer::Client(_)
             | MonAnswer::Map(_)
@@ -280,13 +280,13 @@ impl Cluster {
 }
 
 impl Awaited for Cluster {
-    fn awaited(&self) -> Option<Wait> {
+    fn awaited(&self) -> Option<ServerWait> {
         let (since, cause) = self.asked.get()?;
-        Some(Wait { since, server: "the monitor".to_owned(), cause })
+        Some(ServerWait { since, server: "the monitor".to_owned(), cause })
     }
 }
 
-fn repeat_merge(fs: &Fs, state: &StateDir, owner: &crate::Owner) -> Result<()> {
+fn repeat_merge(fs: &Fs, state: &StateDir, owner: &crate::SubtreeOwner) -> Result<()> {
     let mut journals = state.journals()?.into_iter().peekable();
     while let Some(path) = journals.next() {
         let bytes = std::fs::read(&path).map_err(|error| crate::state::io_error(&path, &error))?;
@@ -295,7 +295,8 @@ fn repeat_merge(fs: &Fs, state: &StateDir, owner: &crate::Owner) -> Result<()> {
             journal::segment::scan(&bytes).map_err(|error| error.in_journal(&name))?.intact;
         // With the last one the server knows that it has them all.
         let release = journals.peek().is_none();
-        let (flags, unused) = (MergeFlags { release, ..MergeFlags::default() }, Unused::default());
+        let (flags, unused) =
+            (MergeFlags { release, ..MergeFlags::default() }, UnusedNumbers::default());
         fs.merge_journal(owner.root(), &bytes[..intact], flags, unused)?;
     }
     Ok(())

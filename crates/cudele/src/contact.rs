@@ -12,7 +12,7 @@ use crate::Cluster;
 
 /// A change in the connection to a metadata server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ContactNews {
+pub enum ConnectionChange {
     /// The connection is lost.
     Lost {
         /// The server's rank.
@@ -27,7 +27,7 @@ pub enum ContactNews {
     },
 }
 
-impl fmt::Display for ContactNews {
+impl fmt::Display for ConnectionChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Lost { rank, error } => {
@@ -38,7 +38,7 @@ impl fmt::Display for ContactNews {
     }
 }
 
-type Watcher = Box<dyn Fn(ContactNews) + Send + Sync>;
+type Watcher = Box<dyn Fn(ConnectionChange) + Send + Sync>;
 
 /// The watcher, and the ranks that are lost.
 #[derive(Default)]
@@ -57,14 +57,14 @@ impl Contact {
     pub(crate) fn lost(&self, rank: Rank, error: &Error) {
         let Some(watcher) = self.watcher.get() else { return };
         if self.ranks().insert(rank) {
-            watcher(ContactNews::Lost { rank, error: error.clone() });
+            watcher(ConnectionChange::Lost { rank, error: error.clone() });
         }
     }
 
     pub(crate) fn restored(&self, rank: Rank) {
         let Some(watcher) = self.watcher.get() else { return };
         if self.ranks().remove(&rank) {
-            watcher(ContactNews::Restored { rank });
+            watcher(ConnectionChange::Restored { rank });
         }
     }
 
@@ -76,7 +76,7 @@ impl Contact {
 impl Cluster {
     /// Reports each lost and restored connection to a metadata server, on the thread that notices
     /// it: the watcher must neither block nor make requests. The first watcher stays.
-    pub fn watch_contact(&self, watcher: impl Fn(ContactNews) + Send + Sync + 'static) {
+    pub fn watch_contact(&self, watcher: impl Fn(ConnectionChange) + Send + Sync + 'static) {
         let _ = self.contact.watcher.set(Box::new(watcher));
     }
 }

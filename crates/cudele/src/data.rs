@@ -14,7 +14,7 @@ use crate::{Dir, Fs, NewFile, Seal, extents};
 
 /// The beginning of a file's content: all of it if it is small.
 #[derive(Debug)]
-pub enum Classified {
+pub enum ContentStart {
     /// It fits inline.
     Inline(Vec<u8>),
     /// It goes to the object store; these bytes come first.
@@ -26,12 +26,12 @@ impl Fs {
     ///
     /// # Errors
     /// Those of the source.
-    pub fn classify(source: &mut dyn Read, inline_bytes: u32) -> Result<Classified> {
+    pub fn classify(source: &mut dyn Read, inline_bytes: u32) -> Result<ContentStart> {
         let mut head = Vec::new();
         let limit = u64::from(inline_bytes);
         source.take(limit + 1).read_to_end(&mut head).map_err(source_error)?;
         let small = head.len() as u64 <= limit;
-        Ok(if small { Classified::Inline(head) } else { Classified::Large(head) })
+        Ok(if small { ContentStart::Inline(head) } else { ContentStart::Large(head) })
     }
 
     /// Writes the content of a file, with checksums, from its first bytes and the rest of a source.
@@ -81,11 +81,11 @@ impl Fs {
     ) -> Result<Attr> {
         let name = name.as_ref();
         let head = match Self::classify(source, dir.inline_bytes())? {
-            Classified::Inline(data) => {
+            ContentStart::Inline(data) => {
                 let size = data.len() as u64;
                 return dir.create(name, &NewFile { size, data: &data, ..*new });
             }
-            Classified::Large(head) => head,
+            ContentStart::Large(head) => head,
         };
         let attr = dir.create(name, &NewFile { size: 0, data: &[], ..*new })?;
         self.want_sums(attr.ino, dir.checksums());

@@ -19,16 +19,16 @@ impl Fs {
     /// # Errors
     /// `EAGAIN` if there can be no more threads.
     pub fn take_exclusive(&self, wants: WantsExclusive) -> Result<()> {
-        self.ranks.want_alone(wants);
+        self.ranks.want_exclusive(wants);
         for link in self.ranks.others() {
-            ranks::tell_on(&link, wants)?;
+            ranks::send_async_on(&link, wants)?;
         }
-        ranks::tell_on(&self.shared_link(), wants)
+        ranks::send_async_on(&self.shared_link(), wants)
     }
 
     /// Directories that this client has alone.
     #[must_use]
-    pub fn alone(&self) -> usize {
+    pub fn exclusive_dirs(&self) -> usize {
         let others = self.ranks.others();
         let others: usize = others.iter().map(|link| link.lock().session.exclusive_count()).sum();
         self.link().lock().session.exclusive_count() + others

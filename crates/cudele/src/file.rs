@@ -36,16 +36,16 @@ impl Fs {
     }
 
     /// As [`Fs::close_file`], for a caller with many requests: the message goes with the next
-    /// request, or with [`Fs::tell`].
+    /// request, or with [`Fs::send_pending`].
     pub fn close_file_soon(&self, ino: Ino, write: bool) {
         self.at_holder(ino, |link| link.close_file(ino, write, true));
     }
 
     /// Sends the server all pending messages about closed files. They are not urgent: until then
     /// the server keeps unused state.
-    pub fn tell(&self) {
-        self.link().tell();
-        self.ranks.others().iter().for_each(|link| link.tell());
+    pub fn send_pending(&self) {
+        self.link().send_pending();
+        self.ranks.others().iter().for_each(|link| link.send_pending());
     }
 
     /// Answers a recall: the caller has written all cached content of the file, and caches none

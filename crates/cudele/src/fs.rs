@@ -8,7 +8,7 @@ use types::{
     Attr, AttrChange, ClientId, Cred, Epoch, Errno, Error, FileType, Ino, Path, Rank, RenameFlags,
     Result, Seq, XattrFlags,
 };
-use wire::{Answer, EffectivePolicy, NewInode, Op, PolicyEntry, Unused};
+use wire::{Answer, EffectivePolicy, NewInode, Op, PolicyEntry, UnusedNumbers};
 
 use crate::link::Link;
 use crate::observe::Observed;
@@ -159,7 +159,7 @@ impl Fs {
         subtree: Ino,
         journal: &[u8],
         flags: wire::MergeFlags,
-        unused: Unused<'_>,
+        unused: UnusedNumbers<'_>,
     ) -> Result<wire::MergeReport> {
         let bytes = journal.len() as u64;
         let op = Op::Merge { subtree, bytes, object: b"", flags, unused };
@@ -181,7 +181,7 @@ impl Fs {
         dry_run: bool,
     ) -> Result<wire::MergeReport> {
         let flags = wire::MergeFlags { dry_run, ..wire::MergeFlags::default() };
-        self.merge_journal(subtree, journal, flags, Unused::default())
+        self.merge_journal(subtree, journal, flags, UnusedNumbers::default())
     }
 
     /// Merges a journal that is an object in the store, into a subtree that this client has.
@@ -193,7 +193,7 @@ impl Fs {
         subtree: Ino,
         object: &str,
         flags: wire::MergeFlags,
-        unused: Unused<'_>,
+        unused: UnusedNumbers<'_>,
     ) -> Result<wire::MergeReport> {
         let object = object.as_bytes();
         let answer = self.call(Op::Merge { subtree, bytes: 0, object, flags, unused })?;
@@ -441,7 +441,7 @@ impl Fs {
 
     /// The same, and says which numbers were not used.
     pub(crate) fn release_with(&self, subtree: Ino, unused: &[u8]) -> Result<()> {
-        self.call(Op::Release { subtree, unused: Unused::new(unused) }).map(|_| ())
+        self.call(Op::Release { subtree, unused: UnusedNumbers::new(unused) }).map(|_| ())
     }
 }
 

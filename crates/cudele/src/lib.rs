@@ -33,14 +33,15 @@
     reason = "I/O edge: the client library carries out what the client state machines decide"
 )]
 
-mod again;
 mod balancers;
+mod cached_answers;
 mod cluster;
 mod contact;
 mod content_store;
 mod damaged;
 mod data;
 mod dir;
+mod evicted;
 mod exclusive;
 mod extents;
 mod file;
@@ -55,7 +56,6 @@ mod policies;
 mod pools;
 mod ranks;
 mod recover;
-mod remember;
 mod replace;
 mod scan;
 mod snapshot;
@@ -69,15 +69,15 @@ mod user;
 mod verify;
 mod waiting;
 
-pub use again::walked;
 pub use balancers::BalancerLog;
 pub use client::WALKS_MAX;
 pub use cluster::{Cluster, PolicySet};
-pub use contact::ContactNews;
+pub use contact::ConnectionChange;
 pub use content_store::ContentStore;
 pub use damaged::{damaged_files, replace_damaged_files};
-pub use data::{Classified, FileReader};
+pub use data::{ContentStart, FileReader};
 pub use dir::{Dir, DirEntry, NewFile};
+pub use evicted::walked;
 pub use fs::{Fs, parse as parse_path};
 pub use locate::{FoundCluster, Locator};
 pub use mechanism::{Completion, MergedBy, Step};
@@ -86,10 +86,10 @@ pub use notice::ServerNotice;
 pub use objstore::Space;
 pub use observe::{Observer, Progress, Stage};
 pub use policy::{Checksums, Composition, Durability, Mechanism, MergeBy, Policy, Preset};
-pub use ranks::Pinned;
+pub use ranks::PinnedSubtree;
 pub use recover::{Recovered, RecoveredJournal};
 pub use scan::Scanned;
-pub use state::{Owner, StateDir, io_error, write_durably};
+pub use state::{StateDir, SubtreeOwner, io_error, write_durably};
 pub use subtree::{Materialised, Subtree};
 pub use sums::Seal;
 pub use sweep::SweptRuns;
@@ -100,7 +100,7 @@ pub use types::{
 };
 pub use user::{Page, User};
 pub use verify::Verified;
-pub use waiting::{Wait, longest_wait};
+pub use waiting::{ServerWait, longest_wait};
 pub use wire::{
     Answer, BalancerEntry, ClusterMap, DecoupledSubtree, EffectivePolicy, MdsEntry, MdsState,
     MergeFlags, MergeReport, MergeSample, NewInode, Op, Opened, PolicyEntry, SampleKind,

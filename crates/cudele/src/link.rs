@@ -33,7 +33,7 @@ use crate::strong_log::StrongLogs;
 use crate::waiting::Noted;
 use crate::{Cluster, ServerNotice, Stage};
 
-use async_ops::Telling;
+use async_ops::AsyncSender;
 pub(crate) use listen::LinkNotice;
 use listen::Listening;
 
@@ -51,7 +51,7 @@ pub(crate) struct Link {
     /// There is something for the listener to do.
     listener: Condvar,
     /// There is something to tell the server.
-    teller: Condvar,
+    async_wakeup: Condvar,
     /// The last user has closed the link.
     closed: AtomicBool,
     /// The rank of the server.
@@ -90,7 +90,7 @@ pub(crate) struct State {
     /// Questions that were answered without one.
     pub(crate) known: u64,
     /// When the newest request that was answered was made.
-    heard: Option<Instant>,
+    last_reply: Option<Instant>,
     /// The newest term of the server that ended without being stopped.
     pub(crate) crashed: Epoch,
     /// The error of a log that could not be replayed, for the next request.
@@ -98,7 +98,7 @@ pub(crate) struct State {
     /// The server does not hear this client any more.
     fenced: bool,
     listening: Listening,
-    telling: Telling,
+    async_sender: AsyncSender,
 }
 
 /// A thread that waits for the answer to its request.
@@ -130,12 +130,12 @@ impl State {
         }
         self.effects.completed = completed;
         let recalled = self.effects.recalled.drain(..);
-        let heard = &mut self.listening.heard;
-        heard.extend(recalled.map(|ino| LinkNotice::Notice(ServerNotice::Recall { ino })));
+        let notices = &mut self.listening.notices;
+        notices.extend(recalled.map(|ino| LinkNotice::Notice(ServerNotice::Recall { ino })));
         let lost = self.effects.locks_lost.drain(..);
-        heard.extend(lost.map(|ino| LinkNotice::Notice(ServerNotice::LockLost { ino })));
+        notices.extend(lost.map(|ino| LinkNotice::Notice(ServerNotice::LockLost { ino })));
         let moved = self.effects.moved.drain(..);
-        heard.extend(moved.map(|(to, files)| LinkNotice::Moved(to, files)));
+        notices.extend(moved.map(|(to, files)| LinkNotice::Moved(to, files)));
         self.note_acknowledged_async();
     }
 
@@ -166,7 +166,7 @@ impl State {
 
     fn is_fresh(&self, now: Instant) -> bool {
         let valid = Duration::from_nanos(client::VALID.0);
-        self.heard.is_some_and(|heard| now.duration_since(heard) < valid)
+        self.last_reply.is_some_and(|at| now.duration_since(at) < valid)
     }
 
     fn has_unanswered(&self) -> bool {
@@ -209,18 +209,18 @@ impl Link {
             patience: Some(connect::PATIENCE),
             requests: 0,
             known: 0,
-            heard: None,
+            last_reply: None,
             crashed: Epoch(0),
             refused_log: None,
             fenced: false,
             listening: Listening::default(),
-            telling: Telling::default(),
+            async_sender: AsyncSender::default(),
         };
         Self {
             state: Mutex::new(state),
             may_send: Condvar::new(),
             listener: Condvar::new(),
-            teller: Condvar::new(),
+            async_wakeup: Condvar::new(),
             closed: AtomicBool::new(false),
             rank,
             cluster,
@@ -259,13 +259,13 @@ impl Link {
         let now = Instant::now();
         if state.session.exclusive_count() > 0 && !state.is_fresh(now) {
             // Its directories are this client's as long as it hears the server.
-            self.request_now(state, &Cred::root(), Op::Settle, &[])?;
+            self.request_now(state, &Cred::root(), Op::AwaitAsync, &[])?;
             state = self.lock();
         }
         loop {
             match state.known(cred, &op, now) {
                 LocalAnswer::Remembered(answer) => return answer.map_err(Error::from),
-                LocalAnswer::Alone(answer) | LocalAnswer::Ahead(_, answer) => {
+                LocalAnswer::Local(answer) | LocalAnswer::Async(_, answer) => {
                     if self.answered_async(&mut state, now) {
                         drop(self.send(state));
                     }
@@ -273,7 +273,7 @@ impl Link {
                 }
                 LocalAnswer::Nothing => return self.request_now(state, cred, op, chunks),
                 LocalAnswer::Soon => {
-                    self.request_now(state, &Cred::root(), Op::Settle, &[])?;
+                    self.request_now(state, &Cred::root(), Op::AwaitAsync, &[])?;
                     state = self.lock();
                 }
                 LocalAnswer::WantsNumbers(count) => {
@@ -321,7 +321,7 @@ impl Link {
     }
 
     /// Sends the pending messages to the server.
-    pub(crate) fn tell(&self) {
+    pub(crate) fn send_pending(&self) {
         drop(self.send(self.lock()));
     }
 
@@ -344,7 +344,7 @@ impl Link {
                 };
                 let answer = known.and_then(|known| known.answer);
                 if answer.is_some() {
-                    state.heard = state.heard.max(Some(asked));
+                    state.last_reply = state.last_reply.max(Some(asked));
                 }
                 let answer = answer.unwrap_or_else(|| Err(Error::of(Errno::Io, "connection")));
                 return refused.map_or(answer, Err);
@@ -375,7 +375,7 @@ impl Link {
             Ok(message) => {
                 state.take_message(message);
                 state.receiver = Some(receiver);
-                if !state.listening.heard.is_empty() {
+                if !state.listening.notices.is_empty() {
                     self.wake_listener(&mut state);
                 }
                 self.send(state)

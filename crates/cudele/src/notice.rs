@@ -35,7 +35,7 @@ impl Fs {
     }
 
     /// Receives notices, also without a listener.
-    pub(crate) fn hear(&self) -> Result<()> {
+    pub(crate) fn receive_notices(&self) -> Result<()> {
         self.listen_by(self.ranks.handled_by_nobody())
     }
 

@@ -126,11 +126,11 @@ impl Folder {
         let path = self.path.join(name);
         open().map_err(|error| {
             let remedy = "remove what is there: it is not what this program put there";
-            let told = crate::state::io_error(&path, &error).remedy(remedy);
+            let described = crate::state::io_error(&path, &error).remedy(remedy);
             if error.raw_os_error().is_none() {
-                Error { errno: Errno::Access, ..told }
+                Error { errno: Errno::Access, ..described }
             } else {
-                told
+                described
             }
         })
     }

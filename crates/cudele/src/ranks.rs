@@ -21,8 +21,8 @@ use wire::{Answer, Op, WantsExclusive};
 use crate::link::Link;
 use crate::{Fs, ServerNotice};
 
-pub(crate) use links::{listen_on, tell_on};
-pub use pinned::Pinned;
+pub(crate) use links::{listen_on, send_async_on};
+pub use pinned::PinnedSubtree;
 
 pub(crate) type Handler = Arc<Mutex<Box<dyn FnMut(ServerNotice) + Send>>>;
 
@@ -35,7 +35,7 @@ pub(crate) struct Ranks {
     routed: AtomicBool,
     known: Mutex<Known>,
     /// Held while open files move from one session to another.
-    carrying: Mutex<()>,
+    reclaiming: Mutex<()>,
 }
 
 #[derive(Default)]
@@ -45,7 +45,7 @@ struct Known {
     handler: Option<Handler>,
     /// The handler drops notices: a listener replaces it.
     handler_is_idle: bool,
-    wants_alone: WantsExclusive,
+    wants_exclusive: WantsExclusive,
 }
 
 impl std::fmt::Debug for Ranks {
@@ -83,8 +83,8 @@ impl Ranks {
         state.handler.insert(Arc::new(Mutex::new(Box::new(|_| {})))).clone()
     }
 
-    pub(crate) fn want_alone(&self, wants: WantsExclusive) {
-        self.lock().wants_alone = wants;
+    pub(crate) fn want_exclusive(&self, wants: WantsExclusive) {
+        self.lock().wants_exclusive = wants;
     }
 
     fn set_place(&self, ino: Ino, rank: Rank) {
@@ -162,7 +162,7 @@ impl Fs {
 
     /// A route of this client itself, which has no request of a caller.
     fn drive_own(&self, route: Route) -> Result<Answer> {
-        self.drive(route, RouteInput::Start, self.cred(), Op::Settle, &[])
+        self.drive(route, RouteInput::Start, self.cred(), Op::AwaitAsync, &[])
     }
 
     /// Carries the effects of a route out, until it ends.

@@ -15,7 +15,7 @@ use wire::DecoupledSubtree;
 
 use crate::mechanism::keep_part;
 use crate::state::io_error;
-use crate::{Cluster, Owner, StateDir, Subtree};
+use crate::{Cluster, StateDir, Subtree, SubtreeOwner};
 
 /// A journal of a dead client.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,7 +81,7 @@ impl Cluster {
         let grant = (granted.range, granted.epoch);
         let note = OwnerNote::taken_over(fs.client(), grant, &found);
         let names = (fs.cluster_id().to_owned(), path.to_string());
-        state.set_owner(&Owner::new(names, known.ino, known.policy.clone(), note))?;
+        state.set_owner(&SubtreeOwner::new(names, known.ino, known.policy.clone(), note))?;
         let journals = found.iter().map(RecoveredJournal::of).collect();
         let subtree = Some(Subtree::attach(fs, path.clone())?);
         Ok(Recovered { from, journals, subtree })

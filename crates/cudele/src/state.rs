@@ -20,7 +20,7 @@ pub struct StateDir {
 
 /// Says that this machine owns a decoupled subtree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Owner {
+pub struct SubtreeOwner {
     /// The cluster.
     pub cluster: String,
     /// The subtree's path when it was decoupled.
@@ -63,7 +63,7 @@ pub struct Owner {
     pub adopted: Vec<String>,
 }
 
-impl Owner {
+impl SubtreeOwner {
     /// The client.
     #[must_use]
     pub fn client(&self) -> ClientId {
@@ -260,7 +260,7 @@ impl StateDir {
     ///
     /// # Errors
     /// `EBADMSG` if the file is damaged, `EIO`.
-    pub fn owner(&self) -> Result<Option<Owner>> {
+    pub fn owner(&self) -> Result<Option<SubtreeOwner>> {
         let file = self.owner_file();
         let bytes = match fs::read(&file) {
             Ok(bytes) => bytes,
@@ -277,7 +277,7 @@ impl StateDir {
     ///
     /// # Errors
     /// As [`StateDir::owner`].
-    pub fn owner_at(cluster: &str, path: &types::Path) -> Result<Option<Owner>> {
+    pub fn owner_at(cluster: &str, path: &types::Path) -> Result<Option<SubtreeOwner>> {
         let path = path.to_string();
         for state in Self::all(cluster)? {
             if let Some(owner) = state.owner()?
@@ -294,7 +294,7 @@ impl StateDir {
     ///
     /// # Errors
     /// `EIO`, `ENOSPC`.
-    pub fn set_owner(&self, owner: &Owner) -> Result<()> {
+    pub fn set_owner(&self, owner: &SubtreeOwner) -> Result<()> {
         let text = serde_json::to_vec_pretty(owner)
             .map_err(|error| Error::new(Errno::Io, "owner.json", error.to_string()))?;
         write_durably(&self.owner_file(), &text)

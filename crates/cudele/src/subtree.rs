@@ -4,12 +4,11 @@ mod background;
 mod complete;
 mod content;
 mod earlier;
-
+mod materialise;
 mod places;
 mod sync;
 mod unused;
 mod view;
-mod whole;
 
 use std::io::Read;
 use std::sync::atomic::AtomicBool;
@@ -26,14 +25,14 @@ use types::{
 use wire::{Answer, Op};
 
 pub(crate) use background::Written;
+pub use materialise::Materialised;
 use places::Places;
 use sync::{Offered, Syncer};
-pub use whole::Materialised;
 
-use crate::data::Classified;
+use crate::data::ContentStart;
 use crate::fs::unexpected;
 use crate::state::Share;
-use crate::{Fs, NewFile, Owner, Policy, StateDir};
+use crate::{Fs, NewFile, Policy, StateDir, SubtreeOwner};
 
 /// Numbers asked for when a range is used up, at least.
 const EXTEND_MIN: u64 = 1_000;
@@ -53,7 +52,7 @@ pub struct Subtree {
     /// Numbers granted so far, to grow in proportion.
     granted: u64,
     /// The file of this machine; its note is the job's.
-    owner: Owner,
+    owner: SubtreeOwner,
     time: Timestamp,
     /// Events left until the time is read again.
     time_for: u32,
@@ -102,14 +101,16 @@ impl Subtree {
             .cluster()
             .decouple(&path.to_bytes(), fs.client(), &text)
             .map_err(|error| error.about(path.to_string()))?;
-        let over = |owner: &Owner| owner.client() != fs.client() || owner.merged_in.is_some();
+        let over =
+            |owner: &SubtreeOwner| owner.client() != fs.client() || owner.merged_in.is_some();
         if let Some((state, _)) = before.filter(|(_, owner)| over(owner)) {
             // The state of an earlier decoupling is of no use.
             state.remove()?;
         }
         let note = OwnerNote::granted(fs.client(), &answer);
         let names = (fs.cluster_id().to_owned(), path.to_string());
-        let owner = Owner { exact: true, ..Owner::new(names, answer.root.ino, text, note) };
+        let owner =
+            SubtreeOwner { exact: true, ..SubtreeOwner::new(names, answer.root.ino, text, note) };
         let mut subtree = Self::new(fs, path, policy.clone(), owner, (answer.root, entered))?;
         subtree.sync_as_policy_says()?;
         if policy.persists() {
@@ -140,7 +141,7 @@ impl Subtree {
         let (in_force, _) = fs.policy_at(root.ino)?;
         let noted = || Policy::parse(&owner.policy).map(|parsed| parsed.policy);
         let policy = if in_force.is_decoupled() { in_force } else { noted()? };
-        let owner = Owner { policy: policy.to_yaml(), ..owner };
+        let owner = SubtreeOwner { policy: policy.to_yaml(), ..owner };
         let mut subtree = Self::new(fs, path, policy, owner, (root, entered))?;
         subtree.share = share.map_or_else(OnceLock::new, OnceLock::from);
         subtree.job.inner.skip_used(subtree.job.note.used);
@@ -153,7 +154,7 @@ impl Subtree {
         fs: Arc<Fs>,
         path: Path,
         policy: Policy,
-        owner: Owner,
+        owner: SubtreeOwner,
         (root, entered): (Attr, Presence),
     ) -> Result<Self> {
         let cred = fs.cred().clone();
@@ -341,11 +342,11 @@ impl Subtree {
         source: &mut dyn Read,
     ) -> Result<(Ino, u64)> {
         match Fs::classify(source, self.job.policy.inline_bytes)? {
-            Classified::Inline(data) => {
+            ContentStart::Inline(data) => {
                 let size = data.len() as u64;
                 Ok((self.create(parent, name, &NewFile { size, data: &data, ..*new })?, size))
             }
-            Classified::Large(head) => {
+            ContentStart::Large(head) => {
                 // The number is known only afterwards, so the size follows in a second event.
                 let ino = self.create(parent, name, new)?;
                 self.note_content()?;
@@ -410,7 +411,7 @@ fn inode_of<'a>(new: &NewFile<'a>, time: Timestamp, stripe: Stripe) -> PlannedIn
 /// repeated is made durable first: after the next decoupling no client could repeat it. The state
 /// of a decoupling that ended on another machine, perhaps by a merge whose answer was lost, is
 /// removed: a merge with the next numbers would be rejected for its journals.
-fn owned_before(fs: &Arc<Fs>, path: &Path) -> Result<Option<(StateDir, Owner)>> {
+fn owned_before(fs: &Arc<Fs>, path: &Path) -> Result<Option<(StateDir, SubtreeOwner)>> {
     let root = match fs.stat_owned(path) {
         Ok(root) => root,
         // The monitor names the owner.

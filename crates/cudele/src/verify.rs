@@ -6,10 +6,10 @@
 //! the rest of the journal go into an object beside the journal, with a proof: a keyed hash. The
 //! client that merges sends that object. The rest the server judges itself.
 
-use client::{ByReference, Doubt, Verifier, Worth};
+use client::{ByReference, RunThreshold, Verifier, VerifyError};
 use journal::{SegmentHeader, Writer};
 use metastore::request::{client_journals_prefix, proof_name, rest_name};
-use metastore::{ProofKey, Statement};
+use metastore::{ProofKey, ProofStatement};
 use objstore::Expect;
 use types::{Attr, ClientId, Cred, Epoch, Errno, Error, Ino, Path, Result, Seq};
 
@@ -149,27 +149,28 @@ impl Fs {
         }
         let accepted = judged.end();
         let is_empty = part.is_empty && done.journals == 0;
-        let told = ByReference::of((&header, &accepted), (part.root, is_empty), Worth::default());
-        let mut told = match told {
-            Ok(told) => told,
+        let reference =
+            ByReference::of((&header, &accepted), (part.root, is_empty), RunThreshold::default());
+        let mut reference = match reference {
+            Ok(reference) => reference,
             Err(because) => {
                 done.because = Some(because.reason());
                 return Ok(());
             }
         };
         // As the server knows the journal, whichever way it is merged.
-        (told.list.journal, told.list.last) = (first.unwrap_or_default(), last);
-        for (name, bytes) in &told.objects {
+        (reference.list.journal, reference.list.last) = (first.unwrap_or_default(), last);
+        for (name, bytes) in &reference.objects {
             // No condition: an existing object would have the same bytes.
             let _ = self.store().put(name, bytes, Expect::Any)?;
         }
-        let rest = told.rest();
-        let list = told.list.encode();
+        let rest = reference.rest();
+        let list = reference.list.encode();
         let client = match header.writer {
             Writer::Client { client, .. } => client,
             Writer::Mds { .. } => return Err(Error::of(Errno::BadMessage, part.object)),
         };
-        let statement = Statement {
+        let statement = ProofStatement {
             root: part.root,
             client,
             epoch: header.epoch,
@@ -177,14 +178,14 @@ impl Fs {
             list: &list,
             rest: &rest,
         };
-        told.list.proof = Some(statement.prove(key));
-        let mut message = told.list.encode();
+        reference.list.proof = Some(statement.prove(key));
+        let mut message = reference.list.encode();
         message.extend_from_slice(&rest);
         let _ = self.store().put(&rest_name(part.object), &rest, Expect::Any)?;
         let _ = self.store().put(&proof_name(part.object), &message, Expect::Any)?;
         done.journals += 1;
-        done.runs += told.list.dirs.len() as u64;
-        done.names += told.list.dirs.iter().map(|run| run.run.rows).sum::<u64>();
+        done.runs += reference.list.dirs.len() as u64;
+        done.names += reference.list.dirs.iter().map(|run| run.run.rows).sum::<u64>();
         Ok(())
     }
 }
@@ -198,15 +199,15 @@ struct VerifiedJournal<'a> {
 }
 
 impl VerifiedJournal<'_> {
-    fn refused(&self, doubt: Doubt) -> Error {
+    fn refused(&self, doubt: VerifyError) -> Error {
         let object = self.object.to_owned();
         match doubt {
-            Doubt::Damaged(error) => error.in_journal(self.object),
+            VerifyError::Damaged(error) => error.in_journal(self.object),
             // Every existing directory is in memory.
-            Doubt::Cold(dir) => {
+            VerifyError::Cold(dir) => {
                 Error::new(Errno::NotPermitted, object, format!("{dir} is not in the subtree"))
             }
-            Doubt::Illegal { seq, errno, event } => {
+            VerifyError::Illegal { seq, errno, event } => {
                 let cause = format!("event {seq} breaks a rule ({errno}): {event}");
                 Error::new(Errno::NotPermitted, object, cause).remedy(
                     "merge it without a proof: the server leaves out what breaks rules, and reports it",

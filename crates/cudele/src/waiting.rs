@@ -7,7 +7,7 @@ use std::time::Instant;
 
 /// A wait for a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wait {
+pub struct ServerWait {
     /// The start of the wait.
     pub since: Instant,
     /// The server: `the metadata server mds.0`, `the monitor`.
@@ -19,7 +19,7 @@ pub struct Wait {
 /// A connection on which threads may wait.
 pub(crate) trait Awaited: Send + Sync {
     /// The present wait, found without blocking.
-    fn awaited(&self) -> Option<Wait>;
+    fn awaited(&self) -> Option<ServerWait>;
 }
 
 static CONNECTIONS: Mutex<Vec<Weak<dyn Awaited>>> = Mutex::new(Vec::new());
@@ -38,7 +38,7 @@ pub(crate) fn note(connection: &Arc<impl Awaited + 'static>) {
 
 /// The longest present wait of this process.
 #[must_use]
-pub fn longest_wait() -> Option<Wait> {
+pub fn longest_wait() -> Option<ServerWait> {
     let connections: Vec<_> = connections().iter().filter_map(Weak::upgrade).collect();
     connections.iter().filter_map(|known| known.awaited()).min_by_key(|wait| wait.since)
 }

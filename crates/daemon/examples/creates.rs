@@ -1,11 +1,11 @@
 //! Creates as the metadata server's core sees them: for counting its instructions.
 //!
-//! `creates N` has one client create N files by request, `creates N ahead` in a directory that it
-//! has alone (asynchronously). Nothing waits and no clock is read, so every run does exactly the
+//! `creates N` has one client create N files by request, `creates N is_async` in a directory that
+//! it has alone (asynchronously). Nothing waits and no clock is read, so every run does exactly the
 //! same. The counted work happens in `served`, one function for a profiler to look for: a batch of
 //! frames is decoded and handed to the server, which has its time for background work then; frames
-//! are made, answers read and the store called outside. The client's own work for `ahead` happens
-//! in `answered`. `cargo xtask instructions` uses both.
+//! are made, answers read and the store called outside. The client's own work for `is_async`
+//! happens in `answered`. `cargo xtask instructions` uses both.
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,
@@ -38,7 +38,7 @@ struct Pair {
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let (files, ahead) = match arguments[..] {
+    let (files, is_async) = match arguments[..] {
         [files] => (files, false),
         [files, "ahead"] => (files, true),
         _ => ("", false),
@@ -47,8 +47,8 @@ fn main() {
         println!("usage: creates N [ahead]");
         std::process::exit(2);
     };
-    let mut pair = Pair::start(ahead);
-    if ahead {
+    let mut pair = Pair::start(is_async);
+    if is_async {
         pair.take_directory();
     }
     let before = pair.creates();
@@ -56,7 +56,7 @@ fn main() {
     while number < files {
         let batch = BATCH.min(files - number);
         for name in number..number + batch {
-            if ahead { pair.create_async(name) } else { pair.create(name) }
+            if is_async { pair.create_async(name) } else { pair.create(name) }
         }
         number += batch;
         pair.session.send_async(&mut pair.said);
@@ -95,7 +95,7 @@ fn answered(
 }
 
 impl Pair {
-    fn start(ahead: bool) -> Self {
+    fn start(is_async: bool) -> Self {
         // Nothing but creates is counted: no checkpoint.
         let settings = Settings { segments_max: usize::MAX, ..Settings::default() };
         let mut pair = Self {
@@ -111,7 +111,7 @@ impl Pair {
         for _ in 0..1_000 {
             pair.exchange();
         }
-        if ahead {
+        if is_async {
             pair.session.remember();
             pair.session.take_exclusive(WantsExclusive::Always);
         }
@@ -175,7 +175,7 @@ impl Pair {
         let time = Timestamp(self.clock.now.0.try_into().expect("a short run"));
         for _ in 0..100 {
             match answered(&mut self.session, name.as_bytes(), time, &mut self.said) {
-                LocalAnswer::Ahead(_, answer) => return drop(answer.expect("nobody else is here")),
+                LocalAnswer::Async(_, answer) => return drop(answer.expect("nobody else is here")),
                 LocalAnswer::WantsNumbers(count) => {
                     let op = Op::Extend { subtree: Ino(0), count };
                     self.session.call(&Cred::root(), op, &mut self.said);
@@ -183,7 +183,7 @@ impl Pair {
                 LocalAnswer::Soon
                 | LocalAnswer::Nothing
                 | LocalAnswer::Remembered(_)
-                | LocalAnswer::Alone(_) => {}
+                | LocalAnswer::Local(_) => {}
             }
             self.exchange();
         }

@@ -35,7 +35,7 @@ impl Copies {
 
     /// Writes the copy. After a failure, the next change of the object writes it.
     pub(crate) fn write(&self, store: &dyn ObjectStore, object: &str) {
-        let _alone = lock(&self.writing);
+        let _lock = lock(&self.writing);
         let Some(data) = lock(&self.newest).remove(object) else { return };
         let written = store.put(&copy_name(object), &encode_copy(object, &data), Expect::Any);
         if written.is_err() {

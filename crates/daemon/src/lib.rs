@@ -9,17 +9,17 @@
     reason = "I/O edge: carries the effects of the state machines out"
 )]
 
+mod balancer_thread;
 mod clock;
 mod copies;
 mod log;
-mod lost;
 mod mds;
+mod missing;
 mod mon;
+mod monitor_connector;
+mod prepared_memory;
+mod resource_use;
 mod room;
-mod seeker;
-mod thinker;
-mod vitals;
-mod warm;
 mod workers;
 
 pub use log::Log;

@@ -6,19 +6,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mds::{Mds, MdsEffects, MdsInput, Settings};
-use net::{Address, Happened, Reactor};
+use net::{Address, ConnectionEvent, Reactor};
 use objstore::{LockGuard, Store};
 use types::{Clock, ConnId, Cred, Errno, Error, Moment, Rank, Result, Span, Tid};
 use wire::{Message, MonOp, Reply};
 
 use crate::Log;
+use crate::balancer_thread::BalancerThread;
 use crate::clock::Clocks;
-use crate::lost;
+use crate::missing;
+use crate::monitor_connector::MonitorConnector;
+use crate::prepared_memory::PreparedMemory;
+use crate::resource_use::Meter;
 use crate::room::Keeper;
-use crate::seeker::Seeker;
-use crate::thinker::Thinker;
-use crate::vitals::Meter;
-use crate::warm::Warm;
 use crate::workers::Workers;
 
 /// How often time passes for the state machine while it is busy, and while it is idle.
@@ -53,13 +53,13 @@ struct Daemon {
     mds: Mds,
     reactor: Reactor,
     workers: Workers,
-    thinker: Thinker,
+    thinker: BalancerThread,
     meter: Meter,
     keeper: Keeper,
     clocks: Clocks,
     effects: MdsEffects,
-    warm: Warm,
-    seeker: Seeker,
+    warm: PreparedMemory,
+    seeker: MonitorConnector,
     monitor_conn: Option<ConnId>,
     last_tick: Moment,
     fatal: Option<Error>,
@@ -89,19 +89,19 @@ fn serve(options: MdsOptions, lock: Box<dyn LockGuard>) -> Result<()> {
     let MdsOptions { rank, address, monitor, mut store, mut settings, warm_bytes, terminate, log } =
         options;
     if settings.read_only {
-        store = lost::without_damaged_tables(store, rank)?;
+        store = missing::without_damaged_tables(store, rank)?;
         // No subtree moves: the writes of one server are invisible to the other servers.
         settings.balance_interval = NEVER;
     } else {
-        lost::check_rank(&*store, rank)?;
+        missing::check_rank(&*store, rank)?;
     }
     settings.address = address.to_string();
     settings.pid = std::process::id();
     let reactor = Reactor::listen(&address)?.with_refusal(refusal);
     let workers = Workers::start(&store, &reactor.waker())?;
-    let thinker = Thinker::new(reactor.waker());
+    let thinker = BalancerThread::new(reactor.waker());
     let keeper = Keeper::start(&store, settings.reserve_bytes, reactor.waker())?;
-    let seeker = Seeker::new(monitor, reactor.waker());
+    let seeker = MonitorConnector::new(monitor, reactor.waker());
     let mut daemon = Daemon {
         mds: Mds::new(rank, settings),
         reactor,
@@ -111,7 +111,7 @@ fn serve(options: MdsOptions, lock: Box<dyn LockGuard>) -> Result<()> {
         keeper,
         clocks: Clocks::new(),
         effects: MdsEffects::default(),
-        warm: Warm::new(warm_bytes),
+        warm: PreparedMemory::new(warm_bytes),
         seeker,
         monitor_conn: None,
         last_tick: Moment(0),
@@ -166,8 +166,8 @@ impl Daemon {
             let clock = *clock.get_or_insert_with(|| clocks.read());
             idle = false;
             match happened {
-                Happened::Opened(conn) => mds.handle(clock, MdsInput::Opened(conn), effects),
-                Happened::Payload(conn, payload) => match Message::decode(payload) {
+                ConnectionEvent::Opened(conn) => mds.handle(clock, MdsInput::Opened(conn), effects),
+                ConnectionEvent::Payload(conn, payload) => match Message::decode(payload) {
                     Ok(message) if Some(conn) == monitor => {
                         mds.handle(clock, MdsInput::FromMonitor(message), effects);
                     }
@@ -177,7 +177,7 @@ impl Daemon {
                     }
                     Err(_) => effects.close.push(conn),
                 },
-                Happened::Closed(conn, _) => closed.push_back(conn),
+                ConnectionEvent::Closed(conn, _) => closed.push_back(conn),
             }
         })?;
         self.meter.note_arrived(messages);
@@ -197,7 +197,7 @@ impl Daemon {
         if clock.now.since(self.last_tick) >= Span::from_millis(2) {
             self.last_tick = clock.now;
             if let Some(vitals) = self.meter.measure(clock) {
-                self.handle(clock, MdsInput::Vitals(vitals));
+                self.handle(clock, MdsInput::ResourceUse(vitals));
             }
             if let Some(room) = self.keeper.changed() {
                 self.handle(clock, MdsInput::Room(room));
@@ -265,7 +265,7 @@ impl Daemon {
         self.fatal = self.fatal.take().or(effects.fatal.take());
         let mut closed = Vec::new();
         self.reactor.flush(|happened| {
-            if let Happened::Closed(conn, _) = happened {
+            if let ConnectionEvent::Closed(conn, _) = happened {
                 closed.push(conn);
             }
         });

@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mon::{Mon, MonEffects, MonInput, MonSettings};
-use net::{Address, Happened, Reactor};
+use net::{Address, ConnectionEvent, Reactor};
 use objstore::{LockGuard, Store};
 use types::{Clock, Error, Moment, Result, Span, Tid};
 use wire::Message;
 
 use crate::Log;
 use crate::clock::Clocks;
-use crate::lost;
+use crate::missing;
 use crate::workers::Workers;
 
 const TICK: Duration = Duration::from_millis(50);
@@ -65,9 +65,9 @@ pub fn run_mon(options: MonOptions) -> Result<()> {
 fn serve(options: MonOptions, lock: Box<dyn LockGuard>) -> Result<()> {
     let MonOptions { address, mut store, settings, read_only, terminate, log } = options;
     if read_only {
-        store = lost::without_damaged_map(store)?;
+        store = missing::without_damaged_map(store)?;
     } else {
-        lost::check_map(&*store)?;
+        missing::check_map(&*store)?;
     }
     let reactor = Reactor::listen(&address)?.with_refusal(refusal);
     let workers = Workers::start(&store, &reactor.waker())?;
@@ -114,12 +114,16 @@ impl Daemon {
         self.reactor.poll(TICK, |happened| {
             let clock = clocks.read();
             match happened {
-                Happened::Opened(conn) => mon.handle(clock, MonInput::Opened { conn }, effects),
-                Happened::Payload(conn, payload) => match Message::decode(payload) {
+                ConnectionEvent::Opened(conn) => {
+                    mon.handle(clock, MonInput::Opened { conn }, effects)
+                }
+                ConnectionEvent::Payload(conn, payload) => match Message::decode(payload) {
                     Ok(message) => mon.handle(clock, MonInput::Message { conn, message }, effects),
                     Err(_) => effects.close.push(conn),
                 },
-                Happened::Closed(conn, _) => mon.handle(clock, MonInput::Closed { conn }, effects),
+                ConnectionEvent::Closed(conn, _) => {
+                    mon.handle(clock, MonInput::Closed { conn }, effects)
+                }
             }
         })?;
         let clock = self.clocks.read();
@@ -155,7 +159,7 @@ impl Daemon {
         let clock = self.clocks.read();
         let mut closed = Vec::new();
         self.reactor.flush(|happened| {
-            if let Happened::Closed(conn, _) = happened {
+            if let ConnectionEvent::Closed(conn, _) = happened {
                 closed.push(conn);
             }
         });

@@ -6,7 +6,7 @@ use types::{DirFragId, Ino};
 
 /// How grave a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Gravity {
+pub enum Severity {
     /// Worth knowing.
     Note,
     /// It takes room and does no harm.
@@ -15,7 +15,7 @@ pub enum Gravity {
     Damage,
 }
 
-impl Gravity {
+impl Severity {
     /// In one word.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -96,7 +96,7 @@ pub enum FindingKind {
 impl FindingKind {
     /// How grave it is.
     #[must_use]
-    pub fn gravity(&self) -> Gravity {
+    pub fn severity(&self) -> Severity {
         match self {
             Self::Unreadable(_)
             | Self::Lost
@@ -111,13 +111,13 @@ impl FindingKind {
             | Self::Nameless
             | Self::Counts(..)
             | Self::Content { .. }
-            | Self::NumberNotGiven => Gravity::Damage,
-            Self::LeftRun | Self::LeftContent(_) => Gravity::Leak,
+            | Self::NumberNotGiven => Severity::Damage,
+            Self::LeftRun | Self::LeftContent(_) => Severity::Leak,
             Self::UnmergedRun
             | Self::LeftJournal
             | Self::Checksums(_)
             | Self::Foreign
-            | Self::TornEnd(_) => Gravity::Note,
+            | Self::TornEnd(_) => Severity::Note,
         }
     }
 
@@ -244,7 +244,7 @@ impl Finding {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: ", self.kind.gravity().as_str())?;
+        write!(f, "{}: ", self.kind.severity().as_str())?;
         if let Some(path) = &self.path {
             write!(f, "{}: ", types::quote::quoted(path.as_bytes()))?;
         }

@@ -10,15 +10,15 @@
 //! The formats are in `metastore`, `journal` and `mds`. `content` compares file content with its
 //! checksums.
 //!
-//! Invariants: a check changes nothing; a repair (`mend`) moves unreadable objects to `lost/`, and
-//! deletes an object without an owner only in a store without damage.
+//! Invariants: a check changes nothing; a repair (`repair`) moves unreadable objects to `lost/`,
+//! and deletes an object without an owner only in a store without damage.
 
-mod anew;
 mod content;
 mod facts;
 mod finding;
 mod fragment;
-mod mend;
+mod rebuild;
+mod repair;
 mod survey;
 mod tree;
 mod values;
@@ -27,8 +27,8 @@ use metastore::request::rank_name;
 use objstore::{LockGuard, Store};
 use types::{Errno, Error, Rank, Result};
 
-pub use finding::{Finding, FindingKind, Gravity, Subject};
-pub use mend::{Mended, mend};
+pub use finding::{Finding, FindingKind, Severity, Subject};
+pub use repair::{Repairs, repair};
 pub use survey::StoreSurvey;
 
 /// The result of a check.
@@ -53,8 +53,8 @@ pub struct FsckReport {
 impl FsckReport {
     /// The gravity of the worst finding.
     #[must_use]
-    pub fn worst(&self) -> Option<Gravity> {
-        self.findings.iter().map(|finding| finding.kind.gravity()).max()
+    pub fn worst(&self) -> Option<Severity> {
+        self.findings.iter().map(|finding| finding.kind.severity()).max()
     }
 }
 
@@ -103,7 +103,7 @@ pub fn check(
         fragment::check(store, *dirfrag, objects, scope, &mut facts, &mut report)?;
     }
     if scope == Scope::AtRest {
-        let missing = anew::missing(&survey, &facts).into_iter();
+        let missing = rebuild::missing(&survey, &facts).into_iter();
         report.findings.extend(missing.map(|name| Finding::object(name, FindingKind::Lost)));
     }
     progress(count, count);

@@ -17,9 +17,9 @@ use objstore::ObjectStore;
 use types::{DirFragId, Errno, Ino, Rank, Result};
 
 use crate::FsckReport;
-use crate::anew;
 use crate::facts::Facts;
 use crate::finding::{Finding, FindingKind};
+use crate::rebuild;
 
 /// Unreadable objects are kept below this prefix; content of files without an inode is not.
 pub(crate) const LOST: &str = "lost/";
@@ -205,7 +205,7 @@ pub(crate) fn read_tables(
     read_copies(store, survey, report)?;
     if survey.map
         && let Some(bytes) = read(store, MAP_NAME, report)?
-        && let Err(cause) = anew::read_map(&bytes)
+        && let Err(cause) = rebuild::read_map(&bytes)
     {
         report.findings.push(Finding::object(MAP_NAME, FindingKind::Unreadable(cause)));
     }

@@ -80,7 +80,7 @@ fn empty(store: &Memory) -> Vec<u64> {
 }
 
 fn mended(store: &Memory) {
-    mend(store, Timestamp(1)).unwrap();
+    repair(store, Timestamp(1)).unwrap();
     let left: Vec<_> = found(store).into_iter().filter(|code| *code != "left_run").collect();
     assert_eq!(left, [""; 0], "only what may be left of the damage stays");
 }
@@ -123,7 +123,7 @@ fn a_segment_that_is_gone_costs_the_content_of_its_files() {
 }
 
 #[test]
-fn what_a_manifest_states_of_its_segments_is_corrected() {
+fn wrong_segment_uses_in_a_manifest_are_corrected() {
     let store = made();
     let mut wrong = manifest(&store);
     wrong.values[0].uses[0].1 -= 1;

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_has_yet_to_delete_is_neither_a_leak_nor_without_a_name() {
+    fn inodes_on_a_removal_list_are_neither_leaks_nor_nameless() {
         let all = found(&[(10, 1), (40, 1)], |facts, survey| {
             facts.dirs.remove(&Ino(40));
             facts.homes.retain(|home| home.ino != Ino(40));

@@ -8,8 +8,8 @@
 //! Invariant: nothing is created outside the destination: a parent is always a directory that this
 //! intake created or found as a directory, never one that a name leads to by chance.
 
-mod blind;
-mod nowhere;
+mod decoupled;
+mod dry_run;
 mod progress;
 mod strong;
 mod tally;
@@ -27,7 +27,7 @@ use types::{Map, Set};
 use progress::Progress;
 pub use tally::{IntakeReport, IntakeTally, LINKS_AND_ATTRIBUTES, Phase};
 
-use crate::source::{Skip, Source, SourceEntry, SourceKind, Take, shown, tree};
+use crate::source::{EntrySink, Skip, Source, SourceEntry, SourceKind, shown, tree};
 
 /// How to bring something in.
 #[derive(Debug, Default)]
@@ -364,7 +364,7 @@ impl<'t> Intake<'t> {
     }
 }
 
-impl Take for Intake<'_> {
+impl EntrySink for Intake<'_> {
     fn take(&mut self, entry: &SourceEntry<'_>, content: &mut dyn Read) -> Result<()> {
         self.progress.step()?;
         if !matches!(entry.kind, SourceKind::Directory) && self.is_there(entry)? {
@@ -458,7 +458,7 @@ pub fn decoupled(
     if let Some(total) = total.filter(|_| !policy.hard_limit) {
         policy.allocated_inodes = total.clamp(1, policy::ALLOCATED_INODES_MAX);
     }
-    let mut target = blind::Blind::decouple(fs, destination, &policy)?;
+    let mut target = decoupled::DecoupledTarget::decouple(fs, destination, &policy)?;
     let progress = Progress::new(total, &options.stop);
     let mut intake = Intake::new(&mut target, progress);
     let read = source.read(options.without.as_deref(), &mut intake);
@@ -480,7 +480,7 @@ pub fn decoupled(
 /// As the real thing, except those that need the namespace.
 pub fn nowhere(source: &Source, options: &IntakeOptions) -> Result<IntakeReport> {
     let start = Instant::now();
-    let mut target = nowhere::Nowhere::default();
+    let mut target = dry_run::DryRunTarget::default();
     let progress = Progress::new(Progress::total(source), &options.stop);
     let mut intake = Intake::new(&mut target, progress);
     source.read(options.without.as_deref(), &mut intake)?;

@@ -67,7 +67,7 @@ pub struct Skip {
 }
 
 /// Takes the entries of a source.
-pub trait Take {
+pub trait EntrySink {
     /// An entry. An error ends the reading.
     ///
     /// # Errors
@@ -114,7 +114,7 @@ impl Source {
     ///
     /// # Errors
     /// The first of the source or of the taker.
-    pub fn read(&self, without: Option<&Path>, taker: &mut dyn Take) -> Result<()> {
+    pub fn read(&self, without: Option<&Path>, taker: &mut dyn EntrySink) -> Result<()> {
         match self {
             Self::Tree(root) => tree::read(root, without, taker),
             Self::Archive(path) => archive::read(&self.name(), archive::open(path)?, taker),

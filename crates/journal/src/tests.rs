@@ -250,7 +250,7 @@ fn every_bit_flip_is_detected() {
 }
 
 #[test]
-fn a_torn_end_is_told_from_a_hole_in_the_middle() {
+fn a_torn_end_is_distinguished_from_a_hole_in_the_middle() {
     let names: Vec<Vec<u8>> = (0..40_000).map(|i| format!("some name {i}").into_bytes()).collect();
     let events: Vec<_> = names
         .iter()

@@ -127,7 +127,7 @@ fn create(fs: &Arc<Fs>, path: &str, mut names: Numbered, how: &Creates) -> Resul
         micros.reserve(usize::try_from(how.files).unwrap_or(0));
     }
     if how.alone {
-        have_alone(fs, &dir)?;
+        have_exclusive(fs, &dir)?;
     }
     await_start()?;
     let requests = fs.requests();
@@ -164,13 +164,13 @@ fn create(fs: &Arc<Fs>, path: &str, mut names: Numbered, how: &Creates) -> Resul
 }
 
 /// Creates files until this client has the directory alone.
-fn have_alone(fs: &Arc<Fs>, dir: &cudele::Dir) -> Result<()> {
+fn have_exclusive(fs: &Arc<Fs>, dir: &cudele::Dir) -> Result<()> {
     fs.listen(|_| {})?;
     fs.take_exclusive(cudele::WantsExclusive::Always)?;
     for attempt in 0..ATTEMPTS {
         dir.create(format!("first.{attempt}"), &NewFile::default())?;
         // Existing entries are read before.
-        if fs.alone() > 0 {
+        if fs.exclusive_dirs() > 0 {
             return Ok(());
         }
         std::thread::sleep(ATTEMPT_AFTER);

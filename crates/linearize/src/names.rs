@@ -50,7 +50,7 @@ pub use place::Place;
 
 /// The content of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Thing {
+pub struct PlaceContent {
     /// Its number.
     pub ino: Ino,
     /// Whether it is a directory.
@@ -119,11 +119,11 @@ pub enum Seen {
     /// That it is done.
     Done,
     /// The thing in the place, or the created thing.
-    Thing(Thing),
+    PlaceContent(PlaceContent),
     /// All names of a directory.
-    All(Vec<(Vec<u8>, Thing)>),
+    All(Vec<(Vec<u8>, PlaceContent)>),
     /// Some names of a directory.
-    Some(Vec<(Vec<u8>, Thing)>),
+    Some(Vec<(Vec<u8>, PlaceContent)>),
 }
 
 /// The end of a request as its client saw it.
@@ -139,7 +139,7 @@ pub enum CallOutcome {
 
 /// How a change may have been carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Guess {
+pub struct PossibleEffect {
     /// When, in the measure of [`RecordedCall::hint`].
     pub hint: u64,
     /// The created thing, or 0.
@@ -162,7 +162,7 @@ pub struct RecordedCall {
     pub hint: u64,
     /// Further times at which the call may have taken effect: also without any answer, and again
     /// after a crash. In order of likelihood; guesses like the hint.
-    pub guesses: Vec<Guess>,
+    pub guesses: Vec<PossibleEffect>,
     /// The time from which some client knew that the change survives every crash.
     pub safe: u64,
     /// A crash before this time may undo the change although its client heard of it.
@@ -204,7 +204,7 @@ pub struct Crash {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
     /// The initial content of places. All remaining places were free.
-    pub initial: Vec<(Place, Thing)>,
+    pub initial: Vec<(Place, PlaceContent)>,
     /// What clients asked.
     pub calls: Vec<RecordedCall>,
     /// In order; no two overlap.

@@ -170,7 +170,7 @@ impl Mds {
         if phase::takes(self, conn, request, effects) {
             return None;
         }
-        let client = session::client(&mut self.sessions, conn, request.heard, self.clock.now);
+        let client = session::client(&mut self.sessions, conn, request.acked, self.clock.now);
         if client.is_none() && conn != ConnId::NOBODY {
             effects.close.push(conn);
         }

@@ -11,7 +11,7 @@
 //! begins from the store, and no rank replays an event on a directory that another rank has changed
 //! since.
 //!
-//! A rank redirects requests for a subtree to its authority (`Answer::Elsewhere`). The rank that
+//! A rank redirects requests for a subtree to its authority (`Answer::Redirect`). The rank that
 //! executed a request also answers its repetition, even after the subtree moved: each client has a
 //! session with each rank, and resends a request to the rank that got it first. So no request is
 //! executed twice.
@@ -165,7 +165,7 @@ impl Authority {
 
     /// The roots of the subtrees that this rank serves while another rank has their names.
     pub(crate) fn own_roots(&self) -> Vec<Ino> {
-        let own = self.list.apart().filter(|subtree| self.is_own(subtree));
+        let own = self.list.unjoined().filter(|subtree| self.is_own(subtree));
         own.map(|subtree| subtree.root).collect()
     }
 
@@ -175,7 +175,7 @@ impl Authority {
 
     /// Whether this rank serves the subtree with this root, and its name is another rank's.
     pub(crate) fn is_own_root(&self, root: Ino) -> bool {
-        self.list.apart_at(root).is_some_and(|subtree| self.is_own(subtree))
+        self.list.unjoined_at(root).is_some_and(|subtree| self.is_own(subtree))
     }
 
     /// Whether a subtree is moving from this rank, or to it.
@@ -185,7 +185,7 @@ impl Authority {
 
     /// Whether another rank serves the subtree with this root.
     pub(crate) fn is_of_other(&self, root: Ino) -> bool {
-        self.list.apart_at(root).is_some_and(|subtree| subtree.rank != self.rank)
+        self.list.unjoined_at(root).is_some_and(|subtree| subtree.rank != self.rank)
     }
 
     /// Whether a subtree with this root is this rank's and not taken in yet. The rank does not read
@@ -202,7 +202,7 @@ impl Authority {
 
     /// The roots of the subtrees that other ranks serve while this rank has their names.
     pub(crate) fn other_roots(&self) -> impl Iterator<Item = Ino> {
-        let others = self.list.apart().filter(|subtree| {
+        let others = self.list.unjoined().filter(|subtree| {
             subtree.rank != self.rank && self.list.named_by(subtree) == self.rank
         });
         others.map(|subtree| subtree.root)
@@ -239,7 +239,7 @@ impl Authority {
             self.exports.is_empty() && self.imports.is_empty() && self.preloads.is_empty();
         let whole =
             self.splits.is_empty() && self.reshape.is_none() && self.cross_renames.is_empty();
-        let all_here = self.list.apart().all(|subtree| subtree.rank == self.rank);
+        let all_here = self.list.unjoined().all(|subtree| subtree.rank == self.rank);
         self.plain = self.rank == Rank(0) && nothing && whole && all_here;
     }
 }
@@ -380,7 +380,7 @@ impl Mds {
 
     /// Sets the path and policy above every subtree whose name another rank has.
     pub(crate) fn set_above_stubs(&mut self) {
-        let own = self.authority.list.apart().filter(|it| self.authority.is_own(it));
+        let own = self.authority.list.unjoined().filter(|it| self.authority.is_own(it));
         let own: Vec<MovedSubtree> = own.cloned().collect();
         own.iter().for_each(|subtree| self.set_above_stub(subtree));
     }

@@ -27,8 +27,8 @@ mod view;
 use std::collections::BTreeMap;
 
 use balancer::{
-    BalancerAnswer, DecisionRecord, Fading, Fault, Heartbeat, LoadTable, RecordedEvent, State,
-    TickRecord, Versions,
+    BalancerAnswer, DecayingCounts, DecisionRecord, Fault, Heartbeat, LoadTable, RecordedEvent,
+    State, TickRecord, Versions,
 };
 use namespace::Namespace;
 use types::{Clock, Ino, Map, Moment, Rank, Span};
@@ -52,7 +52,7 @@ const REFUSED_TICKS: u64 = 6;
 /// The process's use of the machine, as its driver measures it. Counts are totals since the process
 /// began: a tick reports their growth, so that all its figures are of the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Vitals {
+pub struct ResourceUse {
     /// Memory in per cent of the process's limit.
     pub mem_percent: f64,
     /// CPU time used, in seconds at the process's limit: with a share of a processor they are
@@ -77,17 +77,17 @@ struct RankHeartbeat {
 pub(crate) struct Balance {
     table: LoadTable,
     /// Requests for inodes of other ranks.
-    foreign: Fading,
+    foreign: DecayingCounts,
     forwards: u64,
     /// When hits were counted last, and whether some are left.
     counted: Moment,
     counting: bool,
     /// Hits from before the rank served requests are not load.
     begun: bool,
-    vitals: Vitals,
+    vitals: ResourceUse,
     /// Requests, vitals and time at the last tick.
-    before: (u64, Vitals, Moment),
-    heard: BTreeMap<Rank, RankHeartbeat>,
+    before: (u64, ResourceUse, Moment),
+    heartbeats: BTreeMap<Rank, RankHeartbeat>,
     sent: u64,
     versions: Versions,
     /// The policy in force by the map, and whether the rank has it.
@@ -131,14 +131,14 @@ impl Balance {
     pub(crate) fn new(half_life: Span) -> Self {
         Self {
             table: LoadTable::new(half_life),
-            foreign: Fading::default(),
+            foreign: DecayingCounts::default(),
             forwards: 0,
             counted: Moment(0),
             counting: false,
             begun: false,
-            vitals: Vitals::default(),
-            before: (0, Vitals::default(), Moment(0)),
-            heard: BTreeMap::new(),
+            vitals: ResourceUse::default(),
+            before: (0, ResourceUse::default(), Moment(0)),
+            heartbeats: BTreeMap::new(),
             sent: 0,
             versions: Versions::new(0, balancer::default_policy()),
             entry: BalancerEntry::default(),
@@ -159,7 +159,7 @@ impl Balance {
     }
 
     /// How the machine is used.
-    pub(crate) fn note_vitals(&mut self, vitals: Vitals) {
+    pub(crate) fn note_vitals(&mut self, vitals: ResourceUse) {
         self.vitals = vitals;
     }
 
@@ -174,14 +174,18 @@ impl Balance {
             ("balancer_version", self.versions.current().0),
             ("balancer_ticks", self.ticks),
             ("balancer_faults", self.faults),
-            ("balancer_moves", self.moves.carried_out),
+            ("balancer_moves", self.moves.executed),
             ("balancer_moves_refused", self.moves.refused),
             ("heartbeats_sent", self.sent),
         ];
         let named = named.into_iter().map(|(name, value)| (name.to_owned(), value));
-        let heard = self.heard.iter();
+        let heartbeats = self.heartbeats.iter();
         named
-            .chain(heard.map(|(rank, heard)| (format!("heartbeats_from_{}", rank.0), heard.count)))
+            .chain(
+                heartbeats.map(|(rank, heartbeat)| {
+                    (format!("heartbeats_from_{}", rank.0), heartbeat.count)
+                }),
+            )
             .collect()
     }
 
@@ -250,23 +254,24 @@ impl BalanceCx<'_> {
     }
 
     /// Receives another rank's load.
-    pub(crate) fn hear(&mut self, bytes: &[u8]) {
+    pub(crate) fn note_heartbeat(&mut self, bytes: &[u8]) {
         let Ok(beat) = Heartbeat::decode(bytes) else { return };
         let at = self.clock.now;
-        let known = self.balance.heard.get(&beat.rank);
+        let known = self.balance.heartbeats.get(&beat.rank);
         if beat.rank == self.rank || usize::from(beat.rank.0) >= balancer::RANKS_MAX {
             return;
         }
         // Drop late heartbeats. A restarted rank begins to count from zero, in a higher epoch.
-        let is_late =
-            |heard: &RankHeartbeat| (beat.epoch, beat.tick) <= (heard.beat.epoch, heard.beat.tick);
+        let is_late = |heartbeat: &RankHeartbeat| {
+            (beat.epoch, beat.tick) <= (heartbeat.beat.epoch, heartbeat.beat.tick)
+        };
         if known.is_some_and(is_late) {
             return;
         }
-        let count = known.map_or(0, |heard| heard.count) + 1;
-        self.balance.heard.insert(beat.rank, RankHeartbeat { beat, at, count });
-        let heard = self.balance.heard.len();
-        assert!(heard <= balancer::RANKS_MAX, "{heard} other ranks are heard");
+        let count = known.map_or(0, |heartbeat| heartbeat.count) + 1;
+        self.balance.heartbeats.insert(beat.rank, RankHeartbeat { beat, at, count });
+        let heartbeat = self.balance.heartbeats.len();
+        assert!(heartbeat <= balancer::RANKS_MAX, "{heartbeat} other ranks are heard");
     }
 
     /// A question was answered: sends the load to the other ranks, and executes the decision.

@@ -49,7 +49,7 @@ pub(crate) struct Caps {
     /// Holders that got a revocation, and have not acknowledged it, and since when.
     revoked: BTreeMap<(Ino, ClientId), Moment>,
     /// Directories that one client has alone. It holds their capability.
-    alone: Map<Ino, ClientId>,
+    exclusive: Map<Ino, ClientId>,
     /// Directories that no client gets until then.
     quiet: BTreeMap<Ino, Moment>,
     /// The server is about to stop: no client gets a directory alone.
@@ -97,7 +97,7 @@ impl Caps {
 
     /// Gives a client the capability of a directory, if it can have it.
     pub(crate) fn grant(&mut self, client: ClientId, dir: Ino, now: Moment) -> bool {
-        if self.alone.get(&dir).is_some_and(|owner| *owner != client) {
+        if self.exclusive.get(&dir).is_some_and(|owner| *owner != client) {
             return false;
         }
         let holders = self.dirs.get(&dir).map_or(&[][..], Vec::as_slice);
@@ -121,29 +121,29 @@ impl Caps {
     /// client holds it.
     pub(crate) fn grant_exclusive(&mut self, client: ClientId, dir: Ino) -> bool {
         let holders = self.dirs.get(&dir).map_or(&[][..], Vec::as_slice);
-        let alone = matches!(holders, [one] if one.client == client && !one.revoked);
-        if alone {
-            let before = self.alone.insert(dir, client);
+        let exclusive = matches!(holders, [one] if one.client == client && !one.revoked);
+        if exclusive {
+            let before = self.exclusive.insert(dir, client);
             assert!(before.is_none_or(|before| before == client), "{dir}: one client is alone");
         }
-        alone
+        exclusive
     }
 
     /// The client that has a directory alone.
     #[inline]
     pub(crate) fn owner(&self, dir: Ino) -> Option<ClientId> {
-        self.alone.get(&dir).copied()
+        self.exclusive.get(&dir).copied()
     }
 
     /// Whether a client has a directory alone.
     #[inline]
     pub(crate) fn is_any_exclusive(&self) -> bool {
-        !self.alone.is_empty()
+        !self.exclusive.is_empty()
     }
 
     /// The directories that a client has alone.
-    pub(crate) fn alone(&self) -> impl Iterator<Item = (Ino, ClientId)> {
-        self.alone.iter().map(|(dir, owner)| (*dir, *owner))
+    pub(crate) fn exclusive(&self) -> impl Iterator<Item = (Ino, ClientId)> {
+        self.exclusive.iter().map(|(dir, owner)| (*dir, *owner))
     }
 
     /// The clients that must drop a directory before `client` changes it.
@@ -156,14 +156,14 @@ impl Caps {
     pub(crate) fn revoke(&mut self, client: ClientId, dir: Ino, now: Moment) -> Vec<ClientId> {
         let holders = self.dirs.get_mut(&dir).into_iter().flatten();
         let others = holders.filter(|holder| holder.client != client && !holder.revoked);
-        let told: Vec<ClientId> = others
+        let notified: Vec<ClientId> = others
             .map(|holder| {
                 holder.revoked = true;
                 holder.client
             })
             .collect();
-        self.revoked.extend(told.iter().map(|holder| ((dir, *holder), now)));
-        told
+        self.revoked.extend(notified.iter().map(|holder| ((dir, *holder), now)));
+        notified
     }
 
     /// A client has dropped a directory. Returns whether the server had revoked it; then no client
@@ -178,8 +178,8 @@ impl Caps {
         if holders.is_empty() {
             self.dirs.remove(&dir);
         }
-        if self.alone.get(&dir) == Some(&client) {
-            self.alone.remove(&dir);
+        if self.exclusive.get(&dir) == Some(&client) {
+            self.exclusive.remove(&dir);
         }
         if let Some(held) = self.held.get_mut(&client) {
             assert!(*held > 0, "{dir}: the capability of {client} is counted");
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_waits_for_the_others_only() {
+    fn a_change_waits_only_for_capabilities_of_other_clients() {
         let mut caps = Caps::default();
         assert!(caps.grant(ONE, DIR, at(0)) && caps.grant(TWO, DIR, at(0)));
         assert_eq!(caps.others(ONE, DIR).collect::<Vec<_>>(), [TWO]);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_fought_over_is_given_to_nobody_for_a_moment() {
+    fn a_contested_directory_is_granted_to_no_client_for_a_moment() {
         let mut caps = Caps::default();
         assert!(caps.grant(ONE, DIR, at(0)));
         caps.revoke(TWO, DIR, at(10));
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_gone_holds_nothing_up() {
+    fn a_departed_client_holds_no_capabilities() {
         let mut caps = Caps::default();
         assert!(caps.grant(ONE, DIR, at(0)) && caps.grant(ONE, Ino(8), at(0)));
         caps.revoke(TWO, DIR, at(3));
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn alone_is_who_nobody_else_holds_it_with_until_it_is_given_back() {
+    fn a_directory_is_exclusive_for_its_only_holder_until_returned() {
         let mut caps = Caps::default();
         assert!(!caps.grant_exclusive(ONE, DIR), "the capability comes first");
         assert!(caps.grant(ONE, DIR, at(0)) && caps.grant(TWO, DIR, at(0)));

@@ -22,7 +22,7 @@ use types::{Clock, Ino, InoRange, Moment, Origin, Rank, Seq, Span, Timestamp};
 
 use crate::authority::Authority;
 use crate::caps::Caps;
-use crate::compact::Compaction;
+use crate::compaction::Compaction;
 use crate::damage::{Damage, is_damage};
 use crate::fetch::{FetchCx, Fetches};
 use crate::log::Log;
@@ -76,7 +76,7 @@ pub(crate) struct Checkpoint {
     /// It has waited long enough.
     is_stuck: bool,
     /// Merges that are answered when the store has them.
-    settling: Flushes,
+    flushes: Flushes,
     /// Requests that wait until everything is written.
     waiters: Vec<(Seq, ReplyTo)>,
 }
@@ -88,7 +88,7 @@ fn is_beyond(failure: &StoreFailure) -> bool {
 
 impl Checkpoint {
     pub(crate) fn has_work(&self) -> bool {
-        let wanted = self.target.is_some() || self.settling.has_work();
+        let wanted = self.target.is_some() || self.flushes.has_work();
         self.capturing.is_some() || (wanted && self.committing.len() < COMMITS_MAX)
     }
 
@@ -109,7 +109,7 @@ impl Checkpoint {
 
     pub(crate) fn is_idle(&self) -> bool {
         !self.is_writing()
-            && self.settling.is_empty()
+            && self.flushes.is_empty()
             && !self.trimming
             && self.forgetting == 0
             && self.unforgotten.is_empty()
@@ -267,7 +267,7 @@ impl CheckpointCx<'_> {
         self.counters.commits += 1;
         self.counters.committed_rows += rows.len() as u64;
         let counts = self.namespace.counts(ino);
-        let touched = self.namespace.untold_change(ino);
+        let touched = self.namespace.unstored_change(ino);
         let op = StoreOp::CommitDir { ino, rows, counts, position, touched, attach: None };
         self.checkpoint.captured.push_back((self.log.last(), ino, op));
         self.commit_captured(effects);
@@ -402,7 +402,7 @@ impl CheckpointCx<'_> {
     /// The oldest position that the journal must keep: of changes that are not written yet, and of
     /// changes of damaged directories.
     pub(crate) fn oldest_needed(&mut self) -> Seq {
-        self.checkpoint.oldest_unwritten(self.namespace).min(self.damage.kept_from())
+        self.checkpoint.oldest_unwritten(self.namespace).min(self.damage.journal_retained_from())
     }
 
     pub(crate) fn tick(&mut self, effects: &mut MdsEffects) {

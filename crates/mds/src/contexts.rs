@@ -142,7 +142,7 @@ impl Mds {
 
     pub(crate) fn merge_requests(&mut self) -> MergeRequestCx<'_> {
         MergeRequestCx {
-            demands: &mut self.demands,
+            merge_requests: &mut self.merge_requests,
             fetches: &mut self.fetches,
             counters: &mut self.counters,
             sessions: &self.sessions,

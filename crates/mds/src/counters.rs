@@ -40,12 +40,12 @@ pub struct Counters {
     pub recalls: u64,
     /// Merge requests to clients, because other clients want to see their work (`merge:
     /// on_demand`).
-    pub demands: u64,
+    pub merge_requests: u64,
     pub revokes: u64,
     pub lease_waits: u64,
     pub expired: u64,
-    pub ahead: u64,
-    pub ahead_refused: u64,
+    pub async_ops: u64,
+    pub async_refused: u64,
     pub store_failures: u64,
     pub forwards: u64,
     pub exports: u64,
@@ -53,7 +53,7 @@ pub struct Counters {
     /// Inodes with several names that went along.
     pub exported_linked: u64,
     /// Open files that came with a subtree, of which their clients did not tell in time.
-    pub unheard_open: u64,
+    pub missing_reclaims: u64,
     /// Files that were open, or locked, when they moved to another rank with a subtree.
     pub exported_open: u64,
     /// Of the last export.
@@ -109,15 +109,15 @@ impl Counters {
             ("purges_waiting", mds.purges.len() as u64),
             ("opens", self.opens),
             ("recalls", self.recalls),
-            ("demands", self.demands),
+            ("demands", self.merge_requests),
             ("caps", mds.caps.len() as u64),
             ("leases", mds.leases.len() as u64),
             ("lease_waits", self.lease_waits),
             ("caps_revoked", self.revokes),
             ("caps_expired", self.expired),
-            ("caps_alone", mds.caps.alone().count() as u64),
-            ("ahead", self.ahead),
-            ("ahead_refused", self.ahead_refused),
+            ("caps_alone", mds.caps.exclusive().count() as u64),
+            ("ahead", self.async_ops),
+            ("ahead_refused", self.async_refused),
             ("store_failures", self.store_failures),
             ("hits", self.requests - self.forwards),
             ("forwards", self.forwards),
@@ -154,7 +154,7 @@ impl Counters {
             ("export_freeze_micros", self.export_freeze_micros),
             ("export_freezes_micros", self.export_freezes_micros),
             ("imports", self.imports),
-            ("unheard_open", self.unheard_open),
+            ("unheard_open", self.missing_reclaims),
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into_iter()

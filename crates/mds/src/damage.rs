@@ -28,7 +28,7 @@ pub(crate) struct Damage {
 struct Damaged {
     error: Error,
     /// The journal is kept from here on.
-    kept: Option<Seq>,
+    retained_from: Option<Seq>,
 }
 
 /// Whether an error means that the content of an object is wrong.
@@ -40,7 +40,9 @@ impl Damage {
     /// A directory could not be read.
     pub(crate) fn note(&mut self, dir: Ino, error: &Error) {
         if is_damage(error.errno) && self.dirs.len() < KNOWN_MAX {
-            self.dirs.entry(dir).or_insert_with(|| Damaged { error: error.clone(), kept: None });
+            self.dirs
+                .entry(dir)
+                .or_insert_with(|| Damaged { error: error.clone(), retained_from: None });
         }
     }
 
@@ -54,9 +56,10 @@ impl Damage {
     /// The journal is kept from this position on, for a directory.
     fn keep(&mut self, dir: Ino, seq: Seq, error: &Error) {
         let known = self.dirs.entry(dir);
-        let known = known.or_insert_with(|| Damaged { error: error.clone(), kept: None });
-        known.kept = Some(known.kept.map_or(seq, |kept| kept.min(seq)));
-        assert!(self.kept_from() <= seq, "{dir}: the journal is kept from {seq} on");
+        let known = known.or_insert_with(|| Damaged { error: error.clone(), retained_from: None });
+        known.retained_from =
+            Some(known.retained_from.map_or(seq, |retained_from| retained_from.min(seq)));
+        assert!(self.journal_retained_from() <= seq, "{dir}: the journal is kept from {seq} on");
     }
 
     /// Withholds a directory whose changes since a position are not in the store.
@@ -74,18 +77,25 @@ impl Damage {
 
     /// Why a directory is withheld, if it is.
     pub(crate) fn withheld(&self, dir: Ino) -> Option<&Error> {
-        self.dirs.get(&dir).filter(|damaged| damaged.kept.is_some()).map(|damaged| &damaged.error)
+        self.dirs
+            .get(&dir)
+            .filter(|damaged| damaged.retained_from.is_some())
+            .map(|damaged| &damaged.error)
     }
 
     /// The directories that are withheld.
     pub(crate) fn all_withheld(&self) -> impl Iterator<Item = (Ino, &Error)> {
-        let withheld = self.dirs.iter().filter(|(_, damaged)| damaged.kept.is_some());
+        let withheld = self.dirs.iter().filter(|(_, damaged)| damaged.retained_from.is_some());
         withheld.map(|(dir, damaged)| (*dir, &damaged.error))
     }
 
     /// The position from which on the journal is kept.
-    pub(crate) fn kept_from(&self) -> Seq {
-        self.dirs.values().filter_map(|damaged| damaged.kept).min().unwrap_or(Seq(u64::MAX))
+    pub(crate) fn journal_retained_from(&self) -> Seq {
+        self.dirs
+            .values()
+            .filter_map(|damaged| damaged.retained_from)
+            .min()
+            .unwrap_or(Seq(u64::MAX))
     }
 
     /// Checks that the number of known directories is bounded, but for withheld ones.
@@ -93,7 +103,7 @@ impl Damage {
     /// # Panics
     /// If it is not.
     pub(crate) fn validate(&self) {
-        let known = self.dirs.values().filter(|damaged| damaged.kept.is_none()).count();
+        let known = self.dirs.values().filter(|damaged| damaged.retained_from.is_none()).count();
         assert!(known <= KNOWN_MAX, "{known} damaged directories are known, more than the limit");
     }
 
@@ -123,14 +133,14 @@ impl Mds {
             more => format!(", and {} more directories", more - 1),
         };
         let Error { subject, cause, .. } = &damaged.error;
-        let kept = if self.damage.keeps_journal() {
+        let retained_from = if self.damage.keeps_journal() {
             "; the journal keeps what was changed there"
         } else {
             ""
         };
         Some(Warning {
             code: "DIRECTORY_DAMAGED".into(),
-            text: format!("{path} cannot be read{others}: {subject}: {cause}{kept}"),
+            text: format!("{path} cannot be read{others}: {subject}: {cause}{retained_from}"),
             remedy: "`cudele down`, `cudele fsck --repair` and `cudele up`".into(),
         })
     }

@@ -83,14 +83,15 @@ impl MdsEffects {
         &mut self,
         ReplyTo { conn, tid }: ReplyTo,
         (seq, time): (Seq, Timestamp),
-        told: Option<Grants>,
+        grants: Option<Grants>,
         result: Result<Answer, Failure>,
     ) {
         match conn {
             ConnId::NOBODY => {}
             ConnId::BALANCER => self.to_balancer.push((tid, result.map(drop))),
             _ => {
-                let reply = Message::Reply(Reply { tid, seq, time, safe: self.safe, told, result });
+                let reply =
+                    Message::Reply(Reply { tid, seq, time, safe: self.safe, grants, result });
                 if conn == ConnId::MONITOR {
                     reply.append_frame(&mut self.to_monitor);
                 } else {

@@ -47,7 +47,7 @@ pub(crate) struct Fetches {
     /// Waiters whose wait is over, in the order in which they are handled.
     woken: VecDeque<Woken>,
     /// Woken waiters are being handled: their new needs are collected.
-    gathering: Option<Vec<Ino>>,
+    batch: Option<Vec<Ino>>,
     /// Directories that are to be written before more of them is fetched, since when, and up to
     /// which change everything is to be written.
     held: Vec<(Ino, Moment, Option<Seq>)>,
@@ -150,7 +150,7 @@ impl FetchCx<'_> {
 
     /// All woken waiters were handled: what they need is fetched.
     pub(crate) fn end_wake(&mut self, effects: &mut MdsEffects) {
-        for dir in self.fetches.gathered() {
+        for dir in self.fetches.take_batch() {
             self.start_fetch(dir, effects);
         }
     }
@@ -181,7 +181,7 @@ impl FetchCx<'_> {
             Some(Message::Request(request)) => self.need_of(&request.op, dir),
             Some(_) | None => Need::Whole,
         };
-        self.wait_for(dir, need, Waiter::Ahead(client), effects);
+        self.wait_for(dir, need, Waiter::Async(client), effects);
     }
 
     /// Takes the answer of the store, unless it is an error.

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_was_waited_for_is_leased_to_nobody_for_a_moment() {
+    fn a_directory_is_not_leased_again_right_after_a_wait() {
         let mut leases = leases();
         leases.give(DIR, at(0));
         assert!(leases.must_wait(DIR, at(900)));
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_is_not_kept() {
+    fn expired_leases_are_dropped() {
         let mut leases = leases();
         for number in 0..1000 {
             leases.give(Ino(number), at(number));

@@ -25,11 +25,11 @@ mod balance;
 mod caps;
 mod chain;
 mod checkpoint;
-mod compact;
+mod compaction;
 mod contexts;
 mod counters;
 mod damage;
-mod early;
+mod early_frames;
 mod effects;
 mod fetch;
 mod files;
@@ -44,13 +44,13 @@ mod op;
 mod opens;
 mod private;
 mod purge;
+mod recent_inodes;
 mod recover;
 mod resend;
 mod resume;
 mod search;
 mod session;
 mod settings;
-mod shown;
 mod snapshot;
 mod stop;
 mod store;
@@ -63,7 +63,7 @@ use namespace::Namespace;
 use types::{Clock, ConnId, Ino, Moment, Rank};
 use wire::{ClusterMap, MdsState, Message};
 
-pub use balance::Vitals;
+pub use balance::ResourceUse;
 pub use counters::Counters;
 pub(crate) use effects::ReplyTo;
 pub use effects::{MdsEffects, Observed};
@@ -71,13 +71,13 @@ pub use health::Room;
 pub use notice::MdsNotice;
 pub use private::Private;
 pub use settings::{CHOSEN, Settings};
-pub use tables::{CountFrom, RankTable};
+pub use tables::{NextNumbers, RankTable};
 
 use authority::Authority;
 use balance::Balance;
 use caps::Caps;
 use checkpoint::Checkpoint;
-use compact::Compaction;
+use compaction::Compaction;
 use damage::Damage;
 use fetch::Fetches;
 use health::Health;
@@ -112,7 +112,7 @@ pub enum MdsInput<'a> {
     /// A store operation ended.
     Stored(Token, Result<StoreResult, Box<StoreFailure>>),
     /// How much of the machine the process takes.
-    Vitals(Vitals),
+    ResourceUse(ResourceUse),
     /// How much room the store has.
     Room(Room),
     /// A question of the balancer ([`MdsEffects::questions`]) was answered.
@@ -156,7 +156,7 @@ pub struct Mds {
     caps: Caps,
     leases: Leases,
     locks: Locks<ReplyTo>,
-    demands: MergeRequests,
+    merge_requests: MergeRequests,
     fetches: Fetches,
     checkpoint: Checkpoint,
     purges: Purges,
@@ -173,7 +173,7 @@ pub struct Mds {
     snapshots: Snapshots,
     store: StoreOps,
     /// Requests that arrived before the server was active.
-    early: early::Early,
+    early: early_frames::EarlyFrames,
     map: Option<ClusterMap>,
     counters: Counters,
     /// Inputs since the invariants were checked, in debug builds.
@@ -206,7 +206,7 @@ impl Mds {
                 quiet: settings.quiet,
             }),
             locks: Locks::default(),
-            demands: MergeRequests::default(),
+            merge_requests: MergeRequests::default(),
             fetches: Fetches::default(),
             checkpoint: Checkpoint::default(),
             purges: Purges::default(),
@@ -220,7 +220,7 @@ impl Mds {
             search: None,
             snapshots: Snapshots::default(),
             store: StoreOps::new(rank),
-            early: early::Early::default(),
+            early: early_frames::EarlyFrames::default(),
             map: None,
             counters: Counters::default(),
             unvalidated: 0,
@@ -242,7 +242,7 @@ impl Mds {
             MdsInput::Closed(conn) => self.closed(conn, effects),
             MdsInput::FromMonitor(message) => self.monitor_message(message, effects),
             MdsInput::Stored(token, result) => self.stored(token, result, effects),
-            MdsInput::Vitals(vitals) => self.balance.note_vitals(vitals),
+            MdsInput::ResourceUse(vitals) => self.balance.note_vitals(vitals),
             MdsInput::Room(room) => self.note_room(room),
             MdsInput::Answered(answer) => self.balancer_answered(&answer, effects),
             MdsInput::Work => self.work(effects),
@@ -360,7 +360,7 @@ impl Mds {
                 self.map = Some(*map);
                 self.balancing().note_balancer();
             }
-            Message::Heartbeat(bytes) => self.balancing().hear(bytes),
+            Message::Heartbeat(bytes) => self.balancing().note_heartbeat(bytes),
             Message::Stop => self.terminate(effects),
             Message::Request(request) => self.request(ConnId::MONITOR, &request, effects),
             Message::Hello(_)

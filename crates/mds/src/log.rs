@@ -170,7 +170,7 @@ impl Log {
     }
 
     /// Position of the first event that the segments still hold.
-    pub(crate) fn first_kept(&self) -> Seq {
+    pub(crate) fn first_retained(&self) -> Seq {
         self.segments.front().map_or(Seq(u64::MAX), |segment| segment.first)
     }
 

@@ -22,7 +22,7 @@ mod verify;
 use std::collections::{BTreeMap, VecDeque};
 
 use journal::{Create, Event, JournalError, Mark, segment};
-use namespace::{CreateBatch, Trial};
+use namespace::{CreateBatch, TrialNamespace};
 use types::{ClientId, Cred, Errno, Ino, InoRange, Map, Moment, Seq, Set};
 use wire::{Answer, Failure, MergeFlags, MergeReport};
 
@@ -80,7 +80,7 @@ struct Merge {
     bytes: Vec<u8>,
     stage: MergeStage,
     /// An earlier applied part of its journal is being stored, or is.
-    is_settling: bool,
+    is_flushing: bool,
     /// There was room in memory for it, or it has waited for that.
     is_admitted: bool,
     /// No client caches anything of the subtree.
@@ -106,7 +106,7 @@ struct Merge {
     /// Inodes whose creates are left out.
     absent: Map<Ino, Absent>,
     /// A copy of the directories that the journal touches, in a dry run with checks.
-    trial: Option<Box<Trial>>,
+    trial: Option<Box<TrialNamespace>>,
     /// Positions of events about something that is not in the subtree, in order.
     left_out: VecDeque<Seq>,
     /// The directory verified last: events come in runs.
@@ -376,7 +376,7 @@ impl Mds {
         if !self.merges.lacks_record(merge) {
             return false;
         }
-        if !std::mem::replace(&mut merge.is_settling, true) {
+        if !std::mem::replace(&mut merge.is_flushing, true) {
             let Merge { at, subtree, .. } = *merge;
             let (then, answer) = (Then::Merge, Answer::Done);
             let (seq, dirs) = (self.log.last(), Set::default());

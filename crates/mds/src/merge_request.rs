@@ -4,10 +4,10 @@
 //! The server sends the owner a merge request ([`Message::Recall`] of the root); the owner merges
 //! its changes, and confirms ([`Op::Yield`] of the root; not [`Op::Return`], with which it also
 //! drops the root directory when the very merge revokes that). For a moment after that
-//! ([`crate::Settings::demand_quiet`]) the server answers every request at once, so that reading a
-//! tree costs its owner a merge a second and not one for each name. A client that is gone, or
-//! silent for [`crate::Settings::demand`], delays no request for longer: then other clients see the
-//! result of its last merge.
+//! ([`crate::Settings::merge_request_pause`]) the server answers every request at once, so that
+//! reading a tree costs its owner a merge a second and not one for each name. A client that is
+//! gone, or silent for [`crate::Settings::demand`], delays no request for longer: then other
+//! clients see the result of its last merge.
 //!
 //! In memory only: clients repeat waiting requests after a restart.
 
@@ -34,7 +34,7 @@ pub(crate) struct MergeRequests {
 
 /// Merge requests, with all that sending and ending them may touch.
 pub(crate) struct MergeRequestCx<'a> {
-    pub(crate) demands: &'a mut MergeRequests,
+    pub(crate) merge_requests: &'a mut MergeRequests,
     pub(crate) fetches: &'a mut Fetches,
     pub(crate) counters: &'a mut Counters,
     pub(crate) sessions: &'a Sessions,
@@ -57,14 +57,14 @@ impl MergeRequestCx<'_> {
             return None;
         }
         let root = merge_request_for(self.tables, self.namespace, client, op)?;
-        if self.demands.quiet.get(&root).is_some_and(|until| self.now < *until) {
+        if self.merge_requests.quiet.get(&root).is_some_and(|until| self.now < *until) {
             return None;
         }
         let owner = self.tables.decoupled.get(&root)?.client;
         // A disconnected client cannot merge.
         let conn = self.sessions.conn_of(owner)?;
-        self.demands.asked.entry(root).or_insert_with(|| {
-            self.counters.demands += 1;
+        self.merge_requests.asked.entry(root).or_insert_with(|| {
+            self.counters.merge_requests += 1;
             effects.outbox.send(conn, &Message::Recall { ino: root });
             self.now
         });
@@ -73,7 +73,7 @@ impl MergeRequestCx<'_> {
 
     /// The subtree is another rank's: waiting requests are redirected there.
     pub(crate) fn end_elsewhere(&mut self, root: Ino) {
-        if self.demands.asked.remove(&root).is_some() {
+        if self.merge_requests.asked.remove(&root).is_some() {
             self.fetches.wake_returned(root);
         }
     }
@@ -81,8 +81,8 @@ impl MergeRequestCx<'_> {
     /// The requested merge is done, or will not happen: waiting requests are answered from the
     /// present state.
     pub(crate) fn end(&mut self, root: Ino) {
-        if self.demands.asked.remove(&root).is_some() {
-            self.demands.quiet.insert(root, self.now + self.settings.demand_quiet);
+        if self.merge_requests.asked.remove(&root).is_some() {
+            self.merge_requests.quiet.insert(root, self.now + self.settings.merge_request_pause);
             self.fetches.wake_returned(root);
         }
     }
@@ -90,13 +90,13 @@ impl MergeRequestCx<'_> {
     /// Ends the wait for clients that are gone, do not answer, or have released their subtree.
     pub(crate) fn tick(&mut self) {
         let now = self.now;
-        self.demands.quiet.retain(|_, until| now < *until);
+        self.merge_requests.quiet.retain(|_, until| now < *until);
         let asked: Vec<(Ino, Moment)> =
-            self.demands.asked.iter().map(|(root, since)| (*root, *since)).collect();
+            self.merge_requests.asked.iter().map(|(root, since)| (*root, *since)).collect();
         for (root, since) in asked {
             let owner = self.tables.owner(root).map(|owner| owner.client);
             let is_there = owner.is_some_and(|owner| self.sessions.conn_of(owner).is_some());
-            if !is_there || now.since(since) >= self.settings.demand {
+            if !is_there || now.since(since) >= self.settings.merge_request_wait {
                 self.end(root);
             }
         }

@@ -113,8 +113,8 @@ impl Mds {
         };
         match performed {
             Ok(Performed::Answer(answer)) => {
-                let told = self.grants(from, Ok(&answer));
-                effects.reply_with_grants(from.at(), (Seq(0), Timestamp(0)), told, Ok(answer));
+                let grants = self.grants(from, Ok(&answer));
+                effects.reply_with_grants(from.at(), (Seq(0), Timestamp(0)), grants, Ok(answer));
             }
             Ok(Performed::Later) => {}
             Ok(Performed::Changed(changed)) => self.conclude(from, changed, effects),
@@ -154,9 +154,9 @@ impl Mds {
                 self.log.answer_once_safe(until, (seq, time), from.at(), answer, effects);
             }
             (seq, _) => {
-                let told = self.grants(from, Ok(&answer));
+                let grants = self.grants(from, Ok(&answer));
                 let when = (seq.unwrap_or_default(), time);
-                effects.reply_with_grants(from.at(), when, told, Ok(answer));
+                effects.reply_with_grants(from.at(), when, grants, Ok(answer));
             }
         }
     }
@@ -200,8 +200,8 @@ impl Mds {
         if from.op().is_mutation() && from.client.0 != 0 {
             self.sessions.get_mut(from.client).refuse(from.tid());
         }
-        let told = self.grants(from, Err(&failure));
-        effects.reply_with_grants(from.at(), (Seq(0), Timestamp(0)), told, Err(failure));
+        let grants = self.grants(from, Err(&failure));
+        effects.reply_with_grants(from.at(), (Seq(0), Timestamp(0)), grants, Err(failure));
     }
 
     #[allow(clippy::too_many_lines, reason = "an arm for each operation")]
@@ -218,7 +218,7 @@ impl Mds {
             Op::Close { ino, write } => self.files().close_file(client, (ino, write), effects),
             Op::Reopen { ino, access } => {
                 let performed = self.files().reopen(client, (ino, access), effects);
-                self.heard_of(client, (ino, !access.read && !access.write), effects);
+                self.note_reclaimed(client, (ino, !access.read && !access.write), effects);
                 performed
             }
             Op::Yield { ino } if self.tables.is_root_of(client, ino) => {
@@ -244,7 +244,7 @@ impl Mds {
                 self.capabilities().returned(client, dir);
                 Ok(Performed::Answer(Answer::Done))
             }
-            Op::Settle => {
+            Op::AwaitAsync => {
                 self.acknowledge_async(at, client, effects);
                 Ok(Performed::Later)
             }
@@ -269,7 +269,7 @@ impl Mds {
                 self.begin_merge(at, by, &request.op, effects)
             }
             Op::Export { dir, rank } => self.export(at, &request.cred, (dir, rank)),
-            Op::Gather { ino, rank } => self.colocate(at, &request.cred, (ino, rank)),
+            Op::Colocate { ino, rank } => self.colocate(at, &request.cred, (ino, rank)),
             Op::Split { dir } => self.split(at, &request.cred, dir),
             Op::Join { dir } => self.join(at, &request.cred, dir, effects),
             Op::Depart { .. } => self.depart(at, request, effects),

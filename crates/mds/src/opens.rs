@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ReplyTo;
-use namespace::Freed;
+use namespace::FreedInode;
 use types::{ClientId, ConnId, Ino, Moment, Seq};
 use wire::Access;
 
@@ -44,7 +44,7 @@ struct File {
     moved: Seq,
     sharing: Option<Sharing>,
     /// It has no name any more.
-    freed: Option<Freed>,
+    freed: Option<FreedInode>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -67,14 +67,14 @@ pub(crate) struct Sharing {
     /// Yields that will be answered then.
     pub(crate) yields: Vec<ReplyTo>,
     /// The file, if it lost its last name and its last client closed it since.
-    pub(crate) freed: Option<Freed>,
+    pub(crate) freed: Option<FreedInode>,
 }
 
 /// The files of a client that left.
 #[derive(Debug, Default)]
 pub(crate) struct LeftOpen {
     /// Files without a name that no client has open any more.
-    pub(crate) freed: Vec<Freed>,
+    pub(crate) freed: Vec<FreedInode>,
     /// Files that are becoming shared.
     pub(crate) sharing: Vec<Ino>,
 }
@@ -247,7 +247,7 @@ impl Opens {
     }
 
     /// A client closes a file. Returns the file if it is to be deleted.
-    pub(crate) fn close(&mut self, client: ClientId, ino: Ino, write: bool) -> Option<Freed> {
+    pub(crate) fn close(&mut self, client: ClientId, ino: Ino, write: bool) -> Option<FreedInode> {
         let file = self.files.get_mut(&ino)?;
         let opener = file.openers.get_mut(&client)?;
         if write {
@@ -262,7 +262,7 @@ impl Opens {
     }
 
     /// Keeps the content of a file without a name, if a client has it open.
-    pub(crate) fn keep(&mut self, freed: Freed) -> bool {
+    pub(crate) fn keep(&mut self, freed: FreedInode) -> bool {
         match self.files.get_mut(&freed.ino) {
             Some(file) if !file.openers.is_empty() => {
                 assert!(!freed.is_dir, "{}: no client has a directory open", freed.ino);
@@ -314,7 +314,7 @@ impl Opens {
     }
 
     /// Forgets a file that no client has open.
-    fn tidy(&mut self, ino: Ino) -> Option<Freed> {
+    fn tidy(&mut self, ino: Ino) -> Option<FreedInode> {
         let file = self.files.get(&ino)?;
         if !file.openers.is_empty() || file.sharing.is_some() {
             return None;

@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult};
 use metastore::{REMOVALS_MAX, Removal, removals_name};
-use namespace::{Freed, Namespace};
+use namespace::{FreedInode, Namespace};
 use types::{Ino, Moment, Rank, Seq, Span};
 
 use crate::checkpoint::Checkpoint;
@@ -84,7 +84,7 @@ pub(crate) struct Purges {
 
 #[derive(Debug)]
 struct Entry {
-    freed: Freed,
+    freed: FreedInode,
     /// The newest event when it was removed.
     seq: Seq,
     /// The removal is in the journal or in the metadata store.
@@ -104,8 +104,8 @@ struct List {
     stored: bool,
 }
 
-fn removal_of(freed: &Freed) -> Removal {
-    let Freed { ino, is_dir, size, stripe, .. } = *freed;
+fn removal_of(freed: &FreedInode) -> Removal {
+    let FreedInode { ino, is_dir, size, stripe, .. } = *freed;
     if is_dir {
         return Removal::Directory { ino };
     }
@@ -133,7 +133,7 @@ impl Purges {
             && listed
     }
 
-    fn add(&mut self, freed: Freed, seq: Seq, journalled: bool) {
+    fn add(&mut self, freed: FreedInode, seq: Seq, journalled: bool) {
         let (certain, soon) = (journalled, journalled && !freed.is_dir);
         let lists = Vec::new();
         let entry = Entry { freed, seq, certain, soon, lists };
@@ -152,7 +152,7 @@ impl Purges {
     }
 
     /// Queues a file without a name that its last client has closed.
-    pub(crate) fn queue_closed(&mut self, freed: Freed) {
+    pub(crate) fn queue_closed(&mut self, freed: FreedInode) {
         self.queue(freed.ino);
     }
 
@@ -160,7 +160,7 @@ impl Purges {
     /// has the event, at `seq`.
     pub(crate) fn note_freed(
         &mut self,
-        freed: Freed,
+        freed: FreedInode,
         is_open: bool,
         (seq, journalled): (Seq, bool),
         now: Moment,

@@ -2,10 +2,10 @@
 //! wait a moment for clients to resend changes that were applied but not safe, then serve.
 
 mod authority;
+mod damaged_dirs;
 mod departed;
 mod end;
 mod remerge;
-mod without;
 
 use std::collections::BTreeMap;
 
@@ -82,7 +82,7 @@ pub(crate) struct Recovery {
     /// How many of the losses of an event are repeated.
     losses: usize,
     /// The directories that other ranks have by now.
-    behind: DepartedSubtrees,
+    departed: DepartedSubtrees,
     /// Merges whose last part is not in the journal, by the object of the client's journal.
     unfinished: BTreeMap<String, Unfinished>,
 }
@@ -349,11 +349,11 @@ impl Mds {
             let record = if let Some((seq, origin, create)) = events.next_create()? {
                 let is_file = create.file_type() != FileType::Directory;
                 if is_file && seq > self.recovery.applied {
-                    if self.recovery.behind.is_due(seq) {
+                    if self.recovery.departed.is_due(seq) {
                         self.replay_creates(&mut batch);
-                        self.forget_behind(seq);
+                        self.forget_departed(seq);
                     }
-                    if !self.recovery.behind.covers(create.parent) {
+                    if !self.recovery.departed.covers(create.parent) {
                         batch.push(seq, &create);
                     }
                     if batch.is_full() {
@@ -407,12 +407,12 @@ impl Mds {
 
     /// Returns whether the event was applied; if not, something is being fetched.
     fn replay_record(&mut self, record: &Record<'_>, effects: &mut MdsEffects) -> bool {
-        self.forget_behind(record.seq);
-        if self.recovery.behind.passes_over(&record.event) {
+        self.forget_departed(record.seq);
+        if self.recovery.departed.passes_over(&record.event) {
             return true;
         }
         while let Some(dir) = self.namespace.needs_again(record.seq, &record.event) {
-            if !self.recovery.behind.covers(dir) {
+            if !self.recovery.departed.covers(dir) {
                 self.fetching().wait_for_whole(dir, Waiter::Recovery, effects);
                 return false;
             }

@@ -91,7 +91,7 @@ fn in_first_order(requests: &mut Vec<(Seq, ConnId, Vec<u8>)>) {
     let tid = |frame: &[u8]| match wire::frame::decode(frame) {
         Ok(Some((frame, _))) => match Message::decode(frame.payload) {
             // An asynchronous operation has no position, or a place among all those of its client.
-            Ok(Message::Request(request)) if !request.ahead => Some(request.tid),
+            Ok(Message::Request(request)) if !request.is_async => Some(request.tid),
             Ok(_) | Err(_) => None,
         },
         Ok(None) | Err(_) => None,
@@ -272,7 +272,7 @@ impl Mds {
         let answered = request.replay.is_some_and(|replay| replay.seq != Seq(0));
         let resend = &mut self.resend;
         let may = resend.busy && resend.turn == Turn::Sent && !self.early.is_empty();
-        if !may || !answered || request.ahead || client.0 == 0 {
+        if !may || !answered || request.is_async || client.0 == 0 {
             return false;
         }
         resend.late.push_back((client, Message::Request(request.clone()).to_frame()));
@@ -295,10 +295,10 @@ impl Mds {
     fn take_frame_of_absent(&mut self, client: ClientId, frame: &[u8], effects: &mut MdsEffects) {
         if let Ok(Some((frame, _))) = wire::frame::decode(frame)
             && let Ok(Message::Request(request)) = Message::decode(frame.payload)
-            && !request.ahead
+            && !request.is_async
         {
             let request =
-                Request { remembers: false, wants_alone: WantsExclusive::Never, ..request };
+                Request { remembers: false, wants_exclusive: WantsExclusive::Never, ..request };
             let before = self.sessions.act_for(Some(client));
             self.request(ConnId::NOBODY, &request, effects);
             self.sessions.act_for(before);

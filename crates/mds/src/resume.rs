@@ -40,7 +40,7 @@ impl Mds {
                 }
             }
             Waiter::Changes(client) => self.resume_changes(client, effects),
-            Waiter::Ahead(client) => self.resume_async(client, effects),
+            Waiter::Async(client) => self.resume_async(client, effects),
             Waiter::Merge => self.merges.resume(),
             Waiter::Release(release) => self.release_fetched(release, effects),
             Waiter::Recovery => self.recovery_continue(effects),
@@ -95,7 +95,7 @@ impl Mds {
                 }
             }
             Waiter::Changes(client) => self.fail_change(client, failure, effects),
-            Waiter::Ahead(client) => self.fail_async(client, failure, effects),
+            Waiter::Async(client) => self.fail_async(client, failure, effects),
             Waiter::Merge => self.fail_merge(&failure, effects),
             // The subtree is merged, and still its client's: merging it again is harmless.
             Waiter::Release(release) => effects.reply_error(release.at, failure),
@@ -114,7 +114,7 @@ impl Mds {
 
     /// The first waiting asynchronous operation of a client fails.
     fn fail_async(&mut self, client: ClientId, failure: Failure, effects: &mut MdsEffects) {
-        let frame = self.sessions.get_mut(client).ahead.waiting.pop_front();
+        let frame = self.sessions.get_mut(client).async_ops.waiting.pop_front();
         if let (Some(conn), Some(frame)) = (self.sessions.conn_of(client), frame)
             && let Some(Message::Request(request)) = decode(&frame)
         {
@@ -220,7 +220,7 @@ impl Mds {
     /// again.
     fn resume_async(&mut self, client: ClientId, effects: &mut MdsEffects) {
         let Some(conn) = self.sessions.conn_of(client) else { return };
-        let mut waiting = std::mem::take(&mut self.sessions.get_mut(client).ahead.waiting);
+        let mut waiting = std::mem::take(&mut self.sessions.get_mut(client).async_ops.waiting);
         while let Some(frame) = waiting.pop_front() {
             match decode(&frame) {
                 Some(Message::Request(request)) => self.request(conn, &request, effects),
@@ -229,7 +229,7 @@ impl Mds {
                 }
                 Some(_) | None => {}
             }
-            let again = &mut self.sessions.get_mut(client).ahead.waiting;
+            let again = &mut self.sessions.get_mut(client).async_ops.waiting;
             if !again.is_empty() {
                 again.append(&mut waiting);
                 return;

@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 
 use types::{ClientId, ConnId, Ino, InoRange, Map, Moment, Seq, Set, Span, Tid, Timestamp};
 
-use crate::shown::Shown;
+use crate::recent_inodes::RecentInodes;
 
 /// Replies kept per client for requests that are sent twice.
 const REMEMBERED_MAX: usize = 1024;
@@ -111,7 +111,7 @@ pub(crate) struct Session {
     remembered: VecDeque<Remembered>,
     refused: VecDeque<Tid>,
     /// The client has the answers of all requests up to here.
-    heard: Tid,
+    acked: Tid,
     /// When it asked for something last.
     pub(crate) asked: Moment,
     /// A create in the recovered journal, as far as it is read: its request, its inode.
@@ -119,7 +119,7 @@ pub(crate) struct Session {
     /// Waiting changes, as frames: the first waits for a directory, the next ones for the first.
     pub(crate) blocked: VecDeque<Vec<u8>>,
     /// Its asynchronous operations.
-    pub(crate) ahead: AsyncOps,
+    pub(crate) async_ops: AsyncOps,
     /// It was connected when the previous term ended, and has not returned yet.
     awaited: bool,
     /// It has unsafe requests to send again.
@@ -132,7 +132,7 @@ pub(crate) struct Session {
     /// When its connection ended.
     left: Moment,
     /// The inodes that it asked for last.
-    pub(crate) shown: Shown,
+    pub(crate) shown: RecentInodes,
 }
 
 impl Session {
@@ -173,7 +173,7 @@ impl Session {
 
     /// The client has all answers up to a request.
     pub(crate) fn note_acknowledged(&mut self, tid: Tid, now: Moment) {
-        self.heard = self.heard.max(tid);
+        self.acked = self.acked.max(tid);
         self.asked = now;
     }
 
@@ -198,7 +198,7 @@ impl Session {
     fn not_done(&self) -> Vec<Tid> {
         let done: Set<Tid> = self.remembered.iter().map(|known| known.tid).collect();
         let refused: Set<Tid> = self.refused.iter().copied().collect();
-        let known = self.heard.max(self.forgotten).min(self.floor);
+        let known = self.acked.max(self.forgotten).min(self.floor);
         let older = self.refused.iter().copied().filter(|tid| *tid <= known);
         let newer = (known.0 + 1..=self.floor.0).rev().map(Tid);
         let newer = newer.filter(|tid| refused.contains(tid) || !done.contains(tid));
@@ -210,11 +210,11 @@ impl Session {
 
     /// The journalled creates whose answers the client may not have, in the journal's form.
     fn creates(&self) -> impl Iterator<Item = Tid> {
-        let unheard = self
+        let unacknowledged = self
             .remembered
             .iter()
-            .filter(|known| known.tid > self.heard && known.ino != Ino(0) && known.seq != Seq(0));
-        unheard.flat_map(|known| {
+            .filter(|known| known.tid > self.acked && known.ino != Ino(0) && known.seq != Seq(0));
+        unacknowledged.flat_map(|known| {
             [Tid(known.tid.0 | CREATED), Tid(known.ino.0), Tid(known.time.0.cast_unsigned())]
         })
     }
@@ -272,7 +272,7 @@ impl Sessions {
     }
 
     /// The last requests of connected clients.
-    pub(crate) fn shown(&self) -> impl Iterator<Item = &Shown> {
+    pub(crate) fn shown(&self) -> impl Iterator<Item = &RecentInodes> {
         let connected = self.by_client.values().filter(|session| session.conn.is_some());
         connected.map(|session| &session.shown)
     }
@@ -296,13 +296,14 @@ impl Sessions {
 
     /// The first waiting asynchronous operation of a client.
     pub(crate) fn first_async(&self, client: ClientId) -> Option<&[u8]> {
-        self.by_client.get(&client)?.ahead.waiting.front().map(Vec::as_slice)
+        self.by_client.get(&client)?.async_ops.waiting.front().map(Vec::as_slice)
     }
 
     /// Whether a change of some client waits.
     pub(crate) fn is_any_blocked(&self) -> bool {
-        let waits =
-            |session: &Session| !session.blocked.is_empty() || !session.ahead.waiting.is_empty();
+        let waits = |session: &Session| {
+            !session.blocked.is_empty() || !session.async_ops.waiting.is_empty()
+        };
         self.by_client.values().any(waits)
     }
 
@@ -434,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_refused_is_known_to_all_later_servers() {
+    fn later_servers_know_the_refused_requests() {
         let mut sessions = Sessions::default();
         let session = sessions.get_mut(CLIENT);
         session.finish(change(33));
@@ -454,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_monitor_passed_on_is_not_forgotten_while_it_waits() {
+    fn waiting_requests_from_the_monitor_are_not_forgotten() {
         let mut sessions = Sessions::default();
         sessions.get_mut(ClientId(0)).blocked.push_back(vec![1]);
         sessions.get_mut(CLIENT);

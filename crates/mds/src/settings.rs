@@ -49,9 +49,9 @@ pub struct Settings {
     /// How long a client has for giving up its cache of a file that another client opens.
     pub recall: Span,
     /// How long a request waits for the owner of the subtree to merge (`merge: on_demand`).
-    pub demand: Span,
+    pub merge_request_wait: Span,
     /// How long after such a merge requests are answered without another one.
-    pub demand_quiet: Span,
+    pub merge_request_pause: Span,
     /// How long after its last request a client may use its cache, and a bit more.
     pub lease: Span,
     /// How long clients may cache a directory under `cache: lease`.
@@ -106,8 +106,8 @@ impl Default for Settings {
             pass_directories: true,
             reconnect: Span::from_millis(2000),
             recall: Span::from_millis(30_000),
-            demand: Span::from_millis(10_000),
-            demand_quiet: Span::from_millis(1000),
+            merge_request_wait: Span::from_millis(10_000),
+            merge_request_pause: Span::from_millis(1000),
             quiet: Span::from_millis(500),
             lease: Span::from_millis(1500),
             dir_lease: Span::from_millis(1000),

@@ -176,7 +176,7 @@ impl Mds {
                 if !self.capabilities().end_exclusive_below(root, effects) {
                     return None;
                 }
-                self.settle_snapshot(
+                self.begin_flush(
                     SnapshotStage::Copy { round: 0, since: now, written: false },
                     effects,
                 )
@@ -187,7 +187,7 @@ impl Mds {
                 if now.since(since) >= ROUND_SHORT && round < ROUNDS_MAX {
                     let (round, since) = (round + 1, now);
                     let stage = SnapshotStage::Copy { round, since, written: false };
-                    return self.settle_snapshot(stage, effects);
+                    return self.begin_flush(stage, effects);
                 }
                 // A snapshot must not contain half of a merge.
                 if self.merges.has_begun() {
@@ -196,12 +196,12 @@ impl Mds {
                 let taking = self.snapshots.queue.front_mut()?;
                 assert!(taking.frozen.is_none(), "{root}: changes are frozen once");
                 taking.frozen = Some(now);
-                self.settle_snapshot(SnapshotStage::Freeze { written: false }, effects)
+                self.begin_flush(SnapshotStage::Freeze { written: false }, effects)
             }
             SnapshotStage::Freeze { .. } => {
                 // Directories that were fetched since may be out of date in the store.
                 if self.checkpointing().unstored_for_snapshot(root).next().is_some() {
-                    return self.settle_snapshot(SnapshotStage::Freeze { written: false }, effects);
+                    return self.begin_flush(SnapshotStage::Freeze { written: false }, effects);
                 }
                 self.commit_snapshot(root, effects);
                 Some(SnapshotStage::Commit)
@@ -211,7 +211,7 @@ impl Mds {
     }
 
     /// Begins to write unstored changes. The stage comes first: there may be nothing to write.
-    fn settle_snapshot(
+    fn begin_flush(
         &mut self,
         stage: SnapshotStage,
         effects: &mut MdsEffects,

@@ -9,8 +9,8 @@
 //! the same replacement of the object (`numbers`).
 
 mod codec;
+mod departures;
 mod free;
-mod gone;
 mod leave;
 mod numbers;
 mod summary;
@@ -26,13 +26,13 @@ use types::{
 };
 use wire::{Answer, DecoupledSubtree, Failure};
 
+use departures::GoneList;
+pub(crate) use departures::{GONE_MAX, Gone, LINKED_MAX};
 use free::Free;
-use gone::GoneList;
-pub(crate) use gone::{GONE_MAX, Gone, LINKED_MAX};
 pub(crate) use leave::Moved;
 pub(crate) use numbers::GivenBack;
 use numbers::RESERVE;
-pub use summary::{CountFrom, RankTable};
+pub use summary::{NextNumbers, RankTable};
 
 use crate::session::SavedSession;
 use crate::{Mds, MdsEffects, ReplyTo, Waiting, fetch};

@@ -36,7 +36,7 @@ impl Mds {
     pub fn validate(&self) {
         self.namespace.validate();
         self.log.validate();
-        self.tables.validate();
+        self.tables.validate(self.is_private());
         self.sessions.validate();
         self.opens.validate();
         self.locks.validate();
@@ -114,7 +114,7 @@ impl Mds {
     fn validate_between(&self) {
         let (forwards, all) = (self.counters.forwards, self.counters.requests);
         assert!(forwards <= all, "{forwards} of {all} requests were forwarded");
-        for (dir, owner) in self.caps.alone() {
+        for (dir, owner) in self.caps.exclusive() {
             let leased = self.leases.is_leased(dir, self.clock.now);
             assert!(!leased, "{dir}: {owner} has the directory alone, and others have leases");
         }

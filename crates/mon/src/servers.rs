@@ -28,7 +28,7 @@ const ELEMENT_BYTES: usize = 64;
 struct Server {
     conn: Option<ConnId>,
     /// When the last beacon came, or when it was first expected.
-    heard: Moment,
+    last_beacon: Moment,
     /// The epoch of the map that was last sent to this connection.
     sent: Epoch,
     counters: Vec<(String, u64)>,
@@ -106,7 +106,7 @@ impl Servers {
     fn server(&mut self, rank: Rank, now: Moment) -> &mut Server {
         self.by_rank.entry(rank).or_insert_with(|| Server {
             conn: None,
-            heard: now,
+            last_beacon: now,
             sent: Epoch(0),
             counters: Vec::new(),
             decoupled: Vec::new(),
@@ -174,7 +174,7 @@ impl Mon {
             server.conn = Some(conn);
             server.sent = Epoch(0);
         }
-        server.heard = now;
+        server.last_beacon = now;
         let mut room = REPORT_BYTES_MAX;
         server.counters = fitting(counters.iter(), &mut room, counter_bytes);
         server.decoupled = fitting(decoupled.iter(), &mut room, subtree_bytes);
@@ -206,13 +206,13 @@ impl Mon {
     /// they were told to.
     pub(crate) fn tick_servers(&mut self, now: Moment, effects: &mut MonEffects) {
         let grace = self.settings.beacon_grace;
-        let told = self.stop.as_ref().map(|stop| stop.since);
+        let stopping_since = self.stop.as_ref().map(|stop| stop.since);
         let mut gone = Vec::new();
         for (rank, server) in &self.servers.by_rank {
             let state = self.entry(*rank).map_or(MdsState::Lost, |entry| entry.state);
-            let silent = now.since(server.heard) >= grace;
-            let deaf =
-                state != MdsState::Stopping && told.is_some_and(|told| now.since(told) >= grace);
+            let silent = now.since(server.last_beacon) >= grace;
+            let deaf = state != MdsState::Stopping
+                && stopping_since.is_some_and(|stopping_since| now.since(stopping_since) >= grace);
             if state != MdsState::Lost && (silent || deaf) {
                 gone.push(*rank);
             }

@@ -18,7 +18,7 @@ pub(crate) struct Stop {
     /// When the servers were told.
     pub(crate) since: Moment,
     /// When the last server was gone.
-    alone: Option<Moment>,
+    idle_since: Option<Moment>,
     /// The requesters that wait for the end.
     askers: Vec<Asker>,
 }
@@ -53,7 +53,7 @@ impl Mon {
                 effects.send(conn, &Message::Stop);
             }
         }
-        let begin = || Stop { since: clock.now, alone: None, askers: Vec::new() };
+        let begin = || Stop { since: clock.now, idle_since: None, askers: Vec::new() };
         self.stop.get_or_insert_with(begin).askers.extend(asker);
     }
 
@@ -62,11 +62,11 @@ impl Mon {
         let Some(stop) = &mut self.stop else { return };
         if matches!(self.phase, Phase::Serving) {
             if self.servers.connected().next().is_some() {
-                stop.alone = None;
+                stop.idle_since = None;
                 return;
             }
-            let alone = *stop.alone.get_or_insert(clock.now);
-            let patient = clock.now.since(alone) < self.settings.beacon_grace;
+            let idle_since = *stop.idle_since.get_or_insert(clock.now);
+            let patient = clock.now.since(idle_since) < self.settings.beacon_grace;
             let is_quiet = self.ledger.is_quiet() && self.balancing.log.is_quiet();
             if !is_quiet && patient {
                 return;

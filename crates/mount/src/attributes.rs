@@ -4,7 +4,7 @@ use posix::{Caller, Entry};
 use types::{AttrChange, Errno, Error, Ino, Result, XattrFlags};
 
 use crate::adapter::{Adapter, Given};
-use crate::asked::time;
+use crate::arguments::time;
 use crate::fuse::{Out, SetAttr};
 
 /// Bytes of the unit in which room is counted.

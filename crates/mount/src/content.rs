@@ -7,7 +7,7 @@ use posix::{Caching, Caller, Features, Seek};
 use types::{Errno, Error, Ino, Result};
 
 use crate::adapter::{Adapter, Given};
-use crate::asked::{O_ACCMODE, O_APPEND, O_WRONLY, SEEK_DATA, SEEK_HOLE, open_mode};
+use crate::arguments::{O_ACCMODE, O_APPEND, O_WRONLY, SEEK_DATA, SEEK_HOLE, open_mode};
 use crate::fuse::abi::fopen;
 use crate::fuse::{Out, Write};
 

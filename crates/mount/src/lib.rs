@@ -10,13 +10,13 @@
 )]
 
 mod adapter;
-mod asked;
+mod arguments;
 mod attributes;
 mod content;
 mod directory;
 mod fuse;
 mod locking;
-mod naming;
+mod name_requests;
 mod options;
 mod session;
 mod table;

@@ -6,7 +6,7 @@ use posix::{Locker, Range};
 use types::{Errno, Ino, LockKind, LockMode, Result};
 
 use crate::adapter::{Adapter, Given};
-use crate::asked::{F_RDLCK, F_UNLCK, F_WRLCK};
+use crate::arguments::{F_RDLCK, F_UNLCK, F_WRLCK};
 use crate::fuse::{LockAsked, Out, Ticket};
 
 fn locker(asked: &LockAsked) -> Locker {

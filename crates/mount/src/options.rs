@@ -33,7 +33,7 @@ pub struct MountOptions {
     /// `wsync`, `nowsync` or, by default, neither: whether changes in directories that no other
     /// client uses return before the metadata server answers: never (`Some(false)`), unless the
     /// policy forbids it (`ack: safe`), or if the policy asks for it (`ack: async`; `None`).
-    pub alone: Option<bool>,
+    pub exclusive: Option<bool>,
     /// `threads=N`: requests that are answered at the same time.
     pub threads: usize,
     /// `remount`: a mount in use gets other flags.
@@ -51,7 +51,7 @@ impl Default for MountOptions {
             valid: Duration::ZERO,
             atime: Atime::default(),
             timeout: Some(TIMEOUT),
-            alone: None,
+            exclusive: None,
             threads: 4,
             remount: false,
         }
@@ -82,8 +82,8 @@ impl MountOptions {
             "noatime" => self.atime = Atime::Never,
             "atime" | "relatime" => self.atime = Atime::Relative,
             "strictatime" => self.atime = Atime::Always,
-            "wsync" => self.alone = Some(false),
-            "nowsync" => self.alone = Some(true),
+            "wsync" => self.exclusive = Some(false),
+            "nowsync" => self.exclusive = Some(true),
             "threads" => {
                 let threads = value.parse().ok().filter(|threads| (1..=64).contains(threads));
                 self.threads = threads.ok_or_else(|| senseless(option, "a number from 1 to 64"))?;
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_refused() {
+    fn an_unknown_or_invalid_option_is_refused() {
         for list in ["bogus", "valid=soon", "timeout=-1", "timeout", "threads=0", "valid=-1"] {
             let error = MountOptions::default().parse(list).unwrap_err();
             assert_eq!(error.errno, Errno::Invalid, "{list}");

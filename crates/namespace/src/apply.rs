@@ -429,7 +429,7 @@ impl Namespace {
         ino: Ino,
         change: impl FnOnce(&mut Inode, &mut Extra),
     ) -> ApplyOutcome {
-        self.settle_replayed_touch(ino, when.seq);
+        self.resolve_replayed_touch(ino, when.seq);
         let Some(inode) = self.inodes.get_mut(ino) else { return ApplyOutcome::Rejected };
         if when.is_in(inode.version) {
             return ApplyOutcome::Done;

@@ -86,7 +86,7 @@ impl Namespace {
     /// When the directory changed last, and by which event, if its inode is not here to tell.
     /// Zeros for no such change.
     #[must_use]
-    pub fn untold_change(&self, ino: Ino) -> (Timestamp, Seq) {
+    pub fn unstored_change(&self, ino: Ino) -> (Timestamp, Seq) {
         self.dirs.get(&ino).and_then(|dir| dir.touched).unwrap_or_default()
     }
 

@@ -13,7 +13,7 @@ use crate::{Namespace, Planned};
 
 /// A subtree that was taken out of a namespace ([`Namespace::take_out`]).
 #[derive(Debug)]
-pub struct TakenOut {
+pub struct DetachedSubtree {
     root: Ino,
     dirs: Vec<(Ino, Box<Dir>)>,
 }
@@ -75,7 +75,7 @@ impl Namespace {
     ///
     /// # Panics
     /// If a directory of the subtree has something that the store has not.
-    pub fn take_out(&mut self, root: Ino) -> TakenOut {
+    pub fn take_out(&mut self, root: Ino) -> DetachedSubtree {
         let clean = |namespace: &Self, dir: &Ino| {
             let dir = namespace.dirs.get(dir);
             dir.is_none_or(|dir| dir.dirty_since.is_none() && dir.flushing.is_none())
@@ -88,13 +88,13 @@ impl Namespace {
             assert!(clean(self, &dir), "{dir}: what is handed over is stored");
             dirs.extend(self.dirs.remove(&dir).map(|content| (dir, content)));
         }
-        TakenOut { root, dirs }
+        DetachedSubtree { root, dirs }
     }
 
     /// Forgets a subtree that was taken out. Returns the forgotten inodes; that of the root stays
     /// where its name is.
-    pub fn forget_out(&mut self, out: TakenOut) -> Vec<Ino> {
-        let TakenOut { root, dirs } = out;
+    pub fn forget_out(&mut self, out: DetachedSubtree) -> Vec<Ino> {
+        let DetachedSubtree { root, dirs } = out;
         let mut gone = Vec::new();
         for (dir, content) in dirs {
             let names = content.list(None).filter(|(_, dentry)| !dentry.is_remote());
@@ -150,7 +150,7 @@ impl Namespace {
         let parsed = policy::Policy::parse_bytes(policy).ok().filter(|_| !policy.is_empty());
         match parsed {
             Some(parsed) => {
-                let in_force = crate::InForce::new(parsed.policy);
+                let in_force = crate::ActivePolicy::new(parsed.policy);
                 self.policies.insert(above, std::sync::Arc::new(in_force));
             }
             None => drop(self.policies.remove(&above)),

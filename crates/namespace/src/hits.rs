@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asks_for_does_not_grow() {
+    fn hits_that_no_balancer_collects_are_bounded() {
         let mut namespace = Namespace::with_root(Timestamp(1));
         for number in 0..NOTED_MAX as u64 + 100 {
             let name = number.to_string().into_bytes();

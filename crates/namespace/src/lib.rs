@@ -28,7 +28,6 @@ mod attach;
 mod batch;
 mod dir;
 mod dirty;
-mod exact;
 mod extra;
 pub mod flush;
 mod fragments;
@@ -39,9 +38,10 @@ mod linked;
 pub mod load;
 mod names;
 mod page;
-mod part;
+mod partial;
 pub mod plan;
 mod read;
+mod recorded_merge;
 mod replay;
 mod slots;
 mod subtree;
@@ -60,13 +60,13 @@ pub use apply::{ApplyOutcome, Mode};
 pub use batch::CreateBatch;
 pub use extra::Extra;
 pub use flush::Capture;
-pub use handover::TakenOut;
+pub use handover::DetachedSubtree;
 pub use hits::{Hit, Hits};
 pub use linked::{NamedElsewhere, name_in_links};
 pub use plan::{Judge, Planned, PlannedInode};
 pub use read::{ListedEntry, Walked};
-pub use subtree::InForce;
-pub use trial::Trial;
+pub use subtree::ActivePolicy;
+pub use trial::TrialNamespace;
 pub use types::{Cred, RenameFlags, XattrFlags};
 
 use dir::Dir;
@@ -90,7 +90,7 @@ impl From<Errno> for Refusal {
 
 /// An inode that lost its last name: its stored content can be purged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Freed {
+pub struct FreedInode {
     /// Which.
     pub ino: Ino,
     /// Whether it was a directory (with fragments in the metadata store) or a file (with data).
@@ -111,12 +111,12 @@ pub struct Namespace {
     dirs: Map<Ino, Box<Dir>>,
     extras: Map<Ino, Arc<Extra>>,
     /// Policies stored in directory inodes.
-    policies: Map<Ino, Arc<InForce>>,
-    default_policy: Arc<InForce>,
+    policies: Map<Ino, Arc<ActivePolicy>>,
+    default_policy: Arc<ActivePolicy>,
     /// Incremented whenever the effective policy of some directory may have changed.
     policy_generation: u64,
     dirty: Dirty,
-    freed: Vec<Freed>,
+    freed: Vec<FreedInode>,
     losses: Vec<Loss>,
     /// The paths of subtrees that have their names on other ranks, by the directories above their
     /// roots.
@@ -147,7 +147,7 @@ impl Namespace {
             dirs: Map::default(),
             extras: Map::default(),
             policies: Map::default(),
-            default_policy: Arc::new(InForce::new(Policy::default())),
+            default_policy: Arc::new(ActivePolicy::new(Policy::default())),
             policy_generation: 1,
             dirty: Dirty::new(),
             losses: Vec::new(),
@@ -244,7 +244,7 @@ impl Namespace {
 
     /// Inodes that lost their last name since the last call, but for those that are back: a merge
     /// may replace an inode and put it under another name later.
-    pub fn take_freed(&mut self) -> Vec<Freed> {
+    pub fn take_freed(&mut self) -> Vec<FreedInode> {
         let mut freed = std::mem::take(&mut self.freed);
         freed.retain(|freed| !self.knows(freed.ino));
         freed

@@ -97,7 +97,7 @@ impl Namespace {
         if file_type == FileType::Directory {
             self.note_policy(ino);
         }
-        self.settle_touch(ino);
+        self.resolve_touch(ino);
     }
 
     /// A directory's rows in the store were out of date. The event that changed them is unknown, so
@@ -155,7 +155,7 @@ impl Namespace {
         if dir.touched.is_none_or(|(_, seq)| seq < touched.1) && touched.1 != Seq(0) {
             dir.touched = Some(touched);
         }
-        self.settle_touch(ino);
+        self.resolve_touch(ino);
     }
 
     /// The directory that must be fetched before an event can be applied exactly, if any. Live

@@ -16,7 +16,7 @@ use crate::apply::When;
 use crate::dir::Dir;
 use crate::inode::{HAS_EXTRA, Inode};
 use crate::page::{Dentry, Target};
-use crate::{ApplyOutcome, Extra, Freed, Mode, Namespace, link_hash, link_name};
+use crate::{ApplyOutcome, Extra, FreedInode, Mode, Namespace, link_hash, link_name};
 
 impl Namespace {
     /// Whether an inode is in memory with a name. A replay leaves inodes without a name in memory:
@@ -37,7 +37,7 @@ impl Namespace {
     ) -> ApplyOutcome {
         let ino = snapshot.attr.ino;
         let hash = name_hash(name);
-        let remote = self.settle(when, (parent, hash), snapshot);
+        let remote = self.resolve_home(when, (parent, hash), snapshot);
         let known = self.inodes.get(ino).map(Inode::file_type);
         let file_type = known.unwrap_or(snapshot.attr.file_type());
         let target = Target { ino, file_type, remote };
@@ -62,7 +62,7 @@ impl Namespace {
 
     /// Decides where an inode lives that is about to get a name, and stores it there. Returns
     /// whether that is [`Ino::LINKS`].
-    fn settle(&mut self, when: When, home: (Ino, u32), snapshot: &InodeSnapshot<'_>) -> bool {
+    fn resolve_home(&mut self, when: When, home: (Ino, u32), snapshot: &InodeSnapshot<'_>) -> bool {
         let ino = snapshot.attr.ino;
         match self.inodes.get(ino).map(|known| known.home) {
             Some(Ino::LINKS) => {
@@ -345,7 +345,7 @@ impl Namespace {
             let is_stored = is_dir || (is_file && inode.size > 0 && !small);
             if is_dir || is_file {
                 let Inode { size, stripe, .. } = inode;
-                self.freed.push(Freed { ino, is_dir, size, stripe, is_stored });
+                self.freed.push(FreedInode { ino, is_dir, size, stripe, is_stored });
             }
         }
         if when.mode == Mode::Replay {
@@ -438,7 +438,7 @@ impl Namespace {
         let hash = name_hash(name);
         self.dir_mut(loser).unset(hash, name);
         self.dir_mut(winner).set(hash, name, Target { ino, file_type, remote });
-        self.settle_replayed_touch(ino, when.seq);
+        self.resolve_replayed_touch(ino, when.seq);
         if !remote && let Some(inode) = self.inodes.get_mut(ino) {
             inode.home = winner;
             inode.stamp(when);

@@ -31,7 +31,7 @@ impl Namespace {
                 self.bury(dir);
             }
         }
-        self.settle_replayed();
+        self.resolve_replayed();
     }
 
     /// The directory of an inode at the time of an event. It must be fetched before the event

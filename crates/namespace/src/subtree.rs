@@ -12,7 +12,7 @@ const DEPTH_MAX: usize = 4096;
 
 /// A policy and its consequences for requests, computed once.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InForce {
+pub struct ActivePolicy {
     /// The policy.
     pub policy: Policy,
     /// Whether requests are journalled. A policy without `rpcs` does not concern requests (a
@@ -23,7 +23,7 @@ pub struct InForce {
     pub ack_safe: bool,
 }
 
-impl InForce {
+impl ActivePolicy {
     pub(crate) fn new(policy: Policy) -> Self {
         let streams = !policy.contains(Mechanism::Rpcs) || policy.contains(Mechanism::Stream);
         let ack_safe = policy.ack == Ack::Safe;
@@ -71,7 +71,7 @@ impl Namespace {
         let policy = text.and_then(|text| Policy::parse_bytes(text).ok());
         let changed = match policy {
             Some(parsed) => {
-                self.policies.insert(ino, Arc::new(InForce::new(parsed.policy)));
+                self.policies.insert(ino, Arc::new(ActivePolicy::new(parsed.policy)));
                 true
             }
             None => self.policies.remove(&ino).is_some(),
@@ -81,7 +81,7 @@ impl Namespace {
 
     /// The policy in force in a directory: its own or its nearest ancestor's, and the
     /// directory it comes from, or `None` for the default.
-    pub fn effective_policy(&mut self, dir: Ino) -> (Option<Ino>, Arc<InForce>) {
+    pub fn effective_policy(&mut self, dir: Ino) -> (Option<Ino>, Arc<ActivePolicy>) {
         if self.policies.is_empty() {
             return (None, self.default_policy.clone());
         }
@@ -108,7 +108,7 @@ impl Namespace {
 
     /// The directories that carry a policy of their own, as far as they are in memory.
     #[must_use]
-    pub fn policies(&self) -> Vec<(Ino, Arc<InForce>)> {
+    pub fn policies(&self) -> Vec<(Ino, Arc<ActivePolicy>)> {
         let mut all: Vec<_> =
             self.policies.iter().map(|(ino, policy)| (*ino, policy.clone())).collect();
         all.sort_by_key(|(ino, _)| *ino);
@@ -148,7 +148,7 @@ mod tests {
     use crate::Mode;
 
     #[test]
-    fn what_stands_nowhere_yet_is_under_the_policy_above_it_once_that_is_known() {
+    fn a_detached_directory_inherits_its_policy_once_its_parent_is_known() {
         let dir = FileType::Directory.mode_bits() | 0o755;
         let (above, below, file) = (Ino(10), Ino(11), Ino(12));
         let mut namespace = Namespace::new();

@@ -53,32 +53,32 @@ impl Namespace {
 
     /// The inode of a directory came: it changes as the names did that came before it. In a replay
     /// that waits for the end.
-    pub(crate) fn settle_touch(&mut self, ino: Ino) {
+    pub(crate) fn resolve_touch(&mut self, ino: Ino) {
         if !self.replays {
-            self.settle_touch_up_to(ino, Seq(u64::MAX));
+            self.resolve_touch_up_to(ino, Seq(u64::MAX));
         }
     }
 
     /// In a replay, changes of a directory's names up to a position come before a change of its
     /// inode.
-    pub(crate) fn settle_replayed_touch(&mut self, ino: Ino, seq: Seq) {
+    pub(crate) fn resolve_replayed_touch(&mut self, ino: Ino, seq: Seq) {
         if self.replays {
-            self.settle_touch_up_to(ino, seq);
+            self.resolve_touch_up_to(ino, seq);
         }
     }
 
     /// The replay is at its end, and the inodes change as the names did.
-    pub(crate) fn settle_replayed(&mut self) {
+    pub(crate) fn resolve_replayed(&mut self) {
         let touched = self.dirs.iter().filter(|(_, dir)| dir.touched.is_some());
         for ino in touched.map(|(ino, _)| *ino).collect::<Vec<_>>() {
-            self.settle_touch(ino);
+            self.resolve_touch(ino);
             if let Some(inode) = self.inodes.get_mut(ino) {
                 inode.flags |= REPLAYED;
             }
         }
     }
 
-    fn settle_touch_up_to(&mut self, ino: Ino, last: Seq) {
+    fn resolve_touch_up_to(&mut self, ino: Ino, last: Seq) {
         let Some(inode) = self.inodes.get_mut(ino) else { return };
         let is_here = |(_, seq): &mut (Timestamp, Seq)| *seq <= last;
         let touched = self.dirs.get_mut(&ino).and_then(|dir| dir.touched.take_if(is_here));

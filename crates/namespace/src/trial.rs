@@ -11,14 +11,14 @@ use crate::page::Target;
 
 /// See the module documentation.
 #[derive(Debug)]
-pub struct Trial {
+pub struct TrialNamespace {
     namespace: Namespace,
     root: Ino,
     /// Inodes with several names that were copied.
     linked: Set<Ino>,
 }
 
-impl Trial {
+impl TrialNamespace {
     /// Of a subtree.
     #[must_use]
     pub fn new(base: &Namespace, root: Ino) -> Self {

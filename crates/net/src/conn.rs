@@ -12,7 +12,7 @@ use types::ConnId;
 
 use crate::address::Stream;
 use crate::limits::Limits;
-use crate::reactor::Happened;
+use crate::reactor::ConnectionEvent;
 
 /// Bytes of one receive, unless a longer message is arriving.
 pub(crate) const RECEIVE_BYTES: usize = 64 * 1024;
@@ -87,7 +87,7 @@ impl Conn {
         id: ConnId,
         limits: &Limits,
         spare: &mut Vec<u8>,
-        on: &mut impl FnMut(Happened<'_>),
+        on: &mut impl FnMut(ConnectionEvent<'_>),
     ) -> Result<(), String> {
         let mut room = limits.frames_per_turn;
         if self.left {
@@ -114,14 +114,14 @@ impl Conn {
         id: ConnId,
         limits: &Limits,
         room: &mut usize,
-        on: &mut impl FnMut(Happened<'_>),
+        on: &mut impl FnMut(ConnectionEvent<'_>),
     ) -> Result<(), String> {
         while *room > 0 {
             let stranger = self.stranger.is_some();
             let most = if stranger { limits.first_bytes } else { wire::frame::PAYLOAD_BYTES_MAX };
             match wire::frame::decode_up_to(&self.inbox[self.start..], most) {
                 Ok(Some((frame, length))) => {
-                    on(Happened::Payload(id, frame.payload));
+                    on(ConnectionEvent::Payload(id, frame.payload));
                     // The daemon closes a connection if this message is no introduction.
                     self.stranger = None;
                     self.start += length;

@@ -17,7 +17,7 @@ mod reactor;
 pub use address::{Address, Stream};
 pub use connection::{Connection, Sender};
 pub use limits::Limits;
-pub use reactor::{Happened, Reactor, Waker};
+pub use reactor::{ConnectionEvent, Reactor, Waker};
 
 #[cfg(test)]
 mod tests;

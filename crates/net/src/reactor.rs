@@ -39,7 +39,7 @@ const WAKER: u64 = u64::MAX - 1;
 
 /// An event on a connection.
 #[derive(Debug)]
-pub enum Happened<'a> {
+pub enum ConnectionEvent<'a> {
     /// Somebody connected.
     Opened(ConnId),
     /// A frame arrived intact; this is its payload.
@@ -165,7 +165,7 @@ impl Reactor {
     pub fn poll(
         &mut self,
         timeout: Duration,
-        mut on: impl FnMut(Happened<'_>),
+        mut on: impl FnMut(ConnectionEvent<'_>),
     ) -> Result<(), Error> {
         // With frames left from the last turn, the poll does not block.
         let left = std::mem::take(&mut self.left);
@@ -203,7 +203,7 @@ impl Reactor {
         Ok(())
     }
 
-    fn accept(&mut self, on: &mut impl FnMut(Happened<'_>)) {
+    fn accept(&mut self, on: &mut impl FnMut(ConnectionEvent<'_>)) {
         for _ in 0..ACCEPTED_PER_TURN {
             match self.listener.accept() {
                 Accepted::Stream(stream) if self.has_place(on) => {
@@ -211,7 +211,7 @@ impl Reactor {
                     if let Some(conn) = self.conns.get_mut(&id.0) {
                         conn.stranger = Some(Instant::now());
                     }
-                    on(Happened::Opened(id));
+                    on(ConnectionEvent::Opened(id));
                 }
                 Accepted::Stream(stream) => {
                     // As far as it takes it at once: it is refused either way.
@@ -225,7 +225,7 @@ impl Reactor {
     }
 
     /// Whether one more connection may be accepted; the oldest stranger makes room for it.
-    fn has_place(&mut self, on: &mut impl FnMut(Happened<'_>)) -> bool {
+    fn has_place(&mut self, on: &mut impl FnMut(ConnectionEvent<'_>)) -> bool {
         if self.conns.len() < self.limits.connections {
             return true;
         }
@@ -254,7 +254,7 @@ impl Reactor {
         None
     }
 
-    fn ready(&mut self, id: u64, flags: EventFlags, on: &mut impl FnMut(Happened<'_>)) {
+    fn ready(&mut self, id: u64, flags: EventFlags, on: &mut impl FnMut(ConnectionEvent<'_>)) {
         if flags.contains(EventFlags::OUT) {
             self.queue(id);
         }
@@ -277,7 +277,7 @@ impl Reactor {
     }
 
     /// Hands out frames of a connection, as many as it may have at once.
-    fn turn(&mut self, id: u64, on: &mut impl FnMut(Happened<'_>)) {
+    fn turn(&mut self, id: u64, on: &mut impl FnMut(ConnectionEvent<'_>)) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         let most = unsent_max(&self.limits, self.held);
         if conn.unsent() >= most {
@@ -307,7 +307,7 @@ impl Reactor {
     }
 
     /// Frees memory if the buffers of all connections take more than they may.
-    fn relieve(&mut self, on: &mut impl FnMut(Happened<'_>)) {
+    fn relieve(&mut self, on: &mut impl FnMut(ConnectionEvent<'_>)) {
         if self.held <= self.limits.buffer_bytes {
             return;
         }
@@ -337,7 +337,7 @@ impl Reactor {
         }
     }
 
-    fn cut_off_stalled(&mut self, on: &mut impl FnMut(Happened<'_>)) {
+    fn cut_off_stalled(&mut self, on: &mut impl FnMut(ConnectionEvent<'_>)) {
         let interval = STALLED_CHECK.min(self.limits.stalled).min(self.limits.introduction);
         if self.checked.elapsed() < interval {
             return;
@@ -364,9 +364,9 @@ impl Reactor {
         }
     }
 
-    fn cut_off(&mut self, id: u64, why: &str, on: &mut impl FnMut(Happened<'_>)) {
+    fn cut_off(&mut self, id: u64, why: &str, on: &mut impl FnMut(ConnectionEvent<'_>)) {
         self.drop_conn(id);
-        on(Happened::Closed(ConnId(id), why.to_owned()));
+        on(ConnectionEvent::Closed(ConnId(id), why.to_owned()));
     }
 
     fn drop_conn(&mut self, id: u64) {
@@ -420,7 +420,7 @@ impl Reactor {
     }
 
     /// Sends queued frames, as far as the peers read.
-    pub fn flush(&mut self, mut on: impl FnMut(Happened<'_>)) {
+    pub fn flush(&mut self, mut on: impl FnMut(ConnectionEvent<'_>)) {
         for id in std::mem::take(&mut self.unsent) {
             let Some(conn) = self.conns.get_mut(&id) else { continue };
             conn.queued = false;

@@ -3,7 +3,7 @@ use std::time::Duration;
 use types::{ConnId, Errno};
 use wire::Message;
 
-use crate::{Address, Connection, Happened, Limits, Reactor};
+use crate::{Address, Connection, ConnectionEvent, Limits, Reactor};
 
 fn address(name: &str) -> (tempfile::TempDir, Address) {
     let dir = tempfile::tempdir().expect("a directory");
@@ -17,12 +17,12 @@ fn echo(mut reactor: Reactor) {
     while open {
         let mut replies: Vec<(ConnId, Vec<u8>)> = Vec::new();
         let poll = reactor.poll(Duration::from_secs(10), |happened| match happened {
-            Happened::Opened(_) => {}
-            Happened::Payload(conn, payload) => {
+            ConnectionEvent::Opened(_) => {}
+            ConnectionEvent::Payload(conn, payload) => {
                 let message = Message::decode(payload).expect("a message");
                 replies.push((conn, message.to_frame()));
             }
-            Happened::Closed(..) => open = false,
+            ConnectionEvent::Closed(..) => open = false,
         });
         poll.expect("the reactor works");
         for (conn, frame) in replies {
@@ -64,7 +64,7 @@ fn a_foreign_peer_is_cut_off_and_told_apart() {
     let mut reason = None;
     while reason.is_none() {
         let poll = reactor.poll(Duration::from_secs(10), |happened| {
-            if let Happened::Closed(_, why) = happened {
+            if let ConnectionEvent::Closed(_, why) = happened {
                 reason = Some(why);
             }
         });
@@ -128,9 +128,9 @@ impl Server {
         let before = self.served.len();
         let (served, closed) = (&mut self.served, &mut self.closed);
         let poll = self.reactor.poll(Duration::from_millis(1), |happened| match happened {
-            Happened::Opened(_) => {}
-            Happened::Payload(conn, _) => served.push(conn),
-            Happened::Closed(conn, why) => closed.push((conn, why)),
+            ConnectionEvent::Opened(_) => {}
+            ConnectionEvent::Payload(conn, _) => served.push(conn),
+            ConnectionEvent::Closed(conn, why) => closed.push((conn, why)),
         });
         poll.expect("the reactor works");
         let bytes = vec![7; self.reply_bytes];
@@ -140,7 +140,7 @@ impl Server {
         }
         let closed = &mut self.closed;
         self.reactor.flush(|happened| {
-            if let Happened::Closed(conn, why) = happened {
+            if let ConnectionEvent::Closed(conn, why) = happened {
                 closed.push((conn, why));
             }
         });
@@ -173,7 +173,7 @@ fn send_async(connection: &Connection, count: usize) -> std::thread::JoinHandle<
 }
 
 #[test]
-fn who_sends_much_ahead_has_its_turn_and_no_more() {
+fn a_connection_with_many_requests_gets_one_turn_at_a_time() {
     const TURN: usize = 5;
     let (_dir, address) = address("s");
     let limits = Limits { frames_per_turn: TURN, ..Limits::default() };
@@ -204,7 +204,7 @@ fn who_sends_much_ahead_has_its_turn_and_no_more() {
 }
 
 #[test]
-fn who_does_not_read_is_not_read_from_and_holds_nobody_up() {
+fn a_client_that_reads_no_replies_is_throttled_and_delays_no_other() {
     const REPLY: usize = 4 << 10;
     let (_dir, address) = address("s");
     let limits = Limits { unsent_bytes: 64 << 10, ..Limits::default() };
@@ -258,7 +258,7 @@ fn who_does_not_read_is_not_read_from_and_holds_nobody_up() {
 }
 
 #[test]
-fn who_reads_nothing_for_long_is_cut_off() {
+fn a_client_that_reads_no_replies_for_long_is_disconnected() {
     let (_dir, address) = address("s");
     let stalled = Duration::from_millis(50);
     let limits = Limits { unsent_bytes: 64 << 10, stalled, ..Limits::default() };
@@ -374,7 +374,7 @@ fn parts_of_messages_take_bounded_memory_and_the_oldest_goes_first() {
 }
 
 #[test]
-fn who_does_not_come_to_the_point_is_cut_off() {
+fn a_client_without_hello_or_with_half_a_message_is_disconnected() {
     let (_dir, address) = address("s");
     let short = Duration::from_millis(50);
     let limits = Limits { introduction: short, stalled: short, ..Limits::default() };

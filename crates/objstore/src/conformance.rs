@@ -23,12 +23,12 @@ macro_rules! clauses {
 
 /// All clauses, from the simple to the concurrent.
 pub const CLAUSES: &[Clause] = clauses![
-    what_is_put_is_read_back,
+    a_get_returns_the_bytes_of_the_put,
     put_replaces_the_whole_object,
     put_if_absent_does_not_replace,
     compare_and_swap_follows_the_content,
-    append_tells_where_the_data_landed,
-    append_goes_behind_ranges_and_puts,
+    append_returns_the_offset_of_the_data,
+    append_goes_after_ranges_and_puts,
     write_range_overwrites_and_fills_gaps_with_zeros,
     read_range_stops_at_the_end,
     absent_objects_are_not_found,
@@ -44,7 +44,7 @@ pub const CLAUSES: &[Clause] = clauses![
     too_large_objects_are_refused,
     sync_accepts_every_scope,
     a_lock_has_one_holder,
-    locks_live_apart_from_objects,
+    locks_are_independent_of_objects,
     concurrent_swaps_lose_no_increment,
     put_if_absent_has_one_winner,
     data_in_several_places_is_written_as_one,
@@ -87,7 +87,7 @@ fn errno<T>(result: Result<T>) -> Option<Errno> {
     result.err().map(|error| error.errno)
 }
 
-fn what_is_put_is_read_back(store: &dyn Store) {
+fn a_get_returns_the_bytes_of_the_put(store: &dyn Store) {
     let version = put(store, "a/b/c", b"content");
     assert_eq!(store.get("a/b/c"), Ok((b"content".to_vec(), version)));
     assert_eq!(store.stat("a/b/c").map(|stat| stat.size), Ok(7));
@@ -139,14 +139,14 @@ fn compare_and_swap_follows_the_content(store: &dyn Store) {
     assert_eq!(store.get("a"), Ok((b"3".to_vec(), three)));
 }
 
-fn append_tells_where_the_data_landed(store: &dyn Store) {
+fn append_returns_the_offset_of_the_data(store: &dyn Store) {
     assert_eq!(store.append("log/0", b"abc"), Ok(0));
     assert_eq!(store.append("log/0", b""), Ok(3));
     assert_eq!(store.append("log/0", b"defg"), Ok(3));
     assert_eq!(get(store, "log/0"), b"abcdefg");
 }
 
-fn append_goes_behind_ranges_and_puts(store: &dyn Store) {
+fn append_goes_after_ranges_and_puts(store: &dyn Store) {
     store.append("a", b"0").expect("an append succeeds");
     store.write_range("a", 4, b"4").expect("a write succeeds");
     assert_eq!(store.append("a", b"5"), Ok(5));
@@ -365,7 +365,7 @@ fn a_lock_has_one_holder(store: &dyn Store) {
     drop((guard, other));
 }
 
-fn locks_live_apart_from_objects(store: &dyn Store) {
+fn locks_are_independent_of_objects(store: &dyn Store) {
     put(store, "a", b"object");
     let guard = store.lock("a", "owner").expect("the lock is free");
     assert_eq!(get(store, "a"), b"object");

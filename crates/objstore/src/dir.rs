@@ -103,7 +103,7 @@ impl DirStore {
     }
 
     /// Turns a kernel error about one object into one for people.
-    fn told(&self, name: &str, attempted: &'static str) -> impl Fn(Sys) -> Error {
+    fn to_error(&self, name: &str, attempted: &'static str) -> impl Fn(Sys) -> Error {
         move |errno| sys::explain(&self.store, name, attempted, errno)
     }
 
@@ -112,14 +112,14 @@ impl DirStore {
         if let Some(scratch) = scratch.as_ref() {
             return Ok(Arc::clone(scratch));
         }
-        let _alone = Flock::wait(self.layout.root.as_fd())?;
+        let _lock = Flock::wait(self.layout.root.as_fd())?;
         Ok(Arc::clone(scratch.insert(Arc::new(Scratch::create(self.layout.tmp.as_fd())?))))
     }
 
     fn open_to_read(&self, place: &ObjectPlace<'_>) -> Result<OwnedFd> {
         sys::open(self.objects(), &place.path, OFlags::RDONLY).map_err(|errno| match errno {
             Sys::NOENT => absent(place.name),
-            errno => self.told(place.name, "open the object")(errno),
+            errno => self.to_error(place.name, "open the object")(errno),
         })
     }
 
@@ -129,7 +129,7 @@ impl DirStore {
             Err(error) if error.errno == Errno::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
-        let data = sys::read_at(file, 0, usize::MAX).map_err(self.told(place.name, "read"))?;
+        let data = sys::read_at(file, 0, usize::MAX).map_err(self.to_error(place.name, "read"))?;
         Ok(Some(Version::of(&data)))
     }
 
@@ -211,14 +211,14 @@ impl DirStore {
     fn sync_object(&self, name: &str) -> Result<()> {
         let place = ObjectPlace::of(name)?;
         self.poison.check(&self.store, name)?;
-        let handle = self.handle(&place).map_err(self.told(name, "open the object"))?;
+        let handle = self.handle(&place).map_err(self.to_error(name, "open the object"))?;
         let result = match &handle {
             None => self.sync_absence(&place),
             Some(handle) => self.sync_file(&place, handle),
         };
         result.map_err(|errno| {
             self.poison.add(name);
-            self.told(name, "sync")(errno)
+            self.to_error(name, "sync")(errno)
         })
     }
 
@@ -250,7 +250,7 @@ impl DirStore {
             result => result.map_err(|errno| {
                 // The removed objects whose absence is lost are unknown.
                 self.poison.add_all();
-                self.told(prefix, "sync a directory")(errno)
+                self.to_error(prefix, "sync a directory")(errno)
             }),
         })?;
         Ok(())
@@ -260,7 +260,7 @@ impl DirStore {
         self.poison.check_all(&self.store)?;
         retry_on_intr(|| rustix::fs::syncfs(&self.layout.root)).map_err(|errno| {
             self.poison.add_all();
-            self.told("", "sync the file system")(errno)
+            self.to_error("", "sync the file system")(errno)
         })
     }
 
@@ -277,7 +277,7 @@ impl DirStore {
             visit(&path)?;
             let entries = match sys::entries(self.objects(), &path) {
                 Err(Sys::NOENT) => continue,
-                entries => entries.map_err(self.told("", "list a directory"))?,
+                entries => entries.map_err(self.to_error("", "list a directory"))?,
             };
             for entry in entries {
                 // A file of foreign origin is not an object.
@@ -305,7 +305,7 @@ impl DirStore {
     /// Undoes the creation of an object whose first append found the disk full. A process that
     /// opened it since notices, because it looks for the name under the file's lock.
     fn remove_empty(&self, place: &ObjectPlace<'_>, handle: &Handle) -> SysResult<()> {
-        let _alone = Flock::wait(&handle.file)?;
+        let _lock = Flock::wait(&handle.file)?;
         let state = sys::state(&handle.file)?;
         if state.has_name && state.size == 0 {
             sys::remove(self.objects(), &place.path)?;
@@ -323,21 +323,21 @@ impl ObjectStore for DirStore {
             return Ok(conflict);
         }
         let scratch = self.grow(|| self.scratch());
-        let scratch = scratch.map_err(self.told(name, "make a temporary directory"))?;
+        let scratch = scratch.map_err(self.to_error(name, "make a temporary directory"))?;
         let temporary = self.grow(|| scratch.write(data));
-        let mut temporary = temporary.map_err(self.told(name, "write the new content"))?;
+        let mut temporary = temporary.map_err(self.to_error(name, "write the new content"))?;
         {
             let bucket = self.bucket(name);
-            let _bucket = bucket.map_err(self.told(name, "lock the object"))?;
+            let _bucket = bucket.map_err(self.to_error(name, "lock the object"))?;
             if let Some(conflict) = self.conflict(&place, expect)? {
                 return Ok(conflict);
             }
             let placed = self.grow(|| temporary.place(self.objects(), &place.path));
-            placed.map_err(self.told(name, "replace the object"))?;
+            placed.map_err(self.to_error(name, "replace the object"))?;
             self.handles.forget(name);
             self.poison.remove(name);
         }
-        self.sync_entry(&place).map_err(self.told(name, "sync the directory"))?;
+        self.sync_entry(&place).map_err(self.to_error(name, "sync the directory"))?;
         Ok(PutOutcome::Done(Version::of(data)))
     }
 
@@ -347,7 +347,7 @@ impl ObjectStore for DirStore {
         self.poison.check(&self.store, name)?;
         for _ in 0..ATTEMPTS_MAX {
             let handle = self.grow(|| self.handle_or_create(&place));
-            let handle = handle.map_err(self.told(name, "open the object"))?;
+            let handle = handle.map_err(self.to_error(name, "open the object"))?;
             let mut refused = None;
             // A write that finds the disk full is repeated with the reserve.
             let appended = self.grow(|| match handle.append(data)? {
@@ -361,20 +361,20 @@ impl ObjectStore for DirStore {
                 | Appended::Torn(_)) => Ok(other),
             });
             let appended = appended.or_else(|errno| refused.take().ok_or(errno));
-            match appended.map_err(self.told(name, "append"))? {
+            match appended.map_err(self.to_error(name, "append"))? {
                 Appended::At(offset) => return Ok(offset),
                 Appended::Stale => self.handles.forget(name),
                 Appended::Refused(errno, must_go) => {
                     if must_go {
                         self.handles.forget(name);
                         let removed = self.remove_empty(&place, &handle);
-                        removed.map_err(self.told(name, "remove the unfinished object"))?;
+                        removed.map_err(self.to_error(name, "remove the unfinished object"))?;
                     }
-                    return Err(self.told(name, "append")(errno));
+                    return Err(self.to_error(name, "append")(errno));
                 }
                 Appended::Torn(errno) => {
                     self.poison.add(name);
-                    return Err(self.told(name, "append")(errno));
+                    return Err(self.to_error(name, "append")(errno));
                 }
             }
         }
@@ -385,7 +385,7 @@ impl ObjectStore for DirStore {
         let place = ObjectPlace::of(name)?;
         check_end(name, offset, data.len())?;
         self.poison.check(&self.store, name)?;
-        let handle = self.current_handle(&place).map_err(self.told(name, "open the object"))?;
+        let handle = self.current_handle(&place).map_err(self.to_error(name, "open the object"))?;
         let root = self.layout.root.as_fd();
         let written = self.reserve.with(root, || match &handle {
             Some(handle) => self.write_file(&handle.file, data, offset),
@@ -401,7 +401,7 @@ impl ObjectStore for DirStore {
                 self.write_file(&file, data, offset)
             }
         });
-        written.map_err(self.told(name, "write"))
+        written.map_err(self.to_error(name, "write"))
     }
 
     fn get(&self, name: &str) -> Result<(Vec<u8>, Version)> {
@@ -413,7 +413,7 @@ impl ObjectStore for DirStore {
     fn read_range(&self, name: &str, offset: u64, length: usize) -> Result<Vec<u8>> {
         let place = ObjectPlace::of(name)?;
         let file = self.open_to_read(&place)?;
-        sys::read_at(file, offset, length).map_err(self.told(name, "read"))
+        sys::read_at(file, offset, length).map_err(self.to_error(name, "read"))
     }
 
     fn stat(&self, name: &str) -> Result<Stat> {
@@ -421,18 +421,18 @@ impl ObjectStore for DirStore {
         match rustix::fs::statat(self.objects(), &place.path, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Stat { size: stat.st_size.cast_unsigned() }),
             Err(Sys::NOENT) => Err(absent(name)),
-            Err(errno) => Err(self.told(name, "stat")(errno)),
+            Err(errno) => Err(self.to_error(name, "stat")(errno)),
         }
     }
 
     fn delete(&self, name: &str) -> Result<bool> {
         let place = ObjectPlace::of(name)?;
         let bucket = self.bucket(name);
-        let _bucket = bucket.map_err(self.told(name, "lock the object"))?;
+        let _bucket = bucket.map_err(self.to_error(name, "lock the object"))?;
         match sys::remove(self.objects(), &place.path) {
             Ok(()) => {}
             Err(Sys::NOENT) => return Ok(false),
-            Err(errno) => return Err(self.told(name, "delete")(errno)),
+            Err(errno) => return Err(self.to_error(name, "delete")(errno)),
         }
         self.handles.forget(name);
         self.poison.remove(name);
@@ -456,7 +456,7 @@ impl Tuned for DirStore {
     fn read_into(&self, name: &str, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let place = ObjectPlace::of(name)?;
         let file = self.open_to_read(&place)?;
-        sys::read_into(file, offset, buffer).map_err(self.told(name, "read"))
+        sys::read_into(file, offset, buffer).map_err(self.to_error(name, "read"))
     }
 
     fn period(&self) -> u32 {
@@ -474,7 +474,7 @@ impl Fencing for DirStore {
         match self.reserve.with(root, take) {
             Ok(Ok(lock)) => Ok(Box::new(lock)),
             Ok(Err(holder)) => Err(held(name, &holder)),
-            Err(errno) => Err(self.told(name, "lock")(errno)),
+            Err(errno) => Err(self.to_error(name, "lock")(errno)),
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// A test's code that runs while an operation waits; it gets the operation and the object.
-pub type Interlude = Arc<dyn Fn(Operation, &str) + Send + Sync>;
+pub type OperationHook = Arc<dyn Fn(Operation, &str) + Send + Sync>;
 
 /// The fate of an operation that a rule picks.
 #[derive(Clone)]
@@ -28,7 +28,7 @@ pub enum Action {
     /// The store executes it, but its caller gets an error, as when an answer is lost.
     FailAfter(Errno),
     /// The closure runs first, on the caller's thread and with no lock held; then the operation.
-    Call(Interlude),
+    Call(OperationHook),
     /// A sync does nothing and reports success: a disk that lies. Other operations are unharmed.
     PretendSync,
 }

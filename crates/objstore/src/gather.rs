@@ -73,7 +73,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_taken_is_what_was_gathered(
+        fn the_slices_are_taken_in_order(
             parts in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..9), 0..9),
             sizes in proptest::collection::vec(1_usize..12, 1..9),
         ) {

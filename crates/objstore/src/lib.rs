@@ -7,7 +7,7 @@
 //!
 //! Back ends: [`Memory`], which forgets unsynced writes at a simulated crash; [`DirStore`], a
 //! directory of files that keeps every promise with fsync; [`Rados`], a Ceph cluster. Wrappers:
-//! [`Counting`] measures, [`Faulty`] breaks, [`Aside`] writes to memory only.
+//! [`Counting`] measures, [`Faulty`] breaks, [`ScratchView`] writes to memory only.
 //! [`conformance`](fn@conformance::conformance) is the contract as a suite that every back end
 //! passes.
 //!
@@ -21,7 +21,6 @@
     reason = "I/O edge: reads and writes files, and talks to Ceph"
 )]
 
-mod aside;
 mod capacity;
 pub mod conformance;
 mod counting;
@@ -34,21 +33,22 @@ mod memory;
 mod name;
 mod pools;
 mod rados;
+mod scratch_view;
 mod store;
 mod sweeping;
 mod tuned;
 mod url;
 
-pub use aside::Aside;
 pub use capacity::{Capacity, Reserved};
 pub use counting::{Counting, OPERATIONS, OpTally, Operation, StoreCounters, StoreCounts};
 pub use dir::DirStore;
-pub use faulty::{Action, FaultRules, Faulty, Interlude, Rule};
+pub use faulty::{Action, FaultRules, Faulty, OperationHook, Rule};
 pub use fencing::{Fencing, LockGuard, Presence};
 pub use memory::Memory;
 pub use name::{NAME_BYTES_MAX, check_name};
 pub use pools::Pools;
 pub use rados::Rados;
+pub use scratch_view::ScratchView;
 pub use store::{
     Expect, OBJECT_BYTES_MAX, ObjectStore, PutOutcome, Stat, Store, SyncScope, Version, absent,
 };

@@ -35,7 +35,7 @@ use types::{ClientId, Errno, Error, Pool, Result};
 pub(crate) use config::Config;
 use connection::connect;
 pub(crate) use connection::copies;
-use errors::told;
+use errors::to_error;
 use head::{Head, LARGE, Large, PIECE_BYTES};
 use known::KnownHeads;
 use large::{ATTEMPTS_MAX, At};
@@ -188,7 +188,7 @@ impl Rados {
                 Err(code) => {
                     self.known.forget(name);
                     if !changed(code, before.is_some()) {
-                        return Err(told(name, "write", code));
+                        return Err(to_error(name, "write", code));
                     }
                     // It was there; if it is gone again by then, the next attempt may succeed.
                     if expect == Expect::Absent
@@ -231,7 +231,7 @@ impl Rados {
                 Err(Code::CANCELED) => return Ok(None),
                 Err(Code::EXISTS) if !exists => exists = true,
                 Err(Code::NOT_FOUND) if exists => exists = false,
-                Err(code) => return Err(told(name, "write", code)),
+                Err(code) => return Err(to_error(name, "write", code)),
             }
         }
         Err(contended(name))
@@ -252,7 +252,7 @@ impl Rados {
         };
         if let Err(code) = self.write_pieces(place, name, large, 0, Gather::one(data)) {
             undo();
-            return Err(told(name, "write", code));
+            return Err(to_error(name, "write", code));
         }
         if let Err(late) = begun.is_recent(name) {
             undo();
@@ -302,7 +302,7 @@ impl ObjectStore for Rados {
         let step = if data.is_empty() { Step::Create } else { Step::Write(offset, data) };
         self.known.forget(name);
         let written = self.places.of(name)?.heads.change(name, &[step]);
-        written.map(|_| ()).map_err(|code| told(name, "write", code))
+        written.map(|_| ()).map_err(|code| to_error(name, "write", code))
     }
 
     fn get(&self, name: &str) -> Result<(Vec<u8>, Version)> {
@@ -341,7 +341,7 @@ impl ObjectStore for Rados {
             Ok(_) => return Ok(true),
             Err(Code::NOT_FOUND) => return Ok(false),
             Err(Code::CANCELED) => {}
-            Err(code) => return Err(told(name, "delete", code)),
+            Err(code) => return Err(to_error(name, "delete", code)),
         }
         for _ in 0..ATTEMPTS_MAX {
             let Some(head) = self.look(place, name)? else { return Ok(false) };
@@ -355,7 +355,7 @@ impl ObjectStore for Rados {
                     return Ok(true);
                 }
                 Err(code) if changed(code, true) => {}
-                Err(code) => return Err(told(name, "delete", code)),
+                Err(code) => return Err(to_error(name, "delete", code)),
             }
         }
         Err(contended(name))
@@ -369,7 +369,7 @@ impl ObjectStore for Rados {
                     names.push(name.to_owned());
                 }
             };
-            place.heads.names(visit).map_err(|code| told(&self.url, "list objects", code))?;
+            place.heads.names(visit).map_err(|code| to_error(&self.url, "list objects", code))?;
         }
         names.sort_unstable();
         // While a pool is rearranged an object may be shown twice.
@@ -419,7 +419,7 @@ impl Tuned for Rados {
 impl Capacity for Rados {
     fn space(&self) -> Result<Space> {
         let answer = self.cluster.monitor(r#"{"prefix":"df","format":"json"}"#);
-        let answer = answer.map_err(|code| told(&self.url, "ask for the room left", code))?;
+        let answer = answer.map_err(|code| to_error(&self.url, "ask for the room left", code))?;
         space_of(&answer, &self.places.pools).ok_or_else(|| {
             Error::new(Errno::NotSupported, &self.url, "the cluster does not say how large it is")
                 .remedy("start a manager (ceph-mgr), which counts it")

@@ -199,7 +199,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(48) })]
 
     #[test]
-    fn dir_and_memory_cannot_be_told_apart(steps in proptest::collection::vec(step(), 1..40)) {
+    fn dir_and_memory_behave_alike(steps in proptest::collection::vec(step(), 1..40)) {
         let directory = TempDir::new().unwrap();
         let mut dir = DirStore::open(directory.path(), true).unwrap();
         let memory = Memory::new();

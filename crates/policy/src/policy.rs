@@ -155,7 +155,7 @@ impl Policy {
             warnings.push(PolicyWarning::SafeAckNeverComes);
         }
         if self.cache == Cache::Lease && self.ack == Ack::Async {
-            warnings.push(PolicyWarning::NeverAlone);
+            warnings.push(PolicyWarning::NeverExclusive);
         }
         if self.merge != MergeTrigger::AtEnd && !kinds(Mechanism::applies) {
             warnings.push(PolicyWarning::MergeTriggerUnused);

@@ -37,7 +37,7 @@ pub enum PolicyWarning {
     /// `ack: safe` where no mechanism ever makes an update durable.
     SafeAckNeverComes,
     /// `ack: async` under leases, which never give a client exclusive use of a directory.
-    NeverAlone,
+    NeverExclusive,
     /// A merge trigger where nothing is applied.
     MergeTriggerUnused,
     /// `merge: on_demand` with `interfere_policy: block`.
@@ -91,7 +91,7 @@ impl PolicyWarning {
             Self::NobodyAsks => {
                 "merge: on_demand with interfere_policy: block: others are refused before they ask"
             }
-            Self::NeverAlone => "ack: async under leases: nobody has a directory alone there",
+            Self::NeverExclusive => "ack: async under leases: nobody has a directory alone there",
             Self::CheckUnused => "a merge check without append_client_journal has nothing to check",
             Self::ReferenceUnused => "merge_by: reference without an apply has nothing to merge",
             Self::ReferenceChecked => {
@@ -117,7 +117,7 @@ impl PolicyWarning {
             Self::ApplyBeforePersist => "write the persist first, then + and the apply",
             Self::Repeated(_) => "remove the repetition",
             Self::SafeAckNeverComes => "add stream, local_persist or global_persist",
-            Self::NobodyAsks | Self::NeverAlone => "remove one of the two",
+            Self::NobodyAsks | Self::NeverExclusive => "remove one of the two",
             Self::MergeTriggerUnused => "remove the key, or add volatile_apply",
             Self::CheckUnused => "remove the key",
             Self::ReferenceUnused => "remove the key, or add volatile_apply",

@@ -35,12 +35,12 @@ pub(crate) fn raised(py: Python<'_>, failure: CallFailure) -> PyErr {
         Some(path) => py.get_type::<PyOSError>().call1((code, message, path)),
         None => py.get_type::<PyOSError>().call1((code, message)),
     };
-    let told = made.and_then(|error| {
+    let described = made.and_then(|error| {
         error.setattr("cause", cause)?;
         error.setattr("remedy", remedy)?;
         Ok(error)
     });
-    told.map_or_else(|error| error, PyErr::from_value)
+    described.map_or_else(|error| error, PyErr::from_value)
 }
 
 /// Panics in a call, for the test of panics.

@@ -13,7 +13,7 @@ use crate::held::Held;
 /// clients that lost, rejected events, and the time in seconds.
 type Done = (u64, u64, u64, u64, u64, f64);
 
-fn told(done: &Completion) -> Done {
+fn completion_of(done: &Completion) -> Done {
     let merge = done.merge.as_ref();
     (
         done.events,
@@ -46,7 +46,7 @@ impl Subtree {
     }
 
     fn end(&self, py: Python<'_>, ending: Ending) -> PyResult<Done> {
-        self.call(py, |open| Ok(told(&open.end(ending)?)))
+        self.call(py, |open| Ok(completion_of(&open.end(ending)?)))
     }
 }
 
@@ -109,7 +109,7 @@ impl Subtree {
     }
 
     fn sync(&self, py: Python<'_>) -> PyResult<Done> {
-        self.call(py, |open| Ok(told(&open.sync()?)))
+        self.call(py, |open| Ok(completion_of(&open.sync()?)))
     }
 
     fn merge(&self, py: Python<'_>) -> PyResult<Done> {
@@ -128,7 +128,7 @@ impl Subtree {
     fn finish(&self, py: Python<'_>) -> PyResult<(&'static str, Done)> {
         let (ending, done) = self.call(py, |open| {
             let (ending, done) = open.finish()?;
-            Ok((ending, told(&done)))
+            Ok((ending, completion_of(&done)))
         })?;
         self.close(py);
         Ok((ending.name(), done))

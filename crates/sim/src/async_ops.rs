@@ -37,7 +37,7 @@ pub(crate) struct AsyncClient {
     /// Answered changes that are not promised any more. The server may still execute them.
     dropped: Vec<Said>,
     /// It will tell the server.
-    telling: bool,
+    is_sending: bool,
     /// The server rejected a change, and the client does not know yet: its answers about its
     /// directories are wrong until the rejection arrives.
     pub(crate) wrong: bool,
@@ -69,28 +69,28 @@ impl World {
             // an inode in an earlier state.
             LocalAnswer::Remembered(_)
                 if matches!(call.what, CallKind::Walk { .. } | CallKind::Lookup { .. })
-                    && self.clients[client].ahead.newest().is_some() => {}
+                    && self.clients[client].async_ops.newest().is_some() => {}
             LocalAnswer::Remembered(result) => self.knows(client, call, tid, result),
-            LocalAnswer::Alone(_) if self.clients[client].ahead.wrong => {}
-            LocalAnswer::Alone(result) => {
+            LocalAnswer::Local(_) if self.clients[client].async_ops.wrong => {}
+            LocalAnswer::Local(result) => {
                 self.note(format_args!("{id} sees {call:?}: {result:?}"));
-                match self.clients[client].ahead.newest() {
+                match self.clients[client].async_ops.newest() {
                     None => self.knows(client, call, tid, result),
                     Some(after) => {
                         let said = said(false, tid, after, result);
-                        self.clients[client].ahead.said.push_back(said);
+                        self.clients[client].async_ops.said.push_back(said);
                     }
                 }
             }
-            LocalAnswer::Ahead(tid, result) => {
+            LocalAnswer::Async(tid, result) => {
                 self.note(format_args!("{id} does {tid} {call:?}: {result:?}"));
                 self.oracle.issue((id, tid), call.clone(), Vec::new());
-                self.oracle.ahead((id, tid));
-                self.clients[client].ahead.said.push_back(said(true, tid, tid, result));
-                self.ahead += 1;
-                if !std::mem::replace(&mut self.clients[client].ahead.telling, true) {
+                self.oracle.answer_async((id, tid));
+                self.clients[client].async_ops.said.push_back(said(true, tid, tid, result));
+                self.async_ops += 1;
+                if !std::mem::replace(&mut self.clients[client].async_ops.is_sending, true) {
                     let after = self.rng.between(1, COLLECT_MAX);
-                    self.schedule(after, Event::Tell(client));
+                    self.schedule(after, Event::SendAsync(client));
                 }
             }
             LocalAnswer::Soon => {
@@ -121,7 +121,7 @@ impl World {
         let Some(result) = leased else { return false };
         // As above.
         let leads = matches!(call.what, CallKind::Walk { .. } | CallKind::Lookup { .. });
-        if known.ahead.newest().is_none() || !leads {
+        if known.async_ops.newest().is_none() || !leads {
             self.leased_here += 1;
             self.knows(client, call, tid, result);
         }
@@ -129,26 +129,26 @@ impl World {
     }
 
     /// A client sends its local changes to the server.
-    pub(crate) fn tell(&mut self, client: usize) {
+    pub(crate) fn send_async_of(&mut self, client: usize) {
         let now = self.now;
         let known = &mut self.clients[client];
-        known.ahead.telling = false;
+        known.async_ops.is_sending = false;
         if !known.alive {
             return;
         }
         known.session.send_async(&mut known.effects);
-        known.ahead.sent.get_or_insert(now);
+        known.async_ops.sent.get_or_insert(now);
         self.flush(client);
     }
 
     /// The server executed a change that a client had answered locally.
-    pub(crate) fn told(&mut self, (id, tid): Key, seq: Seq, time: Timestamp) {
+    pub(crate) fn note_applied(&mut self, (id, tid): Key, seq: Seq, time: Timestamp) {
         let Some(client) = self.clients.iter().position(|client| client.id() == id) else { return };
-        let ahead = &mut self.clients[client].ahead;
-        let Some(at) = ahead.said.iter().position(|said| said.change && said.tid == tid) else {
-            if let Some(at) = ahead.dropped.iter().position(|said| said.tid == tid) {
+        let async_ops = &mut self.clients[client].async_ops;
+        let Some(at) = async_ops.said.iter().position(|said| said.change && said.tid == tid) else {
+            if let Some(at) = async_ops.dropped.iter().position(|said| said.tid == tid) {
                 // It was about nothing that is not there. Others see it.
-                let Said { call, at, .. } = ahead.dropped.swap_remove(at);
+                let Said { call, at, .. } = async_ops.dropped.swap_remove(at);
                 self.history.asked((id, tid), &call.what, at);
             }
             return;
@@ -157,8 +157,8 @@ impl World {
             return self
                 .check(Err(format!("{id} {tid} was carried out before what came before it")));
         }
-        let behind = |said: &mut Said| said.after == tid;
-        while let Some(said) = self.clients[client].ahead.said.pop_front_if(behind) {
+        let follows = |said: &mut Said| said.after == tid;
+        while let Some(said) = self.clients[client].async_ops.said.pop_front_if(follows) {
             let (seq, time) = if said.change { (seq, time) } else { (Seq(0), Timestamp(0)) };
             self.judge(id, client, said, (seq, time));
         }
@@ -167,9 +167,9 @@ impl World {
     fn judge(&mut self, id: ClientId, client: usize, said: Said, (seq, time): (Seq, Timestamp)) {
         let Said { tid, change, call, result, at, .. } = said;
         let epoch = self.clients[client].session.epoch().0;
-        let reply = Reply { tid, seq, time, safe: Seq(0), told: None, result };
+        let reply = Reply { tid, seq, time, safe: Seq(0), grants: None, result };
         self.history.asked((id, tid), &call.what, at);
-        self.history.heard(id, epoch, &reply, at);
+        self.history.note_reply(id, epoch, &reply, at);
         if !change {
             self.oracle.issue((id, tid), call, Vec::new());
         }
@@ -181,10 +181,10 @@ impl World {
     /// concern an object that does not exist.
     pub(crate) fn drop_async(&mut self, client: usize) {
         let id = self.clients[client].id();
-        for said in std::mem::take(&mut self.clients[client].ahead.said) {
+        for said in std::mem::take(&mut self.clients[client].async_ops.said) {
             if said.change {
                 self.oracle.lost_async((id, said.tid));
-                self.clients[client].ahead.dropped.push(said);
+                self.clients[client].async_ops.dropped.push(said);
             }
         }
     }

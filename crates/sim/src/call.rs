@@ -2,7 +2,7 @@
 //! and printed.
 
 use types::{AttrChange, Cred, Ino, RenameFlags, XattrFlags};
-use wire::{MergeFlags, NewInode, Op, Unused};
+use wire::{MergeFlags, NewInode, Op, UnusedNumbers};
 
 /// The request of a client. See [`wire::Op`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,11 +98,11 @@ impl CallKind {
             CallKind::GetPolicy { dir } => Op::GetPolicy { dir: *dir },
             CallKind::Extend { subtree, count } => Op::Extend { subtree: *subtree, count: *count },
             CallKind::Merge { subtree, bytes, object, flags, unused } => {
-                let (object, unused) = (object.as_bytes(), Unused::new(unused));
+                let (object, unused) = (object.as_bytes(), UnusedNumbers::new(unused));
                 Op::Merge { subtree: *subtree, bytes: *bytes, object, flags: *flags, unused }
             }
             CallKind::Release { subtree } => {
-                Op::Release { subtree: *subtree, unused: Unused::default() }
+                Op::Release { subtree: *subtree, unused: UnusedNumbers::default() }
             }
             CallKind::Checkpoint => Op::Checkpoint,
         }

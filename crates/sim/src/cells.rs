@@ -99,7 +99,7 @@ pub fn run(seed: u64, trace: bool) -> CellsReport {
         }
         cells.turn();
     }
-    cells.settle();
+    cells.finish();
     let Cells { world, tally, .. } = cells;
     CellsReport {
         fingerprint: world.fingerprint(),
@@ -358,7 +358,7 @@ impl Cells {
     }
 
     /// Brings all work to its end and compares everything again.
-    fn settle(&mut self) {
+    fn finish(&mut self) {
         for at in 0..self.jobs.len() {
             self.current = at;
             self.check("before the end");

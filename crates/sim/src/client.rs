@@ -31,13 +31,13 @@ pub struct Client {
     pub(crate) again: VecDeque<(Call, u8)>,
     /// When requests were made that are not answered, and the newest that was.
     made: BTreeMap<Tid, u64>,
-    heard: Option<u64>,
+    last_reply: Option<u64>,
     /// Questions that it answered itself.
     answered_here: u64,
     /// Its last questions, which it repeats if it caches replies.
     recent: Option<VecDeque<Call>>,
     /// Its local answers that the server does not know yet.
-    pub(crate) ahead: AsyncClient,
+    pub(crate) async_ops: AsyncClient,
     /// Requests of the simulation itself, with their answers when they are there.
     pub(crate) asked: BTreeMap<Tid, Option<Result<Answer, Failure>>>,
     /// Requests it still wants to make in this round.
@@ -65,10 +65,10 @@ impl Client {
             outstanding: BTreeMap::new(),
             again: VecDeque::new(),
             made: BTreeMap::new(),
-            heard: None,
+            last_reply: None,
             answered_here: 0,
             recent: None,
-            ahead: AsyncClient::default(),
+            async_ops: AsyncClient::default(),
             asked: BTreeMap::new(),
             left: 0,
             careful: false,
@@ -104,7 +104,7 @@ impl World {
             && let Some(new) = self.clients.last_mut()
         {
             new.session.remember();
-            if self.plan.alone {
+            if self.plan.exclusive {
                 new.session.take_exclusive(WantsExclusive::Always);
             }
             new.recent = Some(VecDeque::new());
@@ -155,9 +155,9 @@ impl World {
         let frames = std::mem::take(&mut effects.frames);
         let completed = std::mem::take(&mut effects.completed);
         let restarted = std::mem::take(&mut effects.restarted);
-        if std::mem::take(&mut effects.settled) {
-            let sent = self.clients[client].ahead.sent.take();
-            self.clients[client].heard = self.clients[client].heard.max(sent);
+        if std::mem::take(&mut effects.async_acknowledged) {
+            let sent = self.clients[client].async_ops.sent.take();
+            self.clients[client].last_reply = self.clients[client].last_reply.max(sent);
         }
         let Client { conn, .. } = &mut self.clients[client];
         let conn = *conn;
@@ -208,7 +208,8 @@ impl World {
     /// server.
     fn answers_itself(&mut self, client: usize, call: &Call, repeats: u8) -> bool {
         let known = &self.clients[client];
-        let fresh = known.heard.is_some_and(|heard| self.now - heard < client::VALID.0);
+        let fresh =
+            known.last_reply.is_some_and(|last_reply| self.now - last_reply < client::VALID.0);
         if client == 0 {
             return false;
         }
@@ -233,7 +234,7 @@ impl World {
         let known = &self.clients[client];
         let connected = known.conn.is_some_and(|conn| self.conns[&conn].alive);
         let crash = self.history.last_crash();
-        let crash = crash.filter(|crash| !connected && Some(*crash) > known.heard);
+        let crash = crash.filter(|crash| !connected && Some(*crash) > known.last_reply);
         crash.map_or(self.now, |crash| crash - 1)
     }
 
@@ -251,10 +252,10 @@ impl World {
         self.answered_here += 1;
         self.note(format_args!("{id} knows {call:?}: {result:?}"));
         let (seq, safe, time) = (types::Seq(0), types::Seq(0), types::Timestamp(0));
-        let reply = wire::Reply { tid, seq, time, safe, told: None, result };
+        let reply = wire::Reply { tid, seq, time, safe, grants: None, result };
         let at = self.moment_of(client);
         self.history.asked((id, tid), &call.what, at);
-        self.history.heard(id, epoch, &reply, at);
+        self.history.note_reply(id, epoch, &reply, at);
         if connected && self.mds.as_ref().is_some_and(mds::Mds::is_active) {
             self.oracle.issue((id, tid), call.clone(), Vec::new());
             let judged = self.oracle.emitted(id, &Message::Reply(reply));
@@ -275,11 +276,11 @@ impl World {
             let session = &self.clients[client].session;
             let (id, epoch) = (session.client(), session.epoch().0);
             if let (Message::Reply(reply), true) = (&message, client != 0) {
-                self.history.heard(id, epoch, reply, self.now);
+                self.history.note_reply(id, epoch, reply, self.now);
             }
             let is_refused = matches!(&message, Message::Reply(reply)
                 if reply.result.is_err() && self.oracle.is_async((id, reply.tid)));
-            self.clients[client].ahead.wrong &= !is_refused;
+            self.clients[client].async_ops.wrong &= !is_refused;
             self.drive(client, SessionInput::Message(message));
             let resent = self.clients[client].session.resent_count();
             self.history.returned(id, resent, self.plan.settings.reconnect, self.now);
@@ -294,7 +295,7 @@ impl World {
         let id = self.clients[client].id();
         self.note(format_args!("{id} lost {conn}"));
         self.clients[client].conn = None;
-        self.clients[client].ahead.wrong = false;
+        self.clients[client].async_ops.wrong = false;
         self.drive(client, SessionInput::Disconnected);
         self.merge_interrupted(client);
         let away = self.plan.faults.away_max.max(1_000_000);
@@ -308,7 +309,7 @@ impl World {
         self.oracle.delivered((id, tid), result.is_ok());
         let asked = self.clients[client].outstanding.remove(&tid);
         let made = self.clients[client].made.remove(&tid);
-        self.clients[client].heard = self.clients[client].heard.max(made);
+        self.clients[client].last_reply = self.clients[client].last_reply.max(made);
         if let Some(answer) = self.clients[client].asked.get_mut(&tid) {
             *answer = Some(result);
             return;

@@ -10,7 +10,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use linearize::names::{Act, CallOutcome, Crash, Guess, History, Place, RecordedCall, Seen, Thing};
+use linearize::names::{
+    Act, CallOutcome, Crash, History, Place, PlaceContent, PossibleEffect, RecordedCall, Seen,
+};
 use types::{Attr, ClientId, Errno, Ino, Seq, Span, Tid};
 use wire::{Answer, Failure, Reply};
 
@@ -38,13 +40,13 @@ struct Position {
 pub struct Recorder {
     /// Directories whose names are watched.
     dirs: BTreeSet<Ino>,
-    initial: BTreeMap<Place, Thing>,
+    initial: BTreeMap<Place, PlaceContent>,
     /// Questions without an answer, and when they were asked.
     open: BTreeMap<Key, (CallKind, u64)>,
     /// Those with one.
     calls: Vec<(Key, RecordedCall)>,
     /// When the server carried them out.
-    guesses: BTreeMap<Key, Vec<(Seq, Guess)>>,
+    guesses: BTreeMap<Key, Vec<(Seq, PossibleEffect)>>,
     /// Which call a change is.
     changes: BTreeMap<Key, usize>,
     /// Changes that no client knows to be safe.
@@ -83,7 +85,7 @@ impl Recorder {
     }
 
     /// An answer reached a client, in a term of the server.
-    pub(crate) fn heard(&mut self, client: ClientId, epoch: u64, reply: &Reply, now: u64) {
+    pub(crate) fn note_reply(&mut self, client: ClientId, epoch: u64, reply: &Reply, now: u64) {
         let key = (client, reply.tid);
         let is_first = self.answered(key, reply, now);
         if let Some(call) = self.changes.get(&key).map(|at| &mut self.calls[*at].1) {
@@ -133,7 +135,7 @@ impl Recorder {
 
     /// The server carries something out. No more than a hint.
     pub(crate) fn applied(&mut self, key: Key, applied: &Applied, now: u64) {
-        let guess = Guess { hint: now, made: applied.ino, undone: false };
+        let guess = PossibleEffect { hint: now, made: applied.ino, undone: false };
         self.guesses.entry(key).or_default().push((applied.seq, guess));
     }
 
@@ -211,7 +213,7 @@ impl Recorder {
         places.extend(history.calls.iter().flat_map(|call| call.act.places()));
         for place in places {
             let outcome = match self.initial.get(&place) {
-                Some(thing) => CallOutcome::Did(Seen::Thing(*thing)),
+                Some(thing) => CallOutcome::Did(Seen::PlaceContent(*thing)),
                 None => CallOutcome::Refused(Errno::NotFound),
             };
             history.calls.push(RecordedCall::new(Act::Look(place), now).ended(now, outcome));
@@ -228,8 +230,8 @@ fn is_forgotten(reply: &Reply) -> bool {
     }
 }
 
-fn thing(attr: &Attr) -> Thing {
-    Thing { ino: attr.ino, dir: attr.is_dir() }
+fn thing(attr: &Attr) -> PlaceContent {
+    PlaceContent { ino: attr.ino, dir: attr.is_dir() }
 }
 
 /// The claims of a request about places; None without any.
@@ -273,8 +275,8 @@ fn outcome(what: &CallKind, result: &Result<Answer, Failure>) -> CallOutcome {
                 errno => CallOutcome::Refused(errno),
             };
         }
-        Ok(Answer::Attr(attr)) => Seen::Thing(thing(attr)),
-        Ok(Answer::Walked { attr: Some(attr), .. }) => Seen::Thing(thing(attr)),
+        Ok(Answer::Attr(attr)) => Seen::PlaceContent(thing(attr)),
+        Ok(Answer::Walked { attr: Some(attr), .. }) => Seen::PlaceContent(thing(attr)),
         Ok(Answer::Walked { attr: None, .. }) => return CallOutcome::Refused(Errno::NotFound),
         Ok(Answer::Entries { entries, more }) => {
             let names = entries.iter().map(|(name, attr)| (name.clone(), thing(attr))).collect();
@@ -289,7 +291,7 @@ fn outcome(what: &CallKind, result: &Result<Answer, Failure>) -> CallOutcome {
 }
 
 /// The content of the places in the regions that promise applied changes.
-fn places(tree: &Tree, regions: &[Region]) -> BTreeMap<Place, Thing> {
+fn places(tree: &Tree, regions: &[Region]) -> BTreeMap<Place, PlaceContent> {
     let strong = |region: &&Region| matches!(region.kind, RegionKind::Strong | RegionKind::AckSafe);
     let mut found = BTreeMap::new();
     for region in regions.iter().filter(strong).filter(|region| !region.path.is_empty()) {

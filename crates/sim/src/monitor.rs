@@ -16,8 +16,8 @@ impl World {
         self.note(format_args!("mon    -> mds.0  {tid} {op:?}"));
         if self.recovered && self.mds.is_some() {
             self.asked.insert(tid, self.term);
-            let (heard, cred) = (Tid(0), Cred::root());
-            let request = Request::new(tid, heard, cred, *op);
+            let (acked, cred) = (Tid(0), Cred::root());
+            let request = Request::new(tid, acked, cred, *op);
             self.handle(MdsInput::FromMonitor(Message::Request(request)));
         }
         tid

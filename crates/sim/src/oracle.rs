@@ -46,9 +46,9 @@ pub struct Issued {
     /// It had nothing to do: a rename to the same inode.
     pub no_change: bool,
     /// The client was told that a change which had succeeded is lost.
-    pub told_lost: bool,
+    pub reported_lost: bool,
     /// The client answered it itself.
-    ahead: bool,
+    is_async: bool,
 }
 
 /// How a change was applied.
@@ -104,11 +104,11 @@ impl Oracle {
         for region in &mut self.regions {
             region.known = true;
         }
-        self.settle();
+        self.mark_durable();
     }
 
     /// Everything done so far is durable, as far as it is promised, and answered.
-    pub fn settle(&mut self) {
+    pub fn mark_durable(&mut self) {
         self.base = self.model.clone();
         self.log.clear();
         self.unknown.clear();
@@ -125,8 +125,8 @@ impl Oracle {
             delivered: false,
             expected: None,
             no_change: false,
-            told_lost: false,
-            ahead: false,
+            reported_lost: false,
+            is_async: false,
         };
         self.requests.insert(key, issued);
     }
@@ -300,20 +300,20 @@ impl Oracle {
             self.request(key).expected = None;
             return Ok(());
         }
-        if issued.ahead && failure.errno == Errno::Stale && self.is_async_lost(key) {
+        if issued.is_async && failure.errno == Errno::Stale && self.is_async_lost(key) {
             // It follows from one that the server did not carry out.
-            self.request(key).told_lost = true;
+            self.request(key).reported_lost = true;
             return Ok(());
         }
         if self.is_excused(failure.errno, issued) {
             // Sent again while the store fails, a change is refused like any other.
-            self.request(key).told_lost = matches!(failure.errno, Errno::NoSpace | Errno::Io);
+            self.request(key).reported_lost = matches!(failure.errno, Errno::NoSpace | Errno::Io);
             return Ok(());
         }
         let too_late = self.late && failure.errno == Errno::Stale;
         if too_late || self.is_unknown(&call) {
             // Its object was in a region without durability, or no client waited for it.
-            self.request(key).told_lost = true;
+            self.request(key).reported_lost = true;
             return Ok(());
         }
         if failure.errno == Errno::Busy && self.is_busy(key.0, &call) {
@@ -324,7 +324,7 @@ impl Oracle {
             Err(errno) if errno == failure.errno => {
                 let undone = self.undone.iter().any(|((client, _), _)| *client != key.0);
                 if applied_survives::may_be_lost(&self.requests[&key], undone || self.late) {
-                    self.requests.get_mut(&key).expect("found above").told_lost = true;
+                    self.requests.get_mut(&key).expect("found above").reported_lost = true;
                     Ok(())
                 } else {
                     Err(format!("it had succeeded before the crash, but now it {}", text()))
@@ -383,7 +383,7 @@ impl Oracle {
             let Some(issued) = requests.get_mut(key) else { return false };
             let kept = issued.applied.is_some_and(|it| it.seq > Seq(0) && it.seq <= last);
             if !kept {
-                (issued.applied, issued.told_lost) = (None, true);
+                (issued.applied, issued.reported_lost) = (None, true);
             }
             kept
         });
@@ -411,7 +411,7 @@ impl Oracle {
                 self.log.push(key);
             } else {
                 // Nothing was promised for it.
-                issued.told_lost = true;
+                issued.reported_lost = true;
             }
         }
         Ok(())

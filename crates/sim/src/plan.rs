@@ -35,7 +35,7 @@ pub struct Plan {
     /// See `volatile`.
     pub decoupled: u64,
     /// Whether clients that remember also take directories alone.
-    pub alone: bool,
+    pub exclusive: bool,
     /// Whether clients remember the strong subtree under leases, with clocks that drift apart.
     pub leases: bool,
     /// Snapshots that are taken, looked at or forgotten in a round, at most.
@@ -138,7 +138,7 @@ impl Plan {
             decoupled: rng.pick(&[0, 0, 1, 2]),
             delay_max: rng.pick(&[100_000, 1_000_000, 20_000_000]),
             // Not drawn: later draws stay the same as before this option existed.
-            alone: rng.clone().percent(60),
+            exclusive: rng.clone().percent(60),
             leases: rng.clone().below(1000).is_multiple_of(4),
             snapshots: if rng.clone().below(1000) % 3 == 1 { 6 } else { 0 },
         };
@@ -148,7 +148,7 @@ impl Plan {
         }
         if rng.percent(20) {
             plan.crowd();
-        } else if plan.alone {
+        } else if plan.exclusive {
             // Time to have something alone.
             plan.requests *= 4;
         }

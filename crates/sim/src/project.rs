@@ -7,7 +7,7 @@ use namespace::PlannedInode;
 use objstore::{Expect, ObjectStore};
 use policy::{Cell, InterferePolicy, Policy};
 use types::{AttrChange, Cred, Errno, Ino, InoRange, Seq, Stripe, Tid, Timestamp};
-use wire::{Answer, Failure, MergeFlags, Message, Unused};
+use wire::{Answer, Failure, MergeFlags, Message, UnusedNumbers};
 
 use crate::call::{Call, CallKind};
 use crate::client::Client;
@@ -239,7 +239,7 @@ impl World {
         }
         let store = project.global && self.rng.percent(30);
         let flags = MergeFlags { release: project.release, store, ..MergeFlags::default() };
-        let unused = Unused::encode(&project.unused);
+        let unused = UnusedNumbers::encode(&project.unused);
         let what = CallKind::Merge { subtree: root, bytes: announced, object, flags, unused };
         let tid = self.call(client, Call::root(what), 0, bytes.clone());
         if announced > 0

@@ -60,7 +60,7 @@ enum Event {
     ToClient(ConnId, Vec<u8>),
     ServerSawClose(ConnId),
     ClientSawClose(ConnId),
-    CarryOut(usize, u64, Token),
+    Execute(usize, u64, Token),
     Ended(usize, u64, Token),
     Tick(usize, u64),
     Work(usize, u64),
@@ -284,7 +284,7 @@ impl RanksWorld {
                 self.handle(usize::from(rank.0), term, MdsInput::Closed(conn));
             }
             Event::ClientSawClose(conn) => self.client_closed(conn),
-            Event::CarryOut(server, term, token) => {
+            Event::Execute(server, term, token) => {
                 if self.servers[server].term == term {
                     self.check_writer(server, token);
                     self.servers[server].disk.execute(token, &mut self.rng);
@@ -428,7 +428,7 @@ impl RanksWorld {
             });
             self.servers[server].disk.submit(token, op);
             let after = self.delay();
-            self.schedule(after, Event::CarryOut(server, term, token));
+            self.schedule(after, Event::Execute(server, term, token));
         }
         self.to_monitor(server, &effects.to_monitor);
         for question in effects.questions {

@@ -34,7 +34,7 @@ pub struct SimReport {
     /// Those of these that were answered under a lease.
     pub leased_here: u64,
     /// Changes that clients answered before the server heard of them.
-    pub ahead: u64,
+    pub async_ops: u64,
     /// Requests of several clients that were judged together.
     pub judged: u64,
     /// Comparisons of a snapshot with the model at its moment.
@@ -62,7 +62,7 @@ pub fn run(seed: u64, trace: bool) -> SimReport {
         checked: world.oracle.checked,
         answered_here: world.answered_here,
         leased_here: world.leased_here,
-        ahead: world.ahead,
+        async_ops: world.async_ops,
         judged: world.history.judged,
         snapshots: world.snapshots.compared,
         terms: world.term,
@@ -349,7 +349,7 @@ impl World {
         let result = same_tree::check(&expected, &actual, &self.oracle.regions, when);
         self.check(result);
         if self.oracle.regions.iter().all(|region| region.known) {
-            return self.oracle.settle();
+            return self.oracle.mark_durable();
         }
         self.oracle.learn(tree::to_model(&actual));
     }

@@ -36,7 +36,7 @@ pub(crate) fn next(world: &mut World, client: usize) -> Option<Call> {
     let names = world.plan.names;
     let session = &world.clients[client].session;
     let mut places = Places::seen(&world.oracle.model, Some(session), root, names);
-    if world.plan.alone {
+    if world.plan.exclusive {
         places.prefer(id.0, world.plan.clients as u64);
     }
     let cred = cred(&mut rng);

@@ -37,7 +37,7 @@ pub(crate) enum Event {
     ServerSawClose(ConnId),
     ClientSawClose(ConnId),
     /// A store operation of a term takes effect, or its end is reported.
-    CarryOut(u64, Token),
+    Execute(u64, Token),
     Ended(u64, Token),
     Tick(u64),
     Work(u64),
@@ -45,7 +45,7 @@ pub(crate) enum Event {
     Connect(usize),
     Turn(usize),
     /// A client sends its local changes to the server.
-    Tell(usize),
+    SendAsync(usize),
     Crash,
     Break(u64),
     Kill(u64),
@@ -87,7 +87,7 @@ pub struct World {
     pub(crate) next_conn: u64,
     pub(crate) next_client: u64,
     /// Changes that clients answered before the server heard of them.
-    pub ahead: u64,
+    pub async_ops: u64,
     /// Questions that clients answered from their caches.
     pub answered_here: u64,
     /// Those of them that were answered under a lease.
@@ -134,7 +134,7 @@ impl World {
             conns: BTreeMap::new(),
             next_conn: 1,
             next_client: 2,
-            ahead: 0,
+            async_ops: 0,
             answered_here: 0,
             leased_here: 0,
             events: BTreeMap::new(),
@@ -229,7 +229,7 @@ impl World {
                 }
             }
             Event::ClientSawClose(conn) => self.client_closed(conn),
-            Event::CarryOut(term, token) => {
+            Event::Execute(term, token) => {
                 if term == self.term {
                     self.disk.execute(token, &mut self.rng);
                     let after = self.delay();
@@ -262,7 +262,7 @@ impl World {
             Event::Start => self.start(),
             Event::Connect(client) => self.connect(client),
             Event::Turn(client) => self.turn(client),
-            Event::Tell(client) => self.tell(client),
+            Event::SendAsync(client) => self.send_async_of(client),
             Event::Crash => self.crash(),
             Event::Break(which) => self.break_one(which),
             Event::Kill(which) => self.kill(which),
@@ -357,7 +357,7 @@ impl World {
             self.note_snapshot(&op);
             self.disk.submit(token, op);
             let after = self.delay();
-            self.schedule(after, Event::CarryOut(self.term, token));
+            self.schedule(after, Event::Execute(self.term, token));
         }
         effects.close.drain(..).for_each(|conn| self.break_conn(conn, false));
         if let Some(error) = effects.fatal.take() {
@@ -420,7 +420,7 @@ impl World {
         self.note_recovery(None);
         let result = self.oracle.applied(change);
         self.check(result);
-        self.told((client, tid), seq, time);
+        self.note_applied((client, tid), seq, time);
     }
 
     fn emit(&mut self, conn: ConnId, frame: Vec<u8>) {
@@ -441,7 +441,7 @@ impl World {
                     && self.oracle.is_async((id, reply.tid))
                 {
                     self.drop_async(client);
-                    self.clients[client].ahead.wrong = true;
+                    self.clients[client].async_ops.wrong = true;
                 }
             }
             Some(Err(_)) | None => self.check(Err("the server sent nonsense".into())),

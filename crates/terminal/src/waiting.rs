@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use cudele::Wait;
+use cudele::ServerWait;
 
 /// The interval between checks.
 const LOOK: Duration = Duration::from_millis(500);
@@ -37,8 +37,8 @@ fn say() {
     }
 }
 
-fn line(wait: &Wait) -> String {
-    let Wait { since, server, cause } = wait;
+fn line(wait: &ServerWait) -> String {
+    let ServerWait { since, server, cause } = wait;
     let seconds = since.elapsed().as_secs();
     format!(
         "cudele: waiting for {server} since {seconds} s: {cause}; Ctrl-C ends this, `cudele status` shows the servers"

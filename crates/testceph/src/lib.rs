@@ -337,10 +337,10 @@ impl CephCluster {
         ceph.args(["--connect-timeout", "20"]).stdin(Stdio::piped());
         let mut child = ceph.spawn().map_err(|error| format!("ceph: {error}"))?;
         let mut stdin = child.stdin.take().ok_or("ceph takes no commands")?;
-        let told = stdin.write_all(commands.as_bytes());
+        let written = stdin.write_all(commands.as_bytes());
         drop(stdin);
         let ended = child.wait().map_err(|error| format!("ceph: {error}"))?;
-        if told.is_err() || !ended.success() {
+        if written.is_err() || !ended.success() {
             return Err(self.said(&format!("`ceph` ended with {ended}")));
         }
         Ok(())

@@ -114,7 +114,7 @@ fn stripes_are_powers_of_two_and_the_usual_one_is_nothing() {
 }
 
 #[test]
-fn what_is_inline_fits_the_smallest_stripe() {
+fn inline_content_fits_the_smallest_stripe() {
     assert!(INLINE_BYTES_MAX as u64 <= Stripe::MIN.bytes());
     assert!(INLINE_BYTES as usize <= INLINE_BYTES_MAX);
 }

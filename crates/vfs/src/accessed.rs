@@ -21,7 +21,7 @@ impl Vfs {
     }
 
     /// Tells the inode, if there is something to tell.
-    pub(crate) fn tell_read(&self, ino: Ino, content: &mut Content) {
+    pub(crate) fn send_access_time(&self, ino: Ino, content: &mut Content) {
         let Some(at) = content.accessed.filter(|_| content.nameless.is_none()) else { return };
         // A lost access time is not worth another try.
         let _ = self.run(

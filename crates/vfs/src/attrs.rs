@@ -72,7 +72,7 @@ impl Vfs {
             return self.attr(ino);
         }
         if !rest.is_empty() {
-            self.settle_times(ino, &rest)?;
+            self.write_back_times(ino, &rest)?;
             match self.change_attr(caller, ino, &rest) {
                 Err(error) if error.errno == Errno::NotFound && self.lost_elsewhere(ino) => {
                     self.change_nameless(ino, &rest);
@@ -201,7 +201,7 @@ impl Vfs {
     }
 
     /// A change of times is not to be undone by a flush that comes later.
-    pub(crate) fn settle_times(&self, ino: Ino, change: &AttrChange) -> Result<()> {
+    pub(crate) fn write_back_times(&self, ino: Ino, change: &AttrChange) -> Result<()> {
         let file = self.nodes().file(ino).cloned();
         match file {
             Some(file) if change.atime.is_some() || change.mtime.is_some() => {

@@ -1,7 +1,7 @@
 //! The content of files that are open.
 //!
 //! Small content is held here and goes to the inode when a file is flushed. Larger content is in
-//! the buffers of module `behind` when a write returns, and the length goes to the inode at the
+//! the buffers of module `write_back` when a write returns, and the length goes to the inode at the
 //! flush. The policy of the directory at the time of the write decides which content is small. All
 //! handles of a process share one content, so they are consistent at once; another process sees a
 //! write if it opens the file after a flush (close-to-open).
@@ -17,10 +17,10 @@ use cudele::{
 };
 use posix::{Caller, OpenMode};
 
-use crate::lost::Lost;
+use crate::lost_writes::Lost;
 use crate::tree::Tree;
 use crate::unsynced::Unsynced;
-use crate::write_back::Gathered;
+use crate::write_back::WriteBuffer;
 use crate::{Vfs, held};
 
 /// A file that is open.
@@ -45,7 +45,7 @@ pub(crate) struct Content {
     /// Content in the object store that may not be durable.
     pub(crate) unsynced: Unsynced,
     /// Content that is still to be written there.
-    pub(crate) behind: Gathered,
+    pub(crate) buffered: WriteBuffer,
     /// Content that could not be written there.
     pub(crate) lost: Lost,
     /// The object store may have bytes of lost writes below this offset; 0 if it has none.
@@ -86,7 +86,7 @@ impl File {
             changed: false,
             written: Timestamp(0),
             unsynced: Unsynced::unknown(),
-            behind: Gathered::default(),
+            buffered: WriteBuffer::default(),
             lost: Lost::default(),
             tail: 0,
             nameless: None,
@@ -200,7 +200,7 @@ impl Content {
             return;
         }
         self.unsynced.note(self.stripe, (0, held.len() as u64));
-        self.behind.take_inline(std::mem::take(held));
+        self.buffered.take_inline(std::mem::take(held));
         self.body = Body::Striped;
     }
 
@@ -230,7 +230,7 @@ impl Vfs {
     /// Finds the place of the content, and reads it if it is small. Content in the object store is
     /// complete.
     pub(crate) fn load(&self, ino: Ino, content: &mut Content) -> Result<()> {
-        self.settle(ino, content)?;
+        self.drain(ino, content)?;
         self.find(ino, content)
     }
 
@@ -258,7 +258,7 @@ impl Vfs {
         let mut content = file.held();
         self.note_read(&mut content);
         let size = if content.shared {
-            self.settle(ino, &mut content)?;
+            self.drain(ino, &mut content)?;
             let end = offset.saturating_add(buffer.len() as u64);
             if content.lazy && end <= content.size {
                 content.size
@@ -335,7 +335,7 @@ impl Vfs {
 
     pub(crate) fn grow(&self, ino: Ino, content: &mut Content, end: u64) -> Result<()> {
         self.make_room(ino, content, end)?;
-        self.settle(ino, content)?;
+        self.drain(ino, content)?;
         self.clear_tail(ino, content)?;
         content.size = content.size.max(end);
         Ok(())

@@ -8,8 +8,8 @@ use crate::file::{Body, Content};
 impl Vfs {
     /// Sends the inode the changes of the content that it lacks.
     pub(crate) fn write_back(&self, ino: Ino, content: &mut Content) -> Result<()> {
-        self.settle(ino, content)?;
-        self.tell_length(ino, content)?;
+        self.drain(ino, content)?;
+        self.send_length(ino, content)?;
         if !content.dirty {
             return Ok(());
         }
@@ -139,7 +139,7 @@ impl Vfs {
             let mut content = file.held();
             let written = self.write_back(ino, &mut content);
             self.seal(ino, &mut content);
-            self.tell_read(ino, &mut content);
+            self.send_access_time(ino, &mut content);
             result = result.and(written);
         }
         result

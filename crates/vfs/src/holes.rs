@@ -18,7 +18,7 @@ impl Vfs {
         let file = self.file(ino)?;
         let mut content = file.held();
         let size = if content.shared {
-            self.settle(ino, &mut content)?;
+            self.drain(ino, &mut content)?;
             self.shared_size(ino, &mut content)?
         } else {
             self.load(ino, &mut content)?;

@@ -46,7 +46,7 @@ impl Vfs {
     }
 
     /// How the content of a file is kept, as it is here.
-    pub(crate) fn kept_text(&self, ino: Ino, attr: &Attr) -> Result<String> {
+    pub(crate) fn file_layout_text(&self, ino: Ino, attr: &Attr) -> Result<String> {
         if attr.file_type() != FileType::Regular {
             return Err(Error::of(Errno::NoData, "extended attribute"));
         }
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_layout_is_refused_and_changes_nothing() {
+    fn an_invalid_layout_is_refused_and_changes_nothing() {
         for text in [
             "",
             "4096",

@@ -22,7 +22,7 @@
 mod accessed;
 mod attrs;
 mod caller;
-mod copied;
+mod copy_up;
 mod file;
 mod filesystem;
 mod flush;
@@ -30,7 +30,7 @@ mod holes;
 mod layout;
 mod listing;
 mod locks;
-mod lost;
+mod lost_writes;
 mod names;
 mod nodes;
 mod open;
@@ -88,7 +88,7 @@ pub struct Vfs {
     next_handle: AtomicU64,
     /// Entries that a kernel must drop from its cache.
     outdated: Mutex<Vec<KnownInode>>,
-    behind: WriteBack,
+    write_back: WriteBack,
     /// Ends the thread that writes files back.
     ticking: Mutex<Option<Sender<()>>>,
     /// Possible owners of locks.
@@ -122,7 +122,7 @@ impl Vfs {
             listings: Mutex::default(),
             next_handle: AtomicU64::new(1),
             outdated: Mutex::default(),
-            behind: WriteBack::default(),
+            write_back: WriteBack::default(),
             ticking: Mutex::default(),
             locked: Mutex::default(),
         })

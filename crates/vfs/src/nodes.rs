@@ -41,7 +41,7 @@ struct Node {
     /// modification, which programs set back.
     seen: Option<(Timestamp, u64)>,
     /// How often its inode was told of content from here.
-    told: u64,
+    times_sent: u64,
 }
 
 impl Nodes {
@@ -227,14 +227,14 @@ impl Nodes {
     pub(crate) fn see_after(&mut self, ino: Ino) {
         if let Some(node) = self.known.get_mut(&ino) {
             node.seen = None;
-            node.told += 1;
+            node.times_sent += 1;
         }
     }
 
     /// The number of times that this process sent the inode its content: an answer to a question
     /// from before the last time may be old.
-    pub(crate) fn told(&self, ino: Ino) -> u64 {
-        self.known.get(&ino).map_or(0, |node| node.told)
+    pub(crate) fn times_sent(&self, ino: Ino) -> u64 {
+        self.known.get(&ino).map_or(0, |node| node.times_sent)
     }
 
     /// Whether any file is open.

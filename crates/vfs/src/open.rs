@@ -34,7 +34,7 @@ impl Vfs {
             return self.open_there(caller, ino, mode);
         }
         self.check_writable()?;
-        self.or_copied(ino, self.open_there(caller, ino, mode))
+        self.or_copy_up(ino, self.open_there(caller, ino, mode))
     }
 
     fn open_there(&self, caller: &Caller, ino: Ino, mode: OpenMode) -> Result<Caching> {
@@ -76,13 +76,13 @@ impl Vfs {
             let known = self.nodes().file(ino).cloned();
             // Not under the lock of the nodes: a thread with the lock of the file may wait for it.
             let nameless = known.and_then(|file| file.nameless());
-            let told = self.nodes().told(ino);
+            let times_sent = self.nodes().times_sent(ino);
             let (attr, body) = match nameless {
                 Some(attr) => (attr, Body::Unread),
                 None => self.open_stored(caller, ino, write)?,
             };
             let mut nodes = self.nodes();
-            let current = nodes.told(ino) == told;
+            let current = nodes.times_sent(ino) == times_sent;
             if current || nodes.file(ino).is_some() {
                 if nodes.file(ino).is_none() {
                     // Other clients may have written the file since the last close here.
@@ -158,7 +158,7 @@ impl Vfs {
         let mut content = file.held();
         let result = self.write_back(ino, &mut content).and_then(|()| content.lost.check());
         self.seal(ino, &mut content);
-        self.tell_read(ino, &mut content);
+        self.send_access_time(ino, &mut content);
         drop(content);
         let owned = matches!(self.tree(ino), Tree::Owned(_));
         drop(file);

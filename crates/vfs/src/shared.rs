@@ -153,7 +153,7 @@ impl Vfs {
     }
 
     /// Tells the server how far a file was written that is shared lazily.
-    pub(crate) fn tell_length(&self, ino: Ino, content: &mut Content) -> Result<()> {
+    pub(crate) fn send_length(&self, ino: Ino, content: &mut Content) -> Result<()> {
         if content.grown == 0 {
             return Ok(());
         }

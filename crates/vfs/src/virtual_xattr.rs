@@ -73,7 +73,7 @@ impl Vfs {
             ("cudele.dir.subdirs", true) => subdirs(&attr).to_string(),
             ("cudele.dir.files", true) => (attr.size - subdirs(&attr).min(attr.size)).to_string(),
             ("cudele.dir.layout", true) => self.layout_text(ino)?,
-            ("cudele.file.layout", false) => self.kept_text(ino, &attr)?,
+            ("cudele.file.layout", false) => self.file_layout_text(ino, &attr)?,
             ("cudele.file.durable", _) => self.durable_now(ino)?.name().to_owned(),
             ("cudele.file.visible", _) => {
                 if self.is_visible(ino)? {
@@ -167,7 +167,7 @@ impl Vfs {
         if effective.owner.0 != 0 {
             return Ok(format!("decoupled by {}", effective.owner));
         }
-        Ok(format!("shared, {}", effective.kept.text()))
+        Ok(format!("shared, {}", effective.storage.text()))
     }
 
     fn wish(&self, ino: Ino, wish: &str) -> Result<()> {
@@ -213,7 +213,7 @@ impl Vfs {
                     if self.stored_attr(ino)?.is_dir() { ino } else { self.nodes().parent(ino) };
                 let (policy, effective) = self.walked(dir, || self.fs.policy_at(dir))?;
                 let promised = policy.cell().map_or(Durability::None, |cell| cell.durability);
-                Ok(match effective.kept {
+                Ok(match effective.storage {
                     StateStorage::Stored | StateStorage::Journalled => Durability::Global,
                     // Every change is on the disk of the client that made it.
                     StateStorage::Applied | StateStorage::Memory => promised.min(Durability::Local),

@@ -4,7 +4,7 @@
 //! which threads write to the store: the program continues while the store works, and small writes
 //! become large ones. One thread keeps a disk busy; a store that executes many operations at once
 //! has several threads. Every other access to the content of a file waits until all its pieces are
-//! written ([`Vfs::settle`]). Each file is written back every [`WRITE_BACK_EVERY`], which bounds
+//! written ([`Vfs::drain`]). Each file is written back every [`WRITE_BACK_EVERY`], which bounds
 //! the loss when the process is killed.
 //!
 //! The next call that waits returns an error, and so does every flush and sync until a program
@@ -35,7 +35,7 @@ const WRITE_BACK_EVERY: Duration = Duration::from_secs(5);
 
 /// The newest writes to a file, before the hand-over to a thread.
 #[derive(Debug, Default)]
-pub(crate) struct Gathered {
+pub(crate) struct WriteBuffer {
     start: u64,
     bytes: Vec<u8>,
     /// How long the file was before this.
@@ -48,7 +48,7 @@ pub(crate) struct Gathered {
     failed: Option<Error>,
 }
 
-impl Gathered {
+impl WriteBuffer {
     /// Content that was in the inode and is to be in the store.
     pub(crate) fn take_inline(&mut self, bytes: Vec<u8>) {
         let (length_before, inline) = (bytes.len() as u64, Some(bytes.clone()));
@@ -102,7 +102,7 @@ impl Flow {
 #[derive(Debug)]
 struct Piece {
     place: (Ino, Stripe),
-    gathered: Gathered,
+    buffered: WriteBuffer,
     flow: Arc<Flow>,
 }
 
@@ -153,8 +153,8 @@ impl WriteBack {
 fn write_pieces(fs: &Fs, pieces: &Mutex<Receiver<Piece>>, spare: &Spare) {
     // One thread waits for the next piece, the other threads for the lock.
     let next = || held(pieces).recv();
-    while let Ok(Piece { place, gathered, flow }) = next() {
-        let Gathered { start, bytes, length_before, .. } = gathered;
+    while let Ok(Piece { place, buffered, flow }) = next() {
+        let WriteBuffer { start, bytes, length_before, .. } = buffered;
         // A skipped piece has failed, too: the thread of a later piece may have been faster.
         let failed = held(&flow.state).failed.as_ref().map(|failed| failed.error.clone());
         let written = failed.map_or_else(|| fs.write_at(place, start, &bytes), Err);
@@ -181,24 +181,24 @@ impl Vfs {
         content: &mut Content,
         (offset, mut data): (u64, &[u8]),
     ) -> Result<()> {
-        if content.behind.end() != offset || !content.behind.is_moving() {
-            self.settle(ino, content)?;
+        if content.buffered.end() != offset || !content.buffered.is_moving() {
+            self.drain(ino, content)?;
             if offset > content.size {
                 self.clear_tail(ino, content)?;
             }
-            content.behind.start = offset;
-            content.behind.length_before = content.size;
+            content.buffered.start = offset;
+            content.buffered.length_before = content.size;
         }
         content.note_change((offset, offset + data.len() as u64));
         while !data.is_empty() {
-            let gathered = &mut content.behind;
-            if gathered.bytes.capacity() == 0 {
-                gathered.bytes = self.behind.spare.take();
+            let buffered = &mut content.buffered;
+            if buffered.bytes.capacity() == 0 {
+                buffered.bytes = self.write_back.spare.take();
             }
-            let in_piece = usize::try_from(gathered.end() % PIECE_BYTES as u64).unwrap_or_default();
+            let in_piece = usize::try_from(buffered.end() % PIECE_BYTES as u64).unwrap_or_default();
             let (now, later) = data.split_at(data.len().min(PIECE_BYTES - in_piece));
-            gathered.bytes.extend_from_slice(now);
-            content.size = content.size.max(gathered.end());
+            buffered.bytes.extend_from_slice(now);
+            content.size = content.size.max(buffered.end());
             if in_piece + now.len() == PIECE_BYTES {
                 self.hand_over(ino, content)?;
             }
@@ -208,30 +208,30 @@ impl Vfs {
     }
 
     fn hand_over(&self, ino: Ino, content: &mut Content) -> Result<()> {
-        let Some(threads) = self.behind.threads(&self.fs) else {
-            let end = content.behind.end();
-            self.settle(ino, content)?;
-            (content.behind.start, content.behind.length_before) = (end, content.size);
+        let Some(threads) = self.write_back.threads(&self.fs) else {
+            let end = content.buffered.end();
+            self.drain(ino, content)?;
+            (content.buffered.start, content.buffered.length_before) = (end, content.size);
             return Ok(());
         };
-        let flow = content.behind.flow.get_or_insert_default().clone();
-        let next = Gathered {
-            start: content.behind.end(),
+        let flow = content.buffered.flow.get_or_insert_default().clone();
+        let next = WriteBuffer {
+            start: content.buffered.end(),
             length_before: content.size,
             flow: Some(flow.clone()),
-            inline: content.behind.inline.take(),
-            ..Gathered::default()
+            inline: content.buffered.inline.take(),
+            ..WriteBuffer::default()
         };
-        let gathered = std::mem::replace(&mut content.behind, next);
+        let buffered = std::mem::replace(&mut content.buffered, next);
         let place = (ino, content.stripe);
         held(&flow.state).waiting += 1;
-        if threads.send(Piece { place, gathered, flow: flow.clone() }).is_err() {
+        if threads.send(Piece { place, buffered, flow: flow.clone() }).is_err() {
             // The queue ends with the mount, after the last write.
             return Err(Error::of(cudele::Errno::Io, "file"));
         }
         match flow.wait(PIECES_WAITING_MAX) {
             None => Ok(()),
-            Some(_) => self.settle(ino, content),
+            Some(_) => self.drain(ino, content),
         }
     }
 
@@ -240,16 +240,16 @@ impl Vfs {
     /// # Errors
     /// Those of earlier writes, once: `ENOSPC`, `EIO`. The file is as long then as it was before
     /// them.
-    pub(crate) fn settle(&self, ino: Ino, content: &mut Content) -> Result<()> {
-        if !content.behind.is_moving() {
-            return content.behind.failed.take().map_or(Ok(()), Err);
+    pub(crate) fn drain(&self, ino: Ino, content: &mut Content) -> Result<()> {
+        if !content.buffered.is_moving() {
+            return content.buffered.failed.take().map_or(Ok(()), Err);
         }
-        let gathered = std::mem::take(&mut content.behind);
-        let end = gathered.end();
-        let Gathered { start, bytes, length_before, flow, inline, failed: earlier } = gathered;
+        let buffered = std::mem::take(&mut content.buffered);
+        let end = buffered.end();
+        let WriteBuffer { start, bytes, length_before, flow, inline, failed: earlier } = buffered;
         let place = (ino, content.stripe);
         let last = if bytes.is_empty() { Ok(()) } else { self.fs.write_at(place, start, &bytes) };
-        self.behind.spare.give(bytes);
+        self.write_back.spare.give(bytes);
         let failed = flow.and_then(|flow| flow.wait(0));
         let failed = failed.or(last.err().map(|error| FailedWrite { error, start, length_before }));
         let Some(failed) = failed else { return earlier.map_or(Ok(()), Err) };
@@ -304,7 +304,7 @@ impl Vfs {
             while ended.recv_timeout(WRITE_BACK_EVERY) == Err(RecvTimeoutError::Timeout) {
                 let Some(vfs) = vfs.upgrade() else { return };
                 vfs.write_back_idle();
-                vfs.fs.tell();
+                vfs.fs.send_pending();
             }
         };
         let started = std::thread::Builder::new().name("write-back".to_owned()).spawn(tick);
@@ -321,9 +321,9 @@ impl Vfs {
         let files = self.nodes().files();
         for (ino, file) in files {
             let Some(mut content) = file.if_idle() else { continue };
-            match self.settle(ino, &mut content) {
+            match self.drain(ino, &mut content) {
                 // The next call returns the error.
-                Err(error) => content.behind.failed = Some(error),
+                Err(error) => content.buffered.failed = Some(error),
                 // After a failure the content is still here, and the next round tries again.
                 Ok(()) => {
                     if self.write_back(ino, &mut content).is_ok() {

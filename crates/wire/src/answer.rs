@@ -75,7 +75,7 @@ pub struct EffectivePolicy {
     /// The path of that directory.
     pub source_path: Vec<u8>,
     /// Where the entries of the directory that was asked about are now.
-    pub kept: StateStorage,
+    pub storage: StateStorage,
     /// The client that has the subtree, if it is decoupled; 0 for none. Only that client knows its
     /// incomplete updates.
     pub owner: ClientId,
@@ -125,7 +125,7 @@ pub struct Opened {
 
 /// A redirect to the authority (B-02). The request was not executed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Elsewhere {
+pub struct Redirect {
     /// The rank that serves it.
     pub rank: Rank,
     /// Of a path or a name that leads into a subtree of that rank, the root of the subtree; else 0:
@@ -194,7 +194,7 @@ pub enum Answer {
     /// A conflicting lock and its owner; `None` if there is none.
     Locked(Option<(ClientId, Lock)>),
     /// Another rank has the authority. The request was not executed, and never will be here.
-    Elsewhere(Box<Elsewhere>),
+    Redirect(Box<Redirect>),
     /// A snapshot was taken; its number.
     Snapshot(u64),
     /// The directory is split. Nothing was carried out, and nothing will be for this request.
@@ -238,7 +238,7 @@ impl Answer {
                 out.put_bytes(policy.policy.as_bytes());
                 out.put_varint(policy.source.0);
                 out.put_bytes(&policy.source_path);
-                out.put_u8(policy.kept as u8);
+                out.put_u8(policy.storage as u8);
                 out.put_varint(policy.owner.0);
             }
             Answer::Decoupled(decoupled) => {
@@ -277,8 +277,8 @@ impl Answer {
                     put_lock(out, lock);
                 });
             }
-            Answer::Elsewhere(elsewhere) => {
-                let Elsewhere { rank, root, parent, rest } = &**elsewhere;
+            Answer::Redirect(elsewhere) => {
+                let Redirect { rank, root, parent, rest } = &**elsewhere;
                 out.put_u8(14);
                 out.put_varint(u64::from(rank.0));
                 out.put_varint(root.0);
@@ -317,7 +317,7 @@ impl Answer {
                 policy: string(reader)?,
                 source: ino(reader)?,
                 source_path: reader.bytes()?.to_vec(),
-                kept: kept(reader)?,
+                storage: storage(reader)?,
                 owner: ClientId(reader.varint()?),
             }),
             7 => Answer::Decoupled(Decoupled {
@@ -338,7 +338,7 @@ impl Answer {
             13 => Answer::Locked(option(reader, |reader| {
                 Ok((ClientId(reader.varint()?), lock(reader)?))
             })?),
-            14 => Answer::Elsewhere(Box::new(Elsewhere {
+            14 => Answer::Redirect(Box::new(Redirect {
                 rank: crate::map::rank(reader)?,
                 root: ino(reader)?,
                 parent: ino(reader)?,
@@ -378,7 +378,7 @@ fn fragments(reader: &mut Reader<'_>) -> Result<Fragments, Malformed> {
     Ok(Fragments { attr, frag, parts, rest: reader.bytes()?.to_vec() })
 }
 
-fn kept(reader: &mut Reader<'_>) -> Result<StateStorage, Malformed> {
+fn storage(reader: &mut Reader<'_>) -> Result<StateStorage, Malformed> {
     let start = *reader;
     let code = usize::from(reader.u8()?);
     StateStorage::ALL.get(code).copied().ok_or_else(|| start.malformed("a known place"))

@@ -1,4 +1,4 @@
-//! Requests that a client has answered itself and sends together ([`crate::Request::ahead`]).
+//! Requests that a client has answered itself and sends together ([`crate::Request::is_async`]).
 //!
 //! Batches have many changes, each much like the one before. So each holds only its difference: a
 //! create of one more file in the same directory is its name and about four bytes. The bytes are
@@ -14,7 +14,7 @@ use crate::{NewInode, Op, Replay, Request};
 /// The request number follows the one before.
 const NEXT: u8 = 1;
 /// The client's acknowledgement is the same.
-const HEARD: u8 = 1 << 1;
+const ACKED: u8 = 1 << 1;
 /// The same user.
 const CRED: u8 = 1 << 2;
 /// The same position and stripe.
@@ -23,7 +23,7 @@ const ORDER: u8 = 1 << 3;
 const INO: u8 = 1 << 4;
 /// A create like the one before, in the same directory: its name follows, instead of an operation.
 const LIKE: u8 = 1 << 5;
-const KNOWN: u8 = NEXT | HEARD | CRED | ORDER | INO | LIKE;
+const KNOWN: u8 = NEXT | ACKED | CRED | ORDER | INO | LIKE;
 
 /// Requests sent together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +42,8 @@ impl<'a> Batch<'a> {
     #[must_use]
     pub fn requests(self) -> Requests<'a> {
         let replay = Some(Replay::default());
-        let request = Request::new(Tid(0), Tid(0), Cred::root(), Op::Settle);
-        let request = Request { replay, ahead: true, ..request };
+        let request = Request::new(Tid(0), Tid(0), Cred::root(), Op::AwaitAsync);
+        let request = Request { replay, is_async: true, ..request };
         Requests { reader: Reader::new(self.bytes), request, given: Ino(0), like: None }
     }
 }
@@ -77,8 +77,8 @@ impl<'a> Requests<'a> {
         let before = request.replay.unwrap_or_default();
         request.tid =
             Tid(if has(NEXT) { request.tid.0.wrapping_add(1) } else { reader.varint()? });
-        if !has(HEARD) {
-            request.heard = Tid(request.tid.0.saturating_sub(reader.varint()?));
+        if !has(ACKED) {
+            request.acked = Tid(request.tid.0.saturating_sub(reader.varint()?));
         }
         if !has(CRED) {
             request.cred = cred(reader)?;
@@ -126,7 +126,7 @@ fn is_like(before: &NewInode<'_>, new: &NewInode<'_>) -> bool {
 pub struct BatchWriter {
     bytes: Vec<u8>,
     tid: Tid,
-    heard: Tid,
+    acked: Tid,
     cred: Cred,
     replay: Replay,
     given: Ino,
@@ -135,7 +135,7 @@ pub struct BatchWriter {
 
 impl BatchWriter {
     /// Appends a request, which was answered as `replay` says.
-    pub fn push(&mut self, tid: Tid, heard: Tid, cred: &Cred, replay: Replay, op: &Op<'_>) {
+    pub fn push(&mut self, tid: Tid, acked: Tid, cred: &Cred, replay: Replay, op: &Op<'_>) {
         let first = self.bytes.is_empty();
         let creates = if let Op::Create { parent, name, new } = *op {
             Some((parent, name, new))
@@ -147,7 +147,7 @@ impl BatchWriter {
         });
         let same = [
             (NEXT, tid.0 == self.tid.0.wrapping_add(1)),
-            (HEARD, heard == self.heard),
+            (ACKED, acked == self.acked),
             (CRED, is_same_user(cred, &self.cred)),
             (ORDER, (replay.seq, replay.stripe) == (self.replay.seq, self.replay.stripe)),
             (INO, replay.ino != Ino(0) && replay.ino.0 == self.given.0.wrapping_add(1)),
@@ -160,8 +160,8 @@ impl BatchWriter {
         if flags & NEXT == 0 {
             out.put_varint(tid.0);
         }
-        if flags & HEARD == 0 {
-            out.put_varint(tid.0.saturating_sub(heard.0));
+        if flags & ACKED == 0 {
+            out.put_varint(tid.0.saturating_sub(acked.0));
         }
         if flags & CRED == 0 {
             put_cred(out, cred);
@@ -180,7 +180,7 @@ impl BatchWriter {
             Some((_, name, _)) if flags & LIKE != 0 => out.put_bytes(name),
             _ => op.encode(out),
         }
-        (self.tid, self.heard, self.replay) = (tid, heard, replay);
+        (self.tid, self.acked, self.replay) = (tid, acked, replay);
         if replay.ino != Ino(0) {
             self.given = replay.ino;
         }

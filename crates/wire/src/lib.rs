@@ -20,7 +20,7 @@ mod refusal;
 mod unused;
 
 pub use answer::{
-    Answer, Decoupled, EffectivePolicy, Elsewhere, Fragments, MergeReport, MergeSample, Opened,
+    Answer, Decoupled, EffectivePolicy, Fragments, MergeReport, MergeSample, Opened, Redirect,
     SampleKind, StateStorage,
 };
 pub use batch::{Batch, BatchWriter, Requests};
@@ -35,7 +35,7 @@ pub use mon::{Beacon, MonAnswer, MonOp};
 pub use op::{Access, MergeFlags, NewInode, Op};
 pub use outbox::Outbox;
 pub use types::{Cred, RenameFlags, XattrFlags};
-pub use unused::Unused;
+pub use unused::UnusedNumbers;
 
 /// The version of the protocol. Peers of different versions refuse each other in the first frame.
 pub const VERSION: u8 = 6;

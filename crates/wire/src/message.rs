@@ -52,8 +52,9 @@ pub struct Replay {
     pub stripe: Stripe,
 }
 
-/// Whether a client takes directories for itself when it can have them alone ([`Grants::alone`]),
-/// and answers changes in them before the server has heard of them (asynchronous operations).
+/// Whether a client takes directories for itself when it can have them alone
+/// ([`Grants::exclusive`]), and answers changes in them before the server has heard of them
+/// (asynchronous operations).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WantsExclusive {
     /// No (`wsync`).
@@ -72,19 +73,19 @@ pub struct Request<'a> {
     pub tid: Tid,
     /// Every request up to this one was answered, and the client has the answer: the server need
     /// not remember it any more.
-    pub heard: Tid,
+    pub acked: Tid,
     /// On whose behalf.
     pub cred: Cred,
     /// Set when it was executed before a restart of the server, and for requests with
-    /// [`Request::ahead`].
+    /// [`Request::is_async`].
     pub replay: Option<Replay>,
     /// The client caches answers, if it may ([`Grants`]), and receives [`Message::Revoke`].
     pub remembers: bool,
-    /// Whether it also takes directories for itself ([`Grants::alone`]).
-    pub wants_alone: WantsExclusive,
+    /// Whether it also takes directories for itself ([`Grants::exclusive`]).
+    pub wants_exclusive: WantsExclusive,
     /// The client has answered it itself, in directories that it has alone, and `replay` says how.
-    /// There is no reply unless it fails; [`Op::Settle`] asks how far the server has come.
-    pub ahead: bool,
+    /// There is no reply unless it fails; [`Op::AwaitAsync`] asks how far the server has come.
+    pub is_async: bool,
     /// What to do.
     pub op: Op<'a>,
 }
@@ -92,9 +93,9 @@ pub struct Request<'a> {
 impl<'a> Request<'a> {
     /// A request that is made for the first time, and remembers nothing.
     #[must_use]
-    pub fn new(tid: Tid, heard: Tid, cred: Cred, op: Op<'a>) -> Self {
-        let (remembers, wants_alone, ahead) = (false, WantsExclusive::Never, false);
-        Self { tid, heard, cred, replay: None, remembers, wants_alone, ahead, op }
+    pub fn new(tid: Tid, acked: Tid, cred: Cred, op: Op<'a>) -> Self {
+        let (remembers, wants_exclusive, is_async) = (false, WantsExclusive::Never, false);
+        Self { tid, acked, cred, replay: None, remembers, wants_exclusive, is_async, op }
     }
 }
 
@@ -133,7 +134,7 @@ pub struct Reply {
     /// Everything up to this position is durable.
     pub safe: Seq,
     /// The part of it that may be cached.
-    pub told: Option<Grants>,
+    pub grants: Option<Grants>,
     /// The answer.
     pub result: Result<Answer, Failure>,
 }
@@ -151,9 +152,9 @@ pub struct Grants {
     /// No other client has the capability of the directory, and none gets it, not even to read,
     /// before it is revoked: the client may change the directory without waiting for an answer.
     /// Files that are created there are striped like this.
-    pub alone: Option<Stripe>,
+    pub exclusive: Option<Stripe>,
     /// The same of the directory that was just created in it.
-    pub new_alone: Option<Stripe>,
+    pub new_exclusive: Option<Stripe>,
     /// There is no capability, and no server will revoke anything: the client may cache the answer
     /// for so long after it sent the request, by its own clock, and no change happens before.
     pub lease: Option<Span>,
@@ -199,7 +200,7 @@ pub enum Message<'a> {
     Map(Box<ClusterMap>),
     /// Monitor to server: write everything down and stop.
     Stop,
-    /// Client to server: operations that it has answered itself ([`Request::ahead`]).
+    /// Client to server: operations that it has answered itself ([`Request::is_async`]).
     Batch(Batch<'a>),
     /// Server to monitor, and from there to every other server: the load of a rank. The bytes are
     /// the balancer's.
@@ -249,15 +250,15 @@ impl Message<'_> {
                 out.put_varint(crashed.0);
             }
             Message::Request(request) => {
-                let Request { tid, heard, cred, replay, remembers, wants_alone, ahead, op } =
+                let Request { tid, acked, cred, replay, remembers, wants_exclusive, is_async, op } =
                     request;
                 out.put_u8(3);
                 out.put_varint(tid.0);
-                out.put_varint(tid.0.saturating_sub(heard.0));
+                out.put_varint(tid.0.saturating_sub(acked.0));
                 put_cred(out, cred);
-                let alone = wants_alone != &WantsExclusive::Never;
-                let always = wants_alone == &WantsExclusive::Always;
-                let flags = [replay.is_some(), *remembers, *ahead, alone, always].into_iter();
+                let wants = wants_exclusive != &WantsExclusive::Never;
+                let always = wants_exclusive == &WantsExclusive::Always;
+                let flags = [replay.is_some(), *remembers, *is_async, wants, always].into_iter();
                 out.put_u8(flags.rev().fold(0, |bits, flag| bits << 1 | u8::from(flag)));
                 if let Some(replay) = replay {
                     out.put_varint(replay.seq.0);
@@ -267,20 +268,22 @@ impl Message<'_> {
                 }
                 op.encode(out);
             }
-            Message::Reply(Reply { tid, seq, time, safe, told, result }) => {
+            Message::Reply(Reply { tid, seq, time, safe, grants, result }) => {
                 out.put_u8(4);
                 out.put_varint(tid.0);
                 out.put_varint(seq.0);
                 out.put_signed(time.0);
                 out.put_varint(safe.0);
-                put_option(out, told.as_ref(), |out, told| {
-                    put_attr(out, &told.dir);
-                    out.put_u8(u8::from(told.inode));
-                    put_option(out, told.alone, |out, stripe| out.put_varint(stripe.code().into()));
-                    put_option(out, told.new_alone, |out, stripe| {
+                put_option(out, grants.as_ref(), |out, grants| {
+                    put_attr(out, &grants.dir);
+                    out.put_u8(u8::from(grants.inode));
+                    put_option(out, grants.exclusive, |out, stripe| {
                         out.put_varint(stripe.code().into())
                     });
-                    put_option(out, told.lease, |out, lease| out.put_varint(lease.0));
+                    put_option(out, grants.new_exclusive, |out, stripe| {
+                        out.put_varint(stripe.code().into())
+                    });
+                    put_option(out, grants.lease, |out, lease| out.put_varint(lease.0));
                 });
                 put_result(out, result, Answer::encode);
             }
@@ -380,23 +383,23 @@ impl<'a> Message<'a> {
             }),
             3 => {
                 let tid = reader.varint()?;
-                let heard = tid.saturating_sub(reader.varint()?);
+                let acked = tid.saturating_sub(reader.varint()?);
                 let cred = cred(reader)?;
                 let start = *reader;
-                let [replayed, remembers, ahead, alone, always, ..] = flags(reader, 5)?;
-                let wants_alone = match (alone, always) {
+                let [replayed, remembers, is_async, wants, always, ..] = flags(reader, 5)?;
+                let wants_exclusive = match (wants, always) {
                     (false, _) => WantsExclusive::Never,
                     (true, false) => WantsExclusive::AsPolicySays,
                     (true, true) => WantsExclusive::Always,
                 };
-                if ahead && !replayed {
+                if is_async && !replayed {
                     return Err(start.malformed("what was answered ahead, with its answer"));
                 }
                 let replay = if replayed { Some(replay(reader)?) } else { None };
                 let op = Op::decode(reader)?;
-                let (tid, heard) = (Tid(tid), Tid(heard));
+                let (tid, acked) = (Tid(tid), Tid(acked));
                 let request =
-                    Request { tid, heard, cred, replay, remembers, wants_alone, ahead, op };
+                    Request { tid, acked, cred, replay, remembers, wants_exclusive, is_async, op };
                 Message::Request(request)
             }
             4 => Message::Reply(Reply {
@@ -404,7 +407,7 @@ impl<'a> Message<'a> {
                 seq: Seq(reader.varint()?),
                 time: Timestamp(reader.signed()?),
                 safe: Seq(reader.varint()?),
-                told: option(reader, told)?,
+                grants: option(reader, grants)?,
                 result: result(reader, Answer::decode)?,
             }),
             5 => Message::Chunk { tid: Tid(reader.varint()?), bytes: reader.bytes()? },
@@ -456,11 +459,11 @@ pub(crate) fn stripe(reader: &mut Reader<'_>) -> Result<Stripe, Malformed> {
     Stripe::from_code(reader.varint_u32()?).ok_or_else(|| start.malformed("a stripe"))
 }
 
-fn told(reader: &mut Reader<'_>) -> Result<Grants, Malformed> {
+fn grants(reader: &mut Reader<'_>) -> Result<Grants, Malformed> {
     let (dir, inode) = (attr(reader)?, boolean(reader)?);
-    let (alone, new_alone) = (option(reader, stripe)?, option(reader, stripe)?);
+    let (exclusive, new_exclusive) = (option(reader, stripe)?, option(reader, stripe)?);
     let lease = option(reader, |reader| reader.varint().map(Span))?;
-    Ok(Grants { dir, inode, alone, new_alone, lease })
+    Ok(Grants { dir, inode, exclusive, new_exclusive, lease })
 }
 
 fn put_result<T>(

@@ -6,7 +6,7 @@ mod parts;
 use types::bytes::{Malformed, Put, Reader};
 use types::{AttrChange, ClientId, Ino, Lock, Rank, RenameFlags, Timestamp, XattrFlags};
 
-use crate::Unused;
+use crate::UnusedNumbers;
 use crate::codec::{boolean, change, lock, option, put_change, put_lock, put_option, timestamp};
 pub(crate) use parts::{flags, ino};
 use parts::{merge_bits, new, put_ino, put_name, put_new, put_number};
@@ -98,14 +98,20 @@ pub enum Op<'a> {
     /// Gives a subtree to one client; sent by the monitor.
     Decouple { path: &'a [u8], client: ClientId, policy: &'a [u8] },
     /// More inode numbers for a decoupled subtree or, with 0 in its place, for the client's creates
-    /// in directories with an exclusive capability ([`crate::Grants::alone`]).
+    /// in directories with an exclusive capability ([`crate::Grants::exclusive`]).
     Extend { subtree: Ino, count: u64 },
     /// Announces a merge: `bytes` of journal follow as chunks with this request's id. `object` is
     /// where the journal is kept in the object store, if it is (Global Persist). Numbers that are
     /// `unused` go back with the subtree, if it is released.
-    Merge { subtree: Ino, bytes: u64, object: &'a [u8], flags: MergeFlags, unused: Unused<'a> },
+    Merge {
+        subtree: Ino,
+        bytes: u64,
+        object: &'a [u8],
+        flags: MergeFlags,
+        unused: UnusedNumbers<'a>,
+    },
     /// Ends a decoupling without a merge.
-    Release { subtree: Ino, unused: Unused<'a> },
+    Release { subtree: Ino, unused: UnusedNumbers<'a> },
     /// Makes a decoupled subtree the asking client's, and fences the client that had it.
     TakeOver { subtree: Ino },
     /// Writes everything to the metadata store and trims the journal.
@@ -133,15 +139,15 @@ pub enum Op<'a> {
     /// The client remembers nothing about a directory any more, and gives its capability back.
     Return { dir: Ino },
     /// Answered when everything is carried out that the client sent before without waiting for an
-    /// answer ([`crate::Request::ahead`]), with the position of the last of it.
-    Settle,
+    /// answer ([`crate::Request::is_async`]), with the position of the last of it.
+    AwaitAsync,
     /// Has a directory and everything below it served by another rank, while clients work there
     /// (B-03). Answered when that rank is the authority.
     Export { dir: Ino, rank: Rank },
     /// Moves a directory to another rank because a file of that rank is to get a name in it; for a
     /// file, the directory that has its only name. Pinned subtrees stay. The requester needs write
     /// permission there. Answered as `Export`.
-    Gather { ino: Ino, rank: Rank },
+    Colocate { ino: Ino, rank: Rank },
     /// Takes a snapshot of a directory and everything visible below it. The requester chooses an
     /// unused `id` (BF-03).
     Snapshot { dir: Ino, id: u64 },
@@ -284,12 +290,12 @@ impl Op<'_> {
                 put_lock(out, lock);
             }
             Op::Return { dir } => put_ino(out, 35, dir),
-            Op::Settle => out.put_u8(36),
+            Op::AwaitAsync => out.put_u8(36),
             Op::Export { dir, rank } => {
                 put_ino(out, 37, dir);
                 out.put_varint(u64::from(rank.0));
             }
-            Op::Gather { ino, rank } => {
+            Op::Colocate { ino, rank } => {
                 put_ino(out, 52, ino);
                 out.put_varint(u64::from(rank.0));
             }
@@ -385,9 +391,9 @@ impl<'a> Op<'a> {
                 let bytes = reader.varint()?;
                 let [dry_run, release, check, strong_log, store, by_reference] = flags(reader, 6)?;
                 let flags = MergeFlags { dry_run, release, check, strong_log, store, by_reference };
-                Op::Merge { subtree, bytes, object, flags, unused: Unused::decode(reader)? }
+                Op::Merge { subtree, bytes, object, flags, unused: UnusedNumbers::decode(reader)? }
             }
-            22 => Op::Release { subtree: ino(reader)?, unused: Unused::decode(reader)? },
+            22 => Op::Release { subtree: ino(reader)?, unused: UnusedNumbers::decode(reader)? },
             23 => Op::Checkpoint,
             24 => Op::TakeOver { subtree: ino(reader)? },
             25 => Op::Open { ino: ino(reader)?, write: boolean(reader)? },
@@ -404,7 +410,7 @@ impl<'a> Op<'a> {
             32 => Op::CancelLock { ino: ino(reader)?, lock: lock(reader)? },
             33 => Op::GetLock { ino: ino(reader)?, lock: lock(reader)? },
             35 => Op::Return { dir: ino(reader)? },
-            36 => Op::Settle,
+            36 => Op::AwaitAsync,
             39 => Op::Held { ino: ino(reader)? },
             47 => Op::Split { dir: ino(reader)? },
             48 => Op::Join { dir: ino(reader)? },
@@ -423,7 +429,7 @@ impl<'a> Op<'a> {
             51 => Op::Passed { dir: ino(reader)?, cross_rename: reader.varint()? },
             38 => Op::WriteDown { parent: ino(reader)?, name: reader.bytes()? },
             37 => Op::Export { dir: ino(reader)?, rank: crate::map::rank(reader)? },
-            52 => Op::Gather { ino: ino(reader)?, rank: crate::map::rank(reader)? },
+            52 => Op::Colocate { ino: ino(reader)?, rank: crate::map::rank(reader)? },
             45 => Op::Snapshot { dir: ino(reader)?, id: reader.varint()? },
             46 => Op::Adopt {
                 subtree: ino(reader)?,

@@ -9,7 +9,7 @@ impl Reply {
     #[must_use]
     pub fn refusal(failure: Failure) -> Self {
         let (seq, time, safe) = (Seq(0), Timestamp(0), Seq(0));
-        Self { tid: Tid(0), seq, time, safe, told: None, result: Err(failure) }
+        Self { tid: Tid(0), seq, time, safe, grants: None, result: Err(failure) }
     }
 
     /// Why a server refuses the connection, if this reply is a refusal.

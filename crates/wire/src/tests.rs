@@ -83,9 +83,9 @@ fn ops() -> Vec<Op<'static>> {
             bytes: 1000,
             object: b"journal/x",
             flags: MergeFlags { release: true, ..MergeFlags::default() },
-            unused: Unused::new(&UNUSED),
+            unused: UnusedNumbers::new(&UNUSED),
         },
-        Op::Release { subtree: ino, unused: Unused::default() },
+        Op::Release { subtree: ino, unused: UnusedNumbers::default() },
         Op::Checkpoint,
         Op::TakeOver { subtree: ino },
         Op::Open { ino, write: true },
@@ -98,9 +98,9 @@ fn ops() -> Vec<Op<'static>> {
         Op::CancelLock { ino, lock: lock() },
         Op::GetLock { ino, lock: Lock { mode: LockMode::Read, ..lock() } },
         Op::Return { dir: ino },
-        Op::Settle,
+        Op::AwaitAsync,
         Op::Export { dir: ino, rank: Rank(2) },
-        Op::Gather { ino, rank: Rank(1) },
+        Op::Colocate { ino, rank: Rank(1) },
         Op::Snapshot { dir: ino, id: u64::MAX },
         Op::Adopt { subtree: ino, branch: b"nightly", block: true },
         Op::Accessed { ino, at: Timestamp(-5) },
@@ -140,7 +140,7 @@ fn answers() -> Vec<Answer> {
         Answer::Locked(Some((ClientId(3), lock()))),
         Answer::Snapshot(7),
         Answer::CrossRename(1 << 40, Ino(9)),
-        Answer::Elsewhere(Box::new(Elsewhere {
+        Answer::Redirect(Box::new(Redirect {
             rank: Rank(1),
             root: Ino(4),
             parent: Ino(5),
@@ -235,34 +235,34 @@ fn messages() -> Vec<Message<'static>> {
     ];
     let wants = [WantsExclusive::Never, WantsExclusive::AsPolicySays, WantsExclusive::Always];
     for (tid, op) in ops().into_iter().enumerate() {
-        let wants_alone = wants[tid % wants.len()];
+        let wants_exclusive = wants[tid % wants.len()];
         let replay = (tid % 2 == 0).then_some(Replay {
             seq: Seq(1),
             stripe: Stripe::MIN,
             ..Replay::default()
         });
-        let (tid, heard) = (Tid(tid as u64), Tid(tid as u64 / 2));
+        let (tid, acked) = (Tid(tid as u64), Tid(tid as u64 / 2));
         all.push(Message::Request(Request {
             tid,
-            heard,
+            acked,
             cred: cred.clone(),
             remembers: true,
-            wants_alone,
-            ahead: replay.is_some(),
+            wants_exclusive,
+            is_async: replay.is_some(),
             replay,
             op,
         }));
     }
     let reply = |result: Result<Answer, Failure>| {
-        let told = result.is_ok().then(|| Grants {
+        let grants = result.is_ok().then(|| Grants {
             dir: attr(),
             inode: true,
-            alone: Some(Stripe::MIN),
-            new_alone: Some(Stripe::MIN),
+            exclusive: Some(Stripe::MIN),
+            new_exclusive: Some(Stripe::MIN),
             lease: Some(Span::from_millis(1000)),
         });
         let (tid, seq, time, safe) = (Tid(1), Seq(2), Timestamp(3), Seq(1));
-        Message::Reply(Reply { tid, seq, time, safe, told, result })
+        Message::Reply(Reply { tid, seq, time, safe, grants, result })
     };
     all.extend(answers().into_iter().map(|answer| reply(Ok(answer))));
     all.push(reply(Err(Failure { errno: Errno::Busy, text: "why".into() })));
@@ -310,7 +310,7 @@ fn other_versions_and_foreign_protocols_are_named() {
 }
 
 #[test]
-fn what_servers_report_regularly_is_not_stored_with_the_map() {
+fn the_stored_map_omits_the_periodic_reports_of_servers() {
     let mut bytes = Vec::new();
     map().encode(&mut bytes, false);
     let stored = ClusterMap::decode(&mut types::bytes::Reader::new(&bytes)).expect("a map");
@@ -345,11 +345,11 @@ fn an_outbox_keeps_messages_apart_and_in_order() {
 #[test]
 fn unused_numbers_are_a_list_of_ranges() {
     let ranges = [InoRange { start: 5, end: 7 }, InoRange { start: 300, end: 301 }];
-    assert_eq!(Unused::encode(&ranges), UNUSED);
-    assert_eq!(Unused::new(&UNUSED).ranges().collect::<Vec<_>>(), ranges);
-    assert_eq!(Unused::default().ranges().count(), 0);
+    assert_eq!(UnusedNumbers::encode(&ranges), UNUSED);
+    assert_eq!(UnusedNumbers::new(&UNUSED).ranges().collect::<Vec<_>>(), ranges);
+    assert_eq!(UnusedNumbers::default().ranges().count(), 0);
     let mut bytes = Vec::new();
-    Op::Release { subtree: Ino(1), unused: Unused::new(&UNUSED[..3]) }.encode(&mut bytes);
+    Op::Release { subtree: Ino(1), unused: UnusedNumbers::new(&UNUSED[..3]) }.encode(&mut bytes);
     assert!(Op::decode(&mut types::bytes::Reader::new(&bytes)).is_err(), "half a range");
 }
 
@@ -357,9 +357,9 @@ fn unused_numbers_are_a_list_of_ranges() {
 fn read(batch: Batch<'_>) -> Vec<(Tid, Tid, Cred, Replay, String)> {
     let (mut requests, mut all) = (batch.requests(), Vec::new());
     while let Some(request) = requests.read().expect("our own") {
-        assert!(request.ahead);
-        let Request { tid, heard, ref cred, replay, op, .. } = *request;
-        all.push((tid, heard, cred.clone(), replay.expect("always"), format!("{op:?}")));
+        assert!(request.is_async);
+        let Request { tid, acked, ref cred, replay, op, .. } = *request;
+        all.push((tid, acked, cred.clone(), replay.expect("always"), format!("{op:?}")));
     }
     all
 }
@@ -376,11 +376,11 @@ fn a_batch_says_each_request_by_how_it_differs() {
     let far = Replay { seq: Seq(u64::MAX), stripe: Stripe::MIN, ..replay(0, i64::MIN) };
     let (mut writer, mut wanted) = (BatchWriter::default(), Vec::new());
     let mut lengths = Vec::new();
-    let mut push = |tid, heard, cred: &Cred, replay, op: Op<'_>| {
+    let mut push = |tid, acked, cred: &Cred, replay, op: Op<'_>| {
         let before = writer.bytes();
-        writer.push(Tid(tid), Tid(heard), cred, replay, &op);
+        writer.push(Tid(tid), Tid(acked), cred, replay, &op);
         lengths.push(writer.bytes() - before);
-        wanted.push((Tid(tid), Tid(heard), cred.clone(), replay, format!("{op:?}")));
+        wanted.push((Tid(tid), Tid(acked), cred.clone(), replay, format!("{op:?}")));
     };
     push(1 << 50, 1 << 49, &root, replay(1 << 41, 1 << 60), like(b"file.0000001"));
     push(
@@ -400,9 +400,9 @@ fn a_batch_says_each_request_by_how_it_differs() {
 }
 
 #[test]
-fn what_is_no_batch_is_refused_behind_what_is() {
+fn garbage_after_a_valid_batch_is_refused_at_its_offset() {
     let mut writer = BatchWriter::default();
-    writer.push(Tid(1), Tid(0), &Cred::root(), Replay::default(), &Op::Settle);
+    writer.push(Tid(1), Tid(0), &Cred::root(), Replay::default(), &Op::AwaitAsync);
     let good = writer.bytes();
     let mut bytes = Vec::new();
     for end in [&[1 << 7][..], &[1 << 5, 1, 0], &[0]] {
@@ -411,7 +411,7 @@ fn what_is_no_batch_is_refused_behind_what_is() {
         let mut bytes = bytes.split_off(bytes.len() - good);
         bytes.extend_from_slice(end);
         let mut requests = Batch::new(&bytes).requests();
-        assert!(matches!(requests.read(), Ok(Some(request)) if request.op == Op::Settle));
+        assert!(matches!(requests.read(), Ok(Some(request)) if request.op == Op::AwaitAsync));
         let malformed = requests.read().expect_err("flags, nothing to be like, the end");
         assert!(malformed.offset >= good, "{malformed}");
     }
@@ -483,8 +483,8 @@ fn annotated(frame: &[u8], parts: &[(usize, &str)]) -> String {
 fn the_examples_of_the_page_are_what_is_sent() {
     let cred = Cred { uid: 1000, gid: 100, groups: vec![] };
     let op = Op::Lookup { parent: Ino(1 << 40), name: b"book" };
-    let (tid, heard) = (Tid(300), Tid(299));
-    let request = Request::new(tid, heard, cred, op);
+    let (tid, acked) = (Tid(300), Tid(299));
+    let request = Request::new(tid, acked, cred, op);
     let request = Message::Request(request).to_frame();
     let parts = [
         (4, "length of the payload: 21"),
@@ -493,7 +493,7 @@ fn the_examples_of_the_page_are_what_is_sent() {
         (4, "checksum"),
         (1, "message 3: Request"),
         (2, "tid 300"),
-        (1, "heard: all up to 1 before it"),
+        (1, "acked: all up to 1 before it"),
         (2, "uid 1000"),
         (1, "gid 100"),
         (1, "no further groups"),

@@ -7,10 +7,10 @@ use crate::codec::{put_range, range};
 
 /// Ranges of granted numbers that a client has not used and never will, as they are in a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Unused<'a>(&'a [u8]);
+pub struct UnusedNumbers<'a>(&'a [u8]);
 
-impl<'a> Unused<'a> {
-    /// What [`Unused::encode`] made.
+impl<'a> UnusedNumbers<'a> {
+    /// What [`UnusedNumbers::encode`] made.
     #[must_use]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self(bytes)

@@ -1,7 +1,7 @@
 use super::*;
 use crate::{FaultKind, PRESETS, preset};
 
-fn tried(text: &str) -> Vec<Tried> {
+fn tried(text: &str) -> Vec<SceneResult> {
     try_out(&BalancerPolicy::parse("test", text).unwrap())
 }
 
@@ -35,7 +35,7 @@ fn shipped_policies_move_load_away_from_the_first_rank_and_leave_idle_clusters_a
 }
 
 #[test]
-fn what_fails_only_on_the_last_rank_of_a_large_cluster_is_found() {
+fn check_finds_a_failure_only_on_the_last_rank_of_a_large_cluster() {
     let all = tried("-- When policy\nif whoami == 128 then error('here') end if false then");
     let failed: Vec<_> = all.iter().filter(|tried| tried.fault.is_some()).collect();
     assert_eq!(failed.len(), Scene::ALL.len());
@@ -44,7 +44,7 @@ fn what_fails_only_on_the_last_rank_of_a_large_cluster_is_found() {
 }
 
 #[test]
-fn what_fails_only_at_the_third_tick_is_found() {
+fn check_finds_a_failure_only_at_the_third_tick() {
     let all =
         tried("-- When policy\nn = RDstate() + 1 WRstate(n)\nif n == 3 then\n\ntargets[1] = -1");
     assert!(all.iter().all(|tried| tried.fault.as_ref().is_some_and(|(_, tick, _)| *tick == 3)));

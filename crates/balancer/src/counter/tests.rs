@@ -54,7 +54,7 @@ fn fragments_share_what_their_directory_had_and_give_it_back() {
 }
 
 #[test]
-fn what_left_counts_no_more_above() {
+fn an_exported_directory_leaves_the_counts_of_its_ancestors() {
     let mut table = LoadTable::new(LoadTable::HALF_LIFE);
     table.hit(&[id(7), id(1)], HitKind::InodeWrite, 6.0, seconds(0));
     table.hit(&[id(8), id(1)], HitKind::InodeWrite, 2.0, seconds(0));
@@ -77,7 +77,7 @@ fn the_table_forgets_what_has_faded_and_nothing_else() {
 
 #[test]
 fn strange_hits_and_times_change_nothing() {
-    let mut counts = Fading::default();
+    let mut counts = DecayingCounts::default();
     counts.hit(HitKind::Fetch, f64::NAN, seconds(2), Span(0));
     counts.hit(HitKind::Fetch, -5.0, seconds(2), Span(0));
     counts.hit(HitKind::Fetch, f64::INFINITY, seconds(2), Span(0));

@@ -76,7 +76,7 @@ fn a_view_that_makes_no_sense_is_a_fault_of_the_view() {
 }
 
 #[test]
-fn what_is_decided_says_why() {
+fn a_decision_names_its_reason() {
     let decision =
         decide(&preset("greedy-spill").unwrap(), &view(0, &[100.0, 0.0]), &State::Nothing);
     assert_eq!(decision.why, "rank 1: wants 50.00, 4 subtrees of 50.00 by half");

@@ -46,7 +46,7 @@ fn every_truncation_and_every_flipped_bit_is_detected() {
 }
 
 #[test]
-fn numbers_that_are_none_are_refused_even_with_a_right_checksum() {
+fn loads_that_are_not_finite_are_refused_despite_a_right_checksum() {
     for wrong in [f64::NAN, f64::INFINITY, -1.0] {
         let mut beat = beat();
         beat.metrics.queue = wrong;

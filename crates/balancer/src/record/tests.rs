@@ -30,7 +30,7 @@ fn name(ino: Ino) -> Vec<u8> {
 fn records() -> Vec<DecisionRecord> {
     let units = vec![unit(1, None, 100.0), unit(2, Some(0), 60.0), unit(3, Some(0), 40.0)];
     let tick = TickRecord::of(&answer(units), 7, name);
-    assert_eq!((tick.ended, tick.moves.len()), (Ended::Moves, 1), "{tick:?}");
+    assert_eq!((tick.ended, tick.moves.len()), (TickResult::Moves, 1), "{tick:?}");
     let done = MoveRecord {
         tick: 7,
         path: b"/2".to_vec(),

@@ -55,7 +55,7 @@ fn an_odd_one_goes_with_the_first_half() {
 }
 
 #[test]
-fn nothing_is_chosen_of_nothing_and_nothing_for_a_target_of_nothing() {
+fn no_units_or_a_target_of_zero_give_an_empty_choice() {
     for (_, selector) in NAMED {
         assert!(selector.choose(&[], 5.0).sent.is_empty(), "{selector:?}");
     }

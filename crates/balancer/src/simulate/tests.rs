@@ -80,7 +80,7 @@ fn too_aggressive_moves_more_and_wins_nothing() {
 }
 
 #[test]
-fn our_own_reaches_what_an_administrator_would_pin() {
+fn the_default_policy_reaches_the_rate_of_manual_pins() {
     let setup = Setup { seconds: 120, ..Setup::new(Workload::Private, 4) };
     assert!(rate("cudele", &setup) > 0.98 * rate("static", &setup));
     assert!(rate("cudele", &setup) >= 0.99 * rate("cephfs", &setup));

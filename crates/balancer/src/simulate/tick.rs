@@ -37,12 +37,12 @@ impl Cluster<'_> {
         let auth = self.world.parts.iter().filter(|part| part.rank == rank);
         let auth = auth.fold(Counts::default(), |sum, part| sum.plus(&part.counts));
         let (auth, all) = heartbeat::loads(self.policy, &auth, &auth, &crate::Expired::never());
-        let seconds = (now - self.ranks[rank].heard_at).max(STEP_SECONDS);
+        let seconds = (now - self.ranks[rank].last_metrics_at).max(STEP_SECONDS);
         let busy = self.queues.busy(rank) * 100.0 * about_one(&mut self.rng, noise);
         let queue = self.queues.length(rank) * about_one(&mut self.rng, noise);
         let state = &mut self.ranks[rank];
         let requests = state.requests.max(1e-9);
-        state.heard = Metrics {
+        state.last_metrics = Metrics {
             auth,
             all,
             cpu_percent: busy.clamp(0.0, 100.0),
@@ -53,7 +53,7 @@ impl Cluster<'_> {
             inodes: 0.0,
             age_seconds: 0.0,
         };
-        state.heard_at = now;
+        state.last_metrics_at = now;
         (state.requests, state.busy_seconds) = (0.0, 0.0);
     }
 
@@ -88,11 +88,13 @@ impl Cluster<'_> {
             pin: self.world.dirs[parts[*at].dir].pin,
         };
         let auth = mine.iter().fold(Counts::default(), |sum, at| sum.plus(&parts[*at].counts));
-        let heard =
-            |other: &super::RankState| Metrics { age_seconds: now - other.heard_at, ..other.heard };
+        let last_metrics = |other: &super::RankState| Metrics {
+            age_seconds: now - other.last_metrics_at,
+            ..other.last_metrics
+        };
         let view = BalancerView {
             whoami: Rank(u16::try_from(rank).unwrap_or(u16::MAX)),
-            ranks: self.ranks.iter().map(heard).collect(),
+            ranks: self.ranks.iter().map(last_metrics).collect(),
             auth,
             all: auth,
             units: mine.iter().map(unit).collect(),

@@ -25,7 +25,7 @@ fn listing_4_has_its_where_within_its_when() {
 }
 
 #[test]
-fn what_has_no_when_is_cephs_dialect() {
+fn a_script_without_a_when_policy_is_in_cephs_dialect() {
     let script = "-- when the sun shines\nreturn {0, 0}\n";
     assert_eq!(cut(script).unwrap().0, Source::Ceph(script.to_owned()));
     let (source, settings) = cut("-- Settings\nneed_min = 0.5\nreturn {}\n").unwrap();
@@ -41,7 +41,7 @@ fn refused(text: &str, line: Option<u32>, words: &str) {
 }
 
 #[test]
-fn what_is_no_policy_is_refused_with_its_line() {
+fn an_invalid_policy_is_refused_with_its_line() {
     refused("-- Metadata load\nIWR\n", None, "no `-- When policy`");
     refused("x = 1\n-- When policy\nif true then\n", Some(1), "before the first section");
     refused("-- When policy\n-- When policy:\n", Some(2), "a second section `When policy`");

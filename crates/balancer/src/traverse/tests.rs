@@ -51,7 +51,7 @@ fn a_parent_that_fits_is_never_divided() {
 }
 
 #[test]
-fn what_is_too_popular_is_opened_and_the_smallest_that_fits_goes() {
+fn a_too_popular_unit_is_divided_and_the_smallest_that_fits_is_sent() {
     let deep = view(&[
         (None, 100.0),
         (Some(0), 100.0),
@@ -78,7 +78,7 @@ fn a_leaf_that_is_too_popular_stays_and_is_named() {
 }
 
 #[test]
-fn what_is_tiny_goes_last() {
+fn tiny_units_are_sent_last() {
     let mut tree = vec![(None, 200.0), (Some(0), 100.0), (Some(1), 50.0), (Some(1), 50.0)];
     tree.extend([(Some(0), 0.1); 20]);
     let (sent, _) = walk(&view(&tree), &[(1, 50.0)], BIG);
@@ -94,7 +94,7 @@ fn several_targets_share_and_nothing_goes_twice() {
 }
 
 #[test]
-fn what_is_in_parts_is_not_sent_whole() {
+fn a_divided_unit_is_not_sent_as_a_whole() {
     // Rank 1 gets the hot leaf; for rank 2 the rest of its parent would fit, but part of it is
     // gone.
     let tree = view(&[(None, 50.0), (Some(0), 50.0), (Some(1), 30.0), (Some(1), 20.0)]);
@@ -117,14 +117,14 @@ fn pins_come_first_and_hold() {
 }
 
 #[test]
-fn what_must_not_move_is_opened() {
+fn an_unmovable_unit_is_divided() {
     let mut view = hot_leaf();
     view.units[1].movable = false;
     assert_eq!(walk(&view, &[(1, 40.0)], BIG).0, [(2, 1)]);
 }
 
 #[test]
-fn nobody_sends_what_has_no_load() {
+fn units_without_load_are_not_sent() {
     let idle = view(&[(None, 0.0), (Some(0), 0.0)]);
     assert_eq!(walk(&idle, &[(1, 5.0)], &[Selector::Half]).0, []);
 }

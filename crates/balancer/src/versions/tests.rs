@@ -33,7 +33,7 @@ fn three_failures_in_a_row_bring_the_last_good_version_back() {
 }
 
 #[test]
-fn a_version_that_never_worked_is_nothing_to_go_back_to() {
+fn a_revert_skips_versions_that_never_worked() {
     let mut versions = Versions::new(0, default_policy());
     versions.install(1, bad());
     tick(&mut versions);
@@ -70,7 +70,7 @@ fn a_senseless_view_is_not_held_against_the_policy() {
 }
 
 #[test]
-fn going_back_by_hand_needs_somewhere_to_go() {
+fn a_manual_revert_needs_an_earlier_version() {
     let mut versions = Versions::new(0, default_policy());
     assert!(!versions.revert());
     versions.install(1, preset("static").unwrap());

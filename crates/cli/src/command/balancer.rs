@@ -12,7 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use balancer::check::Tried;
+use balancer::check::SceneResult;
 use balancer::{BalancerPolicy, Expired, PRESETS, SOURCE_BYTES_MAX};
 use clap::{Args as ClapArgs, Subcommand};
 use cudele::{Errno, Error, Result};
@@ -141,7 +141,7 @@ fn read(argument: &OsString) -> Result<BalancerPolicy> {
 ///
 /// # Errors
 /// The policy's fault in a trial.
-fn try_out(policy: &BalancerPolicy) -> Result<Vec<Tried>> {
+fn try_out(policy: &BalancerPolicy) -> Result<Vec<SceneResult>> {
     let tried = balancer::check::try_out_with(policy, patience);
     if let Some((tried, (rank, tick, fault))) =
         tried.iter().find_map(|tried| tried.fault.as_ref().map(|fault| (tried, fault)))
@@ -191,7 +191,7 @@ fn check(context: &Context, args: &Check) -> Result<()> {
     })
 }
 
-fn scene(tried: &Tried) -> Value {
+fn scene(tried: &SceneResult) -> Value {
     json!({
         "ranks": tried.ranks, "load": tried.scene.name(), "wanted": tried.wanted,
         "subtrees": tried.exports, "steps": tried.steps,

@@ -99,7 +99,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         copier.copy_root(source, target)
     });
     if matches!(dest, Side::Space(_)) {
-        space::settle(&fs, result)?
+        space::sync_after(&fs, result)?
     } else {
         result?
     };

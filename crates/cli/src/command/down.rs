@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn who_fails_and_gets_nothing_done_is_stuck() {
+    fn a_server_that_fails_without_progress_is_stuck() {
         assert!(is_stuck(&map(5, 1), &map(5, 2)));
         assert!(!is_stuck(&map(5, 1), &map(6, 2)), "a bit is done");
         assert!(!is_stuck(&map(5, 1), &map(5, 1)), "the store is slow");

@@ -4,7 +4,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Result};
-use fsck::{Depth, Finding, FindingKind, FsckReport, Gravity, Mended, Scope, StoreSurvey, Subject};
+use fsck::{
+    Depth, Finding, FindingKind, FsckReport, Repairs, Scope, Severity, StoreSurvey, Subject,
+};
 use serde_json::{Value, json};
 use terminal::context::Context;
 use terminal::figures::{bytes, count};
@@ -52,7 +54,7 @@ pub(crate) struct ScrubArgs {
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     if args.repair && !args.dry_run {
-        mend_marker(context, args.store.as_deref())?;
+        repair_marker(context, args.store.as_deref())?;
     }
     let store = open(context, args.store.as_deref())?;
     let owner = format!("cudele fsck (process {})", std::process::id());
@@ -61,14 +63,14 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     if args.repair && !args.dry_run && !args.metadata_only {
         list_damaged_files(&*store, &report)?;
     }
-    let mended = if args.repair && !args.dry_run && !report.findings.is_empty() {
+    let repairs = if args.repair && !args.dry_run && !report.findings.is_empty() {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-        Some(fsck::mend(&*store, Timestamp(i64::try_from(now).unwrap_or(i64::MAX)))?)
+        Some(fsck::repair(&*store, Timestamp(i64::try_from(now).unwrap_or(i64::MAX)))?)
     } else {
         None
     };
     drop(locks);
-    tell(context, &report, mended.as_ref(), args.repair)
+    print_report(context, &report, repairs.as_ref(), args.repair)
 }
 
 pub(crate) fn scrub(context: &Context, args: &ScrubArgs) -> Result<()> {
@@ -77,11 +79,11 @@ pub(crate) fn scrub(context: &Context, args: &ScrubArgs) -> Result<()> {
     if !args.metadata_only {
         list_damaged_files(&*store, &report)?;
     }
-    tell(context, &report, None, false)
+    print_report(context, &report, None, false)
 }
 
 /// Writes the marker of the cluster's directory again if it is empty, damaged or gone.
-fn mend_marker(context: &Context, store: Option<&str>) -> Result<()> {
+fn repair_marker(context: &Context, store: Option<&str>) -> Result<()> {
     let Some(dir) = context.locator().find().ok().and_then(|found| found.dir) else {
         return Ok(());
     };
@@ -132,7 +134,7 @@ fn about(finding: &Finding) -> Value {
         }
     };
     json!({
-        "gravity": finding.kind.gravity().as_str(),
+        "gravity": finding.kind.severity().as_str(),
         "code": finding.kind.code(),
         "about": subject,
         "path": finding.path,
@@ -142,14 +144,14 @@ fn about(finding: &Finding) -> Value {
 }
 
 /// Prints the findings, and fails if something is damaged and stays so.
-fn tell(
+fn print_report(
     context: &Context,
     report: &FsckReport,
-    mended: Option<&Mended>,
+    repairs: Option<&Repairs>,
     repair: bool,
 ) -> Result<()> {
-    let left = |mended: &Mended| {
-        let left = mended
+    let left = |repairs: &Repairs| {
+        let left = repairs
             .left
             .iter()
             .map(|(finding, why)| json!({ "finding": about(finding), "why": why }));
@@ -163,20 +165,20 @@ fn tell(
         "events": report.events,
         "incomplete": report.incomplete,
         "findings": report.findings.iter().map(about).collect::<Vec<_>>(),
-        "mended": mended.map(|mended| mended.mended.iter().map(about).collect::<Vec<_>>()),
-        "left": mended.map(left),
+        "mended": repairs.map(|repairs| repairs.mended.iter().map(about).collect::<Vec<_>>()),
+        "left": repairs.map(left),
     });
-    context.print(&value, || text(report, mended, repair))?;
-    let damaged = match mended {
-        None => report.worst() == Some(Gravity::Damage),
-        Some(mended) => {
-            mended.left.iter().any(|(finding, _)| finding.kind.gravity() == Gravity::Damage)
+    context.print(&value, || text(report, repairs, repair))?;
+    let damaged = match repairs {
+        None => report.worst() == Some(Severity::Damage),
+        Some(repairs) => {
+            repairs.left.iter().any(|(finding, _)| finding.kind.severity() == Severity::Damage)
         }
     };
     if !damaged {
         return Ok(());
     }
-    let (cause, remedy) = match mended {
+    let (cause, remedy) = match repairs {
         Some(_) => {
             ("something is damaged and could not be mended", "see what is said about it above")
         }
@@ -187,15 +189,15 @@ fn tell(
     Err(Error::new(Errno::BadMessage, "store", cause).remedy(remedy))
 }
 
-fn text(report: &FsckReport, mended: Option<&Mended>, repair: bool) -> String {
+fn text(report: &FsckReport, repairs: Option<&Repairs>, repair: bool) -> String {
     let mut text = String::new();
     for finding in &report.findings {
         text.push_str(&format!("{finding}\n"));
-        if repair && mended.is_none() {
+        if repair && repairs.is_none() {
             text.push_str(&format!("  {}\n", finding.kind.remedy()));
         }
     }
-    for (finding, why) in mended.iter().flat_map(|mended| &mended.left) {
+    for (finding, why) in repairs.iter().flat_map(|repairs| &repairs.left) {
         text.push_str(&format!("not mended: {finding}: {why}\n"));
     }
     text.push_str(&format!(
@@ -209,11 +211,11 @@ fn text(report: &FsckReport, mended: Option<&Mended>, repair: bool) -> String {
     if let Some(why) = report.incomplete {
         text.push_str(&format!("{why}\n"));
     }
-    match mended {
+    match repairs {
         None if report.findings.is_empty() => text.push_str("Everything adds up.\n"),
         None => {}
-        Some(mended) => {
-            text.push_str(&format!("{} mended\n", count(mended.mended.len() as u64)));
+        Some(repairs) => {
+            text.push_str(&format!("{} mended\n", count(repairs.mended.len() as u64)));
         }
     }
     text

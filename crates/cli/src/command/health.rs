@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_is_an_error_and_what_is_slow_a_warning() {
+    fn a_lost_server_is_an_error_and_a_slow_store_a_warning() {
         let mut map = ClusterMap::default();
         assert_eq!(codes(&checks(&map)), [("NO_SERVER", true)]);
         map.mds = vec![MdsEntry { state: MdsState::Active, ..MdsEntry::default() }];

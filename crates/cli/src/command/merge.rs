@@ -46,7 +46,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     value["dry_run"] = json!(false);
     value["bytes"] = json!(done.bytes);
     value["seconds"] = json!(done.seconds);
-    value["by_reference"] = told(&done.merged_by);
+    value["by_reference"] = reference_json(&done.merged_by);
     value["steps"] = done
         .steps
         .iter()
@@ -59,7 +59,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     context.print(&value, || {
         let (path, merged) = (quoted(path.as_bytes()), to_text(&report));
         let mut text = format!("{path} is merged and everybody's again\n{merged}");
-        text.push_str(&told_text(&done.merged_by));
+        text.push_str(&reference_text(&done.merged_by));
         for step in &done.steps {
             let _ = writeln!(
                 text,
@@ -75,12 +75,12 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
 }
 
 /// How much was merged by reference, and why not more.
-pub(crate) fn told(by: &MergedBy) -> Value {
+pub(crate) fn reference_json(by: &MergedBy) -> Value {
     json!({ "runs": by.runs, "events": by.events, "seconds": by.seconds, "not_because": by.because })
 }
 
 /// The same as text; empty if the user did not ask for it.
-pub(crate) fn told_text(by: &MergedBy) -> String {
+pub(crate) fn reference_text(by: &MergedBy) -> String {
     let mut text = String::new();
     if by.runs > 0 {
         let (events, runs) = (count(by.events), count(by.runs));

@@ -52,7 +52,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         Ok(())
     });
     // Directories that were made before a failure are kept as well.
-    space::settle(&fs, result)?;
+    space::sync_after(&fs, result)?;
     let rows = made.iter().map(|(path, attr)| {
         let mut object = Map::new();
         format::put_bytes(&mut object, "path", &path.to_bytes());

@@ -103,7 +103,7 @@ pub(crate) fn here(
     cluster.watch_contact(move |news| Log::of("mount").line(format_args!("{place}: {news}")));
     let fs = cluster.mount()?;
     fs.set_patience(options.timeout);
-    fs.take_exclusive(match options.alone {
+    fs.take_exclusive(match options.exclusive {
         Some(true) => WantsExclusive::Always,
         Some(false) => WantsExclusive::Never,
         None => WantsExclusive::AsPolicySays,

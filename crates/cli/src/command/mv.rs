@@ -69,7 +69,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     if args.dry_run {
         result?
     } else {
-        space::settle(&fs, result)?
+        space::sync_after(&fs, result)?
     };
     report(context, args, &moves)
 }

@@ -94,7 +94,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         Command::Rm(args) => remove(context, args),
         Command::Ls => list(context),
         Command::Advise(args) => advise::advise(context, args),
-        Command::Predict(args) => advise::foretell(context, args),
+        Command::Predict(args) => advise::print_prediction(context, args),
     }
 }
 
@@ -167,7 +167,7 @@ fn set(context: &Context, args: &Set) -> Result<()> {
             if !policy.is_decoupled() {
                 subtree.forget()?;
             }
-            Change::Carried(done)
+            Change::Executed(done)
         }
         None => {
             // A client that mounts resends requests that earlier processes logged and a server
@@ -199,17 +199,17 @@ fn set(context: &Context, args: &Set) -> Result<()> {
 enum Change {
     Set(PolicySet),
     /// This machine has the subtree, and executed the steps that the change needs.
-    Carried(Completion),
+    Executed(Completion),
 }
 
 impl Change {
     fn to_json(&self) -> Value {
         match self {
-            Self::Set(PolicySet::InForce) => json!({ "state": "in force" }),
+            Self::Set(PolicySet::ActivePolicy) => json!({ "state": "in force" }),
             Self::Set(PolicySet::Waits(client)) => {
                 json!({ "state": "pending", "client": client.0 })
             }
-            Self::Carried(done) => json!({
+            Self::Executed(done) => json!({
                 "state": "in force", "seconds": done.seconds, "events": done.events,
                 "steps": done.steps.iter().map(|step| json!({
                     "name": step.mechanism.name(), "seconds": step.seconds, "bytes": step.bytes,
@@ -220,11 +220,11 @@ impl Change {
 
     fn to_text(&self) -> String {
         match self {
-            Self::Set(PolicySet::InForce) => String::new(),
+            Self::Set(PolicySet::ActivePolicy) => String::new(),
             Self::Set(PolicySet::Waits(client)) => format!(
                 "  pending: {client} has the subtree; the old policy holds until it gives it back\n"
             ),
-            Self::Carried(done) => {
+            Self::Executed(done) => {
                 let steps = done.steps.iter();
                 let names: Vec<_> = steps.map(|step| step.mechanism.name()).collect();
                 let steps = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };

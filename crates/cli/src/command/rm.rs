@@ -60,7 +60,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     let Removal { out, listed, files, directories, .. } = removal;
     match out {
         Some(out) => out.finish().and(result)?,
-        None => space::settle(&fs, result)?,
+        None => space::sync_after(&fs, result)?,
     }
     let mut value = json!({ "dry_run": args.dry_run, "files": files, "directories": directories });
     if args.dry_run {

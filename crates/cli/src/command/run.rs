@@ -342,7 +342,7 @@ fn report(
         "path": path.to_string(), "exit_code": status.code(), "signal": status.signal(),
         "ending": ending.name(), "events": done.events, "bytes": done.bytes,
         "seconds": done.seconds, "mechanisms": mechanisms,
-        "by_reference": merge::told(&done.merged_by),
+        "by_reference": merge::reference_json(&done.merged_by),
     });
     if context.json {
         return context.print(&value, String::new);
@@ -359,7 +359,7 @@ fn report(
     };
     let took = seconds(done.seconds);
     eprintln!("cudele: {path}: {} events in {took}, {fate}{next}", done.events);
-    for line in merge::told_text(&done.merged_by).lines() {
+    for line in merge::reference_text(&done.merged_by).lines() {
         eprintln!("cudele: {line}");
     }
     for step in &done.steps {

@@ -34,7 +34,7 @@ struct Facts {
     /// The directory that carries the policy; none for the default.
     source: Option<Vec<u8>>,
     /// Its present place, and the client that has the subtree.
-    kept: StateStorage,
+    storage: StateStorage,
     owner: ClientId,
     /// The rank that serves it.
     rank: Rank,
@@ -50,10 +50,10 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     let above = || place.path.split_last().map(|(above, _)| above.to_bytes());
     let dir = if attr.is_dir() { None } else { above() };
     let (policy, effective) = fs.policy(dir.unwrap_or_else(|| place.path.to_bytes()))?;
-    let (kept, owner) = (effective.kept, effective.owner);
+    let (storage, owner) = (effective.storage, effective.owner);
     let source = (effective.source.0 != 0).then_some(effective.source_path);
     let rank = fs.rank_of(attr.ino);
-    let facts = Facts { place, attr, target, xattrs, policy, source, kept, owner, rank };
+    let facts = Facts { place, attr, target, xattrs, policy, source, storage, owner, rank };
     context.print(&to_json(&facts), || to_text(&facts))
 }
 
@@ -82,14 +82,14 @@ fn to_json(facts: &Facts) -> Value {
     object.insert("policy".to_owned(), in_force);
     let owner = (facts.owner.0 != 0).then_some(facts.owner.0);
     let state = if owner.is_some() { "pending" } else { "complete" };
-    let now = json!({ "kept": facts.kept.text(), "decoupled_by": owner, "state": state });
+    let now = json!({ "kept": facts.storage.text(), "decoupled_by": owner, "state": state });
     object.insert("now".to_owned(), now);
     object.insert("rank".to_owned(), json!(facts.rank.0));
     Value::Object(object)
 }
 
 fn to_text(facts: &Facts) -> String {
-    let Facts { place, attr, target, xattrs, policy, source, kept, owner, rank } = facts;
+    let Facts { place, attr, target, xattrs, policy, source, storage, owner, rank } = facts;
     let mut text = String::new();
     let mut line = |key: &str, value: &str| {
         let _ = writeln!(text, "{key:<8} {value}");
@@ -134,7 +134,7 @@ fn to_text(facts: &Facts) -> String {
     if rank.0 != 0 {
         line("rank", &format!("{rank} serves it; names are not moved or linked across ranks"));
     }
-    line("now", kept.text());
+    line("now", storage.text());
     if owner.0 != 0 {
         line("", &format!("pending: {owner} has the subtree, and may hold what is not merged"));
     }

@@ -63,7 +63,7 @@ fn directories_that_contain_each_other_do_not_hang() {
 }
 
 #[test]
-fn damaged_bytes_are_told_without_panic() {
+fn damaged_bytes_are_described_without_panic() {
     let whole = sample();
     for keep in 0..whole.len() {
         let (_, ok) = lines(&whole[..keep]);

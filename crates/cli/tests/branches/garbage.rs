@@ -52,7 +52,7 @@ fn a_branch_takes_room_for_its_changes_only() {
 }
 
 #[test]
-fn what_nobody_needs_is_collected_and_nothing_else() {
+fn garbage_collection_deletes_exactly_the_unneeded_objects() {
     let cluster = at_rest(20);
     let base = cluster.objects("dirs/").len();
     branch(&cluster, &["create", "a", "/proj"]);

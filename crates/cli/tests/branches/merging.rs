@@ -125,7 +125,7 @@ fn where_both_changed_a_name_the_branch_wins() {
 }
 
 #[test]
-fn the_trunk_wins_if_that_is_asked_for() {
+fn with_conflict_trunk_the_trunk_wins() {
     let cluster = running();
     quarrel(&cluster);
     let both = ["/proj/dir/by-both", "/proj/both-made/same"];
@@ -143,7 +143,7 @@ fn the_trunk_wins_if_that_is_asked_for() {
 }
 
 #[test]
-fn nobody_wins_if_that_is_asked_for() {
+fn with_conflict_fail_nothing_is_merged() {
     let cluster = running();
     quarrel(&cluster);
     let before = namespace(&cluster);
@@ -164,7 +164,7 @@ fn nobody_wins_if_that_is_asked_for() {
 }
 
 #[test]
-fn a_branch_that_goes_out_from_a_merged_one_brings_only_its_own() {
+fn a_branch_of_a_merged_branch_merges_only_its_own_changes() {
     let cluster = running();
     put(&cluster, "b", "/proj/one", "one");
     branch(&cluster, &["create", "c", "--from", "b"]);

@@ -111,7 +111,7 @@ fn programs_work_in_a_branch_as_on_any_file_system() {
 }
 
 #[test]
-fn what_a_failed_program_did_in_a_branch_goes_if_that_is_asked_for() {
+fn a_branch_drops_the_changes_of_a_failed_program_on_request() {
     if !can_mount() {
         return;
     }

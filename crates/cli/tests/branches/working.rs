@@ -89,7 +89,7 @@ fn a_branch_is_handed_on() {
 }
 
 #[test]
-fn who_lost_a_branch_changes_it_no_more() {
+fn a_process_that_lost_its_branch_cannot_commit() {
     let cluster = at_rest();
     let branches = Branches::open(&store(&cluster)).unwrap();
     let mut work = branches.work_on("b").unwrap();
@@ -112,7 +112,7 @@ fn who_lost_a_branch_changes_it_no_more() {
 }
 
 #[test]
-fn what_a_command_did_to_a_branch_is_there_as_a_whole_or_not_at_all() {
+fn a_command_changes_a_branch_completely_or_not_at_all() {
     let cluster = at_rest();
     let local = cluster.home.join("tree");
     for dir in 0..10 {

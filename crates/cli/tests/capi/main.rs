@@ -139,7 +139,7 @@ fn every_call_of_the_c_library_does_what_the_header_says() {
 }
 
 #[test]
-fn a_c_program_is_told_when_there_is_no_cluster() {
+fn a_c_program_gets_an_error_without_a_cluster() {
     let (cluster, toolbox) = (Cluster::down(), Toolbox::new());
     let calls = toolbox.compile(&top().join("crates/cli/tests/capi/calls.c"));
     let output = toolbox.run(&cluster, &calls, &["names"]);

@@ -222,7 +222,7 @@ fn a_policy_that_fails_moves_nothing_and_the_one_before_returns() {
 }
 
 #[test]
-fn what_a_policy_remembers_survives_its_server() {
+fn the_state_of_a_policy_survives_its_server() {
     let cluster = cluster();
     let text = "-- When policy\nlocal n = RDState() + 1\nWRState(n)\nprint('n', n)\nif false then\n\
                 -- Where policy\ntargets[1] = 0\n";

@@ -199,7 +199,7 @@ fn find_filters_and_du_counts() {
 }
 
 #[test]
-fn what_cannot_be_read_is_reported_and_the_rest_is_shown() {
+fn find_and_du_report_unreadable_directories_and_show_the_rest() {
     let cluster = Cluster::up();
     cluster.run(&["mkdir", "-p", "/d/a", "/d/b/c"]);
     let fs = cluster.mount();

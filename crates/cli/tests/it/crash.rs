@@ -111,7 +111,7 @@ fn a_living_client_loses_nothing_that_was_acknowledged() {
 }
 
 #[test]
-fn what_only_a_dead_client_knew_is_lost_as_a_whole() {
+fn unsynced_changes_of_a_dead_client_are_lost_without_a_gap() {
     let cluster = Cluster::up_with(&LATE);
     let fs = cluster.mount();
     let dir = fs.open_dir("/").unwrap();

@@ -41,7 +41,7 @@ fn end_monitor(cluster: &Cluster) {
 
 /// The same numbers once gave old files other content, and two clients one name.
 #[test]
-fn numbers_are_not_given_again_without_the_table_or_the_map() {
+fn no_server_starts_without_its_table_and_no_monitor_without_its_map() {
     let cluster = Cluster::up();
     cluster.run(&["mkdir", "/a"]);
     cluster.run_with_input(&["cp", "-", "/a/old"], b"what was there");
@@ -240,7 +240,7 @@ fn a_directory_that_cannot_be_read_is_an_error_of_input_and_output() {
 
 /// An administrator may want a copy of the namespace before the repair.
 #[test]
-fn a_damaged_cluster_is_read_and_not_changed_if_that_is_asked_for() {
+fn up_read_only_serves_a_damaged_cluster_and_changes_nothing() {
     let cluster = Cluster::up();
     cluster.run(&["mkdir", "/a"]);
     cluster.run_with_input(&["cp", "-", "/a/file"], b"content");

@@ -167,7 +167,7 @@ fn names_of_a_file_are_counted_on_the_rank_that_has_it() {
 /// Everything below has lost its name, and comes back in `/lost+found`; a hard link of a lost name
 /// counts one less.
 #[test]
-fn what_was_in_a_run_that_is_damaged_is_found_again() {
+fn entries_of_a_damaged_run_come_back_in_lost_and_found() {
     let (cluster, codes) = mended(|cluster, store| damage_runs(store, &manifest_of(cluster, "/a")));
     assert!(codes.contains(&"unreadable".to_owned()), "{codes:?}");
     assert!(codes.contains(&"unreachable".to_owned()), "{codes:?}");
@@ -252,7 +252,7 @@ fn files_whose_content_is_damaged_are_empty_and_the_others_stay() {
 }
 
 #[test]
-fn names_of_nothing_go_and_what_nobody_refers_to_is_removed() {
+fn fsck_removes_dangling_names_and_unreferenced_objects() {
     let left = |cluster: &Cluster| -> Vec<String> {
         let mut all = objects(cluster).list("").unwrap();
         all.retain(|name| name.contains("run.00000000000000ff") || name.starts_with("data/"));
@@ -291,7 +291,7 @@ fn empty(prefix: &str) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_no_store_is_refused() {
+fn a_path_without_a_store_is_refused() {
     let cluster = Cluster::down();
     let nowhere: PathBuf = cluster.dir.join("nowhere");
     let said = cluster.fails(1, &["fsck", "--store", nowhere.to_str().unwrap()]);

@@ -112,7 +112,7 @@ fn content(seed: u32, length: usize) -> Vec<u8> {
 /// A program that repeats rejected writes gets a successful sync only if the file is complete.
 /// Content of an earlier sync never changes.
 #[test]
-fn what_was_synced_is_whole_wherever_the_disk_fills_up() {
+fn synced_content_is_complete_wherever_the_disk_fills_up() {
     const SYNCED: usize = 100_000;
     const LENGTH: usize = 2_600_000;
     const CHUNK: usize = 190_000;
@@ -249,7 +249,7 @@ fn fill(fs: &Arc<Fs>) -> (Dir, Vec<String>) {
 }
 
 #[test]
-fn who_stops_a_cluster_whose_store_is_full_is_told_so_and_loses_nothing() {
+fn down_reports_a_full_store_and_loses_nothing() {
     let place = tempfile::Builder::new().prefix("cudele-it.").tempdir().unwrap();
     let Some(mount) = Mount::new(&place.path().join("m")) else { return };
     let ballast = mount.0.join("ballast");

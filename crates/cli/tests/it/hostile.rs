@@ -116,7 +116,7 @@ fn parts_of_messages_cost_a_server_little_memory() {
 }
 
 #[test]
-fn random_bytes_keep_nobody_from_being_served() {
+fn random_bytes_do_not_keep_other_clients_from_being_served() {
     let cluster = Cluster::up();
     let fs = cluster.mount();
     let dir = fs.open_dir("/").unwrap();

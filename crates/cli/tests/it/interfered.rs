@@ -126,17 +126,17 @@ fn interfered_and_killed(written: Written) {
 }
 
 #[test]
-fn a_directory_that_a_job_and_another_client_made_has_its_name_after_a_discard_and_a_kill() {
+fn a_directory_of_job_and_interferer_keeps_its_name_after_a_kill() {
     interfered_and_killed(Written::Never);
 }
 
 #[test]
-fn so_it_has_if_the_server_wrote_it_after_the_merge() {
+fn the_directory_keeps_its_name_if_the_server_wrote_it_after_the_merge() {
     interfered_and_killed(Written::AfterMerge);
 }
 
 #[test]
-fn so_it_has_if_the_server_wrote_it_after_the_discard() {
+fn the_directory_keeps_its_name_if_the_server_wrote_it_after_the_discard() {
     interfered_and_killed(Written::AfterDiscard);
 }
 

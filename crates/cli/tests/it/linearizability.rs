@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use cudele::{Attr, Dir, Errno, Error, Ino, NewFile, RenameFlags};
 use linearize::names::{
-    Act, CallOutcome, Crash, History, Judgement, Place, RecordedCall, Seen, Thing,
+    Act, CallOutcome, Crash, History, Judgement, Place, PlaceContent, RecordedCall, Seen,
 };
 use types::rng::Rng;
 
@@ -26,8 +26,8 @@ const STEPS_MAX: u64 = 20_000_000;
 /// Much is unsafe at any time, and a small journal is checkpointed now and then.
 const SETTINGS: [&str; 4] = ["--set", "commit_interval_ms=50", "--set", "commit_bytes=100000000"];
 
-fn thing(attr: &Attr) -> Thing {
-    Thing { ino: attr.ino, dir: attr.is_dir() }
+fn thing(attr: &Attr) -> PlaceContent {
+    PlaceContent { ino: attr.ino, dir: attr.is_dir() }
 }
 
 /// The claim of an error: no change happened, or unknown.
@@ -76,15 +76,15 @@ impl Worker<'_> {
         let (dir, name, at) = self.place();
         match self.choice.below(10) {
             0..=2 => self.record(Act::Look(at), |dirs| {
-                dirs[dir].lookup(&name).map(|attr| Seen::Thing(thing(&attr)))
+                dirs[dir].lookup(&name).map(|attr| Seen::PlaceContent(thing(&attr)))
             }),
             3 | 4 => self.record(Act::Make { at, dir: false }, |dirs| {
                 let made = dirs[dir].create(&name, &NewFile::default());
-                made.map(|attr| Seen::Thing(thing(&attr)))
+                made.map(|attr| Seen::PlaceContent(thing(&attr)))
             }),
             5 => self.record(Act::Make { at, dir: true }, |dirs| {
                 let made = dirs[dir].create(&name, &NewFile::directory());
-                made.map(|attr| Seen::Thing(thing(&attr)))
+                made.map(|attr| Seen::PlaceContent(thing(&attr)))
             }),
             6 => self.record(Act::Remove { at, dir: false }, |dirs| {
                 dirs[dir].unlink(&name).map(|()| Seen::Done)
@@ -187,7 +187,9 @@ fn look_at_all(cluster: &Cluster, history: &mut History, now: impl Fn() -> u64) 
 /// The same history with one answer that is not true.
 fn must_notice(mut history: History) {
     let mut looks = history.calls.iter_mut().filter_map(|call| match &mut call.end {
-        Some((_, CallOutcome::Did(Seen::Thing(thing)))) if matches!(call.act, Act::Look(_)) => {
+        Some((_, CallOutcome::Did(Seen::PlaceContent(thing))))
+            if matches!(call.act, Act::Look(_)) =>
+        {
             Some(thing)
         }
         _ => None,

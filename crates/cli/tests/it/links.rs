@@ -59,7 +59,7 @@ fn link(fs: &Arc<Fs>, file: &str, dir: &str, name: &str) -> cudele::Result<Ino> 
 }
 
 #[test]
-fn a_directory_comes_to_a_file_that_is_to_have_a_name_there() {
+fn a_link_moves_the_directory_of_the_new_name_to_the_files_rank() {
     let cluster = Cluster::up_with(&["--mds", "2"]);
     two_directories(&cluster);
     cluster.run(&["mkdir", "/zero/below"]);
@@ -121,7 +121,7 @@ const FILES: u32 = 60;
 const LARGE: usize = 100_000;
 
 #[test]
-fn files_with_several_names_go_with_the_subtree_that_has_all_of_them() {
+fn a_file_moves_with_the_subtree_that_has_all_of_its_names() {
     let cluster = Cluster::by_hand(&["--mds", "3"]);
     for path in ["/many", "/many/x", "/many/x/y"] {
         cluster.run(&["mkdir", path]);
@@ -192,7 +192,7 @@ fn files_with_several_names_go_with_the_subtree_that_has_all_of_them() {
 }
 
 #[test]
-fn a_file_comes_with_its_directory_if_the_other_one_is_pinned() {
+fn a_link_moves_the_files_directory_if_the_other_is_pinned() {
     let cluster = Cluster::up_with(&["--mds", "2"]);
     two_directories(&cluster);
     cluster.run(&["mds", "pin", "/zero", "0"]);
@@ -239,7 +239,7 @@ fn one_of_several_names_is_renamed_into_a_directory_of_another_rank() {
 }
 
 #[test]
-fn a_file_that_does_not_go_alone_is_renamed_into_a_directory_of_another_rank() {
+fn an_open_or_linked_file_is_renamed_to_another_rank_with_a_directory() {
     let cluster = Cluster::up_with(&["--mds", "2"]);
     two_directories(&cluster);
     for dir in ["/zero/below", "/zero/open", "/zero/other"] {
@@ -306,7 +306,7 @@ fn two_names_of_different_ranks_are_exchanged() {
 }
 
 #[test]
-fn a_name_that_neither_directory_can_go_for_is_refused_with_the_reasons() {
+fn a_link_for_which_no_directory_can_move_is_refused_with_the_reasons() {
     let cluster = Cluster::up_with(&["--mds", "2"]);
     two_directories(&cluster);
     cluster.run(&["mkdir", "/zero/below"]);
@@ -330,7 +330,7 @@ fn a_name_that_neither_directory_can_go_for_is_refused_with_the_reasons() {
 }
 
 #[test]
-fn only_who_may_make_names_in_a_directory_has_it_go() {
+fn only_a_user_with_write_permission_moves_a_directory() {
     let cluster = Cluster::up_with(&["--mds", "2"]);
     two_directories(&cluster);
     cluster.run(&["mds", "pin", "/zero", "0"]);

@@ -60,7 +60,7 @@ fn object(fs: &Fs, ino: Ino) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn what_clients_have_open_goes_with_its_subtree() {
+fn open_files_move_with_their_subtree() {
     let cluster = Cluster::up_with(&["--mds", "2"]);
     let ino = one_file(&cluster);
     let (one, recalled) = writer(&cluster, "/a", b"second");
@@ -93,7 +93,7 @@ fn what_clients_have_open_goes_with_its_subtree() {
 }
 
 #[test]
-fn a_file_that_is_open_is_not_deleted_where_it_went() {
+fn an_open_file_is_not_deleted_on_its_new_rank() {
     let cluster = Cluster::up_with(&["--mds", "2"]);
     let ino = one_file(&cluster);
     let (one, two) = (cluster.mount(), cluster.mount());
@@ -125,7 +125,7 @@ fn a_file_that_is_open_is_not_deleted_where_it_went() {
 }
 
 #[test]
-fn locks_go_with_their_files() {
+fn locks_move_with_their_files() {
     let cluster = Cluster::up_with(&["--mds", "2"]);
     let ino = one_file(&cluster);
     let (one, two) = (cluster.mount(), cluster.mount());
@@ -152,7 +152,7 @@ fn locks_go_with_their_files() {
 }
 
 #[test]
-fn what_clients_have_open_goes_to_and_fro_while_servers_are_killed() {
+fn open_files_move_between_ranks_while_servers_are_killed() {
     let cluster = Cluster::up_with(&["--mds", "2"]);
     let ino = one_file(&cluster);
     let (one, recalled) = writer(&cluster, "/a", b"kept back");

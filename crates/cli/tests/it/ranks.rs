@@ -61,7 +61,7 @@ fn a_subtree_is_served_by_the_rank_it_is_pinned_to_and_looks_the_same() {
 }
 
 #[test]
-fn what_came_back_goes_with_what_is_around_it() {
+fn a_subtree_that_came_back_moves_with_its_parent() {
     let cluster = Cluster::by_hand(&["--mds", "2"]);
     cluster.run(&["mkdir", "/a"]);
     cluster.run(&["mkdir", "/a/b"]);
@@ -90,7 +90,7 @@ fn what_came_back_goes_with_what_is_around_it() {
 }
 
 #[test]
-fn what_must_stay_says_why() {
+fn a_refused_move_names_its_reason() {
     let cluster = Cluster::by_hand(&["--mds", "2"]);
     cluster.run(&["mkdir", "/a"]);
     cluster.run(&["mkdir", "/b"]);
@@ -192,7 +192,7 @@ fn listed(cluster: &Cluster, path: &str) -> BTreeMap<String, Ino> {
 }
 
 #[test]
-fn a_decoupled_subtree_goes_along_and_its_client_works_on() {
+fn a_decoupled_subtree_moves_along_and_its_client_continues() {
     let cluster = Cluster::by_hand(&["--mds", "2"]);
     cluster.run(&["mkdir", "/a"]);
     cluster.run(&["mkdir", "/a/job"]);
@@ -251,7 +251,7 @@ fn work(
 }
 
 #[test]
-fn clients_work_on_while_their_subtree_goes_to_and_fro_and_servers_are_killed() {
+fn clients_continue_while_their_subtree_moves_and_servers_are_killed() {
     let cluster = Cluster::by_hand(&["--mds", "2"]);
     cluster.run(&["mkdir", "/a"]);
     cluster.run(&["mkdir", "/b"]);
@@ -314,7 +314,7 @@ fn a_standby_takes_over_a_rank_that_lost_its_server() {
 }
 
 #[test]
-fn a_standby_takes_over_a_rank_whose_server_an_administrator_ended() {
+fn a_standby_takes_over_a_rank_that_an_administrator_failed() {
     let cluster = Cluster::up_with(&["--standby", "1"]);
     eventually("the standby waits", || cluster.dir.join("standby.0.lock").exists());
     cluster.run(&["mkdir", "/a"]);
@@ -350,7 +350,7 @@ fn ranks_are_added_and_ended_while_clients_work() {
 }
 
 #[test]
-fn subtrees_are_in_each_other_and_each_is_served_by_its_own_rank() {
+fn nested_subtrees_are_served_by_their_own_ranks() {
     let cluster = Cluster::by_hand(&["--mds", "3"]);
     cluster.run(&["mkdir", "/a"]);
     cluster.run(&["mkdir", "/a/b"]);
@@ -420,7 +420,7 @@ fn a_rank_is_removed_while_clients_work() {
 }
 
 #[test]
-fn a_directory_is_not_put_below_itself_through_what_another_rank_serves() {
+fn no_rename_across_ranks_puts_a_directory_below_itself() {
     let cluster = Cluster::by_hand(&["--mds", "2"]);
     for path in ["/a", "/a/b", "/a/b/c", "/other"] {
         cluster.run(&["mkdir", path]);
@@ -549,7 +549,7 @@ fn to_and_fro(
 }
 
 #[test]
-fn files_go_to_and_fro_between_ranks_while_servers_are_killed() {
+fn files_move_between_ranks_while_servers_are_killed() {
     let cluster = Cluster::by_hand(&["--mds", "2"]);
     cluster.run(&["mkdir", "/a"]);
     cluster.run(&["mkdir", "/b"]);
@@ -589,7 +589,7 @@ fn rename_again(from: &Dir, to: &Dir, name: &str) {
 }
 
 #[test]
-fn directories_go_to_and_fro_between_ranks_while_servers_are_killed() {
+fn directories_move_between_ranks_while_servers_are_killed() {
     let cluster = Cluster::by_hand(&["--mds", "2"]);
     cluster.run(&["mkdir", "/a"]);
     cluster.run(&["mkdir", "/b"]);

@@ -71,7 +71,7 @@ fn a_server_that_is_killed_while_files_are_removed_leaves_no_content() {
 
 /// Small segments: the server trims the journal and writes the directory without the names.
 #[test]
-fn nor_does_one_that_writes_the_directory_meanwhile() {
+fn a_server_killed_after_writing_the_directory_leaves_no_content() {
     removed_under_fire(&["--set", "segments_max=2", "--set", "segment_bytes_max=16384"]);
 }
 

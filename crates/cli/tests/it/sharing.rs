@@ -49,7 +49,7 @@ fn object(cluster: &Cluster, ino: Ino) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn a_file_that_somebody_writes_is_shared_by_those_who_have_it_open() {
+fn an_open_that_conflicts_with_a_writer_shares_the_file() {
     let cluster = Cluster::up();
     let (one, two, three) = (cluster.mount(), cluster.mount(), cluster.mount());
     let (_dir, ino) = file(&one, "f", b"first");
@@ -67,7 +67,7 @@ fn a_file_that_somebody_writes_is_shared_by_those_who_have_it_open() {
     assert!(three.open_as(&root(), ino, true).unwrap().shared);
     for (fs, write) in [(&one, true), (&two, false), (&three, true)] {
         fs.close_file(ino, write);
-        fs.tell();
+        fs.send_pending();
     }
     eventually("nobody has it open", || {
         !three.open_as(&root(), ino, true).unwrap().shared || {
@@ -83,7 +83,7 @@ fn a_file_that_somebody_writes_is_shared_by_those_who_have_it_open() {
 }
 
 #[test]
-fn a_client_that_does_not_answer_a_recall_is_not_waited_for_forever() {
+fn the_wait_for_the_answer_to_a_recall_is_bounded() {
     let cluster = Cluster::up_with(&["--set", "recall_ms=300"]);
     let (one, two) = (cluster.mount(), cluster.mount());
     let (_dir, ino) = file(&one, "f", b"first");
@@ -158,7 +158,7 @@ fn a_file_that_is_open_is_not_deleted() {
 }
 
 #[test]
-fn what_is_open_is_told_to_a_restarted_server() {
+fn clients_report_open_files_to_a_restarted_server() {
     let cluster = Cluster::up();
     let (one, two) = (cluster.mount(), cluster.mount());
     let (_dir, ino) = file(&one, "f", b"first");
@@ -232,7 +232,7 @@ fn locks_of_several_clients_exclude_each_other_and_end_with_their_client() {
 }
 
 #[test]
-fn locks_are_told_to_a_restarted_server() {
+fn clients_report_locks_to_a_restarted_server() {
     let cluster = Cluster::up();
     let (one, two) = (cluster.mount(), cluster.mount());
     let (dir, ino) = file(&one, "f", b"");

@@ -134,7 +134,7 @@ fn a_walk_goes_on_after_a_kill_of_the_server() {
 }
 
 #[test]
-fn a_walk_passes_over_what_is_removed_and_fails_if_its_start_is_renamed() {
+fn a_walk_skips_removed_directories_and_fails_if_its_start_is_renamed() {
     let cluster = Cluster::up();
     let all = tree(&cluster, (4, 10, 60));
     let start = |path: &str| {

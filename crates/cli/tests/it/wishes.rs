@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use crate::cluster::{Cluster, eventually, text};
 
 #[test]
-fn what_up_cannot_do_is_refused() {
+fn up_refuses_options_that_it_cannot_apply() {
     let cluster = Cluster::down();
     let said = cluster.fails(2, &["up", "--mon", "tcp:127.0.0.1:1"]);
     assert!(

@@ -119,7 +119,7 @@ fn a_truncated_archive_is_refused_before_anything_is_merged() {
 }
 
 #[test]
-fn what_an_archive_has_twice_counts_the_second_time_and_unknown_types_are_skipped() {
+fn the_later_of_two_equal_names_counts_and_unknown_types_are_skipped() {
     use tar::EntryType::{Link, Regular, Symlink};
     let world = World::new();
     let file = world.path("odd.tar");

@@ -274,7 +274,7 @@ const MISBEHAVIOUR: [(&str, &str); 24] = [
 ];
 
 #[test]
-fn what_the_user_may_not_do_is_rejected_with_its_error() {
+fn events_beyond_the_users_permissions_are_rejected_with_an_errno() {
     if !rustix::process::getuid().is_root() {
         println!("skipped: only root makes files of several users");
         return;
@@ -363,7 +363,7 @@ fn a_dry_run_reports_what_the_merge_then_does() {
 }
 
 #[test]
-fn recovery_does_not_repeat_what_was_rejected() {
+fn recovery_does_not_repeat_rejected_events() {
     let world = World::new();
     let fs = mount(&world);
     for seed in 0..4 {

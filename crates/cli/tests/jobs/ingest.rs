@@ -29,7 +29,7 @@ fn a_tree_comes_in_with_one_request_per_entry() {
 }
 
 #[test]
-fn a_decoupled_tree_is_merged_and_everybodys() {
+fn a_decoupled_tree_is_merged_and_open_to_all_clients() {
     for policy in ["batchfs", "hdfs", "weak-none"] {
         let (world, report) = brought_in(Some(policy));
         assert_eq!(report["entries"], json!(ENTRIES), "{policy}: {report:#}");
@@ -60,7 +60,7 @@ fn an_invisible_tree_is_merged_by_a_later_process() {
 }
 
 #[test]
-fn what_a_policy_does_not_keep_is_gone_and_said() {
+fn an_ingest_reports_that_its_policy_keeps_nothing() {
     let (world, report) = brought_in(Some("ramdisk"));
     assert_eq!(report["gone"], json!(true));
     world.await_released();
@@ -81,7 +81,7 @@ fn a_dry_run_brings_nothing_in() {
 }
 
 #[test]
-fn what_is_there_is_not_overwritten() {
+fn an_ingest_overwrites_no_existing_entry() {
     let world = World::new();
     make_tree(&world.path("tree"));
     fs::create_dir_all(world.path("other/new")).unwrap();
@@ -180,7 +180,7 @@ fn an_ingest_brings_in_what_has_changed_since() {
 }
 
 #[test]
-fn what_a_killed_job_left_decoupled_is_given_up_when_it_is_resumed() {
+fn a_resumed_ingest_discards_the_subtree_of_the_killed_one() {
     let world = World::new();
     make_tree(&world.path("tree"));
     let archive = packed(&world, "tree");

@@ -114,7 +114,7 @@ fn an_export_is_the_journal_and_goes_back_byte_by_byte() {
 }
 
 #[test]
-fn damaged_journals_are_not_imported_and_told_with_their_places() {
+fn damaged_journals_are_refused_with_the_places_of_damage() {
     let lab = Lab::new();
     let starts = starts(&lab.whole);
     assert!(starts.len() > 4, "several blocks: {starts:?}");
@@ -143,7 +143,7 @@ fn damaged_journals_are_not_imported_and_told_with_their_places() {
 }
 
 #[test]
-fn what_is_intact_of_a_damaged_journal_is_recovered() {
+fn recovery_saves_the_intact_blocks_of_a_damaged_journal() {
     let lab = Lab::new();
     let starts = starts(&lab.whole);
     let in_block = |at: usize| u64::from(Block::read(&lab.whole, starts[at]).unwrap().0.count);
@@ -244,7 +244,7 @@ fn events_are_got_by_filters_that_all_must_hold() {
 }
 
 #[test]
-fn what_is_spliced_out_is_not_merged() {
+fn spliced_out_events_are_not_merged() {
     let lab = Lab::new();
     lab.run(&["event", "splice", "/in"]).refused(&["erase everything"]);
     let told = lab.json(&["event", "splice", "/in", "--path", "/in/f007", "--dry-run"]);

@@ -6,7 +6,7 @@ use crate::fixture::{World, make_tree};
 use crate::subtrees::journal_of;
 
 #[test]
-fn journals_are_told_and_filtered_also_while_the_cluster_is_down() {
+fn journals_are_shown_and_filtered_also_without_a_cluster() {
     let world = World::new();
     make_tree(&world.path("tree"));
     let tree = world.path("tree");

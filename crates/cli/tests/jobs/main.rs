@@ -10,12 +10,12 @@
 
 mod archives;
 mod checks;
-mod demand;
 mod fixture;
 mod ingest;
 mod journal_clients;
 mod journal_servers;
 mod journals;
+mod merge_requests;
 mod nonvolatile;
 mod parallel;
 mod recover;

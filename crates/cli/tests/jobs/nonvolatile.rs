@@ -30,7 +30,7 @@ fn written_since(world: &World, before: u64, least: u64) -> u64 {
 }
 
 #[test]
-fn its_result_is_in_the_metadata_store() {
+fn nonvolatile_apply_writes_the_metadata_store() {
     let world = World::new();
     let (policy, tree) = (world.path("job.yml"), world.path("tree"));
     fs::write(&policy, POLICY).unwrap();
@@ -52,7 +52,7 @@ fn its_result_is_in_the_metadata_store() {
 }
 
 #[test]
-fn doing_it_again_changes_nothing() {
+fn a_repeated_nonvolatile_apply_changes_nothing() {
     let world = World::new();
     let policy = world.path("job.yml");
     fs::write(&policy, POLICY).unwrap();

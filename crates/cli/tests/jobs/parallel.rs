@@ -69,7 +69,7 @@ fn one_that_fails_keeps_the_whole_from_being_complete() {
 
 /// Without a free thread, the caller does the threads' work itself.
 #[test]
-fn what_needs_threads_works_without_them() {
+fn parallel_work_succeeds_without_free_threads() {
     const USER: u32 = 47_113;
     let world = World::new();
     let cluster = Cluster::connect(&Locator::monitor_of(&world.path("c"))).unwrap();

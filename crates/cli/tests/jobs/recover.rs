@@ -16,7 +16,7 @@ fn lose(world: &World) {
 }
 
 #[test]
-fn its_journal_is_in_the_store() {
+fn any_machine_recovers_a_journal_in_the_store() {
     let world = World::new();
     ingest(&world, "invisible-global");
     lose(&world);
@@ -39,7 +39,7 @@ fn its_journal_is_in_the_store() {
 }
 
 #[test]
-fn its_disk_is_here() {
+fn the_machine_with_the_disk_recovers_a_local_journal() {
     let world = World::new();
     ingest(&world, "invisible-local");
     lose(&world);
@@ -52,7 +52,7 @@ fn its_disk_is_here() {
 }
 
 #[test]
-fn it_is_never_heard_again() {
+fn a_client_that_was_taken_over_is_fenced() {
     let world = World::new();
     ingest(&world, "invisible-global");
     world.run_elsewhere(&["recover", "/in"]).done();

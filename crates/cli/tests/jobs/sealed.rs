@@ -171,7 +171,7 @@ fn world() -> World {
 }
 
 #[test]
-fn what_is_persisted_after_a_failed_merge_outlives_client_and_server() {
+fn a_persist_after_a_failed_merge_outlives_client_and_server() {
     let world = world();
     drop(after_a_failed_merge(&world));
     fs::rename(world.path("state"), world.path("lost")).unwrap();

@@ -35,7 +35,7 @@ fn the_policy_in_force_decouples_where_none_is_named() {
 }
 
 #[test]
-fn discarding_gives_up_what_was_not_merged() {
+fn a_discard_drops_the_unmerged_updates() {
     let world = World::new();
     make_tree(&world.path("tree"));
     let tree = world.path("tree");
@@ -54,7 +54,7 @@ fn discarding_gives_up_what_was_not_merged() {
 }
 
 #[test]
-fn root_takes_a_subtree_from_a_client_that_is_gone() {
+fn root_frees_the_subtree_of_a_dead_client() {
     let world = World::new();
     world.run(&["mkdir", "/job"]).done();
     world.run_elsewhere(&["decouple", "/job", "batchfs"]).done();
@@ -69,7 +69,7 @@ fn root_takes_a_subtree_from_a_client_that_is_gone() {
 }
 
 #[test]
-fn what_root_gave_up_is_not_in_the_way_of_what_comes_next() {
+fn a_forced_discard_does_not_block_the_next_decoupling() {
     if !rustix::process::getuid().is_root() {
         return;
     }

@@ -24,7 +24,7 @@ fn ingest(world: &World, policy: &str) {
 }
 
 #[test]
-fn to_strong_what_is_pending_is_merged_first() {
+fn a_change_to_strong_merges_pending_updates_first() {
     let world = World::new();
     ingest(&world, "invisible-local");
     world.run(&["stat", "/in/a"]).refused(&["ENOENT"]);
@@ -38,7 +38,7 @@ fn to_strong_what_is_pending_is_merged_first() {
 }
 
 #[test]
-fn to_a_durability_that_promises_more_the_journal_is_kept_first() {
+fn a_change_to_more_durability_stores_the_journal_first() {
     let world = World::new();
     ingest(&world, "invisible-local");
     assert_eq!(objects(&world), [""; 0]);
@@ -53,7 +53,7 @@ fn to_a_durability_that_promises_more_the_journal_is_kept_first() {
 }
 
 #[test]
-fn by_somebody_else_it_waits_for_the_owner() {
+fn a_change_by_another_client_waits_for_the_owner() {
     let world = World::new();
     ingest(&world, "invisible-local");
     let said = world.run_elsewhere(&["--json", "policy", "set", "/in", "posix"]).done();
@@ -82,7 +82,7 @@ fn by_somebody_else_it_waits_for_the_owner() {
 }
 
 #[test]
-fn what_only_the_server_remembers_is_stored_first() {
+fn changes_in_the_servers_memory_are_stored_first() {
     for (from, kept) in [("posix-volatile", true), ("posix-volatile", false)] {
         let world = World::new();
         world.run(&["mkdir", "/d"]).done();
@@ -102,7 +102,7 @@ fn what_only_the_server_remembers_is_stored_first() {
 }
 
 #[test]
-fn it_is_said_what_is_kept_where_now() {
+fn stat_shows_where_the_changes_of_a_directory_are() {
     let world = World::new();
     let now = |path: &str| world.json(&["stat", path])["now"].clone();
     for (path, preset) in [("/v", "posix-volatile"), ("/p", "posix")] {

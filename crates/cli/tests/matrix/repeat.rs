@@ -123,7 +123,7 @@ fn a_torn_end_of_a_grown_journal_leaves_the_rest() {
 }
 
 #[test]
-fn an_object_that_was_never_finished_is_in_nobodys_way() {
+fn an_unfinished_object_blocks_no_later_persist() {
     for length in [0, 5] {
         let mut scene = Scene::new("weak-global", [acts().len(); 2], &["global_persist:written"]);
         scene.client.await_place("global_persist:written");
@@ -136,7 +136,7 @@ fn an_object_that_was_never_finished_is_in_nobodys_way() {
 }
 
 #[test]
-fn what_a_later_process_makes_has_other_numbers() {
+fn a_later_process_uses_other_inode_numbers() {
     let site = Site::new();
     for cell in ["weak-none", "weak-local", "weak-global"] {
         let (path, state) = (format!("/{cell}"), site.path(cell));

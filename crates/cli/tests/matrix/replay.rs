@@ -113,7 +113,7 @@ fn a_dead_clients_log_is_replayed_before_the_policy_is_changed() {
 
 /// The log of a client that lives is its own business.
 #[test]
-fn nobody_touches_the_log_of_a_living_client() {
+fn no_process_replays_the_log_of_a_living_client() {
     let site = Site::new();
     let (client, state) = (held(&site, "g"), state(&site));
     crash(&site);

@@ -72,7 +72,7 @@ fn files_stay_open_over_a_crash_of_the_metadata_server() {
 }
 
 #[test]
-fn what_was_flushed_survives_the_mount() {
+fn flushed_content_survives_a_kill_of_the_mount() {
     let Some(world) = cluster() else { return };
     let mut mount = Mount::new(&world);
     let large = vec![9_u8; 6 << 20];
@@ -101,7 +101,7 @@ fn what_was_flushed_survives_the_mount() {
 }
 
 #[test]
-fn who_asks_a_server_that_stays_away_is_told_after_a_while() {
+fn a_soft_mount_gives_eio_after_its_timeout() {
     let Some(world) = cluster() else { return };
     let soft = Mount::with(&world, &["-o", "timeout=1"]);
     let hard = Mount::with(&world, &["-o", "hard"]);
@@ -158,7 +158,7 @@ fn a_file_that_could_not_be_cut_off_is_whole() {
 
 /// A client that gets inode numbers that a killed mount had used finds nothing of its content.
 #[test]
-fn what_a_killed_mount_wrote_in_its_subtree_shows_in_no_other_file() {
+fn content_of_a_killed_mount_appears_in_no_other_file() {
     let Some(world) = cluster() else { return };
     let decoupled = |mount: &Mount, name: &str| {
         let (dir, flags) = (mount.path(name), rustix::fs::XattrFlags::empty());
@@ -188,7 +188,7 @@ fn what_a_killed_mount_wrote_in_its_subtree_shows_in_no_other_file() {
 
 /// A lock that is never given back must not keep a program from being ended.
 #[test]
-fn who_waits_for_a_lock_can_be_interrupted() {
+fn a_wait_for_a_lock_can_be_interrupted() {
     let Some(world) = cluster() else { return };
     let mount = Mount::new(&world);
     let path = mount.path("file");

@@ -61,7 +61,7 @@ fn has(world: &World, path: &str) -> bool {
 }
 
 #[test]
-fn a_job_behind_a_mount_merges_when_somebody_looks() {
+fn a_job_behind_a_mount_merges_at_the_first_lookup() {
     let Some(world) = cluster() else { return };
     let policy = world.path("policy.yaml");
     let text = "consistency: append_client_journal+volatile_apply\nmerge: on_demand\n";
@@ -289,7 +289,7 @@ fn the_path_itself_is_the_directory_where_there_is_one() {
 }
 
 #[test]
-fn nothing_is_left_behind() {
+fn a_job_leaves_no_temporary_directory() {
     let Some(world) = cluster() else { return };
     let place = MountPoint::new();
     for text in ["true", "false"] {

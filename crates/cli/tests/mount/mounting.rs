@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use crate::mounts::{Mount, MountPoint, cluster, until};
 
 #[test]
-fn it_mounts_in_the_background_and_ends_when_it_is_unmounted() {
+fn mount_runs_in_the_background_until_umount() {
     let Some(world) = cluster() else { return };
     let point = MountPoint::new();
     let said = world.run(&["mount", point.text()]).done();
@@ -20,7 +20,7 @@ fn it_mounts_in_the_background_and_ends_when_it_is_unmounted() {
 }
 
 #[test]
-fn a_user_who_unmounts_what_is_not_mounted_is_told_so() {
+fn umount_of_a_path_without_a_mount_fails() {
     let Some(world) = cluster() else { return };
     let point = MountPoint::new();
     let Some(said) = world.run_as(1000, &["umount", point.text()]) else { return };
@@ -64,7 +64,7 @@ fn a_mount_without_a_cluster_or_a_directory_says_so() {
 }
 
 #[test]
-fn what_is_mounted_read_only_is_not_changed() {
+fn a_read_only_mount_refuses_changes() {
     let Some(world) = cluster() else { return };
     let writable = Mount::new(&world);
     fs::write(writable.path("file"), "content").unwrap();
@@ -92,7 +92,7 @@ fn what_is_mounted_read_only_is_not_changed() {
 
 /// The kernel caches for an hour the link count that it saw when it listed the directory above.
 #[test]
-fn a_directory_that_nobody_has_looked_into_hides_no_directories() {
+fn an_unread_directory_hides_no_directories() {
     let Some(world) = cluster() else { return };
     let mount = Mount::new(&world);
     for name in ["a/b/c", "a/b/d", "a/e"] {

@@ -58,7 +58,7 @@ fn a_file_without_a_name_may_be_opened_again() {
 /// The server deletes all that the store has of a file, not as much as it was long when it lost its
 /// name.
 #[test]
-fn what_is_written_to_a_file_without_a_name_goes_with_it() {
+fn content_written_to_an_unlinked_file_is_deleted_with_it() {
     let Some(world) = cluster() else { return };
     let (one, two, fs) = (Mount::new(&world), Mount::new(&world), client(&world));
     let mut options = File::options();

@@ -54,7 +54,7 @@ fn policies_that_apply_show_the_work() {
 }
 
 #[test]
-fn policies_that_keep_it_invisible_do_until_it_is_merged() {
+fn an_invisible_job_appears_at_its_merge() {
     let Some(world) = cluster() else { return };
     for policy in ["deltafs", "invisible-local", "invisible-global"] {
         assert_eq!(work(&world, policy)["ending"], "complete", "{policy}");
@@ -67,7 +67,7 @@ fn policies_that_keep_it_invisible_do_until_it_is_merged() {
 }
 
 #[test]
-fn a_policy_that_keeps_nothing_keeps_nothing() {
+fn a_job_without_durability_ends_without_a_trace() {
     let Some(world) = cluster() else { return };
     for policy in ["ramdisk", "invisible-none"] {
         assert_eq!(work(&world, policy)["ending"], "discard", "{policy}");
@@ -79,7 +79,7 @@ fn a_policy_that_keeps_nothing_keeps_nothing() {
 }
 
 #[test]
-fn giving_up_a_job_takes_its_content_and_nothing_elses() {
+fn a_discarded_job_loses_only_its_own_content() {
     let Some(world) = cluster() else { return };
     work(&world, "batchfs");
     let merged = stored(&world);

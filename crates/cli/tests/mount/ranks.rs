@@ -19,7 +19,7 @@ fn number(dir: &Path, name: &str) -> u64 {
 }
 
 #[test]
-fn sums_of_everything_below_are_those_of_all_ranks() {
+fn recursive_sums_count_all_ranks() {
     // `cluster` prints the reason where nothing can be mounted.
     if cluster().is_none() {
         return;
@@ -125,7 +125,7 @@ fn a_file_gets_a_name_in_a_directory_of_another_rank_by_ln() {
 }
 
 #[test]
-fn a_program_goes_on_with_what_it_has_open_while_its_directory_moves() {
+fn a_program_uses_its_open_files_while_their_directory_moves() {
     // `cluster` prints the reason where nothing can be mounted.
     if cluster().is_none() {
         return;

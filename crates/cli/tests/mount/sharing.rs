@@ -29,7 +29,7 @@ fn content_is_read_anew_though_time_and_length_are_those_of_before() {
 }
 
 #[test]
-fn both_append_in_turn() {
+fn two_mounts_append_in_turn() {
     let Some(world) = cluster() else { return };
     let both = [Mount::new(&world), Mount::new(&world)];
     let mut expected = String::new();
@@ -133,7 +133,7 @@ fn a_shared_file_that_lost_its_name_is_cut_off_and_goes_on() {
 
 /// A log that a program keeps open for days.
 #[test]
-fn what_is_written_is_written_back_while_the_file_stays_open() {
+fn write_back_happens_while_the_file_stays_open() {
     let Some(world) = cluster() else { return };
     let mount = Mount::new(&world);
     let mut log = File::create(mount.path("log")).unwrap();
@@ -154,7 +154,7 @@ fn what_is_written_is_written_back_while_the_file_stays_open() {
 
 /// One handle that only writes, beside the kernel's memory, and further ones that read through it.
 #[test]
-fn those_who_read_see_at_once_what_is_only_written() {
+fn readers_see_unflushed_writes_at_once() {
     let Some(world) = cluster() else { return };
     let mount = Mount::new(&world);
     let writer = File::create(mount.path("file")).unwrap();
@@ -185,7 +185,7 @@ fn those_who_read_see_at_once_what_is_only_written() {
 /// Writes from before the last close are synced, too. A test could not see that before the power
 /// fails: so the object is put out of reach, and a sync that looks for it fails.
 #[test]
-fn a_sync_is_about_the_file_and_not_about_who_wrote_it() {
+fn a_sync_covers_the_writes_of_earlier_opens() {
     let Some(world) = cluster() else { return };
     let (one, two) = (Mount::new(&world), Mount::new(&world));
     fs::write(one.path("file"), vec![7; 100_000]).unwrap();

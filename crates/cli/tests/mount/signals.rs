@@ -129,7 +129,7 @@ except InterruptedError:
 
 /// An interrupted request may take effect later, but leaves nothing open or locked.
 #[test]
-fn what_an_interrupted_call_was_given_is_taken_back() {
+fn an_interrupted_call_leaves_nothing_open_or_locked() {
     let Some(world) = cluster() else { return };
     let mount = Mount::with(&world, &["-o", "hard"]);
     let path = mount.path("file");

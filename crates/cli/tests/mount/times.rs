@@ -90,7 +90,7 @@ fn which_reads_count_is_an_option() {
 }
 
 #[test]
-fn whoever_may_read_changes_the_time_of_the_last_access() {
+fn a_read_by_any_user_changes_the_access_time() {
     let Some(world) = cluster() else { return };
     let mount = Mount::new(&world);
     let job = mount.path("job");

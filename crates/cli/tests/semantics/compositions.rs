@@ -64,7 +64,7 @@ fn bars_mean_at_the_same_time() {
 }
 
 #[test]
-fn what_is_kept_is_kept_before_it_is_shown() {
+fn changes_are_durable_before_they_are_visible() {
     let world = World::new();
     ingest(&world, "invisible-local", "/job");
     let text = "consistency: append_client_journal+volatile_apply\n\
@@ -80,7 +80,7 @@ fn what_is_kept_is_kept_before_it_is_shown() {
 }
 
 #[test]
-fn until_it_is_complete_nothing_is_promised() {
+fn pending_updates_have_no_promise() {
     let world = World::new();
     let fs = mount(&world);
     let mut job = decouple(&fs, "/job", "weak-none");

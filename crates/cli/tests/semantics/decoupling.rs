@@ -14,7 +14,7 @@ fn ranges(owner: &Value) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn appending_asks_nobody() {
+fn an_append_sends_no_request() {
     let world = World::new();
     let fs = mount(&world);
     world.run(&["mkdir", "-p", "/job/exists"]).done();
@@ -44,7 +44,7 @@ fn a_client_gets_a_hundred_inodes_unless_the_policy_says_otherwise() {
 }
 
 #[test]
-fn what_is_used_up_is_extended_without_a_word() {
+fn a_used_up_inode_range_is_extended_automatically() {
     let world = World::new();
     let fs = mount(&world);
     let mut job = decouple(&fs, "/job", "invisible-none");

@@ -15,7 +15,7 @@ fn busy<T>(result: Result<T>) {
 }
 
 #[test]
-fn who_is_blocked_gets_ebusy_at_any_depth() {
+fn a_blocked_client_gets_ebusy_at_any_depth() {
     let world = World::new();
     world.run(&["mkdir", "-p", "/job/deep/deeper"]).done();
     let (owner, other) = (mount(&world), mount(&world));
@@ -124,7 +124,7 @@ fn a_file_with_several_names_belongs_to_no_subtree() {
 }
 
 #[test]
-fn where_others_are_allowed_the_owner_wins_name_by_name() {
+fn with_interfere_policy_allow_the_owner_wins_name_by_name() {
     let world = World::new();
     let (owner, other) = (mount(&world), mount(&world));
     let mut job = decouple(&owner, "/job", ALLOW);

@@ -186,7 +186,7 @@ fn a_decoupled_subtree_has_one_layout() {
 }
 
 #[test]
-fn what_is_given_up_leaves_no_content() {
+fn a_discarded_job_leaves_no_content() {
     let world = World::new();
     let fs = mount(&world);
     let policy = "consistency: append_client_journal+volatile_apply\n\
@@ -203,7 +203,7 @@ fn what_is_given_up_leaves_no_content() {
 }
 
 #[test]
-fn what_an_earlier_process_wrote_and_another_gives_up_leaves_no_content() {
+fn a_discard_by_a_later_process_leaves_no_content() {
     let world = World::new();
     let tree = world.path("tree");
     fs::create_dir_all(&tree).unwrap();

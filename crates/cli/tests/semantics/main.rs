@@ -9,10 +9,10 @@
     reason = "I/O edge: tests run the program, kill servers and take disks away"
 )]
 
-mod alone;
 mod cells;
 mod compositions;
 mod decoupling;
+mod exclusive;
 #[allow(dead_code, reason = "the jobs, for which it was made, use all of it")]
 #[path = "../jobs/fixture.rs"]
 mod fixture;

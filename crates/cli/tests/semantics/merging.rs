@@ -64,7 +64,7 @@ fn refused(fs: &Fs, subtree: Ino, journal: &[u8], errno: Errno) {
 }
 
 #[test]
-fn a_journal_that_claims_what_was_not_given_is_refused_as_a_whole() {
+fn a_journal_with_foreign_numbers_is_refused_as_a_whole() {
     let world = World::new();
     let fs = mount(&world);
     let mut job = decouple(&fs, "/job", PLAIN);
@@ -154,7 +154,7 @@ fn a_dry_run_says_exactly_what_the_merge_does() {
 }
 
 #[test]
-fn what_others_removed_is_left_out_and_the_rest_is_merged() {
+fn events_in_removed_directories_are_left_out_and_the_rest_is_merged() {
     let world = World::new();
     let (owner, other) = (mount(&world), mount(&world));
     let [removed, moved] =

@@ -131,7 +131,7 @@ fn under_lazy_sharing_a_write_is_seen_when_it_is_flushed() {
 }
 
 #[test]
-fn a_mount_works_alone_in_what_it_has_decoupled() {
+fn a_mount_sends_no_requests_in_its_decoupled_subtree() {
     let Some(world) = cluster() else { return };
     let (mount, other) = (Mount::new(&world), Mount::new(&world));
     let job = made(&mount, "job", "batchfs");
@@ -166,7 +166,7 @@ fn a_mount_works_alone_in_what_it_has_decoupled() {
 }
 
 #[test]
-fn what_is_closed_is_seen_by_whoever_opens_it_next() {
+fn the_next_open_sees_all_closed_writes() {
     let Some(world) = cluster() else { return };
     let (mount, other) = (Mount::new(&world), Mount::new(&world));
     for length in [5, 5_000, 5_000_000, 50] {

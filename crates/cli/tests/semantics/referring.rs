@@ -88,7 +88,7 @@ fn runs_and_events_give_the_same_tree() {
 }
 
 #[test]
-fn what_others_have_in_the_way_goes_by_value() {
+fn conflicting_directories_are_merged_by_value() {
     let world = World::new();
     let (owner, other) = (mount(&world), mount(&world));
     let mut trees = Vec::new();
@@ -113,7 +113,7 @@ fn what_others_have_in_the_way_goes_by_value() {
 }
 
 #[test]
-fn what_was_linked_survives_the_server() {
+fn linked_runs_survive_a_crash_of_the_server() {
     let world = World::new();
     let owner = mount(&world);
     let mut job = decouple(&owner, "/job", &by_reference());
@@ -130,7 +130,7 @@ fn what_was_linked_survives_the_server() {
 }
 
 #[test]
-fn what_cannot_be_told_by_reference_is_merged_all_the_same() {
+fn a_job_that_cannot_merge_by_reference_merges_by_value() {
     let world = World::new();
     let owner = mount(&world);
     let mut job = decouple(&owner, "/job", &by_reference());
@@ -192,7 +192,7 @@ fn runs_are_written_while_the_job_works() {
 }
 
 #[test]
-fn what_a_job_gives_up_leaves_no_runs() {
+fn a_discarded_job_leaves_no_runs() {
     let world = World::new();
     let owner = mount(&world);
     let mut job = decouple(&owner, "/job", &by_reference().replace("20000", "4000000"));
@@ -210,7 +210,7 @@ fn what_a_job_gives_up_leaves_no_runs() {
 }
 
 #[test]
-fn runs_of_a_client_that_died_are_swept() {
+fn runs_of_a_dead_client_are_swept() {
     let world = World::new();
     let owner = mount(&world);
     let policy = by_reference().replace("20000", "4000000");

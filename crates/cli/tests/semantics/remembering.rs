@@ -40,7 +40,7 @@ fn known_dir(mount: &Mount) -> std::path::PathBuf {
 }
 
 #[test]
-fn a_mount_remembers_names_until_somebody_else_changes_them() {
+fn a_mount_caches_names_until_another_client_changes_them() {
     let Some(world) = cluster() else { return };
     let (one, two) = (Mount::new(&world), Mount::new(&world));
     let dir = known_dir(&one);
@@ -70,7 +70,7 @@ fn a_mount_remembers_names_until_somebody_else_changes_them() {
 }
 
 #[test]
-fn a_mount_that_does_not_answer_holds_others_up_for_a_moment_only() {
+fn a_silent_mount_delays_other_clients_only_for_a_moment() {
     let Some(world) = cluster() else { return };
     let (mut one, two) = (Mount::new(&world), Mount::new(&world));
     let (dir, other) = (known_dir(&one), two.path("d"));
@@ -94,7 +94,7 @@ fn a_mount_that_does_not_answer_holds_others_up_for_a_moment_only() {
 }
 
 #[test]
-fn what_a_lost_server_told_a_mount_is_not_remembered() {
+fn a_mount_drops_the_cache_of_a_lost_server() {
     let Some(world) = cluster() else { return };
     let (one, two) = (Mount::new(&world), Mount::new(&world));
     let (dir, other) = (known_dir(&one), two.path("d"));
@@ -111,7 +111,7 @@ fn what_a_lost_server_told_a_mount_is_not_remembered() {
 }
 
 #[test]
-fn under_leases_a_change_waits_until_nobody_can_remember() {
+fn under_leases_a_change_waits_until_no_client_caches() {
     let Some(world) = cluster() else { return };
     let (one, two) = (Mount::new(&world), Mount::new(&world));
     fs::create_dir(one.path("d")).unwrap();

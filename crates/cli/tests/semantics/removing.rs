@@ -24,7 +24,7 @@ fn make(fs: &Arc<Fs>, dir: &Dir, name: &str) -> Attr {
 }
 
 #[test]
-fn what_is_removed_gives_its_room_back_within_seconds() {
+fn removed_files_free_their_space_within_seconds() {
     const PIECE: u64 = 2 << 20;
     let world = World::new();
     let fs = mount(&world);
@@ -58,7 +58,7 @@ fn what_is_removed_gives_its_room_back_within_seconds() {
 }
 
 #[test]
-fn what_a_killed_server_had_yet_to_delete_the_next_one_deletes() {
+fn the_next_server_deletes_the_content_that_a_killed_one_left() {
     const FILES: usize = 1200;
     let world = World::new();
     let fs = mount(&world);

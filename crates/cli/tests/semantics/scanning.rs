@@ -81,7 +81,7 @@ fn a_large_directory_is_read_from_the_object_store() {
 }
 
 #[test]
-fn who_reads_from_the_object_store_is_asked_for_permission() {
+fn a_scan_of_the_object_store_needs_read_permission() {
     let world = World::new();
     let fs = mount(&world);
     let closed = fs.make_dir("/closed", 0o700).unwrap();
@@ -107,7 +107,7 @@ fn who_reads_from_the_object_store_is_asked_for_permission() {
 }
 
 #[test]
-fn names_that_are_there_throughout_are_read_once_while_others_work() {
+fn names_that_exist_throughout_a_scan_are_read_once() {
     let world = World::new();
     let fs = filled(&world, "/big");
     let (other, done) = (mount(&world), AtomicBool::new(false));
@@ -142,7 +142,7 @@ fn names_that_are_there_throughout_are_read_once_while_others_work() {
 }
 
 #[test]
-fn a_decoupled_client_works_on_what_it_has_read_there() {
+fn a_decoupled_client_continues_in_a_scanned_directory() {
     let world = World::new();
     filled(&world, "/big").checkpoint().unwrap();
     world.crash();
@@ -227,7 +227,7 @@ fn a_decoupled_client_takes_a_whole_subtree_from_the_object_store() {
 /// Content that is neither in the rows that the client read nor in objects of its own is requested
 /// where the server can find it, whether or not the view still has the file.
 #[test]
-fn what_a_view_lacks_is_asked_for_after_a_restart_of_the_server() {
+fn content_missing_in_a_view_comes_from_the_server_after_a_restart() {
     let world = World::new();
     let fs = mount(&world);
     let content = |number: u8| vec![number; 4097 + 7919 * usize::from(number)];

@@ -6,7 +6,7 @@ use crate::fixture::World;
 use crate::tools::mount;
 
 #[test]
-fn what_is_answered_is_seen_by_everybody() {
+fn an_answered_change_is_visible_to_all_clients() {
     let world = World::new();
     let clients = [mount(&world), mount(&world)];
     let dirs = clients.each_ref().map(|fs| fs.open_dir("/").unwrap());

@@ -51,7 +51,7 @@ fn proof(world: &World) -> (String, Vec<u8>) {
 }
 
 #[test]
-fn what_is_proved_is_linked_and_the_rest_is_judged() {
+fn proved_runs_are_linked_and_the_other_events_are_judged() {
     let world = world();
     let fs = mount(&world);
     fs.make_dir("/job", 0o755).unwrap();
@@ -77,7 +77,7 @@ fn what_is_proved_is_linked_and_the_rest_is_judged() {
 }
 
 #[test]
-fn who_has_not_the_key_proves_nothing() {
+fn a_proof_without_the_key_has_no_effect() {
     let world = world();
     let fs = mount(&world);
     let key = std::fs::read_to_string(world.path("c/verify.key")).unwrap();
@@ -146,7 +146,7 @@ fn a_proof_is_of_one_journal_and_one_moment() {
 }
 
 #[test]
-fn what_breaks_a_rule_is_not_proved() {
+fn a_journal_that_breaks_a_rule_gets_no_proof() {
     let world = world();
     let fs = mount(&world);
     let forge = |name: &str, says: &str, forge: &dyn Fn(&mut Subtree)| {

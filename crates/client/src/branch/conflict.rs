@@ -41,7 +41,7 @@ pub trait Sides {
 
 /// A name that both have changed.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Clash {
+pub struct ConflictingName {
     /// Its directory; of one that the branch made the number that it has there.
     pub dir: Ino,
     /// The name.
@@ -52,7 +52,7 @@ pub struct Clash {
 #[derive(Debug, Default)]
 pub struct BranchConflicts {
     /// The names, in the order in which the branch came to them.
-    pub clashes: Vec<Clash>,
+    pub clashes: Vec<ConflictingName>,
     /// Directories that the branch made, each with the directory and the name that it had first.
     pub made: Map<Ino, (Ino, Vec<u8>)>,
     /// Which events are left to the trunk, by number from 0.
@@ -169,7 +169,7 @@ struct Judge<'a, S> {
     moved: Map<Ino, (Ino, Vec<u8>)>,
     /// Inodes whose events are all left out.
     dropped: Set<Ino>,
-    clashes: Vec<Clash>,
+    clashes: Vec<ConflictingName>,
 }
 
 impl<'a, S: Sides> Judge<'a, S> {
@@ -289,7 +289,7 @@ impl<'a, S: Sides> Judge<'a, S> {
         let clash = !own && !is_same(base.as_ref(), trunk.as_ref());
         self.note((dir, name), clash);
         if clash {
-            self.clashes.push(Clash { dir, name: name.to_vec() });
+            self.clashes.push(ConflictingName { dir, name: name.to_vec() });
         }
         Ok(clash)
     }

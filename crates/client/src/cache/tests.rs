@@ -15,7 +15,7 @@ fn file(ino: Ino) -> Attr {
     Attr { ino, mode: FileType::Regular.mode_bits() | 0o644, nlink: 1, ..Attr::default() }
 }
 
-fn told(inode: bool) -> Option<Grants> {
+fn grants(inode: bool) -> Option<Grants> {
     Some(Grants { dir: dir(DIR), inode, ..Grants::default() })
 }
 
@@ -40,14 +40,14 @@ impl Bench {
     }
 
     #[allow(clippy::needless_pass_by_value, reason = "reads better")]
-    fn heard(&mut self, op: &Op<'_>, result: Answered, told: Option<Grants>) {
+    fn answered(&mut self, op: &Op<'_>, result: Answered, grants: Option<Grants>) {
         let tid = self.ask(op);
-        self.reply(tid, result, told, 1);
+        self.reply(tid, result, grants, 1);
     }
 
-    fn reply(&mut self, tid: Tid, result: Answered, told: Option<Grants>, time: i64) {
+    fn reply(&mut self, tid: Tid, result: Answered, grants: Option<Grants>, time: i64) {
         let (seq, safe, time) = (Seq(0), Seq(0), Timestamp(time));
-        self.cache.hear(&Reply { tid, seq, time, safe, told, result });
+        self.cache.note_reply(&Reply { tid, seq, time, safe, grants, result });
     }
 
     fn look(&self, name: &[u8]) -> Option<Result<Ino, Errno>> {
@@ -62,24 +62,24 @@ impl Bench {
     fn made() -> Self {
         let mut bench = Self::new();
         let create = Op::Create { parent: Ino::ROOT, name: b"d", new: NewInode::default() };
-        let told = Some(Grants { dir: dir(Ino::ROOT), inode: true, ..Grants::default() });
-        bench.heard(&create, Ok(Answer::Attr(dir(DIR))), told);
+        let grants = Some(Grants { dir: dir(Ino::ROOT), inode: true, ..Grants::default() });
+        bench.answered(&create, Ok(Answer::Attr(dir(DIR))), grants);
         bench
     }
 
     fn create(&mut self, name: &[u8], ino: Ino) {
         let create = Op::Create { parent: DIR, name, new: NewInode::default() };
-        self.heard(&create, Ok(Answer::Attr(file(ino))), told(true));
+        self.answered(&create, Ok(Answer::Attr(file(ino))), grants(true));
     }
 }
 
 #[test]
-fn names_are_remembered_and_that_there_are_none() {
+fn names_and_absent_names_are_cached() {
     let mut bench = Bench::new();
     let lookup = |name| Op::Lookup { parent: DIR, name };
     assert_eq!(bench.look(b"a"), None);
-    bench.heard(&lookup(b"a"), Ok(Answer::Attr(file(FILE))), told(true));
-    bench.heard(&lookup(b"b"), absent(), told(false));
+    bench.answered(&lookup(b"a"), Ok(Answer::Attr(file(FILE))), grants(true));
+    bench.answered(&lookup(b"b"), absent(), grants(false));
     assert_eq!(bench.look(b"a"), Some(Ok(FILE)));
     assert_eq!(bench.look(b"b"), Some(Err(Errno::NotFound)));
     assert_eq!(bench.look(b"c"), None);
@@ -89,19 +89,19 @@ fn names_are_remembered_and_that_there_are_none() {
 }
 
 #[test]
-fn without_a_capability_nothing_is_remembered() {
+fn without_a_capability_nothing_is_cached() {
     let mut bench = Bench::new();
-    bench.heard(&Op::Lookup { parent: DIR, name: b"a" }, Ok(Answer::Attr(file(FILE))), None);
+    bench.answered(&Op::Lookup { parent: DIR, name: b"a" }, Ok(Answer::Attr(file(FILE))), None);
     assert_eq!(bench.look(b"a"), None);
 }
 
 #[test]
-fn in_a_new_directory_nothing_need_be_looked_up() {
+fn a_new_directory_answers_every_lookup_from_the_cache() {
     let mut bench = Bench::made();
     assert_eq!(bench.look(b"a"), Some(Err(Errno::NotFound)));
     bench.create(b"a", FILE);
     assert_eq!(bench.look(b"a"), Some(Ok(FILE)));
-    bench.heard(&Op::Unlink { parent: DIR, name: b"a" }, Ok(Answer::Done), told(false));
+    bench.answered(&Op::Unlink { parent: DIR, name: b"a" }, Ok(Answer::Done), grants(false));
     assert_eq!(bench.look(b"a"), Some(Err(Errno::NotFound)));
     assert!(bench.cache.answer(&Cred::root(), &Op::GetAttr { ino: FILE }).is_none());
 }
@@ -114,31 +114,35 @@ fn while_a_change_is_under_way_nothing_is_answered() {
     let tid = bench.ask(&Op::SetAttr { ino: FILE, change });
     assert_eq!(bench.look(b"a"), None);
     // The answer to a question that was asked before does not bring the old attributes back.
-    bench.heard(&Op::Lookup { parent: DIR, name: b"a" }, Ok(Answer::Attr(file(FILE))), told(true));
+    bench.answered(
+        &Op::Lookup { parent: DIR, name: b"a" },
+        Ok(Answer::Attr(file(FILE))),
+        grants(true),
+    );
     assert_eq!(bench.look(b"a"), None);
     bench.reply(tid, Ok(Answer::Done), None, 1);
     assert_eq!(bench.look(b"a"), None, "what it is now was not told");
 }
 
 #[test]
-fn a_late_answer_to_a_change_teaches_nothing() {
+fn a_late_answer_to_a_change_is_not_cached() {
     let mut bench = Bench::made();
     let create = Op::Create { parent: DIR, name: b"a", new: NewInode::default() };
     let tid = bench.ask(&create);
     bench.cache.forget(DIR);
-    bench.heard(&Op::Lookup { parent: DIR, name: b"b" }, absent(), told(false));
+    bench.answered(&Op::Lookup { parent: DIR, name: b"b" }, absent(), grants(false));
     bench.reply(tid, Ok(Answer::Attr(file(FILE))), None, 1);
     assert_eq!(bench.look(b"a"), None);
 }
 
 #[test]
-fn what_is_renamed_is_found_under_its_new_name() {
+fn a_renamed_entry_is_cached_under_its_new_name() {
     let mut bench = Bench::made();
     bench.create(b"a", FILE);
     bench.create(b"b", Ino(21));
     let flags = RenameFlags::default();
     let rename = Op::Rename { parent: DIR, name: b"a", new_parent: DIR, new_name: b"b", flags };
-    bench.heard(&rename, Ok(Answer::Done), told(false));
+    bench.answered(&rename, Ok(Answer::Done), grants(false));
     assert_eq!(bench.look(b"a"), Some(Err(Errno::NotFound)));
     assert_eq!(bench.look(b"b"), None, "its time of change is another one");
     assert_eq!(bench.cache.named(DIR, b"b"), Some(FILE));
@@ -151,31 +155,35 @@ fn a_listing_makes_a_directory_complete_if_nothing_came_in_between() {
         Ok(Answer::Entries { entries: vec![(name.to_vec(), file(FILE))], more })
     };
     let mut bench = Bench::new();
-    bench.heard(&list(None), page(b"a", true), told(true));
+    bench.answered(&list(None), page(b"a", true), grants(true));
     assert_eq!(bench.look(b"x"), None);
-    bench.heard(&list(Some(b"a")), page(b"b", false), told(true));
+    bench.answered(&list(Some(b"a")), page(b"b", false), grants(true));
     assert_eq!(bench.look(b"x"), Some(Err(Errno::NotFound)));
 
     let mut bench = Bench::new();
-    bench.heard(&list(None), page(b"a", true), told(true));
+    bench.answered(&list(None), page(b"a", true), grants(true));
     bench.cache.forget(DIR);
-    bench.heard(&list(Some(b"a")), page(b"b", false), told(true));
+    bench.answered(&list(Some(b"a")), page(b"b", false), grants(true));
     assert_eq!((bench.look(b"x"), bench.look(b"b")), (None, Some(Ok(FILE))));
 }
 
 #[test]
-fn who_may_not_search_is_told_so() {
+fn a_lookup_without_search_permission_fails_with_eacces() {
     let mut bench = Bench::new();
     let closed = Attr { mode: FileType::Directory.mode_bits() | 0o700, ..dir(DIR) };
     let lookup = Op::Lookup { parent: DIR, name: b"a" };
-    bench.heard(&lookup, absent(), Some(Grants { dir: closed, inode: false, ..Grants::default() }));
+    bench.answered(
+        &lookup,
+        absent(),
+        Some(Grants { dir: closed, inode: false, ..Grants::default() }),
+    );
     let other = Cred { uid: 5, gid: 5, groups: vec![] };
     let answer = bench.cache.answer(&other, &lookup);
     assert_eq!(answer, Some(Err(Errno::Access.into())));
 }
 
 #[test]
-fn what_is_moved_from_a_name_that_is_not_known_may_be_anything() {
+fn a_rename_of_an_unknown_name_may_change_any_inode() {
     let mut bench = Bench::made();
     let flags = RenameFlags::default();
     let (from, to) = (Ino(77), Ino(78));
@@ -187,7 +195,7 @@ fn what_is_moved_from_a_name_that_is_not_known_may_be_anything() {
 }
 
 #[test]
-fn what_a_refused_change_took_names_from_may_have_changed() {
+fn a_refused_rename_invalidates_the_inode_that_it_names() {
     let mut bench = Bench::made();
     bench.create(b"a", FILE);
     let other = Ino(FILE.0 + 1);
@@ -200,7 +208,7 @@ fn what_a_refused_change_took_names_from_may_have_changed() {
     let flags = RenameFlags::default();
     let rename = Op::Rename { parent: DIR, name: b"a", new_parent: Ino(77), new_name: b"a", flags };
     // Not of a directory that is not known at all: that may be about anything.
-    bench.heard(&Op::Lookup { parent: Ino(77), name: b"a" }, absent(), {
+    bench.answered(&Op::Lookup { parent: Ino(77), name: b"a" }, absent(), {
         Some(Grants { dir: dir(Ino(77)), ..Grants::default() })
     });
     let tid = bench.ask(&rename);
@@ -216,11 +224,11 @@ fn two_names_of_one_file_stay_when_one_is_renamed_to_the_other() {
     let mut bench = Bench::made();
     bench.create(b"a", FILE);
     let link = Op::Link { ino: FILE, parent: DIR, name: b"b" };
-    bench.heard(&link, Ok(Answer::Done), told(false));
+    bench.answered(&link, Ok(Answer::Done), grants(false));
     let flags = RenameFlags::default();
     let rename = Op::Rename { parent: DIR, name: b"a", new_parent: DIR, new_name: b"b", flags };
     let tid = bench.ask(&rename);
-    bench.reply(tid, Ok(Answer::Done), told(false), 0);
+    bench.reply(tid, Ok(Answer::Done), grants(false), 0);
     assert_eq!(
         (bench.cache.named(DIR, b"a"), bench.cache.named(DIR, b"b")),
         (Some(FILE), Some(FILE))
@@ -228,13 +236,13 @@ fn two_names_of_one_file_stay_when_one_is_renamed_to_the_other() {
 }
 
 #[test]
-fn a_directory_in_which_much_is_looked_for_in_vain_is_worth_listing() {
+fn many_failed_lookups_make_a_directory_worth_listing() {
     let mut bench = Bench::new();
     for number in 0..MISSES_MIN {
         assert!(!bench.cache.is_worth_listing(DIR), "{number}");
         let name = number.to_string();
         let lookup = Op::Lookup { parent: DIR, name: name.as_bytes() };
-        bench.heard(&lookup, absent(), told(false));
+        bench.answered(&lookup, absent(), grants(false));
     }
     assert!(bench.cache.is_worth_listing(DIR));
     assert!(!bench.cache.is_worth_listing(DIR), "once");
@@ -256,27 +264,27 @@ fn a_path_through_known_directories_is_followed_here() {
 }
 
 #[test]
-fn what_becomes_too_much_is_given_back() {
+fn a_full_cache_returns_its_capabilities() {
     let mut bench = Bench::new();
     for number in 0..=DIRS_MAX as u64 {
         assert!(bench.cache.shrink().is_empty());
         let at = Some(Grants { dir: dir(Ino(100 + number)), inode: false, ..Grants::default() });
         let lookup = Op::Lookup { parent: Ino(100 + number), name: b"a" };
-        bench.heard(&lookup, absent(), at);
+        bench.answered(&lookup, absent(), at);
     }
     assert_eq!(bench.cache.shrink().len(), DIRS_MAX + 1);
     assert_eq!((bench.cache.dirs.len(), bench.cache.names), (0, 0));
 }
 
 #[test]
-fn what_is_told_of_a_directory_on_its_way_back_is_not_remembered() {
+fn grants_for_a_directory_that_is_being_returned_are_not_cached() {
     let mut bench = Bench::new();
     let lookup = Op::Lookup { parent: DIR, name: b"a" };
     let asked = bench.ask(&lookup);
     let returned = bench.ask(&Op::Return { dir: DIR });
-    bench.reply(asked, Ok(Answer::Attr(file(FILE))), told(true), 0);
+    bench.reply(asked, Ok(Answer::Attr(file(FILE))), grants(true), 0);
     assert_eq!(bench.look(b"a"), None);
     bench.reply(returned, Ok(Answer::Done), None, 0);
-    bench.heard(&lookup, Ok(Answer::Attr(file(FILE))), told(true));
+    bench.answered(&lookup, Ok(Answer::Attr(file(FILE))), grants(true));
     assert_eq!(bench.look(b"a"), Some(Ok(FILE)));
 }

@@ -30,22 +30,22 @@ impl Group {
         let mut others = Self { seq: self.seq, ..Self::default() };
         each(self.requests.batch(), |request| {
             if request.tid != refused {
-                let Request { tid, heard, cred, replay, op, .. } = request;
-                others.add((*tid, *heard), cred, replay.unwrap_or_default(), op);
+                let Request { tid, acked, cred, replay, op, .. } = request;
+                others.add((*tid, *acked), cred, replay.unwrap_or_default(), op);
             }
         });
         others
     }
 
     /// One more request.
-    fn add(&mut self, (tid, heard): (Tid, Tid), cred: &Cred, replay: Replay, op: &Op<'_>) {
+    fn add(&mut self, (tid, acked): (Tid, Tid), cred: &Cred, replay: Replay, op: &Op<'_>) {
         if self.count == 0 {
             self.first = tid;
         }
         debug_assert!(self.last <= tid, "{tid} is behind the earlier requests of the group");
         self.last = tid;
         self.count += 1;
-        self.requests.push(tid, heard, cred, replay, op);
+        self.requests.push(tid, acked, cred, replay, op);
     }
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Groups {
     /// Sent, with the request that asks how far the server has come.
     sent: VecDeque<(Tid, Group)>,
     /// Settled, and not known to be safe.
-    settled: VecDeque<Group>,
+    unsafe_groups: VecDeque<Group>,
     /// The sum of their counts.
     count: usize,
 }
@@ -74,7 +74,7 @@ impl Groups {
     }
 
     /// Whether a request is collected, or sent and not settled.
-    pub(crate) fn is_any_unsettled(&self) -> bool {
+    pub(crate) fn is_any_unacknowledged(&self) -> bool {
         self.collected.count > 0 || !self.sent.is_empty()
     }
 
@@ -94,24 +94,24 @@ impl Groups {
     }
 
     /// It is sent, and this request asks how far the server has come.
-    pub(crate) fn sent(&mut self, settle: Tid, group: Group) {
-        self.sent.push_back((settle, group));
+    pub(crate) fn sent(&mut self, barrier: Tid, group: Group) {
+        self.sent.push_back((barrier, group));
     }
 
     /// The answer to such a request. Says whether it was one.
     pub(crate) fn acknowledge(&mut self, tid: Tid, done: bool, seq: Seq, safe: Seq) -> bool {
-        if !self.sent.iter().any(|(settle, _)| *settle == tid) {
+        if !self.sent.iter().any(|(barrier, _)| *barrier == tid) {
             return false;
         }
         if !done {
             // The server is about to stop: all of it is sent to the next one.
             return true;
         }
-        while let Some((settle, group)) = self.sent.pop_front_if(|(settle, _)| *settle <= tid) {
-            debug_assert!(settle <= tid, "in order");
+        while let Some((barrier, group)) = self.sent.pop_front_if(|(barrier, _)| *barrier <= tid) {
+            debug_assert!(barrier <= tid, "in order");
             let seq = group.seq.map_or(seq, |before| before.max(seq));
             if seq > safe && group.count > 0 {
-                self.settled.push_back(Group { seq: Some(seq), ..group });
+                self.unsafe_groups.push_back(Group { seq: Some(seq), ..group });
             } else {
                 assert!(self.count >= group.count, "the changes of a group are counted");
                 self.count -= group.count;
@@ -123,7 +123,7 @@ impl Groups {
     /// Everything up to this position is durable.
     pub(crate) fn note_safe(&mut self, safe: Seq) {
         let is_safe = |group: &mut Group| group.seq.is_some_and(|seq| seq <= safe);
-        while let Some(group) = self.settled.pop_front_if(is_safe) {
+        while let Some(group) = self.unsafe_groups.pop_front_if(is_safe) {
             assert!(self.count >= group.count, "the changes of a group are counted");
             self.count -= group.count;
         }
@@ -132,7 +132,7 @@ impl Groups {
     /// Whether a request is one of those that are on their way.
     pub(crate) fn contains(&self, tid: Tid) -> bool {
         let sent = self.sent.iter().map(|(_, group)| group);
-        sent.chain(&self.settled).any(|group| (group.first..=group.last).contains(&tid))
+        sent.chain(&self.unsafe_groups).any(|group| (group.first..=group.last).contains(&tid))
     }
 
     /// The server rejected a request, and its client gets the error: no server may execute the
@@ -141,7 +141,7 @@ impl Groups {
     pub(crate) fn refused(&mut self, tid: Tid) -> Ino {
         let mut about = Ino(0);
         let sent = self.sent.iter_mut().map(|(_, group)| group);
-        for group in sent.chain(&mut self.settled) {
+        for group in sent.chain(&mut self.unsafe_groups) {
             if (group.first..=group.last).contains(&tid) {
                 self.count -= group.count;
                 each(group.requests.batch(), |request| {
@@ -153,7 +153,7 @@ impl Groups {
                 self.count += group.count;
             }
         }
-        self.settled.retain(|group| group.count > 0);
+        self.unsafe_groups.retain(|group| group.count > 0);
         about
     }
 
@@ -169,7 +169,7 @@ impl Groups {
     ) -> bool {
         let mut groups: Vec<Group> = Vec::new();
         if anew {
-            groups.extend(self.settled.drain(..));
+            groups.extend(self.unsafe_groups.drain(..));
         }
         groups.extend(self.sent.drain(..).map(|(_, group)| group));
         if self.collected.count > 0 {
@@ -193,7 +193,7 @@ impl Groups {
 
     /// This request asks how far the server has come with all that was sent again.
     pub(crate) fn sent_again(&mut self, tid: Tid) {
-        self.sent.iter_mut().for_each(|(settle, _)| *settle = tid);
+        self.sent.iter_mut().for_each(|(barrier, _)| *barrier = tid);
     }
 }
 
@@ -228,7 +228,7 @@ fn append_again(batch: Batch<'_>, seq: Option<Seq>, frames: &mut Vec<u8>) {
         };
         let replay = request.replay.unwrap_or_default();
         let replay = Replay { seq: seq.unwrap_or(replay.seq), ..replay };
-        again.push(request.tid, request.heard, &request.cred, replay, &op);
+        again.push(request.tid, request.acked, &request.cred, replay, &op);
     });
     if again.bytes() > 0 {
         Message::Batch(again.batch()).append_frame(frames);

@@ -44,26 +44,28 @@ impl ExclusiveDirs {
     }
 
     /// The server gives directories.
-    pub(crate) fn given(&mut self, told: &Grants, created: Option<&Attr>) -> Next {
+    pub(crate) fn given(&mut self, grants: &Grants, created: Option<&Attr>) -> Next {
         // One that was just created has nothing in it.
-        if let (Some(stripe), Some(attr)) = (told.new_alone, created)
+        if let (Some(stripe), Some(attr)) = (grants.new_exclusive, created)
             && attr.is_dir()
             && !self.has(attr.ino)
         {
             self.take_up(attr, stripe, &[]);
             self.bare.remove(&attr.ino);
         }
-        let dir = told.dir.ino;
-        let Some(stripe) = told.alone.filter(|_| !self.has(dir)) else { return Next::Nothing };
-        if told.dir.size > ENTRIES_MAX {
+        let dir = grants.dir.ino;
+        let Some(stripe) = grants.exclusive.filter(|_| !self.has(dir)) else {
+            return Next::Nothing;
+        };
+        if grants.dir.size > ENTRIES_MAX {
             self.does_not_want(dir);
             return Next::Return(dir);
         }
-        if told.dir.size == 0 {
-            self.take_up(&told.dir, stripe, &[]);
+        if grants.dir.size == 0 {
+            self.take_up(&grants.dir, stripe, &[]);
             return Next::Nothing;
         }
-        self.loading.insert(dir, Loading { attr: told.dir, stripe, entries: Vec::new() });
+        self.loading.insert(dir, Loading { attr: grants.dir, stripe, entries: Vec::new() });
         Next::List(dir, None)
     }
 

@@ -8,7 +8,7 @@ use journal::SegmentHeader;
 use metastore::RunList;
 use metastore::request::{proof_name, rest_name};
 use types::{Attr, Error, Ino, Moment, Result, Seq};
-use wire::{Answer, MergeFlags, MergeReport, Op, Unused};
+use wire::{Answer, MergeFlags, MergeReport, Op, UnusedNumbers};
 
 use super::apply::merged;
 use super::composition::seconds;
@@ -62,7 +62,7 @@ impl SentMerge {
     /// inode numbers that go back.
     #[must_use]
     pub fn op<'a>(&'a self, subtree: Ino, bytes: u64, unused: &'a [u8]) -> Op<'a> {
-        let (object, unused) = (self.object.as_bytes(), Unused::new(unused));
+        let (object, unused) = (self.object.as_bytes(), UnusedNumbers::new(unused));
         Op::Merge { subtree, bytes, object, flags: self.flags, unused }
     }
 }
@@ -140,11 +140,11 @@ impl ReferenceMerge {
             ReferenceState::Written(root) => {
                 input.written().map(|it| self.choose((asked, now), material, (&root, it)))
             }
-            ReferenceState::Putting(told, left) => {
-                input.done().map(|()| self.put((asked, now), material, told, left))
+            ReferenceState::Putting(reference, left) => {
+                input.done().map(|()| self.put((asked, now), material, reference, left))
             }
-            ReferenceState::Sent(told) => match merged(input.answer()) {
-                Ok(report) => Ok(self.merged(material, &told, report, now)),
+            ReferenceState::Sent(reference) => match merged(input.answer()) {
+                Ok(report) => Ok(self.merged(material, &reference, report, now)),
                 Err(error) if may_go_by_value(error.errno) => {
                     Ok(ReferenceStep::ByValue(MergedBy::value(ByValue::Refused)))
                 }
@@ -198,10 +198,10 @@ impl ReferenceMerge {
         now: Moment,
     ) -> ReferenceStep {
         let names = list.dirs.iter().map(|run| run.run.rows).sum::<u64>();
-        let told = report.events;
+        let merged = report.events;
         report.events = list.last.0 + 1 - first.0;
         report.created += names;
-        let (runs, events) = (list.dirs.len() as u64, report.events.saturating_sub(told));
+        let (runs, events) = (list.dirs.len() as u64, report.events.saturating_sub(merged));
         let merged_by = MergedBy { runs, events, seconds: seconds(self.sent, now), because: None };
         let object = material.object.unwrap_or_default();
         self.delete(vec![proof_name(object), object.to_owned()], report, merged_by)
@@ -229,37 +229,37 @@ impl ReferenceMerge {
         material: &Material<'_>,
         (root, written): (&Attr, Option<References>),
     ) -> ReferenceStep {
-        let told = match written {
-            Some(Ok(told)) => Ok(told),
+        let reference = match written {
+            Some(Ok(reference)) => Ok(reference),
             Some(Err(_)) | None => {
                 let journal = (&material.header, material.blocks);
                 ByReference::of(journal, (root, root.size == 0), material.worth)
             }
         };
-        let mut told = match told {
-            Ok(told) => told,
+        let mut reference = match reference {
+            Ok(reference) => reference,
             Err(reason) => return ReferenceStep::ByValue(MergedBy::value(reason)),
         };
-        let mut objects = std::mem::take(&mut told.objects);
-        objects.extend(material.object.map(|object| (rest_name(object), told.rest())));
+        let mut objects = std::mem::take(&mut reference.objects);
+        objects.extend(material.object.map(|object| (rest_name(object), reference.rest())));
         objects.reverse();
-        self.put(sending, material, Box::new(told), objects)
+        self.put(sending, material, Box::new(reference), objects)
     }
 
     fn put(
         &mut self,
         (asked, now): (&mut bool, Moment),
         material: &Material<'_>,
-        told: Box<ByReference>,
+        reference: Box<ByReference>,
         left: Vec<(String, Vec<u8>)>,
     ) -> ReferenceStep {
-        match self.next_put(told, left) {
+        match self.next_put(reference, left) {
             Ok(effect) => effect,
-            Err(told) => {
+            Err(reference) => {
                 *asked = true;
-                let message = told.message();
+                let message = reference.message();
                 self.sent = now;
-                self.state = ReferenceState::Sent(told);
+                self.state = ReferenceState::Sent(reference);
                 let rest = material.object.map(rest_name).unwrap_or_default();
                 self.send(rest, message)
             }
@@ -269,24 +269,24 @@ impl ReferenceMerge {
     /// Puts the next object. Returns the runs if none is left.
     fn next_put(
         &mut self,
-        told: Box<ByReference>,
+        reference: Box<ByReference>,
         mut left: Vec<(String, Vec<u8>)>,
     ) -> std::result::Result<ReferenceStep, Box<ByReference>> {
-        let Some((name, bytes)) = left.pop() else { return Err(told) };
-        self.state = ReferenceState::Putting(told, left);
+        let Some((name, bytes)) = left.pop() else { return Err(reference) };
+        self.state = ReferenceState::Putting(reference, left);
         Ok(ReferenceStep::Effect(MechanismEffect::Put(name, bytes)))
     }
 
     fn merged(
         &mut self,
         material: &Material<'_>,
-        told: &ByReference,
+        reference: &ByReference,
         mut report: MergeReport,
         now: Moment,
     ) -> ReferenceStep {
-        report.events = told.list.last.0 + 1 - told.header.first_seq.0;
-        report.created += told.created;
-        let (runs, events) = (told.list.dirs.len() as u64, told.events);
+        report.events = reference.list.last.0 + 1 - reference.header.first_seq.0;
+        report.created += reference.created;
+        let (runs, events) = (reference.list.dirs.len() as u64, reference.events);
         let merged_by = MergedBy { runs, events, seconds: seconds(self.sent, now), because: None };
         // After a crash the server needs the runs and the rest only.
         let object = material.object.map(str::to_owned);

@@ -11,7 +11,7 @@ use wire::{Answer, MergeFlags};
 use super::apply::{Apply, ApplyKind};
 use super::by_reference::{References, SentMerge};
 use super::{Completion, Reached, Step};
-use crate::Worth;
+use crate::RunThreshold;
 
 /// The input of the mechanisms.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +31,7 @@ pub struct Material<'a> {
     /// Whether the policy asks for merging by reference, and nothing is against it.
     pub by_reference: bool,
     /// The directories that are worth a run.
-    pub worth: Worth,
+    pub worth: RunThreshold,
     /// Inode numbers that go back, if the merge gives the subtree back.
     pub unused: &'a [u8],
     /// The journal object, if a mechanism puts the journal into the store.
@@ -302,8 +302,8 @@ impl CompositionRun {
     /// The error of a member, with the guarantees of the complete members (P-08).
     fn incomplete(&self, error: Error) -> Error {
         let completed = self.completed.iter().copied();
-        let carried = std::iter::once(Mechanism::AppendClientJournal).chain(completed);
-        let holds = Cell::of(&Composition::serial(carried.map(Composition::One)));
+        let executed = std::iter::once(Mechanism::AppendClientJournal).chain(completed);
+        let holds = Cell::of(&Composition::serial(executed.map(Composition::One)));
         let holds = holds.map_or_else(|| "nothing".to_owned(), |cell| cell.to_string());
         let cause = format!("{}; what holds until it is completed again: {holds}", error.cause);
         if error.remedy.is_empty() {

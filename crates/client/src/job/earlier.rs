@@ -9,7 +9,7 @@ use wire::{MergeFlags, MergeReport};
 use super::apply::merged;
 use super::by_reference::{ReferenceMerge, ReferenceStep, SentJournal, SentMerge};
 use super::{Completion, Material, MechanismEffect, MechanismInput, MergedBy};
-use crate::{ClientSubtree, IntactJournal, Worth};
+use crate::{ClientSubtree, IntactJournal, RunThreshold};
 
 /// The state of a part of this process whose merge failed, or was not answered.
 #[derive(Clone, Copy, Debug)]
@@ -119,7 +119,7 @@ impl Earlier {
 pub struct EarlierMerge {
     root: Ino,
     flags: MergeFlags,
-    worth: Option<Worth>,
+    worth: Option<RunThreshold>,
     /// The journal in blocks, for a merge by reference.
     blocks: Vec<Vec<u8>>,
     header: Option<SegmentHeader>,
@@ -144,7 +144,7 @@ impl EarlierMerge {
     /// A merge into the subtree with this root; by reference only if it is given which directories
     /// are worth a run.
     #[must_use]
-    pub fn new(root: Ino, flags: MergeFlags, worth: Option<Worth>) -> Self {
+    pub fn new(root: Ino, flags: MergeFlags, worth: Option<RunThreshold>) -> Self {
         let (blocks, header, merged_by) = (Vec::new(), None, MergedBy::default());
         Self { root, flags, worth, blocks, header, merged_by, state: EarlierState::Begin }
     }

@@ -14,7 +14,7 @@ use super::{
     Completion, CompositionRun, Earlier, EarlierMerge, Material, MechanismEffect, MechanismInput,
     Reached, Step, SubtreeJob, sum_of_reports,
 };
-use crate::Worth;
+use crate::RunThreshold;
 
 /// The bits of a term; the bits above hold its rank.
 const TERM_BITS: u32 = 48;
@@ -37,7 +37,7 @@ pub fn term_of(epoch: Epoch, rank: types::Rank) -> Epoch {
 pub struct JobRun {
     composition: Composition,
     flags: MergeFlags,
-    worth: Option<Worth>,
+    worth: Option<RunThreshold>,
     /// Only the merges and the mechanisms, without the steps before and after.
     bare: bool,
     /// Only the earlier journals go to the store.
@@ -83,7 +83,7 @@ enum RunState {
 impl JobRun {
     /// A run of a composition; by reference if it is given which directories are worth a run.
     #[must_use]
-    pub fn new(composition: &Composition, flags: MergeFlags, worth: Option<Worth>) -> Self {
+    pub fn new(composition: &Composition, flags: MergeFlags, worth: Option<RunThreshold>) -> Self {
         Self {
             composition: composition.clone(),
             flags,
@@ -370,7 +370,7 @@ impl JobRun {
         self.object = (stores && job.inner.events() > 0).then(|| job.object_name());
         self.unused.clear();
         if self.flags.release {
-            self.unused = wire::Unused::encode(&job.note.unused);
+            self.unused = wire::UnusedNumbers::encode(&job.note.unused);
         }
         // Closes the last block.
         job.inner.blocks();

@@ -17,7 +17,7 @@ use wire::MergeFlags;
 
 use super::run::is_restarted;
 use super::{Completion, HeldPart, Material, Reached, SubtreeJob};
-use crate::Worth;
+use crate::RunThreshold;
 
 /// The least time between parts that leave whenever there is nothing else to do.
 const IDLE: Span = Span::from_millis(1_000);
@@ -94,7 +94,7 @@ impl JournalPart {
             persisted_globally: self.held.persisted.1,
             merge,
             by_reference: false,
-            worth: Worth::default(),
+            worth: RunThreshold::default(),
             unused: &[],
             object: self.object.as_deref(),
         }

@@ -10,7 +10,7 @@ use types::{Attr, ClientId, Epoch, Errno, Error, FileType, Ino, Moment, Origin, 
 use wire::{Answer, MergeFlags, MergeReport};
 
 use super::*;
-use crate::Worth;
+use crate::RunThreshold;
 
 const ROOT: Ino = Ino((1 << 40) + 1);
 const OBJECT: &str = "journal/client/1";
@@ -66,7 +66,7 @@ fn material<'a>(blocks: &'a [Vec<u8>], object: Option<&'a str>) -> Material<'a> 
         persisted_globally: 0,
         merge: MergeFlags::default(),
         by_reference: false,
-        worth: Worth { names_min: 1, names_per_directory_min: 0 },
+        worth: RunThreshold { names_min: 1, names_per_directory_min: 0 },
         unused: &[],
         object,
     }
@@ -366,7 +366,7 @@ fn a_dry_run_changes_nothing_in_the_store() {
 
 #[test]
 fn a_part_that_the_server_was_asked_to_merge_never_goes_by_reference() {
-    let worth = Some(Worth { names_min: 1, names_per_directory_min: 0 });
+    let worth = Some(RunThreshold { names_min: 1, names_per_directory_min: 0 });
     let by_reference = || EarlierMerge::new(ROOT, MergeFlags::default(), worth);
     let mut place = Place::default();
     assert!(place.merge(&earlier(None, None), by_reference()).is_ok());
@@ -380,7 +380,7 @@ fn a_part_that_the_server_was_asked_to_merge_never_goes_by_reference() {
 #[test]
 fn the_object_of_an_earlier_process_is_deleted_after_a_checkpoint() {
     // The server may have merged the object by value, and needs it after a crash until then.
-    let worth = Some(Worth { names_min: 1, names_per_directory_min: 0 });
+    let worth = Some(RunThreshold { names_min: 1, names_per_directory_min: 0 });
     let mut place = Place::default();
     let merge = EarlierMerge::new(ROOT, MergeFlags::default(), worth);
     assert!(place.merge(&earlier(Some(OBJECT), None), merge).is_ok());

@@ -20,7 +20,7 @@ fn file(ino: Ino) -> Attr {
     Attr { ino, mode: FileType::Regular.mode_bits() | 0o644, nlink: 1, ..Attr::default() }
 }
 
-fn told() -> Grants {
+fn grants() -> Grants {
     Grants { dir: dir(0o755), inode: true, lease: Some(LEASE), ..Grants::default() }
 }
 
@@ -41,15 +41,15 @@ impl Bench {
         Tid(self.next)
     }
 
-    fn reply(&mut self, tid: Tid, now: Moment, told: Grants, result: Result<Answer, Failure>) {
+    fn reply(&mut self, tid: Tid, now: Moment, grants: Grants, result: Result<Answer, Failure>) {
         self.leases.at(now);
         let (seq, safe, time) = (Seq(0), Seq(0), Timestamp(0));
-        self.leases.hear(&Reply { tid, seq, time, safe, told: Some(told), result });
+        self.leases.note_reply(&Reply { tid, seq, time, safe, grants: Some(grants), result });
     }
 
-    fn heard(&mut self, now: Moment, op: &Op<'_>, result: Result<Answer, Failure>) {
+    fn answered(&mut self, now: Moment, op: &Op<'_>, result: Result<Answer, Failure>) {
         let tid = self.ask(now, op);
-        self.reply(tid, now, told(), result);
+        self.reply(tid, now, grants(), result);
     }
 
     fn look(&self, now: Moment, name: &[u8]) -> Option<Option<Ino>> {
@@ -63,11 +63,11 @@ fn lookup(name: &[u8]) -> Op<'_> {
 }
 
 #[test]
-fn what_is_told_holds_from_when_it_was_asked_for() {
+fn a_lease_counts_from_the_time_of_its_request() {
     let mut bench = Bench::new();
     let tid = bench.ask(at(100), &lookup(b"a"));
-    bench.reply(tid, at(900), told(), Ok(Answer::Attr(file(FILE))));
-    bench.heard(at(600), &lookup(b"none"), Err(Errno::NotFound.into()));
+    bench.reply(tid, at(900), grants(), Ok(Answer::Attr(file(FILE))));
+    bench.answered(at(600), &lookup(b"none"), Err(Errno::NotFound.into()));
     for (now, a, none) in
         [(900, Some(Some(FILE)), Some(None)), (1100, None, Some(None)), (1900, None, None)]
     {
@@ -77,26 +77,26 @@ fn what_is_told_holds_from_when_it_was_asked_for() {
     assert_eq!(bench.leases.attr(at(1100), FILE), None);
     // An answer that took longer than the lease is worth nothing.
     let tid = bench.ask(at(2000), &lookup(b"b"));
-    bench.reply(tid, at(3000), told(), Ok(Answer::Attr(file(Ino(21)))));
+    bench.reply(tid, at(3000), grants(), Ok(Answer::Attr(file(Ino(21)))));
     assert_eq!((bench.look(at(2000), b"b"), bench.leases.attr(at(2000), Ino(21))), (None, None));
 }
 
 #[test]
-fn an_answer_without_a_lease_teaches_nothing() {
+fn an_answer_without_a_lease_is_not_cached() {
     let mut bench = Bench::new();
     let tid = bench.ask(at(0), &lookup(b"a"));
-    bench.reply(tid, at(1), Grants { lease: None, ..told() }, Ok(Answer::Attr(file(FILE))));
+    bench.reply(tid, at(1), Grants { lease: None, ..grants() }, Ok(Answer::Attr(file(FILE))));
     assert!(bench.leases.is_empty());
     let tid = bench.ask(at(0), &lookup(b"a"));
-    bench.reply(tid, at(1), Grants { inode: false, ..told() }, Ok(Answer::Attr(file(FILE))));
+    bench.reply(tid, at(1), Grants { inode: false, ..grants() }, Ok(Answer::Attr(file(FILE))));
     assert_eq!((bench.look(at(2), b"a"), bench.leases.attr(at(2), FILE)), (Some(Some(FILE)), None));
 }
 
 #[test]
-fn who_may_not_search_a_directory_is_told_nothing_of_it() {
+fn a_lookup_without_search_permission_fails_with_eacces() {
     let mut bench = Bench::new();
     let tid = bench.ask(at(0), &lookup(b"a"));
-    let closed = Grants { dir: dir(0o700), ..told() };
+    let closed = Grants { dir: dir(0o700), ..grants() };
     bench.reply(tid, at(1), closed, Ok(Answer::Attr(file(FILE))));
     let stranger = Cred { uid: 5, gid: 5, groups: vec![] };
     let looked = |cred| bench.leases.look(at(2), cred, DIR, b"a");
@@ -105,23 +105,23 @@ fn who_may_not_search_a_directory_is_told_nothing_of_it() {
 }
 
 #[test]
-fn what_a_path_leads_through_that_is_no_directory_is_not_judged_here() {
+fn a_lookup_below_a_file_is_left_to_the_server() {
     let mut bench = Bench::new();
-    bench.heard(at(0), &lookup(b"a"), Ok(Answer::Attr(file(FILE))));
+    bench.answered(at(0), &lookup(b"a"), Ok(Answer::Attr(file(FILE))));
     let anybody = Cred { uid: 7, gid: 7, groups: Vec::new() };
     assert_eq!(bench.leases.attr(at(1), FILE), Some(file(FILE)));
     assert_eq!(bench.leases.look(at(1), &anybody, FILE, b"b"), None);
 }
 
 #[test]
-fn a_walk_tells_of_the_last_name_of_its_path() {
+fn a_walk_caches_the_last_name_of_its_path() {
     let mut bench = Bench::new();
     let walk = Op::Walk { base: Ino::ROOT, path: b"/d/a" };
     let attr = Some(file(FILE));
-    bench.heard(at(0), &walk, Ok(Answer::Walked { parent: DIR, attr }));
+    bench.answered(at(0), &walk, Ok(Answer::Walked { parent: DIR, attr }));
     assert_eq!(bench.look(at(1), b"a"), Some(Some(FILE)));
     let walk = Op::Walk { base: Ino::ROOT, path: b"/d/none" };
-    bench.heard(at(0), &walk, Ok(Answer::Walked { parent: DIR, attr: None }));
+    bench.answered(at(0), &walk, Ok(Answer::Walked { parent: DIR, attr: None }));
     assert_eq!(bench.look(at(1), b"none"), Some(None));
 }
 
@@ -131,11 +131,11 @@ fn a_listing_holds_as_long_as_its_first_part() {
     let entry = |name: &[u8], ino| (name.to_vec(), file(Ino(ino)));
     let list = |after| Op::List { dir: DIR, after, limit: 2, attrs: true };
     let first = vec![entry(b"a", 1), entry(b"b", 2)];
-    bench.heard(at(0), &list(None), Ok(Answer::Entries { entries: first, more: true }));
+    bench.answered(at(0), &list(None), Ok(Answer::Entries { entries: first, more: true }));
     assert_eq!(bench.look(at(1), b"x"), None);
     let rest = vec![entry(b"c", 3)];
     let end = Answer::Entries { entries: rest, more: false };
-    bench.heard(at(400), &list(Some(b"b")), Ok(end.clone()));
+    bench.answered(at(400), &list(Some(b"b")), Ok(end.clone()));
     assert_eq!(
         (bench.look(at(999), b"x"), bench.look(at(999), b"a")),
         (Some(None), Some(Some(Ino(1))))
@@ -143,12 +143,12 @@ fn a_listing_holds_as_long_as_its_first_part() {
     assert_eq!((bench.look(at(1000), b"x"), bench.look(at(1000), b"a")), (None, None));
     assert_eq!(bench.look(at(1000), b"c"), Some(Some(Ino(3))));
     // The end of a listing without a valid beginning says nothing about missing names.
-    bench.heard(
+    bench.answered(
         at(5000),
         &list(None),
         Ok(Answer::Entries { entries: vec![entry(b"a", 1)], more: true }),
     );
-    bench.heard(at(6000), &list(Some(b"a")), Ok(end));
+    bench.answered(at(6000), &list(Some(b"a")), Ok(end));
     assert_eq!(bench.look(at(6001), b"x"), None);
 }
 
@@ -164,7 +164,7 @@ fn ends(ppm: i64, asked: Moment, answered: Span) -> (Moment, Moment) {
     let mut bench = Bench::new();
     let tid = bench.ask(clock(asked, ppm), &lookup(b"a"));
     let told_at = asked + answered;
-    bench.reply(tid, clock(told_at, ppm), told(), Ok(Answer::Attr(file(FILE))));
+    bench.reply(tid, clock(told_at, ppm), grants(), Ok(Answer::Attr(file(FILE))));
     let used = |real: &Moment| bench.look(clock(*real, ppm), b"a").is_some();
     let mut steps = (0..3000).map(|millis| asked + Span::from_millis(millis));
     let last = steps.rfind(used).unwrap_or(asked);

@@ -76,7 +76,7 @@ impl Asked {
                 Op::List { dir, after: after.as_deref(), limit, attrs }
             }
             Self::Export(dir, rank) => Op::Export { dir, rank },
-            Self::Gather(ino, rank) => Op::Gather { ino, rank },
+            Self::Gather(ino, rank) => Op::Colocate { ino, rank },
             Self::Split(dir) => Op::Split { dir },
             Self::Join(dir) => Op::Join { dir },
             Self::Depart { dir, new_dir, to } => {
@@ -212,7 +212,7 @@ pub fn named(op: &Op<'_>) -> Option<Ino> {
         | Op::CancelLock { ino, .. }
         | Op::GetLock { ino, .. }
         | Op::Export { dir: ino, .. }
-        | Op::Gather { ino, .. }
+        | Op::Colocate { ino, .. }
         | Op::Split { dir: ino }
         | Op::Join { dir: ino }
         | Op::Depart { parent: ino, .. }
@@ -227,7 +227,7 @@ pub fn named(op: &Op<'_>) -> Option<Ino> {
         // Requests about a path or a branch go to rank 0; the rest is about no inode.
         Op::Held { .. }
         | Op::Sync
-        | Op::Settle
+        | Op::AwaitAsync
         | Op::Checkpoint
         | Op::SetPolicy { .. }
         | Op::Decouple { .. }

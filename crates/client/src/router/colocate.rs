@@ -145,7 +145,7 @@ impl CheckLink {
                 Err(error) => Step::fail(error),
             },
             (LinkCheck::Link { .. }, _) => match got.answer() {
-                Ok(Answer::Attr(_) | Answer::Elsewhere(_)) => {
+                Ok(Answer::Attr(_) | Answer::Redirect(_)) => {
                     Step::fail(Error::of(Errno::Exists, "link"))
                 }
                 Err(error) if error.errno != Errno::NotFound => Step::fail(error),

@@ -32,7 +32,7 @@ pub(super) fn first(router: &Router, op: &Op<'_>) -> Option<Rank> {
 #[must_use]
 pub fn is_final(op: &Op<'_>, several: bool, result: &Result<Answer>) -> bool {
     match result {
-        Ok(Answer::Elsewhere(_) | Answer::Fragments(_)) => false,
+        Ok(Answer::Redirect(_) | Answer::Fragments(_)) => false,
         Ok(Answer::Attr(attr) | Answer::Walked { attr: Some(attr), .. }) => is_whole(attr),
         Ok(Answer::Entries { entries, .. }) => {
             !is_complete(op) || entries.iter().all(|(_, attr)| is_whole(attr))

@@ -1,7 +1,7 @@
 //! Asks one rank after the other, until one executes the request.
 
 use types::{Errno, Error, Ino, Moment, Rank, Result, Span};
-use wire::{Answer, Elsewhere, Op};
+use wire::{Answer, Op, Redirect};
 
 use super::asked::{Asked, is_of_subtree, named, second};
 use super::{Context, Frame, Got, RETRY, Step};
@@ -196,7 +196,7 @@ impl Ranked {
         let op = self.asked.op(cx.given);
         let subject = named(&op);
         match result {
-            Ok(Answer::Elsewhere(elsewhere)) => self.redirected(cx, *elsewhere),
+            Ok(Answer::Redirect(elsewhere)) => self.redirected(cx, *elsewhere),
             Ok(answer) => {
                 cx.router.note_place(&op, self.rank);
                 if let (false, Some(ino)) = (self.tried.is_empty(), subject) {
@@ -251,14 +251,14 @@ impl Ranked {
         Step::Ranks
     }
 
-    fn redirected(&mut self, cx: &mut Context<'_>, elsewhere: Elsewhere) -> Step {
+    fn redirected(&mut self, cx: &mut Context<'_>, elsewhere: Redirect) -> Step {
         cx.router.redirected += 1;
         let op = self.asked.op(cx.given);
         if elsewhere.root != Ino(0) && matches!(op, Op::Export { .. }) {
             // This rank serves the directory: the nested subtree moves there first.
             cx.router.note_place(&op, self.rank);
             cx.router.set_place(elsewhere.root, elsewhere.rank);
-            return Step::answer(Ok(Answer::Elsewhere(Box::new(elsewhere))));
+            return Step::answer(Ok(Answer::Redirect(Box::new(elsewhere))));
         }
         if elsewhere.root != Ino(0) {
             return Follow::begin(cx, &op, elsewhere);
@@ -303,8 +303,8 @@ pub(super) struct Follow {
 }
 
 impl Follow {
-    fn begin(cx: &mut Context<'_>, op: &Op<'_>, elsewhere: Elsewhere) -> Step {
-        let Elsewhere { rank, root, parent, rest } = elsewhere;
+    fn begin(cx: &mut Context<'_>, op: &Op<'_>, elsewhere: Redirect) -> Step {
+        let Redirect { rank, root, parent, rest } = elsewhere;
         cx.router.set_place(root, rank);
         cx.router.several = true;
         let walks = matches!(op, Op::Walk { .. });

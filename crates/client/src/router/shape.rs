@@ -212,7 +212,7 @@ impl PinTree {
     pub(super) fn step(&mut self, cx: &mut Context<'_>, got: Got) -> Step {
         match (got, self.todo.last()) {
             (Got::Answer(Err(error)), _) => return Step::fail(error),
-            (Got::Answer(Ok(Answer::Elsewhere(inner))), Some((dir, _))) => {
+            (Got::Answer(Ok(Answer::Redirect(inner))), Some((dir, _))) => {
                 let home = cx.place(*dir);
                 self.todo.push((inner.root, home));
             }

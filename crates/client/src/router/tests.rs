@@ -4,7 +4,7 @@
 #![allow(clippy::wildcard_enum_match_arm, reason = "a server of a test answers few requests")]
 
 use types::{Attr, Errno, Error, FileType, Frag, Moment, RenameFlags, Result};
-use wire::{Elsewhere, NewInode, Op};
+use wire::{NewInode, Op, Redirect};
 
 use super::*;
 
@@ -86,7 +86,7 @@ fn dir_attr(ino: Ino) -> Attr {
 }
 
 fn moved(rank: u16) -> Result<Answer> {
-    Ok(Answer::Elsewhere(Box::new(Elsewhere { rank: Rank(rank), ..Elsewhere::default() })))
+    Ok(Answer::Redirect(Box::new(Redirect { rank: Rank(rank), ..Redirect::default() })))
 }
 
 fn stale<T>() -> Result<T> {
@@ -206,8 +206,8 @@ fn a_walk_continues_below_the_root_of_a_subtree_of_another_rank() {
     let serve = |rank: Rank, op: &Op<'_>| match (rank, op) {
         (Rank(0), Op::Walk { .. }) => {
             let (root, parent, rest) = (THERE, Ino::ROOT, b"b/c".to_vec());
-            let elsewhere = Elsewhere { rank: Rank(1), root, parent, rest };
-            Ok(Answer::Elsewhere(Box::new(elsewhere)))
+            let elsewhere = Redirect { rank: Rank(1), root, parent, rest };
+            Ok(Answer::Redirect(Box::new(elsewhere)))
         }
         (Rank(1), Op::Walk { base: THERE, path: b"b/c" }) => {
             Ok(Answer::Walked { parent: THERE, attr: None })
@@ -225,8 +225,8 @@ fn a_name_that_is_the_root_of_a_subtree_is_asked_for_at_its_rank() {
     let serve = |rank: Rank, op: &Op<'_>| match (rank, op) {
         (Rank(0), Op::Lookup { .. }) => {
             let (root, parent) = (THERE, Ino::ROOT);
-            let elsewhere = Elsewhere { rank: Rank(1), root, parent, rest: Vec::new() };
-            Ok(Answer::Elsewhere(Box::new(elsewhere)))
+            let elsewhere = Redirect { rank: Rank(1), root, parent, rest: Vec::new() };
+            Ok(Answer::Redirect(Box::new(elsewhere)))
         }
         (Rank(1), Op::GetAttr { ino: THERE }) => Ok(attr(THERE)),
         other => panic!("{other:?}"),
@@ -255,8 +255,8 @@ fn a_move_takes_nested_subtrees_along_first() {
     let mut inner_moved = false;
     let serve = |_: Rank, op: &Op<'_>| match op {
         Op::Export { dir: HERE, .. } if !inner_moved => {
-            let elsewhere = Elsewhere { rank: Rank(1), root: THERE, ..Elsewhere::default() };
-            Ok(Answer::Elsewhere(Box::new(elsewhere)))
+            let elsewhere = Redirect { rank: Rank(1), root: THERE, ..Redirect::default() };
+            Ok(Answer::Redirect(Box::new(elsewhere)))
         }
         Op::Export { dir: THERE, rank: Rank(0) } => {
             inner_moved = true;
@@ -265,7 +265,7 @@ fn a_move_takes_nested_subtrees_along_first() {
         Op::Export { dir: HERE, rank: Rank(1) } => Ok(Answer::Done),
         other => panic!("{other:?}"),
     };
-    let result = world.drive(Route::pin(HERE, Rank(1)), Op::Settle, serve);
+    let result = world.drive(Route::pin(HERE, Rank(1)), Op::AwaitAsync, serve);
     assert_eq!(result, Ok(Answer::Done));
     assert_eq!(world.log(), ["0 export 5", "1 export 7", "0 export 5"]);
 }
@@ -280,8 +280,8 @@ fn a_nested_subtree_moves_to_the_rank_that_serves_the_directory_now() {
         (Rank(1), Op::Export { dir: HERE, .. }) => stale(),
         (Rank(0), Op::Export { dir: HERE, .. }) if inner_moved => Ok(Answer::Done),
         (Rank(0), Op::Export { dir: HERE, .. }) => {
-            let elsewhere = Elsewhere { rank: Rank(1), root: THERE, ..Elsewhere::default() };
-            Ok(Answer::Elsewhere(Box::new(elsewhere)))
+            let elsewhere = Redirect { rank: Rank(1), root: THERE, ..Redirect::default() };
+            Ok(Answer::Redirect(Box::new(elsewhere)))
         }
         (Rank(1), Op::Export { dir: THERE, rank }) => {
             inner_moved = *rank == Rank(0);
@@ -289,7 +289,7 @@ fn a_nested_subtree_moves_to_the_rank_that_serves_the_directory_now() {
         }
         other => panic!("{other:?}"),
     };
-    let result = world.drive(Route::pin(HERE, Rank(1)), Op::Settle, serve);
+    let result = world.drive(Route::pin(HERE, Rank(1)), Op::AwaitAsync, serve);
     assert_eq!(result, Ok(Answer::Done));
 }
 
@@ -405,7 +405,7 @@ fn a_split_moves_the_fragments_to_the_ranks_in_turn() {
         ref other => panic!("{other:?}"),
     };
     let route = Route::split(HERE, vec![Rank(0), Rank(1)]);
-    assert_eq!(world.drive(route, Op::Settle, serve), Ok(Answer::Done));
+    assert_eq!(world.drive(route, Op::AwaitAsync, serve), Ok(Answer::Done));
     assert_eq!(exported, [(101, 1), (103, 1), (105, 1), (107, 1)]);
 }
 
@@ -566,7 +566,7 @@ fn a_file_with_several_names_brings_the_directory_of_its_new_name() {
         Op::Rename { .. } if gathered => Ok(Answer::Done),
         Op::Rename { .. } | Op::Depart { .. } => fails(Errno::CrossDevice),
         Op::Lookup { parent: HERE, .. } => Ok(attr(Ino(77))),
-        Op::Gather { ino: THERE, rank: Rank(0) } => {
+        Op::Colocate { ino: THERE, rank: Rank(0) } => {
             gathered = true;
             Ok(Answer::Done)
         }
@@ -586,11 +586,11 @@ fn a_link_brings_one_directory_to_the_rank_of_the_other() {
         Op::Link { .. } if gathered.len() == 2 => Ok(attr(THERE)),
         Op::Link { .. } => fails(Errno::CrossDevice),
         Op::Lookup { .. } => fails(Errno::NotFound),
-        Op::Gather { ino: HERE, rank } => {
+        Op::Colocate { ino: HERE, rank } => {
             gathered.push(*rank);
             fails(Errno::Busy)
         }
-        Op::Gather { ino: THERE, rank } => {
+        Op::Colocate { ino: THERE, rank } => {
             gathered.push(*rank);
             Ok(Answer::Done)
         }
@@ -607,8 +607,8 @@ fn a_link_fails_with_both_reasons_if_neither_directory_moves() {
     let serve = |_: Rank, op: &Op<'_>| match op {
         Op::Link { .. } => fails(Errno::CrossDevice),
         Op::Lookup { .. } => fails(Errno::NotFound),
-        Op::Gather { ino: HERE, .. } => Err(Error::new(Errno::Busy, "", "pinned here")),
-        Op::Gather { .. } => Err(Error::new(Errno::Busy, "", "pinned there")),
+        Op::Colocate { ino: HERE, .. } => Err(Error::new(Errno::Busy, "", "pinned here")),
+        Op::Colocate { .. } => Err(Error::new(Errno::Busy, "", "pinned there")),
         Op::GetAttr { ino } => Ok(attr(*ino)),
         other => panic!("{other:?}"),
     };
@@ -640,11 +640,11 @@ fn a_directory_returns_to_the_rank_of_its_name_before_it_is_removed() {
         }
         Op::Lookup { parent: Ino::ROOT, name: b"dir" } => {
             let (root, parent) = (THERE, Ino::ROOT);
-            let elsewhere = Elsewhere { rank: Rank(1), root, parent, rest: Vec::new() };
-            Ok(Answer::Elsewhere(Box::new(elsewhere)))
+            let elsewhere = Redirect { rank: Rank(1), root, parent, rest: Vec::new() };
+            Ok(Answer::Redirect(Box::new(elsewhere)))
         }
         Op::GetAttr { ino } if rank == Rank(1) => Ok(Answer::Attr(dir_attr(*ino))),
-        Op::Gather { ino: THERE, rank: Rank(0) } => {
+        Op::Colocate { ino: THERE, rank: Rank(0) } => {
             gathered = true;
             Ok(Answer::Done)
         }
@@ -662,7 +662,7 @@ fn a_directory_that_is_at_home_and_busy_stays_busy_at_once() {
     let serve = |_: Rank, op: &Op<'_>| match op {
         Op::Rmdir { .. } => fails(Errno::Busy),
         Op::Lookup { .. } => Ok(Answer::Attr(dir_attr(HERE))),
-        Op::Gather { .. } => Ok(Answer::Done),
+        Op::Colocate { .. } => Ok(Answer::Done),
         other => panic!("{other:?}"),
     };
     let op = Op::Rmdir { parent: Ino::ROOT, name: b"dir" };
@@ -674,7 +674,7 @@ fn a_directory_that_is_at_home_and_busy_stays_busy_at_once() {
 fn a_journal_in_chunks_follows_redirects() {
     let mut world = World::new(2);
     let flags = wire::MergeFlags::default();
-    let unused = wire::Unused::default();
+    let unused = wire::UnusedNumbers::default();
     let op = Op::Merge { subtree: HERE, bytes: 1, object: b"", flags, unused };
     let mut route = Route::with_chunks();
     let mut input = RouteInput::Start;

@@ -17,7 +17,7 @@ use types::{Attr, AttrChange, FileType, Ino, Map, Origin, Seq, Timestamp};
 
 use super::piece::{Piece, StoredRun};
 use super::tree::Tree;
-use super::{ByReference, ByValue, Worth, read_block};
+use super::{ByReference, ByValue, RunThreshold, read_block};
 
 /// A piece is written when a directory has this many bytes of rows: some hundred thousand names.
 /// Each piece is an object, and a run that every reader of the directory must read.
@@ -36,7 +36,7 @@ const DIRS_MAX: usize = 1 << 16;
 #[derive(Debug)]
 pub struct RunCollector {
     root: Ino,
-    worth: Worth,
+    worth: RunThreshold,
     tree: Tree,
     dirs: Map<Ino, Dir>,
     /// Bytes of rows of all directories, and when there may be a piece.
@@ -84,7 +84,7 @@ struct BlockNote {
 impl RunCollector {
     /// A journal of the subtree with this root, which has no names on the server.
     #[must_use]
-    pub fn new(root: Ino, is_empty: bool, worth: Worth) -> Self {
+    pub fn new(root: Ino, is_empty: bool, worth: RunThreshold) -> Self {
         let tree = Tree::new(is_empty.then_some(root));
         let mut dirs = Map::default();
         if is_empty {
@@ -330,7 +330,7 @@ impl RunCollector {
     ///
     /// # Errors
     /// If there are none, or too many for one list.
-    pub fn tell(
+    pub fn finish(
         mut self,
         header: &SegmentHeader,
         blocks: &[impl AsRef<[u8]>],

@@ -11,7 +11,7 @@ const RANGE: InoRange = InoRange { start: 1_000, end: 100_000 };
 /// An entry of another client in the root, if the root is not empty.
 const OLD_DIR: Ino = Ino(50);
 const OLD_FILE: Ino = Ino(51);
-const EVERYTHING: Worth = Worth { names_min: 0, names_per_directory_min: 0 };
+const EVERYTHING: RunThreshold = RunThreshold { names_min: 0, names_per_directory_min: 0 };
 
 fn attr(ino: Ino, mode: u32) -> Attr {
     let time = Timestamp(5);
@@ -86,9 +86,9 @@ fn apply(namespace: &mut Namespace, blocks: &[Vec<u8>]) {
 }
 
 /// The directories as a server fetches them, including its notes about the runs.
-fn attach(namespace: &mut Namespace, told: &ByReference) {
-    let mut objects = told.objects.iter();
-    for runs in told.list.dirs.chunk_by(|one, next| one.dir == next.dir) {
+fn attach(namespace: &mut Namespace, reference: &ByReference) {
+    let mut objects = reference.objects.iter();
+    for runs in reference.list.dirs.chunk_by(|one, next| one.dir == next.dir) {
         let (dir, mut names, mut stored) = (runs[0].dir, 0, Vec::new());
         let dirfrag = DirFragId { ino: dir, frag: Frag::WHOLE };
         let mut manifest = Manifest::new(dirfrag);
@@ -114,44 +114,44 @@ fn attach(namespace: &mut Namespace, told: &ByReference) {
 }
 
 /// Converts a client's work while it works, with a piece written after this many of its blocks.
-fn told_behind(
+fn reference_in_background(
     inner: &mut ClientSubtree,
     is_empty: bool,
-    worth: Worth,
+    worth: RunThreshold,
     every: usize,
 ) -> Result<ByReference, ByValue> {
-    let mut behind = RunCollector::new(ROOT, is_empty, worth);
+    let mut collector = RunCollector::new(ROOT, is_empty, worth);
     let header = inner.header();
     let blocks = inner.blocks();
     let mut objects = Vec::new();
-    let write = |behind: &mut RunCollector, objects: &mut Vec<Object>, piece: Piece| {
+    let write = |collector: &mut RunCollector, objects: &mut Vec<Object>, piece: Piece| {
         let (object, part) = piece.encode()?;
         assert_eq!(object.0, part.object());
         objects.push(object);
-        behind.written(part)
+        collector.written(part)
     };
     for (at, block) in blocks.iter().enumerate() {
-        behind.take(block)?;
+        collector.take(block)?;
         if at % every == every - 1 {
-            for piece in behind.every_piece() {
-                write(&mut behind, &mut objects, piece)?;
+            for piece in collector.every_piece() {
+                write(&mut collector, &mut objects, piece)?;
             }
         }
     }
-    for piece in behind.end()? {
-        write(&mut behind, &mut objects, piece)?;
+    for piece in collector.end()? {
+        write(&mut collector, &mut objects, piece)?;
     }
-    let useless = behind.take_useless();
+    let useless = collector.take_useless();
     objects.retain(|(name, _)| useless.iter().all(|part| part.object() != *name));
-    let mut told = behind.tell(&header, blocks)?;
+    let mut reference = collector.finish(&header, blocks)?;
     // In the order of the list.
-    for run in &told.list.dirs {
+    for run in &reference.list.dirs {
         let name = run_name(DirFragId { ino: run.dir, frag: Frag::WHOLE }, run.run.id);
         let at = objects.iter().position(|(known, _)| *known == name).expect("it is stored");
-        told.objects.push(objects.swap_remove(at));
+        reference.objects.push(objects.swap_remove(at));
     }
     assert!(objects.is_empty(), "whatever is stored is listed or useless");
-    Ok(told)
+    Ok(reference)
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -277,23 +277,23 @@ fn work_on(
 }
 
 /// Merges a client's work both ways. Returns whether it could be merged by reference.
-fn compare(ops: &[Op], is_empty: bool, worth: Worth) -> Result<bool, TestCaseError> {
+fn compare(ops: &[Op], is_empty: bool, worth: RunThreshold) -> Result<bool, TestCaseError> {
     let mut inner = decoupled(is_empty);
     work(&mut inner, ops);
     let header = inner.header();
     let blocks = inner.blocks().to_vec();
     let root = attr(ROOT, 0o040_755);
     match ByReference::of((&header, &blocks), (&root, is_empty), worth) {
-        Ok(told) => agree(&told, &blocks, is_empty).map(|()| true),
+        Ok(reference) => agree(&reference, &blocks, is_empty).map(|()| true),
         Err(_) => Ok(false),
     }
 }
 
 /// The same for work that is converted in the background, in pieces; a block ends after this many
 /// of its operations.
-fn compare_behind(
+fn compare_in_background(
     ops: &[Op],
-    (is_empty, worth): (bool, Worth),
+    (is_empty, worth): (bool, RunThreshold),
     (events, every): (usize, usize),
 ) -> Result<bool, TestCaseError> {
     let mut inner = decoupled(is_empty);
@@ -307,22 +307,22 @@ fn compare_behind(
         );
         inner.blocks();
     }
-    match told_behind(&mut inner, is_empty, worth, every) {
-        Ok(told) => agree(&told, inner.blocks(), is_empty).map(|()| true),
+    match reference_in_background(&mut inner, is_empty, worth, every) {
+        Ok(reference) => agree(&reference, inner.blocks(), is_empty).map(|()| true),
         Err(_) => Ok(false),
     }
 }
 
 /// The namespace is that of a merge by value.
-fn agree(told: &ByReference, blocks: &[Vec<u8>], is_empty: bool) -> Result<(), TestCaseError> {
+fn agree(reference: &ByReference, blocks: &[Vec<u8>], is_empty: bool) -> Result<(), TestCaseError> {
     let mut by_value = base(is_empty);
     apply(&mut by_value, blocks);
     let mut by_reference = base(is_empty);
-    attach(&mut by_reference, told);
-    apply(&mut by_reference, &told.blocks);
+    attach(&mut by_reference, reference);
+    apply(&mut by_reference, &reference.blocks);
     prop_assert_eq!(dump(&mut by_reference), dump(&mut by_value));
     let mut creates = 0;
-    each_event(&told.blocks, |_, event| {
+    each_event(&reference.blocks, |_, event| {
         creates += u64::from(matches!(event, Event::Create(_)));
         Ok(())
     })
@@ -333,8 +333,8 @@ fn agree(told: &ByReference, blocks: &[Vec<u8>], is_empty: bool) -> Result<(), T
         Ok(())
     })
     .expect("it was just written");
-    prop_assert_eq!(creates + told.created, all, "every create is told once");
-    prop_assert!(told.list.last.0 + 1 >= told.header.first_seq.0 + creates);
+    prop_assert_eq!(creates + reference.created, all, "every create is told once");
+    prop_assert!(reference.list.last.0 + 1 >= reference.header.first_seq.0 + creates);
     Ok(())
 }
 
@@ -347,24 +347,24 @@ proptest! {
         is_empty in any::<bool>(),
         names_min in 0..6u64,
     ) {
-        let worth = Worth { names_min, names_per_directory_min: names_min / 2 };
+        let worth = RunThreshold { names_min, names_per_directory_min: names_min / 2 };
         compare(&ops, is_empty, worth)?;
     }
 
     #[test]
-    fn runs_that_are_written_meanwhile_do_too(
+    fn runs_written_in_the_background_give_the_same_namespace(
         ops in plain_ops(),
         is_empty in any::<bool>(),
         names_min in 0..6u64,
         (events, every) in (1..9usize, 1..4usize),
     ) {
-        let worth = Worth { names_min, names_per_directory_min: names_min / 2 };
-        compare_behind(&ops, (is_empty, worth), (events, every))?;
+        let worth = RunThreshold { names_min, names_per_directory_min: names_min / 2 };
+        compare_in_background(&ops, (is_empty, worth), (events, every))?;
     }
 }
 
 #[test]
-fn what_jobs_do_is_told_while_they_do_it() {
+fn usual_jobs_write_their_runs_in_the_background() {
     // The property above would hold if nothing could.
     let ops = [
         Op::Make(0, 0, true),
@@ -376,15 +376,15 @@ fn what_jobs_do_is_told_while_they_do_it() {
         Op::Blind(3, 4),
     ];
     for (events, every) in [(1, 1), (3, 2), (9, 1)] {
-        assert!(compare_behind(&ops, (true, EVERYTHING), (events, every)).unwrap());
+        assert!(compare_in_background(&ops, (true, EVERYTHING), (events, every)).unwrap());
         // `a` belongs to another client here, so that the first directory is another.
         let ops = [&[Op::Make(0, 2, true)], &ops[1..]].concat();
-        assert!(compare_behind(&ops, (false, EVERYTHING), (events, every)).unwrap());
+        assert!(compare_in_background(&ops, (false, EVERYTHING), (events, every)).unwrap());
     }
     // A length that follows, as long as the row is in memory.
     let grows = [&ops[..], &[Op::Grow, Op::Blind(1, 5)]].concat();
-    assert!(compare_behind(&grows, (true, EVERYTHING), (9, 1000)).unwrap());
-    assert!(!compare_behind(&grows, (true, EVERYTHING), (1, 1)).unwrap());
+    assert!(compare_in_background(&grows, (true, EVERYTHING), (9, 1000)).unwrap());
+    assert!(!compare_in_background(&grows, (true, EVERYTHING), (1, 1)).unwrap());
     for (op, reason) in [
         (Op::Unlink(2, 3), ByValue::Changes),
         (Op::Rename(0, 0, 0, 5, false), ByValue::Changes),
@@ -393,8 +393,8 @@ fn what_jobs_do_is_told_while_they_do_it() {
     ] {
         let mut inner = decoupled(true);
         work(&mut inner, &[&ops[..], &[op]].concat());
-        let told = told_behind(&mut inner, true, EVERYTHING, 1);
-        assert_eq!(told.map(drop).unwrap_err(), reason, "{op:?}");
+        let reference = reference_in_background(&mut inner, true, EVERYTHING, 1);
+        assert_eq!(reference.map(drop).unwrap_err(), reason, "{op:?}");
     }
 }
 
@@ -407,8 +407,8 @@ fn a_name_that_is_given_twice_is_found_across_pieces() {
         inner.blocks();
     }
     for every in [1, 2, 9] {
-        let told = told_behind(&mut inner, true, EVERYTHING, every);
-        assert_eq!(told.map(drop).unwrap_err(), ByValue::TakenTwice, "{every}");
+        let reference = reference_in_background(&mut inner, true, EVERYTHING, every);
+        assert_eq!(reference.map(drop).unwrap_err(), ByValue::TakenTwice, "{every}");
     }
 }
 
@@ -419,15 +419,15 @@ fn pieces_come_before_the_end_and_in_halves_at_it() {
     let mut inner = decoupled(true);
     inner.extend(InoRange { start: 1 << 20, end: 1 << 21 });
     let names = 90_000u32;
-    let mut behind = RunCollector::new(ROOT, true, Worth::default());
+    let mut collector = RunCollector::new(ROOT, true, RunThreshold::default());
     let (mut seen, mut pieces) = (0, Vec::new());
     for number in 0..names {
         // Backwards, so that the pieces follow each other the other way round.
         let name = format!("{:08}", names - number).into_bytes();
         inner.create(&Cred::root(), ROOT, &name, &file).expect("numbers suffice");
         for block in &inner.closed_blocks()[seen..] {
-            behind.take(block).expect("it is plain");
-            pieces.extend(behind.next_piece().expect("it is worth it"));
+            collector.take(block).expect("it is plain");
+            pieces.extend(collector.next_piece().expect("it is worth it"));
         }
         seen = inner.closed_blocks().len();
     }
@@ -438,23 +438,23 @@ fn pieces_come_before_the_end_and_in_halves_at_it() {
         inner.create(&Cred::root(), ROOT, &name, &small).expect("numbers suffice");
     }
     let header = inner.header();
-    inner.blocks()[seen..].iter().for_each(|block| behind.take(block).expect("it is plain"));
+    inner.blocks()[seen..].iter().for_each(|block| collector.take(block).expect("it is plain"));
     let before = pieces.len();
-    pieces.extend(behind.end().expect("it is worth it"));
+    pieces.extend(collector.end().expect("it is worth it"));
     assert_eq!(pieces.len(), before + 2, "two halves of what was left");
     let mut rows = 0;
     for piece in pieces {
         let (_, part) = piece.encode().expect("each name is new");
-        behind.written(part).expect("each name is new");
+        collector.written(part).expect("each name is new");
     }
-    let told = behind.tell(&header, inner.blocks()).expect("it is worth it");
-    told.list.dirs.iter().for_each(|run| rows += run.run.rows);
-    assert_eq!((rows, told.created, told.events), (160_000, 160_000, 160_000));
-    assert_eq!(told.list.dirs.len(), before + 2);
+    let reference = collector.finish(&header, inner.blocks()).expect("it is worth it");
+    reference.list.dirs.iter().for_each(|run| rows += run.run.rows);
+    assert_eq!((rows, reference.created, reference.events), (160_000, 160_000, 160_000));
+    assert_eq!(reference.list.dirs.len(), before + 2);
 }
 
 #[test]
-fn most_of_what_clients_do_in_new_directories_can_be_told_by_reference() {
+fn most_changes_in_new_directories_merge_by_reference() {
     // The property above would hold if nothing could.
     let ops = [
         Op::Make(0, 0, true),
@@ -474,7 +474,7 @@ fn most_of_what_clients_do_in_new_directories_can_be_told_by_reference() {
     assert!(compare(&ops, false, EVERYTHING).unwrap());
 }
 
-fn told(ops: &[Op], is_empty: bool) -> Result<ByReference, ByValue> {
+fn reference(ops: &[Op], is_empty: bool) -> Result<ByReference, ByValue> {
     let mut inner = decoupled(is_empty);
     work(&mut inner, ops);
     let header = inner.header();
@@ -483,13 +483,13 @@ fn told(ops: &[Op], is_empty: bool) -> Result<ByReference, ByValue> {
 }
 
 #[test]
-fn what_goes_by_value_says_why() {
+fn each_merge_by_value_names_its_reason() {
     type Act<'a> = &'a dyn Fn(&mut ClientSubtree);
     let made = [Op::Make(0, 2, true), Op::Make(1, 0, false), Op::Make(1, 1, false)];
-    let with = |op: &[Op]| told(&[&made[..], op].concat(), false).map(drop).unwrap_err();
+    let with = |op: &[Op]| reference(&[&made[..], op].concat(), false).map(drop).unwrap_err();
     assert_eq!(with(&[Op::Rename(1, 0, 0, 5, false)]), ByValue::Moves);
     assert_eq!(with(&[Op::Size(1), Op::Unlink(1, 0)]), ByValue::Content);
-    assert_eq!(told(&[Op::Make(0, 4, false)], false).map(drop).unwrap_err(), ByValue::Small);
+    assert_eq!(reference(&[Op::Make(0, 4, false)], false).map(drop).unwrap_err(), ByValue::Small);
     let twice = |inner: &mut ClientSubtree| {
         let new = PlannedInode { mode: 0o100_644, ..PlannedInode::default() };
         for _ in 0..2 {
@@ -516,13 +516,13 @@ fn what_goes_by_value_says_why() {
         act(&mut inner);
         let header = inner.header();
         let root = attr(ROOT, 0o040_755);
-        let told = ByReference::of((&header, inner.blocks()), (&root, true), EVERYTHING);
-        assert_eq!(told.map(drop).unwrap_err(), reason);
+        let reference = ByReference::of((&header, inner.blocks()), (&root, true), EVERYTHING);
+        assert_eq!(reference.map(drop).unwrap_err(), reason);
     }
 }
 
 #[test]
-fn small_trees_go_by_value_beside_large_ones() {
+fn small_trees_merge_by_value_beside_large_ones() {
     let mut inner = decoupled(true);
     let cred = Cred::root();
     let dir = PlannedInode { mode: 0o040_755, ..PlannedInode::default() };
@@ -535,25 +535,25 @@ fn small_trees_go_by_value_beside_large_ones() {
     }
     inner.create(&cred, small, b"one", &file).expect("numbers suffice");
     let (header, blocks) = (inner.header(), inner.blocks().to_vec());
-    let worth = Worth { names_min: 100, names_per_directory_min: 100 };
+    let worth = RunThreshold { names_min: 100, names_per_directory_min: 100 };
     let root = attr(ROOT, 0o040_755);
-    let told = ByReference::of((&header, &blocks), (&root, true), worth).unwrap();
-    assert_eq!(told.list.dirs.iter().map(|run| run.dir).collect::<Vec<_>>(), [large]);
-    assert_eq!((told.events, told.created), (200, 200));
-    let worth = Worth { names_min: 100, names_per_directory_min: 10 };
-    let told = ByReference::of((&header, &blocks), (&root, true), worth).unwrap();
-    assert_eq!(told.list.dirs.len(), 3, "the root, which has both, is worth it then");
+    let reference = ByReference::of((&header, &blocks), (&root, true), worth).unwrap();
+    assert_eq!(reference.list.dirs.iter().map(|run| run.dir).collect::<Vec<_>>(), [large]);
+    assert_eq!((reference.events, reference.created), (200, 200));
+    let worth = RunThreshold { names_min: 100, names_per_directory_min: 10 };
+    let reference = ByReference::of((&header, &blocks), (&root, true), worth).unwrap();
+    assert_eq!(reference.list.dirs.len(), 3, "the root, which has both, is worth it then");
 }
 
 #[test]
-fn a_damaged_journal_is_not_told_by_reference() {
+fn a_damaged_journal_is_not_merged_by_reference() {
     let mut inner = decoupled(true);
     work(&mut inner, &[Op::Make(0, 0, true), Op::Blind(1, 1)]);
     let (header, mut blocks) = (inner.header(), inner.blocks().to_vec());
     let middle = blocks[0].len() / 2;
     blocks[0][middle] ^= 1;
     let root = attr(ROOT, 0o040_755);
-    let told = ByReference::of((&header, &blocks), (&root, true), EVERYTHING);
-    assert_eq!(told.map(drop).unwrap_err(), ByValue::Senseless);
+    let reference = ByReference::of((&header, &blocks), (&root, true), EVERYTHING);
+    assert_eq!(reference.map(drop).unwrap_err(), ByValue::Senseless);
     assert_eq!(FileType::from_mode(root.mode), Some(FileType::Directory));
 }

@@ -6,7 +6,7 @@
 use metastore::ATTACHED_DIRS_MAX;
 use types::{Ino, Map, Set};
 
-use super::Worth;
+use super::RunThreshold;
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -75,7 +75,7 @@ impl Tree {
 
     /// Chooses the largest trees that are worth it. `names` says how many names a directory has, or
     /// nothing if it is gone.
-    pub(super) fn choose(&mut self, worth: Worth, names: impl Fn(Ino) -> Option<u64>) {
+    pub(super) fn choose(&mut self, worth: RunThreshold, names: impl Fn(Ino) -> Option<u64>) {
         let own = self.parents.keys().copied().chain(self.root);
         let mut own: Vec<(Ino, u64)> = own.filter_map(|dir| Some((dir, names(dir)?))).collect();
         own.sort_unstable();

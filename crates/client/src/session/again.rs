@@ -17,8 +17,9 @@ pub(super) fn grow_frame(frame: &[u8], size: u64) -> Option<Vec<u8>> {
 pub(super) fn append_with_replay(request: &Unsafe, frames: &mut Vec<u8>) {
     let Ok(Some((frame, _))) = wire::frame::decode(&request.frame) else { return };
     let Ok(Message::Request(decoded)) = Message::decode(frame.payload) else { return };
-    let wants_alone = WantsExclusive::Never;
-    let again = Request { replay: Some(request.replay), remembers: false, wants_alone, ..decoded };
+    let wants_exclusive = WantsExclusive::Never;
+    let again =
+        Request { replay: Some(request.replay), remembers: false, wants_exclusive, ..decoded };
     Message::Request(again).append_frame(frames);
 }
 

@@ -1,4 +1,4 @@
-//! A session's use of directories with an exclusive capability: see `alone`.
+//! A session's use of directories with an exclusive capability: see `exclusive`.
 
 use types::{Cred, Ino, Moment, Seq, Tid, Timestamp};
 use wire::{Answer, Failure, Op, Reply, WantsExclusive};
@@ -12,13 +12,13 @@ pub enum LocalAnswer {
     /// The answer, from the cache.
     Remembered(Result<Answer, Failure>),
     /// The answer, from a directory that this client has alone. Nothing is changed.
-    Alone(Result<Answer, Failure>),
+    Local(Result<Answer, Failure>),
     /// The answer to a change in such a directory. The server receives it as the request of this
     /// number, with [`Session::send_async`], or before any other request.
-    Ahead(Tid, Result<Answer, Failure>),
+    Async(Tid, Result<Answer, Failure>),
     /// Nothing: ask.
     Nothing,
-    /// A local answer is possible soon: send a request (`Op::Settle`), and ask again after its
+    /// A local answer is possible soon: send a request (`Op::AwaitAsync`), and ask again after its
     /// reply.
     Soon,
     /// A local answer needs inode numbers: request this many (`Op::Extend` of subtree 0), and ask
@@ -31,7 +31,7 @@ impl Session {
     /// caller must [remember](Session::remember), and soon sends the collected changes.
     pub fn take_exclusive(&mut self, wants: WantsExclusive) {
         if wants != WantsExclusive::Never {
-            self.alone.get_or_insert_with(|| Box::new(ExclusiveDirs::new(wants)));
+            self.exclusive.get_or_insert_with(|| Box::new(ExclusiveDirs::new(wants)));
         }
     }
 
@@ -47,18 +47,18 @@ impl Session {
         if !self.connected {
             return LocalAnswer::Nothing;
         }
-        let Some(alone) = self.alone.as_mut().filter(|alone| alone.is_any()) else {
+        let Some(exclusive) = self.exclusive.as_mut().filter(|exclusive| exclusive.is_any()) else {
             return self.remembered(cred, op);
         };
-        if alone.is_loading() && op.is_mutation() {
+        if exclusive.is_loading() && op.is_mutation() {
             // It may be in a directory that is being read: the server would take that back for it.
             return LocalAnswer::Soon;
         }
-        match alone.perform(cred, op, now) {
-            Err(Not::Refused(errno)) => LocalAnswer::Alone(Err(errno.into())),
-            Err(Not::Numbered) => LocalAnswer::WantsNumbers(alone.next_numbers()),
+        match exclusive.perform(cred, op, now) {
+            Err(Not::Refused(errno)) => LocalAnswer::Local(Err(errno.into())),
+            Err(Not::Numbered) => LocalAnswer::WantsNumbers(exclusive.next_numbers()),
             Err(Not::Known) => self.remembered(cred, op),
-            Ok(Here::Said(answer)) => LocalAnswer::Alone(Ok(answer)),
+            Ok(Here::Said(answer)) => LocalAnswer::Local(Ok(answer)),
             Ok(Here::Done(answer, replay)) => {
                 let tid = Tid(self.next_tid);
                 self.next_tid += 1;
@@ -70,16 +70,16 @@ impl Session {
                     self.held.opened(ino, write, tid);
                     self.held.granted(ino, false);
                 }
-                let heard = self.heard(tid);
-                debug_assert!(heard < tid, "the reply to {tid} has not arrived");
-                let Some(alone) = &mut self.alone else { return LocalAnswer::Nothing };
-                alone.groups.add((tid, heard), cred, replay, op);
-                if let Some(count) = alone.wants_numbers() {
+                let acked = self.acked(tid);
+                debug_assert!(acked < tid, "the reply to {tid} has not arrived");
+                let Some(exclusive) = &mut self.exclusive else { return LocalAnswer::Nothing };
+                exclusive.groups.add((tid, acked), cred, replay, op);
+                if let Some(count) = exclusive.wants_numbers() {
                     self.call(&Cred::root(), Op::Extend { subtree: Ino(0), count }, effects);
-                } else if alone.is_full() {
+                } else if exclusive.is_full() {
                     self.return_all(effects);
                 }
-                LocalAnswer::Ahead(tid, Ok(answer))
+                LocalAnswer::Async(tid, Ok(answer))
             }
         }
     }
@@ -87,12 +87,12 @@ impl Session {
     fn remembered(&self, cred: &Cred, op: &Op<'_>) -> LocalAnswer {
         let Some(cache) = &self.cache else { return LocalAnswer::Nothing };
         let answer = if let Op::Walk { base, path } = *op {
-            let alone = self.alone.as_ref();
-            let look = |dir, name: &[u8]| match alone.filter(|alone| alone.has(dir)) {
-                Some(alone) => alone.look(cred, dir, name),
+            let exclusive = self.exclusive.as_ref();
+            let look = |dir, name: &[u8]| match exclusive.filter(|exclusive| exclusive.has(dir)) {
+                Some(exclusive) => exclusive.look(cred, dir, name),
                 None => cache.look(cred, dir, name),
             };
-            let attr = |ino| alone.and_then(|it| it.attr(ino)).or_else(|| cache.attr(ino));
+            let attr = |ino| exclusive.and_then(|it| it.attr(ino)).or_else(|| cache.attr(ino));
             crate::cache::walk((base, path), look, attr)
         } else {
             cache.answer(cred, op).or_else(|| self.leads_to_exclusive(cred, op))
@@ -104,9 +104,9 @@ impl Session {
     /// directory: programs ask for them with every path.
     fn leads_to_exclusive(&self, cred: &Cred, op: &Op<'_>) -> Option<Result<Answer, Failure>> {
         let Op::Lookup { parent, name } = *op else { return None };
-        let alone = self.alone.as_ref()?;
+        let exclusive = self.exclusive.as_ref()?;
         let named = self.cache.as_ref()?.look(cred, parent, name)?.ok()?;
-        alone.attr(named?).map(|attr| Ok(Answer::Attr(attr)))
+        exclusive.attr(named?).map(|attr| Ok(Answer::Attr(attr)))
     }
 
     /// Whether [`Session::leased`] could know anything.
@@ -129,10 +129,10 @@ impl Session {
         if !self.is_anything_leased() {
             return None;
         }
-        let alone = self.alone.as_ref().filter(|_| fresh);
+        let exclusive = self.exclusive.as_ref().filter(|_| fresh);
         let cache = self.cache.as_ref().filter(|_| fresh);
-        let look = |dir, name: &[u8]| match alone.filter(|alone| alone.has(dir)) {
-            Some(alone) => alone.look(cred, dir, name),
+        let look = |dir, name: &[u8]| match exclusive.filter(|exclusive| exclusive.has(dir)) {
+            Some(exclusive) => exclusive.look(cred, dir, name),
             None => {
                 let leased = self.leases.look(now, cred, dir, name);
                 leased.or_else(|| cache?.look(cred, dir, name))
@@ -140,7 +140,7 @@ impl Session {
         };
         let attr = |ino| {
             let leased = || self.leases.attr(now, ino).or_else(|| cache?.attr(ino));
-            alone.and_then(|alone| alone.attr(ino)).or_else(leased)
+            exclusive.and_then(|exclusive| exclusive.attr(ino)).or_else(leased)
         };
         match *op {
             Op::Lookup { parent, name } => match look(parent, name)? {
@@ -155,69 +155,73 @@ impl Session {
     }
 
     /// Sends the changes that were answered locally since the last call. A later
-    /// [`SessionEffects::settled`] means that the server has processed them.
+    /// [`SessionEffects::async_acknowledged`] means that the server has processed them.
     pub fn send_async(&mut self, effects: &mut SessionEffects) {
         if !self.connected {
             return;
         }
-        let group = self.alone.as_mut().and_then(|alone| alone.groups.take(&mut effects.frames));
+        let group = self
+            .exclusive
+            .as_mut()
+            .and_then(|exclusive| exclusive.groups.take(&mut effects.frames));
         let Some(group) = group else { return };
-        let settle = self.call_at_once(&Cred::root(), Op::Settle, effects);
-        if let Some(alone) = &mut self.alone {
-            alone.groups.sent(settle, group);
+        let barrier = self.call_at_once(&Cred::root(), Op::AwaitAsync, effects);
+        if let Some(exclusive) = &mut self.exclusive {
+            exclusive.groups.sent(barrier, group);
         }
     }
 
     /// Bytes that [`Session::send_async`] would send.
     #[must_use]
     pub fn async_bytes(&self) -> usize {
-        self.alone.as_ref().map_or(0, |alone| alone.groups.bytes())
+        self.exclusive.as_ref().map_or(0, |exclusive| exclusive.groups.bytes())
     }
 
     /// Whether the server may not have everything that was answered here.
     #[must_use]
     pub fn is_async(&self) -> bool {
-        self.alone.as_ref().is_some_and(|alone| alone.groups.is_any_unsettled())
+        self.exclusive.as_ref().is_some_and(|exclusive| exclusive.groups.is_any_unacknowledged())
     }
 
     /// Directories that this client has alone.
     #[must_use]
     pub fn exclusive_count(&self) -> usize {
-        self.alone.as_ref().map_or(0, |alone| alone.count())
+        self.exclusive.as_ref().map_or(0, |exclusive| exclusive.count())
     }
 
     /// The inodes in a directory that this client has alone, and whether they are directories.
     #[must_use]
     pub fn exclusive_entries(&self, dir: Ino) -> Option<Vec<(Ino, bool)>> {
-        self.alone.as_ref().filter(|_| self.connected)?.entries(dir)
+        self.exclusive.as_ref().filter(|_| self.connected)?.entries(dir)
     }
 
     /// Queues a message behind the collected changes, if there are any. Returns whether it was
     /// queued.
-    pub(super) fn queue_behind_async(&mut self, op: Op<'_>) -> bool {
+    pub(super) fn queue_after_async(&mut self, op: Op<'_>) -> bool {
         let tid = Tid(self.next_tid);
-        let heard = self.heard(tid);
-        let Some(alone) = self.alone.as_mut().filter(|alone| self.connected && alone.is_any())
+        let acked = self.acked(tid);
+        let Some(exclusive) =
+            self.exclusive.as_mut().filter(|exclusive| self.connected && exclusive.is_any())
         else {
             return false;
         };
         self.next_tid += 1;
-        alone.groups.add((tid, heard), &Cred::root(), wire::Replay::default(), &op);
+        exclusive.groups.add((tid, acked), &Cred::root(), wire::Replay::default(), &op);
         true
     }
 
     /// Whether a request asks for its directory.
     #[allow(clippy::wildcard_enum_match_arm, reason = "others are not about a directory to have")]
-    pub(super) fn wants_alone(&self, op: &Op<'_>) -> WantsExclusive {
-        let Some(alone) = &self.alone else { return WantsExclusive::Never };
+    pub(super) fn wants_exclusive(&self, op: &Op<'_>) -> WantsExclusive {
+        let Some(exclusive) = &self.exclusive else { return WantsExclusive::Never };
         match *op {
             Op::Create { parent, .. }
             | Op::Unlink { parent, .. }
             | Op::Rmdir { parent, .. }
             | Op::Rename { new_parent: parent, .. }
-                if alone.wants_dir(parent) =>
+                if exclusive.wants_dir(parent) =>
             {
-                alone.wants
+                exclusive.wants
             }
             _ => WantsExclusive::Never,
         }
@@ -230,30 +234,30 @@ impl Session {
         reply: &mut Reply,
         effects: &mut SessionEffects,
     ) {
-        let Some(alone) = &mut self.alone else { return };
+        let Some(exclusive) = &mut self.exclusive else { return };
         let Reply { tid, seq, safe, ref result, .. } = *reply;
-        effects.settled |= alone.groups.acknowledge(tid, result.is_ok(), seq, safe);
-        alone.take_numbers(tid, result);
-        let whole = reply.told.is_some_and(|told| told.inode);
-        let next = alone.listed(tid, result, whole).unwrap_or(Next::Nothing);
+        effects.async_acknowledged |= exclusive.groups.acknowledge(tid, result.is_ok(), seq, safe);
+        exclusive.take_numbers(tid, result);
+        let whole = reply.grants.is_some_and(|grants| grants.inode);
+        let next = exclusive.listed(tid, result, whole).unwrap_or(Next::Nothing);
         self.go_on_with(next, effects);
-        let (Some(alone), Some(cache)) = (&mut self.alone, &mut self.cache) else { return };
-        let Some(told) = reply.told.filter(|told| !cache.is_returning(told.dir.ino)) else {
+        let (Some(exclusive), Some(cache)) = (&mut self.exclusive, &mut self.cache) else { return };
+        let Some(grants) = reply.grants.filter(|grants| !cache.is_returning(grants.dir.ino)) else {
             return;
         };
         let created = match &reply.result {
             Ok(Answer::Attr(attr)) if !cache.is_returning(attr.ino) => Some(*attr),
             Ok(_) | Err(_) => None,
         };
-        let next = alone.given(&told, created.as_ref());
-        let inside = created.filter(|attr| alone.has(attr.ino));
-        if alone.has(told.dir.ino) {
-            cache.forget(told.dir.ino);
-            reply.told = None;
+        let next = exclusive.given(&grants, created.as_ref());
+        let inside = created.filter(|attr| exclusive.has(attr.ino));
+        if exclusive.has(grants.dir.ino) {
+            cache.forget(grants.dir.ino);
+            reply.grants = None;
         }
         if let Some(attr) = inside {
             cache.forget(attr.ino);
-            reply.told = reply.told.map(|told| wire::Grants { inode: false, ..told });
+            reply.grants = reply.grants.map(|grants| wire::Grants { inode: false, ..grants });
         }
         self.go_on_with(next, effects);
     }
@@ -264,8 +268,8 @@ impl Session {
             Next::List(dir, after) => {
                 let op = Next::page(dir, after.as_deref());
                 let tid = self.call(&Cred::root(), op, effects);
-                if let Some(alone) = &mut self.alone {
-                    alone.lists(tid, dir);
+                if let Some(exclusive) = &mut self.exclusive {
+                    exclusive.lists(tid, dir);
                 }
             }
             Next::Return(dir) => {
@@ -283,11 +287,13 @@ impl Session {
         result: Result<Answer, Failure>,
         effects: &mut SessionEffects,
     ) {
-        let Some(alone) = self.alone.as_mut().filter(|alone| alone.groups.contains(tid)) else {
+        let Some(exclusive) =
+            self.exclusive.as_mut().filter(|exclusive| exclusive.groups.contains(tid))
+        else {
             return;
         };
         if let Err(failure) = result {
-            let ino = alone.groups.refused(tid);
+            let ino = exclusive.groups.refused(tid);
             self.lost.add(ino, failure);
             self.return_all(effects);
         }
@@ -309,8 +315,8 @@ impl Session {
 
     /// Gives all directories back.
     fn return_all(&mut self, effects: &mut SessionEffects) {
-        let Some(alone) = &mut self.alone else { return };
-        for dir in alone.forget_all() {
+        let Some(exclusive) = &mut self.exclusive else { return };
+        for dir in exclusive.forget_all() {
             self.cache.iter_mut().for_each(|cache| cache.forget(dir));
             self.call(&Cred::root(), Op::Return { dir }, effects);
         }
@@ -318,8 +324,8 @@ impl Session {
 
     /// The connection is gone: nothing is this client's alone as far as it knows.
     pub(super) fn lose_exclusive(&mut self) {
-        if let Some(alone) = &mut self.alone {
-            self.had_alone.append(&mut alone.forget_all());
+        if let Some(exclusive) = &mut self.exclusive {
+            self.had_exclusive.append(&mut exclusive.forget_all());
         }
     }
 
@@ -331,28 +337,28 @@ impl Session {
         recovered: Option<(Seq, Tid)>,
         effects: &mut SessionEffects,
     ) -> bool {
-        let Some(alone) = &mut self.alone else { return false };
+        let Some(exclusive) = &mut self.exclusive else { return false };
         if restarted {
-            alone.restarted();
+            exclusive.restarted();
         }
-        alone.groups.again(restarted, recovered, &mut effects.frames)
+        exclusive.groups.again(restarted, recovered, &mut effects.frames)
     }
 
     /// The repetition is complete: asks for the server's position, and returns the client's
     /// capabilities.
     pub(super) fn end_of_async(
         &mut self,
-        ahead: bool,
+        has_async: bool,
         restarted: bool,
         effects: &mut SessionEffects,
     ) {
-        if ahead {
-            let settle = self.call_at_once(&Cred::root(), Op::Settle, effects);
-            if let Some(alone) = &mut self.alone {
-                alone.groups.sent_again(settle);
+        if has_async {
+            let barrier = self.call_at_once(&Cred::root(), Op::AwaitAsync, effects);
+            if let Some(exclusive) = &mut self.exclusive {
+                exclusive.groups.sent_again(barrier);
             }
         }
-        let had = std::mem::take(&mut self.had_alone);
+        let had = std::mem::take(&mut self.had_exclusive);
         if restarted {
             return;
         }

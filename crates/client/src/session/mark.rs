@@ -98,6 +98,6 @@ impl Session {
 /// The redirect in a reply. The caller gets the redirect; everything else treats the request as not
 /// executed.
 pub(super) fn take_elsewhere(reply: &mut wire::Reply) -> Option<Result<Answer, wire::Failure>> {
-    let elsewhere = matches!(reply.result, Ok(Answer::Elsewhere(_) | Answer::Fragments(_)));
+    let elsewhere = matches!(reply.result, Ok(Answer::Redirect(_) | Answer::Fragments(_)));
     elsewhere.then(|| std::mem::replace(&mut reply.result, Err(types::Errno::Remote.into())))
 }

@@ -11,8 +11,8 @@ impl Session {
     /// Registers the client's state at the server. The server needs nothing of the namespace for
     /// it.
     pub(super) fn notify_held(&mut self, effects: &mut SessionEffects) {
-        self.told.clear();
-        let held: Vec<_> = self.held.tell().collect();
+        self.unconfirmed_locks.clear();
+        let held: Vec<_> = self.held.reclaim_ops().collect();
         self.notify_ops(held, effects);
     }
 
@@ -21,9 +21,9 @@ impl Session {
             let tid = Tid(self.next_tid);
             self.next_tid += 1;
             if let Op::Lock { ino, lock, .. } = op {
-                self.told.insert(tid, (ino, lock));
+                self.unconfirmed_locks.insert(tid, (ino, lock));
             }
-            let request = Request::new(tid, self.heard(tid), Cred::root(), op);
+            let request = Request::new(tid, self.acked(tid), Cred::root(), op);
             let request = Request { replay: Some(Replay::default()), ..request };
             Message::Request(request).append_frame(&mut effects.frames);
         }
@@ -45,20 +45,25 @@ impl Session {
             u32::try_from(self.marks.values().filter(of).count()).unwrap_or(u32::MAX)
         };
         let opening = (opening(false), opening(true));
-        let carried = self.held.take_out(ino, opening);
+        let file_state = self.held.take_out(ino, opening);
         if self.connected {
-            self.notify_ops(carried.given_up(ino), effects);
+            self.notify_ops(file_state.given_up(ino), effects);
         }
-        carried
+        file_state
     }
 
     /// Puts in the state from the session with the rank that served a file before, and registers it
     /// at the server, or reports that the file is not open. The session was connected; if the
     /// connection is lost, the registration follows with the next one.
-    pub fn put_in(&mut self, ino: Ino, carried: Option<FileState>, effects: &mut SessionEffects) {
-        let told = self.held.put_in(ino, carried.unwrap_or_default());
+    pub fn put_in(
+        &mut self,
+        ino: Ino,
+        file_state: Option<FileState>,
+        effects: &mut SessionEffects,
+    ) {
+        let ops = self.held.put_in(ino, file_state.unwrap_or_default());
         if self.connected {
-            self.notify_ops(told, effects);
+            self.notify_ops(ops, effects);
         }
     }
 }

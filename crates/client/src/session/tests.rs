@@ -63,7 +63,7 @@ impl Bench {
 
     fn answer(&mut self, tid: Tid, seq: u64, result: Result<Answer, Failure>) {
         let time = Timestamp(i64::from(seq > 0));
-        let reply = Reply { tid, seq: Seq(seq), time, safe: Seq(0), told: None, result };
+        let reply = Reply { tid, seq: Seq(seq), time, safe: Seq(0), grants: None, result };
         self.session.handle(SessionInput::Message(Message::Reply(reply)), &mut self.effects);
     }
 }
@@ -73,7 +73,7 @@ fn lock(mode: LockMode, start: u64, end: u64) -> Lock {
 }
 
 #[test]
-fn what_is_open_goes_to_the_session_with_the_rank_that_serves_it_now() {
+fn open_files_move_to_the_session_of_their_new_rank() {
     let [mut one, mut other] = [Bench::connected(), Bench::connected()];
     let tid = one.call(Op::Open { ino: FILE, write: true });
     one.answer(tid, 0, Ok(Answer::Opened(Opened::default())));
@@ -82,23 +82,23 @@ fn what_is_open_goes_to_the_session_with_the_rank_that_serves_it_now() {
     // This one is not answered: it is asked again at the other one.
     let pending = one.call(Op::Open { ino: FILE, write: false });
     one.sent();
-    let carried = one.session.take_out(FILE, &mut one.effects);
+    let file_state = one.session.take_out(FILE, &mut one.effects);
     let unlock = Op::Lock { ino: FILE, lock: lock(LockMode::Unlock, 0, 9), wait: false };
     let closed = format!("again: {:?}", Op::Close { ino: FILE, write: true });
     assert_eq!(one.sent(), [closed, format!("again: {unlock:?}")]);
     one.answer(pending, 0, Err(Errno::Remote.into()));
     assert_eq!(one.sent(), [""; 0]);
     assert!(!one.session.has(FILE));
-    other.session.put_in(FILE, Some(carried), &mut other.effects);
+    other.session.put_in(FILE, Some(file_state), &mut other.effects);
     let access = Access { read: false, write: true, shared: false };
-    let told = [
+    let expected = [
         format!(
             "again: {:?}",
             Op::Lock { ino: FILE, lock: lock(LockMode::Read, 0, 9), wait: false }
         ),
         format!("again: {:?}", Op::Reopen { ino: FILE, access }),
     ];
-    assert_eq!(other.sent(), told);
+    assert_eq!(other.sent(), expected);
     // It is recalled and closed there, and told again there.
     other.session.handle(SessionInput::Message(Message::Recall { ino: FILE }), &mut other.effects);
     assert_eq!(std::mem::take(&mut other.effects.recalled), [FILE]);
@@ -112,7 +112,7 @@ fn what_is_open_goes_to_the_session_with_the_rank_that_serves_it_now() {
 }
 
 #[test]
-fn what_is_open_and_locked_is_told_with_every_connection() {
+fn every_connection_reclaims_open_files_and_locks() {
     let mut bench = Bench::connected();
     for write in [false, true, true] {
         let tid = bench.call(Op::Open { ino: FILE, write });
@@ -134,11 +134,11 @@ fn what_is_open_and_locked_is_told_with_every_connection() {
     let low = Op::Lock { ino: FILE, lock: lock(LockMode::Write, 0, 3), wait: false };
     let high = Op::Lock { ino: FILE, lock: lock(LockMode::Write, 6, 9), wait: false };
     let reopen = Op::Reopen { ino: FILE, access };
-    let told = [reopen, low, high, Op::Sync].map(again);
+    let expected = [reopen, low, high, Op::Sync].map(again);
     let sent = bench.welcome(1);
-    assert_eq!((sent[0].as_str(), &sent[1..]), ("hello, 1", &told[..]));
+    assert_eq!((sent[0].as_str(), &sent[1..]), ("hello, 1", &expected[..]));
     let sent = bench.welcome(2);
-    assert_eq!(sent[1..], told);
+    assert_eq!(sent[1..], expected);
     // The last two requests but the sync were the locks.
     let high_tid = Tid(bench.session.next_tid - 2);
     bench.answer(high_tid, 0, Err(Errno::Again.into()));
@@ -175,7 +175,7 @@ impl Bench {
 }
 
 #[test]
-fn a_recall_is_about_what_was_open_when_it_was_made() {
+fn a_recall_applies_only_to_opens_before_it() {
     let mut bench = Bench::connected();
     bench.open(true, false);
     assert!(bench.recall() && bench.session.is_recalled(FILE));
@@ -190,7 +190,7 @@ fn a_recall_is_about_what_was_open_when_it_was_made() {
 }
 
 #[test]
-fn a_yield_of_what_was_closed_says_nothing_of_what_was_opened_since() {
+fn a_yield_of_a_closed_file_does_not_apply_to_a_later_open() {
     let mut bench = Bench::connected();
     bench.open(true, false);
     bench.recall();
@@ -210,7 +210,7 @@ fn a_yield_of_what_was_closed_says_nothing_of_what_was_opened_since() {
 }
 
 #[test]
-fn what_is_recalled_before_it_is_known_to_be_created_is_recalled_then() {
+fn a_recall_that_overtakes_its_create_applies_after_it() {
     let mut bench = Bench::connected();
     let new = wire::NewInode { mode: 0o100_644, open: true, ..wire::NewInode::default() };
     let tid = bench.call(Op::Create { parent: Ino::ROOT, name: b"file", new });
@@ -224,7 +224,7 @@ fn what_is_recalled_before_it_is_known_to_be_created_is_recalled_then() {
 }
 
 #[test]
-fn a_refused_open_that_is_the_last_one_is_told_as_a_close() {
+fn a_refused_last_open_is_sent_as_a_close() {
     let mut bench = Bench::connected();
     bench.open(true, false);
     let tid = bench.call(Op::Open { ino: FILE, write: true });

@@ -41,6 +41,6 @@ impl Session {
         self.held.validate();
         self.leases.validate();
         self.cache.iter().for_each(|cache| cache.validate());
-        self.alone.iter().for_each(|alone| alone.validate());
+        self.exclusive.iter().for_each(|exclusive| exclusive.validate());
     }
 }

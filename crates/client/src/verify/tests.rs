@@ -56,7 +56,7 @@ fn blocks(events: &[Event<'_>]) -> Vec<Vec<u8>> {
     journal.take_blocks()
 }
 
-fn verify(events: &[Event<'_>]) -> Result<Vec<Vec<u8>>, Doubt> {
+fn verify(events: &[Event<'_>]) -> Result<Vec<Vec<u8>>, VerifyError> {
     let mut verifier = Verifier::new(&root(), true, alice());
     verifier.begin(Seq(1));
     blocks(events).iter().try_for_each(|block| verifier.judge(block))?;
@@ -69,13 +69,13 @@ fn refused(event: Event<'_>) -> Errno {
     let honest = honest().map(Event::Create);
     let all: Vec<Event<'_>> = honest.into_iter().chain([event]).collect();
     match verify(&all) {
-        Err(Doubt::Illegal { seq: Seq(4), errno, .. }) => errno,
+        Err(VerifyError::Illegal { seq: Seq(4), errno, .. }) => errno,
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
-fn what_a_user_may_do_comes_out_as_it_was() {
+fn permitted_events_pass_the_verifier_unchanged() {
     let events = honest().map(Event::Create);
     assert_eq!(verify(&events), Ok(blocks(&events)));
     let change = AttrChange { mode: Some(0o700), ..AttrChange::default() };
@@ -123,16 +123,16 @@ fn every_flipped_bit_of_a_block_is_found() {
         bad[at] ^= 1;
         let mut verifier = Verifier::new(&root(), true, alice());
         verifier.begin(Seq(1));
-        assert!(matches!(verifier.judge(&bad), Err(Doubt::Damaged(_))), "byte {at}");
+        assert!(matches!(verifier.judge(&bad), Err(VerifyError::Damaged(_))), "byte {at}");
     }
 }
 
 #[test]
-fn what_was_there_is_asked_for_once() {
+fn the_verifier_asks_once_for_an_existing_directory() {
     let mut verifier = Verifier::new(&root(), false, alice());
     verifier.begin(Seq(1));
     let block = blocks(&honest().map(Event::Create)).remove(0);
-    assert_eq!(verifier.judge(&block), Err(Doubt::Cold(ROOT)));
+    assert_eq!(verifier.judge(&block), Err(VerifyError::Cold(ROOT)));
     let old = Attr { ino: Ino(50), mode: 0o100_644, nlink: 1, ..Attr::default() };
     let namespace = verifier.namespace_mut();
     namespace.load_entry(ROOT, b"old", &old, b"");
@@ -142,5 +142,5 @@ fn what_was_there_is_asked_for_once() {
     more.append(Origin::default(), &Event::Create(create(ROOT, b"old", 103, 0o100_644)));
     more.close_block();
     let doubt = verifier.judge(&more.blocks()[0]);
-    assert!(matches!(doubt, Err(Doubt::Illegal { errno: Errno::Exists, .. })), "{doubt:?}");
+    assert!(matches!(doubt, Err(VerifyError::Illegal { errno: Errno::Exists, .. })), "{doubt:?}");
 }

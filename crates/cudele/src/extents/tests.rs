@@ -28,7 +28,7 @@ fn on_sparse(numbers: &[u64], act: impl FnOnce(Objects<'_>)) -> (Vec<u64>, u64) 
 }
 
 #[test]
-fn what_is_done_to_a_sparse_file_costs_what_it_holds() {
+fn operations_on_a_sparse_file_touch_only_existing_objects() {
     let held = [0, 3, 1 << 20, (1 << 28) - 1];
     let all = |act: fn(Objects<'_>)| on_sparse(&held, act);
     assert_eq!(all(|objects| objects.delete_data(PIB).unwrap()), (vec![], 5));
@@ -64,7 +64,7 @@ fn data_and_holes_are_found_without_looking_at_every_object() {
 }
 
 #[test]
-fn what_was_removed_from_a_sparse_file_stays_away_after_a_crash() {
+fn an_unsynced_stripe_of_a_sparse_file_is_absent_after_a_crash() {
     let memory = Memory::new();
     let sums = Sums::default();
     let objects = Objects::new(&memory, &sums, (Ino(9), Stripe::MIN));

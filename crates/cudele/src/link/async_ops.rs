@@ -24,7 +24,7 @@ const BYTES: usize = 8 << 10;
 
 /// The state of the changes that the server does not know yet.
 #[derive(Debug, Default)]
-pub(super) struct Telling {
+pub(super) struct AsyncSender {
     /// There is a thread that tells it.
     present: bool,
     /// It sleeps until there is something to tell.
@@ -37,22 +37,22 @@ impl State {
     /// Sends the changes that were answered here.
     fn send_collected(&mut self, now: Instant) {
         self.session.send_async(&mut self.effects);
-        self.telling.sent.get_or_insert(now);
+        self.async_sender.sent.get_or_insert(now);
     }
 
     /// The server has settled all changes that were sent.
     pub(super) fn note_acknowledged_async(&mut self) {
-        if std::mem::take(&mut self.effects.settled) {
-            self.heard = self.heard.max(self.telling.sent.take());
+        if std::mem::take(&mut self.effects.async_acknowledged) {
+            self.last_reply = self.last_reply.max(self.async_sender.sent.take());
         }
     }
 }
 
 impl Link {
     /// Notes a message that is sent if no request takes it along.
-    pub(super) fn tell_later(&self, state: &mut State) {
-        if std::mem::take(&mut state.telling.asleep) {
-            self.teller.notify_one();
+    pub(super) fn wake_async_sender(&self, state: &mut State) {
+        if std::mem::take(&mut state.async_sender.asleep) {
+            self.async_wakeup.notify_one();
         }
     }
 
@@ -63,41 +63,43 @@ impl Link {
             state.send_collected(now);
             return true;
         }
-        if bytes > 0 && std::mem::take(&mut state.telling.asleep) {
-            self.teller.notify_one();
+        if bytes > 0 && std::mem::take(&mut state.async_sender.asleep) {
+            self.async_wakeup.notify_one();
         }
         false
     }
 
-    /// Starts to take directories. Returns whether a thread is needed for [`Link::tell_regularly`].
-    pub(crate) fn begin_telling(&self, wants: WantsExclusive) -> bool {
+    /// Starts to take directories. Returns whether a thread is needed for
+    /// [`Link::send_async_regularly`].
+    pub(crate) fn begin_async(&self, wants: WantsExclusive) -> bool {
         let mut state = self.lock();
         state.session.take_exclusive(wants);
-        wants != WantsExclusive::Never && !std::mem::replace(&mut state.telling.present, true)
+        wants != WantsExclusive::Never && !std::mem::replace(&mut state.async_sender.present, true)
     }
 
     /// Sends changes that were answered here soon after, until the link is closed.
-    pub(crate) fn tell_regularly(&self) {
+    pub(crate) fn send_async_regularly(&self) {
         let mut state = self.lock();
         while !self.closed.load(Ordering::Acquire) && !state.fenced {
-            let ahead = state.session.async_bytes() > 0;
-            if !ahead && state.effects.frames.is_empty() {
-                state.telling.asleep = true;
-                state = self.teller.wait(state).unwrap_or_else(PoisonError::into_inner);
+            let has_async = state.session.async_bytes() > 0;
+            if !has_async && state.effects.frames.is_empty() {
+                state.async_sender.asleep = true;
+                state = self.async_wakeup.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
-            state.telling.asleep = !ahead;
-            let waited = self.teller.wait_timeout(state, if ahead { DELAY } else { CLOSED_DELAY });
+            state.async_sender.asleep = !has_async;
+            let waited =
+                self.async_wakeup.wait_timeout(state, if has_async { DELAY } else { CLOSED_DELAY });
             let (locked, waited) = waited.unwrap_or_else(PoisonError::into_inner);
             state = locked;
-            if !ahead && !waited.timed_out() {
+            if !has_async && !waited.timed_out() {
                 // There is something more urgent.
                 continue;
             }
             state.send_collected(Instant::now());
             state = self.send(state);
         }
-        state.telling.present = false;
+        state.async_sender.present = false;
     }
 
     /// Everything that was answered here is with the server.
@@ -106,24 +108,24 @@ impl Link {
     /// `EIO` if it is away.
     pub(crate) fn drain(&self) -> Result<()> {
         if self.lock().session.is_async() {
-            self.request(&Cred::root(), Op::Settle, &[])?;
+            self.request(&Cred::root(), Op::AwaitAsync, &[])?;
         }
         Ok(())
     }
 
     /// Ends the thread that tells the server.
-    pub(super) fn stop_telling(&self) {
-        self.teller.notify_all();
+    pub(super) fn stop_async_sender(&self) {
+        self.async_wakeup.notify_all();
     }
 
     /// Before the connection is closed: sends changes that were answered here, if there is a
     /// server.
     pub(crate) fn drain_at_end(&self) {
-        let ahead = {
+        let has_async = {
             let state = self.lock();
             state.session.is_async() && state.sender.is_some()
         };
-        if ahead {
+        if has_async {
             // A caller that needs the result has called `sync`.
             let _ = self.drain();
         }

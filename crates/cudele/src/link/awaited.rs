@@ -1,18 +1,18 @@
 //! Reports for how long threads have waited for the metadata server.
 
 use super::Link;
-use crate::waiting::{Awaited, Wait};
+use crate::waiting::{Awaited, ServerWait};
 
 impl Awaited for Link {
-    fn awaited(&self) -> Option<Wait> {
+    fn awaited(&self) -> Option<ServerWait> {
         let server = format!("the metadata server {}", self.rank);
         if let Some((since, cause)) = self.away.get() {
-            return Some(Wait { since, server, cause });
+            return Some(ServerWait { since, server, cause });
         }
         // A thread that holds the lock for long makes a connection, which `away` reports.
         let state = self.state.try_lock().ok()?;
         let unanswered = state.waiting.values().filter(|waiting| waiting.answer.is_none());
         let (since, name) = unanswered.map(|waiting| waiting.asked).min()?;
-        Some(Wait { since, server, cause: format!("it has not answered: {name}") })
+        Some(ServerWait { since, server, cause: format!("it has not answered: {name}") })
     }
 }

@@ -29,7 +29,7 @@ impl Link {
         if awaited || !can_wait || shared.effects.frames.len() >= UNTOLD_BYTES_MAX {
             drop(self.send(state));
         } else if first {
-            self.tell_later(&mut state);
+            self.wake_async_sender(&mut state);
         }
     }
 
@@ -37,15 +37,15 @@ impl Link {
     pub(crate) fn take_out(&self, ino: Ino) -> FileState {
         let mut state = self.lock();
         let shared = &mut *state;
-        let carried = shared.session.take_out(ino, &mut shared.effects);
+        let file_state = shared.session.take_out(ino, &mut shared.effects);
         drop(self.send(state));
-        carried
+        file_state
     }
 
     /// Adds the open state from the session with another rank.
-    pub(crate) fn put_in(&self, ino: Ino, carried: Option<FileState>) {
+    pub(crate) fn put_in(&self, ino: Ino, file_state: Option<FileState>) {
         let mut state = self.lock();
         let shared = &mut *state;
-        shared.session.put_in(ino, carried, &mut shared.effects);
+        shared.session.put_in(ino, file_state, &mut shared.effects);
     }
 }

@@ -30,7 +30,7 @@ pub(crate) enum LinkNotice {
 #[derive(Debug, Default)]
 pub(crate) struct Listening {
     /// Notices that the listener has not passed on.
-    pub(super) heard: std::collections::VecDeque<LinkNotice>,
+    pub(super) notices: std::collections::VecDeque<LinkNotice>,
     /// There is a listener.
     pub(super) present: bool,
     /// The listener sleeps until there is a notice, or no thread reads.
@@ -43,9 +43,9 @@ impl Link {
         let mut state = self.lock();
         let mut asked = state.requests;
         while !self.closed.load(Ordering::Acquire) && !state.fenced {
-            if let Some(heard) = state.listening.heard.pop_front() {
+            if let Some(notice) = state.listening.notices.pop_front() {
                 drop(state);
-                handle(heard);
+                handle(notice);
                 state = self.lock();
             } else if std::mem::replace(&mut asked, state.requests) != state.requests {
                 state = wait(&self.listener, state, IDLE);
@@ -93,7 +93,7 @@ impl Link {
         }
         state.listening.asleep = false;
         self.listener.notify_all();
-        self.stop_telling();
+        self.stop_async_sender();
     }
 
     pub(super) fn check_open(&self) -> Result<(), Error> {

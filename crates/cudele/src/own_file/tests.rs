@@ -26,7 +26,7 @@ fn nothing_is_written_through_a_link() {
 }
 
 #[test]
-fn a_pipe_holds_nobody_up() {
+fn a_pipe_in_place_of_a_file_does_not_block() {
     let dir = tempfile::tempdir().unwrap();
     let pipe = dir.path().join("pipe");
     let mode = Mode::from_raw_mode(0o600);

@@ -40,14 +40,14 @@ impl Ranks {
             link
         };
         let link = known.links.entry(rank).or_insert_with(made).clone();
-        let (handler, wants) = (known.handler.clone(), known.wants_alone);
+        let (handler, wants) = (known.handler.clone(), known.wants_exclusive);
         known.router.link(rank);
         self.publish(&known.router);
         drop(known);
         if let Some(handler) = handler {
             listen_on(self, zero, &link, handler)?;
         }
-        tell_on(&link, wants)?;
+        send_async_on(&link, wants)?;
         Ok(link)
     }
 }
@@ -62,26 +62,26 @@ pub(crate) fn listen_on(
     if !link.begin_listening() {
         return Ok(());
     }
-    let (link, mut carrier) = (link.clone(), Reclaimer::new(ranks, zero));
+    let (link, mut reclaimer) = (link.clone(), Reclaimer::new(ranks, zero));
     let handle = move || {
-        link.listen(|heard| match heard {
+        link.listen(|notice| match notice {
             LinkNotice::Notice(notice) => {
                 let mut handler = handler.lock().unwrap_or_else(PoisonError::into_inner);
                 handler(notice);
             }
-            LinkNotice::Moved(to, files) => carrier.reclaim(to, files),
+            LinkNotice::Moved(to, files) => reclaimer.reclaim(to, files),
         });
     };
     start("cudele-listen", handle)
 }
 
 /// Starts to send a server the changes that this client answers itself.
-pub(crate) fn tell_on(link: &Arc<Link>, wants: WantsExclusive) -> Result<()> {
-    if !link.begin_telling(wants) {
+pub(crate) fn send_async_on(link: &Arc<Link>, wants: WantsExclusive) -> Result<()> {
+    if !link.begin_async(wants) {
         return Ok(());
     }
     let link = link.clone();
-    start("cudele-tell", move || link.tell_regularly())
+    start("cudele-tell", move || link.send_async_regularly())
 }
 
 pub(super) fn start(name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {

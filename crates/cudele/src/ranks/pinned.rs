@@ -9,7 +9,7 @@ use crate::{Cluster, Fs};
 
 /// A subtree that was given to a rank, or back.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pinned {
+pub struct PinnedSubtree {
     /// Its path when it was moved.
     pub path: Vec<u8>,
     /// Its root.
@@ -29,16 +29,16 @@ impl Cluster {
     ///
     /// # Errors
     /// If the store cannot be read; `EBADMSG` if the list in it is damaged.
-    pub fn pinned(&self) -> Result<Vec<Pinned>> {
+    pub fn pinned(&self) -> Result<Vec<PinnedSubtree>> {
         let store = objstore::open_existing(&self.status()?.store)?;
         let list = match store.get(SUBTREES_NAME) {
             Ok((bytes, _)) => Subtrees::decode(&bytes)?,
             Err(error) if error.errno == Errno::NotFound => Subtrees::default(),
             Err(error) => return Err(error),
         };
-        let mut pinned: Vec<Pinned> = list
+        let mut pinned: Vec<PinnedSubtree> = list
             .iter()
-            .map(|subtree| Pinned {
+            .map(|subtree| PinnedSubtree {
                 path: subtree.path.clone(),
                 root: subtree.root,
                 rank: subtree.rank,
@@ -47,7 +47,7 @@ impl Cluster {
                 fragment: subtree.part.map(|part| (part.dir, part.frag)),
             })
             .collect();
-        let key = |it: &Pinned| it.fragment.map(|(dir, frag)| (dir, frag.value, frag.bits));
+        let key = |it: &PinnedSubtree| it.fragment.map(|(dir, frag)| (dir, frag.value, frag.bits));
         pinned.sort_by(|a, b| a.path.cmp(&b.path).then_with(|| key(a).cmp(&key(b))));
         Ok(pinned)
     }

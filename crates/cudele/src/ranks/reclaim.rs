@@ -13,8 +13,8 @@ use crate::link::Link;
 
 impl Ranks {
     /// While this is held, nothing is between two sessions.
-    fn carrying(&self) -> MutexGuard<'_, ()> {
-        self.carrying.lock().unwrap_or_else(PoisonError::into_inner)
+    fn reclaiming(&self) -> MutexGuard<'_, ()> {
+        self.reclaiming.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The links whose sessions have a file open, except the link to one rank. `zero` is the link
@@ -31,7 +31,7 @@ impl Ranks {
     fn reclaim(self: &Arc<Self>, zero: &Arc<Link>, (to, files): (Rank, &[Ino])) -> Result<()> {
         let link = self.link_to(zero, to)?;
         link.be_connected()?;
-        let carrying = self.carrying();
+        let reclaiming = self.reclaiming();
         for ino in files {
             self.set_place(*ino, to);
             let from = self.holders(zero, *ino, Some(to));
@@ -40,8 +40,8 @@ impl Ranks {
                 link.put_in(*ino, None);
             }
         }
-        link.tell();
-        drop(carrying);
+        link.send_pending();
+        drop(reclaiming);
         Ok(())
     }
 }
@@ -62,14 +62,14 @@ impl Reclaimer {
     /// After a failure, the next request for the file reports it.
     pub(super) fn reclaim(&mut self, to: Rank, files: Vec<Ino>) {
         if self.thread.is_none() {
-            let (told, hears) = mpsc::channel::<(Rank, Vec<Ino>)>();
+            let (sender, receiver) = mpsc::channel::<(Rank, Vec<Ino>)>();
             let (ranks, zero) = (self.ranks.clone(), self.zero.clone());
-            let carry = move || {
-                for (to, files) in hears {
+            let work = move || {
+                for (to, files) in receiver {
                     let _ = ranks.reclaim(&zero, (to, &files));
                 }
             };
-            self.thread = super::links::start("cudele-carry", carry).is_ok().then_some(told);
+            self.thread = super::links::start("cudele-carry", work).is_ok().then_some(sender);
         }
         if let Some(thread) = &self.thread {
             let _ = thread.send((to, files));
@@ -85,11 +85,11 @@ impl Fs {
         if self.ranks.others().is_empty() {
             return act(&link);
         }
-        let carrying = self.ranks.carrying();
+        let reclaiming = self.ranks.reclaiming();
         let is_here = link.lock().session.has(ino);
         let holders = if is_here { Vec::new() } else { self.ranks.holders(&self.link, ino, None) };
         let result = act(holders.first().unwrap_or(&link));
-        drop(carrying);
+        drop(reclaiming);
         result
     }
 

@@ -40,7 +40,7 @@ impl Share {
     ///
     /// # Errors
     /// `EIO`, and the errors of `act`.
-    pub(crate) fn if_alone(&self, act: impl FnOnce() -> Result<()>) -> Result<()> {
+    pub(crate) fn if_sole_user(&self, act: impl FnOnce() -> Result<()>) -> Result<()> {
         let failed = |error| io_error(&self.path, &error);
         let _gate = gate(&self.path).map_err(failed)?;
         let done = match self.dir.try_lock() {
@@ -66,13 +66,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_who_is_alone_does_it() {
+    fn only_the_sole_holder_runs_the_action() {
         let home = tempfile::tempdir().unwrap();
         let state = StateDir::at(&home.path().join("subtrees/1"));
         let one = Share::new(&state).unwrap();
         let done = Cell::new(0);
         let attempt = |share: &Share| {
-            share.if_alone(|| {
+            share.if_sole_user(|| {
                 done.set(done.get() + 1);
                 Ok(())
             })

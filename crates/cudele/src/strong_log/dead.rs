@@ -97,5 +97,6 @@ fn replay_one(fs: &Fs, log: &LogFile) -> Result<()> {
         (*client, subtree) = (fs.client(), *root);
     }
     let flags = MergeFlags { strong_log: true, ..MergeFlags::default() };
-    fs.merge_journal(subtree, &header.put_on(&bytes), flags, wire::Unused::default()).map(drop)
+    fs.merge_journal(subtree, &header.put_on(&bytes), flags, wire::UnusedNumbers::default())
+        .map(drop)
 }

@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-use client::{ByReference, ByValue, Piece, RunCollector, StoredRun, Worth};
+use client::{ByReference, ByValue, Piece, RunCollector, RunThreshold, StoredRun};
 use journal::SegmentHeader;
 use objstore::Expect;
 use types::{Errno, Error, Ino, Result};
@@ -75,10 +75,10 @@ impl Written {
             return None;
         }
         let (sender, receiver) = sync_channel(BLOCKS_WAITING);
-        let behind = RunCollector::new(root, is_empty, Worth::default());
+        let collector = RunCollector::new(root, is_empty, RunThreshold::default());
         let fs = fs.clone();
         let thread = Builder::new().name("runs".to_owned());
-        let thread = thread.spawn(move || gather(&fs, behind, &receiver)).ok()?;
+        let thread = thread.spawn(move || collect_runs(&fs, collector, &receiver)).ok()?;
         Some(Self { blocks: Some(sender), handed: 0, is_empty, thread: Some(thread) })
     }
 
@@ -122,7 +122,7 @@ impl Written {
         let Some(thread) = self.thread.take() else { return Ok(Err(ByValue::Changes)) };
         let panicked = |_| Err(Error::new(Errno::Io, "runs", "their thread panicked").into());
         match thread.join().unwrap_or_else(panicked) {
-            Ok(behind) => Ok(behind.tell(header, blocks)),
+            Ok(collector) => Ok(collector.finish(header, blocks)),
             Err(Ended::ByValue(because)) => Ok(Err(because)),
             Err(Ended::Failed(error)) => Err(error),
         }
@@ -140,23 +140,23 @@ impl Drop for Written {
 }
 
 /// Writes runs until the journal ends; deletes useless ones.
-fn gather(
+fn collect_runs(
     fs: &Fs,
-    mut behind: RunCollector,
+    mut collector: RunCollector,
     blocks: &Receiver<Message>,
 ) -> std::result::Result<RunCollector, Ended> {
-    let ended = with_writers(fs, &mut behind, blocks);
-    let useless = if ended.is_ok() { behind.take_useless() } else { behind.give_up() };
+    let ended = with_writers(fs, &mut collector, blocks);
+    let useless = if ended.is_ok() { collector.take_useless() } else { collector.give_up() };
     for part in useless {
         // After a failure, the object stays until a sweep.
         let _ = fs.store().delete(&part.object());
     }
-    ended.map(|()| behind)
+    ended.map(|()| collector)
 }
 
 fn with_writers(
     fs: &Fs,
-    behind: &mut RunCollector,
+    collector: &mut RunCollector,
     blocks: &Receiver<Message>,
 ) -> std::result::Result<(), Ended> {
     let (pieces, todo) = sync_channel(PIECES_WAITING);
@@ -172,11 +172,11 @@ fn with_writers(
             return Err(ByValue::Changes.into());
         }
         drop(stored);
-        let mut ended = read_all(behind, blocks, (&pieces, &done));
+        let mut ended = read_all(collector, blocks, (&pieces, &done));
         drop(pieces);
         for part in done {
             // Noted also if nothing comes of it, so that it is deleted.
-            let noted = part.and_then(|part| Ok(behind.written(part)?));
+            let noted = part.and_then(|part| Ok(collector.written(part)?));
             ended = ended.and(noted);
         }
         ended
@@ -185,7 +185,7 @@ fn with_writers(
 
 /// Reads blocks, and has pieces written as soon as there are any.
 fn read_all(
-    behind: &mut RunCollector,
+    collector: &mut RunCollector,
     blocks: &Receiver<Message>,
     (pieces, done): (&SyncSender<Piece>, &Receiver<Stored>),
 ) -> std::result::Result<(), Ended> {
@@ -193,19 +193,19 @@ fn read_all(
     let lost = |_| Error::new(Errno::Io, "runs", "the threads that write them are gone");
     for message in blocks {
         match message {
-            Message::Block(bytes) => behind.take(&bytes)?,
+            Message::Block(bytes) => collector.take(&bytes)?,
             Message::End => {
-                for piece in behind.end()? {
+                for piece in collector.end()? {
                     pieces.send(piece).map_err(lost)?;
                 }
                 return Ok(());
             }
         }
-        while let Some(piece) = behind.next_piece()? {
+        while let Some(piece) = collector.next_piece()? {
             pieces.send(piece).map_err(lost)?;
         }
         while let Ok(part) = done.try_recv() {
-            behind.written(part?)?;
+            collector.written(part?)?;
         }
     }
     // The receiver has given up.

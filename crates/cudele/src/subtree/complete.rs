@@ -3,7 +3,8 @@
 use std::sync::{Mutex, PoisonError};
 
 use client::{
-    ChangeStep, EarlierMerge, JobEffect, JobInput, JobRun, MechanismEffect, MechanismInput, Worth,
+    ChangeStep, EarlierMerge, JobEffect, JobInput, JobRun, MechanismEffect, MechanismInput,
+    RunThreshold,
 };
 use objstore::Expect;
 use policy::{Check, Composition, Durability, Mechanism, MergeBy, Policy};
@@ -133,7 +134,7 @@ impl Subtree {
         flags: MergeFlags,
     ) -> Result<Completion> {
         let synced = self.drain_sync()?;
-        let worth = (!flags.dry_run && self.by_reference()).then(Worth::default);
+        let worth = (!flags.dry_run && self.by_reference()).then(RunThreshold::default);
         let done = self.drive(JobRun::new(composition, flags, worth));
         if self.job.inner.events() == 0 {
             // The runs are of events that are merged, or sealed.
@@ -141,7 +142,7 @@ impl Subtree {
         }
         let mut completion = done?;
         if completion.merge.is_some() {
-            self.settle_places();
+            self.resolve_places();
         }
         completion.absorb(synced);
         Ok(completion)

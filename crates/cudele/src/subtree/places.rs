@@ -44,7 +44,7 @@ impl Subtree {
     }
 
     /// Everything is merged: server and view agree on all places.
-    pub(super) fn settle_places(&mut self) {
+    pub(super) fn resolve_places(&mut self) {
         if !self.places.0.is_empty() {
             let namespace = self.job.inner.view().namespace();
             self.places.0.retain(|ino, (dir, name)| namespace.peek(*dir, name) == Ok(Some(*ino)));

@@ -147,7 +147,7 @@ impl Subtree {
         self.offered = None;
         if self.job.policy.applies() && self.job.policy.merge == MergeTrigger::OnDemand {
             self.offered = Some(Offered::new(&self.fs, self.root()));
-            return self.fs.hear();
+            return self.fs.receive_notices();
         }
         SyncWhen::of(&self.job.policy).map_or(Ok(()), |when| self.start_sync(when))
     }

@@ -8,7 +8,7 @@
 use std::sync::atomic::Ordering;
 
 use types::Result;
-use wire::Unused;
+use wire::UnusedNumbers;
 
 use super::Subtree;
 use crate::state::Share;
@@ -64,7 +64,7 @@ impl Subtree {
             self.job.note.unused.extend(self.job.inner.give_up());
             return Ok(());
         };
-        let done = share.if_alone(|| {
+        let done = share.if_sole_user(|| {
             self.job.note.unused.extend(self.job.inner.give_up());
             self.state.set_owner(&self.owner.with(self.job.present_note(), true))
         });
@@ -74,6 +74,6 @@ impl Subtree {
 
     /// The numbers that were given up, encoded for the server.
     pub(super) fn unused(&self) -> Vec<u8> {
-        Unused::encode(&self.job.note.unused)
+        UnusedNumbers::encode(&self.job.note.unused)
     }
 }

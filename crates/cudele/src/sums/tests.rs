@@ -46,7 +46,7 @@ fn put(store: &Memory, name: &str, bytes: &[u8]) {
 }
 
 #[test]
-fn a_flipped_bit_is_found_by_whoever_reads_a_part_of_its_block() {
+fn a_read_of_any_part_of_a_block_finds_a_flipped_bit() {
     let content = content(2 * STRIPE + 1000);
     let store = sealed(&content);
     assert_eq!(read(&store, 0, content.len()).unwrap(), content);
@@ -127,7 +127,7 @@ fn an_append_keeps_the_checksum_of_what_was_there() {
 }
 
 #[test]
-fn content_that_others_write_at_the_same_time_has_no_checksum_and_never_fails() {
+fn content_under_concurrent_writes_has_no_checksum_and_never_fails() {
     let content = content(STRIPE);
     let store = sealed(&content);
     let (one, other) = (Sums::default(), Sums::default());
@@ -154,7 +154,7 @@ fn content_that_others_write_at_the_same_time_has_no_checksum_and_never_fails() 
 }
 
 #[test]
-fn what_was_written_in_the_middle_is_read_again_for_its_checksum() {
+fn a_write_inside_a_block_reads_the_block_for_its_checksum() {
     let mut content = content(STRIPE);
     let store = sealed(&content);
     let sums = Sums::default();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use cudele::{AttrChange, Errno, Ino, NewFile, Result, Stripe, Timestamp};
 
 use super::{Intake, Made, Progress, Target};
-use crate::source::{SourceEntry, SourceKind, Take};
+use crate::source::{EntrySink, SourceEntry, SourceKind};
 
 /// Records its calls.
 #[derive(Default)]

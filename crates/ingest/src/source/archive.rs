@@ -16,7 +16,7 @@ use cudele::{Errno, Error, FileType, Result, Timestamp};
 use tar::{EntryType, Header};
 use types::{PATH_BYTES_MAX, SYMLINK_BYTES_MAX, check_name};
 
-use super::{Skip, SourceEntry, SourceKind, Take, shown};
+use super::{EntrySink, Skip, SourceEntry, SourceKind, shown};
 
 const BUFFER_BYTES: usize = 256 * 1024;
 /// Enough to recognise every compression.
@@ -102,7 +102,7 @@ impl Read for Content<'_> {
 ///
 /// # Errors
 /// `EBADMSG`, with the archive and the entry, for any fault of the archive; the taker's errors.
-pub(crate) fn read(name: &str, raw: Box<dyn Read + '_>, taker: &mut dyn Take) -> Result<()> {
+pub(crate) fn read(name: &str, raw: Box<dyn Read + '_>, taker: &mut dyn EntrySink) -> Result<()> {
     let at_end = Rc::new(Cell::new(false));
     let watched = Watched { inner: decompressed(name, raw)?, at_end: at_end.clone() };
     let mut archive = tar::Archive::new(watched);
@@ -138,7 +138,11 @@ fn refused(archive: &str, path: &[u8], cause: &str) -> Error {
         .remedy("do not trust this archive; if you do, repack it without the entry")
 }
 
-fn one<R: Read>(archive: &str, mut entry: tar::Entry<'_, R>, taker: &mut dyn Take) -> Result<()> {
+fn one<R: Read>(
+    archive: &str,
+    mut entry: tar::Entry<'_, R>,
+    taker: &mut dyn EntrySink,
+) -> Result<()> {
     let raw_path = entry.path_bytes().into_owned();
     let header = entry.header().clone();
     let entry_type = header.entry_type();

@@ -2,7 +2,7 @@ use std::io::Read;
 
 use cudele::{Errno, Result};
 
-use super::{Skip, SourceEntry, SourceKind, Take, archive};
+use super::{EntrySink, Skip, SourceEntry, SourceKind, archive};
 
 #[derive(Default)]
 struct Seen {
@@ -11,7 +11,7 @@ struct Seen {
     bytes: u64,
 }
 
-impl Take for Seen {
+impl EntrySink for Seen {
     fn take(&mut self, entry: &SourceEntry<'_>, content: &mut dyn Read) -> Result<()> {
         let kind = match entry.kind {
             SourceKind::Directory => "dir",

@@ -12,14 +12,14 @@ use cudele::{Error, FileType, Result, Timestamp};
 use types::Map;
 use walkdir::WalkDir;
 
-use super::{Skip, SourceEntry, SourceKind, Take};
+use super::{EntrySink, Skip, SourceEntry, SourceKind};
 
 /// Bytes for the names and for one value of extended attributes: Linux's limit.
 const XATTR_BYTES_MAX: usize = 64 * 1024;
 
 struct Reader<'t> {
     root: &'t Path,
-    taker: &'t mut dyn Take,
+    taker: &'t mut dyn EntrySink,
     /// The first path of every inode with several names.
     linked: Map<(u64, u64), Vec<u8>>,
     buffer: Vec<u8>,
@@ -29,7 +29,7 @@ pub(super) fn count(root: &Path) -> u64 {
     WalkDir::new(root).into_iter().filter(std::result::Result::is_ok).count() as u64
 }
 
-pub(super) fn read(root: &Path, without: Option<&Path>, taker: &mut dyn Take) -> Result<()> {
+pub(super) fn read(root: &Path, without: Option<&Path>, taker: &mut dyn EntrySink) -> Result<()> {
     let without = without.and_then(|path| std::fs::canonicalize(path).ok());
     let start = std::fs::canonicalize(root).map_err(|e| terminal::io(root, &e))?;
     let mut reader =

@@ -77,7 +77,7 @@ fn missing_and_additional_names_are_found() {
 }
 
 #[test]
-fn what_the_source_does_not_say_is_not_compared() {
+fn attributes_that_the_source_lacks_are_not_compared() {
     let mut source = sample();
     for fact in source.values_mut() {
         (fact.permissions, fact.owner, fact.mtime) = (None, None, None);

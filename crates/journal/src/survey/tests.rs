@@ -62,7 +62,7 @@ fn repaired(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_intact_stays_byte_by_byte() {
+fn an_intact_journal_is_rewritten_byte_by_byte() {
     let bytes = journal(5, &[3, 1, 4]);
     let survey = Survey::of(&bytes).expect("header");
     assert_eq!((survey.events, survey.next_seq, survey.damage.len()), (8, Seq(13), 0));
@@ -70,7 +70,7 @@ fn what_is_intact_stays_byte_by_byte() {
 }
 
 #[test]
-fn a_hole_is_told_with_its_place_and_closed() {
+fn a_hole_is_reported_with_its_place_and_closed() {
     let mut bytes = journal(1, &[3, 3, 3]);
     let starts = starts(&bytes);
     bytes[starts[1] + 40] ^= 4;

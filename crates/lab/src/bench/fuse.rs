@@ -123,13 +123,13 @@ fn names(cluster: &TestCluster, sheet: &mut Sheet, files: u64) -> Result<()> {
     let strict = policy("posix", files)?;
     let posix_dir = posix.dir(&cluster.directory(Some(&strict))?);
     // The same mount, and the same promises to other clients; it does not wait for its own creates.
-    let ahead = Policy { ack: Ack::Async, ..strict };
-    let ahead_dir = posix.dir(&cluster.directory(Some(&ahead))?);
+    let async_policy = Policy { ack: Ack::Async, ..strict };
+    let async_dir = posix.dir(&cluster.directory(Some(&async_policy))?);
     let dirs = [
         ("nothing", nothing.dir("")),
         ("batchfs", batchfs_dir),
         ("posix", posix_dir),
-        ("async", ahead_dir),
+        ("async", async_dir),
     ];
     let mut base = 0.0;
     for (name, dir) in &dirs {

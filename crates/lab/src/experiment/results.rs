@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_was_not_there_is_said() {
+    fn the_notes_name_missing_file_systems() {
         let about = "figure = ''\ntitle = ''\norder = 1\nquestion = ''\nmethod = ''\nshape = ''\n\
                      agrees = ''\n[[run]]\narguments = []\ncephfs = true\njuicefs = true";
         let about: Description = toml::from_str(about).expect("a description");

@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_people_write_cannot_end_a_tag() {
+    fn texts_are_escaped_in_svg() {
         let mut scene =
             Scene { width: 10.0, height: 10.0, marks: Vec::new(), description: "<b>".into() };
         scene.text((1.0, 2.0), "a<b&\"c\"", Ink::Text, Anchor::End);

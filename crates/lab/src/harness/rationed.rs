@@ -270,7 +270,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_counted_between_looks_is_laid_on_whole_seconds() {
+    fn counts_between_samples_are_spread_over_whole_seconds() {
         let looks = [(0.0, vec![10.0]), (0.5, vec![20.0]), (1.5, vec![40.0]), (2.25, vec![40.0])];
         assert_eq!(in_seconds(&looks), [[20.0], [10.0]]);
         assert!(in_seconds(&[]).is_empty());

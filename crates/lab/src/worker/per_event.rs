@@ -67,7 +67,7 @@ fn push(store: &DirStore, namespace: &mut Namespace, ino: Ino, position: Seq) ->
     let mut capture = namespace.begin_capture(ino).ok_or_else(missing)?;
     let mut rows = Rows::new();
     while !namespace.capture(&mut capture, &mut rows, usize::MAX / 2) {}
-    let (counts, touched) = (namespace.counts(ino), namespace.untold_change(ino));
+    let (counts, touched) = (namespace.counts(ino), namespace.unstored_change(ino));
     let op = StoreOp::CommitDir { ino, rows, counts, position, touched, attach: None };
     execute(store, op).map_err(|failure| failure.error)?;
     namespace.end_capture(ino);

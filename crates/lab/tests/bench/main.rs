@@ -156,7 +156,7 @@ fn clients_are_counted_where_there_are_several() {
 }
 
 #[test]
-fn who_creates_alone_looks_nothing_up_and_who_is_interfered_with_does() {
+fn a_lone_client_sends_no_lookups_and_an_interfered_one_does() {
     // A client that hears nothing for a second knows nothing any more: on a machine that is that
     // busy the bench measures something else, which it is allowed twice.
     let mut found = Vec::new();
@@ -194,7 +194,7 @@ fn the_knee_is_one_of_the_numbers_or_there_is_none() {
 }
 
 #[test]
-fn who_waits_is_served_beside_those_who_send_ahead() {
+fn a_waiting_client_is_served_beside_pipelining_clients() {
     let rows = rows("overload", 1, &["--clients", "2"]);
     let expected =
         ["waiting_alone", "saturated_2", "twice_2", "saturated_4", "deep_2", "pipelined_8"];
@@ -249,7 +249,7 @@ fn merges_grow_by_size_and_arrive_together() {
 }
 
 #[test]
-fn who_is_blocked_is_told_so_while_the_owner_goes_on() {
+fn blocked_clients_are_refused_while_the_owner_continues() {
     let rows = rows("block-allow", 1, &["--clients", "2"]);
     let expected = [
         "owner_alone",

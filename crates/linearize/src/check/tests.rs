@@ -73,7 +73,7 @@ fn a_read_after_a_write_sees_it() {
 }
 
 #[test]
-fn nobody_sees_a_write_and_then_not() {
+fn no_read_misses_a_write_that_an_earlier_read_saw() {
     rejected(&[(1, Some(9), Write(0, 5)), (2, Some(3), Read(0, 5)), (4, Some(5), Read(0, 0))]);
 }
 
@@ -88,7 +88,7 @@ fn two_readers_see_the_same_order() {
 }
 
 #[test]
-fn what_has_no_end_took_effect_late_or_never() {
+fn a_pending_write_takes_effect_late_or_never() {
     let write = (1, None, Write(0, 5));
     accepted(&[write, (2, Some(3), Read(0, 0))]);
     accepted(&[write, (2, Some(3), Read(0, 0)), (50, Some(51), Read(0, 5))]);
@@ -173,7 +173,7 @@ proptest! {
     }
 
     #[test]
-    fn a_value_that_nobody_wrote_is_rejected(mut entries in execution(), which in 0..60_usize) {
+    fn an_unwritten_value_is_rejected(mut entries in execution(), which in 0..60_usize) {
         let reads: Vec<usize> =
             (0..entries.len()).filter(|at| matches!(entries[*at].2, Read(..))).collect();
         prop_assume!(!reads.is_empty());

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use types::Ino;
 
 use super::state::{self, End, NONE, Names, Operation, State};
-use super::{Act, CallOutcome, History, Place, RecordedCall, Seen, Thing};
+use super::{Act, CallOutcome, History, Place, PlaceContent, RecordedCall, Seen};
 use crate::{TimedOperation, partition};
 
 /// Crashes in a history, at most.
@@ -37,7 +37,7 @@ pub(super) fn groups(history: &History) -> Vec<Group> {
     let mut keys: Vec<Vec<Link>> = history.calls.iter().map(|call| whole.links(call)).collect();
     // The initial content connects places as a look-up would.
     for (place, thing) in &history.initial {
-        let end = Some((0, CallOutcome::Did(Seen::Thing(*thing))));
+        let end = Some((0, CallOutcome::Did(Seen::PlaceContent(*thing))));
         keys.push(
             whole.links(&RecordedCall { end, ..RecordedCall::new(Act::Look(place.clone()), 0) }),
         );
@@ -55,14 +55,16 @@ pub(super) fn groups(history: &History) -> Vec<Group> {
 }
 
 /// The claims of a call about places: from its answer, or unknown so far.
-fn shown(call: &RecordedCall) -> Vec<(Place, Thing)> {
+fn shown(call: &RecordedCall) -> Vec<(Place, PlaceContent)> {
     let Some((_, CallOutcome::Did(seen))) = &call.end else { return Vec::new() };
     match (&call.act, seen) {
-        (Act::Look(at) | Act::Make { at, .. }, Seen::Thing(thing)) => vec![(at.clone(), *thing)],
+        (Act::Look(at) | Act::Make { at, .. }, Seen::PlaceContent(thing)) => {
+            vec![(at.clone(), *thing)]
+        }
         (Act::List(dir), Seen::All(names) | Seen::Some(names)) => {
             names.iter().map(|(name, thing)| (Place::new(*dir, name), *thing)).collect()
         }
-        (Act::Link { ino, at }, _) => vec![(at.clone(), Thing { ino: *ino, dir: false })],
+        (Act::Link { ino, at }, _) => vec![(at.clone(), PlaceContent { ino: *ino, dir: false })],
         _ => Vec::new(),
     }
 }
@@ -101,7 +103,7 @@ impl<'a> Whole<'a> {
         whole
     }
 
-    fn add(&mut self, place: &Place, thing: &Thing) {
+    fn add(&mut self, place: &Place, thing: &PlaceContent) {
         self.places.entry(place.dir).or_default().insert(place.clone());
         if thing.dir {
             self.held.insert(thing.ino);
@@ -132,7 +134,7 @@ impl<'a> Whole<'a> {
 #[derive(Default)]
 struct Numbers {
     places: BTreeMap<Place, usize>,
-    things: BTreeMap<Ino, state::Thing>,
+    things: BTreeMap<Ino, state::PlaceContent>,
     dirs: Vec<bool>,
 }
 
@@ -142,12 +144,12 @@ impl Numbers {
         *self.places.entry(place.clone()).or_insert(next)
     }
 
-    fn new_thing(&mut self, dir: bool) -> state::Thing {
+    fn new_thing(&mut self, dir: bool) -> state::PlaceContent {
         self.dirs.push(dir);
-        state::Thing::try_from(self.dirs.len() - 1).expect("histories are shorter than that")
+        state::PlaceContent::try_from(self.dirs.len() - 1).expect("histories are shorter than that")
     }
 
-    fn thing(&mut self, thing: Thing) -> state::Thing {
+    fn thing(&mut self, thing: PlaceContent) -> state::PlaceContent {
         if let Some(known) = self.things.get(&thing.ino) {
             return *known;
         }
@@ -157,7 +159,7 @@ impl Numbers {
     }
 }
 
-fn compile(whole: &Whole<'_>, calls: Vec<usize>, initial: Vec<&(Place, Thing)>) -> Group {
+fn compile(whole: &Whole<'_>, calls: Vec<usize>, initial: Vec<&(Place, PlaceContent)>) -> Group {
     let history = whole.history;
     let mut numbers = Numbers::default();
     let none = numbers.new_thing(false);
@@ -224,7 +226,7 @@ fn compile_call(whole: &Whole<'_>, call: &RecordedCall, numbers: &mut Numbers) -
         Act::Make { at, dir } => state::Act::Make { at: numbers.place(at), dir: *dir },
         Act::Link { ino, at } => {
             // It may be refused because it is a directory.
-            let thing = numbers.thing(Thing { ino: *ino, dir: whole.held.contains(ino) });
+            let thing = numbers.thing(PlaceContent { ino: *ino, dir: whole.held.contains(ino) });
             state::Act::Link { thing, at: numbers.place(at) }
         }
         Act::Remove { at, dir } => state::Act::Remove { at: numbers.place(at), dir: *dir },
@@ -236,18 +238,18 @@ fn compile_call(whole: &Whole<'_>, call: &RecordedCall, numbers: &mut Numbers) -
         },
     };
     let end = match &call.end {
-        Some((_, CallOutcome::Did(Seen::Thing(thing)))) => End::Did(numbers.thing(*thing)),
+        Some((_, CallOutcome::Did(Seen::PlaceContent(thing)))) => End::Did(numbers.thing(*thing)),
         Some((_, CallOutcome::Did(_))) => End::Did(NONE),
         Some((_, CallOutcome::Refused(errno))) => End::Refused(*errno),
         Some((_, CallOutcome::Unknown)) | None => End::Unknown,
     };
     let mut loose = 0;
     for (at, crash) in history_crashes(whole, call) {
-        let heard = call
+        let was_answered = call
             .end
             .as_ref()
             .is_some_and(|(end, outcome)| *end <= crash.start && *outcome != CallOutcome::Unknown);
-        if (!heard || crash.start < call.doubt) && crash.start < call.safe {
+        if (!was_answered || crash.start < call.doubt) && crash.start < call.safe {
             loose |= 1 << at;
         }
     }
@@ -284,8 +286,8 @@ fn listed(
     dir: Ino,
     call: &RecordedCall,
     numbers: &mut Numbers,
-) -> Vec<(usize, state::Thing)> {
-    let mut places: BTreeMap<usize, state::Thing> = BTreeMap::new();
+) -> Vec<(usize, state::PlaceContent)> {
+    let mut places: BTreeMap<usize, state::PlaceContent> = BTreeMap::new();
     if let Some((_, CallOutcome::Did(Seen::All(_)))) = call.end {
         places.extend(whole.within(dir).map(|place| (numbers.place(place), NONE)));
     }
@@ -339,8 +341,8 @@ fn entries_of(
             let start = if era == 0 { start } else { start.max(history.crashes[era - 1].start) };
             let operation = Operation::Silent(at, u32::try_from(era).unwrap_or(u32::MAX));
             // Without a hint this order is unlikely.
-            let told = (is_answered && call.guesses.is_empty()).then_some(call.hint);
-            let mut hints = call.guesses.iter().map(|guess| guess.hint).chain(told);
+            let answered = (is_answered && call.guesses.is_empty()).then_some(call.hint);
+            let mut hints = call.guesses.iter().map(|guess| guess.hint).chain(answered);
             let hint = hints.find(|hint| era_of(history, *hint) == era);
             entries.push(TimedOperation { start, end: None, hint, operation });
         }

@@ -11,18 +11,18 @@ use crate::{Next, Specification};
 const LOST_MAX: usize = 10;
 
 pub(super) type Place = usize;
-pub(super) type Thing = u16;
+pub(super) type PlaceContent = u16;
 
 /// The thing in a free place.
-pub(super) const NONE: Thing = 0;
+pub(super) const NONE: PlaceContent = 0;
 
 /// [`super::Act`] in small numbers. A list holds its claims about places.
 #[derive(Clone, Debug)]
 pub(super) enum Act {
     Look(Place),
-    List(Vec<(Place, Thing)>),
+    List(Vec<(Place, PlaceContent)>),
     Make { at: Place, dir: bool },
-    Link { thing: Thing, at: Place },
+    Link { thing: PlaceContent, at: Place },
     Remove { at: Place, dir: bool },
     Move { from: Place, to: Place, exchange: bool, no_replace: bool },
 }
@@ -31,7 +31,7 @@ pub(super) enum Act {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// With success, and with this thing if it is about one.
-    Did(Thing),
+    Did(PlaceContent),
     Refused(Errno),
     Unknown,
 }
@@ -67,22 +67,22 @@ pub(super) enum Operation {
 pub(super) struct Names {
     pub(super) calls: Vec<Call>,
     /// For each place, the directory it is in, if that is a thing of the group.
-    pub(super) parents: Vec<Thing>,
+    pub(super) parents: Vec<PlaceContent>,
     /// For each thing, whether it is a directory, and the places in it.
     pub(super) things: Vec<(bool, Vec<Place>)>,
     /// Seen things without a known creator.
-    pub(super) orphans: Vec<Thing>,
+    pub(super) orphans: Vec<PlaceContent>,
     /// For each call, a thing that it may have made although no client ever saw its number.
-    pub(super) unseen: Vec<Thing>,
+    pub(super) unseen: Vec<PlaceContent>,
     /// For each call, the thing that it probably made: only an order of trials.
-    pub(super) guesses: Vec<Vec<Thing>>,
+    pub(super) guesses: Vec<Vec<PlaceContent>>,
 }
 
 /// A change that took effect and may have to be repeated without some earlier changes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Logged {
     call: usize,
-    thing: Thing,
+    thing: PlaceContent,
 }
 
 /// The content of the places, and the changes that led to it.
@@ -91,12 +91,12 @@ pub(super) struct State {
     /// How many crashes there were.
     era: u32,
     /// The content of each place.
-    pub(super) at: Vec<Thing>,
+    pub(super) at: Vec<PlaceContent>,
     /// Calls that took effect and may do so again, with the things that they made, sorted.
-    done: Vec<(usize, Thing)>,
+    done: Vec<(usize, PlaceContent)>,
     /// Changes since the first one that a crash may undo, and the state before it.
     log: Vec<Logged>,
-    base: Vec<Thing>,
+    base: Vec<PlaceContent>,
 }
 
 impl State {
@@ -105,30 +105,30 @@ impl State {
         Self { at: vec![NONE; places], ..Self::default() }
     }
 
-    fn made(&self, call: usize) -> Option<Thing> {
+    fn made(&self, call: usize) -> Option<PlaceContent> {
         let found = self.done.binary_search_by_key(&call, |(done, _)| *done);
         found.ok().map(|at| self.done[at].1)
     }
 }
 
 impl Names {
-    fn is_dir(&self, thing: Thing) -> bool {
+    fn is_dir(&self, thing: PlaceContent) -> bool {
         self.things[usize::from(thing)].0
     }
 
     /// Whether a directory has entries, as far as the group knows.
-    fn is_empty(&self, at: &[Thing], thing: Thing) -> bool {
+    fn is_empty(&self, at: &[PlaceContent], thing: PlaceContent) -> bool {
         self.things[usize::from(thing)].1.iter().all(|place| at[*place] == NONE)
     }
 
     /// Whether the directory of a place exists.
-    fn is_reachable(&self, at: &[Thing], place: Place) -> bool {
+    fn is_reachable(&self, at: &[PlaceContent], place: Place) -> bool {
         let parent = self.parents[place];
         parent == NONE || at.contains(&parent)
     }
 
     /// Executes a change, if the state allows it. `thing` is the thing that it makes.
-    fn execute(&self, at: &mut [Thing], act: &Act, thing: Thing) -> bool {
+    fn execute(&self, at: &mut [PlaceContent], act: &Act, thing: PlaceContent) -> bool {
         match *act {
             Act::Look(_) | Act::List(_) => true,
             Act::Make { at: place, .. } => {
@@ -174,7 +174,7 @@ impl Names {
         clippy::wildcard_enum_match_arm,
         reason = "all but a few errors say nothing about what holds in a place"
     )]
-    fn is_refused(&self, at: &[Thing], act: &Act, errno: Errno) -> bool {
+    fn is_refused(&self, at: &[PlaceContent], act: &Act, errno: Errno) -> bool {
         match *act {
             Act::Look(place) => errno != Errno::NotFound || at[place] == NONE,
             Act::List(_) => true,
@@ -208,12 +208,12 @@ impl Names {
     }
 
     /// A directory with an unknown number may have entries that the group does not know.
-    fn may_have_entries(&self, at: &[Thing], thing: Thing) -> bool {
+    fn may_have_entries(&self, at: &[PlaceContent], thing: PlaceContent) -> bool {
         self.is_dir(thing) && (self.unseen.contains(&thing) || !self.is_empty(at, thing))
     }
 
     /// The state after a change, if it can be carried out.
-    fn after(&self, state: &State, call: usize, thing: Thing) -> Option<State> {
+    fn after(&self, state: &State, call: usize, thing: PlaceContent) -> Option<State> {
         let known = &self.calls[call];
         let mut next = state.clone();
         if !self.execute(&mut next.at, &known.act, thing) {
@@ -279,7 +279,7 @@ impl Names {
             let next = self.after(state, call, NONE).filter(|next| next != state);
             return Next::One(next.into_iter().collect());
         };
-        let mut made: Vec<Thing> = self.orphans.clone();
+        let mut made: Vec<PlaceContent> = self.orphans.clone();
         made.retain(|thing| self.is_dir(*thing) == dir && !state.at.contains(thing));
         let guesses = self.guesses.get(call).map_or(&[][..], Vec::as_slice);
         made.sort_by_key(|thing| !guesses.contains(thing));

@@ -1,6 +1,6 @@
 use types::{Errno, Ino};
 
-use super::{Act, CallOutcome, Crash, History, Judgement, Place, RecordedCall, Seen, Thing};
+use super::{Act, CallOutcome, Crash, History, Judgement, Place, PlaceContent, RecordedCall, Seen};
 
 const ROOT: Ino = Ino(1);
 
@@ -8,12 +8,12 @@ fn place(name: &str) -> Place {
     Place::new(ROOT, name)
 }
 
-fn file(ino: u64) -> Thing {
-    Thing { ino: Ino(ino), dir: false }
+fn file(ino: u64) -> PlaceContent {
+    PlaceContent { ino: Ino(ino), dir: false }
 }
 
-fn dir(ino: u64) -> Thing {
-    Thing { ino: Ino(ino), dir: true }
+fn dir(ino: u64) -> PlaceContent {
+    PlaceContent { ino: Ino(ino), dir: true }
 }
 
 fn done() -> CallOutcome {
@@ -35,9 +35,9 @@ impl Story {
         self
     }
 
-    fn made(self, at: (u64, u64), name: &str, thing: Thing) -> Self {
+    fn made(self, at: (u64, u64), name: &str, thing: PlaceContent) -> Self {
         let act = Act::Make { at: place(name), dir: thing.dir };
-        self.call(at, act, CallOutcome::Did(Seen::Thing(thing)))
+        self.call(at, act, CallOutcome::Did(Seen::PlaceContent(thing)))
     }
 
     fn exists(self, at: (u64, u64), name: &str) -> Self {
@@ -45,8 +45,8 @@ impl Story {
         self.call(at, act, CallOutcome::Refused(Errno::Exists))
     }
 
-    fn sees(self, at: (u64, u64), name: &str, thing: Thing) -> Self {
-        self.call(at, Act::Look(place(name)), CallOutcome::Did(Seen::Thing(thing)))
+    fn sees(self, at: (u64, u64), name: &str, thing: PlaceContent) -> Self {
+        self.call(at, Act::Look(place(name)), CallOutcome::Did(Seen::PlaceContent(thing)))
     }
 
     fn misses(self, at: (u64, u64), name: &str) -> Self {
@@ -126,14 +126,14 @@ fn two_creates_of_one_name_do_not_both_succeed() {
 }
 
 #[test]
-fn what_was_removed_stays_away() {
+fn a_removed_name_stays_removed() {
     let gone = story().made((1, 2), "a", file(9)).removed((3, 4), "a", false);
     gone.clone().sees((5, 6), "a", file(9)).rejected();
     gone.exists((5, 6), "a").rejected();
 }
 
 #[test]
-fn nobody_sees_the_middle_of_a_rename() {
+fn no_read_sees_half_of_a_rename() {
     let moved = story().made((1, 2), "a", file(9)).moved((3, 9), "a", "b");
     moved.clone().misses((4, 5), "a").misses((6, 7), "b").rejected();
     moved.clone().misses((4, 5), "b").misses((6, 7), "a").accepted();
@@ -172,22 +172,23 @@ fn directories_are_removed_when_empty() {
     let inner = Place::new(Ino(7), "x");
     let make = Act::Make { at: inner.clone(), dir: false };
     let made = story().made((1, 2), "d", dir(7));
-    let filled = made.clone().call((3, 4), make.clone(), CallOutcome::Did(Seen::Thing(file(9))));
+    let filled =
+        made.clone().call((3, 4), make.clone(), CallOutcome::Did(Seen::PlaceContent(file(9))));
     filled.clone().removed((5, 6), "d", true).rejected();
     let remove = Act::Remove { at: place("d"), dir: true };
     filled.clone().call((5, 6), remove.clone(), CallOutcome::Refused(Errno::NotEmpty)).accepted();
     made.clone().call((5, 6), remove, CallOutcome::Refused(Errno::NotEmpty)).rejected();
     // And nothing is made in one that is gone.
     let gone = made.removed((3, 4), "d", true);
-    gone.call((5, 6), make, CallOutcome::Did(Seen::Thing(file(9)))).rejected();
+    gone.call((5, 6), make, CallOutcome::Did(Seen::PlaceContent(file(9)))).rejected();
     filled
         .moved((5, 6), "d", "e")
-        .call((7, 8), Act::Look(inner), CallOutcome::Did(Seen::Thing(file(9))))
+        .call((7, 8), Act::Look(inner), CallOutcome::Did(Seen::PlaceContent(file(9))))
         .accepted();
 }
 
 #[test]
-fn what_has_no_answer_may_have_happened() {
+fn an_unanswered_call_may_have_taken_effect() {
     let make = Act::Make { at: place("a"), dir: false };
     let pending = story().pending(1, make);
     pending.clone().misses((2, 3), "a").accepted();
@@ -199,14 +200,14 @@ fn what_has_no_answer_may_have_happened() {
 }
 
 #[test]
-fn what_a_client_heard_survives_a_crash() {
+fn an_answered_change_of_a_living_client_survives_a_crash() {
     let made = story().made((1, 2), "a", file(9)).crash(5);
     made.clone().misses((6, 7), "a").rejected();
     made.sees((6, 7), "a", file(9)).accepted();
 }
 
 #[test]
-fn what_a_dead_client_heard_may_be_lost_in_a_crash_unless_it_was_safe() {
+fn an_unsafe_change_of_a_dead_client_may_be_lost_in_a_crash() {
     let made = story().made((1, 2), "a", file(9)).doubted();
     made.clone().crash(5).misses((6, 7), "a").accepted();
     made.clone().crash(5).sees((6, 7), "a", file(9)).accepted();
@@ -220,7 +221,7 @@ fn what_a_dead_client_heard_may_be_lost_in_a_crash_unless_it_was_safe() {
 }
 
 #[test]
-fn what_is_asked_again_after_a_crash_happens_again() {
+fn a_call_repeated_after_a_crash_takes_effect_again() {
     // Another client saw it, the crash took it, and it was repeated with another number.
     let seen = story().made((1, 9), "a", file(10)).sees((2, 3), "a", file(9)).crash(5);
     seen.clone().misses((6, 7), "a").sees((10, 11), "a", file(10)).accepted();
@@ -233,7 +234,7 @@ fn what_is_asked_again_after_a_crash_happens_again() {
 }
 
 #[test]
-fn what_rests_on_a_lost_change_is_not_lost_in_silence() {
+fn a_change_that_depends_on_a_lost_one_is_not_lost_silently() {
     let made = story().made((1, 2), "a", file(9)).doubted();
     let moved = made.moved((3, 4), "a", "b");
     let crashed = moved.clone().crash(5);

@@ -6,7 +6,7 @@ use crate::{Mds, MdsEffects};
 
 #[inline]
 pub(super) fn check(mds: &mut Mds, from: Incoming<'_>, effects: &mut MdsEffects) -> Verdict {
-    if !from.request.ahead {
+    if !from.request.is_async {
         return Verdict::Pass;
     }
     mds.execute_async(from, effects);

@@ -15,7 +15,7 @@ enum Course {
     /// It waits until the requests from before a restart are done.
     Later,
     /// It arrived before the server was active.
-    Early,
+    EarlyFrames,
     /// It arrived while the server was stopping.
     Late,
 }
@@ -24,7 +24,7 @@ fn course(phase: Phase, must_wait: impl FnOnce() -> bool) -> Course {
     match phase {
         Phase::Active if must_wait() => Course::Later,
         Phase::Active => Course::Now,
-        Phase::Recovering | Phase::Reconnecting { .. } => Course::Early,
+        Phase::Recovering | Phase::Reconnecting { .. } => Course::EarlyFrames,
         Phase::Stopping | Phase::Stopped => Course::Late,
     }
 }
@@ -43,7 +43,7 @@ pub(super) fn takes(
             let frame = Message::Request(request.clone()).to_frame();
             mds.keep_early(conn, frame, effects);
         }
-        Course::Early => mds.request_early(conn, request, effects),
+        Course::EarlyFrames => mds.request_early(conn, request, effects),
         Course::Late => late(mds, conn, request, effects),
     }
     true
@@ -83,7 +83,10 @@ mod tests {
         let until = Moment::default();
         let reconnecting = Phase::Reconnecting { until, leased: until };
         for phase in [Phase::Recovering, reconnecting] {
-            assert_eq!(course(phase, || unreachable!("nothing was resent yet")), Course::Early);
+            assert_eq!(
+                course(phase, || unreachable!("nothing was resent yet")),
+                Course::EarlyFrames
+            );
         }
     }
 

@@ -30,7 +30,7 @@ fn refusal(private: &Private, namespace: &Namespace, op: &Op<'_>) -> Result<(), 
             | Op::Merge { .. }
             | Op::Adopt { .. }
             | Op::Export { .. }
-            | Op::Gather { .. }
+            | Op::Colocate { .. }
             | Op::Snapshot { .. }
             | Op::WriteDown { .. }
     );

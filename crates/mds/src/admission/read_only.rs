@@ -42,7 +42,7 @@ fn is_reading(op: &Op<'_>) -> bool {
         | Op::CancelLock { .. }
         | Op::GetLock { .. }
         | Op::Return { .. }
-        | Op::Settle
+        | Op::AwaitAsync
         // The new access time goes with the process; the read must not fail.
         | Op::Accessed { .. }
         | Op::Held { .. } => true,
@@ -64,7 +64,7 @@ fn is_reading(op: &Op<'_>) -> bool {
         | Op::Grow { .. }
         | Op::Append { .. }
         | Op::Export { .. }
-        | Op::Gather { .. }
+        | Op::Colocate { .. }
         | Op::Snapshot { .. }
         | Op::Adopt { .. }
         | Op::WriteDown { .. }

@@ -20,10 +20,10 @@ fn verdict(sessions: &mut Sessions, Incoming { conn, client, request }: Incoming
     }
     let session = sessions.get_mut(client);
     let is_change = request.op.is_mutation() || request.op == Op::Sync;
-    let queue = if conn != ConnId::NOBODY && !session.ahead.waiting.is_empty() {
+    let queue = if conn != ConnId::NOBODY && !session.async_ops.waiting.is_empty() {
         // Behind an asynchronous operation that waits, all requests of the client wait.
-        &mut session.ahead.waiting
-    } else if is_change && !request.ahead && !session.blocked.is_empty() {
+        &mut session.async_ops.waiting
+    } else if is_change && !request.is_async && !session.blocked.is_empty() {
         &mut session.blocked
     } else {
         return Verdict::Pass;
@@ -73,8 +73,8 @@ mod tests {
     #[test]
     fn a_question_waits_behind_an_asynchronous_operation_that_waits() {
         let mut sessions = Sessions::default();
-        sessions.get_mut(CLIENT).ahead.waiting.push_back(vec![1]);
+        sessions.get_mut(CLIENT).async_ops.waiting.push_back(vec![1]);
         assert!(is_taken(&mut sessions, question()) && is_taken(&mut sessions, change()));
-        assert_eq!(sessions.get_mut(CLIENT).ahead.waiting.len(), 3);
+        assert_eq!(sessions.get_mut(CLIENT).async_ops.waiting.len(), 3);
     }
 }

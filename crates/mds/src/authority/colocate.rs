@@ -45,7 +45,7 @@ impl Mds {
         }
         self.check_pins(dir)?;
         let performed = self.begin_export(at, (dir, to), false)?;
-        if let Performed::Answer(Answer::Elsewhere(inner)) = &performed {
+        if let Performed::Answer(Answer::Redirect(inner)) = &performed {
             let list = &self.authority.list;
             let path = list.get(inner.root).map(|it| String::from_utf8_lossy(&it.path));
             let path = path.unwrap_or_default();

@@ -71,7 +71,7 @@ impl Mds {
     /// Whether the journal has events of the frozen subtree behind `seq`, or behind the events that
     /// a recovery must skip: the root of a subtree in it came back.
     pub(super) fn journal_says_more(&self, root: Ino, seq: Seq) -> bool {
-        let export = self.authority.export_of(root).filter(|export| export.alone);
+        let export = self.authority.export_of(root).filter(|export| export.is_skipped);
         let gone = export.and_then(|export| export.gone.as_ref());
         let is_later = |dir: Ino, last| self.namespace.journalled_up_to(dir) > last;
         match gone {
@@ -125,9 +125,9 @@ impl Mds {
     /// Whether the store has the frozen subtree in its present state, and the journal no event of
     /// it that a recovery would replay.
     pub(super) fn is_written_out(&mut self, root: Ino, seq: Seq, effects: &mut MdsEffects) -> bool {
-        let alone = self.authority.export_of(root).is_some_and(|export| export.alone);
+        let is_skipped = self.authority.export_of(root).is_some_and(|export| export.is_skipped);
         // Runs that are being merged here must not be replaced when another rank serves them.
-        if alone {
+        if is_skipped {
             if !self.checkpointing().is_written_below(root, Seq(u64::MAX)) {
                 self.checkpointing().flush_for_export(root, effects);
                 return false;
@@ -142,7 +142,7 @@ impl Mds {
             .below(root)
             .into_iter()
             .any(|dir| !self.checkpoint.is_stored(&self.namespace, dir));
-        let trimmed = self.log.first_kept() > seq && !self.checkpoint.is_trimming();
+        let trimmed = self.log.first_retained() > seq && !self.checkpoint.is_trimming();
         if dirty || !trimmed {
             self.checkpointing().more(effects);
             return false;

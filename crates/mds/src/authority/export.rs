@@ -94,7 +94,7 @@ pub(crate) struct Export {
     /// The directories and inodes that a recovery will skip, or forget.
     pub(super) gone: Option<Gone>,
     /// A recovery skips the directories; else the journal must begin behind their events.
-    pub(super) alone: bool,
+    pub(super) is_skipped: bool,
 }
 
 impl Export {
@@ -112,7 +112,7 @@ impl Export {
             flushed: 0,
             linked: Vec::new(),
             gone: None,
-            alone: false,
+            is_skipped: false,
         }
     }
 
@@ -302,11 +302,11 @@ impl Mds {
                     return None;
                 }
                 let gone = self.leaves_events(root);
-                let alone = gone.is_some();
+                let is_skipped = gone.is_some();
                 let gone = gone.or_else(|| self.leaves_linked(root));
                 let export = self.export_mut(root)?;
-                (export.gone, export.alone) = (gone, alone);
-                if alone {
+                (export.gone, export.is_skipped) = (gone, is_skipped);
+                if is_skipped {
                     self.checkpointing().flush_for_export(root, effects);
                     return Some(ExportStage::Write { seq });
                 }

@@ -83,7 +83,7 @@ impl Authority {
         }
         let moves = |dir: Ino| {
             let split = self.splits.get(&dir)?;
-            (split.state != PartState::Settled).then_some(dir)
+            (split.state != PartState::Stable).then_some(dir)
         };
         let part = || self.list.get(dir)?.part.and_then(|part| moves(part.dir));
         moves(dir).or_else(part)
@@ -118,7 +118,7 @@ impl Authority {
     }
 
     /// Whether clients may get capabilities and leases of a directory.
-    pub(crate) fn may_tell_of(&self, namespace: &Namespace, dir: Ino) -> bool {
+    pub(crate) fn may_grant(&self, namespace: &Namespace, dir: Ino) -> bool {
         if self.is_split_or_about_to(dir) || self.cross_renames.is_about(dir) {
             return false;
         }
@@ -144,9 +144,9 @@ impl Mds {
             return;
         }
         self.authority.splits = splits(&self.authority.list);
-        let settled = self.authority.splits.iter();
-        let settled = settled.filter(|(_, split)| split.state == PartState::Settled);
-        self.namespace.set_split(settled.map(|(dir, _)| *dir).collect());
+        let stable = self.authority.splits.iter();
+        let stable = stable.filter(|(_, split)| split.state == PartState::Stable);
+        self.namespace.set_split(stable.map(|(dir, _)| *dir).collect());
         self.authority.note_plain();
     }
 
@@ -245,7 +245,7 @@ impl Mds {
         let splits: Vec<(Ino, Split)> =
             self.authority.splits.iter().map(|(dir, split)| (*dir, *split)).collect();
         for (dir, split) in splits {
-            if split.state != PartState::Settled {
+            if split.state != PartState::Stable {
                 self.resume_reshape(dir, &split);
                 continue;
             }

@@ -72,7 +72,7 @@ impl Mds {
             let linked = linked.unwrap_or_default();
             let opened = self.authority.list.get(root).map(handover::opened);
             let opened = opened.unwrap_or_default();
-            let awaited = self.unheard(&opened);
+            let awaited = self.missing_reports(&opened);
             self.authority.imports.push(Import {
                 root,
                 decoupled,
@@ -181,7 +181,7 @@ impl Mds {
                 let (now, patience) = (self.clock.now, self.settings.reconnect);
                 let import = self.authority.imports.iter_mut().find(|it| it.root == root)?;
                 if !import.awaits(now, patience) {
-                    self.counters.unheard_open += import.awaited.len() as u64;
+                    self.counters.missing_reclaims += import.awaited.len() as u64;
                     import.ready = true;
                 }
                 None
@@ -212,7 +212,7 @@ impl Mds {
         let joined = self.is_named_here(&subtree) && subtree.part.is_none();
         if joined {
             // The subtrees in it now belong to the subtree of which it became a part.
-            let inside = list.apart().filter(|it| it.outer == root).cloned();
+            let inside = list.unjoined().filter(|it| it.outer == root).cloned();
             for inner in inside.collect::<Vec<_>>() {
                 list.put(MovedSubtree { outer: subtree.outer, ..inner });
             }

@@ -12,7 +12,7 @@
 
 use metastore::{MovedSubtree, Subtrees};
 use types::{Ino, Rank};
-use wire::{Answer, Elsewhere};
+use wire::{Answer, Redirect};
 
 use crate::Mds;
 
@@ -20,25 +20,25 @@ impl Mds {
     /// The nearest subtree around a directory whose name is here; `also` counts as the root of one.
     fn outer_of(&self, root: Ino, also: Ino) -> Ino {
         let mut above = self.namespace.ancestors(root).skip(1);
-        let is_root = |dir: &Ino| *dir == also || self.authority.list.apart_at(*dir).is_some();
+        let is_root = |dir: &Ino| *dir == also || self.authority.list.unjoined_at(*dir).is_some();
         above.find(is_root).unwrap_or_default()
     }
 
     /// The subtrees whose names are in a subtree of this rank's.
     fn inner_of(&self, root: Ino) -> Vec<Ino> {
         let list = &self.authority.list;
-        let named = list.apart().filter(|it| it.root != root && list.named_by(it) == self.rank);
+        let named = list.unjoined().filter(|it| it.root != root && list.named_by(it) == self.rank);
         named.map(|it| it.root).filter(|it| self.namespace.is_within(*it, root)).collect()
     }
 
     /// A subtree inside `root` that rank `to` serves: it must be brought here first.
     pub(super) fn first_elsewhere(&self, root: Ino, to: Rank) -> Option<Answer> {
         let is_there = |it: &Ino| {
-            self.authority.list.apart_at(*it).is_some_and(|it| it.rank == to && to != self.rank)
+            self.authority.list.unjoined_at(*it).is_some_and(|it| it.rank == to && to != self.rank)
         };
         let root = self.inner_of(root).into_iter().find(is_there)?;
-        let elsewhere = Elsewhere { rank: to, root, ..Elsewhere::default() };
-        Some(Answer::Elsewhere(Box::new(elsewhere)))
+        let elsewhere = Redirect { rank: to, root, ..Redirect::default() };
+        Some(Answer::Redirect(Box::new(elsewhere)))
     }
 
     /// Whether a subtree that is being taken in belongs to one that is to go.

@@ -4,7 +4,7 @@ use metastore::MovedSubtree;
 use namespace::Namespace;
 use namespace::Refusal;
 use types::{Errno, Ino, Path, Rank, Span, Timestamp};
-use wire::{Answer, Elsewhere, Failure, Op};
+use wire::{Answer, Failure, Op, Redirect};
 
 use super::Authority;
 use super::decoupled::decoupled_of;
@@ -69,7 +69,7 @@ impl Authority {
             {
                 return InodeAuthority::Moving(dir);
             }
-            match self.list.apart_at(above) {
+            match self.list.unjoined_at(above) {
                 Some(subtree) if subtree.rank != self.rank && !here => {
                     return InodeAuthority::Other(subtree.rank);
                 }
@@ -114,7 +114,7 @@ impl Mds {
         // Whether a subtree may move is judged by where everything is now.
         let moves = matches!(
             op,
-            Op::Export { .. } | Op::Gather { .. } | Op::Split { .. } | Op::Join { .. }
+            Op::Export { .. } | Op::Colocate { .. } | Op::Split { .. } | Op::Join { .. }
         );
         if moves && self.waits_for_list(from, effects) {
             return true;
@@ -181,7 +181,7 @@ impl Mds {
                 } else if self.waits_for_list(from, effects) {
                     return true;
                 }
-                let elsewhere = Elsewhere { rank, ..Elsewhere::default() };
+                let elsewhere = Redirect { rank, ..Redirect::default() };
                 self.send_elsewhere(from, elsewhere, effects);
                 true
             }
@@ -284,7 +284,7 @@ impl Mds {
             None
         };
         if let Some((parent, rest)) = elsewhere {
-            let elsewhere = Elsewhere { rank, root: dir, parent, rest };
+            let elsewhere = Redirect { rank, root: dir, parent, rest };
             self.send_elsewhere(from, elsewhere, effects);
             return true;
         }
@@ -319,10 +319,10 @@ impl Mds {
     fn send_elsewhere(
         &mut self,
         from: Incoming<'_>,
-        elsewhere: Elsewhere,
+        elsewhere: Redirect,
         effects: &mut MdsEffects,
     ) {
-        let answer = Answer::Elsewhere(Box::new(elsewhere));
+        let answer = Answer::Redirect(Box::new(elsewhere));
         self.send_on(from, answer, effects);
     }
 
@@ -447,7 +447,7 @@ impl Mds {
         if splits.any(|split| self.overlap(dir, *split) || !self.namespace.is_anchored(*split)) {
             return busy(FRAGMENTED.into());
         }
-        for subtree in self.authority.list.apart() {
+        for subtree in self.authority.list.unjoined() {
             let MovedSubtree { root, rank, path, .. } = subtree;
             if *rank != self.rank
                 && self.is_named_here(subtree)

@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use types::{ClientId, Ino, Moment, Rank, Seq, Span};
-use wire::{Answer, Elsewhere, Message, Op, Request};
+use wire::{Answer, Message, Op, Redirect, Request};
 
 use super::Import;
 use super::place::InodeAuthority;
@@ -95,8 +95,8 @@ impl Mds {
             let mut waiting = self.locks.remove(ino);
             waiting.extend(self.opens.remove(ino));
             for at in waiting {
-                let elsewhere = Elsewhere { rank: to, ..Elsewhere::default() };
-                let answer = Answer::Elsewhere(Box::new(elsewhere));
+                let elsewhere = Redirect { rank: to, ..Redirect::default() };
+                let answer = Answer::Redirect(Box::new(elsewhere));
                 effects.reply_with(at, Seq(0), answer);
             }
         }
@@ -152,19 +152,22 @@ impl Mds {
 
     /// The reports that an import still needs: those of the list, without those that arrived
     /// already.
-    pub(super) fn unheard(&mut self, opened: &[(ClientId, Ino)]) -> BTreeSet<(ClientId, Ino)> {
-        let mut unheard = BTreeSet::new();
+    pub(super) fn missing_reports(
+        &mut self,
+        opened: &[(ClientId, Ino)],
+    ) -> BTreeSet<(ClientId, Ino)> {
+        let mut missing_reports = BTreeSet::new();
         for (client, ino) in opened.iter().copied() {
             let is_closed = self.authority.closed.0.remove(&(client, ino));
             if !is_closed && !self.opens.has(client, ino) {
-                unheard.insert((client, ino));
+                missing_reports.insert((client, ino));
             }
         }
-        unheard
+        missing_reports
     }
 
     /// A client has reported its state of a file; it has the file no longer if `is_closed`.
-    pub(crate) fn heard_of(
+    pub(crate) fn note_reclaimed(
         &mut self,
         client: ClientId,
         (ino, is_closed): (Ino, bool),

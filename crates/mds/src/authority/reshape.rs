@@ -40,9 +40,9 @@ enum ReshapeStage {
     Move,
     /// The journal has everything up to here.
     Flush(Seq),
-    Settle,
+    Finish,
     /// The list is being replaced, to say that it is done.
-    Settling,
+    Finishing,
 }
 
 /// A directory that is being split, or put together.
@@ -83,8 +83,8 @@ impl Reshape {
     fn listed(&mut self) {
         if self.stage == ReshapeStage::Marking {
             self.stage = ReshapeStage::Mark;
-        } else if self.stage == ReshapeStage::Settling {
-            self.stage = ReshapeStage::Settle;
+        } else if self.stage == ReshapeStage::Finishing {
+            self.stage = ReshapeStage::Finish;
         }
     }
 }
@@ -148,7 +148,7 @@ impl Mds {
             }
             ReshapeStage::Still(seq) => Ok((self.log.safe() >= seq).then_some(ReshapeStage::Mark)),
             ReshapeStage::Mark => self.replace_list_for_reshape(false, effects),
-            ReshapeStage::Marking | ReshapeStage::Settling => Ok(None),
+            ReshapeStage::Marking | ReshapeStage::Finishing => Ok(None),
             ReshapeStage::Move => {
                 if self.refusing().is_some() {
                     self.reshape_listed(true);
@@ -157,9 +157,9 @@ impl Mds {
                 self.move_names()
             }
             ReshapeStage::Flush(seq) => {
-                Ok((self.log.safe() >= seq).then_some(ReshapeStage::Settle))
+                Ok((self.log.safe() >= seq).then_some(ReshapeStage::Finish))
             }
-            ReshapeStage::Settle => self.replace_list_for_reshape(true, effects),
+            ReshapeStage::Finish => self.replace_list_for_reshape(true, effects),
         }
     }
 
@@ -197,7 +197,7 @@ impl Mds {
         let Some(reshape) = &self.authority.reshape else { return Ok(None) };
         let (dir, joins) = (reshape.dir, reshape.joins);
         let state = match (done, joins) {
-            (true, _) => PartState::Settled,
+            (true, _) => PartState::Stable,
             (false, true) => PartState::Joining,
             (false, false) => PartState::Splitting,
         };
@@ -216,7 +216,7 @@ impl Mds {
         }
         let list = self.reshaped_list(wanted)?;
         self.put_list(list, effects);
-        Ok(Some(if done { ReshapeStage::Settling } else { ReshapeStage::Marking }))
+        Ok(Some(if done { ReshapeStage::Finishing } else { ReshapeStage::Marking }))
     }
 
     fn reshaped_list(&self, state: Option<PartState>) -> Result<Subtrees, Refusal> {

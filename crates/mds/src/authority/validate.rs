@@ -8,7 +8,7 @@ use crate::Mds;
 
 impl Authority {
     fn validate(&self) {
-        let here = self.list.apart().all(|subtree| subtree.rank == self.rank);
+        let here = self.list.unjoined().all(|subtree| subtree.rank == self.rank);
         let still = self.exports.is_empty() && self.imports.is_empty() && self.preloads.is_empty();
         let whole =
             self.splits.is_empty() && self.reshape.is_none() && self.cross_renames.is_empty();

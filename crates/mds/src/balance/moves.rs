@@ -64,7 +64,7 @@ pub(super) struct Moves {
     /// Moves that wait for a directory.
     fetching: Vec<Move>,
     pub(super) last: u64,
-    pub(super) carried_out: u64,
+    pub(super) executed: u64,
     pub(super) refused: u64,
     /// Recent mean duration of a move, each as a share of the time of those side by side.
     mean_seconds: Option<f64>,
@@ -199,7 +199,7 @@ impl BalanceCx<'_> {
         let Move { root, to, tick, path, above, beside, since, .. } = done;
         let failure = match result {
             Ok(()) => {
-                self.balance.moves.carried_out += 1;
+                self.balance.moves.executed += 1;
                 self.balance.table.left(whole(root), &above, now);
                 let took = seconds(now.since(since)) / number(beside as u64);
                 let mean = &mut self.balance.moves.mean_seconds;

@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_policy_remembers_reads_back_and_damage_is_noticed() {
+    fn the_state_of_a_policy_reads_back_and_truncation_is_detected() {
         let state = State::One(Scalar::Number(2.0));
         let bytes = encode(7, &state);
         assert_eq!(decode(&bytes), Ok((7, state)));

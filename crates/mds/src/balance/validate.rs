@@ -11,8 +11,8 @@ impl Balance {
     /// # Panics
     /// If one of them does not hold.
     pub(crate) fn validate(&self, rank: Rank) {
-        assert!(!self.heard.contains_key(&rank), "a rank hears the heartbeats of other ranks");
-        for (from, heard) in &self.heard {
+        assert!(!self.heartbeats.contains_key(&rank), "a rank hears the heartbeats of other ranks");
+        for (from, heard) in &self.heartbeats {
             assert!(heard.beat.rank == *from, "{from}: the heartbeat is of {}", heard.beat.rank);
             let known = usize::from(from.0) < balancer::RANKS_MAX;
             assert!(known, "{from}: the number of ranks is bounded");

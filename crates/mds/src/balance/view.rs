@@ -21,13 +21,14 @@ impl BalanceCx<'_> {
         let counts = units.iter().filter(|unit| unit.parent.is_none());
         let auth = counts.fold(Counts::default(), |sum, unit| sum.plus(&unit.counts));
         let all = auth.plus(&self.balance.foreign.at(now, self.settings.balance_half_life));
-        let ranks = (0..self.rank_count()).map(|rank| match self.balance.heard.get(&Rank(rank)) {
-            _ if Rank(rank) == self.rank => own,
-            Some(RankHeartbeat { beat, at, .. }) => {
-                Metrics { age_seconds: seconds(now.since(*at)), ..beat.metrics }
-            }
-            None => Metrics::default(),
-        });
+        let ranks =
+            (0..self.rank_count()).map(|rank| match self.balance.heartbeats.get(&Rank(rank)) {
+                _ if Rank(rank) == self.rank => own,
+                Some(RankHeartbeat { beat, at, .. }) => {
+                    Metrics { age_seconds: seconds(now.since(*at)), ..beat.metrics }
+                }
+                None => Metrics::default(),
+            });
         let view = BalancerView {
             whoami: self.rank,
             ranks: ranks.collect(),
@@ -98,15 +99,15 @@ impl BalanceCx<'_> {
                 Some(state) => return Some(format!("{rank} is {}", state.word())),
                 None => return Some(format!("there is no {rank}")),
             }
-            let Some(heard) = self.balance.heard.get(&rank) else {
+            let Some(heartbeat) = self.balance.heartbeats.get(&rank) else {
                 return Some(format!("nothing was heard of {rank} yet"));
             };
-            if now.since(heard.at) >= silent {
-                let silent = seconds(now.since(heard.at));
+            if now.since(heartbeat.at) >= silent {
+                let silent = seconds(now.since(heartbeat.at));
                 return Some(format!("nothing was heard of {rank} for {silent:.1} s"));
             }
-            if heard.beat.policy != version {
-                let theirs = heard.beat.policy;
+            if heartbeat.beat.policy != version {
+                let theirs = heartbeat.beat.policy;
                 return Some(format!(
                     "{rank} was last heard of with version {theirs} of the policy, and this is \
                      version {version}"

@@ -26,7 +26,7 @@ impl CapsCx<'_> {
                 .0
                 .into_iter()
                 .flatten()
-                .all(|ino| self.authority.may_tell_of(self.namespace, ino))
+                .all(|ino| self.authority.may_grant(self.namespace, ino))
         {
             return None;
         }
@@ -70,14 +70,14 @@ impl CapsCx<'_> {
             }
             (None, _) => false,
         };
-        let alone = self.notify_exclusive(client, request, place);
-        let new_alone = match (&request.op, answer) {
+        let exclusive = self.notify_exclusive(client, request, place);
+        let new_exclusive = match (&request.op, answer) {
             (Op::Create { .. }, Ok(Answer::Attr(attr))) if attr.is_dir() && inode => {
                 self.notify_exclusive(client, request, attr.ino)
             }
             _ => None,
         };
-        Some(Grants { dir, inode, alone, new_alone, lease: None })
+        Some(Grants { dir, inode, exclusive, new_exclusive, lease: None })
     }
 
     /// Gives a client that has just made a change a directory alone, if it wants that and can have
@@ -89,13 +89,16 @@ impl CapsCx<'_> {
         dir: Ino,
     ) -> Option<Stripe> {
         let fragmented = !self.authority.is_plain() && self.authority.is_fragmented(dir);
-        if request.wants_alone == WantsExclusive::Never || !request.op.is_mutation() || fragmented {
+        if request.wants_exclusive == WantsExclusive::Never
+            || !request.op.is_mutation()
+            || fragmented
+        {
             return None;
         }
         let policy = &self.namespace.effective_policy(dir).1.policy;
         let may = match policy.ack {
             Ack::Safe => false,
-            Ack::Applied => request.wants_alone == WantsExclusive::Always,
+            Ack::Applied => request.wants_exclusive == WantsExclusive::Always,
             Ack::Async => true,
         };
         // Clients that log their requests need the server's answers.
@@ -141,7 +144,7 @@ impl CapsCx<'_> {
 
     fn may_remember(&mut self, client: ClientId, place: Ino, attr: &Attr) -> bool {
         if attr.is_dir() {
-            return self.authority.may_tell_of(self.namespace, attr.ino)
+            return self.authority.may_grant(self.namespace, attr.ino)
                 && !self.is_under_leases(attr.ino)
                 && self.caps.grant(client, attr.ino, self.now);
         }

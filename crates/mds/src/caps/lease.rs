@@ -60,7 +60,7 @@ impl CapsCx<'_> {
     /// Gives a lease of a directory, if it can be given.
     fn lease(&mut self, dir: Ino) -> Option<types::Span> {
         // A client that has it alone changes it without waiting.
-        if !self.authority.may_tell_of(self.namespace, dir)
+        if !self.authority.may_grant(self.namespace, dir)
             || self.caps.owner(dir).is_some()
             || !self.tables.may_remember(ANYBODY)
         {

@@ -84,7 +84,7 @@ impl CapsCx<'_> {
         };
         if let Some(dir) = listed {
             // Its entries include the attributes of the directories in it.
-            let inside = self.caps.alone().map(|(dir, _)| dir);
+            let inside = self.caps.exclusive().map(|(dir, _)| dir);
             let inside = inside.filter(|it| self.namespace.home_of(*it) == Some(dir));
             places.extend(inside);
         }
@@ -150,7 +150,7 @@ impl CapsCx<'_> {
     /// Collects all changes in a subtree: revokes the directories that clients have alone. Returns
     /// whether it has all.
     pub(crate) fn end_exclusive_below(&mut self, root: Ino, effects: &mut MdsEffects) -> bool {
-        let alone = self.caps.alone().map(|(dir, _)| dir);
+        let alone = self.caps.exclusive().map(|(dir, _)| dir);
         let inside: Vec<Ino> = alone.filter(|dir| self.namespace.is_within(*dir, root)).collect();
         for dir in &inside {
             self.revoke(ClientId(0), *dir, effects);
@@ -162,7 +162,7 @@ impl CapsCx<'_> {
     /// none. Returns whether it has all.
     pub(crate) fn end_exclusive(&mut self, effects: &mut MdsEffects) -> bool {
         self.caps.is_ending = true;
-        let alone: Vec<Ino> = self.caps.alone().map(|(dir, _)| dir).collect();
+        let alone: Vec<Ino> = self.caps.exclusive().map(|(dir, _)| dir).collect();
         for dir in &alone {
             self.revoke(ClientId(0), *dir, effects);
         }

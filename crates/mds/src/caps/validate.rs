@@ -35,7 +35,7 @@ impl Caps {
         }
         let unknown = held.keys().find(|client| !self.held.contains_key(*client));
         assert!(unknown.is_none(), "the capabilities of {unknown:?} are counted");
-        for (dir, owner) in &self.alone {
+        for (dir, owner) in &self.exclusive {
             let holders = self.dirs.get(dir).map_or(&[][..], Vec::as_slice);
             let alone = matches!(holders, [one] if one.client == *owner);
             assert!(alone, "{dir}: the exclusive owner {owner} is the only holder");

@@ -67,31 +67,29 @@ impl Flushes {
 
     /// Whether a write of a subtree for this step is under way.
     pub(super) fn has(&self, subtree: Ino, then: &Then) -> bool {
-        self.waiting.iter().any(|settled| settled.subtree == subtree && settled.then == *then)
+        self.waiting.iter().any(|flush| flush.subtree == subtree && flush.then == *then)
     }
 }
 
 impl Checkpoint {
     /// Whether a request waits for a write in a subtree.
     pub(crate) fn is_flushing_below(&self, namespace: &Namespace, root: Ino) -> bool {
-        let mut waiting = self.settling.waiting.iter();
-        waiting.any(|settled| {
-            settled.then != Then::Export && namespace.is_within(settled.subtree, root)
-        })
+        let mut waiting = self.flushes.waiting.iter();
+        waiting.any(|flush| flush.then != Then::Export && namespace.is_within(flush.subtree, root))
     }
 }
 
 impl CheckpointCx<'_> {
     /// Answers a merge or a policy when the directories that it is about are in the store: those of
     /// the subtree, the one that holds its root, and the one of inodes with several names.
-    pub(crate) fn flush_subtree(&mut self, mut settled: SubtreeFlush, effects: &mut MdsEffects) {
-        settled.dirs = self.unwritten_of(settled.subtree, settled.seq);
-        self.flush_dirs(settled, effects);
+    pub(crate) fn flush_subtree(&mut self, mut flush: SubtreeFlush, effects: &mut MdsEffects) {
+        flush.dirs = self.unwritten_of(flush.subtree, flush.seq);
+        self.flush_dirs(flush, effects);
     }
 
     /// Takes the next step when the store has these directories.
-    pub(super) fn flush_dirs(&mut self, settled: SubtreeFlush, effects: &mut MdsEffects) {
-        self.checkpoint.settling.waiting.push(settled);
+    pub(super) fn flush_dirs(&mut self, flush: SubtreeFlush, effects: &mut MdsEffects) {
+        self.checkpoint.flushes.waiting.push(flush);
         self.answer_flushed(effects);
     }
 
@@ -115,14 +113,14 @@ impl CheckpointCx<'_> {
         let dirs = self.unstored_for_snapshot(root).collect();
         let at = ReplyTo::NOBODY;
         let (then, answer) = (Then::Snapshot, Answer::Done);
-        let settled = SubtreeFlush { at, subtree: root, then, answer, seq, dirs };
-        self.flush_dirs(settled, effects);
+        let flush = SubtreeFlush { at, subtree: root, then, answer, seq, dirs };
+        self.flush_dirs(flush, effects);
     }
 
     /// Writes the changes of a subtree that moves to another rank.
     pub(crate) fn flush_for_export(&mut self, root: Ino, effects: &mut MdsEffects) {
-        let mut waiting = self.checkpoint.settling.waiting.iter();
-        if waiting.any(|settled| settled.then == Then::Export && settled.subtree == root) {
+        let mut waiting = self.checkpoint.flushes.waiting.iter();
+        if waiting.any(|flush| flush.then == Then::Export && flush.subtree == root) {
             return;
         }
         let seq = self.log.last();
@@ -130,8 +128,8 @@ impl CheckpointCx<'_> {
         let dirs = unstored.filter(|dir| self.goes_with(*dir, root)).collect();
         let at = ReplyTo::NOBODY;
         let (then, answer) = (Then::Export, Answer::Done);
-        let settled = SubtreeFlush { at, subtree: root, then, answer, seq, dirs };
-        self.flush_dirs(settled, effects);
+        let flush = SubtreeFlush { at, subtree: root, then, answer, seq, dirs };
+        self.flush_dirs(flush, effects);
     }
 
     /// Whether the store has everything that changed in a subtree up to there.
@@ -161,8 +159,8 @@ impl CheckpointCx<'_> {
     ) {
         let seq = self.log.last();
         let dirs = self.is_unwritten(dir, seq).then_some(dir).into_iter().collect();
-        let settled = SubtreeFlush { at, subtree: dir, then: Then::Answer, answer, seq, dirs };
-        self.flush_dirs(settled, effects);
+        let flush = SubtreeFlush { at, subtree: dir, then: Then::Answer, answer, seq, dirs };
+        self.flush_dirs(flush, effects);
     }
 
     /// Directories that a snapshot needs, and that the store has not as they are.
@@ -178,19 +176,19 @@ impl CheckpointCx<'_> {
     /// Answers the requests whose directories are in the store by now.
     pub(super) fn answer_flushed(&mut self, effects: &mut MdsEffects) {
         let wanted = |dir: Ino| {
-            self.checkpoint.settling.waiting.iter().any(|settled| settled.dirs.contains(&dir))
+            self.checkpoint.flushes.waiting.iter().any(|flush| flush.dirs.contains(&dir))
         };
         let withheld = self.damage.all_withheld().filter(|(dir, _)| wanted(*dir));
         let withheld: Vec<_> = withheld.map(|(dir, error)| (dir, error.clone())).collect();
         for (dir, error) in withheld {
             self.fail_flush(dir, &error, effects);
         }
-        let waiting = std::mem::take(&mut self.checkpoint.settling.waiting);
-        for mut settled in waiting {
-            let mut dirs = std::mem::take(&mut settled.dirs);
-            dirs.retain(|dir| self.is_unwritten(*dir, settled.seq));
+        let waiting = std::mem::take(&mut self.checkpoint.flushes.waiting);
+        for mut flush in waiting {
+            let mut dirs = std::mem::take(&mut flush.dirs);
+            dirs.retain(|dir| self.is_unwritten(*dir, flush.seq));
             if dirs.is_empty() {
-                let SubtreeFlush { at, subtree, then, answer, .. } = settled;
+                let SubtreeFlush { at, subtree, then, answer, .. } = flush;
                 match then {
                     Then::Answer => effects.reply_with(at, Seq(0), answer),
                     Then::GoOn => self.fetches.resume(Waiter::Change(at)),
@@ -204,11 +202,11 @@ impl CheckpointCx<'_> {
                     }
                 }
             } else {
-                settled.dirs = dirs;
-                self.checkpoint.settling.waiting.push(settled);
+                flush.dirs = dirs;
+                self.checkpoint.flushes.waiting.push(flush);
             }
         }
-        self.checkpoint.settling.ready = true;
+        self.checkpoint.flushes.ready = true;
     }
 
     fn is_unwritten(&self, dir: Ino, seq: Seq) -> bool {
@@ -218,27 +216,27 @@ impl CheckpointCx<'_> {
 
     /// A directory for which a request waits and that may be captured now.
     pub(super) fn next_flush(&mut self) -> Option<(Seq, Ino)> {
-        if !self.checkpoint.settling.has_work() {
+        if !self.checkpoint.flushes.has_work() {
             return None;
         }
         // The smallest: the choice must not depend on the order of a hash set.
-        let wanted = self.checkpoint.settling.waiting.iter().flat_map(|settled| &settled.dirs);
+        let wanted = self.checkpoint.flushes.waiting.iter().flat_map(|flush| &flush.dirs);
         let dir = wanted
             .filter(|dir| self.namespace.dirty_since(**dir).is_some() && self.may_capture(**dir))
             .filter(|dir| self.damage.withheld(**dir).is_none())
             .min();
         let found = dir.and_then(|dir| Some((self.namespace.dirty_since(*dir)?, *dir)));
-        self.checkpoint.settling.ready = found.is_some();
+        self.checkpoint.flushes.ready = found.is_some();
         found
     }
 
     /// A directory cannot be written: the requests that wait for it fail. The write is tried again,
     /// and clients can repeat their requests.
     pub(super) fn fail_flush(&mut self, dir: Ino, error: &Error, effects: &mut MdsEffects) {
-        let waiting = std::mem::take(&mut self.checkpoint.settling.waiting);
+        let waiting = std::mem::take(&mut self.checkpoint.flushes.waiting);
         let (failed, rest): (Vec<_>, _) =
-            waiting.into_iter().partition(|settled| settled.dirs.contains(&dir));
-        self.checkpoint.settling.waiting = rest;
+            waiting.into_iter().partition(|flush| flush.dirs.contains(&dir));
+        self.checkpoint.flushes.waiting = rest;
         for SubtreeFlush { at, subtree, then, .. } in failed {
             drop_change(self.changes, at);
             if then == Then::Merge {

@@ -50,7 +50,7 @@ impl CheckpointCx<'_> {
         if self.phase != Phase::Active || self.settings.private.is_some() {
             return;
         }
-        let ends = (self.log.first_kept(), last);
+        let ends = (self.log.first_retained(), last);
         match self.purges.room_work(ends, self.checkpoint.is_writing(), now) {
             RoomWork::Nothing => {}
             RoomWork::Trim => self.trim(effects),

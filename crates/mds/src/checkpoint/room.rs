@@ -11,7 +11,7 @@ use super::{Checkpoint, CheckpointCx};
 use crate::fetch::{Waiter, decode};
 use crate::merge::Merges;
 use crate::op::touched;
-use crate::shown::newest;
+use crate::recent_inodes::newest;
 use crate::{Phase, Settings};
 
 /// So many names that do not exist take as much memory as an inode and its name.
@@ -106,7 +106,7 @@ impl CheckpointCx<'_> {
             let frame = match waiter {
                 Waiter::Question(_, frame) => Some(frame.as_slice()),
                 Waiter::Changes(client) => self.sessions.first_blocked(*client),
-                Waiter::Ahead(client) => self.sessions.first_async(*client),
+                Waiter::Async(client) => self.sessions.first_async(*client),
                 Waiter::Merge
                 | Waiter::Release(_)
                 | Waiter::Recovery
@@ -129,7 +129,7 @@ impl CheckpointCx<'_> {
         // Merges name these by their numbers, and refuse events in them if they are forgotten.
         named.extend(self.tables.decoupled.keys().copied());
         // Asynchronous operations there must not have to wait.
-        named.extend(self.caps.alone().map(|(dir, _)| dir));
+        named.extend(self.caps.exclusive().map(|(dir, _)| dir));
         named.into_iter().flat_map(|ino| self.namespace.ancestors(ino)).collect()
     }
 }

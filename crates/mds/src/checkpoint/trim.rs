@@ -69,7 +69,7 @@ impl CheckpointCx<'_> {
     /// Merges that the metadata store has need no journal object and no repetition any more.
     fn forget_merges(&mut self, unwritten: Seq, effects: &mut MdsEffects) {
         // A journal object goes only when the segment that names it is gone.
-        let kept = if self.checkpoint.trimming { Seq(0) } else { self.log.first_kept() };
+        let kept = if self.checkpoint.trimming { Seq(0) } else { self.log.first_retained() };
         // A journal that is being merged again is read again, now and by a recovery.
         let free = |object: &str| !self.merges.needs(object.as_bytes());
         let (done, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.checkpoint.merges)

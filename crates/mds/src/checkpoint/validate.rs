@@ -54,7 +54,7 @@ impl Mds {
             assert!(known, "{dir}: a directory that is being written is known");
         }
         for change in &self.changes {
-            let waits = &self.checkpoint.settling.waiting;
+            let waits = &self.checkpoint.flushes.waiting;
             let waits = waits.iter().any(|it| it.then == Then::GoOn && it.at == change.at());
             assert!(waits, "a change of policy waits for a subtree to be stored");
         }

@@ -56,7 +56,7 @@ impl CheckpointCx<'_> {
 
     /// Writes a merged subtree, and then executes the requests that wait for it.
     pub(crate) fn store_merged(&mut self, subtree: Ino, effects: &mut MdsEffects) {
-        if self.checkpoint.settling.has(subtree, &Then::Retry) {
+        if self.checkpoint.flushes.has(subtree, &Then::Retry) {
             return;
         }
         let (at, seq) = (ReplyTo::NOBODY, self.log.last());

@@ -9,7 +9,7 @@ impl Fetches {
     /// Checks the invariants of the fetches, between two inputs. The store reads the directories of
     /// `reading`.
     fn validate(&self, reading: &[Ino]) {
-        assert!(self.gathering.is_none(), "no needs are being collected");
+        assert!(self.batch.is_none(), "no needs are being collected");
         assert!(self.woken.is_empty(), "every waiter whose wait is over has gone on");
         for (dir, waiters) in self.waiting.iter().chain(&self.returning) {
             assert!(!waiters.is_empty(), "{dir}: a request waits for the directory");

@@ -18,7 +18,7 @@ pub(crate) enum Waiter {
     /// The blocked changes of a client.
     Changes(ClientId),
     /// Asynchronous operations of a client.
-    Ahead(ClientId),
+    Async(ClientId),
     /// The merge at the head of the queue.
     Merge,
     /// A subtree that is given back.
@@ -60,9 +60,9 @@ impl Fetches {
             Need::Names(names) => needed.names.extend(names),
             Need::Whole => needed.whole = true,
         }
-        match &mut self.gathering {
-            Some(gathered) => {
-                gathered.push(dir);
+        match &mut self.batch {
+            Some(batch) => {
+                batch.push(dir);
                 false
             }
             None => true,
@@ -143,7 +143,7 @@ impl Fetches {
     /// The next waiter that may go on.
     pub(crate) fn next_woken(&mut self) -> Option<Woken> {
         let woken = self.woken.pop_front()?;
-        self.gathering.get_or_insert_default();
+        self.batch.get_or_insert_default();
         Some(woken)
     }
 
@@ -153,8 +153,8 @@ impl Fetches {
     }
 
     /// The directories that woken waiters need.
-    pub(super) fn gathered(&mut self) -> Vec<Ino> {
-        self.gathering.take().unwrap_or_default()
+    pub(super) fn take_batch(&mut self) -> Vec<Ino> {
+        self.batch.take().unwrap_or_default()
     }
 
     /// Whether a request waits for a directory.

@@ -27,7 +27,7 @@ fn a_store_without_its_reserve_or_without_room_is_full() {
 }
 
 #[test]
-fn what_is_known_of_the_store_is_reported_as_long_as_it_is_so() {
+fn warnings_about_the_store_end_with_their_cause() {
     let mut mds = active();
     assert_eq!(codes(&mds), [""; 0]);
     mds.note_room(Room { available: 100 << 20, ..WHOLE });

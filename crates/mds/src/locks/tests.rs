@@ -60,7 +60,7 @@ fn ranges_are_split_merged_and_given_up() {
 }
 
 #[test]
-fn both_kinds_know_nothing_of_each_other() {
+fn flock_and_fcntl_locks_are_independent() {
     let mut table = Table::default();
     assert_eq!(table.set(A, flock(LockMode::Write)), LockOutcome::Set);
     assert_eq!(table.set(B, posix(LockMode::Write, 0, 9)), LockOutcome::Set);
@@ -68,7 +68,7 @@ fn both_kinds_know_nothing_of_each_other() {
 }
 
 #[test]
-fn who_waits_is_served_in_the_order_of_arrival() {
+fn waiting_lock_requests_are_served_in_order_of_arrival() {
     let mut table = Table::default();
     table.set(A, posix(LockMode::Read, 0, 9));
     assert_eq!(table.wait(B, posix(LockMode::Write, 0, 9), "writer"), LockOutcome::Waits);
@@ -86,7 +86,7 @@ fn who_waits_is_served_in_the_order_of_arrival() {
 }
 
 #[test]
-fn a_wait_that_is_given_up_lets_others_through() {
+fn a_cancelled_wait_lets_later_requests_through() {
     let mut table = Table::default();
     table.set(A, posix(LockMode::Read, 0, 9));
     let wish = posix(LockMode::Write, 0, 9);

@@ -34,7 +34,7 @@ fn written_again(begins: bool, failures: usize) -> Log {
 }
 
 #[test]
-fn a_reply_waits_for_no_more_than_it_must_and_for_its_turn() {
+fn a_reply_waits_for_its_own_events_and_its_turn() {
     let mut log = Log::new();
     let mut effects = MdsEffects::default();
     for _ in 1..5 {
@@ -58,7 +58,7 @@ fn a_reply_waits_for_no_more_than_it_must_and_for_its_turn() {
 }
 
 #[test]
-fn what_a_segment_says_of_clients_outlives_it() {
+fn session_records_are_continued_by_the_next_whole_segment() {
     let twice = written_again(false, 2);
     assert!(!twice.is_continued(), "a part of a segment is not enough, and has a header");
     let mut log = written_again(false, 1);

@@ -197,7 +197,7 @@ impl Mds {
             return None;
         }
         let is_new = |dir| merge.new_dirs.contains(&dir);
-        if !merge.tells_time_of_run(event)
+        if !merge.sets_time_of_run(event)
             && let Some(dir) = self.namespace.needs_in_merge(event, is_new)
         {
             return Some(dir);

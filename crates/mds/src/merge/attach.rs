@@ -12,7 +12,7 @@
 //! name can lose to a run, and the run of a root is attached completely or not at all.
 
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
-use metastore::{DirRun, RunId, RunList, Statement};
+use metastore::{DirRun, ProofStatement, RunId, RunList};
 use types::{ClientId, Cred, Errno, Ino, InoRange, Set};
 use wire::Failure;
 
@@ -67,7 +67,7 @@ impl Merge {
 
     /// Whether an event sets the times of a directory that was attached: it does not need the
     /// content of the directory.
-    pub(super) fn tells_time_of_run(&self, event: &journal::Event<'_>) -> bool {
+    pub(super) fn sets_time_of_run(&self, event: &journal::Event<'_>) -> bool {
         matches!(*event, journal::Event::SetAttr { ino, .. } if self.is_run(ino))
     }
 }
@@ -140,7 +140,7 @@ impl Mds {
         };
         let list = RunList { proof: None, ..list.clone() }.encode();
         let (client, epoch, cred) = (merge.client, owner.epoch, &merge.cred);
-        let statement = Statement { root: &root, client, epoch, cred, list: &list, rest };
+        let statement = ProofStatement { root: &root, client, epoch, cred, list: &list, rest };
         if !statement.is_proved_by(proof, key) {
             return Err(refuse("the proof is not of these runs, this user and this subtree"));
         }

@@ -6,7 +6,7 @@
 //! later event sees the effect of an earlier one, and the report is that of the merge that follows.
 
 use journal::{Event, EventKind};
-use namespace::{ApplyOutcome, Judge, Mode, Namespace, Planned, Refusal, Trial};
+use namespace::{ApplyOutcome, Judge, Mode, Namespace, Planned, Refusal, TrialNamespace};
 use policy::{Check, Policy};
 use types::{Errno, Ino, Path};
 
@@ -73,14 +73,14 @@ impl Mds {
     /// A dry run with checks begins.
     pub(super) fn begin_trial(&self, merge: &mut Merge) {
         if merge.flags.check && merge.flags.dry_run {
-            merge.trial = Some(Box::new(Trial::new(&self.namespace, merge.subtree)));
+            merge.trial = Some(Box::new(TrialNamespace::new(&self.namespace, merge.subtree)));
         }
     }
 
     /// Applies one event if no rule is against it, or returns the directory that must be fetched
     /// first.
     pub(super) fn merge_checked(&mut self, merge: &mut Merge, event: &Event<'_>) -> Option<Ino> {
-        if merge.tells_time_of_run(event) {
+        if merge.sets_time_of_run(event) {
             // From a verifier, which has judged the summed-up events.
             self.execute_checked(merge, None, event);
             return None;
@@ -112,7 +112,7 @@ impl Mds {
     fn judge_on_trial<'a>(
         &self,
         merge: &Merge,
-        trial: &mut Trial,
+        trial: &mut TrialNamespace,
         event: &Event<'a>,
     ) -> Result<Option<Planned<'a>>, Refusal> {
         for ino in places(event).into_iter().chain([event.inode()]).flatten() {
@@ -130,7 +130,12 @@ impl Mds {
         }
     }
 
-    fn execute_checked(&mut self, merge: &mut Merge, trial: Option<&mut Trial>, event: &Event<'_>) {
+    fn execute_checked(
+        &mut self,
+        merge: &mut Merge,
+        trial: Option<&mut TrialNamespace>,
+        event: &Event<'_>,
+    ) {
         let create = event.kind() == EventKind::Create;
         merge.report.created += u64::from(create);
         if create && let Some(ino) = event.inode() {

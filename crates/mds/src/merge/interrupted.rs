@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use types::{ClientId, ConnId, Errno, Ino, Moment, Seq, Span};
-use wire::{Failure, MergeFlags, Op, Unused};
+use wire::{Failure, MergeFlags, Op, UnusedNumbers};
 
 use super::{Merge, MergeStage, Merges};
 use crate::{Mds, MdsEffects, ReplyTo};
@@ -154,7 +154,7 @@ impl Mds {
         let due: Vec<_> = due.map(|(object, unfinished)| (object.clone(), *unfinished)).collect();
         for (object, Unfinished { subtree, client, .. }) in due {
             let (bytes, flags) = (0, MergeFlags::default());
-            let (bytes_of, unused) = (object.as_bytes(), Unused::default());
+            let (bytes_of, unused) = (object.as_bytes(), UnusedNumbers::default());
             let op = Op::Merge { subtree, bytes, object: bytes_of, flags, unused };
             if let Some(known) = self.tables.decoupled.get(&subtree) {
                 let cred = known.cred.clone();

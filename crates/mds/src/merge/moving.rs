@@ -5,7 +5,7 @@
 //! client is redirected to the new rank, and sends the journal there.
 
 use types::{ConnId, Errno, Ino, Seq, Timestamp};
-use wire::{Answer, Elsewhere};
+use wire::{Answer, Redirect};
 
 use super::{Done, JournalId, Merge, Merges};
 use crate::{Mds, MdsEffects};
@@ -66,7 +66,7 @@ impl Mds {
             return self.as_known(merge, effects);
         };
         self.counters.forwards += 1;
-        let answer = Answer::Elsewhere(Box::new(Elsewhere { rank, ..Elsewhere::default() }));
+        let answer = Answer::Redirect(Box::new(Redirect { rank, ..Redirect::default() }));
         let at = merge.at;
         effects.reply(at, Seq(0), Timestamp(0), Ok(answer));
         None

@@ -57,7 +57,7 @@ impl Mds {
             expected: bytes,
             bytes: Vec::with_capacity(usize::try_from(bytes).unwrap_or(0).min(64 << 20)),
             stage: MergeStage::Receiving,
-            is_settling: false,
+            is_flushing: false,
             is_admitted: false,
             is_forgotten: false,
             offset: segment::HEADER_BYTES,

@@ -29,14 +29,14 @@ pub(super) enum Verified {
 }
 
 /// Why an event is not accepted, for now or for good.
-enum Doubt {
+enum VerifyError {
     Refused(Errno),
     /// Its inode is not in the subtree.
     Gone,
     Unknown(Ino),
 }
 
-impl From<Errno> for Doubt {
+impl From<Errno> for VerifyError {
     fn from(errno: Errno) -> Self {
         Self::Refused(errno)
     }
@@ -117,13 +117,13 @@ impl Mds {
                 };
                 match verified {
                     Ok(()) => {}
-                    Err(Doubt::Unknown(ino)) => {
+                    Err(VerifyError::Unknown(ino)) => {
                         merge.left_out.truncate(left_out);
                         merge.run = run;
                         return Ok(Verified::Unknown(ino));
                     }
-                    Err(Doubt::Gone) => merge.leave_out(seq, &event),
-                    Err(Doubt::Refused(errno)) => {
+                    Err(VerifyError::Gone) => merge.leave_out(seq, &event),
+                    Err(VerifyError::Refused(errno)) => {
                         let text = format!("event {seq} of the journal is not allowed: {event:?}");
                         // There may be much content in it.
                         let text = text.chars().take(CAUSE_CHARS_MAX).collect();
@@ -140,7 +140,7 @@ impl Mds {
 
     /// As [`Mds::verify`], for the most frequent kind of event.
     #[inline]
-    fn verify_create(&self, merge: &mut Merge, create: &Create<'_>) -> Result<(), Doubt> {
+    fn verify_create(&self, merge: &mut Merge, create: &Create<'_>) -> Result<(), VerifyError> {
         check_name(create.name)?;
         self.verify_dir(merge, create.parent)?;
         let own =
@@ -156,7 +156,7 @@ impl Mds {
 
     /// The checks of every merge: legal names, inside the subtree, own inode numbers, inline
     /// content of a length that readers ask for.
-    fn verify(&self, merge: &mut Merge, event: &Event<'_>) -> Result<(), Doubt> {
+    fn verify(&self, merge: &mut Merge, event: &Event<'_>) -> Result<(), VerifyError> {
         if let Event::Create(create) = event {
             return self.verify_create(merge, create);
         }
@@ -195,15 +195,15 @@ impl Mds {
     /// A directory that this journal made in an earlier attempt must be in memory, like all
     /// directories in which the rest of the journal continues: it may have been stored and
     /// forgotten since.
-    fn verify_known(&self, merge: &Merge, event: &Event<'_>) -> Result<(), Doubt> {
+    fn verify_known(&self, merge: &Merge, event: &Event<'_>) -> Result<(), VerifyError> {
         let Event::Create(create) = event else { return Ok(()) };
         let is_dir = create.file_type() == types::FileType::Directory;
         let found = !is_dir || merge.searched || self.namespace.knows(create.ino);
-        if found { Ok(()) } else { Err(Doubt::Unknown(create.ino)) }
+        if found { Ok(()) } else { Err(VerifyError::Unknown(create.ino)) }
     }
 
     #[inline]
-    fn verify_dir(&self, merge: &mut Merge, dir: Ino) -> Result<(), Doubt> {
+    fn verify_dir(&self, merge: &mut Merge, dir: Ino) -> Result<(), VerifyError> {
         if dir == merge.last_dir {
             return Ok(());
         }
@@ -219,7 +219,7 @@ impl Mds {
         Ok(())
     }
 
-    fn verify_inode(&self, merge: &Merge, ino: Ino) -> Result<(), Doubt> {
+    fn verify_inode(&self, merge: &Merge, ino: Ino) -> Result<(), VerifyError> {
         let own = merge.ranges.iter().any(|range| range.contains(ino));
         let free = (own && !merge.absent.contains_key(&ino)) || merge.new_dirs.contains(&ino);
         if free { Ok(()) } else { self.verify_place(merge, ino) }
@@ -227,30 +227,30 @@ impl Mds {
 
     /// An inode that is not in memory will be fetched with its directory. That directory is looked
     /// for now: one that is not found does not exist, and must not be fetched before it is purged.
-    fn verify_home(&self, merge: &Merge, ino: Ino, home: Ino) -> Result<(), Doubt> {
+    fn verify_home(&self, merge: &Merge, ino: Ino, home: Ino) -> Result<(), VerifyError> {
         let free = home == merge.subtree || merge.new_dirs.contains(&home) || home == Ino::LINKS;
         let found = free || self.namespace.knows(ino) || self.namespace.knows(home);
-        if found || merge.searched { Ok(()) } else { Err(Doubt::Unknown(home)) }
+        if found || merge.searched { Ok(()) } else { Err(VerifyError::Unknown(home)) }
     }
 
     /// An inode that exists must be in the subtree. If it is not in memory, the subtree is searched
     /// for it; once that was in vain, everything that is in the subtree is in memory.
-    fn verify_place(&self, merge: &Merge, ino: Ino) -> Result<(), Doubt> {
+    fn verify_place(&self, merge: &Merge, ino: Ino) -> Result<(), VerifyError> {
         if self.namespace.is_within(ino, merge.subtree) {
             Ok(())
         } else if merge.searched
             || merge.absent.contains_key(&ino)
             || self.namespace.is_anchored(ino)
         {
-            Err(Doubt::Gone)
+            Err(VerifyError::Gone)
         } else {
-            Err(Doubt::Unknown(ino))
+            Err(VerifyError::Unknown(ino))
         }
     }
 }
 
 /// Readers do not ask for inline content of files that are longer.
 #[inline]
-fn check_inline(data: &[u8]) -> Result<(), Doubt> {
+fn check_inline(data: &[u8]) -> Result<(), VerifyError> {
     if data.len() > INLINE_BYTES_MAX { Err(Errno::TooBig.into()) } else { Ok(()) }
 }

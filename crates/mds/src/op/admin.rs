@@ -2,7 +2,7 @@
 
 use policy::Transition;
 use types::{ClientId, Cred, Errno, Ino, Origin, Seq, Set};
-use wire::{Answer, Decoupled, Failure, Op, Request, Unused};
+use wire::{Answer, Decoupled, Failure, Op, Request, UnusedNumbers};
 
 use super::{Performed, Performing, Refused};
 use crate::admission::{Incoming, is_blocked};
@@ -191,7 +191,7 @@ impl Mds {
         count: u64,
     ) -> Performing {
         let range = self.tables.grant(count.clamp(1, EXTEND_MAX))?;
-        self.sessions.get_mut(client).ahead.may_use(range);
+        self.sessions.get_mut(client).async_ops.may_use(range);
         let (answer, seq) = (Answer::Range(range), Seq(0));
         self.tables.hold(Held { at, answer: Ok(answer), seq, begins: None });
         Ok(Performed::Later)
@@ -203,7 +203,7 @@ impl Mds {
         at: ReplyTo,
         client: ClientId,
         cred: &Cred,
-        (subtree, unused): (Ino, Unused<'_>),
+        (subtree, unused): (Ino, UnusedNumbers<'_>),
     ) -> Performing {
         if !cred.is_root() || self.tables.owner(subtree).is_none() {
             self.owned(subtree, client)?;
@@ -292,8 +292,8 @@ impl Mds {
         // So that changes of other clients since then are stored, too.
         let Release { subtree, client, unused, at, answer } = release;
         let (then, seq) = (Then::Release(client, unused), self.log.last());
-        let settled = SubtreeFlush { at, subtree, then, answer, seq, dirs: Set::default() };
-        self.checkpointing().flush_subtree(settled, effects);
+        let flush = SubtreeFlush { at, subtree, then, answer, seq, dirs: Set::default() };
+        self.checkpointing().flush_subtree(flush, effects);
     }
 
     /// Takes numbers back, unless another queued journal of the subtree was, or may be, verified
@@ -310,7 +310,7 @@ pub(crate) fn is_about_all(op: &Op<'_>) -> bool {
     matches!(
         op,
         Op::Export { .. }
-            | Op::Gather { .. }
+            | Op::Colocate { .. }
             | Op::Split { .. }
             | Op::Join { .. }
             | Op::Snapshot { .. }

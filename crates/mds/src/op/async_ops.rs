@@ -20,7 +20,7 @@ impl Mds {
         client: ClientId,
         (tid, bytes): (Tid, &[u8]),
     ) -> bool {
-        let waiting = &mut self.sessions.get_mut(client).ahead.waiting;
+        let waiting = &mut self.sessions.get_mut(client).async_ops.waiting;
         if waiting.is_empty() {
             return false;
         }
@@ -38,7 +38,7 @@ impl Mds {
             let session = self.sessions.get_mut(client);
             if let Fate::Done(known) = session.fate(request.tid) {
                 let seq = known.map_or(Seq(0), |known| known.seq);
-                session.ahead.seq = session.ahead.seq.max(seq);
+                session.async_ops.seq = session.async_ops.seq.max(seq);
                 return;
             }
         }
@@ -57,14 +57,14 @@ impl Mds {
             });
         match performed {
             Ok(Performed::Changed(Changed { seq, ino, time, .. })) => {
-                self.counters.ahead += 1;
+                self.counters.async_ops += 1;
                 let remembered =
                     Remembered { tid: request.tid, seq: seq.unwrap_or_default(), ino, time };
                 let session = self.sessions.get_mut(client);
                 session.finish(remembered);
                 if let Some(seq) = seq {
                     session.known_since(seq);
-                    session.ahead.seq = session.ahead.seq.max(seq);
+                    session.async_ops.seq = session.async_ops.seq.max(seq);
                 }
                 if self.settings.observe {
                     effects.observe(client, remembered);
@@ -74,7 +74,7 @@ impl Mds {
             Ok(Performed::Answer(_) | Performed::Later) => {}
             Err(Refused::Refusal(Refusal::Cold(dir))) => {
                 let frame = Message::Request(request.clone()).to_frame();
-                self.sessions.get_mut(client).ahead.waiting.push_front(frame);
+                self.sessions.get_mut(client).async_ops.waiting.push_front(frame);
                 self.fetching().park_async(client, dir, effects);
             }
             Err(Refused::Refusal(Refusal::Errno(errno))) => {
@@ -92,12 +92,12 @@ impl Mds {
         failure: Failure,
         effects: &mut MdsEffects,
     ) {
-        self.counters.ahead_refused += 1;
+        self.counters.async_refused += 1;
         self.refuse(from, failure, effects);
         // The client's view is wrong: no later operation that depends on it is executed.
-        let alone = self.caps.alone().filter(|(_, owner)| *owner == client);
-        let alone: Vec<Ino> = alone.map(|(dir, _)| dir).collect();
-        for dir in alone {
+        let exclusive = self.caps.exclusive().filter(|(_, owner)| *owner == client);
+        let exclusive: Vec<Ino> = exclusive.map(|(dir, _)| dir).collect();
+        for dir in exclusive {
             self.capabilities().returned(client, dir);
         }
     }
@@ -114,7 +114,7 @@ impl Mds {
         }
         if let (Op::Create { .. }, Some(replay)) = (&request.op, request.replay) {
             let session = self.sessions.get(client);
-            if !session.is_some_and(|session| session.ahead.has(replay.ino)) {
+            if !session.is_some_and(|session| session.async_ops.has(replay.ino)) {
                 return Err(Errno::Stale);
             }
         }
@@ -143,7 +143,7 @@ impl Mds {
         client: ClientId,
         effects: &mut MdsEffects,
     ) {
-        let seq = self.sessions.get_mut(client).ahead.seq;
+        let seq = self.sessions.get_mut(client).async_ops.seq;
         effects.reply_with(at, seq, Answer::Done);
     }
 }

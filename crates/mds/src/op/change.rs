@@ -100,9 +100,9 @@ impl Mds {
             | Op::GetPolicy { .. }
             | Op::SetPolicy { .. }
             | Op::Sync
-            | Op::Settle
+            | Op::AwaitAsync
             | Op::Export { .. }
-            | Op::Gather { .. }
+            | Op::Colocate { .. }
             | Op::Snapshot { .. }
             | Op::Adopt { .. }
             | Op::WriteDown { .. }
@@ -141,7 +141,7 @@ impl Mds {
             Some(Replay { ino, .. }) => {
                 // A client must not get a number that is, or may become, another client's.
                 let client = origin.client;
-                let given = |session: &Session| session.ahead.has(ino);
+                let given = |session: &Session| session.async_ops.has(ino);
                 // The cheap check first: asynchronous operations pass it.
                 let may_have = self.sessions.get(client).is_some_and(given)
                     || self.tables.may_be_of(client, ino);
@@ -257,17 +257,19 @@ impl Mds {
         }
         // Its position in the journal is forgotten: not behind the newest event. A client that
         // resends it knows the first answer, and its time.
-        let told = request.replay;
+        let replay = request.replay;
         let (seq, time) = known.map_or_else(
-            || (self.log.last(), told.map_or(Timestamp(0), |told| told.time)),
+            || (self.log.last(), replay.map_or(Timestamp(0), |replay| replay.time)),
             |known| (known.seq, known.time),
         );
         let Op::Create { parent, name, ref new } = request.op else {
             let at = ReplyTo { conn, tid: request.tid };
             return self.log.answer_when_safe((seq, time), at, Answer::Done, effects);
         };
-        let ino =
-            known.map(|known| known.ino).or(told.map(|told| told.ino)).filter(|ino| ino.0 != 0);
+        let ino = known
+            .map(|known| known.ino)
+            .or(replay.map(|replay| replay.ino))
+            .filter(|ino| ino.0 != 0);
         let here = ino.map(|ino| self.namespace.getattr(ino)).and_then(Result::ok);
         // It may have been split since; a fragment that is not here is not waited for.
         let leaf = self.leaf_of(parent, name);
@@ -296,8 +298,8 @@ impl Mds {
                 let (uid, gid) = new.owner.unwrap_or((request.cred.uid, request.cred.gid));
                 let mtime = new.mtime.unwrap_or(time);
                 let atime = new.atime.unwrap_or(mtime);
-                let stripe = match told {
-                    Some(told) => told.stripe,
+                let stripe = match replay {
+                    Some(replay) => replay.stripe,
                     None => self.stripe_in(parent),
                 };
                 let attr = Attr { ino, mode, uid, gid, nlink, rdev, size, ..Attr::default() };

@@ -70,9 +70,9 @@ impl Mds {
             | Op::CancelLock { .. }
             | Op::GetLock { .. }
             | Op::Return { .. }
-            | Op::Settle
+            | Op::AwaitAsync
             | Op::Export { .. }
-            | Op::Gather { .. }
+            | Op::Colocate { .. }
             | Op::Snapshot { .. }
             | Op::Adopt { .. }
             | Op::WriteDown { .. }
@@ -176,24 +176,24 @@ impl Mds {
             policy: source.map(|_| in_force.policy.to_yaml()).unwrap_or_default(),
             source: source.unwrap_or_default(),
             source_path: source_path.map(|path| path.to_bytes()).unwrap_or_default(),
-            kept: self.kept_whole(dir, in_force.streams),
+            storage: self.storage_of_fragments(dir, in_force.streams),
             owner: self.holder_of(dir),
         }))
     }
 
     /// The same for a directory that may be split: the worst case is assumed for fragments of other
     /// ranks.
-    fn kept_whole(&self, dir: Ino, streams: bool) -> StateStorage {
+    fn storage_of_fragments(&self, dir: Ino, streams: bool) -> StateStorage {
         let (parts, all) = self.leaves_here(dir);
         let elsewhere = if streams { StateStorage::Applied } else { StateStorage::Memory };
-        let kept = parts.into_iter().map(|part| self.kept(part));
-        let kept = kept.chain((!all).then_some(elsewhere));
-        kept.max_by_key(|kept| *kept as u8).unwrap_or_default()
+        let storage = parts.into_iter().map(|part| self.storage(part));
+        let storage = storage.chain((!all).then_some(elsewhere));
+        storage.max_by_key(|storage| *storage as u8).unwrap_or_default()
     }
 
     /// Where the entries of a directory are kept now. The answer never claims more than survives
     /// (P-08).
-    fn kept(&self, dir: Ino) -> StateStorage {
+    fn storage(&self, dir: Ino) -> StateStorage {
         match self.namespace.unstored(dir) {
             (_, true) => StateStorage::Memory,
             (true, false) if self.log.last() > self.log.safe() => StateStorage::Applied,

@@ -35,7 +35,7 @@ pub(crate) fn touched<'a>(op: &Op<'a>) -> Touched<'a> {
         | Op::Grow { ino, .. }
         | Op::Append { ino, .. }
         | Op::Export { dir: ino, .. }
-        | Op::Gather { ino, .. }
+        | Op::Colocate { ino, .. }
         | Op::Split { dir: ino }
         | Op::Join { dir: ino }
         | Op::Snapshot { dir: ino, .. }
@@ -49,7 +49,7 @@ pub(crate) fn touched<'a>(op: &Op<'a>) -> Touched<'a> {
         | Op::Lock { .. }
         | Op::CancelLock { .. }
         | Op::GetLock { .. }
-        | Op::Settle
+        | Op::AwaitAsync
         // A status query about a rename must not block on that rename.
         | Op::Passed { .. }
         | Op::Return { .. } => ([None; 2], [None; 2]),

@@ -1,6 +1,6 @@
 mod orders;
 
-use namespace::Freed;
+use namespace::FreedInode;
 use types::{ClientId, ConnId, Ino, Moment, Seq};
 use wire::Access;
 
@@ -11,8 +11,14 @@ const A: ClientId = ClientId(1);
 const B: ClientId = ClientId(2);
 const C: ClientId = ClientId(3);
 
-fn freed() -> Freed {
-    Freed { ino: FILE, is_dir: false, size: 1, stripe: types::Stripe::default(), is_stored: true }
+fn freed() -> FreedInode {
+    FreedInode {
+        ino: FILE,
+        is_dir: false,
+        size: 1,
+        stripe: types::Stripe::default(),
+        is_stored: true,
+    }
 }
 
 #[test]
@@ -26,7 +32,7 @@ fn readers_do_not_disturb_each_other() {
 }
 
 #[test]
-fn who_answers_late_has_a_shared_file_as_it_believes() {
+fn a_late_yield_agrees_with_the_clients_view_of_the_file() {
     let mut opens = Opens::default();
     opens.enter(A, FILE, true);
     assert_eq!(opens.begin(FILE, B, Moment(10)), [A]);
@@ -69,7 +75,7 @@ fn a_second_opener_of_a_written_file_waits_until_the_first_has_answered() {
 }
 
 #[test]
-fn what_could_not_be_shared_is_as_private_as_before() {
+fn a_file_whose_sharing_failed_stays_private() {
     let mut opens = Opens::default();
     opens.enter(A, FILE, true);
     assert_eq!(opens.begin(FILE, B, Moment(10)), [A]);
@@ -96,7 +102,7 @@ fn a_file_without_a_name_is_kept_until_its_last_close() {
 }
 
 #[test]
-fn what_clients_tell_a_restarted_server_is_shared_if_they_are_in_each_others_way() {
+fn conflicting_reclaims_after_a_restart_share_the_file() {
     let mut opens = Opens::default();
     let (read, write) = (Access { read: true, ..Access::default() }, true);
     assert_eq!(opens.reopen(A, FILE, read), []);
@@ -106,7 +112,7 @@ fn what_clients_tell_a_restarted_server_is_shared_if_they_are_in_each_others_way
 }
 
 #[test]
-fn what_is_told_twice_is_not_kept_anew() {
+fn a_repeated_reclaim_does_not_restart_caching() {
     let mut opens = Opens::default();
     let access = Access { write: true, ..Access::default() };
     assert_eq!(opens.reopen(A, FILE, access), []);

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use journal::{Event, Loss};
 use metastore::Removal;
-use namespace::{Freed, Namespace};
+use namespace::{FreedInode, Namespace};
 use types::{Ino, Moment, Seq};
 
 use super::recovered::freed_of;
@@ -42,7 +42,7 @@ pub(super) struct MergedAway {
 
 #[derive(Debug)]
 pub(super) struct Held {
-    pub(super) freed: Freed,
+    pub(super) freed: FreedInode,
     /// The newest event when the inode was removed.
     seq: Seq,
     /// The journal has records of the merge.
@@ -54,7 +54,7 @@ impl MergedAway {
         self.held.contains_key(&ino)
     }
 
-    pub(super) fn hold(&mut self, freed: Freed, seq: Seq, recorded: bool) {
+    pub(super) fn hold(&mut self, freed: FreedInode, seq: Seq, recorded: bool) {
         self.held.insert(freed.ino, Held { freed, seq, recorded });
         if recorded {
             self.unnamed.push(freed.ino);
@@ -62,7 +62,7 @@ impl MergedAway {
     }
 
     /// Holds an inode that a replayed record names.
-    pub(super) fn hold_named(&mut self, freed: Freed, record: Seq) {
+    pub(super) fn hold_named(&mut self, freed: FreedInode, record: Seq) {
         assert!(record.0 > 0, "{}: a record is an event", freed.ino);
         self.held.insert(freed.ino, Held { freed, seq: record, recorded: true });
         self.note_record(record);
@@ -93,7 +93,7 @@ pub(super) fn named(event: &Event<'_>) -> [Option<Ino>; 2] {
     }
 }
 
-fn loss_of(freed: &Freed) -> Loss {
+fn loss_of(freed: &FreedInode) -> Loss {
     match removal_of(freed) {
         Removal::Directory { ino } => Loss::of_removed(ino, None),
         Removal::File { ino, pool, stripes } => Loss::of_removed(ino, Some((pool, stripes))),
@@ -101,7 +101,7 @@ fn loss_of(freed: &Freed) -> Loss {
 }
 
 /// The removed inode that a record names, if the loss is about one.
-pub(super) fn removed_in(loss: &Loss) -> Option<Freed> {
+pub(super) fn removed_in(loss: &Loss) -> Option<FreedInode> {
     let (ino, content) = loss.removed()?;
     Some(freed_of(&match content {
         None => Removal::Directory { ino },

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use journal::{Event, Loss};
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
 use metastore::{Removal, parse_removals_name, removals_prefix};
-use namespace::Freed;
+use namespace::FreedInode;
 use types::{Ino, Moment, Seq, Set, Stripe};
 
 use super::merged::{named, removed_in};
@@ -26,11 +26,11 @@ pub(super) struct Recovered {
     /// Inodes that lost a name by an event of the journal.
     unnamed: Set<Ino>,
     /// Inodes that a record of a merge names as removed, and the position of the record.
-    merged: BTreeMap<Ino, (Freed, Seq)>,
+    merged: BTreeMap<Ino, (FreedInode, Seq)>,
     /// Inodes to be queued when the time for reconnecting is over.
     waiting: Vec<Ino>,
     /// Removed files without content: a client that has one open may have written since.
-    empty: Vec<Freed>,
+    empty: Vec<FreedInode>,
     /// The end of the time for reconnecting.
     until: Option<Moment>,
     /// Lists to be read.
@@ -97,16 +97,16 @@ fn unnamed(event: &Event<'_>) -> Option<Ino> {
     }
 }
 
-pub(super) fn freed_of(removal: &Removal) -> Freed {
+pub(super) fn freed_of(removal: &Removal) -> FreedInode {
     let (ino, is_stored) = (removal.ino(), true);
     match *removal {
         Removal::Directory { .. } => {
-            Freed { ino, is_dir: true, size: 0, stripe: Stripe::default(), is_stored }
+            FreedInode { ino, is_dir: true, size: 0, stripe: Stripe::default(), is_stored }
         }
         Removal::File { pool, stripes, .. } => {
             let stripe = Stripe::DEFAULT.in_pool(pool);
             let size = stripes.saturating_mul(stripe.bytes());
-            Freed { ino, is_dir: false, size, stripe, is_stored }
+            FreedInode { ino, is_dir: false, size, stripe, is_stored }
         }
     }
 }
@@ -114,7 +114,7 @@ pub(super) fn freed_of(removal: &Removal) -> Freed {
 impl PurgeCx<'_> {
     /// Takes the inodes that the journal removed, of which the replay found `freed` without a name.
     /// The newest event is `last`.
-    pub(crate) fn recover_removed(&mut self, freed: Vec<Freed>, last: Seq) {
+    pub(crate) fn recover_removed(&mut self, freed: Vec<FreedInode>, last: Seq) {
         let unnamed = std::mem::take(&mut self.purges.recovered.unnamed);
         let merged = std::mem::take(&mut self.purges.recovered.merged);
         if self.is_private() {

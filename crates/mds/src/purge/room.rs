@@ -5,7 +5,7 @@
 //! busy server they follow at once only a removal of many bytes, because directories that change
 //! are written again soon; a removal of fewer bytes waits for a few seconds.
 
-use namespace::Freed;
+use namespace::FreedInode;
 use types::{Moment, Seq, Span};
 
 use super::Purges;
@@ -37,7 +37,7 @@ pub(super) struct Room {
 
 impl Room {
     /// Counts a removed inode; `journalled` is whether the journal has the event.
-    pub(super) fn note(&mut self, freed: &Freed, journalled: bool, now: Moment) {
+    pub(super) fn note(&mut self, freed: &FreedInode, journalled: bool, now: Moment) {
         self.ask(now);
         // Data objects are deleted without a checkpoint.
         let content = if freed.is_stored && journalled { 0 } else { freed.size };

@@ -5,9 +5,9 @@ use super::*;
 use crate::Mds;
 use crate::Settings;
 
-fn freed(ino: u64, is_dir: bool) -> Freed {
+fn freed(ino: u64, is_dir: bool) -> FreedInode {
     let stripe = Stripe::DEFAULT;
-    Freed { ino: Ino(ino), is_dir, size: 3 * stripe.bytes(), stripe, is_stored: true }
+    FreedInode { ino: Ino(ino), is_dir, size: 3 * stripe.bytes(), stripe, is_stored: true }
 }
 
 /// A server with a journal that is durable up to here.
@@ -36,7 +36,7 @@ fn asked(effects: &mut MdsEffects) -> Vec<String> {
     std::mem::take(&mut effects.store).iter().map(|(_, op)| what(op)).collect()
 }
 
-fn removed(mds: &mut Mds, freed: Freed, seq: u64, journalled: bool) {
+fn removed(mds: &mut Mds, freed: FreedInode, seq: u64, journalled: bool) {
     mds.purges.add(freed, Seq(seq), journalled);
     mds.purges.queue(freed.ino);
 }
@@ -80,7 +80,7 @@ fn a_directory_is_written_when_what_it_does_not_name_any_more_is_on_a_list() {
 }
 
 #[test]
-fn what_the_journal_does_not_say_goes_when_the_store_shows_it_and_a_list_says_so() {
+fn an_unjournalled_removal_is_purged_once_store_and_list_have_it() {
     let (mut mds, mut effects) = (server(7), MdsEffects::default());
     removed(&mut mds, freed(30, false), 7, false);
     removed(&mut mds, freed(31, true), 7, true);
@@ -106,7 +106,7 @@ fn what_the_journal_does_not_say_goes_when_the_store_shows_it_and_a_list_says_so
 }
 
 #[test]
-fn a_list_that_cannot_be_written_holds_nothing_up() {
+fn a_removal_list_that_cannot_be_written_blocks_no_checkpoint() {
     let (mut mds, mut effects) = (server(7), MdsEffects::default());
     removed(&mut mds, freed(30, false), 7, true);
     assert!(mds.purging().list_removals(Seq(7), &mut effects));
@@ -121,7 +121,7 @@ fn a_list_that_cannot_be_written_holds_nothing_up() {
 }
 
 #[test]
-fn what_was_on_a_list_goes_when_clients_had_their_time_to_say_that_they_have_it_open() {
+fn listed_inodes_are_purged_after_clients_could_reclaim_them() {
     let (mut mds, mut effects) = (server(7), MdsEffects::default());
     mds.purges.recovered = Recovered::default();
     mds.purging().step(&mut effects);
@@ -257,7 +257,7 @@ fn an_inode_that_a_merge_gives_a_name_again_stays() {
 #[test]
 fn an_empty_file_that_was_open_when_a_merge_removed_it_is_purged() {
     let (mut mds, mut effects) = (server(7), MdsEffects::default());
-    let empty = Freed { size: 0, is_stored: false, ..freed(30, false) };
+    let empty = FreedInode { size: 0, is_stored: false, ..freed(30, false) };
     mds.purges.merged.hold(empty, Seq(3), true);
     mds.purging().step(&mut effects);
     assert_eq!(asked(&mut effects), ["data of 30 in 0"]);
@@ -312,7 +312,7 @@ fn an_inode_that_a_replay_leaves_without_a_name_is_purged() {
 }
 
 #[test]
-fn what_an_interrupted_merge_removed_waits_for_its_end() {
+fn removals_of_an_interrupted_merge_wait_for_its_end() {
     let (mut mds, mut effects) = (server(7), MdsEffects::default());
     replayed(&mut mds);
     let unlink = |ino| Event::Unlink { parent: Ino(9), name: b"y", ino, time: Default::default() };
@@ -332,7 +332,7 @@ fn what_an_interrupted_merge_removed_waits_for_its_end() {
 /// The age in milliseconds at which a busy server gives back the room of removals of so many bytes.
 fn given_back_after(bytes: u64) -> Option<u64> {
     let (mut mds, mut effects) = (server(7), MdsEffects::default());
-    let small = Freed { size: bytes, is_stored: false, ..freed(30, false) };
+    let small = FreedInode { size: bytes, is_stored: false, ..freed(30, false) };
     mds.clock.now = types::Moment(0);
     mds.purges.room.note(&small, true, mds.clock.now);
     (0..100).map(|step| step * 100).find(|&milliseconds| {

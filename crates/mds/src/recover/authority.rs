@@ -21,7 +21,7 @@ impl Mds {
             (Step::ReadList, read @ (StoreResult::Bytes(..) | StoreResult::Missing)) => {
                 self.take_list(&read)?;
                 self.drop_left();
-                self.recovery.behind = DepartedSubtrees::new(self.recover_gone());
+                self.recovery.departed = DepartedSubtrees::new(self.recover_gone());
                 self.recovery.step = Step::ListCrossRenames;
                 let prefix = CROSS_RENAMES_PREFIX.to_owned();
                 self.store.begin(Waiting::Recovery, StoreOp::List { prefix }, effects);
@@ -50,9 +50,9 @@ impl Mds {
     /// and that was removed before it was written again.
     pub(super) fn fetch_hidden(&mut self, effects: &mut MdsEffects) {
         let lacks = |dir: &Ino| !self.namespace.is_complete(*dir);
-        let links = self.recovery.behind.has_linked().then_some(Ino::LINKS);
+        let links = self.recovery.departed.has_linked().then_some(Ino::LINKS);
         let served = self.served_roots().into_iter().map(Ino::mount_stub);
-        let served = served.filter(|above| !self.recovery.behind.covers(*above));
+        let served = served.filter(|above| !self.recovery.departed.covers(*above));
         let next = links.into_iter().chain(served).find(lacks);
         match next {
             None => self.list_segments(effects),

@@ -40,9 +40,9 @@ impl DepartedSubtrees {
         };
         let mut pending: Vec<DepartedSubtree> = all.iter().map(left).collect();
         pending.sort_by_key(|left| std::cmp::Reverse(left.last));
-        let mut behind = Self { pending, dirs: Set::default() };
-        behind.count();
-        behind
+        let mut departed = Self { pending, dirs: Set::default() };
+        departed.count();
+        departed
     }
 
     fn count(&mut self) {
@@ -96,9 +96,9 @@ impl DepartedSubtrees {
 
 impl Mds {
     /// Forgets the subtrees that left before an event.
-    pub(super) fn forget_behind(&mut self, seq: Seq) {
-        if self.recovery.behind.is_due(seq) {
-            for left in self.recovery.behind.take_due(seq) {
+    pub(super) fn forget_departed(&mut self, seq: Seq) {
+        if self.recovery.departed.is_due(seq) {
+            for left in self.recovery.departed.take_due(seq) {
                 self.namespace.forget_linked(&left.linked, left.last);
                 self.namespace.forget_dirs(&left.dirs);
             }
@@ -117,11 +117,13 @@ mod tests {
     }
 
     #[test]
-    fn what_went_twice_is_passed_over_until_it_went_last() {
-        let mut behind =
+    fn a_twice_departed_directory_is_skipped_until_its_last_departure() {
+        let mut departed =
             DepartedSubtrees::new(&[gone(100, &[9, 10]), gone(200, &[9]), gone(150, &[11])]);
-        assert!([9, 10, 11].iter().all(|dir| behind.covers(Ino(*dir))) && !behind.covers(Ino(12)));
-        assert!(!behind.is_due(Seq(100)) && behind.is_due(Seq(101)));
+        assert!(
+            [9, 10, 11].iter().all(|dir| departed.covers(Ino(*dir))) && !departed.covers(Ino(12))
+        );
+        assert!(!departed.is_due(Seq(100)) && departed.is_due(Seq(101)));
         let left = |last: u64, dirs: &[u64]| DepartedSubtree {
             last: Seq(last),
             dirs: dirs
@@ -132,11 +134,13 @@ mod tests {
                 .collect(),
             linked: vec![Ino(last)],
         };
-        assert_eq!(behind.take_due(Seq(101)), [left(100, &[9, 10])]);
-        assert!(behind.covers(Ino::mount_stub(Ino(9))) && !behind.covers(Ino::mount_stub(Ino(10))));
-        assert!(behind.covers(Ino(9)) && !behind.covers(Ino(10)));
-        assert!(behind.has_linked());
-        assert_eq!(behind.take_due(Seq(u64::MAX)), [left(150, &[11]), left(200, &[9])]);
-        assert!(behind.pending.is_empty() && !behind.covers(Ino(9)) && !behind.has_linked());
+        assert_eq!(departed.take_due(Seq(101)), [left(100, &[9, 10])]);
+        assert!(
+            departed.covers(Ino::mount_stub(Ino(9))) && !departed.covers(Ino::mount_stub(Ino(10)))
+        );
+        assert!(departed.covers(Ino(9)) && !departed.covers(Ino(10)));
+        assert!(departed.has_linked());
+        assert_eq!(departed.take_due(Seq(u64::MAX)), [left(150, &[11]), left(200, &[9])]);
+        assert!(departed.pending.is_empty() && !departed.covers(Ino(9)) && !departed.has_linked());
     }
 }

@@ -9,7 +9,7 @@ use crate::{Mds, MdsEffects};
 
 impl Mds {
     pub(super) fn replayed(&mut self, effects: &mut MdsEffects) {
-        self.forget_behind(Seq(u64::MAX));
+        self.forget_departed(Seq(u64::MAX));
         if let Some(root) = self.lacking_root() {
             self.recovery.step = Step::FetchAbove(root);
             return self.fetching().wait_for_whole(

@@ -36,7 +36,7 @@ impl Mds {
             if !self.resend.is_busy() {
                 session.blocked.clear();
             }
-            session.ahead.waiting.clear();
+            session.async_ops.waiting.clear();
             self.sessions.by_conn.remove(&old);
             effects.close.push(old);
             self.files().let_go(hello.client, old, effects);
@@ -86,7 +86,7 @@ impl Mds {
         if !self.resend.is_busy() {
             session.blocked.clear();
         }
-        session.ahead.waiting.clear();
+        session.async_ops.waiting.clear();
         // A client that was returning is expected to return again, even if it had resent
         // everything: none of that is executed yet.
         session.awaited = session.resending || forgotten;

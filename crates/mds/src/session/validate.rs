@@ -37,7 +37,7 @@ impl Session {
         let connected = self.conn.is_some();
         assert!(!self.awaited || !connected, "{client}: the server awaits absent clients only");
         assert!(!self.resending || connected, "{client}: a client resends over a connection");
-        self.ahead.validate(client);
+        self.async_ops.validate(client);
         self.shown.validate();
     }
 }

@@ -7,8 +7,8 @@ use policy::MergeTrigger;
 use types::bytes::{Malformed, Put, Reader};
 use types::{ClientId, Cred, Epoch, Ino, InoRange, Rank, Seq, Tid, Timestamp};
 
+use super::departures::GoneList;
 use super::free::Free;
-use super::gone::GoneList;
 use super::{Decoupling, JournalEnd, Tables};
 use crate::session::{Remembered, SavedSession};
 

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_touches_becomes_one() {
+    fn adjacent_ranges_are_joined() {
         let all = free(&[(10, 20), (30, 40), (20, 30), (50, 50), (60, 70)]);
         assert_eq!(all.ranges().collect::<Vec<_>>(), [range(10, 40), range(60, 70)]);
     }

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moves_is_what_it_was_and_nothing_else_is_read() {
+    fn the_record_of_a_move_reads_back_and_truncation_is_detected() {
         let (tables, _) = decoupled(Rank(0));
         let known = tables.to_move(SUBTREE).unwrap();
         let done = Some((JournalId(7), Seq(300)));
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_finds_it_here_or_gone_by_what_the_list_says() {
+    fn recovery_finds_a_moved_subtree_by_the_list_of_subtrees() {
         let (mut tables, range) = decoupled(Rank(0));
         assert!(!tables.leave((OUTER, 3), &[SUBTREE]));
         for (moves, here) in [(2, true), (3, false), (4, false)] {
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stayed_does_not_leave_with_the_next_move() {
+    fn a_cancelled_move_does_not_leave_with_the_next_one() {
         let (mut tables, _) = decoupled(Rank(0));
         tables.leave((OUTER, 3), &[SUBTREE]);
         tables.stay(OUTER);

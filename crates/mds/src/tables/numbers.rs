@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_back_is_given_again_and_nothing_else() {
+    fn only_returned_numbers_are_granted_again() {
         let (mut tables, given) = tables(&[100, 100]);
         let others = tables.grant(50).unwrap();
         let [first, second] = given[..] else { panic!("two ranges") };
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_last_comes_back_to_the_rest() {
+    fn the_last_grant_returns_to_the_unused_rest() {
         let (mut tables, given) = tables(&[100]);
         give_back(&mut tables, CLIENT, &[range(given[0].start + 10, given[0].end)]);
         assert_eq!(tables.grant(500).unwrap().start, given[0].start + 10);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn only_ends_of_ones_own_come_back_and_once() {
+    fn only_the_end_of_an_own_range_returns_and_only_once() {
         let (mut tables, given) = tables(&[100, 100]);
         let others = tables.grant(50).unwrap();
         let InoRange { start, end } = given[0];
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_comes_back_of_a_subtree_that_was_taken_over() {
+    fn numbers_of_a_subtree_that_was_taken_over_do_not_return() {
         let (mut tables, given) = tables(&[100]);
         tables.decoupled.get_mut(&SUBTREE).unwrap().taken_over = true;
         give_back(&mut tables, CLIENT, &[range(given[0].start + 10, given[0].end)]);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_of_another_rank_is_not_taken_for_ones_own() {
+    fn the_table_of_another_rank_is_refused() {
         let (tables, _) = tables(&[100]);
         let bytes = tables.encode();
         assert!(Tables::new(Rank(1)).decode(&bytes).is_err());

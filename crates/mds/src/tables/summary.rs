@@ -22,7 +22,7 @@ pub struct RankTable {
 
 /// Where the numbers of a rank continue after the loss of its table: behind all numbers in use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CountFrom {
+pub struct NextNumbers {
     /// Inode numbers begin here.
     pub next: u64,
     /// The next term is later than this one.
@@ -51,7 +51,7 @@ impl RankTable {
     pub fn begin_again(
         rank: Rank,
         older: Option<&[u8]>,
-        from: CountFrom,
+        from: NextNumbers,
     ) -> Result<Vec<u8>, Malformed> {
         let mut tables = Tables::new(rank);
         if let Some(older) = older {
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_begins_again_counts_nothing_twice() {
+    fn a_rebuilt_table_grants_no_number_twice() {
         let rank = Rank(1);
         let mut tables = Tables::new(rank);
         tables.take_over(None).unwrap();
@@ -105,7 +105,7 @@ mod tests {
         tables.fenced.insert(ClientId(77));
         let older = tables.encode();
         let from =
-            CountFrom { next: given.end + 5, epoch: Epoch(9), last: Seq(1 << 50), next_index: 3 };
+            NextNumbers { next: given.end + 5, epoch: Epoch(9), last: Seq(1 << 50), next_index: 3 };
         for older in [Some(&older[..]), None] {
             let table = RankTable::begin_again(rank, older, from).unwrap();
             let read = RankTable::decode(rank, &table).unwrap();

@@ -14,7 +14,7 @@ fn granted(tree: &mut Tree, op: Op<'_>) -> Option<Grants> {
     tree.reply(1, tid);
     tree.pass(20);
     let tid = tree.ask_caching(1, op);
-    tree.reply(1, tid).told
+    tree.reply(1, tid).grants
 }
 
 fn look(parent: Ino) -> Op<'static> {
@@ -28,7 +28,7 @@ fn a_client_that_does_not_cache_gets_no_capability() {
     tree.answer(op).unwrap();
     tree.pass(20);
     let tid = tree.ask(1, op);
-    assert_eq!(tree.reply(1, tid).told, None);
+    assert_eq!(tree.reply(1, tid).grants, None);
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn a_client_gets_no_capability_before_the_table_names_it() {
     let mut tree = Tree::new();
     let op = look(tree.dir);
     let tid = tree.ask_caching(1, op);
-    assert_eq!(tree.reply(1, tid).told, None);
+    assert_eq!(tree.reply(1, tid).grants, None);
 }
 
 #[test]
@@ -126,10 +126,10 @@ fn a_contested_directory_is_granted_to_no_client_for_a_moment() {
     tree.ask(2, Op::Rmdir { parent: dir, name: b"sub" });
     tree.answer(Op::Return { dir }).unwrap();
     let tid = tree.ask_caching(1, look(dir));
-    assert_eq!(tree.reply(1, tid).told, None);
+    assert_eq!(tree.reply(1, tid).grants, None);
     tree.pass(501);
     let tid = tree.ask_caching(1, look(dir));
-    assert!(tree.reply(1, tid).told.is_some());
+    assert!(tree.reply(1, tid).grants.is_some());
 }
 
 #[test]
@@ -174,9 +174,9 @@ fn create_alone(tree: &mut Tree, name: &[u8]) -> Option<Grants> {
     let op = Op::Create { parent: tree.full, name, new };
     let tid = tree.tid();
     let request = Request::new(tid, Tid(tid.0 - 1), types::Cred::root(), op);
-    let wants_alone = WantsExclusive::Always;
-    tree.send(1, 0, Request { remembers: true, wants_alone, ..request });
-    tree.reply(1, tid).told
+    let wants_exclusive = WantsExclusive::Always;
+    tree.send(1, 0, Request { remembers: true, wants_exclusive, ..request });
+    tree.reply(1, tid).grants
 }
 
 /// Client 1 has the directory alone.
@@ -185,7 +185,7 @@ fn alone() -> Tree {
     create_alone(&mut tree, b"a");
     tree.pass(20);
     let grants = create_alone(&mut tree, b"b").unwrap();
-    assert!(grants.alone.is_some(), "{grants:?}");
+    assert!(grants.exclusive.is_some(), "{grants:?}");
     tree
 }
 

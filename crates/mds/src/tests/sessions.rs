@@ -185,7 +185,7 @@ fn a_fenced_client_is_not_welcome() {
 fn a_settled_client_knows_the_position_of_its_newest_asynchronous_change() {
     let mut cluster = Cluster::new();
     cluster.connect(1);
-    let tid = cluster.ask(1, Op::Settle);
+    let tid = cluster.ask(1, Op::AwaitAsync);
     let reply = cluster.reply(1, tid);
     assert_eq!((reply.result, reply.seq), (Ok(Answer::Done), Seq(0)));
 }

@@ -7,7 +7,7 @@ use journal::{Create, Event, JournalBuffer, SegmentHeader, Writer};
 use types::{
     ClientId, Cred, Epoch, Ino, InoRange, Origin, Rank, RenameFlags, Seq, Span, Tid, Timestamp,
 };
-use wire::{Answer, MergeFlags, Message, NewInode, Op, Replay, Request, Unused};
+use wire::{Answer, MergeFlags, Message, NewInode, Op, Replay, Request, UnusedNumbers};
 
 use super::Cluster;
 use super::cluster::FILE;
@@ -97,7 +97,7 @@ fn a_merge_applies_the_journal_of_a_decoupled_client() {
     let InoRange { start, .. } = given.range;
     let bytes = journal_of(dir, 1, given.epoch, &[("a", start), ("b", start + 1)]);
     let flags = MergeFlags { release: true, ..MergeFlags::default() };
-    let (length, unused) = (bytes.len() as u64, Unused::default());
+    let (length, unused) = (bytes.len() as u64, UnusedNumbers::default());
     let op = Op::Merge { subtree: dir, bytes: length, object: b"", flags, unused };
     let tid = cluster.ask(1, op);
     let conn = cluster.conn(1, 0);

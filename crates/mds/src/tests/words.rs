@@ -65,7 +65,7 @@ impl Words {
                 };
                 format!("store: {op}: {ended}")
             }
-            MdsInput::Vitals(_) => "vitals".to_owned(),
+            MdsInput::ResourceUse(_) => "vitals".to_owned(),
             MdsInput::Room(_) => "room of the store".to_owned(),
             MdsInput::Answered(answer) => {
                 let exports = answer.decision.iter().flat_map(|decision| &decision.exports);
@@ -228,7 +228,7 @@ impl Words {
         let text = match result {
             Ok(Answer::Done) => "done".to_owned(),
             Ok(Answer::Attr(attr)) => format!("is {}", self.path(attr.ino, namespace)),
-            Ok(Answer::Elsewhere(to)) => format!("ask {}", to.rank),
+            Ok(Answer::Redirect(to)) => format!("ask {}", to.rank),
             Ok(Answer::Safe(seq)) => format!("safe up to event {}", seq.0),
             Ok(Answer::Decoupled(given)) => {
                 format!("decoupled, with {} inode numbers", given.range.len())

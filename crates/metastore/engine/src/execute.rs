@@ -152,8 +152,8 @@ pub fn purge_data(
     let left = AtomicU64::new(stripes);
     let next = || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
     let delete = || -> Result<()> {
-        while let Ok(behind) = next() {
-            store.delete(&metastore::data_name(ino, pool, behind - 1))?;
+        while let Ok(next_end) = next() {
+            store.delete(&metastore::data_name(ino, pool, next_end - 1))?;
         }
         Ok(())
     };

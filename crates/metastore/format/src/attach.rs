@@ -79,7 +79,8 @@ pub struct RunList {
     pub last: Seq,
     /// The runs; those of one directory follow each other.
     pub dirs: Vec<DirRun>,
-    /// A verifier's word for all of this ([`Statement`](crate::Statement)), if there is one.
+    /// A verifier's word for all of this ([`ProofStatement`](crate::ProofStatement)), if there is
+    /// one.
     pub proof: Option<Proof>,
 }
 

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nothing_else_says_is_copied() {
+    fn objects_that_no_other_object_repeats_are_copied() {
         let copied = ["rank/0000", "rank/00ff", "mon/map", "mds/subtrees"].map(is_copied);
         assert_eq!(copied, [true; 4]);
         let others = ["rank/0", "rank/0000.lock", "copy/mon/map", "mon/lock"].map(is_copied);

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_a_file_nor_a_directory_is_refused() {
+    fn an_unknown_file_type_or_version_is_refused() {
         for kind in [0, 3, 255] {
             let bytes = with_body(&cross_rename(CrossRenameState::Offered).encode(), |body| {
                 body.pop();
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn encoding_and_decoding_give_the_same_value() {
         use CrossRenameState::{Done, Offered, Taken, Withdrawn};
         for state in [Offered, Withdrawn, Taken, Done] {
             for is_dir in [false, true] {
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_is_refused() {
+    fn every_truncation_and_every_flipped_bit_is_detected() {
         let bytes = cross_rename(CrossRenameState::Taken).encode();
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn names_say_whose_and_which() {
+    fn the_name_of_a_record_has_its_rank_and_number() {
         let name = cross_rename_name(Rank(3), 1 << 40);
         assert_eq!(parse_cross_rename_name(&name), Some((Rank(3), 1 << 40)));
         for other in ["mds/subtrees", "mds/passage/3/1", "mds/passage/0003/", "mds/passage/0003/zz"]

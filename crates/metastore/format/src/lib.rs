@@ -56,7 +56,7 @@ pub use object::{
     ObjectName, RunId, data_name, data_prefix, manifest_name, prefix, run_name, sums_name,
     values_name,
 };
-pub use proof::{Proof, ProofKey, Statement};
+pub use proof::{Proof, ProofKey, ProofStatement};
 pub use removals::{
     REMOVALS_MAX, REMOVALS_PREFIX, Removal, parse_removals_name, removals_name, removals_prefix,
 };
@@ -66,7 +66,7 @@ pub use run::{
     BLOCK_BYTES_TARGET, Columns, RESTART_ROWS, RUN_VERSION, RunBuilder, RunCursor, RunEnds,
     RunIndex, RunRange, RunReader, encode_clients_run, encode_columns, encode_run,
 };
-pub use scan::{Scan, Want};
+pub use scan::{Scan, WantedRange};
 pub use snapshots::{
     PURGE_PREFIX, Purge, SNAPSHOTS_MAX, SNAPSHOTS_NAME, Snapshot, Snapshots, is_of_branch,
     parse_retained, retained_name, retained_prefix,

@@ -49,7 +49,7 @@ impl std::fmt::Debug for ProofKey {
 /// The proved statement: that a user may have made these runs and done the rest, beginning with a
 /// subtree with this root, while this client had it.
 #[derive(Clone, Copy, Debug)]
-pub struct Statement<'a> {
+pub struct ProofStatement<'a> {
     /// The decoupled subtree's root: its number, mode, owner and group count.
     pub root: &'a Attr,
     /// The owner of the subtree.
@@ -64,13 +64,13 @@ pub struct Statement<'a> {
     pub rest: &'a [u8],
 }
 
-/// See [`Statement`].
+/// See [`ProofStatement`].
 pub type Proof = [u8; 32];
 
 /// The first bytes of a statement.
 const CONTEXT: &[u8] = b"cudele runs 1";
 
-impl Statement<'_> {
+impl ProofStatement<'_> {
     /// Proves it.
     #[must_use]
     pub fn prove(&self, key: &ProofKey) -> Proof {

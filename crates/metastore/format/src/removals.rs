@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_nothing_else_is() {
+    fn a_removal_list_reads_back_and_all_damage_is_detected() {
         for list in [list(), Vec::new()] {
             let bytes = Removal::encode_list(&list);
             assert_eq!(Removal::decode_list("x", &bytes), Ok(list));

@@ -25,7 +25,7 @@ pub struct Scan {
 
 /// A piece of an object that is to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Want {
+pub struct WantedRange {
     /// The object.
     pub object: String,
     /// From where.
@@ -52,10 +52,10 @@ impl Scan {
 
     /// The parts to read before there can be rows; empty if there are rows.
     #[must_use]
-    pub fn wants(&self) -> Vec<Want> {
+    pub fn wants(&self) -> Vec<WantedRange> {
         let want = |(run, stream): (usize, &RunStream)| {
             let (offset, length) = stream.want()?;
-            Some(Want { object: stream.object(), offset, length, run })
+            Some(WantedRange { object: stream.object(), offset, length, run })
         };
         self.streams.iter().enumerate().filter_map(want).collect()
     }
@@ -64,7 +64,7 @@ impl Scan {
     ///
     /// # Errors
     /// If it is not of the run that the manifest means.
-    pub fn feed(&mut self, want: &Want, bytes: Vec<u8>) -> Result<(), FormatError> {
+    pub fn feed(&mut self, want: &WantedRange, bytes: Vec<u8>) -> Result<(), FormatError> {
         match self.streams.get_mut(want.run) {
             Some(stream) => stream.feed(bytes, &self.after),
             None => Ok(()),

@@ -95,7 +95,7 @@ pub struct MovedSubtree {
 pub enum PartState {
     /// Nothing: each name is in its fragment.
     #[default]
-    Settled,
+    Stable,
     /// Names are being moved from the directory to the fragments.
     Splitting,
     /// Names are being moved back.
@@ -140,13 +140,13 @@ impl Subtrees {
     }
 
     /// The subtrees that their ranks serve apart from the subtrees around them.
-    pub fn apart(&self) -> impl Iterator<Item = &MovedSubtree> {
+    pub fn unjoined(&self) -> impl Iterator<Item = &MovedSubtree> {
         self.list.iter().filter(|subtree| !subtree.joined)
     }
 
     /// The subtree with this root, if its rank serves it apart from the subtree around it.
     #[must_use]
-    pub fn apart_at(&self, root: Ino) -> Option<&MovedSubtree> {
+    pub fn unjoined_at(&self, root: Ino) -> Option<&MovedSubtree> {
         self.get(root).filter(|subtree| !subtree.joined)
     }
 
@@ -269,7 +269,7 @@ fn read(bytes: &[u8]) -> Result<Subtrees, Malformed> {
 fn put_part(out: &mut Vec<u8>, part: &FragmentOf) {
     let FragmentOf { dir, frag, state, access } = part;
     out.put_u8(match state {
-        PartState::Settled => 1,
+        PartState::Stable => 1,
         PartState::Splitting => 2,
         PartState::Joining => 3,
     });
@@ -284,7 +284,7 @@ fn put_part(out: &mut Vec<u8>, part: &FragmentOf) {
 fn part(reader: &mut Reader<'_>) -> Result<FragmentOf, Malformed> {
     let start = *reader;
     let state = match reader.u8()? {
-        1 => PartState::Settled,
+        1 => PartState::Stable,
         2 => PartState::Splitting,
         3 => PartState::Joining,
         _ => return Err(start.malformed("what is done to a fragment")),

@@ -246,7 +246,7 @@ fn reads_v3() {
 }
 
 #[test]
-fn what_a_golden_row_points_to_is_in_the_golden_segment() {
+fn the_pointer_of_a_golden_row_leads_into_the_golden_segment() {
     let golden = |(name, bytes): (&str, Vec<u8>)| golden(name, &bytes);
     let [run, values, manifest] = columns().map(golden);
     let (run, manifest) = (RunReader::open(&run).unwrap(), Manifest::decode(&manifest).unwrap());

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_nobody_used_since_it_failed_has_not_recovered() {
+    fn an_unused_store_has_not_recovered() {
         let mut watch = StoreWatch::default();
         watch.note(at(1), &failure());
         assert!(watch.notice(at(1)).is_some());

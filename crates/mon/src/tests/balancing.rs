@@ -38,7 +38,7 @@ fn a_policy_is_stored_before_it_is_in_force_and_all_ranks_hear_of_it_together() 
 }
 
 #[test]
-fn what_is_no_policy_is_refused_with_its_line() {
+fn an_invalid_policy_is_refused_with_its_line() {
     let mut bench = two_ranks();
     bench.ask(9, 1, MonOp::SetBalancer { name: b"bad", text: b"-- When policy\nif x == then\n" });
     bench.ask(9, 2, MonOp::SetBalancer { name: b"", text: b"" });
@@ -82,7 +82,7 @@ fn a_policy_that_is_not_stored_is_not_in_force() {
 }
 
 #[test]
-fn who_asks_for_the_one_before_gets_it_as_a_new_version() {
+fn a_revert_makes_the_previous_policy_a_new_version() {
     let mut bench = two_ranks();
     for (tid, name) in [(2, "one"), (3, "two")] {
         bench.ask(9, tid, set(name));
@@ -101,7 +101,7 @@ fn who_asks_for_the_one_before_gets_it_as_a_new_version() {
 }
 
 #[test]
-fn where_nobody_set_a_policy_it_is_that_of_cephfs_and_going_back_balances_nothing() {
+fn the_first_policy_is_that_of_cephfs_and_a_revert_gives_static() {
     for by_hand in [true, false] {
         let mut bench = two_ranks();
         let entry = bench.stored_map().balancer();
@@ -118,7 +118,7 @@ fn where_nobody_set_a_policy_it_is_that_of_cephfs_and_going_back_balances_nothin
 }
 
 #[test]
-fn where_nothing_is_balanced_and_nothing_was_there_is_nothing_to_go_back_to() {
+fn a_revert_from_static_without_an_earlier_policy_fails() {
     let mut bench = two_ranks();
     bench.given_up(1, 0, 1, "line 1: bad");
     bench.settle();
@@ -129,7 +129,7 @@ fn where_nothing_is_balanced_and_nothing_was_there_is_nothing_to_go_back_to() {
 }
 
 #[test]
-fn what_a_rank_has_given_up_is_given_up_by_all_and_never_gone_back_to() {
+fn a_policy_that_one_rank_gave_up_is_reverted_for_all_and_for_good() {
     let mut bench = two_ranks();
     for (tid, name) in [(1, "good"), (2, "bad"), (3, "worse")] {
         bench.ask(9, tid, set(name));
@@ -231,7 +231,7 @@ fn next_of(bench: Bench) -> Bench {
 }
 
 #[test]
-fn old_records_go_and_who_asks_learns_how_many() {
+fn old_records_are_dropped_and_their_number_is_reported() {
     let mut bench = two_ranks();
     let long = vec![b'x'; 1 << 20];
     for _ in 0..10 {
@@ -311,7 +311,7 @@ fn a_store_that_fails_is_asked_again() {
 }
 
 #[test]
-fn who_went_away_is_not_answered_and_the_policy_is_in_force() {
+fn a_policy_takes_effect_although_its_client_disconnected() {
     let mut bench = two_ranks();
     bench.ask(9, 1, set("mine"));
     bench.closed(9);

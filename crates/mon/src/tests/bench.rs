@@ -242,7 +242,7 @@ impl Bench {
                 seq: Seq(0),
                 time: Timestamp(0),
                 safe: Seq(0),
-                told: None,
+                grants: None,
                 result,
             }),
         );

@@ -132,7 +132,7 @@ fn a_policy_that_is_none_changes_nothing_and_the_place_is_named() {
 }
 
 #[test]
-fn what_the_server_refuses_is_refused_and_not_recorded() {
+fn a_change_that_the_server_refuses_is_not_recorded() {
     let mut bench = Bench::serving();
     bench.ask(5, 1, decouple(b"/nowhere"));
     let failure = Failure { errno: Errno::NotFound, text: "/nowhere does not exist".into() };
@@ -304,7 +304,7 @@ fn the_map_holds_only_so_many_policies() {
 }
 
 #[test]
-fn what_is_not_for_a_monitor_ends_the_connection() {
+fn a_message_that_is_not_for_a_monitor_closes_the_connection() {
     let mut bench = Bench::serving();
     bench.message(8, wire::Message::Hello(wire::Hello::default()));
     bench.message(8, wire::Message::Stop);

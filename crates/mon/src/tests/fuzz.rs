@@ -74,7 +74,10 @@ fn play(bench: &mut Bench, event: Event) {
             };
             let tid = Tid(bench.forward_tid(nth));
             let (seq, time, safe) = (Seq(0), Timestamp(0), Seq(0));
-            bench.message(conn, Message::Reply(Reply { tid, seq, time, safe, told: None, result }));
+            bench.message(
+                conn,
+                Message::Reply(Reply { tid, seq, time, safe, grants: None, result }),
+            );
         }
         Event::Other { conn, kind } => {
             let message = match kind {

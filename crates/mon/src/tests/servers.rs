@@ -37,7 +37,7 @@ fn a_server_that_starts_is_recorded_and_gets_the_map() {
 }
 
 #[test]
-fn what_happens_to_servers_and_store_is_said_once() {
+fn each_event_of_servers_and_store_is_logged_once() {
     let mut bench = Bench::serving();
     bench.beacon(1, 0, 1, MdsState::Active);
     bench.settle();
@@ -63,7 +63,7 @@ fn what_happens_to_servers_and_store_is_said_once() {
 }
 
 #[test]
-fn what_changes_often_is_shown_but_not_stored() {
+fn counters_and_decoupled_subtrees_are_shown_but_not_stored() {
     let mut bench = Bench::serving();
     let subtree = |path: &str| DecoupledSubtree {
         path: path.into(),
@@ -171,7 +171,7 @@ fn a_server_that_a_restarted_monitor_does_not_hear_of_is_lost_after_the_grace() 
 }
 
 #[test]
-fn an_earlier_server_of_a_rank_is_told_to_stop() {
+fn an_earlier_server_of_a_rank_must_stop() {
     let mut bench = Bench::serving();
     bench.beacon(2, 0, 2, MdsState::Replaying);
     bench.settle();

@@ -132,7 +132,7 @@ fn a_put_that_failed_is_made_again_after_a_look() {
 }
 
 #[test]
-fn a_put_that_failed_but_was_carried_out_counts() {
+fn a_put_that_failed_but_took_effect_counts() {
     let mut bench = Bench::serving();
     bench.ask(5, 1, MonOp::Register);
     bench.store_fails(true);

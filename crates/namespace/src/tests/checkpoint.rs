@@ -12,7 +12,7 @@ use types::{Attr, FileType, Ino, Origin, RenameFlags, Seq, Timestamp};
 
 use super::tree::{self, warm};
 use super::world::{At, Op, at, change_op, change_or_policy, cred, peek, plan, resolve};
-use crate::{Capture, Cred, Freed, Mode, Namespace, Planned, PlannedInode, Refusal};
+use crate::{Capture, Cred, FreedInode, Mode, Namespace, Planned, PlannedInode, Refusal};
 
 /// A row as the store keeps it.
 #[derive(Clone, Debug)]
@@ -96,7 +96,7 @@ struct Server {
     journal: JournalBuffer,
     store: Store,
     flights: Vec<Flight>,
-    freed: Vec<(Seq, Freed)>,
+    freed: Vec<(Seq, FreedInode)>,
     /// Journals that were merged, a slice each.
     merged: Vec<JournalBuffer>,
     /// Events before this one are forgotten.
@@ -476,7 +476,7 @@ fn commit(namespace: &mut Namespace, store: &mut Store, mut flight: Flight) {
     }
     store.commit(flight.capture.dir, &flight.rows);
     store.counts.insert(flight.capture.dir, namespace.counts(flight.capture.dir));
-    let touched = namespace.untold_change(flight.capture.dir);
+    let touched = namespace.unstored_change(flight.capture.dir);
     store.positions.insert(flight.capture.dir, (flight.position, touched));
     namespace.end_capture(flight.capture.dir);
 }
@@ -590,7 +590,7 @@ fn a_directory_is_moved_with_the_times_of_its_names() {
 /// A merge without a journal puts a directory in the place of one that the journal makes, and takes
 /// over its names. In the replay the one that the journal makes meets the one that is stored.
 #[test]
-fn what_a_directory_took_over_without_a_journal_is_its_own_after_a_crash() {
+fn a_merged_directory_keeps_the_names_it_took_over_after_a_crash() {
     let root = Cred::root();
     let mut server = Server::new();
     let new = |mode| PlannedInode { mode, ..PlannedInode::default() };

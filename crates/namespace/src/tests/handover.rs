@@ -12,7 +12,7 @@ fn made(ino: Ino) -> Event<'static> {
 }
 
 #[test]
-fn what_got_its_name_later_is_not_fetched_to_repeat_what_had_it_before() {
+fn replay_fetches_no_inode_that_got_the_name_later() {
     let mut namespace = Namespace::with_root(Timestamp(1));
     let (first, later) = (Ino(20), Ino(21));
     // The store was ahead: the content of the later one may be another rank's by now.

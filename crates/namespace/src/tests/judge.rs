@@ -7,7 +7,7 @@ use types::{Cred, Ino, Seq, Timestamp};
 
 use super::tree::{no_fetch, warm};
 use super::world::{Op, change_op, cred, peek, plan, resolve};
-use crate::{Judge, Mode, Namespace, Planned, Refusal, Trial};
+use crate::{Judge, Mode, Namespace, Planned, Refusal, TrialNamespace};
 
 type Judged<'a> = Result<Option<Planned<'a>>, Refusal>;
 
@@ -24,7 +24,7 @@ fn planned(namespace: &mut Namespace, op: Op, who: &Cred, number: u64) -> Option
 }
 
 fn on_trial<'a>(
-    trial: &mut Trial,
+    trial: &mut TrialNamespace,
     base: &Namespace,
     judge: &Judge<'_>,
     event: &Event<'a>,
@@ -67,7 +67,7 @@ proptest! {
             }
         }
         let [base, mut live] = both;
-        let mut trial = Trial::new(&base, Ino::ROOT);
+        let mut trial = TrialNamespace::new(&base, Ino::ROOT);
         for (number, (op, who, other)) in (10_000..).zip(ops) {
             let (who, other) = (cred(if who > 3 { 0 } else { who }), cred(other));
             let Some(planned) = planned(&mut live, op, &who, number) else { continue };

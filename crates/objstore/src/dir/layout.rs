@@ -43,30 +43,31 @@ impl Layout {
     /// Opens the store in `root`, or makes one there if it is missing or empty and `create` is set.
     /// `store` is its name in messages.
     pub(super) fn open(root: &Path, store: &str, create: bool) -> Result<Self> {
-        let told = |attempted: &'static str| move |errno| explain(store, "", attempted, errno);
+        let to_error = |attempted: &'static str| move |errno| explain(store, "", attempted, errno);
         if create {
-            create_directories(root).map_err(told("create the directory"))?;
+            create_directories(root).map_err(to_error("create the directory"))?;
         }
         let directory = open_root(root).map_err(|errno| match errno {
             Sys::NOENT => no_store(store, "there is no such directory"),
             errno => explain(store, "", "open the directory", errno),
         })?;
         // Two processes must not both make the store, nor one sweep the beginnings of the other.
-        let alone = Flock::wait(directory.as_fd()).map_err(told("lock the directory"))?;
-        if !sys::exists(directory.as_fd(), MARKER).map_err(told("look for the marker"))? {
+        let lock = Flock::wait(directory.as_fd()).map_err(to_error("lock the directory"))?;
+        if !sys::exists(directory.as_fd(), MARKER).map_err(to_error("look for the marker"))? {
             check_unused(directory.as_fd(), store)?;
             if !create {
                 return Err(no_store(store, "the directory is empty"));
             }
-            initialise(directory.as_fd()).map_err(told("create the store"))?;
+            initialise(directory.as_fd()).map_err(to_error("create the store"))?;
         }
         let id = read_marker(directory.as_fd(), store)?;
         let part = |name| {
-            sys::open_directory(directory.as_fd(), name).map_err(told("open a part of the store"))
+            sys::open_directory(directory.as_fd(), name)
+                .map_err(to_error("open a part of the store"))
         };
         let (objects, tmp, locks) = (part(OBJECTS)?, part(TMP)?, part(LOCKS)?);
         scratch::sweep(tmp.as_fd());
-        drop(alone);
+        drop(lock);
         Ok(Self { root: directory, objects, tmp, locks, id })
     }
 }
@@ -102,8 +103,8 @@ fn no_store(store: &str, cause: &str) -> Error {
 /// Rejects a directory with any entries but the leftovers of a crash in [`initialise`], or those of
 /// a new file system.
 fn check_unused(root: BorrowedFd<'_>, store: &str) -> Result<()> {
-    let told = |errno| explain(store, "", "read the directory", errno);
-    for sys::Entry { name: entry, .. } in sys::entries(root, "").map_err(told)? {
+    let to_error = |errno| explain(store, "", "read the directory", errno);
+    for sys::Entry { name: entry, .. } in sys::entries(root, "").map_err(to_error)? {
         let harmless = match entry.as_slice() {
             b"lost+found" => true,
             name if name == MARKER_NEW.as_bytes() => true,

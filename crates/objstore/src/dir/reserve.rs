@@ -78,7 +78,7 @@ impl Reserve {
         let total = stat.f_blocks * stat.f_frsize;
         let wanted = wanted.min(total / SHARE) / PART_BYTES * PART_BYTES;
         let Some(file) = self.file(root, wanted > 0)? else { return Ok(Reserved::default()) };
-        let _alone = Flock::wait(&*file)?;
+        let _lock = Flock::wait(&*file)?;
         let mut now = state(&file)?;
         if now.wanted != wanted {
             rustix::fs::ftruncate(&file, wanted)?;
@@ -105,7 +105,7 @@ impl Reserve {
         }
         self.short.store(true, Ordering::Relaxed);
         let Some(file) = self.file(root, false)? else { return Ok(false) };
-        let _alone = Flock::wait(&*file)?;
+        let _lock = Flock::wait(&*file)?;
         let now = state(&file)?;
         let Some(start) = now.held.checked_sub(1).map(|last| last / PART_BYTES * PART_BYTES) else {
             return Ok(false);
@@ -170,13 +170,13 @@ impl DirStore {
 impl Capacity for DirStore {
     fn space(&self) -> Result<Space> {
         let stat = retry_on_intr(|| rustix::fs::fstatvfs(self.objects()));
-        let stat = stat.map_err(self.told("objects", "ask for the room left"))?;
+        let stat = stat.map_err(self.to_error("objects", "ask for the room left"))?;
         Ok(Space { total: stat.f_blocks * stat.f_frsize, available: stat.f_bavail * stat.f_frsize })
     }
 
     fn reserve(&self, bytes: u64) -> Result<Reserved> {
         let filled = self.reserve.fill(self.layout.root.as_fd(), bytes);
-        filled.map_err(self.told("", "keep room for removals"))
+        filled.map_err(self.to_error("", "keep room for removals"))
     }
 
     fn allow_reserve(&self) {

@@ -45,7 +45,7 @@ fn the_layout_is_what_the_document_says() {
 }
 
 #[test]
-fn a_directory_of_somebody_else_is_refused_and_left_alone() {
+fn a_foreign_directory_is_refused_and_left_alone() {
     let directory = TempDir::new().unwrap();
     let root = directory.path();
     std::fs::write(root.join("thesis.tex"), b"").unwrap();
@@ -247,7 +247,7 @@ fn after_a_failed_sync_of_everything_only_puts_go_on() {
 }
 
 #[test]
-fn what_is_not_an_object_is_not_listed() {
+fn foreign_files_are_not_listed() {
     let directory = TempDir::new().unwrap();
     let store = DirStore::open(directory.path(), true).unwrap();
     put(&store, "a/b", b"");

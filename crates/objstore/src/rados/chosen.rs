@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use types::{Errno, Error, Pool as Number, Result};
 
-use super::errors::told;
+use super::errors::to_error;
 use super::large::ATTEMPTS_MAX;
 use super::places::{DATA, PoolPlace, open};
 use super::sys::{Cluster, Code, Pool, Read, Step};
@@ -108,7 +108,7 @@ impl Chosen {
                 Ok(_) => return Ok(Number(number)),
                 // Another process has added one.
                 Err(Code::EXISTS | Code::RANGE | Code::OVERFLOW) => {}
-                Err(code) => return Err(told(TABLE, "note the pool", code)),
+                Err(code) => return Err(to_error(TABLE, "note the pool", code)),
             }
         }
         Err(super::contended(TABLE))
@@ -134,7 +134,7 @@ impl Chosen {
                 let cause = "the pool cannot write into the middle of an object";
                 Err(Error::new(Errno::NotSupported, pool, cause).remedy("choose a replicated pool"))
             }
-            Err(code) => Err(told(pool, "write to the pool", code)),
+            Err(code) => Err(to_error(pool, "write to the pool", code)),
         }
     }
 
@@ -151,7 +151,7 @@ impl Chosen {
         let seen = match self.base.read(read) {
             Ok(seen) => seen,
             Err(Code::NOT_FOUND) => return Ok((Vec::new(), None)),
-            Err(code) => return Err(told(TABLE, "read", code)),
+            Err(code) => return Err(to_error(TABLE, "read", code)),
         };
         let text = String::from_utf8_lossy(&buffer[..seen.read]);
         let rows = text.lines().map(|line| {

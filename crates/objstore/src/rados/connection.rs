@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use types::{Errno, Error, Result};
 
 use super::config::Config;
-use super::errors::told;
+use super::errors::to_error;
 use super::places::PURPOSES;
 use super::sys::{Cluster, Code};
 
@@ -19,7 +19,7 @@ pub(super) fn connect(url: &str, config: &Config) -> Result<Arc<Cluster>> {
     let user = format!("client.{}", config.user);
     let failed = |doing: &str| {
         let doing = doing.to_owned();
-        move |code| told(url, &doing, code)
+        move |code| to_error(url, &doing, code)
     };
     let cluster = Cluster::new(&user)?.map_err(failed("prepare a connection"))?;
     let conf = config.conf.as_deref();
@@ -33,7 +33,7 @@ pub(super) fn connect(url: &str, config: &Config) -> Result<Arc<Cluster>> {
             Error::new(Errno::Invalid, url, "the configuration file cannot be understood")
                 .remedy("`ceph-conf --lookup fsid -c FILE` says what is wrong with it")
         }
-        code => told(url, "read the configuration file", code),
+        code => to_error(url, "read the configuration file", code),
     })?;
     let (op, connect) = (config.op_timeout_s.to_string(), config.connect_timeout_s.to_string());
     let mut settings = vec![
@@ -77,7 +77,7 @@ fn refused(url: &str, user: &str, config: &Config, code: Code) -> Error {
             Error::new(Errno::TimedOut, url, cause)
                 .remedy("check `mon host` in the configuration file, and `ceph status`")
         }
-        _ => told(url, "connect to the cluster", code),
+        _ => to_error(url, "connect to the cluster", code),
     }
 }
 
@@ -90,7 +90,8 @@ pub(crate) fn copies(url: &str, config: &Config) -> Result<u32> {
         let question = json!({"prefix": "osd pool get", "pool": pool, "var": "size",
             "format": "json"});
         let answer = cluster.monitor(&question.to_string());
-        let answer = answer.map_err(|code| told(url, &format!("ask about pool {pool}"), code))?;
+        let answer =
+            answer.map_err(|code| to_error(url, &format!("ask about pool {pool}"), code))?;
         let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
         let size = answer["size"].as_u64().and_then(|size| u32::try_from(size).ok());
         let size = size.ok_or_else(|| {

@@ -5,7 +5,7 @@ use types::{Errno, Error};
 use super::sys::Code;
 
 /// The error of a request: its subject, the operation, and Ceph's code.
-pub(super) fn told(subject: &str, doing: &str, code: Code) -> Error {
+pub(super) fn to_error(subject: &str, doing: &str, code: Code) -> Error {
     let errno = u16::try_from(-code.0).map_or(Errno::Io, Errno::from_code);
     let (errno, cause, remedy) = match -code.0 {
         // ENOSPC, EDQUOT

@@ -6,7 +6,7 @@
 
 use types::Result;
 
-use super::errors::told;
+use super::errors::to_error;
 use super::head::{Head, LARGE, Large, PIECE_BYTES, parts};
 use super::places::PoolPlace;
 use super::sys::{Code, CodeResult, Read, Step, Submitted};
@@ -49,7 +49,7 @@ impl Rados {
                 None => Err(self.foreign(name)),
             },
             Err(Code::NOT_FOUND) => Ok(None),
-            Err(code) => Err(told(name, "read", code)),
+            Err(code) => Err(to_error(name, "read", code)),
         }
     }
 
@@ -117,7 +117,7 @@ impl Rados {
                 match result {
                     Ok(_) => {}
                     Err(Code::NOT_FOUND) => whole = false,
-                    Err(code) => return Err(told(name, "read", code)),
+                    Err(code) => return Err(to_error(name, "read", code)),
                 }
             }
         }
@@ -148,12 +148,12 @@ impl Rados {
                     let written = now.large.map_or(Ok(()), |large| {
                         self.write_pieces(place, name, large, offset, data)
                     });
-                    return written.map(|()| offset).map_err(|code| told(name, "write", code));
+                    return written.map(|()| offset).map_err(|code| to_error(name, "write", code));
                 }
                 Err(code) => {
                     self.known.forget(name);
                     if !changed(code, before.is_some()) {
-                        return Err(told(name, "write", code));
+                        return Err(to_error(name, "write", code));
                     }
                 }
             }

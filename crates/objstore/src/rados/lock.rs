@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use types::{Errno, Error, Result};
 
-use super::errors::told;
+use super::errors::to_error;
 use super::sys::{Cluster, Code, CodeResult, Holder, Pool, Signal, Watch};
 use crate::LockGuard;
 use crate::store::held;
@@ -65,10 +65,11 @@ impl NamedLock {
             match pool.lock(name, LOCK, &cookie) {
                 Ok(()) => break,
                 Err(Code::BUSY | Code::EXISTS) => {}
-                Err(code) => return Err(told(name, "lock", code)),
+                Err(code) => return Err(to_error(name, "lock", code)),
             }
             let holder = pool.holder(name, LOCK);
-            let Some(holder) = holder.map_err(|code| told(name, "see who holds the lock", code))?
+            let Some(holder) =
+                holder.map_err(|code| to_error(name, "see who holds the lock", code))?
             else {
                 continue; // It was released meanwhile.
             };
@@ -88,7 +89,7 @@ impl NamedLock {
         };
         // From here on the guard unlocks. A process that asks before the watch exists asks again.
         let watch = Watch::new(pool, name, &signal);
-        let watch = watch.map_err(|code| told(name, "watch the lock", code))?;
+        let watch = watch.map_err(|code| to_error(name, "watch the lock", code))?;
         let (pool, name) = (Arc::clone(pool), name.to_owned());
         let keeper = std::thread::Builder::new().name("lock".to_owned());
         let keeper = keeper.spawn(move || keep(&pool, &name, watch, &signal));
@@ -151,7 +152,7 @@ fn lives(pool: &Pool, name: &str) -> Result<bool> {
             Ok(_) => return Ok(true),
             // The object went with its holder.
             Err(Code::NOT_FOUND) => return Ok(false),
-            Err(code) => return Err(told(name, "ask who holds the lock", code)),
+            Err(code) => return Err(to_error(name, "ask who holds the lock", code)),
         }
         if start.elapsed() >= GRACE {
             return Ok(false);
@@ -170,7 +171,7 @@ pub(super) fn exclude(
 ) -> Result<()> {
     cluster.shut_out(&holder.address, SHUT_OUT_S).map_err(|code| {
         let doing = format!("shut out the former holder {} ({})", owner_of(holder), holder.address);
-        let error = told(name, &doing, code);
+        let error = to_error(name, &doing, code);
         if error.errno == Errno::Access {
             return error.remedy(
                 "let this user do it: mon 'profile rbd', or see the \
@@ -182,7 +183,7 @@ pub(super) fn exclude(
     match pool.break_lock(name, lock, holder) {
         // Another process did it.
         Ok(()) | Err(Code::NOT_FOUND) => Ok(()),
-        Err(code) => Err(told(name, "break the lock of a dead holder", code)),
+        Err(code) => Err(to_error(name, "break the lock of a dead holder", code)),
     }
 }
 

@@ -12,7 +12,7 @@ use types::{Errno, Error, Result};
 
 use super::chosen::Chosen;
 use super::config::Config;
-use super::errors::told;
+use super::errors::to_error;
 use super::sys::{Cluster, Code, Pool, Read, Step};
 
 /// The prefix of file data.
@@ -57,7 +57,7 @@ impl Places {
         create: bool,
     ) -> Result<Self> {
         let base = open(cluster, store, &config.pool, &config.namespace)?;
-        settle(&base, store, &mut config, create)?;
+        read_or_write_marker(&base, store, &mut config, create)?;
         let place = |purpose: usize| -> Result<PoolPlace> {
             let (name, prefix) = PURPOSES[purpose];
             let pool = config.pool_of(purpose);
@@ -145,12 +145,12 @@ pub(super) fn open(
             Error::new(Errno::NotFound, store, format!("the cluster has no pool named {pool}"))
                 .remedy(format!("see `ceph osd pool ls`, or `ceph osd pool create {pool}`"))
         }
-        code => told(store, &format!("open pool {pool}"), code),
+        code => to_error(store, &format!("open pool {pool}"), code),
     })
 }
 
 /// Reads the marker into `config`, or writes it.
-fn settle(base: &Pool, store: &str, config: &mut Config, create: bool) -> Result<()> {
+fn read_or_write_marker(base: &Pool, store: &str, config: &mut Config, create: bool) -> Result<()> {
     if create {
         let mut text = format!("cudele-store {LAYOUT}\n");
         for (purpose, (name, _)) in PURPOSES.iter().enumerate() {
@@ -159,7 +159,7 @@ fn settle(base: &Pool, store: &str, config: &mut Config, create: bool) -> Result
         match base.change(MARKER, &[Step::CreateNew, Step::WriteFull(text.as_bytes())]) {
             Ok(_) => return Ok(()),
             Err(Code::EXISTS) => {}
-            Err(code) => return Err(told(store, "make the store", code)),
+            Err(code) => return Err(to_error(store, "make the store", code)),
         }
     }
     let mut buffer = [0; MARKER_BYTES_MAX];
@@ -174,7 +174,7 @@ fn settle(base: &Pool, store: &str, config: &mut Config, create: bool) -> Result
             Error::new(Errno::NotFound, store, cause)
                 .remedy("`cudele up --store` makes one; or correct the address")
         }
-        code => told(store, "read what the store is", code),
+        code => to_error(store, "read what the store is", code),
     })?;
     let text = String::from_utf8_lossy(&buffer[..seen.read]);
     agree(&text, store, config)

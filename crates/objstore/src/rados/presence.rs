@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use types::{ClientId, Result};
 
-use super::errors::told;
+use super::errors::to_error;
 use super::lock::exclude;
 use super::sys::{Cluster, Code, CodeResult, Pool, Read, Step};
 
@@ -41,7 +41,7 @@ impl Entered {
         let number = ENTERED.fetch_add(1, Ordering::Relaxed);
         let (pool, object) = (Arc::clone(pool), object_of(client));
         let cookie = format!("{}.{number}", cluster.instance());
-        pool.share(&object, LOCK, &cookie).map_err(|code| told(&object, "enter", code))?;
+        pool.share(&object, LOCK, &cookie).map_err(|code| to_error(&object, "enter", code))?;
         Ok(Self { pool, object, cookie })
     }
 }
@@ -74,7 +74,7 @@ pub(super) fn shut_out(cluster: &Cluster, pool: &Pool, client: ClientId) -> Resu
     let object = object_of(client);
     let me = format!("client.{}", cluster.instance());
     let holders = pool.holders(&object, LOCK);
-    for holder in holders.map_err(|code| told(&object, "see who works as this client", code))? {
+    for holder in holders.map_err(|code| to_error(&object, "see who works as this client", code))? {
         if holder.client != me {
             exclude(cluster, pool, &object, LOCK, &holder)?;
         }
@@ -82,6 +82,6 @@ pub(super) fn shut_out(cluster: &Cluster, pool: &Pool, client: ClientId) -> Resu
     match remove_unused(pool, &object) {
         // Another process has removed it, or entered.
         Ok(()) | Err(Code::NOT_FOUND | Code::RANGE | Code::OVERFLOW) => Ok(()),
-        Err(code) => Err(told(&object, "tidy up", code)),
+        Err(code) => Err(to_error(&object, "tidy up", code)),
     }
 }

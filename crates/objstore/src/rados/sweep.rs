@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use types::{Errno, Error, Result};
 
 use super::Rados;
-use super::errors::told;
+use super::errors::to_error;
 use super::head::Large;
 use super::places::PoolPlace;
 use super::sys::{Code, Read, Step};
@@ -75,7 +75,7 @@ impl Rados {
                 objects.entry(object.to_owned()).or_default().push((number, index));
             }
         };
-        place.pieces.names(add).map_err(|code| told(&self.url, "list pieces", code))?;
+        place.pieces.names(add).map_err(|code| to_error(&self.url, "list pieces", code))?;
         for (object, pieces) in objects {
             swept.pieces += pieces.len() as u64;
             let head = self.look(place, &object)?.and_then(|head| head.large);
@@ -103,7 +103,7 @@ impl Rados {
             Ok(seen) => seen,
             // The process that was about to remove it did.
             Err(Code::NOT_FOUND) => return Ok(()),
-            Err(code) => return Err(told(name, "look at", code)),
+            Err(code) => return Err(to_error(name, "look at", code)),
         };
         if seen.changed_s >= before_s {
             swept.young += 1;
@@ -114,7 +114,7 @@ impl Rados {
             match place.pieces.change(name, &[Step::AssertVersion(seen.version), Step::Remove]) {
                 Ok(_) => {}
                 Err(Code::NOT_FOUND | Code::RANGE | Code::OVERFLOW) => return Ok(()),
-                Err(code) => return Err(told(name, "remove", code)),
+                Err(code) => return Err(to_error(name, "remove", code)),
             }
         }
         swept.garbage += 1;

@@ -30,7 +30,7 @@ fn errors_say_what_to_do() {
         (-5, Errno::Io, "ceph health"),
         (-9999, Errno::Io, "error 9999"),
     ] {
-        let error = told("journal/x", "write", Code(code));
+        let error = to_error("journal/x", "write", Code(code));
         assert_eq!((error.errno, &*error.subject), (errno, "journal/x"), "{code}");
         assert!(error.to_string().contains(words), "{error}");
         assert!(!error.remedy.is_empty(), "{error}");

@@ -158,7 +158,7 @@ fn a_killed_holder_is_replaced_within_two_seconds() {
 
 #[test]
 #[ignore = "needs Ceph: cargo xtask ci rados"]
-fn a_client_is_shut_out_with_all_its_processes_and_nobody_else_is() {
+fn fencing_excludes_all_processes_of_a_client_and_no_other() {
     let Some(ceph) = up(|_| {}) else { return };
     let (gone, other) = (types::ClientId(7), types::ClientId(8));
     let [first, second, bystander, next] = [(); 4].map(|()| ceph.open(""));

@@ -83,7 +83,7 @@ fn appends_and_ranges_go_across_pieces() {
 
 #[test]
 #[ignore = "needs Ceph: cargo xtask ci rados"]
-fn what_was_never_written_reads_as_zeros() {
+fn unwritten_ranges_read_as_zeros() {
     let Some(ceph) = up(|_| {}) else { return };
     let store = ceph.open("");
     store.write_range("data/00/1.0", (3 * PIECE + 5) as u64, b"end").unwrap();

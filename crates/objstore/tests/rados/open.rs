@@ -17,7 +17,7 @@ fn refused(url: &str, errno: Errno, words: &[&str]) {
 
 #[test]
 #[ignore = "needs Ceph: cargo xtask ci rados"]
-fn what_is_missing_is_named() {
+fn errors_name_the_missing_pool_file_or_user() {
     let Some(ceph) = up(|_| {}) else { return };
     let url = ceph.url("test");
     refused(&ceph.url("none"), Errno::NotFound, &["no pool named none", "pool create none"]);

@@ -44,7 +44,7 @@ fn settings_without_effect_are_remarked_on() {
     );
     policy.ack = Ack::Async;
     policy.cache = Cache::Lease;
-    assert_eq!(policy.warnings()[0], PolicyWarning::NeverAlone);
+    assert_eq!(policy.warnings()[0], PolicyWarning::NeverExclusive);
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn the_halves_of_a_cell_make_its_composition() {
 }
 
 #[test]
-fn guarantees_are_told_in_words() {
+fn guarantees_are_described_in_words() {
     let weak_local = Cell { consistency: Consistency::Weak, durability: Durability::Local };
     expect_test::expect![[r#"
         others see updates: after the merge

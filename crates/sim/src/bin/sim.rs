@@ -44,7 +44,7 @@ fn main() -> ExitCode {
         return if ranks == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     let (mut done, mut checked, mut judged, mut terms, mut failures) = (0_u64, 0, 0, 0, 0);
-    let (mut answered_here, mut leased_here, mut ahead, mut snapshots) = (0, 0, 0, 0);
+    let (mut answered_here, mut leased_here, mut async_ops, mut snapshots) = (0, 0, 0, 0);
     let mut tally = sim::cells::CellTally::default();
     for seed in options.first..options.first.saturating_add(options.seeds) {
         if start.elapsed() >= Duration::from_secs(options.seconds) {
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
                 judged += report.judged;
                 answered_here += report.answered_here;
                 leased_here += report.leased_here;
-                ahead += report.ahead;
+                async_ops += report.async_ops;
                 snapshots += report.snapshots;
                 terms += report.terms;
                 for line in &report.trace {
@@ -87,7 +87,7 @@ fn main() -> ExitCode {
         }
     }
     println!(
-        "{done} seeds, {checked} answers compared ({answered_here} of them not asked for, {leased_here} under leases), {ahead} told later, {judged} judged, {snapshots} snapshots compared, {terms} servers, {failures} failures, {:.1} s",
+        "{done} seeds, {checked} answers compared ({answered_here} of them not asked for, {leased_here} under leases), {async_ops} told later, {judged} judged, {snapshots} snapshots compared, {terms} servers, {failures} failures, {:.1} s",
         start.elapsed().as_secs_f64()
     );
     if options.seeds > 1 {
@@ -125,7 +125,7 @@ fn ranks(options: &Options, start: Instant) -> u64 {
         sum.busy_dirs += report.busy_dirs;
         sum.kept_dirs += report.kept_dirs;
         sum.linked += report.linked;
-        sum.gathered += report.gathered;
+        sum.colocated += report.colocated;
         sum.apart += report.apart;
         sum.redirected += report.redirected;
         sum.stale += report.stale;
@@ -153,7 +153,7 @@ fn ranks(options: &Options, start: Instant) -> u64 {
         sum.busy_dirs,
         sum.kept_dirs,
         sum.linked,
-        sum.gathered,
+        sum.colocated,
         sum.apart,
         sum.redirected,
         sum.stale,

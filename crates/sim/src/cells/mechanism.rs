@@ -3,7 +3,7 @@
 
 use client::{
     ByValue, Completion, CompositionRun, Earlier, EarlierMerge, JobEffect, JobInput, JobRun,
-    Material, MechanismEffect, MechanismInput, MechanismStage, SentMerge, Worth,
+    Material, MechanismEffect, MechanismInput, MechanismStage, RunThreshold, SentMerge,
 };
 use journal::segment::HEADER_BYTES;
 use objstore::{Expect, ObjectStore, SyncScope};
@@ -363,7 +363,7 @@ impl Cells {
         &mut self,
         earlier: &Earlier,
         flags: MergeFlags,
-        worth: Option<Worth>,
+        worth: Option<RunThreshold>,
     ) -> Done<()> {
         let mut merge = EarlierMerge::new(self.job().root, flags, worth);
         let mut input = MechanismInput::Start;
@@ -398,7 +398,7 @@ impl Cells {
 }
 
 /// Directories of any size go by reference here.
-const WORTH: Worth = Worth { names_min: 1, names_per_directory_min: 0 };
+const WORTH: RunThreshold = RunThreshold { names_min: 1, names_per_directory_min: 0 };
 
 /// The journal as it is on a disk.
 pub(super) fn whole(material: &Material<'_>) -> Vec<u8> {

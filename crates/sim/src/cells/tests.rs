@@ -7,7 +7,7 @@ use metastore::{
 use objstore::{Expect, ObjectStore};
 use policy::{Cell, Mechanism};
 use types::{Attr, Cred, DirFragId, Errno, Frag, Ino, RenameFlags, Seq, Timestamp};
-use wire::{MergeFlags, Op, Unused};
+use wire::{MergeFlags, Op, UnusedNumbers};
 
 use super::fault::{Fault, Fuse};
 use super::ledger::Shown;
@@ -52,7 +52,7 @@ fn merged_twice(seed: u64, first: u64, then: u64) -> Done<()> {
 }
 
 #[test]
-fn what_is_merged_from_an_object_after_a_merge_without_one_survives_the_server() {
+fn a_merge_from_an_object_after_one_without_survives_a_crash() {
     for seed in 0..8 {
         assert_eq!(merged_twice(seed, 5, 0), Ok(()), "seed {seed:#x}");
         assert_eq!(merged_twice(seed, 4, 5), Ok(()), "seed {seed:#x}");
@@ -90,7 +90,7 @@ fn renamed_first(seed: u64, steps: u64) -> Done<()> {
 }
 
 #[test]
-fn a_merge_that_begins_with_something_else_than_a_create_is_all_there_or_nothing() {
+fn a_merge_without_a_leading_create_is_all_or_nothing() {
     for seed in 0..8 {
         for steps in 0..50 {
             assert_eq!(renamed_first(seed, steps), Ok(()), "seed {seed:#x}, {steps} steps");
@@ -121,7 +121,7 @@ fn send_runs(cells: &mut Cells, client: usize, dirs: Vec<DirRun>) -> Result<(), 
     let mut message = list.encode();
     message.extend(cells.holding().expect("it has one").job.inner.header().encode());
     let flags = MergeFlags { by_reference: true, ..MergeFlags::default() };
-    let (bytes, unused) = (message.len() as u64, Unused::default());
+    let (bytes, unused) = (message.len() as u64, UnusedNumbers::default());
     let op = Op::Merge { subtree, bytes, object: b"", flags, unused };
     match cells.transfer(client, op, Some(&message)) {
         Ok(_) => Ok(()),
@@ -131,7 +131,7 @@ fn send_runs(cells: &mut Cells, client: usize, dirs: Vec<DirRun>) -> Result<(), 
 }
 
 #[test]
-fn runs_that_claim_what_was_not_given_bring_nothing() {
+fn runs_with_foreign_inode_numbers_are_not_attached() {
     const FILE: u32 = 0o100_644;
     const DIR: u32 = 0o040_755;
     let mut tried = 0;

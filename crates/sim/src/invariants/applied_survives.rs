@@ -21,7 +21,7 @@ pub fn may_be_lost(issued: &Issued, others_undone: bool) -> bool {
 pub fn check<'a>(requests: impl Iterator<Item = &'a Issued>) -> Result<(), String> {
     for issued in requests {
         let change = issued.call.what.is_change() && issued.delivered;
-        if change && issued.applied.is_none() && !issued.told_lost && !issued.no_change {
+        if change && issued.applied.is_none() && !issued.reported_lost && !issued.no_change {
             return Err(format!("silently lost: {:?}", issued.call));
         }
     }

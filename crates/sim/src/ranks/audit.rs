@@ -20,7 +20,7 @@ impl RanksWorld {
         };
         let Ok((bytes, _)) = self.memory.get(SUBTREES_NAME) else { return };
         let list = Subtrees::decode(&bytes).unwrap_or_default();
-        let served = list.apart_at(*ino).map(|subtree| subtree.rank);
+        let served = list.unjoined_at(*ino).map(|subtree| subtree.rank);
         if served.is_some_and(|rank| usize::from(rank.0) != server) {
             let text = format!("mds.{server} writes {ino}, which is of another rank");
             self.fail(text);

@@ -3,7 +3,7 @@
 //! that answers questions, and the machine that is loaded at random.
 
 use balancer::{DecisionRecord, Expired, Question, RecordedEvent};
-use mds::{MdsInput, Vitals};
+use mds::{MdsInput, ResourceUse};
 use objstore::{Expect, Memory, ObjectStore};
 use types::{Span, Timestamp};
 use wire::{BalancerEntry, Message};
@@ -38,7 +38,7 @@ pub(super) struct Balancing {
     entry: BalancerEntry,
     pub(super) interval: Span,
     /// The vitals of each machine, and the time of the last report.
-    vitals: (u64, Vitals),
+    vitals: (u64, ResourceUse),
 }
 
 impl Balancing {
@@ -86,7 +86,7 @@ impl RanksWorld {
         vitals.found += 3;
         vitals.looks += 2;
         let vitals = *vitals;
-        self.handle(server, term, MdsInput::Vitals(vitals));
+        self.handle(server, term, MdsInput::ResourceUse(vitals));
     }
 
     /// A question goes to the thread that answers it.
@@ -129,7 +129,7 @@ impl RanksWorld {
         self.note(|| format!("{} balances {:?}", record.rank, record.what));
         match record.what {
             RecordedEvent::Tick(tick) => {
-                self.report.faulty_ticks += u64::from(tick.ended == balancer::Ended::Failed);
+                self.report.faulty_ticks += u64::from(tick.ended == balancer::TickResult::Failed);
             }
             RecordedEvent::Move(done) => self.report.balanced += u64::from(done.failure.is_empty()),
         }

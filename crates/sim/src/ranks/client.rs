@@ -60,7 +60,7 @@ pub(super) enum Waits {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SentKind {
-    Gather,
+    Colocate,
     Arrive,
     Chunks,
     Other,
@@ -70,7 +70,7 @@ impl SentKind {
     fn of(op: &Op<'_>, chunks: bool) -> Self {
         match (op, chunks) {
             (_, true) => Self::Chunks,
-            (Op::Gather { .. }, _) => Self::Gather,
+            (Op::Colocate { .. }, _) => Self::Colocate,
             (Op::Arrive { .. }, _) => Self::Arrive,
             (_, false) => Self::Other,
         }

@@ -13,7 +13,7 @@ use namespace::PlannedInode;
 use objstore::{Expect, ObjectStore};
 use types::Result as Answered;
 use types::{Attr, ClientId, Cred, Errno, FileType, Ino, InoRange, Seq, Timestamp};
-use wire::{Answer, MergeFlags, Message, Op, Unused};
+use wire::{Answer, MergeFlags, Message, Op, UnusedNumbers};
 
 use super::client::Asked;
 use super::script::Script;
@@ -81,7 +81,7 @@ impl Step {
                 let flags =
                     MergeFlags { release: *release, store: !stored, ..MergeFlags::default() };
                 let bytes = if stored { 0 } else { bytes.len() as u64 };
-                let (object, unused) = (object.as_bytes(), Unused::default());
+                let (object, unused) = (object.as_bytes(), UnusedNumbers::default());
                 Op::Merge { subtree: *root, bytes, object, flags, unused }
             }
         }

@@ -33,7 +33,7 @@ pub struct RanksReport {
     /// See `busy_dirs`.
     pub kept_dirs: u64,
     /// Directories that went to another rank because a file was to get a name there.
-    pub gathered: u64,
+    pub colocated: u64,
     /// Names that there were not because neither directory could go.
     pub apart: u64,
     /// Names of files that had one already.

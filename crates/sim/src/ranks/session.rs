@@ -92,9 +92,9 @@ impl RanksWorld {
                 continue;
             }
             match kind {
-                SentKind::Gather if result == Ok(Answer::Done) => self.report.gathered += 1,
+                SentKind::Colocate if result == Ok(Answer::Done) => self.report.colocated += 1,
                 SentKind::Arrive if result == Ok(Answer::Done) => asked.crossed = true,
-                SentKind::Gather | SentKind::Arrive | SentKind::Chunks | SentKind::Other => {}
+                SentKind::Colocate | SentKind::Arrive | SentKind::Chunks | SentKind::Other => {}
             }
             self.pursue(client, RouteInput::Answer(result.map_err(Error::from)));
         }

@@ -109,7 +109,7 @@ fn a_directory_that_a_name_comes_to_is_not_removed_meanwhile() {
 }
 
 #[test]
-fn what_was_taken_is_there_whenever_the_server_dies() {
+fn a_taken_cross_rename_survives_a_crash_at_any_time() {
     // The store executes the operation, and the server dies before it gets the result; then with
     // its journal written, then without.
     for held in [is_cross_rename as fn(&StoreOp) -> bool, |op| matches!(op, StoreOp::Append { .. })]
@@ -134,7 +134,7 @@ fn what_was_taken_is_there_whenever_the_server_dies() {
 }
 
 #[test]
-fn what_was_withdrawn_or_is_somebody_elses_is_not_taken() {
+fn a_withdrawn_or_foreign_cross_rename_is_not_taken() {
     let mut world = World::new("consistency: rpcs\ndurability: stream\n", 1);
     let dir = make_dir(&mut world);
     let arrive = |world: &mut World, cross_rename| {
@@ -153,7 +153,7 @@ fn what_was_withdrawn_or_is_somebody_elses_is_not_taken() {
 }
 
 #[test]
-fn what_left_is_forgotten_although_its_directory_is_gone() {
+fn the_record_of_a_done_cross_rename_goes_without_its_directory() {
     let mut world = World::new("consistency: rpcs\ndurability: stream\n", 1);
     put(&world, &CrossRename { state: CrossRenameState::Done, ..cross_rename() });
     world.crash();
@@ -164,7 +164,7 @@ fn what_left_is_forgotten_although_its_directory_is_gone() {
 }
 
 #[test]
-fn an_offer_that_nobody_took_is_withdrawn_by_who_recovers() {
+fn recovery_withdraws_an_offer_that_no_rank_took() {
     let mut world = World::new("consistency: rpcs\ndurability: stream\n", 1);
     let dir = make_dir(&mut world);
     let new = NewInode { mode: 0o100_644, ..NewInode::default() };

@@ -31,9 +31,9 @@ impl World {
     }
 
     /// A request that no session makes.
-    fn forge(&mut self, tid: u64, op: Op<'_>, replay: Option<Replay>, ahead: bool) {
+    fn forge(&mut self, tid: u64, op: Op<'_>, replay: Option<Replay>, is_async: bool) {
         let request = Request::new(Tid(tid), Tid(tid - 1), Cred::root(), op);
-        let request = Request { replay, ahead, ..request };
+        let request = Request { replay, is_async, ..request };
         self.handle(mds::MdsInput::Message(conn(HOSTILE), Message::Request(request)));
         self.pass(3);
     }
@@ -58,10 +58,10 @@ fn a_number_that_is_taken_is_not_taken_again() {
     let root = world.attr(Op::GetAttr { ino: Ino::ROOT });
     for (at, ino) in [Ino::ROOT, dir.ino, file.ino, Ino::LINKS, Ino::ANCHOR].into_iter().enumerate()
     {
-        for ahead in [false, true] {
-            let name = format!("forged{at}{ahead}");
-            let tid = 1000 + at as u64 * 2 + u64::from(ahead);
-            world.forge(tid, create(Ino::ROOT, name.as_bytes(), FILE), replay(ino), ahead);
+        for is_async in [false, true] {
+            let name = format!("forged{at}{is_async}");
+            let tid = 1000 + at as u64 * 2 + u64::from(is_async);
+            world.forge(tid, create(Ino::ROOT, name.as_bytes(), FILE), replay(ino), is_async);
             let found = world.answered(Op::Lookup { parent: Ino::ROOT, name: name.as_bytes() });
             assert_eq!(found, Err(Errno::NotFound), "{ino} is somebody's");
         }
@@ -72,7 +72,7 @@ fn a_number_that_is_taken_is_not_taken_again() {
 }
 
 #[test]
-fn nothing_is_done_ahead_in_what_one_has_not_alone() {
+fn asynchronous_operations_need_an_exclusive_directory() {
     let (mut world, dir, file) = world();
     let flags = RenameFlags::default();
     let (parent, name, ino) = (dir.ino, &b"file"[..], file.ino);
@@ -98,11 +98,11 @@ fn nothing_is_done_ahead_in_what_one_has_not_alone() {
         Op::Walk { base: Ino(u64::MAX), path: b"a/../b" },
         Op::Extend { subtree: Ino(0), count: u64::MAX },
         Op::Extend { subtree: parent, count: 1 },
-        Op::Release { subtree: parent, unused: wire::Unused::default() },
+        Op::Release { subtree: parent, unused: wire::UnusedNumbers::default() },
         Op::TakeOver { subtree: parent },
-        Op::Gather { ino, rank: Rank(9) },
-        Op::Gather { ino: parent, rank: Rank(0) },
-        Op::Settle,
+        Op::Colocate { ino, rank: Rank(9) },
+        Op::Colocate { ino: parent, rank: Rank(0) },
+        Op::AwaitAsync,
         Op::Sync,
     ];
     for (at, op) in ops.into_iter().enumerate() {
@@ -117,14 +117,15 @@ fn nothing_is_done_ahead_in_what_one_has_not_alone() {
 }
 
 /// Has a directory alone, with numbers, as an honest session would.
-fn alone(world: &mut World) -> (Ino, Ino) {
+fn exclusive_dir(world: &mut World) -> (Ino, Ino) {
     let mut tid = 2000;
     for attempt in 0..50_u64 {
         tid += 1;
         let name = format!("own{attempt}");
         let op = create(Ino::ROOT, name.as_bytes(), DIR);
         let request = Request::new(Tid(tid), Tid(tid - 1), Cred::root(), op);
-        let request = Request { remembers: true, wants_alone: WantsExclusive::Always, ..request };
+        let request =
+            Request { remembers: true, wants_exclusive: WantsExclusive::Always, ..request };
         world.handle(mds::MdsInput::Message(conn(HOSTILE), Message::Request(request)));
         world.pass(20);
         if world.counted("caps_alone") > 0 {
@@ -153,9 +154,9 @@ impl World {
 }
 
 #[test]
-fn a_number_of_ones_own_is_used_once() {
+fn an_own_inode_number_is_used_once() {
     let (mut world, ..) = world();
-    let (own, number) = alone(&mut world);
+    let (own, number) = exclusive_dir(&mut world);
     world.forge(3000, create(own, b"a", FILE), replay(number), true);
     let first = world.counted("ahead");
     world.forge(3001, create(own, b"b", FILE), replay(number), true);

@@ -9,7 +9,7 @@ use metastore::request::{StoreOp, client_journal_name};
 use objstore::ObjectStore;
 use policy::{Cell, Policy};
 use types::{Cred, Ino, Seq};
-use wire::{Answer, MergeFlags, NewInode, Op, Unused};
+use wire::{Answer, MergeFlags, NewInode, Op, UnusedNumbers};
 
 use crate::server::{Answered, World, conn};
 
@@ -71,7 +71,7 @@ fn halfway() -> Halfway {
     let _ = world.memory.put(&object, &bytes, objstore::Expect::Any).unwrap();
 
     world.holds = Box::new(move |op| matches!(op, StoreOp::LoadDir { ino } if *ino == old));
-    let (flags, unused) = (MergeFlags::default(), Unused::default());
+    let (flags, unused) = (MergeFlags::default(), UnusedNumbers::default());
     let name = object.as_bytes();
     world.ask(0, Op::Merge { subtree: job, bytes: 0, object: name, flags, unused });
     world.until(World::is_holding);

@@ -126,7 +126,7 @@ fn lookup_large(world: &mut World, dir: Ino) {
 }
 
 #[test]
-fn what_is_looked_up_and_created_in_a_large_directory_does_not_stay_in_memory() {
+fn lookups_and_creates_in_a_large_directory_do_not_fill_the_memory() {
     const MAX: u64 = 500;
     let (mut world, dir) = world(MAX);
     lookup_large(&mut world, dir);

@@ -67,7 +67,7 @@ fn ten_thousand_clients_under_leases_cost_what_one_does() {
 }
 
 #[test]
-fn a_change_waits_for_the_lease_and_nobody_is_told_more_meanwhile() {
+fn a_change_waits_for_the_lease_and_no_new_lease_is_granted() {
     // As much slower as is promised to be harmless, and faster.
     let mut world = World::new("cache: lease\n", 0);
     for per_mille in [991, 1000, 1009, 1300] {
@@ -115,7 +115,7 @@ fn a_change_waits_for_the_lease_and_nobody_is_told_more_meanwhile() {
 }
 
 #[test]
-fn a_change_elsewhere_does_not_wait_with_it() {
+fn a_change_in_another_directory_does_not_wait() {
     let mut world = World::new("cache: lease\n", 2);
     let tid = world.ask(0, mkdir(b"other"));
     let Ok(Answer::Attr(other)) = world.clients[0].answers[&tid].clone() else { panic!() };

@@ -46,7 +46,7 @@ fn no_promise_breaks() {
 /// Seeds that found a fault once. Every change of the simulator changes their runs, so they prove
 /// little; but they are quick.
 #[test]
-fn what_was_found_once_is_not_found_again() {
+fn seeds_that_once_found_a_fault_find_none() {
     let found = [
         0x783, 0x951, 0xb2f, 0xc1a, 0xe40, 0xe4a, 0xebf, 0x1330, 0x1579, 0x17f3, 0x1a21, 0x1d00,
         0x1ec1, 0x2166, 0x21c4, 0x22f7, 0x246b, 0x263f, 0x1c20, 0x1dd9, 0x1fbb, 0x2782, 0x4094,

@@ -4,7 +4,7 @@
 
 use metastore::request::StoreOp;
 use types::{Errno, Ino};
-use wire::{Answer, NewInode, Op, Unused};
+use wire::{Answer, NewInode, Op, UnusedNumbers};
 
 use crate::server::{Answered, World};
 
@@ -38,7 +38,7 @@ fn decouple(world: &mut World) -> Answered {
 }
 
 fn give_back(world: &mut World, subtree: Ino) -> Answered {
-    ask(world, Op::Release { subtree, unused: Unused::default() })
+    ask(world, Op::Release { subtree, unused: UnusedNumbers::default() })
 }
 
 /// Sets the policy of the directory; returns whether that was answered.
@@ -81,7 +81,7 @@ fn a_policy_that_was_answered_outlives_a_table_that_could_not_be_written() {
 }
 
 #[test]
-fn a_policy_outlives_a_decoupling_of_which_nobody_knows_whether_it_was_stored() {
+fn a_policy_outlives_a_decoupling_with_an_unknown_outcome() {
     let mut world = World::new("cache: caps\n", 1);
     let dir = decoupled(&mut world);
     give_back(&mut world, dir).unwrap();
@@ -96,7 +96,7 @@ fn a_policy_outlives_a_decoupling_of_which_nobody_knows_whether_it_was_stored() 
 }
 
 #[test]
-fn that_a_subtree_was_given_back_is_not_said_before_the_store_says_it() {
+fn a_returned_subtree_is_not_confirmed_before_it_is_stored() {
     let mut world = World::new("cache: caps\n", 1);
     let dir = decoupled(&mut world);
     world.fails = is_table;

@@ -25,7 +25,7 @@ fn subtrees_move_between_ranks_and_nothing_is_lost() {
     let (mut balanced, mut faulty_ticks) = (0, 0);
     let (mut splits, mut joins) = (0, 0);
     let (mut passed, mut passed_dirs) = (0, 0);
-    let (mut linked, mut linked_moves, mut gathered, mut apart) = (0, 0, 0, 0);
+    let (mut linked, mut linked_moves, mut colocated, mut apart) = (0, 0, 0, 0);
     for seed in 0..SEEDS {
         let report = sim::ranks::run(seed, false, true);
         assert_eq!(report.violation, None, "seed {seed:#x}");
@@ -36,7 +36,7 @@ fn subtrees_move_between_ranks_and_nothing_is_lost() {
         passed_dirs += report.passed_dirs;
         linked += report.linked;
         linked_moves += report.linked_moves;
-        gathered += report.gathered;
+        colocated += report.colocated;
         apart += report.apart;
         crashes_moving += report.crashes_moving;
         redirected += report.redirected;
@@ -64,8 +64,8 @@ fn subtrees_move_between_ranks_and_nothing_is_lost() {
         "{linked_moves} subtrees moved with files that have several names"
     );
     assert!(
-        linked > SEEDS && gathered > SEEDS / 20 && apart > SEEDS / 20,
-        "{linked} second names, {gathered} directories that went for them, {apart} times none could"
+        linked > SEEDS && colocated > SEEDS / 20 && apart > SEEDS / 20,
+        "{linked} second names, {colocated} directories that went for them, {apart} times none could"
     );
 }
 

@@ -32,7 +32,7 @@ fn an_answer_from_before_a_flush_takes_nothing_back() {
 }
 
 #[test]
-fn of_a_shared_file_the_server_knows_the_length() {
+fn the_server_knows_the_length_of_a_shared_file() {
     let file = File::new(&attr(10, 1), Body::Striped);
     let mut content = file.held();
     content.size = 30;

@@ -9,7 +9,7 @@ fn numbers(unsynced: &Unsynced) -> Vec<u64> {
 }
 
 #[test]
-fn what_was_written_is_known_by_object() {
+fn unsynced_writes_are_noted_by_object() {
     let mut unsynced = Unsynced::default();
     assert!(!unsynced.is_any());
     for range in [(5, 5), (0, 1), (STRIPE - 1, STRIPE + 1), (1 << 59, (1 << 59) + 1)] {
@@ -20,7 +20,7 @@ fn what_was_written_is_known_by_object() {
 }
 
 #[test]
-fn of_a_change_of_many_objects_each_may_differ() {
+fn a_change_of_many_objects_marks_all_as_unsynced() {
     let mut unsynced = Unsynced::default();
     unsynced.note(Stripe::DEFAULT, (0, OBJECTS_MAX * STRIPE));
     assert_eq!(numbers(&unsynced).len() as u64, OBJECTS_MAX);
@@ -31,7 +31,7 @@ fn of_a_change_of_many_objects_each_may_differ() {
 }
 
 #[test]
-fn of_what_was_opened_all_may_differ_and_nothing_was_changed() {
+fn an_opened_file_is_unsynced_and_unchanged() {
     let unsynced = Unsynced::unknown();
     assert!(unsynced.is_any() && !unsynced.is_changed());
 }

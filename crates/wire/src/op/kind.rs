@@ -41,9 +41,9 @@ impl Op<'_> {
             | Op::CancelLock { .. }
             | Op::GetLock { .. }
             | Op::Return { .. }
-            | Op::Settle
+            | Op::AwaitAsync
             | Op::Export { .. }
-            | Op::Gather { .. }
+            | Op::Colocate { .. }
             | Op::WriteDown { .. }
             | Op::Held { .. }
             | Op::Split { .. }
@@ -103,9 +103,9 @@ impl Op<'_> {
             Op::CancelLock { .. } => "cancellock",
             Op::GetLock { .. } => "getlock",
             Op::Return { .. } => "return",
-            Op::Settle => "settle",
+            Op::AwaitAsync => "settle",
             Op::Export { .. } => "export",
-            Op::Gather { .. } => "gather",
+            Op::Colocate { .. } => "gather",
             Op::WriteDown { .. } => "writedown",
             Op::Held { .. } => "held",
             Op::Split { .. } => "split",

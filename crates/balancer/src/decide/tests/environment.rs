@@ -107,7 +107,7 @@ fn a_state_may_be_a_flat_table_and_nothing_deeper() {
 }
 
 #[test]
-fn what_a_policy_does_to_its_world_is_gone_at_the_next_tick() {
+fn globals_that_a_policy_changed_are_reset_at_the_next_tick() {
     let spoil = mantle("max = 0 min = nil MDSs = 1 table = nil whoami = 9 if false then");
     assert_eq!(decide(&spoil, &full_view(), &State::Nothing).outcome, DecisionKind::Balanced);
     let probe = mantle("print(max(1, 2), min(1, 2), #MDSs, type(table), whoami) if false then");

@@ -2,23 +2,23 @@ use types::{DirFragId, Frag};
 
 use super::*;
 use crate::simulate::{Workload, replay};
-use crate::{Expired, Metrics, Unit, Warm, preset};
+use crate::{Expired, Metrics, RecordedDirectory, Unit, preset};
 
 const HALF_LIFE: Span = Span::from_millis(5_000);
 const TICK: f64 = 10.0;
 
 /// A directory with this constant rate of reads and writes a second, by its number and the place of
 /// its parent; counters include the directories below.
-fn warm(ino: u64, parent: Option<usize>, (reads, writes): (f64, f64)) -> Warm {
+fn warm(ino: u64, parent: Option<usize>, (reads, writes): (f64, f64)) -> RecordedDirectory {
     let each = 5.0 / std::f64::consts::LN_2;
     let counts =
         Counts { inode_reads: reads * each, inode_writes: writes * each, ..Counts::default() };
     let id = DirFragId { ino: Ino(ino), frag: Frag::WHOLE };
     let unit = Unit { id, parent, counts, inodes: 10, movable: parent.is_some(), pin: None };
-    Warm { path: format!("/{ino}").into_bytes(), unit }
+    RecordedDirectory { path: format!("/{ino}").into_bytes(), unit }
 }
 
-fn tick(rank: u16, second: i64, units: Vec<Warm>) -> DecisionRecord {
+fn tick(rank: u16, second: i64, units: Vec<RecordedDirectory>) -> DecisionRecord {
     let own = Metrics { request_seconds: 250e-6, requests_per_second: 9.0, ..Metrics::default() };
     let ranks = vec![own; usize::from(rank) + 1];
     let tick = TickRecord { tick_seconds: TICK, units, ranks, ..TickRecord::default() };
@@ -42,7 +42,7 @@ fn steady() -> Vec<DecisionRecord> {
 }
 
 #[test]
-fn what_was_asked_of_each_directory_follows_from_counters_that_fade() {
+fn the_load_of_each_directory_follows_from_decaying_counters() {
     let recording = Recording::of(&steady(), HALF_LIFE).unwrap();
     assert_eq!((recording.seconds(), recording.directories()), (60, 3));
     assert!((recording.per_second() - 1000.0).abs() < 1.0, "{}", recording.per_second());
@@ -58,7 +58,7 @@ fn what_was_asked_of_each_directory_follows_from_counters_that_fade() {
 }
 
 #[test]
-fn what_begins_and_ends_between_ticks_is_there_between_them() {
+fn a_load_that_ends_between_two_ticks_ends_between_them() {
     // Busy until the tick at 20 s, then idle: the counter fades by a quarter in each tick.
     let fading = |second: i64, left: f64| {
         tick(0, second, vec![warm(1, None, (0.0, 0.0)), warm(7, Some(0), (0.0, 100.0 * left))])

@@ -5,7 +5,9 @@ mod heat;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use balancer::{Counts, DecisionRecord, Metrics, MoveRecord, RecordedEvent, TickRecord, Warm};
+use balancer::{
+    Counts, DecisionRecord, Metrics, MoveRecord, RecordedDirectory, RecordedEvent, TickRecord,
+};
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Result};
 use serde_json::{Map, Value, json};
@@ -118,7 +120,7 @@ fn to_json(number: u64, record: &DecisionRecord) -> Value {
 }
 
 fn tick_to_json(object: &mut Map<String, Value>, tick: &TickRecord) {
-    let units = tick.units.iter().map(|Warm { path, unit }| {
+    let units = tick.units.iter().map(|RecordedDirectory { path, unit }| {
         let mut object = Map::new();
         format::put_bytes(&mut object, "path", path);
         object.insert("ino".into(), json!(unit.id.ino.0));

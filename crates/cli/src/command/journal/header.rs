@@ -82,7 +82,7 @@ fn get(context: &Context, args: &GetArgs) -> Result<()> {
 }
 
 /// A header, or its fault and its unverified fields.
-type Told = std::result::Result<
+type ReadHeader = std::result::Result<
     SegmentHeader,
     (JournalError, std::result::Result<SegmentHeader, JournalError>),
 >;
@@ -98,8 +98,8 @@ fn line(header: &SegmentHeader) -> String {
     format!("{writer}, epoch {}, first {}", epoch.0, first_seq.0)
 }
 
-fn lines(told: &Told, next: Option<u64>) -> String {
-    match told {
+fn lines(header_read: &ReadHeader, next: Option<u64>) -> String {
+    match header_read {
         Ok(header) => {
             let next = next.map_or(String::new(), |next| format!(", next {next}"));
             format!("  {}{next}", line(header))
@@ -109,7 +109,7 @@ fn lines(told: &Told, next: Option<u64>) -> String {
     }
 }
 
-fn facts(told: &Told) -> Value {
+fn facts(header_read: &ReadHeader) -> Value {
     let of = |header: &SegmentHeader| {
         let SegmentHeader { writer, epoch, first_seq } = header;
         match writer {
@@ -121,7 +121,7 @@ fn facts(told: &Told) -> Value {
             }),
         }
     };
-    match told {
+    match header_read {
         Ok(header) => of(header),
         Err((error, claimed)) => json!({
             "damaged": error.cause, "offset": error.offset,

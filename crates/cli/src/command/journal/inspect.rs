@@ -52,7 +52,7 @@ enum Output {
 }
 
 /// The output about one journal.
-struct Told {
+struct InspectedJournal {
     name: String,
     length: u64,
     /// The header and how far the bytes are intact, or why not even that.
@@ -86,36 +86,36 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     }
     let mut names = Names::default();
     let last = found.len();
-    let told: Vec<Told> = found
+    let inspected: Vec<InspectedJournal> = found
         .into_iter()
         .enumerate()
-        .map(|(at, found)| tell(found, &filter, output, &mut names, at + 1 == last))
+        .map(|(at, found)| inspect(found, &filter, output, &mut names, at + 1 == last))
         .collect();
     let text = match output {
-        Output::Json => format!("{:#}\n", json(&told)),
-        Output::List => told.iter().map(list).collect(),
-        Output::Summary => summary(&told),
+        Output::Json => format!("{:#}\n", json(&inspected)),
+        Output::List => inspected.iter().map(list).collect(),
+        Output::Summary => summary(&inspected),
     };
     say(&text)?;
-    match told.iter().find_map(damage) {
+    match inspected.iter().find_map(damage) {
         None => Ok(()),
         Some((name, cause)) => Err(Error::new(Errno::BadMessage, name, cause)
             .remedy("what stands before the damage is intact and was shown")),
     }
 }
 
-fn tell(
+fn inspect(
     found: SelectedJournal,
     filter: &Filter,
     output: Output,
     names: &mut Names,
     last: bool,
-) -> Told {
+) -> InspectedJournal {
     let SelectedJournal { name, bytes, root } = found;
     let header = SegmentHeader::decode(&bytes);
     let trust = header.and_then(|header| Ok((header, scan(&bytes)?)));
     let server = matches!(trust, Ok((SegmentHeader { writer: Writer::Mds { .. }, .. }, _)));
-    let mut told = Told {
+    let mut inspected = InspectedJournal {
         name: name.clone(),
         length: bytes.len() as u64,
         trust,
@@ -128,7 +128,7 @@ fn tell(
         lines: String::new(),
         events: Vec::new(),
     };
-    let Ok((_, scan)) = &told.trust else { return told };
+    let Ok((_, scan)) = &inspected.trust else { return inspected };
     if let Some((ino, path)) = &root {
         names.know_root(*ino, path);
     }
@@ -136,34 +136,34 @@ fn tell(
         if !filter.admits(story) {
             return;
         }
-        told.matching += 1;
-        *told.kinds.entry(story.word()).or_default() += 1;
-        told.inline_bytes += story.inline_bytes();
+        inspected.matching += 1;
+        *inspected.kinds.entry(story.word()).or_default() += 1;
+        inspected.inline_bytes += story.inline_bytes();
         match output {
-            Output::Json => told.events.push(story.to_json()),
+            Output::Json => inspected.events.push(story.to_json()),
             Output::List => {
-                let _ = writeln!(told.lines, "{}", story.line());
+                let _ = writeln!(inspected.lines, "{}", story.line());
             }
             Output::Summary => {}
         }
     };
-    told.strange = journals::each_event(&bytes[..scan.intact], names, &mut show).err();
-    told
+    inspected.strange = journals::each_event(&bytes[..scan.intact], names, &mut show).err();
+    inspected
 }
 
 /// The journal that is damaged and how, if it is.
-fn damage(told: &Told) -> Option<(String, String)> {
-    let cause = match (&told.trust, &told.strange) {
+fn damage(inspected: &InspectedJournal) -> Option<(String, String)> {
+    let cause = match (&inspected.trust, &inspected.strange) {
         (Err(error), _) | (Ok(_), Some(error)) => error.to_string(),
         (Ok((_, scan)), None) => {
             let damage = scan.damage.as_ref()?;
-            if damage.resumes.is_none() && told.growing {
+            if damage.resumes.is_none() && inspected.growing {
                 return None;
             }
             damage_text(damage)
         }
     };
-    Some((told.name.clone(), cause))
+    Some((inspected.name.clone(), cause))
 }
 
 fn damage_text(damage: &journal::segment::Damage) -> String {
@@ -180,10 +180,10 @@ fn writer_text(writer: Writer) -> String {
     }
 }
 
-fn summary(told: &[Told]) -> String {
+fn summary(inspected: &[InspectedJournal]) -> String {
     let mut text = String::new();
     let (mut events, mut length) = (0, 0);
-    for one in told {
+    for one in inspected {
         let _ = writeln!(text, "{}", one.name);
         length += one.length;
         events += one.matching;
@@ -221,23 +221,24 @@ fn summary(told: &[Told]) -> String {
     let _ = writeln!(
         text,
         "{} journals, {}, {} matching events",
-        told.len(),
+        inspected.len(),
         bytes(length),
         count(events)
     );
     text
 }
 
-fn list(told: &Told) -> String {
-    let mut text = format!("# {}\n{}", told.name, told.lines);
-    if let Some((_, cause)) = damage(told) {
+fn list(inspected: &InspectedJournal) -> String {
+    let mut text = format!("# {}\n{}", inspected.name, inspected.lines);
+    if let Some((_, cause)) = damage(inspected) {
         let _ = writeln!(text, "# DAMAGED {cause}");
     }
     text
 }
 
-fn json(told: &[Told]) -> Value {
-    told.iter()
+fn json(inspected: &[InspectedJournal]) -> Value {
+    inspected
+        .iter()
         .map(|one| {
             let mut value = json!({
                 "name": one.name, "bytes": one.length, "matching": one.matching,

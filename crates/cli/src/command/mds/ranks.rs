@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fmt::Write as _;
 
 use clap::Subcommand;
-use cudele::{ClusterMap, MdsEntry, Pinned, Result};
+use cudele::{ClusterMap, MdsEntry, PinnedSubtree, Result};
 use serde_json::{Value, json};
 use terminal::context::Context;
 use types::Rank;
@@ -107,8 +107,8 @@ const COUNTERS: [&str; 14] = [
     "balancer_faults",
 ];
 
-fn to_json(map: &ClusterMap, pinned: &[Pinned]) -> Value {
-    let path = |pinned: &Pinned| String::from_utf8_lossy(&pinned.path).into_owned();
+fn to_json(map: &ClusterMap, pinned: &[PinnedSubtree]) -> Value {
+    let path = |pinned: &PinnedSubtree| String::from_utf8_lossy(&pinned.path).into_owned();
     let ranks = map.mds.iter().map(|entry| {
         let of_rank = pinned.iter().filter(|pinned| pinned.rank == entry.rank);
         let mut value = json!({
@@ -129,17 +129,17 @@ fn to_json(map: &ClusterMap, pinned: &[Pinned]) -> Value {
             value[name] = json!(counter(entry, name));
         }
         // How many heartbeats came from which rank.
-        let heard = entry.counters.iter().filter_map(|(name, count)| {
+        let heartbeats = entry.counters.iter().filter_map(|(name, count)| {
             Some((name.strip_prefix("heartbeats_from_")?.to_owned(), json!(count)))
         });
-        value["heartbeats_from"] = Value::Object(heard.collect());
+        value["heartbeats_from"] = Value::Object(heartbeats.collect());
         value["heartbeats_sent"] = json!(counter(entry, "heartbeats_sent"));
         value
     });
     json!({ "ranks": ranks.collect::<Vec<_>>() })
 }
 
-fn to_text(map: &ClusterMap, pinned: &[Pinned]) -> String {
+fn to_text(map: &ClusterMap, pinned: &[PinnedSubtree]) -> String {
     let mut text = String::new();
     let heads = ["RANK", "STATE", "PID", "REQUESTS", "FORWARDS", "INODES", "SUBTREES"];
     let [rank, state, pid, requests, forwards, inodes, subtrees] = heads;
@@ -168,8 +168,8 @@ fn to_text(map: &ClusterMap, pinned: &[Pinned]) -> String {
 }
 
 /// The paths of subtrees; of a directory with many fragments how many there are.
-fn all_shown<'a>(subtrees: impl Iterator<Item = &'a Pinned>) -> Vec<String> {
-    let mut fragments: BTreeMap<&[u8], Vec<&Pinned>> = BTreeMap::new();
+fn all_shown<'a>(subtrees: impl Iterator<Item = &'a PinnedSubtree>) -> Vec<String> {
+    let mut fragments: BTreeMap<&[u8], Vec<&PinnedSubtree>> = BTreeMap::new();
     let mut paths = Vec::new();
     for pinned in subtrees {
         match pinned.fragment {
@@ -189,7 +189,7 @@ fn all_shown<'a>(subtrees: impl Iterator<Item = &'a Pinned>) -> Vec<String> {
 }
 
 /// The path of a subtree; of a fragment with the bits with which the hashes of its names begin.
-fn shown(pinned: &Pinned) -> String {
+fn shown(pinned: &PinnedSubtree) -> String {
     let path = quoted(&pinned.path);
     match pinned.fragment {
         Some((_, frag)) => {

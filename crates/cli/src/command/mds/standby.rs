@@ -57,13 +57,13 @@ pub(super) fn run(context: &Context, serve: impl Fn(Rank) -> Result<()>) -> Resu
     log.line("started: waits for a rank without a server");
     let dir = context.locator().find()?.dir;
     let mut slot = dir.as_deref().and_then(announce);
-    let mut heard = Instant::now();
+    let mut last_reply = Instant::now();
     // After a rank that stops, the cluster goes down, or an administrator ended the rank's server.
     let mut stopping = false;
     loop {
         match cluster.status() {
             Ok(map) => {
-                heard = Instant::now();
+                last_reply = Instant::now();
                 stopping |= map.mds.iter().any(|entry| entry.state == MdsState::Stopping);
                 stopping &= !map.mds.iter().all(|entry| entry.state == MdsState::Active);
                 let lost = map.mds.iter().find(|entry| entry.state == MdsState::Lost);
@@ -83,7 +83,7 @@ pub(super) fn run(context: &Context, serve: impl Fn(Rank) -> Result<()>) -> Resu
                     }
                 }
             }
-            Err(_) if stopping || heard.elapsed() >= GONE_AFTER => {
+            Err(_) if stopping || last_reply.elapsed() >= GONE_AFTER => {
                 log.line("ended: the monitor is gone");
                 return Ok(());
             }

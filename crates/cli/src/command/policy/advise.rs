@@ -197,7 +197,7 @@ impl Shown<'_> {
     }
 }
 
-pub(super) fn foretell(context: &Context, args: &Predict) -> Result<()> {
+pub(super) fn print_prediction(context: &Context, args: &Predict) -> Result<()> {
     let costs = costs::read(context, args.costs.as_ref())?;
     let all = predict(&costs, Job { changes: f64::from(args.changes) });
     let value: Vec<_> = all

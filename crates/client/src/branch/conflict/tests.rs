@@ -93,7 +93,7 @@ fn layer(events: &[Event<'_>]) -> Vec<Vec<u8>> {
 fn judged(events: &[Event<'_>], both: &mut Both) -> (Vec<String>, u64) {
     let layers = layer(events);
     let found = conflicts(&layers, &[OWN], both).unwrap();
-    let name = |clash: &Clash| String::from_utf8_lossy(&clash.name).into_owned();
+    let name = |clash: &ConflictingName| String::from_utf8_lossy(&clash.name).into_owned();
     let names = found.clashes.iter().map(name).collect();
     let blocks = joined(&layers, Some(&found)).unwrap();
     let bytes = journal_of(ROOT, Seq(1), &blocks);
@@ -108,7 +108,7 @@ fn judged(events: &[Event<'_>], both: &mut Both) -> (Vec<String>, u64) {
 }
 
 #[test]
-fn what_the_trunk_left_as_it_was_is_no_conflict() {
+fn a_name_unchanged_in_the_trunk_is_no_conflict() {
     let mut both = Both::new(&[(10, "a", file(20)), (10, "d", dir(21)), (21, "b", file(22))]);
     // Unrelated changes beside it, also in the same directory.
     both.trunk.insert((21, "other"), file(30));
@@ -125,7 +125,7 @@ fn what_the_trunk_left_as_it_was_is_no_conflict() {
 }
 
 #[test]
-fn what_both_changed_is_left_out_with_all_that_depends_on_it() {
+fn conflicting_changes_are_left_out_with_their_dependents() {
     let mut both = Both::new(&[(10, "a", file(20)), (10, "b", file(21)), (10, "c", file(22))]);
     both.trunk.insert((10, "a"), Attr { ctime: Timestamp(5), ..file(20) });
     both.trunk.remove(&(10, "b"));
@@ -167,7 +167,7 @@ fn directories_that_both_made_are_compared_name_by_name() {
 }
 
 #[test]
-fn what_is_written_beside_and_moved_over_a_name_goes_with_it() {
+fn a_temporary_file_renamed_over_a_conflict_is_left_out_too() {
     let mut both = Both::new(&[(10, "a", file(20))]);
     both.trunk.insert((10, "a"), file(30));
     let events = [
@@ -179,7 +179,7 @@ fn what_is_written_beside_and_moved_over_a_name_goes_with_it() {
 }
 
 #[test]
-fn what_an_interrupted_merge_brought_is_in_nobodys_way() {
+fn changes_of_an_interrupted_merge_are_no_conflict() {
     let mut both = Both::new(&[]);
     both.trunk.insert((10, "a"), file(1000));
     assert_eq!(judged(&[create(10, "a", file(1000))], &mut both), (vec![], 1));

@@ -9,12 +9,12 @@ impl Groups {
     /// If one of them does not hold.
     pub(crate) fn validate(&self) {
         let sent = self.sent.iter().map(|(_, group)| group);
-        let groups = sent.chain(&self.settled).chain([&self.collected]);
+        let groups = sent.chain(&self.unsafe_groups).chain([&self.collected]);
         let found: usize = groups.map(|group| group.count).sum();
         assert!(found == self.count, "{found} changes are under way, and {} counted", self.count);
         let order = self.sent.iter().is_sorted_by_key(|(settle, _)| *settle);
         assert!(order, "groups are settled in the order in which they were sent");
-        for group in &self.settled {
+        for group in &self.unsafe_groups {
             assert!(group.seq.is_some(), "the position of a settled group is known");
             assert!(group.count > 0, "a settled group has a change");
         }

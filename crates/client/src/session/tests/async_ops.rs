@@ -34,15 +34,15 @@ impl Bench {
         bench.session.take_exclusive(WantsExclusive::Always);
         let tid = bench.call(create(DIR, b"sub", DIR_MODE));
         let dir = attr(DIR, DIR_MODE, 1);
-        let told = Grants {
+        let grants = Grants {
             dir,
             inode: true,
-            alone: None,
-            new_alone: Some(Stripe::default()),
+            exclusive: None,
+            new_exclusive: Some(Stripe::default()),
             lease: None,
         };
         let result = Ok(Answer::Attr(attr(SUB, DIR_MODE, 0)));
-        bench.reply(tid, 1, Some(told), result);
+        bench.reply(tid, 1, Some(grants), result);
         assert!(matches!(bench.known(create(SUB, b"a", FILE_MODE)), LocalAnswer::WantsNumbers(_)));
         let tid = bench.call(Op::Extend { subtree: Ino(0), count: 100 });
         bench.answer(tid, 0, Ok(Answer::Range(NUMBERS)));
@@ -51,16 +51,22 @@ impl Bench {
         bench
     }
 
-    fn reply(&mut self, tid: Tid, seq: u64, told: Option<Grants>, result: Result<Answer, Failure>) {
+    fn reply(
+        &mut self,
+        tid: Tid,
+        seq: u64,
+        grants: Option<Grants>,
+        result: Result<Answer, Failure>,
+    ) {
         let time = Timestamp(i64::from(seq > 0));
-        let reply = Reply { tid, seq: Seq(seq), time, safe: Seq(0), told, result };
+        let reply = Reply { tid, seq: Seq(seq), time, safe: Seq(0), grants, result };
         self.session.handle(SessionInput::Message(Message::Reply(reply)), &mut self.effects);
     }
 
     /// The server has come up to this position.
     fn settle(&mut self, tid: Tid, seq: u64) {
-        let (time, safe, told, result) = (Timestamp(0), Seq(0), None, Ok(Answer::Done));
-        let reply = Reply { tid, seq: Seq(seq), time, safe, told, result };
+        let (time, safe, grants, result) = (Timestamp(0), Seq(0), None, Ok(Answer::Done));
+        let reply = Reply { tid, seq: Seq(seq), time, safe, grants, result };
         self.session.handle(SessionInput::Message(Message::Reply(reply)), &mut self.effects);
     }
 
@@ -69,9 +75,9 @@ impl Bench {
     }
 
     /// A change that is answered here.
-    fn ahead(&mut self, op: Op<'_>) -> (Tid, Answer) {
+    fn perform_async(&mut self, op: Op<'_>) -> (Tid, Answer) {
         let known = self.known(op);
-        let LocalAnswer::Ahead(tid, Ok(answer)) = known else { panic!("{op:?}: {known:?}") };
+        let LocalAnswer::Async(tid, Ok(answer)) = known else { panic!("{op:?}: {known:?}") };
         (tid, answer)
     }
 
@@ -105,49 +111,49 @@ impl Bench {
 /// A request without names and content.
 #[allow(clippy::wildcard_enum_match_arm, reason = "the tests look at these")]
 fn bare(request: &Request<'_>) -> Request<'static> {
-    let Request { tid, heard, replay, ahead, .. } = *request;
+    let Request { tid, acked, replay, is_async, .. } = *request;
     let op = match request.op {
         Op::Create { parent, new, .. } => {
             Op::Create { parent, name: b"", new: NewInode { data: b"", ..new } }
         }
         Op::Return { dir } => Op::Return { dir },
-        Op::Settle => Op::Settle,
+        Op::AwaitAsync => Op::AwaitAsync,
         Op::Close { ino, write } => Op::Close { ino, write },
         _ => Op::Sync,
     };
-    Request { replay, ahead, ..Request::new(tid, heard, Cred::root(), op) }
+    Request { replay, is_async, ..Request::new(tid, acked, Cred::root(), op) }
 }
 
 fn kinds(requests: &[Request<'_>]) -> Vec<(&'static str, bool)> {
-    requests.iter().map(|request| (request.op.name(), request.ahead)).collect()
+    requests.iter().map(|request| (request.op.name(), request.is_async)).collect()
 }
 
 #[test]
-fn a_change_in_a_directory_alone_is_answered_here_and_told_later() {
+fn a_change_in_an_exclusive_directory_is_answered_here_and_sent_later() {
     let mut bench = Bench::with_sub();
-    let (tid, answer) = bench.ahead(create(SUB, b"a", FILE_MODE));
+    let (tid, answer) = bench.perform_async(create(SUB, b"a", FILE_MODE));
     let Answer::Attr(made) = answer else { panic!("{answer:?}") };
     assert_eq!((made.ino, made.ctime, made.nlink), (Ino(1000), Timestamp(7), 1));
     assert!(bench.sent().is_empty() && bench.session.is_async());
     // The new name exists for this client, as in the server's answer.
     let found = bench.known(Op::Lookup { parent: SUB, name: b"a" });
-    assert!(matches!(found, LocalAnswer::Alone(Ok(Answer::Attr(attr))) if attr == made));
+    assert!(matches!(found, LocalAnswer::Local(Ok(Answer::Attr(attr))) if attr == made));
     let again = bench.known(create(SUB, b"a", FILE_MODE));
-    assert!(matches!(again, LocalAnswer::Alone(Err(failure)) if failure.errno == Errno::Exists));
+    assert!(matches!(again, LocalAnswer::Local(Err(failure)) if failure.errno == Errno::Exists));
     let sent = bench.send_async();
     assert_eq!(kinds(&sent), [("create", true), ("settle", false)]);
     let replay = sent[0].replay.unwrap();
     assert_eq!((sent[0].tid, replay.ino, replay.time), (tid, Ino(1000), Timestamp(7)));
     bench.settle(sent[1].tid, 5);
-    assert!(!bench.session.is_async() && bench.effects.settled);
+    assert!(!bench.session.is_async() && bench.effects.async_acknowledged);
     assert_eq!(bench.session.unsafe_count(), 2, "applied, and not known to be safe");
 }
 
 #[test]
-fn the_name_of_a_directory_alone_is_known_in_one_that_is_remembered() {
+fn an_exclusive_directory_is_found_in_its_cached_parent() {
     let mut bench = Bench::with_sub();
-    bench.ahead(create(SUB, b"a", FILE_MODE));
-    let LocalAnswer::Alone(Ok(Answer::Attr(sub))) = bench.known(Op::GetAttr { ino: SUB }) else {
+    bench.perform_async(create(SUB, b"a", FILE_MODE));
+    let LocalAnswer::Local(Ok(Answer::Attr(sub))) = bench.known(Op::GetAttr { ino: SUB }) else {
         panic!("it is alone")
     };
     let named = bench.known(Op::Lookup { parent: DIR, name: b"sub" });
@@ -160,9 +166,9 @@ fn the_name_of_a_directory_alone_is_known_in_one_that_is_remembered() {
 }
 
 #[test]
-fn before_a_directory_is_returned_everything_is_told() {
+fn changes_are_sent_before_their_directory_is_returned() {
     let mut bench = Bench::with_sub();
-    bench.ahead(create(SUB, b"a", FILE_MODE));
+    bench.perform_async(create(SUB, b"a", FILE_MODE));
     let revoke = Message::Revoke { dir: SUB };
     bench.session.handle(SessionInput::Message(revoke), &mut bench.effects);
     let sent = bench.requests();
@@ -171,9 +177,9 @@ fn before_a_directory_is_returned_everything_is_told() {
 }
 
 #[test]
-fn who_leaves_gives_everything_back_behind_what_was_done_in_it() {
+fn a_leaving_client_returns_directories_after_its_changes() {
     let mut bench = Bench::with_sub();
-    bench.ahead(create(SUB, b"a", FILE_MODE));
+    bench.perform_async(create(SUB, b"a", FILE_MODE));
     bench.session.leave(&mut bench.effects);
     let sent = bench.requests();
     let sent = kinds(&sent);
@@ -186,64 +192,67 @@ fn who_leaves_gives_everything_back_behind_what_was_done_in_it() {
 }
 
 #[test]
-fn a_directory_made_in_one_alone_is_alone_too_and_one_removed_is_not() {
+fn a_directory_made_in_an_exclusive_one_is_exclusive_until_removed() {
     let mut bench = Bench::with_sub();
-    let (_, answer) = bench.ahead(create(SUB, b"d", DIR_MODE));
+    let (_, answer) = bench.perform_async(create(SUB, b"d", DIR_MODE));
     let Answer::Attr(made) = answer else { panic!("{answer:?}") };
-    bench.ahead(create(made.ino, b"f", FILE_MODE));
+    bench.perform_async(create(made.ino, b"f", FILE_MODE));
     let full = bench.known(Op::Rmdir { parent: SUB, name: b"d" });
-    assert!(matches!(full, LocalAnswer::Alone(Err(failure)) if failure.errno == Errno::NotEmpty));
-    bench.ahead(Op::Unlink { parent: made.ino, name: b"f" });
-    bench.ahead(Op::Rmdir { parent: SUB, name: b"d" });
+    assert!(matches!(full, LocalAnswer::Local(Err(failure)) if failure.errno == Errno::NotEmpty));
+    bench.perform_async(Op::Unlink { parent: made.ino, name: b"f" });
+    bench.perform_async(Op::Rmdir { parent: SUB, name: b"d" });
     assert_eq!(bench.session.exclusive_count(), 1);
     let gone = bench.known(Op::GetAttr { ino: made.ino });
     assert!(matches!(gone, LocalAnswer::Nothing), "the server says that: {gone:?}");
 }
 
 #[test]
-fn of_an_empty_directory_that_was_there_before_not_everything_is_known() {
+fn an_emptied_directory_is_known_without_its_attributes() {
     let mut bench = Bench::with_sub();
     let tid = bench.call(Op::Rmdir { parent: DIR, name: b"last" });
     let dir = attr(DIR, DIR_MODE, 0);
-    let told = Grants { dir, alone: Some(Stripe::default()), ..Grants::default() };
-    bench.reply(tid, 2, Some(told), Ok(Answer::Done));
+    let grants = Grants { dir, exclusive: Some(Stripe::default()), ..Grants::default() };
+    bench.reply(tid, 2, Some(grants), Ok(Answer::Done));
     assert_eq!(bench.session.exclusive_count(), 2);
     let absent = bench.known(Op::Lookup { parent: DIR, name: b"a" });
-    assert!(matches!(absent, LocalAnswer::Alone(Err(failure)) if failure.errno == Errno::NotFound));
+    assert!(matches!(absent, LocalAnswer::Local(Err(failure)) if failure.errno == Errno::NotFound));
     assert!(matches!(bench.known(Op::ListXattr { ino: DIR }), LocalAnswer::Nothing));
     let new = bench.known(Op::ListXattr { ino: SUB });
-    assert!(matches!(new, LocalAnswer::Alone(Ok(Answer::Names(names))) if names.is_empty()));
+    assert!(matches!(new, LocalAnswer::Local(Ok(Answer::Names(names))) if names.is_empty()));
 }
 
 #[test]
-fn a_new_server_is_told_what_it_may_not_have_in_its_first_order() {
+fn a_new_server_gets_unsafe_changes_in_their_first_order() {
     let mut bench = Bench::with_sub();
-    bench.ahead(create(SUB, b"a", FILE_MODE));
+    bench.perform_async(create(SUB, b"a", FILE_MODE));
     let sent = bench.send_async();
     bench.settle(sent[1].tid, 5);
-    bench.ahead(create(SUB, b"b", FILE_MODE));
+    bench.perform_async(create(SUB, b"b", FILE_MODE));
     let sent = bench.welcome(3);
     // Not the next term: the state that its predecessor stored is unknown.
     let (again, rest): (Vec<_>, Vec<_>) = sent.iter().partition(|line| line.starts_with("again"));
     assert_eq!(again.len(), 4, "mkdir, both creates, and the end: {sent:?}");
-    assert!(rest.iter().any(|line| line.contains("Settle")), "{sent:?}");
+    assert!(rest.iter().any(|line| line.contains("AwaitAsync")), "{sent:?}");
     assert!(!rest.iter().any(|line| line.contains("Return")), "it gave nothing: {sent:?}");
     assert_eq!(bench.session.exclusive_count(), 0);
 }
 
 #[test]
-fn over_a_new_connection_what_was_done_comes_before_what_is_given_back() {
+fn a_new_connection_sends_changes_before_returns() {
     let mut bench = Bench::with_sub();
-    bench.ahead(create(SUB, b"a", FILE_MODE));
+    bench.perform_async(create(SUB, b"a", FILE_MODE));
     let sent = bench.welcome(1);
     let place = |what: &str| sent.iter().position(|line| line.contains(what)).unwrap();
-    assert!(place("Create") < place("Settle") && place("Settle") < place("Return"), "{sent:?}");
+    assert!(
+        place("Create") < place("AwaitAsync") && place("AwaitAsync") < place("Return"),
+        "{sent:?}"
+    );
 }
 
 #[test]
-fn what_the_server_does_not_do_is_told_at_the_next_sync_and_ends_it() {
+fn a_lost_change_fails_the_next_sync_and_ends_exclusive_use() {
     let mut bench = Bench::with_sub();
-    let (tid, _) = bench.ahead(create(SUB, b"a", FILE_MODE));
+    let (tid, _) = bench.perform_async(create(SUB, b"a", FILE_MODE));
     let sent = bench.send_async();
     bench.answer(tid, 0, Err(Errno::Stale.into()));
     let returned = bench.requests();
@@ -254,10 +263,10 @@ fn what_the_server_does_not_do_is_told_at_the_next_sync_and_ends_it() {
 }
 
 #[test]
-fn what_was_refused_is_sent_to_no_later_server() {
+fn a_refused_change_is_sent_to_no_later_server() {
     let mut bench = Bench::with_sub();
-    bench.ahead(create(SUB, b"a", FILE_MODE));
-    let (refused, answer) = bench.ahead(create(SUB, b"b", FILE_MODE));
+    bench.perform_async(create(SUB, b"a", FILE_MODE));
+    let (refused, answer) = bench.perform_async(create(SUB, b"b", FILE_MODE));
     let Answer::Attr(types::Attr { ino: lost, .. }) = answer else { panic!("{answer:?}") };
     let sent = bench.send_async();
     let kept = bench.session.unsafe_count();
@@ -276,7 +285,7 @@ fn what_was_refused_is_sent_to_no_later_server() {
 
     // No other request was under way.
     let mut bench = Bench::with_sub();
-    let (refused, _) = bench.ahead(create(SUB, b"a", FILE_MODE));
+    let (refused, _) = bench.perform_async(create(SUB, b"a", FILE_MODE));
     bench.send_async();
     bench.answer(refused, 0, Err(Errno::NoSpace.into()));
     let sent = bench.welcome(3);

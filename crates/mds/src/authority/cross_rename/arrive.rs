@@ -40,7 +40,7 @@ enum ArrivalStage {
     /// The journal has it up to here.
     Came(Seq),
     /// The message to the other rank is under way.
-    Telling,
+    Confirming,
 }
 
 /// A name that arrives from another rank.
@@ -209,12 +209,12 @@ impl Mds {
                     return None;
                 }
                 self.replace_cross_rename(id, CrossRenameState::Done, effects)?;
-                Some(ArrivalStage::Telling)
+                Some(ArrivalStage::Confirming)
             }
             ArrivalStage::Looking
             | ArrivalStage::Taking
             | ArrivalStage::Listing
-            | ArrivalStage::Telling => None,
+            | ArrivalStage::Confirming => None,
         }
     }
 
@@ -274,7 +274,7 @@ impl Mds {
                 arrival.cross_rename.state = CrossRenameState::Taken;
                 arrival.taken()
             }
-            (ArrivalStage::Telling, Ok(StoreResult::Stored(_))) => {
+            (ArrivalStage::Confirming, Ok(StoreResult::Stored(_))) => {
                 return self.arrived(id, effects);
             }
             // Another rank was faster, or the outcome of the write is unknown.

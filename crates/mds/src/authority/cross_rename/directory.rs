@@ -148,7 +148,7 @@ impl Mds {
             if others.contains(&at) {
                 return true;
             }
-            at = list.apart_at(at).map_or(Ino(0), |subtree| subtree.outer);
+            at = list.unjoined_at(at).map_or(Ino(0), |subtree| subtree.outer);
         }
         // Only a damaged list has rings.
         true
@@ -159,7 +159,7 @@ impl Mds {
         let list = &self.authority.list;
         self.namespace
             .ancestors(dir)
-            .find(|above| list.apart_at(*above).is_some())
+            .find(|above| list.unjoined_at(*above).is_some())
             .unwrap_or_default()
     }
 
@@ -237,7 +237,7 @@ impl Mds {
         };
         // One after the other, those that cannot go at the end.
         let after = authority.followed;
-        let next = list.apart().filter(follows).find(|it| it.root > after);
+        let next = list.unjoined().filter(follows).find(|it| it.root > after);
         let Some((root, to)) = next.map(|it| (it.root, list.named_by(it))) else {
             self.authority.followed = Ino(0);
             return;

@@ -119,7 +119,7 @@ impl Mds {
             let Some(Export { to, pinned, .. }) = self.authority.export_of(root) else { continue };
             let (to, pinned) = (*to, *pinned);
             let list = &self.authority.list;
-            let here = list.apart_at(root).is_none_or(|subtree| subtree.rank == self.rank);
+            let here = list.unjoined_at(root).is_none_or(|subtree| subtree.rank == self.rank);
             let noted = list.get(root).is_some_and(|subtree| subtree.pinned == pinned);
             let noted = to == self.rank && noted;
             if here && self.authority.imports.iter().any(|import| import.root == root) {

@@ -124,8 +124,8 @@ impl Mds {
     }
 
     fn join_small(&mut self, effects: &mut MdsEffects) {
-        let settled = |(_, split): &(&Ino, &Split)| split.state == PartState::Settled;
-        let splits = self.authority.splits.iter().filter(settled);
+        let stable = |(_, split): &(&Ino, &Split)| split.state == PartState::Stable;
+        let splits = self.authority.splits.iter().filter(stable);
         let splits: Vec<_> = splits.map(|(dir, split)| (*dir, split.parts)).collect();
         let before = std::mem::take(&mut self.authority.sizes.small);
         for (dir, parts) in splits {

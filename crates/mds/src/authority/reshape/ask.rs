@@ -98,7 +98,7 @@ impl Mds {
     /// too.
     fn check_names(&self, dirs: &[Ino]) -> Result<(), Refused> {
         let is_in = |root: &Ino| self.namespace.home_of(*root).is_some_and(|it| dirs.contains(&it));
-        let mut others = self.authority.list.apart().filter(|it| it.part.is_none());
+        let mut others = self.authority.list.unjoined().filter(|it| it.part.is_none());
         let Some(other) = others.find(|it| it.rank != Rank(0) && is_in(&it.root)) else {
             return Ok(());
         };

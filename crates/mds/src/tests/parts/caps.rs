@@ -105,7 +105,7 @@ fn an_exclusive_directory_needs_the_only_capability() {
     assert!(!caps.grant_exclusive(ONE, DIR));
     caps.returned(TWO, DIR, at(0));
     assert!(caps.grant_exclusive(ONE, DIR));
-    assert_eq!(caps.alone().collect::<Vec<_>>(), [(DIR, ONE)]);
+    assert_eq!(caps.exclusive().collect::<Vec<_>>(), [(DIR, ONE)]);
     caps.validate();
 }
 

@@ -18,7 +18,7 @@ fn a_damaged_directory_is_not_withheld_before_the_journal_has_changes_of_it() {
     let mut damage = Damage::default();
     damage.note(DIR, &damaged());
     assert!(damage.withheld(DIR).is_none() && !damage.keeps_journal());
-    assert_eq!(damage.kept_from(), Seq(u64::MAX));
+    assert_eq!(damage.journal_retained_from(), Seq(u64::MAX));
 }
 
 #[test]

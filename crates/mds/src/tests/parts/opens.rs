@@ -1,4 +1,4 @@
-use namespace::Freed;
+use namespace::FreedInode;
 use types::{ClientId, ConnId, Ino, Moment, Seq, Stripe, Tid};
 use wire::Access;
 
@@ -27,9 +27,9 @@ fn shared() -> Opens {
     opens
 }
 
-fn freed() -> Freed {
+fn freed() -> FreedInode {
     let stripe = Stripe::default();
-    Freed { ino: FILE, is_dir: false, size: 1, stripe, is_stored: true }
+    FreedInode { ino: FILE, is_dir: false, size: 1, stripe, is_stored: true }
 }
 
 #[test]

@@ -217,7 +217,7 @@ fn a_blocked_change_is_the_first_of_its_client() {
     sessions.get_mut(CLIENT).blocked.extend([vec![1], vec![2]]);
     assert_eq!(sessions.first_blocked(CLIENT), Some(&[1][..]));
     sessions.get_mut(CLIENT).blocked.clear();
-    sessions.get_mut(CLIENT).ahead.waiting.push_back(vec![3]);
+    sessions.get_mut(CLIENT).async_ops.waiting.push_back(vec![3]);
     assert_eq!(sessions.first_async(CLIENT), Some(&[3][..]));
     assert!(sessions.is_any_blocked());
 }

@@ -1,5 +1,5 @@
 use types::{ClientId, Errno, Ino, InoRange, Tid};
-use wire::{Answer, Decoupled, MergeFlags, MergeReport, Message, Op, Unused};
+use wire::{Answer, Decoupled, MergeFlags, MergeReport, Message, Op, UnusedNumbers};
 
 use crate::MdsInput;
 use crate::tests::cluster::Notice;
@@ -36,7 +36,7 @@ fn answer_of(tree: &mut Tree, client: u64, op: Op<'_>) -> Result<Answer, Errno> 
 /// Begins a merge of a journal, and sends the journal.
 fn begin_merge(tree: &mut Tree, client: u64, bytes: &[u8], flags: MergeFlags) -> Tid {
     let subtree = tree.sub;
-    let (length, unused) = (bytes.len() as u64, Unused::default());
+    let (length, unused) = (bytes.len() as u64, UnusedNumbers::default());
     let tid = tree.ask(client, Op::Merge { subtree, bytes: length, object: b"", flags, unused });
     let conn = tree.conn(client, 0);
     tree.input(0, MdsInput::Message(conn, Message::Chunk { tid, bytes }));
@@ -205,7 +205,7 @@ fn a_client_gets_numbers_for_its_own_creates() {
 fn a_released_subtree_is_open_to_other_clients() {
     let (mut tree, _) = decoupled(BLOCKS);
     let subtree = tree.sub;
-    tree.answer(Op::Release { subtree, unused: Unused::default() }).unwrap();
+    tree.answer(Op::Release { subtree, unused: UnusedNumbers::default() }).unwrap();
     assert!(answer_of(&mut tree, 2, Op::GetAttr { ino: subtree }).is_ok());
 }
 
@@ -213,7 +213,7 @@ fn a_released_subtree_is_open_to_other_clients() {
 fn a_subtree_is_released_by_its_client_or_root() {
     let (mut tree, _) = decoupled(ALLOWS);
     let subtree = tree.sub;
-    let op = Op::Release { subtree, unused: Unused::default() };
+    let op = Op::Release { subtree, unused: UnusedNumbers::default() };
     let cred = crate::tests::fixture::guest();
     let tid = tree.ask_as(2, &cred, op);
     assert_eq!(tree.reply(2, tid).result.unwrap_err().errno, Errno::Busy);
@@ -223,7 +223,7 @@ fn a_subtree_is_released_by_its_client_or_root() {
 #[test]
 fn a_subtree_that_is_not_decoupled_is_not_released() {
     let mut tree = Tree::new();
-    let op = Op::Release { subtree: tree.sub, unused: Unused::default() };
+    let op = Op::Release { subtree: tree.sub, unused: UnusedNumbers::default() };
     assert_eq!(tree.refusal(op), Some(Errno::Stale));
 }
 
@@ -232,8 +232,8 @@ fn unused_numbers_come_back_with_the_subtree() {
     let (mut tree, given) = decoupled(BLOCKS);
     let rest = InoRange { start: given.range.start + 10, end: given.range.end };
     let subtree = tree.sub;
-    let unused = Unused::encode(&[rest]);
-    tree.answer(Op::Release { subtree, unused: Unused::new(&unused) }).unwrap();
+    let unused = UnusedNumbers::encode(&[rest]);
+    tree.answer(Op::Release { subtree, unused: UnusedNumbers::new(&unused) }).unwrap();
     let op = Op::Extend { subtree: Ino(0), count: 90 };
     assert_eq!(tree.answer(op), Ok(Answer::Range(rest)));
 }
@@ -375,7 +375,7 @@ fn a_damaged_journal_is_refused() {
 fn a_journal_that_is_longer_than_announced_is_refused() {
     let (mut tree, given) = decoupled(BLOCKS);
     let bytes = files(&tree, &given, &["a"]);
-    let (subtree, unused, flags) = (tree.sub, Unused::default(), PLAIN);
+    let (subtree, unused, flags) = (tree.sub, UnusedNumbers::default(), PLAIN);
     let op = Op::Merge { subtree, bytes: 10, object: b"", flags, unused };
     let tid = tree.ask(1, op);
     let conn = tree.conn(1, 0);
@@ -386,7 +386,7 @@ fn a_journal_that_is_longer_than_announced_is_refused() {
 #[test]
 fn a_merge_by_a_client_that_does_not_have_the_subtree_is_refused() {
     let (mut tree, _) = decoupled(ALLOWS);
-    let (subtree, unused, flags) = (tree.sub, Unused::default(), PLAIN);
+    let (subtree, unused, flags) = (tree.sub, UnusedNumbers::default(), PLAIN);
     let op = Op::Merge { subtree, bytes: 10, object: b"", flags, unused };
     assert_eq!(answer_of(&mut tree, 2, op), Err(Errno::Busy));
 }
@@ -394,7 +394,7 @@ fn a_merge_by_a_client_that_does_not_have_the_subtree_is_refused() {
 #[test]
 fn a_merge_into_a_subtree_that_is_not_decoupled_is_refused() {
     let mut tree = Tree::new();
-    let (subtree, unused, flags) = (tree.sub, Unused::default(), PLAIN);
+    let (subtree, unused, flags) = (tree.sub, UnusedNumbers::default(), PLAIN);
     let op = Op::Merge { subtree, bytes: 10, object: b"", flags, unused };
     assert_eq!(tree.refusal(op), Some(Errno::Stale));
 }
@@ -402,7 +402,7 @@ fn a_merge_into_a_subtree_that_is_not_decoupled_is_refused() {
 #[test]
 fn a_merge_of_a_journal_that_is_too_large_is_refused() {
     let (mut tree, _) = decoupled(BLOCKS);
-    let (subtree, unused, flags) = (tree.sub, Unused::default(), PLAIN);
+    let (subtree, unused, flags) = (tree.sub, UnusedNumbers::default(), PLAIN);
     let op = Op::Merge { subtree, bytes: u64::MAX, object: b"", flags, unused };
     assert_eq!(tree.refusal(op), Some(Errno::TooBig));
 }
@@ -410,7 +410,7 @@ fn a_merge_of_a_journal_that_is_too_large_is_refused() {
 #[test]
 fn a_merge_by_reference_needs_a_list_of_runs() {
     let (mut tree, _) = decoupled(BLOCKS);
-    let (subtree, unused) = (tree.sub, Unused::default());
+    let (subtree, unused) = (tree.sub, UnusedNumbers::default());
     let flags = MergeFlags { by_reference: true, ..PLAIN };
     let op = Op::Merge { subtree, bytes: 0, object: b"", flags, unused };
     assert_eq!(tree.refusal(op), Some(Errno::NotSupported));
@@ -419,7 +419,7 @@ fn a_merge_by_reference_needs_a_list_of_runs() {
 #[test]
 fn a_merge_of_a_journal_object_that_is_gone_is_refused() {
     let (mut tree, _) = decoupled(BLOCKS);
-    let (subtree, unused, flags) = (tree.sub, Unused::default(), PLAIN);
+    let (subtree, unused, flags) = (tree.sub, UnusedNumbers::default(), PLAIN);
     let op = Op::Merge { subtree, bytes: 0, object: b"journal/client/x", flags, unused };
     assert_eq!(tree.refusal(op), Some(Errno::NotFound));
 }
@@ -428,7 +428,7 @@ fn a_merge_of_a_journal_object_that_is_gone_is_refused() {
 fn a_merge_whose_connection_ends_is_dropped() {
     let (mut tree, given) = decoupled(ALLOWS);
     let bytes = files(&tree, &given, &["a"]);
-    let (subtree, unused, flags) = (tree.sub, Unused::default(), PLAIN);
+    let (subtree, unused, flags) = (tree.sub, UnusedNumbers::default(), PLAIN);
     let length = bytes.len() as u64;
     tree.ask(1, Op::Merge { subtree, bytes: length, object: b"", flags, unused });
     assert!(tree.mds(0).is_merging());

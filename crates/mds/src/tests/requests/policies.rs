@@ -133,7 +133,7 @@ fn a_policy_says_where_the_entries_of_a_directory_are() {
     let mut tree = Tree::new();
     let dir = tree.dir;
     let kept = |tree: &mut Tree| match tree.answer(Op::GetPolicy { dir }) {
-        Ok(Answer::Policy(policy)) => policy.kept,
+        Ok(Answer::Policy(policy)) => policy.storage,
         other => panic!("{other:?} is no policy"),
     };
     tree.checkpoint();

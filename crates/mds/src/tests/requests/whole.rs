@@ -287,26 +287,26 @@ fn an_unknown_directory_is_neither_split_nor_joined() {
 fn a_file_is_gathered_where_it_is() {
     let mut tree = Tree::new();
     let ino = tree.file;
-    assert_eq!(tree.answer(Op::Gather { ino, rank: Rank(0) }), Ok(Answer::Done));
+    assert_eq!(tree.answer(Op::Colocate { ino, rank: Rank(0) }), Ok(Answer::Done));
 }
 
 #[test]
 fn a_directory_is_gathered_by_its_writers_only() {
     let mut tree = Tree::new();
     let ino = tree.file;
-    assert_eq!(tree.guest_refusal(Op::Gather { ino, rank: Rank(0) }), Some(Errno::Access));
+    assert_eq!(tree.guest_refusal(Op::Colocate { ino, rank: Rank(0) }), Some(Errno::Access));
 }
 
 #[test]
 fn an_unknown_file_is_not_gathered() {
     let mut tree = Tree::new();
-    assert_eq!(tree.refusal(Op::Gather { ino: NOTHING, rank: Rank(0) }), Some(Errno::Stale));
+    assert_eq!(tree.refusal(Op::Colocate { ino: NOTHING, rank: Rank(0) }), Some(Errno::Stale));
 }
 
 #[test]
 fn the_root_is_not_gathered() {
     let mut tree = Tree::on(Cluster::with(Settings::default(), 2));
-    let op = Op::Gather { ino: Ino::ROOT, rank: Rank(1) };
+    let op = Op::Colocate { ino: Ino::ROOT, rank: Rank(1) };
     assert_eq!(tree.refusal(op), Some(Errno::Busy));
 }
 

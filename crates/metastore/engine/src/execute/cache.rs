@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_used_stays_and_the_bound_holds() {
+    fn the_cache_keeps_used_pieces_and_its_bound() {
         let mut cache = Cache::new(10_000);
         for number in 0..1000 {
             cache.put(key(number), piece(900));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_larger_than_the_cache_is_there_until_something_else_comes() {
+    fn a_piece_larger_than_the_cache_stays_until_the_next_put() {
         let mut cache = Cache::new(100);
         cache.put(key(1), piece(5000));
         assert!(cache.get(key(1)).is_some());

@@ -66,7 +66,7 @@ fn a_directory_is_made_of_a_run_once() {
 }
 
 #[test]
-fn what_is_attached_hides_what_is_committed_with_it_also_when_that_is_repeated() {
+fn an_attached_run_hides_rows_committed_with_it_also_on_a_retry() {
     let store = Memory::new();
     commit(&store, rows(&[("a", file(5)), ("old", file(6))]), 1, None);
     let run = clients_run(&store, &[("a", file(100))]);
@@ -99,7 +99,7 @@ fn a_run_is_rewritten_like_any_other_and_then_is_the_servers() {
 }
 
 #[test]
-fn a_run_that_is_gone_stops_nobody_from_storing_what_others_do_there() {
+fn a_missing_run_does_not_stop_commits_in_its_directory() {
     let store = Memory::new();
     let run = clients_run(&store, &[("a", file(100))]);
     attach(&store, run).unwrap();

@@ -53,7 +53,7 @@ fn neither_side_sees_what_the_other_writes() {
 }
 
 #[test]
-fn content_is_everybodys_and_only_own_content_is_changed() {
+fn an_overlay_reads_all_content_and_changes_only_its_own() {
     let base = Memory::new();
     let (own, other) = (Ino(1500), Ino(7));
     let name = |ino| data_name(ino, Pool::USUAL, 0);

@@ -117,7 +117,7 @@ fn a_snapshot_that_is_dropped_takes_nothing_from_the_one_before_it() {
 }
 
 #[test]
-fn without_a_snapshot_nothing_is_kept() {
+fn without_a_snapshot_nothing_is_retained() {
     let store = Memory::new();
     take(&store, 1);
     change_snapshots(&store, |snapshots| {

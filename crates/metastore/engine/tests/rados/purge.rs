@@ -9,7 +9,7 @@ use crate::cluster::up;
 
 #[test]
 #[ignore = "needs Ceph: cargo xtask ci rados"]
-fn what_is_removed_is_not_looked_for_in_the_whole_store() {
+fn a_purge_does_not_search_the_whole_store() {
     let Some(ceph) = up(|_| {}) else { return };
     let store = Counting::new(ceph.open());
     let counters = store.counters();

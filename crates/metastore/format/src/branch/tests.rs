@@ -23,7 +23,7 @@ fn branch() -> Branch {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn encoding_and_decoding_give_the_same_value() {
     let branch = branch();
     assert_eq!(Branch::decode("b", &branch.encode()), Ok(branch.clone()));
     assert_eq!((branch.next_seq(), branch.next_layer()), (Seq(312), 5));

@@ -32,7 +32,7 @@ fn four_of_a_tier_are_merged_with_what_is_above_them() {
 }
 
 #[test]
-fn what_mostly_hides_is_merged_with_what_it_hides() {
+fn a_run_of_mostly_tombstones_is_merged_with_the_rows_it_hides() {
     let mut two = runs(&[300, 300]);
     two[0].removed = two[0].rows;
     assert_eq!(TIERS.choose_runs(&two), None, "they hide half of it");
@@ -41,7 +41,7 @@ fn what_mostly_hides_is_merged_with_what_it_hides() {
 }
 
 #[test]
-fn what_hides_long_values_is_merged_to_see_what_is_left_of_them() {
+fn tombstones_over_long_values_trigger_a_merge() {
     use crate::values::ValueSegment;
     let mut manifest = Manifest::new(types::DirFragId::default());
     manifest.runs = runs(&[100, 300]);

@@ -131,7 +131,7 @@ impl RunStream {
         if index.ends() != stated {
             return Err(self.error(0, "the run that the manifest states"));
         }
-        self.at = block_behind(&index, after);
+        self.at = block_after(&index, after);
         Ok(index)
     }
 
@@ -140,7 +140,7 @@ impl RunStream {
         let (name, value) = (NameBuf::new(), RowValue::Removed);
         let mut cursor = StreamCursor { stream: self, next: self.at, block: None, name, value };
         if let State::Open(index) = &self.state {
-            let start = block_behind(index, after).max(self.at);
+            let start = block_after(index, after).max(self.at);
             cursor.next = start;
             if !after.is_empty() && self.blocks.contains(&start) {
                 let block = cursor.open_block(index, start)?;
@@ -177,7 +177,7 @@ impl RunStream {
 }
 
 /// The first block that may have a row behind a name.
-fn block_behind(index: &RunIndex, after: &[u8]) -> usize {
+fn block_after(index: &RunIndex, after: &[u8]) -> usize {
     index.block_of(after).unwrap_or(0)
 }
 

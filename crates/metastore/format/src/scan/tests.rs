@@ -29,7 +29,7 @@ fn add(stored: &mut Stored, rows: &Rows, number: u64, clients: bool) {
     }
 }
 
-fn read(stored: &Stored, want: &Want) -> Vec<u8> {
+fn read(stored: &Stored, want: &WantedRange) -> Vec<u8> {
     let mut all = stored.0.runs.iter().zip(&stored.1);
     let (_, bytes) = all.find(|(run, _)| crate::run_name(DIR, run.id) == want.object).unwrap();
     let start = usize::try_from(want.offset).unwrap();

@@ -22,7 +22,7 @@ fn snapshots() -> Snapshots {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn encoding_and_decoding_give_the_same_value() {
     let snapshots = snapshots();
     assert_eq!(Snapshots::decode(&snapshots.encode()), Ok(snapshots));
     let none = Snapshots::default();
@@ -68,7 +68,7 @@ fn a_number_is_never_taken_twice_and_numbers_of_inodes_never_given_twice() {
 }
 
 #[test]
-fn what_was_kept_is_needed_by_the_snapshots_between_it_and_what_was_kept_before() {
+fn a_retained_manifest_serves_the_snapshots_since_the_previous_one() {
     let mut snapshots = snapshots();
     assert_eq!(snapshots.keep_as(), Some(3));
     assert!(

@@ -24,7 +24,7 @@ fn subtrees() -> Subtrees {
     }
     for at in 0..8 {
         let frag = Frag { bits: 3, value: at << 29 };
-        let state = [PartState::Settled, PartState::Splitting, PartState::Joining][at as usize % 3];
+        let state = [PartState::Stable, PartState::Splitting, PartState::Joining][at as usize % 3];
         let part = FragmentOf { dir: Ino(7), frag, state, access: (0o040_755, 1000, 100) };
         let root = Ino(500 - u64::from(at));
         subtrees.put(MovedSubtree { root, part: Some(part), ..MovedSubtree::default() });
@@ -33,7 +33,7 @@ fn subtrees() -> Subtrees {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn encoding_and_decoding_give_the_same_value() {
     let subtrees = subtrees();
     assert_eq!(Subtrees::decode(&subtrees.encode()), Ok(subtrees));
     let none = Subtrees::default();

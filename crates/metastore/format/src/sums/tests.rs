@@ -31,7 +31,7 @@ fn every_changed_bit_every_cut_and_every_other_place_is_detected() {
 }
 
 #[test]
-fn what_is_missing_at_the_end_of_a_block_counts_as_zeros() {
+fn a_checksum_counts_the_missing_end_of_a_block_as_zeros() {
     let mut block = vec![7; 5000];
     block.resize(usize::try_from(SUM_BLOCK_BYTES).unwrap(), 0);
     let sum = Sum { crc: content_crc(&block), ..SUM };

@@ -33,7 +33,7 @@ fn pointer(run: &[u8], name: &str) -> Option<Pointer> {
 }
 
 #[test]
-fn what_is_long_is_in_the_segment_and_nothing_else() {
+fn the_value_segment_holds_exactly_the_long_values() {
     let (run, manifest, values) = columns();
     let segment = &manifest.values[0];
     segment.check(dirfrag(Ino(7)), &values).unwrap();
@@ -119,7 +119,7 @@ fn a_client_may_not_point_anywhere() {
 }
 
 #[test]
-fn buffers_know_whether_something_points() {
+fn rows_know_whether_they_have_pointers() {
     let mut rows = Rows::new();
     rows.push(b"a", inode(1, FileType::Regular, &content(1)));
     assert!(!rows.has_pointers() && rows.large_bytes() > 0);

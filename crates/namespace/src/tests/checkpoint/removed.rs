@@ -126,7 +126,7 @@ fn crash(between: Between, replaces: bool, stores_root: bool, stores_b: bool) {
 }
 
 #[test]
-fn an_inode_stays_where_it_went_before_its_directory_was_removed() {
+fn an_inode_keeps_its_new_place_when_its_old_directory_is_removed() {
     for between in [Between::Nothing, Between::Name, Between::NameAndOther, Between::Mode] {
         for replaces in [false, true] {
             for stores_root in [false, true] {

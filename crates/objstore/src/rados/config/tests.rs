@@ -29,7 +29,7 @@ fn every_option_is_understood() {
 }
 
 #[test]
-fn what_is_not_understood_is_refused() {
+fn an_invalid_address_is_refused_with_its_cause() {
     let refused = [
         ("p", "no `//` behind rados:"),
         ("//", "the address of the store names no pool"),

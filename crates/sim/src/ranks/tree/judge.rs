@@ -49,8 +49,8 @@ impl RanksWorld {
     fn others_changed(&self, client: usize, since: u64) -> bool {
         let mut others = (FIRST..=LAST).filter(|other| *other != client);
         others.any(|other| {
-            let told = self.tree.changed.get(&other).copied().unwrap_or_default();
-            !self.clients[other].is_idle() || told >= since
+            let changed_at = self.tree.changed.get(&other).copied().unwrap_or_default();
+            !self.clients[other].is_idle() || changed_at >= since
         })
     }
 

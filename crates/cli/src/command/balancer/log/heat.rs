@@ -254,7 +254,7 @@ fn clamp(value: f64) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use balancer::{Counts, TickRecord, Unit, Warm};
+    use balancer::{Counts, RecordedDirectory, TickRecord, Unit};
     use types::{DirFragId, Ino, Rank, Timestamp};
 
     use super::*;
@@ -263,7 +263,7 @@ mod tests {
         let counts = Counts { inode_writes: load, ..Counts::default() };
         let id = DirFragId { ino: Ino(9), ..DirFragId::default() };
         let unit = Unit { id, parent: None, counts, inodes: 1, movable: true, pin: None };
-        let units = vec![Warm { path: name.as_bytes().to_vec(), unit }];
+        let units = vec![RecordedDirectory { path: name.as_bytes().to_vec(), unit }];
         let tick = TickRecord { tick_seconds: 1.0, units, ..TickRecord::default() };
         let time = Timestamp(second * 1_000_000_000);
         DecisionRecord { rank: Rank(rank), time, what: RecordedEvent::Tick(tick) }

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use balancer::simulate::Recording;
-use balancer::{Counts, DecisionRecord, Metrics, RecordedEvent, TickRecord, Unit, Warm};
+use balancer::{
+    Counts, DecisionRecord, Metrics, RecordedDirectory, RecordedEvent, TickRecord, Unit,
+};
 use cudele::{Errno, Error, Result};
 use serde_json::{Value, json};
 use types::{DirFragId, Frag, Ino, Rank, Span, Timestamp};
@@ -60,7 +62,7 @@ fn record(row: &Value) -> Option<DecisionRecord> {
     })
 }
 
-fn warm(row: &Value) -> Option<Warm> {
+fn warm(row: &Value) -> Option<RecordedDirectory> {
     let counts = &row["counts"];
     let unit = Unit {
         id: DirFragId { ino: Ino(row["ino"].as_u64()?), frag: Frag::WHOLE },
@@ -75,7 +77,7 @@ fn warm(row: &Value) -> Option<Warm> {
         movable: row["movable"].as_bool()?,
         pin: row["pin"].as_u64().and_then(|pin| u16::try_from(pin).ok()).map(Rank),
     };
-    Some(Warm { path: Vec::new(), unit })
+    Some(RecordedDirectory { path: Vec::new(), unit })
 }
 
 fn metrics(row: &Value) -> Option<Metrics> {

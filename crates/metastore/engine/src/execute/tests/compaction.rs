@@ -119,7 +119,7 @@ fn a_directory_stays_what_it_is_whatever_is_merged() {
 }
 
 #[test]
-fn what_was_removed_is_gone_from_the_store_at_last() {
+fn compaction_drops_removed_rows_and_their_tombstones() {
     let (store, executor) = (Memory::new(), small());
     let name = |number: u64| format!("name.{number:04}");
     let all = |value: &dyn Fn(u64) -> RowValue<'static>| {
@@ -139,7 +139,7 @@ fn what_was_removed_is_gone_from_the_store_at_last() {
 }
 
 #[test]
-fn what_is_written_while_runs_are_merged_stays_above_them() {
+fn commits_during_a_compaction_stay_above_the_merged_run() {
     let (store, executor, mut random) = (Memory::new(), small(), Rng::new(1));
     let mut model = Model::new();
     while !commit_on(&store, &executor, change(&mut random, &mut model, 60)).unwrap() {}
@@ -265,7 +265,7 @@ fn a_look_up_finds_of_a_clients_run_what_loading_finds() {
 }
 
 #[test]
-fn who_reads_a_directory_while_its_runs_are_merged_reads_it_again() {
+fn a_load_that_races_with_a_compaction_reads_the_manifest_again() {
     let (store, executor, mut random) = (Memory::new(), small(), Rng::new(9));
     let mut model = Model::new();
     while !commit_on(&store, &executor, change(&mut random, &mut model, 60)).unwrap() {}

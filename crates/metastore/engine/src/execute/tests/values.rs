@@ -181,7 +181,7 @@ fn a_snapshot_has_the_content_that_was_there_when_it_was_taken() {
 }
 
 #[test]
-fn who_reads_while_values_are_moved_reads_again() {
+fn a_read_that_races_with_moved_values_is_repeated() {
     let (store, executor, mut random) = (Memory::new(), small(), Rng::new(5));
     let mut model = Model::new();
     while !commit_on(&store, &executor, change(&mut random, &mut model, 40)).unwrap() {}

@@ -18,9 +18,9 @@ use metastore::{
 use objstore::{Expect, ObjectStore, PutOutcome, Store, SyncScope};
 use types::{DirFragId, Errno, Error, Frag, Ino, Result, Seq, Timestamp};
 
-use crate::anew;
-use crate::finding::{Finding, FindingKind, Gravity, Subject};
+use crate::finding::{Finding, FindingKind, Severity, Subject};
 use crate::fragment::{self, Fragment};
+use crate::rebuild;
 use crate::survey::LOST;
 use crate::{Depth, FsckReport, Scope, check, values};
 
@@ -29,7 +29,7 @@ const ROUNDS_MAX: usize = 8;
 
 /// What was mended.
 #[derive(Clone, Debug, Default)]
-pub struct Mended {
+pub struct Repairs {
     /// Repaired faults.
     pub mended: Vec<Finding>,
     /// Faults that remain, each with the reason.
@@ -43,8 +43,8 @@ pub struct Mended {
 /// # Errors
 /// If the store does not answer, or is full: then repairs so far
 /// stays.
-pub fn mend(store: &dyn Store, now: Timestamp) -> Result<Mended> {
-    let (mut done, mut tried) = (Mended::default(), BTreeSet::new());
+pub fn repair(store: &dyn Store, now: Timestamp) -> Result<Repairs> {
+    let (mut done, mut tried) = (Repairs::default(), BTreeSet::new());
     let mut damaged = false;
     for round in 0..ROUNDS_MAX {
         // A repair cannot change damaged content, so only the first round reads content.
@@ -52,7 +52,7 @@ pub fn mend(store: &dyn Store, now: Timestamp) -> Result<Mended> {
         let report = check(store, (Scope::AtRest, depth), &mut |_, _| {})?;
         // Directories lack the changes in a journal, so names cannot be compared.
         let may = |finding: &Finding| {
-            let is_damage = finding.kind.gravity() == Gravity::Damage;
+            let is_damage = finding.kind.severity() == Severity::Damage;
             report.incomplete.is_none() || (is_damage && turn(&finding.kind) == 0)
         };
         let is_new = |finding: &&Finding| !tried.contains(*finding) && may(finding);
@@ -61,12 +61,12 @@ pub fn mend(store: &dyn Store, now: Timestamp) -> Result<Mended> {
         let Some(first) = findings.first().map(|finding| turn(&finding.kind)) else { break };
         damaged |= findings.iter().any(|finding| {
             let is_content = matches!(finding.kind, FindingKind::Content { .. });
-            finding.kind.gravity() == Gravity::Damage && !is_content
+            finding.kind.severity() == Severity::Damage && !is_content
         });
         findings.retain(|finding| turn(&finding.kind) == first);
         for finding in findings {
             tried.insert(finding.clone());
-            if finding.kind.gravity() == Gravity::Leak && damaged {
+            if finding.kind.severity() == Severity::Leak && damaged {
                 let why = "something was damaged: this may be what is left of it".to_owned();
                 done.left.push((finding, why));
                 continue;
@@ -129,12 +129,12 @@ impl Mending<'_> {
                 if is_copied(name) =>
             {
                 self.set_aside(name)?;
-                anew::make(self.store, name)
+                rebuild::make(self.store, name)
             }
             (FindingKind::Unreadable(_), Subject::Object(name))
                 if name.starts_with(COPY_PREFIX) =>
             {
-                anew::copy_again(self.store, name)
+                rebuild::copy_again(self.store, name)
             }
             (FindingKind::Unreadable(_) | FindingKind::MissingRun, Subject::Object(name)) => {
                 self.unlist(name)

@@ -27,7 +27,7 @@ const ABANDONED_MAX: usize = 4;
 /// See the module documentation. The thread starts with the first question, and ends after the drop
 /// of this value, which does not wait for it.
 #[derive(Debug)]
-pub(crate) struct Thinker {
+pub(crate) struct BalancerThread {
     waker: Waker,
     thread: Option<Thread>,
     /// Held by every thread that runs, abandoned or not.
@@ -46,7 +46,7 @@ struct Thread {
     since: Instant,
 }
 
-impl Thinker {
+impl BalancerThread {
     pub(crate) fn new(waker: Waker) -> Self {
         let alive = Arc::default();
         Self { waker, thread: None, alive, abandon_after: ABANDON_AFTER, answer: timed }
@@ -154,7 +154,7 @@ mod tests {
     fn a_thread_that_does_not_answer_is_abandoned_and_the_next_question_is_answered() {
         let dir = tempfile::tempdir().unwrap();
         let reactor = Reactor::listen(&net::Address::Unix(dir.path().join("s"))).unwrap();
-        let mut thinker = Thinker::new(reactor.waker());
+        let mut thinker = BalancerThread::new(reactor.waker());
         (thinker.answer, thinker.abandon_after) = (stuck, Duration::ZERO);
         for _ in 1..ABANDONED_MAX {
             thinker.ask(question(1));

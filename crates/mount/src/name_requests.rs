@@ -8,7 +8,7 @@ use posix::{Entry, NewNode};
 use types::{Attr, Errno, FileType, Result};
 
 use crate::adapter::{Adapter, Given, caller};
-use crate::asked::{open_mode, rename_flags};
+use crate::arguments::{open_mode, rename_flags};
 use crate::content;
 use crate::fuse::{Out, Request};
 

@@ -23,7 +23,7 @@ enum PutOff {
     Xattr { ino: Ino, name: Vec<u8>, value: Vec<u8> },
 }
 
-pub(super) struct Blind {
+pub(super) struct DecoupledTarget {
     subtree: Subtree,
     /// Whether the destination was made for this.
     made: bool,
@@ -33,7 +33,7 @@ pub(super) struct Blind {
     put_off: Vec<PutOff>,
 }
 
-impl Blind {
+impl DecoupledTarget {
     pub(super) fn decouple(fs: &Arc<Fs>, destination: &str, policy: &Policy) -> Result<Self> {
         let path: Path = cudele::parse_path(destination)?;
         let made = is_missing(fs, &path)?;
@@ -103,7 +103,7 @@ impl Blind {
     }
 }
 
-impl Target for Blind {
+impl Target for DecoupledTarget {
     fn root(&self) -> Ino {
         self.subtree.root()
     }

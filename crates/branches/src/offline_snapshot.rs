@@ -78,7 +78,7 @@ fn check_ranks(store: &dyn ObjectStore) -> Result<()> {
         Err(error) if error.errno == Errno::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };
-    match list.apart().find(|subtree| subtree.rank != Rank(0)) {
+    match list.unjoined().find(|subtree| subtree.rank != Rank(0)) {
         None => Ok(()),
         Some(subtree) => {
             let path = String::from_utf8_lossy(&subtree.path).into_owned();

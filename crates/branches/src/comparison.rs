@@ -11,7 +11,7 @@ use types::{Attr, Cred, Errno, Error, Ino, Map, Path, Result};
 use crate::{Branches, lost};
 
 /// See the module documentation.
-pub(crate) struct Both<'a> {
+pub(crate) struct BranchComparison<'a> {
     branches: &'a Branches,
     fs: &'a Fs,
     number: u64,
@@ -32,7 +32,7 @@ struct Listed {
     inodes: BTreeMap<Ino, Vec<u8>>,
 }
 
-impl<'a> Both<'a> {
+impl<'a> BranchComparison<'a> {
     pub(crate) fn new(
         branches: &'a Branches,
         fs: &'a Fs,
@@ -112,7 +112,7 @@ impl<'a> Both<'a> {
     }
 }
 
-impl Sides for Both<'_> {
+impl Sides for BranchComparison<'_> {
     type Error = Error;
 
     fn base(&mut self, dir: Ino, name: &[u8]) -> Result<Option<Attr>> {

@@ -14,12 +14,12 @@ const STEP_BYTES: usize = 1 << 20;
 
 /// See the module documentation.
 #[derive(Debug, Default)]
-pub(crate) struct Warm {
+pub(crate) struct PreparedMemory {
     wanted: usize,
     memory: Vec<u8>,
 }
 
-impl Warm {
+impl PreparedMemory {
     pub(crate) fn new(wanted: usize) -> Self {
         Self { wanted, memory: Vec::new() }
     }
@@ -51,8 +51,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_ends_and_keeps_nothing() {
-        let mut warm = Warm::new(3 * STEP_BYTES + 5);
+    fn warming_ends_and_frees_its_memory() {
+        let mut warm = PreparedMemory::new(3 * STEP_BYTES + 5);
         let mut steps = 0;
         while warm.is_wanted() {
             warm.step();
@@ -62,8 +62,8 @@ mod tests {
     }
 
     #[test]
-    fn more_than_there_is_ends_at_once() {
-        let mut warm = Warm::new(usize::MAX);
+    fn warming_more_memory_than_available_ends_at_once() {
+        let mut warm = PreparedMemory::new(usize::MAX);
         warm.step();
         assert!(!warm.is_wanted());
     }

@@ -8,11 +8,11 @@ use super::{Made, Target};
 use crate::source::tree;
 
 #[derive(Debug, Default)]
-pub(super) struct Nowhere {
+pub(super) struct DryRunTarget {
     last: u64,
 }
 
-impl Target for Nowhere {
+impl Target for DryRunTarget {
     fn root(&self) -> Ino {
         Ino::ROOT
     }

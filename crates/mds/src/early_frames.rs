@@ -17,12 +17,12 @@ const FRAME_BYTES: usize = 64;
 
 /// See the module documentation.
 #[derive(Debug, Default)]
-pub(crate) struct Early {
+pub(crate) struct EarlyFrames {
     frames: VecDeque<(ConnId, Vec<u8>)>,
     bytes: usize,
 }
 
-impl Early {
+impl EarlyFrames {
     /// Adds a frame at the end, unless there is no room for it.
     #[must_use]
     fn push(&mut self, conn: ConnId, frame: Vec<u8>, bytes_max: usize) -> bool {
@@ -86,9 +86,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_waits_is_bounded_and_counted() {
+    fn early_frames_are_bounded_and_counted() {
         let (one, two) = (ConnId(1), ConnId(2));
-        let mut early = Early::default();
+        let mut early = EarlyFrames::default();
         let most = 3 * (10 + FRAME_BYTES);
         assert!(early.push(one, vec![1; 10], most) && early.push(two, vec![2; 10], most));
         assert!(early.push(one, vec![3; 10], most) && !early.push(two, vec![4; 10], most));

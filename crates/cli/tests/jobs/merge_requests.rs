@@ -53,7 +53,7 @@ fn append(subtree: &mut Subtree, number: u64) {
 }
 
 #[test]
-fn whoever_looks_first_waits_until_the_job_has_merged() {
+fn the_first_lookup_waits_until_the_job_has_merged() {
     let world = World::new();
     let cluster = connect(&world);
     let (_fs, mut subtree) = job(&cluster);
@@ -83,7 +83,7 @@ fn whoever_looks_first_waits_until_the_job_has_merged() {
 }
 
 #[test]
-fn a_job_that_pauses_is_told_and_merges() {
+fn a_paused_job_gets_the_merge_request_and_merges() {
     let world = World::new();
     let cluster = connect(&world);
     let fs = cluster.mount().unwrap();
@@ -113,7 +113,7 @@ fn a_job_that_pauses_is_told_and_merges() {
 }
 
 #[test]
-fn a_job_is_asked_by_whichever_server_its_subtree_went_to() {
+fn the_rank_that_has_the_subtree_sends_the_merge_request() {
     let world = World::with(&["--mds", "3"]);
     let cluster = connect(&world);
     let fs = cluster.mount().unwrap();
@@ -137,7 +137,7 @@ fn a_job_is_asked_by_whichever_server_its_subtree_went_to() {
 }
 
 #[test]
-fn who_forgets_the_root_has_not_merged() {
+fn a_revoked_root_does_not_answer_a_merge_request() {
     let world = World::new();
     let cluster = connect(&world);
     let fs = cluster.mount().unwrap();
@@ -161,7 +161,7 @@ fn who_forgets_the_root_has_not_merged() {
 }
 
 #[test]
-fn nobody_waits_for_a_job_that_is_gone() {
+fn no_lookup_waits_for_a_job_that_has_ended() {
     let world = World::new();
     let cluster = connect(&world);
     let (fs, subtree) = job(&cluster);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use mds::RankTable;
 use metastore::request::{MAP_NAME, journal_prefix, parse_rank_name, rank_name};
 use metastore::{ObjectName, SUBTREES_NAME, Subtrees, copy_name, manifest_name};
-use objstore::{Aside, ObjectStore, Store};
+use objstore::{ObjectStore, ScratchView, Store};
 use types::{ClientId, DirFragId, Errno, Error, Ino, Rank, Result};
 
 const REMEDY: &str =
@@ -102,7 +102,7 @@ pub(crate) fn check_map(store: &dyn ObjectStore) -> Result<()> {
 /// # Errors
 /// The error of the store.
 pub(crate) fn without_damaged_map(store: Arc<dyn Store>) -> Result<Arc<dyn Store>> {
-    let aside = Aside::new(store);
+    let aside = ScratchView::new(store);
     hide_unless(&aside, MAP_NAME, |bytes| mon::read_map(bytes).is_ok())?;
     Ok(Arc::new(aside))
 }
@@ -112,13 +112,17 @@ pub(crate) fn without_damaged_map(store: Arc<dyn Store>) -> Result<Arc<dyn Store
 /// # Errors
 /// The error of the store.
 pub(crate) fn without_damaged_tables(store: Arc<dyn Store>, rank: Rank) -> Result<Arc<dyn Store>> {
-    let aside = Aside::new(store);
+    let aside = ScratchView::new(store);
     hide_unless(&aside, &rank_name(rank), |bytes| RankTable::decode(rank, bytes).is_ok())?;
     hide_unless(&aside, SUBTREES_NAME, |bytes| Subtrees::decode(bytes).is_ok())?;
     Ok(Arc::new(aside))
 }
 
-fn hide_unless(aside: &Aside, name: &str, is_whole: impl FnOnce(&[u8]) -> bool) -> Result<()> {
+fn hide_unless(
+    aside: &ScratchView,
+    name: &str,
+    is_whole: impl FnOnce(&[u8]) -> bool,
+) -> Result<()> {
     match aside.get(name) {
         Ok((bytes, _)) if is_whole(&bytes) => Ok(()),
         Ok(_) => aside.delete(name).map(drop),
@@ -139,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_is_gone_is_missed_by_whatever_is_of_its_rank() {
+    fn every_object_of_a_rank_shows_that_its_table_is_missing() {
         let (rank, own) = (Rank(1), Ino::space_of(Rank(1)).start + 5);
         let traces = [
             copy_name(&rank_name(rank)),
@@ -169,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_map_that_is_gone_is_missed_once_a_client_was_there() {
+    fn a_missing_map_is_noticed_once_a_client_has_worked() {
         let store = Memory::new();
         put(&store, "rank/0000", &RankTable::begin(Rank(0), Ino::FIRST_FREE, Seq(0)));
         check_map(&store).unwrap();

@@ -16,14 +16,14 @@ use crate::{
 
 /// See the module documentation.
 #[derive(Debug)]
-pub struct Aside {
+pub struct ScratchView {
     base: Arc<dyn Store>,
     above: Memory,
     /// Deleted objects of the store below.
     hidden: Mutex<BTreeSet<String>>,
 }
 
-impl Aside {
+impl ScratchView {
     /// A view without writes.
     #[must_use]
     pub fn new(base: Arc<dyn Store>) -> Self {
@@ -57,7 +57,7 @@ fn or_else<T>(above: Result<T>, below: impl FnOnce() -> Result<T>) -> Result<T> 
     }
 }
 
-impl ObjectStore for Aside {
+impl ObjectStore for ScratchView {
     fn put(&self, name: &str, data: &[u8], expect: Expect) -> Result<PutOutcome> {
         let known = match self.get(name) {
             Ok((_, version)) => Some(version),
@@ -118,7 +118,7 @@ impl ObjectStore for Aside {
     }
 }
 
-impl Tuned for Aside {
+impl Tuned for ScratchView {
     fn lists_what_it_finds(&self) -> bool {
         self.base.lists_what_it_finds()
     }
@@ -128,38 +128,38 @@ impl Tuned for Aside {
     }
 }
 
-impl Capacity for Aside {
+impl Capacity for ScratchView {
     fn space(&self) -> Result<Space> {
         self.base.space()
     }
 }
 
-impl Pools for Aside {
+impl Pools for ScratchView {
     fn pool(&self, name: &str) -> Result<Pool> {
         self.base.pool(name)
     }
 }
 
-impl Fencing for Aside {
+impl Fencing for ScratchView {
     fn lock(&self, name: &str, owner: &str) -> Result<Box<dyn LockGuard>> {
         self.base.lock(name, owner)
     }
 }
 
-impl Sweeping for Aside {}
+impl Sweeping for ScratchView {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_seen_and_the_store_stays_as_it_was() {
+    fn writes_are_visible_and_leave_the_store_unchanged() {
         let base = Arc::new(Memory::new());
         for name in ["a", "b", "c"] {
             let _ = base.put(name, b"old", Expect::Any).unwrap();
         }
         let before: Vec<_> = ["a", "b", "c"].map(|name| base.get(name).unwrap()).into();
-        let aside = Aside::new(base.clone());
+        let aside = ScratchView::new(base.clone());
         let version = aside.get("a").unwrap().1;
         assert!(matches!(
             aside.put("a", b"new", Expect::Is(version)).unwrap(),

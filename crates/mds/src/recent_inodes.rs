@@ -15,9 +15,9 @@ const SHOWN_MAX: usize = 32;
 
 /// See the module documentation.
 #[derive(Debug, Default)]
-pub(crate) struct Shown(Vec<Ino>);
+pub(crate) struct RecentInodes(Vec<Ino>);
 
-impl Shown {
+impl RecentInodes {
     /// The client asked for an inode.
     pub(crate) fn note(&mut self, ino: Ino) {
         if self.0.last() == Some(&ino) {
@@ -49,9 +49,9 @@ impl Shown {
 
 /// The inodes that several clients asked for last, at most `max`: the newest of every client before
 /// the second newest of any.
-pub(crate) fn newest<'a>(clients: impl Iterator<Item = &'a Shown>, max: usize) -> Set<Ino> {
+pub(crate) fn newest<'a>(clients: impl Iterator<Item = &'a RecentInodes>, max: usize) -> Set<Ino> {
     let mut all = Set::default();
-    let mut left: Vec<_> = clients.map(Shown::inodes).collect();
+    let mut left: Vec<_> = clients.map(RecentInodes::inodes).collect();
     while !left.is_empty() && all.len() < max {
         left.retain_mut(|inodes| {
             let next = inodes.next().filter(|_| all.len() < max);
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn the_oldest_inode_makes_room_for_the_newest() {
-        let mut shown = Shown::default();
+        let mut shown = RecentInodes::default();
         for ino in 0..=SHOWN_MAX as u64 {
             shown.note(Ino(100 + ino));
             shown.note(Ino(101));
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn the_newest_inode_of_every_client_comes_first() {
-        let (mut one, mut other) = (Shown::default(), Shown::default());
+        let (mut one, mut other) = (RecentInodes::default(), RecentInodes::default());
         (100..120).for_each(|ino| one.note(Ino(ino)));
         other.note(Ino(7));
         let both = [one, other];

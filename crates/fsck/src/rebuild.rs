@@ -9,7 +9,7 @@
 
 use journal::Event;
 use journal::segment::{SegmentReader, Writer};
-use mds::{CountFrom, RankTable};
+use mds::{NextNumbers, RankTable};
 use metastore::request::{
     MAP_NAME, client_journals_prefix, journal_prefix, parse_rank_name, rank_name,
 };
@@ -95,7 +95,7 @@ fn table(store: &dyn ObjectStore, rank: Rank, copied: Option<&[u8]>) -> Result<V
     // The segments of a journal show its end.
     let first = Seq::before_first(rank);
     let last = if names.is_empty() { Seq(seen.unwrap_or(0).max(first.0) + EVENTS) } else { first };
-    let from = CountFrom {
+    let from = NextNumbers {
         next: next.min(space.end),
         epoch: Epoch(term.unwrap_or(0) + TERMS),
         last,
@@ -103,7 +103,7 @@ fn table(store: &dyn ObjectStore, rank: Rank, copied: Option<&[u8]>) -> Result<V
     };
     let older = copied.filter(|bytes| RankTable::decode(rank, bytes).is_ok());
     let from = match older.map(|bytes| RankTable::decode(rank, bytes)) {
-        Some(Ok(table)) => CountFrom {
+        Some(Ok(table)) => NextNumbers {
             next: from.next.max((table.next + INOS).min(space.end)),
             epoch: from.epoch.max(Epoch(table.epoch.0 + TERMS)),
             ..from

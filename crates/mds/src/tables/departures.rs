@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_finds_that_it_went_by_what_the_list_says() {
+    fn recovery_finds_a_departure_by_the_list_of_subtrees() {
         let mut tables = begun();
         tables.note_gone(&gone(3, 100), (Seq(1), Seq(u64::MAX)));
         for (moves, went) in [(2, false), (3, true), (4, true)] {
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_is_not_passed_over() {
+    fn recovery_does_not_skip_a_subtree_that_stays() {
         let mut tables = begun();
         tables.note_gone(&gone(1, 100), (Seq(1), Seq(u64::MAX)));
         tables.stay(ROOT);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_journal_does_not_name_any_more_is_forgotten_with_the_next_one() {
+    fn a_departure_without_events_in_the_journal_goes_with_the_next_one() {
         let mut tables = begun();
         tables.note_gone(&gone(1, 100), (Seq(1), Seq(u64::MAX)));
         tables.note_went(ROOT);
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_several_names_is_known_until_the_store_knows_that_it_went() {
+    fn linked_inodes_are_noted_until_the_store_has_their_departure() {
         let mut tables = begun();
         let linked = Gone { linked: vec![Ino(80), Ino(90)], dirs: Vec::new(), ..gone(1, 100) };
         tables.note_gone(&linked, (Seq(1), Seq(u64::MAX)));
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_put_that_failed_did_not_say_it() {
+    fn a_failed_put_stores_no_departure() {
         let mut tables = begun();
         tables.note_gone(&gone(1, 100), (Seq(1), Seq(u64::MAX)));
         tables.note_went(ROOT);

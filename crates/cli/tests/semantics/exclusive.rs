@@ -16,7 +16,7 @@ fn exists(path: &Path) -> bool {
 
 /// A mount that answers by itself where it can, and a directory that it has alone: the server
 /// counts the changes that it receives later.
-fn alone(world: &World) -> (Mount, PathBuf) {
+fn exclusive_dir(world: &World) -> (Mount, PathBuf) {
     let mount = Mount::with(world, &["-o", "nowsync"]);
     let dir = mount.path("d");
     fs::create_dir(&dir).unwrap();
@@ -42,9 +42,9 @@ fn pid(mount: &Mount) -> Pid {
 }
 
 #[test]
-fn what_a_mount_does_alone_others_see_as_soon_as_they_look() {
+fn a_lookup_sees_the_asynchronous_changes_of_another_mount() {
     let Some(world) = cluster() else { return };
-    let (one, dir) = alone(&world);
+    let (one, dir) = exclusive_dir(&world);
     let two = Mount::new(&world);
     let other = two.path("d");
     for round in 0..5 {
@@ -77,9 +77,9 @@ fn what_a_mount_does_alone_others_see_as_soon_as_they_look() {
 }
 
 #[test]
-fn what_a_mount_did_alone_survives_when_it_is_synced() {
+fn synced_asynchronous_changes_survive_a_crash() {
     let Some(world) = cluster() else { return };
-    let (mut one, dir) = alone(&world);
+    let (mut one, dir) = exclusive_dir(&world);
     for number in 0..300 {
         fs::write(dir.join(format!("f{number}")), "").unwrap();
     }
@@ -110,9 +110,9 @@ fn what_a_mount_did_alone_survives_when_it_is_synced() {
 }
 
 #[test]
-fn a_mount_that_is_stopped_loses_what_it_had_alone() {
+fn a_stopped_mount_loses_its_exclusive_directory() {
     let Some(world) = cluster() else { return };
-    let (one, dir) = alone(&world);
+    let (one, dir) = exclusive_dir(&world);
     let two = Mount::new(&world);
     kill_process(pid(&one), Signal::STOP).unwrap();
     let start = Instant::now();

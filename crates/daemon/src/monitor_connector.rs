@@ -10,7 +10,7 @@ const RETRY: Span = Span::from_millis(100);
 
 /// See the module documentation.
 #[derive(Debug)]
-pub(crate) struct Seeker {
+pub(crate) struct MonitorConnector {
     address: Address,
     waker: Waker,
     results: (Sender<Option<Stream>>, Receiver<Option<Stream>>),
@@ -20,7 +20,7 @@ pub(crate) struct Seeker {
     tried: Option<Moment>,
 }
 
-impl Seeker {
+impl MonitorConnector {
     pub(crate) fn new(address: Address, waker: Waker) -> Self {
         Self { address, waker, results: unbounded(), trying: false, tried: None }
     }

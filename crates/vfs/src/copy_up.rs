@@ -11,7 +11,7 @@ use crate::Vfs;
 impl Vfs {
     /// Judges the result of opening a file for writing. If only a copy can be written, it returns
     /// `ESTALE`: a kernel then looks the name up again, and so must callers by path.
-    pub(crate) fn or_copied<T>(&self, ino: Ino, opened: Result<T>) -> Result<T> {
+    pub(crate) fn or_copy_up<T>(&self, ino: Ino, opened: Result<T>) -> Result<T> {
         match opened {
             Err(error) if error.errno == Errno::ReadOnly && !self.options.read_only => {
                 let (parent, name) = self.nodes().name(ino).ok_or(error)?;

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use mds::Vitals;
+use mds::ResourceUse;
 use rustix::time::{ClockId, clock_gettime};
 use types::{Clock, Moment, Span};
 
@@ -24,7 +24,7 @@ pub(crate) struct Meter {
     limits_read: Option<Moment>,
     /// The sums so far. CPU time is divided by the processors that the process may use: with a
     /// tenth of a processor, a tenth of a second counts as one second.
-    vitals: Vitals,
+    vitals: ResourceUse,
 }
 
 impl Meter {
@@ -32,7 +32,7 @@ impl Meter {
         let (processors, memory_bytes) = (processors(), memory_bytes());
         #[allow(clippy::cast_precision_loss, reason = "a page has some KiB")]
         let page_bytes = rustix::param::page_size() as f64;
-        let (last, limits_read, vitals) = (None, None, Vitals::default());
+        let (last, limits_read, vitals) = (None, None, ResourceUse::default());
         Self { processors, memory_bytes, page_bytes, last, limits_read, vitals }
     }
 
@@ -45,7 +45,7 @@ impl Meter {
     }
 
     /// The sums up to now, if the last measurement is some time ago.
-    pub(crate) fn measure(&mut self, clock: Clock) -> Option<Vitals> {
+    pub(crate) fn measure(&mut self, clock: Clock) -> Option<ResourceUse> {
         let now = clock.now;
         if self.last.is_some_and(|(at, _)| now.since(at) < INTERVAL) {
             return None;
@@ -151,7 +151,7 @@ mod tests {
     const V2: &str = "0::/ranks/2\n";
 
     #[test]
-    fn what_a_control_group_allows_is_found_in_both_versions() {
+    fn limits_of_control_groups_are_read_in_both_versions() {
         let v1 = |file: &str| match file {
             "/sys/fs/cgroup/cpu/ranks/2/cpu.cfs_quota_us" => Some("20000\n".to_owned()),
             "/sys/fs/cgroup/cpu/ranks/2/cpu.cfs_period_us" => Some("100000\n".to_owned()),
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_use_little_has_used_much_of_it() {
+    fn cpu_seconds_are_scaled_by_the_quota_of_the_process() {
         let mut meter = Meter::new();
         let at = |millis: u64| Clock { now: Moment(millis * 1_000_000), time: types::Timestamp(0) };
         assert_eq!(meter.measure(at(1)).map(|vitals| vitals.cpu_seconds), Some(0.0));
