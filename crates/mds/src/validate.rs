@@ -9,7 +9,7 @@ use crate::checkpoint::CheckpointOps;
 use crate::purge::Task;
 use crate::{Mds, Phase, Waiting};
 
-/// Tests check the state after an input if so many inputs per inode and session came since
+/// Debug builds check the state after an input if so many inputs per inode and session came since
 /// the last check: after every input of a small server, and rarely on a large one, so that the
 /// checks take a bounded part of the time.
 const ITEMS_PER_INPUT: u64 = 8;
@@ -55,7 +55,7 @@ impl Mds {
         self.validate_between();
     }
 
-    /// Tests check after each input, or after some of them ([`ITEMS_PER_INPUT`]).
+    /// Debug builds check after each input, or after some of them ([`ITEMS_PER_INPUT`]).
     pub(crate) fn validate_sometimes(&mut self) {
         self.unvalidated += 1;
         let items = self.namespace.inodes() + self.sessions.len() as u64;

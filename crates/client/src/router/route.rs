@@ -132,7 +132,7 @@ impl Step {
     }
 }
 
-/// What a frame gets back.
+/// The value that a frame gets back from the frame or the driver that it waited for.
 #[derive(Debug)]
 pub(super) enum Got {
     Start,
