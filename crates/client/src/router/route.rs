@@ -266,7 +266,7 @@ impl Route {
         Self::of(RouteState::New, Vec::new())
     }
 
-    /// The same request, which the driver has sent to a rank because it is direct ([`is_direct`]).
+    /// The same request, which the driver has sent to a rank because it is direct ([`super::is_direct`]).
     /// The first input is the answer.
     #[must_use]
     pub fn sent(rank: Rank) -> Self {
