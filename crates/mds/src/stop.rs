@@ -43,7 +43,6 @@ impl Mds {
 
     pub(crate) fn try_stop(&mut self, effects: &mut MdsEffects) {
         assert!(self.phase == Phase::Stopping, "a server stops after the order to stop");
-        assert!(self.phase == Phase::Stopping, "a server stops after the order to stop");
         if self.is_private() {
             // The job takes the journal over then; the rest ends with the process.
             effects.stopped = self.log.is_idle();

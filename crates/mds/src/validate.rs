@@ -16,7 +16,7 @@ const ITEMS_PER_INPUT: u64 = 8;
 
 /// The operations that the store executes, by the part that waits for them.
 #[derive(Debug, Default)]
-struct StoreOps {
+struct OpsUnderWay {
     checkpoint: CheckpointOps,
     fetching: Vec<Ino>,
     compacting: Vec<Ino>,
@@ -82,8 +82,8 @@ impl Mds {
         assert!(ops.log == writes, "{writes} writes of the journal are under way, not {}", ops.log);
     }
 
-    fn store_ops(&self) -> StoreOps {
-        let mut ops = StoreOps::default();
+    fn store_ops(&self) -> OpsUnderWay {
+        let mut ops = OpsUnderWay::default();
         for waiting in self.store.waiting() {
             match waiting {
                 Waiting::Log => ops.log += 1,

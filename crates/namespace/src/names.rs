@@ -373,6 +373,10 @@ impl Namespace {
     /// the stored loser may be from before it lost names.
     pub fn lose_again(&mut self, seq: Seq, loss: &Loss) {
         let Loss { winner, loser, names, time } = *loss;
+        // A forged journal may say that a directory replaced itself: nothing was lost.
+        if winner == loser {
+            return;
+        }
         if loss.create().is_some() || loss.removed().is_some() {
             return;
         }

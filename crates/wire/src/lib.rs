@@ -32,7 +32,7 @@ pub use message::{
     Failure, Grants, Hello, Message, Replay, Reply, Request, WantsExclusive, Welcome,
 };
 pub use mon::{Beacon, MonAnswer, MonOp};
-pub use op::{Access, MergeFlags, NewInode, Op};
+pub use op::{Access, MergeFlags, NewInode, Op, OpClass};
 pub use outbox::Outbox;
 pub use types::{Cred, RenameFlags, XattrFlags};
 pub use unused::UnusedNumbers;

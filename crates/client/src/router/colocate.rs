@@ -134,6 +134,7 @@ impl CheckLink {
 
     pub(super) fn step(&mut self, got: Got) -> Step {
         let before = self.asked;
+        debug_assert!(before <= 2, "a check makes two requests");
         self.asked += 1;
         match (self.check, before) {
             (LinkCheck::Link { ino, .. }, 0) => Ranked::call(Asked::GetAttr(ino)),
@@ -274,6 +275,7 @@ enum HomeState {
 
 impl AtHome {
     pub(super) fn frame(asked: Asked, parent: Ino, refused: Error) -> Frame {
+        debug_assert!(refused.errno == Errno::Busy, "another rank serves the directory");
         let (was_away, state) = (false, HomeState::Begin);
         Frame::AtHome(Self { asked, parent, refused, was_away, state })
     }

@@ -106,6 +106,7 @@ impl RenameAcross {
                 Ok(_) if self.together == TOGETHER_MAX => Step::fail(self.refused.clone()),
                 // One directory may have come to the rank of the other one since.
                 Ok(_) => {
+                    debug_assert!(self.together < TOGETHER_MAX, "the attempts are bounded");
                     self.together += 1;
                     self.state = CrossState::Paused;
                     Step::Wait(RETRY)
@@ -272,6 +273,12 @@ impl UndecidedRenames {
         self.0.is_empty()
     }
 
+    /// Checks that the renames are few, and in the order of time.
+    pub(super) fn validate(&self) {
+        assert!(self.0.len() <= UNDECIDED_MAX, "the number of undecided renames is bounded");
+        assert!(self.0.iter().is_sorted_by_key(|it| it.at), "undecided renames in order");
+    }
+
     /// The inode of an earlier attempt at the same rename.
     pub(super) fn take(&mut self, op: &Op<'_>, now: Moment) -> Option<Ino> {
         if self.0.is_empty() {
@@ -305,6 +312,7 @@ impl IsRenamed {
     }
 
     pub(super) fn step(&mut self, cx: &mut Context<'_>, got: Got) -> Step {
+        debug_assert!(self.looks <= 2, "the old and the new name are looked at once");
         let send = Ok(Answer::Safe(Seq(0)));
         if self.looks == 0 {
             self.looks = 1;

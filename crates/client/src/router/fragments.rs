@@ -52,6 +52,7 @@ impl Fragment {
                 Completed::of(cx, &self.asked, answer)
             }
             (FragmentState::Sent, Got::Answer(Ok(Answer::Fragments(fragments)))) => {
+                debug_assert!(self.told.is_none(), "each redirect is followed");
                 self.told = Some(fragments);
                 self.turn(cx)
             }
@@ -152,6 +153,7 @@ impl AddUp {
     pub(super) fn step(&mut self, cx: &mut Context<'_>, got: Got) -> Step {
         match got {
             Got::Answer(Ok(Answer::Attr(attr))) => {
+                debug_assert!(self.at < self.parts.len(), "each fragment is asked once");
                 self.whole.size += attr.size;
                 self.whole.nlink += attr.nlink.saturating_sub(2);
                 self.whole.mtime = self.whole.mtime.max(attr.mtime);
@@ -243,6 +245,7 @@ impl ListAll {
         let count = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
         self.wanted = self.limit.saturating_sub(count);
         let after = self.after.clone().filter(|_| self.next.is_none());
+        debug_assert!(self.wanted <= self.limit, "no more names than the caller wants");
         let (limit, attrs) = (self.wanted, self.attrs);
         let asked = match self.next {
             Some(dir) => Asked::List { dir, after, limit, attrs },

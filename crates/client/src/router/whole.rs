@@ -72,6 +72,7 @@ impl Whole {
 
     pub(super) fn step(&mut self, cx: &mut Context<'_>, got: Got) -> Step {
         if matches!(got, Got::Start) {
+            debug_assert!(!self.returns && !self.is_checked, "a request begins once");
             let op = self.asked.op(cx.given);
             if let Op::Rename { parent, new_parent, .. } = op
                 && let Some(ino) = cx.router.undecided.take(&op, cx.now)
@@ -161,6 +162,7 @@ impl Completed {
     }
 
     fn complete(&mut self, result: Result<Answer>) -> Result<()> {
+        debug_assert!(self.attr().is_some(), "attributes in the answer were asked for");
         match result {
             Ok(Answer::Attr(whole)) => {
                 if let Some(attr) = self.attr() {

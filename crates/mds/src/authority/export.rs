@@ -254,7 +254,8 @@ impl Mds {
                     self.abort_export(root, why, effects);
                     return None;
                 }
-                self.export_mut(root)?.frozen = Some(now);
+                let before = self.export_mut(root)?.frozen.replace(now);
+                assert!(before.is_none(), "{root}: a subtree is frozen once");
                 Some(ExportStage::Close)
             }
             ExportStage::Close => {
@@ -322,6 +323,8 @@ impl Mds {
                 Some(ExportStage::Write { seq })
             }
             ExportStage::Write { seq } => {
+                let frozen = self.authority.export_of(root).is_some_and(Export::is_frozen);
+                assert!(frozen, "{root}: the last changes are written when no more come");
                 if self.journal_says_more(root, seq) {
                     return Some(ExportStage::Flush { seq: self.log.last() });
                 }

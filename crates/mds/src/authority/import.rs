@@ -107,6 +107,8 @@ impl Mds {
         let mut ready = Vec::new();
         for import in &mut self.authority.imports {
             if std::mem::take(&mut import.ready) {
+                let has = matches!(import.stage, ImportStage::Journal(_));
+                assert!(has, "{}: the journal has a subtree that is served", import.root);
                 ready.push(import.root);
             }
         }

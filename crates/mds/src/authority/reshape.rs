@@ -296,6 +296,7 @@ impl Mds {
     }
 
     fn move_name(&mut self, between: (Ino, Ino), (name, ino): (&[u8], Ino)) -> Result<(), Refusal> {
+        debug_assert!(between.0 != between.1, "{ino}: a name moves to another directory");
         let planned = self.namespace.plan_move(between, (name, ino))?;
         self.journal_quietly(&planned.event());
         Ok(())
@@ -374,6 +375,7 @@ impl Mds {
     /// It is done.
     fn reshaped(&mut self, effects: &mut MdsEffects) {
         let Some(reshape) = self.authority.reshape.take() else { return };
+        assert!(reshape.stage == ReshapeStage::Settle, "{}: all names moved", reshape.dir);
         self.counters.splits += u64::from(!reshape.joins);
         self.counters.joins += u64::from(reshape.joins);
         self.note_fragments();

@@ -17,6 +17,7 @@ impl Mds {
         self.begin_record(merge);
         let bytes = std::mem::take(&mut merge.bytes);
         let mut batch = std::mem::take(&mut self.merges.batch);
+        assert!(batch.is_empty(), "the creates of earlier slices are applied");
         let result = self.apply_blocks(merge, &bytes, &mut batch);
         // However the slice ended: `skip` counts the events of the batch as done.
         self.merge_creates(merge, &mut batch);
@@ -60,6 +61,7 @@ impl Mds {
         let careful = self.namespace.has_links();
         while merge.offset < bytes.len() {
             let (block, next) = Block::read(bytes, merge.offset)?;
+            assert!(next > merge.offset, "a block has a length");
             let mut events = events_of(&block, merge)?;
             loop {
                 if budget == 0 {
@@ -129,6 +131,7 @@ impl Mds {
             (self.log.last(), merge.is_recorded()),
             self.clock.now,
         );
+        assert!(merge.recorded <= merge.applied, "only an applied event is in a record");
         let events = merge.applied - merge.recorded;
         if !merge.is_recorded() || (events == 0 && losses.is_empty() && !last) {
             return;

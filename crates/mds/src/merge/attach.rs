@@ -88,6 +88,7 @@ impl Merges {
 impl Mds {
     /// Takes the list off the front of a merge, and makes the checks that are possible at once.
     pub(super) fn take_runs(&self, merge: &mut Merge) -> Result<(), Failure> {
+        assert!(merge.runs.is_none(), "the list of runs is taken off once");
         let (list, rest) = RunList::decode(&merge.bytes).map_err(|malformed| {
             let text = format!(
                 "list of runs: at byte {}: expected {}",
@@ -208,6 +209,7 @@ impl Mds {
         let root = runs.of_root(merge.subtree);
         match (runs.step, root.is_empty()) {
             (Step::Begin, _) => {
+                assert!(merge.applied == 0, "runs are attached before the journal is applied");
                 let op = self.attach_made(merge, &runs.list)?;
                 runs.step = Step::Root;
                 self.store.begin(Waiting::Attach(merge.id), op, effects);

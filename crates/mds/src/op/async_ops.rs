@@ -4,7 +4,7 @@
 //! wrong, and it returns its directories.
 
 use types::{ClientId, Errno, FileType, Ino, Seq, Tid};
-use wire::{Answer, Failure, Message, Op, Request};
+use wire::{Answer, Failure, Message, Op, OpClass, Request};
 
 use super::{Changed, Performed, Refused, place_of, touched};
 use crate::admission::{Entry, Incoming};
@@ -47,8 +47,13 @@ impl Mds {
         } else {
             None
         };
-        let may =
-            if self.is_resend_busy() { Ok(()) } else { self.check_exclusive(client, request) };
+        let may = if !is_of_directories(&request.op) {
+            Err(Errno::Stale)
+        } else if self.is_resend_busy() {
+            Ok(())
+        } else {
+            self.check_exclusive(client, request)
+        };
         let performed = may.map_err(Refused::from);
         let performed =
             performed.and_then(|()| match self.admit::<{ Entry::EXECUTED }>(from, effects) {
@@ -72,6 +77,10 @@ impl Mds {
                 self.follow_exclusive(client, request, removed);
             }
             Ok(Performed::Answer(_) | Performed::Later) => {}
+            // No client has a split directory alone, and fetching it would bring no name.
+            Err(Refused::Refusal(Refusal::Cold(dir))) if self.namespace.is_split(dir) => {
+                self.refuse_async(from, Errno::Stale.into(), effects);
+            }
             Err(Refused::Refusal(Refusal::Cold(dir))) => {
                 let frame = Message::Request(request.clone()).to_frame();
                 self.sessions.get_mut(client).async_ops.waiting.push_front(frame);
@@ -146,4 +155,10 @@ impl Mds {
         let seq = self.sessions.get_mut(client).async_ops.seq;
         effects.reply_with(at, seq, Answer::Done);
     }
+}
+
+/// Whether an operation changes named inodes. A client answers nothing else itself: a path, for
+/// example, may lead through directories that others have.
+fn is_of_directories(op: &Op<'_>) -> bool {
+    op.class() == OpClass::Change && touched(op).0.iter().any(Option::is_some)
 }

@@ -135,6 +135,7 @@ impl Mds {
             return Err(LOST);
         }
         let id = self.cross_rename_number();
+        assert!(self.arrival(id).is_none(), "{id}: a number is of one rename");
         self.authority.cross_renames.arrivals.push(Arrival {
             id,
             from,
@@ -208,6 +209,8 @@ impl Mds {
                 if self.log.safe() < seq {
                     return None;
                 }
+                let came = self.arrival(id)?.came;
+                assert!(came, "{id}: a rename is done when the journal has the name");
                 self.replace_cross_rename(id, CrossRenameState::Done, effects)?;
                 Some(ArrivalStage::Confirming)
             }
@@ -369,6 +372,8 @@ impl Mds {
     fn take_name(&mut self, id: u64, effects: &mut MdsEffects) -> Option<ArrivalStage> {
         let cross_rename = self.arrival(id)?.cross_rename.clone();
         let (dir, name) = (cross_rename.new_parent, &cross_rename.new_name[..]);
+        let is_taken = cross_rename.state != CrossRenameState::Offered;
+        assert!(is_taken, "{}: a name comes when it is taken", cross_rename.ino);
         if !self.finds(dir) {
             return None;
         }

@@ -153,6 +153,7 @@ impl Mds {
         let id = self.cross_rename_number();
         let stage =
             if is_dir { DepartureStage::Drain } else { DepartureStage::Flush(self.log.last()) };
+        assert!(self.departure(id).is_none(), "{id}: a number is of one rename");
         let departure = Departure::new(id, cross_rename, Some(at), stage);
         self.authority.cross_renames.departures.push(departure);
         self.authority.note_plain();
@@ -222,6 +223,8 @@ impl Mds {
 
     fn store_offer(&mut self, id: u64, effects: &mut MdsEffects) -> Option<()> {
         let departure = self.departure(id)?;
+        let undecided = departure.cross_rename.state == CrossRenameState::Offered;
+        assert!(undecided, "{}: an offer is stored before it is decided", departure.object());
         let (object, data) = (departure.object(), departure.cross_rename.encode());
         let condition = Condition::Absent;
         self.store.begin(
@@ -423,7 +426,9 @@ impl Mds {
     /// The name is the other rank's: it goes.
     fn give_name(&mut self, id: u64, effects: &mut MdsEffects) -> Option<DepartureStage> {
         let cross_rename = self.departure(id)?.cross_rename.clone();
-        let CrossRename { parent, name, ino, time, is_dir, .. } = cross_rename;
+        let CrossRename { state, parent, name, ino, time, is_dir, .. } = cross_rename;
+        let is_taken = matches!(state, CrossRenameState::Taken | CrossRenameState::Done);
+        assert!(is_taken, "{ino}: a name goes when the other rank has taken it");
         let there = self.is_found(id, parent)?;
         let mut seq = Seq(0);
         let planned = match self.namespace.peek(parent, &name) {
