@@ -34,8 +34,7 @@ use crate::FragmentMap;
 pub use asked::{named, second};
 pub use direct::{is_direct, is_final};
 pub(crate) use route::unexpected as unexpected_answer;
-use route::unexpected;
-use route::{Colocated, Context, Frame, Got, Step, is_passing};
+use route::{Colocated, Context, Frame, Got, Step, is_passing, unexpected};
 pub use route::{Route, RouteEffect, RouteInput};
 pub use walks::{WALKS_MAX, WalkStep, Walks};
 
