@@ -241,10 +241,12 @@ impl CompositionRun {
         None
     }
 
-    /// The member of a fork, if it ended without a result.
+    /// The member of a fork, if it ended without a result: the server may have been asked to apply
+    /// the journal.
     #[must_use]
     pub fn failed(self, error: Error) -> Self {
-        Self { result: Some(Err(error)), ..self }
+        let reached = Reached { asked: true, ..self.reached };
+        Self { reached, result: Some(Err(error)), ..self }
     }
 
     fn advance(

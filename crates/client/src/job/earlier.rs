@@ -135,7 +135,10 @@ enum EarlierState {
     Deleting,
     /// A torn object is replaced by one that the server can read.
     Replacing,
-    Sent,
+    /// The server was asked to read the object.
+    SentObject,
+    /// The journal was sent.
+    SentWhole,
     /// The server says that the object of the request is gone.
     Gone(Error),
 }
@@ -171,13 +174,17 @@ impl EarlierMerge {
                 Ok(()) => self.send_object(journal),
                 Err(error) => MechanismEffect::Done(Err(error)),
             },
-            EarlierState::Sent => match (merged(input.answer()), &journal.object) {
+            EarlierState::SentObject => match (merged(input.answer()), &journal.object) {
                 (Ok(report), _) => self.end(report),
                 (Err(error), Some(object)) if error.errno == Errno::NotFound => {
                     self.state = EarlierState::Gone(error);
                     MechanismEffect::Exists(object.clone())
                 }
                 (Err(error), _) => MechanismEffect::Done(Err(error)),
+            },
+            EarlierState::SentWhole => match merged(input.answer()) {
+                Ok(report) => self.end(report),
+                Err(error) => MechanismEffect::Done(Err(error)),
             },
             EarlierState::Gone(error) => match input.exists() {
                 Ok(false) => self.object_gone(journal),
@@ -262,7 +269,7 @@ impl EarlierMerge {
     /// Merges the journal from its object. The server deletes an object when the metadata store has
     /// its events: if the object is gone, an earlier attempt succeeded.
     fn send_object(&mut self, journal: &Earlier) -> MechanismEffect {
-        self.state = EarlierState::Sent;
+        self.state = EarlierState::SentObject;
         let object = journal.object.clone().unwrap_or_default();
         let (flags, journal) = (self.flags, SentJournal::Stored);
         MechanismEffect::Merge(SentMerge { object, flags, journal })
@@ -278,7 +285,7 @@ impl EarlierMerge {
     }
 
     fn send_whole(&mut self, flags: MergeFlags) -> MechanismEffect {
-        self.state = EarlierState::Sent;
+        self.state = EarlierState::SentWhole;
         let journal = SentJournal::Whole;
         MechanismEffect::Merge(SentMerge { object: String::new(), flags, journal })
     }

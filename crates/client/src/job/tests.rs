@@ -242,7 +242,7 @@ fn parallel_members_all_run_although_one_fails() {
 }
 
 #[test]
-fn a_persist_goes_on_behind_the_blocks_that_it_has_written() {
+fn a_persist_continues_after_the_blocks_that_it_has_written() {
     let (mut place, blocks) = (Place::default(), [blocks(3), blocks(2)].concat());
     let given = Material { persisted_locally: 1, ..material(&blocks, None) };
     assert!(place.run("local_persist", &given).0.is_ok());
@@ -342,6 +342,30 @@ fn a_part_that_was_longer_than_its_object_is_sent_again() {
     let mut place = Place { answers: vec![Err(Errno::NotFound.into())], ..Place::default() };
     assert!(place.merge(&earlier(Some(OBJECT), sealed), by_value()).is_ok());
     assert_eq!(place.log, ["merge stored", "merge sent"]);
+}
+
+#[test]
+fn a_server_that_rejects_the_copy_of_a_missing_object_ends_the_merge() {
+    let sealed = Some(Sealed { on_disk: false, asked: true, whole: false });
+    let answers = vec![Err(Errno::NotFound.into()), Err(Errno::NotFound.into())];
+    let mut place = Place { answers, ..Place::default() };
+    let result = place.merge(&earlier(Some(OBJECT), sealed), by_value());
+    assert_eq!(result.expect_err("the subtree is gone").errno, Errno::NotFound);
+    assert_eq!(place.log, ["merge stored", "merge sent"]);
+}
+
+#[test]
+fn a_member_that_panicked_may_have_asked_the_server() {
+    let blocks = blocks(3);
+    let given = material(&blocks, None);
+    let mut run = CompositionRun::new(&composition("local_persist||volatile_apply"));
+    let effect = run.handle(&given, Moment(1), MechanismInput::Start);
+    let MechanismEffect::Fork(members) = effect else { panic!("no members: {effect:?}") };
+    let failed = |member: CompositionRun| member.failed(Error::of(Errno::Io, "test"));
+    let joined = MechanismInput::Joined(members.into_iter().map(failed).collect());
+    let effect = run.handle(&given, Moment(2), joined);
+    assert!(matches!(effect, MechanismEffect::Done(Err(_))));
+    assert!(run.reached().asked);
 }
 
 #[test]
