@@ -14,6 +14,8 @@ pub struct MdsEffects {
     pub outbox: Outbox,
     /// Frames for the monitor.
     pub to_monitor: Vec<u8>,
+    /// Frames for other ranks. Each may be lost.
+    pub to_peers: Vec<crate::PeerFrame>,
     /// Operations on the object store.
     pub store: Vec<(Token, StoreOp)>,
     /// Questions of the balancer. A thread beside the server's answers them, because it runs a

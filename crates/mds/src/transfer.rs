@@ -7,3 +7,8 @@
 mod state;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use state::{
+    Fence, ListView, Record, TransferAction, TransferEvent, TransferId, TransferMessage,
+    TransferState,
+};

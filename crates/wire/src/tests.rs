@@ -208,6 +208,32 @@ fn mon_answers() -> Vec<MonAnswer> {
     ]
 }
 
+fn peer_messages() -> impl Iterator<Item = Message<'static>> {
+    let steps = [
+        TransferStep::AskSubtree { root: Ino(1 << 41) },
+        TransferStep::Reserved { fence: 300 },
+        TransferStep::Refused { why: "it is stopping".into() },
+        TransferStep::Committed,
+        TransferStep::Stayed,
+    ];
+    let transfer = |step| PeerBody::Transfer { giver: Rank(2), number: 1 << 33, step };
+    let bodies = [PeerBody::Hello].into_iter().chain(steps.map(transfer));
+    bodies.map(|body| {
+        let (from, term, to) = (Rank(2), Epoch(9), Rank(300));
+        Message::Peer(PeerMessage { from, term, to, body })
+    })
+}
+
+#[test]
+fn a_message_between_servers_of_another_version_is_refused() {
+    let peer = PeerMessage { from: Rank(1), term: Epoch(2), to: Rank(0), body: PeerBody::Hello };
+    let mut bytes = Vec::new();
+    Message::Peer(peer).encode(&mut bytes);
+    assert_eq!(bytes, [17, PEER_VERSION, 1, 2, 0, 0]);
+    bytes[1] += 1;
+    assert!(Message::decode(&bytes).is_err());
+}
+
 fn messages() -> Vec<Message<'static>> {
     let cred = Cred { uid: 7, gid: 8, groups: vec![1, 2] };
     let mut all = vec![
@@ -233,6 +259,7 @@ fn messages() -> Vec<Message<'static>> {
         Message::Heartbeat(b"beat"),
         Message::Balanced(b"record"),
     ];
+    all.extend(peer_messages());
     let wants = [WantsExclusive::Never, WantsExclusive::AsPolicySays, WantsExclusive::Always];
     for (tid, op) in ops().into_iter().enumerate() {
         let wants_exclusive = wants[tid % wants.len()];

@@ -149,7 +149,7 @@ impl Mds {
     }
 
     /// A number for a cross-rank rename: those of different terms are different.
-    fn cross_rename_number(&mut self) -> u64 {
+    pub(super) fn cross_rename_number(&mut self) -> u64 {
         self.authority.cross_renames.last += 1;
         self.tables.epoch().0 << 32 | self.authority.cross_renames.last
     }
