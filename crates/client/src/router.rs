@@ -47,7 +47,6 @@ const PLACES_MAX: usize = 1 << 20;
 pub struct Router {
     places: Map<Ino, Rank>,
     fragments: FragmentMap,
-    undecided: cross::UndecidedRenames,
     /// The ranks besides rank 0 that this client has a session with.
     ranks: BTreeSet<Rank>,
     /// Whether anything was found on another rank than 0.

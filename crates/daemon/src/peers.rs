@@ -3,7 +3,7 @@
 //!
 //! A thread opens a connection, so that a host that does not answer blocks no request. Frames wait
 //! for the connection, up to [`WAITING_MAX`]; if it fails, they are dropped, because the state
-//! machine repeats what matters.
+//! machine repeats them.
 
 use std::collections::BTreeMap;
 

@@ -164,8 +164,8 @@ impl Authority {
     }
 
     /// Whether the server may stop.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.exports.is_empty() && !self.writing && self.cross_renames.is_idle()
+    pub(crate) fn is_idle(&self, now: Moment) -> bool {
+        self.exports.is_empty() && !self.writing && !self.cross_renames.keeps(now)
     }
 
     /// The roots of the subtrees that this rank serves while another rank has their names.

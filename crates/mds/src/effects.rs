@@ -35,6 +35,8 @@ pub struct MdsEffects {
     pub(crate) safe: Seq,
     /// Replies to requests of this server's own balancer.
     pub(crate) to_balancer: Vec<(Tid, Result<(), Failure>)>,
+    /// Answers to questions of other ranks.
+    pub(crate) to_askers: Vec<(Tid, Result<Answer, Failure>)>,
 }
 
 /// The request that a reply answers.
@@ -91,6 +93,7 @@ impl MdsEffects {
         match conn {
             ConnId::NOBODY => {}
             ConnId::BALANCER => self.to_balancer.push((tid, result.map(drop))),
+            ConnId::PEER => self.to_askers.push((tid, result)),
             _ => {
                 let reply =
                     Message::Reply(Reply { tid, seq, time, safe: self.safe, grants, result });

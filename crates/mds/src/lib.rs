@@ -276,6 +276,11 @@ impl Mds {
                 self.balancing().moved(tid, result, effects);
             }
         }
+        if !effects.to_askers.is_empty() {
+            for (tid, result) in std::mem::take(&mut effects.to_askers) {
+                self.answer_peer(tid, result, effects);
+            }
+        }
         if self.log.is_pending() {
             let hurry = self.is_journal_wanted();
             if hurry || self.log.is_due(self.clock.now, &self.settings) {

@@ -11,7 +11,7 @@
 //! as if there was no answer.
 
 use types::bytes::{Malformed, Put, Reader};
-use types::{Epoch, Ino, Rank};
+use types::{Epoch, Errno, Ino, Rank};
 
 use crate::codec::string;
 use crate::map::rank;
@@ -57,6 +57,11 @@ pub enum TransferStep {
         /// The root of the subtree.
         root: Ino,
     },
+    /// Giver to taker: take the name that this rank offers, into this directory.
+    AskName {
+        /// The directory.
+        dir: Ino,
+    },
     /// Taker to giver: the place is reserved under this fence; 0 if the payload needs no place.
     Reserved {
         /// The taker's number in the list of subtrees.
@@ -64,10 +69,12 @@ pub enum TransferStep {
     },
     /// Taker to giver: the payload cannot come.
     Refused {
+        /// The error number.
+        errno: Errno,
         /// The reason, for a person.
         why: String,
     },
-    /// Giver to taker: the list of subtrees has the transfer.
+    /// The transfer is committed: the giver says it of a subtree, the taker of a name.
     Committed,
     /// Giver to taker: the payload stays.
     Stayed,
@@ -127,8 +134,13 @@ impl TransferStep {
                 out.put_u8(2);
                 out.put_varint(*fence);
             }
-            Self::Refused { why } => {
+            Self::AskName { dir } => {
+                out.put_u8(6);
+                out.put_varint(dir.0);
+            }
+            Self::Refused { errno, why } => {
                 out.put_u8(3);
+                out.put_u16(errno.code());
                 out.put_bytes(why.as_bytes());
             }
             Self::Committed => out.put_u8(4),
@@ -141,7 +153,8 @@ impl TransferStep {
         Ok(match reader.u8()? {
             1 => Self::AskSubtree { root: ino(reader)? },
             2 => Self::Reserved { fence: reader.varint()? },
-            3 => Self::Refused { why: string(reader)? },
+            3 => Self::Refused { errno: Errno::from_code(reader.u16()?), why: string(reader)? },
+            6 => Self::AskName { dir: ino(reader)? },
             4 => Self::Committed,
             5 => Self::Stayed,
             _ => return Err(start.malformed("a known step of a transfer")),

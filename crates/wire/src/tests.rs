@@ -67,6 +67,14 @@ fn ops() -> Vec<Op<'static>> {
             no_replace: true,
             to: Rank(2),
         },
+        Op::RenameTo {
+            parent,
+            name,
+            new_parent: ino,
+            new_name: b"new",
+            no_replace: true,
+            to: Rank(3),
+        },
         Op::Arrive { dir: ino, from: Rank(1), cross_rename: 1 << 40 },
         Op::Passed { dir: ino, cross_rename: 7 },
         Op::SetXattr { ino, name, value: Some(b"v"), flags: XattrFlags::default() },
@@ -212,7 +220,8 @@ fn peer_messages() -> impl Iterator<Item = Message<'static>> {
     let steps = [
         TransferStep::AskSubtree { root: Ino(1 << 41) },
         TransferStep::Reserved { fence: 300 },
-        TransferStep::Refused { why: "it is stopping".into() },
+        TransferStep::AskName { dir: Ino(1 << 40) },
+        TransferStep::Refused { errno: Errno::Busy, why: "it is stopping".into() },
         TransferStep::Committed,
         TransferStep::Stayed,
     ];

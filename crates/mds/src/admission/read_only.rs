@@ -71,6 +71,7 @@ fn is_reading(op: &Op<'_>) -> bool {
         | Op::Split { .. }
         | Op::Join { .. }
         | Op::Depart { .. }
+        | Op::RenameTo { .. }
         | Op::Arrive { .. }
         | Op::Passed { .. } => false,
     }

@@ -1,13 +1,13 @@
 //! The taker's part of a transfer before the commit ([`crate::transfer`]).
 //!
 //! A subtree needs no place on this rank, so a reservation freezes nothing: it answers the giver,
-//! and makes this rank read the list as soon as the giver has committed. If the reservation is lost,
-//! with a message or by a restart, the list shows the subtree at the next regular read.
+//! and makes this rank read the list as soon as the giver has committed. If the reservation is
+//! lost, with a message or by a restart, the list shows the subtree at the next regular read.
 
 use std::collections::BTreeMap;
 
-use types::{Ino, Moment, Rank, Span};
-use wire::{PeerBody, TransferStep};
+use types::{Errno, Ino, Moment, Rank, Span};
+use wire::{Failure, PeerBody, TransferStep};
 
 use crate::transfer::{
     Fence, ListView, Record, TransferAction, TransferEvent, TransferId, TransferMessage,
@@ -38,8 +38,7 @@ pub(super) struct Reservations {
 }
 
 impl Reservations {
-    /// The state of an import whose subtree is in the list: that of its reservation, if there is
-    /// one.
+    /// The state of an import that the list has: that of its reservation, if there is one.
     pub(super) fn taken(&mut self, root: Ino) -> TransferState {
         let of_root = |(id, it): (&TransferId, &Reservation)| (it.root == root).then_some(*id);
         let id = self.all.iter().find_map(of_root);
@@ -66,6 +65,10 @@ impl Mds {
         let id = TransferId { number, from: giver };
         match *step {
             TransferStep::AskSubtree { root } if giver == from => self.asked(id, root, effects),
+            TransferStep::AskName { dir } if giver == from => {
+                self.name_asked((giver, number), dir, effects);
+            }
+            TransferStep::Committed if giver == self.rank => self.name_answered(number, None),
             TransferStep::Committed if giver == from => {
                 self.taker_heard(id, TransferMessage::Committed, effects);
             }
@@ -76,11 +79,13 @@ impl Mds {
                 let message = TransferMessage::Reserved(Fence(fence));
                 self.giver_heard(id, message, "", effects);
             }
-            TransferStep::Refused { ref why } if giver == self.rank => {
+            TransferStep::Refused { errno, ref why } if giver == self.rank => {
+                self.name_answered(number, Some(Failure { errno, text: why.clone() }));
                 self.giver_heard(id, TransferMessage::Refused, why, effects);
             }
             // Of a rank that does not take part in the transfer.
             TransferStep::AskSubtree { .. }
+            | TransferStep::AskName { .. }
             | TransferStep::Committed
             | TransferStep::Stayed
             | TransferStep::Reserved { .. }
@@ -101,7 +106,7 @@ impl Mds {
             }
         };
         if let Some(why) = refusal {
-            let step = TransferStep::Refused { why: why.to_owned() };
+            let step = TransferStep::Refused { errno: Errno::Busy, why: why.to_owned() };
             let body = PeerBody::Transfer { giver: id.from, number: id.number, step };
             return self.send_to_peer(id.from, body, effects);
         }
@@ -117,7 +122,7 @@ impl Mds {
     }
 
     fn taker_heard(&mut self, id: TransferId, message: TransferMessage, effects: &mut MdsEffects) {
-        // The subtree may be on its way back by now, and the list tells.
+        // The list has the present state of the subtree.
         if message == TransferMessage::Committed
             && !self.authority.reservations.all.contains_key(&id)
         {
@@ -126,7 +131,7 @@ impl Mds {
         self.take_event(id, TransferEvent::Message(message), effects);
     }
 
-    /// Ends the reservations whose givers are silent.
+    /// Ends the reservations of silent givers.
     pub(super) fn reservations_tick(&mut self, effects: &mut MdsEffects) {
         let now = self.clock.now;
         let all = self.authority.reservations.all.iter();

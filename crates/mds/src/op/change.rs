@@ -110,6 +110,7 @@ impl Mds {
             | Op::Split { .. }
             | Op::Join { .. }
             | Op::Depart { .. }
+            | Op::RenameTo { .. }
             | Op::Arrive { .. }
             | Op::Passed { .. }
             | Op::Decouple { .. }

@@ -80,6 +80,7 @@ impl Mds {
             | Op::Split { .. }
             | Op::Join { .. }
             | Op::Depart { .. }
+            | Op::RenameTo { .. }
             | Op::Arrive { .. }
             | Op::Passed { .. }
             | Op::Sync

@@ -234,7 +234,7 @@ impl Cluster {
             if let Some(PeerFrame { to, frame, .. }) = self.mail.pop_front() {
                 let payload = messages(&frame).concat();
                 let message = Message::decode(&payload).expect("a message");
-                let conn = ConnId(u64::MAX - 2);
+                let conn = ConnId::PEER;
                 self.input(usize::from(to.0), MdsInput::Message(conn, message));
                 continue;
             }

@@ -152,8 +152,11 @@ impl Words {
             TransferStep::AskSubtree { root } => {
                 format!("{of}: may {} come", self.path(*root, namespace))
             }
+            TransferStep::AskName { dir } => {
+                format!("{of}: may it come to {}", self.path(*dir, namespace))
+            }
             TransferStep::Reserved { .. } => format!("{of}: it may come"),
-            TransferStep::Refused { why } => format!("{of}: refused, {why}"),
+            TransferStep::Refused { why, .. } => format!("{of}: refused, {why}"),
             TransferStep::Committed => format!("{of}: committed"),
             TransferStep::Stayed => format!("{of}: it stays"),
         }

@@ -260,7 +260,7 @@ fn committing(fence: Fence, event: TransferEvent) -> (TransferState, TransferAct
             Record::Committed | Record::Marked => {
                 (Given, vec![Send(TransferMessage::Committed), Drop])
             }
-            // Prepare again: the list that another rank wrote may have changed what goes along.
+            // Prepare again: in the list of another rank, other subtrees may belong to the payload.
             Record::Absent if view.fence == fence => {
                 (Asking { reserved: Some(fence), ready: false }, vec![Prepare])
             }

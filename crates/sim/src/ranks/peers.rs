@@ -7,7 +7,7 @@ use wire::Message;
 use super::{Event, RanksWorld};
 
 /// The connection of every message between ranks: a server does not answer on it.
-const PEER_CONN: ConnId = ConnId(u64::MAX - 2);
+const PEER_CONN: ConnId = ConnId::PEER;
 
 impl RanksWorld {
     pub(super) fn to_peers(&mut self, frames: Vec<PeerFrame>) {

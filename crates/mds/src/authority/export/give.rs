@@ -1,11 +1,11 @@
 //! An export as a transfer: the giver's part ([`crate::transfer`]).
 //!
-//! The rank asks the taker when the export begins, so the answer is there before the subtree is
-//! frozen. A subtree needs no place, so its reservation has no fence: the taker can take it at any
+//! The rank asks the taker when the export begins, so it has the answer before it freezes the
+//! subtree. A subtree needs no place, so its reservation has no fence: the taker can take it at any
 //! time, also after a restart. The mark of the giver is the count of moves in the list, which the
 //! table compares (`tables::gone`), so nothing follows the commit.
 
-use types::{Ino, Moment, Rank, Span};
+use types::{Errno, Ino, Moment, Rank, Span};
 use wire::{PeerBody, TransferStep};
 
 use super::{Export, ExportStage};
@@ -76,8 +76,8 @@ impl Mds {
         }
     }
 
-    /// Whether the list may be replaced for an export that is ready: the taker has reserved it. An
-    /// export whose taker is silent for too long ends.
+    /// Whether the list may be replaced for an export that is ready: the taker has reserved it. If
+    /// the taker is silent for too long, the export ends.
     pub(super) fn is_given_leave(&mut self, root: Ino, effects: &mut MdsEffects) -> bool {
         let now = self.clock.now;
         let Some(export) = self.export_mut(root) else { return false };
@@ -156,7 +156,9 @@ impl Mds {
         let step = match message {
             TransferMessage::Ask => TransferStep::AskSubtree { root },
             TransferMessage::Reserved(Fence(fence)) => TransferStep::Reserved { fence },
-            TransferMessage::Refused => TransferStep::Refused { why: String::new() },
+            TransferMessage::Refused => {
+                TransferStep::Refused { errno: Errno::Busy, why: String::new() }
+            }
             TransferMessage::Committed => TransferStep::Committed,
             TransferMessage::Stayed => TransferStep::Stayed,
         };

@@ -1,7 +1,7 @@
 //! All runs of the protocol in small clusters, checked with stateright: the same
 //! [`TransferState::step`](crate::transfer::state::TransferState::step) as in the server, between
 //! two or three ranks that crash, with messages that are lost, repeated and late, and replacements
-//! of the list whose outcome is unknown.
+//! of the list with an unknown outcome.
 //!
 //! Properties, in every reachable state:
 //! * at most one rank serves a key, with every acknowledged change;

@@ -35,7 +35,7 @@ pub(super) enum Fault {
     ForgetsRecords,
 }
 
-/// What may happen in a run.
+/// The limits of a run.
 #[derive(Clone, Debug)]
 pub(super) struct Scenario {
     pub(super) ranks: usize,
@@ -56,7 +56,7 @@ pub(super) struct Budget {
     pub(super) silences: u8,
     /// Givers that give up although nothing prevents the transfer.
     pub(super) stays: u8,
-    /// Replacements of the list whose outcome is unknown.
+    /// Replacements of the list with an unknown outcome.
     pub(super) unknowns: u8,
     pub(super) writes: u8,
 }
@@ -87,7 +87,7 @@ pub(super) enum Wish {
     Mark(usize),
 }
 
-/// A message on its way: plan, receiver, content.
+/// A message: plan, receiver, content.
 pub(super) type Mail = (usize, usize, TransferMessage);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -103,9 +103,9 @@ struct Server {
     owns: Vec<Option<u8>>,
     transfers: Vec<Option<TransferState>>,
     wishes: BTreeSet<Wish>,
-    /// Plans whose journal is not safe.
+    /// The journal is not safe for these plans.
     unsafe_plans: BTreeSet<usize>,
-    /// Plans whose payload is to be taken.
+    /// The payloads of these plans are to be taken.
     takes: BTreeSet<usize>,
 }
 
@@ -135,9 +135,9 @@ pub(super) enum Step {
 pub(super) struct World {
     list: List,
     servers: Vec<Server>,
-    /// What the journals have: durable.
+    /// The content of the journals, which is durable.
     disks: Vec<Vec<Option<u8>>>,
-    /// The plans whose places are in use.
+    /// The places of these plans are in use.
     occupied: Vec<bool>,
     mail: BTreeSet<Mail>,
     begun: Vec<bool>,
@@ -408,7 +408,7 @@ impl World {
         }
     }
 
-    /// A server begins: the list decides what it serves.
+    /// A server begins: the list decides about its keys.
     fn restart(&mut self, scenario: &Scenario, rank: usize) {
         let list = self.list.clone();
         let server = &mut self.servers[rank];
@@ -535,7 +535,7 @@ impl World {
         }
     }
 
-    /// Whether a payload may come: nothing of it is on its way out. A recovery that finds the
+    /// Whether a payload may come: no part of it leaves this rank. A recovery that finds the
     /// record of the earlier transfer drops the payload of that one.
     fn may_take(&self, scenario: &Scenario, (rank, plan): (usize, usize)) -> bool {
         let records = &self.servers[rank].list.records;
@@ -668,7 +668,7 @@ impl World {
         let mut list = self.servers[rank].list.clone();
         list.version += 1;
         match wish {
-            // A taker whose payload came does not withdraw.
+            // The payload has come: the taker does not withdraw.
             Wish::Raise(plan) if list.records[plan].is_some() => return None,
             Wish::Begin | Wish::Raise(_) => list.fences[rank] += 1,
             Wish::Mark(plan) => {
@@ -701,7 +701,7 @@ impl World {
     }
 
     /// The world after a while without faults: each message arrives once, crashed servers start,
-    /// and whoever waits in vain gives up.
+    /// and a rank that waits in vain gives up.
     pub(super) fn healed(&self, scenario: &Scenario) -> Self {
         let mut world = self.clone();
         world.mail.clear();
@@ -726,7 +726,7 @@ impl World {
                 self.restart(scenario, rank);
             }
             for wish in self.servers[rank].wishes.clone() {
-                // A recovery that begins again forgets the others.
+                // A recovery that begins again forgets the other wishes.
                 if self.servers[rank].wishes.contains(&wish) {
                     self.replace(scenario, rank, wish, true);
                 }
