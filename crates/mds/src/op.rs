@@ -272,7 +272,7 @@ impl Mds {
             Op::Colocate { ino, rank } => self.colocate(at, &request.cred, (ino, rank)),
             Op::Split { dir } => self.split(at, &request.cred, dir),
             Op::Join { dir } => self.join(at, &request.cred, dir, effects),
-            Op::Depart { .. } => self.depart(at, request, effects),
+            Op::Depart { .. } | Op::RenameTo { .. } => self.depart(at, request, effects),
             Op::Arrive { dir, from, cross_rename } => {
                 self.arrive(at, dir, (from, cross_rename), effects)
             }

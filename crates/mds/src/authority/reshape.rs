@@ -375,7 +375,7 @@ impl Mds {
     /// It is done.
     fn reshaped(&mut self, effects: &mut MdsEffects) {
         let Some(reshape) = self.authority.reshape.take() else { return };
-        assert!(reshape.stage == ReshapeStage::Settle, "{}: all names moved", reshape.dir);
+        assert!(reshape.stage == ReshapeStage::Finish, "{}: all names moved", reshape.dir);
         self.counters.splits += u64::from(!reshape.joins);
         self.counters.joins += u64::from(reshape.joins);
         self.note_fragments();
