@@ -48,7 +48,6 @@ const PLACES_MAX: usize = 1 << 20;
 pub struct Router {
     places: Map<Ino, Rank>,
     fragments: FragmentMap,
-    undecided: cross::UndecidedRenames,
     /// The ranks besides rank 0 that this client has a session with.
     ranks: BTreeSet<Rank>,
     /// Whether anything was found on another rank than 0.
@@ -166,7 +165,6 @@ impl Router {
             assert_ne!(ino.given_by(), *rank, "{ino} is noted at the rank that allocated it");
         }
         self.fragments.validate();
-        self.undecided.validate();
         assert!(self.places.len() <= PLACES_MAX, "the number of places is bounded");
         assert!(!self.ranks.contains(&Rank(0)), "the session with rank 0 is always there");
         assert!(self.several || self.ranks.is_empty(), "sessions, but no other rank is known");

@@ -338,6 +338,7 @@ impl Session {
                 Message::Hello(_)
                 | Message::Request(_)
                 | Message::Batch(_)
+                | Message::Peer(_)
                 | Message::Heartbeat(_)
                 | Message::Balanced(_)
                 | Message::Chunk { .. }

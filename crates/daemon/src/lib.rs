@@ -17,6 +17,7 @@ mod mds;
 mod missing;
 mod mon;
 mod monitor_connector;
+mod peers;
 mod prepared_memory;
 mod resource_use;
 mod room;

@@ -16,6 +16,7 @@ use crate::balancer_thread::BalancerThread;
 use crate::clock::Clocks;
 use crate::missing;
 use crate::monitor_connector::MonitorConnector;
+use crate::peers::Peers;
 use crate::prepared_memory::PreparedMemory;
 use crate::resource_use::Meter;
 use crate::room::Keeper;
@@ -60,6 +61,7 @@ struct Daemon {
     effects: MdsEffects,
     warm: PreparedMemory,
     seeker: MonitorConnector,
+    peers: Peers,
     monitor_conn: Option<ConnId>,
     last_tick: Moment,
     fatal: Option<Error>,
@@ -102,6 +104,7 @@ fn serve(options: MdsOptions, lock: Box<dyn LockGuard>) -> Result<()> {
     let thinker = BalancerThread::new(reactor.waker());
     let keeper = Keeper::start(&store, settings.reserve_bytes, reactor.waker())?;
     let seeker = MonitorConnector::new(monitor, reactor.waker());
+    let peers = Peers::new(reactor.waker());
     let mut daemon = Daemon {
         mds: Mds::new(rank, settings),
         reactor,
@@ -113,6 +116,7 @@ fn serve(options: MdsOptions, lock: Box<dyn LockGuard>) -> Result<()> {
         effects: MdsEffects::default(),
         warm: PreparedMemory::new(warm_bytes),
         seeker,
+        peers,
         monitor_conn: None,
         last_tick: Moment(0),
         fatal: None,
@@ -159,7 +163,7 @@ impl Daemon {
         let mut closed = VecDeque::new();
         let (mds, effects, clocks) = (&mut self.mds, &mut self.effects, &self.clocks);
         let mut clock = None;
-        let monitor = self.monitor_conn;
+        let (monitor, peers) = (self.monitor_conn, &self.peers);
         let mut messages = 0;
         self.reactor.poll(timeout, |happened| {
             // One reading of the clocks serves everything that arrived together.
@@ -171,6 +175,7 @@ impl Daemon {
                     Ok(message) if Some(conn) == monitor => {
                         mds.handle(clock, MdsInput::FromMonitor(message), effects);
                     }
+                    Ok(_) if peers.has(conn) => effects.close.push(conn),
                     Ok(message) => {
                         messages += 1;
                         mds.handle(clock, MdsInput::Message(conn, message), effects);
@@ -181,6 +186,7 @@ impl Daemon {
             }
         })?;
         self.meter.note_arrived(messages);
+        self.peers.opened(&mut self.reactor);
         let clock = clock.unwrap_or_else(|| self.clocks.read());
         for conn in closed {
             self.closed(clock, conn);
@@ -221,7 +227,7 @@ impl Daemon {
     fn closed(&mut self, clock: Clock, conn: ConnId) {
         if Some(conn) == self.monitor_conn {
             self.monitor_conn = None;
-        } else {
+        } else if !self.peers.closed(conn) {
             self.handle(clock, MdsInput::Closed(conn));
         }
     }
@@ -251,6 +257,12 @@ impl Daemon {
             self.reactor.send(monitor, &effects.to_monitor);
         }
         effects.to_monitor.clear();
+        if !effects.to_peers.is_empty() {
+            let now = self.clocks.read().now;
+            for frame in effects.to_peers.drain(..) {
+                self.peers.send(now, frame, &mut self.reactor);
+            }
+        }
         for (token, op) in effects.store.drain(..) {
             self.workers.submit(token, op);
         }

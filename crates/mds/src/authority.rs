@@ -34,6 +34,7 @@ mod place;
 mod preload;
 mod reclaim;
 mod rename;
+mod reserve;
 mod reshape;
 mod validate;
 
@@ -49,6 +50,7 @@ use fragments::Split;
 pub(crate) use import::Import;
 use place::InodeAuthority;
 pub(crate) use preload::Preload;
+use reserve::Reservations;
 use reshape::Reshape;
 
 /// How often a rank reads the list of subtrees if there are several ranks: the rank that should
@@ -85,6 +87,8 @@ pub(crate) struct Authority {
     /// When a subtree went last.
     pub(crate) went_at: Option<Moment>,
     imports: Vec<Import>,
+    /// Subtrees that other ranks are about to give to this one.
+    reservations: Reservations,
     /// For files that move here.
     closed: reclaim::Closed,
     preloads: Vec<Preload>,
@@ -117,6 +121,7 @@ impl Authority {
             exports: Vec::new(),
             went_at: None,
             imports: Vec::new(),
+            reservations: Reservations::default(),
             closed: reclaim::Closed::default(),
             preloads: Vec::new(),
             splits: Map::default(),
@@ -159,8 +164,8 @@ impl Authority {
     }
 
     /// Whether the server may stop.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.exports.is_empty() && !self.writing && self.cross_renames.is_idle()
+    pub(crate) fn is_idle(&self, now: Moment) -> bool {
+        self.exports.is_empty() && !self.writing && !self.cross_renames.keeps(now)
     }
 
     /// The roots of the subtrees that this rank serves while another rank has their names.
@@ -265,6 +270,7 @@ impl Mds {
         self.fragments_tick(effects);
         self.sizes_tick(effects);
         self.follow_names(effects);
+        self.reservations_tick(effects);
         self.authority_step(effects);
     }
 
@@ -346,6 +352,7 @@ impl Mds {
             if !self.authority.writing {
                 self.authority.read_at = Some(self.clock.now);
                 self.fetches.wake_returned(LIST);
+                self.read_old_list(effects);
             }
             return;
         }
@@ -361,6 +368,14 @@ impl Mds {
             }
         }
         self.fetches.wake_returned(LIST);
+        self.read_old_list(effects);
+    }
+
+    /// Reads the list again if another rank has committed since the last read began.
+    fn read_old_list(&mut self, effects: &mut MdsEffects) {
+        if std::mem::take(&mut self.authority.reservations.is_list_old) {
+            self.read_list(effects);
+        }
     }
 
     /// Adopts the list that the store returned.

@@ -9,6 +9,7 @@ use crate::checkpoint::CheckpointCx;
 use crate::fetch::FetchCx;
 use crate::files::FilesCx;
 use crate::log::LogCx;
+use crate::merge::MergeCx;
 use crate::merge_request::MergeRequestCx;
 use crate::purge::PurgeCx;
 
@@ -137,6 +138,22 @@ impl Mds {
             is_merging: self.merges.is_busy(),
             is_changing_policy: !self.changes.is_empty(),
             may_grant_exclusive,
+        }
+    }
+
+    pub(crate) fn merging(&mut self) -> MergeCx<'_> {
+        MergeCx {
+            merges: &mut self.merges,
+            namespace: &mut self.namespace,
+            log: &mut self.log,
+            tables: &mut self.tables,
+            purges: &mut self.purges,
+            opens: &mut self.opens,
+            authority: &mut self.authority,
+            store: &mut self.store,
+            counters: &mut self.counters,
+            settings: &self.settings,
+            clock: self.clock,
         }
     }
 

@@ -14,6 +14,8 @@ pub struct MdsEffects {
     pub outbox: Outbox,
     /// Frames for the monitor.
     pub to_monitor: Vec<u8>,
+    /// Frames for other ranks. Each may be lost.
+    pub to_peers: Vec<crate::PeerFrame>,
     /// Operations on the object store.
     pub store: Vec<(Token, StoreOp)>,
     /// Questions of the balancer. A thread beside the server's answers them, because it runs a
@@ -33,6 +35,8 @@ pub struct MdsEffects {
     pub(crate) safe: Seq,
     /// Replies to requests of this server's own balancer.
     pub(crate) to_balancer: Vec<(Tid, Result<(), Failure>)>,
+    /// Answers to questions of other ranks.
+    pub(crate) to_askers: Vec<(Tid, Result<Answer, Failure>)>,
 }
 
 /// The request that a reply answers.
@@ -89,6 +93,7 @@ impl MdsEffects {
         match conn {
             ConnId::NOBODY => {}
             ConnId::BALANCER => self.to_balancer.push((tid, result.map(drop))),
+            ConnId::PEER => self.to_askers.push((tid, result)),
             _ => {
                 let reply =
                     Message::Reply(Reply { tid, seq, time, safe: self.safe, grants, result });

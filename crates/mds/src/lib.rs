@@ -11,7 +11,8 @@
 //! even without a journal. `opens` knows which clients have which files open, `locks` which they
 //! have locked, `caps` which directories they cache, `leases` until when they may where the server
 //! does not count them. `authority` knows which subtrees are other ranks', and `balance` which
-//! should be; `private` restricts a server of a branch.
+//! should be, and `transfer` is the protocol of every move; `peers` sends messages to other ranks.
+//! `private` restricts a server of a branch.
 //!
 //! Invariants:
 //! * every change of the namespace is planned, journalled if its subtree streams, then applied;
@@ -42,6 +43,7 @@ mod merge_request;
 mod notice;
 mod op;
 mod opens;
+mod peers;
 mod private;
 mod purge;
 mod recent_inodes;
@@ -56,6 +58,7 @@ mod stop;
 mod store;
 mod stored;
 mod tables;
+mod transfer;
 mod validate;
 
 use metastore::request::{StoreFailure, StoreResult, Token};
@@ -69,6 +72,7 @@ pub(crate) use effects::ReplyTo;
 pub use effects::{MdsEffects, Observed};
 pub use health::Room;
 pub use notice::MdsNotice;
+pub use peers::PeerFrame;
 pub use private::Private;
 pub use settings::{CHOSEN, Settings};
 pub use tables::{NextNumbers, RankTable};
@@ -87,6 +91,7 @@ use log::Log;
 use merge::Merges;
 use merge_request::MergeRequests;
 use opens::Opens;
+use peers::Peers;
 use purge::Purges;
 use recover::Recovery;
 use resend::Resend;
@@ -175,6 +180,7 @@ pub struct Mds {
     /// Requests that arrived before the server was active.
     early: early_frames::EarlyFrames,
     map: Option<ClusterMap>,
+    peers: Peers,
     counters: Counters,
     /// Inputs since the invariants were checked, in debug builds.
     unvalidated: u64,
@@ -222,6 +228,7 @@ impl Mds {
             store: StoreOps::new(rank),
             early: early_frames::EarlyFrames::default(),
             map: None,
+            peers: Peers::default(),
             counters: Counters::default(),
             unvalidated: 0,
             last_beacon: None,
@@ -267,6 +274,11 @@ impl Mds {
         if !effects.to_balancer.is_empty() {
             for (tid, result) in std::mem::take(&mut effects.to_balancer) {
                 self.balancing().moved(tid, result, effects);
+            }
+        }
+        if !effects.to_askers.is_empty() {
+            for (tid, result) in std::mem::take(&mut effects.to_askers) {
+                self.answer_peer(tid, result, effects);
             }
         }
         if self.log.is_pending() {
@@ -320,7 +332,7 @@ impl Mds {
     /// Whether a part of the server waits for the journal.
     fn is_journal_wanted(&self) -> bool {
         self.phase == Phase::Stopping
-            || self.merge_wants_journal()
+            || self.merges.wants_journal()
             || (!self.authority.is_plain() && self.authority_wants_journal())
             || self.checkpoint.wants_journal(self.log.safe())
     }
@@ -338,7 +350,8 @@ impl Mds {
             Message::Hello(hello) => self.hello(conn, hello, effects),
             Message::Request(request) => self.request(conn, &request, effects),
             Message::Batch(batch) => self.batch(conn, batch, effects),
-            Message::Chunk { tid, bytes } => self.merge_chunk(conn, tid, bytes, effects),
+            Message::Chunk { tid, bytes } => self.chunk(conn, tid, bytes, effects),
+            Message::Peer(peer) => self.peer_message(conn, peer, effects),
             Message::Welcome(_)
             | Message::Reply(_)
             | Message::MonRequest { .. }
@@ -369,6 +382,7 @@ impl Mds {
             | Message::Chunk { .. }
             | Message::MonRequest { .. }
             | Message::MonReply { .. }
+            | Message::Peer(_)
             | Message::Moved { .. }
             | Message::Recall { .. }
             | Message::Revoke { .. }
@@ -404,7 +418,7 @@ impl Mds {
         self.balancing().tick(effects);
         self.begin_moves(effects);
         if self.is_active() && !self.is_resend_busy() {
-            self.finish_interrupted(effects);
+            self.merging().finish_interrupted(effects);
         }
         if self.is_active() {
             self.sessions.forget_gone(self.clock.now);

@@ -12,6 +12,7 @@ mod touched;
 pub(crate) use admin::{Release, is_about_all};
 pub(crate) use adopt::Adopting;
 use namespace::Refusal;
+pub(crate) use policy::next_policy_stores;
 pub(crate) use store_first::{Change, drop_change, is_in_change};
 pub(crate) use touched::{place_of, touched, way};
 use types::{ConnId, Errno, Ino, Seq, Timestamp};
@@ -266,13 +267,13 @@ impl Mds {
             }
             Op::Merge { .. } => {
                 let by = (client, &request.cred);
-                self.begin_merge(at, by, &request.op, effects)
+                self.merging().begin(at, by, &request.op, effects)
             }
             Op::Export { dir, rank } => self.export(at, &request.cred, (dir, rank)),
             Op::Colocate { ino, rank } => self.colocate(at, &request.cred, (ino, rank)),
             Op::Split { dir } => self.split(at, &request.cred, dir),
             Op::Join { dir } => self.join(at, &request.cred, dir, effects),
-            Op::Depart { .. } => self.depart(at, request, effects),
+            Op::Depart { .. } | Op::RenameTo { .. } => self.depart(at, request, effects),
             Op::Arrive { dir, from, cross_rename } => {
                 self.arrive(at, dir, (from, cross_rename), effects)
             }

@@ -86,7 +86,7 @@ impl Mds {
         let errno = if is_damage(error.errno) { Errno::Io } else { error.errno };
         let failure = Failure { errno, text: error.to_string() };
         match waiter {
-            Waiter::Merge if self.merge_waits_on(errno) => {
+            Waiter::Merge if self.merges.waits_on(errno, self.clock.now) => {
                 self.fetches.try_later(dir, waiter, self.clock.now);
             }
             Waiter::Question(conn, frame) => {
@@ -96,7 +96,7 @@ impl Mds {
             }
             Waiter::Changes(client) => self.fail_change(client, failure, effects),
             Waiter::Async(client) => self.fail_async(client, failure, effects),
-            Waiter::Merge => self.fail_merge(&failure, effects),
+            Waiter::Merge => self.merges.fail(&failure, self.clock.now, effects),
             // The subtree is merged, and still its client's: merging it again is harmless.
             Waiter::Release(release) => effects.reply_error(release.at, failure),
             Waiter::Recovery => {
@@ -206,7 +206,7 @@ impl Mds {
                     self.execute_from::<{ Entry::WAITED }>(from, effects);
                 }
                 Some(Message::Chunk { tid, bytes }) => {
-                    self.take_chunk(ReplyTo { conn, tid }, bytes, effects);
+                    self.merging().take_chunk(ReplyTo { conn, tid }, bytes, effects);
                 }
                 Some(_) | None => {}
             }
@@ -225,7 +225,7 @@ impl Mds {
             match decode(&frame) {
                 Some(Message::Request(request)) => self.request(conn, &request, effects),
                 Some(Message::Chunk { tid, bytes }) => {
-                    self.merge_chunk(conn, tid, bytes, effects);
+                    self.chunk(conn, tid, bytes, effects);
                 }
                 Some(_) | None => {}
             }

@@ -114,7 +114,7 @@ impl Mds {
     fn search_ended(&mut self, goal: Goal, effects: &mut MdsEffects) {
         match goal {
             Goal::Serve => self.resent_found(effects),
-            Goal::Merge(ino) => self.merge_searched(ino),
+            Goal::Merge(ino) => self.merging().searched(ino),
         }
     }
 }

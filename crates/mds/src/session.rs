@@ -251,7 +251,7 @@ impl Sessions {
     /// The client behind a connection; the monitor is client 0.
     #[inline]
     pub(crate) fn client(&self, conn: ConnId) -> Option<ClientId> {
-        if conn == ConnId::MONITOR {
+        if conn == ConnId::MONITOR || conn == ConnId::PEER {
             return Some(ClientId(0));
         }
         if conn == ConnId::NOBODY {

@@ -171,6 +171,7 @@ impl Mon {
             | Message::MonReply { .. }
             | Message::Map(_)
             | Message::Moved { .. }
+            | Message::Peer(_)
             | Message::Recall { .. }
             | Message::Revoke { .. }
             | Message::Stop => self.close(conn, effects),

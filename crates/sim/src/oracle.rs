@@ -150,6 +150,7 @@ impl Oracle {
             Message::Hello(_)
             | Message::Request(_)
             | Message::Batch(_)
+            | Message::Peer(_)
             | Message::Heartbeat(_)
             | Message::Balanced(_)
             | Message::Chunk { .. }

@@ -66,6 +66,8 @@ impl ConnId {
     /// A server's balancer as the requester of a move: the reply notifies the balancer of the
     /// result.
     pub const BALANCER: ConnId = ConnId(u64::MAX - 1);
+    /// In place of a connection for the questions of other ranks: the answers are messages, too.
+    pub const PEER: ConnId = ConnId(u64::MAX - 2);
 }
 
 impl Ino {

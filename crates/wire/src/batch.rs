@@ -7,7 +7,8 @@
 use types::bytes::{Malformed, Put, Reader};
 use types::{Cred, Ino, Seq, Tid, Timestamp};
 
-use crate::message::{cred, put_cred, stripe};
+use crate::codec::{cred, put_cred};
+use crate::message::stripe;
 use crate::op::ino;
 use crate::{NewInode, Op, Replay, Request};
 

@@ -2,7 +2,7 @@
 
 use types::bytes::{Malformed, Put, Reader};
 use types::{
-    Attr, AttrChange, Ino, InoRange, Lock, LockKind, LockMode, Timestamp, device_and_stripe,
+    Attr, AttrChange, Cred, Ino, InoRange, Lock, LockKind, LockMode, Timestamp, device_and_stripe,
     device_or_stripe,
 };
 
@@ -145,4 +145,18 @@ pub(crate) fn string(reader: &mut Reader<'_>) -> Result<String, Malformed> {
     let bytes = reader.bytes()?;
     let text = std::str::from_utf8(bytes).map_err(|_| start.malformed("UTF-8 text"))?;
     Ok(text.into())
+}
+
+pub(crate) fn put_cred(out: &mut Vec<u8>, cred: &Cred) {
+    out.put_varint(u64::from(cred.uid));
+    out.put_varint(u64::from(cred.gid));
+    put_list(out, &cred.groups, |out, group| out.put_varint(u64::from(*group)));
+}
+
+pub(crate) fn cred(reader: &mut Reader<'_>) -> Result<Cred, Malformed> {
+    Ok(Cred {
+        uid: reader.varint_u32()?,
+        gid: reader.varint_u32()?,
+        groups: list(reader, Reader::varint_u32)?,
+    })
 }

@@ -16,6 +16,7 @@ mod message;
 mod mon;
 mod op;
 mod outbox;
+mod peer;
 mod refusal;
 mod unused;
 
@@ -34,6 +35,7 @@ pub use message::{
 pub use mon::{Beacon, MonAnswer, MonOp};
 pub use op::{Access, MergeFlags, NewInode, Op, OpClass};
 pub use outbox::Outbox;
+pub use peer::{PEER_VERSION, PeerBody, PeerMessage, TransferStep};
 pub use types::{Cred, RenameFlags, XattrFlags};
 pub use unused::UnusedNumbers;
 

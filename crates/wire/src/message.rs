@@ -5,10 +5,13 @@ use types::{Attr, ClientId, Cred, Epoch, Errno, Ino, Rank, Seq, Span, Stripe, Ti
 
 use crate::answer::Answer;
 use crate::batch::Batch;
-use crate::codec::{attr, boolean, list, option, put_attr, put_list, put_option, string};
+use crate::codec::{
+    attr, boolean, cred, list, option, put_attr, put_cred, put_list, put_option, string,
+};
 use crate::map::{ClusterMap, rank};
 use crate::mon::{Beacon, MonAnswer, MonOp};
 use crate::op::{Op, flags, ino};
+use crate::peer::PeerMessage;
 
 /// The first message of a client to a metadata server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -228,6 +231,8 @@ pub enum Message<'a> {
         /// The directory.
         dir: Ino,
     },
+    /// Server to server: a step of a transfer between their ranks.
+    Peer(PeerMessage),
 }
 
 impl Message<'_> {
@@ -337,6 +342,10 @@ impl Message<'_> {
                 out.put_u8(15);
                 out.put_bytes(bytes);
             }
+            Message::Peer(peer) => {
+                out.put_u8(17);
+                peer.encode(out);
+            }
         }
     }
 
@@ -428,24 +437,11 @@ impl<'a> Message<'a> {
             13 => Message::Batch(Batch::new(reader.bytes()?)),
             14 => Message::Heartbeat(reader.bytes()?),
             15 => Message::Balanced(reader.bytes()?),
+            17 => Message::Peer(PeerMessage::decode(reader)?),
             16 => Message::Moved { to: rank(reader)?, files: list(reader, ino)? },
             _ => return Err(start.malformed("a known message")),
         })
     }
-}
-
-pub(crate) fn put_cred(out: &mut Vec<u8>, cred: &Cred) {
-    out.put_varint(u64::from(cred.uid));
-    out.put_varint(u64::from(cred.gid));
-    put_list(out, &cred.groups, |out, group| out.put_varint(u64::from(*group)));
-}
-
-pub(crate) fn cred(reader: &mut Reader<'_>) -> Result<Cred, Malformed> {
-    Ok(Cred {
-        uid: reader.varint_u32()?,
-        gid: reader.varint_u32()?,
-        groups: list(reader, Reader::varint_u32)?,
-    })
 }
 
 fn replay(reader: &mut Reader<'_>) -> Result<Replay, Malformed> {

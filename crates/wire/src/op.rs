@@ -179,6 +179,16 @@ pub enum Op<'a> {
     },
     /// Takes the name that a rank has offered, into the directory that the offer names.
     Arrive { dir: Ino, from: Rank, cross_rename: u64 },
+    /// Renames into a directory that another rank serves, by what the client knows. Answered when
+    /// it is done.
+    RenameTo {
+        parent: Ino,
+        name: &'a [u8],
+        new_parent: Ino,
+        new_name: &'a [u8],
+        no_replace: bool,
+        to: Rank,
+    },
     /// Answered when the owner of an offered name is decided: withdraws the offer, unless it was
     /// taken.
     Passed { dir: Ino, cross_rename: u64 },
@@ -309,8 +319,10 @@ impl Op<'_> {
             Op::Held { ino } => put_ino(out, 39, ino),
             Op::Split { dir } => put_ino(out, 47, dir),
             Op::Join { dir } => put_ino(out, 48, dir),
-            Op::Depart { parent, name, new_parent, new_name, no_replace, to } => {
-                put_name(out, 49, parent, name);
+            Op::Depart { parent, name, new_parent, new_name, no_replace, to }
+            | Op::RenameTo { parent, name, new_parent, new_name, no_replace, to } => {
+                let code = if matches!(self, Op::Depart { .. }) { 49 } else { 53 };
+                put_name(out, code, parent, name);
                 out.put_varint(new_parent.0);
                 out.put_bytes(new_name);
                 out.put_u8(u8::from(no_replace));
@@ -416,6 +428,14 @@ impl<'a> Op<'a> {
             47 => Op::Split { dir: ino(reader)? },
             48 => Op::Join { dir: ino(reader)? },
             49 => Op::Depart {
+                parent: ino(reader)?,
+                name: reader.bytes()?,
+                new_parent: ino(reader)?,
+                new_name: reader.bytes()?,
+                no_replace: boolean(reader)?,
+                to: crate::map::rank(reader)?,
+            },
+            53 => Op::RenameTo {
                 parent: ino(reader)?,
                 name: reader.bytes()?,
                 new_parent: ino(reader)?,

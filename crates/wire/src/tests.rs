@@ -67,6 +67,14 @@ fn ops() -> Vec<Op<'static>> {
             no_replace: true,
             to: Rank(2),
         },
+        Op::RenameTo {
+            parent,
+            name,
+            new_parent: ino,
+            new_name: b"new",
+            no_replace: true,
+            to: Rank(3),
+        },
         Op::Arrive { dir: ino, from: Rank(1), cross_rename: 1 << 40 },
         Op::Passed { dir: ino, cross_rename: 7 },
         Op::SetXattr { ino, name, value: Some(b"v"), flags: XattrFlags::default() },
@@ -208,6 +216,33 @@ fn mon_answers() -> Vec<MonAnswer> {
     ]
 }
 
+fn peer_messages() -> impl Iterator<Item = Message<'static>> {
+    let steps = [
+        TransferStep::AskSubtree { root: Ino(1 << 41) },
+        TransferStep::Reserved { fence: 300 },
+        TransferStep::AskName { dir: Ino(1 << 40) },
+        TransferStep::Refused { errno: Errno::Busy, why: "it is stopping".into() },
+        TransferStep::Committed,
+        TransferStep::Stayed,
+    ];
+    let transfer = |step| PeerBody::Transfer { giver: Rank(2), number: 1 << 33, step };
+    let bodies = [PeerBody::Hello].into_iter().chain(steps.map(transfer));
+    bodies.map(|body| {
+        let (from, term, to) = (Rank(2), Epoch(9), Rank(300));
+        Message::Peer(PeerMessage { from, term, to, body })
+    })
+}
+
+#[test]
+fn a_message_between_servers_of_another_version_is_refused() {
+    let peer = PeerMessage { from: Rank(1), term: Epoch(2), to: Rank(0), body: PeerBody::Hello };
+    let mut bytes = Vec::new();
+    Message::Peer(peer).encode(&mut bytes);
+    assert_eq!(bytes, [17, PEER_VERSION, 1, 2, 0, 0]);
+    bytes[1] += 1;
+    assert!(Message::decode(&bytes).is_err());
+}
+
 fn messages() -> Vec<Message<'static>> {
     let cred = Cred { uid: 7, gid: 8, groups: vec![1, 2] };
     let mut all = vec![
@@ -233,6 +268,7 @@ fn messages() -> Vec<Message<'static>> {
         Message::Heartbeat(b"beat"),
         Message::Balanced(b"record"),
     ];
+    all.extend(peer_messages());
     let wants = [WantsExclusive::Never, WantsExclusive::AsPolicySays, WantsExclusive::Always];
     for (tid, op) in ops().into_iter().enumerate() {
         let wants_exclusive = wants[tid % wants.len()];

@@ -74,7 +74,7 @@ const POLICY_LIBRARIES: [&str; 3] = ["serde", "serde_json", "serde-saphyr"];
 const BALANCER_LIBRARIES: [&str; 1] = ["mlua"];
 
 /// Further libraries of the tests of a core crate.
-const TEST_LIBRARIES: [&str; 2] = ["proptest", "expect-test"];
+const TEST_LIBRARIES: [&str; 3] = ["proptest", "expect-test", "stateright"];
 
 /// Crates that any crate may be tested against: the executable specification, which knows events
 /// only, and a real Ceph cluster, which knows nothing of this project.

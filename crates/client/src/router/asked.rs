@@ -35,20 +35,11 @@ pub(super) enum Asked {
     Gather(Ino, Rank),
     Split(Ino),
     Join(Ino),
-    /// The offer of the first step of the caller's rename to another rank.
-    Depart {
+    /// The caller's rename, into a directory of this rank.
+    RenameTo {
         dir: Ino,
         new_dir: Ino,
         to: Rank,
-    },
-    Arrive {
-        dir: Ino,
-        from: Rank,
-        cross_rename: u64,
-    },
-    Passed {
-        dir: Ino,
-        cross_rename: u64,
     },
 }
 
@@ -79,13 +70,11 @@ impl Asked {
             Self::Gather(ino, rank) => Op::Colocate { ino, rank },
             Self::Split(dir) => Op::Split { dir },
             Self::Join(dir) => Op::Join { dir },
-            Self::Depart { dir, new_dir, to } => {
+            Self::RenameTo { dir, new_dir, to } => {
                 let (name, new_name) = names(&given);
                 let no_replace = matches!(given, Op::Rename { flags, .. } if flags.no_replace);
-                Op::Depart { parent: dir, name, new_parent: new_dir, new_name, no_replace, to }
+                Op::RenameTo { parent: dir, name, new_parent: new_dir, new_name, no_replace, to }
             }
-            Self::Arrive { dir, from, cross_rename } => Op::Arrive { dir, from, cross_rename },
-            Self::Passed { dir, cross_rename } => Op::Passed { dir, cross_rename },
         }
     }
 
@@ -111,9 +100,7 @@ impl Asked {
             | Self::Gather(..)
             | Self::Split(_)
             | Self::Join(_)
-            | Self::Depart { .. }
-            | Self::Arrive { .. }
-            | Self::Passed { .. } => {}
+            | Self::RenameTo { .. } => {}
         }
         asked
     }
@@ -216,6 +203,7 @@ pub fn named(op: &Op<'_>) -> Option<Ino> {
         | Op::Split { dir: ino }
         | Op::Join { dir: ino }
         | Op::Depart { parent: ino, .. }
+        | Op::RenameTo { parent: ino, .. }
         | Op::Arrive { dir: ino, .. }
         | Op::Passed { dir: ino, .. }
         | Op::Snapshot { dir: ino, .. }

@@ -18,8 +18,7 @@ pub fn is_direct(op: &Op<'_>) -> bool {
 pub(super) fn first(router: &Router, op: &Op<'_>) -> Option<Rank> {
     // All ranks execute these.
     let broadcast = matches!(op, Op::Sync | Op::Checkpoint) && !router.ranks.is_empty();
-    let undecided = matches!(op, Op::Rename { .. }) && !router.undecided.is_empty();
-    if broadcast || undecided || !router.fragments.is_empty() {
+    if broadcast || !router.fragments.is_empty() {
         return None;
     }
     let rank = named(op).map_or(Rank(0), |ino| router.place(ino));

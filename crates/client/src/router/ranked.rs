@@ -328,24 +328,3 @@ impl Follow {
         }
     }
 }
-
-/// A request for one rank and no other.
-#[derive(Debug)]
-pub(super) struct Exactly {
-    asked: Asked,
-    rank: Rank,
-}
-
-impl Exactly {
-    pub(super) fn call(asked: Asked, rank: Rank) -> Step {
-        Step::Call(Frame::Exactly(Self { asked, rank }))
-    }
-
-    pub(super) fn asked(&self) -> &Asked {
-        &self.asked
-    }
-
-    pub(super) fn step(&mut self, got: Got) -> Step {
-        if matches!(got, Got::Start) { Step::Send(self.rank) } else { Step::Return(got) }
-    }
-}

@@ -82,7 +82,6 @@ pub(super) enum Frame {
     Completed(whole::Completed),
     Ranked(ranked::Ranked),
     Follow(ranked::Follow),
-    Exactly(ranked::Exactly),
     Fragment(fragments::Fragment),
     AddUp(fragments::AddUp),
     SetTimes(fragments::SetTimes),
@@ -95,7 +94,6 @@ pub(super) enum Frame {
     SplitDir(shape::SplitDir),
     RenameAcross(cross::RenameAcross),
     Locate(cross::Locate),
-    IsRenamed(cross::IsRenamed),
     Together(colocate::Together),
     BringTogether(colocate::BringTogether),
     BringForRename(colocate::BringForRename),
@@ -200,7 +198,6 @@ impl Frame {
             Self::Completed(frame) => frame.step(cx, got),
             Self::Ranked(frame) => frame.step(cx, got),
             Self::Follow(frame) => frame.step(cx, got),
-            Self::Exactly(frame) => frame.step(got),
             Self::Fragment(frame) => frame.step(cx, got),
             Self::AddUp(frame) => frame.step(cx, got),
             Self::SetTimes(frame) => frame.step(got),
@@ -213,7 +210,6 @@ impl Frame {
             Self::SplitDir(frame) => frame.step(cx, got),
             Self::RenameAcross(frame) => frame.step(cx, got),
             Self::Locate(frame) => frame.step(got),
-            Self::IsRenamed(frame) => frame.step(cx, got),
             Self::Together(frame) => frame.step(cx, got),
             Self::BringTogether(frame) => frame.step(got),
             Self::BringForRename(frame) => frame.step(cx, &got),
@@ -227,7 +223,6 @@ impl Frame {
     fn asked(&self) -> &Asked {
         match self {
             Self::Ranked(frame) => frame.asked(),
-            Self::Exactly(frame) => frame.asked(),
             Self::Request(_)
             | Self::Whole(_)
             | Self::Completed(_)
@@ -244,7 +239,6 @@ impl Frame {
             | Self::SplitDir(_)
             | Self::RenameAcross(_)
             | Self::Locate(_)
-            | Self::IsRenamed(_)
             | Self::Together(_)
             | Self::BringTogether(_)
             | Self::BringForRename(_)
@@ -266,8 +260,8 @@ impl Route {
         Self::of(RouteState::New, Vec::new())
     }
 
-    /// The same request, which the driver has sent to a rank because it is direct ([`super::is_direct`]).
-    /// The first input is the answer.
+    /// The same request, which the driver has sent to a rank because it is direct
+    /// ([`super::is_direct`]). The first input is the answer.
     #[must_use]
     pub fn sent(rank: Rank) -> Self {
         Self::of(RouteState::First(rank), Vec::new())
@@ -404,7 +398,7 @@ impl Route {
 
     fn send<'a>(&'a self, rank: Rank, given: &Op<'a>, own: bool) -> RouteEffect<'a> {
         let frame = self.frames.last();
-        let has_request = matches!(frame, Some(Frame::Ranked(_) | Frame::Exactly(_)));
+        let has_request = matches!(frame, Some(Frame::Ranked(_)));
         debug_assert!(has_request, "only a procedure with a request sends it");
         let op = frame.map_or(*given, |frame| frame.asked().op(*given));
         let chunks = matches!(frame, Some(Frame::Ranked(ranked)) if ranked.has_chunks());

@@ -6,7 +6,7 @@ use wire::{Answer, Op};
 
 use super::asked::Asked;
 use super::colocate::{AtHome, Together};
-use super::cross::{IsRenamed, RenameAcross};
+use super::cross::RenameAcross;
 use super::direct::{is_complete, is_whole};
 use super::fragments::Fragment;
 use super::ranked::Ranked;
@@ -56,14 +56,12 @@ pub(super) struct Whole {
     /// Its directory returns to the rank of its name, because the server rejected the request with
     /// `EBUSY`.
     returns: bool,
-    /// An earlier attempt may have executed it.
-    is_checked: bool,
 }
 
 impl Whole {
     /// A request that is with its first rank.
     pub(super) fn sent(asked: Asked) -> Self {
-        Self { asked, returns: false, is_checked: false }
+        Self { asked, returns: false }
     }
 
     pub(super) fn call(asked: Asked) -> Step {
@@ -72,22 +70,12 @@ impl Whole {
 
     pub(super) fn step(&mut self, cx: &mut Context<'_>, got: Got) -> Step {
         if matches!(got, Got::Start) {
-            debug_assert!(!self.returns && !self.is_checked, "a request begins once");
-            let op = self.asked.op(cx.given);
-            if let Op::Rename { parent, new_parent, .. } = op
-                && let Some(ino) = cx.router.undecided.take(&op, cx.now)
-            {
-                self.is_checked = true;
-                let dirs = (parent, new_parent);
-                return Step::Call(IsRenamed::frame(self.asked.clone(), dirs, ino));
-            }
+            debug_assert!(!self.returns, "a request begins once");
             return Ranked::call(self.asked.clone());
         }
-        match (got.answer(), std::mem::take(&mut self.is_checked)) {
-            (Ok(Answer::Safe(_)), true) => Ranked::call(self.asked.clone()),
-            (Ok(answer), _) => Step::answer(Ok(answer)),
-            (Err(error), true) => Step::fail(error),
-            (Err(error), false) => self.across(cx, error),
+        match got.answer() {
+            Ok(answer) => Step::answer(Ok(answer)),
+            Err(error) => self.across(cx, error),
         }
     }
 

@@ -3,8 +3,9 @@
 //! the rank that has the name, `arrive` the part of the other one.
 //!
 //! Neither directory is served before the decision: no client sees the file twice, or not at all,
-//! and a recovery finds both as they were. The requesting client carries the offer from the one
-//! rank to the other; an offer that does not arrive is withdrawn after a while.
+//! and a recovery finds both as they were. The rank that has the name brings the offer to the other
+//! one (`carry`); an offer that does not arrive is withdrawn after a while. Clients of an earlier
+//! version carry the offer themselves.
 //!
 //! Of a directory only the name moves (`directory`); until the decision neither it nor anything in
 //! it is served.
@@ -13,8 +14,10 @@
 //! back before its object is deleted: a recovery would remove its name again.
 
 mod arrive;
+mod carry;
 mod depart;
 mod directory;
+mod end;
 mod offer;
 mod recall;
 
@@ -22,7 +25,7 @@ use std::collections::VecDeque;
 
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
 use namespace::Namespace;
-use types::{Ino, Rank, Seq};
+use types::{Ino, Moment, Rank, Seq};
 use wire::{Answer, Failure};
 
 use crate::{Mds, MdsEffects, Phase, ReplyTo};
@@ -44,11 +47,18 @@ pub(crate) struct CrossRenames {
     ended: VecDeque<(u64, bool)>,
     /// Offers of other ranks that this rank took.
     taken: VecDeque<(Rank, u64)>,
+    /// Offers that other ranks ask this one to take.
+    questions: carry::Questions,
 }
 
 impl CrossRenames {
     pub(super) fn is_empty(&self) -> bool {
         self.departures.is_empty() && self.arrivals.is_empty()
+    }
+
+    /// Whether a server that stops has to wait for one of them.
+    pub(super) fn keeps(&self, now: Moment) -> bool {
+        !self.is_idle() || self.departures.iter().any(|it| it.is_ending(now))
     }
 
     /// Whether nothing is undecided.
@@ -149,7 +159,7 @@ impl Mds {
     }
 
     /// A number for a cross-rank rename: those of different terms are different.
-    fn cross_rename_number(&mut self) -> u64 {
+    pub(super) fn cross_rename_number(&mut self) -> u64 {
         self.authority.cross_renames.last += 1;
         let last = self.authority.cross_renames.last;
         assert!(last >> 32 == 0, "the number {last} of a rename has 32 bits");
@@ -174,7 +184,7 @@ impl Mds {
     fn thaw(&mut self, dir: Ino, effects: &mut MdsEffects) {
         self.authority.note_plain();
         self.fetches.wake_returned(dir);
-        self.go_on_with_held(effects);
+        self.merging().go_on_with_held(effects);
     }
 
     /// A directory is fetched, unless that is being done.

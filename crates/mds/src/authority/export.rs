@@ -19,6 +19,7 @@
 //! its journal nothing that a recovery replays.
 
 mod commit;
+mod give;
 
 use journal::Event;
 use metastore::SUBTREES_NAME;
@@ -31,6 +32,7 @@ use super::place::{InodeAuthority, cold};
 use crate::op::{Performed, Performing};
 use crate::tables::Gone;
 use crate::{Mds, MdsEffects, Phase, ReplyTo, Waiting};
+use give::Giving;
 
 /// How long a frozen subtree waits for clients to return contested open files, and for fetches to
 /// end.
@@ -95,6 +97,8 @@ pub(crate) struct Export {
     pub(super) gone: Option<Gone>,
     /// A recovery skips the directories; else the journal must begin behind their events.
     pub(super) is_skipped: bool,
+    /// The transfer to the other rank; `None` for a subtree that stays.
+    pub(super) giving: Option<Giving>,
 }
 
 impl Export {
@@ -113,6 +117,7 @@ impl Export {
             linked: Vec::new(),
             gone: None,
             is_skipped: false,
+            giving: None,
         }
     }
 
@@ -174,8 +179,9 @@ impl Mds {
             return Err(cold(root));
         }
         self.check_links(root)?;
-        let export = Export { pinned, stage: ExportStage::Drain, ..Export::new((root, to), at) };
         assert!(self.authority.export_of(root).is_none(), "{root}: a subtree moves once");
+        let id = self.transfer_id();
+        let export = Export { pinned, ..Export::new((root, to), at) }.giving(id);
         self.authority.exports.push(export);
         self.authority.note_plain();
         Ok(Performed::Later)
@@ -183,6 +189,7 @@ impl Mds {
 
     /// Continues the exports, as far as possible.
     pub(super) fn export_step(&mut self, effects: &mut MdsEffects) {
+        self.ask_takers(effects);
         let roots: Vec<Ino> = self.authority.exporting().collect();
         for root in roots {
             while let Some((to, stage)) = self.authority.export_of(root).map(|it| (it.to, it.stage))
@@ -375,7 +382,7 @@ impl Mds {
         let Export { to, at, frozen, flushed, linked, gone, .. } = export;
         if to == self.rank {
             self.authority.note_plain();
-            self.go_on_with_held(effects);
+            self.merging().go_on_with_held(effects);
             return self.answer_export(at, Ok(()), effects);
         }
         self.authority.went_at = Some(self.clock.now);
@@ -400,7 +407,7 @@ impl Mds {
         // Requests that wait for a merge of these continue to wait at the other rank.
         decoupled.into_iter().for_each(|root| self.merge_requests().end_elsewhere(root));
         self.tables_tick(effects);
-        self.go_on_with_held(effects);
+        self.merging().go_on_with_held(effects);
         self.counters.exports += 1;
         self.counters.export_flushed = flushed;
         self.counters.sessions_flushed += flushed;
@@ -435,6 +442,12 @@ impl Mds {
 
     /// The subtree stays here. Not once the list may have been replaced.
     pub(super) fn abort_export(&mut self, root: Ino, why: &str, effects: &mut MdsEffects) {
+        if !self.stays(root, why, effects) {
+            self.end_aborted(root, why, effects);
+        }
+    }
+
+    fn end_aborted(&mut self, root: Ino, why: &str, effects: &mut MdsEffects) {
         let Some(export) = self.end_export(root) else { return };
         self.preload_fetched();
         self.counters.exports_aborted += 1;
@@ -443,6 +456,6 @@ impl Mds {
         let failure = Failure { errno: Errno::Busy, text: format!("it was not moved: {why}") };
         self.answer_export(export.at, Err(failure), effects);
         self.fetches.wake_returned(root);
-        self.go_on_with_held(effects);
+        self.merging().go_on_with_held(effects);
     }
 }

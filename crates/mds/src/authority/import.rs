@@ -17,6 +17,7 @@ use types::{ClientId, Errno, Error, Ino, Moment, Path, Seq};
 use super::preload::Goal;
 use super::{RETRY, handover};
 use crate::tables::Moved;
+use crate::transfer::{Fence, ListView, Record, TransferAction, TransferEvent, TransferState};
 use crate::{Mds, MdsEffects};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +49,8 @@ pub(crate) struct Import {
     /// Since when nothing else is waited for.
     pub(super) asks_since: Option<Moment>,
     stage: ImportStage,
+    /// The transfer: the list has its record.
+    transfer: TransferState,
     /// The list may be replaced, as was found in this step.
     ready: bool,
     /// Since when it is known here.
@@ -73,6 +76,7 @@ impl Mds {
             let opened = self.authority.list.get(root).map(handover::opened);
             let opened = opened.unwrap_or_default();
             let awaited = self.missing_reports(&opened);
+            let transfer = self.authority.reservations.taken(root);
             self.authority.imports.push(Import {
                 root,
                 decoupled,
@@ -82,6 +86,7 @@ impl Mds {
                 asked: false,
                 asks_since: None,
                 stage: ImportStage::Begin,
+                transfer,
                 ready: false,
                 since: self.clock.now,
             });
@@ -119,6 +124,7 @@ impl Mds {
         let mut list = self.authority.list.clone();
         for root in ready {
             list = self.list_without_inode(list, root);
+            self.take_in_event(root, TransferEvent::Safe, effects);
             self.set_import_stage(root, ImportStage::Acknowledge);
         }
         self.put_list(list, effects);
@@ -276,23 +282,63 @@ impl Mds {
         let done = self.authority.imports.iter().filter(|it| it.stage == ImportStage::Acknowledge);
         let done: Vec<Ino> = done.map(|import| import.root).collect();
         for root in &done {
-            self.imported(*root, effects);
+            self.take_in_event(*root, TransferEvent::Replaced, effects);
         }
         !done.is_empty()
     }
 
-    /// The list differs from the proposed one, or its state is unknown: the replacement is tried
-    /// again.
-    pub(super) fn imports_again(&mut self, is_read: bool) {
-        let until = self.clock.now + RETRY;
-        for import in &mut self.authority.imports {
-            if import.stage == ImportStage::Acknowledge {
-                // The replacement may have succeeded although its answer was lost. Repeating it is
-                // harmless.
-                import.stage =
-                    if is_read { ImportStage::Journal(Seq(0)) } else { ImportStage::Retry(until) };
+    /// Passes an event to the transfer of an import, and executes its actions.
+    fn take_in_event(&mut self, root: Ino, event: TransferEvent, effects: &mut MdsEffects) {
+        let Some(import) = self.authority.imports.iter_mut().find(|it| it.root == root) else {
+            return;
+        };
+        let (state, actions) = import.transfer.step(event, Fence::NONE);
+        import.transfer = state;
+        for action in actions {
+            match action {
+                // `acknowledge_ready` marks all imports that are ready.
+                TransferAction::Mark => self.set_import_stage(root, ImportStage::Journal(Seq(0))),
+                TransferAction::ReadList => {
+                    let until = self.clock.now + RETRY;
+                    self.set_import_stage(root, ImportStage::Retry(until));
+                }
+                TransferAction::Thaw => self.imported(root, effects),
+                TransferAction::Send(_)
+                | TransferAction::Prepare
+                | TransferAction::Commit(_)
+                | TransferAction::Drop
+                | TransferAction::Release
+                | TransferAction::Freeze
+                | TransferAction::RaiseFence
+                | TransferAction::Take => debug_assert!(false, "{action:?} of an import"),
             }
         }
+    }
+
+    /// The list differs from the proposed one, or its state is unknown.
+    pub(super) fn imports_again(&mut self, is_read: bool, effects: &mut MdsEffects) {
+        let all = self.authority.imports.iter();
+        let under_way = all.filter(|it| it.stage == ImportStage::Acknowledge);
+        let roots: Vec<Ino> = under_way.map(|it| it.root).collect();
+        for root in roots {
+            let event = if is_read {
+                TransferEvent::List(self.view_of_import(root))
+            } else {
+                TransferEvent::Unknown
+            };
+            self.take_in_event(root, event, effects);
+        }
+    }
+
+    /// The record of an import in the list: the mark of the taker is that the inode is gone.
+    fn view_of_import(&self, root: Ino) -> ListView {
+        let entry = self.authority.list.get(root).filter(|it| it.rank == self.rank);
+        let record = match entry {
+            None => Record::Absent,
+            Some(entry) if entry.inode.is_empty() => Record::Marked,
+            Some(_) => Record::Committed,
+        };
+        ListView { record, fence: Fence::NONE }
     }
 
     /// The subtree is served from now on.
@@ -307,7 +353,7 @@ impl Mds {
         self.note_came(root);
         self.last_beacon = None;
         self.fetches.wake_returned(root);
-        self.go_on_with_held(effects);
+        self.merging().go_on_with_held(effects);
         self.preload_step(effects);
     }
 }

@@ -375,7 +375,7 @@ impl Mds {
     /// It is done.
     fn reshaped(&mut self, effects: &mut MdsEffects) {
         let Some(reshape) = self.authority.reshape.take() else { return };
-        assert!(reshape.stage == ReshapeStage::Settle, "{}: all names moved", reshape.dir);
+        assert!(reshape.stage == ReshapeStage::Finish, "{}: all names moved", reshape.dir);
         self.counters.splits += u64::from(!reshape.joins);
         self.counters.joins += u64::from(reshape.joins);
         self.note_fragments();
@@ -383,7 +383,7 @@ impl Mds {
         self.last_beacon = None;
         self.answer_export(reshape.at, Ok(()), effects);
         self.fetches.wake_returned(reshape.dir);
-        self.go_on_with_held(effects);
+        self.merging().go_on_with_held(effects);
     }
 
     /// The list is not as it was to be, or it is not known.
@@ -430,7 +430,7 @@ impl Mds {
         let failure = Failure { errno: Errno::Busy, text: format!("nothing was moved: {why}") };
         self.answer_export(reshape.at, Err(failure), effects);
         self.fetches.wake_returned(reshape.dir);
-        self.go_on_with_held(effects);
+        self.merging().go_on_with_held(effects);
     }
 }
 

@@ -157,8 +157,9 @@ impl Mds {
     }
 }
 
-/// Whether an operation changes named inodes. A client answers nothing else itself: a path, for
-/// example, may lead through directories that others have.
+/// Whether an operation changes named inodes of one rank. A client answers nothing else itself: a
+/// path, for example, may lead through directories that others have.
 fn is_of_directories(op: &Op<'_>) -> bool {
-    op.class() == OpClass::Change && touched(op).0.iter().any(Option::is_some)
+    let here = op.class() == OpClass::Change && !matches!(op, Op::RenameTo { .. });
+    here && touched(op).0.iter().any(Option::is_some)
 }

@@ -18,7 +18,9 @@ pub(crate) fn touched<'a>(op: &Op<'a>) -> Touched<'a> {
         | Op::Unlink { parent, name }
         | Op::Rmdir { parent, name } => ([Some(parent), None], [Some((parent, name)), None]),
         Op::Link { ino, parent, name } => ([Some(parent), Some(ino)], [Some((parent, name)), None]),
-        Op::Depart { parent, name, .. } => ([Some(parent), None], [Some((parent, name)), None]),
+        Op::Depart { parent, name, .. } | Op::RenameTo { parent, name, .. } => {
+            ([Some(parent), None], [Some((parent, name)), None])
+        }
         Op::Arrive { dir, .. } => ([Some(dir), None], [None; 2]),
         Op::Rename { parent, name, new_parent, new_name, .. } => {
             ([Some(parent), Some(new_parent)], [Some((parent, name)), Some((new_parent, new_name))])

@@ -14,7 +14,7 @@ use wire::{
 
 use super::store::Store;
 use super::words::Words;
-use crate::{Mds, MdsEffects, MdsInput, Settings};
+use crate::{Mds, MdsEffects, MdsInput, PeerFrame, Settings};
 
 /// A test gives up waiting after so many milliseconds.
 const PATIENCE: u64 = 60_000;
@@ -43,6 +43,8 @@ pub(crate) struct Cluster {
     pub(crate) fails: fn(&StoreOp) -> Option<Errno>,
     pending: VecDeque<(usize, Token, StoreOp)>,
     held: VecDeque<(usize, Token, StoreOp)>,
+    /// Messages between ranks.
+    mail: VecDeque<PeerFrame>,
     conns: BTreeMap<(u64, usize), ConnId>,
     next_conn: u64,
     next_tid: u64,
@@ -77,6 +79,7 @@ impl Cluster {
             fails: |_| None,
             pending: VecDeque::new(),
             held: VecDeque::new(),
+            mail: VecDeque::new(),
             conns: BTreeMap::new(),
             next_conn: 1,
             next_tid: 1,
@@ -183,6 +186,7 @@ impl Cluster {
                 _ => {}
             }
         }
+        self.mail.extend(effects.to_peers);
         for question in effects.questions {
             let answer = question.answer(&balancer::Expired::never());
             self.input(rank, MdsInput::Answered(Box::new(answer)));
@@ -233,6 +237,13 @@ impl Cluster {
     pub(crate) fn settle(&mut self) {
         for step in 0.. {
             assert!(step < STEPS_MAX, "the servers work on and on, and nothing comes of it");
+            if let Some(PeerFrame { to, frame, .. }) = self.mail.pop_front() {
+                let payload = messages(&frame).concat();
+                let message = Message::decode(&payload).expect("a message");
+                let conn = ConnId::PEER;
+                self.input(usize::from(to.0), MdsInput::Message(conn, message));
+                continue;
+            }
             if let Some((rank, token, op)) = self.pending.pop_front() {
                 if (self.holds)(&op) {
                     self.held.push_back((rank, token, op));

@@ -3,12 +3,12 @@
 
 use types::rng::Rng;
 use types::{
-    AttrChange, ClientId, ConnId, Cred, Epoch, Ino, Lock, LockKind, LockMode, Rank, RenameFlags,
-    Seq, Tid, Timestamp, XattrFlags,
+    AttrChange, ClientId, ConnId, Cred, Epoch, Errno, Ino, Lock, LockKind, LockMode, Rank,
+    RenameFlags, Seq, Tid, Timestamp, XattrFlags,
 };
 use wire::{
-    Access, Hello, MergeFlags, Message, NewInode, Op, Replay, Request, UnusedNumbers,
-    WantsExclusive,
+    Access, Hello, MergeFlags, Message, NewInode, Op, PeerBody, PeerMessage, Replay, Request,
+    TransferStep, UnusedNumbers, WantsExclusive,
 };
 
 use super::Cluster;
@@ -142,7 +142,7 @@ impl Hostile {
 
     fn whole(&mut self, ino: Ino) -> Op<'static> {
         let (path, policy) = (self.choice.pick(&PATHS), self.choice.pick(&POLICIES));
-        match self.choice.below(16) {
+        match self.choice.below(17) {
             0 => Op::SetPolicy { path, policy, client: self.client() },
             1 | 2 => Op::Decouple { path, client: self.client(), policy },
             3 => Op::Extend { subtree: ino, count: self.number() },
@@ -166,6 +166,11 @@ impl Hostile {
             12 => Op::Arrive { dir: ino, from: self.rank(), cross_rename: self.number() },
             13 => Op::Passed { dir: ino, cross_rename: self.number() },
             14 => Op::Snapshot { dir: ino, id: self.number() },
+            15 => {
+                let (new_parent, new_name, to) = (self.ino(), self.name(), self.rank());
+                let (name, no_replace) = (self.name(), self.yes());
+                Op::RenameTo { parent: ino, name, new_parent, new_name, no_replace, to }
+            }
             _ => Op::Adopt { subtree: ino, branch: b"branch", block: self.yes() },
         }
     }
@@ -218,6 +223,21 @@ impl Hostile {
         })
     }
 
+    /// A client that says that it is a rank.
+    fn peer_message(&mut self) -> PeerMessage {
+        let step = match self.choice.below(6) {
+            0 => TransferStep::AskSubtree { root: self.ino() },
+            1 => TransferStep::AskName { dir: self.ino() },
+            2 => TransferStep::Reserved { fence: self.number() },
+            3 => TransferStep::Refused { errno: Errno::Busy, why: "no".into() },
+            4 => TransferStep::Committed,
+            _ => TransferStep::Stayed,
+        };
+        let body = PeerBody::Transfer { giver: self.rank(), number: self.number(), step };
+        let term = Epoch(self.choice.below(5));
+        PeerMessage { from: self.rank(), term, to: self.choice.pick(&[Rank(0), Rank(1)]), body }
+    }
+
     fn step(&mut self) {
         let rank = self.choice.index(2);
         let conn = ConnId(FIRST_CONN + self.choice.below(CONNS));
@@ -234,6 +254,10 @@ impl Hostile {
                 self.cluster.input(rank, MdsInput::Message(conn, chunk));
             }
             6 => self.cluster.pass(30),
+            8 | 9 => {
+                let message = Message::Peer(self.peer_message());
+                self.cluster.input(rank, MdsInput::Message(conn, message));
+            }
             7 if self.choice.percent(5) => {
                 self.cluster.crash(rank);
                 self.cluster.start(rank);

@@ -1,5 +1,6 @@
 //! Requests: for each kind its success, and each error that it may return.
 
+mod across;
 mod attributes;
 mod content;
 mod create;

@@ -10,7 +10,7 @@ use metastore::request::{Condition, StoreOp, StoreResult, Token};
 use metastore::{RowValue, SUBTREES_NAME, Subtrees};
 use namespace::Namespace;
 use types::{ClientId, ConnId, FileType, Ino, Map, Tid};
-use wire::{Answer, Message, Op, Reply, Request};
+use wire::{Answer, Message, Op, PeerBody, PeerMessage, Reply, Request, TransferStep};
 
 use crate::session::GONE;
 use crate::{MdsEffects, MdsInput};
@@ -112,6 +112,13 @@ impl Words {
                 _ => {}
             }
         }
+        for frame in &effects.to_peers {
+            if let Ok(Some((payload, _))) = wire::frame::decode(&frame.frame)
+                && let Ok(Message::Peer(peer)) = Message::decode(payload.payload)
+            {
+                all.push(format!("{}: {}", frame.to, self.peer(&peer, namespace)));
+            }
+        }
         for (token, op) in &effects.store {
             let text = self.store_op(op, namespace);
             self.ops.insert((self.rank, *token), short(op));
@@ -136,9 +143,31 @@ impl Words {
         }
     }
 
+    fn peer(&mut self, peer: &PeerMessage, namespace: &Namespace) -> String {
+        let PeerBody::Transfer { giver, number, ref step } = peer.body else {
+            return "hello".to_owned();
+        };
+        let of = format!("transfer {}.{} of {giver}", number >> 32, number & u64::from(u32::MAX));
+        match step {
+            TransferStep::AskSubtree { root } => {
+                format!("{of}: may {} come", self.path(*root, namespace))
+            }
+            TransferStep::AskName { dir } => {
+                format!("{of}: may it come to {}", self.path(*dir, namespace))
+            }
+            TransferStep::Reserved { .. } => format!("{of}: it may come"),
+            TransferStep::Refused { why, .. } => format!("{of}: refused, {why}"),
+            TransferStep::Committed => format!("{of}: committed"),
+            TransferStep::Stayed => format!("{of}: it stays"),
+        }
+    }
+
     fn message(&mut self, conn: ConnId, message: &Message<'_>, namespace: &Namespace) -> String {
         if let Message::Hello(hello) = message {
             self.clients.insert(conn, hello.client.0);
+        }
+        if let Message::Peer(peer) = message {
+            return format!("{}: {}", peer.from, self.peer(peer, namespace));
         }
         let from = self.client(conn);
         match message {

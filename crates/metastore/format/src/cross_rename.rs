@@ -10,17 +10,20 @@
 //! ```text
 //! object := "CUDLPASS" format:u16 state:u8 from:varint to:varint ino:varint parent:varint
 //!           name:bytes new_parent:varint new_name:bytes no_replace:u8 time:signed inode:bytes
-//!           uid:varint gid:varint count:varint group:varint* kind:u8 crc:u32
+//!           uid:varint gid:varint count:varint group:varint* kind:u8 client:varint tid:varint
+//!           crc:u32
 //! ```
 //!
 //! `inode` is one block of a journal with one event, as in the list of subtrees.
 //! `docs/formats/rank.md` describes it in words.
 //!
 //! Only the name of a directory moves: the old rank keeps serving the directory, as a subtree with
-//! its name on the other rank. Format 1 has no `kind`, and knows only files.
+//! its name on the other rank. `client` and `tid` are the request that renames, so that a server
+//! that recovers does not execute it again; 0 for an offer that a client carries itself. Format 2
+//! does not have them; format 1 has no `kind` either, and knows only files.
 
 use types::bytes::{Malformed, Put, Reader};
-use types::{Cred, Ino, Rank, Timestamp};
+use types::{ClientId, Cred, Ino, Rank, Tid, Timestamp};
 
 use crate::error::FormatError;
 use crate::frame::{Frame, sealed};
@@ -30,11 +33,13 @@ pub const CROSS_RENAMES_PREFIX: &str = "mds/passage/";
 
 const FRAME: Frame = Frame {
     magic: b"CUDLPASS",
-    versions: VERSION_FILES..=2,
+    versions: VERSION_FILES..=3,
     is_magic: "the magic of a cross-rank rename",
 };
 /// The version that knows only files.
 const VERSION_FILES: u16 = 1;
+/// The version that does not name the request.
+const VERSION_CARRIED: u16 = 2;
 const FILE: u8 = 1;
 const DIRECTORY: u8 = 2;
 
@@ -95,6 +100,8 @@ pub struct CrossRename {
     pub cred: Cred,
     /// It is the name of a directory.
     pub is_dir: bool,
+    /// The request that renames; client 0 for an offer that a client carries itself.
+    pub request: (ClientId, Tid),
 }
 
 impl CrossRename {
@@ -123,6 +130,8 @@ impl CrossRename {
         out.put_varint(self.cred.groups.len() as u64);
         self.cred.groups.iter().for_each(|gid| out.put_varint(u64::from(*gid)));
         out.put_u8(if self.is_dir { DIRECTORY } else { FILE });
+        out.put_varint(self.request.0.0);
+        out.put_varint(self.request.1.0);
         sealed(out)
     }
 
@@ -161,6 +170,11 @@ fn read(bytes: &[u8]) -> Result<CrossRename, Malformed> {
         DIRECTORY => true,
         _ => return Err(start.malformed("what it is the name of")),
     };
+    let request = if version > VERSION_CARRIED {
+        (ClientId(reader.varint()?), Tid(reader.varint()?))
+    } else {
+        (ClientId(0), Tid(0))
+    };
     reader.end()?;
     Ok(CrossRename {
         state,
@@ -176,6 +190,7 @@ fn read(bytes: &[u8]) -> Result<CrossRename, Malformed> {
         inode,
         cred: Cred { uid, gid, groups },
         is_dir,
+        request,
     })
 }
 
@@ -204,6 +219,7 @@ mod tests {
             inode: vec![1, 2, 3],
             cred: Cred { uid: 7, gid: 8, groups: vec![9, 10] },
             is_dir: false,
+            request: (ClientId(0), Tid(0)),
         }
     }
 
@@ -219,23 +235,33 @@ mod tests {
         let cross_rename = cross_rename(CrossRenameState::Done);
         let version_1 = with_body(&cross_rename.encode(), |body| {
             body[FRAME.magic.len()] = 1;
-            body.pop();
+            body.truncate(body.len() - 3);
         });
         assert_eq!(CrossRename::decode("x", &version_1).unwrap(), cross_rename);
+    }
+
+    #[test]
+    fn version_2_is_read_and_names_no_request() {
+        let cross_rename = CrossRename { is_dir: true, ..cross_rename(CrossRenameState::Taken) };
+        let version_2 = with_body(&cross_rename.encode(), |body| {
+            body[FRAME.magic.len()] = 2;
+            body.truncate(body.len() - 2);
+        });
+        assert_eq!(CrossRename::decode("x", &version_2).unwrap(), cross_rename);
     }
 
     #[test]
     fn an_unknown_file_type_or_version_is_refused() {
         for kind in [0, 3, 255] {
             let bytes = with_body(&cross_rename(CrossRenameState::Offered).encode(), |body| {
-                body.pop();
-                body.push(kind);
+                let at = body.len() - 3;
+                body[at] = kind;
             });
             let text = CrossRename::decode("x", &bytes).unwrap_err().to_string();
             assert!(text.contains("what it is the name of"), "{text}");
         }
         let newer =
-            with_body(&cross_rename(CrossRenameState::Offered).encode(), |body| body[8] = 3);
+            with_body(&cross_rename(CrossRenameState::Offered).encode(), |body| body[8] = 4);
         assert!(CrossRename::decode("x", &newer).is_err());
     }
 
@@ -244,7 +270,8 @@ mod tests {
         use CrossRenameState::{Done, Offered, Taken, Withdrawn};
         for state in [Offered, Withdrawn, Taken, Done] {
             for is_dir in [false, true] {
-                let cross_rename = CrossRename { is_dir, ..cross_rename(state) };
+                let request = (ClientId(300), Tid(7));
+                let cross_rename = CrossRename { is_dir, request, ..cross_rename(state) };
                 assert_eq!(CrossRename::decode("x", &cross_rename.encode()).unwrap(), cross_rename);
             }
         }

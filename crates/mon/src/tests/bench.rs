@@ -403,6 +403,7 @@ fn show_message(message: &Message<'_>) -> String {
         | Message::Recall { .. }
         | Message::Revoke { .. }
         | Message::Batch(_)
+        | Message::Peer(_)
         | Message::Heartbeat(_)
         | Message::Balanced(_)
         | Message::Moved { .. }

@@ -61,7 +61,7 @@ pub(super) enum Waits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SentKind {
     Colocate,
-    Arrive,
+    RenameTo,
     Chunks,
     Other,
 }
@@ -71,7 +71,7 @@ impl SentKind {
         match (op, chunks) {
             (_, true) => Self::Chunks,
             (Op::Colocate { .. }, _) => Self::Colocate,
-            (Op::Arrive { .. }, _) => Self::Arrive,
+            (Op::RenameTo { .. }, _) => Self::RenameTo,
             (_, false) => Self::Other,
         }
     }

@@ -30,6 +30,10 @@ impl RanksWorld {
                     (dir, vec![Script::Split(dir), Script::Stat(dir)])
                 }
                 (8, _) => (dir, vec![Script::Stat(dir)]),
+                // A directory that is not pinned can go for a file with several names.
+                _ if self.links && self.peer_rng.percent(50) => {
+                    (dir, vec![Script::Export(dir, rank), Script::Export(dir, Rank::NONE)])
+                }
                 _ => (dir, vec![Script::Export(dir, rank)]),
             };
             if self.rng.percent(50) && self.faults {

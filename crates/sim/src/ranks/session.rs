@@ -93,8 +93,8 @@ impl RanksWorld {
             }
             match kind {
                 SentKind::Colocate if result == Ok(Answer::Done) => self.report.colocated += 1,
-                SentKind::Arrive if result == Ok(Answer::Done) => asked.crossed = true,
-                SentKind::Colocate | SentKind::Arrive | SentKind::Chunks | SentKind::Other => {}
+                SentKind::RenameTo if result == Ok(Answer::Done) => asked.crossed = true,
+                SentKind::Colocate | SentKind::RenameTo | SentKind::Chunks | SentKind::Other => {}
             }
             self.pursue(client, RouteInput::Answer(result.map_err(Error::from)));
         }

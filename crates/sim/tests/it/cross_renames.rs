@@ -6,7 +6,7 @@ use journal::{Event, InodeSnapshot, JournalBuffer};
 use metastore::request::StoreOp;
 use metastore::{CrossRename, CrossRenameState, cross_rename_name};
 use objstore::{Expect, ObjectStore, PutOutcome};
-use types::{Attr, Cred, Errno, Ino, Origin, Rank, Seq, Timestamp};
+use types::{Attr, ClientId, Cred, Errno, Ino, Origin, Rank, Seq, Tid, Timestamp};
 use wire::{Answer, NewInode, Op};
 
 use crate::server::{Answered, World};
@@ -71,6 +71,7 @@ fn cross_rename() -> CrossRename {
         inode: buffer.take_blocks().concat(),
         cred: Cred::root(),
         is_dir: false,
+        request: (ClientId(0), Tid(0)),
     }
 }
 

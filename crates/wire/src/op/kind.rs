@@ -37,6 +37,7 @@ impl Op<'_> {
             | Op::Unlink { .. }
             | Op::Rmdir { .. }
             | Op::Rename { .. }
+            | Op::RenameTo { .. }
             | Op::SetAttr { .. }
             | Op::Accessed { .. }
             | Op::SetXattr { .. }
@@ -97,7 +98,7 @@ impl Op<'_> {
             Op::Link { .. } => "link",
             Op::Unlink { .. } => "unlink",
             Op::Rmdir { .. } => "rmdir",
-            Op::Rename { .. } => "rename",
+            Op::Rename { .. } | Op::RenameTo { .. } => "rename",
             Op::SetAttr { .. } => "setattr",
             Op::Accessed { .. } => "accessed",
             Op::GetXattr { .. } => "getxattr",

@@ -4,7 +4,7 @@ use journal::{Block, Event};
 use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult};
 use metastore::{CrossRename, CrossRenameState, cross_rename_name};
 use namespace::{Mode, Refusal};
-use types::{Cred, Errno, Error, Ino, Moment, Origin, Rank, Seq};
+use types::{ConnId, Cred, Errno, Error, Ino, Moment, Origin, Rank, Seq};
 use wire::{Answer, Failure};
 
 use super::super::RETRY;
@@ -87,6 +87,11 @@ impl Arrival {
             frozen: true,
             came: false,
         }
+    }
+
+    /// Whether it is this offer of another rank.
+    pub(super) fn is_from(&self, offer: (Rank, u64)) -> bool {
+        (self.from, self.number) == offer
     }
 
     fn object(&self) -> String {
@@ -275,7 +280,12 @@ impl Mds {
             (ArrivalStage::Taking, Ok(StoreResult::Stored(version))) => {
                 arrival.version = *version;
                 arrival.cross_rename.state = CrossRenameState::Taken;
-                arrival.taken()
+                let next = arrival.taken();
+                // A rank that asked need not wait for this rank's journal.
+                if let Some(at) = arrival.at.take_if(|at| at.conn == ConnId::PEER) {
+                    self.answer_cross_rename(at, Ok(Answer::Done), effects);
+                }
+                next
             }
             (ArrivalStage::Confirming, Ok(StoreResult::Stored(_))) => {
                 return self.arrived(id, effects);
@@ -433,6 +443,7 @@ impl Mds {
         if let Some(at) = arrival.at {
             self.answer_cross_rename(at, Ok(Answer::Done), effects);
         }
+        self.send_taken((arrival.from, arrival.number), effects);
         self.thaw(arrival.dir, effects);
     }
 

@@ -2,20 +2,20 @@
 
 use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult};
 use metastore::{CrossRename, CrossRenameState, cross_rename_name};
-use namespace::{Mode, Refusal};
-use types::{ClientId, Cred, Errno, Ino, Moment, Origin, Seq, Span};
+use types::{ClientId, Errno, Ino, Moment, Seq, Span, Tid};
 use wire::{Answer, Failure, Op, Request};
 
 use super::super::RETRY;
-use super::super::preload::Goal;
-use super::ENDED_MAX;
 use crate::op::{Performed, Performing};
 use crate::{Mds, MdsEffects, Phase, ReplyTo, Waiting};
 
 /// How long an offer stands without a question about it.
 const STANDS: Span = Span::from_millis(2000);
 /// How often this rank checks whether the other one has journalled the name that it took.
-const LOOK_AGAIN: Span = Span::from_millis(100);
+pub(super) const LOOK_AGAIN: Span = Span::from_millis(100);
+/// How long a server that stops waits for the other rank to journal a name that left: the object of
+/// the offer is deleted then, and else in the next term.
+const ENDS_WITHIN: Span = Span::from_millis(1000);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DepartureStage {
@@ -51,13 +51,19 @@ pub(super) enum DepartureStage {
 pub(super) struct Departure {
     pub(super) id: u64,
     pub(super) cross_rename: CrossRename,
-    /// The request, until the offer is answered.
+    /// The request, until the offer is answered; until the rename is, if this rank carries it.
     pub(super) at: Option<ReplyTo>,
     /// Requests for the outcome of the offer.
-    waiting: Vec<ReplyTo>,
-    stage: DepartureStage,
+    pub(super) waiting: Vec<ReplyTo>,
+    pub(super) stage: DepartureStage,
+    /// When this rank asked the other one last to take the name.
+    pub(super) repeated: Option<Moment>,
+    /// When the name left.
+    pub(super) left: Option<Moment>,
+    /// Why the other rank does not take it.
+    pub(super) refused: Option<Failure>,
     /// The directory was looked for, after a recovery.
-    searched: bool,
+    pub(super) searched: bool,
     /// When this rank last checked whether the other one has journalled the name, and when such a
     /// check last found that it had not.
     asked: Moment,
@@ -96,10 +102,33 @@ impl Departure {
 
     fn new(id: u64, cross_rename: CrossRename, at: Option<ReplyTo>, stage: DepartureStage) -> Self {
         let (waiting, searched, asked, undone) = (Vec::new(), false, Moment(0), None);
-        Self { id, cross_rename, at, waiting, stage, searched, asked, undone }
+        let (repeated, left, refused) = (None, None, None);
+        Self {
+            id,
+            cross_rename,
+            at,
+            waiting,
+            stage,
+            repeated,
+            left,
+            refused,
+            searched,
+            asked,
+            undone,
+        }
     }
 
-    fn object(&self) -> String {
+    /// Whether the object of the offer is deleted in a moment: the other rank takes the name.
+    pub(super) fn is_ending(&self, now: Moment) -> bool {
+        self.left.is_some_and(|at| now.since(at) < ENDS_WITHIN)
+    }
+
+    /// Whether no client carries the offer.
+    pub(super) fn is_carried_here(&self) -> bool {
+        self.cross_rename.request.0 != ClientId(0)
+    }
+
+    pub(super) fn object(&self) -> String {
         cross_rename_name(self.cross_rename.from, self.id)
     }
 
@@ -122,9 +151,13 @@ impl Mds {
         request: &Request<'_>,
         effects: &mut MdsEffects,
     ) -> Performing {
-        let Op::Depart { parent, name, new_parent, new_name, no_replace, to } = request.op else {
+        let (Op::Depart { parent, name, new_parent, new_name, no_replace, to }
+        | Op::RenameTo { parent, name, new_parent, new_name, no_replace, to }) = request.op
+        else {
             return Err(Errno::Invalid.into());
         };
+        let carried = request.op.is_mutation().then(|| self.sessions.client(at.conn)).flatten();
+        let request_of = carried.map_or((ClientId(0), Tid(0)), |client| (client, request.tid));
         let (cred, time) = (&request.cred, self.clock.time);
         types::check_name(new_name)?;
         self.may_begin()?;
@@ -149,6 +182,7 @@ impl Mds {
             inode,
             cred: cred.clone(),
             is_dir,
+            request: request_of,
         };
         let id = self.cross_rename_number();
         let stage =
@@ -259,6 +293,7 @@ impl Mds {
                 Some(DepartureStage::Offer)
             }
             DepartureStage::Offered(since) => {
+                self.ask_for_name(id, effects);
                 let stays = now.since(since) < STANDS && self.phase == Phase::Active;
                 (!stays).then_some(DepartureStage::Look(now))
             }
@@ -322,7 +357,9 @@ impl Mds {
         let again = DepartureStage::Look(now + RETRY);
         let next = match (departure.stage, result) {
             (DepartureStage::Offer, Ok(StoreResult::Stored(_))) => {
-                if let Some(at) = departure.at.take() {
+                if !departure.is_carried_here()
+                    && let Some(at) = departure.at.take()
+                {
                     let answer = Answer::CrossRename(id, departure.cross_rename.ino);
                     self.answer_cross_rename(at, Ok(answer), effects);
                 }
@@ -387,93 +424,4 @@ impl Mds {
         }
         true
     }
-
-    /// The name stays.
-    fn withdrawn(&mut self, id: u64, effects: &mut MdsEffects) {
-        let cross_renames = &mut self.authority.cross_renames;
-        let Some(place) = cross_renames.departures.iter().position(|it| it.id == id) else {
-            return;
-        };
-        let departure = cross_renames.departures.swap_remove(place);
-        note_ended(&mut cross_renames.ended, (id, false));
-        let objects = vec![departure.object()];
-        self.checkpoint.forget(&mut self.store, StoreOp::Delete { objects }, effects);
-        for at in departure.at.into_iter().chain(departure.waiting) {
-            let text = "the other metadata server did not take the name; try again".into();
-            let failure = Failure { errno: Errno::Again, text };
-            self.answer_cross_rename(at, Err(failure), effects);
-        }
-        self.thaw(departure.cross_rename.parent, effects);
-    }
-
-    /// Whether the directory exists; `None` during the search for it. It may have been removed
-    /// after the name had left, and its server crashed then.
-    fn is_found(&mut self, id: u64, parent: Ino) -> Option<bool> {
-        let goal = Goal::Find(parent);
-        if self.namespace.is_anchored(parent) {
-            return Some(true);
-        }
-        if self.authority.preloads.iter().any(|preload| preload.goal == goal) {
-            return None;
-        }
-        if std::mem::replace(&mut self.departure(id)?.searched, true) {
-            return Some(false);
-        }
-        self.preload(goal);
-        None
-    }
-
-    /// The name is the other rank's: it goes.
-    fn give_name(&mut self, id: u64, effects: &mut MdsEffects) -> Option<DepartureStage> {
-        let cross_rename = self.departure(id)?.cross_rename.clone();
-        let CrossRename { state, parent, name, ino, time, is_dir, .. } = cross_rename;
-        let is_taken = matches!(state, CrossRenameState::Taken | CrossRenameState::Done);
-        assert!(is_taken, "{ino}: a name goes when the other rank has taken it");
-        let there = self.is_found(id, parent)?;
-        let mut seq = Seq(0);
-        let planned = match self.namespace.peek(parent, &name) {
-            _ if !there => Ok(None),
-            Ok(Some(here)) if here == ino => {
-                self.namespace.plan_departure(&Cred::root(), (parent, &name), time).map(Some)
-            }
-            // A recovery, or the journal of an earlier one, removed the name.
-            Ok(_) => Ok(None),
-            Err(refusal) => Err(refusal),
-        };
-        match planned {
-            Ok(Some((_, planned))) => {
-                let event = planned.event();
-                seq = self.log.append(self.clock.now, Origin::default(), &event);
-                self.namespace.apply(seq, Mode::Live, &event);
-            }
-            Ok(None) if is_dir && !self.is_root_here(ino, effects) => return None,
-            Ok(None) => {}
-            Err(Refusal::Cold(dir)) => {
-                self.cross_rename_waits_for(dir, effects);
-                return None;
-            }
-            Err(Refusal::Errno(errno)) => {
-                let cause = format!("{errno} when the name of {ino} was to go to another rank");
-                effects.fatal = Some(types::Error::new(Errno::Io, parent.to_string(), cause));
-                return None;
-            }
-        }
-        let at = self.clock.now + LOOK_AGAIN;
-        let departure = self.departure(id)?;
-        departure.stage = DepartureStage::Gone(seq, at);
-        let waiting = std::mem::take(&mut departure.waiting);
-        note_ended(&mut self.authority.cross_renames.ended, (id, true));
-        for at in waiting {
-            self.answer_cross_rename(at, Ok(Answer::Done), effects);
-        }
-        self.thaw(parent, effects);
-        None
-    }
-}
-
-fn note_ended<T>(ended: &mut std::collections::VecDeque<T>, one: T) {
-    if ended.len() >= ENDED_MAX {
-        ended.pop_front();
-    }
-    ended.push_back(one);
 }

@@ -66,6 +66,7 @@ impl Mds {
                 let departures = &mut self.authority.cross_renames.departures;
                 let place = departures.iter().position(|it| it.id == id)?;
                 let departure = departures.swap_remove(place);
+                self.note_not_carried(departure.cross_rename.request);
                 if let Some(at) = departure.at {
                     self.answer_cross_rename(at, Err(failure_of(refused)), effects);
                 }

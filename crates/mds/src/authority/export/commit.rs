@@ -4,8 +4,9 @@ use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult};
 use metastore::{SUBTREES_NAME, Subtrees};
 use types::{Ino, Moment};
 
-use super::{Export, ExportStage};
+use super::{Export, ExportStage, give};
 use crate::authority::RETRY;
+use crate::transfer::TransferEvent;
 use crate::{Mds, MdsEffects, Waiting};
 
 impl Mds {
@@ -24,11 +25,16 @@ impl Mds {
         let mut list = self.authority.list.clone();
         let mut any = false;
         for root in ready {
+            if !self.is_given_leave(root, effects) {
+                continue;
+            }
             match self.list_with(list.clone(), root) {
                 Some(with) => {
                     list = with;
                     any = true;
-                    self.set_export_stage(root, ExportStage::Commit);
+                    if !self.give_event(root, TransferEvent::Ready, effects) {
+                        self.set_export_stage(root, ExportStage::Commit);
+                    }
                 }
                 None => self.abort_export(root, "its root is not here any more", effects),
             }
@@ -76,21 +82,23 @@ impl Mds {
                 }
                 self.list_found(effects);
             }
-            Ok(_) | Err(_) => self.list_again(),
+            Ok(_) | Err(_) => self.list_again(effects),
         }
     }
 
-    fn list_again(&mut self) {
+    fn list_again(&mut self, effects: &mut MdsEffects) {
         let until = self.clock.now + RETRY;
-        self.retry_exports(until);
-        self.imports_again(false);
+        self.retry_exports(until, effects);
+        self.imports_again(false, effects);
         self.reshape_listed(true);
         self.cross_renames_listed(Some(until));
     }
 
-    fn retry_exports(&mut self, until: Moment) {
+    fn retry_exports(&mut self, until: Moment, effects: &mut MdsEffects) {
         for root in self.exports_at(ExportStage::Commit) {
-            self.set_export_stage(root, ExportStage::Retry(until));
+            if !self.give_event(root, TransferEvent::Unknown, effects) {
+                self.set_export_stage(root, ExportStage::Retry(until));
+            }
         }
     }
 
@@ -105,14 +113,16 @@ impl Mds {
         self.cross_renames_listed(None);
         if !self.imports_acknowledged(effects) {
             for root in self.exports_at(ExportStage::Commit) {
-                self.exported(root, effects);
+                if !self.give_event(root, TransferEvent::Replaced, effects) {
+                    self.exported(root, effects);
+                }
             }
         }
     }
 
     /// The list was read while a replacement of it was pending.
     fn list_found(&mut self, effects: &mut MdsEffects) {
-        self.imports_again(true);
+        self.imports_again(true, effects);
         self.reshape_listed(false);
         self.cross_renames_listed(Some(self.clock.now));
         for root in self.exports_at(ExportStage::Commit) {
@@ -127,12 +137,7 @@ impl Mds {
                 self.set_export_stage(root, ExportStage::Retry(self.clock.now + RETRY));
             } else if here && !noted && to == self.rank {
                 self.set_export_stage(root, ExportStage::Note);
-            } else if here && !noted {
-                // A subtree may have arrived in it since: check again whether the store has all of
-                // it.
-                let seq = self.log.last();
-                self.set_export_stage(root, ExportStage::Flush { seq });
-            } else {
+            } else if !self.give_event(root, TransferEvent::List(give::view(!here)), effects) {
                 self.exported(root, effects);
             }
         }
