@@ -12,6 +12,7 @@ use crate::log::LogCx;
 use crate::merge::MergeCx;
 use crate::merge_request::MergeRequestCx;
 use crate::purge::PurgeCx;
+use crate::snapshot::SnapshotCx;
 
 impl Mds {
     pub(crate) fn balancing(&mut self) -> BalanceCx<'_> {
@@ -167,6 +168,21 @@ impl Mds {
             namespace: &self.namespace,
             settings: &self.settings,
             now: self.clock.now,
+        }
+    }
+
+    pub(crate) fn snapshotting(&mut self) -> SnapshotCx<'_> {
+        SnapshotCx {
+            snapshots: &mut self.snapshots,
+            namespace: &mut self.namespace,
+            fetches: &mut self.fetches,
+            store: &mut self.store,
+            counters: &mut self.counters,
+            checkpoint: &self.checkpoint,
+            merges: &self.merges,
+            authority: &self.authority,
+            phase: self.phase,
+            clock: self.clock,
         }
     }
 

@@ -20,7 +20,7 @@ mod step;
 mod validate;
 mod verify;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use journal::{Create, Event, JournalError, Mark, segment};
 use namespace::{CreateBatch, Namespace, TrialNamespace};
@@ -32,6 +32,7 @@ use crate::fetch::Waiter;
 use crate::log::Log;
 use crate::opens::Opens;
 use crate::purge::Purges;
+use crate::search::Goal;
 use crate::store::StoreOps;
 use crate::tables::{GivenBack, Tables};
 use crate::{Counters, Mds, MdsEffects, Phase, ReplyTo, Settings};
@@ -351,7 +352,11 @@ impl Mds {
                     return self.fetching().wait_for_whole(dir, Waiter::Merge, effects);
                 }
                 Some(MergeNeed::Inode { subtree, ino }) => {
-                    return self.search_for_merge(subtree, ino, effects);
+                    // The root of a released subtree may have to be searched itself.
+                    let is_known = self.namespace.is_anchored(subtree);
+                    let top = if is_known { subtree } else { Ino::ROOT };
+                    let wanted = BTreeSet::from([ino]);
+                    return self.search_for(Goal::Merge(ino), top, wanted, effects);
                 }
                 Some(MergeNeed::Stored(flush)) => {
                     return self.checkpointing().flush_subtree(flush, effects);

@@ -278,7 +278,10 @@ impl Mds {
                 self.arrive(at, dir, (from, cross_rename), effects)
             }
             Op::Passed { cross_rename, .. } => self.passed(at, cross_rename, effects),
-            Op::Snapshot { dir, id } => self.snapshot(at, &request.cred, (dir, id)),
+            Op::Snapshot { dir, id } => {
+                self.check_all_here(dir)?;
+                self.snapshotting().begin(at, &request.cred, dir, id)
+            }
             Op::Adopt { .. } => {
                 let by = (client, &request.cred);
                 self.adopt(at, by, &request.op, effects)

@@ -11,6 +11,7 @@ use wire::{Failure, Message};
 use crate::admission::{Entry, Incoming};
 use crate::damage::is_damage;
 use crate::fetch::{Came, Waiter, Woken, decode};
+use crate::search::Search;
 use crate::{Mds, MdsEffects, Phase, ReplyTo};
 
 impl Mds {
@@ -45,7 +46,7 @@ impl Mds {
             Waiter::Release(release) => self.release_fetched(release, effects),
             Waiter::Recovery => self.recovery_continue(effects),
             Waiter::Search => {
-                self.search_fetched();
+                self.search.iter_mut().for_each(Search::fetched);
                 self.search_on(effects);
             }
             Waiter::Preload => {
@@ -105,7 +106,7 @@ impl Mds {
                 }
             }
             // It is tried again when some time has passed.
-            Waiter::Search => self.search_fetched(),
+            Waiter::Search => self.search.iter_mut().for_each(Search::fetched),
             Waiter::Preload => self.preload_fetched(),
             Waiter::Balancer => self.moves_fetched(effects),
             Waiter::Change(_) | Waiter::Merged(_) | Waiter::Seen(_) => {}
