@@ -75,7 +75,7 @@ impl Branches {
         for (ino, stripe) in made {
             let (pool, size) = (stripe.0.pool(), stripe.1);
             if size > 0 {
-                purge_data(&*self.store, (ino, pool), stripe.0.count(size))?;
+                purge_data(&*self.store, ino, pool, stripe.0.count(size))?;
             }
         }
         Ok(())
@@ -255,7 +255,7 @@ impl Branches {
             }
             collected.contents += 1;
             if !dry_run {
-                purge_data(&*self.store, (ino, pool), stripes)?;
+                purge_data(&*self.store, ino, pool, stripes)?;
                 self.store.delete(&name)?;
             }
             collected.objects.push(name);
