@@ -22,6 +22,9 @@ use crate::admission::{Admitted, Entry, Incoming};
 use crate::session::Remembered;
 use crate::tables::Held;
 use crate::{Mds, MdsEffects};
+use change::Again;
+pub(crate) use change::ChangeCx;
+pub(crate) use question::AskCx;
 
 /// The result of an executed request.
 pub(crate) enum Performed {
@@ -189,6 +192,33 @@ impl Mds {
         }
     }
 
+    /// What a change of the namespace means for directories that are split, or should be.
+    #[inline]
+    fn note_change(&mut self, op: &Op<'_>) {
+        if let Op::Create { parent, .. } = *op {
+            self.note_size(parent);
+        } else if let Op::SetAttr { ino, .. } = *op
+            && self.authority.is_fragmented(ino)
+        {
+            self.spread_access(ino);
+        }
+    }
+
+    /// A request that was executed before and arrives again gets the same answer.
+    pub(crate) fn answer_again(
+        &mut self,
+        from: Incoming<'_>,
+        known: Option<Remembered>,
+        effects: &mut MdsEffects,
+    ) {
+        let is_active = self.is_active();
+        match self.changing().answer_again(from, known, is_active, effects) {
+            Again::Answered => {}
+            Again::Park(dir) => self.fetching().park(from, dir, effects),
+            Again::Execute => self.execute(from.conn, from.request, effects),
+        }
+    }
+
     pub(crate) fn refuse(
         &mut self,
         from: Incoming<'_>,
@@ -304,7 +334,9 @@ impl Mds {
             | Op::ListXattr { .. }
             | Op::GetData { .. }
             | Op::List { .. }
-            | Op::GetPolicy { .. } => self.question(client, request).map(Performed::Answer),
+            | Op::GetPolicy { .. } => {
+                self.asking().question(client, request).map(Performed::Answer)
+            }
             Op::Create { .. }
             | Op::Link { .. }
             | Op::Unlink { .. }
@@ -315,7 +347,11 @@ impl Mds {
             | Op::SetXattr { .. }
             | Op::SetData { .. }
             | Op::Grow { .. }
-            | Op::Append { .. } => self.change(admitted),
+            | Op::Append { .. } => {
+                let performed = self.changing().change(admitted)?;
+                self.note_change(&request.op);
+                Ok(performed)
+            }
             Op::SetPolicy { path, policy, client: owner } => {
                 // Every connection except the monitor's acts for its own client only.
                 let client = if conn == ConnId::MONITOR { owner } else { client };

@@ -286,7 +286,7 @@ impl Mds {
             self.remove_parts(dir, &parts);
         }
         self.restore_times(dir, &parts, times);
-        self.applying().note_freed(true);
+        self.changing().apply.note_freed(true);
         self.balancing().count_after_reshape(dir, &parts, joins);
         Ok(Some(ReshapeStage::Flush(self.log.last())))
     }

@@ -4,6 +4,7 @@ use policy::Transition;
 use types::{ClientId, Cred, Errno, Ino, Origin, Seq, Set};
 use wire::{Answer, Decoupled, Failure, Op, Request, UnusedNumbers};
 
+use super::change::resolve_dir;
 use super::policy::{in_force, next_policy_stores};
 use super::{Performed, Performing, Refused};
 use crate::admission::{Incoming, is_blocked};
@@ -65,7 +66,7 @@ impl Mds {
             return Err(errno.into());
         }
         let policy = super::policy::parse(text)?;
-        let ino = self.resolve_dir(cred, path)?;
+        let ino = resolve_dir(&self.namespace, cred, path)?;
         self.namespace.access(cred, ino, 2)?;
         self.check_free(ino, client)?;
         self.check_all_here(ino)?;

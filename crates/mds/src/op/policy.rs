@@ -11,6 +11,7 @@ use policy::{Policy, Transition};
 use types::{ClientId, Cred, Errno, Ino, Origin, Pool, Seq};
 use wire::{Answer, Failure, Op, Request};
 
+use super::change::resolve_dir;
 use super::{Changed, Performed, Performing, Refused};
 use crate::admission::{Incoming, is_blocked};
 use crate::tables::{Held, Tables};
@@ -26,7 +27,7 @@ impl Mds {
         client: ClientId,
         effects: &mut MdsEffects,
     ) -> Performing {
-        let ino = self.resolve_dir(cred, path)?;
+        let ino = resolve_dir(&self.namespace, cred, path)?;
         if is_blocked(&self.tables, &self.namespace, client, ino) {
             return Err(Errno::Busy.into());
         }

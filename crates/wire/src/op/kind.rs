@@ -87,8 +87,8 @@ impl Op<'_> {
         self.is_mutation() || matches!(self, Op::Depart { .. } | Op::Arrive { .. })
     }
 
-    /// Whether a client may execute the operation itself, in a directory that it has alone, and tell
-    /// the server later. A path, for example, may lead through directories that others have.
+    /// Whether a client may execute the operation itself in a directory that it has alone, and tell
+    /// the server later. A path, for example, may lead through directories of other clients.
     #[must_use]
     pub fn may_be_async(&self) -> bool {
         matches!(

@@ -423,7 +423,7 @@ impl Mds {
                     return None;
                 }
             }
-            self.applying().note_freed(true);
+            self.changing().apply.note_freed(true);
             self.note_size(dir);
         }
         self.arrival(id)?.came = true;
