@@ -11,7 +11,7 @@ use crate::files::FilesCx;
 use crate::log::LogCx;
 use crate::merge::MergeCx;
 use crate::merge_request::MergeRequestCx;
-use crate::op::{AskCx, ChangeCx};
+use crate::op::{AskCx, ChangeCx, SubtreeCx};
 use crate::purge::PurgeCx;
 use crate::snapshot::SnapshotCx;
 
@@ -109,6 +109,23 @@ impl Mds {
             authority: &self.authority,
             rank: self.rank,
             time: self.clock.time,
+        }
+    }
+
+    pub(crate) fn subtrees(&mut self) -> SubtreeCx<'_> {
+        let refusing = self.refusing();
+        SubtreeCx {
+            namespace: &mut self.namespace,
+            log: &mut self.log,
+            tables: &mut self.tables,
+            merges: &mut self.merges,
+            sessions: &mut self.sessions,
+            store: &mut self.store,
+            counters: &mut self.counters,
+            unrestored: &mut self.unrestored,
+            authority: &self.authority,
+            clock: self.clock,
+            refusing,
         }
     }
 
