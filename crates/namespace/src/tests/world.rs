@@ -3,7 +3,7 @@
 use journal::{Create, Event};
 use model::Model;
 use proptest::prelude::*;
-use types::{Attr, AttrChange, Errno, Ino, Stripe, Timestamp};
+use types::{Attr, AttrChange, EntryName, Errno, Ino, Stripe, Timestamp, XattrChange};
 
 use super::tree::{Fetch, warm};
 use crate::{Cred, Namespace, Planned, PlannedInode, Refusal, RenameFlags, XattrFlags};
@@ -245,7 +245,7 @@ pub(super) fn on_model(
     (one, two): (Target, Target),
     (ino, time): (Ino, Timestamp),
 ) -> Result<(), Errno> {
-    let (at, to) = ((one.dir, one.name), (two.dir, two.name));
+    let (at, to) = (EntryName::new(one.dir, one.name), EntryName::new(two.dir, two.name));
     match op {
         Op::Create { .. } => {
             let PlannedInode { mode, owner, rdev, stripe, size, mtime, .. } = op.new_inode(time);
@@ -259,8 +259,8 @@ pub(super) fn on_model(
         Op::Rename { flags, .. } => model.rename(who, at, to, flags, time),
         Op::SetAttr { change, .. } => model.setattr(who, one.ino, &change, time),
         Op::SetXattr { name, value, flags, .. } => {
-            let pair = (XATTRS[usize::from(name)], value.map(Op::value));
-            model.setxattr(who, one.ino, pair, flags, time)
+            let (name, value) = (XATTRS[usize::from(name)], value.map(Op::value));
+            model.setxattr(who, one.ino, XattrChange { name, value, flags }, time)
         }
         Op::SetData { data, size, .. } => {
             model.setdata(who, one.ino, DATA[usize::from(data)], size, time)
