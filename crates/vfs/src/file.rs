@@ -9,6 +9,7 @@
 //! Invariants: inline content is as long as the file; bytes in the object store beyond the end of a
 //! file read as zeros; a file without a name keeps attributes and content here.
 
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use cudele::{
@@ -18,6 +19,7 @@ use cudele::{
 use posix::{Caller, OpenMode};
 
 use crate::lost_writes::Lost;
+use crate::shared::WriteAt;
 use crate::tree::Tree;
 use crate::unsynced::Unsynced;
 use crate::write_back::WriteBuffer;
@@ -199,14 +201,14 @@ impl Content {
             held.resize(usize_of(end), 0);
             return;
         }
-        self.unsynced.note(self.stripe, (0, held.len() as u64));
+        self.unsynced.note(self.stripe, 0..held.len() as u64);
         self.buffered.take_inline(std::mem::take(held));
         self.body = Body::Striped;
     }
 
     /// A range of it in the object store is about to change.
-    pub(crate) fn note_change(&mut self, range: (u64, u64)) {
-        self.unsynced.note(self.stripe, range);
+    pub(crate) fn note_change(&mut self, range: Range<u64>) {
+        self.unsynced.note(self.stripe, range.clone());
         self.lost.replace(range);
     }
 
@@ -301,11 +303,12 @@ impl Vfs {
         let file = self.file(ino)?;
         let mut content = file.held();
         if content.shared && content.lazy && !append && content.nameless.is_none() {
-            return self.write_lazily(ino, &mut content, (offset, data));
+            return self.write_lazily(ino, &mut content, offset, data);
         }
         if content.shared {
             self.write_back(ino, &mut content)?;
-            return self.write_shared(ino, &mut content, (offset, append), data);
+            let at = if append { WriteAt::End } else { WriteAt::Offset(offset) };
+            return self.write_shared(ino, &mut content, at, data);
         }
         self.find(ino, &mut content)?;
         let offset = if append { content.size } else { offset };
@@ -314,10 +317,10 @@ impl Vfs {
         if let Body::Inline(held) = &mut content.body {
             let start = usize_of(offset);
             held[start..start + data.len()].copy_from_slice(data);
-            content.lost.replace((offset, end));
+            content.lost.replace(offset..end);
             content.size = content.size.max(end);
         } else {
-            self.write_buffered(ino, &mut content, (offset, data))?;
+            self.write_buffered(ino, &mut content, offset, data)?;
         }
         content.touch();
         Ok(())
@@ -370,7 +373,7 @@ impl Vfs {
         let mut content = file.held();
         if content.shared && content.nameless.is_none() {
             self.write_back(ino, &mut content)?;
-            content.note_change((size, FILE_BYTES_MAX));
+            content.note_change(size..FILE_BYTES_MAX);
             content.size = size;
             return self.truncate_shared(caller, ino, size, is_open);
         }
@@ -387,7 +390,7 @@ impl Vfs {
     }
 
     fn resize(&self, ino: Ino, content: &mut Content, size: u64) -> Result<()> {
-        content.lost.replace((size, u64::MAX));
+        content.lost.replace(size..u64::MAX);
         if size > content.size {
             return self.grow(ino, content, size);
         }
@@ -397,7 +400,7 @@ impl Vfs {
                 // The content of a shared file stays in the object store, which all its clients
                 // read.
                 let place = (ino, content.stripe);
-                content.note_change((size, content.size));
+                content.note_change(size..content.size);
                 if content.shared || (size > 0 && size > self.inline_bytes(ino)) {
                     self.fs.zero_range(place, content.size, (size, content.size - size))?;
                 } else {

@@ -8,6 +8,7 @@ use posix::{
     Attributes, Caching, Caller, Directories, Entry, Features, FileSystem, Files, KnownInode,
     Listed, Locker, Locks, Names, NewNode, OpenMode, Range, Seek,
 };
+use types::EntryName;
 
 use crate::Vfs;
 
@@ -72,8 +73,8 @@ impl Names for Vfs {
     fn rename(
         &self,
         caller: &Caller,
-        from: (Ino, &[u8]),
-        to: (Ino, &[u8]),
+        from: EntryName<'_>,
+        to: EntryName<'_>,
         flags: RenameFlags,
     ) -> Result<()> {
         Self::rename(self, caller, from, to, flags)
@@ -135,7 +136,7 @@ impl Files for Vfs {
     fn create(
         &self,
         caller: &Caller,
-        place: (Ino, &[u8]),
+        place: EntryName<'_>,
         mode: u32,
         open: OpenMode,
     ) -> Result<(Entry, Caching)> {
@@ -179,11 +180,12 @@ impl Directories for Vfs {
     fn read_dir(
         &self,
         caller: &Caller,
-        handle: (u64, bool),
+        handle: u64,
+        attrs: bool,
         from: u64,
         take: &mut dyn FnMut(&Listed<'_>) -> bool,
     ) -> Result<()> {
-        Self::read_dir(self, caller, handle, from, take)
+        Self::read_dir(self, caller, handle, attrs, from, take)
     }
 
     fn close_dir(&self, handle: u64) {

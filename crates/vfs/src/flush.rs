@@ -93,8 +93,7 @@ impl Vfs {
         if matches!(content.body, Body::Inline(_)) && !content.unsynced.is_changed() {
             return Ok(());
         }
-        let (place, size) = ((ino, content.stripe), content.size);
-        content.unsynced.sync(&self.fs, place, size)
+        content.unsynced.sync(&self.fs, ino, content.stripe, content.size)
     }
 
     /// Writes the checksums of a file's written blocks; all of them are in the object store.

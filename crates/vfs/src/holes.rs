@@ -59,8 +59,8 @@ impl Vfs {
         let mut content = file.held();
         if content.shared && content.nameless.is_none() {
             self.write_back(ino, &mut content)?;
-            content.note_change((offset, end));
-            return self.allocate_shared(ino, (offset, end), zero, keep);
+            content.note_change(offset..end);
+            return self.allocate_shared(ino, offset..end, zero, keep);
         }
         self.load(ino, &mut content)?;
         if zero {
@@ -69,7 +69,7 @@ impl Vfs {
                 held[usize_of(offset.min(end))..usize_of(end)].fill(0);
             } else if offset < end {
                 let place = (ino, content.stripe);
-                content.note_change((offset, end));
+                content.note_change(offset..end);
                 self.fs.zero_range(place, content.size, (offset, end - offset))?;
             }
         }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, atomic::Ordering};
 
 use cudele::{Attr, DirEntry, Errno, Error, FileType, Ino, Result};
 use posix::{Caller, Entry, Listed};
-use types::Map;
+use types::{EntryName, Map};
 
 use crate::{Vfs, held};
 
@@ -61,7 +61,7 @@ impl Vfs {
         let mut open: Vec<Ino> = held(&self.listings).values().map(|(dir, _)| *dir).collect();
         open.sort_unstable();
         open.dedup();
-        open.retain(|dir| self.nodes().is_named(*dir, (parent, name)));
+        open.retain(|dir| self.nodes().is_named(*dir, EntryName::new(parent, name)));
         open.into_iter().filter_map(|dir| self.stored_attr(dir).ok()).collect()
     }
 
@@ -81,7 +81,8 @@ impl Vfs {
     pub(crate) fn read_dir(
         &self,
         caller: &Caller,
-        (handle, attrs): (u64, bool),
+        handle: u64,
+        attrs: bool,
         from: u64,
         take: &mut dyn FnMut(&Listed<'_>) -> bool,
     ) -> Result<()> {

@@ -2,6 +2,7 @@
 
 use cudele::{Attr, Errno, Error, FileType, Ino, NewFile, RenameFlags, Result};
 use posix::{Caller, Entry, NewNode};
+use types::EntryName;
 
 use crate::Vfs;
 use crate::tree::Tree;
@@ -162,41 +163,41 @@ impl Vfs {
     pub(crate) fn rename(
         &self,
         caller: &Caller,
-        from: (Ino, &[u8]),
-        to: (Ino, &[u8]),
+        from: EntryName<'_>,
+        to: EntryName<'_>,
         flags: RenameFlags,
     ) -> Result<()> {
         self.check_writable()?;
-        self.check_same_tree(from.0, to.0)?;
-        let losing = if flags.exchange { None } else { self.open_under(caller, to.0, to.1)? };
-        let open = if flags.exchange { Vec::new() } else { self.open_dirs_under(to.0, to.1) };
+        self.check_same_tree(from.dir, to.dir)?;
+        let losing = if flags.exchange { None } else { self.open_under(caller, to.dir, to.name)? };
+        let open = if flags.exchange { Vec::new() } else { self.open_dirs_under(to.dir, to.name) };
         let moved = self.moving(caller, from)?;
         // A file renamed to another of its own names: nothing happens.
         let losing = losing.filter(|attr| moved.is_none_or(|moved| moved.ino != attr.ino));
         let swapped = if flags.exchange { self.moving(caller, to)? } else { None };
         self.run_about(
-            &[from.0, to.0],
+            &[from.dir, to.dir],
             caller,
-            |user| user.rename(from, to, flags),
-            |subtree| subtree.rename(from, to, flags),
+            |user| user.rename((from.dir, from.name), (to.dir, to.name), flags),
+            |subtree| subtree.rename((from.dir, from.name), (to.dir, to.name), flags),
         )?;
         let mut nodes = self.nodes();
         if let Some(attr) = moved {
-            nodes.renamed(attr.ino, to.0, to.1);
+            nodes.renamed(attr.ino, to.dir, to.name);
         }
         if let Some(attr) = swapped {
-            nodes.renamed(attr.ino, from.0, from.1);
+            nodes.renamed(attr.ino, from.dir, from.name);
         }
         drop(nodes);
         self.lose_name(losing);
         self.lose_dirs(open);
-        self.drop_freed(to.0)
+        self.drop_freed(to.dir)
     }
 
     /// The inode that a rename is about to move, if it must be found under its new name: a
     /// directory above inodes in use, or an open file.
-    fn moving(&self, caller: &Caller, (parent, name): (Ino, &[u8])) -> Result<Option<Attr>> {
-        match self.found(caller, parent, name) {
+    fn moving(&self, caller: &Caller, from: EntryName<'_>) -> Result<Option<Attr>> {
+        match self.found(caller, from.dir, from.name) {
             Ok(attr) => Ok(Some(attr)),
             Err(error) if error.errno == Errno::NotFound => Ok(None),
             Err(error) => Err(error),

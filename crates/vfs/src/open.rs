@@ -7,10 +7,12 @@ use std::sync::Arc;
 
 use cudele::{Attr, Errno, Ino, NewFile, Opened, Result};
 use posix::{Atime, Caching, Caller, Entry, OpenMode};
+use types::EntryName;
 
 use crate::Vfs;
 use crate::caller::OnBehalf;
 use crate::file::{Body, File};
+use crate::nodes::ContentVersion;
 use crate::tree::Tree;
 
 /// A file that was opened.
@@ -39,7 +41,7 @@ impl Vfs {
 
     fn open_there(&self, caller: &Caller, ino: Ino, mode: OpenMode) -> Result<Caching> {
         let OpenedFile { file, attr, body, current } = self.open_known(caller, ino, mode.write)?;
-        let seen = current && self.nodes().see(ino, (attr.ctime, attr.size));
+        let seen = current && self.nodes().see(ino, ContentVersion::of(&attr));
         let mut content = file.held();
         // Reads from the cache of a kernel do not reach this process.
         let strict = self.options.atime == Atime::Always;
@@ -106,11 +108,11 @@ impl Vfs {
     pub(crate) fn create(
         &self,
         caller: &Caller,
-        (parent, name): (Ino, &[u8]),
+        place: EntryName<'_>,
         mode: u32,
         open: OpenMode,
     ) -> Result<(Entry, Caching)> {
-        match self.make_open(caller, (parent, name), mode, open) {
+        match self.make_open(caller, place, mode, open) {
             Ok(entry) => {
                 let ino = entry.attr.ino;
                 if !open.write && matches!(self.tree(ino), Tree::Server) {
@@ -120,15 +122,15 @@ impl Vfs {
                 }
                 self.fs.begin_sums(ino);
                 let file = self.nodes().open(ino, || File::empty(&entry.attr));
-                self.nodes().see(ino, (entry.attr.ctime, 0));
+                self.nodes().see(ino, ContentVersion { ctime: entry.attr.ctime, size: 0 });
                 let shared = self.join(ino, &file);
                 Ok((entry, if shared { Caching::None } else { Caching::Afresh }))
             }
             Err(error) if error.errno == Errno::Exists && !open.exclusive => {
-                let entry = self.lookup(caller, parent, name)?;
+                let entry = self.lookup(caller, place.dir, place.name)?;
                 match self.open_entry(caller, entry, open) {
                     Err(error) if error.errno == Errno::Stale => {
-                        let entry = self.lookup(caller, parent, name)?;
+                        let entry = self.lookup(caller, place.dir, place.name)?;
                         self.open_entry(caller, entry, open)
                     }
                     opened => opened,
@@ -232,7 +234,7 @@ impl Vfs {
     fn make_open(
         &self,
         caller: &Caller,
-        (parent, name): (Ino, &[u8]),
+        EntryName { dir: parent, name }: EntryName<'_>,
         mode: u32,
         open: OpenMode,
     ) -> Result<Entry> {

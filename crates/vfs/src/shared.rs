@@ -9,6 +9,7 @@
 //! Content is written before the length: no client sees a length without its content, except for
 //! the range of an append that is not yet written, which reads as zeros.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use cudele::{Attr, AttrChange, Errno, Error, Ino, Result, ServerNotice};
@@ -18,6 +19,14 @@ use crate::caller::OnBehalf;
 use crate::file::{Content, File, checked_end};
 use crate::tree::Tree;
 use crate::{Vfs, held};
+
+/// The place of a write to a shared file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WriteAt {
+    Offset(u64),
+    /// The end of the file at the time of the write, which only the server knows.
+    End,
+}
 
 /// Whether an error may mean that an open file has lost its last name. `ENOENT` means that;
 /// `ESTALE` is the answer of a server that was restarted and does not know the file.
@@ -144,10 +153,11 @@ impl Vfs {
         &self,
         ino: Ino,
         content: &mut Content,
-        (offset, data): (u64, &[u8]),
+        offset: u64,
+        data: &[u8],
     ) -> Result<()> {
         let end = checked_end(offset, data.len() as u64)?;
-        self.write_buffered(ino, content, (offset, data))?;
+        self.write_buffered(ino, content, offset, data)?;
         content.grown = content.grown.max(end);
         Ok(())
     }
@@ -173,12 +183,12 @@ impl Vfs {
         &self,
         ino: Ino,
         content: &mut Content,
-        (offset, append): (u64, bool),
+        at: WriteAt,
         data: &[u8],
     ) -> Result<()> {
         let (cred, length) = (Caller::SELF.cred(), data.len() as u64);
         let named = content.nameless.is_none();
-        let reserved = if append && named {
+        let reserved = if at == WriteAt::End && named {
             match self.walked(ino, || self.fs.append_as(&cred, ino, length)) {
                 Err(error) if lost_name(&error) => None,
                 answer => Some(answer?.size - length),
@@ -186,14 +196,13 @@ impl Vfs {
         } else {
             None
         };
-        let at = match reserved {
-            Some(at) => at,
-            None if append => self.shared_size(ino, content)?,
-            None => offset,
+        let start = match (reserved, at) {
+            (Some(start), _) | (None, WriteAt::Offset(start)) => start,
+            (None, WriteAt::End) => self.shared_size(ino, content)?,
         };
-        let end = checked_end(at, length)?;
-        content.note_change((at, end));
-        self.fs.write_at((ino, content.stripe), at, data)?;
+        let end = checked_end(start, length)?;
+        content.note_change(start..end);
+        self.fs.write_at((ino, content.stripe), start, data)?;
         content.size = content.size.max(end);
         if reserved.is_none() && named {
             match self.walked(ino, || self.fs.grow_as(&cred, ino, end)) {
@@ -225,16 +234,17 @@ impl Vfs {
     pub(crate) fn allocate_shared(
         &self,
         ino: Ino,
-        (offset, end): (u64, u64),
+        range: Range<u64>,
         zero: bool,
         keep: bool,
     ) -> Result<()> {
         let Attr { size, stripe, .. } = self.stored_attr(ino)?;
-        if zero && offset < size {
-            self.fs.zero_range((ino, stripe), size, (offset, end.min(size) - offset))?;
+        if zero && range.start < size {
+            let length = range.end.min(size) - range.start;
+            self.fs.zero_range((ino, stripe), size, (range.start, length))?;
         }
         if !keep {
-            self.walked(ino, || self.fs.grow_as(&Caller::SELF.cred(), ino, end))?;
+            self.walked(ino, || self.fs.grow_as(&Caller::SELF.cred(), ino, range.end))?;
         }
         Ok(())
     }

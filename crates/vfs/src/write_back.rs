@@ -179,7 +179,8 @@ impl Vfs {
         &self,
         ino: Ino,
         content: &mut Content,
-        (offset, mut data): (u64, &[u8]),
+        offset: u64,
+        mut data: &[u8],
     ) -> Result<()> {
         if content.buffered.end() != offset || !content.buffered.is_moving() {
             self.drain(ino, content)?;
@@ -189,7 +190,7 @@ impl Vfs {
             content.buffered.start = offset;
             content.buffered.length_before = content.size;
         }
-        content.note_change((offset, offset + data.len() as u64));
+        content.note_change(offset..offset + data.len() as u64);
         while !data.is_empty() {
             let buffered = &mut content.buffered;
             if buffered.bytes.capacity() == 0 {
@@ -255,7 +256,7 @@ impl Vfs {
         let Some(failed) = failed else { return earlier.map_or(Ok(()), Err) };
         let FailedWrite { error, start, length_before: length } = failed;
         if content.shared {
-            content.lost.add((start, end), &error);
+            content.lost.add(start..end, &error);
             // The bytes in the store may be those of another client.
             content.grown = content.grown.min(length);
             return Err(error);
@@ -264,14 +265,14 @@ impl Vfs {
         content.tail = content.tail.max(std::mem::replace(&mut content.size, length));
         match inline.filter(|inline| length == inline.len() as u64) {
             Some(inline) => {
-                content.lost.add((length, end), &error);
+                content.lost.add(length..end, &error);
                 content.body = Body::Inline(inline);
                 if self.fs.delete_data(place, content.tail).is_ok() {
                     content.tail = 0;
                 }
             }
             None => {
-                content.lost.add((start, end), &error);
+                content.lost.add(start..end, &error);
                 // A later growth of the file repeats a removal that fails now.
                 let _ = self.clear_tail(ino, content);
             }
