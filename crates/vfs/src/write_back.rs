@@ -4,22 +4,23 @@
 //! which threads write to the store: the program continues while the store works, and small writes
 //! become large ones. One thread keeps a disk busy; a store that executes many operations at once
 //! has several threads. Every other access to the content of a file waits until all its pieces are
-//! written ([`Vfs::drain`]). Each file is written back every [`WRITE_BACK_EVERY`], which bounds
-//! the loss when the process is killed.
+//! written ([`ContentCx::drain`]). Each file is written back every [`WRITE_BACK_EVERY`], which
+//! bounds the loss when the process is killed.
 //!
 //! The next call that waits returns an error, and so does every flush and sync until a program
 //! writes the lost part again (module `lost`). Invariants: a failed write does not lengthen a file,
 //! and none of its bytes show when the file grows again; content of the inode stays here until the
 //! store has it.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use cudele::{Error, Fs, Ino, Result, Stripe};
 
+use crate::content::ContentCx;
 use crate::file::{Body, Content};
-use crate::{Vfs, held};
+use crate::held;
 
 /// The store is written in pieces of so many bytes, and at multiples of it.
 const PIECE_BYTES: usize = 1 << 20;
@@ -31,7 +32,7 @@ const WRITER_BYTES: usize = 8 << 20;
 /// So many buffers are kept for the next pieces: new ones would cost as much as the copying.
 const SPARE_MAX: usize = 16;
 /// The longest time that written content stays here.
-const WRITE_BACK_EVERY: Duration = Duration::from_secs(5);
+pub(crate) const WRITE_BACK_EVERY: Duration = Duration::from_secs(5);
 
 /// The newest writes to a file, before the hand-over to a thread.
 #[derive(Debug, Default)]
@@ -170,7 +171,7 @@ fn write_pieces(fs: &Fs, pieces: &Mutex<Receiver<Piece>>, spare: &Spare) {
     }
 }
 
-impl Vfs {
+impl ContentCx<'_> {
     /// Buffers a write to content in the object store.
     ///
     /// # Errors
@@ -209,7 +210,7 @@ impl Vfs {
     }
 
     fn hand_over(&self, ino: Ino, content: &mut Content) -> Result<()> {
-        let Some(threads) = self.write_back.threads(&self.fs) else {
+        let Some(threads) = self.write_back.threads(self.fs) else {
             let end = content.buffered.end();
             self.drain(ino, content)?;
             (content.buffered.start, content.buffered.length_before) = (end, content.size);
@@ -293,33 +294,12 @@ impl Vfs {
         Ok(())
     }
 
-    /// Writes files back every few seconds, as long as there is something to write back to.
-    ///
-    /// # Errors
-    /// If no thread can be started.
-    pub(crate) fn write_back_regularly(self: &Arc<Self>) -> Result<()> {
-        let (alive, ended) = channel::<()>();
-        *held(&self.ticking) = Some(alive);
-        let vfs = Arc::downgrade(self);
-        let tick = move || {
-            while ended.recv_timeout(WRITE_BACK_EVERY) == Err(RecvTimeoutError::Timeout) {
-                let Some(vfs) = vfs.upgrade() else { return };
-                vfs.write_back_idle();
-                vfs.fs.send_pending();
-            }
-        };
-        let started = std::thread::Builder::new().name("write-back".to_owned()).spawn(tick);
-        started
-            .map(drop)
-            .map_err(|error| Error::new(cudele::Errno::Again, "thread", error.to_string()))
-    }
-
     /// Writes back every file that no call is using.
-    fn write_back_idle(&self) {
-        if !self.nodes().any_open() {
+    pub(crate) fn write_back_idle(&self) {
+        if !self.trees.nodes().any_open() {
             return;
         }
-        let files = self.nodes().files();
+        let files = self.trees.nodes().files();
         for (ino, file) in files {
             let Some(mut content) = file.if_idle() else { continue };
             match self.drain(ino, &mut content) {
