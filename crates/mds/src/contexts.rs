@@ -9,8 +9,10 @@ use crate::checkpoint::CheckpointCx;
 use crate::fetch::FetchCx;
 use crate::files::FilesCx;
 use crate::log::LogCx;
+use crate::merge::MergeCx;
 use crate::merge_request::MergeRequestCx;
 use crate::purge::PurgeCx;
+use crate::snapshot::SnapshotCx;
 
 impl Mds {
     pub(crate) fn balancing(&mut self) -> BalanceCx<'_> {
@@ -140,6 +142,22 @@ impl Mds {
         }
     }
 
+    pub(crate) fn merging(&mut self) -> MergeCx<'_> {
+        MergeCx {
+            merges: &mut self.merges,
+            namespace: &mut self.namespace,
+            log: &mut self.log,
+            tables: &mut self.tables,
+            purges: &mut self.purges,
+            opens: &mut self.opens,
+            authority: &mut self.authority,
+            store: &mut self.store,
+            counters: &mut self.counters,
+            settings: &self.settings,
+            clock: self.clock,
+        }
+    }
+
     pub(crate) fn merge_requests(&mut self) -> MergeRequestCx<'_> {
         MergeRequestCx {
             merge_requests: &mut self.merge_requests,
@@ -150,6 +168,21 @@ impl Mds {
             namespace: &self.namespace,
             settings: &self.settings,
             now: self.clock.now,
+        }
+    }
+
+    pub(crate) fn snapshotting(&mut self) -> SnapshotCx<'_> {
+        SnapshotCx {
+            snapshots: &mut self.snapshots,
+            namespace: &mut self.namespace,
+            fetches: &mut self.fetches,
+            store: &mut self.store,
+            counters: &mut self.counters,
+            checkpoint: &self.checkpoint,
+            merges: &self.merges,
+            authority: &self.authority,
+            phase: self.phase,
+            clock: self.clock,
         }
     }
 

@@ -12,6 +12,7 @@ mod touched;
 pub(crate) use admin::{Release, is_about_all};
 pub(crate) use adopt::Adopting;
 use namespace::Refusal;
+pub(crate) use policy::next_policy_stores;
 pub(crate) use store_first::{Change, drop_change, is_in_change};
 pub(crate) use touched::{place_of, touched, way};
 use types::{ConnId, Errno, Ino, Seq, Timestamp};
@@ -266,7 +267,7 @@ impl Mds {
             }
             Op::Merge { .. } => {
                 let by = (client, &request.cred);
-                self.begin_merge(at, by, &request.op, effects)
+                self.merging().begin(at, by, &request.op, effects)
             }
             Op::Export { dir, rank } => self.export(at, &request.cred, (dir, rank)),
             Op::Colocate { ino, rank } => self.colocate(at, &request.cred, (ino, rank)),
@@ -277,7 +278,10 @@ impl Mds {
                 self.arrive(at, dir, (from, cross_rename), effects)
             }
             Op::Passed { cross_rename, .. } => self.passed(at, cross_rename, effects),
-            Op::Snapshot { dir, id } => self.snapshot(at, &request.cred, (dir, id)),
+            Op::Snapshot { dir, id } => {
+                self.check_all_here(dir)?;
+                self.snapshotting().begin(at, &request.cred, dir, id)
+            }
             Op::Adopt { .. } => {
                 let by = (client, &request.cred);
                 self.adopt(at, by, &request.op, effects)

@@ -231,7 +231,10 @@ impl Mds {
     }
 
     pub(crate) fn resend_tick(&mut self, effects: &mut MdsEffects) {
-        self.search_tick(effects);
+        // Failed fetches are repeated.
+        if self.search.as_ref().is_some_and(|search| !search.is_waiting()) {
+            self.search_on(effects);
+        }
         self.stop_waiting_if_complete(effects);
     }
 

@@ -25,7 +25,7 @@ impl Mds {
                 self.phase = Phase::Stopping;
                 self.stop_export(effects);
                 self.stop_reshape(effects);
-                self.stop_snapshots(effects);
+                self.snapshot_step(effects);
                 if !self.is_private() {
                     self.checkpoint.write_all();
                 }

@@ -184,7 +184,7 @@ impl Mds {
     fn thaw(&mut self, dir: Ino, effects: &mut MdsEffects) {
         self.authority.note_plain();
         self.fetches.wake_returned(dir);
-        self.go_on_with_held(effects);
+        self.merging().go_on_with_held(effects);
     }
 
     /// A directory is fetched, unless that is being done.

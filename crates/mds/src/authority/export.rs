@@ -382,7 +382,7 @@ impl Mds {
         let Export { to, at, frozen, flushed, linked, gone, .. } = export;
         if to == self.rank {
             self.authority.note_plain();
-            self.go_on_with_held(effects);
+            self.merging().go_on_with_held(effects);
             return self.answer_export(at, Ok(()), effects);
         }
         self.authority.went_at = Some(self.clock.now);
@@ -407,7 +407,7 @@ impl Mds {
         // Requests that wait for a merge of these continue to wait at the other rank.
         decoupled.into_iter().for_each(|root| self.merge_requests().end_elsewhere(root));
         self.tables_tick(effects);
-        self.go_on_with_held(effects);
+        self.merging().go_on_with_held(effects);
         self.counters.exports += 1;
         self.counters.export_flushed = flushed;
         self.counters.sessions_flushed += flushed;
@@ -456,6 +456,6 @@ impl Mds {
         let failure = Failure { errno: Errno::Busy, text: format!("it was not moved: {why}") };
         self.answer_export(export.at, Err(failure), effects);
         self.fetches.wake_returned(root);
-        self.go_on_with_held(effects);
+        self.merging().go_on_with_held(effects);
     }
 }

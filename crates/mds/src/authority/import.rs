@@ -353,7 +353,7 @@ impl Mds {
         self.note_came(root);
         self.last_beacon = None;
         self.fetches.wake_returned(root);
-        self.go_on_with_held(effects);
+        self.merging().go_on_with_held(effects);
         self.preload_step(effects);
     }
 }

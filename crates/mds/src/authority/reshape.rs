@@ -383,7 +383,7 @@ impl Mds {
         self.last_beacon = None;
         self.answer_export(reshape.at, Ok(()), effects);
         self.fetches.wake_returned(reshape.dir);
-        self.go_on_with_held(effects);
+        self.merging().go_on_with_held(effects);
     }
 
     /// The list is not as it was to be, or it is not known.
@@ -430,7 +430,7 @@ impl Mds {
         let failure = Failure { errno: Errno::Busy, text: format!("nothing was moved: {why}") };
         self.answer_export(reshape.at, Err(failure), effects);
         self.fetches.wake_returned(reshape.dir);
-        self.go_on_with_held(effects);
+        self.merging().go_on_with_held(effects);
     }
 }
 

@@ -8,10 +8,10 @@ use namespace::{ApplyOutcome, CreateBatch, Mode, Refusal};
 use types::{Errno, FileType, Ino, Origin, Path, Seq};
 use wire::{MergeReport, MergeSample, SampleKind};
 
-use super::{Merge, SAMPLES_MAX, Slice, check};
-use crate::Mds;
+use super::step::Slice;
+use super::{Merge, MergeCx, SAMPLES_MAX, check};
 
-impl Mds {
+impl MergeCx<'_> {
     pub(super) fn apply_slice(&mut self, merge: &mut Merge) -> Result<Slice, JournalError> {
         self.namespace.set_journalled(merge.is_recorded());
         self.begin_record(merge);
@@ -25,8 +25,8 @@ impl Mds {
         merge.bytes = bytes;
         self.namespace.set_journalled(true);
         self.purges.hold_freed(
-            &mut self.namespace,
-            &mut self.opens,
+            self.namespace,
+            self.opens,
             (self.log.last(), merge.is_recorded()),
             self.clock.now,
         );
@@ -126,8 +126,8 @@ impl Mds {
     fn record(&mut self, merge: &mut Merge, last: bool) {
         let losses = self.namespace.take_losses();
         self.purges.hold_freed(
-            &mut self.namespace,
-            &mut self.opens,
+            self.namespace,
+            self.opens,
             (self.log.last(), merge.is_recorded()),
             self.clock.now,
         );
@@ -222,7 +222,7 @@ impl Mds {
             merge.new_dirs.remove(&dir);
         }
         if outcome != ApplyOutcome::Done {
-            let reason = check::reason(&self.namespace, event);
+            let reason = check::reason(self.namespace, event);
             self.note(merge, outcome, event, Some(reason));
         }
         None
@@ -236,7 +236,7 @@ impl Mds {
         } else {
             self.merge_exactly(merge, event)
         };
-        self.purges.take_back_named(&self.namespace, &mut self.opens, event);
+        self.purges.take_back_named(self.namespace, self.opens, event);
         outcome
     }
 

@@ -4,6 +4,7 @@ use policy::Transition;
 use types::{ClientId, Cred, Errno, Ino, Origin, Seq, Set};
 use wire::{Answer, Decoupled, Failure, Op, Request, UnusedNumbers};
 
+use super::policy::{in_force, next_policy_stores};
 use super::{Performed, Performing, Refused};
 use crate::admission::{Incoming, is_blocked};
 use crate::checkpoint::{SubtreeFlush, Then};
@@ -81,7 +82,7 @@ impl Mds {
         let held = self.tables.owner(ino).map(|known| (known.epoch, known.policy.clone()));
         let (text, time) = (policy.to_yaml(), self.clock.time);
         self.namespace.plan_setpolicy(cred, ino, text.as_bytes(), time)?;
-        if Transition::between(&self.in_force(ino), &policy, held.is_some()).store {
+        if Transition::between(&in_force(&mut self.namespace, ino), &policy, held.is_some()).store {
             // The present content must be kept as the new policy promises.
             let op = Op::Decouple { path, client, policy: text.as_bytes() };
             let request = Request::new(at.tid, at.tid, cred.clone(), op);
@@ -140,20 +141,6 @@ impl Mds {
         Ok(())
     }
 
-    fn owned(&self, subtree: Ino, client: ClientId) -> Result<(), Refused> {
-        match self.tables.owner(subtree) {
-            Some(known) if known.client == client => Ok(()),
-            Some(known) => {
-                let text = format!("the subtree is decoupled by {}", known.client);
-                Err(Refused::Failure(Failure { errno: Errno::Busy, text }))
-            }
-            None => {
-                let text = "the subtree is not decoupled (any more)".into();
-                Err(Refused::Failure(Failure { errno: Errno::Stale, text }))
-            }
-        }
-    }
-
     /// Whether the answer would deny a client a subtree that a crash could still give back to it.
     pub(super) fn is_said_too_early(&self, op: &Op<'_>, failure: &Failure) -> bool {
         let (Op::Extend { subtree, .. }
@@ -174,7 +161,7 @@ impl Mds {
         subtree: Ino,
         count: u64,
     ) -> Performing {
-        self.owned(subtree, client)?;
+        self.tables.owned(subtree, client)?;
         let range = self.tables.grant(count.clamp(1, EXTEND_MAX))?;
         if let Some(known) = self.tables.decoupled.get_mut(&subtree) {
             known.ranges.push(range);
@@ -206,7 +193,7 @@ impl Mds {
         (subtree, unused): (Ino, UnusedNumbers<'_>),
     ) -> Performing {
         if !cred.is_root() || self.tables.owner(subtree).is_none() {
-            self.owned(subtree, client)?;
+            self.tables.owned(subtree, client)?;
         }
         let seq = self.switch_policy(subtree).map_err(Refusal::Cold)?;
         let unused = self.tables.unused((subtree, client), unused.ranges());
@@ -253,15 +240,6 @@ impl Mds {
         Ok(Performed::Later)
     }
 
-    /// Whether a client may merge into a subtree: its owner, or its last owner as long as that
-    /// one's merge could still be lost.
-    pub(crate) fn check_merge(&self, subtree: Ino, client: ClientId) -> Result<(), Refused> {
-        match self.tables.decoupled.get(&subtree) {
-            Some(known) if known.client == client => Ok(()),
-            Some(_) | None => self.owned(subtree, client),
-        }
-    }
-
     /// Releases a subtree whose merge is done, with the numbers that its client has not used, and
     /// answers when that is durable. If another client took it over during the merge, it stays that
     /// client's.
@@ -286,7 +264,7 @@ impl Mds {
 
     /// The directories for which the end of a decoupling waited are in memory.
     pub(crate) fn release_fetched(&mut self, release: Release, effects: &mut MdsEffects) {
-        if !self.next_policy_stores(release.subtree) {
+        if !next_policy_stores(&mut self.namespace, &self.tables, release.subtree) {
             return self.release_merged(release, effects);
         }
         // So that changes of other clients since then are stored, too.
@@ -301,6 +279,31 @@ impl Mds {
     fn take_back(&mut self, subtree: Ino, unused: &[GivenBack]) {
         if !self.merges.is_about(subtree) {
             self.tables.give_back(subtree, unused);
+        }
+    }
+}
+
+impl Tables {
+    fn owned(&self, subtree: Ino, client: ClientId) -> Result<(), Refused> {
+        match self.owner(subtree) {
+            Some(known) if known.client == client => Ok(()),
+            Some(known) => {
+                let text = format!("the subtree is decoupled by {}", known.client);
+                Err(Refused::Failure(Failure { errno: Errno::Busy, text }))
+            }
+            None => {
+                let text = "the subtree is not decoupled (any more)".into();
+                Err(Refused::Failure(Failure { errno: Errno::Stale, text }))
+            }
+        }
+    }
+
+    /// Whether a client may merge into a subtree: its owner, or its last owner as long as that
+    /// one's merge could still be lost.
+    pub(crate) fn check_merge(&self, subtree: Ino, client: ClientId) -> Result<(), Refused> {
+        match self.decoupled.get(&subtree) {
+            Some(known) if known.client == client => Ok(()),
+            Some(_) | None => self.owned(subtree, client),
         }
     }
 }

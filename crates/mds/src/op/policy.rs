@@ -6,14 +6,14 @@
 //! policy promises more than memory. While a client has the subtree, the policy under which it was
 //! decoupled stays in force; another one waits in the tables until the subtree is released.
 
-use namespace::{Mode, Refusal};
+use namespace::{Mode, Namespace, Refusal};
 use policy::{Policy, Transition};
 use types::{ClientId, Cred, Errno, Ino, Origin, Pool, Seq};
 use wire::{Answer, Failure, Op, Request};
 
 use super::{Changed, Performed, Performing, Refused};
 use crate::admission::{Incoming, is_blocked};
-use crate::tables::Held;
+use crate::tables::{Held, Tables};
 use crate::{Mds, MdsEffects, ReplyTo};
 
 impl Mds {
@@ -41,8 +41,8 @@ impl Mds {
         }
         let time = self.clock.time;
         self.namespace.plan_setpolicy(cred, ino, text, time)?;
-        let before = self.in_force(ino);
-        let to = if text.is_empty() { self.inherited(ino) } else { parse(text)? };
+        let before = in_force(&mut self.namespace, ino);
+        let to = if text.is_empty() { inherited(&mut self.namespace, ino) } else { parse(text)? };
         let held = self.tables.owner(ino).map(|known| known.client);
         if let Some(owner) = held
             && (owner != client || !to.is_decoupled())
@@ -159,30 +159,30 @@ impl Mds {
         self.namespace.apply(seq, Mode::Live, &event);
         Ok(())
     }
+}
 
-    /// Whether the policy that waits for a subtree promises more than the memory of this server.
-    pub(crate) fn next_policy_stores(&mut self, subtree: Ino) -> bool {
-        let Some(known) = self.tables.decoupled.get(&subtree) else { return false };
-        let Some(text) = known.next.clone() else { return false };
-        let known = known.policy.clone();
-        let from = match known.as_str() {
-            "" => self.in_force(subtree),
-            text => parse(text.as_bytes()).ok().unwrap_or_default(),
-        };
-        let to = if text.is_empty() { Ok(self.inherited(subtree)) } else { parse(text.as_bytes()) };
-        to.is_ok_and(|to| Transition::between(&from, &to, true).store)
-    }
+/// Whether the policy that waits for a subtree promises more than the memory of this server.
+pub(crate) fn next_policy_stores(namespace: &mut Namespace, tables: &Tables, subtree: Ino) -> bool {
+    let Some(known) = tables.decoupled.get(&subtree) else { return false };
+    let Some(text) = &known.next else { return false };
+    let from = match known.policy.as_str() {
+        "" => in_force(namespace, subtree),
+        text => parse(text.as_bytes()).ok().unwrap_or_default(),
+    };
+    let to =
+        if text.is_empty() { Ok(inherited(namespace, subtree)) } else { parse(text.as_bytes()) };
+    to.is_ok_and(|to| Transition::between(&from, &to, true).store)
+}
 
-    pub(super) fn in_force(&mut self, dir: Ino) -> Policy {
-        self.namespace.effective_policy(dir).1.policy.clone()
-    }
+pub(super) fn in_force(namespace: &mut Namespace, dir: Ino) -> Policy {
+    namespace.effective_policy(dir).1.policy.clone()
+}
 
-    /// The policy that a directory would be under without one of its own.
-    fn inherited(&mut self, dir: Ino) -> Policy {
-        match self.namespace.home_of(dir) {
-            Some(parent) if dir != Ino::ROOT => self.in_force(parent),
-            Some(_) | None => Policy::default(),
-        }
+/// The policy that a directory would be under without one of its own.
+fn inherited(namespace: &mut Namespace, dir: Ino) -> Policy {
+    match namespace.home_of(dir) {
+        Some(parent) if dir != Ino::ROOT => in_force(namespace, parent),
+        Some(_) | None => Policy::default(),
     }
 }
 
