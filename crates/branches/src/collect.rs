@@ -74,7 +74,7 @@ impl Branches {
         self.delete_if(name, version)?;
         for (ino, MadeContent { stripe, size }) in made {
             if size > 0 {
-                purge_data(&*self.store, (ino, stripe.pool()), stripe.count(size))?;
+                purge_data(&*self.store, ino, stripe.pool(), stripe.count(size))?;
             }
         }
         Ok(())
@@ -254,7 +254,7 @@ impl Branches {
             }
             collected.contents += 1;
             if !dry_run {
-                purge_data(&*self.store, (ino, pool), stripes)?;
+                purge_data(&*self.store, ino, pool, stripes)?;
                 self.store.delete(&name)?;
             }
             collected.objects.push(name);

@@ -53,7 +53,8 @@ pub(crate) fn put(
     buffer.close_block();
     let events = buffer.next_seq().0 - first.0;
     let bytes = client::journal_of(branch.root, first, buffer.blocks());
-    let layer = Layer::of((branch.id, number), (first, events), &bytes);
+    let owner = branch.id;
+    let layer = Layer { owner, number, first, events, ..Layer::default() }.with_object(&bytes);
     // An object of this name is left from a process that died here: no branch lists it.
     let _ = store.put(&layer.name(), &bytes, Expect::Any)?;
     Ok(layer)

@@ -265,7 +265,9 @@ impl Work {
     pub fn link(&mut self, ino: Ino, parent: Ino, name: &[u8]) -> Result<()> {
         let (cred, time) = self.now();
         self.view.on(name, |inner| {
-            inner.change(|namespace| namespace.plan_link(&cred, ino, (parent, name), time))
+            inner.change(|namespace| {
+                namespace.plan_link(&cred, ino, EntryName::new(parent, name), time)
+            })
         })
     }
 
@@ -301,8 +303,8 @@ impl Work {
         }
         let (first, bytes) = self.view.inner.seal();
         debug_assert_eq!(first, self.branch.next_seq().max(Seq(1)));
-        let place = (self.branch.id, self.branch.next_layer());
-        let layer = Layer::of(place, (first, events), &bytes);
+        let (owner, number) = (self.branch.id, self.branch.next_layer());
+        let layer = Layer { owner, number, first, events, ..Layer::default() }.with_object(&bytes);
         // An object of this name is left from a process that died here: no branch lists it.
         let _ = self.branches.store().put(&layer.name(), &bytes, Expect::Any)?;
         let mut branch = self.branch.clone();

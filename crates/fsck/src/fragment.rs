@@ -160,7 +160,7 @@ pub(crate) fn check(
     for row in fragment.rows.iter() {
         facts.add(dirfrag, &row);
     }
-    facts.positions.extend([fragment.manifest.position, fragment.manifest.touched.1]);
+    facts.positions.extend([fragment.manifest.position, fragment.manifest.touched.seq]);
     report.names += fragment.rows.len() as u64;
     let whole = fragment.bad.is_empty();
     for (info, kind) in fragment.bad {

@@ -1,7 +1,10 @@
 //! Requests that change the namespace: plan, journal, apply.
 
 use namespace::{Planned, PlannedInode};
-use types::{Attr, AttrChange, ClientId, Cred, Errno, Ino, Origin, Path, Stripe, Timestamp};
+use types::{
+    Attr, AttrChange, ClientId, Cred, EntryName, Errno, Ino, Origin, Path, Stripe, Timestamp,
+    XattrChange,
+};
 use wire::{Answer, Op, Replay, Request};
 
 use super::{Changed, Performed, Performing, Refused};
@@ -21,10 +24,11 @@ impl Mds {
             Op::Create { parent, name, ref new } => {
                 self.counters.creates += 1;
                 let again = replay.filter(|replay| replay.ino.0 != 0);
-                self.create(cred, (parent, name), (new, time, again), origin)
+                self.create(cred, EntryName::new(parent, name), (new, time, again), origin)
             }
             Op::Link { ino, parent, name } => {
-                let planned = self.namespace.plan_link(cred, ino, (parent, name), time)?;
+                let planned =
+                    self.namespace.plan_link(cred, ino, EntryName::new(parent, name), time)?;
                 Ok(self.execute_change(origin, parent, &planned, time))
             }
             Op::Unlink { parent, name } => {
@@ -37,10 +41,11 @@ impl Mds {
                 Ok(self.execute_change(origin, parent, &planned, time))
             }
             Op::Rename { parent, name, new_parent, new_name, flags } => {
-                let (from, to) = ((parent, name), (new_parent, new_name));
+                let from = EntryName::new(parent, name);
+                let to = EntryName::new(new_parent, new_name);
                 // A rename that was executed before a crash was right then.
                 if replay.is_none() {
-                    self.check_rename(from, to, flags.exchange)?;
+                    self.check_rename((parent, name), (new_parent, new_name), flags.exchange)?;
                 }
                 let planned = self.namespace.plan_rename(cred, from, to, flags, time)?;
                 let Some(planned) = planned else { return Ok(Performed::Answer(Answer::Done)) };
@@ -66,8 +71,8 @@ impl Mds {
                 Ok(self.execute_change(origin, ino, &planned, time))
             }
             Op::SetXattr { ino, name, value, flags } => {
-                let planned =
-                    self.namespace.plan_setxattr(cred, ino, (name, value), flags, time)?;
+                let change = XattrChange { name, value, flags };
+                let planned = self.namespace.plan_setxattr(cred, ino, change, time)?;
                 Ok(self.execute_change(origin, ino, &planned, time))
             }
             Op::SetData { ino, data, size } => {
@@ -89,7 +94,7 @@ impl Mds {
     fn create(
         &mut self,
         cred: &Cred,
-        at: (Ino, &[u8]),
+        at: EntryName<'_>,
         (new, time, again): (&wire::NewInode<'_>, Timestamp, Option<Replay>),
         origin: Origin,
     ) -> Performing {
@@ -97,7 +102,7 @@ impl Mds {
         // A recreated file may have content by now, in objects of its former stripe.
         let stripe = match again {
             Some(Replay { stripe, .. }) => stripe,
-            None => self.stripe_in(at.0),
+            None => self.stripe_in(at.dir),
         };
         let new = PlannedInode { mode, owner, rdev, stripe, size, time, mtime, atime, data };
         // Planned with a number that is taken only if the plan succeeds.
@@ -121,9 +126,9 @@ impl Mds {
         if let journal::Event::Create(create) = &mut event {
             create.ino = ino;
         }
-        let (seq, ack_safe) = self.applying().journal_and_apply(origin, at.0, at.0, &event);
+        let (seq, ack_safe) = self.applying().journal_and_apply(origin, at.dir, at.dir, &event);
         let attr = self.namespace.getattr(ino)?;
-        self.note_size(at.0);
+        self.note_size(at.dir);
         if open {
             self.opens.enter(origin.client, ino, true);
         }

@@ -209,7 +209,8 @@ pub(super) fn plan(
     (one, two): (Target, Target),
     (ino, time): (Ino, Timestamp),
 ) -> Result<Option<Planned<'static>>, Refusal> {
-    let (at, to) = ((one.dir, one.name), (two.dir, two.name));
+    let at = EntryName::new(one.dir, one.name);
+    let to = EntryName::new(two.dir, two.name);
     match op {
         Op::Create { .. } => namespace.plan_create(who, at, &op.new_inode(time), ino).map(Some),
         Op::Link { .. } => namespace.plan_link(who, one.ino, to, time).map(Some),
@@ -218,8 +219,9 @@ pub(super) fn plan(
         Op::Rename { flags, .. } => namespace.plan_rename(who, at, to, flags, time),
         Op::SetAttr { change, .. } => namespace.plan_setattr(who, one.ino, &change, time).map(Some),
         Op::SetXattr { name, value, flags, .. } => {
-            let pair = (XATTRS[usize::from(name)], value.map(Op::value));
-            namespace.plan_setxattr(who, one.ino, pair, flags, time).map(Some)
+            let (name, value) = (XATTRS[usize::from(name)], value.map(Op::value));
+            let change = XattrChange { name, value, flags };
+            namespace.plan_setxattr(who, one.ino, change, time).map(Some)
         }
         Op::SetData { data, size, .. } => {
             namespace.plan_setdata(who, one.ino, DATA[usize::from(data)], size, time).map(Some)
