@@ -56,7 +56,7 @@ pub(crate) fn read(
         let mut missing = runs.iter().any(Option::is_none);
         let fragment = together(manifest, runs);
         let before = report.findings.len();
-        missing |= values::check(store, (&fragment.manifest, &fragment.rows), report)?;
+        missing |= values::check(store, &fragment.manifest, &fragment.rows, report)?;
         // A server may have replaced the manifest and deleted the runs of the old one.
         let changed = missing && store.get(&name).is_ok_and(|(now, _)| now != bytes);
         if !changed || attempt == ATTEMPTS_MAX {

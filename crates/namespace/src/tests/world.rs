@@ -247,7 +247,7 @@ pub(super) fn on_model(
     (one, two): (Target, Target),
     (ino, time): (Ino, Timestamp),
 ) -> Result<(), Errno> {
-    let (at, to) = ((one.dir, one.name), (two.dir, two.name));
+    let (at, to) = (EntryName::new(one.dir, one.name), EntryName::new(two.dir, two.name));
     match op {
         Op::Create { .. } => {
             let PlannedInode { mode, owner, rdev, stripe, size, mtime, .. } = op.new_inode(time);
@@ -261,8 +261,8 @@ pub(super) fn on_model(
         Op::Rename { flags, .. } => model.rename(who, at, to, flags, time),
         Op::SetAttr { change, .. } => model.setattr(who, one.ino, &change, time),
         Op::SetXattr { name, value, flags, .. } => {
-            let pair = (XATTRS[usize::from(name)], value.map(Op::value));
-            model.setxattr(who, one.ino, pair, flags, time)
+            let (name, value) = (XATTRS[usize::from(name)], value.map(Op::value));
+            model.setxattr(who, one.ino, XattrChange { name, value, flags }, time)
         }
         Op::SetData { data, size, .. } => {
             model.setdata(who, one.ino, DATA[usize::from(data)], size, time)
