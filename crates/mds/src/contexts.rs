@@ -11,6 +11,7 @@ use crate::files::FilesCx;
 use crate::log::LogCx;
 use crate::merge::MergeCx;
 use crate::merge_request::MergeRequestCx;
+use crate::op::{AskCx, ChangeCx, SubtreeCx};
 use crate::purge::PurgeCx;
 use crate::snapshot::SnapshotCx;
 
@@ -78,15 +79,53 @@ impl Mds {
         }
     }
 
-    pub(crate) fn applying(&mut self) -> ApplyCx<'_> {
-        ApplyCx {
+    #[inline]
+    pub(crate) fn asking(&mut self) -> AskCx<'_> {
+        AskCx {
+            namespace: &mut self.namespace,
+            sessions: &mut self.sessions,
+            counters: &mut self.counters,
+            tables: &self.tables,
+            authority: &self.authority,
+            log: &self.log,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn changing(&mut self) -> ChangeCx<'_> {
+        ChangeCx {
+            apply: ApplyCx {
+                namespace: &mut self.namespace,
+                log: &mut self.log,
+                opens: &mut self.opens,
+                purges: &mut self.purges,
+                changes: &self.changes,
+                is_private: self.settings.private.is_some(),
+                now: self.clock.now,
+            },
+            tables: &mut self.tables,
+            counters: &mut self.counters,
+            sessions: &self.sessions,
+            authority: &self.authority,
+            rank: self.rank,
+            time: self.clock.time,
+        }
+    }
+
+    pub(crate) fn subtrees(&mut self) -> SubtreeCx<'_> {
+        let refusing = self.refusing();
+        SubtreeCx {
             namespace: &mut self.namespace,
             log: &mut self.log,
-            opens: &mut self.opens,
-            purges: &mut self.purges,
-            changes: &self.changes,
-            is_private: self.settings.private.is_some(),
-            now: self.clock.now,
+            tables: &mut self.tables,
+            merges: &mut self.merges,
+            sessions: &mut self.sessions,
+            store: &mut self.store,
+            counters: &mut self.counters,
+            unrestored: &mut self.unrestored,
+            authority: &self.authority,
+            clock: self.clock,
+            refusing,
         }
     }
 

@@ -243,7 +243,7 @@ impl Mds {
         assert!(!self.resend.busy, "resent changes are executed once");
         assert!(self.resend.late.is_empty(), "no change is late before the first is executed");
         self.phase = Phase::Active;
-        self.restore_policies();
+        self.subtrees().restore_policies();
         let mut resent = std::mem::take(&mut self.resend.requests);
         in_first_order(&mut resent);
         self.counters.replayed += resent.len() as u64;

@@ -176,7 +176,7 @@ impl Mds {
     pub(crate) fn fetch_step(&mut self, effects: &mut MdsEffects) {
         let is_others = self.fetches.next_arrived().is_some_and(|dir| self.is_others(dir));
         if let Some(Came { written_up_to }) = self.fetching().step(is_others) {
-            self.restore_known_policies();
+            self.subtrees().restore_known_policies();
             self.checkpoint.write_up_to(written_up_to);
         }
         self.resume_woken(effects);

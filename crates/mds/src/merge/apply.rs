@@ -5,7 +5,7 @@
 
 use journal::{Block, BlockReader, Event, EventKind, JournalError, Loss};
 use namespace::{ApplyOutcome, CreateBatch, Mode, Refusal};
-use types::{Errno, FileType, Ino, Origin, Path, Seq};
+use types::{EntryName, Errno, FileType, Ino, Origin, Path, Seq};
 use wire::{MergeReport, MergeSample, SampleKind};
 
 use super::step::Slice;
@@ -71,7 +71,8 @@ impl MergeCx<'_> {
                 let (seq, event) = if let Some((seq, _, create)) = events.next_create()? {
                     let blind = blind && merge.left_out.front() != Some(&seq);
                     let is_new = |dir| merge.new_dirs.contains(&dir);
-                    let vacant = || self.namespace.is_vacant((create.parent, create.name), is_new);
+                    let entry = EntryName::new(create.parent, create.name);
+                    let vacant = || self.namespace.is_vacant(entry, is_new);
                     let blind = blind && !may_meet_directory(merge, &create);
                     if seq > done && blind && (!careful || vacant()) {
                         batch.push(merge.seq, &create);

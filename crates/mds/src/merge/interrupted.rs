@@ -6,9 +6,10 @@
 use std::collections::BTreeMap;
 
 use types::{ClientId, ConnId, Errno, Ino, Moment, Seq, Span};
-use wire::{Failure, MergeFlags, Op, UnusedNumbers};
+use wire::{Failure, MergeFlags, Op, Request, UnusedNumbers};
 
 use super::{Merge, MergeCx, MergeStage, Merges};
+use crate::admission::Incoming;
 use crate::{MdsEffects, ReplyTo};
 
 /// How long a merge that is halfway waits for a directory that cannot be read. Other merges wait
@@ -159,7 +160,9 @@ impl MergeCx<'_> {
             let op = Op::Merge { subtree, bytes, object: bytes_of, flags, unused };
             if let Some(known) = self.tables.decoupled.get(&subtree) {
                 let cred = known.cred.clone();
-                let _ = self.begin(ReplyTo::NOBODY, (client, &cred), &op, effects);
+                let ReplyTo { conn, tid } = ReplyTo::NOBODY;
+                let request = Request::new(tid, tid, cred, op);
+                let _ = self.begin(Incoming { conn, client, request: &request }, effects);
             }
             // Refused if its client does not have the subtree any more: then it was finished.
             self.merges.unfinished.remove(&object);

@@ -4,24 +4,20 @@ use std::collections::VecDeque;
 
 use journal::{SegmentHeader, Writer, segment};
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
-use types::{ClientId, Cred, Errno, Ino, Map, Seq, Set};
+use types::{Errno, Ino, Map, Seq, Set};
 use wire::{Answer, Failure, MergeReport, Op};
 
 use super::{JournalId, Merge, MergeCx, MergeStage};
+use crate::admission::Incoming;
 use crate::op::{Performed, Performing};
 use crate::{MdsEffects, ReplyTo, Waiting};
 
 impl MergeCx<'_> {
-    pub(crate) fn begin(
-        &mut self,
-        at: ReplyTo,
-        (client, cred): (ClientId, &Cred),
-        op: &Op<'_>,
-        effects: &mut MdsEffects,
-    ) -> Performing {
-        let Op::Merge { subtree, bytes, object, mut flags, unused } = *op else {
+    pub(crate) fn begin(&mut self, from: Incoming<'_>, effects: &mut MdsEffects) -> Performing {
+        let Op::Merge { subtree, bytes, object, mut flags, unused } = *from.op() else {
             return Err(Errno::Invalid.into());
         };
+        let (at, client, cred) = (from.at(), from.client, &from.request.cred);
         if !flags.strong_log {
             // The rank of a moving subtree is checked when the journal is here.
             if !self.authority.is_moving_decoupled(self.namespace, subtree) {
@@ -77,7 +73,7 @@ impl MergeCx<'_> {
             run: (0, 0),
             announced: Map::default(),
             ranges: ranges.unwrap_or_default(),
-            unused: self.tables.unused((subtree, client), unused.ranges()),
+            unused: self.tables.unused(subtree, client, unused.ranges()),
             seq: Seq(0),
             started: self.clock.now,
             report: MergeReport::default(),

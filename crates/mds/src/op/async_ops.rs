@@ -4,7 +4,7 @@
 //! wrong, and it returns its directories.
 
 use types::{ClientId, Errno, FileType, Ino, Seq, Tid};
-use wire::{Answer, Failure, Message, Op, OpClass, Request};
+use wire::{Answer, Failure, Message, Op, Request};
 
 use super::{Changed, Performed, Refused, place_of, touched};
 use crate::admission::{Entry, Incoming};
@@ -47,7 +47,7 @@ impl Mds {
         } else {
             None
         };
-        let may = if !is_of_directories(&request.op) {
+        let may = if !request.op.may_be_async() {
             Err(Errno::Stale)
         } else if self.is_resend_busy() {
             Ok(())
@@ -155,11 +155,4 @@ impl Mds {
         let seq = self.sessions.get_mut(client).async_ops.seq;
         effects.reply_with(at, seq, Answer::Done);
     }
-}
-
-/// Whether an operation changes named inodes of one rank. A client answers nothing else itself: a
-/// path, for example, may lead through directories that others have.
-fn is_of_directories(op: &Op<'_>) -> bool {
-    let here = op.class() == OpClass::Change && !matches!(op, Op::RenameTo { .. });
-    here && touched(op).0.iter().any(Option::is_some)
 }

@@ -9,53 +9,55 @@
 use namespace::{Mode, Namespace, Refusal};
 use policy::{Policy, Transition};
 use types::{ClientId, Cred, Errno, Ino, Origin, Pool, Seq};
-use wire::{Answer, Failure, Op, Request};
+use wire::{Answer, Failure, Op};
 
-use super::{Changed, Performed, Performing, Refused};
+use super::admin::{Begun, SubtreeCx};
+use super::change::resolve_dir;
+use super::{Changed, Performed, Refused};
+use crate::ReplyTo;
 use crate::admission::{Incoming, is_blocked};
 use crate::tables::{Held, Tables};
-use crate::{Mds, MdsEffects, ReplyTo};
 
-impl Mds {
+impl SubtreeCx<'_> {
+    /// The directory whose policy a client sets.
+    pub(crate) fn root_of_policy(
+        &self,
+        from: Incoming<'_>,
+        client: ClientId,
+    ) -> Result<Ino, Refused> {
+        let Op::SetPolicy { path, .. } = *from.op() else { return Err(Errno::Invalid.into()) };
+        let ino = resolve_dir(self.namespace, &from.request.cred, path)?;
+        if is_blocked(self.tables, self.namespace, client, ino) {
+            return Err(Errno::Busy.into());
+        }
+        Ok(ino)
+    }
+
     /// Sets or, with empty text, removes the policy of a directory on behalf of a client.
     pub(crate) fn set_policy(
         &mut self,
-        at: ReplyTo,
-        cred: &Cred,
-        (path, text): (&[u8], &[u8]),
+        from: Incoming<'_>,
         client: ClientId,
-        effects: &mut MdsEffects,
-    ) -> Performing {
-        let ino = self.resolve_dir(cred, path)?;
-        if is_blocked(&self.tables, &self.namespace, client, ino) {
-            return Err(Errno::Busy.into());
-        }
-        self.check_all_here(ino)?;
-        if let Some(dir) = self.capabilities().revoke_below(ClientId(0), ino, effects) {
-            let op = Op::SetPolicy { path, policy: text, client };
-            let cred = cred.clone();
-            let request = Request::new(at.tid, at.tid, cred, op);
-            let from = Incoming { conn: at.conn, client, request: &request };
-            self.fetches.park_until_returned(&mut self.sessions, from, dir);
-            return Ok(Performed::Later);
-        }
+        ino: Ino,
+        is_stored: bool,
+    ) -> Result<Begun, Refused> {
+        let Op::SetPolicy { policy: text, .. } = *from.op() else {
+            return Err(Errno::Invalid.into());
+        };
+        let (at, cred) = (from.at(), &from.request.cred);
         let time = self.clock.time;
         self.namespace.plan_setpolicy(cred, ino, text, time)?;
-        let before = in_force(&mut self.namespace, ino);
-        let to = if text.is_empty() { inherited(&mut self.namespace, ino) } else { parse(text)? };
+        let before = in_force(self.namespace, ino);
+        let to = if text.is_empty() { inherited(self.namespace, ino) } else { parse(text)? };
         let held = self.tables.owner(ino).map(|known| known.client);
         if let Some(owner) = held
             && (owner != client || !to.is_decoupled())
         {
             self.postpone_policy(at, ino, text)?;
-            return Ok(Performed::Later);
+            return Ok(Begun::Performed(Performed::Later));
         }
-        if Transition::between(&before, &to, held.is_some()).store {
-            let op = Op::SetPolicy { path, policy: text, client };
-            let request = Request::new(at.tid, at.tid, cred.clone(), op);
-            if !self.is_stored_first(at.conn, ino, request, effects) {
-                return Ok(Performed::Later);
-            }
+        if Transition::between(&before, &to, held.is_some()).store && !is_stored {
+            return Ok(Begun::NeedsStore);
         }
         // A policy is an agreement between people; it is durable independent of its own promise.
         let planned = self.namespace.plan_setpolicy(cred, ino, text, time)?;
@@ -69,22 +71,22 @@ impl Mds {
                 // policy under which it was a client's.
                 self.tables.store_after(seq);
                 self.tables.hold(Held { at, answer: Ok(answer), seq, begins: None });
-                return Ok(Performed::Later);
+                return Ok(Begun::Performed(Performed::Later));
             }
-            return Ok(Performed::Changed(Changed {
+            return Ok(Begun::Performed(Performed::Changed(Changed {
                 answer,
                 seq: Some(seq),
                 ino,
                 time,
                 ack_safe: true,
-            }));
+            })));
         };
         known.block = to.interfere == policy::InterferePolicy::Block;
         known.on_demand = to.merge == policy::MergeTrigger::OnDemand;
         (known.policy, known.next) = (to.to_yaml(), None);
         self.tables.store_after(seq);
         self.tables.hold(Held { at, answer: Ok(answer), seq, begins: None });
-        Ok(Performed::Later)
+        Ok(Begun::Performed(Performed::Later))
     }
 
     /// A policy waits until its subtree is released.
@@ -125,7 +127,7 @@ impl Mds {
     /// client has it, although the journal may have the next one already.
     pub(crate) fn restore_policies(&mut self) {
         let held = self.tables.decoupled.iter().filter(|(_, known)| !known.released);
-        self.unrestored = held.map(|(ino, _)| *ino).collect();
+        *self.unrestored = held.map(|(ino, _)| *ino).collect();
         self.restore_known_policies();
     }
 
@@ -134,7 +136,7 @@ impl Mds {
         if self.unrestored.is_empty() {
             return;
         }
-        for subtree in std::mem::take(&mut self.unrestored) {
+        for subtree in std::mem::take(self.unrestored) {
             let held = self.tables.decoupled.get(&subtree).filter(|known| !known.released);
             // One without a policy was taken as it was.
             let text = held.map(|known| known.policy.clone()).filter(|text| !text.is_empty());

@@ -87,6 +87,25 @@ impl Op<'_> {
         self.is_mutation() || matches!(self, Op::Depart { .. } | Op::Arrive { .. })
     }
 
+    /// Whether a client may execute the operation itself in a directory that it has alone, and tell
+    /// the server later. A path, for example, may lead through directories of other clients.
+    #[must_use]
+    pub fn may_be_async(&self) -> bool {
+        matches!(
+            self,
+            Op::Create { .. }
+                | Op::Unlink { .. }
+                | Op::Rmdir { .. }
+                | Op::Rename { .. }
+                | Op::SetAttr { .. }
+                | Op::Accessed { .. }
+                | Op::SetXattr { .. }
+                | Op::SetData { .. }
+                | Op::Open { .. }
+                | Op::Close { .. }
+        )
+    }
+
     /// A word for statistics and traces.
     #[must_use]
     pub fn name(&self) -> &'static str {

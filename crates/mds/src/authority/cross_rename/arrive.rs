@@ -4,7 +4,7 @@ use journal::{Block, Event};
 use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult};
 use metastore::{CrossRename, CrossRenameState, cross_rename_name};
 use namespace::{Mode, Refusal};
-use types::{ConnId, Cred, Errno, Error, Ino, Moment, Origin, Rank, Seq};
+use types::{ConnId, Cred, EntryName, Errno, Error, Ino, Moment, Origin, Rank, Seq};
 use wire::{Answer, Failure};
 
 use super::super::RETRY;
@@ -370,7 +370,7 @@ impl Mds {
         no_replace: bool,
     ) -> Result<(), Refused> {
         with_inode(cross_rename, |moved| {
-            let to = (cross_rename.new_parent, &cross_rename.new_name[..]);
+            let to = EntryName::new(cross_rename.new_parent, &cross_rename.new_name);
             self.namespace.plan_arrival(cred, moved, to, no_replace, cross_rename.time).map(drop)
         })
         .map_err(|error| Failure { errno: error.errno, text: error.to_string() })
@@ -399,7 +399,7 @@ impl Mds {
         // The journal of an earlier term may have it.
         if here != Some(cross_rename.ino) {
             let came = with_inode(&cross_rename, |moved| {
-                let to = (dir, name);
+                let to = EntryName::new(dir, name);
                 let root = Cred::root();
                 let event =
                     self.namespace.plan_arrival(&root, moved, to, false, cross_rename.time)?;
@@ -423,7 +423,7 @@ impl Mds {
                     return None;
                 }
             }
-            self.applying().note_freed(true);
+            self.changing().apply.note_freed(true);
             self.note_size(dir);
         }
         self.arrival(id)?.came = true;

@@ -2,7 +2,7 @@
 
 use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult};
 use metastore::{CrossRename, CrossRenameState, cross_rename_name};
-use types::{ClientId, Errno, Ino, Moment, Seq, Span, Tid};
+use types::{ClientId, EntryName, Errno, Ino, Moment, Seq, Span, Tid};
 use wire::{Answer, Failure, Op, Request};
 
 use super::super::RETRY;
@@ -166,7 +166,7 @@ impl Mds {
         if to == self.rank {
             return Err(Errno::Again.into());
         }
-        let (ino, inode) = self.plan_offer(cred, (parent, name), time)?;
+        let (ino, inode) = self.plan_offer(cred, EntryName::new(parent, name), time)?;
         let is_dir = self.namespace.is_dir(ino);
         let cross_rename = CrossRename {
             state: CrossRenameState::Offered,

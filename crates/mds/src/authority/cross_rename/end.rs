@@ -3,7 +3,7 @@
 use metastore::request::StoreOp;
 use metastore::{CrossRename, CrossRenameState};
 use namespace::{Mode, Refusal};
-use types::{Cred, Errno, Ino, Origin, Seq};
+use types::{Cred, EntryName, Errno, Ino, Origin, Seq};
 use wire::{Answer, Failure};
 
 use super::super::preload::Goal;
@@ -65,7 +65,8 @@ impl Mds {
         let planned = match self.namespace.peek(parent, &name) {
             _ if !there => Ok(None),
             Ok(Some(here)) if here == ino => {
-                self.namespace.plan_departure(&Cred::root(), (parent, &name), time).map(Some)
+                let from = EntryName::new(parent, &name);
+                self.namespace.plan_departure(&Cred::root(), from, time).map(Some)
             }
             // A recovery, or the journal of an earlier one, removed the name.
             Ok(_) => Ok(None),
