@@ -16,8 +16,12 @@ impl Page {
         assert!(bounded, "a full page of {} dentries splits", self.occupied);
         let (mut dirty, mut tombstones, mut live) = (0, 0, 0);
         let shared = |hash: u32| u64::from(hash) >> (32 - u32::from(self.depth()));
+        let mut last: Option<(u32, &[u8])> = None;
         for slot in self.slots.iter_from(0) {
             let dentry = self.dentry(slot);
+            let key = (hash_of(slot), self.name_of(dentry));
+            assert!(last.is_none_or(|last| last < key), "names of equal hash are in order");
+            last = Some(key);
             live += self.record(slot).len();
             dirty += u32::from(dentry.is_dirty());
             tombstones += u32::from(dentry.is_tombstone());

@@ -113,6 +113,32 @@ fn check(page: &Page, oracle: &Oracle) {
     assert_eq!(page.dirty as usize, dirty);
 }
 
+/// Two names with one hash, in order.
+fn colliding_names() -> [Vec<u8>; 2] {
+    let mut known = BTreeMap::new();
+    for number in 0..1_000_000 {
+        let name = format!("f{number}").into_bytes();
+        if let Some(earlier) = known.insert(name_hash(&name), name.clone()) {
+            let mut names = [earlier, name];
+            names.sort();
+            return names;
+        }
+    }
+    panic!("a million names have different hashes");
+}
+
+#[test]
+fn names_of_equal_hash_are_valid_in_any_order_of_arrival() {
+    let [low, high] = colliding_names();
+    for names in [[&low, &high], [&high, &low]] {
+        let mut page = Page::new(0, 0, 2);
+        for (ino, name) in (1..).zip(names) {
+            assert!(page.set(name_hash(name), name, Some(target(ino)), true).is_none());
+        }
+        page.validate(true);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
 
