@@ -16,6 +16,7 @@ use crate::purge::PurgeCx;
 use crate::recover::RecoveryCx;
 use crate::resend::ResendCx;
 use crate::snapshot::SnapshotCx;
+use crate::tables::TablesCx;
 
 impl Mds {
     pub(crate) fn balancing(&mut self) -> BalanceCx<'_> {
@@ -128,6 +129,17 @@ impl Mds {
             authority: &self.authority,
             clock: self.clock,
             refusing,
+        }
+    }
+
+    pub(crate) fn storing_tables(&mut self) -> TablesCx<'_> {
+        TablesCx {
+            tables: &mut self.tables,
+            log: &mut self.log,
+            store: &mut self.store,
+            fetches: &mut self.fetches,
+            rank: self.rank,
+            now: self.clock.now,
         }
     }
 

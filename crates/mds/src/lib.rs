@@ -413,7 +413,7 @@ impl Mds {
         self.stop_waiting_if_complete(effects);
         self.fetching().tick(effects);
         self.logging().tick(effects);
-        self.tables_tick(effects);
+        self.storing_tables().tick(effects);
         self.checkpointing().tick(effects);
         self.checkpointing().purge_tick(effects);
         self.end_silent(effects);

@@ -405,7 +405,7 @@ impl Mds {
     /// Releases a subtree whose merge is done, as soon as the directories above it are in memory.
     pub(crate) fn release_merged(&mut self, release: Release, effects: &mut MdsEffects) {
         match self.subtrees().release_merged(release) {
-            None => self.tables_tick(effects),
+            None => self.storing_tables().tick(effects),
             Some((cold, release)) => {
                 self.fetching().wait_for_whole(cold, Waiter::Release(release), effects);
             }
@@ -433,6 +433,6 @@ impl Mds {
     ) {
         let here = self.check_all_here(adopting.subtree());
         self.subtrees().adopt_read(adopting, here, result, effects);
-        self.tables_tick(effects);
+        self.storing_tables().tick(effects);
     }
 }

@@ -75,7 +75,7 @@ impl Mds {
             self.phase = Phase::Stopped;
             effects.stopped = true;
         } else {
-            self.tables_tick(effects);
+            self.storing_tables().tick(effects);
         }
     }
 }

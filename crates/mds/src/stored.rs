@@ -19,7 +19,7 @@ impl Mds {
         match waiting {
             Waiting::Recovery => self.recover(RecoveryInput::Stored(result), effects),
             Waiting::Log => self.journal_stored(token, result, effects),
-            Waiting::Tables => self.tables_stored(result, effects),
+            Waiting::Tables => self.storing_tables().stored(result, effects),
             Waiting::Fetch(dir) => self.fetched(dir, result, effects),
             Waiting::Checkpoint(dir) => self.checkpointing().committed(dir, result, effects),
             Waiting::Compact(dir) => self.checkpointing().compacted(dir, result, effects),

@@ -34,8 +34,11 @@ pub(crate) use numbers::GivenBack;
 use numbers::RESERVE;
 pub use summary::{NextNumbers, RankTable};
 
+use crate::fetch::{Fetches, NUMBERS};
+use crate::log::Log;
 use crate::session::SavedSession;
-use crate::{Mds, MdsEffects, ReplyTo, Waiting, fetch};
+use crate::store::StoreOps;
+use crate::{MdsEffects, ReplyTo, Waiting};
 
 const RETRY: Span = Span::from_millis(500);
 
@@ -364,14 +367,20 @@ impl Tables {
     }
 }
 
-impl Mds {
+/// The table of the rank, with all that storing it may touch.
+pub(crate) struct TablesCx<'a> {
+    pub(crate) tables: &'a mut Tables,
+    pub(crate) log: &'a mut Log,
+    pub(crate) store: &'a mut StoreOps,
+    pub(crate) fetches: &'a mut Fetches,
+    pub(crate) rank: Rank,
+    pub(crate) now: Moment,
+}
+
+impl TablesCx<'_> {
     /// The store's version of the rank's table. If this term has stored it, the table is stored
     /// again on top of that; if another term has, the rank is that one's now.
-    fn tables_seen(
-        &mut self,
-        result: Result<StoreResult, Box<StoreFailure>>,
-        effects: &mut MdsEffects,
-    ) {
+    fn seen(&mut self, result: Result<StoreResult, Box<StoreFailure>>, effects: &mut MdsEffects) {
         self.tables.in_flight = false;
         self.tables.gone.put_ended(false);
         match result {
@@ -383,12 +392,12 @@ impl Mds {
                 self.tables.version = Some(version);
             }
             Ok(_) => return self.replaced(effects),
-            Err(_) => self.tables.failed = Some(self.clock.now),
+            Err(_) => self.tables.failed = Some(self.now),
         }
         let waiting = std::mem::take(&mut self.tables.held_in_flight);
         self.tables.held.splice(0..0, waiting);
         self.tables.dirty = true;
-        self.tables_tick(effects);
+        self.tick(effects);
     }
 
     fn replaced(&self, effects: &mut MdsEffects) {
@@ -399,8 +408,8 @@ impl Mds {
 
     /// Stores the tables if they changed and no put is under way. Called after every request
     /// that may have changed them, and regularly.
-    pub(crate) fn tables_tick(&mut self, effects: &mut MdsEffects) {
-        let now = self.clock.now;
+    pub(crate) fn tick(&mut self, effects: &mut MdsEffects) {
+        let now = self.now;
         if self.tables.in_flight || !self.tables.dirty || self.log.safe() < self.tables.after {
             return;
         }
@@ -424,14 +433,15 @@ impl Mds {
         self.store.begin(Waiting::Tables, op, effects);
     }
 
-    pub(crate) fn tables_stored(
+    /// The table was stored, or read.
+    pub(crate) fn stored(
         &mut self,
         result: Result<StoreResult, Box<StoreFailure>>,
         effects: &mut MdsEffects,
     ) {
         assert!(self.tables.in_flight, "the table was being stored");
         if std::mem::take(&mut self.tables.looking) {
-            return self.tables_seen(result, effects);
+            return self.seen(result, effects);
         }
         if matches!(result, Ok(StoreResult::Conflict)) {
             // A put that failed may have happened all the same.
@@ -466,14 +476,14 @@ impl Mds {
                         Err(failure) => effects.reply_error(at, failure),
                     }
                 }
-                self.fetches.wake(fetch::NUMBERS);
-                self.tables_tick(effects);
+                self.fetches.wake(NUMBERS);
+                self.tick(effects);
             }
             Ok(_) => self.replaced(effects),
             Err(failure) => {
                 // The numbers stay unused and the subtree stays as it was; the clients get an
                 // error, and asking again is harmless.
-                self.tables.failed = Some(self.clock.now);
+                self.tables.failed = Some(self.now);
                 self.tables.dirty = true;
                 let undone: Vec<Ino> = held.iter().filter_map(|held| held.begins).collect();
                 // Later requests about a subtree that is not the client's now were not executed,

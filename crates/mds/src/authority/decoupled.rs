@@ -72,7 +72,7 @@ impl Mds {
         }
         let stored = self.tables.leave((root, moves), &roots);
         if !stored {
-            self.tables_tick(effects);
+            self.storing_tables().tick(effects);
         }
         stored
     }

@@ -406,7 +406,7 @@ impl Mds {
         self.drop_left();
         // Requests that wait for a merge of these continue to wait at the other rank.
         decoupled.into_iter().for_each(|root| self.merge_requests().end_elsewhere(root));
-        self.tables_tick(effects);
+        self.storing_tables().tick(effects);
         self.merging().go_on_with_held(effects);
         self.counters.exports += 1;
         self.counters.export_flushed = flushed;

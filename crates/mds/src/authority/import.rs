@@ -195,7 +195,7 @@ impl Mds {
                 }
                 // The list may forget soon how often it was moved.
                 if !self.tables.is_gone_stored() {
-                    self.tables_tick(effects);
+                    self.storing_tables().tick(effects);
                     return None;
                 }
                 let (now, patience) = (self.clock.now, self.settings.reconnect);
@@ -254,7 +254,7 @@ impl Mds {
         if decoupled.is_empty() {
             return true;
         }
-        self.tables_tick(effects);
+        self.storing_tables().tick(effects);
         self.tables.is_idle() && !self.authority.preloads.iter().any(looked_for)
     }
 
