@@ -40,6 +40,7 @@ mod validate;
 
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
 use metastore::{MovedSubtree, SUBTREES_NAME, Subtrees};
+use namespace::Namespace;
 use types::{Ino, Map, Moment, Rank, Seq, Span};
 
 use crate::{Mds, MdsEffects, Waiting};
@@ -66,6 +67,12 @@ const RETRY: Span = Span::from_millis(100);
 const MOVED_MAX: usize = 1 << 20;
 /// Requests wait under this key until the list of subtrees was read.
 pub(crate) const LIST: Ino = Ino(0);
+
+/// Whether a root whose name is another rank's is in memory in its hidden directory. A directory
+/// that the root left, and that was removed since, may still list it if it was read earlier.
+pub(crate) fn is_in_hidden(namespace: &Namespace, root: Ino) -> bool {
+    namespace.home_of(root) == Some(Ino::mount_stub(root))
+}
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -193,6 +200,11 @@ impl Authority {
         self.list.unjoined_at(root).is_some_and(|subtree| subtree.rank != self.rank)
     }
 
+    /// Whether a directory is another rank's, or comes from one.
+    pub(crate) fn is_others(&self, dir: Ino) -> bool {
+        self.is_of_other(dir) || self.is_coming(dir)
+    }
+
     /// Whether a subtree with this root is this rank's and not taken in yet. The rank does not read
     /// it before: it may first have to forget an earlier state of the subtree.
     pub(crate) fn is_coming(&self, root: Ino) -> bool {
@@ -237,6 +249,27 @@ impl Authority {
     /// Whether the list may not be asked for, or replaced, now.
     fn is_busy(&self) -> bool {
         self.reading || self.writing
+    }
+
+    /// Sets the path and policy above every subtree whose name another rank has.
+    pub(crate) fn set_above_stubs(&self, namespace: &mut Namespace) {
+        let own = self.list.unjoined().filter(|it| self.is_own(it));
+        own.for_each(|subtree| self.set_above_stub(namespace, subtree));
+    }
+
+    /// The roots that are served here, in hidden directories.
+    pub(crate) fn served_roots(&self) -> Vec<Ino> {
+        let served =
+            |root: &Ino| self.list.get(*root).is_some_and(|subtree| subtree.inode.is_empty());
+        // The name of a directory stays here until its cross-rank rename is decided.
+        let leaving: Vec<Ino> = self.cross_renames.leaving().collect();
+        let own = self.own_roots().into_iter().filter(served);
+        own.filter(|root| !leaving.contains(root)).collect()
+    }
+
+    /// The root of a subtree that is served here and not in memory where it is.
+    pub(crate) fn lacking_root(&self, namespace: &Namespace) -> Option<Ino> {
+        self.served_roots().into_iter().find(|root| !is_in_hidden(namespace, *root))
     }
 
     fn note_plain(&mut self) {
@@ -391,36 +424,6 @@ impl Mds {
         self.note_fragments();
         self.authority.note_plain();
         Ok(())
-    }
-
-    /// Sets the path and policy above every subtree whose name another rank has.
-    pub(crate) fn set_above_stubs(&mut self) {
-        let own = self.authority.list.unjoined().filter(|it| self.authority.is_own(it));
-        let own: Vec<MovedSubtree> = own.cloned().collect();
-        own.iter().for_each(|subtree| self.set_above_stub(subtree));
-    }
-
-    /// The roots that are served here, in hidden directories.
-    pub(crate) fn served_roots(&self) -> Vec<Ino> {
-        let served = |root: &Ino| {
-            self.authority.list.get(*root).is_some_and(|subtree| subtree.inode.is_empty())
-        };
-        // The name of a directory stays here until its cross-rank rename is decided.
-        let leaving: Vec<Ino> = self.authority.cross_renames.leaving().collect();
-        let own = self.authority.own_roots().into_iter().filter(served);
-        own.filter(|root| !leaving.contains(root)).collect()
-    }
-
-    /// The root of a subtree that is served here and not in memory where it is.
-    pub(crate) fn lacking_root(&self) -> Option<Ino> {
-        self.served_roots().into_iter().find(|root| !self.is_in_hidden(*root))
-    }
-
-    /// Whether a root whose name is another rank's is in memory in its hidden directory. A
-    /// directory that the root left, and that was removed since, may still list it if it was read
-    /// earlier.
-    pub(crate) fn is_in_hidden(&self, root: Ino) -> bool {
-        self.namespace.home_of(root) == Some(Ino::mount_stub(root))
     }
 
     /// Acts on the new list.

@@ -214,9 +214,11 @@ impl CheckpointCx<'_> {
             namespace: self.namespace,
             store: self.store,
             counters: self.counters,
+            damage: self.damage,
             settings: self.settings,
             rank: self.rank,
             now: self.clock.now,
+            is_resend_busy: self.is_resend_busy,
         }
     }
 

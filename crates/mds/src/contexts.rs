@@ -13,6 +13,8 @@ use crate::merge::MergeCx;
 use crate::merge_request::MergeRequestCx;
 use crate::op::{AskCx, ChangeCx, SubtreeCx};
 use crate::purge::PurgeCx;
+use crate::recover::RecoveryCx;
+use crate::resend::ResendCx;
 use crate::snapshot::SnapshotCx;
 
 impl Mds {
@@ -154,9 +156,11 @@ impl Mds {
             namespace: &mut self.namespace,
             store: &mut self.store,
             counters: &mut self.counters,
+            damage: &mut self.damage,
             settings: &self.settings,
             rank: self.rank,
             now: self.clock.now,
+            is_resend_busy: self.resend.is_busy(),
         }
     }
 
@@ -205,6 +209,40 @@ impl Mds {
             sessions: &self.sessions,
             tables: &self.tables,
             namespace: &self.namespace,
+            settings: &self.settings,
+            now: self.clock.now,
+        }
+    }
+
+    pub(crate) fn recovering(&mut self) -> RecoveryCx<'_> {
+        RecoveryCx {
+            recovery: &mut self.recovery,
+            namespace: &mut self.namespace,
+            tables: &mut self.tables,
+            sessions: &mut self.sessions,
+            log: &mut self.log,
+            merges: &mut self.merges,
+            purges: &mut self.purges,
+            checkpoint: &mut self.checkpoint,
+            damage: &mut self.damage,
+            authority: &mut self.authority,
+            store: &mut self.store,
+            counters: &mut self.counters,
+            settings: &self.settings,
+            rank: self.rank,
+            clock: self.clock,
+        }
+    }
+
+    pub(crate) fn resending(&mut self) -> ResendCx<'_> {
+        ResendCx {
+            resend: &mut self.resend,
+            early: &mut self.early,
+            sessions: &mut self.sessions,
+            counters: &mut self.counters,
+            phase: &mut self.phase,
+            namespace: &self.namespace,
+            tables: &self.tables,
             settings: &self.settings,
             now: self.clock.now,
         }

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use types::ConnId;
 
-use crate::{Mds, MdsEffects};
+use crate::MdsEffects;
 
 /// Bytes of frames that wait at most. Clients that wait for their answers have far less under way.
 const BYTES_MAX: usize = 256 << 20;
@@ -34,6 +34,13 @@ impl EarlyFrames {
             self.frames.push_back((conn, frame));
         }
         fits
+    }
+
+    /// Keeps a frame for later, or closes the connection if there is no room for it.
+    pub(crate) fn keep(&mut self, conn: ConnId, frame: Vec<u8>, effects: &mut MdsEffects) {
+        if !self.push(conn, frame, BYTES_MAX) {
+            effects.close.push(conn);
+        }
     }
 
     /// All frames, in the order in which they came.
@@ -72,15 +79,6 @@ impl EarlyFrames {
     }
 }
 
-impl Mds {
-    /// Keeps a frame for later, or closes the connection if there is no room for it.
-    pub(crate) fn keep_early(&mut self, conn: ConnId, frame: Vec<u8>, effects: &mut MdsEffects) {
-        if !self.early.push(conn, frame, BYTES_MAX) {
-            effects.close.push(conn);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,5 +97,16 @@ mod tests {
         assert_eq!(order, [2, 5, 6]);
         assert!(early.is_empty() && early.bytes == 0);
         assert!(early.push(two, vec![7; 10], most));
+    }
+
+    #[test]
+    fn a_connection_whose_frame_has_no_room_is_closed() {
+        let (conn, mut early, mut effects) =
+            (ConnId(1), EarlyFrames::default(), MdsEffects::default());
+        early.keep(conn, vec![0; 10], &mut effects);
+        assert!(effects.close.is_empty() && early.is_any_of(conn));
+        early.bytes = BYTES_MAX;
+        early.keep(ConnId(2), vec![0; 10], &mut effects);
+        assert!(effects.close == [ConnId(2)] && !early.is_any_of(ConnId(2)));
     }
 }

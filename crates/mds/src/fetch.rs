@@ -12,13 +12,14 @@ mod wait;
 
 use std::collections::VecDeque;
 
-use metastore::request::StoreResult;
+use metastore::request::{StoreFailure, StoreResult};
 use metastore::{DirTouch, Row, RowValue, Rows};
 use namespace::{Hit, Namespace, StoredCounts};
-use types::{ClientId, Ino, Map, Moment, Rank, Seq, Set, Span};
+use types::{ClientId, Error, Ino, Map, Moment, Rank, Seq, Set, Span};
 use wire::Message;
 
 use crate::admission::Incoming;
+use crate::damage::{Damage, is_damage};
 use crate::session::Sessions;
 use crate::store::StoreOps;
 use crate::{Counters, MdsEffects, Settings};
@@ -100,9 +101,12 @@ pub(crate) struct FetchCx<'a> {
     pub(crate) namespace: &'a mut Namespace,
     pub(crate) store: &'a mut StoreOps,
     pub(crate) counters: &'a mut Counters,
+    pub(crate) damage: &'a mut Damage,
     pub(crate) settings: &'a Settings,
     pub(crate) rank: Rank,
     pub(crate) now: Moment,
+    /// Changes that were resent after a crash are being executed.
+    pub(crate) is_resend_busy: bool,
 }
 
 impl FetchCx<'_> {
@@ -184,8 +188,32 @@ impl FetchCx<'_> {
         self.wait_for(dir, need, Waiter::Async(client), effects);
     }
 
+    /// The store answered the read of a directory.
+    pub(crate) fn stored(&mut self, dir: Ino, result: Result<StoreResult, Box<StoreFailure>>) {
+        // Memory lacks the events that recovery could not apply to a withheld directory.
+        let withheld = self.damage.withheld(dir).cloned();
+        match (result, withheld) {
+            (Ok(result), None) => {
+                self.damage.is_read(dir);
+                self.arrive(dir, result);
+            }
+            (Ok(_), Some(error)) => self.unreadable(dir, &error),
+            (Err(failure), _) => self.unreadable(dir, &failure.error),
+        }
+    }
+
+    fn unreadable(&mut self, dir: Ino, error: &Error) {
+        self.damage.note(dir, error);
+        if self.is_resend_busy && !is_damage(error.errno) {
+            // A change that its client knows as applied must not fail now.
+            self.fetches.read_later(dir, self.now);
+        } else {
+            self.fetches.fail(dir, error);
+        }
+    }
+
     /// Takes the answer of the store, unless it is an error.
-    pub(crate) fn arrive(&mut self, dir: Ino, result: StoreResult) {
+    fn arrive(&mut self, dir: Ino, result: StoreResult) {
         let (rows, part, position, touched) = match result {
             StoreResult::Dir(loaded) => {
                 let metastore::request::LoadedDir { manifest, rows } = *loaded;

@@ -93,7 +93,7 @@ use merge_request::MergeRequests;
 use opens::Opens;
 use peers::Peers;
 use purge::Purges;
-use recover::Recovery;
+use recover::{Recovery, RecoveryInput};
 use resend::Resend;
 use search::Search;
 use session::Sessions;
@@ -243,7 +243,7 @@ impl Mds {
         self.clock = clock;
         effects.safe = self.log.safe();
         match input {
-            MdsInput::Start => self.start_recovery(effects),
+            MdsInput::Start => self.recover(RecoveryInput::Start, effects),
             MdsInput::Opened(_) => {}
             MdsInput::Message(conn, message) => self.message(conn, message, effects),
             MdsInput::Closed(conn) => self.closed(conn, effects),
@@ -257,7 +257,9 @@ impl Mds {
             MdsInput::Terminate => self.terminate(effects),
         }
         loop {
-            self.resume_woken(effects);
+            if self.fetches.is_any_woken() {
+                self.resume_woken(effects);
+            }
             if self.resend.is_pending() || !self.early.is_empty() {
                 self.resend_on(effects);
             }
@@ -404,7 +406,11 @@ impl Mds {
     }
 
     fn tick(&mut self, effects: &mut MdsEffects) {
-        self.resend_tick(effects);
+        // Failed fetches are repeated.
+        if self.search.as_ref().is_some_and(|search| !search.is_waiting()) {
+            self.search_on(effects);
+        }
+        self.stop_waiting_if_complete(effects);
         self.fetching().tick(effects);
         self.logging().tick(effects);
         self.tables_tick(effects);
@@ -417,7 +423,7 @@ impl Mds {
         self.authority_tick(effects);
         self.balancing().tick(effects);
         self.begin_moves(effects);
-        if self.is_active() && !self.is_resend_busy() {
+        if self.is_active() && !self.resend.is_busy() {
             self.merging().finish_interrupted(effects);
         }
         if self.is_active() {

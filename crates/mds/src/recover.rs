@@ -6,28 +6,34 @@ mod damaged_dirs;
 mod departed;
 mod end;
 mod remerge;
+mod replay;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 
-use journal::{BlockReader, Create, Event, Record, segment};
 use metastore::request::{
-    Condition, LoadedDir, StoreFailure, StoreOp, StoreResult, Token, journal_prefix, rank_name,
+    Condition, LoadedDir, StoreFailure, StoreOp, StoreResult, journal_prefix, rank_name,
 };
 use metastore::{Rows, SUBTREES_NAME};
-use namespace::{CreateBatch, Mode};
-use types::{ClientId, Cred, Errno, Error, FileType, Ino, Rank, Seq};
+use namespace::{CreateBatch, FreedInode, Namespace};
+use types::{Clock, Cred, Errno, Error, Ino, Rank, Result, Seq};
 
-use crate::chain::{Chain, Next, VerifiedSegment};
+use crate::authority::{Authority, is_in_hidden};
+use crate::chain::{Chain, VerifiedSegment};
+use crate::checkpoint::Checkpoint;
+use crate::damage::Damage;
 use crate::fetch::Waiter;
-use crate::merge::Unfinished;
-use crate::session::Remembered;
-use crate::{Mds, MdsEffects, Waiting};
+use crate::log::Log;
+use crate::merge::{Merges, Unfinished};
+use crate::purge::Purges;
+use crate::session::Sessions;
+use crate::store::StoreOps;
+use crate::tables::Tables;
+use crate::{Counters, Mds, MdsEffects, Settings, Waiting};
 
 use departed::DepartedSubtrees;
 use remerge::Merged;
-
-/// Changes of one client that are noted together.
-const RUN_MAX: usize = 1024;
 
 #[derive(Debug, Default)]
 enum Step {
@@ -102,38 +108,88 @@ impl Recovery {
     }
 }
 
-impl Mds {
-    pub(crate) fn start_recovery(&mut self, effects: &mut MdsEffects) {
-        self.recovery.step = Step::ReadTable;
-        let object = rank_name(self.rank);
-        self.store.begin(Waiting::Recovery, StoreOp::Get { object }, effects);
-    }
+/// The recovery, with all that it may touch.
+pub(crate) struct RecoveryCx<'a> {
+    pub(crate) recovery: &'a mut Recovery,
+    pub(crate) namespace: &'a mut Namespace,
+    pub(crate) tables: &'a mut Tables,
+    pub(crate) sessions: &'a mut Sessions,
+    pub(crate) log: &'a mut Log,
+    pub(crate) merges: &'a mut Merges,
+    pub(crate) purges: &'a mut Purges,
+    pub(crate) checkpoint: &'a mut Checkpoint,
+    pub(crate) damage: &'a mut Damage,
+    pub(crate) authority: &'a mut Authority,
+    pub(crate) store: &'a mut StoreOps,
+    pub(crate) counters: &'a mut Counters,
+    pub(crate) settings: &'a Settings,
+    pub(crate) rank: Rank,
+    pub(crate) clock: Clock,
+}
 
-    pub(crate) fn recovery_stored(
+/// An input of the recovery.
+#[derive(Debug)]
+pub(crate) enum RecoveryInput {
+    /// The server starts.
+    Start,
+    /// The store operation that the recovery began ended.
+    Stored(std::result::Result<StoreResult, Box<StoreFailure>>),
+    /// A directory that it waits for is in memory.
+    Fetched,
+    /// A directory that it waits for cannot be read.
+    Unreadable(Ino, Error),
+    /// Another part met the need for the list of subtrees, or for a cross-rank rename.
+    Met,
+}
+
+/// A need of the recovery that another part meets before the recovery continues.
+#[derive(Debug)]
+pub(crate) enum RecoveryNeed {
+    /// This directory must be in memory.
+    Directory(Ino),
+    /// The authority adopts the list of subtrees that the store returned.
+    List(StoreResult),
+    /// The authority continues a cross-rank rename with this object.
+    CrossRename { object: String, bytes: Vec<u8>, version: u64 },
+    /// The whole journal is applied, up to `last`: the server waits for its clients, and deletes
+    /// the inodes that have no name any more.
+    Clients { freed: Vec<FreedInode>, last: Seq },
+}
+
+impl RecoveryCx<'_> {
+    /// Continues until the recovery waits for the store, or needs another part.
+    ///
+    /// # Errors
+    /// The reason why the server cannot serve this rank.
+    pub(crate) fn handle(
         &mut self,
-        _token: Token,
-        result: Result<StoreResult, Box<StoreFailure>>,
+        input: RecoveryInput,
         effects: &mut MdsEffects,
-    ) {
-        let result = match result {
-            Ok(result) => result,
-            Err(failure) => {
-                if !self.recover_without_stored(&failure, effects) {
-                    effects.fatal = Some(failure.error);
-                }
-                return;
+    ) -> Result<Option<RecoveryNeed>> {
+        match input {
+            RecoveryInput::Start => {
+                self.recovery.step = Step::ReadTable;
+                self.get(rank_name(self.rank), effects);
+                Ok(None)
             }
-        };
-        if let Err(error) = self.recovery_advance(result, effects) {
-            effects.fatal = Some(error);
+            RecoveryInput::Stored(Ok(result)) => self.advance(result, effects),
+            RecoveryInput::Stored(Err(failure)) => self.continue_without_stored(*failure, effects),
+            RecoveryInput::Fetched => self.fetched(effects),
+            RecoveryInput::Unreadable(dir, error) => self.continue_without(dir, error, effects),
+            RecoveryInput::Met => self.met(effects),
         }
     }
 
-    fn recovery_advance(
+    fn get(&mut self, object: String, effects: &mut MdsEffects) {
+        self.store.begin(Waiting::Recovery, StoreOp::Get { object }, effects);
+    }
+
+    /// The store executed the operation of this step.
+    fn advance(
         &mut self,
         result: StoreResult,
         effects: &mut MdsEffects,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<RecoveryNeed>> {
         match (&self.recovery.step, result) {
             (Step::ReadTable, StoreResult::Missing) => self.take_over(None, effects),
             (Step::ReadTable, StoreResult::Bytes(bytes, version)) => {
@@ -143,9 +199,8 @@ impl Mds {
                 self.tables.taken_over(version);
                 self.sessions.restore(&self.tables.journal_end().sessions);
                 self.recovery.step = Step::ReadList;
-                let object = SUBTREES_NAME.to_owned();
-                self.store.begin(Waiting::Recovery, StoreOp::Get { object }, effects);
-                Ok(())
+                self.get(SUBTREES_NAME.to_owned(), effects);
+                Ok(None)
             }
             (Step::ReadList | Step::ListCrossRenames | Step::ReadCrossRename(..), result) => {
                 self.recover_authority(result, effects)
@@ -159,87 +214,82 @@ impl Mds {
             (Step::StoreRoot, StoreResult::Written { .. }) => {
                 self.namespace.end_capture(Ino::ANCHOR);
                 self.list_segments(effects);
-                Ok(())
+                Ok(None)
             }
             (Step::ListSegments, StoreResult::Names(names)) => {
                 let end = self.tables.journal_end();
                 let from = (end.next_index, end.last);
                 self.recovery.applied = end.last;
                 self.recovery.chain = Chain::new(names, self.settings.dispatch, from);
-                self.next_segment(effects)
+                self.replay_on(effects)
             }
             (Step::ReadSegment(name), StoreResult::Bytes(bytes, _)) => {
                 self.recovery.chain.found(name.clone(), bytes)?;
-                self.next_segment(effects)
+                self.replay_on(effects)
             }
-            (Step::ReadSegment(_), StoreResult::Missing) => self.next_segment(effects),
+            (Step::ReadSegment(_), StoreResult::Missing) => self.replay_on(effects),
             (Step::ReadMerged(object), StoreResult::Bytes(bytes, _)) => {
                 self.recovery.merged = Some(Merged::new(object.clone(), bytes));
-                self.replay_on(effects);
-                Ok(())
+                self.replay_on(effects)
             }
             (Step::ReadMerged(object), StoreResult::Missing) => {
                 // It was removed by its owner, after a checkpoint made it redundant.
                 self.recovery.merged = Some(Merged::new(object.clone(), Vec::new()));
-                self.replay_on(effects);
-                Ok(())
+                self.replay_on(effects)
             }
             (Step::ReadStored, StoreResult::Dir(loaded)) => {
                 self.recovery.stored = Some(Some(loaded));
-                self.replay_on(effects);
-                Ok(())
+                self.replay_on(effects)
             }
             (Step::ReadStored, StoreResult::Missing) => {
                 self.recovery.stored = Some(None);
-                self.replay_on(effects);
-                Ok(())
+                self.replay_on(effects)
             }
-            (step, result) => {
-                let cause = format!("recovery expected something else: {step:?}, {result:?}");
-                Err(Error::new(Errno::Io, self.rank.to_string(), cause))
-            }
+            (_, result) => Err(self.unexpected(&result)),
         }
+    }
+
+    /// The error for a result that the store does not give to the operation of this step.
+    fn unexpected(&self, result: &StoreResult) -> Error {
+        let step = &self.recovery.step;
+        let cause = format!("recovery expected something else: {step:?}, {result:?}");
+        Error::new(Errno::Io, self.rank.to_string(), cause)
     }
 
     /// Rank 0 begins with the root, other ranks with the subtrees that they serve.
-    fn begin_namespace(&mut self, effects: &mut MdsEffects) {
-        self.set_above_stubs();
+    fn begin_namespace(&mut self, effects: &mut MdsEffects) -> Option<RecoveryNeed> {
+        self.authority.set_above_stubs(self.namespace);
         if self.rank == Rank(0) {
             self.recovery.step = Step::FetchRoot;
-            self.fetching().wait_for_whole(Ino::ANCHOR, Waiter::Recovery, effects);
+            Some(RecoveryNeed::Directory(Ino::ANCHOR))
         } else {
-            self.fetch_hidden(effects);
+            self.fetch_hidden(effects)
         }
-    }
-
-    fn replay_on(&mut self, effects: &mut MdsEffects) {
-        self.recovery.step = Step::Replay;
-        self.recovery_continue(effects);
     }
 
     fn take_over(
         &mut self,
         stored: Option<(&[u8], u64)>,
         effects: &mut MdsEffects,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<RecoveryNeed>> {
         let condition =
             stored.map_or(Condition::Absent, |(_, version)| Condition::Version(version));
         let data = self.tables.take_over(stored)?;
         self.recovery.step = Step::TakeOver;
         let object = rank_name(self.rank);
         self.store.begin(Waiting::Recovery, StoreOp::Put { object, data, condition }, effects);
-        Ok(())
+        Ok(None)
     }
 
     /// The directory that holds the root's inode is in memory.
-    fn find_root(&mut self, effects: &mut MdsEffects) {
+    fn find_root(&mut self, effects: &mut MdsEffects) -> Option<RecoveryNeed> {
         if self.namespace.knows(Ino::ROOT) {
             return self.fetch_hidden(effects);
         }
         let (uid, gid) = self.settings.root_owner;
         let owner = Cred { uid, gid, groups: Vec::new() };
         self.namespace.make_root(&owner, self.clock.time);
-        let Some(mut capture) = self.namespace.begin_capture(Ino::ANCHOR) else { return };
+        let mut capture = self.namespace.begin_capture(Ino::ANCHOR)?;
         let mut rows = Rows::new();
         while !self.namespace.capture(&mut capture, &mut rows, usize::MAX / 2) {}
         let counts = self.namespace.counts(Ino::ANCHOR);
@@ -248,6 +298,7 @@ impl Mds {
         let (ino, attach) = (Ino::ANCHOR, None);
         let op = StoreOp::CommitDir { ino, rows, counts, position, touched, attach };
         self.store.begin(Waiting::Recovery, op, effects);
+        None
     }
 
     fn list_segments(&mut self, effects: &mut MdsEffects) {
@@ -256,38 +307,19 @@ impl Mds {
         self.store.begin(Waiting::Recovery, StoreOp::List { prefix }, effects);
     }
 
-    fn next_segment(&mut self, effects: &mut MdsEffects) -> Result<(), Error> {
-        match self.recovery.chain.next()? {
-            Next::Read(name) => {
-                self.recovery.step = Step::ReadSegment(name.clone());
-                self.store.begin(Waiting::Recovery, StoreOp::Get { object: name }, effects);
-            }
-            Next::Apply(found) => {
-                self.recovery.segment = Some(found);
-                self.recovery.offset = segment::HEADER_BYTES;
-                self.recovery.skip = 0;
-                self.recovery.step = Step::Replay;
-                self.recovery_continue(effects);
-            }
-            Next::End => self.replayed(effects),
-        }
-        Ok(())
-    }
-
-    /// Applies events until the segment ends or one needs something from the store.
-    pub(crate) fn recovery_continue(&mut self, effects: &mut MdsEffects) {
+    /// The directory of this step is in memory.
+    fn fetched(&mut self, effects: &mut MdsEffects) -> Result<Option<RecoveryNeed>> {
         match self.recovery.step {
-            Step::Replay => {}
-            Step::FetchRoot => return self.find_root(effects),
-            Step::FetchHidden => return self.fetch_hidden(effects),
+            Step::Replay => self.replay_on(effects),
+            Step::FetchRoot => Ok(self.find_root(effects)),
+            Step::FetchHidden => Ok(self.fetch_hidden(effects)),
             Step::FetchAbove(root) => {
-                if !self.is_in_hidden(root) {
+                if !is_in_hidden(self.namespace, root) {
                     let cause = "the store has not got its root, which this rank serves";
                     let error = Error::new(Errno::BadMessage, root.to_string(), cause);
-                    effects.fatal = Some(error.remedy("run `cudele fsck`"));
-                    return;
+                    return Err(error.remedy("run `cudele fsck`"));
                 }
-                return self.replayed(effects);
+                Ok(Some(self.replayed(effects)))
             }
             Step::Idle
             | Step::ReadTable
@@ -299,197 +331,55 @@ impl Mds {
             | Step::ListSegments
             | Step::ReadSegment(_)
             | Step::ReadMerged(_)
-            | Step::ReadStored => return,
+            | Step::ReadStored => Ok(None),
         }
-        let Some(segment) = self.recovery.segment.take() else { return };
-        let result = match self.replay_segment(&segment.bytes[..segment.intact], effects) {
-            Ok(true) => self.next_segment(effects),
-            Ok(false) => {
-                self.recovery.segment = Some(segment);
-                Ok(())
-            }
-            Err(error) => Err(error.in_journal(&segment.name)),
-        };
-        if let Err(error) = result {
-            effects.fatal = Some(error);
-        }
-    }
-
-    /// Returns whether the segment is done; if not, something is being fetched.
-    fn replay_segment(
-        &mut self,
-        bytes: &[u8],
-        effects: &mut MdsEffects,
-    ) -> Result<bool, journal::JournalError> {
-        self.namespace.replay_begins();
-        while self.recovery.offset < bytes.len() {
-            let (block, next) = journal::Block::read(bytes, self.recovery.offset)?;
-            let mut events = block.events();
-            for _ in 0..self.recovery.skip {
-                events.next_event()?;
-            }
-            if !self.replay_block(&mut events, effects)? {
-                return Ok(false);
-            }
-            self.recovery.offset = next;
-            self.recovery.skip = 0;
-        }
-        Ok(true)
-    }
-
-    fn replay_block(
-        &mut self,
-        events: &mut BlockReader<'_>,
-        effects: &mut MdsEffects,
-    ) -> Result<bool, journal::JournalError> {
-        // Runs of requests are one client's: sessions are looked up once for each.
-        let mut client = ClientId(0);
-        let mut changes = Vec::new();
-        // Creates of files need nothing from the store. Most events are that.
-        let mut batch = std::mem::take(&mut self.recovery.batch);
-        loop {
-            let record = if let Some((seq, origin, create)) = events.next_create()? {
-                let is_file = create.file_type() != FileType::Directory;
-                if is_file && seq > self.recovery.applied {
-                    if self.recovery.departed.is_due(seq) {
-                        self.replay_creates(&mut batch);
-                        self.forget_departed(seq);
-                    }
-                    if !self.recovery.departed.covers(create.parent) {
-                        batch.push(seq, &create);
-                    }
-                    if batch.is_full() {
-                        self.replay_creates(&mut batch);
-                    }
-                    if origin.client != client || changes.len() >= RUN_MAX {
-                        self.sessions.recovered_changes(client, &mut changes);
-                        client = origin.client;
-                    }
-                    let Create { ino, time, .. } = create;
-                    changes.push(Remembered { tid: origin.tid, seq, ino, time });
-                    self.recovery.applied = seq;
-                    self.recovery.skip += 1;
-                    continue;
-                }
-                Record { seq, origin, event: Event::Create(create) }
-            } else if let Some(record) = events.next_event()? {
-                record
-            } else {
-                break;
-            };
-            self.replay_creates(&mut batch);
-            // The end of a session comes behind its changes, which would begin it again.
-            if matches!(record.event, Event::Session { .. }) {
-                self.sessions.recovered_changes(client, &mut changes);
-            }
-            let again = record.seq <= self.recovery.applied;
-            if !again && !self.replay_record(&record, effects) {
-                self.sessions.recovered_changes(client, &mut changes);
-                self.recovery.batch = batch;
-                return Ok(false);
-            }
-            if record.origin.client != client || changes.len() >= RUN_MAX {
-                self.sessions.recovered_changes(client, &mut changes);
-                client = record.origin.client;
-            }
-            changes.extend(remembered(&record));
-            self.recovery.applied = self.recovery.applied.max(record.seq);
-            self.recovery.skip += 1;
-        }
-        self.replay_creates(&mut batch);
-        self.recovery.batch = batch;
-        self.sessions.recovered_changes(client, &mut changes);
-        Ok(true)
-    }
-
-    fn replay_creates(&mut self, batch: &mut CreateBatch) {
-        self.counters.recovered_events += batch.len() as u64;
-        self.namespace.apply_batch(Mode::Replay, batch, |_, _| ());
-    }
-
-    /// Returns whether the event was applied; if not, something is being fetched.
-    fn replay_record(&mut self, record: &Record<'_>, effects: &mut MdsEffects) -> bool {
-        self.forget_departed(record.seq);
-        if self.recovery.departed.passes_over(&record.event) {
-            return true;
-        }
-        while let Some(dir) = self.namespace.needs_again(record.seq, &record.event) {
-            if !self.recovery.departed.covers(dir) {
-                self.fetching().wait_for_whole(dir, Waiter::Recovery, effects);
-                return false;
-            }
-            self.namespace.take_as_empty(dir);
-        }
-        self.purges.replayed(record.seq, &record.event);
-        match record.event {
-            Event::Session { client, tid } => self.sessions.recovered(client, tid),
-            Event::Merged { subtree, client, object, first, events, losses, last } => {
-                let name = String::from_utf8_lossy(object);
-                let known = self.recovery.merged.take().filter(|merged| merged.object == name);
-                let Some(mut merged) = known else {
-                    let object = name.into_owned();
-                    self.recovery.step = Step::ReadMerged(object.clone());
-                    self.store.begin(Waiting::Recovery, StoreOp::Get { object }, effects);
-                    return false;
-                };
-                let part = first..first.saturating_add(events);
-                let at = (record.seq, subtree);
-                let wanted = self.merge_again(at, (part, losses), &mut merged);
-                self.recovery.merged = Some(merged);
-                if let Some(dir) = wanted {
-                    self.fetching().wait_for_whole(dir, Waiter::Recovery, effects);
-                    return false;
-                }
-                if !self.lose_again(record.seq, losses, effects) {
-                    return false;
-                }
-                let name = String::from_utf8_lossy(object).into_owned();
-                if last {
-                    self.checkpointing().note_merge(record.seq, subtree, object);
-                    self.recovery.merged = None;
-                    self.recovery.unfinished.remove(&name);
-                } else {
-                    let known = self.recovery.unfinished.get(&name).map(|known| known.begun);
-                    let (begun, after) = (known.unwrap_or(record.seq), self.clock.now);
-                    let unfinished = Unfinished { subtree, client, begun, after };
-                    self.recovery.unfinished.insert(name, unfinished);
-                }
-            }
-            Event::Stored { dir } => {
-                if self.replace_if_stored(dir, record.seq, effects).is_none() {
-                    return false;
-                }
-            }
-            Event::Create(_)
-            | Event::Link { .. }
-            | Event::Unlink { .. }
-            | Event::Rmdir { .. }
-            | Event::Rename { .. }
-            | Event::SetAttr { .. }
-            | Event::SetXattr { .. }
-            | Event::SetData { .. }
-            | Event::SetPolicy { .. } => {
-                self.namespace.apply(record.seq, Mode::Replay, &record.event);
-            }
-        }
-        self.counters.recovered_events += 1;
-        true
     }
 }
 
-/// The answer to a change, as far as its event has it.
-fn remembered(record: &Record<'_>) -> Option<Remembered> {
-    let (ino, time) = match record.event {
-        Event::Create(ref create) => (create.ino, create.time),
-        Event::SetAttr { ref change, time, .. } => (Ino(change.size.unwrap_or_default()), time),
-        Event::Link { time, .. }
-        | Event::Unlink { time, .. }
-        | Event::Rmdir { time, .. }
-        | Event::Rename { time, .. }
-        | Event::SetXattr { time, .. }
-        | Event::SetData { time, .. }
-        | Event::SetPolicy { time, .. } => (Ino(0), time),
-        Event::Session { .. } | Event::Merged { .. } | Event::Stored { .. } => return None,
-    };
-    Some(Remembered { tid: record.origin.tid, seq: record.seq, ino, time })
+impl Mds {
+    /// Continues the recovery, and has other parts do what it needs.
+    pub(crate) fn recover(&mut self, input: RecoveryInput, effects: &mut MdsEffects) {
+        let mut input = Some(input);
+        while let Some(next) = input.take() {
+            let need = self.recovering().handle(next, effects);
+            match need.and_then(|need| self.meet_recovery(need, effects)) {
+                Ok(next) => input = next,
+                Err(error) => effects.fatal = Some(error),
+            }
+        }
+    }
+
+    /// Has another part do what the recovery needs. Returns the next input, if that is done.
+    fn meet_recovery(
+        &mut self,
+        need: Option<RecoveryNeed>,
+        effects: &mut MdsEffects,
+    ) -> Result<Option<RecoveryInput>> {
+        match need {
+            None => Ok(None),
+            Some(RecoveryNeed::Directory(dir)) => {
+                self.fetching().wait_for_whole(dir, Waiter::Recovery, effects);
+                Ok(None)
+            }
+            Some(RecoveryNeed::List(read)) => {
+                self.take_list(&read)?;
+                self.drop_left();
+                Ok(Some(RecoveryInput::Met))
+            }
+            Some(RecoveryNeed::CrossRename { object, bytes, version }) => {
+                self.recall_cross_rename(&object, (&bytes, version))?;
+                Ok(Some(RecoveryInput::Met))
+            }
+            Some(RecoveryNeed::Clients { freed, last }) => {
+                self.purging().recover_removed(freed, last);
+                self.list_changed(effects);
+                let leased = self.capabilities().leases_recovered();
+                self.resending().wait_for_clients(leased);
+                let early = self.early.take();
+                self.take_frames(early, effects);
+                self.stop_waiting_if_complete(effects);
+                Ok(None)
+            }
+        }
+    }
 }

@@ -12,13 +12,18 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use types::{ClientId, ConnId, Ino, Seq};
+use namespace::Namespace;
+use types::{ClientId, ConnId, Ino, Moment, Seq};
 use wire::{Message, Op, Request, WantsExclusive};
 
+use crate::early_frames::EarlyFrames;
+use crate::fetch::decode;
 use crate::leases::ANYBODY;
 use crate::op::touched;
 use crate::search::Goal;
-use crate::{Mds, MdsEffects, Phase};
+use crate::session::Sessions;
+use crate::tables::Tables;
+use crate::{Counters, Mds, MdsEffects, Phase, Settings};
 
 /// The requests that are being executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,6 +85,57 @@ impl Resend {
     fn is_late(&self, client: ClientId) -> bool {
         self.late.iter().any(|(late, _)| *late == client)
     }
+
+    /// A connection ended: changes that were resent over it and are not being executed yet will be
+    /// resent again. Returns whether there are any, for which the server waits.
+    pub(crate) fn forget(&mut self, conn: ConnId) -> bool {
+        let before = self.requests.len();
+        self.requests.retain(|(_, from, _)| *from != conn);
+        self.requests.len() < before
+    }
+
+    /// Stops the server when the resent changes are done.
+    pub(crate) fn stop_when_done(&mut self) {
+        assert!(self.busy, "the server stops behind the resent changes");
+        self.stop = true;
+    }
+
+    /// Whether a request names an inode whose place in the tree, and with it its policy, is not
+    /// known since the restart.
+    #[inline]
+    pub(crate) fn is_astray(&self, namespace: &Namespace, op: &Op<'_>) -> bool {
+        if !self.orphans {
+            return false;
+        }
+        touched(op).0.into_iter().flatten().any(|ino| !namespace.is_anchored(ino))
+    }
+
+    /// Whether a request must wait because not all that was sent again is done.
+    #[inline]
+    pub(crate) fn must_wait(
+        &self,
+        sessions: &Sessions,
+        conn: ConnId,
+        request: &Request<'_>,
+    ) -> bool {
+        let is_late = || sessions.client(conn).is_none_or(|client| self.is_late(client));
+        let has_turn = || self.turn == Turn::Asked && !is_late();
+        self.busy && request.replay.is_none() && !has_turn()
+    }
+
+    /// The inodes of resent changes, and decoupled subtrees, without those that these changes
+    /// create.
+    fn wanted(&self, decoupled: impl Iterator<Item = Ino>) -> BTreeSet<Ino> {
+        let (mut wanted, mut created) = (decoupled.collect::<BTreeSet<_>>(), BTreeSet::new());
+        for (_, _, frame) in &self.requests {
+            if let Some(Message::Request(request)) = decode(frame) {
+                wanted.extend(touched(&request.op).0.into_iter().flatten());
+                created.extend(request.replay.map(|replay| replay.ino));
+            }
+        }
+        wanted.retain(|ino| !created.contains(ino));
+        wanted
+    }
 }
 
 /// Puts resent changes in the order of their first execution.
@@ -88,13 +144,10 @@ impl Resend {
 /// behind the former positions of all other changes. They came first all the same: no change of a
 /// client comes before an earlier one of the same client.
 fn in_first_order(requests: &mut Vec<(Seq, ConnId, Vec<u8>)>) {
-    let tid = |frame: &[u8]| match wire::frame::decode(frame) {
-        Ok(Some((frame, _))) => match Message::decode(frame.payload) {
-            // An asynchronous operation has no position, or a place among all those of its client.
-            Ok(Message::Request(request)) if !request.is_async => Some(request.tid),
-            Ok(_) | Err(_) => None,
-        },
-        Ok(None) | Err(_) => None,
+    let tid = |frame: &[u8]| match decode(frame) {
+        // An asynchronous operation has no position, or a place among all those of its client.
+        Some(Message::Request(request)) if !request.is_async => Some(request.tid),
+        Some(_) | None => None,
     };
     let mut known: Vec<_> = std::mem::take(requests)
         .into_iter()
@@ -120,30 +173,213 @@ fn is_held(op: &Op<'_>) -> bool {
     matches!(op, Op::Reopen { .. } | Op::Close { .. } | Op::Lock { .. })
 }
 
-impl Mds {
-    /// The journal is replayed: waits for the clients of the previous term.
-    pub(crate) fn wait_for_clients(&mut self, effects: &mut MdsEffects) {
-        let mut until = self.clock.now + self.settings.reconnect;
+/// The course of a request that came while clients of the previous term are still returning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EarlyCourse {
+    /// Its client has nothing more to send again.
+    Complete,
+    /// The server executes it: a report of an open file or a lock does not depend on the namespace.
+    Now,
+    /// It has its place among all resent changes.
+    Resent,
+    /// It waits until the server is active.
+    Later,
+}
+
+fn early_course(request: &Request<'_>, is_known: bool, is_reconnecting: bool) -> EarlyCourse {
+    if request.replay.is_none() || !is_known || !is_reconnecting {
+        EarlyCourse::Later
+    } else if request.op == Op::Sync {
+        EarlyCourse::Complete
+    } else if is_held(&request.op) {
+        EarlyCourse::Now
+    } else {
+        EarlyCourse::Resent
+    }
+}
+
+/// The reconnection, with all that it may touch.
+pub(crate) struct ResendCx<'a> {
+    pub(crate) resend: &'a mut Resend,
+    pub(crate) early: &'a mut EarlyFrames,
+    pub(crate) sessions: &'a mut Sessions,
+    pub(crate) counters: &'a mut Counters,
+    pub(crate) phase: &'a mut Phase,
+    pub(crate) namespace: &'a Namespace,
+    pub(crate) tables: &'a Tables,
+    pub(crate) settings: &'a Settings,
+    pub(crate) now: Moment,
+}
+
+/// A need of the reconnection that the server meets before the reconnection continues.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum ResendNeed {
+    /// The server takes a frame, as it came over this connection.
+    Frame(ConnId, Vec<u8>),
+    /// The server executes a change of a client that is not connected.
+    Absent(ClientId, Vec<u8>),
+    /// The server takes these frames. It keeps those that have to wait for their turn.
+    Frames(VecDeque<(ConnId, Vec<u8>)>),
+    /// The server stops.
+    Stop,
+}
+
+impl ResendCx<'_> {
+    /// The journal is replayed: the server waits for the clients of the previous term. Leases that
+    /// the previous server gave may be in use until `leased`.
+    pub(crate) fn wait_for_clients(&mut self, leased: Moment) {
+        let mut until = (self.now + self.settings.reconnect).max(leased);
         for client in self.tables.remembering().filter(|client| *client != ANYBODY) {
             self.sessions.await_return(client);
-            until = until.max(self.clock.now + self.settings.lease);
+            until = until.max(self.now + self.settings.lease);
         }
-        let leased = self.capabilities().leases_recovered();
-        let until = until.max(leased);
-        self.phase = Phase::Reconnecting { until, leased };
+        *self.phase = Phase::Reconnecting { until, leased };
         let dirs = self.namespace.directory_list();
         self.resend.orphans = dirs.iter().any(|dir| !self.namespace.is_anchored(*dir));
-        for (conn, frame) in self.early.take() {
-            self.take_frame(conn, &frame, effects);
-        }
-        self.stop_waiting_if_complete(effects);
     }
 
-    fn take_frame(&mut self, conn: ConnId, frame: &[u8], effects: &mut MdsEffects) {
-        if let Ok(Some((frame, _))) = wire::frame::decode(frame)
-            && let Ok(message) = Message::decode(frame.payload)
-        {
-            self.message(conn, message, effects);
+    /// Takes a request that came while clients of the previous term are still returning, unless it
+    /// is to be executed. Returns its course.
+    pub(crate) fn take_early(
+        &mut self,
+        conn: ConnId,
+        request: &Request<'_>,
+        effects: &mut MdsEffects,
+    ) -> EarlyCourse {
+        let client = self.sessions.client(conn);
+        let is_reconnecting = matches!(self.phase, Phase::Reconnecting { .. });
+        let course = early_course(request, client.is_some(), is_reconnecting);
+        let frame = || Message::Request(request.clone()).to_frame();
+        match (course, client, request.replay) {
+            (EarlyCourse::Complete, Some(client), _) => {
+                self.sessions.get_mut(client).resending = false;
+            }
+            (EarlyCourse::Resent, _, Some(replay)) => {
+                self.resend.requests.push((replay.seq, conn, frame()));
+            }
+            (EarlyCourse::Now, ..) => {}
+            (EarlyCourse::Later | EarlyCourse::Complete | EarlyCourse::Resent, ..) => {
+                self.early.keep(conn, frame(), effects);
+            }
+        }
+        course
+    }
+
+    /// Ends the wait if every client is back, or had its time. Returns the inodes that the server
+    /// must find in the tree then: those of resent changes, and decoupled subtrees.
+    pub(crate) fn stop_waiting(&mut self) -> Option<BTreeSet<Ino>> {
+        let Phase::Reconnecting { until, leased } = *self.phase else { return None };
+        let is_complete = self.now >= until || (self.now >= leased && self.sessions.all_returned());
+        if !is_complete {
+            return None;
+        }
+        self.sessions.stop_waiting(self.now);
+        Some(self.resend.wanted(self.tables.decoupled.keys().copied()))
+    }
+
+    /// The search for these inodes ended: resent changes are executed from now on, in their first
+    /// order. Returns whether that is so.
+    pub(crate) fn become_active(&mut self) -> bool {
+        let Phase::Reconnecting { until, .. } = *self.phase else {
+            // The server was stopped during the search.
+            return false;
+        };
+        if !self.sessions.all_returned() && self.now < until {
+            // A connection broke since, and took its resent changes with it.
+            return false;
+        }
+        assert!(!self.resend.busy, "resent changes are executed once");
+        assert!(self.resend.late.is_empty(), "no change is late before the first is executed");
+        *self.phase = Phase::Active;
+        let mut resent = std::mem::take(&mut self.resend.requests);
+        in_first_order(&mut resent);
+        self.counters.replayed += resent.len() as u64;
+        let sessions = &self.sessions;
+        let with_client = |(_, conn, frame)| Some((sessions.client(conn)?, frame));
+        self.resend.ordered = resent.into_iter().filter_map(with_client).collect();
+        self.resend.busy = true;
+        self.resend.turn = Turn::Sent;
+        true
+    }
+
+    /// Whether a request that cannot be executed comes again later: it was answered before the
+    /// crash, so it may depend on a request of another client that missed its answer.
+    pub(crate) fn comes_late(&mut self, client: ClientId, request: &Request<'_>) -> bool {
+        let answered = request.replay.is_some_and(|replay| replay.seq != Seq(0));
+        let resend = &mut *self.resend;
+        let may = resend.busy && resend.turn == Turn::Sent && !self.early.is_empty();
+        if !may || !answered || request.is_async || client.0 == 0 {
+            return false;
+        }
+        resend.late.push_back((client, Message::Request(request.clone()).to_frame()));
+        true
+    }
+
+    /// Continues with resent changes, unless one waits for a directory.
+    pub(crate) fn step(&mut self) -> Option<ResendNeed> {
+        while self.resend.busy && !self.sessions.is_any_blocked() {
+            match self.resend.ordered.pop_front() {
+                Some((client, frame))
+                    if self.resend.turn == Turn::Sent && self.resend.is_late(client) =>
+                {
+                    self.resend.late.push_back((client, frame));
+                }
+                Some((client, frame)) => {
+                    return Some(match self.sessions.conn_of(client) {
+                        Some(conn) => ResendNeed::Frame(conn, frame),
+                        None => ResendNeed::Absent(client, frame),
+                    });
+                }
+                None => {
+                    if let Some(frames) = self.next_turn() {
+                        return Some(ResendNeed::Frames(frames));
+                    }
+                }
+            }
+        }
+        let stops = !self.resend.busy && std::mem::take(&mut self.resend.stop);
+        stops.then_some(ResendNeed::Stop)
+    }
+
+    /// The turn's requests are done: begins the next turn. Returns its requests, if they do not
+    /// wait here.
+    fn next_turn(&mut self) -> Option<VecDeque<(ConnId, Vec<u8>)>> {
+        match self.resend.turn {
+            Turn::Sent if !self.resend.late.is_empty() => {
+                self.resend.turn = Turn::Asked;
+                return Some(self.early.take());
+            }
+            Turn::Asked => {
+                assert!(self.resend.ordered.is_empty(), "the resent changes are done");
+                self.resend.turn = Turn::Late;
+                self.resend.ordered = std::mem::take(&mut self.resend.late);
+            }
+            Turn::Sent | Turn::Late => self.resend.busy = false,
+        }
+        None
+    }
+
+    /// The frames that waited until the server is active and the resent changes are done, if that
+    /// is so.
+    pub(crate) fn take_waiting(&mut self) -> VecDeque<(ConnId, Vec<u8>)> {
+        if self.resend.busy || *self.phase != Phase::Active {
+            return VecDeque::new();
+        }
+        self.early.take()
+    }
+}
+
+impl Mds {
+    /// Takes frames as if they had just arrived.
+    pub(crate) fn take_frames(
+        &mut self,
+        frames: impl IntoIterator<Item = (ConnId, Vec<u8>)>,
+        effects: &mut MdsEffects,
+    ) {
+        for (conn, frame) in frames {
+            if let Some(message) = decode(&frame) {
+                self.message(conn, message, effects);
+            }
         }
     }
 
@@ -154,204 +390,68 @@ impl Mds {
         request: &Request<'_>,
         effects: &mut MdsEffects,
     ) {
-        let frame = Message::Request(request.clone()).to_frame();
-        let reconnecting = matches!(self.phase, Phase::Reconnecting { .. });
-        match (request.replay, self.sessions.client(conn)) {
-            // The client has nothing more to send again.
-            (Some(_), Some(client)) if reconnecting && request.op == Op::Sync => {
-                self.sessions.get_mut(client).resending = false;
-                self.stop_waiting_if_complete(effects);
-            }
-            // Reports of open files and locks do not depend on the namespace.
-            (Some(_), Some(_)) if reconnecting && is_held(&request.op) => {
-                self.execute(conn, request, effects);
-            }
-            (Some(replay), Some(_)) if reconnecting => {
-                self.resend.requests.push((replay.seq, conn, frame));
-            }
-            (Some(_) | None, _) => self.keep_early(conn, frame, effects),
+        match self.resending().take_early(conn, request, effects) {
+            EarlyCourse::Complete => self.stop_waiting_if_complete(effects),
+            EarlyCourse::Now => self.execute(conn, request, effects),
+            EarlyCourse::Resent | EarlyCourse::Later => {}
         }
-    }
-
-    /// A connection ended: changes that were resent over it and are not being executed yet will be
-    /// resent again. Returns whether there are any, for which the server waits.
-    pub(crate) fn forget_resent(&mut self, conn: ConnId) -> bool {
-        let before = self.resend.requests.len();
-        self.resend.requests.retain(|(_, from, _)| *from != conn);
-        self.resend.requests.len() < before
     }
 
     /// Becomes active if every client is back, or had its time.
     pub(crate) fn stop_waiting_if_complete(&mut self, effects: &mut MdsEffects) {
-        let Phase::Reconnecting { until, leased } = self.phase else { return };
-        let now = self.clock.now;
-        let complete = now >= until || (now >= leased && self.sessions.all_returned());
-        if complete && self.search.is_none() {
-            self.sessions.stop_waiting(self.clock.now);
-            let wanted = self.wanted_by_resent();
+        if self.search.is_none()
+            && let Some(wanted) = self.resending().stop_waiting()
+        {
             self.search_for(Goal::Serve, Ino::ROOT, wanted, effects);
         }
     }
 
     /// The search for the inodes of resent changes ended.
     pub(crate) fn resent_found(&mut self, effects: &mut MdsEffects) {
-        let Phase::Reconnecting { until, .. } = self.phase else {
-            // The server was stopped during the search.
-            return;
-        };
-        // A connection may have broken since, and taken its resent changes with it.
-        if self.sessions.all_returned() || self.clock.now >= until {
-            self.become_active(effects);
+        if self.resending().become_active() {
+            self.subtrees().restore_policies();
+            self.resend_on(effects);
+            self.beacon_tick(effects);
         }
     }
 
-    /// The inodes of resent changes, and decoupled subtrees.
-    fn wanted_by_resent(&self) -> BTreeSet<Ino> {
-        let mut wanted: BTreeSet<Ino> = self.tables.decoupled.keys().copied().collect();
-        let mut created = BTreeSet::new();
-        for (_, _, frame) in &self.resend.requests {
-            if let Ok(Some((frame, _))) = wire::frame::decode(frame)
-                && let Ok(Message::Request(request)) = Message::decode(frame.payload)
-            {
-                wanted.extend(touched(&request.op).0.into_iter().flatten());
-                created.extend(request.replay.map(|replay| replay.ino));
-            }
-        }
-        wanted.retain(|ino| !created.contains(ino));
-        wanted
-    }
-
-    /// Whether a request names an inode whose place in the tree, and with it its policy, is not
-    /// known since the restart.
-    pub(crate) fn is_astray(&self, op: &Op<'_>) -> bool {
-        if !self.resend.orphans {
-            return false;
-        }
-        touched(op).0.into_iter().flatten().any(|ino| !self.namespace.is_anchored(ino))
-    }
-
-    pub(crate) fn resend_tick(&mut self, effects: &mut MdsEffects) {
-        // Failed fetches are repeated.
-        if self.search.as_ref().is_some_and(|search| !search.is_waiting()) {
-            self.search_on(effects);
-        }
-        self.stop_waiting_if_complete(effects);
-    }
-
-    /// Executes resent changes, in their first order, then all other waiting requests.
-    fn become_active(&mut self, effects: &mut MdsEffects) {
-        assert!(!self.resend.busy, "resent changes are executed once");
-        assert!(self.resend.late.is_empty(), "no change is late before the first is executed");
-        self.phase = Phase::Active;
-        self.subtrees().restore_policies();
-        let mut resent = std::mem::take(&mut self.resend.requests);
-        in_first_order(&mut resent);
-        self.counters.replayed += resent.len() as u64;
-        let sessions = &self.sessions;
-        let with_client = |(_, conn, frame)| Some((sessions.client(conn)?, frame));
-        self.resend.ordered = resent.into_iter().filter_map(with_client).collect();
-        self.resend.busy = true;
-        self.resend.turn = Turn::Sent;
-        self.resend_on(effects);
-        self.beacon_tick(effects);
-    }
-
-    /// Whether something that came over a connection waits to be handled.
-    pub(crate) fn is_any_early(&self, conn: ConnId) -> bool {
-        self.early.is_any_of(conn)
-    }
-
-    /// Whether a request must wait because not all that was sent again is done.
-    pub(crate) fn is_resending(&self, conn: ConnId, request: &Request<'_>) -> bool {
-        let is_late =
-            || self.sessions.client(conn).is_none_or(|client| self.resend.is_late(client));
-        let has_turn = || self.resend.turn == Turn::Asked && !is_late();
-        self.resend.busy && request.replay.is_none() && !has_turn()
-    }
-
-    /// Whether a request that cannot be executed comes again later: it was answered before the
-    /// crash, so it may depend on a request of another client that missed its answer.
+    /// See [`ResendCx::comes_late`].
     pub(crate) fn comes_late(&mut self, client: ClientId, request: &Request<'_>) -> bool {
-        let answered = request.replay.is_some_and(|replay| replay.seq != Seq(0));
-        let resend = &mut self.resend;
-        let may = resend.busy && resend.turn == Turn::Sent && !self.early.is_empty();
-        if !may || !answered || request.is_async || client.0 == 0 {
-            return false;
-        }
-        resend.late.push_back((client, Message::Request(request.clone()).to_frame()));
-        true
+        self.resending().comes_late(client, request)
     }
 
     /// Whether resent changes are being executed.
     pub(crate) fn is_resend_busy(&self) -> bool {
-        self.resend.busy
-    }
-
-    /// Stops the server when the resent changes are done.
-    pub(crate) fn stop_after_resend(&mut self) {
-        self.resend.stop = true;
-    }
-
-    /// Executes the resent changes of a client whose connection broke since. Asynchronous
-    /// operations are left out: the client resends them when it is back, and until then no other
-    /// client gets into its directories.
-    fn take_frame_of_absent(&mut self, client: ClientId, frame: &[u8], effects: &mut MdsEffects) {
-        if let Ok(Some((frame, _))) = wire::frame::decode(frame)
-            && let Ok(Message::Request(request)) = Message::decode(frame.payload)
-            && !request.is_async
-        {
-            let request =
-                Request { remembers: false, wants_exclusive: WantsExclusive::Never, ..request };
-            let before = self.sessions.act_for(Some(client));
-            self.request(ConnId::NOBODY, &request, effects);
-            self.sessions.act_for(before);
-        }
-    }
-
-    /// The turn's requests are done: begins the next turn.
-    fn resend_turn(&mut self, effects: &mut MdsEffects) {
-        match self.resend.turn {
-            Turn::Sent if !self.resend.late.is_empty() => {
-                self.resend.turn = Turn::Asked;
-                for (conn, frame) in self.early.take() {
-                    // Requests of a later turn are put back.
-                    self.take_frame(conn, &frame, effects);
-                }
-            }
-            Turn::Asked => {
-                assert!(self.resend.ordered.is_empty(), "the resent changes are done");
-                self.resend.turn = Turn::Late;
-                self.resend.ordered = std::mem::take(&mut self.resend.late);
-            }
-            Turn::Sent | Turn::Late => self.resend.busy = false,
-        }
+        self.resend.is_busy()
     }
 
     /// Continues with resent changes, unless one waits for a directory; then with all other
     /// requests.
     pub(crate) fn resend_on(&mut self, effects: &mut MdsEffects) {
-        while self.resend.busy && !self.sessions.is_any_blocked() {
-            match self.resend.ordered.pop_front() {
-                Some((client, frame))
-                    if self.resend.turn == Turn::Sent && self.resend.is_late(client) =>
-                {
-                    self.resend.late.push_back((client, frame));
+        while let Some(need) = self.resending().step() {
+            match need {
+                ResendNeed::Frame(conn, frame) => self.take_frames([(conn, frame)], effects),
+                ResendNeed::Frames(frames) => self.take_frames(frames, effects),
+                ResendNeed::Stop => self.terminate(effects),
+                // Asynchronous operations are left out: the client resends them when it is back,
+                // and until then no other client gets into its directories.
+                ResendNeed::Absent(client, frame) => {
+                    if let Some(Message::Request(request)) = decode(&frame)
+                        && !request.is_async
+                    {
+                        let wants_exclusive = WantsExclusive::Never;
+                        let request = Request { remembers: false, wants_exclusive, ..request };
+                        let before = self.sessions.act_for(Some(client));
+                        self.request(ConnId::NOBODY, &request, effects);
+                        self.sessions.act_for(before);
+                    }
                 }
-                Some((client, frame)) => match self.sessions.conn_of(client) {
-                    Some(conn) => self.take_frame(conn, &frame, effects),
-                    None => self.take_frame_of_absent(client, &frame, effects),
-                },
-                None => self.resend_turn(effects),
             }
         }
-        if !self.resend.busy && std::mem::take(&mut self.resend.stop) {
-            self.terminate(effects);
-        }
-        if self.resend.busy || self.early.is_empty() || !self.is_active() {
-            return;
-        }
-        for (conn, frame) in self.early.take() {
-            self.take_frame(conn, &frame, effects);
-        }
+        let waiting = self.resending().take_waiting();
+        self.take_frames(waiting, effects);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,26 +4,20 @@
 //! input the server hands every woken waiter to the part that it belongs to, in the order in which
 //! the waits ended, until none is left.
 
-use metastore::request::{StoreFailure, StoreOp, StoreResult};
+use metastore::request::{StoreFailure, StoreResult};
 use types::{ClientId, ConnId, Errno, Error, Ino};
 use wire::{Failure, Message};
 
 use crate::admission::{Entry, Incoming};
 use crate::damage::is_damage;
 use crate::fetch::{Came, Waiter, Woken, decode};
+use crate::recover::RecoveryInput;
 use crate::search::Search;
 use crate::{Mds, MdsEffects, Phase, ReplyTo};
 
 impl Mds {
-    /// Lets every woken waiter go on.
-    #[inline]
+    /// Lets every woken waiter go on, of which there is one at least.
     pub(crate) fn resume_woken(&mut self, effects: &mut MdsEffects) {
-        if self.fetches.is_any_woken() {
-            self.resume_all(effects);
-        }
-    }
-
-    fn resume_all(&mut self, effects: &mut MdsEffects) {
         while let Some(woken) = self.fetches.next_woken() {
             match woken {
                 Woken::Arrived(waiter) => self.resume(waiter, effects),
@@ -44,7 +38,7 @@ impl Mds {
             Waiter::Async(client) => self.resume_async(client, effects),
             Waiter::Merge => self.merges.resume(),
             Waiter::Release(release) => self.release_fetched(release, effects),
-            Waiter::Recovery => self.recovery_continue(effects),
+            Waiter::Recovery => self.recover(RecoveryInput::Fetched, effects),
             Waiter::Search => {
                 self.search.iter_mut().for_each(Search::fetched);
                 self.search_on(effects);
@@ -53,22 +47,19 @@ impl Mds {
                 self.preload_fetched();
                 self.authority_step(effects);
             }
-            Waiter::Balancer => self.moves_fetched(effects),
+            Waiter::Balancer => {
+                self.balance.retry_fetched();
+                self.begin_moves(effects);
+            }
             Waiter::Change(at) => self.go_on_with_change(at, effects),
             Waiter::Merged(release) => self.release_merged(release, effects),
             // It was read for a request that has seen by now that it is another rank's.
             Waiter::Seen(dir) => {
-                if self.is_others(dir) {
+                if self.is_active() && self.authority.is_others(dir) {
                     self.namespace.forget_dirs(&[dir]);
                 }
             }
         }
-    }
-
-    /// Directories arrived, or failed to, for which moves of the balancer waited.
-    fn moves_fetched(&mut self, effects: &mut MdsEffects) {
-        self.balance.retry_fetched();
-        self.begin_moves(effects);
     }
 
     /// Begins the moves that the balancer has decided.
@@ -95,44 +86,32 @@ impl Mds {
                     effects.reply_error(ReplyTo { conn, tid: request.tid }, failure);
                 }
             }
-            Waiter::Changes(client) => self.fail_change(client, failure, effects),
-            Waiter::Async(client) => self.fail_async(client, failure, effects),
+            // The first waiting request of the client fails; the next ones need not.
+            Waiter::Changes(client) | Waiter::Async(client) => {
+                let is_async = matches!(waiter, Waiter::Async(_));
+                let session = self.sessions.get_mut(client);
+                let queue =
+                    if is_async { &mut session.async_ops.waiting } else { &mut session.blocked };
+                let frame = queue.pop_front();
+                if let (Some(conn), Some(frame)) = (self.sessions.conn_of(client), frame)
+                    && let Some(Message::Request(request)) = decode(&frame)
+                {
+                    self.refuse(Incoming { conn, client, request: &request }, failure, effects);
+                }
+                self.resume(waiter, effects);
+            }
             Waiter::Merge => self.merges.fail(&failure, self.clock.now, effects),
             // The subtree is merged, and still its client's: merging it again is harmless.
             Waiter::Release(release) => effects.reply_error(release.at, failure),
             Waiter::Recovery => {
-                if !self.recover_without(dir, error, effects) {
-                    effects.fatal = Some(error.clone());
-                }
+                self.recover(RecoveryInput::Unreadable(dir, error.clone()), effects);
             }
             // It is tried again when some time has passed.
             Waiter::Search => self.search.iter_mut().for_each(Search::fetched),
             Waiter::Preload => self.preload_fetched(),
-            Waiter::Balancer => self.moves_fetched(effects),
+            Waiter::Balancer => self.resume(waiter, effects),
             Waiter::Change(_) | Waiter::Merged(_) | Waiter::Seen(_) => {}
         }
-    }
-
-    /// The first waiting asynchronous operation of a client fails.
-    fn fail_async(&mut self, client: ClientId, failure: Failure, effects: &mut MdsEffects) {
-        let frame = self.sessions.get_mut(client).async_ops.waiting.pop_front();
-        if let (Some(conn), Some(frame)) = (self.sessions.conn_of(client), frame)
-            && let Some(Message::Request(request)) = decode(&frame)
-        {
-            self.refuse(Incoming { conn, client, request: &request }, failure, effects);
-        }
-        self.resume_async(client, effects);
-    }
-
-    /// The first blocked change of a client fails; the next ones need not.
-    fn fail_change(&mut self, client: ClientId, failure: Failure, effects: &mut MdsEffects) {
-        let frame = self.sessions.get_mut(client).blocked.pop_front();
-        if let (Some(conn), Some(frame)) = (self.sessions.conn_of(client), frame)
-            && let Some(Message::Request(request)) = decode(&frame)
-        {
-            self.refuse(Incoming { conn, client, request: &request }, failure, effects);
-        }
-        self.resume_changes(client, effects);
     }
 
     /// The store answered the read of a directory.
@@ -142,29 +121,7 @@ impl Mds {
         result: Result<StoreResult, Box<StoreFailure>>,
         effects: &mut MdsEffects,
     ) {
-        let result = match (result, self.damage.withheld(dir)) {
-            // Memory lacks the events that recovery could not apply.
-            (Ok(_), Some(error)) => {
-                let op = StoreOp::LoadDir { ino: dir };
-                Err(Box::new(StoreFailure { error: error.clone(), op }))
-            }
-            (result, _) => result,
-        };
-        match result {
-            Ok(result) => {
-                self.damage.is_read(dir);
-                self.fetching().arrive(dir, result);
-            }
-            Err(failure) => {
-                self.damage.note(dir, &failure.error);
-                if self.is_resend_busy() && !is_damage(failure.error.errno) {
-                    // A change that its client knows as applied must not fail now.
-                    self.fetches.read_later(dir, self.clock.now);
-                } else {
-                    self.fetches.fail(dir, &failure.error);
-                }
-            }
-        }
+        self.fetching().stored(dir, result);
         if self.phase == Phase::Recovering {
             while self.fetches.has_work() {
                 self.fetch_step(effects);
@@ -172,21 +129,20 @@ impl Mds {
         }
     }
 
-    /// Puts a slice of an arrived directory into the namespace.
+    /// Puts a slice of an arrived directory into the namespace. A directory that is another rank's,
+    /// or comes from one, may have been read all the same: for a fact about its root, or before
+    /// that was known. Its rows do not count: an inode in it may be in a directory of this rank by
+    /// now.
     pub(crate) fn fetch_step(&mut self, effects: &mut MdsEffects) {
-        let is_others = self.fetches.next_arrived().is_some_and(|dir| self.is_others(dir));
+        let dir = self.fetches.next_arrived().filter(|_| self.is_active());
+        let is_others = dir.is_some_and(|dir| self.authority.is_others(dir));
         if let Some(Came { written_up_to }) = self.fetching().step(is_others) {
             self.subtrees().restore_known_policies();
             self.checkpoint.write_up_to(written_up_to);
         }
-        self.resume_woken(effects);
-    }
-
-    /// Whether a directory is another rank's, or comes from one. It may have been read all the
-    /// same, for a fact about its root, or before that was known. Its rows do not count: an inode
-    /// in it may be in a directory of this rank by now.
-    fn is_others(&self, dir: Ino) -> bool {
-        self.is_active() && (self.authority.is_of_other(dir) || self.authority.is_coming(dir))
+        if self.fetches.is_any_woken() {
+            self.resume_woken(effects);
+        }
     }
 
     /// Executes a client's blocked changes until one has to wait again. Without a connection these
@@ -194,11 +150,6 @@ impl Mds {
     fn resume_changes(&mut self, client: ClientId, effects: &mut MdsEffects) {
         let conn = self.sessions.conn_of(client).unwrap_or(ConnId::NOBODY);
         let before = self.sessions.act_for(Some(client));
-        self.resume_changes_over(conn, client, effects);
-        self.sessions.act_for(before);
-    }
-
-    fn resume_changes_over(&mut self, conn: ConnId, client: ClientId, effects: &mut MdsEffects) {
         while let Some(frame) = self.sessions.get_mut(client).blocked.pop_front() {
             let left = self.sessions.get_mut(client).blocked.len();
             match decode(&frame) {
@@ -212,9 +163,10 @@ impl Mds {
                 Some(_) | None => {}
             }
             if self.sessions.get_mut(client).blocked.len() > left {
-                return;
+                break;
             }
         }
+        self.sessions.act_for(before);
     }
 
     /// Continues a client's frames, asynchronous ones and those behind them, until one has to wait

@@ -16,7 +16,7 @@ impl Mds {
         match self.phase {
             // First apply the changes that clients know as applied: the next server would not wait
             // for them.
-            Phase::Active if self.is_resend_busy() => self.stop_after_resend(),
+            Phase::Active if self.resend.is_busy() => self.resend.stop_when_done(),
             Phase::Active => {
                 if !self.capabilities().end_exclusive(effects) {
                     // `caps_tick` comes back here.
@@ -70,7 +70,7 @@ impl Mds {
         }
         let end = end_of_journal(&self.sessions, &self.log);
         if self.tables.end_journal(end) {
-            assert!(!self.is_resend_busy(), "the resent changes are in the journal");
+            assert!(!self.resend.is_busy(), "the resent changes are in the journal");
             self.checkpointing().trim(effects);
             self.phase = Phase::Stopped;
             effects.stopped = true;

@@ -3,6 +3,7 @@
 use metastore::request::{StoreFailure, StoreResult, Token};
 
 use crate::log::Written;
+use crate::recover::RecoveryInput;
 use crate::{Mds, MdsEffects, Waiting};
 
 impl Mds {
@@ -16,7 +17,7 @@ impl Mds {
         self.counters.store_failures += u64::from(result.is_err());
         self.noticed.store.note(self.clock.now, &result);
         match waiting {
-            Waiting::Recovery => self.recovery_stored(token, result, effects),
+            Waiting::Recovery => self.recover(RecoveryInput::Stored(result), effects),
             Waiting::Log => self.journal_stored(token, result, effects),
             Waiting::Tables => self.tables_stored(result, effects),
             Waiting::Fetch(dir) => self.fetched(dir, result, effects),

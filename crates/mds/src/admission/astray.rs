@@ -8,5 +8,6 @@ use crate::{Mds, MdsEffects};
 
 #[inline]
 pub(super) fn check(mds: &mut Mds, from: Incoming<'_>, _: &mut MdsEffects) -> Verdict {
-    if mds.is_astray(from.op()) { Verdict::Refuse(Errno::Stale.into()) } else { Verdict::Pass }
+    let is_astray = mds.resend.is_astray(&mds.namespace, from.op());
+    if is_astray { Verdict::Refuse(Errno::Stale.into()) } else { Verdict::Pass }
 }

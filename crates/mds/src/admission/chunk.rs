@@ -9,8 +9,8 @@ impl Mds {
     /// A part of a journal that a client merges. It waits as the request before it does.
     pub(crate) fn chunk(&mut self, conn: ConnId, tid: Tid, bytes: &[u8], effects: &mut MdsEffects) {
         let waits = matches!(self.phase, Phase::Recovering | Phase::Reconnecting { .. });
-        if waits || self.is_any_early(conn) {
-            self.keep_early(conn, Message::Chunk { tid, bytes }.to_frame(), effects);
+        if waits || self.early.is_any_of(conn) {
+            self.early.keep(conn, Message::Chunk { tid, bytes }.to_frame(), effects);
             return;
         }
         let client = self.sessions.client(conn);

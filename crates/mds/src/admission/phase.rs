@@ -37,11 +37,11 @@ pub(super) fn takes(
     request: &Request<'_>,
     effects: &mut MdsEffects,
 ) -> bool {
-    match course(mds.phase, || mds.is_resending(conn, request)) {
+    match course(mds.phase, || mds.resend.must_wait(&mds.sessions, conn, request)) {
         Course::Now => return false,
         Course::Later => {
             let frame = Message::Request(request.clone()).to_frame();
-            mds.keep_early(conn, frame, effects);
+            mds.early.keep(conn, frame, effects);
         }
         Course::EarlyFrames => mds.request_early(conn, request, effects),
         Course::Late => late(mds, conn, request, effects),

@@ -12,7 +12,7 @@ use crate::{Mds, MdsEffects, Phase};
 pub(super) fn check(mds: &mut Mds, from: Incoming<'_>, _: &mut MdsEffects) -> Verdict {
     // A resent request was acknowledged before a restart, so a full store must take it.
     let is_full =
-        mds.health.room().is_full() && mds.phase == Phase::Active && !mds.is_resend_busy();
+        mds.health.room().is_full() && mds.phase == Phase::Active && !mds.resend.is_busy();
     verdict(mds.refusing(), is_full, from.op())
 }
 

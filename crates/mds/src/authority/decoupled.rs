@@ -12,7 +12,7 @@ use wire::Op;
 use super::Authority;
 use super::place::{InodeAuthority, busy};
 use crate::op::Refused;
-use crate::tables::{Gone, Moved};
+use crate::tables::{Gone, Moved, Tables};
 use crate::{Mds, MdsEffects};
 
 /// The decoupled subtree that a request is about as a whole.
@@ -102,12 +102,6 @@ impl Mds {
         }
     }
 
-    /// The subtrees that left while the journal still names them, by the list of subtrees.
-    pub(crate) fn recover_gone(&mut self) -> &[Gone] {
-        let list = &self.authority.list;
-        self.tables.recover_gone(|root| list.get(root).map_or(0, |subtree| subtree.moves))
-    }
-
     /// Takes in the subtrees that clients have decoupled in an arriving subtree.
     pub(super) fn take_decoupled(&mut self, subtree: &MovedSubtree) -> Result<(), Error> {
         let moved = Moved::decode(&subtree.decoupled).map_err(|malformed| {
@@ -126,6 +120,11 @@ impl Mds {
 }
 
 impl Authority {
+    /// The subtrees that left while the journal still names them, by the list of subtrees.
+    pub(crate) fn recover_gone<'a>(&self, tables: &'a mut Tables) -> &'a [Gone] {
+        tables.recover_gone(|root| self.list.get(root).map_or(0, |subtree| subtree.moves))
+    }
+
     /// Whether it is undecided which rank has a decoupled subtree.
     pub(crate) fn is_moving_decoupled(&self, namespace: &Namespace, subtree: Ino) -> bool {
         self.exporting().any(|root| namespace.is_within(subtree, root))

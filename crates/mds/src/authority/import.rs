@@ -12,10 +12,11 @@
 use std::collections::BTreeSet;
 
 use metastore::{MovedSubtree, Subtrees};
+use namespace::Namespace;
 use types::{ClientId, Errno, Error, Ino, Moment, Path, Seq};
 
 use super::preload::Goal;
-use super::{RETRY, handover};
+use super::{Authority, RETRY, handover};
 use crate::tables::Moved;
 use crate::transfer::{Fence, ListView, Record, TransferAction, TransferEvent, TransferState};
 use crate::{Mds, MdsEffects};
@@ -61,6 +62,17 @@ impl Import {
     /// Whether its root is in the namespace: then the directories in it may be read.
     pub(super) fn is_taken_in(&self) -> bool {
         self.stage != ImportStage::Begin
+    }
+}
+
+impl Authority {
+    /// Sets the path and policy above a subtree whose name is not here.
+    pub(super) fn set_above_stub(&self, namespace: &mut Namespace, subtree: &MovedSubtree) {
+        if self.list.named_by(subtree) == self.rank {
+            return;
+        }
+        let path = Path::parse(&subtree.path).unwrap_or_else(|_| Path::root());
+        namespace.set_above_stub(subtree.root, path, subtree.policy.as_bytes());
     }
 }
 
@@ -252,7 +264,7 @@ impl Mds {
         let MovedSubtree { root, path, .. } = subtree;
         let out = self.namespace.take_out(*root);
         self.namespace.forget_out(out);
-        self.set_above_stub(subtree);
+        self.authority.set_above_stub(&mut self.namespace, subtree);
         let (home, name) = if self.is_named_here(subtree) {
             self.namespace.name_of(*root).ok_or_else(|| {
                 let cause = "the name of a subtree that comes is not known here";
@@ -266,15 +278,6 @@ impl Mds {
         self.take_decoupled(subtree)?;
         self.counters.imports += 1;
         Ok(seq)
-    }
-
-    /// Sets the path and policy above a subtree whose name is not here.
-    pub(crate) fn set_above_stub(&mut self, subtree: &MovedSubtree) {
-        if self.is_named_here(subtree) {
-            return;
-        }
-        let path = Path::parse(&subtree.path).unwrap_or_else(|_| Path::root());
-        self.namespace.set_above_stub(subtree.root, path, subtree.policy.as_bytes());
     }
 
     /// The list was replaced for imports. Returns whether there were any.

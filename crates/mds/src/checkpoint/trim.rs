@@ -5,10 +5,23 @@ use metastore::request::{StoreFailure, StoreOp, StoreResult, segment_name};
 use types::{Errno, Ino, Seq};
 use wire::Answer;
 
-use super::CheckpointCx;
+use super::{Checkpoint, CheckpointCx};
 use crate::MdsEffects;
 use crate::stop::is_journal_ended;
 use crate::store::Waiting;
+
+impl Checkpoint {
+    /// Notes a merge that was applied: until the metadata store has it, it may have to be repeated.
+    pub(crate) fn note_merge(&mut self, seq: Seq, subtree: Ino, object: &[u8]) {
+        let object = (!object.is_empty()).then(|| String::from_utf8_lossy(object).into_owned());
+        if object.is_none() {
+            self.note_volatile(seq, subtree);
+        }
+        // A journal may be merged again, and then is needed for that.
+        self.merges.retain(|(.., known)| known.is_none() || *known != object);
+        self.merges.push((seq, subtree, object));
+    }
+}
 
 impl CheckpointCx<'_> {
     /// Deletes the segments that are not needed any more, and answers the requests that wait for
@@ -55,15 +68,9 @@ impl CheckpointCx<'_> {
         }
     }
 
-    /// Notes a merge that was applied: until the metadata store has it, it may have to be repeated.
+    /// Notes a merge that was applied.
     pub(crate) fn note_merge(&mut self, seq: Seq, subtree: Ino, object: &[u8]) {
-        let object = (!object.is_empty()).then(|| String::from_utf8_lossy(object).into_owned());
-        if object.is_none() {
-            self.note_volatile(seq, subtree);
-        }
-        // A journal may be merged again, and then is needed for that.
-        self.checkpoint.merges.retain(|(.., known)| known.is_none() || *known != object);
-        self.checkpoint.merges.push((seq, subtree, object));
+        self.checkpoint.note_merge(seq, subtree, object);
     }
 
     /// Merges that the metadata store has need no journal object and no repetition any more.

@@ -7,19 +7,21 @@
 use types::{Ino, Seq, Set};
 use wire::{Answer, Op};
 
-use super::{CheckpointCx, SubtreeFlush, Then};
+use super::{Checkpoint, CheckpointCx, SubtreeFlush, Then};
 use crate::apply::directory_of;
 use crate::op::touched;
 use crate::{MdsEffects, ReplyTo};
 
-impl CheckpointCx<'_> {
+impl Checkpoint {
     /// Notes a merge without a journal object. The newest merge of a subtree covers older ones.
     pub(super) fn note_volatile(&mut self, seq: Seq, subtree: Ino) {
-        let volatile = &mut self.checkpoint.volatile;
+        let volatile = &mut self.volatile;
         volatile.retain(|(_, known)| *known != subtree);
         volatile.push((seq, subtree));
     }
+}
 
+impl CheckpointCx<'_> {
     /// The merged subtree that the store must have before this operation is journalled.
     pub(crate) fn must_store(&mut self, op: &Op<'_>) -> Option<Ino> {
         if !op.is_mutation() {

@@ -2,11 +2,11 @@
 //! the same events change intact directories, too.
 
 use metastore::request::{StoreFailure, StoreOp};
-use types::{Error, Ino, Seq};
+use types::{Error, Ino, Result, Seq};
 
-use super::Step;
+use super::{RecoveryCx, RecoveryNeed, Step};
+use crate::MdsEffects;
 use crate::damage::is_damage;
-use crate::{Mds, MdsEffects};
 
 /// Whether the rest can be served without a directory. Without the inode of a subtree's root, the
 /// server cannot serve the subtree.
@@ -14,42 +14,40 @@ fn is_dispensable(dir: Ino) -> bool {
     dir != Ino::ANCHOR && !dir.is_mount_stub()
 }
 
-impl Mds {
-    /// Continues the replay without a damaged directory. Returns whether that is possible.
-    pub(crate) fn recover_without(
+impl RecoveryCx<'_> {
+    /// Continues the replay without a damaged directory.
+    ///
+    /// # Errors
+    /// The given one, if the server cannot serve without the directory.
+    pub(super) fn continue_without(
         &mut self,
         dir: Ino,
-        error: &Error,
+        error: Error,
         effects: &mut MdsEffects,
-    ) -> bool {
+    ) -> Result<Option<RecoveryNeed>> {
         let replays = matches!(self.recovery.step, Step::Replay | Step::ReadStored);
         if !replays || !is_damage(error.errno) || !is_dispensable(dir) {
-            return false;
+            return Err(error);
         }
         // Events before this one did not need the directory, or made it dirty.
-        self.damage.withhold(
-            &mut self.namespace,
-            dir,
-            Seq(self.recovery.applied.0.saturating_add(1)),
-            error,
-        );
+        let since = Seq(self.recovery.applied.0.saturating_add(1));
+        self.damage.withhold(self.namespace, dir, since, &error);
         self.namespace.take_as_empty(dir);
-        self.replay_on(effects);
-        true
+        self.replay_on(effects)
     }
 
-    /// The position of a directory in the store is unknown. Returns whether the replay continues.
-    pub(super) fn recover_without_stored(
+    /// The store failed. If it cannot tell at which position it has a directory, the replay
+    /// continues without the directory.
+    pub(super) fn continue_without_stored(
         &mut self,
-        failure: &StoreFailure,
+        StoreFailure { op, error }: StoreFailure,
         effects: &mut MdsEffects,
-    ) -> bool {
-        let (Step::ReadStored, StoreOp::LoadDir { ino }) = (&self.recovery.step, &failure.op)
-        else {
-            return false;
+    ) -> Result<Option<RecoveryNeed>> {
+        let (Step::ReadStored, StoreOp::LoadDir { ino }) = (&self.recovery.step, op) else {
+            return Err(error);
         };
         self.recovery.stored = Some(None);
-        self.recover_without(*ino, &failure.error, effects)
+        self.continue_without(ino, error, effects)
     }
 
     /// After the replay, names that are missing in memory may still be in the store.

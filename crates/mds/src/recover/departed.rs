@@ -11,7 +11,7 @@
 use journal::Event;
 use types::{Ino, Seq, Set};
 
-use crate::Mds;
+use super::RecoveryCx;
 use crate::tables::Gone;
 
 /// See the module documentation.
@@ -94,7 +94,7 @@ impl DepartedSubtrees {
     }
 }
 
-impl Mds {
+impl RecoveryCx<'_> {
     /// Forgets the subtrees that left before an event.
     pub(super) fn forget_departed(&mut self, seq: Seq) {
         if self.recovery.departed.is_due(seq) {

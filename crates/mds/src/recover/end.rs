@@ -3,20 +3,17 @@
 use metastore::request::StoreOp;
 use types::{Ino, Seq};
 
-use super::Step;
-use crate::fetch::Waiter;
-use crate::{Mds, MdsEffects};
+use super::{RecoveryCx, RecoveryNeed, Step};
+use crate::MdsEffects;
 
-impl Mds {
-    pub(super) fn replayed(&mut self, effects: &mut MdsEffects) {
+impl RecoveryCx<'_> {
+    /// Hands the journal and what it left to the parts that continue with them, unless the root of
+    /// a served subtree is missing.
+    pub(super) fn replayed(&mut self, effects: &mut MdsEffects) -> RecoveryNeed {
         self.forget_departed(Seq(u64::MAX));
-        if let Some(root) = self.lacking_root() {
+        if let Some(root) = self.authority.lacking_root(self.namespace) {
             self.recovery.step = Step::FetchAbove(root);
-            return self.fetching().wait_for_whole(
-                Ino::mount_stub(root),
-                Waiter::Recovery,
-                effects,
-            );
+            return RecoveryNeed::Directory(Ino::mount_stub(root));
         }
         assert!(self.recovery.batch.is_empty(), "each create of the journal is applied");
         assert!(self.recovery.segment.is_none(), "each segment is applied");
@@ -29,15 +26,13 @@ impl Mds {
         let (next_index, last) = (chain.next_index(), chain.last());
         let (segments, garbage) = chain.into_parts();
         if !garbage.is_empty() {
-            self.checkpoint.forget(&mut self.store, StoreOp::Delete { objects: garbage }, effects);
+            self.checkpoint.forget(self.store, StoreOp::Delete { objects: garbage }, effects);
         }
-        self.purging().recover_removed(freed, last);
         let unclear = !segments.is_empty();
         self.log.resume(self.tables.epoch(), segments, (next_index, last));
         if unclear {
             self.authority.journal_is_unclear(self.log.last());
         }
-        self.list_changed(effects);
-        self.wait_for_clients(effects);
+        RecoveryNeed::Clients { freed, last }
     }
 }

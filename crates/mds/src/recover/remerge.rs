@@ -8,11 +8,11 @@ use metastore::request::{LoadedDir, StoreOp};
 use namespace::Mode;
 use types::{Ino, Seq, Set};
 
-use super::Step;
-use crate::fetch::Waiter;
+use super::replay::Pause;
+use super::{RecoveryCx, Step};
 use crate::fetch::seen_by;
 use crate::merge::JournalId;
-use crate::{Mds, MdsEffects, Waiting};
+use crate::{MdsEffects, Waiting};
 
 /// A client's journal that is applied again, and how far.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl Merged {
     }
 }
 
-impl Mds {
+impl RecoveryCx<'_> {
     /// Applies a part of a client's journal again that was merged before the restart (weak
     /// consistency with global durability). Returns a directory that must be fetched first.
     pub(super) fn merge_again(
@@ -86,49 +86,49 @@ impl Mds {
         None
     }
 
-    /// Repeats the losses that a part of a merge caused. Returns whether that is done; if not, a
-    /// directory is being fetched.
-    pub(super) fn lose_again(&mut self, seq: Seq, losses: &[u8], effects: &mut MdsEffects) -> bool {
+    /// Repeats the losses that a part of a merge caused.
+    pub(super) fn lose_again(
+        &mut self,
+        seq: Seq,
+        losses: &[u8],
+        effects: &mut MdsEffects,
+    ) -> Result<(), Pause> {
         for loss in Loss::all(losses).skip(self.recovery.losses) {
-            if loss.winner.0 != 0 {
-                match self.replace_if_stored(loss.winner, seq, effects) {
-                    None => return false,
-                    Some(true) => {
-                        self.namespace.drop_loser(loss.loser);
-                        self.recovery.losses += 1;
-                        continue;
-                    }
-                    Some(false) => {}
-                }
+            if loss.winner.0 != 0 && self.replace_if_stored(loss.winner, seq, effects)? {
+                self.namespace.drop_loser(loss.loser);
+                self.recovery.losses += 1;
+                continue;
             }
             if let Some(dir) = self.namespace.needs_to_lose(&loss) {
                 // Whether the winner is stored is checked again afterwards.
-                self.fetching().wait_for_whole(dir, Waiter::Recovery, effects);
-                return false;
+                return Err(Pause::Directory(dir));
             }
             self.namespace.lose_again(seq, &loss);
             self.recovery.losses += 1;
         }
         self.recovery.losses = 0;
-        true
+        Ok(())
     }
 
     /// Takes a directory as it is stored if that is how it was at this position or later. Returns
-    /// whether it did, or nothing while the directory is being read.
+    /// whether it did.
+    ///
+    /// # Errors
+    /// The directory is being read.
     pub(super) fn replace_if_stored(
         &mut self,
         dir: Ino,
         seq: Seq,
         effects: &mut MdsEffects,
-    ) -> Option<bool> {
+    ) -> Result<bool, Pause> {
         let Some(stored) = self.recovery.stored.take() else {
             self.recovery.step = Step::ReadStored;
             self.store.begin(Waiting::Recovery, StoreOp::LoadDir { ino: dir }, effects);
-            return None;
+            return Err(Pause::Read);
         };
         let position = |loaded: &LoadedDir| loaded.manifest.position.seen_by(self.rank);
         let Some(loaded) = stored.filter(|loaded| position(loaded) >= seq) else {
-            return Some(false);
+            return Ok(false);
         };
         let LoadedDir { manifest, rows } = *loaded;
         let rank = self.rank;
@@ -136,6 +136,6 @@ impl Mds {
         let mut touched = manifest.touched;
         touched.seq = touched.seq.seen_by(rank);
         self.namespace.replace(dir, rows, manifest.position, touched);
-        Some(true)
+        Ok(true)
     }
 }

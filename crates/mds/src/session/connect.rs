@@ -16,7 +16,7 @@ impl Mds {
         }
         if self.phase == Phase::Recovering {
             // Which of the client's requests survived is known when replay is done.
-            return self.keep_early(conn, Message::Hello(hello).to_frame(), effects);
+            return self.early.keep(conn, Message::Hello(hello).to_frame(), effects);
         }
         if self.tables.fenced.contains(&hello.client) {
             // Its work was taken over: the server executes none of its requests any more.
@@ -75,7 +75,7 @@ impl Mds {
     pub(crate) fn closed(&mut self, conn: ConnId, effects: &mut MdsEffects) {
         self.merges.drop_of(conn, self.clock.now);
         self.early.forget(conn);
-        let forgotten = self.forget_resent(conn);
+        let forgotten = self.resend.forget(conn);
         let Some(client) = self.sessions.by_conn.remove(&conn) else { return };
         let Some(session) = self.sessions.by_client.get_mut(&client) else { return };
         if session.conn != Some(conn) {

@@ -2,6 +2,7 @@
 
 mod caps;
 mod damage;
+mod fetches;
 mod leases;
 mod locks;
 mod opens;

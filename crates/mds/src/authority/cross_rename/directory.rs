@@ -16,8 +16,8 @@ use metastore::{CrossRename, MovedSubtree, SUBTREES_MAX, Subtrees};
 use namespace::Refusal;
 use types::{ClientId, Errno, Error, Ino, Moment, Rank, Span};
 
-use super::super::READ_LATELY;
 use super::super::place::{InodeAuthority, busy};
+use super::super::{READ_LATELY, is_in_hidden};
 use super::offer::cross;
 use crate::authority::Authority;
 use crate::op::Refused;
@@ -181,7 +181,7 @@ impl Mds {
         if self.authority.is_own_root(root)
             && let Some(subtree) = self.authority.list.get(root).cloned()
         {
-            self.set_above_stub(&subtree);
+            self.authority.set_above_stub(&mut self.namespace, &subtree);
             return true;
         }
         let lately = |at| self.clock.now.since(at) < READ_LATELY;
@@ -194,7 +194,7 @@ impl Mds {
     /// Whether a directory that left before a crash is in memory, in its hidden directory. If not,
     /// that is fetched.
     pub(super) fn is_root_here(&mut self, root: Ino, effects: &mut MdsEffects) -> bool {
-        if self.is_in_hidden(root) {
+        if is_in_hidden(&self.namespace, root) {
             return true;
         }
         let above = Ino::mount_stub(root);
