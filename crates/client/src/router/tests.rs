@@ -338,6 +338,15 @@ fn a_listing_of_a_split_directory_has_the_names_of_all_fragments() {
 }
 
 #[test]
+fn a_listing_of_a_split_directory_has_as_many_names_as_the_caller_wants() {
+    let mut world = World::new(1);
+    let list = Op::List { dir: HERE, after: None, limit: 6, attrs: true };
+    let result = world.drive(Route::request(), list, split);
+    let Ok(Answer::Entries { entries, more: true }) = result else { panic!("{result:?}") };
+    assert_eq!(entries.len(), 6);
+}
+
+#[test]
 fn a_create_goes_to_the_fragment_that_has_its_name() {
     let mut world = World::new(1);
     let op = Op::Create { parent: HERE, name: b"name", new: NewInode::default() };
