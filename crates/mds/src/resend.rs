@@ -227,7 +227,9 @@ impl Mds {
         if !self.resend.orphans {
             return false;
         }
-        touched(op).0.into_iter().flatten().any(|ino| !self.namespace.is_anchored(ino))
+        // An inode that is not in memory may be another rank's.
+        let lost = |ino| self.namespace.knows(ino) && !self.namespace.is_anchored(ino);
+        touched(op).0.into_iter().flatten().any(lost)
     }
 
     pub(crate) fn resend_tick(&mut self, effects: &mut MdsEffects) {

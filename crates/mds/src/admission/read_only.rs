@@ -70,10 +70,7 @@ fn is_reading(op: &Op<'_>) -> bool {
         | Op::WriteDown { .. }
         | Op::Split { .. }
         | Op::Join { .. }
-        | Op::Depart { .. }
-        | Op::RenameTo { .. }
-        | Op::Arrive { .. }
-        | Op::Passed { .. } => false,
+        | Op::Arrive { .. } => false,
     }
 }
 

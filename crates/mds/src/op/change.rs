@@ -109,10 +109,7 @@ impl Mds {
             | Op::Held { .. }
             | Op::Split { .. }
             | Op::Join { .. }
-            | Op::Depart { .. }
-            | Op::RenameTo { .. }
             | Op::Arrive { .. }
-            | Op::Passed { .. }
             | Op::Decouple { .. }
             | Op::Extend { .. }
             | Op::Merge { .. }

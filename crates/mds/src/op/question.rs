@@ -79,10 +79,7 @@ impl Mds {
             | Op::Held { .. }
             | Op::Split { .. }
             | Op::Join { .. }
-            | Op::Depart { .. }
-            | Op::RenameTo { .. }
             | Op::Arrive { .. }
-            | Op::Passed { .. }
             | Op::Sync
             | Op::Decouple { .. }
             | Op::Extend { .. }

@@ -12,7 +12,6 @@ impl Op<'_> {
             | Op::Unlink { .. }
             | Op::Rmdir { .. }
             | Op::Rename { .. }
-            | Op::RenameTo { .. }
             | Op::SetAttr { .. }
             | Op::Accessed { .. }
             | Op::SetXattr { .. }
@@ -49,9 +48,7 @@ impl Op<'_> {
             | Op::Held { .. }
             | Op::Split { .. }
             | Op::Join { .. }
-            | Op::Depart { .. }
             | Op::Arrive { .. }
-            | Op::Passed { .. }
             | Op::Snapshot { .. }
             | Op::Adopt { .. }
             | Op::Checkpoint => false,
@@ -62,7 +59,7 @@ impl Op<'_> {
     /// between two servers.
     #[must_use]
     pub fn is_change(&self) -> bool {
-        self.is_mutation() || matches!(self, Op::Depart { .. } | Op::Arrive { .. })
+        self.is_mutation() || matches!(self, Op::Arrive { .. })
     }
 
     /// A word for statistics and traces.
@@ -76,7 +73,7 @@ impl Op<'_> {
             Op::Link { .. } => "link",
             Op::Unlink { .. } => "unlink",
             Op::Rmdir { .. } => "rmdir",
-            Op::Rename { .. } | Op::RenameTo { .. } => "rename",
+            Op::Rename { .. } => "rename",
             Op::SetAttr { .. } => "setattr",
             Op::Accessed { .. } => "accessed",
             Op::GetXattr { .. } => "getxattr",
@@ -111,9 +108,7 @@ impl Op<'_> {
             Op::Held { .. } => "held",
             Op::Split { .. } => "split",
             Op::Join { .. } => "join",
-            Op::Depart { .. } => "depart",
             Op::Arrive { .. } => "arrive",
-            Op::Passed { .. } => "passed",
             Op::Snapshot { .. } => "snapshot",
             Op::Adopt { .. } => "adopt",
         }
