@@ -38,10 +38,19 @@ pub struct TracedAct {
     pub kind: ActKind,
     /// To which path, below the directory that is looked at.
     pub path: Vec<u8>,
-    /// The trace and its line, counted from 1.
-    pub line: (usize, usize),
+    /// The line of it.
+    pub line: TraceLine,
     /// When, in seconds of all traces, if they say.
     pub time: Option<f64>,
+}
+
+/// A line of one of the traces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TraceLine {
+    /// The index of the trace.
+    pub trace: usize,
+    /// The line's number in the trace, counted from 1.
+    pub number: usize,
 }
 
 /// The output of one `strace`.
@@ -101,6 +110,20 @@ impl Trace<'_> {
     }
 }
 
+/// A path as the arguments of a call name it.
+#[derive(Clone, Copy)]
+struct PathAt<'a> {
+    /// The descriptor of the directory; none for the working directory.
+    dir: Option<&'a str>,
+    path: Option<&'a str>,
+}
+
+impl<'a> PathAt<'a> {
+    fn of(dir: Option<&'a str>, path: Option<&'a str>) -> Self {
+        Self { dir, path }
+    }
+}
+
 struct Reader<'a> {
     root: &'a [u8],
     trace: usize,
@@ -135,7 +158,7 @@ impl Reader<'_> {
 
     fn ended(&mut self, thread: u64, time: Option<f64>) {
         let client = self.client(thread);
-        let line = (self.trace, self.line);
+        let line = TraceLine { trace: self.trace, number: self.line };
         self.acts.acts.push(TracedAct {
             client,
             kind: ActKind::Ended,
@@ -171,7 +194,7 @@ impl Reader<'_> {
             ActKind::Synced | ActKind::Locked | ActKind::Ended => {}
         }
         let client = self.client(call.thread);
-        let (line, time) = ((self.trace, self.line), call.time);
+        let (line, time) = (TraceLine { trace: self.trace, number: self.line }, call.time);
         self.acts.acts.push(TracedAct { client, kind, path, line, time });
     }
 
@@ -196,9 +219,13 @@ impl Reader<'_> {
                 let path = self.processes.get(thread).at(argument(0), argument(1));
                 self.act(call, ActKind::Removed, path);
             }
-            "rename" => self.rename(call, (None, argument(0)), (None, argument(1))),
+            "rename" => {
+                let from = PathAt::of(None, argument(0));
+                self.rename(call, from, PathAt::of(None, argument(1)));
+            }
             "renameat" | "renameat2" => {
-                self.rename(call, (argument(0), argument(1)), (argument(2), argument(3)));
+                let from = PathAt::of(argument(0), argument(1));
+                self.rename(call, from, PathAt::of(argument(2), argument(3)));
             }
             "stat" | "lstat" | "access" | "readlink" | "getxattr" | "lgetxattr" | "statfs"
                 if done =>
@@ -323,14 +350,9 @@ impl Reader<'_> {
         self.act(call, kind, path);
     }
 
-    fn rename(
-        &mut self,
-        call: &Call<'_>,
-        from: (Option<&str>, Option<&str>),
-        to: (Option<&str>, Option<&str>),
-    ) {
+    fn rename(&mut self, call: &Call<'_>, from: PathAt<'_>, to: PathAt<'_>) {
         let process = self.processes.get(call.thread);
-        let (from, to) = (process.at(from.0, from.1), process.at(to.0, to.1));
+        let (from, to) = (process.at(from.dir, from.path), process.at(to.dir, to.path));
         match call.error {
             None => {
                 self.act(call, ActKind::Removed, from);

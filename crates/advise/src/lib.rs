@@ -18,6 +18,6 @@ mod process;
 mod strace;
 mod verdict;
 
-pub use acts::{ActKind, Acts, Trace, TracedAct};
+pub use acts::{ActKind, Acts, Trace, TraceLine, TracedAct};
 pub use predict::{Costs, Curve, Job, Prediction, predict};
 pub use verdict::{Advice, Evidence, Forbidden, Reason, judge};

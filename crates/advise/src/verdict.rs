@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use policy::{Cell, Consistency, Durability};
 
-use crate::acts::{ActKind, Acts, TracedAct};
+use crate::acts::{ActKind, Acts, TraceLine, TracedAct};
 
 /// Why a cell is not safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,10 +59,10 @@ impl Reason {
 /// The lines that show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evidence {
-    /// The trace and the line of the act that relies on a promise.
-    pub line: (usize, usize),
-    /// The trace and the line of the act on which it relies.
-    pub on: Option<(usize, usize)>,
+    /// The act that relies on a promise.
+    pub line: TraceLine,
+    /// The act on which it relies.
+    pub on: Option<TraceLine>,
     /// About which path.
     pub path: Vec<u8>,
 }
@@ -127,7 +127,7 @@ impl Advice {
 #[derive(Clone, Debug)]
 struct Seen {
     client: usize,
-    line: (usize, usize),
+    line: TraceLine,
 }
 
 /// Judges which cells the acts of a program allow.
@@ -140,7 +140,7 @@ pub fn judge(acts: &Acts) -> Advice {
     for (at, act) in acts.acts.iter().enumerate() {
         last.insert(act.client, at);
     }
-    let one_trace = acts.acts.iter().map(|act| act.line.0).collect::<BTreeSet<_>>().len() <= 1;
+    let one_trace = acts.acts.iter().map(|act| act.line.trace).collect::<BTreeSet<_>>().len() <= 1;
     let works = |client: usize, at: usize| {
         // Traces that do not say when something happened may have been at any time.
         !(timed || one_trace) || last.get(&client).is_some_and(|last| *last > at)
@@ -218,7 +218,7 @@ mod tests {
     use policy::Cell;
     use proptest::prelude::*;
 
-    use super::{Reason, judge};
+    use super::{Reason, TraceLine, judge};
     use crate::Trace;
 
     fn advice(texts: &[&str], each_process: bool) -> super::Advice {
@@ -249,8 +249,8 @@ mod tests {
         let found = advice(&[makes, later], false);
         assert_eq!(found.reasons.len(), 1);
         assert_eq!(found.reasons[0].reason, Reason::Looks);
-        assert_eq!(found.reasons[0].evidence[0].line, (1, 1));
-        assert_eq!(found.reasons[0].evidence[0].on, Some((0, 1)));
+        assert_eq!(found.reasons[0].evidence[0].line, TraceLine { trace: 1, number: 1 });
+        assert_eq!(found.reasons[0].evidence[0].on, Some(TraceLine { trace: 0, number: 1 }));
         assert!(safe(&found).contains(&"weak-none".to_owned()));
         let still = "1 1.0 mkdir(\"/job/d\", 0755) = 0\n1 3.0 mkdir(\"/job/f\", 0755) = 0";
         let found = advice(&[still, later], false);

@@ -5,19 +5,19 @@
 //! [`Decision::exports`]. That is the whole seam:
 //!
 //! ```
-//! use balancer::{Counts, Metrics, Outcome, State, View, decide, preset};
+//! use balancer::{DecisionKind, BalancerView, Counts, Metrics, State, decide, preset};
 //! use types::Rank;
 //!
 //! let busy = Metrics { auth: 100.0, all: 100.0, ..Metrics::default() };
-//! let view = View {
+//! let view = BalancerView {
 //!     whoami: Rank(0),
 //!     ranks: vec![busy, Metrics::default()],
 //!     all: Counts { inode_writes: 100.0, ..Counts::default() },
-//!     ..View::default()
+//!     ..BalancerView::default()
 //! };
 //! let policy = preset("greedy-spill").expect("it is shipped");
 //! let decision = decide(&policy, &view, &State::Nothing);
-//! assert_eq!(decision.outcome, Outcome::Migrate);
+//! assert_eq!(decision.outcome, DecisionKind::Migrate);
 //! ```
 //!
 //! Every rank, at every tick (10 seconds unless set otherwise):

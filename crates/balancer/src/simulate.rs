@@ -226,7 +226,8 @@ pub fn simulate(policy: &BalancerPolicy, setup: &Setup, expired: &Expired) -> Si
 pub fn replay(
     policy: &BalancerPolicy,
     setup: &Setup,
-    (recording, times): (&Recording, f64),
+    recording: &Recording,
+    times: f64,
     expired: &Expired,
 ) -> SimulationReport {
     run(policy, setup, Load::Recorded(recording, times), expired)

@@ -72,10 +72,9 @@ impl Branches {
             }
         }
         self.delete_if(name, version)?;
-        for (ino, stripe) in made {
-            let (pool, size) = (stripe.0.pool(), stripe.1);
+        for (ino, MadeContent { stripe, size }) in made {
             if size > 0 {
-                purge_data(&*self.store, (ino, pool), stripe.0.count(size))?;
+                purge_data(&*self.store, ino, stripe.pool(), stripe.count(size))?;
             }
         }
         Ok(())
@@ -255,7 +254,7 @@ impl Branches {
             }
             collected.contents += 1;
             if !dry_run {
-                purge_data(&*self.store, (ino, pool), stripes)?;
+                purge_data(&*self.store, ino, pool, stripes)?;
                 self.store.delete(&name)?;
             }
             collected.objects.push(name);
@@ -287,15 +286,22 @@ fn size_of(store: &dyn ObjectStore, name: &str) -> Result<u64> {
     }
 }
 
-/// Files that a layer made with content in the store, each with its largest length.
-fn content_of(layer: &[u8], made: &mut BTreeMap<Ino, (Stripe, u64)>) {
+/// The content of a file that a branch made.
+struct MadeContent {
+    stripe: Stripe,
+    /// The largest length of it in the store, in bytes.
+    size: u64,
+}
+
+/// Adds the files that a layer made.
+fn content_of(layer: &[u8], made: &mut BTreeMap<Ino, MadeContent>) {
     let mut learn = |event: &Event<'_>| match *event {
         Event::Create(ref new) => {
-            made.insert(new.ino, (new.stripe, 0));
+            made.insert(new.ino, MadeContent { stripe: new.stripe, size: 0 });
         }
         Event::SetData { ino, data: [], size, .. } => {
-            if let Some((_, known)) = made.get_mut(&ino) {
-                *known = size.max(*known);
+            if let Some(known) = made.get_mut(&ino) {
+                known.size = known.size.max(size);
             }
         }
         Event::SetData { .. }

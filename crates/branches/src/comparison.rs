@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use client::Sides;
+use client::{BranchConflicts, Sides};
 use cudele::{Fs, WALKS_MAX};
 use engine::{load_dir_at, read_snapshots};
 use metastore::{Branch, RowValue};
-use types::{Attr, Cred, Errno, Error, Ino, Map, Path, Result};
+use types::{Attr, Cred, Errno, Error, Ino, Path, Result};
 
 use crate::{Branches, lost};
 
@@ -36,7 +36,8 @@ impl<'a> BranchComparison<'a> {
     pub(crate) fn new(
         branches: &'a Branches,
         fs: &'a Fs,
-        (name, branch): (&str, &Branch),
+        name: &str,
+        branch: &Branch,
     ) -> Result<Self> {
         let (snapshots, _) = read_snapshots(&**branches.store())?;
         let snapshot = snapshots.get(branch.snapshot).ok_or_else(|| lost(name))?;
@@ -101,9 +102,9 @@ impl<'a> BranchComparison<'a> {
     }
 
     /// The path of a directory of the branch, which may have made it. As it was called first.
-    pub(crate) fn path_in(&mut self, dir: Ino, made: &Map<Ino, (Ino, Vec<u8>)>) -> Result<Path> {
+    pub(crate) fn path_in(&mut self, dir: Ino, found: &BranchConflicts) -> Result<Path> {
         let (mut names, mut at) = (Vec::new(), dir);
-        while let Some((above, name)) = made.get(&at) {
+        while let Some((above, name)) = found.made.get(&at) {
             names.push(name);
             at = *above;
         }

@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path as LocalPath;
 
 use cudele::{DirEntry, NewFile, io_error};
-use types::{Attr, AttrChange, Errno, Error, Ino, Map, RenameFlags, Result, Timestamp};
+use types::{Attr, AttrChange, EntryName, Errno, Error, Ino, Map, RenameFlags, Result, Timestamp};
 
 use crate::Work;
 
@@ -152,12 +152,12 @@ impl BranchFiles {
     /// Those of rename(2).
     pub fn rename(
         &mut self,
-        from: (Ino, &[u8]),
-        to: (Ino, &[u8]),
+        from: EntryName<'_>,
+        to: EntryName<'_>,
         flags: RenameFlags,
     ) -> Result<()> {
         if !flags.exchange && !flags.no_replace && from != to {
-            self.keep_content(to.0, to.1)?;
+            self.keep_content(to.dir, to.name)?;
         }
         self.work.rename(from, to, flags)
     }

@@ -11,7 +11,9 @@ use posix::{
     Attributes, Caching, Caller, Directories, Entry, Features, FileSystem, Files, KnownInode,
     Listed, Locks, Names, NewNode, OpenMode,
 };
-use types::{Attr, AttrChange, Errno, Error, FileType, Ino, Map, RenameFlags, Result, Space};
+use types::{
+    Attr, AttrChange, EntryName, Errno, Error, FileType, Ino, Map, RenameFlags, Result, Space,
+};
 
 use crate::BranchFiles;
 
@@ -130,8 +132,8 @@ impl Names for BranchFs {
     fn rename(
         &self,
         _caller: &Caller,
-        from: (Ino, &[u8]),
-        to: (Ino, &[u8]),
+        from: EntryName<'_>,
+        to: EntryName<'_>,
         flags: RenameFlags,
     ) -> Result<()> {
         self.held().files.rename(from, to, flags)
@@ -171,13 +173,13 @@ impl Files for BranchFs {
     fn create(
         &self,
         caller: &Caller,
-        (parent, name): (Ino, &[u8]),
+        EntryName { dir, name }: EntryName<'_>,
         mode: u32,
         _open: OpenMode,
     ) -> Result<(Entry, Caching)> {
         let new = self.wanted(caller, mode);
         let mut state = self.held();
-        let attr = state.files.create(parent, name, &new)?;
+        let attr = state.files.create(dir, name, &new)?;
         state.files.open(attr.ino, false)?;
         Ok((entry(attr), Caching::Afresh))
     }
@@ -221,7 +223,8 @@ impl Directories for BranchFs {
     fn read_dir(
         &self,
         _caller: &Caller,
-        (handle, _attrs): (u64, bool),
+        handle: u64,
+        _attrs: bool,
         from: u64,
         take: &mut dyn FnMut(&Listed<'_>) -> bool,
     ) -> Result<()> {

@@ -176,7 +176,7 @@ impl<'a> Layers<'a> {
         let gathered = std::mem::replace(&mut self.buffer, JournalBuffer::new(next, false));
         let number = self.branch.next_layer() + self.made.len() as u64;
         let (store, first) = (&**self.branches.store(), self.first);
-        self.made.push(squash::put(store, self.branch, gathered, (first, number))?);
+        self.made.push(squash::put(store, self.branch, gathered, first, number)?);
         self.first = next;
         Ok(())
     }

@@ -289,7 +289,7 @@ impl Branches {
         let lock = self.lock(name)?;
         let (branch, version) = self.open_branch(name)?;
         let view = self.view_of(name, &branch)?;
-        Ok(Work::new(self.clone(), name, (branch, version), view, lock))
+        Ok(Work::new(self.clone(), name, branch, version, view, lock))
     }
 
     /// A branch that can be worked on.

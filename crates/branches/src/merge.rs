@@ -250,7 +250,7 @@ impl Merger<'_> {
         if branch.merge.conflict == Conflict::Branch {
             return Ok(BranchConflicts::default());
         }
-        let mut both = BranchComparison::new(self.branches, &self.fs, (self.name, branch))?;
+        let mut both = BranchComparison::new(self.branches, &self.fs, self.name, branch)?;
         client::conflicts(layers, &branch.ranges, &mut both).map_err(|error| match error {
             LayerError::Damaged(error) => error.in_journal(self.name),
             LayerError::Fetch(error) => error,
@@ -285,9 +285,9 @@ impl Merger<'_> {
         if found.clashes.is_empty() {
             return Ok(Vec::new());
         }
-        let mut both = BranchComparison::new(self.branches, &self.fs, (self.name, branch))?;
+        let mut both = BranchComparison::new(self.branches, &self.fs, self.name, branch)?;
         let path = |ConflictingName { dir, name }: &ConflictingName| {
-            Ok(both.path_in(*dir, &found.made)?.join(name))
+            Ok(both.path_in(*dir, found)?.join(name))
         };
         found.clashes.iter().map(path).collect()
     }

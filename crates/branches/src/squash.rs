@@ -36,7 +36,7 @@ pub(crate) fn squashed(store: &dyn ObjectStore, mut branch: Branch) -> Result<Br
         let bytes = read_layer(store, layer)?;
         copy(&bytes, &mut buffer).map_err(|error| error.in_journal(&layer.name()))?;
     }
-    let layer = put(store, &branch, buffer, (first, branch.next_layer()))?;
+    let layer = put(store, &branch, buffer, first, branch.next_layer())?;
     branch.layers.truncate(from);
     branch.layers.push(layer);
     Ok(branch)
@@ -47,12 +47,14 @@ pub(crate) fn put(
     store: &dyn ObjectStore,
     branch: &Branch,
     mut buffer: JournalBuffer,
-    (first, number): (Seq, u64),
+    first: Seq,
+    number: u64,
 ) -> Result<Layer> {
     buffer.close_block();
     let events = buffer.next_seq().0 - first.0;
     let bytes = client::journal_of(branch.root, first, buffer.blocks());
-    let layer = Layer::of((branch.id, number), (first, events), &bytes);
+    let owner = branch.id;
+    let layer = Layer { owner, number, first, events, ..Layer::default() }.with_object(&bytes);
     // An object of this name is left from a process that died here: no branch lists it.
     let _ = store.put(&layer.name(), &bytes, Expect::Any)?;
     Ok(layer)

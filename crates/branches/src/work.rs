@@ -15,7 +15,8 @@ use metastore::{Branch, LAYERS_MAX, Layer};
 use namespace::PlannedInode;
 use objstore::{Expect, LockGuard, Version};
 use types::{
-    Attr, AttrChange, Errno, Error, FileType, Ino, RenameFlags, Result, Seq, Set, Stripe, Timestamp,
+    Attr, AttrChange, EntryName, Errno, Error, FileType, Ino, RenameFlags, Result, Seq, Set,
+    Stripe, Timestamp,
 };
 
 use crate::squash::squashed;
@@ -60,7 +61,8 @@ impl Work {
     pub(crate) fn new(
         branches: Branches,
         name: &str,
-        (branch, version): (Branch, Version),
+        branch: Branch,
+        version: Version,
         view: SnapshotView,
         lock: Box<dyn LockGuard>,
     ) -> Self {
@@ -139,7 +141,7 @@ impl Work {
         };
         let ino = self.create(parent, name, &NewFile { size: 0, data: &[], ..*new })?;
         let attr = self.view.attr(ino)?;
-        self.give_length((ino, attr.stripe), &head, source)?;
+        self.give_length(ino, attr.stripe, &head, source)?;
         if new.mtime.is_some() {
             // Giving it its length counts as a change.
             let atime = new.atime.or(new.mtime);
@@ -174,7 +176,7 @@ impl Work {
             ContentStart::Inline(head) | ContentStart::Large(head) => head,
         };
         if fresh {
-            self.give_length((ino, attr.stripe), &head, source)?;
+            self.give_length(ino, attr.stripe, &head, source)?;
             return Ok(ino);
         }
         if home == Ino::LINKS {
@@ -191,21 +193,22 @@ impl Work {
         };
         let made = self.create(home, &name, &new)?;
         let stripe = self.view.attr(made)?.stripe;
-        self.give_length((made, stripe), &head, source)?;
+        self.give_length(made, stripe, &head, source)?;
         Ok(made)
     }
 
     /// Writes content, and then says how long it is.
     fn give_length(
         &mut self,
-        place: (Ino, Stripe),
+        ino: Ino,
+        stripe: Stripe,
         head: &[u8],
         source: &mut dyn Read,
     ) -> Result<()> {
-        let size = self.view.content.write_new(place, head, source)?;
+        let size = self.view.content.write_new((ino, stripe), head, source)?;
         let (cred, time) = self.now();
         self.view.on(b"", |inner| {
-            inner.change(|namespace| namespace.plan_setdata(&cred, place.0, b"", size, time))
+            inner.change(|namespace| namespace.plan_setdata(&cred, ino, b"", size, time))
         })
     }
 
@@ -246,12 +249,13 @@ impl Work {
     /// Those of rename(2).
     pub fn rename(
         &mut self,
-        from: (Ino, &[u8]),
-        to: (Ino, &[u8]),
+        from: EntryName<'_>,
+        to: EntryName<'_>,
         flags: RenameFlags,
     ) -> Result<()> {
         let (cred, time) = self.now();
-        self.view.on(from.1, |inner| inner.rename(&cred, from, to, flags, time))
+        let (old, new) = ((from.dir, from.name), (to.dir, to.name));
+        self.view.on(from.name, |inner| inner.rename(&cred, old, new, flags, time))
     }
 
     /// Gives an inode one more name.
@@ -261,7 +265,9 @@ impl Work {
     pub fn link(&mut self, ino: Ino, parent: Ino, name: &[u8]) -> Result<()> {
         let (cred, time) = self.now();
         self.view.on(name, |inner| {
-            inner.change(|namespace| namespace.plan_link(&cred, ino, (parent, name), time))
+            inner.change(|namespace| {
+                namespace.plan_link(&cred, ino, EntryName::new(parent, name), time)
+            })
         })
     }
 
@@ -297,8 +303,8 @@ impl Work {
         }
         let (first, bytes) = self.view.inner.seal();
         debug_assert_eq!(first, self.branch.next_seq().max(Seq(1)));
-        let place = (self.branch.id, self.branch.next_layer());
-        let layer = Layer::of(place, (first, events), &bytes);
+        let (owner, number) = (self.branch.id, self.branch.next_layer());
+        let layer = Layer { owner, number, first, events, ..Layer::default() }.with_object(&bytes);
         // An object of this name is left from a process that died here: no branch lists it.
         let _ = self.branches.store().put(&layer.name(), &bytes, Expect::Any)?;
         let mut branch = self.branch.clone();

@@ -52,7 +52,7 @@ impl OpenDir {
         let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut found, mut next) = (Vec::new(), *at);
         let mount = &self.open.0;
-        let read = mount.fs.read_dir(&mount.caller, (self.handle, true), *at, &mut |listed| {
+        let read = mount.fs.read_dir(&mount.caller, self.handle, true, *at, &mut |listed| {
             if found.len() >= count {
                 return false;
             }

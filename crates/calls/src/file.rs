@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cudele::{Attr, AttrChange, Errno, Error, Ino, Result};
 use posix::OpenMode;
 use rustix::fs::OFlags;
-use types::Cred;
+use types::{Cred, EntryName};
 
 use crate::failure::{CallFailure, about};
 use crate::mount::{Mount, Use};
@@ -254,7 +254,7 @@ fn open_found(
         }
     }
     let place = mount.parent(path)?;
-    let at = (place.ino, &place.name[..]);
+    let at = EntryName::new(place.ino, &place.name);
     let (entry, _) = mount.fs.create(&mount.caller, at, mode, how)?;
     Ok((place, entry.attr.ino, true))
 }

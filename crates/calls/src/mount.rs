@@ -9,7 +9,7 @@ use cudele::{
     Attr, Cluster, Errno, Error, FileType, Ino, Locator, Path, RenameFlags, Result, XattrFlags,
 };
 use posix::{Caller, FileSystem, NewNode};
-use types::Cred;
+use types::{Cred, EntryName};
 use vfs::Vfs;
 
 use crate::failure::about;
@@ -192,7 +192,8 @@ impl Mount {
         let old = self.parent(from).map_err(|error| about(from, error))?;
         let run = || {
             let new = self.parent(to)?;
-            let (old, new) = ((old.ino, &old.name[..]), (new.ino, &new.name[..]));
+            let (old, new) =
+                (EntryName::new(old.ino, &old.name), EntryName::new(new.ino, &new.name));
             self.fs.rename(&self.caller, old, new, RenameFlags::default())
         };
         run().map_err(|error| about(from, error))

@@ -11,7 +11,8 @@ use journal::{Event, JournalBuffer, JournalError, SegmentHeader, SegmentReader, 
 use metastore::request::LoadedDir;
 use namespace::{ApplyOutcome, Mode, Namespace, Planned, PlannedInode, Refusal};
 use types::{
-    Attr, ClientId, Cred, Epoch, Errno, Ino, InoRange, Map, Origin, RenameFlags, Seq, Timestamp,
+    Attr, ClientId, Cred, EntryName, Epoch, Errno, Ino, InoRange, Map, Origin, RenameFlags, Seq,
+    Timestamp,
 };
 
 mod conflict;
@@ -95,7 +96,7 @@ impl BranchView {
 
     /// Adds a directory of the snapshot; `None` if the store had nothing of it.
     pub fn load(&mut self, dir: Ino, loaded: Option<&LoadedDir>) {
-        let nothing = (Seq(0), (Timestamp(0), Seq(0)));
+        let nothing = (Seq(0), metastore::DirTouch::default());
         let (position, touched) = loaded.map_or(nothing, |loaded| {
             self.namespace.load(dir, loaded.rows.iter());
             (loaded.manifest.position, loaded.manifest.touched)
@@ -224,7 +225,8 @@ impl BranchView {
     ) -> Result<Ino, Refusal> {
         let mut numbers = self.numbers;
         let ino = numbers.take().ok_or(Errno::NoSpace)?;
-        let planned = self.namespace.plan_create(cred, place, new, ino)?;
+        let entry = EntryName::new(place.0, place.1);
+        let planned = self.namespace.plan_create(cred, entry, new, ino)?;
         self.numbers = numbers;
         self.append(&planned);
         Ok(ino)
@@ -255,6 +257,7 @@ impl BranchView {
         flags: RenameFlags,
         time: Timestamp,
     ) -> Result<(), Refusal> {
+        let (from, to) = (EntryName::new(from.0, from.1), EntryName::new(to.0, to.1));
         if let Some(planned) = self.namespace.plan_rename(cred, from, to, flags, time)? {
             self.append(&planned);
         }

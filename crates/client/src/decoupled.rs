@@ -13,8 +13,9 @@ use std::collections::VecDeque;
 use journal::{Create, Event, JournalBuffer, JournalError, SegmentHeader, SegmentReader, Writer};
 use namespace::{Mode, Namespace, Planned, PlannedInode, Refusal};
 use types::{
-    Attr, AttrChange, ClientId, Cred, Epoch, Errno, FILE_BYTES_MAX, FileType, INLINE_BYTES_MAX,
-    Ino, InoRange, MODE_TYPE, Origin, RenameFlags, Seq, Stripe, Timestamp, XattrFlags, check_name,
+    Attr, AttrChange, ClientId, Cred, EntryName, Epoch, Errno, FILE_BYTES_MAX, FileType,
+    INLINE_BYTES_MAX, Ino, InoRange, MODE_TYPE, Origin, RenameFlags, Seq, Stripe, Timestamp,
+    XattrChange, XattrFlags, check_name,
 };
 
 /// The grant of the monitor and the server to a client.
@@ -207,8 +208,8 @@ impl ClientSubtree {
         name: &[u8],
         new: &PlannedInode<'_>,
     ) -> Result<Ino, Refusal> {
-        let planned =
-            self.view().namespace.plan_create(cred, (parent, name), new, Ino(u64::MAX))?;
+        let entry = EntryName::new(parent, name);
+        let planned = self.view().namespace.plan_create(cred, entry, new, Ino(u64::MAX))?;
         let mut event = planned.event();
         let ino = self.take_ino()?;
         if let Event::Create(create) = &mut event {
@@ -310,6 +311,7 @@ impl ClientSubtree {
         flags: RenameFlags,
         time: Timestamp,
     ) -> Result<(), Refusal> {
+        let (from, to) = (EntryName::new(from.0, from.1), EntryName::new(to.0, to.1));
         let planned = self.view().namespace.plan_rename(cred, from, to, flags, time)?;
         if let Some(planned) = planned {
             self.append_planned(&planned);
@@ -328,7 +330,8 @@ impl ClientSubtree {
         to: (Ino, &[u8]),
         time: Timestamp,
     ) -> Result<(), Refusal> {
-        let planned = self.view().namespace.plan_link(cred, ino, to, time)?;
+        let planned =
+            self.view().namespace.plan_link(cred, ino, EntryName::new(to.0, to.1), time)?;
         self.append_planned(&planned);
         Ok(())
     }
@@ -361,7 +364,8 @@ impl ClientSubtree {
         flags: XattrFlags,
         time: Timestamp,
     ) -> Result<(), Refusal> {
-        let planned = self.view().namespace.plan_setxattr(cred, ino, xattr, flags, time)?;
+        let change = XattrChange { name: xattr.0, value: xattr.1, flags };
+        let planned = self.view().namespace.plan_setxattr(cred, ino, change, time)?;
         self.append_planned(&planned);
         Ok(())
     }

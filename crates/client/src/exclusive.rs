@@ -25,8 +25,8 @@ use std::collections::VecDeque;
 use journal::Event;
 use namespace::{FreedInode, Mode, Namespace, Planned, PlannedInode, Refusal};
 use types::{
-    Attr, AttrChange, Cred, Errno, FileType, Ino, InoRange, Map, Seq, Set, Stripe, Tid, Timestamp,
-    check_name,
+    Attr, AttrChange, Cred, EntryName, Errno, FileType, Ino, InoRange, Map, Seq, Set, Stripe, Tid,
+    Timestamp, XattrChange, check_name,
 };
 use wire::{Answer, Failure, Op, Opened, Replay, WantsExclusive};
 
@@ -288,7 +288,8 @@ impl ExclusiveDirs {
                     // Whether a directory would come to stand below itself is not known here.
                     return Err(Not::Known);
                 }
-                let (from, to) = ((parent, name), (new_parent, new_name));
+                let from = EntryName::new(parent, name);
+                let to = EntryName::new(new_parent, new_name);
                 let planned = self.view.plan_rename(cred, from, to, flags, now)?;
                 let Some(planned) = planned else { return Ok(Here::Said(Answer::Done)) };
                 let answer = self.execute(&planned, now);
@@ -314,7 +315,8 @@ impl ExclusiveDirs {
             }
             Op::SetXattr { ino, name, value, flags } => {
                 self.whole(ino)?;
-                let planned = self.view.plan_setxattr(cred, ino, (name, value), flags, now)?;
+                let change = XattrChange { name, value, flags };
+                let planned = self.view.plan_setxattr(cred, ino, change, now)?;
                 Ok(self.execute(&planned, now))
             }
             Op::SetData { ino, data, size } => {
@@ -361,7 +363,8 @@ impl ExclusiveDirs {
         let Some(stripe) = self.dirs.get(&parent).copied() else { return Err(Not::Known) };
         let wire::NewInode { mode, owner, rdev, size, mtime, atime, data, open: _ } = *new;
         let new = PlannedInode { mode, owner, rdev, stripe, size, time, mtime, atime, data };
-        let planned = self.view.plan_create(cred, (parent, name), &new, Ino(u64::MAX))?;
+        let entry = EntryName::new(parent, name);
+        let planned = self.view.plan_create(cred, entry, &new, Ino(u64::MAX))?;
         let Some(ino) = self.take_number() else { return Err(Not::Numbered) };
         let mut event = planned.event();
         if let Event::Create(create) = &mut event {

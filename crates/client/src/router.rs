@@ -69,6 +69,7 @@ impl Router {
             self.places.clear();
         }
         self.places.insert(ino, rank);
+        debug_assert!(self.places.len() <= PLACES_MAX, "the number of places is bounded");
     }
 
     /// Whether this client knows of another rank than 0, or of a split directory. Until then every
@@ -160,6 +161,8 @@ impl Router {
         for (ino, rank) in &self.places {
             assert_ne!(ino.given_by(), *rank, "{ino} is noted at the rank that allocated it");
         }
+        self.fragments.validate();
+        assert!(self.places.len() <= PLACES_MAX, "the number of places is bounded");
         assert!(!self.ranks.contains(&Rank(0)), "the session with rank 0 is always there");
         assert!(self.several || self.ranks.is_empty(), "sessions, but no other rank is known");
     }

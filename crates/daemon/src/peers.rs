@@ -68,7 +68,7 @@ impl Peers {
         } else if !peer.connects {
             peer.tried = Some(now);
             let text = peer.address.clone();
-            peer.connects = connect((rank, text), self.waker.clone(), self.results.0.clone());
+            peer.connects = connect(rank, text, self.waker.clone(), self.results.0.clone());
         }
     }
 
@@ -101,7 +101,7 @@ impl Peers {
 }
 
 /// Starts an attempt. Returns whether there is a thread for it.
-fn connect((rank, text): (Rank, String), waker: Waker, results: Sender<Attempt>) -> bool {
+fn connect(rank: Rank, text: String, waker: Waker, results: Sender<Attempt>) -> bool {
     let run = move || {
         let address = text.parse::<Address>();
         let stream = address.and_then(|address| address.connect()).ok();

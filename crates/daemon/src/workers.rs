@@ -48,7 +48,13 @@ impl Workers {
         let (purging, purging_ops) = unbounded();
         let (pool, pool_ops) = unbounded();
         let executor = Arc::new(Executor::default());
-        let copies = Arc::new(Copies::default());
+        let worker = Worker {
+            store: store.clone(),
+            executor: executor.clone(),
+            copies: Arc::new(Copies::default()),
+            done,
+            waker: waker.clone(),
+        };
         let mut threads = Vec::new();
         let own = [journal_ops, compaction_ops];
         let queues = own
@@ -56,11 +62,9 @@ impl Workers {
             .chain(std::iter::repeat_n(purging_ops, PURGING))
             .chain(std::iter::repeat_n(pool_ops, POOL));
         for ops in queues {
-            let (store, done, waker) = (store.clone(), done.clone(), waker.clone());
-            let (executor, copies) = (executor.clone(), copies.clone());
+            let worker = worker.clone();
             let thread = std::thread::Builder::new().name("store".to_owned());
-            let thread =
-                thread.spawn(move || work((&*store, &executor, &copies), &ops, &done, &waker));
+            let thread = thread.spawn(move || worker.run(&ops));
             threads.push(thread.map_err(|error| {
                 Error::new(Errno::Again, "store threads", format!("cannot be started: {error}"))
                     .remedy("allow this user or container more threads")
@@ -113,24 +117,31 @@ impl Workers {
     }
 }
 
-fn work(
-    (store, executor, copies): (&dyn Store, &Executor, &Copies),
-    ops: &Receiver<(Token, StoreOp)>,
-    done: &Sender<Finished>,
-    waker: &Waker,
-) {
-    for (token, op) in ops {
-        let copied = copies.of(&op);
-        let result = executor.execute(store, op);
-        let copied = copied.filter(|_| matches!(result, Ok(StoreResult::Stored(_))));
-        let copied = copied.map(|(name, data)| copies.note(name, data));
-        if done.send((token, result)).is_err() {
-            return;
-        }
-        waker.wake();
-        // Behind the answer: nothing waits for the second copy.
-        if let Some(name) = copied {
-            copies.write(store, &name);
+/// The work of one thread.
+#[derive(Clone)]
+struct Worker {
+    store: Arc<dyn Store>,
+    executor: Arc<Executor>,
+    copies: Arc<Copies>,
+    done: Sender<Finished>,
+    waker: Waker,
+}
+
+impl Worker {
+    fn run(&self, ops: &Receiver<(Token, StoreOp)>) {
+        for (token, op) in ops {
+            let copied = self.copies.of(&op);
+            let result = self.executor.execute(&*self.store, op);
+            let copied = copied.filter(|_| matches!(result, Ok(StoreResult::Stored(_))));
+            let copied = copied.map(|(name, data)| self.copies.note(name, data));
+            if self.done.send((token, result)).is_err() {
+                return;
+            }
+            self.waker.wake();
+            // Behind the answer: nothing waits for the second copy.
+            if let Some(name) = copied {
+                self.copies.write(&*self.store, &name);
+            }
         }
     }
 }

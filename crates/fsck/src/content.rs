@@ -61,7 +61,7 @@ pub(crate) fn check(
         for name in names {
             if let Some(ObjectName::Sums(ino, pool, number)) = ObjectName::parse(name) {
                 let content = Content { store, ino, pool };
-                content.check((name, number), &mut damage, &mut report.bytes)?;
+                content.check(name, number, &mut damage, &mut report.bytes)?;
             }
         }
         if let Some((block, object)) = damage.first {
@@ -107,12 +107,7 @@ fn absent<T: Default>(result: Result<T>) -> Result<T> {
 }
 
 impl Content<'_> {
-    fn check(
-        &self,
-        (name, number): (&str, u64),
-        damage: &mut Damage,
-        bytes: &mut u64,
-    ) -> Result<()> {
+    fn check(&self, name: &str, number: u64, damage: &mut Damage, bytes: &mut u64) -> Result<()> {
         let mut first = number * SUMS_PER_OBJECT;
         let mut window = Window::default();
         while first / SUMS_PER_OBJECT == number {
@@ -127,7 +122,7 @@ impl Content<'_> {
                     SumEntry::Sum(sum) => {
                         *bytes += u64::from(sum.length);
                         if !self.fits(block, sum, &mut window)?
-                            && self.stays((name, block), damage)?
+                            && self.stays(name, block, damage)?
                         {
                             damage.blocks += 1;
                         }
@@ -169,7 +164,7 @@ impl Content<'_> {
             let bytes = match absent(self.store.read_range(&object, start, length)) {
                 // The medium reports an error in this block or in another block of the window.
                 Err(error) if error.errno == Errno::Io => {
-                    return self.fits_alone((&object, at), sum);
+                    return self.fits_alone(&object, at, sum);
                 }
                 bytes => bytes?,
             };
@@ -179,7 +174,7 @@ impl Content<'_> {
         Ok(sum.fits(&window.bytes[from..]))
     }
 
-    fn fits_alone(&self, (object, at): (&str, u64), sum: &Sum) -> Result<bool> {
+    fn fits_alone(&self, object: &str, at: u64, sum: &Sum) -> Result<bool> {
         let length = usize::try_from(sum.length).unwrap_or_default();
         match absent(self.store.read_range(object, at, length)) {
             Ok(bytes) => Ok(sum.fits(&bytes)),
@@ -189,7 +184,7 @@ impl Content<'_> {
     }
 
     /// Whether a mismatch of a block and its entry is permanent.
-    fn stays(&self, (name, block): (&str, u64), damage: &mut Damage) -> Result<bool> {
+    fn stays(&self, name: &str, block: u64, damage: &mut Damage) -> Result<bool> {
         for _ in 0..ATTEMPTS_MAX {
             let before = self.entries(name, block, 1)?;
             let [SumEntry::Sum(sum)] = before.as_slice() else { return Ok(false) };

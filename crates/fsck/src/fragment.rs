@@ -56,7 +56,7 @@ pub(crate) fn read(
         let mut missing = runs.iter().any(Option::is_none);
         let fragment = together(manifest, runs);
         let before = report.findings.len();
-        missing |= values::check(store, (&fragment.manifest, &fragment.rows), report)?;
+        missing |= values::check(store, &fragment.manifest, &fragment.rows, report)?;
         // A server may have replaced the manifest and deleted the runs of the old one.
         let changed = missing && store.get(&name).is_ok_and(|(now, _)| now != bytes);
         if !changed || attempt == ATTEMPTS_MAX {
@@ -160,7 +160,7 @@ pub(crate) fn check(
     for row in fragment.rows.iter() {
         facts.add(dirfrag, &row);
     }
-    facts.positions.extend([fragment.manifest.position, fragment.manifest.touched.1]);
+    facts.positions.extend([fragment.manifest.position, fragment.manifest.touched.seq]);
     report.names += fragment.rows.len() as u64;
     let whole = fragment.bad.is_empty();
     for (info, kind) in fragment.bad {

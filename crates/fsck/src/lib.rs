@@ -84,7 +84,8 @@ pub enum Depth {
 /// If the store cannot be listed or does not answer. An object that cannot be read is a finding.
 pub fn check(
     store: &dyn Store,
-    (scope, depth): (Scope, Depth),
+    scope: Scope,
+    depth: Depth,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<FsckReport> {
     let survey = StoreSurvey::of(store)?;

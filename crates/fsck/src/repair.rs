@@ -49,7 +49,7 @@ pub fn repair(store: &dyn Store, now: Timestamp) -> Result<Repairs> {
     for round in 0..ROUNDS_MAX {
         // A repair cannot change damaged content, so only the first round reads content.
         let depth = if round == 0 { Depth::Content } else { Depth::Metadata };
-        let report = check(store, (Scope::AtRest, depth), &mut |_, _| {})?;
+        let report = check(store, Scope::AtRest, depth, &mut |_, _| {})?;
         // Directories lack the changes in a journal, so names cannot be compared.
         let may = |finding: &Finding| {
             let is_damage = finding.kind.severity() == Severity::Damage;

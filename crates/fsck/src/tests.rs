@@ -56,7 +56,7 @@ fn segments(store: &Memory) -> Vec<String> {
 
 /// The codes of all findings of a check.
 fn found(store: &Memory) -> Vec<&'static str> {
-    let report = check(store, (Scope::AtRest, Depth::Content), &mut |_, _| {}).unwrap();
+    let report = check(store, Scope::AtRest, Depth::Content, &mut |_, _| {}).unwrap();
     report.findings.iter().map(|finding| finding.kind.code()).collect()
 }
 
@@ -90,7 +90,7 @@ fn a_directory_with_value_segments_adds_up() {
     let store = made();
     assert_eq!(found(&store), [""; 0]);
     assert!(
-        check(&store, (Scope::EachByItself, Depth::Content), &mut |_, _| {}).unwrap().bytes
+        check(&store, Scope::EachByItself, Depth::Content, &mut |_, _| {}).unwrap().bytes
             > FILES * 3000
     );
 }

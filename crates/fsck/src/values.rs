@@ -40,7 +40,8 @@ fn pointer_of(value: &RowValue<'_>) -> Option<Pointer> {
 /// Checks segments against references. Returns whether a segment is missing.
 pub(crate) fn check(
     store: &dyn ObjectStore,
-    (manifest, rows): (&Manifest, &Rows),
+    manifest: &Manifest,
+    rows: &Rows,
     report: &mut FsckReport,
 ) -> Result<bool> {
     let dirfrag = manifest.dirfrag;

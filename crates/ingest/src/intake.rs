@@ -269,7 +269,7 @@ impl<'t> Intake<'t> {
             self.tally.inline_bytes += size;
             made.ino
         } else {
-            self.large(entry, (dir, size), &buffer, &new, &mut content)?
+            self.large(entry, dir, &buffer, &NewFile { size, ..new }, &mut content)?
         };
         self.buffer = buffer;
         self.xattrs(ino, entry)
@@ -278,12 +278,12 @@ impl<'t> Intake<'t> {
     fn large(
         &mut self,
         entry: &SourceEntry<'_>,
-        (dir, size): (Ino, u64),
+        dir: Ino,
         head: &[u8],
         new: &NewFile<'_>,
         content: &mut Timed<'_>,
     ) -> Result<Ino> {
-        let announced = if self.target.size_comes_last() { 0 } else { size };
+        let announced = if self.target.size_comes_last() { 0 } else { new.size };
         let new = NewFile { size: announced, ..*new };
         let made = self.create(dir, split(entry.path).1, entry.path, &new)?;
         let ino = made.ino;

@@ -51,28 +51,26 @@ fn perform(job: &Job) -> Result<JobOutcome> {
             let (files, sync, latencies, alone) = (*files, *sync, *latencies, *alone);
             create(&fs, dir, names, &Creates { files, sync, latencies, alone })
         }
-        Task::CephCreate { conf, dir, files, sync } => {
-            cephfs::create(conf, dir, Numbered::new(0, *files), (*files, *sync))
-        }
+        Task::CephCreate { conf, dir, files, sync } => cephfs::create(conf, dir, *files, *sync),
         Task::LookAndCreate { dir, first, files } => {
-            looked::create(&looked::ours(mount(job)?, dir, true)?, (*first, *files))
+            looked::create(&looked::ours(mount(job)?, dir, true)?, *first, *files)
         }
         Task::Intrude { dir, first } => {
             looked::intrude(&looked::ours(mount(job)?, dir, false)?, *first)
         }
         Task::CephLookAndCreate { conf, dir, first, files } => {
-            looked::create(&cephfs::place(conf, dir)?, (*first, *files))
+            looked::create(&cephfs::place(conf, dir)?, *first, *files)
         }
         Task::CephIntrude { conf, dir, first } => {
             looked::intrude(&cephfs::place(conf, dir)?, *first)
         }
         Task::Stat { dir, files, passes, remember } => {
-            looked::stat(&mount(job)?, dir, (*files, *passes), *remember)
+            looked::stat(&mount(job)?, dir, *files, *passes, *remember)
         }
         Task::Decoupled(task) => decoupled::append(&mount(job)?, task),
         Task::Insert(task) => insert::insert(&mount(job)?, task),
         Task::Find { dir, entries, count, create } => {
-            insert::find(&mount(job)?, dir, *entries, (*count, *create))
+            insert::find(&mount(job)?, dir, *entries, *count, *create)
         }
         Task::RocksInsert { place, entries, tables } => rocks::insert(place, *entries, *tables),
         Task::Walk { dir, policy, source, limit } => {
@@ -85,7 +83,7 @@ fn perform(job: &Job) -> Result<JobOutcome> {
         Task::View { dir, policy } => decoupled::view(&mount(job)?, dir, policy),
         Task::Write { file, bytes } => raw::write(file, *bytes),
         Task::AppendFor { dir, policy, window_ns } => {
-            decoupled::append_for(&mount(job)?, (dir, policy), *window_ns)
+            decoupled::append_for(&mount(job)?, dir, policy, *window_ns)
         }
         Task::PerEvent { place, files } => per_event::apply(place, *files),
         Task::Synced(task) => synced::synced(&mount(job)?, task),
@@ -94,7 +92,7 @@ fn perform(job: &Job) -> Result<JobOutcome> {
         Task::Ping { socket, rounds } => raw::ping(socket, *rounds),
         Task::Serve { at, what } => mounted::serve(job, at, what),
         Task::Calls { dir, work } => mounted::calls(dir, *work),
-        Task::Store { url, bytes, write, keep } => mounted::store(url, *bytes, (*write, *keep)),
+        Task::Store { url, bytes, write, keep } => mounted::store(url, *bytes, *write, *keep),
         Task::Program { arguments } => mounted::program(arguments),
         Task::Checkpoint(task) => checkpoint::write(job, task),
         Task::WalkCheckpoint(task) => checkpoint::walk(job, task),

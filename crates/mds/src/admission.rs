@@ -10,6 +10,7 @@
 mod astray;
 mod asynchronous;
 mod blocked;
+mod chunk;
 mod duplicate;
 mod frozen;
 mod merge_request;

@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 
 use journal::Event;
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
-use metastore::{DirRun, Rows};
+use metastore::{DirRun, DirTouch, Rows};
 use namespace::{Capture, Hit, Namespace};
 use types::{Clock, Ino, InoRange, Moment, Origin, Rank, Seq, Span, Timestamp};
 
@@ -355,7 +355,8 @@ impl CheckpointCx<'_> {
             subdirs = subdirs.saturating_add((*dirs).min(run.rows));
             time = time.max(*touched);
         }
-        let (counts, touched) = ((names, subdirs, false), (time, position));
+        let counts = (names, subdirs, false);
+        let touched = DirTouch { time, seq: position };
         let attach = Some(Box::new((runs, ranges)));
         let op = StoreOp::CommitDir { ino, rows, counts, position, touched, attach };
         self.checkpoint.captured.push_back((position, ino, op));

@@ -9,8 +9,11 @@ use crate::checkpoint::CheckpointCx;
 use crate::fetch::FetchCx;
 use crate::files::FilesCx;
 use crate::log::LogCx;
+use crate::merge::MergeCx;
 use crate::merge_request::MergeRequestCx;
+use crate::op::{AskCx, ChangeCx, SubtreeCx};
 use crate::purge::PurgeCx;
+use crate::snapshot::SnapshotCx;
 
 impl Mds {
     pub(crate) fn balancing(&mut self) -> BalanceCx<'_> {
@@ -76,15 +79,53 @@ impl Mds {
         }
     }
 
-    pub(crate) fn applying(&mut self) -> ApplyCx<'_> {
-        ApplyCx {
+    #[inline]
+    pub(crate) fn asking(&mut self) -> AskCx<'_> {
+        AskCx {
+            namespace: &mut self.namespace,
+            sessions: &mut self.sessions,
+            counters: &mut self.counters,
+            tables: &self.tables,
+            authority: &self.authority,
+            log: &self.log,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn changing(&mut self) -> ChangeCx<'_> {
+        ChangeCx {
+            apply: ApplyCx {
+                namespace: &mut self.namespace,
+                log: &mut self.log,
+                opens: &mut self.opens,
+                purges: &mut self.purges,
+                changes: &self.changes,
+                is_private: self.settings.private.is_some(),
+                now: self.clock.now,
+            },
+            tables: &mut self.tables,
+            counters: &mut self.counters,
+            sessions: &self.sessions,
+            authority: &self.authority,
+            rank: self.rank,
+            time: self.clock.time,
+        }
+    }
+
+    pub(crate) fn subtrees(&mut self) -> SubtreeCx<'_> {
+        let refusing = self.refusing();
+        SubtreeCx {
             namespace: &mut self.namespace,
             log: &mut self.log,
-            opens: &mut self.opens,
-            purges: &mut self.purges,
-            changes: &self.changes,
-            is_private: self.settings.private.is_some(),
-            now: self.clock.now,
+            tables: &mut self.tables,
+            merges: &mut self.merges,
+            sessions: &mut self.sessions,
+            store: &mut self.store,
+            counters: &mut self.counters,
+            unrestored: &mut self.unrestored,
+            authority: &self.authority,
+            clock: self.clock,
+            refusing,
         }
     }
 
@@ -140,6 +181,22 @@ impl Mds {
         }
     }
 
+    pub(crate) fn merging(&mut self) -> MergeCx<'_> {
+        MergeCx {
+            merges: &mut self.merges,
+            namespace: &mut self.namespace,
+            log: &mut self.log,
+            tables: &mut self.tables,
+            purges: &mut self.purges,
+            opens: &mut self.opens,
+            authority: &mut self.authority,
+            store: &mut self.store,
+            counters: &mut self.counters,
+            settings: &self.settings,
+            clock: self.clock,
+        }
+    }
+
     pub(crate) fn merge_requests(&mut self) -> MergeRequestCx<'_> {
         MergeRequestCx {
             merge_requests: &mut self.merge_requests,
@@ -150,6 +207,21 @@ impl Mds {
             namespace: &self.namespace,
             settings: &self.settings,
             now: self.clock.now,
+        }
+    }
+
+    pub(crate) fn snapshotting(&mut self) -> SnapshotCx<'_> {
+        SnapshotCx {
+            snapshots: &mut self.snapshots,
+            namespace: &mut self.namespace,
+            fetches: &mut self.fetches,
+            store: &mut self.store,
+            counters: &mut self.counters,
+            checkpoint: &self.checkpoint,
+            merges: &self.merges,
+            authority: &self.authority,
+            phase: self.phase,
+            clock: self.clock,
         }
     }
 

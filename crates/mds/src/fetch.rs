@@ -13,9 +13,9 @@ mod wait;
 use std::collections::VecDeque;
 
 use metastore::request::StoreResult;
-use metastore::{Row, RowValue, Rows};
-use namespace::{Hit, Namespace};
-use types::{ClientId, Ino, Map, Moment, Rank, Seq, Set, Span, Timestamp};
+use metastore::{DirTouch, Row, RowValue, Rows};
+use namespace::{Hit, Namespace, StoredCounts};
+use types::{ClientId, Ino, Map, Moment, Rank, Seq, Set, Span};
 use wire::Message;
 
 use crate::admission::Incoming;
@@ -65,9 +65,9 @@ struct Arrived {
     dir: Ino,
     rows: Rows,
     /// If these are some names only: how many the store has, and whether it is large.
-    part: Option<((u64, u64, bool), bool)>,
+    part: Option<StoredCounts>,
     position: Seq,
-    touched: (Timestamp, Seq),
+    touched: DirTouch,
     done: usize,
 }
 
@@ -193,7 +193,9 @@ impl FetchCx<'_> {
             }
             StoreResult::Found(loaded) => {
                 let metastore::request::LoadedDir { manifest, rows } = *loaded;
-                let part = (counts_of(&manifest), self.is_large(&manifest));
+                let (entries, subdirs, exact) = counts_of(&manifest);
+                let may_estimate = self.is_large(&manifest);
+                let part = StoredCounts { entries, subdirs, exact, may_estimate };
                 (rows, Some(part), manifest.position, manifest.touched)
             }
             StoreResult::Done
@@ -221,10 +223,11 @@ impl FetchCx<'_> {
         let Arrived { dir, ref rows, part, position, touched, ref mut done } =
             *self.fetches.arrived.front_mut()?;
         let rank = self.rank;
+        let position = position.seen_by(rank);
+        let touched = DirTouch { seq: touched.seq.seen_by(rank), ..touched };
         if let Some(counts) = part {
-            let position = (position.seen_by(rank), (touched.0, touched.1.seen_by(rank)));
             let rows = rows.iter().map(|row| seen_by(rank, row));
-            self.namespace.load_names(dir, rows, counts, position);
+            self.namespace.load_names(dir, rows, counts, position, touched);
             self.fetches.arrived.pop_front();
             return Some(self.came(dir));
         }
@@ -235,8 +238,7 @@ impl FetchCx<'_> {
             return None;
         }
         self.fetches.arrived.pop_front();
-        let touched = (touched.0, touched.1.seen_by(rank));
-        self.namespace.finish_load(dir, position.seen_by(rank), touched);
+        self.namespace.finish_load(dir, position, touched);
         Some(self.came(dir))
     }
 

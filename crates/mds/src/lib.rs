@@ -292,7 +292,7 @@ impl Mds {
             self.try_stop(effects);
         }
         // A server that gives up ends in the middle of what it does.
-        if cfg!(test) && effects.fatal.is_none() {
+        if cfg!(debug_assertions) && effects.fatal.is_none() {
             self.validate_sometimes();
         }
     }
@@ -333,7 +333,7 @@ impl Mds {
     /// Whether a part of the server waits for the journal.
     fn is_journal_wanted(&self) -> bool {
         self.phase == Phase::Stopping
-            || self.merge_wants_journal()
+            || self.merges.wants_journal()
             || (!self.authority.is_plain() && self.authority_wants_journal())
             || self.checkpoint.wants_journal(self.log.safe())
     }
@@ -351,7 +351,7 @@ impl Mds {
             Message::Hello(hello) => self.hello(conn, hello, effects),
             Message::Request(request) => self.request(conn, &request, effects),
             Message::Batch(batch) => self.batch(conn, batch, effects),
-            Message::Chunk { tid, bytes } => self.merge_chunk(conn, tid, bytes, effects),
+            Message::Chunk { tid, bytes } => self.chunk(conn, tid, bytes, effects),
             Message::Peer(peer) => self.peer_message(conn, peer, effects),
             Message::Welcome(_)
             | Message::Reply(_)
@@ -419,7 +419,7 @@ impl Mds {
         self.balancing().tick(effects);
         self.begin_moves(effects);
         if self.is_active() && !self.is_resend_busy() {
-            self.finish_interrupted(effects);
+            self.merging().finish_interrupted(effects);
         }
         if self.is_active() {
             self.sessions.forget_gone(self.clock.now);

@@ -16,25 +16,30 @@ mod check;
 mod interrupted;
 mod moving;
 mod receive;
+mod step;
 mod validate;
 mod verify;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use journal::{Create, Event, JournalError, Mark, segment};
-use namespace::{CreateBatch, TrialNamespace};
-use types::{ClientId, Cred, Errno, Ino, InoRange, Map, Moment, Seq, Set};
-use wire::{Answer, Failure, MergeFlags, MergeReport};
+use namespace::{CreateBatch, Namespace, TrialNamespace};
+use types::{ClientId, Clock, Cred, Errno, Ino, InoRange, Map, Moment, Seq, Set};
+use wire::{Failure, MergeFlags, MergeReport};
 
-use crate::checkpoint::{SubtreeFlush, Then};
+use crate::authority::Authority;
 use crate::fetch::Waiter;
-use crate::op::Release;
-use crate::tables::{GivenBack, Held};
-use crate::{Mds, MdsEffects, ReplyTo};
+use crate::log::Log;
+use crate::opens::Opens;
+use crate::purge::Purges;
+use crate::search::Goal;
+use crate::store::StoreOps;
+use crate::tables::{GivenBack, Tables};
+use crate::{Counters, Mds, MdsEffects, Phase, ReplyTo, Settings};
 use attach::Runs;
 use check::Absent;
 pub(crate) use interrupted::Unfinished;
-use verify::Verified;
+pub(crate) use step::{MergeEnd, MergeNeed, MergeThen, Merged};
 
 /// Conflicts listed in a report.
 const SAMPLES_MAX: usize = 100;
@@ -131,6 +136,11 @@ impl Merge {
         !self.object.is_empty() && !self.flags.dry_run
     }
 
+    fn refuse(&self, error: &JournalError, effects: &mut MdsEffects) {
+        let error = error.in_journal("client journal");
+        effects.reply_error(self.at, Failure { errno: error.errno, text: error.to_string() });
+    }
+
     /// Notes a directory that the journal itself created.
     fn note_new(&mut self, event: &Event<'_>) {
         if let Event::Create(create) = event {
@@ -195,6 +205,21 @@ pub(crate) struct Merges {
     unread: Option<Moment>,
     /// Merges that were interrupted, by the object of the client's journal.
     unfinished: BTreeMap<String, Unfinished>,
+}
+
+/// Merges, with all that merging may touch.
+pub(crate) struct MergeCx<'a> {
+    pub(crate) merges: &'a mut Merges,
+    pub(crate) namespace: &'a mut Namespace,
+    pub(crate) log: &'a mut Log,
+    pub(crate) tables: &'a mut Tables,
+    pub(crate) purges: &'a mut Purges,
+    pub(crate) opens: &'a mut Opens,
+    pub(crate) authority: &'a mut Authority,
+    pub(crate) store: &'a mut StoreOps,
+    pub(crate) counters: &'a mut Counters,
+    pub(crate) settings: &'a Settings,
+    pub(crate) clock: Clock,
 }
 
 impl Merges {
@@ -276,15 +301,21 @@ impl Merges {
     pub(crate) fn resume(&mut self) {
         (self.waiting, self.unread) = (false, None);
     }
-}
 
-/// One slice of a merge ended.
-enum Slice {
-    More,
-    Done,
-    Cold(Ino),
-    /// Clients may cache this directory.
-    Remembered(Ino),
+    /// A merge's reply waits for the journal: it is written without delay.
+    pub(crate) fn wants_journal(&self) -> bool {
+        self.queue.front().is_some_and(|merge| merge.stage == MergeStage::Finishing)
+    }
+
+    /// No client caches anything of the subtree of the merge at the head of the queue.
+    pub(crate) fn forgotten(&mut self) {
+        self.queue.front_mut().into_iter().for_each(|merge| merge.is_forgotten = true);
+    }
+
+    /// A client still caches something of that subtree.
+    pub(crate) fn waits_for_clients(&mut self) {
+        self.waiting = true;
+    }
 }
 
 impl Mds {
@@ -299,174 +330,59 @@ impl Mds {
     pub(crate) fn may_merge(&self) -> bool {
         self.merges.has_work()
             && !self.snapshots.is_frozen()
-            && (self.phase != crate::Phase::Active
+            && (self.phase != Phase::Active
                 || !self.checkpoint.merge_lacks_room(&self.namespace, &self.merges, &self.settings))
     }
 
-    fn refuse_merge(&mut self, merge: &Merge, error: &JournalError, effects: &mut MdsEffects) {
-        let error = error.in_journal("client journal");
-        let failure = Failure { errno: error.errno, text: error.to_string() };
-        effects.reply_error(merge.at, failure);
-    }
-
-    /// Verifies or applies a slice of the merge at the head of the queue.
+    /// Continues the merge at the head of the queue, and has other parts do what it needs.
     pub(crate) fn merge_step(&mut self, effects: &mut MdsEffects) {
-        assert!(!self.merges.waiting, "the merge waits for something");
-        let Some(mut merge) = self.merges.queue.pop_front() else { return };
-        merge.is_admitted = true;
-        if merge.stage == MergeStage::Verifying && !self.is_still_wanted(&merge) {
-            let answer = Answer::Merged(Box::default());
-            return effects.reply_with(merge.at, Seq(0), answer);
-        }
-        if merge.stage == MergeStage::Verifying && self.waits_for_store(&mut merge, effects) {
-            self.merges.waiting = true;
-            return self.merges.queue.push_front(merge);
-        }
-        match merge.stage {
-            MergeStage::Receiving | MergeStage::Finishing => self.merges.queue.push_front(merge),
-            MergeStage::Verifying => match self.verify_slice(&mut merge) {
-                Ok(Verified::More) => self.merges.queue.push_front(merge),
-                Ok(Verified::Done) => match self.check_merge_again(&merge) {
-                    Ok(()) => {
-                        self.verified(&mut merge);
-                        self.merges.queue.push_front(merge);
-                    }
-                    Err(errno) => {
-                        let (Merge { at, .. }, answer) = (merge, Err(errno.into()));
-                        self.tables.hold(Held { at, answer, seq: Seq(0), begins: None });
-                    }
-                },
-                Ok(Verified::Unknown(ino)) => {
-                    let subtree = merge.subtree;
-                    self.merges.waiting = true;
-                    self.merges.queue.push_front(merge);
-                    self.search_for_merge(subtree, ino, effects);
+        loop {
+            match self.merging().step(effects) {
+                None => return,
+                Some(MergeNeed::Forgotten(subtree)) => {
+                    let caches = self.capabilities().revoke_below(ClientId(0), subtree, effects);
+                    let Some(dir) = caches else {
+                        self.merges.forgotten();
+                        continue;
+                    };
+                    self.merges.waits_for_clients();
+                    return self.fetches.merge_waits_until_returned(dir);
                 }
-                Err(failure) => effects.reply_error(merge.at, failure),
-            },
-            MergeStage::Attaching => self.attach_step(merge, effects),
-            MergeStage::Applying => match self.forgotten_slice(&mut merge, effects) {
-                Ok(Slice::More) => self.merges.queue.push_front(merge),
-                Ok(Slice::Cold(dir)) => {
-                    self.merges.waiting = true;
-                    self.merges.queue.push_front(merge);
-                    self.fetching().wait_for_whole(dir, Waiter::Merge, effects);
+                Some(MergeNeed::Directory(dir)) => {
+                    return self.fetching().wait_for_whole(dir, Waiter::Merge, effects);
                 }
-                Ok(Slice::Remembered(dir)) => {
-                    self.merges.waiting = true;
-                    self.merges.queue.push_front(merge);
-                    self.fetches.merge_waits_until_returned(dir);
+                Some(MergeNeed::Inode { subtree, ino }) => {
+                    // The root of a released subtree may have to be searched itself.
+                    let is_known = self.namespace.is_anchored(subtree);
+                    let top = if is_known { subtree } else { Ino::ROOT };
+                    let wanted = BTreeSet::from([ino]);
+                    return self.search_for(Goal::Merge(ino), top, wanted, effects);
                 }
-                Ok(Slice::Done) => {
-                    self.note_whole(&merge);
-                    merge.report.apply_nanos = self.clock.now.since(merge.started).0;
-                    merge.stage = MergeStage::Finishing;
-                    self.merges.queue.push_front(merge);
-                    self.finish_merges(effects);
+                Some(MergeNeed::Stored(flush)) => {
+                    return self.checkpointing().flush_subtree(flush, effects);
                 }
-                Err(error) => self.refuse_merge(&merge, &error, effects),
-            },
-        }
-    }
-
-    /// Events of the same journal that an earlier merge applied without an object are not applied
-    /// again, and no record would list them: they are stored before a merge that has an object
-    /// begins. Returns whether the merge waits for that.
-    fn waits_for_store(&mut self, merge: &mut Merge, effects: &mut MdsEffects) -> bool {
-        if !self.merges.lacks_record(merge) {
-            return false;
-        }
-        if !std::mem::replace(&mut merge.is_flushing, true) {
-            let Merge { at, subtree, .. } = *merge;
-            let (then, answer) = (Then::Merge, Answer::Done);
-            let (seq, dirs) = (self.log.last(), Set::default());
-            self.checkpointing()
-                .flush_subtree(SubtreeFlush { at, subtree, then, answer, seq, dirs }, effects);
-        }
-        self.merges.lacks_record(merge)
-    }
-
-    /// A slice, once all clients have dropped the subtree from their caches. They may not cache it
-    /// again until the merge is done.
-    fn forgotten_slice(
-        &mut self,
-        merge: &mut Merge,
-        effects: &mut MdsEffects,
-    ) -> Result<Slice, JournalError> {
-        if !merge.is_forgotten {
-            if let Some(dir) = self.capabilities().revoke_below(ClientId(0), merge.subtree, effects)
-            {
-                return Ok(Slice::Remembered(dir));
-            }
-            merge.is_forgotten = true;
-        }
-        self.apply_slice(merge)
-    }
-
-    /// The subtree may have been taken away while the journal was transferred and verified.
-    fn check_merge_again(&self, merge: &Merge) -> Result<(), Errno> {
-        if merge.flags.strong_log || self.check_merge(merge.subtree, merge.client).is_ok() {
-            return Ok(());
-        }
-        Err(Errno::Stale)
-    }
-
-    fn verified(&mut self, merge: &mut Merge) {
-        assert!(merge.stage == MergeStage::Verifying, "a journal is verified once");
-        merge.report.verify_nanos = self.clock.now.since(merge.started).0;
-        merge.started = self.clock.now;
-        merge.offset = segment::HEADER_BYTES;
-        merge.skip = 0;
-        let attaches = merge.runs.is_some();
-        merge.stage = if attaches { MergeStage::Attaching } else { MergeStage::Applying };
-        merge.seq = self.log.last();
-        merge.end_run();
-        self.begin_trial(merge);
-        if !merge.flags.dry_run {
-            let most = usize::try_from(merge.report.events).unwrap_or(usize::MAX);
-            for (dir, (names, bytes)) in std::mem::take(&mut merge.announced) {
-                // Names that were verified twice were counted twice.
-                self.namespace.expect(dir, names.min(most), bytes);
+                Some(MergeNeed::AttachRoot { subtree, root, ranges }) => {
+                    let runs = (root, ranges);
+                    return self.checkpointing().attach_root(subtree, runs, effects);
+                }
+                Some(MergeNeed::End) => return self.finish_merges(effects),
             }
         }
     }
 
     /// Answers merges that are applied, once they are as durable as promised.
     pub(crate) fn finish_merges(&mut self, effects: &mut MdsEffects) {
-        while let Some(merge) = self.merges.queue.front() {
-            let must_wait = !merge.object.is_empty() && merge.seq > self.log.safe();
-            if merge.stage != MergeStage::Finishing || (must_wait && self.log.failed().is_none()) {
-                return;
+        while let Some(MergeEnd { merged, then }) = self.merging().end_next(effects) {
+            if let Some(Merged { seq, subtree, object }) = merged {
+                self.checkpointing().note_merge(seq, subtree, &object);
             }
-            let Some(merge) = self.merges.queue.pop_front() else { return };
-            if must_wait {
-                let errno = self.log.failed().unwrap_or(Errno::Io);
-                self.merges.put_off(&merge, errno, self.clock.now);
-                effects.reply_error(merge.at, errno.into());
-                continue;
-            }
-            self.counters.merges += 1;
-            let Merge { at, client, subtree, flags, report, unused, .. } = merge;
-            if !flags.dry_run {
-                self.checkpointing().note_merge(merge.seq, subtree, &merge.object);
-            }
-            let answer = Answer::Merged(Box::new(report));
-            let store = flags.store || (flags.release && self.next_policy_stores(subtree));
-            if store && !flags.dry_run {
-                let then = if flags.release { Then::Release(client, unused) } else { Then::Answer };
-                let (seq, dirs) = (merge.seq, Set::default());
-                self.checkpointing()
-                    .flush_subtree(SubtreeFlush { at, subtree, then, answer, seq, dirs }, effects);
-            } else if flags.release && !flags.dry_run {
-                self.release_merged(Release { subtree, client, unused, at, answer }, effects);
-            } else {
-                effects.reply_with(at, Seq(0), answer);
+            match then {
+                Some(MergeThen::Store(flush)) => {
+                    self.checkpointing().flush_subtree(flush, effects);
+                }
+                Some(MergeThen::Release(release)) => self.release_merged(release, effects),
+                None => {}
             }
         }
-    }
-
-    /// A merge's reply waits for the journal: it is written without delay.
-    pub(crate) fn merge_wants_journal(&self) -> bool {
-        self.merges.queue.front().is_some_and(|merge| merge.stage == MergeStage::Finishing)
     }
 }

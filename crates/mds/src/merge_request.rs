@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use namespace::Namespace;
 use types::{ClientId, Ino, Moment};
-use wire::{Message, Op};
+use wire::{Message, Op, OpClass};
 
 use crate::fetch::Fetches;
 use crate::op::{touched, way};
@@ -132,18 +132,8 @@ fn on_demand(tables: &Tables, namespace: &Namespace, client: ClientId, ino: Ino)
     })
 }
 
-/// Whether a request reads the subtree.
+/// Whether a request reads the subtree. The policy of a directory is in no journal.
 fn is_look(op: &Op<'_>) -> bool {
-    matches!(
-        op,
-        Op::Lookup { .. }
-            | Op::Walk { .. }
-            | Op::GetAttr { .. }
-            | Op::GetXattr { .. }
-            | Op::ListXattr { .. }
-            | Op::GetData { .. }
-            | Op::List { .. }
-            | Op::Open { .. }
-            | Op::WriteDown { .. }
-    )
+    let is_question = op.class() == OpClass::Question && !matches!(op, Op::GetPolicy { .. });
+    is_question || matches!(op, Op::Open { .. } | Op::WriteDown { .. })
 }

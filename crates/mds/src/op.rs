@@ -9,18 +9,27 @@ mod question;
 mod store_first;
 mod touched;
 
-pub(crate) use admin::{Release, is_about_all};
+use admin::Begun;
+pub(crate) use admin::{Release, SubtreeCx, is_about_all};
 pub(crate) use adopt::Adopting;
+use metastore::request::{StoreFailure, StoreResult};
 use namespace::Refusal;
+pub(crate) use policy::next_policy_stores;
+use store_first::take_stored;
 pub(crate) use store_first::{Change, drop_change, is_in_change};
 pub(crate) use touched::{place_of, touched, way};
-use types::{ConnId, Errno, Ino, Seq, Timestamp};
+use types::{ClientId, ConnId, Errno, Ino, Seq, Set, Timestamp};
 use wire::{Answer, Batch, Failure, Grants, Op, Request};
 
 use crate::admission::{Admitted, Entry, Incoming};
+use crate::checkpoint::{SubtreeFlush, Then};
+use crate::fetch::Waiter;
 use crate::session::Remembered;
 use crate::tables::Held;
 use crate::{Mds, MdsEffects};
+use change::Again;
+pub(crate) use change::ChangeCx;
+pub(crate) use question::AskCx;
 
 /// The result of an executed request.
 pub(crate) enum Performed {
@@ -190,12 +199,39 @@ impl Mds {
                 let errno = if errno == Errno::Stale && nameless { Errno::NotFound } else { errno };
                 self.refuse(from, errno.into(), effects);
             }
-            Refused::Failure(failure) if self.is_said_too_early(from.op(), &failure) => {
+            Refused::Failure(failure) if self.tables.is_said_too_early(from.op(), &failure) => {
                 // As a promise that the subtree was given back, for good.
                 let (at, answer) = (from.at(), Err(failure));
                 self.tables.hold(Held { at, answer, seq: Seq(0), begins: None });
             }
             Refused::Failure(failure) => self.refuse(from, failure, effects),
+        }
+    }
+
+    /// What a change of the namespace means for directories that are split, or should be.
+    #[inline]
+    fn note_change(&mut self, op: &Op<'_>) {
+        if let Op::Create { parent, .. } = *op {
+            self.note_size(parent);
+        } else if let Op::SetAttr { ino, .. } = *op
+            && self.authority.is_fragmented(ino)
+        {
+            self.spread_access(ino);
+        }
+    }
+
+    /// A request that was executed before and arrives again gets the same answer.
+    pub(crate) fn answer_again(
+        &mut self,
+        from: Incoming<'_>,
+        known: Option<Remembered>,
+        effects: &mut MdsEffects,
+    ) {
+        let is_active = self.is_active();
+        match self.changing().answer_again(from, known, is_active, effects) {
+            Again::Answered => {}
+            Again::Park(dir) => self.fetching().park(from, dir, effects),
+            Again::Execute => self.execute(from.conn, from.request, effects),
         }
     }
 
@@ -264,21 +300,17 @@ impl Mds {
                 self.log.answer_when_safe((seq, Timestamp(0)), at, Answer::Safe(seq), effects);
                 Ok(Performed::Later)
             }
-            Op::Decouple { path, client, policy } => {
-                self.decouple(at, &request.cred, (path, policy), client, effects)
-            }
-            Op::Extend { subtree: Ino(0), count } => self.grant_numbers(at, client, count),
-            Op::Extend { subtree, count } => self.extend(at, client, subtree, count),
-            Op::Release { subtree, unused } => {
-                self.release(at, client, &request.cred, (subtree, unused))
-            }
+            Op::Decouple { client: owner, .. } => self.change_subtree(from, owner, effects),
+            Op::Extend { subtree: Ino(0), count } => self.subtrees().grant_numbers(from, count),
+            Op::Extend { subtree, count } => self.subtrees().extend(from, subtree, count),
+            Op::Release { subtree, unused } => self.subtrees().release(from, subtree, unused),
             Op::TakeOver { subtree } => {
-                self.take_over_subtree(at, client, &request.cred, subtree, effects)
+                if let Some(before) = self.subtrees().take_over(from, subtree)? {
+                    self.fence(before, effects);
+                }
+                Ok(Performed::Later)
             }
-            Op::Merge { .. } => {
-                let by = (client, &request.cred);
-                self.begin_merge(at, by, &request.op, effects)
-            }
+            Op::Merge { .. } => self.merging().begin(from, effects),
             Op::Export { dir, rank } => self.export(at, &request.cred, (dir, rank)),
             Op::Split { dir } => self.split(at, &request.cred, dir),
             Op::Join { dir } => self.join(at, &request.cred, dir, effects),
@@ -295,13 +327,18 @@ impl Mds {
             {
                 self.between_ranks(from, second, effects)
             }
-            Op::Snapshot { dir, id } => self.snapshot(at, &request.cred, (dir, id)),
-            Op::Adopt { .. } => {
-                let by = (client, &request.cred);
-                self.adopt(at, by, &request.op, effects)
+            Op::Snapshot { dir, id } => {
+                self.check_all_here(dir)?;
+                self.snapshotting().begin(at, &request.cred, dir, id)
             }
-            Op::WriteDown { parent, name } => {
-                self.write_down(at, (client, &request.cred), (parent, name), effects)
+            Op::Adopt { subtree, .. } => {
+                self.check_all_here(subtree)?;
+                self.subtrees().adopt(from, effects)
+            }
+            Op::WriteDown { .. } => {
+                let attr = self.subtrees().directory_to_write(from)?;
+                self.checkpointing().flush_directory(at, attr.ino, Answer::Attr(attr), effects);
+                Ok(Performed::Later)
             }
             Op::Held { ino } => {
                 let client = self.tables.holder_of(ino).unwrap_or_default();
@@ -318,7 +355,9 @@ impl Mds {
             | Op::ListXattr { .. }
             | Op::GetData { .. }
             | Op::List { .. }
-            | Op::GetPolicy { .. } => self.question(client, request).map(Performed::Answer),
+            | Op::GetPolicy { .. } => {
+                self.asking().question(client, request).map(Performed::Answer)
+            }
             Op::Create { .. }
             | Op::Link { .. }
             | Op::Unlink { .. }
@@ -329,12 +368,89 @@ impl Mds {
             | Op::SetXattr { .. }
             | Op::SetData { .. }
             | Op::Grow { .. }
-            | Op::Append { .. } => self.change(admitted),
-            Op::SetPolicy { path, policy, client: owner } => {
+            | Op::Append { .. } => {
+                let performed = self.changing().change(admitted)?;
+                self.note_change(&request.op);
+                Ok(performed)
+            }
+            Op::SetPolicy { client: owner, .. } => {
                 // Every connection except the monitor's acts for its own client only.
                 let client = if conn == ConnId::MONITOR { owner } else { client };
-                self.set_policy(at, &request.cred, (path, policy), client, effects)
+                self.change_subtree(from, client, effects)
             }
         }
+    }
+
+    /// Decouples a subtree or sets its policy on behalf of a client: once no other client caches
+    /// anything of it, and, if the policy in force from then on says so, once it is stored.
+    fn change_subtree(
+        &mut self,
+        from: Incoming<'_>,
+        client: ClientId,
+        effects: &mut MdsEffects,
+    ) -> Performing {
+        let decouples = matches!(from.op(), Op::Decouple { .. });
+        let root = if decouples {
+            self.subtrees().root_to_decouple(from)?
+        } else {
+            self.subtrees().root_of_policy(from, client)?
+        };
+        self.check_all_here(root)?;
+        let at = from.at();
+        let again = || Request::new(at.tid, at.tid, from.request.cred.clone(), *from.op());
+        // Other clients would keep answering from their caches of the subtree.
+        let keeper = if decouples { client } else { ClientId(0) };
+        if let Some(dir) = self.capabilities().revoke_below(keeper, root, effects) {
+            let from = Incoming { conn: at.conn, client, request: &again() };
+            self.fetches.park_until_returned(&mut self.sessions, from, dir);
+            return Ok(Performed::Later);
+        }
+        let is_stored = take_stored(&mut self.changes, at);
+        let begun = if decouples {
+            self.subtrees().decouple(from, root, is_stored)?
+        } else {
+            self.subtrees().set_policy(from, client, root, is_stored)?
+        };
+        match begun {
+            Begun::Performed(performed) => Ok(performed),
+            Begun::NeedsStore => {
+                self.store_first(root, again(), at.conn, effects);
+                Ok(Performed::Later)
+            }
+        }
+    }
+
+    /// Releases a subtree whose merge is done, as soon as the directories above it are in memory.
+    pub(crate) fn release_merged(&mut self, release: Release, effects: &mut MdsEffects) {
+        match self.subtrees().release_merged(release) {
+            None => self.tables_tick(effects),
+            Some((cold, release)) => {
+                self.fetching().wait_for_whole(cold, Waiter::Release(release), effects);
+            }
+        }
+    }
+
+    /// The directories for which the end of a decoupling waited are in memory.
+    pub(crate) fn release_fetched(&mut self, release: Release, effects: &mut MdsEffects) {
+        if !next_policy_stores(&mut self.namespace, &self.tables, release.subtree) {
+            return self.release_merged(release, effects);
+        }
+        // So that changes of other clients since then are stored, too.
+        let Release { subtree, client, unused, at, answer } = release;
+        let (then, seq) = (Then::Release(client, unused), self.log.last());
+        let flush = SubtreeFlush { at, subtree, then, answer, seq, dirs: Set::default() };
+        self.checkpointing().flush_subtree(flush, effects);
+    }
+
+    /// The branch that a client merges was read.
+    pub(crate) fn adopt_read(
+        &mut self,
+        adopting: Adopting,
+        result: Result<StoreResult, Box<StoreFailure>>,
+        effects: &mut MdsEffects,
+    ) {
+        let here = self.check_all_here(adopting.subtree());
+        self.subtrees().adopt_read(adopting, here, result, effects);
+        self.tables_tick(effects);
     }
 }

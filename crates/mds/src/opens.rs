@@ -261,11 +261,11 @@ impl Opens {
         self.tidy(ino)
     }
 
-    /// Keeps the content of a file without a name, if a client has it open.
+    /// Keeps the content of a file without a name, if a client has it open. A client may also say
+    /// that it has a directory open: then only the purge waits.
     pub(crate) fn keep(&mut self, freed: FreedInode) -> bool {
         match self.files.get_mut(&freed.ino) {
             Some(file) if !file.openers.is_empty() => {
-                assert!(!freed.is_dir, "{}: no client has a directory open", freed.ino);
                 file.freed = Some(freed);
                 true
             }

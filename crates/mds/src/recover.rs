@@ -15,7 +15,7 @@ use metastore::request::{
 };
 use metastore::{Rows, SUBTREES_NAME};
 use namespace::{CreateBatch, Mode};
-use types::{ClientId, Errno, Error, FileType, Ino, Rank, Seq};
+use types::{ClientId, Cred, Errno, Error, FileType, Ino, Rank, Seq};
 
 use crate::chain::{Chain, Next, VerifiedSegment};
 use crate::fetch::Waiter;
@@ -236,7 +236,9 @@ impl Mds {
         if self.namespace.knows(Ino::ROOT) {
             return self.fetch_hidden(effects);
         }
-        self.namespace.make_root(self.settings.root_owner, self.clock.time);
+        let (uid, gid) = self.settings.root_owner;
+        let owner = Cred { uid, gid, groups: Vec::new() };
+        self.namespace.make_root(&owner, self.clock.time);
         let Some(mut capture) = self.namespace.begin_capture(Ino::ANCHOR) else { return };
         let mut rows = Rows::new();
         while !self.namespace.capture(&mut capture, &mut rows, usize::MAX / 2) {}

@@ -233,7 +233,10 @@ impl Mds {
     }
 
     pub(crate) fn resend_tick(&mut self, effects: &mut MdsEffects) {
-        self.search_tick(effects);
+        // Failed fetches are repeated.
+        if self.search.as_ref().is_some_and(|search| !search.is_waiting()) {
+            self.search_on(effects);
+        }
         self.stop_waiting_if_complete(effects);
     }
 
@@ -242,7 +245,7 @@ impl Mds {
         assert!(!self.resend.busy, "resent changes are executed once");
         assert!(self.resend.late.is_empty(), "no change is late before the first is executed");
         self.phase = Phase::Active;
-        self.restore_policies();
+        self.subtrees().restore_policies();
         let mut resent = std::mem::take(&mut self.resend.requests);
         in_first_order(&mut resent);
         self.counters.replayed += resent.len() as u64;

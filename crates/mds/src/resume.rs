@@ -11,6 +11,7 @@ use wire::{Failure, Message};
 use crate::admission::{Entry, Incoming};
 use crate::damage::is_damage;
 use crate::fetch::{Came, Waiter, Woken, decode};
+use crate::search::Search;
 use crate::{Mds, MdsEffects, Phase, ReplyTo};
 
 impl Mds {
@@ -45,7 +46,7 @@ impl Mds {
             Waiter::Release(release) => self.release_fetched(release, effects),
             Waiter::Recovery => self.recovery_continue(effects),
             Waiter::Search => {
-                self.search_fetched();
+                self.search.iter_mut().for_each(Search::fetched);
                 self.search_on(effects);
             }
             Waiter::Preload => {
@@ -86,7 +87,7 @@ impl Mds {
         let errno = if is_damage(error.errno) { Errno::Io } else { error.errno };
         let failure = Failure { errno, text: error.to_string() };
         match waiter {
-            Waiter::Merge if self.merge_waits_on(errno) => {
+            Waiter::Merge if self.merges.waits_on(errno, self.clock.now) => {
                 self.fetches.try_later(dir, waiter, self.clock.now);
             }
             Waiter::Question(conn, frame) => {
@@ -96,7 +97,7 @@ impl Mds {
             }
             Waiter::Changes(client) => self.fail_change(client, failure, effects),
             Waiter::Async(client) => self.fail_async(client, failure, effects),
-            Waiter::Merge => self.fail_merge(&failure, effects),
+            Waiter::Merge => self.merges.fail(&failure, self.clock.now, effects),
             // The subtree is merged, and still its client's: merging it again is harmless.
             Waiter::Release(release) => effects.reply_error(release.at, failure),
             Waiter::Recovery => {
@@ -105,7 +106,7 @@ impl Mds {
                 }
             }
             // It is tried again when some time has passed.
-            Waiter::Search => self.search_fetched(),
+            Waiter::Search => self.search.iter_mut().for_each(Search::fetched),
             Waiter::Preload => self.preload_fetched(),
             Waiter::Balancer => self.moves_fetched(effects),
             Waiter::Change(_) | Waiter::Merged(_) | Waiter::Seen(_) => {}
@@ -175,7 +176,7 @@ impl Mds {
     pub(crate) fn fetch_step(&mut self, effects: &mut MdsEffects) {
         let is_others = self.fetches.next_arrived().is_some_and(|dir| self.is_others(dir));
         if let Some(Came { written_up_to }) = self.fetching().step(is_others) {
-            self.restore_known_policies();
+            self.subtrees().restore_known_policies();
             self.checkpoint.write_up_to(written_up_to);
         }
         self.resume_woken(effects);
@@ -206,7 +207,7 @@ impl Mds {
                     self.execute_from::<{ Entry::WAITED }>(from, effects);
                 }
                 Some(Message::Chunk { tid, bytes }) => {
-                    self.take_chunk(ReplyTo { conn, tid }, bytes, effects);
+                    self.merging().take_chunk(ReplyTo { conn, tid }, bytes, effects);
                 }
                 Some(_) | None => {}
             }
@@ -225,7 +226,7 @@ impl Mds {
             match decode(&frame) {
                 Some(Message::Request(request)) => self.request(conn, &request, effects),
                 Some(Message::Chunk { tid, bytes }) => {
-                    self.merge_chunk(conn, tid, bytes, effects);
+                    self.chunk(conn, tid, bytes, effects);
                 }
                 Some(_) | None => {}
             }

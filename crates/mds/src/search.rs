@@ -7,9 +7,10 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use namespace::Refusal;
+use namespace::{Namespace, Refusal};
 use types::{Cred, Ino};
 
+use crate::authority::Authority;
 use crate::fetch::Waiter;
 use crate::{Mds, MdsEffects};
 
@@ -33,6 +34,67 @@ pub(crate) struct Search {
     waiting: bool,
 }
 
+/// The end of a step of a search.
+enum SearchStep {
+    /// This directory must be in memory first.
+    Fetch(Ino),
+    /// Everything is found, or every directory was visited.
+    End(Goal),
+}
+
+impl Search {
+    /// A directory that the search waited for is here, or cannot be fetched.
+    pub(crate) fn fetched(&mut self) {
+        self.waiting = false;
+    }
+
+    /// Whether the search could continue.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waiting
+    }
+
+    fn step(&mut self, namespace: &Namespace, authority: &Authority) -> SearchStep {
+        loop {
+            self.wanted.retain(|ino| !namespace.is_anchored(*ino));
+            let dir = self.queue.pop_front();
+            let Some(dir) = dir.filter(|_| !self.wanted.is_empty()) else {
+                return SearchStep::End(self.goal);
+            };
+            match look_into(namespace, authority, dir) {
+                Ok(dirs) => self.queue.extend(dirs),
+                Err(Refusal::Cold(cold)) => {
+                    self.queue.push_front(dir);
+                    self.waiting = true;
+                    return SearchStep::Fetch(cold);
+                }
+                Err(Refusal::Errno(_)) => {}
+            }
+        }
+    }
+}
+
+/// The directories in a directory, all of whose inodes are in memory then.
+///
+/// # Errors
+/// A directory that must be fetched first, or the reason why this one cannot be listed.
+pub(crate) fn look_into(
+    namespace: &Namespace,
+    authority: &Authority,
+    dir: Ino,
+) -> Result<Vec<Ino>, Refusal> {
+    if dir == Ino::LINKS {
+        let here = namespace.is_complete(dir);
+        return if here { Ok(Vec::new()) } else { Err(Refusal::Cold(dir)) };
+    }
+    let entries = namespace.list(&Cred::root(), dir, None, usize::MAX, false)?;
+    let dirs = entries.into_iter().filter(|entry| entry.attr.is_dir());
+    let mut dirs: Vec<Ino> = dirs.map(|entry| entry.attr.ino).collect();
+    // Skip subtrees that other ranks serve, and those that are still arriving.
+    let others: Vec<Ino> = authority.other_roots().collect();
+    dirs.retain(|dir| !others.contains(dir) && !authority.is_coming(*dir));
+    Ok(dirs)
+}
+
 impl Mds {
     /// Looks for inodes in a subtree.
     pub(crate) fn search_for(
@@ -54,67 +116,20 @@ impl Mds {
         self.search_on(effects);
     }
 
-    pub(crate) fn search_for_merge(&mut self, subtree: Ino, ino: Ino, effects: &mut MdsEffects) {
-        // The root of a released subtree may have to be searched itself.
-        let top = if self.namespace.is_anchored(subtree) { subtree } else { Ino::ROOT };
-        self.search_for(Goal::Merge(ino), top, BTreeSet::from([ino]), effects);
-    }
-
-    /// A directory that the search waited for is here, or cannot be fetched.
-    pub(crate) fn search_fetched(&mut self) {
-        if let Some(search) = &mut self.search {
-            search.waiting = false;
-        }
-    }
-
-    /// Repeats failed fetches.
-    pub(crate) fn search_tick(&mut self, effects: &mut MdsEffects) {
-        if self.search.as_ref().is_some_and(|search| !search.waiting) {
-            self.search_on(effects);
-        }
-    }
-
     /// Continues until everything is found, every directory was visited, or one is missing.
     pub(crate) fn search_on(&mut self, effects: &mut MdsEffects) {
-        let Some(mut search) = self.search.take() else { return };
-        loop {
-            search.wanted.retain(|ino| !self.namespace.is_anchored(*ino));
-            let dir = search.queue.pop_front();
-            let Some(dir) = dir.filter(|_| !search.wanted.is_empty()) else {
-                return self.search_ended(search.goal, effects);
-            };
-            match self.look_into(dir) {
-                Ok(dirs) => search.queue.extend(dirs),
-                Err(Refusal::Cold(cold)) => {
-                    search.queue.push_front(dir);
-                    search.waiting = true;
-                    self.search = Some(search);
-                    return self.fetching().wait_for_whole(cold, Waiter::Search, effects);
-                }
-                Err(Refusal::Errno(_)) => {}
+        let Some(search) = &mut self.search else { return };
+        match search.step(&self.namespace, &self.authority) {
+            SearchStep::Fetch(dir) => {
+                self.fetching().wait_for_whole(dir, Waiter::Search, effects);
             }
-        }
-    }
-
-    /// The directories in a directory, all of whose inodes are in memory then.
-    pub(crate) fn look_into(&self, dir: Ino) -> Result<Vec<Ino>, Refusal> {
-        if dir == Ino::LINKS {
-            let here = self.namespace.is_complete(dir);
-            return if here { Ok(Vec::new()) } else { Err(Refusal::Cold(dir)) };
-        }
-        let entries = self.namespace.list(&Cred::root(), dir, None, usize::MAX, false)?;
-        let dirs = entries.into_iter().filter(|entry| entry.attr.is_dir());
-        let mut dirs: Vec<Ino> = dirs.map(|entry| entry.attr.ino).collect();
-        // Skip subtrees that other ranks serve, and those that are still arriving.
-        let others: Vec<Ino> = self.authority.other_roots().collect();
-        dirs.retain(|dir| !others.contains(dir) && !self.authority.is_coming(*dir));
-        Ok(dirs)
-    }
-
-    fn search_ended(&mut self, goal: Goal, effects: &mut MdsEffects) {
-        match goal {
-            Goal::Serve => self.resent_found(effects),
-            Goal::Merge(ino) => self.merge_searched(ino),
+            SearchStep::End(goal) => {
+                self.search = None;
+                match goal {
+                    Goal::Serve => self.resent_found(effects),
+                    Goal::Merge(ino) => self.merging().searched(ino),
+                }
+            }
         }
     }
 }

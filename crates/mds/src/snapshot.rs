@@ -14,11 +14,17 @@ use std::collections::VecDeque;
 
 use metastore::Snapshot;
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
-use types::{Cred, Errno, Error, Ino, Moment, Span};
+use namespace::Namespace;
+use types::{Clock, Cred, Errno, Error, Ino, Moment, Span};
 use wire::{Answer, Failure};
 
+use crate::authority::Authority;
+use crate::checkpoint::Checkpoint;
+use crate::fetch::Fetches;
+use crate::merge::Merges;
 use crate::op::{Performed, Performing, Refused};
-use crate::{Mds, MdsEffects, Phase, ReplyTo, Waiting};
+use crate::store::StoreOps;
+use crate::{Counters, Mds, MdsEffects, Phase, ReplyTo, Waiting};
 
 /// Changes wait under this key: no inode has this number.
 pub(crate) const FROZEN: Ino = Ino(u64::MAX);
@@ -101,6 +107,34 @@ impl Snapshots {
         }
     }
 
+    /// No client has changes of its own any more: what the store lacks is being written.
+    pub(crate) fn drained(&mut self, now: Moment) {
+        if let Some(taking) = self.queue.front_mut() {
+            assert!(taking.stage == SnapshotStage::Drain, "{}: clients hand in first", taking.root);
+            taking.stage = SnapshotStage::Copy { round: 0, since: now, written: false };
+        }
+    }
+
+    /// The table was replaced, or not: if that is unknown, the client gets an error, and asks again
+    /// with another id.
+    pub(crate) fn taken(&mut self, id: u64, result: Result<StoreResult, Box<StoreFailure>>) {
+        let front = self.queue.front_mut();
+        let Some(taking) = front.filter(|it| it.id == id && it.stage == SnapshotStage::Commit)
+        else {
+            return;
+        };
+        taking.failed = match result {
+            Ok(StoreResult::Stored(number)) => {
+                taking.taken = Some(number);
+                return;
+            }
+            Ok(_) => Some(Errno::Io.into()),
+            Err(failure) => {
+                Some(Failure { errno: failure.error.errno, text: failure.error.to_string() })
+            }
+        };
+    }
+
     /// It cannot be written.
     pub(crate) fn failed(&mut self, error: &Error) {
         if let Some(taking) = self.queue.front_mut() {
@@ -110,21 +144,37 @@ impl Snapshots {
     }
 }
 
-impl Mds {
+/// The snapshot that is being taken, with all that it may touch.
+pub(crate) struct SnapshotCx<'a> {
+    pub(crate) snapshots: &'a mut Snapshots,
+    pub(crate) namespace: &'a mut Namespace,
+    pub(crate) fetches: &'a mut Fetches,
+    pub(crate) store: &'a mut StoreOps,
+    pub(crate) counters: &'a mut Counters,
+    pub(crate) checkpoint: &'a Checkpoint,
+    pub(crate) merges: &'a Merges,
+    pub(crate) authority: &'a Authority,
+    pub(crate) phase: Phase,
+    pub(crate) clock: Clock,
+}
+
+/// What the snapshot needs of another part before it continues.
+pub(crate) enum SnapshotNeed {
+    /// The changes that clients have in directories of this subtree that they have alone.
+    Drained(Ino),
+    /// A write of what the store lacks of this subtree.
+    Flush(Ino),
+}
+
+impl SnapshotCx<'_> {
     /// Begins to take a snapshot.
-    pub(crate) fn snapshot(
-        &mut self,
-        at: ReplyTo,
-        cred: &Cred,
-        (root, id): (Ino, u64),
-    ) -> Performing {
+    pub(crate) fn begin(&mut self, at: ReplyTo, cred: &Cred, root: Ino, id: u64) -> Performing {
         let known = self.namespace.getattr(root)?;
         if !known.is_dir() {
             return Err(Errno::NotDirectory.into());
         }
         // A reader of the snapshot reads all of it.
         self.namespace.access(cred, root, 5)?;
-        self.check_all_here(root)?;
         if self.authority.is_exporting() {
             let text = "a subtree is on its way to another rank; try again when it is there";
             let failure = Failure { errno: Errno::Busy, text: text.into() };
@@ -139,91 +189,67 @@ impl Mds {
         Ok(Performed::Later)
     }
 
-    /// Continues the first snapshot, as far as possible. Called after every input.
-    pub(crate) fn snapshot_step(&mut self, effects: &mut MdsEffects) {
-        while let Some(taking) = self.snapshots.queue.front() {
+    /// Continues the first snapshot until it needs something.
+    pub(crate) fn step(&mut self, effects: &mut MdsEffects) -> Option<SnapshotNeed> {
+        while let Some(taking) = self.snapshots.queue.front_mut() {
             if let Some(number) = taking.taken {
-                self.end_snapshot(Ok(number), effects);
-                continue;
-            }
-            if self.phase != Phase::Active {
+                self.end(Ok(number), effects);
+            } else if self.phase != Phase::Active {
                 let text = "the metadata server is stopping".into();
-                self.end_snapshot(Err(Failure { errno: Errno::Again, text }), effects);
-                continue;
-            }
-            if let Some(failure) = taking.failed.clone() {
-                self.end_snapshot(Err(failure), effects);
-                continue;
-            }
-            let (root, stage) = (taking.root, taking.stage);
-            let Some(next) = self.snapshot_next(root, stage, effects) else { return };
-            if let Some(taking) = self.snapshots.queue.front_mut() {
-                taking.stage = next;
+                self.end(Err(Failure { errno: Errno::Again, text }), effects);
+            } else if let Some(failure) = taking.failed.take() {
+                self.end(Err(failure), effects);
+            } else {
+                let (root, stage) = (taking.root, taking.stage);
+                return self.next(root, stage, effects);
             }
         }
+        None
     }
 
-    /// The next stage, if this one is done.
-    fn snapshot_next(
+    /// Begins the next stage, if this one is done.
+    fn next(
         &mut self,
         root: Ino,
         stage: SnapshotStage,
         effects: &mut MdsEffects,
-    ) -> Option<SnapshotStage> {
+    ) -> Option<SnapshotNeed> {
         let now = self.clock.now;
+        let taking = self.snapshots.queue.front_mut()?;
         match stage {
-            SnapshotStage::Drain => {
-                if !self.capabilities().end_exclusive_below(root, effects) {
-                    return None;
-                }
-                self.begin_flush(
-                    SnapshotStage::Copy { round: 0, since: now, written: false },
-                    effects,
-                )
-            }
+            SnapshotStage::Drain => Some(SnapshotNeed::Drained(root)),
             SnapshotStage::Copy { written: false, .. }
-            | SnapshotStage::Freeze { written: false } => None,
-            SnapshotStage::Copy { round, since, .. } => {
-                if now.since(since) >= ROUND_SHORT && round < ROUNDS_MAX {
-                    let (round, since) = (round + 1, now);
-                    let stage = SnapshotStage::Copy { round, since, written: false };
-                    return self.begin_flush(stage, effects);
-                }
-                // A snapshot must not contain half of a merge.
-                if self.merges.has_begun() {
-                    return None;
-                }
-                let taking = self.snapshots.queue.front_mut()?;
+            | SnapshotStage::Freeze { written: false }
+            | SnapshotStage::Commit => None,
+            SnapshotStage::Copy { round, since, .. }
+                if now.since(since) >= ROUND_SHORT && round < ROUNDS_MAX =>
+            {
+                let round = round + 1;
+                taking.stage = SnapshotStage::Copy { round, since: now, written: false };
+                Some(SnapshotNeed::Flush(root))
+            }
+            // A snapshot must not contain half of a merge.
+            SnapshotStage::Copy { .. } if self.merges.has_begun() => None,
+            SnapshotStage::Copy { .. } => {
                 assert!(taking.frozen.is_none(), "{root}: changes are frozen once");
                 taking.frozen = Some(now);
-                self.begin_flush(SnapshotStage::Freeze { written: false }, effects)
+                taking.stage = SnapshotStage::Freeze { written: false };
+                Some(SnapshotNeed::Flush(root))
             }
             SnapshotStage::Freeze { .. } => {
                 // Directories that were fetched since may be out of date in the store.
-                if self.checkpointing().unstored_for_snapshot(root).next().is_some() {
-                    return self.begin_flush(SnapshotStage::Freeze { written: false }, effects);
+                if self.checkpoint.unstored_for_snapshot(self.namespace, root).next().is_some() {
+                    taking.stage = SnapshotStage::Freeze { written: false };
+                    return Some(SnapshotNeed::Flush(root));
                 }
-                self.commit_snapshot(root, effects);
-                Some(SnapshotStage::Commit)
+                taking.stage = SnapshotStage::Commit;
+                self.commit(root, effects);
+                None
             }
-            SnapshotStage::Commit => None,
         }
     }
 
-    /// Begins to write unstored changes. The stage comes first: there may be nothing to write.
-    fn begin_flush(
-        &mut self,
-        stage: SnapshotStage,
-        effects: &mut MdsEffects,
-    ) -> Option<SnapshotStage> {
-        let taking = self.snapshots.queue.front_mut()?;
-        taking.stage = stage;
-        let root = taking.root;
-        self.checkpointing().flush_for_snapshot(root, effects);
-        self.snapshots.queue.front().map(|taking| taking.stage)
-    }
-
-    fn commit_snapshot(&mut self, root: Ino, effects: &mut MdsEffects) {
+    fn commit(&mut self, root: Ino, effects: &mut MdsEffects) {
         let Some(taking) = self.snapshots.queue.front_mut() else { return };
         let id = taking.id;
         let (Ok(attr), Some(path)) = (self.namespace.getattr(root), self.namespace.path_of(root))
@@ -245,33 +271,8 @@ impl Mds {
         self.store.begin(Waiting::Snapshot(id), StoreOp::TakeSnapshot { snapshot }, effects);
     }
 
-    /// The table was replaced, or not: if that is unknown, the client gets an error, and asks again
-    /// with another id.
-    pub(crate) fn snapshot_taken(
-        &mut self,
-        id: u64,
-        result: Result<StoreResult, Box<StoreFailure>>,
-    ) {
-        let front = self.snapshots.queue.front_mut();
-        let Some(taking) = front.filter(|it| it.id == id && it.stage == SnapshotStage::Commit)
-        else {
-            return;
-        };
-        taking.failed = match result {
-            Ok(StoreResult::Stored(number)) => {
-                taking.taken = Some(number);
-                return;
-            }
-            Ok(_) => Some(Errno::Io.into()),
-            Err(failure) => {
-                Some(Failure { errno: failure.error.errno, text: failure.error.to_string() })
-            }
-        };
-    }
-
-    fn end_snapshot(&mut self, result: Result<u64, Failure>, effects: &mut MdsEffects) {
+    fn end(&mut self, result: Result<u64, Failure>, effects: &mut MdsEffects) {
         let Some(taking) = self.snapshots.queue.pop_front() else { return };
-        let ReplyTo { conn, tid } = taking.at;
         if let Some(since) = taking.frozen {
             self.counters.snapshot_freeze_micros = self.clock.now.since(since).0 / 1000;
         }
@@ -280,13 +281,27 @@ impl Mds {
                 self.counters.snapshots += 1;
                 effects.reply_with(taking.at, types::Seq(0), Answer::Snapshot(number));
             }
-            Err(failure) => effects.reply_error(ReplyTo { conn, tid }, failure),
+            Err(failure) => effects.reply_error(taking.at, failure),
         }
         self.fetches.wake_returned(FROZEN);
     }
+}
 
-    /// The server stops: waiting requests fail.
-    pub(crate) fn stop_snapshots(&mut self, effects: &mut MdsEffects) {
-        self.snapshot_step(effects);
+impl Mds {
+    /// Continues the first snapshot, as far as possible. Called after every input.
+    pub(crate) fn snapshot_step(&mut self, effects: &mut MdsEffects) {
+        while let Some(need) = self.snapshotting().step(effects) {
+            let root = match need {
+                SnapshotNeed::Drained(root) => {
+                    if !self.capabilities().end_exclusive_below(root, effects) {
+                        return;
+                    }
+                    self.snapshots.drained(self.clock.now);
+                    root
+                }
+                SnapshotNeed::Flush(root) => root,
+            };
+            self.checkpointing().flush_for_snapshot(root, effects);
+        }
     }
 }

@@ -25,7 +25,7 @@ impl Mds {
                 self.phase = Phase::Stopping;
                 self.stop_export(effects);
                 self.stop_reshape(effects);
-                self.stop_snapshots(effects);
+                self.snapshot_step(effects);
                 if !self.is_private() {
                     self.checkpoint.write_all();
                 }
@@ -42,7 +42,6 @@ impl Mds {
     }
 
     pub(crate) fn try_stop(&mut self, effects: &mut MdsEffects) {
-        assert!(self.phase == Phase::Stopping, "a server stops after the order to stop");
         assert!(self.phase == Phase::Stopping, "a server stops after the order to stop");
         if self.is_private() {
             // The job takes the journal over then; the rest ends with the process.

@@ -67,13 +67,33 @@ impl StoreOps {
         })
     }
 
-    #[cfg(test)]
-    pub(crate) fn insert(&mut self, token: Token, waiting: Waiting) {
-        self.waiting.insert(token, waiting);
-    }
-
     /// An operation ended. `None` if nothing waits for it.
     pub(crate) fn end(&mut self, token: Token) -> Option<Waiting> {
         self.waiting.remove(&token)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "was given to an operation")]
+    fn a_token_that_was_not_given_is_found() {
+        let mut ops = StoreOps::new(Rank(0));
+        ops.waiting.insert(Token(1), Waiting::Recovery);
+        ops.waiting().for_each(drop);
+    }
+
+    #[test]
+    fn each_operation_has_a_token_and_ends_once() {
+        let (mut ops, mut effects) = (StoreOps::new(Rank(0)), MdsEffects::default());
+        let delete = || StoreOp::Delete { objects: Vec::new() };
+        let first = ops.begin(Waiting::Trim, delete(), &mut effects);
+        let second = ops.begin(Waiting::Forget, delete(), &mut effects);
+        assert!(first != second && effects.store.len() == 2);
+        assert!(matches!(ops.end(first), Some(Waiting::Trim)));
+        assert!(ops.end(first).is_none());
+        assert_eq!(ops.waiting().count(), 1);
     }
 }

@@ -22,15 +22,15 @@ impl Mds {
             Waiting::Fetch(dir) => self.fetched(dir, result, effects),
             Waiting::Checkpoint(dir) => self.checkpointing().committed(dir, result, effects),
             Waiting::Compact(dir) => self.checkpointing().compacted(dir, result, effects),
-            Waiting::MergeObject(id) => self.merge_object_read(id, result, effects),
-            Waiting::Attach(id) => self.attach_stored(id, result, effects),
+            Waiting::MergeObject(id) => self.merging().object_read(id, result, effects),
+            Waiting::Attach(id) => self.merges.attach_stored(id, result, effects),
             Waiting::Trim => self.checkpointing().trimmed(result, effects),
             Waiting::Forget => self.checkpoint.forgotten(result, self.clock.now),
             Waiting::Purge(task) => self.checkpointing().purge_stored(task, result, effects),
             Waiting::Share(ino) => self.files().share_stored(ino, result, effects),
             Waiting::Subtrees => self.list_stored(result, effects),
             Waiting::CrossRename(id) => self.cross_rename_stored(id, &result, effects),
-            Waiting::Snapshot(id) => self.snapshot_taken(id, result),
+            Waiting::Snapshot(id) => self.snapshots.taken(id, result),
             Waiting::Balance(what) => {
                 self.balancing().stored(what, result);
                 self.begin_moves(effects);

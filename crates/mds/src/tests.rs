@@ -9,6 +9,7 @@ mod caching;
 mod cluster;
 mod failures;
 mod fixture;
+mod hostile;
 mod invariants;
 mod parts;
 mod requests;

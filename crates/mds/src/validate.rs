@@ -9,14 +9,14 @@ use crate::checkpoint::CheckpointOps;
 use crate::purge::Task;
 use crate::{Mds, Phase, Waiting};
 
-/// Tests check the state after an input if so many inputs per inode and session came since
+/// Debug builds check the state after an input if so many inputs per inode and session came since
 /// the last check: after every input of a small server, and rarely on a large one, so that the
 /// checks take a bounded part of the time.
 const ITEMS_PER_INPUT: u64 = 8;
 
 /// The operations that the store executes, by the part that waits for them.
 #[derive(Debug, Default)]
-struct StoreOps {
+struct OpsUnderWay {
     checkpoint: CheckpointOps,
     fetching: Vec<Ino>,
     compacting: Vec<Ino>,
@@ -55,7 +55,7 @@ impl Mds {
         self.validate_between();
     }
 
-    /// Tests check after each input, or after some of them ([`ITEMS_PER_INPUT`]).
+    /// Debug builds check after each input, or after some of them ([`ITEMS_PER_INPUT`]).
     pub(crate) fn validate_sometimes(&mut self) {
         self.unvalidated += 1;
         let items = self.namespace.inodes() + self.sessions.len() as u64;
@@ -82,8 +82,8 @@ impl Mds {
         assert!(ops.log == writes, "{writes} writes of the journal are under way, not {}", ops.log);
     }
 
-    fn store_ops(&self) -> StoreOps {
-        let mut ops = StoreOps::default();
+    fn store_ops(&self) -> OpsUnderWay {
+        let mut ops = OpsUnderWay::default();
         for waiting in self.store.waiting() {
             match waiting {
                 Waiting::Log => ops.log += 1,

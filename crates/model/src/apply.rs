@@ -7,7 +7,7 @@
 //! give or take a name in a removed directory.
 
 use journal::{Create, Event, InodeSnapshot};
-use types::{Attr, Ino, Timestamp};
+use types::{Attr, EntryName, Ino, Timestamp};
 
 use crate::{Model, Node};
 
@@ -38,7 +38,7 @@ impl Model {
         match *event {
             Event::Create(ref create) => self.apply_create(create),
             Event::Link { parent, name, ino, ref inode, time, home: _ } => {
-                self.apply_link((parent, name), ino, node(inode), time)
+                self.apply_link(EntryName::new(parent, name), ino, node(inode), time)
             }
             Event::Unlink { parent, name, time, ino: _ } => {
                 self.apply_removal(parent, name, false, time)
@@ -56,10 +56,11 @@ impl Model {
                 time,
                 replaced: _,
             } => {
-                let (from, to) = ((parent, name), (new_parent, new_name));
+                let (from, to) =
+                    (EntryName::new(parent, name), EntryName::new(new_parent, new_name));
                 match exchanged {
                     None => self.apply_rename(from, to, node(&moved), time),
-                    Some(back) => self.apply_exchange(from, to, (node(&moved), node(&back)), time),
+                    Some(back) => self.apply_exchange(from, to, node(&moved), node(&back), time),
                 }
             }
             Event::SetAttr { ino, change, time, .. } => {
@@ -105,12 +106,12 @@ impl Model {
         let mut attr = Attr { ino, mode, uid, gid, rdev, stripe, size, ..Attr::default() };
         (attr.atime, attr.mtime, attr.ctime, attr.btime) = (atime, mtime, time, time);
         self.nodes.insert(ino, Node { attr, data: data.to_vec(), ..Node::default() });
-        self.give_name((parent, name), ino, time)
+        self.give_name(EntryName::new(parent, name), ino, time)
     }
 
     fn apply_link(
         &mut self,
-        at: (Ino, &[u8]),
+        at: EntryName<'_>,
         ino: Ino,
         snapshot: Node,
         time: Timestamp,
@@ -123,7 +124,7 @@ impl Model {
             return ModelOutcome::Rejected;
         }
         (node.attr.ctime, node.linked) = (time, true);
-        self.touch(at.0, time);
+        self.touch(at.dir, time);
         self.give_name(at, ino, time)
     }
 
@@ -150,32 +151,33 @@ impl Model {
 
     fn apply_rename(
         &mut self,
-        from: (Ino, &[u8]),
-        to: (Ino, &[u8]),
+        from: EntryName<'_>,
+        to: EntryName<'_>,
         moved: Node,
         time: Timestamp,
     ) -> ModelOutcome {
         let ino = moved.attr.ino;
-        if moved.attr.is_dir() && self.is_within(to.0, ino) {
+        if moved.attr.is_dir() && self.is_within(to.dir, ino) {
             return ModelOutcome::Rejected;
         }
         // The event must not touch another inode that has taken the old name.
-        if self.peek(from.0, from.1).is_none_or(|named| named == ino) {
-            self.touch(from.0, time);
+        if self.peek(from.dir, from.name).is_none_or(|named| named == ino) {
+            self.touch(from.dir, time);
         }
         self.place(self.stays(from, ino), from, to, moved, time)
     }
 
     fn apply_exchange(
         &mut self,
-        from: (Ino, &[u8]),
-        to: (Ino, &[u8]),
-        (moved, back): (Node, Node),
+        from: EntryName<'_>,
+        to: EntryName<'_>,
+        moved: Node,
+        back: Node,
         time: Timestamp,
     ) -> ModelOutcome {
         for node in [&moved, &back] {
             let within = |dir| self.is_within(dir, node.attr.ino);
-            if node.attr.is_dir() && (within(from.0) || within(to.0)) {
+            if node.attr.is_dir() && (within(from.dir) || within(to.dir)) {
                 return ModelOutcome::Rejected;
             }
         }
@@ -192,13 +194,13 @@ impl Model {
     /// Whether an inode has left the name from which an event takes it: another client moved it
     /// since, or this journal was merged before. A later event of the journal brings a removed
     /// inode back.
-    fn stays(&self, from: (Ino, &[u8]), ino: Ino) -> bool {
-        self.peek(from.0, from.1) != Some(ino) && self.nodes.contains_key(&ino)
+    fn stays(&self, from: EntryName<'_>, ino: Ino) -> bool {
+        self.peek(from.dir, from.name) != Some(ino) && self.nodes.contains_key(&ino)
     }
 
-    fn take(&mut self, from: (Ino, &[u8]), ino: Ino) {
-        if self.peek(from.0, from.1) == Some(ino) {
-            self.names.remove(&(from.0, from.1.to_vec()));
+    fn take(&mut self, from: EntryName<'_>, ino: Ino) {
+        if self.peek(from.dir, from.name) == Some(ino) {
+            self.names.remove(&(from.dir, from.name.to_vec()));
         }
     }
 
@@ -206,8 +208,8 @@ impl Model {
     fn place(
         &mut self,
         stays: bool,
-        from: (Ino, &[u8]),
-        to: (Ino, &[u8]),
+        from: EntryName<'_>,
+        to: EntryName<'_>,
         snapshot: Node,
         time: Timestamp,
     ) -> ModelOutcome {
@@ -216,23 +218,23 @@ impl Model {
             if let Some(node) = self.nodes.get_mut(&ino) {
                 node.attr.ctime = time;
             }
-            self.touch(to.0, time);
+            self.touch(to.dir, time);
             return ModelOutcome::Done;
         }
         self.take(from, ino);
         self.put(to, snapshot, time)
     }
 
-    fn put(&mut self, at: (Ino, &[u8]), snapshot: Node, time: Timestamp) -> ModelOutcome {
+    fn put(&mut self, at: EntryName<'_>, snapshot: Node, time: Timestamp) -> ModelOutcome {
         let ino = snapshot.attr.ino;
         self.nodes.entry(ino).or_insert(snapshot).attr.ctime = time;
-        self.touch(at.0, time);
+        self.touch(at.dir, time);
         self.give_name(at, ino, time)
     }
 
     /// Points a name to an inode and replaces an earlier entry.
-    fn give_name(&mut self, at: (Ino, &[u8]), ino: Ino, time: Timestamp) -> ModelOutcome {
-        match self.names.insert((at.0, at.1.to_vec()), ino) {
+    fn give_name(&mut self, at: EntryName<'_>, ino: Ino, time: Timestamp) -> ModelOutcome {
+        match self.names.insert((at.dir, at.name.to_vec()), ino) {
             None => ModelOutcome::Done,
             Some(before) if before == ino => ModelOutcome::Done,
             Some(before) => {

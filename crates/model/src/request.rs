@@ -2,8 +2,8 @@
 //! changes the maps. Rejected requests change nothing.
 
 use types::{
-    Attr, AttrChange, Cred, Errno, FILE_BYTES_MAX, FileType, INLINE_BYTES_MAX, Ino,
-    MODE_PERMISSIONS, MODE_TYPE, RenameFlags, SYMLINK_BYTES_MAX, Stripe, Timestamp, XattrFlags,
+    Attr, AttrChange, Cred, EntryName, Errno, FILE_BYTES_MAX, FileType, INLINE_BYTES_MAX, Ino,
+    MODE_PERMISSIONS, MODE_TYPE, RenameFlags, SYMLINK_BYTES_MAX, Stripe, Timestamp, XattrChange,
     check_name,
 };
 
@@ -101,7 +101,7 @@ impl Model {
     pub fn create(
         &mut self,
         cred: &Cred,
-        (dir, name): (Ino, &[u8]),
+        EntryName { dir, name }: EntryName<'_>,
         new: &New<'_>,
         ino: Ino,
     ) -> Result<(), Errno> {
@@ -157,7 +157,7 @@ impl Model {
         &mut self,
         cred: &Cred,
         ino: Ino,
-        (dir, name): (Ino, &[u8]),
+        EntryName { dir, name }: EntryName<'_>,
         time: Timestamp,
     ) -> Result<(), Errno> {
         check_name(name)?;
@@ -185,7 +185,7 @@ impl Model {
     pub fn unlink(
         &mut self,
         cred: &Cred,
-        (dir, name): (Ino, &[u8]),
+        EntryName { dir, name }: EntryName<'_>,
         time: Timestamp,
     ) -> Result<(), Errno> {
         let parent = self.writable(cred, dir)?;
@@ -205,7 +205,7 @@ impl Model {
     pub fn rmdir(
         &mut self,
         cred: &Cred,
-        (dir, name): (Ino, &[u8]),
+        EntryName { dir, name }: EntryName<'_>,
         time: Timestamp,
     ) -> Result<(), Errno> {
         let parent = self.writable(cred, dir)?;
@@ -237,22 +237,22 @@ impl Model {
     pub fn rename(
         &mut self,
         cred: &Cred,
-        from: (Ino, &[u8]),
-        to: (Ino, &[u8]),
+        from: EntryName<'_>,
+        to: EntryName<'_>,
         flags: RenameFlags,
         time: Timestamp,
     ) -> Result<(), Errno> {
-        check_name(from.1)?;
-        check_name(to.1)?;
+        check_name(from.name)?;
+        check_name(to.name)?;
         if flags.no_replace && flags.exchange {
             return Err(Errno::Invalid);
         }
-        let from_dir = self.writable(cred, from.0)?;
-        let to_dir = self.writable(cred, to.0)?;
-        let (ino, attr) = self.named(from.0, from.1)?;
+        let from_dir = self.writable(cred, from.dir)?;
+        let to_dir = self.writable(cred, to.dir)?;
+        let (ino, attr) = self.named(from.dir, from.name)?;
         sticky(cred, &from_dir, &attr)?;
-        self.may_move(cred, &attr, from.0, to.0)?;
-        let target = self.peek(to.0, to.1);
+        self.may_move(cred, &attr, from.dir, to.dir)?;
+        let target = self.peek(to.dir, to.name);
         if let Some(target) = target {
             if flags.no_replace {
                 return Err(Errno::Exists);
@@ -263,26 +263,26 @@ impl Model {
             let over = self.inode(target)?.attr;
             sticky(cred, &to_dir, &over)?;
             if flags.exchange {
-                self.may_move(cred, &over, to.0, from.0)?;
+                self.may_move(cred, &over, to.dir, from.dir)?;
             } else {
                 self.may_replace(&attr, &over)?;
             }
         } else if flags.exchange {
             return Err(Errno::NotFound);
         }
-        self.names.remove(&(from.0, from.1.to_vec()));
-        self.names.insert((to.0, to.1.to_vec()), ino);
+        self.names.remove(&(from.dir, from.name.to_vec()));
+        self.names.insert((to.dir, to.name.to_vec()), ino);
         self.changed(ino, time);
         match target {
             Some(target) if flags.exchange => {
-                self.names.insert((from.0, from.1.to_vec()), target);
+                self.names.insert((from.dir, from.name.to_vec()), target);
                 self.changed(target, time);
             }
             Some(target) => self.lost_name(target, time),
             None => {}
         }
-        self.touch(from.0, time);
-        self.touch(to.0, time);
+        self.touch(from.dir, time);
+        self.touch(to.dir, time);
         Ok(())
     }
 
@@ -370,8 +370,7 @@ impl Model {
         &mut self,
         cred: &Cred,
         ino: Ino,
-        (name, value): (&[u8], Option<&[u8]>),
-        flags: XattrFlags,
+        XattrChange { name, value, flags }: XattrChange<'_>,
         time: Timestamp,
     ) -> Result<(), Errno> {
         let node = self.inode(ino)?;

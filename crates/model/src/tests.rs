@@ -1,5 +1,5 @@
 use journal::{Create, Event, InodeSnapshot};
-use types::{Attr, Cred, Errno, Ino, RenameFlags, Timestamp};
+use types::{Attr, Cred, EntryName, Errno, Ino, RenameFlags, Timestamp};
 
 use crate::{Model, ModelOutcome, New};
 
@@ -19,12 +19,12 @@ fn links_are_counted_and_the_last_one_frees_the_inode() {
     let root = Cred::root();
     let mut model = Model::with_root(Timestamp(1));
     let new = New { mode: FILE, ..New::default() };
-    model.create(&root, (Ino::ROOT, b"a"), &new, Ino(9)).unwrap();
-    model.link(&root, Ino(9), (Ino::ROOT, b"b"), Timestamp(2)).unwrap();
+    model.create(&root, EntryName::new(Ino::ROOT, b"a"), &new, Ino(9)).unwrap();
+    model.link(&root, Ino(9), EntryName::new(Ino::ROOT, b"b"), Timestamp(2)).unwrap();
     assert_eq!(model.getattr(Ino(9)).unwrap().nlink, 2);
-    model.unlink(&root, (Ino::ROOT, b"a"), Timestamp(3)).unwrap();
+    model.unlink(&root, EntryName::new(Ino::ROOT, b"a"), Timestamp(3)).unwrap();
     assert_eq!(model.getattr(Ino(9)).unwrap().ctime, Timestamp(3));
-    model.unlink(&root, (Ino::ROOT, b"b"), Timestamp(4)).unwrap();
+    model.unlink(&root, EntryName::new(Ino::ROOT, b"b"), Timestamp(4)).unwrap();
     assert_eq!(model.getattr(Ino(9)), Err(Errno::Stale));
 }
 
@@ -33,10 +33,16 @@ fn a_directory_does_not_move_below_itself() {
     let root = Cred::root();
     let mut model = Model::with_root(Timestamp(1));
     let new = New { mode: DIR, ..New::default() };
-    model.create(&root, (Ino::ROOT, b"a"), &new, Ino(9)).unwrap();
-    model.create(&root, (Ino(9), b"b"), &new, Ino(10)).unwrap();
+    model.create(&root, EntryName::new(Ino::ROOT, b"a"), &new, Ino(9)).unwrap();
+    model.create(&root, EntryName::new(Ino(9), b"b"), &new, Ino(10)).unwrap();
     let flags = RenameFlags::default();
-    let moved = model.rename(&root, (Ino::ROOT, b"a"), (Ino(10), b"c"), flags, Timestamp(2));
+    let moved = model.rename(
+        &root,
+        EntryName::new(Ino::ROOT, b"a"),
+        EntryName::new(Ino(10), b"c"),
+        flags,
+        Timestamp(2),
+    );
     assert_eq!(moved, Err(Errno::Invalid));
     let attr = Attr { ino: Ino(9), mode: DIR, ..Attr::default() };
     let event = Event::Rename {

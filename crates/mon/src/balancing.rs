@@ -89,7 +89,8 @@ impl Mon {
     pub(crate) fn set_balancer(
         &mut self,
         asker: Asker,
-        (name, text): (&[u8], &[u8]),
+        name: &[u8],
+        text: &[u8],
         effects: &mut MonEffects,
     ) -> Result<(), Failure> {
         self.check_not_stopping()?;

@@ -190,7 +190,7 @@ impl Mon {
         if let Ok((answer, ino)) = &result
             && !matches!(answer, MonAnswer::Pending(_))
         {
-            self.record_policy((forward.path, *ino), forward.policy);
+            self.record_policy(forward.path, *ino, forward.policy);
         }
         match (asker, result) {
             (Some(asker), Ok((answer, _))) => self.ledger.reply_when_stored(asker, answer, effects),
@@ -201,7 +201,7 @@ impl Mon {
 
     /// Puts a policy into the map, or takes it out. The directory may have had another name when it
     /// got its last one, and another directory may have had this name.
-    pub(crate) fn record_policy(&mut self, (path, ino): (Vec<u8>, Ino), policy: String) {
+    pub(crate) fn record_policy(&mut self, path: Vec<u8>, ino: Ino, policy: String) {
         let policies = &self.ledger.map().policies;
         let same = |entry: &PolicyEntry| match entry.ino {
             // From before it was noted which directory it was.

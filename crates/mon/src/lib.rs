@@ -218,7 +218,7 @@ impl Mon {
             }
             MonOp::SetBalancer { name, text } => {
                 self.check_waiting()?;
-                self.set_balancer(asker, (name, text), effects)?;
+                self.set_balancer(asker, name, text, effects)?;
             }
             MonOp::RevertBalancer => {
                 self.check_waiting()?;

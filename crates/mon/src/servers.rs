@@ -89,7 +89,8 @@ impl Servers {
         let mut room = STATUS_BYTES_MAX;
         for entry in &mut map.mds {
             let Some(server) = self.by_rank.get(&entry.rank) else { continue };
-            entry.counters = fitting(server.counters.iter(), &mut room, counter_bytes);
+            entry.counters =
+                fitting(server.counters.iter(), &mut room, |(name, _)| counter_bytes(name));
             map.decoupled.append(&mut fitting(server.decoupled.iter(), &mut room, subtree_bytes));
             let warnings = fitting(server.warnings.iter(), &mut room, warning_bytes);
             map.warnings.extend(warnings.into_iter().map(|warning| (entry.rank, warning)));
@@ -176,7 +177,7 @@ impl Mon {
         }
         server.last_beacon = now;
         let mut room = REPORT_BYTES_MAX;
-        server.counters = fitting(counters.iter(), &mut room, counter_bytes);
+        server.counters = fitting(counters.iter(), &mut room, |(name, _)| counter_bytes(name));
         server.decoupled = fitting(decoupled.iter(), &mut room, subtree_bytes);
         server.warnings = fitting(warnings.iter(), &mut room, warning_bytes);
         if state == MdsState::Active {
@@ -188,7 +189,7 @@ impl Mon {
             let switched: Vec<_> =
                 before.into_iter().filter(|(ino, _)| !still.contains_key(ino)).collect();
             for (ino, (path, policy)) in switched {
-                self.record_policy((path, ino), policy);
+                self.record_policy(path, ino, policy);
             }
         }
         let entry = MdsEntry { rank, epoch, address, state, pid, counters: Vec::new() };
@@ -295,7 +296,7 @@ fn fitting<'a, T: Clone + 'a>(
     elements.take_while(fits).cloned().collect()
 }
 
-fn counter_bytes((name, _): &(String, u64)) -> usize {
+fn counter_bytes(name: &str) -> usize {
     name.len() + ELEMENT_BYTES
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::Sender;
 
-use posix::{Caller, FileSystem, KnownInode, Locker, Range};
+use posix::{Caller, FileSystem, KnownInode, Locker, NewNode, Range};
 use types::{Ino, LockMode, Result};
 
 use crate::fuse::{Handler, Op, Out, Request, Ticket};
@@ -82,13 +82,15 @@ impl Adapter {
         Some(match request.op {
             Op::Lookup(name) => self.lookup(request, name, out),
             Op::Symlink(name, target) => self.symlink(request, name, target, out),
-            Op::MakeNode(name, mode, device) => self.make_node(request, name, (mode, device), out),
+            Op::MakeNode(name, mode, rdev) => {
+                self.make(request, name, &NewNode { mode, rdev, target: b"" }, out)
+            }
             Op::MakeDir(name, mode) => self.make_dir(request, name, mode, out),
             Op::Unlink(name) => self.unlink(request, name),
             Op::RemoveDir(name) => self.remove_dir(request, name),
             Op::Rename(name, to, flags) => self.rename(request, name, to, flags),
             Op::Link(ino, name) => self.link(request, ino, name, out),
-            Op::Create(name, mode, flags) => self.create(request, name, (mode, flags), out),
+            Op::Create(name, mode, flags) => self.create(request, name, mode, flags, out),
             Op::ReadLink => self.read_link(request, out),
             _ => return None,
         })
@@ -105,17 +107,13 @@ impl Adapter {
                 self.set_xattr(&caller, ino, name.as_bytes(), Some(value), flags)
             }
             Op::RemoveXattr(name) => self.set_xattr(&caller, ino, name.as_bytes(), None, 0),
-            Op::GetXattr(name, size) => self.get_xattr(&caller, (ino, name.as_bytes()), size, out),
+            Op::GetXattr(name, size) => self.get_xattr(&caller, ino, name.as_bytes(), size, out),
             Op::ListXattr(size) => self.list_xattr(&caller, ino, size, out),
             Op::StatFs => self.stat_fs(out),
             Op::SyncDir => self.fs.sync_dir(ino).map(|()| Given::Nothing),
             Op::OpenDir => self.open_dir(ino, out),
-            Op::ReadDir { handle, offset, size } => {
-                self.read_dir(&caller, handle, (offset, size), out)
-            }
-            Op::ReadDirPlus { handle, offset, size } => {
-                self.read_dir_plus(&caller, (ino, handle), (offset, size), out)
-            }
+            Op::ReadDir(part) => self.read_dir(&caller, part, out),
+            Op::ReadDirPlus(part) => self.read_dir_plus(&caller, ino, part, out),
             Op::ReleaseDir(handle) => {
                 self.fs.close_dir(handle);
                 Ok(Given::Nothing)

@@ -56,7 +56,8 @@ impl Adapter {
     pub(crate) fn get_xattr(
         &self,
         caller: &Caller,
-        (ino, name): (Ino, &[u8]),
+        ino: Ino,
+        name: &[u8],
         size: u32,
         out: &mut Out,
     ) -> Result<Given> {

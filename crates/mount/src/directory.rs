@@ -6,7 +6,7 @@ use posix::{Caller, Entry, Listed};
 use types::{Ino, Result};
 
 use crate::adapter::{Adapter, Given};
-use crate::fuse::{Dirent, Out};
+use crate::fuse::{Dirent, Out, ReadDir};
 
 impl Adapter {
     pub(crate) fn open_dir(&self, ino: Ino, out: &mut Out) -> Result<Given> {
@@ -23,20 +23,19 @@ impl Adapter {
     pub(crate) fn read_dir(
         &self,
         caller: &Caller,
-        handle: u64,
-        (offset, size): (u64, u32),
+        ReadDir { handle, offset, size }: ReadDir,
         out: &mut Out,
     ) -> Result<Given> {
         let mut take = |listed: &Listed<'_>| out.dirent(&self.dirent(listed), size);
-        self.fs.read_dir(caller, (handle, false), offset, &mut take)?;
+        self.fs.read_dir(caller, handle, false, offset, &mut take)?;
         Ok(Given::Nothing)
     }
 
     pub(crate) fn read_dir_plus(
         &self,
         caller: &Caller,
-        (dir, handle): (Ino, u64),
-        (offset, size): (u64, u32),
+        dir: Ino,
+        ReadDir { handle, offset, size }: ReadDir,
         out: &mut Out,
     ) -> Result<Given> {
         let mut referred = Vec::new();
@@ -55,7 +54,7 @@ impl Adapter {
             }
             has_room
         };
-        let read = self.fs.read_dir(caller, (handle, true), offset, &mut take);
+        let read = self.fs.read_dir(caller, handle, true, offset, &mut take);
         if read.is_err() {
             // The error replaces the whole reply.
             referred.drain(..).for_each(|ino| self.fs.forget(ino, 1));

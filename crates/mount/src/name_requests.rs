@@ -5,12 +5,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering;
 
 use posix::{Entry, NewNode};
-use types::{Attr, Errno, FileType, Result};
+use types::{Attr, EntryName, Errno, FileType, Result};
 
 use crate::adapter::{Adapter, Given, caller};
 use crate::arguments::{open_mode, rename_flags};
 use crate::content;
-use crate::fuse::{Out, Request};
+use crate::fuse::{NodeName, Out, Request};
 
 impl Adapter {
     /// Replies with an entry.
@@ -40,7 +40,7 @@ impl Adapter {
         }
     }
 
-    fn make(
+    pub(crate) fn make(
         &self,
         request: &Request<'_>,
         name: &OsStr,
@@ -49,16 +49,6 @@ impl Adapter {
     ) -> Result<Given> {
         let parent = self.ino(request.node);
         self.entry(self.fs.make(&caller(request), parent, name.as_bytes(), new), out)
-    }
-
-    pub(crate) fn make_node(
-        &self,
-        request: &Request<'_>,
-        name: &OsStr,
-        (mode, rdev): (u32, u32),
-        out: &mut Out,
-    ) -> Result<Given> {
-        self.make(request, name, &NewNode { mode, rdev, target: b"" }, out)
     }
 
     pub(crate) fn make_dir(
@@ -97,11 +87,11 @@ impl Adapter {
         &self,
         request: &Request<'_>,
         name: &OsStr,
-        (new_parent, new_name): (u64, &OsStr),
+        to: NodeName<'_>,
         flags: u32,
     ) -> Result<Given> {
-        let from = (self.ino(request.node), name.as_bytes());
-        let to = (self.ino(new_parent), new_name.as_bytes());
+        let from = EntryName::new(self.ino(request.node), name.as_bytes());
+        let to = EntryName::new(self.ino(to.node), to.name.as_bytes());
         self.fs.rename(&caller(request), from, to, rename_flags(flags)?)?;
         Ok(Given::Nothing)
     }
@@ -121,10 +111,11 @@ impl Adapter {
         &self,
         request: &Request<'_>,
         name: &OsStr,
-        (mode, flags): (u32, i32),
+        mode: u32,
+        flags: i32,
         out: &mut Out,
     ) -> Result<Given> {
-        let at = (self.ino(request.node), name.as_bytes());
+        let at = EntryName::new(self.ino(request.node), name.as_bytes());
         let mode = FileType::Regular.mode_bits() | (mode & 0o7777);
         let open = open_mode(flags);
         let (entry, caching) = self.fs.create(&caller(request), at, mode, open)?;

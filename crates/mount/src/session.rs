@@ -32,9 +32,9 @@ pub fn mount(
 ) -> Result<Mounted> {
     let (forget, outdated) = channel();
     let (adapter, root) = (Adapter::new(fs.clone(), forget.clone()), fs.root());
-    let terms = (fs.features(), options.threads);
+    let features = fs.features();
     let device = device::mount(at, source, options).map_err(|error| mount_error(at, &error))?;
-    let session = fuse::start(device, adapter, terms).map_err(|error| {
+    let session = fuse::start(device, adapter, features, options.threads).map_err(|error| {
         let _ = unmount(at, true);
         mount_error(at, &error)
     });

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use journal::{Create, Event, InodeSnapshot, Loss};
-use types::{FileType, Ino, Seq, Timestamp, name_hash};
+use types::{EntryName, FileType, Ino, Seq, Timestamp, name_hash};
 
 use crate::dir::Dir;
-use crate::inode::{HAS_EXTRA, Inode};
+use crate::inode::{HAS_EXTRA, HashedName, Inode};
 use crate::page::{Dentry, Target};
 use crate::{Extra, Namespace};
 
@@ -93,13 +93,13 @@ impl Namespace {
             _ if mode == Mode::Merge && self.lacks_place(event) => ApplyOutcome::Rejected,
             Event::Link { parent, name, ino, home, inode, time } => {
                 let inode = InodeSnapshot { attr: types::Attr { ino, ..inode.attr }, ..inode };
-                self.apply_link(at(time), (parent, name), home, &inode)
+                self.apply_link(at(time), EntryName::new(parent, name), home, &inode)
             }
             Event::Unlink { parent, name, ino, time } => {
-                self.apply_unlink(at(time), (parent, name), ino)
+                self.apply_unlink(at(time), EntryName::new(parent, name), ino)
             }
             Event::Rmdir { parent, name, ino, time } => {
-                self.apply_rmdir(at(time), (parent, name), ino)
+                self.apply_rmdir(at(time), EntryName::new(parent, name), ino)
             }
             Event::Rename {
                 parent,
@@ -111,9 +111,10 @@ impl Namespace {
                 replaced,
                 time,
             } => {
-                let (from, to) = ((parent, name), (new_parent, new_name));
+                let from = EntryName::new(parent, name);
+                let to = EntryName::new(new_parent, new_name);
                 match exchanged {
-                    None => self.apply_rename(at(time), from, (to, replaced), &moved),
+                    None => self.apply_rename(at(time), from, to, replaced, &moved),
                     Some(back) => self.apply_exchange(at(time), from, to, [&moved, &back]),
                 }
             }
@@ -180,11 +181,12 @@ impl Namespace {
         }
         let file_type = create.file_type();
         let dir = self.dirs.entry(parent).or_insert_with(|| Box::new(Dir::new(false)));
-        let before = dir.set(hash, name, Target { ino, file_type, remote: false });
+        let target = Target { ino, file_type, remote: false };
+        let before = dir.set(hash, name, target);
         self.dirty.note(dir, seq, parent);
         self.insert_created(when, hash, create);
         if before.is_some() || file_type == FileType::Directory {
-            return self.created(when, (parent, hash), (ino, file_type), before);
+            return self.created(when, HashedName { dir: parent, hash }, target, before);
         }
         ApplyOutcome::Done
     }
@@ -193,16 +195,15 @@ impl Namespace {
     fn created(
         &mut self,
         when: When,
-        place: (Ino, u32),
-        (ino, file_type): (Ino, FileType),
+        place: HashedName,
+        made: Target,
         before: Option<Dentry>,
     ) -> ApplyOutcome {
-        if file_type == FileType::Directory {
+        if made.file_type == FileType::Directory {
             let complete = when.mode == Mode::Live;
-            self.dirs.entry(ino).or_insert_with(|| Box::new(Dir::new(complete)));
+            self.dirs.entry(made.ino).or_insert_with(|| Box::new(Dir::new(complete)));
         }
-        let winner = Target { ino, file_type, remote: false };
-        before.map_or(ApplyOutcome::Done, |before| self.displace(when, place, before, winner))
+        before.map_or(ApplyOutcome::Done, |before| self.displace(when, place, before, made))
     }
 
     /// The inode exists. Either this journal was merged before: then later changes of the inode
@@ -216,7 +217,8 @@ impl Namespace {
         self.touch(when, parent);
         let Some(known) = self.inodes.get(ino) else { return ApplyOutcome::Done };
         let remote = known.home == Ino::LINKS;
-        let here = remote || (known.home, known.home_hash) == (parent, hash);
+        let place = HashedName { dir: parent, hash };
+        let here = remote || known.home_name() == place;
         if !when.repeats() {
             return ApplyOutcome::Done;
         }
@@ -230,7 +232,7 @@ impl Namespace {
             if taken { dir.unset(hash, name) } else { None }
         };
         if let Some(before) = before {
-            self.displace(when, (parent, hash), before, target);
+            self.displace(when, place, before, target);
         }
         ApplyOutcome::Done
     }
@@ -272,7 +274,7 @@ impl Namespace {
     fn apply_link(
         &mut self,
         when: When,
-        (parent, name): (Ino, &[u8]),
+        entry: EntryName<'_>,
         home: Ino,
         snapshot: &InodeSnapshot<'_>,
     ) -> ApplyOutcome {
@@ -300,6 +302,7 @@ impl Namespace {
         }
         self.mark_inode(when.seq, ino);
         let target = Target { ino, file_type, remote: true };
+        let EntryName { dir: parent, name } = entry;
         let hash = name_hash(name);
         let before = self.dir_mut(parent).set(hash, name, target);
         self.touch(when, parent);
@@ -308,23 +311,23 @@ impl Namespace {
         }
         match before {
             None => ApplyOutcome::Done,
-            Some(before) => self.displace(when, (parent, hash), before, target),
+            Some(before) => self.displace(when, HashedName { dir: parent, hash }, before, target),
         }
     }
 
-    fn apply_unlink(&mut self, when: When, (parent, name): (Ino, &[u8]), ino: Ino) -> ApplyOutcome {
+    fn apply_unlink(&mut self, when: When, entry: EntryName<'_>, ino: Ino) -> ApplyOutcome {
         // In a replay the name may be that of something later, which will get it back.
-        if let Some(dentry) = self.dir_mut(parent).find(name)
+        if let Some(dentry) = self.dir_mut(entry.dir).find(entry.name)
             && dentry.file_type() == FileType::Directory
             && !when.repeats()
         {
             return ApplyOutcome::Rejected;
         }
-        self.remove_name(when, (parent, name), ino)
+        self.remove_name(when, entry, ino)
     }
 
-    fn apply_rmdir(&mut self, when: When, (parent, name): (Ino, &[u8]), ino: Ino) -> ApplyOutcome {
-        if let Some(dentry) = self.dir_mut(parent).find(name) {
+    fn apply_rmdir(&mut self, when: When, entry: EntryName<'_>, ino: Ino) -> ApplyOutcome {
+        if let Some(dentry) = self.dir_mut(entry.dir).find(entry.name) {
             let has_entries = self.dirs.get(&dentry.ino).is_some_and(|dir| dir.entries > 0);
             let is_dir = dentry.file_type() == FileType::Directory;
             if (!is_dir || has_entries) && !when.repeats() {
@@ -334,15 +337,16 @@ impl Namespace {
         if when.mode == Mode::Replay {
             self.bury(ino);
         }
-        self.remove_name(when, (parent, name), ino)
+        self.remove_name(when, entry, ino)
     }
 
-    fn remove_name(&mut self, when: When, (parent, name): (Ino, &[u8]), ino: Ino) -> ApplyOutcome {
+    fn remove_name(&mut self, when: When, entry: EntryName<'_>, ino: Ino) -> ApplyOutcome {
+        let EntryName { dir, name } = entry;
         let hash = name_hash(name);
-        let before = self.dir_mut(parent).unset(hash, name);
-        self.touch(when, parent);
+        let before = self.dir_mut(dir).unset(hash, name);
+        self.touch(when, dir);
         if let Some(before) = before {
-            self.release(when, (parent, hash), before);
+            self.release(when, HashedName { dir, hash }, before);
         }
         if before.is_none_or(|before| before.ino != ino) {
             self.release_unseen(when, ino);
@@ -353,24 +357,25 @@ impl Namespace {
     fn apply_rename(
         &mut self,
         when: When,
-        from: (Ino, &[u8]),
-        (to, replaced): ((Ino, &[u8]), Ino),
+        from: EntryName<'_>,
+        to: EntryName<'_>,
+        replaced: Ino,
         moved: &InodeSnapshot<'_>,
     ) -> ApplyOutcome {
         let ino = moved.attr.ino;
-        if to.0.is_mount_stub() && !moved.attr.is_dir() {
+        if to.dir.is_mount_stub() && !moved.attr.is_dir() {
             return self.apply_departure(when, from, ino);
         }
-        if to.0 == Ino::LINKS && !moved.attr.is_dir() {
+        if to.dir == Ino::LINKS && !moved.attr.is_dir() {
             return self.apply_linked(when, moved);
         }
-        if when.merges() && moved.attr.is_dir() && self.is_within(to.0, ino) {
+        if when.merges() && moved.attr.is_dir() && self.is_within(to.dir, ino) {
             // Another client moved the destination below the directory that is to be moved there.
             return ApplyOutcome::Rejected;
         }
-        let source = self.dir_mut(from.0).find(from.1);
+        let source = self.dir_mut(from.dir).find(from.name);
         if source.is_none_or(|source| source.ino == ino) {
-            self.touch(when, from.0);
+            self.touch(when, from.dir);
         }
         if when.mode == Mode::Replay {
             self.bury_later(replaced);
@@ -386,15 +391,15 @@ impl Namespace {
     fn apply_exchange(
         &mut self,
         when: When,
-        from: (Ino, &[u8]),
-        to: (Ino, &[u8]),
+        from: EntryName<'_>,
+        to: EntryName<'_>,
         [moved, back]: [&InodeSnapshot<'_>; 2],
     ) -> ApplyOutcome {
         if when.merges() {
             let below = |dir, inode: &InodeSnapshot<'_>| {
                 inode.attr.is_dir() && self.is_within(dir, inode.attr.ino)
             };
-            if [from.0, to.0].iter().any(|dir| below(*dir, moved) || below(*dir, back)) {
+            if [from.dir, to.dir].iter().any(|dir| below(*dir, moved) || below(*dir, back)) {
                 return ApplyOutcome::Rejected;
             }
         }
@@ -411,7 +416,7 @@ impl Namespace {
         &mut self,
         when: When,
         goes: bool,
-        to: (Ino, &[u8]),
+        to: EntryName<'_>,
         inode: &InodeSnapshot<'_>,
     ) -> ApplyOutcome {
         if goes {
@@ -419,7 +424,7 @@ impl Namespace {
         }
         self.refresh(when, inode);
         self.mark_inode(when.seq, inode.attr.ino);
-        self.touch(when, to.0);
+        self.touch(when, to.dir);
         ApplyOutcome::Done
     }
 

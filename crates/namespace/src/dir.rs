@@ -1,8 +1,10 @@
 //! A directory in memory: pages of dentries, and what is known about the metadata store's copy.
 
-use types::{FileType, Ino, Seq, Timestamp, name_hash};
+use metastore::DirTouch;
+use types::{FileType, Ino, Seq, name_hash};
 
 use crate::page::{Dentry, PAGE_DENTRIES_MAX, Page, Target};
+use crate::partial::StoredCounts;
 
 /// Most leading hash bits by which pages are told apart.
 const DEPTH_MAX: u8 = 24;
@@ -56,7 +58,7 @@ pub(crate) struct Dir {
     /// The metadata store's copy is damaged: it is not written, nor forgotten.
     pub(crate) withheld: bool,
     /// A change of mtime that arrived before the directory's own inode was in memory.
-    pub(crate) touched: Option<(Timestamp, Seq)>,
+    pub(crate) touched: Option<DirTouch>,
     /// Its hits since the last call of `take_hits`, and whether it is noted for the next one.
     pub(crate) hits: crate::Hits,
     pub(crate) noted: bool,
@@ -185,13 +187,14 @@ impl Dir {
     }
 
     /// Adopts the store's number of names: exactly, if memory has nothing that the store lacks,
-    /// else `about`, where that will do.
-    pub(crate) fn note_counts(&mut self, (entries, subdirs, exact): (u64, u64, bool), about: bool) {
+    /// else about, where an estimate will do.
+    pub(crate) fn note_counts(&mut self, counts: StoredCounts) {
+        let StoredCounts { entries, subdirs, exact, may_estimate } = counts;
         if self.complete || self.counted != Counted::No {
             return;
         }
         let is_plain = self.dirty() == 0;
-        self.counted = match (exact && is_plain, about) {
+        self.counted = match (exact && is_plain, may_estimate) {
             (true, _) => Counted::Exactly,
             (false, true) => Counted::About,
             (false, false) => Counted::InVain,
@@ -271,7 +274,7 @@ impl Dir {
         let share = |all: usize| (all >> depth) + (all >> (depth + 4));
         let page = |number: u32| {
             let prefix = if depth == 0 { 0 } else { number << (32 - u32::from(depth)) };
-            Page::awaiting(depth, prefix, (share(names), share(bytes)))
+            Page::awaiting(depth, prefix, share(names), share(bytes))
         };
         self.pages = (0..1 << depth).map(page).collect();
         self.index = (0..1 << depth).collect();

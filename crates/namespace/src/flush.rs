@@ -5,8 +5,8 @@
 //! the journal keeps every event since the oldest change that is not captured, and replaying it
 //! over the picture gives the present (see [`Mode::Replay`](crate::Mode::Replay)).
 
-use metastore::{InodeRecord, RowValue, Rows};
-use types::{Ino, Seq, Timestamp};
+use metastore::{DirTouch, InodeRecord, RowValue, Rows};
+use types::{Ino, Seq};
 
 use crate::dir::{Counted, Dir};
 use crate::inode::{ATTR_DIRTY, ATTR_UNJOURNALLED};
@@ -86,7 +86,7 @@ impl Namespace {
     /// When the directory changed last, and by which event, if its inode is not here to tell.
     /// Zeros for no such change.
     #[must_use]
-    pub fn unstored_change(&self, ino: Ino) -> (Timestamp, Seq) {
+    pub fn unstored_change(&self, ino: Ino) -> DirTouch {
         self.dirs.get(&ino).and_then(|dir| dir.touched).unwrap_or_default()
     }
 

@@ -7,7 +7,7 @@
 //! place.
 
 use journal::Event;
-use types::{Ino, Set};
+use types::{EntryName, Ino, Set};
 
 use crate::plan::Planned;
 use crate::{Namespace, Refusal};
@@ -40,16 +40,18 @@ impl Namespace {
         content.count().map_or(content.entries, |(names, _)| names)
     }
 
-    /// Moves a name as it is from a directory to one of its fragments, or back: nothing else of the
-    /// inode changes, not even its times. A name without an inode is removed.
+    /// Moves the name of an inode as it is from a directory to one of its fragments, or back:
+    /// nothing else of the inode changes, not even its times. A name without an inode is removed.
     ///
     /// # Errors
     /// [`Refusal::Cold`], and `ENOENT` if the name is not there.
     pub fn plan_move<'a>(
         &self,
-        (from, to): (Ino, Ino),
-        (name, ino): (&'a [u8], Ino),
+        entry: EntryName<'a>,
+        ino: Ino,
+        to: Ino,
     ) -> Result<Planned<'a>, Refusal> {
+        let EntryName { dir: from, name } = entry;
         let Some(inode) = self.inodes.get(ino) else {
             if !self.is_complete(Ino::LINKS) {
                 return Err(Refusal::Cold(Ino::LINKS));

@@ -6,7 +6,7 @@
 //! The rank that has the name keeps an inode of the root that has only its number.
 
 use journal::Event;
-use types::{Ino, Path, Timestamp};
+use types::{EntryName, Ino, Path, Timestamp};
 
 use crate::dir::Dir;
 use crate::{Namespace, Planned};
@@ -22,7 +22,8 @@ impl Namespace {
     /// The event that gives the root of a subtree its inode as it is here, under a name, in another
     /// namespace. `None` if the root is not in memory, or is not all there.
     #[must_use]
-    pub fn offer<'a>(&self, root: Ino, (parent, name): (Ino, &'a [u8])) -> Option<Planned<'a>> {
+    pub fn offer<'a>(&self, root: Ino, entry: EntryName<'a>) -> Option<Planned<'a>> {
+        let EntryName { dir: parent, name } = entry;
         let inode = self.inodes.get(root).filter(|inode| inode.is_dir())?;
         self.inode_up_to_date(root).ok()?;
         let (moved, extra) = self.snapshot(root, inode, inode.ctime);

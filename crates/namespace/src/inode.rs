@@ -54,6 +54,14 @@ pub(crate) struct Inode {
     pub(crate) stripe: Stripe,
 }
 
+/// A directory and the hash of a name in it. An inode knows its home by it, and few other names of
+/// the directory have the same hash.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HashedName {
+    pub(crate) dir: Ino,
+    pub(crate) hash: u32,
+}
+
 const _: () = assert!(size_of::<Inode>() == 88, "many millions of them are in memory");
 
 impl Inode {
@@ -62,6 +70,12 @@ impl Inode {
     pub(crate) fn stamp(&mut self, when: When) {
         self.version = self.version.max(when.seq);
         self.flags = self.flags & !REPLAYED | if when.repeats() { REPLAYED } else { 0 };
+    }
+
+    /// The name under which it is stored.
+    #[inline]
+    pub(crate) fn home_name(&self) -> HashedName {
+        HashedName { dir: self.home, hash: self.home_hash }
     }
 
     pub(crate) fn is_dir(&self) -> bool {
@@ -146,15 +160,27 @@ pub(crate) struct InodeTable {
     recent: [(u64, u32); RECENT],
 }
 
-/// Where an inode is: the key of its span, its block in there, and its place in that.
-#[inline]
-fn place(ino: Ino) -> (u64, usize, usize) {
-    // Keys start at 1 so that the default of `recent` matches no span.
-    (
-        (ino.0 >> (BLOCK_BITS + SPAN_BITS)) + 1,
-        (ino.0 >> BLOCK_BITS) as usize % SPAN_BLOCKS,
-        ino.0 as usize % BLOCK_INODES,
-    )
+/// The place of an inode in the table.
+#[derive(Clone, Copy)]
+struct InodePlace {
+    /// The key of its span.
+    key: u64,
+    /// Its block in the span.
+    block: usize,
+    /// Its place in the block.
+    at: usize,
+}
+
+impl InodePlace {
+    #[inline]
+    fn of(ino: Ino) -> Self {
+        Self {
+            // Keys start at 1 so that the default of `recent` matches no span.
+            key: (ino.0 >> (BLOCK_BITS + SPAN_BITS)) + 1,
+            block: (ino.0 >> BLOCK_BITS) as usize % SPAN_BLOCKS,
+            at: ino.0 as usize % BLOCK_INODES,
+        }
+    }
 }
 
 /// Where a span is remembered. Ranges of numbers start at round ones: multiply to tell them apart.
@@ -185,14 +211,14 @@ impl InodeTable {
 
     #[inline]
     pub(crate) fn get(&self, ino: Ino) -> Option<&Inode> {
-        let (key, block, at) = place(ino);
+        let InodePlace { key, block, at } = InodePlace::of(ino);
         let span = self.spans[self.span_of(key)? as usize].as_ref()?;
         span.blocks[block].get(at).filter(|inode| inode.mode != 0)
     }
 
     #[inline]
     pub(crate) fn get_mut(&mut self, ino: Ino) -> Option<&mut Inode> {
-        let (key, block, at) = place(ino);
+        let InodePlace { key, block, at } = InodePlace::of(ino);
         let number = self.recall_span(key)?;
         let span = self.spans[number as usize].as_mut()?;
         span.blocks[block].get_mut(at).filter(|inode| inode.mode != 0)
@@ -202,7 +228,7 @@ impl InodeTable {
     #[inline]
     pub(crate) fn insert(&mut self, ino: Ino, inode: Inode) {
         debug_assert!(inode.mode != 0, "mode 0 marks a vacant place");
-        let (key, block, at) = place(ino);
+        let InodePlace { key, block, at } = InodePlace::of(ino);
         // Nearly every create brings the next number of a block in use.
         if let Some(number) = self.recall_span(key)
             && let Some(span) = self.spans[number as usize].as_mut()
@@ -213,12 +239,13 @@ impl InodeTable {
             span.live[block] += 1;
             self.live += 1;
         } else {
-            self.insert_anywhere((key, block, at), &inode);
+            self.insert_anywhere(InodePlace { key, block, at }, &inode);
         }
     }
 
     #[inline(never)]
-    fn insert_anywhere(&mut self, (key, block, at): (u64, usize, usize), inode: &Inode) {
+    fn insert_anywhere(&mut self, place: InodePlace, inode: &Inode) {
+        let InodePlace { key, block, at } = place;
         let number = match self.recall_span(key) {
             Some(number) => number,
             None => self.add_span(key),
@@ -252,7 +279,7 @@ impl InodeTable {
     }
 
     pub(crate) fn remove(&mut self, ino: Ino) -> Option<Inode> {
-        let (key, block, at) = place(ino);
+        let InodePlace { key, block, at } = InodePlace::of(ino);
         let number = self.recall_span(key)?;
         let span = self.spans[number as usize].as_mut()?;
         let inode = span.blocks[block].get_mut(at).filter(|inode| inode.mode != 0)?;

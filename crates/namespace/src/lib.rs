@@ -63,15 +63,17 @@ pub use flush::Capture;
 pub use handover::DetachedSubtree;
 pub use hits::{Hit, Hits};
 pub use linked::{NamedElsewhere, name_in_links};
+pub use partial::StoredCounts;
 pub use plan::{Judge, Planned, PlannedInode};
 pub use read::{ListedEntry, Walked};
 pub use subtree::ActivePolicy;
 pub use trial::TrialNamespace;
-pub use types::{Cred, RenameFlags, XattrFlags};
+pub use types::{Cred, EntryName, RenameFlags, XattrChange, XattrFlags};
 
 use dir::Dir;
 use dirty::Dirty;
 use inode::{Inode, InodeTable};
+use page::Dentry;
 
 /// Why a request cannot be planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,20 +169,19 @@ impl Namespace {
         for dir in [Ino::ANCHOR, Ino::LINKS, Ino::ROOT] {
             namespace.dirs.insert(dir, Box::new(Dir::new(true)));
         }
-        namespace.make_root((0, 0), time);
+        namespace.make_root(&Cred::root(), time);
         namespace
     }
 
-    /// Makes the root directory with this owner and group, mode 755. For a cluster that has none
-    /// yet.
-    pub fn make_root(&mut self, (uid, gid): (u32, u32), time: Timestamp) {
+    /// Makes the root directory of this user and group, mode 755. For a cluster that has none yet.
+    pub fn make_root(&mut self, owner: &Cred, time: Timestamp) {
         let root = journal::Create {
             parent: Ino::ANCHOR,
             name: ROOT_NAME,
             ino: Ino::ROOT,
             mode: FileType::Directory.mode_bits() | 0o755,
-            uid,
-            gid,
+            uid: owner.uid,
+            gid: owner.gid,
             time,
             mtime: time,
             atime: time,
@@ -220,6 +221,11 @@ impl Namespace {
     #[must_use]
     pub fn is_complete(&self, dir: Ino) -> bool {
         self.dirs.get(&dir).is_some_and(|dir| dir.complete)
+    }
+
+    /// The dentry of a name that is in memory.
+    fn dentry(&self, entry: EntryName<'_>) -> Option<Dentry> {
+        self.dirs.get(&entry.dir)?.find(entry.name)
     }
 
     /// Whether an inode is in memory.

@@ -1,11 +1,11 @@
 //! Fetching: a directory's rows from the metadata store go below its entries in memory.
 
 use journal::{Create, Event, InodeSnapshot, Loss};
-use metastore::{InodeRecord, Row, RowValue};
-use types::{FileType, Ino, Seq, Timestamp, name_hash};
+use metastore::{DirTouch, InodeRecord, Row, RowValue};
+use types::{EntryName, FileType, Ino, Seq, name_hash};
 
 use crate::dir::{Counted, Dir};
-use crate::inode::{Inode, REPLAYED};
+use crate::inode::{HashedName, Inode, REPLAYED};
 use crate::page::Target;
 use crate::{Extra, Namespace, link_name};
 
@@ -24,7 +24,8 @@ impl Namespace {
         &mut self,
         ino: Ino,
         rows: impl Iterator<Item = Row<'a>>,
-        (position, touched): (Seq, (Timestamp, Seq)),
+        position: Seq,
+        touched: DirTouch,
     ) {
         let old = self.dir_mut(ino);
         let mut new = Dir::new(false);
@@ -66,7 +67,7 @@ impl Namespace {
         }
         let file_type = record.attr.file_type();
         if let Some(known) = self.inodes.get(ino)
-            && (known.home, known.home_hash) != (dir, hash)
+            && known.home_name() != (HashedName { dir, hash })
         {
             let newer = ties.is_memory(known, record.version);
             if newer && known.home == Ino::LINKS {
@@ -139,7 +140,7 @@ impl Namespace {
     /// Every row of the directory has been added: from now on a missing name does not exist.
     /// `position` is the one up to which the store has everything, and `touched` a change that its
     /// inode may not show.
-    pub fn finish_load(&mut self, ino: Ino, position: Seq, touched: (Timestamp, Seq)) {
+    pub fn finish_load(&mut self, ino: Ino, position: Seq, touched: DirTouch) {
         let dir = self.dir_mut(ino);
         debug_assert!(dir.stored || dir.complete, "{ino}: a fetched directory is in the store");
         dir.complete = true;
@@ -147,12 +148,12 @@ impl Namespace {
         self.note_loaded(ino, position, touched);
     }
 
-    pub(crate) fn note_loaded(&mut self, ino: Ino, position: Seq, touched: (Timestamp, Seq)) {
+    pub(crate) fn note_loaded(&mut self, ino: Ino, position: Seq, touched: DirTouch) {
         let dir = self.dir_mut(ino);
         dir.stored = true;
         // Which of the events up to there were about this directory is not known.
         dir.journalled = dir.journalled.max(position);
-        if dir.touched.is_none_or(|(_, seq)| seq < touched.1) && touched.1 != Seq(0) {
+        if dir.touched.is_none_or(|known| known.seq < touched.seq) && touched.seq != Seq(0) {
             dir.touched = Some(touched);
         }
         self.resolve_touch(ino);
@@ -172,7 +173,8 @@ impl Namespace {
     pub fn needs_again(&self, seq: Seq, event: &Event<'_>) -> Option<Ino> {
         match *event {
             Event::Create(ref create) if is_dir(create) => {
-                self.takeover_needed(seq, (create.parent, create.name), create.ino)
+                let place = EntryName::new(create.parent, create.name);
+                self.takeover_needed(seq, place, create.ino)
             }
             Event::Create(_)
             | Event::Session { .. }
@@ -185,7 +187,7 @@ impl Namespace {
                 .or_else(|| self.name_needed(parent, name)),
             Event::Unlink { parent, name, ino, .. } => self
                 .name_needed(parent, name)
-                .or_else(|| self.lost_name_needed((parent, name), ino)),
+                .or_else(|| self.lost_name_needed(EntryName::new(parent, name), ino)),
             Event::Rmdir { parent, name, .. } => self.name_needed(parent, name),
             Event::Rename {
                 parent,
@@ -199,11 +201,12 @@ impl Namespace {
             } => self
                 .name_needed(parent, name)
                 .or_else(|| self.name_needed(new_parent, new_name))
-                .or_else(|| self.lost_name_needed((new_parent, new_name), replaced))
+                .or_else(|| self.lost_name_needed(EntryName::new(new_parent, new_name), replaced))
                 .or_else(|| self.links_needed(&moved))
                 .or_else(|| exchanged.and_then(|back| self.links_needed(&back)))
                 .or_else(|| {
-                    self.takeover_needed(seq, (new_parent, new_name), moved.attr.ino)
+                    let to = EntryName::new(new_parent, new_name);
+                    self.takeover_needed(seq, to, moved.attr.ino)
                         .filter(|_| moved.attr.is_dir() && exchanged.is_none())
                 }),
             Event::SetAttr { ino, home, .. }
@@ -306,7 +309,8 @@ impl Namespace {
     /// Whether it is known that a directory does not have a name. `is_new` as for
     /// [`Namespace::needs_in_merge`].
     #[must_use]
-    pub fn is_vacant(&self, (dir, name): (Ino, &[u8]), is_new: impl Fn(Ino) -> bool) -> bool {
+    pub fn is_vacant(&self, entry: EntryName<'_>, is_new: impl Fn(Ino) -> bool) -> bool {
+        let EntryName { dir, name } = entry;
         let known = self.dirs.get(&dir);
         let all_known = is_new(dir) || known.is_some_and(|dir| dir.complete);
         all_known && known.is_none_or(|dir| dir.find(name).is_none())
@@ -328,8 +332,8 @@ impl Namespace {
     }
 
     /// A directory that must be fetched before another directory replaces it.
-    fn takeover_needed(&self, seq: Seq, (parent, name): (Ino, &[u8]), winner: Ino) -> Option<Ino> {
-        let loser = self.dirs.get(&parent).and_then(|dir| dir.find(name))?.ino;
+    fn takeover_needed(&self, seq: Seq, entry: EntryName<'_>, winner: Ino) -> Option<Ino> {
+        let loser = self.dentry(entry)?.ino;
         let known = self.inodes.get(loser).filter(|known| known.is_dir())?;
         (loser != winner && known.version <= seq && !self.is_complete(loser)).then_some(loser)
     }
@@ -386,9 +390,8 @@ impl Namespace {
 
     /// The lost name of an inode is gone already: an inode with further names must be in memory to
     /// count it off.
-    fn lost_name_needed(&self, (parent, name): (Ino, &[u8]), ino: Ino) -> Option<Ino> {
-        let found = self.dirs.get(&parent).and_then(|dir| dir.find(name));
-        let gone = found.is_none_or(|dentry| dentry.ino != ino);
+    fn lost_name_needed(&self, entry: EntryName<'_>, ino: Ino) -> Option<Ino> {
+        let gone = self.dentry(entry).is_none_or(|dentry| dentry.ino != ino);
         (gone && ino.0 != 0).then(|| self.home_needed(ino, Ino::LINKS)).flatten()
     }
 

@@ -10,13 +10,20 @@
 use std::sync::Arc;
 
 use journal::{InodeSnapshot, Loss};
-use types::{FileType, Ino, Seq, Timestamp, name_hash};
+use types::{EntryName, FileType, Ino, Seq, Timestamp, name_hash};
 
 use crate::apply::When;
 use crate::dir::Dir;
-use crate::inode::{HAS_EXTRA, Inode};
+use crate::inode::{HAS_EXTRA, HashedName, Inode};
 use crate::page::{Dentry, Target};
 use crate::{ApplyOutcome, Extra, FreedInode, Mode, Namespace, link_hash, link_name};
+
+/// A directory takes over the names of another of the same name.
+#[derive(Clone, Copy, Debug)]
+struct Adoption {
+    loser: Ino,
+    winner: Ino,
+}
 
 impl Namespace {
     /// Whether an inode is in memory with a name. A replay leaves inodes without a name in memory:
@@ -32,12 +39,14 @@ impl Namespace {
     pub(crate) fn place(
         &mut self,
         when: When,
-        (parent, name): (Ino, &[u8]),
+        entry: EntryName<'_>,
         snapshot: &InodeSnapshot<'_>,
     ) -> ApplyOutcome {
         let ino = snapshot.attr.ino;
+        let EntryName { dir: parent, name } = entry;
         let hash = name_hash(name);
-        let remote = self.resolve_home(when, (parent, hash), snapshot);
+        let place = HashedName { dir: parent, hash };
+        let remote = self.resolve_home(when, place, snapshot);
         let known = self.inodes.get(ino).map(Inode::file_type);
         let file_type = known.unwrap_or(snapshot.attr.file_type());
         let target = Target { ino, file_type, remote };
@@ -56,13 +65,13 @@ impl Namespace {
         self.touch(when, parent);
         match before {
             None => ApplyOutcome::Done,
-            Some(before) => self.displace(when, (parent, hash), before, target),
+            Some(before) => self.displace(when, place, before, target),
         }
     }
 
     /// Decides where an inode lives that is about to get a name, and stores it there. Returns
     /// whether that is [`Ino::LINKS`].
-    fn resolve_home(&mut self, when: When, home: (Ino, u32), snapshot: &InodeSnapshot<'_>) -> bool {
+    fn resolve_home(&mut self, when: When, home: HashedName, snapshot: &InodeSnapshot<'_>) -> bool {
         let ino = snapshot.attr.ino;
         match self.inodes.get(ino).map(|known| known.home) {
             Some(Ino::LINKS) => {
@@ -72,7 +81,7 @@ impl Namespace {
             Some(_) => {
                 self.forget_home(when.seq, ino, home);
                 if let Some(known) = self.inodes.get_mut(ino) {
-                    (known.home, known.home_hash) = home;
+                    (known.home, known.home_hash) = (home.dir, home.hash);
                 }
                 self.refresh(when, snapshot);
                 false
@@ -105,7 +114,7 @@ impl Namespace {
             known.ctime = when.time;
             known.stamp(when);
         } else {
-            let home = (known.home, known.home_hash);
+            let home = known.home_name();
             self.insert_snapshot(when, home, snapshot, snapshot.attr.nlink);
         }
     }
@@ -113,13 +122,13 @@ impl Namespace {
     fn insert_snapshot(
         &mut self,
         when: When,
-        (home, home_hash): (Ino, u32),
+        home: HashedName,
         snapshot: &InodeSnapshot<'_>,
         nlink: u32,
     ) {
         let ino = snapshot.attr.ino;
         debug_assert!(ino.0 != 0, "an inode has a number");
-        let mut inode = Inode { home, home_hash, ..Inode::default() };
+        let mut inode = Inode { home: home.dir, home_hash: home.hash, ..Inode::default() };
         inode.stamp(when);
         inode.set_attr(&snapshot.attr);
         inode.nlink = nlink;
@@ -141,7 +150,8 @@ impl Namespace {
     pub(crate) fn insert_linked(&mut self, when: When, snapshot: &InodeSnapshot<'_>) {
         let ino = snapshot.attr.ino;
         let nlink = if when.mode == Mode::Replay { snapshot.attr.nlink } else { 0 };
-        self.insert_snapshot(when, (Ino::LINKS, link_hash(ino)), snapshot, nlink);
+        let home = HashedName { dir: Ino::LINKS, hash: link_hash(ino) };
+        self.insert_snapshot(when, home, snapshot, nlink);
         self.keep_in_links(when.seq, ino, snapshot.attr.file_type());
     }
 
@@ -168,11 +178,11 @@ impl Namespace {
     }
 
     /// Takes the one name of an inode away, unless it is `keep`.
-    fn forget_home(&mut self, seq: Seq, ino: Ino, keep: (Ino, u32)) {
+    fn forget_home(&mut self, seq: Seq, ino: Ino, keep: HashedName) {
         let Some(inode) = self.inodes.get(ino) else { return };
-        let (home, hash) = (inode.home, inode.home_hash);
-        if (home, hash) != keep && self.hide_home(ino) {
-            self.note_dirty(seq, home);
+        let home = inode.home_name();
+        if home != keep && self.hide_home(ino) {
+            self.note_dirty(seq, home.dir);
         }
     }
 
@@ -187,7 +197,8 @@ impl Namespace {
 
     /// Takes a name away from an inode that gets another one in the same event. Returns whether
     /// it is to get it: in a merge, an inode that exists but not under this name stays.
-    pub(crate) fn take_name(&mut self, when: When, (dir, name): (Ino, &[u8]), ino: Ino) -> bool {
+    pub(crate) fn take_name(&mut self, when: When, entry: EntryName<'_>, ino: Ino) -> bool {
+        let EntryName { dir, name } = entry;
         let found = self.dir_mut(dir).find(name);
         let here = found.is_some_and(|dentry| dentry.ino == ino);
         if here || found.is_none() {
@@ -205,16 +216,16 @@ impl Namespace {
     pub(crate) fn apply_departure(
         &mut self,
         when: When,
-        from: (Ino, &[u8]),
+        from: EntryName<'_>,
         ino: Ino,
     ) -> ApplyOutcome {
         if when.merges() {
             return ApplyOutcome::Rejected;
         }
-        let home = self.inodes.get(ino).map(|inode| (inode.home, inode.home_hash));
+        let home = self.inodes.get(ino).map(Inode::home_name);
         self.take_name(when, from, ino);
-        self.touch(when, from.0);
-        if home == Some((from.0, name_hash(from.1))) {
+        self.touch(when, from.dir);
+        if home == Some(HashedName { dir: from.dir, hash: name_hash(from.name) }) {
             self.inodes.remove(ino);
             self.extras.remove(&ino);
         }
@@ -235,7 +246,7 @@ impl Namespace {
     pub(crate) fn displace(
         &mut self,
         when: When,
-        place: (Ino, u32),
+        place: HashedName,
         before: Dentry,
         winner: Target,
     ) -> ApplyOutcome {
@@ -263,12 +274,12 @@ impl Namespace {
     }
 
     /// A name of an inode is gone; with the last one the inode goes.
-    pub(crate) fn release(&mut self, when: When, place: (Ino, u32), dentry: Dentry) {
+    pub(crate) fn release(&mut self, when: When, place: HashedName, dentry: Dentry) {
         let ino = dentry.ino;
         let Some(inode) = self.inodes.get_mut(ino) else { return };
         if !dentry.is_remote() {
             // In a replay, the inode may not have come to this name yet, or may have left it.
-            if (inode.home, inode.home_hash) == place && !when.is_before(inode.version) {
+            if inode.home_name() == place && !when.is_before(inode.version) {
                 self.free(when, ino);
             }
             return;
@@ -329,7 +340,7 @@ impl Namespace {
             if let Some(dir) = self.dirs.remove(&ino) {
                 for (name, dentry) in dir.list(None) {
                     if dentry.is_remote() {
-                        linked.push(((ino, name_hash(name)), dentry));
+                        linked.push((HashedName { dir: ino, hash: name_hash(name) }, dentry));
                     } else if self.home_of(dentry.ino) == Some(ino) {
                         gone.push(dentry.ino);
                     }
@@ -373,6 +384,10 @@ impl Namespace {
     /// the stored loser may be from before it lost names.
     pub fn lose_again(&mut self, seq: Seq, loss: &Loss) {
         let Loss { winner, loser, names, time } = *loss;
+        // A forged journal may say that a directory replaced itself: nothing was lost.
+        if winner == loser {
+            return;
+        }
         if loss.create().is_some() || loss.removed().is_some() {
             return;
         }
@@ -380,7 +395,7 @@ impl Namespace {
         if winner.0 == 0 {
             return self.lose_links(when, loser, names);
         }
-        self.adopt(when, loser, winner);
+        self.adopt(when, Adoption { loser, winner });
         self.drop_loser(loser);
     }
 
@@ -396,16 +411,18 @@ impl Namespace {
     /// winner's, and two directories of one name are joined in the same way one level down.
     fn adopt_all(&mut self, when: When, loser: Ino, winner: Ino) {
         assert!(loser != winner, "{loser}: a directory does not replace itself");
-        let mut pairs = vec![(loser, winner)];
-        while let Some((loser, winner)) = pairs.pop() {
-            pairs.extend(self.adopt(when, loser, winner));
+        let mut pairs = vec![Adoption { loser, winner }];
+        while let Some(pair) = pairs.pop() {
+            pairs.extend(self.adopt(when, pair));
+            let Adoption { loser, winner } = pair;
             self.losses.push(Loss { winner, loser, names: 1, time: when.time });
         }
     }
 
     /// A directory takes over the names of another that it does not have. Returns the directories
     /// of both that have the same name.
-    fn adopt(&mut self, when: When, loser: Ino, winner: Ino) -> Vec<(Ino, Ino)> {
+    fn adopt(&mut self, when: When, pair: Adoption) -> Vec<Adoption> {
+        let Adoption { loser, winner } = pair;
         let mut pairs = Vec::new();
         let Some(dir) = self.dirs.get(&loser) else { return pairs };
         // The winner must store the loser's unstored changes.
@@ -413,7 +430,7 @@ impl Namespace {
         let names: Vec<_> = dir.list(None).map(|(name, dentry)| (name.to_vec(), dentry)).collect();
         for (name, dentry) in names {
             match self.dir_mut(winner).find(&name) {
-                None => self.hand_over(when, (loser, winner), &name, dentry),
+                None => self.hand_over(when, pair, &name, dentry),
                 // A replay finds names that the winner took over before. In a merge it is one inode
                 // with a name in each of them, and loses one of the two with the loser.
                 Some(own) if own.ino == dentry.ino && !when.merges() => {
@@ -422,7 +439,7 @@ impl Namespace {
                 Some(own) => {
                     let is_dir = |dentry: Dentry| dentry.file_type() == FileType::Directory;
                     if is_dir(dentry) && is_dir(own) {
-                        pairs.push((dentry.ino, own.ino));
+                        pairs.push(Adoption { loser: dentry.ino, winner: own.ino });
                     }
                 }
             }
@@ -432,7 +449,8 @@ impl Namespace {
         pairs
     }
 
-    fn hand_over(&mut self, when: When, (loser, winner): (Ino, Ino), name: &[u8], dentry: Dentry) {
+    fn hand_over(&mut self, when: When, pair: Adoption, name: &[u8], dentry: Dentry) {
+        let Adoption { loser, winner } = pair;
         let Dentry { ino, .. } = dentry;
         let (file_type, remote) = (dentry.file_type(), dentry.is_remote());
         let hash = name_hash(name);

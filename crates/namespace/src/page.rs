@@ -113,7 +113,7 @@ impl Page {
     }
 
     /// A page that takes no memory yet, but grows at once to hold so many names of so many bytes.
-    pub(crate) fn awaiting(depth: u8, prefix: u32, (names, bytes): (usize, usize)) -> Self {
+    pub(crate) fn awaiting(depth: u8, prefix: u32, names: usize, bytes: usize) -> Self {
         let names = names.min(PAGE_DENTRIES_MAX);
         let expected = (names as u32, (names * NAME_AT + bytes) as u32);
         Self { expected, ..Self::new(depth, prefix, 2) }

@@ -3,24 +3,37 @@
 //!
 //! Invariant: the metadata store has every forgotten name; names that it lacks stay in memory.
 
-use metastore::{Row, RowValue};
-use types::{Ino, Seq, Set, Timestamp, name_hash};
+use metastore::{DirTouch, Row, RowValue};
+use types::{Ino, Seq, Set, name_hash};
 
 use crate::Namespace;
 use crate::dir::Counted;
 use crate::inode::{ATTR_DIRTY, Inode};
 use crate::load::{Newer, is_hidden};
 
+/// The number of names that the metadata store knows of a directory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoredCounts {
+    /// How many names it has.
+    pub entries: u64,
+    /// How many of them are directories.
+    pub subdirs: u64,
+    /// Whether the two are exact.
+    pub exact: bool,
+    /// Whether an estimate will do, because the directory is large.
+    pub may_estimate: bool,
+}
+
 impl Namespace {
-    /// Adds the store's rows of some names of a directory: missing names come as removals. `counts`
-    /// and `position` are those of the store's directory; `about` permits an estimate of its number
-    /// of names, because it is large enough.
+    /// Adds the store's rows of some names of a directory: missing names come as removals.
+    /// `counts`, `position` and `touched` are those of the store's directory.
     pub fn load_names<'a>(
         &mut self,
         ino: Ino,
         rows: impl Iterator<Item = Row<'a>>,
-        (counts, about): ((u64, u64, bool), bool),
-        (position, touched): (Seq, (Timestamp, Seq)),
+        counts: StoredCounts,
+        position: Seq,
+        touched: DirTouch,
     ) {
         for row in rows {
             match row.value {
@@ -32,7 +45,7 @@ impl Namespace {
                 }
             }
         }
-        self.dir_mut(ino).note_counts(counts, about);
+        self.dir_mut(ino).note_counts(counts);
         self.note_loaded(ino, position, touched);
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use journal::{Create, Event, InodeSnapshot};
 use types::{
-    Attr, Cred, Errno, FileType, INLINE_BYTES_MAX, Ino, MODE_PERMISSIONS, MODE_TYPE,
+    Attr, Cred, EntryName, Errno, FileType, INLINE_BYTES_MAX, Ino, MODE_PERMISSIONS, MODE_TYPE,
     SYMLINK_BYTES_MAX, Stripe, Timestamp, check_name,
 };
 
@@ -121,6 +121,13 @@ fn lend<'s>(snapshot: &InodeSnapshot<'_>, extra: &'s Option<Arc<Extra>>) -> Inod
 
 type Plan<'a> = Result<Planned<'a>, Refusal>;
 
+/// An inode together with its number.
+#[derive(Clone, Copy)]
+struct InodeRef<'n> {
+    ino: Ino,
+    inode: &'n Inode,
+}
+
 impl Namespace {
     /// Whether a caller has these permissions on an inode. `EACCES` if not.
     pub(crate) fn allow(&self, cred: &Cred, inode: &Inode, want: u32) -> Result<(), Refusal> {
@@ -166,9 +173,10 @@ impl Namespace {
         }
     }
 
-    fn existing(&self, parent: Ino, name: &[u8]) -> Result<(Ino, &Inode), Refusal> {
-        let ino = self.find(parent, name)?.ok_or(Refusal::Errno(Errno::NotFound))?;
-        Ok((ino, self.inode(ino)?))
+    fn existing(&self, entry: EntryName<'_>) -> Result<InodeRef<'_>, Refusal> {
+        let found = self.find(entry.dir, entry.name)?;
+        let ino = found.ok_or(Refusal::Errno(Errno::NotFound))?;
+        Ok(InodeRef { ino, inode: self.inode(ino)? })
     }
 
     /// `create`, `mkdir`, `symlink`, `mknod`.
@@ -180,10 +188,11 @@ impl Namespace {
     pub fn plan_create<'a>(
         &self,
         cred: &Cred,
-        (parent, name): (Ino, &'a [u8]),
+        entry: EntryName<'a>,
         new: &PlannedInode<'a>,
         ino: Ino,
     ) -> Plan<'a> {
+        let EntryName { dir: parent, name } = entry;
         check_name(name)?;
         let dir = self.writable_dir(cred, parent)?;
         let file_type = FileType::from_mode(new.mode).ok_or(Errno::Invalid)?;
@@ -254,9 +263,10 @@ impl Namespace {
         &self,
         cred: &Cred,
         ino: Ino,
-        (parent, name): (Ino, &'a [u8]),
+        entry: EntryName<'a>,
         time: Timestamp,
     ) -> Plan<'a> {
+        let EntryName { dir: parent, name } = entry;
         check_name(name)?;
         let inode = self.inode(ino)?;
         if inode.is_dir() {
@@ -291,8 +301,8 @@ impl Namespace {
         time: Timestamp,
     ) -> Plan<'a> {
         let dir = self.writable_dir(cred, parent)?;
-        let ino = match self.existing(parent, name) {
-            Ok((ino, inode)) => {
+        let ino = match self.existing(EntryName::new(parent, name)) {
+            Ok(InodeRef { ino, inode }) => {
                 self.sticky(cred, dir, inode)?;
                 if inode.is_dir() {
                     return Err(Errno::IsDirectory.into());
@@ -319,7 +329,7 @@ impl Namespace {
         time: Timestamp,
     ) -> Plan<'a> {
         let dir = self.writable_dir(cred, parent)?;
-        let (ino, inode) = self.existing(parent, name)?;
+        let InodeRef { ino, inode } = self.existing(EntryName::new(parent, name))?;
         if !inode.is_dir() {
             return Err(Errno::NotDirectory.into());
         }

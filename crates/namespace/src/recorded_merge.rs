@@ -6,11 +6,9 @@
 //! events.
 
 use journal::{Event, InodeSnapshot};
-use types::{AttrChange, Ino, Seq, Timestamp};
+use types::{AttrChange, EntryName, Ino, Seq, Timestamp};
 
 use crate::{ApplyOutcome, Extra, Mode, Namespace};
-
-type Place<'a> = (Ino, &'a [u8]);
 
 impl Namespace {
     /// Applies an event other than a create in [`Mode::Merge`], and hands over the events that have
@@ -63,18 +61,15 @@ impl Namespace {
         event: &Event<'_>,
         mut record: impl FnMut(&Event<'_>),
     ) -> ApplyOutcome {
-        let named = |(dir, name): Place<'_>| self.dirs.get(&dir).and_then(|dir| dir.find(name));
-        let goes = |at: Place<'_>, inode: &InodeSnapshot<'_>| {
-            let here = named(at).is_some_and(|dentry| dentry.ino == inode.attr.ino);
-            here || !self.knows(inode.attr.ino)
-        };
+        let named = |at: EntryName<'_>| self.dentry(at).map(|dentry| dentry.ino);
+        let goes = |at: EntryName<'_>, ino| named(at) == Some(ino) || !self.knows(ino);
         match *event {
             Event::Unlink { parent, name, time, .. } => {
-                let ino = named((parent, name)).map(|dentry| dentry.ino).unwrap_or_default();
+                let ino = named(EntryName::new(parent, name)).unwrap_or_default();
                 self.merged(seq, event, || record(&Event::Unlink { parent, name, ino, time }))
             }
             Event::Rmdir { parent, name, time, .. } => {
-                let ino = named((parent, name)).map(|dentry| dentry.ino).unwrap_or_default();
+                let ino = named(EntryName::new(parent, name)).unwrap_or_default();
                 self.merged(seq, event, || record(&Event::Rmdir { parent, name, ino, time }))
             }
             Event::Link { parent, name, ino, time, .. } => {
@@ -111,16 +106,17 @@ impl Namespace {
                 time,
                 ..
             } => {
-                let (from, to) = ((parent, name), (new_parent, new_name));
-                let first = goes(from, moved);
-                let second = exchanged.as_ref().is_some_and(|back| goes(to, back));
+                let (from, to) =
+                    (EntryName::new(parent, name), EntryName::new(new_parent, new_name));
+                let (moved, back) = (moved.attr.ino, exchanged.map(|back| back.attr.ino));
+                let moved_goes = goes(from, moved);
+                let back_goes = back.is_some_and(|back| goes(to, back));
                 let outcome = self.apply(seq, Mode::Merge, event);
                 if outcome == ApplyOutcome::Rejected {
                     return outcome;
                 }
-                let back = exchanged.map(|back| back.attr.ino);
-                let done = Moves { from, to, moved: moved.attr.ino, back, outcome, time };
-                self.record_moves(&done, (first, second), &mut record);
+                let done = Moves { from, to, moved, moved_goes, back, back_goes, outcome, time };
+                self.record_moves(&done, &mut record);
                 outcome
             }
             Event::Create(_)
@@ -152,36 +148,31 @@ impl Namespace {
     }
 
     /// Records the effect of a rename: each inode moved, or stayed because it had moved before.
-    fn record_moves(
-        &self,
-        done: &Moves<'_>,
-        (first, second): (bool, bool),
-        record: &mut dyn FnMut(&Event<'_>),
-    ) {
-        let Moves { from, to, moved, back, outcome, time } = *done;
+    fn record_moves(&self, done: &Moves<'_>, record: &mut dyn FnMut(&Event<'_>)) {
+        let Moves { from, to, moved, moved_goes, back, back_goes, outcome, time } = *done;
         let replaced = if let ApplyOutcome::Replaced(ino) = outcome { ino } else { Ino(0) };
         match back {
-            Some(back) if first && second => self.with_snapshot(moved, |moved| {
+            Some(back) if moved_goes && back_goes => self.with_snapshot(moved, |moved| {
                 self.with_snapshot(back, |back| {
                     record(&rename(from, to, moved, Some(back), Ino(0), time));
                 });
             }),
-            _ if first => self.with_snapshot(moved, |moved| {
+            _ if moved_goes => self.with_snapshot(moved, |moved| {
                 record(&rename(from, to, moved, None, replaced, time));
             }),
-            Some(back) if second => self.with_snapshot(back, |back| {
+            Some(back) if back_goes => self.with_snapshot(back, |back| {
                 record(&rename(to, from, back, None, replaced, time));
             }),
             _ => {}
         }
         // An inode that stayed has a new ctime, and the directories have new times.
-        let stayed = [(!first).then_some(moved), back.filter(|_| !second)];
+        let stayed = [(!moved_goes).then_some(moved), back.filter(|_| !back_goes)];
         for ino in stayed.into_iter().flatten() {
             self.record_times(ino, AttrChange::default(), time, record);
         }
-        if !first || (back.is_some() && !second) {
+        if !moved_goes || (back.is_some() && !back_goes) {
             let change = AttrChange { mtime: Some(time), ..AttrChange::default() };
-            for dir in [from.0, to.0] {
+            for dir in [from.dir, to.dir] {
                 let is_touched = self.inodes.get(dir).is_some_and(|dir| dir.mtime == time);
                 if is_touched {
                     self.record_times(dir, change, time, record);
@@ -205,21 +196,26 @@ impl Namespace {
 
 /// A rename that was merged.
 struct Moves<'a> {
-    from: Place<'a>,
-    to: Place<'a>,
+    from: EntryName<'a>,
+    to: EntryName<'a>,
     moved: Ino,
+    /// Whether it was under its old name, or nowhere: else it stays.
+    moved_goes: bool,
     back: Option<Ino>,
+    back_goes: bool,
     outcome: ApplyOutcome,
     time: Timestamp,
 }
 
 fn rename<'a>(
-    (parent, name): Place<'a>,
-    (new_parent, new_name): Place<'a>,
+    from: EntryName<'a>,
+    to: EntryName<'a>,
     moved: InodeSnapshot<'a>,
     exchanged: Option<InodeSnapshot<'a>>,
     replaced: Ino,
     time: Timestamp,
 ) -> Event<'a> {
+    let (EntryName { dir: parent, name }, EntryName { dir: new_parent, name: new_name }) =
+        (from, to);
     Event::Rename { parent, name, new_parent, new_name, moved, exchanged, replaced, time }
 }

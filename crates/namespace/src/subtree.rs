@@ -152,7 +152,7 @@ mod tests {
         let dir = FileType::Directory.mode_bits() | 0o755;
         let (above, below, file) = (Ino(10), Ino(11), Ino(12));
         let mut namespace = Namespace::new();
-        namespace.make_root((0, 0), Timestamp(1));
+        namespace.make_root(&types::Cred::root(), Timestamp(1));
         let make = |parent, name, ino, mode| {
             Event::Create(Create { parent, name, ino, mode, ..Create::default() })
         };

@@ -6,7 +6,8 @@
 //! Invariant: in a replay a change of names does not raise the version of the directory's inode.
 //! The versions decide between several rows of an inode, and each row has all events up to its own.
 
-use types::{Ino, Seq, Timestamp};
+use metastore::DirTouch;
+use types::{Ino, Seq};
 
 use crate::apply::When;
 use crate::inode::REPLAYED;
@@ -32,8 +33,8 @@ impl Namespace {
                 let touched = &mut self.dir_mut(dir).touched;
                 // In a replay the store may have a newer state already. Events of a merge share one
                 // position.
-                if touched.is_none_or(|(_, known)| known <= seq) {
-                    *touched = Some((time, seq));
+                if touched.is_none_or(|known| known.seq <= seq) {
+                    *touched = Some(DirTouch { time, seq });
                 }
             }
             return false;
@@ -80,9 +81,9 @@ impl Namespace {
 
     fn resolve_touch_up_to(&mut self, ino: Ino, last: Seq) {
         let Some(inode) = self.inodes.get_mut(ino) else { return };
-        let is_here = |(_, seq): &mut (Timestamp, Seq)| *seq <= last;
+        let is_here = |touched: &mut DirTouch| touched.seq <= last;
         let touched = self.dirs.get_mut(&ino).and_then(|dir| dir.touched.take_if(is_here));
-        if let Some((time, seq)) = touched
+        if let Some(DirTouch { time, seq }) = touched
             && inode.version < seq
         {
             (inode.mtime, inode.ctime, inode.version) = (time, time, seq);

@@ -2,7 +2,8 @@
 
 use types::{Attr, Ino, name_hash};
 
-use crate::Namespace;
+use crate::{Extra, Namespace};
+
 use crate::inode::Inode;
 use crate::page::Target;
 
@@ -14,7 +15,8 @@ impl Namespace {
         let (home, home_hash) = known.map_or((Ino::ANCHOR, 0), |it| (it.home, it.home_hash));
         let mut inode = Inode { home, home_hash, ..Inode::default() };
         inode.set_attr(root);
-        self.inodes.insert(root.ino, inode);
+        // The attributes do not say which content and extended attributes the directory has now.
+        self.put_inode(root.ino, inode, Extra::default());
         let dir = self.dir_mut(root.ino);
         dir.complete = empty;
         dir.stored = !empty;

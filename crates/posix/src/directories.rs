@@ -40,7 +40,8 @@ pub trait Directories {
     fn read_dir(
         &self,
         caller: &Caller,
-        handle: (u64, bool),
+        handle: u64,
+        attrs: bool,
         from: u64,
         take: &mut dyn FnMut(&Listed<'_>) -> bool,
     ) -> Result<()>;

@@ -1,6 +1,6 @@
 //! The content of files.
 
-use types::{Ino, Result};
+use types::{EntryName, Ino, Result};
 
 use crate::{Caller, Entry, unsupported};
 
@@ -51,7 +51,7 @@ pub trait Files {
     fn create(
         &self,
         caller: &Caller,
-        place: (Ino, &[u8]),
+        place: EntryName<'_>,
         mode: u32,
         open: OpenMode,
     ) -> Result<(Entry, Caching)>;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use types::{Attr, Ino, RenameFlags, Result};
+use types::{Attr, EntryName, Ino, RenameFlags, Result};
 
 use crate::Caller;
 
@@ -86,8 +86,8 @@ pub trait Names {
     fn rename(
         &self,
         caller: &Caller,
-        from: (Ino, &[u8]),
-        to: (Ino, &[u8]),
+        from: EntryName<'_>,
+        to: EntryName<'_>,
         flags: RenameFlags,
     ) -> Result<()>;
 

@@ -4,7 +4,7 @@
 //! order in which the server answered them.
 
 use model::{Model, New};
-use types::{Attr, Cred, Errno, FileType, Ino, Path, Timestamp, name_hash};
+use types::{Attr, Cred, EntryName, Errno, FileType, Ino, Path, Timestamp, XattrChange, name_hash};
 use wire::Answer;
 
 use crate::call::{Call, CallKind};
@@ -50,23 +50,28 @@ fn change(model: &mut Model, call: &Call, time: Timestamp, ino: Ino) -> Result<E
     match &call.what {
         CallKind::Create { parent, name, mode, size, data } => {
             let new = New { mode: *mode, size: *size, data, time, ..New::default() };
-            model.create(cred, (*parent, name.as_bytes()), &new, ino)?;
+            model.create(cred, EntryName::new(*parent, name.as_bytes()), &new, ino)?;
             return Ok(Expected::Attr(model.getattr(ino)?));
         }
         CallKind::Link { ino, parent, name } => {
-            model.link(cred, *ino, (*parent, name.as_bytes()), time)?;
+            model.link(cred, *ino, EntryName::new(*parent, name.as_bytes()), time)?;
         }
         CallKind::Unlink { parent, name } => {
-            model.unlink(cred, (*parent, name.as_bytes()), time)?
+            model.unlink(cred, EntryName::new(*parent, name.as_bytes()), time)?
         }
-        CallKind::Rmdir { parent, name } => model.rmdir(cred, (*parent, name.as_bytes()), time)?,
+        CallKind::Rmdir { parent, name } => {
+            model.rmdir(cred, EntryName::new(*parent, name.as_bytes()), time)?
+        }
         CallKind::Rename { from, to, flags } => {
-            let (from, to) = ((from.0, from.1.as_bytes()), (to.0, to.1.as_bytes()));
+            let from = EntryName::new(from.0, from.1.as_bytes());
+            let to = EntryName::new(to.0, to.1.as_bytes());
             model.rename(cred, from, to, *flags, time)?;
         }
         CallKind::SetAttr { ino, change } => model.setattr(cred, *ino, change, time)?,
         CallKind::SetXattr { ino, name, value, flags } => {
-            model.setxattr(cred, *ino, (name.as_bytes(), value.as_deref()), *flags, time)?;
+            let (name, value) = (name.as_bytes(), value.as_deref());
+            let change = XattrChange { name, value, flags: *flags };
+            model.setxattr(cred, *ino, change, time)?;
         }
         CallKind::SetData { ino, data, size } => model.setdata(cred, *ino, data, *size, time)?,
         CallKind::Lookup { .. }

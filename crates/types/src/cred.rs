@@ -41,6 +41,17 @@ pub struct RenameFlags {
     pub exchange: bool,
 }
 
+/// A change of an extended attribute.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct XattrChange<'a> {
+    /// The attribute's name.
+    pub name: &'a [u8],
+    /// Its new value; `None` removes the attribute.
+    pub value: Option<&'a [u8]>,
+    /// Whether it must be new, or must exist.
+    pub flags: XattrFlags,
+}
+
 /// How to set an extended attribute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XattrFlags {

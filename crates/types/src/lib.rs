@@ -24,11 +24,13 @@ mod time;
 pub use attr::{
     Attr, AttrChange, FileType, MODE_PERMISSIONS, MODE_TYPE, device_and_stripe, device_or_stripe,
 };
-pub use cred::{Cred, RenameFlags, XattrFlags};
+pub use cred::{Cred, RenameFlags, XattrChange, XattrFlags};
 pub use error::{Errno, Error, Result};
 pub use id::{ClientId, ConnId, DirFragId, Epoch, Frag, Ino, InoRange, Origin, Rank, Seq, Tid};
 pub use lock::{Lock, LockKind, LockMode, LockRanges};
-pub use name::{NAME_BYTES_MAX, PATH_BYTES_MAX, Path, SYMLINK_BYTES_MAX, check_name, name_hash};
+pub use name::{
+    EntryName, NAME_BYTES_MAX, PATH_BYTES_MAX, Path, SYMLINK_BYTES_MAX, check_name, name_hash,
+};
 pub use space::Space;
 pub use stripe::{Pool, STRIPE_BYTES, Stripe};
 pub use time::{Civil, Clock, Moment, Span, Timestamp};

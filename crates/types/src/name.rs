@@ -1,6 +1,6 @@
 //! Names and paths: bytes, not text. Any byte but `/` and NUL is legal in a name.
 
-use crate::Errno;
+use crate::{Errno, Ino};
 
 /// Longest name in bytes.
 pub const NAME_BYTES_MAX: usize = 255;
@@ -8,6 +8,24 @@ pub const NAME_BYTES_MAX: usize = 255;
 pub const PATH_BYTES_MAX: usize = 4095;
 /// Longest target of a symbolic link in bytes.
 pub const SYMLINK_BYTES_MAX: usize = 4095;
+
+/// The key of a directory entry: a directory and a name in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EntryName<'a> {
+    /// The directory.
+    pub dir: Ino,
+    /// The name.
+    pub name: &'a [u8],
+}
+
+impl<'a> EntryName<'a> {
+    /// A name in a directory.
+    #[inline]
+    #[must_use]
+    pub const fn new(dir: Ino, name: &'a [u8]) -> Self {
+        Self { dir, name }
+    }
+}
 
 /// Checks that `name` can name a directory entry.
 ///

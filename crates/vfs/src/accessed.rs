@@ -8,10 +8,10 @@
 use cudele::Ino;
 use posix::Caller;
 
-use crate::Vfs;
+use crate::content::ContentCx;
 use crate::file::Content;
 
-impl Vfs {
+impl ContentCx<'_> {
     /// A file is being read.
     pub(crate) fn note_read(&self, content: &mut Content) {
         let seen = content.over(content.last);
@@ -24,7 +24,7 @@ impl Vfs {
     pub(crate) fn send_access_time(&self, ino: Ino, content: &mut Content) {
         let Some(at) = content.accessed.filter(|_| content.nameless.is_none()) else { return };
         // A lost access time is not worth another try.
-        let _ = self.run(
+        let _ = self.trees.run(
             ino,
             &Caller::SELF,
             |user| user.accessed(ino, at),

@@ -1,12 +1,12 @@
 //! Attributes and extended attributes.
 
-use cudele::{Attr, AttrChange, Errno, Error, Ino, Result, XattrFlags};
+use cudele::{Attr, AttrChange, Errno, Error, Fs, Ino, Result, XattrFlags};
 use posix::{Caller, Entry};
 
-use crate::Vfs;
-use crate::caller::OnBehalf;
+use crate::content::ContentCx;
+use crate::open::FilesCx;
 use crate::shared::lost_name;
-use crate::virtual_xattr::is_virtual;
+use crate::tree::Trees;
 
 /// The reported size of a store that does not know its own, in bytes: room for the largest file.
 const SPACE_UNKNOWN: u64 = cudele::FILE_BYTES_MAX;
@@ -19,17 +19,26 @@ const ACCESS_LISTS: &[u8] = b"system.posix_acl_";
 const SET_UID: u32 = 0o4000;
 const SET_GID: u32 = 0o2000;
 
-impl Vfs {
+/// Attributes, with all that their changes may touch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AttrsCx<'a> {
+    pub(crate) fs: &'a Fs,
+    pub(crate) trees: &'a Trees,
+    pub(crate) content: ContentCx<'a>,
+    pub(crate) files: FilesCx<'a>,
+}
+
+impl AttrsCx<'_> {
     /// The attributes of an inode.
     ///
     /// # Errors
     /// `ESTALE`.
     pub(crate) fn attr(&self, ino: Ino) -> Result<Entry> {
         if let Some(attr) = self.nameless(ino) {
-            return Ok(Entry::new(attr, self.valid(ino)));
+            return Ok(Entry::new(attr, self.trees.valid(ino)));
         }
         let private = self.is_private(ino);
-        let stored = self.stored_attr(ino);
+        let stored = self.trees.stored_attr(ino);
         if private && !self.is_private(ino) {
             // Another client has opened it since, or it was closed: the answer may be older than
             // that.
@@ -37,13 +46,13 @@ impl Vfs {
         }
         match stored {
             // Another client has removed its last name, but it is open here.
-            Err(error) if lost_name(&error) && self.lost_elsewhere(ino) => self.attr(ino),
+            Err(error) if lost_name(&error) && self.files.lost_elsewhere(ino) => self.attr(ino),
             // A directory that was removed here while it was open.
             Err(error) if error.errno == Errno::Stale => {
-                let attr = self.nodes().gone(ino).ok_or(error)?;
-                Ok(Entry::new(attr, self.valid(ino)))
+                let attr = self.trees.nodes().gone(ino).ok_or(error)?;
+                Ok(Entry::new(attr, self.trees.valid(ino)))
             }
-            stored => Ok(Entry::new(self.as_open(stored?), self.valid(ino))),
+            stored => Ok(Entry::new(self.trees.as_open(stored?), self.trees.valid(ino))),
         }
     }
 
@@ -59,9 +68,9 @@ impl Vfs {
         change: &AttrChange,
         is_open: bool,
     ) -> Result<Entry> {
-        self.check_writable()?;
+        self.trees.check_writable()?;
         if let Some(size) = change.size {
-            self.truncate(caller, ino, size, is_open)?;
+            self.files.truncate(caller, ino, size, is_open)?;
         }
         let mut rest = AttrChange { size: None, ..*change };
         if rest.mode.is_none() && (rest.uid.is_some() || rest.gid.is_some()) {
@@ -73,8 +82,8 @@ impl Vfs {
         }
         if !rest.is_empty() {
             self.write_back_times(ino, &rest)?;
-            match self.change_attr(caller, ino, &rest) {
-                Err(error) if error.errno == Errno::NotFound && self.lost_elsewhere(ino) => {
+            match self.trees.change_attr(caller, ino, &rest) {
+                Err(error) if error.errno == Errno::NotFound && self.files.lost_elsewhere(ino) => {
                     self.change_nameless(ino, &rest);
                 }
                 changed => changed?,
@@ -108,13 +117,15 @@ impl Vfs {
     /// # Errors
     /// `ENODATA`, `ESTALE`; `EOPNOTSUPP` for access control lists.
     pub(crate) fn xattr(&self, caller: &Caller, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
-        if is_virtual(name) {
-            return self.virtual_xattr(caller, ino, name);
-        }
         if name.starts_with(ACCESS_LISTS) {
             return Err(Error::of(Errno::NotSupported, "access control list"));
         }
-        self.run(ino, caller, |user| user.xattr(ino, name), |subtree| subtree.xattr(ino, name))
+        self.trees.run(
+            ino,
+            caller,
+            |user| user.xattr(ino, name),
+            |subtree| subtree.xattr(ino, name),
+        )
     }
 
     /// The names of all extended attributes, sorted.
@@ -122,7 +133,7 @@ impl Vfs {
     /// # Errors
     /// `ESTALE`.
     pub(crate) fn xattrs(&self, caller: &Caller, ino: Ino) -> Result<Vec<Vec<u8>>> {
-        self.run(ino, caller, |user| user.xattrs(ino), |subtree| subtree.xattrs(ino))
+        self.trees.run(ino, caller, |user| user.xattrs(ino), |subtree| subtree.xattrs(ino))
     }
 
     /// Sets or, without a value, removes an extended attribute.
@@ -138,14 +149,11 @@ impl Vfs {
         value: Option<&[u8]>,
         flags: XattrFlags,
     ) -> Result<()> {
-        self.check_writable()?;
-        if is_virtual(name) {
-            return self.set_virtual_xattr(caller, ino, name, value);
-        }
+        self.trees.check_writable()?;
         if name.starts_with(ACCESS_LISTS) && value.is_some() {
             return Err(Error::of(Errno::NotSupported, "access control list"));
         }
-        self.run(
+        self.trees.run(
             ino,
             caller,
             |user| user.set_xattr(ino, name, value, flags),
@@ -169,67 +177,36 @@ impl Vfs {
 
     /// The attributes, for something that is gone from the namespace but open.
     fn nameless(&self, ino: Ino) -> Option<Attr> {
-        let file = self.nodes().file(ino).cloned()?;
+        let file = self.trees.nodes().file(ino).cloned()?;
         file.nameless()
     }
 
     /// Whether a file is open here, and not shared: this process knows its latest content.
     fn is_private(&self, ino: Ino) -> bool {
-        if !self.nodes().any_open() {
+        if !self.trees.nodes().any_open() {
             return false;
         }
-        let file = self.nodes().file(ino).cloned();
+        let file = self.trees.nodes().file(ino).cloned();
         file.is_some_and(|file| !file.held().shared)
     }
 
     fn change_nameless(&self, ino: Ino, change: &AttrChange) -> bool {
-        let file = self.nodes().file(ino).cloned();
+        let file = self.trees.nodes().file(ino).cloned();
         file.is_some_and(|file| file.change_nameless(change))
-    }
-
-    /// Attributes in the view of this process: an open file may be longer than its inode knows.
-    pub(crate) fn as_open(&self, attr: Attr) -> Attr {
-        if !self.nodes().any_open() {
-            return attr;
-        }
-        let file = self.nodes().file(attr.ino).cloned();
-        file.map_or(attr, |file| {
-            let mut content = file.held();
-            content.last = content.over(attr);
-            content.last
-        })
     }
 
     /// A change of times is not to be undone by a flush that comes later.
     pub(crate) fn write_back_times(&self, ino: Ino, change: &AttrChange) -> Result<()> {
-        let file = self.nodes().file(ino).cloned();
+        let file = self.trees.nodes().file(ino).cloned();
         match file {
             Some(file) if change.atime.is_some() || change.mtime.is_some() => {
                 let mut content = file.held();
                 content.accessed = content.accessed.filter(|_| change.atime.is_none());
-                self.write_back(ino, &mut content)?;
+                self.content.write_back(ino, &mut content)?;
                 content.forget_written(change);
                 Ok(())
             }
             Some(_) | None => Ok(()),
         }
-    }
-
-    pub(crate) fn sync_metadata(&self, ino: Ino) -> Result<()> {
-        match self.tree(ino) {
-            crate::tree::Tree::Server => self.fs.sync().map(|_| ()),
-            crate::tree::Tree::Owned(owned) => {
-                owned.with(&Caller::SELF.cred(), |subtree| subtree.persist())
-            }
-        }
-    }
-
-    /// Checks that an inode is a file.
-    pub(crate) fn check_file(attr: &Attr) -> Result<()> {
-        let errno = if attr.is_dir() { Errno::IsDirectory } else { Errno::Invalid };
-        if attr.file_type() == cudele::FileType::Regular {
-            return Ok(());
-        }
-        Err(Error::of(errno, attr.ino.to_string()))
     }
 }

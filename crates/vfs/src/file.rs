@@ -9,19 +9,15 @@
 //! Invariants: inline content is as long as the file; bytes in the object store beyond the end of a
 //! file read as zeros; a file without a name keeps attributes and content here.
 
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, TryLockError};
 
-use cudele::{
-    Attr, AttrChange, Errno, Error, FILE_BYTES_MAX, INLINE_BYTES_MAX, Ino, Result, Stripe,
-    Timestamp,
-};
-use posix::{Caller, OpenMode};
+use cudele::{Attr, AttrChange, Errno, Error, FILE_BYTES_MAX, Result, Stripe, Timestamp};
 
+use crate::held;
 use crate::lost_writes::Lost;
-use crate::tree::Tree;
 use crate::unsynced::Unsynced;
 use crate::write_back::WriteBuffer;
-use crate::{Vfs, held};
 
 /// A file that is open.
 #[derive(Debug)]
@@ -190,7 +186,7 @@ impl Content {
     }
 
     /// Makes room up to a length: content that gets too long for the inode moves to the store.
-    fn make_room(&mut self, end: u64, inline_bytes: impl FnOnce() -> u64) {
+    pub(crate) fn make_room(&mut self, end: u64, inline_bytes: impl FnOnce() -> u64) {
         let Body::Inline(held) = &mut self.body else { return };
         if end <= held.len() as u64 {
             return;
@@ -199,14 +195,14 @@ impl Content {
             held.resize(usize_of(end), 0);
             return;
         }
-        self.unsynced.note(self.stripe, (0, held.len() as u64));
+        self.unsynced.note(self.stripe, 0..held.len() as u64);
         self.buffered.take_inline(std::mem::take(held));
         self.body = Body::Striped;
     }
 
     /// A range of it in the object store is about to change.
-    pub(crate) fn note_change(&mut self, range: (u64, u64)) {
-        self.unsynced.note(self.stripe, range);
+    pub(crate) fn note_change(&mut self, range: Range<u64>) {
+        self.unsynced.note(self.stripe, range.clone());
         self.lost.replace(range);
     }
 
@@ -218,204 +214,6 @@ impl Content {
     pub(crate) fn touch(&mut self) {
         (self.dirty, self.changed) = (true, true);
         self.written = cudele::now_coarse();
-    }
-}
-
-impl Vfs {
-    pub(crate) fn file(&self, ino: Ino) -> Result<Arc<File>> {
-        let file = self.nodes().file(ino).cloned();
-        file.ok_or_else(|| Error::of(Errno::Stale, "file"))
-    }
-
-    /// Finds the place of the content, and reads it if it is small. Content in the object store is
-    /// complete.
-    pub(crate) fn load(&self, ino: Ino, content: &mut Content) -> Result<()> {
-        self.drain(ino, content)?;
-        self.find(ino, content)
-    }
-
-    pub(crate) fn find(&self, ino: Ino, content: &mut Content) -> Result<()> {
-        if content.body != Body::Unread {
-            return Ok(());
-        }
-        let small = content.size <= INLINE_BYTES_MAX as u64;
-        let mut data = if small { self.data(ino)? } else { Vec::new() };
-        content.body = if small && (!data.is_empty() || content.size == 0) {
-            data.resize(usize_of(content.size), 0);
-            Body::Inline(data)
-        } else {
-            Body::Striped
-        };
-        Ok(())
-    }
-
-    /// Reads from an open file; returns how many bytes, fewer than asked for only at its end.
-    ///
-    /// # Errors
-    /// `EIO`, `ESTALE`; those of writes before.
-    pub(crate) fn read(&self, ino: Ino, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let file = self.file(ino)?;
-        let mut content = file.held();
-        self.note_read(&mut content);
-        let size = if content.shared {
-            self.drain(ino, &mut content)?;
-            let end = offset.saturating_add(buffer.len() as u64);
-            if content.lazy && end <= content.size {
-                content.size
-            } else {
-                self.shared_size(ino, &mut content)?
-            }
-        } else {
-            self.load(ino, &mut content)?;
-            content.size
-        };
-        let length = usize_of((buffer.len() as u64).min(size.saturating_sub(offset)));
-        let buffer = &mut buffer[..length];
-        if let (Body::Inline(data), false) = (&content.body, content.shared) {
-            if length > 0 {
-                let start = usize_of(offset);
-                buffer.copy_from_slice(&data[start..start + length]);
-            }
-            return Ok(length);
-        }
-        let stripe = content.stripe;
-        drop(content);
-        let read = self.fs.read_into((ino, stripe), offset, buffer);
-        read.map_err(|error| self.named(ino, error))?;
-        Ok(length)
-    }
-
-    /// Names the file's path in an error about an inode, if the mount knows the path.
-    fn named(&self, ino: Ino, error: Error) -> Error {
-        match self.nodes().path(ino) {
-            Some(path) => Error { subject: path.to_string(), ..error },
-            None => error,
-        }
-    }
-
-    /// Writes to an open file; with `append` at its end, wherever that is.
-    ///
-    /// # Errors
-    /// `EFBIG`, `ENOSPC`, `EIO`, `ESTALE`.
-    pub(crate) fn write(&self, ino: Ino, offset: u64, data: &[u8], append: bool) -> Result<()> {
-        let file = self.file(ino)?;
-        let mut content = file.held();
-        if content.shared && content.lazy && !append && content.nameless.is_none() {
-            return self.write_lazily(ino, &mut content, (offset, data));
-        }
-        if content.shared {
-            self.write_back(ino, &mut content)?;
-            return self.write_shared(ino, &mut content, (offset, append), data);
-        }
-        self.find(ino, &mut content)?;
-        let offset = if append { content.size } else { offset };
-        let end = checked_end(offset, data.len() as u64)?;
-        self.make_room(ino, &mut content, end)?;
-        if let Body::Inline(held) = &mut content.body {
-            let start = usize_of(offset);
-            held[start..start + data.len()].copy_from_slice(data);
-            content.lost.replace((offset, end));
-            content.size = content.size.max(end);
-        } else {
-            self.write_buffered(ino, &mut content, (offset, data))?;
-        }
-        content.touch();
-        Ok(())
-    }
-
-    /// Makes room up to a length: content that gets too long for the inode goes to the store.
-    fn make_room(&self, ino: Ino, content: &mut Content, end: u64) -> Result<()> {
-        let was_inline = matches!(content.body, Body::Inline(_));
-        content.make_room(end, || self.inline_bytes(ino));
-        if was_inline && content.body == Body::Striped {
-            self.note_content(ino)?;
-        }
-        Ok(())
-    }
-
-    pub(crate) fn grow(&self, ino: Ino, content: &mut Content, end: u64) -> Result<()> {
-        self.make_room(ino, content, end)?;
-        self.drain(ino, content)?;
-        self.clear_tail(ino, content)?;
-        content.size = content.size.max(end);
-        Ok(())
-    }
-
-    /// Cuts a file off, or extends it with zeros.
-    pub(crate) fn truncate(
-        &self,
-        caller: &Caller,
-        ino: Ino,
-        size: u64,
-        is_open: bool,
-    ) -> Result<()> {
-        checked_end(size, 0)?;
-        let open = self.nodes().file(ino).cloned();
-        if open.is_none() && matches!(self.tree(ino), Tree::Server) {
-            // Other clients may have the file open and hold content: they learn of this change as
-            // of a write.
-            Self::check_file(&self.stored_attr(ino)?)?;
-            self.open(&Caller::SELF, ino, OpenMode { write: true, ..OpenMode::default() })?;
-            let cut = self.truncate(caller, ino, size, is_open);
-            return self.close(ino, true).and(cut);
-        }
-        let file = match open {
-            Some(file) => file,
-            None => {
-                let attr = self.stored_attr(ino)?;
-                Self::check_file(&attr)?;
-                Arc::new(File::new(&attr, Body::Unread))
-            }
-        };
-        let mut content = file.held();
-        if content.shared && content.nameless.is_none() {
-            self.write_back(ino, &mut content)?;
-            content.note_change((size, FILE_BYTES_MAX));
-            content.size = size;
-            return self.truncate_shared(caller, ino, size, is_open);
-        }
-        if !is_open && content.nameless.is_none() {
-            // Whether the caller may is for the namespace to say.
-            let change = AttrChange { size: Some(size), ..AttrChange::default() };
-            self.load(ino, &mut content)?;
-            self.change_attr(caller, ino, &change)?;
-        }
-        self.load(ino, &mut content)?;
-        content.touch();
-        self.resize(ino, &mut content, size)?;
-        self.write_back(ino, &mut content)
-    }
-
-    fn resize(&self, ino: Ino, content: &mut Content, size: u64) -> Result<()> {
-        content.lost.replace((size, u64::MAX));
-        if size > content.size {
-            return self.grow(ino, content, size);
-        }
-        match &mut content.body {
-            Body::Inline(held) => held.truncate(usize_of(size)),
-            Body::Striped | Body::Unread => {
-                // The content of a shared file stays in the object store, which all its clients
-                // read.
-                let place = (ino, content.stripe);
-                content.note_change((size, content.size));
-                if content.shared || (size > 0 && size > self.inline_bytes(ino)) {
-                    self.fs.zero_range(place, content.size, (size, content.size - size))?;
-                } else {
-                    // Short again: it goes back to where short content is.
-                    let data = self.fs.read_at(place, 0, usize_of(size))?;
-                    let body = std::mem::replace(&mut content.body, Body::Inline(data));
-                    let before = std::mem::replace(&mut content.size, size);
-                    // Before the inode has it, nothing goes.
-                    if let Err(error) = self.write_back(ino, content) {
-                        (content.body, content.size) = (body, before);
-                        return Err(error);
-                    }
-                    return self.fs.withdraw_data(place, before.max(content.tail));
-                }
-            }
-        }
-        content.size = size;
-        Ok(())
     }
 }
 

@@ -1,4 +1,4 @@
-//! [`Vfs`] as a file system by inode number. The modules of this crate have the operations.
+//! [`Vfs`] as a file system by inode number: which part carries each call out.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,8 +8,10 @@ use posix::{
     Attributes, Caching, Caller, Directories, Entry, Features, FileSystem, Files, KnownInode,
     Listed, Locker, Locks, Names, NewNode, OpenMode, Range, Seek,
 };
+use types::EntryName;
 
 use crate::Vfs;
+use crate::virtual_xattr::is_virtual;
 
 impl FileSystem for Vfs {
     fn features(&self) -> Features {
@@ -22,71 +24,71 @@ impl FileSystem for Vfs {
         let vfs = Arc::downgrade(&self);
         self.share(move || {
             if let Some(vfs) = vfs.upgrade() {
-                outdated(vfs.take_outdated());
+                outdated(vfs.outdated.take());
             }
         })
     }
 
     fn finish(&self) -> Result<()> {
-        self.write_back_all()
+        self.content().write_back_all()
     }
 
     fn take_outdated(&self) -> Vec<KnownInode> {
-        Self::take_outdated(self)
+        self.outdated.take()
     }
 }
 
 impl Names for Vfs {
     fn root(&self) -> Ino {
-        Self::root(self)
+        self.trees.root
     }
 
     fn lookup(&self, caller: &Caller, parent: Ino, name: &[u8]) -> Result<Entry> {
-        Self::lookup(self, caller, parent, name)
+        self.names().lookup(caller, parent, name)
     }
 
     fn absent_valid(&self, parent: Ino) -> Duration {
-        Self::absent_valid(self, parent)
+        self.names().absent_valid(parent)
     }
 
     fn forget(&self, ino: Ino, count: u64) {
-        Self::forget(self, ino, count);
+        self.names().forget(ino, count);
     }
 
     fn make(&self, caller: &Caller, parent: Ino, name: &[u8], new: &NewNode<'_>) -> Result<Entry> {
-        Self::make(self, caller, parent, name, new)
+        self.names().make(caller, parent, name, new)
     }
 
     fn link(&self, caller: &Caller, ino: Ino, parent: Ino, name: &[u8]) -> Result<Entry> {
-        Self::link(self, caller, ino, parent, name)
+        self.names().link(caller, ino, parent, name)
     }
 
     fn unlink(&self, caller: &Caller, parent: Ino, name: &[u8]) -> Result<()> {
-        Self::unlink(self, caller, parent, name)
+        self.names().unlink(caller, parent, name)
     }
 
     fn rmdir(&self, caller: &Caller, parent: Ino, name: &[u8]) -> Result<()> {
-        Self::rmdir(self, caller, parent, name)
+        self.names().rmdir(caller, parent, name)
     }
 
     fn rename(
         &self,
         caller: &Caller,
-        from: (Ino, &[u8]),
-        to: (Ino, &[u8]),
+        from: EntryName<'_>,
+        to: EntryName<'_>,
         flags: RenameFlags,
     ) -> Result<()> {
-        Self::rename(self, caller, from, to, flags)
+        self.names().rename(caller, from, to, flags)
     }
 
     fn read_link(&self, ino: Ino) -> Result<Vec<u8>> {
-        Self::read_link(self, ino)
+        self.names().read_link(ino)
     }
 }
 
 impl Attributes for Vfs {
     fn attr(&self, ino: Ino) -> Result<Entry> {
-        Self::attr(self, ino)
+        self.attrs().attr(ino)
     }
 
     fn set_attr(
@@ -96,19 +98,22 @@ impl Attributes for Vfs {
         change: &AttrChange,
         is_open: bool,
     ) -> Result<Entry> {
-        Self::set_attr(self, caller, ino, change, is_open)
+        self.attrs().set_attr(caller, ino, change, is_open)
     }
 
     fn drop_set_id(&self, ino: Ino) -> Result<()> {
-        Self::drop_set_id(self, ino)
+        self.attrs().drop_set_id(ino)
     }
 
     fn xattr(&self, caller: &Caller, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
-        Self::xattr(self, caller, ino, name)
+        if is_virtual(name) {
+            return self.virtual_xattrs().xattr(caller, ino, name);
+        }
+        self.attrs().xattr(caller, ino, name)
     }
 
     fn xattrs(&self, caller: &Caller, ino: Ino) -> Result<Vec<Vec<u8>>> {
-        Self::xattrs(self, caller, ino)
+        self.attrs().xattrs(caller, ino)
     }
 
     fn set_xattr(
@@ -119,104 +124,108 @@ impl Attributes for Vfs {
         value: Option<&[u8]>,
         flags: XattrFlags,
     ) -> Result<()> {
-        Self::set_xattr(self, caller, ino, name, value, flags)
+        if is_virtual(name) {
+            return self.virtual_xattrs().set_xattr(caller, ino, name, value);
+        }
+        self.attrs().set_xattr(caller, ino, name, value, flags)
     }
 
     fn space(&self) -> Result<Space> {
-        Self::space(self)
+        self.attrs().space()
     }
 }
 
 impl Files for Vfs {
     fn open(&self, caller: &Caller, ino: Ino, mode: OpenMode) -> Result<Caching> {
-        Self::open(self, caller, ino, mode)
+        self.files().open(caller, ino, mode)
     }
 
     fn create(
         &self,
         caller: &Caller,
-        place: (Ino, &[u8]),
+        place: EntryName<'_>,
         mode: u32,
         open: OpenMode,
     ) -> Result<(Entry, Caching)> {
-        Self::create(self, caller, place, mode, open)
+        self.names().create(caller, place, mode, open)
     }
 
     fn read(&self, ino: Ino, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        Self::read(self, ino, offset, buffer)
+        self.content().read(ino, offset, buffer)
     }
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8], append: bool) -> Result<()> {
-        Self::write(self, ino, offset, data, append)
+        self.content().write(ino, offset, data, append)
     }
 
     fn flush(&self, ino: Ino) -> Result<()> {
-        Self::flush(self, ino)
+        self.content().flush(ino)
     }
 
     fn sync(&self, ino: Ino) -> Result<()> {
-        Self::sync(self, ino)
+        self.content().sync(ino)
     }
 
     fn close(&self, ino: Ino, write: bool) -> Result<()> {
-        Self::close(self, ino, write)
+        self.files().close(ino, write)
     }
 
     fn allocate(&self, ino: Ino, offset: u64, length: u64, mode: u32) -> Result<()> {
-        Self::allocate(self, ino, offset, length, mode)
+        self.content().allocate(ino, offset, length, mode)
     }
 
     fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
-        Self::seek(self, ino, offset, what)
+        self.content().seek(ino, offset, what)
     }
 }
 
 impl Directories for Vfs {
     fn open_dir(&self, dir: Ino) -> Result<u64> {
-        Self::open_dir(self, dir)
+        self.listings().open_dir(dir)
     }
 
     fn read_dir(
         &self,
         caller: &Caller,
-        handle: (u64, bool),
+        handle: u64,
+        attrs: bool,
         from: u64,
         take: &mut dyn FnMut(&Listed<'_>) -> bool,
     ) -> Result<()> {
-        Self::read_dir(self, caller, handle, from, take)
+        self.listings().read_dir(caller, handle, attrs, from, take)
     }
 
     fn close_dir(&self, handle: u64) {
-        Self::close_dir(self, handle);
+        self.listings().close_dir(handle);
     }
 
     fn learn(&self, dir: Ino, listed: &Listed<'_>) -> Entry {
-        Self::learn(self, dir, listed)
+        self.listings().learn(dir, listed)
     }
 
     fn sync_dir(&self, dir: Ino) -> Result<()> {
-        self.sync_metadata(dir)
+        self.trees.sync_metadata(dir)
     }
 }
 
 impl Locks for Vfs {
     fn lock(&self, ino: Ino, locker: Locker, range: &Range, wait: bool) -> Result<()> {
-        Self::lock(self, ino, locker, range, wait)
+        self.locks().lock(ino, locker, range, wait)
     }
 
     fn cancel_lock(&self, ino: Ino, locker: Locker, range: &Range) {
-        Self::cancel_lock(self, ino, locker, range);
+        self.locks().cancel_lock(ino, locker, range);
     }
 
     fn lock_in_the_way(&self, ino: Ino, locker: Locker, range: &Range) -> Result<Option<Range>> {
-        Self::lock_in_the_way(self, ino, locker, range)
+        self.locks().lock_in_the_way(ino, locker, range)
     }
 
     fn unlock_process(&self, ino: Ino, owner: u64) {
-        Self::unlock_process(self, ino, owner);
+        self.locks().unlock_process(ino, owner);
     }
 
     fn unlock_file(&self, ino: Ino, handle: u64) {
-        Self::unlock_file(self, ino, handle);
+        self.locks().unlock_file(ino, handle);
     }
 }

@@ -2,10 +2,10 @@
 
 use cudele::{Errno, Ino, Result, Seal};
 
-use crate::Vfs;
+use crate::content::ContentCx;
 use crate::file::{Body, Content};
 
-impl Vfs {
+impl ContentCx<'_> {
     /// Sends the inode the changes of the content that it lacks.
     pub(crate) fn write_back(&self, ino: Ino, content: &mut Content) -> Result<()> {
         self.drain(ino, content)?;
@@ -18,7 +18,7 @@ impl Vfs {
                 Body::Inline(data) => data,
                 Body::Striped | Body::Unread => &[],
             };
-            match self.change_data(ino, data, content.size) {
+            match self.trees.change_data(ino, data, content.size) {
                 // Another client has removed the last name: the file exists here until it is
                 // closed.
                 Err(error) if error.errno == Errno::NotFound => content.lose_name(content.last),
@@ -27,7 +27,7 @@ impl Vfs {
                     self.fs.repeated(ino);
                 }
             }
-            self.nodes().see_after(ino);
+            self.trees.nodes().see_after(ino);
         }
         content.last = content.over(content.last);
         content.dirty = false;
@@ -42,7 +42,7 @@ impl Vfs {
     /// until a program repeats the write. Once, the error of a change of any file that the server
     /// answered and did not carry out.
     pub(crate) fn flush(&self, ino: Ino) -> Result<()> {
-        let file = self.file(ino)?;
+        let file = self.trees.file(ino)?;
         let mut content = file.held();
         self.write_back(ino, &mut content)?;
         self.seal(ino, &mut content);
@@ -56,19 +56,19 @@ impl Vfs {
     /// # Errors
     /// As [`Vfs::flush`].
     pub(crate) fn sync(&self, ino: Ino) -> Result<()> {
-        let file = self.file(ino)?;
+        let file = self.trees.file(ino)?;
         let mut content = file.held();
         self.write_back(ino, &mut content)?;
         self.sync_content(ino, &mut content)?;
         self.check_lost(ino, &mut content)?;
-        if self.fs.is_unsealed(ino) && self.wants_sums(ino) {
+        if self.fs.is_unsealed(ino) && self.trees.wants_sums(ino) {
             // Leave blocks that were written in the middle until the close: with each commit of a
             // database, the seal would read each of these blocks again.
             self.fs.seal((ino, content.stripe), Seal::Durable, false);
         }
         let nameless = content.nameless.is_some();
         drop(content);
-        if nameless { Ok(()) } else { self.sync_metadata(ino) }
+        if nameless { Ok(()) } else { self.trees.sync_metadata(ino) }
     }
 
     /// Fails if an acknowledged write or change of the file is lost.
@@ -93,8 +93,7 @@ impl Vfs {
         if matches!(content.body, Body::Inline(_)) && !content.unsynced.is_changed() {
             return Ok(());
         }
-        let (place, size) = ((ino, content.stripe), content.size);
-        content.unsynced.sync(&self.fs, place, size)
+        content.unsynced.sync(self.fs, ino, content.stripe, content.size)
     }
 
     /// Writes the checksums of a file's written blocks; all of them are in the object store.
@@ -103,21 +102,21 @@ impl Vfs {
             return;
         }
         let seal = if content.unsynced.is_any() { Seal::Written } else { Seal::Durable };
-        self.fs.want_sums(ino, self.wants_sums(ino));
+        self.fs.want_sums(ino, self.trees.wants_sums(ino));
         self.fs.seal((ino, content.stripe), seal, true);
     }
 
     /// Whether a file holds something that its inode does not know.
     pub(crate) fn is_unwritten(&self, ino: Ino) -> bool {
-        let file = self.nodes().file(ino).cloned();
+        let file = self.trees.nodes().file(ino).cloned();
         file.is_some_and(|file| file.held().is_unwritten())
     }
 
     /// Everything that is held of files in a decoupled subtree goes to their inodes.
     pub(crate) fn write_back_below(&self, root: Ino) -> Result<()> {
-        let files = self.nodes().files();
+        let files = self.trees.nodes().files();
         for (ino, file) in files {
-            if self.nodes().owner(ino) == root {
+            if self.trees.nodes().owner(ino) == root {
                 let mut content = file.held();
                 self.write_back(ino, &mut content)?;
                 // After the merge other clients can write the file.
@@ -132,8 +131,8 @@ impl Vfs {
     ///
     /// # Errors
     /// The first that came up; the rest is tried all the same.
-    pub fn write_back_all(&self) -> Result<()> {
-        let files = self.nodes().files();
+    pub(crate) fn write_back_all(&self) -> Result<()> {
+        let files = self.trees.nodes().files();
         let mut result = Ok(());
         for (ino, file) in files {
             let mut content = file.held();

@@ -3,10 +3,10 @@
 use cudele::{Errno, Error, Ino, Result};
 use posix::Seek;
 
-use crate::Vfs;
+use crate::content::ContentCx;
 use crate::file::{Body, checked_end, usize_of};
 
-impl Vfs {
+impl ContentCx<'_> {
     /// The start of data or of a hole at or behind an offset of a file (`SEEK_DATA`, `SEEK_HOLE`).
     /// An unsynced change through a mapping may be inside a reported hole: only the kernel knows of
     /// it.
@@ -15,7 +15,7 @@ impl Vfs {
     /// `ENXIO` behind the end, or for data if there is no more; `EIO`, `ESTALE`.
     pub(crate) fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
         let nowhere = || Error::of(Errno::NoSuchPlace, "file");
-        let file = self.file(ino)?;
+        let file = self.trees.file(ino)?;
         let mut content = file.held();
         let size = if content.shared {
             self.drain(ino, &mut content)?;
@@ -55,12 +55,12 @@ impl Vfs {
             _ => return Err(Error::of(Errno::NotSupported, "fallocate")),
         };
         let end = checked_end(offset, length)?;
-        let file = self.file(ino)?;
+        let file = self.trees.file(ino)?;
         let mut content = file.held();
         if content.shared && content.nameless.is_none() {
             self.write_back(ino, &mut content)?;
-            content.note_change((offset, end));
-            return self.allocate_shared(ino, (offset, end), zero, keep);
+            content.note_change(offset..end);
+            return self.allocate_shared(ino, offset..end, zero, keep);
         }
         self.load(ino, &mut content)?;
         if zero {
@@ -69,7 +69,7 @@ impl Vfs {
                 held[usize_of(offset.min(end))..usize_of(end)].fill(0);
             } else if offset < end {
                 let place = (ino, content.stripe);
-                content.note_change((offset, end));
+                content.note_change(offset..end);
                 self.fs.zero_range(place, content.size, (offset, end - offset))?;
             }
         }

@@ -4,12 +4,12 @@
 use cudele::{Attr, Errno, Error, FileType, INLINE_BYTES_MAX, Ino, Policy, Pool, Result};
 use posix::Caller;
 
-use crate::Vfs;
 use crate::caller::OnBehalf;
 use crate::file::Body;
 use crate::tree::Tree;
+use crate::virtual_xattr::VirtualXattrsCx;
 
-impl Vfs {
+impl VirtualXattrsCx<'_> {
     pub(crate) fn layout_text(&self, dir: Ino) -> Result<String> {
         let policy = self.policy_of(dir)?;
         let (inline, stripe) = (policy.inline_bytes, policy.stripe.bytes());
@@ -19,8 +19,8 @@ impl Vfs {
 
     /// The policy in force where a directory is.
     fn policy_of(&self, dir: Ino) -> Result<Policy> {
-        match self.tree(dir) {
-            Tree::Server => Ok(self.walked(dir, || self.fs.policy_at(dir))?.0),
+        match self.trees.tree(dir) {
+            Tree::Server => Ok(self.trees.walked(dir, || self.fs.policy_at(dir))?.0),
             Tree::Owned(owned) => {
                 owned.with(&Caller::SELF.cred(), |subtree| Ok(subtree.policy().clone()))
             }
@@ -30,7 +30,7 @@ impl Vfs {
     /// Changes the content part of a directory's policy, and nothing else. A directory without a
     /// policy of its own gets one: a changed copy of its inherited policy.
     pub(crate) fn set_layout(&self, dir: Ino, text: &str) -> Result<()> {
-        if let Tree::Owned(owned) = self.tree(dir)
+        if let Tree::Owned(owned) = self.trees.tree(dir)
             && owned.root() != dir
         {
             return Err(Error::new(
@@ -50,7 +50,7 @@ impl Vfs {
         if attr.file_type() != FileType::Regular {
             return Err(Error::of(Errno::NoData, "extended attribute"));
         }
-        let file = self.nodes().file(ino).cloned();
+        let file = self.trees.nodes().file(ino).cloned();
         let (size, held) = match file {
             Some(file) => {
                 let content = file.held();
@@ -63,7 +63,7 @@ impl Vfs {
             Some(Body::Inline(_)) => true,
             Some(Body::Striped) => false,
             Some(Body::Unread) | None => {
-                size <= INLINE_BYTES_MAX as u64 && !self.data(ino)?.is_empty()
+                size <= INLINE_BYTES_MAX as u64 && !self.trees.data(ino)?.is_empty()
             }
         };
         let kept = match (size, inline) {

@@ -3,8 +3,12 @@
 //! [`Vfs`] answers them from the metadata server ([`cudele::User`]) or, in a subtree that this
 //! process has decoupled, from that subtree's own view without any request ([`cudele::Subtree`]):
 //! which one is decided per inode (module `tree`). File content goes straight to the object store
-//! (module `file`). Module `filesystem` implements the contract of [`posix::FileSystem`], which the
-//! mount and the libraries know.
+//! (module `content`). Module `filesystem` implements the contract of [`posix::FileSystem`], which
+//! the mount and the libraries know.
+//!
+//! Each part of the work (names, attributes, content, open files, listings, locks, subtrees,
+//! virtual attributes) is a context that names all the state it may touch; module `contexts` has
+//! them together.
 //!
 //! The rules of POSIX are not in this crate: the plans of the namespace have them, for server and
 //! view.
@@ -21,7 +25,10 @@
 
 mod accessed;
 mod attrs;
+mod background;
 mod caller;
+mod content;
+mod contexts;
 mod copy_up;
 mod file;
 mod filesystem;
@@ -34,26 +41,29 @@ mod lost_writes;
 mod names;
 mod nodes;
 mod open;
+mod outdated;
 mod owned;
 mod shared;
 mod tree;
+mod truncate;
 mod unsynced;
 mod virtual_xattr;
 mod write_back;
 
-use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use cudele::{Fs, Ino};
-use posix::{Atime, KnownInode};
-use types::Map;
+use cudele::{Completion, Fs, Ino, Path, Policy, Result, Subtree};
+use posix::Atime;
+use types::Cred;
 
 pub use owned::Ending;
 
-use nodes::Nodes;
-use owned::Owned;
+use listing::OpenDirs;
+use locks::Lockers;
+use outdated::Outdated;
+use tree::Trees;
 use write_back::WriteBack;
 
 /// The time for which a kernel may cache an entry that only this process can change.
@@ -74,25 +84,15 @@ pub struct VfsOptions {
 /// See the crate documentation.
 #[derive(Debug)]
 pub struct Vfs {
-    fs: Arc<Fs>,
-    options: VfsOptions,
-    /// The directory that the mount shows as its root.
-    root: Ino,
-    /// The directory that held the root's name when it was mounted.
-    root_home: Ino,
-    nodes: Mutex<Nodes>,
-    /// Subtrees that this process has decoupled, by root.
-    owned: RwLock<Map<Ino, Arc<Owned>>>,
-    /// Directories that are open, by handle.
-    listings: Mutex<listing::OpenDirs>,
-    next_handle: AtomicU64,
-    /// Entries that a kernel must drop from its cache.
-    outdated: Mutex<Vec<KnownInode>>,
+    /// The known inodes, the server and the subtrees of this process.
+    trees: Trees,
+    /// The threads that write content to the object store.
     write_back: WriteBack,
+    open_dirs: OpenDirs,
+    lockers: Mutex<Lockers>,
+    outdated: Outdated,
     /// Ends the thread that writes files back.
     ticking: Mutex<Option<Sender<()>>>,
-    /// Possible owners of locks.
-    locked: Mutex<locks::Lockers>,
 }
 
 /// Locks a mutex whose holder may have panicked: the data changes in single steps, so it is usable.
@@ -105,42 +105,99 @@ impl Vfs {
     ///
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `EACCES` about the path.
-    pub fn new(fs: Arc<Fs>, root: &cudele::Path, options: VfsOptions) -> cudele::Result<Self> {
-        let (parent, attr) = fs.walk(root)?;
-        let attr =
-            attr.ok_or_else(|| cudele::Error::of(cudele::Errno::NotFound, root.to_string()))?;
-        if !attr.is_dir() {
-            return Err(cudele::Error::of(cudele::Errno::NotDirectory, root.to_string()));
-        }
+    pub fn new(fs: Arc<Fs>, root: &Path, options: VfsOptions) -> Result<Self> {
         Ok(Self {
-            nodes: Mutex::new(Nodes::new(attr.ino, root.clone())),
-            fs,
-            options,
-            root: attr.ino,
-            root_home: if attr.ino == Ino::ROOT { Ino::ANCHOR } else { parent },
-            owned: RwLock::default(),
-            listings: Mutex::default(),
-            next_handle: AtomicU64::new(1),
-            outdated: Mutex::default(),
+            trees: Trees::new(fs, root, options)?,
             write_back: WriteBack::default(),
+            open_dirs: OpenDirs::default(),
+            lockers: Mutex::default(),
+            outdated: Outdated::default(),
             ticking: Mutex::default(),
-            locked: Mutex::default(),
         })
     }
 
     /// The file system client behind it.
     #[must_use]
     pub fn fs(&self) -> &Arc<Fs> {
-        &self.fs
+        &self.trees.fs
     }
 
-    /// The directory that is shown as the root.
+    /// Writes back everything that is held of files, before the mount ends.
+    ///
+    /// # Errors
+    /// The first error; the rest is written back all the same.
+    pub fn write_back_all(&self) -> Result<()> {
+        self.content().write_back_all()
+    }
+
+    /// Decouples a subtree; from now on this process works in it alone.
+    ///
+    /// # Errors
+    /// As `Fs::decouple`.
+    pub fn decouple(&self, path: &Path, policy: &Policy) -> Result<Ino> {
+        self.subtrees().decouple(path, policy)
+    }
+
+    /// Takes over a subtree that this process has decoupled, or attached to.
+    pub fn adopt(&self, subtree: Subtree) -> Ino {
+        self.trees.adopt(subtree)
+    }
+
+    /// Ends the work in a subtree, or with [`Ending::Complete`] a part of it.
+    ///
+    /// # Errors
+    /// `EINVAL` if this process has not decoupled it; otherwise those of the mechanisms: the
+    /// updates are still held then.
+    pub fn end(&self, root: Ino, ending: Ending) -> Result<Completion> {
+        self.subtrees().end(root, ending)
+    }
+
+    /// Publishes the subtree's journal so far (`Subtree::sync`); it stays this process's.
+    ///
+    /// # Errors
+    /// As [`Vfs::end`].
+    pub fn sync_owned(&self, root: Ino) -> Result<Completion> {
+        self.subtrees().sync(root)
+    }
+
+    /// Makes a subtree's journal so far as durable as its policy promises (`Subtree::persist`);
+    /// other clients see no more of it than before.
+    ///
+    /// # Errors
+    /// As [`Vfs::end`].
+    pub fn persist_owned(&self, root: Ino) -> Result<()> {
+        self.subtrees().persist(root)
+    }
+
+    /// Works in a subtree for a user, for callers that append to its journal without a look-up.
+    ///
+    /// # Errors
+    /// `EINVAL` if this process has not decoupled it, `ESTALE` if it was given up since, and those
+    /// of the operation.
+    pub fn in_owned<T>(
+        &self,
+        root: Ino,
+        cred: &Cred,
+        operation: impl FnOnce(&mut Subtree) -> Result<T>,
+    ) -> Result<T> {
+        self.trees.owned_at(root)?.with(cred, operation)
+    }
+
+    /// The policy of a subtree that this process has decoupled.
     #[must_use]
-    pub(crate) fn root(&self) -> Ino {
-        self.root
+    pub fn owned_policy(&self, root: Ino) -> Option<Policy> {
+        self.trees.owned_policy(root)
     }
 
-    fn nodes(&self) -> MutexGuard<'_, Nodes> {
-        held(&self.nodes)
+    /// Whether this process has decoupled the subtree with this root.
+    #[must_use]
+    pub fn is_owned(&self, root: Ino) -> bool {
+        self.trees.is_owned(root)
+    }
+
+    /// The roots of the subtrees that this process has decoupled.
+    #[must_use]
+    pub fn owned_roots(&self) -> Vec<Ino> {
+        self.trees.owned_roots()
     }
 }

@@ -6,25 +6,38 @@
 //! count entries; the starts of pages are kept, so that a reader can go back to any position it
 //! saw.
 
-use std::sync::{Arc, Mutex, atomic::Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use cudele::{Attr, DirEntry, Errno, Error, FileType, Ino, Result};
 use posix::{Caller, Entry, Listed};
-use types::Map;
+use types::{EntryName, Map};
 
-use crate::{Vfs, held};
+use crate::held;
+use crate::tree::Trees;
 
 /// Entries read at a time.
 const PAGE: u32 = 2048;
 /// `.` and `..`.
 const DOTS: u64 = 2;
 
-/// By handle; each with its directory, so that a search does not wait for a reader.
-pub(crate) type OpenDirs = Map<u64, (Ino, Arc<Mutex<Listing>>)>;
+/// The open directories.
+#[derive(Debug, Default)]
+pub(crate) struct OpenDirs {
+    by_handle: Mutex<Map<u64, OpenDir>>,
+    last_handle: AtomicU64,
+}
+
+/// Has its inode number beside the listing, so that a search does not wait for a reader.
+#[derive(Clone, Debug)]
+struct OpenDir {
+    dir: Ino,
+    listing: Arc<Mutex<Listing>>,
+}
 
 /// An open directory.
 #[derive(Debug)]
-pub(crate) struct Listing {
+struct Listing {
     dir: Ino,
     /// Position of the first entry of each page so far, and the name it begins after.
     pages: Vec<(u64, Vec<u8>)>,
@@ -37,39 +50,47 @@ pub(crate) struct Listing {
     more: bool,
 }
 
-impl Vfs {
+/// Open directories, with all that reading them may touch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ListingsCx<'a> {
+    pub(crate) trees: &'a Trees,
+    pub(crate) open: &'a OpenDirs,
+}
+
+impl ListingsCx<'_> {
     /// Opens a directory for reading and returns a handle of it.
     ///
     /// # Errors
     /// None today; reading it may be refused.
     pub(crate) fn open_dir(&self, dir: Ino) -> Result<u64> {
-        let handle = self.next_handle.fetch_add(1, Ordering::Relaxed);
+        let handle = 1 + self.open.last_handle.fetch_add(1, Ordering::Relaxed);
         let (pages, page) = (Vec::new(), Vec::new());
         let listing = Listing { dir, pages, first: 0, page, attrs: false, more: true };
-        held(&self.listings).insert(handle, (dir, Arc::new(Mutex::new(listing))));
+        held(&self.open.by_handle)
+            .insert(handle, OpenDir { dir, listing: Arc::new(Mutex::new(listing)) });
         Ok(handle)
     }
 
     /// Closes a directory.
     pub(crate) fn close_dir(&self, handle: u64) {
-        held(&self.listings).remove(&handle);
+        held(&self.open.by_handle).remove(&handle);
     }
 
     /// The attributes of open directories under a name that is about to be removed. A request is
     /// made only if there are any.
     pub(crate) fn open_dirs_under(&self, parent: Ino, name: &[u8]) -> Vec<Attr> {
-        let mut open: Vec<Ino> = held(&self.listings).values().map(|(dir, _)| *dir).collect();
+        let mut open: Vec<Ino> = held(&self.open.by_handle).values().map(|open| open.dir).collect();
         open.sort_unstable();
         open.dedup();
-        open.retain(|dir| self.nodes().is_named(*dir, (parent, name)));
-        open.into_iter().filter_map(|dir| self.stored_attr(dir).ok()).collect()
+        open.retain(|dir| self.trees.nodes().is_named(*dir, EntryName::new(parent, name)));
+        open.into_iter().filter_map(|dir| self.trees.stored_attr(dir).ok()).collect()
     }
 
     /// The name has gone, and with it most likely they.
     pub(crate) fn lose_dirs(&self, open: Vec<Attr>) {
         for attr in open {
             let ctime = cudele::now_coarse();
-            self.nodes().set_gone(Attr { nlink: 0, size: 0, ctime, ..attr });
+            self.trees.nodes().set_gone(Attr { nlink: 0, size: 0, ctime, ..attr });
         }
     }
 
@@ -81,12 +102,14 @@ impl Vfs {
     pub(crate) fn read_dir(
         &self,
         caller: &Caller,
-        (handle, attrs): (u64, bool),
+        handle: u64,
+        attrs: bool,
         from: u64,
         take: &mut dyn FnMut(&Listed<'_>) -> bool,
     ) -> Result<()> {
-        let listing = held(&self.listings).get(&handle).cloned();
-        let (_, listing) = listing.ok_or_else(|| Error::of(Errno::Stale, "directory"))?;
+        let listing = held(&self.open.by_handle).get(&handle).cloned();
+        let OpenDir { listing, .. } =
+            listing.ok_or_else(|| Error::of(Errno::Stale, "directory"))?;
         let mut listing = held(&listing);
         let mut at = from;
         if from == 0 {
@@ -105,7 +128,7 @@ impl Vfs {
             let (name, ino): (&[u8], _) = if at == 0 {
                 (b".", listing.dir)
             } else {
-                (b"..", self.nodes().parent(listing.dir))
+                (b"..", self.trees.nodes().parent(listing.dir))
             };
             let mode = FileType::Directory.mode_bits();
             let attr = Attr { ino, mode, ..Attr::default() };
@@ -117,10 +140,10 @@ impl Vfs {
         while self.turn_to(caller, &mut listing, at)? {
             let index = usize::try_from(at - listing.first).unwrap_or(usize::MAX);
             // Not once for each entry.
-            let any_open = attrs && self.nodes().any_open();
+            let any_open = attrs && self.trees.nodes().any_open();
             for entry in listing.page.get(index..).unwrap_or_default() {
                 at += 1;
-                let attr = if any_open { self.as_open(entry.attr) } else { entry.attr };
+                let attr = if any_open { self.trees.as_open(entry.attr) } else { entry.attr };
                 if !take(&Listed { next: at, name: &entry.name, attr }) {
                     return Ok(());
                 }
@@ -163,7 +186,7 @@ impl Vfs {
         after: Option<&[u8]>,
     ) -> Result<()> {
         let (dir, limit) = (listing.dir, PAGE as usize);
-        let read = self.run(
+        let read = self.trees.run(
             dir,
             caller,
             |user| user.list(dir, after, PAGE, listing.attrs),
@@ -174,7 +197,7 @@ impl Vfs {
             },
         );
         let (page, more) = match read {
-            Err(error) if error.errno == Errno::Stale && self.nodes().gone(dir).is_some() => {
+            Err(error) if error.errno == Errno::Stale && self.trees.nodes().gone(dir).is_some() => {
                 (Vec::new(), false)
             }
             read => read?,
@@ -187,8 +210,8 @@ impl Vfs {
     /// The kernel learns of an entry of a directory that was listed.
     #[must_use]
     pub(crate) fn learn(&self, dir: Ino, listed: &Listed<'_>) -> Entry {
-        let owner = self.owner_in(dir, listed.attr.ino);
-        self.nodes().refer(dir, listed.name, listed.attr.ino, owner);
-        Entry::new(listed.attr, self.valid(listed.attr.ino))
+        let owner = self.trees.owner_in(dir, listed.attr.ino);
+        self.trees.nodes().refer(dir, listed.name, listed.attr.ino, owner);
+        Entry::new(listed.attr, self.trees.valid(listed.attr.ino))
     }
 }

@@ -8,11 +8,14 @@
 //! open file ends, every process has closed it and lost its locks, so the remaining locks belong
 //! to the open file.
 
-use cudele::{Ino, Lock, LockKind, LockMode, Result};
+use std::sync::Mutex;
+
+use cudele::{Fs, Ino, Lock, LockKind, LockMode, Result};
 use posix::{Locker, Range};
 use types::{Map, Set};
 
-use crate::{Vfs, held};
+use crate::held;
+use crate::tree::Trees;
 
 /// The possible owners of locks by file.
 #[derive(Debug, Default)]
@@ -40,18 +43,26 @@ impl Lockers {
     }
 }
 
-impl Vfs {
+/// Locks, with all that they may touch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LocksCx<'a> {
+    pub(crate) fs: &'a Fs,
+    pub(crate) trees: &'a Trees,
+    pub(crate) lockers: &'a Mutex<Lockers>,
+}
+
+impl LocksCx<'_> {
     /// Sets or releases a lock; with `wait`, waits for conflicting locks to be released.
     ///
     /// # Errors
     /// `EAGAIN` for a conflicting lock, `EDEADLK` if the wait would never end.
     pub(crate) fn lock(&self, ino: Ino, locker: Locker, range: &Range, wait: bool) -> Result<()> {
-        if range.mode == LockMode::Unlock && !held(&self.locked).has(ino, locker) {
+        if range.mode == LockMode::Unlock && !held(self.lockers).has(ino, locker) {
             return Ok(());
         }
         // Before the request: a concurrent close must find the owner.
-        held(&self.locked).add(ino, locker);
-        self.walked(ino, || self.fs.lock(ino, lock_of(locker, range), wait))
+        held(self.lockers).add(ino, locker);
+        self.trees.walked(ino, || self.fs.lock(ino, lock_of(locker, range), wait))
     }
 
     /// Ends another thread's wait for this very lock with `EINTR`.
@@ -70,7 +81,7 @@ impl Vfs {
         locker: Locker,
         range: &Range,
     ) -> Result<Option<Range>> {
-        let found = self.walked(ino, || self.fs.get_lock(ino, lock_of(locker, range)))?;
+        let found = self.trees.walked(ino, || self.fs.get_lock(ino, lock_of(locker, range)))?;
         Ok(found.map(|(client, lock)| {
             // A process of another machine has no number here.
             let pid = if client == self.fs.client() { lock.pid } else { 0 };
@@ -81,13 +92,13 @@ impl Vfs {
     /// Releases the locks of a process that closes the file.
     pub(crate) fn unlock_process(&self, ino: Ino, owner: u64) {
         let is_its = |known: &Locker| known.kind == LockKind::Posix && known.owner == owner;
-        let lockers = held(&self.locked).take(ino, is_its);
+        let lockers = held(self.lockers).take(ino, is_its);
         self.unlock_all(ino, lockers);
     }
 
     /// Releases the locks of an open file that ends.
     pub(crate) fn unlock_file(&self, ino: Ino, handle: u64) {
-        let lockers = held(&self.locked).take(ino, |known| known.handle == handle);
+        let lockers = held(self.lockers).take(ino, |known| known.handle == handle);
         self.unlock_all(ino, lockers);
     }
 

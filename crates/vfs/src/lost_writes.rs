@@ -7,6 +7,8 @@
 //!
 //! Invariant: [`Lost::check`] succeeds only if no byte of an answered write is missing.
 
+use std::ops::Range;
+
 use cudele::{Error, Result};
 
 /// The list replaces more separate parts than this by one part that spans them.
@@ -15,41 +17,45 @@ const RANGES_MAX: usize = 64;
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Lost {
-    /// Start and end of each part, sorted, none empty, none touching another.
-    ranges: Vec<(u64, u64)>,
+    /// The parts, sorted, none empty, none touching another.
+    ranges: Vec<Range<u64>>,
     error: Option<Error>,
 }
 
 impl Lost {
     /// A write to this range failed.
-    pub(crate) fn add(&mut self, (mut start, mut end): (u64, u64), error: &Error) {
-        if start >= end {
+    pub(crate) fn add(&mut self, lost: Range<u64>, error: &Error) {
+        if lost.is_empty() {
             return;
         }
+        let Range { mut start, mut end } = lost;
         self.error.get_or_insert_with(|| error.clone());
         self.ranges.retain(|range| {
-            let apart = range.1 < start || end < range.0;
+            let apart = range.end < start || end < range.start;
             if !apart {
-                (start, end) = (start.min(range.0), end.max(range.1));
+                (start, end) = (start.min(range.start), end.max(range.end));
             }
             apart
         });
-        let at = self.ranges.partition_point(|range| range.0 < start);
-        self.ranges.insert(at, (start, end));
+        let at = self.ranges.partition_point(|range| range.start < start);
+        self.ranges.insert(at, start..end);
         if let ([first, .., last], true) = (&self.ranges[..], self.ranges.len() > RANGES_MAX) {
-            self.ranges = vec![(first.0, last.1)];
+            let spanning = first.start..last.end;
+            self.ranges.clear();
+            self.ranges.push(spanning);
         }
     }
 
     /// A program wrote or zeroed this range, or cut it off.
-    pub(crate) fn replace(&mut self, (start, end): (u64, u64)) {
-        if self.ranges.is_empty() || start >= end {
+    pub(crate) fn replace(&mut self, replaced: Range<u64>) {
+        if self.ranges.is_empty() || replaced.is_empty() {
             return;
         }
-        let around =
-            |range: &(u64, u64)| [(range.0, range.1.min(start)), (range.0.max(end), range.1)];
+        let around = |range: &Range<u64>| {
+            [range.start..range.end.min(replaced.start), range.start.max(replaced.end)..range.end]
+        };
         self.ranges =
-            self.ranges.iter().flat_map(around).filter(|range| range.0 < range.1).collect();
+            self.ranges.iter().flat_map(around).filter(|range| !range.is_empty()).collect();
         if self.ranges.is_empty() {
             self.error = None;
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use cudele::{Attr, Ino, Path, Timestamp};
 use posix::KnownInode;
-use types::Map;
+use types::{EntryName, Map};
 
 use crate::file::File;
 
@@ -37,11 +37,26 @@ struct Node {
     /// The attributes of a directory that was removed here while it was open, if the server has
     /// forgotten it.
     gone: Option<Box<Attr>>,
-    /// Time of the last change and length when its content was seen last. Not that of the last
-    /// modification, which programs set back.
-    seen: Option<(Timestamp, u64)>,
+    /// The version of its content that was seen last.
+    seen: Option<ContentVersion>,
     /// How often its inode was told of content from here.
     times_sent: u64,
+}
+
+/// Tells two states of a file's content apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ContentVersion {
+    /// Time of the last change of the inode. Not that of the last modification, which programs set
+    /// back.
+    pub(crate) ctime: Timestamp,
+    /// The length of the file in bytes.
+    pub(crate) size: u64,
+}
+
+impl ContentVersion {
+    pub(crate) fn of(attr: &Attr) -> Self {
+        Self { ctime: attr.ctime, size: attr.size }
+    }
 }
 
 impl Nodes {
@@ -126,9 +141,9 @@ impl Nodes {
     }
 
     /// Whether an inode was seen last under this name.
-    pub(crate) fn is_named(&self, ino: Ino, (parent, name): (Ino, &[u8])) -> bool {
+    pub(crate) fn is_named(&self, ino: Ino, place: EntryName<'_>) -> bool {
         let known = self.known.get(&ino);
-        known.is_some_and(|node| node.parent == parent && *node.name == *name)
+        known.is_some_and(|node| node.parent == place.dir && *node.name == *place.name)
     }
 
     /// Under which name an inode was seen last; nothing for one that has lost it.
@@ -217,8 +232,8 @@ impl Nodes {
         file
     }
 
-    /// Content of this time of change and length is seen; returns whether it was before.
-    pub(crate) fn see(&mut self, ino: Ino, content: (Timestamp, u64)) -> bool {
+    /// Content of this version is seen; returns whether it was before.
+    pub(crate) fn see(&mut self, ino: Ino, content: ContentVersion) -> bool {
         let Some(node) = self.known.get_mut(&ino) else { return false };
         node.seen.replace(content) == Some(content)
     }

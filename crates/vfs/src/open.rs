@@ -5,13 +5,16 @@
 
 use std::sync::Arc;
 
-use cudele::{Attr, Errno, Ino, NewFile, Opened, Result};
-use posix::{Atime, Caching, Caller, Entry, OpenMode};
+use cudele::{Attr, Errno, Error, FileType, Fs, Ino, Opened, Result};
+use posix::{Atime, Caching, Caller, OpenMode};
 
-use crate::Vfs;
+use crate::VfsOptions;
 use crate::caller::OnBehalf;
+use crate::content::ContentCx;
 use crate::file::{Body, File};
-use crate::tree::Tree;
+use crate::nodes::ContentVersion;
+use crate::outdated::Outdated;
+use crate::tree::{Tree, Trees};
 
 /// A file that was opened.
 struct OpenedFile {
@@ -23,27 +26,37 @@ struct OpenedFile {
     current: bool,
 }
 
-impl Vfs {
+/// Open files, with all that opening and closing may touch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FilesCx<'a> {
+    pub(crate) fs: &'a Arc<Fs>,
+    pub(crate) options: &'a VfsOptions,
+    pub(crate) trees: &'a Trees,
+    pub(crate) content: ContentCx<'a>,
+    pub(crate) outdated: &'a Outdated,
+}
+
+impl FilesCx<'_> {
     /// Opens a file. Returns the content that a kernel may cache.
     ///
     /// # Errors
-    /// `ESTALE`, also if a copy took the place of the file ([`Vfs::create`] then opens the copy);
+    /// `ESTALE`, also if a copy took the place of the file (module `names` then opens the copy);
     /// `EISDIR`, `EROFS`; not `EACCES`: the caller has checked permissions.
     pub(crate) fn open(&self, caller: &Caller, ino: Ino, mode: OpenMode) -> Result<Caching> {
         if !mode.write {
             return self.open_there(caller, ino, mode);
         }
-        self.check_writable()?;
+        self.trees.check_writable()?;
         self.or_copy_up(ino, self.open_there(caller, ino, mode))
     }
 
     fn open_there(&self, caller: &Caller, ino: Ino, mode: OpenMode) -> Result<Caching> {
         let OpenedFile { file, attr, body, current } = self.open_known(caller, ino, mode.write)?;
-        let seen = current && self.nodes().see(ino, (attr.ctime, attr.size));
+        let seen = current && self.trees.nodes().see(ino, ContentVersion::of(&attr));
         let mut content = file.held();
         // Reads from the cache of a kernel do not reach this process.
         let strict = self.options.atime == Atime::Always;
-        let mut same = seen || matches!(self.tree(ino), Tree::Owned(_)) || content.dirty;
+        let mut same = seen || matches!(self.trees.tree(ino), Tree::Owned(_)) || content.dirty;
         // This process knows its own writes best, however old the answer is.
         if current && !same && !content.changed && content.nameless.is_none() {
             (content.size, content.body) = (attr.size, body);
@@ -73,15 +86,15 @@ impl Vfs {
     /// Opens a file, and finds it here or makes it known.
     fn open_known(&self, caller: &Caller, ino: Ino, write: bool) -> Result<OpenedFile> {
         loop {
-            let known = self.nodes().file(ino).cloned();
+            let known = self.trees.nodes().file(ino).cloned();
             // Not under the lock of the nodes: a thread with the lock of the file may wait for it.
             let nameless = known.and_then(|file| file.nameless());
-            let times_sent = self.nodes().times_sent(ino);
+            let times_sent = self.trees.nodes().times_sent(ino);
             let (attr, body) = match nameless {
                 Some(attr) => (attr, Body::Unread),
                 None => self.open_stored(caller, ino, write)?,
             };
-            let mut nodes = self.nodes();
+            let mut nodes = self.trees.nodes();
             let current = nodes.times_sent(ino) == times_sent;
             if current || nodes.file(ino).is_some() {
                 if nodes.file(ino).is_none() {
@@ -93,74 +106,24 @@ impl Vfs {
             }
             drop(nodes);
             // A write and a close here may have overtaken the answer, which is then old.
-            if nameless.is_none() && matches!(self.tree(ino), Tree::Server) {
+            if nameless.is_none() && matches!(self.trees.tree(ino), Tree::Server) {
                 self.fs.close_file(ino, write);
             }
         }
     }
 
-    /// Makes a file and opens it; opens an existing file unless that is forbidden.
-    ///
-    /// # Errors
-    /// As [`Vfs::make`] and [`Vfs::open`].
-    pub(crate) fn create(
-        &self,
-        caller: &Caller,
-        (parent, name): (Ino, &[u8]),
-        mode: u32,
-        open: OpenMode,
-    ) -> Result<(Entry, Caching)> {
-        match self.make_open(caller, (parent, name), mode, open) {
-            Ok(entry) => {
-                let ino = entry.attr.ino;
-                if !open.write && matches!(self.tree(ino), Tree::Server) {
-                    // Another process may have opened the file already. The mode applies to later
-                    // opens.
-                    return self.open_entry(&Caller::SELF, entry, open);
-                }
-                self.fs.begin_sums(ino);
-                let file = self.nodes().open(ino, || File::empty(&entry.attr));
-                self.nodes().see(ino, (entry.attr.ctime, 0));
-                let shared = self.join(ino, &file);
-                Ok((entry, if shared { Caching::None } else { Caching::Afresh }))
-            }
-            Err(error) if error.errno == Errno::Exists && !open.exclusive => {
-                let entry = self.lookup(caller, parent, name)?;
-                match self.open_entry(caller, entry, open) {
-                    Err(error) if error.errno == Errno::Stale => {
-                        let entry = self.lookup(caller, parent, name)?;
-                        self.open_entry(caller, entry, open)
-                    }
-                    opened => opened,
-                }
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    fn open_entry(
-        &self,
-        caller: &Caller,
-        entry: Entry,
-        open: OpenMode,
-    ) -> Result<(Entry, Caching)> {
-        let opened = self.open(caller, entry.attr.ino, open);
-        let caching = opened.inspect_err(|_| self.forget(entry.attr.ino, 1))?;
-        Ok((entry, caching))
-    }
-
     /// Closes a file that was opened once.
     ///
     /// # Errors
-    /// The errors of [`Vfs::flush`], if no flush has returned them.
+    /// The errors of [`ContentCx::flush`], if no flush has returned them.
     pub(crate) fn close(&self, ino: Ino, write: bool) -> Result<()> {
-        let file = self.file(ino)?;
+        let file = self.trees.file(ino)?;
         let mut content = file.held();
-        let result = self.write_back(ino, &mut content).and_then(|()| content.lost.check());
-        self.seal(ino, &mut content);
-        self.send_access_time(ino, &mut content);
+        let result = self.content.write_back(ino, &mut content).and_then(|()| content.lost.check());
+        self.content.seal(ino, &mut content);
+        self.content.send_access_time(ino, &mut content);
         drop(content);
-        let owned = matches!(self.tree(ino), Tree::Owned(_));
+        let owned = matches!(self.trees.tree(ino), Tree::Owned(_));
         drop(file);
         let Some(file) = self.close_here(ino, write) else { return result };
         let content = file.held();
@@ -172,10 +135,10 @@ impl Vfs {
 
     /// Closes it once, without anything else. Returns its content if that was the last time.
     fn close_here(&self, ino: Ino, write: bool) -> Option<Arc<File>> {
-        if !matches!(self.tree(ino), Tree::Server) {
+        if !matches!(self.trees.tree(ino), Tree::Server) {
             return self.close_node(ino);
         }
-        let file = self.nodes().file(ino).cloned();
+        let file = self.trees.nodes().file(ino).cloned();
         // Before the message to the server: a later open must not find the old content.
         let last = self.close_node(ino);
         let Some(file) = file else { return last };
@@ -198,7 +161,7 @@ impl Vfs {
     }
 
     fn close_node(&self, ino: Ino) -> Option<Arc<File>> {
-        let mut nodes = self.nodes();
+        let mut nodes = self.trees.nodes();
         let last = nodes.close(ino);
         if last.is_some() {
             self.fs.forget_sums(ino);
@@ -208,9 +171,10 @@ impl Vfs {
 
     /// Opens a file where it is kept: its attributes, and its content as far as it came along.
     fn open_stored(&self, caller: &Caller, ino: Ino, write: bool) -> Result<(Attr, Body)> {
-        match self.tree(ino) {
+        match self.trees.tree(ino) {
             Tree::Server => {
-                let opened = self.ask(ino, |cred| self.fs.open_as(cred, ino, write), caller)?;
+                let opened =
+                    self.trees.ask(ino, |cred| self.fs.open_as(cred, ino, write), caller)?;
                 let Opened { attr, data, shared } = opened;
                 let body = if shared {
                     Body::Striped
@@ -222,37 +186,11 @@ impl Vfs {
                 Ok((attr, body))
             }
             Tree::Owned(_) => {
-                let attr = self.stored_attr(ino)?;
-                Self::check_file(&attr)?;
+                let attr = self.trees.stored_attr(ino)?;
+                check_file(&attr)?;
                 Ok((attr, Body::Unread))
             }
         }
-    }
-
-    fn make_open(
-        &self,
-        caller: &Caller,
-        (parent, name): (Ino, &[u8]),
-        mode: u32,
-        open: OpenMode,
-    ) -> Result<Entry> {
-        self.check_writable()?;
-        let new = NewFile { permissions: mode & 0o7777, ..NewFile::default() };
-        let attr = self.run(
-            parent,
-            caller,
-            |user| {
-                if open.write {
-                    return user.create_open(parent, name, &new);
-                }
-                user.create(parent, name, &new)
-            },
-            |subtree| {
-                let ino = subtree.make(parent, name, &new)?;
-                subtree.attr(ino)
-            },
-        )?;
-        self.entry(parent, name, attr)
     }
 
     /// A name of an open file is about to go: its content is brought here if it is in the inode.
@@ -261,31 +199,40 @@ impl Vfs {
         if attr.nlink > 1 || content.nameless.is_some() {
             return Ok(());
         }
-        self.load(ino, &mut content)
+        self.content.load(ino, &mut content)
     }
 
     /// It has gone.
     pub(crate) fn lose_name(&self, lost: Option<Attr>) {
         let Some(attr) = lost else { return };
-        let Some(file) = self.nodes().file(attr.ino).cloned() else { return };
+        let Some(file) = self.trees.nodes().file(attr.ino).cloned() else { return };
         if attr.nlink < 2 {
             file.held().lose_name(attr);
-            self.nodes().renamed(attr.ino, Ino(0), b"");
+            self.trees.nodes().renamed(attr.ino, Ino(0), b"");
         }
     }
 
     /// Removes the content of files of a decoupled subtree that have no name and are not open. For
     /// other files, the server does this.
     pub(crate) fn drop_freed(&self, dir: Ino) -> Result<()> {
-        let Tree::Owned(owned) = self.tree(dir) else { return Ok(()) };
+        let Tree::Owned(owned) = self.trees.tree(dir) else { return Ok(()) };
         let freed = owned.with(&Caller::SELF.cred(), |subtree| Ok(subtree.take_freed()))?;
         for (ino, stripe, size) in freed {
-            if self.nodes().file(ino).is_none() {
+            if self.trees.nodes().file(ino).is_none() {
                 self.fs.delete_data((ino, stripe), size)?;
             }
         }
         Ok(())
     }
+}
+
+/// Checks that an inode is a file.
+pub(crate) fn check_file(attr: &Attr) -> Result<()> {
+    let errno = if attr.is_dir() { Errno::IsDirectory } else { Errno::Invalid };
+    if attr.file_type() == FileType::Regular {
+        return Ok(());
+    }
+    Err(Error::of(errno, attr.ino.to_string()))
 }
 
 /// Inline content of a file of this length: bytes that were never written are zeros.

@@ -1,13 +1,14 @@
 //! Subtrees that this process has decoupled: it works in them without requests.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockReadGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use cudele::{Completion, Errno, Error, Ino, Path, Policy, Result, Subtree};
-use posix::KnownInode;
-use types::{Cred, Map};
+use cudele::{Completion, Errno, Error, Fs, Ino, Path, Policy, Result, Subtree};
+use types::Cred;
 
-use crate::tree::Tree;
-use crate::{Vfs, held};
+use crate::content::ContentCx;
+use crate::held;
+use crate::outdated::Outdated;
+use crate::tree::{Tree, Trees};
 
 /// A decoupled subtree behind the mount.
 #[derive(Debug)]
@@ -18,6 +19,10 @@ pub(crate) struct Owned {
 }
 
 impl Owned {
+    pub(crate) fn new(subtree: Subtree) -> Self {
+        Self { root: subtree.root(), subtree: Mutex::new(Some(subtree)) }
+    }
+
     pub(crate) fn root(&self) -> Ino {
         self.root
     }
@@ -85,27 +90,75 @@ impl Ending {
     }
 }
 
-impl Vfs {
-    pub(crate) fn owned(&self) -> RwLockReadGuard<'_, Map<Ino, Arc<Owned>>> {
-        self.owned.read().unwrap_or_else(PoisonError::into_inner)
+impl Trees {
+    /// # Errors
+    /// `EINVAL` if this process has not decoupled it.
+    pub(crate) fn owned_at(&self, root: Ino) -> Result<Arc<Owned>> {
+        self.owned().get(&root).cloned().ok_or_else(|| {
+            Error::new(Errno::Invalid, "subtree", "this process has not decoupled it")
+        })
     }
 
+    /// The root of the subtree of this process that has this name.
+    pub(crate) fn owned_named(&self, parent: Ino, name: &[u8]) -> Option<Ino> {
+        let above = self.known_path(parent).ok()?;
+        let is_named =
+            |path: &Path| path.split_last().is_some_and(|(dir, last)| dir == above && last == name);
+        let owned = self.owned();
+        let mut named = owned
+            .values()
+            .filter(|owned| owned.held().as_ref().is_some_and(|subtree| is_named(subtree.path())));
+        named.next().map(|owned| owned.root)
+    }
+
+    /// The policy of a subtree that this process has decoupled.
+    #[must_use]
+    pub(crate) fn owned_policy(&self, root: Ino) -> Option<Policy> {
+        let owned = self.owned().get(&root).cloned()?;
+        owned.held().as_ref().map(|subtree| subtree.policy().clone())
+    }
+
+    /// Whether this process has decoupled the subtree with this root.
+    #[must_use]
+    pub(crate) fn is_owned(&self, root: Ino) -> bool {
+        self.owned().contains_key(&root)
+    }
+
+    /// The roots of the subtrees that this process has decoupled.
+    #[must_use]
+    pub(crate) fn owned_roots(&self) -> Vec<Ino> {
+        let mut roots: Vec<_> = self.owned().keys().copied().collect();
+        roots.sort_unstable();
+        roots
+    }
+
+    /// The first content of a file is about to go to the object store. In a decoupled subtree its
+    /// number may be in no journal yet.
+    pub(crate) fn note_content(&self, ino: Ino) -> Result<()> {
+        match self.tree(ino) {
+            Tree::Server => Ok(()),
+            Tree::Owned(owned) => owned.with(&Cred::root(), |subtree| subtree.note_content()),
+        }
+    }
+}
+
+/// The decoupled subtrees of this process, with all that their work may touch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SubtreesCx<'a> {
+    pub(crate) fs: &'a Arc<Fs>,
+    pub(crate) trees: &'a Trees,
+    pub(crate) content: ContentCx<'a>,
+    pub(crate) outdated: &'a Outdated,
+}
+
+impl SubtreesCx<'_> {
     /// Decouples a subtree; from now on this process works in it alone.
     ///
     /// # Errors
     /// As `Fs::decouple`.
-    pub fn decouple(&self, path: &Path, policy: &Policy) -> Result<Ino> {
+    pub(crate) fn decouple(&self, path: &Path, policy: &Policy) -> Result<Ino> {
         let subtree = self.fs.decouple(path.to_bytes(), policy)?;
-        Ok(self.adopt(subtree))
-    }
-
-    /// Takes over a subtree that this process has decoupled, or attached to.
-    pub fn adopt(&self, subtree: Subtree) -> Ino {
-        let root = subtree.root();
-        let owned = Arc::new(Owned { root, subtree: Mutex::new(Some(subtree)) });
-        self.owned.write().unwrap_or_else(PoisonError::into_inner).insert(root, owned);
-        self.nodes().set_owner_below(root, root);
-        root
+        Ok(self.trees.adopt(subtree))
     }
 
     /// Ends the work in a subtree, or with [`Ending::Complete`] a part of it.
@@ -113,9 +166,9 @@ impl Vfs {
     /// # Errors
     /// `EINVAL` if this process has not decoupled it; otherwise those of the mechanisms: the
     /// updates are still held then.
-    pub fn end(&self, root: Ino, ending: Ending) -> Result<Completion> {
-        let owned = self.owned_at(root)?;
-        self.write_back_below(root)?;
+    pub(crate) fn end(&self, root: Ino, ending: Ending) -> Result<Completion> {
+        let owned = self.trees.owned_at(root)?;
+        self.content.write_back_below(root)?;
         let mut place = owned.held();
         let Some(subtree) = place.as_mut() else {
             return Err(Error::of(Errno::Stale, "subtree"));
@@ -139,9 +192,9 @@ impl Vfs {
 
     /// Changes the policy of a subtree that this process has decoupled (`Subtree::set_policy`). If
     /// the new one does not decouple, the subtree is merged and shared.
-    pub(crate) fn change_owned_policy(&self, root: Ino, policy: &Policy) -> Result<()> {
-        self.write_back_below(root)?;
-        let owned = self.owned_at(root)?;
+    pub(crate) fn change_policy(&self, root: Ino, policy: &Policy) -> Result<()> {
+        self.content.write_back_below(root)?;
+        let owned = self.trees.owned_at(root)?;
         let mut place = owned.held();
         let Some(subtree) = place.as_mut() else {
             return Err(Error::of(Errno::Stale, "subtree"));
@@ -159,104 +212,35 @@ impl Vfs {
     /// Publishes the subtree's journal so far (`Subtree::sync`); it stays this process's.
     ///
     /// # Errors
-    /// As [`Vfs::end`].
-    pub fn sync_owned(&self, root: Ino) -> Result<Completion> {
-        self.write_back_below(root)?;
-        self.owned_at(root)?.with(&Cred::root(), |subtree| subtree.sync())
+    /// As [`SubtreesCx::end`].
+    pub(crate) fn sync(&self, root: Ino) -> Result<Completion> {
+        self.content.write_back_below(root)?;
+        self.trees.owned_at(root)?.with(&Cred::root(), |subtree| subtree.sync())
     }
 
     /// Another client waits for the subtree's content (`Subtree::answer_merge_request`).
     ///
     /// # Errors
-    /// As [`Vfs::end`].
+    /// As [`SubtreesCx::end`].
     pub(crate) fn answer_merge_request(&self, root: Ino) -> Result<()> {
-        self.write_back_below(root)?;
-        self.owned_at(root)?.with(&Cred::root(), |subtree| subtree.answer_merge_request().map(drop))
+        self.content.write_back_below(root)?;
+        self.trees
+            .owned_at(root)?
+            .with(&Cred::root(), |subtree| subtree.answer_merge_request().map(drop))
     }
 
     /// Makes a subtree's journal so far as durable as its policy promises (`Subtree::persist`);
     /// other clients see no more of it than before.
     ///
     /// # Errors
-    /// As [`Vfs::end`].
-    pub fn persist_owned(&self, root: Ino) -> Result<()> {
-        self.write_back_below(root)?;
-        self.owned_at(root)?.with(&Cred::root(), |subtree| subtree.persist())
-    }
-
-    /// Works in a subtree for a user, for callers that append to its journal without a look-up.
-    ///
-    /// # Errors
-    /// `EINVAL` if this process has not decoupled it, `ESTALE` if it was given up since, and those
-    /// of the operation.
-    pub fn in_owned<T>(
-        &self,
-        root: Ino,
-        cred: &Cred,
-        operation: impl FnOnce(&mut Subtree) -> Result<T>,
-    ) -> Result<T> {
-        self.owned_at(root)?.with(cred, operation)
-    }
-
-    /// The first content of a file is about to go to the object store. In a decoupled subtree its
-    /// number may be in no journal yet.
-    pub(crate) fn note_content(&self, ino: Ino) -> Result<()> {
-        match self.tree(ino) {
-            Tree::Server => Ok(()),
-            Tree::Owned(owned) => owned.with(&Cred::root(), |subtree| subtree.note_content()),
-        }
-    }
-
-    /// The root of the subtree of this process that has this name.
-    pub(crate) fn owned_named(&self, parent: Ino, name: &[u8]) -> Option<Ino> {
-        let above = self.known_path(parent).ok()?;
-        let is_named =
-            |path: &Path| path.split_last().is_some_and(|(dir, last)| dir == above && last == name);
-        let owned = self.owned();
-        let mut named = owned
-            .values()
-            .filter(|owned| owned.held().as_ref().is_some_and(|subtree| is_named(subtree.path())));
-        named.next().map(|owned| owned.root)
-    }
-
-    fn owned_at(&self, root: Ino) -> Result<Arc<Owned>> {
-        self.owned().get(&root).cloned().ok_or_else(|| {
-            Error::new(Errno::Invalid, "subtree", "this process has not decoupled it")
-        })
+    /// As [`SubtreesCx::end`].
+    pub(crate) fn persist(&self, root: Ino) -> Result<()> {
+        self.content.write_back_below(root)?;
+        self.trees.owned_at(root)?.with(&Cred::root(), |subtree| subtree.persist())
     }
 
     /// The subtree is not this process's any more.
     fn let_go(&self, root: Ino) {
-        self.owned.write().unwrap_or_else(PoisonError::into_inner).remove(&root);
-        let known = self.nodes().known_of(root);
-        self.nodes().set_owner_below(root, Ino(0));
-        held(&self.outdated).extend(known);
-    }
-
-    /// Cached objects that a kernel must drop: they were in a subtree that has been given up since
-    /// the last call.
-    pub(crate) fn take_outdated(&self) -> Vec<KnownInode> {
-        std::mem::take(&mut held(&self.outdated))
-    }
-
-    /// The policy of a subtree that this process has decoupled.
-    #[must_use]
-    pub fn owned_policy(&self, root: Ino) -> Option<Policy> {
-        let owned = self.owned().get(&root).cloned()?;
-        owned.held().as_ref().map(|subtree| subtree.policy().clone())
-    }
-
-    /// Whether this process has decoupled the subtree with this root.
-    #[must_use]
-    pub fn is_owned(&self, root: Ino) -> bool {
-        self.owned().contains_key(&root)
-    }
-
-    /// The roots of the subtrees that this process has decoupled.
-    #[must_use]
-    pub fn owned_roots(&self) -> Vec<Ino> {
-        let mut roots: Vec<_> = self.owned().keys().copied().collect();
-        roots.sort_unstable();
-        roots
+        self.outdated.extend(self.trees.disown(root));
     }
 }

@@ -1,18 +1,20 @@
 //! Which of the two answers: the metadata server, or a subtree that this process has decoupled.
 //!
-//! Every request of this crate goes through [`Vfs::run`]. If the server evicted an inode, or has
+//! Every request of this crate goes through [`Trees::run`]. If the server evicted an inode, or has
 //! not loaded it since it was started, it is asked to walk to the name under which the kernel saw
 //! the inode last, and the request is sent again.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
-use cudele::{Attr, AttrChange, Checksums, Errno, Error, Ino, Result, Subtree, User};
-use posix::Caller;
-use types::Cred;
+use cudele::{Attr, AttrChange, Checksums, Errno, Error, Fs, Ino, Path, Result, Subtree, User};
+use posix::{Caller, KnownInode};
+use types::{Cred, Map};
 
 use crate::caller::OnBehalf;
+use crate::file::File;
+use crate::nodes::Nodes;
 use crate::owned::Owned;
-use crate::{OWNED_VALID, Vfs};
+use crate::{OWNED_VALID, VfsOptions, held};
 
 /// The source of answers about an inode.
 #[derive(Clone, Debug)]
@@ -21,7 +23,84 @@ pub(crate) enum Tree {
     Owned(Arc<Owned>),
 }
 
-impl Vfs {
+/// The inodes that a kernel knows, and the two sources of answers about them.
+#[derive(Debug)]
+pub(crate) struct Trees {
+    pub(crate) fs: Arc<Fs>,
+    pub(crate) options: VfsOptions,
+    /// The directory that the mount shows as its root.
+    pub(crate) root: Ino,
+    /// The directory that held the root's name when it was mounted.
+    root_home: Ino,
+    nodes: Mutex<Nodes>,
+    /// Subtrees that this process has decoupled, by root.
+    owned: RwLock<Map<Ino, Arc<Owned>>>,
+}
+
+impl Trees {
+    /// The namespace, or the part of it below a path.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR`, `EACCES` about the path.
+    pub(crate) fn new(fs: Arc<Fs>, root: &Path, options: VfsOptions) -> Result<Self> {
+        let (parent, attr) = fs.walk(root)?;
+        let attr = attr.ok_or_else(|| Error::of(Errno::NotFound, root.to_string()))?;
+        if !attr.is_dir() {
+            return Err(Error::of(Errno::NotDirectory, root.to_string()));
+        }
+        Ok(Self {
+            nodes: Mutex::new(Nodes::new(attr.ino, root.clone())),
+            fs,
+            options,
+            root: attr.ino,
+            root_home: if attr.ino == Ino::ROOT { Ino::ANCHOR } else { parent },
+            owned: RwLock::default(),
+        })
+    }
+
+    pub(crate) fn nodes(&self) -> MutexGuard<'_, Nodes> {
+        held(&self.nodes)
+    }
+
+    pub(crate) fn owned(&self) -> RwLockReadGuard<'_, Map<Ino, Arc<Owned>>> {
+        self.owned.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes over a subtree that this process has decoupled, or attached to.
+    pub(crate) fn adopt(&self, subtree: Subtree) -> Ino {
+        let root = subtree.root();
+        let owned = Arc::new(Owned::new(subtree));
+        self.owned.write().unwrap_or_else(PoisonError::into_inner).insert(root, owned);
+        self.nodes().set_owner_below(root, root);
+        root
+    }
+
+    /// The subtree is not this process's any more. Returns what the kernel knows of it.
+    pub(crate) fn disown(&self, root: Ino) -> Vec<KnownInode> {
+        self.owned.write().unwrap_or_else(PoisonError::into_inner).remove(&root);
+        let known = self.nodes().known_of(root);
+        self.nodes().set_owner_below(root, Ino(0));
+        known
+    }
+
+    pub(crate) fn file(&self, ino: Ino) -> Result<Arc<File>> {
+        let file = self.nodes().file(ino).cloned();
+        file.ok_or_else(|| Error::of(Errno::Stale, "file"))
+    }
+
+    /// Attributes in the view of this process: an open file may be longer than its inode knows.
+    pub(crate) fn as_open(&self, attr: Attr) -> Attr {
+        if !self.nodes().any_open() {
+            return attr;
+        }
+        let file = self.nodes().file(attr.ino).cloned();
+        file.map_or(attr, |file| {
+            let mut content = file.held();
+            content.last = content.over(attr);
+            content.last
+        })
+    }
+
     pub(crate) fn tree(&self, ino: Ino) -> Tree {
         let owned = self.owned();
         if owned.is_empty() {
@@ -219,5 +298,12 @@ impl Vfs {
 
     pub(crate) fn data(&self, ino: Ino) -> Result<Vec<u8>> {
         self.run(ino, &Caller::SELF, |user| user.data(ino), |subtree| subtree.data(ino))
+    }
+
+    pub(crate) fn sync_metadata(&self, ino: Ino) -> Result<()> {
+        match self.tree(ino) {
+            Tree::Server => self.fs.sync().map(|_| ()),
+            Tree::Owned(owned) => owned.with(&Caller::SELF.cred(), |subtree| subtree.persist()),
+        }
     }
 }

@@ -6,6 +6,7 @@
 //! its writers.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use cudele::{Fs, Ino, Result, Stripe};
 
@@ -30,12 +31,12 @@ impl Unsynced {
     }
 
     /// A range was written, zeroed or removed here.
-    pub(crate) fn note(&mut self, stripe: Stripe, (offset, end): (u64, u64)) {
-        if offset >= end {
+    pub(crate) fn note(&mut self, stripe: Stripe, range: Range<u64>) {
+        if range.is_empty() {
             return;
         }
-        self.changed_to = self.changed_to.max(end);
-        let (first, last) = (offset / stripe.bytes(), (end - 1) / stripe.bytes());
+        self.changed_to = self.changed_to.max(range.end);
+        let (first, last) = (range.start / stripe.bytes(), (range.end - 1) / stripe.bytes());
         if last - first >= OBJECTS_MAX {
             self.all = true;
         }
@@ -57,7 +58,8 @@ impl Unsynced {
     }
 
     /// Makes it durable.
-    pub(crate) fn sync(&mut self, fs: &Fs, place: (Ino, Stripe), size: u64) -> Result<()> {
+    pub(crate) fn sync(&mut self, fs: &Fs, ino: Ino, stripe: Stripe, size: u64) -> Result<()> {
+        let place = (ino, stripe);
         if self.all {
             fs.sync_file(place, size.max(self.changed_to))?;
         } else {

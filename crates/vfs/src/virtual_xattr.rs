@@ -20,12 +20,15 @@
 
 use std::fmt::Write as _;
 
-use cudele::{Attr, Durability, Errno, Error, Ino, Policy, Result, StateStorage};
+use cudele::{Attr, Durability, Errno, Error, Fs, Ino, Policy, Result, StateStorage};
 use posix::Caller;
 
+use crate::Ending;
+use crate::attrs::AttrsCx;
 use crate::caller::OnBehalf;
-use crate::tree::Tree;
-use crate::{Ending, Vfs};
+use crate::content::ContentCx;
+use crate::owned::SubtreesCx;
+use crate::tree::{Tree, Trees};
 
 const PREFIX: &[u8] = b"cudele.";
 /// Entries read at a time when counting.
@@ -61,10 +64,20 @@ impl Sums {
     }
 }
 
-impl Vfs {
+/// Virtual extended attributes, with all that they may touch.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct VirtualXattrsCx<'a> {
+    pub(crate) fs: &'a Fs,
+    pub(crate) trees: &'a Trees,
+    pub(crate) content: ContentCx<'a>,
+    pub(crate) attrs: AttrsCx<'a>,
+    pub(crate) subtrees: SubtreesCx<'a>,
+}
+
+impl VirtualXattrsCx<'_> {
     /// The value of a virtual attribute.
-    pub(crate) fn virtual_xattr(&self, caller: &Caller, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
-        let attr = self.attr(ino)?.attr;
+    pub(crate) fn xattr(&self, caller: &Caller, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        let attr = self.attrs.attr(ino)?.attr;
         let name = std::str::from_utf8(name).map_err(|_| none())?;
         let value = match (name, attr.is_dir()) {
             ("cudele.dir.policy", true) => self.policy_text(ino)?,
@@ -95,14 +108,15 @@ impl Vfs {
     }
 
     /// Sets or, without a value, removes a virtual attribute.
-    pub(crate) fn set_virtual_xattr(
+    pub(crate) fn set_xattr(
         &self,
         caller: &Caller,
         ino: Ino,
         name: &[u8],
         value: Option<&[u8]>,
     ) -> Result<()> {
-        let attr = self.attr(ino)?.attr;
+        self.trees.check_writable()?;
+        let attr = self.attrs.attr(ino)?.attr;
         if caller.uid != 0 && caller.uid != attr.uid {
             return Err(Error::new(
                 Errno::NotPermitted,
@@ -127,7 +141,7 @@ impl Vfs {
     }
 
     fn policy_text(&self, ino: Ino) -> Result<String> {
-        let (policy, effective) = self.walked(ino, || self.fs.policy_at(ino))?;
+        let (policy, effective) = self.trees.walked(ino, || self.fs.policy_at(ino))?;
         let mut text = policy.to_yaml();
         let source = match effective.source {
             Ino(0) => "the default".to_owned(),
@@ -145,11 +159,11 @@ impl Vfs {
 
     /// Changes the policy of a directory or, without one, removes its own.
     pub(crate) fn set_policy(&self, ino: Ino, policy: Option<&Policy>) -> Result<()> {
-        let path = self.known_path(ino)?;
-        if let (Tree::Owned(owned), Some(policy)) = (self.tree(ino), policy)
+        let path = self.trees.known_path(ino)?;
+        if let (Tree::Owned(owned), Some(policy)) = (self.trees.tree(ino), policy)
             && owned.root() == ino
         {
-            return self.change_owned_policy(ino, policy);
+            return self.subtrees.change_policy(ino, policy);
         }
         let yaml = policy.map(Policy::to_yaml);
         self.fs.cluster().set_policy(&path.to_bytes(), yaml.as_deref())?;
@@ -158,12 +172,12 @@ impl Vfs {
     }
 
     fn state_text(&self, ino: Ino) -> Result<String> {
-        if let Tree::Owned(owned) = self.tree(ino) {
+        if let Tree::Owned(owned) = self.trees.tree(ino) {
             let pending =
                 owned.with(&Caller::SELF.cred(), |subtree| Ok(subtree.pending_events()))?;
             return Ok(format!("decoupled here, {pending} events pending"));
         }
-        let (_, effective) = self.walked(ino, || self.fs.policy_at(ino))?;
+        let (_, effective) = self.trees.walked(ino, || self.fs.policy_at(ino))?;
         if effective.owner.0 != 0 {
             return Ok(format!("decoupled by {}", effective.owner));
         }
@@ -176,15 +190,18 @@ impl Vfs {
             "keep" => Ending::Keep,
             "merge" => Ending::Merge,
             "discard" => Ending::Discard,
-            "sync" => return self.sync_owned(ino).map(drop),
+            "sync" => return self.subtrees.sync(ino).map(drop),
             "decouple" => {
-                let (policy, _) = self.walked(ino, || self.fs.policy_at(ino))?;
-                return self.decouple(&self.known_path(ino)?, &policy).map(|_| ());
+                let (policy, _) = self.trees.walked(ino, || self.fs.policy_at(ino))?;
+                return self.subtrees.decouple(&self.trees.known_path(ino)?, &policy).map(|_| ());
             }
             _ => match wish.strip_prefix("decouple ") {
                 Some(policy) => {
                     let policy = Policy::from_name_or_text(policy.trim())?.policy;
-                    return self.decouple(&self.known_path(ino)?, &policy).map(|_| ());
+                    return self
+                        .subtrees
+                        .decouple(&self.trees.known_path(ino)?, &policy)
+                        .map(|_| ());
                 }
                 None => {
                     return Err(Error::new(
@@ -196,22 +213,25 @@ impl Vfs {
                 }
             },
         };
-        self.end(ino, ending).map(|_| ())
+        self.subtrees.end(ino, ending).map(|_| ())
     }
 
     /// The failures that a file or directory survives now.
     fn durable_now(&self, ino: Ino) -> Result<Durability> {
-        if self.is_unwritten(ino) {
+        if self.content.is_unwritten(ino) {
             return Ok(Durability::None);
         }
-        match self.tree(ino) {
+        match self.trees.tree(ino) {
             Tree::Owned(owned) => {
                 owned.with(&Caller::SELF.cred(), |subtree| Ok(subtree.durable_now()))
             }
             Tree::Server => {
-                let dir =
-                    if self.stored_attr(ino)?.is_dir() { ino } else { self.nodes().parent(ino) };
-                let (policy, effective) = self.walked(dir, || self.fs.policy_at(dir))?;
+                let dir = if self.trees.stored_attr(ino)?.is_dir() {
+                    ino
+                } else {
+                    self.trees.nodes().parent(ino)
+                };
+                let (policy, effective) = self.trees.walked(dir, || self.fs.policy_at(dir))?;
                 let promised = policy.cell().map_or(Durability::None, |cell| cell.durability);
                 Ok(match effective.storage {
                     StateStorage::Stored | StateStorage::Journalled => Durability::Global,
@@ -223,10 +243,10 @@ impl Vfs {
     }
 
     fn is_visible(&self, ino: Ino) -> Result<bool> {
-        if self.is_unwritten(ino) {
+        if self.content.is_unwritten(ino) {
             return Ok(false);
         }
-        match self.tree(ino) {
+        match self.trees.tree(ino) {
             Tree::Server => Ok(true),
             Tree::Owned(owned) => {
                 owned.with(&Caller::SELF.cred(), |subtree| Ok(subtree.is_visible_now()))
@@ -241,7 +261,7 @@ impl Vfs {
         while let Some(dir) = left.pop() {
             let mut after: Option<Vec<u8>> = None;
             loop {
-                let (page, more) = self.run(
+                let (page, more) = self.trees.run(
                     dir,
                     caller,
                     |user| user.list(dir, after.as_deref(), PAGE, true),

@@ -4,22 +4,23 @@
 //! which threads write to the store: the program continues while the store works, and small writes
 //! become large ones. One thread keeps a disk busy; a store that executes many operations at once
 //! has several threads. Every other access to the content of a file waits until all its pieces are
-//! written ([`Vfs::drain`]). Each file is written back every [`WRITE_BACK_EVERY`], which bounds
-//! the loss when the process is killed.
+//! written ([`ContentCx::drain`]). Each file is written back every [`WRITE_BACK_EVERY`], which
+//! bounds the loss when the process is killed.
 //!
 //! The next call that waits returns an error, and so does every flush and sync until a program
 //! writes the lost part again (module `lost`). Invariants: a failed write does not lengthen a file,
 //! and none of its bytes show when the file grows again; content of the inode stays here until the
 //! store has it.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use cudele::{Error, Fs, Ino, Result, Stripe};
 
+use crate::content::ContentCx;
 use crate::file::{Body, Content};
-use crate::{Vfs, held};
+use crate::held;
 
 /// The store is written in pieces of so many bytes, and at multiples of it.
 const PIECE_BYTES: usize = 1 << 20;
@@ -31,7 +32,7 @@ const WRITER_BYTES: usize = 8 << 20;
 /// So many buffers are kept for the next pieces: new ones would cost as much as the copying.
 const SPARE_MAX: usize = 16;
 /// The longest time that written content stays here.
-const WRITE_BACK_EVERY: Duration = Duration::from_secs(5);
+pub(crate) const WRITE_BACK_EVERY: Duration = Duration::from_secs(5);
 
 /// The newest writes to a file, before the hand-over to a thread.
 #[derive(Debug, Default)]
@@ -170,7 +171,7 @@ fn write_pieces(fs: &Fs, pieces: &Mutex<Receiver<Piece>>, spare: &Spare) {
     }
 }
 
-impl Vfs {
+impl ContentCx<'_> {
     /// Buffers a write to content in the object store.
     ///
     /// # Errors
@@ -179,7 +180,8 @@ impl Vfs {
         &self,
         ino: Ino,
         content: &mut Content,
-        (offset, mut data): (u64, &[u8]),
+        offset: u64,
+        mut data: &[u8],
     ) -> Result<()> {
         if content.buffered.end() != offset || !content.buffered.is_moving() {
             self.drain(ino, content)?;
@@ -189,7 +191,7 @@ impl Vfs {
             content.buffered.start = offset;
             content.buffered.length_before = content.size;
         }
-        content.note_change((offset, offset + data.len() as u64));
+        content.note_change(offset..offset + data.len() as u64);
         while !data.is_empty() {
             let buffered = &mut content.buffered;
             if buffered.bytes.capacity() == 0 {
@@ -208,7 +210,7 @@ impl Vfs {
     }
 
     fn hand_over(&self, ino: Ino, content: &mut Content) -> Result<()> {
-        let Some(threads) = self.write_back.threads(&self.fs) else {
+        let Some(threads) = self.write_back.threads(self.fs) else {
             let end = content.buffered.end();
             self.drain(ino, content)?;
             (content.buffered.start, content.buffered.length_before) = (end, content.size);
@@ -255,7 +257,7 @@ impl Vfs {
         let Some(failed) = failed else { return earlier.map_or(Ok(()), Err) };
         let FailedWrite { error, start, length_before: length } = failed;
         if content.shared {
-            content.lost.add((start, end), &error);
+            content.lost.add(start..end, &error);
             // The bytes in the store may be those of another client.
             content.grown = content.grown.min(length);
             return Err(error);
@@ -264,14 +266,14 @@ impl Vfs {
         content.tail = content.tail.max(std::mem::replace(&mut content.size, length));
         match inline.filter(|inline| length == inline.len() as u64) {
             Some(inline) => {
-                content.lost.add((length, end), &error);
+                content.lost.add(length..end, &error);
                 content.body = Body::Inline(inline);
                 if self.fs.delete_data(place, content.tail).is_ok() {
                     content.tail = 0;
                 }
             }
             None => {
-                content.lost.add((start, end), &error);
+                content.lost.add(start..end, &error);
                 // A later growth of the file repeats a removal that fails now.
                 let _ = self.clear_tail(ino, content);
             }
@@ -292,33 +294,12 @@ impl Vfs {
         Ok(())
     }
 
-    /// Writes files back every few seconds, as long as there is something to write back to.
-    ///
-    /// # Errors
-    /// If no thread can be started.
-    pub(crate) fn write_back_regularly(self: &Arc<Self>) -> Result<()> {
-        let (alive, ended) = channel::<()>();
-        *held(&self.ticking) = Some(alive);
-        let vfs = Arc::downgrade(self);
-        let tick = move || {
-            while ended.recv_timeout(WRITE_BACK_EVERY) == Err(RecvTimeoutError::Timeout) {
-                let Some(vfs) = vfs.upgrade() else { return };
-                vfs.write_back_idle();
-                vfs.fs.send_pending();
-            }
-        };
-        let started = std::thread::Builder::new().name("write-back".to_owned()).spawn(tick);
-        started
-            .map(drop)
-            .map_err(|error| Error::new(cudele::Errno::Again, "thread", error.to_string()))
-    }
-
     /// Writes back every file that no call is using.
-    fn write_back_idle(&self) {
-        if !self.nodes().any_open() {
+    pub(crate) fn write_back_idle(&self) {
+        if !self.trees.nodes().any_open() {
             return;
         }
-        let files = self.nodes().files();
+        let files = self.trees.nodes().files();
         for (ino, file) in files {
             let Some(mut content) = file.if_idle() else { continue };
             match self.drain(ino, &mut content) {

@@ -33,7 +33,7 @@ pub use message::{
     Failure, Grants, Hello, Message, Replay, Reply, Request, WantsExclusive, Welcome,
 };
 pub use mon::{Beacon, MonAnswer, MonOp};
-pub use op::{Access, MergeFlags, NewInode, Op};
+pub use op::{Access, MergeFlags, NewInode, Op, OpClass};
 pub use outbox::Outbox;
 pub use peer::{PEER_VERSION, PeerBody, PeerMessage, TransferStep};
 pub use types::{Cred, RenameFlags, XattrFlags};

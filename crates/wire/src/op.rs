@@ -8,6 +8,7 @@ use types::{AttrChange, ClientId, Ino, Lock, Rank, RenameFlags, Timestamp, Xattr
 
 use crate::UnusedNumbers;
 use crate::codec::{boolean, change, lock, option, put_change, put_lock, put_option, timestamp};
+pub use kind::OpClass;
 pub(crate) use parts::{flags, ino};
 use parts::{merge_bits, new, put_ino, put_name, put_new, put_number};
 

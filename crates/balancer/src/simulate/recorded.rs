@@ -68,6 +68,14 @@ struct RecordedLoads {
     seconds: BTreeMap<usize, Kinds>,
 }
 
+/// A reading of the counters of a directory.
+#[derive(Clone, Copy, Debug)]
+struct CounterReading {
+    /// Seconds since the begin of the recording.
+    at: f64,
+    counts: Kinds,
+}
+
 impl Recording {
     /// The load of these records, whose counters fade by half in `half_life`. None if they have no
     /// tick.
@@ -85,7 +93,7 @@ impl Recording {
         let lead = first.2.tick_seconds.clamp(0.0, f64::from(SECONDS_MAX));
         let at = |time: Timestamp| lead + seconds_between(first.0, time);
         let mut known = BTreeMap::from([(Ino::ROOT, RecordedLoads::default())]);
-        let mut before: BTreeMap<(Rank, Ino), (f64, Kinds)> = BTreeMap::new();
+        let mut before: BTreeMap<(Rank, Ino), CounterReading> = BTreeMap::new();
         let (mut requests, mut busy) = (0.0, 0.0);
         for (time, rank, tick) in &ticks {
             let now = at(*time);
@@ -94,9 +102,10 @@ impl Recording {
                 requests += own.requests_per_second;
                 busy += own.requests_per_second * own.request_seconds;
             }
-            for (ino, kinds) in learn(tick, &mut known) {
-                let last = before.insert((*rank, ino), (now, kinds));
-                let (from, rates) = rates(last, (now, kinds), tick.tick_seconds, half_life);
+            for (ino, counts) in learn(tick, &mut known) {
+                let reading = CounterReading { at: now, counts };
+                let last = before.insert((*rank, ino), reading);
+                let (from, rates) = rates(last, reading, tick.tick_seconds, half_life);
                 if let Some(known) = known.get_mut(&ino) {
                     known.spread(from, now, rates);
                 }
@@ -249,13 +258,13 @@ fn learn(tick: &TickRecord, known: &mut BTreeMap<Ino, RecordedLoads>) -> BTreeMa
 
 /// The start and the rates that explain a counter.
 fn rates(
-    last: Option<(f64, Kinds)>,
-    (now, counts): (f64, Kinds),
+    last: Option<CounterReading>,
+    CounterReading { at: now, counts }: CounterReading,
     tick_seconds: f64,
     half_life: Span,
 ) -> (f64, Kinds) {
     let fading = std::f64::consts::LN_2 / (nanos(half_life) / 1e9).max(1e-9);
-    if let Some((since, before)) = last
+    if let Some(CounterReading { at: since, counts: before }) = last
         && now > since
         && now - since <= tick_seconds * TICKS_MISSED_MAX
     {

@@ -104,7 +104,7 @@ fn open(context: &Context, url: Option<&str>) -> Result<std::sync::Arc<dyn objst
 fn check(store: &dyn objstore::Store, scope: Scope, metadata_only: bool) -> Result<FsckReport> {
     let depth = if metadata_only { Depth::Metadata } else { Depth::Content };
     let mut progress = ProgressCounter::new("directories checked");
-    fsck::check(store, (scope, depth), &mut |_, _| progress.step())
+    fsck::check(store, scope, depth, &mut |_, _| progress.step())
 }
 
 /// Notes the files with damaged content for `cudele health`. A store that cannot be written keeps

@@ -60,7 +60,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     let log = args.log.clone().unwrap_or_else(|| logfile::of_mount(&at));
     let log = std::path::absolute(&log).map_err(|error| io(&log, &error))?;
     if !args.foreground && !args.announce {
-        start(context, args, (&at, &log))?;
+        start(context, args, &at, &log)?;
         let value = json!({ "mounted": at, "root": args.root, "log": log });
         return context.print(&value, || {
             let shown = |path: &Path| quoted(path.as_os_str().as_bytes()).into_owned();
@@ -139,7 +139,7 @@ fn until_unmounted(mounted: Mounted) -> Result<()> {
 }
 
 /// Starts a process that mounts and stays in the background, and waits until it has mounted.
-fn start(context: &Context, args: &Args, (at, log): (&Path, &Path)) -> Result<()> {
+fn start(context: &Context, args: &Args, at: &Path, log: &Path) -> Result<()> {
     let program = std::env::current_exe().map_err(|error| io(at, &error))?;
     let mut command = Command::new(&program);
     command.arg("mount").arg("--announce").arg("--log").arg(log);

@@ -112,7 +112,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     let vfs = Arc::new(Vfs::new(fs, &Path::root(), vfs::VfsOptions::default())?);
     let root = vfs.decouple(&path, &policy)?;
     let at = MountPoint::new()?;
-    let Job { status, mounted, place } = match job(args, &path, &vfs, (at.path(), plan.as_ref())) {
+    let Job { status, mounted, place } = match job(args, &path, &vfs, at.path(), plan.as_ref()) {
         Ok(done) => done,
         Err(failure) => {
             // Nothing was done in it.
@@ -129,8 +129,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
         drop(mounted);
     }
     let ending = ending(status, &policy, args.on_failure);
-    let done = finish(&vfs, root, (&path, ending))?;
-    report(context, &path, &policy, status, (ending, &done))?;
+    let done = finish(&vfs, root, &path, ending)?;
+    report(context, &path, &policy, &JobEnd { status, ending, done })?;
     Ok(exit_code(status))
 }
 
@@ -153,7 +153,7 @@ fn plan(args: &Args, path: &Path, entered: std::io::Result<()>) -> Result<Option
 
 /// Ends the work in the subtree. If that fails, because no server answers for example, the work is
 /// kept on this machine.
-fn finish(vfs: &Vfs, root: Ino, (path, ending): (&Path, Ending)) -> Result<Completion> {
+fn finish(vfs: &Vfs, root: Ino, path: &Path, ending: Ending) -> Result<Completion> {
     let error = match vfs.write_back_all().and_then(|()| vfs.end(root, ending)) {
         Ok(done) => return Ok(done),
         Err(error) => error,
@@ -213,7 +213,8 @@ fn job(
     args: &Args,
     path: &Path,
     vfs: &Arc<Vfs>,
-    (at, plan): (&FilePath, Option<&Plan>),
+    at: &FilePath,
+    plan: Option<&Plan>,
 ) -> std::result::Result<Job, Failure> {
     let root = rustix::process::getuid().is_root();
     let options =
@@ -316,12 +317,18 @@ fn exit_code(status: ExitStatus) -> ExitCode {
     ExitCode::from(u8::try_from(code).unwrap_or(1))
 }
 
+/// The end of a job, and that of the work in its subtree.
+struct JobEnd {
+    status: ExitStatus,
+    ending: Ending,
+    done: Completion,
+}
+
 fn report(
     context: &Context,
     path: &Path,
     policy: &Policy,
-    status: ExitStatus,
-    (ending, done): (Ending, &Completion),
+    JobEnd { status, ending, done }: &JobEnd,
 ) -> Result<()> {
     let fate = match ending {
         Ending::Complete if policy.contains(Mechanism::GlobalPersist) => "kept in the object store",

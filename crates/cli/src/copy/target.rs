@@ -106,7 +106,7 @@ impl Target {
     /// Writes an object other than a directory. Returns the number of bytes of its content.
     pub(crate) fn write(&self, copier: &Copier, item: &Item, content: Content) -> Result<u64> {
         match self {
-            Self::Space { dir, name } => write_space(copier, (dir, name), item, content),
+            Self::Space { dir, name } => write_space(copier, dir, name, item, content),
             Self::Local(path) => write_local(copier, path, item, content),
             Self::Stdout => match content {
                 Content::Bytes(mut source) => write_stdout(&mut *source),
@@ -121,7 +121,8 @@ impl Target {
 
 fn write_space(
     copier: &Copier,
-    (dir, name): (&Dir, &[u8]),
+    dir: &Dir,
+    name: &[u8],
     item: &Item,
     content: Content,
 ) -> Result<u64> {

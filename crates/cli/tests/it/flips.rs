@@ -66,7 +66,7 @@ fn checked(all: &BTreeMap<String, Vec<u8>>) -> FsckReport {
     for (name, bytes) in all {
         let _ = store.put(name, bytes, Expect::Any).unwrap();
     }
-    fsck::check(&store, (Scope::AtRest, Depth::Content), &mut |_, _| {}).unwrap()
+    fsck::check(&store, Scope::AtRest, Depth::Content, &mut |_, _| {}).unwrap()
 }
 
 /// The damaged versions of an object, each with a description; `None` for its removal.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use cudele::{Dir, Errno, Error, Fs, NewFile};
 use posix::{Caller, Files, Names, OpenMode};
+use types::EntryName;
 use vfs::{Vfs, VfsOptions};
 
 use crate::cluster::{Cluster, eventually};
@@ -133,7 +134,8 @@ fn synced_content_is_complete_wherever_the_disk_fills_up() {
         ballast.leave(ROOM);
         let name = format!("f{number}");
         let open = OpenMode { write: true, ..OpenMode::default() };
-        let make = || vfs.create(&Caller::SELF, (vfs.root(), name.as_bytes()), 0o644, open);
+        let place = EntryName::new(vfs.root(), name.as_bytes());
+        let make = || vfs.create(&Caller::SELF, place, 0o644, open);
         let ino = until_there_is_room(make).0.attr.ino;
         let data = content(number, LENGTH);
         until_there_is_room(|| {

@@ -64,6 +64,7 @@ pub(crate) struct Groups {
 impl Groups {
     /// Adds a request to those that are collected.
     pub(crate) fn add(&mut self, numbers: (Tid, Tid), cred: &Cred, replay: Replay, op: &Op<'_>) {
+        debug_assert!(op.may_be_async(), "{}: the server would refuse it", op.name());
         self.collected.add(numbers, cred, replay, op);
         self.count += 1;
     }

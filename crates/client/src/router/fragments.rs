@@ -52,6 +52,7 @@ impl Fragment {
                 Completed::of(cx, &self.asked, answer)
             }
             (FragmentState::Sent, Got::Answer(Ok(Answer::Fragments(fragments)))) => {
+                debug_assert!(self.told.is_none(), "each redirect is followed");
                 self.told = Some(fragments);
                 self.turn(cx)
             }
@@ -152,6 +153,7 @@ impl AddUp {
     pub(super) fn step(&mut self, cx: &mut Context<'_>, got: Got) -> Step {
         match got {
             Got::Answer(Ok(Answer::Attr(attr))) => {
+                debug_assert!(self.at < self.parts.len(), "each fragment is asked once");
                 self.whole.size += attr.size;
                 self.whole.nlink += attr.nlink.saturating_sub(2);
                 self.whole.mtime = self.whole.mtime.max(attr.mtime);

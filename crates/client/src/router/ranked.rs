@@ -185,6 +185,7 @@ impl Ranked {
     }
 
     fn send(&mut self) -> Step {
+        debug_assert!(self.hops > 0, "a request to a rank is counted");
         self.state = RankedState::Sent;
         Step::Send(self.rank)
     }
@@ -229,6 +230,7 @@ impl Ranked {
     /// Finds a rank that was not asked. An inode number names the rank that allocated it, which may
     /// have been removed.
     fn try_next(&mut self, error: Error) -> Step {
+        debug_assert!(!self.tried.contains(&self.rank), "{} is tried once", self.rank);
         self.tried.push(self.rank);
         self.state = RankedState::Next(error);
         Step::Ranks
@@ -263,6 +265,7 @@ impl Ranked {
 
     /// The rank gets the open state of a file before a request changes the file.
     fn arrive(&mut self, cx: &mut Context<'_>) -> Step {
+        debug_assert!(self.visited.contains(&self.rank), "{} is noted as asked", self.rank);
         let op = self.asked.op(cx.given);
         cx.router.note_place(&op, self.rank);
         (self.is_referred, self.unknown_since) = (true, None);

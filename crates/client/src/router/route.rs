@@ -122,7 +122,7 @@ impl Step {
     }
 }
 
-/// What a frame gets back.
+/// The value that a frame gets back from the frame or the driver that it waited for.
 #[derive(Debug)]
 pub(super) enum Got {
     Start,
@@ -216,8 +216,8 @@ impl Route {
         Self::of(RouteState::New, Vec::new())
     }
 
-    /// The same request, which the driver has sent to a rank because it is direct ([`is_direct`]).
-    /// The first input is the answer.
+    /// The same request, which the driver has sent to a rank because it is direct
+    /// ([`super::is_direct`]). The first input is the answer.
     #[must_use]
     pub fn sent(rank: Rank) -> Self {
         Self::of(RouteState::First(rank), Vec::new())
@@ -264,8 +264,10 @@ impl Route {
         given: &Op<'a>,
         input: RouteInput,
     ) -> RouteEffect<'a> {
+        self.validate();
         let mut got = match (&self.state, input) {
-            (RouteState::New, _) => {
+            (RouteState::New, input) => {
+                debug_assert!(matches!(input, RouteInput::Start), "no effect came before");
                 if let Some(rank) = first(router, given) {
                     self.state = RouteState::First(rank);
                     return RouteEffect::Send { rank, op: *given, own: false, chunks: false };
@@ -323,7 +325,18 @@ impl Route {
         }
     }
 
+    /// Checks the invariants of a route between two effects.
+    fn validate(&self) {
+        let depth = self.frames.len();
+        assert!(depth <= FRAMES_MAX, "{depth} procedures call each other");
+        let is_framed = matches!(self.state, RouteState::Framed);
+        assert!(is_framed || depth == 0, "a procedure runs, but the route has not begun");
+        let own = self.own_from == usize::MAX || self.own_from < depth;
+        assert!(own, "the client acts for itself from depth {} of {depth} on", self.own_from);
+    }
+
     fn begin(&mut self, frame: Frame) -> Got {
+        debug_assert!(self.frames.len() < FRAMES_MAX, "the depth of procedures is bounded");
         self.state = RouteState::Framed;
         self.frames.push(frame);
         Got::Start
@@ -331,6 +344,7 @@ impl Route {
 
     /// The frames of a request that is with its first rank.
     fn begin_sent(&mut self, router: &Router, now: Moment, given: &Op<'_>, rank: Rank) {
+        assert!(self.frames.is_empty(), "no procedure runs before the first answer");
         let asked = Asked::of(given);
         self.begin(Frame::Request(whole::Request::sent(asked.clone())));
         self.begin(Frame::Whole(whole::Whole::sent(asked.clone())));
@@ -340,6 +354,8 @@ impl Route {
 
     fn send<'a>(&'a self, rank: Rank, given: &Op<'a>, own: bool) -> RouteEffect<'a> {
         let frame = self.frames.last();
+        let has_request = matches!(frame, Some(Frame::Ranked(_)));
+        debug_assert!(has_request, "only a procedure with a request sends it");
         let op = frame.map_or(*given, |frame| frame.asked().op(*given));
         let chunks = matches!(frame, Some(Frame::Ranked(ranked)) if ranked.has_chunks());
         RouteEffect::Send { rank, op, own, chunks }

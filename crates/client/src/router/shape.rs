@@ -227,6 +227,8 @@ impl PinTree {
             return Step::fail(Error::new(Errno::Busy, self.dir.to_string(), cause));
         }
         self.moves += 1;
+        let waiting = self.todo.len();
+        debug_assert!(waiting <= self.moves as usize, "{waiting} subtrees wait for one move each");
         Request::call(Asked::Export(dir, rank))
     }
 }
@@ -317,6 +319,8 @@ impl SplitDir {
     }
 
     fn next_move(&mut self) -> Step {
+        debug_assert!(self.todo.is_empty(), "all fragments are known before the first moves");
+        debug_assert!(self.moved <= self.leaves.len(), "each fragment moves once");
         self.state = SplitState::Moving;
         while let (Some((part, at)), false) = (self.leaves.get(self.moved), self.ranks.is_empty()) {
             let rank = self.ranks[self.moved % self.ranks.len()];

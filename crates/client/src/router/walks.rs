@@ -41,6 +41,8 @@ impl Walks {
     /// The first step, and the one after each answer. `good` says of a request whether it is
     /// answered, with anything but `ESTALE`; and of a walk whether it led to the inode.
     pub fn next(&mut self, good: bool) -> WalkStep {
+        assert!(self.next <= self.places, "each walk is to an inode of the request");
+        assert!(self.requests <= WALKS_MAX + 1, "the number of requests is bounded");
         if self.requests == 0 {
             self.requests = 1;
             return WalkStep::Request;

@@ -161,6 +161,7 @@ impl Completed {
     }
 
     fn complete(&mut self, result: Result<Answer>) -> Result<()> {
+        debug_assert!(self.attr().is_some(), "attributes in the answer were asked for");
         match result {
             Ok(Answer::Attr(whole)) => {
                 if let Some(attr) = self.attr() {

@@ -77,23 +77,24 @@ fn measure(
     let write = start.elapsed().as_secs_f64();
     let expected = if checksums == Checksums::On { piece.as_slice() } else { &[] };
     drop_from_memory(cluster, ino.0);
-    let cold = read(fs, place, pieces, expected)?;
-    let warm = read(fs, place, pieces, expected)?;
+    let cold = read(fs, ino, stripe, pieces, expected)?;
+    let warm = read(fs, ino, stripe, pieces, expected)?;
     fs.delete_data(place, size)?;
     Ok(Seconds { write, cold, warm })
 }
 
 fn read(
     fs: &Fs,
-    place: (cudele::Ino, cudele::Stripe),
+    ino: cudele::Ino,
+    stripe: cudele::Stripe,
     pieces: u64,
     expected: &[u8],
 ) -> Result<f64> {
-    fs.forget_sums(place.0);
+    fs.forget_sums(ino);
     let mut buffer = vec![0; PIECE_BYTES];
     let start = Instant::now();
     for number in 0..pieces {
-        fs.read_into(place, number * PIECE_BYTES as u64, &mut buffer)?;
+        fs.read_into((ino, stripe), number * PIECE_BYTES as u64, &mut buffer)?;
     }
     let seconds = start.elapsed().as_secs_f64();
     if !expected.is_empty() && buffer != expected {

@@ -92,7 +92,7 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
         lab.progress(BENCH, repetition, "tar");
         unpack(&cluster, &mut sheet, &archive)?;
         lab.progress(BENCH, repetition, "ingest");
-        ingest(&cluster, &mut sheet, (&archive, &lab.place.parent))?;
+        ingest(&cluster, &mut sheet, &archive, &lab.place.parent)?;
     }
     sheet.goals();
     let store = cluster.store().to_owned();
@@ -257,7 +257,8 @@ fn unpack(cluster: &TestCluster, sheet: &mut Sheet, archive: &Archive) -> Result
 fn ingest(
     cluster: &TestCluster,
     sheet: &mut Sheet,
-    (archive, parent): (&Archive, &Path),
+    archive: &Archive,
+    parent: &Path,
 ) -> Result<()> {
     let local = tempfile::tempdir_in(parent).map_err(|error| io(parent, &error))?;
     settle(cluster)?;

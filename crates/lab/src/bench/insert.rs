@@ -89,7 +89,7 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
         for (row, merge_by) in [(&mut reference, MergeBy::Reference), (&mut value, MergeBy::Value)]
         {
             lab.progress(BENCH, repetition, &row.name);
-            let measured = insert(lab, (entries, count), merge_by, &mut store)?;
+            let measured = insert(lab, entries, count, merge_by, &mut store)?;
             note(row, &measured, peers.as_ref());
             for (row, (outcome, lookups)) in cold.iter_mut().zip(&measured.single) {
                 note_single(row, outcome, *lookups);
@@ -116,7 +116,8 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
 /// Inserts into a new cluster, and counts the objects of its store afterwards.
 fn insert(
     lab: &Lab,
-    (entries, count): (Entries, u64),
+    entries: Entries,
+    count: u64,
     merge_by: MergeBy,
     store: &mut String,
 ) -> Result<Measured> {

@@ -78,7 +78,7 @@ fn beside(lab: &mut Lab, peer: &Peer, files: u64) -> Result<()> {
     for repetition in 0..lab.repeat {
         for (row, interfered) in rows.iter_mut().zip([false, true]) {
             lab.progress(BENCH, repetition, &row.name);
-            peer_halves(&cluster, peer, (files, interfered), row)?;
+            peer_halves(&cluster, peer, files, interfered, row)?;
         }
     }
     lab.report("", rows);
@@ -88,7 +88,8 @@ fn beside(lab: &mut Lab, peer: &Peer, files: u64) -> Result<()> {
 fn peer_halves(
     cluster: &TestCluster,
     peer: &Peer,
-    (files, interfered): (u64, bool),
+    files: u64,
+    interfered: bool,
     row: &mut Row,
 ) -> Result<()> {
     let (conf, dir) = (peer.conf().to_owned(), peer.directory(BENCH));

@@ -61,13 +61,13 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     rows.push(found);
     lab.report(&store, rows);
     if let Some(conf) = lab.cephfs.clone() {
-        beside(lab, &Peer::new(&conf), (files, &counts))?;
+        beside(lab, &Peer::new(&conf), files, &counts)?;
     }
     Ok(())
 }
 
 /// The same in a CephFS, with a tenth of the files.
-fn beside(lab: &mut Lab, peer: &Peer, (files, counts): (u64, &[u32])) -> Result<()> {
+fn beside(lab: &mut Lab, peer: &Peer, files: u64, counts: &[u32]) -> Result<()> {
     let files = (files / 10).max(1);
     let row =
         |count: &u32| Peer::row(BENCH, format!("cephfs_clients_{count}"), files).clients(*count);

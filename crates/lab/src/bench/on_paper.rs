@@ -30,7 +30,9 @@ pub(super) struct Costs {
 /// some seeds.
 pub(super) fn settled_speedup(
     policy: &BalancerPolicy,
-    (workload, ranks, clients): (Workload, u16, u16),
+    workload: Workload,
+    ranks: u16,
+    clients: u16,
     costs: Costs,
 ) -> f64 {
     let run = |ranks: u16, seed: u64| {
@@ -57,7 +59,7 @@ mod tests {
             Costs { one_rank_per_second: 2_000.0, client_seconds: 50e-6, split_entries: 1_000.0 };
         let gain = |name: &str| {
             let policy = balancer::preset(name).expect("it is shipped");
-            settled_speedup(&policy, (Workload::Private, 4, 16), costs)
+            settled_speedup(&policy, Workload::Private, 4, 16, costs)
         };
         assert!((gain("static") - 1.0).abs() < 0.01);
         assert!(gain("cudele") > 2.0);

@@ -71,7 +71,7 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
         for (place, policy, row) in &mut rows {
             lab.progress(BENCH, repetition, &row.name);
             let rationed = started(lab, *place)?;
-            let took = job(&rationed, (*place, policy), row)?;
+            let took = job(&rationed, *place, policy, row)?;
             if *policy == POLICIES[0] {
                 one = rate(row, &took);
                 client_seconds = took.client_seconds_per_event();
@@ -104,13 +104,13 @@ pub(crate) fn run_spread(lab: &mut Lab) -> Result<()> {
     if !lab.quick {
         // The first job on a machine that did something else before is slower than any other.
         lab.progress("job-spread", 0, "one that does not count");
-        job(&started(lab, Where::Private)?, (Where::Private, OURS), &mut row("first"))?;
+        job(&started(lab, Where::Private)?, Where::Private, OURS, &mut row("first"))?;
     }
     for repetition in 0..jobs {
         for (policy, row) in &mut rows {
             lab.progress("job-spread", repetition, policy);
             let rationed = started(lab, Where::Private)?;
-            job(&rationed, (Where::Private, policy), row)?;
+            job(&rationed, Where::Private, policy, row)?;
             rationed.cluster.store().clone_into(&mut store);
         }
     }
@@ -131,7 +131,7 @@ fn simulated(name: &str, place: Where, clients: u32, costs: Costs) -> Result<f64
         Where::Shared => Workload::Shared,
     };
     let clients = u16::try_from(clients).unwrap_or(u16::MAX);
-    Ok(on_paper::settled_speedup(&policy, (workload, RANKS, clients), costs))
+    Ok(on_paper::settled_speedup(&policy, workload, RANKS, clients, costs))
 }
 
 /// A cluster for it.
@@ -141,7 +141,7 @@ fn started(lab: &Lab, place: Where) -> Result<Rationed> {
 }
 
 /// A repetition.
-fn job(rationed: &Rationed, (place, policy): (Where, &str), row: &mut Row) -> Result<Measured> {
+fn job(rationed: &Rationed, place: Where, policy: &str, row: &mut Row) -> Result<Measured> {
     let dirs = match place {
         Where::Private => rationed.directories(row.clients)?,
         Where::Shared => {

@@ -11,38 +11,45 @@ pub(crate) struct Scale {
     from: f64,
     to: f64,
     log: bool,
-    /// Where `from` and `to` are.
-    at: (f64, f64),
+    /// Where `from` is.
+    start: f64,
+    /// Where `to` is.
+    end: f64,
 }
 
 impl Scale {
-    /// A scale for these values. A logarithmic one leaves out values that are not positive; a
-    /// linear one begins at 0 unless values are below.
-    pub(crate) fn of(values: impl Iterator<Item = f64>, log: bool, at: (f64, f64)) -> Self {
+    /// A scale for these values, from one place on paper to another. A logarithmic one leaves out
+    /// values that are not positive; a linear one begins at 0 unless values are below.
+    pub(crate) fn of(values: impl Iterator<Item = f64>, log: bool, start: f64, end: f64) -> Self {
         let values: Vec<f64> =
             values.filter(|value| value.is_finite() && (!log || *value > 0.0)).collect();
         let least = values.iter().copied().fold(f64::INFINITY, f64::min);
         let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         if values.is_empty() {
-            return Self { from: if log { 1.0 } else { 0.0 }, to: 10.0, log, at };
+            return Self { from: if log { 1.0 } else { 0.0 }, to: 10.0, log, start, end };
         }
         if log {
             let (from, to) = (least / 1.3, most * 1.3);
             // Less than a decade says little.
             let to = if to / from < 10.0 { from * 10.0 } else { to };
-            return Self { from, to, log, at };
+            return Self { from, to, log, start, end };
         }
         let from = least.min(0.0);
         let to = if most > from { most } else { from + 1.0 };
         let step = step(to - from);
         // A hair's breadth above a mark is no reason for another.
         let last = ((to / step - 0.05).ceil() * step).max(to);
-        Self { from: (from / step).floor() * step, to: last, log, at }
+        Self { from: (from / step).floor() * step, to: last, log, start, end }
     }
 
     /// A scale with one place for each case, the first at the beginning.
-    pub(crate) fn along(values: impl Iterator<Item = f64>, log: bool, at: (f64, f64)) -> Self {
-        let mut scale = Self::of(values, log, at);
+    pub(crate) fn along(
+        values: impl Iterator<Item = f64>,
+        log: bool,
+        start: f64,
+        end: f64,
+    ) -> Self {
+        let mut scale = Self::of(values, log, start, end);
         if log {
             // Room at both ends is enough; x needs no full decade.
             return scale;
@@ -64,7 +71,7 @@ impl Scale {
             (value - self.from) / (self.to - self.from)
         };
         let part = part.clamp(0.0, 1.0);
-        Some(self.at.0 + part * (self.at.1 - self.at.0))
+        Some(self.start + part * (self.end - self.start))
     }
 
     /// Values that are written beside the axis.
@@ -178,20 +185,20 @@ mod tests {
     fn every_value_has_a_place_and_some_have_marks() {
         let values = [3.0, 70.0, 812.0];
         for log in [false, true] {
-            let scale = Scale::of(values.into_iter(), log, (0.0, 100.0));
+            let scale = Scale::of(values.into_iter(), log, 0.0, 100.0);
             let places = values.map(|value| scale.place(value).expect("it is positive"));
             assert!(places.windows(2).all(|pair| pair[0] < pair[1]), "{places:?}");
             assert!(places.iter().all(|place| (0.0..=100.0).contains(place)));
             let marks = scale.marks();
             assert!((3..=2 * MARKS_MAX).contains(&marks.len()), "{marks:?}");
         }
-        assert_eq!(Scale::of(values.into_iter(), true, (0.0, 1.0)).place(0.0), None);
+        assert_eq!(Scale::of(values.into_iter(), true, 0.0, 1.0).place(0.0), None);
     }
 
     #[test]
     fn nothing_and_one_value_are_no_range() {
         for values in [vec![], vec![5.0], vec![0.0], vec![-2.0]] {
-            let scale = Scale::of(values.iter().copied(), false, (0.0, 100.0));
+            let scale = Scale::of(values.iter().copied(), false, 0.0, 100.0);
             assert!(scale.marks().len() > 2, "{values:?}: {:?}", scale.marks());
             assert!(scale.place(5.0).is_some_and(f64::is_finite));
         }

@@ -7,7 +7,7 @@
 use super::axis::{Scale, short};
 use super::describe::{Axis, Chart, Kind, Ratio};
 use super::pick::{Drawn, Point, index};
-use super::scene::{ADVANCE, Anchor, Ink, Mark, Scene, TEXT_SIZE, width};
+use super::scene::{ADVANCE, Anchor, Ink, Mark, Scene, Spot, TEXT_SIZE, spot, width};
 
 const WIDTH: f64 = 960.0;
 /// Of a picture for a phone.
@@ -75,13 +75,13 @@ fn heading(scene: &mut Scene, title: &str) -> f64 {
     for word in title.split(' ') {
         let longer = index(line.chars().count() + 1 + word.chars().count());
         if !line.is_empty() && longer > most {
-            scene.bold((MARGIN, y), &line);
+            scene.bold(spot(MARGIN, y), &line);
             (line, y) = (String::new(), y + LINE - 4.0);
         }
         let space = if line.is_empty() { "" } else { " " };
         line = format!("{line}{space}{word}");
     }
-    scene.bold((MARGIN, y), &line);
+    scene.bold(spot(MARGIN, y), &line);
     y
 }
 
@@ -150,7 +150,7 @@ fn scene_on(paper: f64, chart: &Chart, title: &str, drawn: &[Drawn]) -> Option<S
         panels.push(Panel { left, right, top: top + 14.0, bottom, label, log, series });
     }
     for panel in &panels {
-        scene.text((panel.left, top), &fitting(panel), Ink::Muted, Anchor::Start);
+        scene.text(spot(panel.left, top), &fitting(panel), Ink::Muted, Anchor::Start);
         match chart.kind {
             Kind::Dots => dots(&mut scene, chart, panel),
             Kind::Lines => lines(&mut scene, chart, panel),
@@ -193,17 +193,17 @@ fn legend(scene: &mut Scene, drawn: &[Drawn], top: f64) -> f64 {
             (x, y) = (MARGIN, y + LINE);
         }
         let ink = Ink::Series(series.colour);
-        let places = vec![(x, y - 4.0), (x + 22.0, y - 4.0)];
+        let places = vec![spot(x, y - 4.0), spot(x + 22.0, y - 4.0)];
         let dashed = series.published;
         scene.marks.push(Mark::Line { places, ink, width: 1.6, dashed });
-        dot(scene, (x + 11.0, y - 4.0), series);
-        scene.text((x + 30.0, y), &series.label, Ink::Text, Anchor::Start);
+        dot(scene, spot(x + 11.0, y - 4.0), series);
+        scene.text(spot(x + 30.0, y), &series.label, Ink::Text, Anchor::Start);
         x += needed;
     }
     y + LINE
 }
 
-fn dot(scene: &mut Scene, at: (f64, f64), series: &Drawn) {
+fn dot(scene: &mut Scene, at: Spot, series: &Drawn) {
     let ink = Ink::Series(series.colour);
     scene.marks.push(Mark::Dot { at, radius: RADIUS, ink, filled: !series.published });
 }
@@ -215,11 +215,11 @@ fn ends(panel: &Panel<'_>) -> impl Iterator<Item = f64> {
 }
 
 fn dots(scene: &mut Scene, chart: &Chart, panel: &Panel<'_>) {
-    let scale = Scale::of(ends(panel), panel.log, (panel.left, panel.right));
+    let scale = Scale::of(ends(panel), panel.log, panel.left, panel.right);
     for mark in scale.marks() {
         if let Some(x) = scale.place(mark) {
-            scene.line((x, panel.top), (x, panel.bottom), Ink::Grid, 1.0);
-            scene.text((x, panel.bottom + 18.0), &short(mark), Ink::Muted, Anchor::Middle);
+            scene.line(spot(x, panel.top), spot(x, panel.bottom), Ink::Grid, 1.0);
+            scene.text(spot(x, panel.bottom + 18.0), &short(mark), Ink::Muted, Anchor::Middle);
         }
     }
     let lanes = panel.series.len();
@@ -227,17 +227,17 @@ fn dots(scene: &mut Scene, chart: &Chart, panel: &Panel<'_>) {
     let name = height - CASE - LANE * index(lanes);
     for at in 0..=chart.cases.len() {
         let y = panel.top + index(at) * height;
-        scene.line((panel.left, y), (panel.right, y), Ink::Grid, 1.0);
+        scene.line(spot(panel.left, y), spot(panel.right, y), Ink::Grid, 1.0);
     }
     for (lane, series) in panel.series.iter().enumerate() {
         for point in &series.points {
             let y = panel.top + point.x * height + name + CASE / 2.0 + LANE * (index(lane) + 0.5);
             let place = |value: f64| scale.place(value);
             if let (Some(low), Some(high)) = (place(point.low), place(point.high)) {
-                scene.line((low, y), (high, y), Ink::Series(series.colour), 2.0);
+                scene.line(spot(low, y), spot(high, y), Ink::Series(series.colour), 2.0);
             }
             if let Some(x) = place(point.mid) {
-                dot(scene, (x, y), series);
+                dot(scene, spot(x, y), series);
             }
         }
     }
@@ -251,11 +251,11 @@ fn names(scene: &mut Scene, chart: &Chart, panel: &Panel<'_>, lanes: usize) {
             let y = panel.top + index(at) * height + LINE - 5.0;
             let most = (panel.right - panel.left) / (TEXT_SIZE * ADVANCE);
             let label = cut(case.label(), most);
-            scene.text((panel.left, y), &label, Ink::Text, Anchor::Start);
+            scene.text(spot(panel.left, y), &label, Ink::Text, Anchor::Start);
             continue;
         }
         let y = panel.top + (index(at) + 0.5) * height + 4.0;
-        scene.text((panel.left - 10.0, y), case.label(), Ink::Text, Anchor::End);
+        scene.text(spot(panel.left - 10.0, y), case.label(), Ink::Text, Anchor::End);
     }
 }
 
@@ -266,14 +266,14 @@ fn heat(scene: &mut Scene, chart: &Chart, panel: &Panel<'_>) {
     let most = ends(panel).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
     for (at, series) in panel.series.iter().enumerate() {
         let y = panel.top + (index(at) + 0.5) * BAND;
-        scene.line((panel.left, y), (panel.right, y), Ink::Grid, 1.0);
-        let beside = (panel.left - 10.0, y + 4.0);
+        scene.line(spot(panel.left, y), spot(panel.right, y), Ink::Grid, 1.0);
+        let beside = spot(panel.left - 10.0, y + 4.0);
         scene.text(beside, &series.label, Ink::Text, Anchor::End);
         for point in series.points.iter().filter(|point| point.mid > 0.0) {
             if let Some(x) = across.place(point.x) {
                 let radius = DISC * (point.mid / most).sqrt();
                 scene.marks.push(Mark::Dot {
-                    at: (x, y),
+                    at: spot(x, y),
                     radius,
                     ink: Ink::Series(0),
                     filled: true,
@@ -286,44 +286,44 @@ fn heat(scene: &mut Scene, chart: &Chart, panel: &Panel<'_>) {
 /// The numbers below a panel and their name; returns their scale.
 fn numbers_below(scene: &mut Scene, chart: &Chart, panel: &Panel<'_>) -> Scale {
     let xs = panel.series.iter().flat_map(|series| series.points.iter().map(|point| point.x));
-    let across = Scale::along(xs, chart.x.log, (panel.left, panel.right));
+    let across = Scale::along(xs, chart.x.log, panel.left, panel.right);
     let below = panel.bottom + 18.0;
     for mark in across.marks() {
         if let Some(x) = across.place(mark) {
-            scene.line((x, panel.bottom), (x, panel.bottom + 5.0), Ink::Grid, 1.0);
-            scene.text((x, below), &short(mark), Ink::Muted, Anchor::Middle);
+            scene.line(spot(x, panel.bottom), spot(x, panel.bottom + 5.0), Ink::Grid, 1.0);
+            scene.text(spot(x, below), &short(mark), Ink::Muted, Anchor::Middle);
         }
     }
     let middle = f64::midpoint(panel.left, panel.right);
-    scene.text((middle, below + LINE), &chart.x.label, Ink::Muted, Anchor::Middle);
+    scene.text(spot(middle, below + LINE), &chart.x.label, Ink::Muted, Anchor::Middle);
     across
 }
 
 fn lines(scene: &mut Scene, chart: &Chart, panel: &Panel<'_>) {
-    let scale = Scale::of(ends(panel), panel.log, (panel.bottom, panel.top));
+    let scale = Scale::of(ends(panel), panel.log, panel.bottom, panel.top);
     for mark in scale.marks() {
         if let Some(y) = scale.place(mark) {
-            scene.line((panel.left, y), (panel.right, y), Ink::Grid, 1.0);
-            scene.text((panel.left - 8.0, y + 4.0), &short(mark), Ink::Muted, Anchor::End);
+            scene.line(spot(panel.left, y), spot(panel.right, y), Ink::Grid, 1.0);
+            scene.text(spot(panel.left - 8.0, y + 4.0), &short(mark), Ink::Muted, Anchor::End);
         }
     }
     let across = numbers_below(scene, chart, panel);
     for series in &panel.series {
         let ink = Ink::Series(series.colour);
-        let place = |point: &Point| Some((across.place(point.x)?, scale.place(point.mid)?));
+        let place = |point: &Point| Some(spot(across.place(point.x)?, scale.place(point.mid)?));
         let places: Vec<_> = series.points.iter().filter_map(place).collect();
         if places.len() > 1 {
             let dashed = series.published;
             scene.marks.push(Mark::Line { places, ink, width: 1.6, dashed });
         }
         for point in &series.points {
-            let Some((x, y)) = place(point) else { continue };
+            let Some(at) = place(point) else { continue };
             // A logarithmic axis has no 0: from there the bar begins at the edge.
             let low = scale.place(point.low).unwrap_or(panel.bottom);
             if let Some(high) = scale.place(point.high) {
-                scene.line((x, low), (x, high), ink, 2.0);
+                scene.line(spot(at.x, low), spot(at.x, high), ink, 2.0);
             }
-            dot(scene, (x, y), series);
+            dot(scene, at, series);
         }
     }
 }
@@ -381,9 +381,9 @@ mod tests {
         let scenes = narrow(&chart, title, &series);
         assert_eq!(scenes.len(), 2);
         for mark in scenes.iter().flat_map(|scene| &scene.marks) {
-            let Mark::Text { at: (x, _), text, anchor, .. } = mark else { continue };
-            let end = if *anchor == Anchor::Start { x + width(text) } else { *x };
-            assert!(end <= NARROW && *x >= 0.0, "{text}: to {end}");
+            let Mark::Text { at, text, style } = mark else { continue };
+            let end = if style.anchor == Anchor::Start { at.x + width(text) } else { at.x };
+            assert!(end <= NARROW && at.x >= 0.0, "{text}: to {end}");
         }
     }
 
@@ -391,7 +391,7 @@ mod tests {
     fn everything_is_on_the_paper() {
         let scene = scene(&chart("lines"), "t", &[drawn(&[(1.0, 0.0), (9.0, 3e9)], Some(7.0))]);
         let scene = scene.expect("there are values");
-        let inside = |(x, y): (f64, f64)| {
+        let inside = |Spot { x, y }: Spot| {
             (0.0..=scene.width).contains(&x) && (0.0..=scene.height).contains(&y)
         };
         for mark in &scene.marks {

@@ -8,7 +8,7 @@ use tiny_skia::{
 };
 use types::{Errno, Error, Result};
 
-use super::scene::{Anchor, Ink, Mark, Scene};
+use super::scene::{Anchor, Ink, Mark, Scene, Spot, TextStyle};
 use super::svg::{PALETTE, PLAIN};
 
 /// Pixels for each unit of a scene.
@@ -61,7 +61,7 @@ fn one(paper: &mut Pixmap, mark: &Mark) {
     match mark {
         Mark::Line { places, ink, width, dashed } => {
             let mut path = PathBuilder::new();
-            for (at, (x, y)) in places.iter().enumerate() {
+            for (at, Spot { x, y }) in places.iter().enumerate() {
                 let (x, y) = (single(*x), single(*y));
                 if at == 0 { path.move_to(x, y) } else { path.line_to(x, y) }
             }
@@ -77,7 +77,7 @@ fn one(paper: &mut Pixmap, mark: &Mark) {
                 paper.stroke_path(&path, &paint(*ink), &stroke, scale, None);
             }
         }
-        Mark::Dot { at: (x, y), radius, ink, filled } => {
+        Mark::Dot { at: Spot { x, y }, radius, ink, filled } => {
             let circle = PathBuilder::from_circle(single(*x), single(*y), single(*radius));
             if let Some(circle) = circle {
                 let inside = paint(if *filled { *ink } else { Ink::Paper });
@@ -86,9 +86,7 @@ fn one(paper: &mut Pixmap, mark: &Mark) {
                 paper.stroke_path(&circle, &paint(*ink), &stroke, scale, None);
             }
         }
-        Mark::Text { at, text: said, ink, anchor, bold } => {
-            text(paper, *at, said, (*ink, *anchor, *bold));
-        }
+        Mark::Text { at, text: said, style } => text(paper, *at, said, *style),
     }
 }
 
@@ -114,25 +112,25 @@ fn colour(ink: Ink) -> Color {
     Color::from_rgba8(part(1), part(3), part(5), 255)
 }
 
-fn text(paper: &mut Pixmap, at: (f64, f64), text: &str, (ink, anchor, bold): (Ink, Anchor, bool)) {
-    let weight = if bold { FontWeight::Bold } else { FontWeight::Regular };
+fn text(paper: &mut Pixmap, at: Spot, text: &str, style: TextStyle) {
+    let weight = if style.bold { FontWeight::Bold } else { FontWeight::Regular };
     let advance = i32::try_from(get_raster_width(weight, HEIGHT)).unwrap_or(12);
     let length = advance * i32::try_from(text.chars().count()).unwrap_or(0);
-    let left = pixels(at.0)
-        - match anchor {
+    let left = pixels(at.x)
+        - match style.anchor {
             Anchor::Start => 0,
             Anchor::Middle => length / 2,
             Anchor::End => length,
         };
-    let top = pixels(at.1) - ASCENT;
-    let ink = colour(ink).to_color_u8();
+    let top = pixels(at.y) - ASCENT;
+    let ink = colour(style.ink).to_color_u8();
     let mut x = left;
     for c in text.chars() {
         let glyph = get_raster(c, weight, HEIGHT).or_else(|| get_raster('?', weight, HEIGHT));
         if let Some(glyph) = glyph {
             for (row, line) in (top..).zip(glyph.rows()) {
                 for (column, strength) in (x..).zip(line) {
-                    blend(paper, (column, row), ink, *strength);
+                    blend(paper, column, row, ink, *strength);
                 }
             }
         }
@@ -141,7 +139,7 @@ fn text(paper: &mut Pixmap, at: (f64, f64), text: &str, (ink, anchor, bold): (In
 }
 
 /// Lays ink over the paper; outside the paper is nothing.
-fn blend(paper: &mut Pixmap, (x, y): (i32, i32), ink: tiny_skia::ColorU8, strength: u8) {
+fn blend(paper: &mut Pixmap, x: i32, y: i32, ink: tiny_skia::ColorU8, strength: u8) {
     let (Ok(x), Ok(y)) = (u32::try_from(x), u32::try_from(y)) else { return };
     if strength == 0 || x >= paper.width() || y >= paper.height() {
         return;
@@ -165,6 +163,8 @@ fn blend(paper: &mut Pixmap, (x, y): (i32, i32), ink: tiny_skia::ColorU8, streng
 
 #[cfg(test)]
 mod tests {
+    use crate::experiment::scene::spot;
+
     use super::*;
 
     #[test]
@@ -172,9 +172,9 @@ mod tests {
         let mut scene =
             Scene { width: 60.0, height: 30.0, marks: Vec::new(), description: String::new() };
         let blank = picture(&scene).expect("a picture");
-        scene.text((30.0, 15.0), "é: 12", Ink::Text, Anchor::Middle);
+        scene.text(spot(30.0, 15.0), "é: 12", Ink::Text, Anchor::Middle);
         let text = picture(&scene).expect("a picture");
-        scene.line((-5.0, 2.0), (80.0, 90.0), Ink::Series(11), 2.0);
+        scene.line(spot(-5.0, 2.0), spot(80.0, 90.0), Ink::Series(11), 2.0);
         let line = picture(&scene).expect("a picture");
         assert!(blank != text && text != line);
         assert_eq!(&line[1..4], b"PNG");

@@ -26,15 +26,35 @@ pub(crate) enum Anchor {
     End,
 }
 
+/// A place on the paper.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Spot {
+    pub(crate) x: f64,
+    pub(crate) y: f64,
+}
+
+/// The place with these distances from the left and the upper edge.
+pub(crate) fn spot(x: f64, y: f64) -> Spot {
+    Spot { x, y }
+}
+
+/// The look of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TextStyle {
+    pub(crate) ink: Ink,
+    pub(crate) anchor: Anchor,
+    pub(crate) bold: bool,
+}
+
 /// A stroke.
 #[derive(Clone, Debug)]
 pub(crate) enum Mark {
     /// From place to place.
-    Line { places: Vec<(f64, f64)>, ink: Ink, width: f64, dashed: bool },
+    Line { places: Vec<Spot>, ink: Ink, width: f64, dashed: bool },
     /// Filled, or with paper inside.
-    Dot { at: (f64, f64), radius: f64, ink: Ink, filled: bool },
+    Dot { at: Spot, radius: f64, ink: Ink, filled: bool },
     /// The place is the left, middle or right end of the text's base line.
-    Text { at: (f64, f64), text: String, ink: Ink, anchor: Anchor, bold: bool },
+    Text { at: Spot, text: String, style: TextStyle },
 }
 
 /// See the module documentation.
@@ -48,18 +68,18 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    pub(crate) fn line(&mut self, from: (f64, f64), to: (f64, f64), ink: Ink, width: f64) {
+    pub(crate) fn line(&mut self, from: Spot, to: Spot, ink: Ink, width: f64) {
         self.marks.push(Mark::Line { places: vec![from, to], ink, width, dashed: false });
     }
 
-    pub(crate) fn text(&mut self, at: (f64, f64), text: &str, ink: Ink, anchor: Anchor) {
-        let text = text.to_owned();
-        self.marks.push(Mark::Text { at, text, ink, anchor, bold: false });
+    pub(crate) fn text(&mut self, at: Spot, text: &str, ink: Ink, anchor: Anchor) {
+        let style = TextStyle { ink, anchor, bold: false };
+        self.marks.push(Mark::Text { at, text: text.to_owned(), style });
     }
 
-    pub(crate) fn bold(&mut self, at: (f64, f64), text: &str) {
-        let (ink, anchor) = (Ink::Text, Anchor::Start);
-        self.marks.push(Mark::Text { at, text: text.to_owned(), ink, anchor, bold: true });
+    pub(crate) fn bold(&mut self, at: Spot, text: &str) {
+        let style = TextStyle { ink: Ink::Text, anchor: Anchor::Start, bold: true };
+        self.marks.push(Mark::Text { at, text: text.to_owned(), style });
     }
 }
 

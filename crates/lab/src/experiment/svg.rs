@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::scene::{Anchor, Ink, Mark, Scene, TEXT_SIZE};
+use super::scene::{Anchor, Ink, Mark, Scene, Spot, TEXT_SIZE};
 
 /// The colours of series: on white, and on black.
 pub(crate) const PALETTE: [(&str, &str); 8] = [
@@ -82,25 +82,26 @@ fn picture(scene: &Scene, head: &str) -> String {
 fn one(out: &mut String, mark: &Mark) {
     let written = match mark {
         Mark::Line { places, ink, width, dashed } => {
-            let path: Vec<_> = places.iter().map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
+            let path: Vec<_> =
+                places.iter().map(|Spot { x, y }| format!("{x:.1} {y:.1}")).collect();
             let dash = if *dashed { " stroke-dasharray=\"5 4\"" } else { "" };
             let (class, path) = (class(*ink), path.join("L"));
             write!(out, "<path class=\"{class}\" stroke-width=\"{width}\"{dash} d=\"M{path}\"/>")
         }
-        Mark::Dot { at: (x, y), radius, ink, filled } => {
+        Mark::Dot { at: Spot { x, y }, radius, ink, filled } => {
             let class = class(*ink);
             let fill = if *filled { format!("{class} f{class}") } else { format!("{class} fp") };
             let place = format!("cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\"");
             write!(out, "<circle class=\"{fill}\" stroke-width=\"1.8\" {place}/>")
         }
-        Mark::Text { at: (x, y), text, ink, anchor, bold } => {
-            let anchor = match anchor {
+        Mark::Text { at: Spot { x, y }, text, style } => {
+            let anchor = match style.anchor {
                 Anchor::Start => "",
                 Anchor::Middle => " text-anchor=\"middle\"",
                 Anchor::End => " text-anchor=\"end\"",
             };
-            let bold = if *bold { " b" } else { "" };
-            let (class, text) = (class(*ink), escape(text));
+            let bold = if style.bold { " b" } else { "" };
+            let (class, text) = (class(style.ink), escape(text));
             write!(
                 out,
                 "<text class=\"f{class}{bold}\" x=\"{x:.1}\" y=\"{y:.1}\"{anchor}>{text}</text>"
@@ -144,7 +145,7 @@ mod tests {
     fn texts_are_escaped_in_svg() {
         let mut scene =
             Scene { width: 10.0, height: 10.0, marks: Vec::new(), description: "<b>".into() };
-        scene.text((1.0, 2.0), "a<b&\"c\"", Ink::Text, Anchor::End);
+        scene.text(Spot { x: 1.0, y: 2.0 }, "a<b&\"c\"", Ink::Text, Anchor::End);
         let text = alone(&scene);
         assert!(text.contains("a&lt;b&amp;&quot;c&quot;") && text.contains("<title>&lt;b&gt;"));
         assert!(!inside(&scene).contains("<style>"));

@@ -4,6 +4,7 @@
 //! Invariant: dropping it ends its daemons and removes its files.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -18,6 +19,8 @@ use super::process;
 /// How long to wait for a daemon to change its state.
 const PATIENCE: Duration = Duration::from_secs(120);
 const STEP: Duration = Duration::from_millis(1);
+/// A panic's place, its cause and the innermost functions.
+const PANIC_LINES: usize = 30;
 
 /// See the module documentation.
 pub(crate) struct TestCluster {
@@ -343,6 +346,20 @@ impl TestCluster {
         Ok(())
     }
 
+    /// The logs go with the cluster: what a daemon said when it panicked is told before.
+    fn tell_panics(&self) {
+        let Some(dir) = &self.own else { return };
+        for daemon in ["mds", "mon"] {
+            let log = fs::read(terminal::logfile::of_daemon(dir, daemon)).unwrap_or_default();
+            let log = String::from_utf8_lossy(&log);
+            if let Some(at) = log.find("panicked at") {
+                let lines: Vec<&str> = log[at..].lines().take(PANIC_LINES).collect();
+                // Without a standard error, no one reads it.
+                let _ = writeln!(std::io::stderr(), "{daemon} {}", lines.join("\n  "));
+            }
+        }
+    }
+
     /// Ends the daemons at once: their unstored state is lost.
     fn end(&mut self) {
         let Some(dir) = &self.own else { return };
@@ -397,6 +414,7 @@ fn remove_objects(url: &str) -> Result<()> {
 impl Drop for TestCluster {
     fn drop(&mut self) {
         self.end();
+        self.tell_panics();
         // Leftover files do not affect the figures of the experiment.
         if let Some(dir) = self.store.strip_prefix("dir:") {
             if self.own.is_some() {

@@ -190,12 +190,8 @@ fn ended(name: &[u8]) -> Vec<u8> {
 }
 
 /// Creates files in a directory, and waits until all are durable if that is asked.
-pub(super) fn create(
-    conf: &Path,
-    dir: &str,
-    mut names: Numbered,
-    (files, sync): (u64, bool),
-) -> Result<JobOutcome> {
+pub(super) fn create(conf: &Path, dir: &str, files: u64, sync: bool) -> Result<JobOutcome> {
+    let mut names = Numbered::new(0, files);
     let mounted = Mounted::new(conf)?;
     mounted.enter(dir)?;
     await_start()?;

@@ -40,8 +40,17 @@ fn shared_file(dir: &str, step: u64) -> String {
     format!("{dir}/step.{step:04}")
 }
 
+/// A block of a checkpoint.
+#[derive(Clone, Copy)]
+struct BlockId {
+    rank: u64,
+    step: u64,
+    /// Among the blocks of this rank and step.
+    number: u64,
+}
+
 /// The first bytes of a block.
-fn stamp(rank: u64, step: u64, number: u64) -> [u8; STAMP_BYTES] {
+fn stamp(BlockId { rank, step, number }: BlockId) -> [u8; STAMP_BYTES] {
     let mut bytes = [0; STAMP_BYTES];
     for (place, word) in bytes.chunks_exact_mut(8).zip([rank, step, number]) {
         place.copy_from_slice(&(word + 1).to_le_bytes());
@@ -109,8 +118,8 @@ fn one_step(files: &Files, task: &Checkpoint, step: u64) -> Result<()> {
     let first = ranks.next();
     thread::scope(|scope| {
         let others: Vec<_> =
-            ranks.map(|rank| scope.spawn(move || one_rank(files, task, (rank, step)))).collect();
-        let mut done = first.map_or(Ok(()), |rank| one_rank(files, task, (rank, step)));
+            ranks.map(|rank| scope.spawn(move || one_rank(files, task, rank, step))).collect();
+        let mut done = first.map_or(Ok(()), |rank| one_rank(files, task, rank, step));
         for other in others {
             let ended = other.join().map_err(|_| Error::new(Errno::Io, "rank", "it panicked"));
             done = done.and(ended.and_then(|result| result));
@@ -119,10 +128,10 @@ fn one_step(files: &Files, task: &Checkpoint, step: u64) -> Result<()> {
     })
 }
 
-fn one_rank(files: &Files, task: &Checkpoint, (rank, step): (u64, u64)) -> Result<()> {
+fn one_rank(files: &Files, task: &Checkpoint, rank: u64, step: u64) -> Result<()> {
     let mut block = vec![0xa5; usize::try_from(task.bytes).unwrap_or(STAMP_BYTES)];
     let mut write = |file: &OpenFile, place, number| {
-        block[..STAMP_BYTES].copy_from_slice(&stamp(rank, step, number));
+        block[..STAMP_BYTES].copy_from_slice(&stamp(BlockId { rank, step, number }));
         file.write_at(place, &block)
     };
     if task.shared {
@@ -133,14 +142,14 @@ fn one_rank(files: &Files, task: &Checkpoint, (rank, step): (u64, u64)) -> Resul
         return file.close();
     }
     for number in 0..task.files {
-        let file = files.create(&own_file(task, (rank, step), number))?;
+        let file = files.create(&own_file(task, BlockId { rank, step, number }))?;
         write(&file, 0, number)?;
         file.close()?;
     }
     Ok(())
 }
 
-fn own_file(task: &Checkpoint, (rank, step): (u64, u64), number: u64) -> String {
+fn own_file(task: &Checkpoint, BlockId { rank, step, number }: BlockId) -> String {
     format!("{}/step.{step:04}.{number:06}", own_dir(&task.dir, rank))
 }
 
@@ -156,7 +165,7 @@ fn make_durable(files: &Files, task: &Checkpoint, step: u64) -> Result<()> {
     }
     for rank in task.own.clone() {
         for number in 0..task.files {
-            files.open_to_sync(&own_file(task, (rank, step), number))?.sync()?;
+            files.open_to_sync(&own_file(task, BlockId { rank, step, number }))?.sync()?;
         }
     }
     Ok(())
@@ -181,7 +190,7 @@ pub(super) fn walk(job: &Job, task: &Checkpoint) -> Result<JobOutcome> {
             for rank in 0..task.ranks {
                 for number in 0..task.files {
                     let place = (number * task.ranks + rank) * task.bytes;
-                    check_block(&file, place, (rank, step, number), &mut outcome)?;
+                    check_block(&file, place, BlockId { rank, step, number }, &mut outcome)?;
                 }
             }
         }
@@ -193,8 +202,9 @@ pub(super) fn walk(job: &Job, task: &Checkpoint) -> Result<JobOutcome> {
                 all.clone().map(|(step, it)| (format!("/step.{step:04}.{it:06}"), task.bytes));
             expect_listed(&files, &dir, names)?;
             for (step, number) in all {
-                let file = files.open(&own_file(task, (rank, step), number))?;
-                check_block(&file, 0, (rank, step, number), &mut outcome)?;
+                let block = BlockId { rank, step, number };
+                let file = files.open(&own_file(task, block))?;
+                check_block(&file, 0, block, &mut outcome)?;
             }
         }
     }
@@ -233,15 +243,16 @@ fn expect_listed(
 fn check_block(
     file: &OpenFile,
     place: u64,
-    (rank, step, number): (u64, u64, u64),
+    block: BlockId,
     outcome: &mut JobOutcome,
 ) -> Result<()> {
     let mut begins = [0; STAMP_BYTES];
     let count = file.read_at(place, &mut begins)?;
     outcome.events += 1;
-    if count == STAMP_BYTES && begins == stamp(rank, step, number) {
+    if count == STAMP_BYTES && begins == stamp(block) {
         return Ok(());
     }
+    let BlockId { rank, step, number } = block;
     let cause = format!("block {number} of rank {rank} in step {step} is not what was written");
     Err(wrong("checkpoint", cause))
 }

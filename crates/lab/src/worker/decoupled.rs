@@ -66,7 +66,8 @@ const EVENTS_MAX: u64 = 400_000_000;
 /// Appends creates for as long as the window lasts, and gives the subtree up.
 pub(super) fn append_for(
     fs: &Arc<Fs>,
-    (dir, policy): (&str, &str),
+    dir: &str,
+    policy: &str,
     window_ns: u64,
 ) -> Result<JobOutcome> {
     let mut subtree = decouple(fs, dir, policy)?;

@@ -60,7 +60,8 @@ pub(super) fn find(
     fs: &Arc<Fs>,
     dir: &str,
     entries: Entries,
-    (count, create): (u64, bool),
+    count: u64,
+    create: bool,
 ) -> Result<JobOutcome> {
     let path = |number| format!("{dir}/{}", directory_name(number));
     let open = |number| fs.open_dir(path(number));

@@ -57,23 +57,24 @@ pub(super) fn ours(fs: Arc<Fs>, path: &str, hears: bool) -> Result<Ours> {
 
 /// Creates files, half of them before and half behind the middle. The parts are `before` and
 /// `after`, and for the requests to the server `requests_before` and `requests_after`.
-pub(super) fn create(dir: &impl Place, (first, files): (u64, u64)) -> Result<JobOutcome> {
+pub(super) fn create(dir: &impl Place, first: u64, files: u64) -> Result<JobOutcome> {
     let mut names = Numbered::new(first, files);
     let mut outcome = JobOutcome { events: files, ..JobOutcome::default() };
     let before = files / 2;
     await_start()?;
     let watch = Stopwatch::start();
-    half(dir, (&mut names, before), ("before", "requests_before"), &mut outcome)?;
+    half(dir, &mut names, before, "before", &mut outcome)?;
     await_middle()?;
-    half(dir, (&mut names, files - before), ("after", "requests_after"), &mut outcome)?;
+    half(dir, &mut names, files - before, "after", &mut outcome)?;
     watch.stop(&mut outcome);
     Ok(outcome)
 }
 
 fn half(
     dir: &impl Place,
-    (names, files): (&mut Numbered, u64),
-    (seconds, requests): (&str, &str),
+    names: &mut Numbered,
+    files: u64,
+    part: &str,
     outcome: &mut JobOutcome,
 ) -> Result<()> {
     let asked = dir.requests();
@@ -89,8 +90,8 @@ fn half(
     watch.stop(&mut measured);
     let asked = dir.requests() - asked;
     outcome.requests += asked;
-    outcome.parts.insert(seconds.into(), measured.seconds());
-    outcome.parts.insert(requests.into(), crate::harness::stats::real(asked));
+    outcome.parts.insert(part.into(), measured.seconds());
+    outcome.parts.insert(format!("requests_{part}"), crate::harness::stats::real(asked));
     Ok(())
 }
 
@@ -131,7 +132,8 @@ pub(super) fn intrude(dir: &impl Place, first: u64) -> Result<JobOutcome> {
 pub(super) fn stat(
     fs: &Arc<Fs>,
     path: &str,
-    (files, passes): (u64, u64),
+    files: u64,
+    passes: u64,
     remember: bool,
 ) -> Result<JobOutcome> {
     if remember {

@@ -192,7 +192,7 @@ fn read(dir: &Path, bytes: u64, keep: bool) -> Result<JobOutcome> {
 }
 
 /// The same bytes in the object store itself, in objects as large as those of a file.
-pub(super) fn store(url: &str, bytes: u64, (writes, keep): (bool, bool)) -> Result<JobOutcome> {
+pub(super) fn store(url: &str, bytes: u64, writes: bool, keep: bool) -> Result<JobOutcome> {
     let store: Arc<dyn Store> = objstore::open_existing(url)?;
     let object = |offset: u64| format!("bench/{}", offset / STRIPE_BYTES);
     let objects = || (0..bytes).step_by(usize::try_from(STRIPE_BYTES).unwrap_or(usize::MAX));

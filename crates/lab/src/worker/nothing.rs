@@ -50,13 +50,22 @@ struct Nothing {
 /// # Errors
 /// As `mount::mount`.
 pub(crate) fn mount(at: &Path, options: &mount::MountOptions) -> Result<BackgroundSession> {
-    let root = node(1, 1, FileType::Directory, (0o755, 0, 0));
+    let root = node(1, 1, FileType::Directory, Access { perm: 0o755, uid: 0, gid: 0 });
     let config = kernel::config("nothing", options);
     let session = Session::new(Nothing { nodes: Mutex::new(vec![root]) }, at, &config);
     session.and_then(Session::spawn).map_err(|error| terminal::io(at, &error))
 }
 
-fn node(ino: u64, parent: u64, kind: FileType, (perm, uid, gid): (u16, u32, u32)) -> Node {
+/// The permissions and the owner of an inode.
+#[derive(Clone, Copy)]
+struct Access {
+    perm: u16,
+    uid: u32,
+    gid: u32,
+}
+
+fn node(ino: u64, parent: u64, kind: FileType, access: Access) -> Node {
+    let Access { perm, uid, gid } = access;
     let now = SystemTime::now();
     let attr = FileAttr {
         ino: INodeNo(ino),
@@ -115,7 +124,8 @@ impl Nothing {
         request: &Request,
         parent: INodeNo,
         name: &OsStr,
-        (kind, perm): (FileType, u16),
+        kind: FileType,
+        perm: u16,
     ) -> std::result::Result<FileAttr, Errno> {
         let mut nodes = self.nodes();
         let ino = nodes.len() as u64 + 1;
@@ -126,7 +136,8 @@ impl Nothing {
         }
         dir.names.insert(name.clone(), ino);
         dir.order.push((name, ino));
-        let new = node(ino, parent.0, kind, (perm, request.uid(), request.gid()));
+        let access = Access { perm, uid: request.uid(), gid: request.gid() };
+        let new = node(ino, parent.0, kind, access);
         let attr = new.attr;
         nodes.push(new);
         Ok(attr)
@@ -264,7 +275,7 @@ impl Filesystem for Nothing {
         _rdev: u32,
         reply: ReplyEntry,
     ) {
-        entry(self.make(request, parent, name, (kind_of(mode), permissions(mode))), reply);
+        entry(self.make(request, parent, name, kind_of(mode), permissions(mode)), reply);
     }
 
     fn mkdir(
@@ -276,8 +287,8 @@ impl Filesystem for Nothing {
         _umask: u32,
         reply: ReplyEntry,
     ) {
-        let what = (FileType::Directory, permissions(mode));
-        entry(self.make(request, parent, name, what), reply);
+        let made = self.make(request, parent, name, FileType::Directory, permissions(mode));
+        entry(made, reply);
     }
 
     fn symlink(
@@ -288,7 +299,7 @@ impl Filesystem for Nothing {
         target: &Path,
         reply: ReplyEntry,
     ) {
-        let mut made = self.make(request, parent, name, (FileType::Symlink, 0o777));
+        let mut made = self.make(request, parent, name, FileType::Symlink, 0o777);
         if let Ok(attr) = &mut made {
             let mut nodes = self.nodes();
             let node = &mut nodes[index(attr.ino.0)];
@@ -332,7 +343,7 @@ impl Filesystem for Nothing {
         reply: ReplyCreate,
     ) {
         let how = kernel::open_flags(OpenFlags(flags));
-        match self.make(request, parent, name, (FileType::RegularFile, permissions(mode))) {
+        match self.make(request, parent, name, FileType::RegularFile, permissions(mode)) {
             Ok(attr) => reply.created(&VALID, &attr, GENERATION, FILE, how),
             Err(errno) => reply.error(errno),
         }

@@ -1,7 +1,7 @@
 //! Read-only servers: their store forgets all writes when the process ends, so they reject changes.
 
 use types::Errno;
-use wire::{Failure, Op};
+use wire::{Failure, Op, OpClass};
 
 use super::{Incoming, Verdict};
 use crate::op::Refused;
@@ -24,53 +24,12 @@ fn verdict(read_only: bool, op: &Op<'_>) -> Verdict {
 
 /// Whether a request makes no lasting change.
 fn is_reading(op: &Op<'_>) -> bool {
-    match op {
-        Op::Open { write, .. } => !write,
-        Op::Lookup { .. }
-        | Op::Walk { .. }
-        | Op::GetAttr { .. }
-        | Op::GetXattr { .. }
-        | Op::ListXattr { .. }
-        | Op::GetData { .. }
-        | Op::List { .. }
-        | Op::Sync
-        | Op::GetPolicy { .. }
-        | Op::Close { .. }
-        | Op::Reopen { .. }
-        | Op::Yield { .. }
-        | Op::Lock { .. }
-        | Op::CancelLock { .. }
-        | Op::GetLock { .. }
-        | Op::Return { .. }
-        | Op::AwaitAsync
+    match op.class() {
+        OpClass::Question => true,
+        OpClass::Session => !matches!(op, Op::Open { write: true, .. }),
         // The new access time goes with the process; the read must not fail.
-        | Op::Accessed { .. }
-        | Op::Held { .. } => true,
-        Op::Create { .. }
-        | Op::Link { .. }
-        | Op::Unlink { .. }
-        | Op::Rmdir { .. }
-        | Op::Rename { .. }
-        | Op::SetAttr { .. }
-        | Op::SetXattr { .. }
-        | Op::SetData { .. }
-        | Op::SetPolicy { .. }
-        | Op::Decouple { .. }
-        | Op::Extend { .. }
-        | Op::Merge { .. }
-        | Op::Release { .. }
-        | Op::TakeOver { .. }
-        | Op::Checkpoint
-        | Op::Grow { .. }
-        | Op::Append { .. }
-        | Op::Export { .. }
-        | Op::Colocate { .. }
-        | Op::Snapshot { .. }
-        | Op::Adopt { .. }
-        | Op::WriteDown { .. }
-        | Op::Split { .. }
-        | Op::Join { .. }
-        | Op::Arrive { .. } => false,
+        OpClass::Change => matches!(op, Op::Accessed { .. }),
+        OpClass::Job | OpClass::Rank | OpClass::Admin => false,
     }
 }
 

@@ -7,6 +7,7 @@ use types::{Errno, Ino};
 use super::place::{busy, cold};
 use crate::Mds;
 use crate::op::Refused;
+use crate::search::look_into;
 use crate::tables::LINKED_MAX;
 
 /// So many subtrees leave a rank side by side: each has its changes written, and waits for the
@@ -155,7 +156,7 @@ impl Mds {
     fn unknown_below(&self, root: Ino) -> Option<Ino> {
         let below = self.namespace.below(root).into_iter();
         below
-            .filter_map(|dir| self.look_into(dir).ok())
+            .filter_map(|dir| look_into(&self.namespace, &self.authority, dir).ok())
             .flatten()
             .find(|dir| !self.namespace.is_complete(*dir))
     }

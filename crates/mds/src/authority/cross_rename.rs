@@ -157,7 +157,9 @@ impl Mds {
     /// A number for a cross-rank rename: those of different terms are different.
     pub(super) fn cross_rename_number(&mut self) -> u64 {
         self.authority.cross_renames.last += 1;
-        self.tables.epoch().0 << 32 | self.authority.cross_renames.last
+        let last = self.authority.cross_renames.last;
+        assert!(last >> 32 == 0, "the number {last} of a rename has 32 bits");
+        self.tables.epoch().0 << 32 | last
     }
 
     fn get_cross_rename(&mut self, id: u64, object: String, effects: &mut MdsEffects) {
@@ -178,7 +180,7 @@ impl Mds {
     fn thaw(&mut self, dir: Ino, effects: &mut MdsEffects) {
         self.authority.note_plain();
         self.fetches.wake_returned(dir);
-        self.go_on_with_held(effects);
+        self.merging().go_on_with_held(effects);
     }
 
     /// A directory is fetched, unless that is being done.

@@ -5,9 +5,11 @@
 //! merges.
 
 use metastore::{MovedSubtree, SUBTREES_NAME};
+use namespace::Namespace;
 use types::{Errno, Error, Ino, Rank};
 use wire::Op;
 
+use super::Authority;
 use super::place::{InodeAuthority, busy};
 use crate::op::Refused;
 use crate::tables::{Gone, Moved};
@@ -121,17 +123,18 @@ impl Mds {
         }
         Ok(())
     }
+}
 
+impl Authority {
     /// Whether it is undecided which rank has a decoupled subtree.
-    pub(crate) fn is_moving_decoupled(&self, subtree: Ino) -> bool {
-        let leaves = |root| self.namespace.is_within(subtree, root);
-        self.authority.exporting().any(leaves)
-            || matches!(self.authority.place(&self.namespace, subtree), InodeAuthority::Moving(_))
+    pub(crate) fn is_moving_decoupled(&self, namespace: &Namespace, subtree: Ino) -> bool {
+        self.exporting().any(|root| namespace.is_within(subtree, root))
+            || matches!(self.place(namespace, subtree), InodeAuthority::Moving(_))
     }
 
     /// The other rank that has a subtree, if that is known.
-    pub(crate) fn rank_of_decoupled(&self, subtree: Ino) -> Option<Rank> {
-        match self.authority.place(&self.namespace, subtree) {
+    pub(crate) fn rank_of_decoupled(&self, namespace: &Namespace, subtree: Ino) -> Option<Rank> {
+        match self.place(namespace, subtree) {
             InodeAuthority::Other(rank) => Some(rank),
             InodeAuthority::Here | InodeAuthority::Moving(_) | InodeAuthority::Unknown => None,
         }

@@ -261,7 +261,8 @@ impl Mds {
                     self.abort_export(root, why, effects);
                     return None;
                 }
-                self.export_mut(root)?.frozen = Some(now);
+                let before = self.export_mut(root)?.frozen.replace(now);
+                assert!(before.is_none(), "{root}: a subtree is frozen once");
                 Some(ExportStage::Close)
             }
             ExportStage::Close => {
@@ -329,6 +330,8 @@ impl Mds {
                 Some(ExportStage::Write { seq })
             }
             ExportStage::Write { seq } => {
+                let frozen = self.authority.export_of(root).is_some_and(Export::is_frozen);
+                assert!(frozen, "{root}: the last changes are written when no more come");
                 if self.journal_says_more(root, seq) {
                     return Some(ExportStage::Flush { seq: self.log.last() });
                 }
@@ -379,7 +382,7 @@ impl Mds {
         let Export { to, at, frozen, flushed, linked, gone, .. } = export;
         if to == self.rank {
             self.authority.note_plain();
-            self.go_on_with_held(effects);
+            self.merging().go_on_with_held(effects);
             return self.answer_export(at, Ok(()), effects);
         }
         self.authority.went_at = Some(self.clock.now);
@@ -404,7 +407,7 @@ impl Mds {
         // Requests that wait for a merge of these continue to wait at the other rank.
         decoupled.into_iter().for_each(|root| self.merge_requests().end_elsewhere(root));
         self.tables_tick(effects);
-        self.go_on_with_held(effects);
+        self.merging().go_on_with_held(effects);
         self.counters.exports += 1;
         self.counters.export_flushed = flushed;
         self.counters.sessions_flushed += flushed;
@@ -453,6 +456,6 @@ impl Mds {
         let failure = Failure { errno: Errno::Busy, text: format!("it was not moved: {why}") };
         self.answer_export(export.at, Err(failure), effects);
         self.fetches.wake_returned(root);
-        self.go_on_with_held(effects);
+        self.merging().go_on_with_held(effects);
     }
 }

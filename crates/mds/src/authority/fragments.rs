@@ -150,40 +150,6 @@ impl Mds {
         self.authority.note_plain();
     }
 
-    /// The directories here that have the names of a directory: itself, or its fragments. The
-    /// second value tells whether these are all.
-    pub(crate) fn leaves_here(&self, dir: Ino) -> (Vec<Ino>, bool) {
-        let (mut leaves, mut all) = (vec![dir], true);
-        for _ in 0..DEPTH_MAX {
-            if !leaves.iter().any(|leaf| self.namespace.is_split(*leaf)) {
-                break;
-            }
-            let mut below = Vec::new();
-            for leaf in leaves {
-                if self.namespace.is_split(leaf) {
-                    let parts = self.authority.parts_here(leaf);
-                    all &= parts.len() == Frag::SPLIT_WAYS;
-                    below.extend(parts);
-                } else {
-                    below.push(leaf);
-                }
-            }
-            leaves = below;
-        }
-        (leaves, all)
-    }
-
-    /// The directory that has a name of a directory: itself, or one of its fragments, on any rank.
-    pub(crate) fn leaf_of(&self, dir: Ino, name: &[u8]) -> Ino {
-        let mut leaf = dir;
-        for _ in 0..DEPTH_MAX {
-            let split = self.authority.splits.get(&leaf);
-            let Some(split) = split.filter(|_| self.namespace.is_split(leaf)) else { break };
-            leaf = split.parts[split.frag.place_of(name_hash(name))];
-        }
-        leaf
-    }
-
     /// Redirects a request for a name in a split directory to its fragments. Returns `false` if the
     /// directory is not split, or if a fragment of it is not in memory yet.
     #[cold]
@@ -333,5 +299,41 @@ impl Mds {
             }
         }
         self.put_list(list, effects);
+    }
+}
+
+impl Authority {
+    /// The directories here that have the names of a directory: itself, or its fragments. The
+    /// second value tells whether these are all.
+    pub(crate) fn leaves_here(&self, namespace: &Namespace, dir: Ino) -> (Vec<Ino>, bool) {
+        let (mut leaves, mut all) = (vec![dir], true);
+        for _ in 0..DEPTH_MAX {
+            if !leaves.iter().any(|leaf| namespace.is_split(*leaf)) {
+                break;
+            }
+            let mut below = Vec::new();
+            for leaf in leaves {
+                if namespace.is_split(leaf) {
+                    let parts = self.parts_here(leaf);
+                    all &= parts.len() == Frag::SPLIT_WAYS;
+                    below.extend(parts);
+                } else {
+                    below.push(leaf);
+                }
+            }
+            leaves = below;
+        }
+        (leaves, all)
+    }
+
+    /// The directory that has a name of a directory: itself, or one of its fragments, on any rank.
+    pub(crate) fn leaf_of(&self, namespace: &Namespace, dir: Ino, name: &[u8]) -> Ino {
+        let mut leaf = dir;
+        for _ in 0..DEPTH_MAX {
+            let split = self.splits.get(&leaf);
+            let Some(split) = split.filter(|_| namespace.is_split(leaf)) else { break };
+            leaf = split.parts[split.frag.place_of(name_hash(name))];
+        }
+        leaf
     }
 }

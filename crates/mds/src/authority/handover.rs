@@ -4,7 +4,7 @@
 use journal::{Block, Event, JournalBuffer};
 use metastore::MovedSubtree;
 use namespace::{Mode, name_in_links};
-use types::{ClientId, Errno, Error, Ino, Origin, Seq, Tid, Timestamp};
+use types::{ClientId, EntryName, Errno, Error, Ino, Origin, Seq, Tid, Timestamp};
 
 use super::export::ROOT_NAME;
 use crate::Mds;
@@ -78,7 +78,8 @@ impl Mds {
     /// have files open in it. `None` if one of these inodes is not here.
     pub(super) fn hand_over(&self, root: Ino, linked: &[Ino]) -> Option<Vec<u8>> {
         let mut buffer = JournalBuffer::new(Seq(1), true);
-        let planned = self.namespace.offer(root, (Ino::mount_stub(root), ROOT_NAME))?;
+        let planned =
+            self.namespace.offer(root, EntryName::new(Ino::mount_stub(root), ROOT_NAME))?;
         buffer.append(Origin::default(), &planned.event());
         for ino in linked {
             let name = name_in_links(*ino);

@@ -112,6 +112,8 @@ impl Mds {
         let mut ready = Vec::new();
         for import in &mut self.authority.imports {
             if std::mem::take(&mut import.ready) {
+                let has = matches!(import.stage, ImportStage::Journal(_));
+                assert!(has, "{}: the journal has a subtree that is served", import.root);
                 ready.push(import.root);
             }
         }
@@ -351,7 +353,7 @@ impl Mds {
         self.note_came(root);
         self.last_beacon = None;
         self.fetches.wake_returned(root);
-        self.go_on_with_held(effects);
+        self.merging().go_on_with_held(effects);
         self.preload_step(effects);
     }
 }

@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-use namespace::Namespace;
-use namespace::Refusal;
+use namespace::{Namespace, Refusal};
 use types::{Ino, Rank, Set};
 
 use super::Authority;
+use crate::search::look_into;
 use crate::{Mds, MdsEffects};
 
 /// The purpose of a walk.
@@ -110,7 +110,7 @@ impl Mds {
             if self.authority.is_of_other(dir) || self.authority.is_coming(dir) {
                 continue;
             }
-            match self.look_into(dir) {
+            match look_into(&self.namespace, &self.authority, dir) {
                 Ok(dirs) => match preload.goal {
                     Goal::All(_) => preload.queue.extend(dirs),
                     // Depth first: the directories above the queued ones must stay in memory.

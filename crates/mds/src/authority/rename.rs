@@ -6,38 +6,41 @@
 //! that other ranks are executing. So a directory in which another rank serves a subtree stays in
 //! its tree.
 
-use types::Ino;
+use namespace::Namespace;
+use types::{EntryName, Ino, Rank};
 use wire::Op;
 
+use super::Authority;
 use super::place::{busy, cold};
-use crate::Mds;
 use crate::op::{Refused, touched};
 
-impl Mds {
+impl Authority {
     /// `EBUSY` if a directory might come below itself through subtrees of other ranks.
     pub(crate) fn check_rename(
         &self,
-        from: (Ino, &[u8]),
-        to: (Ino, &[u8]),
+        namespace: &Namespace,
+        rank: Rank,
+        from: EntryName<'_>,
+        to: EntryName<'_>,
         exchanges: bool,
     ) -> Result<(), Refused> {
-        let top = |dir| self.namespace.ancestors(dir).last();
-        if self.authority.is_plain() || from.0 == to.0 || top(from.0) == top(to.0) {
+        let top = |dir| namespace.ancestors(dir).last();
+        if self.is_plain() || from.dir == to.dir || top(from.dir) == top(to.dir) {
             return Ok(());
         }
-        self.check_tree(from)?;
-        if exchanges { self.check_tree(to) } else { Ok(()) }
+        self.check_tree(namespace, rank, from)?;
+        if exchanges { self.check_tree(namespace, rank, to) } else { Ok(()) }
     }
 
     /// A subtree that another rank serves is not removed, renamed, or replaced, although this
     /// rank's outdated copy of it may be empty.
-    pub(crate) fn check_mounts(&self, op: &Op<'_>) -> Result<(), Refused> {
-        if self.authority.is_plain() {
+    pub(crate) fn check_mounts(&self, namespace: &Namespace, op: &Op<'_>) -> Result<(), Refused> {
+        if self.is_plain() {
             return Ok(());
         }
         for (parent, name) in touched(op).1.into_iter().flatten() {
-            if let Ok(Some(ino)) = self.namespace.peek(parent, name)
-                && self.authority.is_of_other(ino)
+            if let Ok(Some(ino)) = namespace.peek(parent, name)
+                && self.is_of_other(ino)
             {
                 return Err(cold(ino));
             }
@@ -45,24 +48,29 @@ impl Mds {
         Ok(())
     }
 
-    fn check_tree(&self, (parent, name): (Ino, &[u8])) -> Result<(), Refused> {
-        let Ok(Some(dir)) = self.namespace.peek(parent, name) else { return Ok(()) };
-        if !self.namespace.is_dir(dir) {
+    fn check_tree(
+        &self,
+        namespace: &Namespace,
+        rank: Rank,
+        from: EntryName<'_>,
+    ) -> Result<(), Refused> {
+        let Ok(Some(dir)) = namespace.peek(from.dir, from.name) else { return Ok(()) };
+        if !namespace.is_dir(dir) {
             return Ok(());
         }
-        let list = &self.authority.list;
-        let is_named = |root: &Ino| list.get(*root).is_some_and(|it| self.is_named_here(it));
-        let coming = self.authority.imports.iter().map(|import| import.root).filter(is_named);
-        let mut named = self.authority.other_roots().chain(coming);
-        if named.any(|root| !self.namespace.is_anchored(root)) {
+        let list = &self.list;
+        let is_named = |root: &Ino| list.get(*root).is_some_and(|it| list.named_by(it) == rank);
+        let coming = self.imports.iter().map(|import| import.root).filter(is_named);
+        let mut named = self.other_roots().chain(coming);
+        if named.any(|root| !namespace.is_anchored(root)) {
             return Err(busy(
                 "where directories stand that other ranks serve is being found out; try again in a moment",
             ));
         }
-        let mut inside = self.authority.other_roots();
-        match inside.find(|root| self.namespace.is_within(*root, dir)) {
+        let mut inside = self.other_roots();
+        match inside.find(|root| namespace.is_within(*root, dir)) {
             None => Ok(()),
-            Some(root) => Err(self.busy_with(root)),
+            Some(root) => Err(self.busy_with(rank, root)),
         }
     }
 }

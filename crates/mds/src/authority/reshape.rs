@@ -16,7 +16,8 @@ mod ask;
 use metastore::{FragmentOf, MovedSubtree, PartState, Subtrees};
 use namespace::{Mode, Refusal};
 use types::{
-    AttrChange, ClientId, Errno, FileType, Frag, Ino, Moment, Origin, Seq, Timestamp, name_hash,
+    AttrChange, ClientId, EntryName, Errno, FileType, Frag, Ino, Moment, Origin, Seq, Timestamp,
+    name_hash,
 };
 use wire::Failure;
 
@@ -176,7 +177,7 @@ impl Mds {
             }
             let names = self.namespace.names_in(from, reshape.cursor.as_deref(), SLICE);
             for (name, ino) in &names {
-                self.namespace.plan_move((from, from), (name, *ino))?;
+                self.namespace.plan_move(EntryName::new(from, name), *ino, from)?;
             }
             if let Some((last, _)) = names.last() {
                 let cursor = Some(last.clone());
@@ -285,7 +286,7 @@ impl Mds {
             self.remove_parts(dir, &parts);
         }
         self.restore_times(dir, &parts, times);
-        self.applying().note_freed(true);
+        self.changing().apply.note_freed(true);
         self.balancing().count_after_reshape(dir, &parts, joins);
         Ok(Some(ReshapeStage::Flush(self.log.last())))
     }
@@ -296,7 +297,8 @@ impl Mds {
     }
 
     fn move_name(&mut self, between: (Ino, Ino), (name, ino): (&[u8], Ino)) -> Result<(), Refusal> {
-        let planned = self.namespace.plan_move(between, (name, ino))?;
+        debug_assert!(between.0 != between.1, "{ino}: a name moves to another directory");
+        let planned = self.namespace.plan_move(EntryName::new(between.0, name), ino, between.1)?;
         self.journal_quietly(&planned.event());
         Ok(())
     }
@@ -374,6 +376,7 @@ impl Mds {
     /// It is done.
     fn reshaped(&mut self, effects: &mut MdsEffects) {
         let Some(reshape) = self.authority.reshape.take() else { return };
+        assert!(reshape.stage == ReshapeStage::Finish, "{}: all names moved", reshape.dir);
         self.counters.splits += u64::from(!reshape.joins);
         self.counters.joins += u64::from(reshape.joins);
         self.note_fragments();
@@ -381,7 +384,7 @@ impl Mds {
         self.last_beacon = None;
         self.answer_export(reshape.at, Ok(()), effects);
         self.fetches.wake_returned(reshape.dir);
-        self.go_on_with_held(effects);
+        self.merging().go_on_with_held(effects);
     }
 
     /// The list is not as it was to be, or it is not known.
@@ -428,7 +431,7 @@ impl Mds {
         let failure = Failure { errno: Errno::Busy, text: format!("nothing was moved: {why}") };
         self.answer_export(reshape.at, Err(failure), effects);
         self.fetches.wake_returned(reshape.dir);
-        self.go_on_with_held(effects);
+        self.merging().go_on_with_held(effects);
     }
 }
 

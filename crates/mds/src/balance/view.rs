@@ -153,6 +153,7 @@ impl BalanceCx<'_> {
         // Inodes below, the inner ones first.
         for at in (0..units.len()).rev() {
             if let Some(parent) = units[at].parent {
+                debug_assert!(parent < at, "a directory comes behind its parent");
                 units[parent].inodes += units[at].inodes;
             }
         }

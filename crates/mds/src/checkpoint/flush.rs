@@ -110,7 +110,7 @@ impl CheckpointCx<'_> {
     /// recovery.
     pub(crate) fn flush_for_snapshot(&mut self, root: Ino, effects: &mut MdsEffects) {
         let seq = self.log.last();
-        let dirs = self.unstored_for_snapshot(root).collect();
+        let dirs = self.checkpoint.unstored_for_snapshot(self.namespace, root).collect();
         let at = ReplyTo::NOBODY;
         let (then, answer) = (Then::Snapshot, Answer::Done);
         let flush = SubtreeFlush { at, subtree: root, then, answer, seq, dirs };
@@ -161,16 +161,6 @@ impl CheckpointCx<'_> {
         let dirs = self.is_unwritten(dir, seq).then_some(dir).into_iter().collect();
         let flush = SubtreeFlush { at, subtree: dir, then: Then::Answer, answer, seq, dirs };
         self.flush_dirs(flush, effects);
-    }
-
-    /// Directories that a snapshot needs, and that the store has not as they are.
-    pub(crate) fn unstored_for_snapshot(&self, root: Ino) -> impl Iterator<Item = Ino> {
-        let unstored = self.namespace.unstored_directories().into_iter();
-        let writing = self.checkpoint.committing.iter().map(|(dir, _)| *dir);
-        unstored.chain(writing).filter(move |dir| {
-            let within = self.namespace.is_within(*dir, root);
-            *dir == Ino::LINKS || within || !self.namespace.is_anchored(*dir)
-        })
     }
 
     /// Answers the requests whose directories are in the store by now.
@@ -257,5 +247,21 @@ impl CheckpointCx<'_> {
             let failure = Failure { errno: error.errno, text: error.to_string() };
             effects.reply_error(at, failure);
         }
+    }
+}
+
+impl Checkpoint {
+    /// Directories that a snapshot needs, and that the store has not as they are.
+    pub(crate) fn unstored_for_snapshot<'a>(
+        &'a self,
+        namespace: &'a Namespace,
+        root: Ino,
+    ) -> impl Iterator<Item = Ino> + 'a {
+        let unstored = namespace.unstored_directories().into_iter();
+        let writing = self.committing.iter().map(|(dir, _)| *dir);
+        unstored.chain(writing).filter(move |dir| {
+            let within = namespace.is_within(*dir, root);
+            *dir == Ino::LINKS || within || !namespace.is_anchored(*dir)
+        })
     }
 }

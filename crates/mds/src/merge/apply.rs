@@ -5,18 +5,19 @@
 
 use journal::{Block, BlockReader, Event, EventKind, JournalError, Loss};
 use namespace::{ApplyOutcome, CreateBatch, Mode, Refusal};
-use types::{Errno, FileType, Ino, Origin, Path, Seq};
+use types::{EntryName, Errno, FileType, Ino, Origin, Path, Seq};
 use wire::{MergeReport, MergeSample, SampleKind};
 
-use super::{Merge, SAMPLES_MAX, Slice, check};
-use crate::Mds;
+use super::step::Slice;
+use super::{Merge, MergeCx, SAMPLES_MAX, check};
 
-impl Mds {
+impl MergeCx<'_> {
     pub(super) fn apply_slice(&mut self, merge: &mut Merge) -> Result<Slice, JournalError> {
         self.namespace.set_journalled(merge.is_recorded());
         self.begin_record(merge);
         let bytes = std::mem::take(&mut merge.bytes);
         let mut batch = std::mem::take(&mut self.merges.batch);
+        assert!(batch.is_empty(), "the creates of earlier slices are applied");
         let result = self.apply_blocks(merge, &bytes, &mut batch);
         // However the slice ended: `skip` counts the events of the batch as done.
         self.merge_creates(merge, &mut batch);
@@ -24,8 +25,8 @@ impl Mds {
         merge.bytes = bytes;
         self.namespace.set_journalled(true);
         self.purges.hold_freed(
-            &mut self.namespace,
-            &mut self.opens,
+            self.namespace,
+            self.opens,
             (self.log.last(), merge.is_recorded()),
             self.clock.now,
         );
@@ -60,6 +61,7 @@ impl Mds {
         let careful = self.namespace.has_links();
         while merge.offset < bytes.len() {
             let (block, next) = Block::read(bytes, merge.offset)?;
+            assert!(next > merge.offset, "a block has a length");
             let mut events = events_of(&block, merge)?;
             loop {
                 if budget == 0 {
@@ -69,7 +71,8 @@ impl Mds {
                 let (seq, event) = if let Some((seq, _, create)) = events.next_create()? {
                     let blind = blind && merge.left_out.front() != Some(&seq);
                     let is_new = |dir| merge.new_dirs.contains(&dir);
-                    let vacant = || self.namespace.is_vacant((create.parent, create.name), is_new);
+                    let entry = EntryName::new(create.parent, create.name);
+                    let vacant = || self.namespace.is_vacant(entry, is_new);
                     let blind = blind && !may_meet_directory(merge, &create);
                     if seq > done && blind && (!careful || vacant()) {
                         batch.push(merge.seq, &create);
@@ -124,11 +127,12 @@ impl Mds {
     fn record(&mut self, merge: &mut Merge, last: bool) {
         let losses = self.namespace.take_losses();
         self.purges.hold_freed(
-            &mut self.namespace,
-            &mut self.opens,
+            self.namespace,
+            self.opens,
             (self.log.last(), merge.is_recorded()),
             self.clock.now,
         );
+        assert!(merge.recorded <= merge.applied, "only an applied event is in a record");
         let events = merge.applied - merge.recorded;
         if !merge.is_recorded() || (events == 0 && losses.is_empty() && !last) {
             return;
@@ -219,7 +223,7 @@ impl Mds {
             merge.new_dirs.remove(&dir);
         }
         if outcome != ApplyOutcome::Done {
-            let reason = check::reason(&self.namespace, event);
+            let reason = check::reason(self.namespace, event);
             self.note(merge, outcome, event, Some(reason));
         }
         None
@@ -233,7 +237,7 @@ impl Mds {
         } else {
             self.merge_exactly(merge, event)
         };
-        self.purges.take_back_named(&self.namespace, &mut self.opens, event);
+        self.purges.take_back_named(self.namespace, self.opens, event);
         outcome
     }
 

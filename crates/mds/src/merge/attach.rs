@@ -13,12 +13,11 @@
 
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
 use metastore::{DirRun, ProofStatement, RunId, RunList};
-use types::{ClientId, Cred, Errno, Ino, InoRange, Set};
+use types::{Cred, Errno, Ino, InoRange, Set};
 use wire::Failure;
 
-use super::{JournalId, Merge, MergeStage, Merges};
-use crate::fetch::Waiter;
-use crate::{Mds, MdsEffects, Waiting};
+use super::{JournalId, Merge, MergeCx, MergeNeed, MergeStage, Merges};
+use crate::{MdsEffects, Waiting};
 
 /// The runs of a merge.
 #[derive(Debug)]
@@ -49,6 +48,8 @@ enum Next {
     Apply,
     /// Until the store has answered.
     Wait,
+    /// Until these runs are the root's directory.
+    Write(Vec<DirRun>),
     /// Until a directory is here.
     Fetch(Ino),
 }
@@ -83,11 +84,31 @@ impl Merges {
             self.resume();
         }
     }
+
+    /// The store has done a step of attaching runs.
+    pub(crate) fn attach_stored(
+        &mut self,
+        id: u64,
+        result: Result<StoreResult, Box<StoreFailure>>,
+        effects: &mut MdsEffects,
+    ) {
+        if self.queue.front().is_none_or(|merge| merge.id != id) {
+            return;
+        }
+        self.resume();
+        if let Err(failure) = result
+            && let Some(merge) = self.queue.pop_front()
+        {
+            let failure = Failure { errno: failure.error.errno, text: failure.error.to_string() };
+            effects.reply_error(merge.at, failure);
+        }
+    }
 }
 
-impl Mds {
+impl MergeCx<'_> {
     /// Takes the list off the front of a merge, and makes the checks that are possible at once.
     pub(super) fn take_runs(&self, merge: &mut Merge) -> Result<(), Failure> {
+        assert!(merge.runs.is_none(), "the list of runs is taken off once");
         let (list, rest) = RunList::decode(&merge.bytes).map_err(|malformed| {
             let text = format!(
                 "list of runs: at byte {}: expected {}",
@@ -171,32 +192,39 @@ impl Mds {
     }
 
     /// Continues to attach runs, and keeps the merge at the head of the queue unless it is refused.
-    pub(super) fn attach_step(&mut self, mut merge: Merge, effects: &mut MdsEffects) {
-        if !merge.is_forgotten {
-            if let Some(dir) = self.capabilities().revoke_below(ClientId(0), merge.subtree, effects)
-            {
-                self.merges.waiting = true;
-                self.merges.queue.push_front(merge);
-                return self.fetches.merge_waits_until_returned(dir);
+    pub(super) fn attach_step(
+        &mut self,
+        mut merge: Merge,
+        effects: &mut MdsEffects,
+    ) -> Option<MergeNeed> {
+        let next = match merge.runs.take() {
+            Some(mut runs) => {
+                let next = self.attach_next(&merge, &mut runs, effects);
+                merge.runs = Some(runs);
+                next
             }
-            merge.is_forgotten = true;
-        }
-        let Some(mut runs) = merge.runs.take() else { return self.apply_next(merge) };
-        let next = self.attach_next(&merge, &mut runs, effects);
-        merge.runs = Some(runs);
-        match next {
-            Ok(Next::Apply) => self.apply_next(merge),
-            Ok(Next::Wait) => {
-                self.merges.waiting = true;
+            None => Ok(Next::Apply),
+        };
+        let need = match next {
+            Ok(Next::Apply) => {
+                merge.stage = MergeStage::Applying;
                 self.merges.queue.push_front(merge);
+                return None;
             }
-            Ok(Next::Fetch(dir)) => {
-                self.merges.waiting = true;
-                self.merges.queue.push_front(merge);
-                self.fetching().wait_for_whole(dir, Waiter::Merge, effects);
+            Ok(Next::Wait) => None,
+            Ok(Next::Write(root)) => {
+                let ranges = guard(&merge);
+                Some(MergeNeed::AttachRoot { subtree: merge.subtree, root, ranges })
             }
-            Err(failure) => effects.reply_error(merge.at, failure),
-        }
+            Ok(Next::Fetch(dir)) => Some(MergeNeed::Directory(dir)),
+            Err(failure) => {
+                effects.reply_error(merge.at, failure);
+                return None;
+            }
+        };
+        self.merges.waiting = true;
+        self.merges.queue.push_front(merge);
+        need
     }
 
     fn attach_next(
@@ -208,6 +236,7 @@ impl Mds {
         let root = runs.of_root(merge.subtree);
         match (runs.step, root.is_empty()) {
             (Step::Begin, _) => {
+                assert!(merge.applied == 0, "runs are attached before the journal is applied");
                 let op = self.attach_made(merge, &runs.list)?;
                 runs.step = Step::Root;
                 self.store.begin(Waiting::Attach(merge.id), op, effects);
@@ -227,8 +256,7 @@ impl Mds {
                     return Ok(Next::Fetch(merge.subtree));
                 }
                 runs.step = Step::Writing;
-                self.checkpointing().attach_root(merge.subtree, (root, guard(merge)), effects);
-                Ok(Next::Wait)
+                Ok(Next::Write(root))
             }
             (Step::Writing, false) => Ok(Next::Wait),
             (Step::Done, _) | (Step::Root | Step::Proved | Step::Writing, true) => {
@@ -255,11 +283,6 @@ impl Mds {
         Ok(StoreOp::AttachDirs { dirs, position, ranges })
     }
 
-    fn apply_next(&mut self, mut merge: Merge) {
-        merge.stage = MergeStage::Applying;
-        self.merges.queue.push_front(merge);
-    }
-
     /// Whether a directory that is to be attached is in use, so that a client may know it.
     fn stands_for_something(&self, merge: &Merge, dir: Ino) -> bool {
         let is_used = self.namespace.counts(dir).0 > 0 || self.namespace.unstored(dir).0;
@@ -276,24 +299,6 @@ impl Mds {
         }
         let text = "the directory has names by now; what is in it must be merged by value".into();
         Err(Failure { errno: Errno::NotEmpty, text })
-    }
-
-    pub(crate) fn attach_stored(
-        &mut self,
-        id: u64,
-        result: Result<StoreResult, Box<StoreFailure>>,
-        effects: &mut MdsEffects,
-    ) {
-        if self.merges.queue.front().is_none_or(|merge| merge.id != id) {
-            return;
-        }
-        self.merges.resume();
-        if let Err(failure) = result
-            && let Some(merge) = self.merges.queue.pop_front()
-        {
-            let failure = Failure { errno: failure.error.errno, text: failure.error.to_string() };
-            effects.reply_error(merge.at, failure);
-        }
     }
 }
 

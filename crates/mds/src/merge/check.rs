@@ -10,8 +10,7 @@ use namespace::{ApplyOutcome, Judge, Mode, Namespace, Planned, Refusal, TrialNam
 use policy::{Check, Policy};
 use types::{Errno, Ino, Path};
 
-use super::Merge;
-use crate::Mds;
+use super::{Merge, MergeCx};
 
 /// Directories deeper than this have no path: their journal was made up.
 const DEPTH_MAX: usize = 2048;
@@ -59,7 +58,7 @@ impl Merge {
     }
 }
 
-impl Mds {
+impl MergeCx<'_> {
     /// Whether the policy of a subtree asks for the check, independent of its client's flags.
     pub(super) fn must_check(&mut self, subtree: Ino) -> bool {
         let Some(known) = self.tables.decoupled.get(&subtree) else { return false };
@@ -73,7 +72,7 @@ impl Mds {
     /// A dry run with checks begins.
     pub(super) fn begin_trial(&self, merge: &mut Merge) {
         if merge.flags.check && merge.flags.dry_run {
-            merge.trial = Some(Box::new(TrialNamespace::new(&self.namespace, merge.subtree)));
+            merge.trial = Some(Box::new(TrialNamespace::new(self.namespace, merge.subtree)));
         }
     }
 
@@ -92,7 +91,7 @@ impl Mds {
         let mut trial = merge.trial.take();
         let judged = match &mut trial {
             Some(trial) => self.judge_on_trial(merge, trial, event),
-            None => merge.judge(&self.namespace, event),
+            None => merge.judge(self.namespace, event),
         };
         if let Ok(Some(planned)) = &judged {
             self.execute_checked(merge, trial.as_deref_mut(), &planned.event());
@@ -116,12 +115,12 @@ impl Mds {
         event: &Event<'a>,
     ) -> Result<Option<Planned<'a>>, Refusal> {
         for ino in places(event).into_iter().chain([event.inode()]).flatten() {
-            trial.bring(&self.namespace, ino).map_err(Refusal::Cold)?;
+            trial.bring(self.namespace, ino).map_err(Refusal::Cold)?;
         }
         loop {
             match merge.judge(trial.namespace(), event) {
                 Err(Refusal::Cold(dir)) if !trial.namespace().is_complete(dir) => {
-                    trial.load(&self.namespace, dir).map_err(Refusal::Cold)?;
+                    trial.load(self.namespace, dir).map_err(Refusal::Cold)?;
                 }
                 // It is complete and does not have the answer: the metadata are damaged.
                 Err(Refusal::Cold(_)) => return Err(Errno::Io.into()),
@@ -153,7 +152,7 @@ impl Mds {
         };
         // A planned event knows the name that it replaces: no other name is lost.
         if outcome == ApplyOutcome::Rejected {
-            let errno = reason(&self.namespace, event);
+            let errno = reason(self.namespace, event);
             self.note(merge, outcome, event, Some(errno));
         }
     }
@@ -168,7 +167,7 @@ impl Mds {
         let Some(trial) = &mut merge.trial else { return };
         for ino in places(event).into_iter().flatten() {
             // If only the path would need a fetch, the event is shown without a path.
-            let _ = trial.bring(&self.namespace, ino);
+            let _ = trial.bring(self.namespace, ino);
         }
     }
 
@@ -187,7 +186,7 @@ impl Mds {
             at = *parent;
         }
         let top = match &merge.trial {
-            Some(trial) => trial.path_of(&self.namespace, at),
+            Some(trial) => trial.path_of(self.namespace, at),
             None => self.namespace.path_of(at),
         };
         Some(below.iter().rev().fold(top?, |path, name| path.join(name)))

@@ -6,10 +6,11 @@
 use std::collections::BTreeMap;
 
 use types::{ClientId, ConnId, Errno, Ino, Moment, Seq, Span};
-use wire::{Failure, MergeFlags, Op, UnusedNumbers};
+use wire::{Failure, MergeFlags, Op, Request, UnusedNumbers};
 
-use super::{Merge, MergeStage, Merges};
-use crate::{Mds, MdsEffects, ReplyTo};
+use super::{Merge, MergeCx, MergeStage, Merges};
+use crate::admission::Incoming;
+use crate::{MdsEffects, ReplyTo};
 
 /// How long a merge that is halfway waits for a directory that cannot be read. Other merges wait
 /// for it.
@@ -113,38 +114,39 @@ impl Merges {
     }
 }
 
-impl Mds {
-    pub(crate) fn drop_merges_of(&mut self, conn: ConnId) {
-        let (dropped, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.merges.receiving)
+impl Merges {
+    /// The connection of a client has ended.
+    pub(crate) fn drop_of(&mut self, conn: ConnId, now: Moment) {
+        let (dropped, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.receiving)
             .into_iter()
             .partition(|merge| merge.at.conn == conn);
-        self.merges.receiving = left;
-        dropped.iter().for_each(|merge| self.merges.put_off(merge, Errno::Io, self.clock.now));
+        self.receiving = left;
+        dropped.iter().for_each(|merge| self.put_off(merge, Errno::Io, now));
         // Of one that is held nothing was applied.
-        self.merges.held.retain(|merge| merge.at.conn != conn);
+        self.held.retain(|merge| merge.at.conn != conn);
         // One that is being applied continues: stopping halfway would leave half of it.
     }
 
     /// A directory for which the merge at the head of the queue waits cannot be read. Returns
     /// whether it is to be read again: a merge that ends halfway leaves half of it, so only one of
     /// which nothing is applied fails at once.
-    pub(crate) fn merge_waits_on(&mut self, errno: Errno) -> bool {
-        let now = self.clock.now;
+    pub(crate) fn waits_on(&mut self, errno: Errno, now: Moment) -> bool {
         // A damaged object stays damaged.
         let transient = errno != Errno::BadMessage;
-        transient
-            && self.merges.is_halfway()
-            && now.since(*self.merges.unread.get_or_insert(now)) < UNREAD_MAX
+        transient && self.is_halfway() && now.since(*self.unread.get_or_insert(now)) < UNREAD_MAX
     }
 
-    pub(crate) fn fail_merge(&mut self, failure: &Failure, effects: &mut MdsEffects) {
-        self.merges.resume();
-        if let Some(merge) = self.merges.queue.pop_front() {
-            self.merges.put_off(&merge, failure.errno, self.clock.now);
+    /// The merge at the head of the queue fails.
+    pub(crate) fn fail(&mut self, failure: &Failure, now: Moment, effects: &mut MdsEffects) {
+        self.resume();
+        if let Some(merge) = self.queue.pop_front() {
+            self.put_off(&merge, failure.errno, now);
             effects.reply_error(merge.at, failure.clone());
         }
     }
+}
 
+impl MergeCx<'_> {
     /// Continues merges that a crash interrupted and whose journals the store has: after a recovery
     /// a merge is complete or, if nothing of it was recorded, undone (F-03). Their client may be
     /// gone for good, so they continue with the credentials with which the subtree was decoupled.
@@ -158,7 +160,9 @@ impl Mds {
             let op = Op::Merge { subtree, bytes, object: bytes_of, flags, unused };
             if let Some(known) = self.tables.decoupled.get(&subtree) {
                 let cred = known.cred.clone();
-                let _ = self.begin_merge(ReplyTo::NOBODY, (client, &cred), &op, effects);
+                let ReplyTo { conn, tid } = ReplyTo::NOBODY;
+                let request = Request::new(tid, tid, cred, op);
+                let _ = self.begin(Incoming { conn, client, request: &request }, effects);
             }
             // Refused if its client does not have the subtree any more: then it was finished.
             self.merges.unfinished.remove(&object);

@@ -7,8 +7,8 @@
 use types::{ConnId, Errno, Ino, Seq, Timestamp};
 use wire::{Answer, Redirect};
 
-use super::{Done, JournalId, Merge, Merges};
-use crate::{Mds, MdsEffects};
+use super::{Done, JournalId, Merge, MergeCx, Merges};
+use crate::MdsEffects;
 
 impl Merge {
     /// Whether it continues where it began: the journal may have half of it.
@@ -41,7 +41,7 @@ impl Merges {
     }
 }
 
-impl Mds {
+impl MergeCx<'_> {
     /// A merge whose journal is here, unless its subtree is moving or another rank's.
     pub(super) fn unless_moving(
         &mut self,
@@ -58,11 +58,11 @@ impl Mds {
                 Some(merge)
             };
         }
-        if self.is_moving_decoupled(merge.subtree) {
+        if self.authority.is_moving_decoupled(self.namespace, merge.subtree) {
             self.merges.held.push(merge);
             return None;
         }
-        let Some(rank) = self.rank_of_decoupled(merge.subtree) else {
+        let Some(rank) = self.authority.rank_of_decoupled(self.namespace, merge.subtree) else {
             return self.as_known(merge, effects);
         };
         self.counters.forwards += 1;
@@ -75,7 +75,7 @@ impl Mds {
     /// The owner of a subtree is decided: merges held for that continue.
     pub(crate) fn go_on_with_held(&mut self, effects: &mut MdsEffects) {
         for merge in std::mem::take(&mut self.merges.held) {
-            self.enqueue_merge(merge, effects);
+            self.enqueue(merge, effects);
         }
     }
 

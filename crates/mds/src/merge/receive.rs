@@ -4,28 +4,24 @@ use std::collections::VecDeque;
 
 use journal::{SegmentHeader, Writer, segment};
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
-use types::{ClientId, ConnId, Cred, Errno, Ino, Map, Seq, Set, Tid};
-use wire::{Answer, Failure, MergeReport, Message, Op};
+use types::{Errno, Ino, Map, Seq, Set};
+use wire::{Answer, Failure, MergeReport, Op};
 
-use super::{JournalId, Merge, MergeStage};
+use super::{JournalId, Merge, MergeCx, MergeStage};
+use crate::admission::Incoming;
 use crate::op::{Performed, Performing};
-use crate::{Mds, MdsEffects, Phase, ReplyTo, Waiting};
+use crate::{MdsEffects, ReplyTo, Waiting};
 
-impl Mds {
-    pub(crate) fn begin_merge(
-        &mut self,
-        at: ReplyTo,
-        (client, cred): (ClientId, &Cred),
-        op: &Op<'_>,
-        effects: &mut MdsEffects,
-    ) -> Performing {
-        let Op::Merge { subtree, bytes, object, mut flags, unused } = *op else {
+impl MergeCx<'_> {
+    pub(crate) fn begin(&mut self, from: Incoming<'_>, effects: &mut MdsEffects) -> Performing {
+        let Op::Merge { subtree, bytes, object, mut flags, unused } = *from.op() else {
             return Err(Errno::Invalid.into());
         };
+        let (at, client, cred) = (from.at(), from.client, &from.request.cred);
         if !flags.strong_log {
             // The rank of a moving subtree is checked when the journal is here.
-            if !self.is_moving_decoupled(subtree) {
-                self.check_merge(subtree, client)?;
+            if !self.authority.is_moving_decoupled(self.namespace, subtree) {
+                self.tables.check_merge(subtree, client)?;
             }
         } else if !self.wants_log(cred, subtree)? {
             return Ok(Performed::Answer(Answer::Merged(Box::default())));
@@ -77,7 +73,7 @@ impl Mds {
             run: (0, 0),
             announced: Map::default(),
             ranges: ranges.unwrap_or_default(),
-            unused: self.tables.unused((subtree, client), unused.ranges()),
+            unused: self.tables.unused(subtree, client, unused.ranges()),
             seq: Seq(0),
             started: self.clock.now,
             report: MergeReport::default(),
@@ -90,33 +86,6 @@ impl Mds {
             self.store.begin(Waiting::MergeObject(id), StoreOp::Get { object }, effects);
         }
         Ok(Performed::Later)
-    }
-
-    pub(crate) fn merge_chunk(
-        &mut self,
-        conn: ConnId,
-        tid: Tid,
-        bytes: &[u8],
-        effects: &mut MdsEffects,
-    ) {
-        let waits = matches!(self.phase, Phase::Recovering | Phase::Reconnecting { .. });
-        if waits || self.is_any_early(conn) {
-            self.keep_early(conn, Message::Chunk { tid, bytes }.to_frame(), effects);
-            return;
-        }
-        let client = self.sessions.client(conn);
-        if client.is_some_and(|client| self.chunk_waits_for_async(client, (tid, bytes))) {
-            return;
-        }
-        if let Some(client) = client
-            && self.sessions.first_blocked(client).is_some()
-        {
-            // Its merge may be among the waiting requests.
-            let frame = Message::Chunk { tid, bytes }.to_frame();
-            self.sessions.get_mut(client).blocked.push_back(frame);
-            return;
-        }
-        self.take_chunk(ReplyTo { conn, tid }, bytes, effects);
     }
 
     /// A chunk that nothing of its client precedes any more.
@@ -135,11 +104,11 @@ impl Mds {
         self.counters.merge_bytes += bytes.len() as u64;
         if merge.bytes.len() as u64 == merge.expected {
             let merge = merges.swap_remove(place);
-            self.enqueue_merge(merge, effects);
+            self.enqueue(merge, effects);
         }
     }
 
-    pub(crate) fn merge_object_read(
+    pub(crate) fn object_read(
         &mut self,
         id: u64,
         result: Result<StoreResult, Box<StoreFailure>>,
@@ -151,7 +120,7 @@ impl Mds {
         let failure = match result {
             Ok(StoreResult::Bytes(bytes, _)) => {
                 merge.bytes = bytes;
-                return self.enqueue_merge(merge, effects);
+                return self.enqueue(merge, effects);
             }
             Ok(_) => Failure { errno: Errno::NotFound, text: "the journal object is gone".into() },
             Err(failure) => Failure { errno: failure.error.errno, text: failure.error.to_string() },
@@ -160,7 +129,7 @@ impl Mds {
         effects.reply_error(merge.at, failure);
     }
 
-    pub(super) fn enqueue_merge(&mut self, merge: Merge, effects: &mut MdsEffects) {
+    pub(super) fn enqueue(&mut self, merge: Merge, effects: &mut MdsEffects) {
         let Some(mut merge) = self.unless_moving(merge, effects) else { return };
         if merge.flags.by_reference
             && let Err(failure) = self.take_runs(&mut merge)
@@ -169,7 +138,7 @@ impl Mds {
         }
         let header = match SegmentHeader::decode(&merge.bytes) {
             Ok(header) => header,
-            Err(error) => return self.refuse_merge(&merge, &error, effects),
+            Err(error) => return merge.refuse(&error, effects),
         };
         let own = match header.writer {
             Writer::Client { client, subtree } => {

@@ -14,8 +14,7 @@ use policy::Mechanism;
 use types::{Cred, Errno, INLINE_BYTES_MAX, Ino, check_name};
 use wire::Failure;
 
-use super::Merge;
-use crate::Mds;
+use super::{Merge, MergeCx};
 
 /// Longest description of a refused event; the rest is cut off.
 const CAUSE_CHARS_MAX: usize = 500;
@@ -42,7 +41,7 @@ impl From<Errno> for VerifyError {
     }
 }
 
-impl Mds {
+impl MergeCx<'_> {
     /// Whether a log of requests may have events about a subtree: its policy has clients keep one.
     /// When that changed, everything was stored. Directories outside of memory are not judged.
     pub(super) fn wants_log(&mut self, cred: &Cred, subtree: Ino) -> Result<bool, Refusal> {
@@ -61,7 +60,7 @@ impl Mds {
     }
 
     /// The inode that verification asked for was looked for.
-    pub(crate) fn merge_searched(&mut self, ino: Ino) {
+    pub(crate) fn searched(&mut self, ino: Ino) {
         self.merges.waiting = false;
         if let Some(merge) = self.merges.queue.front_mut() {
             let found = self.namespace.is_anchored(ino);
@@ -138,7 +137,7 @@ impl Mds {
         Ok(Verified::Done)
     }
 
-    /// As [`Mds::verify`], for the most frequent kind of event.
+    /// As [`MergeCx::verify`], for the most frequent kind of event.
     #[inline]
     fn verify_create(&self, merge: &mut Merge, create: &Create<'_>) -> Result<(), VerifyError> {
         check_name(create.name)?;

@@ -1,16 +1,21 @@
 //! Decoupling: giving a subtree and a range of inode numbers to one client, and taking them back.
 
+use namespace::{Mode, Namespace, Refusal};
 use policy::Transition;
-use types::{ClientId, Cred, Errno, Ino, Origin, Seq, Set};
-use wire::{Answer, Decoupled, Failure, Op, Request, UnusedNumbers};
+use types::{Attr, ClientId, Clock, Errno, Ino, Origin, Seq};
+use wire::{Answer, Decoupled, Failure, Op, UnusedNumbers};
 
+use super::change::resolve_dir;
+use super::policy::in_force;
 use super::{Performed, Performing, Refused};
 use crate::admission::{Incoming, is_blocked};
-use crate::checkpoint::{SubtreeFlush, Then};
-use crate::fetch::Waiter;
+use crate::authority::Authority;
+use crate::log::Log;
+use crate::merge::Merges;
+use crate::session::Sessions;
+use crate::store::StoreOps;
 use crate::tables::{GivenBack, Held, Tables};
-use crate::{Mds, MdsEffects, ReplyTo};
-use namespace::{Mode, Refusal};
+use crate::{Counters, ReplyTo};
 
 /// Most inode numbers a client gets at once.
 const EXTEND_MAX: u64 = 1 << 32;
@@ -25,69 +30,87 @@ pub(crate) struct Release {
     pub(crate) answer: Answer,
 }
 
-impl Mds {
-    /// Answers when the metadata store has all of a directory: then a client may read it there.
-    pub(super) fn write_down(
-        &mut self,
-        at: ReplyTo,
-        (client, cred): (ClientId, &Cred),
-        (parent, name): (Ino, &[u8]),
-        effects: &mut MdsEffects,
-    ) -> Performing {
-        let attr = self.namespace.directory_to_read(cred, parent, name)?;
-        if is_blocked(&self.tables, &self.namespace, client, attr.ino) {
+/// Decoupled subtrees and policies, with all that changing them may touch.
+pub(crate) struct SubtreeCx<'a> {
+    pub(crate) namespace: &'a mut Namespace,
+    pub(crate) log: &'a mut Log,
+    pub(crate) tables: &'a mut Tables,
+    pub(crate) merges: &'a mut Merges,
+    pub(crate) sessions: &'a mut Sessions,
+    pub(crate) store: &'a mut StoreOps,
+    pub(crate) counters: &'a mut Counters,
+    /// Subtrees whose policies a crash may have replaced too early.
+    pub(crate) unrestored: &'a mut Vec<Ino>,
+    pub(crate) authority: &'a Authority,
+    pub(crate) clock: Clock,
+    /// The reason for rejecting all changes, if there is one.
+    pub(crate) refusing: Option<Errno>,
+}
+
+/// The outcome of a request that changes what holds in a subtree.
+pub(crate) enum Begun {
+    Performed(Performed),
+    /// The metadata store must have the subtree first: then the request comes again.
+    NeedsStore,
+}
+
+impl SubtreeCx<'_> {
+    /// The directory that a client may list in the metadata store once the server has written it.
+    pub(crate) fn directory_to_write(&mut self, from: Incoming<'_>) -> Result<Attr, Refused> {
+        let Op::WriteDown { parent, name } = *from.op() else { return Err(Errno::Invalid.into()) };
+        let attr = self.namespace.directory_to_read(&from.request.cred, parent, name)?;
+        if is_blocked(self.tables, self.namespace, from.client, attr.ino) {
             self.counters.busy += 1;
             return Err(Errno::Busy.into());
         }
-        let here = self.authority.is_served_here(&self.namespace, attr.ino)
+        let here = self.authority.is_served_here(self.namespace, attr.ino)
             && !self.namespace.is_split(attr.ino);
         if !self.authority.is_plain() && !here {
             let text = "other metadata servers have this directory: list it there".into();
             let errno = Errno::NotSupported;
             return Err(Refused::Failure(Failure { errno, text }));
         }
-        self.checkpointing().flush_directory(at, attr.ino, Answer::Attr(attr), effects);
-        Ok(Performed::Later)
+        Ok(attr)
+    }
+
+    /// The directory that a client wants to decouple.
+    pub(crate) fn root_to_decouple(&self, from: Incoming<'_>) -> Result<Ino, Refused> {
+        let Op::Decouple { path, client, policy } = *from.op() else {
+            return Err(Errno::Invalid.into());
+        };
+        if let Some(errno) = self.refusing {
+            return Err(errno.into());
+        }
+        super::policy::parse(policy)?;
+        let ino = resolve_dir(self.namespace, &from.request.cred, path)?;
+        self.namespace.access(&from.request.cred, ino, 2)?;
+        self.check_free(ino, client)?;
+        Ok(ino)
     }
 
     /// Gives a subtree to a client: stores the policy in the directory, grants a range,
     /// and, if the policy decouples, locks the subtree. Answered when all of it is durable.
     pub(crate) fn decouple(
         &mut self,
-        at: ReplyTo,
-        cred: &Cred,
-        (path, text): (&[u8], &[u8]),
-        client: ClientId,
-        effects: &mut MdsEffects,
-    ) -> Performing {
-        if let Some(errno) = self.refusing() {
-            return Err(errno.into());
-        }
+        from: Incoming<'_>,
+        ino: Ino,
+        is_stored: bool,
+    ) -> Result<Begun, Refused> {
+        let Op::Decouple { client, policy: text, .. } = *from.op() else {
+            return Err(Errno::Invalid.into());
+        };
+        let (at, cred) = (from.at(), &from.request.cred);
         let policy = super::policy::parse(text)?;
-        let ino = self.resolve_dir(cred, path)?;
-        self.namespace.access(cred, ino, 2)?;
-        self.check_free(ino, client)?;
-        self.check_all_here(ino)?;
-        if let Some(dir) = self.capabilities().revoke_below(client, ino, effects) {
-            // Other clients would keep answering from their caches of the subtree.
-            let op = Op::Decouple { path, client, policy: text };
-            let request = Request::new(at.tid, at.tid, cred.clone(), op);
-            let from = Incoming { conn: at.conn, client, request: &request };
-            self.fetches.park_until_returned(&mut self.sessions, from, dir);
-            return Ok(Performed::Later);
-        }
         let root = self.namespace.getattr(ino)?;
         let empty = root.size == 0;
         let held = self.tables.owner(ino).map(|known| (known.epoch, known.policy.clone()));
         let (text, time) = (policy.to_yaml(), self.clock.time);
         self.namespace.plan_setpolicy(cred, ino, text.as_bytes(), time)?;
-        if Transition::between(&self.in_force(ino), &policy, held.is_some()).store {
+        let stores =
+            Transition::between(&in_force(self.namespace, ino), &policy, held.is_some()).store;
+        if stores && !is_stored {
             // The present content must be kept as the new policy promises.
-            let op = Op::Decouple { path, client, policy: text.as_bytes() };
-            let request = Request::new(at.tid, at.tid, cred.clone(), op);
-            if !self.is_stored_first(at.conn, ino, request, effects) {
-                return Ok(Performed::Later);
-            }
+            return Ok(Begun::NeedsStore);
         }
         let range = self.tables.grant(policy.allocated_inodes)?;
         let mut seq = self.log.last();
@@ -115,7 +138,7 @@ impl Mds {
         }
         let answer = Answer::Decoupled(Decoupled { root, range, epoch, empty });
         self.tables.hold(Held { at, answer: Ok(answer), seq, begins });
-        Ok(Performed::Later)
+        Ok(Begun::Performed(Performed::Later))
     }
 
     /// `EBUSY` if another client has this subtree, one above or one below.
@@ -140,93 +163,61 @@ impl Mds {
         Ok(())
     }
 
-    fn owned(&self, subtree: Ino, client: ClientId) -> Result<(), Refused> {
-        match self.tables.owner(subtree) {
-            Some(known) if known.client == client => Ok(()),
-            Some(known) => {
-                let text = format!("the subtree is decoupled by {}", known.client);
-                Err(Refused::Failure(Failure { errno: Errno::Busy, text }))
-            }
-            None => {
-                let text = "the subtree is not decoupled (any more)".into();
-                Err(Refused::Failure(Failure { errno: Errno::Stale, text }))
-            }
-        }
-    }
-
-    /// Whether the answer would deny a client a subtree that a crash could still give back to it.
-    pub(super) fn is_said_too_early(&self, op: &Op<'_>, failure: &Failure) -> bool {
-        let (Op::Extend { subtree, .. }
-        | Op::Release { subtree, .. }
-        | Op::TakeOver { subtree }
-        | Op::Merge { subtree, .. }) = *op
-        else {
-            return false;
-        };
-        failure.errno == Errno::Stale && self.tables.is_unsure(subtree)
-    }
-
     /// More numbers for a client whose range is used up.
-    pub(crate) fn extend(
-        &mut self,
-        at: ReplyTo,
-        client: ClientId,
-        subtree: Ino,
-        count: u64,
-    ) -> Performing {
-        self.owned(subtree, client)?;
+    pub(crate) fn extend(&mut self, from: Incoming<'_>, subtree: Ino, count: u64) -> Performing {
+        self.tables.owned(subtree, from.client)?;
         let range = self.tables.grant(count.clamp(1, EXTEND_MAX))?;
         if let Some(known) = self.tables.decoupled.get_mut(&subtree) {
             known.ranges.push(range);
         }
-        self.tables.hold(Held { at, answer: Ok(Answer::Range(range)), seq: Seq(0), begins: None });
+        self.tables.hold(Held {
+            at: from.at(),
+            answer: Ok(Answer::Range(range)),
+            seq: Seq(0),
+            begins: None,
+        });
         Ok(Performed::Later)
     }
 
     /// Numbers for inodes that a client creates in directories that it has alone.
-    pub(crate) fn grant_numbers(
-        &mut self,
-        at: ReplyTo,
-        client: ClientId,
-        count: u64,
-    ) -> Performing {
+    pub(crate) fn grant_numbers(&mut self, from: Incoming<'_>, count: u64) -> Performing {
         let range = self.tables.grant(count.clamp(1, EXTEND_MAX))?;
-        self.sessions.get_mut(client).async_ops.may_use(range);
+        self.sessions.get_mut(from.client).async_ops.may_use(range);
         let (answer, seq) = (Answer::Range(range), Seq(0));
-        self.tables.hold(Held { at, answer: Ok(answer), seq, begins: None });
+        self.tables.hold(Held { at: from.at(), answer: Ok(answer), seq, begins: None });
         Ok(Performed::Later)
     }
 
     /// Ends a decoupling without a merge: by its owner, or by root if the owner is gone for good.
     pub(crate) fn release(
         &mut self,
-        at: ReplyTo,
-        client: ClientId,
-        cred: &Cred,
-        (subtree, unused): (Ino, UnusedNumbers<'_>),
+        from: Incoming<'_>,
+        subtree: Ino,
+        unused: UnusedNumbers<'_>,
     ) -> Performing {
-        if !cred.is_root() || self.tables.owner(subtree).is_none() {
-            self.owned(subtree, client)?;
+        let client = from.client;
+        if !from.request.cred.is_root() || self.tables.owner(subtree).is_none() {
+            self.tables.owned(subtree, client)?;
         }
         let seq = self.switch_policy(subtree).map_err(Refusal::Cold)?;
-        let unused = self.tables.unused((subtree, client), unused.ranges());
+        let unused = self.tables.unused(subtree, client, unused.ranges());
         self.take_back(subtree, &unused);
         self.tables.remove(subtree);
         self.merges.forget(subtree);
-        self.tables.hold(Held { at, answer: Ok(Answer::Done), seq, begins: None });
+        let answer = Ok(Answer::Done);
+        self.tables.hold(Held { at: from.at(), answer, seq, begins: None });
         Ok(Performed::Later)
     }
 
     /// Makes a subtree another client's, because its client is gone: for root and for the owner of
-    /// the directory. Later requests of the former client are rejected, whether it is gone or not.
-    pub(crate) fn take_over_subtree(
+    /// the directory. Returns the former client: its later requests are rejected, whether it is
+    /// gone or not.
+    pub(crate) fn take_over(
         &mut self,
-        at: ReplyTo,
-        client: ClientId,
-        cred: &Cred,
+        from: Incoming<'_>,
         subtree: Ino,
-        effects: &mut MdsEffects,
-    ) -> Performing {
+    ) -> Result<Option<ClientId>, Refused> {
+        let (client, cred) = (from.client, &from.request.cred);
         if client.0 == 0 {
             return Err(Errno::Invalid.into());
         }
@@ -245,55 +236,30 @@ impl Mds {
         (known.epoch, known.cred) = (epoch, cred.clone());
         known.taken_over |= before != client;
         let range = known.ranges.first().copied().unwrap_or_default();
-        if before != client {
-            self.fence(before, effects);
-        }
         let answer = Answer::Decoupled(Decoupled { root, range, epoch, empty: false });
-        self.tables.hold(Held { at, answer: Ok(answer), seq: Seq(0), begins: None });
-        Ok(Performed::Later)
-    }
-
-    /// Whether a client may merge into a subtree: its owner, or its last owner as long as that
-    /// one's merge could still be lost.
-    pub(crate) fn check_merge(&self, subtree: Ino, client: ClientId) -> Result<(), Refused> {
-        match self.tables.decoupled.get(&subtree) {
-            Some(known) if known.client == client => Ok(()),
-            Some(_) | None => self.owned(subtree, client),
-        }
+        let held = Held { at: from.at(), answer: Ok(answer), seq: Seq(0), begins: None };
+        self.tables.hold(held);
+        Ok((before != client).then_some(before))
     }
 
     /// Releases a subtree whose merge is done, with the numbers that its client has not used, and
     /// answers when that is durable. If another client took it over during the merge, it stays that
-    /// client's.
-    pub(crate) fn release_merged(&mut self, release: Release, effects: &mut MdsEffects) {
+    /// client's. Returns the release with the directory that must be in memory first.
+    pub(crate) fn release_merged(&mut self, release: Release) -> Option<(Ino, Release)> {
         let Release { subtree, client, .. } = release;
         let mut seq = Seq(0);
         let owner = self.tables.decoupled.get(&subtree).map(|known| known.client);
         if owner == Some(client) {
             seq = match self.switch_policy(subtree) {
                 Ok(seq) => seq,
-                Err(cold) => {
-                    return self.fetching().wait_for_whole(cold, Waiter::Release(release), effects);
-                }
+                Err(cold) => return Some((cold, release)),
             };
             self.take_back(subtree, &release.unused);
             self.tables.release(subtree);
         }
         let Release { at, answer, .. } = release;
         self.tables.hold(Held { at, answer: Ok(answer), seq, begins: None });
-        self.tables_tick(effects);
-    }
-
-    /// The directories for which the end of a decoupling waited are in memory.
-    pub(crate) fn release_fetched(&mut self, release: Release, effects: &mut MdsEffects) {
-        if !self.next_policy_stores(release.subtree) {
-            return self.release_merged(release, effects);
-        }
-        // So that changes of other clients since then are stored, too.
-        let Release { subtree, client, unused, at, answer } = release;
-        let (then, seq) = (Then::Release(client, unused), self.log.last());
-        let flush = SubtreeFlush { at, subtree, then, answer, seq, dirs: Set::default() };
-        self.checkpointing().flush_subtree(flush, effects);
+        None
     }
 
     /// Takes numbers back, unless another queued journal of the subtree was, or may be, verified
@@ -301,6 +267,43 @@ impl Mds {
     fn take_back(&mut self, subtree: Ino, unused: &[GivenBack]) {
         if !self.merges.is_about(subtree) {
             self.tables.give_back(subtree, unused);
+        }
+    }
+}
+
+impl Tables {
+    /// Whether the answer would deny a client a subtree that a crash could still give back to it.
+    pub(crate) fn is_said_too_early(&self, op: &Op<'_>, failure: &Failure) -> bool {
+        let (Op::Extend { subtree, .. }
+        | Op::Release { subtree, .. }
+        | Op::TakeOver { subtree }
+        | Op::Merge { subtree, .. }) = *op
+        else {
+            return false;
+        };
+        failure.errno == Errno::Stale && self.is_unsure(subtree)
+    }
+
+    fn owned(&self, subtree: Ino, client: ClientId) -> Result<(), Refused> {
+        match self.owner(subtree) {
+            Some(known) if known.client == client => Ok(()),
+            Some(known) => {
+                let text = format!("the subtree is decoupled by {}", known.client);
+                Err(Refused::Failure(Failure { errno: Errno::Busy, text }))
+            }
+            None => {
+                let text = "the subtree is not decoupled (any more)".into();
+                Err(Refused::Failure(Failure { errno: Errno::Stale, text }))
+            }
+        }
+    }
+
+    /// Whether a client may merge into a subtree: its owner, or its last owner as long as that
+    /// one's merge could still be lost.
+    pub(crate) fn check_merge(&self, subtree: Ino, client: ClientId) -> Result<(), Refused> {
+        match self.decoupled.get(&subtree) {
+            Some(known) if known.client == client => Ok(()),
+            Some(_) | None => self.owned(subtree, client),
         }
     }
 }

@@ -9,9 +9,18 @@ use metastore::{BRANCH_PREFIX, Branch, BranchState, is_branch_name, is_of_branch
 use types::{ClientId, Cred, Errno, Ino, Seq};
 use wire::{Answer, Decoupled, Failure, Op};
 
+use super::admin::SubtreeCx;
 use super::{Performed, Performing, Refused};
+use crate::admission::Incoming;
 use crate::tables::{Decoupling, Held};
-use crate::{Mds, MdsEffects, ReplyTo, Waiting};
+use crate::{MdsEffects, ReplyTo, Waiting};
+
+impl Adopting {
+    /// The subtree into which the branch is merged.
+    pub(crate) fn subtree(&self) -> Ino {
+        self.subtree
+    }
+}
 
 /// A branch is being read.
 #[derive(Debug)]
@@ -23,33 +32,26 @@ pub(crate) struct Adopting {
     block: bool,
 }
 
-impl Mds {
-    pub(super) fn adopt(
-        &mut self,
-        at: ReplyTo,
-        (client, cred): (ClientId, &Cred),
-        op: &Op<'_>,
-        effects: &mut MdsEffects,
-    ) -> Performing {
-        let Op::Adopt { subtree, branch, block } = *op else { return Err(Errno::Invalid.into()) };
-        if let Some(errno) = self.refusing() {
+impl SubtreeCx<'_> {
+    /// Reads the branch that a client wants to merge into a subtree of this rank.
+    pub(crate) fn adopt(&mut self, from: Incoming<'_>, effects: &mut MdsEffects) -> Performing {
+        let Op::Adopt { subtree, branch, block } = *from.op() else {
+            return Err(Errno::Invalid.into());
+        };
+        if let Some(errno) = self.refusing {
             return Err(errno.into());
         }
         let name = std::str::from_utf8(branch).ok().filter(|name| is_branch_name(name));
         let name = name.ok_or(Errno::Invalid)?;
-        self.check_adoptable(client, cred, subtree)?;
+        let (at, client, cred) = (from.at(), from.client, from.request.cred.clone());
+        self.check_adoptable(client, &cred, subtree)?;
         let object = format!("{BRANCH_PREFIX}{name}");
-        let adopting = Box::new(Adopting { at, client, cred: cred.clone(), subtree, block });
+        let adopting = Box::new(Adopting { at, client, cred, subtree, block });
         self.store.begin(Waiting::Adopt(adopting), StoreOp::Get { object }, effects);
         Ok(Performed::Later)
     }
 
-    fn check_adoptable(
-        &mut self,
-        client: ClientId,
-        cred: &Cred,
-        subtree: Ino,
-    ) -> Result<(), Refused> {
+    fn check_adoptable(&self, client: ClientId, cred: &Cred, subtree: Ino) -> Result<(), Refused> {
         if client.0 == 0 {
             return Err(Errno::Invalid.into());
         }
@@ -57,18 +59,19 @@ impl Mds {
             return Err(Errno::NotDirectory.into());
         }
         self.namespace.access(cred, subtree, 2)?;
-        self.check_free(subtree, client)?;
-        self.check_all_here(subtree)
+        self.check_free(subtree, client)
     }
 
+    /// The branch was read; `here` is whether this rank has the subtree still.
     pub(crate) fn adopt_read(
         &mut self,
         adopting: Adopting,
+        here: Result<(), Refused>,
         result: Result<StoreResult, Box<StoreFailure>>,
         effects: &mut MdsEffects,
     ) {
         let at = adopting.at;
-        if let Err(refused) = self.adopt_branch(adopting, result) {
+        if let Err(refused) = here.and_then(|()| self.adopt_branch(adopting, result)) {
             let failure = match refused {
                 Refused::Failure(failure) => failure,
                 Refused::Refusal(namespace::Refusal::Errno(errno)) => errno.into(),
@@ -77,7 +80,6 @@ impl Mds {
             };
             effects.reply_error(at, failure);
         }
-        self.tables_tick(effects);
     }
 
     fn adopt_branch(

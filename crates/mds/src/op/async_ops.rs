@@ -47,8 +47,13 @@ impl Mds {
         } else {
             None
         };
-        let may =
-            if self.is_resend_busy() { Ok(()) } else { self.check_exclusive(client, request) };
+        let may = if !request.op.may_be_async() {
+            Err(Errno::Stale)
+        } else if self.is_resend_busy() {
+            Ok(())
+        } else {
+            self.check_exclusive(client, request)
+        };
         let performed = may.map_err(Refused::from);
         let performed =
             performed.and_then(|()| match self.admit::<{ Entry::EXECUTED }>(from, effects) {
@@ -72,6 +77,10 @@ impl Mds {
                 self.follow_exclusive(client, request, removed);
             }
             Ok(Performed::Answer(_) | Performed::Later) => {}
+            // No client has a split directory alone, and fetching it would bring no name.
+            Err(Refused::Refusal(Refusal::Cold(dir))) if self.namespace.is_split(dir) => {
+                self.refuse_async(from, Errno::Stale.into(), effects);
+            }
             Err(Refused::Refusal(Refusal::Cold(dir))) => {
                 let frame = Message::Request(request.clone()).to_frame();
                 self.sessions.get_mut(client).async_ops.waiting.push_front(frame);

@@ -6,56 +6,58 @@
 //! policy promises more than memory. While a client has the subtree, the policy under which it was
 //! decoupled stays in force; another one waits in the tables until the subtree is released.
 
-use namespace::{Mode, Refusal};
+use namespace::{Mode, Namespace, Refusal};
 use policy::{Policy, Transition};
 use types::{ClientId, Cred, Errno, Ino, Origin, Pool, Seq};
-use wire::{Answer, Failure, Op, Request};
+use wire::{Answer, Failure, Op};
 
-use super::{Changed, Performed, Performing, Refused};
+use super::admin::{Begun, SubtreeCx};
+use super::change::resolve_dir;
+use super::{Changed, Performed, Refused};
+use crate::ReplyTo;
 use crate::admission::{Incoming, is_blocked};
-use crate::tables::Held;
-use crate::{Mds, MdsEffects, ReplyTo};
+use crate::tables::{Held, Tables};
 
-impl Mds {
+impl SubtreeCx<'_> {
+    /// The directory whose policy a client sets.
+    pub(crate) fn root_of_policy(
+        &self,
+        from: Incoming<'_>,
+        client: ClientId,
+    ) -> Result<Ino, Refused> {
+        let Op::SetPolicy { path, .. } = *from.op() else { return Err(Errno::Invalid.into()) };
+        let ino = resolve_dir(self.namespace, &from.request.cred, path)?;
+        if is_blocked(self.tables, self.namespace, client, ino) {
+            return Err(Errno::Busy.into());
+        }
+        Ok(ino)
+    }
+
     /// Sets or, with empty text, removes the policy of a directory on behalf of a client.
     pub(crate) fn set_policy(
         &mut self,
-        at: ReplyTo,
-        cred: &Cred,
-        (path, text): (&[u8], &[u8]),
+        from: Incoming<'_>,
         client: ClientId,
-        effects: &mut MdsEffects,
-    ) -> Performing {
-        let ino = self.resolve_dir(cred, path)?;
-        if is_blocked(&self.tables, &self.namespace, client, ino) {
-            return Err(Errno::Busy.into());
-        }
-        self.check_all_here(ino)?;
-        if let Some(dir) = self.capabilities().revoke_below(ClientId(0), ino, effects) {
-            let op = Op::SetPolicy { path, policy: text, client };
-            let cred = cred.clone();
-            let request = Request::new(at.tid, at.tid, cred, op);
-            let from = Incoming { conn: at.conn, client, request: &request };
-            self.fetches.park_until_returned(&mut self.sessions, from, dir);
-            return Ok(Performed::Later);
-        }
+        ino: Ino,
+        is_stored: bool,
+    ) -> Result<Begun, Refused> {
+        let Op::SetPolicy { policy: text, .. } = *from.op() else {
+            return Err(Errno::Invalid.into());
+        };
+        let (at, cred) = (from.at(), &from.request.cred);
         let time = self.clock.time;
         self.namespace.plan_setpolicy(cred, ino, text, time)?;
-        let before = self.in_force(ino);
-        let to = if text.is_empty() { self.inherited(ino) } else { parse(text)? };
+        let before = in_force(self.namespace, ino);
+        let to = if text.is_empty() { inherited(self.namespace, ino) } else { parse(text)? };
         let held = self.tables.owner(ino).map(|known| known.client);
         if let Some(owner) = held
             && (owner != client || !to.is_decoupled())
         {
             self.postpone_policy(at, ino, text)?;
-            return Ok(Performed::Later);
+            return Ok(Begun::Performed(Performed::Later));
         }
-        if Transition::between(&before, &to, held.is_some()).store {
-            let op = Op::SetPolicy { path, policy: text, client };
-            let request = Request::new(at.tid, at.tid, cred.clone(), op);
-            if !self.is_stored_first(at.conn, ino, request, effects) {
-                return Ok(Performed::Later);
-            }
+        if Transition::between(&before, &to, held.is_some()).store && !is_stored {
+            return Ok(Begun::NeedsStore);
         }
         // A policy is an agreement between people; it is durable independent of its own promise.
         let planned = self.namespace.plan_setpolicy(cred, ino, text, time)?;
@@ -69,22 +71,22 @@ impl Mds {
                 // policy under which it was a client's.
                 self.tables.store_after(seq);
                 self.tables.hold(Held { at, answer: Ok(answer), seq, begins: None });
-                return Ok(Performed::Later);
+                return Ok(Begun::Performed(Performed::Later));
             }
-            return Ok(Performed::Changed(Changed {
+            return Ok(Begun::Performed(Performed::Changed(Changed {
                 answer,
                 seq: Some(seq),
                 ino,
                 time,
                 ack_safe: true,
-            }));
+            })));
         };
         known.block = to.interfere == policy::InterferePolicy::Block;
         known.on_demand = to.merge == policy::MergeTrigger::OnDemand;
         (known.policy, known.next) = (to.to_yaml(), None);
         self.tables.store_after(seq);
         self.tables.hold(Held { at, answer: Ok(answer), seq, begins: None });
-        Ok(Performed::Later)
+        Ok(Begun::Performed(Performed::Later))
     }
 
     /// A policy waits until its subtree is released.
@@ -125,7 +127,7 @@ impl Mds {
     /// client has it, although the journal may have the next one already.
     pub(crate) fn restore_policies(&mut self) {
         let held = self.tables.decoupled.iter().filter(|(_, known)| !known.released);
-        self.unrestored = held.map(|(ino, _)| *ino).collect();
+        *self.unrestored = held.map(|(ino, _)| *ino).collect();
         self.restore_known_policies();
     }
 
@@ -134,7 +136,7 @@ impl Mds {
         if self.unrestored.is_empty() {
             return;
         }
-        for subtree in std::mem::take(&mut self.unrestored) {
+        for subtree in std::mem::take(self.unrestored) {
             let held = self.tables.decoupled.get(&subtree).filter(|known| !known.released);
             // One without a policy was taken as it was.
             let text = held.map(|known| known.policy.clone()).filter(|text| !text.is_empty());
@@ -159,30 +161,30 @@ impl Mds {
         self.namespace.apply(seq, Mode::Live, &event);
         Ok(())
     }
+}
 
-    /// Whether the policy that waits for a subtree promises more than the memory of this server.
-    pub(crate) fn next_policy_stores(&mut self, subtree: Ino) -> bool {
-        let Some(known) = self.tables.decoupled.get(&subtree) else { return false };
-        let Some(text) = known.next.clone() else { return false };
-        let known = known.policy.clone();
-        let from = match known.as_str() {
-            "" => self.in_force(subtree),
-            text => parse(text.as_bytes()).ok().unwrap_or_default(),
-        };
-        let to = if text.is_empty() { Ok(self.inherited(subtree)) } else { parse(text.as_bytes()) };
-        to.is_ok_and(|to| Transition::between(&from, &to, true).store)
-    }
+/// Whether the policy that waits for a subtree promises more than the memory of this server.
+pub(crate) fn next_policy_stores(namespace: &mut Namespace, tables: &Tables, subtree: Ino) -> bool {
+    let Some(known) = tables.decoupled.get(&subtree) else { return false };
+    let Some(text) = &known.next else { return false };
+    let from = match known.policy.as_str() {
+        "" => in_force(namespace, subtree),
+        text => parse(text.as_bytes()).ok().unwrap_or_default(),
+    };
+    let to =
+        if text.is_empty() { Ok(inherited(namespace, subtree)) } else { parse(text.as_bytes()) };
+    to.is_ok_and(|to| Transition::between(&from, &to, true).store)
+}
 
-    pub(super) fn in_force(&mut self, dir: Ino) -> Policy {
-        self.namespace.effective_policy(dir).1.policy.clone()
-    }
+pub(super) fn in_force(namespace: &mut Namespace, dir: Ino) -> Policy {
+    namespace.effective_policy(dir).1.policy.clone()
+}
 
-    /// The policy that a directory would be under without one of its own.
-    fn inherited(&mut self, dir: Ino) -> Policy {
-        match self.namespace.home_of(dir) {
-            Some(parent) if dir != Ino::ROOT => self.in_force(parent),
-            Some(_) | None => Policy::default(),
-        }
+/// The policy that a directory would be under without one of its own.
+fn inherited(namespace: &mut Namespace, dir: Ino) -> Policy {
+    match namespace.home_of(dir) {
+        Some(parent) if dir != Ino::ROOT => in_force(namespace, parent),
+        Some(_) | None => Policy::default(),
     }
 }
 

@@ -1,25 +1,40 @@
 //! Requests that change nothing.
 
-use namespace::{Refusal, Walked};
+use namespace::{Namespace, Refusal, Walked};
 use types::{ClientId, Cred, Errno, Ino, Path};
 use wire::{Answer, EffectivePolicy, Op, Request, StateStorage};
 
 use super::Refused;
-use crate::Mds;
+use crate::Counters;
 use crate::admission::is_blocked;
+use crate::authority::Authority;
 use crate::balance::note_use;
+use crate::log::Log;
+use crate::session::Sessions;
+use crate::tables::Tables;
 
 /// Most entries in one reply to a listing: with attributes they fill about 200 KB.
 const LIST_MAX: usize = 4096;
 
-impl Mds {
+/// Requests that change nothing, with all that answering them may touch.
+pub(crate) struct AskCx<'a> {
+    pub(crate) namespace: &'a mut Namespace,
+    pub(crate) sessions: &'a mut Sessions,
+    pub(crate) counters: &'a mut Counters,
+    pub(crate) tables: &'a Tables,
+    pub(crate) authority: &'a Authority,
+    pub(crate) log: &'a Log,
+}
+
+impl AskCx<'_> {
+    #[allow(clippy::wildcard_enum_match_arm, reason = "`perform` has an arm for each operation")]
     pub(crate) fn question(
         &mut self,
         client: ClientId,
         request: &Request<'_>,
     ) -> Result<Answer, Refused> {
         let cred = &request.cred;
-        note_use(&mut self.namespace, &request.op);
+        note_use(self.namespace, &request.op);
         self.note_shown(client, &request.op);
         Ok(match request.op {
             Op::Lookup { parent, name } => {
@@ -49,44 +64,8 @@ impl Mds {
                 self.list(cred, dir, after, limit, attrs)?
             }
             Op::GetPolicy { dir } => self.policy_of(dir)?,
-            // Not questions.
-            Op::Create { .. }
-            | Op::Link { .. }
-            | Op::Unlink { .. }
-            | Op::Rmdir { .. }
-            | Op::Rename { .. }
-            | Op::SetAttr { .. }
-            | Op::Accessed { .. }
-            | Op::SetXattr { .. }
-            | Op::SetData { .. }
-            | Op::SetPolicy { .. }
-            | Op::Open { .. }
-            | Op::Close { .. }
-            | Op::Reopen { .. }
-            | Op::Yield { .. }
-            | Op::Grow { .. }
-            | Op::Append { .. }
-            | Op::Lock { .. }
-            | Op::CancelLock { .. }
-            | Op::GetLock { .. }
-            | Op::Return { .. }
-            | Op::AwaitAsync
-            | Op::Export { .. }
-            | Op::Colocate { .. }
-            | Op::Snapshot { .. }
-            | Op::Adopt { .. }
-            | Op::WriteDown { .. }
-            | Op::Held { .. }
-            | Op::Split { .. }
-            | Op::Join { .. }
-            | Op::Arrive { .. }
-            | Op::Sync
-            | Op::Decouple { .. }
-            | Op::Extend { .. }
-            | Op::Merge { .. }
-            | Op::Release { .. }
-            | Op::TakeOver { .. }
-            | Op::Checkpoint => return Err(Errno::NotSupported.into()),
+            // `perform` brings only questions here.
+            _ => return Err(Errno::NotSupported.into()),
         })
     }
 
@@ -130,9 +109,9 @@ impl Mds {
         walked: &Result<Walked, Refusal>,
     ) -> bool {
         let blocked = |Walked { parent, attr }: Walked| {
-            is_blocked(&self.tables, &self.namespace, client, parent)
+            is_blocked(self.tables, self.namespace, client, parent)
                 || attr
-                    .is_some_and(|attr| is_blocked(&self.tables, &self.namespace, client, attr.ino))
+                    .is_some_and(|attr| is_blocked(self.tables, self.namespace, client, attr.ino))
         };
         if let Ok(walked) = *walked {
             return blocked(walked);
@@ -182,7 +161,7 @@ impl Mds {
     /// The same for a directory that may be split: the worst case is assumed for fragments of other
     /// ranks.
     fn storage_of_fragments(&self, dir: Ino, streams: bool) -> StateStorage {
-        let (parts, all) = self.leaves_here(dir);
+        let (parts, all) = self.authority.leaves_here(self.namespace, dir);
         let elsewhere = if streams { StateStorage::Applied } else { StateStorage::Memory };
         let storage = parts.into_iter().map(|part| self.storage(part));
         let storage = storage.chain((!all).then_some(elsewhere));

@@ -30,28 +30,20 @@ impl Change {
 }
 
 impl Mds {
-    /// Whether the content of a subtree is stored; if not, the write begins, and the request comes
-    /// again.
-    pub(super) fn is_stored_first(
+    /// Begins to store a subtree; the request comes again when that is done.
+    pub(super) fn store_first(
         &mut self,
-        conn: ConnId,
         subtree: Ino,
         request: Request<'_>,
+        conn: ConnId,
         effects: &mut MdsEffects,
-    ) -> bool {
+    ) {
         let at = ReplyTo { conn, tid: request.tid };
-        if let Some(place) = self.changes.iter().position(|known| known.at == at && known.stored) {
-            self.changes.swap_remove(place);
-            return true;
-        }
         let frame = Message::Request(request).to_frame();
         self.changes.push(Change { at, subtree, frame, stored: false });
         let (then, answer, seq) = (Then::GoOn, Answer::Done, self.log.last());
-        self.checkpointing().flush_subtree(
-            SubtreeFlush { at, subtree, then, answer, seq, dirs: Set::default() },
-            effects,
-        );
-        false
+        let flush = SubtreeFlush { at, subtree, then, answer, seq, dirs: Set::default() };
+        self.checkpointing().flush_subtree(flush, effects);
     }
 
     /// The write is done: the request is executed.
@@ -67,6 +59,12 @@ impl Mds {
         // The request was refused, or its connection is gone.
         drop_change(&mut self.changes, at);
     }
+}
+
+/// Whether a request comes again because its subtree is stored now.
+pub(super) fn take_stored(changes: &mut Vec<Change>, at: ReplyTo) -> bool {
+    let place = changes.iter().position(|known| known.at == at && known.stored);
+    place.map(|place| changes.swap_remove(place)).is_some()
 }
 
 /// Whether a directory is in a subtree that is being stored for another policy.

@@ -65,7 +65,9 @@ impl Purges {
     pub(super) fn take_list(&mut self, name: String, removals: &[Removal], last: Seq) {
         let number = self.next_list;
         self.next_list += 1;
-        self.lists.insert(number, List { name, left: removals.len(), stored: true });
+        let list = List { name, left: removals.len(), stored: true };
+        let before = self.lists.insert(number, list);
+        assert!(before.is_none(), "the number {number} is of one list");
         for removal in removals {
             let ino = removal.ino();
             if !self.all.contains_key(&ino) {

@@ -133,8 +133,9 @@ impl Mds {
         let LoadedDir { manifest, rows } = *loaded;
         let rank = self.rank;
         let rows = rows.iter().map(|row| seen_by(rank, row));
-        let touched = (manifest.touched.0, manifest.touched.1.seen_by(rank));
-        self.namespace.replace(dir, rows, (manifest.position, touched));
+        let mut touched = manifest.touched;
+        touched.seq = touched.seq.seen_by(rank);
+        self.namespace.replace(dir, rows, manifest.position, touched);
         Some(true)
     }
 }

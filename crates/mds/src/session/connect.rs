@@ -73,7 +73,7 @@ impl Mds {
     }
 
     pub(crate) fn closed(&mut self, conn: ConnId, effects: &mut MdsEffects) {
-        self.drop_merges_of(conn);
+        self.merges.drop_of(conn, self.clock.now);
         self.early.forget(conn);
         let forgotten = self.forget_resent(conn);
         let Some(client) = self.sessions.by_conn.remove(&conn) else { return };

@@ -214,7 +214,7 @@ mod tests {
         to.take_over(None).unwrap();
         to.take_moved(SUBTREE, from.to_move(SUBTREE).unwrap());
         let said = InoRange { start: range.start + 10, end: range.end };
-        let unused = to.unused((SUBTREE, ClientId(9)), [said].into_iter());
+        let unused = to.unused(SUBTREE, ClientId(9), [said].into_iter());
         assert_eq!(unused, []);
         assert_eq!(to.decoupled[&SUBTREE].ranges, [range]);
     }

@@ -73,7 +73,8 @@ impl Tables {
     /// comes back, because journal objects have it in their names.
     pub(crate) fn unused(
         &self,
-        (subtree, client): (Ino, ClientId),
+        subtree: Ino,
+        client: ClientId,
         said: impl Iterator<Item = InoRange>,
     ) -> Vec<GivenBack> {
         // Files of the previous client, unknown to all other parties, may still turn up.
@@ -148,7 +149,7 @@ mod tests {
     }
 
     fn give_back(tables: &mut Tables, client: ClientId, said: &[InoRange]) {
-        let unused = tables.unused((SUBTREE, client), said.iter().copied());
+        let unused = tables.unused(SUBTREE, client, said.iter().copied());
         tables.give_back(SUBTREE, &unused);
     }
 
@@ -192,7 +193,7 @@ mod tests {
         assert_eq!(*ranges(&tables), given);
         // The same report again, after another client has the numbers.
         let said = [range(start + 10, end)];
-        let unused = tables.unused((SUBTREE, CLIENT), said.into_iter());
+        let unused = tables.unused(SUBTREE, CLIENT, said.into_iter());
         tables.give_back(SUBTREE, &unused);
         assert_eq!(tables.grant(90), Ok(said[0]));
         tables.give_back(SUBTREE, &unused);

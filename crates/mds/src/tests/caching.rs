@@ -8,7 +8,7 @@ use super::fixture::Tree;
 
 const LEASED: &str = "consistency: rpcs\ndurability: stream\ncache: lease\n";
 
-/// What client 1 may cache of an answer. The table of the rank names the client first.
+/// The grants of an answer to client 1. The table of the rank names the client first.
 fn granted(tree: &mut Tree, op: Op<'_>) -> Option<Grants> {
     let tid = tree.ask_caching(1, op);
     tree.reply(1, tid);

@@ -1,8 +1,10 @@
 //! Broken invariants are found: each test breaks one.
 
+use metastore::request::StoreOp;
 use types::{ClientId, Ino, InoRange};
 
 use super::fixture::Tree;
+use crate::{MdsEffects, Waiting};
 
 /// The invariants of a server hold before the state is changed.
 fn valid() -> Tree {
@@ -11,21 +13,17 @@ fn valid() -> Tree {
     tree
 }
 
-#[test]
-#[should_panic(expected = "was given to an operation")]
-fn an_operation_with_a_number_of_the_future_is_found() {
-    let mut tree = valid();
-    let token = metastore::request::Token(u64::MAX);
-    tree.mds_mut().store.insert(token, crate::Waiting::Recovery);
-    tree.mds(0).validate();
+/// A part of the server waits for an operation that it does not know of.
+fn waits(tree: &mut Tree, waiting: Waiting) {
+    let op = StoreOp::Delete { objects: Vec::new() };
+    tree.mds_mut().store.begin(waiting, op, &mut MdsEffects::default());
 }
 
 #[test]
 #[should_panic(expected = "deletions are counted")]
 fn a_deletion_that_is_not_counted_is_found() {
     let mut tree = valid();
-    let token = metastore::request::Token(1);
-    tree.mds_mut().store.insert(token, crate::Waiting::Forget);
+    waits(&mut tree, Waiting::Forget);
     tree.mds(0).validate();
 }
 
@@ -33,8 +31,7 @@ fn a_deletion_that_is_not_counted_is_found() {
 #[should_panic(expected = "the fetch is known to be under way")]
 fn a_fetch_that_is_not_known_is_found() {
     let mut tree = valid();
-    let token = metastore::request::Token(1);
-    tree.mds_mut().store.insert(token, crate::Waiting::Fetch(Ino(9)));
+    waits(&mut tree, Waiting::Fetch(Ino(9)));
     tree.mds(0).validate();
 }
 
@@ -42,8 +39,7 @@ fn a_fetch_that_is_not_known_is_found() {
 #[should_panic(expected = "writes of the journal are under way")]
 fn a_write_of_the_journal_that_is_not_known_is_found() {
     let mut tree = valid();
-    let token = metastore::request::Token(1);
-    tree.mds_mut().store.insert(token, crate::Waiting::Log);
+    waits(&mut tree, Waiting::Log);
     tree.mds(0).validate();
 }
 

@@ -16,12 +16,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use metastore::request::{Condition, LoadedDir, StoreFailure, StoreOp, StoreResult};
 use metastore::{
-    Attached, DirRun, Manifest, Rows, RunId, RunInfo, manifest_name, run_name, values_name,
+    Attached, DirRun, DirTouch, Manifest, Rows, RunId, RunInfo, manifest_name, run_name,
+    values_name,
 };
 use objstore::{Expect, ObjectStore, PutOutcome, Store, SyncScope, Version};
-use types::{DirFragId, Errno, Error, Frag, Ino, InoRange, Pool, Result, Seq, Stripe, Timestamp};
+use types::{DirFragId, Errno, Error, Frag, Ino, InoRange, Pool, Result, Seq, Stripe};
 
-use crate::retained::{self, Keeper};
+use crate::retained::{self, Keeper, Unlisted};
 
 /// So many numbers before the oldest run of a directory may be of runs that were left behind.
 const RUNS_LEFT_MAX: u64 = 64;
@@ -79,10 +80,10 @@ fn try_op(store: &dyn Store, executor: &Executor, op: &StoreOp) -> Result<StoreR
             Ok(StoreResult::Done)
         }
         StoreOp::PurgeData { ino, pool, stripes } => {
-            if Keeper::new(store)?.puts_off((*ino, *pool), *stripes)? {
+            if Keeper::new(store)?.puts_off(*ino, *pool, *stripes)? {
                 return Ok(StoreResult::Done);
             }
-            purge_data(store, (*ino, *pool), *stripes)
+            purge_data(store, *ino, *pool, *stripes)
         }
         StoreOp::TakeSnapshot { snapshot } => {
             retained::take_snapshot(store, snapshot).map(StoreResult::Stored)
@@ -97,14 +98,14 @@ fn try_op(store: &dyn Store, executor: &Executor, op: &StoreOp) -> Result<StoreR
         StoreOp::AttachDirs { dirs, position, ranges } => {
             prove::prove_all(store, dirs)?;
             let mut dirs = dirs.chunk_by(|one, next| one.dir == next.dir);
-            dirs.try_for_each(|runs| attach_dir(store, runs, (*position, ranges)))?;
+            dirs.try_for_each(|runs| attach_dir(store, runs, *position, ranges))?;
             Ok(StoreResult::Done)
         }
         StoreOp::ProveRuns { runs } => prove::prove_all(store, runs).map(|()| StoreResult::Done),
         StoreOp::CommitDir { ino, rows, counts, position, touched, attach } => {
             let commit =
                 Commit { ino: *ino, counts: *counts, position: *position, touched: *touched };
-            commit_dir((store, executor), rows, &commit, attach.as_deref())
+            commit_dir(store, executor, rows, &commit, attach.as_deref())
         }
     }
 }
@@ -118,11 +119,7 @@ fn whole(ino: Ino) -> DirFragId {
 ///
 /// # Errors
 /// The error of the store.
-pub fn purge_data(
-    store: &dyn Store,
-    (ino, pool): (Ino, Pool),
-    stripes: u64,
-) -> Result<StoreResult> {
+pub fn purge_data(store: &dyn Store, ino: Ino, pool: Pool, stripes: u64) -> Result<StoreResult> {
     if store.lists_what_it_finds() || stripes > GUESSES_MAX {
         // Delete backwards: after a crash the next purge finds the remaining prefix.
         for object in store.list(&metastore::data_prefix(ino, pool))?.iter().rev() {
@@ -148,7 +145,7 @@ pub fn purge_data(
     for stripe in (stripes..end).rev() {
         store.delete(&metastore::data_name(ino, pool, stripe))?;
     }
-    delete_sums(store, (ino, pool), end)?;
+    delete_sums(store, ino, pool, end)?;
     let left = AtomicU64::new(stripes);
     let next = || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1));
     let delete = || -> Result<()> {
@@ -171,7 +168,7 @@ pub fn purge_data(
 }
 
 /// Deletes the checksums of this many stripes, of any size.
-fn delete_sums(store: &dyn ObjectStore, (ino, pool): (Ino, Pool), stripes: u64) -> Result<()> {
+fn delete_sums(store: &dyn ObjectStore, ino: Ino, pool: Pool, stripes: u64) -> Result<()> {
     const STRIPES_MIN: u64 =
         metastore::SUMS_PER_OBJECT * metastore::SUM_BLOCK_BYTES / Stripe::MAX.bytes();
     for number in (0..=stripes / STRIPES_MIN).rev() {
@@ -223,7 +220,8 @@ fn put_away_dir(
     store.delete(&manifest_name(dir))?;
     let runs: Vec<_> = manifest.runs.iter().map(|run| run.id).collect();
     let values: Vec<_> = manifest.values.iter().map(|segment| segment.id).collect();
-    for name in keeper.deletable(dir, (&runs, &values), &spared) {
+    let unlisted = Unlisted { runs: &runs, values: &values };
+    for name in keeper.deletable(dir, unlisted, &spared) {
         store.delete(&name)?;
     }
     Ok(StoreResult::Done)
@@ -299,11 +297,12 @@ struct Commit {
     ino: Ino,
     counts: (u64, u64, bool),
     position: Seq,
-    touched: (Timestamp, Seq),
+    touched: DirTouch,
 }
 
 fn commit_dir(
-    (store, executor): (&dyn ObjectStore, &Executor),
+    store: &dyn ObjectStore,
+    executor: &Executor,
     rows: &Rows,
     commit: &Commit,
     attach: Option<&(Vec<DirRun>, Vec<InoRange>)>,
@@ -327,13 +326,14 @@ fn commit_dir(
     let mut added = add::Added::default();
     // An attached run may come without rows.
     if attach.is_none() || !rows.is_empty() {
-        added = add::add_run((store, executor), &mut manifest, rows)?;
+        added = add::add_run(store, executor, &mut manifest, rows)?;
     }
     if let Some((runs, ranges)) = attach {
-        attach_to(&mut manifest, runs, (commit.position, ranges));
+        attach_to(&mut manifest, runs, commit.position, ranges);
     }
     replace_manifest(store, &manifest, expect)?;
-    for old in keeper.deletable(dir, (&added.replaced, &added.emptied), &spared) {
+    let unlisted = Unlisted { runs: &added.replaced, values: &added.emptied };
+    for old in keeper.deletable(dir, unlisted, &spared) {
         store.delete(&old)?;
     }
     let compact = executor.tuning.tiers.choose(&manifest).is_some();
@@ -353,7 +353,7 @@ fn is_unreadable(errno: Errno) -> bool {
 }
 
 /// Puts a client's runs above all other runs of a manifest.
-fn attach_to(manifest: &mut Manifest, runs: &[DirRun], (position, ranges): (Seq, &[InoRange])) {
+fn attach_to(manifest: &mut Manifest, runs: &[DirRun], position: Seq, ranges: &[InoRange]) {
     let attached = |run: &DirRun| {
         let (run, ranges) = (run.run.id, ranges.to_vec());
         Attached { run, position, ranges }
@@ -367,7 +367,8 @@ fn attach_to(manifest: &mut Manifest, runs: &[DirRun], (position, ranges): (Seq,
 fn attach_dir(
     store: &dyn ObjectStore,
     runs: &[DirRun],
-    (position, ranges): (Seq, &[InoRange]),
+    position: Seq,
+    ranges: &[InoRange],
 ) -> Result<()> {
     let Some(dir) = runs.first().map(|run| whole(run.dir)) else { return Ok(()) };
     let next_run = Keeper::new(store)?.first_run();
@@ -377,7 +378,7 @@ fn attach_dir(
         manifest.subdirs = manifest.subdirs.saturating_add((*subdirs).min(run.rows));
     }
     manifest.position = position;
-    attach_to(&mut manifest, runs, (position, ranges));
+    attach_to(&mut manifest, runs, position, ranges);
     // Where there is one, the journal was merged before.
     let _ = store.put(&manifest_name(dir), &manifest.encode(), Expect::Absent)?;
     Ok(())

@@ -199,6 +199,14 @@ impl Spared {
     }
 }
 
+/// The objects that a directory's manifest no longer lists.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unlisted<'s> {
+    pub(crate) runs: &'s [RunId],
+    /// The value segments among them.
+    pub(crate) values: &'s [RunId],
+}
+
 /// The objects that a writer must keep. Made before it reads the objects that it changes.
 pub(crate) struct Keeper<'a> {
     store: &'a dyn ObjectStore,
@@ -233,9 +241,10 @@ impl<'a> Keeper<'a> {
     pub(crate) fn deletable<'s>(
         &'s self,
         dirfrag: DirFragId,
-        (runs, values): (&'s [RunId], &'s [RunId]),
+        unlisted: Unlisted<'s>,
         spared: &'s Spared,
     ) -> impl Iterator<Item = String> + 's {
+        let Unlisted { runs, values } = unlisted;
         let runs = runs.iter().filter(|run| self.may_delete(**run, spared));
         let values = values.iter().filter(|segment| !spared.values.contains(segment));
         runs.map(move |run| run_name(dirfrag, *run))
@@ -261,7 +270,7 @@ impl<'a> Keeper<'a> {
 
     /// Records content that is to be deleted when no snapshot needs it. Returns whether it must
     /// stay now.
-    pub(crate) fn puts_off(&self, (ino, pool): (Ino, Pool), stripes: u64) -> Result<bool> {
+    pub(crate) fn puts_off(&self, ino: Ino, pool: Pool, stripes: u64) -> Result<bool> {
         let Some(number) = self.number else { return Ok(false) };
         let note = Purge { number, ino, pool, stripes };
         let _ = self.store.put(&note.name(), b"", Expect::Any)?;

@@ -121,10 +121,10 @@ impl Layer {
         bytes.len() as u64 == self.bytes && crc32c(bytes) == self.crc
     }
 
-    /// Describes a journal.
+    /// The layer with the length and the checksum of this object.
     #[must_use]
-    pub fn of((owner, number): (u64, u64), (first, events): (Seq, u64), bytes: &[u8]) -> Self {
-        Self { owner, number, first, events, bytes: bytes.len() as u64, crc: crc32c(bytes) }
+    pub fn with_object(self, bytes: &[u8]) -> Self {
+        Self { bytes: bytes.len() as u64, crc: crc32c(bytes), ..self }
     }
 }
 

@@ -51,7 +51,7 @@ pub use cross_rename::{
 pub use damaged::{DAMAGED_FILES_MAX, DAMAGED_FILES_NAME, DamagedFiles};
 pub use error::FormatError;
 pub use load::{Slice, cuts, merge, merge_slice, overlay};
-pub use manifest::{MANIFEST_VERSION, Manifest, RunInfo};
+pub use manifest::{DirTouch, MANIFEST_VERSION, Manifest, RunInfo};
 pub use object::{
     ObjectName, RunId, data_name, data_prefix, manifest_name, prefix, run_name, sums_name,
     values_name,

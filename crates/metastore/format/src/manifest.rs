@@ -71,10 +71,18 @@ pub struct Manifest {
     /// The runs have every change of the directory up to this position of the rank's journal,
     /// journalled or not.
     pub position: Seq,
-    /// When its content changed last, and by which event, if that is not known to be stored in its
-    /// inode: after a crash a directory may be written before its inode was found. Zeros for no
-    /// such change.
-    pub touched: (Timestamp, Seq),
+    /// When its content changed last, if that is not known to be stored in its inode: after a crash
+    /// a directory may be written before its inode was found. Zeros for no such change.
+    pub touched: DirTouch,
+}
+
+/// A change of a directory's content, and so of its times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DirTouch {
+    /// When.
+    pub time: Timestamp,
+    /// The position of the event in its rank's journal.
+    pub seq: Seq,
 }
 
 /// A run as its manifest knows it.
@@ -139,8 +147,8 @@ impl Manifest {
         out.put_u64(self.entries);
         out.put_u64(self.subdirs);
         out.put_u64(self.position.0);
-        out.put_u64(self.touched.0.0.cast_unsigned());
-        out.put_u64(self.touched.1.0);
+        out.put_u64(self.touched.time.0.cast_unsigned());
+        out.put_u64(self.touched.seq.0);
         out.put_u32(u32::try_from(self.runs.len()).expect("a fragment has few runs"));
         for run in &self.runs {
             out.put_u64(run.id.0);
@@ -281,7 +289,7 @@ fn decode(bytes: &[u8]) -> Result<Manifest, Malformed> {
         entries: reader.u64()?,
         subdirs: reader.u64()?,
         position: Seq(reader.u64()?),
-        touched: (Timestamp(reader.u64()?.cast_signed()), Seq(reader.u64()?)),
+        touched: DirTouch { time: Timestamp(reader.u64()?.cast_signed()), seq: Seq(reader.u64()?) },
         runs: Vec::new(),
         attached: Vec::new(),
         values: Vec::new(),

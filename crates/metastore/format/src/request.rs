@@ -4,9 +4,9 @@
 //! [`StoreResult`]. A driver carries the operation out on a worker thread, or a simulator against
 //! a store in memory that may lose, tear or delay it.
 
-use types::{ClientId, Error, Ino, InoRange, Pool, Rank, Seq, Timestamp};
+use types::{ClientId, Error, Ino, InoRange, Pool, Rank, Seq};
 
-use crate::{DirRun, Manifest, Rows, Snapshot};
+use crate::{DirRun, DirTouch, Manifest, Rows, Snapshot};
 
 /// Names one operation under way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -125,7 +125,7 @@ pub enum StoreOp {
         /// See [`Manifest::position`].
         position: Seq,
         /// See [`Manifest::touched`].
-        touched: (Timestamp, Seq),
+        touched: DirTouch,
         /// A client's runs that go above the rows, newest first, and the inode numbers that are its
         /// client's.
         attach: Option<Box<(Vec<DirRun>, Vec<InoRange>)>>,

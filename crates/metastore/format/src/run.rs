@@ -122,9 +122,10 @@ pub(crate) fn fuzz_block(data: &[u8]) {
         };
         let (mut cursor, mut name) = (block.cursor(), NameBuf::new());
         while let Ok(Some(_)) = cursor.advance(&Base::default(), &mut name, || first) {}
-        let _ = block.get(&Base::default(), (first, first));
-        let _ = block.get(&Base::default(), (first, &body[..body.len().min(8)]));
-        let _ = block.scan(&Base::default(), (first, first));
+        let _ = block.get(&Base::default(), block::BlockProbe { first, name: first });
+        let _ = block
+            .get(&Base::default(), block::BlockProbe { first, name: &body[..body.len().min(8)] });
+        let _ = block.scan(&Base::default(), block::BlockProbe { first, name: first });
     }
 }
 

@@ -35,6 +35,15 @@ pub struct WantedRange {
     run: usize,
 }
 
+/// The streams that a merge read up to the end of their bytes in memory.
+#[derive(Default)]
+struct DryStreams {
+    /// Those whose run has more.
+    starved: Vec<usize>,
+    /// Those whose run has no more.
+    ended: Vec<usize>,
+}
+
 impl Scan {
     /// Of all names behind one; of all if it is empty.
     #[must_use]
@@ -88,19 +97,19 @@ impl Scan {
         take: &mut impl FnMut(&[u8], &RowValue<'_>),
     ) -> Result<bool, FormatError> {
         let mut last = std::mem::take(&mut self.after);
-        let (mut starved, mut ended) = (Vec::new(), Vec::new());
-        let result = self.merge(&mut last, (&mut starved, &mut ended), take);
+        let mut dry = DryStreams::default();
+        let result = self.merge(&mut last, &mut dry, take);
         self.after = last;
-        starved.iter().for_each(|run: &usize| self.streams[*run].use_up());
-        ended.iter().for_each(|run: &usize| self.streams[*run].end());
+        dry.starved.iter().for_each(|run| self.streams[*run].use_up());
+        dry.ended.iter().for_each(|run| self.streams[*run].end());
         result?;
-        Ok(!starved.is_empty())
+        Ok(!dry.starved.is_empty())
     }
 
     fn merge(
         &self,
         last: &mut Vec<u8>,
-        (starved, ended): (&mut Vec<usize>, &mut Vec<usize>),
+        dry: &mut DryStreams,
         take: &mut impl FnMut(&[u8], &RowValue<'_>),
     ) -> Result<(), FormatError> {
         let mut cursors: Vec<StreamCursor<'_>> = Vec::with_capacity(self.streams.len());
@@ -109,12 +118,12 @@ impl Scan {
             let mut cursor = stream.cursor(last)?;
             match cursor.skip_to(last)? {
                 Moved::Row => order.push(run),
-                Moved::Starved => starved.push(run),
-                Moved::End => ended.push(run),
+                Moved::Starved => dry.starved.push(run),
+                Moved::End => dry.ended.push(run),
             }
             cursors.push(cursor);
         }
-        if !starved.is_empty() {
+        if !dry.starved.is_empty() {
             return Ok(());
         }
         order.sort_by(|left, right| cursors[*left].name().cmp(cursors[*right].name()));
@@ -139,11 +148,11 @@ impl Scan {
             match cursor.advance()? {
                 Moved::Row => {}
                 Moved::Starved => {
-                    starved.push(first);
+                    dry.starved.push(first);
                     return Ok(());
                 }
                 Moved::End => {
-                    ended.push(first);
+                    dry.ended.push(first);
                     order.remove(0);
                     continue;
                 }

@@ -152,7 +152,7 @@ fn example_manifest() -> Manifest {
         subdirs: 3,
         counts_exact: false,
         position: types::Seq(0x1234),
-        touched: (types::Timestamp(0), types::Seq(0)),
+        touched: crate::DirTouch::default(),
     }
 }
 

@@ -11,6 +11,6 @@ mod session;
 
 pub(crate) use flights::Ticket;
 pub(crate) use reply::{Dirent, Out};
-pub(crate) use request::{LockAsked, Op, Request, SetAttr, Time, Write};
+pub(crate) use request::{LockAsked, NodeName, Op, ReadDir, Request, SetAttr, Time, Write};
 pub(crate) use session::{Handler, Notifier, Session, start};
 pub use session::{READ_AHEAD_KIB, TRANSFER_BYTES_MAX};

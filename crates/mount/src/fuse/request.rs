@@ -70,6 +70,25 @@ pub(crate) struct Write<'a> {
     pub(crate) drops_set_id: bool,
 }
 
+/// A name in a directory other than that of the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NodeName<'a> {
+    /// The kernel's number of the directory.
+    pub(crate) node: u64,
+    pub(crate) name: &'a OsStr,
+}
+
+/// A request for a part of a listing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReadDir {
+    /// The handle of the open directory.
+    pub(crate) handle: u64,
+    /// The position of the first entry.
+    pub(crate) offset: u64,
+    /// The size of the kernel's buffer in bytes.
+    pub(crate) size: u32,
+}
+
 /// An operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Op<'a> {
@@ -87,8 +106,8 @@ pub(crate) enum Op<'a> {
     MakeDir(&'a OsStr, u32),
     Unlink(&'a OsStr),
     RemoveDir(&'a OsStr),
-    /// Name, new directory and new name, and `RENAME_*`.
-    Rename(&'a OsStr, (u64, &'a OsStr), u32),
+    /// Name, new name, and `RENAME_*`.
+    Rename(&'a OsStr, NodeName<'a>, u32),
     /// Inode number and new name.
     Link(u64, &'a OsStr),
     Open(i32),
@@ -110,16 +129,8 @@ pub(crate) enum Op<'a> {
     Sync,
     SyncDir,
     OpenDir,
-    ReadDir {
-        handle: u64,
-        offset: u64,
-        size: u32,
-    },
-    ReadDirPlus {
-        handle: u64,
-        offset: u64,
-        size: u32,
-    },
+    ReadDir(ReadDir),
+    ReadDirPlus(ReadDir),
     ReleaseDir(u64),
     /// Name, value and `XATTR_*`.
     SetXattr(&'a OsStr, &'a [u8], u32),
@@ -221,8 +232,8 @@ fn parse_op<'a>(opcode: u32, mut fields: Fields<'a>) -> Option<Op<'a>> {
             let (handle, offset, size) = (from.u64()?, from.u64()?, from.u32()?);
             match opcode {
                 opcode::READ => Op::Read { offset, size },
-                opcode::READDIR => Op::ReadDir { handle, offset, size },
-                _ => Op::ReadDirPlus { handle, offset, size },
+                opcode::READDIR => Op::ReadDir(ReadDir { handle, offset, size }),
+                _ => Op::ReadDirPlus(ReadDir { handle, offset, size }),
             }
         }
         opcode::WRITE => Op::Write(write(from)?),
@@ -281,13 +292,13 @@ fn made<'a>(opcode: u32, from: &mut Fields<'a>) -> Option<Op<'a>> {
 }
 
 fn renamed<'a>(opcode: u32, from: &mut Fields<'a>) -> Option<Op<'a>> {
-    let (dir, mut flags) = (from.u64()?, 0);
+    let (node, mut flags) = (from.u64()?, 0);
     if opcode == opcode::RENAME2 {
         flags = from.u32()?;
         from.skip(4)?;
     }
-    let (name, new_name) = (from.name()?, from.name()?);
-    Some(Op::Rename(name, (dir, new_name), flags))
+    let (old, name) = (from.name()?, from.name()?);
+    Some(Op::Rename(old, NodeName { node, name }, flags))
 }
 
 fn write<'a>(from: &mut Fields<'a>) -> Option<Write<'a>> {

@@ -74,7 +74,8 @@ pub(crate) struct Notifier(Arc<Device>);
 pub(crate) fn start<H: Handler>(
     device: OwnedFd,
     handler: H,
-    (features, threads): (Features, usize),
+    features: Features,
+    threads: usize,
 ) -> std::io::Result<(Session, Notifier)> {
     let device = Arc::new(Device::new(device));
     negotiate(&device, features)?;

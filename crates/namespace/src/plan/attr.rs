@@ -3,7 +3,7 @@
 use journal::Event;
 use types::{
     AttrChange, Cred, Errno, FILE_BYTES_MAX, FileType, INLINE_BYTES_MAX, Ino, MODE_PERMISSIONS,
-    Timestamp, XattrFlags,
+    Timestamp, XattrChange,
 };
 
 use super::{Plan, Planned, SET_GID, WRITE};
@@ -80,10 +80,10 @@ impl Namespace {
         &self,
         cred: &Cred,
         ino: Ino,
-        (name, value): (&'a [u8], Option<&'a [u8]>),
-        flags: XattrFlags,
+        change: XattrChange<'a>,
         time: Timestamp,
     ) -> Plan<'a> {
+        let XattrChange { name, value, flags } = change;
         let inode = self.inode_up_to_date(ino)?;
         self.owner_only(cred, inode)?;
         if name.is_empty() || name.contains(&0) {

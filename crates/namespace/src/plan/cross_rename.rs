@@ -6,9 +6,9 @@
 //! only its name is the other rank's.
 
 use journal::{Event, InodeSnapshot};
-use types::{Cred, Errno, Ino, Timestamp, check_name};
+use types::{Cred, EntryName, Errno, Ino, Timestamp, check_name};
 
-use super::{Planned, WRITE};
+use super::{InodeRef, Planned, WRITE};
 use crate::{Namespace, Refusal};
 
 /// The name that an inode has in the hidden directory above it.
@@ -22,12 +22,13 @@ impl Namespace {
     pub fn plan_departure<'a>(
         &self,
         cred: &Cred,
-        (parent, name): (Ino, &'a [u8]),
+        entry: EntryName<'a>,
         time: Timestamp,
     ) -> Result<(Ino, Planned<'a>), Refusal> {
+        let EntryName { dir: parent, name } = entry;
         check_name(name)?;
         let dir = self.writable_dir(cred, parent)?;
-        let (ino, inode) = self.existing(parent, name)?;
+        let InodeRef { ino, inode } = self.existing(entry)?;
         self.sticky(cred, dir, inode)?;
         if inode.is_dir() {
             // Its `..` changes, as in a rename within one rank.
@@ -59,10 +60,11 @@ impl Namespace {
         &self,
         cred: &Cred,
         moved: &InodeSnapshot<'a>,
-        (parent, name): (Ino, &'a [u8]),
+        entry: EntryName<'a>,
         no_replace: bool,
         time: Timestamp,
     ) -> Result<Event<'a>, Refusal> {
+        let EntryName { dir: parent, name } = entry;
         check_name(name)?;
         let dir = self.writable_dir(cred, parent)?;
         let target = self.find(parent, name)?;

@@ -5,7 +5,9 @@
 //! inodes.
 
 use journal::{Create, Event};
-use types::{AttrChange, Cred, Errno, FileType, Ino, RenameFlags, XattrFlags};
+use types::{
+    AttrChange, Cred, EntryName, Errno, FileType, Ino, RenameFlags, XattrChange, XattrFlags,
+};
 
 use super::{EXECUTE, Plan, Planned, PlannedInode, SET_GID};
 use crate::{Namespace, Refusal};
@@ -60,7 +62,7 @@ impl Namespace {
         match *event {
             Event::Create(ref create) => self.judge_create(cred, create).map(Some),
             Event::Link { parent, name, ino, time, .. } => {
-                self.plan_link(cred, ino, (parent, name), time).map(Some)
+                self.plan_link(cred, ino, EntryName::new(parent, name), time).map(Some)
             }
             Event::Unlink { parent, name, ino, time } => {
                 let planned = self.plan_unlink(cred, parent, name, time)?;
@@ -90,8 +92,8 @@ impl Namespace {
                 planned.map(Some)
             }
             Event::SetXattr { ino, name, value, time, .. } => {
-                let flags = XattrFlags::default();
-                self.plan_setxattr(cred, ino, (name, value), flags, time).map(Some)
+                let change = XattrChange { name, value, flags: XattrFlags::default() };
+                self.plan_setxattr(cred, ino, change, time).map(Some)
             }
             Event::SetData { ino, data, size, time, .. } => {
                 let of_own = own && self.inode(ino)?.uid == cred.uid;
@@ -151,7 +153,8 @@ impl Namespace {
             atime: Some(create.atime),
             data: create.data,
         };
-        let mut planned = self.plan_create(cred, (create.parent, create.name), &new, create.ino)?;
+        let entry = EntryName::new(create.parent, create.name);
+        let mut planned = self.plan_create(cred, entry, &new, create.ino)?;
         if let Event::Create(planned) = &mut planned.event {
             planned.gid = create.gid;
         }
@@ -178,7 +181,7 @@ impl Namespace {
             return Ok(None);
         };
         let flags = RenameFlags { exchange: exchanged.is_some(), ..RenameFlags::default() };
-        let (from, to) = ((parent, name), (new_parent, new_name));
+        let (from, to) = (EntryName::new(parent, name), EntryName::new(new_parent, new_name));
         let Some(planned) = self.plan_rename(cred, from, to, flags, time)? else {
             return Ok(None);
         };

@@ -1,9 +1,9 @@
 //! `rename` and its many edges.
 
 use journal::Event;
-use types::{Cred, Errno, Ino, RenameFlags, Timestamp, check_name};
+use types::{Cred, EntryName, Errno, Ino, RenameFlags, Timestamp, check_name};
 
-use super::{Planned, WRITE};
+use super::{InodeRef, Planned, WRITE};
 use crate::inode::Inode;
 use crate::{Namespace, Refusal};
 
@@ -16,57 +16,58 @@ impl Namespace {
     pub fn plan_rename<'a>(
         &self,
         cred: &Cred,
-        from: (Ino, &'a [u8]),
-        to: (Ino, &'a [u8]),
+        from: EntryName<'a>,
+        to: EntryName<'a>,
         flags: RenameFlags,
         time: Timestamp,
     ) -> Result<Option<Planned<'a>>, Refusal> {
-        check_name(from.1)?;
-        check_name(to.1)?;
+        check_name(from.name)?;
+        check_name(to.name)?;
         if flags.no_replace && flags.exchange {
             return Err(Errno::Invalid.into());
         }
-        let from_dir = self.writable_dir(cred, from.0)?;
-        let to_dir = self.writable_dir(cred, to.0)?;
-        let (ino, inode) = self.existing(from.0, from.1)?;
+        let from_dir = self.writable_dir(cred, from.dir)?;
+        let to_dir = self.writable_dir(cred, to.dir)?;
+        let source = self.existing(from)?;
+        let InodeRef { ino, inode } = source;
         self.sticky(cred, from_dir, inode)?;
-        self.may_move_to(cred, (ino, inode), from.0, to.0)?;
-        let target = self.find(to.0, to.1)?;
+        self.may_move_to(cred, source, from.dir, to.dir)?;
+        let target = self.find(to.dir, to.name)?;
         // The event has all that its inode says.
         self.inode_up_to_date(ino)?;
         let (moved, first) = self.snapshot(ino, inode, time);
         let mut planned = Planned {
-            event: Event::Unlink { parent: from.0, name: from.1, ino, time },
+            event: Event::Unlink { parent: from.dir, name: from.name, ino, time },
             first,
             second: None,
         };
         let mut exchanged = None;
         if let Some(target) = target {
-            let target_inode = self.inode(target)?;
+            let other = InodeRef { ino: target, inode: self.inode(target)? };
             if flags.no_replace {
                 return Err(Errno::Exists.into());
             }
             if target == ino {
                 return Ok(None);
             }
-            self.sticky(cred, to_dir, target_inode)?;
+            self.sticky(cred, to_dir, other.inode)?;
             if flags.exchange {
-                self.may_move_to(cred, (target, target_inode), to.0, from.0)?;
+                self.may_move_to(cred, other, to.dir, from.dir)?;
                 self.inode_up_to_date(target)?;
-                let (snapshot, second) = self.snapshot(target, target_inode, time);
+                let (snapshot, second) = self.snapshot(target, other.inode, time);
                 exchanged = Some(snapshot);
                 planned.second = second;
             } else {
-                self.may_replace(inode, (target, target_inode))?;
+                self.may_replace(inode, other)?;
             }
         } else if flags.exchange {
             return Err(Errno::NotFound.into());
         }
         planned.event = Event::Rename {
-            parent: from.0,
-            name: from.1,
-            new_parent: to.0,
-            new_name: to.1,
+            parent: from.dir,
+            name: from.name,
+            new_parent: to.dir,
+            new_name: to.name,
             moved,
             exchanged,
             replaced: target.filter(|_| !flags.exchange).unwrap_or_default(),
@@ -78,10 +79,11 @@ impl Namespace {
     fn may_move_to(
         &self,
         cred: &Cred,
-        (ino, inode): (Ino, &Inode),
+        moving: InodeRef<'_>,
         from: Ino,
         to: Ino,
     ) -> Result<(), Refusal> {
+        let InodeRef { ino, inode } = moving;
         if !inode.is_dir() || from == to {
             return Ok(());
         }
@@ -92,12 +94,12 @@ impl Namespace {
         self.allow(cred, inode, WRITE)
     }
 
-    fn may_replace(&self, inode: &Inode, (target, over): (Ino, &Inode)) -> Result<(), Refusal> {
-        match (inode.is_dir(), over.is_dir()) {
+    fn may_replace(&self, inode: &Inode, target: InodeRef<'_>) -> Result<(), Refusal> {
+        match (inode.is_dir(), target.inode.is_dir()) {
             (false, false) => Ok(()),
             (false, true) => Err(Errno::IsDirectory.into()),
             (true, false) => Err(Errno::NotDirectory.into()),
-            (true, true) => self.is_empty(target),
+            (true, true) => self.is_empty(target.ino),
         }
     }
 }

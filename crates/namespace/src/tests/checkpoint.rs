@@ -6,13 +6,15 @@ mod removed;
 use std::collections::BTreeMap;
 
 use journal::{Event, JournalBuffer};
-use metastore::{InodeRecord, Row, RowValue, Rows};
+use metastore::{DirTouch, InodeRecord, Row, RowValue, Rows};
 use proptest::prelude::*;
-use types::{Attr, FileType, Ino, Origin, RenameFlags, Seq, Timestamp};
+use types::{Attr, EntryName, FileType, Ino, Origin, RenameFlags, Seq, Timestamp};
 
 use super::tree::{self, warm};
 use super::world::{At, Op, at, change_op, change_or_policy, cred, peek, plan, resolve};
-use crate::{Capture, Cred, FreedInode, Mode, Namespace, Planned, PlannedInode, Refusal};
+use crate::{
+    Capture, Cred, FreedInode, Mode, Namespace, Planned, PlannedInode, Refusal, StoredCounts,
+};
 
 /// A row as the store keeps it.
 #[derive(Clone, Debug)]
@@ -24,7 +26,7 @@ enum Stored {
 /// The metadata store.
 #[derive(Default)]
 struct Store {
-    positions: BTreeMap<Ino, (Seq, (Timestamp, Seq))>,
+    positions: BTreeMap<Ino, (Seq, DirTouch)>,
     counts: BTreeMap<Ino, (u64, u64, bool)>,
     dirs: BTreeMap<Ino, BTreeMap<Vec<u8>, Stored>>,
 }
@@ -60,13 +62,15 @@ impl Store {
             let found = self.rows(dir).find(|row| row.name == *name);
             rows.push(name, found.map_or(RowValue::Removed, |row| row.value));
         }
-        let counts = self.counts.get(&dir).copied().unwrap_or((0, 0, true));
-        let position = self.positions.get(&dir).copied().unwrap_or_default();
-        namespace.load_names(dir, rows.iter(), (counts, false), position);
+        let (entries, subdirs, exact) = self.counts.get(&dir).copied().unwrap_or((0, 0, true));
+        let counts = StoredCounts { entries, subdirs, exact, may_estimate: false };
+        let (position, touched) = self.positions.get(&dir).copied().unwrap_or_default();
+        namespace.load_names(dir, rows.iter(), counts, position, touched);
     }
 
     fn replace(&self, namespace: &mut Namespace, dir: Ino) {
-        namespace.replace(dir, self.rows(dir), self.positions[&dir]);
+        let (position, touched) = self.positions[&dir];
+        namespace.replace(dir, self.rows(dir), position, touched);
     }
 
     fn rows(&self, dir: Ino) -> impl Iterator<Item = Row<'_>> {
@@ -512,14 +516,18 @@ fn a_name_of_a_later_time_takes_no_link_away() {
     let root = Cred::root();
     let new = PlannedInode { mode: 0o100_644, ..PlannedInode::default() };
     let mut server = Server::new();
-    server.perform_planned(|server| server.plan_create(&root, (Ino::ROOT, b"d"), &new, Ino(8)));
+    server.perform_planned(|server| {
+        server.plan_create(&root, EntryName::new(Ino::ROOT, b"d"), &new, Ino(8))
+    });
     while server.begin(0) {
         server.commit(0);
     }
     server.trim();
-    server.perform_planned(|server| server.plan_create(&root, (Ino::ROOT, b"c"), &new, Ino(9)));
+    server.perform_planned(|server| {
+        server.plan_create(&root, EntryName::new(Ino::ROOT, b"c"), &new, Ino(9))
+    });
     server.perform_planned(|server| server.plan_unlink(&root, Ino::ROOT, b"d", Timestamp(3)));
-    let link = (Ino::ROOT, b"d".as_slice());
+    let link = EntryName::new(Ino::ROOT, b"d");
     server.perform_planned(|server| server.plan_link(&root, Ino(9), link, Timestamp(4)));
     server.begin(0);
     server.commit(0);
@@ -540,10 +548,11 @@ fn a_lost_link_is_counted_after_a_crash() {
     let root = Cred::root();
     let mut server = Server::new();
     let new = PlannedInode { mode: 0o100_644, ..PlannedInode::default() };
-    server
-        .perform_planned(|namespace| namespace.plan_create(&root, (Ino::ROOT, b"a"), &new, Ino(9)));
     server.perform_planned(|namespace| {
-        namespace.plan_link(&root, Ino(9), (Ino::ROOT, b"b"), Timestamp(2))
+        namespace.plan_create(&root, EntryName::new(Ino::ROOT, b"a"), &new, Ino(9))
+    });
+    server.perform_planned(|namespace| {
+        namespace.plan_link(&root, Ino(9), EntryName::new(Ino::ROOT, b"b"), Timestamp(2))
     });
     while server.begin(0) {
         server.commit(0);
@@ -563,13 +572,17 @@ fn a_directory_is_moved_with_the_times_of_its_names() {
     let root = Cred::root();
     let mut server = Server::new();
     let new = PlannedInode { mode: 0o040_755, time: Timestamp(2), ..PlannedInode::default() };
-    server.perform_planned(|server| server.plan_create(&root, (Ino::ROOT, b"d"), &new, Ino(8)));
+    server.perform_planned(|server| {
+        server.plan_create(&root, EntryName::new(Ino::ROOT, b"d"), &new, Ino(8))
+    });
     while server.begin(0) {
         server.commit(0);
     }
     server.trim();
     let new = PlannedInode { mode: 0o100_644, time: Timestamp(3), ..PlannedInode::default() };
-    server.perform_planned(|server| server.plan_create(&root, (Ino(8), b"f"), &new, Ino(9)));
+    server.perform_planned(|server| {
+        server.plan_create(&root, EntryName::new(Ino(8), b"f"), &new, Ino(9))
+    });
     // Where `d` is named is not in memory after the crash.
     server.recover();
     while server.begin(0) {
@@ -579,8 +592,14 @@ fn a_directory_is_moved_with_the_times_of_its_names() {
     server.recover();
     server.warm(|server| server.lookup(&root, Ino::ROOT, b"d")).expect("it is there");
     let moved = server.warm(|server| {
-        let to = (Ino::ROOT, b"e".as_slice());
-        server.plan_rename(&root, (Ino::ROOT, b"d"), to, RenameFlags::default(), Timestamp(4))
+        let to = EntryName::new(Ino::ROOT, b"e");
+        server.plan_rename(
+            &root,
+            EntryName::new(Ino::ROOT, b"d"),
+            to,
+            RenameFlags::default(),
+            Timestamp(4),
+        )
     });
     server.execute(&moved.expect("it is allowed").expect("the names differ"));
     let attr = server.tree()["/e"].attr;
@@ -595,20 +614,28 @@ fn a_merged_directory_keeps_the_names_it_took_over_after_a_crash() {
     let mut server = Server::new();
     let new = |mode| PlannedInode { mode, ..PlannedInode::default() };
     let (dir, file) = (new(0o040_755), new(0o100_644));
-    server.perform_planned(|server| server.plan_create(&root, (Ino::ROOT, b"w"), &file, Ino(7)));
-    server.perform_planned(|server| server.plan_create(&root, (Ino::ROOT, b"x"), &file, Ino(9)));
+    server.perform_planned(|server| {
+        server.plan_create(&root, EntryName::new(Ino::ROOT, b"w"), &file, Ino(7))
+    });
+    server.perform_planned(|server| {
+        server.plan_create(&root, EntryName::new(Ino::ROOT, b"x"), &file, Ino(9))
+    });
     while server.begin(0) {
         server.commit(0);
     }
     server.trim();
     // For this the replay has the root fetched.
     server.perform_planned(|server| server.plan_unlink(&root, Ino::ROOT, b"w", Timestamp(2)));
-    server.perform_planned(|server| server.plan_create(&root, (Ino::ROOT, b"d"), &dir, Ino(8)));
-    let (from, to) = ((Ino::ROOT, b"x".as_slice()), (Ino(8), b"f".as_slice()));
+    server.perform_planned(|server| {
+        server.plan_create(&root, EntryName::new(Ino::ROOT, b"d"), &dir, Ino(8))
+    });
+    let (from, to) = (EntryName::new(Ino::ROOT, b"x"), EntryName::new(Ino(8), b"f"));
     let moved = server.namespace.plan_rename(&root, from, to, RenameFlags::default(), Timestamp(2));
     server.execute(&moved.expect("it is allowed").expect("the names differ"));
     let merged = Namespace::with_root(Timestamp(1));
-    let merged = merged.plan_create(&root, (Ino::ROOT, b"d"), &dir, Ino(20)).expect("it is new");
+    let merged = merged
+        .plan_create(&root, EntryName::new(Ino::ROOT, b"d"), &dir, Ino(20))
+        .expect("it is new");
     server.namespace.set_journalled(false);
     server.namespace.apply(Seq(server.next - 1), Mode::Merge, &merged.event());
     server.namespace.set_journalled(true);
@@ -640,7 +667,7 @@ fn a_name_that_a_merge_took_stays_taken_after_a_crash() {
     let mut server = Server::new();
     let new = |mode| PlannedInode { mode, ..PlannedInode::default() };
     let (dir, file) = (new(0o040_755), new(0o100_644));
-    let at = |parent, name: &'static [u8]| (parent, name);
+    let at = |parent, name: &'static [u8]| EntryName::new(parent, name);
     for (place, new, ino) in [
         (at(Ino::ROOT, b"d"), &dir, Ino(10)),
         (at(Ino::ROOT, b"e"), &dir, Ino(11)),
@@ -654,10 +681,14 @@ fn a_name_that_a_merge_took_stays_taken_after_a_crash() {
     }
     server.trim();
     // These keep the journal, and have `d` fetched.
-    server.perform_planned(|server| server.plan_create(&root, (Ino(11), b"z"), &file, Ino(14)));
+    server.perform_planned(|server| {
+        server.plan_create(&root, EntryName::new(Ino(11), b"z"), &file, Ino(14))
+    });
     server.perform_planned(|server| server.plan_unlink(&root, Ino(10), b"y", Timestamp(2)));
     let merged = Namespace::with_root(Timestamp(1));
-    let merged = merged.plan_create(&root, (Ino::ROOT, b"a"), &file, Ino(20)).expect("it is new");
+    let merged = merged
+        .plan_create(&root, EntryName::new(Ino::ROOT, b"a"), &file, Ino(20))
+        .expect("it is new");
     let mut slice = JournalBuffer::new(Seq(1), false);
     slice.append(Origin::default(), &merged.event());
     server.namespace.apply(Seq(server.next), Mode::Merge, &merged.event());

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
-use types::{Cred, Ino, Seq, Timestamp};
+use types::{Cred, EntryName, Ino, Seq, Timestamp};
 
 use crate::{Mode, Namespace, PlannedInode};
 
@@ -17,7 +17,8 @@ impl Directory {
         self.next += 1;
         let new = PlannedInode { mode: 0o100_644, time: Timestamp(2), ..PlannedInode::default() };
         let ino = Ino(1000 + self.next);
-        let planned = self.namespace.plan_create(&Cred::root(), (Ino::ROOT, name), &new, ino);
+        let planned =
+            self.namespace.plan_create(&Cred::root(), EntryName::new(Ino::ROOT, name), &new, ino);
         if let Ok(planned) = planned {
             self.namespace.apply(Seq(self.next), Mode::Live, &planned.event());
         }

@@ -1,7 +1,7 @@
 //! Large directories, many inodes, long and strange names.
 
 use metastore::Rows;
-use types::{Cred, Ino, RenameFlags, Seq, Timestamp, name_hash};
+use types::{Cred, EntryName, Ino, RenameFlags, Seq, Timestamp, name_hash};
 
 use crate::{Mode, Namespace, PlannedInode};
 
@@ -16,7 +16,8 @@ fn namespace_with(files: u64) -> Namespace {
 fn create(namespace: &mut Namespace, name: &[u8], number: u64) {
     let new = PlannedInode { mode: 0o100_644, time: Timestamp(2), ..PlannedInode::default() };
     let ino = Ino(Ino::FIRST_FREE + number);
-    let planned = namespace.plan_create(&Cred::root(), (Ino::ROOT, name), &new, ino).unwrap();
+    let planned =
+        namespace.plan_create(&Cred::root(), EntryName::new(Ino::ROOT, name), &new, ino).unwrap();
     namespace.apply(Seq(number + 1), Mode::Live, &planned.event());
 }
 
@@ -105,7 +106,13 @@ fn names_are_bytes_of_any_value_up_to_255() {
     let (from, to) = (names[0].as_slice(), [0xfe; 255]);
     let flags = RenameFlags::default();
     let planned = namespace
-        .plan_rename(&root, (Ino::ROOT, from), (Ino::ROOT, &to), flags, Timestamp(3))
+        .plan_rename(
+            &root,
+            EntryName::new(Ino::ROOT, from),
+            EntryName::new(Ino::ROOT, &to),
+            flags,
+            Timestamp(3),
+        )
         .unwrap()
         .unwrap();
     namespace.apply(Seq(99), Mode::Live, &planned.event());

@@ -3,7 +3,7 @@
 use journal::{Create, Event};
 use model::Model;
 use proptest::prelude::*;
-use types::{Attr, AttrChange, Errno, Ino, Stripe, Timestamp};
+use types::{Attr, AttrChange, EntryName, Errno, Ino, Stripe, Timestamp, XattrChange};
 
 use super::tree::{Fetch, warm};
 use crate::{Cred, Namespace, Planned, PlannedInode, Refusal, RenameFlags, XattrFlags};
@@ -209,7 +209,8 @@ pub(super) fn plan(
     (one, two): (Target, Target),
     (ino, time): (Ino, Timestamp),
 ) -> Result<Option<Planned<'static>>, Refusal> {
-    let (at, to) = ((one.dir, one.name), (two.dir, two.name));
+    let at = EntryName::new(one.dir, one.name);
+    let to = EntryName::new(two.dir, two.name);
     match op {
         Op::Create { .. } => namespace.plan_create(who, at, &op.new_inode(time), ino).map(Some),
         Op::Link { .. } => namespace.plan_link(who, one.ino, to, time).map(Some),
@@ -218,8 +219,9 @@ pub(super) fn plan(
         Op::Rename { flags, .. } => namespace.plan_rename(who, at, to, flags, time),
         Op::SetAttr { change, .. } => namespace.plan_setattr(who, one.ino, &change, time).map(Some),
         Op::SetXattr { name, value, flags, .. } => {
-            let pair = (XATTRS[usize::from(name)], value.map(Op::value));
-            namespace.plan_setxattr(who, one.ino, pair, flags, time).map(Some)
+            let (name, value) = (XATTRS[usize::from(name)], value.map(Op::value));
+            let change = XattrChange { name, value, flags };
+            namespace.plan_setxattr(who, one.ino, change, time).map(Some)
         }
         Op::SetData { data, size, .. } => {
             namespace.plan_setdata(who, one.ino, DATA[usize::from(data)], size, time).map(Some)
@@ -245,7 +247,7 @@ pub(super) fn on_model(
     (one, two): (Target, Target),
     (ino, time): (Ino, Timestamp),
 ) -> Result<(), Errno> {
-    let (at, to) = ((one.dir, one.name), (two.dir, two.name));
+    let (at, to) = (EntryName::new(one.dir, one.name), EntryName::new(two.dir, two.name));
     match op {
         Op::Create { .. } => {
             let PlannedInode { mode, owner, rdev, stripe, size, mtime, .. } = op.new_inode(time);
@@ -259,8 +261,8 @@ pub(super) fn on_model(
         Op::Rename { flags, .. } => model.rename(who, at, to, flags, time),
         Op::SetAttr { change, .. } => model.setattr(who, one.ino, &change, time),
         Op::SetXattr { name, value, flags, .. } => {
-            let pair = (XATTRS[usize::from(name)], value.map(Op::value));
-            model.setxattr(who, one.ino, pair, flags, time)
+            let (name, value) = (XATTRS[usize::from(name)], value.map(Op::value));
+            model.setxattr(who, one.ino, XattrChange { name, value, flags }, time)
         }
         Op::SetData { data, size, .. } => {
             model.setdata(who, one.ino, DATA[usize::from(data)], size, time)

@@ -222,6 +222,7 @@ impl RanksWorld {
         let Client { router, asked, to, id, remembers, .. } = &mut self.clients[client];
         let Some(asked) = asked else { return };
         asked.waits = Waits::Nothing;
+        router.validate();
         let given = match asked.walking {
             Some(at) => Op::Walk { base: Ino::ROOT, path: &asked.paths[at].0 },
             None => asked.script.op(),

@@ -1,6 +1,7 @@
 //! The connections of a client of several ranks, and the messages that come over them.
 
 use client::{RouteInput, SessionEffects, SessionInput};
+use mds::MdsInput;
 use types::{ConnId, Error, Rank};
 use wire::Message;
 
@@ -109,16 +110,6 @@ impl RanksWorld {
         known.to_server_at = known.to_server_at.max(at);
         let after = known.to_server_at - self.now;
         self.schedule(after, Event::ToServer(conn, frame));
-    }
-
-    pub(super) fn break_conn(&mut self, conn: ConnId, server_notices: bool) {
-        let Some(known) = self.conns.get_mut(&conn).filter(|known| known.alive) else { return };
-        known.alive = false;
-        let (server, client) = (self.rng.between(1, 30 * MS), self.rng.between(1, 30 * MS));
-        if server_notices {
-            self.schedule(server, Event::ServerSawClose(conn));
-        }
-        self.schedule(client, Event::ClientSawClose(conn));
     }
 
     pub(super) fn arrived_at_server(&mut self, conn: ConnId, frame: &[u8]) {

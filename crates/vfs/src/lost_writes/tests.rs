@@ -13,12 +13,12 @@ fn full() -> Error {
 fn a_file_is_whole_when_the_last_lost_byte_is_written_again() {
     let mut lost = Lost::default();
     assert!(lost.check().is_ok());
-    lost.add((10, 20), &full());
-    lost.add((20, 30), &full());
-    lost.replace((0, 15));
-    lost.replace((16, 40));
+    lost.add(10..20, &full());
+    lost.add(20..30, &full());
+    lost.replace(0..15);
+    lost.replace(16..40);
     assert_eq!(lost.check().unwrap_err().errno, Errno::NoSpace);
-    lost.replace((15, 16));
+    lost.replace(15..16);
     assert!(lost.check().is_ok());
 }
 
@@ -35,13 +35,12 @@ fn the_parts_agree_with_a_list_of_bytes() {
         let range = usize::try_from(start).unwrap()..usize::try_from(end).unwrap();
         bytes[range].fill(fails);
         if fails {
-            lost.add((start, end), &full())
+            lost.add(start..end, &full())
         } else {
-            lost.replace((start, end))
+            lost.replace(start..end)
         }
-        let listed: Vec<bool> = (0..BYTES)
-            .map(|at| lost.ranges.iter().any(|range| range.0 <= at && at < range.1))
-            .collect();
+        let listed: Vec<bool> =
+            (0..BYTES).map(|at| lost.ranges.iter().any(|range| range.contains(&at))).collect();
         assert_eq!(listed, bytes, "step {step}");
         assert_eq!(lost.check().is_err(), bytes.contains(&true), "step {step}");
     }
@@ -51,9 +50,9 @@ fn the_parts_agree_with_a_list_of_bytes() {
 fn many_parts_take_bounded_memory() {
     let mut lost = Lost::default();
     for number in 0..1_000 {
-        lost.add((10 * number, 10 * number + 5), &full());
+        lost.add(10 * number..10 * number + 5, &full());
         assert!(lost.ranges.len() <= RANGES_MAX);
     }
-    lost.replace((0, 9_995));
+    lost.replace(0..9_995);
     assert!(lost.check().is_ok());
 }

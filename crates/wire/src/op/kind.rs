@@ -1,12 +1,37 @@
-//! The kind of an operation: whether it changes anything, and its word in statistics.
+//! The class of an operation, said once for client and server, and its word in statistics.
 
 use super::Op;
 
+/// The class of an operation, which decides who executes it and what must be asked before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpClass {
+    /// It reads the namespace.
+    Question,
+    /// It changes the namespace.
+    Change,
+    /// It is about what a session holds: open files, locks, capabilities, answers.
+    Session,
+    /// It is about a decoupled subtree or a branch as a whole.
+    Job,
+    /// It moves a subtree, a directory or a name to another rank.
+    Rank,
+    /// It has the server write something down.
+    Admin,
+}
+
 impl Op<'_> {
-    /// Whether carrying it out changes the namespace.
+    /// The class of the operation.
     #[must_use]
-    pub fn is_mutation(&self) -> bool {
+    pub fn class(&self) -> OpClass {
         match self {
+            Op::Lookup { .. }
+            | Op::Walk { .. }
+            | Op::GetAttr { .. }
+            | Op::GetXattr { .. }
+            | Op::ListXattr { .. }
+            | Op::GetData { .. }
+            | Op::List { .. }
+            | Op::GetPolicy { .. } => OpClass::Question,
             Op::Create { .. }
             | Op::Link { .. }
             | Op::Unlink { .. }
@@ -18,22 +43,8 @@ impl Op<'_> {
             | Op::SetData { .. }
             | Op::Grow { .. }
             | Op::Append { .. }
-            | Op::SetPolicy { .. } => true,
-            Op::Lookup { .. }
-            | Op::Walk { .. }
-            | Op::GetAttr { .. }
-            | Op::GetXattr { .. }
-            | Op::ListXattr { .. }
-            | Op::GetData { .. }
-            | Op::List { .. }
-            | Op::Sync
-            | Op::GetPolicy { .. }
-            | Op::Decouple { .. }
-            | Op::Extend { .. }
-            | Op::Merge { .. }
-            | Op::Release { .. }
-            | Op::TakeOver { .. }
-            | Op::Open { .. }
+            | Op::SetPolicy { .. } => OpClass::Change,
+            Op::Open { .. }
             | Op::Close { .. }
             | Op::Reopen { .. }
             | Op::Yield { .. }
@@ -42,17 +53,28 @@ impl Op<'_> {
             | Op::GetLock { .. }
             | Op::Return { .. }
             | Op::AwaitAsync
-            | Op::Export { .. }
+            | Op::Sync
+            | Op::Held { .. } => OpClass::Session,
+            Op::Decouple { .. }
+            | Op::Extend { .. }
+            | Op::Merge { .. }
+            | Op::Release { .. }
+            | Op::TakeOver { .. }
+            | Op::Adopt { .. } => OpClass::Job,
+            Op::Export { .. }
             | Op::Colocate { .. }
-            | Op::WriteDown { .. }
-            | Op::Held { .. }
             | Op::Split { .. }
             | Op::Join { .. }
-            | Op::Arrive { .. }
-            | Op::Snapshot { .. }
-            | Op::Adopt { .. }
-            | Op::Checkpoint => false,
+            | Op::Arrive { .. } => OpClass::Rank,
+            Op::WriteDown { .. } | Op::Snapshot { .. } | Op::Checkpoint => OpClass::Admin,
         }
+    }
+
+    /// Whether carrying it out changes the namespace.
+    #[inline]
+    #[must_use]
+    pub fn is_mutation(&self) -> bool {
+        self.class() == OpClass::Change
     }
 
     /// Whether the operation changes names or inodes of this server: a change, or half of one
@@ -60,6 +82,25 @@ impl Op<'_> {
     #[must_use]
     pub fn is_change(&self) -> bool {
         self.is_mutation() || matches!(self, Op::Arrive { .. })
+    }
+
+    /// Whether a client may execute the operation itself in a directory that it has alone, and tell
+    /// the server later. A path, for example, may lead through directories of other clients.
+    #[must_use]
+    pub fn may_be_async(&self) -> bool {
+        matches!(
+            self,
+            Op::Create { .. }
+                | Op::Unlink { .. }
+                | Op::Rmdir { .. }
+                | Op::Rename { .. }
+                | Op::SetAttr { .. }
+                | Op::Accessed { .. }
+                | Op::SetXattr { .. }
+                | Op::SetData { .. }
+                | Op::Open { .. }
+                | Op::Close { .. }
+        )
     }
 
     /// A word for statistics and traces.

@@ -81,7 +81,7 @@ fn a_recorded_load_is_replayed_as_often_as_it_was_or_several_times() {
     };
     let rate = |policy: &str, setup: &super::super::Setup, times: f64| {
         let policy = preset(policy).unwrap();
-        replay(&policy, setup, (&recording, times), &Expired::never())
+        replay(&policy, setup, &recording, times, &Expired::never())
     };
     let as_it_was = rate("static", &setup(1, 16), 1.0);
     assert!((as_it_was.per_second - 1000.0).abs() < 60.0, "{}", as_it_was.per_second);

@@ -213,7 +213,7 @@ impl Load<'_> {
         let expired = Expired::never();
         match self {
             Self::Made(_) => simulate(policy, setup, &expired),
-            Self::Recorded(recording) => replay(policy, setup, (recording, args.times), &expired),
+            Self::Recorded(recording) => replay(policy, setup, recording, args.times, &expired),
         }
     }
 }

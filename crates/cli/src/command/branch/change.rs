@@ -13,6 +13,7 @@ use cudele::{Attr, Errno, Error, FileType, Ino, NewFile, Path, RenameFlags, Resu
 use serde_json::json;
 use terminal::context::Context;
 use terminal::io;
+use types::EntryName;
 
 use crate::space;
 
@@ -36,8 +37,8 @@ pub(super) fn mkdir(context: &Context, branches: &Branches, args: &Mkdir) -> Res
         if args.parents {
             make_all(&mut work, &path)?;
         } else {
-            let (parent, name) = parent(&mut work, &path)?;
-            let made = work.create(parent, &name, &NewFile::directory());
+            let Target { dir, name } = Target::of(&mut work, &path)?;
+            let made = work.create(dir, &name, &NewFile::directory());
             made.map_err(|error| error.about(path.to_string()))?;
         }
     }
@@ -93,21 +94,21 @@ pub(super) fn put(context: &Context, branches: &Branches, args: &Put) -> Result<
     }
     for source in sources {
         if source.as_bytes() == b"-" {
-            let (parent, name) = parent(&mut work, &dest)?;
+            let Target { dir, name } = Target::of(&mut work, &dest)?;
             if into.is_some() {
                 return Err(
                     Error::of(Errno::IsDirectory, dest.to_string()).remedy("name a file in it")
                 );
             }
-            work.put(parent, &name, &NewFile::default(), &mut std::io::stdin())?;
+            work.put(dir, &name, &NewFile::default(), &mut std::io::stdin())?;
             continue;
         }
         let local = PathBuf::from(source);
-        let (parent, name) = match into {
-            Some(dir) => (dir.ino, last_name(&local)?),
-            None => parent(&mut work, &dest)?,
+        let target = match into {
+            Some(dir) => Target { dir: dir.ino, name: last_name(&local)? },
+            None => Target::of(&mut work, &dest)?,
         };
-        copy(&mut work, &local, (parent, name), args.preserve)?;
+        copy(&mut work, &local, target, args.preserve)?;
     }
     commit(context, work)
 }
@@ -121,9 +122,9 @@ fn last_name(local: &LocalPath) -> Result<Vec<u8>> {
 }
 
 /// Copies a file, or a directory with everything below it.
-fn copy(work: &mut Work, local: &LocalPath, place: (Ino, Vec<u8>), preserve: bool) -> Result<()> {
-    let mut pending = vec![(local.to_owned(), place)];
-    while let Some((local, (parent, name))) = pending.pop() {
+fn copy(work: &mut Work, local: &LocalPath, target: Target, preserve: bool) -> Result<()> {
+    let mut pending = vec![(local.to_owned(), target)];
+    while let Some((local, Target { dir: parent, name })) = pending.pop() {
         let meta = local.symlink_metadata().map_err(|error| io(&local, &error))?;
         let new = new_of(&meta, preserve);
         match new.file_type {
@@ -152,7 +153,8 @@ fn copy(work: &mut Work, local: &LocalPath, place: (Ino, Vec<u8>), preserve: boo
                     children.push(entry.map_err(|error| io(&local, &error))?.file_name());
                 }
                 children.sort_unstable_by(|a, b| b.cmp(a));
-                let child = |name: OsString| (local.join(&name), (dir, name.into_vec()));
+                let child =
+                    |name: OsString| (local.join(&name), Target { dir, name: name.into_vec() });
                 pending.extend(children.into_iter().map(child));
             }
             FileType::Symlink => {
@@ -214,10 +216,9 @@ pub(super) fn mv(context: &Context, branches: &Branches, args: &Mv) -> Result<()
     {
         to = to.join(name);
     }
-    let (from_dir, from_name) = parent(&mut work, &from)?;
-    let (to_dir, to_name) = parent(&mut work, &to)?;
+    let (from, to) = (Target::of(&mut work, &from)?, Target::of(&mut work, &to)?);
     let flags = RenameFlags { no_replace: args.no_replace, exchange: false };
-    work.rename((from_dir, &from_name), (to_dir, &to_name), flags)?;
+    work.rename(from.as_name(), to.as_name(), flags)?;
     commit(context, work)
 }
 
@@ -239,24 +240,24 @@ pub(super) fn rm(context: &Context, branches: &Branches, args: &Rm) -> Result<()
     for path in &args.paths {
         let path = space::parse(path)?;
         let attr = work.stat(&path)?;
-        let (parent, name) = parent(&mut work, &path)?;
+        let target = Target::of(&mut work, &path)?;
         if !attr.is_dir() {
-            work.unlink(parent, &name)?;
+            work.unlink(target.dir, &target.name)?;
             continue;
         }
         if !args.recursive {
             return Err(Error::of(Errno::IsDirectory, path.to_string())
                 .remedy("remove it with everything below by `cudele branch rm -r`"));
         }
-        remove_tree(&mut work, (parent, name), attr.ino)?;
+        remove_tree(&mut work, target, attr.ino)?;
     }
     commit(context, work)
 }
 
 /// From the leaves up.
-fn remove_tree(work: &mut Work, (parent, name): (Ino, Vec<u8>), dir: Ino) -> Result<()> {
+fn remove_tree(work: &mut Work, top: Target, dir: Ino) -> Result<()> {
     let entries = |work: &mut Work, dir| work.list(dir).map(Vec::into_iter);
-    let mut levels = vec![(parent, name, dir, entries(work, dir)?)];
+    let mut levels = vec![(top.dir, top.name, dir, entries(work, dir)?)];
     while let Some((parent, name, dir, left)) = levels.last_mut() {
         let (parent, dir) = (*parent, *dir);
         match left.next() {
@@ -275,17 +276,28 @@ fn remove_tree(work: &mut Work, (parent, name): (Ino, Vec<u8>), dir: Ino) -> Res
     Ok(())
 }
 
-/// The directory of a path's last name, and that name.
-fn parent(work: &mut Work, path: &Path) -> Result<(Ino, Vec<u8>)> {
-    let (above, name) = path.split_last().filter(|_| path != work.path()).ok_or_else(|| {
-        Error::new(Errno::Invalid, path.to_string(), "the directory that a branch is of stays")
-            .remedy("name something in it")
-    })?;
-    let attr = work.stat(&above)?;
-    if attr.is_dir() {
-        Ok((attr.ino, name.to_vec()))
-    } else {
-        Err(Error::of(Errno::NotDirectory, above.to_string()))
+/// The name that a command changes: the last one of a path.
+struct Target {
+    dir: Ino,
+    name: Vec<u8>,
+}
+
+impl Target {
+    fn of(work: &mut Work, path: &Path) -> Result<Self> {
+        let (above, name) = path.split_last().filter(|_| path != work.path()).ok_or_else(|| {
+            Error::new(Errno::Invalid, path.to_string(), "the directory that a branch is of stays")
+                .remedy("name something in it")
+        })?;
+        let attr = work.stat(&above)?;
+        if attr.is_dir() {
+            Ok(Self { dir: attr.ino, name: name.to_vec() })
+        } else {
+            Err(Error::of(Errno::NotDirectory, above.to_string()))
+        }
+    }
+
+    fn as_name(&self) -> EntryName<'_> {
+        EntryName::new(self.dir, &self.name)
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use advise::{Advice, Costs, Evidence, Job, Prediction, Trace, judge, predict};
+use advise::{Advice, Costs, Evidence, Job, Prediction, Trace, TraceLine, judge, predict};
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Result};
 use policy::Cell;
@@ -127,9 +127,9 @@ struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    fn place(&self, (trace, line): (usize, usize)) -> String {
-        let file = self.args.traces.get(trace).map(|file| quoted(file.as_os_str().as_bytes()));
-        format!("{}:{line}", file.unwrap_or_default())
+    fn place(&self, at: TraceLine) -> String {
+        let file = self.args.traces.get(at.trace).map(|file| quoted(file.as_os_str().as_bytes()));
+        format!("{}:{}", file.unwrap_or_default(), at.number)
     }
 
     fn evidence(&self, evidence: &Evidence) -> String {

@@ -49,7 +49,7 @@ pub(super) fn run(context: &Context, args: &Args, name: &str) -> Result<ExitCode
     };
     let keeps = keeps(args, status);
     let events = if keeps { files.commit()? } else { 0 };
-    report(context, (name, &path), status, keeps.then_some(events))?;
+    report(context, name, &path, status, keeps.then_some(events))?;
     Ok(exit_code(status))
 }
 
@@ -73,7 +73,7 @@ pub(super) fn serve(context: &Context, args: &Args, name: &str) -> Result<ExitCo
     };
     let keeps = keeps(args, status);
     let events = if keeps { server.finish()? } else { 0 };
-    report(context, (name, &path), status, keeps.then_some(events))?;
+    report(context, name, &path, status, keeps.then_some(events))?;
     Ok(exit_code(status))
 }
 
@@ -93,7 +93,8 @@ fn keeps(args: &Args, status: ExitStatus) -> bool {
 /// were thrown away.
 fn report(
     context: &Context,
-    (name, path): (&str, &str),
+    name: &str,
+    path: &str,
     status: ExitStatus,
     kept: Option<u64>,
 ) -> Result<()> {

@@ -4,7 +4,7 @@ use journal::{Block, Event};
 use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult};
 use metastore::{CrossRename, CrossRenameState, cross_rename_name};
 use namespace::{Mode, Refusal};
-use types::{ConnId, Cred, Errno, Error, Ino, Moment, Origin, Rank, Seq};
+use types::{ConnId, Cred, EntryName, Errno, Error, Ino, Moment, Origin, Rank, Seq};
 use wire::{Answer, Failure};
 
 use super::super::RETRY;
@@ -135,6 +135,7 @@ impl Mds {
             return Err(LOST);
         }
         let id = self.cross_rename_number();
+        assert!(self.arrival(id).is_none(), "{id}: a number is of one rename");
         self.authority.cross_renames.arrivals.push(Arrival {
             id,
             from,
@@ -208,6 +209,8 @@ impl Mds {
                 if self.log.safe() < seq {
                     return None;
                 }
+                let came = self.arrival(id)?.came;
+                assert!(came, "{id}: a rename is done when the journal has the name");
                 self.replace_cross_rename(id, CrossRenameState::Done, effects)?;
                 Some(ArrivalStage::Confirming)
             }
@@ -362,7 +365,7 @@ impl Mds {
         no_replace: bool,
     ) -> Result<(), Refused> {
         with_inode(cross_rename, |moved| {
-            let to = (cross_rename.new_parent, &cross_rename.new_name[..]);
+            let to = EntryName::new(cross_rename.new_parent, &cross_rename.new_name);
             self.namespace.plan_arrival(cred, moved, to, no_replace, cross_rename.time).map(drop)
         })
         .map_err(|error| Failure { errno: error.errno, text: error.to_string() })
@@ -374,6 +377,8 @@ impl Mds {
     fn take_name(&mut self, id: u64, effects: &mut MdsEffects) -> Option<ArrivalStage> {
         let cross_rename = self.arrival(id)?.cross_rename.clone();
         let (dir, name) = (cross_rename.new_parent, &cross_rename.new_name[..]);
+        let is_taken = cross_rename.state != CrossRenameState::Offered;
+        assert!(is_taken, "{}: a name comes when it is taken", cross_rename.ino);
         if !self.finds(dir) {
             return None;
         }
@@ -389,7 +394,7 @@ impl Mds {
         // The journal of an earlier term may have it.
         if here != Some(cross_rename.ino) {
             let came = with_inode(&cross_rename, |moved| {
-                let to = (dir, name);
+                let to = EntryName::new(dir, name);
                 let root = Cred::root();
                 let event =
                     self.namespace.plan_arrival(&root, moved, to, false, cross_rename.time)?;
@@ -413,7 +418,7 @@ impl Mds {
                     return None;
                 }
             }
-            self.applying().note_freed(true);
+            self.changing().apply.note_freed(true);
             self.note_size(dir);
         }
         self.arrival(id)?.came = true;

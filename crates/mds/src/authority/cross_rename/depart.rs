@@ -2,7 +2,7 @@
 
 use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult};
 use metastore::{CrossRename, CrossRenameState, cross_rename_name};
-use types::{ClientId, Errno, Ino, Moment, Rank, Seq, Span};
+use types::{ClientId, EntryName, Errno, Ino, Moment, Rank, Seq, Span};
 use wire::{Failure, Op};
 
 use super::super::RETRY;
@@ -145,7 +145,7 @@ impl Mds {
         if to == self.rank {
             return Err(Errno::Again.into());
         }
-        let (ino, inode) = self.plan_offer(cred, (parent, name), time)?;
+        let (ino, inode) = self.plan_offer(cred, EntryName::new(parent, name), time)?;
         let is_dir = self.namespace.is_dir(ino);
         let cross_rename = CrossRename {
             state: CrossRenameState::Offered,
@@ -166,6 +166,7 @@ impl Mds {
         let id = self.cross_rename_number();
         let stage =
             if is_dir { DepartureStage::Drain } else { DepartureStage::Flush(self.log.last()) };
+        assert!(self.departure(id).is_none(), "{id}: a number is of one rename");
         let departure = Departure::new(id, cross_rename, Some(from.at()), stage);
         self.authority.cross_renames.departures.push(departure);
         self.authority.note_plain();
@@ -213,6 +214,8 @@ impl Mds {
 
     fn store_offer(&mut self, id: u64, effects: &mut MdsEffects) -> Option<()> {
         let departure = self.departure(id)?;
+        let undecided = departure.cross_rename.state == CrossRenameState::Offered;
+        assert!(undecided, "{}: an offer is stored before it is decided", departure.object());
         let (object, data) = (departure.object(), departure.cross_rename.encode());
         let condition = Condition::Absent;
         self.store.begin(

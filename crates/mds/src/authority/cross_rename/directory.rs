@@ -14,11 +14,12 @@
 
 use metastore::{CrossRename, MovedSubtree, SUBTREES_MAX, Subtrees};
 use namespace::Refusal;
-use types::{ClientId, Errno, Error, Ino, Moment, Span};
+use types::{ClientId, Errno, Error, Ino, Moment, Rank, Span};
 
 use super::super::READ_LATELY;
 use super::super::place::{InodeAuthority, busy};
 use super::offer::cross;
+use crate::authority::Authority;
 use crate::op::Refused;
 use crate::{Mds, MdsEffects, Phase, ReplyTo};
 
@@ -57,7 +58,7 @@ impl Mds {
             return Err(Errno::Again.into());
         }
         if let Some(root) = authority.other_roots().find(|root| within(*root)) {
-            return Err(self.busy_with(root));
+            return Err(self.authority.busy_with(self.rank, root));
         }
         self.check_whole(dir)?;
         if self.tables.decoupled.keys().any(lost) {
@@ -68,16 +69,6 @@ impl Mds {
             return Err(cross("a client has decoupled a directory in it"));
         }
         self.check_policies(dir)
-    }
-
-    /// `EBUSY`, because of a subtree of another rank.
-    pub(in crate::authority) fn busy_with(&self, root: Ino) -> Refused {
-        let Some(subtree) = self.authority.list.get(root) else { return Errno::Busy.into() };
-        let path = String::from_utf8_lossy(&subtree.path);
-        let (rank, here) = (subtree.rank, self.rank.0);
-        busy(format!(
-            "{rank} serves {path}, whose name is in it; bring it back first with `cudele mds pin {path} {here}`"
-        ))
     }
 
     /// Fragments are served where their names say, and nothing in them is a subtree of its own.
@@ -251,5 +242,17 @@ impl Mds {
             self.fetching().preload(cold, effects);
         }
         self.authority_step(effects);
+    }
+}
+
+impl Authority {
+    /// `EBUSY`, because of a subtree of another rank.
+    pub(in crate::authority) fn busy_with(&self, here: Rank, root: Ino) -> Refused {
+        let Some(subtree) = self.list.get(root) else { return Errno::Busy.into() };
+        let path = String::from_utf8_lossy(&subtree.path);
+        let (rank, here) = (subtree.rank, here.0);
+        busy(format!(
+            "{rank} serves {path}, whose name is in it; bring it back first with `cudele mds pin {path} {here}`"
+        ))
     }
 }

@@ -1,9 +1,9 @@
 //! The end of an offer on the rank that has the name: the name stays, or it goes.
 
-use metastore::CrossRename;
 use metastore::request::StoreOp;
+use metastore::{CrossRename, CrossRenameState};
 use namespace::{Mode, Refusal};
-use types::{Cred, Errno, Ino, Origin, Seq};
+use types::{Cred, EntryName, Errno, Ino, Origin, Seq};
 use wire::{Answer, Failure};
 
 use super::super::preload::Goal;
@@ -55,13 +55,16 @@ impl Mds {
         effects: &mut MdsEffects,
     ) -> Option<DepartureStage> {
         let cross_rename = self.departure(id)?.cross_rename.clone();
-        let CrossRename { parent, name, ino, time, is_dir, .. } = cross_rename;
+        let CrossRename { state, parent, name, ino, time, is_dir, .. } = cross_rename;
+        let is_taken = matches!(state, CrossRenameState::Taken | CrossRenameState::Done);
+        assert!(is_taken, "{ino}: a name goes when the other rank has taken it");
         let there = self.is_found(id, parent)?;
         let mut seq = Seq(0);
         let planned = match self.namespace.peek(parent, &name) {
             _ if !there => Ok(None),
             Ok(Some(here)) if here == ino => {
-                self.namespace.plan_departure(&Cred::root(), (parent, &name), time).map(Some)
+                let from = EntryName::new(parent, &name);
+                self.namespace.plan_departure(&Cred::root(), from, time).map(Some)
             }
             // A recovery, or the journal of an earlier one, removed the name.
             Ok(_) => Ok(None),

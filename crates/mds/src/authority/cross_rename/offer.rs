@@ -3,7 +3,7 @@
 use journal::JournalBuffer;
 use namespace::Refusal;
 use policy::Mechanism;
-use types::{Cred, Errno, Ino, Origin, Seq, Timestamp};
+use types::{Cred, EntryName, Errno, Ino, Origin, Seq, Timestamp};
 use wire::Failure;
 
 use super::super::place::{InodeAuthority, busy};
@@ -17,7 +17,7 @@ impl Mds {
     pub(super) fn plan_offer(
         &mut self,
         cred: &Cred,
-        from: (Ino, &[u8]),
+        from: EntryName<'_>,
         time: Timestamp,
     ) -> Result<(Ino, Vec<u8>), Refused> {
         let (ino, planned) = self.namespace.plan_departure(cred, from, time)?;
@@ -44,7 +44,7 @@ impl Mds {
         let planned = if self.phase == Phase::Active && self.namespace.knows(cross_rename.parent) {
             self.may_pass(cross_rename.parent)
                 .and_then(|()| {
-                    let from = (cross_rename.parent, &cross_rename.name[..]);
+                    let from = EntryName::new(cross_rename.parent, &cross_rename.name);
                     self.plan_offer(&cross_rename.cred, from, cross_rename.time)
                 })
                 .and_then(|(ino, inode)| {

@@ -13,7 +13,7 @@ use metastore::{
 use objstore::{Expect, ObjectStore};
 use types::{DirFragId, Result};
 
-use super::values::{self, ValueReader};
+use super::values::{self, MovedValues, ValueReader};
 use super::{Executor, is_unreadable, read_runs};
 
 /// A run that was written.
@@ -29,7 +29,8 @@ pub(super) struct Added {
 
 /// Writes rows as the newest run, merged with small ones if they are many.
 pub(super) fn add_run(
-    (store, executor): (&dyn ObjectStore, &Executor),
+    store: &dyn ObjectStore,
+    executor: &Executor,
     manifest: &mut Manifest,
     rows: &Rows,
 ) -> Result<Added> {
@@ -39,11 +40,11 @@ pub(super) fn add_run(
     let count = executor.tuning.tiers.at_once(&manifest.runs);
     let rewritten = match count {
         0 => None,
-        _ => rewrite((store, executor), manifest, count, (id, rows))?,
+        _ => rewrite(store, executor, manifest, count, id, rows)?,
     };
     let (fresh, count) = match rewritten {
         Some(rewritten) => rewritten,
-        None => (encode(executor, (dir, id), rows)?, 0),
+        None => (encode(executor, dir, id, rows)?, 0),
     };
     let Fresh { run, info, columns } = fresh;
     let old = &manifest.runs[..count];
@@ -69,7 +70,7 @@ struct Fresh {
 }
 
 /// Encodes rows; their long values go to a value segment if that is worth an object.
-fn encode(executor: &Executor, (dir, id): (DirFragId, RunId), rows: &Rows) -> Result<Fresh> {
+fn encode(executor: &Executor, dir: DirFragId, id: RunId, rows: &Rows) -> Result<Fresh> {
     if rows.large_bytes() >= executor.tuning.segment_bytes_min {
         let (run, info, columns) = metastore::encode_columns(dir, id, rows);
         return Ok(Fresh { run, info, columns });
@@ -82,10 +83,12 @@ fn encode(executor: &Executor, (dir, id): (DirFragId, RunId), rows: &Rows) -> Re
 /// Merges the first runs and a new one. Returns that with how many runs it replaces. Nothing if a
 /// run cannot be read: then the rows become a run of their own.
 fn rewrite(
-    (store, executor): (&dyn ObjectStore, &Executor),
+    store: &dyn ObjectStore,
+    executor: &Executor,
     manifest: &Manifest,
     count: usize,
-    (id, rows): (RunId, &Rows),
+    id: RunId,
+    rows: &Rows,
 ) -> Result<Option<(Fresh, usize)>> {
     let mut front = manifest.clone();
     front.runs.truncate(count);
@@ -96,14 +99,14 @@ fn rewrite(
         front.runs.insert(0, info);
         runs.insert(0, run);
         let has_older = count < manifest.runs.len();
-        let fresh =
-            merge_as(store, (&front, &runs), (&moved, has_older), executor.tuning.has_segments())?;
+        let inputs = MergeInputs { front: &front, runs: &runs, moved: &moved, has_older };
+        let fresh = merge_as(store, inputs, executor.tuning.has_segments())?;
         let values = fresh.columns.segment.as_ref().map_or(0, |(values, _)| values.len() as u64);
         if values == 0 || values >= executor.tuning.segment_bytes_min {
             return Ok(fresh);
         }
         // Not worth an object.
-        merge_as(store, (&front, &runs), (&moved, has_older), false)
+        merge_as(store, inputs, false)
     });
     match merged {
         Ok(fresh) => Ok(Some((fresh, count))),
@@ -111,7 +114,7 @@ fn rewrite(
             // Runs above the client's run need not wait for it.
             let above = manifest.runs.iter().position(|run| run.id.is_clients()).unwrap_or(0);
             if above > 1 && above < count {
-                rewrite((store, executor), manifest, above, (id, rows))
+                rewrite(store, executor, manifest, above, id, rows)
             } else {
                 Ok(None)
             }
@@ -120,24 +123,34 @@ fn rewrite(
     }
 }
 
+/// The runs that are merged into one.
+#[derive(Clone, Copy)]
+struct MergeInputs<'a> {
+    /// A manifest of these runs only.
+    front: &'a Manifest,
+    /// The runs, in its order.
+    runs: &'a [Vec<u8>],
+    /// The value segments whose values move.
+    moved: &'a BTreeSet<RunId>,
+    /// Whether the directory has older runs, for which removals must stay.
+    has_older: bool,
+}
+
 /// Merges runs into one with the number of the first, with a value segment if that is wanted.
-fn merge_as(
-    store: &dyn ObjectStore,
-    (front, runs): (&Manifest, &[Vec<u8>]),
-    (moved, has_older): (&BTreeSet<RunId>, bool),
-    with_values: bool,
-) -> Result<Fresh> {
+fn merge_as(store: &dyn ObjectStore, inputs: MergeInputs<'_>, with_values: bool) -> Result<Fresh> {
+    let MergeInputs { front, runs, moved, has_older } = inputs;
     let id = front.runs.first().map_or_else(RunId::default, |run| run.id);
     let mut builder = RunBuilder::new(front.dirfrag, id);
     if with_values {
         builder = builder.with_values(VALUE_BYTES_MIN);
     }
-    let (mut values, mut pushed) = (ValueReader::new(store, front.dirfrag), Ok(()));
+    let mut values = MovedValues { reader: ValueReader::new(store, front.dirfrag), moved };
+    let mut pushed = Ok(());
     metastore::overlay(front, runs, |name, value| match value {
         RowValue::Removed if !has_older => {}
         RowValue::Removed | RowValue::Remote { .. } | RowValue::Inode(_) => {
             if pushed.is_ok() {
-                pushed = values::push(&mut builder, (name, value), (&mut values, moved));
+                pushed = values.push(&mut builder, name, value);
             }
         }
     })?;

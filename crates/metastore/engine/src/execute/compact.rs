@@ -16,9 +16,9 @@ use objstore::{Expect, ObjectStore, SyncScope};
 use types::{DirFragId, Errno, Error, Ino, Result};
 
 use super::lookup::read_index;
-use super::values::{self, ValueReader};
+use super::values::{self, MovedValues, ValueReader};
 use super::{Executor, read_manifest, replace_manifest, whole};
-use crate::retained::Keeper;
+use crate::retained::{Keeper, Unlisted};
 
 /// Bytes of all runs together that are merged before the next ones are read.
 const SLICE_BYTES: usize = 1 << 20;
@@ -41,14 +41,14 @@ pub(super) fn compact(
     let _taken = executor.take_number(ino, id);
     drop(swap);
     let mut count = count;
-    let mut written = write(store, executor, (&manifest, count), id);
+    let mut written = write(store, executor, &manifest, count, id);
     if written.as_ref().is_err_and(|error| super::is_unreadable(error.errno)) {
         // A client's run is unreadable: the runs above it need not wait for it.
         let foreign = manifest.runs[..count].iter().position(|run| run.id.is_clients());
         match foreign {
             Some(above) if above >= 2 => {
                 count = above;
-                written = write(store, executor, (&manifest, count), id);
+                written = write(store, executor, &manifest, count, id);
             }
             Some(_) => {
                 discard(store, dir, id)?;
@@ -66,7 +66,7 @@ pub(super) fn compact(
         }
     };
     let replaced = &manifest.runs[..count];
-    match put_in_place(store, executor, ino, (replaced, &written))? {
+    match put_in_place(store, executor, ino, replaced, &written)? {
         Some(compact) => {
             let before = replaced.iter().filter(|run| !run.id.is_clients());
             let before: u64 = before.map(|run| run.bytes).sum();
@@ -102,7 +102,8 @@ pub(super) fn put_in_place(
     store: &dyn ObjectStore,
     executor: &Executor,
     ino: Ino,
-    (replaced, written): (&[RunInfo], &Rewritten),
+    replaced: &[RunInfo],
+    written: &Rewritten,
 ) -> Result<Option<bool>> {
     let _swap = executor.swap(ino);
     let keeper = Keeper::new(store)?;
@@ -122,7 +123,8 @@ pub(super) fn put_in_place(
     replace_manifest(store, &manifest, Expect::Is(version))?;
     let gone = replaced.iter().map(|run| run.id).chain(new.is_none().then_some(info.id));
     let gone: Vec<_> = gone.collect();
-    for old in keeper.deletable(manifest.dirfrag, (&gone, &emptied), &spared) {
+    let unlisted = Unlisted { runs: &gone, values: &emptied };
+    for old in keeper.deletable(manifest.dirfrag, unlisted, &spared) {
         store.delete(&old)?;
     }
     Ok(Some(executor.tuning.tiers.choose(&manifest).is_some()))
@@ -132,7 +134,8 @@ pub(super) fn put_in_place(
 pub(super) fn write(
     store: &dyn ObjectStore,
     executor: &Executor,
-    (manifest, count): (&Manifest, usize),
+    manifest: &Manifest,
+    count: usize,
     id: RunId,
 ) -> Result<Rewritten> {
     let dirfrag = manifest.dirfrag;
@@ -144,7 +147,7 @@ pub(super) fn write(
     let indexes: Vec<RunIndex> = runs.iter().map(index).collect::<Result<_>>()?;
     let cuts = metastore::cuts(&indexes.iter().collect::<Vec<_>>(), SLICE_BYTES);
     let moved = values::moved(manifest, runs, executor.tuning.tiers.at_once_bytes);
-    let mut values = ValueReader::new(store, dirfrag);
+    let mut values = MovedValues { reader: ValueReader::new(store, dirfrag), moved: &moved };
     let mut builder = RunBuilder::new(dirfrag, id);
     if executor.tuning.has_segments() {
         builder = builder.with_values(VALUE_BYTES_MIN);
@@ -158,14 +161,14 @@ pub(super) fn write(
         let from = number.checked_sub(1).map_or(&[][..], |before| &cuts[before]);
         let slice = Slice { from, to: cuts.get(number).map(Vec::as_slice) };
         let mut push = |name: &[u8], value: &RowValue<'_>| -> Result<()> {
-            values::push(&mut builder, (name, value), (&mut values, &moved))?;
+            values.push(&mut builder, name, value)?;
             if builder.ready_value_bytes() >= PIECE_BYTES {
                 segment.append(&builder.take_values())?;
             }
             Ok(())
         };
         let mut pushed = Ok(());
-        merge_slice(store, (manifest, &indexes), slice, |name, value| match value {
+        merge_slice(store, manifest, &indexes, slice, |name, value| match value {
             RowValue::Removed if !has_older => {}
             RowValue::Removed | RowValue::Remote { .. } | RowValue::Inode(_) => {
                 if pushed.is_ok() {
@@ -216,7 +219,8 @@ impl Growing<'_> {
 /// Reads each run's part of a slice, and merges the parts.
 fn merge_slice(
     store: &dyn ObjectStore,
-    (manifest, indexes): (&Manifest, &[RunIndex]),
+    manifest: &Manifest,
+    indexes: &[RunIndex],
     slice: Slice<'_>,
     each: impl FnMut(&[u8], &RowValue<'_>),
 ) -> Result<()> {

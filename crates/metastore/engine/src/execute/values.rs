@@ -111,21 +111,31 @@ pub(super) fn moved(manifest: &Manifest, runs: &[RunInfo], small_bytes: u64) -> 
     chosen.map(|segment| segment.id).collect()
 }
 
-/// Puts a row into a run, with its value if that is moved.
-pub(super) fn push(
-    builder: &mut RunBuilder,
-    (name, value): (&[u8], &RowValue<'_>),
-    (values, moved): (&mut ValueReader<'_>, &BTreeSet<RunId>),
-) -> Result<()> {
-    if let RowValue::Inode(record) = value
-        && let Some(pointer) = record.pointer
-        && moved.contains(&pointer.segment)
-    {
-        let (data, extra) = values.read(pointer)?;
-        let record = metastore::InodeRecord { data, extra, pointer: None, ..*record };
-        builder.push(name, &RowValue::Inode(record));
-    } else {
-        builder.push(name, value);
+/// The values that go from their segments to those of a new run.
+pub(super) struct MovedValues<'a> {
+    pub(super) reader: ValueReader<'a>,
+    /// The segments that they leave.
+    pub(super) moved: &'a BTreeSet<RunId>,
+}
+
+impl MovedValues<'_> {
+    /// Puts a row into a run, with its value if that is moved.
+    pub(super) fn push(
+        &mut self,
+        builder: &mut RunBuilder,
+        name: &[u8],
+        value: &RowValue<'_>,
+    ) -> Result<()> {
+        if let RowValue::Inode(record) = value
+            && let Some(pointer) = record.pointer
+            && self.moved.contains(&pointer.segment)
+        {
+            let (data, extra) = self.reader.read(pointer)?;
+            let record = metastore::InodeRecord { data, extra, pointer: None, ..*record };
+            builder.push(name, &RowValue::Inode(record));
+        } else {
+            builder.push(name, value);
+        }
+        Ok(())
     }
-    Ok(())
 }

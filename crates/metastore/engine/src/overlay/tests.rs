@@ -67,7 +67,7 @@ fn an_overlay_reads_all_content_and_changes_only_its_own() {
     let _ = overlay.put(&name(own), b"mine", Expect::Any).unwrap();
     assert_eq!(base.get(&name(own)).unwrap().0, b"mine");
     for ino in [own, other] {
-        assert!(purge_data(&overlay, (ino, Pool::USUAL), 1).is_ok());
+        assert!(purge_data(&overlay, ino, Pool::USUAL, 1).is_ok());
     }
     assert_eq!(base.list("data/").unwrap(), [name(other)]);
 }

@@ -1,6 +1,7 @@
 //! Removal of directories and content.
 
 use engine::execute;
+use metastore::DirTouch;
 use metastore::request::StoreOp;
 use objstore::{Counting, Expect, ObjectStore, Operation, PutOutcome};
 use types::{DirFragId, Frag, Ino, Pool, Seq, Timestamp};
@@ -21,7 +22,7 @@ fn a_purge_does_not_search_the_whole_store() {
     }
     let commit = |ino| {
         let (rows, counts) = (metastore::Rows::default(), (0, 0, true));
-        let (position, touched) = (Seq(1), (Timestamp(1), Seq(1)));
+        let (position, touched) = (Seq(1), DirTouch { time: Timestamp(1), seq: Seq(1) });
         execute(&store, StoreOp::CommitDir { ino, rows, counts, position, touched, attach: None })
             .unwrap();
     };

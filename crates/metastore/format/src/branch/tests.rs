@@ -1,8 +1,9 @@
 use super::*;
 
 fn branch() -> Branch {
-    let layer =
-        |owner, number, first, events| Layer::of((owner, number), (Seq(first), events), b"x");
+    let layer = |owner, number, first, events| {
+        Layer { owner, number, first: Seq(first), events, ..Layer::default() }.with_object(b"x")
+    };
     Branch {
         id: 9,
         state: BranchState::Merging,
@@ -33,7 +34,8 @@ fn encoding_and_decoding_give_the_same_value() {
 
 #[test]
 fn the_bytes_of_version_1() {
-    let layer = Layer::of((2, 3), (Seq(1), 5), b"layer");
+    let layer = Layer { owner: 2, number: 3, first: Seq(1), events: 5, ..Layer::default() };
+    let layer = layer.with_object(b"layer");
     let one = Branch {
         id: 2,
         state: BranchState::Open,

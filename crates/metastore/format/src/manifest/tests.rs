@@ -17,7 +17,7 @@ fn manifest() -> Manifest {
         subdirs: 4,
         counts_exact: true,
         position: Seq(99),
-        touched: (Timestamp(-7), Seq(8)),
+        touched: DirTouch { time: Timestamp(-7), seq: Seq(8) },
     }
 }
 

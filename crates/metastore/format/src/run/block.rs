@@ -25,6 +25,15 @@ pub(super) struct Block<'a> {
     restarts: &'a [u8],
 }
 
+/// A name that a block is searched for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BlockProbe<'n> {
+    /// The block's first name, by the index.
+    pub(super) first: &'n [u8],
+    /// The name.
+    pub(super) name: &'n [u8],
+}
+
 impl<'a> Block<'a> {
     /// Checks the frame and the checksum of the block `bytes` which starts at `offset`.
     pub(super) fn open(bytes: &'a [u8], offset: u64, rows: usize) -> Result<Self, Malformed> {
@@ -69,12 +78,13 @@ impl<'a> Block<'a> {
         BlockCursor { block: *self, reader: Reader::new(self.entries), row: 0 }
     }
 
-    /// The value of a name, if the block has it. `first` is the first name that the index states.
+    /// The value of a name, if the block has it.
     pub(super) fn get(
         &self,
         base: &Base,
-        (first, name): (&[u8], &[u8]),
+        probe: BlockProbe<'_>,
     ) -> Result<Option<RowValue<'a>>, Malformed> {
+        let BlockProbe { first, name } = probe;
         let mut cursor = self.seek(name)?;
         let mut found = NameBuf::new();
         while let Some(value) = cursor.advance(base, &mut found, || first)? {
@@ -88,7 +98,8 @@ impl<'a> Block<'a> {
     }
 
     /// The same for a block in which only rows before the first malformed one count.
-    pub(super) fn scan(&self, base: &Base, (first, name): (&[u8], &[u8])) -> Option<RowValue<'a>> {
+    pub(super) fn scan(&self, base: &Base, probe: BlockProbe<'_>) -> Option<RowValue<'a>> {
+        let BlockProbe { first, name } = probe;
         let (mut cursor, mut found) = (self.cursor(), NameBuf::new());
         while let Ok(Some(value)) = cursor.advance(base, &mut found, || first) {
             match found.as_slice().cmp(name) {

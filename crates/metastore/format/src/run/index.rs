@@ -10,7 +10,7 @@ use crc32c::{crc32c, crc32c_append};
 use types::DirFragId;
 use types::bytes::{Malformed, Reader};
 
-use super::block::Block;
+use super::block::{Block, BlockProbe};
 use super::filter::{self, GROUP_BLOCKS};
 use super::{
     END_MAGIC, FILTERED_VERSION, FOOTER_BYTES, HEADER_BYTES, Header, INDEX_ENTRY_BYTES, RunEnds,
@@ -184,8 +184,9 @@ impl RunIndex {
         name: &[u8],
     ) -> Result<Option<RowValue<'a>>, FormatError> {
         let Some(entry) = self.entries.get(block) else { return Ok(None) };
+        let probe = BlockProbe { first: self.first_name(block), name };
         let found = Block::open(bytes, entry.offset, entry.rows as usize)
-            .and_then(|opened| opened.get(&self.header.base, (self.first_name(block), name)));
+            .and_then(|opened| opened.get(&self.header.base, probe));
         found.map_err(|malformed| self.error(entry.offset, malformed))
     }
 
@@ -206,7 +207,7 @@ impl RunIndex {
         if block + 1 < self.entries.len() && name >= self.first_name(block + 1) {
             return Ok(None);
         }
-        Ok(opened.scan(&self.header.base, (self.first_name(block), name)))
+        Ok(opened.scan(&self.header.base, BlockProbe { first: self.first_name(block), name }))
     }
 
     /// The error for something found wrong `malformed.offset` bytes after `offset`.
@@ -266,7 +267,7 @@ pub(super) fn read(length: u64, header: &[u8], tail: &[u8]) -> Result<RunIndex, 
         blocks_end: 0,
         groups: Vec::new(),
     };
-    index.read_entries((&entries[..index_bytes], count), body).map_err(about)?;
+    index.read_entries(&entries[..index_bytes], count, body).map_err(about)?;
     index.find_filters(body).map_err(about)?;
     let rows = index.entries.iter().fold(0, |rows, entry| rows + u64::from(entry.rows));
     if rows != index.header.rows {
@@ -276,7 +277,7 @@ pub(super) fn read(length: u64, header: &[u8], tail: &[u8]) -> Result<RunIndex, 
 }
 
 impl RunIndex {
-    fn read_entries(&mut self, (bytes, count): (&[u8], usize), body: u64) -> Result<(), Malformed> {
+    fn read_entries(&mut self, bytes: &[u8], count: usize, body: u64) -> Result<(), Malformed> {
         let mut reader = Reader::new(bytes);
         let mut offset = HEADER_BYTES as u64;
         let mut before: &[u8] = &[];

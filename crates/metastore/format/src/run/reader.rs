@@ -10,7 +10,7 @@ use std::ops::Range;
 use types::DirFragId;
 use types::bytes::{Malformed, Reader};
 
-use super::block::Block;
+use super::block::{Block, BlockProbe};
 use super::cursor::RunCursor;
 use super::index::{self, RunIndex};
 use super::{FOOTER_BYTES, HEADER_BYTES};
@@ -141,7 +141,7 @@ impl<'a> RunReader<'a> {
             return Ok(None);
         };
         let Some(block) = self.blocks.get(number) else { return Ok(None) };
-        let value = block.get(self.base(), (self.first_name(number), name));
+        let value = block.get(self.base(), BlockProbe { first: self.first_name(number), name });
         value.map_err(|malformed| self.error(block.offset, malformed))
     }
 

@@ -97,9 +97,9 @@ fn names_and_data_are_delimited() {
     let renamed = [words(&[43]), halves(&[1, 0]), b"from\0to\0".to_vec()].concat();
     let bytes = request(opcode::RENAME2, &renamed);
     let op = Request::parse(&bytes).unwrap().op;
-    let Op::Rename(from, (dir, to), flags) = op else { panic!("{op:?}") };
+    let Op::Rename(from, to, flags) = op else { panic!("{op:?}") };
     assert_eq!(
-        (from.as_encoded_bytes(), dir, to.as_encoded_bytes(), flags),
+        (from.as_encoded_bytes(), to.node, to.name.as_encoded_bytes(), flags),
         (&b"from"[..], 43, &b"to"[..], 1)
     );
     let written = [words(&[0, 4096]), halves(&[3, 4]), words(&[0]), halves(&[0o2001, 0])].concat();

@@ -1,7 +1,7 @@
 //! The server does not write a removed directory, so the store may have stale rows of it: they name
 //! inodes that moved away before the journal begins. A replay reads these rows.
 
-use types::{AttrChange, Ino, RenameFlags, Timestamp};
+use types::{AttrChange, EntryName, Ino, RenameFlags, Timestamp};
 
 use super::Server;
 use crate::{Cred, PlannedInode};
@@ -32,11 +32,11 @@ fn create(server: &mut Server, parent: Ino, name: &'static [u8], mode: u32, ino:
     let time = Timestamp(server.next.cast_signed());
     let new = PlannedInode { mode, time, ..PlannedInode::default() };
     server.perform_planned(|namespace| {
-        namespace.plan_create(&Cred::root(), (parent, name), &new, ino)
+        namespace.plan_create(&Cred::root(), EntryName::new(parent, name), &new, ino)
     });
 }
 
-fn rename(server: &mut Server, from: (Ino, &'static [u8]), to: (Ino, &'static [u8])) {
+fn rename(server: &mut Server, from: EntryName<'static>, to: EntryName<'static>) {
     let time = Timestamp(server.next.cast_signed());
     let planned = server.warm(|namespace| {
         namespace.plan_rename(&Cred::root(), from, to, RenameFlags::default(), time)
@@ -77,7 +77,7 @@ fn crash(between: Between, replaces: bool, stores_root: bool, stores_b: bool) {
     create(&mut server, B, b"other", 0o100_644, OTHER);
     store_all(&mut server);
 
-    rename(&mut server, (A, b"moved"), (B, b"moved"));
+    rename(&mut server, EntryName::new(A, b"moved"), EntryName::new(B, b"moved"));
     store(&mut server, B);
     store(&mut server, Ino::ROOT);
     let begin = types::Seq(server.next);
@@ -101,7 +101,7 @@ fn crash(between: Between, replaces: bool, stores_root: bool, stores_b: bool) {
         unlink(&mut server, B, b"other");
     }
     if replaces {
-        rename(&mut server, (Ino::ROOT, b"e"), (Ino::ROOT, b"a"));
+        rename(&mut server, EntryName::new(Ino::ROOT, b"e"), EntryName::new(Ino::ROOT, b"a"));
     } else {
         let time = Timestamp(server.next.cast_signed());
         server.perform_planned(|namespace| {

@@ -147,13 +147,13 @@ fn commits_during_a_compaction_stay_above_the_merged_run() {
     let count = executor.tuning.tiers.choose(&before).unwrap();
     let id = RunId(before.next_run);
     let taken = executor.take_number(DIR, id);
-    let written = compact::write(&store, &executor, (&before, count), id).unwrap();
+    let written = compact::write(&store, &executor, &before, count, id).unwrap();
     for _ in 0..3 {
         commit_on(&store, &executor, change(&mut random, &mut model, 30)).unwrap();
     }
     assert_eq!(loaded(&store), model);
     let replaced = &before.runs[..count];
-    assert!(compact::put_in_place(&store, &executor, DIR, (replaced, &written)).unwrap().is_some());
+    assert!(compact::put_in_place(&store, &executor, DIR, replaced, &written).unwrap().is_some());
     drop(taken);
     assert_eq!(loaded(&store), model);
     commit_on(&store, &executor, change(&mut random, &mut model, 30)).unwrap();
@@ -161,7 +161,7 @@ fn commits_during_a_compaction_stay_above_the_merged_run() {
     assert_eq!(looked_up(&store, &executor), model);
     check_objects(&store);
     // Another that began at the same time finds that its runs are gone.
-    let again = compact::put_in_place(&store, &executor, DIR, (replaced, &written)).unwrap();
+    let again = compact::put_in_place(&store, &executor, DIR, replaced, &written).unwrap();
     assert_eq!(again, None);
     assert_eq!(loaded(&store), model);
 }
