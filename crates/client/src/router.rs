@@ -15,8 +15,6 @@
 //! one effect at a time; its stack has at most [`FRAMES_MAX`](route::FRAMES_MAX) frames.
 
 mod asked;
-mod colocate;
-mod cross;
 mod direct;
 mod fragments;
 mod ranked;
@@ -34,7 +32,7 @@ use crate::FragmentMap;
 pub use asked::{named, second};
 pub use direct::{is_direct, is_final};
 pub(crate) use route::unexpected as unexpected_answer;
-use route::{Colocated, Context, Frame, Got, Step, is_passing, unexpected};
+use route::{Context, Frame, Got, Step, is_passing, unexpected};
 pub use route::{Route, RouteEffect, RouteInput};
 pub use walks::{WALKS_MAX, WalkStep, Walks};
 

@@ -19,6 +19,7 @@
 //! The name of a subtree's root stays with the rank that serves the directory above it (`nested`).
 //! Decoupled subtrees in a subtree move along with it (`decoupled`).
 
+mod between;
 mod check;
 mod colocate;
 mod cross_rename;
@@ -104,6 +105,8 @@ pub(crate) struct Authority {
     reshape: Option<Reshape>,
     /// Names that move to other ranks, and from them.
     cross_renames: CrossRenames,
+    /// Requests that need another rank.
+    held: between::HeldRequests,
     /// The subtree that was to follow its name last, and when the next one is looked for.
     followed: Ino,
     follow_at: Option<Moment>,
@@ -134,6 +137,7 @@ impl Authority {
             splits: Map::default(),
             reshape: None,
             cross_renames: CrossRenames::default(),
+            held: between::HeldRequests::default(),
             followed: Ino(0),
             follow_at: None,
             sizes: fragments::Sizes::default(),
@@ -304,6 +308,7 @@ impl Mds {
         self.sizes_tick(effects);
         self.follow_names(effects);
         self.reservations_tick(effects);
+        self.held_tick(effects);
         self.authority_step(effects);
     }
 
@@ -414,8 +419,10 @@ impl Mds {
     /// Adopts the list that the store returned.
     pub(crate) fn take_list(&mut self, result: &StoreResult) -> Result<(), types::Error> {
         if let StoreResult::Bytes(bytes, version) = result {
+            if self.authority.version.replace(*version) != Some(*version) {
+                self.authority.held.forget_found();
+            }
             self.authority.list = Subtrees::decode(bytes)?;
-            self.authority.version = Some(*version);
         }
         // A subtree that became this rank's is not served before it is taken in.
         let own = self.authority.list.iter().filter(|it| it.rank == self.rank);

@@ -65,6 +65,12 @@ pub struct Counters {
     pub snapshots: u64,
     pub snapshot_freeze_micros: u64,
     pub imports: u64,
+    /// Directories that moved because one rank must serve both ends of a link or rename.
+    pub colocated: u64,
+    /// Files, and directories, whose names went to another rank.
+    pub renamed_away: u64,
+    /// See `renamed_away`.
+    pub dirs_renamed_away: u64,
     pub splits: u64,
     pub joins: u64,
     pub sessions_flushed: u64,
@@ -154,6 +160,9 @@ impl Counters {
             ("export_freeze_micros", self.export_freeze_micros),
             ("export_freezes_micros", self.export_freezes_micros),
             ("imports", self.imports),
+            ("colocated", self.colocated),
+            ("renamed_away", self.renamed_away),
+            ("dirs_renamed_away", self.dirs_renamed_away),
             ("unheard_open", self.missing_reclaims),
         ]
         .map(|(name, value)| (name.to_owned(), value))

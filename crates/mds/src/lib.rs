@@ -278,7 +278,8 @@ impl Mds {
                 self.balancing().moved(tid, result, effects);
             }
         }
-        if !effects.to_askers.is_empty() {
+        // The answer to a question of this rank itself may lead to another one.
+        while !effects.to_askers.is_empty() {
             for (tid, result) in std::mem::take(&mut effects.to_askers) {
                 self.answer_peer(tid, result, effects);
             }

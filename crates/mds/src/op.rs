@@ -61,6 +61,17 @@ pub(crate) enum Refused {
     Failure(Failure),
 }
 
+impl Refused {
+    /// The error, unless the request waits for a directory.
+    pub(crate) fn errno(&self) -> Option<Errno> {
+        match self {
+            Self::Refusal(Refusal::Errno(errno)) => Some(*errno),
+            Self::Refusal(Refusal::Cold(_)) => None,
+            Self::Failure(failure) => Some(failure.errno),
+        }
+    }
+}
+
 impl From<Refusal> for Refused {
     fn from(refusal: Refusal) -> Self {
         Self::Refusal(refusal)
@@ -301,14 +312,21 @@ impl Mds {
             }
             Op::Merge { .. } => self.merging().begin(from, effects),
             Op::Export { dir, rank } => self.export(at, &request.cred, (dir, rank)),
-            Op::Colocate { ino, rank } => self.colocate(at, &request.cred, (ino, rank)),
             Op::Split { dir } => self.split(at, &request.cred, dir),
             Op::Join { dir } => self.join(at, &request.cred, dir, effects),
-            Op::Depart { .. } | Op::RenameTo { .. } => self.depart(at, request, effects),
+            Op::Colocate { .. } | Op::Arrive { .. } if conn != ConnId::PEER => {
+                Err(Errno::NotSupported.into())
+            }
+            Op::Colocate { ino, rank } => self.colocate(at, &request.cred, (ino, rank)),
             Op::Arrive { dir, from, cross_rename } => {
                 self.arrive(at, dir, (from, cross_rename), effects)
             }
-            Op::Passed { cross_rename, .. } => self.passed(at, cross_rename, effects),
+            Op::Link { .. } | Op::Rename { .. }
+                if !self.authority.is_plain()
+                    && let Some(second) = self.second_rank(request) =>
+            {
+                self.between_ranks(from, second, effects)
+            }
             Op::Snapshot { dir, id } => {
                 self.check_all_here(dir)?;
                 self.snapshotting().begin(at, &request.cred, dir, id)

@@ -2,15 +2,18 @@
 //!
 //! The map of the monitor has the address of each rank. The driver keeps the connections: it
 //! connects when this rank has something to send, and drops messages to a rank that does not
-//! listen. So no message may be needed: a transfer repeats its messages, and decides by the list of
-//! subtrees.
+//! listen. So no message may be needed: the sender repeats it, and objects in the store decide.
+//!
+//! A question of another rank enters this rank's admission like a request of a client: it waits for
+//! the clients that cache a directory, for a moving subtree, and for everything else that such a
+//! request waits for.
 
 use std::collections::BTreeMap;
 
-use types::{ConnId, Epoch, Rank};
-use wire::{Message, PeerBody, PeerMessage};
+use types::{ConnId, Cred, Epoch, Rank, Tid};
+use wire::{Answer, Failure, Message, Op, PeerBody, PeerMessage, Request};
 
-use crate::{Mds, MdsEffects};
+use crate::{Mds, MdsEffects, Phase};
 
 /// A frame for another rank ([`MdsEffects::to_peers`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,11 +28,18 @@ pub struct PeerFrame {
     pub frame: Vec<u8>,
 }
 
+/// Questions of other ranks at once: each rank has few requests that need this one.
+const QUESTIONS_MAX: usize = 4096;
+
 /// The knowledge about other ranks that their messages brought.
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
     /// The newest term of each.
     terms: BTreeMap<Rank, Epoch>,
+    /// Their questions that have no answer yet, each under the number that it has as a request
+    /// here: the rank, and its number of the question.
+    questions: BTreeMap<Tid, (Rank, u64)>,
+    last: Tid,
 }
 
 impl Peers {
@@ -39,15 +49,29 @@ impl Peers {
         *known = term.max(*known);
         *known == term
     }
+
+    /// The number of a question as a request here. `None` for a repeated question.
+    fn take_question(&mut self, from: Rank, number: u64) -> Option<Tid> {
+        if self.questions.values().any(|known| *known == (from, number)) {
+            return None;
+        }
+        if self.questions.len() == QUESTIONS_MAX {
+            self.questions.pop_first();
+        }
+        self.last.0 += 1;
+        self.questions.insert(self.last, (from, number));
+        Some(self.last)
+    }
 }
 
 impl Mds {
     /// Sends something to another rank, if the map has the rank.
-    pub(crate) fn send_to_peer(&self, to: Rank, body: PeerBody, effects: &mut MdsEffects) {
+    pub(crate) fn send_to_peer(&self, to: Rank, body: PeerBody<'_>, effects: &mut MdsEffects) {
         let mut entries = self.map.iter().flat_map(|map| &map.mds);
         let Some(entry) = entries.find(|entry| entry.rank == to) else { return };
         let (from, term) = (self.rank, self.tables.epoch());
-        let frame = |body| Message::Peer(PeerMessage { from, term, to, body }).to_frame();
+        let frame =
+            |body: PeerBody<'_>| Message::Peer(PeerMessage { from, term, to, body }).to_frame();
         let (hello, frame) = (frame(PeerBody::Hello), frame(body));
         effects.to_peers.push(PeerFrame { to, address: entry.address.clone(), hello, frame });
     }
@@ -56,7 +80,7 @@ impl Mds {
     pub(crate) fn peer_message(
         &mut self,
         conn: ConnId,
-        message: PeerMessage,
+        message: PeerMessage<'_>,
         effects: &mut MdsEffects,
     ) {
         let PeerMessage { from, term, to, body } = message;
@@ -72,6 +96,59 @@ impl Mds {
             PeerBody::Transfer { giver, number, step } => {
                 self.transfer_step(from, (giver, number), &step, effects);
             }
+            PeerBody::Ask { number, cred, op } => {
+                self.question_of_rank((from, number), cred, op, effects);
+            }
+            PeerBody::Answer { number, result } => self.rank_answered(number, result, effects),
+        }
+    }
+
+    /// Asks a rank, perhaps this one, to execute an operation.
+    pub(crate) fn ask_rank(
+        &mut self,
+        (to, number): (Rank, u64),
+        cred: Cred,
+        op: Op<'_>,
+        effects: &mut MdsEffects,
+    ) {
+        if to == self.rank {
+            self.question_of_rank((to, number), cred, op, effects);
+        } else {
+            self.send_to_peer(to, PeerBody::Ask { number, cred, op }, effects);
+        }
+    }
+
+    fn question_of_rank(
+        &mut self,
+        (from, number): (Rank, u64),
+        cred: Cred,
+        op: Op<'_>,
+        effects: &mut MdsEffects,
+    ) {
+        // A server that begins or stops does not answer, and the other rank asks again.
+        let is_known = matches!(
+            op,
+            Op::GetAttr { .. } | Op::Lookup { .. } | Op::Colocate { .. } | Op::Arrive { .. }
+        );
+        if self.phase != Phase::Active || !is_known {
+            return;
+        }
+        let Some(tid) = self.peers.take_question(from, number) else { return };
+        self.request(ConnId::PEER, &Request::new(tid, Tid(0), cred, op), effects);
+    }
+
+    /// A question of another rank has its answer.
+    pub(crate) fn answer_peer(
+        &mut self,
+        tid: Tid,
+        result: Result<Answer, Failure>,
+        effects: &mut MdsEffects,
+    ) {
+        let Some((to, number)) = self.peers.questions.remove(&tid) else { return };
+        if to == self.rank {
+            self.rank_answered(number, result, effects);
+        } else {
+            self.send_to_peer(to, PeerBody::Answer { number, result }, effects);
         }
     }
 }
@@ -86,5 +163,15 @@ mod tests {
         assert!(peers.is_current(Rank(1), Epoch(3)) && peers.is_current(Rank(2), Epoch(1)));
         assert!(peers.is_current(Rank(1), Epoch(4)) && !peers.is_current(Rank(1), Epoch(3)));
         assert!(peers.is_current(Rank(1), Epoch(4)));
+    }
+
+    #[test]
+    fn a_repeated_question_is_asked_once_until_it_is_answered() {
+        let mut peers = Peers::default();
+        let first = peers.take_question(Rank(1), 7).unwrap();
+        assert_eq!(peers.take_question(Rank(1), 7), None);
+        assert!(peers.take_question(Rank(2), 7).is_some());
+        peers.questions.remove(&first);
+        assert!(peers.take_question(Rank(1), 7).is_some_and(|tid| tid > first));
     }
 }

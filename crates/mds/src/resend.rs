@@ -107,7 +107,9 @@ impl Resend {
         if !self.orphans {
             return false;
         }
-        touched(op).0.into_iter().flatten().any(|ino| !namespace.is_anchored(ino))
+        // An inode that is not in memory may be another rank's.
+        let lost = |ino| namespace.knows(ino) && !namespace.is_anchored(ino);
+        touched(op).0.into_iter().flatten().any(lost)
     }
 
     /// Whether a request must wait because not all that was sent again is done.

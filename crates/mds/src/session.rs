@@ -162,6 +162,9 @@ impl Session {
         {
             self.forgotten = self.forgotten.max(oldest.tid);
         }
+        if !self.refused.is_empty() {
+            self.refused.retain(|tid| *tid != remembered.tid);
+        }
         self.remembered.push_back(remembered);
         self.floor = self.floor.max(remembered.tid);
     }
@@ -177,8 +180,12 @@ impl Session {
         self.asked = now;
     }
 
-    /// Notes a change as refused: should it arrive again, it is tried again.
+    /// Notes a change as refused, or as waiting for another rank: should it arrive again, it is
+    /// tried again, although later changes are executed.
     pub(crate) fn refuse(&mut self, tid: Tid) {
+        if self.refused.contains(&tid) {
+            return;
+        }
         if self.refused.len() == REFUSED_MAX {
             self.refused.pop_front();
         }

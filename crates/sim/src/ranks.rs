@@ -142,6 +142,9 @@ pub fn run(seed: u64, trace: bool, directories: bool) -> RanksReport {
     if ended.is_err() {
         world.fail("panicked".into());
     }
+    for mds in world.servers.iter().filter_map(|server| server.mds.as_ref()) {
+        world.report.count(mds);
+    }
     world.report.merges = world.job.merges;
     world.report.redirected = world.clients.iter().map(|it| it.router.redirected()).sum();
     world.report
@@ -418,31 +421,6 @@ impl RanksWorld {
         if has_work {
             let after = self.rng.between(1, MS / 5);
             self.schedule(after, Event::Work(server, term));
-        }
-    }
-
-    fn to_client(&mut self, conn: ConnId, frame: Vec<u8>) {
-        let at = self.now + self.delay();
-        let Some(known) = self.conns.get_mut(&conn).filter(|known| known.alive) else { return };
-        known.to_client_at = known.to_client_at.max(at);
-        let after = known.to_client_at - self.now;
-        self.schedule(after, Event::ToClient(conn, frame));
-    }
-
-    fn to_server(&mut self, conn: ConnId, frame: Vec<u8>) {
-        let at = self.now + self.delay();
-        let Some(known) = self.conns.get_mut(&conn).filter(|known| known.alive) else { return };
-        known.to_server_at = known.to_server_at.max(at);
-        let after = known.to_server_at - self.now;
-        self.schedule(after, Event::ToServer(conn, frame));
-    }
-
-    fn arrived_at_server(&mut self, conn: ConnId, frame: &[u8]) {
-        let Conn { rank, term, alive, client, .. } = self.conns[&conn];
-        let payload = wire::frame::decode(frame).ok().flatten().map(|(frame, _)| frame.payload);
-        if let Some(Ok(message)) = payload.map(Message::decode).filter(|_| alive) {
-            self.note(|| format!("client.{client} -> {rank} {}", crate::print::message(&message)));
-            self.handle(usize::from(rank.0), term, MdsInput::Message(conn, message));
         }
     }
 

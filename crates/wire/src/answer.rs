@@ -199,8 +199,6 @@ pub enum Answer {
     Snapshot(u64),
     /// The directory is split. Nothing was carried out, and nothing will be for this request.
     Fragments(Box<Fragments>),
-    /// A name is offered to another rank: the number of the offer, and the inode of the name.
-    CrossRename(u64, Ino),
 }
 
 impl Answer {
@@ -293,11 +291,6 @@ impl Answer {
                 out.put_u8(21);
                 put_fragments(out, fragments);
             }
-            Answer::CrossRename(id, ino) => {
-                out.put_u8(22);
-                out.put_varint(*id);
-                out.put_varint(ino.0);
-            }
         }
     }
 
@@ -346,7 +339,6 @@ impl Answer {
             })),
             20 => Answer::Snapshot(reader.varint()?),
             21 => Answer::Fragments(Box::new(fragments(reader)?)),
-            22 => Answer::CrossRename(reader.varint()?, ino(reader)?),
             _ => return Err(start.malformed("a known answer")),
         })
     }

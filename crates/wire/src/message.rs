@@ -231,8 +231,8 @@ pub enum Message<'a> {
         /// The directory.
         dir: Ino,
     },
-    /// Server to server: a step of a transfer between their ranks.
-    Peer(PeerMessage),
+    /// Server to server.
+    Peer(PeerMessage<'a>),
 }
 
 impl Message<'_> {
@@ -462,7 +462,7 @@ fn grants(reader: &mut Reader<'_>) -> Result<Grants, Malformed> {
     Ok(Grants { dir, inode, exclusive, new_exclusive, lease })
 }
 
-fn put_result<T>(
+pub(crate) fn put_result<T>(
     out: &mut Vec<u8>,
     result: &Result<T, Failure>,
     put: impl FnOnce(&T, &mut Vec<u8>),
@@ -477,7 +477,7 @@ fn put_result<T>(
     }
 }
 
-fn result<'a, T>(
+pub(crate) fn result<'a, T>(
     reader: &mut Reader<'a>,
     get: impl FnOnce(&mut Reader<'a>) -> Result<T, Malformed>,
 ) -> Result<Result<T, Failure>, Malformed> {

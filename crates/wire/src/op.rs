@@ -145,9 +145,9 @@ pub enum Op<'a> {
     /// Has a directory and everything below it served by another rank, while clients work there
     /// (B-03). Answered when that rank is the authority.
     Export { dir: Ino, rank: Rank },
-    /// Moves a directory to another rank because a file of that rank is to get a name in it; for a
-    /// file, the directory that has its only name. Pinned subtrees stay. The requester needs write
-    /// permission there. Answered as `Export`.
+    /// Of another rank only: moves a directory to a rank, because one rank must serve both ends of
+    /// a link or rename; for a file, the directory that has its only name. Pinned subtrees stay.
+    /// The user needs write permission there. Answered as `Export`.
     Colocate { ino: Ino, rank: Rank },
     /// Takes a snapshot of a directory and everything visible below it. The requester chooses an
     /// unused `id` (BF-03).
@@ -168,30 +168,9 @@ pub enum Op<'a> {
     Split { dir: Ino },
     /// Joins the fragments of a directory again. All of them must be on the directory's rank.
     Join { dir: Ino },
-    /// Offers a name to another rank, in a directory of which it is to be from then on (F-13).
-    Depart {
-        parent: Ino,
-        name: &'a [u8],
-        new_parent: Ino,
-        new_name: &'a [u8],
-        no_replace: bool,
-        to: Rank,
-    },
-    /// Takes the name that a rank has offered, into the directory that the offer names.
+    /// Of another rank only: takes the name that this rank offers, into the directory that the
+    /// offer names (F-13).
     Arrive { dir: Ino, from: Rank, cross_rename: u64 },
-    /// Renames into a directory that another rank serves, by what the client knows. Answered when
-    /// it is done.
-    RenameTo {
-        parent: Ino,
-        name: &'a [u8],
-        new_parent: Ino,
-        new_name: &'a [u8],
-        no_replace: bool,
-        to: Rank,
-    },
-    /// Answered when the owner of an offered name is decided: withdraws the offer, unless it was
-    /// taken.
-    Passed { dir: Ino, cross_rename: u64 },
 }
 
 /// How a client has a file open.
@@ -319,20 +298,10 @@ impl Op<'_> {
             Op::Held { ino } => put_ino(out, 39, ino),
             Op::Split { dir } => put_ino(out, 47, dir),
             Op::Join { dir } => put_ino(out, 48, dir),
-            Op::Depart { parent, name, new_parent, new_name, no_replace, to }
-            | Op::RenameTo { parent, name, new_parent, new_name, no_replace, to } => {
-                let code = if matches!(self, Op::Depart { .. }) { 49 } else { 53 };
-                put_name(out, code, parent, name);
-                out.put_varint(new_parent.0);
-                out.put_bytes(new_name);
-                out.put_u8(u8::from(no_replace));
-                out.put_varint(u64::from(to.0));
-            }
             Op::Arrive { dir, from, cross_rename } => {
                 put_number(out, 50, dir, cross_rename);
                 out.put_varint(u64::from(from.0));
             }
-            Op::Passed { dir, cross_rename } => put_number(out, 51, dir, cross_rename),
             Op::Accessed { ino, at } => {
                 put_ino(out, 34, ino);
                 out.put_signed(at.0);
@@ -427,27 +396,10 @@ impl<'a> Op<'a> {
             39 => Op::Held { ino: ino(reader)? },
             47 => Op::Split { dir: ino(reader)? },
             48 => Op::Join { dir: ino(reader)? },
-            49 => Op::Depart {
-                parent: ino(reader)?,
-                name: reader.bytes()?,
-                new_parent: ino(reader)?,
-                new_name: reader.bytes()?,
-                no_replace: boolean(reader)?,
-                to: crate::map::rank(reader)?,
-            },
-            53 => Op::RenameTo {
-                parent: ino(reader)?,
-                name: reader.bytes()?,
-                new_parent: ino(reader)?,
-                new_name: reader.bytes()?,
-                no_replace: boolean(reader)?,
-                to: crate::map::rank(reader)?,
-            },
             50 => {
                 let (dir, cross_rename) = (ino(reader)?, reader.varint()?);
                 Op::Arrive { dir, from: crate::map::rank(reader)?, cross_rename }
             }
-            51 => Op::Passed { dir: ino(reader)?, cross_rename: reader.varint()? },
             38 => Op::WriteDown { parent: ino(reader)?, name: reader.bytes()? },
             37 => Op::Export { dir: ino(reader)?, rank: crate::map::rank(reader)? },
             52 => Op::Colocate { ino: ino(reader)?, rank: crate::map::rank(reader)? },

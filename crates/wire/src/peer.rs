@@ -1,9 +1,12 @@
-//! Messages between two metadata servers: the steps of a transfer between their ranks.
+//! Messages between two metadata servers: the steps of a transfer between their ranks, and requests
+//! of one rank to another.
 //!
 //! ```text
-//! peer := version:u8 sender:rank term:epoch receiver:rank body:u8 (transfer)
-//! body := 0 (hello) | 1 (transfer)
+//! peer := version:u8 sender:rank term:epoch receiver:rank body:u8 (fields)
+//! body := 0 (hello) | 1 (transfer) | 2 (ask) | 3 (answer)
 //! transfer := giver:rank number:varint step:u8 (fields)
+//! ask := number:varint cred operation
+//! answer := number:varint (answer or failure)
 //! ```
 //!
 //! A connection carries these messages one way, so each of them names both ranks. The version is in
@@ -11,18 +14,20 @@
 //! as if there was no answer.
 
 use types::bytes::{Malformed, Put, Reader};
-use types::{Epoch, Errno, Ino, Rank};
+use types::{Cred, Epoch, Errno, Ino, Rank};
 
-use crate::codec::string;
+use crate::codec::{cred, put_cred, string};
 use crate::map::rank;
-use crate::op::ino;
+use crate::message::{put_result, result};
+use crate::op::{Op, ino};
+use crate::{Answer, Failure};
 
 /// The version that is written, and the only one that is read.
-pub const PEER_VERSION: u8 = 1;
+pub const PEER_VERSION: u8 = 2;
 
 /// A message from one rank to another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PeerMessage {
+pub struct PeerMessage<'a> {
     /// The rank of the sender.
     pub from: Rank,
     /// The term of the sender.
@@ -30,12 +35,12 @@ pub struct PeerMessage {
     /// The rank of the receiver.
     pub to: Rank,
     /// The content.
-    pub body: PeerBody,
+    pub body: PeerBody<'a>,
 }
 
 /// The content of a [`PeerMessage`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PeerBody {
+pub enum PeerBody<'a> {
     /// The first message of a connection: it is short, as first messages must be.
     Hello,
     /// A step of a transfer.
@@ -47,6 +52,23 @@ pub enum PeerBody {
         /// The step.
         step: TransferStep,
     },
+    /// The sender needs the receiver to execute an operation. It repeats this until it has the
+    /// answer.
+    Ask {
+        /// The sender's number of the question.
+        number: u64,
+        /// The user.
+        cred: Cred,
+        /// The operation.
+        op: Op<'a>,
+    },
+    /// The answer to an `Ask`.
+    Answer {
+        /// The receiver's number of the question.
+        number: u64,
+        /// The answer.
+        result: Result<Answer, Failure>,
+    },
 }
 
 /// A step of a transfer, as one of its two ranks sends it to the other one.
@@ -56,11 +78,6 @@ pub enum TransferStep {
     AskSubtree {
         /// The root of the subtree.
         root: Ino,
-    },
-    /// Giver to taker: take the name that this rank offers, into this directory.
-    AskName {
-        /// The directory.
-        dir: Ino,
     },
     /// Taker to giver: the place is reserved under this fence; 0 if the payload needs no place.
     Reserved {
@@ -74,13 +91,14 @@ pub enum TransferStep {
         /// The reason, for a person.
         why: String,
     },
-    /// The transfer is committed: the giver says it of a subtree, the taker of a name.
+    /// Giver to taker: the list has the record of a subtree. Taker to giver: the journal has a
+    /// name.
     Committed,
     /// Giver to taker: the payload stays.
     Stayed,
 }
 
-impl PeerMessage {
+impl PeerMessage<'_> {
     /// Appends the message's bytes.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let Self { from, term, to, body } = self;
@@ -96,14 +114,27 @@ impl PeerMessage {
                 out.put_varint(*number);
                 step.encode(out);
             }
+            PeerBody::Ask { number, cred, op } => {
+                out.put_u8(2);
+                out.put_varint(*number);
+                put_cred(out, cred);
+                op.encode(out);
+            }
+            PeerBody::Answer { number, result } => {
+                out.put_u8(3);
+                out.put_varint(*number);
+                put_result(out, result, Answer::encode);
+            }
         }
     }
+}
 
+impl<'a> PeerMessage<'a> {
     /// Reads a message.
     ///
     /// # Errors
     /// If the bytes are not one, or of another version.
-    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, Malformed> {
+    pub(crate) fn decode(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
         let start = *reader;
         if reader.u8()? != PEER_VERSION {
             return Err(start.malformed("a known version of the messages between servers"));
@@ -116,6 +147,15 @@ impl PeerMessage {
                 giver: rank(reader)?,
                 number: reader.varint()?,
                 step: TransferStep::decode(reader)?,
+            },
+            2 => PeerBody::Ask {
+                number: reader.varint()?,
+                cred: cred(reader)?,
+                op: Op::decode(reader)?,
+            },
+            3 => PeerBody::Answer {
+                number: reader.varint()?,
+                result: result(reader, Answer::decode)?,
             },
             _ => return Err(start.malformed("a known message between servers")),
         };
@@ -134,10 +174,6 @@ impl TransferStep {
                 out.put_u8(2);
                 out.put_varint(*fence);
             }
-            Self::AskName { dir } => {
-                out.put_u8(6);
-                out.put_varint(dir.0);
-            }
             Self::Refused { errno, why } => {
                 out.put_u8(3);
                 out.put_u16(errno.code());
@@ -154,7 +190,6 @@ impl TransferStep {
             1 => Self::AskSubtree { root: ino(reader)? },
             2 => Self::Reserved { fence: reader.varint()? },
             3 => Self::Refused { errno: Errno::from_code(reader.u16()?), why: string(reader)? },
-            6 => Self::AskName { dir: ino(reader)? },
             4 => Self::Committed,
             5 => Self::Stayed,
             _ => return Err(start.malformed("a known step of a transfer")),

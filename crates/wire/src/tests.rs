@@ -59,24 +59,7 @@ fn ops() -> Vec<Op<'static>> {
         Op::Held { ino },
         Op::Split { dir: ino },
         Op::Join { dir: ino },
-        Op::Depart {
-            parent,
-            name,
-            new_parent: ino,
-            new_name: b"new",
-            no_replace: true,
-            to: Rank(2),
-        },
-        Op::RenameTo {
-            parent,
-            name,
-            new_parent: ino,
-            new_name: b"new",
-            no_replace: true,
-            to: Rank(3),
-        },
         Op::Arrive { dir: ino, from: Rank(1), cross_rename: 1 << 40 },
-        Op::Passed { dir: ino, cross_rename: 7 },
         Op::SetXattr { ino, name, value: Some(b"v"), flags: XattrFlags::default() },
         Op::GetData { ino },
         Op::SetData { ino, data: b"content", size: 7 },
@@ -147,7 +130,6 @@ fn answers() -> Vec<Answer> {
         Answer::Opened(Opened { attr: attr(), data: b"small".to_vec(), shared: true }),
         Answer::Locked(Some((ClientId(3), lock()))),
         Answer::Snapshot(7),
-        Answer::CrossRename(1 << 40, Ino(9)),
         Answer::Redirect(Box::new(Redirect {
             rank: Rank(1),
             root: Ino(4),
@@ -220,13 +202,21 @@ fn peer_messages() -> impl Iterator<Item = Message<'static>> {
     let steps = [
         TransferStep::AskSubtree { root: Ino(1 << 41) },
         TransferStep::Reserved { fence: 300 },
-        TransferStep::AskName { dir: Ino(1 << 40) },
         TransferStep::Refused { errno: Errno::Busy, why: "it is stopping".into() },
         TransferStep::Committed,
         TransferStep::Stayed,
     ];
     let transfer = |step| PeerBody::Transfer { giver: Rank(2), number: 1 << 33, step };
-    let bodies = [PeerBody::Hello].into_iter().chain(steps.map(transfer));
+    let (number, cred) = (300, Cred { uid: 7, gid: 8, groups: vec![9] });
+    let op = Op::Arrive { dir: Ino(1 << 40), from: Rank(2), cross_rename: 300 };
+    let failure = Failure { errno: Errno::Busy, text: "pinned".into() };
+    let questions = [
+        PeerBody::Hello,
+        PeerBody::Ask { number, cred, op },
+        PeerBody::Answer { number, result: Ok(Answer::Done) },
+        PeerBody::Answer { number, result: Err(failure) },
+    ];
+    let bodies = questions.into_iter().chain(steps.map(transfer));
     bodies.map(|body| {
         let (from, term, to) = (Rank(2), Epoch(9), Rank(300));
         Message::Peer(PeerMessage { from, term, to, body })
@@ -524,7 +514,7 @@ fn the_examples_of_the_page_are_what_is_sent() {
     let request = Message::Request(request).to_frame();
     let parts = [
         (4, "length of the payload: 21"),
-        (1, "version 6"),
+        (1, "version 7"),
         (3, "reserved"),
         (4, "checksum"),
         (1, "message 3: Request"),
@@ -546,7 +536,7 @@ fn the_examples_of_the_page_are_what_is_sent() {
     let reply = Message::MonReply { tid: Tid(1), result: Err(failure) }.to_frame();
     let parts = [
         (4, "length of the payload: 11"),
-        (1, "version 6"),
+        (1, "version 7"),
         (3, "reserved"),
         (4, "checksum"),
         (1, "message 7: MonReply"),

@@ -17,11 +17,6 @@ pub(super) enum Asked {
         dir: Option<Ino>,
         new_dir: Option<Ino>,
     },
-    /// The first name of the caller's request, or the second one.
-    Lookup {
-        dir: Ino,
-        second: bool,
-    },
     GetAttr(Ino),
     SetAttr(Ino, AttrChange),
     Walk(Ino, Vec<u8>),
@@ -32,15 +27,8 @@ pub(super) enum Asked {
         attrs: bool,
     },
     Export(Ino, Rank),
-    Gather(Ino, Rank),
     Split(Ino),
     Join(Ino),
-    /// The caller's rename, into a directory of this rank.
-    RenameTo {
-        dir: Ino,
-        new_dir: Ino,
-        to: Rank,
-    },
 }
 
 impl Asked {
@@ -56,10 +44,6 @@ impl Asked {
     pub(super) fn op<'a>(&'a self, given: Op<'a>) -> Op<'a> {
         match *self {
             Self::Given { dir, new_dir } => in_dirs(given, dir, new_dir),
-            Self::Lookup { dir, second } => {
-                let (first_name, second_name) = names(&given);
-                Op::Lookup { parent: dir, name: if second { second_name } else { first_name } }
-            }
             Self::GetAttr(ino) => Op::GetAttr { ino },
             Self::SetAttr(ino, change) => Op::SetAttr { ino, change },
             Self::Walk(base, ref path) => Op::Walk { base, path },
@@ -67,14 +51,8 @@ impl Asked {
                 Op::List { dir, after: after.as_deref(), limit, attrs }
             }
             Self::Export(dir, rank) => Op::Export { dir, rank },
-            Self::Gather(ino, rank) => Op::Colocate { ino, rank },
             Self::Split(dir) => Op::Split { dir },
             Self::Join(dir) => Op::Join { dir },
-            Self::RenameTo { dir, new_dir, to } => {
-                let (name, new_name) = names(&given);
-                let no_replace = matches!(given, Op::Rename { flags, .. } if flags.no_replace);
-                Op::RenameTo { parent: dir, name, new_parent: new_dir, new_name, no_replace, to }
-            }
         }
     }
 
@@ -88,7 +66,7 @@ impl Asked {
         let mut asked = self.clone();
         match &mut asked {
             Self::Given { dir, new_dir } => (*dir, *new_dir) = (at, new_at),
-            Self::Lookup { dir, .. } | Self::Walk(dir, _) => *dir = at.unwrap_or(*dir),
+            Self::Walk(dir, _) => *dir = at.unwrap_or(*dir),
             Self::List { dir, .. } => {
                 if let Op::List { dir: leaf, .. } = aimed {
                     *dir = leaf;
@@ -97,10 +75,8 @@ impl Asked {
             Self::GetAttr(_)
             | Self::SetAttr(..)
             | Self::Export(..)
-            | Self::Gather(..)
             | Self::Split(_)
-            | Self::Join(_)
-            | Self::RenameTo { .. } => {}
+            | Self::Join(_) => {}
         }
         asked
     }
@@ -142,18 +118,6 @@ fn in_dirs(mut op: Op<'_>, dir: Option<Ino>, new_dir: Option<Ino>) -> Op<'_> {
         *new_parent = new_dir.unwrap_or(*new_parent);
     }
     op
-}
-
-/// The names of a request about names.
-fn names<'a>(op: &Op<'a>) -> (&'a [u8], &'a [u8]) {
-    if let Op::Rename { name, new_name, .. } = *op {
-        (name, new_name)
-    } else if let Op::Link { name, .. } | Op::Rmdir { name, .. } = *op {
-        (name, name)
-    } else {
-        // No route looks up the names of another request.
-        (b"", b"")
-    }
 }
 
 /// The other directory, or the inode, that a request is about.
@@ -202,10 +166,7 @@ pub fn named(op: &Op<'_>) -> Option<Ino> {
         | Op::Colocate { ino, .. }
         | Op::Split { dir: ino }
         | Op::Join { dir: ino }
-        | Op::Depart { parent: ino, .. }
-        | Op::RenameTo { parent: ino, .. }
         | Op::Arrive { dir: ino, .. }
-        | Op::Passed { dir: ino, .. }
         | Op::Snapshot { dir: ino, .. }
         | Op::Return { dir: ino } => Some(ino),
         Op::Extend { subtree, .. }

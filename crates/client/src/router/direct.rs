@@ -38,14 +38,14 @@ pub fn is_final(op: &Op<'_>, several: bool, result: &Result<Answer>) -> bool {
         }
         Ok(_) => true,
         Err(error) if error.errno == Errno::Stale => !several && !is_of_subtree(op),
-        // Another server may have a part of the request.
-        Err(error) => match op {
-            Op::Link { .. } => error.errno != Errno::CrossDevice,
-            Op::Rmdir { .. } => error.errno != Errno::Busy,
-            Op::Rename { .. } => !matches!(error.errno, Errno::Busy | Errno::CrossDevice),
-            _ => true,
-        },
+        // Another server may have a part of the request, and be busy.
+        Err(error) => error.errno != Errno::Again || !may_need_two(op),
     }
+}
+
+/// Whether a server may need another one to execute a request.
+pub(super) fn may_need_two(op: &Op<'_>) -> bool {
+    matches!(op, Op::Link { .. } | Op::Rename { .. } | Op::Rmdir { .. })
 }
 
 /// Whether attributes are those of a directory in one piece. A split one has no link: its

@@ -169,7 +169,7 @@ impl AddUp {
                 return Step::Become(Frame::Request(Request::new(whole)));
             }
             Got::Answer(Err(error)) => return Step::fail(error),
-            Got::Start | Got::Ranks(_) | Got::Done | Got::Colocated(_) => {}
+            Got::Start | Got::Ranks(_) | Got::Done => {}
         }
         match self.parts.get(self.at) {
             Some(part) => Request::call(Asked::GetAttr(*part)),
@@ -218,21 +218,20 @@ pub(super) struct ListAll {
     all: Vec<(Vec<u8>, Attr)>,
     /// The fragment that is to be listed from its start.
     next: Option<Ino>,
-    /// The fragment that is listed, and the number of entries that were asked for.
+    /// The fragment that is listed.
     leaf: Ino,
-    wanted: u32,
 }
 
 impl ListAll {
     fn frame(dir: Ino, after: Option<Vec<u8>>, limit: u32, attrs: bool) -> Frame {
         let (all, next, leaf) = (Vec::new(), None, dir);
-        Frame::ListAll(Self { dir, after, limit, attrs, all, next, leaf, wanted: limit })
+        Frame::ListAll(Self { dir, after, limit, attrs, all, next, leaf })
     }
 
     pub(super) fn step(&mut self, cx: &mut Context<'_>, got: Got) -> Step {
         let result = match got {
             Got::Answer(result) => result,
-            Got::Start | Got::Ranks(_) | Got::Done | Got::Colocated(_) => return self.ask(cx),
+            Got::Start | Got::Ranks(_) | Got::Done => return self.ask(cx),
         };
         match self.take(cx, result) {
             Ok(Some(answer)) => Step::answer(Ok(answer)),
@@ -243,10 +242,8 @@ impl ListAll {
 
     fn ask(&mut self, cx: &Context<'_>) -> Step {
         let count = u32::try_from(self.all.len()).unwrap_or(u32::MAX);
-        self.wanted = self.limit.saturating_sub(count);
         let after = self.after.clone().filter(|_| self.next.is_none());
-        debug_assert!(self.wanted <= self.limit, "no more names than the caller wants");
-        let (limit, attrs) = (self.wanted, self.attrs);
+        let (limit, attrs) = (self.limit.saturating_sub(count), self.attrs);
         let asked = match self.next {
             Some(dir) => Asked::List { dir, after, limit, attrs },
             None => {
@@ -271,7 +268,7 @@ impl ListAll {
                 let following = || cx.router.fragments.leaf_after(self.dir, self.leaf);
                 self.next = if more { None } else { following() };
                 let done = !more && self.next.is_none();
-                if done || self.all.len() >= self.wanted as usize {
+                if done || self.all.len() >= self.limit as usize {
                     let entries = std::mem::take(&mut self.all);
                     return Ok(Some(Answer::Entries { entries, more: !done }));
                 }

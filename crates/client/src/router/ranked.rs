@@ -3,7 +3,7 @@
 use types::{Errno, Error, Ino, Moment, Rank, Result, Span};
 use wire::{Answer, Op, Redirect};
 
-use super::asked::{Asked, is_of_subtree, named, second};
+use super::asked::{Asked, is_of_subtree, named};
 use super::{Context, Frame, Got, RETRY, Step};
 
 /// How long a rank that is to serve a subtree may take to notice that.
@@ -55,8 +55,6 @@ enum RankedState {
     Reclaiming,
     /// The same after an answer.
     Found(Answer),
-    /// The other inode of the request is looked for.
-    Second(Error),
     /// The monitor says which ranks are left.
     Next(Error),
 }
@@ -144,7 +142,6 @@ impl Ranked {
             RankedState::Paused | RankedState::Reclaiming => self.ask(cx),
             RankedState::Returning => self.arrive(cx),
             RankedState::Found(answer) => self.found(cx, answer),
-            RankedState::Second(error) => self.second_found(cx, got, error),
             RankedState::Next(error) => match got.ranks() {
                 Ok(ranks) => match ranks.into_iter().find(|rank| !self.tried.contains(rank)) {
                     Some(next) => {
@@ -219,10 +216,6 @@ impl Ranked {
                 if self.is_referred {
                     self.ignorant.push(self.rank);
                 }
-                if let Some(other) = second(&op) {
-                    self.state = RankedState::Second(error);
-                    return Self::call(Asked::GetAttr(other));
-                }
                 self.try_next(error)
             }
             Err(error) => Step::fail(error),
@@ -232,16 +225,6 @@ impl Ranked {
     fn found(&self, cx: &mut Context<'_>, answer: Answer) -> Step {
         cx.router.learn(self.rank, &answer);
         Step::answer(Ok(answer))
-    }
-
-    fn second_found(&mut self, cx: &Context<'_>, got: Got, error: Error) -> Step {
-        let op = self.asked.op(cx.given);
-        let is_found = got.answer().is_ok();
-        if is_found && second(&op).is_some_and(|other| cx.place(other) != self.rank) {
-            let cause = "the two are served by different metadata servers";
-            return Step::fail(Error::new(Errno::CrossDevice, op.name(), cause));
-        }
-        self.try_next(error)
     }
 
     /// Finds a rank that was not asked. An inode number names the rank that allocated it, which may

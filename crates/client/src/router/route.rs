@@ -1,11 +1,11 @@
 //! The route of one request: a stack of procedures that ask for one effect after the other.
 
 use types::{Errno, Error, Ino, Moment, Rank, Result, Span};
-use wire::{Answer, Fragments, Op};
+use wire::{Answer, Op};
 
 use super::asked::Asked;
 use super::direct::{first, is_final};
-use super::{Router, colocate, cross, fragments, ranked, shape, whole};
+use super::{Router, fragments, ranked, shape, whole};
 
 /// The greatest depth of procedures that call each other. A directory is split at most ten times,
 /// and each level takes three frames.
@@ -92,14 +92,6 @@ pub(super) enum Frame {
     BringBack(shape::BringBack),
     PinTree(shape::PinTree),
     SplitDir(shape::SplitDir),
-    RenameAcross(cross::RenameAcross),
-    Locate(cross::Locate),
-    Together(colocate::Together),
-    BringTogether(colocate::BringTogether),
-    BringForRename(colocate::BringForRename),
-    CheckLink(colocate::CheckLink),
-    AtHome(colocate::AtHome),
-    Colocate(colocate::Colocate),
 }
 
 /// The step of a procedure.
@@ -137,8 +129,6 @@ pub(super) enum Got {
     Answer(Result<Answer>),
     Ranks(Result<Vec<Rank>>),
     Done,
-    /// Of [`colocate::Colocate`].
-    Colocated(Result<Colocated>),
 }
 
 impl Got {
@@ -149,30 +139,12 @@ impl Got {
     pub(super) fn ranks(self) -> Result<Vec<Rank>> {
         if let Self::Ranks(result) = self { result } else { Err(out_of_order()) }
     }
-
-    pub(super) fn colocated(self) -> Result<Colocated> {
-        match self {
-            Self::Colocated(result) => result,
-            Self::Answer(Err(error)) => Err(error),
-            Self::Answer(Ok(_)) | Self::Start | Self::Ranks(_) | Self::Done => Err(out_of_order()),
-        }
-    }
 }
 
 #[track_caller]
 fn out_of_order() -> Error {
     debug_assert!(false, "the driver gave the result of another effect");
     Error::new(Errno::Io, "router", "the result of another effect")
-}
-
-/// The end of an attempt to bring two inodes to one rank.
-#[derive(Debug)]
-pub(super) enum Colocated {
-    Together,
-    /// The directory stays, for this reason.
-    Kept(String),
-    /// The directory was split since.
-    Split(Box<Fragments>),
 }
 
 /// The surroundings of a step.
@@ -208,14 +180,6 @@ impl Frame {
             Self::BringBack(frame) => frame.step(got),
             Self::PinTree(frame) => frame.step(cx, got),
             Self::SplitDir(frame) => frame.step(cx, got),
-            Self::RenameAcross(frame) => frame.step(cx, got),
-            Self::Locate(frame) => frame.step(got),
-            Self::Together(frame) => frame.step(cx, got),
-            Self::BringTogether(frame) => frame.step(got),
-            Self::BringForRename(frame) => frame.step(cx, &got),
-            Self::CheckLink(frame) => frame.step(got),
-            Self::AtHome(frame) => frame.step(cx, got),
-            Self::Colocate(frame) => frame.step(cx, got),
         }
     }
 
@@ -236,15 +200,7 @@ impl Frame {
             | Self::JoinParts(_)
             | Self::BringBack(_)
             | Self::PinTree(_)
-            | Self::SplitDir(_)
-            | Self::RenameAcross(_)
-            | Self::Locate(_)
-            | Self::Together(_)
-            | Self::BringTogether(_)
-            | Self::BringForRename(_)
-            | Self::CheckLink(_)
-            | Self::AtHome(_)
-            | Self::Colocate(_) => &Asked::AS_GIVEN,
+            | Self::SplitDir(_) => &Asked::AS_GIVEN,
         }
     }
 }

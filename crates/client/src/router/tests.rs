@@ -338,6 +338,15 @@ fn a_listing_of_a_split_directory_has_the_names_of_all_fragments() {
 }
 
 #[test]
+fn a_listing_of_a_split_directory_has_as_many_names_as_the_caller_wants() {
+    let mut world = World::new(1);
+    let list = Op::List { dir: HERE, after: None, limit: 6, attrs: true };
+    let result = world.drive(Route::request(), list, split);
+    let Ok(Answer::Entries { entries, more: true }) = result else { panic!("{result:?}") };
+    assert_eq!(entries.len(), 6);
+}
+
+#[test]
 fn a_create_goes_to_the_fragment_that_has_its_name() {
     let mut world = World::new(1);
     let op = Op::Create { parent: HERE, name: b"name", new: NewInode::default() };
@@ -421,25 +430,21 @@ const RENAME: Op<'static> = Op::Rename {
 fn a_rename_between_ranks_is_one_request_to_the_rank_of_the_old_name() {
     let mut world = World::new(2);
     let serve = |rank: Rank, op: &Op<'_>| match (rank, op) {
-        (Rank(0), Op::Rename { .. }) => fails(Errno::CrossDevice),
-        (Rank(0), Op::RenameTo { name: b"old", new_name: b"new", to: Rank(1), .. }) => {
-            Ok(Answer::Done)
-        }
+        (Rank(0), Op::Rename { .. }) => Ok(Answer::Done),
         other => panic!("{other:?}"),
     };
     assert_eq!(world.drive(Route::request(), RENAME, serve), Ok(Answer::Done));
-    assert_eq!(world.log(), ["0 rename 5", "0 rename 5"]);
+    assert_eq!(world.log(), ["0 rename 5"]);
 }
 
 #[test]
 fn a_rename_into_a_directory_that_was_split_goes_to_its_fragment() {
     let mut world = World::new(2);
     let serve = |_: Rank, op: &Op<'_>| match op {
-        Op::Rename { new_parent: THERE, .. } => fails(Errno::CrossDevice),
-        Op::Rename { .. } => Ok(Answer::Done),
-        Op::RenameTo { new_parent: THERE, .. } => {
+        Op::Rename { new_parent: THERE, .. } => {
             Ok(Answer::Fragments(Box::new(fragments_of(THERE, 100))))
         }
+        Op::Rename { .. } => Ok(Answer::Done),
         other => panic!("{other:?}"),
     };
     assert_eq!(world.drive(Route::request(), RENAME, serve), Ok(Answer::Done));
@@ -448,21 +453,15 @@ fn a_rename_into_a_directory_that_was_split_goes_to_its_fragment() {
 #[test]
 fn a_rename_into_a_directory_that_was_split_in_between_is_sent_again_to_its_fragment() {
     let mut world = World::new(2);
-    let mut is_split = false;
     let serve = |_: Rank, op: &Op<'_>| match op {
-        Op::Rename { new_parent: THERE, .. } => fails(Errno::CrossDevice),
         // The rank of the new name has refused: nothing was renamed.
-        Op::RenameTo { .. } => {
-            is_split = true;
-            fails(Errno::Again)
-        }
-        Op::Rename { .. } if is_split => Ok(Answer::Done),
+        Op::Rename { new_parent: THERE, .. } => fails(Errno::Again),
+        Op::Rename { .. } => Ok(Answer::Done),
         Op::GetAttr { ino: THERE } => Ok(Answer::Fragments(Box::new(fragments_of(THERE, 100)))),
-        Op::GetAttr { ino } => Ok(attr(*ino)),
         other => panic!("{other:?}"),
     };
     assert_eq!(world.drive(Route::request(), RENAME, serve), Ok(Answer::Done));
-    assert!(world.log().iter().filter(|line| line.contains("rename")).count() == 3);
+    assert!(world.log().iter().filter(|line| line.contains("rename")).count() == 2);
 }
 
 #[test]
@@ -471,8 +470,7 @@ fn a_rename_that_may_be_executed_is_not_recognised_by_its_name() {
     // no proof, because another client may have made it.
     let mut world = World::new(2);
     let serve = |_: Rank, op: &Op<'_>| match op {
-        Op::Rename { .. } => fails(Errno::CrossDevice),
-        Op::RenameTo { .. } => fails(Errno::NotFound),
+        Op::Rename { .. } => fails(Errno::NotFound),
         other => panic!("{other:?}"),
     };
     assert_eq!(errno(world.drive(Route::request(), RENAME, serve)), Errno::NotFound);
@@ -483,8 +481,7 @@ fn a_rename_that_was_not_taken_is_sent_again() {
     let mut world = World::new(2);
     let mut renames = 0;
     let serve = |_: Rank, op: &Op<'_>| match op {
-        Op::Rename { .. } => fails(Errno::CrossDevice),
-        Op::RenameTo { .. } => {
+        Op::Rename { .. } => {
             renames += 1;
             if renames == 1 { fails(Errno::Again) } else { Ok(Answer::Done) }
         }
@@ -496,127 +493,70 @@ fn a_rename_that_was_not_taken_is_sent_again() {
 }
 
 #[test]
+fn a_rename_that_is_never_taken_ends_in_a_while() {
+    let mut world = World::new(2);
+    let start = world.now;
+    let serve = |_: Rank, op: &Op<'_>| match op {
+        Op::Rename { .. } => fails(Errno::Again),
+        Op::GetAttr { ino } => Ok(attr(*ino)),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(errno(world.drive(Route::request(), RENAME, serve)), Errno::Again);
+    let took = world.now.since(start);
+    assert!((20_000..21_000).contains(&(took.0 / 1_000_000)), "{took:?}");
+}
+
+#[test]
 fn a_rename_that_the_other_rank_rejects_returns_its_error() {
     let mut world = World::new(2);
     let serve = |_: Rank, op: &Op<'_>| match op {
-        Op::Rename { .. } => fails(Errno::CrossDevice),
-        Op::RenameTo { .. } => fails(Errno::NotEmpty),
+        Op::Rename { .. } => fails(Errno::NotEmpty),
         other => panic!("{other:?}"),
     };
     assert_eq!(errno(world.drive(Route::request(), RENAME, serve)), Errno::NotEmpty);
 }
 
 #[test]
-fn a_directory_that_comes_to_the_rank_of_the_other_one_ends_a_rename_there() {
+fn a_rename_whose_directory_comes_to_the_other_rank_is_redirected_there() {
     let mut world = World::new(2);
-    world.router.set_place(THERE, Rank(0));
-    let mut renames = 0;
-    let serve = |_: Rank, op: &Op<'_>| match op {
-        Op::Rename { .. } => {
-            renames += 1;
-            if renames < 4 { fails(Errno::CrossDevice) } else { Ok(Answer::Done) }
-        }
-        Op::GetAttr { ino } => Ok(attr(*ino)),
+    let serve = |rank: Rank, op: &Op<'_>| match (rank, op) {
+        (Rank(0), Op::Rename { .. }) => moved(1),
+        (Rank(1), Op::Rename { .. }) => Ok(Answer::Done),
         other => panic!("{other:?}"),
     };
     assert_eq!(world.drive(Route::request(), RENAME, serve), Ok(Answer::Done));
-}
-
-#[test]
-fn a_file_with_several_names_brings_the_directory_of_its_new_name() {
-    let mut world = World::new(2);
-    let mut gathered = false;
-    let serve = |_: Rank, op: &Op<'_>| match op {
-        Op::Rename { .. } if gathered => Ok(Answer::Done),
-        Op::Rename { .. } | Op::RenameTo { .. } => fails(Errno::CrossDevice),
-        Op::Lookup { parent: HERE, .. } => Ok(attr(Ino(77))),
-        Op::Colocate { ino: THERE, rank: Rank(0) } => {
-            gathered = true;
-            Ok(Answer::Done)
-        }
-        Op::GetAttr { ino } => Ok(attr(*ino)),
-        other => panic!("{other:?}"),
-    };
-    assert_eq!(world.drive(Route::request(), RENAME, serve), Ok(Answer::Done));
+    assert_eq!(world.router.place(HERE), Rank(1));
 }
 
 const LINK: Op<'static> = Op::Link { ino: THERE, parent: HERE, name: b"more" };
 
 #[test]
-fn a_link_brings_one_directory_to_the_rank_of_the_other() {
-    let mut world = World::new(2);
-    let mut gathered = Vec::new();
-    let serve = |_: Rank, op: &Op<'_>| match op {
-        Op::Link { .. } if gathered.len() == 2 => Ok(attr(THERE)),
-        Op::Link { .. } => fails(Errno::CrossDevice),
-        Op::Lookup { .. } => fails(Errno::NotFound),
-        Op::Colocate { ino: HERE, rank } => {
-            gathered.push(*rank);
-            fails(Errno::Busy)
-        }
-        Op::Colocate { ino: THERE, rank } => {
-            gathered.push(*rank);
-            Ok(Answer::Done)
-        }
-        Op::GetAttr { ino } => Ok(attr(*ino)),
-        other => panic!("{other:?}"),
-    };
-    assert_eq!(world.drive(Route::request(), LINK, serve), Ok(attr(THERE)));
-    assert_eq!(gathered, [Rank(1), Rank(0)]);
-}
-
-#[test]
-fn a_link_fails_with_both_reasons_if_neither_directory_moves() {
+fn a_link_for_which_no_directory_moves_fails_with_the_reasons_of_the_servers() {
     let mut world = World::new(2);
     let serve = |_: Rank, op: &Op<'_>| match op {
-        Op::Link { .. } => fails(Errno::CrossDevice),
-        Op::Lookup { .. } => fails(Errno::NotFound),
-        Op::Colocate { ino: HERE, .. } => Err(Error::new(Errno::Busy, "", "pinned here")),
-        Op::Colocate { .. } => Err(Error::new(Errno::Busy, "", "pinned there")),
-        Op::GetAttr { ino } => Ok(attr(*ino)),
+        Op::Link { .. } => Err(Error::new(Errno::CrossDevice, "", "pinned here, and there")),
         other => panic!("{other:?}"),
     };
     let error = world.drive(Route::request(), LINK, serve).expect_err("both stay");
     assert_eq!(error.errno, Errno::CrossDevice);
-    assert!(error.cause.contains("pinned here") && error.cause.contains("pinned there"));
+    assert!(error.cause.contains("pinned here, and there"));
+    assert_eq!(world.log(), ["0 link 5"]);
 }
 
 #[test]
-fn nothing_moves_for_a_link_to_a_name_that_exists() {
+fn a_removal_is_sent_again_while_its_directory_comes_home() {
     let mut world = World::new(2);
+    let mut removals = 0;
     let serve = |_: Rank, op: &Op<'_>| match op {
-        Op::Link { .. } => fails(Errno::CrossDevice),
-        Op::Lookup { .. } => Ok(attr(Ino(9))),
-        Op::GetAttr { ino } => Ok(attr(*ino)),
-        other => panic!("{other:?}"),
-    };
-    assert_eq!(errno(world.drive(Route::request(), LINK, serve)), Errno::Exists);
-}
-
-#[test]
-fn a_directory_returns_to_the_rank_of_its_name_before_it_is_removed() {
-    let mut world = World::new(2);
-    let (mut gathered, mut removals) = (false, 0);
-    let serve = |rank: Rank, op: &Op<'_>| match op {
         Op::Rmdir { .. } => {
             removals += 1;
-            if gathered && removals > 2 { Ok(Answer::Done) } else { fails(Errno::Busy) }
-        }
-        Op::Lookup { parent: Ino::ROOT, name: b"dir" } => {
-            let (root, parent) = (THERE, Ino::ROOT);
-            let elsewhere = Redirect { rank: Rank(1), root, parent, rest: Vec::new() };
-            Ok(Answer::Redirect(Box::new(elsewhere)))
-        }
-        Op::GetAttr { ino } if rank == Rank(1) => Ok(Answer::Attr(dir_attr(*ino))),
-        Op::Colocate { ino: THERE, rank: Rank(0) } => {
-            gathered = true;
-            Ok(Answer::Done)
+            if removals > 2 { Ok(Answer::Done) } else { fails(Errno::Again) }
         }
         other => panic!("{other:?}"),
     };
     let op = Op::Rmdir { parent: Ino::ROOT, name: b"dir" };
     assert_eq!(world.drive(Route::request(), op, serve), Ok(Answer::Done));
-    assert!(world.log().contains(&"wait".into()), "the rank of the name notices the move later");
+    assert_eq!(world.log(), ["0 rmdir 1", "wait", "0 rmdir 1", "wait", "0 rmdir 1"]);
 }
 
 #[test]
@@ -625,8 +565,6 @@ fn a_directory_that_is_at_home_and_busy_stays_busy_at_once() {
     let start = world.now;
     let serve = |_: Rank, op: &Op<'_>| match op {
         Op::Rmdir { .. } => fails(Errno::Busy),
-        Op::Lookup { .. } => Ok(Answer::Attr(dir_attr(HERE))),
-        Op::Colocate { .. } => Ok(Answer::Done),
         other => panic!("{other:?}"),
     };
     let op = Op::Rmdir { parent: Ino::ROOT, name: b"dir" };

@@ -1,16 +1,17 @@
-//! A request of the caller: to the rank or the fragments of its directory, and in the ways that a
-//! request takes that one server alone cannot execute.
+//! A request of the caller: to the rank or the fragments of its directory, again while the ranks
+//! that must execute it together are busy, and with the attributes of split directories completed.
 
-use types::{Errno, Error, Result};
-use wire::{Answer, Op};
+use types::{Errno, Error, Moment, Result, Span};
+use wire::Answer;
 
-use super::asked::Asked;
-use super::colocate::{AtHome, Together};
-use super::cross::RenameAcross;
-use super::direct::{is_complete, is_whole};
+use super::asked::{Asked, second};
+use super::direct::{is_complete, is_whole, may_need_two};
 use super::fragments::Fragment;
 use super::ranked::Ranked;
-use super::{Context, Frame, Got, Step, unexpected};
+use super::{Context, Frame, Got, RETRY, Step, unexpected};
+
+/// The time for attempts while subtrees move or servers start.
+const WITHIN: Span = Span::from_millis(20_000);
 
 /// A request, for a directory that may be split.
 #[derive(Debug)]
@@ -53,15 +54,23 @@ impl Request {
 #[derive(Debug)]
 pub(super) struct Whole {
     asked: Asked,
-    /// Its directory returns to the rank of its name, because the server rejected the request with
-    /// `EBUSY`.
-    returns: bool,
+    /// Since when the ranks that must execute it together are busy.
+    busy_since: Option<Moment>,
+    state: WholeState,
+}
+
+#[derive(Debug)]
+enum WholeState {
+    Sent,
+    Paused,
+    /// The second directory or file is looked for: it may be split since.
+    Looked,
 }
 
 impl Whole {
     /// A request that is with its first rank.
     pub(super) fn sent(asked: Asked) -> Self {
-        Self { asked, returns: false }
+        Self { asked, busy_since: None, state: WholeState::Sent }
     }
 
     pub(super) fn call(asked: Asked) -> Step {
@@ -69,40 +78,42 @@ impl Whole {
     }
 
     pub(super) fn step(&mut self, cx: &mut Context<'_>, got: Got) -> Step {
-        if matches!(got, Got::Start) {
-            debug_assert!(!self.returns, "a request begins once");
-            return Ranked::call(self.asked.clone());
-        }
-        match got.answer() {
-            Ok(answer) => Step::answer(Ok(answer)),
-            Err(error) => self.across(cx, error),
+        match (std::mem::replace(&mut self.state, WholeState::Sent), got) {
+            (WholeState::Sent, Got::Start) | (WholeState::Paused, _) => {
+                Ranked::call(self.asked.clone())
+            }
+            (WholeState::Sent, got) => match got.answer() {
+                Err(error) if self.is_passing(cx, &error) => {
+                    match second(&self.asked.op(cx.given)) {
+                        Some(ino) => {
+                            self.state = WholeState::Looked;
+                            Ranked::call(Asked::GetAttr(ino))
+                        }
+                        None => self.pause(),
+                    }
+                }
+                result => Step::answer(result),
+            },
+            (WholeState::Looked, got) => match got.answer() {
+                Ok(split @ Answer::Fragments(_)) => Step::answer(Ok(split)),
+                Ok(_) => self.pause(),
+                // Only a walk loads it.
+                Err(unknown) => Step::fail(unknown),
+            },
         }
     }
 
-    /// Executes a request that one server rejected with `refused`, because another server has a
-    /// part of it.
-    fn across(&mut self, cx: &Context<'_>, refused: Error) -> Step {
-        let op = self.asked.op(cx.given);
-        match (op, refused.errno) {
-            (Op::Link { ino, parent, .. }, Errno::CrossDevice) if !self.returns => {
-                Step::Become(Together::for_link(&self.asked, parent, ino, cx.now))
-            }
-            (Op::Rename { parent, new_parent, flags, .. }, Errno::CrossDevice) => {
-                Step::Become(if flags.exchange {
-                    Together::for_exchange(&self.asked, parent, new_parent, cx.now)
-                } else {
-                    let dirs = (parent, new_parent);
-                    RenameAcross::frame(self.asked.clone(), dirs, cx.now, refused)
-                })
-            }
-            (Op::Rmdir { parent, .. } | Op::Rename { parent, .. }, Errno::Busy)
-                if !self.returns =>
-            {
-                self.returns = true;
-                Step::Call(AtHome::frame(self.asked.clone(), parent, refused))
-            }
-            _ => Step::fail(refused),
-        }
+    /// Whether the servers may execute the request together in a moment: a subtree is moving.
+    fn is_passing(&mut self, cx: &Context<'_>, error: &Error) -> bool {
+        let since = *self.busy_since.get_or_insert(cx.now);
+        error.errno == Errno::Again
+            && may_need_two(&self.asked.op(cx.given))
+            && cx.now.since(since) < WITHIN
+    }
+
+    fn pause(&mut self) -> Step {
+        self.state = WholeState::Paused;
+        Step::Wait(RETRY)
     }
 }
 

@@ -9,13 +9,11 @@
 use types::{Cred, Errno, Ino, Rank};
 use wire::Answer;
 
+use super::between::WRITE_AND_SEARCH;
 use super::place::{InodeAuthority, busy};
 use crate::Mds;
 use crate::ReplyTo;
 use crate::op::{Performed, Performing, Refused};
-
-/// Bits of a mode: to make names in a directory.
-const WRITE_AND_SEARCH: u32 = 3;
 
 impl Mds {
     /// Begins to give a directory, or the one that has a file's only name, to another rank.

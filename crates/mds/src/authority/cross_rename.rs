@@ -4,8 +4,7 @@
 //!
 //! Neither directory is served before the decision: no client sees the file twice, or not at all,
 //! and a recovery finds both as they were. The rank that has the name brings the offer to the other
-//! one (`carry`); an offer that does not arrive is withdrawn after a while. Clients of an earlier
-//! version carry the offer themselves.
+//! one (`carry`); an offer that does not arrive is withdrawn after a while.
 //!
 //! Of a directory only the name moves (`directory`); until the decision neither it nor anything in
 //! it is served.
@@ -31,9 +30,10 @@ use wire::{Answer, Failure};
 use crate::{Mds, MdsEffects, Phase, ReplyTo};
 
 use arrive::Arrival;
+pub(super) use carry::is_due;
 use depart::Departure;
 
-/// How many finished cross-rank renames are remembered, for repeated questions about them.
+/// How many names that came are remembered, for repeated questions about them.
 const ENDED_MAX: usize = 4096;
 
 /// Names that move from this rank, and to it.
@@ -43,12 +43,8 @@ pub(crate) struct CrossRenames {
     last: u64,
     departures: Vec<Departure>,
     arrivals: Vec<Arrival>,
-    /// Offers of this rank that are decided, and whether they were taken.
-    ended: VecDeque<(u64, bool)>,
     /// Offers of other ranks that this rank took.
     taken: VecDeque<(Rank, u64)>,
-    /// Offers that other ranks ask this one to take.
-    questions: carry::Questions,
 }
 
 impl CrossRenames {
@@ -194,7 +190,7 @@ impl Mds {
         }
     }
 
-    fn answer_cross_rename(
+    pub(super) fn answer_cross_rename(
         &mut self,
         at: ReplyTo,
         result: Result<Answer, Failure>,

@@ -7,6 +7,7 @@ use types::{Errno, Ino, Path, Rank, Span, Timestamp};
 use wire::{Answer, Failure, Op, Redirect};
 
 use super::Authority;
+use super::between::second_of;
 use super::decoupled::decoupled_of;
 use super::preload::Goal;
 use super::{LIST, Preload, READ_LATELY};
@@ -120,8 +121,9 @@ impl Mds {
             return true;
         }
         let mut other = None;
-        let mut here = false;
         let whole = decoupled_of(op);
+        // The rank of the first inode executes a link or rename, with the rank of the second one.
+        let second = second_of(op);
         for ino in touched(op).0.into_iter().chain([whole, self.held_by(request)]).flatten() {
             match self.authority.place(&self.namespace, ino) {
                 InodeAuthority::Unknown if whole == Some(ino) => {
@@ -130,19 +132,16 @@ impl Mds {
                     {
                         return true;
                     }
-                    here = true;
                 }
-                InodeAuthority::Here | InodeAuthority::Unknown => here = true,
+                InodeAuthority::Here | InodeAuthority::Unknown => {}
                 // Its journal follows, and is held.
                 InodeAuthority::Moving(_) if matches!(op, Op::Merge { .. }) => return false,
                 InodeAuthority::Moving(root) => {
                     self.fetches.park_until_returned(&mut self.sessions, from, root);
                     return true;
                 }
-                InodeAuthority::Other(rank) => {
-                    here |= other.is_some_and(|known| known != rank);
-                    other = Some(rank);
-                }
+                InodeAuthority::Other(_) if second == Some(ino) => {}
+                InodeAuthority::Other(rank) => other = Some(rank),
             }
         }
         if let Op::Walk { base, path } = *op
@@ -157,22 +156,6 @@ impl Mds {
         }
         match other {
             None => false,
-            Some(_) if here => {
-                // A directory that was to come for it may be this rank's since a moment ago.
-                if let Op::Link { parent, .. } = *op {
-                    // The other is where the fragment is, perhaps.
-                    if self.namespace.is_split(parent) {
-                        return false;
-                    }
-                    if self.waits_for_list(from, effects) {
-                        return true;
-                    }
-                }
-                let text = "the two are served by different metadata servers".into();
-                let failure = Failure { errno: Errno::CrossDevice, text };
-                self.refuse(from, failure, effects);
-                true
-            }
             Some(rank) => {
                 if matches!(op, Op::Merge { .. }) {
                     // The journal behind a merge request does not wait for the list; the client
@@ -295,7 +278,9 @@ impl Mds {
             "{rank} serves {path}; `cudele mds pin {path} {here}` brings it back to where its name is"
         );
         let failure = Failure { errno: Errno::Busy, text };
-        self.refuse(from, failure, effects);
+        if !self.brings_home(from, (dir, rank), &failure, effects) {
+            self.refuse(from, failure, effects);
+        }
         true
     }
 
@@ -400,7 +385,7 @@ impl Mds {
 
     /// Blocks a request until the list was read, unless that happened lately: its inode may have
     /// come here since.
-    fn waits_for_list(
+    pub(super) fn waits_for_list(
         &mut self,
         from @ Incoming { request, .. }: Incoming<'_>,
         effects: &mut MdsEffects,

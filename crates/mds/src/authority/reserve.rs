@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use types::{Errno, Ino, Moment, Rank, Span};
-use wire::{Failure, PeerBody, TransferStep};
+use wire::{Answer, PeerBody, TransferStep};
 
 use crate::transfer::{
     Fence, ListView, Record, TransferAction, TransferEvent, TransferId, TransferMessage,
@@ -65,10 +65,9 @@ impl Mds {
         let id = TransferId { number, from: giver };
         match *step {
             TransferStep::AskSubtree { root } if giver == from => self.asked(id, root, effects),
-            TransferStep::AskName { dir } if giver == from => {
-                self.name_asked((giver, number), dir, effects);
+            TransferStep::Committed if giver == self.rank => {
+                self.name_answered(number, &Ok(Answer::Done));
             }
-            TransferStep::Committed if giver == self.rank => self.name_answered(number, None),
             TransferStep::Committed if giver == from => {
                 self.taker_heard(id, TransferMessage::Committed, effects);
             }
@@ -79,13 +78,11 @@ impl Mds {
                 let message = TransferMessage::Reserved(Fence(fence));
                 self.giver_heard(id, message, "", effects);
             }
-            TransferStep::Refused { errno, ref why } if giver == self.rank => {
-                self.name_answered(number, Some(Failure { errno, text: why.clone() }));
+            TransferStep::Refused { ref why, .. } if giver == self.rank => {
                 self.giver_heard(id, TransferMessage::Refused, why, effects);
             }
             // Of a rank that does not take part in the transfer.
             TransferStep::AskSubtree { .. }
-            | TransferStep::AskName { .. }
             | TransferStep::Committed
             | TransferStep::Stayed
             | TransferStep::Reserved { .. }

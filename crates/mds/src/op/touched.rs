@@ -18,9 +18,6 @@ pub(crate) fn touched<'a>(op: &Op<'a>) -> Touched<'a> {
         | Op::Unlink { parent, name }
         | Op::Rmdir { parent, name } => ([Some(parent), None], [Some((parent, name)), None]),
         Op::Link { ino, parent, name } => ([Some(parent), Some(ino)], [Some((parent, name)), None]),
-        Op::Depart { parent, name, .. } | Op::RenameTo { parent, name, .. } => {
-            ([Some(parent), None], [Some((parent, name)), None])
-        }
         Op::Arrive { dir, .. } => ([Some(dir), None], [None; 2]),
         Op::Rename { parent, name, new_parent, new_name, .. } => {
             ([Some(parent), Some(new_parent)], [Some((parent, name)), Some((new_parent, new_name))])
@@ -52,8 +49,6 @@ pub(crate) fn touched<'a>(op: &Op<'a>) -> Touched<'a> {
         | Op::CancelLock { .. }
         | Op::GetLock { .. }
         | Op::AwaitAsync
-        // A status query about a rename must not block on that rename.
-        | Op::Passed { .. }
         | Op::Return { .. } => ([None; 2], [None; 2]),
         // These are about the decoupling.
         Op::Held { .. }

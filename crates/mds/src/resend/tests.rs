@@ -1,4 +1,4 @@
-use types::{Clock, Cred, Epoch, Span, Tid};
+use types::{Attr, Clock, Cred, Epoch, Span, Tid};
 use wire::{Hello, Replay};
 
 use super::*;
@@ -347,10 +347,20 @@ fn a_change_comes_late_if_it_was_answered_and_requests_of_others_wait() {
 
 #[test]
 fn a_request_is_astray_if_a_place_is_unknown_since_the_restart() {
-    let cases = [(false, FILE, false), (true, FILE, true), (true, Ino::LINKS, false)];
+    // The file is known, and the directory with its name is not.
+    let mut namespace = Namespace::new();
+    let attr = Attr { ino: FILE, mode: 0o100_644, nlink: 1, ..Attr::default() };
+    namespace.load_entry(Ino(FILE.0 + 1), b"file", &attr, b"");
+    let elsewhere = Ino(FILE.0 + 2);
+    let cases = [
+        (false, FILE, false),
+        (true, FILE, true),
+        (true, Ino::LINKS, false),
+        (true, elsewhere, false),
+    ];
     for (orphans, ino, expected) in cases {
         let resend = Resend { orphans, ..Resend::default() };
         let op = Op::GetAttr { ino };
-        assert_eq!(resend.is_astray(&Namespace::new(), &op), expected, "{orphans}, {ino}");
+        assert_eq!(resend.is_astray(&namespace, &op), expected, "{orphans}, {ino}");
     }
 }

@@ -9,13 +9,16 @@ use types::{
     Timestamp,
 };
 use wire::{
-    Answer, ClusterMap, Hello, MdsEntry, MdsState, Message, NewInode, Op, Reply, Request, Welcome,
+    Answer, ClusterMap, Failure, Hello, MdsEntry, MdsState, Message, NewInode, Op, PeerBody,
+    PeerMessage, Reply, Request, Welcome,
 };
 
 use super::store::Store;
 use super::words::Words;
 use crate::{Mds, MdsEffects, MdsInput, PeerFrame, Settings};
 
+/// The questions of tests in the name of a rank have numbers from here on.
+const PEER_QUESTIONS: u64 = 1 << 63;
 /// A test gives up waiting after so many milliseconds.
 const PATIENCE: u64 = 60_000;
 
@@ -51,6 +54,8 @@ pub(crate) struct Cluster {
     /// Replies, by client and request, and those to the monitor.
     pub(crate) replies: BTreeMap<(u64, Tid), Reply>,
     pub(crate) monitor: BTreeMap<Tid, Reply>,
+    /// Answers to questions that a test asks in the name of rank 1.
+    peer_answers: BTreeMap<u64, Result<Answer, Failure>>,
     pub(crate) notices: Vec<(u64, Notice)>,
     /// Connections that servers closed, by client.
     pub(crate) closed: Vec<u64>,
@@ -85,6 +90,7 @@ impl Cluster {
             next_tid: 1,
             replies: BTreeMap::new(),
             monitor: BTreeMap::new(),
+            peer_answers: BTreeMap::new(),
             notices: Vec::new(),
             closed: Vec::new(),
             stopped: Vec::new(),
@@ -240,6 +246,14 @@ impl Cluster {
             if let Some(PeerFrame { to, frame, .. }) = self.mail.pop_front() {
                 let payload = messages(&frame).concat();
                 let message = Message::decode(&payload).expect("a message");
+                if let Message::Peer(PeerMessage {
+                    body: PeerBody::Answer { number, result }, ..
+                }) = &message
+                    && *number >= PEER_QUESTIONS
+                {
+                    self.peer_answers.insert(*number, result.clone());
+                    continue;
+                }
                 let conn = ConnId::PEER;
                 self.input(usize::from(to.0), MdsInput::Message(conn, message));
                 continue;
@@ -390,6 +404,17 @@ impl Cluster {
     /// The answer to a request of client 1 on behalf of root.
     pub(crate) fn answer(&mut self, op: Op<'_>) -> Result<Answer, Errno> {
         self.answer_as(&Cred::root(), op)
+    }
+
+    /// The answer of rank 0 to a question of rank 1 in the name of a user.
+    pub(crate) fn peer_answer(&mut self, cred: &Cred, op: Op<'_>) -> Result<Answer, Errno> {
+        let number = PEER_QUESTIONS + self.tid().0;
+        let body = PeerBody::Ask { number, cred: cred.clone(), op };
+        let peer = PeerMessage { from: Rank(1), term: Epoch(1 << 30), to: Rank(0), body };
+        self.input(0, MdsInput::Message(ConnId::PEER, Message::Peer(peer)));
+        self.settle();
+        self.until(|cluster| cluster.peer_answers.contains_key(&number));
+        self.peer_answers[&number].clone().map_err(|failure| failure.errno)
     }
 
     /// The answer to a request of the monitor, which is waited for.

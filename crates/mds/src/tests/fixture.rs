@@ -7,6 +7,7 @@ use wire::{Answer, NewInode, Op};
 
 use super::Cluster;
 use super::cluster::{DIR, FILE, LINK, user};
+use crate::Settings;
 
 /// `/dir/{file,link,sub,full/x}` of root, and `/open`, in which every user may make names.
 pub(crate) struct Tree {
@@ -55,6 +56,16 @@ impl Tree {
     /// Why a request of root is refused.
     pub(crate) fn refusal(&mut self, op: Op<'_>) -> Option<Errno> {
         self.cluster.answer(op).err()
+    }
+
+    /// The tree on rank 0 of two.
+    pub(crate) fn of_two_ranks() -> Self {
+        Self::on(Cluster::with(Settings::default(), 2))
+    }
+
+    /// Why a question of rank 1 in the name of root is refused.
+    pub(crate) fn peer_refusal(&mut self, op: Op<'_>) -> Option<Errno> {
+        self.cluster.peer_answer(&Cred::root(), op).err()
     }
 
     /// Why a request of a user that owns nothing is refused.

@@ -3,12 +3,12 @@
 
 use types::rng::Rng;
 use types::{
-    AttrChange, ClientId, ConnId, Cred, Epoch, Errno, Ino, Lock, LockKind, LockMode, Rank,
+    Attr, AttrChange, ClientId, ConnId, Cred, Epoch, Errno, Ino, Lock, LockKind, LockMode, Rank,
     RenameFlags, Seq, Tid, Timestamp, XattrFlags,
 };
 use wire::{
-    Access, Hello, MergeFlags, Message, NewInode, Op, PeerBody, PeerMessage, Replay, Request,
-    TransferStep, UnusedNumbers, WantsExclusive,
+    Access, Answer, Failure, Hello, MergeFlags, Message, NewInode, Op, PeerBody, PeerMessage,
+    Redirect, Replay, Request, TransferStep, UnusedNumbers, WantsExclusive,
 };
 
 use super::Cluster;
@@ -158,18 +158,14 @@ impl Hostile {
             8 => Op::Colocate { ino, rank: self.rank() },
             9 => Op::Split { dir: ino },
             10 => Op::Join { dir: ino },
-            11 => {
-                let (new_parent, new_name, to) = (self.ino(), self.name(), self.rank());
-                let (name, no_replace) = (self.name(), self.yes());
-                Op::Depart { parent: ino, name, new_parent, new_name, no_replace, to }
-            }
+            11 => Op::Link { ino, parent: self.ino(), name: self.name() },
             12 => Op::Arrive { dir: ino, from: self.rank(), cross_rename: self.number() },
-            13 => Op::Passed { dir: ino, cross_rename: self.number() },
+            13 => Op::Rmdir { parent: ino, name: self.name() },
             14 => Op::Snapshot { dir: ino, id: self.number() },
             15 => {
-                let (new_parent, new_name, to) = (self.ino(), self.name(), self.rank());
-                let (name, no_replace) = (self.name(), self.yes());
-                Op::RenameTo { parent: ino, name, new_parent, new_name, no_replace, to }
+                let (name, new_parent, new_name) = (self.name(), self.ino(), self.name());
+                let flags = RenameFlags { no_replace: self.yes(), exchange: false };
+                Op::Rename { parent: ino, name, new_parent, new_name, flags }
             }
             _ => Op::Adopt { subtree: ino, branch: b"branch", block: self.yes() },
         }
@@ -224,18 +220,34 @@ impl Hostile {
     }
 
     /// A client that says that it is a rank.
-    fn peer_message(&mut self) -> PeerMessage {
-        let step = match self.choice.below(6) {
+    fn peer_message(&mut self) -> PeerMessage<'static> {
+        let step = match self.choice.below(5) {
             0 => TransferStep::AskSubtree { root: self.ino() },
-            1 => TransferStep::AskName { dir: self.ino() },
-            2 => TransferStep::Reserved { fence: self.number() },
-            3 => TransferStep::Refused { errno: Errno::Busy, why: "no".into() },
-            4 => TransferStep::Committed,
+            1 => TransferStep::Reserved { fence: self.number() },
+            2 => TransferStep::Refused { errno: Errno::Busy, why: "no".into() },
+            3 => TransferStep::Committed,
             _ => TransferStep::Stayed,
         };
-        let body = PeerBody::Transfer { giver: self.rank(), number: self.number(), step };
+        let (number, ino) = (self.number(), self.ino());
+        let body = match self.choice.below(4) {
+            0 => PeerBody::Ask { number, cred: user(7), op: self.whole(ino) },
+            1 => PeerBody::Answer { number: self.choice.below(40), result: self.answer() },
+            _ => PeerBody::Transfer { giver: self.rank(), number, step },
+        };
         let term = Epoch(self.choice.below(5));
         PeerMessage { from: self.rank(), term, to: self.choice.pick(&[Rank(0), Rank(1)]), body }
+    }
+
+    fn answer(&mut self) -> Result<Answer, Failure> {
+        match self.choice.below(4) {
+            0 => Ok(Answer::Done),
+            1 => Ok(Answer::Attr(Attr { ino: self.ino(), ..Attr::default() })),
+            2 => {
+                let to = Redirect { rank: self.rank(), ..Redirect::default() };
+                Ok(Answer::Redirect(Box::new(to)))
+            }
+            _ => Err(Errno::Busy.into()),
+        }
     }
 
     fn step(&mut self) {

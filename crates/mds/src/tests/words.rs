@@ -143,17 +143,25 @@ impl Words {
         }
     }
 
-    fn peer(&mut self, peer: &PeerMessage, namespace: &Namespace) -> String {
-        let PeerBody::Transfer { giver, number, ref step } = peer.body else {
-            return "hello".to_owned();
+    fn peer(&mut self, peer: &PeerMessage<'_>, namespace: &Namespace) -> String {
+        let short = |number: &u64| format!("{}.{}", number >> 32, number & u64::from(u32::MAX));
+        let (giver, number, step) = match &peer.body {
+            PeerBody::Hello => return "hello".to_owned(),
+            PeerBody::Transfer { giver, number, step } => (giver, number, step),
+            PeerBody::Ask { number, op, .. } => {
+                return format!("question {}: {}", short(number), self.op(op, namespace));
+            }
+            PeerBody::Answer { number, result: Ok(answer) } => {
+                return format!("answer {}: {answer:?}", short(number));
+            }
+            PeerBody::Answer { number, result: Err(failure) } => {
+                return format!("answer {}: {}, {}", short(number), failure.errno, failure.text);
+            }
         };
-        let of = format!("transfer {}.{} of {giver}", number >> 32, number & u64::from(u32::MAX));
+        let of = format!("transfer {} of {giver}", short(number));
         match step {
             TransferStep::AskSubtree { root } => {
                 format!("{of}: may {} come", self.path(*root, namespace))
-            }
-            TransferStep::AskName { dir } => {
-                format!("{of}: may it come to {}", self.path(*dir, namespace))
             }
             TransferStep::Reserved { .. } => format!("{of}: it may come"),
             TransferStep::Refused { why, .. } => format!("{of}: refused, {why}"),

@@ -23,6 +23,7 @@ impl RanksWorld {
     pub(super) fn crash(&mut self, server: usize) {
         self.servers[server].doomed = None;
         let Some(mds) = self.servers[server].mds.take() else { return };
+        self.report.count(&mds);
         self.report.crashes += 1;
         self.report.crashes_moving += u64::from(mds.is_moving());
         self.note(|| format!("$ crash mds.{server}, moving: {}", mds.is_moving()));

@@ -1,5 +1,7 @@
 //! The report of a run of several ranks.
 
+use mds::Mds;
+
 /// The figures of a run.
 #[derive(Clone, Debug, Default)]
 pub struct RanksReport {
@@ -32,7 +34,8 @@ pub struct RanksReport {
     pub busy_dirs: u64,
     /// See `busy_dirs`.
     pub kept_dirs: u64,
-    /// Directories that went to another rank because a file was to get a name there.
+    /// Directories that went to another rank because one rank must serve both ends of a link or
+    /// rename.
     pub colocated: u64,
     /// Names that there were not because neither directory could go.
     pub apart: u64,
@@ -50,4 +53,18 @@ pub struct RanksReport {
     pub faulty_ticks: u64,
     /// The trace, if the caller wanted it.
     pub trace: Vec<String>,
+}
+
+impl RanksReport {
+    /// Adds the counters of a server at its end.
+    pub(super) fn count(&mut self, mds: &Mds) {
+        for (name, value) in mds.counters() {
+            match name.as_str() {
+                "colocated" => self.colocated += value,
+                "renamed_away" => self.passed += value,
+                "dirs_renamed_away" => self.passed_dirs += value,
+                _ => {}
+            }
+        }
+    }
 }

@@ -1,8 +1,9 @@
-//! The connections of a client of several ranks, and the answers that come over them.
+//! The connections of a client of several ranks, and the messages that come over them.
 
 use client::{RouteInput, SessionEffects, SessionInput};
+use mds::MdsInput;
 use types::{ConnId, Error, Rank};
-use wire::{Answer, Message};
+use wire::Message;
 
 use super::client::{Asked, SentKind, Waits, connection_lost};
 use super::{Conn, Event, MS, RanksWorld};
@@ -86,17 +87,37 @@ impl RanksWorld {
             self.fail(format!("client.{client} lost a change that {rank} had answered: {lost:?}"));
         }
         for (tid, result) in completed {
-            let Some(asked) = &mut self.clients[client].asked else { continue };
-            let Waits::Answer { rank: at, tid: of, kind } = asked.waits else { continue };
+            let Some(asked) = &self.clients[client].asked else { continue };
+            let Waits::Answer { rank: at, tid: of, .. } = asked.waits else { continue };
             if (at, of) != (rank, tid) {
                 continue;
             }
-            match kind {
-                SentKind::Colocate if result == Ok(Answer::Done) => self.report.colocated += 1,
-                SentKind::RenameTo if result == Ok(Answer::Done) => asked.crossed = true,
-                SentKind::Colocate | SentKind::RenameTo | SentKind::Chunks | SentKind::Other => {}
-            }
             self.pursue(client, RouteInput::Answer(result.map_err(Error::from)));
+        }
+    }
+
+    pub(super) fn to_client(&mut self, conn: ConnId, frame: Vec<u8>) {
+        let at = self.now + self.delay();
+        let Some(known) = self.conns.get_mut(&conn).filter(|known| known.alive) else { return };
+        known.to_client_at = known.to_client_at.max(at);
+        let after = known.to_client_at - self.now;
+        self.schedule(after, Event::ToClient(conn, frame));
+    }
+
+    pub(super) fn to_server(&mut self, conn: ConnId, frame: Vec<u8>) {
+        let at = self.now + self.delay();
+        let Some(known) = self.conns.get_mut(&conn).filter(|known| known.alive) else { return };
+        known.to_server_at = known.to_server_at.max(at);
+        let after = known.to_server_at - self.now;
+        self.schedule(after, Event::ToServer(conn, frame));
+    }
+
+    pub(super) fn arrived_at_server(&mut self, conn: ConnId, frame: &[u8]) {
+        let Conn { rank, term, alive, client, .. } = self.conns[&conn];
+        let payload = wire::frame::decode(frame).ok().flatten().map(|(frame, _)| frame.payload);
+        if let Some(Ok(message)) = payload.map(Message::decode).filter(|_| alive) {
+            self.note(|| format!("client.{client} -> {rank} {}", crate::print::message(&message)));
+            self.handle(usize::from(rank.0), term, MdsInput::Message(conn, message));
         }
     }
 }

@@ -180,7 +180,7 @@ impl RanksWorld {
 
     /// A step was answered.
     pub(super) fn tree_answered(&mut self, client: usize, asked: Asked, result: Result<Answer>) {
-        let Asked { script, at, crossed, .. } = asked;
+        let Asked { script, at, .. } = asked;
         let Script::Tree(step) = script else { return };
         let tries = self.tree.tries.entry(client).or_default();
         *tries += 1;
@@ -196,7 +196,6 @@ impl RanksWorld {
             let after = self.rng.between(1, 4 * MS);
             return self.again(client, Script::Tree(step), after);
         }
-        self.report.passed_dirs += u64::from(crossed && result.is_ok());
         self.tree_done(client, step, at, result);
     }
 

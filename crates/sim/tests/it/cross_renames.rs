@@ -22,6 +22,18 @@ fn ask(world: &mut World, op: Op<'_>) -> Answered {
     world.clients[0].answers[&tid].clone()
 }
 
+/// The other rank offers the name with a number for a directory.
+fn arrive(world: &mut World, dir: Ino, number: u64) -> u64 {
+    world.ask_as_rank(FROM, Op::Arrive { dir, from: FROM, cross_rename: number })
+}
+
+/// The answer to that.
+fn arrived(world: &mut World, dir: Ino, number: u64) -> Answered {
+    let question = arrive(world, dir, number);
+    world.until(|world| world.peer_answers.contains_key(&question));
+    world.peer_answers[&question].clone()
+}
+
 fn make_dir(world: &mut World) -> Ino {
     let new = NewInode { mode: 0o040_777, ..NewInode::default() };
     match ask(world, Op::Create { parent: Ino::ROOT, name: b"dir", new }) {
@@ -95,14 +107,15 @@ fn a_directory_that_a_name_comes_to_is_not_removed_meanwhile() {
     let dir = make_dir(&mut world);
     offer(&world, dir);
     world.fails = is_cross_rename;
-    let arrives = world.ask(0, Op::Arrive { dir, from: FROM, cross_rename: NUMBER });
+    let arrives = arrive(&mut world, dir, NUMBER);
     world.pass(20);
     let removes = world.ask(0, Op::Rmdir { parent: Ino::ROOT, name: b"dir" });
     world.pass(300);
-    assert!(!world.is_answered(0, arrives) && !world.is_answered(0, removes), "it is not decided");
+    let is_taken = |world: &World| world.peer_answers.contains_key(&arrives);
+    assert!(!is_taken(&world) && !world.is_answered(0, removes), "it is not decided");
     world.fails = |_| false;
-    world.until(|world| world.is_answered(0, arrives) && world.is_answered(0, removes));
-    assert_eq!(world.clients[0].answers[&arrives], Ok(Answer::Done));
+    world.until(|world| is_taken(world) && world.is_answered(0, removes));
+    assert_eq!(world.peer_answers[&arrives], Ok(Answer::Done));
     let refused = world.clients[0].answers[&removes].clone();
     assert_eq!(refused.map_err(|failure| failure.errno), Err(Errno::NotEmpty));
     assert!(matches!(file(&mut world, dir), Ok(Answer::Attr(attr)) if attr.ino == FILE));
@@ -120,7 +133,7 @@ fn a_taken_cross_rename_survives_a_crash_at_any_time() {
         ask(&mut world, Op::Sync).unwrap();
         offer(&world, dir);
         world.lies = held;
-        world.ask(0, Op::Arrive { dir, from: FROM, cross_rename: NUMBER });
+        arrive(&mut world, dir, NUMBER);
         world.pass(10);
         assert_ne!(state(&world), CrossRenameState::Offered);
         world.crash();
@@ -139,7 +152,7 @@ fn a_withdrawn_or_foreign_cross_rename_is_not_taken() {
     let mut world = World::new("consistency: rpcs\ndurability: stream\n", 1);
     let dir = make_dir(&mut world);
     let arrive = |world: &mut World, cross_rename| {
-        ask(world, Op::Arrive { dir, from: FROM, cross_rename }).map_err(|failure| failure.errno)
+        arrived(world, dir, cross_rename).map_err(|failure| failure.errno)
     };
     offer(&world, dir);
     // Not `ESTALE`: the directory is here, and no other rank is to be asked.
@@ -192,11 +205,11 @@ fn nothing_is_taken_while_the_journal_cannot_be_written() {
     world.ask(0, Op::Create { parent: dir, name: b"other", new });
     world.pass(300);
     offer(&world, dir);
-    let refused = ask(&mut world, Op::Arrive { dir, from: FROM, cross_rename: NUMBER });
+    let refused = arrived(&mut world, dir, NUMBER);
     assert_eq!(refused.map_err(|failure| failure.errno), Err(Errno::Io));
     assert_eq!(state(&world), CrossRenameState::Offered);
     world.fails = |_| false;
     world.pass(1000);
-    let taken = ask(&mut world, Op::Arrive { dir, from: FROM, cross_rename: NUMBER });
+    let taken = arrived(&mut world, dir, NUMBER);
     assert_eq!(taken, Ok(Answer::Done));
 }

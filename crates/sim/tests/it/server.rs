@@ -9,8 +9,12 @@ use engine::execute;
 use mds::{Mds, Settings};
 use metastore::request::{StoreFailure, StoreOp, StoreResult, Token};
 use objstore::Memory;
-use types::{ClientId, Clock, ConnId, Cred, Errno, Error, Ino, Moment, Rank, Tid, Timestamp};
-use wire::{Answer, Failure, Message, Op, Request};
+use types::{
+    ClientId, Clock, ConnId, Cred, Epoch, Errno, Error, Ino, Moment, Rank, Tid, Timestamp,
+};
+use wire::{
+    Answer, ClusterMap, Failure, MdsEntry, MdsState, Message, Op, PeerBody, PeerMessage, Request,
+};
 
 /// The driver's share of the work: it ticks every millisecond here.
 pub(crate) const TICK: u64 = 1;
@@ -39,6 +43,8 @@ pub(crate) struct World {
     pub(crate) now: u64,
     pub(crate) clients: Vec<Client>,
     pub(crate) monitor: Vec<Answered>,
+    /// Answers to questions in the name of another rank, by their numbers.
+    pub(crate) peer_answers: BTreeMap<u64, Answered>,
     /// Store operations that fail at the moment.
     pub(crate) fails: fn(&StoreOp) -> bool,
     /// Store operations that succeed and are reported as failed.
@@ -62,6 +68,7 @@ impl World {
             now: 0,
             clients: Vec::new(),
             monitor: Vec::new(),
+            peer_answers: BTreeMap::new(),
             fails: |_| false,
             lies: |_| false,
             holds: Box::new(|_| false),
@@ -192,6 +199,14 @@ impl World {
                 self.monitor.push(reply.result);
             }
         }
+        for peer in std::mem::take(&mut self.effects.to_peers) {
+            let frame = messages(&peer.frame).concat();
+            if let Ok(Message::Peer(PeerMessage { body, .. })) = Message::decode(&frame)
+                && let PeerBody::Answer { number, result } = body
+            {
+                self.peer_answers.insert(number, result);
+            }
+        }
         for (token, ended) in stored {
             self.handle(mds::MdsInput::Stored(token, ended));
         }
@@ -264,6 +279,18 @@ impl World {
         let tid = known.session.call(&Cred::root(), op, &mut effects);
         self.send(client, &effects.frames);
         tid
+    }
+
+    /// Another rank asks. Returns the number of its question.
+    pub(crate) fn ask_as_rank(&mut self, from: Rank, op: Op<'_>) -> u64 {
+        let entry = |rank| MdsEntry { rank, state: MdsState::Active, ..MdsEntry::default() };
+        let map = ClusterMap { mds: vec![entry(Rank(0)), entry(from)], ..ClusterMap::default() };
+        self.handle(mds::MdsInput::FromMonitor(Message::Map(Box::new(map))));
+        let number = self.now * 1000 + self.peer_answers.len() as u64;
+        let body = PeerBody::Ask { number, cred: Cred::root(), op };
+        let peer = PeerMessage { from, term: Epoch(1), to: Rank(0), body };
+        self.handle(mds::MdsInput::Message(ConnId::PEER, Message::Peer(peer)));
+        number
     }
 
     /// A client's answer without a request.

@@ -37,7 +37,6 @@ impl Op<'_> {
             | Op::Unlink { .. }
             | Op::Rmdir { .. }
             | Op::Rename { .. }
-            | Op::RenameTo { .. }
             | Op::SetAttr { .. }
             | Op::Accessed { .. }
             | Op::SetXattr { .. }
@@ -66,9 +65,7 @@ impl Op<'_> {
             | Op::Colocate { .. }
             | Op::Split { .. }
             | Op::Join { .. }
-            | Op::Depart { .. }
-            | Op::Arrive { .. }
-            | Op::Passed { .. } => OpClass::Rank,
+            | Op::Arrive { .. } => OpClass::Rank,
             Op::WriteDown { .. } | Op::Snapshot { .. } | Op::Checkpoint => OpClass::Admin,
         }
     }
@@ -84,7 +81,7 @@ impl Op<'_> {
     /// between two servers.
     #[must_use]
     pub fn is_change(&self) -> bool {
-        self.is_mutation() || matches!(self, Op::Depart { .. } | Op::Arrive { .. })
+        self.is_mutation() || matches!(self, Op::Arrive { .. })
     }
 
     /// Whether a client may execute the operation itself in a directory that it has alone, and tell
@@ -117,7 +114,7 @@ impl Op<'_> {
             Op::Link { .. } => "link",
             Op::Unlink { .. } => "unlink",
             Op::Rmdir { .. } => "rmdir",
-            Op::Rename { .. } | Op::RenameTo { .. } => "rename",
+            Op::Rename { .. } => "rename",
             Op::SetAttr { .. } => "setattr",
             Op::Accessed { .. } => "accessed",
             Op::GetXattr { .. } => "getxattr",
@@ -152,9 +149,7 @@ impl Op<'_> {
             Op::Held { .. } => "held",
             Op::Split { .. } => "split",
             Op::Join { .. } => "join",
-            Op::Depart { .. } => "depart",
             Op::Arrive { .. } => "arrive",
-            Op::Passed { .. } => "passed",
             Op::Snapshot { .. } => "snapshot",
             Op::Adopt { .. } => "adopt",
         }

@@ -89,11 +89,6 @@ impl Arrival {
         }
     }
 
-    /// Whether it is this offer of another rank.
-    pub(super) fn is_from(&self, offer: (Rank, u64)) -> bool {
-        (self.from, self.number) == offer
-    }
-
     fn object(&self) -> String {
         cross_rename_name(self.from, self.number)
     }

@@ -2,10 +2,11 @@
 
 use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult};
 use metastore::{CrossRename, CrossRenameState, cross_rename_name};
-use types::{ClientId, EntryName, Errno, Ino, Moment, Seq, Span, Tid};
-use wire::{Answer, Failure, Op, Request};
+use types::{ClientId, EntryName, Errno, Ino, Moment, Rank, Seq, Span};
+use wire::{Failure, Op};
 
 use super::super::RETRY;
+use crate::admission::Incoming;
 use crate::op::{Performed, Performing};
 use crate::{Mds, MdsEffects, Phase, ReplyTo, Waiting};
 
@@ -51,10 +52,8 @@ pub(super) enum DepartureStage {
 pub(super) struct Departure {
     pub(super) id: u64,
     pub(super) cross_rename: CrossRename,
-    /// The request, until the offer is answered; until the rename is, if this rank carries it.
+    /// The request, until it is answered.
     pub(super) at: Option<ReplyTo>,
-    /// Requests for the outcome of the offer.
-    pub(super) waiting: Vec<ReplyTo>,
     pub(super) stage: DepartureStage,
     /// When this rank asked the other one last to take the name.
     pub(super) repeated: Option<Moment>,
@@ -101,31 +100,14 @@ impl Departure {
     }
 
     fn new(id: u64, cross_rename: CrossRename, at: Option<ReplyTo>, stage: DepartureStage) -> Self {
-        let (waiting, searched, asked, undone) = (Vec::new(), false, Moment(0), None);
+        let (searched, asked, undone) = (false, Moment(0), None);
         let (repeated, left, refused) = (None, None, None);
-        Self {
-            id,
-            cross_rename,
-            at,
-            waiting,
-            stage,
-            repeated,
-            left,
-            refused,
-            searched,
-            asked,
-            undone,
-        }
+        Self { id, cross_rename, at, stage, repeated, left, refused, searched, asked, undone }
     }
 
     /// Whether the object of the offer is deleted in a moment: the other rank takes the name.
     pub(super) fn is_ending(&self, now: Moment) -> bool {
         self.left.is_some_and(|at| now.since(at) < ENDS_WITHIN)
-    }
-
-    /// Whether no client carries the offer.
-    pub(super) fn is_carried_here(&self) -> bool {
-        self.cross_rename.request.0 != ClientId(0)
     }
 
     pub(super) fn object(&self) -> String {
@@ -144,21 +126,18 @@ impl Departure {
 }
 
 impl Mds {
-    /// Offers a name to another rank.
-    pub(crate) fn depart(
+    /// Offers a name to another rank, for a rename.
+    pub(in crate::authority) fn depart(
         &mut self,
-        at: ReplyTo,
-        request: &Request<'_>,
+        from: Incoming<'_>,
+        to: Rank,
         effects: &mut MdsEffects,
     ) -> Performing {
-        let (Op::Depart { parent, name, new_parent, new_name, no_replace, to }
-        | Op::RenameTo { parent, name, new_parent, new_name, no_replace, to }) = request.op
-        else {
+        let Op::Rename { parent, name, new_parent, new_name, flags } = *from.op() else {
             return Err(Errno::Invalid.into());
         };
-        let carried = request.op.is_mutation().then(|| self.sessions.client(at.conn)).flatten();
-        let request_of = carried.map_or((ClientId(0), Tid(0)), |client| (client, request.tid));
-        let (cred, time) = (&request.cred, self.clock.time);
+        let (no_replace, request) = (flags.no_replace, (from.client, from.tid()));
+        let (cred, time) = (&from.request.cred, self.clock.time);
         types::check_name(new_name)?;
         self.may_begin()?;
         self.may_pass(parent)?;
@@ -182,37 +161,15 @@ impl Mds {
             inode,
             cred: cred.clone(),
             is_dir,
-            request: request_of,
+            request,
         };
         let id = self.cross_rename_number();
         let stage =
             if is_dir { DepartureStage::Drain } else { DepartureStage::Flush(self.log.last()) };
         assert!(self.departure(id).is_none(), "{id}: a number is of one rename");
-        let departure = Departure::new(id, cross_rename, Some(at), stage);
+        let departure = Departure::new(id, cross_rename, Some(from.at()), stage);
         self.authority.cross_renames.departures.push(departure);
         self.authority.note_plain();
-        self.cross_renames_step(effects);
-        Ok(Performed::Later)
-    }
-
-    /// Answers when the owner of a name is decided.
-    pub(crate) fn passed(&mut self, at: ReplyTo, id: u64, effects: &mut MdsEffects) -> Performing {
-        let cross_renames = &mut self.authority.cross_renames;
-        let Some(departure) = cross_renames.departures.iter_mut().find(|it| it.id == id) else {
-            let known = cross_renames.ended.iter().find(|(known, _)| *known == id);
-            return match known {
-                Some((_, true)) => Ok(Performed::Answer(Answer::Done)),
-                Some((_, false)) => Err(Errno::Again.into()),
-                None => Err(Errno::Stale.into()),
-            };
-        };
-        if !departure.is_frozen() {
-            return Ok(Performed::Answer(Answer::Done));
-        }
-        departure.waiting.push(at);
-        if let DepartureStage::Offered(_) = departure.stage {
-            departure.stage = DepartureStage::Look(self.clock.now);
-        }
         self.cross_renames_step(effects);
         Ok(Performed::Later)
     }
@@ -356,15 +313,7 @@ impl Mds {
         let Some(departure) = self.departure(id) else { return false };
         let again = DepartureStage::Look(now + RETRY);
         let next = match (departure.stage, result) {
-            (DepartureStage::Offer, Ok(StoreResult::Stored(_))) => {
-                if !departure.is_carried_here()
-                    && let Some(at) = departure.at.take()
-                {
-                    let answer = Answer::CrossRename(id, departure.cross_rename.ino);
-                    self.answer_cross_rename(at, Ok(answer), effects);
-                }
-                DepartureStage::Offered(now)
-            }
+            (DepartureStage::Offer, Ok(StoreResult::Stored(_))) => DepartureStage::Offered(now),
             (DepartureStage::Looking, Ok(StoreResult::Missing)) if departure.at.is_some() => {
                 // It was not written after all.
                 DepartureStage::Flush(Seq(0))

@@ -7,7 +7,6 @@ use types::{Cred, EntryName, Errno, Ino, Origin, Seq};
 use wire::{Answer, Failure};
 
 use super::super::preload::Goal;
-use super::ENDED_MAX;
 use super::depart::{DepartureStage, LOOK_AGAIN};
 use crate::{Mds, MdsEffects};
 
@@ -19,7 +18,6 @@ impl Mds {
             return;
         };
         let departure = cross_renames.departures.swap_remove(place);
-        note_ended(&mut cross_renames.ended, (id, false));
         let objects = vec![departure.object()];
         self.checkpoint.forget(&mut self.store, StoreOp::Delete { objects }, effects);
         self.note_not_carried(departure.cross_rename.request);
@@ -27,8 +25,8 @@ impl Mds {
             let text = "the other metadata server did not take the name; try again".into();
             Failure { errno: Errno::Again, text }
         });
-        for at in departure.at.into_iter().chain(departure.waiting) {
-            self.answer_cross_rename(at, Err(failure.clone()), effects);
+        if let Some(at) = departure.at {
+            self.answer_cross_rename(at, Err(failure), effects);
         }
         self.thaw(departure.cross_rename.parent, effects);
     }
@@ -95,22 +93,15 @@ impl Mds {
         let at = now + LOOK_AGAIN;
         let departure = self.departure(id)?;
         departure.stage = DepartureStage::Gone(seq, at);
-        let mut waiting = std::mem::take(&mut departure.waiting);
-        waiting.extend(departure.at.take());
+        let at = departure.at.take();
         departure.left = Some(now);
+        self.counters.renamed_away += u64::from(!is_dir);
+        self.counters.dirs_renamed_away += u64::from(is_dir);
         self.note_carried(cross_rename.request, time);
-        note_ended(&mut self.authority.cross_renames.ended, (id, true));
-        for at in waiting {
+        if let Some(at) = at {
             self.answer_cross_rename(at, Ok(Answer::Done), effects);
         }
         self.thaw(parent, effects);
         None
     }
-}
-
-fn note_ended<T>(ended: &mut std::collections::VecDeque<T>, one: T) {
-    if ended.len() >= ENDED_MAX {
-        ended.pop_front();
-    }
-    ended.push_back(one);
 }

@@ -1,13 +1,13 @@
 //! Requests about a subtree, a directory or the server as a whole.
 
 use metastore::{Branch, BranchState};
-use types::{Errno, Ino, InoRange, Rank};
+use types::{Cred, Errno, Ino, InoRange, Rank};
 use wire::{Answer, Op};
 
 use crate::Settings;
 use crate::tests::Cluster;
 use crate::tests::cluster::chmod;
-use crate::tests::fixture::{LONG, NOTHING, Tree};
+use crate::tests::fixture::{NOTHING, Tree, guest};
 
 #[test]
 fn a_sync_is_answered_when_the_journal_is_durable() {
@@ -285,71 +285,46 @@ fn an_unknown_directory_is_neither_split_nor_joined() {
 
 #[test]
 fn a_file_is_gathered_where_it_is() {
-    let mut tree = Tree::new();
-    let ino = tree.file;
-    assert_eq!(tree.answer(Op::Colocate { ino, rank: Rank(0) }), Ok(Answer::Done));
+    let mut tree = Tree::of_two_ranks();
+    let op = Op::Colocate { ino: tree.file, rank: Rank(0) };
+    assert_eq!(tree.peer_answer(&Cred::root(), op), Ok(Answer::Done));
 }
 
 #[test]
 fn a_directory_is_gathered_by_its_writers_only() {
-    let mut tree = Tree::new();
-    let ino = tree.file;
-    assert_eq!(tree.guest_refusal(Op::Colocate { ino, rank: Rank(0) }), Some(Errno::Access));
+    let mut tree = Tree::of_two_ranks();
+    let op = Op::Colocate { ino: tree.file, rank: Rank(0) };
+    assert_eq!(tree.peer_answer(&guest(), op), Err(Errno::Access));
 }
 
 #[test]
 fn an_unknown_file_is_not_gathered() {
-    let mut tree = Tree::new();
-    assert_eq!(tree.refusal(Op::Colocate { ino: NOTHING, rank: Rank(0) }), Some(Errno::Stale));
+    let mut tree = Tree::of_two_ranks();
+    let op = Op::Colocate { ino: NOTHING, rank: Rank(0) };
+    assert_eq!(tree.peer_refusal(op), Some(Errno::Stale));
 }
 
 #[test]
 fn the_root_is_not_gathered() {
-    let mut tree = Tree::on(Cluster::with(Settings::default(), 2));
+    let mut tree = Tree::of_two_ranks();
     let op = Op::Colocate { ino: Ino::ROOT, rank: Rank(1) };
-    assert_eq!(tree.refusal(op), Some(Errno::Busy));
-}
-
-fn depart<'a>(tree: &Tree, new_name: &'a [u8], to: Rank) -> Op<'a> {
-    let (parent, name, new_parent, no_replace) = (tree.dir, &b"file"[..], Ino(9), false);
-    Op::Depart { parent, name, new_parent, new_name, no_replace, to }
+    assert_eq!(tree.peer_refusal(op), Some(Errno::Busy));
 }
 
 #[test]
-fn a_name_departs_to_an_active_rank_only() {
-    let mut tree = Tree::new();
-    let op = depart(&tree, b"new", Rank(1));
-    assert_eq!(tree.refusal(op), Some(Errno::Again));
-}
-
-#[test]
-fn a_name_does_not_depart_to_its_own_rank() {
-    let mut tree = Tree::new();
-    let op = depart(&tree, b"new", Rank(0));
-    assert_eq!(tree.refusal(op), Some(Errno::Again));
-}
-
-#[test]
-fn a_name_departs_to_a_legal_name_only() {
-    let mut tree = Tree::new();
-    for (name, errno) in [(&b"a/b"[..], Errno::Invalid), (&LONG, Errno::NameTooLong)] {
-        let op = depart(&tree, name, Rank(1));
-        assert_eq!(tree.refusal(op), Some(errno));
-    }
-}
-
-#[test]
-fn the_outcome_of_an_unknown_offer_is_stale() {
-    let mut tree = Tree::new();
-    let op = Op::Passed { dir: tree.dir, cross_rename: 77 };
-    assert_eq!(tree.refusal(op), Some(Errno::Stale));
+fn a_client_gathers_nothing_and_takes_no_offer() {
+    let mut tree = Tree::of_two_ranks();
+    let op = Op::Colocate { ino: tree.file, rank: Rank(1) };
+    assert_eq!(tree.refusal(op), Some(Errno::NotSupported));
+    let op = Op::Arrive { dir: tree.dir, from: Rank(1), cross_rename: 77 };
+    assert_eq!(tree.refusal(op), Some(Errno::NotSupported));
 }
 
 #[test]
 fn an_offer_of_the_own_rank_does_not_arrive() {
-    let mut tree = Tree::new();
+    let mut tree = Tree::of_two_ranks();
     let op = Op::Arrive { dir: tree.dir, from: Rank(0), cross_rename: 77 };
-    assert_eq!(tree.refusal(op), Some(Errno::Again));
+    assert_eq!(tree.peer_refusal(op), Some(Errno::Again));
 }
 
 /// Stores a branch, and asks for the subtree to merge it.
