@@ -36,6 +36,9 @@ fn a_subtree_is_served_by_the_rank_it_is_pinned_to_and_looks_the_same() {
     let listed = ranks(&cluster);
     assert_eq!((listed.len(), &listed[1]["state"]), (2, &"active".into()));
     assert_eq!(listed[1]["subtrees"][0]["path"], "/a");
+    let age = listed[1]["subtrees"][0]["seconds_since_move"].as_u64().unwrap();
+    assert!(age < 600, "{age} s since the move");
+    assert!(cluster.say(&["mds", "ls"]).contains("/a (moved "));
     let after = cluster.json(&["stat", "/a"]);
     for same in ["ino", "mode", "mtime", "ctime", "nlink"] {
         assert_eq!(before[same], after[same], "{same}");

@@ -2,7 +2,7 @@
 
 use client::Route;
 use metastore::{SUBTREES_NAME, Subtrees};
-use types::{Errno, Frag, Ino, Rank, Result};
+use types::{Errno, Frag, Ino, Rank, Result, Timestamp};
 use wire::{Answer, Op};
 
 use crate::{Cluster, Fs};
@@ -18,6 +18,8 @@ pub struct PinnedSubtree {
     pub rank: Rank,
     /// How often it was moved.
     pub moves: u64,
+    /// When it was moved last; 0 if that is not known.
+    pub moved: Timestamp,
     /// A user has pinned it to the rank: the balancer leaves it there.
     pub pinned: bool,
     /// If it is a fragment of a directory that is split, the directory and which names it has.
@@ -43,6 +45,7 @@ impl Cluster {
                 root: subtree.root,
                 rank: subtree.rank,
                 moves: subtree.moves,
+                moved: subtree.moved,
                 pinned: subtree.pinned,
                 fragment: subtree.part.map(|part| (part.dir, part.frag)),
             })

@@ -11,7 +11,7 @@
 //! back.
 
 use metastore::{MovedSubtree, Subtrees};
-use types::{Ino, Rank};
+use types::{Ino, Rank, Timestamp};
 use wire::{Answer, Redirect};
 
 use crate::Mds;
@@ -70,6 +70,8 @@ impl Mds {
             |it: &&MovedSubtree| it.joined || self.authority.list.named_by(it) == self.rank;
         let elsewhere = before.filter(|before| !named_here(before));
         let joined = stays && elsewhere.is_none() && part.is_none();
+        let before_this = before.map_or(Timestamp(0), |before| before.moved);
+        let moved = if stays { before_this } else { self.clock.time };
         let (path, policy, outer) = match elsewhere {
             // The name, and the inherited policy, are not here.
             Some(before) => (before.path.clone(), before.policy.clone(), before.outer),
@@ -107,6 +109,7 @@ impl Mds {
             part,
             outer,
             decoupled,
+            moved,
         });
         Some(list)
     }

@@ -10,11 +10,11 @@
 //! ```text
 //! object  := "CUDLSUBT" format:u16 count:varint subtree* crc:u32
 //! subtree := root:varint rank:varint moves:varint flags:u8 path:bytes policy:bytes
-//!            inode:bytes part? outer:varint decoupled:bytes
+//!            inode:bytes part? outer:varint decoupled:bytes moved:signed
 //! part    := state:u8 dir:varint bits:u8 value:u32 mode:varint uid:varint gid:varint
 //! ```
 //!
-//! Format 5 hands over no inodes with several names: those stayed. Format 4 has no subtrees that
+//! Format 6 does not say when a subtree was moved. Format 5 hands over no inodes with several names: those stayed. Format 4 has no subtrees that
 //! follow their names, and does not mark joined ones (flags). Format 3 has neither `outer` nor
 //! `decoupled`: subtrees were not in each other, and a subtree that returned to rank 0 was a part
 //! of the one around it even if the list named it, so that is left out. Format 2 has no fragments,
@@ -29,7 +29,7 @@
 //! error that names the byte.
 
 use types::bytes::{Malformed, Put, Reader};
-use types::{Frag, Ino, Rank};
+use types::{Frag, Ino, Rank, Timestamp};
 
 use crate::error::FormatError;
 use crate::frame::{Frame, sealed};
@@ -39,11 +39,13 @@ pub const SUBTREES_NAME: &str = "mds/subtrees";
 
 const FRAME: Frame = Frame {
     magic: b"CUDLSUBT",
-    versions: VERSION_PINNED..=6,
+    versions: VERSION_PINNED..=7,
     is_magic: "the magic of a list of subtrees",
 };
 /// The version that says neither which subtrees follow their names, nor which are joined.
 const VERSION_NESTED: u16 = 4;
+/// The last version without the times of moves.
+const VERSION_TIMELESS: u16 = 6;
 /// The version without flags.
 const VERSION_PINNED: u16 = 1;
 /// The version without fragments.
@@ -88,6 +90,8 @@ pub struct MovedSubtree {
     pub outer: Ino,
     /// Until it is taken in, the decoupled subtrees in it, from the table of the rank that had it.
     pub decoupled: Vec<u8>,
+    /// When it was moved last, by the clock of the rank that gave it away; 0 if that is not known.
+    pub moved: Timestamp,
 }
 
 /// The operation on the fragments of a directory: all of its fragments have the same value.
@@ -230,6 +234,7 @@ impl Subtrees {
             }
             out.put_varint(outer.0);
             out.put_bytes(decoupled);
+            out.put_signed(subtree.moved.0);
         }
         sealed(out)
     }
@@ -327,7 +332,8 @@ fn subtree(reader: &mut Reader<'_>, version: u16) -> Result<MovedSubtree, Malfor
         outer = Ino(reader.varint()?);
         decoupled = reader.bytes()?.to_vec();
     }
-    let rank = Rank(rank);
+    let moved = if version > VERSION_TIMELESS { reader.signed()? } else { 0 };
+    let (rank, moved) = (Rank(rank), Timestamp(moved));
     Ok(MovedSubtree {
         root,
         rank,
@@ -341,6 +347,7 @@ fn subtree(reader: &mut Reader<'_>, version: u16) -> Result<MovedSubtree, Malfor
         part,
         outer,
         decoupled,
+        moved,
     })
 }
 

@@ -119,6 +119,7 @@ fn to_json(map: &ClusterMap, pinned: &[PinnedSubtree]) -> Value {
             "pid": entry.pid,
             "subtrees": of_rank.map(|pinned| json!({
                 "path": path(pinned), "ino": pinned.root.0, "moves": pinned.moves,
+                "seconds_since_move": age(pinned),
                 "pinned": pinned.pinned,
                 "fragment": pinned.fragment.map(|(dir, frag)| json!({
                     "of": dir.0, "bits": frag.bits, "value": frag.value,
@@ -196,7 +197,24 @@ fn shown(pinned: &PinnedSubtree) -> String {
             let bits = frag.value.unbounded_shr(32 - u32::from(frag.bits));
             format!("{path}#{bits:0width$b}", width = usize::from(frag.bits))
         }
-        None => path.into_owned(),
+        None => match age(pinned) {
+            Some(age) => format!("{path} (moved {} ago)", rounded(age)),
+            None => path.into_owned(),
+        },
+    }
+}
+
+/// How long ago a subtree was moved, in seconds, if that is known. Clocks of machines differ.
+fn age(pinned: &PinnedSubtree) -> Option<i64> {
+    let nanos = cudele::now().0.saturating_sub(pinned.moved.0).max(0);
+    (pinned.moved.0 != 0).then_some(nanos / 1_000_000_000)
+}
+
+fn rounded(seconds: i64) -> String {
+    match seconds {
+        ..120 => format!("{seconds} s"),
+        120..7200 => format!("{} min", seconds / 60),
+        _ => format!("{} h", seconds / 3600),
     }
 }
 

@@ -20,6 +20,7 @@ fn subtrees() -> Subtrees {
             part: None,
             outer: Ino(root >> 1),
             decoupled: vec![4; 30],
+            moved: Timestamp(root.cast_signed()),
         });
     }
     for at in 0..8 {
@@ -63,15 +64,23 @@ fn with_fragment() -> Subtrees {
 }
 
 #[test]
-fn the_bytes_of_version_6() {
+fn the_bytes_of_version_7() {
     assert_eq!(
         hex::encode(&one(false).encode()),
-        "4355444c53554254060001ac02010200022f610000000088ef5cda"
+        "4355444c53554254070001ac02010200022f610000000000f76184a8"
     );
     assert_eq!(
         hex::encode(&follows().encode()),
-        "4355444c53554254060001ac02010204022f6100000000e56d41fb"
+        "4355444c53554254070001ac02010204022f610000000000c4a34b76"
     );
+}
+
+#[test]
+fn version_6_is_read() {
+    let hex = "4355444c53554254060001ac02010200022f610000000088ef5cda";
+    assert_eq!(Subtrees::decode(&hex::decode(hex).unwrap()), Ok(one(false)));
+    let hex = "4355444c53554254060001ac02010204022f6100000000e56d41fb";
+    assert_eq!(Subtrees::decode(&hex::decode(hex).unwrap()), Ok(follows()));
 }
 
 #[test]
