@@ -14,11 +14,12 @@
 //! part    := state:u8 dir:varint bits:u8 value:u32 mode:varint uid:varint gid:varint
 //! ```
 //!
-//! Format 6 does not say when a subtree was moved. Format 5 hands over no inodes with several names: those stayed. Format 4 has no subtrees that
-//! follow their names, and does not mark joined ones (flags). Format 3 has neither `outer` nor
-//! `decoupled`: subtrees were not in each other, and a subtree that returned to rank 0 was a part
-//! of the one around it even if the list named it, so that is left out. Format 2 has no fragments,
-//! format 1 no flags either: moves were made by hand then. All are read.
+//! Format 6 does not say when a subtree was moved. Format 5 hands over no inodes with several
+//! names: those stayed. Format 4 has no subtrees that follow their names, and does not mark joined
+//! ones (flags). Format 3 has neither `outer` nor `decoupled`: subtrees were not in each other, and
+//! a subtree that returned to rank 0 was a part of the one around it even if the list named it, so
+//! that is left out. Format 2 has no fragments, format 1 no flags either: moves were made by hand
+//! then. All are read.
 //!
 //! A directory that is split has its names in hidden directories, one for each fragment, which are
 //! subtrees of their own here: so a fragment changes hands like any subtree.
