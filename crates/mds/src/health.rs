@@ -69,6 +69,7 @@ impl Mds {
     }
 
     /// The reason for rejecting all changes, if there is one.
+    #[inline]
     pub(crate) fn refusing(&self) -> Option<Errno> {
         if self.phase == Phase::Stopping { Some(Errno::Again) } else { self.log.failed() }
     }

@@ -354,7 +354,7 @@ impl Mds {
             Message::Request(request) => self.request(conn, &request, effects),
             Message::Batch(batch) => self.batch(conn, batch, effects),
             Message::Chunk { tid, bytes } => self.chunk(conn, tid, bytes, effects),
-            Message::Peer(peer) => self.peer_message(conn, peer, effects),
+            Message::Peer(peer) => self.peer_message(conn, *peer, effects),
             Message::Welcome(_)
             | Message::Reply(_)
             | Message::MonRequest { .. }

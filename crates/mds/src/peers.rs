@@ -70,8 +70,9 @@ impl Mds {
         let mut entries = self.map.iter().flat_map(|map| &map.mds);
         let Some(entry) = entries.find(|entry| entry.rank == to) else { return };
         let (from, term) = (self.rank, self.tables.epoch());
-        let frame =
-            |body: PeerBody<'_>| Message::Peer(PeerMessage { from, term, to, body }).to_frame();
+        let frame = |body: PeerBody<'_>| {
+            Message::Peer(Box::new(PeerMessage { from, term, to, body })).to_frame()
+        };
         let (hello, frame) = (frame(PeerBody::Hello), frame(body));
         effects.to_peers.push(PeerFrame { to, address: entry.address.clone(), hello, frame });
     }

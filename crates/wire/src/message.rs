@@ -232,7 +232,7 @@ pub enum Message<'a> {
         dir: Ino,
     },
     /// Server to server.
-    Peer(PeerMessage<'a>),
+    Peer(Box<PeerMessage<'a>>),
 }
 
 impl Message<'_> {
@@ -437,7 +437,7 @@ impl<'a> Message<'a> {
             13 => Message::Batch(Batch::new(reader.bytes()?)),
             14 => Message::Heartbeat(reader.bytes()?),
             15 => Message::Balanced(reader.bytes()?),
-            17 => Message::Peer(PeerMessage::decode(reader)?),
+            17 => Message::Peer(Box::new(PeerMessage::decode(reader)?)),
             16 => Message::Moved { to: rank(reader)?, files: list(reader, ino)? },
             _ => return Err(start.malformed("a known message")),
         })

@@ -37,6 +37,12 @@ pub(super) fn takes(
     request: &Request<'_>,
     effects: &mut MdsEffects,
 ) -> bool {
+    let is_usual = mds.phase == Phase::Active && !mds.resend.is_busy();
+    !is_usual && is_taken(mds, conn, request, effects)
+}
+
+#[cold]
+fn is_taken(mds: &mut Mds, conn: ConnId, request: &Request<'_>, effects: &mut MdsEffects) -> bool {
     match course(mds.phase, || mds.resend.must_wait(&mds.sessions, conn, request)) {
         Course::Now => return false,
         Course::Later => {

@@ -11,13 +11,14 @@ use crate::{Mds, MdsEffects, Private};
 
 #[inline]
 pub(super) fn check(mds: &mut Mds, from: Incoming<'_>, _: &mut MdsEffects) -> Verdict {
-    match &mds.settings.private {
-        None => Verdict::Pass,
-        Some(private) => match refusal(private, &mds.namespace, from.op()) {
-            Ok(()) => Verdict::Pass,
-            Err(refused) => Verdict::Refuse(refused),
-        },
-    }
+    if mds.settings.private.is_none() { Verdict::Pass } else { verdict(mds, from) }
+}
+
+#[cold]
+fn verdict(mds: &Mds, from: Incoming<'_>) -> Verdict {
+    let private = mds.settings.private.as_ref();
+    let refused = private.map_or(Ok(()), |private| refusal(private, &mds.namespace, from.op()));
+    refused.map_or_else(Verdict::Refuse, |()| Verdict::Pass)
 }
 
 /// Refuses operations that a private server cannot do.

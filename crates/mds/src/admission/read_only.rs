@@ -9,10 +9,10 @@ use crate::{Mds, MdsEffects};
 
 #[inline]
 pub(super) fn check(mds: &mut Mds, from: Incoming<'_>, _: &mut MdsEffects) -> Verdict {
-    verdict(mds.settings.read_only, from.op())
+    if mds.settings.read_only { verdict(true, from.op()) } else { Verdict::Pass }
 }
 
-#[inline]
+#[cold]
 fn verdict(read_only: bool, op: &Op<'_>) -> Verdict {
     if !read_only || is_reading(op) {
         return Verdict::Pass;

@@ -8,6 +8,12 @@ pub(super) fn check(mds: &mut Mds, from: Incoming<'_>, effects: &mut MdsEffects)
     if mds.caps.is_empty() && mds.leases.is_empty() {
         return Verdict::Pass;
     }
+    revoked(mds, from, effects)
+}
+
+// Apart, so that the check is inlined where no client caches anything.
+#[inline(never)]
+fn revoked(mds: &mut Mds, from: Incoming<'_>, effects: &mut MdsEffects) -> Verdict {
     mds.capabilities()
         .must_revoke(from.client, from.op(), effects)
         .map_or(Verdict::Pass, Verdict::Wait)

@@ -13,10 +13,14 @@ pub(super) fn check(mds: &mut Mds, from: Incoming<'_>, _: &mut MdsEffects) -> Ve
     // A resent request was acknowledged before a restart, so a full store must take it.
     let is_full =
         mds.health.room().is_full() && mds.phase == Phase::Active && !mds.resend.is_busy();
-    verdict(mds.refusing(), is_full, from.op())
+    let refusing = mds.refusing();
+    if !is_full && refusing.is_none() {
+        return Verdict::Pass;
+    }
+    verdict(refusing, is_full, from.op())
 }
 
-#[inline]
+#[cold]
 fn verdict(refusing: Option<Errno>, is_full: bool, op: &Op<'_>) -> Verdict {
     let refusing = refusing.filter(|_| op.is_change());
     let (errno, text) = match refusing {

@@ -9,6 +9,11 @@ pub(super) fn check(mds: &mut Mds, from: Incoming<'_>, effects: &mut MdsEffects)
     if !mds.checkpoint.is_any_volatile() {
         return Verdict::Pass;
     }
+    stored(mds, from, effects)
+}
+
+#[cold]
+fn stored(mds: &mut Mds, from: Incoming<'_>, effects: &mut MdsEffects) -> Verdict {
     let Some(subtree) = mds.checkpointing().must_store(from.op()) else { return Verdict::Pass };
     mds.fetches.park_until_returned(&mut mds.sessions, from, subtree);
     mds.checkpointing().store_merged(subtree, effects);

@@ -246,9 +246,8 @@ impl Cluster {
             if let Some(PeerFrame { to, frame, .. }) = self.mail.pop_front() {
                 let payload = messages(&frame).concat();
                 let message = Message::decode(&payload).expect("a message");
-                if let Message::Peer(PeerMessage {
-                    body: PeerBody::Answer { number, result }, ..
-                }) = &message
+                if let Message::Peer(peer) = &message
+                    && let PeerBody::Answer { number, result } = &peer.body
                     && *number >= PEER_QUESTIONS
                 {
                     self.peer_answers.insert(*number, result.clone());
@@ -411,7 +410,7 @@ impl Cluster {
         let number = PEER_QUESTIONS + self.tid().0;
         let body = PeerBody::Ask { number, cred: cred.clone(), op };
         let peer = PeerMessage { from: Rank(1), term: Epoch(1 << 30), to: Rank(0), body };
-        self.input(0, MdsInput::Message(ConnId::PEER, Message::Peer(peer)));
+        self.input(0, MdsInput::Message(ConnId::PEER, Message::Peer(Box::new(peer))));
         self.settle();
         self.until(|cluster| cluster.peer_answers.contains_key(&number));
         self.peer_answers[&number].clone().map_err(|failure| failure.errno)

@@ -267,7 +267,7 @@ impl Hostile {
             }
             6 => self.cluster.pass(30),
             8 | 9 => {
-                let message = Message::Peer(self.peer_message());
+                let message = Message::Peer(Box::new(self.peer_message()));
                 self.cluster.input(rank, MdsInput::Message(conn, message));
             }
             7 if self.choice.percent(5) => {

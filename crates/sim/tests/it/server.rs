@@ -201,8 +201,8 @@ impl World {
         }
         for peer in std::mem::take(&mut self.effects.to_peers) {
             let frame = messages(&peer.frame).concat();
-            if let Ok(Message::Peer(PeerMessage { body, .. })) = Message::decode(&frame)
-                && let PeerBody::Answer { number, result } = body
+            if let Ok(Message::Peer(peer)) = Message::decode(&frame)
+                && let PeerBody::Answer { number, result } = peer.body
             {
                 self.peer_answers.insert(number, result);
             }
@@ -289,7 +289,7 @@ impl World {
         let number = self.now * 1000 + self.peer_answers.len() as u64;
         let body = PeerBody::Ask { number, cred: Cred::root(), op };
         let peer = PeerMessage { from, term: Epoch(1), to: Rank(0), body };
-        self.handle(mds::MdsInput::Message(ConnId::PEER, Message::Peer(peer)));
+        self.handle(mds::MdsInput::Message(ConnId::PEER, Message::Peer(Box::new(peer))));
         number
     }
 
