@@ -426,18 +426,12 @@ impl CheckpointCx<'_> {
         }
         let many = self.log.segment_count() > self.settings.segments_max;
         if many && self.checkpoint.target.is_none() && self.log.oldest().is_some() {
-            let target = self.log.trim_target(self.settings.segments_max / 2);
-            // Segments may also stay for a damaged directory: then no write makes them fewer, and
-            // a target would keep the writes below from beginning.
-            let helps = self.namespace.dirtiest().is_some_and(|(since, _)| Some(since) <= target);
-            if helps {
-                self.checkpoint.target = target;
-            } else {
-                self.trim(effects);
-            }
+            self.checkpoint.target = self.log.trim_target(self.settings.segments_max / 2);
         }
         if !self.checkpoint.waiters.is_empty() || self.phase == crate::Phase::Stopping {
-            if self.checkpoint.target.is_none() && self.namespace.dirtiest().is_some() {
+            // Also in place of a target for trimming: if damage keeps the segments, each tick takes
+            // one that no write can reach.
+            if self.namespace.dirtiest().is_some() {
                 self.checkpoint.write_all();
             }
             self.trim(effects);
