@@ -1,29 +1,25 @@
 //! Requests: from a message to a reply.
 
-mod admin;
 mod adopt;
 mod async_ops;
 mod change;
 mod policy;
 mod question;
 mod store_first;
+mod subtree;
+mod subtree_route;
 mod touched;
 
-use admin::Begun;
-pub(crate) use admin::{Release, SubtreeCx, is_about_all};
 pub(crate) use adopt::Adopting;
-use metastore::request::{StoreFailure, StoreResult};
 use namespace::Refusal;
 pub(crate) use policy::next_policy_stores;
-use store_first::take_stored;
 pub(crate) use store_first::{Change, drop_change, is_in_change};
+pub(crate) use subtree::{Release, SubtreeCx, is_about_all};
 pub(crate) use touched::{place_of, touched, way};
-use types::{ClientId, ConnId, Errno, Ino, Seq, Set, Timestamp};
+use types::{ConnId, Errno, Ino, Seq, Timestamp};
 use wire::{Answer, Batch, Failure, Grants, Op, Request};
 
 use crate::admission::{Admitted, Entry, Incoming};
-use crate::checkpoint::{SubtreeFlush, Then};
-use crate::fetch::Waiter;
 use crate::session::Remembered;
 use crate::tables::Held;
 use crate::{Mds, MdsEffects};
@@ -208,7 +204,7 @@ impl Mds {
         }
     }
 
-    /// What a change of the namespace means for directories that are split, or should be.
+    /// Notes a change for directories that are split, or should be.
     #[inline]
     fn note_change(&mut self, op: &Op<'_>) {
         if let Op::Create { parent, .. } = *op {
@@ -241,7 +237,7 @@ impl Mds {
         failure: Failure,
         effects: &mut MdsEffects,
     ) {
-        if self.comes_late(from.client, from.request) {
+        if self.resending().comes_late(from.client, from.request) {
             return;
         }
         if from.op().is_mutation() && from.client.0 != 0 {
@@ -379,78 +375,5 @@ impl Mds {
                 self.change_subtree(from, client, effects)
             }
         }
-    }
-
-    /// Decouples a subtree or sets its policy on behalf of a client: once no other client caches
-    /// anything of it, and, if the policy in force from then on says so, once it is stored.
-    fn change_subtree(
-        &mut self,
-        from: Incoming<'_>,
-        client: ClientId,
-        effects: &mut MdsEffects,
-    ) -> Performing {
-        let decouples = matches!(from.op(), Op::Decouple { .. });
-        let root = if decouples {
-            self.subtrees().root_to_decouple(from)?
-        } else {
-            self.subtrees().root_of_policy(from, client)?
-        };
-        self.check_all_here(root)?;
-        let at = from.at();
-        let again = || Request::new(at.tid, at.tid, from.request.cred.clone(), *from.op());
-        // Other clients would keep answering from their caches of the subtree.
-        let keeper = if decouples { client } else { ClientId(0) };
-        if let Some(dir) = self.capabilities().revoke_below(keeper, root, effects) {
-            let from = Incoming { conn: at.conn, client, request: &again() };
-            self.fetches.park_until_returned(&mut self.sessions, from, dir);
-            return Ok(Performed::Later);
-        }
-        let is_stored = take_stored(&mut self.changes, at);
-        let begun = if decouples {
-            self.subtrees().decouple(from, root, is_stored)?
-        } else {
-            self.subtrees().set_policy(from, client, root, is_stored)?
-        };
-        match begun {
-            Begun::Performed(performed) => Ok(performed),
-            Begun::NeedsStore => {
-                self.store_first(root, again(), at.conn, effects);
-                Ok(Performed::Later)
-            }
-        }
-    }
-
-    /// Releases a subtree whose merge is done, as soon as the directories above it are in memory.
-    pub(crate) fn release_merged(&mut self, release: Release, effects: &mut MdsEffects) {
-        match self.subtrees().release_merged(release) {
-            None => self.storing_tables().tick(effects),
-            Some((cold, release)) => {
-                self.fetching().wait_for_whole(cold, Waiter::Release(release), effects);
-            }
-        }
-    }
-
-    /// The directories for which the end of a decoupling waited are in memory.
-    pub(crate) fn release_fetched(&mut self, release: Release, effects: &mut MdsEffects) {
-        if !next_policy_stores(&mut self.namespace, &self.tables, release.subtree) {
-            return self.release_merged(release, effects);
-        }
-        // So that changes of other clients since then are stored, too.
-        let Release { subtree, client, unused, at, answer } = release;
-        let (then, seq) = (Then::Release(client, unused), self.log.last());
-        let flush = SubtreeFlush { at, subtree, then, answer, seq, dirs: Set::default() };
-        self.checkpointing().flush_subtree(flush, effects);
-    }
-
-    /// The branch that a client merges was read.
-    pub(crate) fn adopt_read(
-        &mut self,
-        adopting: Adopting,
-        result: Result<StoreResult, Box<StoreFailure>>,
-        effects: &mut MdsEffects,
-    ) {
-        let here = self.check_all_here(adopting.subtree());
-        self.subtrees().adopt_read(adopting, here, result, effects);
-        self.storing_tables().tick(effects);
     }
 }

@@ -417,16 +417,6 @@ impl Mds {
         }
     }
 
-    /// See [`ResendCx::comes_late`].
-    pub(crate) fn comes_late(&mut self, client: ClientId, request: &Request<'_>) -> bool {
-        self.resending().comes_late(client, request)
-    }
-
-    /// Whether resent changes are being executed.
-    pub(crate) fn is_resend_busy(&self) -> bool {
-        self.resend.is_busy()
-    }
-
     /// Continues with resent changes, unless one waits for a directory; then with all other
     /// requests.
     pub(crate) fn resend_on(&mut self, effects: &mut MdsEffects) {

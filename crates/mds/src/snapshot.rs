@@ -158,7 +158,7 @@ pub(crate) struct SnapshotCx<'a> {
     pub(crate) clock: Clock,
 }
 
-/// What the snapshot needs of another part before it continues.
+/// The work of another part that the snapshot needs before it continues.
 pub(crate) enum SnapshotNeed {
     /// The changes that clients have in directories of this subtree that they have alone.
     Drained(Ino),

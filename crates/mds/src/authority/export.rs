@@ -161,7 +161,7 @@ impl Mds {
         // The balancer's decision may be old. And the requests that were answered before a crash
         // are replayed first, at the rank that answered them.
         if self.authority.place(&self.namespace, root) != InodeAuthority::Here
-            || self.is_resend_busy()
+            || self.resend.is_busy()
         {
             return Err(Errno::Again.into());
         }

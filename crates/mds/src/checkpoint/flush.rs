@@ -37,6 +37,13 @@ pub(crate) struct SubtreeFlush {
     pub(crate) dirs: Set<Ino>,
 }
 
+impl SubtreeFlush {
+    /// A write of everything in a subtree that changed up to a position.
+    pub(crate) fn new(at: ReplyTo, subtree: Ino, then: Then, answer: Answer, seq: Seq) -> Self {
+        Self { at, subtree, then, answer, seq, dirs: Set::default() }
+    }
+}
+
 /// The step after the write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Then {

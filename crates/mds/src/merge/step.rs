@@ -2,7 +2,7 @@
 
 use journal::segment;
 use metastore::DirRun;
-use types::{Errno, Ino, InoRange, Seq, Set};
+use types::{Errno, Ino, InoRange, Seq};
 use wire::Answer;
 
 use super::verify::Verified;
@@ -12,7 +12,7 @@ use crate::checkpoint::{SubtreeFlush, Then};
 use crate::op::{Release, next_policy_stores};
 use crate::tables::Held;
 
-/// What the merge at the head of the queue needs of another part before it continues.
+/// The work of another part that the merge at the head of the queue needs before it continues.
 #[derive(Debug)]
 pub(crate) enum MergeNeed {
     /// No client may cache anything of this subtree.
@@ -125,7 +125,7 @@ impl MergeCx<'_> {
         }
         let Merge { at, subtree, .. } = *merge;
         let (then, answer, seq) = (Then::Merge, Answer::Done, self.log.last());
-        let flush = SubtreeFlush { at, subtree, then, answer, seq, dirs: Set::default() };
+        let flush = SubtreeFlush::new(at, subtree, then, answer, seq);
         Some(MergeNeed::Stored(flush))
     }
 
@@ -202,7 +202,7 @@ impl MergeCx<'_> {
             || (flags.release && next_policy_stores(self.namespace, self.tables, subtree));
         let then = if stores {
             let then = if flags.release { Then::Release(client, unused) } else { Then::Answer };
-            let flush = SubtreeFlush { at, subtree, then, answer, seq, dirs: Set::default() };
+            let flush = SubtreeFlush::new(at, subtree, then, answer, seq);
             Some(MergeThen::Store(flush))
         } else if flags.release {
             Some(MergeThen::Release(Release { subtree, client, unused, at, answer }))

@@ -9,7 +9,7 @@ use metastore::{BRANCH_PREFIX, Branch, BranchState, is_branch_name, is_of_branch
 use types::{ClientId, Cred, Errno, Ino, Seq};
 use wire::{Answer, Decoupled, Failure, Op};
 
-use super::admin::SubtreeCx;
+use super::subtree::SubtreeCx;
 use super::{Performed, Performing, Refused};
 use crate::admission::Incoming;
 use crate::tables::{Decoupling, Held};

@@ -49,7 +49,7 @@ impl Mds {
         };
         let may = if !request.op.may_be_async() {
             Err(Errno::Stale)
-        } else if self.is_resend_busy() {
+        } else if self.resend.is_busy() {
             Ok(())
         } else {
             self.check_exclusive(client, request)

@@ -11,8 +11,8 @@ use policy::{Policy, Transition};
 use types::{ClientId, Cred, Errno, Ino, Origin, Pool, Seq};
 use wire::{Answer, Failure, Op};
 
-use super::admin::{Begun, SubtreeCx};
 use super::change::resolve_dir;
+use super::subtree::{Begun, SubtreeCx};
 use super::{Changed, Performed, Refused};
 use crate::ReplyTo;
 use crate::admission::{Incoming, is_blocked};

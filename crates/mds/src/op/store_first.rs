@@ -6,10 +6,11 @@
 //! are journalled, so that they are as durable as the directories that are being stored.
 
 use namespace::Namespace;
-use types::{ConnId, Ino, Set};
+use types::{ConnId, Ino};
 use wire::{Answer, Message, Request};
 
 use crate::checkpoint::{SubtreeFlush, Then};
+use crate::fetch::decode;
 use crate::{Mds, MdsEffects, ReplyTo};
 
 /// A request that waits.
@@ -42,7 +43,7 @@ impl Mds {
         let frame = Message::Request(request).to_frame();
         self.changes.push(Change { at, subtree, frame, stored: false });
         let (then, answer, seq) = (Then::GoOn, Answer::Done, self.log.last());
-        let flush = SubtreeFlush { at, subtree, then, answer, seq, dirs: Set::default() };
+        let flush = SubtreeFlush::new(at, subtree, then, answer, seq);
         self.checkpointing().flush_subtree(flush, effects);
     }
 
@@ -51,9 +52,7 @@ impl Mds {
         let Some(place) = self.changes.iter().position(|known| known.at == at) else { return };
         self.changes[place].stored = true;
         let frame = self.changes[place].frame.clone();
-        if let Ok(Some((frame, _))) = wire::frame::decode(&frame)
-            && let Ok(Message::Request(request)) = Message::decode(frame.payload)
-        {
+        if let Some(Message::Request(request)) = decode(&frame) {
             self.execute(at.conn, &request, effects);
         }
         // The request was refused, or its connection is gone.

@@ -298,7 +298,7 @@ fn a_server_survives_any_message_and_still_answers_an_honest_client() {
         for _ in 0..MESSAGES {
             hostile.step();
         }
-        // What the hostile clients hold ends when the servers stop waiting for them.
+        // Open files and locks of the hostile clients end with their connections.
         for conn in 0..CONNS {
             for rank in 0..2 {
                 let gone = MdsInput::Closed(ConnId(FIRST_CONN + conn));

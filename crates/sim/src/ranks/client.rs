@@ -41,7 +41,7 @@ pub(super) struct Asked {
     result: Option<Result<Answer>>,
 }
 
-/// What the route of a step waits for.
+/// The event for which the route of a step waits.
 #[derive(Debug)]
 pub(super) enum Waits {
     Nothing,

@@ -217,7 +217,7 @@ impl Mds {
             || authority.is_busy();
         let now = self.clock.now;
         // Requests that were answered before a crash are replayed first, where they were answered.
-        let busy = busy || self.is_resend_busy() || self.phase != Phase::Active;
+        let busy = busy || self.resend.is_busy() || self.phase != Phase::Active;
         if busy || authority.follow_at.is_some_and(|at| now < at) {
             return;
         }
