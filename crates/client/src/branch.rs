@@ -226,7 +226,7 @@ impl BranchView {
         let mut numbers = self.numbers;
         let ino = numbers.take().ok_or(Errno::NoSpace)?;
         let entry = EntryName::new(place.0, place.1);
-        let planned = self.namespace.plan_create(cred, entry, new, ino)?;
+        let planned = self.namespace.plan_create(cred, entry, new, ino).map(Planned::from)?;
         self.numbers = numbers;
         self.append(&planned);
         Ok(ino)

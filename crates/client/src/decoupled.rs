@@ -210,12 +210,8 @@ impl ClientSubtree {
     ) -> Result<Ino, Refusal> {
         let entry = EntryName::new(parent, name);
         let planned = self.view().namespace.plan_create(cred, entry, new, Ino(u64::MAX))?;
-        let mut event = planned.event();
         let ino = self.take_ino()?;
-        if let Event::Create(create) = &mut event {
-            create.ino = ino;
-        }
-        self.append(&event);
+        self.append(&Event::Create(Create { ino, ..planned }));
         Ok(ino)
     }
 

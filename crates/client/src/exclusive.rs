@@ -22,7 +22,7 @@ mod validate;
 
 use std::collections::VecDeque;
 
-use journal::Event;
+use journal::{Create, Event};
 use namespace::{FreedInode, Mode, Namespace, Planned, PlannedInode, Refusal};
 use types::{
     Attr, AttrChange, Cred, EntryName, Errno, FileType, Ino, InoRange, Map, Seq, Set, Stripe, Tid,
@@ -366,11 +366,7 @@ impl ExclusiveDirs {
         let entry = EntryName::new(parent, name);
         let planned = self.view.plan_create(cred, entry, &new, Ino(u64::MAX))?;
         let Some(ino) = self.take_number() else { return Err(Not::Numbered) };
-        let mut event = planned.event();
-        if let Event::Create(create) = &mut event {
-            create.ino = ino;
-        }
-        self.apply(&event);
+        self.apply(&Event::Create(Create { ino, ..planned }));
         let attr = self.view.getattr(ino)?;
         assert!(attr.ino == ino, "{ino} is the new inode");
         if attr.is_dir() {

@@ -112,6 +112,12 @@ impl<'a> Planned<'a> {
     }
 }
 
+impl<'a> From<Create<'a>> for Planned<'a> {
+    fn from(create: Create<'a>) -> Self {
+        Self::plain(Event::Create(create))
+    }
+}
+
 /// The snapshot with the content that was set aside for it.
 fn lend<'s>(snapshot: &InodeSnapshot<'_>, extra: &'s Option<Arc<Extra>>) -> InodeSnapshot<'s> {
     let (data, encoded): (&[u8], &[u8]) =
@@ -179,7 +185,8 @@ impl Namespace {
         Ok(InodeRef { ino, inode: self.inode(ino)? })
     }
 
-    /// `create`, `mkdir`, `symlink`, `mknod`.
+    /// `create`, `mkdir`, `symlink`, `mknod`. The event alone: most creates get their number only
+    /// when they are planned, and an event with room for moving inodes is a large copy.
     ///
     /// # Errors
     /// `EEXIST`, `ENOTDIR`, `EACCES`, `EINVAL`, `ENAMETOOLONG`, `EFBIG` if content is longer than
@@ -191,7 +198,7 @@ impl Namespace {
         entry: EntryName<'a>,
         new: &PlannedInode<'a>,
         ino: Ino,
-    ) -> Plan<'a> {
+    ) -> Result<Create<'a>, Refusal> {
         let EntryName { dir: parent, name } = entry;
         check_name(name)?;
         let dir = self.writable_dir(cred, parent)?;
@@ -227,7 +234,7 @@ impl Namespace {
         }
         attr::check_length(data_size)?;
         let (rdev, stripe) = if is_file { (0, new.stripe) } else { (new.rdev, Stripe::default()) };
-        Ok(Planned::plain(Event::Create(Create {
+        Ok(Create {
             parent,
             name,
             ino,
@@ -241,7 +248,7 @@ impl Namespace {
             mtime,
             atime: new.atime.unwrap_or(mtime),
             data: new.data,
-        })))
+        })
     }
 
     pub(crate) fn snapshot(

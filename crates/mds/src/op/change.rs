@@ -1,5 +1,6 @@
 //! Requests that change the namespace: plan, journal, apply.
 
+use journal::{Create, Event};
 use namespace::{Namespace, Planned, PlannedInode, Refusal};
 use types::{
     Attr, AttrChange, ClientId, Cred, EntryName, Errno, Ino, Origin, Path, Rank, Stripe, Timestamp,
@@ -26,7 +27,7 @@ pub(crate) struct ChangeCx<'a> {
     pub(crate) time: Timestamp,
 }
 
-/// Who changes something, and when.
+/// The author of a change, and its time.
 struct By<'a> {
     client: ClientId,
     cred: &'a Cred,
@@ -140,10 +141,7 @@ impl ChangeCx<'_> {
             }
             None => self.tables.take_ino().ok_or(Refusal::Cold(fetch::NUMBERS))?,
         };
-        let mut event = planned.event();
-        if let journal::Event::Create(create) = &mut event {
-            create.ino = ino;
-        }
+        let event = Event::Create(Create { ino, ..planned });
         let (seq, ack_safe) = self.apply.journal_and_apply(by.origin, at.dir, at.dir, &event);
         let attr = self.apply.namespace.getattr(ino)?;
         if open {

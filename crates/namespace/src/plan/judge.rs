@@ -154,10 +154,8 @@ impl Namespace {
             data: create.data,
         };
         let entry = EntryName::new(create.parent, create.name);
-        let mut planned = self.plan_create(cred, entry, &new, create.ino)?;
-        if let Event::Create(planned) = &mut planned.event {
-            planned.gid = create.gid;
-        }
+        let planned = self.plan_create(cred, entry, &new, create.ino)?;
+        let planned = Planned::from(Create { gid: create.gid, ..planned });
         // Recovery reads the event again from the client's journal, so the two must be equal.
         if planned.event == event { Ok(planned) } else { Err(Errno::Invalid.into()) }
     }

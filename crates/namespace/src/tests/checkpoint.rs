@@ -517,14 +517,14 @@ fn a_name_of_a_later_time_takes_no_link_away() {
     let new = PlannedInode { mode: 0o100_644, ..PlannedInode::default() };
     let mut server = Server::new();
     server.perform_planned(|server| {
-        server.plan_create(&root, EntryName::new(Ino::ROOT, b"d"), &new, Ino(8))
+        server.plan_create(&root, EntryName::new(Ino::ROOT, b"d"), &new, Ino(8)).map(Planned::from)
     });
     while server.begin(0) {
         server.commit(0);
     }
     server.trim();
     server.perform_planned(|server| {
-        server.plan_create(&root, EntryName::new(Ino::ROOT, b"c"), &new, Ino(9))
+        server.plan_create(&root, EntryName::new(Ino::ROOT, b"c"), &new, Ino(9)).map(Planned::from)
     });
     server.perform_planned(|server| server.plan_unlink(&root, Ino::ROOT, b"d", Timestamp(3)));
     let link = EntryName::new(Ino::ROOT, b"d");
@@ -549,7 +549,9 @@ fn a_lost_link_is_counted_after_a_crash() {
     let mut server = Server::new();
     let new = PlannedInode { mode: 0o100_644, ..PlannedInode::default() };
     server.perform_planned(|namespace| {
-        namespace.plan_create(&root, EntryName::new(Ino::ROOT, b"a"), &new, Ino(9))
+        namespace
+            .plan_create(&root, EntryName::new(Ino::ROOT, b"a"), &new, Ino(9))
+            .map(Planned::from)
     });
     server.perform_planned(|namespace| {
         namespace.plan_link(&root, Ino(9), EntryName::new(Ino::ROOT, b"b"), Timestamp(2))
@@ -573,7 +575,7 @@ fn a_directory_is_moved_with_the_times_of_its_names() {
     let mut server = Server::new();
     let new = PlannedInode { mode: 0o040_755, time: Timestamp(2), ..PlannedInode::default() };
     server.perform_planned(|server| {
-        server.plan_create(&root, EntryName::new(Ino::ROOT, b"d"), &new, Ino(8))
+        server.plan_create(&root, EntryName::new(Ino::ROOT, b"d"), &new, Ino(8)).map(Planned::from)
     });
     while server.begin(0) {
         server.commit(0);
@@ -581,7 +583,7 @@ fn a_directory_is_moved_with_the_times_of_its_names() {
     server.trim();
     let new = PlannedInode { mode: 0o100_644, time: Timestamp(3), ..PlannedInode::default() };
     server.perform_planned(|server| {
-        server.plan_create(&root, EntryName::new(Ino(8), b"f"), &new, Ino(9))
+        server.plan_create(&root, EntryName::new(Ino(8), b"f"), &new, Ino(9)).map(Planned::from)
     });
     // Where `d` is named is not in memory after the crash.
     server.recover();
@@ -615,10 +617,10 @@ fn a_merged_directory_keeps_the_names_it_took_over_after_a_crash() {
     let new = |mode| PlannedInode { mode, ..PlannedInode::default() };
     let (dir, file) = (new(0o040_755), new(0o100_644));
     server.perform_planned(|server| {
-        server.plan_create(&root, EntryName::new(Ino::ROOT, b"w"), &file, Ino(7))
+        server.plan_create(&root, EntryName::new(Ino::ROOT, b"w"), &file, Ino(7)).map(Planned::from)
     });
     server.perform_planned(|server| {
-        server.plan_create(&root, EntryName::new(Ino::ROOT, b"x"), &file, Ino(9))
+        server.plan_create(&root, EntryName::new(Ino::ROOT, b"x"), &file, Ino(9)).map(Planned::from)
     });
     while server.begin(0) {
         server.commit(0);
@@ -627,7 +629,7 @@ fn a_merged_directory_keeps_the_names_it_took_over_after_a_crash() {
     // For this the replay has the root fetched.
     server.perform_planned(|server| server.plan_unlink(&root, Ino::ROOT, b"w", Timestamp(2)));
     server.perform_planned(|server| {
-        server.plan_create(&root, EntryName::new(Ino::ROOT, b"d"), &dir, Ino(8))
+        server.plan_create(&root, EntryName::new(Ino::ROOT, b"d"), &dir, Ino(8)).map(Planned::from)
     });
     let (from, to) = (EntryName::new(Ino::ROOT, b"x"), EntryName::new(Ino(8), b"f"));
     let moved = server.namespace.plan_rename(&root, from, to, RenameFlags::default(), Timestamp(2));
@@ -635,6 +637,7 @@ fn a_merged_directory_keeps_the_names_it_took_over_after_a_crash() {
     let merged = Namespace::with_root(Timestamp(1));
     let merged = merged
         .plan_create(&root, EntryName::new(Ino::ROOT, b"d"), &dir, Ino(20))
+        .map(Planned::from)
         .expect("it is new");
     server.namespace.set_journalled(false);
     server.namespace.apply(Seq(server.next - 1), Mode::Merge, &merged.event());
@@ -674,7 +677,9 @@ fn a_name_that_a_merge_took_stays_taken_after_a_crash() {
         (at(Ino::ROOT, b"a"), &file, Ino(12)),
         (at(Ino(10), b"y"), &file, Ino(13)),
     ] {
-        server.perform_planned(|server| server.plan_create(&root, place, new, ino));
+        server.perform_planned(|server| {
+            server.plan_create(&root, place, new, ino).map(Planned::from)
+        });
     }
     while server.begin(0) {
         server.commit(0);
@@ -682,12 +687,13 @@ fn a_name_that_a_merge_took_stays_taken_after_a_crash() {
     server.trim();
     // These keep the journal, and have `d` fetched.
     server.perform_planned(|server| {
-        server.plan_create(&root, EntryName::new(Ino(11), b"z"), &file, Ino(14))
+        server.plan_create(&root, EntryName::new(Ino(11), b"z"), &file, Ino(14)).map(Planned::from)
     });
     server.perform_planned(|server| server.plan_unlink(&root, Ino(10), b"y", Timestamp(2)));
     let merged = Namespace::with_root(Timestamp(1));
     let merged = merged
         .plan_create(&root, EntryName::new(Ino::ROOT, b"a"), &file, Ino(20))
+        .map(Planned::from)
         .expect("it is new");
     let mut slice = JournalBuffer::new(Seq(1), false);
     slice.append(Origin::default(), &merged.event());

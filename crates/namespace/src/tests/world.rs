@@ -212,7 +212,9 @@ pub(super) fn plan(
     let at = EntryName::new(one.dir, one.name);
     let to = EntryName::new(two.dir, two.name);
     match op {
-        Op::Create { .. } => namespace.plan_create(who, at, &op.new_inode(time), ino).map(Some),
+        Op::Create { .. } => {
+            namespace.plan_create(who, at, &op.new_inode(time), ino).map(Planned::from).map(Some)
+        }
         Op::Link { .. } => namespace.plan_link(who, one.ino, to, time).map(Some),
         Op::Unlink(_) => namespace.plan_unlink(who, one.dir, one.name, time).map(Some),
         Op::Rmdir(_) => namespace.plan_rmdir(who, one.dir, one.name, time).map(Some),

@@ -32,7 +32,9 @@ fn create(server: &mut Server, parent: Ino, name: &'static [u8], mode: u32, ino:
     let time = Timestamp(server.next.cast_signed());
     let new = PlannedInode { mode, time, ..PlannedInode::default() };
     server.perform_planned(|namespace| {
-        namespace.plan_create(&Cred::root(), EntryName::new(parent, name), &new, ino)
+        namespace
+            .plan_create(&Cred::root(), EntryName::new(parent, name), &new, ino)
+            .map(crate::Planned::from)
     });
 }
 
