@@ -175,6 +175,32 @@ fn a_damaged_directory_fails_its_requests_and_is_reported() {
 }
 
 #[test]
+fn a_server_stops_although_a_damaged_directory_keeps_its_journal() {
+    let settings = Settings { segments_max: 2, segment_bytes_max: 512, ..Settings::default() };
+    let mut tree = Tree::on(Cluster::with(settings, 1));
+    assert_eq!(tree.dir.0, 1 << 40, "the directory that is damaged below");
+    tree.fails = |op| match op {
+        StoreOp::CommitDir { ino: Ino(ino), .. } if *ino == 1 << 40 => Some(Errno::BadMessage),
+        _ => None,
+    };
+    for number in 0..100 {
+        tree.file(Ino::ROOT, &format!("{number}"));
+        tree.pass(20);
+    }
+    assert!(tree.counted(0, "journal_segments") > 2, "the journal is kept");
+    // The root is being written, and has changed since, when the order to stop comes.
+    tree.holds = |op| matches!(op, StoreOp::CommitDir { ino: Ino::ROOT, .. });
+    tree.file(Ino::ROOT, "written");
+    tree.ask(1, Op::Checkpoint);
+    tree.pass(20);
+    tree.file(Ino::ROOT, "last");
+    tree.input(0, MdsInput::Terminate);
+    tree.pass(20);
+    tree.let_go();
+    tree.stop(0);
+}
+
+#[test]
 fn a_checkpoint_is_repeated_when_the_store_fails() {
     let mut tree = Tree::new();
     let dir = tree.dir;
