@@ -19,6 +19,7 @@ mod held;
 mod job;
 mod leases;
 mod left;
+mod reach;
 mod router;
 mod runs;
 mod session;
@@ -39,6 +40,7 @@ pub use job::{
     SubtreeJob, SyncDue, SyncWhen, is_restarted, sum_of_reports, term_of,
 };
 pub use left::{IntactJournal, LogNeed, in_order};
+pub use reach::{Attempts, fenced, refusal, server_of, unreached};
 pub use router::{
     Route, RouteEffect, RouteInput, Router, WALKS_MAX, WalkStep, Walks, is_direct, is_final, named,
     second,
@@ -46,7 +48,7 @@ pub use router::{
 pub use runs::{
     ByReference, ByValue, Piece, RunCollector, RunThreshold, StoredRun, may_go_by_value,
 };
-pub use session::{LocalAnswer, Session, SessionEffects, SessionInput};
+pub use session::{AsyncDue, LocalAnswer, RequestStep, Session, SessionEffects, SessionInput};
 pub use verify::{Verifier, VerifyError};
 
 #[cfg(test)]

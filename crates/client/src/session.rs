@@ -15,6 +15,7 @@
 
 mod again;
 mod async_ops;
+mod begin;
 mod lost;
 mod mark;
 mod notify;
@@ -26,6 +27,7 @@ use types::{ClientId, Cred, Epoch, Ino, Lock, Map, Moment, Rank, Seq, Stripe, Ti
 use wire::{Answer, Failure, Hello, Message, Op, Replay, Reply, Request, Welcome};
 
 pub use async_ops::LocalAnswer;
+pub use begin::{AsyncDue, RequestStep};
 
 use crate::cache::Cache;
 use crate::exclusive::ExclusiveDirs;
@@ -71,6 +73,14 @@ pub struct SessionEffects {
     pub locks_lost: Vec<Ino>,
 }
 
+/// A request without an answer.
+#[derive(Debug)]
+struct Unanswered {
+    tid: Tid,
+    asked: Moment,
+    frame: Vec<u8>,
+}
+
 /// A change that is applied but not known to be safe.
 #[derive(Debug)]
 struct Unsafe {
@@ -86,10 +96,18 @@ pub struct Session {
     epoch: Epoch,
     connected: bool,
     next_tid: u64,
-    /// Requests without an answer, in order, as frames.
-    unanswered: VecDeque<(Tid, Vec<u8>)>,
+    /// Requests without an answer, in order.
+    unanswered: VecDeque<Unanswered>,
     /// Older ones that are not sent before the caller has made requests of its own.
-    aside: VecDeque<(Tid, Vec<u8>)>,
+    aside: VecDeque<Unanswered>,
+    /// The time of the newest request that was answered.
+    heard: Option<Moment>,
+    /// The time at which the oldest unsettled change was sent without a request.
+    async_sent: Option<Moment>,
+    /// The newest term of the server that ended without being stopped.
+    crashed: Epoch,
+    /// The server does not hear this client any more.
+    fenced: bool,
     unsafe_requests: VecDeque<Unsafe>,
     /// Unsafe requests that were sent again and are not answered yet.
     resent: Map<Tid, Unsafe>,
@@ -122,6 +140,10 @@ impl Session {
             next_tid: first_tid.0,
             unanswered: VecDeque::new(),
             aside: VecDeque::new(),
+            heard: None,
+            async_sent: None,
+            crashed: Epoch(0),
+            fenced: false,
             unsafe_requests: VecDeque::new(),
             resent: Map::default(),
             held: Held::default(),
@@ -146,6 +168,19 @@ impl Session {
     #[must_use]
     pub fn epoch(&self) -> Epoch {
         self.epoch
+    }
+
+    /// The newest term of the server that ended without being stopped; 0 for none.
+    #[must_use]
+    pub fn crashed(&self) -> Epoch {
+        self.crashed
+    }
+
+    /// Whether the server does not hear this client any more, because another client took its work
+    /// over.
+    #[must_use]
+    pub fn is_fenced(&self) -> bool {
+        self.fenced
     }
 
     /// How many changes are applied but not known to be safe.
@@ -194,7 +229,7 @@ impl Session {
 
     fn call_at_once(&mut self, cred: &Cred, op: Op<'_>, effects: &mut SessionEffects) -> Tid {
         let tid = Tid(self.next_tid);
-        debug_assert!(self.unanswered.back().is_none_or(|(last, _)| *last < tid), "in order");
+        debug_assert!(self.unanswered.back().is_none_or(|last| last.tid < tid), "in order");
         self.next_tid += 1;
         if let Some(mark) = mark(&op) {
             if let Mark::Open { ino, write } = mark {
@@ -216,7 +251,8 @@ impl Session {
         let request = Request::new(tid, acked, cred.clone(), op);
         let request = Request { remembers, wants_exclusive, ..request };
         Message::Request(request).append_frame(&mut effects.frames);
-        self.unanswered.push_back((tid, effects.frames[start..].to_vec()));
+        let (asked, frame) = (self.leases.now(), effects.frames[start..].to_vec());
+        self.unanswered.push_back(Unanswered { tid, asked, frame });
         if !self.connected {
             effects.frames.truncate(start);
         }
@@ -227,7 +263,7 @@ impl Session {
     /// yet.
     fn acked(&self, next: Tid) -> Tid {
         let waiting = [&self.unanswered, &self.aside];
-        let oldest = waiting.iter().filter_map(|it| it.front()).map(|(tid, _)| *tid).min();
+        let oldest = waiting.iter().filter_map(|it| it.front()).map(|request| request.tid).min();
         Tid(oldest.unwrap_or(next).0 - 1)
     }
 
@@ -280,8 +316,8 @@ impl Session {
 
     /// Gives a request up: its answer will be ignored, and it is not sent again.
     pub fn forget(&mut self, tid: Tid) {
-        self.unanswered.retain(|(known, _)| *known != tid);
-        self.aside.retain(|(known, _)| *known != tid);
+        self.unanswered.retain(|request| request.tid != tid);
+        self.aside.retain(|request| request.tid != tid);
         if let Some(cache) = &mut self.cache {
             cache.give_up(tid);
         }
@@ -301,8 +337,8 @@ impl Session {
 
     /// Sends the requests that were set aside.
     pub fn go_on(&mut self, effects: &mut SessionEffects) {
-        for (_, frame) in &self.aside {
-            effects.frames.extend_from_slice(frame);
+        for request in &self.aside {
+            effects.frames.extend_from_slice(&request.frame);
         }
         self.aside.append(&mut self.unanswered);
         std::mem::swap(&mut self.aside, &mut self.unanswered);
@@ -361,6 +397,11 @@ impl Session {
     }
 
     fn welcome(&mut self, welcome: &Welcome, effects: &mut SessionEffects) {
+        self.crashed = welcome.crashed;
+        self.fenced |= welcome.fenced;
+        if welcome.fenced {
+            return;
+        }
         let before = std::mem::replace(&mut self.epoch, welcome.epoch);
         let restarted = before != Epoch(0) && before != welcome.epoch;
         effects.restarted |= restarted;
@@ -399,8 +440,8 @@ impl Session {
             self.notify_held(effects);
             self.end_of_resent(effects);
         }
-        for (_, frame) in &self.unanswered {
-            effects.frames.extend_from_slice(frame);
+        for request in &self.unanswered {
+            effects.frames.extend_from_slice(&request.frame);
         }
         self.end_of_async(has_async, restarted, effects);
     }
@@ -444,11 +485,12 @@ impl Session {
             }
             return self.note_safe(safe);
         }
-        let Some(at) = self.unanswered.iter().position(|(known, _)| *known == tid) else {
+        let Some(at) = self.unanswered.iter().position(|request| request.tid == tid) else {
             self.note_safe(safe);
             return self.reply_to_async(tid, result, effects);
         };
-        let Some((_, mut frame)) = self.unanswered.remove(at) else { return };
+        let Some(Unanswered { asked, mut frame, .. }) = self.unanswered.remove(at) else { return };
+        self.heard = self.heard.max(Some(asked));
         let mark = self.marks.remove(&tid);
         let changed = time.0 != 0;
         if changed && seq.0 != 0 && result.is_ok() {

@@ -1,7 +1,6 @@
 //! A file system client: requests to the metadata server, data to and from the object store.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use objstore::Store;
 use types::{
@@ -52,7 +51,7 @@ impl Fs {
             ranks: Arc::default(),
             sums: Sums::default(),
         };
-        fs.link.connect(&mut fs.link.lock(), Instant::now())?;
+        fs.link.connect(&mut fs.link.lock(), crate::moment())?;
         Ok(fs)
     }
 
@@ -129,7 +128,7 @@ impl Fs {
     /// That term, and the newest one that ended without a clean stop.
     pub(crate) fn terms(&self) -> (Epoch, Epoch) {
         let link = self.link.lock();
-        (link.session.epoch(), link.crashed)
+        (link.session.epoch(), link.session.crashed())
     }
 
     /// Makes a request and waits for the answer, over any number of reconnections. Requests of

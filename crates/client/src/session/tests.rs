@@ -6,6 +6,7 @@ use wire::{Access, Answer, Failure, Message, Op, Opened, Reply, Request, Welcome
 use super::{Session, SessionEffects, SessionInput};
 
 mod async_ops;
+mod begin;
 
 const FILE: Ino = Ino(1 << 41);
 
