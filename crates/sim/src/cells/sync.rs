@@ -19,8 +19,7 @@ impl Cells {
             SyncDue::Part => self.note_used()?,
         }
         let holding = self.holding()?;
-        let granted = holding.job.note.ranges.iter().map(|range| range.len()).sum();
-        let part = sync.hand_over(&mut holding.job, granted);
+        let part = sync.hand_over(&mut holding.job);
         if let Some(count) = part.extend.map(|count| count.min(20)) {
             let answer = self.request(client, Op::Extend { subtree, count });
             if let Ok(Answer::Range(range)) = answer {
