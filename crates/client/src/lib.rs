@@ -20,9 +20,11 @@ mod job;
 mod leases;
 mod left;
 mod reach;
+mod removal;
 mod router;
 mod runs;
 mod session;
+mod sweep;
 mod verify;
 
 pub use branch::{
@@ -39,8 +41,9 @@ pub use job::{
     MergedBy, OwnerNote, PartSync, Places, Reached, References, Sealed, SentJournal, SentMerge,
     Step, SubtreeJob, SyncDue, SyncWhen, is_restarted, sum_of_reports, term_of,
 };
-pub use left::{IntactJournal, LogNeed, in_order};
+pub use left::{IntactJournal, LogNeed, LogState, LogStep, in_order};
 pub use reach::{Attempts, fenced, refusal, server_of, unreached};
+pub use removal::RankRemoval;
 pub use router::{
     Route, RouteEffect, RouteInput, Router, WALKS_MAX, WalkStep, Walks, is_direct, is_final, named,
     second,
@@ -49,7 +52,8 @@ pub use runs::{
     ByReference, ByValue, Piece, RunCollector, RunThreshold, StoredRun, may_go_by_value,
 };
 pub use session::{AsyncDue, LocalAnswer, RequestStep, Session, SessionEffects, SessionInput};
-pub use verify::{Verifier, VerifyError};
+pub use sweep::{FragmentObjects, lone_proofs};
+pub use verify::{ProvedJournal, Verifier, VerifyError, of_last_decoupling};
 
 #[cfg(test)]
 mod tests;

@@ -130,6 +130,11 @@ pub(crate) fn moment() -> types::Moment {
     types::Moment(part(time.tv_sec) * 1_000_000_000 + part(time.tv_nsec))
 }
 
+/// Waits for so long.
+pub(crate) fn pause(span: types::Span) {
+    std::thread::sleep(std::time::Duration::from_nanos(span.0));
+}
+
 /// The caller of this process.
 #[must_use]
 pub fn own_cred() -> Cred {

@@ -187,11 +187,9 @@ fn execute(fs: &Fs, root: Ino, effect: MechanismEffect) -> MechanismInput {
             MechanismInput::Done(store.put(&name, &bytes, Expect::Any).map(drop))
         }
         MechanismEffect::Get(name) => MechanismInput::Object(get(fs, &name)),
-        MechanismEffect::Exists(name) => MechanismInput::Exists(match store.stat(&name) {
-            Ok(_) => Ok(true),
-            Err(error) if error.errno == Errno::NotFound => Ok(false),
-            Err(error) => Err(error),
-        }),
+        MechanismEffect::Exists(name) => {
+            MechanismInput::Exists(fs.size_of(&name).map(|size| size.is_some()))
+        }
         MechanismEffect::Delete(name) => MechanismInput::Done(store.delete(&name).map(drop)),
         MechanismEffect::Checkpoint => MechanismInput::Done(fs.checkpoint()),
         MechanismEffect::Merge(_) => {

@@ -84,7 +84,7 @@ impl Link {
             self.cluster.contact.lost(self.rank, &error);
             let pause = attempts.failed(crate::moment(), &error)?;
             self.away.set(Some((began, error.cause)));
-            std::thread::sleep(Duration::from_nanos(pause.0));
+            crate::pause(pause);
             Ok(false)
         };
         let connected = loop {
