@@ -76,41 +76,6 @@ pub(crate) fn at_once(store: &dyn Store, stripe: Stripe) -> usize {
     (store.bytes_at_once() / stripe).clamp(1, OBJECTS_AT_ONCE)
 }
 
-/// Does something with all items, with so many at a time; the first error ends it.
-fn side_by_side<T: Send>(
-    at_once: usize,
-    items: Vec<T>,
-    act: impl Fn(T) -> Result<()> + Sync,
-) -> Result<()> {
-    let at_once = at_once.min(items.len());
-    if at_once <= 1 {
-        return items.into_iter().try_for_each(act);
-    }
-    let items = Mutex::new(items.into_iter());
-    let next = || items.lock().unwrap_or_else(PoisonError::into_inner).next();
-    let work = || {
-        while let Some(item) = next() {
-            if let Err(error) = act(item) {
-                // The other threads begin no further part.
-                while next().is_some() {}
-                return Err(error);
-            }
-        }
-        Ok(())
-    };
-    std::thread::scope(|scope| {
-        let others = (1..at_once).map_while(|_| {
-            let thread = std::thread::Builder::new().name("objects".to_owned());
-            // With fewer threads it only takes longer.
-            thread.spawn_scoped(scope, work).ok()
-        });
-        let others: Vec<_> = others.collect();
-        let lost = |_| Err(Error::of(Errno::Io, "objects"));
-        let done = work();
-        others.into_iter().fold(done, |done, other| done.and(other.join().unwrap_or_else(lost)))
-    })
-}
-
 impl Fs {
     pub(crate) fn objects(&self, (ino, stripe): (Ino, Stripe)) -> Objects<'_> {
         Objects { store: &**self.store(), ino, stripe, sums: &self.sums }

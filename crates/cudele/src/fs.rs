@@ -39,7 +39,9 @@ impl Fs {
         let strong_logs = Arc::new(StrongLogs::default());
         let logs = strong_logs.clone();
         let link = Arc::new(Link::new((client, Rank(0)), cluster.clone(), observed.clone(), logs));
-        crate::waiting::note(&link);
+        if cluster.has_threads() {
+            crate::waiting::note(&link);
+        }
         let fs = Self {
             cluster,
             cluster_id: map.cluster,

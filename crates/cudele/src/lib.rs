@@ -65,6 +65,7 @@ mod strong_log;
 mod subtree;
 mod sums;
 mod sweep;
+mod threadless;
 mod user;
 mod verify;
 mod waiting;
@@ -93,6 +94,7 @@ pub use state::{StateDir, SubtreeOwner, io_error, write_durably};
 pub use subtree::{Materialised, Subtree};
 pub use sums::Seal;
 pub use sweep::SweptRuns;
+pub use threadless::{ThreadlessClient, ThreadlessSubtree};
 pub use types::{
     Attr, AttrChange, ClientId, Cred, Errno, Error, FILE_BYTES_MAX, FileType, INLINE_BYTES,
     INLINE_BYTES_MAX, Ino, InoRange, Lock, LockKind, LockMode, Path, Pool, RenameFlags, Result,

@@ -111,9 +111,8 @@ impl Workplace<'_> {
         std::thread::scope(|scope| {
             let mut threads = Vec::new();
             for member in members {
-                let thread = std::thread::Builder::new().name("mechanism".to_owned());
-                let spare = member.clone();
-                match thread.spawn_scoped(scope, || self.run_member(member)) {
+                let (thread, spare) = (self.fs.cluster().thread("mechanism"), member.clone());
+                match thread.and_then(|it| it.spawn_scoped(scope, || self.run_member(member))) {
                     Ok(thread) => threads.push(Ok((spare, thread))),
                     // There can be no more threads: then one runs after the other.
                     Err(_) => threads.push(Err(spare)),

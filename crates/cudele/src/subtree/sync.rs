@@ -170,16 +170,15 @@ impl Subtree {
             composition: self.job.visible(),
             flags: self.job.merge_flags(),
         };
-        let thread = std::thread::Builder::new().name("namespace-sync".to_owned());
-        let thread = thread.spawn(move || place.run(&to_merge, &ended)).map_err(|error| {
-            Error::new(Errno::Again, self.path.to_string(), format!("no thread: {error}"))
-        })?;
-        self.syncer = Some(Syncer {
-            sync: PartSync::new(when, crate::now_coarse()),
-            parts: Some(parts),
-            ended: results,
-            thread: Some(thread),
-        });
+        let sync = PartSync::new(when, crate::now_coarse());
+        let mut syncer = Syncer { sync, parts: None, ended: results, thread: None };
+        if let Ok(thread) = self.fs.cluster().thread("namespace-sync") {
+            let thread = thread.spawn(move || place.run(&to_merge, &ended)).map_err(|error| {
+                Error::new(Errno::Again, self.path.to_string(), format!("no thread: {error}"))
+            })?;
+            (syncer.parts, syncer.thread) = (Some(parts), Some(thread));
+        }
+        self.syncer = Some(syncer);
         Ok(())
     }
 
@@ -190,8 +189,8 @@ impl Subtree {
         let Some(syncer) = &mut self.syncer else { return };
         match syncer.sync.due(&self.job, self.time) {
             SyncDue::Nothing => {}
-            SyncDue::Part => self.hand_over(),
-            SyncDue::Everything => {
+            SyncDue::Part if syncer.thread.is_some() => self.hand_over(),
+            SyncDue::Part | SyncDue::Everything => {
                 // Once, on the thread of the job.
                 let done = self.sync();
                 self.syncer.iter_mut().for_each(|syncer| syncer.sync.completed(done.clone()));
