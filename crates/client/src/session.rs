@@ -314,36 +314,6 @@ impl Session {
         self.connected
     }
 
-    /// Gives a request up: its answer will be ignored, and it is not sent again.
-    pub fn forget(&mut self, tid: Tid) {
-        self.unanswered.retain(|request| request.tid != tid);
-        self.aside.retain(|request| request.tid != tid);
-        if let Some(cache) = &mut self.cache {
-            cache.give_up(tid);
-        }
-        self.leases.give_up(tid);
-        match self.marks.remove(&tid) {
-            Some(Mark::Open { ino, write }) => drop(self.held.closed(ino, write)),
-            Some(Mark::Create) => self.forget_early(),
-            Some(Mark::Yield { .. } | Mark::Lock { .. } | Mark::Length) | None => {}
-        }
-    }
-
-    /// Unanswered requests are not sent with the next welcome but after [`Session::go_on`]: the
-    /// caller has a step to take first.
-    pub fn set_aside(&mut self) {
-        self.aside.append(&mut self.unanswered);
-    }
-
-    /// Sends the requests that were set aside.
-    pub fn go_on(&mut self, effects: &mut SessionEffects) {
-        for request in &self.aside {
-            effects.frames.extend_from_slice(&request.frame);
-        }
-        self.aside.append(&mut self.unanswered);
-        std::mem::swap(&mut self.aside, &mut self.unanswered);
-    }
-
     /// The one entry point for input.
     pub fn handle(&mut self, input: SessionInput<'_>, effects: &mut SessionEffects) {
         match input {

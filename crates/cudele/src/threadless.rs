@@ -162,7 +162,11 @@ impl ThreadlessClient {
     ///
     /// # Errors
     /// The same; `EAGAIN` for a policy with `merge: on_demand`.
-    pub fn decouple(&mut self, path: impl AsRef<[u8]>, policy: &Policy) -> Result<ThreadlessSubtree> {
+    pub fn decouple(
+        &mut self,
+        path: impl AsRef<[u8]>,
+        policy: &Policy,
+    ) -> Result<ThreadlessSubtree> {
         self.fs()?.decouple(path, policy).map(|it| ThreadlessSubtree(OfProcess::new(it)))
     }
 
