@@ -268,12 +268,12 @@ impl ExclusiveDirs {
             Op::Create { parent, name, ref new } => self.create(cred, (parent, name), new, now),
             Op::Unlink { parent, name } => {
                 self.named(parent, name)?;
-                let planned = self.view.plan_unlink(cred, parent, name, now)?;
+                let planned = self.view.plan().unlink(cred, parent, name, now)?;
                 Ok(self.execute(&planned, now))
             }
             Op::Rmdir { parent, name } => {
                 let gone = self.named(parent, name)?;
-                let planned = self.view.plan_rmdir(cred, parent, name, now)?;
+                let planned = self.view.plan().rmdir(cred, parent, name, now)?;
                 let answer = self.execute(&planned, now);
                 if let Some(gone) = gone {
                     self.dirs.remove(&gone);
@@ -290,7 +290,7 @@ impl ExclusiveDirs {
                 }
                 let from = EntryName::new(parent, name);
                 let to = EntryName::new(new_parent, new_name);
-                let planned = self.view.plan_rename(cred, from, to, flags, now)?;
+                let planned = self.view.plan().rename(cred, from, to, flags, now)?;
                 let Some(planned) = planned else { return Ok(Here::Said(Answer::Done)) };
                 let answer = self.execute(&planned, now);
                 if let Some(over) = over.filter(|over| !flags.exchange && Some(*over) != moved) {
@@ -300,7 +300,7 @@ impl ExclusiveDirs {
             }
             Op::SetAttr { ino, ref change } => {
                 self.governed(ino)?;
-                let planned = self.view.plan_setattr(cred, ino, change, now)?;
+                let planned = self.view.plan().setattr(cred, ino, change, now)?;
                 Ok(self.execute(&planned, now))
             }
             Op::Accessed { ino, at } => {
@@ -310,18 +310,18 @@ impl ExclusiveDirs {
                     return Ok(Here::Said(Answer::Done));
                 }
                 let change = AttrChange { atime: Some(at), ..AttrChange::default() };
-                let planned = self.view.plan_setattr(cred, ino, &change, ctime)?;
+                let planned = self.view.plan().setattr(cred, ino, &change, ctime)?;
                 Ok(self.execute(&planned, now))
             }
             Op::SetXattr { ino, name, value, flags } => {
                 self.whole(ino)?;
                 let change = XattrChange { name, value, flags };
-                let planned = self.view.plan_setxattr(cred, ino, change, now)?;
+                let planned = self.view.plan().setxattr(cred, ino, change, now)?;
                 Ok(self.execute(&planned, now))
             }
             Op::SetData { ino, data, size } => {
                 self.whole(ino)?;
-                let planned = self.view.plan_setdata(cred, ino, data, size, now)?;
+                let planned = self.view.plan().setdata(cred, ino, data, size, now)?;
                 Ok(self.execute(&planned, now))
             }
             _ => Err(Not::Known),
@@ -364,7 +364,7 @@ impl ExclusiveDirs {
         let wire::NewInode { mode, owner, rdev, size, mtime, atime, data, open: _ } = *new;
         let new = PlannedInode { mode, owner, rdev, stripe, size, time, mtime, atime, data };
         let entry = EntryName::new(parent, name);
-        let planned = self.view.plan_create(cred, entry, &new, Ino(u64::MAX))?;
+        let planned = self.view.plan().create(cred, entry, &new, Ino(u64::MAX))?;
         let Some(ino) = self.take_number() else { return Err(Not::Numbered) };
         self.apply(&Event::Create(Create { ino, ..planned }));
         let attr = self.view.getattr(ino)?;
@@ -423,7 +423,7 @@ impl ExclusiveDirs {
         if self.dirs.is_empty() {
             self.forget_view();
         } else if was {
-            for ino in self.view.forget(dir) {
+            for ino in self.view.store().forget(dir) {
                 self.bare.remove(&ino);
             }
         }

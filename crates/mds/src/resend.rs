@@ -236,7 +236,7 @@ impl ResendCx<'_> {
             until = until.max(self.now + self.settings.lease);
         }
         *self.phase = Phase::Reconnecting { until, leased };
-        let dirs = self.namespace.directory_list();
+        let dirs = self.namespace.dirs().directory_list();
         self.resend.orphans = dirs.iter().any(|dir| !self.namespace.is_anchored(*dir));
     }
 

@@ -63,7 +63,7 @@ impl Subtree {
         let namespace = self.job.inner.view().namespace_mut();
         let scanned = fs.scan_written(dir, true, &mut |name, record| {
             let InodeRecord { attr, data, extra, .. } = record;
-            namespace.load_entry(dir, name, attr, data);
+            namespace.store().load_entry(dir, name, attr, data);
             if (may_have_moved || attr.nlink > 1) && stands_elsewhere(namespace, (dir, name), attr)
             {
                 places.note(attr.ino, (dir, name));
@@ -75,7 +75,7 @@ impl Subtree {
             }
             Ok(())
         })?;
-        namespace.finish_load(dir, Seq(0), Default::default());
+        namespace.store().finish_load(dir, Seq(0), Default::default());
         Ok(scanned)
     }
 }

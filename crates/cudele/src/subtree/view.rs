@@ -77,13 +77,13 @@ impl Subtree {
                     Vec::new()
                 };
                 let namespace = self.job.inner.view().namespace_mut();
-                namespace.load_entry(dir, name, attr, &data);
+                namespace.store().load_entry(dir, name, attr, &data);
                 if stands_elsewhere(namespace, (dir, name), attr) {
                     self.places.note(attr.ino, (dir, name));
                 }
             }
             if !more || entries.is_empty() {
-                self.job.inner.view().namespace_mut().finish_load(
+                self.job.inner.view().namespace_mut().store().finish_load(
                     dir,
                     types::Seq(0),
                     Default::default(),
@@ -118,7 +118,7 @@ impl Subtree {
             }
             Ok((data, xattrs))
         })?;
-        self.job.inner.view().namespace_mut().load_extra(ino, &data, &xattrs);
+        self.job.inner.view().namespace_mut().store().load_extra(ino, &data, &xattrs);
         self.bare.remove(&ino);
         Ok(())
     }

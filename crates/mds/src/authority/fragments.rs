@@ -230,7 +230,7 @@ impl Mds {
     /// back.
     pub(super) fn is_empty_part(&self, root: Ino) -> bool {
         let part = self.authority.list.get(root).is_some_and(|subtree| subtree.part.is_some());
-        part && self.namespace.is_complete(root) && self.namespace.names_here(root) == 0
+        part && self.namespace.is_complete(root) && self.namespace.dirs().names_here(root) == 0
     }
 
     /// The permissions of a directory.
@@ -262,7 +262,7 @@ impl Mds {
 
     /// Changes attributes on behalf of no client.
     pub(super) fn set_quietly(&mut self, ino: Ino, change: AttrChange, time: Timestamp) {
-        let Ok(planned) = self.namespace.plan_setattr(&Cred::root(), ino, &change, time) else {
+        let Ok(planned) = self.namespace.plan().setattr(&Cred::root(), ino, &change, time) else {
             return;
         };
         let event = planned.event();

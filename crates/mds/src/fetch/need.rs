@@ -56,7 +56,7 @@ impl FetchCx<'_> {
     /// Fetches the needed parts of a directory, unless that has to wait. A directory that is being
     /// written must not be read: it is fetched when the write ends.
     pub(super) fn start_fetch(&mut self, dir: Ino, effects: &mut MdsEffects) {
-        let must_wait = self.fetches.is_held(dir) || self.namespace.is_flushing(dir);
+        let must_wait = self.fetches.is_held(dir) || self.namespace.dirs().is_flushing(dir);
         let Some(needed) = self.fetches.needed.get(&dir) else { return };
         if must_wait || !self.fetches.under_way.insert(dir) {
             return;
@@ -80,8 +80,10 @@ impl FetchCx<'_> {
             let of_dir = names.into_iter().flatten().filter(|(parent, _)| *parent == dir);
             of_dir.map(|(_, name)| name.to_vec()).collect()
         };
-        names.retain(|name| !self.namespace.knows_name(dir, name) && check_name(name).is_ok());
-        if names.is_empty() && !self.namespace.may_be_counted(dir) {
+        names.retain(|name| {
+            !self.namespace.dirs().knows_name(dir, name) && check_name(name).is_ok()
+        });
+        if names.is_empty() && !self.namespace.dirs().may_be_counted(dir) {
             return Need::Whole;
         }
         Need::Names(names)
@@ -106,7 +108,7 @@ impl FetchCx<'_> {
         // They may be gone.
         let namespace = &self.namespace;
         let late = self.fetches.held.extract_if(.., |(dir, since, _)| {
-            now.since(*since) >= HELD_MAX && !namespace.is_flushing(*dir)
+            now.since(*since) >= HELD_MAX && !namespace.dirs().is_flushing(*dir)
         });
         let late: Vec<Ino> = late.map(|(dir, ..)| dir).collect();
         for dir in late {

@@ -60,15 +60,16 @@ impl ChangeCx<'_> {
                 self.create(by, EntryName::new(parent, name), new)
             }
             Op::Link { ino, parent, name } => {
-                let planned = namespace.plan_link(cred, ino, EntryName::new(parent, name), time)?;
+                let planned =
+                    namespace.plan().link(cred, ino, EntryName::new(parent, name), time)?;
                 Ok(self.execute(by, parent, &planned))
             }
             Op::Unlink { parent, name } => {
-                let planned = namespace.plan_unlink(cred, parent, name, time)?;
+                let planned = namespace.plan().unlink(cred, parent, name, time)?;
                 Ok(self.execute(by, parent, &planned))
             }
             Op::Rmdir { parent, name } => {
-                let planned = namespace.plan_rmdir(cred, parent, name, time)?;
+                let planned = namespace.plan().rmdir(cred, parent, name, time)?;
                 self.authority.check_mounts(namespace, op)?;
                 Ok(self.execute(by, parent, &planned))
             }
@@ -80,13 +81,13 @@ impl ChangeCx<'_> {
                     let (rank, exchanges) = (self.rank, flags.exchange);
                     self.authority.check_rename(namespace, rank, from, to, exchanges)?;
                 }
-                let planned = namespace.plan_rename(cred, from, to, flags, time)?;
+                let planned = namespace.plan().rename(cred, from, to, flags, time)?;
                 let Some(planned) = planned else { return Ok(Performed::Answer(Answer::Done)) };
                 self.authority.check_mounts(namespace, op)?;
                 Ok(self.execute_in_both(by, parent, new_parent, &planned))
             }
             Op::SetAttr { ino, ref change } => {
-                let planned = namespace.plan_setattr(cred, ino, change, time)?;
+                let planned = namespace.plan().setattr(cred, ino, change, time)?;
                 Ok(self.execute(by, ino, &planned))
             }
             Op::Accessed { ino, at } => {
@@ -96,16 +97,16 @@ impl ChangeCx<'_> {
                 }
                 // Reading changes no content: the time of the last change stays.
                 let change = AttrChange { atime: Some(at), ..AttrChange::default() };
-                let planned = namespace.plan_setattr(cred, ino, &change, ctime)?;
+                let planned = namespace.plan().setattr(cred, ino, &change, ctime)?;
                 Ok(self.execute(by, ino, &planned))
             }
             Op::SetXattr { ino, name, value, flags } => {
                 let change = XattrChange { name, value, flags };
-                let planned = namespace.plan_setxattr(cred, ino, change, time)?;
+                let planned = namespace.plan().setxattr(cred, ino, change, time)?;
                 Ok(self.execute(by, ino, &planned))
             }
             Op::SetData { ino, data, size } => {
-                let planned = namespace.plan_setdata(cred, ino, data, size, time)?;
+                let planned = namespace.plan().setdata(cred, ino, data, size, time)?;
                 Ok(self.execute(by, ino, &planned))
             }
             Op::Grow { ino, size } => self.lengthen(by, ino, |old| Some(old.max(size))),
@@ -126,7 +127,7 @@ impl ChangeCx<'_> {
         };
         let new = PlannedInode { mode, owner, rdev, stripe, size, time, mtime, atime, data };
         // Planned with a number that is taken only if the plan succeeds.
-        let planned = self.apply.namespace.plan_create(by.cred, at, &new, Ino(u64::MAX))?;
+        let planned = self.apply.namespace.plan().create(by.cred, at, &new, Ino(u64::MAX))?;
         let ino = match again {
             Some(Replay { ino, .. }) => {
                 // A client must not get a number that is, or may become, another client's.
@@ -163,7 +164,7 @@ impl ChangeCx<'_> {
         let size = length(namespace.getattr(ino)?.size).ok_or(Errno::TooBig)?;
         let cred = if self.apply.opens.writes(by.client, ino) { &root } else { by.cred };
         let change = AttrChange { size: Some(size), mtime: Some(time), ..AttrChange::default() };
-        let planned = namespace.plan_setattr(cred, ino, &change, time)?;
+        let planned = namespace.plan().setattr(cred, ino, &change, time)?;
         let event = planned.event();
         let (seq, ack_safe) = self.apply.journal_and_apply(by.origin, ino, ino, &event);
         let answer = Answer::Attr(self.apply.namespace.getattr(ino)?);

@@ -46,7 +46,7 @@ impl SubtreeCx<'_> {
         };
         let (at, cred) = (from.at(), &from.request.cred);
         let time = self.clock.time;
-        self.namespace.plan_setpolicy(cred, ino, text, time)?;
+        self.namespace.plan().setpolicy(cred, ino, text, time)?;
         let before = in_force(self.namespace, ino);
         let to = if text.is_empty() { inherited(self.namespace, ino) } else { parse(text)? };
         let held = self.tables.owner(ino).map(|known| known.client);
@@ -60,7 +60,7 @@ impl SubtreeCx<'_> {
             return Ok(Begun::NeedsStore);
         }
         // A policy is an agreement between people; it is durable independent of its own promise.
-        let planned = self.namespace.plan_setpolicy(cred, ino, text, time)?;
+        let planned = self.namespace.plan().setpolicy(cred, ino, text, time)?;
         let event = planned.event();
         let seq = self.log.append(self.clock.now, Origin::default(), &event);
         self.namespace.apply(seq, Mode::Live, &event);
@@ -106,7 +106,7 @@ impl SubtreeCx<'_> {
         let known = self.tables.decoupled.get_mut(&subtree);
         let Some(text) = known.and_then(|known| known.next.clone()) else { return Ok(Seq(0)) };
         let (root, time) = (Cred::root(), self.clock.time);
-        let planned = self.namespace.plan_setpolicy(&root, subtree, text.as_bytes(), time);
+        let planned = self.namespace.plan().setpolicy(&root, subtree, text.as_bytes(), time);
         if let Err(Refusal::Cold(dir)) = planned {
             return Err(dir);
         }
@@ -155,7 +155,7 @@ impl SubtreeCx<'_> {
             return Ok(());
         }
         let (root, time) = (Cred::root(), self.clock.time);
-        let planned = self.namespace.plan_setpolicy(&root, subtree, text.as_bytes(), time)?;
+        let planned = self.namespace.plan().setpolicy(&root, subtree, text.as_bytes(), time)?;
         let event = planned.event();
         let seq = self.log.append(self.clock.now, Origin::default(), &event);
         self.namespace.apply(seq, Mode::Live, &event);

@@ -171,7 +171,7 @@ impl AskCx<'_> {
     /// Where the entries of a directory are kept now. The answer never claims more than survives
     /// (P-08).
     fn storage(&self, dir: Ino) -> StateStorage {
-        match self.namespace.unstored(dir) {
+        match self.namespace.dirs().unstored(dir) {
             (_, true) => StateStorage::Memory,
             (true, false) if self.log.last() > self.log.safe() => StateStorage::Applied,
             (true, false) => StateStorage::Journalled,

@@ -105,7 +105,7 @@ impl SubtreeCx<'_> {
         let empty = root.size == 0;
         let held = self.tables.owner(ino).map(|known| (known.epoch, known.policy.clone()));
         let (text, time) = (policy.to_yaml(), self.clock.time);
-        self.namespace.plan_setpolicy(cred, ino, text.as_bytes(), time)?;
+        self.namespace.plan().setpolicy(cred, ino, text.as_bytes(), time)?;
         let stores =
             Transition::between(&in_force(self.namespace, ino), &policy, held.is_some()).store;
         if stores && !is_stored {
@@ -115,7 +115,7 @@ impl SubtreeCx<'_> {
         let range = self.tables.grant(policy.allocated_inodes)?;
         let mut seq = self.log.last();
         if held.as_ref().is_none_or(|(_, before)| *before != text) {
-            let planned = self.namespace.plan_setpolicy(cred, ino, text.as_bytes(), time)?;
+            let planned = self.namespace.plan().setpolicy(cred, ino, text.as_bytes(), time)?;
             let event = planned.event();
             seq = self.log.append(self.clock.now, Origin::default(), &event);
             self.namespace.apply(seq, Mode::Live, &event);

@@ -350,7 +350,7 @@ fn a_request_is_astray_if_a_place_is_unknown_since_the_restart() {
     // The file is known, and the directory with its name is not.
     let mut namespace = Namespace::new();
     let attr = Attr { ino: FILE, mode: 0o100_644, nlink: 1, ..Attr::default() };
-    namespace.load_entry(Ino(FILE.0 + 1), b"file", &attr, b"");
+    namespace.store().load_entry(Ino(FILE.0 + 1), b"file", &attr, b"");
     let elsewhere = Ino(FILE.0 + 2);
     let cases = [
         (false, FILE, false),
