@@ -1,10 +1,12 @@
 //! Recovery: what a next server has after a crash, and after a clean stop.
 
 use metastore::request::StoreOp;
-use types::{Epoch, Errno, Ino};
-use wire::{Op, Replay, Request};
+use types::{ConnId, Epoch, Errno, Ino, Rank};
+use wire::{Message, Op, PeerBody, PeerMessage, Replay, Request, TransferStep};
 
+use super::cluster::Cluster;
 use super::fixture::Tree;
+use crate::{MdsInput, Settings};
 use types::{Cred, Tid};
 
 /// The next server serves requests of client 1.
@@ -226,6 +228,29 @@ fn a_server_that_recovers_stops_at_once() {
     tree.start(0);
     tree.input(0, crate::MdsInput::Terminate);
     assert_eq!(tree.stopped, [0]);
+}
+
+#[test]
+fn a_server_that_recovers_takes_no_part_in_transfers() {
+    let mut cluster = Cluster::with(Settings::default(), 2);
+    cluster.crash(1);
+    cluster.holds = |_| true;
+    cluster.start(1);
+    let asked = cluster.held();
+    assert!(asked > 0, "the recovery waits for the store");
+    // The list that the message announces is newer than the one that the recovery reads.
+    let transfer = |step| PeerBody::Transfer { giver: Rank(0), number: 7, step };
+    for step in [TransferStep::Committed, TransferStep::AskSubtree { root: Ino(77) }] {
+        let message =
+            PeerMessage { from: Rank(0), term: Epoch(9), to: Rank(1), body: transfer(step) };
+        let message = Message::Peer(Box::new(message));
+        cluster.input(1, MdsInput::Message(ConnId(99), message));
+        cluster.settle();
+        assert_eq!(cluster.held(), asked, "nothing else is asked of the store");
+    }
+    cluster.holds = |_| false;
+    cluster.let_go();
+    cluster.until(|cluster| cluster.mds(1).is_active());
 }
 
 #[test]
