@@ -31,7 +31,7 @@ pub(crate) fn take(store: &dyn Store, path: &Path, id: u64) -> Result<()> {
     }
     check_ranks(store)?;
     let mut namespace = Namespace::new();
-    namespace.leave_links_to_store();
+    namespace.store().leave_links_to_store();
     load(store, &mut namespace, Ino::ANCHOR)?;
     // It has no name, and nothing but the one of the root in it.
     let root = loop {
@@ -63,10 +63,10 @@ pub(crate) fn take(store: &dyn Store, path: &Path, id: u64) -> Result<()> {
 fn load(store: &dyn Store, namespace: &mut Namespace, dir: Ino) -> Result<()> {
     match load_dir_at(store, dir, NOW)? {
         Some(loaded) => {
-            namespace.load(dir, loaded.rows.iter());
-            namespace.finish_load(dir, loaded.manifest.position, loaded.manifest.touched);
+            namespace.store().load(dir, loaded.rows.iter());
+            namespace.store().finish_load(dir, loaded.manifest.position, loaded.manifest.touched);
         }
-        None => namespace.finish_load(dir, types::Seq(0), Default::default()),
+        None => namespace.store().finish_load(dir, types::Seq(0), Default::default()),
     }
     Ok(())
 }

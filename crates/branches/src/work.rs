@@ -169,7 +169,8 @@ impl Work {
             ContentStart::Inline(data) if attr.size == 0 || kept => {
                 let (cred, time, size) = (self.view.cred.clone(), cudele::now(), data.len() as u64);
                 self.view.on(b"", |inner| {
-                    inner.change(|namespace| namespace.plan_setdata(&cred, ino, &data, size, time))
+                    inner
+                        .change(|namespace| namespace.plan().setdata(&cred, ino, &data, size, time))
                 })?;
                 return Ok(ino);
             }
@@ -208,7 +209,7 @@ impl Work {
         let size = self.view.content.write_new((ino, stripe), head, source)?;
         let (cred, time) = self.now();
         self.view.on(b"", |inner| {
-            inner.change(|namespace| namespace.plan_setdata(&cred, ino, b"", size, time))
+            inner.change(|namespace| namespace.plan().setdata(&cred, ino, b"", size, time))
         })
     }
 
@@ -228,7 +229,7 @@ impl Work {
     pub fn unlink(&mut self, parent: Ino, name: &[u8]) -> Result<()> {
         let (cred, time) = self.now();
         self.view.on(name, |inner| {
-            inner.change(|namespace| namespace.plan_unlink(&cred, parent, name, time))
+            inner.change(|namespace| namespace.plan().unlink(&cred, parent, name, time))
         })
     }
 
@@ -239,7 +240,7 @@ impl Work {
     pub fn rmdir(&mut self, parent: Ino, name: &[u8]) -> Result<()> {
         let (cred, time) = self.now();
         self.view.on(name, |inner| {
-            inner.change(|namespace| namespace.plan_rmdir(&cred, parent, name, time))
+            inner.change(|namespace| namespace.plan().rmdir(&cred, parent, name, time))
         })
     }
 
@@ -266,7 +267,7 @@ impl Work {
         let (cred, time) = self.now();
         self.view.on(name, |inner| {
             inner.change(|namespace| {
-                namespace.plan_link(&cred, ino, EntryName::new(parent, name), time)
+                namespace.plan().link(&cred, ino, EntryName::new(parent, name), time)
             })
         })
     }
@@ -278,7 +279,7 @@ impl Work {
     pub fn set_attr(&mut self, ino: Ino, change: &AttrChange) -> Result<()> {
         let (cred, time) = self.now();
         self.view.on(b"", |inner| {
-            inner.change(|namespace| namespace.plan_setattr(&cred, ino, change, time))
+            inner.change(|namespace| namespace.plan().setattr(&cred, ino, change, time))
         })
     }
 

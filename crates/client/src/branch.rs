@@ -63,8 +63,8 @@ impl BranchView {
     #[must_use]
     pub fn new(root: &Attr, next: Seq) -> Self {
         let mut namespace = Namespace::new();
-        namespace.adopt_root(root, false);
-        namespace.leave_links_to_store();
+        namespace.store().adopt_root(root, false);
+        namespace.store().leave_links_to_store();
         Self {
             namespace,
             root: root.ino,
@@ -98,10 +98,10 @@ impl BranchView {
     pub fn load(&mut self, dir: Ino, loaded: Option<&LoadedDir>) {
         let nothing = (Seq(0), metastore::DirTouch::default());
         let (position, touched) = loaded.map_or(nothing, |loaded| {
-            self.namespace.load(dir, loaded.rows.iter());
+            self.namespace.store().load(dir, loaded.rows.iter());
             (loaded.manifest.position, loaded.manifest.touched)
         });
-        self.namespace.finish_load(dir, position, touched);
+        self.namespace.store().finish_load(dir, position, touched);
     }
 
     /// Puts a layer of this branch on top.
@@ -117,7 +117,7 @@ impl BranchView {
         while let Some(block) = reader.next_block()? {
             let mut events = block.events();
             while let Some(record) = events.next_event()? {
-                while let Some(dir) = self.namespace.needs(&record.event) {
+                while let Some(dir) = self.namespace.needs().of(&record.event) {
                     let loaded = fetch(dir).map_err(LayerError::Fetch)?;
                     self.load(dir, loaded.as_ref());
                 }
@@ -147,7 +147,7 @@ impl BranchView {
                     continue;
                 }
                 let event = &record.event;
-                while !self.namespace.lacks_place(event)
+                while !self.namespace.needs().lacks_place(event)
                     && let Some(dir) = self.needed(event, made)
                 {
                     let loaded = fetch(dir).map_err(LayerError::Fetch)?;
@@ -168,14 +168,14 @@ impl BranchView {
         {
             replaced = Some(dir);
         }
-        replaced.or_else(|| self.namespace.needs_in_merge(event, |dir| made.is_new(dir)))
+        replaced.or_else(|| self.namespace.needs().in_merge(event, |dir| made.is_new(dir)))
     }
 
     fn merge_one(&mut self, seq: Seq, event: &Event<'_>, made: &mut MadeDirs) {
         if event.is_nothing() {
             return;
         }
-        if self.namespace.lacks_place(event) {
+        if self.namespace.needs().lacks_place(event) {
             self.reports.rejected += 1;
             return;
         }
@@ -226,7 +226,7 @@ impl BranchView {
         let mut numbers = self.numbers;
         let ino = numbers.take().ok_or(Errno::NoSpace)?;
         let entry = EntryName::new(place.0, place.1);
-        let planned = self.namespace.plan_create(cred, entry, new, ino).map(Planned::from)?;
+        let planned = self.namespace.plan().create(cred, entry, new, ino).map(Planned::from)?;
         self.numbers = numbers;
         self.append(&planned);
         Ok(ino)
@@ -248,7 +248,7 @@ impl BranchView {
     /// Moves or swaps names.
     ///
     /// # Errors
-    /// As the namespace's `plan_rename`.
+    /// As the namespace's `Planner::rename`.
     pub fn rename(
         &mut self,
         cred: &Cred,
@@ -258,7 +258,7 @@ impl BranchView {
         time: Timestamp,
     ) -> Result<(), Refusal> {
         let (from, to) = (EntryName::new(from.0, from.1), EntryName::new(to.0, to.1));
-        if let Some(planned) = self.namespace.plan_rename(cred, from, to, flags, time)? {
+        if let Some(planned) = self.namespace.plan().rename(cred, from, to, flags, time)? {
             self.append(&planned);
         }
         Ok(())

@@ -200,7 +200,7 @@ impl ClientSubtree {
     /// Creates with every rule of POSIX checked against the view (`check: client`).
     ///
     /// # Errors
-    /// As the namespace's `plan_create`; [`Refusal::Cold`] if the view lacks a directory.
+    /// As the namespace's `Planner::create`; [`Refusal::Cold`] if the view lacks a directory.
     pub fn create_checked(
         &mut self,
         cred: &Cred,
@@ -209,7 +209,7 @@ impl ClientSubtree {
         new: &PlannedInode<'_>,
     ) -> Result<Ino, Refusal> {
         let entry = EntryName::new(parent, name);
-        let planned = self.view().namespace.plan_create(cred, entry, new, Ino(u64::MAX))?;
+        let planned = self.view().namespace.plan().create(cred, entry, new, Ino(u64::MAX))?;
         let ino = self.take_ino()?;
         self.append(&Event::Create(Create { ino, ..planned }));
         Ok(ino)
@@ -220,7 +220,7 @@ impl ClientSubtree {
         let grant = &self.grant;
         let view = self.view.get_or_insert_with(|| {
             let mut namespace = Namespace::new();
-            namespace.adopt_root(&grant.root, grant.empty);
+            namespace.store().adopt_root(&grant.root, grant.empty);
             Box::new(SubtreeView { namespace })
         });
         if self.viewed == self.buffer.next_seq() {
@@ -266,7 +266,7 @@ impl ClientSubtree {
     /// Removes a name.
     ///
     /// # Errors
-    /// As the namespace's `plan_unlink`, against the view.
+    /// As the namespace's `Planner::unlink`, against the view.
     pub fn unlink(
         &mut self,
         cred: &Cred,
@@ -274,7 +274,7 @@ impl ClientSubtree {
         name: &[u8],
         time: Timestamp,
     ) -> Result<(), Refusal> {
-        let planned = self.view().namespace.plan_unlink(cred, parent, name, time)?;
+        let planned = self.view().namespace.plan().unlink(cred, parent, name, time)?;
         self.append_planned(&planned);
         Ok(())
     }
@@ -282,7 +282,7 @@ impl ClientSubtree {
     /// Removes an empty directory.
     ///
     /// # Errors
-    /// As the namespace's `plan_rmdir`, against the view.
+    /// As the namespace's `Planner::rmdir`, against the view.
     pub fn rmdir(
         &mut self,
         cred: &Cred,
@@ -290,7 +290,7 @@ impl ClientSubtree {
         name: &[u8],
         time: Timestamp,
     ) -> Result<(), Refusal> {
-        let planned = self.view().namespace.plan_rmdir(cred, parent, name, time)?;
+        let planned = self.view().namespace.plan().rmdir(cred, parent, name, time)?;
         self.append_planned(&planned);
         Ok(())
     }
@@ -298,7 +298,7 @@ impl ClientSubtree {
     /// Moves or swaps names.
     ///
     /// # Errors
-    /// As the namespace's `plan_rename`, against the view.
+    /// As the namespace's `Planner::rename`, against the view.
     pub fn rename(
         &mut self,
         cred: &Cred,
@@ -308,7 +308,7 @@ impl ClientSubtree {
         time: Timestamp,
     ) -> Result<(), Refusal> {
         let (from, to) = (EntryName::new(from.0, from.1), EntryName::new(to.0, to.1));
-        let planned = self.view().namespace.plan_rename(cred, from, to, flags, time)?;
+        let planned = self.view().namespace.plan().rename(cred, from, to, flags, time)?;
         if let Some(planned) = planned {
             self.append_planned(&planned);
         }
@@ -318,7 +318,7 @@ impl ClientSubtree {
     /// Gives an inode one more name.
     ///
     /// # Errors
-    /// As the namespace's `plan_link`, against the view.
+    /// As the namespace's `Planner::link`, against the view.
     pub fn link(
         &mut self,
         cred: &Cred,
@@ -327,7 +327,7 @@ impl ClientSubtree {
         time: Timestamp,
     ) -> Result<(), Refusal> {
         let planned =
-            self.view().namespace.plan_link(cred, ino, EntryName::new(to.0, to.1), time)?;
+            self.view().namespace.plan().link(cred, ino, EntryName::new(to.0, to.1), time)?;
         self.append_planned(&planned);
         Ok(())
     }
@@ -335,7 +335,7 @@ impl ClientSubtree {
     /// Changes attributes.
     ///
     /// # Errors
-    /// As the namespace's `plan_setattr`, against the view.
+    /// As the namespace's `Planner::setattr`, against the view.
     pub fn setattr(
         &mut self,
         cred: &Cred,
@@ -343,7 +343,7 @@ impl ClientSubtree {
         change: &AttrChange,
         time: Timestamp,
     ) -> Result<(), Refusal> {
-        let planned = self.view().namespace.plan_setattr(cred, ino, change, time)?;
+        let planned = self.view().namespace.plan().setattr(cred, ino, change, time)?;
         self.append_planned(&planned);
         Ok(())
     }
@@ -351,7 +351,7 @@ impl ClientSubtree {
     /// Sets or removes an extended attribute.
     ///
     /// # Errors
-    /// As the namespace's `plan_setxattr`, against the view.
+    /// As the namespace's `Planner::setxattr`, against the view.
     pub fn setxattr(
         &mut self,
         cred: &Cred,
@@ -361,7 +361,7 @@ impl ClientSubtree {
         time: Timestamp,
     ) -> Result<(), Refusal> {
         let change = XattrChange { name: xattr.0, value: xattr.1, flags };
-        let planned = self.view().namespace.plan_setxattr(cred, ino, change, time)?;
+        let planned = self.view().namespace.plan().setxattr(cred, ino, change, time)?;
         self.append_planned(&planned);
         Ok(())
     }
@@ -369,7 +369,7 @@ impl ClientSubtree {
     /// Replaces inline content, and sets the size.
     ///
     /// # Errors
-    /// As the namespace's `plan_setdata`, against the view.
+    /// As the namespace's `Planner::setdata`, against the view.
     pub fn setdata(
         &mut self,
         cred: &Cred,
@@ -378,7 +378,7 @@ impl ClientSubtree {
         size: u64,
         time: Timestamp,
     ) -> Result<(), Refusal> {
-        let planned = self.view().namespace.plan_setdata(cred, ino, data, size, time)?;
+        let planned = self.view().namespace.plan().setdata(cred, ino, data, size, time)?;
         self.append_planned(&planned);
         Ok(())
     }

@@ -197,7 +197,7 @@ struct Split {
 impl Split {
     fn new(root: &Attr, is_empty: bool) -> Self {
         let mut namespace = Namespace::new();
-        namespace.adopt_root(root, is_empty);
+        namespace.store().adopt_root(root, is_empty);
         Self {
             root: root.ino,
             namespace,
@@ -257,7 +257,7 @@ impl Split {
     /// Chooses the directories that become runs.
     fn choose(&mut self, worth: RunThreshold) -> Result<(), ByValue> {
         let Self { namespace, tree, .. } = self;
-        tree.choose(worth, |dir| namespace.knows(dir).then(|| namespace.counts(dir).0));
+        tree.choose(worth, |dir| namespace.knows(dir).then(|| namespace.dirs().counts(dir).0));
         if self.tree.is_empty() { Err(ByValue::Small) } else { Ok(()) }
     }
 
@@ -324,7 +324,7 @@ impl Split {
                 let event = Event::SetAttr { ino: dir, home, change, time: ctime };
                 rest.append(Origin::default(), &event);
             }
-            let (entries, subdirs, _) = self.namespace.counts(dir);
+            let (entries, subdirs, _) = self.namespace.dirs().counts(dir);
             if entries == 0 {
                 continue;
             }
@@ -343,9 +343,9 @@ impl Split {
 
     fn rows(&mut self, dir: Ino) -> Rows {
         let mut rows = Rows::new();
-        if let Some(mut capture) = self.namespace.begin_capture(dir) {
-            while !self.namespace.capture(&mut capture, &mut rows, usize::MAX / 2) {}
-            self.namespace.end_capture(dir);
+        if let Some(mut capture) = self.namespace.store().begin_capture(dir) {
+            while !self.namespace.store().capture(&mut capture, &mut rows, usize::MAX / 2) {}
+            self.namespace.store().end_capture(dir);
         }
         rows
     }

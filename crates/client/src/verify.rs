@@ -57,7 +57,7 @@ impl Verifier {
     #[must_use]
     pub fn new(root: &Attr, is_empty: bool, cred: Cred) -> Self {
         let mut namespace = Namespace::new();
-        namespace.adopt_root(root, is_empty);
+        namespace.store().adopt_root(root, is_empty);
         let accepted = JournalBuffer::new(Seq(0), false);
         let (root, made, next) = (*root, Set::default(), Seq(0));
         Self { namespace, cred, root, is_empty, made, next, accepted }
@@ -111,7 +111,7 @@ impl Verifier {
         let own = event.inode().is_some_and(|ino| self.made.contains(&ino));
         let is_create = matches!(event, Event::Create(_));
         let judge = Judge { cred: &self.cred, subtree: self.root.ino };
-        let judged = self.namespace.judge(&judge, event, own || is_create);
+        let judged = self.namespace.plan().judge(&judge, event, own || is_create);
         let planned = match judged {
             Ok(Some(planned)) => planned,
             // Both names are of one inode already.

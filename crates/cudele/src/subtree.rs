@@ -19,7 +19,7 @@ use policy::{Check, Mechanism};
 use types::{
     Attr, AttrChange, ClientId, Cred, Errno, Error, Ino, Path, Result, Set, Stripe, Timestamp,
 };
-use wire::{Answer, Op};
+use wire::{Answer, JobOp, Op};
 
 pub(crate) use background::Written;
 pub use materialise::Materialised;
@@ -291,7 +291,10 @@ impl Subtree {
     /// The contract is used up: a larger one is made, unless it is a hard limit.
     fn extend(&mut self) -> Result<()> {
         let about = |error: Error| error.about(self.path.to_string());
-        let op = Op::Extend { subtree: self.root(), count: self.job.extension().map_err(about)? };
+        let op = Op::Job(JobOp::Extend {
+            subtree: self.root(),
+            count: self.job.extension().map_err(about)?,
+        });
         let answer = self.fs.call(op).map_err(about)?;
         let Answer::Range(range) = answer else { return Err(unexpected(&answer)) };
         self.job.take_range(range);

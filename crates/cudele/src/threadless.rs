@@ -7,7 +7,7 @@
 //! client caches nothing, and a policy with `merge: on_demand` is refused.
 //!
 //! A child that the process forks has copies of the sockets, locks and files of its parent. It
-//! leaves them alone: the parent goes on as if there were no child. In the child a
+//! leaves them alone, and the parent keeps its session. In the child a
 //! [`ThreadlessClient`] begins a session of its own with the next call, and a [`ThreadlessSubtree`]
 //! returns `ESTALE`, because the parent has the subtree. The child's copies are open until it ends
 //! or executes another program, and so long the parent's locks on this machine's disk last.

@@ -129,13 +129,13 @@ impl Fs {
             }
             let namespace = judged.namespace_mut();
             self.scan_at(&Cred::root(), (dir, b""), &mut |name, record| {
-                namespace.load_entry(dir, name, &record.attr, record.data);
+                namespace.store().load_entry(dir, name, &record.attr, record.data);
                 if record.attr.is_dir() {
                     todo.push(record.attr.ino);
                 }
                 Ok(())
             })?;
-            judged.namespace_mut().finish_load(dir, Seq(0), Default::default());
+            judged.namespace_mut().store().finish_load(dir, Seq(0), Default::default());
         }
         Ok(())
     }

@@ -286,19 +286,19 @@ fn show(
     // The snapshot has the content of the branch's own directory.
     let shown = [Ino::ANCHOR].into_iter().chain(above.iter().copied());
     for dir in shown.filter(|dir| *dir != snapshot.root.ino) {
-        let Some(mut capture) = namespace.begin_capture(dir) else { continue };
+        let Some(mut capture) = namespace.store().begin_capture(dir) else { continue };
         let mut rows = Rows::new();
-        while !namespace.capture(&mut capture, &mut rows, usize::MAX / 2) {}
+        while !namespace.store().capture(&mut capture, &mut rows, usize::MAX / 2) {}
         let op = StoreOp::CommitDir {
             ino: dir,
             rows: with_root(&rows, snapshot),
-            counts: namespace.counts(dir),
+            counts: namespace.dirs().counts(dir),
             position: Seq(0),
             touched: Default::default(),
             attach: None,
         };
         engine::execute(store, op).map_err(|failure| failure.error)?;
-        namespace.end_capture(dir);
+        namespace.store().end_capture(dir);
     }
     Ok(above)
 }

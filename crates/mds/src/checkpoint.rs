@@ -137,7 +137,7 @@ impl Checkpoint {
     pub(crate) fn unstored_since(&self, namespace: &Namespace, dir: Ino) -> Seq {
         let writing = self.committing.iter().filter(|(ino, _)| *ino == dir);
         let writing = writing.map(|(_, since)| *since);
-        writing.chain(namespace.dirty_since(dir)).min().unwrap_or(Seq(u64::MAX))
+        writing.chain(namespace.dirs().dirty_since(dir)).min().unwrap_or(Seq(u64::MAX))
     }
 
     /// Position of the first event that a recovery may find.
@@ -155,8 +155,8 @@ impl Checkpoint {
 
     /// Whether the store has all of a directory.
     pub(crate) fn is_stored(&self, namespace: &Namespace, dir: Ino) -> bool {
-        namespace.dirty_since(dir).is_none()
-            && !namespace.is_flushing(dir)
+        namespace.dirs().dirty_since(dir).is_none()
+            && !namespace.dirs().is_flushing(dir)
             && !self.committing.iter().any(|(ino, _)| *ino == dir)
     }
 
@@ -255,12 +255,12 @@ impl CheckpointCx<'_> {
             return;
         }
         let Some((capture, rows, _)) = &mut self.checkpoint.capturing else { return };
-        if !self.namespace.capture(capture, rows, self.settings.capture_rows) {
+        if !self.namespace.store().capture(capture, rows, self.settings.capture_rows) {
             return;
         }
         let Some((capture, rows, position)) = self.checkpoint.capturing.take() else { return };
         let ino = capture.dir;
-        if !self.namespace.is_flushing(ino) {
+        if !self.namespace.dirs().is_flushing(ino) {
             // The directory is gone, and with it its uncaptured changes.
             self.checkpoint.committing.retain(|(dir, _)| *dir != ino);
             self.fetching().committed(ino, effects);
@@ -268,8 +268,8 @@ impl CheckpointCx<'_> {
         }
         self.counters.commits += 1;
         self.counters.committed_rows += rows.len() as u64;
-        let counts = self.namespace.counts(ino);
-        let touched = self.namespace.unstored_change(ino);
+        let counts = self.namespace.dirs().counts(ino);
+        let touched = self.namespace.dirs().unstored_change(ino);
         let op = StoreOp::CommitDir { ino, rows, counts, position, touched, attach: None };
         self.checkpoint.captured.push_back((self.log.last(), ino, op));
         self.commit_captured(effects);
@@ -315,12 +315,12 @@ impl CheckpointCx<'_> {
     /// One write of a directory at a time, and none during a fetch of it: the fetched rows would be
     /// older than those that the write lets memory drop.
     fn may_capture(&self, ino: Ino) -> bool {
-        !self.namespace.is_flushing(ino) && !self.fetches.is_under_way(ino)
+        !self.namespace.dirs().is_flushing(ino) && !self.fetches.is_under_way(ino)
     }
 
     fn begin_capture(&mut self, since: Seq, ino: Ino) -> bool {
         assert!(self.may_capture(ino), "{ino}: one write of a directory, and no fetch");
-        let Some(capture) = self.namespace.begin_capture(ino) else { return false };
+        let Some(capture) = self.namespace.store().begin_capture(ino) else { return false };
         self.checkpoint.committing.push((ino, since));
         if capture.overtakes.is_some_and(|seq| seq >= self.log.first_replayed()) {
             let event = Event::Stored { dir: ino };
@@ -340,14 +340,14 @@ impl CheckpointCx<'_> {
         effects: &mut MdsEffects,
     ) {
         let seq = self.log.last();
-        self.namespace.begin_attach(ino, seq);
-        let since = self.namespace.dirty_since(ino).unwrap_or(seq);
-        let Some(mut capture) = self.namespace.begin_capture(ino) else { return };
+        self.namespace.store().begin_attach(ino, seq);
+        let since = self.namespace.dirs().dirty_since(ino).unwrap_or(seq);
+        let Some(mut capture) = self.namespace.store().begin_capture(ino) else { return };
         self.checkpoint.committing.push((ino, since));
         self.log.append(self.clock.now, Origin::default(), &Event::Stored { dir: ino });
         let mut rows = Rows::new();
-        while !self.namespace.capture(&mut capture, &mut rows, usize::MAX / 2) {}
-        self.namespace.leave_to_store(ino);
+        while !self.namespace.store().capture(&mut capture, &mut rows, usize::MAX / 2) {}
+        self.namespace.store().leave_to_store(ino);
         self.counters.commits += 1;
         self.counters.committed_rows += rows.len() as u64;
         let position = self.log.last();
@@ -377,7 +377,7 @@ impl CheckpointCx<'_> {
             Ok(result) => {
                 self.note_written(dir, &result, effects);
                 self.checkpoint.committing.retain(|(ino, _)| *ino != dir);
-                self.namespace.end_capture(dir);
+                self.namespace.store().end_capture(dir);
                 self.namespace.note_hit(dir, Hit::Store);
                 self.merges.root_attached(dir);
                 self.fetching().committed(dir, effects);
@@ -389,7 +389,7 @@ impl CheckpointCx<'_> {
                 let writing = self.checkpoint.committing.iter().filter(|(ino, _)| *ino == dir);
                 let since = writing.map(|(_, since)| *since).min().unwrap_or(self.log.last());
                 self.checkpoint.committing.retain(|(ino, _)| *ino != dir);
-                self.namespace.end_capture(dir);
+                self.namespace.store().end_capture(dir);
                 self.damage.withhold(self.namespace, dir, since, &failure.error);
                 self.fetching().committed(dir, effects);
                 self.trim(effects);

@@ -139,8 +139,8 @@ impl Counters {
             ("locked_files", mds.locks.len() as u64),
             ("sessions", mds.sessions.len() as u64),
             ("inodes", namespace.inodes()),
-            ("absent_names", namespace.absent_names()),
-            ("directories", namespace.directories() as u64),
+            ("absent_names", namespace.dirs().absent_names()),
+            ("directories", namespace.dirs().directories() as u64),
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into_iter()

@@ -70,9 +70,9 @@ impl Damage {
         since: Seq,
         error: &Error,
     ) {
-        let since = namespace.dirty_since(dir).map_or(since, |dirty| dirty.min(since));
+        let since = namespace.dirs().dirty_since(dir).map_or(since, |dirty| dirty.min(since));
         self.keep(dir, since, error);
-        namespace.withhold(dir);
+        namespace.handover().withhold(dir);
     }
 
     /// Why a directory is withheld, if it is.

@@ -245,7 +245,7 @@ impl FetchCx<'_> {
         let dir = self.fetches.next_arrived()?;
         if is_others {
             self.fetches.arrived.pop_front();
-            self.namespace.finish_load(dir, Seq(0), Default::default());
+            self.namespace.store().finish_load(dir, Seq(0), Default::default());
             return Some(self.came(dir));
         }
         let Arrived { dir, ref rows, part, position, touched, ref mut done } =
@@ -255,18 +255,18 @@ impl FetchCx<'_> {
         let touched = DirTouch { seq: touched.seq.seen_by(rank), ..touched };
         if let Some(counts) = part {
             let rows = rows.iter().map(|row| seen_by(rank, row));
-            self.namespace.load_names(dir, rows, counts, position, touched);
+            self.namespace.store().load_names(dir, rows, counts, position, touched);
             self.fetches.arrived.pop_front();
             return Some(self.came(dir));
         }
         let part = rows.iter_from(*done).take(ROWS_PER_SLICE);
-        self.namespace.load(dir, part.map(|row| seen_by(rank, row)));
+        self.namespace.store().load(dir, part.map(|row| seen_by(rank, row)));
         *done += ROWS_PER_SLICE;
         if *done < rows.len() {
             return None;
         }
         self.fetches.arrived.pop_front();
-        self.namespace.finish_load(dir, position, touched);
+        self.namespace.store().finish_load(dir, position, touched);
         Some(self.came(dir))
     }
 

@@ -212,7 +212,7 @@ impl RecoveryCx<'_> {
             )
             .remedy("stop one of the two")),
             (Step::StoreRoot, StoreResult::Written { .. }) => {
-                self.namespace.end_capture(Ino::ANCHOR);
+                self.namespace.store().end_capture(Ino::ANCHOR);
                 self.list_segments(effects);
                 Ok(None)
             }
@@ -289,10 +289,10 @@ impl RecoveryCx<'_> {
         let (uid, gid) = self.settings.root_owner;
         let owner = Cred { uid, gid, groups: Vec::new() };
         self.namespace.make_root(&owner, self.clock.time);
-        let mut capture = self.namespace.begin_capture(Ino::ANCHOR)?;
+        let mut capture = self.namespace.store().begin_capture(Ino::ANCHOR)?;
         let mut rows = Rows::new();
-        while !self.namespace.capture(&mut capture, &mut rows, usize::MAX / 2) {}
-        let counts = self.namespace.counts(Ino::ANCHOR);
+        while !self.namespace.store().capture(&mut capture, &mut rows, usize::MAX / 2) {}
+        let counts = self.namespace.dirs().counts(Ino::ANCHOR);
         self.recovery.step = Step::StoreRoot;
         let (position, touched) = (Seq(0), Default::default());
         let (ino, attach) = (Ino::ANCHOR, None);

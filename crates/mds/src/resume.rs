@@ -56,7 +56,7 @@ impl Mds {
             // It was read for a request that has seen by now that it is another rank's.
             Waiter::Seen(dir) => {
                 if self.is_active() && self.authority.is_others(dir) {
-                    self.namespace.forget_dirs(&[dir]);
+                    self.namespace.handover().forget_dirs(&[dir]);
                 }
             }
         }

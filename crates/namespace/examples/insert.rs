@@ -167,7 +167,7 @@ fn merge(namespace: &mut Namespace, journal: &[Vec<u8>]) {
         let (block, _) = Block::read(bytes, 0).expect("just written");
         let mut events = block.events();
         while let Some(record) = events.next_event().expect("just written") {
-            assert!(namespace.needs(&record.event).is_none());
+            assert!(namespace.needs().of(&record.event).is_none());
             let Event::Create(create) = record.event else { continue };
             batch.push(Seq(1), &create);
             if batch.is_full() {

@@ -15,6 +15,7 @@ use std::hint::black_box;
 use journal::Create;
 use types::{Ino, Seq, name_hash};
 
+use crate::apply::When;
 use crate::{ApplyOutcome, Mode, Namespace};
 
 /// Creates in a batch: enough to keep every outstanding miss of a core busy (a dozen), few enough
@@ -88,7 +89,11 @@ impl Namespace {
             let data = &batch.bytes[staged.name_end..staged.data_end];
             start = staged.data_end;
             let create = Create { name, data, ..staged.create };
-            done(&create, self.create_hashed(staged.seq, mode, &create, staged.hash));
+            done(
+                &create,
+                self.applying(When { seq: staged.seq, mode, time: create.time })
+                    .create_hashed(&create, staged.hash),
+            );
         }
         batch.staged.clear();
         batch.bytes.clear();
@@ -104,7 +109,7 @@ impl Namespace {
         for (place, staged) in places.iter_mut().zip(&batch.staged) {
             let parent = staged.create.parent;
             if last.0 != parent {
-                last = (parent, self.dirs.get(&parent));
+                last = (parent, self.tree.dirs.get(parent));
             }
             *place = last.1.and_then(|dir| Some((dir.page(staged.hash)?, staged.hash)));
         }

@@ -5,13 +5,13 @@
 //! the journal keeps every event since the oldest change that is not captured, and replaying it
 //! over the picture gives the present (see [`Mode::Replay`](crate::Mode::Replay)).
 
-use metastore::{DirTouch, InodeRecord, RowValue, Rows};
+use metastore::{InodeRecord, RowValue, Rows};
 use types::{Ino, Seq};
 
-use crate::dir::{Counted, Dir};
+use crate::StoreExchange;
 use crate::inode::{ATTR_DIRTY, ATTR_UNJOURNALLED};
+use crate::inodes::Inodes;
 use crate::page::Dentry;
-use crate::{Extra, Namespace};
 
 /// A checkpoint of one directory under way.
 #[derive(Debug)]
@@ -27,26 +27,13 @@ pub struct Capture {
     page: usize,
 }
 
-impl Namespace {
-    /// The directory that has been dirty longest, and since which event.
-    pub fn dirtiest(&mut self) -> Option<(Seq, Ino)> {
-        let dirs = &self.dirs;
-        let is_due = |dir: &Dir, seq| dir.dirty_since == Some(seq) && !dir.withheld;
-        self.dirty.first(|seq, ino| dirs.get(&ino).is_some_and(|dir| is_due(dir, seq)))
-    }
-
-    /// How many directories wait for a checkpoint, at most.
-    #[must_use]
-    pub fn dirty_directories(&self) -> usize {
-        self.dirty.len()
-    }
-
-    /// Starts a checkpoint of a directory. From now until [`Namespace::end_capture`] it must not
-    /// be fetched.
+impl StoreExchange<'_> {
+    /// Starts a checkpoint of a directory. From now until [`StoreExchange::end_capture`] it must
+    /// not be fetched.
     pub fn begin_capture(&mut self, ino: Ino) -> Option<Capture> {
-        let above = self.home_of(ino).and_then(|home| self.dirs.get(&home));
+        let above = self.tree.inodes.home_of(ino).and_then(|home| self.tree.dirs.get(home));
         let above = above.map_or(Seq(0), |dir| dir.journalled);
-        let dir = self.dirs.get_mut(&ino)?;
+        let dir = self.tree.dirs.get_mut(ino)?;
         assert!(dir.flushing.is_none(), "{ino}: one write of a directory at a time");
         dir.flushing = Some(dir.dirty_since.take().unwrap_or(Seq(u64::MAX)));
         // Names that are removed from here on must leave tombstones: the run that is being
@@ -61,14 +48,14 @@ impl Namespace {
     /// Captures pages until about `budget` rows were taken. Returns whether the directory is done.
     pub fn capture(&mut self, capture: &mut Capture, rows: &mut Rows, budget: usize) -> bool {
         let target = rows.len().saturating_add(budget);
-        let Some(dir) = self.dirs.get_mut(&capture.dir) else { return true };
+        let Some(dir) = self.tree.dirs.get_mut(capture.dir) else { return true };
         while let Some(page) = dir.page_mut(capture.page) {
             if rows.len() >= target {
                 return false;
             }
             if page.dirty > 0 {
-                let (inodes, extras) = (&mut self.inodes, &self.extras);
-                page.clean(|name, dentry| push_row(inodes, extras, name, dentry, rows));
+                let inodes = &mut self.tree.inodes;
+                page.clean(|name, dentry| push_row(inodes, name, dentry, rows));
             }
             capture.page += 1;
         }
@@ -77,72 +64,26 @@ impl Namespace {
 
     /// The checkpoint is in the store, or the directory is gone.
     pub fn end_capture(&mut self, ino: Ino) {
-        if let Some(dir) = self.dirs.get_mut(&ino) {
+        if let Some(dir) = self.tree.dirs.get_mut(ino) {
             dir.flushing = None;
             dir.overtaking = false;
         }
     }
 
-    /// When the directory changed last, and by which event, if its inode is not here to tell.
-    /// Zeros for no such change.
-    #[must_use]
-    pub fn unstored_change(&self, ino: Ino) -> DirTouch {
-        self.dirs.get(&ino).and_then(|dir| dir.touched).unwrap_or_default()
-    }
-
-    /// Whether the directory has changes that the store does not have, and whether some of them are
-    /// in no journal.
-    #[must_use]
-    pub fn unstored(&self, ino: Ino) -> (bool, bool) {
-        let dir = self.dirs.get(&ino);
-        let unstored = |dir: &crate::dir::Dir| dir.dirty_since.is_some() || dir.flushing.is_some();
-        dir.map_or((false, false), |dir| (unstored(dir), dir.unjournalled || dir.overtaking))
-    }
-
-    /// Whether a checkpoint of the directory is under way.
-    #[must_use]
-    pub fn is_flushing(&self, ino: Ino) -> bool {
-        self.dirs.get(&ino).is_some_and(|dir| dir.flushing.is_some())
-    }
-
     /// Marks everything in a complete directory for the next checkpoint, which can then replace
     /// all its runs.
     pub fn mark_all_dirty(&mut self, ino: Ino, seq: Seq) {
-        let Some(dir) = self.dirs.get_mut(&ino) else { return };
+        let Some(dir) = self.tree.dirs.get_mut(ino) else { return };
         for page in 0..dir.page_count() {
             if let Some(page) = dir.page_mut(page) {
                 page.mark_all_dirty();
             }
         }
-        self.note_dirty(seq, ino);
-    }
-
-    /// Number of entries and sub-directories, and whether the store will have exactly these when
-    /// the captured rows are stored.
-    #[must_use]
-    pub fn counts(&self, ino: Ino) -> (u64, u64, bool) {
-        self.dirs.get(&ino).map_or((0, 0, false), |dir| {
-            let (entries, subdirs) = dir.count().unwrap_or((dir.entries, dir.subdirs));
-            let known = dir.complete || dir.counted == Counted::Exactly;
-            // A change after the capture began is counted, and not written.
-            (entries, subdirs, known && dir.dirty_since.is_none())
-        })
-    }
-
-    /// Names of a directory that are not in the store yet.
-    #[must_use]
-    pub fn dirty_entries(&self, ino: Ino) -> u64 {
-        self.dirs.get(&ino).map_or(0, |dir| dir.dirty())
+        self.tree.dirs.note_dirty(seq, ino);
     }
 }
 
-fn push_row(
-    inodes: &mut crate::inode::InodeTable,
-    extras: &types::Map<Ino, std::sync::Arc<Extra>>,
-    name: &[u8],
-    dentry: Dentry,
-    rows: &mut Rows,
-) {
+fn push_row(inodes: &mut Inodes, name: &[u8], dentry: Dentry, rows: &mut Rows) {
     if dentry.is_tombstone() {
         rows.push(name, RowValue::Removed);
         return;
@@ -157,11 +98,11 @@ fn push_row(
         return;
     };
     inode.flags &= !(ATTR_DIRTY | ATTR_UNJOURNALLED);
-    let extra = extras.get(&dentry.ino);
-    let (data, encoded): (&[u8], &[u8]) =
-        extra.map_or((&[], &[]), |extra| (&extra.data, extra.encoded()));
     let attr = inode.attr(dentry.ino);
     let version = inode.version;
+    let extra = inodes.extra_of(dentry.ino);
+    let (data, encoded): (&[u8], &[u8]) =
+        extra.map_or((&[], &[]), |extra| (&extra.data, extra.encoded()));
     rows.push(
         name,
         RowValue::Inode(InodeRecord { attr, version, data, extra: encoded, pointer: None }),

@@ -2,19 +2,17 @@
 //! fragment, which are entries of the directory under names of their own.
 //!
 //! A split directory answers no question that its fragments can answer: a request for one of its
-//! names gets [`Refusal::Cold`] with the directory, and the server replies with the fragments. The
-//! moves between a directory and its fragments are ordinary events, which change nothing but the
-//! place.
+//! names gets [`Refusal::Cold`](crate::Refusal::Cold) with the directory, and the server replies
+//! with the fragments. The moves between a directory and its fragments are ordinary events, which
+//! change nothing but the place.
 
-use journal::Event;
-use types::{EntryName, Ino, Set};
+use types::{Ino, Set};
 
-use crate::plan::Planned;
-use crate::{Namespace, Refusal};
+use crate::dir_table::DirTable;
 
-impl Namespace {
+impl DirTable {
     /// Says which directories are split.
-    pub fn set_split(&mut self, dirs: Set<Ino>) {
+    pub(crate) fn set_split(&mut self, dirs: Set<Ino>) {
         self.split = dirs;
     }
 
@@ -28,7 +26,7 @@ impl Namespace {
     /// Names that are in a directory itself, split or not, after a name or from the start.
     #[must_use]
     pub fn names_in(&self, dir: Ino, after: Option<&[u8]>, limit: usize) -> Vec<(Vec<u8>, Ino)> {
-        let Some(content) = self.dirs.get(&dir) else { return Vec::new() };
+        let Some(content) = self.get(dir) else { return Vec::new() };
         let names = content.list(after).take(limit);
         names.map(|(name, dentry)| (name.to_vec(), dentry.ino)).collect()
     }
@@ -36,42 +34,7 @@ impl Namespace {
     /// How many names are in a directory itself, split or not, as far as that is known.
     #[must_use]
     pub fn names_here(&self, dir: Ino) -> u64 {
-        let Some(content) = self.dirs.get(&dir) else { return 0 };
+        let Some(content) = self.get(dir) else { return 0 };
         content.count().map_or(content.entries, |(names, _)| names)
-    }
-
-    /// Moves the name of an inode as it is from a directory to one of its fragments, or back:
-    /// nothing else of the inode changes, not even its times. A name without an inode is removed.
-    ///
-    /// # Errors
-    /// [`Refusal::Cold`], and `ENOENT` if the name is not there.
-    pub fn plan_move<'a>(
-        &self,
-        entry: EntryName<'a>,
-        ino: Ino,
-        to: Ino,
-    ) -> Result<Planned<'a>, Refusal> {
-        let EntryName { dir: from, name } = entry;
-        let Some(inode) = self.inodes.get(ino) else {
-            if !self.is_complete(Ino::LINKS) {
-                return Err(Refusal::Cold(Ino::LINKS));
-            }
-            let time = self.inode(from)?.mtime;
-            return Ok(Planned::plain(Event::Unlink { parent: from, name, ino: Ino(0), time }));
-        };
-        self.inode_up_to_date(ino)?;
-        let time = inode.ctime;
-        let (moved, extra) = self.snapshot(ino, inode, time);
-        let event = Event::Rename {
-            parent: from,
-            name,
-            new_parent: to,
-            new_name: name,
-            moved,
-            exchanged: None,
-            replaced: Ino(0),
-            time,
-        };
-        Ok(Planned::with_extra(event, extra))
     }
 }

@@ -8,8 +8,8 @@
 
 use types::Ino;
 
-use crate::Namespace;
 use crate::dir::Dir;
+use crate::dir_table::DirTable;
 
 /// The most directories in the list of used ones. The list must not grow where no balancer asks, as
 /// in the view of a client; if more are used than this, some of their hits are counted late, or
@@ -64,12 +64,12 @@ impl Noted {
     }
 }
 
-impl Namespace {
+impl DirTable {
     /// Counts a use of a directory that does not change it; changes are counted as they are
     /// applied. A directory that is not in memory has no counter.
     #[inline]
-    pub fn note_hit(&mut self, ino: Ino, hit: Hit) {
-        let Some(dir) = self.dirs.get_mut(&ino) else { return };
+    pub(crate) fn note_hit(&mut self, ino: Ino, hit: Hit) {
+        let Some(dir) = self.all.get_mut(&ino) else { return };
         let hits = &mut dir.hits;
         let count = match hit {
             Hit::Read => &mut hits.inode_reads,
@@ -83,12 +83,12 @@ impl Namespace {
 
     /// Up to `limit` directories that were used since their last report, with their hits. Fewer
     /// only if there are no more; directories that have left the memory are left out.
-    pub fn take_hits(&mut self, limit: usize) -> Vec<(Ino, Hits)> {
+    pub(crate) fn take_hits(&mut self, limit: usize) -> Vec<(Ino, Hits)> {
         let noted = &mut self.dirty.noted.0;
         let first = noted.len().saturating_sub(limit);
         let mut taken = Vec::with_capacity(noted.len() - first);
         for ino in noted.drain(first..) {
-            if let Some(dir) = self.dirs.get_mut(&ino) {
+            if let Some(dir) = self.all.get_mut(&ino) {
                 dir.noted = false;
                 taken.push((ino, std::mem::take(&mut dir.hits)));
             }
@@ -97,22 +97,15 @@ impl Namespace {
     }
 
     /// Drops the hits of a directory since the last report.
-    pub fn forget_hits(&mut self, ino: Ino) {
-        if let Some(dir) = self.dirs.get_mut(&ino) {
+    pub(crate) fn forget_hits(&mut self, ino: Ino) {
+        if let Some(dir) = self.all.get_mut(&ino) {
             dir.hits = Hits::default();
         }
     }
 
     /// Whether [`Namespace::take_hits`] would return something.
-    #[must_use]
-    pub fn has_hits(&self) -> bool {
+    pub(crate) fn has_hits(&self) -> bool {
         !self.dirty.noted.0.is_empty()
-    }
-
-    /// How many names of a directory are in memory.
-    #[must_use]
-    pub fn entries_of(&self, dir: Ino) -> u64 {
-        self.dirs.get(&dir).map_or(0, |dir| dir.entries)
     }
 }
 
@@ -122,7 +115,7 @@ mod tests {
     use types::{FileType, Seq, Timestamp};
 
     use super::*;
-    use crate::Mode;
+    use crate::{Mode, Namespace};
 
     #[test]
     fn uses_are_counted_once_and_where_they_were() {

@@ -4,8 +4,8 @@
 //! * [`Namespace::apply`] executes a journal [`Event`](journal::Event). It is *total*: it checks
 //!   nothing, cannot fail and reports the names that it displaced. Live requests, recovery, merges
 //!   and the client's own view of a decoupled subtree all go through it (design idea 1).
-//! * The `plan_*` functions (module [`plan`]) check every rule of POSIX, change nothing and return
-//!   the event that would do it.
+//! * A [`Planner`] checks every rule of POSIX, changes nothing and returns the event that would do
+//!   it.
 //! * [`flush`] and [`load`] move directories to and from the metadata store, as rows.
 //!
 //! The limits of this crate: it performs no I/O, reads no clock, knows no client and no message.
@@ -23,10 +23,12 @@
     reason = "hash positions and name lengths are bounded by construction"
 )]
 
+mod access;
 mod apply;
 mod attach;
 mod batch;
 mod dir;
+mod dir_table;
 mod dirty;
 mod extra;
 pub mod flush;
@@ -34,46 +36,49 @@ mod fragments;
 mod handover;
 mod hits;
 mod inode;
+mod inodes;
 mod linked;
 pub mod load;
-mod names;
+mod needs;
 mod page;
 mod partial;
 pub mod plan;
+mod policies;
+mod questions;
 mod read;
 mod recorded_merge;
 mod replay;
 mod slots;
+mod store;
 mod subtree;
-mod times;
+mod tree;
 mod trial;
 mod validate;
 mod view;
 
-use std::sync::Arc;
-
 use journal::Loss;
-use policy::Policy;
-use types::{Attr, Errno, FileType, Ino, Map, Seq, Set, Stripe, Timestamp, name_hash};
+use types::{Errno, FileType, Ino, Seq, Stripe, Timestamp, name_hash};
 
 pub use apply::{ApplyOutcome, Mode};
 pub use batch::CreateBatch;
+pub use dir_table::DirTable;
 pub use extra::Extra;
 pub use flush::Capture;
-pub use handover::DetachedSubtree;
+pub use handover::{DetachedSubtree, Handover};
 pub use hits::{Hit, Hits};
 pub use linked::{NamedElsewhere, name_in_links};
+pub use needs::Needs;
 pub use partial::StoredCounts;
-pub use plan::{Judge, Planned, PlannedInode};
+pub use plan::{Judge, Planned, PlannedInode, Planner};
+pub use policies::ActivePolicy;
 pub use read::{ListedEntry, Walked};
-pub use subtree::ActivePolicy;
+pub use store::StoreExchange;
 pub use trial::TrialNamespace;
 pub use types::{Cred, EntryName, RenameFlags, XattrChange, XattrFlags};
 
 use dir::Dir;
-use dirty::Dirty;
-use inode::{Inode, InodeTable};
-use page::Dentry;
+use replay::ReplayState;
+use tree::InodeTree;
 
 /// Why a request cannot be planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,32 +111,19 @@ pub struct FreedInode {
     pub is_stored: bool,
 }
 
+/// What applied events displaced, until the caller takes it.
+#[derive(Debug, Default)]
+pub(crate) struct Displaced {
+    freed: Vec<FreedInode>,
+    losses: Vec<Loss>,
+}
+
 /// See the crate documentation.
 #[derive(Debug)]
 pub struct Namespace {
-    inodes: InodeTable,
-    dirs: Map<Ino, Box<Dir>>,
-    extras: Map<Ino, Arc<Extra>>,
-    /// Policies stored in directory inodes.
-    policies: Map<Ino, Arc<ActivePolicy>>,
-    default_policy: Arc<ActivePolicy>,
-    /// Incremented whenever the effective policy of some directory may have changed.
-    policy_generation: u64,
-    dirty: Dirty,
-    freed: Vec<FreedInode>,
-    losses: Vec<Loss>,
-    /// The paths of subtrees that have their names on other ranks, by the directories above their
-    /// roots.
-    tops: Map<Ino, types::Path>,
-    /// A journal is being replayed.
-    replays: bool,
-    /// Inodes that lost their names to other ones in the journal that is replayed.
-    replaced: Vec<Ino>,
-    /// Directories of the replayed journal that the store's version of their parent does not name:
-    /// a merge that no journal has replaced them. If no event names them again, they are forgotten.
-    overtaken: Vec<Ino>,
-    /// Directories that are split: all their names are in hidden directories.
-    split: Set<Ino>,
+    tree: InodeTree,
+    displaced: Displaced,
+    replay: ReplayState,
 }
 
 impl Default for Namespace {
@@ -145,20 +137,9 @@ impl Namespace {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            inodes: InodeTable::default(),
-            dirs: Map::default(),
-            extras: Map::default(),
-            policies: Map::default(),
-            default_policy: Arc::new(ActivePolicy::new(Policy::default())),
-            policy_generation: 1,
-            dirty: Dirty::new(),
-            losses: Vec::new(),
-            tops: Map::default(),
-            replays: false,
-            replaced: Vec::new(),
-            overtaken: Vec::new(),
-            split: Set::default(),
-            freed: Vec::new(),
+            tree: InodeTree::new(),
+            displaced: Displaced::default(),
+            replay: ReplayState::default(),
         }
     }
 
@@ -167,7 +148,7 @@ impl Namespace {
     pub fn with_root(time: Timestamp) -> Self {
         let mut namespace = Self::new();
         for dir in [Ino::ANCHOR, Ino::LINKS, Ino::ROOT] {
-            namespace.dirs.insert(dir, Box::new(Dir::new(true)));
+            namespace.tree.dirs.insert(dir, Box::new(Dir::new(true)));
         }
         namespace.make_root(&Cred::root(), time);
         namespace
@@ -190,112 +171,70 @@ impl Namespace {
         self.apply(Seq(0), Mode::Live, &journal::Event::Create(root));
     }
 
+    /// Plans changes.
+    #[inline]
+    #[must_use]
+    pub fn plan(&self) -> Planner<'_> {
+        Planner { tree: &self.tree }
+    }
+
+    /// Says which directories must be fetched before events can be applied.
+    #[inline]
+    #[must_use]
+    pub fn needs(&self) -> Needs<'_> {
+        Needs { tree: &self.tree, replays: self.replay.active }
+    }
+
+    /// Takes rows from the metadata store, and gives it rows.
+    #[inline]
+    #[must_use]
+    pub fn store(&mut self) -> StoreExchange<'_> {
+        StoreExchange { tree: &mut self.tree, replay: &mut self.replay }
+    }
+
+    /// Hands subtrees over to other ranks.
+    #[inline]
+    #[must_use]
+    pub fn handover(&mut self) -> Handover<'_> {
+        Handover { tree: &mut self.tree }
+    }
+
+    /// What is known of directories.
+    #[inline]
+    #[must_use]
+    pub fn dirs(&self) -> &DirTable {
+        &self.tree.dirs
+    }
+
     /// Number of inodes in memory.
     #[must_use]
     pub fn inodes(&self) -> u64 {
-        self.inodes.len()
-    }
-
-    /// Names that are in memory because they do not exist.
-    #[must_use]
-    pub fn absent_names(&self) -> u64 {
-        self.dirs.values().map(|dir| dir.absent).sum()
-    }
-
-    /// Number of directories in memory.
-    #[must_use]
-    pub fn directories(&self) -> usize {
-        self.dirs.len()
+        self.tree.inodes.len()
     }
 
     /// Memory held, in bytes, within a few percent.
     #[must_use]
     pub fn memory(&self) -> usize {
-        self.inodes.memory()
-            + self.dirs.values().map(|dir| dir.memory()).sum::<usize>()
-            + self.dirs.capacity() * size_of::<(Ino, Box<Dir>)>()
-            + self.extras.values().map(|extra| extra.memory()).sum::<usize>()
-    }
-
-    /// Whether every name of a directory is in memory.
-    #[must_use]
-    pub fn is_complete(&self, dir: Ino) -> bool {
-        self.dirs.get(&dir).is_some_and(|dir| dir.complete)
-    }
-
-    /// The dentry of a name that is in memory.
-    fn dentry(&self, entry: EntryName<'_>) -> Option<Dentry> {
-        self.dirs.get(&entry.dir)?.find(entry.name)
-    }
-
-    /// Whether an inode is in memory.
-    #[must_use]
-    pub fn knows(&self, ino: Ino) -> bool {
-        self.inodes.get(ino).is_some()
-    }
-
-    /// Announces so many new names, of so many bytes in all, in a directory: where they are the
-    /// first, memory for them is taken once and nothing moves while they come.
-    pub fn expect(&mut self, dir: Ino, names: usize, bytes: usize) {
-        if let Some(dir) = self.dirs.get_mut(&dir) {
-            dir.expect(names, bytes);
-        }
-    }
-
-    /// The directory that stores an inode, if the inode is in memory.
-    #[must_use]
-    pub fn home_of(&self, ino: Ino) -> Option<Ino> {
-        self.inodes.get(ino).map(|inode| inode.home)
+        self.tree.inodes.memory() + self.tree.dirs.memory()
     }
 
     /// Inodes that lost their last name since the last call, but for those that are back: a merge
     /// may replace an inode and put it under another name later.
     pub fn take_freed(&mut self) -> Vec<FreedInode> {
-        let mut freed = std::mem::take(&mut self.freed);
-        freed.retain(|freed| !self.knows(freed.ino));
+        let mut freed = std::mem::take(&mut self.displaced.freed);
+        freed.retain(|freed| !self.tree.inodes.knows(freed.ino));
         freed
-    }
-
-    /// Whether changes from now on are in the journal. After a crash those that are not are lost
-    /// unless they were stored, and replay must not undo the stored ones.
-    pub fn set_journalled(&mut self, journalled: bool) {
-        self.dirty.journalled = journalled;
     }
 
     /// Whether [`Namespace::take_losses`] would return something.
     #[must_use]
     pub fn has_losses(&self) -> bool {
-        !self.losses.is_empty()
+        !self.displaced.losses.is_empty()
     }
 
     /// The names of other clients that merges displaced since the last call.
     pub fn take_losses(&mut self) -> Vec<Loss> {
-        std::mem::take(&mut self.losses)
-    }
-
-    fn attr_of(&self, ino: Ino, inode: &Inode) -> Attr {
-        let mut attr = inode.attr(ino);
-        if inode.is_dir() {
-            let dir = self.dirs.get(&ino);
-            let count = dir.and_then(|dir| dir.count());
-            attr.size = count.map_or_else(|| dir.map_or(0, |dir| dir.entries), |count| count.0);
-            // A link count of one means that sub-directories are not counted: the store may have
-            // more.
-            let links = count.map_or(1, |(_, subdirs)| subdirs + 2);
-            attr.nlink = u32::try_from(links).unwrap_or(u32::MAX);
-            if self.is_split(ino) {
-                // Neither is known here: a client that needs them asks the fragments.
-                attr.nlink = 0;
-            }
-        }
-        attr
-    }
-
-    fn extra(&self, ino: Ino, inode: &Inode) -> Option<&Arc<Extra>> {
-        if inode.flags & inode::HAS_EXTRA == 0 {
-            return None;
-        }
-        self.extras.get(&ino)
+        std::mem::take(&mut self.displaced.losses)
     }
 }
 

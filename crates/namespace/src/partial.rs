@@ -4,10 +4,9 @@
 //! Invariant: the metadata store has every forgotten name; names that it lacks stay in memory.
 
 use metastore::{DirTouch, Row, RowValue};
-use types::{Ino, Seq, Set, name_hash};
+use types::{Ino, Seq, Set};
 
-use crate::Namespace;
-use crate::dir::Counted;
+use crate::StoreExchange;
 use crate::inode::{ATTR_DIRTY, Inode};
 use crate::load::{Newer, is_hidden};
 
@@ -24,7 +23,7 @@ pub struct StoredCounts {
     pub may_estimate: bool,
 }
 
-impl Namespace {
+impl StoreExchange<'_> {
     /// Adds the store's rows of some names of a directory: missing names come as removals.
     /// `counts`, `position` and `touched` are those of the store's directory.
     pub fn load_names<'a>(
@@ -38,28 +37,15 @@ impl Namespace {
         for row in rows {
             match row.value {
                 RowValue::Removed => {
-                    self.dir_mut(ino).add_absent(row.name);
+                    self.tree.dirs.make(ino).add_absent(row.name);
                 }
                 RowValue::Remote { .. } | RowValue::Inode(_) => {
                     self.load_row(ino, &row, Newer::Memory);
                 }
             }
         }
-        self.dir_mut(ino).note_counts(counts);
+        self.tree.dirs.make(ino).note_counts(counts);
         self.note_loaded(ino, position, touched);
-    }
-
-    /// Whether a name is in memory, or that it does not exist is.
-    #[must_use]
-    pub fn knows_name(&self, dir: Ino, name: &[u8]) -> bool {
-        let hash = name_hash(name);
-        self.dirs.get(&dir).is_some_and(|dir| dir.complete || dir.find_any(hash, name).is_some())
-    }
-
-    /// Whether the store may know the number of names of a directory and was not asked for it.
-    #[must_use]
-    pub fn may_be_counted(&self, dir: Ino) -> bool {
-        self.dirs.get(&dir).is_none_or(|dir| !dir.complete && dir.counted == Counted::No)
     }
 
     /// Forgets a directory whose content the metadata store has: nothing in it is dirty, none of
@@ -69,22 +55,21 @@ impl Namespace {
         if is_hidden(ino) {
             return false;
         }
-        let Some(dir) = self.dirs.get(&ino) else { return false };
-        let touched = dir.touched.is_some() && !self.knows(ino);
+        let Some(dir) = self.tree.dirs.get(ino) else { return false };
+        let touched = dir.touched.is_some() && !self.tree.inodes.knows(ino);
         let busy = dir.withheld
             || dir.flushing.is_some()
             || dir.dirty_since.is_some()
             || dir.dirty() > 0
             || touched;
-        let keeps = |ino: Ino| self.dirs.contains_key(&ino) || pinned.contains(&ino);
+        let keeps = |ino: Ino| self.tree.dirs.contains(ino) || pinned.contains(&ino);
         if busy || dir.list(None).any(|(_, dentry)| keeps(dentry.ino)) {
             return false;
         }
-        let dir = self.dirs.remove(&ino);
+        let dir = self.tree.dirs.remove(ino);
         for (_, dentry) in dir.iter().flat_map(|dir| dir.list(None)) {
             if !dentry.is_remote() {
-                self.inodes.remove(dentry.ino);
-                self.extras.remove(&dentry.ino);
+                self.tree.inodes.remove(dentry.ino);
             }
         }
         true
@@ -97,33 +82,32 @@ impl Namespace {
         if is_hidden(ino) {
             return 0;
         }
-        if self.dirs.get(&ino).is_some_and(|dir| dir.withheld) {
+        if self.tree.dirs.get(ino).is_some_and(|dir| dir.withheld) {
             return 0;
         }
-        let Some(mut dir) = self.dirs.remove(&ino) else { return 0 };
+        let Some(mut dir) = self.tree.dirs.remove(ino) else { return 0 };
         let mut gone = 0;
         // During a write, changes that the store lacks look as if it had them.
         if dir.flushing.is_none() && dir.clean() > 0 {
-            let (dirs, inodes) = (&self.dirs, &self.inodes);
+            let (dirs, inodes) = (&self.tree.dirs, &self.tree.inodes);
             let is_unstored =
                 |ino| inodes.get(ino).is_some_and(|inode: &Inode| inode.flags & ATTR_DIRTY != 0);
             let mut forgotten = Vec::new();
             dir.thin(
                 |dentry| {
                     let ino = dentry.ino;
-                    dirs.contains_key(&ino) || pinned.contains(&ino) || is_unstored(ino)
+                    dirs.contains(ino) || pinned.contains(&ino) || is_unstored(ino)
                 },
                 |dentry| forgotten.push((dentry.ino, dentry.is_remote())),
             );
             gone = forgotten.len() as u64;
             for (ino, is_remote) in forgotten {
                 if !is_remote {
-                    self.inodes.remove(ino);
-                    self.extras.remove(&ino);
+                    self.tree.inodes.remove(ino);
                 }
             }
         }
-        self.dirs.insert(ino, dir);
+        self.tree.dirs.insert(ino, dir);
         gone
     }
 }

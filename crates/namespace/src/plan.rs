@@ -3,27 +3,26 @@
 mod attr;
 mod cross_rename;
 mod judge;
+mod moves;
 mod rename;
 
 use std::sync::Arc;
 
 use journal::{Create, Event, InodeSnapshot};
 use types::{
-    Attr, Cred, EntryName, Errno, FileType, INLINE_BYTES_MAX, Ino, MODE_PERMISSIONS, MODE_TYPE,
+    Cred, EntryName, Errno, FileType, INLINE_BYTES_MAX, Ino, MODE_PERMISSIONS, MODE_TYPE,
     SYMLINK_BYTES_MAX, Stripe, Timestamp, check_name,
 };
 
+use crate::access::{EXECUTE, WRITE, allow, sticky};
 use crate::dir::Counted;
 use crate::inode::Inode;
-use crate::{Extra, Namespace, Refusal};
+use crate::tree::InodeTree;
+use crate::{Extra, Refusal};
 
 pub use judge::Judge;
 
-pub(crate) const READ: u32 = 4;
-pub(crate) const WRITE: u32 = 2;
-pub(crate) const EXECUTE: u32 = 1;
 const SET_GID: u32 = 0o2000;
-const STICKY: u32 = 0o1000;
 /// Most names of one inode.
 const LINKS_MAX: u32 = 65_000;
 
@@ -125,6 +124,13 @@ fn lend<'s>(snapshot: &InodeSnapshot<'_>, extra: &'s Option<Arc<Extra>>) -> Inod
     InodeSnapshot { attr: snapshot.attr, data, extra: encoded }
 }
 
+/// Plans changes: checks every rule, and returns the event. It has a view of the namespace that
+/// cannot change it.
+#[derive(Clone, Copy, Debug)]
+pub struct Planner<'n> {
+    pub(crate) tree: &'n InodeTree,
+}
+
 type Plan<'a> = Result<Planned<'a>, Refusal>;
 
 /// An inode together with its number.
@@ -134,55 +140,17 @@ struct InodeRef<'n> {
     inode: &'n Inode,
 }
 
-impl Namespace {
-    /// Whether a caller has these permissions on an inode. `EACCES` if not.
-    pub(crate) fn allow(&self, cred: &Cred, inode: &Inode, want: u32) -> Result<(), Refusal> {
-        let is_dir = inode.is_dir();
-        if cred.is_root() && (want & EXECUTE == 0 || is_dir || inode.mode & 0o111 != 0) {
-            return Ok(());
-        }
-        let class = if cred.uid == inode.uid {
-            6
-        } else if cred.in_group(inode.gid) {
-            3
-        } else {
-            0
-        };
-        if (inode.mode >> class) & want == want { Ok(()) } else { Err(Errno::Access.into()) }
-    }
-
-    /// Whether a caller may use an inode in these ways (`access`): bits 4 read, 2 write, 1 execute.
-    ///
-    /// # Errors
-    /// `EACCES`, `ESTALE`.
-    pub fn access(&self, cred: &Cred, ino: Ino, want: u32) -> Result<(), Refusal> {
-        self.allow(cred, self.inode(ino)?, want)
-    }
-
-    fn writable_dir(&self, cred: &Cred, dir: Ino) -> Result<&Inode, Refusal> {
-        let inode = self.directory(dir)?;
-        self.allow(cred, inode, WRITE | EXECUTE)?;
+impl<'n> Planner<'n> {
+    fn writable_dir(self, cred: &Cred, dir: Ino) -> Result<&'n Inode, Refusal> {
+        let inode = self.tree.directory(dir)?;
+        allow(cred, inode, WRITE | EXECUTE)?;
         Ok(inode)
     }
 
-    /// In a sticky directory only the owner of the entry or of the directory removes it.
-    fn sticky(&self, cred: &Cred, dir: &Inode, entry: &Inode) -> Result<(), Refusal> {
-        let owner = cred.is_root() || cred.uid == entry.uid || cred.uid == dir.uid;
-        if dir.mode & STICKY == 0 || owner { Ok(()) } else { Err(Errno::NotPermitted.into()) }
-    }
-
-    fn owner_only(&self, cred: &Cred, inode: &Inode) -> Result<(), Refusal> {
-        if cred.is_root() || cred.uid == inode.uid {
-            Ok(())
-        } else {
-            Err(Errno::NotPermitted.into())
-        }
-    }
-
-    fn existing(&self, entry: EntryName<'_>) -> Result<InodeRef<'_>, Refusal> {
-        let found = self.find(entry.dir, entry.name)?;
+    fn existing(self, entry: EntryName<'_>) -> Result<InodeRef<'n>, Refusal> {
+        let found = self.tree.find(entry.dir, entry.name)?;
         let ino = found.ok_or(Refusal::Errno(Errno::NotFound))?;
-        Ok(InodeRef { ino, inode: self.inode(ino)? })
+        Ok(InodeRef { ino, inode: self.tree.inode(ino)? })
     }
 
     /// `create`, `mkdir`, `symlink`, `mknod`. The event alone: most creates get their number only
@@ -192,8 +160,8 @@ impl Namespace {
     /// `EEXIST`, `ENOTDIR`, `EACCES`, `EINVAL`, `ENAMETOOLONG`, `EFBIG` if content is longer than
     /// the inline maximum or a file than [`types::FILE_BYTES_MAX`], `EPERM` if a caller other than
     /// root chooses another owner, or [`Refusal::Cold`].
-    pub fn plan_create<'a>(
-        &self,
+    pub fn create<'a>(
+        self,
         cred: &Cred,
         entry: EntryName<'a>,
         new: &PlannedInode<'a>,
@@ -203,7 +171,7 @@ impl Namespace {
         check_name(name)?;
         let dir = self.writable_dir(cred, parent)?;
         let file_type = FileType::from_mode(new.mode).ok_or(Errno::Invalid)?;
-        if self.find(parent, name)?.is_some() {
+        if self.tree.find(parent, name)?.is_some() {
             return Err(Errno::Exists.into());
         }
         if file_type == FileType::Symlink {
@@ -251,23 +219,13 @@ impl Namespace {
         })
     }
 
-    pub(crate) fn snapshot(
-        &self,
-        ino: Ino,
-        inode: &Inode,
-        time: Timestamp,
-    ) -> (InodeSnapshot<'static>, Option<Arc<Extra>>) {
-        let attr = Attr { ctime: time, ..inode.attr(ino) };
-        (InodeSnapshot { attr, data: &[], extra: &[] }, self.extra(ino, inode).cloned())
-    }
-
     /// `link`: one more name for an inode that is not a directory.
     ///
     /// # Errors
     /// `EPERM` for a directory, `EEXIST`, `EMLINK`, `EACCES`, `ENOTDIR`, `ESTALE` or
     /// [`Refusal::Cold`].
-    pub fn plan_link<'a>(
-        &self,
+    pub fn link<'a>(
+        self,
         cred: &Cred,
         ino: Ino,
         entry: EntryName<'a>,
@@ -275,21 +233,21 @@ impl Namespace {
     ) -> Plan<'a> {
         let EntryName { dir: parent, name } = entry;
         check_name(name)?;
-        let inode = self.inode(ino)?;
+        let inode = self.tree.inode(ino)?;
         if inode.is_dir() {
             return Err(Errno::NotPermitted.into());
         }
         self.writable_dir(cred, parent)?;
-        if self.find(parent, name)?.is_some() {
+        if self.tree.find(parent, name)?.is_some() {
             return Err(Errno::Exists.into());
         }
         if inode.nlink >= LINKS_MAX {
             return Err(Errno::TooManyLinks.into());
         }
-        if let Some(links) = self.withheld_links() {
+        if let Some(links) = self.tree.dirs.withheld_links() {
             return Err(Refusal::Cold(links));
         }
-        let (mut snapshot, first) = self.snapshot(ino, inode, time);
+        let (mut snapshot, first) = self.tree.inodes.snapshot(ino, inode, time);
         snapshot.attr.nlink += 1;
         let event = Event::Link { parent, name, ino, home: inode.home, inode: snapshot, time };
         Ok(Planned { event, first, second: None })
@@ -300,17 +258,11 @@ impl Namespace {
     /// # Errors
     /// `ENOENT`, `EISDIR` for a directory, `EACCES`, `EPERM` in a sticky directory, `ENOTDIR` or
     /// [`Refusal::Cold`].
-    pub fn plan_unlink<'a>(
-        &self,
-        cred: &Cred,
-        parent: Ino,
-        name: &'a [u8],
-        time: Timestamp,
-    ) -> Plan<'a> {
+    pub fn unlink<'a>(self, cred: &Cred, parent: Ino, name: &'a [u8], time: Timestamp) -> Plan<'a> {
         let dir = self.writable_dir(cred, parent)?;
         let ino = match self.existing(EntryName::new(parent, name)) {
             Ok(InodeRef { ino, inode }) => {
-                self.sticky(cred, dir, inode)?;
+                sticky(cred, dir, inode)?;
                 if inode.is_dir() {
                     return Err(Errno::IsDirectory.into());
                 }
@@ -328,28 +280,22 @@ impl Namespace {
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `ENOTEMPTY`, `EACCES`, `EPERM` in a sticky directory, or
     /// [`Refusal::Cold`].
-    pub fn plan_rmdir<'a>(
-        &self,
-        cred: &Cred,
-        parent: Ino,
-        name: &'a [u8],
-        time: Timestamp,
-    ) -> Plan<'a> {
+    pub fn rmdir<'a>(self, cred: &Cred, parent: Ino, name: &'a [u8], time: Timestamp) -> Plan<'a> {
         let dir = self.writable_dir(cred, parent)?;
         let InodeRef { ino, inode } = self.existing(EntryName::new(parent, name))?;
         if !inode.is_dir() {
             return Err(Errno::NotDirectory.into());
         }
-        self.sticky(cred, dir, inode)?;
+        sticky(cred, dir, inode)?;
         self.is_empty(ino)?;
         Ok(Planned::plain(Event::Rmdir { parent, name, ino, time }))
     }
 
-    fn is_empty(&self, dir: Ino) -> Result<(), Refusal> {
-        if self.is_split(dir) {
+    fn is_empty(self, dir: Ino) -> Result<(), Refusal> {
+        if self.tree.dirs.is_split(dir) {
             return Err(Refusal::Cold(dir));
         }
-        match self.dirs.get(&dir) {
+        match self.tree.dirs.get(dir) {
             Some(content) if content.entries > 0 => Err(Errno::NotEmpty.into()),
             Some(content) if content.complete => Ok(()),
             Some(content) if content.counted == Counted::Exactly && content.hidden.0 > 0 => {

@@ -3,9 +3,10 @@
 use journal::Event;
 use types::{Attr, Cred, Errno, FileType, Ino, Path, SYMLINK_BYTES_MAX};
 
+use crate::Refusal;
+use crate::access::{EXECUTE, READ, allow};
 use crate::inode::Inode;
-use crate::plan::{EXECUTE, READ};
-use crate::{Namespace, Refusal};
+use crate::tree::InodeTree;
 
 /// Where a path leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +26,7 @@ pub struct ListedEntry {
     pub attr: Attr,
 }
 
-impl Namespace {
+impl InodeTree {
     /// An inode in memory. `ESTALE` otherwise: the caller walks the path again, which fetches it.
     pub(crate) fn inode(&self, ino: Ino) -> Result<&Inode, Refusal> {
         self.inodes.get(ino).ok_or(Refusal::Errno(Errno::Stale))
@@ -40,10 +41,10 @@ impl Namespace {
     pub(crate) fn find(&self, parent: Ino, name: &[u8]) -> Result<Option<Ino>, Refusal> {
         types::check_name(name)?;
         self.directory(parent)?;
-        if self.is_split(parent) {
+        if self.dirs.is_split(parent) {
             return Err(Refusal::Cold(parent));
         }
-        let Some(dir) = self.dirs.get(&parent) else { return Err(Refusal::Cold(parent)) };
+        let Some(dir) = self.dirs.get(parent) else { return Err(Refusal::Cold(parent)) };
         let dentry = dir.find_any(types::name_hash(name), name);
         let Some(dentry) = dentry else {
             return if dir.complete { Ok(None) } else { Err(Refusal::Cold(parent)) };
@@ -53,17 +54,16 @@ impl Namespace {
         }
         if self.inodes.get(dentry.ino).is_none() {
             // Only the inode of a hard link can be missing while its name is here.
-            let links = self.dirs.get(&Ino::LINKS).is_some_and(|links| links.complete);
+            let links = self.dirs.get(Ino::LINKS).is_some_and(|links| links.complete);
             return if links { Err(Errno::Io.into()) } else { Err(Refusal::Cold(Ino::LINKS)) };
         }
         Ok(Some(dentry.ino))
     }
 
     /// Whether an event gives or takes a name of an inode with several, or makes one.
-    #[must_use]
-    pub fn is_about_links(&self, event: &Event<'_>) -> bool {
+    pub(crate) fn is_about_links(&self, event: &Event<'_>) -> bool {
         let remote = |dir: Ino, name: &[u8]| {
-            let found = self.dirs.get(&dir).and_then(|dir| dir.find(name));
+            let found = self.dirs.get(dir).and_then(|dir| dir.find(name));
             found.is_some_and(crate::page::Dentry::is_remote)
         };
         match *event {
@@ -85,38 +85,21 @@ impl Namespace {
     }
 
     /// The object of a name, without a check of permissions: for servers and merges.
-    ///
-    /// # Errors
-    /// As [`Namespace::lookup`], without `ENOENT` and `EACCES`.
-    pub fn peek(&self, parent: Ino, name: &[u8]) -> Result<Option<Ino>, Refusal> {
+    pub(crate) fn peek(&self, parent: Ino, name: &[u8]) -> Result<Option<Ino>, Refusal> {
         self.find(parent, name)
     }
 
-    /// Whether an inode in memory is a directory.
-    #[must_use]
-    pub fn is_dir(&self, ino: Ino) -> bool {
-        self.inodes.get(ino).is_some_and(Inode::is_dir)
-    }
-
     /// Looks a name up in a directory.
-    ///
-    /// # Errors
-    /// `ENOENT`, `ENOTDIR`, `EACCES` without search permission, `ESTALE` if the directory is not
-    /// in memory, or [`Refusal::Cold`].
-    pub fn lookup(&self, cred: &Cred, parent: Ino, name: &[u8]) -> Result<Attr, Refusal> {
-        self.allow(cred, self.directory(parent)?, EXECUTE)?;
+    pub(crate) fn lookup(&self, cred: &Cred, parent: Ino, name: &[u8]) -> Result<Attr, Refusal> {
+        allow(cred, self.directory(parent)?, EXECUTE)?;
         let ino = self.find(parent, name)?.ok_or(Refusal::Errno(Errno::NotFound))?;
         self.getattr(ino)
     }
 
     /// The attributes of an inode.
-    ///
-    /// # Errors
-    /// `ESTALE` if it is not in memory, or [`Refusal::Cold`] for a directory whose number of
-    /// entries is not known without fetching it.
-    pub fn getattr(&self, ino: Ino) -> Result<Attr, Refusal> {
+    pub(crate) fn getattr(&self, ino: Ino) -> Result<Attr, Refusal> {
         let inode = self.inode(ino)?;
-        if inode.is_dir() && self.dirs.get(&ino).is_none_or(|dir| dir.count().is_none()) {
+        if inode.is_dir() && self.dirs.get(ino).is_none_or(|dir| dir.count().is_none()) {
             return Err(Refusal::Cold(ino));
         }
         Ok(self.attr_of(ino, inode))
@@ -125,10 +108,7 @@ impl Namespace {
     /// The directory under a name, or `parent` itself if the name is empty, for a caller that may
     /// list it; its entries need not be in memory. The attributes are without numbers of entries
     /// and links.
-    ///
-    /// # Errors
-    /// As [`Namespace::lookup`]; `ENOTDIR`, and `EACCES` without read permission.
-    pub fn directory_to_read(
+    pub(crate) fn directory_to_read(
         &self,
         cred: &Cred,
         parent: Ino,
@@ -136,27 +116,23 @@ impl Namespace {
     ) -> Result<Attr, Refusal> {
         let mut ino = parent;
         if !name.is_empty() {
-            self.allow(cred, self.directory(parent)?, EXECUTE)?;
+            allow(cred, self.directory(parent)?, EXECUTE)?;
             ino = self.find(parent, name)?.ok_or(Refusal::Errno(Errno::NotFound))?;
         }
         let inode = self.directory(ino)?;
-        self.allow(cred, inode, READ)?;
+        allow(cred, inode, READ)?;
         Ok(inode.attr(ino))
     }
 
     /// Follows a path from a directory. Symbolic links on the way are not followed: the client
     /// does that, because a link's text means something in the client's view only.
-    ///
-    /// # Errors
-    /// As [`Namespace::lookup`] for every component but the last, which may be missing; `ELOOP`
-    /// if a component on the way is a symbolic link.
-    pub fn walk(&self, cred: &Cred, base: Ino, path: &Path) -> Result<Walked, Refusal> {
+    pub(crate) fn walk(&self, cred: &Cred, base: Ino, path: &Path) -> Result<Walked, Refusal> {
         let mut at = base;
         let mut parent = base;
         let mut components = path.components().peekable();
         while let Some(name) = components.next() {
             let inode = self.directory(at)?;
-            self.allow(cred, inode, EXECUTE)?;
+            allow(cred, inode, EXECUTE)?;
             parent = at;
             match self.find(at, name)? {
                 Some(ino) => at = ino,
@@ -174,13 +150,7 @@ impl Namespace {
     /// order (by hash of the name). The order does not depend on creates and removals, so a listing
     /// that continues from its last name sees every name that exists throughout exactly once, even
     /// if that last name is gone.
-    ///
-    /// With `attrs`, entries carry all attributes; sub-directories that are not in memory then
-    /// report 2 links and no entries.
-    ///
-    /// # Errors
-    /// `ENOTDIR`, `EACCES` without read permission, `ESTALE`, or [`Refusal::Cold`].
-    pub fn list(
+    pub(crate) fn list(
         &self,
         cred: &Cred,
         dir: Ino,
@@ -188,8 +158,8 @@ impl Namespace {
         limit: usize,
         attrs: bool,
     ) -> Result<Vec<ListedEntry>, Refusal> {
-        self.allow(cred, self.directory(dir)?, READ)?;
-        let Some(content) = self.dirs.get(&dir).filter(|dir| dir.complete) else {
+        allow(cred, self.directory(dir)?, READ)?;
+        let Some(content) = self.dirs.get(dir).filter(|dir| dir.complete) else {
             return Err(Refusal::Cold(dir));
         };
         let mut entries = Vec::new();
@@ -200,7 +170,7 @@ impl Namespace {
                 match self.inodes.get(dentry.ino) {
                     Some(inode) => attr = self.attr_of(dentry.ino, inode),
                     // A name of nothing, if a merge was lost in part: it can be seen and removed.
-                    None if self.is_complete(Ino::LINKS) => {}
+                    None if self.dirs.is_complete(Ino::LINKS) => {}
                     None => return Err(Refusal::Cold(Ino::LINKS)),
                 }
             }
@@ -210,42 +180,54 @@ impl Namespace {
     }
 
     /// The content of a small file or the target of a symbolic link; empty if there is none.
-    ///
-    /// # Errors
-    /// `ESTALE`.
-    pub fn data(&self, ino: Ino) -> Result<&[u8], Refusal> {
+    pub(crate) fn data(&self, ino: Ino) -> Result<&[u8], Refusal> {
         let inode = self.inode(ino)?;
-        let data: &[u8] = self.extra(ino, inode).map_or(&[], |extra| &extra.data);
+        let data: &[u8] = self.inodes.extra(ino, inode).map_or(&[], |extra| &extra.data);
         debug_assert!(inode.file_type() != FileType::Symlink || data.len() <= SYMLINK_BYTES_MAX);
         Ok(data)
     }
 
     /// An extended attribute.
-    ///
-    /// # Errors
-    /// `ENODATA`, `ESTALE`.
-    pub fn xattr(&self, ino: Ino, name: &[u8]) -> Result<&[u8], Refusal> {
-        let extra = self.extra(ino, self.inode(ino)?).ok_or(Refusal::Errno(Errno::NoData))?;
+    pub(crate) fn xattr(&self, ino: Ino, name: &[u8]) -> Result<&[u8], Refusal> {
+        let extra =
+            self.inodes.extra(ino, self.inode(ino)?).ok_or(Refusal::Errno(Errno::NoData))?;
         let found = extra.xattrs().find(|(known, _)| *known == name);
         found.map(|(_, value)| value).ok_or(Refusal::Errno(Errno::NoData))
     }
 
     /// The names of all extended attributes, sorted.
-    ///
-    /// # Errors
-    /// `ESTALE`.
-    pub fn xattr_names(&self, ino: Ino) -> Result<Vec<&[u8]>, Refusal> {
-        let Some(extra) = self.extra(ino, self.inode(ino)?) else { return Ok(Vec::new()) };
+    pub(crate) fn xattr_names(&self, ino: Ino) -> Result<Vec<&[u8]>, Refusal> {
+        let Some(extra) = self.inodes.extra(ino, self.inode(ino)?) else { return Ok(Vec::new()) };
         let mut names: Vec<_> = extra.xattrs().map(|(name, _)| name).collect();
         names.sort_unstable();
         Ok(names)
     }
 
     /// The text of the policy stored in a directory inode itself, if there is one.
-    ///
-    /// # Errors
-    /// `ESTALE`.
-    pub fn own_policy(&self, ino: Ino) -> Result<Option<&[u8]>, Refusal> {
-        Ok(self.extra(ino, self.inode(ino)?).and_then(|extra| extra.policy()))
+    pub(crate) fn own_policy(&self, ino: Ino) -> Result<Option<&[u8]>, Refusal> {
+        Ok(self.inodes.extra(ino, self.inode(ino)?).and_then(|extra| extra.policy()))
+    }
+
+    /// Whether a caller may use an inode in these ways (`access`): bits 4 read, 2 write, 1 execute.
+    pub(crate) fn access(&self, cred: &Cred, ino: Ino, want: u32) -> Result<(), Refusal> {
+        allow(cred, self.inode(ino)?, want)
+    }
+
+    pub(crate) fn attr_of(&self, ino: Ino, inode: &Inode) -> Attr {
+        let mut attr = inode.attr(ino);
+        if inode.is_dir() {
+            let dir = self.dirs.get(ino);
+            let count = dir.and_then(|dir| dir.count());
+            attr.size = count.map_or_else(|| dir.map_or(0, |dir| dir.entries), |count| count.0);
+            // A link count of one means that sub-directories are not counted: the store may have
+            // more.
+            let links = count.map_or(1, |(_, subdirs)| subdirs + 2);
+            attr.nlink = u32::try_from(links).unwrap_or(u32::MAX);
+            if self.dirs.is_split(ino) {
+                // Neither is known here: a client that needs them asks the fragments.
+                attr.nlink = 0;
+            }
+        }
+        attr
     }
 }

@@ -8,7 +8,8 @@
 use journal::{Event, InodeSnapshot};
 use types::{AttrChange, EntryName, Ino, Seq, Timestamp};
 
-use crate::{ApplyOutcome, Extra, Mode, Namespace};
+use crate::tree::InodeTree;
+use crate::{ApplyOutcome, Mode, Namespace};
 
 impl Namespace {
     /// Applies an event other than a create in [`Mode::Merge`], and hands over the events that have
@@ -26,10 +27,10 @@ impl Namespace {
         } else {
             event.dentry()
         };
-        let taken = taken.and_then(|(dir, name)| self.dirs.get(&dir)?.find(name));
+        let taken = taken.and_then(|(dir, name)| self.tree.dirs.get(dir)?.find(name));
         let outcome = self.merge_and_record(seq, event, record);
         if let Some(taken) = taken.filter(|taken| taken.is_remote()) {
-            self.losses.retain_mut(|loss| {
+            self.displaced.losses.retain_mut(|loss| {
                 if (loss.winner, loss.loser) == (Ino(0), taken.ino) {
                     loss.names -= 1;
                 }
@@ -41,18 +42,19 @@ impl Namespace {
 
     /// A record at this position lists the losses: their inodes show it from then on.
     pub fn lose_at(&mut self, seq: Seq) {
-        let losers = self.losses.iter().filter(|loss| loss.winner.0 == 0).map(|loss| loss.loser);
+        let losers =
+            self.displaced.losses.iter().filter(|loss| loss.winner.0 == 0).map(|loss| loss.loser);
         for ino in losers.collect::<Vec<_>>() {
-            if let Some(inode) = self.inodes.get_mut(ino) {
+            if let Some(inode) = self.tree.inodes.get_mut(ino) {
                 inode.version = inode.version.max(seq);
-                self.mark_inode(seq, ino);
+                self.tree.mark_inode(seq, ino);
             }
         }
     }
 
     /// The directories that took over names of replaced directories since losses were taken last.
     pub fn adopters(&self) -> impl Iterator<Item = Ino> {
-        self.losses.iter().map(|loss| loss.winner).filter(|winner| winner.0 != 0)
+        self.displaced.losses.iter().map(|loss| loss.winner).filter(|winner| winner.0 != 0)
     }
 
     fn merge_and_record(
@@ -61,8 +63,8 @@ impl Namespace {
         event: &Event<'_>,
         mut record: impl FnMut(&Event<'_>),
     ) -> ApplyOutcome {
-        let named = |at: EntryName<'_>| self.dentry(at).map(|dentry| dentry.ino);
-        let goes = |at: EntryName<'_>, ino| named(at) == Some(ino) || !self.knows(ino);
+        let named = |at: EntryName<'_>| self.tree.dirs.dentry(at).map(|dentry| dentry.ino);
+        let goes = |at: EntryName<'_>, ino| named(at) == Some(ino) || !self.tree.inodes.knows(ino);
         match *event {
             Event::Unlink { parent, name, time, .. } => {
                 let ino = named(EntryName::new(parent, name)).unwrap_or_default();
@@ -73,26 +75,26 @@ impl Namespace {
                 self.merged(seq, event, || record(&Event::Rmdir { parent, name, ino, time }))
             }
             Event::Link { parent, name, ino, time, .. } => {
-                let home = self.home_of(ino).unwrap_or(Ino::LINKS);
+                let home = self.tree.inodes.home_of(ino).unwrap_or(Ino::LINKS);
                 let outcome = self.apply(seq, Mode::Merge, event);
                 if outcome != ApplyOutcome::Rejected {
-                    self.with_snapshot(ino, |inode| {
+                    self.tree.inodes.with_snapshot(ino, |inode| {
                         record(&Event::Link { parent, name, ino, home, inode, time });
                     });
                 }
                 outcome
             }
             Event::SetAttr { ino, change, time, .. } => {
-                let home = self.home_of(ino).unwrap_or_default();
+                let home = self.tree.inodes.home_of(ino).unwrap_or_default();
                 self.merged(seq, event, || record(&Event::SetAttr { ino, home, change, time }))
             }
             Event::SetXattr { ino, name, value, time, .. } => {
-                let home = self.home_of(ino).unwrap_or_default();
+                let home = self.tree.inodes.home_of(ino).unwrap_or_default();
                 let event_there = Event::SetXattr { ino, home, name, value, time };
                 self.merged(seq, event, || record(&event_there))
             }
             Event::SetData { ino, data, size, time, .. } => {
-                let home = self.home_of(ino).unwrap_or_default();
+                let home = self.tree.inodes.home_of(ino).unwrap_or_default();
                 let event_there = Event::SetData { ino, home, data, size, time };
                 self.merged(seq, event, || record(&event_there))
             }
@@ -116,7 +118,7 @@ impl Namespace {
                     return outcome;
                 }
                 let done = Moves { from, to, moved, moved_goes, back, back_goes, outcome, time };
-                self.record_moves(&done, &mut record);
+                self.tree.record_moves(&done, &mut record);
                 outcome
             }
             Event::Create(_)
@@ -137,30 +139,23 @@ impl Namespace {
         }
         outcome
     }
+}
 
-    /// Lends an inode as it is.
-    fn with_snapshot(&self, ino: Ino, then: impl FnOnce(InodeSnapshot<'_>)) {
-        let Some(inode) = self.inodes.get(ino) else { return };
-        let extra = self.extra(ino, inode);
-        let data = extra.map_or(&[][..], |extra| &extra.data);
-        let encoded = extra.map_or(&[][..], |extra| Extra::encoded(extra));
-        then(InodeSnapshot { attr: inode.attr(ino), data, extra: encoded });
-    }
-
+impl InodeTree {
     /// Records the effect of a rename: each inode moved, or stayed because it had moved before.
     fn record_moves(&self, done: &Moves<'_>, record: &mut dyn FnMut(&Event<'_>)) {
         let Moves { from, to, moved, moved_goes, back, back_goes, outcome, time } = *done;
         let replaced = if let ApplyOutcome::Replaced(ino) = outcome { ino } else { Ino(0) };
         match back {
-            Some(back) if moved_goes && back_goes => self.with_snapshot(moved, |moved| {
-                self.with_snapshot(back, |back| {
+            Some(back) if moved_goes && back_goes => self.inodes.with_snapshot(moved, |moved| {
+                self.inodes.with_snapshot(back, |back| {
                     record(&rename(from, to, moved, Some(back), Ino(0), time));
                 });
             }),
-            _ if moved_goes => self.with_snapshot(moved, |moved| {
+            _ if moved_goes => self.inodes.with_snapshot(moved, |moved| {
                 record(&rename(from, to, moved, None, replaced, time));
             }),
-            Some(back) if back_goes => self.with_snapshot(back, |back| {
+            Some(back) if back_goes => self.inodes.with_snapshot(back, |back| {
                 record(&rename(to, from, back, None, replaced, time));
             }),
             _ => {}
@@ -188,7 +183,7 @@ impl Namespace {
         time: Timestamp,
         record: &mut dyn FnMut(&Event<'_>),
     ) {
-        if let Some(home) = self.home_of(ino) {
+        if let Some(home) = self.inodes.home_of(ino) {
             record(&Event::SetAttr { ino, home, change, time });
         }
     }

@@ -14,55 +14,52 @@ use types::Ino;
 
 use crate::Namespace;
 
+/// What a replay has to remember until its end.
+#[derive(Debug, Default)]
+pub(crate) struct ReplayState {
+    /// A journal is being replayed.
+    pub(crate) active: bool,
+    /// Inodes that lost their names to other ones in the journal that is replayed.
+    replaced: Vec<Ino>,
+    /// Directories of the replayed journal that the store's version of their parent does not name:
+    /// a merge that no journal has replaced them. If no event names them again, they are forgotten.
+    overtaken: Vec<Ino>,
+}
+
+impl ReplayState {
+    /// Buries an inode that another replaced at the end of the replay. If a merge replaced a
+    /// directory, a later record of the journal hands the names of the directory to the winner.
+    pub(crate) fn bury_later(&mut self, replaced: Ino) {
+        if self.active && replaced.0 != 0 {
+            self.replaced.push(replaced);
+        }
+    }
+
+    /// The store's version of a directory does not name one of its directories.
+    pub(crate) fn overtake(&mut self, dir: Ino) {
+        if self.active {
+            self.overtaken.push(dir);
+        }
+    }
+}
+
 impl Namespace {
     /// A journal is replayed from now on, until [`Namespace::replay_ended`].
     pub fn replay_begins(&mut self) {
-        self.replays = true;
+        self.replay.active = true;
     }
 
     /// The whole journal is here.
     pub fn replay_ended(&mut self) {
-        self.replays = false;
-        for dir in std::mem::take(&mut self.replaced) {
-            self.bury(dir);
+        self.replay.active = false;
+        for dir in std::mem::take(&mut self.replay.replaced) {
+            self.tree.bury(dir);
         }
-        for dir in std::mem::take(&mut self.overtaken) {
-            if !self.knows(dir) {
-                self.bury(dir);
+        for dir in std::mem::take(&mut self.replay.overtaken) {
+            if !self.tree.inodes.knows(dir) {
+                self.tree.bury(dir);
             }
         }
-        self.resolve_replayed();
-    }
-
-    /// The directory of an inode at the time of an event. It must be fetched before the event
-    /// changes the inode, if the row of the inode in memory is one of another directory and may be
-    /// stale.
-    pub(crate) fn moved_home_needed(&self, ino: Ino, home: Ino) -> Option<Ino> {
-        let is_other = |known: Ino| known != home && known != Ino::LINKS;
-        let moved = self.replays && self.home_of(ino).is_some_and(is_other);
-        (moved && !self.is_complete(home)).then_some(home)
-    }
-
-    /// Forgets a directory that an event removed, and the inodes of its stale rows. The directory
-    /// was empty at that time, so all rows that it has left are stale. The content of a directory
-    /// among these inodes stays: the journal may have changes of it.
-    pub(crate) fn bury(&mut self, dir: Ino) {
-        let Some(content) = self.dirs.remove(&dir) else { return };
-        if self.policies.remove(&dir).is_some() {
-            self.policy_generation += 1;
-        }
-        for (_, dentry) in content.list(None).filter(|(_, dentry)| !dentry.is_remote()) {
-            if self.home_of(dentry.ino) == Some(dir) {
-                self.forget_inode(dentry.ino);
-            }
-        }
-    }
-
-    /// The same at the end of the replay, for an inode that another replaced. If a merge replaced a
-    /// directory, a later record of the journal hands the names of the directory to the winner.
-    pub(crate) fn bury_later(&mut self, replaced: Ino) {
-        if self.replays && replaced.0 != 0 {
-            self.replaced.push(replaced);
-        }
+        self.tree.resolve_replayed();
     }
 }

@@ -2,39 +2,18 @@
 
 use std::sync::Arc;
 
-use policy::{Ack, Mechanism, Policy};
 use types::{Ino, Path};
 
-use crate::{Namespace, ROOT_NAME};
+use crate::tree::InodeTree;
+use crate::{ActivePolicy, ROOT_NAME};
 
 /// Deeper nesting is treated as a loop, which only damaged metadata could contain.
 const DEPTH_MAX: usize = 4096;
 
-/// A policy and its consequences for requests, computed once.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ActivePolicy {
-    /// The policy.
-    pub policy: Policy,
-    /// Whether requests are journalled. A policy without `rpcs` does not concern requests (a
-    /// decoupled client works on its subtree), so requests of other clients keep the default
-    /// promise.
-    pub streams: bool,
-    /// Whether requests are answered only when they are safe.
-    pub ack_safe: bool,
-}
-
-impl ActivePolicy {
-    pub(crate) fn new(policy: Policy) -> Self {
-        let streams = !policy.contains(Mechanism::Rpcs) || policy.contains(Mechanism::Stream);
-        let ack_safe = policy.ack == Ack::Safe;
-        Self { policy, streams, ack_safe }
-    }
-}
-
-impl Namespace {
+impl InodeTree {
     /// The directory and the directories above it, up to the root. For an inode with several
     /// names only itself, because it has no one place.
-    pub fn ancestors(&self, ino: Ino) -> impl Iterator<Item = Ino> {
+    pub(crate) fn ancestors(&self, ino: Ino) -> impl Iterator<Item = Ino> {
         let mut next = Some(ino);
         std::iter::from_fn(move || {
             let ino = next?;
@@ -46,92 +25,67 @@ impl Namespace {
     }
 
     /// Whether `ino` is `subtree` or lies below it.
-    #[must_use]
-    pub fn is_within(&self, ino: Ino, subtree: Ino) -> bool {
+    pub(crate) fn is_within(&self, ino: Ino, subtree: Ino) -> bool {
         self.ancestors(ino).any(|ancestor| ancestor == subtree)
     }
 
     /// Whether it is known where an inode stands: all directories above it are in memory. After a
     /// recovery that need not be so, because events name directories by their numbers.
-    #[must_use]
-    pub fn is_anchored(&self, ino: Ino) -> bool {
+    pub(crate) fn is_anchored(&self, ino: Ino) -> bool {
         if ino == Ino::ANCHOR || ino == Ino::LINKS {
             return true;
         }
         let Some(top) = self.ancestors(ino).last() else { return false };
         let home = self.inodes.get(top).map(|top| top.home);
-        home == Some(Ino::ANCHOR) || home == Some(Ino::LINKS) || self.tops.contains_key(&top)
+        home == Some(Ino::ANCHOR) || home == Some(Ino::LINKS) || self.policies.top(top).is_some()
     }
 
     /// Re-reads the policy stored in a directory inode.
     pub(crate) fn note_policy(&mut self, ino: Ino) {
-        let text = self.extras.get(&ino).and_then(|extra| extra.policy());
-        // A policy that this version cannot read counts as none: the parent's stricter promise
-        // holds until a user sets the policy again.
-        let policy = text.and_then(|text| Policy::parse_bytes(text).ok());
-        let changed = match policy {
-            Some(parsed) => {
-                self.policies.insert(ino, Arc::new(ActivePolicy::new(parsed.policy)));
-                true
-            }
-            None => self.policies.remove(&ino).is_some(),
-        };
-        self.policy_generation += u64::from(changed);
+        let text = self.inodes.extra_of(ino).and_then(|extra| extra.policy());
+        self.policies.note(ino, text);
     }
 
     /// The policy in force in a directory: its own or its nearest ancestor's, and the
     /// directory it comes from, or `None` for the default.
-    pub fn effective_policy(&mut self, dir: Ino) -> (Option<Ino>, Arc<ActivePolicy>) {
+    pub(crate) fn effective_policy(&mut self, dir: Ino) -> (Option<Ino>, Arc<ActivePolicy>) {
         if self.policies.is_empty() {
-            return (None, self.default_policy.clone());
+            return self.policies.of(None);
         }
-        let generation = self.policy_generation;
-        let cached = self.dirs.get(&dir).map(|dir| dir.policy);
+        let generation = self.policies.generation();
+        let cached = self.dirs.get(dir).map(|dir| dir.policy);
         let source = match cached {
             Some((at, source)) if at == generation => Some(source).filter(|ino| ino.0 != 0),
             Some(_) | None => {
-                let source = self.ancestors(dir).find(|ino| self.policies.contains_key(ino));
+                let source = self.ancestors(dir).find(|ino| self.policies.has(*ino));
                 // Its parent may not be known yet, and then the source of its policy is unknown,
                 // too.
                 let is_known = source.is_some() || self.is_anchored(dir);
-                if let Some(dir) = self.dirs.get_mut(&dir).filter(|_| is_known) {
+                if let Some(dir) = self.dirs.get_mut(dir).filter(|_| is_known) {
                     dir.policy = (generation, source.unwrap_or_default());
                 }
                 source
             }
         };
-        match source.and_then(|source| Some((source, self.policies.get(&source)?))) {
-            Some((source, policy)) => (Some(source), policy.clone()),
-            None => (None, self.default_policy.clone()),
-        }
-    }
-
-    /// The directories that carry a policy of their own, as far as they are in memory.
-    #[must_use]
-    pub fn policies(&self) -> Vec<(Ino, Arc<ActivePolicy>)> {
-        let mut all: Vec<_> =
-            self.policies.iter().map(|(ino, policy)| (*ino, policy.clone())).collect();
-        all.sort_by_key(|(ino, _)| *ino);
-        all
+        self.policies.of(source)
     }
 
     /// The path of a directory or of a file with one name, as far as it is in memory.
-    #[must_use]
-    pub fn path_of(&self, ino: Ino) -> Option<Path> {
+    pub(crate) fn path_of(&self, ino: Ino) -> Option<Path> {
         let mut names = Vec::new();
         for ino in self.ancestors(ino) {
             let inode = self.inodes.get(ino)?;
-            let name = self.dirs.get(&inode.home)?.name_by_hash(inode.home_hash, ino)?;
+            let name = self.dirs.get(inode.home)?.name_by_hash(inode.home_hash, ino)?;
             let top = if inode.home == Ino::ANCHOR && name == ROOT_NAME {
                 Some(Path::root())
             } else {
-                self.tops.get(&inode.home).cloned()
+                self.policies.top(inode.home).cloned()
             };
             if let Some(top) = top {
                 return Some(names.iter().rev().fold(top, |path, name: &Vec<u8>| path.join(name)));
             }
             // A fragment is where its directory is.
-            if !self.is_split(inode.home) {
+            if !self.dirs.is_split(inode.home) {
                 names.push(name);
             }
         }
@@ -142,10 +96,11 @@ impl Namespace {
 #[cfg(test)]
 mod tests {
     use journal::{Create, Event};
+    use policy::{Ack, Policy};
     use types::{Attr, FileType, Seq, Timestamp};
 
     use super::*;
-    use crate::Mode;
+    use crate::{Mode, Namespace};
 
     #[test]
     fn a_detached_directory_inherits_its_policy_once_its_parent_is_known() {
@@ -171,7 +126,7 @@ mod tests {
         }
         assert_eq!(namespace.effective_policy(below).0, None);
         let attr = Attr { ino: below, mode: dir, nlink: 2, ..Attr::default() };
-        namespace.load_entry(above, b"below", &attr, b"");
+        namespace.store().load_entry(above, b"below", &attr, b"");
         let (from, policy) = namespace.effective_policy(below);
         assert_eq!((from, policy.ack_safe), (Some(above), true));
     }

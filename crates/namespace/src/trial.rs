@@ -6,7 +6,7 @@ use types::{Ino, Path, Seq, Set};
 
 use crate::Namespace;
 use crate::dir::Dir;
-use crate::inode::{HAS_EXTRA, Inode};
+use crate::inode::Inode;
 use crate::page::Target;
 
 /// See the module documentation.
@@ -24,9 +24,9 @@ impl TrialNamespace {
     pub fn new(base: &Namespace, root: Ino) -> Self {
         let mut trial = Self { namespace: Namespace::new(), root, linked: Set::default() };
         for hidden in [Ino::ANCHOR, Ino::LINKS] {
-            trial.namespace.dirs.insert(hidden, Box::new(Dir::new(true)));
+            trial.namespace.tree.dirs.insert(hidden, Box::new(Dir::new(true)));
         }
-        trial.namespace.dirs.insert(root, Box::new(Dir::new(false)));
+        trial.namespace.tree.dirs.insert(root, Box::new(Dir::new(false)));
         trial.copy_inode(base, root, Ino::ANCHOR);
         trial
     }
@@ -72,18 +72,25 @@ impl TrialNamespace {
             return Ok(());
         }
         if base.knows(dir) {
-            let content = base.dirs.get(&dir).filter(|content| content.complete).ok_or(dir)?;
+            let content = base.tree.dirs.get(dir).filter(|content| content.complete).ok_or(dir)?;
             let remote = |ino| !base.knows(ino) && !base.is_complete(Ino::LINKS);
             if content.list(None).any(|(_, dentry)| dentry.is_remote() && remote(dentry.ino)) {
                 return Err(Ino::LINKS);
             }
             for (name, dentry) in content.list(None) {
                 let (ino, remote) = (dentry.ino, dentry.is_remote());
-                if self.namespace.dir_mut(dir).find_any(types::name_hash(name), name).is_some() {
+                if self
+                    .namespace
+                    .tree
+                    .dirs
+                    .make(dir)
+                    .find_any(types::name_hash(name), name)
+                    .is_some()
+                {
                     continue;
                 }
                 let target = Target { ino, file_type: dentry.file_type(), remote };
-                self.namespace.dir_mut(dir).add_stored(name, target);
+                self.namespace.tree.dirs.make(dir).add_stored(name, target);
                 if remote {
                     self.copy_linked(base, ino);
                 } else {
@@ -91,7 +98,7 @@ impl TrialNamespace {
                 }
             }
         }
-        self.namespace.finish_load(dir, Seq(0), Default::default());
+        self.namespace.store().finish_load(dir, Seq(0), Default::default());
         Ok(())
     }
 
@@ -103,8 +110,10 @@ impl TrialNamespace {
         }
         let mut names = Vec::new();
         for ino in self.namespace.ancestors(ino).take_while(|ino| *ino != self.root) {
-            let inode = self.namespace.inodes.get(ino)?;
-            names.push(self.namespace.dirs.get(&inode.home)?.name_by_hash(inode.home_hash, ino)?);
+            let inode = self.namespace.tree.inodes.get(ino)?;
+            names.push(
+                self.namespace.tree.dirs.get(inode.home)?.name_by_hash(inode.home_hash, ino)?,
+            );
         }
         let top = base.path_of(self.root)?;
         self.namespace
@@ -116,22 +125,22 @@ impl TrialNamespace {
         if self.linked.insert(ino) && base.knows(ino) {
             let target =
                 |inode: &Inode| Target { ino, file_type: inode.file_type(), remote: false };
-            if let Some(target) = base.inodes.get(ino).map(target) {
+            if let Some(target) = base.tree.inodes.get(ino).map(target) {
                 let name = crate::link_name(ino);
-                self.namespace.dir_mut(Ino::LINKS).add_stored(&name, target);
+                self.namespace.tree.dirs.make(Ino::LINKS).add_stored(&name, target);
             }
             self.copy_inode(base, ino, Ino::LINKS);
         }
     }
 
     fn copy_inode(&mut self, base: &Namespace, ino: Ino, home: Ino) {
-        let Some(known) = base.inodes.get(ino) else { return };
+        let Some(known) = base.tree.inodes.get(ino) else { return };
         let mut inode = Inode { home, home_hash: known.home_hash, ..Inode::default() };
         inode.set_attr(&known.attr(ino));
-        if let Some(extra) = base.extra(ino, known) {
-            inode.flags |= HAS_EXTRA;
-            self.namespace.extras.insert(ino, extra.clone());
+        let copied = &mut self.namespace.tree.inodes;
+        match base.tree.inodes.extra(ino, known) {
+            Some(extra) => copied.insert_with(ino, inode, extra.clone()),
+            None => copied.insert(ino, inode),
         }
-        self.namespace.inodes.insert(ino, inode);
     }
 }

@@ -2,41 +2,41 @@
 
 use types::{Attr, Ino, name_hash};
 
-use crate::{Extra, Namespace};
+use crate::{Extra, StoreExchange};
 
 use crate::inode::Inode;
 use crate::page::Target;
 
-impl Namespace {
+impl StoreExchange<'_> {
     /// Makes a directory of another namespace the root of this one: the view of a decoupled client
     /// begins at its subtree. With `empty`, the directory has no entries to be fetched.
     pub fn adopt_root(&mut self, root: &Attr, empty: bool) {
-        let known = self.inodes.get(root.ino);
+        let known = self.tree.inodes.get(root.ino);
         let (home, home_hash) = known.map_or((Ino::ANCHOR, 0), |it| (it.home, it.home_hash));
         let mut inode = Inode { home, home_hash, ..Inode::default() };
         inode.set_attr(root);
         // The attributes do not say which content and extended attributes the directory has now.
-        self.put_inode(root.ino, inode, Extra::default());
-        let dir = self.dir_mut(root.ino);
+        self.tree.inodes.put(root.ino, inode, Extra::default());
+        let dir = self.tree.dirs.make(root.ino);
         dir.complete = empty;
         dir.stored = !empty;
         for hidden in [Ino::ANCHOR, Ino::LINKS] {
-            self.dir_mut(hidden).complete = true;
+            self.tree.dirs.make(hidden).complete = true;
         }
     }
 
     /// Inodes with several names are fetched like all inodes: for a view of the store, which has
     /// them apart from their names.
     pub fn leave_links_to_store(&mut self) {
-        let links = self.dir_mut(Ino::LINKS);
+        let links = self.tree.dirs.make(Ino::LINKS);
         (links.complete, links.stored) = (false, true);
     }
 
     /// Adds the name of a directory that is known already.
     pub fn load_name(&mut self, dir: Ino, name: &[u8], attr: &Attr) {
         let target = Target { ino: attr.ino, file_type: attr.file_type(), remote: false };
-        self.dir_mut(dir).add_stored(name, target);
-        if let Some(inode) = self.inodes.get_mut(attr.ino) {
+        self.tree.dirs.make(dir).add_stored(name, target);
+        if let Some(inode) = self.tree.inodes.get_mut(attr.ino) {
             (inode.home, inode.home_hash) = (dir, name_hash(name));
         }
     }
@@ -45,19 +45,18 @@ impl Namespace {
     /// sub-directories stays. Returns the dropped inodes.
     pub fn forget(&mut self, dir: Ino) -> Vec<Ino> {
         let mut forgotten = Vec::new();
-        let Some(content) = self.dirs.remove(&dir) else { return forgotten };
+        let Some(content) = self.tree.dirs.remove(dir) else { return forgotten };
         for (_, dentry) in content.list(None) {
-            if !dentry.is_remote() && !self.dirs.contains_key(&dentry.ino) {
+            if !dentry.is_remote() && !self.tree.dirs.contains(dentry.ino) {
                 forgotten.push(dentry.ino);
             }
         }
-        let home = self.home_of(dir).unwrap_or(Ino::ANCHOR);
-        if home == Ino::ANCHOR || !self.dirs.contains_key(&home) {
+        let home = self.tree.inodes.home_of(dir).unwrap_or(Ino::ANCHOR);
+        if home == Ino::ANCHOR || !self.tree.dirs.contains(home) {
             forgotten.push(dir);
         }
         for ino in &forgotten {
-            self.inodes.remove(*ino);
-            self.extras.remove(ino);
+            self.tree.inodes.remove(*ino);
         }
         forgotten
     }

@@ -12,7 +12,7 @@ use metastore::Snapshot;
 use metastore::request::StoreOp;
 use namespace::Refusal;
 use types::{Attr, Cred, Ino, Seq};
-use wire::Op;
+use wire::{AdminOp, Op};
 
 use crate::oracle::Violation;
 use crate::region::{Region, RegionKind};
@@ -83,7 +83,11 @@ impl World {
         let id = self.snapshots.last_id;
         self.note(format_args!("$ snapshot {id} of {dir}"));
         let client = &mut self.clients[0];
-        client.session.call(&Cred::root(), Op::Snapshot { dir, id }, &mut client.effects);
+        client.session.call(
+            &Cred::root(),
+            Op::Admin(AdminOp::Snapshot { dir, id }),
+            &mut client.effects,
+        );
         self.flush(0);
     }
 

@@ -1,7 +1,7 @@
 //! Taking a directory up that the server has given: all its names are read before it is used.
 
 use types::{Attr, FileType, Ino, Seq, Stripe, Tid};
-use wire::{Answer, Failure, Grants, Op};
+use wire::{Answer, Failure, Grants, Op, ReadOp};
 
 use super::ExclusiveDirs;
 
@@ -33,7 +33,7 @@ pub(crate) enum Next {
 impl Next {
     /// The request to make, of a directory that is read.
     pub(crate) fn page<'a>(dir: Ino, after: Option<&'a [u8]>) -> Op<'a> {
-        Op::List { dir, after, limit: PAGE, attrs: true }
+        Op::Read(ReadOp::List { dir, after, limit: PAGE, attrs: true })
     }
 }
 
@@ -113,20 +113,20 @@ impl ExclusiveDirs {
 
     /// From now on the directory is in the view.
     fn take_up(&mut self, attr: &Attr, stripe: Stripe, entries: &[(Vec<u8>, Attr)]) {
-        self.view.adopt_root(attr, entries.is_empty());
+        self.view.store().adopt_root(attr, entries.is_empty());
         for (name, entry) in entries {
             if self.dirs.contains_key(&entry.ino) {
                 // It is known better than that.
-                self.view.load_name(attr.ino, name, entry);
+                self.view.store().load_name(attr.ino, name, entry);
                 continue;
             }
-            self.view.load_entry(attr.ino, name, entry, &[]);
+            self.view.store().load_entry(attr.ino, name, entry, &[]);
             if entry.file_type() != FileType::Directory {
                 self.bare.insert(entry.ino);
             }
         }
         if !entries.is_empty() {
-            self.view.finish_load(attr.ino, Seq(0), Default::default());
+            self.view.store().finish_load(attr.ino, Seq(0), Default::default());
         }
         debug_assert!(!self.loading.contains_key(&attr.ino), "{} is read", attr.ino);
         // It may have extended attributes, also if nothing is in it.

@@ -81,8 +81,8 @@ mod tests {
         let mode = FileType::Regular.mode_bits() | 0o644;
         let attr = Attr { ino: moved, mode, nlink: 1, ..Attr::default() };
         let view = job.inner.view().namespace_mut();
-        view.load_entry(root, b"old", &attr, b"");
-        view.finish_load(root, Seq(0), Default::default());
+        view.store().load_entry(root, b"old", &attr, b"");
+        view.store().finish_load(root, Seq(0), Default::default());
         job.places.note_loaded(view, EntryName::new(root, b"old"), &attr);
         assert!(job.places.0.is_empty(), "the view has it in the same place");
         job.places.note(moved, EntryName::new(root, b"old"));

@@ -22,12 +22,12 @@ fn attr(ino: Ino, mode: u32) -> Attr {
 /// The server's namespace: the root, and perhaps names of other clients in it.
 fn base(is_empty: bool) -> Namespace {
     let mut namespace = Namespace::new();
-    namespace.adopt_root(&attr(ROOT, 0o040_755), is_empty);
+    namespace.store().adopt_root(&attr(ROOT, 0o040_755), is_empty);
     if !is_empty {
-        namespace.load_entry(ROOT, b"a", &attr(OLD_DIR, 0o040_755), b"");
-        namespace.load_entry(ROOT, b"b", &attr(OLD_FILE, 0o100_644), b"old");
+        namespace.store().load_entry(ROOT, b"a", &attr(OLD_DIR, 0o040_755), b"");
+        namespace.store().load_entry(ROOT, b"b", &attr(OLD_FILE, 0o100_644), b"old");
         for dir in [OLD_DIR, ROOT] {
-            namespace.finish_load(dir, Seq(0), Default::default());
+            namespace.store().finish_load(dir, Seq(0), Default::default());
         }
     }
     namespace
@@ -55,7 +55,7 @@ fn dump(namespace: &mut Namespace) -> Vec<String> {
     while let Some((dir, path)) = todo.pop() {
         if !namespace.is_complete(dir) {
             // It was never stored: the server would find that out.
-            namespace.finish_load(dir, Seq(0), Default::default());
+            namespace.store().finish_load(dir, Seq(0), Default::default());
         }
         let about = namespace.getattr(dir).expect("it is there");
         lines.push(format!(
@@ -108,8 +108,8 @@ fn attach(namespace: &mut Namespace, reference: &ByReference) {
             RowValue::Remote { .. } | RowValue::Removed => false,
         });
         assert_eq!(subdirs.count() as u64, runs.iter().map(|run| run.subdirs).sum::<u64>());
-        namespace.load(dir, rows.iter());
-        namespace.finish_load(dir, Seq(0), Default::default());
+        namespace.store().load(dir, rows.iter());
+        namespace.store().finish_load(dir, Seq(0), Default::default());
     }
 }
 

@@ -1,8 +1,8 @@
 //! The steps before a request is sent: a local answer, or other requests that come first; and the
 //! time at which the changes that were answered locally leave.
 
-use types::{Clock, Cred, Ino, Moment, Span};
-use wire::{Answer, Failure, Op};
+use types::{Clock, Cred, Epoch, Ino, Moment, Span};
+use wire::{Answer, Failure, JobOp, Op, SessionOp};
 
 use super::{LocalAnswer, Session, SessionEffects};
 
@@ -54,6 +54,19 @@ impl AsyncDue {
 }
 
 impl Session {
+    /// The newest term of the server that ended without being stopped; 0 for none.
+    #[must_use]
+    pub fn crashed(&self) -> Epoch {
+        self.crashed
+    }
+
+    /// Whether the server does not hear this client any more, because another client took its work
+    /// over.
+    #[must_use]
+    pub fn is_fenced(&self) -> bool {
+        self.fenced
+    }
+
     /// The next step of a request that began at a moment. A driver calls this until the step is an
     /// answer or [`RequestStep::Send`]. Only changes need the civil time.
     pub fn begin(
@@ -65,12 +78,12 @@ impl Session {
         effects: &mut SessionEffects,
     ) -> RequestStep {
         if op.is_mutation() && self.must_sync() {
-            return RequestStep::First(Op::Sync);
+            return RequestStep::First(Op::Session(SessionOp::Sync));
         }
         let fresh = self.is_fresh(begun);
         if !fresh && self.exclusive_count() > 0 {
             // Its directories are this client's as long as it hears the server.
-            return RequestStep::First(Op::AwaitAsync);
+            return RequestStep::First(Op::Session(SessionOp::AwaitAsync));
         }
         let known = match fresh {
             true => self.known(cred, op, clock.time, effects),
@@ -81,9 +94,9 @@ impl Session {
             LocalAnswer::Local(answer) | LocalAnswer::Async(_, answer) => {
                 RequestStep::AnsweredAhead(answer)
             }
-            LocalAnswer::Soon => RequestStep::First(Op::AwaitAsync),
+            LocalAnswer::Soon => RequestStep::First(Op::Session(SessionOp::AwaitAsync)),
             LocalAnswer::WantsNumbers(count) => {
-                RequestStep::First(Op::Extend { subtree: Ino(0), count })
+                RequestStep::First(Op::Job(JobOp::Extend { subtree: Ino(0), count }))
             }
             // Not at `begun`: that may be long ago, and a lease is over when it is over.
             LocalAnswer::Nothing => match self.leased(cred, op, clock.now, fresh) {

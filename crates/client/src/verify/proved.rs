@@ -32,9 +32,8 @@ pub fn of_last_decoupling(mut found: Vec<(Epoch, Seq, String)>) -> Vec<String> {
 }
 
 impl Verifier {
-    /// Judges a journal, whose name errors have, and proves that the server may link its runs.
-    /// Returns the number of its events, and the objects, or the reason why the server has to judge
-    /// it itself.
+    /// Judges the journal with this name, and proves that the server may link its runs. Returns the
+    /// number of its events, and the objects, or the reason why the server has to judge it itself.
     ///
     /// # Errors
     /// `EPERM` and the event that breaks a rule; `EBADMSG` for a damaged journal.

@@ -135,8 +135,8 @@ fn the_verifier_asks_once_for_an_existing_directory() {
     assert_eq!(verifier.judge(&block), Err(VerifyError::Cold(ROOT)));
     let old = Attr { ino: Ino(50), mode: 0o100_644, nlink: 1, ..Attr::default() };
     let namespace = verifier.namespace_mut();
-    namespace.load_entry(ROOT, b"old", &old, b"");
-    namespace.finish_load(ROOT, Seq(0), Default::default());
+    namespace.store().load_entry(ROOT, b"old", &old, b"");
+    namespace.store().finish_load(ROOT, Seq(0), Default::default());
     assert_eq!(verifier.judge(&block), Ok(()));
     let mut more = JournalBuffer::new(Seq(4), false);
     more.append(Origin::default(), &Event::Create(create(ROOT, b"old", 103, 0o100_644)));

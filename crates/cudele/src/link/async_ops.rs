@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use client::AsyncDue;
 use types::{Cred, Moment, Result, Span};
-use wire::{Op, WantsExclusive};
+use wire::{Op, SessionOp, WantsExclusive};
 
 use super::{Link, State};
 
@@ -80,7 +80,7 @@ impl Link {
     /// `EIO` if it is away.
     pub(crate) fn drain(&self) -> Result<()> {
         if self.lock().session.is_async() {
-            self.request(&Cred::root(), Op::AwaitAsync, &[])?;
+            self.request(&Cred::root(), Op::Session(SessionOp::AwaitAsync), &[])?;
         }
         Ok(())
     }

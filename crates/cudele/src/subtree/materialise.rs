@@ -49,7 +49,7 @@ impl Subtree {
 
     /// Brings a large directory of the base into the view.
     pub(super) fn fetch_stored(&mut self, dir: Ino) -> Result<()> {
-        let op = wire::Op::WriteDown { parent: dir, name: b"" };
+        let op = wire::Op::Admin(wire::AdminOp::WriteDown { parent: dir, name: b"" });
         self.fs.call_as(&Cred::root(), op)?;
         self.load_written(dir).map(drop)
     }
@@ -62,7 +62,7 @@ impl Subtree {
         let namespace = self.job.inner.view().namespace_mut();
         let scanned = fs.scan_written(dir, true, &mut |name, record| {
             let InodeRecord { attr, data, extra, .. } = record;
-            namespace.load_entry(dir, name, attr, data);
+            namespace.store().load_entry(dir, name, attr, data);
             if may_have_moved || attr.nlink > 1 {
                 places.note_loaded(namespace, EntryName::new(dir, name), attr);
             }
@@ -73,7 +73,7 @@ impl Subtree {
             }
             Ok(())
         })?;
-        namespace.finish_load(dir, Seq(0), Default::default());
+        namespace.store().finish_load(dir, Seq(0), Default::default());
         Ok(scanned)
     }
 }

@@ -6,7 +6,7 @@ use types::{
     Attr, AttrChange, Cred, EntryName, Errno, Error, FileType, INLINE_BYTES_MAX, Ino, RenameFlags,
     Result, Stripe, Timestamp, XattrFlags,
 };
-use wire::{Answer, Op};
+use wire::{Answer, Op, ReadOp};
 
 use super::Subtree;
 use crate::fs::unexpected;
@@ -50,7 +50,8 @@ impl Subtree {
         let mut after: Option<Vec<u8>> = None;
         let mut walked = false;
         loop {
-            let op = Op::List { dir, after: after.as_deref(), limit: 4096, attrs: true };
+            let op =
+                Op::Read(ReadOp::List { dir, after: after.as_deref(), limit: 4096, attrs: true });
             let (entries, more) = match self.fs.call_as(&Cred::root(), op) {
                 Ok(Answer::Entries { entries, more }) => (entries, more),
                 Ok(other) => return Err(unexpected(&other)),
@@ -76,11 +77,11 @@ impl Subtree {
                     Vec::new()
                 };
                 let namespace = self.job.inner.view().namespace_mut();
-                namespace.load_entry(dir, name, attr, &data);
+                namespace.store().load_entry(dir, name, attr, &data);
                 self.job.places.note_loaded(namespace, EntryName::new(dir, name), attr);
             }
             if !more || entries.is_empty() {
-                self.job.inner.view().namespace_mut().finish_load(
+                self.job.inner.view().namespace_mut().store().finish_load(
                     dir,
                     types::Seq(0),
                     Default::default(),
@@ -110,7 +111,7 @@ impl Subtree {
             }
             Ok((data, xattrs))
         })?;
-        self.job.inner.view().namespace_mut().load_extra(ino, &data, &xattrs);
+        self.job.inner.view().namespace_mut().store().load_extra(ino, &data, &xattrs);
         self.bare.remove(&ino);
         Ok(())
     }

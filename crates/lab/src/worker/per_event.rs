@@ -43,7 +43,7 @@ pub(super) fn apply(place: &Path, files: u64) -> Result<JobOutcome> {
         let create = Create { parent: JOB, name: names.name(), ino, mode, ..Create::default() };
         namespace.apply(seq, Mode::Merge, &Event::Create(create));
         for dir in [JOB, Ino::ROOT] {
-            namespace.mark_all_dirty(dir, seq);
+            namespace.store().mark_all_dirty(dir, seq);
             push(&store, &mut namespace, dir, seq)?;
         }
         names.advance();
@@ -56,20 +56,20 @@ fn pull(store: &DirStore, namespace: &mut Namespace, ino: Ino) -> Result<()> {
     let loaded = execute(store, StoreOp::LoadDir { ino }).map_err(|failure| failure.error)?;
     if let StoreResult::Dir(loaded) = loaded {
         let LoadedDir { manifest, rows } = *loaded;
-        namespace.load(ino, rows.iter());
-        namespace.finish_load(ino, manifest.position, manifest.touched);
+        namespace.store().load(ino, rows.iter());
+        namespace.store().finish_load(ino, manifest.position, manifest.touched);
     }
     Ok(())
 }
 
 fn push(store: &DirStore, namespace: &mut Namespace, ino: Ino, position: Seq) -> Result<()> {
     let missing = || Error::of(cudele::Errno::NotFound, "a directory that was just made");
-    let mut capture = namespace.begin_capture(ino).ok_or_else(missing)?;
+    let mut capture = namespace.store().begin_capture(ino).ok_or_else(missing)?;
     let mut rows = Rows::new();
-    while !namespace.capture(&mut capture, &mut rows, usize::MAX / 2) {}
-    let (counts, touched) = (namespace.counts(ino), namespace.unstored_change(ino));
+    while !namespace.store().capture(&mut capture, &mut rows, usize::MAX / 2) {}
+    let (counts, touched) = (namespace.dirs().counts(ino), namespace.dirs().unstored_change(ino));
     let op = StoreOp::CommitDir { ino, rows, counts, position, touched, attach: None };
     execute(store, op).map_err(|failure| failure.error)?;
-    namespace.end_capture(ino);
+    namespace.store().end_capture(ino);
     Ok(())
 }

@@ -109,7 +109,7 @@ impl Mds {
         if !self.namespace.is_complete(Ino::LINKS) {
             return Err(cold(Ino::LINKS));
         }
-        if !self.namespace.has_links() {
+        if !self.namespace.dirs().has_links() {
             return Ok(Vec::new());
         }
         self.check_known(root)?;
@@ -134,7 +134,7 @@ impl Mds {
 
     /// Everything in a subtree must be in memory.
     pub(super) fn check_known(&self, root: Ino) -> Result<(), Refused> {
-        let below = self.namespace.below(root).into_iter();
+        let below = self.namespace.dirs().below(root).into_iter();
         let mut below = below.filter(|dir| !self.authority.is_of_other(*dir));
         let unknown = below.find(|dir| !self.namespace.is_complete(*dir));
         match unknown.or_else(|| self.unknown_below(root)) {
@@ -154,7 +154,7 @@ impl Mds {
 
     /// A directory of a subtree that is not in memory at all.
     fn unknown_below(&self, root: Ino) -> Option<Ino> {
-        let below = self.namespace.below(root).into_iter();
+        let below = self.namespace.dirs().below(root).into_iter();
         below
             .filter_map(|dir| look_into(&self.namespace, &self.authority, dir).ok())
             .flatten()

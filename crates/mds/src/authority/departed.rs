@@ -40,7 +40,7 @@ impl Mds {
         if !self.may_leave_events(root) {
             return None;
         }
-        let dirs = self.namespace.below(root);
+        let dirs = self.namespace.dirs().below(root);
         // The search for changes follows the home directories of inodes.
         if dirs.iter().any(|dir| !self.namespace.is_within(*dir, root)) {
             return None;
@@ -73,10 +73,10 @@ impl Mds {
     pub(super) fn journal_says_more(&self, root: Ino, seq: Seq) -> bool {
         let export = self.authority.export_of(root).filter(|export| export.is_skipped);
         let gone = export.and_then(|export| export.gone.as_ref());
-        let is_later = |dir: Ino, last| self.namespace.journalled_up_to(dir) > last;
+        let is_later = |dir: Ino, last| self.namespace.dirs().journalled_up_to(dir) > last;
         match gone {
             Some(gone) => gone.dirs.iter().any(|dir| is_later(*dir, gone.last)),
-            None => self.namespace.below(root).into_iter().any(|dir| is_later(dir, seq)),
+            None => self.namespace.dirs().below(root).into_iter().any(|dir| is_later(dir, seq)),
         }
     }
 
@@ -100,9 +100,9 @@ impl Mds {
     }
 
     fn is_little_to_write(&self, root: Ino) -> bool {
-        let dirs = self.namespace.unstored_directories().into_iter();
+        let dirs = self.namespace.dirs().unstored_directories().into_iter();
         let dirs: Vec<Ino> = dirs.filter(|dir| self.namespace.is_within(*dir, root)).collect();
-        let changed: u64 = dirs.iter().map(|dir| self.namespace.dirty_entries(*dir)).sum();
+        let changed: u64 = dirs.iter().map(|dir| self.namespace.dirs().dirty_entries(*dir)).sum();
         dirs.len() <= LITTLE_DIRS && changed <= LITTLE
     }
 
@@ -139,6 +139,7 @@ impl Mds {
         }
         let dirty = self
             .namespace
+            .dirs()
             .below(root)
             .into_iter()
             .any(|dir| !self.checkpoint.is_stored(&self.namespace, dir));

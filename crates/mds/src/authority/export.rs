@@ -391,9 +391,9 @@ impl Mds {
         self.send_opens_after((root, to), &linked, effects);
         let decoupled = self.decoupled_below(root);
         // Answer the blocked requests first: forgetting a large subtree takes a while.
-        let out = self.namespace.take_out(root);
+        let out = self.namespace.handover().take_out(root);
         // Only their absence here shows that these inodes moved.
-        self.namespace.forget_linked(&linked, gone.map_or(Seq(0), |gone| gone.last));
+        self.namespace.handover().forget_linked(&linked, gone.map_or(Seq(0), |gone| gone.last));
         self.counters.exported_linked += linked.len() as u64;
         self.note_moved(root, linked);
         let froze = frozen.map_or(Span(0), |since| self.clock.now.since(since));
@@ -401,7 +401,7 @@ impl Mds {
         self.counters.export_freezes_micros += froze.0 / 1000;
         self.authority.note_plain();
         self.fetches.wake_returned(root);
-        let forgotten = self.namespace.forget_out(out);
+        let forgotten = self.namespace.handover().forget_out(out);
         self.note_moved(root, forgotten);
         self.drop_left();
         // Requests that wait for a merge of these continue to wait at the other rank.

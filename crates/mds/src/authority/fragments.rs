@@ -18,7 +18,7 @@ use namespace::Namespace;
 use types::{
     AttrChange, ClientId, Cred, Frag, Ino, Map, Origin, Path, Rank, Set, Timestamp, name_hash,
 };
-use wire::{Answer, Fragments, Op};
+use wire::{Answer, Fragments, Op, ReadOp};
 
 use super::Authority;
 use super::preload::Goal;
@@ -170,7 +170,7 @@ impl Mds {
         let Ok(attr) = self.namespace.getattr(dir) else { return false };
         let rank = |part: Ino| self.authority.list.get(part).map_or(Rank(0), |it| it.rank);
         let parts = split.parts.map(|part| (part, rank(part)));
-        let rest = if let Op::Walk { base, path } = request.op {
+        let rest = if let Op::Read(ReadOp::Walk { base, path }) = request.op {
             self.rest_below(base, path, dir)
         } else {
             Vec::new()
@@ -230,7 +230,7 @@ impl Mds {
     /// back.
     pub(super) fn is_empty_part(&self, root: Ino) -> bool {
         let part = self.authority.list.get(root).is_some_and(|subtree| subtree.part.is_some());
-        part && self.namespace.is_complete(root) && self.namespace.names_here(root) == 0
+        part && self.namespace.is_complete(root) && self.namespace.dirs().names_here(root) == 0
     }
 
     /// The permissions of a directory.
@@ -262,7 +262,7 @@ impl Mds {
 
     /// Changes attributes on behalf of no client.
     pub(super) fn set_quietly(&mut self, ino: Ino, change: AttrChange, time: Timestamp) {
-        let Ok(planned) = self.namespace.plan_setattr(&Cred::root(), ino, &change, time) else {
+        let Ok(planned) = self.namespace.plan().setattr(&Cred::root(), ino, &change, time) else {
             return;
         };
         let event = planned.event();

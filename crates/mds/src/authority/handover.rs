@@ -79,11 +79,11 @@ impl Mds {
     pub(super) fn hand_over(&self, root: Ino, linked: &[Ino]) -> Option<Vec<u8>> {
         let mut buffer = JournalBuffer::new(Seq(1), true);
         let planned =
-            self.namespace.offer(root, EntryName::new(Ino::mount_stub(root), ROOT_NAME))?;
+            self.namespace.plan().offer(root, EntryName::new(Ino::mount_stub(root), ROOT_NAME))?;
         buffer.append(Origin::default(), &planned.event());
         for ino in linked {
             let name = name_in_links(*ino);
-            let planned = self.namespace.offer_linked(*ino, &name)?;
+            let planned = self.namespace.plan().offer_linked(*ino, &name)?;
             buffer.append(Origin::default(), &planned.event());
         }
         for (client, ino) in self.holders_below(root, linked) {

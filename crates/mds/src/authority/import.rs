@@ -72,7 +72,7 @@ impl Authority {
             return;
         }
         let path = Path::parse(&subtree.path).unwrap_or_else(|_| Path::root());
-        namespace.set_above_stub(subtree.root, path, subtree.policy.as_bytes());
+        namespace.handover().set_above_stub(subtree.root, path, subtree.policy.as_bytes());
     }
 }
 
@@ -262,8 +262,8 @@ impl Mds {
     /// the last of these events.
     fn take_in(&mut self, subtree: &MovedSubtree) -> Result<Seq, Error> {
         let MovedSubtree { root, path, .. } = subtree;
-        let out = self.namespace.take_out(*root);
-        self.namespace.forget_out(out);
+        let out = self.namespace.handover().take_out(*root);
+        self.namespace.handover().forget_out(out);
         self.authority.set_above_stub(&mut self.namespace, subtree);
         let (home, name) = if self.is_named_here(subtree) {
             self.namespace.name_of(*root).ok_or_else(|| {

@@ -54,7 +54,8 @@ impl Reservations {
 }
 
 impl Mds {
-    /// A message of another rank about a transfer.
+    /// A message of another rank about a transfer. A rank that replays drops it: the recovery reads
+    /// the list itself, and a newer list would not fit what it has read.
     pub(crate) fn transfer_step(
         &mut self,
         from: Rank,
@@ -62,6 +63,9 @@ impl Mds {
         step: &TransferStep,
         effects: &mut MdsEffects,
     ) {
+        if self.phase == Phase::Recovering {
+            return;
+        }
         let id = TransferId { number, from: giver };
         match *step {
             TransferStep::AskSubtree { root } if giver == from => self.asked(id, root, effects),
@@ -91,13 +95,12 @@ impl Mds {
         self.authority_step(effects);
     }
 
-    /// Another rank asks for the place of a subtree. A rank that replays does not answer yet.
+    /// Another rank asks for the place of a subtree.
     fn asked(&mut self, id: TransferId, root: Ino, effects: &mut MdsEffects) {
         let refusal = match self.phase {
-            Phase::Recovering => return,
             Phase::Stopping | Phase::Stopped => Some("it is stopping"),
             // The subtree is taken when the clients of the earlier term are back.
-            Phase::Reconnecting { .. } | Phase::Active => {
+            Phase::Recovering | Phase::Reconnecting { .. } | Phase::Active => {
                 let full = self.authority.reservations.all.len() >= RESERVATIONS_MAX;
                 full.then_some("too many subtrees are about to move there")
             }

@@ -175,9 +175,9 @@ impl Mds {
             if reshape.joins {
                 continue;
             }
-            let names = self.namespace.names_in(from, reshape.cursor.as_deref(), SLICE);
+            let names = self.namespace.dirs().names_in(from, reshape.cursor.as_deref(), SLICE);
             for (name, ino) in &names {
-                self.namespace.plan_move(EntryName::new(from, name), *ino, from)?;
+                self.namespace.plan().relocate(EntryName::new(from, name), *ino, from)?;
             }
             if let Some((last, _)) = names.last() {
                 let cursor = Some(last.clone());
@@ -266,7 +266,7 @@ impl Mds {
             if !self.namespace.is_complete(from) {
                 return Err(Refusal::Cold(from));
             }
-            let names = self.namespace.names_in(from, cursor.as_deref(), SLICE);
+            let names = self.namespace.dirs().names_in(from, cursor.as_deref(), SLICE);
             let last = names.last().map(|(name, _)| name.clone());
             for (name, ino) in names.into_iter().filter(|(_, ino)| !parts.contains(ino)) {
                 let to = if joins { dir } else { parts[frag.place_of(name_hash(&name))] };
@@ -298,7 +298,8 @@ impl Mds {
 
     fn move_name(&mut self, between: (Ino, Ino), (name, ino): (&[u8], Ino)) -> Result<(), Refusal> {
         debug_assert!(between.0 != between.1, "{ino}: a name moves to another directory");
-        let planned = self.namespace.plan_move(EntryName::new(between.0, name), ino, between.1)?;
+        let planned =
+            self.namespace.plan().relocate(EntryName::new(between.0, name), ino, between.1)?;
         self.journal_quietly(&planned.event());
         Ok(())
     }

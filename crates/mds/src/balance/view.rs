@@ -144,7 +144,7 @@ impl BalanceCx<'_> {
                 id: whole(*ino),
                 parent,
                 counts: *counts,
-                inodes: self.namespace.entries_of(*ino),
+                inodes: self.namespace.dirs().entries_of(*ino),
                 movable: self.may_leave(*ino, &fixed),
                 pin,
             }

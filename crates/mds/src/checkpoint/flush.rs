@@ -110,7 +110,7 @@ impl CheckpointCx<'_> {
                 || self.namespace.is_within(*dir, subtree);
             is_part && self.is_unwritten(*dir, seq)
         };
-        self.namespace.unstored_directories().into_iter().filter(unwritten).collect()
+        self.namespace.dirs().unstored_directories().into_iter().filter(unwritten).collect()
     }
 
     /// The same for a snapshot, which also needs directories whose place is unknown after a
@@ -131,7 +131,7 @@ impl CheckpointCx<'_> {
             return;
         }
         let seq = self.log.last();
-        let unstored = self.namespace.unstored_directories().into_iter();
+        let unstored = self.namespace.dirs().unstored_directories().into_iter();
         let dirs = unstored.filter(|dir| self.goes_with(*dir, root)).collect();
         let at = ReplyTo::NOBODY;
         let (then, answer) = (Then::Export, Answer::Done);
@@ -143,8 +143,8 @@ impl CheckpointCx<'_> {
     pub(crate) fn is_written_below(&self, root: Ino, seq: Seq) -> bool {
         let writing = self.checkpoint.committing.iter();
         let mut writing = writing.filter(|(_, since)| *since <= seq).map(|(dir, _)| *dir);
-        let unstored = self.namespace.unstored_directories().into_iter();
-        let since = |dir: Ino| self.namespace.dirty_since(dir);
+        let unstored = self.namespace.dirs().unstored_directories().into_iter();
+        let since = |dir: Ino| self.namespace.dirs().dirty_since(dir);
         let mut unstored = unstored.filter(|dir| since(*dir).is_some_and(|since| since <= seq));
         !writing.any(|dir| self.goes_with(dir, root))
             && !unstored.any(|dir| self.goes_with(dir, root))
@@ -207,7 +207,7 @@ impl CheckpointCx<'_> {
     }
 
     fn is_unwritten(&self, dir: Ino, seq: Seq) -> bool {
-        self.namespace.dirty_since(dir).is_some_and(|since| since <= seq)
+        self.namespace.dirs().dirty_since(dir).is_some_and(|since| since <= seq)
             || self.checkpoint.committing.iter().any(|(ino, _)| *ino == dir)
     }
 
@@ -219,10 +219,12 @@ impl CheckpointCx<'_> {
         // The smallest: the choice must not depend on the order of a hash set.
         let wanted = self.checkpoint.flushes.waiting.iter().flat_map(|flush| &flush.dirs);
         let dir = wanted
-            .filter(|dir| self.namespace.dirty_since(**dir).is_some() && self.may_capture(**dir))
+            .filter(|dir| {
+                self.namespace.dirs().dirty_since(**dir).is_some() && self.may_capture(**dir)
+            })
             .filter(|dir| self.damage.withheld(**dir).is_none())
             .min();
-        let found = dir.and_then(|dir| Some((self.namespace.dirty_since(*dir)?, *dir)));
+        let found = dir.and_then(|dir| Some((self.namespace.dirs().dirty_since(*dir)?, *dir)));
         self.checkpoint.flushes.ready = found.is_some();
         found
     }
@@ -264,7 +266,7 @@ impl Checkpoint {
         namespace: &'a Namespace,
         root: Ino,
     ) -> impl Iterator<Item = Ino> + 'a {
-        let unstored = namespace.unstored_directories().into_iter();
+        let unstored = namespace.dirs().unstored_directories().into_iter();
         let writing = self.committing.iter().map(|(dir, _)| *dir);
         unstored.chain(writing).filter(move |dir| {
             let within = namespace.is_within(*dir, root);

@@ -57,7 +57,7 @@ impl CheckpointCx<'_> {
         let wanted = self.wanted_directories();
         let most = usize::try_from(self.settings.inodes_max / PINNED_SHARE).unwrap_or(usize::MAX);
         let pinned = newest(self.sessions.shown(), most.max(1));
-        for dir in self.namespace.directory_list() {
+        for dir in self.namespace.dirs().directory_list() {
             if is_small_enough(self.namespace, self.settings) {
                 return;
             }
@@ -65,14 +65,14 @@ impl CheckpointCx<'_> {
             if keep {
                 continue;
             }
-            let named =
-                self.namespace.journalled_up_to(dir) >= self.checkpoint.first_in_journal(self.log);
-            if self.namespace.evict(dir, &pinned) {
+            let named = self.namespace.dirs().journalled_up_to(dir)
+                >= self.checkpoint.first_in_journal(self.log);
+            if self.namespace.store().evict(dir, &pinned) {
                 self.counters.evicted += 1;
                 if named {
                     self.authority.journal_is_unclear(self.log.last());
                 }
-            } else if self.namespace.thin(dir, &pinned) > 0 {
+            } else if self.namespace.store().thin(dir, &pinned) > 0 {
                 self.counters.evicted += 1;
             }
         }
@@ -118,7 +118,7 @@ impl CheckpointCx<'_> {
                 | Waiter::Seen(_) => None,
             };
             if let Some(Message::Request(request)) = frame.and_then(decode) {
-                named.extend(touched(&request.op).0.into_iter().flatten());
+                named.extend(touched(&request.op).inodes());
             }
         }
         named.extend(self.opens.files());
@@ -149,6 +149,6 @@ impl Checkpoint {
 
 /// Whether there is room for more in memory.
 fn is_small_enough(namespace: &Namespace, settings: &Settings) -> bool {
-    let held = namespace.inodes() + namespace.absent_names() / ABSENT_PER_INODE;
+    let held = namespace.inodes() + namespace.dirs().absent_names() / ABSENT_PER_INODE;
     held <= settings.inodes_max
 }

@@ -46,9 +46,9 @@ impl Mds {
     /// If one of them does not hold.
     pub(crate) fn validate_checkpoint(&self, ops: &CheckpointOps) {
         self.checkpoint.validate(ops);
-        for dir in self.namespace.unstored_directories() {
+        for dir in self.namespace.dirs().unstored_directories() {
             let writing = self.checkpoint.committing.iter().any(|(known, _)| *known == dir);
-            let flushing = self.namespace.is_flushing(dir);
+            let flushing = self.namespace.dirs().is_flushing(dir);
             // A recovery writes the root directory itself.
             let known = writing || !flushing || self.phase == Phase::Recovering;
             assert!(known, "{dir}: a directory that is being written is known");

@@ -8,7 +8,7 @@
 use metastore::Manifest;
 use metastore::request::StoreOp;
 use types::{Ino, Moment, Seq, Span, check_name};
-use wire::Op;
+use wire::{Op, ReadOp};
 
 use super::{FetchCx, Fetches};
 use crate::MdsEffects;
@@ -56,7 +56,7 @@ impl FetchCx<'_> {
     /// Fetches the needed parts of a directory, unless that has to wait. A directory that is being
     /// written must not be read: it is fetched when the write ends.
     pub(super) fn start_fetch(&mut self, dir: Ino, effects: &mut MdsEffects) {
-        let must_wait = self.fetches.is_held(dir) || self.namespace.is_flushing(dir);
+        let must_wait = self.fetches.is_held(dir) || self.namespace.dirs().is_flushing(dir);
         let Some(needed) = self.fetches.needed.get(&dir) else { return };
         if must_wait || !self.fetches.under_way.insert(dir) {
             return;
@@ -73,15 +73,16 @@ impl FetchCx<'_> {
 
     /// The part of a directory that a request needs and memory lacks.
     pub(super) fn need_of(&self, op: &Op<'_>, dir: Ino) -> Need {
-        let mut names: Vec<Vec<u8>> = if let Op::Walk { base, path } = *op {
+        let mut names: Vec<Vec<u8>> = if let Op::Read(ReadOp::Walk { base, path }) = *op {
             self.next_name(base, path, dir).into_iter().collect()
         } else {
-            let (_, names) = touched(op);
-            let of_dir = names.into_iter().flatten().filter(|(parent, _)| *parent == dir);
-            of_dir.map(|(_, name)| name.to_vec()).collect()
+            let of_dir = touched(op).names().filter(|at| at.dir == dir);
+            of_dir.map(|at| at.name.to_vec()).collect()
         };
-        names.retain(|name| !self.namespace.knows_name(dir, name) && check_name(name).is_ok());
-        if names.is_empty() && !self.namespace.may_be_counted(dir) {
+        names.retain(|name| {
+            !self.namespace.dirs().knows_name(dir, name) && check_name(name).is_ok()
+        });
+        if names.is_empty() && !self.namespace.dirs().may_be_counted(dir) {
             return Need::Whole;
         }
         Need::Names(names)
@@ -106,7 +107,7 @@ impl FetchCx<'_> {
         // They may be gone.
         let namespace = &self.namespace;
         let late = self.fetches.held.extract_if(.., |(dir, since, _)| {
-            now.since(*since) >= HELD_MAX && !namespace.is_flushing(*dir)
+            now.since(*since) >= HELD_MAX && !namespace.dirs().is_flushing(*dir)
         });
         let late: Vec<Ino> = late.map(|(dir, ..)| dir).collect();
         for dir in late {

@@ -38,7 +38,7 @@ impl Mds {
         for dir in fetches.waiting.keys().filter(|dir| **dir != NUMBERS) {
             let held = fetches.held.iter().any(|(held, ..)| held == dir);
             let failed = fetches.failed.iter().any(|(failed, _)| failed == dir);
-            let comes = fetches.under_way.contains(dir) || self.namespace.is_flushing(*dir);
+            let comes = fetches.under_way.contains(dir) || self.namespace.dirs().is_flushing(*dir);
             assert!(comes || held || failed, "{dir}: the awaited directory will be fetched");
         }
     }

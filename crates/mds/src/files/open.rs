@@ -1,6 +1,7 @@
 //! Opening, sharing and closing files.
 
 use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult};
+use namespace::Hit;
 use types::{
     Attr, AttrChange, ClientId, ConnId, Cred, Errno, FileType, Ino, Origin, Pool, Seq, Timestamp,
 };
@@ -23,7 +24,7 @@ impl FilesCx<'_> {
         (ino, write): (Ino, bool),
         effects: &mut MdsEffects,
     ) -> Performing {
-        note_use(self.namespace, &request.op);
+        note_use(self.namespace, ino, Hit::Read);
         let attr = self.namespace.getattr(ino)?;
         match attr.file_type() {
             FileType::Regular => {}
@@ -183,11 +184,11 @@ impl FilesCx<'_> {
     fn empty_inline(&mut self, ino: Ino) -> Option<Seq> {
         let (root, time) = (Cred::root(), self.clock.time);
         let Attr { size, mtime, .. } = self.namespace.getattr(ino).ok()?;
-        let planned = self.namespace.plan_setdata(&root, ino, b"", size, time).ok()?;
+        let planned = self.namespace.plan().setdata(&root, ino, b"", size, time).ok()?;
         self.applying().journal_and_apply(Origin::default(), ino, ino, &planned.event());
         // Its content did not change.
         let change = AttrChange { mtime: Some(mtime), ..AttrChange::default() };
-        let planned = self.namespace.plan_setattr(&root, ino, &change, time).ok()?;
+        let planned = self.namespace.plan().setattr(&root, ino, &change, time).ok()?;
         self.applying().journal_and_apply(Origin::default(), ino, ino, &planned.event()).0
     }
 

@@ -58,7 +58,7 @@ impl MergeCx<'_> {
             return Ok(Slice::Cold(Ino::LINKS));
         }
         // Where inodes have several names, a directory that loses its place takes some with it.
-        let careful = self.namespace.has_links();
+        let careful = self.namespace.dirs().has_links();
         while merge.offset < bytes.len() {
             let (block, next) = Block::read(bytes, merge.offset)?;
             assert!(next > merge.offset, "a block has a length");
@@ -72,7 +72,7 @@ impl MergeCx<'_> {
                     let blind = blind && merge.left_out.front() != Some(&seq);
                     let is_new = |dir| merge.new_dirs.contains(&dir);
                     let entry = EntryName::new(create.parent, create.name);
-                    let vacant = || self.namespace.is_vacant(entry, is_new);
+                    let vacant = || self.namespace.dirs().is_vacant(entry, is_new);
                     let blind = blind && !may_meet_directory(merge, &create);
                     if seq > done && blind && (!careful || vacant()) {
                         batch.push(merge.seq, &create);
@@ -196,13 +196,13 @@ impl MergeCx<'_> {
             return self.merge_checked(merge, event);
         }
         let dry_run = merge.flags.dry_run;
-        if !dry_run && self.namespace.lacks_place(event) {
+        if !dry_run && self.namespace.needs().lacks_place(event) {
             self.leave_out(merge, event, Errno::NotFound);
             return None;
         }
         let is_new = |dir| merge.new_dirs.contains(&dir);
         if !merge.sets_time_of_run(event)
-            && let Some(dir) = self.namespace.needs_in_merge(event, is_new)
+            && let Some(dir) = self.namespace.needs().in_merge(event, is_new)
         {
             return Some(dir);
         }

@@ -276,7 +276,7 @@ impl MergeCx<'_> {
         let dirs: Vec<DirRun> = made.copied().collect();
         for run in &dirs {
             // A dry run may have looked for it, in vain.
-            self.namespace.leave_to_store(run.dir);
+            self.namespace.store().leave_to_store(run.dir);
         }
         // No event that is not safe yet concerns these directories, which no client has seen.
         let (position, ranges) = (self.log.safe(), guard(merge));
@@ -285,16 +285,17 @@ impl MergeCx<'_> {
 
     /// Whether a directory that is to be attached is in use, so that a client may know it.
     fn stands_for_something(&self, merge: &Merge, dir: Ino) -> bool {
-        let is_used = self.namespace.counts(dir).0 > 0 || self.namespace.unstored(dir).0;
+        let is_used =
+            self.namespace.dirs().counts(dir).0 > 0 || self.namespace.dirs().unstored(dir).0;
         dir != merge.subtree && (self.namespace.knows(dir) || is_used)
     }
 
     /// Whether the run of a root may be attached now; if not, when the directory was fetched.
     fn may_attach_root(&self, root: Ino) -> Result<bool, Failure> {
-        if !self.namespace.is_complete(root) || self.namespace.is_flushing(root) {
+        if !self.namespace.is_complete(root) || self.namespace.dirs().is_flushing(root) {
             return Ok(false);
         }
-        if self.namespace.counts(root).0 == 0 {
+        if self.namespace.dirs().counts(root).0 == 0 {
             return Ok(true);
         }
         let text = "the directory has names by now; what is in it must be merged by value".into();

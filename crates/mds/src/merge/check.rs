@@ -45,16 +45,16 @@ impl Merge {
         namespace: &Namespace,
         event: &Event<'a>,
     ) -> Result<Option<Planned<'a>>, Refusal> {
-        if namespace.lacks_place(event) {
+        if namespace.needs().lacks_place(event) {
             return Err(Errno::NotFound.into());
         }
         let is_new = |dir| self.new_dirs.contains(&dir);
-        if let Some(dir) = namespace.needs_in_merge(event, is_new) {
+        if let Some(dir) = namespace.needs().in_merge(event, is_new) {
             return Err(Refusal::Cold(dir));
         }
         let own = event.inode().is_some_and(|ino| self.ranges.iter().any(|r| r.contains(ino)));
         let judge = Judge { cred: &self.cred, subtree: self.subtree };
-        namespace.judge(&judge, event, own)
+        namespace.plan().judge(&judge, event, own)
     }
 }
 
@@ -220,7 +220,7 @@ fn places(event: &Event<'_>) -> [Option<Ino>; 4] {
 pub(super) fn reason(namespace: &Namespace, event: &Event<'_>) -> Errno {
     let found = |(dir, name)| namespace.peek(dir, name).ok().flatten();
     match *event {
-        _ if namespace.lacks_place(event) => Errno::NotFound,
+        _ if namespace.needs().lacks_place(event) => Errno::NotFound,
         Event::Unlink { .. } => Errno::IsDirectory,
         Event::Rmdir { parent, name, .. } => match found((parent, name)) {
             Some(ino) if namespace.is_dir(ino) => Errno::NotEmpty,

@@ -9,7 +9,7 @@
 use namespace::{Mode, Namespace, Refusal};
 use policy::{Policy, Transition};
 use types::{ClientId, Cred, Errno, Ino, Origin, Pool, Seq};
-use wire::{Answer, Failure, Op};
+use wire::{Answer, ChangeOp, Failure, Op};
 
 use super::change::resolve_dir;
 use super::subtree::{Begun, SubtreeCx};
@@ -25,7 +25,9 @@ impl SubtreeCx<'_> {
         from: Incoming<'_>,
         client: ClientId,
     ) -> Result<Ino, Refused> {
-        let Op::SetPolicy { path, .. } = *from.op() else { return Err(Errno::Invalid.into()) };
+        let Op::Change(ChangeOp::SetPolicy { path, .. }) = *from.op() else {
+            return Err(Errno::Invalid.into());
+        };
         let ino = resolve_dir(self.namespace, &from.request.cred, path)?;
         if is_blocked(self.tables, self.namespace, client, ino) {
             return Err(Errno::Busy.into());
@@ -41,12 +43,12 @@ impl SubtreeCx<'_> {
         ino: Ino,
         is_stored: bool,
     ) -> Result<Begun, Refused> {
-        let Op::SetPolicy { policy: text, .. } = *from.op() else {
+        let Op::Change(ChangeOp::SetPolicy { policy: text, .. }) = *from.op() else {
             return Err(Errno::Invalid.into());
         };
         let (at, cred) = (from.at(), &from.request.cred);
         let time = self.clock.time;
-        self.namespace.plan_setpolicy(cred, ino, text, time)?;
+        self.namespace.plan().setpolicy(cred, ino, text, time)?;
         let before = in_force(self.namespace, ino);
         let to = if text.is_empty() { inherited(self.namespace, ino) } else { parse(text)? };
         let held = self.tables.owner(ino).map(|known| known.client);
@@ -60,7 +62,7 @@ impl SubtreeCx<'_> {
             return Ok(Begun::NeedsStore);
         }
         // A policy is an agreement between people; it is durable independent of its own promise.
-        let planned = self.namespace.plan_setpolicy(cred, ino, text, time)?;
+        let planned = self.namespace.plan().setpolicy(cred, ino, text, time)?;
         let event = planned.event();
         let seq = self.log.append(self.clock.now, Origin::default(), &event);
         self.namespace.apply(seq, Mode::Live, &event);
@@ -106,7 +108,7 @@ impl SubtreeCx<'_> {
         let known = self.tables.decoupled.get_mut(&subtree);
         let Some(text) = known.and_then(|known| known.next.clone()) else { return Ok(Seq(0)) };
         let (root, time) = (Cred::root(), self.clock.time);
-        let planned = self.namespace.plan_setpolicy(&root, subtree, text.as_bytes(), time);
+        let planned = self.namespace.plan().setpolicy(&root, subtree, text.as_bytes(), time);
         if let Err(Refusal::Cold(dir)) = planned {
             return Err(dir);
         }
@@ -155,7 +157,7 @@ impl SubtreeCx<'_> {
             return Ok(());
         }
         let (root, time) = (Cred::root(), self.clock.time);
-        let planned = self.namespace.plan_setpolicy(&root, subtree, text.as_bytes(), time)?;
+        let planned = self.namespace.plan().setpolicy(&root, subtree, text.as_bytes(), time)?;
         let event = planned.event();
         let seq = self.log.append(self.clock.now, Origin::default(), &event);
         self.namespace.apply(seq, Mode::Live, &event);

@@ -96,8 +96,8 @@ fn an_unjournalled_removal_is_purged_once_store_and_list_have_it() {
     );
     mds.purging().step(&mut effects);
     assert_eq!(asked(&mut effects), [""; 0], "a directory has not been written since");
-    mds.namespace.begin_capture(Ino(9)).unwrap();
-    mds.namespace.end_capture(Ino(9));
+    mds.namespace.store().begin_capture(Ino(9)).unwrap();
+    mds.namespace.store().end_capture(Ino(9));
     mds.purging().step(&mut effects);
     assert_eq!(asked(&mut effects), ["list of [31, 30]"]);
     mds.checkpointing().purge_stored(Task::List(0), Ok(StoreResult::Done), &mut effects);
@@ -227,8 +227,8 @@ fn content_that_a_merge_without_records_removed_waits_for_the_store() {
     mds.namespace.apply(Seq(6), namespace::Mode::Live, &event);
     mds.purging().step(&mut effects);
     assert_eq!(asked(&mut effects), [""; 0]);
-    mds.namespace.begin_capture(Ino(9)).unwrap();
-    mds.namespace.end_capture(Ino(9));
+    mds.namespace.store().begin_capture(Ino(9)).unwrap();
+    mds.namespace.store().end_capture(Ino(9));
     mds.purging().step(&mut effects);
     assert_eq!(asked(&mut effects), ["list of [30]"]);
 }

@@ -32,7 +32,7 @@ impl RecoveryCx<'_> {
         // Events before this one did not need the directory, or made it dirty.
         let since = Seq(self.recovery.applied.0.saturating_add(1));
         self.damage.withhold(self.namespace, dir, since, &error);
-        self.namespace.take_as_empty(dir);
+        self.namespace.handover().take_as_empty(dir);
         self.replay_on(effects)
     }
 
@@ -56,10 +56,10 @@ impl RecoveryCx<'_> {
         for dir in dirs {
             if dir == Ino::LINKS {
                 // The replay did not know all names of these inodes, so it counted wrong.
-                self.namespace.forget_dirs(&[dir]);
-                self.namespace.withhold(dir);
+                self.namespace.handover().forget_dirs(&[dir]);
+                self.namespace.handover().withhold(dir);
             }
-            self.namespace.doubt(dir);
+            self.namespace.handover().doubt(dir);
         }
     }
 }

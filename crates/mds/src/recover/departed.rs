@@ -99,8 +99,8 @@ impl RecoveryCx<'_> {
     pub(super) fn forget_departed(&mut self, seq: Seq) {
         if self.recovery.departed.is_due(seq) {
             for left in self.recovery.departed.take_due(seq) {
-                self.namespace.forget_linked(&left.linked, left.last);
-                self.namespace.forget_dirs(&left.dirs);
+                self.namespace.handover().forget_linked(&left.linked, left.last);
+                self.namespace.handover().forget_dirs(&left.dirs);
             }
         }
     }

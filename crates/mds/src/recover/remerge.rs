@@ -66,7 +66,7 @@ impl RecoveryCx<'_> {
             {
                 let is_refused = |ino: Ino| refused.contains(&ino);
                 if *done >= part.start && !record.event.inode().is_some_and(is_refused) {
-                    if let Some(dir) = self.namespace.needs_again(seq, &record.event) {
+                    if let Some(dir) = self.namespace.needs().again(seq, &record.event) {
                         return Some(dir);
                     }
                     self.namespace.apply(seq, Mode::Remerge, &record.event);
@@ -99,7 +99,7 @@ impl RecoveryCx<'_> {
                 self.recovery.losses += 1;
                 continue;
             }
-            if let Some(dir) = self.namespace.needs_to_lose(&loss) {
+            if let Some(dir) = self.namespace.needs().to_lose(&loss) {
                 // Whether the winner is stored is checked again afterwards.
                 return Err(Pause::Directory(dir));
             }
@@ -135,7 +135,7 @@ impl RecoveryCx<'_> {
         let rows = rows.iter().map(|row| seen_by(rank, row));
         let mut touched = manifest.touched;
         touched.seq = touched.seq.seen_by(rank);
-        self.namespace.replace(dir, rows, manifest.position, touched);
+        self.namespace.store().replace(dir, rows, manifest.position, touched);
         Ok(true)
     }
 }

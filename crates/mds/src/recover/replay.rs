@@ -164,11 +164,11 @@ impl RecoveryCx<'_> {
         if self.recovery.departed.passes_over(&record.event) {
             return Ok(());
         }
-        while let Some(dir) = self.namespace.needs_again(record.seq, &record.event) {
+        while let Some(dir) = self.namespace.needs().again(record.seq, &record.event) {
             if !self.recovery.departed.covers(dir) {
                 return Err(Pause::Directory(dir));
             }
-            self.namespace.take_as_empty(dir);
+            self.namespace.handover().take_as_empty(dir);
         }
         self.purges.replayed(record.seq, &record.event);
         match record.event {

@@ -263,7 +263,7 @@ fn rank_0_begins_with_the_root_and_another_rank_with_its_journal() {
 #[test]
 fn a_new_cluster_stores_its_root_before_it_reads_the_journal() {
     let mut replica = Replica::at(0, Step::FetchRoot);
-    replica.mds.namespace.take_as_empty(Ino::ANCHOR);
+    replica.mds.namespace.handover().take_as_empty(Ino::ANCHOR);
     assert!(matches!(replica.give(RecoveryInput::Fetched), Ok(None)));
     let StoreOp::CommitDir { ino, rows, .. } = replica.op() else { panic!("no directory") };
     assert!(ino == Ino::ANCHOR && !rows.is_empty());
@@ -279,7 +279,7 @@ fn inodes_with_several_names_are_fetched_before_some_of_them_are_forgotten() {
     let gone = Gone { root: DIR, moves: 1, last: Seq(5), dirs, linked, went: true };
     replica.mds.recovery.departed = DepartedSubtrees::new(&[gone]);
     assert_eq!(directory(&replica.give(RecoveryInput::Fetched)), Some(Ino::LINKS));
-    replica.mds.namespace.take_as_empty(Ino::LINKS);
+    replica.mds.namespace.handover().take_as_empty(Ino::LINKS);
     assert_eq!(directory(&replica.give(RecoveryInput::Fetched)), None);
     assert_eq!(replica.lists(), journal_prefix(Rank(0)));
 }
@@ -329,7 +329,7 @@ fn a_replay_continues_with_the_event_whose_directory_came() {
     let need = replica.replay(&[file(DIR, b"b"), unlink(DIR), file(DIR, b"c")]);
     assert_eq!(directory(&need), Some(DIR));
     assert_eq!((replica.mds.recovery.applied, replica.mds.recovery.skip), (Seq(1), 1));
-    replica.mds.namespace.take_as_empty(DIR);
+    replica.mds.namespace.handover().take_as_empty(DIR);
     assert_eq!(end(&replica.give(RecoveryInput::Fetched)), Some(Seq(3)));
     assert_eq!(replica.mds.counters.recovered_events, 3, "each event is applied once");
 }

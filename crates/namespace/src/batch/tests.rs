@@ -34,9 +34,9 @@ fn a_batch_does_what_its_creates_do_one_by_one() {
     }
     assert_eq!(outcomes, expected);
     assert!(expected.iter().any(|outcome| *outcome != ApplyOutcome::Done), "some names collide");
-    assert_eq!(batched.directory_list(), single.directory_list());
-    for dir in single.directory_list() {
-        assert_eq!(batched.counts(dir), single.counts(dir));
+    assert_eq!(batched.dirs().directory_list(), single.dirs().directory_list());
+    for dir in single.dirs().directory_list() {
+        assert_eq!(batched.dirs().counts(dir), single.dirs().counts(dir));
     }
     for number in 0..1000 {
         let ino = Ino(4096 + number);

@@ -6,9 +6,10 @@ use types::{
     Timestamp, XattrChange,
 };
 
-use super::{Plan, Planned, SET_GID, WRITE};
+use super::{Plan, Planned, Planner, SET_GID};
+use crate::Refusal;
+use crate::access::{WRITE, allow, owner_only};
 use crate::inode::Inode;
-use crate::{Namespace, Refusal};
 
 const SET_UID: u32 = 0o4000;
 /// Longest name of an extended attribute, as in Linux.
@@ -23,7 +24,7 @@ pub(super) fn check_length(size: u64) -> Result<(), Refusal> {
     if size > FILE_BYTES_MAX { Err(Errno::TooBig.into()) } else { Ok(()) }
 }
 
-impl Namespace {
+impl Planner<'_> {
     /// `chmod`, `chown`, `truncate`, `utimens`.
     ///
     /// # Errors
@@ -31,18 +32,18 @@ impl Namespace {
     /// not root), `EACCES` to truncate without write permission, `EISDIR` to truncate a directory,
     /// `EINVAL` to truncate anything else but a file, `EFBIG` to make it longer than
     /// [`FILE_BYTES_MAX`], `ESTALE`.
-    pub fn plan_setattr(
-        &self,
+    pub fn setattr(
+        self,
         cred: &Cred,
         ino: Ino,
         change: &AttrChange,
         time: Timestamp,
     ) -> Plan<'static> {
-        let inode = self.inode_up_to_date(ino)?;
+        let inode = self.tree.inode_up_to_date(ino)?;
         let mut change = *change;
         if change.size.is_some() {
             match inode.file_type() {
-                FileType::Regular => self.allow(cred, inode, WRITE)?,
+                FileType::Regular => allow(cred, inode, WRITE)?,
                 FileType::Directory => return Err(Errno::IsDirectory.into()),
                 FileType::Symlink
                 | FileType::Fifo
@@ -54,9 +55,9 @@ impl Namespace {
         }
         let times = change.atime.is_some() || change.mtime.is_some();
         if change.mode.is_some() || change.uid.is_some() || change.gid.is_some() {
-            self.owner_only(cred, inode)?;
-        } else if times && self.owner_only(cred, inode).is_err() {
-            self.allow(cred, inode, WRITE).map_err(|_| Refusal::Errno(Errno::NotPermitted))?;
+            owner_only(cred, inode)?;
+        } else if times && owner_only(cred, inode).is_err() {
+            allow(cred, inode, WRITE).map_err(|_| Refusal::Errno(Errno::NotPermitted))?;
         }
         if !cred.is_root() {
             let other_owner = change.uid.is_some_and(|uid| uid != inode.uid);
@@ -76,23 +77,23 @@ impl Namespace {
     /// # Errors
     /// `EPERM` if the caller does not own the inode, `ENODATA`, `EEXIST`, `ERANGE` for a name over
     /// 255 bytes, `EFBIG` over 64 KiB a value or 128 KiB in all, `EINVAL`, `ESTALE`.
-    pub fn plan_setxattr<'a>(
-        &self,
+    pub fn setxattr<'a>(
+        self,
         cred: &Cred,
         ino: Ino,
         change: XattrChange<'a>,
         time: Timestamp,
     ) -> Plan<'a> {
         let XattrChange { name, value, flags } = change;
-        let inode = self.inode_up_to_date(ino)?;
-        self.owner_only(cred, inode)?;
+        let inode = self.tree.inode_up_to_date(ino)?;
+        owner_only(cred, inode)?;
         if name.is_empty() || name.contains(&0) {
             return Err(Errno::Invalid.into());
         }
         if name.len() > XATTR_NAME_BYTES_MAX {
             return Err(Errno::Range.into());
         }
-        let extra = self.extra(ino, inode);
+        let extra = self.tree.inodes.extra(ino, inode);
         let exists = extra.is_some_and(|extra| extra.xattrs().any(|(known, _)| known == name));
         if flags.create && exists {
             return Err(Errno::Exists.into());
@@ -114,15 +115,15 @@ impl Namespace {
     /// # Errors
     /// `EACCES`, `EISDIR`, `EINVAL` if it is no file or `data` is longer than `size`, `EFBIG` if it
     /// is longer than the inline maximum or `size` than [`FILE_BYTES_MAX`], `ESTALE`.
-    pub fn plan_setdata<'a>(
-        &self,
+    pub fn setdata<'a>(
+        self,
         cred: &Cred,
         ino: Ino,
         data: &'a [u8],
         size: u64,
         time: Timestamp,
     ) -> Plan<'a> {
-        let inode = self.inode(ino)?;
+        let inode = self.tree.inode(ino)?;
         if inode.is_dir() {
             return Err(Errno::IsDirectory.into());
         }
@@ -133,7 +134,7 @@ impl Namespace {
             return Err(Errno::TooBig.into());
         }
         check_length(size)?;
-        self.allow(cred, inode, WRITE)?;
+        allow(cred, inode, WRITE)?;
         Ok(Planned::plain(Event::SetData { ino, home: inode.home, data, size, time }))
     }
 
@@ -142,36 +143,24 @@ impl Namespace {
     /// # Errors
     /// `EPERM` if the caller does not own the directory, `ENOTDIR`, `EINVAL` if the text is no
     /// policy, `ENODATA` to remove a missing policy, `ESTALE`.
-    pub fn plan_setpolicy<'a>(
-        &self,
+    pub fn setpolicy<'a>(
+        self,
         cred: &Cred,
         ino: Ino,
         policy: &'a [u8],
         time: Timestamp,
     ) -> Plan<'a> {
-        self.directory(ino)?;
-        let inode = self.inode_up_to_date(ino)?;
-        self.owner_only(cred, inode)?;
+        self.tree.directory(ino)?;
+        let inode = self.tree.inode_up_to_date(ino)?;
+        owner_only(cred, inode)?;
         if policy.is_empty() {
-            if self.own_policy(ino)?.is_none() {
+            if self.tree.own_policy(ino)?.is_none() {
                 return Err(Errno::NoData.into());
             }
         } else if policy::Policy::parse_bytes(policy).is_err() {
             return Err(Errno::Invalid.into());
         }
         Ok(Planned::plain(Event::SetPolicy { ino, home: inode.home, policy, time }))
-    }
-
-    /// The inode, if it shows every change before this one. The times of a directory may be stored
-    /// with its names rather than with its inode. A change of the inode that came before they are
-    /// known would make them look older than it, and they would be lost.
-    pub(crate) fn inode_up_to_date(&self, ino: Ino) -> Result<&Inode, Refusal> {
-        let inode = self.inode(ino)?;
-        // The times came with the first fetched names.
-        if inode.is_dir() && self.may_be_counted(ino) {
-            return Err(Refusal::Cold(ino));
-        }
-        Ok(inode)
     }
 }
 

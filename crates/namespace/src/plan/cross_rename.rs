@@ -8,19 +8,20 @@
 use journal::{Event, InodeSnapshot};
 use types::{Cred, EntryName, Errno, Ino, Timestamp, check_name};
 
-use super::{InodeRef, Planned, WRITE};
-use crate::{Namespace, Refusal};
+use super::{InodeRef, Planned, Planner};
+use crate::Refusal;
+use crate::access::{WRITE, allow, sticky};
 
 /// The name that an inode has in the hidden directory above it.
 const HIDDEN_NAME: &[u8] = b"root";
 
-impl Namespace {
+impl Planner<'_> {
     /// A name leaves its directory for one of another rank. The event has all that the inode says.
     ///
     /// # Errors
     /// `ENOENT`, `EACCES`, `EPERM`; `EXDEV` for a file with several names; or [`Refusal::Cold`].
-    pub fn plan_departure<'a>(
-        &self,
+    pub fn departure<'a>(
+        self,
         cred: &Cred,
         entry: EntryName<'a>,
         time: Timestamp,
@@ -29,15 +30,15 @@ impl Namespace {
         check_name(name)?;
         let dir = self.writable_dir(cred, parent)?;
         let InodeRef { ino, inode } = self.existing(entry)?;
-        self.sticky(cred, dir, inode)?;
+        sticky(cred, dir, inode)?;
         if inode.is_dir() {
             // Its `..` changes, as in a rename within one rank.
-            self.allow(cred, inode, WRITE)?;
+            allow(cred, inode, WRITE)?;
         } else if inode.home == Ino::LINKS || inode.nlink != 1 {
             return Err(Errno::CrossDevice.into());
         }
-        self.inode_up_to_date(ino)?;
-        let (moved, extra) = self.snapshot(ino, inode, time);
+        self.tree.inode_up_to_date(ino)?;
+        let (moved, extra) = self.tree.inodes.snapshot(ino, inode, time);
         let event = Event::Rename {
             parent,
             name,
@@ -56,8 +57,8 @@ impl Namespace {
     /// # Errors
     /// `EEXIST` with `no_replace`, `EISDIR`, `ENOTDIR`, `ENOTEMPTY`, `EACCES`, `EPERM`, or
     /// [`Refusal::Cold`].
-    pub fn plan_arrival<'a>(
-        &self,
+    pub fn arrival<'a>(
+        self,
         cred: &Cred,
         moved: &InodeSnapshot<'a>,
         entry: EntryName<'a>,
@@ -67,13 +68,13 @@ impl Namespace {
         let EntryName { dir: parent, name } = entry;
         check_name(name)?;
         let dir = self.writable_dir(cred, parent)?;
-        let target = self.find(parent, name)?;
+        let target = self.tree.find(parent, name)?;
         if let Some(target) = target {
-            let inode = self.inode(target)?;
+            let inode = self.tree.inode(target)?;
             if no_replace {
                 return Err(Errno::Exists.into());
             }
-            self.sticky(cred, dir, inode)?;
+            sticky(cred, dir, inode)?;
             match (moved.attr.is_dir(), inode.is_dir()) {
                 (false, true) => return Err(Errno::IsDirectory.into()),
                 (true, false) => return Err(Errno::NotDirectory.into()),

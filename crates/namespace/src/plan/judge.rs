@@ -9,8 +9,9 @@ use types::{
     AttrChange, Cred, EntryName, Errno, FileType, Ino, RenameFlags, XattrChange, XattrFlags,
 };
 
-use super::{EXECUTE, Plan, Planned, PlannedInode, SET_GID};
-use crate::{Namespace, Refusal};
+use super::{Plan, Planned, PlannedInode, Planner, SET_GID};
+use crate::Refusal;
+use crate::access::{EXECUTE, allow};
 
 /// The owner of the judged journal.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +22,7 @@ pub struct Judge<'a> {
     pub subtree: Ino,
 }
 
-impl Namespace {
+impl Planner<'_> {
     /// The event that a request of the same user would be carried out as, or `None` if there is
     /// nothing to be done. `own` says whether the inode it names was numbered by this journal's
     /// client.
@@ -30,12 +31,12 @@ impl Namespace {
     /// it is not carried out.
     ///
     /// # Errors
-    /// As the `plan_*` function of the same name; `ENOENT` for a removed object, `ESTALE` for a
+    /// As the planner's function of the same name; `ENOENT` for a removed object, `ESTALE` for a
     /// name that another inode has by now, `EEXIST` for a rename over a name that its writer did
     /// not know, `EACCES` also for a directory that the user could not reach, `EPERM` for an event
     /// that no request can cause; or [`Refusal::Cold`].
     pub fn judge<'a>(
-        &self,
+        self,
         judge: &Judge<'_>,
         event: &Event<'a>,
         own: bool,
@@ -50,7 +51,7 @@ impl Namespace {
     }
 
     fn judge_event<'a>(
-        &self,
+        self,
         judge: &Judge<'_>,
         event: &Event<'a>,
         own: bool,
@@ -62,15 +63,15 @@ impl Namespace {
         match *event {
             Event::Create(ref create) => self.judge_create(cred, create).map(Some),
             Event::Link { parent, name, ino, time, .. } => {
-                self.plan_link(cred, ino, EntryName::new(parent, name), time).map(Some)
+                self.link(cred, ino, EntryName::new(parent, name), time).map(Some)
             }
             Event::Unlink { parent, name, ino, time } => {
-                let planned = self.plan_unlink(cred, parent, name, time)?;
+                let planned = self.unlink(cred, parent, name, time)?;
                 same(ino, planned.event.inode())?;
                 Ok(Some(planned))
             }
             Event::Rmdir { parent, name, ino, time } => {
-                let planned = self.plan_rmdir(cred, parent, name, time)?;
+                let planned = self.rmdir(cred, parent, name, time)?;
                 same(ino, planned.event.inode())?;
                 Ok(Some(planned))
             }
@@ -79,13 +80,13 @@ impl Namespace {
                 self.judge_rename(cred, event)
             }
             Event::SetAttr { ino, ref change, time, .. } => {
-                let planned = match self.plan_setattr(cred, ino, change, time) {
+                let planned = match self.setattr(cred, ino, change, time) {
                     // The creator of a file may write it under any mode.
                     Err(Refusal::Errno(Errno::Access)) if self.is_written(judge, ino, change) => {
                         if !own {
                             return Err(Errno::Access.into());
                         }
-                        self.plan_setattr(&Cred::root(), ino, change, time)
+                        self.setattr(&Cred::root(), ino, change, time)
                     }
                     planned => planned,
                 };
@@ -93,13 +94,13 @@ impl Namespace {
             }
             Event::SetXattr { ino, name, value, time, .. } => {
                 let change = XattrChange { name, value, flags: XattrFlags::default() };
-                self.plan_setxattr(cred, ino, change, time).map(Some)
+                self.setxattr(cred, ino, change, time).map(Some)
             }
             Event::SetData { ino, data, size, time, .. } => {
-                let of_own = own && self.inode(ino)?.uid == cred.uid;
+                let of_own = own && self.tree.inode(ino)?.uid == cred.uid;
                 let root = Cred::root();
                 let cred = if of_own { &root } else { cred };
-                self.plan_setdata(cred, ino, data, size, time).map(Some)
+                self.setdata(cred, ino, data, size, time).map(Some)
             }
             Event::SetPolicy { .. }
             | Event::Session { .. }
@@ -109,9 +110,9 @@ impl Namespace {
     }
 
     /// The user could have walked from the subtree's root to the directory.
-    fn reach(&self, judge: &Judge<'_>, dir: Ino) -> Result<(), Refusal> {
-        for above in self.ancestors(dir) {
-            self.allow(judge.cred, self.inode(above)?, EXECUTE)?;
+    fn reach(self, judge: &Judge<'_>, dir: Ino) -> Result<(), Refusal> {
+        for above in self.tree.ancestors(dir) {
+            allow(judge.cred, self.tree.inode(above)?, EXECUTE)?;
             if above == judge.subtree {
                 break;
             }
@@ -120,19 +121,19 @@ impl Namespace {
     }
 
     /// A change that writing a file makes, on a file of the user's.
-    fn is_written(&self, judge: &Judge<'_>, ino: Ino, change: &AttrChange) -> bool {
+    fn is_written(self, judge: &Judge<'_>, ino: Ino, change: &AttrChange) -> bool {
         let AttrChange { mode, uid, gid, .. } = change;
-        let owner = self.inode(ino).is_ok_and(|inode| inode.uid == judge.cred.uid);
+        let owner = self.tree.inode(ino).is_ok_and(|inode| inode.uid == judge.cred.uid);
         owner && mode.is_none() && uid.is_none() && gid.is_none()
     }
 
-    fn judge_create<'a>(&self, cred: &Cred, create: &Create<'a>) -> Plan<'a> {
+    fn judge_create<'a>(self, cred: &Cred, create: &Create<'a>) -> Plan<'a> {
         let event = Event::Create(*create);
-        if self.knows(create.ino) {
+        if self.tree.inodes.knows(create.ino) {
             // It was merged before: later changes of the inode stay.
             return Ok(Planned::plain(event));
         }
-        let dir = self.directory(create.parent)?;
+        let dir = self.tree.directory(create.parent)?;
         let mut gid = create.gid;
         if dir.mode & SET_GID != 0 && gid == dir.gid {
             // New inodes get the group of such a directory, and their owner may be no member of it.
@@ -154,14 +155,14 @@ impl Namespace {
             data: create.data,
         };
         let entry = EntryName::new(create.parent, create.name);
-        let planned = self.plan_create(cred, entry, &new, create.ino)?;
+        let planned = self.create(cred, entry, &new, create.ino)?;
         let planned = Planned::from(Create { gid: create.gid, ..planned });
         // Recovery reads the event again from the client's journal, so the two must be equal.
         if planned.event == event { Ok(planned) } else { Err(Errno::Invalid.into()) }
     }
 
     fn judge_rename<'a>(
-        &self,
+        self,
         cred: &Cred,
         event: &Event<'a>,
     ) -> Result<Option<Planned<'a>>, Refusal> {
@@ -180,7 +181,7 @@ impl Namespace {
         };
         let flags = RenameFlags { exchange: exchanged.is_some(), ..RenameFlags::default() };
         let (from, to) = (EntryName::new(parent, name), EntryName::new(new_parent, new_name));
-        let Some(planned) = self.plan_rename(cred, from, to, flags, time)? else {
+        let Some(planned) = self.rename(cred, from, to, flags, time)? else {
             return Ok(None);
         };
         if let Event::Rename { moved: ref found, exchanged: ref back, replaced: over, .. } =

@@ -3,18 +3,19 @@
 use journal::Event;
 use types::{Cred, EntryName, Errno, Ino, RenameFlags, Timestamp, check_name};
 
-use super::{InodeRef, Planned, WRITE};
+use super::{InodeRef, Planned, Planner};
+use crate::Refusal;
+use crate::access::{WRITE, allow, sticky};
 use crate::inode::Inode;
-use crate::{Namespace, Refusal};
 
-impl Namespace {
+impl Planner<'_> {
     /// `rename`. `Ok(None)` if both names are already the same inode: POSIX then does nothing.
     ///
     /// # Errors
     /// `ENOENT`, `EEXIST` (with `no_replace`), `EISDIR`, `ENOTDIR`, `ENOTEMPTY`, `EINVAL` if a
     /// directory would move below itself, `EACCES`, `EPERM`, or [`Refusal::Cold`].
-    pub fn plan_rename<'a>(
-        &self,
+    pub fn rename<'a>(
+        self,
         cred: &Cred,
         from: EntryName<'a>,
         to: EntryName<'a>,
@@ -30,12 +31,12 @@ impl Namespace {
         let to_dir = self.writable_dir(cred, to.dir)?;
         let source = self.existing(from)?;
         let InodeRef { ino, inode } = source;
-        self.sticky(cred, from_dir, inode)?;
+        sticky(cred, from_dir, inode)?;
         self.may_move_to(cred, source, from.dir, to.dir)?;
-        let target = self.find(to.dir, to.name)?;
+        let target = self.tree.find(to.dir, to.name)?;
         // The event has all that its inode says.
-        self.inode_up_to_date(ino)?;
-        let (moved, first) = self.snapshot(ino, inode, time);
+        self.tree.inode_up_to_date(ino)?;
+        let (moved, first) = self.tree.inodes.snapshot(ino, inode, time);
         let mut planned = Planned {
             event: Event::Unlink { parent: from.dir, name: from.name, ino, time },
             first,
@@ -43,18 +44,18 @@ impl Namespace {
         };
         let mut exchanged = None;
         if let Some(target) = target {
-            let other = InodeRef { ino: target, inode: self.inode(target)? };
+            let other = InodeRef { ino: target, inode: self.tree.inode(target)? };
             if flags.no_replace {
                 return Err(Errno::Exists.into());
             }
             if target == ino {
                 return Ok(None);
             }
-            self.sticky(cred, to_dir, other.inode)?;
+            sticky(cred, to_dir, other.inode)?;
             if flags.exchange {
                 self.may_move_to(cred, other, to.dir, from.dir)?;
-                self.inode_up_to_date(target)?;
-                let (snapshot, second) = self.snapshot(target, other.inode, time);
+                self.tree.inode_up_to_date(target)?;
+                let (snapshot, second) = self.tree.inodes.snapshot(target, other.inode, time);
                 exchanged = Some(snapshot);
                 planned.second = second;
             } else {
@@ -77,7 +78,7 @@ impl Namespace {
     }
 
     fn may_move_to(
-        &self,
+        self,
         cred: &Cred,
         moving: InodeRef<'_>,
         from: Ino,
@@ -87,14 +88,14 @@ impl Namespace {
         if !inode.is_dir() || from == to {
             return Ok(());
         }
-        if self.is_within(to, ino) {
+        if self.tree.is_within(to, ino) {
             return Err(Errno::Invalid.into());
         }
         // The directory's `..` changes, so POSIX asks for write permission on it.
-        self.allow(cred, inode, WRITE)
+        allow(cred, inode, WRITE)
     }
 
-    fn may_replace(&self, inode: &Inode, target: InodeRef<'_>) -> Result<(), Refusal> {
+    fn may_replace(self, inode: &Inode, target: InodeRef<'_>) -> Result<(), Refusal> {
         match (inode.is_dir(), target.inode.is_dir()) {
             (false, false) => Ok(()),
             (false, true) => Err(Errno::IsDirectory.into()),

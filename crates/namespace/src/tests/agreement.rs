@@ -45,7 +45,7 @@ proptest! {
 fn open_root(namespace: &mut Namespace, model: &mut Model) {
     let change = types::AttrChange { mode: Some(0o777), ..types::AttrChange::default() };
     let root = cred(0);
-    let planned = namespace.plan_setattr(&root, Ino::ROOT, &change, Timestamp(2)).unwrap();
+    let planned = namespace.plan().setattr(&root, Ino::ROOT, &change, Timestamp(2)).unwrap();
     namespace.apply(Seq(1), Mode::Live, &planned.event());
     model.setattr(&root, Ino::ROOT, &change, Timestamp(2)).unwrap();
 }

@@ -50,9 +50,9 @@ impl Store {
     }
 
     fn load(&self, namespace: &mut Namespace, dir: Ino) {
-        namespace.load(dir, self.rows(dir));
+        namespace.store().load(dir, self.rows(dir));
         let (position, touched) = self.positions.get(&dir).copied().unwrap_or_default();
-        namespace.finish_load(dir, position, touched);
+        namespace.store().finish_load(dir, position, touched);
     }
 
     /// Looks names up, also such that the directory does not have.
@@ -65,12 +65,12 @@ impl Store {
         let (entries, subdirs, exact) = self.counts.get(&dir).copied().unwrap_or((0, 0, true));
         let counts = StoredCounts { entries, subdirs, exact, may_estimate: false };
         let (position, touched) = self.positions.get(&dir).copied().unwrap_or_default();
-        namespace.load_names(dir, rows.iter(), counts, position, touched);
+        namespace.store().load_names(dir, rows.iter(), counts, position, touched);
     }
 
     fn replace(&self, namespace: &mut Namespace, dir: Ino) {
         let (position, touched) = self.positions[&dir];
-        namespace.replace(dir, self.rows(dir), position, touched);
+        namespace.store().replace(dir, self.rows(dir), position, touched);
     }
 
     fn rows(&self, dir: Ino) -> impl Iterator<Item = Row<'_>> {
@@ -233,7 +233,7 @@ impl Server {
             };
             let Ok(Some(planned)) = planned else { continue };
             let event = planned.event();
-            self.fetch_for(|namespace| namespace.needs_in_merge(&event, |_| false));
+            self.fetch_for(|namespace| namespace.needs().in_merge(&event, |_| false));
             if matches!(event, Event::Create(_)) {
                 self.trace += &format!("\n  merge at {} {event:?}", self.next);
                 slice.append(Origin::default(), &event);
@@ -289,7 +289,7 @@ impl Server {
             let (block, _) = journal::Block::read(block, 0).expect("written just now");
             let mut events = block.events();
             while let Some(record) = events.next_event().expect("written just now") {
-                while let Some(dir) = namespace.needs_again(seq, &record.event) {
+                while let Some(dir) = namespace.needs().again(seq, &record.event) {
                     store.load(namespace, dir);
                 }
                 namespace.apply(seq, Mode::Remerge, &record.event);
@@ -301,7 +301,7 @@ impl Server {
                 namespace.drop_loser(loss.loser);
                 continue;
             }
-            while let Some(dir) = namespace.needs_to_lose(&loss) {
+            while let Some(dir) = namespace.needs().to_lose(&loss) {
                 store.load(namespace, dir);
             }
             namespace.lose_again(seq, &loss);
@@ -310,14 +310,16 @@ impl Server {
 
     fn begin(&mut self, pick: u8) -> bool {
         let namespace = &mut self.namespace;
-        let mut dirty = namespace.directory_list();
-        dirty.retain(|dir| namespace.dirty_since(*dir).is_some() && !namespace.is_flushing(*dir));
+        let mut dirty = namespace.dirs().directory_list();
+        dirty.retain(|dir| {
+            namespace.dirs().dirty_since(*dir).is_some() && !namespace.dirs().is_flushing(*dir)
+        });
         if dirty.is_empty() {
             return false;
         }
         let dir = dirty[usize::from(pick) % dirty.len()];
-        let since = namespace.dirty_since(dir).expect("it is dirty");
-        let capture = namespace.begin_capture(dir).expect("it is there");
+        let since = namespace.dirs().dirty_since(dir).expect("it is dirty");
+        let capture = namespace.store().begin_capture(dir).expect("it is there");
         self.trace += &format!("\nbegin {dir} since {since}");
         self.flights.push(Flight {
             capture,
@@ -331,7 +333,11 @@ impl Server {
     fn capture(&mut self, pick: u8, budget: u8) {
         if let Some(at) = usize::from(pick).checked_rem(self.flights.len()) {
             let flight = &mut self.flights[at];
-            self.namespace.capture(&mut flight.capture, &mut flight.rows, usize::from(budget));
+            self.namespace.store().capture(
+                &mut flight.capture,
+                &mut flight.rows,
+                usize::from(budget),
+            );
         }
     }
 
@@ -368,12 +374,16 @@ impl Server {
             Step::Capture(pick, budget) => self.capture(pick, budget),
             Step::Commit(pick) => self.commit(pick),
             Step::Evict(pick) => {
-                let all = self.namespace.directory_list();
-                self.namespace.evict(all[usize::from(pick) % all.len()], &types::Set::default());
+                let all = self.namespace.dirs().directory_list();
+                self.namespace
+                    .store()
+                    .evict(all[usize::from(pick) % all.len()], &types::Set::default());
             }
             Step::Thin(pick) => {
-                let all = self.namespace.directory_list();
-                self.namespace.thin(all[usize::from(pick) % all.len()], &types::Set::default());
+                let all = self.namespace.dirs().directory_list();
+                self.namespace
+                    .store()
+                    .thin(all[usize::from(pick) % all.len()], &types::Set::default());
             }
             Step::LookUp(pick, names) => self.look_up(pick, names),
             Step::Trim => self.trim(),
@@ -399,7 +409,7 @@ impl Server {
         let wanted: Vec<_> = wanted.map(|(_, name)| *name).collect();
         store.look_up(namespace, dir, &wanted);
         for name in wanted {
-            assert!(namespace.knows_name(dir, name), "{dir}: {name:?} was looked up");
+            assert!(namespace.dirs().knows_name(dir, name), "{dir}: {name:?} was looked up");
         }
     }
 
@@ -418,7 +428,7 @@ impl Server {
             let flights = std::mem::take(&mut self.flights);
             for flight in &flights {
                 // They are in memory as a whole, or they could not be written.
-                self.namespace.end_capture(flight.capture.dir);
+                self.namespace.store().end_capture(flight.capture.dir);
             }
             let mut blind = Vec::new();
             let Self { namespace, store, .. } = self;
@@ -456,7 +466,7 @@ impl Server {
                 if record.seq < self.trimmed {
                     continue;
                 }
-                while let Some(dir) = self.namespace.needs_again(record.seq, &record.event) {
+                while let Some(dir) = self.namespace.needs().again(record.seq, &record.event) {
                     assert!(!self.namespace.is_complete(dir), "{dir} was fetched before");
                     self.store.load(&mut self.namespace, dir);
                 }
@@ -473,16 +483,16 @@ impl Server {
 }
 
 fn commit(namespace: &mut Namespace, store: &mut Store, mut flight: Flight) {
-    while !namespace.capture(&mut flight.capture, &mut flight.rows, 2) {}
-    if !namespace.is_flushing(flight.capture.dir) {
+    while !namespace.store().capture(&mut flight.capture, &mut flight.rows, 2) {}
+    if !namespace.dirs().is_flushing(flight.capture.dir) {
         // It is gone, and the number of captured rows is unknown.
         return;
     }
     store.commit(flight.capture.dir, &flight.rows);
-    store.counts.insert(flight.capture.dir, namespace.counts(flight.capture.dir));
-    let touched = namespace.unstored_change(flight.capture.dir);
+    store.counts.insert(flight.capture.dir, namespace.dirs().counts(flight.capture.dir));
+    let touched = namespace.dirs().unstored_change(flight.capture.dir);
     store.positions.insert(flight.capture.dir, (flight.position, touched));
-    namespace.end_capture(flight.capture.dir);
+    namespace.store().end_capture(flight.capture.dir);
 }
 
 /// A directory that is being written is read when that is done.
@@ -517,18 +527,24 @@ fn a_name_of_a_later_time_takes_no_link_away() {
     let new = PlannedInode { mode: 0o100_644, ..PlannedInode::default() };
     let mut server = Server::new();
     server.perform_planned(|server| {
-        server.plan_create(&root, EntryName::new(Ino::ROOT, b"d"), &new, Ino(8)).map(Planned::from)
+        server
+            .plan()
+            .create(&root, EntryName::new(Ino::ROOT, b"d"), &new, Ino(8))
+            .map(Planned::from)
     });
     while server.begin(0) {
         server.commit(0);
     }
     server.trim();
     server.perform_planned(|server| {
-        server.plan_create(&root, EntryName::new(Ino::ROOT, b"c"), &new, Ino(9)).map(Planned::from)
+        server
+            .plan()
+            .create(&root, EntryName::new(Ino::ROOT, b"c"), &new, Ino(9))
+            .map(Planned::from)
     });
-    server.perform_planned(|server| server.plan_unlink(&root, Ino::ROOT, b"d", Timestamp(3)));
+    server.perform_planned(|server| server.plan().unlink(&root, Ino::ROOT, b"d", Timestamp(3)));
     let link = EntryName::new(Ino::ROOT, b"d");
-    server.perform_planned(|server| server.plan_link(&root, Ino(9), link, Timestamp(4)));
+    server.perform_planned(|server| server.plan().link(&root, Ino(9), link, Timestamp(4)));
     server.begin(0);
     server.commit(0);
     server.recover();
@@ -538,7 +554,7 @@ fn a_name_of_a_later_time_takes_no_link_away() {
         assert_eq!((tree[path].attr.ino, tree[path].attr.nlink), (Ino(9), 2), "{path}");
     }
     // Both are names like any other: removing the older one leaves the other.
-    server.perform_planned(|server| server.plan_unlink(&root, Ino::ROOT, b"c", Timestamp(5)));
+    server.perform_planned(|server| server.plan().unlink(&root, Ino::ROOT, b"c", Timestamp(5)));
     assert_eq!(server.tree()["/d"].attr.nlink, 1);
 }
 
@@ -550,17 +566,19 @@ fn a_lost_link_is_counted_after_a_crash() {
     let new = PlannedInode { mode: 0o100_644, ..PlannedInode::default() };
     server.perform_planned(|namespace| {
         namespace
-            .plan_create(&root, EntryName::new(Ino::ROOT, b"a"), &new, Ino(9))
+            .plan()
+            .create(&root, EntryName::new(Ino::ROOT, b"a"), &new, Ino(9))
             .map(Planned::from)
     });
     server.perform_planned(|namespace| {
-        namespace.plan_link(&root, Ino(9), EntryName::new(Ino::ROOT, b"b"), Timestamp(2))
+        namespace.plan().link(&root, Ino(9), EntryName::new(Ino::ROOT, b"b"), Timestamp(2))
     });
     while server.begin(0) {
         server.commit(0);
     }
     server.trim();
-    server.perform_planned(|namespace| namespace.plan_unlink(&root, Ino::ROOT, b"a", Timestamp(3)));
+    server
+        .perform_planned(|namespace| namespace.plan().unlink(&root, Ino::ROOT, b"a", Timestamp(3)));
     // The root is stored, the links are not.
     server.begin(0);
     server.commit(0);
@@ -575,7 +593,10 @@ fn a_directory_is_moved_with_the_times_of_its_names() {
     let mut server = Server::new();
     let new = PlannedInode { mode: 0o040_755, time: Timestamp(2), ..PlannedInode::default() };
     server.perform_planned(|server| {
-        server.plan_create(&root, EntryName::new(Ino::ROOT, b"d"), &new, Ino(8)).map(Planned::from)
+        server
+            .plan()
+            .create(&root, EntryName::new(Ino::ROOT, b"d"), &new, Ino(8))
+            .map(Planned::from)
     });
     while server.begin(0) {
         server.commit(0);
@@ -583,7 +604,7 @@ fn a_directory_is_moved_with_the_times_of_its_names() {
     server.trim();
     let new = PlannedInode { mode: 0o100_644, time: Timestamp(3), ..PlannedInode::default() };
     server.perform_planned(|server| {
-        server.plan_create(&root, EntryName::new(Ino(8), b"f"), &new, Ino(9)).map(Planned::from)
+        server.plan().create(&root, EntryName::new(Ino(8), b"f"), &new, Ino(9)).map(Planned::from)
     });
     // Where `d` is named is not in memory after the crash.
     server.recover();
@@ -595,7 +616,7 @@ fn a_directory_is_moved_with_the_times_of_its_names() {
     server.warm(|server| server.lookup(&root, Ino::ROOT, b"d")).expect("it is there");
     let moved = server.warm(|server| {
         let to = EntryName::new(Ino::ROOT, b"e");
-        server.plan_rename(
+        server.plan().rename(
             &root,
             EntryName::new(Ino::ROOT, b"d"),
             to,
@@ -617,26 +638,37 @@ fn a_merged_directory_keeps_the_names_it_took_over_after_a_crash() {
     let new = |mode| PlannedInode { mode, ..PlannedInode::default() };
     let (dir, file) = (new(0o040_755), new(0o100_644));
     server.perform_planned(|server| {
-        server.plan_create(&root, EntryName::new(Ino::ROOT, b"w"), &file, Ino(7)).map(Planned::from)
+        server
+            .plan()
+            .create(&root, EntryName::new(Ino::ROOT, b"w"), &file, Ino(7))
+            .map(Planned::from)
     });
     server.perform_planned(|server| {
-        server.plan_create(&root, EntryName::new(Ino::ROOT, b"x"), &file, Ino(9)).map(Planned::from)
+        server
+            .plan()
+            .create(&root, EntryName::new(Ino::ROOT, b"x"), &file, Ino(9))
+            .map(Planned::from)
     });
     while server.begin(0) {
         server.commit(0);
     }
     server.trim();
     // For this the replay has the root fetched.
-    server.perform_planned(|server| server.plan_unlink(&root, Ino::ROOT, b"w", Timestamp(2)));
+    server.perform_planned(|server| server.plan().unlink(&root, Ino::ROOT, b"w", Timestamp(2)));
     server.perform_planned(|server| {
-        server.plan_create(&root, EntryName::new(Ino::ROOT, b"d"), &dir, Ino(8)).map(Planned::from)
+        server
+            .plan()
+            .create(&root, EntryName::new(Ino::ROOT, b"d"), &dir, Ino(8))
+            .map(Planned::from)
     });
     let (from, to) = (EntryName::new(Ino::ROOT, b"x"), EntryName::new(Ino(8), b"f"));
-    let moved = server.namespace.plan_rename(&root, from, to, RenameFlags::default(), Timestamp(2));
+    let moved =
+        server.namespace.plan().rename(&root, from, to, RenameFlags::default(), Timestamp(2));
     server.execute(&moved.expect("it is allowed").expect("the names differ"));
     let merged = Namespace::with_root(Timestamp(1));
     let merged = merged
-        .plan_create(&root, EntryName::new(Ino::ROOT, b"d"), &dir, Ino(20))
+        .plan()
+        .create(&root, EntryName::new(Ino::ROOT, b"d"), &dir, Ino(20))
         .map(Planned::from)
         .expect("it is new");
     server.namespace.set_journalled(false);
@@ -678,7 +710,7 @@ fn a_name_that_a_merge_took_stays_taken_after_a_crash() {
         (at(Ino(10), b"y"), &file, Ino(13)),
     ] {
         server.perform_planned(|server| {
-            server.plan_create(&root, place, new, ino).map(Planned::from)
+            server.plan().create(&root, place, new, ino).map(Planned::from)
         });
     }
     while server.begin(0) {
@@ -687,12 +719,16 @@ fn a_name_that_a_merge_took_stays_taken_after_a_crash() {
     server.trim();
     // These keep the journal, and have `d` fetched.
     server.perform_planned(|server| {
-        server.plan_create(&root, EntryName::new(Ino(11), b"z"), &file, Ino(14)).map(Planned::from)
+        server
+            .plan()
+            .create(&root, EntryName::new(Ino(11), b"z"), &file, Ino(14))
+            .map(Planned::from)
     });
-    server.perform_planned(|server| server.plan_unlink(&root, Ino(10), b"y", Timestamp(2)));
+    server.perform_planned(|server| server.plan().unlink(&root, Ino(10), b"y", Timestamp(2)));
     let merged = Namespace::with_root(Timestamp(1));
     let merged = merged
-        .plan_create(&root, EntryName::new(Ino::ROOT, b"a"), &file, Ino(20))
+        .plan()
+        .create(&root, EntryName::new(Ino::ROOT, b"a"), &file, Ino(20))
         .map(Planned::from)
         .expect("it is new");
     let mut slice = JournalBuffer::new(Seq(1), false);
@@ -700,10 +736,11 @@ fn a_name_that_a_merge_took_stays_taken_after_a_crash() {
     server.namespace.apply(Seq(server.next), Mode::Merge, &merged.event());
     server.record(slice);
     let (from, to) = (at(Ino::ROOT, b"a"), at(Ino(10), b"x"));
-    let moved = server.namespace.plan_rename(&root, from, to, RenameFlags::default(), Timestamp(3));
+    let moved =
+        server.namespace.plan().rename(&root, from, to, RenameFlags::default(), Timestamp(3));
     server.execute(&moved.expect("it is allowed").expect("the names differ"));
-    let mut dirty = server.namespace.directory_list();
-    dirty.retain(|dir| server.namespace.dirty_since(*dir).is_some());
+    let mut dirty = server.namespace.dirs().directory_list();
+    dirty.retain(|dir| server.namespace.dirs().dirty_since(*dir).is_some());
     let stored = dirty.iter().position(|dir| *dir == Ino(10)).expect("it is dirty");
     server.begin(u8::try_from(stored).expect("there are few"));
     server.commit(0);

@@ -17,11 +17,11 @@ fn replay_fetches_no_inode_that_got_the_name_later() {
     let (first, later) = (Ino(20), Ino(21));
     // The store was ahead: the content of the later one may be another rank's by now.
     namespace.apply(Seq(10), Mode::Replay, &made(later));
-    assert_eq!(namespace.needs_again(Seq(5), &made(first)), None);
+    assert_eq!(namespace.needs().again(Seq(5), &made(first)), None);
     namespace.apply(Seq(5), Mode::Replay, &made(first));
     namespace.apply(Seq(10), Mode::Replay, &made(later));
     assert_eq!(namespace.peek(Ino::ROOT, b"name"), Ok(Some(later)));
     assert!(namespace.knows(later));
     // The former directory of the name must be known to be empty.
-    assert_eq!(namespace.needs_again(Seq(11), &made(Ino(22))), Some(later));
+    assert_eq!(namespace.needs().again(Seq(11), &made(Ino(22))), Some(later));
 }

@@ -36,7 +36,7 @@ fn on_trial<'a>(
         trial.bring(base, ino).expect("all is in memory");
     }
     loop {
-        match trial.namespace().judge(judge, event, false) {
+        match trial.namespace().plan().judge(judge, event, false) {
             Err(Refusal::Cold(dir)) => trial.load(base, dir).expect("all is in memory"),
             judged => return judged,
         }
@@ -58,7 +58,7 @@ proptest! {
         let open = types::AttrChange { mode: Some(0o777), ..types::AttrChange::default() };
         let mut both = [Namespace::with_root(Timestamp(1)), Namespace::with_root(Timestamp(1))];
         for namespace in &mut both {
-            let planned = namespace.plan_setattr(&Cred::root(), Ino::ROOT, &open, Timestamp(2));
+            let planned = namespace.plan().setattr(&Cred::root(), Ino::ROOT, &open, Timestamp(2));
             namespace.apply(Seq(1), Mode::Live, &planned.unwrap().event());
             for (number, (op, who)) in (1000..).zip(&base) {
                 if let Some(planned) = planned_by(namespace, *op, *who, number) {
@@ -74,7 +74,7 @@ proptest! {
             let event = planned.event();
             // Another user claims it without the right to do so.
             let judge = Judge { cred: &other, subtree: Ino::ROOT };
-            let here = warm(&mut live, &mut no_fetch, |live| live.judge(&judge, &event, false));
+            let here = warm(&mut live, &mut no_fetch, |live| live.plan().judge(&judge, &event, false));
             let here = here.map_err(Refusal::Errno);
             let there = on_trial(&mut trial, &base, &judge, &event);
             prop_assert_eq!(seen(&here), seen(&there), "{:?}", event);

@@ -19,7 +19,8 @@ impl Directory {
         let ino = Ino(1000 + self.next);
         let planned = self
             .namespace
-            .plan_create(&Cred::root(), EntryName::new(Ino::ROOT, name), &new, ino)
+            .plan()
+            .create(&Cred::root(), EntryName::new(Ino::ROOT, name), &new, ino)
             .map(crate::Planned::from);
         if let Ok(planned) = planned {
             self.namespace.apply(Seq(self.next), Mode::Live, &planned.event());
@@ -28,7 +29,7 @@ impl Directory {
 
     fn unlink(&mut self, name: &[u8]) {
         self.next += 1;
-        let planned = self.namespace.plan_unlink(&Cred::root(), Ino::ROOT, name, Timestamp(3));
+        let planned = self.namespace.plan().unlink(&Cred::root(), Ino::ROOT, name, Timestamp(3));
         if let Ok(planned) = planned {
             self.namespace.apply(Seq(self.next), Mode::Live, &planned.event());
         }

@@ -118,8 +118,8 @@ fn on_model(model: &mut Model, event: &Event<'_>) -> ApplyOutcome {
 
 fn merge(namespace: &mut Namespace, model: &mut Model, journal: &JournalBuffer) {
     for_each(journal, |_, event| {
-        while let Some(dir) = namespace.needs(event) {
-            namespace.finish_load(dir, types::Seq(0), Default::default());
+        while let Some(dir) = namespace.needs().of(event) {
+            namespace.store().finish_load(dir, types::Seq(0), Default::default());
         }
         let outcome = namespace.apply(Seq(1 << 32), Mode::Merge, event);
         assert_eq!(outcome, on_model(model, event), "{event:?}");
@@ -267,8 +267,9 @@ fn a_directory_that_is_gone_is_not_fetched_for_what_was_in_it() {
         Event::SetData { ino: file, home: dir, data: b"1", size: 1, time },
         Event::Link { parent: Ino::ROOT, name: b"f", ino: file, home: dir, inode, time },
     ];
-    let needs =
-        |server: &Namespace| events.each_ref().map(|event| server.needs_in_merge(event, |_| false));
+    let needs = |server: &Namespace| {
+        events.each_ref().map(|event| server.needs().in_merge(event, |_| false))
+    };
     assert_eq!(needs(&server), [None; 4]);
     let (name, mode) = (b"d".as_slice(), 0o040_755);
     let create = journal::Create { parent: Ino::ROOT, name, ino: dir, mode, ..Default::default() };

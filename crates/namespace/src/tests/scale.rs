@@ -17,7 +17,8 @@ fn create(namespace: &mut Namespace, name: &[u8], number: u64) {
     let new = PlannedInode { mode: 0o100_644, time: Timestamp(2), ..PlannedInode::default() };
     let ino = Ino(Ino::FIRST_FREE + number);
     let planned = namespace
-        .plan_create(&Cred::root(), EntryName::new(Ino::ROOT, name), &new, ino)
+        .plan()
+        .create(&Cred::root(), EntryName::new(Ino::ROOT, name), &new, ino)
         .map(crate::Planned::from)
         .unwrap();
     namespace.apply(Seq(number + 1), Mode::Live, &planned.event());
@@ -38,7 +39,8 @@ fn a_directory_of_100_000_entries_is_listed_in_hash_order_and_emptied() {
     assert_eq!(namespace.getattr(Ino::ROOT).unwrap().size, 100_000);
     for (name, ino) in &names {
         assert_eq!(namespace.peek(Ino::ROOT, name), Ok(Some(*ino)));
-        let planned = namespace.plan_unlink(&Cred::root(), Ino::ROOT, name, Timestamp(3)).unwrap();
+        let planned =
+            namespace.plan().unlink(&Cred::root(), Ino::ROOT, name, Timestamp(3)).unwrap();
         namespace.apply(Seq(200_000), Mode::Live, &planned.event());
     }
     assert_eq!(listed(&namespace), []);
@@ -65,25 +67,25 @@ fn announced_names_find_the_same_place_whatever_was_announced() {
 fn a_large_directory_is_stored_and_fetched_while_it_grows() {
     let mut namespace = namespace_with(30_000);
     let mut rows = Rows::new();
-    let mut capture = namespace.begin_capture(Ino::ROOT).unwrap();
+    let mut capture = namespace.store().begin_capture(Ino::ROOT).unwrap();
     let mut number = 30_000;
-    while !namespace.capture(&mut capture, &mut rows, 1000) {
+    while !namespace.store().capture(&mut capture, &mut rows, 1000) {
         // Pages split under the capture.
         for _ in 0..2000 {
             create(&mut namespace, format!("late-{number}").as_bytes(), number);
             number += 1;
         }
     }
-    namespace.end_capture(Ino::ROOT);
-    assert_eq!(namespace.dirty_since(Ino::ROOT), Some(Seq(30_001)));
-    let mut capture = namespace.begin_capture(Ino::ROOT).unwrap();
-    assert!(namespace.capture(&mut capture, &mut rows, usize::MAX));
-    assert_eq!(namespace.dirty_entries(Ino::ROOT), 0);
+    namespace.store().end_capture(Ino::ROOT);
+    assert_eq!(namespace.dirs().dirty_since(Ino::ROOT), Some(Seq(30_001)));
+    let mut capture = namespace.store().begin_capture(Ino::ROOT).unwrap();
+    assert!(namespace.store().capture(&mut capture, &mut rows, usize::MAX));
+    assert_eq!(namespace.dirs().dirty_entries(Ino::ROOT), 0);
 
     let mut again = Namespace::new();
-    again.load(Ino::ROOT, rows.iter());
-    again.finish_load(Ino::ROOT, types::Seq(0), Default::default());
-    assert_eq!(again.counts(Ino::ROOT), (number, 0, true));
+    again.store().load(Ino::ROOT, rows.iter());
+    again.store().finish_load(Ino::ROOT, types::Seq(0), Default::default());
+    assert_eq!(again.dirs().counts(Ino::ROOT), (number, 0, true));
     assert_eq!(again.inodes(), number);
 }
 
@@ -108,7 +110,8 @@ fn names_are_bytes_of_any_value_up_to_255() {
     let (from, to) = (names[0].as_slice(), [0xfe; 255]);
     let flags = RenameFlags::default();
     let planned = namespace
-        .plan_rename(
+        .plan()
+        .rename(
             &root,
             EntryName::new(Ino::ROOT, from),
             EntryName::new(Ino::ROOT, &to),

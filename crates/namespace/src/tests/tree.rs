@@ -24,7 +24,7 @@ pub(super) type Fetch<'a> = &'a mut dyn FnMut(&mut Namespace, Ino);
 
 /// For namespaces that are in memory as a whole.
 pub(super) fn no_fetch(namespace: &mut Namespace, dir: Ino) {
-    namespace.finish_load(dir, types::Seq(0), Default::default());
+    namespace.store().finish_load(dir, types::Seq(0), Default::default());
 }
 
 /// Asks until nothing has to be fetched any more.

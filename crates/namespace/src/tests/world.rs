@@ -213,24 +213,26 @@ pub(super) fn plan(
     let to = EntryName::new(two.dir, two.name);
     match op {
         Op::Create { .. } => {
-            namespace.plan_create(who, at, &op.new_inode(time), ino).map(Planned::from).map(Some)
+            namespace.plan().create(who, at, &op.new_inode(time), ino).map(Planned::from).map(Some)
         }
-        Op::Link { .. } => namespace.plan_link(who, one.ino, to, time).map(Some),
-        Op::Unlink(_) => namespace.plan_unlink(who, one.dir, one.name, time).map(Some),
-        Op::Rmdir(_) => namespace.plan_rmdir(who, one.dir, one.name, time).map(Some),
-        Op::Rename { flags, .. } => namespace.plan_rename(who, at, to, flags, time),
-        Op::SetAttr { change, .. } => namespace.plan_setattr(who, one.ino, &change, time).map(Some),
+        Op::Link { .. } => namespace.plan().link(who, one.ino, to, time).map(Some),
+        Op::Unlink(_) => namespace.plan().unlink(who, one.dir, one.name, time).map(Some),
+        Op::Rmdir(_) => namespace.plan().rmdir(who, one.dir, one.name, time).map(Some),
+        Op::Rename { flags, .. } => namespace.plan().rename(who, at, to, flags, time),
+        Op::SetAttr { change, .. } => {
+            namespace.plan().setattr(who, one.ino, &change, time).map(Some)
+        }
         Op::SetXattr { name, value, flags, .. } => {
             let (name, value) = (XATTRS[usize::from(name)], value.map(Op::value));
             let change = XattrChange { name, value, flags };
-            namespace.plan_setxattr(who, one.ino, change, time).map(Some)
+            namespace.plan().setxattr(who, one.ino, change, time).map(Some)
         }
         Op::SetData { data, size, .. } => {
-            namespace.plan_setdata(who, one.ino, DATA[usize::from(data)], size, time).map(Some)
+            namespace.plan().setdata(who, one.ino, DATA[usize::from(data)], size, time).map(Some)
         }
         Op::SetPolicy { policy, .. } => {
             let text: [&[u8]; 3] = [b"", POLICIES[0], POLICIES[1]];
-            namespace.plan_setpolicy(who, one.ino, text[usize::from(policy)], time).map(Some)
+            namespace.plan().setpolicy(who, one.ino, text[usize::from(policy)], time).map(Some)
         }
         Op::Lookup(_) => namespace.lookup(who, one.dir, one.name).map(|_| None),
         Op::List(_) => namespace.list(who, one.dir, None, 9, false).map(|_| None),

@@ -89,7 +89,7 @@ impl RanksWorld {
         let mut kept: BTreeMap<Ino, Vec<usize>> = BTreeMap::new();
         for (number, server) in self.servers.iter().enumerate() {
             let Some(mds) = &server.mds else { continue };
-            for (_, ino) in mds.namespace().names_in(Ino::LINKS, None, usize::MAX) {
+            for (_, ino) in mds.namespace().dirs().names_in(Ino::LINKS, None, usize::MAX) {
                 kept.entry(ino).or_default().push(number);
             }
         }

@@ -7,7 +7,7 @@ use client::{
     FragmentMap, Route, RouteEffect, RouteInput, Router, Session, SessionEffects, WalkStep, Walks,
 };
 use types::{ClientId, ConnId, Cred, Errno, Error, Ino, Moment, Rank, Result, Tid};
-use wire::{Answer, Op};
+use wire::{Answer, Op, ReadOp};
 
 use super::job::JOB;
 use super::linking::Link;
@@ -224,7 +224,7 @@ impl RanksWorld {
         asked.waits = Waits::Nothing;
         router.validate();
         let given = match asked.walking {
-            Some(at) => Op::Walk { base: Ino::ROOT, path: &asked.paths[at].0 },
+            Some(at) => Op::Read(ReadOp::Walk { base: Ino::ROOT, path: &asked.paths[at].0 }),
             None => asked.script.op(),
         };
         match asked.route.handle(router, moment, &given, input) {

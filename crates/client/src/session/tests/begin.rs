@@ -2,12 +2,13 @@
 
 use types::{Clock, Moment};
 use wire::WantsExclusive;
+use wire::{ChangeOp, ReadOp, SessionOp};
 
 use super::async_ops::SUB;
 use super::*;
 use crate::{AsyncDue, RequestStep, VALID};
 
-const LOOK: Op<'static> = Op::Lookup { parent: Ino(100), name: b"file" };
+const LOOK: Op<'static> = Op::Read(ReadOp::Lookup { parent: Ino(100), name: b"file" });
 
 fn begin(bench: &mut Bench, op: Op<'_>, begun: Moment) -> RequestStep {
     let clock = Clock { now: begun, time: Timestamp(7) };
@@ -54,9 +55,9 @@ fn a_client_asks_whether_the_server_hears_it_before_it_uses_its_own_directories(
     let mut bench = Bench::with_sub();
     let late = Moment(VALID.0);
     let step = begin(&mut bench, LOOK, late);
-    assert!(matches!(step, RequestStep::First(Op::AwaitAsync)), "{step:?}");
+    assert!(matches!(step, RequestStep::First(Op::Session(SessionOp::AwaitAsync))), "{step:?}");
     bench.session.at(late);
-    let tid = bench.call(Op::AwaitAsync);
+    let tid = bench.call(Op::Session(SessionOp::AwaitAsync));
     bench.answer(tid, 0, Ok(Answer::Done));
     let step = begin(&mut bench, LOOK, late);
     assert!(matches!(step, RequestStep::Send), "{step:?}");
@@ -70,7 +71,7 @@ fn collected_changes_leave_soon_and_many_at_once() {
     let new = wire::NewInode { mode: 0o100_644, ..wire::NewInode::default() };
     let mut made = 0;
     let due = loop {
-        let create = Op::Create { parent: SUB, name: &name[..200 - made], new };
+        let create = Op::Change(ChangeOp::Create { parent: SUB, name: &name[..200 - made], new });
         let step = begin(&mut bench, create, Moment(1));
         assert!(matches!(step, RequestStep::AnsweredAhead(Ok(_))), "{step:?}");
         made += 1;

@@ -366,7 +366,7 @@ impl Mds {
     ) -> Result<(), Refused> {
         with_inode(cross_rename, |moved| {
             let to = EntryName::new(cross_rename.new_parent, &cross_rename.new_name);
-            self.namespace.plan_arrival(cred, moved, to, no_replace, cross_rename.time).map(drop)
+            self.namespace.plan().arrival(cred, moved, to, no_replace, cross_rename.time).map(drop)
         })
         .map_err(|error| Failure { errno: error.errno, text: error.to_string() })
         .map_err(Refused::Failure)?
@@ -397,7 +397,7 @@ impl Mds {
                 let to = EntryName::new(dir, name);
                 let root = Cred::root();
                 let event =
-                    self.namespace.plan_arrival(&root, moved, to, false, cross_rename.time)?;
+                    self.namespace.plan().arrival(&root, moved, to, false, cross_rename.time)?;
                 seq = self.log.append(self.clock.now, Origin::default(), &event);
                 self.namespace.apply(seq, Mode::Live, &event);
                 Ok(())

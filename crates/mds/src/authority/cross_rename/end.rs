@@ -64,7 +64,7 @@ impl Mds {
             _ if !there => Ok(None),
             Ok(Some(here)) if here == ino => {
                 let from = EntryName::new(parent, &name);
-                self.namespace.plan_departure(&Cred::root(), from, time).map(Some)
+                self.namespace.plan().departure(&Cred::root(), from, time).map(Some)
             }
             // A recovery, or the journal of an earlier one, removed the name.
             Ok(_) => Ok(None),

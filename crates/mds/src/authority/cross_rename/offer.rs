@@ -20,7 +20,7 @@ impl Mds {
         from: EntryName<'_>,
         time: Timestamp,
     ) -> Result<(Ino, Vec<u8>), Refused> {
-        let (ino, planned) = self.namespace.plan_departure(cred, from, time)?;
+        let (ino, planned) = self.namespace.plan().departure(cred, from, time)?;
         let mut buffer = JournalBuffer::new(Seq(1), true);
         buffer.append(Origin::default(), &planned.event());
         buffer.close_block();

@@ -50,7 +50,7 @@ impl Mds {
     }
 
     fn note_if_large(&mut self, dir: Ino, most: u64) {
-        let large = self.namespace.names_here(dir) > most;
+        let large = self.namespace.dirs().names_here(dir) > most;
         let known = &mut self.authority.sizes.large;
         if large && known.len() < LARGE_MAX && !known.iter().any(|(known, _)| *known == dir) {
             known.push((dir, self.clock.now));
@@ -93,7 +93,7 @@ impl Mds {
             return;
         }
         let complete = self.namespace.is_complete(dir);
-        if complete && self.namespace.names_here(dir) <= self.settings.split_entries {
+        if complete && self.namespace.dirs().names_here(dir) <= self.settings.split_entries {
             return;
         }
         let done = if !complete {
@@ -156,7 +156,7 @@ impl Mds {
         if !all || parts.iter().any(pinned) {
             return false;
         }
-        let names: u64 = parts.iter().map(|part| self.namespace.names_here(*part)).sum();
+        let names: u64 = parts.iter().map(|part| self.namespace.dirs().names_here(*part)).sum();
         names.saturating_mul(SMALL) < self.settings.split_entries
     }
 
@@ -169,7 +169,7 @@ impl Mds {
     fn send_small(&mut self, dir: Ino) -> Result<bool, Refused> {
         let most = self.settings.split_entries;
         let small = |part: &Ino| {
-            let names = self.namespace.names_here(*part);
+            let names = self.namespace.dirs().names_here(*part);
             self.namespace.is_complete(*part) && names.saturating_mul(SMALL_PART) <= most
         };
         let Some(part) = self.authority.parts_here(dir).into_iter().find(small) else {

@@ -86,7 +86,7 @@ impl Mds {
             return Err(cold(part));
         }
         self.check_names(&split.parts)?;
-        let empty = split.parts.iter().all(|part| self.namespace.names_here(*part) == 0);
+        let empty = split.parts.iter().all(|part| self.namespace.dirs().names_here(*part) == 0);
         if !empty && cred.uid != 0 && cred.uid != self.settings.root_owner.0 {
             return Err(Errno::NotPermitted.into());
         }

@@ -33,7 +33,8 @@ fn create(server: &mut Server, parent: Ino, name: &'static [u8], mode: u32, ino:
     let new = PlannedInode { mode, time, ..PlannedInode::default() };
     server.perform_planned(|namespace| {
         namespace
-            .plan_create(&Cred::root(), EntryName::new(parent, name), &new, ino)
+            .plan()
+            .create(&Cred::root(), EntryName::new(parent, name), &new, ino)
             .map(crate::Planned::from)
     });
 }
@@ -41,21 +42,21 @@ fn create(server: &mut Server, parent: Ino, name: &'static [u8], mode: u32, ino:
 fn rename(server: &mut Server, from: EntryName<'static>, to: EntryName<'static>) {
     let time = Timestamp(server.next.cast_signed());
     let planned = server.warm(|namespace| {
-        namespace.plan_rename(&Cred::root(), from, to, RenameFlags::default(), time)
+        namespace.plan().rename(&Cred::root(), from, to, RenameFlags::default(), time)
     });
     server.execute(&planned.expect("it is allowed").expect("the names differ"));
 }
 
 fn unlink(server: &mut Server, parent: Ino, name: &'static [u8]) {
     let time = Timestamp(server.next.cast_signed());
-    server.perform_planned(|namespace| namespace.plan_unlink(&Cred::root(), parent, name, time));
+    server.perform_planned(|namespace| namespace.plan().unlink(&Cred::root(), parent, name, time));
 }
 
 /// Writes a directory to the store.
 fn store(server: &mut Server, dir: Ino) {
     let namespace = &mut server.namespace;
-    let mut dirty = namespace.directory_list();
-    dirty.retain(|dir| namespace.dirty_since(*dir).is_some());
+    let mut dirty = namespace.dirs().directory_list();
+    dirty.retain(|dir| namespace.dirs().dirty_since(*dir).is_some());
     let at = dirty.iter().position(|known| *known == dir).expect("it is dirty");
     assert!(server.begin(u8::try_from(at).expect("there are few")));
     server.commit(0);
@@ -95,7 +96,7 @@ fn crash(between: Between, replaces: bool, stores_root: bool, stores_b: bool) {
             let change = AttrChange { mode: Some(0o700), ..AttrChange::default() };
             let time = Timestamp(server.next.cast_signed());
             server.perform_planned(|namespace| {
-                namespace.plan_setattr(&Cred::root(), MOVED, &change, time)
+                namespace.plan().setattr(&Cred::root(), MOVED, &change, time)
             });
         }
     }
@@ -107,13 +108,13 @@ fn crash(between: Between, replaces: bool, stores_root: bool, stores_b: bool) {
     } else {
         let time = Timestamp(server.next.cast_signed());
         server.perform_planned(|namespace| {
-            namespace.plan_rmdir(&Cred::root(), Ino::ROOT, b"a", time)
+            namespace.plan().rmdir(&Cred::root(), Ino::ROOT, b"a", time)
         });
     }
     if stores_root {
         store(&mut server, Ino::ROOT);
     }
-    if stores_b && server.namespace.dirty_since(B).is_some() {
+    if stores_b && server.namespace.dirs().dirty_since(B).is_some() {
         store(&mut server, B);
     }
     server.trim();
@@ -124,7 +125,7 @@ fn crash(between: Between, replaces: bool, stores_root: bool, stores_b: bool) {
     assert_eq!(tree["/b/moved"].attr.ino, MOVED);
     assert_eq!(tree.contains_key("/b/other"), between != Between::NameAndOther);
     assert!(!server.namespace.knows(FILE));
-    assert_eq!(server.namespace.dirty_since(A), None, "a removed directory is not written");
+    assert_eq!(server.namespace.dirs().dirty_since(A), None, "a removed directory is not written");
 }
 
 #[test]
