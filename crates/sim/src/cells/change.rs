@@ -4,7 +4,7 @@
 use client::ChangeStep;
 use policy::{Cell, Composition, Mechanism, Policy, Transition};
 use types::{ClientId, Errno};
-use wire::{Answer, MergeFlags, Op};
+use wire::{Answer, ChangeOp, MergeFlags, Op, SessionOp};
 
 use super::{Cells, Done, Stop};
 
@@ -82,7 +82,7 @@ impl Cells {
         if !self.holding()?.job.may_have_lost() {
             return Ok(());
         }
-        self.request(client, Op::Sync)?;
+        self.request(client, Op::Session(SessionOp::Sync))?;
         let (term, journals) = (self.epoch(client), self.local_journals()?);
         for journal in self.holding()?.job.lost(term, journals) {
             self.merge_one(&journal, MergeFlags { store, ..MergeFlags::default() }, None)?;
@@ -149,7 +149,7 @@ impl Cells {
         self.replay_logs(client)?;
         let (path, text) = (self.job().path.clone(), to.to_yaml());
         let (path, policy) = (path.as_bytes(), text.as_bytes());
-        self.ask_monitor(client, &Op::SetPolicy { path, policy, client: id })
+        self.ask_monitor(client, &Op::Change(ChangeOp::SetPolicy { path, policy, client: id }))
     }
 
     /// A client that changes the policy replays its own logs first, and those of dead processes on

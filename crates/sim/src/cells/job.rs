@@ -10,7 +10,7 @@ use namespace::PlannedInode;
 use objstore::ObjectStore;
 use policy::{Cell, Composition, Mechanism, Policy, Transition};
 use types::{Attr, Cred, Errno, Ino, InoRange, Tid};
-use wire::{Answer, Op};
+use wire::{AdminOp, Answer, JobOp, Op};
 
 use super::ledger::{Kept, Ledger, Shown, Update};
 use super::machine::{Machine, Owner};
@@ -126,7 +126,8 @@ impl Cells {
         let (path, text) = (self.job().path.clone(), policy.to_yaml());
         self.job().doubt.push(cell);
         self.job().granted = None;
-        let op = Op::Decouple { path: path.as_bytes(), client: id, policy: text.as_bytes() };
+        let op =
+            Op::Job(JobOp::Decouple { path: path.as_bytes(), client: id, policy: text.as_bytes() });
         let Answer::Decoupled(answer) = self.ask_monitor(client, &op)? else {
             return Err(Stop::Failed(Errno::Io));
         };
@@ -162,7 +163,7 @@ impl Cells {
 
     /// Everything that the server has is written to the metadata store.
     pub(super) fn checkpoint(&mut self, client: usize) -> Done<()> {
-        self.request(client, Op::Checkpoint)?;
+        self.request(client, Op::Admin(AdminOp::Checkpoint))?;
         self.jobs.iter_mut().for_each(|job| job.ledger.stored());
         Ok(())
     }
@@ -214,7 +215,7 @@ impl Cells {
     fn extend(&mut self, client: usize) -> Done<()> {
         let subtree = self.job().root;
         let count = self.rng.between(1, 20);
-        let answer = self.request(client, Op::Extend { subtree, count })?;
+        let answer = self.request(client, Op::Job(JobOp::Extend { subtree, count }))?;
         let Answer::Range(range) = answer else { return Err(Stop::Failed(Errno::Io)) };
         self.granted(client, range)?;
         let local = self.holding()?.holds(Mechanism::LocalPersist);

@@ -9,7 +9,7 @@ use journal::segment::HEADER_BYTES;
 use objstore::{Expect, ObjectStore, SyncScope};
 use policy::{Composition, Mechanism};
 use types::{Errno, Error, Moment, Result, Seq};
-use wire::{Answer, MergeFlags, Op};
+use wire::{Answer, MergeFlags, Op, ReadOp};
 
 use super::ledger::{Shown, Update};
 use super::machine::File;
@@ -223,7 +223,11 @@ impl Cells {
             }
             MechanismEffect::Root => {
                 let ino = self.job().root;
-                MechanismInput::Answer(self.answer(client, Op::GetAttr { ino }, None)?)
+                MechanismInput::Answer(self.answer(
+                    client,
+                    Op::Read(ReadOp::GetAttr { ino }),
+                    None,
+                )?)
             }
             MechanismEffect::Written(_) => MechanismInput::Written(Ok(None)),
             MechanismEffect::Put(name, bytes) => {

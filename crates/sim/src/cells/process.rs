@@ -4,7 +4,7 @@
 use client::LogNeed;
 use policy::Policy;
 use types::{ClientId, Cred, Epoch, Errno, Ino, Tid};
-use wire::{Answer, MergeFlags, Op, UnusedNumbers};
+use wire::{Answer, JobOp, MergeFlags, Op, UnusedNumbers};
 
 use super::fault::Fault;
 use super::ledger::Shown;
@@ -280,13 +280,13 @@ impl Cells {
             self.jobs[at].ledger.sent(&updates, 0);
             let flags = MergeFlags { strong_log: true, ..MergeFlags::default() };
             let (subtree, length) = (root, bytes.len() as u64);
-            let op = Op::Merge {
+            let op = Op::Job(JobOp::Merge {
                 subtree,
                 bytes: length,
                 object: b"",
                 unused: UnusedNumbers::default(),
                 flags,
-            };
+            });
             self.transfer(client, op, Some(&bytes))?;
         }
         // Where a change of policy is under way, it may be in force, and then nothing was applied.

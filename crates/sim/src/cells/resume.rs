@@ -7,7 +7,7 @@ use client::{Earlier, LeftJournals, LogNeed, OwnerNote};
 use objstore::{ObjectStore, SyncScope};
 use policy::{Mechanism, Policy};
 use types::{ClientId, Errno, Ino};
-use wire::{Answer, MergeFlags, Op};
+use wire::{Answer, JobOp, MergeFlags, Op, ReadOp};
 
 use super::job::{Holding, Process};
 use super::machine::{File, Owner};
@@ -128,11 +128,11 @@ impl Cells {
         let policy = in_force.and_then(|policy| policy.cell()).unwrap_or(owner.policy);
         let owner = Owner { policy, ..owner };
         let path = self.job().path.clone();
-        let root = match self.request(client, Op::GetAttr { ino }) {
+        let root = match self.request(client, Op::Read(ReadOp::GetAttr { ino })) {
             Err(Stop::Failed(Errno::Stale)) => {
-                let walk = Op::Walk { base: Ino::ROOT, path: path.as_bytes() };
+                let walk = Op::Read(ReadOp::Walk { base: Ino::ROOT, path: path.as_bytes() });
                 self.request(client, walk)?;
-                self.request(client, Op::GetAttr { ino })?
+                self.request(client, Op::Read(ReadOp::GetAttr { ino }))?
             }
             answer => answer?,
         };
@@ -192,7 +192,7 @@ impl Cells {
             return self.give_up();
         }
         let subtree = self.job().root;
-        let answer = self.request(client, Op::TakeOver { subtree })?;
+        let answer = self.request(client, Op::Job(JobOp::TakeOver { subtree }))?;
         let Answer::Decoupled(granted) = answer else { return Err(Stop::Failed(Errno::Io)) };
         // The server may have gone on with a merge of the former client, and be done with it.
         let found = self.left_behind()?;

@@ -4,7 +4,7 @@ use journal::{Create, Event, JournalBuffer};
 
 use policy::{Consistency, Durability};
 use types::{Attr, Errno, Ino, Origin, Seq};
-use wire::{Answer, NewInode, Op};
+use wire::{Answer, ChangeOp, NewInode, Op, ReadOp, SessionOp};
 
 use super::ledger::{Kept, Shown, Update};
 use super::machine::Log;
@@ -28,7 +28,7 @@ impl Cells {
             self.create(client, journalled, logged)?;
         }
         if journalled && self.rng.percent(70) {
-            self.request(client, Op::Sync)?;
+            self.request(client, Op::Session(SessionOp::Sync))?;
             for update in &mut self.job().ledger.updates {
                 if update.resends == Some(client) {
                     (update.shown, update.resends) = (Shown::Stable, None);
@@ -65,14 +65,18 @@ impl Cells {
         let mode = if dir { 0o040_777 } else { 0o100_644 };
         let new = NewInode { mode, ..NewInode::default() };
         let crashes = self.requests.world.crashes;
-        let mut answer = self.request(client, Op::Create { parent, name: name.as_bytes(), new });
+        let mut answer = self
+            .request(client, Op::Change(ChangeOp::Create { parent, name: name.as_bytes(), new }));
         for _ in 0..WALKS_MAX {
             if answer != Err(Stop::Failed(Errno::Stale)) {
                 break;
             }
             // The server does not have the directory in memory: its path is walked.
             self.walk(client, parent)?;
-            answer = self.request(client, Op::Create { parent, name: name.as_bytes(), new });
+            answer = self.request(
+                client,
+                Op::Change(ChangeOp::Create { parent, name: name.as_bytes(), new }),
+            );
         }
         let attr = match answer {
             Ok(Answer::Attr(attr)) => attr,
@@ -114,7 +118,7 @@ impl Cells {
 
     fn walk(&mut self, client: usize, dir: Ino) -> Done<()> {
         let Some(path) = self.path_of(dir) else { return Ok(()) };
-        let op = Op::Walk { base: Ino::ROOT, path: path.as_bytes() };
+        let op = Op::Read(ReadOp::Walk { base: Ino::ROOT, path: path.as_bytes() });
         match self.request(client, op) {
             Err(Stop::Failed(_)) | Ok(_) => Ok(()),
             Err(stop) => Err(stop),

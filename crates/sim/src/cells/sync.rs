@@ -3,7 +3,7 @@
 
 use client::{CompositionRun, MechanismEffect, MechanismInput, PartSync, SyncDue, SyncWhen};
 use types::{Moment, Span, Timestamp};
-use wire::{Answer, MergeFlags, Op};
+use wire::{Answer, JobOp, MergeFlags, Op};
 
 use super::{Cells, Done, Stop};
 
@@ -22,7 +22,7 @@ impl Cells {
         let granted = holding.job.note.ranges.iter().map(|range| range.len()).sum();
         let part = sync.hand_over(&mut holding.job, granted);
         if let Some(count) = part.extend.map(|count| count.min(20)) {
-            let answer = self.request(client, Op::Extend { subtree, count });
+            let answer = self.request(client, Op::Job(JobOp::Extend { subtree, count }));
             if let Ok(Answer::Range(range)) = answer {
                 self.granted(client, range)?;
             }

@@ -7,7 +7,7 @@ use metastore::{
 use objstore::{Expect, ObjectStore};
 use policy::{Cell, Mechanism};
 use types::{Attr, Cred, DirFragId, Errno, Frag, Ino, RenameFlags, Seq, Timestamp};
-use wire::{MergeFlags, Op, UnusedNumbers};
+use wire::{JobOp, MergeFlags, Op, UnusedNumbers};
 
 use super::fault::{Fault, Fuse};
 use super::ledger::Shown;
@@ -123,7 +123,7 @@ fn send_runs(cells: &mut Cells, client: usize, dirs: Vec<DirRun>) -> Result<(), 
     message.extend(cells.holding().expect("it has one").job.inner.header().encode());
     let flags = MergeFlags { by_reference: true, ..MergeFlags::default() };
     let (bytes, unused) = (message.len() as u64, UnusedNumbers::default());
-    let op = Op::Merge { subtree, bytes, object: b"", flags, unused };
+    let op = Op::Job(JobOp::Merge { subtree, bytes, object: b"", flags, unused });
     match cells.transfer(client, op, Some(&message)) {
         Ok(_) => Ok(()),
         Err(Stop::Failed(errno)) => Err(errno),

@@ -13,7 +13,7 @@ use namespace::PlannedInode;
 use objstore::{Expect, ObjectStore};
 use types::Result as Answered;
 use types::{Attr, ClientId, Cred, Errno, FileType, Ino, InoRange, Seq, Timestamp};
-use wire::{Answer, MergeFlags, Message, Op, UnusedNumbers};
+use wire::{Answer, JobOp, MergeFlags, Message, Op, UnusedNumbers};
 
 use super::script::Script;
 use super::worker::Asked;
@@ -72,9 +72,9 @@ impl Step {
     pub(super) fn op(&self) -> Op<'_> {
         match self {
             Self::Decouple(path) => {
-                Op::Decouple { path, client: ClientId(JOB as u64 + 1), policy: POLICY }
+                Op::Job(JobOp::Decouple { path, client: ClientId(JOB as u64 + 1), policy: POLICY })
             }
-            Self::Extend(subtree) => Op::Extend { subtree: *subtree, count: 40 },
+            Self::Extend(subtree) => Op::Job(JobOp::Extend { subtree: *subtree, count: 40 }),
             Self::Merge(journal) => {
                 let Journal { root, bytes, object, release, .. } = &**journal;
                 let stored = !object.is_empty();
@@ -82,7 +82,7 @@ impl Step {
                     MergeFlags { release: *release, store: !stored, ..MergeFlags::default() };
                 let bytes = if stored { 0 } else { bytes.len() as u64 };
                 let (object, unused) = (object.as_bytes(), UnusedNumbers::default());
-                Op::Merge { subtree: *root, bytes, object, flags, unused }
+                Op::Job(JobOp::Merge { subtree: *root, bytes, object, flags, unused })
             }
         }
     }

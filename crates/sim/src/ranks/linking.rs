@@ -2,7 +2,7 @@
 //! first, or the other one, and if both stay there is no such name (B-02).
 
 use types::{Errno, Ino};
-use wire::Op;
+use wire::{ChangeOp, Op};
 
 use super::Ranks;
 use super::register::Place;
@@ -18,7 +18,7 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) fn op(&self) -> Op<'_> {
-        Op::Link { ino: self.ino, parent: self.to.0, name: &self.to.1 }
+        Op::Change(ChangeOp::Link { ino: self.ino, parent: self.to.0, name: &self.to.1 })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use client::Route;
 use types::{FileType, Ino, Rank, RenameFlags};
-use wire::{NewInode, Op};
+use wire::{ChangeOp, NewInode, Op, RankOp, ReadOp};
 
 use super::job::Step;
 use super::linking::Link;
@@ -51,32 +51,40 @@ impl Script {
                     mode: FileType::Directory.mode_bits() | 0o755,
                     ..NewInode::default()
                 };
-                Op::Create { parent: *parent, name, new }
+                Op::Change(ChangeOp::Create { parent: *parent, name, new })
             }
             Self::Create((parent, name)) => {
-                Op::Create { parent: *parent, name, new: new(FileType::Regular) }
+                Op::Change(ChangeOp::Create { parent: *parent, name, new: new(FileType::Regular) })
             }
-            Self::Unlink((parent, name)) => Op::Unlink { parent: *parent, name },
+            Self::Unlink((parent, name)) => Op::Change(ChangeOp::Unlink { parent: *parent, name }),
             Self::Rename((parent, name), (new_parent, new_name)) => {
                 let flags = RenameFlags::default();
-                Op::Rename { parent: *parent, name, new_parent: *new_parent, new_name, flags }
+                Op::Change(ChangeOp::Rename {
+                    parent: *parent,
+                    name,
+                    new_parent: *new_parent,
+                    new_name,
+                    flags,
+                })
             }
-            Self::Lookup((parent, name)) => Op::Lookup { parent: *parent, name },
-            Self::List(dir) => Op::List { dir: *dir, after: None, limit: 4096, attrs: true },
+            Self::Lookup((parent, name)) => Op::Read(ReadOp::Lookup { parent: *parent, name }),
+            Self::List(dir) => {
+                Op::Read(ReadOp::List { dir: *dir, after: None, limit: 4096, attrs: true })
+            }
             Self::Touch(dir) => {
                 let change =
                     types::AttrChange { mode: Some(0o755), ..types::AttrChange::default() };
-                Op::SetAttr { ino: *dir, change }
+                Op::Change(ChangeOp::SetAttr { ino: *dir, change })
             }
             Self::Say(_, ino, mode) => {
                 let change =
                     types::AttrChange { mode: Some(*mode), ..types::AttrChange::default() };
-                Op::SetAttr { ino: *ino, change }
+                Op::Change(ChangeOp::SetAttr { ino: *ino, change })
             }
-            Self::Export(dir, rank) => Op::Export { dir: *dir, rank: *rank },
-            Self::Split(dir) => Op::Split { dir: *dir },
-            Self::Join(dir) => Op::Join { dir: *dir },
-            Self::Stat(dir) => Op::GetAttr { ino: *dir },
+            Self::Export(dir, rank) => Op::Rank(RankOp::Export { dir: *dir, rank: *rank }),
+            Self::Split(dir) => Op::Rank(RankOp::Split { dir: *dir }),
+            Self::Join(dir) => Op::Rank(RankOp::Join { dir: *dir }),
+            Self::Stat(dir) => Op::Read(ReadOp::GetAttr { ino: *dir }),
         }
     }
 

@@ -10,7 +10,7 @@ mod judge;
 use std::collections::BTreeMap;
 
 use types::{Errno, FileType, Ino, Rank, RenameFlags, Result};
-use wire::{Answer, NewInode, Op};
+use wire::{Answer, ChangeOp, NewInode, Op, RankOp, ReadOp};
 
 use super::job::JOB;
 use super::register::Place;
@@ -60,19 +60,29 @@ impl Step {
         let new =
             |kind: FileType| NewInode { mode: kind.mode_bits() | 0o755, ..NewInode::default() };
         match self {
-            Self::MakeDir((parent, name)) => {
-                Op::Create { parent: *parent, name, new: new(FileType::Directory) }
-            }
+            Self::MakeDir((parent, name)) => Op::Change(ChangeOp::Create {
+                parent: *parent,
+                name,
+                new: new(FileType::Directory),
+            }),
             Self::Create((parent, name)) => {
-                Op::Create { parent: *parent, name, new: new(FileType::Regular) }
+                Op::Change(ChangeOp::Create { parent: *parent, name, new: new(FileType::Regular) })
             }
-            Self::Rmdir((parent, name)) => Op::Rmdir { parent: *parent, name },
-            Self::Lookup((parent, name)) => Op::Lookup { parent: *parent, name },
-            Self::List(dir) => Op::List { dir: *dir, after: None, limit: 4096, attrs: true },
-            Self::Export(dir, rank) => Op::Export { dir: *dir, rank: *rank },
+            Self::Rmdir((parent, name)) => Op::Change(ChangeOp::Rmdir { parent: *parent, name }),
+            Self::Lookup((parent, name)) => Op::Read(ReadOp::Lookup { parent: *parent, name }),
+            Self::List(dir) => {
+                Op::Read(ReadOp::List { dir: *dir, after: None, limit: 4096, attrs: true })
+            }
+            Self::Export(dir, rank) => Op::Rank(RankOp::Export { dir: *dir, rank: *rank }),
             Self::Rename((parent, name), (new_parent, new_name)) => {
                 let flags = RenameFlags::default();
-                Op::Rename { parent: *parent, name, new_parent: *new_parent, new_name, flags }
+                Op::Change(ChangeOp::Rename {
+                    parent: *parent,
+                    name,
+                    new_parent: *new_parent,
+                    new_name,
+                    flags,
+                })
             }
         }
     }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use client::{Route, RouteEffect, RouteInput, WalkStep, Walks};
 use types::{Cred, Errno, Error, Ino, Rank, Result, Tid};
-use wire::{Answer, Op};
+use wire::{Answer, Op, ReadOp};
 
 use super::job::JOB;
 use super::linking::Link;
@@ -158,7 +158,7 @@ impl Ranks {
         asked.waits = Waits::Nothing;
         known.router.validate();
         let given = match asked.walking {
-            Some(at) => Op::Walk { base: Ino::ROOT, path: &asked.paths[at].0 },
+            Some(at) => Op::Read(ReadOp::Walk { base: Ino::ROOT, path: &asked.paths[at].0 }),
             None => asked.script.op(),
         };
         match asked.route.handle(&mut known.router, moment, &given, input) {

@@ -134,11 +134,11 @@ impl Requests {
         region.closed = true;
         let (path, id) = (region.path.clone(), self.world.clients[client].id);
         let policy = project.policy().to_yaml();
-        let tid = self.ask_monitor(&wire::Op::Decouple {
+        let tid = self.ask_monitor(&wire::Op::Job(wire::JobOp::Decouple {
             path: path.as_bytes(),
             client: id,
             policy: policy.as_bytes(),
-        });
+        }));
         project.stage = ProjectStage::Asked(tid);
     }
 

@@ -12,7 +12,7 @@ use metastore::Snapshot;
 use metastore::request::StoreOp;
 use namespace::Refusal;
 use types::{Attr, Cred, Ino, Seq};
-use wire::Op;
+use wire::{AdminOp, Op};
 
 use super::Requests;
 use crate::oracle::Violation;
@@ -82,7 +82,7 @@ impl Requests {
         self.snapshots.last_id += 1;
         let id = self.snapshots.last_id;
         self.world.note(format_args!("$ snapshot {id} of {dir}"));
-        self.world.request(0, &Cred::root(), Op::Snapshot { dir, id });
+        self.world.request(0, &Cred::root(), Op::Admin(AdminOp::Snapshot { dir, id }));
         self.send(0);
     }
 
