@@ -18,6 +18,10 @@
 //!
 //! The name of a subtree's root stays with the rank that serves the directory above it (`nested`).
 //! Decoupled subtrees in a subtree move along with it (`decoupled`).
+//!
+//! `list` reads and replaces the list, `place` finds the rank of a request, `view` and `check`
+//! answer questions, `frozen` is the freeze set, `reshape` splits and joins directories. Each part
+//! borrows a context; `route` has other parts of the server meet their needs.
 
 mod between;
 mod check;
@@ -27,8 +31,10 @@ mod decoupled;
 mod departed;
 mod export;
 mod fragments;
+mod frozen;
 mod handover;
 mod import;
+mod list;
 mod nested;
 mod pin;
 mod place;
@@ -37,23 +43,27 @@ mod reclaim;
 mod rename;
 mod reserve;
 mod reshape;
+mod route;
 mod validate;
+mod view;
 
-use metastore::request::{StoreFailure, StoreOp, StoreResult};
-use metastore::{MovedSubtree, SUBTREES_NAME, Subtrees};
+use metastore::{MovedSubtree, Subtrees};
 use namespace::Namespace;
 use types::{Ino, Map, Moment, Rank, Seq, Span};
 
-use crate::{Mds, MdsEffects, Waiting};
-
+pub(crate) use check::UnderWay;
 use cross_rename::CrossRenames;
-pub(crate) use export::Export;
+pub(crate) use export::{Export, ExportCx};
 use fragments::Split;
-pub(crate) use import::Import;
-use place::InodeAuthority;
-pub(crate) use preload::Preload;
+use frozen::Frozen;
+pub(crate) use import::{Import, ImportCx};
+pub(crate) use list::{ListCx, ListNews};
+pub(crate) use place::{PlaceCx, Placed};
+pub(crate) use preload::{Preload, PreloadCx};
 use reserve::Reservations;
 use reshape::Reshape;
+pub(crate) use reshape::ReshapeCx;
+pub(crate) use view::Places;
 
 /// How often a rank reads the list of subtrees if there are several ranks: the rank that should
 /// announce a change of the list may have crashed.
@@ -76,7 +86,7 @@ pub(crate) fn is_in_hidden(namespace: &Namespace, root: Ino) -> bool {
 }
 
 /// See the module documentation.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Authority {
     rank: Rank,
     /// The list that was read or written last, and its version in the store; `None` without a list.
@@ -111,39 +121,18 @@ pub(crate) struct Authority {
     followed: Ino,
     follow_at: Option<Moment>,
     sizes: fragments::Sizes,
+    frozen: Frozen,
     /// Everything is here, and nothing is going anywhere: requests need not be looked at.
     plain: bool,
     /// Up to here the journal may name directories that are not in memory any more (`behind`).
     unclear: Option<Seq>,
+    /// Moves ended, and these decoupled subtrees went: other parts have not heard of that yet.
+    ended: Option<Vec<Ino>>,
 }
 
 impl Authority {
     pub(crate) fn new(rank: Rank) -> Self {
-        Self {
-            rank,
-            list: Subtrees::default(),
-            version: None,
-            reading: false,
-            read_at: None,
-            writing: false,
-            proposed: None,
-            moved: Map::default(),
-            exports: Vec::new(),
-            went_at: None,
-            imports: Vec::new(),
-            reservations: Reservations::default(),
-            closed: reclaim::Closed::default(),
-            preloads: Vec::new(),
-            splits: Map::default(),
-            reshape: None,
-            cross_renames: CrossRenames::default(),
-            held: between::HeldRequests::default(),
-            followed: Ino(0),
-            follow_at: None,
-            sizes: fragments::Sizes::default(),
-            plain: rank == Rank(0),
-            unclear: None,
-        }
+        Self { rank, plain: rank == Rank(0), ..Self::default() }
     }
 
     /// Whether all of the namespace is this rank's, and stays so.
@@ -159,14 +148,6 @@ impl Authority {
 
     fn export_of(&self, root: Ino) -> Option<&Export> {
         self.exports.iter().find(|export| export.root == root)
-    }
-
-    /// The root of the moving subtree with which an inode with several names leaves or arrives.
-    fn linked_on_its_way(&self, ino: Ino) -> Option<Ino> {
-        let goes = |it: &&Export| it.is_frozen() && it.linked.binary_search(&ino).is_ok();
-        let comes = |it: &&Import| it.linked.binary_search(&ino).is_ok();
-        let leaving = self.exports.iter().find(goes).map(|it| it.root);
-        leaving.or_else(|| self.imports.iter().find(comes).map(|it| it.root))
     }
 
     /// Whether a subtree moves to another rank.
@@ -276,169 +257,28 @@ impl Authority {
         self.served_roots().into_iter().find(|root| !is_in_hidden(namespace, *root))
     }
 
+    /// Whether the journal is to be written without delay.
+    pub(crate) fn wants_journal(&self) -> bool {
+        self.exports_want_journal()
+            || self.imports_want_journal()
+            || self.reshape_wants_journal()
+            || self.cross_renames.wants_journal()
+    }
+
+    /// Notes that a move ended, with which these decoupled subtrees went.
+    fn note_ended(&mut self, gone: &[Ino]) {
+        self.ended.get_or_insert_default().extend(gone);
+        self.note_plain();
+    }
+
+    /// Notes the freeze set, and whether requests must be looked at.
     fn note_plain(&mut self) {
+        self.frozen = Frozen::of(self);
         let nothing =
             self.exports.is_empty() && self.imports.is_empty() && self.preloads.is_empty();
         let whole =
             self.splits.is_empty() && self.reshape.is_none() && self.cross_renames.is_empty();
         let all_here = self.list.unjoined().all(|subtree| subtree.rank == self.rank);
         self.plain = self.rank == Rank(0) && nothing && whole && all_here;
-    }
-}
-
-impl Mds {
-    /// Whether there is more than one rank, as far as this one knows.
-    fn has_ranks(&self) -> bool {
-        self.rank != Rank(0)
-            || !self.authority.list.is_empty()
-            || self.map.as_ref().is_some_and(|map| map.mds.len() > 1)
-    }
-
-    /// Reads the list regularly, and continues the operations that wait for a time.
-    pub(crate) fn authority_tick(&mut self, effects: &mut MdsEffects) {
-        if !self.is_active() && self.phase != crate::Phase::Stopping {
-            return;
-        }
-        let now = self.clock.now;
-        let due = self.authority.read_at.is_none_or(|at| now.since(at) >= READ_INTERVAL);
-        if due && self.is_active() && self.has_ranks() {
-            self.read_list(effects);
-        }
-        self.fragments_tick(effects);
-        self.sizes_tick(effects);
-        self.follow_names(effects);
-        self.reservations_tick(effects);
-        self.held_tick(effects);
-        self.authority_step(effects);
-    }
-
-    /// Whether a subtree is moving from this rank, or to it.
-    #[must_use]
-    pub fn is_moving(&self) -> bool {
-        self.authority.is_moving()
-    }
-
-    /// Whether this rank is the authority of the subtree with this root, and serves it.
-    #[must_use]
-    pub fn serves(&self, root: Ino) -> bool {
-        let known = self.authority.list.get(root);
-        if let Some(joined) = known.filter(|subtree| subtree.joined) {
-            let here = match self.authority.place(&self.namespace, root) {
-                InodeAuthority::Here => true,
-                InodeAuthority::Unknown => joined.rank == self.rank,
-                InodeAuthority::Moving(_) | InodeAuthority::Other(_) => false,
-            };
-            return self.is_active() && here;
-        }
-        let rank = known.map_or(Rank(0), |subtree| subtree.rank);
-        let arriving = self.authority.imports.iter().any(|import| import.root == root);
-        self.is_active() && rank == self.rank && !arriving
-    }
-
-    /// Whether the journal is to be written without delay.
-    pub(crate) fn authority_wants_journal(&self) -> bool {
-        self.export_wants_journal()
-            || self.import_wants_journal()
-            || self.reshape_wants_journal()
-            || self.authority.cross_renames.wants_journal()
-    }
-
-    /// Continues everything that moves, as far as possible. Called after every input.
-    pub(crate) fn authority_step(&mut self, effects: &mut MdsEffects) {
-        if self.authority.is_exporting() {
-            self.export_step(effects);
-        }
-        if !self.authority.preloads.is_empty() {
-            self.preload_step(effects);
-        }
-        if self.authority.reshape.is_some() {
-            self.reshape_step(effects);
-        }
-        if !self.authority.cross_renames.is_empty() {
-            self.cross_renames_step(effects);
-        }
-        if !self.authority.imports.is_empty() && self.is_active() {
-            self.import_step(effects);
-            // Imports may have to wait for them.
-            if !self.authority.cross_renames.is_empty() {
-                self.cross_renames_step(effects);
-            }
-        }
-        if !self.authority.preloads.is_empty() {
-            self.preload_step(effects);
-        }
-    }
-
-    /// Reads the list, unless that is being done.
-    fn read_list(&mut self, effects: &mut MdsEffects) {
-        if self.authority.reading || self.authority.writing {
-            return;
-        }
-        self.authority.reading = true;
-        let object = SUBTREES_NAME.to_owned();
-        self.store.begin(Waiting::Subtrees, StoreOp::Get { object }, effects);
-    }
-
-    /// The list was read, or replaced.
-    pub(crate) fn list_stored(
-        &mut self,
-        result: Result<StoreResult, Box<StoreFailure>>,
-        effects: &mut MdsEffects,
-    ) {
-        if std::mem::take(&mut self.authority.writing) {
-            self.list_written(result, effects);
-            if !self.authority.writing {
-                self.authority.read_at = Some(self.clock.now);
-                self.fetches.wake_returned(LIST);
-                self.read_old_list(effects);
-            }
-            return;
-        }
-        assert!(self.authority.reading, "the list was being read");
-        self.authority.reading = false;
-        self.authority.read_at = Some(self.clock.now);
-        // After a failure the list is read later, and blocked requests are answered from the known
-        // list.
-        if let Ok(result) = result {
-            match self.take_list(&result) {
-                Ok(()) => self.list_changed(effects),
-                Err(error) => effects.fatal = Some(error),
-            }
-        }
-        self.fetches.wake_returned(LIST);
-        self.read_old_list(effects);
-    }
-
-    /// Reads the list again if another rank has committed since the last read began.
-    fn read_old_list(&mut self, effects: &mut MdsEffects) {
-        if std::mem::take(&mut self.authority.reservations.is_list_old) {
-            self.read_list(effects);
-        }
-    }
-
-    /// Adopts the list that the store returned.
-    pub(crate) fn take_list(&mut self, result: &StoreResult) -> Result<(), types::Error> {
-        if let StoreResult::Bytes(bytes, version) = result {
-            if self.authority.version.replace(*version) != Some(*version) {
-                self.authority.held.forget_found();
-            }
-            self.authority.list = Subtrees::decode(bytes)?;
-        }
-        // A subtree that became this rank's is not served before it is taken in.
-        let own = self.authority.list.iter().filter(|it| it.rank == self.rank);
-        let new: Vec<Ino> = own.filter(|it| !it.inode.is_empty()).map(|it| it.root).collect();
-        new.into_iter().for_each(|root| self.begin_import(root));
-        self.note_fragments();
-        self.authority.note_plain();
-        Ok(())
-    }
-
-    /// Acts on the new list.
-    pub(crate) fn list_changed(&mut self, effects: &mut MdsEffects) {
-        if self.is_active() {
-            self.find_other_roots();
-        }
-        self.authority.note_plain();
-        self.authority_step(effects);
     }
 }

@@ -23,6 +23,7 @@ use types::{Clock, Ino, InoRange, Moment, Origin, Rank, Seq, Span, Timestamp};
 use crate::authority::Authority;
 use crate::caps::Caps;
 use crate::compaction::Compaction;
+use crate::contexts::lend;
 use crate::damage::{Damage, is_damage};
 use crate::fetch::{FetchCx, Fetches};
 use crate::log::Log;
@@ -33,7 +34,7 @@ use crate::purge::{PurgeCx, Purges};
 use crate::session::Sessions;
 use crate::snapshot::Snapshots;
 use crate::store::{StoreOps, Waiting};
-use crate::tables::Tables;
+use crate::tables::{Tables, TablesCx};
 use crate::{Counters, MdsEffects, Phase, ReplyTo, Settings};
 
 use flush::Flushes;
@@ -208,38 +209,31 @@ pub(crate) struct CheckpointCx<'a> {
 
 impl CheckpointCx<'_> {
     fn fetching(&mut self) -> FetchCx<'_> {
-        FetchCx {
-            fetches: self.fetches,
-            sessions: self.sessions,
-            namespace: self.namespace,
-            store: self.store,
-            counters: self.counters,
-            damage: self.damage,
-            settings: self.settings,
-            rank: self.rank,
+        lend!(self => FetchCx {
+            mut: fetches, sessions, namespace, store, counters, damage;
+            ref: settings;
+            copy: rank, is_resend_busy;
             now: self.clock.now,
-            is_resend_busy: self.is_resend_busy,
-        }
+        })
+    }
+
+    pub(crate) fn storing_tables(&mut self) -> TablesCx<'_> {
+        lend!(self => TablesCx {
+            mut: tables, log, store, fetches;
+            ref:;
+            copy: rank;
+            now: self.clock.now,
+        })
     }
 
     pub(crate) fn purging(&mut self) -> PurgeCx<'_> {
-        PurgeCx {
-            purges: self.purges,
-            opens: self.opens,
-            namespace: self.namespace,
-            checkpoint: self.checkpoint,
-            store: self.store,
-            counters: self.counters,
-            log: self.log,
-            tables: self.tables,
-            merges: self.merges,
-            damage: self.damage,
-            settings: self.settings,
+        lend!(self => PurgeCx {
+            mut: purges, opens, namespace, checkpoint, store, counters;
+            ref: log, tables, merges, damage, settings;
+            copy: phase, rank;
             is_taking_snapshot: self.snapshots.is_any(),
-            phase: self.phase,
-            rank: self.rank,
             now: self.clock.now,
-        }
+        })
     }
 }
 

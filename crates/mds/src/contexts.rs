@@ -1,8 +1,10 @@
 //! The contexts of all parts, in one place: the server lends a part the references that its context
 //! names, and nothing else.
 
-use crate::Mds;
 use crate::apply::ApplyCx;
+use crate::authority::{
+    ExportCx, ImportCx, ListCx, PlaceCx, Places, PreloadCx, ReshapeCx, UnderWay,
+};
 use crate::balance::BalanceCx;
 use crate::caps::CapsCx;
 use crate::checkpoint::CheckpointCx;
@@ -17,273 +19,257 @@ use crate::recover::RecoveryCx;
 use crate::resend::ResendCx;
 use crate::snapshot::SnapshotCx;
 use crate::tables::TablesCx;
+use crate::{Mds, Phase};
+
+/// A context: its fields borrow the fields with the same names, or copy them.
+macro_rules! lend {
+    ($from:ident => $context:ident {
+        mut: $($changed:ident),*;
+        ref: $($read:ident),*;
+        copy: $($copied:ident),*;
+        $($field:ident: $value:expr),* $(,)?
+    }) => {
+        $context {
+            $($changed: &mut $from.$changed,)*
+            $($read: &$from.$read,)*
+            $($copied: $from.$copied,)*
+            $($field: $value,)*
+        }
+    };
+}
+pub(crate) use lend;
 
 impl Mds {
     pub(crate) fn balancing(&mut self) -> BalanceCx<'_> {
-        BalanceCx {
-            balance: &mut self.balance,
-            namespace: &mut self.namespace,
-            counters: &mut self.counters,
-            store: &mut self.store,
-            authority: &self.authority,
-            tables: &self.tables,
+        lend!(self => BalanceCx {
+            mut: balance, namespace, counters, store;
+            ref: authority, tables, settings;
+            copy: phase, rank, clock;
             map: self.map.as_ref(),
-            settings: &self.settings,
-            phase: self.phase,
-            rank: self.rank,
-            clock: self.clock,
-        }
+        })
     }
 
     pub(crate) fn checkpointing(&mut self) -> CheckpointCx<'_> {
-        CheckpointCx {
-            checkpoint: &mut self.checkpoint,
-            purges: &mut self.purges,
-            compaction: &mut self.compaction,
-            damage: &mut self.damage,
-            merges: &mut self.merges,
-            snapshots: &mut self.snapshots,
-            changes: &mut self.changes,
-            fetches: &mut self.fetches,
-            sessions: &mut self.sessions,
-            namespace: &mut self.namespace,
-            log: &mut self.log,
-            tables: &mut self.tables,
-            opens: &mut self.opens,
-            authority: &mut self.authority,
-            store: &mut self.store,
-            counters: &mut self.counters,
-            caps: &self.caps,
-            settings: &self.settings,
-            phase: self.phase,
-            rank: self.rank,
-            clock: self.clock,
+        self.exporting().base
+    }
+
+    pub(crate) fn exporting(&mut self) -> ExportCx<'_> {
+        let base = lend!(self => CheckpointCx {
+            mut: checkpoint, purges, compaction, damage, merges, snapshots, changes, fetches,
+                sessions, namespace, log, tables, opens, authority, store, counters;
+            ref: caps, settings;
+            copy: phase, rank, clock;
             is_resend_busy: self.resend.is_busy(),
-        }
+        });
+        ExportCx { base, locks: &mut self.locks, map: self.map.as_ref() }
+    }
+
+    pub(crate) fn preloading(&mut self) -> PreloadCx<'_> {
+        let fetching = lend!(self => FetchCx {
+            mut: fetches, sessions, namespace, store, counters, damage;
+            ref: settings;
+            copy: rank;
+            now: self.clock.now,
+            is_resend_busy: self.resend.is_busy(),
+        });
+        PreloadCx { authority: &mut self.authority, fetching }
     }
 
     pub(crate) fn purging(&mut self) -> PurgeCx<'_> {
-        PurgeCx {
-            purges: &mut self.purges,
-            opens: &mut self.opens,
-            namespace: &mut self.namespace,
-            checkpoint: &mut self.checkpoint,
-            store: &mut self.store,
-            counters: &mut self.counters,
-            log: &self.log,
-            tables: &self.tables,
-            merges: &self.merges,
-            damage: &self.damage,
-            settings: &self.settings,
+        lend!(self => PurgeCx {
+            mut: purges, opens, namespace, checkpoint, store, counters;
+            ref: log, tables, merges, damage, settings;
+            copy: phase, rank;
             is_taking_snapshot: self.snapshots.is_any(),
-            phase: self.phase,
-            rank: self.rank,
             now: self.clock.now,
-        }
+        })
     }
 
     #[inline]
     pub(crate) fn asking(&mut self) -> AskCx<'_> {
-        AskCx {
-            namespace: &mut self.namespace,
-            sessions: &mut self.sessions,
-            counters: &mut self.counters,
-            tables: &self.tables,
-            authority: &self.authority,
-            log: &self.log,
-        }
+        lend!(self => AskCx {
+            mut: namespace, sessions, counters;
+            ref: tables, authority, log;
+            copy:;
+        })
     }
 
     #[inline]
     pub(crate) fn changing(&mut self) -> ChangeCx<'_> {
-        ChangeCx {
-            apply: ApplyCx {
-                namespace: &mut self.namespace,
-                log: &mut self.log,
-                opens: &mut self.opens,
-                purges: &mut self.purges,
-                changes: &self.changes,
+        lend!(self => ChangeCx {
+            mut: tables, counters;
+            ref: sessions, authority;
+            copy: rank;
+            apply: lend!(self => ApplyCx {
+                mut: namespace, log, opens, purges;
+                ref: changes;
+                copy:;
                 is_private: self.settings.private.is_some(),
                 now: self.clock.now,
-            },
-            tables: &mut self.tables,
-            counters: &mut self.counters,
-            sessions: &self.sessions,
-            authority: &self.authority,
-            rank: self.rank,
+            }),
             time: self.clock.time,
-        }
+        })
     }
 
     pub(crate) fn subtrees(&mut self) -> SubtreeCx<'_> {
         let refusing = self.refusing();
-        SubtreeCx {
-            namespace: &mut self.namespace,
-            log: &mut self.log,
-            tables: &mut self.tables,
-            merges: &mut self.merges,
-            sessions: &mut self.sessions,
-            store: &mut self.store,
-            counters: &mut self.counters,
-            unrestored: &mut self.unrestored,
-            authority: &self.authority,
-            clock: self.clock,
-            refusing,
+        lend!(self => SubtreeCx {
+            mut: namespace, log, tables, merges, sessions, store, counters, unrestored;
+            ref: authority;
+            copy: clock;
+            refusing: refusing,
+        })
+    }
+
+    pub(crate) fn places(&self) -> Places<'_> {
+        lend!(self => Places {
+            mut:;
+            ref: authority, namespace, tables, opens, locks;
+            copy:;
+            map: self.map.as_ref(),
+        })
+    }
+
+    pub(crate) fn placing(&mut self) -> PlaceCx<'_> {
+        lend!(self => PlaceCx {
+            mut: authority, fetches, sessions, store, counters;
+            ref: namespace, tables, opens, locks;
+            copy: phase;
+            map: self.map.as_ref(),
+            now: self.clock.now,
+        })
+    }
+
+    pub(crate) fn listing(&mut self) -> ListCx<'_> {
+        lend!(self => ListCx {
+            mut: authority, namespace, fetches, store;
+            ref: opens;
+            copy:;
+            now: self.clock.now,
+        })
+    }
+
+    pub(crate) fn importing(&mut self) -> ImportCx<'_> {
+        lend!(self => ImportCx {
+            mut: authority, namespace, log, tables, merges, fetches, store, counters;
+            ref: sessions, settings;
+            copy: clock;
+            is_active: self.phase == Phase::Active,
+        })
+    }
+
+    pub(crate) fn under_way(&self) -> UnderWay {
+        UnderWay {
+            is_taking_snapshot: self.snapshots.is_any(),
+            is_changing_policy: !self.changes.is_empty(),
         }
+    }
+
+    pub(crate) fn reshaping(&mut self) -> ReshapeCx<'_> {
+        let (under_way, refusing) = (self.under_way(), self.refusing());
+        lend!(self => ReshapeCx {
+            mut: authority, tables, fetches, balance, store, counters;
+            ref: locks, settings;
+            copy: phase;
+            apply: lend!(self => ApplyCx {
+                mut: namespace, log, opens, purges;
+                ref: changes;
+                copy:;
+                is_private: self.settings.private.is_some(),
+                now: self.clock.now,
+            }),
+            map: self.map.as_ref(),
+            under_way: under_way,
+            refusing: refusing,
+            time: self.clock.time,
+            is_resend_busy: self.resend.is_busy(),
+        })
     }
 
     pub(crate) fn storing_tables(&mut self) -> TablesCx<'_> {
-        TablesCx {
-            tables: &mut self.tables,
-            log: &mut self.log,
-            store: &mut self.store,
-            fetches: &mut self.fetches,
-            rank: self.rank,
+        lend!(self => TablesCx {
+            mut: tables, log, store, fetches;
+            ref:;
+            copy: rank;
             now: self.clock.now,
-        }
+        })
     }
 
     pub(crate) fn files(&mut self) -> FilesCx<'_> {
-        FilesCx {
-            opens: &mut self.opens,
-            locks: &mut self.locks,
-            caps: &mut self.caps,
-            fetches: &mut self.fetches,
-            namespace: &mut self.namespace,
-            log: &mut self.log,
-            purges: &mut self.purges,
-            store: &mut self.store,
-            counters: &mut self.counters,
-            sessions: &self.sessions,
-            settings: &self.settings,
-            changes: &self.changes,
-            clock: self.clock,
-        }
+        lend!(self => FilesCx {
+            mut: opens, locks, caps, fetches, namespace, log, purges, store, counters;
+            ref: sessions, settings, changes;
+            copy: clock;
+        })
     }
 
     pub(crate) fn fetching(&mut self) -> FetchCx<'_> {
-        FetchCx {
-            fetches: &mut self.fetches,
-            sessions: &mut self.sessions,
-            namespace: &mut self.namespace,
-            store: &mut self.store,
-            counters: &mut self.counters,
-            damage: &mut self.damage,
-            settings: &self.settings,
-            rank: self.rank,
-            now: self.clock.now,
-            is_resend_busy: self.resend.is_busy(),
-        }
+        self.preloading().fetching
     }
 
     pub(crate) fn capabilities(&mut self) -> CapsCx<'_> {
         let may_grant_exclusive =
             !self.snapshots.is_any() && !self.is_private() && !self.settings.read_only;
-        CapsCx {
-            caps: &mut self.caps,
-            leases: &mut self.leases,
-            fetches: &mut self.fetches,
-            sessions: &mut self.sessions,
-            tables: &mut self.tables,
-            namespace: &mut self.namespace,
-            counters: &mut self.counters,
-            opens: &self.opens,
-            authority: &self.authority,
-            settings: &self.settings,
+        lend!(self => CapsCx {
+            mut: caps, leases, fetches, sessions, tables, namespace, counters;
+            ref: opens, authority, settings;
+            copy:;
             now: self.clock.now,
             is_merging: self.merges.is_busy(),
             is_changing_policy: !self.changes.is_empty(),
-            may_grant_exclusive,
-        }
+            may_grant_exclusive: may_grant_exclusive,
+        })
     }
 
     pub(crate) fn merging(&mut self) -> MergeCx<'_> {
-        MergeCx {
-            merges: &mut self.merges,
-            namespace: &mut self.namespace,
-            log: &mut self.log,
-            tables: &mut self.tables,
-            purges: &mut self.purges,
-            opens: &mut self.opens,
-            authority: &mut self.authority,
-            store: &mut self.store,
-            counters: &mut self.counters,
-            settings: &self.settings,
-            clock: self.clock,
-        }
+        lend!(self => MergeCx {
+            mut: merges, namespace, log, tables, purges, opens, authority, store, counters;
+            ref: settings;
+            copy: clock;
+        })
     }
 
     pub(crate) fn merge_requests(&mut self) -> MergeRequestCx<'_> {
-        MergeRequestCx {
-            merge_requests: &mut self.merge_requests,
-            fetches: &mut self.fetches,
-            counters: &mut self.counters,
-            sessions: &self.sessions,
-            tables: &self.tables,
-            namespace: &self.namespace,
-            settings: &self.settings,
+        lend!(self => MergeRequestCx {
+            mut: merge_requests, fetches, counters;
+            ref: sessions, tables, namespace, settings;
+            copy:;
             now: self.clock.now,
-        }
+        })
     }
 
     pub(crate) fn recovering(&mut self) -> RecoveryCx<'_> {
-        RecoveryCx {
-            recovery: &mut self.recovery,
-            namespace: &mut self.namespace,
-            tables: &mut self.tables,
-            sessions: &mut self.sessions,
-            log: &mut self.log,
-            merges: &mut self.merges,
-            purges: &mut self.purges,
-            checkpoint: &mut self.checkpoint,
-            damage: &mut self.damage,
-            authority: &mut self.authority,
-            store: &mut self.store,
-            counters: &mut self.counters,
-            settings: &self.settings,
-            rank: self.rank,
-            clock: self.clock,
-        }
+        lend!(self => RecoveryCx {
+            mut: recovery, namespace, tables, sessions, log, merges, purges, checkpoint, damage,
+                authority, store, counters;
+            ref: settings;
+            copy: rank, clock;
+        })
     }
 
     pub(crate) fn resending(&mut self) -> ResendCx<'_> {
-        ResendCx {
-            resend: &mut self.resend,
-            early: &mut self.early,
-            sessions: &mut self.sessions,
-            counters: &mut self.counters,
-            phase: &mut self.phase,
-            namespace: &self.namespace,
-            tables: &self.tables,
-            settings: &self.settings,
+        lend!(self => ResendCx {
+            mut: resend, early, sessions, counters, phase;
+            ref: namespace, tables, settings;
+            copy:;
             now: self.clock.now,
-        }
+        })
     }
 
     pub(crate) fn snapshotting(&mut self) -> SnapshotCx<'_> {
-        SnapshotCx {
-            snapshots: &mut self.snapshots,
-            namespace: &mut self.namespace,
-            fetches: &mut self.fetches,
-            store: &mut self.store,
-            counters: &mut self.counters,
-            checkpoint: &self.checkpoint,
-            merges: &self.merges,
-            authority: &self.authority,
-            phase: self.phase,
-            clock: self.clock,
-        }
+        lend!(self => SnapshotCx {
+            mut: snapshots, namespace, fetches, store, counters;
+            ref: checkpoint, merges, authority;
+            copy: phase, clock;
+        })
     }
 
     pub(crate) fn logging(&mut self) -> LogCx<'_> {
-        LogCx {
-            log: &mut self.log,
-            sessions: &self.sessions,
-            store: &mut self.store,
-            counters: &mut self.counters,
-            settings: &self.settings,
-            rank: self.rank,
+        lend!(self => LogCx {
+            mut: log, store, counters;
+            ref: sessions, settings;
+            copy: rank;
             now: self.clock.now,
-        }
+        })
     }
 }

@@ -53,6 +53,12 @@ impl ReplyTo {
     pub(crate) const NOBODY: Self = Self { conn: ConnId::NOBODY, tid: Tid(0) };
 }
 
+impl Default for ReplyTo {
+    fn default() -> Self {
+        Self::NOBODY
+    }
+}
+
 impl MdsEffects {
     /// Reports an executed change to the driver, for its history.
     pub(crate) fn observe(&mut self, client: ClientId, remembered: Remembered) {
@@ -69,6 +75,11 @@ impl MdsEffects {
     /// Refuses a request.
     pub(crate) fn reply_error(&mut self, at: ReplyTo, failure: Failure) {
         self.reply(at, Seq(0), Timestamp(0), Err(failure));
+    }
+
+    /// Answers a request that changed nothing in the journal.
+    pub(crate) fn answer(&mut self, at: ReplyTo, result: Result<Answer, Failure>) {
+        self.reply(at, Seq(0), Timestamp(0), result);
     }
 
     /// Answers a request whose change has this position in the journal, and this time.

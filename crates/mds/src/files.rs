@@ -10,6 +10,7 @@ use types::Clock;
 
 use crate::apply::ApplyCx;
 use crate::caps::Caps;
+use crate::contexts::lend;
 use crate::fetch::Fetches;
 use crate::locks::Locks;
 use crate::log::Log;
@@ -39,14 +40,12 @@ pub(crate) struct FilesCx<'a> {
 
 impl FilesCx<'_> {
     fn applying(&mut self) -> ApplyCx<'_> {
-        ApplyCx {
-            namespace: self.namespace,
-            log: self.log,
-            opens: self.opens,
-            purges: self.purges,
-            changes: self.changes,
+        lend!(self => ApplyCx {
+            mut: namespace, log, opens, purges;
+            ref: changes;
+            copy:;
             is_private: self.settings.private.is_some(),
             now: self.clock.now,
-        }
+        })
     }
 }

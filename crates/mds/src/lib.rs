@@ -305,7 +305,7 @@ impl Mds {
         self.fetches.has_work()
             || self.may_merge()
             || self.checkpoint.has_work()
-            || self.has_names_to_move()
+            || self.authority.has_names_to_move()
     }
 
     /// Whether nothing will happen before the next message: time may pass in larger steps.
@@ -336,7 +336,7 @@ impl Mds {
     fn is_journal_wanted(&self) -> bool {
         self.phase == Phase::Stopping
             || self.merges.wants_journal()
-            || (!self.authority.is_plain() && self.authority_wants_journal())
+            || (!self.authority.is_plain() && self.authority.wants_journal())
             || self.checkpoint.wants_journal(self.log.safe())
     }
 

@@ -22,6 +22,7 @@ use wire::{
 };
 
 use crate::admission::{Admitted, Entry, Incoming};
+use crate::authority::Placed;
 use crate::session::Remembered;
 use crate::tables::Held;
 use crate::{Mds, MdsEffects};
@@ -184,12 +185,17 @@ impl Mds {
         match refused {
             Refused::Refusal(Refusal::Cold(dir)) => {
                 let plain = self.authority.is_plain();
-                if plain || !self.leads_elsewhere(from, dir, effects) {
+                let placed = if plain {
+                    Placed::Here
+                } else {
+                    self.placing().of_directory(from, dir, effects)
+                };
+                if !self.answer_placed(from, dir, placed, effects) {
                     self.fetching().park(from, dir, effects);
                 }
             }
-            Refused::Refusal(Refusal::Errno(Errno::Stale)) if self.may_be_coming(from, effects) => {
-            }
+            Refused::Refusal(Refusal::Errno(Errno::Stale))
+                if self.placing().may_be_coming(from, effects) => {}
             Refused::Refusal(Refusal::Errno(errno)) => {
                 let about = touched(from.op()).inode;
                 let nameless = about.is_some_and(|ino| self.opens.is_nameless(ino));
@@ -214,7 +220,7 @@ impl Mds {
         } else if let ChangeOp::SetAttr { ino, .. } = *op
             && self.authority.is_fragmented(ino)
         {
-            self.spread_access(ino);
+            self.reshaping().spread_access(ino);
         }
     }
 
@@ -297,7 +303,11 @@ impl Mds {
             }
             SessionOp::Reopen { ino, access } => {
                 let performed = self.files().reopen(client, (ino, access), effects);
-                self.note_reclaimed(client, (ino, !access.read && !access.write), effects);
+                self.importing().note_reclaimed(
+                    client,
+                    (ino, !access.read && !access.write),
+                    effects,
+                );
                 performed
             }
             SessionOp::Yield { ino } if self.tables.is_root_of(client, ino) => {
@@ -308,7 +318,7 @@ impl Mds {
             SessionOp::Lock { ino, .. }
             | SessionOp::GetLock { ino, .. }
             | SessionOp::CancelLock { ino, .. }
-                if self.is_locked_elsewhere(ino, from.request) =>
+                if self.places().is_locked_elsewhere(ino, from.request) =>
             {
                 Err(Errno::Stale.into())
             }
@@ -360,7 +370,7 @@ impl Mds {
             }
             JobOp::Merge { .. } => self.merging().begin(from, effects),
             JobOp::Adopt { subtree, .. } => {
-                self.check_all_here(subtree)?;
+                self.places().check_all_here(subtree)?;
                 self.subtrees().adopt(from, effects)
             }
         }
@@ -374,13 +384,13 @@ impl Mds {
     ) -> Performing {
         let (at, cred) = (from.at(), &from.request.cred);
         match op {
-            RankOp::Export { dir, rank } => self.export(at, cred, (dir, rank)),
-            RankOp::Split { dir } => self.split(at, cred, dir),
-            RankOp::Join { dir } => self.join(at, cred, dir, effects),
+            RankOp::Export { dir, rank } => self.exporting().ask(at, cred, (dir, rank)),
+            RankOp::Split { dir } => self.reshaping().split(at, cred, dir),
+            RankOp::Join { dir } => self.reshaping().join(at, cred, dir, effects),
             RankOp::Colocate { .. } | RankOp::Arrive { .. } if from.conn != ConnId::PEER => {
                 Err(Errno::NotSupported.into())
             }
-            RankOp::Colocate { ino, rank } => self.colocate(at, cred, (ino, rank)),
+            RankOp::Colocate { ino, rank } => self.exporting().colocate(at, cred, (ino, rank)),
             RankOp::Arrive { dir, from, cross_rename } => {
                 self.arrive(at, dir, (from, cross_rename), effects)
             }
@@ -396,7 +406,7 @@ impl Mds {
         let at = from.at();
         match op {
             AdminOp::Snapshot { dir, id } => {
-                self.check_all_here(dir)?;
+                self.places().check_all_here(dir)?;
                 self.snapshotting().begin(at, &from.request.cred, dir, id)
             }
             AdminOp::WriteDown { .. } => {

@@ -11,7 +11,9 @@
 use std::collections::BTreeMap;
 
 use types::{ConnId, Cred, Epoch, Rank, Tid};
-use wire::{Answer, Failure, Message, Op, PeerBody, PeerMessage, RankOp, ReadOp, Request};
+use wire::{
+    Answer, ClusterMap, Failure, Message, Op, PeerBody, PeerMessage, RankOp, ReadOp, Request,
+};
 
 use crate::{Mds, MdsEffects, Phase};
 
@@ -64,17 +66,37 @@ impl Peers {
     }
 }
 
-impl Mds {
+/// The way to other ranks, by the map of the monitor.
+#[derive(Clone, Copy)]
+pub(crate) struct PeerLine<'a> {
+    pub(crate) map: Option<&'a ClusterMap>,
+    /// The sender, and its term.
+    pub(crate) from: Rank,
+    pub(crate) term: Epoch,
+}
+
+impl PeerLine<'_> {
     /// Sends something to another rank, if the map has the rank.
-    pub(crate) fn send_to_peer(&self, to: Rank, body: PeerBody<'_>, effects: &mut MdsEffects) {
-        let mut entries = self.map.iter().flat_map(|map| &map.mds);
+    pub(crate) fn send(&self, to: Rank, body: PeerBody<'_>, effects: &mut MdsEffects) {
+        let mut entries = self.map.into_iter().flat_map(|map| &map.mds);
         let Some(entry) = entries.find(|entry| entry.rank == to) else { return };
-        let (from, term) = (self.rank, self.tables.epoch());
+        let Self { from, term, .. } = *self;
         let frame = |body: PeerBody<'_>| {
             Message::Peer(Box::new(PeerMessage { from, term, to, body })).to_frame()
         };
         let (hello, frame) = (frame(PeerBody::Hello), frame(body));
         effects.to_peers.push(PeerFrame { to, address: entry.address.clone(), hello, frame });
+    }
+}
+
+impl Mds {
+    /// The way to other ranks.
+    pub(crate) fn line(&self) -> PeerLine<'_> {
+        PeerLine { map: self.map.as_ref(), from: self.rank, term: self.tables.epoch() }
+    }
+
+    pub(crate) fn send_to_peer(&self, to: Rank, body: PeerBody<'_>, effects: &mut MdsEffects) {
+        self.line().send(to, body, effects);
     }
 
     /// A message of another rank.

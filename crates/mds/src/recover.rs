@@ -362,8 +362,8 @@ impl Mds {
                 Ok(None)
             }
             Some(RecoveryNeed::List(read)) => {
-                self.take_list(&read)?;
-                self.drop_left();
+                self.listing().take(&read)?;
+                self.authority.drop_left(&mut self.tables, &mut self.merges);
                 Ok(Some(RecoveryInput::Met))
             }
             Some(RecoveryNeed::CrossRename { object, bytes, version }) => {
@@ -372,7 +372,7 @@ impl Mds {
             }
             Some(RecoveryNeed::Clients { freed, last }) => {
                 self.purging().recover_removed(freed, last);
-                self.list_changed(effects);
+                self.list_changed();
                 let leased = self.capabilities().leases_recovered();
                 self.resending().wait_for_clients(leased);
                 let early = self.early.take();

@@ -43,10 +43,7 @@ impl Mds {
                 self.search.iter_mut().for_each(Search::fetched);
                 self.search_on(effects);
             }
-            Waiter::Preload => {
-                self.preload_fetched();
-                self.authority_step(effects);
-            }
+            Waiter::Preload => self.authority.fetched(),
             Waiter::Balancer => {
                 self.balance.retry_fetched();
                 self.begin_moves(effects);
@@ -65,7 +62,7 @@ impl Mds {
     /// Begins the moves that the balancer has decided.
     pub(crate) fn begin_moves(&mut self, effects: &mut MdsEffects) {
         while let Some(next) = self.balancing().next_move() {
-            let performed = self.begin_export(next.at, next.root_and_rank(), next.is_pinned());
+            let performed = self.exporting().begin(next.at, next.root_and_rank(), next.is_pinned());
             if let Some(dir) = self.balancing().begun(next, performed, effects) {
                 self.fetching().wait_for_whole(dir, Waiter::Balancer, effects);
             }
@@ -108,7 +105,7 @@ impl Mds {
             }
             // It is tried again when some time has passed.
             Waiter::Search => self.search.iter_mut().for_each(Search::fetched),
-            Waiter::Preload => self.preload_fetched(),
+            Waiter::Preload => self.authority.fetched(),
             Waiter::Balancer => self.resume(waiter, effects),
             Waiter::Change(_) | Waiter::Merged(_) | Waiter::Seen(_) => {}
         }

@@ -23,8 +23,9 @@ impl Mds {
                     return;
                 }
                 self.phase = Phase::Stopping;
-                self.stop_export(effects);
-                self.stop_reshape(effects);
+                self.exporting().stop(effects);
+                self.reshaping().stop(effects);
+                self.tell_ended(effects);
                 self.snapshot_step(effects);
                 if !self.is_private() {
                     self.checkpoint.write_all();

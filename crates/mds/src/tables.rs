@@ -90,7 +90,7 @@ pub(crate) struct JournalEnd {
 }
 
 /// See the module documentation.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Tables {
     rank: Rank,
     epoch: Epoch,
@@ -148,33 +148,10 @@ impl Tables {
         let space = Ino::space_of(rank);
         Self {
             rank,
-            epoch: Epoch(0),
-            version: None,
             own: InoRange { start: space.start, end: space.start },
-            reserving: None,
-            reserving_in_flight: false,
             next: space.start,
-            free: Free::default(),
-            departed: Free::default(),
-            gone: GoneList::default(),
-            decoupled: BTreeMap::new(),
-            given_back: BTreeSet::new(),
-            unsure: BTreeSet::new(),
-            unsure_in_flight: BTreeSet::new(),
-            fenced: BTreeSet::new(),
             end: JournalEnd { last: Seq::before_first(rank), ..JournalEnd::default() },
-            stopped: Epoch(0),
-            crashed: Epoch(0),
-            remembering: BTreeSet::new(),
-            remembering_stored: BTreeSet::new(),
-            remembering_in_flight: BTreeSet::new(),
-            dirty: false,
-            in_flight: false,
-            held: Vec::new(),
-            held_in_flight: Vec::new(),
-            failed: None,
-            looking: false,
-            after: Seq(0),
+            ..Self::default()
         }
     }
 

@@ -70,7 +70,7 @@ impl Mds {
         let ops = self.store_ops();
         self.validate_checkpoint(&ops.checkpoint);
         self.validate_fetches(&ops.fetching);
-        self.validate_authority(ops.list);
+        self.places().validate(ops.list);
         self.compaction.validate(&ops.compacting);
         let deleting = self.purges.deleting();
         assert!(ops.purging == deleting, "{deleting} inodes are being purged, not {}", ops.purging);

@@ -5,6 +5,6 @@ use crate::{Mds, MdsEffects};
 
 #[inline]
 pub(super) fn check(mds: &mut Mds, from: Incoming<'_>, effects: &mut MdsEffects) -> Verdict {
-    let taken = !mds.authority.is_plain() && mds.is_misplaced(from, effects);
+    let taken = !mds.authority.is_plain() && mds.placing().is_misplaced(from, effects);
     if taken { Verdict::Taken } else { Verdict::Pass }
 }

@@ -79,8 +79,10 @@ impl Mds {
     ) -> Performing {
         // It may have come here since.
         let waits = match second {
-            SecondRank::Known(_) => self.waits_for_list(from, effects),
-            SecondRank::Unknown => self.may_be_coming(from, effects) || self.waits_for_import(from),
+            SecondRank::Known(_) => self.placing().waits_for_list(from, effects),
+            SecondRank::Unknown => {
+                self.placing().may_be_coming(from, effects) || self.waits_for_import(from)
+            }
         };
         if waits {
             return Ok(Performed::Later);

@@ -1,11 +1,11 @@
 //! Which subtrees may move to another rank, and which must stay.
 
-use metastore::SUBTREES_MAX;
+use metastore::{MovedSubtree, SUBTREES_MAX};
 use policy::Mechanism;
 use types::{Errno, Ino};
 
-use super::place::{busy, cold};
-use crate::Mds;
+use super::place::{FRAGMENTED, busy, cold};
+use super::view::Places;
 use crate::op::Refused;
 use crate::search::look_into;
 use crate::tables::LINKED_MAX;
@@ -17,10 +17,64 @@ const EXPORTS_MAX: usize = 16;
 /// together.
 const LINKED_BYTES_MAX: usize = 4 << 20;
 
-impl Mds {
-    pub(super) fn check_subtree(&self, root: Ino) -> Result<(), Refused> {
+/// Work for which all subtrees stay where they are.
+#[derive(Clone, Copy)]
+pub(crate) struct UnderWay {
+    pub(crate) is_taking_snapshot: bool,
+    pub(crate) is_changing_policy: bool,
+}
+
+impl Places<'_> {
+    /// `EBUSY` if a directory is in a moving subtree, or has one below it that another rank serves:
+    /// for policies and decouplings, which concern everything below a directory.
+    pub(crate) fn check_all_here(&self, dir: Ino) -> Result<(), Refused> {
+        if self.authority.is_plain() {
+            return Ok(());
+        }
+        let mut exports = self.authority.exports.iter();
+        if let Some(export) = exports.find(|export| self.overlap(dir, export.root)) {
+            return Err(busy(format!(
+                "it is on its way to {}; try again when it is there",
+                export.to
+            )));
+        }
+        // The list would undo a change made before the import ends.
+        let mut imports = self.authority.imports.iter().map(|import| import.root);
+        if imports.any(|root| self.overlap(dir, root) || !self.namespace.is_anchored(root)) {
+            return Err(busy("it comes from another rank; try again when it is here"));
+        }
+        let mut passing = self.authority.cross_renames.directories();
+        let mut leaving = self.authority.cross_renames.leaving();
+        if passing.any(|it| self.namespace.is_within(it, dir))
+            || leaving.any(|it| self.overlap(dir, it))
+        {
+            return Err(busy("a name is on its way between two ranks; try again in a moment"));
+        }
+        if self.authority.reshape.is_some() {
+            return Err(busy("a directory is being split or joined; try again when that is done"));
+        }
+        let mut splits = self.authority.splits.keys();
+        if splits.any(|split| self.overlap(dir, *split) || !self.namespace.is_anchored(*split)) {
+            return Err(busy(FRAGMENTED));
+        }
+        for subtree in self.authority.list.unjoined() {
+            let MovedSubtree { root, rank, path, .. } = subtree;
+            if *rank != self.authority.rank
+                && self.authority.is_named_here(subtree)
+                && (self.overlap(dir, *root) || !self.namespace.is_anchored(*root))
+            {
+                let path = String::from_utf8_lossy(path);
+                return Err(busy(format!(
+                    "{rank} serves {path}; bring it back first with `cudele mds pin {path} 0`"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn check_subtree(&self, root: Ino, under_way: UnderWay) -> Result<(), Refused> {
         self.check_exports(root)?;
-        if self.snapshots.is_any() {
+        if under_way.is_taking_snapshot {
             return Err(busy("a snapshot is being taken"));
         }
         self.check_fragments(root)?;
@@ -35,7 +89,7 @@ impl Mds {
             return Err(Errno::NoSpace.into());
         }
         self.check_decoupled(root)?;
-        self.check_policies(root)
+        self.check_policies(root, under_way)
     }
 
     /// Moving subtrees must not overlap, and their number is bounded.
@@ -54,8 +108,8 @@ impl Mds {
     }
 
     /// Policies stay as they are, and none of them keeps logs with clients.
-    pub(super) fn check_policies(&self, root: Ino) -> Result<(), Refused> {
-        if !self.changes.is_empty() {
+    pub(super) fn check_policies(&self, root: Ino, under_way: UnderWay) -> Result<(), Refused> {
+        if under_way.is_changing_policy {
             return Err(busy("a policy is being changed"));
         }
         let logged = self.namespace.policies().into_iter().any(|(dir, policy)| {
@@ -105,7 +159,7 @@ impl Mds {
 
     /// The inodes with several names that leave with a subtree: all their names are in it. An inode
     /// does not know its names, so the whole subtree must be in memory.
-    pub(super) fn check_links(&mut self, root: Ino) -> Result<Vec<Ino>, Refused> {
+    pub(super) fn check_links(&self, root: Ino) -> Result<Vec<Ino>, Refused> {
         if !self.namespace.is_complete(Ino::LINKS) {
             return Err(cold(Ino::LINKS));
         }
@@ -143,8 +197,8 @@ impl Mds {
         }
     }
 
-    /// As [`Mds::check_links`], for a subtree that could go when that was asked: why it must stay.
-    pub(super) fn linked_now(&mut self, root: Ino) -> Result<Vec<Ino>, String> {
+    /// As [`Places::check_links`], for a subtree that could go before: why it must stay.
+    pub(super) fn linked_now(&self, root: Ino) -> Result<Vec<Ino>, String> {
         self.check_links(root).map_err(|refused| match refused {
             Refused::Failure(failure) => failure.text,
             // Directories that were here were forgotten, to make room.
@@ -156,7 +210,7 @@ impl Mds {
     fn unknown_below(&self, root: Ino) -> Option<Ino> {
         let below = self.namespace.dirs().below(root).into_iter();
         below
-            .filter_map(|dir| look_into(&self.namespace, &self.authority, dir).ok())
+            .filter_map(|dir| look_into(self.namespace, self.authority, dir).ok())
             .flatten()
             .find(|dir| !self.namespace.is_complete(*dir))
     }

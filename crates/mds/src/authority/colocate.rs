@@ -10,12 +10,13 @@ use types::{Cred, Errno, Ino, Rank};
 use wire::Answer;
 
 use super::between::WRITE_AND_SEARCH;
+use super::export::ExportCx;
 use super::place::{InodeAuthority, busy};
-use crate::Mds;
+use super::view::Places;
 use crate::ReplyTo;
 use crate::op::{Performed, Performing, Refused};
 
-impl Mds {
+impl ExportCx<'_> {
     /// Begins to give a directory, or the one that has a file's only name, to another rank.
     pub(crate) fn colocate(
         &mut self,
@@ -23,28 +24,28 @@ impl Mds {
         cred: &Cred,
         (ino, to): (Ino, Rank),
     ) -> Performing {
-        let dir = self.colocated(ino)?;
-        self.namespace.access(cred, dir, WRITE_AND_SEARCH)?;
-        if self.authority.place(&self.namespace, dir) != InodeAuthority::Here
-            || self.authority.is_exporting()
+        let dir = self.places().colocated(ino)?;
+        self.base.namespace.access(cred, dir, WRITE_AND_SEARCH)?;
+        if self.base.authority.place(self.base.namespace, dir) != InodeAuthority::Here
+            || self.base.authority.is_exporting()
         {
             return Err(Errno::Again.into());
         }
         // The directory has arrived since; and this request does not replace a pin.
-        if to == self.rank {
+        if to == self.base.rank {
             return Ok(Performed::Answer(Answer::Done));
         }
         // Not looked at further: everything is in it.
         if dir == Ino::ROOT {
             return Err(busy("the root of the namespace stays with mds.0"));
         }
-        if self.authority.is_part(dir) {
+        if self.base.authority.is_part(dir) {
             return Err(busy("it is a fragment of a directory that is split"));
         }
-        self.check_pins(dir)?;
-        let performed = self.begin_export(at, (dir, to), false)?;
+        self.places().check_pins(dir)?;
+        let performed = self.begin(at, (dir, to), false)?;
         if let Performed::Answer(Answer::Redirect(inner)) = &performed {
-            let list = &self.authority.list;
+            let list = &self.base.authority.list;
             let path = list.get(inner.root).map(|it| String::from_utf8_lossy(&it.path));
             let path = path.unwrap_or_default();
             return Err(busy(format!(
@@ -53,7 +54,9 @@ impl Mds {
         }
         Ok(performed)
     }
+}
 
+impl Places<'_> {
     /// The directory that is meant.
     fn colocated(&self, ino: Ino) -> Result<Ino, Refused> {
         if self.namespace.is_dir(ino) {
@@ -75,7 +78,8 @@ impl Mds {
             return Err(self.pinned(at));
         }
         // A subtree in it that another rank serves does not move; the rest would move along.
-        let here = list.iter().filter(|it| it.pinned && (it.joined || it.rank == self.rank));
+        let here =
+            list.iter().filter(|it| it.pinned && (it.joined || it.rank == self.authority.rank));
         let here: Vec<Ino> = here.map(|it| it.root).collect();
         if here.iter().any(|it| !self.namespace.is_anchored(*it)) {
             self.check_known(dir)?;

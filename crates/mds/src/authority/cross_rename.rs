@@ -24,7 +24,7 @@ use std::collections::VecDeque;
 
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
 use namespace::Namespace;
-use types::{Ino, Moment, Rank, Seq};
+use types::{Epoch, Ino, Moment, Rank, Seq};
 use wire::{Answer, Failure};
 
 use crate::{Mds, MdsEffects, Phase, ReplyTo};
@@ -48,6 +48,13 @@ pub(crate) struct CrossRenames {
 }
 
 impl CrossRenames {
+    /// A number for a cross-rank rename: those of different terms are different.
+    pub(super) fn number(&mut self, term: Epoch) -> u64 {
+        self.last += 1;
+        assert!(self.last >> 32 == 0, "the number {} of a rename has 32 bits", self.last);
+        term.0 << 32 | self.last
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.departures.is_empty() && self.arrivals.is_empty()
     }
@@ -154,12 +161,8 @@ impl Mds {
         self.cross_renames_step(effects);
     }
 
-    /// A number for a cross-rank rename: those of different terms are different.
     pub(super) fn cross_rename_number(&mut self) -> u64 {
-        self.authority.cross_renames.last += 1;
-        let last = self.authority.cross_renames.last;
-        assert!(last >> 32 == 0, "the number {last} of a rename has 32 bits");
-        self.tables.epoch().0 << 32 | last
+        self.authority.cross_renames.number(self.tables.epoch())
     }
 
     fn get_cross_rename(&mut self, id: u64, object: String, effects: &mut MdsEffects) {
@@ -172,7 +175,7 @@ impl Mds {
         if self.namespace.is_anchored(dir) {
             return true;
         }
-        self.preload(super::preload::Goal::Find(dir));
+        self.authority.preload(super::preload::Goal::Find(dir));
         false
     }
 

@@ -10,10 +10,15 @@ use types::{Errno, Error, Ino, Rank};
 use wire::{JobOp, Op};
 
 use super::Authority;
+use super::export::ExportCx;
+use super::import::ImportCx;
 use super::place::{InodeAuthority, busy};
+use super::view::Places;
+use crate::MdsEffects;
+use crate::checkpoint::Checkpoint;
+use crate::merge::Merges;
 use crate::op::Refused;
 use crate::tables::{Gone, Moved, Tables};
-use crate::{Mds, MdsEffects};
 
 /// The decoupled subtree that a request is about as a whole.
 pub(super) fn decoupled_of(op: &Op<'_>) -> Option<Ino> {
@@ -31,13 +36,7 @@ pub(super) fn decoupled_of(op: &Op<'_>) -> Option<Ino> {
     }
 }
 
-impl Mds {
-    /// The subtrees that clients have decoupled in a subtree, or at its root.
-    pub(super) fn decoupled_below(&self, root: Ino) -> Vec<Ino> {
-        let all = self.tables.decoupled.keys().copied();
-        all.filter(|it| self.namespace.is_within(*it, root)).collect()
-    }
-
+impl Places<'_> {
     /// A decoupled subtree moves as a whole.
     pub(super) fn check_decoupled(&self, root: Ino) -> Result<(), Refused> {
         for (other, known) in &self.tables.decoupled {
@@ -55,32 +54,8 @@ impl Mds {
         Ok(())
     }
 
-    /// Whether merges that began in a subtree are finished, and answered.
-    pub(super) fn is_merged_below(&self, root: Ino) -> bool {
-        !self.merges.keeps(|subtree| self.namespace.is_within(subtree, root))
-            && !self.checkpoint.is_flushing_below(&self.namespace, root)
-    }
-
-    /// Notes in the table which entries leave with a subtree. Returns whether the note is stored.
-    pub(super) fn note_leaving(&mut self, root: Ino, effects: &mut MdsEffects) -> bool {
-        let moves = self.authority.list.get(root).map_or(0, |before| before.moves) + 1;
-        let roots = self.decoupled_below(root);
-        if let Some(gone) = self.authority.export_of(root).and_then(|export| export.gone.as_ref()) {
-            let behind = (
-                self.checkpoint.first_in_journal(&self.log),
-                self.checkpoint.unstored_since(&self.namespace, Ino::LINKS),
-            );
-            self.tables.note_gone(gone, behind);
-        }
-        let stored = self.tables.leave((root, moves), &roots);
-        if !stored {
-            self.storing_tables().tick(effects);
-        }
-        stored
-    }
-
     /// The bytes about them in the list.
-    pub(super) fn moving_decoupled(&self, root: Ino) -> Vec<u8> {
+    pub(super) fn moving_decoupled(&self, merges: &Merges, root: Ino) -> Vec<u8> {
         let moved = |subtree: Ino| {
             let known = self.tables.to_move(subtree)?;
             let above = self.namespace.ancestors(subtree).skip(1);
@@ -88,22 +63,48 @@ impl Mds {
             let end = way.iter().position(|dir| *dir == root).map_or(0, |at| at + 1);
             way.truncate(if subtree == root { 0 } else { end });
             way.reverse();
-            let done = self.merges.last_of(subtree);
+            let done = merges.last_of(subtree);
             Some(Moved { root: subtree, known, way, done })
         };
         let all: Vec<Moved> = self.decoupled_below(root).into_iter().filter_map(moved).collect();
         Moved::encode(&all)
     }
+}
 
-    /// Forgets the decoupled subtrees that left, by the list of subtrees.
-    pub(crate) fn drop_left(&mut self) {
-        let list = &self.authority.list;
-        let moves = |root: Ino| list.get(root).map_or(0, |subtree| subtree.moves);
-        for subtree in self.tables.drop_left(moves) {
-            self.merges.forget(subtree);
+/// Whether merges that began in a subtree are finished, and answered.
+pub(super) fn is_merged_below(
+    merges: &Merges,
+    checkpoint: &Checkpoint,
+    namespace: &Namespace,
+    root: Ino,
+) -> bool {
+    !merges.keeps(|subtree| namespace.is_within(subtree, root))
+        && !checkpoint.is_flushing_below(namespace, root)
+}
+
+impl ExportCx<'_> {
+    /// Notes in the table which entries leave with a subtree. Returns whether the note is stored.
+    pub(super) fn note_leaving(&mut self, root: Ino, effects: &mut MdsEffects) -> bool {
+        let moves = self.base.authority.list.get(root).map_or(0, |before| before.moves) + 1;
+        let roots = self.base.tables.decoupled_below(self.base.namespace, root);
+        if let Some(gone) =
+            self.base.authority.export_of(root).and_then(|export| export.gone.as_ref())
+        {
+            let behind = (
+                self.base.checkpoint.first_in_journal(self.base.log),
+                self.base.checkpoint.unstored_since(self.base.namespace, Ino::LINKS),
+            );
+            self.base.tables.note_gone(gone, behind);
         }
+        let stored = self.base.tables.leave((root, moves), &roots);
+        if !stored {
+            self.base.storing_tables().tick(effects);
+        }
+        stored
     }
+}
 
+impl ImportCx<'_> {
     /// Takes in the subtrees that clients have decoupled in an arriving subtree.
     pub(super) fn take_decoupled(&mut self, subtree: &MovedSubtree) -> Result<(), Error> {
         let moved = Moved::decode(&subtree.decoupled).map_err(|malformed| {
@@ -114,7 +115,7 @@ impl Mds {
             self.merges.set_last_of(root, done);
             if !way.is_empty() {
                 // The permissions in a decoupled subtree depend on the directories above it.
-                self.preload_on_way(root, way);
+                self.authority.preload_on_way(root, way);
             }
         }
         Ok(())
@@ -122,6 +123,14 @@ impl Mds {
 }
 
 impl Authority {
+    /// Forgets the decoupled subtrees that left, by the list of subtrees.
+    pub(crate) fn drop_left(&self, tables: &mut Tables, merges: &mut Merges) {
+        let moves = |root: Ino| self.list.get(root).map_or(0, |subtree| subtree.moves);
+        for subtree in tables.drop_left(moves) {
+            merges.forget(subtree);
+        }
+    }
+
     /// The subtrees that left while the journal still names them, by the list of subtrees.
     pub(crate) fn recover_gone<'a>(&self, tables: &'a mut Tables) -> &'a [Gone] {
         tables.recover_gone(|root| self.list.get(root).map_or(0, |subtree| subtree.moves))

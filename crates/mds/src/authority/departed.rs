@@ -10,8 +10,9 @@ use types::{Ino, Seq, Span};
 
 use super::Authority;
 use super::export::ExportStage;
+use crate::MdsEffects;
+use crate::checkpoint::CheckpointCx;
 use crate::tables::{GONE_MAX, Gone};
-use crate::{Mds, MdsEffects};
 
 /// Names, and directories, that are written while requests wait: a few milliseconds, mostly of
 /// waiting for a disk, and that takes as long however few they are.
@@ -26,13 +27,13 @@ impl Authority {
     }
 }
 
-impl Mds {
+impl CheckpointCx<'_> {
     /// Whether a subtree can leave while the journal still has events about it.
     fn may_leave_events(&self, root: Ino) -> bool {
-        let first = self.checkpoint.first_in_journal(&self.log);
+        let first = self.checkpoint.first_in_journal(self.log);
         self.authority.unclear.is_none_or(|last| last < first)
             && self.tables.gone_dirs(first) < GONE_MAX
-            && self.decoupled_below(root).is_empty()
+            && self.tables.decoupled_below(self.namespace, root).is_empty()
     }
 
     /// The directories that a recovery must skip, if the subtree leaves in its present state.
@@ -45,8 +46,7 @@ impl Mds {
         if dirs.iter().any(|dir| !self.namespace.is_within(*dir, root)) {
             return None;
         }
-        if self.tables.gone_dirs(self.checkpoint.first_in_journal(&self.log)) + dirs.len()
-            > GONE_MAX
+        if self.tables.gone_dirs(self.checkpoint.first_in_journal(self.log)) + dirs.len() > GONE_MAX
         {
             return None;
         }
@@ -94,7 +94,7 @@ impl Mds {
         } else if self.is_little_to_write(root) {
             seq = Seq(0);
         } else {
-            self.checkpointing().flush_for_export(root, effects);
+            self.flush_for_export(root, effects);
         }
         ExportStage::Copy { seq, round, since: self.clock.now, before }
     }
@@ -109,15 +109,15 @@ impl Mds {
     /// Whether the changes up to `seq` are written.
     pub(super) fn is_copied(&mut self, root: Ino, seq: Seq, effects: &mut MdsEffects) -> bool {
         if self.may_leave_events(root) {
-            let written = self.checkpointing().is_written_below(root, seq);
+            let written = self.is_written_below(root, seq);
             if !written {
-                self.checkpointing().flush_for_export(root, effects);
+                self.flush_for_export(root, effects);
             }
             return written;
         }
-        let written = self.checkpointing().oldest_needed() > seq;
+        let written = self.oldest_needed() > seq;
         if !written {
-            self.checkpointing().more(effects);
+            self.more(effects);
         }
         written
     }
@@ -128,8 +128,8 @@ impl Mds {
         let is_skipped = self.authority.export_of(root).is_some_and(|export| export.is_skipped);
         // Runs that are being merged here must not be replaced when another rank serves them.
         if is_skipped {
-            if !self.checkpointing().is_written_below(root, Seq(u64::MAX)) {
-                self.checkpointing().flush_for_export(root, effects);
+            if !self.is_written_below(root, Seq(u64::MAX)) {
+                self.flush_for_export(root, effects);
                 return false;
             }
             return self
@@ -142,10 +142,10 @@ impl Mds {
             .dirs()
             .below(root)
             .into_iter()
-            .any(|dir| !self.checkpoint.is_stored(&self.namespace, dir));
+            .any(|dir| !self.checkpoint.is_stored(self.namespace, dir));
         let trimmed = self.log.first_retained() > seq && !self.checkpoint.is_trimming();
         if dirty || !trimmed {
-            self.checkpointing().more(effects);
+            self.more(effects);
             return false;
         }
         !self.compaction.is_busy()

@@ -11,19 +11,20 @@
 
 mod size;
 
-pub(super) use size::Sizes;
+pub(super) use size::{ITSELF, Resize, Sizes};
 
 use metastore::{PartState, Subtrees};
 use namespace::Namespace;
-use types::{
-    AttrChange, ClientId, Cred, Frag, Ino, Map, Origin, Path, Rank, Set, Timestamp, name_hash,
-};
+use types::{AttrChange, Cred, Frag, Ino, Map, Origin, Rank, Set, Timestamp, name_hash};
 use wire::{Answer, Fragments, Op, ReadOp};
 
 use super::Authority;
+use super::place::PlaceCx;
 use super::preload::Goal;
+use super::reshape::ReshapeCx;
+use super::view::Places;
+use crate::MdsEffects;
 use crate::admission::Incoming;
-use crate::{Mds, MdsEffects};
 
 /// How often a fragment can be split.
 const DEPTH_MAX: usize = (Frag::BITS_MAX / Frag::SPLIT_BITS) as usize;
@@ -36,7 +37,7 @@ pub(crate) struct Split {
     /// The hidden directories, by the hashes of their names.
     pub(super) parts: [Ino; Frag::SPLIT_WAYS],
     /// The directory's permissions, as in the list.
-    pub(super) access: (u32, u32, u32),
+    pub(super) access: Access,
 }
 
 impl super::Authority {
@@ -72,23 +73,6 @@ pub(super) fn splits(list: &Subtrees) -> Map<Ino, Split> {
 }
 
 impl Authority {
-    /// The directory that is being split or joined, if `dir` is that directory or one of its
-    /// fragments.
-    pub(super) fn reshaping(&self, dir: Ino) -> Option<Ino> {
-        if let Some(reshape) = &self.reshape
-            && reshape.is_frozen()
-            && reshape.is_about(dir)
-        {
-            return Some(reshape.dir);
-        }
-        let moves = |dir: Ino| {
-            let split = self.splits.get(&dir)?;
-            (split.state != PartState::Stable).then_some(dir)
-        };
-        let part = || self.list.get(dir)?.part.and_then(|part| moves(part.dir));
-        moves(dir).or_else(part)
-    }
-
     /// The directory to which a fragment's hidden directory belongs.
     pub(crate) fn whole_of(&self, ino: Ino) -> Option<Ino> {
         let mut whole = None;
@@ -136,20 +120,7 @@ impl Authority {
     }
 }
 
-impl Mds {
-    /// Takes the split directories from the list that was just read or written.
-    pub(super) fn note_fragments(&mut self) {
-        let any = self.authority.list.iter().any(|it| it.part.is_some());
-        if !any && self.authority.splits.is_empty() {
-            return;
-        }
-        self.authority.splits = splits(&self.authority.list);
-        let stable = self.authority.splits.iter();
-        let stable = stable.filter(|(_, split)| split.state == PartState::Stable);
-        self.namespace.set_split(stable.map(|(dir, _)| *dir).collect());
-        self.authority.note_plain();
-    }
-
+impl PlaceCx<'_> {
     /// Redirects a request for a name in a split directory to its fragments. Returns `false` if the
     /// directory is not split, or if a fragment of it is not in memory yet.
     #[cold]
@@ -162,16 +133,16 @@ impl Mds {
         let Some(split) = self.authority.splits.get(&dir).copied() else { return false };
         let here = self.authority.parts_here(dir);
         if let Some(missing) = here.into_iter().find(|part| !self.namespace.is_anchored(*part)) {
-            self.fetches.park_until_returned(&mut self.sessions, from, missing);
-            self.preload(Goal::Find(missing));
-            self.authority_step(effects);
+            self.park(from, missing);
+            self.authority.preload(Goal::Find(missing));
             return true;
         }
         let Ok(attr) = self.namespace.getattr(dir) else { return false };
         let rank = |part: Ino| self.authority.list.get(part).map_or(Rank(0), |it| it.rank);
         let parts = split.parts.map(|part| (part, rank(part)));
         let rest = if let Op::Read(ReadOp::Walk { base, path }) = request.op {
-            self.rest_below(base, path, dir)
+            let below = self.places().rest_of_walk(base, path, dir);
+            below.map_or(if base == dir { path.to_vec() } else { Vec::new() }, |(_, rest)| rest)
         } else {
             Vec::new()
         };
@@ -179,51 +150,16 @@ impl Mds {
         self.send_on(from, answer, effects);
         true
     }
+}
 
+impl Places<'_> {
     /// Whether a fragment is rank 0's, and not in memory since a restart. It exists as long as the
     /// list names it.
     pub(super) fn is_unfound_part(&self, ino: Ino) -> bool {
         let part = self.authority.list.get(ino).filter(|subtree| subtree.part.is_some());
-        self.rank == Rank(0)
+        self.authority.rank == Rank(0)
             && part.is_some_and(|part| part.rank == Rank(0) && part.inode.is_empty())
             && !self.namespace.knows(ino)
-    }
-
-    /// The part of a path behind a directory through which the path leads.
-    fn rest_below(&self, base: Ino, path: &[u8], dir: Ino) -> Vec<u8> {
-        let Ok(path) = Path::parse(path) else { return Vec::new() };
-        let mut names = path.components();
-        let mut at = base;
-        while at != dir {
-            let Some(name) = names.next() else { return Vec::new() };
-            let Ok(Some(next)) = self.namespace.peek(at, name) else { return Vec::new() };
-            at = next;
-        }
-        names.collect::<Vec<_>>().join(&b'/')
-    }
-
-    /// Fetches the fragments that are served here before requests need them, and gives them the
-    /// permissions of their directories.
-    pub(super) fn fragments_tick(&mut self, effects: &mut MdsEffects) {
-        if self.authority.splits.is_empty() || !self.is_active() {
-            return;
-        }
-        let splits: Vec<(Ino, Split)> =
-            self.authority.splits.iter().map(|(dir, split)| (*dir, *split)).collect();
-        for (dir, split) in splits {
-            if split.state != PartState::Stable {
-                self.resume_reshape(dir, &split);
-                continue;
-            }
-            for part in self.authority.parts_here(dir) {
-                if self.rank == Rank(0) && !self.namespace.is_anchored(part) {
-                    self.preload(Goal::Find(part));
-                } else {
-                    self.permit_the_same(part, split.access, effects);
-                }
-            }
-            self.say_what_is_permitted(dir, &split, effects);
-        }
     }
 
     /// Whether it is a fragment without names: a client that removes the directory has it brought
@@ -232,63 +168,85 @@ impl Mds {
         let part = self.authority.list.get(root).is_some_and(|subtree| subtree.part.is_some());
         part && self.namespace.is_complete(root) && self.namespace.dirs().names_here(root) == 0
     }
+}
 
-    /// The permissions of a directory.
-    pub(super) fn access_of(&self, dir: Ino) -> Option<(u32, u32, u32)> {
-        let attr = self.namespace.getattr(dir).ok()?;
-        Some((attr.mode, attr.uid, attr.gid))
+/// The permissions of a directory: its mode, and its owners.
+type Access = (u32, u32, u32);
+
+pub(super) fn access_of(namespace: &Namespace, dir: Ino) -> Option<Access> {
+    let attr = namespace.getattr(dir).ok()?;
+    Some((attr.mode, attr.uid, attr.gid))
+}
+
+impl ReshapeCx<'_> {
+    /// Looks for the fragments that are served here before requests need them, and returns those
+    /// that get the permissions of their directories, when no client caches anything of them.
+    pub(super) fn fragments_tick(&mut self, effects: &mut MdsEffects) -> Vec<(Ino, Access)> {
+        let mut differing = Vec::new();
+        let splits: Vec<(Ino, Split)> =
+            self.authority.splits.iter().map(|(dir, split)| (*dir, *split)).collect();
+        for (dir, split) in splits {
+            if split.state != PartState::Stable {
+                self.authority.resume_reshape(dir, &split);
+                continue;
+            }
+            for part in self.authority.parts_here(dir) {
+                if self.authority.rank == Rank(0) && !self.apply.namespace.is_anchored(part) {
+                    self.authority.preload(Goal::Find(part));
+                } else if self.differs(part, split.access) {
+                    differing.push((part, split.access));
+                }
+            }
+            self.say_what_is_permitted(dir, &split, effects);
+        }
+        differing
     }
 
-    /// Gives a fragment the permissions of its directory.
-    fn permit_the_same(&mut self, part: Ino, access: (u32, u32, u32), effects: &mut MdsEffects) {
-        let importing = self.authority.imports.iter().any(|import| import.root == part);
-        let moving = importing || self.authority.export_of(part).is_some();
-        if moving || self.access_of(part).is_none_or(|known| known == access) {
-            return;
-        }
-        if self.refusing().is_some()
-            || self.capabilities().revoke(ClientId(0), part, effects).is_some()
-        {
-            return;
-        }
-        self.set_access(part, access);
+    /// Whether a fragment has other permissions than its directory, and may get those.
+    fn differs(&self, part: Ino, access: Access) -> bool {
+        let moves = self.authority.is_importing(part) || self.authority.export_of(part).is_some();
+        let known = access_of(self.apply.namespace, part);
+        !moves && self.refusing.is_none() && known.is_some_and(|known| known != access)
     }
 
-    fn set_access(&mut self, part: Ino, (mode, uid, gid): (u32, u32, u32)) {
+    pub(super) fn set_access(&mut self, part: Ino, (mode, uid, gid): Access) {
         let mode = Some(mode & types::MODE_PERMISSIONS);
         let change = AttrChange { mode, uid: Some(uid), gid: Some(gid), ..AttrChange::default() };
-        self.set_quietly(part, change, self.clock.time);
+        self.set_quietly(part, change, self.time);
     }
 
     /// Changes attributes on behalf of no client.
     pub(super) fn set_quietly(&mut self, ino: Ino, change: AttrChange, time: Timestamp) {
-        let Ok(planned) = self.namespace.plan().setattr(&Cred::root(), ino, &change, time) else {
+        let Ok(planned) = self.apply.namespace.plan().setattr(&Cred::root(), ino, &change, time)
+        else {
             return;
         };
         let event = planned.event();
-        let seq = self.log.append(self.clock.now, Origin::default(), &event);
-        self.namespace.apply(seq, namespace::Mode::Live, &event);
+        let seq = self.apply.log.append(self.apply.now, Origin::default(), &event);
+        self.apply.namespace.apply(seq, namespace::Mode::Live, &event);
     }
 
     /// The permissions of a directory have changed: its fragments here follow at once, the other
     /// ones when their ranks read the list.
     pub(crate) fn spread_access(&mut self, dir: Ino) {
-        let Some(access) = self.access_of(dir) else { return };
+        let Some(access) = access_of(self.apply.namespace, dir) else { return };
         for part in self.authority.parts_here(dir) {
-            if self.access_of(part).is_some_and(|known| known != access) {
+            if access_of(self.apply.namespace, part).is_some_and(|known| known != access) {
                 self.set_access(part, access);
             }
         }
     }
 
     fn say_what_is_permitted(&mut self, dir: Ino, split: &Split, effects: &mut MdsEffects) {
-        if !self.authority.is_served_here(&self.namespace, dir)
+        if !self.authority.is_served_here(self.apply.namespace, dir)
             || self.authority.is_busy()
             || self.authority.reshape.is_some()
         {
             return;
         }
-        let Some(access) = self.access_of(dir).filter(|known| *known != split.access) else {
+        let Some(access) =
+            access_of(self.apply.namespace, dir).filter(|known| *known != split.access)
+        else {
             return;
         };
         let mut list = self.authority.list.clone();
@@ -298,11 +256,24 @@ impl Mds {
                 list.put(subtree);
             }
         }
-        self.put_list(list, effects);
+        self.authority.put_list(list, self.store, effects);
     }
 }
 
 impl Authority {
+    /// Takes the split directories from the list that was just read or written.
+    pub(super) fn note_fragments(&mut self, namespace: &mut Namespace) {
+        let any = self.list.iter().any(|it| it.part.is_some());
+        if !any && self.splits.is_empty() {
+            return;
+        }
+        self.splits = splits(&self.list);
+        let stable = self.splits.iter();
+        let stable = stable.filter(|(_, split)| split.state == PartState::Stable);
+        namespace.set_split(stable.map(|(dir, _)| *dir).collect());
+        self.note_plain();
+    }
+
     /// The directories here that have the names of a directory: itself, or its fragments. The
     /// second value tells whether these are all.
     pub(crate) fn leaves_here(&self, namespace: &Namespace, dir: Ino) -> (Vec<Ino>, bool) {

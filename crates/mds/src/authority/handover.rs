@@ -7,7 +7,8 @@ use namespace::{Mode, name_in_links};
 use types::{ClientId, EntryName, Errno, Error, Ino, Origin, Seq, Tid, Timestamp};
 
 use super::export::ROOT_NAME;
-use crate::Mds;
+use super::import::ImportCx;
+use super::view::Places;
 
 /// Passes on the event of each inode that comes with a subtree, the root's first, and then those of
 /// open files.
@@ -73,7 +74,7 @@ pub(super) fn linked(subtree: &MovedSubtree) -> Vec<Ino> {
     linked
 }
 
-impl Mds {
+impl Places<'_> {
     /// The bytes in the list about the inodes that leave with a subtree, and about the clients that
     /// have files open in it. `None` if one of these inodes is not here.
     pub(super) fn hand_over(&self, root: Ino, linked: &[Ino]) -> Option<Vec<u8>> {
@@ -93,7 +94,9 @@ impl Mds {
         buffer.close_block();
         Some(buffer.take_blocks().concat())
     }
+}
 
+impl ImportCx<'_> {
     /// Journals the inodes that come with a subtree, and puts them where they belong here: the root
     /// under the given name. Returns the position of the last event.
     pub(super) fn take_inodes(

@@ -13,13 +13,20 @@ use std::collections::BTreeSet;
 
 use metastore::{MovedSubtree, Subtrees};
 use namespace::Namespace;
-use types::{ClientId, Errno, Error, Ino, Moment, Path, Seq};
+use types::{ClientId, Clock, Errno, Error, Ino, Moment, Path, Seq};
 
 use super::preload::Goal;
 use super::{Authority, RETRY, handover};
-use crate::tables::Moved;
+use crate::contexts::lend;
+use crate::fetch::Fetches;
+use crate::log::Log;
+use crate::merge::Merges;
+use crate::opens::Opens;
+use crate::session::Sessions;
+use crate::store::StoreOps;
+use crate::tables::{Moved, Tables, TablesCx};
 use crate::transfer::{Fence, ListView, Record, TransferAction, TransferEvent, TransferState};
-use crate::{Mds, MdsEffects};
+use crate::{Counters, MdsEffects, Settings};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ImportStage {
@@ -74,22 +81,34 @@ impl Authority {
         let path = Path::parse(&subtree.path).unwrap_or_else(|_| Path::root());
         namespace.handover().set_above_stub(subtree.root, path, subtree.policy.as_bytes());
     }
-}
 
-impl Mds {
-    pub(super) fn begin_import(&mut self, root: Ino) {
-        if !self.authority.imports.iter().any(|import| import.root == root) {
-            let moved = self.authority.list.get(root).map(|it| Moved::decode(&it.decoupled));
+    fn import_of(&self, root: Ino) -> Option<&Import> {
+        self.imports.iter().find(|it| it.root == root)
+    }
+
+    fn import_mut(&mut self, root: Ino) -> Option<&mut Import> {
+        self.imports.iter_mut().find(|it| it.root == root)
+    }
+
+    fn set_import_stage(&mut self, root: Ino, stage: ImportStage) {
+        if let Some(import) = self.import_mut(root) {
+            import.stage = stage;
+        }
+    }
+
+    pub(super) fn begin_import(&mut self, opens: &Opens, root: Ino, now: Moment) {
+        if !self.is_importing(root) {
+            let moved = self.list.get(root).map(|it| Moved::decode(&it.decoupled));
             // Unreadable bytes are reported when the subtree is taken in.
             let moved = moved.and_then(Result::ok).unwrap_or_default();
             let decoupled = moved.into_iter().map(|moved| moved.root).collect();
-            let linked = self.authority.list.get(root).map(handover::linked);
+            let linked = self.list.get(root).map(handover::linked);
             let linked = linked.unwrap_or_default();
-            let opened = self.authority.list.get(root).map(handover::opened);
+            let opened = self.list.get(root).map(handover::opened);
             let opened = opened.unwrap_or_default();
-            let awaited = self.missing_reports(&opened);
-            let transfer = self.authority.reservations.taken(root);
-            self.authority.imports.push(Import {
+            let awaited = self.missing_reports(opens, &opened);
+            let transfer = self.reservations.taken(root);
+            self.imports.push(Import {
                 root,
                 decoupled,
                 linked,
@@ -100,20 +119,80 @@ impl Mds {
                 stage: ImportStage::Begin,
                 transfer,
                 ready: false,
-                since: self.clock.now,
+                since: now,
             });
-            self.authority.note_plain();
+            self.note_plain();
         }
     }
 
-    pub(super) fn import_step(&mut self, effects: &mut MdsEffects) {
+    /// Whether the imports want the journal to be written without delay.
+    pub(super) fn imports_want_journal(&self) -> bool {
+        !self.imports.is_empty()
+    }
+
+    /// The given list, with the subtree marked as taken in.
+    fn list_without_inode(&self, mut list: Subtrees, root: Ino) -> Subtrees {
+        let Some(subtree) = list.get(root).cloned() else { return list };
+        let joined = self.is_named_here(&subtree) && subtree.part.is_none();
+        if joined {
+            // The subtrees in it now belong to the subtree of which it became a part.
+            let inside = list.unjoined().filter(|it| it.outer == root).cloned();
+            for inner in inside.collect::<Vec<_>>() {
+                list.put(MovedSubtree { outer: subtree.outer, ..inner });
+            }
+        }
+        let (inode, decoupled) = (Vec::new(), Vec::new());
+        list.put(MovedSubtree { inode, decoupled, joined, ..subtree });
+        list
+    }
+
+    /// The record of an import in the list: the mark of the taker is that the inode is gone.
+    fn view_of_import(&self, root: Ino) -> ListView {
+        let entry = self.list.get(root).filter(|it| it.rank == self.rank);
+        let record = match entry {
+            None => Record::Absent,
+            Some(entry) if entry.inode.is_empty() => Record::Marked,
+            Some(_) => Record::Committed,
+        };
+        ListView { record, fence: Fence::NONE }
+    }
+}
+
+/// The subtrees that come from other ranks, with all that their moves may touch.
+pub(crate) struct ImportCx<'a> {
+    pub(crate) authority: &'a mut Authority,
+    pub(crate) namespace: &'a mut Namespace,
+    pub(crate) log: &'a mut Log,
+    pub(crate) tables: &'a mut Tables,
+    pub(crate) merges: &'a mut Merges,
+    pub(crate) fetches: &'a mut Fetches,
+    pub(crate) store: &'a mut StoreOps,
+    pub(crate) counters: &'a mut Counters,
+    pub(crate) sessions: &'a Sessions,
+    pub(crate) settings: &'a Settings,
+    pub(crate) clock: Clock,
+    pub(crate) is_active: bool,
+}
+
+impl ImportCx<'_> {
+    fn storing_tables(&mut self) -> TablesCx<'_> {
+        lend!(self => TablesCx {
+            mut: tables, log, store, fetches;
+            ref:;
+            copy:;
+            rank: self.authority.rank,
+            now: self.clock.now,
+        })
+    }
+
+    pub(super) fn step(&mut self, effects: &mut MdsEffects) {
         self.ask_for_opens(effects);
         let roots: Vec<Ino> = self.authority.imports.iter().map(|import| import.root).collect();
         for root in roots {
-            while let Some(stage) = self.import_stage(root)
-                && let Some(next) = self.import_next(root, stage, effects)
+            while let Some(stage) = self.authority.import_of(root).map(|it| it.stage)
+                && let Some(next) = self.next(root, stage, effects)
             {
-                self.set_import_stage(root, next);
+                self.authority.set_import_stage(root, next);
             }
         }
         self.acknowledge_ready(effects);
@@ -135,24 +214,14 @@ impl Mds {
         }
         let mut list = self.authority.list.clone();
         for root in ready {
-            list = self.list_without_inode(list, root);
-            self.take_in_event(root, TransferEvent::Safe, effects);
-            self.set_import_stage(root, ImportStage::Acknowledge);
+            list = self.authority.list_without_inode(list, root);
+            self.take_in_event(root, TransferEvent::Safe);
+            self.authority.set_import_stage(root, ImportStage::Acknowledge);
         }
-        self.put_list(list, effects);
+        self.authority.put_list(list, self.store, effects);
     }
 
-    fn import_stage(&self, root: Ino) -> Option<ImportStage> {
-        self.authority.imports.iter().find(|it| it.root == root).map(|it| it.stage)
-    }
-
-    fn set_import_stage(&mut self, root: Ino, stage: ImportStage) {
-        if let Some(import) = self.authority.imports.iter_mut().find(|it| it.root == root) {
-            import.stage = stage;
-        }
-    }
-
-    fn import_next(
+    fn next(
         &mut self,
         root: Ino,
         stage: ImportStage,
@@ -162,20 +231,20 @@ impl Mds {
             ImportStage::Begin => {
                 let subtree = self.authority.list.get(root)?.clone();
                 // A name that left may come back with it: first it leaves.
-                let since = self.authority.imports.iter().find(|it| it.root == root)?.since;
-                if !self.are_departures_decided(since) {
+                let since = self.authority.import_of(root)?.since;
+                if !self.authority.cross_renames.are_departures_decided(since, self.clock.now) {
                     return None;
                 }
                 // A subtree waits until this rank has the subtree around it for good.
-                if self.authority.imports.iter().any(|import| import.root == subtree.outer) {
+                if self.authority.is_importing(subtree.outer) {
                     return None;
                 }
-                if self.is_named_here(&subtree) && !self.namespace.is_anchored(root) {
-                    self.preload(Goal::Find(root));
+                if self.authority.is_named_here(&subtree) && !self.namespace.is_anchored(root) {
+                    self.authority.preload(Goal::Find(root));
                     return None;
                 }
                 // Directories of it that were read before it left are outdated.
-                if self.fetches.is_fetching_below(&self.namespace, root) {
+                if self.fetches.is_fetching_below(self.namespace, root) {
                     return None;
                 }
                 match self.take_in(&subtree) {
@@ -199,7 +268,7 @@ impl Mds {
                     return None;
                 }
                 let (now, patience) = (self.clock.now, self.settings.reconnect);
-                let import = self.authority.imports.iter_mut().find(|it| it.root == root)?;
+                let import = self.authority.import_mut(root)?;
                 if !import.awaits(now, patience) {
                     self.counters.missing_reclaims += import.awaited.len() as u64;
                     import.ready = true;
@@ -212,40 +281,16 @@ impl Mds {
                 if self.clock.now < until || self.authority.is_busy() {
                     return None;
                 }
-                self.authority.writing = true;
-                let object = metastore::SUBTREES_NAME.to_owned();
-                let op = metastore::request::StoreOp::Get { object };
-                self.store.begin(crate::Waiting::Subtrees, op, effects);
+                self.authority.look_at_list(self.store, effects);
                 Some(ImportStage::Acknowledge)
             }
         }
     }
 
-    /// Whether the journal is to be written without delay.
-    pub(crate) fn import_wants_journal(&self) -> bool {
-        !self.authority.imports.is_empty()
-    }
-
-    /// The given list, with the subtree marked as taken in.
-    fn list_without_inode(&self, mut list: Subtrees, root: Ino) -> Subtrees {
-        let Some(subtree) = list.get(root).cloned() else { return list };
-        let joined = self.is_named_here(&subtree) && subtree.part.is_none();
-        if joined {
-            // The subtrees in it now belong to the subtree of which it became a part.
-            let inside = list.unjoined().filter(|it| it.outer == root).cloned();
-            for inner in inside.collect::<Vec<_>>() {
-                list.put(MovedSubtree { outer: subtree.outer, ..inner });
-            }
-        }
-        let (inode, decoupled) = (Vec::new(), Vec::new());
-        list.put(MovedSubtree { inode, decoupled, joined, ..subtree });
-        list
-    }
-
     /// Whether the store knows the owners of the decoupled subtrees that came, and this rank their
     /// places.
     fn has_taken_decoupled(&mut self, root: Ino, effects: &mut MdsEffects) -> bool {
-        let import = self.authority.imports.iter().find(|import| import.root == root);
+        let import = self.authority.import_of(root);
         let decoupled = import.map(|import| import.decoupled.clone()).unwrap_or_default();
         let looked_for = |it: &super::Preload| match it.goal {
             Goal::Find(ino) => decoupled.contains(&ino),
@@ -264,8 +309,8 @@ impl Mds {
         let MovedSubtree { root, path, .. } = subtree;
         let out = self.namespace.handover().take_out(*root);
         self.namespace.handover().forget_out(out);
-        self.authority.set_above_stub(&mut self.namespace, subtree);
-        let (home, name) = if self.is_named_here(subtree) {
+        self.authority.set_above_stub(self.namespace, subtree);
+        let (home, name) = if self.authority.is_named_here(subtree) {
             self.namespace.name_of(*root).ok_or_else(|| {
                 let cause = "the name of a subtree that comes is not known here";
                 Error::new(Errno::BadMessage, metastore::SUBTREES_NAME, cause)
@@ -281,18 +326,18 @@ impl Mds {
     }
 
     /// The list was replaced for imports. Returns whether there were any.
-    pub(super) fn imports_acknowledged(&mut self, effects: &mut MdsEffects) -> bool {
+    pub(super) fn list_replaced(&mut self) -> bool {
         let done = self.authority.imports.iter().filter(|it| it.stage == ImportStage::Acknowledge);
         let done: Vec<Ino> = done.map(|import| import.root).collect();
         for root in &done {
-            self.take_in_event(*root, TransferEvent::Replaced, effects);
+            self.take_in_event(*root, TransferEvent::Replaced);
         }
         !done.is_empty()
     }
 
     /// Passes an event to the transfer of an import, and executes its actions.
-    fn take_in_event(&mut self, root: Ino, event: TransferEvent, effects: &mut MdsEffects) {
-        let Some(import) = self.authority.imports.iter_mut().find(|it| it.root == root) else {
+    fn take_in_event(&mut self, root: Ino, event: TransferEvent) {
+        let Some(import) = self.authority.import_mut(root) else {
             return;
         };
         let (state, actions) = import.transfer.step(event, Fence::NONE);
@@ -300,12 +345,14 @@ impl Mds {
         for action in actions {
             match action {
                 // `acknowledge_ready` marks all imports that are ready.
-                TransferAction::Mark => self.set_import_stage(root, ImportStage::Journal(Seq(0))),
+                TransferAction::Mark => {
+                    self.authority.set_import_stage(root, ImportStage::Journal(Seq(0)))
+                }
                 TransferAction::ReadList => {
                     let until = self.clock.now + RETRY;
-                    self.set_import_stage(root, ImportStage::Retry(until));
+                    self.authority.set_import_stage(root, ImportStage::Retry(until));
                 }
-                TransferAction::Thaw => self.imported(root, effects),
+                TransferAction::Thaw => self.imported(root),
                 TransferAction::Send(_)
                 | TransferAction::Prepare
                 | TransferAction::Commit(_)
@@ -319,44 +366,31 @@ impl Mds {
     }
 
     /// The list differs from the proposed one, or its state is unknown.
-    pub(super) fn imports_again(&mut self, is_read: bool, effects: &mut MdsEffects) {
+    pub(super) fn list_again(&mut self, is_read: bool) {
         let all = self.authority.imports.iter();
         let under_way = all.filter(|it| it.stage == ImportStage::Acknowledge);
         let roots: Vec<Ino> = under_way.map(|it| it.root).collect();
         for root in roots {
             let event = if is_read {
-                TransferEvent::List(self.view_of_import(root))
+                TransferEvent::List(self.authority.view_of_import(root))
             } else {
                 TransferEvent::Unknown
             };
-            self.take_in_event(root, event, effects);
+            self.take_in_event(root, event);
         }
     }
 
-    /// The record of an import in the list: the mark of the taker is that the inode is gone.
-    fn view_of_import(&self, root: Ino) -> ListView {
-        let entry = self.authority.list.get(root).filter(|it| it.rank == self.rank);
-        let record = match entry {
-            None => Record::Absent,
-            Some(entry) if entry.inode.is_empty() => Record::Marked,
-            Some(_) => Record::Committed,
-        };
-        ListView { record, fence: Fence::NONE }
-    }
-
     /// The subtree is served from now on.
-    fn imported(&mut self, root: Ino, effects: &mut MdsEffects) {
+    fn imported(&mut self, root: Ino) {
         self.authority.imports.retain(|import| import.root != root);
         if self.authority.imports.is_empty() {
             self.authority.closed.clear();
         }
         // An inode that came with it may have left with another subtree before.
         self.authority.moved.clear();
-        self.preload(Goal::All(root));
-        self.note_came(root);
-        self.last_beacon = None;
+        self.authority.preload(Goal::All(root));
+        self.authority.note_came(root, self.settings, self.clock.now);
+        self.authority.note_ended(&[]);
         self.fetches.wake_returned(root);
-        self.merging().go_on_with_held(effects);
-        self.preload_step(effects);
     }
 }

@@ -6,8 +6,9 @@ use namespace::{Namespace, Refusal};
 use types::{Ino, Rank, Set};
 
 use super::Authority;
+use crate::MdsEffects;
+use crate::fetch::FetchCx;
 use crate::search::look_into;
-use crate::{Mds, MdsEffects};
 
 /// The purpose of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,74 +44,101 @@ impl Authority {
         let finds = self.preloads.iter().filter(finds);
         finds.flat_map(|it| &it.queue).filter_map(|dir| namespace.home_of(*dir)).collect()
     }
-}
 
-impl Mds {
     /// Begins to walk, unless that is being done.
     pub(super) fn preload(&mut self, goal: Goal) {
-        if self.authority.preloads.iter().any(|it| it.goal == goal) {
+        if self.preloads.iter().any(|it| it.goal == goal) {
             return;
         }
         let queue = VecDeque::from(match goal {
             Goal::All(root) => vec![root],
             Goal::Find(_) => self.tops(),
         });
-        self.authority.preloads.push(Preload { goal, queue, waiting: false });
-        self.authority.note_plain();
+        self.preloads.push(Preload { goal, queue, waiting: false });
+        self.note_plain();
     }
 
     /// Looks for a directory along a chain of directories, each of which names the next.
     pub(super) fn preload_on_way(&mut self, ino: Ino, way: Vec<Ino>) {
         let (goal, queue) = (Goal::Find(ino), VecDeque::from(way));
         debug_assert!(!queue.is_empty(), "{ino}: a walk begins at a directory");
-        self.authority.preloads.retain(|it| it.goal != goal);
-        self.authority.preloads.push(Preload { goal, queue, waiting: false });
-        self.authority.note_plain();
+        self.preloads.retain(|it| it.goal != goal);
+        self.preloads.push(Preload { goal, queue, waiting: false });
+        self.note_plain();
     }
 
     /// A directory is here, or cannot be fetched now.
-    pub(crate) fn preload_fetched(&mut self) {
-        for preload in &mut self.authority.preloads {
+    pub(crate) fn fetched(&mut self) {
+        for preload in &mut self.preloads {
             preload.waiting = false;
         }
-        self.reshape_fetched();
+        if let Some(reshape) = &mut self.reshape {
+            reshape.fetched();
+        }
     }
 
+    /// The directories from which everything that this rank serves is reached.
+    fn tops(&self) -> Vec<Ino> {
+        let root = (self.rank == Rank(0)).then_some(Ino::ROOT);
+        let own = self.own_roots().into_iter();
+        root.into_iter().chain(own.filter(|root| !self.is_coming(*root))).collect()
+    }
+
+    /// Finds the names of subtrees that other ranks serve before requests need them: the
+    /// directories above them stay in memory.
+    pub(crate) fn find_other_roots(&mut self, namespace: &Namespace) {
+        let lost: Vec<Ino> =
+            self.other_roots().filter(|root| !namespace.is_anchored(*root)).collect();
+        for root in lost {
+            self.preload(Goal::Find(root));
+        }
+    }
+}
+
+/// The walks, with all that they may touch.
+pub(crate) struct PreloadCx<'a> {
+    pub(crate) authority: &'a mut Authority,
+    pub(crate) fetching: FetchCx<'a>,
+}
+
+impl PreloadCx<'_> {
     /// Continues until a directory must be fetched.
-    pub(super) fn preload_step(&mut self, effects: &mut MdsEffects) {
+    pub(super) fn step(&mut self, effects: &mut MdsEffects) {
         let mut left = Vec::new();
         let mut done = Vec::new();
         for mut preload in std::mem::take(&mut self.authority.preloads) {
-            if preload.waiting || !self.preload_on(&mut preload, effects) {
+            if preload.waiting || !self.walk(&mut preload, effects) {
                 left.push(preload);
             } else {
                 done.push(preload);
             }
         }
         self.authority.preloads = left;
-        self.authority.note_plain();
+        if !done.is_empty() {
+            self.authority.note_plain();
+        }
         for preload in done {
-            self.fetches.wake_returned(preload.key());
+            self.fetching.fetches.wake_returned(preload.key());
         }
     }
 
     /// Returns whether it is done.
-    fn preload_on(&mut self, preload: &mut Preload, effects: &mut MdsEffects) -> bool {
+    fn walk(&mut self, preload: &mut Preload, effects: &mut MdsEffects) -> bool {
         loop {
             if let Goal::Find(ino) = preload.goal
-                && self.namespace.is_anchored(ino)
+                && self.fetching.namespace.is_anchored(ino)
             {
                 return true;
             }
             // Half of the memory is left for directories that must stay there.
             let full = matches!(preload.goal, Goal::All(_))
-                && self.namespace.inodes() > self.settings.inodes_max / 2;
+                && self.fetching.namespace.inodes() > self.fetching.settings.inodes_max / 2;
             let Some(dir) = preload.queue.pop_front().filter(|_| !full) else { return true };
             // It may have gone since it was found, and come back.
-            if self.authority.is_of_other(dir) || self.authority.is_coming(dir) {
+            if self.authority.is_others(dir) {
                 continue;
             }
-            match look_into(&self.namespace, &self.authority, dir) {
+            match look_into(self.fetching.namespace, self.authority, dir) {
                 Ok(dirs) => match preload.goal {
                     Goal::All(_) => preload.queue.extend(dirs),
                     // Depth first: the directories above the queued ones must stay in memory.
@@ -120,39 +148,14 @@ impl Mds {
                     preload.queue.push_front(dir);
                     preload.waiting = true;
                     // A frozen directory would arrive after another rank has it.
-                    if self.is_frozen_for_export(dir) {
+                    if self.authority.frozen.is_leaving(self.fetching.namespace, dir) {
                         return false;
                     }
-                    self.fetching().preload(cold, effects);
+                    self.fetching.preload(cold, effects);
                     return false;
                 }
                 Err(Refusal::Errno(_)) => {}
             }
-        }
-    }
-
-    fn is_frozen_for_export(&self, dir: Ino) -> bool {
-        let mut frozen = self.authority.exports.iter().filter(|export| export.is_frozen());
-        frozen.any(|export| self.namespace.is_within(dir, export.root))
-    }
-
-    /// The directories from which everything that this rank serves is reached.
-    fn tops(&self) -> Vec<Ino> {
-        let root = (self.rank == Rank(0)).then_some(Ino::ROOT);
-        let own = self.authority.own_roots().into_iter();
-        root.into_iter().chain(own.filter(|root| !self.authority.is_coming(*root))).collect()
-    }
-
-    /// Finds the names of subtrees that other ranks serve before requests need them: the
-    /// directories above them stay in memory.
-    pub(crate) fn find_other_roots(&mut self) {
-        let lost: Vec<Ino> = self
-            .authority
-            .other_roots()
-            .filter(|root| !self.namespace.is_anchored(*root))
-            .collect();
-        for root in lost {
-            self.preload(Goal::Find(root));
         }
     }
 }

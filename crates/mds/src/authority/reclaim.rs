@@ -16,9 +16,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use types::{ClientId, Ino, Moment, Rank, Seq, Span};
 use wire::{Answer, Message, Op, Redirect, Request, SessionOp};
 
-use super::Import;
+use super::export::ExportCx;
+use super::import::ImportCx;
 use super::place::InodeAuthority;
-use crate::{Mds, MdsEffects};
+use super::view::Places;
+use super::{Authority, Import};
+use crate::MdsEffects;
+use crate::opens::Opens;
+use crate::session::Sessions;
 
 /// Open files, and offers to merge, that may move with a subtree, counted for each client that has
 /// them.
@@ -45,7 +50,7 @@ impl Import {
     }
 }
 
-impl Mds {
+impl Places<'_> {
     /// The files in a subtree, or with names in it only, that clients have open or locked.
     fn held_below(&self, root: Ino, linked: &[Ino]) -> BTreeSet<Ino> {
         let goes =
@@ -78,124 +83,6 @@ impl Mds {
         (count > OPEN_MAX).then(text)
     }
 
-    /// Announces the new rank of a subtree that left to the clients with open files in it. To be
-    /// called before the subtree is forgotten.
-    pub(super) fn send_opens_after(
-        &mut self,
-        (root, to): (Ino, Rank),
-        linked: &[Ino],
-        effects: &mut MdsEffects,
-    ) {
-        let mut files: BTreeMap<ClientId, Vec<Ino>> = BTreeMap::new();
-        for (client, ino) in self.holders_below(root, linked) {
-            files.entry(client).or_default().push(ino);
-        }
-        for ino in self.held_below(root, linked) {
-            self.counters.exported_open += 1;
-            let mut waiting = self.locks.remove(ino);
-            waiting.extend(self.opens.remove(ino));
-            for at in waiting {
-                let elsewhere = Redirect { rank: to, ..Redirect::default() };
-                let answer = Answer::Redirect(Box::new(elsewhere));
-                effects.reply_with(at, Seq(0), answer);
-            }
-        }
-        for (client, files) in files {
-            self.send_moved(client, (to, files), effects);
-        }
-    }
-
-    fn send_moved(
-        &self,
-        client: ClientId,
-        (to, files): (Rank, Vec<Ino>),
-        effects: &mut MdsEffects,
-    ) {
-        if let Some(conn) = self.sessions.conn_of(client) {
-            effects.outbox.send(conn, &Message::Moved { to, files });
-        }
-    }
-
-    /// Clients with open files in a subtree that is about to leave connect to the other rank ahead
-    /// of time: if this rank crashes right after the move, the other one can ask them.
-    pub(super) fn announce_move(&self, (root, to): (Ino, Rank), effects: &mut MdsEffects) {
-        let holders = self.holders_below(root, &[]);
-        let clients: BTreeSet<ClientId> = holders.into_iter().map(|(client, _)| client).collect();
-        for client in clients {
-            self.send_moved(client, (to, Vec::new()), effects);
-        }
-    }
-
-    /// Asks each connected client once for its open files in the arriving subtree, even if it
-    /// reported them: earlier notices about the place of the subtree are older than this one, and
-    /// clients receive them in this order.
-    pub(super) fn ask_for_opens(&mut self, effects: &mut MdsEffects) {
-        let mut asked = BTreeSet::new();
-        for import in self.authority.imports.iter_mut().filter(|import| !import.asked) {
-            import.asked = true;
-            asked.extend(import.opened.iter().map(|(client, _)| *client));
-        }
-        for client in asked {
-            self.ask_for_opens_of(client, effects);
-        }
-    }
-
-    /// Asks a client for its open files in arriving subtrees.
-    pub(crate) fn ask_for_opens_of(&self, client: ClientId, effects: &mut MdsEffects) {
-        let opened = self.authority.imports.iter().flat_map(|import| &import.opened);
-        let files = opened.filter(|(of, _)| *of == client).map(|(_, ino)| *ino);
-        let files: Vec<Ino> = files.collect();
-        if !files.is_empty() {
-            self.send_moved(client, (self.rank, files), effects);
-        }
-    }
-
-    /// The reports that an import still needs: those of the list, without those that arrived
-    /// already.
-    pub(super) fn missing_reports(
-        &mut self,
-        opened: &[(ClientId, Ino)],
-    ) -> BTreeSet<(ClientId, Ino)> {
-        let mut missing_reports = BTreeSet::new();
-        for (client, ino) in opened.iter().copied() {
-            let is_closed = self.authority.closed.0.remove(&(client, ino));
-            if !is_closed && !self.opens.has(client, ino) {
-                missing_reports.insert((client, ino));
-            }
-        }
-        missing_reports
-    }
-
-    /// A client has reported its state of a file; it has the file no longer if `is_closed`.
-    pub(crate) fn note_reclaimed(
-        &mut self,
-        client: ClientId,
-        (ino, is_closed): (Ino, bool),
-        effects: &mut MdsEffects,
-    ) {
-        let mut is_awaited = false;
-        for import in &mut self.authority.imports {
-            is_awaited |= import.awaited.remove(&(client, ino));
-        }
-        if is_awaited
-            || self.authority.is_plain()
-            || self.authority.place(&self.namespace, ino) == InodeAuthority::Here
-        {
-            return;
-        }
-        if is_closed {
-            let closed = &mut self.authority.closed.0;
-            if closed.len() == CLOSED_MAX {
-                closed.pop_first();
-            }
-            closed.insert((client, ino));
-        }
-        // The file moves here, and the list in memory is older than that move.
-        if self.is_active() {
-            self.read_list(effects);
-        }
-    }
-
     /// Whether a request asks for a lock on a file that this rank does not know, so that another
     /// rank may serve it. In a decoupled subtree, whose files no rank knows, the rank that granted
     /// their numbers has the locks.
@@ -223,5 +110,132 @@ impl Mds {
         let Op::Session(SessionOp::Yield { ino }) = request.op else { return None };
         let goes_on = self.opens.is_becoming_shared(ino) || !self.opens.is_open(ino);
         (!goes_on).then_some(ino)
+    }
+}
+
+/// Announces the rank of files that a client has open.
+fn send_moved(
+    sessions: &Sessions,
+    client: ClientId,
+    to: Rank,
+    files: Vec<Ino>,
+    effects: &mut MdsEffects,
+) {
+    if let Some(conn) = sessions.conn_of(client) {
+        effects.outbox.send(conn, &Message::Moved { to, files });
+    }
+}
+
+impl ExportCx<'_> {
+    /// Announces the new rank of a subtree that left to the clients with open files in it. To be
+    /// called before the subtree is forgotten.
+    pub(super) fn send_opens_after(
+        &mut self,
+        (root, to): (Ino, Rank),
+        linked: &[Ino],
+        effects: &mut MdsEffects,
+    ) {
+        let mut files: BTreeMap<ClientId, Vec<Ino>> = BTreeMap::new();
+        for (client, ino) in self.places().holders_below(root, linked) {
+            files.entry(client).or_default().push(ino);
+        }
+        for ino in self.places().held_below(root, linked) {
+            self.base.counters.exported_open += 1;
+            let mut waiting = self.locks.remove(ino);
+            waiting.extend(self.base.opens.remove(ino));
+            for at in waiting {
+                let elsewhere = Redirect { rank: to, ..Redirect::default() };
+                let answer = Answer::Redirect(Box::new(elsewhere));
+                effects.reply_with(at, Seq(0), answer);
+            }
+        }
+        for (client, files) in files {
+            send_moved(self.base.sessions, client, to, files, effects);
+        }
+    }
+
+    /// Clients with open files in a subtree that is about to leave connect to the other rank ahead
+    /// of time: if this rank crashes right after the move, the other one can ask them.
+    pub(super) fn announce_move(&self, (root, to): (Ino, Rank), effects: &mut MdsEffects) {
+        let holders = self.places().holders_below(root, &[]);
+        let clients: BTreeSet<ClientId> = holders.into_iter().map(|(client, _)| client).collect();
+        for client in clients {
+            send_moved(self.base.sessions, client, to, Vec::new(), effects);
+        }
+    }
+}
+
+impl Authority {
+    /// The reports that an import still needs: those of the list, without those that arrived
+    /// already.
+    pub(super) fn missing_reports(
+        &mut self,
+        opens: &Opens,
+        opened: &[(ClientId, Ino)],
+    ) -> BTreeSet<(ClientId, Ino)> {
+        let mut missing_reports = BTreeSet::new();
+        for (client, ino) in opened.iter().copied() {
+            let is_closed = self.closed.0.remove(&(client, ino));
+            if !is_closed && !opens.has(client, ino) {
+                missing_reports.insert((client, ino));
+            }
+        }
+        missing_reports
+    }
+}
+
+impl ImportCx<'_> {
+    /// Asks each connected client once for its open files in the arriving subtree, even if it
+    /// reported them: earlier notices about the place of the subtree are older than this one, and
+    /// clients receive them in this order.
+    pub(super) fn ask_for_opens(&mut self, effects: &mut MdsEffects) {
+        let mut asked = BTreeSet::new();
+        for import in self.authority.imports.iter_mut().filter(|import| !import.asked) {
+            import.asked = true;
+            asked.extend(import.opened.iter().map(|(client, _)| *client));
+        }
+        for client in asked {
+            self.ask_for_opens_of(client, effects);
+        }
+    }
+
+    /// Asks a client for its open files in arriving subtrees.
+    pub(crate) fn ask_for_opens_of(&self, client: ClientId, effects: &mut MdsEffects) {
+        let opened = self.authority.imports.iter().flat_map(|import| &import.opened);
+        let files = opened.filter(|(of, _)| *of == client).map(|(_, ino)| *ino);
+        let files: Vec<Ino> = files.collect();
+        if !files.is_empty() {
+            send_moved(self.sessions, client, self.authority.rank, files, effects);
+        }
+    }
+
+    /// A client has reported its state of a file; it has the file no longer if `is_closed`.
+    pub(crate) fn note_reclaimed(
+        &mut self,
+        client: ClientId,
+        (ino, is_closed): (Ino, bool),
+        effects: &mut MdsEffects,
+    ) {
+        let mut is_awaited = false;
+        for import in &mut self.authority.imports {
+            is_awaited |= import.awaited.remove(&(client, ino));
+        }
+        if is_awaited
+            || self.authority.is_plain()
+            || self.authority.place(self.namespace, ino) == InodeAuthority::Here
+        {
+            return;
+        }
+        if is_closed {
+            let closed = &mut self.authority.closed.0;
+            if closed.len() == CLOSED_MAX {
+                closed.pop_first();
+            }
+            closed.insert((client, ino));
+        }
+        // The file moves here, and the list in memory is older than that move.
+        if self.is_active {
+            self.authority.read_list(self.store, effects);
+        }
     }
 }

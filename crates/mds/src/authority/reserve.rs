@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use types::{Errno, Ino, Moment, Rank, Span};
 use wire::{Answer, PeerBody, TransferStep};
 
+use super::export::send_step;
 use crate::transfer::{
     Fence, ListView, Record, TransferAction, TransferEvent, TransferId, TransferMessage,
     TransferState,
@@ -80,10 +81,10 @@ impl Mds {
             }
             TransferStep::Reserved { fence } if giver == self.rank => {
                 let message = TransferMessage::Reserved(Fence(fence));
-                self.giver_heard(id, message, "", effects);
+                self.exporting().giver_heard(id, message, "", effects);
             }
             TransferStep::Refused { ref why, .. } if giver == self.rank => {
-                self.giver_heard(id, TransferMessage::Refused, why, effects);
+                self.exporting().giver_heard(id, TransferMessage::Refused, why, effects);
             }
             // Of a rank that does not take part in the transfer.
             TransferStep::AskSubtree { .. }
@@ -150,7 +151,7 @@ impl Mds {
         for action in actions {
             match action {
                 TransferAction::Send(message) => {
-                    self.send_step((id.from, id, root), message, effects);
+                    send_step(self.line(), (id.from, id, root), message, effects);
                 }
                 TransferAction::ReadList => self.read_list_again(effects),
                 TransferAction::Thaw => {
@@ -171,6 +172,6 @@ impl Mds {
     /// Reads the list, after the read or the replacement that is under way.
     fn read_list_again(&mut self, effects: &mut MdsEffects) {
         self.authority.reservations.is_list_old = self.authority.is_busy();
-        self.read_list(effects);
+        self.authority.read_list(&mut self.store, effects);
     }
 }

@@ -12,17 +12,24 @@
 //! in its fragment, and moves if it is in the wrong one. No request is answered in between.
 
 mod ask;
+mod names;
 
 use metastore::{FragmentOf, MovedSubtree, PartState, Subtrees};
-use namespace::{Mode, Refusal};
-use types::{
-    AttrChange, ClientId, EntryName, Errno, FileType, Frag, Ino, Moment, Origin, Seq, Timestamp,
-    name_hash,
-};
-use wire::Failure;
+use namespace::Refusal;
+use types::{EntryName, Errno, Frag, Ino, Moment, Seq, Timestamp};
+use wire::{Answer, ClusterMap, Failure};
 
-use super::RETRY;
-use crate::{Mds, MdsEffects, Phase, ReplyTo};
+use super::check::UnderWay;
+use super::view::Places;
+use super::{Authority, RETRY};
+use crate::apply::ApplyCx;
+use crate::balance::Balance;
+use crate::contexts::lend;
+use crate::fetch::Fetches;
+use crate::locks::Locks;
+use crate::store::StoreOps;
+use crate::tables::Tables;
+use crate::{Counters, MdsEffects, Phase, ReplyTo, Settings};
 
 /// Names moved, or looked at, in one slice: about two milliseconds.
 const SLICE: usize = 1024;
@@ -51,7 +58,7 @@ enum ReshapeStage {
 pub(crate) struct Reshape {
     pub(super) dir: Ino,
     frag: Frag,
-    parts: [Ino; Frag::SPLIT_WAYS],
+    pub(super) parts: [Ino; Frag::SPLIT_WAYS],
     /// The fragments are put together.
     joins: bool,
     /// Who asked.
@@ -76,6 +83,15 @@ impl Reshape {
         self.dir == dir || self.parts.contains(&dir)
     }
 
+    fn waits(&self, now: Moment) -> bool {
+        self.waiting || self.not_before.is_some_and(|at| now < at)
+    }
+
+    /// A directory is here, or cannot be fetched now.
+    pub(super) fn fetched(&mut self) {
+        self.waiting = false;
+    }
+
     fn from(&self) -> Vec<Ino> {
         if self.joins { self.parts.to_vec() } else { vec![self.dir] }
     }
@@ -94,71 +110,144 @@ fn part_name(number: usize) -> Vec<u8> {
     [PART_NAME, number.to_string().as_bytes()].concat()
 }
 
-impl Mds {
-    /// Continues the split or join, as far as possible.
-    pub(super) fn reshape_step(&mut self, effects: &mut MdsEffects) {
-        while let Some(reshape) = &self.authority.reshape {
-            let waits = reshape.not_before.is_some_and(|at| self.clock.now < at);
-            if waits || reshape.waiting {
-                return;
+impl Authority {
+    /// The list is not as it was to be, or it is not known.
+    pub(super) fn reshape_listed(&mut self, failed: bool, now: Moment) {
+        let until = now + RETRY;
+        if let Some(reshape) = &mut self.reshape {
+            reshape.listed();
+            reshape.not_before = failed.then_some(until);
+        }
+    }
+
+    /// Whether the journal is to be written without delay.
+    pub(super) fn reshape_wants_journal(&self) -> bool {
+        let flushes = |reshape: &Reshape| {
+            matches!(reshape.stage, ReshapeStage::Still(_) | ReshapeStage::Flush(_))
+        };
+        self.reshape.as_ref().is_some_and(flushes)
+    }
+
+    /// Whether there are names to be moved, or looked at.
+    pub(crate) fn has_names_to_move(&self) -> bool {
+        self.reshape.as_ref().is_some_and(|reshape| {
+            let looks = reshape.stage == ReshapeStage::Drain && reshape.cursor.is_some();
+            (looks || reshape.stage == ReshapeStage::Move)
+                && !reshape.waiting
+                && reshape.not_before.is_none()
+        })
+    }
+}
+
+/// Splits and joins of directories, with all that they may touch.
+pub(crate) struct ReshapeCx<'a> {
+    pub(crate) apply: ApplyCx<'a>,
+    pub(crate) authority: &'a mut Authority,
+    pub(crate) tables: &'a mut Tables,
+    pub(crate) fetches: &'a mut Fetches,
+    pub(crate) balance: &'a mut Balance,
+    pub(crate) store: &'a mut StoreOps,
+    pub(crate) counters: &'a mut Counters,
+    pub(crate) locks: &'a Locks<ReplyTo>,
+    pub(crate) settings: &'a Settings,
+    pub(crate) map: Option<&'a ClusterMap>,
+    pub(crate) under_way: UnderWay,
+    pub(crate) refusing: Option<Errno>,
+    pub(crate) phase: Phase,
+    pub(crate) time: Timestamp,
+    /// Changes that were resent after a crash are being executed.
+    pub(crate) is_resend_busy: bool,
+}
+
+impl ReshapeCx<'_> {
+    fn places(&self) -> Places<'_> {
+        lend!(self => Places {
+            mut:;
+            ref: authority, tables, locks;
+            copy: map;
+            namespace: self.apply.namespace,
+            opens: self.apply.opens,
+        })
+    }
+
+    /// The directories of which no client may cache anything, before the split or join goes on.
+    pub(super) fn draining(&self) -> Vec<Ino> {
+        let drains = |it: &&Reshape| {
+            it.stage == ReshapeStage::Drain && !it.waits(self.now()) && self.phase == Phase::Active
+        };
+        let draining = self.authority.reshape.iter().find(drains);
+        draining.map(|it| it.parts.iter().copied().chain([it.dir]).collect()).unwrap_or_default()
+    }
+
+    fn now(&self) -> Moment {
+        self.apply.now
+    }
+
+    /// Continues the split or join, as far as possible; `is_held` is whether clients still cache
+    /// something of it. Returns a directory that it needs.
+    pub(super) fn step(&mut self, is_held: bool, effects: &mut MdsEffects) -> Option<Ino> {
+        while let Some(reshape) = &mut self.authority.reshape {
+            if reshape.waits(self.apply.now) {
+                return None;
             }
             let before = reshape.stage;
-            self.authority.reshape.iter_mut().for_each(|reshape| reshape.not_before = None);
-            let next = match self.reshape_next(before, effects) {
+            reshape.not_before = None;
+            let next = match self.next(before, is_held, effects) {
                 Ok(next) => next,
                 Err(Refusal::Cold(dir)) => {
                     if let Some(reshape) = &mut self.authority.reshape {
                         reshape.waiting = true;
                     }
-                    return self.fetching().preload(dir, effects);
+                    return Some(dir);
                 }
                 Err(Refusal::Errno(errno)) => {
-                    let text = format!("{errno} when its names were to be moved");
-                    return self.abort_reshape(&text, effects);
+                    self.abort(&format!("{errno} when its names were to be moved"), effects);
+                    return None;
                 }
             };
             match (&mut self.authority.reshape, next) {
                 (Some(reshape), Some(next)) => reshape.stage = next,
-                (_, None) | (None, _) => return,
+                (_, None) | (None, _) => return None,
             }
+            self.authority.note_plain();
         }
+        None
     }
 
-    fn reshape_next(
+    fn next(
         &mut self,
         stage: ReshapeStage,
+        is_held: bool,
         effects: &mut MdsEffects,
     ) -> Result<Option<ReshapeStage>, Refusal> {
         match stage {
             ReshapeStage::Drain => {
                 if self.phase != Phase::Active {
-                    self.abort_reshape("the metadata server is stopping", effects);
+                    self.abort("the metadata server is stopping", effects);
                     return Ok(None);
                 }
-                let Some(reshape) = &self.authority.reshape else { return Ok(None) };
-                let mut dirs = reshape.parts.to_vec();
-                dirs.push(reshape.dir);
-                let mut held = false;
-                for dir in dirs {
-                    held |= self.capabilities().revoke(ClientId(0), dir, effects).is_some();
-                }
-                if held || !self.authority.cross_renames.is_empty() || !self.is_ready_to_move()? {
+                if is_held
+                    || !self.authority.cross_renames.is_empty()
+                    || !self.is_ready_to_move()?
+                {
                     return Ok(None);
                 }
-                Ok(Some(ReshapeStage::Still(self.log.last())))
+                Ok(Some(ReshapeStage::Still(self.apply.log.last())))
             }
-            ReshapeStage::Still(seq) => Ok((self.log.safe() >= seq).then_some(ReshapeStage::Mark)),
+            ReshapeStage::Still(seq) => {
+                Ok((self.apply.log.safe() >= seq).then_some(ReshapeStage::Mark))
+            }
             ReshapeStage::Mark => self.replace_list_for_reshape(false, effects),
             ReshapeStage::Marking | ReshapeStage::Finishing => Ok(None),
             ReshapeStage::Move => {
-                if self.refusing().is_some() {
-                    self.reshape_listed(true);
+                if self.refusing.is_some() {
+                    self.authority.reshape_listed(true, self.apply.now);
                     return Ok(None);
                 }
                 self.move_names()
             }
             ReshapeStage::Flush(seq) => {
-                Ok((self.log.safe() >= seq).then_some(ReshapeStage::Finish))
+                Ok((self.apply.log.safe() >= seq).then_some(ReshapeStage::Finish))
             }
             ReshapeStage::Finish => self.replace_list_for_reshape(true, effects),
         }
@@ -169,15 +258,16 @@ impl Mds {
     fn is_ready_to_move(&mut self) -> Result<bool, Refusal> {
         let Some(reshape) = &self.authority.reshape else { return Ok(false) };
         for from in reshape.from() {
-            if !self.namespace.is_complete(from) {
+            if !self.apply.namespace.is_complete(from) {
                 return Err(Refusal::Cold(from));
             }
             if reshape.joins {
                 continue;
             }
-            let names = self.namespace.dirs().names_in(from, reshape.cursor.as_deref(), SLICE);
+            let names =
+                self.apply.namespace.dirs().names_in(from, reshape.cursor.as_deref(), SLICE);
             for (name, ino) in &names {
-                self.namespace.plan().relocate(EntryName::new(from, name), *ino, from)?;
+                self.apply.namespace.plan().relocate(EntryName::new(from, name), *ino, from)?;
             }
             if let Some((last, _)) = names.last() {
                 let cursor = Some(last.clone());
@@ -209,24 +299,25 @@ impl Mds {
                 self.reshaped(effects);
                 return Ok(None);
             }
-            self.balancing().count_before_reshape();
+            self.balance.count_before_reshape(self.apply.namespace, self.apply.now);
             return Ok(Some(ReshapeStage::Move));
         }
         if self.authority.is_busy() {
             return Ok(None);
         }
         let list = self.reshaped_list(wanted)?;
-        self.put_list(list, effects);
+        self.authority.put_list(list, self.store, effects);
         Ok(Some(if done { ReshapeStage::Finishing } else { ReshapeStage::Marking }))
     }
 
     fn reshaped_list(&self, state: Option<PartState>) -> Result<Subtrees, Refusal> {
         let mut list = self.authority.list.clone();
         let Some(reshape) = &self.authority.reshape else { return Ok(list) };
-        let attr = self.namespace.getattr(reshape.dir)?;
+        let attr = self.apply.namespace.getattr(reshape.dir)?;
         let access = (attr.mode, attr.uid, attr.gid);
         let whole = self.authority.whole_of(reshape.dir).unwrap_or(reshape.dir);
-        let path = self.namespace.path_of(whole).map(|path| path.to_bytes()).unwrap_or_default();
+        let path =
+            self.apply.namespace.path_of(whole).map(|path| path.to_bytes()).unwrap_or_default();
         let frags = reshape.frag.split().unwrap_or_default();
         for (root, frag) in reshape.parts.into_iter().zip(frags) {
             let Some(state) = state else {
@@ -236,142 +327,13 @@ impl Mds {
             let known = list.get(root).cloned();
             let fresh = || MovedSubtree { root, path: path.clone(), ..MovedSubtree::default() };
             let part = Some(FragmentOf { dir: reshape.dir, frag, state, access });
-            list.put(MovedSubtree { rank: self.rank, part, ..known.unwrap_or_else(fresh) });
+            list.put(MovedSubtree {
+                rank: self.authority.rank,
+                part,
+                ..known.unwrap_or_else(fresh)
+            });
         }
         Ok(list)
-    }
-
-    /// Moves a slice of names; later calls move the rest.
-    fn move_names(&mut self) -> Result<Option<ReshapeStage>, Refusal> {
-        let Some(reshape) = &self.authority.reshape else { return Ok(None) };
-        let (dir, frag, parts, joins) = (reshape.dir, reshape.frag, reshape.parts, reshape.joins);
-        if !self.namespace.knows(dir) {
-            self.preload(super::preload::Goal::Find(dir));
-            self.reshape_listed(true);
-            return Ok(None);
-        }
-        if !self.namespace.is_complete(dir) {
-            return Err(Refusal::Cold(dir));
-        }
-        let times = self.times_of(dir, &parts)?;
-        if !joins {
-            self.make_parts(dir, &parts, times)?;
-        }
-        let cursor = reshape_cursor(self);
-        for from in if joins { parts.to_vec() } else { vec![dir] } {
-            if !self.namespace.knows(from) {
-                // It was removed before a crash, when it was empty.
-                continue;
-            }
-            if !self.namespace.is_complete(from) {
-                return Err(Refusal::Cold(from));
-            }
-            let names = self.namespace.dirs().names_in(from, cursor.as_deref(), SLICE);
-            let last = names.last().map(|(name, _)| name.clone());
-            for (name, ino) in names.into_iter().filter(|(_, ino)| !parts.contains(ino)) {
-                let to = if joins { dir } else { parts[frag.place_of(name_hash(&name))] };
-                self.move_name((from, to), (&name, ino))?;
-            }
-            if last.is_some() {
-                // A join takes the visited names out of the fragment: the next slice begins at the
-                // start again.
-                let cursor = last.filter(|_| !joins);
-                self.authority.reshape.iter_mut().for_each(|it| it.cursor.clone_from(&cursor));
-                self.restore_times(dir, &parts, times);
-                self.balancing().forget_moved(dir, &parts);
-                return Ok(None);
-            }
-        }
-        if joins {
-            self.remove_parts(dir, &parts);
-        }
-        self.restore_times(dir, &parts, times);
-        self.changing().apply.note_freed(true);
-        self.balancing().count_after_reshape(dir, &parts, joins);
-        Ok(Some(ReshapeStage::Flush(self.log.last())))
-    }
-
-    fn journal_quietly(&mut self, event: &journal::Event<'_>) {
-        let seq = self.log.append(self.clock.now, Origin::default(), event);
-        self.namespace.apply(seq, Mode::Live, event);
-    }
-
-    fn move_name(&mut self, between: (Ino, Ino), (name, ino): (&[u8], Ino)) -> Result<(), Refusal> {
-        debug_assert!(between.0 != between.1, "{ino}: a name moves to another directory");
-        let planned =
-            self.namespace.plan().relocate(EntryName::new(between.0, name), ino, between.1)?;
-        self.journal_quietly(&planned.event());
-        Ok(())
-    }
-
-    fn make_parts(
-        &mut self,
-        dir: Ino,
-        parts: &[Ino],
-        (mtime, atime, ctime): (Timestamp, Timestamp, Timestamp),
-    ) -> Result<(), Refusal> {
-        let attr = self.namespace.getattr(dir)?;
-        for (number, ino) in parts.iter().enumerate() {
-            if self.namespace.knows(*ino) {
-                continue;
-            }
-            let name = part_name(number);
-            let create = journal::Create {
-                parent: dir,
-                name: &name,
-                ino: *ino,
-                mode: FileType::Directory.mode_bits() | (attr.mode & types::MODE_PERMISSIONS),
-                uid: attr.uid,
-                gid: attr.gid,
-                time: ctime,
-                mtime,
-                atime,
-                ..journal::Create::default()
-            };
-            self.journal_quietly(&journal::Event::Create(create));
-        }
-        Ok(())
-    }
-
-    fn remove_parts(&mut self, dir: Ino, parts: &[Ino]) {
-        for (number, ino) in parts.iter().enumerate() {
-            if self.namespace.knows(*ino) {
-                let (name, time) = (part_name(number), self.clock.time);
-                let event = journal::Event::Rmdir { parent: dir, name: &name, ino: *ino, time };
-                self.journal_quietly(&event);
-            }
-        }
-    }
-
-    /// The times of a directory and its fragments together.
-    fn times_of(
-        &self,
-        dir: Ino,
-        parts: &[Ino],
-    ) -> Result<(Timestamp, Timestamp, Timestamp), Refusal> {
-        let attr = self.namespace.getattr(dir)?;
-        let mut times = (attr.mtime, attr.atime, attr.ctime);
-        for attr in parts.iter().filter_map(|part| self.namespace.getattr(*part).ok()) {
-            times.0 = times.0.max(attr.mtime);
-            times.1 = times.1.max(attr.atime);
-            times.2 = times.2.max(attr.ctime);
-        }
-        Ok(times)
-    }
-
-    /// Moving names changes neither the directory's content nor its times.
-    fn restore_times(
-        &mut self,
-        dir: Ino,
-        parts: &[Ino],
-        (mtime, atime, ctime): (Timestamp, Timestamp, Timestamp),
-    ) {
-        let change = AttrChange { mtime: Some(mtime), atime: Some(atime), ..AttrChange::default() };
-        for ino in std::iter::once(&dir).chain(parts).copied() {
-            if self.namespace.knows(ino) {
-                self.set_quietly(ino, change, ctime);
-            }
-        }
     }
 
     /// It is done.
@@ -380,62 +342,22 @@ impl Mds {
         assert!(reshape.stage == ReshapeStage::Finish, "{}: all names moved", reshape.dir);
         self.counters.splits += u64::from(!reshape.joins);
         self.counters.joins += u64::from(reshape.joins);
-        self.note_fragments();
-        self.authority.note_plain();
-        self.last_beacon = None;
-        self.answer_export(reshape.at, Ok(()), effects);
+        self.authority.note_fragments(self.apply.namespace);
+        self.authority.note_ended(&[]);
+        effects.answer(reshape.at, Ok(Answer::Done));
         self.fetches.wake_returned(reshape.dir);
-        self.merging().go_on_with_held(effects);
-    }
-
-    /// The list is not as it was to be, or it is not known.
-    pub(super) fn reshape_listed(&mut self, failed: bool) {
-        let until = self.clock.now + RETRY;
-        if let Some(reshape) = &mut self.authority.reshape {
-            reshape.listed();
-            reshape.not_before = failed.then_some(until);
-        }
-    }
-
-    pub(super) fn reshape_fetched(&mut self) {
-        if let Some(reshape) = &mut self.authority.reshape {
-            reshape.waiting = false;
-        }
-    }
-
-    /// Whether the journal is to be written without delay.
-    pub(super) fn reshape_wants_journal(&self) -> bool {
-        let flushes = |reshape: &Reshape| {
-            matches!(reshape.stage, ReshapeStage::Still(_) | ReshapeStage::Flush(_))
-        };
-        self.authority.reshape.as_ref().is_some_and(flushes)
-    }
-
-    /// Whether there are names to be moved, or looked at.
-    pub(crate) fn has_names_to_move(&self) -> bool {
-        self.authority.reshape.as_ref().is_some_and(|reshape| {
-            let looks = reshape.stage == ReshapeStage::Drain && reshape.cursor.is_some();
-            (looks || reshape.stage == ReshapeStage::Move)
-                && !reshape.waiting
-                && reshape.not_before.is_none()
-        })
     }
 
     /// The server stops: the next one completes the split or join that the list notes.
-    pub(crate) fn stop_reshape(&mut self, effects: &mut MdsEffects) {
-        self.abort_reshape("the metadata server is stopping", effects);
+    pub(crate) fn stop(&mut self, effects: &mut MdsEffects) {
+        self.abort("the metadata server is stopping", effects);
     }
 
-    fn abort_reshape(&mut self, why: &str, effects: &mut MdsEffects) {
+    fn abort(&mut self, why: &str, effects: &mut MdsEffects) {
         let Some(reshape) = self.authority.reshape.take() else { return };
-        self.authority.note_plain();
         let failure = Failure { errno: Errno::Busy, text: format!("nothing was moved: {why}") };
-        self.answer_export(reshape.at, Err(failure), effects);
+        effects.answer(reshape.at, Err(failure));
         self.fetches.wake_returned(reshape.dir);
-        self.merging().go_on_with_held(effects);
+        self.authority.note_ended(&[]);
     }
-}
-
-fn reshape_cursor(mds: &Mds) -> Option<Vec<u8>> {
-    mds.authority.reshape.as_ref().and_then(|reshape| reshape.cursor.clone())
 }

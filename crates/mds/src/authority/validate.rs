@@ -3,8 +3,9 @@
 use types::{Ino, Rank};
 
 use super::export::ExportStage;
+use super::frozen::Frozen;
+use super::view::Places;
 use super::{Authority, MOVED_MAX};
-use crate::Mds;
 
 impl Authority {
     fn validate(&self) {
@@ -14,6 +15,8 @@ impl Authority {
             self.splits.is_empty() && self.reshape.is_none() && self.cross_renames.is_empty();
         let plain = self.rank == Rank(0) && here && still && whole;
         assert!(!self.plain || plain, "requests are looked at while subtrees are elsewhere");
+        let frozen = Frozen::of(self);
+        assert!(self.frozen == frozen, "the freeze set {:?} is {frozen:?}", self.frozen);
         assert!(self.moved.len() <= MOVED_MAX, "the number of remembered inodes is bounded");
         assert!(!self.reading || !self.writing, "the list is read, or it is replaced");
         for (at, export) in self.exports.iter().enumerate() {
@@ -36,14 +39,14 @@ impl Authority {
     }
 }
 
-impl Mds {
+impl Places<'_> {
     /// Checks the invariants of the authority; the store executes so many operations on the list
     /// of subtrees.
     ///
     /// # Panics
     /// If one of them does not hold.
-    pub(crate) fn validate_authority(&self, list_ops: usize) {
-        let authority = &self.authority;
+    pub(crate) fn validate(&self, list_ops: usize) {
+        let authority = self.authority;
         authority.validate();
         let known = usize::from(authority.reading) + usize::from(authority.writing);
         assert!(list_ops == known, "{list_ops} operations on the list are under way, not {known}");

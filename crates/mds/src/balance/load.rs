@@ -7,7 +7,7 @@ use balancer::HitKind;
 use namespace::{Hit, Hits, Namespace};
 use types::{DirFragId, Frag, Ino, Moment, Span};
 
-use super::BalanceCx;
+use super::{Balance, BalanceCx};
 use crate::apply::directory_of;
 
 /// Shortest time between two counts of hits: hits in between count as of its end.
@@ -35,7 +35,7 @@ impl BalanceCx<'_> {
         for (dir, hits) in taken {
             path.clear();
             path.extend(self.namespace.ancestors(dir).filter(|ino| is_counted(*ino)).map(whole));
-            self.count(&mut path, hits, now);
+            self.balance.count(&mut path, hits, now);
         }
         if !self.balance.counting {
             self.balance.counted = now;
@@ -46,37 +46,36 @@ impl BalanceCx<'_> {
             self.balance.foreign.hit(HitKind::InodeRead, number(new), now, half_life);
         }
     }
+}
 
+impl Balance {
     /// Counts the hits up to here: names are about to move between a directory and its fragments.
-    pub(crate) fn count_before_reshape(&mut self) {
-        let now = self.clock.now;
-        for (dir, hits) in self.namespace.take_hits(usize::MAX) {
-            let above = self.namespace.ancestors(dir).filter(|ino| is_counted(*ino));
+    pub(crate) fn count_before_reshape(&mut self, namespace: &mut Namespace, now: Moment) {
+        for (dir, hits) in namespace.take_hits(usize::MAX) {
+            let above = namespace.ancestors(dir).filter(|ino| is_counted(*ino));
             let mut path: Vec<DirFragId> = above.map(whole).collect();
             self.count(&mut path, hits, now);
         }
     }
 
-    /// Forgets the hits of moving names, which are not load.
-    pub(crate) fn forget_moved(&mut self, dir: Ino, parts: &[Ino]) {
-        for ino in parts.iter().chain([&dir]) {
-            self.namespace.forget_hits(*ino);
-        }
-    }
-
     /// All names were moved, and their load moves with them.
-    pub(crate) fn count_after_reshape(&mut self, dir: Ino, parts: &[Ino], joins: bool) {
-        self.forget_moved(dir, parts);
+    pub(crate) fn count_after_reshape(
+        &mut self,
+        dir: Ino,
+        parts: &[Ino],
+        joins: bool,
+        now: Moment,
+    ) {
         let parts: Vec<DirFragId> = parts.iter().copied().map(whole).collect();
         if joins {
-            self.balance.table.join(&parts, whole(dir), self.clock.now);
+            self.table.join(&parts, whole(dir), now);
         } else {
-            self.balance.table.split(whole(dir), &parts);
+            self.table.split(whole(dir), &parts);
         }
     }
 
     fn count(&mut self, path: &mut Vec<DirFragId>, hits: Hits, now: Moment) {
-        let table = &mut self.balance.table;
+        let table = &mut self.table;
         if table.len() >= KNOWN_MAX {
             path.retain(|id| table.knows(*id));
         }

@@ -28,7 +28,7 @@ impl Mds {
         } else {
             self.subtrees().root_of_policy(from, client)?
         };
-        self.check_all_here(root)?;
+        self.places().check_all_here(root)?;
         let at = from.at();
         let again = || Request::new(at.tid, at.tid, from.request.cred.clone(), *from.op());
         // Other clients would keep answering from their caches of the subtree.
@@ -82,7 +82,7 @@ impl Mds {
         result: Result<StoreResult, Box<StoreFailure>>,
         effects: &mut MdsEffects,
     ) {
-        let here = self.check_all_here(adopting.subtree());
+        let here = self.places().check_all_here(adopting.subtree());
         self.subtrees().adopt_read(adopting, here, result, effects);
         self.storing_tables().tick(effects);
     }

@@ -50,7 +50,7 @@ impl Mds {
         let crashed = self.tables.crashed();
         let welcome = Welcome { epoch, completed, safe, fenced: false, crashed };
         effects.outbox.send(conn, &Message::Welcome(welcome));
-        self.ask_for_opens_of(hello.client, effects);
+        self.importing().ask_for_opens_of(hello.client, effects);
     }
 
     /// Ends the sessions of clients that got a recall of a file and did not answer.

@@ -10,6 +10,7 @@
 //! not use are lost: only the table that granted a range could take it back, and there it has no
 //! owner any more.
 
+use namespace::Namespace;
 use types::bytes::{Malformed, Put, Reader};
 use types::{Ino, Seq};
 
@@ -79,6 +80,12 @@ impl Moved {
 }
 
 impl Tables {
+    /// The subtrees that clients have decoupled in a subtree, or at its root.
+    pub(crate) fn decoupled_below(&self, namespace: &Namespace, root: Ino) -> Vec<Ino> {
+        let all = self.decoupled.keys().copied();
+        all.filter(|it| namespace.is_within(*it, root)).collect()
+    }
+
     /// Notes that these, and only these, leave with a subtree when that has moved so often. Returns
     /// whether the store has the note.
     pub(crate) fn leave(&mut self, leaving: (Ino, u64), roots: &[Ino]) -> bool {

@@ -201,7 +201,7 @@ impl Mds {
                     return None;
                 }
                 let list = self.list_with_name(&cross_rename)?;
-                self.put_list(list, effects);
+                self.authority.put_list(list, &mut self.store, effects);
                 Some(ArrivalStage::Listing)
             }
             ArrivalStage::Come => self.take_name(id, effects),

@@ -6,6 +6,8 @@ use types::{ClientId, EntryName, Errno, Ino, Moment, Rank, Seq, Span};
 use wire::{ChangeOp, Failure, Op};
 
 use super::super::RETRY;
+use super::super::decoupled::is_merged_below;
+use super::CrossRenames;
 use crate::admission::Incoming;
 use crate::op::{Performed, Performing};
 use crate::{Mds, MdsEffects, Phase, ReplyTo, Waiting};
@@ -125,6 +127,31 @@ impl Departure {
     }
 }
 
+impl CrossRenames {
+    /// Whether all offered names have left, or stay. Checks the offers that stand. None of the
+    /// names that left comes back with a subtree that came after `since` before its object is
+    /// deleted: the rank that took a name exports nothing before it has journalled that name.
+    pub(in crate::authority) fn are_departures_decided(
+        &mut self,
+        since: Moment,
+        now: Moment,
+    ) -> bool {
+        let mut decided = true;
+        for departure in &mut self.departures {
+            let is_known = !departure.is_frozen() && departure.undone.is_some_and(|at| at >= since);
+            decided &= is_known;
+            if let DepartureStage::Offered(_) = departure.stage {
+                departure.stage = DepartureStage::Look(now);
+            } else if let DepartureStage::Gone(seq, at) = departure.stage
+                && !is_known
+            {
+                departure.stage = DepartureStage::Gone(seq, at.min(now));
+            }
+        }
+        decided
+    }
+}
+
 impl Mds {
     /// Offers a name to another rank, for a rename.
     pub(in crate::authority) fn depart(
@@ -142,7 +169,7 @@ impl Mds {
         types::check_name(new_name)?;
         self.may_begin()?;
         self.may_pass(parent)?;
-        self.check_target(to)?;
+        self.places().check_target(to)?;
         if to == self.rank {
             return Err(Errno::Again.into());
         }
@@ -173,26 +200,6 @@ impl Mds {
         self.authority.note_plain();
         self.cross_renames_step(effects);
         Ok(Performed::Later)
-    }
-
-    /// Whether all offered names have left, or stay. Checks the offers that stand. None of the
-    /// names that left comes back with a subtree that came after `since` before its object is
-    /// deleted: the rank that took a name exports nothing before it has journalled that name.
-    pub(in crate::authority) fn are_departures_decided(&mut self, since: Moment) -> bool {
-        let now = self.clock.now;
-        let mut decided = true;
-        for departure in &mut self.authority.cross_renames.departures {
-            let is_known = !departure.is_frozen() && departure.undone.is_some_and(|at| at >= since);
-            decided &= is_known;
-            if let DepartureStage::Offered(_) = departure.stage {
-                departure.stage = DepartureStage::Look(now);
-            } else if let DepartureStage::Gone(seq, at) = departure.stage
-                && !is_known
-            {
-                departure.stage = DepartureStage::Gone(seq, at.min(now));
-            }
-        }
-        decided
     }
 
     pub(super) fn departures_step(&mut self, effects: &mut MdsEffects) {
@@ -227,6 +234,12 @@ impl Mds {
         Some(())
     }
 
+    /// Whether no client caches anything of a directory, and no merge in it goes on.
+    fn is_at_rest(&mut self, dir: Ino, effects: &mut MdsEffects) -> bool {
+        let held = self.capabilities().revoke_below(ClientId(0), dir, effects).is_some();
+        !held && is_merged_below(&self.merges, &self.checkpoint, &self.namespace, dir)
+    }
+
     fn departure_next(
         &mut self,
         id: u64,
@@ -237,11 +250,8 @@ impl Mds {
         match stage {
             DepartureStage::Drain => {
                 let ino = self.departure(id)?.cross_rename.ino;
-                let held = self.capabilities().revoke_below(ClientId(0), ino, effects).is_some();
-                if self.phase == Phase::Active && (held || !self.is_merged_below(ino)) {
-                    return None;
-                }
-                self.drained(id, effects)
+                let at_rest = self.is_at_rest(ino, effects) || self.phase != Phase::Active;
+                if at_rest { self.drained(id, effects) } else { None }
             }
             DepartureStage::Flush(seq) => {
                 if self.log.safe() < seq {

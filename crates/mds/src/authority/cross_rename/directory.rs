@@ -68,7 +68,7 @@ impl Mds {
         if decoupled.any(|(root, _)| within(*root)) {
             return Err(cross("a client has decoupled a directory in it"));
         }
-        self.check_policies(dir)
+        self.places().check_policies(dir, self.under_way())
     }
 
     /// Fragments are served where their names say, and nothing in them is a subtree of its own.
@@ -102,10 +102,10 @@ impl Mds {
         }
         if self.is_below(dir, &[cross_rename.ino]) {
             // It may have been renamed out of there since the list was read.
-            if self.has_read_lately() {
+            if self.authority.has_read_lately(self.clock.now) {
                 return Err(Errno::Invalid.into());
             }
-            self.read_list(effects);
+            self.authority.read_list(&mut self.store, effects);
             return Ok(false);
         }
         let Ok(Some(target)) = self.namespace.peek(dir, &cross_rename.new_name) else {
@@ -186,7 +186,7 @@ impl Mds {
         }
         let lately = |at| self.clock.now.since(at) < READ_LATELY;
         if !self.authority.read_at.is_some_and(lately) {
-            self.read_list(effects);
+            self.authority.read_list(&mut self.store, effects);
         }
         false
     }
@@ -237,7 +237,7 @@ impl Mds {
         self.authority.follow_at = Some(now + FOLLOW_INTERVAL);
         let nobody = ReplyTo::NOBODY;
         if let Err(Refused::Refusal(Refusal::Cold(cold))) =
-            self.begin_export(nobody, (root, to), false)
+            self.exporting().begin(nobody, (root, to), false)
         {
             self.fetching().preload(cold, effects);
         }

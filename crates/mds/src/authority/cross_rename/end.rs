@@ -44,7 +44,7 @@ impl Mds {
         if std::mem::replace(&mut self.departure(id)?.searched, true) {
             return Some(false);
         }
-        self.preload(goal);
+        self.authority.preload(goal);
         None
     }
 

@@ -8,13 +8,14 @@
 use types::{Errno, Ino, Moment, Rank, Span};
 use wire::{PeerBody, TransferStep};
 
-use super::{Export, ExportStage};
+use super::{Export, ExportCx, ExportStage};
+use crate::MdsEffects;
 use crate::authority::RETRY;
+use crate::peers::PeerLine;
 use crate::transfer::{
     Fence, ListView, Record, TransferAction, TransferEvent, TransferId, TransferMessage,
     TransferState,
 };
-use crate::{Mds, MdsEffects};
 
 /// How often the giver repeats its question.
 const ASK_INTERVAL: Span = Span::from_millis(20);
@@ -53,18 +54,23 @@ impl Export {
     }
 }
 
-impl Mds {
+impl ExportCx<'_> {
     /// A number for a transfer: those of different terms are different.
-    pub(in crate::authority) fn transfer_id(&mut self) -> TransferId {
-        TransferId { number: self.cross_rename_number(), from: self.rank }
+    pub(super) fn transfer_id(&mut self) -> TransferId {
+        let number = self.base.authority.cross_renames.number(self.base.tables.epoch());
+        TransferId { number, from: self.base.rank }
+    }
+
+    fn line(&self) -> PeerLine<'_> {
+        PeerLine { map: self.map, from: self.base.rank, term: self.base.tables.epoch() }
     }
 
     /// Repeats the questions that wait for an answer.
     pub(super) fn ask_takers(&mut self, effects: &mut MdsEffects) {
-        let now = self.clock.now;
+        let now = self.base.clock.now;
         let due = |giving: &Giving| giving.asked.is_none_or(|at| now.since(at) >= ASK_INTERVAL);
         let mut roots = Vec::new();
-        for export in &mut self.authority.exports {
+        for export in &mut self.base.authority.exports {
             if let Some(giving) = export.giving.as_mut().filter(|it| it.state.may_stay() && due(it))
             {
                 giving.asked = Some(now);
@@ -79,7 +85,7 @@ impl Mds {
     /// Whether the list may be replaced for an export that is ready: the taker has reserved it. If
     /// the taker is silent for too long, the export ends.
     pub(super) fn is_given_leave(&mut self, root: Ino, effects: &mut MdsEffects) -> bool {
-        let now = self.clock.now;
+        let now = self.base.clock.now;
         let Some(export) = self.export_mut(root) else { return false };
         let to = export.to;
         let Some(giving) = &mut export.giving else { return true };
@@ -89,7 +95,7 @@ impl Mds {
         let since = *giving.waits_since.get_or_insert(now);
         if now.since(since) >= ANSWER_WITHIN {
             let why = format!("{to} does not answer; `cudele mds ls` shows its state");
-            self.abort_export(root, &why, effects);
+            self.abort(root, &why, effects);
         }
         false
     }
@@ -120,23 +126,25 @@ impl Mds {
         effects: &mut MdsEffects,
     ) {
         match action {
-            TransferAction::Send(message) => self.send_step((to, id, root), message, effects),
+            TransferAction::Send(message) => {
+                send_step(self.line(), (to, id, root), message, effects)
+            }
             TransferAction::Prepare => {
                 // A subtree may have arrived in it since: check again whether the store has all of
                 // it.
-                let seq = self.log.last();
-                self.set_export_stage(root, ExportStage::Flush { seq });
+                let seq = self.base.log.last();
+                self.set_stage(root, ExportStage::Flush { seq });
                 if let Some(giving) = self.export_mut(root).and_then(|it| it.giving.as_mut()) {
                     giving.waits_since = None;
                 }
             }
             // `commit_ready` replaces the list for all exports that are ready.
-            TransferAction::Commit(_) => self.set_export_stage(root, ExportStage::Commit),
+            TransferAction::Commit(_) => self.set_stage(root, ExportStage::Commit),
             TransferAction::Drop => self.exported(root, effects),
             TransferAction::Release => self.released(root, effects),
             TransferAction::ReadList => {
-                let until = self.clock.now + RETRY;
-                self.set_export_stage(root, ExportStage::Retry(until));
+                let until = self.base.clock.now + RETRY;
+                self.set_stage(root, ExportStage::Retry(until));
             }
             TransferAction::Mark
             | TransferAction::Freeze
@@ -144,26 +152,6 @@ impl Mds {
             | TransferAction::Take
             | TransferAction::Thaw => debug_assert!(false, "{action:?} of a giver"),
         }
-    }
-
-    /// Sends a step of a transfer.
-    pub(in crate::authority) fn send_step(
-        &self,
-        (to, id, root): (Rank, TransferId, Ino),
-        message: TransferMessage,
-        effects: &mut MdsEffects,
-    ) {
-        let step = match message {
-            TransferMessage::Ask => TransferStep::AskSubtree { root },
-            TransferMessage::Reserved(Fence(fence)) => TransferStep::Reserved { fence },
-            TransferMessage::Refused => {
-                TransferStep::Refused { errno: Errno::Busy, why: String::new() }
-            }
-            TransferMessage::Committed => TransferStep::Committed,
-            TransferMessage::Stayed => TransferStep::Stayed,
-        };
-        let body = PeerBody::Transfer { giver: id.from, number: id.number, step };
-        self.send_to_peer(to, body, effects);
     }
 
     /// The subtree of an export stays, for this reason. Returns whether that is decided.
@@ -190,13 +178,33 @@ impl Mds {
         effects: &mut MdsEffects,
     ) {
         let of_id = |export: &&mut Export| export.giving.as_ref().is_some_and(|it| it.id == id);
-        let Some(export) = self.authority.exports.iter_mut().find(of_id) else { return };
+        let Some(export) = self.base.authority.exports.iter_mut().find(of_id) else { return };
         let (root, to) = (export.root, export.to);
         if let Some(giving) = export.giving.as_mut().filter(|_| !why.is_empty()) {
             giving.why = format!("{to} refuses it: {why}");
         }
         self.give_event(root, TransferEvent::Message(message), effects);
     }
+}
+
+/// Sends a step of a transfer.
+pub(in crate::authority) fn send_step(
+    line: PeerLine<'_>,
+    (to, id, root): (Rank, TransferId, Ino),
+    message: TransferMessage,
+    effects: &mut MdsEffects,
+) {
+    let step = match message {
+        TransferMessage::Ask => TransferStep::AskSubtree { root },
+        TransferMessage::Reserved(Fence(fence)) => TransferStep::Reserved { fence },
+        TransferMessage::Refused => {
+            TransferStep::Refused { errno: Errno::Busy, why: String::new() }
+        }
+        TransferMessage::Committed => TransferStep::Committed,
+        TransferMessage::Stayed => TransferStep::Stayed,
+    };
+    let body = PeerBody::Transfer { giver: id.from, number: id.number, step };
+    line.send(to, body, effects);
 }
 
 /// The list, as it concerns an export: whether the subtree is the other rank's.

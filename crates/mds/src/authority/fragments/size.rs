@@ -6,13 +6,15 @@
 //! A pinned directory stays at its rank, and is neither split nor joined.
 
 use metastore::PartState;
-use namespace::Refusal;
-use types::{Cred, Frag, Ino, Moment, Rank, Span};
+use namespace::Namespace;
+use types::{Frag, Ino, Moment, Rank, Span};
 
 use super::Split;
-use crate::authority::place::cold;
-use crate::op::{Performed, Performing, Refused};
-use crate::{Mds, MdsEffects, ReplyTo};
+use crate::authority::Authority;
+use crate::authority::export::ExportCx;
+use crate::authority::reshape::ReshapeCx;
+use crate::op::Performing;
+use crate::{Phase, ReplyTo, Settings};
 
 /// Large directories that wait until they are split.
 const LARGE_MAX: usize = 64;
@@ -25,7 +27,7 @@ const SMALL: u64 = 4;
 /// Its fragments began with an eighth each. One with a fourth of that has become small.
 const SMALL_PART: u64 = 32;
 /// No request waits for it.
-const ITSELF: ReplyTo = ReplyTo::NOBODY;
+pub(in crate::authority) const ITSELF: ReplyTo = ReplyTo::NOBODY;
 
 /// The directories whose size has to be corrected.
 #[derive(Debug, Default)]
@@ -39,110 +41,85 @@ pub(crate) struct Sizes {
     small: Vec<Ino>,
 }
 
-impl Mds {
+impl Authority {
     /// A name was given in a directory: notes if it has more of them than it should have undivided.
-    #[inline]
-    pub(crate) fn note_size(&mut self, dir: Ino) {
-        let most = self.settings.split_entries;
-        if most != 0 && self.has_ranks() {
-            self.note_if_large(dir, most);
-        }
-    }
-
-    fn note_if_large(&mut self, dir: Ino, most: u64) {
-        let large = self.namespace.dirs().names_here(dir) > most;
-        let known = &mut self.authority.sizes.large;
+    pub(crate) fn note_size(&mut self, namespace: &Namespace, dir: Ino, most: u64, now: Moment) {
+        let large = namespace.dirs().names_here(dir) > most;
+        let known = &mut self.sizes.large;
         if large && known.len() < LARGE_MAX && !known.iter().any(|(known, _)| *known == dir) {
-            known.push((dir, self.clock.now));
+            known.push((dir, now));
         }
     }
 
     /// A directory came here, maybe because it is large.
-    pub(in crate::authority) fn note_came(&mut self, dir: Ino) {
-        let known = &mut self.authority.sizes.large;
-        if self.settings.split_entries != 0 && self.rank == Rank(0) && known.len() < LARGE_MAX {
-            known.push((dir, self.clock.now));
+    pub(in crate::authority) fn note_came(&mut self, dir: Ino, settings: &Settings, now: Moment) {
+        let known = &mut self.sizes.large;
+        if settings.split_entries != 0 && self.rank == Rank(0) && known.len() < LARGE_MAX {
+            known.push((dir, now));
         }
     }
+}
 
-    /// Splits directories that have become large, and joins those that have become small.
-    pub(in crate::authority) fn sizes_tick(&mut self, effects: &mut MdsEffects) {
-        if self.settings.split_entries == 0 || !self.is_active() || self.is_moving() {
-            return;
-        }
+/// A correction of the size of a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resize {
+    /// It is split.
+    Split(Ino),
+    /// Its fragments are joined.
+    Join(Ino),
+    /// It goes to rank 0, which alone splits and joins; it is too large, or a small fragment.
+    Home { dir: Ino, is_large: bool },
+}
+
+impl ReshapeCx<'_> {
+    /// The directories that have become too large, or too small, of which one is corrected.
+    pub(in crate::authority) fn wrong_sizes(&mut self) -> Vec<Resize> {
+        let is_active = self.phase == Phase::Active;
         // Replay the requests that were answered before a crash first, where they were answered.
-        if self.resend.is_busy() {
-            return;
-        }
-        let now = self.clock.now;
-        let mut large = self.authority.sizes.large.iter();
-        if let Some(at) = large.position(|(_, at)| *at <= now) {
-            let (dir, _) = self.authority.sizes.large.swap_remove(at);
-            return self.split_large(dir, effects);
-        }
-        let sizes = &mut self.authority.sizes;
-        if sizes.looked.is_none_or(|at| now.since(at) >= AGAIN) {
-            sizes.looked = Some(now);
-            self.join_small(effects);
-        }
-    }
-
-    /// A split that is impossible now is tried again later.
-    fn split_large(&mut self, dir: Ino, effects: &mut MdsEffects) {
-        if !self.namespace.knows(dir) {
-            return;
-        }
-        let complete = self.namespace.is_complete(dir);
-        if complete && self.namespace.dirs().names_here(dir) <= self.settings.split_entries {
-            return;
-        }
-        let done = if !complete {
-            Err(cold(dir))
-        } else if self.rank == Rank(0) {
-            self.split(ITSELF, &Cred::root(), dir)
-        } else {
-            self.send_home(dir)
-        };
-        if let Err(refused) = done {
-            self.authority.sizes.large.push((dir, self.clock.now + AGAIN));
-            self.fetch_for(&refused, effects);
-        }
-    }
-
-    fn fetch_for(&mut self, refused: &Refused, effects: &mut MdsEffects) {
-        if let Refused::Refusal(Refusal::Cold(cold)) = refused
-            && *cold != crate::fetch::NUMBERS
+        if self.settings.split_entries == 0
+            || !is_active
+            || self.authority.is_moving()
+            || self.is_resend_busy
         {
-            self.fetching().preload(*cold, effects);
+            return Vec::new();
         }
-    }
-
-    /// Only rank 0 splits directories, and puts them together.
-    fn send_home(&mut self, dir: Ino) -> Performing {
-        self.check_pins(dir)?;
-        self.begin_export(ITSELF, (dir, Rank(0)), false)
-    }
-
-    fn join_small(&mut self, effects: &mut MdsEffects) {
+        let now = self.apply.now;
+        let sizes = &mut self.authority.sizes;
+        if let Some(at) = sizes.large.iter().position(|(_, at)| *at <= now) {
+            let (dir, _) = sizes.large.swap_remove(at);
+            return self.if_large(dir).into_iter().collect();
+        }
+        if sizes.looked.is_some_and(|at| now.since(at) < AGAIN) {
+            return Vec::new();
+        }
+        sizes.looked = Some(now);
         let stable = |(_, split): &(&Ino, &Split)| split.state == PartState::Stable;
         let splits = self.authority.splits.iter().filter(stable);
         let splits: Vec<_> = splits.map(|(dir, split)| (*dir, split.parts)).collect();
-        let before = std::mem::take(&mut self.authority.sizes.small);
-        for (dir, parts) in splits {
-            let done = match self.rank {
-                Rank(0) if !self.is_small(dir, parts) => Ok(false),
-                Rank(0) => {
-                    self.authority.sizes.small.push(dir);
-                    if before.contains(&dir) { self.join_itself(dir, effects) } else { Ok(false) }
-                }
-                _ => self.send_small(dir),
-            };
-            match done {
-                // One after the other.
-                Ok(true) => return,
-                Ok(false) => {}
-                Err(refused) => self.fetch_for(&refused, effects),
-            }
+        if self.authority.rank != Rank(0) {
+            return splits.into_iter().filter_map(|(dir, _)| self.small_part(dir)).collect();
+        }
+        let small = splits.into_iter().filter(|(dir, parts)| self.is_small(*dir, *parts));
+        let small: Vec<Ino> = small.map(|(dir, _)| dir).collect();
+        let before = std::mem::replace(&mut self.authority.sizes.small, small.clone());
+        small.into_iter().filter(|dir| before.contains(dir)).map(Resize::Join).collect()
+    }
+
+    fn if_large(&self, dir: Ino) -> Option<Resize> {
+        let namespace = &*self.apply.namespace;
+        let is_small = namespace.is_complete(dir)
+            && namespace.dirs().names_here(dir) <= self.settings.split_entries;
+        if !namespace.knows(dir) || is_small {
+            return None;
+        }
+        let here = self.authority.rank == Rank(0);
+        Some(if here { Resize::Split(dir) } else { Resize::Home { dir, is_large: true } })
+    }
+
+    /// A directory keeps its size for now. A large one is tried again later.
+    pub(in crate::authority) fn keeps_size(&mut self, resize: Resize) {
+        if let Resize::Split(dir) | Resize::Home { dir, is_large: true } = resize {
+            self.authority.sizes.large.push((dir, self.apply.now + AGAIN));
         }
     }
 
@@ -151,30 +128,32 @@ impl Mds {
     fn is_small(&self, dir: Ino, parts: [Ino; Frag::SPLIT_WAYS]) -> bool {
         let list = &self.authority.list;
         let pinned = |part: &Ino| list.get(*part).is_some_and(|subtree| subtree.pinned);
-        let known = |part: &Ino| self.namespace.is_complete(*part);
+        let known = |part: &Ino| self.apply.namespace.is_complete(*part);
         let all = self.authority.parts_here(dir).len() == parts.len() && parts.iter().all(known);
         if !all || parts.iter().any(pinned) {
             return false;
         }
-        let names: u64 = parts.iter().map(|part| self.namespace.dirs().names_here(*part)).sum();
+        let names: u64 =
+            parts.iter().map(|part| self.apply.namespace.dirs().names_here(*part)).sum();
         names.saturating_mul(SMALL) < self.settings.split_entries
     }
 
-    fn join_itself(&mut self, dir: Ino, effects: &mut MdsEffects) -> Result<bool, Refused> {
-        let joined = self.join(ITSELF, &Cred::root(), dir, effects)?;
-        Ok(matches!(joined, Performed::Later))
-    }
-
-    /// Begins to give a fragment of a directory to rank 0, if it has few names.
-    fn send_small(&mut self, dir: Ino) -> Result<bool, Refused> {
+    /// A fragment of a directory with few names.
+    fn small_part(&self, dir: Ino) -> Option<Resize> {
         let most = self.settings.split_entries;
         let small = |part: &Ino| {
-            let names = self.namespace.dirs().names_here(*part);
-            self.namespace.is_complete(*part) && names.saturating_mul(SMALL_PART) <= most
+            let names = self.apply.namespace.dirs().names_here(*part);
+            self.apply.namespace.is_complete(*part) && names.saturating_mul(SMALL_PART) <= most
         };
-        let Some(part) = self.authority.parts_here(dir).into_iter().find(small) else {
-            return Ok(false);
-        };
-        Ok(matches!(self.send_home(part)?, Performed::Later))
+        let part = self.authority.parts_here(dir).into_iter().find(small);
+        part.map(|dir| Resize::Home { dir, is_large: false })
+    }
+}
+
+impl ExportCx<'_> {
+    /// Begins to give a directory to the rank that splits directories, and puts them together.
+    pub(in crate::authority) fn send_home(&mut self, dir: Ino) -> Performing {
+        self.places().check_pins(dir)?;
+        self.begin(ITSELF, (dir, Rank(0)), false)
     }
 }

@@ -5,23 +5,26 @@ use namespace::Refusal;
 use types::{Cred, Errno, Frag, Ino, Rank};
 use wire::{Answer, Failure};
 
+use super::super::check::UnderWay;
 use super::super::fragments::Split;
 use super::super::place::{busy, cold};
-use super::{Reshape, ReshapeStage, part_name};
+use super::super::view::Places;
+use super::{Reshape, ReshapeCx, ReshapeStage, part_name};
+use crate::authority::Authority;
 use crate::op::{Performed, Performing, Refused};
-use crate::{Mds, MdsEffects, ReplyTo, fetch};
+use crate::{MdsEffects, ReplyTo, fetch};
 
-impl Mds {
+impl ReshapeCx<'_> {
     /// Begins to split a directory, or a fragment of one. Only root and the owner of the namespace
     /// may ask.
     pub(crate) fn split(&mut self, at: ReplyTo, cred: &Cred, dir: Ino) -> Performing {
         if cred.uid != 0 && cred.uid != self.settings.root_owner.0 {
             return Err(Errno::NotPermitted.into());
         }
-        if !self.namespace.knows(dir) {
+        if !self.apply.namespace.knows(dir) {
             return Err(Errno::Stale.into());
         }
-        if !self.namespace.is_dir(dir) {
+        if !self.apply.namespace.is_dir(dir) {
             return Err(Errno::NotDirectory.into());
         }
         if self.authority.splits.contains_key(&dir) {
@@ -36,12 +39,12 @@ impl Mds {
         if self.authority.list.len() + Frag::SPLIT_WAYS > SUBTREES_MAX {
             return Err(Errno::NoSpace.into());
         }
-        if !self.namespace.is_complete(dir) {
+        if !self.apply.namespace.is_complete(dir) {
             return Err(cold(dir));
         }
         self.check_names(&[dir])?;
         for number in 0..Frag::SPLIT_WAYS {
-            if self.namespace.peek(dir, &part_name(number))?.is_some() {
+            if self.apply.namespace.peek(dir, &part_name(number))?.is_some() {
                 let name = String::from_utf8_lossy(&part_name(number)).into_owned();
                 return Err(busy(format!("the name {name} in it is needed; rename it first")));
             }
@@ -50,7 +53,7 @@ impl Mds {
         for part in &mut parts {
             *part = self.tables.take_ino().ok_or(Refusal::Cold(fetch::NUMBERS))?;
         }
-        self.begin_reshape((dir, frag, parts), false, (at, ReshapeStage::Drain));
+        self.authority.begin_reshape((dir, frag, parts), false, (at, ReshapeStage::Drain));
         Ok(Performed::Later)
     }
 
@@ -62,7 +65,7 @@ impl Mds {
         dir: Ino,
         effects: &mut MdsEffects,
     ) -> Performing {
-        if !self.namespace.knows(dir) {
+        if !self.apply.namespace.knows(dir) {
             return Err(Errno::Stale.into());
         }
         let Some(split) = self.authority.splits.get(&dir).copied() else {
@@ -71,7 +74,7 @@ impl Mds {
         let elsewhere = self.authority.parts_here(dir).len() < Frag::SPLIT_WAYS;
         if elsewhere || !self.authority.imports.is_empty() {
             // The fragments may be moving here: the client tries again.
-            self.read_list(effects);
+            self.authority.read_list(self.store, effects);
             let text = "other ranks serve fragments of it; bring them back first".into();
             return Err(Refused::Failure(Failure { errno: Errno::Again, text }));
         }
@@ -81,23 +84,30 @@ impl Mds {
                 return Err(busy("a fragment of it is split itself; join that first"));
             }
         }
-        if let Some(part) = split.parts.into_iter().find(|part| !self.namespace.is_complete(*part))
+        if let Some(part) =
+            split.parts.into_iter().find(|part| !self.apply.namespace.is_complete(*part))
         {
             return Err(cold(part));
         }
         self.check_names(&split.parts)?;
-        let empty = split.parts.iter().all(|part| self.namespace.dirs().names_here(*part) == 0);
+        let empty =
+            split.parts.iter().all(|part| self.apply.namespace.dirs().names_here(*part) == 0);
         if !empty && cred.uid != 0 && cred.uid != self.settings.root_owner.0 {
             return Err(Errno::NotPermitted.into());
         }
-        self.begin_reshape((dir, split.frag, split.parts), true, (at, ReshapeStage::Drain));
+        self.authority.begin_reshape(
+            (dir, split.frag, split.parts),
+            true,
+            (at, ReshapeStage::Drain),
+        );
         Ok(Performed::Later)
     }
 
     /// `EBUSY` if directories have the name of a subtree of another rank: it would have to move,
     /// too.
     fn check_names(&self, dirs: &[Ino]) -> Result<(), Refused> {
-        let is_in = |root: &Ino| self.namespace.home_of(*root).is_some_and(|it| dirs.contains(&it));
+        let is_in =
+            |root: &Ino| self.apply.namespace.home_of(*root).is_some_and(|it| dirs.contains(&it));
         let mut others = self.authority.list.unjoined().filter(|it| it.part.is_none());
         let Some(other) = others.find(|it| it.rank != Rank(0) && is_in(&it.root)) else {
             return Ok(());
@@ -109,32 +119,12 @@ impl Mds {
         )))
     }
 
-    fn begin_reshape(
-        &mut self,
-        (dir, frag, parts): (Ino, Frag, [Ino; Frag::SPLIT_WAYS]),
-        joins: bool,
-        (at, stage): (ReplyTo, ReshapeStage),
-    ) {
-        let (cursor, waiting, not_before) = (None, false, None);
-        let reshape = Reshape { dir, frag, parts, joins, at, stage, cursor, waiting, not_before };
-        self.authority.reshape = Some(reshape);
-        self.authority.note_plain();
-    }
-
-    /// Continues after a crash the split or join that the list notes.
-    pub(crate) fn resume_reshape(&mut self, dir: Ino, split: &Split) {
-        // Only rank 0 splits directories.
-        if self.authority.reshape.is_some() || self.rank != Rank(0) {
-            return;
-        }
-        let joins = split.state == PartState::Joining;
-        let at = ReplyTo::NOBODY;
-        self.begin_reshape((dir, split.frag, split.parts), joins, (at, ReshapeStage::Mark));
-    }
-
     fn check_reshape(&self, dir: Ino) -> Result<(), Refused> {
-        if self.rank != Rank(0) {
-            let text = format!("{} serves it; only mds.0 splits and joins directories", self.rank);
+        if self.authority.rank != Rank(0) {
+            let text = format!(
+                "{} serves it; only mds.0 splits and joins directories",
+                self.authority.rank
+            );
             return Err(busy(text));
         }
         // One at a time: the client tries again.
@@ -149,12 +139,39 @@ impl Mds {
             let failure = Failure { errno: Errno::Again, text: text.into() };
             return Err(Refused::Failure(failure));
         }
-        self.check_at_rest(dir)
+        self.places().check_at_rest(dir, self.under_way)
+    }
+}
+
+impl Authority {
+    fn begin_reshape(
+        &mut self,
+        (dir, frag, parts): (Ino, Frag, [Ino; Frag::SPLIT_WAYS]),
+        joins: bool,
+        (at, stage): (ReplyTo, ReshapeStage),
+    ) {
+        let (cursor, waiting, not_before) = (None, false, None);
+        let reshape = Reshape { dir, frag, parts, joins, at, stage, cursor, waiting, not_before };
+        self.reshape = Some(reshape);
+        self.note_plain();
     }
 
+    /// Continues after a crash the split or join that the list notes.
+    pub(crate) fn resume_reshape(&mut self, dir: Ino, split: &Split) {
+        // Only rank 0 splits directories.
+        if self.reshape.is_some() || self.rank != Rank(0) {
+            return;
+        }
+        let joins = split.state == PartState::Joining;
+        let at = ReplyTo::NOBODY;
+        self.begin_reshape((dir, split.frag, split.parts), joins, (at, ReshapeStage::Mark));
+    }
+}
+
+impl Places<'_> {
     /// Whether nothing is under way in a subtree for which it must stay as it is.
-    pub(crate) fn check_at_rest(&self, root: Ino) -> Result<(), Refused> {
-        if self.snapshots.is_any() {
+    fn check_at_rest(&self, root: Ino, under_way: UnderWay) -> Result<(), Refused> {
+        if under_way.is_taking_snapshot {
             return Err(busy("a snapshot is being taken"));
         }
         let decoupled = self.tables.decoupled.iter();
@@ -168,6 +185,6 @@ impl Mds {
                 return Err(busy(text));
             }
         }
-        self.check_policies(root)
+        self.check_policies(root, under_way)
     }
 }

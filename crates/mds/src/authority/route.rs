@@ -1,0 +1,205 @@
+//! The server has other parts meet the needs of moves.
+
+use metastore::request::{StoreFailure, StoreResult};
+use namespace::Refusal;
+use types::{ClientId, Cred, Ino};
+use wire::Failure;
+
+use super::fragments::{ITSELF, Resize};
+use super::{ListNews, Placed, READ_INTERVAL, RETRY};
+use crate::admission::Incoming;
+use crate::op::{Performed, Refused};
+use crate::{Mds, MdsEffects};
+
+impl Mds {
+    /// Reads the list regularly, and begins the operations that wait for a time.
+    pub(crate) fn authority_tick(&mut self, effects: &mut MdsEffects) {
+        if !self.is_active() && self.phase != crate::Phase::Stopping {
+            return;
+        }
+        let now = self.clock.now;
+        let due = self.authority.read_at.is_none_or(|at| now.since(at) >= READ_INTERVAL);
+        if due && self.is_active() && self.authority.has_ranks(self.map.as_ref()) {
+            self.authority.read_list(&mut self.store, effects);
+        }
+        if self.is_active() {
+            for (part, access) in self.reshaping().fragments_tick(effects) {
+                if self.capabilities().revoke(ClientId(0), part, effects).is_none() {
+                    self.reshaping().set_access(part, access);
+                }
+            }
+        }
+        self.correct_sizes(effects);
+        self.follow_names(effects);
+        self.reservations_tick(effects);
+        self.held_tick(effects);
+        self.authority_step(effects);
+    }
+
+    /// Splits a directory that has become large, or joins one that has become small.
+    fn correct_sizes(&mut self, effects: &mut MdsEffects) {
+        for resize in self.reshaping().wrong_sizes() {
+            let performed = match resize {
+                Resize::Split(dir) => self.reshaping().split(ITSELF, &Cred::root(), dir),
+                Resize::Join(dir) => self.reshaping().join(ITSELF, &Cred::root(), dir, effects),
+                Resize::Home { dir, .. } => self.exporting().send_home(dir),
+            };
+            match performed {
+                Ok(Performed::Later) => return,
+                Ok(Performed::Answer(_) | Performed::Changed(_)) => {}
+                Err(refused) => {
+                    self.reshaping().keeps_size(resize);
+                    if let Refused::Refusal(Refusal::Cold(cold)) = refused
+                        && cold != crate::fetch::NUMBERS
+                    {
+                        self.fetching().preload(cold, effects);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A name was given in a directory.
+    #[inline]
+    pub(crate) fn note_size(&mut self, dir: Ino) {
+        let most = self.settings.split_entries;
+        if most != 0 && self.authority.has_ranks(self.map.as_ref()) {
+            self.authority.note_size(&self.namespace, dir, most, self.clock.now);
+        }
+    }
+
+    /// Whether a subtree is moving from this rank, or to it.
+    #[must_use]
+    pub fn is_moving(&self) -> bool {
+        self.authority.is_moving()
+    }
+
+    /// Whether this rank is the authority of the subtree with this root, and serves it.
+    #[must_use]
+    pub fn serves(&self, root: Ino) -> bool {
+        self.is_active() && self.places().serves(root)
+    }
+
+    /// Continues everything that moves, as far as possible. Called after every input.
+    pub(crate) fn authority_step(&mut self, effects: &mut MdsEffects) {
+        if self.authority.is_exporting() {
+            self.export_step(effects);
+        }
+        self.walk(effects);
+        if self.authority.reshape.is_some() {
+            self.reshape_step(effects);
+        }
+        if !self.authority.cross_renames.is_empty() {
+            self.cross_renames_step(effects);
+        }
+        if !self.authority.imports.is_empty() && self.is_active() {
+            self.importing().step(effects);
+            // Imports may have to wait for them.
+            if !self.authority.cross_renames.is_empty() {
+                self.cross_renames_step(effects);
+            }
+        }
+        self.walk(effects);
+        self.tell_ended(effects);
+    }
+
+    fn walk(&mut self, effects: &mut MdsEffects) {
+        if !self.authority.preloads.is_empty() {
+            self.preloading().step(effects);
+        }
+    }
+
+    fn export_step(&mut self, effects: &mut MdsEffects) {
+        for root in self.exporting().draining(effects) {
+            let before = self.counters.revokes;
+            let held = self.capabilities().revoke_below(ClientId(0), root, effects).is_some();
+            let flushed = self.counters.revokes - before;
+            self.exporting().drained(root, held, flushed, effects);
+        }
+        self.exporting().step(effects);
+    }
+
+    fn reshape_step(&mut self, effects: &mut MdsEffects) {
+        let mut is_held = false;
+        for dir in self.reshaping().draining() {
+            is_held |= self.capabilities().revoke(ClientId(0), dir, effects).is_some();
+        }
+        if let Some(dir) = self.reshaping().step(is_held, effects) {
+            self.fetching().preload(dir, effects);
+        }
+    }
+
+    /// Tells the parts that wait for the end of a move.
+    pub(crate) fn tell_ended(&mut self, effects: &mut MdsEffects) {
+        let Some(gone) = self.authority.ended.take() else { return };
+        // Requests that wait for a merge of these continue to wait at the other rank.
+        gone.into_iter().for_each(|root| self.merge_requests().end_elsewhere(root));
+        self.merging().go_on_with_held(effects);
+        self.last_beacon = None;
+    }
+
+    /// The list was read, or replaced.
+    pub(crate) fn list_stored(
+        &mut self,
+        result: Result<StoreResult, Box<StoreFailure>>,
+        effects: &mut MdsEffects,
+    ) {
+        let now = self.clock.now;
+        match self.listing().stored(result, effects) {
+            ListNews::None => {}
+            ListNews::Read => self.list_changed(),
+            ListNews::Unknown => {
+                self.exporting().list_unknown(now + RETRY, effects);
+                self.importing().list_again(false);
+                self.authority.reshape_listed(true, now);
+                self.cross_renames_listed(Some(now + RETRY));
+            }
+            ListNews::Replaced => {
+                self.authority.reshape_listed(false, now);
+                self.cross_renames_listed(None);
+                if !self.importing().list_replaced() {
+                    self.exporting().list_replaced(effects);
+                }
+            }
+            ListNews::Found => {
+                self.importing().list_again(true);
+                self.authority.reshape_listed(false, now);
+                self.cross_renames_listed(Some(now));
+                self.exporting().list_found(effects);
+            }
+        }
+        self.tell_ended(effects);
+        self.listing().end(effects);
+    }
+
+    /// Acts on the new list.
+    pub(crate) fn list_changed(&mut self) {
+        if self.is_active() {
+            self.authority.find_other_roots(&self.namespace);
+        }
+        self.authority.note_plain();
+    }
+
+    /// Answers a request that this rank may not execute. Returns whether that is done.
+    pub(crate) fn answer_placed(
+        &mut self,
+        from: Incoming<'_>,
+        dir: Ino,
+        placed: Placed,
+        effects: &mut MdsEffects,
+    ) -> bool {
+        let failure: Failure = match placed {
+            Placed::Here => return false,
+            Placed::Taken => return true,
+            Placed::Refused(failure) => failure,
+            Placed::Away { rank, failure } => {
+                if self.brings_home(from, (dir, rank), &failure, effects) {
+                    return true;
+                }
+                failure
+            }
+        };
+        self.refuse(from, failure, effects);
+        true
+    }
+}
