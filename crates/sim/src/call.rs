@@ -1,7 +1,7 @@
 //! Requests as values that own their bytes, so that they can be remembered, repeated on the model
 //! and printed.
 
-use types::{AttrChange, Cred, Ino, RenameFlags, XattrFlags};
+use types::{AttrChange, ClientId, Cred, FileType, Ino, Rank, RenameFlags, XattrFlags};
 use wire::{MergeFlags, NewInode, Op, UnusedNumbers};
 
 /// The request of a client. See [`wire::Op`].
@@ -29,6 +29,11 @@ pub enum CallKind {
     Merge { subtree: Ino, bytes: u64, object: String, flags: MergeFlags, unused: Vec<u8> },
     Release { subtree: Ino },
     Checkpoint,
+    TakeOver { subtree: Ino },
+    Decouple { path: String, client: ClientId, policy: String },
+    Export { dir: Ino, rank: Rank },
+    Split { dir: Ino },
+    Join { dir: Ino },
 }
 
 /// A request and the identity for which it is made.
@@ -49,6 +54,19 @@ impl Call {
 }
 
 impl CallKind {
+    /// A new file or directory without content.
+    #[must_use]
+    pub fn create(parent: Ino, name: &str, kind: FileType, permissions: u32) -> Self {
+        let (name, mode) = (name.to_owned(), kind.mode_bits() | permissions);
+        CallKind::Create { parent, name, mode, size: 0, data: Vec::new() }
+    }
+
+    /// The first entries of a directory, with their attributes.
+    #[must_use]
+    pub fn list(dir: Ino) -> Self {
+        CallKind::List { dir, after: None, limit: 4096, attrs: true }
+    }
+
     /// As the protocol says it.
     #[must_use]
     pub fn op(&self) -> Op<'_> {
@@ -105,6 +123,14 @@ impl CallKind {
                 Op::Release { subtree: *subtree, unused: UnusedNumbers::default() }
             }
             CallKind::Checkpoint => Op::Checkpoint,
+            CallKind::TakeOver { subtree } => Op::TakeOver { subtree: *subtree },
+            CallKind::Decouple { path, client, policy } => {
+                let (path, policy) = (path.as_bytes(), policy.as_bytes());
+                Op::Decouple { path, client: *client, policy }
+            }
+            CallKind::Export { dir, rank } => Op::Export { dir: *dir, rank: *rank },
+            CallKind::Split { dir } => Op::Split { dir: *dir },
+            CallKind::Join { dir } => Op::Join { dir: *dir },
         }
     }
 
@@ -135,12 +161,11 @@ impl CallKind {
             | CallKind::GetData { ino }
             | CallKind::SetData { ino, .. }
             | CallKind::GetPolicy { dir: ino }
+            | CallKind::Export { dir: ino, .. }
+            | CallKind::Split { dir: ino }
+            | CallKind::Join { dir: ino }
             | CallKind::List { dir: ino, .. } => (vec![*ino], Vec::new()),
-            CallKind::Sync
-            | CallKind::Extend { .. }
-            | CallKind::Merge { .. }
-            | CallKind::Release { .. }
-            | CallKind::Checkpoint => (Vec::new(), Vec::new()),
+            _ => (Vec::new(), Vec::new()),
         }
     }
 }

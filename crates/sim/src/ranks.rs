@@ -25,22 +25,22 @@ mod worker;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use client::{RouteInput, SessionEffects};
+use client::SessionEffects;
 use mds::{Mds, Settings};
 use metastore::request::Token;
 use types::rng::Rng;
-use types::{ClientId, Error, Ino, Rank, Span, Tid};
-use wire::{Answer, Failure, Message};
+use types::{ClientId, Ino, Rank, Result, Span};
+use wire::{Answer, Message};
 
 use crate::plan::Faults;
-use crate::world::{Client, Drive, Event, MS, Workload, World};
+use crate::world::{Client, Drive, Event, MS, Routed, Routes, Workload, World};
 use balance::Balancing;
 use job::Job;
 use register::Registers;
 pub use report::RanksReport;
 use script::Script;
 use tree::Tree;
-use worker::{Waits, Worker};
+use worker::Worker;
 
 /// A server checks itself after every input while it is small; all of its invariants at once are
 /// checked after so many inputs, because that takes longer than an input.
@@ -136,7 +136,7 @@ impl Ranks {
     }
 
     fn run(&mut self) {
-        self.begin();
+        self.set_up();
         let span = 1500 * MS + self.world.rng.below(1500) * MS;
         self.run_until(span, |_| false);
         self.heal();
@@ -147,7 +147,7 @@ impl Ranks {
     }
 
     /// Servers start; the first client makes the directories, then all go to work.
-    fn begin(&mut self) {
+    fn set_up(&mut self) {
         for server in 0..self.world.servers.len() {
             self.start(server);
         }
@@ -159,8 +159,8 @@ impl Ranks {
             self.workers.push(Worker::default());
         }
         for number in 0..DIRS + BASES {
-            let name = format!("d{number}").into_bytes();
-            self.workers[0].script.push_back(Script::MakeDir(Ino::ROOT, name));
+            let script = Script::make_dir(Ino::ROOT, &format!("d{number}"));
+            self.workers[0].script.push_back(script);
         }
         self.world.schedule(MS, Event::Turn(0));
         self.run_until(20_000 * MS, |run| run.workers[0].dirs.len() == DIRS + BASES);
@@ -204,7 +204,6 @@ impl Workload for Ranks {
     fn happens(&mut self, event: Event) {
         match event {
             Event::Turn(client) => self.turn(client),
-            Event::Resume(client, number) => self.resume(client, number),
             Event::Break(_) => self.break_some(),
             Event::Move if self.balancing.is_some() => self.crash_mover(),
             Event::Move => self.begin_move(),
@@ -212,22 +211,8 @@ impl Workload for Ranks {
         }
     }
 
-    fn completed(&mut self, client: usize, rank: Rank, tid: Tid, result: Result<Answer, Failure>) {
-        if self.workers[client].waits_for(rank, tid) {
-            self.pursue(client, RouteInput::Answer(result.map_err(Error::from)));
-        }
-    }
-
-    fn disconnected(&mut self, client: usize, rank: Rank) -> u64 {
-        // A journal that follows its request goes over one connection.
-        if let Some(Waits::Answer { rank: at, tid, chunks: true }) = self.workers[client].waits()
-            && *at == rank
-        {
-            let tid = *tid;
-            self.world.link(client, rank).session.forget(tid);
-            self.pursue(client, RouteInput::Answer(Err(worker::connection_lost())));
-        }
-        MS
+    fn answered(&mut self, client: usize, _: u64, routed: Routed, result: Result<Answer>) {
+        self.step_ended(client, routed.at, &result);
     }
 
     fn told_monitor(&mut self, message: &Message<'_>) {

@@ -13,14 +13,14 @@ use client::SessionEffects;
 use mds::{Mds, Observed};
 use metastore::request::StoreOp;
 use types::rng::Rng;
-use types::{Rank, Seq, Tid};
-use wire::{Answer, Failure, Message};
+use types::{Moment, Rank, Result, Seq, Tid};
+use wire::{Answer, Message};
 
 use crate::history::Recorder;
 use crate::invariants::removed::Removed;
 use crate::oracle::{Applied, Oracle};
 use crate::plan::Plan;
-use crate::world::{Client, Drive, Event, MS, Workload, World};
+use crate::world::{Client, Drive, Event, MS, Routed, Workload, World};
 use project::Project;
 pub use rounds::{SimReport, run};
 use snapshots::Taken;
@@ -122,13 +122,28 @@ impl Workload for Requests {
         }
     }
 
-    fn completed(&mut self, client: usize, _: Rank, tid: Tid, result: Result<Answer, Failure>) {
-        self.answered(client, tid, result);
+    fn answered(&mut self, client: usize, number: u64, routed: Routed, result: Result<Answer>) {
+        if let Some(answer) = self.workers[client].asked.get_mut(&number) {
+            *answer = Some(result);
+        } else {
+            self.project_answered(client, number, &routed.call, &result);
+        }
     }
 
-    fn disconnected(&mut self, client: usize, _: Rank) -> u64 {
+    fn sent(&mut self, client: usize, tid: Tid, routed: &Routed) {
+        self.note_sent(client, tid, routed.sent());
+    }
+
+    fn replied(&mut self, client: usize, tid: Tid, ok: bool) {
+        self.note_reply(client, tid, ok);
+    }
+
+    fn clock_of(&self, client: usize) -> Moment {
+        self.moment_at(client)
+    }
+
+    fn disconnected(&mut self, client: usize) -> u64 {
         self.workers[client].async_ops.wrong = false;
-        self.merge_interrupted(client);
         let away = self.world.faults.away_max.max(MS);
         let after = if client == 0 { MS } else { self.world.rng.between(MS / 10, away) };
         self.oracle.late |= after + 300 * MS > self.world.settings.reconnect.0;

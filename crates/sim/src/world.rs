@@ -8,6 +8,7 @@ mod client;
 mod drive;
 mod monitor;
 mod network;
+mod route;
 mod server;
 
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ pub(crate) use client::{Client, Link};
 pub(crate) use drive::{Drive, Workload};
 pub(crate) use monitor::Monitor;
 pub(crate) use network::Conn;
+pub(crate) use route::{Routed, Routes};
 pub(crate) use server::Server;
 
 /// Civil time at the start of every simulation.
@@ -60,10 +62,10 @@ pub(crate) enum Event {
     Heartbeat(usize, Vec<u8>),
     /// The answer to a question of the balancer.
     Answer(usize, u64, Box<balancer::Question>),
+    /// A wait of the request with this number is over.
+    Resume(usize, u64),
     /// The rest is of workloads: a client may do something.
     Turn(usize),
-    /// A wait of the step with this number is over.
-    Resume(usize, u64),
     /// A client sends its local changes to the server.
     SendAsync(usize),
     /// A snapshot is taken, looked at or forgotten.

@@ -6,6 +6,8 @@ use policy::{Cell, Composition, Mechanism, Policy, Transition};
 use types::{ClientId, Errno};
 use wire::{Answer, MergeFlags, Op};
 
+use crate::call::CallKind;
+
 use super::{Cells, Done, Stop};
 
 impl Cells {
@@ -82,7 +84,7 @@ impl Cells {
         if !self.holding()?.job.may_have_lost() {
             return Ok(());
         }
-        self.request(client, Op::Sync)?;
+        self.request(client, CallKind::Sync)?;
         let (term, journals) = (self.epoch(client), self.local_journals()?);
         for journal in self.holding()?.job.lost(term, journals) {
             self.merge_one(&journal, MergeFlags { store, ..MergeFlags::default() }, None)?;

@@ -15,6 +15,7 @@ use wire::{Answer, Op};
 use super::ledger::{Kept, Ledger, Shown, Update};
 use super::machine::{Machine, Owner};
 use super::{Cells, Done, Stop};
+use crate::call::CallKind;
 
 /// A subtree that a process has decoupled.
 #[derive(Debug)]
@@ -162,7 +163,7 @@ impl Cells {
 
     /// Everything that the server has is written to the metadata store.
     pub(super) fn checkpoint(&mut self, client: usize) -> Done<()> {
-        self.request(client, Op::Checkpoint)?;
+        self.request(client, CallKind::Checkpoint)?;
         self.jobs.iter_mut().for_each(|job| job.ledger.stored());
         Ok(())
     }
@@ -214,7 +215,7 @@ impl Cells {
     fn extend(&mut self, client: usize) -> Done<()> {
         let subtree = self.job().root;
         let count = self.rng.between(1, 20);
-        let answer = self.request(client, Op::Extend { subtree, count })?;
+        let answer = self.request(client, CallKind::Extend { subtree, count })?;
         let Answer::Range(range) = answer else { return Err(Stop::Failed(Errno::Io)) };
         self.granted(client, range)?;
         let local = self.holding()?.holds(Mechanism::LocalPersist);

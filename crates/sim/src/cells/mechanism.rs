@@ -9,11 +9,12 @@ use journal::segment::HEADER_BYTES;
 use objstore::{Expect, ObjectStore, SyncScope};
 use policy::{Composition, Mechanism};
 use types::{Errno, Error, Moment, Result, Seq};
-use wire::{Answer, MergeFlags, Op};
+use wire::{Answer, MergeFlags};
 
 use super::ledger::{Shown, Update};
 use super::machine::File;
 use super::{Cells, Done, Stop};
+use crate::call::CallKind;
 
 impl Cells {
     pub(super) fn execute(&mut self, composition: &Composition, release: bool) -> Done<()> {
@@ -223,7 +224,7 @@ impl Cells {
             }
             MechanismEffect::Root => {
                 let ino = self.job().root;
-                MechanismInput::Answer(self.answer(client, Op::GetAttr { ino }, None)?)
+                MechanismInput::Answer(self.answer(client, CallKind::GetAttr { ino }, None)?)
             }
             MechanismEffect::Written(_) => MechanismInput::Written(Ok(None)),
             MechanismEffect::Put(name, bytes) => {
@@ -325,10 +326,10 @@ impl Cells {
     fn answer(
         &mut self,
         client: usize,
-        op: Op<'_>,
-        journal: Option<&[u8]>,
+        what: CallKind,
+        journal: Option<Vec<u8>>,
     ) -> Done<Result<Answer>> {
-        match self.transfer(client, op, journal) {
+        match self.transfer(client, what, journal) {
             Ok(answer) => Ok(Ok(answer)),
             Err(Stop::Failed(errno)) => Ok(Err(Error::of(errno, "metadata server"))),
             Err(stop) => Err(stop),
@@ -352,8 +353,10 @@ impl Cells {
         let blocks = [blocks];
         let parts = merge.parts(header, &blocks);
         let (sent, follows) = (parts.concat(), !parts.is_empty());
-        let op = merge.op(self.job().root, sent.len() as u64, &[]);
-        let answer = self.answer(client, op, follows.then_some(&sent))?;
+        let (subtree, bytes) = (self.job().root, sent.len() as u64);
+        let (object, flags, unused) = (merge.object.clone(), merge.flags, Vec::new());
+        let what = CallKind::Merge { subtree, bytes, object, flags, unused };
+        let answer = self.answer(client, what, follows.then_some(sent))?;
         if answer.is_ok() {
             self.job().ledger.merged(&places, stable || merge.flags.store);
         }

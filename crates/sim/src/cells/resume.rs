@@ -7,7 +7,7 @@ use client::{Earlier, LeftJournals, LogNeed, OwnerNote};
 use objstore::{ObjectStore, SyncScope};
 use policy::{Mechanism, Policy};
 use types::{ClientId, Errno, Ino};
-use wire::{Answer, MergeFlags, Op};
+use wire::{Answer, MergeFlags};
 
 use super::job::{Holding, Process};
 use super::machine::{File, Owner};
@@ -127,15 +127,8 @@ impl Cells {
             in_force.as_ref().is_some_and(|policy| policy.contains(Mechanism::NonvolatileApply));
         let policy = in_force.and_then(|policy| policy.cell()).unwrap_or(owner.policy);
         let owner = Owner { policy, ..owner };
-        let path = self.job().path.clone();
-        let root = match self.request(client, Op::GetAttr { ino }) {
-            Err(Stop::Failed(Errno::Stale)) => {
-                let walk = Op::Walk { base: Ino::ROOT, path: path.as_bytes() };
-                self.request(client, walk)?;
-                self.request(client, Op::GetAttr { ino })?
-            }
-            answer => answer?,
-        };
+        let paths = vec![(self.job().path.clone(), ino)];
+        let root = self.request_at(client, CallKind::GetAttr { ino }, paths)?;
         let Answer::Attr(root) = root else { return Err(Stop::Failed(Errno::Io)) };
         let holding = Holding::new(owner, root, nonvolatile);
         if let Some(process) = &mut self.job().process {
@@ -192,7 +185,7 @@ impl Cells {
             return self.give_up();
         }
         let subtree = self.job().root;
-        let answer = self.request(client, Op::TakeOver { subtree })?;
+        let answer = self.request(client, CallKind::TakeOver { subtree })?;
         let Answer::Decoupled(granted) = answer else { return Err(Stop::Failed(Errno::Io)) };
         // The server may have gone on with a merge of the former client, and be done with it.
         let found = self.left_behind()?;

@@ -3,9 +3,10 @@
 
 use client::{CompositionRun, MechanismEffect, MechanismInput, PartSync, SyncDue, SyncWhen};
 use types::{Moment, Span, Timestamp};
-use wire::{Answer, MergeFlags, Op};
+use wire::{Answer, MergeFlags};
 
 use super::{Cells, Done, Stop};
+use crate::call::CallKind;
 
 impl Cells {
     /// Hands the pending events over as a part, and merges the part.
@@ -22,7 +23,7 @@ impl Cells {
         let granted = holding.job.note.ranges.iter().map(|range| range.len()).sum();
         let part = sync.hand_over(&mut holding.job, granted);
         if let Some(count) = part.extend.map(|count| count.min(20)) {
-            let answer = self.request(client, Op::Extend { subtree, count });
+            let answer = self.request(client, CallKind::Extend { subtree, count });
             if let Ok(Answer::Range(range)) = answer {
                 self.granted(client, range)?;
             }

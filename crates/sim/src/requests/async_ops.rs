@@ -54,7 +54,7 @@ impl AsyncClient {
 
 impl Requests {
     /// Judges a local answer of a client. Returns whether there is one.
-    pub(crate) fn says(&mut self, client: usize, call: &Call, tid: Tid, repeats: u8) -> bool {
+    pub(crate) fn says(&mut self, client: usize, call: &Call, tid: Tid) -> bool {
         let (clock, moment) = (self.world.clock(), self.moment_of(client));
         let id = self.world.clients[client].id;
         let Link { session, effects, .. } = self.world.home(client);
@@ -95,13 +95,13 @@ impl Requests {
             }
             LocalAnswer::Soon => {
                 // At its next turn, of which there is one as long as there is something to do.
-                self.workers[client].again.push_front((call.clone(), repeats));
+                self.workers[client].again.push_front(call.clone());
             }
             LocalAnswer::WantsNumbers(count) => {
-                self.workers[client].again.push_front((call.clone(), repeats));
+                self.workers[client].again.push_front(call.clone());
                 let subtree = types::Ino(0);
                 let what = CallKind::Extend { subtree, count };
-                self.call(client, Call::root(what), 0, Vec::new());
+                self.call(client, Call::root(what));
             }
         }
         self.send(client);
@@ -116,7 +116,7 @@ impl Requests {
         tid: Tid,
         fresh: bool,
     ) -> bool {
-        let (now, session) = (self.clock_of(client), self.world.session(client));
+        let (now, session) = (self.moment_at(client), self.world.session(client));
         let leased = session.leased(&call.cred, &call.what.op(), now, fresh);
         let Some(result) = leased else { return false };
         // As above.

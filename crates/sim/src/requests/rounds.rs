@@ -239,7 +239,7 @@ impl Requests {
         if quiet {
             for client in 1..self.workers.len() {
                 if self.world.clients[client].alive {
-                    self.call(client, Call::root(CallKind::Sync), 0, Vec::new());
+                    self.call(client, Call::root(CallKind::Sync));
                 }
             }
         }
@@ -283,7 +283,7 @@ impl Requests {
             return;
         }
         let left = (1..self.workers.len()).filter(|client| !self.is_idle(*client));
-        let left = left.map(|client| format!("{client}: {:?}", self.workers[client].outstanding));
+        let left = left.map(|client| format!("{client}: {:?}", self.world.clients[client].routed));
         let left: Vec<_> = left.collect();
         self.world.check(liveness::check(left.into_iter()));
         let dead: Vec<_> =
