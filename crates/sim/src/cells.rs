@@ -30,12 +30,13 @@ use crate::invariants::liveness;
 use crate::plan::Plan;
 use crate::region::{Region, RegionKind};
 use crate::requests::Requests;
+use crate::tally::Report;
 use crate::world::Event;
 use fault::{Fault, Fuse};
 use job::Job;
 use ledger::Ledger;
 use machine::Machine;
-pub use tally::CellTally;
+pub use tally::{has_every_cell, table};
 use types::rng::Rng;
 
 /// Tells the random numbers of this cluster from those of the other one of the same seed.
@@ -57,21 +58,6 @@ pub(crate) enum Stop {
 /// The result of a step of a process.
 type Done<T> = Result<T, Stop>;
 
-/// How the simulation ended.
-#[derive(Clone, Debug)]
-pub struct CellsReport {
-    /// A hash of everything that happened.
-    pub fingerprint: u64,
-    /// The promise that was found broken.
-    pub violation: Option<String>,
-    /// The last lines of the trace, if one was asked for.
-    pub trace: Vec<String>,
-    /// What was done.
-    pub tally: CellTally,
-    /// Servers that were started.
-    pub terms: u64,
-}
-
 /// See the module documentation.
 #[derive(Debug)]
 struct Cells {
@@ -86,12 +72,11 @@ struct Cells {
     crashes: u64,
     was_stopped: bool,
     rng: Rng,
-    tally: CellTally,
 }
 
 /// Runs the simulation of a seed.
 #[must_use]
-pub fn run(seed: u64, trace: bool) -> CellsReport {
+pub fn run(seed: u64, trace: bool) -> Report {
     let mut cells = Cells::new(seed, trace);
     let turns = cells.rng.between(6, 24);
     for _ in 0..turns {
@@ -101,14 +86,9 @@ pub fn run(seed: u64, trace: bool) -> CellsReport {
         cells.turn();
     }
     cells.finish();
-    let Cells { requests: Requests { world, .. }, tally, .. } = cells;
-    CellsReport {
-        fingerprint: world.fingerprint(),
-        violation: world.violation.clone(),
-        trace: world.trace(),
-        tally,
-        terms: world.servers[0].term,
-    }
+    let world = &mut cells.requests.world;
+    world.tally.count("servers", world.servers[0].term);
+    world.report()
 }
 
 impl Cells {
@@ -131,7 +111,6 @@ impl Cells {
             crashes: 0,
             was_stopped: false,
             rng: own,
-            tally: CellTally::default(),
         };
         for number in 0..cells.rng.between(1, 2) {
             cells.add_job(number);
@@ -324,7 +303,7 @@ impl Cells {
                 let about = |text| format!("{} under {} {when}: {text}", job.path, job.cell);
                 let result = compared.map_err(about);
                 self.requests.world.check(result);
-                self.tally.comparisons += 1;
+                self.count("subtrees compared", 1);
             }
         }
         self.requests.world.fail_store(self.requests.world.faults.errors_percent);

@@ -41,7 +41,9 @@ mod print;
 pub mod ranks;
 mod region;
 mod requests;
+mod tally;
 mod tree;
 mod world;
 
-pub use requests::{SimReport, run};
+pub use requests::run;
+pub use tally::{Report, Tally};

@@ -18,7 +18,6 @@ mod judge;
 mod linking;
 mod moves;
 mod register;
-mod report;
 mod script;
 mod tree;
 mod worker;
@@ -33,11 +32,11 @@ use types::{ClientId, Ino, Rank, Result, Span};
 use wire::{Answer, Message};
 
 use crate::plan::Faults;
+use crate::tally::Report;
 use crate::world::{Client, Drive, Event, MS, Routed, Routes, Workload, World};
 use balance::Balancing;
 use job::Job;
 use register::Registers;
-pub use report::RanksReport;
 use script::Script;
 use tree::Tree;
 use worker::Worker;
@@ -68,12 +67,11 @@ struct Ranks {
     tree: Tree,
     /// No client changes anything any more.
     at_rest: bool,
-    report: RanksReport,
 }
 
 /// Runs a seed; with `directories` they are renamed between ranks, too.
 #[must_use]
-pub fn run(seed: u64, trace: bool, directories: bool) -> RanksReport {
+pub fn run(seed: u64, trace: bool, directories: bool) -> Report {
     let mut run = Ranks::new(seed, trace);
     run.world.settings.pass_directories = directories;
     // The trace before a panic helps to explain it.
@@ -81,17 +79,15 @@ pub fn run(seed: u64, trace: bool, directories: bool) -> RanksReport {
     if ended.is_err() {
         run.world.fail("panicked".into());
     }
-    for mds in run.world.servers.iter().filter_map(|server| server.mds.as_ref()) {
-        run.report.count(mds);
+    for mds in std::mem::take(&mut run.world.servers).into_iter().filter_map(|server| server.mds) {
+        run.count(&mds);
     }
-    RanksReport {
-        violation: run.world.violation.clone(),
-        trace: run.world.trace(),
-        merges: run.job.merges,
-        redirected: run.world.clients.iter().map(|it| it.router.redirected()).sum(),
-        crashes: run.world.crashes,
-        ..run.report
-    }
+    let redirected = run.world.clients.iter().map(|it| it.router.redirected()).sum();
+    let tally = &mut run.world.tally;
+    tally.count("journals merged", run.job.merges);
+    tally.count("requests sent on", redirected);
+    tally.count("servers killed", run.world.crashes);
+    run.world.report()
 }
 
 impl Ranks {
@@ -131,7 +127,6 @@ impl Ranks {
             job: Job::default(),
             tree: Tree::default(),
             at_rest: false,
-            report: RanksReport::default(),
         }
     }
 
@@ -177,6 +172,19 @@ impl Ranks {
         if self.is_faulty() {
             self.world.schedule(50 * MS, Event::Break(0));
             self.world.schedule(60 * MS, Event::Crash);
+        }
+    }
+
+    /// Adds the counters of a server at its end.
+    fn count(&mut self, mds: &Mds) {
+        for (name, value) in mds.counters() {
+            let what = match name.as_str() {
+                "colocated" => "directories moved for second names",
+                "renamed_away" => "names of files passed",
+                "dirs_renamed_away" => "names of directories passed",
+                _ => continue,
+            };
+            self.world.tally.count(what, value);
         }
     }
 
@@ -230,8 +238,10 @@ impl Workload for Ranks {
     }
 
     fn crashed(&mut self, mds: &Mds) {
-        self.report.count(mds);
-        self.report.crashes_moving += u64::from(mds.is_moving());
+        self.count(mds);
+        self.world
+            .tally
+            .count("servers killed with a subtree on its way", u64::from(mds.is_moving()));
     }
 
     fn flushed(&mut self, client: usize, rank: Rank, _: &SessionEffects) {

@@ -22,7 +22,7 @@ use crate::oracle::{Applied, Oracle};
 use crate::plan::Plan;
 use crate::world::{Client, Drive, Event, MS, Routed, Workload, World};
 use project::Project;
-pub use rounds::{SimReport, run};
+pub use rounds::run;
 use snapshots::Taken;
 pub(crate) use worker::Worker;
 
@@ -35,11 +35,6 @@ pub(crate) struct Requests {
     /// The work of each client; the first one belongs to the simulation itself.
     pub(crate) workers: Vec<Worker>,
     next_client: u64,
-    /// Changes that clients answered before the server heard of them.
-    async_ops: u64,
-    /// Questions that clients answered from their caches, and those of them under a lease.
-    answered_here: u64,
-    leased_here: u64,
     /// The truth.
     pub(crate) oracle: Oracle,
     /// What clients see.
@@ -64,9 +59,6 @@ impl Requests {
             plan,
             workers: Vec::new(),
             next_client: 0,
-            async_ops: 0,
-            answered_here: 0,
-            leased_here: 0,
             oracle: Oracle::default(),
             history: Recorder::default(),
             removed: Removed::default(),

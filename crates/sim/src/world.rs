@@ -22,6 +22,7 @@ use types::{Clock, ConnId, Moment, Rank, Timestamp};
 
 use crate::invariants::determinism::Fingerprint;
 use crate::plan::Faults;
+use crate::tally::{Report, Tally};
 pub(crate) use client::{Client, Link};
 pub(crate) use drive::{Drive, Workload};
 pub(crate) use monitor::Monitor;
@@ -103,6 +104,7 @@ pub(crate) struct World {
     /// Nanoseconds since the start.
     pub(crate) now: u64,
     pub(crate) rng: Rng,
+    pub(crate) tally: Tally,
     /// The first promise that was found broken.
     pub(crate) violation: Option<Violation>,
     fingerprint: Fingerprint,
@@ -129,6 +131,7 @@ impl World {
             order: 0,
             now: 0,
             rng,
+            tally: Tally::default(),
             violation: None,
             fingerprint: Fingerprint::default(),
             trace: trace.then(Vec::new),
@@ -154,14 +157,14 @@ impl World {
         }
     }
 
-    /// The last lines of the trace, if one was kept; times are in microseconds.
-    pub(crate) fn trace(&self) -> Vec<String> {
-        self.trace.clone().unwrap_or_default()
-    }
-
-    /// A hash of everything that happened.
-    pub(crate) fn fingerprint(&self) -> u64 {
-        self.fingerprint.value()
+    /// The result; times in the trace are in microseconds.
+    pub(crate) fn report(&self) -> Report {
+        Report {
+            fingerprint: self.fingerprint.value(),
+            violation: self.violation.clone(),
+            trace: self.trace.clone().unwrap_or_default(),
+            tally: self.tally.clone(),
+        }
     }
 
     pub(crate) fn check(&mut self, result: Result<(), Violation>) {

@@ -18,8 +18,7 @@ impl Cells {
         self.struck = false;
         self.note("is changed", to);
         let changed = self.change_to(from, to);
-        let struck = self.struck;
-        self.tally.change(from, to, (changed.is_ok(), struck));
+        self.count_change(from, to, changed.is_ok());
         changed
     }
 

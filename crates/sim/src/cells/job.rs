@@ -258,8 +258,8 @@ impl Cells {
     pub(super) fn completed(&mut self, updates: u64) -> Done<()> {
         let holding = self.holding()?;
         let (cell, nonvolatile) = (holding.policy, holding.nonvolatile);
-        self.tally.updates(cell, usize::try_from(updates).unwrap_or(0));
-        self.tally.nonvolatile += if nonvolatile { updates } else { 0 };
+        self.count_updates(cell, updates);
+        self.count("updates by nonvolatile apply", if nonvolatile { updates } else { 0 });
         Ok(())
     }
 

@@ -66,9 +66,9 @@ impl Cells {
     }
 
     fn count_merge(&mut self, done: &Completion) {
-        self.tally.merged_runs += done.merged_by.runs;
+        self.count("directories merged by reference", done.merged_by.runs);
         let refused = done.merged_by.because == Some(ByValue::Refused.reason());
-        self.tally.refused_runs += u64::from(refused);
+        self.count("merges by reference refused", u64::from(refused));
     }
 
     /// Carries the effects of a run out, as the library does, and may be struck at any step.

@@ -68,7 +68,8 @@ impl Cells {
         self.struck = true;
         self.requests.world.note(format_args!("$ {} strikes {}", fault.name(), job.path));
         if !job.ledger.updates.is_empty() {
-            self.tally.fault(job.cell, fault);
+            let what = format!("fault: {} {}", job.cell, fault.name());
+            self.requests.world.tally.count(&what, 1);
         }
         if fault.ends_client() {
             self.end_process();

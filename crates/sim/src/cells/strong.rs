@@ -33,7 +33,7 @@ impl Cells {
             }
         }
         if strong {
-            self.tally.updates(cell, usize::try_from(count).unwrap_or(0));
+            self.count_updates(cell, count);
         }
         Ok(())
     }

@@ -46,7 +46,7 @@ impl Cells {
             Ok(done) => {
                 let events = part.events();
                 sync.merged(job, part, done, term);
-                self.tally.parts += 1;
+                self.count("parts merged", 1);
                 self.completed(events)?;
                 for at in places {
                     self.job().ledger.updates[at].kept.memory = false;

@@ -7,11 +7,12 @@ use metastore::{
 use objstore::{Expect, ObjectStore};
 use policy::{Cell, Mechanism};
 use types::{Attr, Cred, DirFragId, Errno, Frag, Ino, RenameFlags, Seq, Timestamp};
-use wire::{MergeFlags, Op, UnusedNumbers};
+use wire::MergeFlags;
 
 use super::fault::{Fault, Fuse};
 use super::ledger::Shown;
 use super::{Cells, Done, Stop};
+use crate::call::CallKind;
 
 /// A process that has decoupled the first subtree under a policy of this name.
 fn decoupled(seed: u64, cell: &str) -> Done<(Cells, usize)> {
@@ -122,9 +123,9 @@ fn send_runs(cells: &mut Cells, client: usize, dirs: Vec<DirRun>) -> Result<(), 
     let mut message = list.encode();
     message.extend(cells.holding().expect("it has one").job.inner.header().encode());
     let flags = MergeFlags { by_reference: true, ..MergeFlags::default() };
-    let (bytes, unused) = (message.len() as u64, UnusedNumbers::default());
-    let op = Op::Merge { subtree, bytes, object: b"", flags, unused };
-    match cells.transfer(client, op, Some(&message)) {
+    let (bytes, object, unused) = (message.len() as u64, String::new(), Vec::new());
+    let merge = CallKind::Merge { subtree, bytes, object, flags, unused };
+    match cells.transfer(client, merge, Some(message)) {
         Ok(_) => Ok(()),
         Err(Stop::Failed(errno)) => Err(errno),
         Err(stop) => panic!("{stop:?}"),

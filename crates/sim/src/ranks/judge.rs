@@ -77,12 +77,16 @@ impl Ranks {
             }
             (CallKind::Export { rank: Rank::NONE, .. }, Ok(Answer::Done)) => {}
             (CallKind::Export { dir, .. }, Ok(Answer::Done)) => self.count_move(client, *dir),
-            (CallKind::Split { .. }, Ok(Answer::Done)) => self.report.splits += 1,
-            (CallKind::Join { .. }, Ok(Answer::Done)) => self.report.joins += 1,
+            (CallKind::Split { .. }, Ok(Answer::Done)) => {
+                self.world.tally.count("directories split", 1)
+            }
+            (CallKind::Join { .. }, Ok(Answer::Done)) => {
+                self.world.tally.count("directories joined", 1)
+            }
             (CallKind::Export { .. } | CallKind::Split { .. } | CallKind::Join { .. }, Err(_))
                 if errno == Some(Errno::Busy) =>
             {
-                self.report.refused += 1;
+                self.world.tally.count("moves refused", 1);
             }
             _ => return Err("no such answer was possible"),
         }
@@ -90,13 +94,13 @@ impl Ranks {
     }
 
     fn count_move(&mut self, client: usize, dir: Ino) {
-        self.report.moves += 1;
+        self.world.tally.count("subtrees moved", 1);
         let known = self.world.clients[client].router.fragments();
         let inner = known.whole_of(dir).and_then(|part| known.whole_of(part));
-        self.report.inner_moves += u64::from(inner.is_some());
+        self.world.tally.count("fragments of fragments moved", u64::from(inner.is_some()));
         let mut names = self.registers.in_dir(dir).into_values();
         let linked = names.any(|ino| self.registers.had_several(ino));
-        self.report.linked_moves += u64::from(linked);
+        self.world.tally.count("subtrees moved with files of several names", u64::from(linked));
         self.workers[client].moved_inner |= self.inner() == Some(dir);
     }
 

@@ -31,7 +31,7 @@ impl Ranks {
             return false;
         }
         match &script.call {
-            CallKind::Link { .. } => self.report.apart += 1,
+            CallKind::Link { .. } => self.world.tally.count("second names not made", 1),
             CallKind::Rename { from, to, .. } => {
                 let known = &self.world.clients[client];
                 let ino = self.registers.now(from);
@@ -54,7 +54,7 @@ impl Ranks {
 
     /// A file has a name more.
     pub(super) fn linked(&mut self, ino: Ino, to: Place, when: (u64, u64)) {
-        self.report.linked += 1;
+        self.world.tally.count("second names made", 1);
         self.registers.linked.insert(ino);
         self.registers.changed(to, Some(ino), when);
     }

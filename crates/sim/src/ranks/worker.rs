@@ -125,14 +125,17 @@ impl Ranks {
                 // The fragment is gone since this was planned.
                 return self.world.schedule(1, Event::Turn(client));
             }
-            self.report.stale += u64::from(!self.paths_of(client, &script).is_empty());
+            self.world.tally.count(
+                "requests asked for again in vain",
+                u64::from(!self.paths_of(client, &script).is_empty()),
+            );
             return self.repeat(client, script, result);
         }
         if !of_job && self.is_kept_apart(client, &script, errno) {
             return self.world.schedule(MS, Event::Turn(client));
         }
         self.workers[client].tries = 0;
-        self.report.judged += 1;
+        self.world.tally.count("answers judged", 1);
         let judged = if of_job {
             self.job_answered(&script, at, result)
         } else {
@@ -168,7 +171,7 @@ impl Ranks {
         // A fragment with a name of a file that has several may not come back.
         if matches!(script.call, CallKind::Join { .. }) && self.links && self.world.rng.percent(20)
         {
-            self.report.refused += 1;
+            self.world.tally.count("moves refused", 1);
             return self.world.schedule(MS, Event::Turn(client));
         }
         if self.may_try_again(client, &script, result) {

@@ -87,7 +87,7 @@ impl Requests {
                 self.oracle.issue((id, tid), call.clone(), Vec::new());
                 self.oracle.answer_async((id, tid));
                 self.workers[client].async_ops.said.push_back(said(true, tid, tid, result));
-                self.async_ops += 1;
+                self.world.tally.count("changes told later", 1);
                 if !std::mem::replace(&mut self.workers[client].async_ops.is_sending, true) {
                     let after = self.world.rng.between(1, COLLECT_MAX);
                     self.world.schedule(after, Event::SendAsync(client));
@@ -122,7 +122,7 @@ impl Requests {
         // As above.
         let leads = matches!(call.what, CallKind::Walk { .. } | CallKind::Lookup { .. });
         if self.workers[client].async_ops.newest().is_none() || !leads {
-            self.leased_here += 1;
+            self.world.tally.count("answers under leases", 1);
             self.knows(client, call, tid, result);
         }
         true

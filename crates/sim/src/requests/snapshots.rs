@@ -28,8 +28,6 @@ pub(crate) struct Taken {
     /// By id.
     expected: BTreeMap<u64, Expected>,
     last_id: u64,
-    /// How often one was compared.
-    pub(crate) compared: u64,
 }
 
 /// The namespace at the moment of a snapshot, and the known part of it.
@@ -126,7 +124,7 @@ impl Requests {
             let expected = below(tree, top);
             compare(&expected, &actual, regions).map_err(|text| format!("another tree:{text}"))
         });
-        self.snapshots.compared += 1;
+        self.world.tally.count("snapshots compared", 1);
         let about = |text| format!("snapshot {number} of {top}/ {when}: {text}");
         self.world.check(result.map_err(about));
     }

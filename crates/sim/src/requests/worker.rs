@@ -168,7 +168,7 @@ impl Requests {
         result: Result<Answer, Failure>,
     ) {
         let (id, epoch) = (self.world.clients[client].id, self.world.session(client).epoch().0);
-        self.answered_here += 1;
+        self.world.tally.count("answers from caches", 1);
         self.world.note(format_args!("{id} knows {call:?}: {result:?}"));
         let (seq, safe, time) = (types::Seq(0), types::Seq(0), types::Timestamp(0));
         let reply = wire::Reply { tid, seq, time, safe, grants: None, result };

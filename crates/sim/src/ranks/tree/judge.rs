@@ -39,8 +39,8 @@ impl Ranks {
             ));
         }
         match errno {
-            Errno::Busy => self.report.busy_dirs += 1,
-            Errno::CrossDevice => self.report.kept_dirs += 1,
+            Errno::Busy => self.world.tally.count("renames of directories refused as busy", 1),
+            Errno::CrossDevice => self.world.tally.count("renames of directories that stayed", 1),
             _ => {}
         }
         self.next_turn(client);
@@ -67,7 +67,7 @@ impl Ranks {
         at: u64,
         result: &Answered<Answer>,
     ) {
-        self.report.judged += 1;
+        self.world.tally.count("answers judged", 1);
         let when = (at, self.world.now);
         let text = format!("client.{client} {call:?} got {result:?}");
         let judged = match (call, result) {
@@ -99,11 +99,11 @@ impl Ranks {
                 self.judge_listing(*dir, &format!("t{client}."), self.at_rest, names_of(entries))
             }
             (CallKind::Export { .. }, Ok(Answer::Done)) => {
-                self.report.moves += 1;
+                self.world.tally.count("subtrees moved", 1);
                 Ok(())
             }
             (CallKind::Export { .. }, Err(failure)) if failure.errno == Errno::Busy => {
-                self.report.refused += 1;
+                self.world.tally.count("moves refused", 1);
                 Ok(())
             }
             (_, Err(failure)) => return self.tree_refused(client, call, at, failure.errno),
