@@ -2,7 +2,7 @@
 //!
 //! 1. The object of the branch says that it is being merged, as which client, and by which rule.
 //! 2. The server gives that client the directory, with the inode numbers of the branch
-//!    (`Op::Adopt`).
+//!    (`JobOp::Adopt`).
 //! 3. The layers are joined to one journal, without the changes that are left to the trunk, and the
 //!    journal goes into the store; then the object of the branch names it.
 //! 4. The server merges the journal, and answers when the metadata store has the result; other

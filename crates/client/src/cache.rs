@@ -17,7 +17,7 @@ mod validate;
 pub(crate) use answer::may_search;
 
 use types::{Attr, Errno, Ino, Map, Path, Span, Tid};
-use wire::{Answer, Failure, Grants, Op, Reply};
+use wire::{Answer, ChangeOp, Failure, Grants, Op, ReadOp, Reply, SessionOp};
 
 /// The time for which a client may use a cached reply after its request. Less than
 /// `mds::Settings::lease`, by far more than clocks can drift apart in that time.
@@ -94,31 +94,33 @@ fn place(parent: Ino, name: &[u8]) -> Place {
 fn asked(op: &Op<'_>) -> Option<Asked> {
     let change = |kind, inos, places| Some(Asked::Change { kind, inos, places });
     match *op {
-        Op::Lookup { parent, name } => Some(Asked::Lookup(place(parent, name))),
-        Op::GetAttr { .. } => Some(Asked::Attr),
-        Op::Return { dir } => Some(Asked::Return(dir)),
-        Op::List { dir, after, attrs, .. } => {
+        Op::Read(ReadOp::Lookup { parent, name }) => Some(Asked::Lookup(place(parent, name))),
+        Op::Read(ReadOp::GetAttr { .. }) => Some(Asked::Attr),
+        Op::Session(SessionOp::Return { dir }) => Some(Asked::Return(dir)),
+        Op::Read(ReadOp::List { dir, after, attrs, .. }) => {
             Some(Asked::List { dir, after: after.map(Into::into), attrs })
         }
-        Op::Create { parent, name, .. } => {
+        Op::Change(ChangeOp::Create { parent, name, .. }) => {
             change(Kind::Create, [None; 2], [Some(place(parent, name)), None])
         }
-        Op::Link { ino, parent, name } => {
+        Op::Change(ChangeOp::Link { ino, parent, name }) => {
             change(Kind::Link(ino), [Some(ino), None], [Some(place(parent, name)), None])
         }
-        Op::Unlink { parent, name } | Op::Rmdir { parent, name } => {
+        Op::Change(ChangeOp::Unlink { parent, name } | ChangeOp::Rmdir { parent, name }) => {
             change(Kind::Remove, [None; 2], [Some(place(parent, name)), None])
         }
-        Op::Rename { parent, name, new_parent, new_name, flags } => {
+        Op::Change(ChangeOp::Rename { parent, name, new_parent, new_name, flags }) => {
             let kind = Kind::Rename { exchange: flags.exchange };
             change(kind, [None; 2], [Some(place(parent, name)), Some(place(new_parent, new_name))])
         }
-        Op::SetAttr { ino, .. }
-        | Op::SetXattr { ino, .. }
-        | Op::SetData { ino, .. }
-        | Op::Accessed { ino, .. }
-        | Op::Grow { ino, .. }
-        | Op::Append { ino, .. } => change(Kind::Other, [Some(ino), None], [None, None]),
+        Op::Change(
+            ChangeOp::SetAttr { ino, .. }
+            | ChangeOp::SetXattr { ino, .. }
+            | ChangeOp::SetData { ino, .. }
+            | ChangeOp::Accessed { ino, .. }
+            | ChangeOp::Grow { ino, .. }
+            | ChangeOp::Append { ino, .. },
+        ) => change(Kind::Other, [Some(ino), None], [None, None]),
         _ => None,
     }
 }

@@ -11,7 +11,7 @@
 //! The client asks the server about everything that the view does not know: an answer from here
 //! equals the server's answer, or there is none. When another client wants to look, the directory
 //! is given back behind all changes in it. So the difference shows only when a client dies: unsent
-//! changes are lost, unless the client waited for them (`Op::Sync`).
+//! changes are lost, unless the client waited for them (`SessionOp::Sync`).
 //!
 //! Invariants: a directory is in `dirs` while the server counts it as exclusive to this client;
 //! every name in it is in the view, with all attributes of its files unless they are `bare`.
@@ -28,7 +28,7 @@ use types::{
     Attr, AttrChange, Cred, EntryName, Errno, FileType, Ino, InoRange, Map, Seq, Set, Stripe, Tid,
     Timestamp, XattrChange, check_name,
 };
-use wire::{Answer, Failure, Op, Opened, Replay, WantsExclusive};
+use wire::{Answer, ChangeOp, Failure, Op, Opened, ReadOp, Replay, SessionOp, WantsExclusive};
 
 pub(crate) use group::Groups;
 use load::Loading;
@@ -207,12 +207,12 @@ impl ExclusiveDirs {
     #[allow(clippy::wildcard_enum_match_arm, reason = "the server answers a new operation")]
     fn question(&self, cred: &Cred, op: &Op<'_>) -> LocalResult {
         let answer = match *op {
-            Op::Lookup { parent, name } => {
+            Op::Read(ReadOp::Lookup { parent, name }) => {
                 self.named(parent, name)?;
                 Answer::Attr(self.view.lookup(cred, parent, name)?)
             }
-            Op::GetAttr { ino } => Answer::Attr(self.attr(ino).ok_or(Not::Known)?),
-            Op::List { dir, after, limit, attrs } => {
+            Op::Read(ReadOp::GetAttr { ino }) => Answer::Attr(self.attr(ino).ok_or(Not::Known)?),
+            Op::Read(ReadOp::List { dir, after, limit, attrs }) => {
                 if !self.dirs.contains_key(&dir) {
                     return Err(Not::Known);
                 }
@@ -225,21 +225,21 @@ impl ExclusiveDirs {
                 let entries = entries.into_iter().map(|entry| (entry.name, entry.attr)).collect();
                 Answer::Entries { entries, more }
             }
-            Op::GetData { ino } => {
+            Op::Read(ReadOp::GetData { ino }) => {
                 self.whole(ino)?;
                 self.view.access(cred, ino, 4)?;
                 Answer::Data(self.view.data(ino)?.to_vec())
             }
-            Op::GetXattr { ino, name } => {
+            Op::Read(ReadOp::GetXattr { ino, name }) => {
                 self.whole(ino)?;
                 Answer::Data(self.view.xattr(ino, name)?.to_vec())
             }
-            Op::ListXattr { ino } => {
+            Op::Read(ReadOp::ListXattr { ino }) => {
                 self.whole(ino)?;
                 let names = self.view.xattr_names(ino)?;
                 Answer::Names(names.into_iter().map(<[u8]>::to_vec).collect())
             }
-            Op::Open { ino, .. } => return self.open(cred, ino),
+            Op::Session(SessionOp::Open { ino, .. }) => return self.open(cred, ino),
             _ => return Err(Not::Known),
         };
         Ok(Here::Said(answer))
@@ -265,13 +265,15 @@ impl ExclusiveDirs {
     #[allow(clippy::wildcard_enum_match_arm, reason = "the server carries out a new operation")]
     fn change(&mut self, cred: &Cred, op: &Op<'_>, now: Timestamp) -> LocalResult {
         match *op {
-            Op::Create { parent, name, ref new } => self.create(cred, (parent, name), new, now),
-            Op::Unlink { parent, name } => {
+            Op::Change(ChangeOp::Create { parent, name, ref new }) => {
+                self.create(cred, (parent, name), new, now)
+            }
+            Op::Change(ChangeOp::Unlink { parent, name }) => {
                 self.named(parent, name)?;
                 let planned = self.view.plan().unlink(cred, parent, name, now)?;
                 Ok(self.execute(&planned, now))
             }
-            Op::Rmdir { parent, name } => {
+            Op::Change(ChangeOp::Rmdir { parent, name }) => {
                 let gone = self.named(parent, name)?;
                 let planned = self.view.plan().rmdir(cred, parent, name, now)?;
                 let answer = self.execute(&planned, now);
@@ -280,7 +282,7 @@ impl ExclusiveDirs {
                 }
                 Ok(answer)
             }
-            Op::Rename { parent, name, new_parent, new_name, flags } => {
+            Op::Change(ChangeOp::Rename { parent, name, new_parent, new_name, flags }) => {
                 let moved = self.named(parent, name)?;
                 let over = self.named(new_parent, new_name)?;
                 let is_dir = |ino: Option<Ino>| ino.is_some_and(|ino| self.view.is_dir(ino));
@@ -298,12 +300,12 @@ impl ExclusiveDirs {
                 }
                 Ok(answer)
             }
-            Op::SetAttr { ino, ref change } => {
+            Op::Change(ChangeOp::SetAttr { ino, ref change }) => {
                 self.governed(ino)?;
                 let planned = self.view.plan().setattr(cred, ino, change, now)?;
                 Ok(self.execute(&planned, now))
             }
-            Op::Accessed { ino, at } => {
+            Op::Change(ChangeOp::Accessed { ino, at }) => {
                 self.governed(ino)?;
                 let Attr { atime, ctime, .. } = self.view.getattr(ino)?;
                 if at <= atime {
@@ -313,13 +315,13 @@ impl ExclusiveDirs {
                 let planned = self.view.plan().setattr(cred, ino, &change, ctime)?;
                 Ok(self.execute(&planned, now))
             }
-            Op::SetXattr { ino, name, value, flags } => {
+            Op::Change(ChangeOp::SetXattr { ino, name, value, flags }) => {
                 self.whole(ino)?;
                 let change = XattrChange { name, value, flags };
                 let planned = self.view.plan().setxattr(cred, ino, change, now)?;
                 Ok(self.execute(&planned, now))
             }
-            Op::SetData { ino, data, size } => {
+            Op::Change(ChangeOp::SetData { ino, data, size }) => {
                 self.whole(ino)?;
                 let planned = self.view.plan().setdata(cred, ino, data, size, now)?;
                 Ok(self.execute(&planned, now))

@@ -7,7 +7,7 @@
 //! and asks the directory again.
 
 use types::{Frag, Ino, Map, Path, name_hash};
-use wire::{Fragments, Op};
+use wire::{AdminOp, ChangeOp, Fragments, Op, ReadOp};
 
 /// Fragments of fragments are looked at so deep: more cannot be.
 const DEPTH_MAX: usize = (Frag::BITS_MAX / Frag::SPLIT_BITS) as usize;
@@ -115,29 +115,34 @@ impl FragmentMap {
         if self.dirs.is_empty() {
             return op;
         }
-        if let Op::Walk { base, path } = op {
+        if let Op::Read(ReadOp::Walk { base, path }) = op {
             let parsed = Path::parse(path).ok();
             let first = parsed.as_ref().and_then(|path| path.components().next());
-            return Op::Walk { base: first.map_or(base, |name| self.home(base, name)), path };
+            return Op::Read(ReadOp::Walk {
+                base: first.map_or(base, |name| self.home(base, name)),
+                path,
+            });
         }
-        if let Op::List { dir, after, limit, attrs } = op {
+        if let Op::Read(ReadOp::List { dir, after, limit, attrs }) = op {
             let leaf = match after {
                 Some(name) => self.home(dir, name),
                 None => self.home_of_hash(dir, 0),
             };
-            return Op::List { dir: leaf, after, limit, attrs };
+            return Op::Read(ReadOp::List { dir: leaf, after, limit, attrs });
         }
         let mut op = op;
-        if let Op::Rename { new_parent, new_name, .. } = &mut op {
+        if let Op::Change(ChangeOp::Rename { new_parent, new_name, .. }) = &mut op {
             *new_parent = self.home(*new_parent, new_name);
         }
-        if let Op::Lookup { parent, name }
-        | Op::Create { parent, name, .. }
-        | Op::Link { parent, name, .. }
-        | Op::Unlink { parent, name }
-        | Op::Rmdir { parent, name }
-        | Op::Rename { parent, name, .. }
-        | Op::WriteDown { parent, name } = &mut op
+        if let Op::Read(ReadOp::Lookup { parent, name })
+        | Op::Change(
+            ChangeOp::Create { parent, name, .. }
+            | ChangeOp::Link { parent, name, .. }
+            | ChangeOp::Unlink { parent, name }
+            | ChangeOp::Rmdir { parent, name }
+            | ChangeOp::Rename { parent, name, .. },
+        )
+        | Op::Admin(AdminOp::WriteDown { parent, name }) = &mut op
             && !name.is_empty()
         {
             *parent = self.home(*parent, name);
@@ -198,15 +203,16 @@ mod tests {
         let mut map = FragmentMap::default();
         map.note(&fragments(1, Frag::WHOLE, 10));
         map.note(&fragments(10, Frag::WHOLE.split().unwrap()[0], 20));
-        let list = |after| map.aim(Op::List { dir: Ino(1), after, limit: 9, attrs: true });
-        let Op::List { dir: mut at, .. } = list(None) else { panic!() };
+        let list =
+            |after| map.aim(Op::Read(ReadOp::List { dir: Ino(1), after, limit: 9, attrs: true }));
+        let Op::Read(ReadOp::List { dir: mut at, .. }) = list(None) else { panic!() };
         let mut all = vec![at.0];
         while let Some(next) = map.leaf_after(Ino(1), at) {
             all.push(next.0);
             at = next;
         }
         assert_eq!(all, [20, 21, 22, 23, 24, 25, 26, 27, 11, 12, 13, 14, 15, 16, 17]);
-        let Op::List { dir, .. } = list(Some(b"name")) else { panic!() };
+        let Op::Read(ReadOp::List { dir, .. }) = list(Some(b"name")) else { panic!() };
         assert_eq!(dir, map.home(Ino(1), b"name"));
     }
 }

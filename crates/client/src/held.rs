@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use types::{Ino, Lock, LockKind, LockMode, LockRanges, Tid};
-use wire::{Access, Op};
+use wire::{Access, Op, SessionOp};
 
 /// See the module documentation.
 #[derive(Debug, Default)]
@@ -38,11 +38,13 @@ impl FileState {
         let open = self.open;
         let mut ops = Vec::new();
         for (write, count) in [(false, open.reading), (true, open.writing)] {
-            ops.extend((count > 0).then_some(Op::Close { ino, write }));
+            ops.extend((count > 0).then_some(Op::Session(SessionOp::Close { ino, write })));
         }
         let locks = self.locks.iter().flat_map(|(_, ranges)| ranges.iter());
         let unlock = |lock: &Lock| Lock { mode: LockMode::Unlock, ..*lock };
-        ops.extend(locks.map(|lock| Op::Lock { ino, lock: unlock(lock), wait: false }));
+        ops.extend(
+            locks.map(|lock| Op::Session(SessionOp::Lock { ino, lock: unlock(lock), wait: false })),
+        );
         ops
     }
 }
@@ -247,7 +249,11 @@ impl Held {
         }
         let mut ops = Vec::new();
         for ((kind, owner), ranges) in locks {
-            ops.extend(ranges.iter().map(|lock| Op::Lock { ino, lock: *lock, wait: false }));
+            ops.extend(
+                ranges
+                    .iter()
+                    .map(|lock| Op::Session(SessionOp::Lock { ino, lock: *lock, wait: false })),
+            );
             self.locks.entry((ino, kind, owner)).or_insert(ranges);
         }
         if open.reading > 0 || open.writing > 0 {
@@ -272,7 +278,9 @@ impl Held {
         self.early.clear();
         let opens = self.opens.iter().map(|(ino, open)| reopen(*ino, open));
         let locks = self.locks.iter().flat_map(|((ino, ..), ranges)| {
-            ranges.iter().map(|lock| Op::Lock { ino: *ino, lock: *lock, wait: false })
+            ranges
+                .iter()
+                .map(|lock| Op::Session(SessionOp::Lock { ino: *ino, lock: *lock, wait: false }))
         });
         opens.chain(locks)
     }
@@ -281,7 +289,10 @@ impl Held {
 /// The message that registers an open file.
 fn reopen(ino: Ino, open: &Open) -> Op<'static> {
     let Open { reading, writing, shared, .. } = *open;
-    Op::Reopen { ino, access: Access { read: reading > 0, write: writing > 0, shared } }
+    Op::Session(SessionOp::Reopen {
+        ino,
+        access: Access { read: reading > 0, write: writing > 0, shared },
+    })
 }
 
 mod validate;

@@ -8,7 +8,7 @@
 //! not know the clients that cache. So entries never change, they only expire.
 
 use types::{Attr, Cred, Errno, Ino, Map, Moment, Path, Tid, check_name};
-use wire::{Answer, Grants, Op, Reply};
+use wire::{Answer, Grants, Op, ReadOp, Reply};
 
 use crate::cache::may_search;
 
@@ -62,14 +62,16 @@ pub(crate) struct Leases {
 #[allow(clippy::wildcard_enum_match_arm, reason = "others come without a lease")]
 fn asked(op: &Op<'_>) -> Option<Asked> {
     match *op {
-        Op::Lookup { parent, name } => Some(Asked::Lookup { parent, name: name.into() }),
-        Op::Walk { path, .. } => {
+        Op::Read(ReadOp::Lookup { parent, name }) => {
+            Some(Asked::Lookup { parent, name: name.into() })
+        }
+        Op::Read(ReadOp::Walk { path, .. }) => {
             let path = Path::parse(path).ok()?;
             let (_, name) = path.split_last()?;
             Some(Asked::Walk { name: name.into() })
         }
-        Op::GetAttr { .. } => Some(Asked::Attr),
-        Op::List { dir, after, attrs, .. } => {
+        Op::Read(ReadOp::GetAttr { .. }) => Some(Asked::Attr),
+        Op::Read(ReadOp::List { dir, after, attrs, .. }) => {
             Some(Asked::List { dir, after: after.map(Into::into), attrs })
         }
         _ => None,

@@ -23,7 +23,9 @@ mod validate;
 use std::collections::VecDeque;
 
 use types::{ClientId, Cred, Epoch, Ino, Lock, Map, Moment, Rank, Seq, Stripe, Tid};
-use wire::{Answer, Failure, Hello, Message, Op, Replay, Reply, Request, Welcome};
+use wire::{
+    Answer, Failure, Hello, JobOp, Message, Op, Replay, Reply, Request, SessionOp, Welcome,
+};
 
 pub use async_ops::LocalAnswer;
 
@@ -161,7 +163,7 @@ impl Session {
         self.resent.len()
     }
 
-    /// Whether the next change must wait until the journal caught up (`Op::Sync`).
+    /// Whether the next change must wait until the journal caught up (`SessionOp::Sync`).
     #[must_use]
     pub fn must_sync(&self) -> bool {
         self.unsafe_count() >= UNSAFE_MAX
@@ -180,7 +182,7 @@ impl Session {
         self.leases.at(now);
     }
 
-    /// Whether the caller should list a directory (`Op::List`, from the start to the end): then the
+    /// Whether the caller should list a directory (`List`, from the start to the end): then the
     /// cache knows the names that do not exist.
     pub fn is_worth_listing(&mut self, dir: Ino) -> bool {
         self.cache.as_mut().is_some_and(|cache| cache.is_worth_listing(dir))
@@ -206,7 +208,8 @@ impl Session {
             cache.ask(tid, &op);
             self.leases.ask(tid, &op);
         }
-        if let (Some(exclusive), Op::Extend { subtree: Ino(0), count }) = (&mut self.exclusive, op)
+        if let (Some(exclusive), Op::Job(JobOp::Extend { subtree: Ino(0), count })) =
+            (&mut self.exclusive, op)
         {
             exclusive.asks_for_numbers(tid, count);
         }
@@ -235,11 +238,14 @@ impl Session {
     /// not wait for the answer. Returns whether another client waits for the notification.
     pub fn close(&mut self, ino: Ino, write: bool, effects: &mut SessionEffects) -> bool {
         let closed = self.held.closed(ino, write);
-        if closed.last && !closed.awaited && self.queue_after_async(Op::Close { ino, write }) {
+        if closed.last
+            && !closed.awaited
+            && self.queue_after_async(Op::Session(SessionOp::Close { ino, write }))
+        {
             return false;
         }
         if closed.last {
-            self.call(&Cred::root(), Op::Close { ino, write }, effects);
+            self.call(&Cred::root(), Op::Session(SessionOp::Close { ino, write }), effects);
         }
         closed.last && closed.awaited
     }
@@ -357,7 +363,7 @@ impl Session {
             exclusive.forget(dir);
         }
         self.cache.iter_mut().for_each(|cache| cache.forget(dir));
-        self.call(&Cred::root(), Op::Return { dir }, effects);
+        self.call(&Cred::root(), Op::Session(SessionOp::Return { dir }), effects);
     }
 
     fn welcome(&mut self, welcome: &Welcome, effects: &mut SessionEffects) {
@@ -409,7 +415,8 @@ impl Session {
     fn end_of_resent(&mut self, effects: &mut SessionEffects) {
         let tid = Tid(self.next_tid);
         self.next_tid += 1;
-        let request = Request::new(tid, self.acked(tid), Cred::root(), Op::Sync);
+        let request =
+            Request::new(tid, self.acked(tid), Cred::root(), Op::Session(SessionOp::Sync));
         let request = Request { replay: Some(Replay::default()), ..request };
         Message::Request(request).append_frame(&mut effects.frames);
     }
@@ -423,7 +430,7 @@ impl Session {
         if let Some(cache) = &mut self.cache {
             cache.note_reply(&reply);
             for dir in cache.shrink() {
-                self.call(&Cred::root(), Op::Return { dir }, effects);
+                self.call(&Cred::root(), Op::Session(SessionOp::Return { dir }), effects);
             }
         }
         let Reply { tid, seq, time, safe, result, .. } = reply;

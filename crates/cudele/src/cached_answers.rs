@@ -3,7 +3,7 @@
 
 use client::{named, second};
 use types::{Cred, Errno, Ino, Result};
-use wire::{Answer, Op};
+use wire::{Answer, Op, ReadOp};
 
 use crate::Fs;
 use crate::fs::unexpected;
@@ -27,7 +27,7 @@ impl Fs {
             let mut state = link.lock();
             named(&op).into_iter().chain(second(&op)).for_each(|ino| state.session.ask_for(ino));
         }
-        let Op::Lookup { parent, .. } = op else { return answer };
+        let Op::Read(ReadOp::Lookup { parent, .. }) = op else { return answer };
         if answer.as_ref().is_err_and(|error| error.errno == Errno::NotFound)
             && link.lock().session.is_worth_listing(parent)
         {
@@ -42,7 +42,8 @@ impl Fs {
 fn learn_names(link: &Link, cred: &Cred, dir: Ino) -> Result<()> {
     let mut after: Option<Vec<u8>> = None;
     loop {
-        let op = Op::List { dir, after: after.as_deref(), limit: LIST_PAGE, attrs: false };
+        let op =
+            Op::Read(ReadOp::List { dir, after: after.as_deref(), limit: LIST_PAGE, attrs: false });
         let answer = link.request(cred, op, &[])?;
         let Answer::Entries { entries, more } = answer else { return Err(unexpected(&answer)) };
         after = entries.into_iter().last().map(|(name, _)| name);

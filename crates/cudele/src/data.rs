@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use objstore::SyncScope;
 use types::{Attr, Errno, Error, INLINE_BYTES_MAX, Ino, Result, Stripe};
-use wire::Op;
+use wire::{Op, ReadOp};
 
 use crate::fs::bytes_answer;
 use crate::{Dir, Fs, NewFile, Seal, extents};
@@ -173,7 +173,7 @@ impl Fs {
         if attr.size == 0 || attr.size > INLINE_BYTES_MAX as u64 {
             return Ok(Vec::new());
         }
-        bytes_answer(self.call(Op::GetData { ino: attr.ino })?)
+        bytes_answer(self.call(Op::Read(ReadOp::GetData { ino: attr.ino }))?)
     }
 
     /// As much of a file as is best read at a time, from an offset before its end on.
@@ -192,7 +192,7 @@ impl Fs {
     /// Checks that a file with a stripe of zeros exists: the stripe may be deleted because the file
     /// was removed.
     fn check_exists(&self, ino: Ino) -> Result<()> {
-        match self.call(Op::GetAttr { ino }) {
+        match self.call(Op::Read(ReadOp::GetAttr { ino })) {
             Err(error) if matches!(error.errno, Errno::Stale | Errno::NotFound) => {
                 let cause = "the file was removed while it was read";
                 let remedy = "read it again by its name, if another file has that now";

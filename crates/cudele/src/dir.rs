@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use types::{Attr, AttrChange, Errno, Error, FileType, Ino, Path, RenameFlags, Result, Timestamp};
-use wire::{Answer, NewInode, Op};
+use wire::{Answer, ChangeOp, NewInode, Op, ReadOp};
 
 use crate::Fs;
 use crate::fs::unexpected;
@@ -203,7 +203,7 @@ impl Dir {
     /// `EEXIST`, `EACCES`, `EINVAL`, `ENAMETOOLONG`, `EBUSY` in another client's subtree.
     pub fn create(&self, name: impl AsRef<[u8]>, new: &NewFile<'_>) -> Result<Attr> {
         let name = name.as_ref();
-        let op = Op::Create { parent: self.ino, name, new: new.wire() };
+        let op = Op::Change(ChangeOp::Create { parent: self.ino, name, new: new.wire() });
         let attr = Fs::attr_answer(self.call(op, name)?)?;
         self.logged(|log| log.created(self.ino, name, &attr, new.data))?;
         Ok(attr)
@@ -215,7 +215,7 @@ impl Dir {
     /// `ENOENT`, `EACCES`.
     pub fn lookup(&self, name: impl AsRef<[u8]>) -> Result<Attr> {
         let name = name.as_ref();
-        Fs::attr_answer(self.call(Op::Lookup { parent: self.ino, name }, name)?)
+        Fs::attr_answer(self.call(Op::Read(ReadOp::Lookup { parent: self.ino, name }), name)?)
     }
 
     /// Gives an inode one more name here.
@@ -224,7 +224,7 @@ impl Dir {
     /// `EEXIST`, `EPERM` for a directory, `EMLINK`.
     pub fn link(&self, ino: Ino, name: impl AsRef<[u8]>) -> Result<()> {
         let name = name.as_ref();
-        self.call(Op::Link { ino, parent: self.ino, name }, name)?;
+        self.call(Op::Change(ChangeOp::Link { ino, parent: self.ino, name }), name)?;
         self.logged(|log| log.linked(self.ino, name, &self.lookup(name)?))
     }
 
@@ -234,7 +234,7 @@ impl Dir {
     /// `ENOENT`, `EISDIR`, `EACCES`, `EPERM`.
     pub fn unlink(&self, name: impl AsRef<[u8]>) -> Result<()> {
         let name = name.as_ref();
-        self.call(Op::Unlink { parent: self.ino, name }, name)?;
+        self.call(Op::Change(ChangeOp::Unlink { parent: self.ino, name }), name)?;
         self.logged(|log| log.removed(self.ino, name, false))
     }
 
@@ -244,7 +244,7 @@ impl Dir {
     /// `ENOENT`, `ENOTDIR`, `ENOTEMPTY`, `EACCES`, `EPERM`.
     pub fn rmdir(&self, name: impl AsRef<[u8]>) -> Result<()> {
         let name = name.as_ref();
-        self.call(Op::Rmdir { parent: self.ino, name }, name)?;
+        self.call(Op::Change(ChangeOp::Rmdir { parent: self.ino, name }), name)?;
         self.logged(|log| log.removed(self.ino, name, true))
     }
 
@@ -260,7 +260,13 @@ impl Dir {
         flags: RenameFlags,
     ) -> Result<()> {
         let (name, new_name) = (name.as_ref(), new_name.as_ref());
-        let op = Op::Rename { parent: self.ino, name, new_parent: to.ino, new_name, flags };
+        let op = Op::Change(ChangeOp::Rename {
+            parent: self.ino,
+            name,
+            new_parent: to.ino,
+            new_name,
+            flags,
+        });
         self.call_with(Some(to), op, name)?;
         let Some(log) = self.log.as_ref().or(to.log.as_ref()) else { return Ok(()) };
         let back = if flags.exchange { Some(self.lookup(name)?) } else { None };
@@ -277,7 +283,11 @@ impl Dir {
     pub fn set_attr(&self, name: impl AsRef<[u8]>, change: &AttrChange) -> Result<()> {
         let name = name.as_ref();
         let attr = self.lookup(name)?;
-        self.call_about(attr.ino, name, Op::SetAttr { ino: attr.ino, change: *change })?;
+        self.call_about(
+            attr.ino,
+            name,
+            Op::Change(ChangeOp::SetAttr { ino: attr.ino, change: *change }),
+        )?;
         self.logged(|log| log.set_attr(self.ino, attr.ino, change))
     }
 
@@ -291,7 +301,7 @@ impl Dir {
 
     /// The same for an inode whose name here is known.
     pub(crate) fn set_attr_under(&self, name: &[u8], ino: Ino, change: &AttrChange) -> Result<()> {
-        self.call_about(ino, name, Op::SetAttr { ino, change: *change })?;
+        self.call_about(ino, name, Op::Change(ChangeOp::SetAttr { ino, change: *change }))?;
         self.logged(|log| log.set_attr(self.ino, ino, change))
     }
 
@@ -311,7 +321,7 @@ impl Dir {
         data: &[u8],
         size: u64,
     ) -> Result<()> {
-        self.call_about(ino, name, Op::SetData { ino, data, size })?;
+        self.call_about(ino, name, Op::Change(ChangeOp::SetData { ino, data, size }))?;
         self.logged(|log| log.set_data(self.ino, ino, data, size))
     }
 
@@ -325,8 +335,12 @@ impl Dir {
         let mut all: Vec<DirEntry> = Vec::new();
         loop {
             let after = all.last().map(|entry| entry.name.clone());
-            let op =
-                Op::List { dir: self.ino, after: after.as_deref(), limit: LIST_LIMIT, attrs: true };
+            let op = Op::Read(ReadOp::List {
+                dir: self.ino,
+                after: after.as_deref(),
+                limit: LIST_LIMIT,
+                attrs: true,
+            });
             let answer = self.call(op, b"")?;
             let Answer::Entries { entries, more } = answer else {
                 return Err(unexpected(&answer));

@@ -6,7 +6,7 @@
 
 use client::{WalkStep, Walks};
 use types::{Cred, Errno, Ino, Path, Result};
-use wire::{Answer, Op};
+use wire::{Answer, Op, ReadOp};
 
 use crate::Fs;
 use crate::fs::unexpected;
@@ -75,7 +75,7 @@ impl Fs {
     /// As [`Fs::walk_to`].
     pub fn walk_to_as(&self, cred: &Cred, (base, path): (Ino, &Path), ino: Ino) -> Result<bool> {
         let bytes = path.to_bytes();
-        match self.call_as(cred, Op::Walk { base, path: &bytes }) {
+        match self.call_as(cred, Op::Read(ReadOp::Walk { base, path: &bytes })) {
             Ok(Answer::Walked { attr, .. }) => Ok(attr.is_some_and(|attr| attr.ino == ino)),
             Ok(answer) => Err(unexpected(&answer)),
             Err(error) if leads_nowhere(error.errno) => Ok(false),

@@ -1,11 +1,11 @@
 //! Open files: the requests with which programs open, share, append to and lock files by inode
-//! number. The caller reads and writes the content: inline content with [`Op::SetData`], other
-//! content in the object store.
+//! number. The caller reads and writes the content: inline content with [`ChangeOp::SetData`],
+//! other content in the object store.
 
 use std::sync::Arc;
 
 use types::{Attr, ClientId, Cred, Ino, Lock, Result};
-use wire::{Answer, Op, Opened};
+use wire::{Answer, ChangeOp, Op, Opened, SessionOp};
 
 use crate::Fs;
 use crate::fs::unexpected;
@@ -24,7 +24,7 @@ impl Fs {
     /// # Errors
     /// `EACCES`, `EISDIR`, `EINVAL` if it is no file, `ESTALE` if the server does not know it.
     pub fn open_as(&self, cred: &Cred, ino: Ino, write: bool) -> Result<Opened> {
-        let answer = self.call_as(cred, Op::Open { ino, write })?;
+        let answer = self.call_as(cred, Op::Session(SessionOp::Open { ino, write }))?;
         let Answer::Opened(opened) = answer else { return Err(unexpected(&answer)) };
         Ok(opened)
     }
@@ -55,7 +55,7 @@ impl Fs {
     /// # Errors
     /// The errors of the store: the file is then not shared, and the asking client gets an error.
     pub fn yield_file(&self, ino: Ino) -> Result<()> {
-        self.call(Op::Yield { ino }).map(drop)
+        self.call(Op::Session(SessionOp::Yield { ino })).map(drop)
     }
 
     /// The answer to a recall, if the file that was recalled is still open: [`Fs::yield_file`]. One
@@ -99,7 +99,9 @@ impl Fs {
 
     /// Reports that the events of a subtree from before the demand are merged.
     pub(crate) fn say_merged(&self, root: Ino) -> Result<()> {
-        self.link_of(root).request(&Cred::root(), Op::Yield { ino: root }, &[]).map(drop)
+        self.link_of(root)
+            .request(&Cred::root(), Op::Session(SessionOp::Yield { ino: root }), &[])
+            .map(drop)
     }
 
     /// Whether a file that is open is shared, as far as answers have arrived.
@@ -114,7 +116,7 @@ impl Fs {
     /// `EACCES` if it is not open for writing and the mode does not allow it, `EISDIR`, `EINVAL`,
     /// `ESTALE`.
     pub fn grow_as(&self, cred: &Cred, ino: Ino, size: u64) -> Result<Attr> {
-        Self::attr_answer(self.call_as(cred, Op::Grow { ino, size })?)
+        Self::attr_answer(self.call_as(cred, Op::Change(ChangeOp::Grow { ino, size }))?)
     }
 
     /// Makes a file `length` bytes longer, for the caller to write just before its new end. No two
@@ -123,7 +125,7 @@ impl Fs {
     /// # Errors
     /// As [`Fs::grow_as`]; `EFBIG`.
     pub fn append_as(&self, cred: &Cred, ino: Ino, length: u64) -> Result<Attr> {
-        Self::attr_answer(self.call_as(cred, Op::Append { ino, length })?)
+        Self::attr_answer(self.call_as(cred, Op::Change(ChangeOp::Append { ino, length }))?)
     }
 
     /// Sets, changes or, with [`types::LockMode::Unlock`], releases a lock on a file. With `wait`
@@ -136,7 +138,7 @@ impl Fs {
     /// `EAGAIN` if it is taken and `wait` is not set, `EDEADLK` if waiting would never end, `EINTR`
     /// after [`Fs::cancel_lock`], `EINVAL` if it ends before it starts.
     pub fn lock(&self, ino: Ino, lock: Lock, wait: bool) -> Result<()> {
-        self.call(Op::Lock { ino, lock, wait }).map(drop)
+        self.call(Op::Session(SessionOp::Lock { ino, lock, wait })).map(drop)
     }
 
     /// Ends another thread's wait for this very lock. If the lock was set in the meantime, it is.
@@ -144,7 +146,7 @@ impl Fs {
     /// # Errors
     /// As [`Fs::call`].
     pub fn cancel_lock(&self, ino: Ino, lock: Lock) -> Result<()> {
-        self.call(Op::CancelLock { ino, lock }).map(drop)
+        self.call(Op::Session(SessionOp::CancelLock { ino, lock })).map(drop)
     }
 
     /// The first conflicting lock, and its client.
@@ -152,7 +154,7 @@ impl Fs {
     /// # Errors
     /// As [`Fs::call`].
     pub fn get_lock(&self, ino: Ino, lock: Lock) -> Result<Option<(ClientId, Lock)>> {
-        let answer = self.call(Op::GetLock { ino, lock })?;
+        let answer = self.call(Op::Session(SessionOp::GetLock { ino, lock }))?;
         let Answer::Locked(found) = answer else { return Err(unexpected(&answer)) };
         Ok(found)
     }

@@ -8,7 +8,10 @@ use types::{
     Attr, AttrChange, ClientId, Cred, Epoch, Errno, Error, FileType, Ino, Path, Rank, RenameFlags,
     Result, Seq, XattrFlags,
 };
-use wire::{Answer, EffectivePolicy, NewInode, Op, PolicyEntry, UnusedNumbers};
+use wire::{
+    AdminOp, Answer, ChangeOp, EffectivePolicy, JobOp, NewInode, Op, PolicyEntry, ReadOp,
+    SessionOp, UnusedNumbers,
+};
 
 use crate::link::Link;
 use crate::observe::Observed;
@@ -162,7 +165,7 @@ impl Fs {
         unused: UnusedNumbers<'_>,
     ) -> Result<wire::MergeReport> {
         let bytes = journal.len() as u64;
-        let op = Op::Merge { subtree, bytes, object: b"", flags, unused };
+        let op = Op::Job(JobOp::Merge { subtree, bytes, object: b"", flags, unused });
         let answer = self.call_with_chunks(op, &[journal])?;
         let Answer::Merged(report) = answer else { return Err(unexpected(&answer)) };
         Ok(*report)
@@ -196,7 +199,8 @@ impl Fs {
         unused: UnusedNumbers<'_>,
     ) -> Result<wire::MergeReport> {
         let object = object.as_bytes();
-        let answer = self.call(Op::Merge { subtree, bytes: 0, object, flags, unused })?;
+        let answer =
+            self.call(Op::Job(JobOp::Merge { subtree, bytes: 0, object, flags, unused }))?;
         let Answer::Merged(report) = answer else { return Err(unexpected(&answer)) };
         Ok(*report)
     }
@@ -213,7 +217,7 @@ impl Fs {
     /// `ENOENT`, `ENOTDIR`, `EACCES`, `ELOOP`, `EBUSY` in another client's subtree.
     pub fn walk(&self, path: &Path) -> Result<(Ino, Option<Attr>)> {
         let bytes = path.to_bytes();
-        let answer = self.call(Op::Walk { base: Ino::ROOT, path: &bytes });
+        let answer = self.call(Op::Read(ReadOp::Walk { base: Ino::ROOT, path: &bytes }));
         let answer = answer.map_err(|error| error.about(path.to_string()))?;
         let Answer::Walked { parent, attr } = answer else { return Err(unexpected(&answer)) };
         Ok((parent, attr))
@@ -271,10 +275,11 @@ impl Fs {
             let below = at.join(name);
             let mode = FileType::Directory.mode_bits() | (mode & 0o7777);
             let new = NewInode { mode, ..NewInode::default() };
-            match self.call(Op::Lookup { parent: attr.ino, name }) {
+            match self.call(Op::Read(ReadOp::Lookup { parent: attr.ino, name })) {
                 Ok(answer) => attr = Self::attr_answer(answer)?,
                 Err(error) if error.errno == Errno::NotFound => {
-                    let made = self.call(Op::Create { parent: attr.ino, name, new });
+                    let made =
+                        self.call(Op::Change(ChangeOp::Create { parent: attr.ino, name, new }));
                     match made {
                         Ok(answer) => attr = Self::attr_answer(answer)?,
                         Err(error) if error.errno == Errno::Exists => {
@@ -313,7 +318,7 @@ impl Fs {
     /// # Errors
     /// `EPERM`, `EACCES`, `EINVAL`, `EISDIR`.
     pub fn set_attr(&self, ino: Ino, change: &AttrChange) -> Result<()> {
-        self.call(Op::SetAttr { ino, change: *change })?;
+        self.call(Op::Change(ChangeOp::SetAttr { ino, change: *change }))?;
         Ok(())
     }
 
@@ -322,7 +327,7 @@ impl Fs {
     /// # Errors
     /// `ENODATA`.
     pub fn get_xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
-        bytes_answer(self.call(Op::GetXattr { ino, name })?)
+        bytes_answer(self.call(Op::Read(ReadOp::GetXattr { ino, name }))?)
     }
 
     /// Sets or, without a value, removes an extended attribute.
@@ -330,7 +335,12 @@ impl Fs {
     /// # Errors
     /// `EPERM`, `ENODATA`, `EFBIG`, `ERANGE`.
     pub fn set_xattr(&self, ino: Ino, name: &[u8], value: Option<&[u8]>) -> Result<()> {
-        self.call(Op::SetXattr { ino, name, value, flags: XattrFlags::default() })?;
+        self.call(Op::Change(ChangeOp::SetXattr {
+            ino,
+            name,
+            value,
+            flags: XattrFlags::default(),
+        }))?;
         Ok(())
     }
 
@@ -339,7 +349,7 @@ impl Fs {
     /// # Errors
     /// `ESTALE`.
     pub fn list_xattr(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
-        let answer = self.call(Op::ListXattr { ino })?;
+        let answer = self.call(Op::Read(ReadOp::ListXattr { ino }))?;
         let Answer::Names(names) = answer else { return Err(unexpected(&answer)) };
         Ok(names)
     }
@@ -349,7 +359,7 @@ impl Fs {
     /// # Errors
     /// `ESTALE`, `EACCES`.
     pub fn read_link(&self, ino: Ino) -> Result<Vec<u8>> {
-        bytes_answer(self.call(Op::GetData { ino })?)
+        bytes_answer(self.call(Op::Read(ReadOp::GetData { ino }))?)
     }
 
     /// Waits until everything this client changed is as durable as its policies promise.
@@ -357,7 +367,7 @@ impl Fs {
     /// # Errors
     /// `ENOSPC` or `EIO` if the journal cannot be written; the error of a change that was lost.
     pub fn sync(&self) -> Result<Seq> {
-        let answer = self.call(Op::Sync)?;
+        let answer = self.call(Op::Session(SessionOp::Sync))?;
         self.check_lost()?;
         let Answer::Safe(seq) = answer else { return Err(unexpected(&answer)) };
         Ok(seq)
@@ -365,7 +375,7 @@ impl Fs {
 
     /// Makes sure that this client talks to the server that is active now.
     pub(crate) fn reach(&self) -> Result<()> {
-        self.call(Op::Sync).map(drop)
+        self.call(Op::Session(SessionOp::Sync)).map(drop)
     }
 
     /// Waits until everything is in the metadata store and the journal is trimmed.
@@ -373,7 +383,7 @@ impl Fs {
     /// # Errors
     /// `EIO`.
     pub fn checkpoint(&self) -> Result<()> {
-        self.call(Op::Checkpoint).map(|_| ())
+        self.call(Op::Admin(AdminOp::Checkpoint)).map(|_| ())
     }
 
     /// Every policy that was set, with the path that its directory has today. Those of directories
@@ -400,7 +410,7 @@ impl Fs {
     /// # Errors
     /// `ESTALE`, `ENOTDIR`.
     pub fn policy_at(&self, dir: Ino) -> Result<(Policy, EffectivePolicy)> {
-        let answer = self.call(Op::GetPolicy { dir })?;
+        let answer = self.call(Op::Read(ReadOp::GetPolicy { dir }))?;
         let Answer::Policy(effective) = answer else { return Err(unexpected(&answer)) };
         Ok((Policy::parse(&effective.policy)?.policy, effective))
     }
@@ -425,7 +435,7 @@ impl Fs {
 
     /// Makes a decoupled subtree this client's; the client that had it is fenced.
     pub(crate) fn take_over(&self, subtree: Ino) -> Result<wire::Decoupled> {
-        let answer = self.call(Op::TakeOver { subtree })?;
+        let answer = self.call(Op::Job(JobOp::TakeOver { subtree }))?;
         let Answer::Decoupled(decoupled) = answer else { return Err(unexpected(&answer)) };
         Ok(decoupled)
     }
@@ -441,7 +451,8 @@ impl Fs {
 
     /// The same, and says which numbers were not used.
     pub(crate) fn release_with(&self, subtree: Ino, unused: &[u8]) -> Result<()> {
-        self.call(Op::Release { subtree, unused: UnusedNumbers::new(unused) }).map(|_| ())
+        self.call(Op::Job(JobOp::Release { subtree, unused: UnusedNumbers::new(unused) }))
+            .map(|_| ())
     }
 }
 

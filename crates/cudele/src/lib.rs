@@ -102,9 +102,9 @@ pub use user::{Page, User};
 pub use verify::Verified;
 pub use waiting::{ServerWait, longest_wait};
 pub use wire::{
-    Answer, BalancerEntry, ClusterMap, DecoupledSubtree, EffectivePolicy, MdsEntry, MdsState,
-    MergeFlags, MergeReport, MergeSample, NewInode, Op, Opened, PolicyEntry, SampleKind,
-    StateStorage, WantsExclusive, Warning,
+    AdminOp, Answer, BalancerEntry, ChangeOp, ClusterMap, DecoupledSubtree, EffectivePolicy, JobOp,
+    MdsEntry, MdsState, MergeFlags, MergeReport, MergeSample, NewInode, Op, Opened, PolicyEntry,
+    RankOp, ReadOp, SampleKind, SessionOp, StateStorage, WantsExclusive, Warning,
 };
 
 /// The civil time now.

@@ -26,7 +26,7 @@ use client::{LocalAnswer, Session, SessionEffects, SessionInput};
 use net::{Address, Connection, Sender};
 use policy::Mechanism;
 use types::{ClientId, Cred, Epoch, Errno, Error, Ino, Rank, Result, Tid, Timestamp};
-use wire::{Answer, Message, Op};
+use wire::{Answer, JobOp, Message, Op, SessionOp};
 
 use crate::observe::Observed;
 use crate::strong_log::StrongLogs;
@@ -253,13 +253,13 @@ impl Link {
         let mut state = self.lock();
         if op.is_mutation() && state.session.must_sync() {
             drop(state);
-            self.request(cred, Op::Sync, &[])?;
+            self.request(cred, Op::Session(SessionOp::Sync), &[])?;
             state = self.lock();
         }
         let now = Instant::now();
         if state.session.exclusive_count() > 0 && !state.is_fresh(now) {
             // Its directories are this client's as long as it hears the server.
-            self.request_now(state, &Cred::root(), Op::AwaitAsync, &[])?;
+            self.request_now(state, &Cred::root(), Op::Session(SessionOp::AwaitAsync), &[])?;
             state = self.lock();
         }
         loop {
@@ -273,11 +273,16 @@ impl Link {
                 }
                 LocalAnswer::Nothing => return self.request_now(state, cred, op, chunks),
                 LocalAnswer::Soon => {
-                    self.request_now(state, &Cred::root(), Op::AwaitAsync, &[])?;
+                    self.request_now(
+                        state,
+                        &Cred::root(),
+                        Op::Session(SessionOp::AwaitAsync),
+                        &[],
+                    )?;
                     state = self.lock();
                 }
                 LocalAnswer::WantsNumbers(count) => {
-                    let op = Op::Extend { subtree: Ino(0), count };
+                    let op = Op::Job(JobOp::Extend { subtree: Ino(0), count });
                     self.request_now(state, &Cred::root(), op, &[])?;
                     state = self.lock();
                 }

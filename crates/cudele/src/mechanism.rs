@@ -18,7 +18,7 @@ use client::{
 use objstore::{Expect, SyncScope};
 use policy::{Composition, Mechanism};
 use types::{Errno, Error, Ino, Result};
-use wire::{Answer, Op};
+use wire::{Answer, Op, ReadOp};
 
 use crate::subtree::Written;
 use crate::{Fs, Stage, StateDir};
@@ -181,7 +181,9 @@ fn execute(fs: &Fs, root: Ino, effect: MechanismEffect) -> MechanismInput {
             fs.observed().note(mechanism, stage);
             MechanismInput::Done(Ok(()))
         }
-        MechanismEffect::Root => MechanismInput::Answer(fs.call(Op::GetAttr { ino: root })),
+        MechanismEffect::Root => {
+            MechanismInput::Answer(fs.call(Op::Read(ReadOp::GetAttr { ino: root })))
+        }
         // An existing object of this name has the same content, or is replaced.
         MechanismEffect::Put(name, bytes) => {
             MechanismInput::Done(store.put(&name, &bytes, Expect::Any).map(drop))

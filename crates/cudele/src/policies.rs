@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 
 use types::{Errno, Ino, Result};
-use wire::{Answer, Op, PolicyEntry};
+use wire::{Answer, Op, PolicyEntry, ReadOp};
 
 use crate::Fs;
 use crate::fs::parse;
@@ -41,7 +41,7 @@ fn is_unknown(errno: Errno) -> bool {
 
 /// Whether a directory still has the path that it had.
 fn leads_to(fs: &Fs, entry: &PolicyEntry) -> Result<bool> {
-    match fs.call(Op::Walk { base: Ino::ROOT, path: &entry.path }) {
+    match fs.call(Op::Read(ReadOp::Walk { base: Ino::ROOT, path: &entry.path })) {
         Ok(Answer::Walked { attr, .. }) => Ok(attr.is_some_and(|attr| attr.ino == entry.ino)),
         Ok(_) => Ok(false),
         // A subtree that other clients may not search.
@@ -52,7 +52,7 @@ fn leads_to(fs: &Fs, entry: &PolicyEntry) -> Result<bool> {
 }
 
 fn path_at_server(fs: &Fs, ino: Ino) -> Result<Option<Vec<u8>>> {
-    match fs.call(Op::GetPolicy { dir: ino }) {
+    match fs.call(Op::Read(ReadOp::GetPolicy { dir: ino })) {
         Ok(Answer::Policy(policy)) => {
             Ok(Some(policy.source_path).filter(|path| policy.source == ino && !path.is_empty()))
         }
@@ -84,7 +84,8 @@ fn directories(fs: &Fs, path: &[u8], dir: Ino) -> Result<Vec<(Vec<u8>, Ino)>> {
     let path = parse(path)?;
     let (mut found, mut after) = (Vec::new(), None::<Vec<u8>>);
     loop {
-        let op = Op::List { dir, after: after.as_deref(), limit: ENTRIES, attrs: true };
+        let op =
+            Op::Read(ReadOp::List { dir, after: after.as_deref(), limit: ENTRIES, attrs: true });
         let (entries, more) = match fs.walked(&[(&path, dir)], || fs.call(op)) {
             Ok(Answer::Entries { entries, more }) => (entries, more),
             Ok(_) => return Ok(found),

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use client::{Route, RouteEffect, RouteInput, Router};
 use types::{ClientId, Cred, Epoch, Ino, Rank, Result};
-use wire::{Answer, Op, WantsExclusive};
+use wire::{Answer, Op, SessionOp, WantsExclusive};
 
 use crate::link::Link;
 use crate::{Fs, ServerNotice};
@@ -162,7 +162,7 @@ impl Fs {
 
     /// A route of this client itself, which has no request of a caller.
     fn drive_own(&self, route: Route) -> Result<Answer> {
-        self.drive(route, RouteInput::Start, self.cred(), Op::AwaitAsync, &[])
+        self.drive(route, RouteInput::Start, self.cred(), Op::Session(SessionOp::AwaitAsync), &[])
     }
 
     /// Carries the effects of a route out, until it ends.
@@ -217,7 +217,8 @@ impl Fs {
         let rank = self.place(dir);
         let link = self.link_of(dir);
         let mut epoch = link.lock().session.epoch();
-        if epoch == Epoch(0) && link.request(self.cred(), Op::Sync, &[]).is_ok() {
+        if epoch == Epoch(0) && link.request(self.cred(), Op::Session(SessionOp::Sync), &[]).is_ok()
+        {
             epoch = link.lock().session.epoch();
         }
         client::term_of(epoch, rank)
@@ -227,7 +228,11 @@ impl Fs {
     /// one, by the answers of all ranks; 0 for none.
     pub(crate) fn holder(&self, ino: Ino) -> Result<ClientId> {
         for rank in self.present_ranks()? {
-            let answer = self.link_to(rank)?.request(self.cred(), Op::Held { ino }, &[])?;
+            let answer = self.link_to(rank)?.request(
+                self.cred(),
+                Op::Session(SessionOp::Held { ino }),
+                &[],
+            )?;
             let bytes = crate::fs::bytes_answer(answer)?;
             // A malformed answer counts as a client.
             let holder = bytes.try_into().map_or(u64::MAX, u64::from_le_bytes);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use types::{Errno, Error, Ino, Lock, LockKind, LockMode, Path, RenameFlags, Result};
-use wire::Op;
+use wire::{Op, ReadOp};
 
 use crate::{Dir, Fs, NewFile};
 
@@ -37,7 +37,10 @@ impl Fs {
 
     fn replace_locked(self: &Arc<Self>, parent: Ino, name: &[u8], ino: Ino) -> Result<()> {
         let about = |error: Error| error.about(String::from_utf8_lossy(name));
-        let there = match self.call(Op::Lookup { parent, name }).and_then(Self::attr_answer) {
+        let there = match self
+            .call(Op::Read(ReadOp::Lookup { parent, name }))
+            .and_then(Self::attr_answer)
+        {
             Ok(there) if there.ino == ino => there,
             // Another client was faster.
             Ok(_) => return Ok(()),

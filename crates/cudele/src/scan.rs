@@ -9,7 +9,7 @@ use engine::ValueReader;
 use metastore::{InodeRecord, Manifest, RowValue, Scan, manifest_name};
 use objstore::ObjectStore;
 use types::{Attr, Cred, DirFragId, Errno, Error, Frag, Ino, Result};
-use wire::Op;
+use wire::{AdminOp, Op, ReadOp};
 
 use crate::fs::parse;
 use crate::{Dir, DirEntry, Fs};
@@ -64,7 +64,7 @@ impl Fs {
         (parent, name): (Ino, &[u8]),
         take: &mut dyn FnMut(&[u8], &InodeRecord<'_>) -> Result<()>,
     ) -> Result<Scanned> {
-        let written = self.call_as(cred, Op::WriteDown { parent, name })?;
+        let written = self.call_as(cred, Op::Admin(AdminOp::WriteDown { parent, name }))?;
         self.scan_written(Self::attr_answer(written)?.ino, false, take)
     }
 
@@ -170,11 +170,12 @@ impl Fs {
     /// The attributes of an inode with several names. The server that has not loaded it is asked
     /// by one of the names, which loads it.
     fn linked(&self, dir: Ino, name: &[u8], ino: Ino) -> Result<Option<Attr>> {
-        match self.call(Op::GetAttr { ino }).and_then(Self::attr_answer) {
+        match self.call(Op::Read(ReadOp::GetAttr { ino })).and_then(Self::attr_answer) {
             Err(error) if matches!(error.errno, Errno::Stale | Errno::NotFound) => {}
             found => return found.map(Some),
         }
-        match self.call(Op::Lookup { parent: dir, name }).and_then(Self::attr_answer) {
+        match self.call(Op::Read(ReadOp::Lookup { parent: dir, name })).and_then(Self::attr_answer)
+        {
             Ok(attr) => Ok(Some(attr).filter(|attr| attr.ino == ino)),
             // A server that has a name of nothing says EIO.
             Err(error) if matches!(error.errno, Errno::Stale | Errno::NotFound | Errno::Io) => {

@@ -2,7 +2,7 @@
 //! directory for the merge of a branch.
 
 use types::{Epoch, Errno, Error, Ino, Path, Result};
-use wire::{Answer, Op};
+use wire::{AdminOp, Answer, JobOp, Op};
 
 use crate::Fs;
 use crate::fs::unexpected;
@@ -18,7 +18,8 @@ impl Fs {
         let about = |error: Error| error.about(path.to_string());
         let root =
             self.walk(path)?.1.ok_or_else(|| Error::of(Errno::NotFound, path.to_string()))?;
-        let answer = self.call(Op::Snapshot { dir: root.ino, id }).map_err(about)?;
+        let answer =
+            self.call(Op::Admin(AdminOp::Snapshot { dir: root.ino, id })).map_err(about)?;
         let Answer::Snapshot(_) = answer else { return Err(unexpected(&answer)) };
         Ok(())
     }
@@ -33,7 +34,7 @@ impl Fs {
     /// removed.
     pub fn adopt(&self, subtree: Ino, path: &Path, branch: &str, block: bool) -> Result<Epoch> {
         let _ = self.walk(path);
-        let op = Op::Adopt { subtree, branch: branch.as_bytes(), block };
+        let op = Op::Job(JobOp::Adopt { subtree, branch: branch.as_bytes(), block });
         let answer = self.call(op).map_err(|error| error.about(path.to_string()))?;
         let Answer::Decoupled(decoupled) = answer else { return Err(unexpected(&answer)) };
         Ok(decoupled.epoch)

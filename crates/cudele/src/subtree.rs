@@ -22,7 +22,7 @@ use types::{
     Attr, AttrChange, ClientId, Cred, Errno, Error, Ino, InoRange, Path, Result, Set, Stripe,
     Timestamp,
 };
-use wire::{Answer, Op};
+use wire::{Answer, JobOp, Op};
 
 pub(crate) use background::Written;
 pub use materialise::Materialised;
@@ -314,7 +314,7 @@ impl Subtree {
             return Err(Error::new(Errno::Quota, self.path.to_string(), cause)
                 .remedy("raise allocated_inodes, or set `limit: soft`"));
         }
-        let op = Op::Extend { subtree: self.root(), count };
+        let op = Op::Job(JobOp::Extend { subtree: self.root(), count });
         let answer = self.fs.call(op).map_err(|error| error.about(self.path.to_string()))?;
         let Answer::Range(range) = answer else { return Err(unexpected(&answer)) };
         self.take_range(range);

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use types::{Attr, AttrChange, Cred, Ino, RenameFlags, Result, Timestamp, XattrFlags};
-use wire::{Answer, Op};
+use wire::{Answer, ChangeOp, Op, ReadOp};
 
 use crate::fs::{bytes_answer, unexpected};
 use crate::strong_log::StrongLog;
@@ -65,7 +65,7 @@ impl<'a> User<'a> {
     /// # Errors
     /// `ENOENT`, `EACCES`, `ESTALE`, `EBUSY` in another client's subtree.
     pub fn lookup(&self, parent: Ino, name: &[u8]) -> Result<Attr> {
-        Fs::attr_answer(self.call(Op::Lookup { parent, name })?)
+        Fs::attr_answer(self.call(Op::Read(ReadOp::Lookup { parent, name }))?)
     }
 
     /// Attributes of an inode.
@@ -73,7 +73,7 @@ impl<'a> User<'a> {
     /// # Errors
     /// `ESTALE`, `EBUSY`.
     pub fn attr(&self, ino: Ino) -> Result<Attr> {
-        Fs::attr_answer(self.call(Op::GetAttr { ino })?)
+        Fs::attr_answer(self.call(Op::Read(ReadOp::GetAttr { ino }))?)
     }
 
     /// Creates a file, directory, symbolic link or device.
@@ -82,7 +82,11 @@ impl<'a> User<'a> {
     /// As `Dir::create`.
     pub fn create(&self, parent: Ino, name: &[u8], new: &NewFile<'_>) -> Result<Attr> {
         let log = self.log_of(parent)?;
-        let attr = Fs::attr_answer(self.call(Op::Create { parent, name, new: new.wire() })?)?;
+        let attr = Fs::attr_answer(self.call(Op::Change(ChangeOp::Create {
+            parent,
+            name,
+            new: new.wire(),
+        }))?)?;
         self.logged(log.as_deref(), |log| log.created(parent, name, &attr, new.data))?;
         Ok(attr)
     }
@@ -94,7 +98,11 @@ impl<'a> User<'a> {
     pub fn create_open(&self, parent: Ino, name: &[u8], new: &NewFile<'_>) -> Result<Attr> {
         let log = self.log_of(parent)?;
         let new_open = wire::NewInode { open: true, ..new.wire() };
-        let attr = Fs::attr_answer(self.call(Op::Create { parent, name, new: new_open })?)?;
+        let attr = Fs::attr_answer(self.call(Op::Change(ChangeOp::Create {
+            parent,
+            name,
+            new: new_open,
+        }))?)?;
         let logged = self.logged(log.as_deref(), |log| log.created(parent, name, &attr, new.data));
         // A file that could not be opened is never closed by the caller.
         logged.inspect_err(|_| self.fs.close_file(attr.ino, true))?;
@@ -107,7 +115,7 @@ impl<'a> User<'a> {
     /// As `Dir::link`.
     pub fn link(&self, ino: Ino, parent: Ino, name: &[u8]) -> Result<Attr> {
         let log = self.log_of(parent)?;
-        self.call(Op::Link { ino, parent, name })?;
+        self.call(Op::Change(ChangeOp::Link { ino, parent, name }))?;
         let attr = self.lookup(parent, name)?;
         self.logged(log.as_deref(), |log| log.linked(parent, name, &attr))?;
         Ok(attr)
@@ -119,7 +127,7 @@ impl<'a> User<'a> {
     /// As `Dir::unlink`.
     pub fn unlink(&self, parent: Ino, name: &[u8]) -> Result<()> {
         let log = self.log_of(parent)?;
-        self.call(Op::Unlink { parent, name })?;
+        self.call(Op::Change(ChangeOp::Unlink { parent, name }))?;
         self.logged(log.as_deref(), |log| log.removed(parent, name, false))
     }
 
@@ -129,7 +137,7 @@ impl<'a> User<'a> {
     /// As `Dir::rmdir`.
     pub fn rmdir(&self, parent: Ino, name: &[u8]) -> Result<()> {
         let log = self.log_of(parent)?;
-        self.call(Op::Rmdir { parent, name })?;
+        self.call(Op::Change(ChangeOp::Rmdir { parent, name }))?;
         self.logged(log.as_deref(), |log| log.removed(parent, name, true))
     }
 
@@ -143,7 +151,7 @@ impl<'a> User<'a> {
             Some(log) => Some(log),
             None => self.log_of(new_parent)?,
         };
-        self.call(Op::Rename { parent, name, new_parent, new_name, flags })?;
+        self.call(Op::Change(ChangeOp::Rename { parent, name, new_parent, new_name, flags }))?;
         let Some(log) = log else { return Ok(()) };
         let back = if flags.exchange { Some(self.lookup(parent, name)?) } else { None };
         let moved = self.lookup(new_parent, new_name)?;
@@ -160,7 +168,7 @@ impl<'a> User<'a> {
     pub fn set_attr(&self, home: Ino, ino: Ino, change: &AttrChange) -> Result<()> {
         // The root of the namespace has no parent whose policy could apply.
         let log = self.log_of(if ino == Ino::ROOT { ino } else { home })?;
-        self.call(Op::SetAttr { ino, change: *change })?;
+        self.call(Op::Change(ChangeOp::SetAttr { ino, change: *change }))?;
         self.logged(log.as_deref(), |log| log.set_attr(home, ino, change))
     }
 
@@ -170,7 +178,7 @@ impl<'a> User<'a> {
     /// # Errors
     /// `ESTALE`, `EPERM` for users who may not change it.
     pub fn accessed(&self, ino: Ino, at: Timestamp) -> Result<()> {
-        self.call(Op::Accessed { ino, at }).map(drop)
+        self.call(Op::Change(ChangeOp::Accessed { ino, at })).map(drop)
     }
 
     /// The content of a small file, or the target of a symbolic link; empty if there is none.
@@ -178,7 +186,7 @@ impl<'a> User<'a> {
     /// # Errors
     /// `ESTALE`, `EACCES`.
     pub fn data(&self, ino: Ino) -> Result<Vec<u8>> {
-        bytes_answer(self.call(Op::GetData { ino })?)
+        bytes_answer(self.call(Op::Read(ReadOp::GetData { ino }))?)
     }
 
     /// Replaces the inline content of a file that stands in `home`, and sets its size.
@@ -187,7 +195,7 @@ impl<'a> User<'a> {
     /// `EISDIR`, `EINVAL`, `EACCES`, `ESTALE`.
     pub fn set_data(&self, home: Ino, ino: Ino, data: &[u8], size: u64) -> Result<()> {
         let log = self.log_of(home)?;
-        self.call(Op::SetData { ino, data, size })?;
+        self.call(Op::Change(ChangeOp::SetData { ino, data, size }))?;
         self.logged(log.as_deref(), |log| log.set_data(home, ino, data, size))
     }
 
@@ -196,7 +204,7 @@ impl<'a> User<'a> {
     /// # Errors
     /// `ENODATA`, `ESTALE`.
     pub fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
-        bytes_answer(self.call(Op::GetXattr { ino, name })?)
+        bytes_answer(self.call(Op::Read(ReadOp::GetXattr { ino, name }))?)
     }
 
     /// The names of all extended attributes, sorted.
@@ -204,7 +212,7 @@ impl<'a> User<'a> {
     /// # Errors
     /// `ESTALE`.
     pub fn xattrs(&self, ino: Ino) -> Result<Vec<Vec<u8>>> {
-        let answer = self.call(Op::ListXattr { ino })?;
+        let answer = self.call(Op::Read(ReadOp::ListXattr { ino }))?;
         let Answer::Names(names) = answer else { return Err(unexpected(&answer)) };
         Ok(names)
     }
@@ -220,7 +228,7 @@ impl<'a> User<'a> {
         value: Option<&[u8]>,
         flags: XattrFlags,
     ) -> Result<()> {
-        self.call(Op::SetXattr { ino, name, value, flags })?;
+        self.call(Op::Change(ChangeOp::SetXattr { ino, name, value, flags }))?;
         Ok(())
     }
 
@@ -231,7 +239,7 @@ impl<'a> User<'a> {
     /// # Errors
     /// `EACCES`, `ENOTDIR`, `ESTALE`.
     pub fn list(&self, dir: Ino, after: Option<&[u8]>, limit: u32, attrs: bool) -> Result<Page> {
-        let answer = self.call(Op::List { dir, after, limit, attrs })?;
+        let answer = self.call(Op::Read(ReadOp::List { dir, after, limit, attrs }))?;
         let Answer::Entries { entries, more } = answer else { return Err(unexpected(&answer)) };
         let entries = entries.into_iter().map(|(name, attr)| DirEntry { name, attr }).collect();
         Ok((entries, more))

@@ -17,7 +17,7 @@ use engine::execute;
 use mds::{Mds, MdsEffects, MdsInput, Settings};
 use objstore::Memory;
 use types::{ClientId, Clock, ConnId, Cred, FileType, Ino, Moment, Rank, Span, Tid, Timestamp};
-use wire::{Message, NewInode, Op, WantsExclusive};
+use wire::{ChangeOp, JobOp, Message, NewInode, Op, WantsExclusive};
 
 const CONN: ConnId = ConnId(1);
 /// Creates that arrive together.
@@ -177,7 +177,7 @@ impl Pair {
             match answered(&mut self.session, name.as_bytes(), time, &mut self.said) {
                 LocalAnswer::Async(_, answer) => return drop(answer.expect("nobody else is here")),
                 LocalAnswer::WantsNumbers(count) => {
-                    let op = Op::Extend { subtree: Ino(0), count };
+                    let op = Op::Job(JobOp::Extend { subtree: Ino(0), count });
                     self.session.call(&Cred::root(), op, &mut self.said);
                 }
                 LocalAnswer::Soon
@@ -198,5 +198,9 @@ impl Pair {
 
 fn create(name: &[u8]) -> Op<'_> {
     let mode = FileType::Regular.mode_bits() | 0o644;
-    Op::Create { parent: DIR, name, new: NewInode { mode, ..NewInode::default() } }
+    Op::Change(ChangeOp::Create {
+        parent: DIR,
+        name,
+        new: NewInode { mode, ..NewInode::default() },
+    })
 }

@@ -2,7 +2,7 @@
 //! until the owner has merged.
 //!
 //! The server sends the owner a merge request ([`Message::Recall`] of the root); the owner merges
-//! its changes, and confirms ([`Op::Yield`] of the root; not [`Op::Return`], with which it also
+//! its changes, and confirms ([`SessionOp::Yield`] of the root; not `Return`, with which it also
 //! drops the root directory when the very merge revokes that). For a moment after that
 //! ([`crate::Settings::merge_request_pause`]) the server answers every request at once, so that
 //! reading a tree costs its owner a merge a second and not one for each name. A client that is
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use namespace::Namespace;
 use types::{ClientId, Ino, Moment};
-use wire::{Message, Op, OpClass};
+use wire::{AdminOp, Message, Op, ReadOp, SessionOp};
 
 use crate::fetch::Fetches;
 use crate::op::{touched, way};
@@ -110,18 +110,14 @@ pub(crate) fn merge_request_for(
     client: ClientId,
     op: &Op<'_>,
 ) -> Option<Ino> {
-    if let Op::Walk { base, path } = *op {
+    if let Op::Read(ReadOp::Walk { base, path }) = *op {
         return way(namespace, base, path)
             .into_iter()
             .find_map(|ino| on_demand(tables, namespace, client, ino));
     }
-    let (inos, names) = touched(op);
-    let named = names.into_iter().flatten();
-    let named = named.filter_map(|(parent, name)| namespace.peek(parent, name).ok()?);
-    inos.into_iter()
-        .flatten()
-        .chain(named)
-        .find_map(|ino| on_demand(tables, namespace, client, ino))
+    let about = touched(op);
+    let named = about.names().filter_map(|at| namespace.peek(at.dir, at.name).ok()?);
+    about.inodes().chain(named).find_map(|ino| on_demand(tables, namespace, client, ino))
 }
 
 /// The root of the subtree of another client, to be merged on demand, that an inode is in.
@@ -134,6 +130,10 @@ fn on_demand(tables: &Tables, namespace: &Namespace, client: ClientId, ino: Ino)
 
 /// Whether a request reads the subtree. The policy of a directory is in no journal.
 fn is_look(op: &Op<'_>) -> bool {
-    let is_question = op.class() == OpClass::Question && !matches!(op, Op::GetPolicy { .. });
-    is_question || matches!(op, Op::Open { .. } | Op::WriteDown { .. })
+    match op {
+        Op::Read(op) => !matches!(op, ReadOp::GetPolicy { .. }),
+        Op::Session(op) => matches!(op, SessionOp::Open { .. }),
+        Op::Admin(op) => matches!(op, AdminOp::WriteDown { .. }),
+        Op::Change(_) | Op::Job(_) | Op::Rank(_) => false,
+    }
 }

@@ -17,7 +17,9 @@ pub(crate) use store_first::{Change, drop_change, is_in_change};
 pub(crate) use subtree::{Release, SubtreeCx, is_about_all};
 pub(crate) use touched::{place_of, touched, way};
 use types::{ConnId, Errno, Ino, Seq, Timestamp};
-use wire::{Answer, Batch, Failure, Grants, Op, Request};
+use wire::{
+    AdminOp, Answer, Batch, ChangeOp, Failure, Grants, JobOp, Op, RankOp, Request, SessionOp,
+};
 
 use crate::admission::{Admitted, Entry, Incoming};
 use crate::session::Remembered;
@@ -189,7 +191,7 @@ impl Mds {
             Refused::Refusal(Refusal::Errno(Errno::Stale)) if self.may_be_coming(from, effects) => {
             }
             Refused::Refusal(Refusal::Errno(errno)) => {
-                let [about, _] = touched(from.op()).0;
+                let about = touched(from.op()).inode;
                 let nameless = about.is_some_and(|ino| self.opens.is_nameless(ino));
                 // Unlinked but still open: return ENOENT, so the holder keeps using its handle.
                 let errno = if errno == Errno::Stale && nameless { Errno::NotFound } else { errno };
@@ -206,10 +208,10 @@ impl Mds {
 
     /// Notes a change for directories that are split, or should be.
     #[inline]
-    fn note_change(&mut self, op: &Op<'_>) {
-        if let Op::Create { parent, .. } = *op {
+    fn note_change(&mut self, op: &ChangeOp<'_>) {
+        if let ChangeOp::Create { parent, .. } = *op {
             self.note_size(parent);
-        } else if let Op::SetAttr { ino, .. } = *op
+        } else if let ChangeOp::SetAttr { ino, .. } = *op
             && self.authority.is_fragmented(ino)
         {
             self.spread_access(ino);
@@ -247,132 +249,164 @@ impl Mds {
         effects.reply_with_grants(from.at(), (Seq(0), Timestamp(0)), grants, Err(failure));
     }
 
-    #[allow(clippy::too_many_lines, reason = "an arm for each operation")]
     pub(crate) fn perform(
         &mut self,
         admitted: Admitted<'_>,
         effects: &mut MdsEffects,
     ) -> Performing {
         let from @ Incoming { conn, client, request } = admitted.incoming();
-        let at = from.at();
         self.counters.mutations += u64::from(request.op.is_change());
         match request.op {
-            Op::Open { ino, write } => self.files().open(from, (ino, write), effects),
-            Op::Close { ino, write } => self.files().close_file(client, (ino, write), effects),
-            Op::Reopen { ino, access } => {
-                let performed = self.files().reopen(client, (ino, access), effects);
-                self.note_reclaimed(client, (ino, !access.read && !access.write), effects);
-                performed
+            Op::Read(ref op) => {
+                self.asking().question(client, &request.cred, op).map(Performed::Answer)
             }
-            Op::Yield { ino } if self.tables.is_root_of(client, ino) => {
-                self.merge_requests().end(ino);
-                Ok(Performed::Answer(Answer::Done))
-            }
-            Op::Yield { ino } => self.files().yield_file(at, client, ino, effects),
-            Op::Lock { ino, .. } | Op::GetLock { ino, .. } | Op::CancelLock { ino, .. }
-                if self.is_locked_elsewhere(ino, request) =>
-            {
-                Err(Errno::Stale.into())
-            }
-            Op::Lock { ino, lock, wait } => {
-                self.files().lock(at, (ino, client), (lock, wait), effects)
-            }
-            Op::CancelLock { ino, ref lock } => {
-                self.files().cancel_lock((ino, client), lock, effects)
-            }
-            Op::GetLock { ino, ref lock } => {
-                Ok(Performed::Answer(Answer::Locked(self.locks.test(ino, client, lock))))
-            }
-            Op::Return { dir } => {
-                self.capabilities().returned(client, dir);
-                Ok(Performed::Answer(Answer::Done))
-            }
-            Op::AwaitAsync => {
-                self.acknowledge_async(at, client, effects);
-                Ok(Performed::Later)
-            }
-            Op::Sync => {
-                let seq = self.log.last();
-                self.log.answer_when_safe((seq, Timestamp(0)), at, Answer::Safe(seq), effects);
-                Ok(Performed::Later)
-            }
-            Op::Decouple { client: owner, .. } => self.change_subtree(from, owner, effects),
-            Op::Extend { subtree: Ino(0), count } => self.subtrees().grant_numbers(from, count),
-            Op::Extend { subtree, count } => self.subtrees().extend(from, subtree, count),
-            Op::Release { subtree, unused } => self.subtrees().release(from, subtree, unused),
-            Op::TakeOver { subtree } => {
-                if let Some(before) = self.subtrees().take_over(from, subtree)? {
-                    self.fence(before, effects);
-                }
-                Ok(Performed::Later)
-            }
-            Op::Merge { .. } => self.merging().begin(from, effects),
-            Op::Export { dir, rank } => self.export(at, &request.cred, (dir, rank)),
-            Op::Split { dir } => self.split(at, &request.cred, dir),
-            Op::Join { dir } => self.join(at, &request.cred, dir, effects),
-            Op::Colocate { .. } | Op::Arrive { .. } if conn != ConnId::PEER => {
-                Err(Errno::NotSupported.into())
-            }
-            Op::Colocate { ino, rank } => self.colocate(at, &request.cred, (ino, rank)),
-            Op::Arrive { dir, from, cross_rename } => {
-                self.arrive(at, dir, (from, cross_rename), effects)
-            }
-            Op::Link { .. } | Op::Rename { .. }
+            Op::Change(ChangeOp::Link { .. } | ChangeOp::Rename { .. })
                 if !self.authority.is_plain()
                     && let Some(second) = self.second_rank(request) =>
             {
                 self.between_ranks(from, second, effects)
             }
-            Op::Snapshot { dir, id } => {
-                self.check_all_here(dir)?;
-                self.snapshotting().begin(at, &request.cred, dir, id)
+            Op::Change(ChangeOp::SetPolicy { client: owner, .. }) => {
+                // Every connection except the monitor's acts for its own client only.
+                let client = if conn == ConnId::MONITOR { owner } else { client };
+                self.change_subtree(from, client, effects)
             }
-            Op::Adopt { subtree, .. } => {
+            Op::Change(ref op) => {
+                let performed = self.changing().change(admitted, op)?;
+                self.note_change(op);
+                Ok(performed)
+            }
+            Op::Session(op) => self.perform_session(from, op, effects),
+            Op::Job(op) => self.perform_job(from, op, effects),
+            Op::Rank(op) => self.perform_rank(from, op, effects),
+            Op::Admin(op) => self.perform_admin(from, op, effects),
+        }
+    }
+
+    fn perform_session(
+        &mut self,
+        from: Incoming<'_>,
+        op: SessionOp,
+        effects: &mut MdsEffects,
+    ) -> Performing {
+        let (at, client) = (from.at(), from.client);
+        match op {
+            SessionOp::Open { ino, write } => self.files().open(from, (ino, write), effects),
+            SessionOp::Close { ino, write } => {
+                self.files().close_file(client, (ino, write), effects)
+            }
+            SessionOp::Reopen { ino, access } => {
+                let performed = self.files().reopen(client, (ino, access), effects);
+                self.note_reclaimed(client, (ino, !access.read && !access.write), effects);
+                performed
+            }
+            SessionOp::Yield { ino } if self.tables.is_root_of(client, ino) => {
+                self.merge_requests().end(ino);
+                Ok(Performed::Answer(Answer::Done))
+            }
+            SessionOp::Yield { ino } => self.files().yield_file(at, client, ino, effects),
+            SessionOp::Lock { ino, .. }
+            | SessionOp::GetLock { ino, .. }
+            | SessionOp::CancelLock { ino, .. }
+                if self.is_locked_elsewhere(ino, from.request) =>
+            {
+                Err(Errno::Stale.into())
+            }
+            SessionOp::Lock { ino, lock, wait } => {
+                self.files().lock(at, (ino, client), (lock, wait), effects)
+            }
+            SessionOp::CancelLock { ino, ref lock } => {
+                self.files().cancel_lock((ino, client), lock, effects)
+            }
+            SessionOp::GetLock { ino, ref lock } => {
+                Ok(Performed::Answer(Answer::Locked(self.locks.test(ino, client, lock))))
+            }
+            SessionOp::Return { dir } => {
+                self.capabilities().returned(client, dir);
+                Ok(Performed::Answer(Answer::Done))
+            }
+            SessionOp::AwaitAsync => {
+                self.acknowledge_async(at, client, effects);
+                Ok(Performed::Later)
+            }
+            SessionOp::Sync => {
+                let seq = self.log.last();
+                self.log.answer_when_safe((seq, Timestamp(0)), at, Answer::Safe(seq), effects);
+                Ok(Performed::Later)
+            }
+            SessionOp::Held { ino } => {
+                let client = self.tables.holder_of(ino).unwrap_or_default();
+                Ok(Performed::Answer(Answer::Data(client.0.to_le_bytes().to_vec())))
+            }
+        }
+    }
+
+    fn perform_job(
+        &mut self,
+        from: Incoming<'_>,
+        op: JobOp<'_>,
+        effects: &mut MdsEffects,
+    ) -> Performing {
+        match op {
+            JobOp::Decouple { client: owner, .. } => self.change_subtree(from, owner, effects),
+            JobOp::Extend { subtree: Ino(0), count } => self.subtrees().grant_numbers(from, count),
+            JobOp::Extend { subtree, count } => self.subtrees().extend(from, subtree, count),
+            JobOp::Release { subtree, unused } => self.subtrees().release(from, subtree, unused),
+            JobOp::TakeOver { subtree } => {
+                if let Some(before) = self.subtrees().take_over(from, subtree)? {
+                    self.fence(before, effects);
+                }
+                Ok(Performed::Later)
+            }
+            JobOp::Merge { .. } => self.merging().begin(from, effects),
+            JobOp::Adopt { subtree, .. } => {
                 self.check_all_here(subtree)?;
                 self.subtrees().adopt(from, effects)
             }
-            Op::WriteDown { .. } => {
+        }
+    }
+
+    fn perform_rank(
+        &mut self,
+        from: Incoming<'_>,
+        op: RankOp,
+        effects: &mut MdsEffects,
+    ) -> Performing {
+        let (at, cred) = (from.at(), &from.request.cred);
+        match op {
+            RankOp::Export { dir, rank } => self.export(at, cred, (dir, rank)),
+            RankOp::Split { dir } => self.split(at, cred, dir),
+            RankOp::Join { dir } => self.join(at, cred, dir, effects),
+            RankOp::Colocate { .. } | RankOp::Arrive { .. } if from.conn != ConnId::PEER => {
+                Err(Errno::NotSupported.into())
+            }
+            RankOp::Colocate { ino, rank } => self.colocate(at, cred, (ino, rank)),
+            RankOp::Arrive { dir, from, cross_rename } => {
+                self.arrive(at, dir, (from, cross_rename), effects)
+            }
+        }
+    }
+
+    fn perform_admin(
+        &mut self,
+        from: Incoming<'_>,
+        op: AdminOp<'_>,
+        effects: &mut MdsEffects,
+    ) -> Performing {
+        let at = from.at();
+        match op {
+            AdminOp::Snapshot { dir, id } => {
+                self.check_all_here(dir)?;
+                self.snapshotting().begin(at, &from.request.cred, dir, id)
+            }
+            AdminOp::WriteDown { .. } => {
                 let attr = self.subtrees().directory_to_write(from)?;
                 self.checkpointing().flush_directory(at, attr.ino, Answer::Attr(attr), effects);
                 Ok(Performed::Later)
             }
-            Op::Held { ino } => {
-                let client = self.tables.holder_of(ino).unwrap_or_default();
-                Ok(Performed::Answer(Answer::Data(client.0.to_le_bytes().to_vec())))
-            }
-            Op::Checkpoint => {
+            AdminOp::Checkpoint => {
                 self.checkpointing().answer_when_written(at);
                 Ok(Performed::Later)
-            }
-            Op::Lookup { .. }
-            | Op::Walk { .. }
-            | Op::GetAttr { .. }
-            | Op::GetXattr { .. }
-            | Op::ListXattr { .. }
-            | Op::GetData { .. }
-            | Op::List { .. }
-            | Op::GetPolicy { .. } => {
-                self.asking().question(client, request).map(Performed::Answer)
-            }
-            Op::Create { .. }
-            | Op::Link { .. }
-            | Op::Unlink { .. }
-            | Op::Rmdir { .. }
-            | Op::Rename { .. }
-            | Op::SetAttr { .. }
-            | Op::Accessed { .. }
-            | Op::SetXattr { .. }
-            | Op::SetData { .. }
-            | Op::Grow { .. }
-            | Op::Append { .. } => {
-                let performed = self.changing().change(admitted)?;
-                self.note_change(&request.op);
-                Ok(performed)
-            }
-            Op::SetPolicy { client: owner, .. } => {
-                // Every connection except the monitor's acts for its own client only.
-                let client = if conn == ConnId::MONITOR { owner } else { client };
-                self.change_subtree(from, client, effects)
             }
         }
     }

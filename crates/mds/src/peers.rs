@@ -11,7 +11,7 @@
 use std::collections::BTreeMap;
 
 use types::{ConnId, Cred, Epoch, Rank, Tid};
-use wire::{Answer, Failure, Message, Op, PeerBody, PeerMessage, Request};
+use wire::{Answer, Failure, Message, Op, PeerBody, PeerMessage, RankOp, ReadOp, Request};
 
 use crate::{Mds, MdsEffects, Phase};
 
@@ -129,7 +129,8 @@ impl Mds {
         // A server that begins or stops does not answer, and the other rank asks again.
         let is_known = matches!(
             op,
-            Op::GetAttr { .. } | Op::Lookup { .. } | Op::Colocate { .. } | Op::Arrive { .. }
+            Op::Read(ReadOp::GetAttr { .. } | ReadOp::Lookup { .. })
+                | Op::Rank(RankOp::Colocate { .. } | RankOp::Arrive { .. })
         );
         if self.phase != Phase::Active || !is_known {
             return;

@@ -14,7 +14,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use namespace::Namespace;
 use types::{ClientId, ConnId, Ino, Moment, Seq};
-use wire::{Message, Op, Request, WantsExclusive};
+use wire::{Message, Op, Request, SessionOp, WantsExclusive};
 
 use crate::early_frames::EarlyFrames;
 use crate::fetch::decode;
@@ -109,7 +109,7 @@ impl Resend {
         }
         // An inode that is not in memory may be another rank's.
         let lost = |ino| namespace.knows(ino) && !namespace.is_anchored(ino);
-        touched(op).0.into_iter().flatten().any(lost)
+        touched(op).inodes().any(lost)
     }
 
     /// Whether a request must wait because not all that was sent again is done.
@@ -131,7 +131,7 @@ impl Resend {
         let (mut wanted, mut created) = (decoupled.collect::<BTreeSet<_>>(), BTreeSet::new());
         for (_, _, frame) in &self.requests {
             if let Some(Message::Request(request)) = decode(frame) {
-                wanted.extend(touched(&request.op).0.into_iter().flatten());
+                wanted.extend(touched(&request.op).inodes());
                 created.extend(request.replay.map(|replay| replay.ino));
             }
         }
@@ -172,7 +172,10 @@ fn in_first_order(requests: &mut Vec<(Seq, ConnId, Vec<u8>)>) {
 
 /// Whether a request reports open files or locks that a client has, from any rank.
 fn is_held(op: &Op<'_>) -> bool {
-    matches!(op, Op::Reopen { .. } | Op::Close { .. } | Op::Lock { .. })
+    matches!(
+        op,
+        Op::Session(SessionOp::Reopen { .. } | SessionOp::Close { .. } | SessionOp::Lock { .. })
+    )
 }
 
 /// The course of a request that came while clients of the previous term are still returning.
@@ -191,7 +194,7 @@ pub(crate) enum EarlyCourse {
 fn early_course(request: &Request<'_>, is_known: bool, is_reconnecting: bool) -> EarlyCourse {
     if request.replay.is_none() || !is_known || !is_reconnecting {
         EarlyCourse::Later
-    } else if request.op == Op::Sync {
+    } else if request.op == Op::Session(SessionOp::Sync) {
         EarlyCourse::Complete
     } else if is_held(&request.op) {
         EarlyCourse::Now

@@ -14,7 +14,10 @@ use std::collections::BTreeMap;
 
 use policy::Policy;
 use types::{ClientId, ConnId, Epoch, Errno, Ino, Path, Rank, Tid};
-use wire::{Answer, Failure, MdsState, Message, MonAnswer, MonOp, Op, PolicyEntry, Reply, Request};
+use wire::{
+    Answer, ChangeOp, Failure, JobOp, MdsState, Message, MonAnswer, MonOp, Op, PolicyEntry, Reply,
+    Request,
+};
 
 use crate::effects::Asker;
 use crate::{Call, Mon, MonEffects, POLICY_BYTES_MAX, again, failure};
@@ -161,8 +164,14 @@ impl Mon {
         self.forwards.last.0 += 1;
         let tid = self.forwards.last;
         let op = match client {
-            Some(client) => Op::Decouple { path: &path, client, policy: policy.as_bytes() },
-            None => Op::SetPolicy { path: &path, policy: policy.as_bytes(), client: owner },
+            Some(client) => {
+                Op::Job(JobOp::Decouple { path: &path, client, policy: policy.as_bytes() })
+            }
+            None => Op::Change(ChangeOp::SetPolicy {
+                path: &path,
+                policy: policy.as_bytes(),
+                client: owner,
+            }),
         };
         let request = Request::new(tid, Tid(0), cred, op);
         effects.send(server, &Message::Request(request));

@@ -2,7 +2,9 @@
 //! and printed.
 
 use types::{AttrChange, ClientId, Cred, FileType, Ino, Rank, RenameFlags, XattrFlags};
-use wire::{MergeFlags, NewInode, Op, UnusedNumbers};
+use wire::{
+    AdminOp, ChangeOp, JobOp, MergeFlags, NewInode, Op, RankOp, ReadOp, SessionOp, UnusedNumbers,
+};
 
 /// The request of a client. See [`wire::Op`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +31,8 @@ pub enum CallKind {
     Merge { subtree: Ino, bytes: u64, object: String, flags: MergeFlags, unused: Vec<u8> },
     Release { subtree: Ino },
     Checkpoint,
+    Snapshot { dir: Ino, id: u64 },
+    SetPolicy { path: String, policy: String, client: ClientId },
     TakeOver { subtree: Ino },
     Decouple { path: String, client: ClientId, policy: String },
     Export { dir: Ino, rank: Rank },
@@ -72,65 +76,86 @@ impl CallKind {
     pub fn op(&self) -> Op<'_> {
         match self {
             CallKind::Lookup { parent, name } => {
-                Op::Lookup { parent: *parent, name: name.as_bytes() }
+                Op::Read(ReadOp::Lookup { parent: *parent, name: name.as_bytes() })
             }
-            CallKind::Walk { base, path } => Op::Walk { base: *base, path: path.as_bytes() },
-            CallKind::GetAttr { ino } => Op::GetAttr { ino: *ino },
-            CallKind::Create { parent, name, mode, size, data } => Op::Create {
+            CallKind::Walk { base, path } => {
+                Op::Read(ReadOp::Walk { base: *base, path: path.as_bytes() })
+            }
+            CallKind::GetAttr { ino } => Op::Read(ReadOp::GetAttr { ino: *ino }),
+            CallKind::Create { parent, name, mode, size, data } => Op::Change(ChangeOp::Create {
                 parent: *parent,
                 name: name.as_bytes(),
                 new: NewInode { mode: *mode, size: *size, data, ..NewInode::default() },
-            },
+            }),
             CallKind::Link { ino, parent, name } => {
-                Op::Link { ino: *ino, parent: *parent, name: name.as_bytes() }
+                Op::Change(ChangeOp::Link { ino: *ino, parent: *parent, name: name.as_bytes() })
             }
             CallKind::Unlink { parent, name } => {
-                Op::Unlink { parent: *parent, name: name.as_bytes() }
+                Op::Change(ChangeOp::Unlink { parent: *parent, name: name.as_bytes() })
             }
             CallKind::Rmdir { parent, name } => {
-                Op::Rmdir { parent: *parent, name: name.as_bytes() }
+                Op::Change(ChangeOp::Rmdir { parent: *parent, name: name.as_bytes() })
             }
-            CallKind::Rename { from, to, flags } => Op::Rename {
+            CallKind::Rename { from, to, flags } => Op::Change(ChangeOp::Rename {
                 parent: from.0,
                 name: from.1.as_bytes(),
                 new_parent: to.0,
                 new_name: to.1.as_bytes(),
                 flags: *flags,
-            },
-            CallKind::SetAttr { ino, change } => Op::SetAttr { ino: *ino, change: *change },
-            CallKind::GetXattr { ino, name } => Op::GetXattr { ino: *ino, name: name.as_bytes() },
-            CallKind::ListXattr { ino } => Op::ListXattr { ino: *ino },
+            }),
+            CallKind::SetAttr { ino, change } => {
+                Op::Change(ChangeOp::SetAttr { ino: *ino, change: *change })
+            }
+            CallKind::GetXattr { ino, name } => {
+                Op::Read(ReadOp::GetXattr { ino: *ino, name: name.as_bytes() })
+            }
+            CallKind::ListXattr { ino } => Op::Read(ReadOp::ListXattr { ino: *ino }),
             CallKind::SetXattr { ino, name, value, flags } => {
                 let (name, value) = (name.as_bytes(), value.as_deref());
-                Op::SetXattr { ino: *ino, name, value, flags: *flags }
+                Op::Change(ChangeOp::SetXattr { ino: *ino, name, value, flags: *flags })
             }
-            CallKind::GetData { ino } => Op::GetData { ino: *ino },
-            CallKind::SetData { ino, data, size } => Op::SetData { ino: *ino, data, size: *size },
-            CallKind::List { dir, after, limit, attrs } => Op::List {
+            CallKind::GetData { ino } => Op::Read(ReadOp::GetData { ino: *ino }),
+            CallKind::SetData { ino, data, size } => {
+                Op::Change(ChangeOp::SetData { ino: *ino, data, size: *size })
+            }
+            CallKind::List { dir, after, limit, attrs } => Op::Read(ReadOp::List {
                 dir: *dir,
                 after: after.as_ref().map(String::as_bytes),
                 limit: *limit,
                 attrs: *attrs,
-            },
-            CallKind::Sync => Op::Sync,
-            CallKind::GetPolicy { dir } => Op::GetPolicy { dir: *dir },
-            CallKind::Extend { subtree, count } => Op::Extend { subtree: *subtree, count: *count },
+            }),
+            CallKind::Sync => Op::Session(SessionOp::Sync),
+            CallKind::GetPolicy { dir } => Op::Read(ReadOp::GetPolicy { dir: *dir }),
+            CallKind::Extend { subtree, count } => {
+                Op::Job(JobOp::Extend { subtree: *subtree, count: *count })
+            }
             CallKind::Merge { subtree, bytes, object, flags, unused } => {
                 let (object, unused) = (object.as_bytes(), UnusedNumbers::new(unused));
-                Op::Merge { subtree: *subtree, bytes: *bytes, object, flags: *flags, unused }
+                Op::Job(JobOp::Merge {
+                    subtree: *subtree,
+                    bytes: *bytes,
+                    object,
+                    flags: *flags,
+                    unused,
+                })
             }
             CallKind::Release { subtree } => {
-                Op::Release { subtree: *subtree, unused: UnusedNumbers::default() }
+                Op::Job(JobOp::Release { subtree: *subtree, unused: UnusedNumbers::default() })
             }
-            CallKind::Checkpoint => Op::Checkpoint,
-            CallKind::TakeOver { subtree } => Op::TakeOver { subtree: *subtree },
+            CallKind::Checkpoint => Op::Admin(AdminOp::Checkpoint),
+            CallKind::Snapshot { dir, id } => Op::Admin(AdminOp::Snapshot { dir: *dir, id: *id }),
+            CallKind::SetPolicy { path, policy, client } => {
+                let (path, policy) = (path.as_bytes(), policy.as_bytes());
+                Op::Change(ChangeOp::SetPolicy { path, policy, client: *client })
+            }
+            CallKind::TakeOver { subtree } => Op::Job(JobOp::TakeOver { subtree: *subtree }),
             CallKind::Decouple { path, client, policy } => {
                 let (path, policy) = (path.as_bytes(), policy.as_bytes());
-                Op::Decouple { path, client: *client, policy }
+                Op::Job(JobOp::Decouple { path, client: *client, policy })
             }
-            CallKind::Export { dir, rank } => Op::Export { dir: *dir, rank: *rank },
-            CallKind::Split { dir } => Op::Split { dir: *dir },
-            CallKind::Join { dir } => Op::Join { dir: *dir },
+            CallKind::Export { dir, rank } => Op::Rank(RankOp::Export { dir: *dir, rank: *rank }),
+            CallKind::Split { dir } => Op::Rank(RankOp::Split { dir: *dir }),
+            CallKind::Join { dir } => Op::Rank(RankOp::Join { dir: *dir }),
         }
     }
 

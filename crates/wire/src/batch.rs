@@ -10,7 +10,7 @@ use types::{Cred, Ino, Seq, Tid, Timestamp};
 use crate::codec::{cred, put_cred};
 use crate::message::stripe;
 use crate::op::ino;
-use crate::{NewInode, Op, Replay, Request};
+use crate::{ChangeOp, NewInode, Op, Replay, Request, SessionOp};
 
 /// The request number follows the one before.
 const NEXT: u8 = 1;
@@ -43,7 +43,8 @@ impl<'a> Batch<'a> {
     #[must_use]
     pub fn requests(self) -> Requests<'a> {
         let replay = Some(Replay::default());
-        let request = Request::new(Tid(0), Tid(0), Cred::root(), Op::AwaitAsync);
+        let request =
+            Request::new(Tid(0), Tid(0), Cred::root(), Op::Session(SessionOp::AwaitAsync));
         let request = Request { replay, is_async: true, ..request };
         Requests { reader: Reader::new(self.bytes), request, given: Ino(0), like: None }
     }
@@ -96,11 +97,13 @@ impl<'a> Requests<'a> {
         let time = Timestamp(before.time.0.wrapping_add(reader.signed()?));
         request.replay = Some(Replay { seq, ino, time, stripe });
         request.op = match *like {
-            Some((parent, new)) if has(LIKE) => Op::Create { parent, name: reader.bytes()?, new },
+            Some((parent, new)) if has(LIKE) => {
+                Op::Change(ChangeOp::Create { parent, name: reader.bytes()?, new })
+            }
             _ if has(LIKE) => return Err(start.malformed("a create like the one before")),
             _ => Op::decode(reader)?,
         };
-        if let Op::Create { parent, new, .. } = request.op {
+        if let Op::Change(ChangeOp::Create { parent, new, .. }) = request.op {
             *like = Some((parent, NewInode { data: &[], ..new }));
         }
         Ok(Some(request))
@@ -138,7 +141,7 @@ impl BatchWriter {
     /// Appends a request, which was answered as `replay` says.
     pub fn push(&mut self, tid: Tid, acked: Tid, cred: &Cred, replay: Replay, op: &Op<'_>) {
         let first = self.bytes.is_empty();
-        let creates = if let Op::Create { parent, name, new } = *op {
+        let creates = if let Op::Change(ChangeOp::Create { parent, name, new }) = *op {
             Some((parent, name, new))
         } else {
             None

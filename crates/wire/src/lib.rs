@@ -33,7 +33,9 @@ pub use message::{
     Failure, Grants, Hello, Message, Replay, Reply, Request, WantsExclusive, Welcome,
 };
 pub use mon::{Beacon, MonAnswer, MonOp};
-pub use op::{Access, MergeFlags, NewInode, Op, OpClass};
+pub use op::{
+    About, Access, AdminOp, ChangeOp, JobOp, MergeFlags, NewInode, Op, RankOp, ReadOp, SessionOp,
+};
 pub use outbox::Outbox;
 pub use peer::{PEER_VERSION, PeerBody, PeerMessage, TransferStep};
 pub use types::{Cred, RenameFlags, XattrFlags};

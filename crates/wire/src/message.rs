@@ -87,7 +87,7 @@ pub struct Request<'a> {
     /// Whether it also takes directories for itself ([`Grants::exclusive`]).
     pub wants_exclusive: WantsExclusive,
     /// The client has answered it itself, in directories that it has alone, and `replay` says how.
-    /// There is no reply unless it fails; [`Op::AwaitAsync`] asks how far the server has come.
+    /// There is no reply unless it fails; [`SessionOp::AwaitAsync`] asks how far the server is.
     pub is_async: bool,
     /// What to do.
     pub op: Op<'a>,
@@ -217,7 +217,7 @@ pub enum Message<'a> {
         ino: Ino,
     },
     /// Server to client: files that the client has open, or locks in, are served by another rank
-    /// from now on, to which the client must report them (`Op::Reopen`).
+    /// from now on, to which the client must report them (`SessionOp::Reopen`).
     Moved {
         /// Who serves them.
         to: Rank,
@@ -226,7 +226,7 @@ pub enum Message<'a> {
         files: Vec<Ino>,
     },
     /// Server to client: drop a directory and the files in it from the cache, and acknowledge that
-    /// (`Op::Return`): another client changes it.
+    /// (`SessionOp::Return`): another client changes it.
     Revoke {
         /// The directory.
         dir: Ino,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cudele::{Attr, Cred, Errno, Fs, NewFile, Op, RenameFlags, Result};
+use cudele::{AdminOp, Attr, ChangeOp, Cred, Errno, Fs, NewFile, Op, ReadOp, RenameFlags, Result};
 
 use crate::fixture::World;
 use crate::tools::{decouple, mount};
@@ -67,7 +67,8 @@ fn a_large_directory_is_read_from_the_object_store() {
     fs.make_dir("/big/below", 0o700).unwrap();
     fs.open_dir("/big/below").unwrap().create("file", &NewFile::default()).unwrap();
     let one = dir.lookup("f50").unwrap();
-    fs.call(Op::Link { ino: one.ino, parent: dir.ino(), name: b"other" }).unwrap();
+    fs.call(Op::Change(ChangeOp::Link { ino: one.ino, parent: dir.ino(), name: b"other" }))
+        .unwrap();
     fs.rename("/big/f51", "/big/g51", RenameFlags::default()).unwrap();
     let all = scanned(&fs, "/big");
     assert_eq!(all.len(), FILES + 2);
@@ -87,7 +88,7 @@ fn a_scan_of_the_object_store_needs_read_permission() {
     let closed = fs.make_dir("/closed", 0o700).unwrap();
     let nobody = Cred { uid: 4242, gid: 4242, ..Cred::default() };
     let ask = |parent, name: &[u8]| {
-        let asked = fs.call_as(&nobody, Op::WriteDown { parent, name });
+        let asked = fs.call_as(&nobody, Op::Admin(AdminOp::WriteDown { parent, name }));
         asked.map(drop).map_err(|error| error.errno)
     };
     assert_eq!(ask(closed.ino, b""), Err(Errno::Access));
@@ -121,7 +122,7 @@ fn names_that_exist_throughout_a_scan_are_read_once() {
                     dir.unlink(format!("g{}", number - 50)).unwrap();
                 }
                 // Every time a run, and every few times all of them rewritten.
-                other.call(Op::WriteDown { parent: dir.ino(), name: b"" }).unwrap();
+                other.call(Op::Admin(AdminOp::WriteDown { parent: dir.ino(), name: b"" })).unwrap();
                 number += 1;
             }
         });
@@ -254,7 +255,7 @@ fn content_missing_in_a_view_comes_from_the_server_after_a_restart() {
     // Nothing is left in a journal that would bring it back.
     world.run(&["down"]).done();
     world.run(&["up"]).done();
-    let asked = fs.call_as(&Cred::root(), Op::GetData { ino: files[0] });
+    let asked = fs.call_as(&Cred::root(), Op::Read(ReadOp::GetData { ino: files[0] }));
     assert_eq!(asked.unwrap_err().errno, Errno::Stale, "the server knows of nothing");
     // The base has none of this.
     let to = RenameFlags::default();

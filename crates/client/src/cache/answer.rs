@@ -1,7 +1,7 @@
 //! Answers from the cache.
 
 use types::{Attr, Cred, Errno, Ino, check_name};
-use wire::{Answer, Failure, Op};
+use wire::{Answer, Failure, Op, ReadOp};
 
 use super::{ANY, Cache};
 
@@ -13,12 +13,12 @@ impl Cache {
     #[allow(clippy::wildcard_enum_match_arm, reason = "a new operation is not known")]
     pub(crate) fn answer(&self, cred: &Cred, op: &Op<'_>) -> Option<Result<Answer, Failure>> {
         match *op {
-            Op::Lookup { parent, name } => match self.look(cred, parent, name)? {
+            Op::Read(ReadOp::Lookup { parent, name }) => match self.look(cred, parent, name)? {
                 Ok(Some(ino)) => self.attr_below(parent, ino).map(|attr| Ok(Answer::Attr(attr))),
                 Ok(None) => Some(Err(Errno::NotFound.into())),
                 Err(errno) => Some(Err(errno.into())),
             },
-            Op::GetAttr { ino } => self.attr(ino).map(|attr| Ok(Answer::Attr(attr))),
+            Op::Read(ReadOp::GetAttr { ino }) => self.attr(ino).map(|attr| Ok(Answer::Attr(attr))),
             _ => None,
         }
     }

@@ -51,7 +51,8 @@ impl Bench {
     }
 
     fn look(&self, name: &[u8]) -> Option<Result<Ino, Errno>> {
-        let answer = self.cache.answer(&Cred::root(), &Op::Lookup { parent: DIR, name })?;
+        let answer =
+            self.cache.answer(&Cred::root(), &Op::Read(ReadOp::Lookup { parent: DIR, name }))?;
         Some(answer.map_err(|failure| failure.errno).map(|answer| {
             let Answer::Attr(attr) = answer else { panic!("{answer:?}") };
             attr.ino
@@ -61,14 +62,18 @@ impl Bench {
     /// A new directory, of which everything is known.
     fn made() -> Self {
         let mut bench = Self::new();
-        let create = Op::Create { parent: Ino::ROOT, name: b"d", new: NewInode::default() };
+        let create = Op::Change(ChangeOp::Create {
+            parent: Ino::ROOT,
+            name: b"d",
+            new: NewInode::default(),
+        });
         let grants = Some(Grants { dir: dir(Ino::ROOT), inode: true, ..Grants::default() });
         bench.answered(&create, Ok(Answer::Attr(dir(DIR))), grants);
         bench
     }
 
     fn create(&mut self, name: &[u8], ino: Ino) {
-        let create = Op::Create { parent: DIR, name, new: NewInode::default() };
+        let create = Op::Change(ChangeOp::Create { parent: DIR, name, new: NewInode::default() });
         self.answered(&create, Ok(Answer::Attr(file(ino))), grants(true));
     }
 }
@@ -76,7 +81,7 @@ impl Bench {
 #[test]
 fn names_and_absent_names_are_cached() {
     let mut bench = Bench::new();
-    let lookup = |name| Op::Lookup { parent: DIR, name };
+    let lookup = |name| Op::Read(ReadOp::Lookup { parent: DIR, name });
     assert_eq!(bench.look(b"a"), None);
     bench.answered(&lookup(b"a"), Ok(Answer::Attr(file(FILE))), grants(true));
     bench.answered(&lookup(b"b"), absent(), grants(false));
@@ -91,7 +96,11 @@ fn names_and_absent_names_are_cached() {
 #[test]
 fn without_a_capability_nothing_is_cached() {
     let mut bench = Bench::new();
-    bench.answered(&Op::Lookup { parent: DIR, name: b"a" }, Ok(Answer::Attr(file(FILE))), None);
+    bench.answered(
+        &Op::Read(ReadOp::Lookup { parent: DIR, name: b"a" }),
+        Ok(Answer::Attr(file(FILE))),
+        None,
+    );
     assert_eq!(bench.look(b"a"), None);
 }
 
@@ -101,9 +110,13 @@ fn a_new_directory_answers_every_lookup_from_the_cache() {
     assert_eq!(bench.look(b"a"), Some(Err(Errno::NotFound)));
     bench.create(b"a", FILE);
     assert_eq!(bench.look(b"a"), Some(Ok(FILE)));
-    bench.answered(&Op::Unlink { parent: DIR, name: b"a" }, Ok(Answer::Done), grants(false));
+    bench.answered(
+        &Op::Change(ChangeOp::Unlink { parent: DIR, name: b"a" }),
+        Ok(Answer::Done),
+        grants(false),
+    );
     assert_eq!(bench.look(b"a"), Some(Err(Errno::NotFound)));
-    assert!(bench.cache.answer(&Cred::root(), &Op::GetAttr { ino: FILE }).is_none());
+    assert!(bench.cache.answer(&Cred::root(), &Op::Read(ReadOp::GetAttr { ino: FILE })).is_none());
 }
 
 #[test]
@@ -111,11 +124,11 @@ fn while_a_change_is_under_way_nothing_is_answered() {
     let mut bench = Bench::made();
     bench.create(b"a", FILE);
     let change = types::AttrChange { mode: Some(0o600), ..Default::default() };
-    let tid = bench.ask(&Op::SetAttr { ino: FILE, change });
+    let tid = bench.ask(&Op::Change(ChangeOp::SetAttr { ino: FILE, change }));
     assert_eq!(bench.look(b"a"), None);
     // The answer to a question that was asked before does not bring the old attributes back.
     bench.answered(
-        &Op::Lookup { parent: DIR, name: b"a" },
+        &Op::Read(ReadOp::Lookup { parent: DIR, name: b"a" }),
         Ok(Answer::Attr(file(FILE))),
         grants(true),
     );
@@ -127,10 +140,10 @@ fn while_a_change_is_under_way_nothing_is_answered() {
 #[test]
 fn a_late_answer_to_a_change_is_not_cached() {
     let mut bench = Bench::made();
-    let create = Op::Create { parent: DIR, name: b"a", new: NewInode::default() };
+    let create = Op::Change(ChangeOp::Create { parent: DIR, name: b"a", new: NewInode::default() });
     let tid = bench.ask(&create);
     bench.cache.forget(DIR);
-    bench.answered(&Op::Lookup { parent: DIR, name: b"b" }, absent(), grants(false));
+    bench.answered(&Op::Read(ReadOp::Lookup { parent: DIR, name: b"b" }), absent(), grants(false));
     bench.reply(tid, Ok(Answer::Attr(file(FILE))), None, 1);
     assert_eq!(bench.look(b"a"), None);
 }
@@ -141,7 +154,13 @@ fn a_renamed_entry_is_cached_under_its_new_name() {
     bench.create(b"a", FILE);
     bench.create(b"b", Ino(21));
     let flags = RenameFlags::default();
-    let rename = Op::Rename { parent: DIR, name: b"a", new_parent: DIR, new_name: b"b", flags };
+    let rename = Op::Change(ChangeOp::Rename {
+        parent: DIR,
+        name: b"a",
+        new_parent: DIR,
+        new_name: b"b",
+        flags,
+    });
     bench.answered(&rename, Ok(Answer::Done), grants(false));
     assert_eq!(bench.look(b"a"), Some(Err(Errno::NotFound)));
     assert_eq!(bench.look(b"b"), None, "its time of change is another one");
@@ -150,7 +169,7 @@ fn a_renamed_entry_is_cached_under_its_new_name() {
 
 #[test]
 fn a_listing_makes_a_directory_complete_if_nothing_came_in_between() {
-    let list = |after| Op::List { dir: DIR, after, limit: 1, attrs: true };
+    let list = |after| Op::Read(ReadOp::List { dir: DIR, after, limit: 1, attrs: true });
     let page = |name: &[u8], more| {
         Ok(Answer::Entries { entries: vec![(name.to_vec(), file(FILE))], more })
     };
@@ -171,7 +190,7 @@ fn a_listing_makes_a_directory_complete_if_nothing_came_in_between() {
 fn a_lookup_without_search_permission_fails_with_eacces() {
     let mut bench = Bench::new();
     let closed = Attr { mode: FileType::Directory.mode_bits() | 0o700, ..dir(DIR) };
-    let lookup = Op::Lookup { parent: DIR, name: b"a" };
+    let lookup = Op::Read(ReadOp::Lookup { parent: DIR, name: b"a" });
     bench.answered(
         &lookup,
         absent(),
@@ -187,11 +206,17 @@ fn a_rename_of_an_unknown_name_may_change_any_inode() {
     let mut bench = Bench::made();
     let flags = RenameFlags::default();
     let (from, to) = (Ino(77), Ino(78));
-    let rename = Op::Rename { parent: from, name: b"a", new_parent: to, new_name: b"b", flags };
+    let rename = Op::Change(ChangeOp::Rename {
+        parent: from,
+        name: b"a",
+        new_parent: to,
+        new_name: b"b",
+        flags,
+    });
     let tid = bench.ask(&rename);
-    assert!(bench.cache.answer(&Cred::root(), &Op::GetAttr { ino: DIR }).is_none());
+    assert!(bench.cache.answer(&Cred::root(), &Op::Read(ReadOp::GetAttr { ino: DIR })).is_none());
     bench.reply(tid, Ok(Answer::Done), None, 1);
-    assert!(bench.cache.answer(&Cred::root(), &Op::GetAttr { ino: DIR }).is_none());
+    assert!(bench.cache.answer(&Cred::root(), &Op::Read(ReadOp::GetAttr { ino: DIR })).is_none());
 }
 
 #[test]
@@ -201,14 +226,20 @@ fn a_refused_rename_invalidates_the_inode_that_it_names() {
     let other = Ino(FILE.0 + 1);
     bench.create(b"b", other);
     let known = |bench: &Bench, ino| {
-        let answer = bench.cache.answer(&Cred::root(), &Op::GetAttr { ino });
+        let answer = bench.cache.answer(&Cred::root(), &Op::Read(ReadOp::GetAttr { ino }));
         answer.is_some_and(|answer| answer.is_ok())
     };
     assert!(known(&bench, FILE) && known(&bench, other));
     let flags = RenameFlags::default();
-    let rename = Op::Rename { parent: DIR, name: b"a", new_parent: Ino(77), new_name: b"a", flags };
+    let rename = Op::Change(ChangeOp::Rename {
+        parent: DIR,
+        name: b"a",
+        new_parent: Ino(77),
+        new_name: b"a",
+        flags,
+    });
     // Not of a directory that is not known at all: that may be about anything.
-    bench.answered(&Op::Lookup { parent: Ino(77), name: b"a" }, absent(), {
+    bench.answered(&Op::Read(ReadOp::Lookup { parent: Ino(77), name: b"a" }), absent(), {
         Some(Grants { dir: dir(Ino(77)), ..Grants::default() })
     });
     let tid = bench.ask(&rename);
@@ -223,10 +254,16 @@ fn a_refused_rename_invalidates_the_inode_that_it_names() {
 fn two_names_of_one_file_stay_when_one_is_renamed_to_the_other() {
     let mut bench = Bench::made();
     bench.create(b"a", FILE);
-    let link = Op::Link { ino: FILE, parent: DIR, name: b"b" };
+    let link = Op::Change(ChangeOp::Link { ino: FILE, parent: DIR, name: b"b" });
     bench.answered(&link, Ok(Answer::Done), grants(false));
     let flags = RenameFlags::default();
-    let rename = Op::Rename { parent: DIR, name: b"a", new_parent: DIR, new_name: b"b", flags };
+    let rename = Op::Change(ChangeOp::Rename {
+        parent: DIR,
+        name: b"a",
+        new_parent: DIR,
+        new_name: b"b",
+        flags,
+    });
     let tid = bench.ask(&rename);
     bench.reply(tid, Ok(Answer::Done), grants(false), 0);
     assert_eq!(
@@ -241,7 +278,7 @@ fn many_failed_lookups_make_a_directory_worth_listing() {
     for number in 0..MISSES_MIN {
         assert!(!bench.cache.is_worth_listing(DIR), "{number}");
         let name = number.to_string();
-        let lookup = Op::Lookup { parent: DIR, name: name.as_bytes() };
+        let lookup = Op::Read(ReadOp::Lookup { parent: DIR, name: name.as_bytes() });
         bench.answered(&lookup, absent(), grants(false));
     }
     assert!(bench.cache.is_worth_listing(DIR));
@@ -269,7 +306,7 @@ fn a_full_cache_returns_its_capabilities() {
     for number in 0..=DIRS_MAX as u64 {
         assert!(bench.cache.shrink().is_empty());
         let at = Some(Grants { dir: dir(Ino(100 + number)), inode: false, ..Grants::default() });
-        let lookup = Op::Lookup { parent: Ino(100 + number), name: b"a" };
+        let lookup = Op::Read(ReadOp::Lookup { parent: Ino(100 + number), name: b"a" });
         bench.answered(&lookup, absent(), at);
     }
     assert_eq!(bench.cache.shrink().len(), DIRS_MAX + 1);
@@ -279,9 +316,9 @@ fn a_full_cache_returns_its_capabilities() {
 #[test]
 fn grants_for_a_directory_that_is_being_returned_are_not_cached() {
     let mut bench = Bench::new();
-    let lookup = Op::Lookup { parent: DIR, name: b"a" };
+    let lookup = Op::Read(ReadOp::Lookup { parent: DIR, name: b"a" });
     let asked = bench.ask(&lookup);
-    let returned = bench.ask(&Op::Return { dir: DIR });
+    let returned = bench.ask(&Op::Session(SessionOp::Return { dir: DIR }));
     bench.reply(asked, Ok(Answer::Attr(file(FILE))), grants(true), 0);
     assert_eq!(bench.look(b"a"), None);
     bench.reply(returned, Ok(Answer::Done), None, 0);

@@ -9,7 +9,7 @@
 use std::collections::VecDeque;
 
 use types::{Cred, Ino, Seq, Tid};
-use wire::{Batch, BatchWriter, Message, Op, Replay, Request};
+use wire::{Batch, BatchWriter, ChangeOp, Message, Op, Replay, Request, SessionOp};
 
 /// Some changes.
 #[derive(Debug, Default)]
@@ -202,7 +202,11 @@ impl Groups {
 #[allow(clippy::wildcard_enum_match_arm, reason = "all others are about names")]
 fn inode(request: &Request<'_>) -> Ino {
     match request.op {
-        Op::SetAttr { ino, .. } | Op::SetData { ino, .. } | Op::SetXattr { ino, .. } => ino,
+        Op::Change(
+            ChangeOp::SetAttr { ino, .. }
+            | ChangeOp::SetData { ino, .. }
+            | ChangeOp::SetXattr { ino, .. },
+        ) => ino,
         _ => request.replay.unwrap_or_default().ino,
     }
 }
@@ -221,10 +225,12 @@ fn append_again(batch: Batch<'_>, seq: Option<Seq>, frames: &mut Vec<u8>) {
     let mut again = BatchWriter::default();
     each(batch, |request| {
         let op = match request.op {
-            Op::Open { .. } | Op::Close { .. } => return,
-            Op::Create { parent, name, new } => {
-                Op::Create { parent, name, new: wire::NewInode { open: false, ..new } }
-            }
+            Op::Session(SessionOp::Open { .. } | SessionOp::Close { .. }) => return,
+            Op::Change(ChangeOp::Create { parent, name, new }) => Op::Change(ChangeOp::Create {
+                parent,
+                name,
+                new: wire::NewInode { open: false, ..new },
+            }),
             op => op,
         };
         let replay = request.replay.unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Taking a directory up that the server has given: all its names are read before it is used.
 
 use types::{Attr, FileType, Ino, Seq, Stripe, Tid};
-use wire::{Answer, Failure, Grants, Op};
+use wire::{Answer, Failure, Grants, Op, ReadOp};
 
 use super::ExclusiveDirs;
 
@@ -33,7 +33,7 @@ pub(crate) enum Next {
 impl Next {
     /// The request to make, of a directory that is read.
     pub(crate) fn page<'a>(dir: Ino, after: Option<&'a [u8]>) -> Op<'a> {
-        Op::List { dir, after, limit: PAGE, attrs: true }
+        Op::Read(ReadOp::List { dir, after, limit: PAGE, attrs: true })
     }
 }
 

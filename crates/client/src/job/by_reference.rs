@@ -8,7 +8,7 @@ use journal::SegmentHeader;
 use metastore::RunList;
 use metastore::request::{proof_name, rest_name};
 use types::{Attr, Error, Ino, Moment, Result, Seq};
-use wire::{Answer, MergeFlags, MergeReport, Op, UnusedNumbers};
+use wire::{Answer, JobOp, MergeFlags, MergeReport, Op, UnusedNumbers};
 
 use super::apply::merged;
 use super::composition::seconds;
@@ -63,7 +63,7 @@ impl SentMerge {
     #[must_use]
     pub fn op<'a>(&'a self, subtree: Ino, bytes: u64, unused: &'a [u8]) -> Op<'a> {
         let (object, unused) = (self.object.as_bytes(), UnusedNumbers::new(unused));
-        Op::Merge { subtree, bytes, object, flags: self.flags, unused }
+        Op::Job(JobOp::Merge { subtree, bytes, object, flags: self.flags, unused })
     }
 }
 

@@ -59,7 +59,7 @@ impl Bench {
 }
 
 fn lookup(name: &[u8]) -> Op<'_> {
-    Op::Lookup { parent: DIR, name }
+    Op::Read(ReadOp::Lookup { parent: DIR, name })
 }
 
 #[test]
@@ -116,11 +116,11 @@ fn a_lookup_below_a_file_is_left_to_the_server() {
 #[test]
 fn a_walk_caches_the_last_name_of_its_path() {
     let mut bench = Bench::new();
-    let walk = Op::Walk { base: Ino::ROOT, path: b"/d/a" };
+    let walk = Op::Read(ReadOp::Walk { base: Ino::ROOT, path: b"/d/a" });
     let attr = Some(file(FILE));
     bench.answered(at(0), &walk, Ok(Answer::Walked { parent: DIR, attr }));
     assert_eq!(bench.look(at(1), b"a"), Some(Some(FILE)));
-    let walk = Op::Walk { base: Ino::ROOT, path: b"/d/none" };
+    let walk = Op::Read(ReadOp::Walk { base: Ino::ROOT, path: b"/d/none" });
     bench.answered(at(0), &walk, Ok(Answer::Walked { parent: DIR, attr: None }));
     assert_eq!(bench.look(at(1), b"none"), Some(None));
 }
@@ -129,7 +129,7 @@ fn a_walk_caches_the_last_name_of_its_path() {
 fn a_listing_holds_as_long_as_its_first_part() {
     let mut bench = Bench::new();
     let entry = |name: &[u8], ino| (name.to_vec(), file(Ino(ino)));
-    let list = |after| Op::List { dir: DIR, after, limit: 2, attrs: true };
+    let list = |after| Op::Read(ReadOp::List { dir: DIR, after, limit: 2, attrs: true });
     let first = vec![entry(b"a", 1), entry(b"b", 2)];
     bench.answered(at(0), &list(None), Ok(Answer::Entries { entries: first, more: true }));
     assert_eq!(bench.look(at(1), b"x"), None);

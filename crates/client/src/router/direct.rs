@@ -2,9 +2,8 @@
 //! allocates nothing.
 
 use types::{Attr, Errno, Rank, Result};
-use wire::{Answer, Op};
+use wire::{AdminOp, Answer, ChangeOp, Op, ReadOp};
 
-use super::asked::is_of_subtree;
 use super::{Router, named};
 
 /// Whether a driver may send a request to rank 0 without asking the router, as long as
@@ -17,7 +16,7 @@ pub fn is_direct(op: &Op<'_>) -> bool {
 /// The rank for a request that needs no preparation.
 pub(super) fn first(router: &Router, op: &Op<'_>) -> Option<Rank> {
     // All ranks execute these.
-    let broadcast = matches!(op, Op::Sync | Op::Checkpoint) && !router.ranks.is_empty();
+    let broadcast = op.is_for_all_ranks() && !router.ranks.is_empty();
     if broadcast || !router.fragments.is_empty() {
         return None;
     }
@@ -37,7 +36,7 @@ pub fn is_final(op: &Op<'_>, several: bool, result: &Result<Answer>) -> bool {
             !is_complete(op) || entries.iter().all(|(_, attr)| is_whole(attr))
         }
         Ok(_) => true,
-        Err(error) if error.errno == Errno::Stale => !several && !is_of_subtree(op),
+        Err(error) if error.errno == Errno::Stale => !several && !op.is_of_subtree(),
         // Another server may have a part of the request, and be busy.
         Err(error) => error.errno != Errno::Again || !may_need_two(op),
     }
@@ -45,7 +44,10 @@ pub fn is_final(op: &Op<'_>, several: bool, result: &Result<Answer>) -> bool {
 
 /// Whether a server may need another one to execute a request.
 pub(super) fn may_need_two(op: &Op<'_>) -> bool {
-    matches!(op, Op::Link { .. } | Op::Rename { .. } | Op::Rmdir { .. })
+    matches!(
+        op,
+        Op::Change(ChangeOp::Link { .. } | ChangeOp::Rename { .. } | ChangeOp::Rmdir { .. })
+    )
 }
 
 /// Whether attributes are those of a directory in one piece. A split one has no link: its
@@ -56,5 +58,8 @@ pub(super) fn is_whole(attr: &Attr) -> bool {
 
 /// Whether the caller wants all attributes in the answer.
 pub(super) fn is_complete(op: &Op<'_>) -> bool {
-    !matches!(op, Op::List { attrs: false, .. } | Op::WriteDown { .. })
+    !matches!(
+        op,
+        Op::Read(ReadOp::List { attrs: false, .. }) | Op::Admin(AdminOp::WriteDown { .. })
+    )
 }

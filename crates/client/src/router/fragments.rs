@@ -5,7 +5,7 @@
 //! ([`crate::FragmentMap`]).
 
 use types::{Attr, AttrChange, Errno, Error, Frag, Ino, Result};
-use wire::{Answer, Fragments, Op};
+use wire::{Answer, ChangeOp, Fragments, Op, ReadOp};
 
 use super::asked::{Asked, dirs};
 use super::shape::JoinEmpty;
@@ -92,7 +92,7 @@ impl Fragment {
                     None => continue,
                 }
             }
-            if let Op::List { dir, after, limit, attrs } = op {
+            if let Op::Read(ReadOp::List { dir, after, limit, attrs }) = op {
                 let list = ListAll::frame(dir, after.map(<[u8]>::to_vec), limit, attrs);
                 self.state = FragmentState::Listing;
                 return Step::Call(list);
@@ -109,14 +109,14 @@ impl Fragment {
         cx.router.redirected += 1;
         cx.router.note_fragments(&fragments);
         let (dir, op) = (fragments.attr.ino, self.asked.op(cx.given));
-        if op == (Op::GetAttr { ino: dir }) {
+        if op == (Op::Read(ReadOp::GetAttr { ino: dir })) {
             return Some(Step::Become(AddUp::frame(&fragments)));
         }
-        if matches!(op, Op::Walk { .. }) {
+        if matches!(op, Op::Read(ReadOp::Walk { .. })) {
             let below = Asked::Walk(dir, fragments.rest);
             return Some(Step::Become(Self::frame(below, None)));
         }
-        let removes = matches!(op, Op::Rmdir { .. } | Op::Rename { .. });
+        let removes = matches!(op, Op::Change(ChangeOp::Rmdir { .. } | ChangeOp::Rename { .. }));
         let (at, new_at) = dirs(&self.aimed.op(cx.given));
         if removes && at != Some(dir) && new_at != Some(dir) {
             self.state = FragmentState::Joining;
@@ -188,7 +188,7 @@ pub(super) struct SetTimes {
 
 impl SetTimes {
     fn for_request(cx: &Context<'_>, asked: &Asked) -> Option<Frame> {
-        let Op::SetAttr { ino, change } = asked.op(cx.given) else { return None };
+        let Op::Change(ChangeOp::SetAttr { ino, change }) = asked.op(cx.given) else { return None };
         let parts = cx.router.fragments.parts(ino)?;
         if change.mtime.is_none() && change.atime.is_none() {
             return None;

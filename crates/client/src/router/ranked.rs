@@ -1,9 +1,9 @@
 //! Asks one rank after the other, until one executes the request.
 
 use types::{Errno, Error, Ino, Moment, Rank, Result, Span};
-use wire::{Answer, Op, Redirect};
+use wire::{Answer, Op, RankOp, ReadOp, Redirect};
 
-use super::asked::{Asked, is_of_subtree, named};
+use super::asked::{Asked, named};
 use super::{Context, Frame, Got, RETRY, Step};
 
 /// How long a rank that is to serve a subtree may take to notice that.
@@ -102,7 +102,7 @@ impl Ranked {
     pub(super) fn step(&mut self, cx: &mut Context<'_>, got: Got) -> Step {
         match std::mem::take(&mut self.state) {
             RankedState::Begin => {
-                let others = matches!(self.asked.op(cx.given), Op::Sync | Op::Checkpoint);
+                let others = self.asked.op(cx.given).is_for_all_ranks();
                 let rest = cx.router.ranks.iter().rev().copied().filter(|_| others).collect();
                 self.next_other(cx, rest)
             }
@@ -204,7 +204,7 @@ impl Ranked {
                 self.found(cx, answer)
             }
             Err(error) if error.errno == Errno::Stale && subject.is_some() => {
-                if self.single && !is_of_subtree(&op) {
+                if self.single && !op.is_of_subtree() {
                     return Step::fail(error);
                 }
                 // A rank referred to this one a moment ago, which may not know yet.
@@ -239,7 +239,7 @@ impl Ranked {
     fn redirected(&mut self, cx: &mut Context<'_>, elsewhere: Redirect) -> Step {
         cx.router.redirected += 1;
         let op = self.asked.op(cx.given);
-        if elsewhere.root != Ino(0) && matches!(op, Op::Export { .. }) {
+        if elsewhere.root != Ino(0) && matches!(op, Op::Rank(RankOp::Export { .. })) {
             // This rank serves the directory: the nested subtree moves there first.
             cx.router.note_place(&op, self.rank);
             cx.router.set_place(elsewhere.root, elsewhere.rank);
@@ -293,7 +293,7 @@ impl Follow {
         let Redirect { rank, root, parent, rest } = elsewhere;
         cx.router.set_place(root, rank);
         cx.router.several = true;
-        let walks = matches!(op, Op::Walk { .. });
+        let walks = matches!(op, Op::Read(ReadOp::Walk { .. }));
         if walks && !rest.is_empty() {
             return Step::Become(Frame::Ranked(Ranked::new(Asked::Walk(root, rest))));
         }

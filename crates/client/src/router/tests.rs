@@ -4,7 +4,7 @@
 #![allow(clippy::wildcard_enum_match_arm, reason = "a server of a test answers few requests")]
 
 use types::{Attr, Errno, Error, FileType, Frag, Moment, RenameFlags, Result};
-use wire::{NewInode, Op, Redirect};
+use wire::{ChangeOp, JobOp, NewInode, Op, RankOp, ReadOp, Redirect, SessionOp};
 
 use super::*;
 
@@ -104,7 +104,7 @@ fn errno(result: Result<Answer>) -> Errno {
 #[test]
 fn the_first_rank_answers_without_any_other_effect() {
     let mut world = World::new(1);
-    let op = Op::Lookup { parent: HERE, name: b"a" };
+    let op = Op::Read(ReadOp::Lookup { parent: HERE, name: b"a" });
     assert!(is_direct(&op));
     let found = world.drive(Route::request(), op, |_, _| Ok(attr(HERE)));
     assert_eq!(found, Ok(attr(HERE)));
@@ -115,7 +115,8 @@ fn the_first_rank_answers_without_any_other_effect() {
 #[test]
 fn a_single_rank_that_does_not_know_an_inode_has_the_last_word() {
     let mut world = World::new(1);
-    let result = world.drive(Route::request(), Op::GetAttr { ino: HERE }, |_, _| stale());
+    let result =
+        world.drive(Route::request(), Op::Read(ReadOp::GetAttr { ino: HERE }), |_, _| stale());
     assert_eq!(errno(result), Errno::Stale);
     assert_eq!(world.log(), ["0 getattr 5"]);
 }
@@ -123,7 +124,7 @@ fn a_single_rank_that_does_not_know_an_inode_has_the_last_word() {
 #[test]
 fn a_redirect_is_followed_and_remembered_and_open_files_go_first() {
     let mut world = World::new(2);
-    let op = Op::GetAttr { ino: HERE };
+    let op = Op::Read(ReadOp::GetAttr { ino: HERE });
     let serve = |rank: Rank, _: &Op<'_>| if rank == Rank(0) { moved(1) } else { Ok(attr(HERE)) };
     assert_eq!(world.drive(Route::request(), op, serve), Ok(attr(HERE)));
     assert_eq!(world.log(), ["0 getattr 5", "reclaim 1", "ranks", "1 getattr 5"]);
@@ -136,8 +137,9 @@ fn a_redirect_is_followed_and_remembered_and_open_files_go_first() {
 #[test]
 fn an_inode_of_another_rank_is_asked_for_there_at_once() {
     let mut world = World::new(2);
-    assert!(!is_direct(&Op::GetAttr { ino: THERE }));
-    let result = world.drive(Route::request(), Op::GetAttr { ino: THERE }, |_, _| Ok(attr(THERE)));
+    assert!(!is_direct(&Op::Read(ReadOp::GetAttr { ino: THERE })));
+    let result = world
+        .drive(Route::request(), Op::Read(ReadOp::GetAttr { ino: THERE }), |_, _| Ok(attr(THERE)));
     assert_eq!(result, Ok(attr(THERE)));
     assert_eq!(world.log(), ["ranks", "1 getattr 7"]);
 }
@@ -145,7 +147,8 @@ fn an_inode_of_another_rank_is_asked_for_there_at_once() {
 #[test]
 fn the_inode_of_a_removed_rank_is_found_on_another_one() {
     let mut world = World::new(1);
-    let result = world.drive(Route::request(), Op::GetAttr { ino: THERE }, |_, _| Ok(attr(THERE)));
+    let result = world
+        .drive(Route::request(), Op::Read(ReadOp::GetAttr { ino: THERE }), |_, _| Ok(attr(THERE)));
     assert_eq!(result, Ok(attr(THERE)));
     assert_eq!(world.log(), ["ranks", "ranks", "0 getattr 7", "reclaim 0"]);
     assert_eq!(world.router.place(THERE), Rank(0));
@@ -163,7 +166,7 @@ fn a_rank_may_take_a_moment_to_notice_that_it_serves_a_subtree() {
             _ => Ok(attr(HERE)),
         }
     };
-    let result = world.drive(Route::request(), Op::GetAttr { ino: HERE }, serve);
+    let result = world.drive(Route::request(), Op::Read(ReadOp::GetAttr { ino: HERE }), serve);
     assert_eq!(result, Ok(attr(HERE)));
     let log = world.log();
     assert_eq!(log[3..], ["1 getattr 5", "wait", "1 getattr 5", "wait", "1 getattr 5"]);
@@ -174,7 +177,7 @@ fn a_rank_that_serves_a_subtree_but_has_not_loaded_the_inode_leaves_a_walk_to_th
     let mut world = World::new(2);
     let start = world.now;
     let serve = |rank: Rank, _: &Op<'_>| if rank == Rank(0) { moved(1) } else { stale() };
-    let result = world.drive(Route::request(), Op::GetAttr { ino: HERE }, serve);
+    let result = world.drive(Route::request(), Op::Read(ReadOp::GetAttr { ino: HERE }), serve);
     assert_eq!(errno(result), Errno::Stale);
     assert!(world.now.since(start) < Span::from_millis(400), "the walk must not come late");
 }
@@ -184,7 +187,7 @@ fn ranks_that_refer_to_each_other_for_too_long_end_a_request() {
     let mut world = World::new(2);
     let start = world.now;
     let serve = |rank: Rank, _: &Op<'_>| moved(1 - rank.0);
-    let result = world.drive(Route::request(), Op::GetAttr { ino: HERE }, serve);
+    let result = world.drive(Route::request(), Op::Read(ReadOp::GetAttr { ino: HERE }), serve);
     assert_eq!(errno(result), Errno::Io);
     assert!(world.now.since(start) >= Span::from_millis(10_000));
 }
@@ -193,7 +196,8 @@ fn ranks_that_refer_to_each_other_for_too_long_end_a_request() {
 fn an_inode_that_no_rank_knows_is_asked_for_at_each_rank_once() {
     let mut world = World::new(3);
     world.router.link(Rank(2));
-    let result = world.drive(Route::request(), Op::GetAttr { ino: HERE }, |_, _| stale());
+    let result =
+        world.drive(Route::request(), Op::Read(ReadOp::GetAttr { ino: HERE }), |_, _| stale());
     assert_eq!(errno(result), Errno::Stale);
     let log = world.log();
     let sent: Vec<_> = log.iter().filter(|line| line.contains("getattr")).collect();
@@ -204,17 +208,17 @@ fn an_inode_that_no_rank_knows_is_asked_for_at_each_rank_once() {
 fn a_walk_continues_below_the_root_of_a_subtree_of_another_rank() {
     let mut world = World::new(2);
     let serve = |rank: Rank, op: &Op<'_>| match (rank, op) {
-        (Rank(0), Op::Walk { .. }) => {
+        (Rank(0), Op::Read(ReadOp::Walk { .. })) => {
             let (root, parent, rest) = (THERE, Ino::ROOT, b"b/c".to_vec());
             let elsewhere = Redirect { rank: Rank(1), root, parent, rest };
             Ok(Answer::Redirect(Box::new(elsewhere)))
         }
-        (Rank(1), Op::Walk { base: THERE, path: b"b/c" }) => {
+        (Rank(1), Op::Read(ReadOp::Walk { base: THERE, path: b"b/c" })) => {
             Ok(Answer::Walked { parent: THERE, attr: None })
         }
         other => panic!("{other:?}"),
     };
-    let op = Op::Walk { base: Ino::ROOT, path: b"a/b/c" };
+    let op = Op::Read(ReadOp::Walk { base: Ino::ROOT, path: b"a/b/c" });
     let result = world.drive(Route::request(), op, serve);
     assert_eq!(result, Ok(Answer::Walked { parent: THERE, attr: None }));
 }
@@ -223,15 +227,15 @@ fn a_walk_continues_below_the_root_of_a_subtree_of_another_rank() {
 fn a_name_that_is_the_root_of_a_subtree_is_asked_for_at_its_rank() {
     let mut world = World::new(2);
     let serve = |rank: Rank, op: &Op<'_>| match (rank, op) {
-        (Rank(0), Op::Lookup { .. }) => {
+        (Rank(0), Op::Read(ReadOp::Lookup { .. })) => {
             let (root, parent) = (THERE, Ino::ROOT);
             let elsewhere = Redirect { rank: Rank(1), root, parent, rest: Vec::new() };
             Ok(Answer::Redirect(Box::new(elsewhere)))
         }
-        (Rank(1), Op::GetAttr { ino: THERE }) => Ok(attr(THERE)),
+        (Rank(1), Op::Read(ReadOp::GetAttr { ino: THERE })) => Ok(attr(THERE)),
         other => panic!("{other:?}"),
     };
-    let op = Op::Lookup { parent: Ino::ROOT, name: b"a" };
+    let op = Op::Read(ReadOp::Lookup { parent: Ino::ROOT, name: b"a" });
     assert_eq!(world.drive(Route::request(), op, serve), Ok(attr(THERE)));
 }
 
@@ -244,7 +248,7 @@ fn a_sync_goes_to_every_rank_and_forgets_a_removed_one() {
         Rank(2) => stale(),
         _ => Ok(Answer::Safe(types::Seq(1))),
     };
-    assert!(world.drive(Route::request(), Op::Sync, serve).is_ok());
+    assert!(world.drive(Route::request(), Op::Session(SessionOp::Sync), serve).is_ok());
     assert_eq!(world.log(), ["1 sync", "2 sync", "ranks", "close [mds.2]", "0 sync"]);
 }
 
@@ -254,18 +258,18 @@ fn a_move_takes_nested_subtrees_along_first() {
     world.router.link(Rank(1));
     let mut inner_moved = false;
     let serve = |_: Rank, op: &Op<'_>| match op {
-        Op::Export { dir: HERE, .. } if !inner_moved => {
+        Op::Rank(RankOp::Export { dir: HERE, .. }) if !inner_moved => {
             let elsewhere = Redirect { rank: Rank(1), root: THERE, ..Redirect::default() };
             Ok(Answer::Redirect(Box::new(elsewhere)))
         }
-        Op::Export { dir: THERE, rank: Rank(0) } => {
+        Op::Rank(RankOp::Export { dir: THERE, rank: Rank(0) }) => {
             inner_moved = true;
             Ok(Answer::Done)
         }
-        Op::Export { dir: HERE, rank: Rank(1) } => Ok(Answer::Done),
+        Op::Rank(RankOp::Export { dir: HERE, rank: Rank(1) }) => Ok(Answer::Done),
         other => panic!("{other:?}"),
     };
-    let result = world.drive(Route::pin(HERE, Rank(1)), Op::AwaitAsync, serve);
+    let result = world.drive(Route::pin(HERE, Rank(1)), Op::Session(SessionOp::AwaitAsync), serve);
     assert_eq!(result, Ok(Answer::Done));
     assert_eq!(world.log(), ["0 export 5", "1 export 7", "0 export 5"]);
 }
@@ -277,19 +281,19 @@ fn a_nested_subtree_moves_to_the_rank_that_serves_the_directory_now() {
     world.router.set_place(HERE, Rank(1));
     let mut inner_moved = false;
     let serve = |rank: Rank, op: &Op<'_>| match (rank, op) {
-        (Rank(1), Op::Export { dir: HERE, .. }) => stale(),
-        (Rank(0), Op::Export { dir: HERE, .. }) if inner_moved => Ok(Answer::Done),
-        (Rank(0), Op::Export { dir: HERE, .. }) => {
+        (Rank(1), Op::Rank(RankOp::Export { dir: HERE, .. })) => stale(),
+        (Rank(0), Op::Rank(RankOp::Export { dir: HERE, .. })) if inner_moved => Ok(Answer::Done),
+        (Rank(0), Op::Rank(RankOp::Export { dir: HERE, .. })) => {
             let elsewhere = Redirect { rank: Rank(1), root: THERE, ..Redirect::default() };
             Ok(Answer::Redirect(Box::new(elsewhere)))
         }
-        (Rank(1), Op::Export { dir: THERE, rank }) => {
+        (Rank(1), Op::Rank(RankOp::Export { dir: THERE, rank })) => {
             inner_moved = *rank == Rank(0);
             Ok(Answer::Done)
         }
         other => panic!("{other:?}"),
     };
-    let result = world.drive(Route::pin(HERE, Rank(1)), Op::AwaitAsync, serve);
+    let result = world.drive(Route::pin(HERE, Rank(1)), Op::Session(SessionOp::AwaitAsync), serve);
     assert_eq!(result, Ok(Answer::Done));
 }
 
@@ -303,15 +307,15 @@ fn fragments_of(dir: Ino, first: u64) -> Fragments {
 fn split(_: Rank, op: &Op<'_>) -> Result<Answer> {
     let is_part = |ino: Ino| (100..108).contains(&(ino.0 & 0xffff));
     match *op {
-        Op::GetAttr { ino } if is_part(ino) => {
+        Op::Read(ReadOp::GetAttr { ino }) if is_part(ino) => {
             Ok(Answer::Attr(Attr { size: 1, nlink: 3, ..dir_attr(ino) }))
         }
-        Op::List { dir, .. } if is_part(dir) => {
+        Op::Read(ReadOp::List { dir, .. }) if is_part(dir) => {
             let name = format!("n{}", dir.0 & 0xffff).into_bytes();
             Ok(Answer::Entries { entries: vec![(name, dir_attr(dir))], more: false })
         }
-        Op::SetAttr { .. } => Ok(Answer::Done),
-        Op::Create { parent, .. } if is_part(parent) => Ok(attr(THERE)),
+        Op::Change(ChangeOp::SetAttr { .. }) => Ok(Answer::Done),
+        Op::Change(ChangeOp::Create { parent, .. }) if is_part(parent) => Ok(attr(THERE)),
         _ => Ok(Answer::Fragments(Box::new(fragments_of(HERE, 100)))),
     }
 }
@@ -319,7 +323,7 @@ fn split(_: Rank, op: &Op<'_>) -> Result<Answer> {
 #[test]
 fn the_attributes_of_a_split_directory_are_the_sum_of_its_fragments() {
     let mut world = World::new(1);
-    let result = world.drive(Route::request(), Op::GetAttr { ino: HERE }, split);
+    let result = world.drive(Route::request(), Op::Read(ReadOp::GetAttr { ino: HERE }), split);
     let Ok(Answer::Attr(whole)) = result else { panic!("{result:?}") };
     assert_eq!((whole.ino, whole.size, whole.nlink), (HERE, 8, 10));
     assert_eq!(world.log().len(), 9);
@@ -329,7 +333,7 @@ fn the_attributes_of_a_split_directory_are_the_sum_of_its_fragments() {
 #[test]
 fn a_listing_of_a_split_directory_has_the_names_of_all_fragments() {
     let mut world = World::new(1);
-    let list = Op::List { dir: HERE, after: None, limit: 4096, attrs: true };
+    let list = Op::Read(ReadOp::List { dir: HERE, after: None, limit: 4096, attrs: true });
     let result = world.drive(Route::request(), list, split);
     let Ok(Answer::Entries { entries, more: false }) = result else { panic!("{result:?}") };
     let names: Vec<_> = entries.iter().map(|(name, _)| name.as_slice()).collect();
@@ -340,7 +344,7 @@ fn a_listing_of_a_split_directory_has_the_names_of_all_fragments() {
 #[test]
 fn a_listing_of_a_split_directory_has_as_many_names_as_the_caller_wants() {
     let mut world = World::new(1);
-    let list = Op::List { dir: HERE, after: None, limit: 6, attrs: true };
+    let list = Op::Read(ReadOp::List { dir: HERE, after: None, limit: 6, attrs: true });
     let result = world.drive(Route::request(), list, split);
     let Ok(Answer::Entries { entries, more: true }) = result else { panic!("{result:?}") };
     assert_eq!(entries.len(), 6);
@@ -349,7 +353,7 @@ fn a_listing_of_a_split_directory_has_as_many_names_as_the_caller_wants() {
 #[test]
 fn a_create_goes_to_the_fragment_that_has_its_name() {
     let mut world = World::new(1);
-    let op = Op::Create { parent: HERE, name: b"name", new: NewInode::default() };
+    let op = Op::Change(ChangeOp::Create { parent: HERE, name: b"name", new: NewInode::default() });
     assert_eq!(world.drive(Route::request(), op, split), Ok(attr(THERE)));
     let home = world.router.fragments().home(HERE, b"name");
     assert_eq!(world.log(), ["0 create 5".into(), format!("0 create {}", home.0 & 0xffff)]);
@@ -360,7 +364,7 @@ fn the_times_of_a_split_directory_are_set_on_all_fragments() {
     let mut world = World::new(1);
     world.router.note_fragments(&fragments_of(HERE, 100));
     let change = types::AttrChange { mtime: Some(types::Timestamp(7)), ..Default::default() };
-    let op = Op::SetAttr { ino: HERE, change };
+    let op = Op::Change(ChangeOp::SetAttr { ino: HERE, change });
     assert_eq!(world.drive(Route::request(), op, split), Ok(Answer::Done));
     assert_eq!(world.log().len(), 9);
 }
@@ -370,10 +374,10 @@ fn a_fragment_that_was_joined_is_forgotten() {
     let mut world = World::new(1);
     world.router.note_fragments(&fragments_of(HERE, 100));
     let serve = |_: Rank, op: &Op<'_>| match op {
-        Op::Lookup { parent: HERE, .. } => Ok(attr(THERE)),
+        Op::Read(ReadOp::Lookup { parent: HERE, .. }) => Ok(attr(THERE)),
         _ => stale(),
     };
-    let op = Op::Lookup { parent: HERE, name: b"name" };
+    let op = Op::Read(ReadOp::Lookup { parent: HERE, name: b"name" });
     assert_eq!(world.drive(Route::request(), op, serve), Ok(attr(THERE)));
     assert!(world.router.fragments().is_empty());
 }
@@ -383,15 +387,15 @@ fn an_empty_split_directory_is_joined_before_it_is_removed() {
     let mut world = World::new(1);
     let mut is_joined = false;
     let serve = |_: Rank, op: &Op<'_>| match *op {
-        Op::Join { .. } => {
+        Op::Rank(RankOp::Join { .. }) => {
             is_joined = true;
             Ok(Answer::Done)
         }
-        Op::Rmdir { .. } if is_joined => Ok(Answer::Done),
-        Op::GetAttr { ino } if ino != HERE => Ok(Answer::Attr(dir_attr(ino))),
+        Op::Change(ChangeOp::Rmdir { .. }) if is_joined => Ok(Answer::Done),
+        Op::Read(ReadOp::GetAttr { ino }) if ino != HERE => Ok(Answer::Attr(dir_attr(ino))),
         _ => Ok(Answer::Fragments(Box::new(fragments_of(HERE, 100)))),
     };
-    let op = Op::Rmdir { parent: Ino::ROOT, name: b"dir" };
+    let op = Op::Change(ChangeOp::Rmdir { parent: Ino::ROOT, name: b"dir" });
     assert_eq!(world.drive(Route::request(), op, serve), Ok(Answer::Done));
     let log = world.log();
     assert!(log.contains(&"0 join 5 (own)".into()), "{log:?}");
@@ -404,33 +408,35 @@ fn a_split_moves_the_fragments_to_the_ranks_in_turn() {
     world.router.link(Rank(1));
     let mut exported = Vec::new();
     let serve = |_: Rank, op: &Op<'_>| match *op {
-        Op::Split { .. } => Ok(Answer::Done),
-        Op::GetAttr { ino: HERE } => Ok(Answer::Fragments(Box::new(fragments_of(HERE, 100)))),
-        Op::GetAttr { ino } => Ok(Answer::Attr(dir_attr(ino))),
-        Op::Export { dir, rank } => {
+        Op::Rank(RankOp::Split { .. }) => Ok(Answer::Done),
+        Op::Read(ReadOp::GetAttr { ino: HERE }) => {
+            Ok(Answer::Fragments(Box::new(fragments_of(HERE, 100))))
+        }
+        Op::Read(ReadOp::GetAttr { ino }) => Ok(Answer::Attr(dir_attr(ino))),
+        Op::Rank(RankOp::Export { dir, rank }) => {
             exported.push((dir.0 & 0xffff, rank.0));
             Ok(Answer::Done)
         }
         ref other => panic!("{other:?}"),
     };
     let route = Route::split(HERE, vec![Rank(0), Rank(1)]);
-    assert_eq!(world.drive(route, Op::AwaitAsync, serve), Ok(Answer::Done));
+    assert_eq!(world.drive(route, Op::Session(SessionOp::AwaitAsync), serve), Ok(Answer::Done));
     assert_eq!(exported, [(101, 1), (103, 1), (105, 1), (107, 1)]);
 }
 
-const RENAME: Op<'static> = Op::Rename {
+const RENAME: Op<'static> = Op::Change(ChangeOp::Rename {
     parent: HERE,
     name: b"old",
     new_parent: THERE,
     new_name: b"new",
     flags: RenameFlags { no_replace: false, exchange: false },
-};
+});
 
 #[test]
 fn a_rename_between_ranks_is_one_request_to_the_rank_of_the_old_name() {
     let mut world = World::new(2);
     let serve = |rank: Rank, op: &Op<'_>| match (rank, op) {
-        (Rank(0), Op::Rename { .. }) => Ok(Answer::Done),
+        (Rank(0), Op::Change(ChangeOp::Rename { .. })) => Ok(Answer::Done),
         other => panic!("{other:?}"),
     };
     assert_eq!(world.drive(Route::request(), RENAME, serve), Ok(Answer::Done));
@@ -441,10 +447,10 @@ fn a_rename_between_ranks_is_one_request_to_the_rank_of_the_old_name() {
 fn a_rename_into_a_directory_that_was_split_goes_to_its_fragment() {
     let mut world = World::new(2);
     let serve = |_: Rank, op: &Op<'_>| match op {
-        Op::Rename { new_parent: THERE, .. } => {
+        Op::Change(ChangeOp::Rename { new_parent: THERE, .. }) => {
             Ok(Answer::Fragments(Box::new(fragments_of(THERE, 100))))
         }
-        Op::Rename { .. } => Ok(Answer::Done),
+        Op::Change(ChangeOp::Rename { .. }) => Ok(Answer::Done),
         other => panic!("{other:?}"),
     };
     assert_eq!(world.drive(Route::request(), RENAME, serve), Ok(Answer::Done));
@@ -455,9 +461,11 @@ fn a_rename_into_a_directory_that_was_split_in_between_is_sent_again_to_its_frag
     let mut world = World::new(2);
     let serve = |_: Rank, op: &Op<'_>| match op {
         // The rank of the new name has refused: nothing was renamed.
-        Op::Rename { new_parent: THERE, .. } => fails(Errno::Again),
-        Op::Rename { .. } => Ok(Answer::Done),
-        Op::GetAttr { ino: THERE } => Ok(Answer::Fragments(Box::new(fragments_of(THERE, 100)))),
+        Op::Change(ChangeOp::Rename { new_parent: THERE, .. }) => fails(Errno::Again),
+        Op::Change(ChangeOp::Rename { .. }) => Ok(Answer::Done),
+        Op::Read(ReadOp::GetAttr { ino: THERE }) => {
+            Ok(Answer::Fragments(Box::new(fragments_of(THERE, 100))))
+        }
         other => panic!("{other:?}"),
     };
     assert_eq!(world.drive(Route::request(), RENAME, serve), Ok(Answer::Done));
@@ -470,7 +478,7 @@ fn a_rename_that_may_be_executed_is_not_recognised_by_its_name() {
     // no proof, because another client may have made it.
     let mut world = World::new(2);
     let serve = |_: Rank, op: &Op<'_>| match op {
-        Op::Rename { .. } => fails(Errno::NotFound),
+        Op::Change(ChangeOp::Rename { .. }) => fails(Errno::NotFound),
         other => panic!("{other:?}"),
     };
     assert_eq!(errno(world.drive(Route::request(), RENAME, serve)), Errno::NotFound);
@@ -481,11 +489,11 @@ fn a_rename_that_was_not_taken_is_sent_again() {
     let mut world = World::new(2);
     let mut renames = 0;
     let serve = |_: Rank, op: &Op<'_>| match op {
-        Op::Rename { .. } => {
+        Op::Change(ChangeOp::Rename { .. }) => {
             renames += 1;
             if renames == 1 { fails(Errno::Again) } else { Ok(Answer::Done) }
         }
-        Op::GetAttr { ino } => Ok(attr(*ino)),
+        Op::Read(ReadOp::GetAttr { ino }) => Ok(attr(*ino)),
         other => panic!("{other:?}"),
     };
     assert_eq!(world.drive(Route::request(), RENAME, serve), Ok(Answer::Done));
@@ -497,8 +505,8 @@ fn a_rename_that_is_never_taken_ends_in_a_while() {
     let mut world = World::new(2);
     let start = world.now;
     let serve = |_: Rank, op: &Op<'_>| match op {
-        Op::Rename { .. } => fails(Errno::Again),
-        Op::GetAttr { ino } => Ok(attr(*ino)),
+        Op::Change(ChangeOp::Rename { .. }) => fails(Errno::Again),
+        Op::Read(ReadOp::GetAttr { ino }) => Ok(attr(*ino)),
         other => panic!("{other:?}"),
     };
     assert_eq!(errno(world.drive(Route::request(), RENAME, serve)), Errno::Again);
@@ -510,7 +518,7 @@ fn a_rename_that_is_never_taken_ends_in_a_while() {
 fn a_rename_that_the_other_rank_rejects_returns_its_error() {
     let mut world = World::new(2);
     let serve = |_: Rank, op: &Op<'_>| match op {
-        Op::Rename { .. } => fails(Errno::NotEmpty),
+        Op::Change(ChangeOp::Rename { .. }) => fails(Errno::NotEmpty),
         other => panic!("{other:?}"),
     };
     assert_eq!(errno(world.drive(Route::request(), RENAME, serve)), Errno::NotEmpty);
@@ -520,21 +528,23 @@ fn a_rename_that_the_other_rank_rejects_returns_its_error() {
 fn a_rename_whose_directory_comes_to_the_other_rank_is_redirected_there() {
     let mut world = World::new(2);
     let serve = |rank: Rank, op: &Op<'_>| match (rank, op) {
-        (Rank(0), Op::Rename { .. }) => moved(1),
-        (Rank(1), Op::Rename { .. }) => Ok(Answer::Done),
+        (Rank(0), Op::Change(ChangeOp::Rename { .. })) => moved(1),
+        (Rank(1), Op::Change(ChangeOp::Rename { .. })) => Ok(Answer::Done),
         other => panic!("{other:?}"),
     };
     assert_eq!(world.drive(Route::request(), RENAME, serve), Ok(Answer::Done));
     assert_eq!(world.router.place(HERE), Rank(1));
 }
 
-const LINK: Op<'static> = Op::Link { ino: THERE, parent: HERE, name: b"more" };
+const LINK: Op<'static> = Op::Change(ChangeOp::Link { ino: THERE, parent: HERE, name: b"more" });
 
 #[test]
 fn a_link_for_which_no_directory_moves_fails_with_the_reasons_of_the_servers() {
     let mut world = World::new(2);
     let serve = |_: Rank, op: &Op<'_>| match op {
-        Op::Link { .. } => Err(Error::new(Errno::CrossDevice, "", "pinned here, and there")),
+        Op::Change(ChangeOp::Link { .. }) => {
+            Err(Error::new(Errno::CrossDevice, "", "pinned here, and there"))
+        }
         other => panic!("{other:?}"),
     };
     let error = world.drive(Route::request(), LINK, serve).expect_err("both stay");
@@ -548,13 +558,13 @@ fn a_removal_is_sent_again_while_its_directory_comes_home() {
     let mut world = World::new(2);
     let mut removals = 0;
     let serve = |_: Rank, op: &Op<'_>| match op {
-        Op::Rmdir { .. } => {
+        Op::Change(ChangeOp::Rmdir { .. }) => {
             removals += 1;
             if removals > 2 { Ok(Answer::Done) } else { fails(Errno::Again) }
         }
         other => panic!("{other:?}"),
     };
-    let op = Op::Rmdir { parent: Ino::ROOT, name: b"dir" };
+    let op = Op::Change(ChangeOp::Rmdir { parent: Ino::ROOT, name: b"dir" });
     assert_eq!(world.drive(Route::request(), op, serve), Ok(Answer::Done));
     assert_eq!(world.log(), ["0 rmdir 1", "wait", "0 rmdir 1", "wait", "0 rmdir 1"]);
 }
@@ -564,10 +574,10 @@ fn a_directory_that_is_at_home_and_busy_stays_busy_at_once() {
     let mut world = World::new(2);
     let start = world.now;
     let serve = |_: Rank, op: &Op<'_>| match op {
-        Op::Rmdir { .. } => fails(Errno::Busy),
+        Op::Change(ChangeOp::Rmdir { .. }) => fails(Errno::Busy),
         other => panic!("{other:?}"),
     };
-    let op = Op::Rmdir { parent: Ino::ROOT, name: b"dir" };
+    let op = Op::Change(ChangeOp::Rmdir { parent: Ino::ROOT, name: b"dir" });
     assert_eq!(errno(world.drive(Route::request(), op, serve)), Errno::Busy);
     assert_eq!(world.now, start, "nothing to wait for");
 }
@@ -577,7 +587,7 @@ fn a_journal_in_chunks_follows_redirects() {
     let mut world = World::new(2);
     let flags = wire::MergeFlags::default();
     let unused = wire::UnusedNumbers::default();
-    let op = Op::Merge { subtree: HERE, bytes: 1, object: b"", flags, unused };
+    let op = Op::Job(JobOp::Merge { subtree: HERE, bytes: 1, object: b"", flags, unused });
     let mut route = Route::with_chunks();
     let mut input = RouteInput::Start;
     let mut sent = Vec::new();

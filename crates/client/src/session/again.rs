@@ -1,7 +1,7 @@
 //! Requests as they are sent again.
 
 use types::Ino;
-use wire::{Message, Op, Request, WantsExclusive};
+use wire::{ChangeOp, Message, Op, Request, WantsExclusive};
 
 use super::{Session, Unsafe};
 
@@ -9,8 +9,13 @@ use super::{Session, Unsafe};
 pub(super) fn grow_frame(frame: &[u8], size: u64) -> Option<Vec<u8>> {
     let (frame, _) = wire::frame::decode(frame).ok()??;
     let Ok(Message::Request(request)) = Message::decode(frame.payload) else { return None };
-    let (Op::Grow { ino, .. } | Op::Append { ino, .. }) = request.op else { return None };
-    Some(Message::Request(Request { op: Op::Grow { ino, size }, ..request }).to_frame())
+    let Op::Change(ChangeOp::Grow { ino, .. } | ChangeOp::Append { ino, .. }) = request.op else {
+        return None;
+    };
+    Some(
+        Message::Request(Request { op: Op::Change(ChangeOp::Grow { ino, size }), ..request })
+            .to_frame(),
+    )
 }
 
 /// Sends a request again, with the values of its first reply.

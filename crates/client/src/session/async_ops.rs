@@ -1,7 +1,7 @@
 //! A session's use of directories with an exclusive capability: see `exclusive`.
 
 use types::{Cred, Ino, Moment, Seq, Tid, Timestamp};
-use wire::{Answer, Failure, Op, Reply, WantsExclusive};
+use wire::{Answer, ChangeOp, Failure, JobOp, Op, ReadOp, Reply, SessionOp, WantsExclusive};
 
 use super::{Session, SessionEffects};
 use crate::exclusive::{ExclusiveDirs, Here, Next, Not};
@@ -18,10 +18,10 @@ pub enum LocalAnswer {
     Async(Tid, Result<Answer, Failure>),
     /// Nothing: ask.
     Nothing,
-    /// A local answer is possible soon: send a request (`Op::AwaitAsync`), and ask again after its
+    /// A local answer is possible soon: send a request (`AwaitAsync`), and ask again after its
     /// reply.
     Soon,
-    /// A local answer needs inode numbers: request this many (`Op::Extend` of subtree 0), and ask
+    /// A local answer needs inode numbers: request this many (`Extend` of subtree 0), and ask
     /// again.
     WantsNumbers(u64),
 }
@@ -62,11 +62,11 @@ impl Session {
             Ok(Here::Done(answer, replay)) => {
                 let tid = Tid(self.next_tid);
                 self.next_tid += 1;
-                if let Op::Create { ref new, .. } = *op
+                if let Op::Change(ChangeOp::Create { ref new, .. }) = *op
                     && new.open
                 {
                     self.held.created(replay.ino, tid);
-                } else if let Op::Open { ino, write } = *op {
+                } else if let Op::Session(SessionOp::Open { ino, write }) = *op {
                     self.held.opened(ino, write, tid);
                     self.held.granted(ino, false);
                 }
@@ -75,7 +75,11 @@ impl Session {
                 let Some(exclusive) = &mut self.exclusive else { return LocalAnswer::Nothing };
                 exclusive.groups.add((tid, acked), cred, replay, op);
                 if let Some(count) = exclusive.wants_numbers() {
-                    self.call(&Cred::root(), Op::Extend { subtree: Ino(0), count }, effects);
+                    self.call(
+                        &Cred::root(),
+                        Op::Job(JobOp::Extend { subtree: Ino(0), count }),
+                        effects,
+                    );
                 } else if exclusive.is_full() {
                     self.return_all(effects);
                 }
@@ -86,7 +90,7 @@ impl Session {
 
     fn remembered(&self, cred: &Cred, op: &Op<'_>) -> LocalAnswer {
         let Some(cache) = &self.cache else { return LocalAnswer::Nothing };
-        let answer = if let Op::Walk { base, path } = *op {
+        let answer = if let Op::Read(ReadOp::Walk { base, path }) = *op {
             let exclusive = self.exclusive.as_ref();
             let look = |dir, name: &[u8]| match exclusive.filter(|exclusive| exclusive.has(dir)) {
                 Some(exclusive) => exclusive.look(cred, dir, name),
@@ -103,7 +107,7 @@ impl Session {
     /// The attributes of a directory with an exclusive capability, by its name in a cached
     /// directory: programs ask for them with every path.
     fn leads_to_exclusive(&self, cred: &Cred, op: &Op<'_>) -> Option<Result<Answer, Failure>> {
-        let Op::Lookup { parent, name } = *op else { return None };
+        let Op::Read(ReadOp::Lookup { parent, name }) = *op else { return None };
         let exclusive = self.exclusive.as_ref()?;
         let named = self.cache.as_ref()?.look(cred, parent, name)?.ok()?;
         exclusive.attr(named?).map(|attr| Ok(Answer::Attr(attr)))
@@ -143,13 +147,13 @@ impl Session {
             exclusive.and_then(|exclusive| exclusive.attr(ino)).or_else(leased)
         };
         match *op {
-            Op::Lookup { parent, name } => match look(parent, name)? {
+            Op::Read(ReadOp::Lookup { parent, name }) => match look(parent, name)? {
                 Ok(Some(ino)) => attr(ino).map(|attr| Ok(Answer::Attr(attr))),
                 Ok(None) => Some(Err(types::Errno::NotFound.into())),
                 Err(errno) => Some(Err(errno.into())),
             },
-            Op::GetAttr { ino } => attr(ino).map(|attr| Ok(Answer::Attr(attr))),
-            Op::Walk { base, path } => crate::cache::walk((base, path), look, attr),
+            Op::Read(ReadOp::GetAttr { ino }) => attr(ino).map(|attr| Ok(Answer::Attr(attr))),
+            Op::Read(ReadOp::Walk { base, path }) => crate::cache::walk((base, path), look, attr),
             _ => None,
         }
     }
@@ -165,7 +169,7 @@ impl Session {
             .as_mut()
             .and_then(|exclusive| exclusive.groups.take(&mut effects.frames));
         let Some(group) = group else { return };
-        let barrier = self.call_at_once(&Cred::root(), Op::AwaitAsync, effects);
+        let barrier = self.call_at_once(&Cred::root(), Op::Session(SessionOp::AwaitAsync), effects);
         if let Some(exclusive) = &mut self.exclusive {
             exclusive.groups.sent(barrier, group);
         }
@@ -215,14 +219,12 @@ impl Session {
     pub(super) fn wants_exclusive(&self, op: &Op<'_>) -> WantsExclusive {
         let Some(exclusive) = &self.exclusive else { return WantsExclusive::Never };
         match *op {
-            Op::Create { parent, .. }
-            | Op::Unlink { parent, .. }
-            | Op::Rmdir { parent, .. }
-            | Op::Rename { new_parent: parent, .. }
-                if exclusive.wants_dir(parent) =>
-            {
-                exclusive.wants
-            }
+            Op::Change(
+                ChangeOp::Create { parent, .. }
+                | ChangeOp::Unlink { parent, .. }
+                | ChangeOp::Rmdir { parent, .. }
+                | ChangeOp::Rename { new_parent: parent, .. },
+            ) if exclusive.wants_dir(parent) => exclusive.wants,
             _ => WantsExclusive::Never,
         }
     }
@@ -274,7 +276,7 @@ impl Session {
             }
             Next::Return(dir) => {
                 self.cache.iter_mut().for_each(|cache| cache.forget(dir));
-                self.call(&Cred::root(), Op::Return { dir }, effects);
+                self.call(&Cred::root(), Op::Session(SessionOp::Return { dir }), effects);
             }
         }
     }
@@ -309,7 +311,7 @@ impl Session {
         self.return_all(effects);
         let held = self.cache.as_mut().map(crate::cache::Cache::give_back);
         for dir in held.into_iter().flatten() {
-            self.call(&Cred::root(), Op::Return { dir }, effects);
+            self.call(&Cred::root(), Op::Session(SessionOp::Return { dir }), effects);
         }
     }
 
@@ -318,7 +320,7 @@ impl Session {
         let Some(exclusive) = &mut self.exclusive else { return };
         for dir in exclusive.forget_all() {
             self.cache.iter_mut().for_each(|cache| cache.forget(dir));
-            self.call(&Cred::root(), Op::Return { dir }, effects);
+            self.call(&Cred::root(), Op::Session(SessionOp::Return { dir }), effects);
         }
     }
 
@@ -353,7 +355,8 @@ impl Session {
         effects: &mut SessionEffects,
     ) {
         if has_async {
-            let barrier = self.call_at_once(&Cred::root(), Op::AwaitAsync, effects);
+            let barrier =
+                self.call_at_once(&Cred::root(), Op::Session(SessionOp::AwaitAsync), effects);
             if let Some(exclusive) = &mut self.exclusive {
                 exclusive.groups.sent_again(barrier);
             }
@@ -363,7 +366,7 @@ impl Session {
             return;
         }
         for dir in had {
-            self.call_at_once(&Cred::root(), Op::Return { dir }, effects);
+            self.call_at_once(&Cred::root(), Op::Session(SessionOp::Return { dir }), effects);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The effect of answers on the client's open files and locks.
 
 use types::{Cred, Ino, Lock, Seq, Tid};
-use wire::{Answer, Failure, Op, Opened};
+use wire::{Answer, ChangeOp, Failure, Op, Opened, SessionOp};
 
 use super::{Session, SessionEffects, Unsafe};
 
@@ -27,17 +27,17 @@ pub(super) enum Mark {
 
 /// The effect that the answer to a request will have.
 pub(super) fn mark(op: &Op<'_>) -> Option<Mark> {
-    if let Op::Open { ino, write } = *op {
+    if let Op::Session(SessionOp::Open { ino, write }) = *op {
         Some(Mark::Open { ino, write })
-    } else if let Op::Yield { ino } = *op {
+    } else if let Op::Session(SessionOp::Yield { ino }) = *op {
         Some(Mark::Yield { ino })
-    } else if let Op::Lock { ino, lock, .. } = *op {
+    } else if let Op::Session(SessionOp::Lock { ino, lock, .. }) = *op {
         Some(Mark::Lock { ino, lock })
-    } else if let Op::Create { new, .. } = op
+    } else if let Op::Change(ChangeOp::Create { new, .. }) = op
         && new.open
     {
         Some(Mark::Create)
-    } else if matches!(op, Op::Grow { .. } | Op::Append { .. }) {
+    } else if matches!(op, Op::Change(ChangeOp::Grow { .. } | ChangeOp::Append { .. })) {
         Some(Mark::Length)
     } else {
         None
@@ -62,7 +62,7 @@ impl Session {
         match (mark, result) {
             (Mark::Open { ino, write }, Err(_)) => {
                 if self.held.refused(ino, write) {
-                    self.call(&Cred::root(), Op::Close { ino, write }, effects);
+                    self.call(&Cred::root(), Op::Session(SessionOp::Close { ino, write }), effects);
                 }
             }
             (Mark::Open { ino, .. }, Ok(Answer::Opened(Opened { shared, .. }))) => {

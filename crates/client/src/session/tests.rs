@@ -1,7 +1,9 @@
 use types::{
     Attr, ClientId, Cred, Epoch, Errno, Ino, Lock, LockKind, LockMode, Seq, Stripe, Tid, Timestamp,
 };
-use wire::{Access, Answer, Failure, Message, Op, Opened, Reply, Request, Welcome};
+use wire::{
+    Access, Answer, ChangeOp, Failure, Message, Op, Opened, Reply, Request, SessionOp, Welcome,
+};
 
 use super::{Session, SessionEffects, SessionInput};
 
@@ -75,16 +77,21 @@ fn lock(mode: LockMode, start: u64, end: u64) -> Lock {
 #[test]
 fn open_files_move_to_the_session_of_their_new_rank() {
     let [mut one, mut other] = [Bench::connected(), Bench::connected()];
-    let tid = one.call(Op::Open { ino: FILE, write: true });
+    let tid = one.call(Op::Session(SessionOp::Open { ino: FILE, write: true }));
     one.answer(tid, 0, Ok(Answer::Opened(Opened::default())));
-    let tid = one.call(Op::Lock { ino: FILE, lock: lock(LockMode::Read, 0, 9), wait: false });
+    let tid = one.call(Op::Session(SessionOp::Lock {
+        ino: FILE,
+        lock: lock(LockMode::Read, 0, 9),
+        wait: false,
+    }));
     one.answer(tid, 0, Ok(Answer::Done));
     // This one is not answered: it is asked again at the other one.
-    let pending = one.call(Op::Open { ino: FILE, write: false });
+    let pending = one.call(Op::Session(SessionOp::Open { ino: FILE, write: false }));
     one.sent();
     let file_state = one.session.take_out(FILE, &mut one.effects);
-    let unlock = Op::Lock { ino: FILE, lock: lock(LockMode::Unlock, 0, 9), wait: false };
-    let closed = format!("again: {:?}", Op::Close { ino: FILE, write: true });
+    let unlock =
+        Op::Session(SessionOp::Lock { ino: FILE, lock: lock(LockMode::Unlock, 0, 9), wait: false });
+    let closed = format!("again: {:?}", Op::Session(SessionOp::Close { ino: FILE, write: true }));
     assert_eq!(one.sent(), [closed, format!("again: {unlock:?}")]);
     one.answer(pending, 0, Err(Errno::Remote.into()));
     assert_eq!(one.sent(), [""; 0]);
@@ -94,9 +101,13 @@ fn open_files_move_to_the_session_of_their_new_rank() {
     let expected = [
         format!(
             "again: {:?}",
-            Op::Lock { ino: FILE, lock: lock(LockMode::Read, 0, 9), wait: false }
+            Op::Session(SessionOp::Lock {
+                ino: FILE,
+                lock: lock(LockMode::Read, 0, 9),
+                wait: false
+            })
         ),
-        format!("again: {:?}", Op::Reopen { ino: FILE, access }),
+        format!("again: {:?}", Op::Session(SessionOp::Reopen { ino: FILE, access })),
     ];
     assert_eq!(other.sent(), expected);
     // It is recalled and closed there, and told again there.
@@ -107,7 +118,7 @@ fn open_files_move_to_the_session_of_their_new_rank() {
     // A closed file is reported, too: another client waits for it.
     let other_file = Ino(FILE.0 + 1);
     other.session.put_in(other_file, None, &mut other.effects);
-    let nothing = Op::Reopen { ino: other_file, access: Access::default() };
+    let nothing = Op::Session(SessionOp::Reopen { ino: other_file, access: Access::default() });
     assert_eq!(other.sent(), [format!("again: {nothing:?}")]);
 }
 
@@ -115,15 +126,19 @@ fn open_files_move_to_the_session_of_their_new_rank() {
 fn every_connection_reclaims_open_files_and_locks() {
     let mut bench = Bench::connected();
     for write in [false, true, true] {
-        let tid = bench.call(Op::Open { ino: FILE, write });
+        let tid = bench.call(Op::Session(SessionOp::Open { ino: FILE, write }));
         bench.answer(tid, 0, Ok(Answer::Opened(Opened::default())));
     }
-    let refused = bench.call(Op::Open { ino: Ino(9), write: true });
+    let refused = bench.call(Op::Session(SessionOp::Open { ino: Ino(9), write: true }));
     bench.answer(refused, 0, Err(Errno::Access.into()));
-    let tid = bench.call(Op::Yield { ino: FILE });
+    let tid = bench.call(Op::Session(SessionOp::Yield { ino: FILE }));
     bench.answer(tid, 0, Ok(Answer::Done));
     for (mode, start, end) in [(LockMode::Write, 0, 9), (LockMode::Unlock, 4, 5)] {
-        let tid = bench.call(Op::Lock { ino: FILE, lock: lock(mode, start, end), wait: true });
+        let tid = bench.call(Op::Session(SessionOp::Lock {
+            ino: FILE,
+            lock: lock(mode, start, end),
+            wait: true,
+        }));
         bench.answer(tid, 0, Ok(Answer::Done));
     }
     bench.sent();
@@ -131,10 +146,12 @@ fn every_connection_reclaims_open_files_and_locks() {
     assert_eq!(bench.sent(), [""; 0], "it is open once more");
     let access = Access { read: true, write: true, shared: true };
     let again = |op: Op<'_>| format!("again: {op:?}");
-    let low = Op::Lock { ino: FILE, lock: lock(LockMode::Write, 0, 3), wait: false };
-    let high = Op::Lock { ino: FILE, lock: lock(LockMode::Write, 6, 9), wait: false };
-    let reopen = Op::Reopen { ino: FILE, access };
-    let expected = [reopen, low, high, Op::Sync].map(again);
+    let low =
+        Op::Session(SessionOp::Lock { ino: FILE, lock: lock(LockMode::Write, 0, 3), wait: false });
+    let high =
+        Op::Session(SessionOp::Lock { ino: FILE, lock: lock(LockMode::Write, 6, 9), wait: false });
+    let reopen = Op::Session(SessionOp::Reopen { ino: FILE, access });
+    let expected = [reopen, low, high, Op::Session(SessionOp::Sync)].map(again);
     let sent = bench.welcome(1);
     assert_eq!((sent[0].as_str(), &sent[1..]), ("hello, 1", &expected[..]));
     let sent = bench.welcome(2);
@@ -144,12 +161,15 @@ fn every_connection_reclaims_open_files_and_locks() {
     bench.answer(high_tid, 0, Err(Errno::Again.into()));
     assert_eq!(std::mem::take(&mut bench.effects.locks_lost), [FILE]);
     bench.session.close(FILE, true, &mut bench.effects);
-    assert_eq!(bench.sent(), [format!("{:?}", Op::Close { ino: FILE, write: true })]);
+    assert_eq!(
+        bench.sent(),
+        [format!("{:?}", Op::Session(SessionOp::Close { ino: FILE, write: true }))]
+    );
     let access = Access { write: false, ..access };
     let sent = bench.welcome(3);
-    let close = format!("{:?}", Op::Close { ino: FILE, write: true });
-    assert_eq!(sent[1], again(Op::Reopen { ino: FILE, access }));
-    assert_eq!(sent[2..], [again(low), again(Op::Sync), close]);
+    let close = format!("{:?}", Op::Session(SessionOp::Close { ino: FILE, write: true }));
+    assert_eq!(sent[1], again(Op::Session(SessionOp::Reopen { ino: FILE, access })));
+    assert_eq!(sent[2..], [again(low), again(Op::Session(SessionOp::Sync)), close]);
 }
 
 fn opened(shared: bool) -> Result<Answer, Failure> {
@@ -158,7 +178,7 @@ fn opened(shared: bool) -> Result<Answer, Failure> {
 
 impl Bench {
     fn open(&mut self, write: bool, shared: bool) {
-        let tid = self.call(Op::Open { ino: FILE, write });
+        let tid = self.call(Op::Session(SessionOp::Open { ino: FILE, write }));
         self.answer(tid, 0, opened(shared));
     }
 
@@ -182,7 +202,7 @@ fn a_recall_applies_only_to_opens_before_it() {
     assert!(bench.close(true), "somebody waits for that");
     assert!(!bench.recall(), "it is closed");
     // Opened again: a recall that comes before the answer was made before.
-    let tid = bench.call(Op::Open { ino: FILE, write: true });
+    let tid = bench.call(Op::Session(SessionOp::Open { ino: FILE, write: true }));
     assert!(!bench.recall() && !bench.session.is_recalled(FILE));
     bench.answer(tid, 0, opened(false));
     assert!(!bench.session.is_recalled(FILE));
@@ -194,14 +214,14 @@ fn a_yield_of_a_closed_file_does_not_apply_to_a_later_open() {
     let mut bench = Bench::connected();
     bench.open(true, false);
     bench.recall();
-    let before = bench.call(Op::Yield { ino: FILE });
+    let before = bench.call(Op::Session(SessionOp::Yield { ino: FILE }));
     bench.close(true);
-    let tid = bench.call(Op::Open { ino: FILE, write: true });
+    let tid = bench.call(Op::Session(SessionOp::Open { ino: FILE, write: true }));
     bench.answer(before, 0, Ok(Answer::Done));
     bench.answer(tid, 0, opened(false));
     assert!(!bench.session.is_shared(FILE));
     bench.recall();
-    let now = bench.call(Op::Yield { ino: FILE });
+    let now = bench.call(Op::Session(SessionOp::Yield { ino: FILE }));
     bench.answer(now, 0, Ok(Answer::Done));
     assert!(bench.session.is_shared(FILE) && !bench.session.is_recalled(FILE));
     assert!(!bench.close(true), "whoever waited has it");
@@ -213,7 +233,7 @@ fn a_yield_of_a_closed_file_does_not_apply_to_a_later_open() {
 fn a_recall_that_overtakes_its_create_applies_after_it() {
     let mut bench = Bench::connected();
     let new = wire::NewInode { mode: 0o100_644, open: true, ..wire::NewInode::default() };
-    let tid = bench.call(Op::Create { parent: Ino::ROOT, name: b"file", new });
+    let tid = bench.call(Op::Change(ChangeOp::Create { parent: Ino::ROOT, name: b"file", new }));
     assert!(!bench.recall());
     let attr = Attr { ino: FILE, ..Attr::default() };
     bench.answer(tid, 7, Ok(Answer::Attr(attr)));
@@ -227,12 +247,15 @@ fn a_recall_that_overtakes_its_create_applies_after_it() {
 fn a_refused_last_open_is_sent_as_a_close() {
     let mut bench = Bench::connected();
     bench.open(true, false);
-    let tid = bench.call(Op::Open { ino: FILE, write: true });
+    let tid = bench.call(Op::Session(SessionOp::Open { ino: FILE, write: true }));
     bench.close(true);
     bench.sent();
     bench.answer(tid, 0, Err(Errno::Access.into()));
-    assert_eq!(bench.sent(), [format!("{:?}", Op::Close { ino: FILE, write: true })]);
-    let tid = bench.call(Op::Open { ino: FILE, write: true });
+    assert_eq!(
+        bench.sent(),
+        [format!("{:?}", Op::Session(SessionOp::Close { ino: FILE, write: true }))]
+    );
+    let tid = bench.call(Op::Session(SessionOp::Open { ino: FILE, write: true }));
     bench.sent();
     bench.answer(tid, 0, Err(Errno::Access.into()));
     assert_eq!(bench.sent(), [""; 0], "it was not open");
@@ -241,19 +264,22 @@ fn a_refused_last_open_is_sent_as_a_close() {
 #[test]
 fn an_append_that_is_sent_again_asks_for_the_length_that_it_was_given() {
     let mut bench = Bench::connected();
-    let tid = bench.call(Op::Append { ino: FILE, length: 10 });
+    let tid = bench.call(Op::Change(ChangeOp::Append { ino: FILE, length: 10 }));
     let attr = Attr { ino: FILE, size: 110, ..Attr::default() };
     bench.answer(tid, 7, Ok(Answer::Attr(attr)));
     bench.sent();
     let sent = bench.welcome(2);
-    assert_eq!(sent[1], format!("again: {:?}", Op::Grow { ino: FILE, size: 110 }));
+    assert_eq!(
+        sent[1],
+        format!("again: {:?}", Op::Change(ChangeOp::Grow { ino: FILE, size: 110 }))
+    );
 }
 
 #[test]
 fn a_create_that_is_sent_again_says_how_the_file_is_striped() {
     let mut bench = Bench::connected();
     let new = wire::NewInode { mode: 0o100_644, ..wire::NewInode::default() };
-    let tid = bench.call(Op::Create { parent: Ino::ROOT, name: b"file", new });
+    let tid = bench.call(Op::Change(ChangeOp::Create { parent: Ino::ROOT, name: b"file", new }));
     let attr = Attr { ino: FILE, stripe: Stripe::MIN, ..Attr::default() };
     bench.answer(tid, 7, Ok(Answer::Attr(attr)));
     bench.sent();

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use types::{Cred, Result};
-use wire::{Op, WantsExclusive};
+use wire::{Op, SessionOp, WantsExclusive};
 
 use super::{Link, State};
 
@@ -108,7 +108,7 @@ impl Link {
     /// `EIO` if it is away.
     pub(crate) fn drain(&self) -> Result<()> {
         if self.lock().session.is_async() {
-            self.request(&Cred::root(), Op::AwaitAsync, &[])?;
+            self.request(&Cred::root(), Op::Session(SessionOp::AwaitAsync), &[])?;
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use client::SessionInput;
 use net::{Address, Connection};
 use policy::Mechanism;
 use types::{Errno, Error, Rank, Result, Tid};
-use wire::{MdsEntry, MdsState, MergeFlags, Message, Op, UnusedNumbers};
+use wire::{JobOp, MdsEntry, MdsState, MergeFlags, Message, Op, UnusedNumbers};
 
 use super::{CHUNK_BYTES, Link, State, Waiting};
 use crate::strong_log::StrongLog;
@@ -186,13 +186,13 @@ impl Link {
             };
             let flags = MergeFlags { strong_log: true, ..MergeFlags::default() };
             let (subtree, length) = (log.subtree, bytes.len() as u64);
-            let op = Op::Merge {
+            let op = Op::Job(JobOp::Merge {
                 subtree,
                 bytes: length,
                 object: b"",
                 flags,
                 unused: UnusedNumbers::default(),
-            };
+            });
             let tid = state.session.call(&crate::own_cred(), op, &mut state.effects);
             let (thread, asked) = (std::thread::current(), (Instant::now(), op.name()));
             state.waiting.insert(tid, Waiting { thread, asked, chunked: true, answer: None });

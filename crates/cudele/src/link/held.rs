@@ -3,7 +3,7 @@
 
 use client::FileState;
 use types::{Cred, Ino, Result};
-use wire::Op;
+use wire::{Op, SessionOp};
 
 use super::{Link, UNTOLD_BYTES_MAX};
 
@@ -16,7 +16,7 @@ impl Link {
         if !state.session.is_recalled(ino) {
             return Ok(false);
         }
-        self.request_now(state, cred, Op::Yield { ino }, &[]).map(|_| true)
+        self.request_now(state, cred, Op::Session(SessionOp::Yield { ino }), &[]).map(|_| true)
     }
 
     /// Closes a file without waiting. The server gets the message now or, if `can_wait`, with the

@@ -3,7 +3,7 @@
 use client::Route;
 use metastore::{SUBTREES_NAME, Subtrees};
 use types::{Errno, Frag, Ino, Rank, Result, Timestamp};
-use wire::{Answer, Op};
+use wire::{Answer, Op, RankOp};
 
 use crate::{Cluster, Fs};
 
@@ -72,7 +72,7 @@ impl Fs {
     /// # Errors
     /// As [`Fs::pin`].
     pub fn unpin(&self, dir: Ino) -> Result<()> {
-        self.call(Op::Export { dir, rank: Rank::NONE }).map(drop)
+        self.call(Op::Rank(RankOp::Export { dir, rank: Rank::NONE })).map(drop)
     }
 
     /// Splits a directory, or a fragment of one, into eight fragments by the hashes of its names,

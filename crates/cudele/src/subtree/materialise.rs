@@ -50,7 +50,7 @@ impl Subtree {
 
     /// Brings a large directory of the base into the view.
     pub(super) fn fetch_stored(&mut self, dir: Ino) -> Result<()> {
-        let op = wire::Op::WriteDown { parent: dir, name: b"" };
+        let op = wire::Op::Admin(wire::AdminOp::WriteDown { parent: dir, name: b"" });
         self.fs.call_as(&Cred::root(), op)?;
         self.load_written(dir).map(drop)
     }

@@ -8,7 +8,7 @@
 
 use namespace::Namespace;
 use types::{Attr, Cred, Errno, Error, Ino, Map, PATH_BYTES_MAX, Path, Result};
-use wire::{Answer, Op};
+use wire::{Answer, Op, ReadOp};
 
 use super::Subtree;
 
@@ -71,7 +71,10 @@ impl Subtree {
         for in_base in [true, false] {
             let Some(path) = self.path_to(ino, in_base) else { continue };
             let path = path.to_bytes();
-            match self.fs.call_as(&Cred::root(), Op::Walk { base: Ino::ROOT, path: &path }) {
+            match self
+                .fs
+                .call_as(&Cred::root(), Op::Read(ReadOp::Walk { base: Ino::ROOT, path: &path }))
+            {
                 Ok(Answer::Walked { attr: Some(attr), .. }) if attr.ino == ino => return Ok(true),
                 Ok(Answer::Walked { .. }) => {}
                 Ok(other) => return Err(crate::fs::unexpected(&other)),

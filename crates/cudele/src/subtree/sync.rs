@@ -11,7 +11,7 @@ use std::time::Duration;
 use client::{JournalPart, PartSync, Reached, SyncDue, SyncWhen};
 use policy::{Check, Composition, Mechanism, MergeTrigger};
 use types::{Epoch, Errno, Error, Ino, InoRange, Result, Span};
-use wire::{Answer, MergeFlags, Op};
+use wire::{Answer, JobOp, MergeFlags, Op};
 
 use super::Subtree;
 use crate::mechanism::Workplace;
@@ -91,7 +91,7 @@ impl SyncPlace {
         for part in parts {
             if let Some(count) = part.extend
                 && let Ok(Answer::Range(range)) =
-                    self.fs.call(Op::Extend { subtree: self.root, count })
+                    self.fs.call(Op::Job(JobOp::Extend { subtree: self.root, count }))
                 && ended.send(Ended::Range(range)).is_err()
             {
                 return;

@@ -6,7 +6,7 @@ use types::{
     Attr, AttrChange, Cred, Errno, Error, FileType, INLINE_BYTES_MAX, Ino, RenameFlags, Result,
     Stripe, Timestamp, XattrFlags,
 };
-use wire::{Answer, Op};
+use wire::{Answer, Op, ReadOp};
 
 use super::Subtree;
 use super::places::stands_elsewhere;
@@ -51,7 +51,8 @@ impl Subtree {
         let mut after: Option<Vec<u8>> = None;
         let mut walked = false;
         loop {
-            let op = Op::List { dir, after: after.as_deref(), limit: 4096, attrs: true };
+            let op =
+                Op::Read(ReadOp::List { dir, after: after.as_deref(), limit: 4096, attrs: true });
             let (entries, more) = match self.fs.call_as(&Cred::root(), op) {
                 Ok(Answer::Entries { entries, more }) => (entries, more),
                 Ok(other) => return Err(unexpected(&other)),

@@ -10,7 +10,7 @@ use client::{Session, SessionEffects, SessionInput};
 use cudele::{Cluster, Cred, Errno, Error, FileType, Ino, MdsState, Result};
 use net::Connection;
 use types::Tid;
-use wire::{Message, NewInode, Op};
+use wire::{ChangeOp, Message, NewInode, Op, SessionOp};
 
 use super::dialogue::{Stopwatch, await_start_time, latencies_us, sleep_until};
 use crate::harness::clock::clock_ns;
@@ -121,7 +121,7 @@ impl<'a> Client<'a> {
             while !self.batches.is_empty() {
                 self.receive_batch()?;
             }
-            self.session.call(&self.cred, Op::Sync, &mut self.effects);
+            self.session.call(&self.cred, Op::Session(SessionOp::Sync), &mut self.effects);
             self.transmit()?;
             while self.effects.completed.is_empty() {
                 self.receive()?;
@@ -131,7 +131,7 @@ impl<'a> Client<'a> {
         let new = NewInode { mode: FileType::Regular.mode_bits() | 0o644, ..NewInode::default() };
         let parent = Ino(self.task.dir_ino);
         for _ in 0..size {
-            let op = Op::Create { parent, name: self.names.name(), new };
+            let op = Op::Change(ChangeOp::Create { parent, name: self.names.name(), new });
             self.session.call(&self.cred, op, &mut self.effects);
             self.names.advance();
         }

@@ -24,13 +24,11 @@ pub(super) fn check(mds: &mut Mds, from: Incoming<'_>, _: &mut MdsEffects) -> Ve
 }
 
 fn touches_blocked(tables: &Tables, namespace: &Namespace, client: ClientId, op: &Op<'_>) -> bool {
-    let (inos, names) = touched(op);
-    let named = names.into_iter().flatten();
+    let about = touched(op);
     // The name may be that of the subtree's root, seen from outside. A name that is not in memory
     // is no such root: the roots of decoupled subtrees are.
-    let named = named.filter_map(|(parent, name)| namespace.peek(parent, name).ok()?);
-    let mut about = inos.into_iter().flatten().chain(named);
-    about.any(|ino| is_blocked(tables, namespace, client, ino))
+    let named = about.names().filter_map(|at| namespace.peek(at.dir, at.name).ok()?);
+    about.inodes().chain(named).any(|ino| is_blocked(tables, namespace, client, ino))
 }
 
 /// Whether an inode is in a subtree that blocks this client.

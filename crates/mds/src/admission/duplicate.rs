@@ -27,7 +27,7 @@ fn fate(sessions: &mut Sessions, from: Incoming<'_>) -> Fate {
 #[cfg(test)]
 mod tests {
     use types::{ClientId, ConnId, Cred, Ino, Seq, Tid, Timestamp};
-    use wire::{Op, Request};
+    use wire::{ChangeOp, Op, ReadOp, Request};
 
     use super::*;
     use crate::session::Remembered;
@@ -41,7 +41,7 @@ mod tests {
     }
 
     fn change() -> Op<'static> {
-        Op::Unlink { parent: Ino::ROOT, name: b"a" }
+        Op::Change(ChangeOp::Unlink { parent: Ino::ROOT, name: b"a" })
     }
 
     #[test]
@@ -57,7 +57,10 @@ mod tests {
 
     #[test]
     fn a_question_is_never_a_duplicate() {
-        assert!(matches!(fate_of(ClientId(2), 5, Op::GetAttr { ino: Ino::ROOT }), Fate::New));
+        assert!(matches!(
+            fate_of(ClientId(2), 5, Op::Read(ReadOp::GetAttr { ino: Ino::ROOT })),
+            Fate::New
+        ));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Snapshots: while one is being taken, requests that may change the namespace wait.
 
-use wire::Op;
+use wire::{JobOp, Op};
 
 use super::{Incoming, Verdict};
 use crate::snapshot::FROZEN;
@@ -19,7 +19,12 @@ fn verdict(is_frozen: bool, op: &Op<'_>) -> Verdict {
 fn may_change(op: &Op<'_>) -> bool {
     let others = matches!(
         op,
-        Op::Decouple { .. } | Op::Release { .. } | Op::TakeOver { .. } | Op::Adopt { .. }
+        Op::Job(
+            JobOp::Decouple { .. }
+                | JobOp::Release { .. }
+                | JobOp::TakeOver { .. }
+                | JobOp::Adopt { .. }
+        )
     );
     op.is_change() || others
 }
@@ -27,6 +32,7 @@ fn may_change(op: &Op<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use types::Ino;
+    use wire::{ChangeOp, ReadOp};
 
     use super::*;
 
@@ -36,17 +42,17 @@ mod tests {
 
     #[test]
     fn a_change_waits_for_the_snapshot() {
-        let op = Op::Unlink { parent: Ino::ROOT, name: b"a" };
+        let op = Op::Change(ChangeOp::Unlink { parent: Ino::ROOT, name: b"a" });
         assert!(waits(true, &op) && !waits(false, &op));
     }
 
     #[test]
     fn a_question_does_not_wait_for_the_snapshot() {
-        assert!(!waits(true, &Op::GetAttr { ino: Ino::ROOT }));
+        assert!(!waits(true, &Op::Read(ReadOp::GetAttr { ino: Ino::ROOT })));
     }
 
     #[test]
     fn a_take_over_waits_for_the_snapshot_although_it_changes_no_name() {
-        assert!(waits(true, &Op::TakeOver { subtree: Ino(300) }));
+        assert!(waits(true, &Op::Job(JobOp::TakeOver { subtree: Ino(300) })));
     }
 }

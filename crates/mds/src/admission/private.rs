@@ -2,8 +2,8 @@
 //! change nothing outside of it, nor content that the branch shares with the namespace.
 
 use namespace::Namespace;
-use types::{Errno, FileType, Ino};
-use wire::{Failure, Op};
+use types::{Errno, FileType};
+use wire::{AdminOp, ChangeOp, Failure, JobOp, Op, RankOp, SessionOp};
 
 use super::{Incoming, Verdict};
 use crate::op::{Refused, touched};
@@ -25,33 +25,34 @@ fn verdict(mds: &Mds, from: Incoming<'_>) -> Verdict {
 fn refusal(private: &Private, namespace: &Namespace, op: &Op<'_>) -> Result<(), Refused> {
     let whole = matches!(
         op,
-        Op::SetPolicy { .. }
-            | Op::Decouple { .. }
-            | Op::TakeOver { .. }
-            | Op::Merge { .. }
-            | Op::Adopt { .. }
-            | Op::Export { .. }
-            | Op::Colocate { .. }
-            | Op::Snapshot { .. }
-            | Op::WriteDown { .. }
+        Op::Change(ChangeOp::SetPolicy { .. })
+            | Op::Job(
+                JobOp::Decouple { .. }
+                    | JobOp::TakeOver { .. }
+                    | JobOp::Merge { .. }
+                    | JobOp::Adopt { .. }
+            )
+            | Op::Rank(RankOp::Export { .. } | RankOp::Colocate { .. })
+            | Op::Admin(AdminOp::Snapshot { .. } | AdminOp::WriteDown { .. })
     );
     if whole {
         let text = "not in a branch, which is apart from everybody already: do it in the \
                     namespace, when the branch is merged";
         return refuse(Errno::NotSupported, text);
     }
-    let [one, other] = touched(op).0;
-    let is_mount_stub = |ino: Option<Ino>| ino.is_some_and(|ino| private.above.contains(&ino));
-    if op.is_mutation() && (is_mount_stub(one) || is_mount_stub(other)) {
+    let mut about = touched(op).inodes();
+    if op.is_mutation() && about.any(|ino| private.above.contains(&ino)) {
         return refuse(Errno::NotPermitted, "it is outside of the branch's directory");
     }
-    let written = if let Op::Open { ino, write: true }
-    | Op::Grow { ino, .. }
-    | Op::Append { ino, .. }
-    | Op::SetData { ino, data: b"", size: 1.. } = *op
+    let written = if let Op::Session(SessionOp::Open { ino, write: true })
+    | Op::Change(
+        ChangeOp::Grow { ino, .. }
+        | ChangeOp::Append { ino, .. }
+        | ChangeOp::SetData { ino, data: b"", size: 1.. },
+    ) = *op
     {
         ino
-    } else if let Op::SetAttr { ino, ref change } = *op
+    } else if let Op::Change(ChangeOp::SetAttr { ino, ref change }) = *op
         && change.size.is_some()
     {
         ino
@@ -73,7 +74,8 @@ fn refuse(errno: Errno, text: &str) -> Result<(), Refused> {
 
 #[cfg(test)]
 mod tests {
-    use types::InoRange;
+    use types::{Ino, InoRange};
+    use wire::ReadOp;
 
     use super::*;
 
@@ -92,19 +94,20 @@ mod tests {
 
     #[test]
     fn a_branch_has_no_policies_of_its_own() {
-        let op = Op::SetPolicy { path: b"/", policy: b"", client: types::ClientId(1) };
+        let op =
+            Op::Change(ChangeOp::SetPolicy { path: b"/", policy: b"", client: types::ClientId(1) });
         assert_eq!(errno_of(&op), Some(Errno::NotSupported));
     }
 
     #[test]
     fn a_directory_above_the_branch_is_shown_and_not_changed() {
-        let op = Op::Unlink { parent: ABOVE, name: b"a" };
+        let op = Op::Change(ChangeOp::Unlink { parent: ABOVE, name: b"a" });
         assert_eq!(errno_of(&op), Some(Errno::NotPermitted));
-        assert_eq!(errno_of(&Op::Lookup { parent: ABOVE, name: b"a" }), None);
+        assert_eq!(errno_of(&Op::Read(ReadOp::Lookup { parent: ABOVE, name: b"a" })), None);
     }
 
     #[test]
     fn a_file_of_the_job_is_written() {
-        assert_eq!(errno_of(&Op::Open { ino: OWN, write: true }), None);
+        assert_eq!(errno_of(&Op::Session(SessionOp::Open { ino: OWN, write: true })), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Read-only servers: their store forgets all writes when the process ends, so they reject changes.
 
 use types::Errno;
-use wire::{Failure, Op, OpClass};
+use wire::{ChangeOp, Failure, Op, SessionOp};
 
 use super::{Incoming, Verdict};
 use crate::op::Refused;
@@ -24,12 +24,12 @@ fn verdict(read_only: bool, op: &Op<'_>) -> Verdict {
 
 /// Whether a request makes no lasting change.
 fn is_reading(op: &Op<'_>) -> bool {
-    match op.class() {
-        OpClass::Question => true,
-        OpClass::Session => !matches!(op, Op::Open { write: true, .. }),
+    match op {
+        Op::Read(_) => true,
+        Op::Session(op) => !matches!(op, SessionOp::Open { write: true, .. }),
         // The new access time goes with the process; the read must not fail.
-        OpClass::Change => matches!(op, Op::Accessed { .. }),
-        OpClass::Job | OpClass::Rank | OpClass::Admin => false,
+        Op::Change(op) => matches!(op, ChangeOp::Accessed { .. }),
+        Op::Job(_) | Op::Rank(_) | Op::Admin(_) => false,
     }
 }
 
@@ -51,19 +51,19 @@ mod tests {
 
     #[test]
     fn a_read_only_server_refuses_changes_and_another_one_does_not() {
-        let op = Op::Unlink { parent: Ino::ROOT, name: b"a" };
+        let op = Op::Change(ChangeOp::Unlink { parent: Ino::ROOT, name: b"a" });
         assert!(is_refused(true, &op) && !is_refused(false, &op));
     }
 
     #[test]
     fn a_read_only_server_opens_files_for_reading() {
-        assert!(!is_refused(true, &Op::Open { ino: Ino(300), write: false }));
-        assert!(is_refused(true, &Op::Open { ino: Ino(300), write: true }));
+        assert!(!is_refused(true, &Op::Session(SessionOp::Open { ino: Ino(300), write: false })));
+        assert!(is_refused(true, &Op::Session(SessionOp::Open { ino: Ino(300), write: true })));
     }
 
     #[test]
     fn a_read_only_server_lets_a_reader_note_the_time_of_its_access() {
-        let op = Op::Accessed { ino: Ino(300), at: Timestamp(5) };
+        let op = Op::Change(ChangeOp::Accessed { ino: Ino(300), at: Timestamp(5) });
         assert!(!is_refused(true, &op));
     }
 }

@@ -2,7 +2,7 @@
 //! takes no change at all.
 
 use types::Errno;
-use wire::{Failure, Op};
+use wire::{ChangeOp, Failure, JobOp, Op};
 
 use super::{Incoming, Verdict};
 use crate::op::Refused;
@@ -49,14 +49,14 @@ fn verdict(refusing: Option<Errno>, is_full: bool, op: &Op<'_>) -> Verdict {
 )]
 fn adds(op: &Op<'_>) -> bool {
     match op {
-        Op::Create { .. }
-        | Op::Link { .. }
-        | Op::SetXattr { .. }
-        | Op::Append { .. }
-        | Op::Decouple { .. }
-        | Op::Merge { .. }
-        | Op::Adopt { .. } => true,
-        Op::SetData { data, .. } => !data.is_empty(),
+        Op::Change(
+            ChangeOp::Create { .. }
+            | ChangeOp::Link { .. }
+            | ChangeOp::SetXattr { .. }
+            | ChangeOp::Append { .. },
+        )
+        | Op::Job(JobOp::Decouple { .. } | JobOp::Merge { .. } | JobOp::Adopt { .. }) => true,
+        Op::Change(ChangeOp::SetData { data, .. }) => !data.is_empty(),
         _ => false,
     }
 }
@@ -64,28 +64,32 @@ fn adds(op: &Op<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use types::{AttrChange, Ino};
+    use wire::{ReadOp, SessionOp};
 
     use super::*;
 
-    const QUESTION: Op<'_> = Op::GetAttr { ino: Ino::ROOT };
+    const QUESTION: Op<'_> = Op::Read(ReadOp::GetAttr { ino: Ino::ROOT });
     const NAME: &[u8] = b"a";
 
     fn adding() -> [Op<'static>; 3] {
         let (ino, parent) = (Ino(300), Ino::ROOT);
         [
-            Op::SetData { ino, data: b"x", size: 1 },
-            Op::Link { ino, parent, name: NAME },
-            Op::Append { ino, length: 1 },
+            Op::Change(ChangeOp::SetData { ino, data: b"x", size: 1 }),
+            Op::Change(ChangeOp::Link { ino, parent, name: NAME }),
+            Op::Change(ChangeOp::Append { ino, length: 1 }),
         ]
     }
 
     fn removing() -> [Op<'static>; 4] {
         let (ino, parent) = (Ino(300), Ino::ROOT);
         [
-            Op::Unlink { parent, name: NAME },
-            Op::Rmdir { parent, name: NAME },
-            Op::SetAttr { ino, change: AttrChange { size: Some(0), ..AttrChange::default() } },
-            Op::SetData { ino, data: b"", size: 0 },
+            Op::Change(ChangeOp::Unlink { parent, name: NAME }),
+            Op::Change(ChangeOp::Rmdir { parent, name: NAME }),
+            Op::Change(ChangeOp::SetAttr {
+                ino,
+                change: AttrChange { size: Some(0), ..AttrChange::default() },
+            }),
+            Op::Change(ChangeOp::SetData { ino, data: b"", size: 0 }),
         ]
     }
 
@@ -105,7 +109,7 @@ mod tests {
             assert_eq!(errno_of(None, true, &op), Some(Errno::NoSpace), "{op:?}");
             assert_eq!(errno_of(None, false, &op), None, "{op:?}");
         }
-        for op in removing().into_iter().chain([Op::Sync, QUESTION]) {
+        for op in removing().into_iter().chain([Op::Session(SessionOp::Sync), QUESTION]) {
             assert_eq!(errno_of(None, true, &op), None, "{op:?}");
         }
     }

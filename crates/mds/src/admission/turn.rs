@@ -2,7 +2,7 @@
 //! the changes before it, those that wait among them.
 
 use types::ConnId;
-use wire::{Message, Op};
+use wire::{Message, Op, SessionOp};
 
 use super::{Incoming, Verdict};
 use crate::session::Sessions;
@@ -19,7 +19,7 @@ fn verdict(sessions: &mut Sessions, Incoming { conn, client, request }: Incoming
         return Verdict::Pass;
     }
     let session = sessions.get_mut(client);
-    let is_change = request.op.is_mutation() || request.op == Op::Sync;
+    let is_change = request.op.is_mutation() || request.op == Op::Session(SessionOp::Sync);
     let queue = if conn != ConnId::NOBODY && !session.async_ops.waiting.is_empty() {
         // Behind an asynchronous operation that waits, all requests of the client wait.
         &mut session.async_ops.waiting
@@ -35,7 +35,7 @@ fn verdict(sessions: &mut Sessions, Incoming { conn, client, request }: Incoming
 #[cfg(test)]
 mod tests {
     use types::{ClientId, Cred, Ino, Tid};
-    use wire::Request;
+    use wire::{ChangeOp, ReadOp, Request};
 
     use super::*;
 
@@ -48,11 +48,11 @@ mod tests {
     }
 
     fn change() -> Op<'static> {
-        Op::Unlink { parent: Ino::ROOT, name: b"a" }
+        Op::Change(ChangeOp::Unlink { parent: Ino::ROOT, name: b"a" })
     }
 
     fn question() -> Op<'static> {
-        Op::GetAttr { ino: Ino::ROOT }
+        Op::Read(ReadOp::GetAttr { ino: Ino::ROOT })
     }
 
     #[test]
@@ -66,7 +66,10 @@ mod tests {
         let mut sessions = Sessions::default();
         sessions.get_mut(CLIENT).blocked.push_back(vec![1]);
         assert!(!is_taken(&mut sessions, question()));
-        assert!(is_taken(&mut sessions, change()) && is_taken(&mut sessions, Op::Sync));
+        assert!(
+            is_taken(&mut sessions, change())
+                && is_taken(&mut sessions, Op::Session(SessionOp::Sync))
+        );
         assert_eq!(sessions.get_mut(CLIENT).blocked.len(), 3);
     }
 

@@ -14,7 +14,7 @@
 mod held;
 
 use types::{ClientId, Errno, Ino, Rank};
-use wire::{Answer, Failure, Op, Request};
+use wire::{Answer, ChangeOp, Failure, Op, Request};
 
 use super::place::InodeAuthority;
 use crate::admission::Incoming;
@@ -36,9 +36,9 @@ pub(crate) enum SecondRank {
 
 /// The two inodes of a request.
 fn both(op: &Op<'_>) -> Option<(Ino, Ino)> {
-    if let Op::Link { ino, parent, .. } = *op {
+    if let Op::Change(ChangeOp::Link { ino, parent, .. }) = *op {
         Some((parent, ino))
-    } else if let Op::Rename { parent, new_parent, .. } = *op {
+    } else if let Op::Change(ChangeOp::Rename { parent, new_parent, .. }) = *op {
         (parent != new_parent).then_some((parent, new_parent))
     } else {
         None
@@ -86,7 +86,7 @@ impl Mds {
             return Ok(Performed::Later);
         }
         let (cred, op) = (&from.request.cred, from.op());
-        if let Op::Link { parent, name, .. } = *op {
+        if let Op::Change(ChangeOp::Link { parent, name, .. }) = *op {
             types::check_name(name)?;
             self.namespace.access(cred, parent, WRITE_AND_SEARCH)?;
             if self.namespace.peek(parent, name)?.is_some() {
@@ -94,7 +94,7 @@ impl Mds {
             }
             return self.find_second(from, second, effects);
         }
-        let Op::Rename { parent, name, new_parent, new_name, flags } = *op else {
+        let Op::Change(ChangeOp::Rename { parent, name, new_parent, new_name, flags }) = *op else {
             return Err(Errno::Invalid.into());
         };
         let SecondRank::Known(rank) = second else {
@@ -168,7 +168,8 @@ impl Mds {
         refused: &Failure,
         effects: &mut MdsEffects,
     ) -> bool {
-        if from.client == ClientId(0) || !matches!(from.op(), Op::Rmdir { .. } | Op::Rename { .. })
+        if from.client == ClientId(0)
+            || !matches!(from.op(), Op::Change(ChangeOp::Rmdir { .. } | ChangeOp::Rename { .. }))
         {
             return false;
         }

@@ -7,7 +7,7 @@
 use metastore::{MovedSubtree, SUBTREES_NAME};
 use namespace::Namespace;
 use types::{Errno, Error, Ino, Rank};
-use wire::Op;
+use wire::{JobOp, Op};
 
 use super::Authority;
 use super::place::{InodeAuthority, busy};
@@ -17,11 +17,13 @@ use crate::{Mds, MdsEffects};
 
 /// The decoupled subtree that a request is about as a whole.
 pub(super) fn decoupled_of(op: &Op<'_>) -> Option<Ino> {
-    if let Op::Merge { subtree, flags, .. } = *op {
+    if let Op::Job(JobOp::Merge { subtree, flags, .. }) = *op {
         (!flags.strong_log).then_some(subtree)
-    } else if let Op::Extend { subtree, .. }
-    | Op::Release { subtree, .. }
-    | Op::TakeOver { subtree } = *op
+    } else if let Op::Job(
+        JobOp::Extend { subtree, .. }
+        | JobOp::Release { subtree, .. }
+        | JobOp::TakeOver { subtree },
+    ) = *op
     {
         (subtree != Ino(0)).then_some(subtree)
     } else {

@@ -18,7 +18,7 @@ use namespace::Namespace;
 use types::{
     AttrChange, ClientId, Cred, Frag, Ino, Map, Origin, Path, Rank, Set, Timestamp, name_hash,
 };
-use wire::{Answer, Fragments, Op};
+use wire::{Answer, Fragments, Op, ReadOp};
 
 use super::Authority;
 use super::preload::Goal;
@@ -170,7 +170,7 @@ impl Mds {
         let Ok(attr) = self.namespace.getattr(dir) else { return false };
         let rank = |part: Ino| self.authority.list.get(part).map_or(Rank(0), |it| it.rank);
         let parts = split.parts.map(|part| (part, rank(part)));
-        let rest = if let Op::Walk { base, path } = request.op {
+        let rest = if let Op::Read(ReadOp::Walk { base, path }) = request.op {
             self.rest_below(base, path, dir)
         } else {
             Vec::new()

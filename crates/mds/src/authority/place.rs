@@ -4,7 +4,7 @@ use metastore::MovedSubtree;
 use namespace::Namespace;
 use namespace::Refusal;
 use types::{Errno, Ino, Path, Rank, Span, Timestamp};
-use wire::{Answer, Failure, Op, Redirect};
+use wire::{AdminOp, Answer, ChangeOp, Failure, JobOp, Op, RankOp, ReadOp, Redirect};
 
 use super::Authority;
 use super::between::second_of;
@@ -115,7 +115,12 @@ impl Mds {
         // Whether a subtree may move is judged by where everything is now.
         let moves = matches!(
             op,
-            Op::Export { .. } | Op::Colocate { .. } | Op::Split { .. } | Op::Join { .. }
+            Op::Rank(
+                RankOp::Export { .. }
+                    | RankOp::Colocate { .. }
+                    | RankOp::Split { .. }
+                    | RankOp::Join { .. }
+            )
         );
         if moves && self.waits_for_list(from, effects) {
             return true;
@@ -124,7 +129,7 @@ impl Mds {
         let whole = decoupled_of(op);
         // The rank of the first inode executes a link or rename, with the rank of the second one.
         let second = second_of(op);
-        for ino in touched(op).0.into_iter().chain([whole, self.held_by(request)]).flatten() {
+        for ino in touched(op).inodes().chain(whole).chain(self.held_by(request)) {
             match self.authority.place(&self.namespace, ino) {
                 InodeAuthority::Unknown if whole == Some(ino) => {
                     if !self.tables.decoupled.contains_key(&ino)
@@ -135,7 +140,9 @@ impl Mds {
                 }
                 InodeAuthority::Here | InodeAuthority::Unknown => {}
                 // Its journal follows, and is held.
-                InodeAuthority::Moving(_) if matches!(op, Op::Merge { .. }) => return false,
+                InodeAuthority::Moving(_) if matches!(op, Op::Job(JobOp::Merge { .. })) => {
+                    return false;
+                }
                 InodeAuthority::Moving(root) => {
                     self.fetches.park_until_returned(&mut self.sessions, from, root);
                     return true;
@@ -144,7 +151,7 @@ impl Mds {
                 InodeAuthority::Other(rank) => other = Some(rank),
             }
         }
-        if let Op::Walk { base, path } = *op
+        if let Op::Read(ReadOp::Walk { base, path }) = *op
             && let Some(root) = self.moving_on_way(base, path)
         {
             self.fetches.park_until_returned(&mut self.sessions, from, root);
@@ -157,7 +164,7 @@ impl Mds {
         match other {
             None => false,
             Some(rank) => {
-                if matches!(op, Op::Merge { .. }) {
+                if matches!(op, Op::Job(JobOp::Merge { .. })) {
                     // The journal behind a merge request does not wait for the list; the client
                     // sends both again if the redirect was wrong.
                     self.read_list(effects);
@@ -178,7 +185,7 @@ impl Mds {
         from @ Incoming { request, .. }: Incoming<'_>,
         effects: &mut MdsEffects,
     ) -> bool {
-        if matches!(request.op, Op::Merge { .. }) {
+        if matches!(request.op, Op::Job(JobOp::Merge { .. })) {
             // The server refuses it, and the client resends it.
             self.read_list(effects);
             return false;
@@ -194,13 +201,12 @@ impl Mds {
         if (authority.cross_renames.is_empty() && !moves) || !op.is_change() {
             return None;
         }
-        let names = touched(op).1.into_iter().flatten();
-        let mut named =
-            names.filter_map(|(parent, name)| self.namespace.peek(parent, name).ok()?);
+        let names = touched(op).names();
+        let mut named = names.filter_map(|at| self.namespace.peek(at.dir, at.name).ok()?);
         // A recovery that searches a directory would miss it if a rename moved the directories
         // around it to a place that the search has already visited.
         let is_lost = |dir: &Ino| !self.namespace.is_anchored(*dir);
-        let moves = matches!(*op, Op::Rename { parent, new_parent, .. } if parent != new_parent);
+        let moves = matches!(*op, Op::Change(ChangeOp::Rename { parent, new_parent, .. }) if parent != new_parent);
         let lost = if moves && self.phase == Phase::Active {
             authority.cross_renames.ends().find(is_lost)
         } else {
@@ -259,9 +265,9 @@ impl Mds {
         if self.waits_for_list(from, effects) {
             return true;
         }
-        let elsewhere = if let Op::Walk { base, path } = request.op {
+        let elsewhere = if let Op::Read(ReadOp::Walk { base, path }) = request.op {
             self.rest_of_walk(base, path, dir)
-        } else if let Op::Lookup { parent, .. } = request.op {
+        } else if let Op::Read(ReadOp::Lookup { parent, .. }) = request.op {
             Some((parent, Vec::new()))
         } else {
             None
@@ -335,7 +341,9 @@ impl Mds {
     ) -> bool {
         let whole = matches!(
             request.op,
-            Op::SetPolicy { .. } | Op::Decouple { .. } | Op::Adopt { .. } | Op::Snapshot { .. }
+            Op::Change(ChangeOp::SetPolicy { .. })
+                | Op::Job(JobOp::Decouple { .. } | JobOp::Adopt { .. })
+                | Op::Admin(AdminOp::Snapshot { .. })
         );
         if whole {
             let failure = Failure { errno: Errno::Busy, text: FRAGMENTED.into() };
@@ -352,7 +360,7 @@ impl Mds {
         from @ Incoming { request, .. }: Incoming<'_>,
         effects: &mut MdsEffects,
     ) -> bool {
-        let named = touched(&request.op).0.into_iter().flatten();
+        let named = touched(&request.op).inodes();
         let named: Vec<Ino> = named.chain(self.held_by(request)).collect();
         if !self.has_ranks() || named.iter().all(|ino| self.namespace.knows(*ino)) {
             return false;
@@ -391,7 +399,7 @@ impl Mds {
         effects: &mut MdsEffects,
     ) -> bool {
         // A client that makes a link has just learned that the file came here.
-        let came = matches!(request.op, Op::Link { .. });
+        let came = matches!(request.op, Op::Change(ChangeOp::Link { .. }));
         if self.has_read_since(if came { Span(1) } else { READ_LATELY }) {
             return false;
         }

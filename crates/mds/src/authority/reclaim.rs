@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use types::{ClientId, Ino, Moment, Rank, Seq, Span};
-use wire::{Answer, Message, Op, Redirect, Request};
+use wire::{Answer, Message, Op, Redirect, Request, SessionOp};
 
 use super::Import;
 use super::place::InodeAuthority;
@@ -212,12 +212,15 @@ impl Mds {
     /// The file of a request that does not depend on the file's name: its open and lock state moves
     /// with it. A request that makes a file shared continues at the rank where it began.
     pub(super) fn held_by(&self, request: &Request<'_>) -> Option<Ino> {
-        if let Op::Lock { ino, .. } | Op::GetLock { ino, .. } | Op::CancelLock { ino, .. } =
-            request.op
+        if let Op::Session(
+            SessionOp::Lock { ino, .. }
+            | SessionOp::GetLock { ino, .. }
+            | SessionOp::CancelLock { ino, .. },
+        ) = request.op
         {
             return request.replay.is_none().then_some(ino);
         }
-        let Op::Yield { ino } = request.op else { return None };
+        let Op::Session(SessionOp::Yield { ino }) = request.op else { return None };
         let goes_on = self.opens.is_becoming_shared(ino) || !self.opens.is_open(ino);
         (!goes_on).then_some(ino)
     }

@@ -8,11 +8,11 @@
 
 use namespace::Namespace;
 use types::{EntryName, Ino, Rank};
-use wire::Op;
+use wire::About;
 
 use super::Authority;
 use super::place::{busy, cold};
-use crate::op::{Refused, touched};
+use crate::op::Refused;
 
 impl Authority {
     /// `EBUSY` if a directory might come below itself through subtrees of other ranks.
@@ -34,12 +34,16 @@ impl Authority {
 
     /// A subtree that another rank serves is not removed, renamed, or replaced, although this
     /// rank's outdated copy of it may be empty.
-    pub(crate) fn check_mounts(&self, namespace: &Namespace, op: &Op<'_>) -> Result<(), Refused> {
+    pub(crate) fn check_mounts(
+        &self,
+        namespace: &Namespace,
+        about: &About<'_>,
+    ) -> Result<(), Refused> {
         if self.is_plain() {
             return Ok(());
         }
-        for (parent, name) in touched(op).1.into_iter().flatten() {
-            if let Ok(Some(ino)) = namespace.peek(parent, name)
+        for EntryName { dir, name } in about.names() {
+            if let Ok(Some(ino)) = namespace.peek(dir, name)
                 && self.is_of_other(ino)
             {
                 return Err(cold(ino));

@@ -6,11 +6,9 @@
 use balancer::HitKind;
 use namespace::{Hit, Hits, Namespace};
 use types::{DirFragId, Frag, Ino, Moment, Span};
-use wire::Op;
 
 use super::BalanceCx;
 use crate::apply::directory_of;
-use crate::op::touched;
 
 /// Shortest time between two counts of hits: hits in between count as of its end.
 const COUNT_INTERVAL: Span = Span::from_millis(500);
@@ -114,9 +112,7 @@ pub(super) fn number(count: u64) -> f64 {
 
 /// Counts a question in the directory that it is about. Changes count themselves.
 #[inline]
-pub(crate) fn note_use(namespace: &mut Namespace, op: &Op<'_>) {
-    let [Some(ino), _] = touched(op).0 else { return };
-    let hit = if matches!(op, Op::List { .. }) { Hit::List } else { Hit::Read };
+pub(crate) fn note_use(namespace: &mut Namespace, ino: Ino, hit: Hit) {
     let dir = directory_of(namespace, ino);
     namespace.note_hit(dir, hit);
 }

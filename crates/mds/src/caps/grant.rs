@@ -2,7 +2,7 @@
 
 use policy::{Ack, Mechanism};
 use types::{Attr, ClientId, Ino, Stripe};
-use wire::{Answer, Failure, Grants, Op, Request, WantsExclusive};
+use wire::{Answer, ChangeOp, Failure, Grants, Op, ReadOp, Request, WantsExclusive};
 
 use super::CapsCx;
 use crate::merge_request::merge_request_for;
@@ -23,9 +23,7 @@ impl CapsCx<'_> {
         }
         if !self.authority.is_plain()
             && !touched(&request.op)
-                .0
-                .into_iter()
-                .flatten()
+                .inodes()
                 .all(|ino| self.authority.may_grant(self.namespace, ino))
         {
             return None;
@@ -40,20 +38,30 @@ impl CapsCx<'_> {
             return Some(told);
         }
         let (place, inode) = match (&request.op, answer) {
-            (Op::Lookup { parent, .. }, Ok(Answer::Attr(attr))) => (*parent, Some(attr)),
-            (Op::Create { parent, .. }, Ok(Answer::Attr(attr))) => (*parent, Some(attr)),
-            (Op::Lookup { parent, .. }, Err(failure))
+            (Op::Read(ReadOp::Lookup { parent, .. }), Ok(Answer::Attr(attr))) => {
+                (*parent, Some(attr))
+            }
+            (Op::Change(ChangeOp::Create { parent, .. }), Ok(Answer::Attr(attr))) => {
+                (*parent, Some(attr))
+            }
+            (Op::Read(ReadOp::Lookup { parent, .. }), Err(failure))
                 if failure.errno == types::Errno::NotFound =>
             {
                 (*parent, None)
             }
             (
-                Op::Unlink { parent, .. } | Op::Rmdir { parent, .. } | Op::Link { parent, .. },
+                Op::Change(
+                    ChangeOp::Unlink { parent, .. }
+                    | ChangeOp::Rmdir { parent, .. }
+                    | ChangeOp::Link { parent, .. },
+                ),
                 Ok(_),
             ) => (*parent, None),
-            (Op::Rename { new_parent, .. }, Ok(_)) => (*new_parent, None),
-            (Op::GetAttr { ino }, Ok(Answer::Attr(attr))) if attr.is_dir() => (*ino, None),
-            (Op::List { dir, .. }, Ok(Answer::Entries { .. })) => (*dir, None),
+            (Op::Change(ChangeOp::Rename { new_parent, .. }), Ok(_)) => (*new_parent, None),
+            (Op::Read(ReadOp::GetAttr { ino }), Ok(Answer::Attr(attr))) if attr.is_dir() => {
+                (*ino, None)
+            }
+            (Op::Read(ReadOp::List { dir, .. }), Ok(Answer::Entries { .. })) => (*dir, None),
             _ => return None,
         };
         if self.is_under_leases(place)
@@ -65,14 +73,16 @@ impl CapsCx<'_> {
         let dir = self.namespace.getattr(place).ok()?;
         let inode = match (inode, &request.op) {
             (Some(attr), _) => self.may_remember(client, place, attr),
-            (None, Op::List { attrs, .. }) => {
+            (None, Op::Read(ReadOp::List { attrs, .. })) => {
                 *attrs && !self.opens.is_any_shared() && self.are_all_at_home(place, answer)
             }
             (None, _) => false,
         };
         let exclusive = self.notify_exclusive(client, request, place);
         let new_exclusive = match (&request.op, answer) {
-            (Op::Create { .. }, Ok(Answer::Attr(attr))) if attr.is_dir() && inode => {
+            (Op::Change(ChangeOp::Create { .. }), Ok(Answer::Attr(attr)))
+                if attr.is_dir() && inode =>
+            {
                 self.notify_exclusive(client, request, attr.ino)
             }
             _ => None,

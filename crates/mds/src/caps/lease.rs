@@ -3,7 +3,7 @@
 
 use policy::Cache;
 use types::{Errno, Ino, Moment, Path};
-use wire::{Answer, Failure, Grants, Op, Request};
+use wire::{Answer, Failure, Grants, Op, ReadOp, Request};
 
 use super::CapsCx;
 use crate::leases::ANYBODY;
@@ -18,19 +18,23 @@ impl CapsCx<'_> {
         answer: Result<&Answer, &Failure>,
     ) -> Option<Grants> {
         let (place, inode) = match (&request.op, answer) {
-            (Op::Lookup { parent, .. }, Ok(Answer::Attr(attr))) => (*parent, Some(attr)),
-            (Op::Lookup { parent, .. }, Err(failure)) if failure.errno == Errno::NotFound => {
+            (Op::Read(ReadOp::Lookup { parent, .. }), Ok(Answer::Attr(attr))) => {
+                (*parent, Some(attr))
+            }
+            (Op::Read(ReadOp::Lookup { parent, .. }), Err(failure))
+                if failure.errno == Errno::NotFound =>
+            {
                 (*parent, None)
             }
-            (Op::GetAttr { ino }, Ok(Answer::Attr(attr))) => {
+            (Op::Read(ReadOp::GetAttr { ino }), Ok(Answer::Attr(attr))) => {
                 (place_of(self.namespace, *ino)?, Some(attr))
             }
-            (Op::Walk { path, .. }, Ok(Answer::Walked { parent, attr })) => {
+            (Op::Read(ReadOp::Walk { path, .. }), Ok(Answer::Walked { parent, attr })) => {
                 // For an empty path the answer is about the base itself, not about a name.
                 Path::parse(path).ok()?.split_last()?;
                 (*parent, attr.as_ref())
             }
-            (Op::List { dir, .. }, Ok(Answer::Entries { .. })) => (*dir, None),
+            (Op::Read(ReadOp::List { dir, .. }), Ok(Answer::Entries { .. })) => (*dir, None),
             _ => return None,
         };
         if !self.is_under_leases(place) {
@@ -44,7 +48,7 @@ impl CapsCx<'_> {
                 self.is_under_leases(attr.ino) && self.lease(attr.ino).is_some()
             }
             (Some(attr), _) => self.stands_in(place, attr),
-            (None, Op::List { attrs, .. }) => {
+            (None, Op::Read(ReadOp::List { attrs, .. })) => {
                 *attrs && !self.opens.is_any_shared() && self.are_all_at_home(place, answer)
             }
             (None, _) => false,

@@ -1,7 +1,7 @@
 //! Revoking capabilities before another client makes a change.
 
-use types::{ClientId, Ino};
-use wire::{Message, Op};
+use types::{ClientId, EntryName, Ino};
+use wire::{AdminOp, ChangeOp, Message, Op, ReadOp, SessionOp};
 
 use super::CapsCx;
 use crate::MdsEffects;
@@ -21,7 +21,7 @@ impl CapsCx<'_> {
         {
             return Some(dir);
         }
-        if let Op::Open { ino, write } = *op {
+        if let Op::Session(SessionOp::Open { ino, write }) = *op {
             // Sharing a file moves its content, which changes it.
             let shares = self.opens.judge(client, ino, write) == crate::opens::Verdict::Wait;
             return if shares { self.revoke_inode(ClientId(0), ino, effects) } else { None };
@@ -32,19 +32,19 @@ impl CapsCx<'_> {
         // The answer to half of a change between two servers does not update the client's own
         // cache.
         let client = if op.is_mutation() { client } else { ClientId(0) };
-        let (inos, names) = touched(op);
+        let about = touched(op);
         let mut waits = None;
-        for ino in inos.into_iter().flatten() {
+        for ino in about.inodes() {
             waits = self.revoke_inode(client, ino, effects).or(waits);
-            if matches!(op, Op::SetAttr { .. }) {
+            if matches!(op, Op::Change(ChangeOp::SetAttr { .. })) {
                 // Its fragments have its permissions.
                 for part in self.authority.parts_here(ino) {
                     waits = self.revoke(client, part, effects).or(waits);
                 }
             }
         }
-        for (parent, name) in names.into_iter().flatten() {
-            if let Ok(Some(ino)) = self.namespace.peek(parent, name) {
+        for EntryName { dir, name } in about.names() {
+            if let Ok(Some(ino)) = self.namespace.peek(dir, name) {
                 waits = self.revoke_inode(client, ino, effects).or(waits);
             }
         }
@@ -60,20 +60,20 @@ impl CapsCx<'_> {
         op: &Op<'_>,
         effects: &mut MdsEffects,
     ) -> Option<Ino> {
-        let (inos, names) = touched(op);
+        let about = touched(op);
         let mut places: Vec<Ino> =
-            inos.into_iter().flatten().filter_map(|ino| place_of(self.namespace, ino)).collect();
-        for (parent, name) in names.into_iter().flatten() {
-            if let Ok(Some(ino)) = self.namespace.peek(parent, name) {
+            about.inodes().filter_map(|ino| place_of(self.namespace, ino)).collect();
+        for EntryName { dir, name } in about.names() {
+            if let Ok(Some(ino)) = self.namespace.peek(dir, name) {
                 places.extend(place_of(self.namespace, ino));
             }
         }
-        if let Op::Walk { base, path } = *op {
+        if let Op::Read(ReadOp::Walk { base, path }) = *op {
             places.extend(way(self.namespace, base, path));
         }
-        let listed = if let Op::List { dir, attrs: true, .. } = *op {
+        let listed = if let Op::Read(ReadOp::List { dir, attrs: true, .. }) = *op {
             Some(dir)
-        } else if let Op::WriteDown { parent, name } = *op {
+        } else if let Op::Admin(AdminOp::WriteDown { parent, name }) = *op {
             if name.is_empty() {
                 Some(parent)
             } else {

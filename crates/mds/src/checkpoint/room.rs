@@ -118,7 +118,7 @@ impl CheckpointCx<'_> {
                 | Waiter::Seen(_) => None,
             };
             if let Some(Message::Request(request)) = frame.and_then(decode) {
-                named.extend(touched(&request.op).0.into_iter().flatten());
+                named.extend(touched(&request.op).inodes());
             }
         }
         named.extend(self.opens.files());

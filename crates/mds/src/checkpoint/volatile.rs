@@ -27,7 +27,7 @@ impl CheckpointCx<'_> {
         if !op.is_mutation() {
             return None;
         }
-        let places = touched(op).0.into_iter().flatten();
+        let places = touched(op).inodes();
         let dirs: Vec<Ino> = places.map(|ino| directory_of(self.namespace, ino)).collect();
         dirs.into_iter().find_map(|dir| {
             let streams = self.namespace.effective_policy(dir).1.streams;

@@ -8,7 +8,7 @@
 use metastore::Manifest;
 use metastore::request::StoreOp;
 use types::{Ino, Moment, Seq, Span, check_name};
-use wire::Op;
+use wire::{Op, ReadOp};
 
 use super::{FetchCx, Fetches};
 use crate::MdsEffects;
@@ -73,12 +73,11 @@ impl FetchCx<'_> {
 
     /// The part of a directory that a request needs and memory lacks.
     pub(super) fn need_of(&self, op: &Op<'_>, dir: Ino) -> Need {
-        let mut names: Vec<Vec<u8>> = if let Op::Walk { base, path } = *op {
+        let mut names: Vec<Vec<u8>> = if let Op::Read(ReadOp::Walk { base, path }) = *op {
             self.next_name(base, path, dir).into_iter().collect()
         } else {
-            let (_, names) = touched(op);
-            let of_dir = names.into_iter().flatten().filter(|(parent, _)| *parent == dir);
-            of_dir.map(|(_, name)| name.to_vec()).collect()
+            let of_dir = touched(op).names().filter(|at| at.dir == dir);
+            of_dir.map(|at| at.name.to_vec()).collect()
         };
         names.retain(|name| {
             !self.namespace.dirs().knows_name(dir, name) && check_name(name).is_ok()

@@ -2,7 +2,7 @@
 
 use namespace::Namespace;
 use types::{ClientId, ConnId, Error, Ino, Moment};
-use wire::{Message, Op};
+use wire::{ChangeOp, Message, Op};
 
 use super::{Fetches, NUMBERS, Need};
 use crate::ReplyTo;
@@ -104,7 +104,9 @@ impl Fetches {
     ) {
         let frame = Message::Request(request.clone()).to_frame();
         // Policies come from the monitor, for whomever they are.
-        let waiter = if request.op.is_mutation() && !matches!(request.op, Op::SetPolicy { .. }) {
+        let waiter = if request.op.is_mutation()
+            && !matches!(request.op, Op::Change(ChangeOp::SetPolicy { .. }))
+        {
             sessions.get_mut(client).blocked.push_front(frame);
             Waiter::Changes(client)
         } else {

@@ -1,6 +1,7 @@
 //! Opening, sharing and closing files.
 
 use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult};
+use namespace::Hit;
 use types::{
     Attr, AttrChange, ClientId, ConnId, Cred, Errno, FileType, Ino, Origin, Pool, Seq, Timestamp,
 };
@@ -23,7 +24,7 @@ impl FilesCx<'_> {
         (ino, write): (Ino, bool),
         effects: &mut MdsEffects,
     ) -> Performing {
-        note_use(self.namespace, &request.op);
+        note_use(self.namespace, ino, Hit::Read);
         let attr = self.namespace.getattr(ino)?;
         match attr.file_type() {
             FileType::Regular => {}

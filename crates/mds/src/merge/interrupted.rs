@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use types::{ClientId, ConnId, Errno, Ino, Moment, Seq, Span};
-use wire::{Failure, MergeFlags, Op, Request, UnusedNumbers};
+use wire::{Failure, JobOp, MergeFlags, Op, Request, UnusedNumbers};
 
 use super::{Merge, MergeCx, MergeStage, Merges};
 use crate::admission::Incoming;
@@ -157,7 +157,7 @@ impl MergeCx<'_> {
         for (object, Unfinished { subtree, client, .. }) in due {
             let (bytes, flags) = (0, MergeFlags::default());
             let (bytes_of, unused) = (object.as_bytes(), UnusedNumbers::default());
-            let op = Op::Merge { subtree, bytes, object: bytes_of, flags, unused };
+            let op = Op::Job(JobOp::Merge { subtree, bytes, object: bytes_of, flags, unused });
             if let Some(known) = self.tables.decoupled.get(&subtree) {
                 let cred = known.cred.clone();
                 let ReplyTo { conn, tid } = ReplyTo::NOBODY;

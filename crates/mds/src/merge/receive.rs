@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use journal::{SegmentHeader, Writer, segment};
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
 use types::{Errno, Ino, Map, Seq, Set};
-use wire::{Answer, Failure, MergeReport, Op};
+use wire::{Answer, Failure, JobOp, MergeReport, Op};
 
 use super::{JournalId, Merge, MergeCx, MergeStage};
 use crate::admission::Incoming;
@@ -14,7 +14,7 @@ use crate::{MdsEffects, ReplyTo, Waiting};
 
 impl MergeCx<'_> {
     pub(crate) fn begin(&mut self, from: Incoming<'_>, effects: &mut MdsEffects) -> Performing {
-        let Op::Merge { subtree, bytes, object, mut flags, unused } = *from.op() else {
+        let Op::Job(JobOp::Merge { subtree, bytes, object, mut flags, unused }) = *from.op() else {
             return Err(Errno::Invalid.into());
         };
         let (at, client, cred) = (from.at(), from.client, &from.request.cred);

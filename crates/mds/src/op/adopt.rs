@@ -7,7 +7,7 @@
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
 use metastore::{BRANCH_PREFIX, Branch, BranchState, is_branch_name, is_of_branch};
 use types::{ClientId, Cred, Errno, Ino, Seq};
-use wire::{Answer, Decoupled, Failure, Op};
+use wire::{Answer, Decoupled, Failure, JobOp, Op};
 
 use super::subtree::SubtreeCx;
 use super::{Performed, Performing, Refused};
@@ -35,7 +35,7 @@ pub(crate) struct Adopting {
 impl SubtreeCx<'_> {
     /// Reads the branch that a client wants to merge into a subtree of this rank.
     pub(crate) fn adopt(&mut self, from: Incoming<'_>, effects: &mut MdsEffects) -> Performing {
-        let Op::Adopt { subtree, branch, block } = *from.op() else {
+        let Op::Job(JobOp::Adopt { subtree, branch, block }) = *from.op() else {
             return Err(Errno::Invalid.into());
         };
         if let Some(errno) = self.refusing {

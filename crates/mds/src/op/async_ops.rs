@@ -4,7 +4,7 @@
 //! wrong, and it returns its directories.
 
 use types::{ClientId, Errno, FileType, Ino, Seq, Tid};
-use wire::{Answer, Failure, Message, Op, Request};
+use wire::{Answer, ChangeOp, Failure, Message, Op, Request};
 
 use super::{Changed, Performed, Refused, place_of, touched};
 use crate::admission::{Entry, Incoming};
@@ -42,7 +42,7 @@ impl Mds {
                 return;
             }
         }
-        let removed = if let Op::Rmdir { parent, name } = request.op {
+        let removed = if let Op::Change(ChangeOp::Rmdir { parent, name }) = request.op {
             self.namespace.peek(parent, name).ok().flatten()
         } else {
             None
@@ -114,14 +114,13 @@ impl Mds {
     /// `ESTALE` unless the client has everything alone that a request is about, and was given the
     /// number that it uses.
     fn check_exclusive(&self, client: ClientId, request: &Request<'_>) -> Result<(), Errno> {
-        let (inos, _) = touched(&request.op);
-        for ino in inos.into_iter().flatten() {
+        for ino in touched(&request.op).inodes() {
             let place = place_of(&self.namespace, ino).ok_or(Errno::Stale)?;
             if self.caps.owner(place) != Some(client) {
                 return Err(Errno::Stale);
             }
         }
-        if let (Op::Create { .. }, Some(replay)) = (&request.op, request.replay) {
+        if let (Op::Change(ChangeOp::Create { .. }), Some(replay)) = (&request.op, request.replay) {
             let session = self.sessions.get(client);
             if !session.is_some_and(|session| session.async_ops.has(replay.ino)) {
                 return Err(Errno::Stale);
@@ -134,7 +133,7 @@ impl Mds {
     /// removed one is no client's.
     fn follow_exclusive(&mut self, client: ClientId, request: &Request<'_>, removed: Option<Ino>) {
         let Some(replay) = request.replay else { return };
-        if let Op::Create { parent, ref new, .. } = request.op
+        if let Op::Change(ChangeOp::Create { parent, ref new, .. }) = request.op
             && FileType::from_mode(new.mode) == Some(FileType::Directory)
             && self.caps.owner(parent) == Some(client)
             && self.caps.grant(client, replay.ino, self.clock.now)

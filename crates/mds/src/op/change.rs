@@ -6,7 +6,7 @@ use types::{
     Attr, AttrChange, ClientId, Cred, EntryName, Errno, Ino, Origin, Path, Rank, Stripe, Timestamp,
     XattrChange,
 };
-use wire::{Answer, NewInode, Op, Replay, Request};
+use wire::{Answer, ChangeOp, NewInode, Op, Replay, Request};
 
 use super::{Changed, Performed, Performing, Refused};
 use crate::admission::{Admitted, Incoming};
@@ -47,33 +47,32 @@ pub(crate) enum Again {
 }
 
 impl ChangeCx<'_> {
-    #[allow(clippy::wildcard_enum_match_arm, reason = "`perform` has an arm for each operation")]
-    pub(crate) fn change(&mut self, admitted: Admitted<'_>) -> Performing {
+    pub(crate) fn change(&mut self, admitted: Admitted<'_>, op: &ChangeOp<'_>) -> Performing {
         let Incoming { client, request, .. } = admitted.incoming();
-        let Request { tid, ref cred, replay, ref op, .. } = *request;
+        let Request { tid, ref cred, replay, .. } = *request;
         let time = replay.map_or(self.time, |replay| replay.time);
         let by = &By { client, cred, origin: Origin { client, tid }, time, replay };
         let namespace = &mut *self.apply.namespace;
         match *op {
-            Op::Create { parent, name, ref new } => {
+            ChangeOp::Create { parent, name, ref new } => {
                 self.counters.creates += 1;
                 self.create(by, EntryName::new(parent, name), new)
             }
-            Op::Link { ino, parent, name } => {
+            ChangeOp::Link { ino, parent, name } => {
                 let planned =
                     namespace.plan().link(cred, ino, EntryName::new(parent, name), time)?;
                 Ok(self.execute(by, parent, &planned))
             }
-            Op::Unlink { parent, name } => {
+            ChangeOp::Unlink { parent, name } => {
                 let planned = namespace.plan().unlink(cred, parent, name, time)?;
                 Ok(self.execute(by, parent, &planned))
             }
-            Op::Rmdir { parent, name } => {
+            ChangeOp::Rmdir { parent, name } => {
                 let planned = namespace.plan().rmdir(cred, parent, name, time)?;
-                self.authority.check_mounts(namespace, op)?;
+                self.authority.check_mounts(namespace, &op.about())?;
                 Ok(self.execute(by, parent, &planned))
             }
-            Op::Rename { parent, name, new_parent, new_name, flags } => {
+            ChangeOp::Rename { parent, name, new_parent, new_name, flags } => {
                 let from = EntryName::new(parent, name);
                 let to = EntryName::new(new_parent, new_name);
                 // A rename that was executed before a crash was right then.
@@ -83,14 +82,14 @@ impl ChangeCx<'_> {
                 }
                 let planned = namespace.plan().rename(cred, from, to, flags, time)?;
                 let Some(planned) = planned else { return Ok(Performed::Answer(Answer::Done)) };
-                self.authority.check_mounts(namespace, op)?;
+                self.authority.check_mounts(namespace, &op.about())?;
                 Ok(self.execute_in_both(by, parent, new_parent, &planned))
             }
-            Op::SetAttr { ino, ref change } => {
+            ChangeOp::SetAttr { ino, ref change } => {
                 let planned = namespace.plan().setattr(cred, ino, change, time)?;
                 Ok(self.execute(by, ino, &planned))
             }
-            Op::Accessed { ino, at } => {
+            ChangeOp::Accessed { ino, at } => {
                 let Attr { atime, ctime, .. } = namespace.getattr(ino)?;
                 if at <= atime {
                     return Ok(Performed::Answer(Answer::Done));
@@ -100,19 +99,21 @@ impl ChangeCx<'_> {
                 let planned = namespace.plan().setattr(cred, ino, &change, ctime)?;
                 Ok(self.execute(by, ino, &planned))
             }
-            Op::SetXattr { ino, name, value, flags } => {
+            ChangeOp::SetXattr { ino, name, value, flags } => {
                 let change = XattrChange { name, value, flags };
                 let planned = namespace.plan().setxattr(cred, ino, change, time)?;
                 Ok(self.execute(by, ino, &planned))
             }
-            Op::SetData { ino, data, size } => {
+            ChangeOp::SetData { ino, data, size } => {
                 let planned = namespace.plan().setdata(cred, ino, data, size, time)?;
                 Ok(self.execute(by, ino, &planned))
             }
-            Op::Grow { ino, size } => self.lengthen(by, ino, |old| Some(old.max(size))),
-            Op::Append { ino, length } => self.lengthen(by, ino, |old| old.checked_add(length)),
-            // `perform` brings only changes here.
-            _ => Err(Errno::NotSupported.into()),
+            ChangeOp::Grow { ino, size } => self.lengthen(by, ino, |old| Some(old.max(size))),
+            ChangeOp::Append { ino, length } => {
+                self.lengthen(by, ino, |old| old.checked_add(length))
+            }
+            // It goes through the monitor, and by a path.
+            ChangeOp::SetPolicy { .. } => Err(Errno::NotSupported.into()),
         }
     }
 
@@ -224,7 +225,7 @@ impl ChangeCx<'_> {
         is_active: bool,
         effects: &mut MdsEffects,
     ) -> Again {
-        if let Op::Grow { ino, .. } | Op::Append { ino, .. } = request.op {
+        if let Op::Change(ChangeOp::Grow { ino, .. } | ChangeOp::Append { ino, .. }) = request.op {
             let at = ReplyTo { conn, tid: request.tid };
             self.lengthened_again(at, ino, known, effects);
             return Again::Answered;
@@ -236,7 +237,7 @@ impl ChangeCx<'_> {
             || (self.apply.log.last(), replay.map_or(Timestamp(0), |replay| replay.time)),
             |known| (known.seq, known.time),
         );
-        let Op::Create { parent, name, ref new } = request.op else {
+        let Op::Change(ChangeOp::Create { parent, name, ref new }) = request.op else {
             let at = ReplyTo { conn, tid: request.tid };
             self.apply.log.answer_when_safe((seq, time), at, Answer::Done, effects);
             return Again::Answered;

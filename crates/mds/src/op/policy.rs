@@ -9,7 +9,7 @@
 use namespace::{Mode, Namespace, Refusal};
 use policy::{Policy, Transition};
 use types::{ClientId, Cred, Errno, Ino, Origin, Pool, Seq};
-use wire::{Answer, Failure, Op};
+use wire::{Answer, ChangeOp, Failure, Op};
 
 use super::change::resolve_dir;
 use super::subtree::{Begun, SubtreeCx};
@@ -25,7 +25,9 @@ impl SubtreeCx<'_> {
         from: Incoming<'_>,
         client: ClientId,
     ) -> Result<Ino, Refused> {
-        let Op::SetPolicy { path, .. } = *from.op() else { return Err(Errno::Invalid.into()) };
+        let Op::Change(ChangeOp::SetPolicy { path, .. }) = *from.op() else {
+            return Err(Errno::Invalid.into());
+        };
         let ino = resolve_dir(self.namespace, &from.request.cred, path)?;
         if is_blocked(self.tables, self.namespace, client, ino) {
             return Err(Errno::Busy.into());
@@ -41,7 +43,7 @@ impl SubtreeCx<'_> {
         ino: Ino,
         is_stored: bool,
     ) -> Result<Begun, Refused> {
-        let Op::SetPolicy { policy: text, .. } = *from.op() else {
+        let Op::Change(ChangeOp::SetPolicy { policy: text, .. }) = *from.op() else {
             return Err(Errno::Invalid.into());
         };
         let (at, cred) = (from.at(), &from.request.cred);

@@ -1,8 +1,8 @@
 //! Requests that change nothing.
 
-use namespace::{Namespace, Refusal, Walked};
+use namespace::{Hit, Namespace, Refusal, Walked};
 use types::{ClientId, Cred, Errno, Ino, Path};
-use wire::{Answer, EffectivePolicy, Op, Request, StateStorage};
+use wire::{Answer, EffectivePolicy, ReadOp, StateStorage};
 
 use super::Refused;
 use crate::Counters;
@@ -27,51 +27,58 @@ pub(crate) struct AskCx<'a> {
 }
 
 impl AskCx<'_> {
-    #[allow(clippy::wildcard_enum_match_arm, reason = "`perform` has an arm for each operation")]
     pub(crate) fn question(
         &mut self,
         client: ClientId,
-        request: &Request<'_>,
+        cred: &Cred,
+        op: &ReadOp<'_>,
     ) -> Result<Answer, Refused> {
-        let cred = &request.cred;
-        note_use(self.namespace, &request.op);
-        self.note_shown(client, &request.op);
-        Ok(match request.op {
-            Op::Lookup { parent, name } => {
+        if let Some(ino) = op.about().inode {
+            let hit = if matches!(op, ReadOp::List { .. }) { Hit::List } else { Hit::Read };
+            note_use(self.namespace, ino, hit);
+        }
+        self.note_shown(client, op);
+        Ok(match *op {
+            ReadOp::Lookup { parent, name } => {
                 self.counters.lookups += 1;
                 Answer::Attr(self.namespace.lookup(cred, parent, name)?)
             }
-            Op::Walk { base, path } => {
+            ReadOp::Walk { base, path } => {
                 self.counters.lookups += 1;
                 self.walk(client, cred, base, path)?
             }
             // Its fragments know how many names it has.
-            Op::GetAttr { ino } if self.namespace.is_split(ino) && self.namespace.knows(ino) => {
+            ReadOp::GetAttr { ino }
+                if self.namespace.is_split(ino) && self.namespace.knows(ino) =>
+            {
                 return Err(Refusal::Cold(ino).into());
             }
-            Op::GetAttr { ino } => Answer::Attr(self.namespace.getattr(ino)?),
-            Op::GetXattr { ino, name } => Answer::Data(self.namespace.xattr(ino, name)?.to_vec()),
-            Op::ListXattr { ino } => {
+            ReadOp::GetAttr { ino } => Answer::Attr(self.namespace.getattr(ino)?),
+            ReadOp::GetXattr { ino, name } => {
+                Answer::Data(self.namespace.xattr(ino, name)?.to_vec())
+            }
+            ReadOp::ListXattr { ino } => {
                 let names = self.namespace.xattr_names(ino)?;
                 Answer::Names(names.into_iter().map(<[u8]>::to_vec).collect())
             }
-            Op::GetData { ino } => {
+            ReadOp::GetData { ino } => {
                 self.namespace.access(cred, ino, 4)?;
                 Answer::Data(self.namespace.data(ino)?.to_vec())
             }
-            Op::List { dir, after, limit, attrs } => {
+            ReadOp::List { dir, after, limit, attrs } => {
                 let limit = (limit as usize).clamp(1, LIST_MAX);
                 self.list(cred, dir, after, limit, attrs)?
             }
-            Op::GetPolicy { dir } => self.policy_of(dir)?,
-            // `perform` brings only questions here.
-            _ => return Err(Errno::NotSupported.into()),
+            ReadOp::GetPolicy { dir } => self.policy_of(dir)?,
         })
     }
 
     /// Keeps the directory that a question looks into from being evicted before the next question.
-    fn note_shown(&mut self, client: ClientId, op: &Op<'_>) {
-        if let Op::Lookup { parent: dir, .. } | Op::List { dir, .. } | Op::GetPolicy { dir } = *op {
+    fn note_shown(&mut self, client: ClientId, op: &ReadOp<'_>) {
+        if let ReadOp::Lookup { parent: dir, .. }
+        | ReadOp::List { dir, .. }
+        | ReadOp::GetPolicy { dir } = *op
+        {
             self.sessions.get_mut(client).shown.note(dir);
         }
     }

@@ -3,7 +3,7 @@
 use namespace::{Mode, Namespace, Refusal};
 use policy::Transition;
 use types::{Attr, ClientId, Clock, Errno, Ino, Origin, Seq};
-use wire::{Answer, Decoupled, Failure, Op, UnusedNumbers};
+use wire::{AdminOp, Answer, Decoupled, Failure, JobOp, Op, RankOp, UnusedNumbers};
 
 use super::change::resolve_dir;
 use super::policy::in_force;
@@ -57,7 +57,9 @@ pub(crate) enum Begun {
 impl SubtreeCx<'_> {
     /// The directory that a client may list in the metadata store once the server has written it.
     pub(crate) fn directory_to_write(&mut self, from: Incoming<'_>) -> Result<Attr, Refused> {
-        let Op::WriteDown { parent, name } = *from.op() else { return Err(Errno::Invalid.into()) };
+        let Op::Admin(AdminOp::WriteDown { parent, name }) = *from.op() else {
+            return Err(Errno::Invalid.into());
+        };
         let attr = self.namespace.directory_to_read(&from.request.cred, parent, name)?;
         if is_blocked(self.tables, self.namespace, from.client, attr.ino) {
             self.counters.busy += 1;
@@ -75,7 +77,7 @@ impl SubtreeCx<'_> {
 
     /// The directory that a client wants to decouple.
     pub(crate) fn root_to_decouple(&self, from: Incoming<'_>) -> Result<Ino, Refused> {
-        let Op::Decouple { path, client, policy } = *from.op() else {
+        let Op::Job(JobOp::Decouple { path, client, policy }) = *from.op() else {
             return Err(Errno::Invalid.into());
         };
         if let Some(errno) = self.refusing {
@@ -96,7 +98,7 @@ impl SubtreeCx<'_> {
         ino: Ino,
         is_stored: bool,
     ) -> Result<Begun, Refused> {
-        let Op::Decouple { client, policy: text, .. } = *from.op() else {
+        let Op::Job(JobOp::Decouple { client, policy: text, .. }) = *from.op() else {
             return Err(Errno::Invalid.into());
         };
         let (at, cred) = (from.at(), &from.request.cred);
@@ -274,10 +276,12 @@ impl SubtreeCx<'_> {
 impl Tables {
     /// Whether the answer would deny a client a subtree that a crash could still give back to it.
     pub(crate) fn is_said_too_early(&self, op: &Op<'_>, failure: &Failure) -> bool {
-        let (Op::Extend { subtree, .. }
-        | Op::Release { subtree, .. }
-        | Op::TakeOver { subtree }
-        | Op::Merge { subtree, .. }) = *op
+        let Op::Job(
+            JobOp::Extend { subtree, .. }
+            | JobOp::Release { subtree, .. }
+            | JobOp::TakeOver { subtree }
+            | JobOp::Merge { subtree, .. },
+        ) = *op
         else {
             return false;
         };
@@ -312,10 +316,11 @@ impl Tables {
 pub(crate) fn is_about_all(op: &Op<'_>) -> bool {
     matches!(
         op,
-        Op::Export { .. }
-            | Op::Colocate { .. }
-            | Op::Split { .. }
-            | Op::Join { .. }
-            | Op::Snapshot { .. }
+        Op::Rank(
+            RankOp::Export { .. }
+                | RankOp::Colocate { .. }
+                | RankOp::Split { .. }
+                | RankOp::Join { .. }
+        ) | Op::Admin(AdminOp::Snapshot { .. })
     )
 }

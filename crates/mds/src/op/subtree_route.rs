@@ -3,7 +3,7 @@
 
 use metastore::request::{StoreFailure, StoreResult};
 use types::ClientId;
-use wire::{Op, Request};
+use wire::{JobOp, Op, Request};
 
 use super::store_first::take_stored;
 use super::subtree::Begun;
@@ -22,7 +22,7 @@ impl Mds {
         client: ClientId,
         effects: &mut MdsEffects,
     ) -> Performing {
-        let decouples = matches!(from.op(), Op::Decouple { .. });
+        let decouples = matches!(from.op(), Op::Job(JobOp::Decouple { .. }));
         let root = if decouples {
             self.subtrees().root_to_decouple(from)?
         } else {

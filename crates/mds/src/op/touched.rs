@@ -1,66 +1,17 @@
-//! The inodes and names of a request, to decide whether it may be executed now and here.
-//!
-//! Not here: paths, which are known only where they are walked.
+//! The part of [`wire::About`] by which a request is admitted.
 
 use namespace::Namespace;
 use types::{Ino, Path};
-use wire::Op;
+use wire::{About, Op, SessionOp};
 
-type Touched<'a> = ([Option<Ino>; 2], [Option<(Ino, &'a [u8])>; 2]);
-
-/// The inodes and names that a request is about.
-pub(crate) fn touched<'a>(op: &Op<'a>) -> Touched<'a> {
-    match *op {
-        Op::WriteDown { parent, name: b"" } => ([Some(parent), None], [None; 2]),
-        Op::Lookup { parent, name }
-        | Op::WriteDown { parent, name }
-        | Op::Create { parent, name, .. }
-        | Op::Unlink { parent, name }
-        | Op::Rmdir { parent, name } => ([Some(parent), None], [Some((parent, name)), None]),
-        Op::Link { ino, parent, name } => ([Some(parent), Some(ino)], [Some((parent, name)), None]),
-        Op::Arrive { dir, .. } => ([Some(dir), None], [None; 2]),
-        Op::Rename { parent, name, new_parent, new_name, .. } => {
-            ([Some(parent), Some(new_parent)], [Some((parent, name)), Some((new_parent, new_name))])
-        }
-        Op::GetAttr { ino }
-        | Op::SetAttr { ino, .. }
-        | Op::Accessed { ino, .. }
-        | Op::GetXattr { ino, .. }
-        | Op::ListXattr { ino }
-        | Op::SetXattr { ino, .. }
-        | Op::GetData { ino }
-        | Op::SetData { ino, .. }
-        | Op::Open { ino, .. }
-        | Op::Grow { ino, .. }
-        | Op::Append { ino, .. }
-        | Op::Export { dir: ino, .. }
-        | Op::Colocate { ino, .. }
-        | Op::Split { dir: ino }
-        | Op::Join { dir: ino }
-        | Op::Snapshot { dir: ino, .. }
-        | Op::GetPolicy { dir: ino }
-        | Op::List { dir: ino, .. } => ([Some(ino), None], [None; 2]),
-        Op::Walk { base, .. } => ([Some(base), None], [None; 2]),
+/// The inodes and names that must be here, and free, for a request to be executed.
+pub(crate) fn touched<'a>(op: &Op<'a>) -> About<'a> {
+    match op {
         // Open and lock state has no name, and a client gives up only its own.
-        Op::Close { .. }
-        | Op::Reopen { .. }
-        | Op::Yield { .. }
-        | Op::Lock { .. }
-        | Op::CancelLock { .. }
-        | Op::GetLock { .. }
-        | Op::AwaitAsync
-        | Op::Return { .. } => ([None; 2], [None; 2]),
+        Op::Session(op) if !matches!(op, SessionOp::Open { .. }) => About::default(),
         // These are about the decoupling.
-        Op::Held { .. }
-        | Op::Sync
-        | Op::SetPolicy { .. }
-        | Op::Decouple { .. }
-        | Op::Extend { .. }
-        | Op::Merge { .. }
-        | Op::Release { .. }
-        | Op::Adopt { .. }
-        | Op::TakeOver { .. }
-        | Op::Checkpoint => ([None; 2], [None; 2]),
+        Op::Job(_) => About::default(),
+        Op::Read(_) | Op::Change(_) | Op::Session(_) | Op::Rank(_) | Op::Admin(_) => op.about(),
     }
 }
 

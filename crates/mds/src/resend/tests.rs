@@ -1,5 +1,5 @@
 use types::{Attr, Clock, Cred, Epoch, Span, Tid};
-use wire::{Hello, Replay};
+use wire::{ChangeOp, Hello, ReadOp, Replay, SessionOp};
 
 use super::*;
 
@@ -10,7 +10,12 @@ fn at(millis: u64) -> Moment {
 }
 
 fn change(tid: u64) -> Request<'static> {
-    Request::new(Tid(tid), Tid(0), Cred::root(), Op::Unlink { parent: Ino::ROOT, name: b"a" })
+    Request::new(
+        Tid(tid),
+        Tid(0),
+        Cred::root(),
+        Op::Change(ChangeOp::Unlink { parent: Ino::ROOT, name: b"a" }),
+    )
 }
 
 /// A change that is sent again, with the position that it had.
@@ -53,15 +58,21 @@ fn keep(mds: &mut Mds, client: u64, request: &Request<'_>) {
 #[test]
 fn the_course_of_an_early_request_depends_on_its_kind() {
     let again = |op| Request { op, ..resent(1, 0) };
-    let reopen = again(Op::Reopen { ino: FILE, access: Default::default() });
+    let reopen = again(Op::Session(SessionOp::Reopen { ino: FILE, access: Default::default() }));
     let cases = [
         ("new", change(1), true, true, EarlyCourse::Later),
         ("resent", resent(1, 5), true, true, EarlyCourse::Resent),
         ("resent, without a position", resent(1, 0), true, true, EarlyCourse::Resent),
         ("of an unknown connection", resent(1, 5), false, true, EarlyCourse::Later),
         ("during the replay", resent(1, 5), true, false, EarlyCourse::Later),
-        ("the last one", again(Op::Sync), true, true, EarlyCourse::Complete),
-        ("a sync", Request { op: Op::Sync, ..change(1) }, true, true, EarlyCourse::Later),
+        ("the last one", again(Op::Session(SessionOp::Sync)), true, true, EarlyCourse::Complete),
+        (
+            "a sync",
+            Request { op: Op::Session(SessionOp::Sync), ..change(1) },
+            true,
+            true,
+            EarlyCourse::Later,
+        ),
         ("a report", reopen, true, true, EarlyCourse::Now),
     ];
     for (what, request, is_known, is_reconnecting, expected) in cases {
@@ -94,7 +105,7 @@ fn a_client_has_returned_when_it_has_sent_everything_again() {
     let mut mds = reconnecting();
     connect(&mut mds, 1, 1);
     assert!(!mds.sessions.all_returned());
-    let last = Request { op: Op::Sync, ..resent(9, 0) };
+    let last = Request { op: Op::Session(SessionOp::Sync), ..resent(9, 0) };
     let course = mds.resending().take_early(ConnId(1), &last, &mut MdsEffects::default());
     assert_eq!(course, EarlyCourse::Complete);
     assert!(mds.sessions.all_returned());
@@ -193,7 +204,7 @@ fn a_server_that_does_not_wait_ends_no_wait() {
 fn the_inodes_of_resent_changes_are_wanted_without_those_that_they_create() {
     let (one, two) = (Ino(FILE.0 + 1), Ino(FILE.0 + 2));
     let replay = Some(Replay { ino: one, ..Replay::default() });
-    let parent = |parent| Op::Unlink { parent, name: b"a" };
+    let parent = |parent| Op::Change(ChangeOp::Unlink { parent, name: b"a" });
     let mut resend = Resend::default();
     for request in [
         Request { replay, op: parent(FILE), ..change(1) },
@@ -360,7 +371,7 @@ fn a_request_is_astray_if_a_place_is_unknown_since_the_restart() {
     ];
     for (orphans, ino, expected) in cases {
         let resend = Resend { orphans, ..Resend::default() };
-        let op = Op::GetAttr { ino };
+        let op = Op::Read(ReadOp::GetAttr { ino });
         assert_eq!(resend.is_astray(&namespace, &op), expected, "{orphans}, {ino}");
     }
 }

@@ -1,7 +1,7 @@
 //! Capabilities and leases through requests.
 
 use types::{Ino, Tid};
-use wire::{Answer, Grants, Op, Request, WantsExclusive};
+use wire::{Answer, ChangeOp, Grants, Op, ReadOp, Request, SessionOp, WantsExclusive};
 
 use super::cluster::Notice;
 use super::fixture::Tree;
@@ -18,7 +18,7 @@ fn granted(tree: &mut Tree, op: Op<'_>) -> Option<Grants> {
 }
 
 fn look(parent: Ino) -> Op<'static> {
-    Op::Lookup { parent, name: b"file" }
+    Op::Read(ReadOp::Lookup { parent, name: b"file" })
 }
 
 #[test]
@@ -52,7 +52,8 @@ fn a_lookup_grants_the_capability_of_the_directory() {
 fn a_failed_lookup_grants_the_capability_of_the_directory() {
     let mut tree = Tree::new();
     let dir = tree.dir;
-    let grants = granted(&mut tree, Op::Lookup { parent: dir, name: b"nothing" }).unwrap();
+    let grants =
+        granted(&mut tree, Op::Read(ReadOp::Lookup { parent: dir, name: b"nothing" })).unwrap();
     assert_eq!((grants.dir.ino, grants.inode), (dir, false));
 }
 
@@ -60,9 +61,9 @@ fn a_failed_lookup_grants_the_capability_of_the_directory() {
 fn a_listing_with_attributes_grants_the_attributes_of_its_files() {
     let mut tree = Tree::new();
     let dir = tree.full;
-    let op = Op::List { dir, after: None, limit: 9, attrs: true };
+    let op = Op::Read(ReadOp::List { dir, after: None, limit: 9, attrs: true });
     assert!(granted(&mut tree, op).unwrap().inode);
-    let op = Op::List { dir, after: None, limit: 9, attrs: false };
+    let op = Op::Read(ReadOp::List { dir, after: None, limit: 9, attrs: false });
     assert!(!granted(&mut tree, op).unwrap().inode);
 }
 
@@ -70,7 +71,7 @@ fn a_listing_with_attributes_grants_the_attributes_of_its_files() {
 fn the_attributes_of_a_file_with_two_names_are_not_granted() {
     let mut tree = Tree::new();
     let (dir, ino, open) = (tree.dir, tree.file, tree.open);
-    tree.answer(Op::Link { ino, parent: open, name: b"second" }).unwrap();
+    tree.answer(Op::Change(ChangeOp::Link { ino, parent: open, name: b"second" })).unwrap();
     assert!(!granted(&mut tree, look(dir)).unwrap().inode);
 }
 
@@ -80,10 +81,10 @@ fn a_change_of_another_client_revokes_the_capability_and_waits() {
     let dir = tree.dir;
     granted(&mut tree, look(dir)).unwrap();
     tree.connect(2);
-    let tid = tree.ask(2, Op::Unlink { parent: dir, name: b"file" });
+    let tid = tree.ask(2, Op::Change(ChangeOp::Unlink { parent: dir, name: b"file" }));
     assert!(!tree.is_answered(2, tid));
     assert!(tree.notices.contains(&(1, Notice::Revoke(dir))));
-    tree.answer(Op::Return { dir }).unwrap();
+    tree.answer(Op::Session(SessionOp::Return { dir })).unwrap();
     assert_eq!(tree.reply(2, tid).result, Ok(Answer::Done));
 }
 
@@ -92,7 +93,7 @@ fn a_change_of_the_holder_itself_does_not_wait() {
     let mut tree = Tree::new();
     let dir = tree.dir;
     granted(&mut tree, look(dir)).unwrap();
-    let tid = tree.ask_caching(1, Op::Unlink { parent: dir, name: b"file" });
+    let tid = tree.ask_caching(1, Op::Change(ChangeOp::Unlink { parent: dir, name: b"file" }));
     assert!(tree.is_answered(1, tid));
 }
 
@@ -112,7 +113,7 @@ fn a_change_waits_for_a_silent_holder_no_longer_than_its_cache_is_valid() {
     let dir = tree.dir;
     granted(&mut tree, look(dir)).unwrap();
     tree.connect(2);
-    let tid = tree.ask(2, Op::Unlink { parent: dir, name: b"file" });
+    let tid = tree.ask(2, Op::Change(ChangeOp::Unlink { parent: dir, name: b"file" }));
     let waited = tree.until(|tree| tree.is_answered(2, tid));
     assert_eq!((waited, tree.counted(0, "caps_expired")), (1500, 1));
 }
@@ -123,8 +124,8 @@ fn a_contested_directory_is_granted_to_no_client_for_a_moment() {
     let dir = tree.dir;
     granted(&mut tree, look(dir)).unwrap();
     tree.connect(2);
-    tree.ask(2, Op::Rmdir { parent: dir, name: b"sub" });
-    tree.answer(Op::Return { dir }).unwrap();
+    tree.ask(2, Op::Change(ChangeOp::Rmdir { parent: dir, name: b"sub" }));
+    tree.answer(Op::Session(SessionOp::Return { dir })).unwrap();
     let tid = tree.ask_caching(1, look(dir));
     assert_eq!(tree.reply(1, tid).grants, None);
     tree.pass(501);
@@ -139,10 +140,10 @@ fn a_policy_revokes_each_capability_below() {
     granted(&mut tree, look(dir)).unwrap();
     let (path, policy) = (&b"/"[..], LEASED.as_bytes());
     let client = types::ClientId(0);
-    let tid = tree.ask_monitor(Op::SetPolicy { path, policy, client });
+    let tid = tree.ask_monitor(Op::Change(ChangeOp::SetPolicy { path, policy, client }));
     assert!(!tree.monitor.contains_key(&tid));
     assert!(tree.notices.contains(&(1, Notice::Revoke(dir))));
-    tree.answer(Op::Return { dir }).unwrap();
+    tree.answer(Op::Session(SessionOp::Return { dir })).unwrap();
     tree.until(|tree| tree.monitor.contains_key(&tid));
 }
 
@@ -162,7 +163,7 @@ fn a_change_waits_for_the_end_of_a_lease() {
     let dir = tree.dir;
     tree.set_policy("/dir", LEASED).unwrap();
     granted(&mut tree, look(dir)).unwrap();
-    let tid = tree.ask_caching(1, Op::Unlink { parent: dir, name: b"file" });
+    let tid = tree.ask_caching(1, Op::Change(ChangeOp::Unlink { parent: dir, name: b"file" }));
     let waited = tree.until(|tree| tree.is_answered(1, tid));
     assert_eq!(waited, 1010, "a span, and an allowance for the clocks");
     assert!(tree.counted(0, "lease_waits") > 0);
@@ -171,7 +172,7 @@ fn a_change_waits_for_the_end_of_a_lease() {
 /// A create of client 1, which wants directories alone.
 fn create_alone(tree: &mut Tree, name: &[u8]) -> Option<Grants> {
     let new = wire::NewInode { mode: super::cluster::FILE, ..wire::NewInode::default() };
-    let op = Op::Create { parent: tree.full, name, new };
+    let op = Op::Change(ChangeOp::Create { parent: tree.full, name, new });
     let tid = tree.tid();
     let request = Request::new(tid, Tid(tid.0 - 1), types::Cred::root(), op);
     let wants_exclusive = WantsExclusive::Always;
@@ -200,10 +201,10 @@ fn a_look_into_an_exclusive_directory_waits_until_its_owner_returns_the_director
     let mut tree = alone();
     tree.connect(2);
     let dir = tree.full;
-    let tid = tree.ask(2, Op::List { dir, after: None, limit: 9, attrs: false });
+    let tid = tree.ask(2, Op::Read(ReadOp::List { dir, after: None, limit: 9, attrs: false }));
     tree.pass(2000);
     assert!(!tree.is_answered(2, tid), "the owner may have changes there");
-    tree.answer(Op::Return { dir }).unwrap();
+    tree.answer(Op::Session(SessionOp::Return { dir })).unwrap();
     assert!(tree.is_answered(2, tid));
 }
 
@@ -212,7 +213,7 @@ fn an_exclusive_directory_is_taken_from_a_silent_owner() {
     let mut tree = alone();
     tree.connect(2);
     let dir = tree.full;
-    let tid = tree.ask(2, Op::List { dir, after: None, limit: 9, attrs: false });
+    let tid = tree.ask(2, Op::Read(ReadOp::List { dir, after: None, limit: 9, attrs: false }));
     let waited = tree.until(|tree| tree.is_answered(2, tid));
     assert_eq!((waited, tree.counted(0, "caps_alone")), (10_000, 0));
 }
@@ -224,6 +225,6 @@ fn a_server_collects_exclusive_directories_before_it_stops() {
     tree.input(0, crate::MdsInput::Terminate);
     tree.pass(100);
     assert!(tree.stopped.is_empty() && tree.notices.contains(&(1, Notice::Revoke(dir))));
-    tree.answer(Op::Return { dir }).unwrap();
+    tree.answer(Op::Session(SessionOp::Return { dir })).unwrap();
     tree.until(|tree| !tree.stopped.is_empty());
 }

@@ -9,8 +9,8 @@ use types::{
     Timestamp,
 };
 use wire::{
-    Answer, ClusterMap, Failure, Hello, MdsEntry, MdsState, Message, NewInode, Op, PeerBody,
-    PeerMessage, Reply, Request, Welcome,
+    AdminOp, Answer, ChangeOp, ClusterMap, Failure, Hello, MdsEntry, MdsState, Message, NewInode,
+    Op, PeerBody, PeerMessage, ReadOp, Reply, Request, Welcome,
 };
 
 use super::store::Store;
@@ -436,13 +436,13 @@ impl Cluster {
     pub(crate) fn set_policy(&mut self, path: &str, policy: &str) -> Result<Answer, Errno> {
         let client = ClientId(0);
         let (path, policy) = (path.as_bytes(), policy.as_bytes());
-        self.monitor(Op::SetPolicy { path, policy, client })
+        self.monitor(Op::Change(ChangeOp::SetPolicy { path, policy, client }))
     }
 
     /// Makes an inode in a directory, and returns its number.
     pub(crate) fn make(&mut self, parent: Ino, name: &str, mode: u32) -> Ino {
         let new = NewInode { mode, ..NewInode::default() };
-        match self.answer(Op::Create { parent, name: name.as_bytes(), new }) {
+        match self.answer(Op::Change(ChangeOp::Create { parent, name: name.as_bytes(), new })) {
             Ok(Answer::Attr(attr)) => attr.ino,
             other => panic!("{name} was not made: {other:?}"),
         }
@@ -460,7 +460,7 @@ impl Cluster {
 
     /// The inode under a name, or why there is none.
     pub(crate) fn lookup(&mut self, parent: Ino, name: &str) -> Result<Ino, Errno> {
-        match self.answer(Op::Lookup { parent, name: name.as_bytes() })? {
+        match self.answer(Op::Read(ReadOp::Lookup { parent, name: name.as_bytes() }))? {
             Answer::Attr(attr) => Ok(attr.ino),
             other => panic!("{other:?} is no answer to a lookup"),
         }
@@ -468,7 +468,7 @@ impl Cluster {
 
     /// The attributes of an inode.
     pub(crate) fn attr(&mut self, ino: Ino) -> types::Attr {
-        match self.answer(Op::GetAttr { ino }) {
+        match self.answer(Op::Read(ReadOp::GetAttr { ino })) {
             Ok(Answer::Attr(attr)) => attr,
             other => panic!("{ino} has no attributes: {other:?}"),
         }
@@ -476,7 +476,7 @@ impl Cluster {
 
     /// The names in a directory, sorted.
     pub(crate) fn names(&mut self, dir: Ino) -> Vec<String> {
-        let op = Op::List { dir, after: None, limit: 4096, attrs: false };
+        let op = Op::Read(ReadOp::List { dir, after: None, limit: 4096, attrs: false });
         let Ok(Answer::Entries { entries, .. }) = self.answer(op) else { panic!("no listing") };
         let names = entries.into_iter().map(|(name, _)| String::from_utf8(name).expect("text"));
         let mut names: Vec<String> = names.collect();
@@ -492,7 +492,7 @@ impl Cluster {
 
     /// Everything that changed is in the metadata store, and the journal is trimmed.
     pub(crate) fn checkpoint(&mut self) {
-        let done = self.answer(Op::Checkpoint);
+        let done = self.answer(Op::Admin(AdminOp::Checkpoint));
         assert!(matches!(done, Ok(Answer::Safe(_))), "{done:?}");
     }
 

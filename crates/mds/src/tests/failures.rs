@@ -2,7 +2,7 @@
 
 use metastore::request::StoreOp;
 use types::{Errno, Ino, Rank};
-use wire::{Answer, Op};
+use wire::{AdminOp, Answer, ChangeOp, JobOp, Op, RankOp, ReadOp, SessionOp};
 
 use super::Cluster;
 use super::fixture::Tree;
@@ -30,7 +30,7 @@ fn unwritten(errno: Errno) -> Tree {
 #[test]
 fn changes_are_refused_while_the_journal_cannot_be_written() {
     let mut tree = unwritten(Errno::Io);
-    let op = Op::Unlink { parent: tree.dir, name: b"a" };
+    let op = Op::Change(ChangeOp::Unlink { parent: tree.dir, name: b"a" });
     assert_eq!(tree.refusal(op), Some(Errno::Io));
 }
 
@@ -48,14 +48,14 @@ fn a_failed_write_of_the_journal_is_repeated_in_another_segment() {
     tree.fails = |_| None;
     tree.pass(600);
     assert_eq!(tree.store.names("journal/mds.0000/").len(), before + 1);
-    let op = Op::Unlink { parent: tree.dir, name: b"a" };
+    let op = Op::Change(ChangeOp::Unlink { parent: tree.dir, name: b"a" });
     assert_eq!(tree.refusal(op), None);
 }
 
 #[test]
 fn a_sync_fails_while_the_journal_cannot_be_written() {
     let mut tree = unwritten(Errno::NoSpace);
-    assert_eq!(tree.refusal(Op::Sync), Some(Errno::NoSpace));
+    assert_eq!(tree.refusal(Op::Session(SessionOp::Sync)), Some(Errno::NoSpace));
 }
 
 #[test]
@@ -70,12 +70,12 @@ fn an_acknowledged_event_survives_a_failed_write_and_a_crash() {
     let dir = tree.dir;
     tree.fails = |_| None;
     tree.pass(600);
-    tree.answer(Op::Sync).unwrap();
+    tree.answer(Op::Session(SessionOp::Sync)).unwrap();
     tree.crash(0);
     tree.start(0);
     tree.connect(1);
     tree.until(|tree| tree.mds(0).is_active());
-    tree.answer(Op::Walk { base: Ino::ROOT, path: b"/dir" }).unwrap();
+    tree.answer(Op::Read(ReadOp::Walk { base: Ino::ROOT, path: b"/dir" })).unwrap();
     assert!(tree.lookup(dir, "a").is_ok());
 }
 
@@ -86,7 +86,7 @@ fn a_full_store_takes_removals_only() {
     tree.input(0, MdsInput::Room(room));
     let dir = tree.dir;
     assert_eq!(tree.create_refusal(&types::Cred::root(), dir, b"a"), Some(Errno::NoSpace));
-    assert_eq!(tree.refusal(Op::Unlink { parent: dir, name: b"file" }), None);
+    assert_eq!(tree.refusal(Op::Change(ChangeOp::Unlink { parent: dir, name: b"file" })), None);
     assert!(tree.lookup(dir, "link").is_ok());
 }
 
@@ -109,13 +109,19 @@ fn a_read_only_server_refuses_changes() {
     tree.start(0);
     tree.connect(1);
     tree.until(|tree| tree.mds(0).is_active());
-    tree.answer(Op::Walk { base: Ino::ROOT, path: b"/dir/file" }).unwrap();
+    tree.answer(Op::Read(ReadOp::Walk { base: Ino::ROOT, path: b"/dir/file" })).unwrap();
     let (dir, ino) = (tree.dir, tree.file);
-    let op = Op::Unlink { parent: dir, name: b"file" };
+    let op = Op::Change(ChangeOp::Unlink { parent: dir, name: b"file" });
     assert_eq!(tree.refusal(op), Some(Errno::ReadOnly));
-    assert_eq!(tree.refusal(Op::Open { ino, write: true }), Some(Errno::ReadOnly));
-    assert_eq!(tree.refusal(Op::Open { ino, write: false }), None);
-    assert_eq!(tree.refusal(Op::Accessed { ino, at: types::Timestamp(i64::MAX) }), None);
+    assert_eq!(
+        tree.refusal(Op::Session(SessionOp::Open { ino, write: true })),
+        Some(Errno::ReadOnly)
+    );
+    assert_eq!(tree.refusal(Op::Session(SessionOp::Open { ino, write: false })), None);
+    assert_eq!(
+        tree.refusal(Op::Change(ChangeOp::Accessed { ino, at: types::Timestamp(i64::MAX) })),
+        None
+    );
 }
 
 #[test]
@@ -139,7 +145,7 @@ fn a_server_whose_table_another_server_replaced_gives_up() {
     let data = other.take_over(Some((&data, 1))).unwrap();
     let condition = metastore::request::Condition::Any;
     tree.store.execute(StoreOp::Put { object, data, condition });
-    tree.ask(1, Op::Extend { subtree: Ino(0), count: 10 });
+    tree.ask(1, Op::Job(JobOp::Extend { subtree: Ino(0), count: 10 }));
     tree.pass(10);
     assert_eq!(tree.fatal.as_ref().map(|error| error.errno), Some(Errno::Stale));
 }
@@ -153,7 +159,7 @@ fn a_directory_that_cannot_be_read_fails_its_requests() {
     tree.connect(1);
     tree.until(|tree| tree.mds(0).is_active());
     tree.fails = |op| matches!(op, StoreOp::LookUp { .. }).then_some(Errno::Io);
-    let op = Op::Walk { base: Ino::ROOT, path: b"/dir" };
+    let op = Op::Read(ReadOp::Walk { base: Ino::ROOT, path: b"/dir" });
     assert_eq!(tree.refusal(op), Some(Errno::Io));
     tree.fails = |_| None;
     assert_eq!(tree.refusal(op), None);
@@ -168,7 +174,7 @@ fn a_damaged_directory_fails_its_requests_and_is_reported() {
     tree.connect(1);
     tree.until(|tree| tree.mds(0).is_active());
     tree.fails = |op| matches!(op, StoreOp::LookUp { .. }).then_some(Errno::BadMessage);
-    let op = Op::Walk { base: Ino::ROOT, path: b"/dir" };
+    let op = Op::Read(ReadOp::Walk { base: Ino::ROOT, path: b"/dir" });
     assert_eq!(tree.refusal(op), Some(Errno::Io));
     let warnings = tree.mds(0).warnings();
     assert_eq!(warnings.first().map(|it| it.code.as_str()), Some("DIRECTORY_DAMAGED"));
@@ -191,7 +197,7 @@ fn a_server_stops_although_a_damaged_directory_keeps_its_journal() {
     // The root is being written, and has changed since, when the order to stop comes.
     tree.holds = |op| matches!(op, StoreOp::CommitDir { ino: Ino::ROOT, .. });
     tree.file(Ino::ROOT, "written");
-    tree.ask(1, Op::Checkpoint);
+    tree.ask(1, Op::Admin(AdminOp::Checkpoint));
     tree.pass(20);
     tree.file(Ino::ROOT, "last");
     tree.input(0, MdsInput::Terminate);
@@ -205,7 +211,7 @@ fn a_checkpoint_is_repeated_when_the_store_fails() {
     let mut tree = Tree::new();
     let dir = tree.dir;
     tree.fails = |op| matches!(op, StoreOp::CommitDir { .. }).then_some(Errno::Io);
-    let tid = tree.ask(1, Op::Checkpoint);
+    let tid = tree.ask(1, Op::Admin(AdminOp::Checkpoint));
     tree.pass(100);
     assert!(!tree.is_answered(1, tid));
     tree.fails = |_| None;
@@ -217,9 +223,9 @@ fn a_checkpoint_is_repeated_when_the_store_fails() {
 fn a_purge_is_repeated_when_the_store_fails() {
     let mut tree = Tree::new();
     let (dir, ino) = (tree.dir, tree.file);
-    tree.answer(Op::SetData { ino, data: b"", size: 10 << 20 }).unwrap();
+    tree.answer(Op::Change(ChangeOp::SetData { ino, data: b"", size: 10 << 20 })).unwrap();
     tree.fails = |op| matches!(op, StoreOp::PurgeData { .. }).then_some(Errno::Io);
-    tree.answer(Op::Unlink { parent: dir, name: b"file" }).unwrap();
+    tree.answer(Op::Change(ChangeOp::Unlink { parent: dir, name: b"file" })).unwrap();
     tree.pass(1000);
     assert_eq!((tree.counted(0, "purged"), tree.counted(0, "purges_waiting")), (0, 1));
     tree.fails = |_| None;
@@ -245,8 +251,14 @@ fn a_private_server_refuses_what_concerns_the_namespace_around_it() {
     let settings = Settings { private: Some(private), ..Settings::default() };
     let mut tree = Tree::on(Cluster::with(settings, 1));
     let dir = tree.dir;
-    assert_eq!(tree.refusal(Op::Snapshot { dir, id: 1 }), Some(Errno::NotSupported));
-    assert_eq!(tree.refusal(Op::Export { dir, rank: Rank(1) }), Some(Errno::NotSupported));
+    assert_eq!(
+        tree.refusal(Op::Admin(AdminOp::Snapshot { dir, id: 1 })),
+        Some(Errno::NotSupported)
+    );
+    assert_eq!(
+        tree.refusal(Op::Rank(RankOp::Export { dir, rank: Rank(1) })),
+        Some(Errno::NotSupported)
+    );
 }
 
 #[test]
@@ -255,9 +267,12 @@ fn a_private_server_writes_no_content_that_its_job_has_not_made() {
     let settings = Settings { private: Some(private), ..Settings::default() };
     let mut tree = Tree::on(Cluster::with(settings, 1));
     let ino = tree.file;
-    assert_eq!(tree.refusal(Op::Open { ino, write: true }), Some(Errno::ReadOnly));
-    assert_eq!(tree.refusal(Op::Open { ino, write: false }), None);
-    assert_eq!(tree.refusal(Op::Grow { ino, size: 9 }), Some(Errno::ReadOnly));
+    assert_eq!(
+        tree.refusal(Op::Session(SessionOp::Open { ino, write: true })),
+        Some(Errno::ReadOnly)
+    );
+    assert_eq!(tree.refusal(Op::Session(SessionOp::Open { ino, write: false })), None);
+    assert_eq!(tree.refusal(Op::Change(ChangeOp::Grow { ino, size: 9 })), Some(Errno::ReadOnly));
 }
 
 #[test]
@@ -268,6 +283,6 @@ fn a_private_server_changes_no_directory_above_its_branch() {
     let mut cluster = Cluster::with(settings, 1);
     cluster.connect(1);
     let new = wire::NewInode { mode: super::cluster::FILE, ..wire::NewInode::default() };
-    let op = Op::Create { parent: Ino::ROOT, name: b"a", new };
+    let op = Op::Change(ChangeOp::Create { parent: Ino::ROOT, name: b"a", new });
     assert_eq!(cluster.answer(op), Err(Errno::NotPermitted));
 }

@@ -3,7 +3,7 @@
 use std::ops::{Deref, DerefMut};
 
 use types::{Cred, Errno, Ino};
-use wire::{Answer, NewInode, Op};
+use wire::{Answer, ChangeOp, NewInode, Op};
 
 use super::Cluster;
 use super::cluster::{DIR, FILE, LINK, user};
@@ -41,10 +41,10 @@ impl Tree {
         cluster.connect(1);
         let dir = cluster.dir(Ino::ROOT, "dir");
         let new = NewInode { mode: FILE, data: b"abc", size: 3, ..NewInode::default() };
-        let op = Op::Create { parent: dir, name: b"file", new };
+        let op = Op::Change(ChangeOp::Create { parent: dir, name: b"file", new });
         let Ok(Answer::Attr(file)) = cluster.answer(op) else { panic!("no file") };
         let new = NewInode { mode: LINK, data: b"file", ..NewInode::default() };
-        let op = Op::Create { parent: dir, name: b"link", new };
+        let op = Op::Change(ChangeOp::Create { parent: dir, name: b"link", new });
         let Ok(Answer::Attr(link)) = cluster.answer(op) else { panic!("no link") };
         let sub = cluster.dir(dir, "sub");
         let full = cluster.dir(dir, "full");
@@ -81,7 +81,7 @@ impl Tree {
         name: &[u8],
     ) -> Option<Errno> {
         let new = NewInode { mode: FILE, ..NewInode::default() };
-        self.cluster.answer_as(cred, Op::Create { parent, name, new }).err()
+        self.cluster.answer_as(cred, Op::Change(ChangeOp::Create { parent, name, new })).err()
     }
 }
 

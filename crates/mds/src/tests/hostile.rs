@@ -7,8 +7,9 @@ use types::{
     RenameFlags, Seq, Tid, Timestamp, XattrFlags,
 };
 use wire::{
-    Access, Answer, Failure, Hello, MergeFlags, Message, NewInode, Op, PeerBody, PeerMessage,
-    Redirect, Replay, Request, TransferStep, UnusedNumbers, WantsExclusive,
+    Access, AdminOp, Answer, ChangeOp, Failure, Hello, JobOp, MergeFlags, Message, NewInode, Op,
+    PeerBody, PeerMessage, RankOp, ReadOp, Redirect, Replay, Request, SessionOp, TransferStep,
+    UnusedNumbers, WantsExclusive,
 };
 
 use super::Cluster;
@@ -98,17 +99,17 @@ impl Hostile {
 
     fn file_change(&mut self, ino: Ino) -> Op<'static> {
         match self.choice.below(8) {
-            0 => Op::Open { ino, write: self.yes() },
-            1 => Op::Close { ino, write: self.yes() },
+            0 => Op::Session(SessionOp::Open { ino, write: self.yes() }),
+            1 => Op::Session(SessionOp::Close { ino, write: self.yes() }),
             2 => {
                 let access = Access { read: self.yes(), write: self.yes(), shared: self.yes() };
-                Op::Reopen { ino, access }
+                Op::Session(SessionOp::Reopen { ino, access })
             }
-            3 => Op::Yield { ino },
-            4 => Op::Lock { ino, lock: self.lock(), wait: self.yes() },
-            5 => Op::CancelLock { ino, lock: self.lock() },
-            6 => Op::Return { dir: ino },
-            _ => Op::AwaitAsync,
+            3 => Op::Session(SessionOp::Yield { ino }),
+            4 => Op::Session(SessionOp::Lock { ino, lock: self.lock(), wait: self.yes() }),
+            5 => Op::Session(SessionOp::CancelLock { ino, lock: self.lock() }),
+            6 => Op::Session(SessionOp::Return { dir: ino }),
+            _ => Op::Session(SessionOp::AwaitAsync),
         }
     }
 
@@ -117,25 +118,38 @@ impl Hostile {
         match self.choice.below(11) {
             0 | 1 => {
                 let mode = self.choice.pick(&[FILE, DIR, DIR | 0o777, 0, u32::MAX]);
-                Op::Create { parent, name, new: NewInode { mode, ..NewInode::default() } }
+                Op::Change(ChangeOp::Create {
+                    parent,
+                    name,
+                    new: NewInode { mode, ..NewInode::default() },
+                })
             }
-            2 => Op::Link { ino: self.ino(), parent, name },
-            3 => Op::Unlink { parent, name },
-            4 => Op::Rmdir { parent, name },
+            2 => Op::Change(ChangeOp::Link { ino: self.ino(), parent, name }),
+            3 => Op::Change(ChangeOp::Unlink { parent, name }),
+            4 => Op::Change(ChangeOp::Rmdir { parent, name }),
             5 => {
                 let flags = RenameFlags { exchange: self.yes(), ..RenameFlags::default() };
-                Op::Rename { parent, name, new_parent: self.ino(), new_name: self.name(), flags }
+                Op::Change(ChangeOp::Rename {
+                    parent,
+                    name,
+                    new_parent: self.ino(),
+                    new_name: self.name(),
+                    flags,
+                })
             }
             6 => {
                 let size = Some(self.number());
-                Op::SetAttr { ino, change: AttrChange { size, ..AttrChange::default() } }
+                Op::Change(ChangeOp::SetAttr {
+                    ino,
+                    change: AttrChange { size, ..AttrChange::default() },
+                })
             }
-            7 => Op::SetData { ino, data: b"data", size: self.number() },
-            8 => Op::Grow { ino, size: self.number() },
-            9 => Op::Append { ino, length: self.number() },
+            7 => Op::Change(ChangeOp::SetData { ino, data: b"data", size: self.number() }),
+            8 => Op::Change(ChangeOp::Grow { ino, size: self.number() }),
+            9 => Op::Change(ChangeOp::Append { ino, length: self.number() }),
             _ => {
                 let (value, flags) = (Some(&b"value"[..]), XattrFlags::default());
-                Op::SetXattr { ino, name: b"user.x", value, flags }
+                Op::Change(ChangeOp::SetXattr { ino, name: b"user.x", value, flags })
             }
         }
     }
@@ -143,45 +157,49 @@ impl Hostile {
     fn whole(&mut self, ino: Ino) -> Op<'static> {
         let (path, policy) = (self.choice.pick(&PATHS), self.choice.pick(&POLICIES));
         match self.choice.below(17) {
-            0 => Op::SetPolicy { path, policy, client: self.client() },
-            1 | 2 => Op::Decouple { path, client: self.client(), policy },
-            3 => Op::Extend { subtree: ino, count: self.number() },
-            4 => Op::Release { subtree: ino, unused: UnusedNumbers::default() },
-            5 => Op::TakeOver { subtree: ino },
+            0 => Op::Change(ChangeOp::SetPolicy { path, policy, client: self.client() }),
+            1 | 2 => Op::Job(JobOp::Decouple { path, client: self.client(), policy }),
+            3 => Op::Job(JobOp::Extend { subtree: ino, count: self.number() }),
+            4 => Op::Job(JobOp::Release { subtree: ino, unused: UnusedNumbers::default() }),
+            5 => Op::Job(JobOp::TakeOver { subtree: ino }),
             6 => {
                 let (bytes, unused) = (self.choice.below(64), UnusedNumbers::default());
                 let (check, dry_run) = (self.yes(), self.yes());
                 let flags = MergeFlags { check, dry_run, ..MergeFlags::default() };
-                Op::Merge { subtree: ino, bytes, object: b"no journal", flags, unused }
+                Op::Job(JobOp::Merge { subtree: ino, bytes, object: b"no journal", flags, unused })
             }
-            7 => Op::Export { dir: ino, rank: self.rank() },
-            8 => Op::Colocate { ino, rank: self.rank() },
-            9 => Op::Split { dir: ino },
-            10 => Op::Join { dir: ino },
-            11 => Op::Link { ino, parent: self.ino(), name: self.name() },
-            12 => Op::Arrive { dir: ino, from: self.rank(), cross_rename: self.number() },
-            13 => Op::Rmdir { parent: ino, name: self.name() },
-            14 => Op::Snapshot { dir: ino, id: self.number() },
+            7 => Op::Rank(RankOp::Export { dir: ino, rank: self.rank() }),
+            8 => Op::Rank(RankOp::Colocate { ino, rank: self.rank() }),
+            9 => Op::Rank(RankOp::Split { dir: ino }),
+            10 => Op::Rank(RankOp::Join { dir: ino }),
+            11 => Op::Change(ChangeOp::Link { ino, parent: self.ino(), name: self.name() }),
+            12 => Op::Rank(RankOp::Arrive {
+                dir: ino,
+                from: self.rank(),
+                cross_rename: self.number(),
+            }),
+            13 => Op::Change(ChangeOp::Rmdir { parent: ino, name: self.name() }),
+            14 => Op::Admin(AdminOp::Snapshot { dir: ino, id: self.number() }),
             15 => {
                 let (name, new_parent, new_name) = (self.name(), self.ino(), self.name());
                 let flags = RenameFlags { no_replace: self.yes(), exchange: false };
-                Op::Rename { parent: ino, name, new_parent, new_name, flags }
+                Op::Change(ChangeOp::Rename { parent: ino, name, new_parent, new_name, flags })
             }
-            _ => Op::Adopt { subtree: ino, branch: b"branch", block: self.yes() },
+            _ => Op::Job(JobOp::Adopt { subtree: ino, branch: b"branch", block: self.yes() }),
         }
     }
 
     fn question(&mut self, ino: Ino) -> Op<'static> {
         let name = self.name();
         match self.choice.below(8) {
-            0 => Op::Lookup { parent: ino, name },
-            1 => Op::Walk { base: ino, path: self.choice.pick(&PATHS) },
-            2 => Op::GetAttr { ino },
-            3 => Op::List { dir: ino, after: None, limit: 3, attrs: self.yes() },
-            4 => Op::GetPolicy { dir: ino },
-            5 => Op::WriteDown { parent: ino, name },
-            6 => Op::Held { ino },
-            _ => Op::Sync,
+            0 => Op::Read(ReadOp::Lookup { parent: ino, name }),
+            1 => Op::Read(ReadOp::Walk { base: ino, path: self.choice.pick(&PATHS) }),
+            2 => Op::Read(ReadOp::GetAttr { ino }),
+            3 => Op::Read(ReadOp::List { dir: ino, after: None, limit: 3, attrs: self.yes() }),
+            4 => Op::Read(ReadOp::GetPolicy { dir: ino }),
+            5 => Op::Admin(AdminOp::WriteDown { parent: ino, name }),
+            6 => Op::Session(SessionOp::Held { ino }),
+            _ => Op::Session(SessionOp::Sync),
         }
     }
 
@@ -306,6 +324,6 @@ fn a_server_survives_any_message_and_still_answers_an_honest_client() {
             }
         }
         hostile.cluster.connect(1);
-        hostile.cluster.answer(Op::GetAttr { ino: Ino::ROOT }).unwrap();
+        hostile.cluster.answer(Op::Read(ReadOp::GetAttr { ino: Ino::ROOT })).unwrap();
     }
 }

@@ -2,7 +2,9 @@
 
 use metastore::request::StoreOp;
 use types::{ConnId, Epoch, Errno, Ino, Rank};
-use wire::{Message, Op, PeerBody, PeerMessage, Replay, Request, TransferStep};
+use wire::{
+    ChangeOp, Message, Op, PeerBody, PeerMessage, ReadOp, Replay, Request, SessionOp, TransferStep,
+};
 
 use super::cluster::Cluster;
 use super::fixture::Tree;
@@ -17,7 +19,7 @@ fn restarted(tree: &mut Tree) {
 }
 
 fn walk(tree: &mut Tree, path: &[u8]) -> Option<Errno> {
-    match tree.answer(Op::Walk { base: Ino::ROOT, path }) {
+    match tree.answer(Op::Read(ReadOp::Walk { base: Ino::ROOT, path })) {
         Ok(wire::Answer::Walked { attr: Some(_), .. }) => None,
         Ok(_) => Some(Errno::NotFound),
         Err(errno) => Some(errno),
@@ -27,7 +29,7 @@ fn walk(tree: &mut Tree, path: &[u8]) -> Option<Errno> {
 #[test]
 fn a_durable_change_survives_a_crash() {
     let mut tree = Tree::new();
-    tree.answer(Op::Sync).unwrap();
+    tree.answer(Op::Session(SessionOp::Sync)).unwrap();
     tree.crash(0);
     restarted(&mut tree);
     assert_eq!(walk(&mut tree, b"/dir/full/x"), None);
@@ -36,7 +38,7 @@ fn a_durable_change_survives_a_crash() {
 #[test]
 fn an_unanswered_change_does_not_survive_a_crash() {
     let mut tree = Tree::new();
-    tree.answer(Op::Sync).unwrap();
+    tree.answer(Op::Session(SessionOp::Sync)).unwrap();
     let dir = tree.dir;
     tree.holds = |op| matches!(op, StoreOp::Append { .. });
     tree.file(dir, "lost");
@@ -58,9 +60,9 @@ fn a_checkpointed_change_survives_a_crash_without_a_journal() {
 fn a_removal_survives_a_crash() {
     let mut tree = Tree::new();
     tree.checkpoint();
-    let op = Op::Unlink { parent: tree.dir, name: b"link" };
+    let op = Op::Change(ChangeOp::Unlink { parent: tree.dir, name: b"link" });
     tree.answer(op).unwrap();
-    tree.answer(Op::Sync).unwrap();
+    tree.answer(Op::Session(SessionOp::Sync)).unwrap();
     tree.crash(0);
     restarted(&mut tree);
     assert_eq!(walk(&mut tree, b"/dir/link"), Some(Errno::NotFound));
@@ -72,8 +74,15 @@ fn a_rename_survives_a_crash() {
     let mut tree = Tree::new();
     tree.checkpoint();
     let (parent, new_parent, flags) = (tree.dir, tree.open, Default::default());
-    tree.answer(Op::Rename { parent, name: b"file", new_parent, new_name: b"new", flags }).unwrap();
-    tree.answer(Op::Sync).unwrap();
+    tree.answer(Op::Change(ChangeOp::Rename {
+        parent,
+        name: b"file",
+        new_parent,
+        new_name: b"new",
+        flags,
+    }))
+    .unwrap();
+    tree.answer(Op::Session(SessionOp::Sync)).unwrap();
     tree.crash(0);
     restarted(&mut tree);
     assert_eq!(walk(&mut tree, b"/open/new"), None);
@@ -125,7 +134,7 @@ fn inode_numbers_are_not_given_twice_after_a_crash() {
 #[test]
 fn a_server_waits_for_the_clients_of_the_term_before() {
     let mut tree = Tree::new();
-    tree.answer(Op::Sync).unwrap();
+    tree.answer(Op::Session(SessionOp::Sync)).unwrap();
     tree.crash(0);
     tree.start(0);
     tree.pass(100);
@@ -138,7 +147,7 @@ fn a_server_waits_for_the_clients_of_the_term_before() {
 #[test]
 fn a_server_waits_for_a_missing_client_for_a_limited_time() {
     let mut tree = Tree::new();
-    tree.answer(Op::Sync).unwrap();
+    tree.answer(Op::Session(SessionOp::Sync)).unwrap();
     tree.crash(0);
     tree.start(0);
     let waited = tree.until(|tree| tree.mds(0).is_active());
@@ -159,14 +168,14 @@ fn a_server_does_not_wait_for_a_client_that_left_before_the_crash() {
 #[test]
 fn a_request_during_the_recovery_is_answered_afterwards() {
     let mut tree = Tree::new();
-    tree.answer(Op::Sync).unwrap();
+    tree.answer(Op::Session(SessionOp::Sync)).unwrap();
     tree.connect(2);
     tree.file(Ino::ROOT, "a");
-    tree.answer(Op::Sync).unwrap();
+    tree.answer(Op::Session(SessionOp::Sync)).unwrap();
     tree.crash(0);
     tree.start(0);
     tree.connect(2);
-    let tid = tree.ask(2, Op::Lookup { parent: Ino::ROOT, name: b"dir" });
+    let tid = tree.ask(2, Op::Read(ReadOp::Lookup { parent: Ino::ROOT, name: b"dir" }));
     tree.pass(100);
     assert!(!tree.is_answered(2, tid), "client 1 may resend a change");
     tree.connect(1);
@@ -176,11 +185,11 @@ fn a_request_during_the_recovery_is_answered_afterwards() {
 #[test]
 fn a_resent_create_has_its_first_number_and_time() {
     let mut tree = Tree::new();
-    tree.answer(Op::Sync).unwrap();
+    tree.answer(Op::Session(SessionOp::Sync)).unwrap();
     let dir = tree.dir;
     tree.holds = |op| matches!(op, StoreOp::Append { .. });
     let new = wire::NewInode { mode: super::cluster::FILE, ..wire::NewInode::default() };
-    let op = Op::Create { parent: dir, name: b"again", new };
+    let op = Op::Change(ChangeOp::Create { parent: dir, name: b"again", new });
     let tid = tree.ask(1, op);
     let first = tree.reply(1, tid);
     let Ok(wire::Answer::Attr(attr)) = first.result else { panic!() };
@@ -191,7 +200,7 @@ fn a_resent_create_has_its_first_number_and_time() {
     tree.replies.clear();
     let request = Request::new(tid, Tid(0), Cred::root(), op);
     tree.send(1, 0, Request { replay: Some(replay), ..request });
-    let sync = Request::new(Tid(999), Tid(0), Cred::root(), Op::Sync);
+    let sync = Request::new(Tid(999), Tid(0), Cred::root(), Op::Session(SessionOp::Sync));
     tree.send(1, 0, Request { replay: Some(Replay::default()), ..sync });
     assert_eq!(tree.reply(1, tid).result, Ok(wire::Answer::Attr(attr)));
     assert_eq!(tree.counted(0, "replayed"), 1);
@@ -201,11 +210,11 @@ fn a_resent_create_has_its_first_number_and_time() {
 fn a_removed_file_is_purged_after_a_crash() {
     let mut tree = Tree::new();
     let (dir, ino) = (tree.dir, tree.file);
-    tree.answer(Op::SetData { ino, data: b"", size: 10 << 20 }).unwrap();
+    tree.answer(Op::Change(ChangeOp::SetData { ino, data: b"", size: 10 << 20 })).unwrap();
     tree.checkpoint();
     tree.holds = |op| matches!(op, StoreOp::PurgeData { .. });
-    tree.answer(Op::Unlink { parent: dir, name: b"file" }).unwrap();
-    tree.answer(Op::Sync).unwrap();
+    tree.answer(Op::Change(ChangeOp::Unlink { parent: dir, name: b"file" })).unwrap();
+    tree.answer(Op::Session(SessionOp::Sync)).unwrap();
     tree.crash(0);
     restarted(&mut tree);
     tree.until(|tree| tree.counted(0, "purged") == 1);
@@ -217,13 +226,13 @@ fn a_stopping_server_answers_new_requests_with_again() {
     tree.holds = |op| matches!(op, StoreOp::CommitDir { .. });
     tree.input(0, crate::MdsInput::Terminate);
     tree.settle();
-    assert_eq!(tree.refusal(Op::GetAttr { ino: Ino::ROOT }), Some(Errno::Again));
+    assert_eq!(tree.refusal(Op::Read(ReadOp::GetAttr { ino: Ino::ROOT })), Some(Errno::Again));
 }
 
 #[test]
 fn a_server_that_recovers_stops_at_once() {
     let mut tree = Tree::new();
-    tree.answer(Op::Sync).unwrap();
+    tree.answer(Op::Session(SessionOp::Sync)).unwrap();
     tree.crash(0);
     tree.start(0);
     tree.input(0, crate::MdsInput::Terminate);

@@ -1,7 +1,7 @@
 //! Sessions through connections: who is welcome, and which requests are executed once.
 
 use types::{ClientId, ConnId, Cred, Epoch, Ino, Seq, Tid};
-use wire::{Answer, Hello, Message, NewInode, Op, Request, Welcome};
+use wire::{Answer, ChangeOp, Hello, Message, NewInode, Op, Request, SessionOp, Welcome};
 
 use super::Cluster;
 use super::cluster::{FILE, Notice};
@@ -10,7 +10,7 @@ use crate::MdsInput;
 
 fn create(name: &[u8]) -> Op<'_> {
     let new = NewInode { mode: FILE, ..NewInode::default() };
-    Op::Create { parent: Ino::ROOT, name, new }
+    Op::Change(ChangeOp::Create { parent: Ino::ROOT, name, new })
 }
 
 fn welcomes(cluster: &Cluster) -> Vec<Welcome> {
@@ -106,7 +106,7 @@ fn a_repeated_create_returns_its_inode_after_a_removal() {
     cluster.connect(1);
     let tid = cluster.ask(1, create(b"a"));
     let Ok(Answer::Attr(attr)) = cluster.reply(1, tid).result else { panic!() };
-    cluster.answer(Op::Unlink { parent: Ino::ROOT, name: b"a" }).unwrap();
+    cluster.answer(Op::Change(ChangeOp::Unlink { parent: Ino::ROOT, name: b"a" })).unwrap();
     cluster.replies.clear();
     cluster.send(1, 0, Request::new(tid, Tid(0), Cred::root(), create(b"a")));
     assert_eq!(cluster.reply(1, tid).result, Ok(Answer::Attr(attr)));
@@ -116,7 +116,7 @@ fn a_repeated_create_returns_its_inode_after_a_removal() {
 #[test]
 fn a_repeated_removal_is_done() {
     let mut tree = Tree::new();
-    let op = Op::Unlink { parent: tree.dir, name: b"file" };
+    let op = Op::Change(ChangeOp::Unlink { parent: tree.dir, name: b"file" });
     let tid = tree.ask(1, op);
     assert_eq!(tree.reply(1, tid).result, Ok(Answer::Done));
     let dir = tree.dir;
@@ -131,7 +131,7 @@ fn a_repeated_removal_is_done() {
 fn a_refused_request_is_executed_when_it_comes_again() {
     let mut cluster = Cluster::new();
     cluster.connect(1);
-    let op = Op::Unlink { parent: Ino::ROOT, name: b"a" };
+    let op = Op::Change(ChangeOp::Unlink { parent: Ino::ROOT, name: b"a" });
     let tid = cluster.ask(1, op);
     assert!(cluster.reply(1, tid).result.is_err());
     cluster.file(Ino::ROOT, "a");
@@ -185,7 +185,7 @@ fn a_fenced_client_is_not_welcome() {
 fn a_settled_client_knows_the_position_of_its_newest_asynchronous_change() {
     let mut cluster = Cluster::new();
     cluster.connect(1);
-    let tid = cluster.ask(1, Op::AwaitAsync);
+    let tid = cluster.ask(1, Op::Session(SessionOp::AwaitAsync));
     let reply = cluster.reply(1, tid);
     assert_eq!((reply.result, reply.seq), (Ok(Answer::Done), Seq(0)));
 }

@@ -7,7 +7,10 @@ use journal::{Create, Event, JournalBuffer, SegmentHeader, Writer};
 use types::{
     ClientId, Cred, Epoch, Ino, InoRange, Origin, Rank, RenameFlags, Seq, Span, Tid, Timestamp,
 };
-use wire::{Answer, MergeFlags, Message, NewInode, Op, Replay, Request, UnusedNumbers};
+use wire::{
+    Answer, ChangeOp, JobOp, MergeFlags, Message, NewInode, Op, RankOp, ReadOp, Replay, Request,
+    SessionOp, UnusedNumbers,
+};
 
 use super::Cluster;
 use super::cluster::FILE;
@@ -43,7 +46,7 @@ fn a_create_is_answered_and_then_journalled() {
     cluster.note("The journal follows, and then the name is taken.");
     cluster.pass(10);
     let new = NewInode { mode: FILE, ..NewInode::default() };
-    cluster.answer(Op::Create { parent: dir, name: b"a", new }).unwrap_err();
+    cluster.answer(Op::Change(ChangeOp::Create { parent: dir, name: b"a", new })).unwrap_err();
     cluster.note("The directories go to the metadata store.");
     cluster.checkpoint();
     compare(&cluster, &expect_file!["../../tests/transcripts/create.txt"]);
@@ -55,18 +58,20 @@ fn a_rename_replaces_a_file_whose_content_is_purged() {
     cluster.connect(1);
     let dir = cluster.dir(Ino::ROOT, "dir");
     let old = cluster.file(dir, "old");
-    cluster.answer(Op::Grow { ino: old, size: 10 }).unwrap();
+    cluster.answer(Op::Change(ChangeOp::Grow { ino: old, size: 10 })).unwrap();
     cluster.file(dir, "new");
     cluster.pass(50);
     cluster.note("A file takes the name of a file that has content in the object store.");
     let (from, to) = ((dir, &b"new"[..]), (Ino::ROOT, &b"moved"[..]));
     let flags = RenameFlags::default();
-    let rename = |from: (Ino, &'static [u8]), to: (Ino, &'static [u8])| Op::Rename {
-        parent: from.0,
-        name: from.1,
-        new_parent: to.0,
-        new_name: to.1,
-        flags,
+    let rename = |from: (Ino, &'static [u8]), to: (Ino, &'static [u8])| {
+        Op::Change(ChangeOp::Rename {
+            parent: from.0,
+            name: from.1,
+            new_parent: to.0,
+            new_name: to.1,
+            flags,
+        })
     };
     cluster.answer(rename(from, to)).unwrap();
     cluster.answer(rename(to, (dir, b"old"))).unwrap();
@@ -86,25 +91,25 @@ fn a_merge_applies_the_journal_of_a_decoupled_client() {
     cluster.note("A client decouples a subtree.");
     let policy = b"consistency: append_client_journal+volatile_apply\ndurability: none\n\
                    interfere_policy: block\n";
-    let op = Op::Decouple { path: b"/job", client: ClientId(1), policy };
+    let op = Op::Job(JobOp::Decouple { path: b"/job", client: ClientId(1), policy });
     let Ok(Answer::Decoupled(given)) = cluster.monitor(op) else {
         panic!("not decoupled: {:?}", cluster.monitor)
     };
     cluster.note("Another client is kept out.");
-    let tid = cluster.ask(2, Op::List { dir, after: None, limit: 10, attrs: false });
+    let tid = cluster.ask(2, Op::Read(ReadOp::List { dir, after: None, limit: 10, attrs: false }));
     cluster.reply(2, tid);
     cluster.note("The client merges its journal, and releases the subtree.");
     let InoRange { start, .. } = given.range;
     let bytes = journal_of(dir, 1, given.epoch, &[("a", start), ("b", start + 1)]);
     let flags = MergeFlags { release: true, ..MergeFlags::default() };
     let (length, unused) = (bytes.len() as u64, UnusedNumbers::default());
-    let op = Op::Merge { subtree: dir, bytes: length, object: b"", flags, unused };
+    let op = Op::Job(JobOp::Merge { subtree: dir, bytes: length, object: b"", flags, unused });
     let tid = cluster.ask(1, op);
     let conn = cluster.conn(1, 0);
     cluster.input(0, MdsInput::Message(conn, Message::Chunk { tid, bytes: &bytes }));
     cluster.settle();
     cluster.reply(1, tid).result.unwrap();
-    let tid = cluster.ask(2, Op::List { dir, after: None, limit: 10, attrs: false });
+    let tid = cluster.ask(2, Op::Read(ReadOp::List { dir, after: None, limit: 10, attrs: false }));
     cluster.reply(2, tid).result.unwrap();
     compare(&cluster, &expect_file!["../../tests/transcripts/merge.txt"]);
 }
@@ -118,12 +123,12 @@ fn a_subtree_migrates_to_another_rank() {
     cluster.file(dir, "a");
     cluster.pass(10);
     cluster.note("A user moves a directory to rank 1.");
-    cluster.answer(Op::Export { dir, rank: Rank(1) }).unwrap();
+    cluster.answer(Op::Rank(RankOp::Export { dir, rank: Rank(1) })).unwrap();
     cluster.until(|cluster| cluster.mds(1).serves(dir));
     cluster.note("Rank 0 redirects, and rank 1 answers.");
-    cluster.answer(Op::Lookup { parent: dir, name: b"a" }).unwrap();
+    cluster.answer(Op::Read(ReadOp::Lookup { parent: dir, name: b"a" })).unwrap();
     let tid = cluster.tid();
-    let op = Op::Lookup { parent: dir, name: b"a" };
+    let op = Op::Read(ReadOp::Lookup { parent: dir, name: b"a" });
     cluster.send(1, 1, Request::new(tid, Tid(0), Cred::root(), op));
     cluster.reply(1, tid).result.unwrap();
     compare(&cluster, &expect_file!["../../tests/transcripts/migrate.txt"]);
@@ -139,7 +144,7 @@ fn a_new_server_takes_a_rank_over() {
     cluster.holds = |op| matches!(op, metastore::request::StoreOp::Append { .. });
     let tid = cluster.tid();
     let new = NewInode { mode: FILE, ..NewInode::default() };
-    let op = Op::Create { parent: dir, name: b"a", new };
+    let op = Op::Change(ChangeOp::Create { parent: dir, name: b"a", new });
     cluster.send(1, 0, Request::new(tid, Tid(0), Cred::root(), op));
     let reply = cluster.reply(1, tid);
     let Ok(Answer::Attr(attr)) = reply.result else { panic!("not created") };
@@ -152,7 +157,7 @@ fn a_new_server_takes_a_rank_over() {
     let again = Request::new(tid, Tid(0), Cred::root(), op);
     cluster.replies.clear();
     cluster.send(1, 0, Request { replay: Some(replay), ..again });
-    let sync = Request::new(Tid(99), Tid(0), Cred::root(), Op::Sync);
+    let sync = Request::new(Tid(99), Tid(0), Cred::root(), Op::Session(SessionOp::Sync));
     cluster.send(1, 0, Request { replay: Some(Replay::default()), ..sync });
     cluster.until(|cluster| cluster.mds(0).is_active());
     assert!(cluster.reply(1, tid).result.is_ok());

@@ -10,7 +10,10 @@ use metastore::request::{Condition, StoreOp, StoreResult, Token};
 use metastore::{RowValue, SUBTREES_NAME, Subtrees};
 use namespace::Namespace;
 use types::{ClientId, ConnId, FileType, Ino, Map, Tid};
-use wire::{Answer, Message, Op, PeerBody, PeerMessage, Reply, Request, TransferStep};
+use wire::{
+    Answer, ChangeOp, JobOp, Message, Op, PeerBody, PeerMessage, RankOp, ReadOp, Reply, Request,
+    SessionOp, TransferStep,
+};
 
 use crate::session::GONE;
 use crate::{MdsEffects, MdsInput};
@@ -191,7 +194,7 @@ impl Words {
     }
 
     fn request(&mut self, conn: ConnId, request: &Request<'_>, namespace: &Namespace) -> String {
-        if let Op::Create { parent, name, .. } = request.op {
+        if let Op::Change(ChangeOp::Create { parent, name, .. }) = request.op {
             self.creates.insert((conn, request.tid), (parent, name.to_vec()));
         }
         let again = if request.replay.is_some() { "again, " } else { "" };
@@ -201,41 +204,47 @@ impl Words {
 
     fn op(&mut self, op: &Op<'_>, namespace: &Namespace) -> String {
         match *op {
-            Op::Create { parent, name, ref new } => {
+            Op::Change(ChangeOp::Create { parent, name, ref new }) => {
                 let is_dir = FileType::from_mode(new.mode) == Some(FileType::Directory);
                 let what = if is_dir { "make directory" } else { "create" };
                 format!("{what} {}", self.name(parent, name, namespace))
             }
-            Op::Lookup { parent, name } => {
+            Op::Read(ReadOp::Lookup { parent, name }) => {
                 format!("look up {}", self.name(parent, name, namespace))
             }
-            Op::Unlink { parent, name } => {
+            Op::Change(ChangeOp::Unlink { parent, name }) => {
                 format!("unlink {}", self.name(parent, name, namespace))
             }
-            Op::Rename { parent, name, new_parent, new_name, .. } => format!(
+            Op::Change(ChangeOp::Rename { parent, name, new_parent, new_name, .. }) => format!(
                 "rename {} to {}",
                 self.name(parent, name, namespace),
                 self.name(new_parent, new_name, namespace)
             ),
-            Op::List { dir, .. } => format!("list {}", self.path(dir, namespace)),
-            Op::GetAttr { ino } => format!("attributes of {}", self.path(ino, namespace)),
-            Op::Export { dir, rank } => format!("move {} to {rank}", self.path(dir, namespace)),
-            Op::Decouple { path, client, policy } => format!(
+            Op::Read(ReadOp::List { dir, .. }) => format!("list {}", self.path(dir, namespace)),
+            Op::Read(ReadOp::GetAttr { ino }) => {
+                format!("attributes of {}", self.path(ino, namespace))
+            }
+            Op::Rank(RankOp::Export { dir, rank }) => {
+                format!("move {} to {rank}", self.path(dir, namespace))
+            }
+            Op::Job(JobOp::Decouple { path, client, policy }) => format!(
                 "decouple {} for client {} with {:?}",
                 String::from_utf8_lossy(path),
                 client.0,
                 String::from_utf8_lossy(policy)
             ),
-            Op::SetPolicy { path, policy, .. } => format!(
+            Op::Change(ChangeOp::SetPolicy { path, policy, .. }) => format!(
                 "set policy of {} to {:?}",
                 String::from_utf8_lossy(path),
                 String::from_utf8_lossy(policy)
             ),
-            Op::Merge { subtree, flags, .. } => {
+            Op::Job(JobOp::Merge { subtree, flags, .. }) => {
                 let release = if flags.release { " and release it" } else { "" };
                 format!("merge into {}{release}", self.path(subtree, namespace))
             }
-            Op::Return { dir } => format!("return {}", self.path(dir, namespace)),
+            Op::Session(SessionOp::Return { dir }) => {
+                format!("return {}", self.path(dir, namespace))
+            }
             ref other => other.name().to_owned(),
         }
     }

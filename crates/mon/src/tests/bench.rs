@@ -9,8 +9,8 @@ use types::{
     ClientId, Clock, ConnId, Epoch, Errno, Error, Moment, Rank, Seq, Span, Tid, Timestamp,
 };
 use wire::{
-    Answer, BalancerEntry, Beacon, ClusterMap, Cred, Failure, MdsState, Message, MonAnswer, MonOp,
-    Op, Reply,
+    Answer, BalancerEntry, Beacon, ChangeOp, ClusterMap, Cred, Failure, JobOp, MdsState, Message,
+    MonAnswer, MonOp, Op, Reply,
 };
 
 use crate::{Mon, MonEffects, MonInput, MonSettings, format};
@@ -366,10 +366,10 @@ fn show_mon_op(op: &MonOp<'_>) -> String {
 }
 
 fn show_op_of_server(op: &Op<'_>) -> String {
-    if let Op::Decouple { path, client, policy } = op {
+    if let Op::Job(JobOp::Decouple { path, client, policy }) = op {
         let path = String::from_utf8_lossy(path);
         format!("decouple {path} for {client}, {}", show_text(policy))
-    } else if let Op::SetPolicy { path, policy, .. } = op {
+    } else if let Op::Change(ChangeOp::SetPolicy { path, policy, .. }) = op {
         format!("set policy of {}, {}", String::from_utf8_lossy(path), show_text(policy))
     } else {
         format!("{op:?}")

@@ -4,7 +4,7 @@
 use client::ChangeStep;
 use policy::{Cell, Composition, Mechanism, Policy, Transition};
 use types::{ClientId, Errno};
-use wire::{Answer, MergeFlags, Op};
+use wire::{Answer, MergeFlags};
 
 use crate::call::CallKind;
 
@@ -148,9 +148,8 @@ impl Cells {
 
     fn set(&mut self, client: usize, (to, id): (&Policy, ClientId)) -> Done<Answer> {
         self.replay_logs(client)?;
-        let (path, text) = (self.job().path.clone(), to.to_yaml());
-        let (path, policy) = (path.as_bytes(), text.as_bytes());
-        self.ask_monitor(client, &Op::SetPolicy { path, policy, client: id })
+        let (path, policy) = (self.job().path.clone(), to.to_yaml());
+        self.ask_monitor(client, &CallKind::SetPolicy { path, policy, client: id })
     }
 
     /// A client that changes the policy replays its own logs first, and those of dead processes on

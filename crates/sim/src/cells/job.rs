@@ -10,7 +10,7 @@ use namespace::PlannedInode;
 use objstore::ObjectStore;
 use policy::{Cell, Composition, Mechanism, Policy, Transition};
 use types::{Attr, Cred, Errno, Ino, InoRange, Tid};
-use wire::{Answer, Op};
+use wire::Answer;
 
 use super::ledger::{Kept, Ledger, Shown, Update};
 use super::machine::{Machine, Owner};
@@ -127,8 +127,8 @@ impl Cells {
         let (path, text) = (self.job().path.clone(), policy.to_yaml());
         self.job().doubt.push(cell);
         self.job().granted = None;
-        let op = Op::Decouple { path: path.as_bytes(), client: id, policy: text.as_bytes() };
-        let Answer::Decoupled(answer) = self.ask_monitor(client, &op)? else {
+        let what = CallKind::Decouple { path, client: id, policy: text };
+        let Answer::Decoupled(answer) = self.ask_monitor(client, &what)? else {
             return Err(Stop::Failed(Errno::Io));
         };
         let granted = self.requests.oracle.granted(id, answer.range);

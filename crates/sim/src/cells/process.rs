@@ -4,7 +4,7 @@
 use client::LogNeed;
 use policy::Policy;
 use types::{ClientId, Epoch, Errno, Ino, Tid};
-use wire::{Answer, MergeFlags, Op};
+use wire::{Answer, MergeFlags};
 
 use super::fault::Fault;
 use super::ledger::Shown;
@@ -183,13 +183,13 @@ impl Cells {
     }
 
     /// Asks the server through the monitor, which passes a question on once.
-    pub(super) fn ask_monitor(&mut self, client: usize, op: &Op<'_>) -> Done<Answer> {
+    pub(super) fn ask_monitor(&mut self, client: usize, what: &CallKind) -> Done<Answer> {
         let end = self.requests.world.now + liveness::ANSWERED_WITHIN.0;
         while !self.requests.world.servers[0].is_recovered() {
             self.in_time(end, "a server")?;
             self.step(client)?;
         }
-        let tid = self.requests.ask_monitor(op);
+        let tid = self.requests.ask_monitor(what);
         // Should the asker die, it may be carried out all the same.
         self.job().question = Some(tid);
         loop {
@@ -203,7 +203,7 @@ impl Cells {
                 }
                 None => {}
             }
-            self.in_time(end, &format!("{op:?}"))?;
+            self.in_time(end, &format!("{what:?}"))?;
             self.step(client)?;
         }
     }

@@ -134,11 +134,7 @@ impl Requests {
         region.closed = true;
         let (path, id) = (region.path.clone(), self.world.clients[client].id);
         let policy = project.policy().to_yaml();
-        let tid = self.ask_monitor(&wire::Op::Decouple {
-            path: path.as_bytes(),
-            client: id,
-            policy: policy.as_bytes(),
-        });
+        let tid = self.ask_monitor(&CallKind::Decouple { path, client: id, policy });
         project.stage = ProjectStage::Asked(tid);
     }
 

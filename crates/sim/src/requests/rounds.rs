@@ -2,7 +2,7 @@
 //! the model after each.
 
 use types::{ClientId, Errno, Ino, Seq};
-use wire::{Answer, Op};
+use wire::Answer;
 
 use super::Requests;
 use super::project::Project;
@@ -107,9 +107,8 @@ impl Requests {
 
     /// Sets a policy and waits until it is durable.
     pub fn set_policy(&mut self, path: &str, policy: &str) {
-        let op =
-            Op::SetPolicy { path: path.as_bytes(), policy: policy.as_bytes(), client: ClientId(0) };
-        let tid = self.ask_monitor(&op);
+        let (path, policy, client) = (path.to_owned(), policy.to_owned(), ClientId(0));
+        let tid = self.ask_monitor(&CallKind::SetPolicy { path, policy, client });
         self.run_until(10_000_000_000, |run| run.world.monitor.answers.contains_key(&tid));
         match self.world.monitor.answers.remove(&tid) {
             Some(Ok(Answer::Attr(_))) => {}

@@ -12,12 +12,13 @@ use metastore::Snapshot;
 use metastore::request::StoreOp;
 use namespace::Refusal;
 use types::{Attr, Cred, Ino, Seq};
-use wire::Op;
 
 use super::Requests;
+use crate::call::{Call, CallKind};
 use crate::oracle::Violation;
 use crate::region::{Region, RegionKind};
 use crate::tree::{self, Item, Tree};
+use crate::world::Routes;
 
 /// So many are kept at most: the oldest are forgotten.
 const KEPT_MAX: usize = 4;
@@ -80,8 +81,7 @@ impl Requests {
         self.snapshots.last_id += 1;
         let id = self.snapshots.last_id;
         self.world.note(format_args!("$ snapshot {id} of {dir}"));
-        self.world.request(0, &Cred::root(), Op::Snapshot { dir, id });
-        self.send(0);
+        self.begin(0, Call::root(CallKind::Snapshot { dir, id }), None, Vec::new());
     }
 
     /// Unneeded objects are dropped.

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use client::{Router, Session, SessionEffects};
-use types::{ClientId, ConnId, Cred, Ino, Rank, Tid};
-use wire::{Op, WantsExclusive};
+use types::{ClientId, ConnId, Ino, Rank, Tid};
+use wire::WantsExclusive;
 
 use super::{Event, Routed, World};
 
@@ -99,11 +99,5 @@ impl World {
     /// The connection of a client to the first rank.
     pub(crate) fn conn(&self, client: usize) -> Option<ConnId> {
         self.clients[client].links[&Rank(0)].conn
-    }
-
-    /// Makes a request. The caller flushes the session.
-    pub(crate) fn request(&mut self, client: usize, cred: &Cred, op: Op<'_>) -> Tid {
-        let Link { session, effects, .. } = self.home(client);
-        session.call(cred, op, effects)
     }
 }

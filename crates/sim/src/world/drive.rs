@@ -4,10 +4,11 @@ use client::{RouteInput, SessionEffects, SessionInput};
 use mds::{Mds, MdsEffects, MdsInput, Observed};
 use metastore::request::{StoreOp, Token};
 use types::{ConnId, Cred, Error, Moment, Rank, Tid};
-use wire::{Answer, Message, Op, Request};
+use wire::{Answer, Message, Request};
 
 use super::route::connection_lost;
 use super::{Conn, Event, Link, MS, Routed, Routes, World};
+use crate::call::CallKind;
 
 /// Makes the requests of clients, and judges the answers.
 pub(crate) trait Workload: Sized {
@@ -392,13 +393,13 @@ pub(crate) trait Drive: Workload {
 
     /// Asks the first rank on behalf of a monitor. The answer, if there will be one, appears among
     /// the answers of the monitor.
-    fn ask_monitor(&mut self, op: &Op<'_>) -> Tid {
+    fn ask_monitor(&mut self, what: &CallKind) -> Tid {
         let world = self.world_mut();
         let ready = world.servers[0].is_recovered();
         let tid = world.next_question(ready);
-        world.note(format_args!("mon    -> mds.0  {tid} {op:?}"));
+        world.note(format_args!("mon    -> mds.0  {tid} {what:?}"));
         if ready {
-            let request = Request::new(tid, Tid(0), Cred::root(), *op);
+            let request = Request::new(tid, Tid(0), Cred::root(), what.op());
             self.handle(0, MdsInput::FromMonitor(Message::Request(request)));
         }
         tid

@@ -3,7 +3,7 @@
 
 use client::{Route, RouteEffect, RouteInput, WalkStep, Walks};
 use types::{Cred, Errno, Error, Ino, Rank, Result, Tid};
-use wire::{Answer, Message, Op};
+use wire::{Answer, Message, Op, ReadOp};
 
 use super::{Drive, Event, MS, Workload};
 use crate::call::{Call, CallKind};
@@ -148,7 +148,10 @@ pub(crate) trait Routes: Workload {
         known.router.validate();
         let after = loop {
             let given = match routed.walking {
-                Some(at) => Op::Walk { base: Ino::ROOT, path: routed.paths[at].0.as_bytes() },
+                Some(at) => {
+                    let path = routed.paths[at].0.as_bytes();
+                    Op::Read(ReadOp::Walk { base: Ino::ROOT, path })
+                }
                 None => routed.call.what.op(),
             };
             match routed.route.handle(&mut known.router, moment, &given, input) {

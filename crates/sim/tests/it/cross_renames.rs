@@ -7,7 +7,7 @@ use metastore::request::StoreOp;
 use metastore::{CrossRename, CrossRenameState, cross_rename_name};
 use objstore::{Expect, ObjectStore, PutOutcome};
 use types::{Attr, ClientId, Cred, Errno, Ino, Origin, Rank, Seq, Tid, Timestamp};
-use wire::{Answer, NewInode, Op};
+use wire::{Answer, ChangeOp, NewInode, Op, RankOp, ReadOp, SessionOp};
 
 use crate::server::{Answered, World};
 
@@ -24,7 +24,7 @@ fn ask(world: &mut World, op: Op<'_>) -> Answered {
 
 /// The other rank offers the name with a number for a directory.
 fn arrive(world: &mut World, dir: Ino, number: u64) -> u64 {
-    world.ask_as_rank(FROM, Op::Arrive { dir, from: FROM, cross_rename: number })
+    world.ask_as_rank(FROM, Op::Rank(RankOp::Arrive { dir, from: FROM, cross_rename: number }))
 }
 
 /// The answer to that.
@@ -36,7 +36,7 @@ fn arrived(world: &mut World, dir: Ino, number: u64) -> Answered {
 
 fn make_dir(world: &mut World) -> Ino {
     let new = NewInode { mode: 0o040_777, ..NewInode::default() };
-    match ask(world, Op::Create { parent: Ino::ROOT, name: b"dir", new }) {
+    match ask(world, Op::Change(ChangeOp::Create { parent: Ino::ROOT, name: b"dir", new })) {
         Ok(Answer::Attr(attr)) => attr.ino,
         other => panic!("{other:?}"),
     }
@@ -98,7 +98,7 @@ fn is_cross_rename(op: &StoreOp) -> bool {
 }
 
 fn file(world: &mut World, dir: Ino) -> Answered {
-    ask(world, Op::Lookup { parent: dir, name: b"new" })
+    ask(world, Op::Read(ReadOp::Lookup { parent: dir, name: b"new" }))
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_directory_that_a_name_comes_to_is_not_removed_meanwhile() {
     world.fails = is_cross_rename;
     let arrives = arrive(&mut world, dir, NUMBER);
     world.pass(20);
-    let removes = world.ask(0, Op::Rmdir { parent: Ino::ROOT, name: b"dir" });
+    let removes = world.ask(0, Op::Change(ChangeOp::Rmdir { parent: Ino::ROOT, name: b"dir" }));
     world.pass(300);
     let is_taken = |world: &World| world.peer_answers.contains_key(&arrives);
     assert!(!is_taken(&world) && !world.is_answered(0, removes), "it is not decided");
@@ -130,7 +130,7 @@ fn a_taken_cross_rename_survives_a_crash_at_any_time() {
     {
         let mut world = World::new("consistency: rpcs\ndurability: stream\n", 1);
         let dir = make_dir(&mut world);
-        ask(&mut world, Op::Sync).unwrap();
+        ask(&mut world, Op::Session(SessionOp::Sync)).unwrap();
         offer(&world, dir);
         world.lies = held;
         arrive(&mut world, dir, NUMBER);
@@ -139,7 +139,10 @@ fn a_taken_cross_rename_survives_a_crash_at_any_time() {
         world.crash();
         assert!(matches!(file(&mut world, dir), Ok(Answer::Attr(attr)) if attr.ino == FILE));
         assert_eq!(state(&world), CrossRenameState::Done);
-        let Ok(Answer::Data(data)) = ask(&mut world, Op::GetData { ino: FILE }) else { panic!() };
+        let Ok(Answer::Data(data)) = ask(&mut world, Op::Read(ReadOp::GetData { ino: FILE }))
+        else {
+            panic!()
+        };
         assert_eq!(data, b"abc");
         // A repetition is harmless, and finds nothing to do.
         world.crash();
@@ -160,7 +163,7 @@ fn a_withdrawn_or_foreign_cross_rename_is_not_taken() {
     offer(&world, Ino(99));
     assert_eq!(arrive(&mut world, NUMBER), Err(Errno::Again));
     let new = NewInode { mode: 0o100_644, ..NewInode::default() };
-    ask(&mut world, Op::Create { parent: dir, name: b"new", new }).unwrap();
+    ask(&mut world, Op::Change(ChangeOp::Create { parent: dir, name: b"new", new })).unwrap();
     offer(&world, dir);
     assert_eq!(arrive(&mut world, NUMBER), Ok(Answer::Done));
     assert!(matches!(file(&mut world, dir), Ok(Answer::Attr(attr)) if attr.ino == FILE));
@@ -182,9 +185,9 @@ fn recovery_withdraws_an_offer_that_no_rank_took() {
     let mut world = World::new("consistency: rpcs\ndurability: stream\n", 1);
     let dir = make_dir(&mut world);
     let new = NewInode { mode: 0o100_644, ..NewInode::default() };
-    let made = ask(&mut world, Op::Create { parent: dir, name: b"new", new });
+    let made = ask(&mut world, Op::Change(ChangeOp::Create { parent: dir, name: b"new", new }));
     let Ok(Answer::Attr(attr)) = made else { panic!("{made:?}") };
-    ask(&mut world, Op::Sync).unwrap();
+    ask(&mut world, Op::Session(SessionOp::Sync)).unwrap();
     put(
         &world,
         &CrossRename { ino: attr.ino, parent: dir, name: b"new".to_vec(), ..cross_rename() },
@@ -199,10 +202,10 @@ fn recovery_withdraws_an_offer_that_no_rank_took() {
 fn nothing_is_taken_while_the_journal_cannot_be_written() {
     let mut world = World::new("consistency: rpcs\ndurability: stream\n", 1);
     let dir = make_dir(&mut world);
-    ask(&mut world, Op::Sync).unwrap();
+    ask(&mut world, Op::Session(SessionOp::Sync)).unwrap();
     world.fails = |op| matches!(op, StoreOp::Append { .. });
     let new = NewInode { mode: 0o100_644, ..NewInode::default() };
-    world.ask(0, Op::Create { parent: dir, name: b"other", new });
+    world.ask(0, Op::Change(ChangeOp::Create { parent: dir, name: b"other", new }));
     world.pass(300);
     offer(&world, dir);
     let refused = arrived(&mut world, dir, NUMBER);

@@ -4,7 +4,10 @@
 #![allow(clippy::unwrap_used, reason = "the harness of tests")]
 
 use types::{Attr, AttrChange, ClientId, Cred, Errno, Ino, Rank, RenameFlags, Tid, Timestamp};
-use wire::{Access, Answer, Message, NewInode, Op, Replay, Request, WantsExclusive};
+use wire::{
+    Access, Answer, ChangeOp, JobOp, Message, NewInode, Op, RankOp, ReadOp, Replay, Request,
+    SessionOp, WantsExclusive,
+};
 
 use crate::server::{World, conn};
 
@@ -14,7 +17,7 @@ const HONEST: usize = 0;
 const HOSTILE: usize = 1;
 
 fn create(parent: Ino, name: &[u8], mode: u32) -> Op<'_> {
-    Op::Create { parent, name, new: NewInode { mode, ..NewInode::default() } }
+    Op::Change(ChangeOp::Create { parent, name, new: NewInode { mode, ..NewInode::default() } })
 }
 
 impl World {
@@ -48,27 +51,28 @@ fn world() -> (World, Attr, Attr) {
     let mut world = World::new("consistency: rpcs\ndurability: stream", 2);
     let dir = world.attr(create(Ino::ROOT, b"dir", DIR));
     let file = world.attr(create(dir.ino, b"file", FILE));
-    let dir = world.attr(Op::GetAttr { ino: dir.ino });
+    let dir = world.attr(Op::Read(ReadOp::GetAttr { ino: dir.ino }));
     (world, dir, file)
 }
 
 #[test]
 fn a_number_that_is_taken_is_not_taken_again() {
     let (mut world, dir, file) = world();
-    let root = world.attr(Op::GetAttr { ino: Ino::ROOT });
+    let root = world.attr(Op::Read(ReadOp::GetAttr { ino: Ino::ROOT }));
     for (at, ino) in [Ino::ROOT, dir.ino, file.ino, Ino::LINKS, Ino::ANCHOR].into_iter().enumerate()
     {
         for is_async in [false, true] {
             let name = format!("forged{at}{is_async}");
             let tid = 1000 + at as u64 * 2 + u64::from(is_async);
             world.forge(tid, create(Ino::ROOT, name.as_bytes(), FILE), replay(ino), is_async);
-            let found = world.answered(Op::Lookup { parent: Ino::ROOT, name: name.as_bytes() });
+            let found = world
+                .answered(Op::Read(ReadOp::Lookup { parent: Ino::ROOT, name: name.as_bytes() }));
             assert_eq!(found, Err(Errno::NotFound), "{ino} is somebody's");
         }
     }
-    assert_eq!(world.attr(Op::GetAttr { ino: Ino::ROOT }), root);
-    assert_eq!(world.attr(Op::GetAttr { ino: dir.ino }), dir);
-    assert_eq!(world.attr(Op::Lookup { parent: dir.ino, name: b"file" }), file);
+    assert_eq!(world.attr(Op::Read(ReadOp::GetAttr { ino: Ino::ROOT })), root);
+    assert_eq!(world.attr(Op::Read(ReadOp::GetAttr { ino: dir.ino })), dir);
+    assert_eq!(world.attr(Op::Read(ReadOp::Lookup { parent: dir.ino, name: b"file" })), file);
 }
 
 #[test]
@@ -79,38 +83,52 @@ fn asynchronous_operations_need_an_exclusive_directory() {
     let gone = AttrChange { size: Some(0), mode: Some(0), ..AttrChange::default() };
     let ops = [
         create(parent, b"forged", FILE),
-        Op::Link { ino, parent, name: b"forged" },
-        Op::Unlink { parent, name },
-        Op::Rmdir { parent: Ino::ROOT, name: b"dir" },
-        Op::Rename { parent, name, new_parent: Ino::ROOT, new_name: b"forged", flags },
-        Op::SetAttr { ino, change: gone },
-        Op::SetAttr { ino: Ino::ROOT, change: gone },
-        Op::Accessed { ino, at: Timestamp(i64::MAX) },
-        Op::SetData { ino, data: b"forged", size: u64::MAX },
-        Op::Grow { ino, size: u64::MAX },
-        Op::Append { ino, length: u64::MAX },
-        Op::Open { ino, write: true },
-        Op::Close { ino, write: true },
-        Op::Reopen { ino: Ino(7), access: Access { read: true, write: true, shared: true } },
-        Op::Yield { ino },
-        Op::Return { dir: parent },
-        Op::List { dir: parent, after: None, limit: 0, attrs: true },
-        Op::Walk { base: Ino(u64::MAX), path: b"a/../b" },
-        Op::Extend { subtree: Ino(0), count: u64::MAX },
-        Op::Extend { subtree: parent, count: 1 },
-        Op::Release { subtree: parent, unused: wire::UnusedNumbers::default() },
-        Op::TakeOver { subtree: parent },
-        Op::Colocate { ino, rank: Rank(9) },
-        Op::Colocate { ino: parent, rank: Rank(0) },
-        Op::AwaitAsync,
-        Op::Sync,
+        Op::Change(ChangeOp::Link { ino, parent, name: b"forged" }),
+        Op::Change(ChangeOp::Unlink { parent, name }),
+        Op::Change(ChangeOp::Rmdir { parent: Ino::ROOT, name: b"dir" }),
+        Op::Change(ChangeOp::Rename {
+            parent,
+            name,
+            new_parent: Ino::ROOT,
+            new_name: b"forged",
+            flags,
+        }),
+        Op::Change(ChangeOp::SetAttr { ino, change: gone }),
+        Op::Change(ChangeOp::SetAttr { ino: Ino::ROOT, change: gone }),
+        Op::Change(ChangeOp::Accessed { ino, at: Timestamp(i64::MAX) }),
+        Op::Change(ChangeOp::SetData { ino, data: b"forged", size: u64::MAX }),
+        Op::Change(ChangeOp::Grow { ino, size: u64::MAX }),
+        Op::Change(ChangeOp::Append { ino, length: u64::MAX }),
+        Op::Session(SessionOp::Open { ino, write: true }),
+        Op::Session(SessionOp::Close { ino, write: true }),
+        Op::Session(SessionOp::Reopen {
+            ino: Ino(7),
+            access: Access { read: true, write: true, shared: true },
+        }),
+        Op::Session(SessionOp::Yield { ino }),
+        Op::Session(SessionOp::Return { dir: parent }),
+        Op::Read(ReadOp::List { dir: parent, after: None, limit: 0, attrs: true }),
+        Op::Read(ReadOp::Walk { base: Ino(u64::MAX), path: b"a/../b" }),
+        Op::Job(JobOp::Extend { subtree: Ino(0), count: u64::MAX }),
+        Op::Job(JobOp::Extend { subtree: parent, count: 1 }),
+        Op::Job(JobOp::Release { subtree: parent, unused: wire::UnusedNumbers::default() }),
+        Op::Job(JobOp::TakeOver { subtree: parent }),
+        Op::Rank(RankOp::Colocate { ino, rank: Rank(9) }),
+        Op::Rank(RankOp::Colocate { ino: parent, rank: Rank(0) }),
+        Op::Session(SessionOp::AwaitAsync),
+        Op::Session(SessionOp::Sync),
     ];
     for (at, op) in ops.into_iter().enumerate() {
         world.forge(1000 + at as u64, op, replay(Ino(u64::MAX)), true);
     }
-    assert_eq!(world.attr(Op::GetAttr { ino: dir.ino }), dir);
-    assert_eq!(world.attr(Op::Lookup { parent: dir.ino, name: b"file" }), file);
-    let listed = world.answered(Op::List { dir: Ino::ROOT, after: None, limit: 9, attrs: false });
+    assert_eq!(world.attr(Op::Read(ReadOp::GetAttr { ino: dir.ino })), dir);
+    assert_eq!(world.attr(Op::Read(ReadOp::Lookup { parent: dir.ino, name: b"file" })), file);
+    let listed = world.answered(Op::Read(ReadOp::List {
+        dir: Ino::ROOT,
+        after: None,
+        limit: 9,
+        attrs: false,
+    }));
     let Ok(Answer::Entries { entries, .. }) = listed else { panic!("{listed:?}") };
     assert_eq!(entries.len(), 1);
     assert_eq!(world.counted("ahead"), 0);
@@ -131,7 +149,7 @@ fn exclusive_dir(world: &mut World) -> (Ino, Ino) {
         if world.counted("caps_alone") > 0 {
             let own = world.mds.namespace().peek(Ino::ROOT, name.as_bytes()).unwrap().unwrap();
             tid += 1;
-            world.forge(tid, Op::Extend { subtree: Ino(0), count: 4 }, None, false);
+            world.forge(tid, Op::Job(JobOp::Extend { subtree: Ino(0), count: 4 }), None, false);
             world.pass(20);
             // The numbers that were given are the newest.
             let newest = world.numbers_end();
@@ -144,7 +162,7 @@ fn exclusive_dir(world: &mut World) -> (Ino, Ino) {
 impl World {
     /// The first number without an owner: the next that the server grants to a client.
     fn numbers_end(&mut self) -> Ino {
-        let before = self.ask(HONEST, Op::Extend { subtree: Ino(0), count: 1 });
+        let before = self.ask(HONEST, Op::Job(JobOp::Extend { subtree: Ino(0), count: 1 }));
         self.until(|world| world.is_answered(HONEST, before));
         let Some(Ok(Answer::Range(range))) = self.clients[HONEST].answers.remove(&before) else {
             panic!("no numbers");

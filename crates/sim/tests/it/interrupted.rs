@@ -9,7 +9,7 @@ use metastore::request::{StoreOp, client_journal_name};
 use objstore::ObjectStore;
 use policy::{Cell, Policy};
 use types::{Cred, Ino, Seq};
-use wire::{Answer, MergeFlags, NewInode, Op, UnusedNumbers};
+use wire::{Answer, ChangeOp, JobOp, MergeFlags, NewInode, Op, ReadOp, UnusedNumbers};
 
 use crate::server::{Answered, World, conn};
 
@@ -21,7 +21,7 @@ fn ask(world: &mut World, client: usize, op: Op<'_>) -> Answered {
 
 fn made(world: &mut World, parent: Ino, name: &str, mode: u32) -> Ino {
     let new = NewInode { mode, ..NewInode::default() };
-    match ask(world, 1, Op::Create { parent, name: name.as_bytes(), new }) {
+    match ask(world, 1, Op::Change(ChangeOp::Create { parent, name: name.as_bytes(), new })) {
         Ok(Answer::Attr(attr)) => attr.ino,
         other => panic!("{other:?}"),
     }
@@ -45,12 +45,12 @@ fn halfway() -> Halfway {
     made(&mut world, old, "file", 0o100_644);
     let settings = Settings { segment_bytes_max: 300, segments_max: 2, ..Settings::default() };
     world.restart(settings, |_| ());
-    ask(&mut world, 1, Op::Walk { base: Ino::ROOT, path: b"job" }).unwrap();
+    ask(&mut world, 1, Op::Read(ReadOp::Walk { base: Ino::ROOT, path: b"job" })).unwrap();
 
     let cell = Cell::from_name("weak-global").unwrap();
     let policy = Policy { allocated_inodes: 100, ..Policy::of_cell(cell) }.to_yaml();
     let id = world.clients[0].session.client();
-    let op = Op::Decouple { path: b"/job", client: id, policy: policy.as_bytes() };
+    let op = Op::Job(JobOp::Decouple { path: b"/job", client: id, policy: policy.as_bytes() });
     let Ok(Answer::Decoupled(given)) = ask(&mut world, 0, op) else { panic!("not decoupled") };
     let wire::Decoupled { root, range, epoch, empty } = given;
     let grant = Grant { client: id, root, range, epoch, empty, check: false };
@@ -73,7 +73,7 @@ fn halfway() -> Halfway {
     world.holds = Box::new(move |op| matches!(op, StoreOp::LoadDir { ino } if *ino == old));
     let (flags, unused) = (MergeFlags::default(), UnusedNumbers::default());
     let name = object.as_bytes();
-    world.ask(0, Op::Merge { subtree: job, bytes: 0, object: name, flags, unused });
+    world.ask(0, Op::Job(JobOp::Merge { subtree: job, bytes: 0, object: name, flags, unused }));
     world.until(World::is_holding);
     // The applied part is in the journal.
     world.pass(100);
@@ -95,7 +95,8 @@ impl Halfway {
         world.until(|world| !world.mds.is_merging());
         for number in 0..BEFORE + BEHIND {
             let path = format!("job/n{number}");
-            let found = ask(world, 1, Op::Walk { base: Ino::ROOT, path: path.as_bytes() });
+            let found =
+                ask(world, 1, Op::Read(ReadOp::Walk { base: Ino::ROOT, path: path.as_bytes() }));
             let there = matches!(found, Ok(Answer::Walked { attr: Some(_), .. }));
             assert!(there, "half of the journal is there: {path} is not: {found:?}");
         }

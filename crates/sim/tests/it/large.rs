@@ -8,7 +8,7 @@ use metastore::request::StoreOp;
 use metastore::{InodeRecord, RowValue, Rows};
 use objstore::Memory;
 use types::{Attr, Errno, FileType, Ino, Seq};
-use wire::{Answer, NewInode, Op};
+use wire::{Answer, ChangeOp, NewInode, Op, ReadOp};
 
 use crate::server::{Answered, World};
 
@@ -27,7 +27,8 @@ fn ino(number: u64) -> Ino {
 fn world(inodes_max: u64) -> (World, Ino) {
     let mut world = World::new("cache: caps\n", 1);
     let new = NewInode { mode: 0o040_755, ..NewInode::default() };
-    let made = ask(&mut world, Op::Create { parent: Ino::ROOT, name: b"large", new });
+    let made =
+        ask(&mut world, Op::Change(ChangeOp::Create { parent: Ino::ROOT, name: b"large", new }));
     let Ok(Answer::Attr(attr)) = made else { panic!("{made:?}") };
     let settings = Settings { inodes_max, ..Settings::default() };
     world.restart(settings, |memory| fill(memory, attr.ino));
@@ -54,7 +55,7 @@ fn ask(world: &mut World, op: Op<'_>) -> Answered {
 }
 
 fn lookup(world: &mut World, dir: Ino, number: u64) -> Result<Ino, Errno> {
-    match ask(world, Op::Lookup { parent: dir, name: &name(number) }) {
+    match ask(world, Op::Read(ReadOp::Lookup { parent: dir, name: &name(number) })) {
         Ok(Answer::Attr(attr)) => Ok(attr.ino),
         Ok(answer) => panic!("{answer:?}"),
         Err(failure) => Err(failure.errno),
@@ -62,7 +63,7 @@ fn lookup(world: &mut World, dir: Ino, number: u64) -> Result<Ino, Errno> {
 }
 
 fn size(world: &mut World, dir: Ino) -> u64 {
-    match ask(world, Op::GetAttr { ino: dir }) {
+    match ask(world, Op::Read(ReadOp::GetAttr { ino: dir })) {
         Ok(Answer::Attr(attr)) => attr.size,
         answer => panic!("{answer:?}"),
     }
@@ -70,7 +71,7 @@ fn size(world: &mut World, dir: Ino) -> u64 {
 
 fn create(world: &mut World, dir: Ino, number: u64) -> Result<Ino, Errno> {
     let new = NewInode { mode: 0o100_644, ..NewInode::default() };
-    match ask(world, Op::Create { parent: dir, name: &name(number), new }) {
+    match ask(world, Op::Change(ChangeOp::Create { parent: dir, name: &name(number), new })) {
         Ok(Answer::Attr(attr)) => Ok(attr.ino),
         Ok(answer) => panic!("{answer:?}"),
         Err(failure) => Err(failure.errno),
@@ -96,11 +97,12 @@ fn names_of_a_large_directory_are_found_without_the_others() {
     assert_eq!(create(&mut world, dir, 5), Err(Errno::Exists));
     let made = create(&mut world, dir, FILES + 5).unwrap();
     let gone = name(7);
-    assert!(ask(&mut world, Op::Unlink { parent: dir, name: &gone }).is_ok());
+    assert!(ask(&mut world, Op::Change(ChangeOp::Unlink { parent: dir, name: &gone })).is_ok());
     assert_eq!(lookup(&mut world, dir, 7), Err(Errno::NotFound));
     assert!(create(&mut world, dir, FILES + 6).is_ok());
     assert_eq!(size(&mut world, dir), FILES + 1);
-    let removed = ask(&mut world, Op::Rmdir { parent: Ino::ROOT, name: b"large" });
+    let removed =
+        ask(&mut world, Op::Change(ChangeOp::Rmdir { parent: Ino::ROOT, name: b"large" }));
     assert_eq!(removed.unwrap_err().errno, Errno::NotEmpty);
     assert!(world.counted("inodes") < 100, "{}", world.counted("inodes"));
     assert_eq!(world.counted("fetches"), fetches, "it was never fetched as a whole");
@@ -111,7 +113,7 @@ fn names_of_a_large_directory_are_found_without_the_others() {
     assert_eq!(lookup(&mut world, dir, FILES + 5), Ok(made));
     assert_eq!(lookup(&mut world, dir, 7), Err(Errno::NotFound));
     assert_eq!(size(&mut world, dir), FILES + 1);
-    let op = Op::List { dir, after: None, limit: 10, attrs: false };
+    let op = Op::Read(ReadOp::List { dir, after: None, limit: 10, attrs: false });
     assert!(ask(&mut world, op).is_ok());
     assert!(world.counted("inodes") > FILES, "a listing needs all of it");
     assert_eq!(size(&mut world, dir), FILES + 1);
@@ -119,7 +121,7 @@ fn names_of_a_large_directory_are_found_without_the_others() {
 
 /// Brings the inode of the directory into memory, as a client does that walks to it.
 fn lookup_large(world: &mut World, dir: Ino) {
-    match ask(world, Op::Walk { base: Ino::ROOT, path: b"large" }) {
+    match ask(world, Op::Read(ReadOp::Walk { base: Ino::ROOT, path: b"large" })) {
         Ok(Answer::Walked { attr: Some(attr), .. }) => assert_eq!(attr.ino, dir),
         answer => panic!("{answer:?}"),
     }

@@ -4,7 +4,7 @@
 
 use mds::{Mds, Settings};
 use types::{Errno, Ino, Rank};
-use wire::{Answer, NewInode, Op};
+use wire::{Answer, ChangeOp, NewInode, Op, ReadOp};
 
 use crate::server::{Answered, TICK, World};
 
@@ -29,11 +29,15 @@ impl World {
 }
 
 fn lookup(name: &[u8]) -> Op<'_> {
-    Op::Lookup { parent: Ino::ROOT, name }
+    Op::Read(ReadOp::Lookup { parent: Ino::ROOT, name })
 }
 
 fn mkdir(name: &[u8]) -> Op<'_> {
-    Op::Create { parent: Ino::ROOT, name, new: NewInode { mode: DIR, ..NewInode::default() } }
+    Op::Change(ChangeOp::Create {
+        parent: Ino::ROOT,
+        name,
+        new: NewInode { mode: DIR, ..NewInode::default() },
+    })
 }
 
 fn is_absent(answer: Option<&Answered>) -> bool {
@@ -121,11 +125,11 @@ fn a_change_in_another_directory_does_not_wait() {
     let Ok(Answer::Attr(other)) = world.clients[0].answers[&tid].clone() else { panic!() };
     world.learn(0, b"none");
     let waits = world.ask(0, mkdir(b"waits"));
-    let op = Op::Create {
+    let op = Op::Change(ChangeOp::Create {
         parent: other.ino,
         name: b"d",
         new: NewInode { mode: DIR, ..NewInode::default() },
-    };
+    });
     let goes = world.ask(1, op);
     assert!(world.is_answered(1, goes) && !world.is_answered(0, waits));
     world.until(|world| world.is_answered(0, waits));

@@ -4,7 +4,7 @@
 
 use metastore::request::StoreOp;
 use types::{Errno, Ino};
-use wire::{Answer, NewInode, Op, UnusedNumbers};
+use wire::{Answer, ChangeOp, JobOp, NewInode, Op, ReadOp, UnusedNumbers};
 
 use crate::server::{Answered, World};
 
@@ -25,7 +25,7 @@ fn ask(world: &mut World, op: Op<'_>) -> Answered {
 /// A directory that is the client's.
 fn decoupled(world: &mut World) -> Ino {
     let new = NewInode { mode: 0o040_777, ..NewInode::default() };
-    let made = ask(world, Op::Create { parent: Ino::ROOT, name: b"job", new });
+    let made = ask(world, Op::Change(ChangeOp::Create { parent: Ino::ROOT, name: b"job", new }));
     let Ok(Answer::Attr(root)) = made else { panic!("{made:?}") };
     let given = decouple(world);
     assert!(matches!(given, Ok(Answer::Decoupled(_))), "{given:?}");
@@ -34,11 +34,11 @@ fn decoupled(world: &mut World) -> Ino {
 
 fn decouple(world: &mut World) -> Answered {
     let client = world.clients[0].session.client();
-    ask(world, Op::Decouple { path: b"/job", client, policy: DECOUPLED.as_bytes() })
+    ask(world, Op::Job(JobOp::Decouple { path: b"/job", client, policy: DECOUPLED.as_bytes() }))
 }
 
 fn give_back(world: &mut World, subtree: Ino) -> Answered {
-    ask(world, Op::Release { subtree, unused: UnusedNumbers::default() })
+    ask(world, Op::Job(JobOp::Release { subtree, unused: UnusedNumbers::default() }))
 }
 
 /// Sets the policy of the directory; returns whether that was answered.
@@ -50,7 +50,7 @@ fn set_policy(world: &mut World, policy: &str) -> bool {
 }
 
 fn policy(world: &mut World, dir: Ino) -> String {
-    match ask(world, Op::GetPolicy { dir }) {
+    match ask(world, Op::Read(ReadOp::GetPolicy { dir })) {
         Ok(Answer::Policy(found)) => found.policy,
         other => panic!("{other:?}"),
     }

@@ -4,7 +4,7 @@
 
 use metastore::request::StoreOp;
 use types::Ino;
-use wire::{Answer, NewInode, Op};
+use wire::{AdminOp, Answer, ChangeOp, NewInode, Op, ReadOp};
 
 use crate::server::{Answered, World, conn};
 
@@ -32,17 +32,27 @@ fn a_change_that_arrived_again_is_carried_out_although_its_connection_broke() {
         ask(
             &mut world,
             client,
-            Op::Create { parent: Ino::ROOT, name: name.as_bytes(), new: file() },
+            Op::Change(ChangeOp::Create { parent: Ino::ROOT, name: name.as_bytes(), new: file() }),
         )
         .unwrap();
     }
     let dir = NewInode { mode: 0o040_777, ..NewInode::default() };
-    let made = ask(&mut world, 0, Op::Create { parent: Ino::ROOT, name: b"dir", new: dir });
+    let made = ask(
+        &mut world,
+        0,
+        Op::Change(ChangeOp::Create { parent: Ino::ROOT, name: b"dir", new: dir }),
+    );
     let Ok(Answer::Attr(dir)) = made else { panic!("{made:?}") };
-    ask(&mut world, 0, Op::Create { parent: dir.ino, name: b"first", new: file() }).unwrap();
-    ask(&mut world, 0, Op::Checkpoint).unwrap();
+    ask(
+        &mut world,
+        0,
+        Op::Change(ChangeOp::Create { parent: dir.ino, name: b"first", new: file() }),
+    )
+    .unwrap();
+    ask(&mut world, 0, Op::Admin(AdminOp::Checkpoint)).unwrap();
     // Answered, and not in the journal yet.
-    let tid = world.ask(0, Op::Create { parent: dir.ino, name: b"name", new: file() });
+    let tid =
+        world.ask(0, Op::Change(ChangeOp::Create { parent: dir.ino, name: b"name", new: file() }));
     let answer = world.clients[0].answers.get(&tid).cloned();
     let Some(Ok(Answer::Attr(created))) = answer else { panic!("{answer:?}") };
     assert_eq!(world.clients[0].session.unsafe_count(), 1);
@@ -54,7 +64,7 @@ fn a_change_that_arrived_again_is_carried_out_although_its_connection_broke() {
     world.let_go();
 
     // The other one sees it, whenever its client comes back.
-    let found = ask(&mut world, 1, Op::Walk { base: Ino::ROOT, path: b"dir/name" });
+    let found = ask(&mut world, 1, Op::Read(ReadOp::Walk { base: Ino::ROOT, path: b"dir/name" }));
     match found {
         Ok(Answer::Walked { attr: Some(attr), .. }) => assert_eq!(attr.ino, created.ino),
         other => panic!("it is lost: {other:?}"),

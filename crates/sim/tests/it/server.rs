@@ -13,7 +13,8 @@ use types::{
     ClientId, Clock, ConnId, Cred, Epoch, Errno, Error, Ino, Moment, Rank, Tid, Timestamp,
 };
 use wire::{
-    Answer, ClusterMap, Failure, MdsEntry, MdsState, Message, Op, PeerBody, PeerMessage, Request,
+    Answer, ChangeOp, ClusterMap, Failure, MdsEntry, MdsState, Message, Op, PeerBody, PeerMessage,
+    Request,
 };
 
 /// The driver's share of the work: it ticks every millisecond here.
@@ -150,7 +151,11 @@ impl World {
 
     pub(crate) fn set_policy_of(&mut self, path: &str, policy: &str) {
         let client = ClientId(0);
-        let op = Op::SetPolicy { path: path.as_bytes(), policy: policy.as_bytes(), client };
+        let op = Op::Change(ChangeOp::SetPolicy {
+            path: path.as_bytes(),
+            policy: policy.as_bytes(),
+            client,
+        });
         let request = Request::new(Tid(1), Tid(0), Cred::root(), op);
         self.handle(mds::MdsInput::FromMonitor(Message::Request(request)));
     }

@@ -1,7 +1,7 @@
 //! Requests that the client answers before the server receives them.
 
 use types::{InoRange, MODE_TYPE};
-use wire::{Grants, NewInode, WantsExclusive};
+use wire::{Grants, JobOp, NewInode, ReadOp, WantsExclusive};
 
 use super::*;
 use crate::LocalAnswer;
@@ -23,7 +23,7 @@ fn attr(ino: Ino, mode: u32, size: u64) -> Attr {
 }
 
 fn create<'a>(parent: Ino, name: &'a [u8], mode: u32) -> Op<'a> {
-    Op::Create { parent, name, new: NewInode { mode, ..NewInode::default() } }
+    Op::Change(ChangeOp::Create { parent, name, new: NewInode { mode, ..NewInode::default() } })
 }
 
 impl Bench {
@@ -44,7 +44,7 @@ impl Bench {
         let result = Ok(Answer::Attr(attr(SUB, DIR_MODE, 0)));
         bench.reply(tid, 1, Some(grants), result);
         assert!(matches!(bench.known(create(SUB, b"a", FILE_MODE)), LocalAnswer::WantsNumbers(_)));
-        let tid = bench.call(Op::Extend { subtree: Ino(0), count: 100 });
+        let tid = bench.call(Op::Job(JobOp::Extend { subtree: Ino(0), count: 100 }));
         bench.answer(tid, 0, Ok(Answer::Range(NUMBERS)));
         bench.sent();
         bench.effects.completed.clear();
@@ -113,13 +113,15 @@ impl Bench {
 fn bare(request: &Request<'_>) -> Request<'static> {
     let Request { tid, acked, replay, is_async, .. } = *request;
     let op = match request.op {
-        Op::Create { parent, new, .. } => {
-            Op::Create { parent, name: b"", new: NewInode { data: b"", ..new } }
+        Op::Change(ChangeOp::Create { parent, new, .. }) => {
+            Op::Change(ChangeOp::Create { parent, name: b"", new: NewInode { data: b"", ..new } })
         }
-        Op::Return { dir } => Op::Return { dir },
-        Op::AwaitAsync => Op::AwaitAsync,
-        Op::Close { ino, write } => Op::Close { ino, write },
-        _ => Op::Sync,
+        Op::Session(SessionOp::Return { dir }) => Op::Session(SessionOp::Return { dir }),
+        Op::Session(SessionOp::AwaitAsync) => Op::Session(SessionOp::AwaitAsync),
+        Op::Session(SessionOp::Close { ino, write }) => {
+            Op::Session(SessionOp::Close { ino, write })
+        }
+        _ => Op::Session(SessionOp::Sync),
     };
     Request { replay, is_async, ..Request::new(tid, acked, Cred::root(), op) }
 }
@@ -136,7 +138,7 @@ fn a_change_in_an_exclusive_directory_is_answered_here_and_sent_later() {
     assert_eq!((made.ino, made.ctime, made.nlink), (Ino(1000), Timestamp(7), 1));
     assert!(bench.sent().is_empty() && bench.session.is_async());
     // The new name exists for this client, as in the server's answer.
-    let found = bench.known(Op::Lookup { parent: SUB, name: b"a" });
+    let found = bench.known(Op::Read(ReadOp::Lookup { parent: SUB, name: b"a" }));
     assert!(matches!(found, LocalAnswer::Local(Ok(Answer::Attr(attr))) if attr == made));
     let again = bench.known(create(SUB, b"a", FILE_MODE));
     assert!(matches!(again, LocalAnswer::Local(Err(failure)) if failure.errno == Errno::Exists));
@@ -153,15 +155,17 @@ fn a_change_in_an_exclusive_directory_is_answered_here_and_sent_later() {
 fn an_exclusive_directory_is_found_in_its_cached_parent() {
     let mut bench = Bench::with_sub();
     bench.perform_async(create(SUB, b"a", FILE_MODE));
-    let LocalAnswer::Local(Ok(Answer::Attr(sub))) = bench.known(Op::GetAttr { ino: SUB }) else {
+    let LocalAnswer::Local(Ok(Answer::Attr(sub))) =
+        bench.known(Op::Read(ReadOp::GetAttr { ino: SUB }))
+    else {
         panic!("it is alone")
     };
-    let named = bench.known(Op::Lookup { parent: DIR, name: b"sub" });
+    let named = bench.known(Op::Read(ReadOp::Lookup { parent: DIR, name: b"sub" }));
     assert!(
         matches!(named, LocalAnswer::Remembered(Ok(Answer::Attr(attr))) if attr == sub),
         "{named:?}"
     );
-    let other = bench.known(Op::Lookup { parent: DIR, name: b"other" });
+    let other = bench.known(Op::Read(ReadOp::Lookup { parent: DIR, name: b"other" }));
     assert!(matches!(other, LocalAnswer::Nothing), "{other:?}");
 }
 
@@ -173,7 +177,10 @@ fn changes_are_sent_before_their_directory_is_returned() {
     bench.session.handle(SessionInput::Message(revoke), &mut bench.effects);
     let sent = bench.requests();
     assert_eq!(kinds(&sent), [("create", true), ("settle", false), ("return", false)]);
-    assert!(matches!(bench.known(Op::Lookup { parent: SUB, name: b"a" }), LocalAnswer::Nothing));
+    assert!(matches!(
+        bench.known(Op::Read(ReadOp::Lookup { parent: SUB, name: b"a" })),
+        LocalAnswer::Nothing
+    ));
 }
 
 #[test]
@@ -186,7 +193,10 @@ fn a_leaving_client_returns_directories_after_its_changes() {
     assert_eq!(sent[0], ("create", true));
     assert!(sent[1..].contains(&("return", false)), "{sent:?}");
     assert!(sent[1..].iter().all(|(kind, _)| matches!(*kind, "settle" | "return")), "{sent:?}");
-    assert!(matches!(bench.known(Op::Lookup { parent: SUB, name: b"a" }), LocalAnswer::Nothing));
+    assert!(matches!(
+        bench.known(Op::Read(ReadOp::Lookup { parent: SUB, name: b"a" })),
+        LocalAnswer::Nothing
+    ));
     bench.session.leave(&mut bench.effects);
     assert!(bench.requests().is_empty(), "nothing is left to be given back");
 }
@@ -197,27 +207,27 @@ fn a_directory_made_in_an_exclusive_one_is_exclusive_until_removed() {
     let (_, answer) = bench.perform_async(create(SUB, b"d", DIR_MODE));
     let Answer::Attr(made) = answer else { panic!("{answer:?}") };
     bench.perform_async(create(made.ino, b"f", FILE_MODE));
-    let full = bench.known(Op::Rmdir { parent: SUB, name: b"d" });
+    let full = bench.known(Op::Change(ChangeOp::Rmdir { parent: SUB, name: b"d" }));
     assert!(matches!(full, LocalAnswer::Local(Err(failure)) if failure.errno == Errno::NotEmpty));
-    bench.perform_async(Op::Unlink { parent: made.ino, name: b"f" });
-    bench.perform_async(Op::Rmdir { parent: SUB, name: b"d" });
+    bench.perform_async(Op::Change(ChangeOp::Unlink { parent: made.ino, name: b"f" }));
+    bench.perform_async(Op::Change(ChangeOp::Rmdir { parent: SUB, name: b"d" }));
     assert_eq!(bench.session.exclusive_count(), 1);
-    let gone = bench.known(Op::GetAttr { ino: made.ino });
+    let gone = bench.known(Op::Read(ReadOp::GetAttr { ino: made.ino }));
     assert!(matches!(gone, LocalAnswer::Nothing), "the server says that: {gone:?}");
 }
 
 #[test]
 fn an_emptied_directory_is_known_without_its_attributes() {
     let mut bench = Bench::with_sub();
-    let tid = bench.call(Op::Rmdir { parent: DIR, name: b"last" });
+    let tid = bench.call(Op::Change(ChangeOp::Rmdir { parent: DIR, name: b"last" }));
     let dir = attr(DIR, DIR_MODE, 0);
     let grants = Grants { dir, exclusive: Some(Stripe::default()), ..Grants::default() };
     bench.reply(tid, 2, Some(grants), Ok(Answer::Done));
     assert_eq!(bench.session.exclusive_count(), 2);
-    let absent = bench.known(Op::Lookup { parent: DIR, name: b"a" });
+    let absent = bench.known(Op::Read(ReadOp::Lookup { parent: DIR, name: b"a" }));
     assert!(matches!(absent, LocalAnswer::Local(Err(failure)) if failure.errno == Errno::NotFound));
-    assert!(matches!(bench.known(Op::ListXattr { ino: DIR }), LocalAnswer::Nothing));
-    let new = bench.known(Op::ListXattr { ino: SUB });
+    assert!(matches!(bench.known(Op::Read(ReadOp::ListXattr { ino: DIR })), LocalAnswer::Nothing));
+    let new = bench.known(Op::Read(ReadOp::ListXattr { ino: SUB }));
     assert!(matches!(new, LocalAnswer::Local(Ok(Answer::Names(names))) if names.is_empty()));
 }
 

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use types::{ClientId, Errno, Ino, Map, Moment, Rank, Tid};
-use wire::{Answer, Failure, Message, Op};
+use wire::{Answer, ChangeOp, Failure, Message, Op, RankOp, ReadOp};
 
 use super::{both, second_of};
 use crate::admission::Incoming;
@@ -141,12 +141,14 @@ impl Mds {
         let (question, frame) = (held.question, held.frame.clone());
         let Some(Message::Request(request)) = decode(&frame) else { return };
         let op = match (question, &request.op) {
-            (Question::Find(_), op) => Op::GetAttr { ino: second_of(op).unwrap_or_default() },
-            (Question::Look(_), Op::Rename { new_parent, new_name, .. }) => {
-                Op::Lookup { parent: *new_parent, name: new_name }
+            (Question::Find(_), op) => {
+                Op::Read(ReadOp::GetAttr { ino: second_of(op).unwrap_or_default() })
+            }
+            (Question::Look(_), Op::Change(ChangeOp::Rename { new_parent, new_name, .. })) => {
+                Op::Read(ReadOp::Lookup { parent: *new_parent, name: new_name })
             }
             (Question::Look(_), _) => return,
-            (Question::Give { ino, to, .. }, _) => Op::Colocate { ino, rank: to },
+            (Question::Give { ino, to, .. }, _) => Op::Rank(RankOp::Colocate { ino, rank: to }),
         };
         self.ask_rank((question.rank(), number), request.cred.clone(), op, effects);
     }
@@ -212,7 +214,7 @@ impl Mds {
         let frame = held.frame.clone();
         let Some(Message::Request(request)) = decode(&frame) else { return };
         let Some((first, second)) = both(&request.op) else { return };
-        if !matches!(request.op, Op::Link { .. }) {
+        if !matches!(request.op, Op::Change(ChangeOp::Link { .. })) {
             self.authority.held.note_found(second, rank);
             self.request(held.at.conn, &request, effects);
         } else if is_dir {

@@ -3,7 +3,7 @@
 //! the offer decides, whichever message is lost.
 
 use types::{ClientId, Cred, Errno, Ino, Moment, Rank, Seq, Span, Tid, Timestamp};
-use wire::{Answer, Failure, Op, PeerBody, TransferStep};
+use wire::{Answer, Failure, Op, PeerBody, RankOp, TransferStep};
 
 use super::depart::DepartureStage;
 use crate::session::{Fate, Remembered};
@@ -21,7 +21,7 @@ impl Mds {
             return;
         }
         let (to, dir) = (departure.cross_rename.to, departure.cross_rename.new_parent);
-        let op = Op::Arrive { dir, from: self.rank, cross_rename: id };
+        let op = Op::Rank(RankOp::Arrive { dir, from: self.rank, cross_rename: id });
         self.ask_rank((to, id), Cred::root(), op, effects);
     }
 

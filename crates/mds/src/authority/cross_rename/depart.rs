@@ -3,7 +3,7 @@
 use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult};
 use metastore::{CrossRename, CrossRenameState, cross_rename_name};
 use types::{ClientId, EntryName, Errno, Ino, Moment, Rank, Seq, Span};
-use wire::{Failure, Op};
+use wire::{ChangeOp, Failure, Op};
 
 use super::super::RETRY;
 use crate::admission::Incoming;
@@ -133,7 +133,8 @@ impl Mds {
         to: Rank,
         effects: &mut MdsEffects,
     ) -> Performing {
-        let Op::Rename { parent, name, new_parent, new_name, flags } = *from.op() else {
+        let Op::Change(ChangeOp::Rename { parent, name, new_parent, new_name, flags }) = *from.op()
+        else {
             return Err(Errno::Invalid.into());
         };
         let (no_replace, request) = (flags.no_replace, (from.client, from.tid()));

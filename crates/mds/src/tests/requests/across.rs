@@ -2,7 +2,7 @@
 
 use metastore::request::StoreOp;
 use types::{Cred, Epoch, Errno, Ino, Rank, RenameFlags, Tid};
-use wire::{Answer, Failure, NewInode, Op, Request};
+use wire::{Answer, ChangeOp, Failure, NewInode, Op, RankOp, ReadOp, Request, SessionOp};
 
 use crate::Settings;
 use crate::tests::Cluster;
@@ -23,7 +23,7 @@ impl Across {
         cluster.connect_to(1, 1, Epoch(0), 0);
         let dir = cluster.dir(Ino::ROOT, "dir");
         let file = cluster.file(Ino::ROOT, "a");
-        cluster.answer(Op::Export { dir, rank: Rank(1) }).unwrap();
+        cluster.answer(Op::Rank(RankOp::Export { dir, rank: Rank(1) })).unwrap();
         cluster.until(|cluster| cluster.mds(1).serves(dir));
         Self { cluster, file, dir }
     }
@@ -31,7 +31,7 @@ impl Across {
     fn rename(&mut self, tid: Tid, no_replace: bool) {
         let (parent, name, new_parent, new_name) = (Ino::ROOT, &b"a"[..], self.dir, &b"b"[..]);
         let flags = RenameFlags { no_replace, exchange: false };
-        let op = Op::Rename { parent, name, new_parent, new_name, flags };
+        let op = Op::Change(ChangeOp::Rename { parent, name, new_parent, new_name, flags });
         self.cluster.send(1, 0, Request::new(tid, Tid(tid.0 - 1), Cred::root(), op));
     }
 
@@ -42,7 +42,7 @@ impl Across {
     /// The inode under the new name, by the second rank.
     fn found(&mut self) -> Result<Ino, Errno> {
         let parent = self.dir;
-        match self.asked(1, &Cred::root(), Op::Lookup { parent, name: b"b" }) {
+        match self.asked(1, &Cred::root(), Op::Read(ReadOp::Lookup { parent, name: b"b" })) {
             Ok(Answer::Attr(attr)) => Ok(attr.ino),
             Ok(other) => panic!("{other:?} is no answer to a lookup"),
             Err(failure) => Err(failure.errno),
@@ -70,7 +70,7 @@ impl Across {
     fn dir(&mut self, name: &str, rank: u16) -> Ino {
         let dir = self.cluster.dir(Ino::ROOT, name);
         if rank != 0 {
-            self.cluster.answer(Op::Export { dir, rank: Rank(rank) }).unwrap();
+            self.cluster.answer(Op::Rank(RankOp::Export { dir, rank: Rank(rank) })).unwrap();
             self.cluster.until(|cluster| cluster.mds(usize::from(rank)).serves(dir));
             self.unpin(dir, usize::from(rank));
         }
@@ -78,13 +78,14 @@ impl Across {
     }
 
     fn unpin(&mut self, dir: Ino, rank: usize) {
-        self.asked(rank, &Cred::root(), Op::Export { dir, rank: Rank::NONE }).unwrap();
+        self.asked(rank, &Cred::root(), Op::Rank(RankOp::Export { dir, rank: Rank::NONE }))
+            .unwrap();
     }
 
     /// A file in the directory of the second rank.
     fn there(&mut self, name: &[u8]) -> Ino {
         let new = NewInode { mode: FILE, ..NewInode::default() };
-        let op = Op::Create { parent: self.dir, name, new };
+        let op = Op::Change(ChangeOp::Create { parent: self.dir, name, new });
         let Ok(Answer::Attr(attr)) = self.asked(1, &Cred::root(), op) else { panic!() };
         attr.ino
     }
@@ -170,7 +171,7 @@ fn a_directory_that_the_first_rank_has_not_heard_of_is_found_by_the_servers() {
     let mut across = Across::new();
     // The second rank makes the directory, so the first one does not know its number.
     let new = NewInode { mode: crate::tests::cluster::DIR, ..NewInode::default() };
-    let op = Op::Create { parent: across.dir, name: b"below", new };
+    let op = Op::Change(ChangeOp::Create { parent: across.dir, name: b"below", new });
     let Ok(Answer::Attr(below)) = across.asked(1, &Cred::root(), op) else { panic!() };
     across.dir = below.ino;
     let tid = across.cluster.tid();
@@ -183,10 +184,10 @@ fn a_directory_that_the_first_rank_has_not_heard_of_is_found_by_the_servers() {
 fn a_link_brings_the_directory_of_the_new_name_to_the_file() {
     let mut across = Across::new();
     let (near, file) = (across.dir("near", 0), across.there(b"c"));
-    let op = Op::Link { ino: file, parent: near, name: b"more" };
+    let op = Op::Change(ChangeOp::Link { ino: file, parent: near, name: b"more" });
     assert_eq!(across.followed(0, op), Ok(Answer::Done));
     assert_eq!(across.serves(near), [1]);
-    let op = Op::GetAttr { ino: file };
+    let op = Op::Read(ReadOp::GetAttr { ino: file });
     assert!(matches!(across.asked(1, &Cred::root(), op), Ok(Answer::Attr(it)) if it.nlink == 2));
 }
 
@@ -194,10 +195,10 @@ fn a_link_brings_the_directory_of_the_new_name_to_the_file() {
 fn a_link_brings_the_directory_of_the_file_if_the_other_one_is_pinned() {
     let mut across = Across::new();
     let (near, far) = (across.dir("near", 0), across.dir);
-    across.cluster.answer(Op::Export { dir: near, rank: Rank(0) }).unwrap();
+    across.cluster.answer(Op::Rank(RankOp::Export { dir: near, rank: Rank(0) })).unwrap();
     let file = across.there(b"c");
     across.unpin(far, 1);
-    let op = Op::Link { ino: file, parent: near, name: b"more" };
+    let op = Op::Change(ChangeOp::Link { ino: file, parent: near, name: b"more" });
     assert_eq!(across.asked(0, &Cred::root(), op), Ok(Answer::Done));
     assert_eq!((across.serves(near), across.serves(far)), (vec![0], vec![0]));
 }
@@ -206,8 +207,8 @@ fn a_link_brings_the_directory_of_the_file_if_the_other_one_is_pinned() {
 fn a_link_fails_with_both_reasons_if_neither_directory_moves() {
     let mut across = Across::new();
     let (near, file) = (across.dir("near", 0), across.there(b"c"));
-    across.cluster.answer(Op::Export { dir: near, rank: Rank(0) }).unwrap();
-    let op = Op::Link { ino: file, parent: near, name: b"more" };
+    across.cluster.answer(Op::Rank(RankOp::Export { dir: near, rank: Rank(0) })).unwrap();
+    let op = Op::Change(ChangeOp::Link { ino: file, parent: near, name: b"more" });
     let failure = across.asked(0, &Cred::root(), op).unwrap_err();
     assert_eq!(failure.errno, Errno::CrossDevice);
     assert!(failure.text.contains("/near is pinned"), "{}", failure.text);
@@ -220,7 +221,7 @@ fn nothing_moves_for_a_link_that_cannot_be() {
     let (near, file, far) = (across.dir("near", 0), across.there(b"c"), across.dir);
     across.cluster.file(near, "used");
     let mut link = |ino, name, cred: &Cred| {
-        let result = across.asked(0, cred, Op::Link { ino, parent: near, name });
+        let result = across.asked(0, cred, Op::Change(ChangeOp::Link { ino, parent: near, name }));
         result.map_err(|failure| failure.errno)
     };
     assert_eq!(link(file, b"used", &Cred::root()), Err(Errno::Exists));
@@ -236,9 +237,15 @@ fn a_file_that_clients_have_open_is_renamed_with_a_directory() {
     let (near, far) = (across.dir("near", 0), across.dir);
     across.unpin(far, 1);
     let file = across.cluster.file(near, "a");
-    across.cluster.answer(Op::Open { ino: file, write: true }).unwrap();
+    across.cluster.answer(Op::Session(SessionOp::Open { ino: file, write: true })).unwrap();
     let (flags, new_parent) = (RenameFlags::default(), far);
-    let op = Op::Rename { parent: near, name: b"a", new_parent, new_name: b"b", flags };
+    let op = Op::Change(ChangeOp::Rename {
+        parent: near,
+        name: b"a",
+        new_parent,
+        new_name: b"b",
+        flags,
+    });
     assert_eq!(across.followed(0, op), Ok(Answer::Done));
     assert_eq!((across.serves(near), across.serves(far)), (vec![0], vec![0]));
 }
@@ -251,7 +258,8 @@ fn two_names_are_exchanged_when_one_rank_has_both() {
     let (ours, theirs) = (across.cluster.file(near, "ours"), across.there(b"theirs"));
     let flags = RenameFlags { exchange: true, no_replace: false };
     let mut exchange = |name, new_name| {
-        let op = Op::Rename { parent: near, name, new_parent: far, new_name, flags };
+        let op =
+            Op::Change(ChangeOp::Rename { parent: near, name, new_parent: far, new_name, flags });
         across.followed(0, op).map_err(|failure| failure.errno)
     };
     // Nothing moves for a name that does not exist.
@@ -267,7 +275,7 @@ fn two_names_are_exchanged_when_one_rank_has_both() {
 fn a_directory_returns_to_the_rank_of_its_name_before_it_is_removed() {
     let mut across = Across::new();
     let away = across.dir("away", 1);
-    let op = Op::Rmdir { parent: Ino::ROOT, name: b"away" };
+    let op = Op::Change(ChangeOp::Rmdir { parent: Ino::ROOT, name: b"away" });
     assert_eq!(across.asked(0, &Cred::root(), op), Ok(Answer::Done));
     assert_eq!(across.cluster.lookup(Ino::ROOT, "away"), Err(Errno::NotFound));
     assert!(!across.cluster.mds(0).namespace().knows(away));
@@ -276,7 +284,7 @@ fn a_directory_returns_to_the_rank_of_its_name_before_it_is_removed() {
 #[test]
 fn a_pinned_directory_is_not_removed_where_its_name_is() {
     let mut across = Across::new();
-    let op = Op::Rmdir { parent: Ino::ROOT, name: b"dir" };
+    let op = Op::Change(ChangeOp::Rmdir { parent: Ino::ROOT, name: b"dir" });
     let failure = across.asked(0, &Cred::root(), op).unwrap_err();
     assert_eq!(failure.errno, Errno::Busy);
     assert!(failure.text.contains("mds.1 serves /dir"), "{}", failure.text);
@@ -291,7 +299,7 @@ fn a_link_that_waits_for_another_rank_is_executed_once_whatever_its_client_does_
     across.cluster.holds =
         |op| matches!(op, StoreOp::Put { object, .. } if object == "mds/subtrees");
     let tid = across.cluster.tid();
-    let link = Op::Link { ino: file, parent: near, name: b"more" };
+    let link = Op::Change(ChangeOp::Link { ino: file, parent: near, name: b"more" });
     across.cluster.send(1, 0, Request::new(tid, Tid(tid.0 - 1), Cred::root(), link));
     // Later changes are answered first, so many that the server forgets their answers.
     for number in 0..1200 {
@@ -313,7 +321,13 @@ fn a_name_goes_to_a_legal_name_only() {
     let mut across = Across::new();
     let (flags, new_parent) = (RenameFlags::default(), across.dir);
     for (new_name, errno) in [(&b"a/b"[..], Errno::Invalid), (&LONG, Errno::NameTooLong)] {
-        let op = Op::Rename { parent: Ino::ROOT, name: b"a", new_parent, new_name, flags };
+        let op = Op::Change(ChangeOp::Rename {
+            parent: Ino::ROOT,
+            name: b"a",
+            new_parent,
+            new_name,
+            flags,
+        });
         assert_eq!(across.asked(0, &Cred::root(), op).unwrap_err().errno, errno);
     }
 }

@@ -1,5 +1,5 @@
 use types::{AttrChange, Errno, Timestamp, XattrFlags};
-use wire::{Answer, Op};
+use wire::{Answer, ChangeOp, Op, ReadOp};
 
 use crate::tests::cluster::{chmod, user};
 use crate::tests::fixture::{NOTHING, Tree, guest};
@@ -12,7 +12,7 @@ const SET: XattrFlags = XattrFlags { create: false, replace: false };
 fn a_mode_changes_and_the_file_type_stays() {
     let mut tree = Tree::new();
     let ino = tree.file;
-    tree.answer(Op::SetAttr { ino, change: chmod(0o040_600) }).unwrap();
+    tree.answer(Op::Change(ChangeOp::SetAttr { ino, change: chmod(0o040_600) })).unwrap();
     assert_eq!(tree.attr(ino).mode, 0o100_600);
 }
 
@@ -22,7 +22,7 @@ fn a_change_of_attributes_changes_the_ctime() {
     let ino = tree.file;
     let before = tree.attr(ino).ctime;
     tree.pass(3);
-    tree.answer(Op::SetAttr { ino, change: chmod(0o600) }).unwrap();
+    tree.answer(Op::Change(ChangeOp::SetAttr { ino, change: chmod(0o600) })).unwrap();
     assert!(tree.attr(ino).ctime > before);
 }
 
@@ -32,7 +32,11 @@ fn a_truncation_changes_length_and_mtime() {
     let ino = tree.file;
     let before = tree.attr(ino).mtime;
     tree.pass(3);
-    tree.answer(Op::SetAttr { ino, change: AttrChange { size: Some(1), ..NONE } }).unwrap();
+    tree.answer(Op::Change(ChangeOp::SetAttr {
+        ino,
+        change: AttrChange { size: Some(1), ..NONE },
+    }))
+    .unwrap();
     let after = tree.attr(ino);
     assert!(after.size == 1 && after.mtime > before);
 }
@@ -42,7 +46,7 @@ fn a_stated_mtime_is_kept() {
     let mut tree = Tree::new();
     let ino = tree.file;
     let change = AttrChange { mtime: Some(Timestamp(77)), ..NONE };
-    tree.answer(Op::SetAttr { ino, change }).unwrap();
+    tree.answer(Op::Change(ChangeOp::SetAttr { ino, change })).unwrap();
     assert_eq!(tree.attr(ino).mtime, Timestamp(77));
 }
 
@@ -51,7 +55,7 @@ fn root_changes_the_owner_of_a_file() {
     let mut tree = Tree::new();
     let ino = tree.file;
     let change = AttrChange { uid: Some(7), gid: Some(8), ..NONE };
-    tree.answer(Op::SetAttr { ino, change }).unwrap();
+    tree.answer(Op::Change(ChangeOp::SetAttr { ino, change })).unwrap();
     let attr = tree.attr(ino);
     assert_eq!((attr.uid, attr.gid), (7, 8));
 }
@@ -59,7 +63,7 @@ fn root_changes_the_owner_of_a_file() {
 #[test]
 fn a_user_changes_no_mode_of_another_users_file() {
     let mut tree = Tree::new();
-    let op = Op::SetAttr { ino: tree.file, change: chmod(0o777) };
+    let op = Op::Change(ChangeOp::SetAttr { ino: tree.file, change: chmod(0o777) });
     assert_eq!(tree.guest_refusal(op), Some(Errno::NotPermitted));
 }
 
@@ -69,7 +73,7 @@ fn a_user_gives_no_file_away() {
     let open = tree.open;
     assert_eq!(tree.create_refusal(&user(7), open, b"mine"), None);
     let ino = tree.lookup(open, "mine").unwrap();
-    let op = Op::SetAttr { ino, change: AttrChange { uid: Some(8), ..NONE } };
+    let op = Op::Change(ChangeOp::SetAttr { ino, change: AttrChange { uid: Some(8), ..NONE } });
     assert_eq!(tree.guest_refusal(op), Some(Errno::NotPermitted));
 }
 
@@ -79,7 +83,8 @@ fn a_user_gives_a_file_to_one_of_its_groups_only() {
     let open = tree.open;
     assert_eq!(tree.create_refusal(&user(7), open, b"mine"), None);
     let ino = tree.lookup(open, "mine").unwrap();
-    let op = |gid| Op::SetAttr { ino, change: AttrChange { gid: Some(gid), ..NONE } };
+    let op =
+        |gid| Op::Change(ChangeOp::SetAttr { ino, change: AttrChange { gid: Some(gid), ..NONE } });
     assert_eq!(tree.guest_refusal(op(9)), Some(Errno::NotPermitted));
     let member = types::Cred { groups: vec![9], ..guest() };
     assert_eq!(tree.answer_as(&member, op(9)), Ok(Answer::Done));
@@ -91,31 +96,43 @@ fn a_change_of_owner_drops_the_set_id_bits() {
     let open = tree.open;
     assert_eq!(tree.create_refusal(&user(7), open, b"mine"), None);
     let ino = tree.lookup(open, "mine").unwrap();
-    tree.answer_as(&guest(), Op::SetAttr { ino, change: chmod(0o6755) }).unwrap();
+    tree.answer_as(&guest(), Op::Change(ChangeOp::SetAttr { ino, change: chmod(0o6755) })).unwrap();
     assert_eq!(tree.attr(ino).mode & 0o6000, 0o6000);
-    tree.answer_as(&guest(), Op::SetAttr { ino, change: AttrChange { gid: Some(7), ..NONE } })
-        .unwrap();
+    tree.answer_as(
+        &guest(),
+        Op::Change(ChangeOp::SetAttr { ino, change: AttrChange { gid: Some(7), ..NONE } }),
+    )
+    .unwrap();
     assert_eq!(tree.attr(ino).mode & 0o6000, 0);
 }
 
 #[test]
 fn a_truncation_without_write_permission_is_refused() {
     let mut tree = Tree::new();
-    let op = Op::SetAttr { ino: tree.file, change: AttrChange { size: Some(0), ..NONE } };
+    let op = Op::Change(ChangeOp::SetAttr {
+        ino: tree.file,
+        change: AttrChange { size: Some(0), ..NONE },
+    });
     assert_eq!(tree.guest_refusal(op), Some(Errno::Access));
 }
 
 #[test]
 fn a_truncation_of_a_directory_is_refused() {
     let mut tree = Tree::new();
-    let op = Op::SetAttr { ino: tree.sub, change: AttrChange { size: Some(0), ..NONE } };
+    let op = Op::Change(ChangeOp::SetAttr {
+        ino: tree.sub,
+        change: AttrChange { size: Some(0), ..NONE },
+    });
     assert_eq!(tree.refusal(op), Some(Errno::IsDirectory));
 }
 
 #[test]
 fn a_truncation_of_a_symbolic_link_is_refused() {
     let mut tree = Tree::new();
-    let op = Op::SetAttr { ino: tree.link, change: AttrChange { size: Some(0), ..NONE } };
+    let op = Op::Change(ChangeOp::SetAttr {
+        ino: tree.link,
+        change: AttrChange { size: Some(0), ..NONE },
+    });
     assert_eq!(tree.refusal(op), Some(Errno::Invalid));
 }
 
@@ -123,7 +140,7 @@ fn a_truncation_of_a_symbolic_link_is_refused() {
 fn a_truncation_to_more_than_a_file_may_have_is_refused() {
     let mut tree = Tree::new();
     let size = Some(types::FILE_BYTES_MAX + 1);
-    let op = Op::SetAttr { ino: tree.file, change: AttrChange { size, ..NONE } };
+    let op = Op::Change(ChangeOp::SetAttr { ino: tree.file, change: AttrChange { size, ..NONE } });
     assert_eq!(tree.refusal(op), Some(Errno::TooBig));
 }
 
@@ -131,14 +148,14 @@ fn a_truncation_to_more_than_a_file_may_have_is_refused() {
 fn a_user_sets_no_times_of_another_users_file() {
     let mut tree = Tree::new();
     let change = AttrChange { mtime: Some(Timestamp(1)), ..NONE };
-    let op = Op::SetAttr { ino: tree.file, change };
+    let op = Op::Change(ChangeOp::SetAttr { ino: tree.file, change });
     assert_eq!(tree.guest_refusal(op), Some(Errno::NotPermitted));
 }
 
 #[test]
 fn a_change_of_an_unknown_inode_is_stale() {
     let mut tree = Tree::new();
-    let op = Op::SetAttr { ino: NOTHING, change: chmod(0o600) };
+    let op = Op::Change(ChangeOp::SetAttr { ino: NOTHING, change: chmod(0o600) });
     assert_eq!(tree.refusal(op), Some(Errno::Stale));
 }
 
@@ -148,8 +165,8 @@ fn an_access_sets_a_later_access_time_and_no_earlier_one() {
     let ino = tree.file;
     let before = tree.attr(ino);
     let later = Timestamp(before.atime.0 + 1000);
-    tree.answer(Op::Accessed { ino, at: later }).unwrap();
-    tree.answer(Op::Accessed { ino, at: before.atime }).unwrap();
+    tree.answer(Op::Change(ChangeOp::Accessed { ino, at: later })).unwrap();
+    tree.answer(Op::Change(ChangeOp::Accessed { ino, at: before.atime })).unwrap();
     let after = tree.attr(ino);
     assert_eq!((after.atime, after.ctime), (later, before.ctime));
 }
@@ -157,12 +174,12 @@ fn an_access_sets_a_later_access_time_and_no_earlier_one() {
 #[test]
 fn an_access_of_an_unknown_inode_is_stale() {
     let mut tree = Tree::new();
-    let op = Op::Accessed { ino: NOTHING, at: Timestamp(1) };
+    let op = Op::Change(ChangeOp::Accessed { ino: NOTHING, at: Timestamp(1) });
     assert_eq!(tree.refusal(op), Some(Errno::Stale));
 }
 
 fn set<'a>(tree: &Tree, name: &'a [u8], value: Option<&'a [u8]>, flags: XattrFlags) -> Op<'a> {
-    Op::SetXattr { ino: tree.file, name, value, flags }
+    Op::Change(ChangeOp::SetXattr { ino: tree.file, name, value, flags })
 }
 
 #[test]
@@ -170,7 +187,7 @@ fn an_extended_attribute_is_returned_as_it_was_set() {
     let mut tree = Tree::new();
     let op = set(&tree, b"user.a", Some(b"1"), SET);
     tree.answer(op).unwrap();
-    let op = Op::GetXattr { ino: tree.file, name: b"user.a" };
+    let op = Op::Read(ReadOp::GetXattr { ino: tree.file, name: b"user.a" });
     assert_eq!(tree.answer(op), Ok(Answer::Data(b"1".to_vec())));
 }
 
@@ -181,7 +198,7 @@ fn extended_attributes_are_listed_by_name() {
         let op = set(&tree, name, Some(b"1"), SET);
         tree.answer(op).unwrap();
     }
-    let op = Op::ListXattr { ino: tree.file };
+    let op = Op::Read(ReadOp::ListXattr { ino: tree.file });
     let Ok(Answer::Names(mut names)) = tree.answer(op) else { panic!() };
     names.sort_unstable();
     assert_eq!(names, [b"user.a", b"user.b"]);
@@ -193,14 +210,14 @@ fn a_removed_extended_attribute_has_no_value() {
     let (one, none) = (set(&tree, b"user.a", Some(b"1"), SET), set(&tree, b"user.a", None, SET));
     tree.answer(one).unwrap();
     tree.answer(none).unwrap();
-    let op = Op::GetXattr { ino: tree.file, name: b"user.a" };
+    let op = Op::Read(ReadOp::GetXattr { ino: tree.file, name: b"user.a" });
     assert_eq!(tree.refusal(op), Some(Errno::NoData));
 }
 
 #[test]
 fn a_missing_extended_attribute_is_neither_read_nor_removed() {
     let mut tree = Tree::new();
-    let op = Op::GetXattr { ino: tree.file, name: b"user.a" };
+    let op = Op::Read(ReadOp::GetXattr { ino: tree.file, name: b"user.a" });
     assert_eq!(tree.refusal(op), Some(Errno::NoData));
     let op = set(&tree, b"user.a", None, SET);
     assert_eq!(tree.refusal(op), Some(Errno::NoData));
@@ -269,8 +286,16 @@ fn extended_attributes_that_are_too_large_together_are_refused() {
 #[test]
 fn an_extended_attribute_of_an_unknown_inode_is_stale() {
     let mut tree = Tree::new();
-    let op = Op::SetXattr { ino: NOTHING, name: b"user.a", value: Some(b"1"), flags: SET };
+    let op = Op::Change(ChangeOp::SetXattr {
+        ino: NOTHING,
+        name: b"user.a",
+        value: Some(b"1"),
+        flags: SET,
+    });
     assert_eq!(tree.refusal(op), Some(Errno::Stale));
-    assert_eq!(tree.refusal(Op::GetXattr { ino: NOTHING, name: b"user.a" }), Some(Errno::Stale));
-    assert_eq!(tree.refusal(Op::ListXattr { ino: NOTHING }), Some(Errno::Stale));
+    assert_eq!(
+        tree.refusal(Op::Read(ReadOp::GetXattr { ino: NOTHING, name: b"user.a" })),
+        Some(Errno::Stale)
+    );
+    assert_eq!(tree.refusal(Op::Read(ReadOp::ListXattr { ino: NOTHING })), Some(Errno::Stale));
 }

@@ -1,5 +1,5 @@
 use types::{Errno, FileType, INLINE_BYTES_MAX, Ino, SYMLINK_BYTES_MAX};
-use wire::{Answer, NewInode, Op};
+use wire::{Answer, ChangeOp, NewInode, Op};
 
 use crate::tests::cluster::{DIR, FILE, LINK, user};
 use crate::tests::fixture::{LONG, NOTHING, Tree, guest};
@@ -7,7 +7,7 @@ use types::Cred;
 
 fn create(tree: &mut Tree, new: NewInode<'_>) -> Result<types::Attr, Errno> {
     let parent = tree.dir;
-    match tree.answer(Op::Create { parent, name: b"new", new })? {
+    match tree.answer(Op::Change(ChangeOp::Create { parent, name: b"new", new }))? {
         Answer::Attr(attr) => Ok(attr),
         other => panic!("{other:?} is no answer to a create"),
     }
@@ -25,7 +25,7 @@ fn a_created_file_is_found_under_its_name() {
 fn a_create_belongs_to_the_user_that_asked() {
     let mut tree = Tree::new();
     let new = NewInode { mode: FILE, ..NewInode::default() };
-    let op = Op::Create { parent: tree.open, name: b"new", new };
+    let op = Op::Change(ChangeOp::Create { parent: tree.open, name: b"new", new });
     let Ok(Answer::Attr(attr)) = tree.answer_as(&guest(), op) else { panic!() };
     assert_eq!((attr.uid, attr.gid), (7, 7));
 }
@@ -35,9 +35,9 @@ fn a_create_in_a_set_gid_directory_inherits_its_group() {
     let mut tree = Tree::new();
     let parent = tree.open;
     let change = types::AttrChange { mode: Some(0o2777), gid: Some(5), ..Default::default() };
-    tree.answer(Op::SetAttr { ino: parent, change }).unwrap();
+    tree.answer(Op::Change(ChangeOp::SetAttr { ino: parent, change })).unwrap();
     let new = NewInode { mode: DIR, ..NewInode::default() };
-    let op = Op::Create { parent, name: b"new", new };
+    let op = Op::Change(ChangeOp::Create { parent, name: b"new", new });
     let Ok(Answer::Attr(attr)) = tree.answer_as(&guest(), op) else { panic!() };
     assert_eq!((attr.gid, attr.mode & 0o2000), (5, 0o2000), "a directory hands it on");
 }
@@ -54,7 +54,7 @@ fn root_creates_files_of_other_users() {
 fn a_user_creates_no_file_of_another_user() {
     let mut tree = Tree::new();
     let new = NewInode { mode: FILE, owner: Some((8, 8)), ..NewInode::default() };
-    let op = Op::Create { parent: tree.open, name: b"new", new };
+    let op = Op::Change(ChangeOp::Create { parent: tree.open, name: b"new", new });
     assert_eq!(tree.guest_refusal(op), Some(Errno::NotPermitted));
 }
 

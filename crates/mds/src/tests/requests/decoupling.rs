@@ -1,5 +1,8 @@
 use types::{ClientId, Errno, Ino, InoRange, Tid};
-use wire::{Answer, Decoupled, MergeFlags, MergeReport, Message, Op, UnusedNumbers};
+use wire::{
+    Answer, ChangeOp, Decoupled, JobOp, MergeFlags, MergeReport, Message, Op, ReadOp, SessionOp,
+    UnusedNumbers,
+};
 
 use crate::MdsInput;
 use crate::tests::cluster::Notice;
@@ -13,7 +16,7 @@ const ALLOWS: &str = "consistency: append_client_journal+volatile_apply\ndurabil
 
 fn decouple(tree: &mut Tree, path: &str, client: u64, policy: &str) -> Result<Decoupled, Errno> {
     let (path, policy) = (path.as_bytes(), policy.as_bytes());
-    match tree.monitor(Op::Decouple { path, client: ClientId(client), policy })? {
+    match tree.monitor(Op::Job(JobOp::Decouple { path, client: ClientId(client), policy }))? {
         Answer::Decoupled(given) => Ok(given),
         other => panic!("{other:?} is no decoupling"),
     }
@@ -37,7 +40,8 @@ fn answer_of(tree: &mut Tree, client: u64, op: Op<'_>) -> Result<Answer, Errno> 
 fn begin_merge(tree: &mut Tree, client: u64, bytes: &[u8], flags: MergeFlags) -> Tid {
     let subtree = tree.sub;
     let (length, unused) = (bytes.len() as u64, UnusedNumbers::default());
-    let tid = tree.ask(client, Op::Merge { subtree, bytes: length, object: b"", flags, unused });
+    let tid = tree
+        .ask(client, Op::Job(JobOp::Merge { subtree, bytes: length, object: b"", flags, unused }));
     let conn = tree.conn(client, 0);
     tree.input(0, MdsInput::Message(conn, Message::Chunk { tid, bytes }));
     tree.settle();
@@ -80,9 +84,9 @@ fn a_decoupled_subtree_is_held_by_its_client() {
     let (mut tree, given) = decoupled(BLOCKS);
     let ino = tree.sub;
     let client = 1_u64.to_le_bytes().to_vec();
-    assert_eq!(tree.answer(Op::Held { ino }), Ok(Answer::Data(client.clone())));
+    assert_eq!(tree.answer(Op::Session(SessionOp::Held { ino })), Ok(Answer::Data(client.clone())));
     let ino = Ino(given.range.start + 5);
-    assert_eq!(tree.answer(Op::Held { ino }), Ok(Answer::Data(client)));
+    assert_eq!(tree.answer(Op::Session(SessionOp::Held { ino })), Ok(Answer::Data(client)));
 }
 
 #[test]
@@ -135,7 +139,7 @@ fn a_decoupling_fails_if_the_table_cannot_be_stored() {
     tree.fails = |_| None;
     tree.connect(2);
     let dir = tree.sub;
-    let op = Op::List { dir, after: None, limit: 9, attrs: false };
+    let op = Op::Read(ReadOp::List { dir, after: None, limit: 9, attrs: false });
     assert!(answer_of(&mut tree, 2, op).is_ok(), "the subtree is no client's");
 }
 
@@ -144,12 +148,12 @@ fn a_blocking_subtree_is_busy_for_other_clients() {
     let (mut tree, _) = decoupled(BLOCKS);
     let (dir, sub) = (tree.dir, tree.sub);
     let ops = [
-        Op::GetAttr { ino: sub },
-        Op::Lookup { parent: dir, name: b"sub" },
-        Op::Lookup { parent: sub, name: b"x" },
-        Op::List { dir: sub, after: None, limit: 9, attrs: false },
-        Op::Rmdir { parent: dir, name: b"sub" },
-        Op::Walk { base: Ino::ROOT, path: b"/dir/sub/x" },
+        Op::Read(ReadOp::GetAttr { ino: sub }),
+        Op::Read(ReadOp::Lookup { parent: dir, name: b"sub" }),
+        Op::Read(ReadOp::Lookup { parent: sub, name: b"x" }),
+        Op::Read(ReadOp::List { dir: sub, after: None, limit: 9, attrs: false }),
+        Op::Change(ChangeOp::Rmdir { parent: dir, name: b"sub" }),
+        Op::Read(ReadOp::Walk { base: Ino::ROOT, path: b"/dir/sub/x" }),
     ];
     for op in ops {
         assert_eq!(answer_of(&mut tree, 2, op), Err(Errno::Busy), "{op:?}");
@@ -161,20 +165,20 @@ fn a_blocking_subtree_is_busy_for_other_clients() {
 fn a_blocking_subtree_is_open_to_its_own_client() {
     let (mut tree, _) = decoupled(BLOCKS);
     let sub = tree.sub;
-    assert_eq!(answer_of(&mut tree, 1, Op::GetAttr { ino: sub }).map(drop), Ok(()));
+    assert_eq!(answer_of(&mut tree, 1, Op::Read(ReadOp::GetAttr { ino: sub })).map(drop), Ok(()));
 }
 
 #[test]
 fn a_subtree_that_does_not_block_is_open_to_other_clients() {
     let (mut tree, _) = decoupled(ALLOWS);
     let sub = tree.sub;
-    assert_eq!(answer_of(&mut tree, 2, Op::GetAttr { ino: sub }).map(drop), Ok(()));
+    assert_eq!(answer_of(&mut tree, 2, Op::Read(ReadOp::GetAttr { ino: sub })).map(drop), Ok(()));
 }
 
 #[test]
 fn a_client_gets_more_numbers_for_its_subtree() {
     let (mut tree, given) = decoupled(BLOCKS);
-    let op = Op::Extend { subtree: tree.sub, count: 500 };
+    let op = Op::Job(JobOp::Extend { subtree: tree.sub, count: 500 });
     let Ok(Answer::Range(range)) = tree.answer(op) else { panic!() };
     assert!(range.len() == 500 && range.start >= given.range.end);
 }
@@ -182,21 +186,21 @@ fn a_client_gets_more_numbers_for_its_subtree() {
 #[test]
 fn another_client_gets_no_numbers_for_the_subtree() {
     let (mut tree, _) = decoupled(BLOCKS);
-    let op = Op::Extend { subtree: tree.sub, count: 500 };
+    let op = Op::Job(JobOp::Extend { subtree: tree.sub, count: 500 });
     assert_eq!(answer_of(&mut tree, 2, op), Err(Errno::Busy));
 }
 
 #[test]
 fn no_client_gets_numbers_for_a_subtree_that_is_not_decoupled() {
     let mut tree = Tree::new();
-    let op = Op::Extend { subtree: tree.sub, count: 500 };
+    let op = Op::Job(JobOp::Extend { subtree: tree.sub, count: 500 });
     assert_eq!(tree.refusal(op), Some(Errno::Stale));
 }
 
 #[test]
 fn a_client_gets_numbers_for_its_own_creates() {
     let mut tree = Tree::new();
-    let op = Op::Extend { subtree: Ino(0), count: 10 };
+    let op = Op::Job(JobOp::Extend { subtree: Ino(0), count: 10 });
     let Ok(Answer::Range(range)) = tree.answer(op) else { panic!() };
     assert_eq!(range.len(), 10);
 }
@@ -205,15 +209,15 @@ fn a_client_gets_numbers_for_its_own_creates() {
 fn a_released_subtree_is_open_to_other_clients() {
     let (mut tree, _) = decoupled(BLOCKS);
     let subtree = tree.sub;
-    tree.answer(Op::Release { subtree, unused: UnusedNumbers::default() }).unwrap();
-    assert!(answer_of(&mut tree, 2, Op::GetAttr { ino: subtree }).is_ok());
+    tree.answer(Op::Job(JobOp::Release { subtree, unused: UnusedNumbers::default() })).unwrap();
+    assert!(answer_of(&mut tree, 2, Op::Read(ReadOp::GetAttr { ino: subtree })).is_ok());
 }
 
 #[test]
 fn a_subtree_is_released_by_its_client_or_root() {
     let (mut tree, _) = decoupled(ALLOWS);
     let subtree = tree.sub;
-    let op = Op::Release { subtree, unused: UnusedNumbers::default() };
+    let op = Op::Job(JobOp::Release { subtree, unused: UnusedNumbers::default() });
     let cred = crate::tests::fixture::guest();
     let tid = tree.ask_as(2, &cred, op);
     assert_eq!(tree.reply(2, tid).result.unwrap_err().errno, Errno::Busy);
@@ -223,7 +227,7 @@ fn a_subtree_is_released_by_its_client_or_root() {
 #[test]
 fn a_subtree_that_is_not_decoupled_is_not_released() {
     let mut tree = Tree::new();
-    let op = Op::Release { subtree: tree.sub, unused: UnusedNumbers::default() };
+    let op = Op::Job(JobOp::Release { subtree: tree.sub, unused: UnusedNumbers::default() });
     assert_eq!(tree.refusal(op), Some(Errno::Stale));
 }
 
@@ -233,8 +237,8 @@ fn unused_numbers_come_back_with_the_subtree() {
     let rest = InoRange { start: given.range.start + 10, end: given.range.end };
     let subtree = tree.sub;
     let unused = UnusedNumbers::encode(&[rest]);
-    tree.answer(Op::Release { subtree, unused: UnusedNumbers::new(&unused) }).unwrap();
-    let op = Op::Extend { subtree: Ino(0), count: 90 };
+    tree.answer(Op::Job(JobOp::Release { subtree, unused: UnusedNumbers::new(&unused) })).unwrap();
+    let op = Op::Job(JobOp::Extend { subtree: Ino(0), count: 90 });
     assert_eq!(tree.answer(op), Ok(Answer::Range(rest)));
 }
 
@@ -242,7 +246,7 @@ fn unused_numbers_come_back_with_the_subtree() {
 fn a_taken_over_subtree_fences_its_client() {
     let (mut tree, given) = decoupled(BLOCKS);
     let subtree = tree.sub;
-    let taken = answer_of(&mut tree, 2, Op::TakeOver { subtree });
+    let taken = answer_of(&mut tree, 2, Op::Job(JobOp::TakeOver { subtree }));
     let Ok(Answer::Decoupled(taken)) = taken else { panic!("{taken:?}") };
     assert_eq!(taken.range, given.range);
     assert_eq!(tree.closed, [1]);
@@ -255,8 +259,8 @@ fn a_taken_over_subtree_fences_its_client() {
 fn a_subtree_that_is_not_decoupled_is_not_taken_over() {
     let mut tree = Tree::new();
     let subtree = tree.sub;
-    assert_eq!(tree.refusal(Op::TakeOver { subtree }), Some(Errno::Stale));
-    assert_eq!(tree.refusal(Op::TakeOver { subtree: NOTHING }), Some(Errno::Stale));
+    assert_eq!(tree.refusal(Op::Job(JobOp::TakeOver { subtree })), Some(Errno::Stale));
+    assert_eq!(tree.refusal(Op::Job(JobOp::TakeOver { subtree: NOTHING })), Some(Errno::Stale));
 }
 
 #[test]
@@ -264,7 +268,7 @@ fn a_subtree_is_taken_over_by_root_or_its_owner() {
     let (mut tree, _) = decoupled(BLOCKS);
     let subtree = tree.sub;
     let cred = crate::tests::fixture::guest();
-    let tid = tree.ask_as(2, &cred, Op::TakeOver { subtree });
+    let tid = tree.ask_as(2, &cred, Op::Job(JobOp::TakeOver { subtree }));
     assert_eq!(tree.reply(2, tid).result.unwrap_err().errno, Errno::NotPermitted);
 }
 
@@ -376,7 +380,7 @@ fn a_journal_that_is_longer_than_announced_is_refused() {
     let (mut tree, given) = decoupled(BLOCKS);
     let bytes = files(&tree, &given, &["a"]);
     let (subtree, unused, flags) = (tree.sub, UnusedNumbers::default(), PLAIN);
-    let op = Op::Merge { subtree, bytes: 10, object: b"", flags, unused };
+    let op = Op::Job(JobOp::Merge { subtree, bytes: 10, object: b"", flags, unused });
     let tid = tree.ask(1, op);
     let conn = tree.conn(1, 0);
     tree.input(0, MdsInput::Message(conn, Message::Chunk { tid, bytes: &bytes }));
@@ -387,7 +391,7 @@ fn a_journal_that_is_longer_than_announced_is_refused() {
 fn a_merge_by_a_client_that_does_not_have_the_subtree_is_refused() {
     let (mut tree, _) = decoupled(ALLOWS);
     let (subtree, unused, flags) = (tree.sub, UnusedNumbers::default(), PLAIN);
-    let op = Op::Merge { subtree, bytes: 10, object: b"", flags, unused };
+    let op = Op::Job(JobOp::Merge { subtree, bytes: 10, object: b"", flags, unused });
     assert_eq!(answer_of(&mut tree, 2, op), Err(Errno::Busy));
 }
 
@@ -395,7 +399,7 @@ fn a_merge_by_a_client_that_does_not_have_the_subtree_is_refused() {
 fn a_merge_into_a_subtree_that_is_not_decoupled_is_refused() {
     let mut tree = Tree::new();
     let (subtree, unused, flags) = (tree.sub, UnusedNumbers::default(), PLAIN);
-    let op = Op::Merge { subtree, bytes: 10, object: b"", flags, unused };
+    let op = Op::Job(JobOp::Merge { subtree, bytes: 10, object: b"", flags, unused });
     assert_eq!(tree.refusal(op), Some(Errno::Stale));
 }
 
@@ -403,7 +407,7 @@ fn a_merge_into_a_subtree_that_is_not_decoupled_is_refused() {
 fn a_merge_of_a_journal_that_is_too_large_is_refused() {
     let (mut tree, _) = decoupled(BLOCKS);
     let (subtree, unused, flags) = (tree.sub, UnusedNumbers::default(), PLAIN);
-    let op = Op::Merge { subtree, bytes: u64::MAX, object: b"", flags, unused };
+    let op = Op::Job(JobOp::Merge { subtree, bytes: u64::MAX, object: b"", flags, unused });
     assert_eq!(tree.refusal(op), Some(Errno::TooBig));
 }
 
@@ -412,7 +416,7 @@ fn a_merge_by_reference_needs_a_list_of_runs() {
     let (mut tree, _) = decoupled(BLOCKS);
     let (subtree, unused) = (tree.sub, UnusedNumbers::default());
     let flags = MergeFlags { by_reference: true, ..PLAIN };
-    let op = Op::Merge { subtree, bytes: 0, object: b"", flags, unused };
+    let op = Op::Job(JobOp::Merge { subtree, bytes: 0, object: b"", flags, unused });
     assert_eq!(tree.refusal(op), Some(Errno::NotSupported));
 }
 
@@ -420,7 +424,8 @@ fn a_merge_by_reference_needs_a_list_of_runs() {
 fn a_merge_of_a_journal_object_that_is_gone_is_refused() {
     let (mut tree, _) = decoupled(BLOCKS);
     let (subtree, unused, flags) = (tree.sub, UnusedNumbers::default(), PLAIN);
-    let op = Op::Merge { subtree, bytes: 0, object: b"journal/client/x", flags, unused };
+    let op =
+        Op::Job(JobOp::Merge { subtree, bytes: 0, object: b"journal/client/x", flags, unused });
     assert_eq!(tree.refusal(op), Some(Errno::NotFound));
 }
 
@@ -430,7 +435,7 @@ fn a_merge_whose_connection_ends_is_dropped() {
     let bytes = files(&tree, &given, &["a"]);
     let (subtree, unused, flags) = (tree.sub, UnusedNumbers::default(), PLAIN);
     let length = bytes.len() as u64;
-    tree.ask(1, Op::Merge { subtree, bytes: length, object: b"", flags, unused });
+    tree.ask(1, Op::Job(JobOp::Merge { subtree, bytes: length, object: b"", flags, unused }));
     assert!(tree.mds(0).is_merging());
     tree.disconnect(1);
     assert!(!tree.mds(0).is_merging());

@@ -1,5 +1,5 @@
 use types::{Errno, Lock, LockKind, LockMode};
-use wire::{Answer, Op};
+use wire::{Answer, Op, SessionOp};
 
 use crate::tests::fixture::Tree;
 
@@ -20,14 +20,14 @@ fn locked(lock: Lock) -> Tree {
     let mut tree = Tree::new();
     tree.connect(2);
     let ino = tree.file;
-    tree.answer(Op::Lock { ino, lock, wait: false }).unwrap();
+    tree.answer(Op::Session(SessionOp::Lock { ino, lock, wait: false })).unwrap();
     tree
 }
 
 /// How the server answers client 2, which does not wait.
 fn tries(tree: &mut Tree, lock: Lock) -> Result<Answer, Errno> {
     let ino = tree.file;
-    let tid = tree.ask(2, Op::Lock { ino, lock, wait: false });
+    let tid = tree.ask(2, Op::Session(SessionOp::Lock { ino, lock, wait: false }));
     tree.reply(2, tid).result.map_err(|failure| failure.errno)
 }
 
@@ -58,7 +58,11 @@ fn two_clients_hold_locks_on_ranges_that_do_not_overlap() {
 #[test]
 fn a_lock_with_an_end_before_its_start_is_refused() {
     let mut tree = Tree::new();
-    let op = Op::Lock { ino: tree.file, lock: posix(LockMode::Write, 5, 4), wait: false };
+    let op = Op::Session(SessionOp::Lock {
+        ino: tree.file,
+        lock: posix(LockMode::Write, 5, 4),
+        wait: false,
+    });
     assert_eq!(tree.refusal(op), Some(Errno::Invalid));
 }
 
@@ -66,10 +70,12 @@ fn a_lock_with_an_end_before_its_start_is_refused() {
 fn a_blocked_lock_is_granted_when_its_holder_unlocks() {
     let mut tree = locked(whole(LockMode::Write));
     let ino = tree.file;
-    let tid = tree.ask(2, Op::Lock { ino, lock: whole(LockMode::Write), wait: true });
+    let tid =
+        tree.ask(2, Op::Session(SessionOp::Lock { ino, lock: whole(LockMode::Write), wait: true }));
     tree.pass(10);
     assert!(!tree.is_answered(2, tid));
-    tree.answer(Op::Lock { ino, lock: whole(LockMode::Unlock), wait: false }).unwrap();
+    tree.answer(Op::Session(SessionOp::Lock { ino, lock: whole(LockMode::Unlock), wait: false }))
+        .unwrap();
     assert_eq!(tree.reply(2, tid).result, Ok(Answer::Done));
 }
 
@@ -77,7 +83,8 @@ fn a_blocked_lock_is_granted_when_its_holder_unlocks() {
 fn a_blocked_lock_is_granted_when_its_holder_is_gone() {
     let mut tree = locked(whole(LockMode::Write));
     let ino = tree.file;
-    let tid = tree.ask(2, Op::Lock { ino, lock: whole(LockMode::Write), wait: true });
+    let tid =
+        tree.ask(2, Op::Session(SessionOp::Lock { ino, lock: whole(LockMode::Write), wait: true }));
     tree.disconnect(1);
     assert_eq!(tree.reply(2, tid).result, Ok(Answer::Done));
 }
@@ -86,8 +93,8 @@ fn a_blocked_lock_is_granted_when_its_holder_is_gone() {
 fn a_canceled_wait_for_a_lock_is_interrupted() {
     let mut tree = locked(whole(LockMode::Write));
     let (ino, lock) = (tree.file, whole(LockMode::Read));
-    let tid = tree.ask(2, Op::Lock { ino, lock, wait: true });
-    let cancel = tree.ask(2, Op::CancelLock { ino, lock });
+    let tid = tree.ask(2, Op::Session(SessionOp::Lock { ino, lock, wait: true }));
+    let cancel = tree.ask(2, Op::Session(SessionOp::CancelLock { ino, lock }));
     assert_eq!(tree.reply(2, cancel).result, Ok(Answer::Done));
     assert_eq!(tree.reply(2, tid).result.unwrap_err().errno, Errno::Interrupted);
 }
@@ -96,7 +103,7 @@ fn a_canceled_wait_for_a_lock_is_interrupted() {
 fn a_cancel_without_a_wait_changes_nothing() {
     let mut tree = locked(whole(LockMode::Write));
     let (ino, lock) = (tree.file, whole(LockMode::Write));
-    let cancel = tree.ask(2, Op::CancelLock { ino, lock });
+    let cancel = tree.ask(2, Op::Session(SessionOp::CancelLock { ino, lock }));
     assert_eq!(tree.reply(2, cancel).result, Ok(Answer::Done));
     assert_eq!(tries(&mut tree, lock), Err(Errno::Again));
 }
@@ -106,8 +113,14 @@ fn a_circle_of_waiting_processes_is_a_deadlock() {
     let mut tree = locked(posix(LockMode::Write, 0, 0));
     let ino = tree.file;
     assert_eq!(tries(&mut tree, posix(LockMode::Write, 1, 1)), Ok(Answer::Done));
-    tree.ask(1, Op::Lock { ino, lock: posix(LockMode::Write, 1, 1), wait: true });
-    let tid = tree.ask(2, Op::Lock { ino, lock: posix(LockMode::Write, 0, 0), wait: true });
+    tree.ask(
+        1,
+        Op::Session(SessionOp::Lock { ino, lock: posix(LockMode::Write, 1, 1), wait: true }),
+    );
+    let tid = tree.ask(
+        2,
+        Op::Session(SessionOp::Lock { ino, lock: posix(LockMode::Write, 0, 0), wait: true }),
+    );
     assert_eq!(tree.reply(2, tid).result.unwrap_err().errno, Errno::Deadlock);
 }
 
@@ -123,7 +136,7 @@ fn a_query_names_the_lock_that_is_in_the_way() {
     let held = posix(LockMode::Write, 5, 9);
     let mut tree = locked(held);
     let ino = tree.file;
-    let tid = tree.ask(2, Op::GetLock { ino, lock: whole(LockMode::Read) });
+    let tid = tree.ask(2, Op::Session(SessionOp::GetLock { ino, lock: whole(LockMode::Read) }));
     let found = Some((types::ClientId(1), held));
     assert_eq!(tree.reply(2, tid).result, Ok(Answer::Locked(found)));
 }
@@ -131,7 +144,7 @@ fn a_query_names_the_lock_that_is_in_the_way() {
 #[test]
 fn a_query_of_the_holder_finds_no_lock_in_the_way() {
     let mut tree = locked(whole(LockMode::Write));
-    let op = Op::GetLock { ino: tree.file, lock: whole(LockMode::Write) };
+    let op = Op::Session(SessionOp::GetLock { ino: tree.file, lock: whole(LockMode::Write) });
     assert_eq!(tree.answer(op), Ok(Answer::Locked(None)));
 }
 
@@ -140,10 +153,13 @@ fn a_waiting_writer_comes_before_later_readers() {
     let mut tree = locked(whole(LockMode::Read));
     tree.connect(3);
     let ino = tree.file;
-    let writer = tree.ask(2, Op::Lock { ino, lock: whole(LockMode::Write), wait: true });
-    let reader = tree.ask(3, Op::Lock { ino, lock: whole(LockMode::Read), wait: true });
+    let writer =
+        tree.ask(2, Op::Session(SessionOp::Lock { ino, lock: whole(LockMode::Write), wait: true }));
+    let reader =
+        tree.ask(3, Op::Session(SessionOp::Lock { ino, lock: whole(LockMode::Read), wait: true }));
     assert!(!tree.is_answered(3, reader), "the writer came first");
-    tree.answer(Op::Lock { ino, lock: whole(LockMode::Unlock), wait: false }).unwrap();
+    tree.answer(Op::Session(SessionOp::Lock { ino, lock: whole(LockMode::Unlock), wait: false }))
+        .unwrap();
     assert!(tree.is_answered(2, writer) && !tree.is_answered(3, reader));
     tree.disconnect(2);
     assert!(tree.is_answered(3, reader));

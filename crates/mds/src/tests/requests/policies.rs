@@ -1,5 +1,5 @@
 use types::{ClientId, Errno, Ino};
-use wire::{Answer, Op};
+use wire::{Answer, ChangeOp, Op, ReadOp};
 
 use crate::tests::fixture::{Tree, guest};
 
@@ -7,7 +7,7 @@ const SAFE: &str = "consistency: rpcs\ndurability: stream\nack: safe\n";
 const VOLATILE: &str = "consistency: rpcs\ndurability: none\n";
 
 fn source(tree: &mut Tree, dir: Ino) -> Ino {
-    match tree.answer(Op::GetPolicy { dir }) {
+    match tree.answer(Op::Read(ReadOp::GetPolicy { dir })) {
         Ok(Answer::Policy(policy)) => policy.source,
         other => panic!("{other:?} is no policy"),
     }
@@ -67,7 +67,7 @@ fn a_policy_of_a_file_is_refused() {
 fn a_policy_of_another_users_directory_is_refused() {
     let mut tree = Tree::new();
     let (path, policy, client) = (&b"/dir"[..], SAFE.as_bytes(), ClientId(0));
-    let op = Op::SetPolicy { path, policy, client };
+    let op = Op::Change(ChangeOp::SetPolicy { path, policy, client });
     assert_eq!(tree.answer_as(&guest(), op), Err(Errno::NotPermitted));
 }
 
@@ -85,7 +85,7 @@ fn a_change_under_a_safe_policy_is_answered_when_it_is_durable() {
     tree.set_policy("/dir", SAFE).unwrap();
     tree.pass(20);
     tree.holds = |op| matches!(op, metastore::request::StoreOp::Append { .. });
-    let tid = tree.ask(1, Op::Unlink { parent: dir, name: b"file" });
+    let tid = tree.ask(1, Op::Change(ChangeOp::Unlink { parent: dir, name: b"file" }));
     tree.pass(20);
     assert!(!tree.is_answered(1, tid));
     tree.let_go();
@@ -100,7 +100,7 @@ fn a_change_under_a_volatile_policy_is_not_journalled() {
     tree.set_policy("/dir", VOLATILE).unwrap();
     tree.pass(20);
     let before = tree.counted(0, "journal_last");
-    let tid = tree.ask(1, Op::Unlink { parent: dir, name: b"file" });
+    let tid = tree.ask(1, Op::Change(ChangeOp::Unlink { parent: dir, name: b"file" }));
     assert_eq!(tree.reply(1, tid).seq, types::Seq(0));
     assert_eq!(tree.counted(0, "journal_last"), before);
 }
@@ -111,7 +111,8 @@ fn a_rename_into_a_journalled_directory_is_journalled() {
     let (dir, open) = (tree.dir, tree.open);
     tree.set_policy("/dir", VOLATILE).unwrap();
     let (name, flags) = (&b"file"[..], Default::default());
-    let op = Op::Rename { parent: dir, name, new_parent: open, new_name: name, flags };
+    let op =
+        Op::Change(ChangeOp::Rename { parent: dir, name, new_parent: open, new_name: name, flags });
     let tid = tree.ask(1, op);
     assert!(tree.reply(1, tid).seq.0 > 0);
 }
@@ -132,7 +133,7 @@ fn a_policy_says_where_the_entries_of_a_directory_are() {
     use wire::StateStorage;
     let mut tree = Tree::new();
     let dir = tree.dir;
-    let kept = |tree: &mut Tree| match tree.answer(Op::GetPolicy { dir }) {
+    let kept = |tree: &mut Tree| match tree.answer(Op::Read(ReadOp::GetPolicy { dir })) {
         Ok(Answer::Policy(policy)) => policy.storage,
         other => panic!("{other:?} is no policy"),
     };

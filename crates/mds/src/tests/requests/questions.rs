@@ -1,11 +1,11 @@
 use types::{Errno, Ino};
-use wire::{Answer, Op};
+use wire::{Answer, ChangeOp, Op, ReadOp, SessionOp};
 
 use crate::tests::cluster::chmod;
 use crate::tests::fixture::{LONG, NOTHING, Tree};
 
 fn walk(tree: &mut Tree, base: Ino, path: &[u8]) -> Result<(Ino, Option<Ino>), Errno> {
-    match tree.answer(Op::Walk { base, path })? {
+    match tree.answer(Op::Read(ReadOp::Walk { base, path }))? {
         Answer::Walked { parent, attr } => Ok((parent, attr.map(|attr| attr.ino))),
         other => panic!("{other:?} is no answer to a walk"),
     }
@@ -42,8 +42,8 @@ fn a_lookup_in_an_unknown_directory_is_stale() {
 fn a_lookup_without_search_permission_is_refused() {
     let mut tree = Tree::new();
     let dir = tree.dir;
-    tree.answer(Op::SetAttr { ino: dir, change: chmod(0o744) }).unwrap();
-    let refusal = tree.guest_refusal(Op::Lookup { parent: dir, name: b"file" });
+    tree.answer(Op::Change(ChangeOp::SetAttr { ino: dir, change: chmod(0o744) })).unwrap();
+    let refusal = tree.guest_refusal(Op::Read(ReadOp::Lookup { parent: dir, name: b"file" }));
     assert_eq!(refusal, Some(Errno::Access));
 }
 
@@ -52,7 +52,11 @@ fn a_lookup_of_an_illegal_name_is_refused() {
     let mut tree = Tree::new();
     let parent = tree.dir;
     for name in [&b""[..], b".", b"..", b"a/b", b"a\0"] {
-        assert_eq!(tree.refusal(Op::Lookup { parent, name }), Some(Errno::Invalid), "{name:?}");
+        assert_eq!(
+            tree.refusal(Op::Read(ReadOp::Lookup { parent, name })),
+            Some(Errno::Invalid),
+            "{name:?}"
+        );
     }
 }
 
@@ -60,7 +64,7 @@ fn a_lookup_of_an_illegal_name_is_refused() {
 fn a_lookup_of_a_name_that_is_too_long_is_refused() {
     let mut tree = Tree::new();
     let parent = tree.dir;
-    let refusal = tree.refusal(Op::Lookup { parent, name: &LONG });
+    let refusal = tree.refusal(Op::Read(ReadOp::Lookup { parent, name: &LONG }));
     assert_eq!(refusal, Some(Errno::NameTooLong));
 }
 
@@ -114,8 +118,8 @@ fn a_walk_up_is_refused() {
 fn a_walk_through_a_closed_directory_is_refused() {
     let mut tree = Tree::new();
     let dir = tree.dir;
-    tree.answer(Op::SetAttr { ino: dir, change: chmod(0o700) }).unwrap();
-    let refusal = tree.guest_refusal(Op::Walk { base: Ino::ROOT, path: b"/dir/sub" });
+    tree.answer(Op::Change(ChangeOp::SetAttr { ino: dir, change: chmod(0o700) })).unwrap();
+    let refusal = tree.guest_refusal(Op::Read(ReadOp::Walk { base: Ino::ROOT, path: b"/dir/sub" }));
     assert_eq!(refusal, Some(Errno::Access));
 }
 
@@ -130,35 +134,35 @@ fn the_attributes_of_a_directory_count_its_names() {
 #[test]
 fn the_attributes_of_an_unknown_inode_are_stale() {
     let mut tree = Tree::new();
-    assert_eq!(tree.refusal(Op::GetAttr { ino: NOTHING }), Some(Errno::Stale));
+    assert_eq!(tree.refusal(Op::Read(ReadOp::GetAttr { ino: NOTHING })), Some(Errno::Stale));
 }
 
 #[test]
 fn the_content_of_a_small_file_is_returned() {
     let mut tree = Tree::new();
     let ino = tree.file;
-    assert_eq!(tree.answer(Op::GetData { ino }), Ok(Answer::Data(b"abc".to_vec())));
+    assert_eq!(tree.answer(Op::Read(ReadOp::GetData { ino })), Ok(Answer::Data(b"abc".to_vec())));
 }
 
 #[test]
 fn the_target_of_a_symbolic_link_is_returned() {
     let mut tree = Tree::new();
     let ino = tree.link;
-    assert_eq!(tree.answer(Op::GetData { ino }), Ok(Answer::Data(b"file".to_vec())));
+    assert_eq!(tree.answer(Op::Read(ReadOp::GetData { ino })), Ok(Answer::Data(b"file".to_vec())));
 }
 
 #[test]
 fn content_without_read_permission_is_refused() {
     let mut tree = Tree::new();
     let ino = tree.file;
-    tree.answer(Op::SetAttr { ino, change: chmod(0o600) }).unwrap();
-    assert_eq!(tree.guest_refusal(Op::GetData { ino }), Some(Errno::Access));
+    tree.answer(Op::Change(ChangeOp::SetAttr { ino, change: chmod(0o600) })).unwrap();
+    assert_eq!(tree.guest_refusal(Op::Read(ReadOp::GetData { ino })), Some(Errno::Access));
 }
 
 #[test]
 fn the_content_of_an_unknown_inode_is_stale() {
     let mut tree = Tree::new();
-    assert_eq!(tree.refusal(Op::GetData { ino: NOTHING }), Some(Errno::Stale));
+    assert_eq!(tree.refusal(Op::Read(ReadOp::GetData { ino: NOTHING })), Some(Errno::Stale));
 }
 
 #[test]
@@ -175,7 +179,7 @@ fn a_listing_continues_behind_a_name() {
     let mut found = Vec::new();
     let mut after: Option<Vec<u8>> = None;
     loop {
-        let op = Op::List { dir, after: after.as_deref(), limit: 1, attrs: true };
+        let op = Op::Read(ReadOp::List { dir, after: after.as_deref(), limit: 1, attrs: true });
         let Ok(Answer::Entries { entries, more }) = tree.answer(op) else { panic!() };
         assert!(entries.len() <= 1, "a listing has no more names than asked for");
         found.extend(entries.into_iter().map(|(name, _)| name));
@@ -199,7 +203,7 @@ fn a_listing_of_an_empty_directory_is_empty() {
 fn a_listing_of_a_file_is_refused() {
     let mut tree = Tree::new();
     let dir = tree.file;
-    let op = Op::List { dir, after: None, limit: 1, attrs: false };
+    let op = Op::Read(ReadOp::List { dir, after: None, limit: 1, attrs: false });
     assert_eq!(tree.refusal(op), Some(Errno::NotDirectory));
 }
 
@@ -207,15 +211,15 @@ fn a_listing_of_a_file_is_refused() {
 fn a_listing_without_read_permission_is_refused() {
     let mut tree = Tree::new();
     let dir = tree.dir;
-    tree.answer(Op::SetAttr { ino: dir, change: chmod(0o711) }).unwrap();
-    let op = Op::List { dir, after: None, limit: 1, attrs: false };
+    tree.answer(Op::Change(ChangeOp::SetAttr { ino: dir, change: chmod(0o711) })).unwrap();
+    let op = Op::Read(ReadOp::List { dir, after: None, limit: 1, attrs: false });
     assert_eq!(tree.guest_refusal(op), Some(Errno::Access));
 }
 
 #[test]
 fn a_listing_of_an_unknown_directory_is_stale() {
     let mut tree = Tree::new();
-    let op = Op::List { dir: NOTHING, after: None, limit: 1, attrs: false };
+    let op = Op::Read(ReadOp::List { dir: NOTHING, after: None, limit: 1, attrs: false });
     assert_eq!(tree.refusal(op), Some(Errno::Stale));
 }
 
@@ -223,14 +227,16 @@ fn a_listing_of_an_unknown_directory_is_stale() {
 fn the_default_policy_has_no_source() {
     let mut tree = Tree::new();
     let dir = tree.dir;
-    let Ok(Answer::Policy(policy)) = tree.answer(Op::GetPolicy { dir }) else { panic!() };
+    let Ok(Answer::Policy(policy)) = tree.answer(Op::Read(ReadOp::GetPolicy { dir })) else {
+        panic!()
+    };
     assert_eq!((policy.policy.as_str(), policy.source), ("", Ino(0)));
 }
 
 #[test]
 fn the_policy_of_an_unknown_directory_is_stale() {
     let mut tree = Tree::new();
-    assert_eq!(tree.refusal(Op::GetPolicy { dir: NOTHING }), Some(Errno::Stale));
+    assert_eq!(tree.refusal(Op::Read(ReadOp::GetPolicy { dir: NOTHING })), Some(Errno::Stale));
 }
 
 #[test]
@@ -238,5 +244,5 @@ fn an_inode_that_no_client_holds_is_held_by_no_client() {
     let mut tree = Tree::new();
     let ino = tree.dir;
     let nobody = 0_u64.to_le_bytes().to_vec();
-    assert_eq!(tree.answer(Op::Held { ino }), Ok(Answer::Data(nobody)));
+    assert_eq!(tree.answer(Op::Session(SessionOp::Held { ino })), Ok(Answer::Data(nobody)));
 }

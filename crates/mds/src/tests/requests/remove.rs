@@ -1,5 +1,5 @@
 use types::{Errno, Ino};
-use wire::{Answer, Op};
+use wire::{Answer, ChangeOp, Op, ReadOp, SessionOp};
 
 use crate::tests::cluster::{chmod, user};
 use crate::tests::fixture::{LONG, NOTHING, Tree};
@@ -8,7 +8,7 @@ use crate::tests::fixture::{LONG, NOTHING, Tree};
 fn an_unlinked_name_is_not_found() {
     let mut tree = Tree::new();
     let dir = tree.dir;
-    tree.answer(Op::Unlink { parent: dir, name: b"file" }).unwrap();
+    tree.answer(Op::Change(ChangeOp::Unlink { parent: dir, name: b"file" })).unwrap();
     assert_eq!(tree.lookup(dir, "file"), Err(Errno::NotFound));
 }
 
@@ -16,42 +16,42 @@ fn an_unlinked_name_is_not_found() {
 fn an_unlinked_inode_is_stale() {
     let mut tree = Tree::new();
     let (dir, file) = (tree.dir, tree.file);
-    tree.answer(Op::Unlink { parent: dir, name: b"file" }).unwrap();
-    assert_eq!(tree.refusal(Op::GetAttr { ino: file }), Some(Errno::Stale));
+    tree.answer(Op::Change(ChangeOp::Unlink { parent: dir, name: b"file" })).unwrap();
+    assert_eq!(tree.refusal(Op::Read(ReadOp::GetAttr { ino: file })), Some(Errno::Stale));
 }
 
 #[test]
 fn an_unlink_of_a_missing_name_is_refused() {
     let mut tree = Tree::new();
-    let op = Op::Unlink { parent: tree.dir, name: b"nothing" };
+    let op = Op::Change(ChangeOp::Unlink { parent: tree.dir, name: b"nothing" });
     assert_eq!(tree.refusal(op), Some(Errno::NotFound));
 }
 
 #[test]
 fn an_unlink_of_a_directory_is_refused() {
     let mut tree = Tree::new();
-    let op = Op::Unlink { parent: tree.dir, name: b"sub" };
+    let op = Op::Change(ChangeOp::Unlink { parent: tree.dir, name: b"sub" });
     assert_eq!(tree.refusal(op), Some(Errno::IsDirectory));
 }
 
 #[test]
 fn an_unlink_in_a_file_is_refused() {
     let mut tree = Tree::new();
-    let op = Op::Unlink { parent: tree.file, name: b"x" };
+    let op = Op::Change(ChangeOp::Unlink { parent: tree.file, name: b"x" });
     assert_eq!(tree.refusal(op), Some(Errno::NotDirectory));
 }
 
 #[test]
 fn an_unlink_in_an_unknown_directory_is_stale() {
     let mut tree = Tree::new();
-    let op = Op::Unlink { parent: NOTHING, name: b"x" };
+    let op = Op::Change(ChangeOp::Unlink { parent: NOTHING, name: b"x" });
     assert_eq!(tree.refusal(op), Some(Errno::Stale));
 }
 
 #[test]
 fn an_unlink_without_write_permission_is_refused() {
     let mut tree = Tree::new();
-    let op = Op::Unlink { parent: tree.dir, name: b"file" };
+    let op = Op::Change(ChangeOp::Unlink { parent: tree.dir, name: b"file" });
     assert_eq!(tree.guest_refusal(op), Some(Errno::Access));
 }
 
@@ -59,9 +59,9 @@ fn an_unlink_without_write_permission_is_refused() {
 fn an_unlink_of_another_users_file_in_a_sticky_directory_is_refused() {
     let mut tree = Tree::new();
     let open = tree.open;
-    tree.answer(Op::SetAttr { ino: open, change: chmod(0o1777) }).unwrap();
+    tree.answer(Op::Change(ChangeOp::SetAttr { ino: open, change: chmod(0o1777) })).unwrap();
     tree.file(open, "x");
-    let op = Op::Unlink { parent: open, name: b"x" };
+    let op = Op::Change(ChangeOp::Unlink { parent: open, name: b"x" });
     assert_eq!(tree.guest_refusal(op), Some(Errno::NotPermitted));
 }
 
@@ -69,15 +69,15 @@ fn an_unlink_of_another_users_file_in_a_sticky_directory_is_refused() {
 fn an_unlink_of_an_own_file_in_a_sticky_directory_succeeds() {
     let mut tree = Tree::new();
     let open = tree.open;
-    tree.answer(Op::SetAttr { ino: open, change: chmod(0o1777) }).unwrap();
+    tree.answer(Op::Change(ChangeOp::SetAttr { ino: open, change: chmod(0o1777) })).unwrap();
     assert_eq!(tree.create_refusal(&user(7), open, b"x"), None);
-    assert_eq!(tree.guest_refusal(Op::Unlink { parent: open, name: b"x" }), None);
+    assert_eq!(tree.guest_refusal(Op::Change(ChangeOp::Unlink { parent: open, name: b"x" })), None);
 }
 
 #[test]
 fn an_unlink_of_a_name_that_is_too_long_is_refused() {
     let mut tree = Tree::new();
-    let op = Op::Unlink { parent: tree.dir, name: &LONG };
+    let op = Op::Change(ChangeOp::Unlink { parent: tree.dir, name: &LONG });
     assert_eq!(tree.refusal(op), Some(Errno::NameTooLong));
 }
 
@@ -85,7 +85,7 @@ fn an_unlink_of_a_name_that_is_too_long_is_refused() {
 fn a_removed_directory_is_not_found() {
     let mut tree = Tree::new();
     let (dir, sub) = (tree.dir, tree.sub);
-    tree.answer(Op::Rmdir { parent: dir, name: b"sub" }).unwrap();
+    tree.answer(Op::Change(ChangeOp::Rmdir { parent: dir, name: b"sub" })).unwrap();
     assert_eq!(tree.lookup(dir, "sub"), Err(Errno::NotFound));
     assert_eq!(tree.lookup(sub, "x"), Err(Errno::Stale));
 }
@@ -95,35 +95,35 @@ fn a_removed_directory_takes_a_link_of_its_parent() {
     let mut tree = Tree::new();
     let dir = tree.dir;
     let before = tree.attr(dir).nlink;
-    tree.answer(Op::Rmdir { parent: dir, name: b"sub" }).unwrap();
+    tree.answer(Op::Change(ChangeOp::Rmdir { parent: dir, name: b"sub" })).unwrap();
     assert_eq!(tree.attr(dir).nlink, before - 1);
 }
 
 #[test]
 fn a_removal_of_a_missing_directory_is_refused() {
     let mut tree = Tree::new();
-    let op = Op::Rmdir { parent: tree.dir, name: b"nothing" };
+    let op = Op::Change(ChangeOp::Rmdir { parent: tree.dir, name: b"nothing" });
     assert_eq!(tree.refusal(op), Some(Errno::NotFound));
 }
 
 #[test]
 fn a_removal_of_a_file_as_a_directory_is_refused() {
     let mut tree = Tree::new();
-    let op = Op::Rmdir { parent: tree.dir, name: b"file" };
+    let op = Op::Change(ChangeOp::Rmdir { parent: tree.dir, name: b"file" });
     assert_eq!(tree.refusal(op), Some(Errno::NotDirectory));
 }
 
 #[test]
 fn a_removal_of_a_directory_with_names_is_refused() {
     let mut tree = Tree::new();
-    let op = Op::Rmdir { parent: tree.dir, name: b"full" };
+    let op = Op::Change(ChangeOp::Rmdir { parent: tree.dir, name: b"full" });
     assert_eq!(tree.refusal(op), Some(Errno::NotEmpty));
 }
 
 #[test]
 fn a_removal_of_a_directory_without_write_permission_is_refused() {
     let mut tree = Tree::new();
-    let op = Op::Rmdir { parent: tree.dir, name: b"sub" };
+    let op = Op::Change(ChangeOp::Rmdir { parent: tree.dir, name: b"sub" });
     assert_eq!(tree.guest_refusal(op), Some(Errno::Access));
 }
 
@@ -131,16 +131,16 @@ fn a_removal_of_a_directory_without_write_permission_is_refused() {
 fn a_removal_of_another_users_directory_in_a_sticky_directory_is_refused() {
     let mut tree = Tree::new();
     let open = tree.open;
-    tree.answer(Op::SetAttr { ino: open, change: chmod(0o1777) }).unwrap();
+    tree.answer(Op::Change(ChangeOp::SetAttr { ino: open, change: chmod(0o1777) })).unwrap();
     tree.dir(open, "x");
-    let op = Op::Rmdir { parent: open, name: b"x" };
+    let op = Op::Change(ChangeOp::Rmdir { parent: open, name: b"x" });
     assert_eq!(tree.guest_refusal(op), Some(Errno::NotPermitted));
 }
 
 #[test]
 fn a_removal_in_an_unknown_directory_is_stale() {
     let mut tree = Tree::new();
-    let op = Op::Rmdir { parent: NOTHING, name: b"x" };
+    let op = Op::Change(ChangeOp::Rmdir { parent: NOTHING, name: b"x" });
     assert_eq!(tree.refusal(op), Some(Errno::Stale));
 }
 
@@ -148,9 +148,9 @@ fn a_removal_in_an_unknown_directory_is_stale() {
 fn the_content_of_a_removed_file_is_purged() {
     let mut tree = Tree::new();
     let (dir, file) = (tree.dir, tree.file);
-    tree.answer(Op::Grow { ino: file, size: 10 << 20 }).unwrap();
-    tree.answer(Op::SetData { ino: file, data: b"", size: 10 << 20 }).unwrap();
-    tree.answer(Op::Unlink { parent: dir, name: b"file" }).unwrap();
+    tree.answer(Op::Change(ChangeOp::Grow { ino: file, size: 10 << 20 })).unwrap();
+    tree.answer(Op::Change(ChangeOp::SetData { ino: file, data: b"", size: 10 << 20 })).unwrap();
+    tree.answer(Op::Change(ChangeOp::Unlink { parent: dir, name: b"file" })).unwrap();
     tree.until(|tree| tree.counted(0, "purged") == 1);
     assert_eq!(tree.counted(0, "purges_waiting"), 0);
 }
@@ -159,12 +159,12 @@ fn the_content_of_a_removed_file_is_purged() {
 fn a_removed_file_that_is_open_is_purged_at_its_close() {
     let mut tree = Tree::new();
     let (dir, ino) = (tree.dir, tree.file);
-    tree.answer(Op::SetData { ino, data: b"", size: 10 << 20 }).unwrap();
-    tree.answer(Op::Open { ino, write: false }).unwrap();
-    tree.answer(Op::Unlink { parent: dir, name: b"file" }).unwrap();
+    tree.answer(Op::Change(ChangeOp::SetData { ino, data: b"", size: 10 << 20 })).unwrap();
+    tree.answer(Op::Session(SessionOp::Open { ino, write: false })).unwrap();
+    tree.answer(Op::Change(ChangeOp::Unlink { parent: dir, name: b"file" })).unwrap();
     tree.pass(5000);
     assert_eq!(tree.counted(0, "purged"), 0, "the file is open");
-    tree.answer(Op::Close { ino, write: false }).unwrap();
+    tree.answer(Op::Session(SessionOp::Close { ino, write: false })).unwrap();
     tree.until(|tree| tree.counted(0, "purged") == 1);
 }
 
@@ -172,16 +172,16 @@ fn a_removed_file_that_is_open_is_purged_at_its_close() {
 fn an_open_file_without_a_name_is_not_found() {
     let mut tree = Tree::new();
     let (dir, ino) = (tree.dir, tree.file);
-    tree.answer(Op::Open { ino, write: false }).unwrap();
-    tree.answer(Op::Unlink { parent: dir, name: b"file" }).unwrap();
-    assert_eq!(tree.refusal(Op::GetAttr { ino }), Some(Errno::NotFound));
+    tree.answer(Op::Session(SessionOp::Open { ino, write: false })).unwrap();
+    tree.answer(Op::Change(ChangeOp::Unlink { parent: dir, name: b"file" })).unwrap();
+    assert_eq!(tree.refusal(Op::Read(ReadOp::GetAttr { ino })), Some(Errno::NotFound));
 }
 
 #[test]
 fn a_removed_name_can_be_made_again() {
     let mut tree = Tree::new();
     let (dir, before) = (tree.dir, tree.file);
-    tree.answer(Op::Unlink { parent: dir, name: b"file" }).unwrap();
+    tree.answer(Op::Change(ChangeOp::Unlink { parent: dir, name: b"file" })).unwrap();
     let after = tree.file(dir, "file");
     assert!(after > before, "an inode number is given once");
     assert_eq!(tree.names(dir).len(), 4);
@@ -190,6 +190,6 @@ fn a_removed_name_can_be_made_again() {
 #[test]
 fn the_root_is_not_removed() {
     let mut tree = Tree::new();
-    let op = Op::Rmdir { parent: Ino::ROOT, name: b".." };
+    let op = Op::Change(ChangeOp::Rmdir { parent: Ino::ROOT, name: b".." });
     assert_eq!(tree.answer(op), Err::<Answer, _>(Errno::Invalid));
 }

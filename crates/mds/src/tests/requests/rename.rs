@@ -1,5 +1,5 @@
 use types::{Errno, Ino, RenameFlags};
-use wire::{Answer, Op};
+use wire::{Answer, ChangeOp, Op, ReadOp};
 
 use crate::tests::cluster::{chmod, user};
 use crate::tests::fixture::{LONG, NOTHING, Tree};
@@ -9,7 +9,13 @@ const NO_REPLACE: RenameFlags = RenameFlags { no_replace: true, exchange: false 
 const EXCHANGE: RenameFlags = RenameFlags { no_replace: false, exchange: true };
 
 fn op<'a>(from: (Ino, &'a [u8]), to: (Ino, &'a [u8]), flags: RenameFlags) -> Op<'a> {
-    Op::Rename { parent: from.0, name: from.1, new_parent: to.0, new_name: to.1, flags }
+    Op::Change(ChangeOp::Rename {
+        parent: from.0,
+        name: from.1,
+        new_parent: to.0,
+        new_name: to.1,
+        flags,
+    })
 }
 
 /// Renames in the directory of the tree.
@@ -45,7 +51,7 @@ fn a_rename_replaces_a_file() {
     let rename = in_dir(&tree, b"file", b"other", PLAIN);
     tree.answer(rename).unwrap();
     assert_eq!(tree.lookup(dir, "other"), Ok(file));
-    assert_eq!(tree.refusal(Op::GetAttr { ino: other }), Some(Errno::Stale));
+    assert_eq!(tree.refusal(Op::Read(ReadOp::GetAttr { ino: other })), Some(Errno::Stale));
 }
 
 #[test]
@@ -178,7 +184,7 @@ fn a_rename_of_another_users_directory_to_another_parent_is_refused() {
 fn a_rename_over_another_users_file_in_a_sticky_directory_is_refused() {
     let mut tree = Tree::new();
     let open = tree.open;
-    tree.answer(Op::SetAttr { ino: open, change: chmod(0o1777) }).unwrap();
+    tree.answer(Op::Change(ChangeOp::SetAttr { ino: open, change: chmod(0o1777) })).unwrap();
     tree.file(open, "theirs");
     assert_eq!(tree.create_refusal(&user(7), open, b"mine"), None);
     let rename = op((open, b"mine"), (open, b"theirs"), PLAIN);
