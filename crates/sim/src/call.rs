@@ -124,7 +124,13 @@ impl CallKind {
                 limit: *limit,
                 attrs: *attrs,
             }),
-            CallKind::Sync => Op::Session(SessionOp::Sync),
+            _ => self.admin_op(),
+        }
+    }
+
+    /// The same for a request about sessions, subtrees and ranks.
+    fn admin_op(&self) -> Op<'_> {
+        match self {
             CallKind::GetPolicy { dir } => Op::Read(ReadOp::GetPolicy { dir: *dir }),
             CallKind::Extend { subtree, count } => {
                 Op::Job(JobOp::Extend { subtree: *subtree, count: *count })
@@ -156,6 +162,7 @@ impl CallKind {
             CallKind::Export { dir, rank } => Op::Rank(RankOp::Export { dir: *dir, rank: *rank }),
             CallKind::Split { dir } => Op::Rank(RankOp::Split { dir: *dir }),
             CallKind::Join { dir } => Op::Rank(RankOp::Join { dir: *dir }),
+            _ => Op::Session(SessionOp::Sync),
         }
     }
 

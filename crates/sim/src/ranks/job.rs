@@ -139,9 +139,8 @@ impl Ranks {
         let flags = MergeFlags { release, store, ..MergeFlags::default() };
         let announced = if store { bytes.len() as u64 } else { 0 };
         let (subtree, unused) = (job.dir, Vec::new());
-        let (of, stored) = (object.clone(), !store);
-        let call = CallKind::Merge { subtree, bytes: announced, object: of, flags, unused };
-        let journal = Journal { root: subtree, bytes, stored, names, release };
+        let call = CallKind::Merge { subtree, bytes: announced, object, flags, unused };
+        let journal = Journal { root: subtree, bytes, stored: !store, names, release };
         Script { call, role: Role::Job(Some(Box::new(journal))) }
     }
 

@@ -46,17 +46,8 @@ impl Ranks {
                 self.linked(*ino, (*parent, name.clone()), when);
             }
             (CallKind::Lookup { parent: Ino::ROOT, .. }, _) => {}
-            (CallKind::Lookup { parent, name }, Ok(Answer::Attr(attr))) => {
-                let place = (*parent, name.clone());
-                if !self.may_be(client, &place, Some(attr.ino), when) {
-                    return Err("the name was never that then");
-                }
-                self.judge_file(client, &place, attr)?;
-            }
-            (CallKind::Lookup { parent, name }, Err(_)) if errno == Some(Errno::NotFound) => {
-                if !self.may_be(client, &(*parent, name.clone()), None, when) {
-                    return Err("the name was there");
-                }
+            (CallKind::Lookup { parent, name }, _) => {
+                self.judge_look_up(client, &(*parent, name.clone()), when, result)?;
             }
             (CallKind::SetAttr { ino, change }, Ok(Answer::Done)) => {
                 if let (Role::File(_), Some(mode)) = (&script.role, change.mode) {
@@ -91,6 +82,25 @@ impl Ranks {
             _ => return Err("no such answer was possible"),
         }
         Ok(())
+    }
+
+    fn judge_look_up(
+        &self,
+        client: usize,
+        place: &Place,
+        when: (u64, u64),
+        result: &Answered<Answer>,
+    ) -> Result<(), &'static str> {
+        match result {
+            Ok(Answer::Attr(attr)) if self.may_be(client, place, Some(attr.ino), when) => {
+                self.judge_file(client, place, attr)
+            }
+            Ok(Answer::Attr(_)) => Err("the name was never that then"),
+            Err(error) if error.errno != Errno::NotFound => Err("no such answer was possible"),
+            Err(_) if self.may_be(client, place, None, when) => Ok(()),
+            Err(_) => Err("the name was there"),
+            Ok(_) => Err("no such answer was possible"),
+        }
     }
 
     fn count_move(&mut self, client: usize, dir: Ino) {

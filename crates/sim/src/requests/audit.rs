@@ -44,7 +44,7 @@ impl Requests {
         owner.unwrap_or(0)
     }
 
-    /// As [`Requests::ask`], until the server can answer: `path` leads to the object of the question.
+    /// As [`Requests::ask`], until the server can answer. The path is that of the inode.
     pub(crate) fn ask_at(&mut self, path: &str, what: &CallKind) -> Result<Answer> {
         let reader = self.reader_of(path);
         let paths = what.touched().0.into_iter().map(|ino| (path.to_owned(), ino));

@@ -108,6 +108,10 @@ pub(super) fn connection_lost() -> RouteInput {
     RouteInput::Answer(Err(Error::of(Errno::Io, "connection")))
 }
 
+fn append_chunk(tid: Tid, bytes: &[u8], frames: &mut Vec<u8>) {
+    Message::Chunk { tid, bytes }.append_frame(frames);
+}
+
 /// See the module documentation.
 pub(crate) trait Routes: Workload {
     /// Begins a request about inodes with these paths. Returns its number.
@@ -170,10 +174,9 @@ pub(crate) trait Routes: Workload {
                         let tid = link.session.call(cred, op, &mut link.effects);
                         if let Some(journal) = routed.journal.as_ref().filter(|_| chunks) {
                             let size = world.rng.between(50, 2000) as usize;
-                            for bytes in journal.chunks(size) {
-                                let chunk = Message::Chunk { tid, bytes };
-                                chunk.append_frame(&mut link.effects.frames);
-                            }
+                            let frames = &mut link.effects.frames;
+                            let chunks = journal.chunks(size);
+                            chunks.for_each(|bytes| append_chunk(tid, bytes, frames));
                         }
                         routed.waits = Waits::Answer(rank, tid, chunks);
                         let id = known.id;
