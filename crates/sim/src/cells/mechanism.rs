@@ -11,6 +11,7 @@ use policy::{Composition, Mechanism};
 use types::{Errno, Error, Moment, Result, Seq};
 use wire::{Answer, MergeFlags};
 
+use super::job::{inos, journal_of};
 use super::ledger::{Shown, Update};
 use super::machine::File;
 use super::{Cells, Done, Stop};
@@ -28,7 +29,7 @@ impl Cells {
         self.count_merge(&done);
         if merges {
             if crashes == self.requests.world.crashes
-                && self.holding()?.holds(Mechanism::LocalPersist)
+                && self.holding()?.policy.contains(Mechanism::LocalPersist)
             {
                 let updates = &self.job().ledger.updates;
                 let lost = |it: &&Update| {
@@ -55,8 +56,8 @@ impl Cells {
     /// The sealed parts, and the journal that grows.
     fn pending_parts(&mut self) -> Done<Vec<Vec<u8>>> {
         let holding = self.holding()?;
-        let mut parts: Vec<_> = holding.job.sealed().map(|part| part.bytes.clone()).collect();
-        parts.push(holding.journal());
+        let mut parts: Vec<_> = holding.sealed().map(|part| part.bytes.clone()).collect();
+        parts.push(journal_of(holding));
         Ok(parts)
     }
 
@@ -66,9 +67,9 @@ impl Cells {
     }
 
     fn count_merge(&mut self, done: &Completion) {
-        self.count("directories merged by reference", done.merged_by.runs);
+        self.requests.world.tally.count("directories merged by reference", done.merged_by.runs);
         let refused = done.merged_by.because == Some(ByValue::Refused.reason());
-        self.count("merges by reference refused", u64::from(refused));
+        self.requests.world.tally.count("merges by reference refused", u64::from(refused));
     }
 
     /// Carries the effects of a run out, as the library does, and may be struck at any step.
@@ -77,7 +78,7 @@ impl Cells {
         let mut input = JobInput::Start;
         loop {
             let now = Moment(self.requests.world.now);
-            let effect = run.handle(&mut self.holding()?.job, now, input);
+            let effect = run.handle(self.holding()?, now, input);
             if let JobEffect::Done(result) = effect {
                 return result.map_err(|error| Stop::Failed(error.errno));
             }
@@ -88,7 +89,7 @@ impl Cells {
 
     /// The pending events are about to be merged.
     pub(super) fn note_used(&mut self) -> Done<()> {
-        let job = &self.holding()?.job;
+        let job = self.holding()?;
         let present = job.present_note();
         let unnoted = present.used > job.note.used || present.reached > job.note.reached;
         let local = job.policy.contains(Mechanism::LocalPersist);
@@ -112,7 +113,7 @@ impl Cells {
                 JobInput::Object(Ok(found.map(|(bytes, _)| bytes)))
             }
             JobEffect::PutEarlier(at, name) => {
-                let bytes = self.holding()?.job.earlier[at].bytes.clone();
+                let bytes = self.holding()?.earlier[at].bytes.clone();
                 let put = self.requests.world.memory.put(&name, &bytes, Expect::Any);
                 if put.is_ok() {
                     self.kept(&bytes, Mechanism::GlobalPersist)?;
@@ -120,7 +121,7 @@ impl Cells {
                 JobInput::Done(put.map(drop))
             }
             JobEffect::WriteEarlier(at) => {
-                let Earlier { first, bytes, .. } = self.holding()?.job.earlier[at].clone();
+                let Earlier { first, bytes, .. } = self.holding()?.earlier[at].clone();
                 self.write_file(client, (first, true), &bytes)?;
                 JobInput::Done(Ok(()))
             }
@@ -128,11 +129,11 @@ impl Cells {
             JobEffect::LocalJournals => JobInput::Journals(Ok(self.local_journals()?)),
             JobEffect::Mechanism(effect) => JobInput::Mechanism(self.on_material(run, effect)?),
             JobEffect::Earlier(at, effect) => {
-                let bytes = self.holding()?.job.earlier[at].bytes.clone();
+                let bytes = self.holding()?.earlier[at].bytes.clone();
                 JobInput::Mechanism(self.effect(None, &bytes, effect)?)
             }
             JobEffect::EarlierMerged(at) => {
-                let earlier = self.holding()?.job.earlier[at].clone();
+                let earlier = self.holding()?.earlier[at].clone();
                 self.earlier_merged(&earlier);
                 JobInput::Done(Ok(()))
             }
@@ -150,7 +151,7 @@ impl Cells {
 
     /// Carries out an effect on the journal that grows.
     fn on_material(&mut self, run: &JobRun, effect: MechanismEffect) -> Done<MechanismInput> {
-        let job = &self.holding()?.job;
+        let job = self.holding()?;
         let blocks = job.inner.closed_blocks().to_vec();
         let material = run.material(job);
         let (header, object) = (material.header, material.object.map(str::to_owned));
@@ -178,7 +179,7 @@ impl Cells {
             return;
         }
         let ledger = &mut self.job().ledger;
-        let places = ledger.places(&Self::inos(&earlier.bytes));
+        let places = ledger.places(&inos(&earlier.bytes));
         ledger.merged(&places, true);
         for at in places {
             let kept = &mut self.job().ledger.updates[at].kept;
@@ -189,7 +190,7 @@ impl Cells {
     /// A mechanism completed for a journal. Where the policy does not ask for it (yet), that counts
     /// only when it is noted.
     fn kept(&mut self, journal: &[u8], mechanism: Mechanism) -> Done<()> {
-        if self.holding()?.holds(mechanism) {
+        if self.holding()?.policy.contains(mechanism) {
             self.job().keep(journal, mechanism);
         }
         Ok(())
@@ -344,7 +345,7 @@ impl Cells {
         merge: &SentMerge,
     ) -> Done<Result<Answer>> {
         let ledger = &mut self.job().ledger;
-        let places = ledger.places(&Self::inos(journal));
+        let places = ledger.places(&inos(journal));
         let stable = !merge.object.is_empty();
         let group = if stable { ledger.group() } else { 0 };
         // The process may be struck, and the merge go on.

@@ -286,7 +286,7 @@ impl Cells {
         }
         // Where a change of policy is under way, it may be in force, and then nothing was applied.
         let known = self.jobs[at].doubt.is_empty().then_some(self.jobs[at].cell);
-        let applied = known.or_else(|| self.policy_in_force(at)).is_some_and(super::job::logs);
+        let applied = known.or_else(|| self.in_force(at)?.0.cell()).is_some_and(super::job::logs);
         let job = &mut self.jobs[at];
         job.machine.logs[log].since = epoch;
         // Under another policy the log is not asked for, and keeps nothing.
@@ -300,47 +300,17 @@ impl Cells {
         Ok(())
     }
 
-    /// The cell of the policy that is in force, as the server says.
-    pub(super) fn policy_in_force(&mut self, at: usize) -> Option<policy::Cell> {
-        self.in_force(at)?.cell()
-    }
-
-    /// The policy itself.
-    pub(super) fn in_force(&mut self, at: usize) -> Option<Policy> {
+    /// The policy in force and the owner of the subtree, as the server says.
+    pub(super) fn in_force(&mut self, at: usize) -> Option<(Policy, ClientId)> {
         let (path, root) = (self.jobs[at].path.clone(), self.jobs[at].root);
         let answer = self.requests.ask_at(&path, &CallKind::GetPolicy { dir: root });
         self.notice_crashes();
         let Ok(Answer::Policy(found)) = answer else { return None };
-        Policy::parse(&found.policy).ok().map(|parsed| parsed.policy)
+        Some((Policy::parse(&found.policy).ok()?.policy, found.owner))
     }
 
-    /// The owner of the subtree according to the server.
+    /// The owner of the subtree, or no client.
     pub(super) fn owner_in_force(&mut self, at: usize) -> ClientId {
-        let (path, root) = (self.jobs[at].path.clone(), self.jobs[at].root);
-        let answer = self.requests.ask_at(&path, &CallKind::GetPolicy { dir: root });
-        self.notice_crashes();
-        let Ok(Answer::Policy(found)) = answer else { return ClientId(0) };
-        found.owner
-    }
-
-    /// Whether the server says that no client has the subtree of the current job.
-    pub(super) fn is_nobodys(&mut self) -> bool {
-        let (path, root) = (self.job().path.clone(), self.job().root);
-        let answer = self.requests.ask_at(&path, &CallKind::GetPolicy { dir: root });
-        self.notice_crashes();
-        matches!(answer, Ok(Answer::Policy(found)) if found.owner == ClientId(0))
-    }
-
-    /// Inode numbers in a journal.
-    pub(super) fn inos(bytes: &[u8]) -> std::collections::BTreeSet<Ino> {
-        let mut inos = std::collections::BTreeSet::new();
-        let Ok(mut reader) = journal::SegmentReader::open(bytes) else { return inos };
-        while let Ok(Some(block)) = reader.next_block() {
-            let mut events = block.events();
-            while let Ok(Some(record)) = events.next_event() {
-                inos.extend(record.event.numbered());
-            }
-        }
-        inos
+        self.in_force(at).map_or(ClientId(0), |(_, owner)| owner)
     }
 }

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use client::{Earlier, LeftJournals, LogNeed, OwnerNote};
+use client::{Earlier, LeftJournals, LogNeed, OwnerNote, SubtreeJob};
 use objstore::{ObjectStore, SyncScope};
-use policy::{Mechanism, Policy};
+use policy::Policy;
 use types::{ClientId, Errno, Ino};
 use wire::{Answer, MergeFlags};
 
-use super::job::{Holding, Process};
+use super::job::{Process, inos};
 use super::machine::{File, Owner};
 use super::{Cells, Done, Stop};
 use crate::call::CallKind;
@@ -122,45 +122,40 @@ impl Cells {
         let client = self.act_as(owner.note.client)?;
         let (ino, at) = (self.job().root, self.current);
         // A change of policy may have ended with its process before it was noted here.
-        let in_force = self.in_force(at).filter(Policy::is_decoupled);
-        let nonvolatile =
-            in_force.as_ref().is_some_and(|policy| policy.contains(Mechanism::NonvolatileApply));
-        let policy = in_force.and_then(|policy| policy.cell()).unwrap_or(owner.policy);
-        let owner = Owner { policy, ..owner };
+        let in_force = self.in_force(at).map(|(policy, _)| policy).filter(Policy::is_decoupled);
         let paths = vec![(self.job().path.clone(), ino)];
         let root = self.request_at(client, CallKind::GetAttr { ino }, paths)?;
         let Answer::Attr(root) = root else { return Err(Stop::Failed(Errno::Io)) };
-        let holding = Holding::new(owner, root, nonvolatile);
+        let policy = in_force.unwrap_or(owner.policy);
+        let holding = SubtreeJob::new(owner.note, root, policy);
         if let Some(process) = &mut self.job().process {
             process.holds = Some(Box::new(holding));
         }
         let (stored, local) = (self.stored_journals()?, self.local_journals()?);
-        let found = stored.iter().chain(&local).flat_map(|earlier| Self::inos(&earlier.bytes));
+        let found = stored.iter().chain(&local).flat_map(|earlier| inos(&earlier.bytes));
         let found: BTreeSet<Ino> = found.collect();
         let holding = self.holding()?;
-        holding.job.inner.skip_used(holding.job.note.used);
-        if holding.job.load(stored, local).is_err() {
+        holding.inner.skip_used(holding.note.used);
+        if holding.load(stored, local).is_err() {
             return Err(Stop::Failed(Errno::BadMessage));
         }
-        // The server deletes merged and stored journals, even if the reply was lost.
-        let left = self.inos_in_store();
-        self.job().ledger.objects_gone(&left);
-        let taken_up = self.job().take_up(&found);
+        self.note_objects();
+        let taken_up = self.job().ledger.taken_up(&found);
         self.requests.world.check(taken_up);
         self.requests.world.violation.is_none().then_some(()).ok_or(Stop::Broken)
     }
 
     /// The journals that Global Persist left in the object store.
     fn stored_journals(&mut self) -> Done<Vec<Earlier>> {
-        let prefix = self.holding()?.job.object_prefix();
+        let prefix = self.holding()?.object_prefix();
         let listed = self.requests.world.memory.list(&prefix).unwrap_or_default();
         let mut journals = Vec::new();
-        for object in self.holding()?.job.left_objects(&listed) {
+        for object in self.holding()?.left_objects(&listed) {
             let name = object.0.clone();
             let bytes = self.requests.world.memory.get(&name).ok().map(|(bytes, _)| bytes);
             // Its writer may have ended before the end of it was durable.
             let _ = self.requests.world.memory.sync(SyncScope::Object(&name));
-            match self.holding()?.job.take_object(object, bytes) {
+            match self.holding()?.take_object(object, bytes) {
                 Ok(journal) => journals.extend(journal),
                 Err(error) => {
                     self.requests.world.check(Err(format!("{name} is damaged: {error:?}")));
@@ -189,21 +184,22 @@ impl Cells {
         let Answer::Decoupled(granted) = answer else { return Err(Stop::Failed(Errno::Io)) };
         // The server may have gone on with a merge of the former client, and be done with it.
         let found = self.left_behind()?;
-        let left = self.inos_in_store();
-        self.job().ledger.objects_gone(&left);
+        self.note_objects();
         let id = self.requests.world.clients[client].id;
         for left in &found {
             let mut file = File::default();
             file.written = left.of_client(id, subtree, granted.epoch);
             file.sync();
             self.local_step(client)?;
-            let inos = Self::inos(&file.written);
+            let inos = inos(&file.written);
             self.job().machine.journals.insert(left.first, file);
             for at in self.job().ledger.places(&inos) {
                 self.job().ledger.updates[at].kept.disk = true;
             }
         }
-        let policy = self.policy_in_force(at).unwrap_or(self.job().cell);
+        let cell = self.job().cell;
+        let in_force = self.in_force(at).map(|(policy, _)| policy);
+        let policy = in_force.unwrap_or_else(|| Policy::of_cell(cell));
         let note = OwnerNote::taken_over(id, (granted.range, granted.epoch), &found);
         let owner = Owner { note, policy };
         self.local_step(client)?;
@@ -229,13 +225,14 @@ impl Cells {
         Ok(left.in_order())
     }
 
-    /// The inodes of all journals of the subtree in the store, by any writer.
-    fn inos_in_store(&mut self) -> BTreeSet<Ino> {
+    /// The server deletes merged and stored journals, by any writer, even if the reply was lost.
+    fn note_objects(&mut self) {
         let store = &self.requests.world.memory;
-        let prefix = format!("journal/client/{:016x}.", self.jobs[self.current].root.0);
-        let names = store.list(&prefix).unwrap_or_default();
-        let bytes = names.iter().filter_map(|name| store.get(name).ok());
-        bytes.flat_map(|(bytes, _)| Self::inos(&bytes)).collect()
+        let job = &mut self.jobs[self.current];
+        let names = store.list(&format!("journal/client/{:016x}.", job.root.0));
+        let bytes = names.iter().flatten().filter_map(|name| store.get(name).ok());
+        let left = bytes.flat_map(|(bytes, _)| inos(&bytes)).collect();
+        job.ledger.objects_gone(&left);
     }
 
     /// Root gives up the unmerged work of a dead client.
@@ -243,7 +240,7 @@ impl Cells {
         let (subtree, at) = (self.job().root, self.current);
         let client = self.client()?;
         self.job().ledger.objects_gone(&BTreeSet::new());
-        let taken_up = self.job().take_up(&BTreeSet::new());
+        let taken_up = self.job().ledger.taken_up(&BTreeSet::new());
         self.requests.world.check(taken_up);
         let path = self.job().path.clone();
         let released = self.requests.ask_at(&path, &CallKind::Release { subtree });

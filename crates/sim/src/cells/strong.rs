@@ -6,7 +6,7 @@ use policy::{Consistency, Durability};
 use types::{Attr, Errno, FileType, Ino, Origin, Seq};
 use wire::Answer;
 
-use super::ledger::{Kept, Shown, Update};
+use super::ledger::{Shown, Update};
 use super::machine::Log;
 use super::{Cells, Done, Stop};
 use crate::call::CallKind;
@@ -33,7 +33,7 @@ impl Cells {
             }
         }
         if strong {
-            self.count_updates(cell, count);
+            self.requests.world.tally.count(&format!("updates: {cell}"), count);
         }
         Ok(())
     }
@@ -42,26 +42,16 @@ impl Cells {
         let dirs = self.job().dirs_shown();
         let (parent, dir) = (dirs[self.rng.index(dirs.len())], self.rng.percent(20));
         let name = format!("u{}", self.job().ledger.updates.len());
-        let (shown, ino, ordered) = (Shown::Perhaps, Ino(0), usize::from(journalled) * client);
-        let resends = journalled.then_some(client);
-        let (kept, whole) = (Kept::default(), 0);
         let update = Update {
-            parent,
-            name: name.clone(),
-            ino,
-            dir,
-            dead: false,
-            shown,
-            undone: false,
-            kept,
-            resends,
-            whole,
-            ordered,
+            shown: Shown::Perhaps,
+            resends: journalled.then_some(client),
+            ordered: usize::from(journalled) * client,
+            ..Update::new(parent, &name, dir)
         };
         let at = self.job().ledger.add(update);
         let kind = if dir { FileType::Directory } else { FileType::Regular };
         let what = CallKind::create(parent, &name, kind, 0o777);
-        let paths = self.path_of(parent).into_iter().map(|path| (path, parent)).collect();
+        let paths = self.job().path_of(parent).into_iter().map(|path| (path, parent)).collect();
         let crashes = self.requests.world.crashes;
         let answer = self.request_at(client, what, paths);
         let attr = match answer {
@@ -100,19 +90,6 @@ impl Cells {
         let update = &mut self.job().ledger.updates[at];
         (update.shown, update.ino) = (Shown::Memory, attr.ino);
         if logged { self.log(client, (at, parent, &name), &attr) } else { Ok(()) }
-    }
-
-    /// The path of a directory of the current job's subtree.
-    fn path_of(&mut self, dir: Ino) -> Option<String> {
-        let job = self.job();
-        if dir == job.root {
-            return Some(job.path.clone());
-        }
-        // The number may have been another one's, of which nothing is left.
-        let mut updates = job.ledger.updates.iter().filter(|update| !update.dead);
-        let update = updates.find(|update| update.ino == dir)?;
-        let (parent, name) = (update.parent, update.name.clone());
-        Some(format!("{}/{name}", self.path_of(parent)?))
     }
 
     /// Writes the reply to the machine's disk before the caller gets it.

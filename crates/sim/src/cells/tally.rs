@@ -5,7 +5,6 @@ use std::fmt::Write;
 
 use policy::Cell;
 
-use super::Cells;
 use super::fault::Fault;
 use crate::tally::Tally;
 
@@ -14,24 +13,6 @@ const CHANGES: [(&str, &str); 3] = [
     ("completed", "of these completed"),
     ("struck", "struck by a fault before they did"),
 ];
-
-impl Cells {
-    /// Updates whose mechanisms completed.
-    pub(super) fn count_updates(&mut self, cell: Cell, count: u64) {
-        self.count(&format!("updates: {cell}"), count);
-    }
-
-    pub(super) fn count_change(&mut self, from: Cell, to: Cell, completed: bool) {
-        let struck = self.struck;
-        for (what, count) in [("change", true), ("completed", completed), ("struck", struck)] {
-            self.count(&format!("{what}: {from} {to}"), u64::from(count));
-        }
-    }
-
-    pub(super) fn count(&mut self, what: &str, more: u64) {
-        self.requests.world.tally.count(what, more);
-    }
-}
 
 fn faults(tally: &Tally, cell: Cell) -> [u64; Fault::ALL.len()] {
     Fault::ALL.map(|fault| tally.get(&format!("fault: {cell} {}", fault.name())))
