@@ -35,6 +35,7 @@ mod disk;
 mod expect;
 mod history;
 pub mod invariants;
+mod jobs;
 mod oracle;
 mod plan;
 mod print;

@@ -197,6 +197,7 @@ impl Ranks {
         let rests = |mds: &Mds| mds.is_active() && !mds.is_moving();
         self.world.servers.iter().all(|server| server.is(rests))
             && self.workers.iter().all(Worker::is_idle)
+            && !self.job.is_pending()
     }
 }
 

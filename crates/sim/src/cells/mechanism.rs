@@ -5,7 +5,6 @@ use client::{
     ByValue, Completion, CompositionRun, Earlier, EarlierMerge, JobEffect, JobInput, JobRun,
     Material, MechanismEffect, MechanismInput, MechanismStage, RunThreshold, SentMerge,
 };
-use journal::segment::HEADER_BYTES;
 use objstore::{Expect, ObjectStore, SyncScope};
 use policy::{Composition, Mechanism};
 use types::{Errno, Error, Moment, Result, Seq};
@@ -16,6 +15,7 @@ use super::ledger::{Shown, Update};
 use super::machine::File;
 use super::{Cells, Done, Stop};
 use crate::call::CallKind;
+use crate::jobs::{carry_out, get, merge_of};
 
 impl Cells {
     pub(super) fn execute(&mut self, composition: &Composition, release: bool) -> Done<()> {
@@ -108,10 +108,7 @@ impl Cells {
                 self.note_used()?;
                 JobInput::Done(Ok(()))
             }
-            JobEffect::Get(name) => {
-                let found = self.requests.world.memory.get(&name).ok();
-                JobInput::Object(Ok(found.map(|(bytes, _)| bytes)))
-            }
+            JobEffect::Get(name) => JobInput::Object(Ok(get(&self.requests.world.memory, &name))),
             JobEffect::PutEarlier(at, name) => {
                 let bytes = self.holding()?.earlier[at].bytes.clone();
                 let put = self.requests.world.memory.put(&name, &bytes, Expect::Any);
@@ -227,33 +224,19 @@ impl Cells {
                 let ino = self.job().root;
                 MechanismInput::Answer(self.answer(client, CallKind::GetAttr { ino }, None)?)
             }
-            MechanismEffect::Written(_) => MechanismInput::Written(Ok(None)),
-            MechanismEffect::Put(name, bytes) => {
-                let put = self.requests.world.memory.put(&name, &bytes, Expect::Any);
-                MechanismInput::Done(put.map(drop))
-            }
-            MechanismEffect::Get(name) => {
-                let found = self.requests.world.memory.get(&name).ok();
-                MechanismInput::Object(Ok(found.map(|(bytes, _)| bytes)))
-            }
-            MechanismEffect::Exists(name) => {
-                MechanismInput::Exists(Ok(self.requests.world.memory.get(&name).is_ok()))
-            }
-            MechanismEffect::Delete(name) => {
-                MechanismInput::Done(self.requests.world.memory.delete(&name).map(drop))
-            }
             MechanismEffect::Checkpoint => MechanismInput::Done(match self.checkpoint(client) {
                 Err(Stop::Failed(errno)) => Err(Error::of(errno, "checkpoint")),
                 done => Ok(done?),
             }),
-            MechanismEffect::Merge(merge) => {
-                MechanismInput::Answer(self.send_merge(client, journal, &merge)?)
-            }
             MechanismEffect::Fork(members) => {
                 let Some(material) = material else { return Err(Stop::Broken) };
                 MechanismInput::Joined(self.fork(material, journal, members)?)
             }
             MechanismEffect::Done(result) => MechanismInput::Done(result.map(drop)),
+            effect => match carry_out(&self.requests.world.memory, "", journal, effect) {
+                Ok(input) => input,
+                Err(merge) => MechanismInput::Answer(self.send_merge(client, journal, &merge)?),
+            },
         })
     }
 
@@ -350,14 +333,8 @@ impl Cells {
         let group = if stable { ledger.group() } else { 0 };
         // The process may be struck, and the merge go on.
         ledger.sent(&places, group);
-        let (header, blocks) = journal.split_at(HEADER_BYTES);
-        let blocks = [blocks];
-        let parts = merge.parts(header, &blocks);
-        let (sent, follows) = (parts.concat(), !parts.is_empty());
-        let (subtree, bytes) = (self.job().root, sent.len() as u64);
-        let (object, flags, unused) = (merge.object.clone(), merge.flags, Vec::new());
-        let what = CallKind::Merge { subtree, bytes, object, flags, unused };
-        let answer = self.answer(client, what, follows.then_some(sent))?;
+        let (what, sent) = merge_of(merge, self.job().root, journal, Vec::new());
+        let answer = self.answer(client, what, sent)?;
         if answer.is_ok() {
             self.job().ledger.merged(&places, stable || merge.flags.store);
         }

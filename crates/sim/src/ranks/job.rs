@@ -7,18 +7,17 @@
 
 use std::collections::BTreeSet;
 
-use client::{ClientSubtree, Grant};
-use metastore::request::client_journal_name;
 use namespace::PlannedInode;
-use objstore::{Expect, ObjectStore};
+use policy::{Composition, Mechanism, Policy};
 use types::Result as Answered;
-use types::{Attr, ClientId, Cred, Errno, FileType, Ino, InoRange, Seq, Timestamp};
+use types::{Attr, ClientId, Cred, Errno, FileType, Ino, InoRange, Timestamp};
 use wire::{Answer, MergeFlags};
 
+use super::Ranks;
 use super::register::Place;
 use super::script::{Role, Script};
-use super::{MS, Ranks};
 use crate::call::CallKind;
+use crate::jobs::{JobStep, RunningJob};
 
 /// The client that does this.
 pub(super) const JOB: usize = 4;
@@ -29,19 +28,8 @@ const NAME: &str = "job";
 const NAMES_MAX: u64 = 2_000;
 /// How often it looks for the subtree before it believes that it has it no more.
 const LOOKS_MAX: u32 = 4;
-/// Other clients may work in it, and an answered merge is in the store.
+/// Other clients may work in it. An answered merge is in the store, by one of these two.
 const POLICY: &str = "consistency: append_client_journal+volatile_apply\ndurability: none\n";
-
-/// A journal whose merge is under way.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Journal {
-    root: Ino,
-    bytes: Vec<u8>,
-    /// It is in an object; else it follows the request.
-    stored: bool,
-    names: Vec<(String, Ino)>,
-    release: bool,
-}
 
 /// See the module documentation.
 #[derive(Debug, Default)]
@@ -50,7 +38,12 @@ pub(super) struct Job {
     above: Ino,
     dir: Ino,
     path: String,
-    held: Option<ClientSubtree>,
+    held: Option<RunningJob>,
+    /// Names whose merge has no answer yet, and the time since which it may be there.
+    pending: Vec<(String, Ino)>,
+    began: u64,
+    /// The merge that is under way gives the subtree back.
+    releasing: bool,
     next_name: u64,
     looks: u32,
     /// Everything that was ever given to this client.
@@ -60,16 +53,16 @@ pub(super) struct Job {
     pub(super) merges: u64,
 }
 
-impl Journal {
-    /// The bytes behind the request.
-    pub(super) fn follows(&self) -> Option<Vec<u8>> {
-        (!self.stored).then(|| self.bytes.clone())
+impl Job {
+    /// Whether a merge is to be made again.
+    pub(super) fn is_pending(&self) -> bool {
+        !self.pending.is_empty() || self.releasing
     }
 
-    /// Whether the merge may explain the inode of a name.
+    /// Whether a merge may explain the inode of a name.
     pub(super) fn makes(&self, (dir, name): &Place, ino: Option<Ino>) -> bool {
-        self.root == *dir
-            && self.names.iter().any(|(known, made)| known == name && Some(*made) == ino)
+        let made = |(known, made): &(String, Ino)| known == name && Some(*made) == ino;
+        self.dir == *dir && self.pending.iter().any(made)
     }
 }
 
@@ -97,105 +90,127 @@ impl Ranks {
         let dir = self.job.dir;
         if self.job.held.is_none() {
             let (path, client) = (self.job.path.clone(), JOB_ID);
-            return of_job(CallKind::Decouple { path, client, policy: POLICY.to_owned() });
+            return of_job(CallKind::Decouple { path, client, policy: POLICY.to_owned() }, None);
         }
+        let extend = CallKind::Extend { subtree: dir, count: 40 };
         match self.world.rng.below(10) {
-            0 => of_job(CallKind::Extend { subtree: dir, count: 40 }),
+            _ if self.job.is_pending() => self.next_merge(),
+            0 => None,
             number if number <= 4 || self.job.next_name >= NAMES_MAX => {
                 let number = self.world.rng.below(self.job.next_name + 1);
-                Script::look_up((dir, format!("m{number}")))
+                Some(Script::look_up((dir, format!("m{number}"))))
             }
-            _ => self.next_merge(),
+            _ => {
+                self.append();
+                self.next_merge()
+            }
         }
+        .unwrap_or_else(|| of_job(extend, None))
     }
 
-    fn next_merge(&mut self) -> Script {
+    fn append(&mut self) {
         let job = &mut self.job;
-        let held = job.held.as_mut().expect("it was asked for");
-        let count = self.world.rng.between(1, 30).min(held.inodes_left());
-        let mut names = Vec::new();
+        let Some(held) = &mut job.held else { return };
+        let count = self.world.rng.between(1, 30).min(held.job.inner.inodes_left());
         for _ in 0..count {
             let name = format!("m{}", job.next_name);
             job.next_name += 1;
             let mode = FileType::Regular.mode_bits() | 0o644;
             let new = PlannedInode { mode, time: Timestamp(1), ..PlannedInode::default() };
-            if let Ok(ino) = held.create(&Cred::root(), job.dir, name.as_bytes(), &new) {
-                names.push((name, ino));
+            let inner = &mut held.job.inner;
+            if let Ok(ino) = inner.create(&Cred::root(), job.dir, name.as_bytes(), &new) {
+                job.pending.push((name, ino));
             }
         }
-        let header = held.header();
-        let mut bytes = header.encode().to_vec();
-        held.blocks().iter().for_each(|block| bytes.extend_from_slice(block));
-        held.clear();
-        let mut object = String::new();
-        if self.world.rng.percent(50) && !names.is_empty() {
-            let first = header.first_seq.0;
-            object = client_journal_name(job.dir, JOB_ID, job.given[0], first);
-            let put = self.world.memory.put(&object, &bytes, Expect::Any);
-            assert!(put.is_ok(), "memory takes everything");
+        (job.began, job.releasing) = (self.world.now, self.world.rng.percent(20));
+    }
+
+    /// Begins to merge, perhaps again.
+    fn next_merge(&mut self) -> Option<Script> {
+        let stored = [Mechanism::GlobalPersist, Mechanism::VolatileApply];
+        let composition = if self.world.rng.percent(50) {
+            Composition::serial(stored.map(Composition::One))
+        } else {
+            Composition::One(Mechanism::NonvolatileApply)
+        };
+        let flags = MergeFlags { release: self.job.releasing, ..MergeFlags::default() };
+        self.job.held.as_mut()?.begin(&composition, flags);
+        match self.pursue_job(None)? {
+            JobStep::Ask(call, journal) => Some(of_job(call, journal)),
+            JobStep::Done(_) => None,
         }
-        let release = self.world.rng.percent(20);
-        let store = object.is_empty();
-        let flags = MergeFlags { release, store, ..MergeFlags::default() };
-        let announced = if store { bytes.len() as u64 } else { 0 };
-        let (subtree, unused) = (job.dir, Vec::new());
-        let call = CallKind::Merge { subtree, bytes: announced, object, flags, unused };
-        let journal = Journal { root: subtree, bytes, stored: !store, names, release };
-        Script { call, role: Role::Job(Some(Box::new(journal))) }
+    }
+
+    fn pursue_job(&mut self, answer: Option<Answered<Answer>>) -> Option<JobStep> {
+        let rank = self.world.clients[JOB].router.place(self.job.dir);
+        let epoch = self.world.link(JOB, rank).session.epoch();
+        let (now, held) = (self.world.moment(), self.job.held.as_mut()?);
+        Some(held.pursue(&self.world.memory, now, client::term_of(epoch, rank), answer))
     }
 
     /// A step was answered. Says whether that was all of it.
     pub(super) fn job_answered(
         &mut self,
         script: &Script,
-        at: u64,
         result: &Answered<Answer>,
     ) -> Result<(), &'static str> {
-        let when = (at, self.world.now);
-        let Role::Job(journal) = &script.role else { return Ok(()) };
-        match (&script.call, journal, result) {
-            (CallKind::Decouple { .. }, _, Ok(Answer::Decoupled(decoupled))) => {
-                let wire::Decoupled { root, range, epoch, .. } = *decoupled;
+        match (&script.call, result) {
+            (CallKind::Decouple { .. }, Ok(Answer::Decoupled(decoupled))) => {
+                let range = decoupled.range;
                 self.job_given(range)?;
                 self.job.given.insert(0, range);
-                let root = Attr { ino: self.job.dir, ..root };
-                let grant =
-                    Grant { client: JOB_ID, root, range, epoch, empty: false, check: false };
-                self.job.held = Some(ClientSubtree::new(grant, Seq(1)));
+                let policy = Policy::parse(POLICY).map_err(|_| "a policy that is not one")?.policy;
+                let root = Attr { ino: self.job.dir, ..decoupled.root };
+                let granted = wire::Decoupled { root, ..decoupled.clone() };
+                self.job.held = Some(RunningJob::new(JOB_ID, &granted, policy));
             }
             // Another rank has it, or it is moving: only rank 0 decouples it here.
-            (CallKind::Decouple { .. }, _, Err(failure)) if failure.errno == Errno::Busy => {
+            (CallKind::Decouple { .. }, Err(failure)) if failure.errno == Errno::Busy => {
                 let looks = Script::look_up((self.job.dir, "m0".to_owned()));
                 self.workers[JOB].script.push_back(looks);
             }
-            (CallKind::Extend { .. }, _, Ok(Answer::Range(range))) => {
+            (CallKind::Extend { .. }, Ok(Answer::Range(range))) => {
                 self.job_given(*range)?;
                 self.job.given.push(*range);
-                self.job.held.iter_mut().for_each(|held| held.extend(*range));
+                self.job.held.iter_mut().for_each(|held| held.job.inner.extend(*range));
             }
-            // It was merged, and the store has that: only its answer was lost.
-            (_, Some(journal), Err(failure))
-                if failure.errno == Errno::NotFound && journal.stored =>
-            {
-                self.job_merged(journal, when);
-            }
-            (_, Some(journal), Ok(Answer::Merged(_))) => self.job_merged(journal, when),
-            (_, _, Err(failure)) if failure.errno == Errno::Stale => {
-                self.job.looks += 1;
-                if self.job.looks < LOOKS_MAX {
-                    self.again(JOB, script.clone(), MS);
-                    return Ok(());
-                }
-                self.job.looks = 0;
-                match journal {
-                    // It was done: only its answer was lost.
-                    Some(journal) if journal.release => self.job_merged(journal, when),
-                    _ => return Err("the subtree is nobody's"),
-                }
-            }
+            (CallKind::Merge { .. }, result) => return self.merge_answered(result.clone()),
             _ => return Err("no such answer was possible"),
         }
-        self.job.looks = 0;
+        Ok(())
+    }
+
+    fn merge_answered(&mut self, answer: Answered<Answer>) -> Result<(), &'static str> {
+        let done = match self.pursue_job(Some(answer)) {
+            Some(JobStep::Ask(call, journal)) => {
+                self.workers[JOB].script.push_front(of_job(call, journal));
+                return Ok(());
+            }
+            Some(JobStep::Done(done)) => done.map_err(|error| error.errno),
+            None => return Err("nothing was asked"),
+        };
+        match done {
+            Ok(_) => {}
+            // The object is gone if the server that merged it ended before its answer: the next run
+            // finds that out.
+            Err(Errno::Again | Errno::Io | Errno::NotFound) => return Ok(()),
+            Err(Errno::Stale) if self.job.looks < LOOKS_MAX => {
+                self.job.looks += 1;
+                return Ok(());
+            }
+            // It was done: only its answer was lost.
+            Err(Errno::Stale) if self.job.releasing => {}
+            Err(Errno::Stale) => return Err("the subtree is nobody's"),
+            Err(_) => return Err("no such answer was possible"),
+        }
+        let (when, job) = ((self.job.began, self.world.now), &mut self.job);
+        for (name, ino) in std::mem::take(&mut job.pending) {
+            self.registers.changed((job.dir, name), Some(ino), when);
+        }
+        (job.merges, job.looks) = (job.merges + 1, 0);
+        if std::mem::take(&mut job.releasing) {
+            job.held = None;
+        }
         Ok(())
     }
 
@@ -207,16 +222,6 @@ impl Ranks {
     /// The path of the directory, if it is in one of those that move.
     pub(super) fn path_of_job(&self, dir: Ino) -> Option<String> {
         (self.inner() == Some(dir)).then(|| self.job.path.clone())
-    }
-
-    fn job_merged(&mut self, journal: &Journal, when: (u64, u64)) {
-        for (name, ino) in &journal.names {
-            self.registers.changed((journal.root, name.clone()), Some(*ino), when);
-        }
-        self.job.merges += 1;
-        if journal.release {
-            self.job.held = None;
-        }
     }
 
     fn job_given(&mut self, range: InoRange) -> Result<(), &'static str> {
@@ -243,6 +248,6 @@ impl Ranks {
     }
 }
 
-fn of_job(call: CallKind) -> Script {
-    Script { call, role: Role::Job(None) }
+fn of_job(call: CallKind, journal: Option<Vec<u8>>) -> Script {
+    Script { call, role: Role::Job(journal) }
 }

@@ -136,7 +136,6 @@ impl Ranks {
             let asked = other.asked.iter().chain(other.script.front());
             asked.into_iter().any(|script| match (&script.call, &script.role) {
                 (_, Role::Tree) => false,
-                (_, Role::Job(Some(journal))) => journal.makes(place, ino),
                 (
                     CallKind::Create { parent, name, .. } | CallKind::Link { parent, name, .. },
                     _,
@@ -152,6 +151,7 @@ impl Ranks {
         };
         let others = self.workers.iter().enumerate().filter(|(at, _)| *at != client);
         self.registers.may_be(place, ino, when)
+            || self.job.makes(place, ino)
             || others.into_iter().any(|(_, other)| changing(other))
     }
 }

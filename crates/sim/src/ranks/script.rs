@@ -2,7 +2,6 @@
 
 use types::{AttrChange, FileType, Ino, Rank, RenameFlags};
 
-use super::job::Journal;
 use super::register::Place;
 use crate::call::CallKind;
 
@@ -14,8 +13,8 @@ pub(super) enum Role {
     MakeInner,
     /// About the file with this name: it gets a further name, or a mark.
     File(Place),
-    /// Of the client that has decoupled a directory; perhaps a merge of this journal.
-    Job(Option<Box<Journal>>),
+    /// Of the client that has decoupled a directory; a journal may follow.
+    Job(Option<Vec<u8>>),
     /// Of a client that renames directories.
     Tree,
 }

@@ -45,6 +45,7 @@ impl Ranks {
         }
         let script = match self.workers[client].script.pop_front() {
             Some(script) => script,
+            None if client == JOB && self.job.is_pending() => self.choose_job(),
             None if client == 0 || self.workers[client].finished => return,
             None if client == JOB => self.choose_job(),
             // They do not look for names in fragments.
@@ -54,10 +55,7 @@ impl Ranks {
             None => self.choose(client),
         };
         let (paths, call) = (self.paths_of(client, &script), Call::root(script.call.clone()));
-        let journal = match &script.role {
-            Role::Job(Some(journal)) => journal.follows(),
-            _ => None,
-        };
+        let journal = if let Role::Job(journal) = &script.role { journal.clone() } else { None };
         self.workers[client].asked = Some(script);
         self.begin(client, call, journal, paths);
     }
@@ -114,12 +112,10 @@ impl Ranks {
         if script.role == Role::Tree {
             return self.tree_answered(client, script, at, result);
         }
-        let chunks =
-            matches!(&script.role, Role::Job(Some(journal)) if journal.follows().is_some());
-        if errno == Some(Errno::Again) || (chunks && errno == Some(Errno::Io)) {
+        let of_job = matches!(script.role, Role::Job(_));
+        if errno == Some(Errno::Again) && !matches!(script.call, CallKind::Merge { .. }) {
             return self.repeat(client, script, result);
         }
-        let of_job = matches!(script.role, Role::Job(_));
         if !of_job && errno == Some(Errno::Stale) {
             if self.is_part_gone(&script) {
                 // The fragment is gone since this was planned.
@@ -137,7 +133,7 @@ impl Ranks {
         self.workers[client].tries = 0;
         self.world.tally.count("answers judged", 1);
         let judged = if of_job {
-            self.job_answered(&script, at, result)
+            self.job_answered(&script, result)
         } else {
             self.judge(client, &script, at, result)
         };
