@@ -84,6 +84,11 @@ impl Leases {
         self.now = self.now.max(now);
     }
 
+    /// The present time.
+    pub(crate) fn now(&self) -> Moment {
+        self.now
+    }
+
     /// A request is about to be sent.
     pub(crate) fn ask(&mut self, tid: Tid, op: &Op<'_>) {
         if let Some(asked) = asked(op) {

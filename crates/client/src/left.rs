@@ -87,6 +87,90 @@ impl LogNeed {
     }
 }
 
+/// A log with this many events asks for a checkpoint and begins again. This bounds the events that
+/// a crash replays, and the later changes of other clients that a replay may undo.
+const EVENTS_MAX: u64 = 8192;
+/// The number of logs of dead clients that are kept only for a crash of the server: beyond it, the
+/// server is asked to store their events.
+const KEPT_MAX: usize = 32;
+
+/// The next step with a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogStep {
+    /// None: the log stays as it is.
+    Keep,
+    /// The log begins again: its events are stored.
+    BeginAgain,
+    /// The log is needed since the present term.
+    NoteTerm,
+    /// Its events are replayed, and the log is needed since the present term.
+    Replay,
+    /// The log of a dead client is removed.
+    Remove,
+}
+
+/// The part of a log that this process decides about.
+#[derive(Clone, Copy, Debug)]
+pub struct LogState {
+    /// A write failed: a later event would follow a hole.
+    pub failed: bool,
+    /// The server of this term did not accept it, and is not asked again.
+    pub refused_in: Option<Epoch>,
+    /// With how many events it is long: more than before, if shortening it failed.
+    long: u64,
+}
+
+impl Default for LogState {
+    fn default() -> Self {
+        Self { failed: false, refused_in: None, long: EVENTS_MAX }
+    }
+}
+
+impl LogState {
+    /// The step before any other request of a client that lives.
+    #[must_use]
+    pub fn step(&self, need: LogNeed, now: Epoch, events: u64) -> LogStep {
+        match need {
+            _ if self.refused_in == Some(now) => LogStep::Keep,
+            LogNeed::Kept => LogStep::Keep,
+            LogNeed::Stored => LogStep::BeginAgain,
+            LogNeed::Replay if events == 0 => LogStep::NoteTerm,
+            LogNeed::Replay => LogStep::Replay,
+        }
+    }
+
+    /// The step with the log of a dead client.
+    #[must_use]
+    pub fn step_of_dead(need: LogNeed, events: u64) -> LogStep {
+        match need {
+            _ if events == 0 => LogStep::Remove,
+            LogNeed::Kept => LogStep::Keep,
+            // Every term that it was needed for was stopped, and had stored everything by then.
+            LogNeed::Stored => LogStep::Remove,
+            LogNeed::Replay => LogStep::Replay,
+        }
+    }
+
+    /// Whether the server is asked to store the events of the kept logs of dead clients.
+    #[must_use]
+    pub fn is_store_due(kept: usize, replayed: bool) -> bool {
+        replayed || kept > KEPT_MAX
+    }
+
+    /// The log began again without its old events.
+    pub fn begin_again(&mut self) {
+        (self.failed, self.long) = (false, EVENTS_MAX);
+    }
+
+    /// Whether the log is long, and a checkpoint is asked for: only once for so many more events,
+    /// because other threads need not try as well.
+    pub fn is_long(&mut self, events: u64) -> bool {
+        let is_long = events >= self.long;
+        self.long += if is_long { EVENTS_MAX } else { 0 };
+        is_long
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,5 +191,34 @@ mod tests {
         assert_eq!(need(3, 3, 2), LogNeed::Kept);
         assert_eq!(need(3, 4, 2), LogNeed::Stored);
         assert_eq!(need(3, 4, 3), LogNeed::Replay);
+    }
+
+    #[test]
+    fn a_log_is_replayed_once_and_a_server_that_rejects_it_is_not_asked_again() {
+        let mut log = LogState::default();
+        assert_eq!(log.step(LogNeed::Replay, Epoch(4), 3), LogStep::Replay);
+        assert_eq!(log.step(LogNeed::Replay, Epoch(4), 0), LogStep::NoteTerm);
+        assert_eq!(log.step(LogNeed::Stored, Epoch(4), 3), LogStep::BeginAgain);
+        log.refused_in = Some(Epoch(4));
+        assert_eq!(log.step(LogNeed::Replay, Epoch(4), 3), LogStep::Keep);
+        assert_eq!(log.step(LogNeed::Replay, Epoch(5), 3), LogStep::Replay);
+    }
+
+    #[test]
+    fn a_log_of_a_dead_client_goes_when_no_crash_can_need_it() {
+        assert_eq!(LogState::step_of_dead(LogNeed::Stored, 3), LogStep::Remove);
+        assert_eq!(LogState::step_of_dead(LogNeed::Replay, 3), LogStep::Replay);
+        assert_eq!(LogState::step_of_dead(LogNeed::Replay, 0), LogStep::Remove);
+        assert_eq!(LogState::step_of_dead(LogNeed::Kept, 3), LogStep::Keep);
+        assert!(LogState::is_store_due(1, true) && LogState::is_store_due(KEPT_MAX + 1, false));
+        assert!(!LogState::is_store_due(KEPT_MAX, false));
+    }
+
+    #[test]
+    fn a_long_log_asks_for_one_checkpoint() {
+        let mut log = LogState::default();
+        assert!(!log.is_long(EVENTS_MAX - 1));
+        assert!(log.is_long(EVENTS_MAX) && !log.is_long(EVENTS_MAX + 1));
+        assert!(log.is_long(2 * EVENTS_MAX));
     }
 }

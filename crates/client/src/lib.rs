@@ -19,9 +19,12 @@ mod held;
 mod job;
 mod leases;
 mod left;
+mod reach;
+mod removal;
 mod router;
 mod runs;
 mod session;
+mod sweep;
 mod verify;
 
 pub use branch::{
@@ -35,10 +38,12 @@ pub use held::FileState;
 pub use job::{
     ChangeStep, Completion, CompositionRun, Earlier, EarlierMerge, HeldPart, JobEffect, JobInput,
     JobRun, JournalPart, LeftJournals, Material, MechanismEffect, MechanismInput, MechanismStage,
-    MergedBy, OwnerNote, PartSync, Reached, References, Sealed, SentJournal, SentMerge, Step,
-    SubtreeJob, SyncDue, SyncWhen, is_restarted, sum_of_reports, term_of,
+    MergedBy, OwnerNote, PartSync, Places, Reached, References, Sealed, SentJournal, SentMerge,
+    Step, SubtreeJob, SyncDue, SyncWhen, is_restarted, sum_of_reports, term_of,
 };
-pub use left::{IntactJournal, LogNeed, in_order};
+pub use left::{IntactJournal, LogNeed, LogState, LogStep, in_order};
+pub use reach::{Attempts, fenced, refusal, server_of, unreached};
+pub use removal::RankRemoval;
 pub use router::{
     Route, RouteEffect, RouteInput, Router, WALKS_MAX, WalkStep, Walks, is_direct, is_final, named,
     second,
@@ -46,8 +51,9 @@ pub use router::{
 pub use runs::{
     ByReference, ByValue, Piece, RunCollector, RunThreshold, StoredRun, may_go_by_value,
 };
-pub use session::{LocalAnswer, Session, SessionEffects, SessionInput};
-pub use verify::{Verifier, VerifyError};
+pub use session::{AsyncDue, LocalAnswer, RequestStep, Session, SessionEffects, SessionInput};
+pub use sweep::{FragmentObjects, lone_proofs};
+pub use verify::{ProvedJournal, Verifier, VerifyError, of_last_decoupling};
 
 #[cfg(test)]
 mod tests;

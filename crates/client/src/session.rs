@@ -15,6 +15,7 @@
 
 mod again;
 mod async_ops;
+mod begin;
 mod lost;
 mod mark;
 mod notify;
@@ -28,6 +29,7 @@ use wire::{
 };
 
 pub use async_ops::LocalAnswer;
+pub use begin::{AsyncDue, RequestStep};
 
 use crate::cache::Cache;
 use crate::exclusive::ExclusiveDirs;
@@ -73,6 +75,14 @@ pub struct SessionEffects {
     pub locks_lost: Vec<Ino>,
 }
 
+/// A request without an answer.
+#[derive(Debug)]
+struct Unanswered {
+    tid: Tid,
+    asked: Moment,
+    frame: Vec<u8>,
+}
+
 /// A change that is applied but not known to be safe.
 #[derive(Debug)]
 struct Unsafe {
@@ -88,10 +98,18 @@ pub struct Session {
     epoch: Epoch,
     connected: bool,
     next_tid: u64,
-    /// Requests without an answer, in order, as frames.
-    unanswered: VecDeque<(Tid, Vec<u8>)>,
+    /// Requests without an answer, in order.
+    unanswered: VecDeque<Unanswered>,
     /// Older ones that are not sent before the caller has made requests of its own.
-    aside: VecDeque<(Tid, Vec<u8>)>,
+    aside: VecDeque<Unanswered>,
+    /// The time of the newest request that was answered.
+    heard: Option<Moment>,
+    /// The time at which the oldest unsettled change was sent without a request.
+    async_sent: Option<Moment>,
+    /// The newest term of the server that ended without being stopped.
+    crashed: Epoch,
+    /// The server does not hear this client any more.
+    fenced: bool,
     unsafe_requests: VecDeque<Unsafe>,
     /// Unsafe requests that were sent again and are not answered yet.
     resent: Map<Tid, Unsafe>,
@@ -124,6 +142,10 @@ impl Session {
             next_tid: first_tid.0,
             unanswered: VecDeque::new(),
             aside: VecDeque::new(),
+            heard: None,
+            async_sent: None,
+            crashed: Epoch(0),
+            fenced: false,
             unsafe_requests: VecDeque::new(),
             resent: Map::default(),
             held: Held::default(),
@@ -196,7 +218,7 @@ impl Session {
 
     fn call_at_once(&mut self, cred: &Cred, op: Op<'_>, effects: &mut SessionEffects) -> Tid {
         let tid = Tid(self.next_tid);
-        debug_assert!(self.unanswered.back().is_none_or(|(last, _)| *last < tid), "in order");
+        debug_assert!(self.unanswered.back().is_none_or(|last| last.tid < tid), "in order");
         self.next_tid += 1;
         if let Some(mark) = mark(&op) {
             if let Mark::Open { ino, write } = mark {
@@ -219,7 +241,8 @@ impl Session {
         let request = Request::new(tid, acked, cred.clone(), op);
         let request = Request { remembers, wants_exclusive, ..request };
         Message::Request(request).append_frame(&mut effects.frames);
-        self.unanswered.push_back((tid, effects.frames[start..].to_vec()));
+        let (asked, frame) = (self.leases.now(), effects.frames[start..].to_vec());
+        self.unanswered.push_back(Unanswered { tid, asked, frame });
         if !self.connected {
             effects.frames.truncate(start);
         }
@@ -230,7 +253,7 @@ impl Session {
     /// yet.
     fn acked(&self, next: Tid) -> Tid {
         let waiting = [&self.unanswered, &self.aside];
-        let oldest = waiting.iter().filter_map(|it| it.front()).map(|(tid, _)| *tid).min();
+        let oldest = waiting.iter().filter_map(|it| it.front()).map(|request| request.tid).min();
         Tid(oldest.unwrap_or(next).0 - 1)
     }
 
@@ -282,36 +305,6 @@ impl Session {
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.connected
-    }
-
-    /// Gives a request up: its answer will be ignored, and it is not sent again.
-    pub fn forget(&mut self, tid: Tid) {
-        self.unanswered.retain(|(known, _)| *known != tid);
-        self.aside.retain(|(known, _)| *known != tid);
-        if let Some(cache) = &mut self.cache {
-            cache.give_up(tid);
-        }
-        self.leases.give_up(tid);
-        match self.marks.remove(&tid) {
-            Some(Mark::Open { ino, write }) => drop(self.held.closed(ino, write)),
-            Some(Mark::Create) => self.forget_early(),
-            Some(Mark::Yield { .. } | Mark::Lock { .. } | Mark::Length) | None => {}
-        }
-    }
-
-    /// Unanswered requests are not sent with the next welcome but after [`Session::go_on`]: the
-    /// caller has a step to take first.
-    pub fn set_aside(&mut self) {
-        self.aside.append(&mut self.unanswered);
-    }
-
-    /// Sends the requests that were set aside.
-    pub fn go_on(&mut self, effects: &mut SessionEffects) {
-        for (_, frame) in &self.aside {
-            effects.frames.extend_from_slice(frame);
-        }
-        self.aside.append(&mut self.unanswered);
-        std::mem::swap(&mut self.aside, &mut self.unanswered);
     }
 
     /// The one entry point for input.
@@ -367,6 +360,11 @@ impl Session {
     }
 
     fn welcome(&mut self, welcome: &Welcome, effects: &mut SessionEffects) {
+        self.crashed = welcome.crashed;
+        self.fenced |= welcome.fenced;
+        if welcome.fenced {
+            return;
+        }
         let before = std::mem::replace(&mut self.epoch, welcome.epoch);
         let restarted = before != Epoch(0) && before != welcome.epoch;
         effects.restarted |= restarted;
@@ -405,8 +403,8 @@ impl Session {
             self.notify_held(effects);
             self.end_of_resent(effects);
         }
-        for (_, frame) in &self.unanswered {
-            effects.frames.extend_from_slice(frame);
+        for request in &self.unanswered {
+            effects.frames.extend_from_slice(&request.frame);
         }
         self.end_of_async(has_async, restarted, effects);
     }
@@ -451,11 +449,12 @@ impl Session {
             }
             return self.note_safe(safe);
         }
-        let Some(at) = self.unanswered.iter().position(|(known, _)| *known == tid) else {
+        let Some(at) = self.unanswered.iter().position(|request| request.tid == tid) else {
             self.note_safe(safe);
             return self.reply_to_async(tid, result, effects);
         };
-        let Some((_, mut frame)) = self.unanswered.remove(at) else { return };
+        let Some(Unanswered { asked, mut frame, .. }) = self.unanswered.remove(at) else { return };
+        self.heard = self.heard.max(Some(asked));
         let mark = self.marks.remove(&tid);
         let changed = time.0 != 0;
         if changed && seq.0 != 0 && result.is_ok() {

@@ -8,8 +8,11 @@
 //!
 //! Invariant: a journal of which an event breaks a rule gives nothing.
 
+mod proved;
+
 use journal::{Event, JournalBuffer, JournalError};
 use namespace::{Judge, Mode, Namespace, Refusal};
+pub use proved::{ProvedJournal, of_last_decoupling};
 use types::{Attr, Cred, Errno, INLINE_BYTES_MAX, Ino, Origin, Seq, Set, check_name};
 
 /// The most characters of an event in an error message.
@@ -20,7 +23,9 @@ const EVENT_CHARS_MAX: usize = 300;
 pub struct Verifier {
     namespace: Namespace,
     cred: Cred,
-    root: Ino,
+    root: Attr,
+    /// The server has no names in the root.
+    is_empty: bool,
     /// Inodes that journals made which were verified here.
     made: Set<Ino>,
     /// The position behind the last event that was judged.
@@ -54,7 +59,8 @@ impl Verifier {
         let mut namespace = Namespace::new();
         namespace.store().adopt_root(root, is_empty);
         let accepted = JournalBuffer::new(Seq(0), false);
-        Self { namespace, cred, root: root.ino, made: Set::default(), next: Seq(0), accepted }
+        let (root, made, next) = (*root, Set::default(), Seq(0));
+        Self { namespace, cred, root, is_empty, made, next, accepted }
     }
 
     /// For loading directories.
@@ -104,7 +110,7 @@ impl Verifier {
         self.check_form(event).map_err(illegal)?;
         let own = event.inode().is_some_and(|ino| self.made.contains(&ino));
         let is_create = matches!(event, Event::Create(_));
-        let judge = Judge { cred: &self.cred, subtree: self.root };
+        let judge = Judge { cred: &self.cred, subtree: self.root.ino };
         let judged = self.namespace.plan().judge(&judge, event, own || is_create);
         let planned = match judged {
             Ok(Some(planned)) => planned,

@@ -27,6 +27,8 @@ pub struct Cluster {
     pub(crate) contact: Contact,
     /// The wait for an answer.
     asked: Noted,
+    /// Its clients may start threads.
+    threads: bool,
 }
 
 /// The effect of setting a policy.
@@ -58,16 +60,42 @@ impl Cluster {
     /// # Errors
     /// `ECONNREFUSED` or `ENOENT` without a monitor.
     pub fn connect(address: &Address) -> Result<Arc<Self>> {
+        let cluster = Self::connect_with(address, true)?;
+        crate::waiting::note(&cluster);
+        Ok(cluster)
+    }
+
+    /// The same for clients that start no thread.
+    pub(crate) fn connect_threadless(address: &Address) -> Result<Arc<Self>> {
+        Self::connect_with(address, false)
+    }
+
+    fn connect_with(address: &Address, threads: bool) -> Result<Arc<Self>> {
         let cluster = Arc::new(Self {
             address: address.clone(),
             link: Mutex::default(),
             mounted: Mutex::default(),
             contact: Contact::default(),
             asked: Noted::default(),
+            threads,
         });
-        crate::waiting::note(&cluster);
         cluster.call(MonOp::Status)?;
         Ok(cluster)
+    }
+
+    pub(crate) fn has_threads(&self) -> bool {
+        self.threads
+    }
+
+    /// For a thread of a client.
+    ///
+    /// # Errors
+    /// `EAGAIN` if the clients start no thread.
+    pub(crate) fn thread(&self, name: &str) -> std::io::Result<std::thread::Builder> {
+        match self.threads {
+            true => Ok(std::thread::Builder::new().name(name.to_owned())),
+            false => Err(std::io::ErrorKind::WouldBlock.into()),
+        }
     }
 
     /// The monitor's address.

@@ -76,44 +76,10 @@ pub(crate) fn at_once(store: &dyn Store, stripe: Stripe) -> usize {
     (store.bytes_at_once() / stripe).clamp(1, OBJECTS_AT_ONCE)
 }
 
-/// Does something with all items, with so many at a time; the first error ends it.
-fn side_by_side<T: Send>(
-    at_once: usize,
-    items: Vec<T>,
-    act: impl Fn(T) -> Result<()> + Sync,
-) -> Result<()> {
-    let at_once = at_once.min(items.len());
-    if at_once <= 1 {
-        return items.into_iter().try_for_each(act);
-    }
-    let items = Mutex::new(items.into_iter());
-    let next = || items.lock().unwrap_or_else(PoisonError::into_inner).next();
-    let work = || {
-        while let Some(item) = next() {
-            if let Err(error) = act(item) {
-                // The other threads begin no further part.
-                while next().is_some() {}
-                return Err(error);
-            }
-        }
-        Ok(())
-    };
-    std::thread::scope(|scope| {
-        let others = (1..at_once).map_while(|_| {
-            let thread = std::thread::Builder::new().name("objects".to_owned());
-            // With fewer threads it only takes longer.
-            thread.spawn_scoped(scope, work).ok()
-        });
-        let others: Vec<_> = others.collect();
-        let lost = |_| Err(Error::of(Errno::Io, "objects"));
-        let done = work();
-        others.into_iter().fold(done, |done, other| done.and(other.join().unwrap_or_else(lost)))
-    })
-}
-
 impl Fs {
     pub(crate) fn objects(&self, (ino, stripe): (Ino, Stripe)) -> Objects<'_> {
-        Objects { store: &**self.store(), ino, stripe, sums: &self.sums }
+        let threads = self.cluster().has_threads();
+        Objects { store: &**self.store(), ino, stripe, sums: &self.sums, threads }
     }
 
     /// Reads a byte range; the answer is as long as the range.
@@ -213,11 +179,13 @@ pub(crate) struct Objects<'a> {
     ino: Ino,
     stripe: Stripe,
     sums: &'a Sums,
+    /// Several may be read, written or synced at the same time.
+    threads: bool,
 }
 
 impl<'a> Objects<'a> {
     pub(crate) fn new(store: &'a dyn Store, sums: &'a Sums, (ino, stripe): (Ino, Stripe)) -> Self {
-        Self { store, ino, stripe, sums }
+        Self { store, ino, stripe, sums, threads: true }
     }
 
     pub(crate) fn store(&self) -> &'a dyn Store {
@@ -234,6 +202,42 @@ impl<'a> Objects<'a> {
 
     pub(crate) fn name(&self, number: u64) -> String {
         metastore::data_name(self.ino, self.stripe.pool(), number)
+    }
+
+    /// Does something with all items, with so many at a time; the first error ends it.
+    fn side_by_side<T: Send>(
+        &self,
+        at_once: usize,
+        items: Vec<T>,
+        act: impl Fn(T) -> Result<()> + Sync,
+    ) -> Result<()> {
+        let at_once = if self.threads { at_once.min(items.len()) } else { 1 };
+        if at_once <= 1 {
+            return items.into_iter().try_for_each(act);
+        }
+        let items = Mutex::new(items.into_iter());
+        let next = || items.lock().unwrap_or_else(PoisonError::into_inner).next();
+        let work = || {
+            while let Some(item) = next() {
+                if let Err(error) = act(item) {
+                    // The other threads begin no further part.
+                    while next().is_some() {}
+                    return Err(error);
+                }
+            }
+            Ok(())
+        };
+        std::thread::scope(|scope| {
+            let others = (1..at_once).map_while(|_| {
+                let thread = std::thread::Builder::new().name("objects".to_owned());
+                // With fewer threads it only takes longer.
+                thread.spawn_scoped(scope, work).ok()
+            });
+            let others: Vec<_> = others.collect();
+            let lost = |_| Err(Error::of(Errno::Io, "objects"));
+            let done = work();
+            others.into_iter().fold(done, |done, other| done.and(other.join().unwrap_or_else(lost)))
+        })
     }
 
     fn prefix(&self) -> String {
@@ -299,7 +303,7 @@ impl<'a> Objects<'a> {
             (piece, now)
         });
         let pieces: Vec<_> = pieces.collect();
-        side_by_side(at_once(self.store, self.stripe), pieces, |(piece, now)| {
+        self.side_by_side(at_once(self.store, self.stripe), pieces, |(piece, now)| {
             let read = match self.store.read_into(&self.name(piece.stripe), piece.offset, now) {
                 Ok(read) => read,
                 Err(error) if error.errno == Errno::NotFound => 0,
@@ -318,7 +322,7 @@ impl<'a> Objects<'a> {
             (piece, now)
         });
         let pieces: Vec<_> = pieces.collect();
-        side_by_side(at_once(self.store, self.stripe), pieces, |(piece, now)| {
+        self.side_by_side(at_once(self.store, self.stripe), pieces, |(piece, now)| {
             self.store.write_range(&self.name(piece.stripe), piece.offset, now)
         })
     }
@@ -330,7 +334,7 @@ impl<'a> Objects<'a> {
 
     fn zero_unverified(&self, size: u64, (offset, end): (u64, u64)) -> Result<()> {
         let stripes = offset / self.stripe.bytes()..self.stripe.count(end);
-        side_by_side(self.asked_at_once(), self.numbers(stripes)?, |number| {
+        self.side_by_side(self.asked_at_once(), self.numbers(stripes)?, |number| {
             let piece = piece_of(self.stripe, number, (offset, end));
             let object = self.name(number);
             let left = size - number * self.stripe.bytes();
@@ -359,9 +363,11 @@ impl<'a> Objects<'a> {
     }
 
     fn delete_data(&self, size: u64) -> Result<()> {
-        side_by_side(self.asked_at_once(), self.numbers(0..self.stripe.count(size))?, |number| {
-            self.store.delete(&self.name(number)).map(|_| ())
-        })
+        self.side_by_side(
+            self.asked_at_once(),
+            self.numbers(0..self.stripe.count(size))?,
+            |number| self.store.delete(&self.name(number)).map(|_| ()),
+        )
     }
 
     /// The number of objects to ask for in parallel; answers from a directory are fast.
@@ -378,7 +384,7 @@ impl<'a> Objects<'a> {
     }
 
     fn sync(&self, numbers: &[u64]) -> Result<()> {
-        side_by_side(SYNCS_AT_ONCE, numbers.to_vec(), |number| {
+        self.side_by_side(SYNCS_AT_ONCE, numbers.to_vec(), |number| {
             self.store.sync(SyncScope::Object(&self.name(number)))
         })
     }
@@ -393,7 +399,7 @@ impl<'a> Objects<'a> {
             let few = numbers.len() as u64 <= UNLISTED_MAX || self.asked_at_once() == 1;
             for numbers in numbers.chunks(if few { 1 } else { ANSWERS_TOGETHER }) {
                 let found = AtomicU64::new(u64::MAX);
-                side_by_side(self.asked_at_once(), numbers.to_vec(), |number| {
+                self.side_by_side(self.asked_at_once(), numbers.to_vec(), |number| {
                     let start = number * self.stripe.bytes();
                     let at = start.max(offset);
                     if at - start < self.held_in(&self.name(number))? {

@@ -1,7 +1,6 @@
 //! A file system client: requests to the metadata server, data to and from the object store.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use objstore::Store;
 use types::{
@@ -43,7 +42,9 @@ impl Fs {
         let strong_logs = Arc::new(StrongLogs::default());
         let logs = strong_logs.clone();
         let link = Arc::new(Link::new((client, Rank(0)), cluster.clone(), observed.clone(), logs));
-        crate::waiting::note(&link);
+        if cluster.has_threads() {
+            crate::waiting::note(&link);
+        }
         let fs = Self {
             cluster,
             cluster_id: map.cluster,
@@ -55,7 +56,7 @@ impl Fs {
             ranks: Arc::default(),
             sums: Sums::default(),
         };
-        fs.link.connect(&mut fs.link.lock(), Instant::now())?;
+        fs.link.connect(&mut fs.link.lock(), crate::moment())?;
         Ok(fs)
     }
 
@@ -132,7 +133,7 @@ impl Fs {
     /// That term, and the newest one that ended without a clean stop.
     pub(crate) fn terms(&self) -> (Epoch, Epoch) {
         let link = self.link.lock();
-        (link.session.epoch(), link.crashed)
+        (link.session.epoch(), link.session.crashed())
     }
 
     /// Makes a request and waits for the answer, over any number of reconnections. Requests of

@@ -65,6 +65,7 @@ mod strong_log;
 mod subtree;
 mod sums;
 mod sweep;
+mod threadless;
 mod user;
 mod verify;
 mod waiting;
@@ -93,6 +94,7 @@ pub use state::{StateDir, SubtreeOwner, io_error, write_durably};
 pub use subtree::{Materialised, Subtree};
 pub use sums::Seal;
 pub use sweep::SweptRuns;
+pub use threadless::{ThreadlessClient, ThreadlessSubtree};
 pub use types::{
     Attr, AttrChange, ClientId, Cred, Errno, Error, FILE_BYTES_MAX, FileType, INLINE_BYTES,
     INLINE_BYTES_MAX, Ino, InoRange, Lock, LockKind, LockMode, Path, Pool, RenameFlags, Result,
@@ -128,6 +130,11 @@ pub(crate) fn moment() -> types::Moment {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let part = |part: i64| u64::try_from(part).unwrap_or(0);
     types::Moment(part(time.tv_sec) * 1_000_000_000 + part(time.tv_nsec))
+}
+
+/// Waits for so long.
+pub(crate) fn pause(span: types::Span) {
+    std::thread::sleep(std::time::Duration::from_nanos(span.0));
 }
 
 /// The caller of this process.

@@ -20,13 +20,12 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
-use std::time::{Duration, Instant};
 
-use client::{LocalAnswer, Session, SessionEffects, SessionInput};
+use client::{Attempts, RequestStep, Session, SessionEffects, SessionInput};
 use net::{Address, Connection, Sender};
 use policy::Mechanism;
-use types::{ClientId, Cred, Epoch, Errno, Error, Ino, Rank, Result, Tid, Timestamp};
-use wire::{Answer, JobOp, Message, Op, SessionOp};
+use types::{ClientId, Clock, Cred, Errno, Error, Moment, Rank, Result, Span, Tid, Timestamp};
+use wire::{Answer, Message, Op};
 
 use crate::observe::Observed;
 use crate::strong_log::StrongLogs;
@@ -84,19 +83,13 @@ pub(crate) struct State {
     spare: Vec<u8>,
     address: Option<Address>,
     /// How long a request waits for a server that is away; for ever if that is not said.
-    patience: Option<Duration>,
+    patience: Option<Span>,
     /// Requests made so far.
     pub(crate) requests: u64,
     /// Questions that were answered without one.
     pub(crate) known: u64,
-    /// When the newest request that was answered was made.
-    last_reply: Option<Instant>,
-    /// The newest term of the server that ended without being stopped.
-    pub(crate) crashed: Epoch,
     /// The error of a log that could not be replayed, for the next request.
     refused_log: Option<Error>,
-    /// The server does not hear this client any more.
-    fenced: bool,
     listening: Listening,
     async_sender: AsyncSender,
 }
@@ -106,7 +99,7 @@ pub(crate) struct State {
 struct Waiting {
     thread: Thread,
     /// The time and the name of the request.
-    asked: (Instant, &'static str),
+    asked: (Moment, &'static str),
     /// A journal follows the request: it is not sent again over another connection.
     chunked: bool,
     answer: Option<Result<Answer>>,
@@ -136,37 +129,6 @@ impl State {
         notices.extend(lost.map(|ino| LinkNotice::Notice(ServerNotice::LockLost { ino })));
         let moved = self.effects.moved.drain(..);
         notices.extend(moved.map(|(to, files)| LinkNotice::Moved(to, files)));
-        self.note_acknowledged_async();
-    }
-
-    /// The answer that this client knows itself: while the server counts on its memory, or during a
-    /// lease.
-    fn known(&mut self, cred: &Cred, op: &Op<'_>, now: Instant) -> LocalAnswer {
-        let fresh = self.is_fresh(now);
-        let mut known = LocalAnswer::Nothing;
-        if fresh {
-            // Only changes have a time, and asking for it takes as long as a lookup.
-            let time = if op.is_mutation() { crate::now() } else { Timestamp::default() };
-            known = self.session.known(cred, op, time, &mut self.effects);
-        }
-        // Not at `now`: that may be long ago, and a lease is over when it is over.
-        if matches!(known, LocalAnswer::Nothing)
-            && self.session.is_anything_leased()
-            && let Some(answer) = self.session.leased(cred, op, crate::moment(), fresh)
-        {
-            known = LocalAnswer::Remembered(answer);
-        }
-        let asks = matches!(
-            known,
-            LocalAnswer::Nothing | LocalAnswer::Soon | LocalAnswer::WantsNumbers(_)
-        );
-        self.known += u64::from(!asks);
-        known
-    }
-
-    fn is_fresh(&self, now: Instant) -> bool {
-        let valid = Duration::from_nanos(client::VALID.0);
-        self.last_reply.is_some_and(|at| now.duration_since(at) < valid)
     }
 
     fn has_unanswered(&self) -> bool {
@@ -206,13 +168,10 @@ impl Link {
             sending: false,
             spare: Vec::new(),
             address: None,
-            patience: Some(connect::PATIENCE),
+            patience: Some(Attempts::PATIENCE),
             requests: 0,
             known: 0,
-            last_reply: None,
-            crashed: Epoch(0),
             refused_log: None,
-            fenced: false,
             listening: Listening::default(),
             async_sender: AsyncSender::default(),
         };
@@ -251,40 +210,29 @@ impl Link {
     /// Makes a request, followed by a journal in chunks if there are any, and waits for the answer.
     pub(crate) fn request(&self, cred: &Cred, op: Op<'_>, chunks: &[&[u8]]) -> Result<Answer> {
         let mut state = self.lock();
-        if op.is_mutation() && state.session.must_sync() {
-            drop(state);
-            self.request(cred, Op::Session(SessionOp::Sync), &[])?;
-            state = self.lock();
-        }
-        let now = Instant::now();
-        if state.session.exclusive_count() > 0 && !state.is_fresh(now) {
-            // Its directories are this client's as long as it hears the server.
-            self.request_now(state, &Cred::root(), Op::Session(SessionOp::AwaitAsync), &[])?;
-            state = self.lock();
-        }
+        let begun = crate::moment();
+        // Only changes have a time, and asking for it takes as long as a lookup.
+        let time = if op.is_mutation() { crate::now() } else { Timestamp::default() };
+        let mut clock = Clock { now: begun, time };
         loop {
-            match state.known(cred, &op, now) {
-                LocalAnswer::Remembered(answer) => return answer.map_err(Error::from),
-                LocalAnswer::Local(answer) | LocalAnswer::Async(_, answer) => {
-                    if self.answered_async(&mut state, now) {
+            let shared = &mut *state;
+            match shared.session.begin(cred, &op, begun, clock, &mut shared.effects) {
+                RequestStep::Send => return self.request_now(state, cred, op, chunks),
+                RequestStep::First(first) => {
+                    self.request_now(state, &Cred::root(), first, &[])?;
+                    state = self.lock();
+                    clock.now = crate::moment();
+                }
+                RequestStep::Answered(answer) => {
+                    shared.known += 1;
+                    return answer.map_err(Error::from);
+                }
+                RequestStep::AnsweredAhead(answer) => {
+                    shared.known += 1;
+                    if self.answered_async(shared, begun) {
                         drop(self.send(state));
                     }
                     return answer.map_err(Error::from);
-                }
-                LocalAnswer::Nothing => return self.request_now(state, cred, op, chunks),
-                LocalAnswer::Soon => {
-                    self.request_now(
-                        state,
-                        &Cred::root(),
-                        Op::Session(SessionOp::AwaitAsync),
-                        &[],
-                    )?;
-                    state = self.lock();
-                }
-                LocalAnswer::WantsNumbers(count) => {
-                    let op = Op::Job(JobOp::Extend { subtree: Ino(0), count });
-                    self.request_now(state, &Cred::root(), op, &[])?;
-                    state = self.lock();
                 }
             }
         }
@@ -297,13 +245,13 @@ impl Link {
         op: Op<'_>,
         chunks: &[&[u8]],
     ) -> Result<Answer> {
-        let asked = Instant::now();
+        let asked = crate::moment();
         state.requests += 1;
         if state.sender.is_none() {
-            self.connect(&mut state, asked).map_err(connect::away)?;
+            self.connect(&mut state, asked).map_err(client::unreached)?;
         }
         let shared = &mut *state;
-        shared.session.at(crate::moment());
+        shared.session.at(asked);
         let name = op.name();
         let tid = shared.session.call(cred, op, &mut shared.effects);
         let (thread, chunked) = (std::thread::current(), !chunks.is_empty());
@@ -313,7 +261,7 @@ impl Link {
         if chunked {
             state = self.send_chunks(state, tid, chunks);
         }
-        self.wait_for(state, tid, asked)
+        self.wait_for(state, tid)
     }
 
     /// The rank of the server.
@@ -330,12 +278,7 @@ impl Link {
         drop(self.send(self.lock()));
     }
 
-    fn wait_for<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, State>,
-        tid: Tid,
-        asked: Instant,
-    ) -> Result<Answer> {
+    fn wait_for<'a>(&'a self, mut state: MutexGuard<'a, State>, tid: Tid) -> Result<Answer> {
         loop {
             let known = state.waiting.get(&tid);
             if known.is_none_or(|known| known.answer.is_some()) {
@@ -348,9 +291,6 @@ impl Link {
                     Some(_) | None => None,
                 };
                 let answer = known.and_then(|known| known.answer);
-                if answer.is_some() {
-                    state.last_reply = state.last_reply.max(Some(asked));
-                }
                 let answer = answer.unwrap_or_else(|| Err(Error::of(Errno::Io, "connection")));
                 return refused.map_or(answer, Err);
             }

@@ -111,9 +111,8 @@ impl Workplace<'_> {
         std::thread::scope(|scope| {
             let mut threads = Vec::new();
             for member in members {
-                let thread = std::thread::Builder::new().name("mechanism".to_owned());
-                let spare = member.clone();
-                match thread.spawn_scoped(scope, || self.run_member(member)) {
+                let (thread, spare) = (self.fs.cluster().thread("mechanism"), member.clone());
+                match thread.and_then(|it| it.spawn_scoped(scope, || self.run_member(member))) {
                     Ok(thread) => threads.push(Ok((spare, thread))),
                     // There can be no more threads: then one runs after the other.
                     Err(_) => threads.push(Err(spare)),
@@ -189,11 +188,9 @@ fn execute(fs: &Fs, root: Ino, effect: MechanismEffect) -> MechanismInput {
             MechanismInput::Done(store.put(&name, &bytes, Expect::Any).map(drop))
         }
         MechanismEffect::Get(name) => MechanismInput::Object(get(fs, &name)),
-        MechanismEffect::Exists(name) => MechanismInput::Exists(match store.stat(&name) {
-            Ok(_) => Ok(true),
-            Err(error) if error.errno == Errno::NotFound => Ok(false),
-            Err(error) => Err(error),
-        }),
+        MechanismEffect::Exists(name) => {
+            MechanismInput::Exists(fs.size_of(&name).map(|size| size.is_some()))
+        }
         MechanismEffect::Delete(name) => MechanismInput::Done(store.delete(&name).map(drop)),
         MechanismEffect::Checkpoint => MechanismInput::Done(fs.checkpoint()),
         MechanismEffect::Merge(_) => {

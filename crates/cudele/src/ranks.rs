@@ -12,7 +12,6 @@ mod remove;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use client::{Route, RouteEffect, RouteInput, Router};
 use types::{ClientId, Cred, Epoch, Ino, Rank, Result};
@@ -187,7 +186,7 @@ impl Fs {
                 }
                 RouteEffect::Ranks => RouteInput::Ranks(self.present_ranks()),
                 RouteEffect::Wait(span) => {
-                    std::thread::sleep(Duration::from_nanos(span.0));
+                    crate::pause(span);
                     RouteInput::Done
                 }
                 RouteEffect::Reclaim { rank, ino } => {

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use client::LogNeed;
+use client::{LogNeed, LogState, LogStep};
 use journal::{Create, Event, InodeSnapshot, SegmentHeader, Writer};
 use policy::{Checksums, Mechanism, Sharing};
 use types::{Attr, AttrChange, Epoch, Errno, Error, FileType, Ino, Result, Seq};
@@ -30,10 +30,6 @@ use crate::{Fs, Stage, StateDir};
 
 use file::LogFile;
 pub(crate) use file::is_log;
-
-/// A log with this many events asks for a checkpoint and begins again. This bounds the events that
-/// a crash replays, and the later changes of other clients that a replay may undo.
-const EVENTS_MAX: u64 = 8192;
 
 /// The time for which the policy of a directory is cached.
 const KNOWN_FOR: Duration = Duration::from_secs(1);
@@ -78,12 +74,7 @@ pub(crate) struct StrongLog {
 #[derive(Debug)]
 struct Open {
     file: LogFile,
-    /// A write failed: a later event would follow a hole.
-    failed: bool,
-    /// The server of this term did not accept it, and is not asked again.
-    refused_in: Option<Epoch>,
-    /// With how many events it is long: more than before, if shortening it failed.
-    long: u64,
+    state: LogState,
 }
 
 impl StrongLogs {
@@ -147,7 +138,7 @@ impl StrongLog {
         let name = file::name(client, crate::now());
         let path = StateDir::of(fs.cluster_id(), subtree)?.path().join(name);
         let file = LogFile::start(&path, header, &[]).map_err(|error| io_error(&path, &error))?;
-        let open = Open { file, failed: false, refused_in: None, long: EVENTS_MAX };
+        let open = Open { file, state: LogState::default() };
         Ok(Self { subtree, open: Mutex::new(open), observed: fs.observed().clone() })
     }
 
@@ -159,15 +150,13 @@ impl StrongLog {
     /// store has all.
     pub(crate) fn wanted(&self, epoch: Epoch, crashed: Epoch) -> Result<Option<(Vec<u8>, Seq)>> {
         let mut open = self.lock();
-        if open.refused_in == Some(epoch) {
-            return Ok(None);
-        }
         let next = open.file.next();
-        let result = match LogNeed::of(open.file.header().epoch, epoch, crashed) {
-            LogNeed::Kept => return Ok(None),
-            LogNeed::Stored => open.restart(epoch, next).map(|()| None),
-            LogNeed::Replay if open.file.events() == 0 => open.file.set_epoch(epoch).map(|()| None),
-            LogNeed::Replay => open.file.intact().map(Some),
+        let need = LogNeed::of(open.file.header().epoch, epoch, crashed);
+        let result = match open.state.step(need, epoch, open.file.events()) {
+            LogStep::Keep | LogStep::Remove => Ok(None),
+            LogStep::BeginAgain => open.restart(epoch, next).map(|()| None),
+            LogStep::NoteTerm => open.file.set_epoch(epoch).map(|()| None),
+            LogStep::Replay => open.file.intact().map(Some),
         };
         result.map_err(|error| io_error(open.file.path(), &error))
     }
@@ -185,7 +174,7 @@ impl StrongLog {
     /// The server of this term is not asked again.
     pub(crate) fn refused(&self, epoch: Epoch, error: Error) -> Error {
         let mut open = self.lock();
-        open.refused_in = Some(epoch);
+        open.state.refused_in = Some(epoch);
         error.about(open.file.path().display().to_string())
     }
 
@@ -193,18 +182,17 @@ impl StrongLog {
     pub(crate) fn shorten(&self, fs: &Fs) {
         let from = {
             let mut open = self.lock();
-            if open.file.events() < open.long {
+            let events = open.file.events();
+            if !open.state.is_long(events) {
                 return;
             }
-            // Other threads need not try as well; and after an error it is not tried every time.
-            open.long += EVENTS_MAX;
             open.file.next()
         };
         let (epoch, _) = fs.terms();
         // It is only longer than it could be if this fails.
         if fs.checkpoint().is_ok() && fs.terms().0 == epoch {
             let mut open = self.lock();
-            if open.file.header().epoch == epoch && !open.failed {
+            if open.file.header().epoch == epoch && !open.state.failed {
                 let _ = open.restart(epoch, from);
             }
         }
@@ -213,7 +201,7 @@ impl StrongLog {
     /// Logs an event durably.
     fn append(&self, event: &Event<'_>) -> Result<()> {
         let mut open = self.lock();
-        if open.failed {
+        if open.state.failed {
             let path = open.file.path().display().to_string();
             return Err(Error::new(Errno::Io, path, "an earlier write failed").remedy(
                 "the operation is applied but not logged; free space and open the directory again",
@@ -222,7 +210,7 @@ impl StrongLog {
         let note = |stage| self.observed.note(Mechanism::LocalPersist, stage);
         note(Stage::Begun);
         if let Err(error) = open.file.append(event, || note(Stage::Written)) {
-            open.failed = true;
+            open.state.failed = true;
             return Err(io_error(open.file.path(), &error));
         }
         note(Stage::Ended);
@@ -309,7 +297,7 @@ impl Drop for Open {
 impl Open {
     fn restart(&mut self, epoch: Epoch, from: Seq) -> std::io::Result<()> {
         self.file.restart(epoch, from)?;
-        (self.failed, self.long) = (false, EVENTS_MAX);
+        self.state.begin_again();
         Ok(())
     }
 }

@@ -2,10 +2,8 @@
 
 mod background;
 mod complete;
-mod content;
 mod earlier;
 mod materialise;
-mod places;
 mod sync;
 mod unused;
 mod view;
@@ -19,23 +17,18 @@ use namespace::PlannedInode;
 use objstore::Presence;
 use policy::{Check, Mechanism};
 use types::{
-    Attr, AttrChange, ClientId, Cred, Errno, Error, Ino, InoRange, Path, Result, Set, Stripe,
-    Timestamp,
+    Attr, AttrChange, ClientId, Cred, Errno, Error, Ino, Path, Result, Set, Stripe, Timestamp,
 };
 use wire::{Answer, JobOp, Op};
 
 pub(crate) use background::Written;
 pub use materialise::Materialised;
-use places::Places;
 use sync::{Offered, Syncer};
 
 use crate::data::ContentStart;
 use crate::fs::unexpected;
 use crate::state::Share;
 use crate::{Fs, NewFile, Policy, StateDir, SubtreeOwner};
-
-/// Numbers asked for when a range is used up, at least.
-const EXTEND_MIN: u64 = 1_000;
 
 /// See the module documentation.
 ///
@@ -49,8 +42,6 @@ pub struct Subtree {
     /// The journals, and the note of this machine.
     job: SubtreeJob,
     state: StateDir,
-    /// Numbers granted so far, to grow in proportion.
-    granted: u64,
     /// The file of this machine; its note is the job's.
     owner: SubtreeOwner,
     time: Timestamp,
@@ -66,8 +57,6 @@ pub struct Subtree {
     cred: Cred,
     /// Inodes of the base without content and extended attributes in the view.
     bare: Set<Ino>,
-    /// The places in the base of inodes that the view has moved.
-    places: Places,
     /// Set when the disk of this machine names the owner: then other processes may attach.
     share: OnceLock<Share>,
     /// Whether it is known which numbers were used: by this process, or in a journal.
@@ -161,7 +150,6 @@ impl Subtree {
         let exact = owner.exact;
         Ok(Self {
             state: StateDir::of(fs.cluster_id(), root.ino)?,
-            granted: owner.ranges().map(|range| range.len()).sum(),
             fs,
             path,
             job: SubtreeJob::new(owner.note(), root, policy),
@@ -173,7 +161,6 @@ impl Subtree {
             written: None,
             cred,
             bare: Set::default(),
-            places: Places::default(),
             share: OnceLock::new(),
             exact,
             content_noted: AtomicBool::new(false),
@@ -241,7 +228,7 @@ impl Subtree {
             }
             if self.syncer.is_some() {
                 self.sync_if_due();
-            } else if self.by_reference() {
+            } else if self.job.is_by_reference() {
                 self.write_in_background();
             }
         }
@@ -303,31 +290,18 @@ impl Subtree {
 
     /// The contract is used up: a larger one is made, unless it is a hard limit.
     fn extend(&mut self) -> Result<()> {
-        let mut count = self.granted.max(EXTEND_MIN);
-        if self.job.policy.hard_limit {
-            // The numbers that a failed merge gave up are replaced.
-            let given_up: u64 = self.job.note.unused.iter().map(|range| range.len()).sum();
-            count = (self.job.policy.allocated_inodes + given_up).saturating_sub(self.granted);
-        }
-        if count == 0 {
-            let cause = format!("the policy allows {} inodes", self.job.policy.allocated_inodes);
-            return Err(Error::new(Errno::Quota, self.path.to_string(), cause)
-                .remedy("raise allocated_inodes, or set `limit: soft`"));
-        }
-        let op = Op::Job(JobOp::Extend { subtree: self.root(), count });
-        let answer = self.fs.call(op).map_err(|error| error.about(self.path.to_string()))?;
+        let about = |error: Error| error.about(self.path.to_string());
+        let op = Op::Job(JobOp::Extend {
+            subtree: self.root(),
+            count: self.job.extension().map_err(about)?,
+        });
+        let answer = self.fs.call(op).map_err(about)?;
         let Answer::Range(range) = answer else { return Err(unexpected(&answer)) };
-        self.take_range(range);
+        self.job.take_range(range);
         if self.job.policy.contains(Mechanism::LocalPersist) {
             self.remember()?;
         }
         Ok(())
-    }
-
-    fn take_range(&mut self, range: InoRange) {
-        self.granted += range.len();
-        self.job.inner.extend(range);
-        self.job.note.ranges.push(range);
     }
 
     /// Creates a file with content: small content goes inline, large content to the object store.
@@ -363,6 +337,31 @@ impl Subtree {
         let change = AttrChange { size: Some(size), mtime, ..AttrChange::default() };
         self.job.inner.set_attr_blindly(ino, home, &change, time);
         Ok(())
+    }
+
+    /// Gives the subtree up without a merge: pending events are lost.
+    ///
+    /// # Errors
+    /// `EIO`.
+    pub fn discard(mut self) -> Result<()> {
+        // A merge in progress ends first: otherwise the merged part would not be known.
+        self.drain_sync()?;
+        self.give_up_unused()?;
+        let released = self.fs.release_with(self.root(), &self.unused());
+        match released {
+            Err(error) if error.errno != Errno::Stale => return Err(error),
+            Ok(()) => {
+                for (ino, stripe, size) in self.job.unmerged_content()? {
+                    self.fs.delete_data((ino, stripe), size)?;
+                }
+            }
+            // Another client took the subtree over, with its content.
+            Err(_) => {}
+        }
+        for object in self.job.note.objects.iter().chain(&self.job.note.adopted) {
+            self.fs.store().delete(object)?;
+        }
+        self.state.remove()
     }
 
     /// Ends the work after a merge. Under Local Persist the journal stays on this disk: the merge

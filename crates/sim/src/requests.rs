@@ -198,9 +198,6 @@ impl Workload for Requests {
     }
 
     fn received(&mut self, client: usize, message: &Message<'_>) {
-        if let Message::Welcome(welcome) = message {
-            self.workers[client].crashed = welcome.crashed;
-        }
         let Message::Reply(reply) = message else { return };
         let id = self.world.clients[client].id;
         if client != 0 {

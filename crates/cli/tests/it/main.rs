@@ -39,5 +39,6 @@ mod readme;
 mod rename;
 mod room;
 mod sharing;
+mod threadless;
 mod walks;
 mod wishes;

@@ -153,14 +153,14 @@ impl PartSync {
         if job.earlier.is_empty() { SyncDue::Part } else { SyncDue::Everything }
     }
 
-    /// Takes a part out of the job. `granted` is the number of inode numbers so far.
-    pub fn hand_over(&mut self, job: &mut SubtreeJob, granted: u64) -> JournalPart {
+    /// Takes a part out of the job.
+    pub fn hand_over(&mut self, job: &mut SubtreeJob) -> JournalPart {
         let stores = |it| matches!(it, Mechanism::GlobalPersist | Mechanism::NonvolatileApply);
         let stores = job.policy.effective().mechanisms().any(stores);
         let object = stores.then(|| job.object_name());
         let (events, left) = (job.inner.events(), job.inner.inodes_left());
         let scarce = left < 2 * events && !job.policy.hard_limit;
-        let extend = scarce.then_some(granted.max(4 * events));
+        let extend = scarce.then_some(job.granted().max(4 * events));
         self.under_way += 1;
         JournalPart { held: job.take_held(), object, extend }
     }
@@ -218,7 +218,7 @@ fn after(time: Timestamp, span: Span) -> Timestamp {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use namespace::PlannedInode;
     use policy::Cell;
     use types::{Attr, ClientId, Cred, Errno, FileType, InoRange, Seq};
@@ -226,7 +226,7 @@ mod tests {
     use super::*;
     use crate::OwnerNote;
 
-    fn job(cell: &str, events: u64) -> SubtreeJob {
+    pub(in crate::job) fn job(cell: &str, events: u64) -> SubtreeJob {
         let cell = Cell::all().find(|known| known.to_string() == cell).expect("a cell");
         let range = InoRange { start: (1 << 40) + 100, end: (1 << 40) + 1100 };
         let (ranges, next_seq) = (vec![range], Seq(1));
@@ -258,10 +258,6 @@ mod tests {
         PartSync::new(SyncWhen::every(Span::from_millis(1000)), Timestamp(0))
     }
 
-    fn part(sync: &mut PartSync, job: &mut SubtreeJob) -> JournalPart {
-        sync.hand_over(job, 1000)
-    }
-
     #[test]
     fn a_part_leaves_at_its_time_or_with_so_many_updates() {
         let job = job("weak-none", 3);
@@ -282,7 +278,7 @@ mod tests {
         let mut job = job("weak-none", 3);
         let when = SyncWhen { idle: true, ..SyncWhen::every(Span(0)) };
         let mut sync = PartSync::new(when, Timestamp(0));
-        let first = part(&mut sync, &mut job);
+        let first = sync.hand_over(&mut job);
         append(&mut job, 2);
         assert_eq!(sync.due(&job, Timestamp(1)), SyncDue::Nothing);
         sync.merged(&mut job, first, Completion::default(), Epoch(1));
@@ -293,9 +289,9 @@ mod tests {
     fn parts_follow_each_other_and_their_results_add_up() {
         let mut job = job("weak-none", 3);
         let mut sync = second();
-        let first = part(&mut sync, &mut job);
+        let first = sync.hand_over(&mut job);
         append(&mut job, 2);
-        let second = part(&mut sync, &mut job);
+        let second = sync.hand_over(&mut job);
         assert_eq!(first.held.next, second.held.header.first_seq);
         assert_eq!((first.events(), second.events(), sync.under_way()), (3, 2, 2));
         sync.merged(&mut job, first, Completion::default(), Epoch(1));
@@ -309,7 +305,7 @@ mod tests {
     fn a_failed_part_stays_with_the_job_and_ends_the_sync() {
         let mut job = job("weak-none", 3);
         let mut sync = second();
-        let first = part(&mut sync, &mut job);
+        let first = sync.hand_over(&mut job);
         append(&mut job, 2);
         let reached = Reached { asked: true, ..Reached::default() };
         sync.failed(&mut job, first, (Error::of(Errno::Io, "test"), reached));
@@ -324,10 +320,10 @@ mod tests {
         for (cell, remembered) in [("weak-local", Epoch(1)), ("weak-none", Epoch(2))] {
             let mut job = job(cell, 3);
             let mut sync = second();
-            let first = part(&mut sync, &mut job);
+            let first = sync.hand_over(&mut job);
             sync.merged(&mut job, first, Completion::default(), Epoch(1));
             append(&mut job, 2);
-            let second = part(&mut sync, &mut job);
+            let second = sync.hand_over(&mut job);
             sync.merged(&mut job, second, Completion::default(), Epoch(2));
             assert_eq!(job.merged_in, Some(remembered), "{cell}");
         }

@@ -418,3 +418,25 @@ fn a_journal_on_this_disk_replaces_an_object_that_has_less() {
     assert!(journal.replaces(None) && journal.replaces(Some(b"torn".to_vec())));
     assert!(!journal.replaces(Some(journal.bytes.clone())));
 }
+
+#[test]
+fn a_used_up_contract_grows_in_proportion_and_ends_at_a_hard_limit() {
+    let mut job = sync::tests::job("weak-none", 0);
+    assert_eq!(job.extension().unwrap(), 1000);
+    job.take_range(types::InoRange { start: 1 << 41, end: (1 << 41) + 2000 });
+    assert_eq!((job.granted(), job.extension().unwrap()), (3000, 3000));
+    assert!(job.is_own(Ino(1 << 41)) && !job.is_own(ROOT));
+    (job.policy.hard_limit, job.policy.allocated_inodes) = (true, 3000);
+    assert_eq!(job.extension().unwrap_err().errno, Errno::Quota);
+    job.note.unused.push(types::InoRange { start: 1 << 41, end: (1 << 41) + 10 });
+    assert_eq!(job.extension().unwrap(), 10);
+}
+
+#[test]
+fn the_policy_says_what_a_sync_and_a_persist_do() {
+    let job = sync::tests::job("invisible-local", 2);
+    assert_eq!(job.visible(), composition("append_client_journal+local_persist+volatile_apply"));
+    assert_eq!(job.persisting(), Some(composition("local_persist")));
+    assert_eq!(sync::tests::job("invisible-local", 0).persisting(), None);
+    assert_eq!(sync::tests::job("weak-none", 2).persisting(), None);
+}

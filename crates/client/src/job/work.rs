@@ -12,11 +12,15 @@
 
 use journal::SegmentHeader;
 use metastore::request::{client_journal_name, client_journal_prefix};
-use policy::{Durability, Mechanism, Policy};
-use types::{Attr, ClientId, Epoch, Ino, InoRange, Result, Seq};
+use policy::{Check, Composition, Durability, Mechanism, MergeBy, Policy};
+use types::{Attr, ClientId, Epoch, Errno, Error, Ino, InoRange, Result, Seq};
+use wire::MergeFlags;
 
-use super::{Earlier, Reached, Sealed};
+use super::{Earlier, Places, Reached, Sealed};
 use crate::{ClientSubtree, Grant};
+
+/// Numbers asked for when a range is used up, at least.
+const EXTEND_MIN: u64 = 1_000;
 
 /// The note of a machine about a subtree that it owns, or owned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -109,6 +113,8 @@ pub struct SubtreeJob {
     pub note: OwnerNote,
     /// The server's term in which the last merge took place: in another one it may be lost.
     pub merged_in: Option<Epoch>,
+    /// The places in the base of inodes that the view has moved.
+    pub places: Places,
 }
 
 impl SubtreeJob {
@@ -130,7 +136,79 @@ impl SubtreeJob {
             earlier: Vec::new(),
             note,
             merged_in: None,
+            places: Places::default(),
         }
+    }
+
+    /// Whether an inode number was granted to this client: only it can have made the inode.
+    #[must_use]
+    pub fn is_own(&self, ino: Ino) -> bool {
+        self.note.ranges.iter().any(|range| range.contains(ino))
+    }
+
+    /// Inode numbers granted so far.
+    #[must_use]
+    pub fn granted(&self) -> u64 {
+        self.note.ranges.iter().map(|range| range.len()).sum()
+    }
+
+    /// The contract is used up: how many numbers the client asks for, to grow in proportion, or as
+    /// many as the hard limit leaves.
+    ///
+    /// # Errors
+    /// `EDQUOT` if the hard limit is reached.
+    pub fn extension(&self) -> Result<u64> {
+        if !self.policy.hard_limit {
+            return Ok(self.granted().max(EXTEND_MIN));
+        }
+        // The numbers that a failed merge gave up are replaced.
+        let given_up: u64 = self.note.unused.iter().map(|range| range.len()).sum();
+        let allowed = self.policy.allocated_inodes;
+        let count = (allowed + given_up).saturating_sub(self.granted());
+        if count > 0 {
+            return Ok(count);
+        }
+        let cause = format!("the policy allows {allowed} inodes");
+        Err(Error::new(Errno::Quota, "", cause)
+            .remedy("raise allocated_inodes, or set `limit: soft`"))
+    }
+
+    /// Takes granted inode numbers.
+    pub fn take_range(&mut self, range: InoRange) {
+        self.inner.extend(range);
+        self.note.ranges.push(range);
+    }
+
+    /// The policy's mechanisms, and a merge if it has none.
+    #[must_use]
+    pub fn visible(&self) -> Composition {
+        let composition = self.policy.effective();
+        if composition.mechanisms().any(Mechanism::applies) {
+            return composition;
+        }
+        Composition::serial([composition, Composition::One(Mechanism::VolatileApply)])
+    }
+
+    /// The mechanisms of the policy that persist, if anything waits for them: the effect of
+    /// `fsync`.
+    #[must_use]
+    pub fn persisting(&self) -> Option<Composition> {
+        let ours = [Mechanism::LocalPersist, Mechanism::GlobalPersist].into_iter();
+        let ours = ours.filter(|mechanism| self.policy.contains(*mechanism));
+        let persist = Composition::parallel(ours.map(Composition::One));
+        (!persist.is_nothing() && self.is_pending()).then_some(persist)
+    }
+
+    /// Whether the policy asks for merging by reference, and for nothing that needs every event.
+    #[must_use]
+    pub fn is_by_reference(&self) -> bool {
+        self.policy.merge_by == MergeBy::Reference && self.policy.check != Check::Merge
+    }
+
+    /// How parts of the journal are merged.
+    #[must_use]
+    pub fn merge_flags(&self) -> MergeFlags {
+        MergeFlags { check: self.policy.check == Check::Merge, ..MergeFlags::default() }
     }
 
     /// The root of the subtree.

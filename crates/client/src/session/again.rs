@@ -1,9 +1,9 @@
-//! Requests as they are sent again.
+//! Requests as they are sent again, and those that are not.
 
-use types::Ino;
+use types::{Ino, Tid};
 use wire::{ChangeOp, Message, Op, Request, WantsExclusive};
 
-use super::{Session, Unsafe};
+use super::{Mark, Session, SessionEffects, Unsafe};
 
 /// The same request, now that it is known which length it gave the file.
 pub(super) fn grow_frame(frame: &[u8], size: u64) -> Option<Vec<u8>> {
@@ -29,6 +29,36 @@ pub(super) fn append_with_replay(request: &Unsafe, frames: &mut Vec<u8>) {
 }
 
 impl Session {
+    /// Gives a request up: its answer will be ignored, and it is not sent again.
+    pub fn forget(&mut self, tid: Tid) {
+        self.unanswered.retain(|request| request.tid != tid);
+        self.aside.retain(|request| request.tid != tid);
+        if let Some(cache) = &mut self.cache {
+            cache.give_up(tid);
+        }
+        self.leases.give_up(tid);
+        match self.marks.remove(&tid) {
+            Some(Mark::Open { ino, write }) => drop(self.held.closed(ino, write)),
+            Some(Mark::Create) => self.forget_early(),
+            Some(Mark::Yield { .. } | Mark::Lock { .. } | Mark::Length) | None => {}
+        }
+    }
+
+    /// Unanswered requests are not sent with the next welcome but after [`Session::go_on`]: the
+    /// caller has a step to take first.
+    pub fn set_aside(&mut self) {
+        self.aside.append(&mut self.unanswered);
+    }
+
+    /// Sends the requests that were set aside.
+    pub fn go_on(&mut self, effects: &mut SessionEffects) {
+        for request in &self.aside {
+            effects.frames.extend_from_slice(&request.frame);
+        }
+        self.aside.append(&mut self.unanswered);
+        std::mem::swap(&mut self.aside, &mut self.unanswered);
+    }
+
     /// The server answered `ESTALE` to a request about an inode. If it has evicted the inode,
     /// only a walk that the server itself makes loads it again: a walk to this inode is not
     /// answered from memory.

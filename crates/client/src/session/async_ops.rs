@@ -238,7 +238,10 @@ impl Session {
     ) {
         let Some(exclusive) = &mut self.exclusive else { return };
         let Reply { tid, seq, safe, ref result, .. } = *reply;
-        effects.async_acknowledged |= exclusive.groups.acknowledge(tid, result.is_ok(), seq, safe);
+        if exclusive.groups.acknowledge(tid, result.is_ok(), seq, safe) {
+            effects.async_acknowledged = true;
+            self.heard = self.heard.max(self.async_sent.take());
+        }
         exclusive.take_numbers(tid, result);
         let whole = reply.grants.is_some_and(|grants| grants.inode);
         let next = exclusive.listed(tid, result, whole).unwrap_or(Next::Nothing);

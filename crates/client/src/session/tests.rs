@@ -8,6 +8,7 @@ use wire::{
 use super::{Session, SessionEffects, SessionInput};
 
 mod async_ops;
+mod begin;
 
 const FILE: Ino = Ino(1 << 41);
 

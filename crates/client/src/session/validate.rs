@@ -2,7 +2,7 @@
 
 use types::{Set, Tid};
 
-use super::Session;
+use super::{Session, Unanswered};
 
 impl Session {
     /// Checks the invariants of the session, between two inputs. The time that this takes grows
@@ -16,7 +16,7 @@ impl Session {
             assert!(tid.0 < self.next_tid, "{tid} was given to a request");
             assert!(known.insert(tid), "{tid} is unanswered, set aside or unsafe: one of them");
         };
-        for (tid, frame) in self.unanswered.iter().chain(&self.aside) {
+        for Unanswered { tid, frame, .. } in self.unanswered.iter().chain(&self.aside) {
             once(*tid);
             assert!(!frame.is_empty(), "{tid} can be sent again");
         }
@@ -29,12 +29,12 @@ impl Session {
             assert!(!request.frame.is_empty(), "{} can be sent again", request.tid);
         }
         for requests in [&self.unanswered, &self.aside] {
-            let order = requests.iter().is_sorted_by_key(|(tid, _)| *tid);
+            let order = requests.iter().is_sorted_by_key(|request| request.tid);
             assert!(order, "requests wait in their order");
         }
         let is_open = |tid: &Tid| {
             let waiting = self.unanswered.iter().chain(&self.aside);
-            waiting.into_iter().any(|(known, _)| known == tid)
+            waiting.into_iter().any(|request| request.tid == *tid)
         };
         let lost = self.marks.keys().find(|tid| !is_open(tid));
         assert!(lost.is_none(), "{lost:?} has an answer, and its mark is not taken");

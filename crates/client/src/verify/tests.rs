@@ -144,3 +144,38 @@ fn the_verifier_asks_once_for_an_existing_directory() {
     let doubt = verifier.judge(&more.blocks()[0]);
     assert!(matches!(doubt, Err(VerifyError::Illegal { errno: Errno::Exists, .. })), "{doubt:?}");
 }
+
+#[test]
+fn a_legal_journal_is_proved_or_left_to_the_server() {
+    let key = metastore::ProofKey::new([7; 32]);
+    let writer = journal::Writer::Client { client: types::ClientId(3), subtree: ROOT };
+    let epoch = types::Epoch(2);
+    let header = journal::SegmentHeader { writer, epoch, first_seq: Seq(1) };
+    let journal_of = |names: u64| {
+        let names: Vec<_> = (0..names).map(|at| (at, format!("file.{at}").into_bytes())).collect();
+        let creates = names.iter().map(|(at, name)| create(ROOT, name, 100 + at, 0o100_644));
+        let events: Vec<_> = creates.map(Event::Create).collect();
+        let front = header.encode().to_vec();
+        [&[front][..], &blocks(&events)].concat().concat()
+    };
+    let mut verifier = Verifier::new(&root(), true, alice());
+    let (events, proved) = verifier.prove("journal", &journal_of(5000), &key).unwrap();
+    let proved = proved.unwrap();
+    assert_eq!((events, proved.names, proved.runs.len()), (5000, 5000, 1));
+    assert!(proved.message.ends_with(&proved.rest));
+    let mut verifier = Verifier::new(&root(), true, alice());
+    let small = verifier.prove("journal", &journal_of(3), &key).unwrap();
+    assert_eq!((small.0, small.1.err()), (3, Some(crate::ByValue::Small)));
+    let illegal =
+        [&header.encode()[..], &blocks(&[Event::Create(create(Ino(77), b"a", 100, 0o100_644))])[0]]
+            .concat();
+    let error = Verifier::new(&root(), true, alice()).prove("journal", &illegal, &key).unwrap_err();
+    assert_eq!(error.errno, Errno::NotPermitted);
+}
+
+#[test]
+fn only_journals_of_the_last_decoupling_are_verified() {
+    let found = [(2, 5, "c"), (1, 9, "old"), (2, 1, "b")];
+    let found = found.map(|(epoch, seq, name)| (types::Epoch(epoch), Seq(seq), name.to_owned()));
+    assert_eq!(of_last_decoupling(found.to_vec()), ["b", "c"]);
+}

@@ -199,7 +199,7 @@ fn many_objects_written_and_read_at_a_time_hold_what_was_written() {
     objects.read_into(100_000, &mut read).unwrap();
     assert!(read[0] == 0 && read[1..=content.len()] == content && read.ends_with(&[0; 4]));
     let error = store.0.put("x", b"", Expect::Absent).and_then(|_| store.get("y").map(|_| ()));
-    let failed = side_by_side(4, (0..100).collect(), |number| match number {
+    let failed = objects.side_by_side(4, (0..100).collect(), |number| match number {
         40 => error.clone(),
         _ => Ok(()),
     });

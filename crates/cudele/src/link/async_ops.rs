@@ -7,20 +7,13 @@
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use types::{Cred, Result};
+use client::AsyncDue;
+use types::{Cred, Moment, Result, Span};
 use wire::{Op, SessionOp, WantsExclusive};
 
 use super::{Link, State};
-
-/// How long the server may not have heard of a change.
-const DELAY: Duration = Duration::from_millis(2);
-/// The same for a closed file: while the server takes it for open, no client can have its directory
-/// to itself.
-const CLOSED_DELAY: Duration = Duration::from_millis(200);
-/// So many bytes are sent at once.
-const BYTES: usize = 8 << 10;
 
 /// The state of the changes that the server does not know yet.
 #[derive(Debug, Default)]
@@ -29,23 +22,6 @@ pub(super) struct AsyncSender {
     present: bool,
     /// It sleeps until there is something to tell.
     asleep: bool,
-    /// The time at which the oldest unsettled change was sent.
-    sent: Option<Instant>,
-}
-
-impl State {
-    /// Sends the changes that were answered here.
-    fn send_collected(&mut self, now: Instant) {
-        self.session.send_async(&mut self.effects);
-        self.async_sender.sent.get_or_insert(now);
-    }
-
-    /// The server has settled all changes that were sent.
-    pub(super) fn note_acknowledged_async(&mut self) {
-        if std::mem::take(&mut self.effects.async_acknowledged) {
-            self.last_reply = self.last_reply.max(self.async_sender.sent.take());
-        }
-    }
 }
 
 impl Link {
@@ -56,17 +32,15 @@ impl Link {
         }
     }
 
-    /// A change was answered here.
-    pub(super) fn answered_async(&self, state: &mut State, now: Instant) -> bool {
-        let bytes = state.session.async_bytes();
-        if bytes >= BYTES {
-            state.send_collected(now);
-            return true;
+    /// A change was answered here. Returns whether enough have accumulated to send them.
+    pub(super) fn answered_async(&self, state: &mut State, now: Moment) -> bool {
+        let due = state.session.async_due(&state.effects);
+        match due {
+            AsyncDue::Now => state.session.send_async_at(now, &mut state.effects),
+            AsyncDue::Soon => self.wake_async_sender(state),
+            AsyncDue::Never | AsyncDue::AtLeisure => {}
         }
-        if bytes > 0 && std::mem::take(&mut state.async_sender.asleep) {
-            self.async_wakeup.notify_one();
-        }
-        false
+        due == AsyncDue::Now
     }
 
     /// Starts to take directories. Returns whether a thread is needed for
@@ -80,24 +54,22 @@ impl Link {
     /// Sends changes that were answered here soon after, until the link is closed.
     pub(crate) fn send_async_regularly(&self) {
         let mut state = self.lock();
-        while !self.closed.load(Ordering::Acquire) && !state.fenced {
-            let has_async = state.session.async_bytes() > 0;
-            if !has_async && state.effects.frames.is_empty() {
-                state.async_sender.asleep = true;
+        while !self.closed.load(Ordering::Acquire) && !state.session.is_fenced() {
+            let due = state.session.async_due(&state.effects);
+            state.async_sender.asleep = matches!(due, AsyncDue::Never | AsyncDue::AtLeisure);
+            let Some(Span(nanos)) = due.pause() else {
                 state = self.async_wakeup.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
+            };
+            let waited = self.async_wakeup.wait_timeout(state, Duration::from_nanos(nanos));
+            let (mut locked, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+            // A change is more urgent: its pause begins.
+            if due != AsyncDue::AtLeisure || waited.timed_out() {
+                let shared = &mut *locked;
+                shared.session.send_async_at(crate::moment(), &mut shared.effects);
+                locked = self.send(locked);
             }
-            state.async_sender.asleep = !has_async;
-            let waited =
-                self.async_wakeup.wait_timeout(state, if has_async { DELAY } else { CLOSED_DELAY });
-            let (locked, waited) = waited.unwrap_or_else(PoisonError::into_inner);
             state = locked;
-            if !has_async && !waited.timed_out() {
-                // There is something more urgent.
-                continue;
-            }
-            state.send_collected(Instant::now());
-            state = self.send(state);
         }
         state.async_sender.present = false;
     }

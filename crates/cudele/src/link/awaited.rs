@@ -1,5 +1,7 @@
 //! Reports for how long threads have waited for the metadata server.
 
+use std::time::{Duration, Instant};
+
 use super::Link;
 use crate::waiting::{Awaited, ServerWait};
 
@@ -12,7 +14,9 @@ impl Awaited for Link {
         // A thread that holds the lock for long makes a connection, which `away` reports.
         let state = self.state.try_lock().ok()?;
         let unanswered = state.waiting.values().filter(|waiting| waiting.answer.is_none());
-        let (since, name) = unanswered.map(|waiting| waiting.asked).min()?;
+        let (asked, name) = unanswered.map(|waiting| waiting.asked).min()?;
+        let waited = Duration::from_nanos(crate::moment().since(asked).0);
+        let since = Instant::now().checked_sub(waited)?;
         Some(ServerWait { since, server, cause: format!("it has not answered: {name}") })
     }
 }

@@ -5,32 +5,22 @@
 
 use std::time::{Duration, Instant};
 
-use client::SessionInput;
-use net::{Address, Connection};
+use client::{Attempts, SessionInput};
+use net::Connection;
 use policy::Mechanism;
-use types::{Errno, Error, Rank, Result, Tid};
-use wire::{JobOp, MdsEntry, MdsState, MergeFlags, Message, Op, UnusedNumbers};
+use types::{Errno, Error, Moment, Result, Span, Tid};
+use wire::{JobOp, MergeFlags, Message, Op, UnusedNumbers};
 
 use super::{CHUNK_BYTES, Link, State, Waiting};
 use crate::strong_log::StrongLog;
-use crate::{Cluster, Fs, Stage};
-
-/// The default time that a request waits for a server that is away.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
-/// The error of a client whose work another client took over.
-const FENCED: Errno = Errno::Stale;
-/// How long to wait before looking for the server again.
-const RETRY: Duration = Duration::from_millis(20);
-/// The same for a server without room for another connection: refused clients must not take the
-/// time that the connected ones need.
-const RETRY_FULL: Duration = Duration::from_millis(500);
-/// How a server refuses one connection too many.
-const FULL: Errno = Errno::Busy;
+use crate::{Fs, Stage};
 
 impl Fs {
     /// Says how long a request waits for a server that is away before it fails with `EIO`: half a
     /// minute unless this is called, and for ever with `None`.
     pub fn set_patience(&self, patience: Option<Duration>) {
+        let patience =
+            patience.map(|most| Span(u64::try_from(most.as_nanos()).unwrap_or(u64::MAX)));
         self.link().lock().patience = patience;
         self.ranks.others().iter().for_each(|link| link.lock().patience = patience);
     }
@@ -40,7 +30,7 @@ impl Link {
     /// Connects to the server, unless that was done.
     pub(crate) fn be_connected(&self) -> Result<()> {
         let mut state = self.lock();
-        if state.sender.is_some() { Ok(()) } else { self.connect(&mut state, Instant::now()) }
+        if state.sender.is_some() { Ok(()) } else { self.connect(&mut state, crate::moment()) }
     }
 
     /// Replaces a broken connection for the waiting threads. If that fails, all of them get the
@@ -64,8 +54,8 @@ impl Link {
         if self.check_open().is_ok() {
             self.cluster.contact.lost(self.rank, error);
         }
-        if let Err(error) = self.connect(state, Instant::now()) {
-            let error = away(error);
+        if let Err(error) = self.connect(state, crate::moment()) {
+            let error = client::unreached(error);
             for tid in of(state, &|waiting| waiting.answer.is_none()) {
                 state.session.forget(tid);
                 state.answer(tid, Err(error.clone()));
@@ -84,45 +74,33 @@ impl Link {
 
     /// Connects to the active server. The wait for one counts from `since`: a thread that waited
     /// for the attempts of other threads waits no longer than they did.
-    pub(crate) fn connect(&self, state: &mut State, since: Instant) -> Result<()> {
-        self.away.set(Some((since, "no connection yet".to_owned())));
-        let connected = self.connect_patiently(state, since);
-        self.away.set(None);
-        connected
-    }
-
-    fn connect_patiently(&self, state: &mut State, since: Instant) -> Result<()> {
-        loop {
+    pub(crate) fn connect(&self, state: &mut State, since: Moment) -> Result<()> {
+        let began = Instant::now();
+        self.away.set(Some((began, "no connection yet".to_owned())));
+        let attempts = Attempts::new(since, state.patience);
+        let mut attempt = || {
             self.check_open()?;
-            let result = self.try_connect(state);
-            match &result {
-                Ok(()) => self.cluster.contact.restored(self.rank),
-                Err(error) => self.cluster.contact.lost(self.rank, error),
+            let Err(error) = self.try_connect(state) else { return Ok(true) };
+            self.cluster.contact.lost(self.rank, &error);
+            let pause = attempts.failed(crate::moment(), &error)?;
+            self.away.set(Some((began, error.cause)));
+            crate::pause(pause);
+            Ok(false)
+        };
+        let connected = loop {
+            match attempt() {
+                Ok(false) => {}
+                connected => break connected,
             }
-            match result {
-                Ok(()) => return Ok(()),
-                Err(error) if error.errno == FENCED => return Err(error),
-                Err(error) if state.patience.is_some_and(|most| since.elapsed() >= most) => {
-                    if error.errno == FULL {
-                        return Err(error);
-                    }
-                    return Err(error.remedy(
-                        "see `cudele status`; a server that crashed is restarted by `cudele up`",
-                    ));
-                }
-                Err(error) => {
-                    let pause = if error.errno == FULL { RETRY_FULL } else { RETRY };
-                    self.away.set(Some((since, error.cause)));
-                    std::thread::sleep(pause);
-                }
-            }
-        }
+        };
+        self.away.set(None);
+        connected.map(|_| self.cluster.contact.restored(self.rank))
     }
 
     fn try_connect(&self, state: &mut State) -> Result<()> {
         let address = match &state.address {
             Some(address) => address.clone(),
-            None => active_server(&self.cluster, self.rank)?,
+            None => client::server_of(&self.cluster.status()?, self.rank)?.parse()?,
         };
         let opened = Connection::open(&address);
         if opened.is_err() {
@@ -149,11 +127,7 @@ impl Link {
     fn introduce(&self, state: &mut State, connection: &mut Connection) -> Result<()> {
         let logs = self.logs.all();
         if let Err(error) = flush(state, connection) {
-            // A server that refuses the connection says why before it closes it.
-            return Err(receive(state, connection)
-                .err()
-                .filter(|why| why.errno == FULL)
-                .unwrap_or(error));
+            return Err(client::refusal(error, receive(state, connection).err()));
         }
         if logs.is_empty() {
             // The welcome: everything that was not answered is sent again with it.
@@ -176,7 +150,7 @@ impl Link {
     ) -> Result<()> {
         let epoch = state.session.epoch();
         loop {
-            let (bytes, next) = match log.wanted(epoch, state.crashed) {
+            let (bytes, next) = match log.wanted(epoch, state.session.crashed()) {
                 Ok(Some(wanted)) => wanted,
                 Ok(None) => return Ok(()),
                 Err(error) => {
@@ -194,7 +168,7 @@ impl Link {
                 unused: UnusedNumbers::default(),
             });
             let tid = state.session.call(&crate::own_cred(), op, &mut state.effects);
-            let (thread, asked) = (std::thread::current(), (Instant::now(), op.name()));
+            let (thread, asked) = (std::thread::current(), (crate::moment(), op.name()));
             state.waiting.insert(tid, Waiting { thread, asked, chunked: true, answer: None });
             let exchanged = flush(state, connection)
                 .and_then(|()| self.send_log(connection, tid, &bytes))
@@ -229,12 +203,6 @@ impl Link {
     }
 }
 
-/// The error of a request that was not executed because no server could be reached. The error of
-/// the connection is no answer to the request: `ENOENT` would mean that there is no such file.
-pub(super) fn away(error: Error) -> Error {
-    if error.errno == FENCED { error } else { Error { errno: Errno::Io, ..error } }
-}
-
 fn flush(state: &mut State, connection: &mut Connection) -> Result<()> {
     let result = connection.send(&state.effects.frames);
     state.effects.frames.clear();
@@ -250,16 +218,10 @@ fn receive(state: &mut State, connection: &mut Connection) -> Result<()> {
     {
         return Err(Error::from(failure.clone()).about(address));
     }
-    if let Message::Welcome(welcome) = &message {
-        if welcome.fenced {
-            state.fenced = true;
-            let cause = "its work was taken over by another client, and it is not heard any more";
-            return Err(Error::new(FENCED, state.session.client().to_string(), cause)
-                .remedy("`cudele status` shows who has the subtree now"));
-        }
-        state.crashed = welcome.crashed;
-    }
     state.take_message(message);
+    if state.session.is_fenced() {
+        return Err(client::fenced(state.session.client()));
+    }
     if state.effects.frames.is_empty() { Ok(()) } else { flush(state, connection) }
 }
 
@@ -268,22 +230,4 @@ fn await_answer(state: &mut State, connection: &mut Connection, tid: Tid) -> Res
         receive(state, connection)?;
     }
     Ok(())
-}
-
-/// The address of the active server, or of one that recovers: that one waits for its clients, which
-/// must repeat unsafe requests before it serves any other request.
-fn active_server(cluster: &Cluster, rank: Rank) -> Result<Address> {
-    let map = cluster.status()?;
-    let of_rank = |entry: &&MdsEntry| entry.rank == rank;
-    let is = |state| map.mds.iter().filter(of_rank).find(|entry| entry.state == state);
-    match is(MdsState::Active).or_else(|| is(MdsState::Replaying)) {
-        Some(entry) => entry.address.parse(),
-        // Nothing is to be waited for.
-        None if rank != Rank(0) && !map.mds.iter().any(|entry| entry.rank == rank) => {
-            Err(Error::new(Errno::Stale, rank.to_string(), "the cluster has no such rank any more"))
-        }
-        None => {
-            Err(Error::new(Errno::Again, rank.to_string(), "the metadata server is not active"))
-        }
-    }
 }

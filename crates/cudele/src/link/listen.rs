@@ -42,7 +42,7 @@ impl Link {
     pub(crate) fn listen(&self, mut handle: impl FnMut(LinkNotice)) {
         let mut state = self.lock();
         let mut asked = state.requests;
-        while !self.closed.load(Ordering::Acquire) && !state.fenced {
+        while !self.closed.load(Ordering::Acquire) && !state.session.is_fenced() {
             if let Some(notice) = state.listening.notices.pop_front() {
                 drop(state);
                 handle(notice);

@@ -7,6 +7,7 @@ use wire::WantsExclusive;
 
 use super::reclaim::Reclaimer;
 use super::{Handler, Ranks};
+use crate::Cluster;
 use crate::link::{Link, LinkNotice};
 
 impl Ranks {
@@ -36,7 +37,9 @@ impl Ranks {
         }
         let made = || {
             let link = Arc::new(zero.to_rank(rank));
-            crate::waiting::note(&link);
+            if zero.cluster().has_threads() {
+                crate::waiting::note(&link);
+            }
             link
         };
         let link = known.links.entry(rank).or_insert_with(made).clone();
@@ -72,7 +75,7 @@ pub(crate) fn listen_on(
             LinkNotice::Moved(to, files) => reclaimer.reclaim(to, files),
         });
     };
-    start("cudele-listen", handle)
+    start(zero.cluster(), "cudele-listen", handle)
 }
 
 /// Starts to send a server the changes that this client answers itself.
@@ -80,11 +83,15 @@ pub(crate) fn send_async_on(link: &Arc<Link>, wants: WantsExclusive) -> Result<(
     if !link.begin_async(wants) {
         return Ok(());
     }
-    let link = link.clone();
-    start("cudele-tell", move || link.send_async_regularly())
+    let sender = link.clone();
+    start(link.cluster(), "cudele-tell", move || sender.send_async_regularly())
 }
 
-pub(super) fn start(name: &str, run: impl FnOnce() + Send + 'static) -> Result<()> {
-    let started = std::thread::Builder::new().name(name.into()).spawn(run);
+pub(super) fn start(
+    cluster: &Cluster,
+    name: &str,
+    run: impl FnOnce() + Send + 'static,
+) -> Result<()> {
+    let started = cluster.thread(name).and_then(|thread| thread.spawn(run));
     started.map(drop).map_err(|error| Error::new(Errno::Again, "thread", error.to_string()))
 }

@@ -69,7 +69,9 @@ impl Reclaimer {
                     let _ = ranks.reclaim(&zero, (to, &files));
                 }
             };
-            self.thread = super::links::start("cudele-carry", work).is_ok().then_some(sender);
+            self.thread = super::links::start(self.zero.cluster(), "cudele-carry", work)
+                .is_ok()
+                .then_some(sender);
         }
         if let Some(thread) = &self.thread {
             let _ = thread.send((to, files));

@@ -1,17 +1,13 @@
 //! Logs of clients that are dead, on the disk of the machine on which they ran: the next process of
 //! the same user replays them.
 
-use client::LogNeed;
+use client::{LogNeed, LogState, LogStep};
 use types::{Errno, Error, Ino, Result};
 use wire::MergeFlags;
 
 use super::file::{self, LogFile};
 use crate::state::io_error;
 use crate::{Fs, StateDir};
-
-/// The number of logs that are kept only for a crash of the server: beyond it, the server is asked
-/// to store their events.
-const KEPT_MAX: usize = 32;
 
 /// Replays events that only these logs have, and removes logs that are not needed any more.
 pub(crate) fn replay(fs: &Fs) -> Result<()> {
@@ -32,23 +28,20 @@ fn replay_to_one_server(fs: &Fs) -> Result<bool> {
     let (mut kept, mut replayed) = (Vec::new(), false);
     for mut log in logs {
         let path = log.path().to_owned();
-        if log.events() == 0 {
+        let need = LogNeed::of(log.header().epoch, epoch, crashed);
+        let step = LogState::step_of_dead(need, log.events());
+        if step == LogStep::Remove {
             log.remove().map_err(|error| io_error(&path, &error))?;
             continue;
         }
-        if LogNeed::of(log.header().epoch, epoch, crashed) == LogNeed::Replay {
+        if step == LogStep::Replay {
             replay_one(fs, &log).map_err(|error| error.about(path.display().to_string()))?;
             log.set_epoch(epoch).map_err(|error| io_error(&path, &error))?;
             replayed = true;
         }
-        if log.header().epoch >= epoch {
-            kept.push(log);
-        } else {
-            // Every term that it was needed for was stopped, and had stored everything by then.
-            log.remove().map_err(|error| io_error(&path, &error))?;
-        }
+        kept.push(log);
     }
-    if !replayed && kept.len() <= KEPT_MAX {
+    if !LogState::is_store_due(kept.len(), replayed) {
         return Ok(true);
     }
     fs.checkpoint()?;

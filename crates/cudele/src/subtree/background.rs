@@ -77,7 +77,7 @@ impl Written {
         let (sender, receiver) = sync_channel(BLOCKS_WAITING);
         let collector = RunCollector::new(root, is_empty, RunThreshold::default());
         let fs = fs.clone();
-        let thread = Builder::new().name("runs".to_owned());
+        let thread = fs.cluster().thread("runs").ok()?;
         let thread = thread.spawn(move || collect_runs(&fs, collector, &receiver)).ok()?;
         Some(Self { blocks: Some(sender), handed: 0, is_empty, thread: Some(thread) })
     }

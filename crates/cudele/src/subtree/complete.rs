@@ -7,7 +7,7 @@ use client::{
     RunThreshold,
 };
 use objstore::Expect;
-use policy::{Check, Composition, Durability, Mechanism, MergeBy, Policy};
+use policy::{Composition, Durability, Mechanism, Policy};
 use types::Result;
 use wire::{MergeFlags, MergeReport};
 
@@ -33,13 +33,10 @@ impl Subtree {
     /// # Errors
     /// As [`Subtree::complete`].
     pub fn persist(&mut self) -> Result<()> {
-        let ours = [Mechanism::LocalPersist, Mechanism::GlobalPersist].into_iter();
-        let ours = ours.filter(|mechanism| self.job.policy.contains(*mechanism));
-        let persist = Composition::parallel(ours.map(Composition::One));
-        if !persist.is_nothing() && self.job.is_pending() {
-            self.execute(&persist, MergeFlags::default())?;
+        match self.job.persisting() {
+            Some(persist) => self.execute(&persist, MergeFlags::default()).map(drop),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// The failures that all events so far survive.
@@ -74,7 +71,7 @@ impl Subtree {
     /// # Errors
     /// As [`Subtree::complete`].
     pub fn merge(&mut self) -> Result<Completion> {
-        let composition = self.visible();
+        let composition = self.job.visible();
         let flags = MergeFlags { release: true, ..MergeFlags::default() };
         self.execute(&composition, flags)
     }
@@ -134,7 +131,7 @@ impl Subtree {
         flags: MergeFlags,
     ) -> Result<Completion> {
         let synced = self.drain_sync()?;
-        let worth = (!flags.dry_run && self.by_reference()).then(RunThreshold::default);
+        let worth = (!flags.dry_run && self.job.is_by_reference()).then(RunThreshold::default);
         let done = self.drive(JobRun::new(composition, flags, worth));
         if self.job.inner.events() == 0 {
             // The runs are of events that are merged, or sealed.
@@ -142,7 +139,7 @@ impl Subtree {
         }
         let mut completion = done?;
         if completion.merge.is_some() {
-            self.resolve_places();
+            self.job.resolve_places();
         }
         completion.absorb(synced);
         Ok(completion)
@@ -216,11 +213,6 @@ impl Subtree {
         }
     }
 
-    /// Whether the policy asks for merging by reference, and for nothing that needs every event.
-    pub(super) fn by_reference(&self) -> bool {
-        self.job.policy.merge_by == MergeBy::Reference && self.job.policy.check != Check::Merge
-    }
-
     /// Merges events again that a server has lost: under a policy without Local Persist no other
     /// process would. With `store`, the metadata store has them afterwards.
     fn merge_lost(&mut self, store: bool) -> Result<()> {
@@ -228,10 +220,9 @@ impl Subtree {
             return Ok(());
         }
         self.fs.reach()?;
-        let check = self.job.policy.check == Check::Merge;
         let term = self.fs.term_at(self.root());
         for journal in self.job.lost(term, self.local_journals()?) {
-            let flags = MergeFlags { check, store, ..MergeFlags::default() };
+            let flags = MergeFlags { store, ..self.job.merge_flags() };
             let merge = EarlierMerge::new(self.root(), flags, None);
             mechanism::merge_earlier(&self.fs, self.root(), &journal, merge)?;
         }

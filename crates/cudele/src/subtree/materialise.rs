@@ -6,10 +6,9 @@
 //! the number of entries or directories.
 
 use metastore::InodeRecord;
-use types::{Cred, Ino, Result, Seq};
+use types::{Cred, EntryName, Ino, Result, Seq};
 
 use super::Subtree;
-use super::places::stands_elsewhere;
 use crate::Scanned;
 
 /// The amount of loaded data.
@@ -37,7 +36,7 @@ impl Subtree {
         let mut done = Materialised::default();
         let mut pending = vec![self.root()];
         while let Some(dir) = pending.pop() {
-            if !self.job.inner.view().namespace().is_complete(dir) && !self.is_own(dir) {
+            if !self.job.inner.view().namespace().is_complete(dir) && !self.job.is_own(dir) {
                 let Scanned { entries, bytes } = self.load_written(dir)?;
                 done.directories += 1;
                 (done.entries, done.bytes) = (done.entries + entries, done.bytes + bytes);
@@ -57,16 +56,15 @@ impl Subtree {
 
     /// Loads a directory that the server has written down.
     fn load_written(&mut self, dir: Ino) -> Result<Scanned> {
-        let (fs, bare, places) = (self.fs.clone(), &mut self.bare, &mut self.places);
+        let (fs, bare, places) = (self.fs.clone(), &mut self.bare, &mut self.job.places);
         // Before the first event nothing has gone from anywhere.
         let may_have_moved = self.job.inner.next_seq() > Seq(1);
         let namespace = self.job.inner.view().namespace_mut();
         let scanned = fs.scan_written(dir, true, &mut |name, record| {
             let InodeRecord { attr, data, extra, .. } = record;
             namespace.store().load_entry(dir, name, attr, data);
-            if (may_have_moved || attr.nlink > 1) && stands_elsewhere(namespace, (dir, name), attr)
-            {
-                places.note(attr.ino, (dir, name));
+            if may_have_moved || attr.nlink > 1 {
+                places.note_loaded(namespace, EntryName::new(dir, name), attr);
             }
             // The rest is loaded when it is needed.
             let is_whole = extra.is_empty() && attr.nlink <= 1 && attr.size == data.len() as u64;

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use client::{JournalPart, PartSync, Reached, SyncDue, SyncWhen};
-use policy::{Check, Composition, Mechanism, MergeTrigger};
+use policy::{Composition, Mechanism, MergeTrigger};
 use types::{Epoch, Errno, Error, Ino, InoRange, Result, Span};
 use wire::{Answer, JobOp, MergeFlags, Op};
 
@@ -81,7 +81,7 @@ struct SyncPlace {
     state: StateDir,
     root: Ino,
     composition: Composition,
-    check: bool,
+    flags: MergeFlags,
 }
 
 impl SyncPlace {
@@ -118,12 +118,11 @@ impl SyncPlace {
         if self.composition.mechanisms().any(Mechanism::persists) {
             self.fs.sync_data()?;
         }
-        let merge = MergeFlags { check: self.check, ..MergeFlags::default() };
         let place = Workplace {
             fs: &self.fs,
             state: &self.state,
             written: Mutex::default(),
-            material: part.material(self.root, merge),
+            material: part.material(self.root, self.flags),
         };
         let (done, came) = place.run(&self.composition);
         *reached = came;
@@ -168,29 +167,19 @@ impl Subtree {
             fs: self.fs.clone(),
             state: self.state.clone(),
             root: self.root(),
-            composition: self.visible(),
-            check: self.job.policy.check == Check::Merge,
+            composition: self.job.visible(),
+            flags: self.job.merge_flags(),
         };
-        let thread = std::thread::Builder::new().name("namespace-sync".to_owned());
-        let thread = thread.spawn(move || place.run(&to_merge, &ended)).map_err(|error| {
-            Error::new(Errno::Again, self.path.to_string(), format!("no thread: {error}"))
-        })?;
-        self.syncer = Some(Syncer {
-            sync: PartSync::new(when, crate::now_coarse()),
-            parts: Some(parts),
-            ended: results,
-            thread: Some(thread),
-        });
-        Ok(())
-    }
-
-    /// The policy's mechanisms, and a merge if it has none.
-    pub(super) fn visible(&self) -> Composition {
-        let composition = self.job.policy.effective();
-        if composition.mechanisms().any(Mechanism::applies) {
-            return composition;
+        let sync = PartSync::new(when, crate::now_coarse());
+        let mut syncer = Syncer { sync, parts: None, ended: results, thread: None };
+        if let Ok(thread) = self.fs.cluster().thread("namespace-sync") {
+            let thread = thread.spawn(move || place.run(&to_merge, &ended)).map_err(|error| {
+                Error::new(Errno::Again, self.path.to_string(), format!("no thread: {error}"))
+            })?;
+            (syncer.parts, syncer.thread) = (Some(parts), Some(thread));
         }
-        Composition::serial([composition, Composition::One(Mechanism::VolatileApply)])
+        self.syncer = Some(syncer);
+        Ok(())
     }
 
     /// Hands a part over if it is time. Called every few events.
@@ -200,8 +189,8 @@ impl Subtree {
         let Some(syncer) = &mut self.syncer else { return };
         match syncer.sync.due(&self.job, self.time) {
             SyncDue::Nothing => {}
-            SyncDue::Part => self.hand_over(),
-            SyncDue::Everything => {
+            SyncDue::Part if syncer.thread.is_some() => self.hand_over(),
+            SyncDue::Part | SyncDue::Everything => {
                 // Once, on the thread of the job.
                 let done = self.sync();
                 self.syncer.iter_mut().for_each(|syncer| syncer.sync.completed(done.clone()));
@@ -216,7 +205,7 @@ impl Subtree {
             return syncer.sync.completed(Err(error));
         }
         self.written = None;
-        let part = syncer.sync.hand_over(&mut self.job, self.granted);
+        let part = syncer.sync.hand_over(&mut self.job);
         if let Some(parts) = &syncer.parts
             && let Err(unsent) = parts.send(part)
         {
@@ -237,7 +226,7 @@ impl Subtree {
     fn take_ended(&mut self, ended: Ended) {
         let Some(syncer) = &mut self.syncer else { return };
         match ended {
-            Ended::Range(range) => self.take_range(range),
+            Ended::Range(range) => self.job.take_range(range),
             Ended::Merged { part, done, epoch } => {
                 syncer.sync.merged(&mut self.job, part, *done, epoch);
             }
@@ -298,7 +287,7 @@ impl Subtree {
     /// # Errors
     /// As [`Subtree::complete`].
     pub fn sync(&mut self) -> Result<Completion> {
-        let composition = self.visible();
+        let composition = self.job.visible();
         self.execute(&composition, MergeFlags::default())
     }
 }

@@ -3,13 +3,12 @@
 use client::ClientSubtree;
 use namespace::Refusal;
 use types::{
-    Attr, AttrChange, Cred, Errno, Error, FileType, INLINE_BYTES_MAX, Ino, RenameFlags, Result,
-    Stripe, Timestamp, XattrFlags,
+    Attr, AttrChange, Cred, EntryName, Errno, Error, FileType, INLINE_BYTES_MAX, Ino, RenameFlags,
+    Result, Stripe, Timestamp, XattrFlags,
 };
 use wire::{Answer, Op, ReadOp};
 
 use super::Subtree;
-use super::places::stands_elsewhere;
 use crate::fs::unexpected;
 
 /// A directory with so many names is read from the object store, not asked for a page at a time.
@@ -40,7 +39,7 @@ impl Subtree {
             true => root.size,
             false => self.job.inner.view().namespace().getattr(dir).map_or(0, |attr| attr.size),
         };
-        if size >= STORED_NAMES_MIN && !self.is_own(dir) {
+        if size >= STORED_NAMES_MIN && !self.job.is_own(dir) {
             match self.fetch_stored(dir) {
                 // Another server has the directory, or it is not in the memory of this one: a
                 // question for it returns the error.
@@ -57,7 +56,7 @@ impl Subtree {
                 Ok(Answer::Entries { entries, more }) => (entries, more),
                 Ok(other) => return Err(unexpected(&other)),
                 // A directory of this journal that the server has not heard of.
-                Err(error) if error.errno == Errno::Stale && self.is_own(dir) => {
+                Err(error) if error.errno == Errno::Stale && self.job.is_own(dir) => {
                     (Vec::new(), false)
                 }
                 // One that it has not in memory: walking there brings it back.
@@ -79,9 +78,7 @@ impl Subtree {
                 };
                 let namespace = self.job.inner.view().namespace_mut();
                 namespace.store().load_entry(dir, name, attr, &data);
-                if stands_elsewhere(namespace, (dir, name), attr) {
-                    self.places.note(attr.ino, (dir, name));
-                }
+                self.job.places.note_loaded(namespace, EntryName::new(dir, name), attr);
             }
             if !more || entries.is_empty() {
                 self.job.inner.view().namespace_mut().store().finish_load(
@@ -93,11 +90,6 @@ impl Subtree {
             }
             after = entries.last().map(|(name, _)| name.clone());
         }
-    }
-
-    /// Whether an inode number was granted to this client: only it can have made the inode.
-    pub(super) fn is_own(&self, ino: Ino) -> bool {
-        self.job.note.ranges.iter().any(|range| range.contains(ino))
     }
 
     /// Brings content and extended attributes of an inode of the base into the view, before they
@@ -122,6 +114,38 @@ impl Subtree {
         self.job.inner.view().namespace_mut().store().load_extra(ino, &data, &xattrs);
         self.bare.remove(&ino);
         Ok(())
+    }
+
+    /// Notes the place of the inode under a name that the view is about to remove.
+    fn note_place(&mut self, entry: EntryName<'_>) {
+        let EntryName { dir, name } = entry;
+        // After a failure here, the removal fails as well.
+        let known = self.on_view(name, |inner| inner.view().namespace().peek(dir, name));
+        if let Ok(Some(ino)) = known
+            && !self.job.is_own(ino)
+        {
+            self.job.places.note(ino, entry);
+        }
+    }
+
+    /// Asks the server about an inode of the base, and again after a walk if the server does not
+    /// have it in memory.
+    fn ask_base<T>(&mut self, ino: Ino, ask: impl Fn(&crate::Fs) -> Result<T>) -> Result<T> {
+        let stale = match ask(&self.fs) {
+            Err(error) if error.errno == Errno::Stale => error,
+            answered => return answered,
+        };
+        if self.walk_to(ino)? { ask(&self.fs) } else { Err(stale) }
+    }
+
+    /// Makes the server walk to an inode of the base. Returns whether it was found.
+    fn walk_to(&mut self, ino: Ino) -> Result<bool> {
+        for path in self.job.paths_to(&self.path, ino) {
+            if self.fs.walk_to_as(&Cred::root(), (Ino::ROOT, &path), ino)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The time for one operation of a waiting caller.
@@ -238,7 +262,7 @@ impl Subtree {
     /// `ENOENT`, `ENOTDIR`, `ENOTEMPTY`, `EACCES`, `EPERM`.
     pub fn rmdir(&mut self, parent: Ino, name: &[u8]) -> Result<()> {
         let (cred, time) = (self.cred.clone(), self.now_exactly());
-        self.note_place(parent, name);
+        self.note_place(EntryName::new(parent, name));
         self.on_view(name, |inner| inner.rmdir(&cred, parent, name, time))
     }
 
@@ -253,8 +277,8 @@ impl Subtree {
         flags: RenameFlags,
     ) -> Result<()> {
         let (cred, time) = (self.cred.clone(), self.now_exactly());
-        self.note_place(from.0, from.1);
-        self.note_place(to.0, to.1);
+        self.note_place(EntryName::new(from.0, from.1));
+        self.note_place(EntryName::new(to.0, to.1));
         self.on_view(from.1, |inner| inner.rename(&cred, from, to, flags, time))
     }
 

@@ -174,8 +174,7 @@ impl Cells {
         let granted = self.requests.oracle.granted(self.requests.world.clients[client].id, range);
         self.requests.world.check(granted);
         let holding = self.holding()?;
-        holding.inner.extend(range);
-        holding.note.ranges.push(range);
+        holding.take_range(range);
         Ok(())
     }
 
@@ -217,10 +216,7 @@ impl Cells {
     pub(super) fn merge(&mut self) -> Done<()> {
         let cell = cell_of(&self.holding()?.policy);
         self.note("merges", cell);
-        let composition = self.holding()?.policy.effective();
-        let applies = composition.mechanisms().any(Mechanism::applies);
-        let apply = Composition::One(Mechanism::VolatileApply);
-        let visible = if applies { composition } else { Composition::serial([composition, apply]) };
+        let visible = self.holding()?.visible();
         match self.execute(&visible, true) {
             // An earlier attempt gave it back, and its merged updates are in the metadata store.
             Err(Stop::Failed(Errno::Stale)) => {

@@ -1,7 +1,7 @@
 //! The steps of a client's process: it waits for answers over any number of connections, as the
 //! library does, and may be struck at any step.
 
-use client::LogNeed;
+use client::{LogNeed, LogState, LogStep};
 use policy::Policy;
 use types::{ClientId, Epoch, Errno, Ino, Tid};
 use wire::{Answer, MergeFlags};
@@ -240,22 +240,29 @@ impl Cells {
     }
 
     fn replay_own(&mut self, client: usize, (at, log): (usize, usize)) -> Done<()> {
-        let (epoch, crashed) = (self.epoch(client), self.requests.workers[client].crashed);
+        let session = self.requests.world.session(client);
+        let (epoch, crashed) = (session.epoch(), session.crashed());
         let known = &mut self.jobs[at].machine.logs[log];
-        match LogNeed::of(known.since, epoch, crashed) {
-            LogNeed::Kept => return Ok(()),
-            LogNeed::Stored => {
+        let (need, events) = (LogNeed::of(known.since, epoch, crashed), known.updates.len());
+        match LogState::default().step(need, epoch, events as u64) {
+            LogStep::Keep | LogStep::Remove => Ok(()),
+            LogStep::NoteTerm => {
+                known.since = epoch;
+                Ok(())
+            }
+            LogStep::BeginAgain => {
                 (known.since, known.synced) = (epoch, 0);
                 known.blocks.clear();
                 for update in std::mem::take(&mut known.updates) {
                     self.jobs[at].ledger.updates[update].kept.log = false;
                 }
-                return Ok(());
+                Ok(())
             }
-            LogNeed::Replay => {}
+            LogStep::Replay => {
+                let writer = known.client;
+                self.replay_log(client, (at, log), writer)
+            }
         }
-        let writer = known.client;
-        self.replay_log(client, (at, log), writer)
     }
 
     /// Applies a log again. The server decides whether the policy still asks for it.

@@ -3,14 +3,14 @@
 
 use std::collections::BTreeSet;
 
-use client::{Earlier, LeftJournals, LogNeed, OwnerNote, SubtreeJob};
+use client::{Earlier, LeftJournals, LogNeed, LogState, LogStep, OwnerNote, SubtreeJob};
 use objstore::{ObjectStore, SyncScope};
 use policy::Policy;
 use types::{ClientId, Errno, Ino};
 use wire::{Answer, MergeFlags};
 
-use super::job::{Process, inos};
-use super::machine::{File, Owner};
+use super::job::{Job, Process, inos};
+use super::machine::{File, Log, Owner};
 use super::{Cells, Done, Stop};
 use crate::call::CallKind;
 
@@ -86,34 +86,37 @@ impl Cells {
         }
         self.ready(client)?;
         let (id, at) = (self.requests.world.clients[client].id, self.current);
-        let (epoch, crashed) = (self.epoch(client), self.requests.workers[client].crashed);
-        let mut replayed = false;
-        for log in 0..self.job().machine.logs.len() {
-            let known = &self.job().machine.logs[log];
-            let dead = known.process != client;
-            if dead && LogNeed::of(known.since, epoch, crashed) == LogNeed::Replay {
-                self.replay_log(client, (at, log), id)?;
-                replayed = true;
-            }
+        let session = self.requests.world.session(client);
+        let (epoch, crashed) = (session.epoch(), session.crashed());
+        let step = |log: &Log| {
+            let need = LogNeed::of(log.since, epoch, crashed);
+            let dead = log.process != client;
+            dead.then(|| LogState::step_of_dead(need, log.updates.len() as u64))
+        };
+        let steps: Vec<_> = self.job().machine.logs.iter().map(step).collect();
+        for (log, _) in steps.iter().enumerate().filter(|(_, it)| **it == Some(LogStep::Replay)) {
+            self.replay_log(client, (at, log), id)?;
         }
-        if replayed {
+        let kept = steps.iter().filter(|step| **step == Some(LogStep::Keep)).count();
+        let stored = LogState::is_store_due(kept, steps.contains(&Some(LogStep::Replay)));
+        if stored {
             self.checkpoint(client)?;
             if self.epoch(client) != epoch {
                 return Ok(false);
             }
         }
         self.local_step(client)?;
-        let stored = |log: &super::machine::Log| {
-            let stored = replayed || LogNeed::of(log.since, epoch, crashed) == LogNeed::Stored;
-            log.process != client && stored
-        };
-        let job = self.job();
-        for log in job.machine.logs.iter().filter(|log| stored(log)) {
-            for at in &log.updates {
-                job.ledger.updates[*at].kept.log = false;
+        let gone =
+            |step: &Option<LogStep>| step.is_some_and(|step| stored || step == LogStep::Remove);
+        let Job { machine, ledger, .. } = self.job();
+        let mut all = steps.iter();
+        machine.logs.retain(|log| {
+            let gone = all.next().is_some_and(gone);
+            for at in log.updates.iter().filter(|_| gone) {
+                ledger.updates[*at].kept.log = false;
             }
-        }
-        job.machine.logs.retain(|log| !stored(log));
+            !gone
+        });
         Ok(true)
     }
 

@@ -21,8 +21,7 @@ impl Cells {
             SyncDue::Part => self.note_used()?,
         }
         let holding = self.holding()?;
-        let granted = holding.note.ranges.iter().map(|range| range.len()).sum();
-        let part = sync.hand_over(holding, granted);
+        let part = sync.hand_over(holding);
         if let Some(count) = part.extend.map(|count| count.min(20)) {
             let answer = self.request(client, CallKind::Extend { subtree, count });
             if let Ok(Answer::Range(range)) = answer {

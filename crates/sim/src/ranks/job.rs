@@ -172,7 +172,7 @@ impl Ranks {
             (CallKind::Extend { .. }, Ok(Answer::Range(range))) => {
                 self.job_given(*range)?;
                 self.job.given.push(*range);
-                self.job.held.iter_mut().for_each(|held| held.job.inner.extend(*range));
+                self.job.held.iter_mut().for_each(|held| held.job.take_range(*range));
             }
             (CallKind::Merge { .. }, result) => return self.merge_answered(result.clone()),
             _ => return Err("no such answer was possible"),

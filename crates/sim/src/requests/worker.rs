@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use types::{ClientId, Epoch, Ino, Moment, Tid};
+use types::{ClientId, Ino, Moment, Tid};
 use wire::{Answer, Failure, Message, WantsExclusive};
 
 use super::Requests;
@@ -42,8 +42,6 @@ pub(crate) struct Worker {
     /// Whether it works, without other clients, in the region that acknowledges only safe changes.
     pub(crate) careful: bool,
     pub(crate) project: Option<Project>,
-    /// The newest term that ended without a clean stop, as the server says.
-    pub(crate) crashed: Epoch,
     /// It keeps a log that a new server may need before anything else.
     pub(crate) logs: bool,
     /// It has a new connection, and its pending request waits until its log was read.

@@ -7,7 +7,7 @@ use super::*;
 use crate::LocalAnswer;
 
 const DIR: Ino = Ino(100);
-const SUB: Ino = Ino(200);
+pub(super) const SUB: Ino = Ino(200);
 const NUMBERS: InoRange = InoRange { start: 1000, end: 1100 };
 const FILE_MODE: u32 = 0o100_644;
 const DIR_MODE: u32 = 0o040_755;
@@ -28,7 +28,7 @@ fn create<'a>(parent: Ino, name: &'a [u8], mode: u32) -> Op<'a> {
 
 impl Bench {
     /// One that has the directory `SUB`, which it made, alone, and numbers.
-    fn with_sub() -> Self {
+    pub(super) fn with_sub() -> Self {
         let mut bench = Self::connected();
         bench.session.remember();
         bench.session.take_exclusive(WantsExclusive::Always);

@@ -1,0 +1,151 @@
+//! The way to the server of a rank: the server to connect to, the back-off between attempts, and
+//! the end of a client's patience.
+
+use types::{Errno, Error, Moment, Rank, Result, Span};
+use wire::{ClusterMap, MdsState};
+
+/// The error of a client whose work another client took over, and of a rank that is gone: no later
+/// attempt can succeed.
+const FENCED: Errno = Errno::Stale;
+/// The error of a server without room for another connection.
+const FULL: Errno = Errno::Busy;
+/// The pause between two attempts.
+const RETRY: Span = Span::from_millis(20);
+/// The same for a full server: refused clients must not take the time that the connected ones
+/// need.
+const RETRY_FULL: Span = Span::from_millis(500);
+
+/// The attempts of a client to connect to a server.
+#[derive(Clone, Copy, Debug)]
+pub struct Attempts {
+    since: Moment,
+    patience: Option<Span>,
+}
+
+impl Attempts {
+    /// The patience of a client that does not choose one.
+    pub const PATIENCE: Span = Span::from_millis(30_000);
+
+    /// Attempts that began at a moment, and end after so long; never with `None`.
+    #[must_use]
+    pub fn new(since: Moment, patience: Option<Span>) -> Self {
+        Self { since, patience }
+    }
+
+    /// An attempt failed. Returns the pause before the next one.
+    ///
+    /// # Errors
+    /// The error of the attempt, if there is no next one.
+    pub fn failed(&self, now: Moment, error: &Error) -> Result<Span> {
+        let is_over = self.patience.is_some_and(|most| now.since(self.since) >= most);
+        let (full, fenced) = (error.errno == FULL, error.errno == FENCED);
+        if !is_over && !fenced {
+            return Ok(if full { RETRY_FULL } else { RETRY });
+        }
+        let remedy = "see `cudele status`; a server that crashed is restarted by `cudele up`";
+        let error = error.clone();
+        Err(if full || fenced { error } else { error.remedy(remedy) })
+    }
+}
+
+/// The address of the active server of a rank, or of one that recovers: that one waits for its
+/// clients, which must repeat unsafe requests before it serves any other request.
+///
+/// # Errors
+/// `EAGAIN` if the rank has no such server, `ESTALE` if the cluster does not have the rank.
+pub fn server_of(map: &ClusterMap, rank: Rank) -> Result<&str> {
+    let of_rank = || map.mds.iter().filter(|entry| entry.rank == rank);
+    let is = |state| of_rank().find(|entry| entry.state == state);
+    if let Some(entry) = is(MdsState::Active).or_else(|| is(MdsState::Replaying)) {
+        return Ok(&entry.address);
+    }
+    let (errno, cause) = if rank != Rank(0) && of_rank().next().is_none() {
+        (FENCED, "the cluster has no such rank any more")
+    } else {
+        (Errno::Again, "the metadata server is not active")
+    };
+    Err(Error::new(errno, rank.to_string(), cause))
+}
+
+/// The error of a client that the server does not hear any more.
+#[must_use]
+pub fn fenced(client: types::ClientId) -> Error {
+    let cause = "its work was taken over by another client, and it is not heard any more";
+    Error::new(FENCED, client.to_string(), cause)
+        .remedy("`cudele status` shows who has the subtree now")
+}
+
+/// The better of two errors of a connection that failed: a server that refuses a connection says
+/// why before it closes it.
+#[must_use]
+pub fn refusal(sent: Error, received: Option<Error>) -> Error {
+    received.filter(|why| why.errno == FULL).unwrap_or(sent)
+}
+
+/// The error of a request that was not executed because no server could be reached. The error of
+/// the connection is no answer to the request: `ENOENT` would mean that there is no such file.
+#[must_use]
+pub fn unreached(error: Error) -> Error {
+    if error.errno == FENCED { error } else { Error { errno: Errno::Io, ..error } }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::MdsEntry;
+
+    use super::*;
+
+    fn after(millis: u64, errno: Errno) -> Result<Span> {
+        let attempts = Attempts::new(Moment(0), Some(Attempts::PATIENCE));
+        attempts.failed(Moment(0) + Span::from_millis(millis), &Error::of(errno, "test"))
+    }
+
+    #[test]
+    fn a_client_backs_off_longer_from_a_full_server() {
+        assert_eq!(after(1, Errno::Io).unwrap(), RETRY);
+        assert_eq!(after(1, FULL).unwrap(), RETRY_FULL);
+    }
+
+    #[test]
+    fn a_client_gives_up_at_the_end_of_its_patience_and_at_once_if_it_is_fenced() {
+        let error = after(30_000, Errno::Io).unwrap_err();
+        assert_eq!(error.errno, Errno::Io);
+        assert!(error.remedy.contains("cudele status"));
+        assert_eq!(after(30_000, FULL).unwrap_err().errno, FULL);
+        assert_eq!(after(0, FENCED).unwrap_err().errno, FENCED);
+        let patient = Attempts::new(Moment(0), None);
+        assert!(patient.failed(Moment(u64::MAX), &Error::of(Errno::Io, "test")).is_ok());
+    }
+
+    #[test]
+    fn a_client_connects_to_the_active_server_or_to_one_that_recovers() {
+        let entry = |rank, state, address: &str| MdsEntry {
+            rank: Rank(rank),
+            epoch: types::Epoch(1),
+            address: address.to_owned(),
+            state,
+            pid: 1,
+            counters: Vec::new(),
+        };
+        let mds = vec![
+            entry(0, MdsState::Replaying, "old"),
+            entry(0, MdsState::Active, "new"),
+            entry(1, MdsState::Replaying, "one"),
+            entry(2, MdsState::Lost, "two"),
+        ];
+        let map = ClusterMap { mds, ..ClusterMap::default() };
+        assert_eq!(server_of(&map, Rank(0)).unwrap(), "new");
+        assert_eq!(server_of(&map, Rank(1)).unwrap(), "one");
+        assert_eq!(server_of(&map, Rank(2)).unwrap_err().errno, Errno::Again);
+        assert_eq!(server_of(&map, Rank(3)).unwrap_err().errno, FENCED);
+    }
+
+    #[test]
+    fn an_error_of_the_connection_is_no_answer() {
+        assert_eq!(unreached(Error::of(Errno::NotFound, "socket")).errno, Errno::Io);
+        assert_eq!(unreached(fenced(types::ClientId(3))).errno, FENCED);
+        let (sent, full) = (Error::of(Errno::Io, "send"), Error::of(FULL, "server"));
+        assert_eq!(refusal(sent.clone(), Some(full)).errno, FULL);
+        assert_eq!(refusal(sent, Some(Error::of(Errno::TimedOut, "server"))).errno, Errno::Io);
+    }
+}
