@@ -90,13 +90,11 @@ impl ExportCx<'_> {
         if let Some(gone) =
             self.base.authority.export_of(root).and_then(|export| export.gone.as_ref())
         {
-            let behind = (
-                self.base.checkpoint.first_in_journal(self.base.log),
-                self.base.checkpoint.unstored_since(self.base.namespace, Ino::LINKS),
-            );
-            self.base.tables.note_gone(gone, behind);
+            let first = self.base.checkpoint.first_in_journal(self.base.log);
+            let unstored = self.base.checkpoint.unstored_since(self.base.namespace, Ino::LINKS);
+            self.base.tables.note_gone(gone, first, unstored);
         }
-        let stored = self.base.tables.leave((root, moves), &roots);
+        let stored = self.base.tables.leave(root, moves, &roots);
         if !stored {
             self.base.storing_tables().tick(effects);
         }

@@ -213,7 +213,8 @@ impl ImportCx<'_> {
     pub(crate) fn note_reclaimed(
         &mut self,
         client: ClientId,
-        (ino, is_closed): (Ino, bool),
+        ino: Ino,
+        is_closed: bool,
         effects: &mut MdsEffects,
     ) {
         let mut is_awaited = false;

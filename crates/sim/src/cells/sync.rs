@@ -3,25 +3,27 @@
 
 use client::{CompositionRun, MechanismEffect, MechanismInput, PartSync, SyncDue, SyncWhen};
 use types::{Moment, Span, Timestamp};
-use wire::{Answer, JobOp, MergeFlags, Op};
+use wire::{Answer, MergeFlags};
 
+use super::job::inos;
 use super::{Cells, Done, Stop};
+use crate::call::CallKind;
 
 impl Cells {
     /// Hands the pending events over as a part, and merges the part.
     pub(super) fn sync_part(&mut self) -> Done<()> {
         let (client, subtree) = (self.client()?, self.job().root);
-        let composition = self.holding()?.composition();
+        let composition = self.holding()?.policy.effective();
         let mut sync = PartSync::new(SyncWhen::every(Span(0)), Timestamp(0));
-        match sync.due(&self.holding()?.job, Timestamp(0)) {
+        match sync.due(self.holding()?, Timestamp(0)) {
             SyncDue::Nothing => return Ok(()),
             SyncDue::Everything => return self.execute(&composition, false),
             SyncDue::Part => self.note_used()?,
         }
         let holding = self.holding()?;
-        let part = sync.hand_over(&mut holding.job);
+        let part = sync.hand_over(holding);
         if let Some(count) = part.extend.map(|count| count.min(20)) {
-            let answer = self.request(client, Op::Job(JobOp::Extend { subtree, count }));
+            let answer = self.request(client, CallKind::Extend { subtree, count });
             if let Ok(Answer::Range(range)) = answer {
                 self.granted(client, range)?;
             }
@@ -38,13 +40,13 @@ impl Cells {
             input = self.effect(Some(&material), &journal, effect)?;
         };
         let (term, reached) = (self.epoch(client), run.reached());
-        let places = self.job().ledger.places(&Self::inos(&journal));
-        let job = &mut self.holding()?.job;
+        let places = self.job().ledger.places(&inos(&journal));
+        let job = self.holding()?;
         match result {
             Ok(done) => {
                 let events = part.events();
                 sync.merged(job, part, done, term);
-                self.tally.parts += 1;
+                self.requests.world.tally.count("parts merged", 1);
                 self.completed(events)?;
                 for at in places {
                     self.job().ledger.updates[at].kept.memory = false;
