@@ -381,13 +381,13 @@ impl Mds {
     ) -> Performing {
         let (at, cred) = (from.at(), &from.request.cred);
         match op {
-            RankOp::Export { dir, rank } => self.exporting().ask(at, cred, (dir, rank)),
+            RankOp::Export { dir, rank } => self.exporting().ask(at, cred, dir, rank),
             RankOp::Split { dir } => self.reshaping().split(at, cred, dir),
             RankOp::Join { dir } => self.reshaping().join(at, cred, dir, effects),
             RankOp::Colocate { .. } | RankOp::Arrive { .. } if from.conn != ConnId::PEER => {
                 Err(Errno::NotSupported.into())
             }
-            RankOp::Colocate { ino, rank } => self.exporting().colocate(at, cred, (ino, rank)),
+            RankOp::Colocate { ino, rank } => self.exporting().colocate(at, cred, ino, rank),
             RankOp::Arrive { dir, from, cross_rename } => {
                 self.arrive(at, dir, (from, cross_rename), effects)
             }

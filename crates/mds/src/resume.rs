@@ -62,7 +62,8 @@ impl Mds {
     /// Begins the moves that the balancer has decided.
     pub(crate) fn begin_moves(&mut self, effects: &mut MdsEffects) {
         while let Some(next) = self.balancing().next_move() {
-            let performed = self.exporting().begin(next.at, next.root_and_rank(), next.is_pinned());
+            let (root, to) = next.root_and_rank();
+            let performed = self.exporting().begin(next.at, root, to, next.is_pinned());
             if let Some(dir) = self.balancing().begun(next, performed, effects) {
                 self.fetching().wait_for_whole(dir, Waiter::Balancer, effects);
             }

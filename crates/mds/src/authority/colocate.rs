@@ -18,12 +18,7 @@ use crate::op::{Performed, Performing, Refused};
 
 impl ExportCx<'_> {
     /// Begins to give a directory, or the one that has a file's only name, to another rank.
-    pub(crate) fn colocate(
-        &mut self,
-        at: ReplyTo,
-        cred: &Cred,
-        (ino, to): (Ino, Rank),
-    ) -> Performing {
+    pub(crate) fn colocate(&mut self, at: ReplyTo, cred: &Cred, ino: Ino, to: Rank) -> Performing {
         let dir = self.places().colocated(ino)?;
         self.base.namespace.access(cred, dir, WRITE_AND_SEARCH)?;
         if self.base.authority.place(self.base.namespace, dir) != InodeAuthority::Here
@@ -43,7 +38,7 @@ impl ExportCx<'_> {
             return Err(busy("it is a fragment of a directory that is split"));
         }
         self.places().check_pins(dir)?;
-        let performed = self.begin(at, (dir, to), false)?;
+        let performed = self.begin(at, dir, to, false)?;
         if let Performed::Answer(Answer::Redirect(inner)) = &performed {
             let list = &self.base.authority.list;
             let path = list.get(inner.root).map(|it| String::from_utf8_lossy(&it.path));

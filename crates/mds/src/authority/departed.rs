@@ -85,7 +85,8 @@ impl CheckpointCx<'_> {
     pub(super) fn copy(
         &mut self,
         root: Ino,
-        (round, before): (u32, Span),
+        round: u32,
+        before: Span,
         effects: &mut MdsEffects,
     ) -> ExportStage {
         let mut seq = self.log.last();

@@ -142,7 +142,7 @@ impl ExportCx<'_> {
             let Some(export) = self.export_mut(*root) else { continue };
             let to = export.to;
             if !std::mem::replace(&mut export.announced, true) {
-                self.announce_move((*root, to), effects);
+                self.announce_move(*root, to, effects);
             }
             if self.base.phase != Phase::Active {
                 self.abort(*root, "the metadata server is stopping", effects);
@@ -162,7 +162,7 @@ impl ExportCx<'_> {
         let Some(export) = self.export_mut(root) else { return };
         export.flushed += flushed;
         if !is_held && self.is_merged(root) {
-            let next = self.base.copy(root, (0, Span(u64::MAX)), effects);
+            let next = self.base.copy(root, 0, Span(u64::MAX), effects);
             self.set_stage(root, next);
         }
     }
@@ -178,7 +178,7 @@ impl ExportCx<'_> {
         for root in roots {
             while let Some((to, stage)) =
                 self.base.authority.export_of(root).map(|it| (it.to, it.stage))
-                && let Some(next) = self.next((root, to), stage, effects)
+                && let Some(next) = self.next(root, to, stage, effects)
             {
                 self.set_stage(root, next);
             }
@@ -200,7 +200,8 @@ impl ExportCx<'_> {
     #[allow(clippy::too_many_lines, reason = "an arm for each stage")]
     fn next(
         &mut self,
-        (root, to): (Ino, Rank),
+        root: Ino,
+        to: Rank,
         stage: ExportStage,
         effects: &mut MdsEffects,
     ) -> Option<ExportStage> {
@@ -223,7 +224,7 @@ impl ExportCx<'_> {
                 let took = now.since(since);
                 let shorter = took.0 <= before.0 / 2;
                 if took >= ROUND_SHORT && shorter && round < ROUNDS_MAX {
-                    return Some(self.base.copy(root, (round + 1, took), effects));
+                    return Some(self.base.copy(root, round + 1, took, effects));
                 }
                 // A rename may have moved one subtree into another since the check; a frozen one
                 // cannot move.
@@ -353,7 +354,7 @@ impl ExportCx<'_> {
         self.base.authority.went_at = Some(self.base.clock.now);
         self.base.compaction.forget();
         self.base.tables.note_went(root);
-        self.send_opens_after((root, to), &linked, effects);
+        self.send_opens_after(root, to, &linked, effects);
         let decoupled = self.places().decoupled_below(root);
         // Answer the blocked requests first: forgetting a large subtree takes a while.
         let out = self.base.namespace.handover().take_out(root);

@@ -209,7 +209,8 @@ impl ReshapeCx<'_> {
         !moves && self.refusing.is_none() && known.is_some_and(|known| known != access)
     }
 
-    pub(super) fn set_access(&mut self, part: Ino, (mode, uid, gid): Access) {
+    pub(super) fn set_access(&mut self, part: Ino, access: Access) {
+        let (mode, uid, gid) = access;
         let mode = Some(mode & types::MODE_PERMISSIONS);
         let change = AttrChange { mode, uid: Some(uid), gid: Some(gid), ..AttrChange::default() };
         self.set_quietly(part, change, self.time);

@@ -102,8 +102,9 @@ impl ImportCx<'_> {
     pub(super) fn take_inodes(
         &mut self,
         subtree: &MovedSubtree,
-        (home, name): (Ino, &[u8]),
+        root_name: EntryName<'_>,
     ) -> Result<Seq, Error> {
+        let EntryName { dir: home, name } = root_name;
         // The directory of the name does not change with it.
         let time = self.namespace.getattr(home).map_or(Timestamp(0), |attr| attr.mtime);
         let mut seq = None;

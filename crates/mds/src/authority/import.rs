@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 
 use metastore::{MovedSubtree, Subtrees};
 use namespace::Namespace;
-use types::{ClientId, Clock, Errno, Error, Ino, Moment, Path, Seq};
+use types::{ClientId, Clock, EntryName, Errno, Error, Ino, Moment, Path, Seq};
 
 use super::preload::Goal;
 use super::{Authority, RETRY, handover};
@@ -319,7 +319,7 @@ impl ImportCx<'_> {
         } else {
             (Ino::mount_stub(*root), super::export::ROOT_NAME.to_vec())
         };
-        let seq = self.take_inodes(subtree, (home, &name))?;
+        let seq = self.take_inodes(subtree, EntryName::new(home, &name))?;
         self.take_decoupled(subtree)?;
         self.counters.imports += 1;
         Ok(seq)

@@ -131,7 +131,8 @@ impl ExportCx<'_> {
     /// called before the subtree is forgotten.
     pub(super) fn send_opens_after(
         &mut self,
-        (root, to): (Ino, Rank),
+        root: Ino,
+        to: Rank,
         linked: &[Ino],
         effects: &mut MdsEffects,
     ) {
@@ -156,7 +157,7 @@ impl ExportCx<'_> {
 
     /// Clients with open files in a subtree that is about to leave connect to the other rank ahead
     /// of time: if this rank crashes right after the move, the other one can ask them.
-    pub(super) fn announce_move(&self, (root, to): (Ino, Rank), effects: &mut MdsEffects) {
+    pub(super) fn announce_move(&self, root: Ino, to: Rank, effects: &mut MdsEffects) {
         let holders = self.places().holders_below(root, &[]);
         let clients: BTreeSet<ClientId> = holders.into_iter().map(|(client, _)| client).collect();
         for client in clients {

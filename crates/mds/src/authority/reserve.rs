@@ -151,7 +151,7 @@ impl Mds {
         for action in actions {
             match action {
                 TransferAction::Send(message) => {
-                    send_step(self.line(), (id.from, id, root), message, effects);
+                    send_step(self.line(), id.from, id, root, message, effects);
                 }
                 TransferAction::ReadList => self.read_list_again(effects),
                 TransferAction::Thaw => {

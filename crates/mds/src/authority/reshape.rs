@@ -73,6 +73,11 @@ pub(crate) struct Reshape {
 }
 
 impl Reshape {
+    fn new(dir: Ino, frag: Frag, parts: [Ino; Frag::SPLIT_WAYS], joins: bool, at: ReplyTo) -> Self {
+        let (stage, cursor, waiting, not_before) = (ReshapeStage::Drain, None, false, None);
+        Self { dir, frag, parts, joins, at, stage, cursor, waiting, not_before }
+    }
+
     /// Whether requests for the directory wait.
     pub(super) fn is_frozen(&self) -> bool {
         self.stage != ReshapeStage::Drain

@@ -237,7 +237,7 @@ impl Mds {
         self.authority.follow_at = Some(now + FOLLOW_INTERVAL);
         let nobody = ReplyTo::NOBODY;
         if let Err(Refused::Refusal(Refusal::Cold(cold))) =
-            self.exporting().begin(nobody, (root, to), false)
+            self.exporting().begin(nobody, root, to, false)
         {
             self.fetching().preload(cold, effects);
         }

@@ -10,7 +10,7 @@ use crate::op::{Performed, Performing};
 
 impl ExportCx<'_> {
     /// Begins to give a subtree to another rank. Only root and the owner of the namespace may ask.
-    pub(crate) fn ask(&mut self, at: ReplyTo, cred: &Cred, (root, to): (Ino, Rank)) -> Performing {
+    pub(crate) fn ask(&mut self, at: ReplyTo, cred: &Cred, root: Ino, to: Rank) -> Performing {
         let owner = self.base.settings.root_owner.0;
         if cred.uid != 0 && cred.uid != owner && !self.places().is_empty_part(root) {
             return Err(Errno::NotPermitted.into());
@@ -24,16 +24,11 @@ impl ExportCx<'_> {
         if to == Rank::NONE {
             return self.note_pin(at, root, false);
         }
-        self.begin(at, (root, to), true)
+        self.begin(at, root, to, true)
     }
 
     /// Begins to move a subtree to another rank, for a request or for the balancer.
-    pub(crate) fn begin(
-        &mut self,
-        at: ReplyTo,
-        (root, to): (Ino, Rank),
-        pinned: bool,
-    ) -> Performing {
+    pub(crate) fn begin(&mut self, at: ReplyTo, root: Ino, to: Rank, pinned: bool) -> Performing {
         // The balancer's decision may be old. And the requests that were answered before a crash
         // are replayed first, at the rank that answered them.
         if self.base.authority.place(self.base.namespace, root) != InodeAuthority::Here

@@ -114,21 +114,21 @@ impl ExportCx<'_> {
         giving.state = state;
         let (to, id) = (export.to, giving.id);
         for action in actions {
-            self.execute_giving((root, to, id), action, effects);
+            self.execute_giving(root, to, id, action, effects);
         }
         true
     }
 
     fn execute_giving(
         &mut self,
-        (root, to, id): (Ino, Rank, TransferId),
+        root: Ino,
+        to: Rank,
+        id: TransferId,
         action: TransferAction,
         effects: &mut MdsEffects,
     ) {
         match action {
-            TransferAction::Send(message) => {
-                send_step(self.line(), (to, id, root), message, effects)
-            }
+            TransferAction::Send(message) => send_step(self.line(), to, id, root, message, effects),
             TransferAction::Prepare => {
                 // A subtree may have arrived in it since: check again whether the store has all of
                 // it.
@@ -190,7 +190,9 @@ impl ExportCx<'_> {
 /// Sends a step of a transfer.
 pub(in crate::authority) fn send_step(
     line: PeerLine<'_>,
-    (to, id, root): (Rank, TransferId, Ino),
+    to: Rank,
+    id: TransferId,
+    root: Ino,
     message: TransferMessage,
     effects: &mut MdsEffects,
 ) {

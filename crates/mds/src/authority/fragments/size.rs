@@ -154,6 +154,6 @@ impl ExportCx<'_> {
     /// Begins to give a directory to the rank that splits directories, and puts them together.
     pub(in crate::authority) fn send_home(&mut self, dir: Ino) -> Performing {
         self.places().check_pins(dir)?;
-        self.begin(ITSELF, (dir, Rank(0)), false)
+        self.begin(ITSELF, dir, Rank(0), false)
     }
 }

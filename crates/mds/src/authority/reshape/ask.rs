@@ -53,7 +53,7 @@ impl ReshapeCx<'_> {
         for part in &mut parts {
             *part = self.tables.take_ino().ok_or(Refusal::Cold(fetch::NUMBERS))?;
         }
-        self.authority.begin_reshape((dir, frag, parts), false, (at, ReshapeStage::Drain));
+        self.authority.begin_reshape(Reshape::new(dir, frag, parts, false, at));
         Ok(Performed::Later)
     }
 
@@ -95,11 +95,7 @@ impl ReshapeCx<'_> {
         if !empty && cred.uid != 0 && cred.uid != self.settings.root_owner.0 {
             return Err(Errno::NotPermitted.into());
         }
-        self.authority.begin_reshape(
-            (dir, split.frag, split.parts),
-            true,
-            (at, ReshapeStage::Drain),
-        );
+        self.authority.begin_reshape(Reshape::new(dir, split.frag, split.parts, true, at));
         Ok(Performed::Later)
     }
 
@@ -144,14 +140,7 @@ impl ReshapeCx<'_> {
 }
 
 impl Authority {
-    fn begin_reshape(
-        &mut self,
-        (dir, frag, parts): (Ino, Frag, [Ino; Frag::SPLIT_WAYS]),
-        joins: bool,
-        (at, stage): (ReplyTo, ReshapeStage),
-    ) {
-        let (cursor, waiting, not_before) = (None, false, None);
-        let reshape = Reshape { dir, frag, parts, joins, at, stage, cursor, waiting, not_before };
+    fn begin_reshape(&mut self, reshape: Reshape) {
         self.reshape = Some(reshape);
         self.note_plain();
     }
@@ -163,8 +152,8 @@ impl Authority {
             return;
         }
         let joins = split.state == PartState::Joining;
-        let at = ReplyTo::NOBODY;
-        self.begin_reshape((dir, split.frag, split.parts), joins, (at, ReshapeStage::Mark));
+        let reshape = Reshape::new(dir, split.frag, split.parts, joins, ReplyTo::NOBODY);
+        self.begin_reshape(Reshape { stage: ReshapeStage::Mark, ..reshape });
     }
 }
 

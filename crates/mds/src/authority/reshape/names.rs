@@ -6,6 +6,14 @@ use types::{AttrChange, EntryName, FileType, Ino, Origin, Timestamp, name_hash};
 use super::{ReshapeCx, ReshapeStage, SLICE, part_name};
 use crate::authority::preload::Goal;
 
+/// The times of a directory, or of several together.
+#[derive(Clone, Copy)]
+struct Times {
+    mtime: Timestamp,
+    atime: Timestamp,
+    ctime: Timestamp,
+}
+
 impl ReshapeCx<'_> {
     /// The hits of moving names are not load.
     fn forget_hits(&mut self, dir: Ino, parts: &[Ino]) {
@@ -41,7 +49,7 @@ impl ReshapeCx<'_> {
             let last = names.last().map(|(name, _)| name.clone());
             for (name, ino) in names.into_iter().filter(|(_, ino)| !parts.contains(ino)) {
                 let to = if joins { dir } else { parts[frag.place_of(name_hash(&name))] };
-                self.move_name((from, to), (&name, ino))?;
+                self.move_name(EntryName::new(from, &name), ino, to)?;
             }
             if last.is_some() {
                 // A join takes the visited names out of the fragment: the next slice begins at the
@@ -68,23 +76,14 @@ impl ReshapeCx<'_> {
         self.apply.namespace.apply(seq, Mode::Live, event);
     }
 
-    fn move_name(&mut self, between: (Ino, Ino), (name, ino): (&[u8], Ino)) -> Result<(), Refusal> {
-        debug_assert!(between.0 != between.1, "{ino}: a name moves to another directory");
-        let planned = self.apply.namespace.plan().relocate(
-            EntryName::new(between.0, name),
-            ino,
-            between.1,
-        )?;
+    fn move_name(&mut self, from: EntryName<'_>, ino: Ino, to: Ino) -> Result<(), Refusal> {
+        debug_assert!(from.dir != to, "{ino}: a name moves to another directory");
+        let planned = self.apply.namespace.plan().relocate(from, ino, to)?;
         self.journal_quietly(&planned.event());
         Ok(())
     }
 
-    fn make_parts(
-        &mut self,
-        dir: Ino,
-        parts: &[Ino],
-        (mtime, atime, ctime): (Timestamp, Timestamp, Timestamp),
-    ) -> Result<(), Refusal> {
+    fn make_parts(&mut self, dir: Ino, parts: &[Ino], times: Times) -> Result<(), Refusal> {
         let attr = self.apply.namespace.getattr(dir)?;
         for (number, ino) in parts.iter().enumerate() {
             if self.apply.namespace.knows(*ino) {
@@ -98,9 +97,9 @@ impl ReshapeCx<'_> {
                 mode: FileType::Directory.mode_bits() | (attr.mode & types::MODE_PERMISSIONS),
                 uid: attr.uid,
                 gid: attr.gid,
-                time: ctime,
-                mtime,
-                atime,
+                time: times.ctime,
+                mtime: times.mtime,
+                atime: times.atime,
                 ..journal::Create::default()
             };
             self.journal_quietly(&journal::Event::Create(create));
@@ -119,28 +118,20 @@ impl ReshapeCx<'_> {
     }
 
     /// The times of a directory and its fragments together.
-    fn times_of(
-        &self,
-        dir: Ino,
-        parts: &[Ino],
-    ) -> Result<(Timestamp, Timestamp, Timestamp), Refusal> {
+    fn times_of(&self, dir: Ino, parts: &[Ino]) -> Result<Times, Refusal> {
         let attr = self.apply.namespace.getattr(dir)?;
-        let mut times = (attr.mtime, attr.atime, attr.ctime);
+        let mut times = Times { mtime: attr.mtime, atime: attr.atime, ctime: attr.ctime };
         for attr in parts.iter().filter_map(|part| self.apply.namespace.getattr(*part).ok()) {
-            times.0 = times.0.max(attr.mtime);
-            times.1 = times.1.max(attr.atime);
-            times.2 = times.2.max(attr.ctime);
+            times.mtime = times.mtime.max(attr.mtime);
+            times.atime = times.atime.max(attr.atime);
+            times.ctime = times.ctime.max(attr.ctime);
         }
         Ok(times)
     }
 
     /// Moving names changes neither the directory's content nor its times.
-    fn restore_times(
-        &mut self,
-        dir: Ino,
-        parts: &[Ino],
-        (mtime, atime, ctime): (Timestamp, Timestamp, Timestamp),
-    ) {
+    fn restore_times(&mut self, dir: Ino, parts: &[Ino], times: Times) {
+        let Times { mtime, atime, ctime } = times;
         let change = AttrChange { mtime: Some(mtime), atime: Some(atime), ..AttrChange::default() };
         for ino in std::iter::once(&dir).chain(parts).copied() {
             if self.apply.namespace.knows(ino) {
