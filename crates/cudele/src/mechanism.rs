@@ -68,7 +68,7 @@ impl Workplace<'_> {
             MechanismEffect::Merge(merge) => {
                 let Material { subtree, header, blocks, unused, .. } = &self.material;
                 let header = header.encode();
-                MechanismInput::Answer(send(self.fs, (&merge, *subtree, unused), (&header, blocks)))
+                MechanismInput::Answer(send(self.fs, &merge, *subtree, unused, &header, blocks))
             }
             effect @ (MechanismEffect::Note(..)
             | MechanismEffect::Root
@@ -155,7 +155,7 @@ pub(crate) fn on_earlier(
 ) -> MechanismInput {
     let MechanismEffect::Merge(merge) = effect else { return execute(fs, root, effect) };
     let rest: [&[u8]; 0] = [];
-    MechanismInput::Answer(send(fs, (&merge, root, &[]), (&journal.bytes, &rest)))
+    MechanismInput::Answer(send(fs, &merge, root, &[], &journal.bytes, &rest))
 }
 
 /// An object, if it exists.
@@ -209,8 +209,11 @@ fn execute(fs: &Fs, root: Ino, effect: MechanismEffect) -> MechanismInput {
 /// Sends a merge into a subtree, with the inode numbers that go back, and the journal behind it.
 fn send(
     fs: &Fs,
-    (merge, subtree, unused): (&SentMerge, Ino, &[u8]),
-    (header, blocks): (&[u8], &[impl AsRef<[u8]>]),
+    merge: &SentMerge,
+    subtree: Ino,
+    unused: &[u8],
+    header: &[u8],
+    blocks: &[impl AsRef<[u8]>],
 ) -> Result<Answer> {
     let chunks = merge.parts(header, blocks);
     let bytes = chunks.iter().map(|chunk| chunk.len() as u64).sum();

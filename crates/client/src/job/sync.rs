@@ -190,7 +190,8 @@ impl PartSync {
         &mut self,
         job: &mut SubtreeJob,
         part: JournalPart,
-        (error, reached): (Error, Reached),
+        error: Error,
+        reached: Reached,
     ) {
         self.under_way -= 1;
         self.failed = Some(error);
@@ -308,7 +309,7 @@ pub(super) mod tests {
         let first = sync.hand_over(&mut job);
         append(&mut job, 2);
         let reached = Reached { asked: true, ..Reached::default() };
-        sync.failed(&mut job, first, (Error::of(Errno::Io, "test"), reached));
+        sync.failed(&mut job, first, Error::of(Errno::Io, "test"), reached);
         assert_eq!(job.earlier.len(), 1);
         assert_eq!(sync.due(&job, Timestamp(i64::MAX)), SyncDue::Nothing);
         assert!(sync.drained().1);

@@ -210,7 +210,7 @@ impl Subtree {
             && let Err(unsent) = parts.send(part)
         {
             let error = Error::new(Errno::Io, "namespace sync", "its thread is gone");
-            syncer.sync.failed(&mut self.job, unsent.0, (error, Reached::default()));
+            syncer.sync.failed(&mut self.job, unsent.0, error, Reached::default());
         }
     }
 
@@ -231,7 +231,7 @@ impl Subtree {
                 syncer.sync.merged(&mut self.job, part, *done, epoch);
             }
             Ended::Failed { part, error, reached } => {
-                syncer.sync.failed(&mut self.job, part, (error, reached));
+                syncer.sync.failed(&mut self.job, part, error, reached);
             }
         }
     }

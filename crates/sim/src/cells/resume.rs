@@ -162,12 +162,11 @@ impl Cells {
         let prefix = self.holding()?.job.object_prefix();
         let listed = self.world.disk.memory.list(&prefix).unwrap_or_default();
         let mut journals = Vec::new();
-        for object in self.holding()?.job.left_objects(&listed) {
-            let name = object.0.clone();
+        for (name, unnoted) in self.holding()?.job.left_objects(&listed) {
             let bytes = self.world.disk.memory.get(&name).ok().map(|(bytes, _)| bytes);
             // Its writer may have ended before the end of it was durable.
             let _ = self.world.disk.memory.sync(SyncScope::Object(&name));
-            match self.holding()?.job.take_object(object, bytes) {
+            match self.holding()?.job.take_object(name.clone(), unnoted, bytes) {
                 Ok(journal) => journals.extend(journal),
                 Err(error) => {
                     self.world.check(Err(format!("{name} is damaged: {error:?}")));
@@ -211,7 +210,7 @@ impl Cells {
             }
         }
         let policy = self.policy_in_force(at).unwrap_or(self.job().cell);
-        let note = OwnerNote::taken_over(id, (granted.range, granted.epoch), &found);
+        let note = OwnerNote::taken_over(id, granted.range, granted.epoch, &found);
         let owner = Owner { note, policy };
         self.local_step(client)?;
         self.job().machine.owner = Some(owner.clone());

@@ -53,7 +53,7 @@ impl Cells {
             }
             Err(error) => {
                 let errno = error.errno;
-                sync.failed(job, part, (error, reached));
+                sync.failed(job, part, error, reached);
                 Err(Stop::Failed(errno))
             }
         }
