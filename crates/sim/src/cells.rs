@@ -29,7 +29,8 @@ use crate::call::CallKind;
 use crate::invariants::liveness;
 use crate::plan::Plan;
 use crate::region::{Region, RegionKind};
-use crate::world::{Event, World};
+use crate::requests::Requests;
+use crate::world::Event;
 use fault::{Fault, Fuse};
 use job::Job;
 use ledger::Ledger;
@@ -74,7 +75,7 @@ pub struct CellsReport {
 /// See the module documentation.
 #[derive(Debug)]
 struct Cells {
-    world: World,
+    requests: Requests,
     jobs: Vec<Job>,
     /// The job that is being worked on.
     current: usize,
@@ -94,19 +95,19 @@ pub fn run(seed: u64, trace: bool) -> CellsReport {
     let mut cells = Cells::new(seed, trace);
     let turns = cells.rng.between(6, 24);
     for _ in 0..turns {
-        if cells.world.violation.is_some() {
+        if cells.requests.world.violation.is_some() {
             break;
         }
         cells.turn();
     }
     cells.finish();
-    let Cells { world, tally, .. } = cells;
+    let Cells { requests: Requests { world, .. }, tally, .. } = cells;
     CellsReport {
         fingerprint: world.fingerprint(),
         violation: world.violation.clone(),
-        trace: world.trace().to_vec(),
+        trace: world.trace(),
         tally,
-        terms: world.term,
+        terms: world.servers[0].term,
     }
 }
 
@@ -119,11 +120,10 @@ impl Cells {
         // A client that stays away for longer than the server waits may lose answered changes.
         plan.faults.away_max = plan.faults.away_max.min(50_000_000);
         let own = rng.fork();
-        let mut world = World::new(plan, rng, trace);
-        world.note(format_args!("{:?}", world.plan.clone()));
-        world.set_up();
+        let mut requests = Requests::new(plan, rng, trace);
+        requests.set_up();
         let mut cells = Self {
-            world,
+            requests,
             jobs: Vec::new(),
             current: 0,
             fuse: None,
@@ -136,26 +136,26 @@ impl Cells {
         for number in 0..cells.rng.between(1, 2) {
             cells.add_job(number);
         }
-        let _ = cells.world.ask(CallKind::Sync);
-        let tree = cells.world.read_tree();
-        cells.world.oracle.learn(crate::tree::to_model(&tree));
+        let _ = cells.requests.ask(CallKind::Sync);
+        let tree = cells.requests.read_tree();
+        cells.requests.oracle.learn(crate::tree::to_model(&tree));
         let paths: Vec<_> = cells.jobs.iter().map(|job| job.path.clone()).collect();
-        for region in &mut cells.world.oracle.regions {
+        for region in &mut cells.requests.oracle.regions {
             region.known &= !paths.contains(&region.path);
         }
-        let errors = cells.world.plan.faults.errors_percent;
-        cells.world.oracle.store_fails = errors > 0;
-        cells.world.disk.errors_percent = errors;
+        let errors = cells.requests.world.faults.errors_percent;
+        cells.requests.oracle.store_fails = errors > 0;
+        cells.requests.world.fail_store(errors);
         cells
     }
 
     fn add_job(&mut self, number: u64) {
         let path = format!("/c{number}");
-        let root = self.world.make(Ino::ROOT, &path[1..], 0o040_777);
+        let root = self.requests.make(Ino::ROOT, &path[1..], 0o040_777);
         let cell = self.any_cell();
-        self.world.set_policy(&path, &Policy::of_cell(cell).to_yaml());
+        self.requests.set_policy(&path, &Policy::of_cell(cell).to_yaml());
         let region = Region { known: false, ..Region::new(root, &path, RegionKind::Decoupled) };
-        self.world.oracle.regions.push(region);
+        self.requests.oracle.regions.push(region);
         self.jobs.push(Job {
             path,
             root,
@@ -200,12 +200,12 @@ impl Cells {
     }
 
     fn let_others_work(&mut self) {
-        self.world.issuing = true;
-        self.world.clients[1].left = self.rng.below(4);
-        self.world.schedule(1, Event::Turn(1));
-        if self.world.plan.faults.breaks > 0 && self.rng.percent(30) {
+        self.requests.issuing = true;
+        self.requests.workers[1].left = self.rng.below(4);
+        self.requests.world.schedule(1, Event::Turn(1));
+        if self.requests.world.faults.breaks > 0 && self.rng.percent(30) {
             let (at, which) = (self.rng.between(1, 30_000_000), self.rng.bits());
-            self.world.schedule(at, Event::Break(which));
+            self.requests.world.schedule(at, Event::Break(which));
         }
     }
 
@@ -258,7 +258,7 @@ impl Cells {
     /// Records a step on the current job's subtree in the trace.
     fn note(&mut self, what: &str, cell: Cell) {
         let Job { path, cell: before, .. } = &self.jobs[self.current];
-        self.world.note(format_args!("$ {path} under {before} {what} ({cell})"));
+        self.requests.world.note(format_args!("$ {path} under {before} {what} ({cell})"));
     }
 
     fn strike_at_rest(&mut self) -> Done<()> {
@@ -276,28 +276,28 @@ impl Cells {
             }
         }
         // A journal that cannot be written is tried again a little later.
-        let calm = if self.world.oracle.store_fails { 4 * CALM } else { CALM };
-        let end = self.world.now + calm;
+        let calm = if self.requests.oracle.store_fails { 4 * CALM } else { CALM };
+        let end = self.requests.world.now + calm;
         let at_rest = |cells: &Self| {
-            let world = &cells.world;
+            let world = &cells.requests.world;
             let resent = |job: &Job| {
                 let process = job.process.as_ref();
-                process.is_some_and(|it| world.clients[it.client].session.resent_count() > 0)
+                process.is_some_and(|it| world.session(it.client).resent_count() > 0)
             };
             // During a merge any part of it may be visible.
             let rests = |mds: &mds::Mds| mds.is_active() && !mds.has_work() && !mds.is_merging();
-            world.mds.as_ref().is_some_and(rests) && !cells.jobs.iter().any(resent)
+            world.servers[0].is(rests) && !cells.jobs.iter().any(resent)
         };
-        let limit = self.world.now + liveness::ANSWERED_WITHIN.0;
-        while self.world.now < end || !at_rest(self) {
+        let limit = self.requests.world.now + liveness::ANSWERED_WITHIN.0;
+        while self.requests.world.now < end || !at_rest(self) {
             self.step(0)?;
             for at in 0..self.jobs.len() {
                 if let Some(client) = self.jobs[at].process.as_ref().map(|it| it.client) {
                     self.ready(client)?;
                 }
             }
-            if self.world.now > limit {
-                self.world.check(Err("it does not come to rest".into()));
+            if self.requests.world.now > limit {
+                self.requests.world.check(Err("it does not come to rest".into()));
                 return Err(Stop::Broken);
             }
         }
@@ -307,26 +307,27 @@ impl Cells {
     /// Compares the content of each subtree with its ledger, and its policy with the last one that
     /// was set.
     fn check(&mut self, when: &str) {
-        self.world.note(format_args!("$ check {when}"));
-        self.world.issuing = false;
-        self.world.disk.errors_percent = 0;
+        self.requests.world.note(format_args!("$ check {when}"));
+        self.requests.issuing = false;
+        self.requests.world.fail_store(0);
         if self.calm_down().is_ok() {
             for at in 0..self.jobs.len() {
                 self.check_policy(at);
                 let crashes = self.crashes;
                 let seen = self.listing(at);
-                if self.world.violation.is_some() || crashes != self.world.crashes {
+                if self.requests.world.violation.is_some() || crashes != self.requests.world.crashes
+                {
                     break;
                 }
                 let job = &mut self.jobs[at];
                 let compared = job.ledger.compare(&seen);
                 let about = |text| format!("{} under {} {when}: {text}", job.path, job.cell);
                 let result = compared.map_err(about);
-                self.world.check(result);
+                self.requests.world.check(result);
                 self.tally.comparisons += 1;
             }
         }
-        self.world.disk.errors_percent = self.world.plan.faults.errors_percent;
+        self.requests.world.fail_store(self.requests.world.faults.errors_percent);
     }
 
     /// The policy in force is the one that was set, or the one that may have been.
@@ -334,10 +335,10 @@ impl Cells {
         let Some(found) = self.policy_in_force(at) else { return };
         let owner = self.owner_in_force(at);
         // A pending change of a dead client takes effect when its time comes.
-        let world = &self.world;
+        let world = &self.requests.world;
         let waits = self.jobs[at]
             .question
-            .is_some_and(|tid| world.is_asked(tid) && !world.monitor_answers.contains_key(&tid));
+            .is_some_and(|tid| world.is_asked(tid) && !world.monitor.answers.contains_key(&tid));
         let job = &mut self.jobs[at];
         if owner == ClientId(0) {
             job.given_back();
@@ -345,7 +346,7 @@ impl Cells {
         let Job { path, cell, doubt, ledger, .. } = job;
         if *cell != found && !doubt.contains(&found) {
             let text = format!("{path} is under {found}, not under {cell}, or one of {doubt:?}");
-            return self.world.check(Err(text));
+            return self.requests.world.check(Err(text));
         }
         *cell = found;
         if !waits {
@@ -362,13 +363,15 @@ impl Cells {
         for at in 0..self.jobs.len() {
             self.current = at;
             self.check("before the end");
-            self.world.disk.errors_percent = 0;
+            self.requests.world.fail_store(0);
             let done = self.finish_job();
             if let Err(Stop::Failed(errno)) = done
-                && !self.world.oracle.store_fails
+                && !self.requests.oracle.store_fails
             {
                 let text = format!("{}: {}", self.jobs[at].path, errno.symbol());
-                self.world.check(Err(format!("work cannot be brought to its end: {text}")));
+                self.requests
+                    .world
+                    .check(Err(format!("work cannot be brought to its end: {text}")));
             }
             self.check("at the end");
         }
@@ -376,12 +379,12 @@ impl Cells {
             self.current = at;
             self.end_process();
         }
-        if self.world.violation.is_some() {
+        if self.requests.world.violation.is_some() {
             return;
         }
-        self.world.plan.faults.errors_percent = 0;
-        self.world.quiesce();
-        self.world.compare("at the end");
+        self.requests.world.faults.errors_percent = 0;
+        self.requests.quiesce();
+        self.requests.compare("at the end");
     }
 
     fn finish_job(&mut self) -> Done<()> {

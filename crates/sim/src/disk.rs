@@ -29,8 +29,6 @@ pub struct Disk {
     executed: BTreeMap<Token, Ended>,
     /// Appends that took effect but may still be torn, by the object.
     unsynced: BTreeMap<Token, String>,
-    /// Bytes appended to journals since the start.
-    pub appended: u64,
     /// Inodes that servers have begun to purge.
     pub deleting: BTreeSet<Ino>,
     /// Inodes that are purged.
@@ -71,12 +69,6 @@ impl Disk {
         self.submitted.get(&token)
     }
 
-    /// Whether nothing is under way.
-    #[must_use]
-    pub fn is_idle(&self) -> bool {
-        self.submitted.is_empty() && self.executed.is_empty()
-    }
-
     /// The operation takes effect.
     pub fn execute(&mut self, token: Token, rng: &mut Rng) {
         let Some(op) = self.submitted.remove(&token) else { return };
@@ -84,7 +76,6 @@ impl Disk {
         let ended = if self.errors_percent > 0 && rng.percent(self.errors_percent) {
             self.fail(op, rng)
         } else if let StoreOp::Append { object, data } = &op {
-            self.appended += data.len() as u64;
             let appended = self.memory.append(object, data);
             self.unsynced.insert(token, object.clone());
             match appended {

@@ -6,7 +6,6 @@ pub mod exactly_once;
 pub mod linearizable;
 pub mod liveness;
 pub mod merges;
-pub mod no_journal;
 pub mod numbers;
 pub mod removed;
 pub mod safe_survives;

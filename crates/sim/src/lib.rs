@@ -6,9 +6,11 @@
 //! server crashes and how its last writes are torn. [`run`] does that for a seed and says which
 //! promise was broken, if one was.
 //!
-//! Where to read on: `world` is the queue of events and the driver of the server, `client` and
-//! `project` are the work of clients, `oracle` is the truth, `invariants` states it promise by
-//! promise, `plan` is the decisions of a seed.
+//! Where to read on: `world` has the queue of events and drives servers and sessions. Its workloads
+//! are `requests` (one server, judged by the model of the namespace), `cells` (policies and their
+//! changes, judged update by update) and `ranks` (subtrees that move between servers). `oracle` is
+//! the truth of the first, `invariants` states it promise by promise, `plan` is the decisions of a
+//! seed.
 //!
 //! This crate does not test sockets, threads or files. It performs no I/O and reads no clock.
 //!
@@ -27,32 +29,19 @@
     reason = "a test harness: invariants name the few cases that they are about"
 )]
 
-mod async_ops;
-mod audit;
 mod call;
 pub mod cells;
-mod client;
 mod disk;
 mod expect;
 mod history;
 pub mod invariants;
-mod monitor;
 mod oracle;
 mod plan;
 mod print;
-mod project;
 pub mod ranks;
 mod region;
-mod run;
-mod snapshots;
+mod requests;
 mod tree;
-mod workload;
 mod world;
 
-pub use call::{Call, CallKind};
-pub use history::Recorder;
-pub use plan::{Faults, Plan, Weights};
-pub use region::{Region, RegionKind};
-pub use run::{SimReport, run};
-pub use tree::{Item, Tree};
-pub use world::World;
+pub use requests::{SimReport, run};

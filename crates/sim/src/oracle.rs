@@ -23,12 +23,10 @@ use crate::expect::{self, Expected};
 use crate::invariants::numbers::Numbers;
 use crate::invariants::{applied_survives, exactly_once, merges, safe_survives};
 use crate::region::{Region, RegionKind};
+pub(crate) use crate::world::Violation;
 
 /// Names a request for ever.
 pub(crate) type Key = (ClientId, Tid);
-
-/// A violated promise, in words.
-pub(crate) type Violation = String;
 
 /// A request as far as it got.
 #[derive(Clone, Debug)]
@@ -92,12 +90,6 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// An oracle that knows nothing yet; [`Oracle::learn`] tells it.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Replaces the model by the namespace as it was read.
     pub fn learn(&mut self, model: Model) {
         self.model = model;

@@ -57,6 +57,8 @@ pub struct Faults {
     pub errors_percent: u64,
     /// Orders to stop that the server gets.
     pub stops: u64,
+    /// Messages between ranks in a hundred that are lost, and those that arrive twice.
+    pub lost_percent: u64,
     /// How long a client stays away after its connection broke, at most, in nanoseconds.
     pub away_max: u64,
 }
@@ -108,6 +110,7 @@ impl Plan {
             kills: rng.pick(&[0, 0, 0, 1]),
             errors_percent: rng.pick(&[0, 0, 0, 2]),
             stops: rng.pick(&[0, 0, 0, 1]),
+            lost_percent: 0,
             away_max,
         };
         let mut weigh = |usual: u64| rng.pick(&[0, usual, usual, usual * 3]);

@@ -12,43 +12,39 @@
 
 mod audit;
 mod balance;
-mod client;
 mod faults;
 mod job;
 mod judge;
 mod linking;
 mod moves;
-mod peers;
 mod register;
 mod report;
 mod script;
-mod session;
 mod tree;
+mod worker;
 
-use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use mds::{Mds, MdsEffects, MdsInput, Settings};
+use client::{RouteInput, SessionEffects};
+use mds::{Mds, Settings};
 use metastore::request::Token;
-use objstore::Memory;
-use types::{ClientId, Clock, ConnId, Epoch, Ino, Moment, Rank, Span, Timestamp};
-use wire::{ClusterMap, MdsEntry, MdsState, Message};
-
-use crate::disk::Disk;
 use types::rng::Rng;
+use types::{ClientId, Error, Ino, Rank, Span, Tid};
+use wire::{Answer, Failure, Message};
 
+use crate::plan::Faults;
+use crate::world::{Client, Drive, Event, MS, Workload, World};
 use balance::Balancing;
-use client::Client;
 use job::Job;
 use register::Registers;
 pub use report::RanksReport;
 use script::Script;
 use tree::Tree;
+use worker::{Waits, Worker};
 
-const MS: u64 = 1_000_000;
 /// A server checks itself after every input while it is small; all of its invariants at once are
 /// checked after so many inputs, because that takes longer than an input.
-const VALIDATED_EVERY: u32 = 16;
+const VALIDATED_EVERY: u64 = 16;
 /// How long everything may take to come to rest when nothing is broken any more.
 const PATIENCE: u64 = 60_000 * MS;
 /// Directories that move.
@@ -56,113 +52,52 @@ const DIRS: usize = 3;
 /// Directories that move, and in which further directories are renamed.
 const BASES: usize = 3;
 
-#[derive(Debug)]
-enum Event {
-    ToServer(ConnId, Vec<u8>),
-    ToClient(ConnId, Vec<u8>),
-    ServerSawClose(ConnId),
-    ClientSawClose(ConnId),
-    Execute(usize, u64, Token),
-    Ended(usize, u64, Token),
-    Tick(usize, u64),
-    Work(usize, u64),
-    Start(usize),
-    Connect(usize, Rank),
-    Turn(usize),
-    /// A wait of the step with this number is over.
-    Resume(usize, u64),
-    Crash,
-    Break,
-    Move,
-    Answer(usize, u64, Box<balancer::Question>),
-    Beat(usize, Vec<u8>),
-    /// A message of one rank to another one.
-    Peer(usize, Vec<u8>),
-}
-
-#[derive(Debug)]
-struct Conn {
-    client: usize,
-    rank: Rank,
-    term: u64,
-    alive: bool,
-    to_server_at: u64,
-    to_client_at: u64,
-}
-
-#[derive(Debug)]
-struct Server {
-    mds: Option<Mds>,
-    term: u64,
-    disk: Disk,
-    /// It is to be killed after so many further store operations.
-    doomed: Option<u64>,
-}
-
 /// See the module documentation.
 #[derive(Debug)]
-struct RanksWorld {
-    rng: Rng,
-    /// Draws the delays and losses of messages between ranks, and which directories are unpinned.
-    peer_rng: Rng,
-    now: u64,
-    /// Inputs of servers so far.
-    inputs: u32,
-    order: u64,
-    events: BTreeMap<(u64, u64), Event>,
-    servers: Vec<Server>,
-    settings: Settings,
+struct Ranks {
+    world: World,
+    /// The work of each client.
+    workers: Vec<Worker>,
     /// Files get several names.
     links: bool,
     /// All of them in one directory, which can go to other ranks then.
     links_inside: bool,
-    conns: BTreeMap<ConnId, Conn>,
-    next_conn: u64,
-    clients: Vec<Client>,
     registers: Registers,
     balancing: Option<Balancing>,
-    memory: Memory,
     job: Job,
     tree: Tree,
-    delay_max: u64,
-    faults: bool,
     /// No client changes anything any more.
     at_rest: bool,
     report: RanksReport,
-    traced: bool,
 }
 
 /// Runs a seed; with `directories` they are renamed between ranks, too.
 #[must_use]
 pub fn run(seed: u64, trace: bool, directories: bool) -> RanksReport {
-    let mut world = RanksWorld::new(seed, trace);
-    world.settings.pass_directories = directories;
+    let mut run = Ranks::new(seed, trace);
+    run.world.settings.pass_directories = directories;
     // The trace before a panic helps to explain it.
-    let ended = catch_unwind(AssertUnwindSafe(|| world.run()));
+    let ended = catch_unwind(AssertUnwindSafe(|| run.run()));
     if ended.is_err() {
-        world.fail("panicked".into());
+        run.world.fail("panicked".into());
     }
-    for mds in world.servers.iter().filter_map(|server| server.mds.as_ref()) {
-        world.report.count(mds);
+    for mds in run.world.servers.iter().filter_map(|server| server.mds.as_ref()) {
+        run.report.count(mds);
     }
-    world.report.merges = world.job.merges;
-    world.report.redirected = world.clients.iter().map(|it| it.router.redirected()).sum();
-    world.report
+    RanksReport {
+        violation: run.world.violation.clone(),
+        trace: run.world.trace(),
+        merges: run.job.merges,
+        redirected: run.world.clients.iter().map(|it| it.router.redirected()).sum(),
+        crashes: run.world.crashes,
+        ..run.report
+    }
 }
 
-impl RanksWorld {
-    fn new(seed: u64, traced: bool) -> Self {
+impl Ranks {
+    fn new(seed: u64, trace: bool) -> Self {
         let mut rng = Rng::new(seed ^ 0x7261_6e6b_7321);
-        let memory = Memory::new();
         let ranks = 2 + rng.index(2);
-        let balancing = Balancing::of(seed, &memory);
-        let interval = balancing.as_ref().map_or(Span(u64::MAX), |balancing| balancing.interval);
-        let servers = (0..ranks).map(|_| Server {
-            mds: None,
-            term: 0,
-            disk: Disk::on(memory.clone()),
-            doomed: None,
-        });
         let settings = Settings {
             // The model counts.
             about_bytes: u64::MAX,
@@ -174,259 +109,150 @@ impl RanksWorld {
             inodes_max: rng.pick(&[20, 1 << 20]),
             capture_rows: rng.pick(&[1, 4096]),
             split_entries: if seed.is_multiple_of(5) { 6 } else { 0 },
-            balance_interval: interval,
+            balance_interval: Span(u64::MAX),
             balance_half_life: Span::from_millis(200),
             ..Settings::default()
         };
+        let mut world = World::new(settings, ranks, rng, trace);
+        world.validated_every = VALIDATED_EVERY;
+        world.delay_max = world.rng.pick(&[1, 3, 10]) * MS;
+        if world.rng.percent(85) {
+            let (crashes, breaks, lost_percent) = (1, 1, 5);
+            world.faults = Faults { crashes, breaks, lost_percent, ..Faults::default() };
+        }
         Self {
-            servers: servers.collect(),
-            settings,
+            balancing: Balancing::of(seed, &mut world),
+            world,
+            workers: Vec::new(),
             // Half of the seeds: few links need a directory of another rank.
             links: seed & 1 == 1,
             links_inside: seed & 0b1_0101 == 0b1_0001,
-            now: 0,
-            inputs: 0,
-            order: 0,
-            events: BTreeMap::new(),
-            conns: BTreeMap::new(),
-            next_conn: 1,
-            clients: Vec::new(),
             registers: Registers::default(),
-            balancing,
-            memory,
             job: Job::default(),
             tree: Tree::default(),
-            delay_max: rng.pick(&[1, 3, 10]) * MS,
-            faults: rng.percent(85),
             at_rest: false,
             report: RanksReport::default(),
-            traced,
-            peer_rng: Rng::new(seed ^ 0x7065_6572),
-            rng,
         }
     }
 
     fn run(&mut self) {
         self.begin();
-        let end = 1500 * MS + self.rng.below(1500) * MS;
-        self.run_while(end, |world| world.now < end);
+        let span = 1500 * MS + self.world.rng.below(1500) * MS;
+        self.run_until(span, |_| false);
         self.heal();
-        self.run_while(self.now + PATIENCE, |world| !world.is_done());
-        if self.report.violation.is_none() && !self.is_done() {
-            self.fail("something never ended".into());
+        if !self.run_until(PATIENCE, Self::is_done) {
+            self.world.fail("something never ended".into());
         }
         self.audit();
     }
 
-    fn note(&mut self, what: impl FnOnce() -> String) {
-        if self.traced {
-            self.report.trace.push(format!("{:>10} {}", self.now / 1000, what()));
-        }
-    }
-
-    fn fail(&mut self, violation: String) {
-        self.note(|| format!("VIOLATION {violation}"));
-        self.report.violation.get_or_insert(violation);
-    }
-
-    fn schedule(&mut self, after: u64, event: Event) {
-        self.order += 1;
-        self.events.insert((self.now + after, self.order), event);
-    }
-
-    fn delay(&mut self) -> u64 {
-        let max = if self.rng.percent(70) { self.delay_max / 20 } else { self.delay_max };
-        self.rng.between(1, max.max(1))
-    }
-
-    fn clock(&self) -> Clock {
-        let now = i64::try_from(self.now).unwrap_or(i64::MAX);
-        Clock { now: Moment(self.now + 1), time: Timestamp(crate::world::EPOCH + now) }
-    }
-
     /// Servers start; the first client makes the directories, then all go to work.
     fn begin(&mut self) {
-        for server in 0..self.servers.len() {
-            self.schedule(1, Event::Start(server));
+        for server in 0..self.world.servers.len() {
+            self.start(server);
         }
         // The first client moves subtrees, one has decoupled one, the last ones rename directories,
         // the rest work.
         for number in 0..=tree::LAST as u64 {
-            let remembers = self.rng.percent(50);
-            self.clients.push(Client::new(ClientId(number + 1), remembers));
+            let remembers = self.world.rng.percent(50);
+            self.world.clients.push(Client::new(ClientId(number + 1), remembers));
+            self.workers.push(Worker::default());
         }
         for number in 0..DIRS + BASES {
             let name = format!("d{number}").into_bytes();
-            self.clients[0].script.push_back(Script::MakeDir(Ino::ROOT, name));
+            self.workers[0].script.push_back(Script::MakeDir(Ino::ROOT, name));
         }
-        self.schedule(MS, Event::Turn(0));
-        self.run_while(20_000 * MS, |world| world.clients[0].dirs.len() < DIRS + BASES);
-        self.tree.bases = self.clients[0].dirs.split_off(DIRS);
+        self.world.schedule(MS, Event::Turn(0));
+        self.run_until(20_000 * MS, |run| run.workers[0].dirs.len() == DIRS + BASES);
+        self.tree.bases = self.workers[0].dirs.split_off(DIRS);
         self.begin_job();
-        self.schedule(MS, Event::Turn(0));
-        self.run_while(20_000 * MS, |world| !world.clients[0].is_idle());
-        let dirs = self.clients[0].dirs.clone();
-        for client in 1..self.clients.len() {
-            self.clients[client].dirs.clone_from(&dirs);
-            self.schedule(MS, Event::Turn(client));
+        self.world.schedule(MS, Event::Turn(0));
+        self.run_until(20_000 * MS, |run| run.workers[0].is_idle());
+        let dirs = self.workers[0].dirs.clone();
+        for client in 1..self.workers.len() {
+            self.workers[client].dirs.clone_from(&dirs);
+            self.world.schedule(MS, Event::Turn(client));
         }
-        self.schedule(10 * MS, Event::Move);
-        if self.faults {
-            self.schedule(50 * MS, Event::Break);
-            self.schedule(60 * MS, Event::Crash);
-        }
-    }
-
-    fn run_while(&mut self, end: u64, goes_on: impl Fn(&Self) -> bool) {
-        while goes_on(self) && self.report.violation.is_none() && self.now <= end {
-            let Some(((at, _), event)) = self.events.pop_first() else { return };
-            self.now = at;
-            self.happen(event);
+        self.world.schedule(10 * MS, Event::Move);
+        if self.is_faulty() {
+            self.world.schedule(50 * MS, Event::Break(0));
+            self.world.schedule(60 * MS, Event::Crash);
         }
     }
 
-    fn happen(&mut self, event: Event) {
-        match event {
-            Event::ToServer(conn, frame) => self.arrived_at_server(conn, &frame),
-            Event::ToClient(conn, frame) => self.arrived_at_client(conn, &frame),
-            Event::ServerSawClose(conn) => {
-                let Conn { rank, term, .. } = self.conns[&conn];
-                self.handle(usize::from(rank.0), term, MdsInput::Closed(conn));
-            }
-            Event::ClientSawClose(conn) => self.client_closed(conn),
-            Event::Execute(server, term, token) => {
-                if self.servers[server].term == term {
-                    self.check_writer(server, token);
-                    self.servers[server].disk.execute(token, &mut self.rng);
-                    let after = self.delay();
-                    self.schedule(after, Event::Ended(server, term, token));
-                    if let Some(left) = &mut self.servers[server].doomed {
-                        *left = left.saturating_sub(1);
-                        if *left == 0 {
-                            self.crash(server);
-                        }
-                    }
-                }
-            }
-            Event::Ended(server, term, token) => {
-                if self.servers[server].term == term
-                    && let Some(ended) = self.servers[server].disk.end(token)
-                {
-                    self.note(|| {
-                        let text = ended.as_ref().map(crate::print::store_result);
-                        format!("mds.{server} <- store {token:?} {text:?}")
-                    });
-                    self.handle(server, term, MdsInput::Stored(token, ended));
-                }
-            }
-            Event::Tick(server, term) => {
-                if self.servers[server].term == term {
-                    self.schedule(2 * MS, Event::Tick(server, term));
-                    self.load_machine(server, term);
-                    self.handle(server, term, MdsInput::Tick);
-                }
-            }
-            Event::Work(server, term) => self.handle(server, term, MdsInput::Work),
-            Event::Start(server) => self.start(server),
-            Event::Connect(client, rank) => self.connect(client, rank),
-            Event::Turn(client) => self.turn(client),
-            Event::Resume(client, number) => self.resume(client, number),
-            Event::Crash => self.crash_some(),
-            Event::Break => {
-                let alive = self.conns.iter().filter(|(_, conn)| conn.alive);
-                let alive: Vec<ConnId> = alive.map(|(conn, _)| *conn).collect();
-                if !alive.is_empty() {
-                    let conn = self.rng.pick(&alive);
-                    self.break_conn(conn, true);
-                }
-                if self.faults {
-                    let after = self.rng.between(10, 300) * MS;
-                    self.schedule(after, Event::Break);
-                }
-            }
-            Event::Move if self.balancing.is_some() => self.crash_mover(),
-            Event::Move => self.begin_move(),
-            Event::Answer(server, term, question) => self.answer(server, term, *question),
-            Event::Beat(server, bytes) => self.beat(server, &bytes),
-            Event::Peer(server, frame) => self.peer_arrived(server, &frame),
-        }
-    }
-
-    fn start(&mut self, server: usize) {
-        if self.servers[server].mds.is_some() {
-            return;
-        }
-        let rank = Rank(server as u16);
-        self.servers[server].term += 1;
-        let term = self.servers[server].term;
-        self.note(|| format!("$ start {rank}"));
-        self.servers[server].mds = Some(Mds::new(rank, self.settings.clone()));
-        self.handle(server, term, MdsInput::FromMonitor(Message::Map(Box::new(self.map()))));
-        self.handle(server, term, MdsInput::Start);
-        self.schedule(MS, Event::Tick(server, term));
-    }
-
-    /// The map always has all ranks: a client finds out by a request whether a rank is up.
-    fn map(&self) -> ClusterMap {
-        let entry = |rank| MdsEntry {
-            rank: Rank(rank),
-            epoch: Epoch(1),
-            state: MdsState::Active,
-            ..MdsEntry::default()
-        };
-        ClusterMap {
-            mds: (0..self.servers.len() as u16).map(entry).collect(),
-            balancers: self.balancers(),
-            ..ClusterMap::default()
-        }
-    }
-
-    fn handle(&mut self, server: usize, term: u64, input: MdsInput<'_>) {
-        let clock = self.clock();
-        if self.servers[server].term != term {
-            return;
-        }
-        let Some(mds) = &mut self.servers[server].mds else { return };
-        let mut effects = MdsEffects::default();
-        mds.handle(clock, input, &mut effects);
-        self.inputs += 1;
-        if self.inputs.is_multiple_of(VALIDATED_EVERY) && effects.fatal.is_none() {
-            mds.validate();
-        }
-        let has_work = mds.has_work();
-        let frames: Vec<_> =
-            effects.outbox.iter().map(|(conn, frame)| (conn, frame.to_vec())).collect();
-        for (conn, frame) in frames {
-            self.to_client(conn, frame);
-        }
-        for (token, op) in effects.store {
-            self.note(|| {
-                format!("mds.{server} -> store {token:?} {}", crate::print::store_op(&op))
-            });
-            self.servers[server].disk.submit(token, op);
-            let after = self.delay();
-            self.schedule(after, Event::Execute(server, term, token));
-        }
-        self.to_monitor(server, &effects.to_monitor);
-        self.to_peers(effects.to_peers);
-        for question in effects.questions {
-            self.think(server, term, question);
-        }
-        for conn in effects.close {
-            self.break_conn(conn, false);
-        }
-        if let Some(error) = effects.fatal {
-            return self.fail(format!("mds.{server} gave up: {error}"));
-        }
-        if has_work {
-            let after = self.rng.between(1, MS / 5);
-            self.schedule(after, Event::Work(server, term));
-        }
+    /// Whether servers are killed and connections break.
+    fn is_faulty(&self) -> bool {
+        self.world.faults.crashes > 0
     }
 
     fn is_done(&self) -> bool {
-        self.servers.iter().all(|server| server.mds.as_ref().is_some_and(Mds::is_active))
-            && self.clients.iter().all(Client::is_idle)
-            && self.servers.iter().all(|it| it.mds.as_ref().is_some_and(|mds| !mds.is_moving()))
+        let rests = |mds: &Mds| mds.is_active() && !mds.is_moving();
+        self.world.servers.iter().all(|server| server.is(rests))
+            && self.workers.iter().all(Worker::is_idle)
+    }
+}
+
+impl Workload for Ranks {
+    fn world(&self) -> &World {
+        &self.world
+    }
+
+    fn world_mut(&mut self) -> &mut World {
+        &mut self.world
+    }
+
+    fn happens(&mut self, event: Event) {
+        match event {
+            Event::Turn(client) => self.turn(client),
+            Event::Resume(client, number) => self.resume(client, number),
+            Event::Break(_) => self.break_some(),
+            Event::Move if self.balancing.is_some() => self.crash_mover(),
+            Event::Move => self.begin_move(),
+            _ => self.crash_some(),
+        }
+    }
+
+    fn completed(&mut self, client: usize, rank: Rank, tid: Tid, result: Result<Answer, Failure>) {
+        if self.workers[client].waits_for(rank, tid) {
+            self.pursue(client, RouteInput::Answer(result.map_err(Error::from)));
+        }
+    }
+
+    fn disconnected(&mut self, client: usize, rank: Rank) -> u64 {
+        // A journal that follows its request goes over one connection.
+        if let Some(Waits::Answer { rank: at, tid, chunks: true }) = self.workers[client].waits()
+            && *at == rank
+        {
+            let tid = *tid;
+            self.world.link(client, rank).session.forget(tid);
+            self.pursue(client, RouteInput::Answer(Err(worker::connection_lost())));
+        }
+        MS
+    }
+
+    fn told_monitor(&mut self, message: &Message<'_>) {
+        if let Message::Balanced(bytes) = message {
+            self.balanced(bytes);
+        }
+    }
+
+    fn executing(&mut self, server: usize, token: Token) {
+        self.check_writer(server, token);
+    }
+
+    fn ticked(&mut self, server: usize) {
+        self.load_machine(server);
+    }
+
+    fn crashed(&mut self, mds: &Mds) {
+        self.report.count(mds);
+        self.report.crashes_moving += u64::from(mds.is_moving());
+    }
+
+    fn flushed(&mut self, client: usize, rank: Rank, _: &SessionEffects) {
+        if let Some(lost) = self.world.link(client, rank).session.take_lost() {
+            let text = format!("client.{client} lost a change that {rank} had answered: {lost:?}");
+            self.world.fail(text);
+        }
     }
 }

@@ -30,7 +30,7 @@ impl Cells {
         let (from, before) = (holding.policy, holding.job.policy.clone());
         let transition = Transition::between(&Policy::of_cell(from), &Policy::of_cell(to), true);
         let policy = if transition.merge { Policy::of_cell(to) } else { self.policy_of(to) };
-        let id = self.world.clients[client].id();
+        let id = self.requests.world.clients[client].id;
         for step in ChangeStep::all(&before, &policy) {
             match step {
                 ChangeStep::Drain => {}
@@ -58,7 +58,7 @@ impl Cells {
                     let answer = self.set(client, (&policy, id))?;
                     if !matches!(answer, Answer::Done | Answer::Attr(_)) {
                         let text = format!("a change of policy was answered {answer:?}");
-                        self.world.check(Err(text));
+                        self.requests.world.check(Err(text));
                     }
                     self.changed(to, transition.store);
                 }
@@ -100,7 +100,7 @@ impl Cells {
         if let Answer::Pending(owner) = answer {
             // A process had it that is dead.
             self.job().next = vec![Some(to)];
-            self.world.note(format_args!("$ it waits for {owner}"));
+            self.requests.world.note(format_args!("$ it waits for {owner}"));
             return Err(Stop::Failed(Errno::Busy));
         }
         self.changed(to, transition.store);
@@ -111,7 +111,7 @@ impl Cells {
     pub(super) fn change_by_another(&mut self, to: Cell) -> Done<()> {
         let client = self.client()?;
         self.note("is changed by another", to);
-        let owner = self.world.clients[client].id();
+        let owner = self.requests.world.clients[client].id;
         self.holding()?;
         self.job().next.push(Some(to));
         let answer = self.set(client, (&Policy::of_cell(to), ClientId(0)));
@@ -128,7 +128,7 @@ impl Cells {
         self.job().next = vec![Some(to)];
         if *answer != Answer::Pending(owner) {
             let text = format!("a change that waits for {owner} was answered {answer:?}");
-            self.world.check(Err(text));
+            self.requests.world.check(Err(text));
         }
         Ok(())
     }
@@ -155,17 +155,17 @@ impl Cells {
     /// A client that changes the policy replays its own logs first, and those of dead processes on
     /// its machine: afterwards no process may need them.
     pub(super) fn replay_logs(&mut self, client: usize) -> Done<()> {
-        let crashes = self.world.crashes;
+        let crashes = self.requests.world.crashes;
         self.ready(client)?;
         self.replay_dead()?;
         // The store may prevent the server from replaying a log: then the client gets an error and
         // keeps the log.
-        if crashes == self.world.crashes
-            && !self.world.oracle.store_fails
+        if crashes == self.requests.world.crashes
+            && !self.requests.oracle.store_fails
             && let Some(update) = self.job().ledger.not_replayed()
         {
             let text = format!("logged, and not replayed before a change of policy: {update:?}");
-            self.world.check(Err(text));
+            self.requests.world.check(Err(text));
         }
         self.is_alive(client)
     }

@@ -117,7 +117,7 @@ impl Cells {
             self.job().forget_files();
         }
         self.replay_logs(client)?;
-        let id = self.world.clients[client].id();
+        let id = self.requests.world.clients[client].id;
         let mut policy = self.policy_of(cell);
         let nonvolatile = policy.contains(Mechanism::NonvolatileApply);
         let before = Policy::of_cell(self.job().cell);
@@ -131,8 +131,8 @@ impl Cells {
         let Answer::Decoupled(answer) = self.ask_monitor(client, &op)? else {
             return Err(Stop::Failed(Errno::Io));
         };
-        let granted = self.world.oracle.granted(id, answer.range);
-        self.world.check(granted);
+        let granted = self.requests.oracle.granted(id, answer.range);
+        self.requests.world.check(granted);
         // If the client had it already, another change may wait for it still.
         let waiting = self.job().next.clone();
         self.changed(cell, store);
@@ -187,12 +187,12 @@ impl Cells {
                 (dirs[self.rng.index(dirs.len())], self.rng.percent(20))
             };
             let mode = if dir { 0o040_777 } else { 0o100_644 };
-            let time = self.world.clock().time;
+            let time = self.requests.world.clock().time;
             let name = format!("u{}", ledger.updates.len());
             let new = PlannedInode { mode, time, ..PlannedInode::default() };
             let created = holding.job.inner.create(&Cred::root(), parent, name.as_bytes(), &new);
             let Ok(ino) = created else { continue };
-            self.world.note(format_args!("$ appends {name} ({ino}) in {parent}"));
+            self.requests.world.note(format_args!("$ appends {name} ({ino}) in {parent}"));
             let kept = Kept { memory: true, ..Kept::default() };
             let (shown, resends, whole, ordered) = (Shown::No, None, 0, 0);
             ledger.add(Update {
@@ -224,8 +224,8 @@ impl Cells {
 
     /// The server has granted more inode numbers.
     pub(super) fn granted(&mut self, client: usize, range: InoRange) -> Done<()> {
-        let granted = self.world.oracle.granted(self.world.clients[client].id(), range);
-        self.world.check(granted);
+        let granted = self.requests.oracle.granted(self.requests.world.clients[client].id, range);
+        self.requests.world.check(granted);
         let holding = self.holding()?;
         holding.job.inner.extend(range);
         holding.job.note.ranges.push(range);
@@ -284,7 +284,7 @@ impl Cells {
                 let (unmerged, merged): (Vec<_>, Vec<_>) = held.into_iter().partition(unmerged);
                 if unmerged.iter().any(|at| repeats || !updates[*at].undone) {
                     let text = "the subtree is everybody's, but was never merged".to_owned();
-                    self.world.check(Err(text));
+                    self.requests.world.check(Err(text));
                 }
                 self.job().ledger.merged(&merged, true);
             }
@@ -312,7 +312,7 @@ impl Cells {
             self.checkpoint(client)?;
             for object in adopted {
                 self.local_step(client)?;
-                let _ = self.world.disk.memory.delete(&object);
+                let _ = self.requests.world.memory.delete(&object);
             }
         }
         let holding = self.holding()?;

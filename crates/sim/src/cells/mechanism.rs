@@ -22,11 +22,13 @@ impl Cells {
         self.job().releasing |= release && merges;
         let worth = self.rng.percent(50).then_some(WORTH);
         let flags = MergeFlags { release, ..MergeFlags::default() };
-        let crashes = self.world.crashes;
+        let crashes = self.requests.world.crashes;
         let done = self.drive(JobRun::new(composition, flags, worth))?;
         self.count_merge(&done);
         if merges {
-            if crashes == self.world.crashes && self.holding()?.holds(Mechanism::LocalPersist) {
+            if crashes == self.requests.world.crashes
+                && self.holding()?.holds(Mechanism::LocalPersist)
+            {
                 let updates = &self.job().ledger.updates;
                 let lost = |it: &&Update| {
                     it.undone && it.kept.disk && matches!(it.shown, Shown::No | Shown::Perhaps)
@@ -34,7 +36,7 @@ impl Cells {
                 if let Some(lost) = updates.iter().find(lost) {
                     let text =
                         format!("merged, lost by the server, and not merged again: {lost:?}");
-                    self.world.check(Err(text));
+                    self.requests.world.check(Err(text));
                 }
             }
             for at in held {
@@ -73,7 +75,7 @@ impl Cells {
         let client = self.client()?;
         let mut input = JobInput::Start;
         loop {
-            let now = Moment(self.world.now);
+            let now = Moment(self.requests.world.now);
             let effect = run.handle(&mut self.holding()?.job, now, input);
             if let JobEffect::Done(result) = effect {
                 return result.map_err(|error| Stop::Failed(error.errno));
@@ -105,12 +107,12 @@ impl Cells {
                 JobInput::Done(Ok(()))
             }
             JobEffect::Get(name) => {
-                let found = self.world.disk.memory.get(&name).ok();
+                let found = self.requests.world.memory.get(&name).ok();
                 JobInput::Object(Ok(found.map(|(bytes, _)| bytes)))
             }
             JobEffect::PutEarlier(at, name) => {
                 let bytes = self.holding()?.job.earlier[at].bytes.clone();
-                let put = self.world.disk.memory.put(&name, &bytes, Expect::Any);
+                let put = self.requests.world.memory.put(&name, &bytes, Expect::Any);
                 if put.is_ok() {
                     self.kept(&bytes, Mechanism::GlobalPersist)?;
                 }
@@ -134,7 +136,7 @@ impl Cells {
                 JobInput::Done(Ok(()))
             }
             JobEffect::Delete(name) => {
-                JobInput::Done(self.world.disk.memory.delete(&name).map(drop))
+                JobInput::Done(self.requests.world.memory.delete(&name).map(drop))
             }
             JobEffect::Remember(always) => {
                 if always || self.job().machine.owner.is_some() {
@@ -229,18 +231,18 @@ impl Cells {
             }
             MechanismEffect::Written(_) => MechanismInput::Written(Ok(None)),
             MechanismEffect::Put(name, bytes) => {
-                let put = self.world.disk.memory.put(&name, &bytes, Expect::Any);
+                let put = self.requests.world.memory.put(&name, &bytes, Expect::Any);
                 MechanismInput::Done(put.map(drop))
             }
             MechanismEffect::Get(name) => {
-                let found = self.world.disk.memory.get(&name).ok();
+                let found = self.requests.world.memory.get(&name).ok();
                 MechanismInput::Object(Ok(found.map(|(bytes, _)| bytes)))
             }
             MechanismEffect::Exists(name) => {
-                MechanismInput::Exists(Ok(self.world.disk.memory.get(&name).is_ok()))
+                MechanismInput::Exists(Ok(self.requests.world.memory.get(&name).is_ok()))
             }
             MechanismEffect::Delete(name) => {
-                MechanismInput::Done(self.world.disk.memory.delete(&name).map(drop))
+                MechanismInput::Done(self.requests.world.memory.delete(&name).map(drop))
             }
             MechanismEffect::Checkpoint => MechanismInput::Done(match self.checkpoint(client) {
                 Err(Stop::Failed(errno)) => Err(Error::of(errno, "checkpoint")),
@@ -269,7 +271,7 @@ impl Cells {
         while inputs.iter().any(Option::is_some) {
             let at = self.rng.index(members.len());
             let Some(input) = inputs[at].take() else { continue };
-            let now = Moment(self.world.now);
+            let now = Moment(self.requests.world.now);
             if let Some(effect) = members[at].handle_member(material, now, input) {
                 inputs[at] = Some(self.effect(Some(material), journal, effect)?);
             }
@@ -306,18 +308,18 @@ impl Cells {
         (offset, journal): (u64, &[u8]),
     ) -> Done<Result<()>> {
         let from = usize::try_from(offset).unwrap_or(usize::MAX);
-        let store = &self.world.disk.memory;
+        let store = &self.requests.world.memory;
         if let Err(error) = store.write_range(object, offset, &journal[from..]) {
             return Ok(Err(error));
         }
         // The server may die now, and with it the unsynced writes of the store.
-        let crashes = self.world.crashes;
+        let crashes = self.requests.world.crashes;
         self.step(client)?;
         self.local_step(client)?;
-        if crashes != self.world.crashes {
+        if crashes != self.requests.world.crashes {
             return Ok(Err(Error::of(Errno::Io, object)));
         }
-        if let Err(error) = self.world.disk.memory.sync(SyncScope::Object(object)) {
+        if let Err(error) = self.requests.world.memory.sync(SyncScope::Object(object)) {
             return Ok(Err(error));
         }
         self.kept(journal, Mechanism::GlobalPersist)?;
@@ -372,7 +374,7 @@ impl Cells {
         let mut merge = EarlierMerge::new(self.job().root, flags, worth);
         let mut input = MechanismInput::Start;
         loop {
-            let effect = merge.handle(earlier, Moment(self.world.now), input);
+            let effect = merge.handle(earlier, Moment(self.requests.world.now), input);
             let MechanismEffect::Done(result) = effect else {
                 input = self.effect(None, &earlier.bytes, effect)?;
                 continue;
@@ -392,7 +394,9 @@ impl Cells {
             match Earlier::read("a journal on the disk".to_owned(), file.written, None) {
                 Ok(earlier) => journals.push(earlier),
                 Err(error) => {
-                    self.world.check(Err(format!("a journal on the disk has a gap: {error:?}")));
+                    self.requests
+                        .world
+                        .check(Err(format!("a journal on the disk has a gap: {error:?}")));
                     return Err(Stop::Broken);
                 }
             }

@@ -4,57 +4,43 @@
 use client::LogNeed;
 use policy::Policy;
 use types::{ClientId, Cred, Epoch, Errno, Ino, Tid};
-use wire::{Answer, JobOp, MergeFlags, Message, Op, UnusedNumbers};
+use wire::{Answer, JobOp, MergeFlags, Op, UnusedNumbers};
 
 use super::fault::Fault;
 use super::ledger::Shown;
 use super::{Cells, Done, Stop};
-use crate::client::Client;
 use crate::invariants::liveness;
-use crate::world::{Event, World};
+use crate::world::{Client, Drive, Event, Link};
 
 /// Request numbers between two processes that act as one client.
 const TIDS: u64 = 1 << 20;
 
-impl World {
+impl Cells {
     /// Starts a process that acts as a client. Returns its place.
     pub(super) fn add_process(&mut self, id: Option<ClientId>) -> usize {
-        let id = id.unwrap_or_else(|| {
-            self.next_client += 1;
-            ClientId(self.next_client - 1)
-        });
-        let first = TIDS * self.clients.len() as u64 + 1;
-        self.clients.push(Client::new(id, first));
-        let client = self.clients.len() - 1;
-        self.connect(client);
-        client
+        let id = id.unwrap_or_else(|| self.requests.new_id());
+        let first = Tid(TIDS * self.requests.workers.len() as u64 + 1);
+        self.requests.add(Client { first, ..Client::new(id, false) })
     }
 
     /// Makes a request that the oracle does not follow: the ledger does.
     fn ask_for(&mut self, client: usize, op: Op<'_>, chunks: Option<&[u8]>) -> Tid {
-        let Client { session, effects, .. } = &mut self.clients[client];
-        let tid = session.call(&Cred::root(), op, effects);
-        let id = session.client();
-        self.note(format_args!("{id} {tid} {op:?}"));
-        self.clients[client].asked.insert(tid, None);
-        self.flush(client);
-        if let (Some(bytes), Some(conn)) = (chunks, self.clients[client].conn) {
-            let size = self.rng.between(50, 2000) as usize;
-            for bytes in bytes.chunks(size) {
-                let frame = Message::Chunk { tid, bytes }.to_frame();
-                self.send_to_server(conn, Event::ToServer(conn, frame));
-            }
+        let world = &mut self.requests.world;
+        let (tid, id) = (world.request(client, &Cred::root(), op), world.clients[client].id);
+        world.note(format_args!("{id} {tid} {op:?}"));
+        self.requests.workers[client].asked.insert(tid, None);
+        self.requests.send(client);
+        if let Some(journal) = chunks {
+            self.requests.world.send_chunks(client, tid, journal);
         }
         tid
     }
-}
 
-impl Cells {
     /// One thing happens: a fault if it is time, or else an event of the cluster.
     pub(super) fn step(&mut self, client: usize) -> Done<()> {
         self.burn();
         self.is_alive(client)?;
-        if !self.world.step() {
+        if !self.requests.step() {
             return Err(Stop::Broken);
         }
         self.notice_crashes();
@@ -68,10 +54,10 @@ impl Cells {
     }
 
     pub(super) fn is_alive(&self, client: usize) -> Done<()> {
-        if self.world.violation.is_some() {
+        if self.requests.world.violation.is_some() {
             return Err(Stop::Broken);
         }
-        if self.world.clients[client].alive { Ok(()) } else { Err(Stop::Killed) }
+        if self.requests.world.clients[client].alive { Ok(()) } else { Err(Stop::Killed) }
     }
 
     fn burn(&mut self) {
@@ -90,14 +76,14 @@ impl Cells {
     pub(super) fn strike(&mut self, fault: Fault) {
         let job = &mut self.jobs[self.current];
         self.struck = true;
-        self.world.note(format_args!("$ {} strikes {}", fault.name(), job.path));
+        self.requests.world.note(format_args!("$ {} strikes {}", fault.name(), job.path));
         if !job.ledger.updates.is_empty() {
             self.tally.fault(job.cell, fault);
         }
         if fault.ends_client() {
             self.end_process();
         }
-        let (job, world) = (&mut self.jobs[self.current], &mut self.world);
+        let (job, world) = (&mut self.jobs[self.current], &mut self.requests.world);
         if fault.cuts_power() {
             job.machine.cut(&mut world.rng);
         }
@@ -106,9 +92,9 @@ impl Cells {
             job.ledger.disk_gone();
         }
         if fault.kills_server() {
-            world.crash();
+            self.requests.crash(0);
         } else if fault == Fault::Stop {
-            world.schedule(1, Event::Terminate);
+            world.schedule(1, Event::Terminate(0));
         }
         self.notice_crashes();
     }
@@ -118,27 +104,27 @@ impl Cells {
         let job = &mut self.jobs[self.current];
         let Some(process) = job.process.take() else { return };
         job.ledger.process_ended(process.client);
-        self.world.end_process(process.client);
+        self.requests.end_process(process.client);
     }
 
     /// Servers that died, or stopped, since the last look.
     pub(super) fn notice_crashes(&mut self) {
-        if self.world.crashes != self.crashes {
-            self.crashes = self.world.crashes;
+        if self.requests.world.crashes != self.crashes {
+            self.crashes = self.requests.world.crashes;
             self.jobs.iter_mut().for_each(|job| job.ledger.server_crashed());
         }
-        if self.world.stopped && !self.was_stopped {
+        if self.requests.world.servers[0].stopped && !self.was_stopped {
             self.jobs.iter_mut().for_each(|job| job.ledger.stored());
         }
-        self.was_stopped = self.world.stopped;
+        self.was_stopped = self.requests.world.servers[0].stopped;
     }
 
     /// Waits until a process is welcome, and has sent a new server the messages that come first.
     pub(super) fn ready(&mut self, client: usize) -> Done<()> {
-        let end = self.world.now + liveness::ANSWERED_WITHIN.0;
+        let end = self.requests.world.now + liveness::ANSWERED_WITHIN.0;
         loop {
-            if self.world.clients[client].session.is_connected() {
-                if !self.world.clients[client].returning {
+            if self.requests.world.session(client).is_connected() {
+                if !self.requests.workers[client].returning {
                     return Ok(());
                 }
                 self.return_with_logs(client)?;
@@ -150,10 +136,10 @@ impl Cells {
     }
 
     fn in_time(&mut self, end: u64, what: &str) -> Done<()> {
-        if self.world.now <= end {
+        if self.requests.world.now <= end {
             return Ok(());
         }
-        self.world.check(liveness::check([what.to_owned()].into_iter()));
+        self.requests.world.check(liveness::check([what.to_owned()].into_iter()));
         Err(Stop::Broken)
     }
 
@@ -171,11 +157,10 @@ impl Cells {
         journal: Option<&[u8]>,
     ) -> Done<Answer> {
         self.ready(client)?;
-        let (tid, conn) =
-            (self.world.ask_for(client, op, journal), self.world.clients[client].conn);
-        let end = self.world.now + liveness::ANSWERED_WITHIN.0;
+        let (tid, conn) = (self.ask_for(client, op, journal), self.requests.world.conn(client));
+        let end = self.requests.world.now + liveness::ANSWERED_WITHIN.0;
         loop {
-            let known = &mut self.world.clients[client];
+            let known = &mut self.requests.workers[client];
             if let Some(Some(_)) = known.asked.get(&tid) {
                 return match known.asked.remove(&tid).flatten() {
                     Some(Err(failure)) => Err(Stop::Failed(failure.errno)),
@@ -183,12 +168,13 @@ impl Cells {
                     None => Err(Stop::Broken),
                 };
             }
-            if journal.is_some() && known.conn != conn {
-                known.session.forget(tid);
-                known.asked.remove(&tid);
+            let returning = known.returning;
+            if journal.is_some() && self.requests.world.conn(client) != conn {
+                self.requests.workers[client].asked.remove(&tid);
+                self.requests.world.home(client).session.forget(tid);
                 return Err(Stop::Failed(Errno::Io));
             }
-            if known.returning && known.session.is_connected() {
+            if returning && self.requests.world.session(client).is_connected() {
                 self.return_with_logs(client)?;
             }
             self.in_time(end, &format!("{op:?}"))?;
@@ -198,21 +184,23 @@ impl Cells {
 
     /// Asks the server through the monitor, which passes a question on once.
     pub(super) fn ask_monitor(&mut self, client: usize, op: &Op<'_>) -> Done<Answer> {
-        let end = self.world.now + liveness::ANSWERED_WITHIN.0;
-        while !self.world.recovered || self.world.mds.is_none() {
+        let end = self.requests.world.now + liveness::ANSWERED_WITHIN.0;
+        while !self.requests.world.servers[0].is_recovered() {
             self.in_time(end, "a server")?;
             self.step(client)?;
         }
-        let tid = self.world.ask_monitor(op);
+        let tid = self.requests.ask_monitor(op);
         // Should the asker die, it may be carried out all the same.
         self.job().question = Some(tid);
         loop {
-            match self.world.monitor_answers.remove(&tid) {
+            match self.requests.world.monitor.answers.remove(&tid) {
                 Some(answer) => {
                     self.job().question = None;
                     return answer.map_err(|failure| Stop::Failed(failure.errno));
                 }
-                None if !self.world.is_asked(tid) => return Err(Stop::Failed(Errno::Again)),
+                None if !self.requests.world.is_asked(tid) => {
+                    return Err(Stop::Failed(Errno::Again));
+                }
                 None => {}
             }
             self.in_time(end, &format!("{op:?}"))?;
@@ -222,12 +210,12 @@ impl Cells {
 
     /// The term of the server that a process speaks to.
     pub(super) fn epoch(&self, client: usize) -> Epoch {
-        self.world.clients[client].session.epoch()
+        self.requests.world.session(client).epoch()
     }
 
     /// A process is welcome again: its log comes before its pending requests.
     fn return_with_logs(&mut self, client: usize) -> Done<()> {
-        self.world.clients[client].returning = false;
+        self.requests.workers[client].returning = false;
         let mine = |job: &super::Job| job.process.as_ref().is_some_and(|it| it.client == client);
         if let Some(at) = self.jobs.iter().position(mine) {
             let logs = self.jobs[at].machine.logs.len();
@@ -236,7 +224,7 @@ impl Cells {
                     match self.replay_own(client, (at, log)) {
                         // The connection: with the next one it is tried again.
                         Err(Stop::Failed(Errno::Io | Errno::Again)) => {
-                            self.world.clients[client].returning = true;
+                            self.requests.workers[client].returning = true;
                             return self.step(client);
                         }
                         Err(Stop::Failed(_)) | Ok(()) => {}
@@ -245,14 +233,14 @@ impl Cells {
                 }
             }
         }
-        let Client { session, effects, .. } = &mut self.world.clients[client];
+        let Link { session, effects, .. } = self.requests.world.home(client);
         session.go_on(effects);
-        self.world.flush(client);
+        self.requests.send(client);
         Ok(())
     }
 
     fn replay_own(&mut self, client: usize, (at, log): (usize, usize)) -> Done<()> {
-        let (epoch, crashed) = (self.epoch(client), self.world.clients[client].crashed);
+        let (epoch, crashed) = (self.epoch(client), self.requests.workers[client].crashed);
         let known = &mut self.jobs[at].machine.logs[log];
         match LogNeed::of(known.since, epoch, crashed) {
             LogNeed::Kept => return Ok(()),
@@ -325,7 +313,7 @@ impl Cells {
     /// The policy itself.
     pub(super) fn in_force(&mut self, at: usize) -> Option<Policy> {
         let (path, root) = (self.jobs[at].path.clone(), self.jobs[at].root);
-        let answer = self.world.ask_at(&path, &crate::call::CallKind::GetPolicy { dir: root });
+        let answer = self.requests.ask_at(&path, &crate::call::CallKind::GetPolicy { dir: root });
         self.notice_crashes();
         let Ok(Answer::Policy(found)) = answer else { return None };
         Policy::parse(&found.policy).ok().map(|parsed| parsed.policy)
@@ -334,7 +322,7 @@ impl Cells {
     /// The owner of the subtree according to the server.
     pub(super) fn owner_in_force(&mut self, at: usize) -> ClientId {
         let (path, root) = (self.jobs[at].path.clone(), self.jobs[at].root);
-        let answer = self.world.ask_at(&path, &crate::call::CallKind::GetPolicy { dir: root });
+        let answer = self.requests.ask_at(&path, &crate::call::CallKind::GetPolicy { dir: root });
         self.notice_crashes();
         let Ok(Answer::Policy(found)) = answer else { return ClientId(0) };
         found.owner
@@ -343,7 +331,7 @@ impl Cells {
     /// Whether the server says that no client has the subtree of the current job.
     pub(super) fn is_nobodys(&mut self) -> bool {
         let (path, root) = (self.job().path.clone(), self.job().root);
-        let answer = self.world.ask_at(&path, &crate::call::CallKind::GetPolicy { dir: root });
+        let answer = self.requests.ask_at(&path, &crate::call::CallKind::GetPolicy { dir: root });
         self.notice_crashes();
         matches!(answer, Ok(Answer::Policy(found)) if found.owner == ClientId(0))
     }

@@ -21,7 +21,7 @@ impl Cells {
         if self.job().process.is_some() {
             return Ok(());
         }
-        let client = self.world.add_process(None);
+        let client = self.add_process(None);
         self.job().process = Some(Process { client, holds: None });
         self.ready(client)?;
         if self.job().machine.is_merged() {
@@ -37,8 +37,8 @@ impl Cells {
     /// Another process that acts as the owner of the subtree, in the place of the one that looks.
     fn act_as(&mut self, owner: ClientId) -> Done<usize> {
         let client = self.client()?;
-        self.world.end_process(client);
-        let client = self.world.add_process(Some(owner));
+        self.requests.end_process(client);
+        let client = self.add_process(Some(owner));
         self.job().process = Some(Process { client, holds: None });
         self.ready(client)?;
         Ok(client)
@@ -85,8 +85,8 @@ impl Cells {
             return Ok(true);
         }
         self.ready(client)?;
-        let (id, at) = (self.world.clients[client].id(), self.current);
-        let (epoch, crashed) = (self.epoch(client), self.world.clients[client].crashed);
+        let (id, at) = (self.requests.world.clients[client].id, self.current);
+        let (epoch, crashed) = (self.epoch(client), self.requests.workers[client].crashed);
         let mut replayed = false;
         for log in 0..self.job().machine.logs.len() {
             let known = &self.job().machine.logs[log];
@@ -153,23 +153,23 @@ impl Cells {
         let left = self.inos_in_store();
         self.job().ledger.objects_gone(&left);
         let taken_up = self.job().take_up(&found);
-        self.world.check(taken_up);
-        self.world.violation.is_none().then_some(()).ok_or(Stop::Broken)
+        self.requests.world.check(taken_up);
+        self.requests.world.violation.is_none().then_some(()).ok_or(Stop::Broken)
     }
 
     /// The journals that Global Persist left in the object store.
     fn stored_journals(&mut self) -> Done<Vec<Earlier>> {
         let prefix = self.holding()?.job.object_prefix();
-        let listed = self.world.disk.memory.list(&prefix).unwrap_or_default();
+        let listed = self.requests.world.memory.list(&prefix).unwrap_or_default();
         let mut journals = Vec::new();
         for (name, unnoted) in self.holding()?.job.left_objects(&listed) {
-            let bytes = self.world.disk.memory.get(&name).ok().map(|(bytes, _)| bytes);
+            let bytes = self.requests.world.memory.get(&name).ok().map(|(bytes, _)| bytes);
             // Its writer may have ended before the end of it was durable.
-            let _ = self.world.disk.memory.sync(SyncScope::Object(&name));
+            let _ = self.requests.world.memory.sync(SyncScope::Object(&name));
             match self.holding()?.job.take_object(name.clone(), unnoted, bytes) {
                 Ok(journal) => journals.extend(journal),
                 Err(error) => {
-                    self.world.check(Err(format!("{name} is damaged: {error:?}")));
+                    self.requests.world.check(Err(format!("{name} is damaged: {error:?}")));
                     return Err(Stop::Broken);
                 }
             }
@@ -184,7 +184,7 @@ impl Cells {
         let client = self.client()?;
         let at = self.current;
         let from = self.owner_in_force(at);
-        if from == ClientId(0) || self.world.violation.is_some() {
+        if from == ClientId(0) || self.requests.world.violation.is_some() {
             return self.is_alive(client);
         }
         if self.left_behind()?.is_empty() {
@@ -197,7 +197,7 @@ impl Cells {
         let found = self.left_behind()?;
         let left = self.inos_in_store();
         self.job().ledger.objects_gone(&left);
-        let id = self.world.clients[client].id();
+        let id = self.requests.world.clients[client].id;
         for left in &found {
             let mut file = File::default();
             file.written = left.of_client(id, subtree, granted.epoch);
@@ -225,9 +225,9 @@ impl Cells {
         for earlier in self.local_journals()? {
             left.add_file(earlier.name, earlier.bytes).map_err(damaged)?;
         }
-        for name in self.world.disk.memory.list(&left.prefix()).unwrap_or_default() {
+        for name in self.requests.world.memory.list(&left.prefix()).unwrap_or_default() {
             if left.is_one(&name)
-                && let Ok((bytes, _)) = self.world.disk.memory.get(&name)
+                && let Ok((bytes, _)) = self.requests.world.memory.get(&name)
             {
                 left.add_object(name, bytes).map_err(damaged)?;
             }
@@ -237,7 +237,7 @@ impl Cells {
 
     /// The inodes of all journals of the subtree in the store, by any writer.
     fn inos_in_store(&mut self) -> BTreeSet<Ino> {
-        let store = &self.world.disk.memory;
+        let store = &self.requests.world.memory;
         let prefix = format!("journal/client/{:016x}.", self.jobs[self.current].root.0);
         let names = store.list(&prefix).unwrap_or_default();
         let bytes = names.iter().filter_map(|name| store.get(name).ok());
@@ -250,9 +250,9 @@ impl Cells {
         let client = self.client()?;
         self.job().ledger.objects_gone(&BTreeSet::new());
         let taken_up = self.job().take_up(&BTreeSet::new());
-        self.world.check(taken_up);
+        self.requests.world.check(taken_up);
         let path = self.job().path.clone();
-        let released = self.world.ask_at(&path, &CallKind::Release { subtree });
+        let released = self.requests.ask_at(&path, &CallKind::Release { subtree });
         self.notice_crashes();
         if released.is_err() && self.owner_in_force(at) != ClientId(0) {
             return Err(Stop::Failed(Errno::Io));

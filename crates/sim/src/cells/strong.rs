@@ -64,7 +64,7 @@ impl Cells {
         let at = self.job().ledger.add(update);
         let mode = if dir { 0o040_777 } else { 0o100_644 };
         let new = NewInode { mode, ..NewInode::default() };
-        let crashes = self.world.crashes;
+        let crashes = self.requests.world.crashes;
         let mut answer = self
             .request(client, Op::Change(ChangeOp::Create { parent, name: name.as_bytes(), new }));
         for _ in 0..WALKS_MAX {
@@ -81,7 +81,7 @@ impl Cells {
         let attr = match answer {
             Ok(Answer::Attr(attr)) => attr,
             Ok(other) => {
-                self.world.check(Err(format!("a create was answered {other:?}")));
+                self.requests.world.check(Err(format!("a create was answered {other:?}")));
                 return Err(Stop::Broken);
             }
             Err(Stop::Failed(Errno::Again | Errno::Io | Errno::NoSpace)) => {
@@ -97,14 +97,16 @@ impl Cells {
             }
             // A checkpoint had stored the file before a crash took the answer, and no journal names
             // its client. No other client uses the name, so the file exists.
-            Err(Stop::Failed(Errno::Exists)) if !journalled && crashes != self.world.crashes => {
+            Err(Stop::Failed(Errno::Exists))
+                if !journalled && crashes != self.requests.world.crashes =>
+            {
                 let update = &mut self.job().ledger.updates[at];
                 (update.shown, update.resends) = (Shown::Memory, None);
                 return Err(Stop::Failed(Errno::Exists));
             }
             Err(Stop::Failed(errno)) => {
                 let text = format!("creating {name} in {parent} failed: {}", errno.symbol());
-                self.world.check(Err(text));
+                self.requests.world.check(Err(text));
                 return Err(Stop::Broken);
             }
             Err(stop) => return Err(stop),
@@ -162,7 +164,7 @@ impl Cells {
             data,
         });
         self.local_step(client)?;
-        let (id, since) = (self.world.clients[client].id(), self.epoch(client));
+        let (id, since) = (self.requests.world.clients[client].id, self.epoch(client));
         let logs = &mut self.job().machine.logs;
         let mine = logs.iter().position(|log| log.process == client);
         let mine = mine.unwrap_or_else(|| {
@@ -176,7 +178,7 @@ impl Cells {
         buffer.close_block();
         log.blocks.push(buffer.blocks().concat());
         log.updates.push(at);
-        self.world.clients[client].logs = true;
+        self.requests.workers[client].logs = true;
         self.local_step(client)?;
         let log = &mut self.job().machine.logs[mine];
         log.synced = log.blocks.len();
@@ -189,9 +191,9 @@ impl Cells {
         let mut seen = super::ledger::Listing::new();
         let mut todo = vec![(self.jobs[at].path.clone(), self.jobs[at].root)];
         while let Some((path, dir)) = todo.pop() {
-            for (name, ino) in self.world.read_names(&path, dir) {
+            for (name, ino) in self.requests.read_names(&path, dir) {
                 let place = format!("{path}/{name}");
-                let attr = self.world.ask_at(&place, &CallKind::GetAttr { ino });
+                let attr = self.requests.ask_at(&place, &CallKind::GetAttr { ino });
                 if matches!(attr, Ok(Answer::Attr(attr)) if attr.is_dir()) {
                     todo.push((place, ino));
                 }

@@ -31,7 +31,7 @@ impl Cells {
         let mut run = CompositionRun::new(&composition);
         let mut input = MechanismInput::Start;
         let result = loop {
-            let effect = run.handle(&material, Moment(self.world.now), input);
+            let effect = run.handle(&material, Moment(self.requests.world.now), input);
             if let MechanismEffect::Done(result) = effect {
                 break result;
             }

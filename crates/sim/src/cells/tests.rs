@@ -16,7 +16,8 @@ use super::{Cells, Done, Stop};
 /// A process that has decoupled the first subtree under a policy of this name.
 fn decoupled(seed: u64, cell: &str) -> Done<(Cells, usize)> {
     let mut cells = Cells::new(seed, false);
-    (cells.world.disk.errors_percent, cells.world.plan.faults.errors_percent) = (0, 0);
+    cells.requests.world.fail_store(0);
+    cells.requests.world.faults.errors_percent = 0;
     let found = Cell::all().find(|known| known.to_string() == cell);
     let found = found.expect("a cell of this name");
     cells.boot()?;
@@ -45,7 +46,7 @@ fn merged_twice(seed: u64, first: u64, then: u64) -> Done<()> {
     merge(&mut cells, journal, Some(object))?;
     cells.strike(Fault::Server);
     cells.check("after the crash");
-    assert_eq!(cells.world.violation, None, "seed {seed:#x}");
+    assert_eq!(cells.requests.world.violation, None, "seed {seed:#x}");
     let shown = cells.job().ledger.updates.iter().filter(|it| it.shown == Shown::Stable).count();
     assert_eq!(shown as u64, first + then, "seed {seed:#x}");
     Ok(())
@@ -67,7 +68,7 @@ fn renamed_first(seed: u64, steps: u64) -> Done<()> {
     // The client looks at its work before the merge, and so still sees it then.
     cells.holding()?.job.inner.view();
     cells.complete()?;
-    let (time, root) = (cells.world.clock().time, cells.job().root);
+    let (time, root) = (cells.requests.world.clock().time, cells.job().root);
     let inner = &mut cells.holding()?.job.inner;
     let (from, to) = (EntryName::new(root, b"u0"), EntryName::new(root, b"moved"));
     let renamed = inner.rename(&Cred::root(), from, to, RenameFlags::default(), time);
@@ -110,7 +111,7 @@ fn stored_run(cells: &Cells, dir: Ino, id: RunId, names: &[(&str, Ino, u32)]) ->
     }
     let bytes = rows.into_run(dirfrag, id);
     let run = RunInfo::of(&RunReader::open(&bytes).expect("it was just written"));
-    let _ = cells.world.disk.memory.put(&run_name(dirfrag, id), &bytes, Expect::Any);
+    let _ = cells.requests.world.memory.put(&run_name(dirfrag, id), &bytes, Expect::Any);
     DirRun { dir, run, subdirs: 0, touched: Timestamp(9) }
 }
 
@@ -178,20 +179,20 @@ fn runs_with_foreign_inode_numbers_are_not_attached() {
         assert_eq!(send_runs(&mut cells, client, vec![run, below]), Ok(()));
         let seen = |cells: &mut Cells| -> Vec<String> {
             let path = cells.job().path.clone();
-            cells.world.read_names(&path, root).into_iter().map(|(name, _)| name).collect()
+            cells.requests.read_names(&path, root).into_iter().map(|(name, _)| name).collect()
         };
         let mut names = seen(&mut cells);
         names.sort();
         assert_eq!(names, ["good", "loop"], "seed {seed:#x}");
         // A look-up in the loop, and a restart, find no more.
         let path = format!("{}/loop", cells.job().path);
-        assert_eq!(cells.world.read_names(&path, second), [], "seed {seed:#x}");
+        assert_eq!(cells.requests.read_names(&path, second), [], "seed {seed:#x}");
         cells.strike(Fault::Server);
         cells.calm_down().expect("a server comes back");
         let mut names = seen(&mut cells);
         names.sort();
         assert_eq!(names, ["good", "loop"], "seed {seed:#x}");
-        assert_eq!(cells.world.violation, None, "seed {seed:#x}");
+        assert_eq!(cells.requests.world.violation, None, "seed {seed:#x}");
         // It has names now.
         let more = stored_run(&cells, root, RunId::of_client(second, 0), &[("more", first, FILE)]);
         let again = send_runs(&mut cells, client, vec![more]);

@@ -8,77 +8,77 @@ use objstore::ObjectStore;
 use types::Ino;
 
 use super::script::Script;
-use super::{Event, PATIENCE, RanksWorld};
+use super::{Drive, Event, PATIENCE, Ranks};
 
-impl RanksWorld {
+impl Ranks {
     /// Only the rank that serves a subtree writes its root directory.
     pub(super) fn check_writer(&mut self, server: usize, token: Token) {
         let Some(StoreOp::CommitDir { ino, .. } | StoreOp::CompactDir { ino }) =
-            self.servers[server].disk.submitted(token)
+            self.world.servers[server].disk.submitted(token)
         else {
             return;
         };
-        let Ok((bytes, _)) = self.memory.get(SUBTREES_NAME) else { return };
+        let Ok((bytes, _)) = self.world.memory.get(SUBTREES_NAME) else { return };
         let list = Subtrees::decode(&bytes).unwrap_or_default();
         let served = list.unjoined_at(*ino).map(|subtree| subtree.rank);
         if served.is_some_and(|rank| usize::from(rank.0) != server) {
             let text = format!("mds.{server} writes {ino}, which is of another rank");
-            self.fail(text);
+            self.world.fail(text);
         }
     }
 
     /// Each directory has one authority, and the expected entries.
     pub(super) fn audit(&mut self) {
-        if self.report.violation.is_some() {
+        if self.world.violation.is_some() {
             return;
         }
         self.at_rest = true;
-        let mut dirs = self.clients[0].dirs.clone();
+        let mut dirs = self.workers[0].dirs.clone();
         let inner = self.inner();
-        dirs.extend(inner.filter(|_| self.clients[0].moved_inner));
+        dirs.extend(inner.filter(|_| self.workers[0].moved_inner));
         dirs.extend(self.tree.bases.iter().copied());
         // The last importer of a subtree may not know of it yet, nor the rank of the surrounding
         // subtree.
-        self.run_while(self.now + PATIENCE, |world| {
+        self.run_until(PATIENCE, |run| {
             let serves = |dir: Ino| {
-                let servers = world.servers.iter().filter_map(|it| it.mds.as_ref());
+                let servers = run.world.servers.iter().filter_map(|it| it.mds.as_ref());
                 servers.filter(|mds| mds.serves(dir)).count()
             };
-            !dirs.iter().all(|dir| serves(*dir) == 1)
+            dirs.iter().all(|dir| serves(*dir) == 1)
         });
         for dir in dirs {
-            let serving = (0..self.servers.len()).filter(|server| {
-                self.servers[*server].mds.as_ref().is_some_and(|mds| mds.serves(dir))
+            let serving = (0..self.world.servers.len()).filter(|server| {
+                self.world.servers[*server].mds.as_ref().is_some_and(|mds| mds.serves(dir))
             });
             let serving: Vec<usize> = serving.collect();
             if serving.len() != 1 {
-                return self.fail(format!("{dir} is served by {serving:?}"));
+                return self.world.fail(format!("{dir} is served by {serving:?}"));
             }
-            self.clients[0].script.push_back(Script::List(dir));
-            self.clients[0].script.push_back(Script::Stat(dir));
+            self.workers[0].script.push_back(Script::List(dir));
+            self.workers[0].script.push_back(Script::Stat(dir));
         }
         self.audit_tree();
-        self.schedule(1, Event::Turn(0));
-        self.run_while(self.now + PATIENCE, |world| !world.is_done());
+        self.world.schedule(1, Event::Turn(0));
+        self.run_until(PATIENCE, Self::is_done);
         if !self.is_done() {
-            self.fail("the last listings never ended".into());
+            self.world.fail("the last listings never ended".into());
         }
-        let dirs = self.clients[0].dirs.clone();
-        let leaves: Vec<Ino> =
-            dirs.into_iter().flat_map(|dir| self.clients[0].fragments().leaves(dir)).collect();
-        let serving = |world: &Self, leaf: Ino| {
-            let servers = world.servers.iter().filter_map(|it| it.mds.as_ref());
+        let dirs = self.workers[0].dirs.clone();
+        let leaves: Vec<Ino> = dirs
+            .into_iter()
+            .flat_map(|dir| self.world.clients[0].router.fragments().leaves(dir))
+            .collect();
+        let serving = |run: &Self, leaf: Ino| {
+            let servers = run.world.servers.iter().filter_map(|it| it.mds.as_ref());
             servers.filter(|mds| mds.serves(leaf)).count()
         };
         self.audit_links();
         // Small fragments go to the first rank by themselves.
-        self.run_while(self.now + PATIENCE, |world| {
-            leaves.iter().any(|leaf| serving(world, *leaf) != 1)
-        });
+        self.run_until(PATIENCE, |run| leaves.iter().all(|leaf| serving(run, *leaf) == 1));
         for leaf in leaves {
             let serving = serving(self, leaf);
-            if serving != 1 && self.report.violation.is_none() {
-                return self.fail(format!("{leaf} is served by {serving} ranks"));
+            if serving != 1 && self.world.violation.is_none() {
+                return self.world.fail(format!("{leaf} is served by {serving} ranks"));
             }
         }
     }
@@ -87,7 +87,7 @@ impl RanksWorld {
     /// is stored. Checked as far as ranks have it in memory.
     fn audit_links(&mut self) {
         let mut kept: BTreeMap<Ino, Vec<usize>> = BTreeMap::new();
-        for (number, server) in self.servers.iter().enumerate() {
+        for (number, server) in self.world.servers.iter().enumerate() {
             let Some(mds) = &server.mds else { continue };
             for (_, ino) in mds.namespace().dirs().names_in(Ino::LINKS, None, usize::MAX) {
                 kept.entry(ino).or_default().push(number);
@@ -95,10 +95,10 @@ impl RanksWorld {
         }
         for (ino, ranks) in kept {
             if ranks.len() > 1 {
-                return self.fail(format!("{ino} is kept by the ranks {ranks:?}"));
+                return self.world.fail(format!("{ino} is kept by the ranks {ranks:?}"));
             }
             if self.registers.names_of(ino) == 0 {
-                return self.fail(format!("{ino} has no name, and rank {ranks:?} keeps it"));
+                return self.world.fail(format!("{ino} has no name, and rank {ranks:?} keeps it"));
             }
         }
     }

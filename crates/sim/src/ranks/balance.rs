@@ -1,14 +1,13 @@
 //! Ranks that balance themselves: their policies decide the moves, at any load of the clients,
-//! while servers are killed. The simulator is the monitor that passes heartbeats on, the thread
-//! that answers questions, and the machine that is loaded at random.
+//! while servers are killed, and machines are loaded at random.
 
-use balancer::{DecisionRecord, Expired, Question, RecordedEvent};
+use balancer::{DecisionRecord, RecordedEvent};
 use mds::{MdsInput, ResourceUse};
-use objstore::{Expect, Memory, ObjectStore};
+use objstore::{Expect, ObjectStore};
 use types::{Span, Timestamp};
 use wire::{BalancerEntry, Message};
 
-use super::{Event, MS, RanksWorld};
+use super::{Drive, Event, MS, Ranks, World};
 use types::rng::Rng;
 
 /// Sends half of its load to the next rank in every second tick.
@@ -35,8 +34,6 @@ const REST: u64 = 3;
 #[derive(Debug)]
 pub(super) struct Balancing {
     rng: Rng,
-    entry: BalancerEntry,
-    pub(super) interval: Span,
     /// The vitals of each machine, and the time of the last report.
     vitals: (u64, ResourceUse),
 }
@@ -44,7 +41,7 @@ pub(super) struct Balancing {
 impl Balancing {
     /// Only some runs have it. It draws from a generator of its own, so all other draws stay as
     /// they are.
-    pub(super) fn of(seed: u64, memory: &Memory) -> Option<Self> {
+    pub(super) fn of(seed: u64, world: &mut World) -> Option<Self> {
         if !seed.is_multiple_of(3) {
             return None;
         }
@@ -57,76 +54,41 @@ impl Balancing {
         };
         let text = if choice + 1 == shipped.len() + 4 { FAULTY } else { RESTLESS };
         let object_name = BalancerEntry::object_name(2);
-        let stored = memory.put(&object_name, text.as_bytes(), Expect::Any);
+        let stored = world.memory.put(&object_name, text.as_bytes(), Expect::Any);
         assert!(stored.is_ok(), "nothing fails yet");
         let name = name.to_owned();
         let entry = BalancerEntry { version: 2, object, name, ..BalancerEntry::default() };
-        let interval = Span::from_millis(rng.pick(&[15, 40, 90]));
-        Some(Self { rng, entry, interval, vitals: Default::default() })
+        world.monitor.balancers = vec![entry];
+        world.settings.balance_interval = Span::from_millis(rng.pick(&[15, 40, 90]));
+        Some(Self { rng, vitals: Default::default() })
     }
 }
 
-impl RanksWorld {
-    /// The policy in force according to the map.
-    pub(super) fn balancers(&self) -> Vec<BalancerEntry> {
-        self.balancing.iter().map(|balancing| balancing.entry.clone()).collect()
-    }
-
+impl Ranks {
     /// The machine is as loaded as it is.
-    pub(super) fn load_machine(&mut self, server: usize, term: u64) {
+    pub(super) fn load_machine(&mut self, server: usize) {
         let Some(Balancing { rng, vitals: (at, vitals), .. }) = &mut self.balancing else { return };
         if rng.below(20) != 0 {
             return;
         }
         let part = f64::from(u32::try_from(rng.below(101)).unwrap_or_default()) / 100.0;
-        let passed = f64::from(u32::try_from((self.now - *at) / MS).unwrap_or_default()) / 1000.0;
-        *at = self.now;
+        let passed =
+            f64::from(u32::try_from((self.world.now - *at) / MS).unwrap_or_default()) / 1000.0;
+        *at = self.world.now;
         vitals.mem_percent = 1.0;
         vitals.cpu_seconds += part * passed;
         vitals.found += 3;
         vitals.looks += 2;
         let vitals = *vitals;
-        self.handle(server, term, MdsInput::ResourceUse(vitals));
+        self.handle(server, MdsInput::ResourceUse(vitals));
     }
 
-    /// A question goes to the thread that answers it.
-    pub(super) fn think(&mut self, server: usize, term: u64, question: Box<Question>) {
-        let after = self.delay();
-        self.schedule(after, Event::Answer(server, term, question));
-    }
-
-    pub(super) fn answer(&mut self, server: usize, term: u64, question: Question) {
-        let answer = question.answer(&Expired::never());
-        self.handle(server, term, MdsInput::Answered(Box::new(answer)));
-    }
-
-    /// A server's message to the monitor: the other ranks receive its heartbeats, some late and
-    /// some never.
-    pub(super) fn to_monitor(&mut self, server: usize, frames: &[u8]) {
-        let mut rest = frames;
-        while let Ok(Some((frame, length))) = wire::frame::decode(rest) {
-            rest = &rest[length..];
-            match Message::decode(frame.payload) {
-                Ok(Message::Heartbeat(bytes)) => {
-                    for other in (0..self.servers.len()).filter(|other| *other != server) {
-                        if self.faults && self.rng.percent(5) {
-                            continue;
-                        }
-                        let after = self.delay();
-                        self.schedule(after, Event::Beat(other, bytes.to_vec()));
-                    }
-                }
-                Ok(Message::Balanced(bytes)) => self.balanced(bytes),
-                Ok(_) | Err(_) => {}
-            }
-        }
-    }
-
-    fn balanced(&mut self, bytes: &[u8]) {
+    /// A balancer has decided something.
+    pub(super) fn balanced(&mut self, bytes: &[u8]) {
         let Ok(record) = DecisionRecord::decode(bytes) else {
-            return self.fail("a record that cannot be read".into());
+            return self.world.fail("a record that cannot be read".into());
         };
-        self.note(|| format!("{} balances {:?}", record.rank, record.what));
+        self.world.note(format_args!("{} balances {:?}", record.rank, record.what));
         match record.what {
             RecordedEvent::Tick(tick) => {
                 self.report.faulty_ticks += u64::from(tick.ended == balancer::TickResult::Failed);
@@ -137,33 +99,28 @@ impl RanksWorld {
 
     /// Nothing is to move any more.
     pub(super) fn end_balancing(&mut self) {
-        let Some(Balancing { entry, .. }) = &mut self.balancing else { return };
+        let Some(entry) = self.world.monitor.balancers.first_mut() else { return };
         let name = "static".to_owned();
         let why = "the end".to_owned();
         let time = Timestamp(0);
         *entry = BalancerEntry { version: REST, object: 0, name, time, why, failed: false };
-        for server in 0..self.servers.len() {
-            let (term, map) = (self.servers[server].term, Box::new(self.map()));
-            self.handle(server, term, MdsInput::FromMonitor(Message::Map(map)));
+        for server in 0..self.world.servers.len() {
+            let map = Box::new(self.world.map());
+            self.handle(server, MdsInput::FromMonitor(Message::Map(map)));
         }
     }
 
     /// A server dies during an export or import.
     pub(super) fn crash_mover(&mut self) {
-        let moving = (0..self.servers.len())
-            .filter(|server| self.servers[*server].mds.as_ref().is_some_and(mds::Mds::is_moving));
+        let moving = (0..self.world.servers.len()).filter(|server| {
+            self.world.servers[*server].mds.as_ref().is_some_and(mds::Mds::is_moving)
+        });
         let moving: Vec<usize> = moving.collect();
-        if self.faults && !moving.is_empty() && self.rng.percent(30) {
-            let server = self.rng.pick(&moving);
-            self.servers[server].doomed = Some(self.rng.between(1, 25));
+        if self.is_faulty() && !moving.is_empty() && self.world.rng.percent(30) {
+            let server = self.world.rng.pick(&moving);
+            self.world.servers[server].doomed = Some(self.world.rng.between(1, 25));
         }
-        let after = self.rng.between(1, 30) * MS;
-        self.schedule(after, Event::Move);
-    }
-
-    /// A heartbeat of another rank arrives.
-    pub(super) fn beat(&mut self, server: usize, bytes: &[u8]) {
-        let term = self.servers[server].term;
-        self.handle(server, term, MdsInput::FromMonitor(Message::Heartbeat(bytes)));
+        let after = self.world.rng.between(1, 30) * MS;
+        self.world.schedule(after, Event::Move);
     }
 }

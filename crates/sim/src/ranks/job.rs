@@ -15,9 +15,9 @@ use types::Result as Answered;
 use types::{Attr, ClientId, Cred, Errno, FileType, Ino, InoRange, Seq, Timestamp};
 use wire::{Answer, JobOp, MergeFlags, Message, Op, UnusedNumbers};
 
-use super::client::Asked;
 use super::script::Script;
-use super::{MS, RanksWorld};
+use super::worker::Asked;
+use super::{MS, Ranks};
 
 /// The client that does this.
 pub(super) const JOB: usize = 4;
@@ -108,16 +108,16 @@ impl Step {
     }
 }
 
-impl RanksWorld {
+impl Ranks {
     /// The directory that will be decoupled: half of the time it is the root of a moving subtree.
     pub(super) fn begin_job(&mut self) {
         let above = Ino::ROOT;
-        let dir = self.clients[0].dirs[0];
+        let dir = self.workers[0].dirs[0];
         let path = b"/d0".to_vec();
         self.job = Job { above, dir, path, ..Job::default() };
         // The model's client does not look for it in fragments.
-        if self.settings.split_entries == 0 && self.rng.percent(60) {
-            self.clients[0].script.push_back(Script::MakeInner(dir, NAME.to_vec()));
+        if self.world.settings.split_entries == 0 && self.world.rng.percent(60) {
+            self.workers[0].script.push_back(Script::MakeInner(dir, NAME.to_vec()));
         }
     }
 
@@ -133,10 +133,10 @@ impl RanksWorld {
         if self.job.held.is_none() {
             return Script::Job(Step::Decouple(self.job.path.clone()));
         }
-        match self.rng.below(10) {
+        match self.world.rng.below(10) {
             0 => Script::Job(Step::Extend(dir)),
             number if number <= 4 || self.job.next_name >= NAMES_MAX => {
-                let number = self.rng.below(self.job.next_name + 1);
+                let number = self.world.rng.below(self.job.next_name + 1);
                 Script::Lookup((dir, format!("m{number}").into_bytes()))
             }
             _ => Script::Job(self.next_merge()),
@@ -146,7 +146,7 @@ impl RanksWorld {
     fn next_merge(&mut self) -> Step {
         let job = &mut self.job;
         let held = job.held.as_mut().expect("it was asked for");
-        let count = self.rng.between(1, 30).min(held.inodes_left());
+        let count = self.world.rng.between(1, 30).min(held.inodes_left());
         let mut names = Vec::new();
         for _ in 0..count {
             let name = format!("m{}", job.next_name).into_bytes();
@@ -162,13 +162,13 @@ impl RanksWorld {
         held.blocks().iter().for_each(|block| bytes.extend_from_slice(block));
         held.clear();
         let mut object = String::new();
-        if self.rng.percent(50) && !names.is_empty() {
+        if self.world.rng.percent(50) && !names.is_empty() {
             let (client, first) = (ClientId(JOB as u64 + 1), header.first_seq.0);
             object = client_journal_name(job.dir, client, job.given[0], first);
-            let put = self.memory.put(&object, &bytes, Expect::Any);
+            let put = self.world.memory.put(&object, &bytes, Expect::Any);
             assert!(put.is_ok(), "memory takes everything");
         }
-        let release = self.rng.percent(20);
+        let release = self.world.rng.percent(20);
         Step::Merge(Box::new(Journal { root: job.dir, bytes, object, names, release }))
     }
 
@@ -189,7 +189,7 @@ impl RanksWorld {
         asked: Asked,
         result: &Answered<Answer>,
     ) -> Result<(), &'static str> {
-        let when = (asked.at, self.now);
+        let when = (asked.at, self.world.now);
         let Script::Job(step) = asked.script.clone() else { return Ok(()) };
         match (&step, result) {
             (Step::Decouple(_), Ok(Answer::Decoupled(decoupled))) => {
@@ -204,7 +204,7 @@ impl RanksWorld {
             // Another rank has it, or it is moving: only rank 0 decouples it here.
             (Step::Decouple(_), Err(failure)) if failure.errno == Errno::Busy => {
                 let looks = Script::Lookup((self.job.dir, b"m0".to_vec()));
-                self.clients[JOB].script.push_back(looks);
+                self.workers[JOB].script.push_back(looks);
             }
             (Step::Extend(_), Ok(Answer::Range(range))) => {
                 self.job_given(*range)?;

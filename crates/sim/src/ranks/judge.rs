@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use types::{Errno, Ino, Rank, Result as Answered};
 use wire::Answer;
 
-use super::RanksWorld;
-use super::client::Client;
+use super::Ranks;
 use super::register::Place;
 use super::script::Script;
+use super::worker::Worker;
 
-impl RanksWorld {
+impl Ranks {
     pub(super) fn judge(
         &mut self,
         client: usize,
@@ -18,11 +18,11 @@ impl RanksWorld {
         asked: u64,
         result: &Answered<Answer>,
     ) -> Result<(), &'static str> {
-        let when = (asked, self.now);
+        let when = (asked, self.world.now);
         let errno = result.as_ref().err().map(|error| error.errno);
         match (script, result) {
             (Script::MakeDir(..), Ok(Answer::Attr(attr))) => {
-                self.clients[client].dirs.push(attr.ino)
+                self.workers[client].dirs.push(attr.ino)
             }
             (Script::MakeInner(parent, _), Ok(Answer::Attr(attr))) => {
                 self.number_used(attr.ino)?;
@@ -87,13 +87,13 @@ impl RanksWorld {
 
     fn count_move(&mut self, client: usize, dir: Ino) {
         self.report.moves += 1;
-        let known = self.clients[client].fragments();
+        let known = self.world.clients[client].router.fragments();
         let inner = known.whole_of(dir).and_then(|part| known.whole_of(part));
         self.report.inner_moves += u64::from(inner.is_some());
         let mut names = self.registers.in_dir(dir).into_values();
         let linked = names.any(|ino| self.registers.had_several(ino));
         self.report.linked_moves += u64::from(linked);
-        self.clients[client].moved_inner |= self.inner() == Some(dir);
+        self.workers[client].moved_inner |= self.inner() == Some(dir);
     }
 
     /// A listing has exactly the client's own names; the first client, which has none, sees all
@@ -114,7 +114,7 @@ impl RanksWorld {
 
     /// A name of another client may also have the result of that client's pending change.
     fn may_be(&self, client: usize, place: &Place, ino: Option<Ino>, when: (u64, u64)) -> bool {
-        let changing = |other: &Client| {
+        let changing = |other: &Worker| {
             // The first attempt of a repeated request may have taken effect.
             let asked = other.asked.as_ref().map(|asked| &asked.script);
             let asked = asked.into_iter().chain(other.script.front());
@@ -139,7 +139,7 @@ impl RanksWorld {
                 | Script::Export(..) => false,
             })
         };
-        let others = self.clients.iter().enumerate().filter(|(at, _)| *at != client);
+        let others = self.workers.iter().enumerate().filter(|(at, _)| *at != client);
         self.registers.may_be(place, ino, when)
             || others.into_iter().any(|(_, other)| changing(other))
     }

@@ -4,7 +4,7 @@
 use types::{Errno, Ino};
 use wire::{ChangeOp, Op};
 
-use super::RanksWorld;
+use super::Ranks;
 use super::register::Place;
 use super::script::Script;
 
@@ -22,7 +22,7 @@ impl Link {
     }
 }
 
-impl RanksWorld {
+impl Ranks {
     /// A further name for an inode that has one already, if there is such an inode.
     pub(super) fn choose_link(&self, from: Place, to: Place) -> Option<Script> {
         let ino = self.registers.now(&from)?;
@@ -45,11 +45,12 @@ impl RanksWorld {
         match script {
             Script::Link(_) => self.report.apart += 1,
             Script::Rename(from, to) => {
-                let known = &self.clients[client];
+                let known = &self.world.clients[client];
+                let dir = |(dir, name): &Place| known.dir_of(*dir, name);
                 let ino = self.registers.now(from);
                 let several = ino.is_some_and(|ino| self.registers.had_several(ino));
                 let stays = several || self.is_about_job(from.0) || self.is_about_job(to.0);
-                return stays && known.home(from) != known.home(to);
+                return stays && dir(from) != dir(to);
             }
             _ => return false,
         }

@@ -3,25 +3,25 @@
 use types::{Frag, Ino, Rank};
 
 use super::script::Script;
-use super::{Event, MS, RanksWorld};
+use super::{Event, MS, Ranks};
 
-impl RanksWorld {
+impl Ranks {
     /// Moves a directory to some rank, if the moving client is idle.
     pub(super) fn begin_move(&mut self) {
-        if self.clients[0].finished {
+        if self.workers[0].is_finished() {
             return;
         }
-        if self.clients[0].is_idle() {
-            let mut dirs = self.clients[0].dirs.clone();
-            if self.rng.percent(30) {
+        if self.workers[0].is_idle() {
+            let mut dirs = self.workers[0].dirs.clone();
+            if self.world.rng.percent(30) {
                 dirs.extend(self.tree.bases.iter().copied());
             }
             // One is in another: both move often.
             dirs.extend(self.inner().into_iter().chain(self.inner()));
-            let dir = self.rng.pick(&dirs);
-            let rank = Rank(self.rng.index(self.servers.len()) as u16);
-            let parts = self.clients[0].fragments().parts(dir);
-            let todo = self.rng.below(10);
+            let dir = self.world.rng.pick(&dirs);
+            let rank = Rank(self.world.rng.index(self.world.servers.len()) as u16);
+            let parts = self.world.clients[0].router.fragments().parts(dir);
+            let todo = self.world.rng.below(10);
             let (dir, scripts) = match (todo, parts) {
                 (0, Some(parts)) => (dir, put_together(dir, parts)),
                 (1..=7, Some(parts)) => self.move_part(parts, rank),
@@ -31,22 +31,26 @@ impl RanksWorld {
                 }
                 (8, _) => (dir, vec![Script::Stat(dir)]),
                 // A directory that is not pinned can go for a file with several names.
-                _ if self.links && self.peer_rng.percent(50) => {
+                _ if self.links && self.world.rng.percent(50) => {
                     (dir, vec![Script::Export(dir, rank), Script::Export(dir, Rank::NONE)])
                 }
                 _ => (dir, vec![Script::Export(dir, rank)]),
             };
-            if self.rng.percent(50) && self.faults {
+            if self.world.rng.percent(50) && self.is_faulty() {
                 // One of the two sides dies on the way.
-                let server = if self.rng.percent(50) { rank } else { self.clients[0].place(dir) };
-                let after = self.rng.between(1, 25);
-                self.servers[usize::from(server.0)].doomed = Some(after);
+                let server = if self.world.rng.percent(50) {
+                    rank
+                } else {
+                    self.world.clients[0].router.place(dir)
+                };
+                let after = self.world.rng.between(1, 25);
+                self.world.servers[usize::from(server.0)].doomed = Some(after);
             }
-            self.clients[0].script.extend(scripts);
-            self.schedule(1, Event::Turn(0));
+            self.workers[0].script.extend(scripts);
+            self.world.schedule(1, Event::Turn(0));
         }
-        let after = self.rng.between(5, 150) * MS;
-        self.schedule(after, Event::Move);
+        let after = self.world.rng.between(5, 150) * MS;
+        self.world.schedule(after, Event::Move);
     }
 
     /// Whether a fragment was to move that is gone since that was planned.
@@ -61,12 +65,12 @@ impl RanksWorld {
 
     /// A fragment moves, or is split again, or is joined.
     fn move_part(&mut self, parts: [Ino; Frag::SPLIT_WAYS], rank: Rank) -> (Ino, Vec<Script>) {
-        let part = self.rng.pick(&parts);
-        let todo = self.rng.below(10);
-        match (todo, self.clients[0].fragments().parts(part)) {
+        let part = self.world.rng.pick(&parts);
+        let todo = self.world.rng.below(10);
+        match (todo, self.world.clients[0].router.fragments().parts(part)) {
             (0..=1, Some(inner)) => (part, put_together(part, inner)),
             (2..=8, Some(inner)) => {
-                let inner = self.rng.pick(&inner);
+                let inner = self.world.rng.pick(&inner);
                 (inner, vec![Script::Export(inner, rank)])
             }
             (0..=2, None) => {

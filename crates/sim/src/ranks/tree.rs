@@ -12,11 +12,11 @@ use std::collections::BTreeMap;
 use types::{Errno, FileType, Ino, Rank, RenameFlags, Result};
 use wire::{Answer, ChangeOp, NewInode, Op, RankOp, ReadOp};
 
-use super::client::Asked;
 use super::job::JOB;
 use super::register::Place;
 use super::script::Script;
-use super::{Event, MS, RanksWorld};
+use super::worker::Asked;
+use super::{Event, MS, Ranks};
 
 /// The clients that do this.
 pub(super) const FIRST: usize = JOB + 1;
@@ -137,36 +137,36 @@ impl Tree {
     }
 }
 
-impl RanksWorld {
+impl Ranks {
     /// The next step of such a client.
     pub(super) fn choose_tree(&mut self, client: usize) -> Script {
         let all = self.tree.all();
         let dirs = self.tree.dirs.iter().filter(|(_, (_, owner))| *owner == client);
         let mine: Vec<(Ino, Place)> = dirs.map(|(ino, (place, _))| (*ino, place.clone())).collect();
-        let dir = self.rng.pick(&all);
-        let place = (dir, format!("t{client}.{}", self.rng.below(NAMES)).into_bytes());
+        let dir = self.world.rng.pick(&all);
+        let place = (dir, format!("t{client}.{}", self.world.rng.below(NAMES)).into_bytes());
         let here = self.registers.now(&place);
         let few = mine.len() < 3;
-        let step = match self.rng.below(20) {
+        let step = match self.world.rng.below(20) {
             0..=4 if here.is_none() && mine.len() < DIRS_MAX => Step::MakeDir(place),
             5 if !mine.is_empty() => {
-                let (dir, _) = mine[self.rng.index(mine.len())];
-                let name = format!("t{client}.f{}", self.rng.below(NAMES)).into_bytes();
+                let (dir, _) = mine[self.world.rng.index(mine.len())];
+                let name = format!("t{client}.f{}", self.world.rng.below(NAMES)).into_bytes();
                 if self.registers.now(&(dir, name.clone())).is_none() {
                     Step::Create((dir, name))
                 } else {
                     Step::Lookup((dir, name))
                 }
             }
-            6 if !few => Step::Rmdir(mine[self.rng.index(mine.len())].1.clone()),
+            6 if !few => Step::Rmdir(mine[self.world.rng.index(mine.len())].1.clone()),
             7 if !few => {
-                let dir = self.rng.pick(&all);
-                Step::Export(dir, Rank(self.rng.index(self.servers.len()) as u16))
+                let dir = self.world.rng.pick(&all);
+                Step::Export(dir, Rank(self.world.rng.index(self.world.servers.len()) as u16))
             }
             8 => Step::List(dir),
             9 | 10 => Step::Lookup(place),
             _ if !mine.is_empty() => {
-                let from = mine[self.rng.index(mine.len())].1.clone();
+                let from = mine[self.world.rng.index(mine.len())].1.clone();
                 if from == place { Step::Lookup(place) } else { Step::Rename(from, place) }
             }
             _ => Step::Lookup(place),
@@ -195,7 +195,7 @@ impl RanksWorld {
         let tries = self.tree.tries.entry(client).or_default();
         *tries += 1;
         if *tries > TRIES_MAX {
-            return self.fail(format!("client.{client} {step:?} never ends: {result:?}"));
+            return self.world.fail(format!("client.{client} {step:?} never ends: {result:?}"));
         }
         let errno = result.as_ref().err().map(|error| error.errno);
         if matches!(errno, Some(Errno::Again | Errno::Stale)) {
@@ -203,14 +203,14 @@ impl RanksWorld {
             if step.dirs().into_iter().any(|dir| self.tree.is_gone(dir)) {
                 return self.tree_refused(client, (&step, at), Errno::Stale);
             }
-            let after = self.rng.between(1, 4 * MS);
+            let after = self.world.rng.between(1, 4 * MS);
             return self.again(client, Script::Tree(step), after);
         }
         self.tree_done(client, step, at, result);
     }
 
     fn tree_next(&mut self, client: usize) {
-        let after = self.rng.between(1, 4 * MS);
-        self.schedule(after, Event::Turn(client));
+        let after = self.world.rng.between(1, 4 * MS);
+        self.world.schedule(after, Event::Turn(client));
     }
 }

@@ -201,9 +201,10 @@ impl Mds {
                 held.rest.push_front(Question::Find(other.rank));
                 return self.ask_next(held, effects);
             }
-            // Only a walk loads an inode of this rank.
+            // Only a walk loads an inode of this rank, but a third rank may have it: the other one
+            // need not know of a move.
             Ok(Answer::Redirect(other)) if other.rank == self.rank => {
-                return self.answer_held(&held, Err(Errno::Stale.into()), effects);
+                return self.ask_next(held, effects);
             }
             Err(failure) if failure.errno == Errno::Stale => return self.ask_next(held, effects),
             // Another client has the subtree; the rank that serves it says why it stays.

@@ -8,12 +8,12 @@ use wire::Answer;
 use super::{FIRST, LAST, Step};
 use crate::ranks::register::Place;
 use crate::ranks::script::Script;
-use crate::ranks::{Event, RanksWorld};
+use crate::ranks::{Event, Ranks};
 
-impl RanksWorld {
+impl Ranks {
     /// Nothing was done.
     pub(super) fn tree_refused(&mut self, client: usize, (step, at): (&Step, u64), errno: Errno) {
-        self.note(|| format!("client.{client} {step:?} was refused: {errno}"));
+        self.world.note(format_args!("client.{client} {step:?} was refused: {errno}"));
         let may_be = match (step, errno) {
             (_, Errno::Busy) => true,
             (Step::Rename(..), Errno::CrossDevice) => true,
@@ -33,7 +33,7 @@ impl RanksWorld {
         };
         if !may_be {
             let ways: Vec<Vec<Ino>> = step.dirs().iter().map(|dir| self.tree.way(*dir)).collect();
-            return self.fail(format!(
+            return self.world.fail(format!(
                 "client.{client} {step:?} was refused: {errno}; they are in {ways:?}"
             ));
         }
@@ -50,7 +50,7 @@ impl RanksWorld {
         let mut others = (FIRST..=LAST).filter(|other| *other != client);
         others.any(|other| {
             let changed_at = self.tree.changed.get(&other).copied().unwrap_or_default();
-            !self.clients[other].is_idle() || changed_at >= since
+            !self.workers[other].is_idle() || changed_at >= since
         })
     }
 
@@ -62,7 +62,7 @@ impl RanksWorld {
         result: Answered<Answer>,
     ) {
         self.report.judged += 1;
-        let when = (at, self.now);
+        let when = (at, self.world.now);
         let text = format!("client.{client} {step:?} got {result:?}");
         let judged = match (step, result) {
             (Step::MakeDir(place), Ok(Answer::Attr(attr))) => {
@@ -107,13 +107,13 @@ impl RanksWorld {
             (step, Err(failure)) => return self.tree_refused(client, (&step, at), failure.errno),
             _ => Err("no such answer was possible"),
         };
-        self.tree.changed.insert(client, self.now);
+        self.tree.changed.insert(client, self.world.now);
         // A change of another client without a reply may come before.
-        let rings = !self.others_changed(client, self.now) && self.tree.has_ring();
+        let rings = !self.others_changed(client, self.world.now) && self.tree.has_ring();
         match judged {
-            Ok(()) if rings => self.fail(format!("{text}: a directory is below itself")),
+            Ok(()) if rings => self.world.fail(format!("{text}: a directory is below itself")),
             Ok(()) => self.tree_next(client),
-            Err(violation) => self.fail(format!("{text}: {violation}")),
+            Err(violation) => self.world.fail(format!("{text}: {violation}")),
         }
     }
 
@@ -168,16 +168,16 @@ impl RanksWorld {
     /// All directories must be in their places, with their entries.
     pub(in crate::ranks) fn audit_tree(&mut self) {
         if self.tree.has_ring() {
-            return self.fail("a directory is below itself".into());
+            return self.world.fail("a directory is below itself".into());
         }
         let removed = self.tree.removed.iter();
         if removed.into_iter().any(|dir| !self.registers.in_dir(*dir).is_empty()) {
-            return self.fail("a directory with names was removed".into());
+            return self.world.fail("a directory with names was removed".into());
         }
         for dir in self.tree.all() {
             self.tree.tries.insert(FIRST, 0);
-            self.clients[FIRST].script.push_back(Script::Tree(Step::List(dir)));
+            self.workers[FIRST].script.push_back(Script::Tree(Step::List(dir)));
         }
-        self.schedule(1, Event::Turn(FIRST));
+        self.world.schedule(1, Event::Turn(FIRST));
     }
 }

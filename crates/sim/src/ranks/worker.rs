@@ -1,12 +1,10 @@
-//! A client of several ranks: a session with each, and the router of crate `client`, which decides
-//! where a request goes. A client has one step under way.
+//! The next steps of each client, and the step that is under way: a route of crate `client`, and
+//! the walks to the inodes of the step.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
-use client::{
-    FragmentMap, Route, RouteEffect, RouteInput, Router, Session, SessionEffects, WalkStep, Walks,
-};
-use types::{ClientId, ConnId, Cred, Errno, Error, Ino, Moment, Rank, Result, Tid};
+use client::{Route, RouteEffect, RouteInput, WalkStep, Walks};
+use types::{Cred, Errno, Error, Ino, Rank, Result, Tid};
 use wire::{Answer, Op, ReadOp};
 
 use super::job::JOB;
@@ -14,14 +12,7 @@ use super::linking::Link;
 use super::register::Place;
 use super::script::Script;
 use super::tree;
-use super::{Event, MS, RanksWorld};
-
-/// The session with a rank.
-#[derive(Debug)]
-pub(super) struct To {
-    pub(super) session: Session,
-    pub(super) conn: Option<ConnId>,
-}
+use super::{Drive, Event, MS, Ranks};
 
 /// The step of a client that is under way.
 #[derive(Debug)]
@@ -45,10 +36,11 @@ pub(super) struct Asked {
 #[derive(Debug)]
 pub(super) enum Waits {
     Nothing,
+    /// The flag says that a journal follows the request.
     Answer {
         rank: Rank,
         tid: Tid,
-        kind: SentKind,
+        chunks: bool,
     },
     /// This input comes in a while.
     Input(RouteInput),
@@ -56,99 +48,42 @@ pub(super) enum Waits {
     Reclaim(Rank, Ino),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum SentKind {
-    Chunks,
-    Other,
-}
-
-impl SentKind {
-    fn of(chunks: bool) -> Self {
-        if chunks { Self::Chunks } else { Self::Other }
-    }
-}
-
 /// See the module documentation.
-#[derive(Debug)]
-pub(super) struct Client {
-    id: ClientId,
-    remembers: bool,
-    pub(super) to: BTreeMap<Rank, To>,
-    pub(super) router: Router,
+#[derive(Debug, Default)]
+pub(super) struct Worker {
     pub(super) asked: Option<Asked>,
     pub(super) script: VecDeque<Script>,
     pub(super) dirs: Vec<Ino>,
-    pub(super) finished: bool,
+    finished: bool,
     next_name: u64,
     number: u64,
     /// How often the present step was repeated.
     tries: u32,
     /// Asked again after a while.
-    pub(super) again: bool,
+    again: bool,
     pub(super) moved_inner: bool,
 }
 
-impl Client {
-    pub(super) fn new(id: ClientId, remembers: bool) -> Self {
-        Self {
-            id,
-            remembers,
-            to: BTreeMap::new(),
-            router: Router::default(),
-            asked: None,
-            script: VecDeque::new(),
-            dirs: Vec::new(),
-            finished: false,
-            next_name: 0,
-            number: 0,
-            tries: 0,
-            again: false,
-            moved_inner: false,
-        }
-    }
-
+impl Worker {
     pub(super) fn finish(&mut self) {
         self.finished = true;
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        self.finished
     }
 
     pub(super) fn is_idle(&self) -> bool {
         self.asked.is_none() && self.script.is_empty() && !self.again
     }
 
-    pub(super) fn place(&self, ino: Ino) -> Rank {
-        self.router.place(ino)
+    pub(super) fn waits(&self) -> Option<&Waits> {
+        self.asked.as_ref().map(|asked| &asked.waits)
     }
 
-    pub(super) fn fragments(&self) -> &FragmentMap {
-        self.router.fragments()
+    pub(super) fn waits_for(&self, rank: Rank, tid: Tid) -> bool {
+        matches!(self.waits(), Some(Waits::Answer { rank: at, tid: of, .. }) if (*at, *of) == (rank, tid))
     }
-
-    pub(super) fn home(&self, place: &Place) -> Ino {
-        self.fragments().home(place.0, &place.1)
-    }
-
-    /// The rank of a name, as far as the client knows.
-    fn rank_of(&self, place: &Place) -> Rank {
-        self.place(self.home(place))
-    }
-}
-
-/// The session of a client with a rank, and whether it is new.
-fn session(
-    to: &mut BTreeMap<Rank, To>,
-    rank: Rank,
-    (id, remembers): (ClientId, bool),
-) -> (&mut Session, bool) {
-    let mut fresh = false;
-    let to = to.entry(rank).or_insert_with(|| {
-        fresh = true;
-        let mut session = Session::new(id, Tid(1));
-        if remembers {
-            session.remember();
-        }
-        To { session, conn: None }
-    });
-    (&mut to.session, fresh)
 }
 
 /// How often a step is repeated before it counts as endless.
@@ -162,19 +97,19 @@ pub(super) fn connection_lost() -> Error {
     Error::of(Errno::Io, "connection")
 }
 
-impl RanksWorld {
+impl Ranks {
     /// Time for a client to do something, if it waits for nothing.
     pub(super) fn turn(&mut self, client: usize) {
-        self.clients[client].again = false;
-        if self.clients[client].asked.is_some() {
+        self.workers[client].again = false;
+        if self.workers[client].asked.is_some() {
             return;
         }
-        let script = match self.clients[client].script.pop_front() {
+        let script = match self.workers[client].script.pop_front() {
             Some(script) => script,
-            None if client == 0 || self.clients[client].finished => return,
+            None if client == 0 || self.workers[client].finished => return,
             None if client == JOB => self.choose_job(),
             // They do not look for names in fragments.
-            None if client >= tree::FIRST && self.settings.split_entries == 0 => {
+            None if client >= tree::FIRST && self.world.settings.split_entries == 0 => {
                 self.choose_tree(client)
             }
             None => self.choose(client),
@@ -185,11 +120,11 @@ impl RanksWorld {
     /// Begins a step.
     pub(super) fn ask(&mut self, client: usize, script: Script) {
         let paths = self.paths_of(client, &script);
-        self.note(|| format!("client.{client} asks {script:?}"));
+        self.world.note(format_args!("client.{client} asks {script:?}"));
         let mut walks = Walks::new(paths.len());
         let _ = walks.next(false);
-        let (at, route) = (self.now, script.route());
-        let known = &mut self.clients[client];
+        let (at, route) = (self.world.now, script.route());
+        let known = &mut self.workers[client];
         known.number += 1;
         let number = known.number;
         let (waits, walking, result) = (Waits::Nothing, None, None);
@@ -200,7 +135,7 @@ impl RanksWorld {
 
     /// A wait of a route is over.
     pub(super) fn resume(&mut self, client: usize, number: u64) {
-        let asked = self.clients[client].asked.as_mut().filter(|asked| asked.number == number);
+        let asked = self.workers[client].asked.as_mut().filter(|asked| asked.number == number);
         let Some(asked) = asked else { return };
         match std::mem::replace(&mut asked.waits, Waits::Nothing) {
             Waits::Input(input) => self.pursue(client, input),
@@ -210,90 +145,78 @@ impl RanksWorld {
     }
 
     fn resume_after(&mut self, client: usize, after: u64, waits: Waits) {
-        let Some(asked) = &mut self.clients[client].asked else { return };
+        let Some(asked) = &mut self.workers[client].asked else { return };
         asked.waits = waits;
         let number = asked.number;
-        self.schedule(after, Event::Resume(client, number));
+        self.world.schedule(after, Event::Resume(client, number));
     }
 
     /// Gives a route its input, and carries its effect out.
     pub(super) fn pursue(&mut self, client: usize, input: RouteInput) {
-        let moment = Moment(self.now + 1);
-        let Client { router, asked, to, id, remembers, .. } = &mut self.clients[client];
-        let Some(asked) = asked else { return };
+        let (moment, known) = (self.world.moment(), &mut self.world.clients[client]);
+        let Some(asked) = &mut self.workers[client].asked else { return };
         asked.waits = Waits::Nothing;
-        router.validate();
+        known.router.validate();
         let given = match asked.walking {
             Some(at) => Op::Read(ReadOp::Walk { base: Ino::ROOT, path: &asked.paths[at].0 }),
             None => asked.script.op(),
         };
-        match asked.route.handle(router, moment, &given, input) {
+        match asked.route.handle(&mut known.router, moment, &given, input) {
             RouteEffect::Done(result) => self.route_ended(client, result),
             RouteEffect::Send { rank, op, chunks, .. } => {
-                let (session, fresh) = session(to, rank, (*id, *remembers));
-                let mut effects = SessionEffects::default();
-                let kind = SentKind::of(chunks);
-                if kind != SentKind::Chunks || session.is_connected() {
-                    session.at(moment);
-                    let tid = session.call(&Cred::root(), op, &mut effects);
-                    Self::chunks_of(&asked.script, tid, &mut effects);
-                    asked.waits = Waits::Answer { rank, tid, kind };
+                let (link, fresh) = known.link(rank);
+                let sent = !chunks || link.session.is_connected();
+                if sent {
+                    link.session.at(moment);
+                    let tid = link.session.call(&Cred::root(), op, &mut link.effects);
+                    Self::chunks_of(&asked.script, tid, &mut link.effects);
+                    asked.waits = Waits::Answer { rank, tid, chunks };
                 }
-                let waits = matches!(asked.waits, Waits::Answer { .. });
-                self.note(|| format!("client.{client} sends {rank} {kind:?}"));
                 if fresh {
-                    self.schedule(1, Event::Connect(client, rank));
+                    self.world.schedule(1, Event::Connect(client, rank));
                 }
-                if !waits {
+                if sent {
+                    self.flush(client, rank);
+                } else {
                     let lost = RouteInput::Answer(Err(connection_lost()));
-                    return self.resume_after(client, MS, Waits::Input(lost));
+                    self.resume_after(client, MS, Waits::Input(lost));
                 }
-                self.flush(client, rank, effects);
             }
             RouteEffect::Ranks => {
-                let ranks = (0..self.servers.len() as u16).map(Rank).collect();
-                let after = self.delay();
+                let ranks = (0..self.world.servers.len() as u16).map(Rank).collect();
+                let after = self.world.delay();
                 self.resume_after(client, after, Waits::Input(RouteInput::Ranks(Ok(ranks))));
             }
             RouteEffect::Wait(span) => {
                 self.resume_after(client, span.0, Waits::Input(RouteInput::Done));
             }
             RouteEffect::Reclaim { rank, ino } => self.reclaim(client, rank, ino),
-            RouteEffect::Close(ranks) => self.fail(format!("{ranks:?} were not removed")),
+            RouteEffect::Close(ranks) => self.world.fail(format!("{ranks:?} were not removed")),
         }
     }
 
     /// The session with a rank gets the open state of a file from the other sessions.
     fn reclaim(&mut self, client: usize, rank: Rank, ino: Ino) {
-        let known = &mut self.clients[client];
-        let holds = |(at, to): (&Rank, &To)| *at != rank && to.session.has(ino);
-        if !known.to.iter().any(holds) {
-            return self.pursue(client, RouteInput::Done);
-        }
-        let (session, fresh) = session(&mut known.to, rank, (known.id, known.remembers));
-        if !session.is_connected() {
-            if fresh {
-                self.schedule(1, Event::Connect(client, rank));
-            }
+        let links = self.world.clients[client].links.iter();
+        let holds = links.filter(|(at, link)| **at != rank && link.session.has(ino));
+        let holders: Vec<Rank> = holds.map(|(at, _)| *at).collect();
+        if !holders.is_empty() && !self.world.link(client, rank).session.is_connected() {
             return self.resume_after(client, MS, Waits::Reclaim(rank, ino));
         }
-        let holders: Vec<Rank> = known.to.iter().filter(|it| holds(*it)).map(|it| *it.0).collect();
         for holder in holders {
-            let mut effects = SessionEffects::default();
-            let Some(from) = self.clients[client].to.get_mut(&holder) else { continue };
-            let carried = from.session.take_out(ino, &mut effects);
-            self.flush(client, holder, effects);
-            let mut effects = SessionEffects::default();
-            let Some(into) = self.clients[client].to.get_mut(&rank) else { continue };
-            into.session.put_in(ino, Some(carried), &mut effects);
-            self.flush(client, rank, effects);
+            let from = self.world.link(client, holder);
+            let carried = from.session.take_out(ino, &mut from.effects);
+            self.flush(client, holder);
+            let into = self.world.link(client, rank);
+            into.session.put_in(ino, Some(carried), &mut into.effects);
+            self.flush(client, rank);
         }
         self.pursue(client, RouteInput::Done);
     }
 
     /// A request of a step is answered, or a walk of it.
     fn route_ended(&mut self, client: usize, result: Result<Answer>) {
-        let Some(asked) = &mut self.clients[client].asked else { return };
+        let Some(asked) = &mut self.workers[client].asked else { return };
         let good = match asked.walking.take() {
             Some(at) => {
                 let ino = asked.paths[at].1;
@@ -312,7 +235,7 @@ impl RanksWorld {
                 Route::request()
             }
             WalkStep::End => {
-                let Some(mut asked) = self.clients[client].asked.take() else { return };
+                let Some(mut asked) = self.workers[client].asked.take() else { return };
                 let result = asked.result.take().unwrap_or_else(|| Err(connection_lost()));
                 return self.answered(client, asked, result);
             }
@@ -322,22 +245,22 @@ impl RanksWorld {
 
     /// A client's next step. It changes names of its own only.
     fn choose(&mut self, client: usize) -> Script {
-        let dir = |world: &mut Self| {
-            let dirs = &world.clients[client].dirs;
-            dirs[world.rng.index(dirs.len())]
+        let dir = |run: &mut Self| {
+            let dirs = &run.workers[client].dirs;
+            dirs[run.world.rng.index(dirs.len())]
         };
-        let mine = |world: &mut Self, dir: Ino| {
-            let name = format!("c{client}.{}", world.rng.below(4)).into_bytes();
+        let mine = |run: &mut Self, dir: Ino| {
+            let name = format!("c{client}.{}", run.world.rng.below(4)).into_bytes();
             (dir, name)
         };
         let place = dir(self);
         let place = mine(self, place);
         let exists = self.registers.now(&place).is_some();
-        match self.rng.below(10) {
+        match self.world.rng.below(10) {
             0..=3 if exists => Script::Unlink(place),
             0..=3 => Script::Create(place),
             4 if exists => {
-                let to = if self.rng.percent(60) { place.0 } else { dir(self) };
+                let to = if self.world.rng.percent(60) { place.0 } else { dir(self) };
                 let to = mine(self, to);
                 if self.registers.now(&to).is_none() {
                     Script::Rename(place, to)
@@ -352,15 +275,18 @@ impl RanksWorld {
             }
             4 | 5 => Script::Lookup(place),
             6 => {
-                let other = 1 + self.rng.index(self.clients.len() - 1);
-                Script::Lookup((place.0, format!("c{other}.{}", self.rng.below(4)).into_bytes()))
+                let other = 1 + self.world.rng.index(self.workers.len() - 1);
+                Script::Lookup((
+                    place.0,
+                    format!("c{other}.{}", self.world.rng.below(4)).into_bytes(),
+                ))
             }
             7 if exists && self.links => self.choose_to_say(place),
             7 => Script::Touch(place.0),
             8 => Script::List(place.0),
             _ => {
-                self.clients[client].next_name += 1;
-                let number = self.clients[client].next_name;
+                self.workers[client].next_name += 1;
+                let number = self.workers[client].next_name;
                 Script::Create((place.0, format!("c{client}.n{number}").into_bytes()))
             }
         }
@@ -376,69 +302,77 @@ impl RanksWorld {
             return self.repeat(client, asked, &result);
         }
         if matches!(asked.script, Script::Job(_)) {
-            self.clients[client].tries = 0;
+            self.workers[client].tries = 0;
             self.report.judged += 1;
             let text = format!("client.{client} {:?}", asked.script);
             if let Err(violation) = self.job_answered(client, asked, &result) {
-                return self.fail(format!("{text}: {violation}, got {result:?}"));
+                return self.world.fail(format!("{text}: {violation}, got {result:?}"));
             }
-            let after = self.rng.between(1, 4 * MS);
-            return self.schedule(after, Event::Turn(client));
+            let after = self.world.rng.between(1, 4 * MS);
+            return self.world.schedule(after, Event::Turn(client));
         }
         if errno == Some(Errno::Stale) {
             if self.is_part_gone(&asked.script) {
                 // The fragment is gone since this was planned.
-                return self.schedule(1, Event::Turn(client));
+                return self.world.schedule(1, Event::Turn(client));
             }
             self.report.stale += u64::from(!asked.paths.is_empty());
             return self.repeat(client, asked, &result);
         }
         if self.is_kept_apart(client, &asked.script, errno) {
-            return self.schedule(MS, Event::Turn(client));
+            return self.world.schedule(MS, Event::Turn(client));
         }
-        self.clients[client].tries = 0;
+        self.workers[client].tries = 0;
         self.report.judged += 1;
         let Asked { script, at, .. } = asked;
         if let Err(violation) = self.judge(client, &script, at, &result) {
-            return self.fail(format!("client.{client} {script:?}: {violation}, got {result:?}"));
+            return self
+                .world
+                .fail(format!("client.{client} {script:?}: {violation}, got {result:?}"));
         }
         if let Script::Rename(from, to) = script
-            && self.clients[client].rank_of(&from) != self.clients[client].rank_of(&to)
+            && self.rank_of(client, &from) != self.rank_of(client, &to)
         {
             for place in [from, to] {
-                self.clients[client].script.push_back(Script::Lookup(place));
+                self.workers[client].script.push_back(Script::Lookup(place));
             }
         }
-        let after = self.rng.between(1, 4 * MS);
-        self.schedule(after, Event::Turn(client));
+        let after = self.world.rng.between(1, 4 * MS);
+        self.world.schedule(after, Event::Turn(client));
+    }
+
+    /// The rank of a name, as far as a client knows.
+    fn rank_of(&self, client: usize, place: &Place) -> Rank {
+        let known = &self.world.clients[client];
+        known.router.place(known.dir_of(place.0, &place.1))
     }
 
     /// Repeats a step that was not executed.
     fn repeat(&mut self, client: usize, asked: Asked, result: &Result<Answer>) {
-        let known = &mut self.clients[client];
+        let known = &mut self.workers[client];
         known.tries += 1;
         if known.tries > TRIES_MAX {
             let text = format!("client.{client} {:?} never ends: {result:?}", asked.script);
-            return self.fail(text);
+            return self.world.fail(text);
         }
         // A fragment with a name of a file that has several may not come back.
-        if matches!(asked.script, Script::Join(_)) && self.links && self.rng.percent(20) {
+        if matches!(asked.script, Script::Join(_)) && self.links && self.world.rng.percent(20) {
             self.report.refused += 1;
-            return self.schedule(MS, Event::Turn(client));
+            return self.world.schedule(MS, Event::Turn(client));
         }
         self.again(client, asked.script, 5 * MS);
     }
 
     /// Asks again after a while.
     pub(super) fn again(&mut self, client: usize, script: Script, after: u64) {
-        self.clients[client].script.push_front(script);
-        self.clients[client].again = true;
-        self.schedule(after, Event::Turn(client));
+        self.workers[client].script.push_front(script);
+        self.workers[client].again = true;
+        self.world.schedule(after, Event::Turn(client));
     }
 
     /// The number in the name of a directory of the root.
     pub(super) fn top(&self, client: usize, dir: Ino) -> Option<usize> {
-        let all = self.clients[client].dirs.iter().chain(&self.tree.bases);
+        let all = self.workers[client].dirs.iter().chain(&self.tree.bases);
         all.copied().position(|it| it == dir)
     }
 

@@ -3,15 +3,16 @@
 use types::{Errno, Ino};
 use wire::{Answer, Failure};
 
+use super::Requests;
 use crate::call::{Call, CallKind};
 use crate::invariants::liveness;
 use crate::tree::{Item, Tree};
-use crate::world::World;
+use crate::world::Drive;
 
 /// How often a question is repeated when the server says *not now* or does not know an inode.
 const TRIES_MAX: usize = 40;
 
-impl World {
+impl Requests {
     /// Makes a request of the simulation itself and waits for the answer.
     pub fn ask(&mut self, what: CallKind) -> Result<Answer, Failure> {
         self.ask_as(0, what)
@@ -19,14 +20,14 @@ impl World {
 
     fn ask_as(&mut self, client: usize, what: CallKind) -> Result<Answer, Failure> {
         let tid = self.call(client, Call::root(what.clone()), 0, Vec::new());
-        self.clients[client].asked.insert(tid, None);
+        self.workers[client].asked.insert(tid, None);
         let within = liveness::ANSWERED_WITHIN.0;
         let answered =
-            |world: &Self| world.clients[client].asked.get(&tid).is_some_and(Option::is_some);
+            |world: &Self| world.workers[client].asked.get(&tid).is_some_and(Option::is_some);
         if !self.run_until(within, answered) {
-            self.check(liveness::check([format!("{what:?}")].into_iter()));
+            self.world.check(liveness::check([format!("{what:?}")].into_iter()));
         }
-        let answer = self.clients[client].asked.remove(&tid).flatten();
+        let answer = self.workers[client].asked.remove(&tid).flatten();
         answer.unwrap_or_else(|| Err(Errno::TimedOut.into()))
     }
 
@@ -34,7 +35,7 @@ impl World {
     fn reader_of(&self, path: &str) -> usize {
         let region = self.oracle.regions.iter().find(|region| region.holds(path));
         let owner = region.and_then(|region| region.owner).map(|(owner, _)| owner);
-        let owner = self.clients.iter().position(|client| Some(client.id()) == owner);
+        let owner = self.world.clients.iter().position(|client| Some(client.id) == owner);
         owner.unwrap_or(0)
     }
 
@@ -43,7 +44,7 @@ impl World {
         let reader = self.reader_of(path);
         let mut result = Err(Errno::TimedOut.into());
         for _ in 0..TRIES_MAX {
-            if self.violation.is_some() {
+            if self.world.violation.is_some() {
                 break;
             }
             result = self.ask_as(reader, what.clone());
@@ -68,7 +69,7 @@ impl World {
         let mut tree = Tree::new();
         let mut todo = vec![(String::new(), Ino::ROOT)];
         while let Some((path, ino)) = todo.pop() {
-            if self.violation.is_some() {
+            if self.world.violation.is_some() {
                 break;
             }
             let item = self.read_item(&path, ino);
@@ -86,7 +87,7 @@ impl World {
         let mut item = Item::default();
         match self.ask_at(path, &CallKind::GetAttr { ino }) {
             Ok(Answer::Attr(attr)) => item.attr = attr,
-            other => self.check(Err(format!("{path} is listed, but {ino} is {other:?}"))),
+            other => self.world.check(Err(format!("{path} is listed, but {ino} is {other:?}"))),
         }
         if let Ok(Answer::Data(data)) = self.ask_at(path, &CallKind::GetData { ino }) {
             item.data = data;

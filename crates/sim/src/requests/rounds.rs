@@ -4,13 +4,14 @@
 use types::{ClientId, Errno, Ino, Seq};
 use wire::{Answer, ChangeOp, Op};
 
+use super::Requests;
+use super::project::Project;
 use crate::call::{Call, CallKind};
 use crate::invariants::{applied_survives, linearizable, liveness, merges, removed, same_tree};
 use crate::plan::Plan;
-use crate::project::Project;
 use crate::region::{Region, RegionKind};
 use crate::tree::{self, Tree};
-use crate::world::{Event, World};
+use crate::world::{Drive, Event};
 use types::rng::Rng;
 
 /// Removed files are purged within so many nanoseconds of quiet.
@@ -48,37 +49,35 @@ pub struct SimReport {
 pub fn run(seed: u64, trace: bool) -> SimReport {
     let mut rng = Rng::new(seed);
     let plan = Plan::draw(&mut rng);
-    let mut world = World::new(plan, rng, trace);
-    world.note(format_args!("{:?}", world.plan.clone()));
-    world.set_up();
-    for _ in 0..world.plan.rounds {
-        world.round();
+    let mut run = Requests::new(plan, rng, trace);
+    run.set_up();
+    for _ in 0..run.plan.rounds {
+        run.round();
     }
     SimReport {
         seed,
-        fingerprint: world.fingerprint(),
-        violation: world.violation.clone(),
-        trace: world.trace().to_vec(),
-        checked: world.oracle.checked,
-        answered_here: world.answered_here,
-        leased_here: world.leased_here,
-        async_ops: world.async_ops,
-        judged: world.history.judged,
-        snapshots: world.snapshots.compared,
-        terms: world.term,
+        fingerprint: run.world.fingerprint(),
+        violation: run.world.violation.clone(),
+        trace: run.world.trace(),
+        checked: run.oracle.checked,
+        answered_here: run.answered_here,
+        leased_here: run.leased_here,
+        async_ops: run.async_ops,
+        judged: run.history.judged,
+        snapshots: run.snapshots.compared,
+        terms: run.world.servers[0].term,
     }
 }
 
 /// The policy of a region that only the server's memory has.
 const VOLATILE: &str = "consistency: rpcs\ndurability: none\n";
 
-impl World {
+impl Requests {
     /// Starts the cluster and makes its regions.
     pub fn set_up(&mut self) {
         self.oracle.regions =
             vec![Region { known: false, ..Region::new(Ino::ROOT, "", RegionKind::Strong) }];
-        self.start();
-        self.connect(0);
+        self.start(0);
         let mut regions = vec![("/s".to_owned(), RegionKind::Strong)];
         if self.plan.volatile {
             regions.push(("/v".into(), RegionKind::Volatile));
@@ -98,13 +97,14 @@ impl World {
         for _ in 0..self.plan.clients {
             self.add_client();
         }
-        let last = self.clients.len() - 1;
-        self.clients[last].careful = self.plan.ack_safe;
+        let last = self.workers.len() - 1;
+        self.workers[last].careful = self.plan.ack_safe;
         for number in 0..self.oracle.regions.len() {
             if self.oracle.regions[number].kind == RegionKind::Decoupled {
-                let client = self.rng.index(self.plan.clients) + 1;
-                let project = Project::new(number, self.rng.percent(50), self.rng.percent(40));
-                self.clients[client].project.get_or_insert(project);
+                let client = self.world.rng.index(self.plan.clients) + 1;
+                let project =
+                    Project::new(number, self.world.rng.percent(50), self.world.rng.percent(40));
+                self.workers[client].project.get_or_insert(project);
             }
         }
     }
@@ -116,7 +116,7 @@ impl World {
             RegionKind::Volatile => self.set_policy(path, VOLATILE),
             RegionKind::AckSafe => self.set_policy(path, "ack: safe\n"),
             RegionKind::Decoupled => {
-                if self.rng.percent(50) {
+                if self.world.rng.percent(50) {
                     let dir = self.make(ino, "n0", 0o040_777);
                     self.make(ino, "n1", 0o100_644);
                     self.make(dir, "n1", 0o100_644);
@@ -133,7 +133,7 @@ impl World {
         match self.ask(CallKind::Create { parent, name, mode, size: 0, data: Vec::new() }) {
             Ok(Answer::Attr(attr)) => attr.ino,
             other => {
-                self.check(Err(format!("setting up: {other:?}")));
+                self.world.check(Err(format!("setting up: {other:?}")));
                 Ino::ROOT
             }
         }
@@ -147,10 +147,10 @@ impl World {
             client: ClientId(0),
         });
         let tid = self.ask_monitor(&op);
-        self.run_until(10_000_000_000, |world| world.monitor_answers.contains_key(&tid));
-        match self.monitor_answers.remove(&tid) {
+        self.run_until(10_000_000_000, |run| run.world.monitor.answers.contains_key(&tid));
+        match self.world.monitor.answers.remove(&tid) {
             Some(Ok(Answer::Attr(_))) => {}
-            other => self.check(Err(format!("setting a policy: {other:?}"))),
+            other => self.world.check(Err(format!("setting a policy: {other:?}"))),
         }
     }
 
@@ -160,13 +160,13 @@ impl World {
         self.quiesce();
         let when = "at the end of a round";
         self.compare(when);
-        if self.plan.volatile && self.rng.percent(30) {
+        if self.plan.volatile && self.world.rng.percent(30) {
             self.promise_more();
         }
-        match self.rng.below(4) {
+        match self.world.rng.below(4) {
             0 => {}
             1 => {
-                self.crash();
+                self.crash(0);
                 self.compare("after a crash in quiet");
             }
             2 => {
@@ -176,7 +176,7 @@ impl World {
             _ => {
                 let _ = self.ask(CallKind::Checkpoint);
                 self.harden();
-                self.crash();
+                self.crash(0);
                 self.compare("after a checkpoint and a crash");
             }
         }
@@ -192,55 +192,56 @@ impl World {
         let path = self.oracle.regions[at].path.clone();
         self.set_policy(&path, "consistency: rpcs\ndurability: stream\n");
         self.oracle.regions[at].soft = false;
-        self.crash();
+        self.crash(0);
         self.compare("after a policy that promises more, and a crash");
         self.set_policy(&path, VOLATILE);
     }
 
     fn work_under_faults(&mut self) {
-        if self.violation.is_some() {
+        if self.world.violation.is_some() {
             return;
         }
         self.oracle.late = false;
-        self.oracle.store_fails = self.plan.faults.errors_percent > 0;
-        self.disk.errors_percent = self.plan.faults.errors_percent;
+        self.oracle.store_fails = self.world.faults.errors_percent > 0;
+        self.world.fail_store(self.world.faults.errors_percent);
         self.issuing = true;
-        for client in 1..self.clients.len() {
-            self.clients[client].left = self.rng.between(1, self.plan.requests);
-            self.schedule(1, Event::Turn(client));
+        for client in 1..self.workers.len() {
+            self.workers[client].left = self.world.rng.between(1, self.plan.requests);
+            self.world.schedule(1, Event::Turn(client));
         }
-        let span = self.plan.requests * self.plan.delay_max / 8;
-        let faults = self.plan.faults.clone();
+        let span = self.plan.requests * self.world.delay_max / 8;
+        let faults = self.world.faults.clone();
         for (count, make) in [
             (faults.crashes, (|_| Event::Crash) as fn(u64) -> Event),
             (faults.breaks, Event::Break),
             (faults.kills, Event::Kill),
-            (faults.stops, |_| Event::Terminate),
+            (faults.stops, |_| Event::Terminate(0)),
             (self.plan.snapshots, |_| Event::Snapshot),
         ] {
-            for _ in 0..self.rng.below(count + 1) {
-                let (at, which) = (self.rng.between(1, span), self.rng.bits());
-                self.schedule(at, make(which));
+            for _ in 0..self.world.rng.below(count + 1) {
+                let (at, which) = (self.world.rng.between(1, span), self.world.rng.bits());
+                self.world.schedule(at, make(which));
             }
         }
-        self.run_until(span + 3_000_000_000, |world| {
-            world.clients.iter().skip(1).all(|client| !client.alive || client.left == 0)
+        self.run_until(span + 3_000_000_000, |run| {
+            let mut all = run.world.clients.iter().zip(&run.workers).skip(1);
+            all.all(|(client, worker)| !client.alive || worker.left == 0)
         });
     }
 
     /// Faults end; every request is answered, every change is durable.
     pub fn quiesce(&mut self) {
         self.issuing = false;
-        self.disk.errors_percent = 0;
-        self.events.retain(|_, event| {
-            !matches!(event, Event::Crash | Event::Break(_) | Event::Kill(_) | Event::Terminate)
+        self.world.fail_store(0);
+        self.world.events.retain(|_, event| {
+            !matches!(event, Event::Crash | Event::Break(_) | Event::Kill(_) | Event::Terminate(0))
         });
-        self.oracle.store_fails |= self.plan.faults.errors_percent > 0;
+        self.oracle.store_fails |= self.world.faults.errors_percent > 0;
         let within = liveness::ANSWERED_WITHIN.0;
         let quiet = self.run_until(within, Self::is_quiet);
         if quiet {
-            for client in 1..self.clients.len() {
-                if self.clients[client].alive {
+            for client in 1..self.workers.len() {
+                if self.world.clients[client].alive {
                     self.call(client, Call::root(CallKind::Sync), 0, Vec::new());
                 }
             }
@@ -248,16 +249,16 @@ impl World {
         for _ in 0..20 {
             let end = self.run_until(within, Self::is_quiet);
             let mut waiting = !end;
-            for client in 1..self.clients.len() {
+            for client in 1..self.workers.len() {
                 waiting |= self.finish_project(client);
             }
-            if !waiting || self.violation.is_some() {
+            if !waiting || self.world.violation.is_some() {
                 break;
             }
         }
         // A merge continues without its client, between requests. Until it ends, any part of it may
         // be visible.
-        self.run_until(within, |world| world.mds.as_ref().is_some_and(|mds| !mds.is_merging()));
+        self.run_until(within, |run| run.world.servers[0].is(|mds| !mds.is_merging()));
         // Nothing more of a dead client is carried out when the server knows that it is gone.
         self.run_until(within, Self::has_noticed_ends);
         // Changes of killed clients are promised to no client until the journal has them.
@@ -269,31 +270,32 @@ impl World {
 
     /// Whether the server has noticed the end of every connection that ended.
     fn has_noticed_ends(&self) -> bool {
-        !self.events.values().any(|event| matches!(event, Event::ServerSawClose(_)))
+        !self.world.events.values().any(|event| matches!(event, Event::ServerSawClose(_)))
     }
 
     fn is_quiet(&self) -> bool {
-        let quiet = |client: &crate::client::Client| {
-            client.is_idle() && (!client.alive || client.conn.is_some())
+        let quiet = |client: usize| {
+            let connected = self.world.conn(client).is_some();
+            self.is_idle(client) && (connected || !self.world.clients[client].alive)
         };
-        self.mds.as_ref().is_some_and(mds::Mds::is_active) && self.clients.iter().skip(1).all(quiet)
+        self.world.servers[0].is(mds::Mds::is_active) && (1..self.workers.len()).all(quiet)
     }
 
     fn check_quiet(&mut self) {
-        if self.violation.is_some() {
+        if self.world.violation.is_some() {
             return;
         }
-        let left = self.clients.iter().skip(1).filter(|client| !client.is_idle());
-        let left = left.map(|client| format!("{}: {:?}", client.id(), client.outstanding));
+        let left = (1..self.workers.len()).filter(|client| !self.is_idle(*client));
+        let left = left.map(|client| format!("{client}: {:?}", self.workers[client].outstanding));
         let left: Vec<_> = left.collect();
-        self.check(liveness::check(left.into_iter()));
+        self.world.check(liveness::check(left.into_iter()));
         let dead: Vec<_> =
-            self.clients.iter().filter(|client| !client.alive).map(|client| client.id()).collect();
+            self.world.clients.iter().filter(|it| !it.alive).map(|it| it.id).collect();
         let requests = self.oracle.requests.iter();
         let alive = requests.filter(|((client, _), _)| !dead.contains(client));
         let result = applied_survives::check(alive.map(|(_, issued)| issued));
-        self.check(result);
-        for client in 0..self.clients.len() {
+        self.world.check(result);
+        for client in 0..self.workers.len() {
             if let Some(region) = self.asked_in_vain(client) {
                 // Whether a client got the subtree that died while it asked is not known.
                 let subtree = self.oracle.regions[region].root;
@@ -308,7 +310,7 @@ impl World {
                 // It may have merged and released it itself, without hearing of that.
                 let gone = released.as_ref().is_err_and(|failure| failure.errno == Errno::Stale);
                 if released != Ok(Answer::Done) && !gone {
-                    self.check(Err(format!("releasing {subtree}: {released:?}")));
+                    self.world.check(Err(format!("releasing {subtree}: {released:?}")));
                 }
                 self.oracle.regions[region].owner = None;
             }
@@ -317,14 +319,14 @@ impl World {
 
     /// Compares the server's tree with the model's, and learns unknown regions.
     pub fn compare(&mut self, when: &str) {
-        if self.violation.is_some() {
+        if self.world.violation.is_some() {
             return;
         }
-        if self.mds.is_none() {
-            self.start();
+        if self.world.servers[0].mds.is_none() {
+            self.start(0);
         }
         self.run_until(liveness::ANSWERED_WITHIN.0, Self::is_quiet);
-        self.note(format_args!("$ compare {when}"));
+        self.world.note(format_args!("$ compare {when}"));
         self.compare_snapshots(when);
         let mut actual = self.read_tree();
         if self.oracle.regions.iter().any(|region| !region.known) {
@@ -333,7 +335,7 @@ impl World {
             // disappear.
             actual = self.read_tree();
         }
-        if self.violation.is_some() {
+        if self.world.violation.is_some() {
             return;
         }
         self.check_removed(&actual, when);
@@ -342,15 +344,15 @@ impl World {
             if let Some(journal) = in_doubt.take() {
                 let actual = tree::to_model(&actual);
                 let before = &self.oracle.model;
-                self.check(merges::all_or_nothing((before, &actual), root, &journal));
+                self.world.check(merges::all_or_nothing((before, &actual), root, &journal));
             }
         }
-        if let Some(history) = self.history.end(&actual, &self.oracle.regions, self.now) {
-            self.check(linearizable::check(&history));
+        if let Some(history) = self.history.end(&actual, &self.oracle.regions, self.world.now) {
+            self.world.check(linearizable::check(&history));
         }
         let expected = tree::of_model(&self.oracle.model);
         let result = same_tree::check(&expected, &actual, &self.oracle.regions, when);
-        self.check(result);
+        self.world.check(result);
         if self.oracle.regions.iter().all(|region| region.known) {
             return self.oracle.mark_durable();
         }
@@ -360,16 +362,17 @@ impl World {
     /// Checks that no inode in the tree was purged, and that removed files are.
     fn check_removed(&mut self, actual: &Tree, when: &str) {
         let regions = &self.oracle.regions;
-        let gone = match self.removed.see(actual, &self.disk.deleting, regions, when) {
-            Ok(gone) => gone,
-            Err(text) => return self.check(Err(text)),
-        };
+        let gone =
+            match self.removed.see(actual, &self.world.servers[0].disk.deleting, regions, when) {
+                Ok(gone) => gone,
+                Err(text) => return self.world.check(Err(text)),
+            };
         // Removals in volatile subtrees are not journalled: a crash may lose the purge.
         if self.plan.volatile || gone.is_empty() {
             return;
         }
-        self.run_until(DELETED_WITHIN, |world| gone.is_subset(&world.disk.deleted));
-        self.check(removed::check(&gone, &self.disk.deleted, when));
+        self.run_until(DELETED_WITHIN, |run| gone.is_subset(&run.world.servers[0].disk.deleted));
+        self.world.check(removed::check(&gone, &self.world.servers[0].disk.deleted, when));
     }
 
     /// Everything is in the metadata store: nothing may be lost from here on.
@@ -381,26 +384,19 @@ impl World {
 
     /// Tells the server to stop, and checks that it left no journal.
     pub fn stop_cleanly(&mut self) {
-        if self.violation.is_some() {
+        if self.world.violation.is_some() {
             return;
         }
         self.harden();
-        self.schedule(1, Event::Terminate);
-        if !self.run_until(liveness::ANSWERED_WITHIN.0, |world| world.stopped) {
-            return self.check(Err("told to stop, the server did not".into()));
+        self.world.schedule(1, Event::Terminate(0));
+        if !self.run_until(liveness::ANSWERED_WITHIN.0, |run| run.world.servers[0].stopped) {
+            return self.world.check(Err("told to stop, the server did not".into()));
         }
         use objstore::ObjectStore;
-        let left = self.disk.memory.list("journal/mds.").unwrap_or_default();
+        let left = self.world.memory.list("journal/mds.").unwrap_or_default();
         if !left.is_empty() {
-            self.check(Err(format!("a clean stop left {left:?}")));
+            self.world.check(Err(format!("a clean stop left {left:?}")));
         }
         self.oracle.safe = self.oracle.safe.max(Seq(0));
-    }
-
-    /// A merge that a region should show completely.
-    pub fn check_merge(&mut self, region: usize) {
-        let region = &self.oracle.regions[region];
-        let result = merges::complete(&self.oracle.model, region.root, &region.last_merge);
-        self.check(result);
     }
 }

@@ -14,10 +14,10 @@ use namespace::Refusal;
 use types::{Attr, Cred, Ino, Seq};
 use wire::{AdminOp, Op};
 
+use super::Requests;
 use crate::oracle::Violation;
 use crate::region::{Region, RegionKind};
 use crate::tree::{self, Item, Tree};
-use crate::world::World;
 
 /// So many are kept at most: the oldest are forgotten.
 const KEPT_MAX: usize = 4;
@@ -39,11 +39,11 @@ struct Expected {
     regions: Vec<Region>,
 }
 
-impl World {
+impl Requests {
     /// The server has a snapshot taken: nothing is changed before it hears of that.
     pub(crate) fn note_snapshot(&mut self, op: &StoreOp) {
         let StoreOp::TakeSnapshot { snapshot } = op else { return };
-        let known = read_snapshots(&self.disk.memory).map(|(table, _)| table);
+        let known = read_snapshots(&self.world.memory).map(|(table, _)| table);
         if known.is_ok_and(|table| table.get(snapshot.id).is_some()) {
             // The request was repeated, and the snapshot stays the same.
             return;
@@ -62,9 +62,9 @@ impl World {
     /// Takes a snapshot, compares one, or forgets one.
     pub(crate) fn use_snapshots(&mut self) {
         let live = self.live_snapshots();
-        match self.rng.below(4) {
+        match self.world.rng.below(4) {
             0 if !live.is_empty() => {
-                let snapshot = live[self.rng.index(live.len())].clone();
+                let snapshot = live[self.world.rng.index(live.len())].clone();
                 self.compare_snapshot(&snapshot, "under way");
             }
             1 if !live.is_empty() => self.forget_snapshot(&live),
@@ -78,36 +78,31 @@ impl World {
             self.forget_snapshot(&live);
         }
         let roots: Vec<Ino> = self.oracle.regions.iter().map(|region| region.root).collect();
-        let dir = if self.rng.percent(50) { Ino::ROOT } else { self.rng.pick(&roots) };
+        let dir = if self.world.rng.percent(50) { Ino::ROOT } else { self.world.rng.pick(&roots) };
         self.snapshots.last_id += 1;
         let id = self.snapshots.last_id;
-        self.note(format_args!("$ snapshot {id} of {dir}"));
-        let client = &mut self.clients[0];
-        client.session.call(
-            &Cred::root(),
-            Op::Admin(AdminOp::Snapshot { dir, id }),
-            &mut client.effects,
-        );
-        self.flush(0);
+        self.world.note(format_args!("$ snapshot {id} of {dir}"));
+        self.world.request(0, &Cred::root(), Op::Admin(AdminOp::Snapshot { dir, id }));
+        self.send(0);
     }
 
     /// Unneeded objects are dropped.
     fn forget_snapshot(&mut self, live: &[Snapshot]) {
-        let Snapshot { id, number, .. } = live[self.rng.index(live.len())];
-        self.note(format_args!("$ forget snapshot {number}"));
-        let forgotten = change_snapshots(&self.disk.memory, |table| {
+        let Snapshot { id, number, .. } = live[self.world.rng.index(live.len())];
+        self.world.note(format_args!("$ forget snapshot {number}"));
+        let forgotten = change_snapshots(&self.world.memory, |table| {
             table.retain(|snapshot| snapshot.id != id);
             Ok(())
         });
-        self.check(forgotten.map_err(|error| error.to_string()));
+        self.world.check(forgotten.map_err(|error| error.to_string()));
         self.snapshots.expected.remove(&id);
     }
 
     fn live_snapshots(&mut self) -> Vec<Snapshot> {
-        match read_snapshots(&self.disk.memory) {
+        match read_snapshots(&self.world.memory) {
             Ok((table, _)) => table.live().cloned().collect(),
             Err(error) => {
-                self.check(Err(error.to_string()));
+                self.world.check(Err(error.to_string()));
                 Vec::new()
             }
         }
@@ -123,7 +118,7 @@ impl World {
     fn compare_snapshot(&mut self, snapshot: &Snapshot, when: &str) {
         let Snapshot { number, id, .. } = *snapshot;
         let Some(Expected { tree, regions }) = self.snapshots.expected.get(&id) else {
-            return self.check(Err(format!("nobody took snapshot {number}")));
+            return self.world.check(Err(format!("nobody took snapshot {number}")));
         };
         let top = String::from_utf8_lossy(&snapshot.path).into_owned();
         let top = top.trim_end_matches('/');
@@ -133,7 +128,7 @@ impl World {
         });
         self.snapshots.compared += 1;
         let about = |text| format!("snapshot {number} of {top}/ {when}: {text}");
-        self.check(result.map_err(about));
+        self.world.check(result.map_err(about));
     }
 
     /// The content of a snapshot for a reader of the store.
@@ -173,7 +168,7 @@ impl World {
 
     fn load(&self, view: &mut BranchView, number: u64, refusal: Refusal) -> Result<(), Violation> {
         let Refusal::Cold(dir) = refusal else { return Err(format!("{refusal:?}")) };
-        let loaded = load_dir_at(&self.disk.memory, dir, number);
+        let loaded = load_dir_at(&self.world.memory, dir, number);
         let loaded = loaded.map_err(|error| error.to_string())?;
         view.load(dir, loaded.as_ref());
         Ok(())

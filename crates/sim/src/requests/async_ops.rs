@@ -9,9 +9,10 @@ use client::LocalAnswer;
 use types::{ClientId, Seq, Tid, Timestamp};
 use wire::{Answer, Failure, Message, Reply};
 
+use super::Requests;
 use crate::call::{Call, CallKind};
 use crate::oracle::Key;
-use crate::world::{Event, World};
+use crate::world::{Event, Link};
 
 /// The longest time for which a client collects local answers.
 const COLLECT_MAX: u64 = 20_000_000;
@@ -51,14 +52,13 @@ impl AsyncClient {
     }
 }
 
-impl World {
+impl Requests {
     /// Judges a local answer of a client. Returns whether there is one.
     pub(crate) fn says(&mut self, client: usize, call: &Call, tid: Tid, repeats: u8) -> bool {
-        let (clock, moment) = (self.clock(), self.moment_of(client));
-        let known = &mut self.clients[client];
-        let id = known.id();
-        let known =
-            known.session.known(&call.cred, &call.what.op(), clock.time, &mut known.effects);
+        let (clock, moment) = (self.world.clock(), self.moment_of(client));
+        let id = self.world.clients[client].id;
+        let Link { session, effects, .. } = self.world.home(client);
+        let known = session.known(&call.cred, &call.what.op(), clock.time, effects);
         let said = |change, tid, after, result| {
             let (call, at) = (call.clone(), moment);
             Said { tid, after, change, call, result, at }
@@ -69,42 +69,42 @@ impl World {
             // an inode in an earlier state.
             LocalAnswer::Remembered(_)
                 if matches!(call.what, CallKind::Walk { .. } | CallKind::Lookup { .. })
-                    && self.clients[client].async_ops.newest().is_some() => {}
+                    && self.workers[client].async_ops.newest().is_some() => {}
             LocalAnswer::Remembered(result) => self.knows(client, call, tid, result),
-            LocalAnswer::Local(_) if self.clients[client].async_ops.wrong => {}
+            LocalAnswer::Local(_) if self.workers[client].async_ops.wrong => {}
             LocalAnswer::Local(result) => {
-                self.note(format_args!("{id} sees {call:?}: {result:?}"));
-                match self.clients[client].async_ops.newest() {
+                self.world.note(format_args!("{id} sees {call:?}: {result:?}"));
+                match self.workers[client].async_ops.newest() {
                     None => self.knows(client, call, tid, result),
                     Some(after) => {
                         let said = said(false, tid, after, result);
-                        self.clients[client].async_ops.said.push_back(said);
+                        self.workers[client].async_ops.said.push_back(said);
                     }
                 }
             }
             LocalAnswer::Async(tid, result) => {
-                self.note(format_args!("{id} does {tid} {call:?}: {result:?}"));
+                self.world.note(format_args!("{id} does {tid} {call:?}: {result:?}"));
                 self.oracle.issue((id, tid), call.clone(), Vec::new());
                 self.oracle.answer_async((id, tid));
-                self.clients[client].async_ops.said.push_back(said(true, tid, tid, result));
+                self.workers[client].async_ops.said.push_back(said(true, tid, tid, result));
                 self.async_ops += 1;
-                if !std::mem::replace(&mut self.clients[client].async_ops.is_sending, true) {
-                    let after = self.rng.between(1, COLLECT_MAX);
-                    self.schedule(after, Event::SendAsync(client));
+                if !std::mem::replace(&mut self.workers[client].async_ops.is_sending, true) {
+                    let after = self.world.rng.between(1, COLLECT_MAX);
+                    self.world.schedule(after, Event::SendAsync(client));
                 }
             }
             LocalAnswer::Soon => {
                 // At its next turn, of which there is one as long as there is something to do.
-                self.clients[client].again.push_front((call.clone(), repeats));
+                self.workers[client].again.push_front((call.clone(), repeats));
             }
             LocalAnswer::WantsNumbers(count) => {
-                self.clients[client].again.push_front((call.clone(), repeats));
+                self.workers[client].again.push_front((call.clone(), repeats));
                 let subtree = types::Ino(0);
                 let what = CallKind::Extend { subtree, count };
                 self.call(client, Call::root(what), 0, Vec::new());
             }
         }
-        self.flush(client);
+        self.send(client);
         true
     }
 
@@ -116,12 +116,12 @@ impl World {
         tid: Tid,
         fresh: bool,
     ) -> bool {
-        let (now, known) = (self.clock_of(client), &self.clients[client]);
-        let leased = known.session.leased(&call.cred, &call.what.op(), now, fresh);
+        let (now, session) = (self.clock_of(client), self.world.session(client));
+        let leased = session.leased(&call.cred, &call.what.op(), now, fresh);
         let Some(result) = leased else { return false };
         // As above.
         let leads = matches!(call.what, CallKind::Walk { .. } | CallKind::Lookup { .. });
-        if known.async_ops.newest().is_none() || !leads {
+        if self.workers[client].async_ops.newest().is_none() || !leads {
             self.leased_here += 1;
             self.knows(client, call, tid, result);
         }
@@ -130,21 +130,22 @@ impl World {
 
     /// A client sends its local changes to the server.
     pub(crate) fn send_async_of(&mut self, client: usize) {
-        let now = self.now;
-        let known = &mut self.clients[client];
-        known.async_ops.is_sending = false;
-        if !known.alive {
+        let now = self.world.now;
+        let async_ops = &mut self.workers[client].async_ops;
+        async_ops.is_sending = false;
+        if !self.world.clients[client].alive {
             return;
         }
-        known.session.send_async(&mut known.effects);
-        known.async_ops.sent.get_or_insert(now);
-        self.flush(client);
+        async_ops.sent.get_or_insert(now);
+        let Link { session, effects, .. } = self.world.home(client);
+        session.send_async(effects);
+        self.send(client);
     }
 
     /// The server executed a change that a client had answered locally.
     pub(crate) fn note_applied(&mut self, (id, tid): Key, seq: Seq, time: Timestamp) {
-        let Some(client) = self.clients.iter().position(|client| client.id() == id) else { return };
-        let async_ops = &mut self.clients[client].async_ops;
+        let Some(client) = self.world.clients.iter().position(|it| it.id == id) else { return };
+        let async_ops = &mut self.workers[client].async_ops;
         let Some(at) = async_ops.said.iter().position(|said| said.change && said.tid == tid) else {
             if let Some(at) = async_ops.dropped.iter().position(|said| said.tid == tid) {
                 // It was about nothing that is not there. Others see it.
@@ -154,11 +155,11 @@ impl World {
             return;
         };
         if at != 0 {
-            return self
-                .check(Err(format!("{id} {tid} was carried out before what came before it")));
+            let text = format!("{id} {tid} was carried out before what came before it");
+            return self.world.check(Err(text));
         }
         let follows = |said: &mut Said| said.after == tid;
-        while let Some(said) = self.clients[client].async_ops.said.pop_front_if(follows) {
+        while let Some(said) = self.workers[client].async_ops.said.pop_front_if(follows) {
             let (seq, time) = if said.change { (seq, time) } else { (Seq(0), Timestamp(0)) };
             self.judge(id, client, said, (seq, time));
         }
@@ -166,7 +167,7 @@ impl World {
 
     fn judge(&mut self, id: ClientId, client: usize, said: Said, (seq, time): (Seq, Timestamp)) {
         let Said { tid, change, call, result, at, .. } = said;
-        let epoch = self.clients[client].session.epoch().0;
+        let epoch = self.world.session(client).epoch().0;
         let reply = Reply { tid, seq, time, safe: Seq(0), grants: None, result };
         self.history.asked((id, tid), &call.what, at);
         self.history.note_reply(id, epoch, &reply, at);
@@ -174,17 +175,17 @@ impl World {
             self.oracle.issue((id, tid), call, Vec::new());
         }
         let judged = self.oracle.emitted(id, &Message::Reply(reply));
-        self.check(judged);
+        self.world.check(judged);
     }
 
     /// The server did not execute a local change, or never will: later answers of the client
     /// concern an object that does not exist.
     pub(crate) fn drop_async(&mut self, client: usize) {
-        let id = self.clients[client].id();
-        for said in std::mem::take(&mut self.clients[client].async_ops.said) {
+        let id = self.world.clients[client].id;
+        for said in std::mem::take(&mut self.workers[client].async_ops.said) {
             if said.change {
                 self.oracle.lost_async((id, said.tid));
-                self.clients[client].async_ops.dropped.push(said);
+                self.workers[client].async_ops.dropped.push(said);
             }
         }
     }

@@ -7,11 +7,11 @@ use namespace::PlannedInode;
 use objstore::{Expect, ObjectStore};
 use policy::{Cell, InterferePolicy, Policy};
 use types::{AttrChange, Cred, EntryName, Errno, Ino, InoRange, Seq, Stripe, Tid, Timestamp};
-use wire::{Answer, Failure, MergeFlags, Message, UnusedNumbers};
+use wire::{Answer, Failure, MergeFlags, UnusedNumbers};
 
+use super::Requests;
 use crate::call::{Call, CallKind};
-use crate::client::Client;
-use crate::world::{Event, World};
+use crate::world::{Drive, Event};
 
 /// Where a project stands.
 #[derive(Debug)]
@@ -108,22 +108,22 @@ impl Project {
     }
 }
 
-impl World {
+impl Requests {
     /// One step of a client's project.
     pub(crate) fn work_on_project(&mut self, client: usize) {
-        let Some(mut project) = self.clients[client].project.take() else { return };
+        let Some(mut project) = self.workers[client].project.take() else { return };
         match project.stage {
             ProjectStage::New | ProjectStage::Refused => self.ask_for_subtree(client, &mut project),
             ProjectStage::Asked(tid) => self.asked(client, &mut project, tid),
             ProjectStage::Working => self.append(client, &mut project),
             ProjectStage::Interrupted => self.merge(client, &mut project),
             // Another job in the same subtree: its journal begins at position 1 again.
-            ProjectStage::Done if self.rng.percent(30) => {
+            ProjectStage::Done if self.world.rng.percent(30) => {
                 project = Project::new(project.region, project.global, project.block);
             }
             ProjectStage::Merging(_) | ProjectStage::Doubtful | ProjectStage::Done => {}
         }
-        self.clients[client].project = Some(project);
+        self.workers[client].project = Some(project);
     }
 
     fn ask_for_subtree(&mut self, client: usize, project: &mut Project) {
@@ -132,7 +132,7 @@ impl World {
             return;
         }
         region.closed = true;
-        let (path, id) = (region.path.clone(), self.clients[client].id());
+        let (path, id) = (region.path.clone(), self.world.clients[client].id);
         let policy = project.policy().to_yaml();
         let tid = self.ask_monitor(&wire::Op::Job(wire::JobOp::Decouple {
             path: path.as_bytes(),
@@ -143,17 +143,17 @@ impl World {
     }
 
     fn asked(&mut self, client: usize, project: &mut Project, tid: Tid) {
-        let id = self.clients[client].id();
-        match self.monitor_answers.remove(&tid) {
+        let id = self.world.clients[client].id;
+        match self.world.monitor.answers.remove(&tid) {
             // The server crashed: the question is asked again.
-            None if self.recovered && !self.is_asked(tid) => {
+            None if self.world.servers[0].recovered && !self.world.is_asked(tid) => {
                 self.oracle.regions[project.region].closed = false;
                 project.stage = ProjectStage::Refused;
             }
             None => {}
             Some(Ok(Answer::Decoupled(answer))) => {
                 let result = self.oracle.granted(id, answer.range);
-                self.check(result);
+                self.world.check(result);
                 let region = &mut self.oracle.regions[project.region];
                 region.closed = false;
                 region.owner = Some((id, project.block));
@@ -161,14 +161,16 @@ impl World {
                 let grant = Grant { client: id, root, range, epoch, empty, check: false };
                 project.dirs = vec![root.ino];
                 project.inner = Some(ClientSubtree::new(grant, Seq(1)));
-                project.target = self.rng.between(1, 40);
+                project.target = self.world.rng.between(1, 40);
                 project.stage = ProjectStage::Working;
             }
-            Some(Ok(other)) => self.check(Err(format!("a decoupling was answered {other:?}"))),
+            Some(Ok(other)) => {
+                self.world.check(Err(format!("a decoupling was answered {other:?}")))
+            }
             Some(Err(failure)) => {
                 let excused = matches!(failure.errno, Errno::Again | Errno::Io | Errno::NoSpace);
                 if !excused {
-                    self.check(Err(format!("a decoupling was refused: {failure:?}")));
+                    self.world.check(Err(format!("a decoupling was refused: {failure:?}")));
                 }
                 self.oracle.regions[project.region].closed = false;
                 project.stage = ProjectStage::Refused;
@@ -177,13 +179,13 @@ impl World {
     }
 
     fn append(&mut self, client: usize, project: &mut Project) {
-        let time = self.clock().time;
-        let mut rng = self.rng.fork();
+        let time = self.world.clock().time;
+        let mut rng = self.world.rng.fork();
         for _ in 0..rng.between(1, 8) {
             let Some(inner) = &mut project.inner else { return };
             if inner.inodes_left() == 0 {
                 let what = CallKind::Extend { subtree: inner.root(), count: rng.between(1, 30) };
-                if !self.clients[client]
+                if !self.workers[client]
                     .outstanding
                     .values()
                     .any(|(call, _)| matches!(call.what, CallKind::Extend { .. }))
@@ -193,12 +195,12 @@ impl World {
                 break;
             }
             if let Some(ino) = one_event(project, &mut rng, self.plan.names, time) {
-                let taken = self.oracle.numbers.take(self.clients[client].id(), ino);
-                self.check(taken);
+                let taken = self.oracle.numbers.take(self.world.clients[client].id, ino);
+                self.world.check(taken);
             }
         }
         if project.inner.as_ref().is_some_and(|inner| inner.events() >= project.target) {
-            project.release = self.rng.percent(20);
+            project.release = self.world.rng.percent(20);
             self.merge(client, project);
         }
     }
@@ -206,12 +208,12 @@ impl World {
     /// Begins a merge if no other client has a request under way in the subtree.
     fn merge(&mut self, client: usize, project: &mut Project) {
         let root = self.oracle.regions[project.region].root;
-        let quiet = self.clients.iter().all(|other| {
+        let quiet = self.workers.iter().all(|other| {
             let pending = other.outstanding.values().chain(&other.again);
             pending.into_iter().all(|(call, _)| !self.is_about(call, root))
         });
         self.oracle.regions[project.region].closed = true;
-        if !quiet || !self.clients[client].session.is_connected() {
+        if !quiet || !self.world.session(client).is_connected() {
             project.stage = ProjectStage::Interrupted;
             return;
         }
@@ -219,7 +221,7 @@ impl World {
         if project.release {
             // From now on any client may get them.
             for range in inner.give_up() {
-                self.oracle.numbers.give_up(self.clients[client].id(), range);
+                self.oracle.numbers.give_up(self.world.clients[client].id, range);
                 project.unused.push(range);
             }
         }
@@ -228,28 +230,26 @@ impl World {
         let mut object = String::new();
         let mut announced = bytes.len() as u64;
         if project.global && inner.events() > 0 {
-            object =
-                client_journal_name(root, self.clients[client].id(), inner.grant().range, first);
+            object = client_journal_name(
+                root,
+                self.world.clients[client].id,
+                inner.grant().range,
+                first,
+            );
             if !project.asked {
-                let _ = self.disk.memory.put(&object, &bytes, Expect::Any);
+                let _ = self.world.memory.put(&object, &bytes, Expect::Any);
             }
-            if std::mem::replace(&mut project.asked, true) || self.rng.percent(50) {
+            if std::mem::replace(&mut project.asked, true) || self.world.rng.percent(50) {
                 announced = 0;
             }
         }
-        let store = project.global && self.rng.percent(30);
+        let store = project.global && self.world.rng.percent(30);
         let flags = MergeFlags { release: project.release, store, ..MergeFlags::default() };
         let unused = UnusedNumbers::encode(&project.unused);
         let what = CallKind::Merge { subtree: root, bytes: announced, object, flags, unused };
         let tid = self.call(client, Call::root(what), 0, bytes.clone());
-        if announced > 0
-            && let Some(conn) = self.clients[client].conn
-        {
-            let size = self.rng.between(50, 2000);
-            for bytes in bytes.chunks(usize::try_from(size).unwrap_or(50)) {
-                let frame = Message::Chunk { tid, bytes }.to_frame();
-                self.send_to_server(conn, Event::ToServer(conn, frame));
-            }
+        if announced > 0 {
+            self.world.send_chunks(client, tid, &bytes);
         }
         project.stage = ProjectStage::Merging(tid);
         self.disturb_merge(client);
@@ -257,14 +257,15 @@ impl World {
 
     /// Sometimes the client dies while its journal is being merged, and then the server.
     fn disturb_merge(&mut self, client: usize) {
-        let faults = &self.plan.faults;
-        if !self.issuing || faults.crashes == 0 || faults.kills == 0 || !self.rng.percent(20) {
+        let faults = &self.world.faults;
+        if !self.issuing || faults.crashes == 0 || faults.kills == 0 || !self.world.rng.percent(20)
+        {
             return;
         }
-        let at = self.rng.between(1, 6 * self.plan.delay_max);
-        self.schedule(at, Event::Kill(client as u64 - 1));
-        let later = self.rng.between(0, self.plan.delay_max);
-        self.schedule(at + later, Event::Crash);
+        let at = self.world.rng.between(1, 6 * self.world.delay_max);
+        self.world.schedule(at, Event::Kill(client as u64 - 1));
+        let later = self.world.rng.between(0, self.world.delay_max);
+        self.world.schedule(at + later, Event::Crash);
     }
 
     /// Whether a request is about something below a directory, as far as the model knows.
@@ -282,19 +283,19 @@ impl World {
 
     /// The connection broke: a transfer is not repeated by the session.
     pub(crate) fn merge_interrupted(&mut self, client: usize) {
-        let Some(project) = &mut self.clients[client].project else { return };
+        let Some(project) = &mut self.workers[client].project else { return };
         if let ProjectStage::Merging(tid) = project.stage {
             project.stage = ProjectStage::Interrupted;
-            self.clients[client].session.forget(tid);
-            self.clients[client].outstanding.remove(&tid);
-            self.clients[client].left += 2;
+            self.world.home(client).session.forget(tid);
+            self.workers[client].outstanding.remove(&tid);
+            self.workers[client].left += 2;
         }
     }
 
     /// Brings a merge or a question to the monitor that is under way to its end. Returns whether
     /// there was something to do.
     pub(crate) fn finish_project(&mut self, client: usize) -> bool {
-        let Some(project) = &self.clients[client].project else { return false };
+        let Some(project) = &self.workers[client].project else { return false };
         let busy = match project.stage {
             ProjectStage::Refused => !self.asks_no_more(project),
             ProjectStage::Asked(_) | ProjectStage::Interrupted => true,
@@ -304,16 +305,18 @@ impl World {
             | ProjectStage::Doubtful
             | ProjectStage::Done => false,
         };
-        if busy && self.clients[client].alive {
+        if busy && self.world.clients[client].alive {
             self.run_until(100_000_000, |_| false);
             // By now the server knows the dead clients: their requests took effect, or never will.
-            for dead in self.clients.iter_mut().filter(|client| !client.alive) {
-                dead.outstanding.clear();
-                dead.again.clear();
+            for (client, worker) in self.world.clients.iter().zip(&mut self.workers) {
+                if !client.alive {
+                    worker.outstanding.clear();
+                    worker.again.clear();
+                }
             }
             self.work_on_project(client);
         }
-        busy && self.clients[client].alive
+        busy && self.world.clients[client].alive
     }
 
     /// After a crash the content of the region that a project requested is unknown, and the answer
@@ -326,10 +329,11 @@ impl World {
     /// The region of which a client does not know whether it has it, and never will.
     pub(crate) fn asked_in_vain(&mut self, client: usize) -> Option<usize> {
         let gives_up =
-            self.clients[client].project.as_ref().is_some_and(|it| self.asks_no_more(it));
-        let Client { alive, project, .. } = &mut self.clients[client];
+            self.workers[client].project.as_ref().is_some_and(|it| self.asks_no_more(it));
+        let alive = self.world.clients[client].alive;
         let doubtful = |project: &&mut Project| matches!(project.stage, ProjectStage::Doubtful);
-        let project = project.as_mut().filter(|it| gives_up || !*alive || doubtful(it))?;
+        let project = self.workers[client].project.as_mut();
+        let project = project.filter(|it| gives_up || !alive || doubtful(it))?;
         if doubtful(&project) {
             project.stage = ProjectStage::Done;
             self.oracle.regions[project.region].owner = None;
@@ -355,9 +359,9 @@ impl World {
         call: &Call,
         result: &Result<Answer, Failure>,
     ) -> bool {
-        let Some(mut project) = self.clients[client].project.take() else { return false };
+        let Some(mut project) = self.workers[client].project.take() else { return false };
         let mine = self.take_answer(&mut project, tid, call, result);
-        self.clients[client].project = Some(project);
+        self.workers[client].project = Some(project);
         mine
     }
 
@@ -398,7 +402,7 @@ impl World {
                 project.asked = false;
                 region.closed = false;
                 project.stage = ProjectStage::Working;
-                project.target = self.rng.between(1, 40);
+                project.target = self.world.rng.between(1, 40);
                 if let Some(inner) = &mut project.inner {
                     let journal = journal_of(inner);
                     if gone && region.known && region.last_merge != journal {
@@ -412,7 +416,7 @@ impl World {
                 }
                 project.dirs = vec![region.root];
                 if region.known {
-                    let dirs = crate::workload::dirs(&self.oracle.model, region.root);
+                    let dirs = super::choose::dirs(&self.oracle.model, region.root);
                     project.dirs = dirs;
                 }
                 project.files.clear();

@@ -3,9 +3,9 @@
 use model::Model;
 use types::{AttrChange, Cred, Ino, RenameFlags, XattrFlags};
 
+use super::Requests;
 use crate::call::{Call, CallKind};
 use crate::region::RegionKind;
-use crate::world::World;
 use types::rng::Rng;
 
 const DIR: u32 = 0o040_000;
@@ -13,16 +13,16 @@ const FILE: u32 = 0o100_000;
 const LINK: u32 = 0o120_000;
 
 /// The next request of a client, if there is a region it may work in.
-pub(crate) fn next(world: &mut World, client: usize) -> Option<Call> {
-    let id = world.clients[client].id();
-    let careful = world.clients[client].careful;
-    let regions: Vec<usize> = (0..world.oracle.regions.len())
-        .filter(|at| world.oracle.regions[*at].known && !world.oracle.regions[*at].closed)
-        .filter(|at| match world.oracle.regions[*at].kind {
+pub(crate) fn next(run: &mut Requests, client: usize) -> Option<Call> {
+    let id = run.world.clients[client].id;
+    let careful = run.workers[client].careful;
+    let regions: Vec<usize> = (0..run.oracle.regions.len())
+        .filter(|at| run.oracle.regions[*at].known && !run.oracle.regions[*at].closed)
+        .filter(|at| match run.oracle.regions[*at].kind {
             RegionKind::AckSafe => careful,
             RegionKind::Strong | RegionKind::Volatile => !careful,
             RegionKind::Decoupled => {
-                let owner = world.oracle.regions[*at].owner;
+                let owner = run.oracle.regions[*at].owner;
                 !careful && owner.is_some_and(|(owner, _)| owner != id)
             }
         })
@@ -30,23 +30,23 @@ pub(crate) fn next(world: &mut World, client: usize) -> Option<Call> {
     if regions.is_empty() {
         return None;
     }
-    let at = regions[world.rng.index(regions.len())];
-    let root = world.oracle.regions[at].root;
-    let mut rng = world.rng.fork();
-    let names = world.plan.names;
-    let session = &world.clients[client].session;
-    let mut places = Places::seen(&world.oracle.model, Some(session), root, names);
-    if world.plan.exclusive {
-        places.prefer(id.0, world.plan.clients as u64);
+    let at = regions[run.world.rng.index(regions.len())];
+    let root = run.oracle.regions[at].root;
+    let mut rng = run.world.rng.fork();
+    let names = run.plan.names;
+    let session = &run.world.home(client).session;
+    let mut places = Places::seen(&run.oracle.model, Some(session), root, names);
+    if run.plan.exclusive {
+        places.prefer(id.0, run.plan.clients as u64);
     }
     let cred = cred(&mut rng);
-    let mut weights = world.plan.weights;
-    if !keeps_links(world, at) {
+    let mut weights = run.plan.weights;
+    if !keeps_links(run, at) {
         weights.link = 0;
     }
     let what = places.what(&weights, &mut rng);
-    if matches!(world.oracle.regions[at].kind, RegionKind::Strong | RegionKind::AckSafe) {
-        world.history.watch(what.touched().0);
+    if matches!(run.oracle.regions[at].kind, RegionKind::Strong | RegionKind::AckSafe) {
+        run.history.watch(what.touched().0);
     }
     Some(Call { cred, what })
 }
@@ -54,9 +54,9 @@ pub(crate) fn next(world: &mut World, client: usize) -> Option<Call> {
 /// Whether hard links survive in a region as all else does. An inode with several names is not in
 /// the directories that name it: where changes are not journalled, a crash may leave it with more
 /// links than names, or names of nothing.
-fn keeps_links(world: &World, at: usize) -> bool {
-    let projects = world.clients.iter().filter_map(|client| client.project.as_ref());
-    match world.oracle.regions[at].kind {
+fn keeps_links(run: &Requests, at: usize) -> bool {
+    let projects = run.workers.iter().filter_map(|client| client.project.as_ref());
+    match run.oracle.regions[at].kind {
         RegionKind::Strong | RegionKind::AckSafe => true,
         RegionKind::Volatile => false,
         RegionKind::Decoupled => projects.into_iter().any(|project| project.keeps(at)),
