@@ -13,10 +13,10 @@ use std::thread::ScopedJoinHandle;
 pub use client::{Completion, MergedBy, Step};
 use client::{
     CompositionRun, Earlier, EarlierMerge, Material, MechanismEffect, MechanismInput,
-    MechanismStage, Reached, References, SentMerge,
+    MechanismStage, References, SentMerge,
 };
 use objstore::{Expect, SyncScope};
-use policy::{Composition, Mechanism};
+use policy::Mechanism;
 use types::{Errno, Error, Ino, Result};
 use wire::{Answer, Op, ReadOp};
 
@@ -34,19 +34,6 @@ pub(crate) struct Workplace<'a> {
 }
 
 impl Workplace<'_> {
-    /// Carries a composition out. Also returns how far it came.
-    pub(crate) fn run(&self, composition: &Composition) -> (Result<Completion>, Reached) {
-        let mut run = CompositionRun::new(composition);
-        let mut input = MechanismInput::Start;
-        loop {
-            let effect = run.handle(&self.material, crate::moment(), input);
-            if let MechanismEffect::Done(result) = effect {
-                return (result, run.reached());
-            }
-            input = self.execute(effect);
-        }
-    }
-
     /// Carries a member of a parallel composition out.
     fn run_member(&self, mut member: CompositionRun) -> CompositionRun {
         let mut input = MechanismInput::Start;
