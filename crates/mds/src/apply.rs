@@ -70,7 +70,7 @@ impl ApplyCx<'_> {
         let seq = self.log.last();
         for freed in self.namespace.take_freed() {
             let is_open = self.opens.keep(freed);
-            self.purges.note_freed(freed, is_open, (seq, journalled), self.now);
+            self.purges.note_freed(freed, is_open, seq, journalled, self.now);
         }
     }
 }

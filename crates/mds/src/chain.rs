@@ -63,7 +63,7 @@ pub(crate) struct Chain {
 impl Chain {
     /// A journal that continues after `last`, in objects of these names, sorted. New segments get
     /// indices from `next_index` on.
-    pub(crate) fn new(names: Vec<String>, dispatch: usize, (next_index, last): (u64, Seq)) -> Self {
+    pub(crate) fn new(names: Vec<String>, dispatch: usize, next_index: u64, last: Seq) -> Self {
         let used = names.iter().map(|name| index_of(name) + 1).max().unwrap_or_default();
         let next_index = next_index.max(used);
         Self { names: names.into(), dispatch, last, next_index, ..Self::default() }
@@ -134,7 +134,7 @@ impl Chain {
             self.last = found.last;
             let bytes = found.bytes.len() as u64;
             let index = index_of(&found.name);
-            self.segments.push_back(Segment::recovered(index, (first, found.last), bytes));
+            self.segments.push_back(Segment::recovered(index, first, found.last, bytes));
             return Ok(Next::Apply(found));
         }
     }

@@ -336,7 +336,8 @@ impl CheckpointCx<'_> {
     pub(crate) fn attach_root(
         &mut self,
         ino: Ino,
-        (runs, ranges): (Vec<DirRun>, Vec<InoRange>),
+        runs: Vec<DirRun>,
+        ranges: Vec<InoRange>,
         effects: &mut MdsEffects,
     ) {
         let seq = self.log.last();

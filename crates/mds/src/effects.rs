@@ -79,14 +79,15 @@ impl MdsEffects {
         time: Timestamp,
         result: Result<Answer, Failure>,
     ) {
-        self.reply_with_grants(at, (seq, time), None, result);
+        self.reply_with_grants(at, seq, time, None, result);
     }
 
     /// The same, with what the client may cache from now on.
     pub(crate) fn reply_with_grants(
         &mut self,
         ReplyTo { conn, tid }: ReplyTo,
-        (seq, time): (Seq, Timestamp),
+        seq: Seq,
+        time: Timestamp,
         grants: Option<Grants>,
         result: Result<Answer, Failure>,
     ) {

@@ -105,7 +105,8 @@ impl<T> Locks<T> {
     /// that need not wait any more are added to `served`.
     pub(crate) fn set(
         &mut self,
-        (ino, client): (Ino, ClientId),
+        ino: Ino,
+        client: ClientId,
         lock: Lock,
         ticket: Option<T>,
         served: &mut Vec<T>,
@@ -148,7 +149,8 @@ impl<T> Locks<T> {
     /// A client cancels its wait. Returns the ticket, if the request was waiting.
     pub(crate) fn cancel(
         &mut self,
-        (ino, client): (Ino, ClientId),
+        ino: Ino,
+        client: ClientId,
         lock: &Lock,
         served: &mut Vec<T>,
     ) -> Option<T> {

@@ -33,7 +33,7 @@ pub(crate) struct Segment {
 impl Segment {
     /// One that a recovery found. Whether it has the session summaries is not looked up: the first
     /// segment that this term begins has them.
-    pub(crate) fn recovered(index: u64, (first, last): (Seq, Seq), bytes: u64) -> Self {
+    pub(crate) fn recovered(index: u64, first: Seq, last: Seq, bytes: u64) -> Self {
         Self { index, first, last, bytes, says_done: false }
     }
 }
@@ -52,14 +52,15 @@ struct Flight {
     failed: Option<(StoreOp, Moment)>,
 }
 
-/// A reply that is held back until its event, or an earlier one, is safe.
+/// A reply that is held back until the journal is safe up to an event.
 #[derive(Debug)]
-struct Waiter {
-    until: Seq,
-    seq: Seq,
-    time: Timestamp,
-    at: ReplyTo,
-    answer: Answer,
+pub(crate) struct HeldReply {
+    pub(crate) until: Seq,
+    /// The event of the change, or an earlier one, and its time.
+    pub(crate) seq: Seq,
+    pub(crate) time: Timestamp,
+    pub(crate) at: ReplyTo,
+    pub(crate) answer: Answer,
 }
 
 /// See the module documentation.
@@ -76,7 +77,7 @@ pub(crate) struct Log {
     /// Everything up to here was handed to the store.
     written: Seq,
     safe: Seq,
-    waiters: VecDeque<Waiter>,
+    waiters: VecDeque<HeldReply>,
     failed: Option<Errno>,
 }
 
@@ -102,7 +103,8 @@ impl Log {
         &mut self,
         epoch: Epoch,
         segments: VecDeque<Segment>,
-        (next_index, last): (u64, Seq),
+        next_index: u64,
+        last: Seq,
     ) {
         assert!(self.is_idle(), "a journal is resumed before its first event");
         let known = segments.iter().all(|it| it.last <= last && it.index < next_index);

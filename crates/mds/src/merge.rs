@@ -234,12 +234,7 @@ impl Merges {
     }
 
     /// The journal of a subtree is applied up to this position; with records or without.
-    pub(crate) fn note_done(
-        &mut self,
-        (subtree, journal): (Ino, JournalId),
-        seq: Seq,
-        recorded: bool,
-    ) {
+    pub(crate) fn note_done(&mut self, subtree: Ino, journal: JournalId, seq: Seq, recorded: bool) {
         let new = Done { journal, seq: Seq(0), in_memory: false };
         let done = self.done.entry(subtree).or_insert(new);
         if done.journal != journal {
@@ -362,8 +357,7 @@ impl Mds {
                     return self.checkpointing().flush_subtree(flush, effects);
                 }
                 Some(MergeNeed::AttachRoot { subtree, root, ranges }) => {
-                    let runs = (root, ranges);
-                    return self.checkpointing().attach_root(subtree, runs, effects);
+                    return self.checkpointing().attach_root(subtree, root, ranges, effects);
                 }
                 Some(MergeNeed::End) => return self.finish_merges(effects),
             }

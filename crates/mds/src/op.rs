@@ -22,6 +22,7 @@ use wire::{
 };
 
 use crate::admission::{Admitted, Entry, Incoming};
+use crate::log::HeldReply;
 use crate::session::Remembered;
 use crate::tables::Held;
 use crate::{Mds, MdsEffects};
@@ -132,7 +133,7 @@ impl Mds {
         match performed {
             Ok(Performed::Answer(answer)) => {
                 let grants = self.grants(from, Ok(&answer));
-                effects.reply_with_grants(from.at(), (Seq(0), Timestamp(0)), grants, Ok(answer));
+                effects.reply_with_grants(from.at(), Seq(0), Timestamp(0), grants, Ok(answer));
             }
             Ok(Performed::Later) => {}
             Ok(Performed::Changed(changed)) => self.conclude(from, changed, effects),
@@ -169,12 +170,13 @@ impl Mds {
         }
         match (seq, until) {
             (Some(seq), Some(until)) => {
-                self.log.answer_once_safe(until, (seq, time), from.at(), answer, effects);
+                let reply = HeldReply { until, seq, time, at: from.at(), answer };
+                self.log.answer_once_safe(reply, effects);
             }
             (seq, _) => {
                 let grants = self.grants(from, Ok(&answer));
-                let when = (seq.unwrap_or_default(), time);
-                effects.reply_with_grants(from.at(), when, grants, Ok(answer));
+                let seq = seq.unwrap_or_default();
+                effects.reply_with_grants(from.at(), seq, time, grants, Ok(answer));
             }
         }
     }
@@ -246,7 +248,7 @@ impl Mds {
             self.sessions.get_mut(from.client).refuse(from.tid());
         }
         let grants = self.grants(from, Err(&failure));
-        effects.reply_with_grants(from.at(), (Seq(0), Timestamp(0)), grants, Err(failure));
+        effects.reply_with_grants(from.at(), Seq(0), Timestamp(0), grants, Err(failure));
     }
 
     pub(crate) fn perform(
@@ -291,12 +293,10 @@ impl Mds {
     ) -> Performing {
         let (at, client) = (from.at(), from.client);
         match op {
-            SessionOp::Open { ino, write } => self.files().open(from, (ino, write), effects),
-            SessionOp::Close { ino, write } => {
-                self.files().close_file(client, (ino, write), effects)
-            }
+            SessionOp::Open { ino, write } => self.files().open(from, ino, write, effects),
+            SessionOp::Close { ino, write } => self.files().close_file(client, ino, write, effects),
             SessionOp::Reopen { ino, access } => {
-                let performed = self.files().reopen(client, (ino, access), effects);
+                let performed = self.files().reopen(client, ino, access, effects);
                 self.note_reclaimed(client, (ino, !access.read && !access.write), effects);
                 performed
             }
@@ -313,10 +313,10 @@ impl Mds {
                 Err(Errno::Stale.into())
             }
             SessionOp::Lock { ino, lock, wait } => {
-                self.files().lock(at, (ino, client), (lock, wait), effects)
+                self.files().lock(from, ino, lock, wait, effects)
             }
             SessionOp::CancelLock { ino, ref lock } => {
-                self.files().cancel_lock((ino, client), lock, effects)
+                self.files().cancel_lock(ino, client, lock, effects)
             }
             SessionOp::GetLock { ino, ref lock } => {
                 Ok(Performed::Answer(Answer::Locked(self.locks.test(ino, client, lock))))
@@ -331,7 +331,7 @@ impl Mds {
             }
             SessionOp::Sync => {
                 let seq = self.log.last();
-                self.log.answer_when_safe((seq, Timestamp(0)), at, Answer::Safe(seq), effects);
+                self.log.answer_when_safe(seq, Timestamp(0), at, Answer::Safe(seq), effects);
                 Ok(Performed::Later)
             }
             SessionOp::Held { ino } => {

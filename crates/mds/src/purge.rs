@@ -162,7 +162,8 @@ impl Purges {
         &mut self,
         freed: FreedInode,
         is_open: bool,
-        (seq, journalled): (Seq, bool),
+        seq: Seq,
+        journalled: bool,
         now: Moment,
     ) {
         self.room.note(&freed, journalled, now);

@@ -218,9 +218,9 @@ impl RecoveryCx<'_> {
             }
             (Step::ListSegments, StoreResult::Names(names)) => {
                 let end = self.tables.journal_end();
-                let from = (end.next_index, end.last);
                 self.recovery.applied = end.last;
-                self.recovery.chain = Chain::new(names, self.settings.dispatch, from);
+                self.recovery.chain =
+                    Chain::new(names, self.settings.dispatch, end.next_index, end.last);
                 self.replay_on(effects)
             }
             (Step::ReadSegment(name), StoreResult::Bytes(bytes, _)) => {

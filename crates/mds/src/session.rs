@@ -227,7 +227,7 @@ impl Session {
     }
 
     /// A further part of a create in the journal.
-    fn recovered_create(&mut self, (tid, ino): (Tid, Option<Ino>), part: u64) {
+    fn recovered_create(&mut self, tid: Tid, ino: Option<Ino>, part: u64) {
         let Some(ino) = ino else {
             self.created = Some((tid, Some(Ino(part))));
             return;
@@ -360,8 +360,8 @@ impl Sessions {
             return;
         }
         (session.awaited, session.since) = (true, Some(Seq(0)));
-        if let Some(created) = session.created {
-            return session.recovered_create(created, tid.0);
+        if let Some((created, ino)) = session.created {
+            return session.recovered_create(created, ino, tid.0);
         }
         if tid.0 & REFUSED == 0 && tid.0 & CREATED != 0 {
             session.created = Some((Tid(tid.0 & !CREATED), None));

@@ -1,8 +1,10 @@
 //! Requests as values that own their bytes, so that they can be remembered, repeated on the model
 //! and printed.
 
-use types::{AttrChange, Cred, Ino, RenameFlags, XattrFlags};
-use wire::{AdminOp, ChangeOp, JobOp, MergeFlags, NewInode, Op, ReadOp, SessionOp, UnusedNumbers};
+use types::{AttrChange, ClientId, Cred, FileType, Ino, Rank, RenameFlags, XattrFlags};
+use wire::{
+    AdminOp, ChangeOp, JobOp, MergeFlags, NewInode, Op, RankOp, ReadOp, SessionOp, UnusedNumbers,
+};
 
 /// The request of a client. See [`wire::Op`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +31,13 @@ pub enum CallKind {
     Merge { subtree: Ino, bytes: u64, object: String, flags: MergeFlags, unused: Vec<u8> },
     Release { subtree: Ino },
     Checkpoint,
+    Snapshot { dir: Ino, id: u64 },
+    SetPolicy { path: String, policy: String, client: ClientId },
+    TakeOver { subtree: Ino },
+    Decouple { path: String, client: ClientId, policy: String },
+    Export { dir: Ino, rank: Rank },
+    Split { dir: Ino },
+    Join { dir: Ino },
 }
 
 /// A request and the identity for which it is made.
@@ -49,6 +58,19 @@ impl Call {
 }
 
 impl CallKind {
+    /// A new file or directory without content.
+    #[must_use]
+    pub fn create(parent: Ino, name: &str, kind: FileType, permissions: u32) -> Self {
+        let (name, mode) = (name.to_owned(), kind.mode_bits() | permissions);
+        CallKind::Create { parent, name, mode, size: 0, data: Vec::new() }
+    }
+
+    /// The first entries of a directory, with their attributes.
+    #[must_use]
+    pub fn list(dir: Ino) -> Self {
+        CallKind::List { dir, after: None, limit: 4096, attrs: true }
+    }
+
     /// As the protocol says it.
     #[must_use]
     pub fn op(&self) -> Op<'_> {
@@ -102,7 +124,13 @@ impl CallKind {
                 limit: *limit,
                 attrs: *attrs,
             }),
-            CallKind::Sync => Op::Session(SessionOp::Sync),
+            _ => self.admin_op(),
+        }
+    }
+
+    /// The same for a request about sessions, subtrees and ranks.
+    fn admin_op(&self) -> Op<'_> {
+        match self {
             CallKind::GetPolicy { dir } => Op::Read(ReadOp::GetPolicy { dir: *dir }),
             CallKind::Extend { subtree, count } => {
                 Op::Job(JobOp::Extend { subtree: *subtree, count: *count })
@@ -121,6 +149,20 @@ impl CallKind {
                 Op::Job(JobOp::Release { subtree: *subtree, unused: UnusedNumbers::default() })
             }
             CallKind::Checkpoint => Op::Admin(AdminOp::Checkpoint),
+            CallKind::Snapshot { dir, id } => Op::Admin(AdminOp::Snapshot { dir: *dir, id: *id }),
+            CallKind::SetPolicy { path, policy, client } => {
+                let (path, policy) = (path.as_bytes(), policy.as_bytes());
+                Op::Change(ChangeOp::SetPolicy { path, policy, client: *client })
+            }
+            CallKind::TakeOver { subtree } => Op::Job(JobOp::TakeOver { subtree: *subtree }),
+            CallKind::Decouple { path, client, policy } => {
+                let (path, policy) = (path.as_bytes(), policy.as_bytes());
+                Op::Job(JobOp::Decouple { path, client: *client, policy })
+            }
+            CallKind::Export { dir, rank } => Op::Rank(RankOp::Export { dir: *dir, rank: *rank }),
+            CallKind::Split { dir } => Op::Rank(RankOp::Split { dir: *dir }),
+            CallKind::Join { dir } => Op::Rank(RankOp::Join { dir: *dir }),
+            _ => Op::Session(SessionOp::Sync),
         }
     }
 
@@ -151,12 +193,11 @@ impl CallKind {
             | CallKind::GetData { ino }
             | CallKind::SetData { ino, .. }
             | CallKind::GetPolicy { dir: ino }
+            | CallKind::Export { dir: ino, .. }
+            | CallKind::Split { dir: ino }
+            | CallKind::Join { dir: ino }
             | CallKind::List { dir: ino, .. } => (vec![*ino], Vec::new()),
-            CallKind::Sync
-            | CallKind::Extend { .. }
-            | CallKind::Merge { .. }
-            | CallKind::Release { .. }
-            | CallKind::Checkpoint => (Vec::new(), Vec::new()),
+            _ => (Vec::new(), Vec::new()),
         }
     }
 }

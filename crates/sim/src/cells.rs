@@ -30,18 +30,21 @@ use crate::invariants::liveness;
 use crate::plan::Plan;
 use crate::region::{Region, RegionKind};
 use crate::requests::Requests;
+use crate::tally::Report;
 use crate::world::Event;
 use fault::{Fault, Fuse};
 use job::Job;
 use ledger::Ledger;
 use machine::Machine;
-pub use tally::CellTally;
+pub use tally::{has_every_cell, table};
 use types::rng::Rng;
 
 /// Tells the random numbers of this cluster from those of the other one of the same seed.
 const SALT: u64 = 0xce11_ce11_ce11_ce11;
 /// The longest time for background work without a waiting client, in nanoseconds.
 const CALM: u64 = 400_000_000;
+/// Draws of a cell before a turn is left out.
+const TRIES_MAX: usize = 20;
 
 /// Why a process does not go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,21 +60,6 @@ pub(crate) enum Stop {
 /// The result of a step of a process.
 type Done<T> = Result<T, Stop>;
 
-/// How the simulation ended.
-#[derive(Clone, Debug)]
-pub struct CellsReport {
-    /// A hash of everything that happened.
-    pub fingerprint: u64,
-    /// The promise that was found broken.
-    pub violation: Option<String>,
-    /// The last lines of the trace, if one was asked for.
-    pub trace: Vec<String>,
-    /// What was done.
-    pub tally: CellTally,
-    /// Servers that were started.
-    pub terms: u64,
-}
-
 /// See the module documentation.
 #[derive(Debug)]
 struct Cells {
@@ -86,12 +74,11 @@ struct Cells {
     crashes: u64,
     was_stopped: bool,
     rng: Rng,
-    tally: CellTally,
 }
 
 /// Runs the simulation of a seed.
 #[must_use]
-pub fn run(seed: u64, trace: bool) -> CellsReport {
+pub fn run(seed: u64, trace: bool) -> Report {
     let mut cells = Cells::new(seed, trace);
     let turns = cells.rng.between(6, 24);
     for _ in 0..turns {
@@ -101,14 +88,9 @@ pub fn run(seed: u64, trace: bool) -> CellsReport {
         cells.turn();
     }
     cells.finish();
-    let Cells { requests: Requests { world, .. }, tally, .. } = cells;
-    CellsReport {
-        fingerprint: world.fingerprint(),
-        violation: world.violation.clone(),
-        trace: world.trace(),
-        tally,
-        terms: world.servers[0].term,
-    }
+    let world = &mut cells.requests.world;
+    world.tally.count("servers", world.servers[0].term);
+    world.report()
 }
 
 impl Cells {
@@ -131,7 +113,6 @@ impl Cells {
             crashes: 0,
             was_stopped: false,
             rng: own,
-            tally: CellTally::default(),
         };
         for number in 0..cells.rng.between(1, 2) {
             cells.add_job(number);
@@ -152,7 +133,7 @@ impl Cells {
     fn add_job(&mut self, number: u64) {
         let path = format!("/c{number}");
         let root = self.requests.make(Ino::ROOT, &path[1..], 0o040_777);
-        let cell = self.any_cell();
+        let cell = any_cell(&mut self.rng);
         self.requests.set_policy(&path, &Policy::of_cell(cell).to_yaml());
         let region = Region { known: false, ..Region::new(root, &path, RegionKind::Decoupled) };
         self.requests.oracle.regions.push(region);
@@ -169,20 +150,6 @@ impl Cells {
             process: None,
             ledger: Ledger::default(),
         });
-    }
-
-    fn any_cell(&mut self) -> Cell {
-        let cells: Vec<Cell> = Cell::all().collect();
-        cells[self.rng.index(cells.len())]
-    }
-
-    fn any_decoupled(&mut self) -> Cell {
-        loop {
-            let cell = self.any_cell();
-            if cell.consistency != Consistency::Strong {
-                return cell;
-            }
-        }
     }
 
     /// One step of a client, perhaps a fault, and perhaps a comparison of everything.
@@ -223,7 +190,8 @@ impl Cells {
             // The promise of the next updates depends on it.
             self.check_policy(self.current);
         }
-        let (kind, count, to) = (self.rng.below(100), self.rng.between(1, 8), self.any_cell());
+        let (kind, count, to) =
+            (self.rng.below(100), self.rng.between(1, 8), any_cell(&mut self.rng));
         if self.holding().is_ok() {
             return match kind {
                 0..35 => {
@@ -247,8 +215,12 @@ impl Cells {
             0..40 => self.decouple(cell),
             40..80 => self.change(to),
             80..86 => {
-                let cell = self.any_decoupled();
-                self.decouple(cell)
+                let cell = std::iter::repeat_with(|| any_cell(&mut self.rng));
+                let decoupled = |cell: &Cell| cell.consistency != Consistency::Strong;
+                match cell.take(TRIES_MAX).find(decoupled) {
+                    Some(cell) => self.decouple(cell),
+                    None => Ok(()),
+                }
             }
             86..90 => self.work_by_requests(count),
             _ => self.strike_at_rest(),
@@ -324,7 +296,7 @@ impl Cells {
                 let about = |text| format!("{} under {} {when}: {text}", job.path, job.cell);
                 let result = compared.map_err(about);
                 self.requests.world.check(result);
-                self.tally.comparisons += 1;
+                self.requests.world.tally.count("subtrees compared", 1);
             }
         }
         self.requests.world.fail_store(self.requests.world.faults.errors_percent);
@@ -332,8 +304,8 @@ impl Cells {
 
     /// The policy in force is the one that was set, or the one that may have been.
     fn check_policy(&mut self, at: usize) {
-        let Some(found) = self.policy_in_force(at) else { return };
-        let owner = self.owner_in_force(at);
+        let Some((policy, owner)) = self.in_force(at) else { return };
+        let found = job::cell_of(&policy);
         // A pending change of a dead client takes effect when its time comes.
         let world = &self.requests.world;
         let waits = self.jobs[at]
@@ -407,4 +379,9 @@ impl Cells {
         }
         done
     }
+}
+
+fn any_cell(rng: &mut Rng) -> Cell {
+    let cells: Vec<Cell> = Cell::all().collect();
+    cells[rng.index(cells.len())]
 }

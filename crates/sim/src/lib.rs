@@ -35,13 +35,16 @@ mod disk;
 mod expect;
 mod history;
 pub mod invariants;
+mod jobs;
 mod oracle;
 mod plan;
 mod print;
 pub mod ranks;
 mod region;
 mod requests;
+mod tally;
 mod tree;
 mod world;
 
-pub use requests::{SimReport, run};
+pub use requests::run;
+pub use tally::{Report, Tally};

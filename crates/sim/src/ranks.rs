@@ -18,29 +18,28 @@ mod judge;
 mod linking;
 mod moves;
 mod register;
-mod report;
 mod script;
 mod tree;
 mod worker;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use client::{RouteInput, SessionEffects};
+use client::SessionEffects;
 use mds::{Mds, Settings};
 use metastore::request::Token;
 use types::rng::Rng;
-use types::{ClientId, Error, Ino, Rank, Span, Tid};
-use wire::{Answer, Failure, Message};
+use types::{ClientId, Ino, Rank, Result, Span};
+use wire::{Answer, Message};
 
 use crate::plan::Faults;
-use crate::world::{Client, Drive, Event, MS, Workload, World};
+use crate::tally::Report;
+use crate::world::{Client, Drive, Event, MS, Routed, Routes, Workload, World};
 use balance::Balancing;
 use job::Job;
 use register::Registers;
-pub use report::RanksReport;
 use script::Script;
 use tree::Tree;
-use worker::{Waits, Worker};
+use worker::Worker;
 
 /// A server checks itself after every input while it is small; all of its invariants at once are
 /// checked after so many inputs, because that takes longer than an input.
@@ -68,12 +67,11 @@ struct Ranks {
     tree: Tree,
     /// No client changes anything any more.
     at_rest: bool,
-    report: RanksReport,
 }
 
 /// Runs a seed; with `directories` they are renamed between ranks, too.
 #[must_use]
-pub fn run(seed: u64, trace: bool, directories: bool) -> RanksReport {
+pub fn run(seed: u64, trace: bool, directories: bool) -> Report {
     let mut run = Ranks::new(seed, trace);
     run.world.settings.pass_directories = directories;
     // The trace before a panic helps to explain it.
@@ -81,17 +79,15 @@ pub fn run(seed: u64, trace: bool, directories: bool) -> RanksReport {
     if ended.is_err() {
         run.world.fail("panicked".into());
     }
-    for mds in run.world.servers.iter().filter_map(|server| server.mds.as_ref()) {
-        run.report.count(mds);
+    for mds in std::mem::take(&mut run.world.servers).into_iter().filter_map(|server| server.mds) {
+        run.count(&mds);
     }
-    RanksReport {
-        violation: run.world.violation.clone(),
-        trace: run.world.trace(),
-        merges: run.job.merges,
-        redirected: run.world.clients.iter().map(|it| it.router.redirected()).sum(),
-        crashes: run.world.crashes,
-        ..run.report
-    }
+    let redirected = run.world.clients.iter().map(|it| it.router.redirected()).sum();
+    let tally = &mut run.world.tally;
+    tally.count("journals merged", run.job.merges);
+    tally.count("requests sent on", redirected);
+    tally.count("servers killed", run.world.crashes);
+    run.world.report()
 }
 
 impl Ranks {
@@ -131,12 +127,11 @@ impl Ranks {
             job: Job::default(),
             tree: Tree::default(),
             at_rest: false,
-            report: RanksReport::default(),
         }
     }
 
     fn run(&mut self) {
-        self.begin();
+        self.set_up();
         let span = 1500 * MS + self.world.rng.below(1500) * MS;
         self.run_until(span, |_| false);
         self.heal();
@@ -147,7 +142,7 @@ impl Ranks {
     }
 
     /// Servers start; the first client makes the directories, then all go to work.
-    fn begin(&mut self) {
+    fn set_up(&mut self) {
         for server in 0..self.world.servers.len() {
             self.start(server);
         }
@@ -159,8 +154,8 @@ impl Ranks {
             self.workers.push(Worker::default());
         }
         for number in 0..DIRS + BASES {
-            let name = format!("d{number}").into_bytes();
-            self.workers[0].script.push_back(Script::MakeDir(Ino::ROOT, name));
+            let script = Script::make_dir(Ino::ROOT, &format!("d{number}"));
+            self.workers[0].script.push_back(script);
         }
         self.world.schedule(MS, Event::Turn(0));
         self.run_until(20_000 * MS, |run| run.workers[0].dirs.len() == DIRS + BASES);
@@ -180,6 +175,19 @@ impl Ranks {
         }
     }
 
+    /// Adds the counters of a server at its end.
+    fn count(&mut self, mds: &Mds) {
+        for (name, value) in mds.counters() {
+            let what = match name.as_str() {
+                "colocated" => "directories moved for second names",
+                "renamed_away" => "names of files passed",
+                "dirs_renamed_away" => "names of directories passed",
+                _ => continue,
+            };
+            self.world.tally.count(what, value);
+        }
+    }
+
     /// Whether servers are killed and connections break.
     fn is_faulty(&self) -> bool {
         self.world.faults.crashes > 0
@@ -189,6 +197,7 @@ impl Ranks {
         let rests = |mds: &Mds| mds.is_active() && !mds.is_moving();
         self.world.servers.iter().all(|server| server.is(rests))
             && self.workers.iter().all(Worker::is_idle)
+            && !self.job.is_pending()
     }
 }
 
@@ -204,7 +213,6 @@ impl Workload for Ranks {
     fn happens(&mut self, event: Event) {
         match event {
             Event::Turn(client) => self.turn(client),
-            Event::Resume(client, number) => self.resume(client, number),
             Event::Break(_) => self.break_some(),
             Event::Move if self.balancing.is_some() => self.crash_mover(),
             Event::Move => self.begin_move(),
@@ -212,22 +220,8 @@ impl Workload for Ranks {
         }
     }
 
-    fn completed(&mut self, client: usize, rank: Rank, tid: Tid, result: Result<Answer, Failure>) {
-        if self.workers[client].waits_for(rank, tid) {
-            self.pursue(client, RouteInput::Answer(result.map_err(Error::from)));
-        }
-    }
-
-    fn disconnected(&mut self, client: usize, rank: Rank) -> u64 {
-        // A journal that follows its request goes over one connection.
-        if let Some(Waits::Answer { rank: at, tid, chunks: true }) = self.workers[client].waits()
-            && *at == rank
-        {
-            let tid = *tid;
-            self.world.link(client, rank).session.forget(tid);
-            self.pursue(client, RouteInput::Answer(Err(worker::connection_lost())));
-        }
-        MS
+    fn answered(&mut self, client: usize, _: u64, routed: Routed, result: Result<Answer>) {
+        self.step_ended(client, routed.at, &result);
     }
 
     fn told_monitor(&mut self, message: &Message<'_>) {
@@ -245,8 +239,10 @@ impl Workload for Ranks {
     }
 
     fn crashed(&mut self, mds: &Mds) {
-        self.report.count(mds);
-        self.report.crashes_moving += u64::from(mds.is_moving());
+        self.count(mds);
+        self.world
+            .tally
+            .count("servers killed with a subtree on its way", u64::from(mds.is_moving()));
     }
 
     fn flushed(&mut self, client: usize, rank: Rank, _: &SessionEffects) {

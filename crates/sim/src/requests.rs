@@ -13,16 +13,16 @@ use client::SessionEffects;
 use mds::{Mds, Observed};
 use metastore::request::StoreOp;
 use types::rng::Rng;
-use types::{Rank, Seq, Tid};
-use wire::{Answer, Failure, Message};
+use types::{Moment, Rank, Result, Seq, Tid};
+use wire::{Answer, Message};
 
 use crate::history::Recorder;
 use crate::invariants::removed::Removed;
 use crate::oracle::{Applied, Oracle};
 use crate::plan::Plan;
-use crate::world::{Client, Drive, Event, MS, Workload, World};
+use crate::world::{Client, Drive, Event, MS, Routed, Workload, World};
 use project::Project;
-pub use rounds::{SimReport, run};
+pub use rounds::run;
 use snapshots::Taken;
 pub(crate) use worker::Worker;
 
@@ -35,11 +35,6 @@ pub(crate) struct Requests {
     /// The work of each client; the first one belongs to the simulation itself.
     pub(crate) workers: Vec<Worker>,
     next_client: u64,
-    /// Changes that clients answered before the server heard of them.
-    async_ops: u64,
-    /// Questions that clients answered from their caches, and those of them under a lease.
-    answered_here: u64,
-    leased_here: u64,
     /// The truth.
     pub(crate) oracle: Oracle,
     /// What clients see.
@@ -64,9 +59,6 @@ impl Requests {
             plan,
             workers: Vec::new(),
             next_client: 0,
-            async_ops: 0,
-            answered_here: 0,
-            leased_here: 0,
             oracle: Oracle::default(),
             history: Recorder::default(),
             removed: Removed::default(),
@@ -122,13 +114,28 @@ impl Workload for Requests {
         }
     }
 
-    fn completed(&mut self, client: usize, _: Rank, tid: Tid, result: Result<Answer, Failure>) {
-        self.answered(client, tid, result);
+    fn answered(&mut self, client: usize, number: u64, routed: Routed, result: Result<Answer>) {
+        if let Some(answer) = self.workers[client].asked.get_mut(&number) {
+            *answer = Some(result);
+        } else {
+            self.project_answered(client, number, &routed.call, &result);
+        }
     }
 
-    fn disconnected(&mut self, client: usize, _: Rank) -> u64 {
+    fn sent(&mut self, client: usize, tid: Tid, routed: &Routed) {
+        self.note_sent(client, tid, routed.sent());
+    }
+
+    fn replied(&mut self, client: usize, tid: Tid, ok: bool) {
+        self.note_reply(client, tid, ok);
+    }
+
+    fn clock_of(&self, client: usize) -> Moment {
+        self.moment_at(client)
+    }
+
+    fn disconnected(&mut self, client: usize) -> u64 {
         self.workers[client].async_ops.wrong = false;
-        self.merge_interrupted(client);
         let away = self.world.faults.away_max.max(MS);
         let after = if client == 0 { MS } else { self.world.rng.between(MS / 10, away) };
         self.oracle.late |= after + 300 * MS > self.world.settings.reconnect.0;
@@ -191,9 +198,6 @@ impl Workload for Requests {
     }
 
     fn received(&mut self, client: usize, message: &Message<'_>) {
-        if let Message::Welcome(welcome) = message {
-            self.workers[client].crashed = welcome.crashed;
-        }
         let Message::Reply(reply) = message else { return };
         let id = self.world.clients[client].id;
         if client != 0 {

@@ -8,6 +8,7 @@ mod client;
 mod drive;
 mod monitor;
 mod network;
+mod route;
 mod server;
 
 use std::collections::BTreeMap;
@@ -21,10 +22,12 @@ use types::{Clock, ConnId, Moment, Rank, Timestamp};
 
 use crate::invariants::determinism::Fingerprint;
 use crate::plan::Faults;
+use crate::tally::{Report, Tally};
 pub(crate) use client::{Client, Link};
 pub(crate) use drive::{Drive, Workload};
 pub(crate) use monitor::Monitor;
 pub(crate) use network::Conn;
+pub(crate) use route::{Routed, Routes};
 pub(crate) use server::Server;
 
 /// Civil time at the start of every simulation.
@@ -60,10 +63,10 @@ pub(crate) enum Event {
     Heartbeat(usize, Vec<u8>),
     /// The answer to a question of the balancer.
     Answer(usize, u64, Box<balancer::Question>),
+    /// A wait of the request with this number is over.
+    Resume(usize, u64),
     /// The rest is of workloads: a client may do something.
     Turn(usize),
-    /// A wait of the step with this number is over.
-    Resume(usize, u64),
     /// A client sends its local changes to the server.
     SendAsync(usize),
     /// A snapshot is taken, looked at or forgotten.
@@ -101,6 +104,7 @@ pub(crate) struct World {
     /// Nanoseconds since the start.
     pub(crate) now: u64,
     pub(crate) rng: Rng,
+    pub(crate) tally: Tally,
     /// The first promise that was found broken.
     pub(crate) violation: Option<Violation>,
     fingerprint: Fingerprint,
@@ -127,6 +131,7 @@ impl World {
             order: 0,
             now: 0,
             rng,
+            tally: Tally::default(),
             violation: None,
             fingerprint: Fingerprint::default(),
             trace: trace.then(Vec::new),
@@ -152,14 +157,14 @@ impl World {
         }
     }
 
-    /// The last lines of the trace, if one was kept; times are in microseconds.
-    pub(crate) fn trace(&self) -> Vec<String> {
-        self.trace.clone().unwrap_or_default()
-    }
-
-    /// A hash of everything that happened.
-    pub(crate) fn fingerprint(&self) -> u64 {
-        self.fingerprint.value()
+    /// The result; times in the trace are in microseconds.
+    pub(crate) fn report(&self) -> Report {
+        Report {
+            fingerprint: self.fingerprint.value(),
+            violation: self.violation.clone(),
+            trace: self.trace.clone().unwrap_or_default(),
+            tally: self.tally.clone(),
+        }
     }
 
     pub(crate) fn check(&mut self, result: Result<(), Violation>) {

@@ -14,7 +14,7 @@ impl Mds {
             return;
         }
         let client = self.sessions.client(conn);
-        if client.is_some_and(|client| self.chunk_waits_for_async(client, (tid, bytes))) {
+        if client.is_some_and(|client| self.chunk_waits_for_async(client, tid, bytes)) {
             return;
         }
         if let Some(client) = client

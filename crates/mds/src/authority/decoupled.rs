@@ -66,13 +66,11 @@ impl Mds {
         let moves = self.authority.list.get(root).map_or(0, |before| before.moves) + 1;
         let roots = self.decoupled_below(root);
         if let Some(gone) = self.authority.export_of(root).and_then(|export| export.gone.as_ref()) {
-            let behind = (
-                self.checkpoint.first_in_journal(&self.log),
-                self.checkpoint.unstored_since(&self.namespace, Ino::LINKS),
-            );
-            self.tables.note_gone(gone, behind);
+            let first = self.checkpoint.first_in_journal(&self.log);
+            let unstored = self.checkpoint.unstored_since(&self.namespace, Ino::LINKS);
+            self.tables.note_gone(gone, first, unstored);
         }
-        let stored = self.tables.leave((root, moves), &roots);
+        let stored = self.tables.leave(root, moves, &roots);
         if !stored {
             self.storing_tables().tick(effects);
         }

@@ -50,8 +50,8 @@ impl CheckpointCx<'_> {
         if self.phase != Phase::Active || self.settings.private.is_some() {
             return;
         }
-        let ends = (self.log.first_retained(), last);
-        match self.purges.room_work(ends, self.checkpoint.is_writing(), now) {
+        let first = self.log.first_retained();
+        match self.purges.room_work(first, last, self.checkpoint.is_writing(), now) {
             RoomWork::Nothing => {}
             RoomWork::Trim => self.trim(effects),
             RoomWork::Checkpoint => {

@@ -4,6 +4,7 @@ use types::{ClientId, Errno, Ino, Lock, Seq};
 use wire::Answer;
 
 use super::FilesCx;
+use crate::admission::Incoming;
 use crate::locks::LockOutcome;
 use crate::op::{Performed, Performing};
 use crate::{MdsEffects, ReplyTo};
@@ -12,16 +13,18 @@ impl FilesCx<'_> {
     /// Sets, changes or releases a lock, at once or when no other lock excludes it.
     pub(crate) fn lock(
         &mut self,
-        at: ReplyTo,
-        whose: (Ino, ClientId),
-        (lock, wait): (Lock, bool),
+        from: Incoming<'_>,
+        ino: Ino,
+        lock: Lock,
+        wait: bool,
         effects: &mut MdsEffects,
     ) -> Performing {
         if lock.start > lock.end {
             return Err(Errno::Invalid.into());
         }
         let mut served = Vec::new();
-        let outcome = self.locks.set(whose, lock, wait.then_some(at), &mut served);
+        let outcome =
+            self.locks.set(ino, from.client, lock, wait.then_some(from.at()), &mut served);
         self.serve_locks(served, effects);
         match outcome {
             LockOutcome::Set => Ok(Performed::Answer(Answer::Done)),
@@ -34,12 +37,13 @@ impl FilesCx<'_> {
     /// Ends the wait for a lock with `EINTR`, if a request waits for it.
     pub(crate) fn cancel_lock(
         &mut self,
-        whose: (Ino, ClientId),
+        ino: Ino,
+        client: ClientId,
         lock: &Lock,
         effects: &mut MdsEffects,
     ) -> Performing {
         let mut served = Vec::new();
-        if let Some(at) = self.locks.cancel(whose, lock, &mut served) {
+        if let Some(at) = self.locks.cancel(ino, client, lock, &mut served) {
             effects.reply_error(at, Errno::Interrupted.into());
         }
         self.serve_locks(served, effects);

@@ -21,7 +21,8 @@ impl FilesCx<'_> {
     pub(crate) fn open(
         &mut self,
         from @ Incoming { conn, client, request }: Incoming<'_>,
-        (ino, write): (Ino, bool),
+        ino: Ino,
+        write: bool,
         effects: &mut MdsEffects,
     ) -> Performing {
         note_use(self.namespace, ino, Hit::Read);
@@ -54,7 +55,7 @@ impl FilesCx<'_> {
         self.counters.opens += 1;
         let answer = Answer::Opened(Opened { attr, data, shared: moved.is_some() });
         let Some(moved) = moved else { return Ok(Performed::Answer(answer)) };
-        self.log.answer_when_safe((moved, Timestamp(0)), from.at(), answer, effects);
+        self.log.answer_when_safe(moved, Timestamp(0), from.at(), answer, effects);
         Ok(Performed::Later)
     }
 
@@ -112,7 +113,8 @@ impl FilesCx<'_> {
     pub(crate) fn close_file(
         &mut self,
         client: ClientId,
-        (ino, write): (Ino, bool),
+        ino: Ino,
+        write: bool,
         effects: &mut MdsEffects,
     ) -> Performing {
         if let Some(freed) = self.opens.close(client, ino, write) {
@@ -127,7 +129,8 @@ impl FilesCx<'_> {
     pub(crate) fn reopen(
         &mut self,
         client: ClientId,
-        (ino, access): (Ino, Access),
+        ino: Ino,
+        access: Access,
         effects: &mut MdsEffects,
     ) -> Performing {
         let is_closed = !access.read && !access.write;
@@ -206,8 +209,8 @@ impl FilesCx<'_> {
         for yielded in sharing.yields {
             match moved {
                 Ok(seq) => {
-                    let at = (seq.unwrap_or_default(), Timestamp(0));
-                    self.log.answer_when_safe(at, yielded, Answer::Done, effects);
+                    let (seq, time) = (seq.unwrap_or_default(), Timestamp(0));
+                    self.log.answer_when_safe(seq, time, yielded, Answer::Done, effects);
                 }
                 Err(failure) => effects.reply_error(yielded, failure.clone()),
             }

@@ -28,7 +28,7 @@ struct Table {
 
 impl Table {
     fn set_in(&mut self, ino: Ino, client: ClientId, lock: Lock) -> LockOutcome {
-        self.locks.set((ino, client), lock, None, &mut self.served)
+        self.locks.set(ino, client, lock, None, &mut self.served)
     }
 
     fn set(&mut self, client: ClientId, lock: Lock) -> LockOutcome {
@@ -36,7 +36,7 @@ impl Table {
     }
 
     fn wait(&mut self, client: ClientId, lock: Lock, ticket: &'static str) -> LockOutcome {
-        self.locks.set((FILE, client), lock, Some(ticket), &mut self.served)
+        self.locks.set(FILE, client, lock, Some(ticket), &mut self.served)
     }
 
     fn served(&mut self) -> Vec<&'static str> {
@@ -93,9 +93,9 @@ fn a_cancelled_wait_lets_later_requests_through() {
     table.wait(B, wish, "writer");
     table.wait(C, posix(LockMode::Read, 0, 9), "reader");
     let mut served = Vec::new();
-    assert_eq!(table.locks.cancel((FILE, B), &wish, &mut served), Some("writer"));
+    assert_eq!(table.locks.cancel(FILE, B, &wish, &mut served), Some("writer"));
     assert_eq!(served, ["reader"]);
-    assert_eq!(table.locks.cancel((FILE, B), &wish, &mut served), None);
+    assert_eq!(table.locks.cancel(FILE, B, &wish, &mut served), None);
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn a_circle_of_processes_is_refused() {
     assert_eq!(table.wait(A, posix(LockMode::Write, 1, 1), "a"), LockOutcome::Waits);
     let lock = posix(LockMode::Read, 0, 0);
     let mut served = Vec::new();
-    assert_eq!(table.locks.set((OTHER, B), lock, Some("b"), &mut served), LockOutcome::Waits);
+    assert_eq!(table.locks.set(OTHER, B, lock, Some("b"), &mut served), LockOutcome::Waits);
     assert_eq!(table.wait(C, posix(LockMode::Read, 0, 0), "c"), LockOutcome::Deadlock);
     // Both readers want to write.
     let mut table = Table::default();
@@ -181,7 +181,7 @@ proptest! {
             let excluded = model.excludes(client, &lock);
             let found = locks.test(FILE, client, &lock);
             prop_assert_eq!(found.is_some(), excluded);
-            let outcome = locks.set((FILE, client), lock, waits.then_some(ticket), &mut served);
+            let outcome = locks.set(FILE, client, lock, waits.then_some(ticket), &mut served);
             match outcome {
                 LockOutcome::Set => {
                     prop_assert!(!excluded);

@@ -5,30 +5,25 @@ use std::collections::VecDeque;
 use types::{Errno, Seq, Timestamp};
 use wire::Answer;
 
-use super::{Log, Waiter};
+use super::{HeldReply, Log};
 use crate::{MdsEffects, ReplyTo};
 
 impl Log {
     /// Answers now if everything up to `seq` is durable, else as soon as it is.
     pub(crate) fn answer_when_safe(
         &mut self,
-        (seq, time): (Seq, Timestamp),
+        seq: Seq,
+        time: Timestamp,
         at: ReplyTo,
         answer: Answer,
         effects: &mut MdsEffects,
     ) {
-        self.answer_once_safe(seq, (seq, time), at, answer, effects);
+        self.answer_once_safe(HeldReply { until: seq, seq, time, at, answer }, effects);
     }
 
-    /// The same of a change that is answered as soon as everything up to `until` is durable.
-    pub(crate) fn answer_once_safe(
-        &mut self,
-        until: Seq,
-        (seq, time): (Seq, Timestamp),
-        at: ReplyTo,
-        answer: Answer,
-        effects: &mut MdsEffects,
-    ) {
+    /// Answers now if everything up to `until` is durable, else as soon as it is.
+    pub(crate) fn answer_once_safe(&mut self, waiter: HeldReply, effects: &mut MdsEffects) {
+        let HeldReply { until, seq, time, at, answer } = waiter;
         if let Some(errno) = self.failed
             && seq > self.safe
         {
@@ -37,7 +32,7 @@ impl Log {
             effects.reply(at, seq, time, Ok(answer));
         } else {
             assert!(until <= self.last(), "{until} is an event, and will be durable");
-            self.waiters.push_back(Waiter { until, seq, time, at, answer });
+            self.waiters.push_back(HeldReply { until, seq, time, at, answer });
         }
     }
 
@@ -46,7 +41,7 @@ impl Log {
         let mut left = VecDeque::new();
         for waiter in std::mem::take(&mut self.waiters) {
             if waiter.until <= safe {
-                let Waiter { seq, time, at, answer, .. } = waiter;
+                let HeldReply { seq, time, at, answer, .. } = waiter;
                 effects.reply(at, seq, time, Ok(answer));
             } else {
                 left.push_back(waiter);

@@ -43,12 +43,13 @@ fn a_reply_waits_for_its_own_events_and_its_turn() {
     // All of them wait for the event that introduces this client.
     for tid in 1..4 {
         let (known, at) = (Seq(1), ReplyTo { conn: ConnId(7), tid: Tid(tid) });
-        let when = (Seq(tid), Timestamp(1));
-        log.answer_once_safe(known, when, at, Answer::Done, &mut effects);
+        let (seq, time) = (Seq(tid), Timestamp(1));
+        let reply = HeldReply { until: known, seq, time, at, answer: Answer::Done };
+        log.answer_once_safe(reply, &mut effects);
     }
     // And this one for its own.
     let at = ReplyTo { conn: ConnId(7), tid: Tid(4) };
-    log.answer_when_safe((Seq(4), Timestamp(1)), at, Answer::Done, &mut effects);
+    log.answer_when_safe(Seq(4), Timestamp(1), at, Answer::Done, &mut effects);
     assert_eq!((effects.outbox.sends.len(), log.waiters.len()), (0, 4));
     log.safe = Seq(1);
     log.answer_waiters(&mut effects);

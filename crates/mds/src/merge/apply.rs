@@ -27,19 +27,20 @@ impl MergeCx<'_> {
         self.purges.hold_freed(
             self.namespace,
             self.opens,
-            (self.log.last(), merge.is_recorded()),
+            self.log.last(),
+            merge.is_recorded(),
             self.clock.now,
         );
         while merge.is_recorded() && self.purges.lacks_record(1) {
-            self.append_record(merge, (0, false), &[]);
+            self.append_record(merge, 0, false, &[]);
         }
         self.record(merge, matches!(result, Ok(Slice::Done)));
         if merge.is_recorded() && self.purges.lacks_record(0) {
-            self.append_record(merge, (0, false), &[]);
+            self.append_record(merge, 0, false, &[]);
         }
         if merge.is_noted() {
-            let about = (merge.subtree, merge.journal);
-            self.merges.note_done(about, merge.newest, merge.is_recorded());
+            let Merge { subtree, journal, newest, .. } = *merge;
+            self.merges.note_done(subtree, journal, newest, merge.is_recorded());
         }
         result
     }
@@ -96,7 +97,7 @@ impl MergeCx<'_> {
                 }
                 if let Some(event) = event {
                     self.merge_creates(merge, batch);
-                    if let Some(dir) = self.merge_event(merge, (seq, &event)) {
+                    if let Some(dir) = self.merge_event(merge, seq, &event) {
                         return Ok(Slice::Cold(dir));
                     }
                 }
@@ -129,7 +130,8 @@ impl MergeCx<'_> {
         self.purges.hold_freed(
             self.namespace,
             self.opens,
-            (self.log.last(), merge.is_recorded()),
+            self.log.last(),
+            merge.is_recorded(),
             self.clock.now,
         );
         assert!(merge.recorded <= merge.applied, "only an applied event is in a record");
@@ -137,10 +139,10 @@ impl MergeCx<'_> {
         if !merge.is_recorded() || (events == 0 && losses.is_empty() && !last) {
             return;
         }
-        self.append_record(merge, (events, last), &losses);
+        self.append_record(merge, events, last, &losses);
     }
 
-    fn append_record(&mut self, merge: &mut Merge, (events, last): (u64, bool), losses: &[Loss]) {
+    fn append_record(&mut self, merge: &mut Merge, events: u64, last: bool, losses: &[Loss]) {
         let mut encoded = Vec::new();
         losses.iter().for_each(|loss| loss.put(&mut encoded));
         let removed = self.purges.name_removed(merge.seq);
@@ -173,7 +175,7 @@ impl MergeCx<'_> {
         self.namespace.apply_batch(Mode::Merge, batch, |create, outcome| {
             if outcome != ApplyOutcome::Done {
                 let event = Event::Create(*create);
-                note(report, outcome, (&event, Some(Errno::NotFound)), None);
+                note(report, outcome, &event, Some(Errno::NotFound), None);
             }
         });
         for sample in &mut report.samples[samples..] {
@@ -183,7 +185,7 @@ impl MergeCx<'_> {
     }
 
     /// Applies one event, or returns the directory that must be fetched first.
-    fn merge_event(&mut self, merge: &mut Merge, (seq, event): (Seq, &Event<'_>)) -> Option<Ino> {
+    fn merge_event(&mut self, merge: &mut Merge, seq: Seq, event: &Event<'_>) -> Option<Ino> {
         if event.is_nothing() {
             return None;
         }
@@ -254,7 +256,7 @@ impl MergeCx<'_> {
             self.bring_to_trial(merge, event);
         }
         let path = if listed { self.path_in_merge(merge, event) } else { None };
-        note(&mut merge.report, outcome, (event, reason), path);
+        note(&mut merge.report, outcome, event, reason, path);
     }
 
     /// Applies an event other than a create. Its effects become events of the rank's journal.
@@ -263,7 +265,7 @@ impl MergeCx<'_> {
         if merge.begun.is_none() {
             // If a crash leaves no more than these events, recovery must know to which merge they
             // belong.
-            self.append_record(merge, (0, false), &[]);
+            self.append_record(merge, 0, false, &[]);
         }
         let (log, now) = (&mut self.log, self.clock.now);
         let outcome = self.namespace.merge_exactly(merge.seq, event, |event| {
@@ -330,7 +332,8 @@ fn may_meet_directory(merge: &Merge, create: &journal::Create<'_>) -> bool {
 fn note(
     report: &mut MergeReport,
     outcome: ApplyOutcome,
-    (event, reason): (&Event<'_>, Option<Errno>),
+    event: &Event<'_>,
+    reason: Option<Errno>,
     path: Option<Path>,
 ) {
     let (kind, errno) = match outcome {

@@ -186,8 +186,8 @@ impl MergeCx<'_> {
     /// journal by value, no event is applied twice.
     pub(super) fn note_whole(&mut self, merge: &Merge) {
         let Some(runs) = &merge.runs else { return };
-        let about = (merge.subtree, JournalId(runs.list.journal));
-        self.merges.note_done(about, runs.list.last, merge.is_recorded());
+        let journal = JournalId(runs.list.journal);
+        self.merges.note_done(merge.subtree, journal, runs.list.last, merge.is_recorded());
         self.counters.attached_rows += runs.list.dirs.iter().map(|run| run.run.rows).sum::<u64>();
     }
 

@@ -18,7 +18,8 @@ impl Mds {
     pub(crate) fn chunk_waits_for_async(
         &mut self,
         client: ClientId,
-        (tid, bytes): (Tid, &[u8]),
+        tid: Tid,
+        bytes: &[u8],
     ) -> bool {
         let waiting = &mut self.sessions.get_mut(client).async_ops.waiting;
         if waiting.is_empty() {

@@ -206,7 +206,7 @@ impl ChangeCx<'_> {
         match (known, attr) {
             (Some(Remembered { seq, ino: size, time, .. }), Some(attr)) => {
                 let answer = Answer::Attr(Attr { size: size.0, ..attr });
-                self.apply.log.answer_when_safe((seq, time), at, answer, effects);
+                self.apply.log.answer_when_safe(seq, time, at, answer, effects);
             }
             (Some(_), None) => effects.reply_error(at, Errno::Stale.into()),
             (None, _) => {
@@ -239,7 +239,7 @@ impl ChangeCx<'_> {
         );
         let Op::Change(ChangeOp::Create { parent, name, ref new }) = request.op else {
             let at = ReplyTo { conn, tid: request.tid };
-            self.apply.log.answer_when_safe((seq, time), at, Answer::Done, effects);
+            self.apply.log.answer_when_safe(seq, time, at, Answer::Done, effects);
             return Again::Answered;
         };
         let ino = known
@@ -262,7 +262,7 @@ impl ChangeCx<'_> {
                     self.apply.opens.enter(client, attr.ino, true);
                 }
                 let at = ReplyTo { conn, tid: request.tid };
-                self.apply.log.answer_when_safe((seq, time), at, Answer::Attr(attr), effects);
+                self.apply.log.answer_when_safe(seq, time, at, Answer::Attr(attr), effects);
             }
             (Err(Refusal::Cold(dir)), _) => return Again::Park(dir),
             (Err(Refusal::Errno(_)), Some(ino)) => {
@@ -281,7 +281,7 @@ impl ChangeCx<'_> {
                 let attr = Attr { ino, mode, uid, gid, nlink, rdev, size, ..Attr::default() };
                 let attr = Attr { stripe, atime, mtime, ctime: time, btime: time, ..attr };
                 let at = ReplyTo { conn, tid: request.tid };
-                self.apply.log.answer_when_safe((seq, time), at, Answer::Attr(attr), effects);
+                self.apply.log.answer_when_safe(seq, time, at, Answer::Attr(attr), effects);
             }
             (Err(Refusal::Errno(Errno::NotFound)), None) if is_active => {
                 // An executed create leaves its number to the next server, unless no journal has

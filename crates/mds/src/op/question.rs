@@ -93,7 +93,7 @@ impl AskCx<'_> {
         let path = Path::parse(path)?;
         let walked = self.namespace.walk(cred, base, &path);
         if !self.tables.decoupled.is_empty()
-            && self.leads_to_blocked(client, cred, (base, &path), &walked)
+            && self.leads_to_blocked(client, cred, base, &path, &walked)
         {
             self.counters.busy += 1;
             return Err(Errno::Busy.into());
@@ -112,7 +112,8 @@ impl AskCx<'_> {
         &self,
         client: ClientId,
         cred: &Cred,
-        (base, path): (Ino, &Path),
+        base: Ino,
+        path: &Path,
         walked: &Result<Walked, Refusal>,
     ) -> bool {
         let blocked = |Walked { parent, attr }: Walked| {

@@ -115,7 +115,8 @@ impl Purges {
         &mut self,
         namespace: &mut Namespace,
         opens: &mut Opens,
-        (seq, recorded): (Seq, bool),
+        seq: Seq,
+        recorded: bool,
         now: Moment,
     ) {
         for freed in namespace.take_freed() {

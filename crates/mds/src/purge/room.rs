@@ -72,7 +72,8 @@ impl Purges {
     /// with `first`.
     pub(crate) fn room_work(
         &mut self,
-        (first, last): (Seq, Seq),
+        first: Seq,
+        last: Seq,
         is_writing: bool,
         now: Moment,
     ) -> RoomWork {

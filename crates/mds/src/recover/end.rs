@@ -29,7 +29,7 @@ impl RecoveryCx<'_> {
             self.checkpoint.forget(self.store, StoreOp::Delete { objects: garbage }, effects);
         }
         let unclear = !segments.is_empty();
-        self.log.resume(self.tables.epoch(), segments, (next_index, last));
+        self.log.resume(self.tables.epoch(), segments, next_index, last);
         if unclear {
             self.authority.journal_is_unclear(self.log.last());
         }

@@ -42,8 +42,10 @@ impl RecoveryCx<'_> {
     /// consistency with global durability). Returns a directory that must be fetched first.
     pub(super) fn merge_again(
         &mut self,
-        (seq, subtree): (Seq, Ino),
-        (part, losses): (Range<u64>, &[u8]),
+        seq: Seq,
+        subtree: Ino,
+        part: Range<u64>,
+        losses: &[u8],
         merged: &mut Merged,
     ) -> Option<Ino> {
         if merged.part != seq && merged.done > part.start {
@@ -70,7 +72,7 @@ impl RecoveryCx<'_> {
                         return Some(dir);
                     }
                     self.namespace.apply(seq, Mode::Remerge, &record.event);
-                    self.merges.note_done((subtree, *id), record.seq, true);
+                    self.merges.note_done(subtree, *id, record.seq, true);
                     self.counters.recovered_events += 1;
                 }
                 *skip += 1;

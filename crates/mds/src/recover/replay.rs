@@ -212,7 +212,7 @@ impl RecoveryCx<'_> {
             return Err(Pause::Read);
         };
         let part = first..first.saturating_add(events);
-        let wanted = self.merge_again((record.seq, subtree), (part, losses), &mut merged);
+        let wanted = self.merge_again(record.seq, subtree, part, losses, &mut merged);
         self.recovery.merged = Some(merged);
         if let Some(dir) = wanted {
             return Err(Pause::Directory(dir));

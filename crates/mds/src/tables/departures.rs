@@ -103,7 +103,7 @@ impl Tables {
     /// Notes a subtree that is about to leave, unless it is noted. Forgets subtrees that a journal
     /// from `first` on does not name, if the store has all changes before `unstored` in the
     /// directory of inodes with several names.
-    pub(crate) fn note_gone(&mut self, gone: &Gone, (first, unstored): (Seq, Seq)) {
+    pub(crate) fn note_gone(&mut self, gone: &Gone, first: Seq, unstored: Seq) {
         if self.gone.all.contains(gone) {
             return;
         }
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn recovery_finds_a_departure_by_the_list_of_subtrees() {
         let mut tables = begun();
-        tables.note_gone(&gone(3, 100), (Seq(1), Seq(u64::MAX)));
+        tables.note_gone(&gone(3, 100), Seq(1), Seq(u64::MAX));
         for (moves, went) in [(2, false), (3, true), (4, true)] {
             let mut after = next(&tables);
             let found = after.recover_gone(|_| moves).to_vec();
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn recovery_does_not_skip_a_subtree_that_stays() {
         let mut tables = begun();
-        tables.note_gone(&gone(1, 100), (Seq(1), Seq(u64::MAX)));
+        tables.note_gone(&gone(1, 100), Seq(1), Seq(u64::MAX));
         tables.stay(ROOT);
         assert_eq!(next(&tables).recover_gone(|_| 1), []);
     }
@@ -214,13 +214,13 @@ mod tests {
     #[test]
     fn a_departure_without_events_in_the_journal_goes_with_the_next_one() {
         let mut tables = begun();
-        tables.note_gone(&gone(1, 100), (Seq(1), Seq(u64::MAX)));
+        tables.note_gone(&gone(1, 100), Seq(1), Seq(u64::MAX));
         tables.note_went(ROOT);
-        tables.note_gone(&gone(3, 200), (Seq(100), Seq(u64::MAX)));
+        tables.note_gone(&gone(3, 200), Seq(100), Seq(u64::MAX));
         tables.note_went(ROOT);
         assert_eq!(next(&tables).recover_gone(|_| 0).len(), 2);
         assert_eq!([1, 100, 101, 201].map(|first| tables.gone_dirs(Seq(first))), [4, 4, 2, 0]);
-        tables.note_gone(&gone(5, 300), (Seq(201), Seq(u64::MAX)));
+        tables.note_gone(&gone(5, 300), Seq(201), Seq(u64::MAX));
         assert_eq!(next(&tables).recover_gone(|_| 5), [Gone { went: true, ..gone(5, 300) }]);
     }
 
@@ -228,19 +228,19 @@ mod tests {
     fn linked_inodes_are_noted_until_the_store_has_their_departure() {
         let mut tables = begun();
         let linked = Gone { linked: vec![Ino(80), Ino(90)], dirs: Vec::new(), ..gone(1, 100) };
-        tables.note_gone(&linked, (Seq(1), Seq(u64::MAX)));
+        tables.note_gone(&linked, Seq(1), Seq(u64::MAX));
         tables.note_went(ROOT);
-        tables.note_gone(&Gone { root: Ino(61), ..gone(1, 200) }, (Seq(150), Seq(100)));
+        tables.note_gone(&Gone { root: Ino(61), ..gone(1, 200) }, Seq(150), Seq(100));
         let known = next(&tables).recover_gone(|_| 0).to_vec();
         assert_eq!(known, [Gone { went: true, ..linked }]);
-        tables.note_gone(&Gone { root: Ino(62), ..gone(1, 300) }, (Seq(150), Seq(101)));
+        tables.note_gone(&Gone { root: Ino(62), ..gone(1, 300) }, Seq(150), Seq(101));
         assert_eq!(next(&tables).recover_gone(|_| 0), []);
     }
 
     #[test]
     fn a_failed_put_stores_no_departure() {
         let mut tables = begun();
-        tables.note_gone(&gone(1, 100), (Seq(1), Seq(u64::MAX)));
+        tables.note_gone(&gone(1, 100), Seq(1), Seq(u64::MAX));
         tables.note_went(ROOT);
         tables.gone.put_begins();
         tables.gone.put_ended(false);

@@ -81,12 +81,12 @@ impl Moved {
 impl Tables {
     /// Notes that these, and only these, leave with a subtree when that has moved so often. Returns
     /// whether the store has the note.
-    pub(crate) fn leave(&mut self, leaving: (Ino, u64), roots: &[Ino]) -> bool {
-        for (root, known) in &mut self.decoupled {
-            let goes = roots.contains(root);
-            let noted = known.leaving.is_some_and(|(with, _)| with == leaving.0);
-            if goes && known.leaving != Some(leaving) || !goes && noted {
-                known.leaving = goes.then_some(leaving);
+    pub(crate) fn leave(&mut self, root: Ino, moves: u64, roots: &[Ino]) -> bool {
+        for (below, known) in &mut self.decoupled {
+            let goes = roots.contains(below);
+            let noted = known.leaving.is_some_and(|(with, _)| with == root);
+            if goes && known.leaving != Some((root, moves)) || !goes && noted {
+                known.leaving = goes.then_some((root, moves));
                 self.dirty = true;
             }
         }
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn recovery_finds_a_moved_subtree_by_the_list_of_subtrees() {
         let (mut tables, range) = decoupled(Rank(0));
-        assert!(!tables.leave((OUTER, 3), &[SUBTREE]));
+        assert!(!tables.leave(OUTER, 3, &[SUBTREE]));
         for (moves, here) in [(2, true), (3, false), (4, false)] {
             let mut next = Tables::new(Rank(0));
             next.take_over(Some((&tables.encode(), 1))).unwrap();
@@ -201,9 +201,9 @@ mod tests {
     #[test]
     fn a_cancelled_move_does_not_leave_with_the_next_one() {
         let (mut tables, _) = decoupled(Rank(0));
-        tables.leave((OUTER, 3), &[SUBTREE]);
+        tables.leave(OUTER, 3, &[SUBTREE]);
         tables.stay(OUTER);
-        tables.leave((OUTER, 3), &[]);
+        tables.leave(OUTER, 3, &[]);
         assert_eq!(tables.drop_left(|_| 3), []);
     }
 

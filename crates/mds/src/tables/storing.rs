@@ -115,8 +115,7 @@ impl TablesCx<'_> {
                 for Held { at, answer, seq, .. } in held {
                     match answer {
                         Ok(answer) => {
-                            let (when, at) = ((seq, Timestamp(0)), at);
-                            self.log.answer_when_safe(when, at, answer, effects);
+                            self.log.answer_when_safe(seq, Timestamp(0), at, answer, effects);
                         }
                         Err(failure) => effects.reply_error(at, failure),
                     }

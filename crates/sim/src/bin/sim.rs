@@ -10,6 +10,8 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use sim::{Report, Tally};
+
 const USAGE: &str = "\
 usage: sim [--seeds N] [--first S] [--seconds T] [--seed S] [--transcript] [--ranks]
            [--directories]
@@ -33,134 +35,58 @@ struct Options {
     directories: bool,
 }
 
+/// The seeds of some workloads that were run.
+#[derive(Debug, Default)]
+struct Done {
+    seeds: u64,
+    failures: u64,
+    tally: Tally,
+}
+
+impl Done {
+    /// Runs a workload with a seed.
+    fn run(&mut self, name: &str, seed: u64, run: impl FnOnce() -> Report) {
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+        let report = ended
+            .unwrap_or_else(|_| Report { violation: Some("panicked".into()), ..Report::default() });
+        self.tally.add(&report.tally);
+        report.trace.iter().for_each(|line| println!("{line}"));
+        if let Some(violation) = report.violation {
+            self.failures += 1;
+            println!("seed {seed:#x}: {name}{violation}");
+            println!("  again: cargo xtask sim --seed {seed:#x} --transcript");
+        }
+    }
+}
+
 fn main() -> ExitCode {
     let Some(options) = parse(std::env::args().skip(1)) else {
         eprint!("{USAGE}");
         return ExitCode::from(2);
     };
-    let start = Instant::now();
-    let ranks = ranks(&options, start);
-    if options.ranks {
-        return if ranks == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    let (start, trace) = (Instant::now(), options.transcript);
+    let seeds = options.first..options.first.saturating_add(options.seeds);
+    let ends = |seconds: u64| move |_: &u64| start.elapsed() < Duration::from_secs(seconds);
+    let mut ranks = Done::default();
+    for seed in seeds.clone().take_while(ends(options.seconds / 3)) {
+        ranks.seeds += 1;
+        ranks.run("ranks: ", seed, || sim::ranks::run(seed, trace, options.directories));
     }
-    let (mut done, mut checked, mut judged, mut terms, mut failures) = (0_u64, 0, 0, 0, 0);
-    let (mut answered_here, mut leased_here, mut async_ops, mut snapshots) = (0, 0, 0, 0);
-    let mut tally = sim::cells::CellTally::default();
-    for seed in options.first..options.first.saturating_add(options.seeds) {
-        if start.elapsed() >= Duration::from_secs(options.seconds) {
-            break;
+    println!("{} seeds of several ranks{}, {} failures", ranks.seeds, ranks.tally, ranks.failures);
+    let mut done = Done::default();
+    if !options.ranks {
+        for seed in seeds.take_while(ends(options.seconds)) {
+            done.seeds += 1;
+            done.run("", seed, || sim::run(seed, trace));
+            done.run("cells: ", seed, || sim::cells::run(seed, trace));
         }
-        let ended = std::panic::catch_unwind(|| sim::run(seed, options.transcript));
-        done += 1;
-        let first = match ended {
-            Ok(report) => {
-                checked += report.checked;
-                judged += report.judged;
-                answered_here += report.answered_here;
-                leased_here += report.leased_here;
-                async_ops += report.async_ops;
-                snapshots += report.snapshots;
-                terms += report.terms;
-                for line in &report.trace {
-                    println!("{line}");
-                }
-                report.violation
-            }
-            Err(_) => Some("panicked".into()),
-        };
-        let ended = std::panic::catch_unwind(|| sim::cells::run(seed, options.transcript));
-        let second = match ended {
-            Ok(report) => {
-                terms += report.terms;
-                tally.add(&report.tally);
-                for line in &report.trace {
-                    println!("{line}");
-                }
-                report.violation
-            }
-            Err(_) => Some("panicked".into()),
-        };
-        for violation in first.into_iter().chain(second.map(|text| format!("cells: {text}"))) {
-            failures += 1;
-            println!("seed {seed:#x}: {violation}");
-            println!("  again: cargo xtask sim --seed {seed:#x} --transcript");
+        let (seconds, Done { seeds, failures, tally }) = (start.elapsed().as_secs_f64(), &done);
+        println!("{seeds} seeds{tally}, {failures} failures, {seconds:.1} s");
+        if options.seeds > 1 {
+            println!("{}", sim::cells::table(tally));
         }
     }
-    println!(
-        "{done} seeds, {checked} answers compared ({answered_here} of them not asked for, {leased_here} under leases), {async_ops} told later, {judged} judged, {snapshots} snapshots compared, {terms} servers, {failures} failures, {:.1} s",
-        start.elapsed().as_secs_f64()
-    );
-    if options.seeds > 1 {
-        println!("{} subtrees under the nine cells compared", tally.comparisons);
-        print!("{tally}");
-    }
-    if failures + ranks == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-/// Subtrees that move between ranks. Returns how many seeds broke a promise.
-fn ranks(options: &Options, start: Instant) -> u64 {
-    let mut sum = sim::ranks::RanksReport::default();
-    let (mut done, mut failures) = (0_u64, 0);
-    for seed in options.first..options.first.saturating_add(options.seeds) {
-        if start.elapsed() >= Duration::from_secs(options.seconds) / 3 {
-            break;
-        }
-        let ended = std::panic::catch_unwind(|| {
-            sim::ranks::run(seed, options.transcript, options.directories)
-        });
-        done += 1;
-        let report = ended.unwrap_or_else(|_| sim::ranks::RanksReport {
-            violation: Some("panicked".into()),
-            ..sim::ranks::RanksReport::default()
-        });
-        sum.judged += report.judged;
-        sum.moves += report.moves;
-        sum.inner_moves += report.inner_moves;
-        sum.linked_moves += report.linked_moves;
-        sum.refused += report.refused;
-        sum.splits += report.splits;
-        sum.joins += report.joins;
-        sum.passed += report.passed;
-        sum.passed_dirs += report.passed_dirs;
-        sum.busy_dirs += report.busy_dirs;
-        sum.kept_dirs += report.kept_dirs;
-        sum.linked += report.linked;
-        sum.colocated += report.colocated;
-        sum.apart += report.apart;
-        sum.redirected += report.redirected;
-        sum.stale += report.stale;
-        sum.crashes += report.crashes;
-        sum.crashes_moving += report.crashes_moving;
-        for line in &report.trace {
-            println!("{line}");
-        }
-        if let Some(violation) = report.violation {
-            failures += 1;
-            println!("seed {seed:#x}: ranks: {violation}");
-        }
-    }
-    println!(
-        "{done} seeds of several ranks, {} answers judged, {} subtrees moved ({} of them fragments of fragments, {} with files that have several names) and {} not, {} directories split and {} joined, {} names of files and {} of directories passed between ranks ({} were busy and {} stayed), {} second names made after {} directories moved for them and {} not, {} requests sent on and {} asked for again in vain, {} servers killed, {} of them with a subtree on its way, {failures} failures",
-        sum.judged,
-        sum.moves,
-        sum.inner_moves,
-        sum.linked_moves,
-        sum.refused,
-        sum.splits,
-        sum.joins,
-        sum.passed,
-        sum.passed_dirs,
-        sum.busy_dirs,
-        sum.kept_dirs,
-        sum.linked,
-        sum.colocated,
-        sum.apart,
-        sum.redirected,
-        sum.stale,
-        sum.crashes,
-        sum.crashes_moving
-    );
-    failures
+    if done.failures + ranks.failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Options> {
@@ -173,24 +99,15 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Options> {
         directories: false,
     };
     while let Some(argument) = arguments.next() {
-        if argument == "--transcript" {
-            options.transcript = true;
-            continue;
-        }
-        if argument == "--directories" {
-            options.directories = true;
-            continue;
-        }
-        if argument == "--ranks" {
-            options.ranks = true;
-            continue;
-        }
-        let value = number(&arguments.next()?)?;
+        let mut value = || number(&arguments.next()?);
         match argument.as_str() {
-            "--seeds" => options.seeds = value,
-            "--first" => options.first = value,
-            "--seconds" => options.seconds = value,
-            "--seed" => (options.first, options.seeds) = (value, 1),
+            "--transcript" => options.transcript = true,
+            "--directories" => options.directories = true,
+            "--ranks" => options.ranks = true,
+            "--seeds" => options.seeds = value()?,
+            "--first" => options.first = value()?,
+            "--seconds" => options.seconds = value()?,
+            "--seed" => (options.first, options.seeds) = (value()?, 1),
             _ => return None,
         }
     }

@@ -4,7 +4,9 @@
 use client::ChangeStep;
 use policy::{Cell, Composition, Mechanism, Policy, Transition};
 use types::{ClientId, Errno};
-use wire::{Answer, ChangeOp, MergeFlags, Op, SessionOp};
+use wire::{Answer, MergeFlags};
+
+use crate::call::CallKind;
 
 use super::{Cells, Done, Stop};
 
@@ -17,7 +19,9 @@ impl Cells {
         self.note("is changed", to);
         let changed = self.change_to(from, to);
         let struck = self.struck;
-        self.tally.change(from, to, (changed.is_ok(), struck));
+        for (what, is) in [("change", true), ("completed", changed.is_ok()), ("struck", struck)] {
+            self.requests.world.tally.count(&format!("{what}: {from} {to}"), u64::from(is));
+        }
         changed
     }
 
@@ -27,8 +31,8 @@ impl Cells {
             return self.change_free(client, (from, to));
         }
         let holding = self.holding()?;
-        let (from, before) = (holding.policy, holding.job.policy.clone());
-        let transition = Transition::between(&Policy::of_cell(from), &Policy::of_cell(to), true);
+        let before = holding.policy.clone();
+        let transition = Transition::between(&before, &Policy::of_cell(to), true);
         let policy = if transition.merge { Policy::of_cell(to) } else { self.policy_of(to) };
         let id = self.requests.world.clients[client].id;
         for step in ChangeStep::all(&before, &policy) {
@@ -36,7 +40,7 @@ impl Cells {
                 ChangeStep::Drain => {}
                 ChangeStep::StoreEarlier => self.store_earlier()?,
                 ChangeStep::Persist(persist) => {
-                    if self.holding()?.job.is_pending() {
+                    if self.holding()?.is_pending() {
                         self.execute(&persist, false)?;
                     }
                 }
@@ -63,8 +67,7 @@ impl Cells {
                     self.changed(to, transition.store);
                 }
                 ChangeStep::Adopt => {
-                    let nonvolatile = policy.contains(Mechanism::NonvolatileApply);
-                    self.holding()?.is_under(to, nonvolatile);
+                    self.holding()?.policy = policy.clone();
                 }
                 ChangeStep::Merge => {
                     self.merge()?;
@@ -79,15 +82,15 @@ impl Cells {
 
     /// Merges events again that a server has lost.
     fn merge_lost(&mut self, client: usize, store: bool) -> Done<()> {
-        if !self.holding()?.job.may_have_lost() {
+        if !self.holding()?.may_have_lost() {
             return Ok(());
         }
-        self.request(client, Op::Session(SessionOp::Sync))?;
+        self.request(client, CallKind::Sync)?;
         let (term, journals) = (self.epoch(client), self.local_journals()?);
-        for journal in self.holding()?.job.lost(term, journals) {
+        for journal in self.holding()?.lost(term, journals) {
             self.merge_one(&journal, MergeFlags { store, ..MergeFlags::default() }, None)?;
         }
-        self.holding()?.job.merged_in = Some(self.epoch(client));
+        self.holding()?.merged_in = Some(self.epoch(client));
         Ok(())
     }
 
@@ -147,9 +150,8 @@ impl Cells {
 
     fn set(&mut self, client: usize, (to, id): (&Policy, ClientId)) -> Done<Answer> {
         self.replay_logs(client)?;
-        let (path, text) = (self.job().path.clone(), to.to_yaml());
-        let (path, policy) = (path.as_bytes(), text.as_bytes());
-        self.ask_monitor(client, &Op::Change(ChangeOp::SetPolicy { path, policy, client: id }))
+        let (path, policy) = (self.job().path.clone(), to.to_yaml());
+        self.ask_monitor(client, &CallKind::SetPolicy { path, policy, client: id })
     }
 
     /// A client that changes the policy replays its own logs first, and those of dead processes on

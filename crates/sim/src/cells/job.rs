@@ -9,28 +9,20 @@ use client::{OwnerNote, SubtreeJob};
 use namespace::PlannedInode;
 use objstore::ObjectStore;
 use policy::{Cell, Composition, Mechanism, Policy, Transition};
-use types::{Attr, Cred, Errno, Ino, InoRange, Tid};
-use wire::{AdminOp, Answer, JobOp, Op};
+use types::{ClientId, Cred, Errno, Ino, InoRange, Tid};
+use wire::Answer;
 
 use super::ledger::{Kept, Ledger, Shown, Update};
 use super::machine::{Machine, Owner};
 use super::{Cells, Done, Stop};
-
-/// A subtree that a process has decoupled.
-#[derive(Debug)]
-pub(super) struct Holding {
-    pub(super) job: SubtreeJob,
-    pub(super) policy: Cell,
-    /// The policy gives the cell's promise by Nonvolatile Apply.
-    pub(super) nonvolatile: bool,
-}
+use crate::call::CallKind;
 
 /// A process that lives.
 #[derive(Debug)]
 pub(super) struct Process {
     /// Its place among the clients.
     pub(super) client: usize,
-    pub(super) holds: Option<Box<Holding>>,
+    pub(super) holds: Option<Box<SubtreeJob>>,
 }
 
 /// A subtree, and the machine that works on it.
@@ -56,37 +48,6 @@ pub(super) struct Job {
     pub(super) ledger: Ledger,
 }
 
-impl Holding {
-    pub(super) fn new(owner: Owner, root: Attr, nonvolatile: bool) -> Self {
-        let policy = owner.policy;
-        let job = SubtreeJob::new(owner.note, root, policy_of(policy, nonvolatile));
-        Self { job, policy, nonvolatile }
-    }
-
-    /// Another policy is in force.
-    pub(super) fn is_under(&mut self, policy: Cell, nonvolatile: bool) {
-        (self.policy, self.nonvolatile) = (policy, nonvolatile);
-        self.job.policy = policy_of(policy, nonvolatile);
-    }
-
-    /// The mechanisms that complete the policy.
-    pub(super) fn composition(&self) -> Composition {
-        if self.nonvolatile { nonvolatile() } else { self.policy.composition() }
-    }
-
-    /// Whether the policy has a mechanism.
-    pub(super) fn holds(&self, mechanism: Mechanism) -> bool {
-        self.composition().contains(mechanism)
-    }
-
-    pub(super) fn journal(&mut self) -> Vec<u8> {
-        let inner = &mut self.job.inner;
-        let mut bytes = inner.header().encode().to_vec();
-        bytes.extend(inner.blocks().concat());
-        bytes
-    }
-}
-
 impl Cells {
     pub(super) fn client(&self) -> Done<usize> {
         let process = self.jobs[self.current].process.as_ref();
@@ -98,7 +59,7 @@ impl Cells {
     }
 
     /// The subtree state in the process of the current job.
-    pub(super) fn holding(&mut self) -> Done<&mut Holding> {
+    pub(super) fn holding(&mut self) -> Done<&mut SubtreeJob> {
         let process = self.jobs[self.current].process.as_mut().ok_or(Stop::Killed)?;
         process.holds.as_deref_mut().ok_or(Stop::Failed(Errno::Stale))
     }
@@ -110,7 +71,8 @@ impl Cells {
         if self.job().machine.is_merged() {
             // Once the subtree is given away, no client could repeat the merge.
             self.checkpoint(client)?;
-        } else if self.job().machine.has_files() && self.is_nobodys() {
+        } else if self.job().machine.has_files() && self.owner_in_force(self.current) == ClientId(0)
+        {
             // The decoupling ended by a merge whose answer never came, or another client gave it
             // up. Under new numbers, old notes and journals would only be in the way.
             self.local_step(client)?;
@@ -119,16 +81,14 @@ impl Cells {
         self.replay_logs(client)?;
         let id = self.requests.world.clients[client].id;
         let mut policy = self.policy_of(cell);
-        let nonvolatile = policy.contains(Mechanism::NonvolatileApply);
         let before = Policy::of_cell(self.job().cell);
         let store = Transition::between(&before, &policy, false).store;
         policy.allocated_inodes = 6;
         let (path, text) = (self.job().path.clone(), policy.to_yaml());
         self.job().doubt.push(cell);
         self.job().granted = None;
-        let op =
-            Op::Job(JobOp::Decouple { path: path.as_bytes(), client: id, policy: text.as_bytes() });
-        let Answer::Decoupled(answer) = self.ask_monitor(client, &op)? else {
+        let what = CallKind::Decouple { path, client: id, policy: text };
+        let Answer::Decoupled(answer) = self.ask_monitor(client, &what)? else {
             return Err(Stop::Failed(Errno::Io));
         };
         let granted = self.requests.oracle.granted(id, answer.range);
@@ -145,7 +105,7 @@ impl Cells {
             job.forget_files();
         }
         let note = OwnerNote::granted(id, &answer);
-        let holding = Holding::new(Owner { note, policy: cell }, answer.root, nonvolatile);
+        let holding = SubtreeJob::new(note, answer.root, policy.clone());
         let process = job.process.as_mut().ok_or(Stop::Killed)?;
         process.holds = Some(Box::new(holding));
         if policy.persists() { self.remember() } else { Ok(()) }
@@ -156,14 +116,14 @@ impl Cells {
         let client = self.client()?;
         self.local_step(client)?;
         let holding = self.holding()?;
-        let owner = Owner { note: holding.job.present_note(), policy: holding.policy };
+        let owner = Owner { note: holding.present_note(), policy: holding.policy.clone() };
         self.job().machine.owner = Some(owner);
         self.local_step(client)
     }
 
     /// Everything that the server has is written to the metadata store.
     pub(super) fn checkpoint(&mut self, client: usize) -> Done<()> {
-        self.request(client, Op::Admin(AdminOp::Checkpoint))?;
+        self.request(client, CallKind::Checkpoint)?;
         self.jobs.iter_mut().for_each(|job| job.ledger.stored());
         Ok(())
     }
@@ -172,7 +132,7 @@ impl Cells {
     pub(super) fn append(&mut self, count: u64) -> Done<()> {
         let client = self.client()?;
         for _ in 0..count {
-            if self.holding()?.job.inner.inodes_left() == 0 {
+            if self.holding()?.inner.inodes_left() == 0 {
                 self.extend(client)?;
             }
             let at = self.current;
@@ -190,24 +150,11 @@ impl Cells {
             let time = self.requests.world.clock().time;
             let name = format!("u{}", ledger.updates.len());
             let new = PlannedInode { mode, time, ..PlannedInode::default() };
-            let created = holding.job.inner.create(&Cred::root(), parent, name.as_bytes(), &new);
+            let created = holding.inner.create(&Cred::root(), parent, name.as_bytes(), &new);
             let Ok(ino) = created else { continue };
             self.requests.world.note(format_args!("$ appends {name} ({ino}) in {parent}"));
             let kept = Kept { memory: true, ..Kept::default() };
-            let (shown, resends, whole, ordered) = (Shown::No, None, 0, 0);
-            ledger.add(Update {
-                parent,
-                name,
-                ino,
-                dir,
-                dead: false,
-                shown,
-                undone: false,
-                kept,
-                resends,
-                whole,
-                ordered,
-            });
+            ledger.add(Update { ino, kept, ..Update::new(parent, &name, dir) });
         }
         self.local_step(client)
     }
@@ -215,10 +162,10 @@ impl Cells {
     fn extend(&mut self, client: usize) -> Done<()> {
         let subtree = self.job().root;
         let count = self.rng.between(1, 20);
-        let answer = self.request(client, Op::Job(JobOp::Extend { subtree, count }))?;
+        let answer = self.request(client, CallKind::Extend { subtree, count })?;
         let Answer::Range(range) = answer else { return Err(Stop::Failed(Errno::Io)) };
         self.granted(client, range)?;
-        let local = self.holding()?.holds(Mechanism::LocalPersist);
+        let local = self.holding()?.policy.contains(Mechanism::LocalPersist);
         if local { self.remember() } else { Ok(()) }
     }
 
@@ -227,14 +174,13 @@ impl Cells {
         let granted = self.requests.oracle.granted(self.requests.world.clients[client].id, range);
         self.requests.world.check(granted);
         let holding = self.holding()?;
-        holding.job.inner.extend(range);
-        holding.job.note.ranges.push(range);
+        holding.take_range(range);
         Ok(())
     }
 
     /// Some jobs merge parts while they work, if the policy merges.
     pub(super) fn sync_sometimes(&mut self, count: u64) -> Done<()> {
-        let merges = self.holding()?.composition().mechanisms().any(Mechanism::applies);
+        let merges = self.holding()?.policy.effective().mechanisms().any(Mechanism::applies);
         if merges && self.rng.percent(40) {
             for _ in 0..self.rng.between(1, 3) {
                 self.sync_part()?;
@@ -246,31 +192,31 @@ impl Cells {
 
     /// Completes the policy: the cell's promise holds for the appended updates.
     pub(super) fn complete(&mut self) -> Done<()> {
-        let cell = self.holding()?.policy;
+        let cell = cell_of(&self.holding()?.policy);
         self.note("completes", cell);
         let holding = self.holding()?;
-        let (updates, composition) = (holding.job.inner.events(), holding.composition());
+        let (updates, composition) = (holding.inner.events(), holding.policy.effective());
         self.execute(&composition, false)?;
         self.completed(updates)
     }
 
     /// The mechanisms of the policy completed for so many updates.
     pub(super) fn completed(&mut self, updates: u64) -> Done<()> {
-        let holding = self.holding()?;
-        let (cell, nonvolatile) = (holding.policy, holding.nonvolatile);
-        self.tally.updates(cell, usize::try_from(updates).unwrap_or(0));
-        self.tally.nonvolatile += if nonvolatile { updates } else { 0 };
+        let policy = &self.holding()?.policy;
+        let (cell, nonvolatile) = (cell_of(policy), policy.contains(Mechanism::NonvolatileApply));
+        let tally = &mut self.requests.world.tally;
+        tally.count(&format!("updates: {cell}"), updates);
+        if nonvolatile {
+            tally.count("updates by nonvolatile apply", updates);
+        }
         Ok(())
     }
 
     /// Merges, under any consistency, and gives the subtree back.
     pub(super) fn merge(&mut self) -> Done<()> {
-        let cell = self.holding()?.policy;
+        let cell = cell_of(&self.holding()?.policy);
         self.note("merges", cell);
-        let composition = self.holding()?.composition();
-        let applies = composition.mechanisms().any(Mechanism::applies);
-        let apply = Composition::One(Mechanism::VolatileApply);
-        let visible = if applies { composition } else { Composition::serial([composition, apply]) };
+        let visible = self.holding()?.visible();
         match self.execute(&visible, true) {
             // An earlier attempt gave it back, and its merged updates are in the metadata store.
             Err(Stop::Failed(Errno::Stale)) => {
@@ -278,7 +224,7 @@ impl Cells {
                 // If the policy says so, the client merges again the updates that a crash of the
                 // server undid. Under another policy, journals that no process needs any more may
                 // be here.
-                let repeats = self.holding()?.holds(Mechanism::LocalPersist);
+                let repeats = self.holding()?.policy.contains(Mechanism::LocalPersist);
                 let updates = &self.job().ledger.updates;
                 let unmerged = |at: &usize| updates[*at].shown == Shown::No;
                 let (unmerged, merged): (Vec<_>, Vec<_>) = held.into_iter().partition(unmerged);
@@ -297,17 +243,14 @@ impl Cells {
     /// The updates in the journals that the process holds.
     pub(super) fn held_updates(&mut self) -> Done<Vec<usize>> {
         let holding = self.holding()?;
-        let mut inos = Self::inos(&holding.journal());
-        for earlier in &holding.job.earlier {
-            inos.extend(Self::inos(&earlier.bytes));
-        }
-        Ok(self.job().ledger.places(&inos))
+        let held: BTreeSet<Ino> = holding.journals().iter().flat_map(|bytes| inos(bytes)).collect();
+        Ok(self.job().ledger.places(&held))
     }
 
     /// Ends the work after a merge.
     fn forget(&mut self) -> Done<()> {
         let client = self.client()?;
-        let adopted = std::mem::take(&mut self.holding()?.job.note.adopted);
+        let adopted = std::mem::take(&mut self.holding()?.note.adopted);
         if !adopted.is_empty() {
             self.checkpoint(client)?;
             for object in adopted {
@@ -316,8 +259,8 @@ impl Cells {
             }
         }
         let holding = self.holding()?;
-        if holding.holds(Mechanism::LocalPersist) {
-            holding.job.note.merged_in = holding.job.merged_in;
+        if holding.policy.contains(Mechanism::LocalPersist) {
+            holding.note.merged_in = holding.merged_in;
             self.remember()?;
         } else {
             self.local_step(client)?;
@@ -333,7 +276,7 @@ impl Cells {
 impl Job {
     /// A journal is kept by a mechanism.
     pub(super) fn keep(&mut self, journal: &[u8], mechanism: Mechanism) {
-        for at in self.ledger.places(&Cells::inos(journal)) {
+        for at in self.ledger.places(&inos(journal)) {
             let kept = &mut self.ledger.updates[at].kept;
             kept.disk |= mechanism == Mechanism::LocalPersist;
             kept.store |= mechanism == Mechanism::GlobalPersist;
@@ -367,19 +310,41 @@ impl Job {
         self.ledger.dirs(self.root, shown)
     }
 
-    /// The updates of a set of inodes.
-    pub(super) fn take_up(&mut self, found: &BTreeSet<Ino>) -> Result<(), String> {
-        self.ledger.taken_up(found)
+    /// The path of a directory of the subtree.
+    pub(super) fn path_of(&self, dir: Ino) -> Option<String> {
+        if dir == self.root {
+            return Some(self.path.clone());
+        }
+        // The number may have been another one's, of which nothing is left.
+        let mut updates = self.ledger.updates.iter().filter(|update| !update.dead);
+        let update = updates.find(|update| update.ino == dir)?;
+        Some(format!("{}/{}", self.path_of(update.parent)?, update.name))
     }
 }
 
-/// A policy of a cell; `nonvolatile` says that it has Nonvolatile Apply.
-pub(super) fn policy_of(cell: Cell, nonvolatile: bool) -> Policy {
-    let policy = Policy::of_cell(cell);
-    if !nonvolatile {
-        return policy;
+/// The cell of a policy of this simulation.
+pub(super) fn cell_of(policy: &Policy) -> Cell {
+    policy.cell().expect("each policy is one of a cell")
+}
+
+/// The journal that grows.
+pub(super) fn journal_of(job: &mut SubtreeJob) -> Vec<u8> {
+    let mut bytes = job.inner.header().encode().to_vec();
+    bytes.extend(job.inner.blocks().concat());
+    bytes
+}
+
+/// Inode numbers in a journal.
+pub(super) fn inos(bytes: &[u8]) -> BTreeSet<Ino> {
+    let mut inos = BTreeSet::new();
+    let Ok(mut reader) = journal::SegmentReader::open(bytes) else { return inos };
+    while let Ok(Some(block)) = reader.next_block() {
+        let mut events = block.events();
+        while let Ok(Some(record)) = events.next_event() {
+            inos.extend(record.event.numbered());
+        }
     }
-    Policy { consistency: self::nonvolatile(), durability: Composition::Nothing, ..policy }
+    inos
 }
 
 /// Weak consistency and global durability in one mechanism.

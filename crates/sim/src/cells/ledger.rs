@@ -58,6 +58,25 @@ pub(super) struct Update {
     pub(super) ordered: usize,
 }
 
+impl Update {
+    /// An update that is nowhere yet.
+    pub(super) fn new(parent: Ino, name: &str, dir: bool) -> Self {
+        Self {
+            parent,
+            name: name.to_owned(),
+            ino: Ino(0),
+            dir,
+            dead: false,
+            shown: Shown::No,
+            undone: false,
+            kept: Kept::default(),
+            resends: None,
+            whole: 0,
+            ordered: 0,
+        }
+    }
+}
+
 /// The visible content of a subtree: names in directories, and their inodes.
 pub(super) type Listing = BTreeMap<(Ino, String), Ino>;
 

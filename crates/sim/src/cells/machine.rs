@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use client::OwnerNote;
 use types::{ClientId, Epoch, Seq};
 
-use policy::Cell;
+use policy::Policy;
 use types::rng::Rng;
 
 /// A machine's notes about a subtree that it owns, or owned.
 #[derive(Clone, Debug)]
 pub(super) struct Owner {
     pub(super) note: OwnerNote,
-    pub(super) policy: Cell,
+    pub(super) policy: Policy,
 }
 
 /// A file, and the part of it that is on the medium.

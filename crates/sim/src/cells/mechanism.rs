@@ -5,15 +5,17 @@ use client::{
     ByValue, Completion, CompositionRun, Earlier, EarlierMerge, JobEffect, JobInput, JobRun,
     Material, MechanismEffect, MechanismInput, MechanismStage, RunThreshold, SentMerge,
 };
-use journal::segment::HEADER_BYTES;
 use objstore::{Expect, ObjectStore, SyncScope};
 use policy::{Composition, Mechanism};
 use types::{Errno, Error, Moment, Result, Seq};
-use wire::{Answer, MergeFlags, Op, ReadOp};
+use wire::{Answer, MergeFlags};
 
+use super::job::{inos, journal_of};
 use super::ledger::{Shown, Update};
 use super::machine::File;
 use super::{Cells, Done, Stop};
+use crate::call::CallKind;
+use crate::jobs::{carry_out, get, merge_of};
 
 impl Cells {
     pub(super) fn execute(&mut self, composition: &Composition, release: bool) -> Done<()> {
@@ -27,7 +29,7 @@ impl Cells {
         self.count_merge(&done);
         if merges {
             if crashes == self.requests.world.crashes
-                && self.holding()?.holds(Mechanism::LocalPersist)
+                && self.holding()?.policy.contains(Mechanism::LocalPersist)
             {
                 let updates = &self.job().ledger.updates;
                 let lost = |it: &&Update| {
@@ -54,8 +56,8 @@ impl Cells {
     /// The sealed parts, and the journal that grows.
     fn pending_parts(&mut self) -> Done<Vec<Vec<u8>>> {
         let holding = self.holding()?;
-        let mut parts: Vec<_> = holding.job.sealed().map(|part| part.bytes.clone()).collect();
-        parts.push(holding.journal());
+        let mut parts: Vec<_> = holding.sealed().map(|part| part.bytes.clone()).collect();
+        parts.push(journal_of(holding));
         Ok(parts)
     }
 
@@ -65,9 +67,9 @@ impl Cells {
     }
 
     fn count_merge(&mut self, done: &Completion) {
-        self.tally.merged_runs += done.merged_by.runs;
+        self.requests.world.tally.count("directories merged by reference", done.merged_by.runs);
         let refused = done.merged_by.because == Some(ByValue::Refused.reason());
-        self.tally.refused_runs += u64::from(refused);
+        self.requests.world.tally.count("merges by reference refused", u64::from(refused));
     }
 
     /// Carries the effects of a run out, as the library does, and may be struck at any step.
@@ -76,7 +78,7 @@ impl Cells {
         let mut input = JobInput::Start;
         loop {
             let now = Moment(self.requests.world.now);
-            let effect = run.handle(&mut self.holding()?.job, now, input);
+            let effect = run.handle(self.holding()?, now, input);
             if let JobEffect::Done(result) = effect {
                 return result.map_err(|error| Stop::Failed(error.errno));
             }
@@ -87,7 +89,7 @@ impl Cells {
 
     /// The pending events are about to be merged.
     pub(super) fn note_used(&mut self) -> Done<()> {
-        let job = &self.holding()?.job;
+        let job = self.holding()?;
         let present = job.present_note();
         let unnoted = present.used > job.note.used || present.reached > job.note.reached;
         let local = job.policy.contains(Mechanism::LocalPersist);
@@ -106,12 +108,9 @@ impl Cells {
                 self.note_used()?;
                 JobInput::Done(Ok(()))
             }
-            JobEffect::Get(name) => {
-                let found = self.requests.world.memory.get(&name).ok();
-                JobInput::Object(Ok(found.map(|(bytes, _)| bytes)))
-            }
+            JobEffect::Get(name) => JobInput::Object(Ok(get(&self.requests.world.memory, &name))),
             JobEffect::PutEarlier(at, name) => {
-                let bytes = self.holding()?.job.earlier[at].bytes.clone();
+                let bytes = self.holding()?.earlier[at].bytes.clone();
                 let put = self.requests.world.memory.put(&name, &bytes, Expect::Any);
                 if put.is_ok() {
                     self.kept(&bytes, Mechanism::GlobalPersist)?;
@@ -119,7 +118,7 @@ impl Cells {
                 JobInput::Done(put.map(drop))
             }
             JobEffect::WriteEarlier(at) => {
-                let Earlier { first, bytes, .. } = self.holding()?.job.earlier[at].clone();
+                let Earlier { first, bytes, .. } = self.holding()?.earlier[at].clone();
                 self.write_file(client, (first, true), &bytes)?;
                 JobInput::Done(Ok(()))
             }
@@ -127,11 +126,11 @@ impl Cells {
             JobEffect::LocalJournals => JobInput::Journals(Ok(self.local_journals()?)),
             JobEffect::Mechanism(effect) => JobInput::Mechanism(self.on_material(run, effect)?),
             JobEffect::Earlier(at, effect) => {
-                let bytes = self.holding()?.job.earlier[at].bytes.clone();
+                let bytes = self.holding()?.earlier[at].bytes.clone();
                 JobInput::Mechanism(self.effect(None, &bytes, effect)?)
             }
             JobEffect::EarlierMerged(at) => {
-                let earlier = self.holding()?.job.earlier[at].clone();
+                let earlier = self.holding()?.earlier[at].clone();
                 self.earlier_merged(&earlier);
                 JobInput::Done(Ok(()))
             }
@@ -149,7 +148,7 @@ impl Cells {
 
     /// Carries out an effect on the journal that grows.
     fn on_material(&mut self, run: &JobRun, effect: MechanismEffect) -> Done<MechanismInput> {
-        let job = &self.holding()?.job;
+        let job = self.holding()?;
         let blocks = job.inner.closed_blocks().to_vec();
         let material = run.material(job);
         let (header, object) = (material.header, material.object.map(str::to_owned));
@@ -177,7 +176,7 @@ impl Cells {
             return;
         }
         let ledger = &mut self.job().ledger;
-        let places = ledger.places(&Self::inos(&earlier.bytes));
+        let places = ledger.places(&inos(&earlier.bytes));
         ledger.merged(&places, true);
         for at in places {
             let kept = &mut self.job().ledger.updates[at].kept;
@@ -188,7 +187,7 @@ impl Cells {
     /// A mechanism completed for a journal. Where the policy does not ask for it (yet), that counts
     /// only when it is noted.
     fn kept(&mut self, journal: &[u8], mechanism: Mechanism) -> Done<()> {
-        if self.holding()?.holds(mechanism) {
+        if self.holding()?.policy.contains(mechanism) {
             self.job().keep(journal, mechanism);
         }
         Ok(())
@@ -223,39 +222,21 @@ impl Cells {
             }
             MechanismEffect::Root => {
                 let ino = self.job().root;
-                MechanismInput::Answer(self.answer(
-                    client,
-                    Op::Read(ReadOp::GetAttr { ino }),
-                    None,
-                )?)
-            }
-            MechanismEffect::Written(_) => MechanismInput::Written(Ok(None)),
-            MechanismEffect::Put(name, bytes) => {
-                let put = self.requests.world.memory.put(&name, &bytes, Expect::Any);
-                MechanismInput::Done(put.map(drop))
-            }
-            MechanismEffect::Get(name) => {
-                let found = self.requests.world.memory.get(&name).ok();
-                MechanismInput::Object(Ok(found.map(|(bytes, _)| bytes)))
-            }
-            MechanismEffect::Exists(name) => {
-                MechanismInput::Exists(Ok(self.requests.world.memory.get(&name).is_ok()))
-            }
-            MechanismEffect::Delete(name) => {
-                MechanismInput::Done(self.requests.world.memory.delete(&name).map(drop))
+                MechanismInput::Answer(self.answer(client, CallKind::GetAttr { ino }, None)?)
             }
             MechanismEffect::Checkpoint => MechanismInput::Done(match self.checkpoint(client) {
                 Err(Stop::Failed(errno)) => Err(Error::of(errno, "checkpoint")),
                 done => Ok(done?),
             }),
-            MechanismEffect::Merge(merge) => {
-                MechanismInput::Answer(self.send_merge(client, journal, &merge)?)
-            }
             MechanismEffect::Fork(members) => {
                 let Some(material) = material else { return Err(Stop::Broken) };
                 MechanismInput::Joined(self.fork(material, journal, members)?)
             }
             MechanismEffect::Done(result) => MechanismInput::Done(result.map(drop)),
+            effect => match carry_out(&self.requests.world.memory, "", journal, effect) {
+                Ok(input) => input,
+                Err(merge) => MechanismInput::Answer(self.send_merge(client, journal, &merge)?),
+            },
         })
     }
 
@@ -329,10 +310,10 @@ impl Cells {
     fn answer(
         &mut self,
         client: usize,
-        op: Op<'_>,
-        journal: Option<&[u8]>,
+        what: CallKind,
+        journal: Option<Vec<u8>>,
     ) -> Done<Result<Answer>> {
-        match self.transfer(client, op, journal) {
+        match self.transfer(client, what, journal) {
             Ok(answer) => Ok(Ok(answer)),
             Err(Stop::Failed(errno)) => Ok(Err(Error::of(errno, "metadata server"))),
             Err(stop) => Err(stop),
@@ -347,17 +328,13 @@ impl Cells {
         merge: &SentMerge,
     ) -> Done<Result<Answer>> {
         let ledger = &mut self.job().ledger;
-        let places = ledger.places(&Self::inos(journal));
+        let places = ledger.places(&inos(journal));
         let stable = !merge.object.is_empty();
         let group = if stable { ledger.group() } else { 0 };
         // The process may be struck, and the merge go on.
         ledger.sent(&places, group);
-        let (header, blocks) = journal.split_at(HEADER_BYTES);
-        let blocks = [blocks];
-        let parts = merge.parts(header, &blocks);
-        let (sent, follows) = (parts.concat(), !parts.is_empty());
-        let op = merge.op(self.job().root, sent.len() as u64, &[]);
-        let answer = self.answer(client, op, follows.then_some(&sent))?;
+        let (what, sent) = merge_of(merge, self.job().root, journal, Vec::new());
+        let answer = self.answer(client, what, sent)?;
         if answer.is_ok() {
             self.job().ledger.merged(&places, stable || merge.flags.store);
         }

@@ -1,16 +1,17 @@
 //! The steps of a client's process: it waits for answers over any number of connections, as the
 //! library does, and may be struck at any step.
 
-use client::LogNeed;
+use client::{LogNeed, LogState, LogStep};
 use policy::Policy;
-use types::{ClientId, Cred, Epoch, Errno, Ino, Tid};
-use wire::{Answer, JobOp, MergeFlags, Op, UnusedNumbers};
+use types::{ClientId, Epoch, Errno, Ino, Tid};
+use wire::{Answer, MergeFlags};
 
 use super::fault::Fault;
 use super::ledger::Shown;
 use super::{Cells, Done, Stop};
+use crate::call::{Call, CallKind};
 use crate::invariants::liveness;
-use crate::world::{Client, Drive, Event, Link};
+use crate::world::{Client, Drive, Event, Link, Routes};
 
 /// Request numbers between two processes that act as one client.
 const TIDS: u64 = 1 << 20;
@@ -20,20 +21,9 @@ impl Cells {
     pub(super) fn add_process(&mut self, id: Option<ClientId>) -> usize {
         let id = id.unwrap_or_else(|| self.requests.new_id());
         let first = Tid(TIDS * self.requests.workers.len() as u64 + 1);
-        self.requests.add(Client { first, ..Client::new(id, false) })
-    }
-
-    /// Makes a request that the oracle does not follow: the ledger does.
-    fn ask_for(&mut self, client: usize, op: Op<'_>, chunks: Option<&[u8]>) -> Tid {
-        let world = &mut self.requests.world;
-        let (tid, id) = (world.request(client, &Cred::root(), op), world.clients[client].id);
-        world.note(format_args!("{id} {tid} {op:?}"));
-        self.requests.workers[client].asked.insert(tid, None);
-        self.requests.send(client);
-        if let Some(journal) = chunks {
-            self.requests.world.send_chunks(client, tid, journal);
-        }
-        tid
+        let client = self.requests.add(Client { first, ..Client::new(id, false) });
+        self.requests.workers[client].unjudged = true;
+        client
     }
 
     /// One thing happens: a fault if it is time, or else an event of the cluster.
@@ -78,7 +68,8 @@ impl Cells {
         self.struck = true;
         self.requests.world.note(format_args!("$ {} strikes {}", fault.name(), job.path));
         if !job.ledger.updates.is_empty() {
-            self.tally.fault(job.cell, fault);
+            let what = format!("fault: {} {}", job.cell, fault.name());
+            self.requests.world.tally.count(&what, 1);
         }
         if fault.ends_client() {
             self.end_process();
@@ -143,9 +134,21 @@ impl Cells {
         Err(Stop::Broken)
     }
 
-    /// Asks the server and waits for the answer.
-    pub(super) fn request(&mut self, client: usize, op: Op<'_>) -> Done<Answer> {
-        self.transfer(client, op, None)
+    /// Asks the server and waits for the answer. The server may have to be led to these inodes.
+    pub(super) fn request_at(
+        &mut self,
+        client: usize,
+        what: CallKind,
+        paths: Vec<(String, Ino)>,
+    ) -> Done<Answer> {
+        self.ready(client)?;
+        let text = format!("{what:?}");
+        let number = self.requests.begin(client, Call::root(what), None, paths);
+        self.wait(client, number, &text)
+    }
+
+    pub(super) fn request(&mut self, client: usize, what: CallKind) -> Done<Answer> {
+        self.request_at(client, what, Vec::new())
     }
 
     /// Asks the server, sends a journal with it, and waits for the answer. A transfer that is
@@ -153,43 +156,40 @@ impl Cells {
     pub(super) fn transfer(
         &mut self,
         client: usize,
-        op: Op<'_>,
-        journal: Option<&[u8]>,
+        what: CallKind,
+        journal: Option<Vec<u8>>,
     ) -> Done<Answer> {
         self.ready(client)?;
-        let (tid, conn) = (self.ask_for(client, op, journal), self.requests.world.conn(client));
+        let text = format!("{what:?}");
+        let number = self.requests.begin(client, Call::root(what), journal, Vec::new());
+        self.wait(client, number, &text)
+    }
+
+    fn wait(&mut self, client: usize, number: u64, text: &str) -> Done<Answer> {
+        self.requests.workers[client].asked.insert(number, None);
         let end = self.requests.world.now + liveness::ANSWERED_WITHIN.0;
         loop {
-            let known = &mut self.requests.workers[client];
-            if let Some(Some(_)) = known.asked.get(&tid) {
-                return match known.asked.remove(&tid).flatten() {
-                    Some(Err(failure)) => Err(Stop::Failed(failure.errno)),
-                    Some(Ok(answer)) => Ok(answer),
-                    None => Err(Stop::Broken),
-                };
+            let worker = &mut self.requests.workers[client];
+            if let Some(Some(_)) = worker.asked.get(&number) {
+                let answer = worker.asked.remove(&number).flatten().ok_or(Stop::Broken)?;
+                return answer.map_err(|error| Stop::Failed(error.errno));
             }
-            let returning = known.returning;
-            if journal.is_some() && self.requests.world.conn(client) != conn {
-                self.requests.workers[client].asked.remove(&tid);
-                self.requests.world.home(client).session.forget(tid);
-                return Err(Stop::Failed(Errno::Io));
-            }
-            if returning && self.requests.world.session(client).is_connected() {
+            if worker.returning && self.requests.world.session(client).is_connected() {
                 self.return_with_logs(client)?;
             }
-            self.in_time(end, &format!("{op:?}"))?;
+            self.in_time(end, text)?;
             self.step(client)?;
         }
     }
 
     /// Asks the server through the monitor, which passes a question on once.
-    pub(super) fn ask_monitor(&mut self, client: usize, op: &Op<'_>) -> Done<Answer> {
+    pub(super) fn ask_monitor(&mut self, client: usize, what: &CallKind) -> Done<Answer> {
         let end = self.requests.world.now + liveness::ANSWERED_WITHIN.0;
         while !self.requests.world.servers[0].is_recovered() {
             self.in_time(end, "a server")?;
             self.step(client)?;
         }
-        let tid = self.requests.ask_monitor(op);
+        let tid = self.requests.ask_monitor(what);
         // Should the asker die, it may be carried out all the same.
         self.job().question = Some(tid);
         loop {
@@ -203,7 +203,7 @@ impl Cells {
                 }
                 None => {}
             }
-            self.in_time(end, &format!("{op:?}"))?;
+            self.in_time(end, &format!("{what:?}"))?;
             self.step(client)?;
         }
     }
@@ -240,22 +240,29 @@ impl Cells {
     }
 
     fn replay_own(&mut self, client: usize, (at, log): (usize, usize)) -> Done<()> {
-        let (epoch, crashed) = (self.epoch(client), self.requests.workers[client].crashed);
+        let session = self.requests.world.session(client);
+        let (epoch, crashed) = (session.epoch(), session.crashed());
         let known = &mut self.jobs[at].machine.logs[log];
-        match LogNeed::of(known.since, epoch, crashed) {
-            LogNeed::Kept => return Ok(()),
-            LogNeed::Stored => {
+        let (need, events) = (LogNeed::of(known.since, epoch, crashed), known.updates.len());
+        match LogState::default().step(need, epoch, events as u64) {
+            LogStep::Keep | LogStep::Remove => Ok(()),
+            LogStep::NoteTerm => {
+                known.since = epoch;
+                Ok(())
+            }
+            LogStep::BeginAgain => {
                 (known.since, known.synced) = (epoch, 0);
                 known.blocks.clear();
                 for update in std::mem::take(&mut known.updates) {
                     self.jobs[at].ledger.updates[update].kept.log = false;
                 }
-                return Ok(());
+                Ok(())
             }
-            LogNeed::Replay => {}
+            LogStep::Replay => {
+                let writer = known.client;
+                self.replay_log(client, (at, log), writer)
+            }
         }
-        let writer = known.client;
-        self.replay_log(client, (at, log), writer)
     }
 
     /// Applies a log again. The server decides whether the policy still asks for it.
@@ -280,18 +287,13 @@ impl Cells {
             self.jobs[at].ledger.sent(&updates, 0);
             let flags = MergeFlags { strong_log: true, ..MergeFlags::default() };
             let (subtree, length) = (root, bytes.len() as u64);
-            let op = Op::Job(JobOp::Merge {
-                subtree,
-                bytes: length,
-                object: b"",
-                unused: UnusedNumbers::default(),
-                flags,
-            });
-            self.transfer(client, op, Some(&bytes))?;
+            let (object, unused) = (String::new(), Vec::new());
+            let merge = CallKind::Merge { subtree, bytes: length, object, flags, unused };
+            self.transfer(client, merge, Some(bytes))?;
         }
         // Where a change of policy is under way, it may be in force, and then nothing was applied.
         let known = self.jobs[at].doubt.is_empty().then_some(self.jobs[at].cell);
-        let applied = known.or_else(|| self.policy_in_force(at)).is_some_and(super::job::logs);
+        let applied = known.or_else(|| self.in_force(at)?.0.cell()).is_some_and(super::job::logs);
         let job = &mut self.jobs[at];
         job.machine.logs[log].since = epoch;
         // Under another policy the log is not asked for, and keeps nothing.
@@ -305,47 +307,17 @@ impl Cells {
         Ok(())
     }
 
-    /// The cell of the policy that is in force, as the server says.
-    pub(super) fn policy_in_force(&mut self, at: usize) -> Option<policy::Cell> {
-        self.in_force(at)?.cell()
-    }
-
-    /// The policy itself.
-    pub(super) fn in_force(&mut self, at: usize) -> Option<Policy> {
+    /// The policy in force and the owner of the subtree, as the server says.
+    pub(super) fn in_force(&mut self, at: usize) -> Option<(Policy, ClientId)> {
         let (path, root) = (self.jobs[at].path.clone(), self.jobs[at].root);
-        let answer = self.requests.ask_at(&path, &crate::call::CallKind::GetPolicy { dir: root });
+        let answer = self.requests.ask_at(&path, &CallKind::GetPolicy { dir: root });
         self.notice_crashes();
         let Ok(Answer::Policy(found)) = answer else { return None };
-        Policy::parse(&found.policy).ok().map(|parsed| parsed.policy)
+        Some((Policy::parse(&found.policy).ok()?.policy, found.owner))
     }
 
-    /// The owner of the subtree according to the server.
+    /// The owner of the subtree, or no client.
     pub(super) fn owner_in_force(&mut self, at: usize) -> ClientId {
-        let (path, root) = (self.jobs[at].path.clone(), self.jobs[at].root);
-        let answer = self.requests.ask_at(&path, &crate::call::CallKind::GetPolicy { dir: root });
-        self.notice_crashes();
-        let Ok(Answer::Policy(found)) = answer else { return ClientId(0) };
-        found.owner
-    }
-
-    /// Whether the server says that no client has the subtree of the current job.
-    pub(super) fn is_nobodys(&mut self) -> bool {
-        let (path, root) = (self.job().path.clone(), self.job().root);
-        let answer = self.requests.ask_at(&path, &crate::call::CallKind::GetPolicy { dir: root });
-        self.notice_crashes();
-        matches!(answer, Ok(Answer::Policy(found)) if found.owner == ClientId(0))
-    }
-
-    /// Inode numbers in a journal.
-    pub(super) fn inos(bytes: &[u8]) -> std::collections::BTreeSet<Ino> {
-        let mut inos = std::collections::BTreeSet::new();
-        let Ok(mut reader) = journal::SegmentReader::open(bytes) else { return inos };
-        while let Ok(Some(block)) = reader.next_block() {
-            let mut events = block.events();
-            while let Ok(Some(record)) = events.next_event() {
-                inos.extend(record.event.numbered());
-            }
-        }
-        inos
+        self.in_force(at).map_or(ClientId(0), |(_, owner)| owner)
     }
 }

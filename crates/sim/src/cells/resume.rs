@@ -3,14 +3,14 @@
 
 use std::collections::BTreeSet;
 
-use client::{Earlier, LeftJournals, LogNeed, OwnerNote};
+use client::{Earlier, LeftJournals, LogNeed, LogState, LogStep, OwnerNote, SubtreeJob};
 use objstore::{ObjectStore, SyncScope};
-use policy::{Mechanism, Policy};
+use policy::Policy;
 use types::{ClientId, Errno, Ino};
-use wire::{Answer, JobOp, MergeFlags, Op, ReadOp};
+use wire::{Answer, MergeFlags};
 
-use super::job::{Holding, Process};
-use super::machine::{File, Owner};
+use super::job::{Job, Process, inos};
+use super::machine::{File, Log, Owner};
 use super::{Cells, Done, Stop};
 use crate::call::CallKind;
 
@@ -86,34 +86,37 @@ impl Cells {
         }
         self.ready(client)?;
         let (id, at) = (self.requests.world.clients[client].id, self.current);
-        let (epoch, crashed) = (self.epoch(client), self.requests.workers[client].crashed);
-        let mut replayed = false;
-        for log in 0..self.job().machine.logs.len() {
-            let known = &self.job().machine.logs[log];
-            let dead = known.process != client;
-            if dead && LogNeed::of(known.since, epoch, crashed) == LogNeed::Replay {
-                self.replay_log(client, (at, log), id)?;
-                replayed = true;
-            }
+        let session = self.requests.world.session(client);
+        let (epoch, crashed) = (session.epoch(), session.crashed());
+        let step = |log: &Log| {
+            let need = LogNeed::of(log.since, epoch, crashed);
+            let dead = log.process != client;
+            dead.then(|| LogState::step_of_dead(need, log.updates.len() as u64))
+        };
+        let steps: Vec<_> = self.job().machine.logs.iter().map(step).collect();
+        for (log, _) in steps.iter().enumerate().filter(|(_, it)| **it == Some(LogStep::Replay)) {
+            self.replay_log(client, (at, log), id)?;
         }
-        if replayed {
+        let kept = steps.iter().filter(|step| **step == Some(LogStep::Keep)).count();
+        let stored = LogState::is_store_due(kept, steps.contains(&Some(LogStep::Replay)));
+        if stored {
             self.checkpoint(client)?;
             if self.epoch(client) != epoch {
                 return Ok(false);
             }
         }
         self.local_step(client)?;
-        let stored = |log: &super::machine::Log| {
-            let stored = replayed || LogNeed::of(log.since, epoch, crashed) == LogNeed::Stored;
-            log.process != client && stored
-        };
-        let job = self.job();
-        for log in job.machine.logs.iter().filter(|log| stored(log)) {
-            for at in &log.updates {
-                job.ledger.updates[*at].kept.log = false;
+        let gone =
+            |step: &Option<LogStep>| step.is_some_and(|step| stored || step == LogStep::Remove);
+        let Job { machine, ledger, .. } = self.job();
+        let mut all = steps.iter();
+        machine.logs.retain(|log| {
+            let gone = all.next().is_some_and(gone);
+            for at in log.updates.iter().filter(|_| gone) {
+                ledger.updates[*at].kept.log = false;
             }
-        }
-        job.machine.logs.retain(|log| !stored(log));
+            !gone
+        });
         Ok(true)
     }
 
@@ -122,51 +125,39 @@ impl Cells {
         let client = self.act_as(owner.note.client)?;
         let (ino, at) = (self.job().root, self.current);
         // A change of policy may have ended with its process before it was noted here.
-        let in_force = self.in_force(at).filter(Policy::is_decoupled);
-        let nonvolatile =
-            in_force.as_ref().is_some_and(|policy| policy.contains(Mechanism::NonvolatileApply));
-        let policy = in_force.and_then(|policy| policy.cell()).unwrap_or(owner.policy);
-        let owner = Owner { policy, ..owner };
-        let path = self.job().path.clone();
-        let root = match self.request(client, Op::Read(ReadOp::GetAttr { ino })) {
-            Err(Stop::Failed(Errno::Stale)) => {
-                let walk = Op::Read(ReadOp::Walk { base: Ino::ROOT, path: path.as_bytes() });
-                self.request(client, walk)?;
-                self.request(client, Op::Read(ReadOp::GetAttr { ino }))?
-            }
-            answer => answer?,
-        };
+        let in_force = self.in_force(at).map(|(policy, _)| policy).filter(Policy::is_decoupled);
+        let paths = vec![(self.job().path.clone(), ino)];
+        let root = self.request_at(client, CallKind::GetAttr { ino }, paths)?;
         let Answer::Attr(root) = root else { return Err(Stop::Failed(Errno::Io)) };
-        let holding = Holding::new(owner, root, nonvolatile);
+        let policy = in_force.unwrap_or(owner.policy);
+        let holding = SubtreeJob::new(owner.note, root, policy);
         if let Some(process) = &mut self.job().process {
             process.holds = Some(Box::new(holding));
         }
         let (stored, local) = (self.stored_journals()?, self.local_journals()?);
-        let found = stored.iter().chain(&local).flat_map(|earlier| Self::inos(&earlier.bytes));
+        let found = stored.iter().chain(&local).flat_map(|earlier| inos(&earlier.bytes));
         let found: BTreeSet<Ino> = found.collect();
         let holding = self.holding()?;
-        holding.job.inner.skip_used(holding.job.note.used);
-        if holding.job.load(stored, local).is_err() {
+        holding.inner.skip_used(holding.note.used);
+        if holding.load(stored, local).is_err() {
             return Err(Stop::Failed(Errno::BadMessage));
         }
-        // The server deletes merged and stored journals, even if the reply was lost.
-        let left = self.inos_in_store();
-        self.job().ledger.objects_gone(&left);
-        let taken_up = self.job().take_up(&found);
+        self.note_objects();
+        let taken_up = self.job().ledger.taken_up(&found);
         self.requests.world.check(taken_up);
         self.requests.world.violation.is_none().then_some(()).ok_or(Stop::Broken)
     }
 
     /// The journals that Global Persist left in the object store.
     fn stored_journals(&mut self) -> Done<Vec<Earlier>> {
-        let prefix = self.holding()?.job.object_prefix();
+        let prefix = self.holding()?.object_prefix();
         let listed = self.requests.world.memory.list(&prefix).unwrap_or_default();
         let mut journals = Vec::new();
-        for (name, unnoted) in self.holding()?.job.left_objects(&listed) {
+        for (name, unnoted) in self.holding()?.left_objects(&listed) {
             let bytes = self.requests.world.memory.get(&name).ok().map(|(bytes, _)| bytes);
             // Its writer may have ended before the end of it was durable.
             let _ = self.requests.world.memory.sync(SyncScope::Object(&name));
-            match self.holding()?.job.take_object(name.clone(), unnoted, bytes) {
+            match self.holding()?.take_object(name.clone(), unnoted, bytes) {
                 Ok(journal) => journals.extend(journal),
                 Err(error) => {
                     self.requests.world.check(Err(format!("{name} is damaged: {error:?}")));
@@ -191,25 +182,26 @@ impl Cells {
             return self.give_up();
         }
         let subtree = self.job().root;
-        let answer = self.request(client, Op::Job(JobOp::TakeOver { subtree }))?;
+        let answer = self.request(client, CallKind::TakeOver { subtree })?;
         let Answer::Decoupled(granted) = answer else { return Err(Stop::Failed(Errno::Io)) };
         // The server may have gone on with a merge of the former client, and be done with it.
         let found = self.left_behind()?;
-        let left = self.inos_in_store();
-        self.job().ledger.objects_gone(&left);
+        self.note_objects();
         let id = self.requests.world.clients[client].id;
         for left in &found {
             let mut file = File::default();
             file.written = left.of_client(id, subtree, granted.epoch);
             file.sync();
             self.local_step(client)?;
-            let inos = Self::inos(&file.written);
+            let inos = inos(&file.written);
             self.job().machine.journals.insert(left.first, file);
             for at in self.job().ledger.places(&inos) {
                 self.job().ledger.updates[at].kept.disk = true;
             }
         }
-        let policy = self.policy_in_force(at).unwrap_or(self.job().cell);
+        let cell = self.job().cell;
+        let in_force = self.in_force(at).map(|(policy, _)| policy);
+        let policy = in_force.unwrap_or_else(|| Policy::of_cell(cell));
         let note = OwnerNote::taken_over(id, granted.range, granted.epoch, &found);
         let owner = Owner { note, policy };
         self.local_step(client)?;
@@ -235,13 +227,14 @@ impl Cells {
         Ok(left.in_order())
     }
 
-    /// The inodes of all journals of the subtree in the store, by any writer.
-    fn inos_in_store(&mut self) -> BTreeSet<Ino> {
+    /// The server deletes merged and stored journals, by any writer, even if the reply was lost.
+    fn note_objects(&mut self) {
         let store = &self.requests.world.memory;
-        let prefix = format!("journal/client/{:016x}.", self.jobs[self.current].root.0);
-        let names = store.list(&prefix).unwrap_or_default();
-        let bytes = names.iter().filter_map(|name| store.get(name).ok());
-        bytes.flat_map(|(bytes, _)| Self::inos(&bytes)).collect()
+        let job = &mut self.jobs[self.current];
+        let names = store.list(&format!("journal/client/{:016x}.", job.root.0));
+        let bytes = names.iter().flatten().filter_map(|name| store.get(name).ok());
+        let left = bytes.flat_map(|(bytes, _)| inos(&bytes)).collect();
+        job.ledger.objects_gone(&left);
     }
 
     /// Root gives up the unmerged work of a dead client.
@@ -249,7 +242,7 @@ impl Cells {
         let (subtree, at) = (self.job().root, self.current);
         let client = self.client()?;
         self.job().ledger.objects_gone(&BTreeSet::new());
-        let taken_up = self.job().take_up(&BTreeSet::new());
+        let taken_up = self.job().ledger.taken_up(&BTreeSet::new());
         self.requests.world.check(taken_up);
         let path = self.job().path.clone();
         let released = self.requests.ask_at(&path, &CallKind::Release { subtree });

@@ -3,16 +3,13 @@
 use journal::{Create, Event, JournalBuffer};
 
 use policy::{Consistency, Durability};
-use types::{Attr, Errno, Ino, Origin, Seq};
-use wire::{Answer, ChangeOp, NewInode, Op, ReadOp, SessionOp};
+use types::{Attr, Errno, FileType, Ino, Origin, Seq};
+use wire::Answer;
 
-use super::ledger::{Kept, Shown, Update};
+use super::ledger::{Shown, Update};
 use super::machine::Log;
 use super::{Cells, Done, Stop};
 use crate::call::CallKind;
-
-/// How often a path is walked that the server may forget again.
-const WALKS_MAX: u64 = 20;
 
 impl Cells {
     /// Creates names by requests, and waits until the promise of the policy holds for them.
@@ -28,7 +25,7 @@ impl Cells {
             self.create(client, journalled, logged)?;
         }
         if journalled && self.rng.percent(70) {
-            self.request(client, Op::Session(SessionOp::Sync))?;
+            self.request(client, CallKind::Sync)?;
             for update in &mut self.job().ledger.updates {
                 if update.resends == Some(client) {
                     (update.shown, update.resends) = (Shown::Stable, None);
@@ -36,7 +33,7 @@ impl Cells {
             }
         }
         if strong {
-            self.tally.updates(cell, usize::try_from(count).unwrap_or(0));
+            self.requests.world.tally.count(&format!("updates: {cell}"), count);
         }
         Ok(())
     }
@@ -45,39 +42,18 @@ impl Cells {
         let dirs = self.job().dirs_shown();
         let (parent, dir) = (dirs[self.rng.index(dirs.len())], self.rng.percent(20));
         let name = format!("u{}", self.job().ledger.updates.len());
-        let (shown, ino, ordered) = (Shown::Perhaps, Ino(0), usize::from(journalled) * client);
-        let resends = journalled.then_some(client);
-        let (kept, whole) = (Kept::default(), 0);
         let update = Update {
-            parent,
-            name: name.clone(),
-            ino,
-            dir,
-            dead: false,
-            shown,
-            undone: false,
-            kept,
-            resends,
-            whole,
-            ordered,
+            shown: Shown::Perhaps,
+            resends: journalled.then_some(client),
+            ordered: usize::from(journalled) * client,
+            ..Update::new(parent, &name, dir)
         };
         let at = self.job().ledger.add(update);
-        let mode = if dir { 0o040_777 } else { 0o100_644 };
-        let new = NewInode { mode, ..NewInode::default() };
+        let kind = if dir { FileType::Directory } else { FileType::Regular };
+        let what = CallKind::create(parent, &name, kind, 0o777);
+        let paths = self.job().path_of(parent).into_iter().map(|path| (path, parent)).collect();
         let crashes = self.requests.world.crashes;
-        let mut answer = self
-            .request(client, Op::Change(ChangeOp::Create { parent, name: name.as_bytes(), new }));
-        for _ in 0..WALKS_MAX {
-            if answer != Err(Stop::Failed(Errno::Stale)) {
-                break;
-            }
-            // The server does not have the directory in memory: its path is walked.
-            self.walk(client, parent)?;
-            answer = self.request(
-                client,
-                Op::Change(ChangeOp::Create { parent, name: name.as_bytes(), new }),
-            );
-        }
+        let answer = self.request_at(client, what, paths);
         let attr = match answer {
             Ok(Answer::Attr(attr)) => attr,
             Ok(other) => {
@@ -114,28 +90,6 @@ impl Cells {
         let update = &mut self.job().ledger.updates[at];
         (update.shown, update.ino) = (Shown::Memory, attr.ino);
         if logged { self.log(client, (at, parent, &name), &attr) } else { Ok(()) }
-    }
-
-    fn walk(&mut self, client: usize, dir: Ino) -> Done<()> {
-        let Some(path) = self.path_of(dir) else { return Ok(()) };
-        let op = Op::Read(ReadOp::Walk { base: Ino::ROOT, path: path.as_bytes() });
-        match self.request(client, op) {
-            Err(Stop::Failed(_)) | Ok(_) => Ok(()),
-            Err(stop) => Err(stop),
-        }
-    }
-
-    /// The path of a directory of the current job's subtree.
-    fn path_of(&mut self, dir: Ino) -> Option<String> {
-        let job = self.job();
-        if dir == job.root {
-            return Some(job.path.clone());
-        }
-        // The number may have been another one's, of which nothing is left.
-        let mut updates = job.ledger.updates.iter().filter(|update| !update.dead);
-        let update = updates.find(|update| update.ino == dir)?;
-        let (parent, name) = (update.parent, update.name.clone());
-        Some(format!("{}/{name}", self.path_of(parent)?))
     }
 
     /// Writes the reply to the machine's disk before the caller gets it.

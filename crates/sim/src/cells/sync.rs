@@ -3,32 +3,34 @@
 
 use client::{JobInput, PartEffect, PartRun, PartSync, SyncDue, SyncWhen};
 use types::{Moment, Span, Timestamp};
-use wire::{Answer, JobOp, Op};
+use wire::Answer;
 
+use super::job::inos;
 use super::{Cells, Done, Stop};
+use crate::call::CallKind;
 
 impl Cells {
     /// Hands the pending events over as a part, and merges the part.
     pub(super) fn sync_part(&mut self) -> Done<()> {
         let (client, subtree) = (self.client()?, self.job().root);
-        let composition = self.holding()?.composition();
+        let composition = self.holding()?.policy.effective();
         let mut sync = PartSync::new(SyncWhen::every(Span(0)), Timestamp(0));
-        match sync.due(&self.holding()?.job, Timestamp(0)) {
+        match sync.due(self.holding()?, Timestamp(0)) {
             SyncDue::Nothing => return Ok(()),
             SyncDue::Everything => return self.execute(&composition, false),
             SyncDue::Part => self.note_used()?,
         }
         let holding = self.holding()?;
-        let part = sync.hand_over(&mut holding.job);
-        let flags = holding.job.merge_flags();
+        let part = sync.hand_over(holding);
+        let flags = holding.merge_flags();
         let mut run = PartRun::new(part, subtree, &composition, flags, None);
         let journal = super::mechanism::whole(&run.material());
         let mut input = JobInput::Start;
         while let Some(effect) = run.handle(Moment(self.requests.world.now), input) {
             input = match effect {
                 PartEffect::Extend(count) => {
-                    let op = Op::Job(JobOp::Extend { subtree, count: count.min(20) });
-                    if let Ok(Answer::Range(range)) = self.request(client, op) {
+                    let call = CallKind::Extend { subtree, count: count.min(20) };
+                    if let Ok(Answer::Range(range)) = self.request(client, call) {
                         self.granted(client, range)?;
                     }
                     JobInput::Done(Ok(()))
@@ -41,13 +43,13 @@ impl Cells {
                 PartEffect::Term => JobInput::Term(self.epoch(client)),
             };
         }
-        let places = self.job().ledger.places(&Self::inos(&journal));
+        let places = self.job().ledger.places(&inos(&journal));
         let (events, failed) = (run.events(), run.error().map(|error| error.errno));
-        sync.ended(&mut self.holding()?.job, run);
+        sync.ended(self.holding()?, run);
         if let Some(errno) = failed {
             return Err(Stop::Failed(errno));
         }
-        self.tally.parts += 1;
+        self.requests.world.tally.count("parts merged", 1);
         self.completed(events)?;
         for at in places {
             self.job().ledger.updates[at].kept.memory = false;

@@ -1,126 +1,57 @@
-//! What simulations did: how often each cell of Table II and each change from one to another
-//! occurred, and how often a fault struck.
+//! The figures of the nine cells of Table II: how often each cell and each change from one to
+//! another occurred, and how often a fault struck.
 
-use std::fmt;
+use std::fmt::Write;
 
 use policy::Cell;
 
 use super::fault::Fault;
+use crate::tally::Tally;
 
-/// The number of cells.
-const CELLS: usize = 9;
+const CHANGES: [(&str, &str); 3] = [
+    ("change", "changes of policy, from row to column"),
+    ("completed", "of these completed"),
+    ("struck", "struck by a fault before they did"),
+];
 
-/// See the module documentation.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CellTally {
-    /// Updates whose mechanisms completed, by cell.
-    updates: [u64; CELLS],
-    /// Faults that struck a subtree with updates, by cell.
-    faults: [[u64; Fault::ALL.len()]; CELLS],
-    /// Changes of policy that were begun, from a cell to another.
-    changes: [[u64; CELLS]; CELLS],
-    /// Those of them that completed, and those that a fault struck before they did.
-    completed: [[u64; CELLS]; CELLS],
-    struck: [[u64; CELLS]; CELLS],
-    /// Updates that Nonvolatile Apply completed for.
-    pub nonvolatile: u64,
-    /// Directories that merges by reference brought, and such merges that the server refused.
-    pub merged_runs: u64,
-    /// See `merged_runs`.
-    pub refused_runs: u64,
-    /// Parts of journals that were merged during a job.
-    pub parts: u64,
-    /// Comparisons of a subtree with the updates that must and may exist.
-    pub comparisons: u64,
+fn faults(tally: &Tally, cell: Cell) -> [u64; Fault::ALL.len()] {
+    Fault::ALL.map(|fault| tally.get(&format!("fault: {cell} {}", fault.name())))
 }
 
-fn place(cell: Cell) -> usize {
-    Cell::all().position(|known| known == cell).unwrap_or(0)
+/// Whether updates completed under each of the nine cells, by Nonvolatile Apply, by reference and
+/// in parts, and a fault struck each cell.
+#[must_use]
+pub fn has_every_cell(tally: &Tally) -> bool {
+    let others =
+        ["updates by nonvolatile apply", "directories merged by reference", "parts merged"];
+    others.iter().all(|what| tally.get(what) > 0)
+        && Cell::all().all(|cell| {
+            tally.get(&format!("updates: {cell}")) > 0
+                && faults(tally, cell).iter().any(|count| *count > 0)
+        })
 }
 
-impl CellTally {
-    pub(super) fn updates(&mut self, cell: Cell, count: usize) {
-        self.updates[place(cell)] += count as u64;
+/// The figures by cell, in tables.
+#[must_use]
+pub fn table(tally: &Tally) -> String {
+    let mut text = "cells: updates completed;".to_owned();
+    Fault::ALL.iter().for_each(|fault| text += &format!(" {}", fault.name()));
+    for cell in Cell::all() {
+        let updates = tally.get(&format!("updates: {cell}"));
+        let _ = write!(text, "\n  {:<17} {updates:>8};", cell.to_string());
+        faults(tally, cell).iter().for_each(|count| text += &format!(" {count:>6}"));
     }
-
-    pub(super) fn fault(&mut self, cell: Cell, fault: Fault) {
-        let at = Fault::ALL.iter().position(|known| *known == fault).unwrap_or(0);
-        self.faults[place(cell)][at] += 1;
-    }
-
-    pub(super) fn change(&mut self, from: Cell, to: Cell, (completed, struck): (bool, bool)) {
-        let (from, to) = (place(from), place(to));
-        self.changes[from][to] += 1;
-        self.completed[from][to] += u64::from(completed);
-        self.struck[from][to] += u64::from(struck);
-    }
-
-    /// Whether updates completed under each of the nine cells, by Nonvolatile Apply, by reference
-    /// and in parts, and a fault struck each cell.
-    #[must_use]
-    pub fn has_every_cell(&self) -> bool {
-        let struck = |faults: &[u64; Fault::ALL.len()]| faults.iter().any(|count| *count > 0);
-        let updates =
-            self.updates.iter().chain([&self.nonvolatile, &self.merged_runs, &self.parts]);
-        updates.into_iter().all(|count| *count > 0) && self.faults.iter().all(struck)
-    }
-
-    /// Adds the tally of another simulation.
-    pub fn add(&mut self, other: &Self) {
-        let sum = |all: &mut [u64; CELLS], more: &[u64; CELLS]| {
-            all.iter_mut().zip(more).for_each(|(all, more)| *all += more);
-        };
-        sum(&mut self.updates, &other.updates);
-        for (all, more) in self.faults.iter_mut().zip(&other.faults) {
-            all.iter_mut().zip(more).for_each(|(all, more)| *all += more);
+    for (what, title) in CHANGES {
+        let count = |from: Cell, to: Cell| tally.get(&format!("{what}: {from} {to}"));
+        let all = Cell::all().flat_map(|from| Cell::all().map(move |to| (from, to)));
+        let all: Vec<u64> = all.map(|(from, to)| count(from, to)).collect();
+        let (seen, sum) = (all.iter().filter(|count| **count > 0).count(), all.iter().sum::<u64>());
+        let fewest = all.iter().min().copied().unwrap_or(0);
+        let _ = write!(text, "\n{title}: {seen} of 81 pairs, {sum} in all, {fewest} of the rarest");
+        for from in Cell::all() {
+            let _ = write!(text, "\n  {:<17}", from.to_string());
+            Cell::all().for_each(|to| text += &format!(" {:>6}", count(from, to)));
         }
-        for (all, more) in [
-            (&mut self.changes, &other.changes),
-            (&mut self.completed, &other.completed),
-            (&mut self.struck, &other.struck),
-        ] {
-            all.iter_mut().zip(more).for_each(|(all, more)| sum(all, more));
-        }
-        self.nonvolatile += other.nonvolatile;
-        self.merged_runs += other.merged_runs;
-        self.parts += other.parts;
-        self.refused_runs += other.refused_runs;
-        self.comparisons += other.comparisons;
     }
-
-    fn write_changes(
-        f: &mut fmt::Formatter<'_>,
-        what: &str,
-        all: &[[u64; CELLS]; CELLS],
-    ) -> fmt::Result {
-        let pairs = || all.iter().flatten();
-        let (seen, sum) = (pairs().filter(|count| **count > 0).count(), pairs().sum::<u64>());
-        let fewest = pairs().min().copied().unwrap_or(0);
-        writeln!(f, "{what}: {seen} of 81 pairs, {sum} in all, {fewest} of the rarest")?;
-        for (from, counts) in Cell::all().zip(all) {
-            write!(f, "  {:<17}", from.to_string())?;
-            counts.iter().try_for_each(|count| write!(f, " {count:>6}"))?;
-            writeln!(f)?;
-        }
-        Ok(())
-    }
-}
-
-impl fmt::Display for CellTally {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cells: updates completed;")?;
-        Fault::ALL.iter().try_for_each(|fault| write!(f, " {}", fault.name()))?;
-        writeln!(f)?;
-        for ((cell, updates), faults) in Cell::all().zip(&self.updates).zip(&self.faults) {
-            write!(f, "  {:<17} {updates:>8};", cell.to_string())?;
-            faults.iter().try_for_each(|count| write!(f, " {count:>6}"))?;
-            writeln!(f)?;
-        }
-        writeln!(f, "  {} of them by nonvolatile apply", self.nonvolatile)?;
-        let (runs, refused) = (self.merged_runs, self.refused_runs);
-        writeln!(f, "  {runs} directories merged by reference; {refused} such merges refused")?;
-        Self::write_changes(f, "changes of policy, from row to column", &self.changes)?;
-        Self::write_changes(f, "of these completed", &self.completed)?;
-        Self::write_changes(f, "struck by a fault before they did", &self.struck)
-    }
+    text
 }

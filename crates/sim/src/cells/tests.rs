@@ -7,11 +7,13 @@ use metastore::{
 use objstore::{Expect, ObjectStore};
 use policy::{Cell, Mechanism};
 use types::{Attr, Cred, DirFragId, EntryName, Errno, Frag, Ino, RenameFlags, Seq, Timestamp};
-use wire::{JobOp, MergeFlags, Op, UnusedNumbers};
+use wire::MergeFlags;
 
 use super::fault::{Fault, Fuse};
+use super::job::journal_of;
 use super::ledger::Shown;
 use super::{Cells, Done, Stop};
+use crate::call::CallKind;
 
 /// A process that has decoupled the first subtree under a policy of this name.
 fn decoupled(seed: u64, cell: &str) -> Done<(Cells, usize)> {
@@ -35,14 +37,14 @@ fn merged_twice(seed: u64, first: u64, then: u64) -> Done<()> {
         let journal = Earlier::read("a journal".to_owned(), journal, object);
         cells.merge_one(&journal.expect("it is intact"), MergeFlags::default(), None)
     };
-    let journal = cells.holding()?.journal();
+    let journal = journal_of(cells.holding()?);
     merge(&mut cells, journal, None)?;
     cells.append(then)?;
     cells.complete()?;
     let holding = cells.holding()?;
-    assert!(holding.holds(Mechanism::GlobalPersist));
-    let object = holding.job.object_name();
-    let journal = holding.journal();
+    assert!(holding.policy.contains(Mechanism::GlobalPersist));
+    let object = holding.object_name();
+    let journal = journal_of(holding);
     merge(&mut cells, journal, Some(object))?;
     cells.strike(Fault::Server);
     cells.check("after the crash");
@@ -66,10 +68,10 @@ fn renamed_first(seed: u64, steps: u64) -> Done<()> {
     let (mut cells, _) = decoupled(seed, "weak-global")?;
     cells.append(1)?;
     // The client looks at its work before the merge, and so still sees it then.
-    cells.holding()?.job.inner.view();
+    cells.holding()?.inner.view();
     cells.complete()?;
     let (time, root) = (cells.requests.world.clock().time, cells.job().root);
-    let inner = &mut cells.holding()?.job.inner;
+    let inner = &mut cells.holding()?.inner;
     let (from, to) = (EntryName::new(root, b"u0"), EntryName::new(root, b"moved"));
     let renamed = inner.rename(&Cred::root(), from, to, RenameFlags::default(), time);
     assert_eq!((renamed, inner.events()), (Ok(()), 1), "seed {seed:#x}");
@@ -120,11 +122,11 @@ fn send_runs(cells: &mut Cells, client: usize, dirs: Vec<DirRun>) -> Result<(), 
     let subtree = cells.job().root;
     let list = RunList { journal: 1, last: Seq(1), dirs, proof: None };
     let mut message = list.encode();
-    message.extend(cells.holding().expect("it has one").job.inner.header().encode());
+    message.extend(cells.holding().expect("it has one").inner.header().encode());
     let flags = MergeFlags { by_reference: true, ..MergeFlags::default() };
-    let (bytes, unused) = (message.len() as u64, UnusedNumbers::default());
-    let op = Op::Job(JobOp::Merge { subtree, bytes, object: b"", flags, unused });
-    match cells.transfer(client, op, Some(&message)) {
+    let (bytes, object, unused) = (message.len() as u64, String::new(), Vec::new());
+    let merge = CallKind::Merge { subtree, bytes, object, flags, unused };
+    match cells.transfer(client, merge, Some(message)) {
         Ok(_) => Ok(()),
         Err(Stop::Failed(errno)) => Err(errno),
         Err(stop) => panic!("{stop:?}"),
@@ -139,7 +141,7 @@ fn runs_with_foreign_inode_numbers_are_not_attached() {
     for seed in 0..40 {
         let (mut cells, client) = decoupled(seed, "weak-none").expect("nothing strikes");
         let root = cells.job().root;
-        let range = cells.holding().expect("it has one").job.note.ranges[0];
+        let range = cells.holding().expect("it has one").note.ranges[0];
         // More names than numbers are refused.
         if range.len() < 6 {
             continue;

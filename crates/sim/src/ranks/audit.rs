@@ -54,8 +54,8 @@ impl Ranks {
             if serving.len() != 1 {
                 return self.world.fail(format!("{dir} is served by {serving:?}"));
             }
-            self.workers[0].script.push_back(Script::List(dir));
-            self.workers[0].script.push_back(Script::Stat(dir));
+            self.workers[0].script.push_back(Script::list(dir));
+            self.workers[0].script.push_back(Script::stat(dir));
         }
         self.audit_tree();
         self.world.schedule(1, Event::Turn(0));

@@ -91,9 +91,15 @@ impl Ranks {
         self.world.note(format_args!("{} balances {:?}", record.rank, record.what));
         match record.what {
             RecordedEvent::Tick(tick) => {
-                self.report.faulty_ticks += u64::from(tick.ended == balancer::TickResult::Failed);
+                self.world.tally.count(
+                    "ticks in which a policy failed",
+                    u64::from(tick.ended == balancer::TickResult::Failed),
+                );
             }
-            RecordedEvent::Move(done) => self.report.balanced += u64::from(done.failure.is_empty()),
+            RecordedEvent::Move(done) => self
+                .world
+                .tally
+                .count("subtrees moved by a balancer", u64::from(done.failure.is_empty())),
         }
     }
 

@@ -1,6 +1,5 @@
 //! Faults: servers that are killed, connections that break, and the end of all of it.
 
-use super::worker::Worker;
 use super::{Drive, Event, MS, Ranks};
 use crate::plan::Faults;
 
@@ -36,7 +35,7 @@ impl Ranks {
     pub(super) fn heal(&mut self) {
         self.world.faults = Faults::default();
         self.world.servers.iter_mut().for_each(|server| server.doomed = None);
-        self.workers.iter_mut().for_each(Worker::finish);
+        self.workers.iter_mut().for_each(|worker| worker.finished = true);
         self.end_balancing();
         for server in 0..self.world.servers.len() {
             self.world.schedule(1, Event::Start(server));

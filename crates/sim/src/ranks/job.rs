@@ -7,49 +7,29 @@
 
 use std::collections::BTreeSet;
 
-use client::{ClientSubtree, Grant, SessionEffects};
-use metastore::request::client_journal_name;
 use namespace::PlannedInode;
-use objstore::{Expect, ObjectStore};
+use policy::{Composition, Mechanism, Policy};
 use types::Result as Answered;
-use types::{Attr, ClientId, Cred, Errno, FileType, Ino, InoRange, Seq, Timestamp};
-use wire::{Answer, JobOp, MergeFlags, Message, Op, UnusedNumbers};
+use types::{Attr, ClientId, Cred, Errno, FileType, Ino, InoRange, Timestamp};
+use wire::{Answer, MergeFlags};
 
-use super::script::Script;
-use super::worker::Asked;
-use super::{MS, Ranks};
+use super::Ranks;
+use super::register::Place;
+use super::script::{Role, Script};
+use crate::call::CallKind;
+use crate::jobs::{JobStep, RunningJob};
 
 /// The client that does this.
 pub(super) const JOB: usize = 4;
+const JOB_ID: ClientId = ClientId(JOB as u64 + 1);
 /// The name of the directory in one of those that move.
-const NAME: &[u8] = b"job";
-/// Bytes of a journal in one message.
-const CHUNK_BYTES: usize = 700;
+const NAME: &str = "job";
 /// Names that it makes: a listing has all of them.
 const NAMES_MAX: u64 = 2_000;
 /// How often it looks for the subtree before it believes that it has it no more.
 const LOOKS_MAX: u32 = 4;
-/// Other clients may work in it, and an answered merge is in the store.
-const POLICY: &[u8] = b"consistency: append_client_journal+volatile_apply\ndurability: none\n";
-
-/// What it does.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    Decouple(Vec<u8>),
-    Extend(Ino),
-    Merge(Box<Journal>),
-}
-
-/// A journal whose merge is under way.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Journal {
-    root: Ino,
-    bytes: Vec<u8>,
-    /// The object it is in; else it follows the request.
-    object: String,
-    names: Vec<(Vec<u8>, Ino)>,
-    release: bool,
-}
+/// Other clients may work in it. An answered merge is in the store, by one of these two.
+const POLICY: &str = "consistency: append_client_journal+volatile_apply\ndurability: none\n";
 
 /// See the module documentation.
 #[derive(Debug, Default)]
@@ -57,8 +37,13 @@ pub(super) struct Job {
     /// Above, and the directory: one of those that move, or one in it.
     above: Ino,
     dir: Ino,
-    path: Vec<u8>,
-    held: Option<ClientSubtree>,
+    path: String,
+    held: Option<RunningJob>,
+    /// Names whose merge has no answer yet, and the time since which it may be there.
+    pending: Vec<(String, Ino)>,
+    began: u64,
+    /// The merge that is under way gives the subtree back.
+    releasing: bool,
     next_name: u64,
     looks: u32,
     /// Everything that was ever given to this client.
@@ -68,43 +53,16 @@ pub(super) struct Job {
     pub(super) merges: u64,
 }
 
-impl Step {
-    pub(super) fn op(&self) -> Op<'_> {
-        match self {
-            Self::Decouple(path) => {
-                Op::Job(JobOp::Decouple { path, client: ClientId(JOB as u64 + 1), policy: POLICY })
-            }
-            Self::Extend(subtree) => Op::Job(JobOp::Extend { subtree: *subtree, count: 40 }),
-            Self::Merge(journal) => {
-                let Journal { root, bytes, object, release, .. } = &**journal;
-                let stored = !object.is_empty();
-                let flags =
-                    MergeFlags { release: *release, store: !stored, ..MergeFlags::default() };
-                let bytes = if stored { 0 } else { bytes.len() as u64 };
-                let (object, unused) = (object.as_bytes(), UnusedNumbers::default());
-                Op::Job(JobOp::Merge { subtree: *root, bytes, object, flags, unused })
-            }
-        }
+impl Job {
+    /// Whether a merge is to be made again.
+    pub(super) fn is_pending(&self) -> bool {
+        !self.pending.is_empty() || self.releasing
     }
 
-    pub(super) fn named(&self) -> Ino {
-        match self {
-            Self::Decouple(_) => Ino::ROOT,
-            Self::Extend(dir) => *dir,
-            Self::Merge(journal) => journal.root,
-        }
-    }
-
-    /// Whether a journal follows the request.
-    pub(super) fn has_chunks(&self) -> bool {
-        matches!(self, Self::Merge(journal) if journal.object.is_empty())
-    }
-
-    /// Whether this step may explain the inode of a name.
-    pub(super) fn makes(&self, (dir, name): &(Ino, Vec<u8>), ino: Option<Ino>) -> bool {
-        let Self::Merge(journal) = self else { return false };
-        let made = |(known, made): &(Vec<u8>, Ino)| known == name && Some(*made) == ino;
-        journal.root == *dir && journal.names.iter().any(made)
+    /// Whether a merge may explain the inode of a name.
+    pub(super) fn makes(&self, (dir, name): &Place, ino: Option<Ino>) -> bool {
+        let made = |(known, made): &(String, Ino)| known == name && Some(*made) == ino;
+        self.dir == *dir && self.pending.iter().any(made)
     }
 }
 
@@ -113,17 +71,17 @@ impl Ranks {
     pub(super) fn begin_job(&mut self) {
         let above = Ino::ROOT;
         let dir = self.workers[0].dirs[0];
-        let path = b"/d0".to_vec();
+        let path = "/d0".to_owned();
         self.job = Job { above, dir, path, ..Job::default() };
         // The model's client does not look for it in fragments.
         if self.world.settings.split_entries == 0 && self.world.rng.percent(60) {
-            self.workers[0].script.push_back(Script::MakeInner(dir, NAME.to_vec()));
+            let role = Role::MakeInner;
+            self.workers[0].script.push_back(Script { role, ..Script::make_dir(dir, NAME) });
         }
     }
 
-    pub(super) fn inner_made(&mut self, parent: Ino, dir: Ino, when: (u64, u64)) {
-        self.registers.changed((parent, NAME.to_vec()), Some(dir), when);
-        let path = b"/d0/job".to_vec();
+    pub(super) fn inner_made(&mut self, parent: Ino, dir: Ino) {
+        let path = "/d0/job".to_owned();
         self.job = Job { above: parent, dir, path, ..Job::default() };
     }
 
@@ -131,109 +89,128 @@ impl Ranks {
     pub(super) fn choose_job(&mut self) -> Script {
         let dir = self.job.dir;
         if self.job.held.is_none() {
-            return Script::Job(Step::Decouple(self.job.path.clone()));
+            let (path, client) = (self.job.path.clone(), JOB_ID);
+            return of_job(CallKind::Decouple { path, client, policy: POLICY.to_owned() }, None);
         }
+        let extend = CallKind::Extend { subtree: dir, count: 40 };
         match self.world.rng.below(10) {
-            0 => Script::Job(Step::Extend(dir)),
+            _ if self.job.is_pending() => self.next_merge(),
+            0 => None,
             number if number <= 4 || self.job.next_name >= NAMES_MAX => {
                 let number = self.world.rng.below(self.job.next_name + 1);
-                Script::Lookup((dir, format!("m{number}").into_bytes()))
+                Some(Script::look_up((dir, format!("m{number}"))))
             }
-            _ => Script::Job(self.next_merge()),
+            _ => {
+                self.append();
+                self.next_merge()
+            }
         }
+        .unwrap_or_else(|| of_job(extend, None))
     }
 
-    fn next_merge(&mut self) -> Step {
+    fn append(&mut self) {
         let job = &mut self.job;
-        let held = job.held.as_mut().expect("it was asked for");
-        let count = self.world.rng.between(1, 30).min(held.inodes_left());
-        let mut names = Vec::new();
+        let Some(held) = &mut job.held else { return };
+        let count = self.world.rng.between(1, 30).min(held.job.inner.inodes_left());
         for _ in 0..count {
-            let name = format!("m{}", job.next_name).into_bytes();
+            let name = format!("m{}", job.next_name);
             job.next_name += 1;
             let mode = FileType::Regular.mode_bits() | 0o644;
             let new = PlannedInode { mode, time: Timestamp(1), ..PlannedInode::default() };
-            if let Ok(ino) = held.create(&Cred::root(), job.dir, &name, &new) {
-                names.push((name, ino));
+            let inner = &mut held.job.inner;
+            if let Ok(ino) = inner.create(&Cred::root(), job.dir, name.as_bytes(), &new) {
+                job.pending.push((name, ino));
             }
         }
-        let header = held.header();
-        let mut bytes = header.encode().to_vec();
-        held.blocks().iter().for_each(|block| bytes.extend_from_slice(block));
-        held.clear();
-        let mut object = String::new();
-        if self.world.rng.percent(50) && !names.is_empty() {
-            let (client, first) = (ClientId(JOB as u64 + 1), header.first_seq.0);
-            object = client_journal_name(job.dir, client, job.given[0], first);
-            let put = self.world.memory.put(&object, &bytes, Expect::Any);
-            assert!(put.is_ok(), "memory takes everything");
-        }
-        let release = self.world.rng.percent(20);
-        Step::Merge(Box::new(Journal { root: job.dir, bytes, object, names, release }))
+        (job.began, job.releasing) = (self.world.now, self.world.rng.percent(20));
     }
 
-    /// The frames of a journal behind its request.
-    pub(super) fn chunks_of(script: &Script, tid: types::Tid, effects: &mut SessionEffects) {
-        let Script::Job(Step::Merge(journal)) = script else { return };
-        if journal.object.is_empty() {
-            for bytes in journal.bytes.chunks(CHUNK_BYTES) {
-                Message::Chunk { tid, bytes }.append_frame(&mut effects.frames);
-            }
+    /// Begins to merge, perhaps again.
+    fn next_merge(&mut self) -> Option<Script> {
+        let stored = [Mechanism::GlobalPersist, Mechanism::VolatileApply];
+        let composition = if self.world.rng.percent(50) {
+            Composition::serial(stored.map(Composition::One))
+        } else {
+            Composition::One(Mechanism::NonvolatileApply)
+        };
+        let flags = MergeFlags { release: self.job.releasing, ..MergeFlags::default() };
+        self.job.held.as_mut()?.begin(&composition, flags);
+        match self.pursue_job(None)? {
+            JobStep::Ask(call, journal) => Some(of_job(call, journal)),
+            JobStep::Done(_) => None,
         }
+    }
+
+    fn pursue_job(&mut self, answer: Option<Answered<Answer>>) -> Option<JobStep> {
+        let rank = self.world.clients[JOB].router.place(self.job.dir);
+        let epoch = self.world.link(JOB, rank).session.epoch();
+        let (now, held) = (self.world.moment(), self.job.held.as_mut()?);
+        Some(held.pursue(&self.world.memory, now, client::term_of(epoch, rank), answer))
     }
 
     /// A step was answered. Says whether that was all of it.
     pub(super) fn job_answered(
         &mut self,
-        client: usize,
-        asked: Asked,
+        script: &Script,
         result: &Answered<Answer>,
     ) -> Result<(), &'static str> {
-        let when = (asked.at, self.world.now);
-        let Script::Job(step) = asked.script.clone() else { return Ok(()) };
-        match (&step, result) {
-            (Step::Decouple(_), Ok(Answer::Decoupled(decoupled))) => {
-                let wire::Decoupled { root, range, epoch, .. } = *decoupled;
+        match (&script.call, result) {
+            (CallKind::Decouple { .. }, Ok(Answer::Decoupled(decoupled))) => {
+                let range = decoupled.range;
                 self.job_given(range)?;
                 self.job.given.insert(0, range);
-                let (client, empty) = (ClientId(JOB as u64 + 1), false);
-                let root = Attr { ino: self.job.dir, ..root };
-                let grant = Grant { client, root, range, epoch, empty, check: false };
-                self.job.held = Some(ClientSubtree::new(grant, Seq(1)));
+                let policy = Policy::parse(POLICY).map_err(|_| "a policy that is not one")?.policy;
+                let root = Attr { ino: self.job.dir, ..decoupled.root };
+                let granted = wire::Decoupled { root, ..decoupled.clone() };
+                self.job.held = Some(RunningJob::new(JOB_ID, &granted, policy));
             }
             // Another rank has it, or it is moving: only rank 0 decouples it here.
-            (Step::Decouple(_), Err(failure)) if failure.errno == Errno::Busy => {
-                let looks = Script::Lookup((self.job.dir, b"m0".to_vec()));
+            (CallKind::Decouple { .. }, Err(failure)) if failure.errno == Errno::Busy => {
+                let looks = Script::look_up((self.job.dir, "m0".to_owned()));
                 self.workers[JOB].script.push_back(looks);
             }
-            (Step::Extend(_), Ok(Answer::Range(range))) => {
+            (CallKind::Extend { .. }, Ok(Answer::Range(range))) => {
                 self.job_given(*range)?;
                 self.job.given.push(*range);
-                self.job.held.iter_mut().for_each(|held| held.extend(*range));
+                self.job.held.iter_mut().for_each(|held| held.job.take_range(*range));
             }
-            // It was merged, and the store has that: only its answer was lost.
-            (Step::Merge(journal), Err(failure))
-                if failure.errno == Errno::NotFound && !journal.object.is_empty() =>
-            {
-                self.job_merged(journal, when);
-            }
-            (Step::Merge(journal), Ok(Answer::Merged(_))) => self.job_merged(journal, when),
-            (_, Err(failure)) if failure.errno == Errno::Stale => {
-                self.job.looks += 1;
-                if self.job.looks < LOOKS_MAX {
-                    self.again(client, asked.script, MS);
-                    return Ok(());
-                }
-                self.job.looks = 0;
-                match step {
-                    // It was done: only its answer was lost.
-                    Step::Merge(journal) if journal.release => self.job_merged(&journal, when),
-                    _ => return Err("the subtree is nobody's"),
-                }
-            }
+            (CallKind::Merge { .. }, result) => return self.merge_answered(result.clone()),
             _ => return Err("no such answer was possible"),
         }
-        self.job.looks = 0;
+        Ok(())
+    }
+
+    fn merge_answered(&mut self, answer: Answered<Answer>) -> Result<(), &'static str> {
+        let done = match self.pursue_job(Some(answer)) {
+            Some(JobStep::Ask(call, journal)) => {
+                self.workers[JOB].script.push_front(of_job(call, journal));
+                return Ok(());
+            }
+            Some(JobStep::Done(done)) => done.map_err(|error| error.errno),
+            None => return Err("nothing was asked"),
+        };
+        match done {
+            Ok(_) => {}
+            // The object is gone if the server that merged it ended before its answer: the next run
+            // finds that out.
+            Err(Errno::Again | Errno::Io | Errno::NotFound) => return Ok(()),
+            Err(Errno::Stale) if self.job.looks < LOOKS_MAX => {
+                self.job.looks += 1;
+                return Ok(());
+            }
+            // It was done: only its answer was lost.
+            Err(Errno::Stale) if self.job.releasing => {}
+            Err(Errno::Stale) => return Err("the subtree is nobody's"),
+            Err(_) => return Err("no such answer was possible"),
+        }
+        let (when, job) = ((self.job.began, self.world.now), &mut self.job);
+        for (name, ino) in std::mem::take(&mut job.pending) {
+            self.registers.changed((job.dir, name), Some(ino), when);
+        }
+        (job.merges, job.looks) = (job.merges + 1, 0);
+        if std::mem::take(&mut job.releasing) {
+            job.held = None;
+        }
         Ok(())
     }
 
@@ -243,18 +220,8 @@ impl Ranks {
     }
 
     /// The path of the directory, if it is in one of those that move.
-    pub(super) fn path_of_job(&self, dir: Ino) -> Option<Vec<u8>> {
+    pub(super) fn path_of_job(&self, dir: Ino) -> Option<String> {
         (self.inner() == Some(dir)).then(|| self.job.path.clone())
-    }
-
-    fn job_merged(&mut self, journal: &Journal, when: (u64, u64)) {
-        for (name, ino) in &journal.names {
-            self.registers.changed((journal.root, name.clone()), Some(*ino), when);
-        }
-        self.job.merges += 1;
-        if journal.release {
-            self.job.held = None;
-        }
     }
 
     fn job_given(&mut self, range: InoRange) -> Result<(), &'static str> {
@@ -279,4 +246,8 @@ impl Ranks {
     pub(super) fn is_about_job(&self, dir: Ino) -> bool {
         dir == self.job.dir || dir == self.job.above
     }
+}
+
+fn of_job(call: CallKind, journal: Option<Vec<u8>>) -> Script {
+    Script { call, role: Role::Job(journal) }
 }

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use types::{Errno, Ino, Rank, Result as Answered};
+use types::{Attr, Errno, Ino, Rank, Result as Answered};
 use wire::Answer;
 
 use super::Ranks;
 use super::register::Place;
-use super::script::Script;
+use super::script::{Role, Script};
 use super::worker::Worker;
+use crate::call::CallKind;
 
 impl Ranks {
     pub(super) fn judge(
@@ -20,95 +21,111 @@ impl Ranks {
     ) -> Result<(), &'static str> {
         let when = (asked, self.world.now);
         let errno = result.as_ref().err().map(|error| error.errno);
-        match (script, result) {
-            (Script::MakeDir(..), Ok(Answer::Attr(attr))) => {
-                self.workers[client].dirs.push(attr.ino)
-            }
-            (Script::MakeInner(parent, _), Ok(Answer::Attr(attr))) => {
+        match (&script.call, result) {
+            (CallKind::Create { parent, name, .. }, Ok(Answer::Attr(attr))) => {
+                if *parent == Ino::ROOT {
+                    self.workers[client].dirs.push(attr.ino);
+                    return Ok(());
+                }
                 self.number_used(attr.ino)?;
-                self.inner_made(*parent, attr.ino, when);
+                self.registers.changed((*parent, name.clone()), Some(attr.ino), when);
+                if script.role == Role::MakeInner {
+                    self.inner_made(*parent, attr.ino);
+                }
             }
-            (Script::Create(place), Ok(Answer::Attr(attr))) => {
-                self.number_used(attr.ino)?;
-                self.registers.changed(place.clone(), Some(attr.ino), when);
+            (CallKind::Unlink { parent, name }, Ok(Answer::Done)) => {
+                self.registers.changed((*parent, name.clone()), None, when);
             }
-            (Script::Unlink(place), Ok(Answer::Done)) => {
-                self.registers.changed(place.clone(), None, when);
-            }
-            (Script::Rename(from, to), Ok(Answer::Done)) if from != to => {
+            (CallKind::Rename { from, to, .. }, _) if from == to => {}
+            (CallKind::Rename { from, to, .. }, Ok(Answer::Done)) => {
                 let ino = self.registers.now(from);
                 self.registers.changed(from.clone(), None, when);
                 self.registers.changed(to.clone(), ino, when);
             }
-            (Script::Link(link), Ok(Answer::Done | Answer::Attr(_))) => self.linked(link, when),
-            (Script::Rename(from, to), _) if from == to => {}
-            (Script::Lookup((Ino::ROOT, _)), _) => {}
-            (Script::Lookup(place), Ok(Answer::Attr(attr))) => {
-                if !self.may_be(client, place, Some(attr.ino), when) {
-                    return Err("the name was never that then");
-                }
-                self.judge_file(client, place, attr)?;
+            (CallKind::Link { ino, parent, name }, Ok(Answer::Done | Answer::Attr(_))) => {
+                self.linked(*ino, (*parent, name.clone()), when);
             }
-            (Script::Lookup(place), Err(_)) if errno == Some(Errno::NotFound) => {
-                if !self.may_be(client, place, None, when) {
-                    return Err("the name was there");
+            (CallKind::Lookup { parent: Ino::ROOT, .. }, _) => {}
+            (CallKind::Lookup { parent, name }, _) => {
+                self.judge_look_up(client, &(*parent, name.clone()), when, result)?;
+            }
+            (CallKind::SetAttr { ino, change }, Ok(Answer::Done)) => {
+                if let (Role::File(_), Some(mode)) = (&script.role, change.mode) {
+                    self.registers.say(*ino, mode);
                 }
             }
-            (Script::Touch(_), Ok(Answer::Done)) => {}
-            (Script::Say(_, ino, mode), Ok(Answer::Done)) => self.registers.say(*ino, *mode),
-            (Script::List(dir), Ok(Answer::Entries { entries, .. })) => {
-                let listed: BTreeMap<_, _> =
-                    entries.iter().map(|(name, attr)| (name.clone(), attr.ino)).collect();
+            (CallKind::List { dir, .. }, Ok(Answer::Entries { entries, .. })) => {
+                let listed = names_of(entries);
                 if listed.len() != entries.len() {
                     return Err("a name is listed twice");
                 }
-                self.judge_listing(client, *dir, listed)?;
+                self.judge_listing(*dir, &format!("c{client}."), client == 0, listed)?;
             }
-            (Script::Stat(dir), Ok(Answer::Attr(attr))) => {
+            (CallKind::GetAttr { ino: dir }, Ok(Answer::Attr(attr))) => {
                 if self.at_rest && attr.size != self.registers.in_dir(*dir).len() as u64 {
                     return Err("the numbers of names do not add up");
                 }
             }
-            (Script::Export(_, Rank::NONE), Ok(Answer::Done)) => {}
-            (Script::Export(dir, _), Ok(Answer::Done)) => {
-                self.count_move(client, *dir);
+            (CallKind::Export { rank: Rank::NONE, .. }, Ok(Answer::Done)) => {}
+            (CallKind::Export { dir, .. }, Ok(Answer::Done)) => self.count_move(client, *dir),
+            (CallKind::Split { .. }, Ok(Answer::Done)) => {
+                self.world.tally.count("directories split", 1)
             }
-            (Script::Split(_), Ok(Answer::Done)) => self.report.splits += 1,
-            (Script::Join(_), Ok(Answer::Done)) => self.report.joins += 1,
-            (Script::Export(..) | Script::Split(_) | Script::Join(_), Err(_))
+            (CallKind::Join { .. }, Ok(Answer::Done)) => {
+                self.world.tally.count("directories joined", 1)
+            }
+            (CallKind::Export { .. } | CallKind::Split { .. } | CallKind::Join { .. }, Err(_))
                 if errno == Some(Errno::Busy) =>
             {
-                self.report.refused += 1;
+                self.world.tally.count("moves refused", 1);
             }
             _ => return Err("no such answer was possible"),
         }
         Ok(())
     }
 
+    fn judge_look_up(
+        &self,
+        client: usize,
+        place: &Place,
+        when: (u64, u64),
+        result: &Answered<Answer>,
+    ) -> Result<(), &'static str> {
+        match result {
+            Ok(Answer::Attr(attr)) if self.may_be(client, place, Some(attr.ino), when) => {
+                self.judge_file(client, place, attr)
+            }
+            Ok(Answer::Attr(_)) => Err("the name was never that then"),
+            Err(error) if error.errno != Errno::NotFound => Err("no such answer was possible"),
+            Err(_) if self.may_be(client, place, None, when) => Ok(()),
+            Err(_) => Err("the name was there"),
+            Ok(_) => Err("no such answer was possible"),
+        }
+    }
+
     fn count_move(&mut self, client: usize, dir: Ino) {
-        self.report.moves += 1;
+        self.world.tally.count("subtrees moved", 1);
         let known = self.world.clients[client].router.fragments();
         let inner = known.whole_of(dir).and_then(|part| known.whole_of(part));
-        self.report.inner_moves += u64::from(inner.is_some());
+        self.world.tally.count("fragments of fragments moved", u64::from(inner.is_some()));
         let mut names = self.registers.in_dir(dir).into_values();
         let linked = names.any(|ino| self.registers.had_several(ino));
-        self.report.linked_moves += u64::from(linked);
+        self.world.tally.count("subtrees moved with files of several names", u64::from(linked));
         self.workers[client].moved_inner |= self.inner() == Some(dir);
     }
 
-    /// A listing has exactly the client's own names; the first client, which has none, sees all
-    /// when the cluster is at rest.
-    fn judge_listing(
+    /// A listing has exactly the names of the directory that begin in a way: those of the client
+    /// itself, or all when the cluster is at rest.
+    pub(super) fn judge_listing(
         &self,
-        client: usize,
         dir: Ino,
-        mut listed: BTreeMap<Vec<u8>, Ino>,
+        prefix: &str,
+        all: bool,
+        mut listed: BTreeMap<String, Ino>,
     ) -> Result<(), &'static str> {
-        let prefix = format!("c{client}.").into_bytes();
-        let of = |name: &Vec<u8>| client == 0 || name.starts_with(&prefix);
         let mut known = self.registers.in_dir(dir);
-        known.retain(|name, _| of(name));
-        listed.retain(|name, _| of(name));
+        known.retain(|name, _| all || name.starts_with(prefix));
+        listed.retain(|name, _| all || name.starts_with(prefix));
         if known == listed { Ok(()) } else { Err("the listing is not what is there") }
     }
 
@@ -116,31 +133,31 @@ impl Ranks {
     fn may_be(&self, client: usize, place: &Place, ino: Option<Ino>, when: (u64, u64)) -> bool {
         let changing = |other: &Worker| {
             // The first attempt of a repeated request may have taken effect.
-            let asked = other.asked.as_ref().map(|asked| &asked.script);
-            let asked = asked.into_iter().chain(other.script.front());
-            asked.into_iter().any(|script| match script {
-                Script::Create(other) => other == place && ino.is_some(),
-                Script::Unlink(other) => other == place && ino.is_none(),
-                Script::Link(link) => link.to == *place && ino.is_some(),
-                Script::Rename(from, to) => {
+            let asked = other.asked.iter().chain(other.script.front());
+            asked.into_iter().any(|script| match (&script.call, &script.role) {
+                (_, Role::Tree) => false,
+                (
+                    CallKind::Create { parent, name, .. } | CallKind::Link { parent, name, .. },
+                    _,
+                ) => (parent, name) == (&place.0, &place.1) && ino.is_some(),
+                (CallKind::Unlink { parent, name }, _) => {
+                    (parent, name) == (&place.0, &place.1) && ino.is_none()
+                }
+                (CallKind::Rename { from, to, .. }, _) => {
                     (from == place && ino.is_none()) || (to == place && ino.is_some())
                 }
-                Script::Job(step) => step.makes(place, ino),
-                Script::MakeDir(..)
-                | Script::MakeInner(..)
-                | Script::Tree(_)
-                | Script::Lookup(_)
-                | Script::List(_)
-                | Script::Touch(_)
-                | Script::Say(..)
-                | Script::Split(_)
-                | Script::Join(_)
-                | Script::Stat(_)
-                | Script::Export(..) => false,
+                _ => false,
             })
         };
         let others = self.workers.iter().enumerate().filter(|(at, _)| *at != client);
         self.registers.may_be(place, ino, when)
+            || self.job.makes(place, ino)
             || others.into_iter().any(|(_, other)| changing(other))
     }
+}
+
+/// The names in a listing, and their inodes.
+pub(super) fn names_of(entries: &[(Vec<u8>, Attr)]) -> BTreeMap<String, Ino> {
+    let text = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+    entries.iter().map(|(name, attr)| (text(name), attr.ino)).collect()
 }

@@ -2,25 +2,11 @@
 //! first, or the other one, and if both stay there is no such name (B-02).
 
 use types::{Errno, Ino};
-use wire::{ChangeOp, Op};
 
 use super::Ranks;
 use super::register::Place;
-use super::script::Script;
-
-/// A name that is to be made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Link {
-    pub(super) from: Place,
-    pub(super) to: Place,
-    pub(super) ino: Ino,
-}
-
-impl Link {
-    pub(super) fn op(&self) -> Op<'_> {
-        Op::Change(ChangeOp::Link { ino: self.ino, parent: self.to.0, name: &self.to.1 })
-    }
-}
+use super::script::{Role, Script};
+use crate::call::CallKind;
 
 impl Ranks {
     /// A further name for an inode that has one already, if there is such an inode.
@@ -28,7 +14,9 @@ impl Ranks {
         let ino = self.registers.now(&from)?;
         let stays = |place: &Place| self.is_about_job(place.0);
         let may_be = self.registers.now(&to).is_none() && !stays(&from) && !stays(&to);
-        may_be.then_some(Script::Link(Link { from, to, ino }))
+        let (parent, name) = to;
+        let call = CallKind::Link { ino, parent, name };
+        may_be.then_some(Script { call, role: Role::File(from) })
     }
 
     /// Whether a server may reject a name because one rank must serve the two directories: a
@@ -42,15 +30,14 @@ impl Ranks {
         if errno != Some(Errno::CrossDevice) {
             return false;
         }
-        match script {
-            Script::Link(_) => self.report.apart += 1,
-            Script::Rename(from, to) => {
+        match &script.call {
+            CallKind::Link { .. } => self.world.tally.count("second names not made", 1),
+            CallKind::Rename { from, to, .. } => {
                 let known = &self.world.clients[client];
-                let dir = |(dir, name): &Place| known.dir_of(*dir, name);
                 let ino = self.registers.now(from);
                 let several = ino.is_some_and(|ino| self.registers.had_several(ino));
                 let stays = several || self.is_about_job(from.0) || self.is_about_job(to.0);
-                return stays && dir(from) != dir(to);
+                return stays && known.dir_of(from) != known.dir_of(to);
             }
             _ => return false,
         }
@@ -60,16 +47,16 @@ impl Ranks {
     /// Something to say of a file, which is the same through all of its names.
     pub(super) fn choose_to_say(&mut self, place: Place) -> Script {
         let ino = self.registers.now(&place).filter(|_| !self.is_about_job(place.0));
-        let Some(ino) = ino else { return Script::Lookup(place) };
+        let Some(ino) = ino else { return Script::look_up(place) };
         let before = self.registers.said.get(&ino).copied().unwrap_or(0);
-        Script::Say(place, ino, (before + 1) & types::MODE_PERMISSIONS)
+        Script::set_mode(ino, (before + 1) & types::MODE_PERMISSIONS, Role::File(place))
     }
 
     /// A file has a name more.
-    pub(super) fn linked(&mut self, link: &Link, when: (u64, u64)) {
-        self.report.linked += 1;
-        self.registers.linked.insert(link.ino);
-        self.registers.changed(link.to.clone(), Some(link.ino), when);
+    pub(super) fn linked(&mut self, ino: Ino, to: Place, when: (u64, u64)) {
+        self.world.tally.count("second names made", 1);
+        self.registers.linked.insert(ino);
+        self.registers.changed(to, Some(ino), when);
     }
 
     /// Whether a file of a client has as many names as it should, and is as that client said last.
@@ -79,7 +66,7 @@ impl Ranks {
         place: &Place,
         attr: &types::Attr,
     ) -> Result<(), &'static str> {
-        let is_own = place.1.starts_with(format!("c{client}.").as_bytes());
+        let is_own = place.1.starts_with(&format!("c{client}."));
         let Some(ino) = self.registers.now(place).filter(|_| is_own) else { return Ok(()) };
         if self.registers.names_of(ino) != attr.nlink as usize {
             return Err("the file has more names, or fewer");

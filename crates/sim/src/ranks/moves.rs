@@ -4,11 +4,12 @@ use types::{Frag, Ino, Rank};
 
 use super::script::Script;
 use super::{Event, MS, Ranks};
+use crate::call::CallKind;
 
 impl Ranks {
     /// Moves a directory to some rank, if the moving client is idle.
     pub(super) fn begin_move(&mut self) {
-        if self.workers[0].is_finished() {
+        if self.workers[0].finished {
             return;
         }
         if self.workers[0].is_idle() {
@@ -27,14 +28,14 @@ impl Ranks {
                 (1..=7, Some(parts)) => self.move_part(parts, rank),
                 // The decoupled directory, and the one that it is in, stay in one piece.
                 (0..=3, None) if !self.is_about_job(dir) && !self.tree.bases.contains(&dir) => {
-                    (dir, vec![Script::Split(dir), Script::Stat(dir)])
+                    (dir, vec![Script::split(dir), Script::stat(dir)])
                 }
-                (8, _) => (dir, vec![Script::Stat(dir)]),
+                (8, _) => (dir, vec![Script::stat(dir)]),
                 // A directory that is not pinned can go for a file with several names.
                 _ if self.links && self.world.rng.percent(50) => {
-                    (dir, vec![Script::Export(dir, rank), Script::Export(dir, Rank::NONE)])
+                    (dir, vec![Script::export(dir, rank), Script::export(dir, Rank::NONE)])
                 }
-                _ => (dir, vec![Script::Export(dir, rank)]),
+                _ => (dir, vec![Script::export(dir, rank)]),
             };
             if self.world.rng.percent(50) && self.is_faulty() {
                 // One of the two sides dies on the way.
@@ -55,12 +56,12 @@ impl Ranks {
 
     /// Whether a fragment was to move that is gone since that was planned.
     pub(super) fn is_part_gone(&self, script: &Script) -> bool {
-        let (Script::Export(dir, _) | Script::Split(dir) | Script::Join(dir) | Script::Stat(dir)) =
-            script
-        else {
-            return false;
+        let dir = match script.call {
+            CallKind::Export { dir, .. } | CallKind::Split { dir } | CallKind::Join { dir } => dir,
+            CallKind::GetAttr { ino } => ino,
+            _ => return false,
         };
-        self.top(0, *dir).is_none() && self.inner() != Some(*dir)
+        self.top(0, dir).is_none() && self.inner() != Some(dir)
     }
 
     /// A fragment moves, or is split again, or is joined.
@@ -71,19 +72,19 @@ impl Ranks {
             (0..=1, Some(inner)) => (part, put_together(part, inner)),
             (2..=8, Some(inner)) => {
                 let inner = self.world.rng.pick(&inner);
-                (inner, vec![Script::Export(inner, rank)])
+                (inner, vec![Script::export(inner, rank)])
             }
             (0..=2, None) => {
-                let home = Script::Export(part, Rank(0));
-                (part, vec![home, Script::Split(part), Script::Stat(part)])
+                let home = Script::export(part, Rank(0));
+                (part, vec![home, Script::split(part), Script::stat(part)])
             }
-            (3, None) => (part, vec![Script::Stat(part)]),
-            _ => (part, vec![Script::Export(part, rank)]),
+            (3, None) => (part, vec![Script::stat(part)]),
+            _ => (part, vec![Script::export(part, rank)]),
         }
     }
 }
 
 fn put_together(dir: Ino, parts: [Ino; Frag::SPLIT_WAYS]) -> Vec<Script> {
-    let home = parts.map(|part| Script::Export(part, Rank(0)));
-    home.into_iter().chain([Script::Join(dir)]).collect()
+    let home = parts.map(|part| Script::export(part, Rank(0)));
+    home.into_iter().chain([CallKind::Join { dir }.into()]).collect()
 }

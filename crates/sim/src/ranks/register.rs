@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use types::Ino;
 
 /// A directory and a name in it.
-pub(super) type Place = (Ino, Vec<u8>);
+pub(super) type Place = (Ino, String);
 
 /// A value, and when it may have been that of its name.
 #[derive(Clone, Copy, Debug)]
@@ -79,7 +79,7 @@ impl Registers {
     }
 
     /// The names in a directory that exist.
-    pub(super) fn in_dir(&self, dir: Ino) -> BTreeMap<Vec<u8>, Ino> {
+    pub(super) fn in_dir(&self, dir: Ino) -> BTreeMap<String, Ino> {
         let names = self.names.iter().filter(|((parent, _), _)| *parent == dir);
         names.filter_map(|((_, name), spans)| Some((name.clone(), spans.last()?.ino?))).collect()
     }

@@ -54,7 +54,7 @@ impl AsyncClient {
 
 impl Requests {
     /// Judges a local answer of a client. Returns whether there is one.
-    pub(crate) fn says(&mut self, client: usize, call: &Call, tid: Tid, repeats: u8) -> bool {
+    pub(crate) fn says(&mut self, client: usize, call: &Call, tid: Tid) -> bool {
         let (clock, moment) = (self.world.clock(), self.moment_of(client));
         let id = self.world.clients[client].id;
         let Link { session, effects, .. } = self.world.home(client);
@@ -87,7 +87,7 @@ impl Requests {
                 self.oracle.issue((id, tid), call.clone(), Vec::new());
                 self.oracle.answer_async((id, tid));
                 self.workers[client].async_ops.said.push_back(said(true, tid, tid, result));
-                self.async_ops += 1;
+                self.world.tally.count("changes told later", 1);
                 if !std::mem::replace(&mut self.workers[client].async_ops.is_sending, true) {
                     let after = self.world.rng.between(1, COLLECT_MAX);
                     self.world.schedule(after, Event::SendAsync(client));
@@ -95,13 +95,13 @@ impl Requests {
             }
             LocalAnswer::Soon => {
                 // At its next turn, of which there is one as long as there is something to do.
-                self.workers[client].again.push_front((call.clone(), repeats));
+                self.workers[client].again.push_front(call.clone());
             }
             LocalAnswer::WantsNumbers(count) => {
-                self.workers[client].again.push_front((call.clone(), repeats));
+                self.workers[client].again.push_front(call.clone());
                 let subtree = types::Ino(0);
                 let what = CallKind::Extend { subtree, count };
-                self.call(client, Call::root(what), 0, Vec::new());
+                self.call(client, Call::root(what));
             }
         }
         self.send(client);
@@ -116,13 +116,13 @@ impl Requests {
         tid: Tid,
         fresh: bool,
     ) -> bool {
-        let (now, session) = (self.clock_of(client), self.world.session(client));
+        let (now, session) = (self.moment_at(client), self.world.session(client));
         let leased = session.leased(&call.cred, &call.what.op(), now, fresh);
         let Some(result) = leased else { return false };
         // As above.
         let leads = matches!(call.what, CallKind::Walk { .. } | CallKind::Lookup { .. });
         if self.workers[client].async_ops.newest().is_none() || !leads {
-            self.leased_here += 1;
+            self.world.tally.count("answers under leases", 1);
             self.knows(client, call, tid, result);
         }
         true

@@ -1,34 +1,39 @@
 //! Reads the whole namespace back through the protocol, as a client that trusts no cache.
 
-use types::{Errno, Ino};
-use wire::{Answer, Failure};
+use types::{Errno, Error, Ino, Result};
+use wire::Answer;
 
 use super::Requests;
 use crate::call::{Call, CallKind};
 use crate::invariants::liveness;
 use crate::tree::{Item, Tree};
-use crate::world::Drive;
+use crate::world::{Drive, Routes};
 
 /// How often a question is repeated when the server says *not now* or does not know an inode.
 const TRIES_MAX: usize = 40;
 
 impl Requests {
     /// Makes a request of the simulation itself and waits for the answer.
-    pub fn ask(&mut self, what: CallKind) -> Result<Answer, Failure> {
-        self.ask_as(0, what)
+    pub(crate) fn ask(&mut self, what: CallKind) -> Result<Answer> {
+        self.ask_as(0, what, Vec::new())
     }
 
-    fn ask_as(&mut self, client: usize, what: CallKind) -> Result<Answer, Failure> {
-        let tid = self.call(client, Call::root(what.clone()), 0, Vec::new());
-        self.workers[client].asked.insert(tid, None);
+    fn ask_as(
+        &mut self,
+        client: usize,
+        what: CallKind,
+        paths: Vec<(String, Ino)>,
+    ) -> Result<Answer> {
+        let number = self.begin(client, Call::root(what.clone()), None, paths);
+        self.workers[client].asked.insert(number, None);
         let within = liveness::ANSWERED_WITHIN.0;
         let answered =
-            |world: &Self| world.workers[client].asked.get(&tid).is_some_and(Option::is_some);
+            |run: &Self| run.workers[client].asked.get(&number).is_some_and(Option::is_some);
         if !self.run_until(within, answered) {
             self.world.check(liveness::check([format!("{what:?}")].into_iter()));
         }
-        let answer = self.workers[client].asked.remove(&tid).flatten();
-        answer.unwrap_or_else(|| Err(Errno::TimedOut.into()))
+        let answer = self.workers[client].asked.remove(&number).flatten();
+        answer.unwrap_or_else(|| Err(Error::of(Errno::TimedOut, "answer")))
     }
 
     /// The client that may look at a path: the owner of a subtree that blocks all other clients.
@@ -39,23 +44,20 @@ impl Requests {
         owner.unwrap_or(0)
     }
 
-    /// As [`World::ask`], until the server can answer: `path` leads to the object of the question.
-    pub fn ask_at(&mut self, path: &str, what: &CallKind) -> Result<Answer, Failure> {
+    /// As [`Requests::ask`], until the server can answer. The path is that of the inode.
+    pub(crate) fn ask_at(&mut self, path: &str, what: &CallKind) -> Result<Answer> {
         let reader = self.reader_of(path);
-        let mut result = Err(Errno::TimedOut.into());
+        let paths = what.touched().0.into_iter().map(|ino| (path.to_owned(), ino));
+        let paths: Vec<_> = paths.collect();
+        let mut result = Err(Error::of(Errno::TimedOut, "answer"));
         for _ in 0..TRIES_MAX {
             if self.world.violation.is_some() {
                 break;
             }
-            result = self.ask_as(reader, what.clone());
-            match &result {
-                Err(failure) if failure.errno == Errno::Stale => {
-                    let walk = CallKind::Walk { base: Ino::ROOT, path: path.to_owned() };
-                    let _ = self.ask_as(reader, walk);
-                }
-                Err(failure)
-                    if matches!(failure.errno, Errno::Again | Errno::Io | Errno::NoSpace) =>
-                {
+            result = self.ask_as(reader, what.clone(), paths.clone());
+            match result.as_ref().map_err(|error| error.errno) {
+                Err(Errno::Stale) if !paths.is_empty() => {}
+                Err(Errno::Again | Errno::Io | Errno::NoSpace) => {
                     self.run_until(600_000_000, |_| false);
                 }
                 Ok(_) | Err(_) => break,

@@ -6,12 +6,12 @@ use metastore::request::client_journal_name;
 use namespace::PlannedInode;
 use objstore::{Expect, ObjectStore};
 use policy::{Cell, InterferePolicy, Policy};
-use types::{AttrChange, Cred, EntryName, Errno, Ino, InoRange, Seq, Stripe, Tid, Timestamp};
-use wire::{Answer, Failure, MergeFlags, UnusedNumbers};
+use types::{AttrChange, Cred, EntryName, Errno, Ino, InoRange, Result, Seq, Stripe, Tid, Timestamp};
+use wire::{Answer, MergeFlags, UnusedNumbers};
 
 use super::Requests;
 use crate::call::{Call, CallKind};
-use crate::world::{Drive, Event};
+use crate::world::{Drive, Event, Routes};
 
 /// Where a project stands.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ enum ProjectStage {
     /// Appending.
     Working,
     /// A merge is under way.
-    Merging(Tid),
+    Merging(u64),
     /// A merge was interrupted and must be made again.
     Interrupted,
     /// The server restarted during a merge that was to release the subtree.
@@ -134,11 +134,7 @@ impl Requests {
         region.closed = true;
         let (path, id) = (region.path.clone(), self.world.clients[client].id);
         let policy = project.policy().to_yaml();
-        let tid = self.ask_monitor(&wire::Op::Job(wire::JobOp::Decouple {
-            path: path.as_bytes(),
-            client: id,
-            policy: policy.as_bytes(),
-        }));
+        let tid = self.ask_monitor(&CallKind::Decouple { path, client: id, policy });
         project.stage = ProjectStage::Asked(tid);
     }
 
@@ -185,12 +181,9 @@ impl Requests {
             let Some(inner) = &mut project.inner else { return };
             if inner.inodes_left() == 0 {
                 let what = CallKind::Extend { subtree: inner.root(), count: rng.between(1, 30) };
-                if !self.workers[client]
-                    .outstanding
-                    .values()
-                    .any(|(call, _)| matches!(call.what, CallKind::Extend { .. }))
-                {
-                    self.call(client, Call::root(what), 0, Vec::new());
+                let mut routed = self.world.clients[client].routed.values();
+                if !routed.any(|it| matches!(it.call.what, CallKind::Extend { .. })) {
+                    self.call(client, Call::root(what));
                 }
                 break;
             }
@@ -208,10 +201,9 @@ impl Requests {
     /// Begins a merge if no other client has a request under way in the subtree.
     fn merge(&mut self, client: usize, project: &mut Project) {
         let root = self.oracle.regions[project.region].root;
-        let quiet = self.workers.iter().all(|other| {
-            let pending = other.outstanding.values().chain(&other.again);
-            pending.into_iter().all(|(call, _)| !self.is_about(call, root))
-        });
+        let routed = self.world.clients.iter().flat_map(|it| it.routed.values());
+        let pending = routed.map(|it| &it.call).chain(self.workers.iter().flat_map(|it| &it.again));
+        let quiet = !pending.into_iter().any(|call| self.is_about(call, root));
         self.oracle.regions[project.region].closed = true;
         if !quiet || !self.world.session(client).is_connected() {
             project.stage = ProjectStage::Interrupted;
@@ -247,11 +239,10 @@ impl Requests {
         let flags = MergeFlags { release: project.release, store, ..MergeFlags::default() };
         let unused = UnusedNumbers::encode(&project.unused);
         let what = CallKind::Merge { subtree: root, bytes: announced, object, flags, unused };
-        let tid = self.call(client, Call::root(what), 0, bytes.clone());
-        if announced > 0 {
-            self.world.send_chunks(client, tid, &bytes);
-        }
-        project.stage = ProjectStage::Merging(tid);
+        self.workers[client].merging.clone_from(&bytes);
+        let chunks = (announced > 0).then_some(bytes);
+        let number = self.begin(client, Call::root(what), chunks, Vec::new());
+        project.stage = ProjectStage::Merging(number);
         self.disturb_merge(client);
     }
 
@@ -281,17 +272,6 @@ impl Requests {
                 .any(|(dir, name)| self.oracle.model.peek(*dir, name.as_bytes()).is_some_and(below))
     }
 
-    /// The connection broke: a transfer is not repeated by the session.
-    pub(crate) fn merge_interrupted(&mut self, client: usize) {
-        let Some(project) = &mut self.workers[client].project else { return };
-        if let ProjectStage::Merging(tid) = project.stage {
-            project.stage = ProjectStage::Interrupted;
-            self.world.home(client).session.forget(tid);
-            self.workers[client].outstanding.remove(&tid);
-            self.workers[client].left += 2;
-        }
-    }
-
     /// Brings a merge or a question to the monitor that is under way to its end. Returns whether
     /// there was something to do.
     pub(crate) fn finish_project(&mut self, client: usize) -> bool {
@@ -308,9 +288,9 @@ impl Requests {
         if busy && self.world.clients[client].alive {
             self.run_until(100_000_000, |_| false);
             // By now the server knows the dead clients: their requests took effect, or never will.
-            for (client, worker) in self.world.clients.iter().zip(&mut self.workers) {
+            for (client, worker) in self.world.clients.iter_mut().zip(&mut self.workers) {
                 if !client.alive {
-                    worker.outstanding.clear();
+                    client.routed.clear();
                     worker.again.clear();
                 }
             }
@@ -351,44 +331,43 @@ impl Requests {
         asked.then_some(project.region)
     }
 
-    /// Returns whether the answer was the project's.
+    /// A request of a client is answered.
     pub(crate) fn project_answered(
         &mut self,
         client: usize,
-        tid: Tid,
+        number: u64,
         call: &Call,
-        result: &Result<Answer, Failure>,
-    ) -> bool {
-        let Some(mut project) = self.workers[client].project.take() else { return false };
-        let mine = self.take_answer(&mut project, tid, call, result);
-        self.workers[client].project = Some(project);
-        mine
+        result: &Result<Answer>,
+    ) {
+        if let Some(mut project) = self.workers[client].project.take() {
+            self.take_answer(client, &mut project, (number, call), result);
+            self.workers[client].project = Some(project);
+        }
     }
 
     fn take_answer(
         &mut self,
+        client: usize,
         project: &mut Project,
-        tid: Tid,
-        call: &Call,
-        result: &Result<Answer, Failure>,
-    ) -> bool {
+        (number, call): (u64, &Call),
+        result: &Result<Answer>,
+    ) {
         match (&call.what, result) {
             // For the client's asynchronous changes.
-            (CallKind::Extend { subtree: Ino(0), .. }, _) => false,
+            (CallKind::Extend { subtree: Ino(0), .. }, _) => {}
             (CallKind::Extend { .. }, Ok(Answer::Range(range))) => {
                 if let Some(inner) = &mut project.inner {
                     inner.extend(*range);
                 }
-                true
             }
-            (CallKind::Extend { .. }, _) => true,
-            (CallKind::Merge { flags, .. }, result) if matches!(project.stage, ProjectStage::Merging(known) if known == tid) =>
+            (CallKind::Merge { flags, .. }, result) if matches!(project.stage, ProjectStage::Merging(known) if known == number) =>
             {
                 let gone = result.as_ref().is_err_and(|failure| failure.errno == Errno::Stale);
                 let released = flags.release && (result.is_ok() || gone);
                 let region = &mut self.oracle.regions[project.region];
                 if result.is_err() && !gone {
                     project.stage = ProjectStage::Interrupted;
+                    self.workers[client].left += 2;
                     if result.as_ref().is_err_and(|failure| failure.errno == Errno::NotFound) {
                         // An earlier attempt merged it. The remaining step is to give the subtree
                         // back.
@@ -397,7 +376,7 @@ impl Requests {
                             inner.clear();
                         }
                     }
-                    return true;
+                    return;
                 }
                 project.asked = false;
                 region.closed = false;
@@ -424,9 +403,8 @@ impl Requests {
                     region.owner = None;
                     project.stage = ProjectStage::Done;
                 }
-                true
             }
-            _ => false,
+            _ => {}
         }
     }
 }

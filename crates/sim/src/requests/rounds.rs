@@ -2,7 +2,7 @@
 //! the model after each.
 
 use types::{ClientId, Errno, Ino, Seq};
-use wire::{Answer, ChangeOp, Op};
+use wire::Answer;
 
 use super::Requests;
 use super::project::Project;
@@ -10,6 +10,7 @@ use crate::call::{Call, CallKind};
 use crate::invariants::{applied_survives, linearizable, liveness, merges, removed, same_tree};
 use crate::plan::Plan;
 use crate::region::{Region, RegionKind};
+use crate::tally::Report;
 use crate::tree::{self, Tree};
 use crate::world::{Drive, Event};
 use types::rng::Rng;
@@ -17,36 +18,9 @@ use types::rng::Rng;
 /// Removed files are purged within so many nanoseconds of quiet.
 const DELETED_WITHIN: u64 = 10_000_000_000;
 
-/// How a simulation ended.
-#[derive(Clone, Debug)]
-pub struct SimReport {
-    /// What decided everything.
-    pub seed: u64,
-    /// A hash of everything that happened.
-    pub fingerprint: u64,
-    /// The promise that was found broken.
-    pub violation: Option<String>,
-    /// The last lines of the trace, if one was asked for.
-    pub trace: Vec<String>,
-    /// Answers that were compared with the model.
-    pub checked: u64,
-    /// Answers that clients gave locally.
-    pub answered_here: u64,
-    /// Those of these that were answered under a lease.
-    pub leased_here: u64,
-    /// Changes that clients answered before the server heard of them.
-    pub async_ops: u64,
-    /// Requests of several clients that were judged together.
-    pub judged: u64,
-    /// Comparisons of a snapshot with the model at its moment.
-    pub snapshots: u64,
-    /// Servers that were started.
-    pub terms: u64,
-}
-
 /// Runs the simulation of a seed.
 #[must_use]
-pub fn run(seed: u64, trace: bool) -> SimReport {
+pub fn run(seed: u64, trace: bool) -> Report {
     let mut rng = Rng::new(seed);
     let plan = Plan::draw(&mut rng);
     let mut run = Requests::new(plan, rng, trace);
@@ -54,19 +28,11 @@ pub fn run(seed: u64, trace: bool) -> SimReport {
     for _ in 0..run.plan.rounds {
         run.round();
     }
-    SimReport {
-        seed,
-        fingerprint: run.world.fingerprint(),
-        violation: run.world.violation.clone(),
-        trace: run.world.trace(),
-        checked: run.oracle.checked,
-        answered_here: run.answered_here,
-        leased_here: run.leased_here,
-        async_ops: run.async_ops,
-        judged: run.history.judged,
-        snapshots: run.snapshots.compared,
-        terms: run.world.servers[0].term,
-    }
+    let tally = &mut run.world.tally;
+    tally.count("answers compared", run.oracle.checked);
+    tally.count("requests judged together", run.history.judged);
+    tally.count("servers", run.world.servers[0].term);
+    run.world.report()
 }
 
 /// The policy of a region that only the server's memory has.
@@ -141,12 +107,8 @@ impl Requests {
 
     /// Sets a policy and waits until it is durable.
     pub fn set_policy(&mut self, path: &str, policy: &str) {
-        let op = Op::Change(ChangeOp::SetPolicy {
-            path: path.as_bytes(),
-            policy: policy.as_bytes(),
-            client: ClientId(0),
-        });
-        let tid = self.ask_monitor(&op);
+        let (path, policy, client) = (path.to_owned(), policy.to_owned(), ClientId(0));
+        let tid = self.ask_monitor(&CallKind::SetPolicy { path, policy, client });
         self.run_until(10_000_000_000, |run| run.world.monitor.answers.contains_key(&tid));
         match self.world.monitor.answers.remove(&tid) {
             Some(Ok(Answer::Attr(_))) => {}
@@ -242,7 +204,7 @@ impl Requests {
         if quiet {
             for client in 1..self.workers.len() {
                 if self.world.clients[client].alive {
-                    self.call(client, Call::root(CallKind::Sync), 0, Vec::new());
+                    self.call(client, Call::root(CallKind::Sync));
                 }
             }
         }
@@ -286,7 +248,7 @@ impl Requests {
             return;
         }
         let left = (1..self.workers.len()).filter(|client| !self.is_idle(*client));
-        let left = left.map(|client| format!("{client}: {:?}", self.workers[client].outstanding));
+        let left = left.map(|client| format!("{client}: {:?}", self.world.clients[client].routed));
         let left: Vec<_> = left.collect();
         self.world.check(liveness::check(left.into_iter()));
         let dead: Vec<_> =

@@ -12,12 +12,13 @@ use metastore::Snapshot;
 use metastore::request::StoreOp;
 use namespace::Refusal;
 use types::{Attr, Cred, Ino, Seq};
-use wire::{AdminOp, Op};
 
 use super::Requests;
+use crate::call::{Call, CallKind};
 use crate::oracle::Violation;
 use crate::region::{Region, RegionKind};
 use crate::tree::{self, Item, Tree};
+use crate::world::Routes;
 
 /// So many are kept at most: the oldest are forgotten.
 const KEPT_MAX: usize = 4;
@@ -28,8 +29,6 @@ pub(crate) struct Taken {
     /// By id.
     expected: BTreeMap<u64, Expected>,
     last_id: u64,
-    /// How often one was compared.
-    pub(crate) compared: u64,
 }
 
 /// The namespace at the moment of a snapshot, and the known part of it.
@@ -82,8 +81,7 @@ impl Requests {
         self.snapshots.last_id += 1;
         let id = self.snapshots.last_id;
         self.world.note(format_args!("$ snapshot {id} of {dir}"));
-        self.world.request(0, &Cred::root(), Op::Admin(AdminOp::Snapshot { dir, id }));
-        self.send(0);
+        self.begin(0, Call::root(CallKind::Snapshot { dir, id }), None, Vec::new());
     }
 
     /// Unneeded objects are dropped.
@@ -126,7 +124,7 @@ impl Requests {
             let expected = below(tree, top);
             compare(&expected, &actual, regions).map_err(|text| format!("another tree:{text}"))
         });
-        self.snapshots.compared += 1;
+        self.world.tally.count("snapshots compared", 1);
         let about = |text| format!("snapshot {number} of {top}/ {when}: {text}");
         self.world.check(result.map_err(about));
     }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use types::{ClientId, Epoch, Errno, Ino, Moment, Tid};
+use types::{ClientId, Ino, Moment, Tid};
 use wire::{Answer, Failure, Message, WantsExclusive};
 
 use super::Requests;
@@ -10,22 +10,22 @@ use super::async_ops::AsyncClient;
 use super::project::Project;
 use crate::call::{Call, CallKind};
 use crate::region::{Region, RegionKind};
-use crate::world::{Client, Event, Link};
+use crate::world::{Client, Event, Routes};
 
 /// The numbers of questions without a request begin here.
 const ITS_OWN: u64 = 1 << 50;
 /// So many of its last questions a client that remembers asks again.
 const RECENT_MAX: usize = 12;
-/// How often a request is repeated after its path was walked again.
-const REPEATS_MAX: u8 = 3;
 
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Worker {
-    /// Requests without an answer, and how often each was repeated.
-    pub(crate) outstanding: BTreeMap<Tid, (Call, u8)>,
     /// Requests to be made next.
-    pub(crate) again: VecDeque<(Call, u8)>,
+    pub(crate) again: VecDeque<Call>,
+    /// The journal of the merge that is under way.
+    pub(super) merging: Vec<u8>,
+    /// The oracle does not follow it.
+    pub(crate) unjudged: bool,
     /// When requests were made that are not answered, and the newest that was.
     made: BTreeMap<Tid, u64>,
     pub(super) last_reply: Option<u64>,
@@ -36,14 +36,12 @@ pub(crate) struct Worker {
     /// Its local answers that the server does not know yet.
     pub(crate) async_ops: AsyncClient,
     /// Requests of the simulation itself, with their answers when they are there.
-    pub(crate) asked: BTreeMap<Tid, Option<Result<Answer, Failure>>>,
+    pub(crate) asked: BTreeMap<u64, Option<types::Result<Answer>>>,
     /// Requests it still wants to make in this round.
     pub(crate) left: u64,
     /// Whether it works, without other clients, in the region that acknowledges only safe changes.
     pub(crate) careful: bool,
     pub(crate) project: Option<Project>,
-    /// The newest term that ended without a clean stop, as the server says.
-    pub(crate) crashed: Epoch,
     /// It keeps a log that a new server may need before anything else.
     pub(crate) logs: bool,
     /// It has a new connection, and its pending request waits until its log was read.
@@ -79,39 +77,56 @@ impl Requests {
 
     /// Whether a client waits for nothing.
     pub(crate) fn is_idle(&self, client: usize) -> bool {
-        let Worker { outstanding, again, .. } = &self.workers[client];
-        let rests = outstanding.is_empty() && again.is_empty();
-        !self.world.clients[client].alive || (rests && !self.world.session(client).is_async())
+        let Client { alive, routed, .. } = &self.world.clients[client];
+        let rests = routed.is_empty() && self.workers[client].again.is_empty();
+        !alive || (rests && !self.world.session(client).is_async())
     }
 
-    /// Makes a request.
-    pub(crate) fn call(&mut self, client: usize, call: Call, repeats: u8, journal: Vec<u8>) -> Tid {
-        let now = self.clock_of(client);
-        let Link { session, effects, .. } = self.world.home(client);
-        session.at(now);
-        let tid = session.call(&call.cred, call.what.op(), effects);
-        let id = session.client();
-        self.workers[client].made.insert(tid, self.world.now);
-        self.workers[client].outstanding.insert(tid, (call.clone(), repeats));
-        self.world.note(format_args!("{id} {tid} {call:?}"));
+    /// Makes a request. Returns its number.
+    pub(crate) fn call(&mut self, client: usize, call: Call) -> u64 {
+        let inos = call.what.touched().0;
+        let paths = inos.iter().filter_map(|ino| Some((self.path_of(*ino)?, *ino)));
+        let paths: Vec<_> = paths.collect();
+        let paths = if paths.len() < inos.len() { Vec::new() } else { paths };
+        self.begin(client, call, None, paths)
+    }
+
+    /// A request is sent, or a walk for it.
+    pub(super) fn note_sent(&mut self, client: usize, tid: Tid, call: Call) {
+        let Worker { made, merging, unjudged, .. } = &mut self.workers[client];
+        made.insert(tid, self.world.now);
+        if *unjudged {
+            return;
+        }
+        let id = self.world.clients[client].id;
         if client != 0 {
             self.history.asked((id, tid), &call.what, self.world.now);
         }
+        let mut journal = Vec::new();
         match &call.what {
             CallKind::SetData { ino, data, size } if !data.is_empty() || *size == 0 => {
                 self.removed.shrunk(*ino);
             }
-            CallKind::Merge { object, .. } if object.is_empty() => self.removed.merged(),
+            CallKind::Merge { object, .. } => {
+                journal.clone_from(merging);
+                if object.is_empty() {
+                    self.removed.merged();
+                }
+            }
             _ => {}
         }
         self.oracle.issue((id, tid), call, journal);
-        self.send(client);
-        tid
+    }
+
+    pub(super) fn note_reply(&mut self, client: usize, tid: Tid, ok: bool) {
+        self.oracle.delivered((self.world.clients[client].id, tid), ok);
+        let Worker { made, last_reply, .. } = &mut self.workers[client];
+        *last_reply = (*last_reply).max(made.remove(&tid));
     }
 
     /// Whether a client could answer a question itself. Then it is judged like an answer of the
     /// server.
-    fn answers_itself(&mut self, client: usize, call: &Call, repeats: u8) -> bool {
+    fn answers_itself(&mut self, client: usize, call: &Call) -> bool {
         let known = &self.workers[client];
         let fresh = known
             .last_reply
@@ -121,13 +136,12 @@ impl Requests {
         }
         let tid = Tid(ITS_OWN + known.answered_here);
         self.workers[client].answered_here += 1;
-        (fresh && self.says(client, call, tid, repeats))
-            || self.says_leased(client, call, tid, fresh)
+        (fresh && self.says(client, call, tid)) || self.says_leased(client, call, tid, fresh)
     }
 
     /// The clock of a client: each has its own offset, and some run as much slower as the promise
     /// allows, or faster.
-    pub(crate) fn clock_of(&self, client: usize) -> Moment {
+    pub(crate) fn moment_at(&self, client: usize) -> Moment {
         let id = self.world.clients[client].id.0;
         let per_mille = [991, 1000, 1009, 1200][usize::try_from(id / 2 % 4).unwrap_or(0)];
         Moment(id * 1_000_000_000_000 + self.world.now / 1000 * per_mille)
@@ -152,7 +166,7 @@ impl Requests {
         result: Result<Answer, Failure>,
     ) {
         let (id, epoch) = (self.world.clients[client].id, self.world.session(client).epoch().0);
-        self.answered_here += 1;
+        self.world.tally.count("answers from caches", 1);
         self.world.note(format_args!("{id} knows {call:?}: {result:?}"));
         let (seq, safe, time) = (types::Seq(0), types::Seq(0), types::Timestamp(0));
         let reply = wire::Reply { tid, seq, time, safe, grants: None, result };
@@ -164,41 +178,6 @@ impl Requests {
             let judged = self.oracle.emitted(id, &Message::Reply(reply));
             self.world.check(judged);
         }
-    }
-
-    pub(super) fn answered(&mut self, client: usize, tid: Tid, result: Result<Answer, Failure>) {
-        let id = self.world.clients[client].id;
-        self.oracle.delivered((id, tid), result.is_ok());
-        let asked = self.workers[client].outstanding.remove(&tid);
-        let made = self.workers[client].made.remove(&tid);
-        self.workers[client].last_reply = self.workers[client].last_reply.max(made);
-        if let Some(answer) = self.workers[client].asked.get_mut(&tid) {
-            *answer = Some(result);
-            return;
-        }
-        let Some((call, repeats)) = asked else { return };
-        if self.project_answered(client, tid, &call, &result) {
-            return;
-        }
-        let stale = result.is_err_and(|failure| failure.errno == Errno::Stale);
-        if stale && repeats < REPEATS_MAX {
-            self.walk_again(client, call, repeats);
-        }
-    }
-
-    /// The server does not know an inode by its number: its path is walked, which brings it back.
-    fn walk_again(&mut self, client: usize, call: Call, repeats: u8) {
-        let inos = call.what.touched().0;
-        let paths: Vec<_> = inos.iter().filter_map(|ino| self.path_of(*ino)).collect();
-        if paths.len() < inos.len() {
-            return;
-        }
-        for path in paths {
-            let walk = Call::root(CallKind::Walk { base: Ino::ROOT, path });
-            self.workers[client].again.push_back((walk, REPEATS_MAX));
-        }
-        self.workers[client].again.push_back((call, repeats + 1));
-        self.world.schedule(1, Event::Turn(client));
     }
 
     /// The path of an inode in the model.
@@ -222,10 +201,10 @@ impl Requests {
             return;
         }
         let window = if self.workers[client].careful { 1 } else { self.plan.window };
-        if self.workers[client].outstanding.len() < window {
-            if let Some((call, repeats)) = self.workers[client].again.pop_front() {
-                if !self.answers_itself(client, &call, repeats) {
-                    self.call(client, call, repeats, Vec::new());
+        if self.world.clients[client].routed.len() < window {
+            if let Some(call) = self.workers[client].again.pop_front() {
+                if !self.answers_itself(client, &call) {
+                    self.call(client, call);
                 }
             } else if self.issuing && self.workers[client].left > 0 {
                 self.workers[client].left -= 1;
@@ -245,10 +224,10 @@ impl Requests {
             return self.work_on_project(client);
         }
         if let Some(call) = self.look_again(client).or_else(|| super::choose::next(self, client))
-            && !self.answers_itself(client, &call, 0)
+            && !self.answers_itself(client, &call)
         {
             self.look_later(client, &call);
-            self.call(client, call, 0, Vec::new());
+            self.call(client, call);
         }
     }
 

@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 
 use client::{Router, Session, SessionEffects};
-use types::{ClientId, ConnId, Cred, Ino, Rank, Tid};
-use wire::{Message, Op, WantsExclusive};
+use types::{ClientId, ConnId, Ino, Rank, Tid};
+use wire::WantsExclusive;
 
-use super::{Event, World};
+use super::{Event, Routed, World};
 
 /// The session with a rank.
 #[derive(Debug)]
@@ -29,6 +29,9 @@ pub(crate) struct Client {
     pub(crate) first: Tid,
     pub(crate) links: BTreeMap<Rank, Link>,
     pub(crate) router: Router,
+    /// Requests without an answer, by their numbers.
+    pub(crate) routed: BTreeMap<u64, Routed>,
+    pub(crate) begun: u64,
 }
 
 impl Client {
@@ -41,6 +44,8 @@ impl Client {
             first: Tid(1),
             links: BTreeMap::new(),
             router: Router::default(),
+            routed: BTreeMap::new(),
+            begun: 0,
         }
     }
 
@@ -63,8 +68,8 @@ impl Client {
     }
 
     /// The directory or fragment in which a name is, as far as the client knows.
-    pub(crate) fn dir_of(&self, dir: Ino, name: &[u8]) -> Ino {
-        self.router.fragments().home(dir, name)
+    pub(crate) fn dir_of(&self, (dir, name): &(Ino, String)) -> Ino {
+        self.router.fragments().home(*dir, name.as_bytes())
     }
 }
 
@@ -94,21 +99,5 @@ impl World {
     /// The connection of a client to the first rank.
     pub(crate) fn conn(&self, client: usize) -> Option<ConnId> {
         self.clients[client].links[&Rank(0)].conn
-    }
-
-    /// Makes a request. The caller flushes the session.
-    pub(crate) fn request(&mut self, client: usize, cred: &Cred, op: Op<'_>) -> Tid {
-        let Link { session, effects, .. } = self.home(client);
-        session.call(cred, op, effects)
-    }
-
-    /// Sends a journal behind the request that announced it.
-    pub(crate) fn send_chunks(&mut self, client: usize, tid: Tid, journal: &[u8]) {
-        let Some(conn) = self.conn(client) else { return };
-        let size = self.rng.between(50, 2000) as usize;
-        for bytes in journal.chunks(size) {
-            let frame = Message::Chunk { tid, bytes }.to_frame();
-            self.send_to_server(conn, Event::ToServer(conn, frame));
-        }
     }
 }

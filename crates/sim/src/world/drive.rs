@@ -1,12 +1,14 @@
 //! Lets events happen, and carries the effects of servers and sessions out.
 
-use client::{SessionEffects, SessionInput};
+use client::{RouteInput, SessionEffects, SessionInput};
 use mds::{Mds, MdsEffects, MdsInput, Observed};
 use metastore::request::{StoreOp, Token};
-use types::{ConnId, Cred, Rank, Tid};
-use wire::{Answer, Failure, Message, Op, Request};
+use types::{ConnId, Cred, Error, Moment, Rank, Tid};
+use wire::{Answer, Message, Request};
 
-use super::{Conn, Event, Link, MS, World};
+use super::route::connection_lost;
+use super::{Conn, Event, Link, MS, Routed, Routes, World};
+use crate::call::CallKind;
 
 /// Makes the requests of clients, and judges the answers.
 pub(crate) trait Workload: Sized {
@@ -16,11 +18,27 @@ pub(crate) trait Workload: Sized {
     /// An event that only workloads know.
     fn happens(&mut self, event: Event);
 
-    /// A request is answered.
-    fn completed(&mut self, client: usize, rank: Rank, tid: Tid, result: Result<Answer, Failure>);
+    /// A request has its result.
+    fn answered(
+        &mut self,
+        client: usize,
+        number: u64,
+        routed: Routed,
+        result: types::Result<Answer>,
+    );
+
+    /// A request, or a walk for it, is sent; and the answer of a server is there.
+    fn sent(&mut self, _client: usize, _: Tid, _: &Routed) {}
+    fn replied(&mut self, _client: usize, _: Tid, _ok: bool) {}
+
+    fn clock_of(&self, _client: usize) -> Moment {
+        self.world().moment()
+    }
 
     /// A client lost its connection. Returns how long it stays away.
-    fn disconnected(&mut self, client: usize, rank: Rank) -> u64;
+    fn disconnected(&mut self, _client: usize) -> u64 {
+        MS
+    }
 
     /// A server told the monitor something.
     fn told_monitor(&mut self, message: &Message<'_>);
@@ -119,8 +137,8 @@ pub(crate) trait Drive: Workload {
             Event::Heartbeat(server, bytes) => {
                 self.handle(server, MdsInput::FromMonitor(Message::Heartbeat(&bytes)));
             }
+            Event::Resume(client, number) => self.resume(client, number),
             Event::Turn(_)
-            | Event::Resume(..)
             | Event::SendAsync(_)
             | Event::Snapshot
             | Event::Move
@@ -330,8 +348,16 @@ pub(crate) trait Drive: Workload {
         world.note(format_args!("{id} lost {conn}"));
         world.link(client, rank).conn = None;
         self.drive(client, rank, SessionInput::Disconnected);
-        let after = self.disconnected(client, rank);
-        self.world_mut().schedule(after, Event::Connect(client, rank));
+        let after = self.disconnected(client);
+        let world = self.world_mut();
+        world.schedule(after, Event::Connect(client, rank));
+        // A journal that follows its request goes over one connection.
+        let routed = world.clients[client].routed.iter();
+        let cut: Vec<_> = routed.filter_map(|(at, it)| Some((*at, it.is_cut(rank)?))).collect();
+        for (number, tid) in cut {
+            self.world_mut().link(client, rank).session.forget(tid);
+            self.pursue(client, number, connection_lost());
+        }
     }
 
     /// Gives a session an input and sends its messages.
@@ -356,19 +382,24 @@ pub(crate) trait Drive: Workload {
         let completed = std::mem::take(&mut effects.completed);
         self.flushed(client, rank, &effects);
         for (tid, result) in completed {
-            self.completed(client, rank, tid, result);
+            self.replied(client, tid, result.is_ok());
+            let mut routed = self.world().clients[client].routed.iter();
+            let waiting = routed.find(|(_, it)| it.waits_for(rank, tid)).map(|(number, _)| *number);
+            if let Some(number) = waiting {
+                self.pursue(client, number, RouteInput::Answer(result.map_err(Error::from)));
+            }
         }
     }
 
     /// Asks the first rank on behalf of a monitor. The answer, if there will be one, appears among
     /// the answers of the monitor.
-    fn ask_monitor(&mut self, op: &Op<'_>) -> Tid {
+    fn ask_monitor(&mut self, what: &CallKind) -> Tid {
         let world = self.world_mut();
         let ready = world.servers[0].is_recovered();
         let tid = world.next_question(ready);
-        world.note(format_args!("mon    -> mds.0  {tid} {op:?}"));
+        world.note(format_args!("mon    -> mds.0  {tid} {what:?}"));
         if ready {
-            let request = Request::new(tid, Tid(0), Cred::root(), *op);
+            let request = Request::new(tid, Tid(0), Cred::root(), what.op());
             self.handle(0, MdsInput::FromMonitor(Message::Request(request)));
         }
         tid

@@ -21,29 +21,35 @@ const FOUND_WITHIN: [u64; 1] = [0x54f9];
 
 #[test]
 fn subtrees_move_between_ranks_and_nothing_is_lost() {
-    let (mut moves, mut crashes_moving, mut redirected, mut merges) = (0, 0, 0, 0);
-    let (mut balanced, mut faulty_ticks) = (0, 0);
-    let (mut splits, mut joins) = (0, 0);
-    let (mut passed, mut passed_dirs) = (0, 0);
-    let (mut linked, mut linked_moves, mut colocated, mut apart) = (0, 0, 0, 0);
+    let mut all = sim::Tally::default();
     for seed in 0..SEEDS {
         let report = sim::ranks::run(seed, false, true);
         assert_eq!(report.violation, None, "seed {seed:#x}");
-        moves += report.moves;
-        splits += report.splits;
-        joins += report.joins;
-        passed += report.passed;
-        passed_dirs += report.passed_dirs;
-        linked += report.linked;
-        linked_moves += report.linked_moves;
-        colocated += report.colocated;
-        apart += report.apart;
-        crashes_moving += report.crashes_moving;
-        redirected += report.redirected;
-        balanced += report.balanced;
-        faulty_ticks += report.faulty_ticks;
-        merges += report.merges;
+        all.add(&report.tally);
     }
+    let [moves, crashes_moving, redirected, merges] = [
+        "subtrees moved",
+        "servers killed with a subtree on its way",
+        "requests sent on",
+        "journals merged",
+    ]
+    .map(|what| all.get(what));
+    let [balanced, faulty_ticks, splits, joins] = [
+        "subtrees moved by a balancer",
+        "ticks in which a policy failed",
+        "directories split",
+        "directories joined",
+    ]
+    .map(|what| all.get(what));
+    let [passed, passed_dirs] =
+        ["names of files passed", "names of directories passed"].map(|what| all.get(what));
+    let [linked, linked_moves, colocated, apart] = [
+        "second names made",
+        "subtrees moved with files of several names",
+        "directories moved for second names",
+        "second names not made",
+    ]
+    .map(|what| all.get(what));
     // The seeds must reach every feature.
     assert!(
         moves > SEEDS && crashes_moving > SEEDS / 4 && redirected > SEEDS,

@@ -21,7 +21,7 @@ struct Table {
 
 impl Table {
     fn set(&mut self, ino: Ino, client: ClientId, lock: Lock, ticket: Option<u32>) -> LockOutcome {
-        let outcome = self.locks.set((ino, client), lock, ticket, &mut self.served);
+        let outcome = self.locks.set(ino, client, lock, ticket, &mut self.served);
         self.locks.validate();
         outcome
     }
@@ -141,9 +141,9 @@ fn a_cancel_finds_exactly_the_request_that_waits() {
     let wish = lock(LockMode::Write, 0, 9);
     table.set(FILE, B, wish, Some(1));
     let other = Lock { end: 8, ..wish };
-    assert_eq!(table.locks.cancel((FILE, B), &other, &mut table.served), None);
-    assert_eq!(table.locks.cancel((FILE, C), &wish, &mut table.served), None);
-    assert_eq!(table.locks.cancel((FILE, B), &wish, &mut table.served), Some(1));
+    assert_eq!(table.locks.cancel(FILE, B, &other, &mut table.served), None);
+    assert_eq!(table.locks.cancel(FILE, C, &wish, &mut table.served), None);
+    assert_eq!(table.locks.cancel(FILE, B, &wish, &mut table.served), Some(1));
 }
 
 #[test]

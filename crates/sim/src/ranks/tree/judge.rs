@@ -1,48 +1,54 @@
 //! Whether the answers to clients that rename directories are possible.
 
-use std::collections::BTreeMap;
-
 use types::{Errno, Ino, Result as Answered};
 use wire::Answer;
 
-use super::{FIRST, LAST, Step};
+use super::{FIRST, LAST};
+use crate::call::CallKind;
+use crate::ranks::judge::names_of;
 use crate::ranks::register::Place;
-use crate::ranks::script::Script;
+use crate::ranks::script::{Role, Script};
 use crate::ranks::{Event, Ranks};
 
 impl Ranks {
     /// Nothing was done.
-    pub(super) fn tree_refused(&mut self, client: usize, (step, at): (&Step, u64), errno: Errno) {
-        self.world.note(format_args!("client.{client} {step:?} was refused: {errno}"));
-        let may_be = match (step, errno) {
-            (_, Errno::Busy) => true,
-            (Step::Rename(..), Errno::CrossDevice) => true,
-            (_, Errno::Stale) => step.dirs().into_iter().any(|dir| self.tree.is_gone(dir)),
-            (Step::Rename(from, to), Errno::Invalid) => {
+    pub(super) fn tree_refused(&mut self, client: usize, call: &CallKind, at: u64, errno: Errno) {
+        self.world.note(format_args!("client.{client} {call:?} was refused: {errno}"));
+        let dirs = call.touched().0;
+        let may_be = match (call, errno) {
+            (_, Errno::Busy) | (CallKind::Rename { .. }, Errno::CrossDevice) => true,
+            (_, Errno::Stale) => dirs.iter().any(|dir| self.tree.is_gone(*dir)),
+            (CallKind::Rename { from, to, .. }, Errno::Invalid) => {
                 let ino = self.registers.now(from);
                 // A pending rename may bring another directory there, or away.
                 ino.is_some_and(|ino| self.tree.is_within(to.0, ino))
                     || self.others_changed(client, at)
             }
-            (Step::Rename(_, place) | Step::Rmdir(place), Errno::NotEmpty) => {
-                let there = self.registers.now(place);
-                there.is_some_and(|there| !self.registers.in_dir(there).is_empty())
-                    || self.others_changed(client, at)
+            (CallKind::Rename { to, .. }, Errno::NotEmpty) => {
+                self.has_names(to) || self.others_changed(client, at)
+            }
+            (CallKind::Rmdir { parent, name }, Errno::NotEmpty) => {
+                self.has_names(&(*parent, name.clone())) || self.others_changed(client, at)
             }
             _ => false,
         };
         if !may_be {
-            let ways: Vec<Vec<Ino>> = step.dirs().iter().map(|dir| self.tree.way(*dir)).collect();
+            let ways: Vec<Vec<Ino>> = dirs.iter().map(|dir| self.tree.way(*dir)).collect();
             return self.world.fail(format!(
-                "client.{client} {step:?} was refused: {errno}; they are in {ways:?}"
+                "client.{client} {call:?} was refused: {errno}; they are in {ways:?}"
             ));
         }
         match errno {
-            Errno::Busy => self.report.busy_dirs += 1,
-            Errno::CrossDevice => self.report.kept_dirs += 1,
+            Errno::Busy => self.world.tally.count("renames of directories refused as busy", 1),
+            Errno::CrossDevice => self.world.tally.count("renames of directories that stayed", 1),
             _ => {}
         }
-        self.tree_next(client);
+        self.next_turn(client);
+    }
+
+    fn has_names(&self, place: &Place) -> bool {
+        let there = self.registers.now(place);
+        there.is_some_and(|there| !self.registers.in_dir(there).is_empty())
     }
 
     /// Whether another client has changed something since then, or may have.
@@ -57,54 +63,50 @@ impl Ranks {
     pub(super) fn tree_done(
         &mut self,
         client: usize,
-        step: Step,
+        call: &CallKind,
         at: u64,
-        result: Answered<Answer>,
+        result: &Answered<Answer>,
     ) {
-        self.report.judged += 1;
+        self.world.tally.count("answers judged", 1);
         let when = (at, self.world.now);
-        let text = format!("client.{client} {step:?} got {result:?}");
-        let judged = match (step, result) {
-            (Step::MakeDir(place), Ok(Answer::Attr(attr))) => {
-                self.tree.dirs.insert(attr.ino, (place.clone(), client));
+        let text = format!("client.{client} {call:?} got {result:?}");
+        let judged = match (call, result) {
+            (CallKind::Create { parent, name, .. }, Ok(Answer::Attr(attr))) => {
+                let place = (*parent, name.clone());
+                if attr.is_dir() {
+                    self.tree.dirs.insert(attr.ino, (place.clone(), client));
+                }
                 self.tree_made(place, attr.ino, when)
             }
-            (Step::Create(place), Ok(Answer::Attr(attr))) => self.tree_made(place, attr.ino, when),
-            (Step::Rmdir(place), Ok(Answer::Done)) => self.tree_removed(client, &place, when),
-            (Step::Rename(from, to), Ok(Answer::Done)) => {
-                self.tree_renamed(client, (from, to), when)
+            (CallKind::Rmdir { parent, name }, Ok(Answer::Done)) => {
+                self.tree_removed(client, &(*parent, name.clone()), when)
             }
-            (Step::Lookup(place), result) => {
+            (CallKind::Rename { from, to, .. }, Ok(Answer::Done)) => {
+                self.tree_renamed(client, (from.clone(), to.clone()), when)
+            }
+            (CallKind::Lookup { parent, name }, result) => {
                 let found = match result {
                     Ok(Answer::Attr(attr)) => Ok(Some(attr.ino)),
                     Err(failure) if failure.errno == Errno::NotFound => Ok(None),
                     _ => Err("no such answer was possible"),
                 };
                 found.and_then(|found| {
-                    let right = found == self.registers.now(&place);
+                    let right = found == self.registers.now(&(*parent, name.clone()));
                     if right { Ok(()) } else { Err("the name is another one") }
                 })
             }
-            (Step::List(dir), Ok(Answer::Entries { entries, .. })) => {
-                let prefix = format!("t{client}.").into_bytes();
-                let of = |name: &Vec<u8>| self.at_rest || name.starts_with(&prefix);
-                let mut known = self.registers.in_dir(dir);
-                known.retain(|name, _| of(name));
-                let listed: Vec<(Vec<u8>, Ino)> =
-                    entries.into_iter().map(|(name, attr)| (name, attr.ino)).collect();
-                let mut listed: BTreeMap<Vec<u8>, Ino> = listed.into_iter().collect();
-                listed.retain(|name, _| of(name));
-                if known == listed { Ok(()) } else { Err("the listing is not what is there") }
+            (CallKind::List { dir, .. }, Ok(Answer::Entries { entries, .. })) => {
+                self.judge_listing(*dir, &format!("t{client}."), self.at_rest, names_of(entries))
             }
-            (Step::Export(..), Ok(Answer::Done)) => {
-                self.report.moves += 1;
+            (CallKind::Export { .. }, Ok(Answer::Done)) => {
+                self.world.tally.count("subtrees moved", 1);
                 Ok(())
             }
-            (Step::Export(..), Err(failure)) if failure.errno == Errno::Busy => {
-                self.report.refused += 1;
+            (CallKind::Export { .. }, Err(failure)) if failure.errno == Errno::Busy => {
+                self.world.tally.count("moves refused", 1);
                 Ok(())
             }
-            (step, Err(failure)) => return self.tree_refused(client, (&step, at), failure.errno),
+            (_, Err(failure)) => return self.tree_refused(client, call, at, failure.errno),
             _ => Err("no such answer was possible"),
         };
         self.tree.changed.insert(client, self.world.now);
@@ -112,7 +114,7 @@ impl Ranks {
         let rings = !self.others_changed(client, self.world.now) && self.tree.has_ring();
         match judged {
             Ok(()) if rings => self.world.fail(format!("{text}: a directory is below itself")),
-            Ok(()) => self.tree_next(client),
+            Ok(()) => self.next_turn(client),
             Err(violation) => self.world.fail(format!("{text}: {violation}")),
         }
     }
@@ -134,7 +136,7 @@ impl Ranks {
     ) -> Result<(), &'static str> {
         let Some(ino) = self.registers.now(place) else { return Err("it was not there") };
         // Another client may already know that its directory moved.
-        let prefix = format!("t{client}.").into_bytes();
+        let prefix = format!("t{client}.");
         if self.registers.in_dir(ino).keys().any(|name| name.starts_with(&prefix)) {
             return Err("a directory with names was removed");
         }
@@ -174,9 +176,10 @@ impl Ranks {
         if removed.into_iter().any(|dir| !self.registers.in_dir(*dir).is_empty()) {
             return self.world.fail("a directory with names was removed".into());
         }
+        self.workers[FIRST].tries = 0;
         for dir in self.tree.all() {
-            self.tree.tries.insert(FIRST, 0);
-            self.workers[FIRST].script.push_back(Script::Tree(Step::List(dir)));
+            let script = Script { role: Role::Tree, ..Script::list(dir) };
+            self.workers[FIRST].script.push_back(script);
         }
         self.world.schedule(1, Event::Turn(FIRST));
     }
