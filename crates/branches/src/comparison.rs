@@ -135,7 +135,7 @@ impl Sides for BranchComparison<'_> {
             }
             // Not in the server's memory, or not there any more: walking to where it was tells.
             let path = self.path_of(dir)?;
-            let is_there = |path| self.fs.walk_to_as(&Cred::root(), (Ino::ROOT, path), dir);
+            let is_there = |path| self.fs.walk_to_as(&Cred::root(), Ino::ROOT, path, dir);
             if !path.as_ref().map_or(Ok(false), is_there)? {
                 self.gone.insert(dir);
                 return Ok(None);

@@ -80,7 +80,7 @@ impl SnapshotView {
     pub(crate) fn compose(&mut self, layer: &Layer, known: Seq, made: &mut MadeDirs) -> Result<()> {
         let bytes = read_layer(&*self.store, layer)?;
         let (store, number, fetched) = (&*self.store, self.number, &mut self.fetched);
-        let result = self.inner.compose(&bytes, (known, made), |dir| {
+        let result = self.inner.compose(&bytes, known, made, |dir| {
             *fetched += 1;
             load_dir_at(store, dir, number)
         });
@@ -194,7 +194,7 @@ impl SnapshotView {
         while at < attr.size {
             let length = (attr.size - at).min(span);
             let bytes = usize::try_from(length).unwrap_or(usize::MAX);
-            let piece = self.content.read_at((attr.ino, attr.stripe), at, bytes)?;
+            let piece = self.content.read_at(attr.striped(), at, bytes)?;
             at += length;
             take(&piece)?;
         }
@@ -216,7 +216,7 @@ impl SnapshotView {
                 return Ok(inline[from..inline.len().min(from + length)].to_vec());
             }
         }
-        self.content.read_at((attr.ino, attr.stripe), offset, length)
+        self.content.read_at(attr.striped(), offset, length)
     }
 
     /// The policy in force in a directory, as the snapshot and the layers say it.

@@ -16,7 +16,7 @@ use namespace::PlannedInode;
 use objstore::{Expect, LockGuard, Version};
 use types::{
     Attr, AttrChange, EntryName, Errno, Error, FileType, Ino, RenameFlags, Result, Seq, Set,
-    Stripe, Timestamp,
+    Stripe, StripedFile, Timestamp,
 };
 
 use crate::squash::squashed;
@@ -105,7 +105,8 @@ impl Work {
             data: new.data,
         };
         let cred = self.view.cred.clone();
-        let ino = self.view.on(name, |inner| inner.create(&cred, (parent, name), &new))?;
+        let ino =
+            self.view.on(name, |inner| inner.create(&cred, EntryName::new(parent, name), &new))?;
         self.fresh.insert(ino);
         self.commit_much()?;
         Ok(ino)
@@ -206,7 +207,7 @@ impl Work {
         head: &[u8],
         source: &mut dyn Read,
     ) -> Result<()> {
-        let size = self.view.content.write_new((ino, stripe), head, source)?;
+        let size = self.view.content.write_new(StripedFile::new(ino, stripe), head, source)?;
         let (cred, time) = self.now();
         self.view.on(b"", |inner| {
             inner.change(|namespace| namespace.plan().setdata(&cred, ino, b"", size, time))
@@ -255,8 +256,7 @@ impl Work {
         flags: RenameFlags,
     ) -> Result<()> {
         let (cred, time) = self.now();
-        let (old, new) = ((from.dir, from.name), (to.dir, to.name));
-        self.view.on(from.name, |inner| inner.rename(&cred, old, new, flags, time))
+        self.view.on(from.name, |inner| inner.rename(&cred, from, to, flags, time))
     }
 
     /// Gives an inode one more name.

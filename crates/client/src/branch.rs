@@ -136,7 +136,8 @@ impl BranchView {
     pub fn compose<E>(
         &mut self,
         layer: &[u8],
-        (known, made): (Seq, &mut MadeDirs),
+        known: Seq,
+        made: &mut MadeDirs,
         mut fetch: impl FnMut(Ino) -> Result<Option<LoadedDir>, E>,
     ) -> Result<(), LayerError<E>> {
         let mut reader = SegmentReader::open(layer)?;
@@ -220,12 +221,11 @@ impl BranchView {
     pub fn create(
         &mut self,
         cred: &Cred,
-        place: (Ino, &[u8]),
+        entry: EntryName<'_>,
         new: &PlannedInode<'_>,
     ) -> Result<Ino, Refusal> {
         let mut numbers = self.numbers;
         let ino = numbers.take().ok_or(Errno::NoSpace)?;
-        let entry = EntryName::new(place.0, place.1);
         let planned = self.namespace.plan().create(cred, entry, new, ino).map(Planned::from)?;
         self.numbers = numbers;
         self.append(&planned);
@@ -252,12 +252,11 @@ impl BranchView {
     pub fn rename(
         &mut self,
         cred: &Cred,
-        from: (Ino, &[u8]),
-        to: (Ino, &[u8]),
+        from: EntryName<'_>,
+        to: EntryName<'_>,
         flags: RenameFlags,
         time: Timestamp,
     ) -> Result<(), Refusal> {
-        let (from, to) = (EntryName::new(from.0, from.1), EntryName::new(to.0, to.1));
         if let Some(planned) = self.namespace.plan().rename(cred, from, to, flags, time)? {
             self.append(&planned);
         }

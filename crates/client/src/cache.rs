@@ -202,7 +202,7 @@ impl Cache {
             Asked::Lookup((parent, name)) => {
                 let Some(grants) = grants else { return };
                 match result {
-                    Ok(Answer::Attr(attr)) => self.learn((parent, name), attr, grants.inode),
+                    Ok(Answer::Attr(attr)) => self.learn(parent, name, attr, grants.inode),
                     Ok(_) => {}
                     Err(_) => {
                         self.set(parent, name, None);
@@ -214,7 +214,7 @@ impl Cache {
             }
             Asked::List { dir, after, attrs } => {
                 if let (Some(grants), Ok(Answer::Entries { entries, more })) = (grants, result) {
-                    self.list((dir, after), entries, *more, attrs && grants.inode);
+                    self.list(dir, after, entries, *more, attrs && grants.inode);
                 }
             }
             Asked::Change { kind, inos, places } => {
@@ -222,13 +222,13 @@ impl Cache {
                 // change may have taken effect: other clients see it while the journal cannot be
                 // written.
                 let kind = if time.0 == 0 && result.is_ok() { Kind::Other } else { kind };
-                self.changed(kind, (inos, places), result, grants);
+                self.changed(kind, inos, places, result, grants);
             }
         }
     }
 
     /// Caches a name and its inode.
-    fn learn(&mut self, (parent, name): Place, attr: &Attr, inode: bool) {
+    fn learn(&mut self, parent: Ino, name: Box<[u8]>, attr: &Attr, inode: bool) {
         self.set(parent, name, Some(attr.ino));
         if !inode {
             return;
@@ -245,16 +245,17 @@ impl Cache {
 
     fn list(
         &mut self,
-        (ino, after): (Ino, Option<Box<[u8]>>),
+        dir: Ino,
+        after: Option<Box<[u8]>>,
         entries: &[(Vec<u8>, Attr)],
         more: bool,
         inode: bool,
     ) {
         for (name, attr) in entries {
             let inode = inode && !attr.is_dir() && attr.nlink == 1;
-            self.learn(place(ino, name), attr, inode);
+            self.learn(dir, name.as_slice().into(), attr, inode);
         }
-        let Some(dir) = self.dirs.get_mut(&ino) else { return };
+        let Some(dir) = self.dirs.get_mut(&dir) else { return };
         // Only a listing from the start to the end, all of it while the capability was held.
         let goes_on = after.is_none() || after == dir.listed;
         let last = entries.last().map(|(name, _)| name.as_slice().into());
@@ -314,7 +315,8 @@ impl Cache {
     fn changed(
         &mut self,
         kind: Kind,
-        (inos, places): ([Option<Ino>; 2], [Option<Place>; 2]),
+        inos: [Option<Ino>; 2],
+        places: [Option<Place>; 2],
         result: &Result<Answer, Failure>,
         grants: Option<Grants>,
     ) {
@@ -340,9 +342,9 @@ impl Cache {
             return;
         };
         match (kind, places) {
-            (Kind::Create, [Some(at), _]) => {
+            (Kind::Create, [Some((parent, name)), _]) => {
                 let Answer::Attr(attr) = answer else { return };
-                self.learn(at, attr, grants.inode);
+                self.learn(parent, name, attr, grants.inode);
                 if attr.is_dir()
                     && grants.inode
                     && let Some(dir) = self.dirs.get_mut(&attr.ino)
@@ -421,7 +423,8 @@ impl Cache {
 
 /// Follows a path whose directories are all cached: `look` finds the inode of a name.
 pub(crate) fn walk(
-    (base, path): (Ino, &[u8]),
+    base: Ino,
+    path: &[u8],
     look: impl Fn(Ino, &[u8]) -> Option<Result<Option<Ino>, Errno>>,
     attr: impl Fn(Ino) -> Option<Attr>,
 ) -> Option<Result<Answer, Failure>> {

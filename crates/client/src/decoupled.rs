@@ -15,7 +15,7 @@ use namespace::{Mode, Namespace, Planned, PlannedInode, Refusal};
 use types::{
     Attr, AttrChange, ClientId, Cred, EntryName, Epoch, Errno, FILE_BYTES_MAX, FileType,
     INLINE_BYTES_MAX, Ino, InoRange, MODE_TYPE, Origin, RenameFlags, Seq, Stripe, Timestamp,
-    XattrChange, XattrFlags, check_name,
+    XattrChange, check_name,
 };
 
 /// The grant of the monitor and the server to a client.
@@ -302,12 +302,11 @@ impl ClientSubtree {
     pub fn rename(
         &mut self,
         cred: &Cred,
-        from: (Ino, &[u8]),
-        to: (Ino, &[u8]),
+        from: EntryName<'_>,
+        to: EntryName<'_>,
         flags: RenameFlags,
         time: Timestamp,
     ) -> Result<(), Refusal> {
-        let (from, to) = (EntryName::new(from.0, from.1), EntryName::new(to.0, to.1));
         let planned = self.view().namespace.plan().rename(cred, from, to, flags, time)?;
         if let Some(planned) = planned {
             self.append_planned(&planned);
@@ -323,11 +322,10 @@ impl ClientSubtree {
         &mut self,
         cred: &Cred,
         ino: Ino,
-        to: (Ino, &[u8]),
+        to: EntryName<'_>,
         time: Timestamp,
     ) -> Result<(), Refusal> {
-        let planned =
-            self.view().namespace.plan().link(cred, ino, EntryName::new(to.0, to.1), time)?;
+        let planned = self.view().namespace.plan().link(cred, ino, to, time)?;
         self.append_planned(&planned);
         Ok(())
     }
@@ -356,11 +354,9 @@ impl ClientSubtree {
         &mut self,
         cred: &Cred,
         ino: Ino,
-        xattr: (&[u8], Option<&[u8]>),
-        flags: XattrFlags,
+        change: XattrChange<'_>,
         time: Timestamp,
     ) -> Result<(), Refusal> {
-        let change = XattrChange { name: xattr.0, value: xattr.1, flags };
         let planned = self.view().namespace.plan().setxattr(cred, ino, change, time)?;
         self.append_planned(&planned);
         Ok(())

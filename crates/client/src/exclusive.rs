@@ -266,7 +266,7 @@ impl ExclusiveDirs {
     fn change(&mut self, cred: &Cred, op: &Op<'_>, now: Timestamp) -> LocalResult {
         match *op {
             Op::Change(ChangeOp::Create { parent, name, ref new }) => {
-                self.create(cred, (parent, name), new, now)
+                self.create(cred, EntryName::new(parent, name), new, now)
             }
             Op::Change(ChangeOp::Unlink { parent, name }) => {
                 self.named(parent, name)?;
@@ -358,14 +358,13 @@ impl ExclusiveDirs {
     fn create(
         &mut self,
         cred: &Cred,
-        (parent, name): (Ino, &[u8]),
+        entry: EntryName<'_>,
         new: &wire::NewInode<'_>,
         time: Timestamp,
     ) -> LocalResult {
-        let Some(stripe) = self.dirs.get(&parent).copied() else { return Err(Not::Known) };
+        let Some(stripe) = self.dirs.get(&entry.dir).copied() else { return Err(Not::Known) };
         let wire::NewInode { mode, owner, rdev, size, mtime, atime, data, open: _ } = *new;
         let new = PlannedInode { mode, owner, rdev, stripe, size, time, mtime, atime, data };
-        let entry = EntryName::new(parent, name);
         let planned = self.view.plan().create(cred, entry, &new, Ino(u64::MAX))?;
         let Some(ino) = self.take_number() else { return Err(Not::Numbered) };
         self.apply(&Event::Create(Create { ino, ..planned }));

@@ -218,7 +218,7 @@ impl Held {
 
     /// Takes out the state of a file, except for opens without a reply, of which there are this
     /// many for reading and for writing.
-    pub(crate) fn take_out(&mut self, ino: Ino, (reading, writing): (u32, u32)) -> FileState {
+    pub(crate) fn take_out(&mut self, ino: Ino, reading: u32, writing: u32) -> FileState {
         let mut open = Open::default();
         if let Some(known) = self.opens.get_mut(&ino) {
             open = *known;

@@ -145,26 +145,31 @@ impl Leases {
         let place = dir.ino;
         match (asked, &reply.result) {
             (Asked::Lookup { parent, name }, result) if parent == place => match result {
-                Ok(Answer::Attr(attr)) => self.learn((parent, name), attr, inode, until),
+                Ok(Answer::Attr(attr)) => self.learn(parent, name, attr, inode, until),
                 Ok(_) => {}
                 Err(_) => self.learn_name(parent, name, None, until),
             },
             (Asked::Walk { name }, Ok(Answer::Walked { parent, attr })) if *parent == place => {
                 match attr {
-                    Some(attr) => self.learn((*parent, name), attr, inode, until),
+                    Some(attr) => self.learn(*parent, name, attr, inode, until),
                     None => self.learn_name(*parent, name, None, until),
                 }
             }
             (Asked::Attr, Ok(Answer::Attr(attr))) if inode => self.learn_attr(attr, until),
             (Asked::List { dir, after, attrs }, Ok(Answer::Entries { entries, more })) => {
-                self.list((dir, after), (entries, *more), attrs && inode, until);
+                for (name, attr) in entries {
+                    let inode = attrs && inode && !attr.is_dir() && attr.nlink == 1;
+                    self.learn(dir, name.as_slice().into(), attr, inode, until);
+                }
+                let last = entries.last().map(|(name, _)| name.as_slice().into());
+                self.listed(dir, after, last, *more, until);
             }
             _ => {}
         }
         self.shrink();
     }
 
-    fn learn(&mut self, (parent, name): (Ino, Box<[u8]>), attr: &Attr, inode: bool, until: Moment) {
+    fn learn(&mut self, parent: Ino, name: Box<[u8]>, attr: &Attr, inode: bool, until: Moment) {
         self.learn_name(parent, name, Some(attr.ino), until);
         if inode {
             self.learn_attr(attr, until);
@@ -194,18 +199,16 @@ impl Leases {
         }
     }
 
-    fn list(
+    /// A listing behind a name came up to `last`.
+    fn listed(
         &mut self,
-        (ino, after): (Ino, Option<Box<[u8]>>),
-        (entries, more): (&[(Vec<u8>, Attr)], bool),
-        inode: bool,
+        dir: Ino,
+        after: Option<Box<[u8]>>,
+        last: Option<Box<[u8]>>,
+        more: bool,
         until: Moment,
     ) {
-        for (name, attr) in entries {
-            let inode = inode && !attr.is_dir() && attr.nlink == 1;
-            self.learn((ino, name.as_slice().into()), attr, inode, until);
-        }
-        let dir = self.dirs.entry(ino).or_default();
+        let dir = self.dirs.entry(dir).or_default();
         // Only a listing from the start to the end, as long as its first part holds.
         let before = match (&after, dir.listed.take()) {
             (None, _) => Some(until),
@@ -219,8 +222,7 @@ impl Leases {
             dir.complete = dir.complete.max(Some(before));
             return;
         }
-        let last = entries.last().map(|(name, _)| name.as_slice().into()).or(after);
-        dir.listed = last.map(|last| (last, before));
+        dir.listed = last.or(after).map(|last| (last, before));
     }
 
     /// Drops expired entries if the cache is large, and everything if that is not enough.

@@ -38,8 +38,9 @@ pub use held::FileState;
 pub use job::{
     ChangeStep, Completion, CompositionRun, Earlier, EarlierMerge, HeldPart, JobEffect, JobInput,
     JobRun, JournalPart, LeftJournals, Material, MechanismEffect, MechanismInput, MechanismStage,
-    MergedBy, OwnerNote, PartSync, Places, Reached, References, Sealed, SentJournal, SentMerge,
-    Step, SubtreeJob, SyncDue, SyncWhen, is_restarted, sum_of_reports, term_of,
+    MergedBy, OwnerNote, PartEffect, PartRun, PartSync, Places, Reached, References, Sealed,
+    SentJournal, SentMerge, Step, SubtreeJob, SyncDue, SyncWhen, is_restarted, sum_of_reports,
+    term_of,
 };
 pub use left::{IntactJournal, LogNeed, LogState, LogStep, in_order};
 pub use reach::{Attempts, fenced, refusal, server_of, unreached};

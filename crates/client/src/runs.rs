@@ -115,8 +115,10 @@ impl ByReference {
     /// If the journal cannot be merged by reference. A damaged journal counts as impossible: the
     /// server will name the damage.
     pub fn of(
-        (header, blocks): (&SegmentHeader, &[impl AsRef<[u8]>]),
-        (root, is_empty): (&Attr, bool),
+        header: &SegmentHeader,
+        blocks: &[impl AsRef<[u8]>],
+        root: &Attr,
+        is_empty: bool,
         worth: RunThreshold,
     ) -> Result<Self, ByValue> {
         let mut split = Split::new(root, is_empty);

@@ -8,7 +8,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 use objstore::Store;
-use types::{Errno, Error, Ino, Result, Stripe};
+use types::{Errno, Error, Result, Stripe, StripedFile};
 
 use crate::extents::{self, Objects};
 use crate::sums::{Seal, Sums};
@@ -37,9 +37,9 @@ impl ContentStore {
     ///
     /// # Errors
     /// `EIO`, `EACCES`.
-    pub fn read_at(&self, place: (Ino, Stripe), offset: u64, length: usize) -> Result<Vec<u8>> {
+    pub fn read_at(&self, file: StripedFile, offset: u64, length: usize) -> Result<Vec<u8>> {
         let mut bytes = vec![0; length];
-        Objects::new(&*self.store, &self.sums, place).read_into(offset, &mut bytes)?;
+        Objects::new(&*self.store, &self.sums, file).read_into(offset, &mut bytes)?;
         Ok(bytes)
     }
 
@@ -48,14 +48,9 @@ impl ContentStore {
     ///
     /// # Errors
     /// Those of the source; `ENOSPC`, `EIO`.
-    pub fn write_new(
-        &self,
-        (ino, stripe): (Ino, Stripe),
-        head: &[u8],
-        source: &mut dyn Read,
-    ) -> Result<u64> {
-        let objects = Objects::new(&*self.store, &self.sums, (ino, stripe));
-        let span = self.span_bytes(stripe);
+    pub fn write_new(&self, file: StripedFile, head: &[u8], source: &mut dyn Read) -> Result<u64> {
+        let objects = Objects::new(&*self.store, &self.sums, file);
+        let span = self.span_bytes(file.stripe);
         let mut content = head.chain(source);
         let (mut buffer, mut length) = (Vec::new(), 0);
         loop {
@@ -67,7 +62,7 @@ impl ContentStore {
             if (buffer.len() as u64) < span {
                 objects.sync_all(length)?;
                 objects.seal(Seal::Durable);
-                self.sums.forget(ino);
+                self.sums.forget(file.ino);
                 return Ok(length);
             }
         }

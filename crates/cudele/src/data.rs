@@ -6,7 +6,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 use objstore::SyncScope;
-use types::{Attr, Errno, Error, INLINE_BYTES_MAX, Ino, Result, Stripe};
+use types::{Attr, Errno, Error, INLINE_BYTES_MAX, Ino, Result, StripedFile};
 use wire::{Op, ReadOp};
 
 use crate::fs::bytes_answer;
@@ -42,7 +42,7 @@ impl Fs {
     /// Those of the source; `ENOSPC`, `EIO`.
     pub fn write_large(
         &self,
-        (ino, stripe): (Ino, Stripe),
+        file: StripedFile,
         head: &[u8],
         source: &mut dyn Read,
     ) -> Result<u64> {
@@ -50,16 +50,17 @@ impl Fs {
         let mut content = head.chain(source);
         let mut buffer = Vec::new();
         let mut length = 0;
+        let StripedFile { ino, stripe } = file;
         let span = stripe.bytes() * extents::at_once(&**self.store(), stripe) as u64;
         self.share_sums(ino, false);
         loop {
             buffer.clear();
             let piece = (&mut content).take(span).read_to_end(&mut buffer);
             piece.map_err(source_error)?;
-            self.write_at((ino, stripe), length, &buffer)?;
+            self.write_at(file, length, &buffer)?;
             length += buffer.len() as u64;
             if (buffer.len() as u64) < span {
-                self.seal((ino, stripe), Seal::Written, true);
+                self.seal(file, Seal::Written, true);
                 return Ok(length);
             }
         }
@@ -89,14 +90,14 @@ impl Fs {
         };
         let attr = dir.create(name, &NewFile { size: 0, data: &[], ..*new })?;
         self.want_sums(attr.ino, dir.checksums());
-        let size = self.write_large((attr.ino, attr.stripe), &head, source)?;
-        self.sync_file((attr.ino, attr.stripe), size)?;
-        self.seal((attr.ino, attr.stripe), Seal::Durable, true);
+        let size = self.write_large(attr.striped(), &head, source)?;
+        self.sync_file(attr.striped(), size)?;
+        self.seal(attr.striped(), Seal::Durable, true);
         self.forget_sums(attr.ino);
         if let Err(error) = dir.set_data_under(name, attr.ino, &[], size) {
             if matches!(error.errno, Errno::Stale | Errno::NotFound) {
                 // Another client removed the file, and the server does not know its content.
-                self.delete_data((attr.ino, attr.stripe), size)?;
+                self.delete_data(attr.striped(), size)?;
             }
             return Err(error);
         }
@@ -181,7 +182,7 @@ impl Fs {
         let stripe = attr.stripe.bytes();
         let span = stripe * extents::at_once(&**self.store(), attr.stripe) as u64;
         let length = usize::try_from((attr.size - at).min(span)).unwrap_or(usize::MAX);
-        let bytes = self.read_at((attr.ino, attr.stripe), at, length)?;
+        let bytes = self.read_at(attr.striped(), at, length)?;
         let stripe = usize::try_from(stripe).unwrap_or(usize::MAX);
         if bytes.chunks(stripe).any(|chunk| chunk.iter().all(|byte| *byte == 0)) {
             self.check_exists(attr.ino)?;

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use types::{Attr, AttrChange, Errno, Error, FileType, Ino, Path, RenameFlags, Result, Timestamp};
+use types::{
+    Attr, AttrChange, EntryName, Errno, Error, FileType, Ino, Path, RenameFlags, Result, Timestamp,
+};
 use wire::{Answer, ChangeOp, NewInode, Op, ReadOp};
 
 use crate::Fs;
@@ -271,7 +273,8 @@ impl Dir {
         let Some(log) = self.log.as_ref().or(to.log.as_ref()) else { return Ok(()) };
         let back = if flags.exchange { Some(self.lookup(name)?) } else { None };
         let moved = to.lookup(new_name)?;
-        log.renamed((self.ino, name), (to.ino, new_name), &moved, back.as_ref())?;
+        let (from, to) = (EntryName::new(self.ino, name), EntryName::new(to.ino, new_name));
+        log.renamed(from, to, &moved, back.as_ref())?;
         log.shorten(&self.fs);
         Ok(())
     }

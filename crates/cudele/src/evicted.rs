@@ -54,7 +54,7 @@ impl Fs {
     ) -> Result<T> {
         let walk = |at: usize| {
             let (path, ino) = places[at];
-            self.walk_to((Ino::ROOT, path), ino)
+            self.walk_to(Ino::ROOT, path, ino)
         };
         walked(places.len(), request, walk)
     }
@@ -65,15 +65,15 @@ impl Fs {
     /// # Errors
     /// `ESTALE` if the server has not loaded `base`; those of the cluster, `EACCES`, `EBUSY` in
     /// another client's subtree. A path that leads nowhere is no error.
-    pub fn walk_to(&self, from: (Ino, &Path), ino: Ino) -> Result<bool> {
-        self.walk_to_as(self.cred(), from, ino)
+    pub fn walk_to(&self, base: Ino, path: &Path, ino: Ino) -> Result<bool> {
+        self.walk_to_as(self.cred(), base, path, ino)
     }
 
     /// The same on behalf of another user.
     ///
     /// # Errors
     /// As [`Fs::walk_to`].
-    pub fn walk_to_as(&self, cred: &Cred, (base, path): (Ino, &Path), ino: Ino) -> Result<bool> {
+    pub fn walk_to_as(&self, cred: &Cred, base: Ino, path: &Path, ino: Ino) -> Result<bool> {
         let bytes = path.to_bytes();
         match self.call_as(cred, Op::Read(ReadOp::Walk { base, path: &bytes })) {
             Ok(Answer::Walked { attr, .. }) => Ok(attr.is_some_and(|attr| attr.ino == ino)),

@@ -5,12 +5,13 @@
 //!
 //! The length of a file is its inode's business: nothing here knows it or keeps to it.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use metastore::{ObjectName, SUM_BLOCK_BYTES, SUMS_PER_OBJECT};
 use objstore::{Store, SyncScope};
-use types::{Errno, Error, Ino, Result, Stripe};
+use types::{Errno, Error, Ino, Result, Stripe, StripedFile};
 
 use crate::Fs;
 use crate::sums::{Seal, Sums};
@@ -59,10 +60,10 @@ fn pieces(stripe: Stripe, offset: u64, length: u64) -> impl Iterator<Item = Piec
 }
 
 /// The part of a byte range that lies in this object, which it must touch.
-fn piece_of(stripe: Stripe, number: u64, (offset, end): (u64, u64)) -> Piece {
+fn piece_of(stripe: Stripe, number: u64, range: &Range<u64>) -> Piece {
     let start = number * stripe.bytes();
-    let from = offset.max(start) - start;
-    let to = (end - start).min(stripe.bytes());
+    let from = range.start.max(start) - start;
+    let to = (range.end - start).min(stripe.bytes());
     Piece { stripe: number, offset: from, length: to - from }
 }
 
@@ -77,18 +78,18 @@ pub(crate) fn at_once(store: &dyn Store, stripe: Stripe) -> usize {
 }
 
 impl Fs {
-    pub(crate) fn objects(&self, (ino, stripe): (Ino, Stripe)) -> Objects<'_> {
+    pub(crate) fn objects(&self, file: StripedFile) -> Objects<'_> {
         let threads = self.cluster().has_threads();
-        Objects { store: &**self.store(), ino, stripe, sums: &self.sums, threads }
+        Objects { store: &**self.store(), file, sums: &self.sums, threads }
     }
 
     /// Reads a byte range; the answer is as long as the range.
     ///
     /// # Errors
     /// `EIO`, `EACCES`.
-    pub fn read_at(&self, place: (Ino, Stripe), offset: u64, length: usize) -> Result<Vec<u8>> {
+    pub fn read_at(&self, file: StripedFile, offset: u64, length: usize) -> Result<Vec<u8>> {
         let mut bytes = vec![0; length];
-        self.read_into(place, offset, &mut bytes)?;
+        self.read_into(file, offset, &mut bytes)?;
         Ok(bytes)
     }
 
@@ -96,8 +97,8 @@ impl Fs {
     ///
     /// # Errors
     /// `EIO`, `EACCES`.
-    pub fn read_into(&self, place: (Ino, Stripe), offset: u64, buffer: &mut [u8]) -> Result<()> {
-        self.objects(place).read_into(offset, buffer)
+    pub fn read_into(&self, file: StripedFile, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.objects(file).read_into(offset, buffer)
     }
 
     /// Writes a byte range. The range has checksums after [`Fs::seal`], and is durable after
@@ -105,8 +106,8 @@ impl Fs {
     ///
     /// # Errors
     /// `ENOSPC`, `EIO`; part of the range may be written then.
-    pub fn write_at(&self, place: (Ino, Stripe), offset: u64, data: &[u8]) -> Result<()> {
-        self.objects(place).write_at(offset, data)
+    pub fn write_at(&self, file: StripedFile, offset: u64, data: &[u8]) -> Result<()> {
+        self.objects(file).write_at(offset, data)
     }
 
     /// Makes a range of a file of this length read as zeros, given as offset and length; deletes
@@ -114,17 +115,17 @@ impl Fs {
     ///
     /// # Errors
     /// `EIO`, `ENOSPC`.
-    pub fn zero_range(&self, place: (Ino, Stripe), size: u64, range: (u64, u64)) -> Result<()> {
-        self.objects(place).zero_range(size, range)
+    pub fn zero_range(&self, file: StripedFile, size: u64, range: Range<u64>) -> Result<()> {
+        self.objects(file).zero_range(size, range)
     }
 
     /// Deletes the content of a file of this length.
     ///
     /// # Errors
     /// `EIO`.
-    pub fn delete_data(&self, place: (Ino, Stripe), size: u64) -> Result<()> {
-        self.sums.remove(&self.objects(place), size, true)?;
-        self.objects(place).delete_data(size)
+    pub fn delete_data(&self, file: StripedFile, size: u64) -> Result<()> {
+        self.sums.remove(&self.objects(file), size, true)?;
+        self.objects(file).delete_data(size)
     }
 
     /// Deletes the content of a file that stays and gets other content. After a power failure the
@@ -132,25 +133,25 @@ impl Fs {
     ///
     /// # Errors
     /// `EIO`.
-    pub fn withdraw_data(&self, place: (Ino, Stripe), size: u64) -> Result<()> {
-        self.sums.remove(&self.objects(place), size, false)?;
-        self.objects(place).delete_data(size)
+    pub fn withdraw_data(&self, file: StripedFile, size: u64) -> Result<()> {
+        self.sums.remove(&self.objects(file), size, false)?;
+        self.objects(file).delete_data(size)
     }
 
     /// Makes the content of a file of this length durable, and the deletion of removed parts.
     ///
     /// # Errors
     /// `EIO`, `ENOSPC`.
-    pub fn sync_file(&self, place: (Ino, Stripe), size: u64) -> Result<()> {
-        self.objects(place).sync_all(size)
+    pub fn sync_file(&self, file: StripedFile, size: u64) -> Result<()> {
+        self.objects(file).sync_all(size)
     }
 
     /// Makes the objects with these numbers durable, or that they are gone.
     ///
     /// # Errors
     /// `EIO`, `ENOSPC`.
-    pub fn sync_stripes(&self, place: (Ino, Stripe), numbers: &[u64]) -> Result<()> {
-        self.objects(place).sync(numbers)
+    pub fn sync_stripes(&self, file: StripedFile, numbers: &[u64]) -> Result<()> {
+        self.objects(file).sync(numbers)
     }
 
     /// Where data begins at or behind an offset of a file of this length; nothing if only zeros
@@ -158,8 +159,8 @@ impl Fs {
     ///
     /// # Errors
     /// `EIO`.
-    pub fn next_data(&self, place: (Ino, Stripe), size: u64, offset: u64) -> Result<Option<u64>> {
-        self.objects(place).next_data(size, offset)
+    pub fn next_data(&self, file: StripedFile, size: u64, offset: u64) -> Result<Option<u64>> {
+        self.objects(file).next_data(size, offset)
     }
 
     /// Where zeros that take no room begin at or behind an offset of a file of this length: at its
@@ -167,8 +168,8 @@ impl Fs {
     ///
     /// # Errors
     /// `EIO`.
-    pub fn next_hole(&self, place: (Ino, Stripe), size: u64, offset: u64) -> Result<u64> {
-        self.objects(place).next_hole(size, offset)
+    pub fn next_hole(&self, file: StripedFile, size: u64, offset: u64) -> Result<u64> {
+        self.objects(file).next_hole(size, offset)
     }
 }
 
@@ -176,16 +177,15 @@ impl Fs {
 #[derive(Clone, Copy)]
 pub(crate) struct Objects<'a> {
     store: &'a dyn Store,
-    ino: Ino,
-    stripe: Stripe,
+    file: StripedFile,
     sums: &'a Sums,
     /// Several may be read, written or synced at the same time.
     threads: bool,
 }
 
 impl<'a> Objects<'a> {
-    pub(crate) fn new(store: &'a dyn Store, sums: &'a Sums, (ino, stripe): (Ino, Stripe)) -> Self {
-        Self { store, ino, stripe, sums, threads: true }
+    pub(crate) fn new(store: &'a dyn Store, sums: &'a Sums, file: StripedFile) -> Self {
+        Self { store, file, sums, threads: true }
     }
 
     pub(crate) fn store(&self) -> &'a dyn Store {
@@ -193,15 +193,15 @@ impl<'a> Objects<'a> {
     }
 
     pub(crate) fn ino(&self) -> Ino {
-        self.ino
+        self.file.ino
     }
 
     pub(crate) fn stripe(&self) -> Stripe {
-        self.stripe
+        self.file.stripe
     }
 
     pub(crate) fn name(&self, number: u64) -> String {
-        metastore::data_name(self.ino, self.stripe.pool(), number)
+        metastore::data_name(self.file.ino, self.file.stripe.pool(), number)
     }
 
     /// Does something with all items, with so many at a time; the first error ends it.
@@ -241,11 +241,11 @@ impl<'a> Objects<'a> {
     }
 
     fn prefix(&self) -> String {
-        metastore::data_prefix(self.ino, self.stripe.pool())
+        metastore::data_prefix(self.file.ino, self.file.stripe.pool())
     }
 
     pub(crate) fn sums_name(&self, number: u64) -> String {
-        metastore::sums_name(self.ino, self.stripe.pool(), number)
+        metastore::sums_name(self.file.ino, self.file.stripe.pool(), number)
     }
 
     /// The numbers of all objects of checksums that a file of this length can have.
@@ -273,8 +273,8 @@ impl<'a> Objects<'a> {
     /// The bytes of a block in the store, or `None` if the store has no byte of the block.
     pub(crate) fn read_block(&self, block: u64) -> Result<Option<Vec<u8>>> {
         let at = block * SUM_BLOCK_BYTES;
-        let name = self.name(at / self.stripe.bytes());
-        let offset = at % self.stripe.bytes();
+        let name = self.name(at / self.file.stripe.bytes());
+        let offset = at % self.file.stripe.bytes();
         match self.store.read_range(&name, offset, usize_of(SUM_BLOCK_BYTES)) {
             Ok(bytes) => Ok(Some(bytes).filter(|bytes| !bytes.is_empty())),
             Err(error) if error.errno == Errno::NotFound => Ok(None),
@@ -297,13 +297,13 @@ impl<'a> Objects<'a> {
 
     pub(crate) fn read_unverified(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         let mut rest = buffer;
-        let pieces = pieces(self.stripe, offset, rest.len() as u64).map(|piece| {
+        let pieces = pieces(self.file.stripe, offset, rest.len() as u64).map(|piece| {
             let (now, later) = std::mem::take(&mut rest).split_at_mut(usize_of(piece.length));
             rest = later;
             (piece, now)
         });
         let pieces: Vec<_> = pieces.collect();
-        self.side_by_side(at_once(self.store, self.stripe), pieces, |(piece, now)| {
+        self.side_by_side(at_once(self.store, self.file.stripe), pieces, |(piece, now)| {
             let read = match self.store.read_into(&self.name(piece.stripe), piece.offset, now) {
                 Ok(read) => read,
                 Err(error) if error.errno == Errno::NotFound => 0,
@@ -316,29 +316,30 @@ impl<'a> Objects<'a> {
 
     pub(crate) fn write_unverified(&self, offset: u64, data: &[u8]) -> Result<()> {
         let mut rest = data;
-        let pieces = pieces(self.stripe, offset, data.len() as u64).map(|piece| {
+        let pieces = pieces(self.file.stripe, offset, data.len() as u64).map(|piece| {
             let (now, later) = rest.split_at(usize_of(piece.length));
             rest = later;
             (piece, now)
         });
         let pieces: Vec<_> = pieces.collect();
-        self.side_by_side(at_once(self.store, self.stripe), pieces, |(piece, now)| {
+        self.side_by_side(at_once(self.store, self.file.stripe), pieces, |(piece, now)| {
             self.store.write_range(&self.name(piece.stripe), piece.offset, now)
         })
     }
 
-    pub(crate) fn zero_range(&self, size: u64, (offset, length): (u64, u64)) -> Result<()> {
-        let end = offset.saturating_add(length).min(size);
-        self.sums.zero(self, size, (offset, end), || self.zero_unverified(size, (offset, end)))
+    pub(crate) fn zero_range(&self, size: u64, range: Range<u64>) -> Result<()> {
+        let range = range.start..range.end.min(size);
+        self.sums.zero(self, size, &range, || self.zero_unverified(size, &range))
     }
 
-    fn zero_unverified(&self, size: u64, (offset, end): (u64, u64)) -> Result<()> {
-        let stripes = offset / self.stripe.bytes()..self.stripe.count(end);
+    fn zero_unverified(&self, size: u64, range: &Range<u64>) -> Result<()> {
+        let stripe = self.file.stripe;
+        let stripes = range.start / stripe.bytes()..stripe.count(range.end);
         self.side_by_side(self.asked_at_once(), self.numbers(stripes)?, |number| {
-            let piece = piece_of(self.stripe, number, (offset, end));
+            let piece = piece_of(stripe, number, range);
             let object = self.name(number);
-            let left = size - number * self.stripe.bytes();
-            if piece.offset == 0 && piece.length >= left.min(self.stripe.bytes()) {
+            let left = size - number * self.file.stripe.bytes();
+            if piece.offset == 0 && piece.length >= left.min(self.file.stripe.bytes()) {
                 return self.store.delete(&object).map(|_| ());
             }
             let end = (piece.offset + piece.length).min(self.held_in(&object)?);
@@ -346,7 +347,7 @@ impl<'a> Objects<'a> {
             while at < end {
                 let length = usize_of((end - at).min(ZEROS.len() as u64));
                 let zeroed = self.store.write_range(&object, at, &ZEROS[..length]);
-                zeroed.or_else(|error| self.reads_as_zeros(&object, (at, length), error))?;
+                zeroed.or_else(|error| self.reads_as_zeros(&object, at, length, error))?;
                 at += length as u64;
             }
             Ok(())
@@ -354,7 +355,7 @@ impl<'a> Objects<'a> {
     }
 
     /// A full store has no room for zeros in a hole, which needs none.
-    fn reads_as_zeros(&self, object: &str, (at, length): (u64, usize), error: Error) -> Result<()> {
+    fn reads_as_zeros(&self, object: &str, at: u64, length: usize, error: Error) -> Result<()> {
         if error.errno != Errno::NoSpace {
             return Err(error);
         }
@@ -365,7 +366,7 @@ impl<'a> Objects<'a> {
     fn delete_data(&self, size: u64) -> Result<()> {
         self.side_by_side(
             self.asked_at_once(),
-            self.numbers(0..self.stripe.count(size))?,
+            self.numbers(0..self.file.stripe.count(size))?,
             |number| self.store.delete(&self.name(number)).map(|_| ()),
         )
     }
@@ -376,7 +377,7 @@ impl<'a> Objects<'a> {
     }
 
     pub(crate) fn sync_all(&self, size: u64) -> Result<()> {
-        let stripes = self.stripe.count(size);
+        let stripes = self.file.stripe.count(size);
         if stripes > UNLISTED_MAX {
             return self.store.sync(SyncScope::Prefix(&self.prefix()));
         }
@@ -390,17 +391,17 @@ impl<'a> Objects<'a> {
     }
 
     fn next_data(&self, size: u64, offset: u64) -> Result<Option<u64>> {
-        let end = self.stripe.count(size);
-        let near = (offset / self.stripe.bytes()).saturating_add(UNLISTED_MAX).min(end);
+        let end = self.file.stripe.count(size);
+        let near = (offset / self.file.stripe.bytes()).saturating_add(UNLISTED_MAX).min(end);
         // Data is mostly near; a listing is worth its price only for the rest.
-        for stripes in [offset / self.stripe.bytes()..near, near..end] {
+        for stripes in [offset / self.file.stripe.bytes()..near, near..end] {
             let numbers = self.numbers(stripes)?;
             // One by one where that is quick, or there are few.
             let few = numbers.len() as u64 <= UNLISTED_MAX || self.asked_at_once() == 1;
             for numbers in numbers.chunks(if few { 1 } else { ANSWERS_TOGETHER }) {
                 let found = AtomicU64::new(u64::MAX);
                 self.side_by_side(self.asked_at_once(), numbers.to_vec(), |number| {
-                    let start = number * self.stripe.bytes();
+                    let start = number * self.file.stripe.bytes();
                     let at = start.max(offset);
                     if at - start < self.held_in(&self.name(number))? {
                         found.fetch_min(at, Ordering::Relaxed);
@@ -419,9 +420,9 @@ impl<'a> Objects<'a> {
     fn next_hole(&self, size: u64, offset: u64) -> Result<u64> {
         let mut at = offset;
         while at < size {
-            let number = at / self.stripe.bytes();
-            let start = number * self.stripe.bytes();
-            let held = self.held_in(&self.name(number))?.min(self.stripe.bytes());
+            let number = at / self.file.stripe.bytes();
+            let start = number * self.file.stripe.bytes();
+            let held = self.held_in(&self.name(number))?.min(self.file.stripe.bytes());
             if at - start >= held {
                 return Ok(at);
             }
@@ -447,7 +448,7 @@ impl<'a> Objects<'a> {
 
     /// The numbers of a file's objects in a range: all that may exist, of many those that do. In
     /// order.
-    fn numbers(&self, stripes: std::ops::Range<u64>) -> Result<Vec<u64>> {
+    fn numbers(&self, stripes: Range<u64>) -> Result<Vec<u64>> {
         if stripes.end.saturating_sub(stripes.start) <= self.unlisted_max() {
             return Ok(stripes.collect());
         }

@@ -41,7 +41,7 @@ impl Fs {
         let observed = Observed::default();
         let strong_logs = Arc::new(StrongLogs::default());
         let logs = strong_logs.clone();
-        let link = Arc::new(Link::new((client, Rank(0)), cluster.clone(), observed.clone(), logs));
+        let link = Arc::new(Link::new(client, Rank(0), cluster.clone(), observed.clone(), logs));
         if cluster.has_threads() {
             crate::waiting::note(&link);
         }

@@ -96,9 +96,9 @@ pub use sums::Seal;
 pub use sweep::SweptRuns;
 pub use threadless::{ThreadlessClient, ThreadlessSubtree};
 pub use types::{
-    Attr, AttrChange, ClientId, Cred, Errno, Error, FILE_BYTES_MAX, FileType, INLINE_BYTES,
-    INLINE_BYTES_MAX, Ino, InoRange, Lock, LockKind, LockMode, Path, Pool, RenameFlags, Result,
-    STRIPE_BYTES, Stripe, Timestamp, XattrFlags,
+    Attr, AttrChange, ClientId, Cred, EntryName, Errno, Error, FILE_BYTES_MAX, FileType,
+    INLINE_BYTES, INLINE_BYTES_MAX, Ino, InoRange, Lock, LockKind, LockMode, Path, Pool,
+    RenameFlags, Result, STRIPE_BYTES, Stripe, StripedFile, Timestamp, XattrFlags,
 };
 pub use user::{Page, User};
 pub use verify::Verified;

@@ -150,7 +150,8 @@ impl State {
 
 impl Link {
     pub(crate) fn new(
-        (client, rank): (ClientId, Rank),
+        client: ClientId,
+        rank: Rank,
         cluster: Arc<Cluster>,
         observed: Observed,
         logs: Arc<StrongLogs>,
@@ -196,7 +197,7 @@ impl Link {
         let (client, patience) = (state.session.client(), state.patience);
         drop(state);
         let logs = Arc::new(StrongLogs::default());
-        let link = Self::new((client, rank), self.cluster.clone(), self.observed.clone(), logs);
+        let link = Self::new(client, rank, self.cluster.clone(), self.observed.clone(), logs);
         link.lock().patience = patience;
         link
     }

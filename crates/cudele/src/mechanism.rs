@@ -13,10 +13,10 @@ use std::thread::ScopedJoinHandle;
 pub use client::{Completion, MergedBy, Step};
 use client::{
     CompositionRun, Earlier, EarlierMerge, Material, MechanismEffect, MechanismInput,
-    MechanismStage, Reached, References, SentMerge,
+    MechanismStage, References, SentMerge,
 };
 use objstore::{Expect, SyncScope};
-use policy::{Composition, Mechanism};
+use policy::Mechanism;
 use types::{Errno, Error, Ino, Result};
 use wire::{Answer, Op, ReadOp};
 
@@ -34,19 +34,6 @@ pub(crate) struct Workplace<'a> {
 }
 
 impl Workplace<'_> {
-    /// Carries a composition out. Also returns how far it came.
-    pub(crate) fn run(&self, composition: &Composition) -> (Result<Completion>, Reached) {
-        let mut run = CompositionRun::new(composition);
-        let mut input = MechanismInput::Start;
-        loop {
-            let effect = run.handle(&self.material, crate::moment(), input);
-            if let MechanismEffect::Done(result) = effect {
-                return (result, run.reached());
-            }
-            input = self.execute(effect);
-        }
-    }
-
     /// Carries a member of a parallel composition out.
     fn run_member(&self, mut member: CompositionRun) -> CompositionRun {
         let mut input = MechanismInput::Start;
@@ -68,7 +55,7 @@ impl Workplace<'_> {
             MechanismEffect::Merge(merge) => {
                 let Material { subtree, header, blocks, unused, .. } = &self.material;
                 let header = header.encode();
-                MechanismInput::Answer(send(self.fs, (&merge, *subtree, unused), (&header, blocks)))
+                MechanismInput::Answer(send(self.fs, &merge, *subtree, unused, &header, blocks))
             }
             effect @ (MechanismEffect::Note(..)
             | MechanismEffect::Root
@@ -155,7 +142,7 @@ pub(crate) fn on_earlier(
 ) -> MechanismInput {
     let MechanismEffect::Merge(merge) = effect else { return execute(fs, root, effect) };
     let rest: [&[u8]; 0] = [];
-    MechanismInput::Answer(send(fs, (&merge, root, &[]), (&journal.bytes, &rest)))
+    MechanismInput::Answer(send(fs, &merge, root, &[], &journal.bytes, &rest))
 }
 
 /// An object, if it exists.
@@ -209,8 +196,11 @@ fn execute(fs: &Fs, root: Ino, effect: MechanismEffect) -> MechanismInput {
 /// Sends a merge into a subtree, with the inode numbers that go back, and the journal behind it.
 fn send(
     fs: &Fs,
-    (merge, subtree, unused): (&SentMerge, Ino, &[u8]),
-    (header, blocks): (&[u8], &[impl AsRef<[u8]>]),
+    merge: &SentMerge,
+    subtree: Ino,
+    unused: &[u8],
+    header: &[u8],
+    blocks: &[impl AsRef<[u8]>],
 ) -> Result<Answer> {
     let chunks = merge.parts(header, blocks);
     let bytes = chunks.iter().map(|chunk| chunk.len() as u64).sum();

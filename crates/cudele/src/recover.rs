@@ -78,10 +78,10 @@ impl Cluster {
             let bytes = journal.of_client(fs.client(), known.ino, granted.epoch);
             keep_part(&state, journal.first, &bytes)?;
         }
-        let grant = (granted.range, granted.epoch);
-        let note = OwnerNote::taken_over(fs.client(), grant, &found);
-        let names = (fs.cluster_id().to_owned(), path.to_string());
-        state.set_owner(&SubtreeOwner::new(names, known.ino, known.policy.clone(), note))?;
+        let (range, epoch) = (granted.range, granted.epoch);
+        let note = OwnerNote::taken_over(fs.client(), range, epoch, &found);
+        let (cluster, at) = (fs.cluster_id().to_owned(), path.to_string());
+        state.set_owner(&SubtreeOwner::new(cluster, at, known.ino, known.policy.clone(), note))?;
         let journals = found.iter().map(RecoveredJournal::of).collect();
         let subtree = Some(Subtree::attach(fs, path.clone())?);
         Ok(Recovered { from, journals, subtree })

@@ -8,7 +8,7 @@
 use engine::ValueReader;
 use metastore::{InodeRecord, Manifest, RowValue, Scan, manifest_name};
 use objstore::ObjectStore;
-use types::{Attr, Cred, DirFragId, Errno, Error, Frag, Ino, Result};
+use types::{Attr, Cred, DirFragId, EntryName, Errno, Error, Frag, Ino, Result};
 use wire::{AdminOp, Op, ReadOp};
 
 use crate::fs::parse;
@@ -50,8 +50,10 @@ impl Fs {
             }
             None => (Ino::ROOT, Vec::new()),
         };
-        let scanned = self
-            .scan_at(self.cred(), (parent, &name), &mut |name, record| take(name, &record.attr));
+        let scanned =
+            self.scan_at(self.cred(), EntryName::new(parent, &name), &mut |name, record| {
+                take(name, &record.attr)
+            });
         scanned.map_err(|error| {
             if error.subject.is_empty() { error.about(path.to_string()) } else { error }
         })
@@ -61,7 +63,7 @@ impl Fs {
     pub(crate) fn scan_at(
         &self,
         cred: &Cred,
-        (parent, name): (Ino, &[u8]),
+        EntryName { dir: parent, name }: EntryName<'_>,
         take: &mut dyn FnMut(&[u8], &InodeRecord<'_>) -> Result<()>,
     ) -> Result<Scanned> {
         let written = self.call_as(cred, Op::Admin(AdminOp::WriteDown { parent, name }))?;
@@ -89,7 +91,7 @@ impl Fs {
             let before = done.entries;
             let mut scan = Scan::new(&manifest, &after);
             let mut content = content.then(|| Content::of(&**self.store(), dirfrag, &after));
-            match self.scan_runs(dir, (&mut scan, content.as_mut()), &mut done, take) {
+            match self.scan_runs(dir, &mut scan, content.as_mut(), &mut done, take) {
                 Ok(()) => return Ok(done),
                 // The directory was rewritten: the runs of the new manifest continue behind the
                 // last name.
@@ -105,7 +107,8 @@ impl Fs {
     fn scan_runs(
         &self,
         dir: Ino,
-        (scan, mut content): (&mut Scan, Option<&mut Content<'_>>),
+        scan: &mut Scan,
+        mut content: Option<&mut Content<'_>>,
         done: &mut Scanned,
         take: &mut dyn FnMut(&[u8], &InodeRecord<'_>) -> Result<()>,
     ) -> Result<()> {
@@ -128,7 +131,7 @@ impl Fs {
                     (Some(content), RowValue::Inode(record)) => {
                         content.entry(name, record, done, take)
                     }
-                    _ => self.entry((dir, name), value, done, take),
+                    _ => self.entry(EntryName::new(dir, name), value, done, take),
                 };
                 if let (Some(content), Ok(())) = (&mut content, &result) {
                     content.after.clear();
@@ -145,7 +148,7 @@ impl Fs {
     #[inline]
     fn entry(
         &self,
-        (dir, name): (Ino, &[u8]),
+        EntryName { dir, name }: EntryName<'_>,
         value: &RowValue<'_>,
         done: &mut Scanned,
         take: &mut dyn FnMut(&[u8], &InodeRecord<'_>) -> Result<()>,
@@ -227,7 +230,7 @@ impl Dir {
     pub fn list_stored(&self) -> Result<Vec<DirEntry>> {
         let mut all = Vec::new();
         let fs = self.fs();
-        fs.scan_at(fs.cred(), (self.ino(), b""), &mut |name, record| {
+        fs.scan_at(fs.cred(), EntryName::new(self.ino(), b""), &mut |name, record| {
             all.push(DirEntry { name: name.to_vec(), attr: record.attr });
             Ok(())
         })

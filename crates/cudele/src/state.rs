@@ -94,7 +94,8 @@ impl SubtreeOwner {
 
     /// The owner of the subtree at a path of a cluster. The numbers in use are not known exactly.
     pub(crate) fn new(
-        (cluster, path): (String, String),
+        cluster: String,
+        path: String,
         root: Ino,
         policy: String,
         note: OwnerNote,

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use client::{LogNeed, LogState, LogStep};
 use journal::{Create, Event, InodeSnapshot, SegmentHeader, Writer};
 use policy::{Checksums, Mechanism, Sharing};
-use types::{Attr, AttrChange, Epoch, Errno, Error, FileType, Ino, Result, Seq};
+use types::{Attr, AttrChange, EntryName, Epoch, Errno, Error, FileType, Ino, Result, Seq};
 
 use crate::observe::Observed;
 use crate::state::io_error;
@@ -255,8 +255,8 @@ impl StrongLog {
 
     pub(crate) fn renamed(
         &self,
-        (parent, name): (Ino, &[u8]),
-        (new_parent, new_name): (Ino, &[u8]),
+        from: EntryName<'_>,
+        to: EntryName<'_>,
         moved: &Attr,
         back: Option<&Attr>,
     ) -> Result<()> {
@@ -264,10 +264,10 @@ impl StrongLog {
         let exchanged = back.map(|attr| InodeSnapshot { attr: *attr, data: &[], extra: &[] });
         let time = crate::now();
         self.append(&Event::Rename {
-            parent,
-            name,
-            new_parent,
-            new_name,
+            parent: from.dir,
+            name: from.name,
+            new_parent: to.dir,
+            new_name: to.name,
             moved,
             exchanged,
             replaced: Ino(0),

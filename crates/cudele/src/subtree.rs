@@ -17,7 +17,8 @@ use namespace::PlannedInode;
 use objstore::Presence;
 use policy::{Check, Mechanism};
 use types::{
-    Attr, AttrChange, ClientId, Cred, Errno, Error, Ino, Path, Result, Set, Stripe, Timestamp,
+    Attr, AttrChange, ClientId, Cred, Errno, Error, Ino, Path, Result, Set, Stripe, StripedFile,
+    Timestamp,
 };
 use wire::{Answer, JobOp, Op};
 
@@ -97,10 +98,12 @@ impl Subtree {
             state.remove()?;
         }
         let note = OwnerNote::granted(fs.client(), &answer);
-        let names = (fs.cluster_id().to_owned(), path.to_string());
-        let owner =
-            SubtreeOwner { exact: true, ..SubtreeOwner::new(names, answer.root.ino, text, note) };
-        let mut subtree = Self::new(fs, path, policy.clone(), owner, (answer.root, entered))?;
+        let (cluster, at) = (fs.cluster_id().to_owned(), path.to_string());
+        let owner = SubtreeOwner {
+            exact: true,
+            ..SubtreeOwner::new(cluster, at, answer.root.ino, text, note)
+        };
+        let mut subtree = Self::new(fs, path, policy.clone(), owner, answer.root, entered)?;
         subtree.sync_as_policy_says()?;
         if policy.persists() {
             subtree.remember()?;
@@ -131,7 +134,7 @@ impl Subtree {
         let noted = || Policy::parse(&owner.policy).map(|parsed| parsed.policy);
         let policy = if in_force.is_decoupled() { in_force } else { noted()? };
         let owner = SubtreeOwner { policy: policy.to_yaml(), ..owner };
-        let mut subtree = Self::new(fs, path, policy, owner, (root, entered))?;
+        let mut subtree = Self::new(fs, path, policy, owner, root, entered)?;
         subtree.share = share.map_or_else(OnceLock::new, OnceLock::from);
         subtree.job.inner.skip_used(subtree.job.note.used);
         subtree.load_journals()?;
@@ -144,7 +147,8 @@ impl Subtree {
         path: Path,
         policy: Policy,
         owner: SubtreeOwner,
-        (root, entered): (Attr, Presence),
+        root: Attr,
+        entered: Presence,
     ) -> Result<Self> {
         let cred = fs.cred().clone();
         let exact = owner.exact;
@@ -325,7 +329,11 @@ impl Subtree {
                 let ino = self.create(parent, name, new)?;
                 self.note_content()?;
                 self.fs.want_sums(ino, self.job.policy.checksums == policy::Checksums::On);
-                let size = self.fs.write_large((ino, self.job.policy.stripe), &head, source)?;
+                let size = self.fs.write_large(
+                    StripedFile::new(ino, self.job.policy.stripe),
+                    &head,
+                    source,
+                )?;
                 self.set_size(parent, ino, size, new.mtime)?;
                 Ok((ino, size))
             }
@@ -352,7 +360,7 @@ impl Subtree {
             Err(error) if error.errno != Errno::Stale => return Err(error),
             Ok(()) => {
                 for (ino, stripe, size) in self.job.unmerged_content()? {
-                    self.fs.delete_data((ino, stripe), size)?;
+                    self.fs.delete_data(StripedFile::new(ino, stripe), size)?;
                 }
             }
             // Another client took the subtree over, with its content.

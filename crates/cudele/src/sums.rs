@@ -75,11 +75,11 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The blocks that a byte range touches.
-fn blocks(offset: u64, length: u64) -> Range<u64> {
-    if length == 0 {
+fn blocks(bytes: &Range<u64>) -> Range<u64> {
+    if bytes.is_empty() {
         return 0..0;
     }
-    offset / SUM_BLOCK_BYTES..offset.saturating_add(length).div_ceil(SUM_BLOCK_BYTES)
+    bytes.start / SUM_BLOCK_BYTES..bytes.end.div_ceil(SUM_BLOCK_BYTES)
 }
 
 impl Sums {
@@ -137,14 +137,14 @@ impl Sums {
     ) -> Result<()> {
         objects.read_unverified(offset, buffer)?;
         let file = self.file(objects.ino());
-        let wanted = blocks(offset, buffer.len() as u64);
+        let wanted = blocks(&(offset..offset.saturating_add(buffer.len() as u64)));
         let entries = locked(&file).table.entries(objects, wanted.clone(), Age::Recent);
         let entries = match entries {
             // Unreadable checksums do not make readable content unreadable.
             Err(error) if error.errno == Errno::Io => return Ok(()),
             entries => entries?,
         };
-        if misfit(objects, (wanted.start, &entries), offset, buffer)?.is_none() {
+        if misfit(objects, wanted.start, &entries, offset, buffer)?.is_none() {
             return Ok(());
         }
         // Another client may be writing: a mismatch is damage only if the entry is the same before
@@ -152,7 +152,7 @@ impl Sums {
         for _ in 0..ATTEMPTS_MAX {
             let entries = locked(&file).table.entries(objects, wanted.clone(), Age::New)?;
             objects.read_unverified(offset, buffer)?;
-            let misfit = misfit(objects, (wanted.start, &entries), offset, buffer)?;
+            let misfit = misfit(objects, wanted.start, &entries, offset, buffer)?;
             let Some((block, sum)) = misfit else { return Ok(()) };
             let after = locked(&file).table.entries(objects, block..block + 1, Age::New)?;
             if after == [SumEntry::Sum(sum)] {
@@ -174,7 +174,8 @@ impl FileSums {
 /// belongs to the block with the number that is passed.
 fn misfit(
     objects: &Objects<'_>,
-    (first, entries): (u64, &[SumEntry]),
+    first: u64,
+    entries: &[SumEntry],
     offset: u64,
     buffer: &mut [u8],
 ) -> Result<Option<(u64, Sum)>> {

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use types::{Attr, AttrChange, Cred, Ino, RenameFlags, Result, Timestamp, XattrFlags};
+use types::{Attr, AttrChange, Cred, EntryName, Ino, RenameFlags, Result, Timestamp, XattrFlags};
 use wire::{Answer, ChangeOp, Op, ReadOp};
 
 use crate::fs::{bytes_answer, unexpected};
@@ -145,8 +145,9 @@ impl<'a> User<'a> {
     ///
     /// # Errors
     /// Those of rename(2).
-    pub fn rename(&self, from: (Ino, &[u8]), to: (Ino, &[u8]), flags: RenameFlags) -> Result<()> {
-        let ((parent, name), (new_parent, new_name)) = (from, to);
+    pub fn rename(&self, from: EntryName<'_>, to: EntryName<'_>, flags: RenameFlags) -> Result<()> {
+        let (EntryName { dir: parent, name }, EntryName { dir: new_parent, name: new_name }) =
+            (from, to);
         let log = match self.log_of(parent)? {
             Some(log) => Some(log),
             None => self.log_of(new_parent)?,

@@ -11,7 +11,7 @@ use journal::SegmentHeader;
 use metastore::ProofKey;
 use metastore::request::{client_journals_prefix, proof_name, rest_name};
 use objstore::Expect;
-use types::{ClientId, Cred, Errno, Error, Ino, Path, Result, Seq};
+use types::{ClientId, Cred, EntryName, Errno, Error, Ino, Path, Result, Seq};
 
 use crate::Fs;
 use crate::fs::parse;
@@ -128,7 +128,7 @@ impl Fs {
                     .remedy("merge without a proof: then the server looks up what it needs"));
             }
             let namespace = judged.namespace_mut();
-            self.scan_at(&Cred::root(), (dir, b""), &mut |name, record| {
+            self.scan_at(&Cred::root(), EntryName::new(dir, b""), &mut |name, record| {
                 namespace.store().load_entry(dir, name, &record.attr, record.data);
                 if record.attr.is_dir() {
                     todo.push(record.attr.ino);

@@ -21,7 +21,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use cudele::{Attr, AttrChange, Errno, Error, FileType, Fs, Ino, NewFile, Policy, Result, Stripe};
+use cudele::{
+    Attr, AttrChange, Errno, Error, FileType, Fs, Ino, NewFile, Policy, Result, StripedFile,
+};
 use types::{Map, Set};
 
 use progress::Progress;
@@ -45,7 +47,7 @@ trait Target {
     /// The destination directory.
     fn root(&self) -> Ino;
     /// Creates; a directory that exists is used.
-    fn create(&mut self, dir: Ino, name: &[u8], new: &NewFile<'_>) -> Result<Made>;
+    fn create(&mut self, dir: Ino, name: &[u8], new: &NewFile<'_>) -> Result<StripedFile>;
     /// The inode of a name; `None` also where the target looks no names up.
     fn existing(&mut self, _: Ino, _: &[u8]) -> Result<Option<Attr>> {
         Ok(None)
@@ -63,19 +65,11 @@ trait Target {
     /// How long content in a directory is stored inline.
     fn inline_bytes(&mut self, dir: Ino) -> Result<u32>;
     /// Writes content that is not stored inline.
-    fn write(&mut self, made: Made, head: &[u8], rest: &mut dyn Read) -> Result<u64>;
+    fn write(&mut self, made: StripedFile, head: &[u8], rest: &mut dyn Read) -> Result<u64>;
     /// Whether the size is set after the content, because other clients see the file.
     fn size_comes_last(&self) -> bool;
     /// Executes the postponed operations.
     fn flush(&mut self) -> Result<()>;
-}
-
-/// What was created.
-#[derive(Clone, Copy, Debug)]
-struct Made {
-    ino: Ino,
-    /// How its content is striped.
-    stripe: Stripe,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -164,7 +158,13 @@ impl<'t> Intake<'t> {
         Ok(ino)
     }
 
-    fn create(&mut self, dir: Ino, name: &[u8], path: &[u8], new: &NewFile<'_>) -> Result<Made> {
+    fn create(
+        &mut self,
+        dir: Ino,
+        name: &[u8],
+        path: &[u8],
+        new: &NewFile<'_>,
+    ) -> Result<StripedFile> {
         let start = Instant::now();
         let made = self.target.create(dir, name, new);
         self.tally.create += start.elapsed();

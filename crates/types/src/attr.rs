@@ -1,6 +1,6 @@
 //! Inode attributes.
 
-use crate::{Ino, Stripe, Timestamp};
+use crate::{Ino, Stripe, StripedFile, Timestamp};
 
 /// The bits of a mode that name the file type (`S_IFMT`).
 pub const MODE_TYPE: u32 = 0o170_000;
@@ -111,6 +111,12 @@ pub struct Attr {
 }
 
 impl Attr {
+    /// The file, for access to its content in the object store.
+    #[must_use]
+    pub const fn striped(&self) -> StripedFile {
+        StripedFile::new(self.ino, self.stripe)
+    }
+
     /// The file type. Modes in a namespace always name one; an illegal one reads as a file.
     #[must_use]
     pub fn file_type(&self) -> FileType {

@@ -32,7 +32,7 @@ pub use name::{
     EntryName, NAME_BYTES_MAX, PATH_BYTES_MAX, Path, SYMLINK_BYTES_MAX, check_name, name_hash,
 };
 pub use space::Space;
-pub use stripe::{Pool, STRIPE_BYTES, Stripe};
+pub use stripe::{Pool, STRIPE_BYTES, Stripe, StripedFile};
 pub use time::{Civil, Clock, Moment, Span, Timestamp};
 
 /// Files of at most this many bytes are stored inline with their metadata, unless their directory

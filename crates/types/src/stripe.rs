@@ -1,5 +1,7 @@
 //! The size and the pool of the objects over which the content of a file is striped.
 
+use crate::Ino;
+
 /// A file is striped over objects of so many bytes, unless its directory says otherwise.
 pub const STRIPE_BYTES: u64 = Stripe::DEFAULT.bytes();
 
@@ -43,6 +45,23 @@ pub struct Stripe {
     /// The binary logarithm of its bytes.
     log: u8,
     pool: Pool,
+}
+
+/// A file whose content is striped over objects of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StripedFile {
+    /// The file.
+    pub ino: Ino,
+    /// How its content is cut.
+    pub stripe: Stripe,
+}
+
+impl StripedFile {
+    /// A file with this stripe.
+    #[must_use]
+    pub const fn new(ino: Ino, stripe: Stripe) -> Self {
+        Self { ino, stripe }
+    }
 }
 
 impl Stripe {

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use cudele::{Error, Fs, INLINE_BYTES_MAX, Ino, Result};
+use cudele::{Error, Fs, INLINE_BYTES_MAX, Ino, Result, StripedFile};
 
 use crate::VfsOptions;
 use crate::file::{Body, Content, checked_end, usize_of};
@@ -75,7 +75,7 @@ impl ContentCx<'_> {
         }
         let stripe = content.stripe;
         drop(content);
-        let read = self.fs.read_into((ino, stripe), offset, buffer);
+        let read = self.fs.read_into(StripedFile::new(ino, stripe), offset, buffer);
         read.map_err(|error| self.named(ino, error))?;
         Ok(length)
     }
@@ -147,10 +147,10 @@ impl ContentCx<'_> {
             Body::Striped | Body::Unread => {
                 // The content of a shared file stays in the object store, which all its clients
                 // read.
-                let place = (ino, content.stripe);
+                let place = StripedFile::new(ino, content.stripe);
                 content.note_change(size..content.size);
                 if content.shared || (size > 0 && size > self.trees.inline_bytes(ino)) {
-                    self.fs.zero_range(place, content.size, (size, content.size - size))?;
+                    self.fs.zero_range(place, content.size, size..content.size)?;
                 } else {
                     // Short again: it goes back to where short content is.
                     let data = self.fs.read_at(place, 0, usize_of(size))?;

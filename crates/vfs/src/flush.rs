@@ -1,6 +1,6 @@
 //! Flush and sync: written content reaches the inode and becomes durable.
 
-use cudele::{Errno, Ino, Result, Seal};
+use cudele::{Errno, Ino, Result, Seal, StripedFile};
 
 use crate::content::ContentCx;
 use crate::file::{Body, Content};
@@ -64,7 +64,7 @@ impl ContentCx<'_> {
         if self.fs.is_unsealed(ino) && self.trees.wants_sums(ino) {
             // Leave blocks that were written in the middle until the close: with each commit of a
             // database, the seal would read each of these blocks again.
-            self.fs.seal((ino, content.stripe), Seal::Durable, false);
+            self.fs.seal(StripedFile::new(ino, content.stripe), Seal::Durable, false);
         }
         let nameless = content.nameless.is_some();
         drop(content);
@@ -103,7 +103,7 @@ impl ContentCx<'_> {
         }
         let seal = if content.unsynced.is_any() { Seal::Written } else { Seal::Durable };
         self.fs.want_sums(ino, self.trees.wants_sums(ino));
-        self.fs.seal((ino, content.stripe), seal, true);
+        self.fs.seal(StripedFile::new(ino, content.stripe), seal, true);
     }
 
     /// Whether a file holds something that its inode does not know.

@@ -1,6 +1,6 @@
 //! Parts of files that take no room: how they come about, and where they are.
 
-use cudele::{Errno, Error, Ino, Result};
+use cudele::{Errno, Error, Ino, Result, StripedFile};
 use posix::Seek;
 
 use crate::content::ContentCx;
@@ -28,7 +28,7 @@ impl ContentCx<'_> {
             return Err(nowhere());
         }
         let inline = matches!(content.body, Body::Inline(_)) && !content.shared;
-        let place = (ino, content.stripe);
+        let place = StripedFile::new(ino, content.stripe);
         drop(content);
         match (what, inline) {
             (Seek::Data, true) => Ok(offset),
@@ -68,9 +68,9 @@ impl ContentCx<'_> {
             if let Body::Inline(held) = &mut content.body {
                 held[usize_of(offset.min(end))..usize_of(end)].fill(0);
             } else if offset < end {
-                let place = (ino, content.stripe);
+                let place = StripedFile::new(ino, content.stripe);
                 content.note_change(offset..end);
-                self.fs.zero_range(place, content.size, (offset, end - offset))?;
+                self.fs.zero_range(place, content.size, offset..end)?;
             }
         }
         if !keep {

@@ -272,8 +272,8 @@ impl NamesCx<'_> {
         self.trees.run_about(
             &[from.dir, to.dir],
             caller,
-            |user| user.rename((from.dir, from.name), (to.dir, to.name), flags),
-            |subtree| subtree.rename((from.dir, from.name), (to.dir, to.name), flags),
+            |user| user.rename(from, to, flags),
+            |subtree| subtree.rename(from, to, flags),
         )?;
         let mut nodes = self.trees.nodes();
         if let Some(attr) = moved {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use cudele::{Attr, Errno, Error, FileType, Fs, Ino, Opened, Result};
+use cudele::{Attr, Errno, Error, FileType, Fs, Ino, Opened, Result, StripedFile};
 use posix::{Atime, Caching, Caller, OpenMode};
 
 use crate::VfsOptions;
@@ -128,7 +128,7 @@ impl FilesCx<'_> {
         let Some(file) = self.close_here(ino, write) else { return result };
         let content = file.held();
         if owned && content.nameless.is_some() && content.body == Body::Striped {
-            self.fs.delete_data((ino, content.stripe), content.size)?;
+            self.fs.delete_data(StripedFile::new(ino, content.stripe), content.size)?;
         }
         result
     }
@@ -219,7 +219,7 @@ impl FilesCx<'_> {
         let freed = owned.with(&Caller::SELF.cred(), |subtree| Ok(subtree.take_freed()))?;
         for (ino, stripe, size) in freed {
             if self.trees.nodes().file(ino).is_none() {
-                self.fs.delete_data((ino, stripe), size)?;
+                self.fs.delete_data(StripedFile::new(ino, stripe), size)?;
             }
         }
         Ok(())

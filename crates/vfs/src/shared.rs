@@ -11,7 +11,7 @@
 
 use std::ops::Range;
 
-use cudele::{Attr, AttrChange, Errno, Error, Ino, Result};
+use cudele::{Attr, AttrChange, Errno, Error, Ino, Result, StripedFile};
 use posix::{Caller, KnownInode};
 
 use crate::caller::OnBehalf;
@@ -104,7 +104,7 @@ impl ContentCx<'_> {
         };
         let end = checked_end(start, length)?;
         content.note_change(start..end);
-        self.fs.write_at((ino, content.stripe), start, data)?;
+        self.fs.write_at(StripedFile::new(ino, content.stripe), start, data)?;
         content.size = content.size.max(end);
         if reserved.is_none() && named {
             match self.trees.walked(ino, || self.fs.grow_as(&cred, ino, end)) {
@@ -128,7 +128,7 @@ impl ContentCx<'_> {
         let caller = if is_open { &Caller::SELF } else { caller };
         self.trees.change_attr(caller, ino, &change)?;
         if size < before {
-            self.fs.zero_range((ino, stripe), before, (size, before - size))?;
+            self.fs.zero_range(StripedFile::new(ino, stripe), before, size..before)?;
         }
         Ok(())
     }
@@ -142,8 +142,8 @@ impl ContentCx<'_> {
     ) -> Result<()> {
         let Attr { size, stripe, .. } = self.trees.stored_attr(ino)?;
         if zero && range.start < size {
-            let length = range.end.min(size) - range.start;
-            self.fs.zero_range((ino, stripe), size, (range.start, length))?;
+            let zeroed = range.start..range.end.min(size);
+            self.fs.zero_range(StripedFile::new(ino, stripe), size, zeroed)?;
         }
         if !keep {
             self.trees.walked(ino, || self.fs.grow_as(&Caller::SELF.cred(), ino, range.end))?;

@@ -178,7 +178,7 @@ impl Trees {
     fn show(&self, ino: Ino) -> Result<bool> {
         let path = self.nodes().path(ino);
         if let Some(path) = path
-            && self.fs.walk_to((Ino::ROOT, &path), ino)?
+            && self.fs.walk_to(Ino::ROOT, &path, ino)?
         {
             return Ok(true);
         }
@@ -186,7 +186,7 @@ impl Trees {
         // loaded.
         let ways = self.nodes().ways(ino);
         for (base, path) in ways {
-            match self.fs.walk_to((base, &path), ino) {
+            match self.fs.walk_to(base, &path, ino) {
                 Err(error) if error.errno == Errno::Stale => {}
                 found => return found,
             }

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use cudele::{Fs, Ino, Result, Stripe};
+use cudele::{Fs, Ino, Result, Stripe, StripedFile};
 
 /// A change of more objects is not remembered one by one.
 const OBJECTS_MAX: u64 = 1024;
@@ -59,7 +59,7 @@ impl Unsynced {
 
     /// Makes it durable.
     pub(crate) fn sync(&mut self, fs: &Fs, ino: Ino, stripe: Stripe, size: u64) -> Result<()> {
-        let place = (ino, stripe);
+        let place = StripedFile::new(ino, stripe);
         if self.all {
             fs.sync_file(place, size.max(self.changed_to))?;
         } else {

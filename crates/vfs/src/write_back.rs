@@ -16,7 +16,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use cudele::{Error, Fs, Ino, Result, Stripe};
+use cudele::{Error, Fs, Ino, Result, StripedFile};
 
 use crate::content::ContentCx;
 use crate::file::{Body, Content};
@@ -102,7 +102,7 @@ impl Flow {
 
 #[derive(Debug)]
 struct Piece {
-    place: (Ino, Stripe),
+    place: StripedFile,
     buffered: WriteBuffer,
     flow: Arc<Flow>,
 }
@@ -225,7 +225,7 @@ impl ContentCx<'_> {
             ..WriteBuffer::default()
         };
         let buffered = std::mem::replace(&mut content.buffered, next);
-        let place = (ino, content.stripe);
+        let place = StripedFile::new(ino, content.stripe);
         held(&flow.state).waiting += 1;
         if threads.send(Piece { place, buffered, flow: flow.clone() }).is_err() {
             // The queue ends with the mount, after the last write.
@@ -249,7 +249,7 @@ impl ContentCx<'_> {
         let buffered = std::mem::take(&mut content.buffered);
         let end = buffered.end();
         let WriteBuffer { start, bytes, length_before, flow, inline, failed: earlier } = buffered;
-        let place = (ino, content.stripe);
+        let place = StripedFile::new(ino, content.stripe);
         let last = if bytes.is_empty() { Ok(()) } else { self.fs.write_at(place, start, &bytes) };
         self.write_back.spare.give(bytes);
         let failed = flow.and_then(|flow| flow.wait(0));
@@ -288,7 +288,7 @@ impl ContentCx<'_> {
     pub(crate) fn clear_tail(&self, ino: Ino, content: &mut Content) -> Result<()> {
         let Content { size, tail, .. } = *content;
         if size < tail {
-            self.fs.zero_range((ino, content.stripe), tail, (size, tail - size))?;
+            self.fs.zero_range(StripedFile::new(ino, content.stripe), tail, size..tail)?;
         }
         content.tail = 0;
         Ok(())

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use cudele::{Dir, Errno, Error, Fs, NewFile};
 use posix::{Caller, Files, Names, OpenMode};
-use types::EntryName;
+use types::{EntryName, StripedFile};
 use vfs::{Vfs, VfsOptions};
 
 use crate::cluster::{Cluster, eventually};
@@ -147,7 +147,7 @@ fn synced_content_is_complete_wherever_the_disk_fills_up() {
             assert!(read == data[..length], "{budget}: what this client reads");
             let attr = others.stat(format!("/{name}")).unwrap();
             assert!(attr.size >= length as u64, "{budget}: {attr:?}");
-            let read = others.read_at((ino, attr.stripe), 0, length).unwrap();
+            let read = others.read_at(StripedFile::new(ino, attr.stripe), 0, length).unwrap();
             assert!(read == data[..length], "{budget}: what others read");
         };
         ballast.leave(budget);

@@ -17,7 +17,7 @@ const OBJECTS: usize = 2;
 fn make(fs: &Arc<Fs>, dir: &Dir, name: &str) -> Attr {
     let attr = dir.create(name, &NewFile::default()).unwrap();
     let content = vec![7; CONTENT];
-    let size = fs.write_large((attr.ino, attr.stripe), &content, &mut std::io::empty()).unwrap();
+    let size = fs.write_large(attr.striped(), &content, &mut std::io::empty()).unwrap();
     dir.set_data(attr.ino, &[], size).unwrap();
     attr
 }
@@ -125,7 +125,7 @@ fn a_removed_file_that_is_open_keeps_its_content_over_a_crash_until_it_is_closed
     let prefix = |attr: &Attr| metastore::data_prefix(attr.ino, attr.stripe.pool());
     eventually("the other is deleted", || cluster.objects(&prefix(&other)).is_empty());
     assert_eq!(cluster.objects(&prefix(&open)).len(), OBJECTS);
-    assert_eq!(fs.read_at((open.ino, open.stripe), 0, CONTENT).unwrap(), vec![7; CONTENT]);
+    assert_eq!(fs.read_at(open.striped(), 0, CONTENT).unwrap(), vec![7; CONTENT]);
     fs.close_file(open.ino, true);
     eventually("it is deleted", || cluster.objects("data/").is_empty());
     adds_up(&cluster);

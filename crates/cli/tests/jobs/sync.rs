@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cudele::{Cluster, Locator, NewFile, Policy, RenameFlags, Subtree};
+use cudele::{Cluster, EntryName, Locator, NewFile, Policy, RenameFlags, Subtree};
 
 use crate::fixture::{World, make_tree};
 
@@ -101,7 +101,8 @@ fn results_are_complete_when_done_is_there() {
     for number in 0..RESULTS {
         let (temporary, result) = (format!("tmp.{number}"), format!("out.{number}"));
         subtree.create(root, temporary.as_bytes(), &NewFile::default()).unwrap();
-        let (from, to) = ((root, temporary.as_bytes()), (root, result.as_bytes()));
+        let from = EntryName::new(root, temporary.as_bytes());
+        let to = EntryName::new(root, result.as_bytes());
         subtree.rename(from, to, RenameFlags::default()).unwrap();
     }
     subtree.create(root, b"DONE", &NewFile::default()).unwrap();

@@ -93,8 +93,7 @@ fn a_client_whose_subtree_was_taken_over_writes_nothing_any_more() {
     let late = job.persist().unwrap_err();
     assert_eq!(late.errno, cudele::Errno::Stale, "{late}");
     let attr = cluster.mount().stat("/job/large").unwrap();
-    let place = (attr.ino, attr.stripe);
-    let overwrite = fs.write_at(place, 0, b"late").unwrap_err();
+    let overwrite = fs.write_at(attr.striped(), 0, b"late").unwrap_err();
     assert_eq!(overwrite.errno, cudele::Errno::Stale, "{overwrite}");
     assert_eq!(objects(), before);
     assert!(cluster.run(&["cp", "/job/large", "-"]) == large);

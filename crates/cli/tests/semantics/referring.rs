@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cudele::{Completion, FileType, Fs, Ino, NewFile, Subtree};
+use cudele::{Completion, EntryName, FileType, Fs, Ino, NewFile, Subtree};
 use metastore::ObjectName;
 
 use crate::fixture::World;
@@ -38,8 +38,18 @@ fn work(job: &mut Subtree) {
     job.create(small, b"both", &data).unwrap();
     job.create(big, b"with", &data).unwrap();
     job.unlink(big, b"f7").unwrap();
-    job.rename((big, b"f8"), (big, b"g8"), cudele::RenameFlags::default()).unwrap();
-    job.rename((root, b"big"), (root, b"large"), cudele::RenameFlags::default()).unwrap();
+    job.rename(
+        EntryName::new(big, b"f8"),
+        EntryName::new(big, b"g8"),
+        cudele::RenameFlags::default(),
+    )
+    .unwrap();
+    job.rename(
+        EntryName::new(root, b"big"),
+        EntryName::new(root, b"large"),
+        cudele::RenameFlags::default(),
+    )
+    .unwrap();
 }
 
 /// Names, types, modes and lengths of everything below a directory.

@@ -18,7 +18,7 @@ fn taken(store: &dyn ObjectStore) -> u64 {
 fn make(fs: &Arc<Fs>, dir: &Dir, name: &str) -> Attr {
     let attr = dir.create(name, &NewFile::default()).unwrap();
     let content = [7; 100_000];
-    let size = fs.write_large((attr.ino, attr.stripe), &content, &mut std::io::empty()).unwrap();
+    let size = fs.write_large(attr.striped(), &content, &mut std::io::empty()).unwrap();
     dir.set_data(attr.ino, &[], size).unwrap();
     attr
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use cudele::{AdminOp, Attr, ChangeOp, Cred, Errno, Fs, NewFile, Op, ReadOp, RenameFlags, Result};
+use cudele::{
+    AdminOp, Attr, ChangeOp, Cred, EntryName, Errno, Fs, NewFile, Op, ReadOp, RenameFlags, Result,
+};
 
 use crate::fixture::World;
 use crate::tools::{decouple, mount};
@@ -160,7 +162,8 @@ fn a_decoupled_client_continues_in_a_scanned_directory() {
     let file = job.lookup(root, b"f9").unwrap();
     assert_eq!(job.data(file.ino).unwrap(), b"content 9");
     job.set_data(file.ino, b"changed", 7).unwrap();
-    job.rename((root, b"f10"), (root, b"g10"), RenameFlags::default()).unwrap();
+    job.rename(EntryName::new(root, b"f10"), EntryName::new(root, b"g10"), RenameFlags::default())
+        .unwrap();
     assert!(fs.requests() - before <= 3, "{}", fs.requests() - before);
     assert_eq!(job.merge().unwrap().merge.unwrap().rejected, 0);
     let dir = fs.open_dir("/big").unwrap();
@@ -214,7 +217,8 @@ fn a_decoupled_client_takes_a_whole_subtree_from_the_object_store() {
     let file = job.lookup(deep, b"f42").unwrap().ino;
     assert_eq!(job.data(file).unwrap(), b"5.42");
     job.create(deep, b"mine", &NewFile::default()).unwrap();
-    job.rename((deep, b"f1"), (own, b"moved"), RenameFlags::default()).unwrap();
+    job.rename(EntryName::new(deep, b"f1"), EntryName::new(own, b"moved"), RenameFlags::default())
+        .unwrap();
     job.unlink(deep, b"f2").unwrap();
     assert_eq!(other.requests() - before, 1, "one, whatever was there");
     assert_eq!(job.materialise().unwrap().directories, 0, "what is in the view stays");
@@ -259,12 +263,17 @@ fn content_missing_in_a_view_comes_from_the_server_after_a_restart() {
     assert_eq!(asked.unwrap_err().errno, Errno::Stale, "the server knows of nothing");
     // The base has none of this.
     let to = RenameFlags::default();
-    job.rename((b, b"file"), (root, b"moved"), to).unwrap();
-    job.rename((root, b"c"), (root, b"renamed"), to).unwrap();
-    job.rename((e, b"deep"), (root, b"deep"), to).unwrap();
+    job.rename(EntryName::new(b, b"file"), EntryName::new(root, b"moved"), to).unwrap();
+    job.rename(EntryName::new(root, b"c"), EntryName::new(root, b"renamed"), to).unwrap();
+    job.rename(EntryName::new(e, b"deep"), EntryName::new(root, b"deep"), to).unwrap();
     job.rmdir(root, b"e").unwrap();
-    job.rename((root, b"moved"), (root, b"e"), to).unwrap();
-    job.rename((root, b"d"), (root, b"g"), RenameFlags { exchange: true, ..to }).unwrap();
+    job.rename(EntryName::new(root, b"moved"), EntryName::new(root, b"e"), to).unwrap();
+    job.rename(
+        EntryName::new(root, b"d"),
+        EntryName::new(root, b"g"),
+        RenameFlags { exchange: true, ..to },
+    )
+    .unwrap();
     for (number, file) in (0..).zip(files) {
         let mut read = Vec::new();
         let attr = job.attr(file).unwrap();

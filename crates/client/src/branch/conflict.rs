@@ -11,7 +11,7 @@
 //! Invariant: an event that depends on a left-out event is left out, too.
 
 use journal::{Event, JournalBuffer, JournalError, SegmentReader};
-use types::{Attr, FileType, Ino, InoRange, Map, Origin, Seq, Set};
+use types::{Attr, EntryName, FileType, Ino, InoRange, Map, Origin, Seq, Set};
 
 use super::LayerError;
 
@@ -190,7 +190,7 @@ impl<'a, S: Sides> Judge<'a, S> {
         match *event {
             Event::Create(ref new) => {
                 let is_dir = new.file_type() == FileType::Directory;
-                let place = (new.parent, new.name);
+                let place = EntryName::new(new.parent, new.name);
                 let both = if is_dir { self.directory_of_trunk(place)? } else { None };
                 if is_dir {
                     let place = (new.parent, new.name.to_vec());
@@ -208,19 +208,21 @@ impl<'a, S: Sides> Judge<'a, S> {
             Event::Link { parent, name, .. }
             | Event::Unlink { parent, name, .. }
             | Event::Rmdir { parent, name, .. } => {
-                self.is_clash((parent, name))?;
+                self.is_clash(EntryName::new(parent, name))?;
             }
             Event::Rename { parent, name, new_parent, new_name, ref moved, .. } => {
                 let ino = moved.attr.ino;
-                let (from, to) =
-                    (self.is_clash((parent, name))?, self.is_clash((new_parent, new_name))?);
+                let (from, to) = (
+                    self.is_clash(EntryName::new(parent, name))?,
+                    self.is_clash(EntryName::new(new_parent, new_name))?,
+                );
                 if !self.is_made(ino) && !self.moved.contains_key(&ino) {
                     self.moved.insert(ino, (parent, name.to_vec()));
                 }
                 if from || to {
                     // The trunk wins both names, and the branch's own objects move with them.
-                    self.note((parent, name), true);
-                    self.note((new_parent, new_name), true);
+                    self.note(EntryName::new(parent, name), true);
+                    self.note(EntryName::new(new_parent, new_name), true);
                     if self.is_made(ino) {
                         self.dropped.insert(ino);
                     }
@@ -237,7 +239,7 @@ impl<'a, S: Sides> Judge<'a, S> {
                     None => self.sides.base_name(home, ino)?.map(|name| (home, name)),
                 };
                 if let Some((dir, name)) = place
-                    && self.is_clash((dir, &name))?
+                    && self.is_clash(EntryName::new(dir, &name))?
                 {
                     self.dropped.insert(ino);
                 }
@@ -259,18 +261,21 @@ impl<'a, S: Sides> Judge<'a, S> {
     }
 
     /// The directory that the trunk has made under a name, too.
-    fn directory_of_trunk(&mut self, (dir, name): (Ino, &[u8])) -> Result<Option<Ino>, S::Error> {
+    fn directory_of_trunk(
+        &mut self,
+        EntryName { dir, name }: EntryName<'_>,
+    ) -> Result<Option<Ino>, S::Error> {
         if self.names.get(&dir).is_some_and(|names| names.contains_key(name)) {
             return Ok(None);
         }
-        let (base, trunk) = self.both((dir, name))?;
+        let (base, trunk) = self.both(EntryName { dir, name })?;
         Ok(trunk.filter(|trunk| base.is_none() && trunk.is_dir()).map(|trunk| trunk.ino))
     }
 
     /// The object of a name in the snapshot, and its object in the trunk.
     fn both(
         &mut self,
-        (dir, name): (Ino, &[u8]),
+        EntryName { dir, name }: EntryName<'_>,
     ) -> Result<(Option<Attr>, Option<Attr>), S::Error> {
         match self.made.get(&dir).map(|made| made.other) {
             Some(None) => Ok((None, None)),
@@ -280,21 +285,21 @@ impl<'a, S: Sides> Judge<'a, S> {
     }
 
     /// Whether the trunk has changed a name, too. Decided when the branch comes to it first.
-    fn is_clash(&mut self, (dir, name): (Ino, &[u8])) -> Result<bool, S::Error> {
+    fn is_clash(&mut self, EntryName { dir, name }: EntryName<'_>) -> Result<bool, S::Error> {
         if let Some(known) = self.names.get(&dir).and_then(|names| names.get(name)) {
             return Ok(*known);
         }
-        let (base, trunk) = self.both((dir, name))?;
+        let (base, trunk) = self.both(EntryName { dir, name })?;
         let own = trunk.is_some_and(|trunk| self.numbers.iter().any(|it| it.contains(trunk.ino)));
         let clash = !own && !is_same(base.as_ref(), trunk.as_ref());
-        self.note((dir, name), clash);
+        self.note(EntryName { dir, name }, clash);
         if clash {
             self.clashes.push(ConflictingName { dir, name: name.to_vec() });
         }
         Ok(clash)
     }
 
-    fn note(&mut self, (dir, name): (Ino, &[u8]), clash: bool) {
+    fn note(&mut self, EntryName { dir, name }: EntryName<'_>, clash: bool) {
         self.names.entry(dir).or_default().insert(name.to_vec(), clash);
     }
 }

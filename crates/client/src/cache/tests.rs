@@ -290,7 +290,7 @@ fn a_path_through_known_directories_is_followed_here() {
     let mut bench = Bench::made();
     bench.create(b"a", FILE);
     let look = |dir, name: &[u8]| bench.cache.look(&Cred::root(), dir, name);
-    let walk = |path| super::walk((Ino::ROOT, path), look, |ino| bench.cache.attr(ino));
+    let walk = |path| super::walk(Ino::ROOT, path, look, |ino| bench.cache.attr(ino));
     let walked = |parent, attr| Some(Ok(Answer::Walked { parent, attr }));
     assert_eq!(walk(b"/d/a"), walked(DIR, Some(file(FILE))));
     assert_eq!(walk(b"/d/b"), walked(DIR, None));

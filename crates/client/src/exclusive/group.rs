@@ -31,14 +31,14 @@ impl Group {
         each(self.requests.batch(), |request| {
             if request.tid != refused {
                 let Request { tid, acked, cred, replay, op, .. } = request;
-                others.add((*tid, *acked), cred, replay.unwrap_or_default(), op);
+                others.add(*tid, *acked, cred, replay.unwrap_or_default(), op);
             }
         });
         others
     }
 
     /// One more request.
-    fn add(&mut self, (tid, acked): (Tid, Tid), cred: &Cred, replay: Replay, op: &Op<'_>) {
+    fn add(&mut self, tid: Tid, acked: Tid, cred: &Cred, replay: Replay, op: &Op<'_>) {
         if self.count == 0 {
             self.first = tid;
         }
@@ -63,9 +63,9 @@ pub(crate) struct Groups {
 
 impl Groups {
     /// Adds a request to those that are collected.
-    pub(crate) fn add(&mut self, numbers: (Tid, Tid), cred: &Cred, replay: Replay, op: &Op<'_>) {
+    pub(crate) fn add(&mut self, tid: Tid, acked: Tid, cred: &Cred, replay: Replay, op: &Op<'_>) {
         debug_assert!(op.may_be_async(), "{}: the server would refuse it", op.name());
-        self.collected.add(numbers, cred, replay, op);
+        self.collected.add(tid, acked, cred, replay, op);
         self.count += 1;
     }
 

@@ -63,8 +63,8 @@ impl Apply {
                     input = MechanismInput::Start;
                 }
                 ApplyState::ByReference(mut merge) => {
-                    let state = (&mut reached.asked, reached.stored);
-                    match merge.step(state, material, now, input) {
+                    let stored = reached.stored;
+                    match merge.step(&mut reached.asked, stored, material, now, input) {
                         ReferenceStep::Effect(effect) => {
                             self.state = ApplyState::ByReference(merge);
                             return effect;

@@ -121,7 +121,8 @@ impl ReferenceMerge {
     /// `stored` says whether the object holds all of the journal.
     pub(super) fn step(
         &mut self,
-        (asked, stored): (&mut bool, bool),
+        asked: &mut bool,
+        stored: bool,
         material: &Material<'_>,
         now: Moment,
         input: MechanismInput,
@@ -129,19 +130,19 @@ impl ReferenceMerge {
         let stepped = match std::mem::replace(&mut self.state, ReferenceState::Begin) {
             ReferenceState::Begin => self.begin(material, stored),
             ReferenceState::Proof => {
-                input.object().and_then(|proof| self.send_proved((asked, now), material, proof))
+                input.object().and_then(|proof| self.send_proved(asked, now, material, proof))
             }
             ReferenceState::Proved(list, first) => match merged(input.answer()) {
-                Ok(report) => Ok(self.proved(material, (list, first), report, now)),
+                Ok(report) => Ok(self.proved(material, &list, first, report, now)),
                 Err(error) if may_go_by_value(error.errno) => Ok(self.by_reference(material)),
                 Err(error) => Err(error),
             },
             ReferenceState::Root => input.answer().and_then(|answer| self.root_seen(&answer)),
             ReferenceState::Written(root) => {
-                input.written().map(|it| self.choose((asked, now), material, (&root, it)))
+                input.written().map(|it| self.choose(asked, now, material, &root, it))
             }
             ReferenceState::Putting(reference, left) => {
-                input.done().map(|()| self.put((asked, now), material, reference, left))
+                input.done().map(|()| self.put(asked, now, material, reference, left))
             }
             ReferenceState::Sent(reference) => match merged(input.answer()) {
                 Ok(report) => Ok(self.merged(material, &reference, report, now)),
@@ -171,7 +172,8 @@ impl ReferenceMerge {
     /// has proved all of it and the server trusts the verifier.
     fn send_proved(
         &mut self,
-        (asked, now): (&mut bool, Moment),
+        asked: &mut bool,
+        now: Moment,
         material: &Material<'_>,
         proof: Option<Vec<u8>>,
     ) -> Result<ReferenceStep> {
@@ -193,7 +195,8 @@ impl ReferenceMerge {
     fn proved(
         &mut self,
         material: &Material<'_>,
-        (list, first): (RunList, Seq),
+        list: &RunList,
+        first: Seq,
         mut report: MergeReport,
         now: Moment,
     ) -> ReferenceStep {
@@ -225,15 +228,17 @@ impl ReferenceMerge {
 
     fn choose(
         &mut self,
-        sending: (&mut bool, Moment),
+        asked: &mut bool,
+        now: Moment,
         material: &Material<'_>,
-        (root, written): (&Attr, Option<References>),
+        root: &Attr,
+        written: Option<References>,
     ) -> ReferenceStep {
         let reference = match written {
             Some(Ok(reference)) => Ok(reference),
             Some(Err(_)) | None => {
-                let journal = (&material.header, material.blocks);
-                ByReference::of(journal, (root, root.size == 0), material.worth)
+                let (is_empty, worth) = (root.size == 0, material.worth);
+                ByReference::of(&material.header, material.blocks, root, is_empty, worth)
             }
         };
         let mut reference = match reference {
@@ -243,12 +248,13 @@ impl ReferenceMerge {
         let mut objects = std::mem::take(&mut reference.objects);
         objects.extend(material.object.map(|object| (rest_name(object), reference.rest())));
         objects.reverse();
-        self.put(sending, material, Box::new(reference), objects)
+        self.put(asked, now, material, Box::new(reference), objects)
     }
 
     fn put(
         &mut self,
-        (asked, now): (&mut bool, Moment),
+        asked: &mut bool,
+        now: Moment,
         material: &Material<'_>,
         reference: Box<ByReference>,
         left: Vec<(String, Vec<u8>)>,

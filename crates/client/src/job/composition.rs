@@ -258,7 +258,7 @@ impl CompositionRun {
         match &mut self.part {
             Part::Nothing => MechanismEffect::Done(Ok(Completion::default())),
             Part::One(one) => {
-                one.step((&mut self.reached, &mut self.completed), material, now, input)
+                one.step(&mut self.reached, &mut self.completed, material, now, input)
             }
             Part::Serial(left, current, done) => loop {
                 let Some(member) = current else {
@@ -341,7 +341,8 @@ impl One {
 
     fn step(
         &mut self,
-        (reached, completed): (&mut Reached, &mut Vec<Mechanism>),
+        reached: &mut Reached,
+        completed: &mut Vec<Mechanism>,
         material: &Material<'_>,
         now: Moment,
         mut input: MechanismInput,

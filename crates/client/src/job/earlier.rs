@@ -161,11 +161,11 @@ impl EarlierMerge {
     ) -> MechanismEffect {
         match std::mem::replace(&mut self.state, EarlierState::Begin) {
             EarlierState::Begin => match self.begin(journal) {
-                Ok(Some(merge)) => self.by_reference(journal, (merge, now), MechanismInput::Start),
+                Ok(Some(merge)) => self.by_reference(journal, merge, now, MechanismInput::Start),
                 Ok(None) => self.by_value(journal),
                 Err(error) => MechanismEffect::Done(Err(error)),
             },
-            EarlierState::ByReference(merge) => self.by_reference(journal, (merge, now), input),
+            EarlierState::ByReference(merge) => self.by_reference(journal, merge, now, input),
             EarlierState::Deleting => match input.done() {
                 Ok(()) => self.end(MergeReport::default()),
                 Err(error) => MechanismEffect::Done(Err(error)),
@@ -213,7 +213,8 @@ impl EarlierMerge {
     fn by_reference(
         &mut self,
         journal: &Earlier,
-        (mut merge, now): (Box<ReferenceMerge>, Moment),
+        mut merge: Box<ReferenceMerge>,
+        now: Moment,
         input: MechanismInput,
     ) -> MechanismEffect {
         let Some(header) = self.header else { return self.by_value(journal) };
@@ -230,7 +231,7 @@ impl EarlierMerge {
             object: journal.object.as_deref(),
         };
         let stored = journal.object.is_some();
-        match merge.step((&mut false, stored), &material, now, input) {
+        match merge.step(&mut false, stored, &material, now, input) {
             ReferenceStep::Effect(effect) => {
                 self.state = EarlierState::ByReference(merge);
                 effect

@@ -31,10 +31,17 @@ impl Places {
         }
     }
 
-    fn path_to(&self, view: &Namespace, root: (&Path, Ino), ino: Ino, base: bool) -> Option<Path> {
+    /// The path to an inode below the root, in the base or in the view.
+    fn path_to(
+        &self,
+        view: &Namespace,
+        root: Ino,
+        ino: Ino,
+        in_base: bool,
+    ) -> Option<Vec<Vec<u8>>> {
         let (mut names, mut bytes, mut at) = (Vec::new(), 0, ino);
-        while at != root.1 {
-            let noted = base.then(|| self.0.get(&at).cloned()).flatten();
+        while at != root {
+            let noted = in_base.then(|| self.0.get(&at).cloned()).flatten();
             let (dir, name) = noted.or_else(|| view.name_of(at))?;
             bytes += name.len() + 1;
             if bytes > PATH_BYTES_MAX {
@@ -44,7 +51,8 @@ impl Places {
             names.push(name);
             at = dir;
         }
-        Some(names.iter().rev().fold(root.0.clone(), |path, name| path.join(name)))
+        names.reverse();
+        Some(names)
     }
 }
 
@@ -60,10 +68,14 @@ impl SubtreeJob {
     /// The paths on which a server may find an inode of the base, below the path of the root:
     /// merged inodes have the place of the view.
     pub fn paths_to(&mut self, path: &Path, ino: Ino) -> Vec<Path> {
-        let root = (path, self.root());
+        let root = self.root();
         let view = self.inner.view().namespace();
-        let path_to = |base| self.places.path_to(view, root, ino, base);
-        [true, false].into_iter().filter_map(path_to).collect()
+        let names = [true, false]
+            .into_iter()
+            .filter_map(|in_base| self.places.path_to(view, root, ino, in_base));
+        let joined =
+            |names: Vec<Vec<u8>>| names.iter().fold(path.clone(), |at, name| at.join(name));
+        names.map(joined).collect()
     }
 }
 
@@ -86,7 +98,7 @@ mod tests {
         job.places.note_loaded(view, EntryName::new(root, b"old"), &attr);
         assert!(job.places.0.is_empty(), "the view has it in the same place");
         job.places.note(moved, EntryName::new(root, b"old"));
-        let (from, to) = ((root, &b"old"[..]), (root, &b"new"[..]));
+        let (from, to) = (EntryName::new(root, b"old"), EntryName::new(root, b"new"));
         let flags = RenameFlags::default();
         job.inner.rename(&Cred::root(), from, to, flags, Timestamp(1)).unwrap();
         let path = Path::parse(b"/job").unwrap();

@@ -174,11 +174,11 @@ impl JobRun {
                     self.state = RunState::Putting(at, name.clone());
                     return Ok(JobEffect::PutEarlier(at, name));
                 }
-                Ok(self.stored(job, now, (at, name)))
+                Ok(self.stored(job, now, at, name))
             }
             RunState::Putting(at, name) => {
                 input.done()?;
-                Ok(self.stored(job, now, (at, name)))
+                Ok(self.stored(job, now, at, name))
             }
             RunState::Writing(at) => {
                 input.done()?;
@@ -197,7 +197,7 @@ impl JobRun {
                 self.take_lost(job, input.journals()?);
                 Ok(self.merge_earlier(job, now, 0))
             }
-            RunState::Merging(at, merge) => self.merging(job, now, (at, merge), input.mechanism()),
+            RunState::Merging(at, merge) => self.merging(job, now, at, merge, input.mechanism()),
             RunState::EarlierMerged(at) => {
                 input.done()?;
                 Ok(self.earlier_merged(job, now, at))
@@ -244,12 +244,7 @@ impl JobRun {
         self.end()
     }
 
-    fn stored(
-        &mut self,
-        job: &mut SubtreeJob,
-        now: Moment,
-        (at, name): (usize, String),
-    ) -> JobEffect {
+    fn stored(&mut self, job: &mut SubtreeJob, now: Moment, at: usize, name: String) -> JobEffect {
         self.stored_bytes += job.earlier[at].bytes.len() as u64;
         job.note.note_object(&name);
         job.earlier[at].object = Some(name);
@@ -321,7 +316,8 @@ impl JobRun {
         &mut self,
         job: &mut SubtreeJob,
         now: Moment,
-        (at, mut merge): (usize, Box<EarlierMerge>),
+        at: usize,
+        mut merge: Box<EarlierMerge>,
         input: MechanismInput,
     ) -> Result<JobEffect> {
         let effect = merge.handle(&job.earlier[at], now, input);

@@ -12,11 +12,11 @@
 //! completion has merged the lost events again.
 
 use policy::{Mechanism, MergeTrigger, Policy};
-use types::{Epoch, Error, Ino, Result, Span, Timestamp};
+use types::{Epoch, Errno, Error, Ino, Result, Span, Timestamp};
 use wire::MergeFlags;
 
 use super::run::is_restarted;
-use super::{Completion, HeldPart, Material, Reached, SubtreeJob};
+use super::{Completion, HeldPart, Material, PartRun, Reached, SubtreeJob};
 use crate::RunThreshold;
 
 /// The least time between parts that leave whenever there is nothing else to do.
@@ -84,8 +84,7 @@ pub struct JournalPart {
 
 impl JournalPart {
     /// The input of the mechanisms.
-    #[must_use]
-    pub fn material(&self, subtree: Ino, merge: MergeFlags) -> Material<'_> {
+    pub(super) fn material(&self, subtree: Ino, merge: MergeFlags) -> Material<'_> {
         Material {
             subtree,
             header: self.held.header,
@@ -165,14 +164,18 @@ impl PartSync {
         JournalPart { held: job.take_held(), object, extend }
     }
 
+    /// The merge of a part has ended.
+    pub fn ended(&mut self, job: &mut SubtreeJob, run: PartRun) {
+        let reached = run.composition.reached();
+        match run.result {
+            Some(Ok((done, term))) => self.merged(job, run.part, done, term),
+            Some(Err(error)) => self.failed(job, run.part, error, reached),
+            None => self.failed(job, run.part, Error::of(Errno::Canceled, "part"), reached),
+        }
+    }
+
     /// A part is merged, at a server of this term.
-    pub fn merged(
-        &mut self,
-        job: &mut SubtreeJob,
-        part: JournalPart,
-        done: Completion,
-        term: Epoch,
-    ) {
+    fn merged(&mut self, job: &mut SubtreeJob, part: JournalPart, done: Completion, term: Epoch) {
         self.under_way -= 1;
         self.done.absorb(Completion { events: part.events(), syncs: 1, ..done });
         // A restarted server has lost the parts before this one. The next completion merges those
@@ -190,7 +193,8 @@ impl PartSync {
         &mut self,
         job: &mut SubtreeJob,
         part: JournalPart,
-        (error, reached): (Error, Reached),
+        error: Error,
+        reached: Reached,
     ) {
         self.under_way -= 1;
         self.failed = Some(error);
@@ -221,8 +225,9 @@ fn after(time: Timestamp, span: Span) -> Timestamp {
 pub(super) mod tests {
     use namespace::PlannedInode;
     use policy::Cell;
-    use types::{Attr, ClientId, Cred, Errno, FileType, InoRange, Seq};
+    use types::{Attr, ClientId, Cred, FileType, InoRange, Moment, Seq};
 
+    use super::super::{JobInput, MechanismEffect, MechanismInput, PartEffect};
     use super::*;
     use crate::OwnerNote;
 
@@ -308,7 +313,7 @@ pub(super) mod tests {
         let first = sync.hand_over(&mut job);
         append(&mut job, 2);
         let reached = Reached { asked: true, ..Reached::default() };
-        sync.failed(&mut job, first, (Error::of(Errno::Io, "test"), reached));
+        sync.failed(&mut job, first, Error::of(Errno::Io, "test"), reached);
         assert_eq!(job.earlier.len(), 1);
         assert_eq!(sync.due(&job, Timestamp(i64::MAX)), SyncDue::Nothing);
         assert!(sync.drained().1);
@@ -327,5 +332,60 @@ pub(super) mod tests {
             sync.merged(&mut job, second, Completion::default(), Epoch(2));
             assert_eq!(job.merged_in, Some(remembered), "{cell}");
         }
+    }
+
+    /// Carries a part out, with these results of its mechanisms. Returns the effects.
+    fn carry_out(run: &mut PartRun, answer: &Result<wire::Answer>) -> Vec<&'static str> {
+        let (mut input, mut effects) = (JobInput::Start, Vec::new());
+        while let Some(effect) = run.handle(Moment(1), input) {
+            input = match effect {
+                PartEffect::Extend(_) => JobInput::Done(Ok(())),
+                PartEffect::SyncContent => JobInput::Done(Ok(())),
+                PartEffect::Term => JobInput::Term(Epoch(4)),
+                PartEffect::Mechanism(MechanismEffect::WriteFile { .. }) => {
+                    JobInput::Mechanism(MechanismInput::Bytes(Ok(7)))
+                }
+                PartEffect::Mechanism(MechanismEffect::Merge(_)) => {
+                    JobInput::Mechanism(MechanismInput::Answer(answer.clone()))
+                }
+                PartEffect::Mechanism(_) => JobInput::Mechanism(MechanismInput::Done(Ok(()))),
+            };
+            effects.push(match effect {
+                PartEffect::Extend(_) => "extend",
+                PartEffect::SyncContent => "content",
+                PartEffect::Term => "term",
+                PartEffect::Mechanism(_) => "mechanism",
+            });
+        }
+        effects.dedup();
+        effects
+    }
+
+    #[test]
+    fn a_part_is_merged_after_its_content_and_a_failure_ends_later_parts() {
+        let mut job = job("weak-local", 600);
+        let mut sync = second();
+        let (root, flags, composition) = (job.root(), job.merge_flags(), job.visible());
+        let merged = Ok(wire::Answer::Merged(Box::default()));
+        let part = sync.hand_over(&mut job);
+        let mut run = PartRun::new(part, root, &composition, flags, None);
+        let effects = carry_out(&mut run, &merged);
+        assert_eq!(effects, ["extend", "content", "mechanism", "term"]);
+        sync.ended(&mut job, run);
+        assert_eq!((job.merged_in, sync.under_way()), (Some(Epoch(4)), 0));
+        append(&mut job, 2);
+        let part = sync.hand_over(&mut job);
+        let mut run = PartRun::new(part, root, &composition, flags, None);
+        carry_out(&mut run, &Err(Error::of(Errno::Io, "test")));
+        let failed = run.error().cloned();
+        append(&mut job, 2);
+        let part = sync.hand_over(&mut job);
+        let mut later = PartRun::new(part, root, &composition, flags, failed);
+        assert!(carry_out(&mut later, &merged).iter().all(|effect| *effect == "extend"));
+        sync.ended(&mut job, run);
+        sync.ended(&mut job, later);
+        assert_eq!((job.earlier.len(), sync.drained().1), (2, true));
+        let asked = |at: usize| job.earlier[at].sealed.is_some_and(|sealed| sealed.asked);
+        assert!(asked(0) && !asked(1));
     }
 }

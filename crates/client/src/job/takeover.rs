@@ -97,7 +97,8 @@ impl OwnerNote {
     #[must_use]
     pub fn taken_over(
         client: ClientId,
-        (range, epoch): (InoRange, Epoch),
+        range: InoRange,
+        epoch: Epoch,
         journals: &[Earlier],
     ) -> Self {
         let next = journals.iter().map(|journal| journal.next).max().unwrap_or(Seq(1));
@@ -173,7 +174,7 @@ mod tests {
         left.add_file("file".into(), journal(ROOT, 1, 2)).unwrap();
         left.add_object("object".into(), journal(ROOT, 3, 4)).unwrap();
         let journals = left.in_order();
-        let note = OwnerNote::taken_over(ClientId(9), (RANGE, Epoch(5)), &journals);
+        let note = OwnerNote::taken_over(ClientId(9), RANGE, Epoch(5), &journals);
         assert_eq!((note.next_seq, note.reached, note.used), (Seq(7), Seq(7), Ino(0x5ff)));
         assert_eq!(note.adopted, ["object"]);
         let copy = journals[0].of_client(ClientId(9), ROOT, Epoch(5));

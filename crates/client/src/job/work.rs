@@ -369,7 +369,8 @@ impl SubtreeJob {
     /// `EBADMSG` if a noted object is damaged.
     pub fn take_object(
         &mut self,
-        (name, unnoted): (String, Option<Seq>),
+        name: String,
+        unnoted: Option<Seq>,
         bytes: Option<Vec<u8>>,
     ) -> Result<Option<Earlier>> {
         let Some(bytes) = bytes else {

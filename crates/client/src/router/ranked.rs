@@ -82,7 +82,7 @@ impl Ranked {
     }
 
     /// A request that is with its first rank.
-    pub(super) fn sent(asked: Asked, rank: Rank, (start, several): (Moment, bool)) -> Self {
+    pub(super) fn sent(asked: Asked, rank: Rank, start: Moment, several: bool) -> Self {
         let (state, visited) = (RankedState::Sent, vec![rank]);
         Self { rank, start, single: !several, hops: 1, visited, state, ..Self::new(asked) }
     }

@@ -348,7 +348,7 @@ impl Route {
         let asked = Asked::of(given);
         self.begin(Frame::Request(whole::Request::sent(asked.clone())));
         self.begin(Frame::Whole(whole::Whole::sent(asked.clone())));
-        let ranked = ranked::Ranked::sent(asked, rank, (now, router.several));
+        let ranked = ranked::Ranked::sent(asked, rank, now, router.several);
         self.begin(Frame::Ranked(ranked));
     }
 

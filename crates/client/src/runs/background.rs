@@ -175,7 +175,7 @@ impl RunCollector {
         let is_own = |dir| self.dirs.contains_key(&dir);
         let is_elsewhere = match *event {
             Event::SetAttr { ino, home, ref change, time } if !is_own(ino) && is_own(home) => {
-                return self.change(ino, home, (change, time));
+                return self.change(ino, home, change, time);
             }
             Event::SetAttr { ino, home, .. }
             | Event::SetXattr { ino, home, .. }
@@ -203,7 +203,8 @@ impl RunCollector {
         &mut self,
         ino: Ino,
         home: Ino,
-        (change, time): (&AttrChange, Timestamp),
+        change: &AttrChange,
+        time: Timestamp,
     ) -> Result<(), ByValue> {
         let dir = self.dirs.get_mut(&home).ok_or(ByValue::Changes)?;
         let before = dir.rows.bytes();

@@ -1,7 +1,9 @@
 use metastore::{Attached, Manifest, RowValue, merge};
 use namespace::{PlannedInode, Refusal};
 use proptest::prelude::*;
-use types::{ClientId, Cred, Epoch, FileType, InoRange, RenameFlags, Timestamp};
+use types::{
+    ClientId, Cred, EntryName, Epoch, FileType, InoRange, RenameFlags, Timestamp, XattrChange,
+};
 
 use super::*;
 use crate::{ClientSubtree, Grant};
@@ -247,7 +249,8 @@ fn work_on(
             Op::Rename(d, n, e, m, exchange) => {
                 let flags = RenameFlags { exchange, ..RenameFlags::default() };
                 let (from, to) = (letter(n), letter(m));
-                ignore(inner.rename(&cred, (dir(d), &from), (dir(e), &to), flags, time));
+                let (from, to) = (EntryName::new(dir(d), &from), EntryName::new(dir(e), &to));
+                ignore(inner.rename(&cred, from, to, flags, time));
             }
             Op::Mode(number) if !made.is_empty() => {
                 let change = AttrChange { mode: Some(0o700), ..AttrChange::default() };
@@ -283,7 +286,7 @@ fn compare(ops: &[Op], is_empty: bool, worth: RunThreshold) -> Result<bool, Test
     let header = inner.header();
     let blocks = inner.blocks().to_vec();
     let root = attr(ROOT, 0o040_755);
-    match ByReference::of((&header, &blocks), (&root, is_empty), worth) {
+    match ByReference::of(&header, &blocks, &root, is_empty, worth) {
         Ok(reference) => agree(&reference, &blocks, is_empty).map(|()| true),
         Err(_) => Ok(false),
     }
@@ -479,7 +482,7 @@ fn reference(ops: &[Op], is_empty: bool) -> Result<ByReference, ByValue> {
     work(&mut inner, ops);
     let header = inner.header();
     let root = attr(ROOT, 0o040_755);
-    ByReference::of((&header, inner.blocks()), (&root, is_empty), EVERYTHING)
+    ByReference::of(&header, inner.blocks(), &root, is_empty, EVERYTHING)
 }
 
 #[test]
@@ -499,14 +502,19 @@ fn each_merge_by_value_names_its_reason() {
     let link = |inner: &mut ClientSubtree| {
         let new = PlannedInode { mode: 0o100_644, ..PlannedInode::default() };
         let ino = inner.create(&Cred::root(), ROOT, b"one", &new).expect("numbers suffice");
-        inner.link(&Cred::root(), ino, (ROOT, b"two"), Timestamp(9)).expect("it may");
+        inner.link(&Cred::root(), ino, EntryName::new(ROOT, b"two"), Timestamp(9)).expect("it may");
     };
     let xattr = |inner: &mut ClientSubtree| {
         let new = PlannedInode { mode: 0o100_644, ..PlannedInode::default() };
         let ino = inner.create(&Cred::root(), ROOT, b"one", &new).expect("numbers suffice");
         let flags = types::XattrFlags::default();
         inner
-            .setxattr(&Cred::root(), ino, (b"user.a", Some(b"1")), flags, Timestamp(9))
+            .setxattr(
+                &Cred::root(),
+                ino,
+                XattrChange { name: b"user.a", value: Some(b"1"), flags },
+                Timestamp(9),
+            )
             .expect("ok");
     };
     let cases: [(Act<'_>, ByValue); 3] =
@@ -516,7 +524,7 @@ fn each_merge_by_value_names_its_reason() {
         act(&mut inner);
         let header = inner.header();
         let root = attr(ROOT, 0o040_755);
-        let reference = ByReference::of((&header, inner.blocks()), (&root, true), EVERYTHING);
+        let reference = ByReference::of(&header, inner.blocks(), &root, true, EVERYTHING);
         assert_eq!(reference.map(drop).unwrap_err(), reason);
     }
 }
@@ -537,11 +545,11 @@ fn small_trees_merge_by_value_beside_large_ones() {
     let (header, blocks) = (inner.header(), inner.blocks().to_vec());
     let worth = RunThreshold { names_min: 100, names_per_directory_min: 100 };
     let root = attr(ROOT, 0o040_755);
-    let reference = ByReference::of((&header, &blocks), (&root, true), worth).unwrap();
+    let reference = ByReference::of(&header, &blocks, &root, true, worth).unwrap();
     assert_eq!(reference.list.dirs.iter().map(|run| run.dir).collect::<Vec<_>>(), [large]);
     assert_eq!((reference.events, reference.created), (200, 200));
     let worth = RunThreshold { names_min: 100, names_per_directory_min: 10 };
-    let reference = ByReference::of((&header, &blocks), (&root, true), worth).unwrap();
+    let reference = ByReference::of(&header, &blocks, &root, true, worth).unwrap();
     assert_eq!(reference.list.dirs.len(), 3, "the root, which has both, is worth it then");
 }
 
@@ -553,7 +561,7 @@ fn a_damaged_journal_is_not_merged_by_reference() {
     let middle = blocks[0].len() / 2;
     blocks[0][middle] ^= 1;
     let root = attr(ROOT, 0o040_755);
-    let reference = ByReference::of((&header, &blocks), (&root, true), EVERYTHING);
+    let reference = ByReference::of(&header, &blocks, &root, true, EVERYTHING);
     assert_eq!(reference.map(drop).unwrap_err(), ByValue::Senseless);
     assert_eq!(FileType::from_mode(root.mode), Some(FileType::Directory));
 }

@@ -73,7 +73,7 @@ impl Session {
                 let acked = self.acked(tid);
                 debug_assert!(acked < tid, "the reply to {tid} has not arrived");
                 let Some(exclusive) = &mut self.exclusive else { return LocalAnswer::Nothing };
-                exclusive.groups.add((tid, acked), cred, replay, op);
+                exclusive.groups.add(tid, acked, cred, replay, op);
                 if let Some(count) = exclusive.wants_numbers() {
                     self.call(
                         &Cred::root(),
@@ -97,7 +97,7 @@ impl Session {
                 None => cache.look(cred, dir, name),
             };
             let attr = |ino| exclusive.and_then(|it| it.attr(ino)).or_else(|| cache.attr(ino));
-            crate::cache::walk((base, path), look, attr)
+            crate::cache::walk(base, path, look, attr)
         } else {
             cache.answer(cred, op).or_else(|| self.leads_to_exclusive(cred, op))
         };
@@ -153,7 +153,7 @@ impl Session {
                 Err(errno) => Some(Err(errno.into())),
             },
             Op::Read(ReadOp::GetAttr { ino }) => attr(ino).map(|attr| Ok(Answer::Attr(attr))),
-            Op::Read(ReadOp::Walk { base, path }) => crate::cache::walk((base, path), look, attr),
+            Op::Read(ReadOp::Walk { base, path }) => crate::cache::walk(base, path, look, attr),
             _ => None,
         }
     }
@@ -210,7 +210,7 @@ impl Session {
             return false;
         };
         self.next_tid += 1;
-        exclusive.groups.add((tid, acked), &Cred::root(), wire::Replay::default(), &op);
+        exclusive.groups.add(tid, acked, &Cred::root(), wire::Replay::default(), &op);
         true
     }
 

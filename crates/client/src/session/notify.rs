@@ -44,8 +44,8 @@ impl Session {
             let of = |mark: &&Mark| matches!(mark, Mark::Open { ino: of, write } if *of == ino && *write == writes);
             u32::try_from(self.marks.values().filter(of).count()).unwrap_or(u32::MAX)
         };
-        let opening = (opening(false), opening(true));
-        let file_state = self.held.take_out(ino, opening);
+        let (reading, writing) = (opening(false), opening(true));
+        let file_state = self.held.take_out(ino, reading, writing);
         if self.connected {
             self.notify_ops(file_state.given_up(ino), effects);
         }

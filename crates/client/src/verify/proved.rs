@@ -61,8 +61,8 @@ impl Verifier {
             at = next;
         }
         let accepted = self.end();
-        let subtree = (&self.root, self.is_empty);
-        let reference = ByReference::of((&header, &accepted), subtree, RunThreshold::default());
+        let (root, is_empty, worth) = (&self.root, self.is_empty, RunThreshold::default());
+        let reference = ByReference::of(&header, &accepted, root, is_empty, worth);
         let mut reference = match reference {
             Ok(reference) => reference,
             Err(because) => return Ok((events, Err(because))),

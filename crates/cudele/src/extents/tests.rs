@@ -14,7 +14,7 @@ const STRIPE: u64 = 4 * MIB;
 fn on_sparse(numbers: &[u64], act: impl FnOnce(Objects<'_>)) -> (Vec<u64>, u64) {
     let store = Counting::new(Memory::new());
     let sums = Sums::default();
-    let objects = Objects::new(&store, &sums, (Ino(0x77), Stripe::DEFAULT));
+    let objects = Objects::new(&store, &sums, StripedFile::new(Ino(0x77), Stripe::DEFAULT));
     for number in numbers {
         store.write_range(&objects.name(*number), 0, &[7; 1000]).unwrap();
     }
@@ -34,12 +34,12 @@ fn operations_on_a_sparse_file_touch_only_existing_objects() {
     assert_eq!(all(|objects| objects.delete_data(PIB).unwrap()), (vec![], 5));
     assert_eq!(all(|objects| objects.sync_all(PIB).unwrap()), (held.to_vec(), 1));
     assert_eq!(
-        all(|objects| objects.zero_range(PIB, (10, PIB)).unwrap()),
+        all(|objects| objects.zero_range(PIB, 10..10 + PIB).unwrap()),
         (vec![0], 7),
         "of the first only what is behind ten bytes: one stat, one write; one list of checksums"
     );
     assert_eq!(
-        all(|objects| objects.zero_range(PIB, (STRIPE, PIB / 2)).unwrap()),
+        all(|objects| objects.zero_range(PIB, STRIPE..STRIPE + PIB / 2).unwrap()),
         (vec![0, (1 << 28) - 1], 4)
     );
 }
@@ -67,7 +67,7 @@ fn data_and_holes_are_found_without_looking_at_every_object() {
 fn an_unsynced_stripe_of_a_sparse_file_is_absent_after_a_crash() {
     let memory = Memory::new();
     let sums = Sums::default();
-    let objects = Objects::new(&memory, &sums, (Ino(9), Stripe::MIN));
+    let objects = Objects::new(&memory, &sums, StripedFile::new(Ino(9), Stripe::MIN));
     objects.write_at(PIB - 4, b"last").unwrap();
     objects.sync_all(PIB).unwrap();
     objects.write_at(0, b"lost").unwrap();
@@ -83,7 +83,7 @@ fn a_sync_of_some_objects_asks_for_no_other() {
     assert_eq!(calls, 2);
     let store = Counting::new(Memory::new());
     let sums = Sums::default();
-    let objects = Objects::new(&store, &sums, (Ino(7), Stripe::DEFAULT));
+    let objects = Objects::new(&store, &sums, StripedFile::new(Ino(7), Stripe::DEFAULT));
     objects.sync(&(0..100).collect::<Vec<_>>()).unwrap();
     assert_eq!(store.counters().counts().of(Operation::Sync).calls, 100, "each once");
     assert_eq!(objects.sync(&[]), Ok(()));
@@ -98,8 +98,8 @@ fn pieces_cover_a_range_without_gaps() {
         assert_eq!(all, [piece(0, bytes - 1, 1), piece(1, 0, bytes), piece(2, 0, 1)]);
         assert_eq!(pieces(stripe, 5, 0).count(), 0);
         assert_eq!(pieces(stripe, u64::MAX - 1, 1).count(), 1);
-        let range = (bytes - 1, 2 * bytes + 1);
-        let one_by_one = (0..3).map(|number| piece_of(stripe, number, range));
+        let range = bytes - 1..2 * bytes + 1;
+        let one_by_one = (0..3).map(|number| piece_of(stripe, number, &range));
         assert!(one_by_one.eq(all), "{stripe:?}");
     }
 }
@@ -170,7 +170,7 @@ impl Sweeping for Elsewhere {}
 fn a_file_of_many_objects_is_cut_off_and_searched_without_a_list() {
     let store = Elsewhere(Counting::new(Memory::new()));
     let sums = Sums::default();
-    let objects = Objects::new(&store, &sums, (Ino(7), Stripe::DEFAULT));
+    let objects = Objects::new(&store, &sums, StripedFile::new(Ino(7), Stripe::DEFAULT));
     let (size, far) = (60_000 * STRIPE, 50_000 * STRIPE);
     for at in [0, 2 * STRIPE, far] {
         objects.write_at(at, b"here").unwrap();
@@ -178,7 +178,7 @@ fn a_file_of_many_objects_is_cut_off_and_searched_without_a_list() {
     assert_eq!(objects.next_data(size, STRIPE), Ok(Some(2 * STRIPE)));
     assert_eq!(objects.next_data(size, 2 * STRIPE + 4), Ok(Some(far)));
     assert_eq!(objects.next_data(size, far + 4), Ok(None));
-    objects.zero_range(size, (STRIPE, size)).unwrap();
+    objects.zero_range(size, STRIPE..STRIPE + size).unwrap();
     assert_eq!(objects.next_data(size, 4), Ok(None));
     objects.delete_data(size).unwrap();
     assert_eq!(store.0.counters().counts().of(Operation::List).calls, 0);
@@ -189,7 +189,7 @@ fn a_file_of_many_objects_is_cut_off_and_searched_without_a_list() {
 fn many_objects_written_and_read_at_a_time_hold_what_was_written() {
     let store = Elsewhere(Counting::new(Memory::new()));
     let sums = Sums::default();
-    let objects = Objects::new(&store, &sums, (Ino(7), Stripe::MIN));
+    let objects = Objects::new(&store, &sums, StripedFile::new(Ino(7), Stripe::MIN));
     assert_eq!(at_once(&store, Stripe::MIN), OBJECTS_AT_ONCE);
     assert_eq!(at_once(&store, Stripe::MAX), 1);
     assert_eq!(at_once(&Memory::new(), Stripe::DEFAULT), 1);

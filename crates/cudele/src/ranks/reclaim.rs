@@ -28,7 +28,7 @@ impl Ranks {
 
     /// Reports to the rank that serves these files which of them other sessions have open, and that
     /// the rest is not open any more.
-    fn reclaim(self: &Arc<Self>, zero: &Arc<Link>, (to, files): (Rank, &[Ino])) -> Result<()> {
+    fn reclaim(self: &Arc<Self>, zero: &Arc<Link>, to: Rank, files: &[Ino]) -> Result<()> {
         let link = self.link_to(zero, to)?;
         link.be_connected()?;
         let reclaiming = self.reclaiming();
@@ -66,7 +66,7 @@ impl Reclaimer {
             let (ranks, zero) = (self.ranks.clone(), self.zero.clone());
             let work = move || {
                 for (to, files) in receiver {
-                    let _ = ranks.reclaim(&zero, (to, &files));
+                    let _ = ranks.reclaim(&zero, to, &files);
                 }
             };
             self.thread = super::links::start(self.zero.cluster(), "cudele-carry", work)
@@ -100,7 +100,7 @@ impl Fs {
     pub(super) fn reclaim_found(&self, ino: Ino, rank: Rank) {
         if !self.ranks.holders(&self.link, ino, Some(rank)).is_empty() {
             // A request to an unreachable rank returns the error.
-            let _ = self.ranks.reclaim(&self.link, (rank, &[ino]));
+            let _ = self.ranks.reclaim(&self.link, rank, &[ino]);
         }
     }
 }

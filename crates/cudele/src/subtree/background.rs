@@ -172,7 +172,7 @@ fn with_writers(
             return Err(ByValue::Changes.into());
         }
         drop(stored);
-        let mut ended = read_all(collector, blocks, (&pieces, &done));
+        let mut ended = read_all(collector, blocks, &pieces, &done);
         drop(pieces);
         for part in done {
             // Noted also if nothing comes of it, so that it is deleted.
@@ -187,7 +187,8 @@ fn with_writers(
 fn read_all(
     collector: &mut RunCollector,
     blocks: &Receiver<Message>,
-    (pieces, done): (&SyncSender<Piece>, &Receiver<Stored>),
+    pieces: &SyncSender<Piece>,
+    done: &Receiver<Stored>,
 ) -> std::result::Result<(), Ended> {
     // The writing threads end early only by a panic.
     let lost = |_| Error::new(Errno::Io, "runs", "the threads that write them are gone");

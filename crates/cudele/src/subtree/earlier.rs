@@ -33,14 +33,13 @@ impl Subtree {
             Error::new(error.errno, prefix.clone(), cause).remedy(error.remedy)
         })?;
         let mut journals = Vec::new();
-        for object in self.job.left_objects(&listed) {
-            let name = object.0.clone();
+        for (name, unnoted) in self.job.left_objects(&listed) {
             let bytes = mechanism::get(&self.fs, &name)?;
             if bytes.is_some() {
                 // Its writer may have ended before the end of it was durable.
                 store.sync(SyncScope::Object(&name))?;
             }
-            journals.extend(self.job.take_object(object, bytes)?);
+            journals.extend(self.job.take_object(name, unnoted, bytes)?);
         }
         Ok(journals)
     }

@@ -8,30 +8,22 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use client::{JournalPart, PartSync, Reached, SyncDue, SyncWhen};
-use policy::{Composition, Mechanism, MergeTrigger};
-use types::{Epoch, Errno, Error, Ino, InoRange, Result, Span};
+use client::{JobInput, JournalPart, PartEffect, PartRun, PartSync, Reached, SyncDue, SyncWhen};
+use policy::{Composition, MergeTrigger};
+use types::{Errno, Error, Ino, InoRange, Result, Span};
 use wire::{Answer, JobOp, MergeFlags, Op};
 
 use super::Subtree;
 use crate::mechanism::Workplace;
 use crate::{Completion, Fs, StateDir};
 
-/// The result of the merge of a part.
+/// News of the thread that merges parts.
 #[derive(Debug)]
-enum Ended {
-    /// Not an end: more inode numbers.
+enum News {
+    /// More inode numbers.
     Range(InoRange),
-    Merged {
-        part: JournalPart,
-        done: Box<Completion>,
-        epoch: Epoch,
-    },
-    Failed {
-        part: JournalPart,
-        error: Error,
-        reached: Reached,
-    },
+    /// The merge of a part has ended.
+    Ended(Box<PartRun>),
 }
 
 /// The thread that merges parts.
@@ -40,7 +32,7 @@ pub(super) struct Syncer {
     sync: PartSync,
     /// Taken away to end the thread.
     parts: Option<Sender<JournalPart>>,
-    ended: Receiver<Ended>,
+    news: Receiver<News>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -85,48 +77,35 @@ struct SyncPlace {
 }
 
 impl SyncPlace {
-    /// Merges parts in their order, until one fails.
-    fn run(&self, parts: &Receiver<JournalPart>, ended: &Sender<Ended>) {
-        let mut failed: Option<Error> = None;
+    /// Merges parts in their order, until one fails, or the receiver of the news is gone.
+    fn run(&self, parts: &Receiver<JournalPart>, news: &Sender<News>) {
+        let mut failed = None;
         for part in parts {
-            if let Some(count) = part.extend
-                && let Ok(Answer::Range(range)) =
-                    self.fs.call(Op::Job(JobOp::Extend { subtree: self.root, count }))
-                && ended.send(Ended::Range(range)).is_err()
-            {
-                return;
+            let mut run = PartRun::new(part, self.root, &self.composition, self.flags, failed);
+            let mut input = JobInput::Start;
+            while let Some(effect) = run.handle(crate::moment(), input) {
+                input = match effect {
+                    PartEffect::Extend(count) => {
+                        let op = Op::Job(JobOp::Extend { subtree: self.root, count });
+                        if let Ok(Answer::Range(range)) = self.fs.call(op) {
+                            let _ = news.send(News::Range(range));
+                        }
+                        JobInput::Done(Ok(()))
+                    }
+                    PartEffect::SyncContent => JobInput::Done(self.fs.sync_data()),
+                    PartEffect::Mechanism(effect) => {
+                        let (fs, state, written) = (&self.fs, &self.state, Mutex::default());
+                        let place = Workplace { fs, state, written, material: run.material() };
+                        JobInput::Mechanism(place.execute(effect))
+                    }
+                    PartEffect::Term => JobInput::Term(self.fs.term_at(self.root)),
+                };
             }
-            let mut reached = Reached::default();
-            let result = failed.clone().map_or_else(|| self.merge(&part, &mut reached), Err);
-            let message = match result {
-                Ok(done) => {
-                    let epoch = self.fs.term_at(self.root);
-                    Ended::Merged { part, done: Box::new(done), epoch }
-                }
-                Err(error) => {
-                    failed = Some(error.clone());
-                    Ended::Failed { part, error, reached }
-                }
-            };
-            if ended.send(message).is_err() {
+            failed = run.error().cloned();
+            if news.send(News::Ended(Box::new(run))).is_err() {
                 return;
             }
         }
-    }
-
-    fn merge(&self, part: &JournalPart, reached: &mut Reached) -> Result<Completion> {
-        if self.composition.mechanisms().any(Mechanism::persists) {
-            self.fs.sync_data()?;
-        }
-        let place = Workplace {
-            fs: &self.fs,
-            state: &self.state,
-            written: Mutex::default(),
-            material: part.material(self.root, self.flags),
-        };
-        let (done, came) = place.run(&self.composition);
-        *reached = came;
-        done
     }
 }
 
@@ -162,7 +141,7 @@ impl Subtree {
     fn start_sync(&mut self, when: SyncWhen) -> Result<()> {
         self.finish_sync()?;
         let (parts, to_merge) = channel();
-        let (ended, results) = channel();
+        let (news, results) = channel();
         let place = SyncPlace {
             fs: self.fs.clone(),
             state: self.state.clone(),
@@ -171,9 +150,9 @@ impl Subtree {
             flags: self.job.merge_flags(),
         };
         let sync = PartSync::new(when, crate::now_coarse());
-        let mut syncer = Syncer { sync, parts: None, ended: results, thread: None };
+        let mut syncer = Syncer { sync, parts: None, news: results, thread: None };
         if let Ok(thread) = self.fs.cluster().thread("namespace-sync") {
-            let thread = thread.spawn(move || place.run(&to_merge, &ended)).map_err(|error| {
+            let thread = thread.spawn(move || place.run(&to_merge, &news)).map_err(|error| {
                 Error::new(Errno::Again, self.path.to_string(), format!("no thread: {error}"))
             })?;
             (syncer.parts, syncer.thread) = (Some(parts), Some(thread));
@@ -210,29 +189,24 @@ impl Subtree {
             && let Err(unsent) = parts.send(part)
         {
             let error = Error::new(Errno::Io, "namespace sync", "its thread is gone");
-            syncer.sync.failed(&mut self.job, unsent.0, (error, Reached::default()));
+            syncer.sync.failed(&mut self.job, unsent.0, error, Reached::default());
         }
     }
 
     /// Takes the results of merged parts.
     fn take_merged(&mut self) {
         while let Some(syncer) = &self.syncer
-            && let Ok(ended) = syncer.ended.try_recv()
+            && let Ok(news) = syncer.news.try_recv()
         {
-            self.take_ended(ended);
+            self.take_news(news);
         }
     }
 
-    fn take_ended(&mut self, ended: Ended) {
-        let Some(syncer) = &mut self.syncer else { return };
-        match ended {
-            Ended::Range(range) => self.job.take_range(range),
-            Ended::Merged { part, done, epoch } => {
-                syncer.sync.merged(&mut self.job, part, *done, epoch);
-            }
-            Ended::Failed { part, error, reached } => {
-                syncer.sync.failed(&mut self.job, part, (error, reached));
-            }
+    fn take_news(&mut self, news: News) {
+        match (news, &mut self.syncer) {
+            (News::Range(range), _) => self.job.take_range(range),
+            (News::Ended(run), Some(syncer)) => syncer.sync.ended(&mut self.job, *run),
+            (News::Ended(_), None) => {}
         }
     }
 
@@ -241,8 +215,8 @@ impl Subtree {
         while let Some(syncer) = &self.syncer
             && syncer.sync.under_way() > 0
         {
-            match syncer.ended.recv() {
-                Ok(ended) => self.take_ended(ended),
+            match syncer.news.recv() {
+                Ok(news) => self.take_news(news),
                 Err(_) => {
                     let cause = "the thread that merges ended; what it had is lost";
                     return Err(Error::new(Errno::Io, self.path.to_string(), cause));

@@ -4,7 +4,7 @@ use client::ClientSubtree;
 use namespace::Refusal;
 use types::{
     Attr, AttrChange, Cred, EntryName, Errno, Error, FileType, INLINE_BYTES_MAX, Ino, RenameFlags,
-    Result, Stripe, Timestamp, XattrFlags,
+    Result, Stripe, Timestamp, XattrChange, XattrFlags,
 };
 use wire::{Answer, Op, ReadOp};
 
@@ -141,7 +141,7 @@ impl Subtree {
     /// Makes the server walk to an inode of the base. Returns whether it was found.
     fn walk_to(&mut self, ino: Ino) -> Result<bool> {
         for path in self.job.paths_to(&self.path, ino) {
-            if self.fs.walk_to_as(&Cred::root(), (Ino::ROOT, &path), ino)? {
+            if self.fs.walk_to_as(&Cred::root(), Ino::ROOT, &path, ino)? {
                 return Ok(true);
             }
         }
@@ -272,14 +272,14 @@ impl Subtree {
     /// Those of rename(2).
     pub fn rename(
         &mut self,
-        from: (Ino, &[u8]),
-        to: (Ino, &[u8]),
+        from: EntryName<'_>,
+        to: EntryName<'_>,
         flags: RenameFlags,
     ) -> Result<()> {
         let (cred, time) = (self.cred.clone(), self.now_exactly());
-        self.note_place(EntryName::new(from.0, from.1));
-        self.note_place(EntryName::new(to.0, to.1));
-        self.on_view(from.1, |inner| inner.rename(&cred, from, to, flags, time))
+        self.note_place(from);
+        self.note_place(to);
+        self.on_view(from.name, |inner| inner.rename(&cred, from, to, flags, time))
     }
 
     /// Gives an inode one more name.
@@ -288,7 +288,8 @@ impl Subtree {
     /// `EEXIST`, `EPERM` for a directory, `EMLINK`.
     pub fn link(&mut self, ino: Ino, parent: Ino, name: &[u8]) -> Result<()> {
         let (cred, time) = (self.cred.clone(), self.now_exactly());
-        self.on_view(name, |inner| inner.link(&cred, ino, (parent, name), time))
+        let to = EntryName::new(parent, name);
+        self.on_view(name, |inner| inner.link(&cred, ino, to, time))
     }
 
     /// Changes attributes of an inode that stands in a directory.
@@ -323,7 +324,8 @@ impl Subtree {
     ) -> Result<()> {
         self.fill(ino)?;
         let (cred, time) = (self.cred.clone(), self.now_exactly());
-        self.on_view(name, |inner| inner.setxattr(&cred, ino, (name, value), flags, time))
+        let change = XattrChange { name, value, flags };
+        self.on_view(name, |inner| inner.setxattr(&cred, ino, change, time))
     }
 
     /// Sets attributes without looking: for an inode that this client just created in `home`.

@@ -40,10 +40,10 @@ pub(super) struct Pending {
 }
 
 /// The part of a byte range that is in a block, relative to the beginning of the block.
-fn within(block: u64, (offset, end): (u64, u64)) -> Range<u32> {
+fn within(block: u64, range: &Range<u64>) -> Range<u32> {
     let start = block * SUM_BLOCK_BYTES;
     let of = |at: u64| u32::try_from(at).unwrap_or(u32::MAX);
-    of(offset.max(start) - start)..of((end - start).min(SUM_BLOCK_BYTES))
+    of(range.start.max(start) - start)..of((range.end - start).min(SUM_BLOCK_BYTES))
 }
 
 impl Pending {
@@ -76,11 +76,11 @@ impl Pending {
 
     /// Registers the end of a write; `data` is `None` if it failed, and then any part of it may be
     /// in the store.
-    pub(super) fn end(&mut self, (offset, length): (u64, u64), data: Option<&[u8]>) {
-        for number in blocks(offset, length) {
+    pub(super) fn end(&mut self, written: &Range<u64>, data: Option<&[u8]>) {
+        for number in blocks(written) {
             let Some(block) = self.blocks.get_mut(&number) else { continue };
-            let range = within(number, (offset, offset + length));
-            let start = usize_of(number * SUM_BLOCK_BYTES + u64::from(range.start) - offset);
+            let range = within(number, written);
+            let start = usize_of(number * SUM_BLOCK_BYTES + u64::from(range.start) - written.start);
             let bytes = data.map(|data| &data[start..][..range.len()]);
             block.writers = block.writers.saturating_sub(1);
             let bytes = bytes.filter(|_| !block.crossed);
@@ -90,9 +90,9 @@ impl Pending {
     }
 
     /// Registers that a range will become zeros; `lost` has the blocks whose entries were removed.
-    pub(super) fn begin_zero(&mut self, (offset, end): (u64, u64), lost: &[(u64, u32)]) {
+    pub(super) fn begin_zero(&mut self, zeroed: &Range<u64>, lost: &[(u64, u32)]) {
         for (number, length) in lost {
-            if within(*number, (offset, end)) != WHOLE {
+            if within(*number, zeroed) != WHOLE {
                 let known = BlockState::Unread { length: *length };
                 let new = Block { known, writers: 0, crossed: false, written: false };
                 self.blocks.entry(*number).or_insert(new);
@@ -101,11 +101,11 @@ impl Pending {
     }
 
     /// Registers that a range has become zeros, or a part of it if that failed.
-    pub(super) fn zero(&mut self, (offset, end): (u64, u64)) {
-        let all = blocks(offset, end - offset);
+    pub(super) fn zero(&mut self, zeroed: &Range<u64>) {
+        let all = blocks(zeroed);
         let touched: Vec<u64> = self.blocks.range(all).map(|(number, _)| *number).collect();
         for number in touched {
-            let range = within(number, (offset, end));
+            let range = within(number, zeroed);
             if range == WHOLE {
                 self.blocks.remove(&number);
             } else if let Some(block) = self.blocks.get_mut(&number) {

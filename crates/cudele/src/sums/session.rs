@@ -1,7 +1,7 @@
 //! The part of the interface in which a client of the library reports the state of its open files,
 //! so that their checksums are right.
 
-use types::{Ino, Stripe};
+use types::{Ino, StripedFile};
 
 use super::Seal;
 use crate::Fs;
@@ -10,8 +10,8 @@ impl Fs {
     /// Writes the checksums of the blocks that this process has written to a file that no other
     /// client has open. With `read_again` it reads blocks that were written in the middle, and
     /// writes their checksums also.
-    pub fn seal(&self, place: (Ino, Stripe), seal: Seal, read_again: bool) {
-        self.sums.seal(&self.objects(place), seal, read_again);
+    pub fn seal(&self, file: StripedFile, seal: Seal, read_again: bool) {
+        self.sums.seal(&self.objects(file), seal, read_again);
     }
 
     /// Whether this process has written content of a file whose checksums are still to be written.

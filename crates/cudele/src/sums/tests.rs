@@ -3,13 +3,13 @@
 use metastore::{SUM_BLOCK_BYTES, SUM_BYTES};
 use objstore::{Expect, Memory, ObjectStore, SyncScope};
 use types::rng::Rng;
-use types::{Errno, Ino, Stripe};
+use types::{Errno, Ino, Stripe, StripedFile};
 
 use super::{Seal, Sums};
 use crate::extents::Objects;
 
 const INO: Ino = Ino(0x77);
-const PLACE: (Ino, Stripe) = (INO, Stripe::MIN);
+const PLACE: StripedFile = StripedFile::new(INO, Stripe::MIN);
 const STRIPE: usize = 64 << 10;
 
 fn content(length: usize) -> Vec<u8> {
@@ -188,7 +188,7 @@ impl Run {
         let objects = Objects::new(&self.store, &self.clients[client], PLACE);
         let range = at as usize..(at + length) as usize;
         if byte == 0 {
-            objects.zero_range(FILE, (at, length)).unwrap();
+            objects.zero_range(FILE, at..at + length).unwrap();
         } else {
             objects.write_at(at, &vec![byte; range.len()]).unwrap();
         }

@@ -1,8 +1,10 @@
 //! Removal of entries before content is written, zeroed or deleted, and the write of new entries.
 
+use std::ops::Range;
+
 use metastore::{SUM_BLOCK_BYTES, SUMS_PER_OBJECT, Sum, SumEntry};
 use objstore::{Store, SyncScope};
-use types::{Errno, Ino, Result, Stripe};
+use types::{Errno, Result, StripedFile};
 
 use super::pending::BlockState;
 use super::table::{Age, runs};
@@ -23,15 +25,15 @@ impl Sums {
     /// The errors of the store; no content is written if an entry cannot be removed.
     pub(crate) fn write_at(&self, objects: &Objects<'_>, offset: u64, data: &[u8]) -> Result<()> {
         let file = self.file(objects.ino());
-        let length = data.len() as u64;
-        if length == 0 {
+        let range = offset..offset + data.len() as u64;
+        if range.is_empty() {
             return objects.write_unverified(offset, data);
         }
-        locked(&file).before_write(objects, (offset, length))?;
+        locked(&file).before_write(objects, &range)?;
         let written = objects.write_unverified(offset, data);
         let mut file = locked(&file);
         if !file.shared {
-            file.pending.end((offset, length), written.is_ok().then_some(data));
+            file.pending.end(&range, written.is_ok().then_some(data));
         }
         written
     }
@@ -44,16 +46,16 @@ impl Sums {
         &self,
         objects: &Objects<'_>,
         size: u64,
-        (offset, end): (u64, u64),
+        range: &Range<u64>,
         act: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
-        if offset >= end {
+        if range.is_empty() {
             return Ok(());
         }
         let file = self.file(objects.ino());
-        locked(&file).before_zero(objects, size, (offset, end))?;
+        locked(&file).before_zero(objects, size, range)?;
         let zeroed = act();
-        locked(&file).pending.zero((offset, end));
+        locked(&file).pending.zero(range);
         zeroed
     }
 
@@ -95,7 +97,7 @@ pub(crate) struct Written(Vec<WrittenFile>);
 /// The entries of one file.
 #[derive(Debug)]
 struct WrittenFile {
-    place: (Ino, Stripe),
+    file: StripedFile,
     blocks: Vec<(u64, BlockState)>,
 }
 
@@ -106,17 +108,17 @@ impl Sums {
             locked(&self.files).iter().map(|(ino, file)| (*ino, file.clone())).collect();
         let written = files.into_iter().filter_map(|(ino, file)| {
             let file = locked(&file);
-            let (place, blocks) = ((ino, file.stripe?), file.written());
-            Some(WrittenFile { place, blocks }).filter(|written| !written.blocks.is_empty())
+            let (file, blocks) = (StripedFile::new(ino, file.stripe?), file.written());
+            Some(WrittenFile { file, blocks }).filter(|written| !written.blocks.is_empty())
         });
         Written(written.collect())
     }
 
     /// Upgrades to period 0 the entries of content that has become durable.
     pub(crate) fn hold_for_good(&self, store: &dyn Store, written: &Written) {
-        for WrittenFile { place, blocks } in &written.0 {
-            let file = self.file(place.0);
-            let objects = Objects::new(store, self, *place);
+        for WrittenFile { file, blocks } in &written.0 {
+            let objects = Objects::new(store, self, *file);
+            let file = self.file(file.ino);
             // An entry that is not upgraded holds until the end of the period.
             let _ = locked(&file).hold_for_good(&objects, blocks);
         }
@@ -154,14 +156,14 @@ fn holds_after_power_failure(objects: &Objects<'_>, name: &str) -> Result<bool> 
 }
 
 impl FileSums {
-    fn before_write(&mut self, objects: &Objects<'_>, (offset, length): (u64, u64)) -> Result<()> {
+    fn before_write(&mut self, objects: &Objects<'_>, range: &Range<u64>) -> Result<()> {
         self.stripe = Some(objects.stripe());
-        let all = blocks(offset, length);
+        let all = blocks(range);
         let entries = self.table.entries(objects, all.clone(), Age::Own)?;
         let contradicts = |block: u64, entry: SumEntry| match entry {
             SumEntry::None => false,
             // Bytes behind the covered ones can change without contradicting the entry.
-            SumEntry::Sum(sum) => offset < block * SUM_BLOCK_BYTES + u64::from(sum.length),
+            SumEntry::Sum(sum) => range.start < block * SUM_BLOCK_BYTES + u64::from(sum.length),
             SumEntry::Damaged => true,
         };
         let each = || all.clone().zip(&entries);
@@ -180,30 +182,26 @@ impl FileSums {
         Ok(())
     }
 
-    fn before_zero(
-        &mut self,
-        objects: &Objects<'_>,
-        size: u64,
-        (offset, end): (u64, u64),
-    ) -> Result<()> {
+    fn before_zero(&mut self, objects: &Objects<'_>, size: u64, range: &Range<u64>) -> Result<()> {
         let bytes = SUMS_PER_OBJECT * SUM_BLOCK_BYTES;
         // A file can be so much longer than its content that a look at each block would never end.
-        for number in objects.sums_numbers(end)? {
+        for number in objects.sums_numbers(range.end)? {
             let first = number * SUMS_PER_OBJECT;
-            let all = blocks(offset, end - offset);
+            let all = blocks(range);
             let inside = all.start.max(first)..all.end.min(first + SUMS_PER_OBJECT);
             if inside.is_empty() {
                 continue;
             }
             let start = number * bytes;
-            if offset <= start && end >= size.min(start + bytes) {
+            if range.start <= start && range.end >= size.min(start + bytes) {
                 remove_object(objects, &objects.sums_name(number), false)?;
                 self.table.clear();
                 continue;
             }
             let entries = self.table.entries(objects, inside.clone(), Age::Own)?;
-            let covered =
-                |block: u64, sum: Sum| offset < block * SUM_BLOCK_BYTES + u64::from(sum.length);
+            let covered = |block: u64, sum: Sum| {
+                range.start < block * SUM_BLOCK_BYTES + u64::from(sum.length)
+            };
             let gone = inside.zip(entries).filter(|(block, entry)| match entry {
                 SumEntry::None => false,
                 SumEntry::Sum(sum) => covered(*block, *sum),
@@ -215,7 +213,7 @@ impl FileSums {
             let numbers: Vec<u64> = gone.iter().map(|(block, _)| *block).collect();
             self.table.take_away(objects, &numbers, !self.shared)?;
             if !self.shared {
-                self.pending.begin_zero((offset, end), &gone);
+                self.pending.begin_zero(range, &gone);
             }
         }
         Ok(())

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use cudele::{
-    AttrChange, Errno, Error, Fs, Ino, Mechanism, NewFile, Path, Policy, Result, Subtree,
-    XattrFlags,
+    AttrChange, Errno, Error, Fs, Ino, Mechanism, NewFile, Path, Policy, Result, StripedFile,
+    Subtree, XattrFlags,
 };
 
 use super::strong::is_missing;
-use super::{IntakeReport, IntakeTally, LINKS_AND_ATTRIBUTES, Made, Phase, Target};
+use super::{IntakeReport, IntakeTally, LINKS_AND_ATTRIBUTES, Phase, Target};
 use crate::source::shown;
 
 enum PutOff {
@@ -108,14 +108,14 @@ impl Target for DecoupledTarget {
         self.subtree.root()
     }
 
-    fn create(&mut self, dir: Ino, name: &[u8], new: &NewFile<'_>) -> Result<Made> {
+    fn create(&mut self, dir: Ino, name: &[u8], new: &NewFile<'_>) -> Result<StripedFile> {
         if !self.taken.is_empty() && dir == self.subtree.root() && self.taken.contains(name) {
             let cause = "the destination has an entry of this name";
             return Err(Error::new(Errno::Exists, shown(name), cause)
                 .remedy("bring it in elsewhere, or remove what is there"));
         }
         let stripe = self.subtree.policy().stripe;
-        Ok(Made { ino: self.subtree.create(dir, name, new)?, stripe })
+        Ok(StripedFile { ino: self.subtree.create(dir, name, new)?, stripe })
     }
 
     fn link(&mut self, ino: Ino, dir: Ino, name: &[u8]) -> Result<()> {
@@ -143,10 +143,10 @@ impl Target for DecoupledTarget {
         Ok(self.subtree.policy().inline_bytes)
     }
 
-    fn write(&mut self, made: Made, head: &[u8], rest: &mut dyn Read) -> Result<u64> {
+    fn write(&mut self, made: StripedFile, head: &[u8], rest: &mut dyn Read) -> Result<u64> {
         let wanted = self.subtree.policy().checksums == cudele::Checksums::On;
         self.subtree.fs().want_sums(made.ino, wanted);
-        self.subtree.fs().write_large((made.ino, made.stripe), head, rest)
+        self.subtree.fs().write_large(made, head, rest)
     }
 
     fn size_comes_last(&self) -> bool {

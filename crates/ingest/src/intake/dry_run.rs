@@ -2,9 +2,9 @@
 
 use std::io::Read;
 
-use cudele::{AttrChange, Ino, NewFile, Result, Stripe};
+use cudele::{AttrChange, Ino, NewFile, Result, Stripe, StripedFile};
 
-use super::{Made, Target};
+use super::Target;
 use crate::source::tree;
 
 #[derive(Debug, Default)]
@@ -17,9 +17,9 @@ impl Target for DryRunTarget {
         Ino::ROOT
     }
 
-    fn create(&mut self, _: Ino, _: &[u8], _: &NewFile<'_>) -> Result<Made> {
+    fn create(&mut self, _: Ino, _: &[u8], _: &NewFile<'_>) -> Result<StripedFile> {
         self.last += 1;
-        Ok(Made { ino: Ino(Ino::FIRST_FREE + self.last), stripe: Stripe::default() })
+        Ok(StripedFile { ino: Ino(Ino::FIRST_FREE + self.last), stripe: Stripe::default() })
     }
 
     fn link(&mut self, _: Ino, _: Ino, _: &[u8]) -> Result<()> {
@@ -42,7 +42,7 @@ impl Target for DryRunTarget {
         Ok(cudele::INLINE_BYTES)
     }
 
-    fn write(&mut self, _: Made, head: &[u8], rest: &mut dyn Read) -> Result<u64> {
+    fn write(&mut self, _: StripedFile, head: &[u8], rest: &mut dyn Read) -> Result<u64> {
         let read = std::io::copy(rest, &mut std::io::sink());
         Ok(head.len() as u64 + read.map_err(|error| tree::failed(b"", &error))?)
     }

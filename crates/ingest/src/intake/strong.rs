@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 
 use cudele::{
     Attr, AttrChange, Cluster, Dir, Errno, Error, FileType, Fs, Ino, NewFile, Path, Policy, Result,
+    StripedFile,
 };
 use types::{Map, Seq};
 
-use super::{IntakeReport, IntakeTally, Made, Phase, Target};
+use super::{IntakeReport, IntakeTally, Phase, Target};
 use crate::source::shown;
 
 /// How long to wait for the server's counters, which come with its beacons.
@@ -119,7 +120,7 @@ impl Target for Strong {
         self.root
     }
 
-    fn create(&mut self, dir: Ino, name: &[u8], new: &NewFile<'_>) -> Result<Made> {
+    fn create(&mut self, dir: Ino, name: &[u8], new: &NewFile<'_>) -> Result<StripedFile> {
         let parent = self.dir(dir)?;
         let attr = match parent.create(name, new) {
             Ok(attr) => attr,
@@ -136,7 +137,7 @@ impl Target for Strong {
             let below = parent.enter(name, attr.ino)?;
             self.dirs.insert(attr.ino, below);
         }
-        Ok(Made { ino: attr.ino, stripe: attr.stripe })
+        Ok(attr.striped())
     }
 
     fn existing(&mut self, dir: Ino, name: &[u8]) -> Result<Option<Attr>> {
@@ -171,9 +172,9 @@ impl Target for Strong {
         Ok(self.dir(dir)?.inline_bytes())
     }
 
-    fn write(&mut self, made: Made, head: &[u8], rest: &mut dyn Read) -> Result<u64> {
+    fn write(&mut self, made: StripedFile, head: &[u8], rest: &mut dyn Read) -> Result<u64> {
         self.fs.want_sums(made.ino, self.policy.checksums == cudele::Checksums::On);
-        self.fs.write_large((made.ino, made.stripe), head, rest)
+        self.fs.write_large(made, head, rest)
     }
 
     fn size_comes_last(&self) -> bool {

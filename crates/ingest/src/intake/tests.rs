@@ -1,9 +1,9 @@
 use std::io::Read;
 use std::sync::Arc;
 
-use cudele::{AttrChange, Errno, Ino, NewFile, Result, Stripe, Timestamp};
+use cudele::{AttrChange, Errno, Ino, NewFile, Result, Stripe, StripedFile, Timestamp};
 
-use super::{Intake, Made, Progress, Target};
+use super::{Intake, Progress, Target};
 use crate::source::{EntrySink, SourceEntry, SourceKind};
 
 /// Records its calls.
@@ -18,13 +18,13 @@ impl Target for Recorder {
         Ino(1)
     }
 
-    fn create(&mut self, dir: Ino, name: &[u8], new: &NewFile<'_>) -> Result<Made> {
+    fn create(&mut self, dir: Ino, name: &[u8], new: &NewFile<'_>) -> Result<StripedFile> {
         let ino = Ino(100 + self.last);
         self.last += 1;
         let name = String::from_utf8_lossy(name);
         let kind = new.file_type.word();
         self.calls.push(format!("create {kind} {}/{name} {} = {}", dir.0, new.size, ino.0));
-        Ok(Made { ino, stripe: Stripe::default() })
+        Ok(StripedFile { ino, stripe: Stripe::default() })
     }
 
     fn link(&mut self, ino: Ino, dir: Ino, name: &[u8]) -> Result<()> {
@@ -52,7 +52,7 @@ impl Target for Recorder {
         Ok(cudele::INLINE_BYTES)
     }
 
-    fn write(&mut self, made: Made, head: &[u8], rest: &mut dyn Read) -> Result<u64> {
+    fn write(&mut self, made: StripedFile, head: &[u8], rest: &mut dyn Read) -> Result<u64> {
         let rest = std::io::copy(rest, &mut std::io::sink()).expect("memory");
         let length = head.len() as u64 + rest;
         self.calls.push(format!("write {} {length}", made.ino.0));

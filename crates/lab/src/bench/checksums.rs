@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use cudele::{Attr, Checksums, Errno, Error, Fs, NewFile, Policy, Result, Seal};
+use cudele::{Checksums, Errno, Error, Fs, NewFile, Policy, Result, Seal, StripedFile};
 use rustix::fs::Advice;
 
 use crate::harness::cluster::TestCluster;
@@ -62,8 +62,8 @@ fn measure(
 ) -> Result<Seconds> {
     let path = cluster.directory(Some(&Policy { checksums, ..Policy::default() }))?;
     let dir = fs.open_dir(&path)?;
-    let Attr { ino, stripe, .. } = dir.create("file", &NewFile::default())?;
-    let place = (ino, stripe);
+    let place = dir.create("file", &NewFile::default())?.striped();
+    let ino = place.ino;
     let piece: Vec<u8> = (0..PIECE_BYTES).map(|at| at.to_le_bytes()[0]).collect();
     let size = pieces * PIECE_BYTES as u64;
     fs.begin_sums(ino);
@@ -77,24 +77,18 @@ fn measure(
     let write = start.elapsed().as_secs_f64();
     let expected = if checksums == Checksums::On { piece.as_slice() } else { &[] };
     drop_from_memory(cluster, ino.0);
-    let cold = read(fs, ino, stripe, pieces, expected)?;
-    let warm = read(fs, ino, stripe, pieces, expected)?;
+    let cold = read(fs, place, pieces, expected)?;
+    let warm = read(fs, place, pieces, expected)?;
     fs.delete_data(place, size)?;
     Ok(Seconds { write, cold, warm })
 }
 
-fn read(
-    fs: &Fs,
-    ino: cudele::Ino,
-    stripe: cudele::Stripe,
-    pieces: u64,
-    expected: &[u8],
-) -> Result<f64> {
-    fs.forget_sums(ino);
+fn read(fs: &Fs, file: StripedFile, pieces: u64, expected: &[u8]) -> Result<f64> {
+    fs.forget_sums(file.ino);
     let mut buffer = vec![0; PIECE_BYTES];
     let start = Instant::now();
     for number in 0..pieces {
-        fs.read_into((ino, stripe), number * PIECE_BYTES as u64, &mut buffer)?;
+        fs.read_into(file, number * PIECE_BYTES as u64, &mut buffer)?;
     }
     let seconds = start.elapsed().as_secs_f64();
     if !expected.is_empty() && buffer != expected {

@@ -173,8 +173,7 @@ impl Reader {
                     return Ok(());
                 }
                 let length = usize::try_from(attr.size).unwrap_or(0);
-                let place = (attr.ino, attr.stripe);
-                found.extend_from_slice(&subtree.fs().read_at(place, 0, length)?);
+                found.extend_from_slice(&subtree.fs().read_at(attr.striped(), 0, length)?);
                 Ok(())
             }
         }

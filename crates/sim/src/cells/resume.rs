@@ -153,12 +153,11 @@ impl Cells {
         let prefix = self.holding()?.object_prefix();
         let listed = self.requests.world.memory.list(&prefix).unwrap_or_default();
         let mut journals = Vec::new();
-        for object in self.holding()?.left_objects(&listed) {
-            let name = object.0.clone();
+        for (name, unnoted) in self.holding()?.left_objects(&listed) {
             let bytes = self.requests.world.memory.get(&name).ok().map(|(bytes, _)| bytes);
             // Its writer may have ended before the end of it was durable.
             let _ = self.requests.world.memory.sync(SyncScope::Object(&name));
-            match self.holding()?.take_object(object, bytes) {
+            match self.holding()?.take_object(name.clone(), unnoted, bytes) {
                 Ok(journal) => journals.extend(journal),
                 Err(error) => {
                     self.requests.world.check(Err(format!("{name} is damaged: {error:?}")));
@@ -203,7 +202,7 @@ impl Cells {
         let cell = self.job().cell;
         let in_force = self.in_force(at).map(|(policy, _)| policy);
         let policy = in_force.unwrap_or_else(|| Policy::of_cell(cell));
-        let note = OwnerNote::taken_over(id, (granted.range, granted.epoch), &found);
+        let note = OwnerNote::taken_over(id, granted.range, granted.epoch, &found);
         let owner = Owner { note, policy };
         self.local_step(client)?;
         self.job().machine.owner = Some(owner.clone());

@@ -1,9 +1,9 @@
 //! Namespace sync (U-03): parts of the journal are merged during the job, as the thread of the
 //! library does, and the server may die between two parts.
 
-use client::{CompositionRun, MechanismEffect, MechanismInput, PartSync, SyncDue, SyncWhen};
+use client::{JobInput, PartEffect, PartRun, PartSync, SyncDue, SyncWhen};
 use types::{Moment, Span, Timestamp};
-use wire::{Answer, MergeFlags};
+use wire::Answer;
 
 use super::job::inos;
 use super::{Cells, Done, Stop};
@@ -22,42 +22,38 @@ impl Cells {
         }
         let holding = self.holding()?;
         let part = sync.hand_over(holding);
-        if let Some(count) = part.extend.map(|count| count.min(20)) {
-            let answer = self.request(client, CallKind::Extend { subtree, count });
-            if let Ok(Answer::Range(range)) = answer {
-                self.granted(client, range)?;
-            }
-        }
-        let material = part.material(subtree, MergeFlags::default());
-        let journal = super::mechanism::whole(&material);
-        let mut run = CompositionRun::new(&composition);
-        let mut input = MechanismInput::Start;
-        let result = loop {
-            let effect = run.handle(&material, Moment(self.requests.world.now), input);
-            if let MechanismEffect::Done(result) = effect {
-                break result;
-            }
-            input = self.effect(Some(&material), &journal, effect)?;
-        };
-        let (term, reached) = (self.epoch(client), run.reached());
-        let places = self.job().ledger.places(&inos(&journal));
-        let job = self.holding()?;
-        match result {
-            Ok(done) => {
-                let events = part.events();
-                sync.merged(job, part, done, term);
-                self.requests.world.tally.count("parts merged", 1);
-                self.completed(events)?;
-                for at in places {
-                    self.job().ledger.updates[at].kept.memory = false;
+        let flags = holding.merge_flags();
+        let mut run = PartRun::new(part, subtree, &composition, flags, None);
+        let journal = super::mechanism::whole(&run.material());
+        let mut input = JobInput::Start;
+        while let Some(effect) = run.handle(Moment(self.requests.world.now), input) {
+            input = match effect {
+                PartEffect::Extend(count) => {
+                    let call = CallKind::Extend { subtree, count: count.min(20) };
+                    if let Ok(Answer::Range(range)) = self.request(client, call) {
+                        self.granted(client, range)?;
+                    }
+                    JobInput::Done(Ok(()))
                 }
-                Ok(())
-            }
-            Err(error) => {
-                let errno = error.errno;
-                sync.failed(job, part, (error, reached));
-                Err(Stop::Failed(errno))
-            }
+                PartEffect::SyncContent => JobInput::Done(Ok(())),
+                PartEffect::Mechanism(effect) => {
+                    let material = run.material();
+                    JobInput::Mechanism(self.effect(Some(&material), &journal, effect)?)
+                }
+                PartEffect::Term => JobInput::Term(self.epoch(client)),
+            };
         }
+        let places = self.job().ledger.places(&inos(&journal));
+        let (events, failed) = (run.events(), run.error().map(|error| error.errno));
+        sync.ended(self.holding()?, run);
+        if let Some(errno) = failed {
+            return Err(Stop::Failed(errno));
+        }
+        self.requests.world.tally.count("parts merged", 1);
+        self.completed(events)?;
+        for at in places {
+            self.job().ledger.updates[at].kept.memory = false;
+        }
+        Ok(())
     }
 }

@@ -6,7 +6,7 @@ use metastore::{
 };
 use objstore::{Expect, ObjectStore};
 use policy::{Cell, Mechanism};
-use types::{Attr, Cred, DirFragId, Errno, Frag, Ino, RenameFlags, Seq, Timestamp};
+use types::{Attr, Cred, DirFragId, EntryName, Errno, Frag, Ino, RenameFlags, Seq, Timestamp};
 use wire::MergeFlags;
 
 use super::fault::{Fault, Fuse};
@@ -72,7 +72,7 @@ fn renamed_first(seed: u64, steps: u64) -> Done<()> {
     cells.complete()?;
     let (time, root) = (cells.requests.world.clock().time, cells.job().root);
     let inner = &mut cells.holding()?.inner;
-    let (from, to) = ((root, &b"u0"[..]), (root, &b"moved"[..]));
+    let (from, to) = (EntryName::new(root, b"u0"), EntryName::new(root, b"moved"));
     let renamed = inner.rename(&Cred::root(), from, to, RenameFlags::default(), time);
     assert_eq!((renamed, inner.events()), (Ok(()), 1), "seed {seed:#x}");
     cells.append(7)?;

@@ -6,7 +6,7 @@ use metastore::request::client_journal_name;
 use namespace::PlannedInode;
 use objstore::{Expect, ObjectStore};
 use policy::{Cell, InterferePolicy, Policy};
-use types::{AttrChange, Cred, Errno, Ino, InoRange, Result, Seq, Stripe, Tid, Timestamp};
+use types::{AttrChange, Cred, EntryName, Errno, Ino, InoRange, Result, Seq, Stripe, Tid, Timestamp};
 use wire::{Answer, MergeFlags, UnusedNumbers};
 
 use super::Requests;
@@ -451,7 +451,8 @@ fn one_event(
         4 if inner.grant().empty => {
             let to = project.dirs[rng.index(project.dirs.len())];
             let other = format!("n{}", rng.below(names + 2));
-            let (from, to) = ((dir, name.as_bytes()), (to, other.as_bytes()));
+            let from = EntryName::new(dir, name.as_bytes());
+            let to = EntryName::new(to, other.as_bytes());
             let _ = inner.rename(&cred, from, to, types::RenameFlags::default(), time);
         }
         5 if inner.grant().empty => {
