@@ -78,18 +78,18 @@ pub use settings::{CHOSEN, Settings};
 pub use tables::{NextNumbers, RankTable};
 
 use authority::Authority;
-use balance::Balance;
-use caps::Caps;
-use checkpoint::Checkpoint;
+use balance::{Balance, BalanceCx};
+use caps::{Caps, CapsCx};
+use checkpoint::{Checkpoint, CheckpointCx};
 use compaction::Compaction;
 use damage::Damage;
-use fetch::Fetches;
+use fetch::{FetchCx, Fetches};
 use health::Health;
 use leases::{Leases, Terms};
 use locks::Locks;
-use log::Log;
-use merge::Merges;
-use merge_request::MergeRequests;
+use log::{Log, LogCx};
+use merge::{MergeCx, Merges};
+use merge_request::{MergeRequestCx, MergeRequests};
 use opens::Opens;
 use peers::Peers;
 use purge::Purges;
@@ -99,7 +99,7 @@ use search::Search;
 use session::Sessions;
 use snapshot::Snapshots;
 use store::{StoreOps, Waiting};
-use tables::Tables;
+use tables::{Tables, TablesCx};
 
 /// The inputs of a metadata server.
 #[derive(Debug)]
@@ -275,7 +275,7 @@ impl Mds {
         }
         if !effects.to_balancer.is_empty() {
             for (tid, result) in std::mem::take(&mut effects.to_balancer) {
-                self.balancing().moved(tid, result, effects);
+                BalanceCx::of(self).moved(tid, result, effects);
             }
         }
         // The answer to a question of this rank itself may lead to another one.
@@ -287,7 +287,7 @@ impl Mds {
         if self.log.is_pending() {
             let hurry = self.is_journal_wanted();
             if hurry || self.log.is_due(self.clock.now, &self.settings) {
-                self.logging().step(hurry, effects);
+                LogCx::of(self).step(hurry, effects);
             }
         }
         if self.phase == Phase::Stopping {
@@ -341,7 +341,7 @@ impl Mds {
     }
 
     fn balancer_answered(&mut self, answer: &balancer::BalancerAnswer, effects: &mut MdsEffects) {
-        self.balancing().answered(answer, effects);
+        BalanceCx::of(self).answered(answer, effects);
         if std::mem::take(&mut self.balance.is_news) {
             self.last_beacon = None;
             self.beacon_tick(effects);
@@ -374,9 +374,9 @@ impl Mds {
         match message {
             Message::Map(map) => {
                 self.map = Some(*map);
-                self.balancing().note_balancer();
+                BalanceCx::of(self).note_balancer();
             }
-            Message::Heartbeat(bytes) => self.balancing().note_heartbeat(bytes),
+            Message::Heartbeat(bytes) => BalanceCx::of(self).note_heartbeat(bytes),
             Message::Stop => self.terminate(effects),
             Message::Request(request) => self.request(ConnId::MONITOR, &request, effects),
             Message::Hello(_)
@@ -402,7 +402,7 @@ impl Mds {
         } else if self.may_merge() {
             self.merge_step(effects);
         } else if self.checkpoint.has_work() {
-            self.checkpointing().step(effects);
+            CheckpointCx::of(self).step(effects);
         }
     }
 
@@ -412,27 +412,27 @@ impl Mds {
             self.search_on(effects);
         }
         self.stop_waiting_if_complete(effects);
-        self.fetching().tick(effects);
-        self.logging().tick(effects);
-        self.storing_tables().tick(effects);
-        self.checkpointing().tick(effects);
-        self.checkpointing().purge_tick(effects);
+        FetchCx::of(self).tick(effects);
+        LogCx::of(self).tick(effects);
+        TablesCx::of(self).tick(effects);
+        CheckpointCx::of(self).tick(effects);
+        CheckpointCx::of(self).purge_tick(effects);
         self.end_silent(effects);
-        self.merge_requests().tick();
-        self.checkpointing().evict_tick();
-        self.checkpointing().compact_next(effects);
+        MergeRequestCx::of(self).tick();
+        CheckpointCx::of(self).evict_tick();
+        CheckpointCx::of(self).compact_next(effects);
         self.authority_tick(effects);
-        self.balancing().tick(effects);
+        BalanceCx::of(self).tick(effects);
         self.begin_moves(effects);
         if self.is_active() && !self.resend.is_busy() {
-            self.merging().finish_interrupted(effects);
+            MergeCx::of(self).finish_interrupted(effects);
         }
         if self.is_active() {
             self.sessions.forget_gone(self.clock.now);
         }
         // A merge that is ended before the server stops may wait for clients, too.
         if matches!(self.phase, Phase::Active | Phase::Stopping) {
-            self.capabilities().tick();
+            CapsCx::of(self).tick();
             if self.caps.is_ending && !self.caps.is_any_exclusive() && self.is_active() {
                 self.terminate(effects);
             }

@@ -28,7 +28,9 @@ use types::{ClientId, Clock, Cred, Errno, Ino, InoRange, Map, Moment, Seq, Set};
 use wire::{Failure, MergeFlags, MergeReport};
 
 use crate::authority::Authority;
-use crate::fetch::Waiter;
+use crate::caps::CapsCx;
+use crate::checkpoint::CheckpointCx;
+use crate::fetch::{FetchCx, Waiter};
 use crate::log::Log;
 use crate::opens::Opens;
 use crate::purge::Purges;
@@ -332,10 +334,10 @@ impl Mds {
     /// Continues the merge at the head of the queue, and has other parts do what it needs.
     pub(crate) fn merge_step(&mut self, effects: &mut MdsEffects) {
         loop {
-            match self.merging().step(effects) {
+            match MergeCx::of(self).step(effects) {
                 None => return,
                 Some(MergeNeed::Forgotten(subtree)) => {
-                    let caches = self.capabilities().revoke_below(ClientId(0), subtree, effects);
+                    let caches = CapsCx::of(self).revoke_below(ClientId(0), subtree, effects);
                     let Some(dir) = caches else {
                         self.merges.forgotten();
                         continue;
@@ -344,7 +346,7 @@ impl Mds {
                     return self.fetches.merge_waits_until_returned(dir);
                 }
                 Some(MergeNeed::Directory(dir)) => {
-                    return self.fetching().wait_for_whole(dir, Waiter::Merge, effects);
+                    return FetchCx::of(self).wait_for_whole(dir, Waiter::Merge, effects);
                 }
                 Some(MergeNeed::Inode { subtree, ino }) => {
                     // The root of a released subtree may have to be searched itself.
@@ -354,10 +356,10 @@ impl Mds {
                     return self.search_for(Goal::Merge(ino), top, wanted, effects);
                 }
                 Some(MergeNeed::Stored(flush)) => {
-                    return self.checkpointing().flush_subtree(flush, effects);
+                    return CheckpointCx::of(self).flush_subtree(flush, effects);
                 }
                 Some(MergeNeed::AttachRoot { subtree, root, ranges }) => {
-                    return self.checkpointing().attach_root(subtree, root, ranges, effects);
+                    return CheckpointCx::of(self).attach_root(subtree, root, ranges, effects);
                 }
                 Some(MergeNeed::End) => return self.finish_merges(effects),
             }
@@ -366,13 +368,13 @@ impl Mds {
 
     /// Answers merges that are applied, once they are as durable as promised.
     pub(crate) fn finish_merges(&mut self, effects: &mut MdsEffects) {
-        while let Some(MergeEnd { merged, then }) = self.merging().end_next(effects) {
+        while let Some(MergeEnd { merged, then }) = MergeCx::of(self).end_next(effects) {
             if let Some(Merged { seq, subtree, object }) = merged {
-                self.checkpointing().note_merge(seq, subtree, &object);
+                CheckpointCx::of(self).note_merge(seq, subtree, &object);
             }
             match then {
                 Some(MergeThen::Store(flush)) => {
-                    self.checkpointing().flush_subtree(flush, effects);
+                    CheckpointCx::of(self).flush_subtree(flush, effects);
                 }
                 Some(MergeThen::Release(release)) => self.release_merged(release, effects),
                 None => {}

@@ -22,9 +22,17 @@ use wire::{
 };
 
 use crate::admission::{Admitted, Entry, Incoming};
-use crate::authority::Placed;
+use crate::authority::{ExportCx, ImportCx, PlaceCx, Placed, Places, ReshapeCx};
+use crate::caps::CapsCx;
+use crate::checkpoint::CheckpointCx;
+use crate::fetch::FetchCx;
+use crate::files::FilesCx;
 use crate::log::HeldReply;
+use crate::merge::MergeCx;
+use crate::merge_request::MergeRequestCx;
+use crate::resend::ResendCx;
 use crate::session::Remembered;
+use crate::snapshot::SnapshotCx;
 use crate::tables::Held;
 use crate::{Mds, MdsEffects};
 use change::Again;
@@ -149,7 +157,7 @@ impl Mds {
         if !from.request.remembers || from.client.0 == 0 {
             return None;
         }
-        self.capabilities().grants(from.client, from.request, answer)
+        CapsCx::of(self).grants(from.client, from.request, answer)
     }
 
     /// Notes a change as done, and answers it as soon as its client may hear of it.
@@ -190,14 +198,14 @@ impl Mds {
                 let placed = if plain {
                     Placed::Here
                 } else {
-                    self.placing().of_directory(from, dir, effects)
+                    PlaceCx::of(self).of_directory(from, dir, effects)
                 };
                 if !self.answer_placed(from, dir, placed, effects) {
-                    self.fetching().park(from, dir, effects);
+                    FetchCx::of(self).park(from, dir, effects);
                 }
             }
             Refused::Refusal(Refusal::Errno(Errno::Stale))
-                if self.placing().may_be_coming(from, effects) => {}
+                if PlaceCx::of(self).may_be_coming(from, effects) => {}
             Refused::Refusal(Refusal::Errno(errno)) => {
                 let about = touched(from.op()).inode;
                 let nameless = about.is_some_and(|ino| self.opens.is_nameless(ino));
@@ -222,7 +230,7 @@ impl Mds {
         } else if let ChangeOp::SetAttr { ino, .. } = *op
             && self.authority.is_fragmented(ino)
         {
-            self.reshaping().spread_access(ino);
+            ReshapeCx::of(self).spread_access(ino);
         }
     }
 
@@ -234,9 +242,9 @@ impl Mds {
         effects: &mut MdsEffects,
     ) {
         let is_active = self.is_active();
-        match self.changing().answer_again(from, known, is_active, effects) {
+        match ChangeCx::of(self).answer_again(from, known, is_active, effects) {
             Again::Answered => {}
-            Again::Park(dir) => self.fetching().park(from, dir, effects),
+            Again::Park(dir) => FetchCx::of(self).park(from, dir, effects),
             Again::Execute => self.execute(from.conn, from.request, effects),
         }
     }
@@ -247,7 +255,7 @@ impl Mds {
         failure: Failure,
         effects: &mut MdsEffects,
     ) {
-        if self.resending().comes_late(from.client, from.request) {
+        if ResendCx::of(self).comes_late(from.client, from.request) {
             return;
         }
         if from.op().is_mutation() && from.client.0 != 0 {
@@ -266,7 +274,7 @@ impl Mds {
         self.counters.mutations += u64::from(request.op.is_change());
         match request.op {
             Op::Read(ref op) => {
-                self.asking().question(client, &request.cred, op).map(Performed::Answer)
+                AskCx::of(self).question(client, &request.cred, op).map(Performed::Answer)
             }
             Op::Change(ChangeOp::Link { .. } | ChangeOp::Rename { .. })
                 if !self.authority.is_plain()
@@ -280,7 +288,7 @@ impl Mds {
                 self.change_subtree(from, client, effects)
             }
             Op::Change(ref op) => {
-                let performed = self.changing().change(admitted, op)?;
+                let performed = ChangeCx::of(self).change(admitted, op)?;
                 self.note_change(op);
                 Ok(performed)
             }
@@ -299,37 +307,39 @@ impl Mds {
     ) -> Performing {
         let (at, client) = (from.at(), from.client);
         match op {
-            SessionOp::Open { ino, write } => self.files().open(from, ino, write, effects),
-            SessionOp::Close { ino, write } => self.files().close_file(client, ino, write, effects),
+            SessionOp::Open { ino, write } => FilesCx::of(self).open(from, ino, write, effects),
+            SessionOp::Close { ino, write } => {
+                FilesCx::of(self).close_file(client, ino, write, effects)
+            }
             SessionOp::Reopen { ino, access } => {
-                let performed = self.files().reopen(client, ino, access, effects);
+                let performed = FilesCx::of(self).reopen(client, ino, access, effects);
                 let is_closed = !access.read && !access.write;
-                self.importing().note_reclaimed(client, ino, is_closed, effects);
+                ImportCx::of(self).note_reclaimed(client, ino, is_closed, effects);
                 performed
             }
             SessionOp::Yield { ino } if self.tables.is_root_of(client, ino) => {
-                self.merge_requests().end(ino);
+                MergeRequestCx::of(self).end(ino);
                 Ok(Performed::Answer(Answer::Done))
             }
-            SessionOp::Yield { ino } => self.files().yield_file(at, client, ino, effects),
+            SessionOp::Yield { ino } => FilesCx::of(self).yield_file(at, client, ino, effects),
             SessionOp::Lock { ino, .. }
             | SessionOp::GetLock { ino, .. }
             | SessionOp::CancelLock { ino, .. }
-                if self.places().is_locked_elsewhere(ino, from.request) =>
+                if Places::of(self).is_locked_elsewhere(ino, from.request) =>
             {
                 Err(Errno::Stale.into())
             }
             SessionOp::Lock { ino, lock, wait } => {
-                self.files().lock(from, ino, lock, wait, effects)
+                FilesCx::of(self).lock(from, ino, lock, wait, effects)
             }
             SessionOp::CancelLock { ino, ref lock } => {
-                self.files().cancel_lock(ino, client, lock, effects)
+                FilesCx::of(self).cancel_lock(ino, client, lock, effects)
             }
             SessionOp::GetLock { ino, ref lock } => {
                 Ok(Performed::Answer(Answer::Locked(self.locks.test(ino, client, lock))))
             }
             SessionOp::Return { dir } => {
-                self.capabilities().returned(client, dir);
+                CapsCx::of(self).returned(client, dir);
                 Ok(Performed::Answer(Answer::Done))
             }
             SessionOp::AwaitAsync => {
@@ -356,19 +366,23 @@ impl Mds {
     ) -> Performing {
         match op {
             JobOp::Decouple { client: owner, .. } => self.change_subtree(from, owner, effects),
-            JobOp::Extend { subtree: Ino(0), count } => self.subtrees().grant_numbers(from, count),
-            JobOp::Extend { subtree, count } => self.subtrees().extend(from, subtree, count),
-            JobOp::Release { subtree, unused } => self.subtrees().release(from, subtree, unused),
+            JobOp::Extend { subtree: Ino(0), count } => {
+                SubtreeCx::of(self).grant_numbers(from, count)
+            }
+            JobOp::Extend { subtree, count } => SubtreeCx::of(self).extend(from, subtree, count),
+            JobOp::Release { subtree, unused } => {
+                SubtreeCx::of(self).release(from, subtree, unused)
+            }
             JobOp::TakeOver { subtree } => {
-                if let Some(before) = self.subtrees().take_over(from, subtree)? {
+                if let Some(before) = SubtreeCx::of(self).take_over(from, subtree)? {
                     self.fence(before, effects);
                 }
                 Ok(Performed::Later)
             }
-            JobOp::Merge { .. } => self.merging().begin(from, effects),
+            JobOp::Merge { .. } => MergeCx::of(self).begin(from, effects),
             JobOp::Adopt { subtree, .. } => {
-                self.places().check_all_here(subtree)?;
-                self.subtrees().adopt(from, effects)
+                Places::of(self).check_all_here(subtree)?;
+                SubtreeCx::of(self).adopt(from, effects)
             }
         }
     }
@@ -381,13 +395,13 @@ impl Mds {
     ) -> Performing {
         let (at, cred) = (from.at(), &from.request.cred);
         match op {
-            RankOp::Export { dir, rank } => self.exporting().ask(at, cred, dir, rank),
-            RankOp::Split { dir } => self.reshaping().split(at, cred, dir),
-            RankOp::Join { dir } => self.reshaping().join(at, cred, dir, effects),
+            RankOp::Export { dir, rank } => ExportCx::of(self).ask(at, cred, dir, rank),
+            RankOp::Split { dir } => ReshapeCx::of(self).split(at, cred, dir),
+            RankOp::Join { dir } => ReshapeCx::of(self).join(at, cred, dir, effects),
             RankOp::Colocate { .. } | RankOp::Arrive { .. } if from.conn != ConnId::PEER => {
                 Err(Errno::NotSupported.into())
             }
-            RankOp::Colocate { ino, rank } => self.exporting().colocate(at, cred, ino, rank),
+            RankOp::Colocate { ino, rank } => ExportCx::of(self).colocate(at, cred, ino, rank),
             RankOp::Arrive { dir, from, cross_rename } => {
                 self.arrive(at, dir, (from, cross_rename), effects)
             }
@@ -403,16 +417,16 @@ impl Mds {
         let at = from.at();
         match op {
             AdminOp::Snapshot { dir, id } => {
-                self.places().check_all_here(dir)?;
-                self.snapshotting().begin(at, &from.request.cred, dir, id)
+                Places::of(self).check_all_here(dir)?;
+                SnapshotCx::of(self).begin(at, &from.request.cred, dir, id)
             }
             AdminOp::WriteDown { .. } => {
-                let attr = self.subtrees().directory_to_write(from)?;
-                self.checkpointing().flush_directory(at, attr.ino, Answer::Attr(attr), effects);
+                let attr = SubtreeCx::of(self).directory_to_write(from)?;
+                CheckpointCx::of(self).flush_directory(at, attr.ino, Answer::Attr(attr), effects);
                 Ok(Performed::Later)
             }
             AdminOp::Checkpoint => {
-                self.checkpointing().answer_when_written(at);
+                CheckpointCx::of(self).answer_when_written(at);
                 Ok(Performed::Later)
             }
         }

@@ -19,7 +19,7 @@ use wire::{Message, Op, Request, SessionOp, WantsExclusive};
 use crate::early_frames::EarlyFrames;
 use crate::fetch::decode;
 use crate::leases::ANYBODY;
-use crate::op::touched;
+use crate::op::{SubtreeCx, touched};
 use crate::search::Goal;
 use crate::session::Sessions;
 use crate::tables::Tables;
@@ -395,7 +395,7 @@ impl Mds {
         request: &Request<'_>,
         effects: &mut MdsEffects,
     ) {
-        match self.resending().take_early(conn, request, effects) {
+        match ResendCx::of(self).take_early(conn, request, effects) {
             EarlyCourse::Complete => self.stop_waiting_if_complete(effects),
             EarlyCourse::Now => self.execute(conn, request, effects),
             EarlyCourse::Resent | EarlyCourse::Later => {}
@@ -405,7 +405,7 @@ impl Mds {
     /// Becomes active if every client is back, or had its time.
     pub(crate) fn stop_waiting_if_complete(&mut self, effects: &mut MdsEffects) {
         if self.search.is_none()
-            && let Some(wanted) = self.resending().stop_waiting()
+            && let Some(wanted) = ResendCx::of(self).stop_waiting()
         {
             self.search_for(Goal::Serve, Ino::ROOT, wanted, effects);
         }
@@ -413,8 +413,8 @@ impl Mds {
 
     /// The search for the inodes of resent changes ended.
     pub(crate) fn resent_found(&mut self, effects: &mut MdsEffects) {
-        if self.resending().become_active() {
-            self.subtrees().restore_policies();
+        if ResendCx::of(self).become_active() {
+            SubtreeCx::of(self).restore_policies();
             self.resend_on(effects);
             self.beacon_tick(effects);
         }
@@ -423,7 +423,7 @@ impl Mds {
     /// Continues with resent changes, unless one waits for a directory; then with all other
     /// requests.
     pub(crate) fn resend_on(&mut self, effects: &mut MdsEffects) {
-        while let Some(need) = self.resending().step() {
+        while let Some(need) = ResendCx::of(self).step() {
             match need {
                 ResendNeed::Frame(conn, frame) => self.take_frames([(conn, frame)], effects),
                 ResendNeed::Frames(frames) => self.take_frames(frames, effects),
@@ -443,7 +443,7 @@ impl Mds {
                 }
             }
         }
-        let waiting = self.resending().take_waiting();
+        let waiting = ResendCx::of(self).take_waiting();
         self.take_frames(waiting, effects);
     }
 }

@@ -9,8 +9,12 @@ use types::{ClientId, ConnId, Errno, Error, Ino};
 use wire::{Failure, Message};
 
 use crate::admission::{Entry, Incoming};
+use crate::authority::ExportCx;
+use crate::balance::BalanceCx;
 use crate::damage::is_damage;
-use crate::fetch::{Came, Waiter, Woken, decode};
+use crate::fetch::{Came, FetchCx, Waiter, Woken, decode};
+use crate::merge::MergeCx;
+use crate::op::SubtreeCx;
 use crate::recover::RecoveryInput;
 use crate::search::Search;
 use crate::{Mds, MdsEffects, Phase, ReplyTo};
@@ -24,7 +28,7 @@ impl Mds {
                 Woken::Failed(dir, waiter, error) => self.fail(dir, waiter, &error, effects),
             }
         }
-        self.fetching().end_wake(effects);
+        FetchCx::of(self).end_wake(effects);
     }
 
     fn resume(&mut self, waiter: Waiter, effects: &mut MdsEffects) {
@@ -61,11 +65,11 @@ impl Mds {
 
     /// Begins the moves that the balancer has decided.
     pub(crate) fn begin_moves(&mut self, effects: &mut MdsEffects) {
-        while let Some(next) = self.balancing().next_move() {
+        while let Some(next) = BalanceCx::of(self).next_move() {
             let (root, to) = next.root_and_rank();
-            let performed = self.exporting().begin(next.at, root, to, next.is_pinned());
-            if let Some(dir) = self.balancing().begun(next, performed, effects) {
-                self.fetching().wait_for_whole(dir, Waiter::Balancer, effects);
+            let performed = ExportCx::of(self).begin(next.at, root, to, next.is_pinned());
+            if let Some(dir) = BalanceCx::of(self).begun(next, performed, effects) {
+                FetchCx::of(self).wait_for_whole(dir, Waiter::Balancer, effects);
             }
         }
     }
@@ -119,7 +123,7 @@ impl Mds {
         result: Result<StoreResult, Box<StoreFailure>>,
         effects: &mut MdsEffects,
     ) {
-        self.fetching().stored(dir, result);
+        FetchCx::of(self).stored(dir, result);
         if self.phase == Phase::Recovering {
             while self.fetches.has_work() {
                 self.fetch_step(effects);
@@ -134,8 +138,8 @@ impl Mds {
     pub(crate) fn fetch_step(&mut self, effects: &mut MdsEffects) {
         let dir = self.fetches.next_arrived().filter(|_| self.is_active());
         let is_others = dir.is_some_and(|dir| self.authority.is_others(dir));
-        if let Some(Came { written_up_to }) = self.fetching().step(is_others) {
-            self.subtrees().restore_known_policies();
+        if let Some(Came { written_up_to }) = FetchCx::of(self).step(is_others) {
+            SubtreeCx::of(self).restore_known_policies();
             self.checkpoint.write_up_to(written_up_to);
         }
         if self.fetches.is_any_woken() {
@@ -156,7 +160,7 @@ impl Mds {
                     self.execute_from::<{ Entry::WAITED }>(from, effects);
                 }
                 Some(Message::Chunk { tid, bytes }) => {
-                    self.merging().take_chunk(ReplyTo { conn, tid }, bytes, effects);
+                    MergeCx::of(self).take_chunk(ReplyTo { conn, tid }, bytes, effects);
                 }
                 Some(_) | None => {}
             }

@@ -11,7 +11,8 @@ use namespace::{Namespace, Refusal};
 use types::{Cred, Ino};
 
 use crate::authority::Authority;
-use crate::fetch::Waiter;
+use crate::fetch::{FetchCx, Waiter};
+use crate::merge::MergeCx;
 use crate::{Mds, MdsEffects};
 
 /// The step after a search.
@@ -121,13 +122,13 @@ impl Mds {
         let Some(search) = &mut self.search else { return };
         match search.step(&self.namespace, &self.authority) {
             SearchStep::Fetch(dir) => {
-                self.fetching().wait_for_whole(dir, Waiter::Search, effects);
+                FetchCx::of(self).wait_for_whole(dir, Waiter::Search, effects);
             }
             SearchStep::End(goal) => {
                 self.search = None;
                 match goal {
                     Goal::Serve => self.resent_found(effects),
-                    Goal::Merge(ino) => self.merging().searched(ino),
+                    Goal::Merge(ino) => MergeCx::of(self).searched(ino),
                 }
             }
         }

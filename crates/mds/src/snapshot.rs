@@ -19,7 +19,8 @@ use types::{Clock, Cred, Errno, Error, Ino, Moment, Span};
 use wire::{Answer, Failure};
 
 use crate::authority::Authority;
-use crate::checkpoint::Checkpoint;
+use crate::caps::CapsCx;
+use crate::checkpoint::{Checkpoint, CheckpointCx};
 use crate::fetch::Fetches;
 use crate::merge::Merges;
 use crate::op::{Performed, Performing, Refused};
@@ -290,10 +291,10 @@ impl SnapshotCx<'_> {
 impl Mds {
     /// Continues the first snapshot, as far as possible. Called after every input.
     pub(crate) fn snapshot_step(&mut self, effects: &mut MdsEffects) {
-        while let Some(need) = self.snapshotting().step(effects) {
+        while let Some(need) = SnapshotCx::of(self).step(effects) {
             let root = match need {
                 SnapshotNeed::Drained(root) => {
-                    if !self.capabilities().end_exclusive_below(root, effects) {
+                    if !CapsCx::of(self).end_exclusive_below(root, effects) {
                         return;
                     }
                     self.snapshots.drained(self.clock.now);
@@ -301,7 +302,7 @@ impl Mds {
                 }
                 SnapshotNeed::Flush(root) => root,
             };
-            self.checkpointing().flush_for_snapshot(root, effects);
+            CheckpointCx::of(self).flush_for_snapshot(root, effects);
         }
     }
 }

@@ -1,8 +1,12 @@
 //! Stopping cleanly: everything is written down, and the journal ends.
 
+use crate::authority::{ExportCx, ReshapeCx};
+use crate::caps::CapsCx;
+use crate::checkpoint::CheckpointCx;
 use crate::log::Log;
+use crate::purge::PurgeCx;
 use crate::session::Sessions;
-use crate::tables::{JournalEnd, Tables};
+use crate::tables::{JournalEnd, Tables, TablesCx};
 use crate::{Mds, MdsEffects, Phase};
 
 impl Mds {
@@ -18,13 +22,13 @@ impl Mds {
             // for them.
             Phase::Active if self.resend.is_busy() => self.resend.stop_when_done(),
             Phase::Active => {
-                if !self.capabilities().end_exclusive(effects) {
+                if !CapsCx::of(self).end_exclusive(effects) {
                     // `caps_tick` comes back here.
                     return;
                 }
                 self.phase = Phase::Stopping;
-                self.exporting().stop(effects);
-                self.reshaping().stop(effects);
+                ExportCx::of(self).stop(effects);
+                ReshapeCx::of(self).stop(effects);
                 self.tell_ended(effects);
                 self.snapshot_step(effects);
                 if !self.is_private() {
@@ -49,7 +53,7 @@ impl Mds {
             effects.stopped = self.log.is_idle();
             return;
         }
-        self.purging().queue_merged_away();
+        PurgeCx::of(self).queue_merged_away();
         // A clean stop leaves no journal from which a merge could be finished.
         let idle = !self.has_work()
             && !self.merges.is_halfway()
@@ -72,11 +76,11 @@ impl Mds {
         let end = end_of_journal(&self.sessions, &self.log);
         if self.tables.end_journal(end) {
             assert!(!self.resend.is_busy(), "the resent changes are in the journal");
-            self.checkpointing().trim(effects);
+            CheckpointCx::of(self).trim(effects);
             self.phase = Phase::Stopped;
             effects.stopped = true;
         } else {
-            self.storing_tables().tick(effects);
+            TablesCx::of(self).tick(effects);
         }
     }
 }

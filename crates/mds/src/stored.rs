@@ -2,8 +2,14 @@
 
 use metastore::request::{StoreFailure, StoreResult, Token};
 
-use crate::log::Written;
+use crate::balance::BalanceCx;
+use crate::checkpoint::CheckpointCx;
+use crate::files::FilesCx;
+use crate::log::{LogCx, Written};
+use crate::merge::MergeCx;
+use crate::purge::PurgeCx;
 use crate::recover::RecoveryInput;
+use crate::tables::TablesCx;
 use crate::{Mds, MdsEffects, Waiting};
 
 impl Mds {
@@ -19,26 +25,26 @@ impl Mds {
         match waiting {
             Waiting::Recovery => self.recover(RecoveryInput::Stored(result), effects),
             Waiting::Log => self.journal_stored(token, result, effects),
-            Waiting::Tables => self.storing_tables().stored(result, effects),
+            Waiting::Tables => TablesCx::of(self).stored(result, effects),
             Waiting::Fetch(dir) => self.fetched(dir, result, effects),
-            Waiting::Checkpoint(dir) => self.checkpointing().committed(dir, result, effects),
-            Waiting::Compact(dir) => self.checkpointing().compacted(dir, result, effects),
-            Waiting::MergeObject(id) => self.merging().object_read(id, result, effects),
+            Waiting::Checkpoint(dir) => CheckpointCx::of(self).committed(dir, result, effects),
+            Waiting::Compact(dir) => CheckpointCx::of(self).compacted(dir, result, effects),
+            Waiting::MergeObject(id) => MergeCx::of(self).object_read(id, result, effects),
             Waiting::Attach(id) => self.merges.attach_stored(id, result, effects),
-            Waiting::Trim => self.checkpointing().trimmed(result, effects),
+            Waiting::Trim => CheckpointCx::of(self).trimmed(result, effects),
             Waiting::Forget => self.checkpoint.forgotten(result, self.clock.now),
-            Waiting::Purge(task) => self.checkpointing().purge_stored(task, result, effects),
-            Waiting::Share(ino) => self.files().share_stored(ino, result, effects),
+            Waiting::Purge(task) => CheckpointCx::of(self).purge_stored(task, result, effects),
+            Waiting::Share(ino) => FilesCx::of(self).share_stored(ino, result, effects),
             Waiting::Subtrees => self.list_stored(result, effects),
             Waiting::CrossRename(id) => self.cross_rename_stored(id, &result, effects),
             Waiting::Snapshot(id) => self.snapshots.taken(id, result),
             Waiting::Balance(what) => {
-                self.balancing().stored(what, result);
+                BalanceCx::of(self).stored(what, result);
                 self.begin_moves(effects);
             }
             Waiting::Adopt(adopting) => self.adopt_read(*adopting, result, effects),
         }
-        self.purging().step(effects);
+        PurgeCx::of(self).step(effects);
     }
 
     fn journal_stored(
@@ -47,9 +53,9 @@ impl Mds {
         result: Result<StoreResult, Box<StoreFailure>>,
         effects: &mut MdsEffects,
     ) {
-        let Some(written) = self.logging().stored(token, result, effects) else { return };
+        let Some(written) = LogCx::of(self).stored(token, result, effects) else { return };
         if written == Written::Safe {
-            self.checkpointing().commit_captured(effects);
+            CheckpointCx::of(self).commit_captured(effects);
         }
         self.finish_merges(effects);
     }

@@ -5,6 +5,7 @@
 
 use types::Ino;
 
+use crate::authority::Places;
 use crate::checkpoint::CheckpointOps;
 use crate::purge::Task;
 use crate::{Mds, Phase, Waiting};
@@ -70,7 +71,7 @@ impl Mds {
         let ops = self.store_ops();
         self.validate_checkpoint(&ops.checkpoint);
         self.validate_fetches(&ops.fetching);
-        self.places().validate(ops.list);
+        Places::of(self).validate(ops.list);
         self.compaction.validate(&ops.compacting);
         let deleting = self.purges.deleting();
         assert!(ops.purging == deleting, "{deleting} inodes are being purged, not {}", ops.purging);

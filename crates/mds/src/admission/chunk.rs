@@ -3,6 +3,7 @@
 use types::{ConnId, Tid};
 use wire::Message;
 
+use crate::merge::MergeCx;
 use crate::{Mds, MdsEffects, Phase, ReplyTo};
 
 impl Mds {
@@ -25,6 +26,6 @@ impl Mds {
             self.sessions.get_mut(client).blocked.push_back(frame);
             return;
         }
-        self.merging().take_chunk(ReplyTo { conn, tid }, bytes, effects);
+        MergeCx::of(self).take_chunk(ReplyTo { conn, tid }, bytes, effects);
     }
 }

@@ -27,6 +27,8 @@ use namespace::Namespace;
 use types::{Epoch, Ino, Moment, Rank, Seq};
 use wire::{Answer, Failure};
 
+use crate::fetch::FetchCx;
+use crate::merge::MergeCx;
 use crate::{Mds, MdsEffects, Phase, ReplyTo};
 
 use arrive::Arrival;
@@ -183,13 +185,13 @@ impl Mds {
     fn thaw(&mut self, dir: Ino, effects: &mut MdsEffects) {
         self.authority.note_plain();
         self.fetches.wake_returned(dir);
-        self.merging().go_on_with_held(effects);
+        MergeCx::of(self).go_on_with_held(effects);
     }
 
     /// A directory is fetched, unless that is being done.
     fn cross_rename_waits_for(&mut self, dir: Ino, effects: &mut MdsEffects) {
         if !self.fetches.is_waited_for(dir) {
-            self.fetching().preload(dir, effects);
+            FetchCx::of(self).preload(dir, effects);
         }
     }
 

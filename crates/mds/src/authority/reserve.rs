@@ -10,6 +10,7 @@ use types::{Errno, Ino, Moment, Rank, Span};
 use wire::{Answer, PeerBody, TransferStep};
 
 use super::export::send_step;
+use crate::authority::ExportCx;
 use crate::transfer::{
     Fence, ListView, Record, TransferAction, TransferEvent, TransferId, TransferMessage,
     TransferState,
@@ -81,10 +82,10 @@ impl Mds {
             }
             TransferStep::Reserved { fence } if giver == self.rank => {
                 let message = TransferMessage::Reserved(Fence(fence));
-                self.exporting().giver_heard(id, message, "", effects);
+                ExportCx::of(self).giver_heard(id, message, "", effects);
             }
             TransferStep::Refused { ref why, .. } if giver == self.rank => {
-                self.exporting().giver_heard(id, TransferMessage::Refused, why, effects);
+                ExportCx::of(self).giver_heard(id, TransferMessage::Refused, why, effects);
             }
             // Of a rank that does not take part in the transfer.
             TransferStep::AskSubtree { .. }

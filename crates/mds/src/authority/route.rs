@@ -8,6 +8,11 @@ use wire::Failure;
 use super::fragments::{ITSELF, Resize};
 use super::{ListNews, Placed, READ_INTERVAL, RETRY};
 use crate::admission::Incoming;
+use crate::authority::{ExportCx, ImportCx, ListCx, Places, PreloadCx, ReshapeCx};
+use crate::caps::CapsCx;
+use crate::fetch::FetchCx;
+use crate::merge::MergeCx;
+use crate::merge_request::MergeRequestCx;
 use crate::op::{Performed, Refused};
 use crate::{Mds, MdsEffects};
 
@@ -23,9 +28,9 @@ impl Mds {
             self.authority.read_list(&mut self.store, effects);
         }
         if self.is_active() {
-            for (part, access) in self.reshaping().fragments_tick(effects) {
-                if self.capabilities().revoke(ClientId(0), part, effects).is_none() {
-                    self.reshaping().set_access(part, access);
+            for (part, access) in ReshapeCx::of(self).fragments_tick(effects) {
+                if CapsCx::of(self).revoke(ClientId(0), part, effects).is_none() {
+                    ReshapeCx::of(self).set_access(part, access);
                 }
             }
         }
@@ -38,21 +43,21 @@ impl Mds {
 
     /// Splits a directory that has become large, or joins one that has become small.
     fn correct_sizes(&mut self, effects: &mut MdsEffects) {
-        for resize in self.reshaping().wrong_sizes() {
+        for resize in ReshapeCx::of(self).wrong_sizes() {
             let performed = match resize {
-                Resize::Split(dir) => self.reshaping().split(ITSELF, &Cred::root(), dir),
-                Resize::Join(dir) => self.reshaping().join(ITSELF, &Cred::root(), dir, effects),
-                Resize::Home { dir, .. } => self.exporting().send_home(dir),
+                Resize::Split(dir) => ReshapeCx::of(self).split(ITSELF, &Cred::root(), dir),
+                Resize::Join(dir) => ReshapeCx::of(self).join(ITSELF, &Cred::root(), dir, effects),
+                Resize::Home { dir, .. } => ExportCx::of(self).send_home(dir),
             };
             match performed {
                 Ok(Performed::Later) => return,
                 Ok(Performed::Answer(_) | Performed::Changed(_)) => {}
                 Err(refused) => {
-                    self.reshaping().keeps_size(resize);
+                    ReshapeCx::of(self).keeps_size(resize);
                     if let Refused::Refusal(Refusal::Cold(cold)) = refused
                         && cold != crate::fetch::NUMBERS
                     {
-                        self.fetching().preload(cold, effects);
+                        FetchCx::of(self).preload(cold, effects);
                     }
                 }
             }
@@ -77,7 +82,7 @@ impl Mds {
     /// Whether this rank is the authority of the subtree with this root, and serves it.
     #[must_use]
     pub fn serves(&self, root: Ino) -> bool {
-        self.is_active() && self.places().serves(root)
+        self.is_active() && Places::of(self).serves(root)
     }
 
     /// Continues everything that moves, as far as possible. Called after every input.
@@ -93,7 +98,7 @@ impl Mds {
             self.cross_renames_step(effects);
         }
         if !self.authority.imports.is_empty() && self.is_active() {
-            self.importing().step(effects);
+            ImportCx::of(self).step(effects);
             // Imports may have to wait for them.
             if !self.authority.cross_renames.is_empty() {
                 self.cross_renames_step(effects);
@@ -105,27 +110,27 @@ impl Mds {
 
     fn walk(&mut self, effects: &mut MdsEffects) {
         if !self.authority.preloads.is_empty() {
-            self.preloading().step(effects);
+            PreloadCx::of(self).step(effects);
         }
     }
 
     fn export_step(&mut self, effects: &mut MdsEffects) {
-        for root in self.exporting().draining(effects) {
+        for root in ExportCx::of(self).draining(effects) {
             let before = self.counters.revokes;
-            let held = self.capabilities().revoke_below(ClientId(0), root, effects).is_some();
+            let held = CapsCx::of(self).revoke_below(ClientId(0), root, effects).is_some();
             let flushed = self.counters.revokes - before;
-            self.exporting().drained(root, held, flushed, effects);
+            ExportCx::of(self).drained(root, held, flushed, effects);
         }
-        self.exporting().step(effects);
+        ExportCx::of(self).step(effects);
     }
 
     fn reshape_step(&mut self, effects: &mut MdsEffects) {
         let mut is_held = false;
-        for dir in self.reshaping().draining() {
-            is_held |= self.capabilities().revoke(ClientId(0), dir, effects).is_some();
+        for dir in ReshapeCx::of(self).draining() {
+            is_held |= CapsCx::of(self).revoke(ClientId(0), dir, effects).is_some();
         }
-        if let Some(dir) = self.reshaping().step(is_held, effects) {
-            self.fetching().preload(dir, effects);
+        if let Some(dir) = ReshapeCx::of(self).step(is_held, effects) {
+            FetchCx::of(self).preload(dir, effects);
         }
     }
 
@@ -133,8 +138,8 @@ impl Mds {
     pub(crate) fn tell_ended(&mut self, effects: &mut MdsEffects) {
         let Some(gone) = self.authority.ended.take() else { return };
         // Requests that wait for a merge of these continue to wait at the other rank.
-        gone.into_iter().for_each(|root| self.merge_requests().end_elsewhere(root));
-        self.merging().go_on_with_held(effects);
+        gone.into_iter().for_each(|root| MergeRequestCx::of(self).end_elsewhere(root));
+        MergeCx::of(self).go_on_with_held(effects);
         self.last_beacon = None;
     }
 
@@ -145,31 +150,31 @@ impl Mds {
         effects: &mut MdsEffects,
     ) {
         let now = self.clock.now;
-        match self.listing().stored(result, effects) {
+        match ListCx::of(self).stored(result, effects) {
             ListNews::None => {}
             ListNews::Read => self.list_changed(),
             ListNews::Unknown => {
-                self.exporting().list_unknown(now + RETRY, effects);
-                self.importing().list_again(false);
+                ExportCx::of(self).list_unknown(now + RETRY, effects);
+                ImportCx::of(self).list_again(false);
                 self.authority.reshape_listed(true, now);
                 self.cross_renames_listed(Some(now + RETRY));
             }
             ListNews::Replaced => {
                 self.authority.reshape_listed(false, now);
                 self.cross_renames_listed(None);
-                if !self.importing().list_replaced() {
-                    self.exporting().list_replaced(effects);
+                if !ImportCx::of(self).list_replaced() {
+                    ExportCx::of(self).list_replaced(effects);
                 }
             }
             ListNews::Found => {
-                self.importing().list_again(true);
+                ImportCx::of(self).list_again(true);
                 self.authority.reshape_listed(false, now);
                 self.cross_renames_listed(Some(now));
-                self.exporting().list_found(effects);
+                ExportCx::of(self).list_found(effects);
             }
         }
         self.tell_ended(effects);
-        self.listing().end(effects);
+        ListCx::of(self).end(effects);
     }
 
     /// Acts on the new list.

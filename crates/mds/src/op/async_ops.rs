@@ -8,6 +8,8 @@ use wire::{Answer, ChangeOp, Failure, Message, Op, Request};
 
 use super::{Changed, Performed, Refused, place_of, touched};
 use crate::admission::{Entry, Incoming};
+use crate::caps::CapsCx;
+use crate::fetch::FetchCx;
 use crate::session::{Fate, Remembered};
 use crate::{Mds, MdsEffects, ReplyTo};
 use namespace::Refusal;
@@ -85,7 +87,7 @@ impl Mds {
             Err(Refused::Refusal(Refusal::Cold(dir))) => {
                 let frame = Message::Request(request.clone()).to_frame();
                 self.sessions.get_mut(client).async_ops.waiting.push_front(frame);
-                self.fetching().park_async(client, dir, effects);
+                FetchCx::of(self).park_async(client, dir, effects);
             }
             Err(Refused::Refusal(Refusal::Errno(errno))) => {
                 self.refuse_async(from, errno.into(), effects);
@@ -108,7 +110,7 @@ impl Mds {
         let exclusive = self.caps.exclusive().filter(|(_, owner)| *owner == client);
         let exclusive: Vec<Ino> = exclusive.map(|(dir, _)| dir).collect();
         for dir in exclusive {
-            self.capabilities().returned(client, dir);
+            CapsCx::of(self).returned(client, dir);
         }
     }
 
@@ -141,7 +143,7 @@ impl Mds {
         {
             self.caps.grant_exclusive(client, replay.ino);
         } else if let Some(removed) = removed {
-            self.capabilities().returned(client, removed);
+            CapsCx::of(self).returned(client, removed);
         }
     }
 

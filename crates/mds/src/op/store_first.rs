@@ -9,7 +9,7 @@ use namespace::Namespace;
 use types::{ConnId, Ino};
 use wire::{Answer, Message, Request};
 
-use crate::checkpoint::{SubtreeFlush, Then};
+use crate::checkpoint::{CheckpointCx, SubtreeFlush, Then};
 use crate::fetch::decode;
 use crate::{Mds, MdsEffects, ReplyTo};
 
@@ -44,7 +44,7 @@ impl Mds {
         self.changes.push(Change { at, subtree, frame, stored: false });
         let (then, answer, seq) = (Then::GoOn, Answer::Done, self.log.last());
         let flush = SubtreeFlush::new(at, subtree, then, answer, seq);
-        self.checkpointing().flush_subtree(flush, effects);
+        CheckpointCx::of(self).flush_subtree(flush, effects);
     }
 
     /// The write is done: the request is executed.

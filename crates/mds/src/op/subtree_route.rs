@@ -9,8 +9,12 @@ use super::store_first::take_stored;
 use super::subtree::Begun;
 use super::{Adopting, Performed, Performing, Release, next_policy_stores};
 use crate::admission::Incoming;
-use crate::checkpoint::{SubtreeFlush, Then};
-use crate::fetch::Waiter;
+use crate::authority::Places;
+use crate::caps::CapsCx;
+use crate::checkpoint::{CheckpointCx, SubtreeFlush, Then};
+use crate::fetch::{FetchCx, Waiter};
+use crate::op::SubtreeCx;
+use crate::tables::TablesCx;
 use crate::{Mds, MdsEffects};
 
 impl Mds {
@@ -24,25 +28,25 @@ impl Mds {
     ) -> Performing {
         let decouples = matches!(from.op(), Op::Job(JobOp::Decouple { .. }));
         let root = if decouples {
-            self.subtrees().root_to_decouple(from)?
+            SubtreeCx::of(self).root_to_decouple(from)?
         } else {
-            self.subtrees().root_of_policy(from, client)?
+            SubtreeCx::of(self).root_of_policy(from, client)?
         };
-        self.places().check_all_here(root)?;
+        Places::of(self).check_all_here(root)?;
         let at = from.at();
         let again = || Request::new(at.tid, at.tid, from.request.cred.clone(), *from.op());
         // Other clients would keep answering from their caches of the subtree.
         let keeper = if decouples { client } else { ClientId(0) };
-        if let Some(dir) = self.capabilities().revoke_below(keeper, root, effects) {
+        if let Some(dir) = CapsCx::of(self).revoke_below(keeper, root, effects) {
             let from = Incoming { conn: at.conn, client, request: &again() };
             self.fetches.park_until_returned(&mut self.sessions, from, dir);
             return Ok(Performed::Later);
         }
         let is_stored = take_stored(&mut self.changes, at);
         let begun = if decouples {
-            self.subtrees().decouple(from, root, is_stored)?
+            SubtreeCx::of(self).decouple(from, root, is_stored)?
         } else {
-            self.subtrees().set_policy(from, client, root, is_stored)?
+            SubtreeCx::of(self).set_policy(from, client, root, is_stored)?
         };
         match begun {
             Begun::Performed(performed) => Ok(performed),
@@ -55,10 +59,10 @@ impl Mds {
 
     /// Releases a subtree whose merge is done, as soon as the directories above it are in memory.
     pub(crate) fn release_merged(&mut self, release: Release, effects: &mut MdsEffects) {
-        match self.subtrees().release_merged(release) {
-            None => self.storing_tables().tick(effects),
+        match SubtreeCx::of(self).release_merged(release) {
+            None => TablesCx::of(self).tick(effects),
             Some((cold, release)) => {
-                self.fetching().wait_for_whole(cold, Waiter::Release(release), effects);
+                FetchCx::of(self).wait_for_whole(cold, Waiter::Release(release), effects);
             }
         }
     }
@@ -72,7 +76,7 @@ impl Mds {
         let Release { subtree, client, unused, at, answer } = release;
         let (then, seq) = (Then::Release(client, unused), self.log.last());
         let flush = SubtreeFlush::new(at, subtree, then, answer, seq);
-        self.checkpointing().flush_subtree(flush, effects);
+        CheckpointCx::of(self).flush_subtree(flush, effects);
     }
 
     /// The branch that a client merges was read.
@@ -82,8 +86,8 @@ impl Mds {
         result: Result<StoreResult, Box<StoreFailure>>,
         effects: &mut MdsEffects,
     ) {
-        let here = self.places().check_all_here(adopting.subtree());
-        self.subtrees().adopt_read(adopting, here, result, effects);
-        self.storing_tables().tick(effects);
+        let here = Places::of(self).check_all_here(adopting.subtree());
+        SubtreeCx::of(self).adopt_read(adopting, here, result, effects);
+        TablesCx::of(self).tick(effects);
     }
 }

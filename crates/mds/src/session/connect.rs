@@ -4,6 +4,9 @@ use types::{ClientId, ConnId, Epoch, Tid};
 use wire::{Hello, Message, Welcome};
 
 use super::GONE;
+use crate::authority::ImportCx;
+use crate::caps::CapsCx;
+use crate::files::FilesCx;
 use crate::{Mds, MdsEffects, Phase};
 
 impl Mds {
@@ -39,9 +42,9 @@ impl Mds {
             session.async_ops.waiting.clear();
             self.sessions.by_conn.remove(&old);
             effects.close.push(old);
-            self.files().let_go(hello.client, old, effects);
+            FilesCx::of(self).let_go(hello.client, old, effects);
         }
-        self.capabilities().left(hello.client);
+        CapsCx::of(self).left(hello.client);
         let session = self.sessions.by_client.entry(hello.client).or_default();
         session.awaited = false;
         let reconnecting = matches!(self.phase, Phase::Reconnecting { .. });
@@ -50,7 +53,7 @@ impl Mds {
         let crashed = self.tables.crashed();
         let welcome = Welcome { epoch, completed, safe, fenced: false, crashed };
         effects.outbox.send(conn, &Message::Welcome(welcome));
-        self.importing().ask_for_opens_of(hello.client, effects);
+        ImportCx::of(self).ask_for_opens_of(hello.client, effects);
     }
 
     /// Ends the sessions of clients that got a recall of a file and did not answer.
@@ -98,6 +101,6 @@ impl Mds {
             let event = journal::Event::Session { client, tid: GONE };
             self.log.append(self.clock.now, types::Origin::default(), &event);
         }
-        self.files().let_go(client, conn, effects);
+        FilesCx::of(self).let_go(client, conn, effects);
     }
 }

@@ -12,7 +12,7 @@ use super::super::place::busy;
 use super::ENDED_MAX;
 use super::directory::MOUNT_POINT;
 use super::offer::failure_of;
-use crate::op::{Performed, Performing, Refused};
+use crate::op::{ChangeCx, Performed, Performing, Refused};
 use crate::{Mds, MdsEffects, ReplyTo, Waiting};
 
 /// The offer for this rank does not exist any more: the client must begin the rename again. Not
@@ -418,7 +418,7 @@ impl Mds {
                     return None;
                 }
             }
-            self.changing().apply.note_freed(true);
+            ChangeCx::of(self).apply.note_freed(true);
             self.note_size(dir);
         }
         self.arrival(id)?.came = true;

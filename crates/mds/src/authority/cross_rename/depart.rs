@@ -9,6 +9,8 @@ use super::super::RETRY;
 use super::super::decoupled::is_merged_below;
 use super::CrossRenames;
 use crate::admission::Incoming;
+use crate::authority::Places;
+use crate::caps::CapsCx;
 use crate::op::{Performed, Performing};
 use crate::{Mds, MdsEffects, Phase, ReplyTo, Waiting};
 
@@ -169,7 +171,7 @@ impl Mds {
         types::check_name(new_name)?;
         self.may_begin()?;
         self.may_pass(parent)?;
-        self.places().check_target(to)?;
+        Places::of(self).check_target(to)?;
         if to == self.rank {
             return Err(Errno::Again.into());
         }
@@ -236,7 +238,7 @@ impl Mds {
 
     /// Whether no client caches anything of a directory, and no merge in it goes on.
     fn is_at_rest(&mut self, dir: Ino, effects: &mut MdsEffects) -> bool {
-        let held = self.capabilities().revoke_below(ClientId(0), dir, effects).is_some();
+        let held = CapsCx::of(self).revoke_below(ClientId(0), dir, effects).is_some();
         !held && is_merged_below(&self.merges, &self.checkpoint, &self.namespace, dir)
     }
 

@@ -1,7 +1,7 @@
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
 use types::{Errno, Error, Ino, Rank, Seq};
 
-use crate::fetch::{Waiter, Woken};
+use crate::fetch::{FetchCx, Waiter, Woken};
 use crate::{Mds, MdsEffects, Settings};
 
 const DIR: Ino = Ino(1 << 41);
@@ -47,7 +47,7 @@ fn a_directory_that_cannot_be_read_fails_unless_resent_changes_wait_for_it() {
         if is_withheld {
             mds.damage.withhold(&mut mds.namespace, DIR, Seq(1), &failure(bad));
         }
-        let mut fetching = mds.fetching();
+        let mut fetching = FetchCx::of(&mut mds);
         fetching.is_resend_busy = is_resend_busy;
         fetching.wait_for_whole(DIR, Waiter::Search, &mut MdsEffects::default());
         let result = match errno {
