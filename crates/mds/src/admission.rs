@@ -10,7 +10,6 @@
 mod astray;
 mod asynchronous;
 mod blocked;
-mod chunk;
 mod duplicate;
 mod frozen;
 mod merge_request;

@@ -10,13 +10,17 @@ use crate::caps::CapsCx;
 use crate::checkpoint::CheckpointCx;
 use crate::fetch::FetchCx;
 use crate::files::FilesCx;
+use crate::health::HealthCx;
 use crate::log::LogCx;
 use crate::merge::MergeCx;
 use crate::merge_request::MergeRequestCx;
+use crate::notice::NoticeCx;
 use crate::op::{AskCx, ChangeCx, SubtreeCx};
+use crate::peers::PeerLine;
 use crate::purge::PurgeCx;
 use crate::recover::RecoveryCx;
 use crate::resend::ResendCx;
+use crate::session::SessionCx;
 use crate::snapshot::SnapshotCx;
 use crate::tables::TablesCx;
 use crate::{Mds, Phase};
@@ -41,17 +45,17 @@ pub(crate) use lend;
 
 /// A context that the server lends.
 macro_rules! context {
-    ($mds:ident => $context:ident $fields:tt) => {
+    ($mds:ident: $server:ty => $context:ident $fields:tt) => {
         impl<'a> $context<'a> {
             #[inline]
-            pub(crate) fn of($mds: &'a mut Mds) -> Self {
+            pub(crate) fn of($mds: $server) -> Self {
                 lend!($mds => $context $fields)
             }
         }
     };
 }
 
-context!(mds => BalanceCx {
+context!(mds: &'a mut Mds => BalanceCx {
     mut: balance, namespace, counters, store;
     ref: authority, tables, settings;
     copy: phase, rank, clock;
@@ -90,7 +94,7 @@ impl<'a> PreloadCx<'a> {
     }
 }
 
-context!(mds => PurgeCx {
+context!(mds: &'a mut Mds => PurgeCx {
     mut: purges, opens, namespace, checkpoint, store, counters;
     ref: log, tables, merges, damage, settings;
     copy: phase, rank;
@@ -98,13 +102,13 @@ context!(mds => PurgeCx {
     now: mds.clock.now,
 });
 
-context!(mds => AskCx {
+context!(mds: &'a mut Mds => AskCx {
     mut: namespace, sessions, counters;
     ref: tables, authority, log;
     copy:;
 });
 
-context!(mds => ChangeCx {
+context!(mds: &'a mut Mds => ChangeCx {
     mut: tables, counters;
     ref: sessions, authority;
     copy: rank;
@@ -120,7 +124,7 @@ context!(mds => ChangeCx {
 
 impl<'a> SubtreeCx<'a> {
     pub(crate) fn of(mds: &'a mut Mds) -> Self {
-        let refusing = mds.refusing();
+        let refusing = mds.phase.refusing(&mds.log);
         lend!(mds => SubtreeCx {
             mut: namespace, log, tables, merges, sessions, store, counters, unrestored;
             ref: authority;
@@ -130,18 +134,44 @@ impl<'a> SubtreeCx<'a> {
     }
 }
 
-impl<'a> Places<'a> {
-    pub(crate) fn of(mds: &'a Mds) -> Self {
-        lend!(mds => Places {
-            mut:;
-            ref: authority, namespace, tables, opens, locks;
-            copy:;
-            map: mds.map.as_ref(),
-        })
-    }
-}
+context!(mds: &'a Mds => Places {
+    mut:;
+    ref: authority, namespace, tables, opens, locks;
+    copy:;
+    map: mds.map.as_ref(),
+});
 
-context!(mds => PlaceCx {
+context!(mds: &'a Mds => HealthCx {
+    mut:;
+    ref: health, balance, damage, log, caps, settings, namespace;
+    copy:;
+    now: mds.clock.now,
+});
+
+context!(mds: &'a Mds => PeerLine {
+    mut:;
+    ref:;
+    copy:;
+    map: mds.map.as_ref(),
+    from: mds.rank,
+    term: mds.tables.epoch(),
+});
+
+context!(mds: &'a mut Mds => NoticeCx {
+    mut: noticed;
+    ref: health, log, tables;
+    copy: phase;
+    now: mds.clock.now,
+});
+
+context!(mds: &'a mut Mds => SessionCx {
+    mut: sessions, early, resend, merges, log;
+    ref: tables;
+    copy: phase;
+    now: mds.clock.now,
+});
+
+context!(mds: &'a mut Mds => PlaceCx {
     mut: authority, fetches, sessions, store, counters;
     ref: namespace, tables, opens, locks;
     copy: phase;
@@ -149,14 +179,14 @@ context!(mds => PlaceCx {
     now: mds.clock.now,
 });
 
-context!(mds => ListCx {
+context!(mds: &'a mut Mds => ListCx {
     mut: authority, namespace, fetches, store;
     ref: opens;
     copy:;
     now: mds.clock.now,
 });
 
-context!(mds => ImportCx {
+context!(mds: &'a mut Mds => ImportCx {
     mut: authority, namespace, log, tables, merges, fetches, store, counters;
     ref: sessions, settings;
     copy: clock;
@@ -174,7 +204,7 @@ impl UnderWay {
 
 impl<'a> ReshapeCx<'a> {
     pub(crate) fn of(mds: &'a mut Mds) -> Self {
-        let (under_way, refusing) = (UnderWay::of(mds), mds.refusing());
+        let (under_way, refusing) = (UnderWay::of(mds), mds.phase.refusing(&mds.log));
         lend!(mds => ReshapeCx {
             mut: authority, tables, fetches, balance, store, counters;
             ref: locks, settings;
@@ -195,14 +225,14 @@ impl<'a> ReshapeCx<'a> {
     }
 }
 
-context!(mds => TablesCx {
+context!(mds: &'a mut Mds => TablesCx {
     mut: tables, log, store, fetches;
     ref:;
     copy: rank;
     now: mds.clock.now,
 });
 
-context!(mds => FilesCx {
+context!(mds: &'a mut Mds => FilesCx {
     mut: opens, locks, caps, fetches, namespace, log, purges, store, counters;
     ref: sessions, settings, changes;
     copy: clock;
@@ -217,7 +247,7 @@ impl<'a> FetchCx<'a> {
 impl<'a> CapsCx<'a> {
     pub(crate) fn of(mds: &'a mut Mds) -> Self {
         let may_grant_exclusive =
-            !mds.snapshots.is_any() && !mds.is_private() && !mds.settings.read_only;
+            !mds.snapshots.is_any() && mds.settings.private.is_none() && !mds.settings.read_only;
         lend!(mds => CapsCx {
             mut: caps, leases, fetches, sessions, tables, namespace, counters;
             ref: opens, authority, settings;
@@ -230,40 +260,40 @@ impl<'a> CapsCx<'a> {
     }
 }
 
-context!(mds => MergeCx {
+context!(mds: &'a mut Mds => MergeCx {
     mut: merges, namespace, log, tables, purges, opens, authority, store, counters;
     ref: settings;
     copy: clock;
 });
 
-context!(mds => MergeRequestCx {
+context!(mds: &'a mut Mds => MergeRequestCx {
     mut: merge_requests, fetches, counters;
     ref: sessions, tables, namespace, settings;
     copy:;
     now: mds.clock.now,
 });
 
-context!(mds => RecoveryCx {
+context!(mds: &'a mut Mds => RecoveryCx {
     mut: recovery, namespace, tables, sessions, log, merges, purges, checkpoint, damage,
         authority, store, counters;
     ref: settings;
     copy: rank, clock;
 });
 
-context!(mds => ResendCx {
+context!(mds: &'a mut Mds => ResendCx {
     mut: resend, early, sessions, counters, phase;
     ref: namespace, tables, settings;
     copy:;
     now: mds.clock.now,
 });
 
-context!(mds => SnapshotCx {
+context!(mds: &'a mut Mds => SnapshotCx {
     mut: snapshots, namespace, fetches, store, counters;
     ref: checkpoint, merges, authority;
     copy: phase, clock;
 });
 
-context!(mds => LogCx {
+context!(mds: &'a mut Mds => LogCx {
     mut: log, store, counters;
     ref: sessions, settings;
     copy: rank;

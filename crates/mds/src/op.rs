@@ -1,7 +1,6 @@
 //! Requests: from a message to a reply.
 
 mod adopt;
-mod async_ops;
 mod change;
 mod policy;
 mod question;
@@ -13,13 +12,11 @@ mod touched;
 pub(crate) use adopt::Adopting;
 use namespace::Refusal;
 pub(crate) use policy::next_policy_stores;
-pub(crate) use store_first::{Change, drop_change, is_in_change};
+pub(crate) use store_first::{Change, change_stored, drop_change, is_in_change};
 pub(crate) use subtree::{Release, SubtreeCx, is_about_all};
 pub(crate) use touched::{place_of, touched, way};
 use types::{ConnId, Errno, Ino, Seq, Timestamp};
-use wire::{
-    AdminOp, Answer, Batch, ChangeOp, Failure, Grants, JobOp, Op, RankOp, Request, SessionOp,
-};
+use wire::{AdminOp, Answer, ChangeOp, Failure, Grants, JobOp, Op, RankOp, Request, SessionOp};
 
 use crate::admission::{Admitted, Entry, Incoming};
 use crate::authority::{ExportCx, ImportCx, PlaceCx, Placed, Places, ReshapeCx};
@@ -35,8 +32,7 @@ use crate::session::Remembered;
 use crate::snapshot::SnapshotCx;
 use crate::tables::Held;
 use crate::{Mds, MdsEffects};
-use change::Again;
-pub(crate) use change::ChangeCx;
+pub(crate) use change::{Again, ChangeCx};
 pub(crate) use question::AskCx;
 
 /// The result of an executed request.
@@ -93,18 +89,7 @@ impl From<Errno> for Refused {
 }
 
 impl Mds {
-    /// Executes the operations that a client has answered itself.
-    pub(crate) fn batch(&mut self, conn: ConnId, batch: Batch<'_>, effects: &mut MdsEffects) {
-        let mut requests = batch.requests();
-        loop {
-            match requests.read() {
-                Ok(Some(request)) => self.request(conn, request, effects),
-                Ok(None) => return,
-                Err(_) => return effects.close.push(conn),
-            }
-        }
-    }
-
+    /// A request arrived.
     pub(crate) fn request(
         &mut self,
         conn: ConnId,
@@ -222,33 +207,6 @@ impl Mds {
         }
     }
 
-    /// Notes a change for directories that are split, or should be.
-    #[inline]
-    fn note_change(&mut self, op: &ChangeOp<'_>) {
-        if let ChangeOp::Create { parent, .. } = *op {
-            self.note_size(parent);
-        } else if let ChangeOp::SetAttr { ino, .. } = *op
-            && self.authority.is_fragmented(ino)
-        {
-            ReshapeCx::of(self).spread_access(ino);
-        }
-    }
-
-    /// A request that was executed before and arrives again gets the same answer.
-    pub(crate) fn answer_again(
-        &mut self,
-        from: Incoming<'_>,
-        known: Option<Remembered>,
-        effects: &mut MdsEffects,
-    ) {
-        let is_active = self.is_active();
-        match ChangeCx::of(self).answer_again(from, known, is_active, effects) {
-            Again::Answered => {}
-            Again::Park(dir) => FetchCx::of(self).park(from, dir, effects),
-            Again::Execute => self.execute(from.conn, from.request, effects),
-        }
-    }
-
     pub(crate) fn refuse(
         &mut self,
         from: Incoming<'_>,
@@ -289,7 +247,14 @@ impl Mds {
             }
             Op::Change(ref op) => {
                 let performed = ChangeCx::of(self).change(admitted, op)?;
-                self.note_change(op);
+                // Directories that are split, or should be, follow.
+                if let ChangeOp::Create { parent, .. } = *op {
+                    self.note_size(parent);
+                } else if let ChangeOp::SetAttr { ino, .. } = *op
+                    && self.authority.is_fragmented(ino)
+                {
+                    ReshapeCx::of(self).spread_access(ino);
+                }
                 Ok(performed)
             }
             Op::Session(op) => self.perform_session(from, op, effects),
@@ -343,7 +308,8 @@ impl Mds {
                 Ok(Performed::Answer(Answer::Done))
             }
             SessionOp::AwaitAsync => {
-                self.acknowledge_async(at, client, effects);
+                let seq = self.sessions.get_mut(client).async_ops.seq;
+                effects.reply_with(at, seq, Answer::Done);
                 Ok(Performed::Later)
             }
             SessionOp::Sync => {
@@ -375,7 +341,8 @@ impl Mds {
             }
             JobOp::TakeOver { subtree } => {
                 if let Some(before) = SubtreeCx::of(self).take_over(from, subtree)? {
-                    self.fence(before, effects);
+                    self.tables.fenced.insert(before);
+                    self.close(before, effects);
                 }
                 Ok(Performed::Later)
             }

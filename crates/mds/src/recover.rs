@@ -374,7 +374,7 @@ impl Mds {
             }
             Some(RecoveryNeed::Clients { freed, last }) => {
                 PurgeCx::of(self).recover_removed(freed, last);
-                self.list_changed();
+                self.authority.list_changed(&self.namespace, self.phase);
                 let leased = CapsCx::of(self).leases_recovered();
                 ResendCx::of(self).wait_for_clients(leased);
                 let early = self.early.take();

@@ -11,6 +11,7 @@ use wire::{Answer, PeerBody, TransferStep};
 
 use super::export::send_step;
 use crate::authority::ExportCx;
+use crate::peers::PeerLine;
 use crate::transfer::{
     Fence, ListView, Record, TransferAction, TransferEvent, TransferId, TransferMessage,
     TransferState,
@@ -110,7 +111,7 @@ impl Mds {
         if let Some(why) = refusal {
             let step = TransferStep::Refused { errno: Errno::Busy, why: why.to_owned() };
             let body = PeerBody::Transfer { giver: id.from, number: id.number, step };
-            return self.send_to_peer(id.from, body, effects);
+            return PeerLine::of(self).send(id.from, body, effects);
         }
         let now = self.clock.now;
         if let Some(known) = self.authority.reservations.all.get_mut(&id) {
@@ -152,7 +153,7 @@ impl Mds {
         for action in actions {
             match action {
                 TransferAction::Send(message) => {
-                    send_step(self.line(), id.from, id, root, message, effects);
+                    send_step(PeerLine::of(self), id.from, id, root, message, effects);
                 }
                 TransferAction::ReadList => self.read_list_again(effects),
                 TransferAction::Thaw => {

@@ -2,8 +2,8 @@
 
 use metastore::request::{StoreFailure, StoreResult};
 use namespace::Refusal;
-use types::{ClientId, Cred, Ino};
-use wire::Failure;
+use types::{ClientId, ConnId, Cred, Ino, Rank, Tid};
+use wire::{Answer, Failure, Op, PeerBody, PeerMessage, Request};
 
 use super::fragments::{ITSELF, Resize};
 use super::{ListNews, Placed, READ_INTERVAL, RETRY};
@@ -14,6 +14,7 @@ use crate::fetch::FetchCx;
 use crate::merge::MergeCx;
 use crate::merge_request::MergeRequestCx;
 use crate::op::{Performed, Refused};
+use crate::peers::{PeerLine, is_for_ranks};
 use crate::{Mds, MdsEffects};
 
 impl Mds {
@@ -88,11 +89,23 @@ impl Mds {
     /// Continues everything that moves, as far as possible. Called after every input.
     pub(crate) fn authority_step(&mut self, effects: &mut MdsEffects) {
         if self.authority.is_exporting() {
-            self.export_step(effects);
+            for root in ExportCx::of(self).draining(effects) {
+                let before = self.counters.revokes;
+                let held = CapsCx::of(self).revoke_below(ClientId(0), root, effects).is_some();
+                let flushed = self.counters.revokes - before;
+                ExportCx::of(self).drained(root, held, flushed, effects);
+            }
+            ExportCx::of(self).step(effects);
         }
-        self.walk(effects);
+        PreloadCx::of(self).step(effects);
         if self.authority.reshape.is_some() {
-            self.reshape_step(effects);
+            let mut is_held = false;
+            for dir in ReshapeCx::of(self).draining() {
+                is_held |= CapsCx::of(self).revoke(ClientId(0), dir, effects).is_some();
+            }
+            if let Some(dir) = ReshapeCx::of(self).step(is_held, effects) {
+                FetchCx::of(self).preload(dir, effects);
+            }
         }
         if !self.authority.cross_renames.is_empty() {
             self.cross_renames_step(effects);
@@ -104,34 +117,8 @@ impl Mds {
                 self.cross_renames_step(effects);
             }
         }
-        self.walk(effects);
+        PreloadCx::of(self).step(effects);
         self.tell_ended(effects);
-    }
-
-    fn walk(&mut self, effects: &mut MdsEffects) {
-        if !self.authority.preloads.is_empty() {
-            PreloadCx::of(self).step(effects);
-        }
-    }
-
-    fn export_step(&mut self, effects: &mut MdsEffects) {
-        for root in ExportCx::of(self).draining(effects) {
-            let before = self.counters.revokes;
-            let held = CapsCx::of(self).revoke_below(ClientId(0), root, effects).is_some();
-            let flushed = self.counters.revokes - before;
-            ExportCx::of(self).drained(root, held, flushed, effects);
-        }
-        ExportCx::of(self).step(effects);
-    }
-
-    fn reshape_step(&mut self, effects: &mut MdsEffects) {
-        let mut is_held = false;
-        for dir in ReshapeCx::of(self).draining() {
-            is_held |= CapsCx::of(self).revoke(ClientId(0), dir, effects).is_some();
-        }
-        if let Some(dir) = ReshapeCx::of(self).step(is_held, effects) {
-            FetchCx::of(self).preload(dir, effects);
-        }
     }
 
     /// Tells the parts that wait for the end of a move.
@@ -152,7 +139,7 @@ impl Mds {
         let now = self.clock.now;
         match ListCx::of(self).stored(result, effects) {
             ListNews::None => {}
-            ListNews::Read => self.list_changed(),
+            ListNews::Read => self.authority.list_changed(&self.namespace, self.phase),
             ListNews::Unknown => {
                 ExportCx::of(self).list_unknown(now + RETRY, effects);
                 ImportCx::of(self).list_again(false);
@@ -177,14 +164,6 @@ impl Mds {
         ListCx::of(self).end(effects);
     }
 
-    /// Acts on the new list.
-    pub(crate) fn list_changed(&mut self) {
-        if self.is_active() {
-            self.authority.find_other_roots(&self.namespace);
-        }
-        self.authority.note_plain();
-    }
-
     /// Answers a request that this rank may not execute. Returns whether that is done.
     pub(crate) fn answer_placed(
         &mut self,
@@ -206,5 +185,77 @@ impl Mds {
         };
         self.refuse(from, failure, effects);
         true
+    }
+
+    /// A message of another rank.
+    pub(crate) fn peer_message(
+        &mut self,
+        conn: ConnId,
+        message: PeerMessage<'_>,
+        effects: &mut MdsEffects,
+    ) {
+        let PeerMessage { from, term, to, body } = message;
+        if to != self.rank || from == self.rank {
+            effects.close.push(conn);
+            return;
+        }
+        if !self.peers.is_current(from, term) {
+            return;
+        }
+        match body {
+            PeerBody::Hello => {}
+            PeerBody::Transfer { giver, number, step } => {
+                self.transfer_step(from, (giver, number), &step, effects);
+            }
+            PeerBody::Ask { number, cred, op } => {
+                self.question_of_rank((from, number), cred, op, effects);
+            }
+            PeerBody::Answer { number, result } => self.rank_answered(number, result, effects),
+        }
+    }
+
+    /// Asks a rank, perhaps this one, to execute an operation.
+    pub(crate) fn ask_rank(
+        &mut self,
+        (to, number): (Rank, u64),
+        cred: Cred,
+        op: Op<'_>,
+        effects: &mut MdsEffects,
+    ) {
+        if to == self.rank {
+            self.question_of_rank((to, number), cred, op, effects);
+        } else {
+            PeerLine::of(self).send(to, PeerBody::Ask { number, cred, op }, effects);
+        }
+    }
+
+    fn question_of_rank(
+        &mut self,
+        (from, number): (Rank, u64),
+        cred: Cred,
+        op: Op<'_>,
+        effects: &mut MdsEffects,
+    ) {
+        // A server that begins or stops does not answer, and the other rank asks again.
+        if !self.is_active() || !is_for_ranks(&op) {
+            return;
+        }
+        let Some(tid) = self.peers.take_question(from, number) else { return };
+        self.request(ConnId::PEER, &Request::new(tid, Tid(0), cred, op), effects);
+    }
+
+    /// A question of another rank has its answer.
+    pub(crate) fn answer_peer(
+        &mut self,
+        tid: Tid,
+        result: Result<Answer, Failure>,
+        effects: &mut MdsEffects,
+    ) {
+        let Some((to, number)) = self.peers.answered(tid) else { return };
+        if to == self.rank {
+            self.rank_answered(number, result, effects);
+        } else {
+            PeerLine::of(self).send(to, PeerBody::Answer { number, result }, effects);
+        }
     }
 }

@@ -1,13 +1,12 @@
 //! Requests about subtrees that need several parts: caches of other clients are revoked first, or
 //! directories are stored or fetched.
 
-use metastore::request::{StoreFailure, StoreResult};
 use types::ClientId;
 use wire::{JobOp, Op, Request};
 
 use super::store_first::take_stored;
 use super::subtree::Begun;
-use super::{Adopting, Performed, Performing, Release, next_policy_stores};
+use super::{Performed, Performing, Release, next_policy_stores};
 use crate::admission::Incoming;
 use crate::authority::Places;
 use crate::caps::CapsCx;
@@ -51,7 +50,7 @@ impl Mds {
         match begun {
             Begun::Performed(performed) => Ok(performed),
             Begun::NeedsStore => {
-                self.store_first(root, again(), at.conn, effects);
+                CheckpointCx::of(self).store_first(root, again(), at, effects);
                 Ok(Performed::Later)
             }
         }
@@ -77,17 +76,5 @@ impl Mds {
         let (then, seq) = (Then::Release(client, unused), self.log.last());
         let flush = SubtreeFlush::new(at, subtree, then, answer, seq);
         CheckpointCx::of(self).flush_subtree(flush, effects);
-    }
-
-    /// The branch that a client merges was read.
-    pub(crate) fn adopt_read(
-        &mut self,
-        adopting: Adopting,
-        result: Result<StoreResult, Box<StoreFailure>>,
-        effects: &mut MdsEffects,
-    ) {
-        let here = Places::of(self).check_all_here(adopting.subtree());
-        SubtreeCx::of(self).adopt_read(adopting, here, result, effects);
-        TablesCx::of(self).tick(effects);
     }
 }

@@ -2,6 +2,7 @@ use types::{Attr, Clock, Cred, Epoch, Span, Tid};
 use wire::{ChangeOp, Hello, ReadOp, Replay, SessionOp};
 
 use super::*;
+use crate::Mds;
 
 const FILE: Ino = Ino(1 << 41);
 

@@ -6,6 +6,7 @@ use types::{ClientId, Cred, Errno, Ino, Moment, Rank, Seq, Span, Tid, Timestamp}
 use wire::{Answer, Failure, Op, PeerBody, RankOp, TransferStep};
 
 use super::depart::DepartureStage;
+use crate::peers::PeerLine;
 use crate::session::{Fate, Remembered};
 use crate::{Mds, MdsEffects};
 
@@ -59,7 +60,7 @@ impl Mds {
     pub(super) fn send_taken(&self, (giver, number): (Rank, u64), effects: &mut MdsEffects) {
         let step = TransferStep::Committed;
         let body = PeerBody::Transfer { giver, number, step };
-        self.send_to_peer(giver, body, effects);
+        PeerLine::of(self).send(giver, body, effects);
     }
 
     /// The request of a client has moved a name to another rank: a repetition has no effect.

@@ -60,6 +60,6 @@ fn a_directory_that_cannot_be_read_fails_unless_resent_changes_wait_for_it() {
         fetching.stored(DIR, result);
         assert_eq!(end_of(&mut mds), expected, "{what}");
         let is_known = matches!(expected, End::Failed(errno) if errno == bad);
-        assert_eq!(mds.store_warnings().next().is_some(), is_known, "{what}");
+        assert_eq!(mds.damage.warning(&mds.namespace).is_some(), is_known, "{what}");
     }
 }
