@@ -6,19 +6,20 @@ mod policy;
 mod question;
 mod store_first;
 mod subtree;
-mod subtree_route;
 mod touched;
 
 pub(crate) use adopt::Adopting;
 use namespace::Refusal;
 pub(crate) use policy::next_policy_stores;
+use store_first::take_stored;
 pub(crate) use store_first::{Change, change_stored, drop_change, is_in_change};
+use subtree::Begun;
 pub(crate) use subtree::{Release, SubtreeCx, is_about_all};
 pub(crate) use touched::{place_of, touched, way};
-use types::{ConnId, Errno, Ino, Seq, Timestamp};
+use types::{ClientId, ConnId, Errno, Ino, Seq, Timestamp};
 use wire::{AdminOp, Answer, ChangeOp, Failure, Grants, JobOp, Op, RankOp, Request, SessionOp};
 
-use crate::admission::{Admitted, Entry, Incoming};
+use crate::admission::{Admitted, Incoming};
 use crate::authority::{ExportCx, ImportCx, PlaceCx, Placed, Places, ReshapeCx};
 use crate::caps::CapsCx;
 use crate::checkpoint::CheckpointCx;
@@ -89,32 +90,8 @@ impl From<Errno> for Refused {
 }
 
 impl Mds {
-    /// A request arrived.
-    pub(crate) fn request(
-        &mut self,
-        conn: ConnId,
-        request: &Request<'_>,
-        effects: &mut MdsEffects,
-    ) {
-        self.counters.requests += 1;
-        if let Some(from) = self.identify(conn, request, effects) {
-            self.execute_from::<{ Entry::ARRIVED }>(from, effects);
-        }
-    }
-
-    /// Executes a request that is known not to be a duplicate, if it is admitted.
-    pub(crate) fn execute(
-        &mut self,
-        conn: ConnId,
-        request: &Request<'_>,
-        effects: &mut MdsEffects,
-    ) {
-        let Some(client) = self.sessions.client(conn) else { return };
-        self.execute_from::<{ Entry::NEW }>(Incoming { conn, client, request }, effects);
-    }
-
     /// Executes a request and answers it, unless a step of admission takes it.
-    pub(crate) fn execute_from<const ENTRY: usize>(
+    pub(crate) fn execute<const ENTRY: usize>(
         &mut self,
         from: Incoming<'_>,
         effects: &mut MdsEffects,
@@ -261,6 +238,45 @@ impl Mds {
             Op::Job(op) => self.perform_job(from, op, effects),
             Op::Rank(op) => self.perform_rank(from, op, effects),
             Op::Admin(op) => self.perform_admin(from, op, effects),
+        }
+    }
+
+    /// Decouples a subtree or sets its policy on behalf of a client: once no other client caches
+    /// anything of it, and, if the policy in force from then on says so, once it is stored.
+    fn change_subtree(
+        &mut self,
+        from: Incoming<'_>,
+        client: ClientId,
+        effects: &mut MdsEffects,
+    ) -> Performing {
+        let decouples = matches!(from.op(), Op::Job(JobOp::Decouple { .. }));
+        let root = if decouples {
+            SubtreeCx::of(self).root_to_decouple(from)?
+        } else {
+            SubtreeCx::of(self).root_of_policy(from, client)?
+        };
+        Places::of(self).check_all_here(root)?;
+        let at = from.at();
+        let again = || Request::new(at.tid, at.tid, from.request.cred.clone(), *from.op());
+        // Other clients would keep answering from their caches of the subtree.
+        let keeper = if decouples { client } else { ClientId(0) };
+        if let Some(dir) = CapsCx::of(self).revoke_below(keeper, root, effects) {
+            let from = Incoming { conn: at.conn, client, request: &again() };
+            self.fetches.park_until_returned(&mut self.sessions, from, dir);
+            return Ok(Performed::Later);
+        }
+        let is_stored = take_stored(&mut self.changes, at);
+        let begun = if decouples {
+            SubtreeCx::of(self).decouple(from, root, is_stored)?
+        } else {
+            SubtreeCx::of(self).set_policy(from, client, root, is_stored)?
+        };
+        match begun {
+            Begun::Performed(performed) => Ok(performed),
+            Begun::NeedsStore => {
+                CheckpointCx::of(self).store_first(root, again(), at, effects);
+                Ok(Performed::Later)
+            }
         }
     }
 

@@ -17,11 +17,12 @@ use crate::checkpoint::CheckpointCx;
 use crate::damage::is_damage;
 use crate::fetch::{Came, FetchCx, Waiter, Woken, decode};
 use crate::merge::{MergeCx, MergeEnd, MergeNeed, MergeThen, Merged};
-use crate::op::{SubtreeCx, change_stored, drop_change};
+use crate::op::{Release, SubtreeCx, change_stored, drop_change, next_policy_stores};
 use crate::recover::RecoveryInput;
 use crate::resend::{ResendCx, ResendNeed};
 use crate::search::{Goal, Search, SearchStep};
 use crate::snapshot::{SnapshotCx, SnapshotNeed};
+use crate::tables::TablesCx;
 use crate::{Mds, MdsEffects, ReplyTo};
 
 impl Mds {
@@ -46,7 +47,14 @@ impl Mds {
             Waiter::Changes(client) => self.resume_changes(client, effects),
             Waiter::Async(client) => self.resume_async(client, effects),
             Waiter::Merge => self.merges.resume(),
-            Waiter::Release(release) => self.release_fetched(release, effects),
+            Waiter::Release(release) => {
+                // The changes of other clients since then are stored, too.
+                if next_policy_stores(&mut self.namespace, &self.tables, release.subtree) {
+                    CheckpointCx::of(self).flush_to_release(release, effects);
+                } else {
+                    self.release_merged(release, effects);
+                }
+            }
             Waiter::Recovery => self.recover(RecoveryInput::Fetched, effects),
             Waiter::Search => {
                 self.search.iter_mut().for_each(Search::fetched);
@@ -60,8 +68,10 @@ impl Mds {
             Waiter::Change(at) => {
                 if let Some(frame) = change_stored(&mut self.changes, at)
                     && let Some(Message::Request(request)) = decode(&frame)
+                    && let Some(client) = self.sessions.client(at.conn)
                 {
-                    self.execute(at.conn, &request, effects);
+                    let from = Incoming { conn: at.conn, client, request: &request };
+                    self.execute::<{ Entry::NEW }>(from, effects);
                 }
                 // The request was refused, or its connection is gone.
                 drop_change(&mut self.changes, at);
@@ -155,7 +165,7 @@ impl Mds {
             match decode(&frame) {
                 Some(Message::Request(request)) => {
                     let from = Incoming { conn, client, request: &request };
-                    self.execute_from::<{ Entry::WAITED }>(from, effects);
+                    self.execute::<{ Entry::WAITED }>(from, effects);
                 }
                 Some(Message::Chunk { tid, bytes }) => {
                     MergeCx::of(self).take_chunk(ReplyTo { conn, tid }, bytes, effects);
@@ -241,6 +251,16 @@ impl Mds {
                 }
                 Some(MergeThen::Release(release)) => self.release_merged(release, effects),
                 None => {}
+            }
+        }
+    }
+
+    /// Releases a subtree whose merge is done, as soon as the directories above it are in memory.
+    fn release_merged(&mut self, release: Release, effects: &mut MdsEffects) {
+        match SubtreeCx::of(self).release_merged(release) {
+            None => TablesCx::of(self).tick(effects),
+            Some((cold, release)) => {
+                FetchCx::of(self).wait_for_whole(cold, Waiter::Release(release), effects);
             }
         }
     }

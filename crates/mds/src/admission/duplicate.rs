@@ -1,6 +1,6 @@
 //! Duplicates: a change that was executed before is answered as it was.
 
-use super::{Incoming, Verdict};
+use super::{Entry, Incoming, Verdict};
 use crate::fetch::FetchCx;
 use crate::op::{Again, ChangeCx};
 use crate::session::{Fate, Remembered, Sessions};
@@ -28,7 +28,7 @@ pub(super) fn answer(
     match ChangeCx::of(mds).answer_again(from, known, is_active, effects) {
         Again::Answered => {}
         Again::Park(dir) => FetchCx::of(mds).park(from, dir, effects),
-        Again::Execute => mds.execute(from.conn, from.request, effects),
+        Again::Execute => mds.execute::<{ Entry::NEW }>(from, effects),
     }
 }
 

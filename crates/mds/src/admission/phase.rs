@@ -4,7 +4,7 @@
 use types::{ConnId, Errno};
 use wire::{Failure, Message, Request};
 
-use super::duplicate;
+use super::{Entry, Incoming, duplicate};
 use crate::resend::{EarlyCourse, ResendCx};
 use crate::session::Fate;
 use crate::{Mds, MdsEffects, Phase, ReplyTo};
@@ -53,7 +53,11 @@ fn is_taken(mds: &mut Mds, conn: ConnId, request: &Request<'_>, effects: &mut Md
         }
         Course::EarlyFrames => match ResendCx::of(mds).take_early(conn, request, effects) {
             EarlyCourse::Complete => mds.stop_waiting_if_complete(effects),
-            EarlyCourse::Now => mds.execute(conn, request, effects),
+            EarlyCourse::Now => {
+                if let Some(client) = mds.sessions.client(conn) {
+                    mds.execute::<{ Entry::NEW }>(Incoming { conn, client, request }, effects);
+                }
+            }
             EarlyCourse::Resent | EarlyCourse::Later => {}
         },
         Course::Late => late(mds, conn, request, effects),
@@ -67,7 +71,7 @@ fn late(mds: &mut Mds, conn: ConnId, request: &Request<'_>, effects: &mut MdsEff
         && let Some(client) = mds.sessions.client(conn)
         && let Fate::Done(known) = mds.sessions.get_mut(client).fate(request.tid)
     {
-        return duplicate::answer(mds, super::Incoming { conn, client, request }, known, effects);
+        return duplicate::answer(mds, Incoming { conn, client, request }, known, effects);
     }
     if request.replay.is_some() {
         // Its client knows that it is applied, and resends it to the next server.

@@ -35,15 +35,7 @@ impl Mds {
                 }
             }
         }
-        self.correct_sizes(effects);
-        self.follow_names(effects);
-        self.reservations_tick(effects);
-        self.held_tick(effects);
-        self.authority_step(effects);
-    }
-
-    /// Splits a directory that has become large, or joins one that has become small.
-    fn correct_sizes(&mut self, effects: &mut MdsEffects) {
+        // Split directories that have become large, and join those that have become small.
         for resize in ReshapeCx::of(self).wrong_sizes() {
             let performed = match resize {
                 Resize::Split(dir) => ReshapeCx::of(self).split(ITSELF, &Cred::root(), dir),
@@ -51,7 +43,7 @@ impl Mds {
                 Resize::Home { dir, .. } => ExportCx::of(self).send_home(dir),
             };
             match performed {
-                Ok(Performed::Later) => return,
+                Ok(Performed::Later) => break,
                 Ok(Performed::Answer(_) | Performed::Changed(_)) => {}
                 Err(refused) => {
                     ReshapeCx::of(self).keeps_size(resize);
@@ -63,6 +55,10 @@ impl Mds {
                 }
             }
         }
+        self.follow_names(effects);
+        self.reservations_tick(effects);
+        self.held_tick(effects);
+        self.authority_step(effects);
     }
 
     /// A name was given in a directory.

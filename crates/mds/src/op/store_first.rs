@@ -9,6 +9,7 @@ use namespace::Namespace;
 use types::Ino;
 use wire::{Answer, Message, Request};
 
+use super::Release;
 use crate::checkpoint::{CheckpointCx, SubtreeFlush, Then};
 use crate::{MdsEffects, ReplyTo};
 
@@ -43,6 +44,13 @@ impl CheckpointCx<'_> {
         let (then, answer, seq) = (Then::GoOn, Answer::Done, self.log.last());
         let flush = SubtreeFlush::new(at, subtree, then, answer, seq);
         self.flush_subtree(flush, effects);
+    }
+
+    /// Stores a subtree before it is released.
+    pub(crate) fn flush_to_release(&mut self, release: Release, effects: &mut MdsEffects) {
+        let Release { subtree, client, unused, at, answer } = release;
+        let (then, seq) = (Then::Release(client, unused), self.log.last());
+        self.flush_subtree(SubtreeFlush::new(at, subtree, then, answer, seq), effects);
     }
 }
 
