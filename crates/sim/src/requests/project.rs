@@ -6,7 +6,9 @@ use metastore::request::client_journal_name;
 use namespace::PlannedInode;
 use objstore::{Expect, ObjectStore};
 use policy::{Cell, InterferePolicy, Policy};
-use types::{AttrChange, Cred, EntryName, Errno, Ino, InoRange, Result, Seq, Stripe, Tid, Timestamp};
+use types::{
+    AttrChange, Cred, EntryName, Errno, Ino, InoRange, Result, Seq, Stripe, Tid, Timestamp,
+};
 use wire::{Answer, MergeFlags, UnusedNumbers};
 
 use super::Requests;
