@@ -3,7 +3,7 @@
 
 use crate::apply::ApplyCx;
 use crate::authority::{
-    ExportCx, ImportCx, ListCx, PlaceCx, Places, PreloadCx, ReshapeCx, UnderWay,
+    ExportCx, ImportCx, ListCx, NamesCx, PlaceCx, Places, PreloadCx, ReshapeCx, UnderWay,
 };
 use crate::balance::BalanceCx;
 use crate::caps::CapsCx;
@@ -14,6 +14,7 @@ use crate::log::LogCx;
 use crate::merge::MergeCx;
 use crate::merge_request::MergeRequestCx;
 use crate::op::{AskCx, ChangeCx, SubtreeCx};
+use crate::peers::PeerLine;
 use crate::purge::PurgeCx;
 use crate::recover::RecoveryCx;
 use crate::resend::ResendCx;
@@ -261,6 +262,17 @@ impl Mds {
             mut: snapshots, namespace, fetches, store, counters;
             ref: checkpoint, merges, authority;
             copy: phase, clock;
+        })
+    }
+
+    pub(crate) fn names(&mut self) -> NamesCx<'_> {
+        lend!(self => NamesCx {
+            mut: authority, namespace, sessions, log, counters;
+            ref:;
+            copy: clock;
+            line: PeerLine { map: self.map.as_ref(), from: self.rank, term: self.tables.epoch() },
+            is_active: self.phase == Phase::Active,
+            needs: Vec::new(),
         })
     }
 

@@ -376,7 +376,7 @@ impl Mds {
     fn perform_rank(
         &mut self,
         from: Incoming<'_>,
-        op: RankOp,
+        op: RankOp<'_>,
         effects: &mut MdsEffects,
     ) -> Performing {
         let (at, cred) = (from.at(), &from.request.cred);
@@ -388,9 +388,7 @@ impl Mds {
                 Err(Errno::NotSupported.into())
             }
             RankOp::Colocate { ino, rank } => self.exporting().colocate(at, cred, ino, rank),
-            RankOp::Arrive { dir, from, cross_rename } => {
-                self.arrive(at, dir, (from, cross_rename), effects)
-            }
+            RankOp::Arrive { dir, moved } => self.arrive(at, cred, (dir, moved), effects),
         }
     }
 

@@ -15,7 +15,9 @@ use wire::{
     Answer, ClusterMap, Failure, Message, Op, PeerBody, PeerMessage, RankOp, ReadOp, Request,
 };
 
-use crate::{Mds, MdsEffects, Phase};
+use crate::op::Performed;
+use crate::transfer::TransferId;
+use crate::{Mds, MdsEffects, Phase, ReplyTo};
 
 /// A frame for another rank ([`MdsEffects::to_peers`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -157,8 +159,24 @@ impl Mds {
         if self.phase != Phase::Active || !is_known {
             return;
         }
+        if let Op::Rank(RankOp::Arrive { dir, .. }) = op {
+            match self.may_consider(TransferId { number, from }, dir, effects) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(failure) => {
+                    let answer = PeerBody::Answer { number, result: Err(failure) };
+                    return self.send_to_peer(from, answer, effects);
+                }
+            }
+        }
         let Some(tid) = self.peers.take_question(from, number) else { return };
         self.request(ConnId::PEER, &Request::new(tid, Tid(0), cred, op), effects);
+    }
+
+    /// A question of another rank has no answer yet: the other rank asks again.
+    pub(crate) fn leave_unanswered(&mut self, at: ReplyTo) -> Performed {
+        self.peers.questions.remove(&at.tid);
+        Performed::Later
     }
 
     /// A question of another rank has its answer.

@@ -30,7 +30,6 @@ impl Mds {
             Waiting::Purge(task) => self.checkpointing().purge_stored(task, result, effects),
             Waiting::Share(ino) => self.files().share_stored(ino, result, effects),
             Waiting::Subtrees => self.list_stored(result, effects),
-            Waiting::CrossRename(id) => self.cross_rename_stored(id, &result, effects),
             Waiting::Snapshot(id) => self.snapshots.taken(id, result),
             Waiting::Balance(what) => {
                 self.balancing().stored(what, result);

@@ -101,7 +101,6 @@ impl Mds {
                 | Waiting::Attach(_)
                 | Waiting::Purge(Task::ReadNames | Task::Read(_))
                 | Waiting::Share(_)
-                | Waiting::CrossRename(_)
                 | Waiting::Snapshot(_)
                 | Waiting::Balance(_)
                 | Waiting::Adopt(_) => {}

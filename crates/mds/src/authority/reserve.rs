@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use types::{Errno, Ino, Moment, Rank, Span};
-use wire::{Answer, PeerBody, TransferStep};
+use wire::{PeerBody, TransferStep};
 
 use super::export::send_step;
 use crate::transfer::{
@@ -68,16 +68,28 @@ impl Mds {
             return;
         }
         let id = TransferId { number, from: giver };
+        let is_name = self.authority.cross_renames.knows(id);
         match *step {
             TransferStep::AskSubtree { root } if giver == from => self.asked(id, root, effects),
-            TransferStep::Committed if giver == self.rank => {
-                self.name_answered(number, &Ok(Answer::Done));
+            TransferStep::Committed if giver == from && is_name => {
+                self.name_heard(id, TransferMessage::Committed, effects);
             }
             TransferStep::Committed if giver == from => {
                 self.taker_heard(id, TransferMessage::Committed, effects);
             }
+            TransferStep::Stayed if giver == from && is_name => {
+                self.name_heard(id, TransferMessage::Stayed, effects);
+            }
             TransferStep::Stayed if giver == from => {
                 self.taker_heard(id, TransferMessage::Stayed, effects);
+            }
+            TransferStep::Reserved { fence } if giver == self.rank && is_name => {
+                self.name_heard(id, TransferMessage::Reserved(Fence(fence)), effects);
+            }
+            TransferStep::Reserved { fence }
+                if giver == self.rank && Fence(fence) != Fence::NONE =>
+            {
+                self.reserved_in_vain(id, from, effects);
             }
             TransferStep::Reserved { fence } if giver == self.rank => {
                 let message = TransferMessage::Reserved(Fence(fence));
@@ -94,6 +106,11 @@ impl Mds {
             | TransferStep::Refused { .. } => {}
         }
         self.authority_step(effects);
+    }
+
+    fn name_heard(&mut self, id: TransferId, message: TransferMessage, effects: &mut MdsEffects) {
+        let needs = self.names().heard(id, message, effects);
+        self.meet_names(needs, effects);
     }
 
     /// Another rank asks for the place of a subtree.

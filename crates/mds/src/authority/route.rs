@@ -145,18 +145,18 @@ impl Mds {
         effects: &mut MdsEffects,
     ) {
         let now = self.clock.now;
-        match self.listing().stored(result, effects) {
+        let news = self.listing().stored(result, effects);
+        self.names_listed(&news, effects);
+        match news {
             ListNews::None => {}
             ListNews::Read => self.list_changed(),
             ListNews::Unknown => {
                 self.exporting().list_unknown(now + RETRY, effects);
                 self.importing().list_again(false);
                 self.authority.reshape_listed(true, now);
-                self.cross_renames_listed(Some(now + RETRY));
             }
             ListNews::Replaced => {
                 self.authority.reshape_listed(false, now);
-                self.cross_renames_listed(None);
                 if !self.importing().list_replaced() {
                     self.exporting().list_replaced(effects);
                 }
@@ -164,7 +164,6 @@ impl Mds {
             ListNews::Found => {
                 self.importing().list_again(true);
                 self.authority.reshape_listed(false, now);
-                self.cross_renames_listed(Some(now));
                 self.exporting().list_found(effects);
             }
         }
