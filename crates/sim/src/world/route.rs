@@ -164,6 +164,8 @@ pub(crate) trait Routes: Workload {
                     None => input = RouteInput::Start,
                 },
                 RouteEffect::Send { rank, op, own, chunks } => {
+                    // The route may have a question of its own first.
+                    let as_given = op == given;
                     let (link, fresh) = known.link(rank);
                     let sent = !chunks || link.session.is_connected();
                     if sent {
@@ -184,7 +186,9 @@ pub(crate) trait Routes: Workload {
                         if fresh {
                             world.schedule(1, Event::Connect(client, rank));
                         }
-                        self.sent(client, tid, &routed);
+                        if as_given {
+                            self.sent(client, tid, &routed);
+                        }
                         self.world_mut().clients[client].routed.insert(number, routed);
                         return self.flush(client, rank);
                     }
