@@ -54,6 +54,7 @@ use types::{Ino, Map, Moment, Rank, Seq, Span};
 use crate::Phase;
 pub(crate) use check::UnderWay;
 use cross_rename::CrossRenames;
+pub(crate) use cross_rename::NamesCx;
 pub(crate) use export::{Export, ExportCx};
 use fragments::Split;
 use frozen::Frozen;
@@ -157,8 +158,8 @@ impl Authority {
     }
 
     /// Whether the server may stop.
-    pub(crate) fn is_idle(&self, now: Moment) -> bool {
-        self.exports.is_empty() && !self.writing && !self.cross_renames.keeps(now)
+    pub(crate) fn is_idle(&self) -> bool {
+        self.exports.is_empty() && !self.writing && self.cross_renames.is_empty()
     }
 
     /// The roots of the subtrees that this rank serves while another rank has their names.

@@ -3,7 +3,7 @@
 
 use crate::apply::ApplyCx;
 use crate::authority::{
-    ExportCx, ImportCx, ListCx, PlaceCx, Places, PreloadCx, ReshapeCx, UnderWay,
+    ExportCx, ImportCx, ListCx, NamesCx, PlaceCx, Places, PreloadCx, ReshapeCx, UnderWay,
 };
 use crate::balance::BalanceCx;
 use crate::caps::CapsCx;
@@ -291,6 +291,15 @@ context!(mds: &'a mut Mds => SnapshotCx {
     mut: snapshots, namespace, fetches, store, counters;
     ref: checkpoint, merges, authority;
     copy: phase, clock;
+});
+
+context!(mds: &'a mut Mds => NamesCx {
+    mut: authority, namespace, sessions, log, counters;
+    ref:;
+    copy: clock;
+    line: PeerLine { map: mds.map.as_ref(), from: mds.rank, term: mds.tables.epoch() },
+    is_active: mds.phase == Phase::Active,
+    needs: Vec::new(),
 });
 
 context!(mds: &'a mut Mds => LogCx {

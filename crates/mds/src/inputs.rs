@@ -150,7 +150,6 @@ impl Mds {
             Waiting::Purge(task) => CheckpointCx::of(self).purge_stored(task, result, effects),
             Waiting::Share(ino) => FilesCx::of(self).share_stored(ino, result, effects),
             Waiting::Subtrees => self.list_stored(result, effects),
-            Waiting::CrossRename(id) => self.cross_rename_stored(id, &result, effects),
             Waiting::Snapshot(id) => self.snapshots.taken(id, result),
             Waiting::Balance(what) => {
                 BalanceCx::of(self).stored(what, result);

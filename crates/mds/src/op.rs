@@ -373,7 +373,7 @@ impl Mds {
     fn perform_rank(
         &mut self,
         from: Incoming<'_>,
-        op: RankOp,
+        op: RankOp<'_>,
         effects: &mut MdsEffects,
     ) -> Performing {
         let (at, cred) = (from.at(), &from.request.cred);
@@ -385,9 +385,7 @@ impl Mds {
                 Err(Errno::NotSupported.into())
             }
             RankOp::Colocate { ino, rank } => ExportCx::of(self).colocate(at, cred, ino, rank),
-            RankOp::Arrive { dir, from, cross_rename } => {
-                self.arrive(at, dir, (from, cross_rename), effects)
-            }
+            RankOp::Arrive { dir, moved } => self.arrive(at, cred, (dir, moved), effects),
         }
     }
 

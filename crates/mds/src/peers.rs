@@ -14,6 +14,7 @@ use types::{Epoch, Rank, Tid};
 use wire::{ClusterMap, Message, Op, PeerBody, PeerMessage, RankOp, ReadOp};
 
 use crate::MdsEffects;
+use crate::op::Performed;
 
 /// A frame for another rank ([`MdsEffects::to_peers`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +67,12 @@ impl Peers {
     /// A question has its answer: returns the rank, and its number of the question.
     pub(crate) fn answered(&mut self, tid: Tid) -> Option<(Rank, u64)> {
         self.questions.remove(&tid)
+    }
+
+    /// A question of another rank has no answer yet: the other rank asks again.
+    pub(crate) fn leave_unanswered(&mut self, tid: Tid) -> Performed {
+        self.questions.remove(&tid);
+        Performed::Later
     }
 }
 

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use metastore::request::{
     Condition, LoadedDir, StoreFailure, StoreOp, StoreResult, journal_prefix, rank_name,
 };
-use metastore::{Rows, SUBTREES_NAME};
+use metastore::{Rows, SUBTREES_NAME, Subtrees};
 use namespace::{CreateBatch, FreedInode, Namespace};
 use types::{Clock, Cred, Errno, Error, Ino, Rank, Result, Seq};
 
@@ -45,10 +45,10 @@ enum Step {
     TakeOver,
     /// The list of subtrees is read.
     ReadList,
-    /// Names that move between ranks are looked for.
+    /// The fence of the rank is raised in the list: no reservation of an earlier term holds.
+    RaiseFence(Subtrees),
+    /// Names that servers of an earlier version moved between ranks are looked for.
     ListCrossRenames,
-    /// One of them is read; these follow.
-    ReadCrossRename(String, Vec<String>),
     /// The inodes of subtrees whose names are another rank's are fetched, before the journal is
     /// replayed.
     FetchHidden,
@@ -140,7 +140,7 @@ pub(crate) enum RecoveryInput {
     Fetched,
     /// A directory that it waits for cannot be read.
     Unreadable(Ino, Error),
-    /// Another part met the need for the list of subtrees, or for a cross-rank rename.
+    /// Another part met the need for the list of subtrees.
     Met,
 }
 
@@ -151,8 +151,6 @@ pub(crate) enum RecoveryNeed {
     Directory(Ino),
     /// The authority adopts the list of subtrees that the store returned.
     List(StoreResult),
-    /// The authority continues a cross-rank rename with this object.
-    CrossRename { object: String, bytes: Vec<u8>, version: u64 },
     /// The whole journal is applied, up to `last`: the server waits for its clients, and deletes
     /// the inodes that have no name any more.
     Clients { freed: Vec<FreedInode>, last: Seq },
@@ -178,7 +176,10 @@ impl RecoveryCx<'_> {
             RecoveryInput::Stored(Err(failure)) => self.continue_without_stored(*failure, effects),
             RecoveryInput::Fetched => self.fetched(effects),
             RecoveryInput::Unreadable(dir, error) => self.continue_without(dir, error, effects),
-            RecoveryInput::Met => self.met(effects),
+            RecoveryInput::Met => {
+                self.list_adopted(effects);
+                Ok(None)
+            }
         }
     }
 
@@ -204,7 +205,7 @@ impl RecoveryCx<'_> {
                 self.get(SUBTREES_NAME.to_owned(), effects);
                 Ok(None)
             }
-            (Step::ReadList | Step::ListCrossRenames | Step::ReadCrossRename(..), result) => {
+            (Step::ReadList | Step::RaiseFence(_) | Step::ListCrossRenames, result) => {
                 self.recover_authority(result, effects)
             }
             (Step::TakeOver, _) => Err(Error::new(
@@ -327,8 +328,8 @@ impl RecoveryCx<'_> {
             | Step::ReadTable
             | Step::TakeOver
             | Step::ReadList
+            | Step::RaiseFence(_)
             | Step::ListCrossRenames
-            | Step::ReadCrossRename(..)
             | Step::StoreRoot
             | Step::ListSegments
             | Step::ReadSegment(_)
@@ -366,10 +367,6 @@ impl Mds {
             Some(RecoveryNeed::List(read)) => {
                 ListCx::of(self).take(&read)?;
                 self.authority.drop_left(&mut self.tables, &mut self.merges);
-                Ok(Some(RecoveryInput::Met))
-            }
-            Some(RecoveryNeed::CrossRename { object, bytes, version }) => {
-                self.recall_cross_rename(&object, (&bytes, version))?;
                 Ok(Some(RecoveryInput::Met))
             }
             Some(RecoveryNeed::Clients { freed, last }) => {

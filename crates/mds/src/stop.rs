@@ -23,7 +23,7 @@ impl CheckpointCx<'_> {
             && self.checkpoint.is_idle()
             && self.purges.is_idle()
             && !self.compaction.is_busy()
-            && self.authority.is_idle(self.clock.now)
+            && self.authority.is_idle()
             && self.tables.is_idle();
         if !idle || self.namespace.dirtiest().is_some() {
             return false;

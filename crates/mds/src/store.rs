@@ -24,8 +24,6 @@ pub(crate) enum Waiting {
     Share(Ino),
     /// The list of subtrees is read or replaced.
     Subtrees,
-    /// A name that moves to another rank, or from one: by the number that this rank gave it.
-    CrossRename(u64),
     Snapshot(u64),
     Balance(balance::Object),
     Adopt(Box<op::Adopting>),

@@ -9,6 +9,6 @@ mod state;
 mod tests;
 
 pub(crate) use state::{
-    Fence, ListView, Record, TransferAction, TransferEvent, TransferId, TransferMessage,
-    TransferState,
+    Fence, ListView, Record, TransferAction, TransferEvent, TransferId, TransferMeeting,
+    TransferMessage, TransferState,
 };

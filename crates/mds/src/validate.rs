@@ -51,7 +51,6 @@ impl OpsUnderWay {
                 | Waiting::Attach(_)
                 | Waiting::Purge(Task::ReadNames | Task::Read(_))
                 | Waiting::Share(_)
-                | Waiting::CrossRename(_)
                 | Waiting::Snapshot(_)
                 | Waiting::Balance(_)
                 | Waiting::Adopt(_) => {}

@@ -121,7 +121,7 @@ impl Disk {
         let faults = FaultRules::default();
         faults.add(Rule::new(Action::Fail(Errno::Io)).after(calls));
         let store = Faulty::new(self.memory.clone(), faults);
-        let copy = copy_of(&op);
+        let copy = op.clone();
         self.executor.0.execute(&store, op).map(|result| (copy, result))
     }
 
@@ -185,37 +185,5 @@ fn purged(op: &StoreOp) -> Option<Ino> {
         Some(ino)
     } else {
         None
-    }
-}
-
-fn copy_of(op: &StoreOp) -> StoreOp {
-    match op {
-        StoreOp::Append { object, data } => {
-            StoreOp::Append { object: object.clone(), data: data.clone() }
-        }
-        StoreOp::Put { object, data, condition } => {
-            StoreOp::Put { object: object.clone(), data: data.clone(), condition: *condition }
-        }
-        StoreOp::Get { object } => StoreOp::Get { object: object.clone() },
-        StoreOp::List { prefix } => StoreOp::List { prefix: prefix.clone() },
-        StoreOp::Delete { objects } => StoreOp::Delete { objects: objects.clone() },
-        StoreOp::PurgeData { ino, pool, stripes } => {
-            StoreOp::PurgeData { ino: *ino, pool: *pool, stripes: *stripes }
-        }
-        StoreOp::PurgeDir { ino } => StoreOp::PurgeDir { ino: *ino },
-        StoreOp::LoadDir { ino } => StoreOp::LoadDir { ino: *ino },
-        StoreOp::LookUp { ino, names } => StoreOp::LookUp { ino: *ino, names: names.clone() },
-        StoreOp::CompactDir { ino } => StoreOp::CompactDir { ino: *ino },
-        StoreOp::AttachDirs { dirs, position, ranges } => {
-            let (dirs, ranges) = (dirs.clone(), ranges.clone());
-            StoreOp::AttachDirs { dirs, position: *position, ranges }
-        }
-        StoreOp::ProveRuns { runs } => StoreOp::ProveRuns { runs: runs.clone() },
-        StoreOp::TakeSnapshot { snapshot } => StoreOp::TakeSnapshot { snapshot: snapshot.clone() },
-        StoreOp::CommitDir { ino, rows, counts, position, touched, attach } => {
-            let (ino, counts, position, touched) = (*ino, *counts, *position, *touched);
-            let (rows, attach) = (rows.clone(), attach.clone());
-            StoreOp::CommitDir { ino, rows, counts, position, touched, attach }
-        }
     }
 }

@@ -16,8 +16,8 @@ use crate::call::CallKind;
 /// The next step of a run.
 #[derive(Debug)]
 pub(crate) enum JobStep {
-    /// Ask the server, and send this behind the request.
-    Ask(CallKind, Option<Vec<u8>>),
+    /// Ask the server to merge the journal at the end, and send the other bytes behind the request.
+    Ask(CallKind, Option<Vec<u8>>, Vec<u8>),
     Done(Result<Completion>),
 }
 
@@ -26,12 +26,19 @@ pub(crate) enum JobStep {
 pub(crate) struct RunningJob {
     pub(crate) job: SubtreeJob,
     run: Option<JobRun>,
+    /// Unused inode numbers go back with the subtree.
+    gives_up: bool,
 }
 
 impl RunningJob {
-    pub(crate) fn new(client: ClientId, granted: &wire::Decoupled, policy: Policy) -> Self {
+    pub(crate) fn new(
+        client: ClientId,
+        granted: &wire::Decoupled,
+        policy: Policy,
+        gives_up: bool,
+    ) -> Self {
         let job = SubtreeJob::new(OwnerNote::granted(client, granted), granted.root, policy);
-        Self { job, run: None }
+        Self { job, run: None, gives_up }
     }
 
     pub(crate) fn begin(&mut self, composition: &Composition, flags: MergeFlags) {
@@ -47,7 +54,7 @@ impl RunningJob {
         answer: Option<Result<Answer>>,
     ) -> JobStep {
         let done = JobStep::Done(Ok(Completion::default()));
-        let Self { job, run: Some(run) } = self else { return done };
+        let Self { job, run: Some(run), gives_up } = self else { return done };
         let start = JobInput::Start;
         let mut input = answer.map_or(start, |it| JobInput::Mechanism(MechanismInput::Answer(it)));
         loop {
@@ -64,9 +71,14 @@ impl RunningJob {
                     JobInput::Done(put.map(drop))
                 }
                 JobEffect::Delete(name) => JobInput::Done(store.delete(&name).map(drop)),
-                // There is no disk. Without a note of it, no number is known to be unused.
+                JobEffect::GiveUp => {
+                    if *gives_up {
+                        job.note.unused.extend(job.inner.give_up());
+                    }
+                    JobInput::Done(Ok(()))
+                }
+                // There is no content, and no disk.
                 JobEffect::SyncContent
-                | JobEffect::GiveUp
                 | JobEffect::NoteUsed
                 | JobEffect::WriteEarlier(_)
                 | JobEffect::EarlierMerged(_)
@@ -95,8 +107,8 @@ impl RunningJob {
 
 fn ask(merge: &SentMerge, (root, note): (Ino, &OwnerNote), journal: &[u8]) -> JobStep {
     let unused = if merge.flags.release { UnusedNumbers::encode(&note.unused) } else { Vec::new() };
-    let (what, journal) = merge_of(merge, root, journal, unused);
-    JobStep::Ask(what, journal)
+    let (what, sent) = merge_of(merge, root, journal, unused);
+    JobStep::Ask(what, sent, journal.to_vec())
 }
 
 /// The request for a merge, and the bytes that follow it.

@@ -277,10 +277,11 @@ impl Oracle {
         let issued = &self.requests[&key];
         let call = issued.call.clone();
         let text = || format!("failed with {} ({})", failure.errno.symbol(), failure.text);
-        if let CallKind::Merge { subtree, .. } = call.what
+        if let CallKind::Merge { subtree, object, .. } = &call.what
             && failure.errno == Errno::NotFound
-            && self.was_asked_before(key)
+            && !object.is_empty()
         {
+            let subtree = *subtree;
             // The server deletes an object when its events are merged and stored: so they must be.
             let journal = issued.journal.clone();
             return self.merged(key, subtree, &journal);

@@ -74,7 +74,7 @@ pub enum Op<'a> {
     /// It is about a decoupled subtree or a branch as a whole.
     Job(JobOp<'a>),
     /// It moves a subtree, a directory or a name to another rank.
-    Rank(RankOp),
+    Rank(RankOp<'a>),
     /// It has the server write something down.
     Admin(AdminOp<'a>),
 }

@@ -23,7 +23,7 @@ use crate::op::{Op, ino};
 use crate::{Answer, Failure};
 
 /// The version that is written, and the only one that is read.
-pub const PEER_VERSION: u8 = 2;
+pub const PEER_VERSION: u8 = 3;
 
 /// A message from one rank to another one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,8 +91,7 @@ pub enum TransferStep {
         /// The reason, for a person.
         why: String,
     },
-    /// Giver to taker: the list has the record of a subtree. Taker to giver: the journal has a
-    /// name.
+    /// Giver to taker: the list has the record.
     Committed,
     /// Giver to taker: the payload stays.
     Stayed,

@@ -62,7 +62,7 @@ fn ops() -> Vec<Op<'static>> {
         Op::Session(SessionOp::Held { ino }),
         Op::Rank(RankOp::Split { dir: ino }),
         Op::Rank(RankOp::Join { dir: ino }),
-        Op::Rank(RankOp::Arrive { dir: ino, from: Rank(1), cross_rename: 1 << 40 }),
+        Op::Rank(RankOp::Arrive { dir: ino, moved: b"record" }),
         Op::Change(ChangeOp::SetXattr {
             ino,
             name,
@@ -223,7 +223,7 @@ fn peer_messages() -> impl Iterator<Item = Message<'static>> {
     ];
     let transfer = |step| PeerBody::Transfer { giver: Rank(2), number: 1 << 33, step };
     let (number, cred) = (300, Cred { uid: 7, gid: 8, groups: vec![9] });
-    let op = Op::Rank(RankOp::Arrive { dir: Ino(1 << 40), from: Rank(2), cross_rename: 300 });
+    let op = Op::Rank(RankOp::Arrive { dir: Ino(1 << 40), moved: b"record" });
     let failure = Failure { errno: Errno::Busy, text: "pinned".into() };
     let questions = [
         PeerBody::Hello,

@@ -1,55 +1,155 @@
-//! Names that move from a directory of one rank to a directory of another (F-13):
-//! `metastore::CrossRename` describes how the owner of a name is decided. `depart` is the part of
-//! the rank that has the name, `arrive` the part of the other one.
+//! Names that move from a directory of one rank to a directory of another (F-13): transfers
+//! ([`crate::transfer`]) with a name and its inode as payload. The giver has the name (`depart`),
+//! the taker the directory of the new name (`arrive`); `steps` runs the protocol on both.
 //!
-//! Neither directory is served before the decision: no client sees the file twice, or not at all,
-//! and a recovery finds both as they were. The rank that has the name brings the offer to the other
-//! one (`carry`); an offer that does not arrive is withdrawn after a while.
-//!
-//! Of a directory only the name moves (`directory`); until the decision neither it nor anything in
-//! it is served.
+//! The replacement of the list of subtrees by one with the record of the name decides. Neither
+//! directory is served before: no client sees the file twice, or not at all, and a recovery finds
+//! both as they were. Of a directory only the name moves (`directory`); until the decision neither
+//! it nor anything in it is served.
 //!
 //! Invariant: an inode is in at most one cross-rank rename of a rank. One that left does not come
-//! back before its object is deleted: a recovery would remove its name again.
+//! back before the giver has marked the record: a recovery would remove its name again.
 
 mod arrive;
-mod carry;
 mod depart;
 mod directory;
-mod end;
 mod offer;
-mod recall;
+mod steps;
 
-use std::collections::VecDeque;
-
-use metastore::request::{StoreFailure, StoreOp, StoreResult};
+use metastore::request::Condition;
+use metastore::{MovedName, Subtrees};
 use namespace::Namespace;
-use types::{Epoch, Ino, Moment, Rank, Seq};
+use types::{Cred, Epoch, Ino, Moment, Rank, Seq, Span};
 use wire::{Answer, Failure};
 
+use super::preload::Goal;
+use super::{Authority, ListNews};
 use crate::fetch::FetchCx;
 use crate::merge::MergeCx;
+use crate::op::ChangeCx;
+use crate::transfer::{Record, TransferId, TransferMeeting, TransferState};
 use crate::{Mds, MdsEffects, Phase, ReplyTo};
+pub(crate) use steps::NamesCx;
 
-use arrive::Arrival;
-pub(super) use carry::is_due;
-use depart::Departure;
+/// How often a question is repeated.
+const ASK_INTERVAL: Span = Span::from_millis(20);
 
-/// How many names that came are remembered, for repeated questions about them.
-const ENDED_MAX: usize = 4096;
+/// The work of a rank for a transfer between two events of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NameTask {
+    Idle,
+    /// Giver: clients lose their capabilities and leases of the directory, and of everything in it.
+    /// Requests continue.
+    Drain,
+    /// The events of the file and its directory up to here are safe: no client resends them, to be
+    /// executed again behind the move.
+    Flush(Seq),
+    /// Giver: the name is to go.
+    Drop,
+    /// Taker: the list is to name the authority of the directory, and that of its name.
+    Enter,
+    /// Taker: the name is to come.
+    Take,
+    /// The journal has the change up to here.
+    Journal(Seq),
+}
 
-/// Names that move from this rank, and to it.
+/// The need of a transfer for a replacement of the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ListWish {
+    Nothing,
+    Wanted,
+    /// The replacement is under way.
+    Proposed,
+}
+
+/// A name that moves to another rank, or from one.
+#[derive(Debug)]
+pub(super) struct NameTransfer {
+    id: TransferId,
+    record: MovedName,
+    is_giver: bool,
+    state: TransferState,
+    task: NameTask,
+    wish: ListWish,
+    since: Moment,
+    /// When the giver asked last.
+    asked: Option<Moment>,
+    /// Giver: the user.
+    cred: Cred,
+    /// Giver: the request, until it is answered.
+    at: Option<ReplyTo>,
+    /// Giver: why the taker refuses the name.
+    refused: Option<Failure>,
+    /// Giver: the directory was looked for, after a recovery.
+    searched: bool,
+}
+
+impl NameTransfer {
+    fn new(record: MovedName, is_giver: bool, (state, task): (TransferState, NameTask)) -> Self {
+        let id = TransferId { number: record.number, from: record.from };
+        let (wish, since, asked) = (ListWish::Nothing, Moment(0), None);
+        let (cred, at, refused, searched) = (Cred::root(), None, None, false);
+        Self { id, record, is_giver, state, task, wish, since, asked, cred, at, refused, searched }
+    }
+
+    /// One whose record the list has, while this rank knows nothing of it: after a crash.
+    fn found(record: MovedName, is_giver: bool) -> Self {
+        let (state, _) = TransferState::found(is_giver, Record::Committed);
+        let task = if is_giver { NameTask::Drop } else { first_of_taking(&record) };
+        Self::new(record, is_giver, (state, task))
+    }
+
+    /// Whether the name has yet to leave, or to come.
+    fn is_open(&self) -> bool {
+        !self.is_giver || self.state.is_undecided() || self.task == NameTask::Drop
+    }
+
+    /// Whether requests for the name, or for its place, wait.
+    fn is_frozen(&self) -> bool {
+        self.state.is_frozen() || matches!(self.task, NameTask::Flush(_) | NameTask::Drop)
+    }
+
+    /// The directory of this rank.
+    fn dir(&self) -> Ino {
+        if self.is_giver { self.record.parent } else { self.record.new_parent }
+    }
+
+    /// Whether this rank gives away the name of this directory.
+    fn gives_dir(&self, dir: Ino) -> bool {
+        self.is_giver && self.record.is_dir && self.record.ino == dir
+    }
+
+    /// Whether the transfer freezes an inode.
+    fn freezes(&self, ino: Ino) -> bool {
+        self.is_frozen() && (self.dir() == ino || (self.is_giver && self.record.ino == ino))
+    }
+}
+
+/// The first task of a taker whose record is in the list.
+fn first_of_taking(record: &MovedName) -> NameTask {
+    if record.is_dir { NameTask::Enter } else { NameTask::Take }
+}
+
+/// All names that move from this rank, and to it.
 #[derive(Debug, Default)]
 pub(crate) struct CrossRenames {
     /// The last number that was given.
     last: u64,
-    departures: Vec<Departure>,
-    arrivals: Vec<Arrival>,
-    /// Offers of other ranks that this rank took.
-    taken: VecDeque<(Rank, u64)>,
+    all: Vec<NameTransfer>,
+    /// This rank has no fence yet, and needs one to reserve a place.
+    wants_fence: bool,
+    /// The store refused a replacement of the list: the next one is tried then.
+    not_before: Option<Moment>,
+    /// The list is to be read then.
+    read_at: Option<Moment>,
 }
 
 impl CrossRenames {
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
     /// A number for a cross-rank rename: those of different terms are different.
     pub(super) fn number(&mut self, term: Epoch) -> u64 {
         self.last += 1;
@@ -57,26 +157,28 @@ impl CrossRenames {
         term.0 << 32 | self.last
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.departures.is_empty() && self.arrivals.is_empty()
+    /// Whether this rank takes part in a transfer.
+    pub(super) fn knows(&self, id: TransferId) -> bool {
+        self.all.iter().any(|it| it.id == id)
     }
 
-    /// Whether a server that stops has to wait for one of them.
-    pub(super) fn keeps(&self, now: Moment) -> bool {
-        !self.is_idle() || self.departures.iter().any(|it| it.is_ending(now))
+    /// The directory to which a name of this rank goes.
+    pub(super) fn goes_to(&self, id: TransferId) -> Option<Ino> {
+        self.all.iter().find(|it| it.id == id).map(|it| it.record.new_parent)
     }
 
-    /// Whether nothing is undecided.
-    pub(super) fn is_idle(&self) -> bool {
-        self.arrivals.is_empty() && self.departures.iter().all(|it| !it.is_frozen())
+    fn get_mut(&mut self, id: TransferId) -> Option<&mut NameTransfer> {
+        self.all.iter_mut().find(|it| it.id == id)
+    }
+
+    fn remove(&mut self, id: TransferId) -> Option<NameTransfer> {
+        let at = self.all.iter().position(|it| it.id == id)?;
+        Some(self.all.swap_remove(at))
     }
 
     /// Whether a request that is about an inode waits.
     pub(super) fn holds(&self, ino: Ino) -> Option<Ino> {
-        let leaves = |it: &&Departure| it.is_frozen() && it.is_about(ino);
-        let comes = |it: &&Arrival| it.is_frozen() && it.dir == ino;
-        let leaving = self.departures.iter().find(leaves).map(|it| it.cross_rename.parent);
-        leaving.or_else(|| self.arrivals.iter().find(comes).map(|it| it.dir))
+        self.all.iter().find(|it| it.freezes(ino)).map(NameTransfer::dir)
     }
 
     /// The directory for which a request about a child of `dir` must wait: `dir` itself is leaving,
@@ -87,31 +189,24 @@ impl CrossRenames {
         dir: Ino,
         child: Option<Ino>,
     ) -> Option<Ino> {
-        let leaves = |it: &&Departure| it.is_frozen() && it.is_of(dir);
-        if let Some(departure) = self.departures.iter().find(leaves) {
-            return Some(departure.cross_rename.parent);
-        }
-        let child = child?;
-        let replaces = |it: &&Arrival| {
-            let is_it = it.is_frozen() && it.dir == dir && it.cross_rename.is_dir;
-            is_it
-                && namespace
-                    .name_of(child)
-                    .is_some_and(|(_, name)| name == it.cross_rename.new_name)
+        let replaces = |it: &NameTransfer| {
+            let named = || child.and_then(|child| namespace.name_of(child));
+            let is_it = !it.is_giver && it.record.is_dir && it.record.new_parent == dir;
+            is_it && named().is_some_and(|(_, name)| name == it.record.new_name)
         };
-        self.arrivals.iter().find(replaces).map(|it| it.dir)
+        let holds = |it: &&NameTransfer| it.is_frozen() && (it.gives_dir(dir) || replaces(it));
+        self.all.iter().find(holds).map(NameTransfer::dir)
     }
 
     /// Whether clients get no capabilities and leases of a directory.
     pub(super) fn is_about(&self, dir: Ino) -> bool {
-        let leaves = |it: &Departure| it.is_open() && it.cross_rename.parent == dir;
-        self.departures.iter().any(leaves) || self.arrivals.iter().any(|it| it.dir == dir)
+        self.ends().any(|it| it == dir)
     }
 
     /// Whether a directory is leaving, or is about to: clients get no capabilities and leases of
     /// anything in it.
     pub(super) fn is_leaving(&self, dir: Ino) -> bool {
-        self.departures.iter().any(|it| it.is_open() && it.is_of(dir))
+        self.leaving().any(|it| it == dir)
     }
 
     /// The directories that must stay in memory.
@@ -121,21 +216,96 @@ impl CrossRenames {
 
     /// The directories from which names move, or to which.
     pub(super) fn ends(&self) -> impl Iterator<Item = Ino> {
-        let from =
-            self.departures.iter().filter(|it| it.is_open()).map(|it| it.cross_rename.parent);
-        from.chain(self.arrivals.iter().map(|it| it.dir))
+        self.all.iter().filter(|it| it.is_open()).map(NameTransfer::dir)
     }
 
     /// The directories that are leaving.
     pub(super) fn leaving(&self) -> impl Iterator<Item = Ino> {
-        let of_dirs = self.departures.iter().filter(|it| it.is_open() && it.cross_rename.is_dir);
-        of_dirs.map(|it| it.cross_rename.ino)
+        let open = self.all.iter().filter(|it| it.is_open());
+        open.filter(|it| it.gives_dir(it.record.ino)).map(|it| it.record.ino)
     }
 
     /// Whether the journal is to be written without delay.
     pub(super) fn wants_journal(&self) -> bool {
-        !self.is_idle()
+        let waits =
+            |it: &NameTransfer| matches!(it.task, NameTask::Flush(_) | NameTask::Journal(_));
+        self.all.iter().any(waits)
     }
+
+    /// Whether each transfer is either undecided, with the name where it was, or at its end. A name
+    /// that left must not come back with a subtree before.
+    pub(super) fn are_ended(&self) -> bool {
+        self.all.iter().all(|it| !it.state.is_committed())
+    }
+
+    /// The answer of this rank to a question about a directory that its own transfers may freeze.
+    fn meeting(&self, id: TransferId, dir: Ino) -> TransferMeeting {
+        let own = self.all.iter().filter(|it| it.is_giver && it.freezes(dir));
+        TransferMeeting::of(id, own.map(|it| (it.id, it.state)))
+    }
+
+    /// Takes up the records in the list that name this rank, and that it does not know.
+    fn find(&mut self, list: &Subtrees, rank: Rank) {
+        for record in list.names() {
+            let is_giver = record.from == rank;
+            let open = if is_giver { !record.is_given } else { !record.is_taken };
+            let id = TransferId { number: record.number, from: record.from };
+            if open && (is_giver || record.to == rank) && !self.knows(id) {
+                self.all.push(NameTransfer::found(record.clone(), is_giver));
+            }
+        }
+    }
+
+    pub(super) fn validate(&self) {
+        for (at, it) in self.all.iter().enumerate() {
+            let ino = it.record.ino;
+            let frozen = self.all[..at].iter().filter(|other| other.is_frozen());
+            let twice = frozen.filter(|_| it.is_frozen()).any(|other| other.record.ino == ino);
+            assert!(!twice, "{ino}: a name moves once at a time");
+            assert!(it.is_giver || it.is_frozen(), "{ino}: its place is frozen until the end");
+        }
+    }
+}
+
+impl Authority {
+    /// Takes up the names that are on their way, by the list that was just read.
+    pub(super) fn find_names(&mut self) {
+        self.cross_renames.find(&self.list, self.rank);
+    }
+
+    /// The list, as this rank has just replaced it.
+    pub(crate) fn list_is(&mut self, list: Subtrees, version: u64) {
+        (self.list, self.version) = (list, Some(version));
+    }
+
+    /// The list in the store is the known one.
+    pub(crate) fn condition(&self) -> Condition {
+        self.version.map_or(Condition::Absent, Condition::Version)
+    }
+
+    /// The list without the reservations of this rank's earlier terms, unless there are none.
+    pub(crate) fn list_of_term(&self) -> Option<Subtrees> {
+        let mut list = self.list.clone();
+        (list.fence(self.rank) != 0).then(|| {
+            list.raise_fence(self.rank);
+            list
+        })
+    }
+}
+
+/// The work of another part that transfers of names need.
+#[derive(Debug)]
+pub(crate) enum NameNeed {
+    /// This directory must be in memory.
+    Fetch(Ino),
+    /// The place of this directory must be known.
+    Find(Ino),
+    /// The list of subtrees must be read.
+    Read,
+    /// A name came to this directory, and may have replaced one.
+    Came(Ino),
+    /// Requests that wait for this directory continue.
+    Thaw(Ino),
 }
 
 impl Mds {
@@ -146,53 +316,68 @@ impl Mds {
         if waits || self.snapshots.is_frozen() {
             return;
         }
-        self.departures_step(effects);
-        self.arrivals_step(effects);
+        self.drain_leaving(effects);
+        let needs = NamesCx::of(self).step(effects);
+        self.meet_names(needs, effects);
+        if let Some(list) = NamesCx::of(self).proposal() {
+            self.authority.put_list(list, &mut self.store, effects);
+        }
     }
 
-    /// The store has answered.
-    pub(crate) fn cross_rename_stored(
-        &mut self,
-        id: u64,
-        result: &Result<StoreResult, Box<StoreFailure>>,
-        effects: &mut MdsEffects,
-    ) {
-        if !self.departure_stored(id, result, effects) {
-            self.arrival_stored(id, result, effects);
+    /// The list was replaced, or read.
+    pub(super) fn names_listed(&mut self, news: &ListNews, effects: &mut MdsEffects) {
+        if !self.authority.cross_renames.is_empty() {
+            let needs = NamesCx::of(self).listed(news, effects);
+            self.meet_names(needs, effects);
         }
-        self.cross_renames_step(effects);
+    }
+
+    /// Has other parts do what transfers of names need.
+    pub(super) fn meet_names(&mut self, needs: Vec<NameNeed>, effects: &mut MdsEffects) {
+        for need in needs {
+            match need {
+                NameNeed::Fetch(dir) if self.fetches.is_waited_for(dir) => {}
+                NameNeed::Fetch(dir) => FetchCx::of(self).preload(dir, effects),
+                NameNeed::Find(dir) => self.authority.preload(Goal::Find(dir)),
+                NameNeed::Read => self.authority.read_list(&mut self.store, effects),
+                NameNeed::Came(dir) => {
+                    ChangeCx::of(self).apply.note_freed(true);
+                    self.note_size(dir);
+                }
+                NameNeed::Thaw(dir) => {
+                    self.fetches.wake_returned(dir);
+                    MergeCx::of(self).go_on_with_held(effects);
+                }
+            }
+        }
+    }
+
+    /// Whether this rank may consider a name that another rank gives to one of its directories now.
+    /// Of two transfers that meet one proceeds.
+    pub(crate) fn may_consider(
+        &mut self,
+        id: TransferId,
+        dir: Ino,
+        effects: &mut MdsEffects,
+    ) -> Result<bool, Failure> {
+        match self.authority.cross_renames.meeting(id, dir) {
+            TransferMeeting::Reserve => Ok(true),
+            TransferMeeting::Yield(own) => {
+                let needs = NamesCx::of(self).yields(&own, effects);
+                self.meet_names(needs, effects);
+                Ok(true)
+            }
+            // The giver repeats its question.
+            TransferMeeting::Wait => Ok(false),
+            TransferMeeting::Refuse => {
+                let text = "a name moves in the other direction; try again".into();
+                Err(Failure { errno: types::Errno::Again, text })
+            }
+        }
     }
 
     pub(super) fn cross_rename_number(&mut self) -> u64 {
         self.authority.cross_renames.number(self.tables.epoch())
-    }
-
-    fn get_cross_rename(&mut self, id: u64, object: String, effects: &mut MdsEffects) {
-        self.store.begin(crate::Waiting::CrossRename(id), StoreOp::Get { object }, effects);
-    }
-
-    /// After a crash the place of a directory is unknown until a search finds it. Returns whether
-    /// it is known, and begins the search if not.
-    fn finds(&mut self, dir: Ino) -> bool {
-        if self.namespace.is_anchored(dir) {
-            return true;
-        }
-        self.authority.preload(super::preload::Goal::Find(dir));
-        false
-    }
-
-    /// Continues the requests that wait for a directory.
-    fn thaw(&mut self, dir: Ino, effects: &mut MdsEffects) {
-        self.authority.note_plain();
-        self.fetches.wake_returned(dir);
-        MergeCx::of(self).go_on_with_held(effects);
-    }
-
-    /// A directory is fetched, unless that is being done.
-    fn cross_rename_waits_for(&mut self, dir: Ino, effects: &mut MdsEffects) {
-        if !self.fetches.is_waited_for(dir) {
-            FetchCx::of(self).preload(dir, effects);
-        }
     }
 
     pub(super) fn answer_cross_rename(
@@ -201,9 +386,22 @@ impl Mds {
         result: Result<Answer, Failure>,
         effects: &mut MdsEffects,
     ) {
-        match result {
-            Ok(answer) => effects.reply_with(at, Seq(0), answer),
-            Err(failure) => effects.reply_error(at, failure),
-        }
+        answer(at, result, effects);
     }
+}
+
+fn answer(at: ReplyTo, result: Result<Answer, Failure>, effects: &mut MdsEffects) {
+    match result {
+        Ok(answer) => effects.reply_with(at, Seq(0), answer),
+        Err(failure) => effects.reply_error(at, failure),
+    }
+}
+
+/// Whether it is time to repeat a question; then it counts as repeated.
+pub(super) fn is_due(repeated: &mut Option<Moment>, now: Moment) -> bool {
+    let due = repeated.is_none_or(|at| now.since(at) >= ASK_INTERVAL);
+    if due {
+        *repeated = Some(now);
+    }
+    due
 }

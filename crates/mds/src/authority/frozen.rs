@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn a_subtree_that_comes_is_frozen_at_once_and_does_not_leave() {
         let mut authority = Authority::new(Rank(1));
-        authority.begin_import(&Opens::default(), DIR, Moment(1));
+        authority.begin_import(&Opens::default(), DIR);
         assert_eq!(roots(&authority), [DIR]);
         assert!(!authority.frozen.is_leaving(&Namespace::new(), DIR));
     }

@@ -61,8 +61,6 @@ pub(crate) struct Import {
     transfer: TransferState,
     /// The list may be replaced, as was found in this step.
     ready: bool,
-    /// Since when it is known here.
-    since: Moment,
 }
 
 impl Import {
@@ -96,7 +94,7 @@ impl Authority {
         }
     }
 
-    pub(super) fn begin_import(&mut self, opens: &Opens, root: Ino, now: Moment) {
+    pub(super) fn begin_import(&mut self, opens: &Opens, root: Ino) {
         if !self.is_importing(root) {
             let moved = self.list.get(root).map(|it| Moved::decode(&it.decoupled));
             // Unreadable bytes are reported when the subtree is taken in.
@@ -119,7 +117,6 @@ impl Authority {
                 stage: ImportStage::Begin,
                 transfer,
                 ready: false,
-                since: now,
             });
             self.note_plain();
         }
@@ -231,8 +228,7 @@ impl ImportCx<'_> {
             ImportStage::Begin => {
                 let subtree = self.authority.list.get(root)?.clone();
                 // A name that left may come back with it: first it leaves.
-                let since = self.authority.import_of(root)?.since;
-                if !self.authority.cross_renames.are_departures_decided(since, self.clock.now) {
+                if !self.authority.cross_renames.are_ended() {
                     return None;
                 }
                 // A subtree waits until this rank has the subtree around it for good.

@@ -1,6 +1,6 @@
 //! The list of subtrees: reading it, and replacing it.
 
-use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult};
+use metastore::request::{StoreFailure, StoreOp, StoreResult};
 use metastore::{SUBTREES_NAME, Subtrees};
 use namespace::Namespace;
 use types::{Ino, Moment};
@@ -46,10 +46,7 @@ impl Authority {
         store: &mut StoreOps,
         effects: &mut MdsEffects,
     ) {
-        let condition = match self.version {
-            Some(version) => Condition::Version(version),
-            None => Condition::Absent,
-        };
+        let condition = self.condition();
         assert!(!self.is_busy(), "one operation on the list at a time");
         self.writing = true;
         let (object, data) = (SUBTREES_NAME.to_owned(), list.encode());
@@ -142,7 +139,8 @@ impl ListCx<'_> {
         let rank = self.authority.rank;
         let own = self.authority.list.iter().filter(|it| it.rank == rank);
         let new: Vec<Ino> = own.filter(|it| !it.inode.is_empty()).map(|it| it.root).collect();
-        new.into_iter().for_each(|root| self.authority.begin_import(self.opens, root, self.now));
+        new.into_iter().for_each(|root| self.authority.begin_import(self.opens, root));
+        self.authority.find_names();
         self.authority.note_fragments(self.namespace);
         self.authority.note_plain();
         Ok(())

@@ -7,10 +7,10 @@
 use std::collections::BTreeMap;
 
 use types::{Errno, Ino, Moment, Rank, Span};
-use wire::{Answer, PeerBody, TransferStep};
+use wire::{PeerBody, TransferStep};
 
 use super::export::send_step;
-use crate::authority::ExportCx;
+use crate::authority::{ExportCx, NamesCx};
 use crate::peers::PeerLine;
 use crate::transfer::{
     Fence, ListView, Record, TransferAction, TransferEvent, TransferId, TransferMessage,
@@ -70,16 +70,28 @@ impl Mds {
             return;
         }
         let id = TransferId { number, from: giver };
+        let is_name = self.authority.cross_renames.knows(id);
         match *step {
             TransferStep::AskSubtree { root } if giver == from => self.asked(id, root, effects),
-            TransferStep::Committed if giver == self.rank => {
-                self.name_answered(number, &Ok(Answer::Done));
+            TransferStep::Committed if giver == from && is_name => {
+                self.name_heard(id, TransferMessage::Committed, effects);
             }
             TransferStep::Committed if giver == from => {
                 self.taker_heard(id, TransferMessage::Committed, effects);
             }
+            TransferStep::Stayed if giver == from && is_name => {
+                self.name_heard(id, TransferMessage::Stayed, effects);
+            }
             TransferStep::Stayed if giver == from => {
                 self.taker_heard(id, TransferMessage::Stayed, effects);
+            }
+            TransferStep::Reserved { fence } if giver == self.rank && is_name => {
+                self.name_heard(id, TransferMessage::Reserved(Fence(fence)), effects);
+            }
+            TransferStep::Reserved { fence }
+                if giver == self.rank && Fence(fence) != Fence::NONE =>
+            {
+                self.reserved_in_vain(id, from, effects);
             }
             TransferStep::Reserved { fence } if giver == self.rank => {
                 let message = TransferMessage::Reserved(Fence(fence));
@@ -96,6 +108,11 @@ impl Mds {
             | TransferStep::Refused { .. } => {}
         }
         self.authority_step(effects);
+    }
+
+    fn name_heard(&mut self, id: TransferId, message: TransferMessage, effects: &mut MdsEffects) {
+        let needs = NamesCx::of(self).heard(id, message, effects);
+        self.meet_names(needs, effects);
     }
 
     /// Another rank asks for the place of a subtree.

@@ -3,7 +3,7 @@
 use metastore::request::{StoreFailure, StoreResult};
 use namespace::Refusal;
 use types::{ClientId, ConnId, Cred, Ino, Rank, Tid};
-use wire::{Answer, Failure, Op, PeerBody, PeerMessage, Request};
+use wire::{Answer, Failure, Op, PeerBody, PeerMessage, RankOp, Request};
 
 use super::fragments::{ITSELF, Resize};
 use super::{ListNews, Placed, READ_INTERVAL, RETRY};
@@ -15,6 +15,7 @@ use crate::merge::MergeCx;
 use crate::merge_request::MergeRequestCx;
 use crate::op::{Performed, Refused};
 use crate::peers::{PeerLine, is_for_ranks};
+use crate::transfer::TransferId;
 use crate::{Mds, MdsEffects};
 
 impl Mds {
@@ -133,18 +134,18 @@ impl Mds {
         effects: &mut MdsEffects,
     ) {
         let now = self.clock.now;
-        match ListCx::of(self).stored(result, effects) {
+        let news = ListCx::of(self).stored(result, effects);
+        self.names_listed(&news, effects);
+        match news {
             ListNews::None => {}
             ListNews::Read => self.authority.list_changed(&self.namespace, self.phase),
             ListNews::Unknown => {
                 ExportCx::of(self).list_unknown(now + RETRY, effects);
                 ImportCx::of(self).list_again(false);
                 self.authority.reshape_listed(true, now);
-                self.cross_renames_listed(Some(now + RETRY));
             }
             ListNews::Replaced => {
                 self.authority.reshape_listed(false, now);
-                self.cross_renames_listed(None);
                 if !ImportCx::of(self).list_replaced() {
                     ExportCx::of(self).list_replaced(effects);
                 }
@@ -152,7 +153,6 @@ impl Mds {
             ListNews::Found => {
                 ImportCx::of(self).list_again(true);
                 self.authority.reshape_listed(false, now);
-                self.cross_renames_listed(Some(now));
                 ExportCx::of(self).list_found(effects);
             }
         }
@@ -235,6 +235,16 @@ impl Mds {
         // A server that begins or stops does not answer, and the other rank asks again.
         if !self.is_active() || !is_for_ranks(&op) {
             return;
+        }
+        if let Op::Rank(RankOp::Arrive { dir, .. }) = op {
+            match self.may_consider(TransferId { number, from }, dir, effects) {
+                Ok(true) => {}
+                Ok(false) => return,
+                Err(failure) => {
+                    let answer = PeerBody::Answer { number, result: Err(failure) };
+                    return PeerLine::of(self).send(from, answer, effects);
+                }
+            }
         }
         let Some(tid) = self.peers.take_question(from, number) else { return };
         self.request(ConnId::PEER, &Request::new(tid, Tid(0), cred, op), effects);

@@ -30,6 +30,7 @@ impl Authority {
             assert!(!open || !export.is_frozen(), "{root}: requests continue until the freeze");
             assert!(export.linked.is_sorted(), "{root}: the leaving inodes are in order");
         }
+        self.cross_renames.validate();
         for (at, import) in self.imports.iter().enumerate() {
             let root = import.root;
             let twice = self.imports[..at].iter().any(|other| other.root == root);

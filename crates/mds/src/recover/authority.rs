@@ -1,66 +1,66 @@
-//! The objects about served subtrees, and about cross-rank renames between ranks, that a recovery
-//! reads.
+//! The objects about served subtrees, and about names between ranks, that a recovery reads.
 
-use metastore::CROSS_RENAMES_PREFIX;
 use metastore::request::{StoreOp, StoreResult};
-use types::{Ino, Result};
+use metastore::{CROSS_RENAMES_PREFIX, SUBTREES_NAME};
+use types::{Errno, Error, Ino, Result};
 
 use super::departed::DepartedSubtrees;
 use super::{RecoveryCx, RecoveryNeed, Step};
 use crate::{MdsEffects, Waiting};
 
 impl RecoveryCx<'_> {
-    /// Reads the list of served subtrees, and the cross-rank renames between ranks.
+    /// Reads the list of served subtrees, and ends the reservations of earlier terms in it.
     pub(super) fn recover_authority(
         &mut self,
         result: StoreResult,
         effects: &mut MdsEffects,
     ) -> Result<Option<RecoveryNeed>> {
-        match (&self.recovery.step, result) {
+        match (std::mem::take(&mut self.recovery.step), result) {
             (Step::ReadList, read @ (StoreResult::Bytes(..) | StoreResult::Missing)) => {
                 Ok(Some(RecoveryNeed::List(read)))
             }
-            (Step::ListCrossRenames, StoreResult::Names(names)) => {
-                Ok(self.read_cross_renames(names, effects))
+            (Step::RaiseFence(list), StoreResult::Stored(version)) => {
+                self.authority.list_is(list, version);
+                self.list_known(effects);
+                Ok(None)
             }
-            (Step::ReadCrossRename(object, _), StoreResult::Bytes(bytes, version)) => {
-                let object = object.clone();
-                Ok(Some(RecoveryNeed::CrossRename { object, bytes, version }))
+            // Another rank was faster.
+            (Step::RaiseFence(_), StoreResult::Conflict) => {
+                self.recovery.step = Step::ReadList;
+                self.get(SUBTREES_NAME.to_owned(), effects);
+                Ok(None)
             }
-            (Step::ReadCrossRename(..), _) => self.met(effects),
-            (_, result) => Err(self.unexpected(&result)),
+            (Step::ListCrossRenames, StoreResult::Names(names)) => match names.first() {
+                None => Ok(self.begin_namespace(effects)),
+                Some(object) => {
+                    let cause = "a server of an earlier version has not ended this rename";
+                    let remedy = "start the servers of that version, wait until no object is below \
+                                  mds/passage/, and stop them before this version starts";
+                    Err(Error::new(Errno::NotSupported, object, cause).remedy(remedy))
+                }
+            },
+            (step, result) => {
+                self.recovery.step = step;
+                Err(self.unexpected(&result))
+            }
         }
     }
 
-    /// The authority has the object that was read: the next ones follow.
-    pub(super) fn met(&mut self, effects: &mut MdsEffects) -> Result<Option<RecoveryNeed>> {
-        match &mut self.recovery.step {
-            Step::ReadList => {
-                let gone = self.authority.recover_gone(self.tables);
-                self.recovery.departed = DepartedSubtrees::new(gone);
-                self.recovery.step = Step::ListCrossRenames;
-                let prefix = CROSS_RENAMES_PREFIX.to_owned();
-                self.store.begin(Waiting::Recovery, StoreOp::List { prefix }, effects);
-                Ok(None)
-            }
-            Step::ReadCrossRename(_, rest) => {
-                let rest = std::mem::take(rest);
-                Ok(self.read_cross_renames(rest, effects))
-            }
-            Step::Idle
-            | Step::ReadTable
-            | Step::TakeOver
-            | Step::ListCrossRenames
-            | Step::FetchHidden
-            | Step::FetchAbove(_)
-            | Step::FetchRoot
-            | Step::StoreRoot
-            | Step::ListSegments
-            | Step::ReadSegment(_)
-            | Step::Replay
-            | Step::ReadMerged(_)
-            | Step::ReadStored => Ok(None),
-        }
+    /// The authority has the list that was read.
+    pub(super) fn list_adopted(&mut self, effects: &mut MdsEffects) {
+        let Some(list) = self.authority.list_of_term() else { return self.list_known(effects) };
+        let (object, data) = (SUBTREES_NAME.to_owned(), list.encode());
+        let condition = self.authority.condition();
+        self.recovery.step = Step::RaiseFence(list);
+        self.store.begin(Waiting::Recovery, StoreOp::Put { object, data, condition }, effects);
+    }
+
+    fn list_known(&mut self, effects: &mut MdsEffects) {
+        let gone = self.authority.recover_gone(self.tables);
+        self.recovery.departed = DepartedSubtrees::new(gone);
+        self.recovery.step = Step::ListCrossRenames;
+        let prefix = CROSS_RENAMES_PREFIX.to_owned();
+        self.store.begin(Waiting::Recovery, StoreOp::List { prefix }, effects);
     }
 
     /// Fetches the inodes with several names if some of them left: all of those are forgotten where
@@ -79,17 +79,5 @@ impl RecoveryCx<'_> {
             self.list_segments(effects);
         }
         next.map(RecoveryNeed::Directory)
-    }
-
-    /// Reads the cross-rank renames between ranks; then the namespace begins.
-    fn read_cross_renames(
-        &mut self,
-        mut names: Vec<String>,
-        effects: &mut MdsEffects,
-    ) -> Option<RecoveryNeed> {
-        let Some(object) = names.pop() else { return self.begin_namespace(effects) };
-        self.recovery.step = Step::ReadCrossRename(object.clone(), names);
-        self.get(object, effects);
-        None
     }
 }

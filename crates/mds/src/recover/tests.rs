@@ -4,8 +4,8 @@
 )]
 
 use journal::{Create, Event, JournalBuffer, SegmentHeader, Writer};
-use metastore::CROSS_RENAMES_PREFIX;
-use metastore::request::segment_name;
+use metastore::request::{Condition, segment_name};
+use metastore::{CROSS_RENAMES_PREFIX, Subtrees};
 use types::{ClientId, Epoch, FileType, Origin};
 
 use super::*;
@@ -182,6 +182,7 @@ fn a_result_of_another_kind_is_an_error_at_each_step() {
         Step::Idle,
         Step::ReadTable,
         Step::ReadList,
+        Step::RaiseFence(Subtrees::default()),
         Step::ListCrossRenames,
         Step::FetchHidden,
         Step::FetchAbove(DIR),
@@ -225,27 +226,38 @@ fn cross_renames_are_listed_behind_the_list_of_subtrees() {
 }
 
 #[test]
-fn a_cross_rename_that_was_decided_since_is_passed_over() {
+fn a_rename_of_an_earlier_version_ends_the_recovery_with_the_remedy() {
     let mut replica = Replica::at(1, Step::ListCrossRenames);
-    let names = vec!["a".to_owned(), "b".to_owned()];
-    assert!(matches!(replica.stored(StoreResult::Names(names)), Ok(None)));
-    assert_eq!(replica.reads(), "b");
-    assert!(matches!(replica.stored(StoreResult::Missing), Ok(None)));
-    assert_eq!(replica.reads(), "a");
+    let names = vec!["mds/passage/0002/0000000000000001".to_owned()];
+    let error = replica.stored(StoreResult::Names(names)).unwrap_err().to_string();
+    assert!(error.contains("mds/passage/0002/0000000000000001"), "{error}");
+    assert!(error.contains("start the servers of that version"), "{error}");
+}
+
+fn fenced() -> Subtrees {
+    let mut list = Subtrees::default();
+    list.raise_fence(Rank(1));
+    list
 }
 
 #[test]
-fn the_authority_continues_a_cross_rename_before_the_next_one_is_read() {
-    let step = Step::ReadCrossRename("b".to_owned(), vec!["a".to_owned()]);
-    let mut replica = Replica::at(1, step);
-    let need = replica.stored(StoreResult::Bytes(vec![9], 4));
-    let Ok(Some(RecoveryNeed::CrossRename { object, bytes, version })) = need else {
-        panic!("{need:?}")
-    };
-    assert_eq!((object, bytes, version), ("b".to_owned(), vec![9], 4));
-    assert!(replica.effects.store.is_empty());
+fn a_rank_ends_the_reservations_of_its_earlier_terms_before_it_serves() {
+    let mut replica = Replica::at(1, Step::ReadList);
+    replica.mds.authority.list_is(fenced(), 4);
     assert!(matches!(replica.give(RecoveryInput::Met), Ok(None)));
-    assert_eq!(replica.reads(), "a");
+    let StoreOp::Put { data, condition, .. } = replica.op() else { panic!("no replacement") };
+    assert_eq!(condition, Condition::Version(4));
+    assert_eq!(Subtrees::decode(&data).unwrap().fence(Rank(1)), 2);
+    assert!(matches!(replica.stored(StoreResult::Stored(5)), Ok(None)));
+    assert_eq!(replica.lists(), CROSS_RENAMES_PREFIX);
+    assert_eq!(replica.mds.authority.list_of_term().unwrap().fence(Rank(1)), 3);
+}
+
+#[test]
+fn a_rank_that_meets_another_version_of_the_list_reads_it_again() {
+    let mut replica = Replica::at(1, Step::RaiseFence(fenced()));
+    assert!(matches!(replica.stored(StoreResult::Conflict), Ok(None)));
+    assert_eq!(replica.reads(), SUBTREES_NAME);
 }
 
 #[test]

@@ -173,11 +173,7 @@ impl Hostile {
             9 => Op::Rank(RankOp::Split { dir: ino }),
             10 => Op::Rank(RankOp::Join { dir: ino }),
             11 => Op::Change(ChangeOp::Link { ino, parent: self.ino(), name: self.name() }),
-            12 => Op::Rank(RankOp::Arrive {
-                dir: ino,
-                from: self.rank(),
-                cross_rename: self.number(),
-            }),
+            12 => Op::Rank(RankOp::Arrive { dir: ino, moved: self.name() }),
             13 => Op::Change(ChangeOp::Rmdir { parent: ino, name: self.name() }),
             14 => Op::Admin(AdminOp::Snapshot { dir: ino, id: self.number() }),
             15 => {

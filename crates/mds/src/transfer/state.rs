@@ -189,7 +189,6 @@ impl TransferState {
     }
 
     /// Whether requests for the payload, or for its place, wait on this rank.
-    #[cfg_attr(not(test), expect(dead_code, reason = "an export freezes by a stage of its own"))]
     pub(crate) fn is_frozen(self) -> bool {
         match self {
             Asking { ready, .. } => ready,
@@ -201,6 +200,16 @@ impl TransferState {
     /// Whether the giver may still decide that the payload stays.
     pub(crate) fn may_stay(self) -> bool {
         matches!(self, Asking { .. })
+    }
+
+    /// Whether the giver has the payload, as far as it knows.
+    pub(crate) fn is_undecided(self) -> bool {
+        matches!(self, Asking { .. } | Committing { .. })
+    }
+
+    /// Whether the list has the record, or may have it, and the transfer is not at its end.
+    pub(crate) fn is_committed(self) -> bool {
+        matches!(self, Committing { .. } | Given | Marking | Taking | Acknowledging)
     }
 
     /// The next state, and the actions of the rank. `fence` is the present fence of the taker, on
@@ -428,7 +437,6 @@ pub(crate) enum TransferMeeting {
 impl TransferMeeting {
     /// `own` are the transfers of this rank that freeze the place. Of two ranks that ask each other
     /// exactly one yields, so one of the two transfers proceeds.
-    #[cfg_attr(not(test), expect(dead_code, reason = "subtrees need no place"))]
     pub(crate) fn of(
         asked: TransferId,
         own: impl Iterator<Item = (TransferId, TransferState)>,

@@ -15,7 +15,6 @@ mod attach;
 mod branch;
 mod compaction;
 mod copy;
-mod cross_rename;
 mod damaged;
 mod error;
 mod frame;
@@ -23,6 +22,7 @@ mod frame;
 pub mod fuzz;
 mod load;
 mod manifest;
+mod moved_name;
 mod name;
 mod object;
 mod proof;
@@ -45,13 +45,11 @@ pub use branch::{
 };
 pub use compaction::Tiers;
 pub use copy::{COPY_PREFIX, copy_name, decode_copy, encode_copy, is_copied};
-pub use cross_rename::{
-    CROSS_RENAMES_PREFIX, CrossRename, CrossRenameState, cross_rename_name, parse_cross_rename_name,
-};
 pub use damaged::{DAMAGED_FILES_MAX, DAMAGED_FILES_NAME, DamagedFiles};
 pub use error::FormatError;
 pub use load::{Slice, cuts, merge, merge_slice, overlay};
 pub use manifest::{DirTouch, MANIFEST_VERSION, Manifest, RunInfo};
+pub use moved_name::{CROSS_RENAMES_PREFIX, MovedName};
 pub use object::{
     ObjectName, RunId, data_name, data_prefix, manifest_name, prefix, run_name, sums_name,
     values_name,

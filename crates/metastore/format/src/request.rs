@@ -24,7 +24,7 @@ pub enum Condition {
 }
 
 /// One operation on the object store.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum StoreOp {
     /// Appends to an object and makes it durable.
     Append {

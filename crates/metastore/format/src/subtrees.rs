@@ -2,24 +2,31 @@
 //!
 //! The authority of an inode is that of the nearest directory above it that the object names, and
 //! rank 0 where there is none. The object is replaced by compare-and-swap and nothing else, and
-//! that is the moment in which a subtree changes hands (B-03): so there is one authority at any
-//! time, after any crash. Each subtree carries the data that its new authority needs to begin: its
-//! root's inode and those with several names, the policy that the root inherits, and the entries of
-//! its rank's table about decoupled subtrees in it.
+//! that is the moment in which a subtree, or a name between two ranks, changes hands (B-03, F-13).
+//! So there is one authority at any time, after any crash. Each subtree carries the data that its
+//! new authority needs to begin: its root's inode and those with several names, the policy that the
+//! root inherits, and the entries of its rank's table about decoupled subtrees in it.
 //!
 //! ```text
-//! object  := "CUDLSUBT" format:u16 count:varint subtree* crc:u32
+//! object  := "CUDLSUBT" format:u16 count:varint subtree* count:varint fence* count:varint name*
+//!            crc:u32
 //! subtree := root:varint rank:varint moves:varint flags:u8 path:bytes policy:bytes
 //!            inode:bytes part? outer:varint decoupled:bytes moved:signed
 //! part    := state:u8 dir:varint bits:u8 value:u32 mode:varint uid:varint gid:varint
+//! fence   := rank:varint value:varint
 //! ```
 //!
-//! Format 6 does not say when a subtree was moved. Format 5 hands over no inodes with several
-//! names: those stayed. Format 4 has no subtrees that follow their names, and does not mark joined
-//! ones (flags). Format 3 has neither `outer` nor `decoupled`: subtrees were not in each other, and
-//! a subtree that returned to rank 0 was a part of the one around it even if the list named it, so
-//! that is left out. Format 2 has no fragments, format 1 no flags either: moves were made by hand
-//! then. All are read.
+//! `name` is a [`MovedName`], the record of a name that moves to another rank: it is in the list
+//! from the commit of the transfer until the journals of both ranks have their parts. The commit
+//! requires that the `fence` of the taker has not changed since the taker reserved the name.
+//!
+//! Format 7 has neither fences nor names: each such name had an object of its own. Format 6 does
+//! not say when a subtree was moved. Format 5 hands over no inodes with several names: those
+//! stayed. Format 4 has no subtrees that follow their names, and does not mark joined ones (flags).
+//! Format 3 has neither `outer` nor `decoupled`: subtrees were not in each other, and a subtree
+//! that returned to rank 0 was a part of the one around it even if the list named it, so that is
+//! left out. Format 2 has no fragments, format 1 no flags either: moves were made by hand then. All
+//! are read.
 //!
 //! A directory that is split has its names in hidden directories, one for each fragment, which are
 //! subtrees of their own here: so a fragment changes hands like any subtree.
@@ -29,22 +36,27 @@
 //! Invariant: from any bytes, decoding returns subtrees sorted by their roots, each once, or an
 //! error that names the byte.
 
+use std::collections::BTreeMap;
+
 use types::bytes::{Malformed, Put, Reader};
 use types::{Frag, Ino, Rank, Timestamp};
 
 use crate::error::FormatError;
 use crate::frame::{Frame, sealed};
+use crate::moved_name::{MovedName, rank};
 
 /// Name of the object.
 pub const SUBTREES_NAME: &str = "mds/subtrees";
 
 const FRAME: Frame = Frame {
     magic: b"CUDLSUBT",
-    versions: VERSION_PINNED..=7,
+    versions: VERSION_PINNED..=8,
     is_magic: "the magic of a list of subtrees",
 };
 /// The version that says neither which subtrees follow their names, nor which are joined.
 const VERSION_NESTED: u16 = 4;
+/// The last version without fences and names.
+const VERSION_NAMELESS: u16 = 7;
 /// The last version without the times of moves.
 const VERSION_TIMELESS: u16 = 6;
 /// The version without flags.
@@ -59,6 +71,10 @@ const FOLLOWS: u8 = 4;
 const JOINED: u8 = 8;
 /// How many subtrees there may be: the object stays small, and requests are compared with all.
 pub const SUBTREES_MAX: usize = 4096;
+/// How many names may be on their way at once: each has its inode in the object.
+const NAMES_MAX: usize = 1024;
+/// How many bytes their inodes may have: some have content in them.
+const NAMES_BYTES_MAX: usize = 4 << 20;
 
 /// A subtree that was moved to a rank, or back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -124,6 +140,10 @@ pub struct FragmentOf {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Subtrees {
     list: Vec<MovedSubtree>,
+    /// The fences of ranks that have one: none is 0.
+    fences: BTreeMap<Rank, u64>,
+    /// The names on their way, by giver and number.
+    names: BTreeMap<(Rank, u64), MovedName>,
 }
 
 impl Subtrees {
@@ -184,6 +204,50 @@ impl Subtrees {
         parts
     }
 
+    /// The fence of a rank; 0 if the rank never reserved a name.
+    #[must_use]
+    pub fn fence(&self, rank: Rank) -> u64 {
+        self.fences.get(&rank).copied().unwrap_or_default()
+    }
+
+    /// Ends all reservations of a rank.
+    pub fn raise_fence(&mut self, rank: Rank) {
+        *self.fences.entry(rank).or_default() += 1;
+    }
+
+    /// The names on their way from one rank to another one.
+    pub fn names(&self) -> impl Iterator<Item = &MovedName> {
+        self.names.values()
+    }
+
+    /// The record of a transfer, by giver and number.
+    #[must_use]
+    pub fn name(&self, key: (Rank, u64)) -> Option<&MovedName> {
+        self.names.get(&key)
+    }
+
+    /// Whether the list stays small enough with one more name.
+    #[must_use]
+    pub fn has_room(&self, name: &MovedName) -> bool {
+        let bytes: usize = self.names.values().map(|it| it.inode.len()).sum();
+        self.names.len() < NAMES_MAX && bytes + name.inode.len() <= NAMES_BYTES_MAX
+    }
+
+    /// Adds the record of a transfer: the name is the taker's.
+    pub fn put_name(&mut self, name: MovedName) {
+        self.names.insert(name.key(), name);
+    }
+
+    /// Notes that the journal of a rank has its part of a transfer. A record with both marks goes.
+    pub fn mark_name(&mut self, key: (Rank, u64), rank: Rank) {
+        let Some(name) = self.names.get_mut(&key) else { return };
+        name.is_given |= name.from == rank;
+        name.is_taken |= name.to == rank;
+        if name.is_given && name.is_taken {
+            self.names.remove(&key);
+        }
+    }
+
     /// The rank that has the name of a subtree's root.
     #[must_use]
     pub fn named_by(&self, subtree: &MovedSubtree) -> Rank {
@@ -237,6 +301,13 @@ impl Subtrees {
             out.put_bytes(decoupled);
             out.put_signed(subtree.moved.0);
         }
+        out.put_varint(self.fences.len() as u64);
+        for (rank, fence) in &self.fences {
+            out.put_varint(u64::from(rank.0));
+            out.put_varint(*fence);
+        }
+        out.put_varint(self.names.len() as u64);
+        self.names.values().for_each(|name| name.put(&mut out));
         sealed(out)
     }
 
@@ -257,6 +328,15 @@ fn read(bytes: &[u8]) -> Result<Subtrees, Malformed> {
     for _ in 0..count {
         list.push(subtree(&mut reader, version)?);
     }
+    let (mut fences, mut names) = (BTreeMap::new(), BTreeMap::new());
+    if version > VERSION_NAMELESS {
+        fences = in_order(&mut reader, usize::from(u16::MAX), |reader| {
+            Ok((rank(reader)?, reader.varint()?))
+        })?;
+        names = in_order(&mut reader, NAMES_MAX, |reader| {
+            MovedName::read(reader).map(|name| (name.key(), name))
+        })?;
+    }
     reader.end()?;
     if list.len() > SUBTREES_MAX || !list.is_sorted_by(|a: &MovedSubtree, b| a.root < b.root) {
         return Err(before.malformed("subtrees in order, and not too many"));
@@ -265,11 +345,30 @@ fn read(bytes: &[u8]) -> Result<Subtrees, Malformed> {
         let came_back = |it: &MovedSubtree| it.rank == Rank(0) && it.inode.is_empty();
         list.retain(|subtree| !came_back(subtree) || subtree.part.is_some());
     }
-    let mut subtrees = Subtrees { list };
+    let mut subtrees = Subtrees { list, fences, names };
     if version <= VERSION_NESTED {
         subtrees.join();
     }
     Ok(subtrees)
+}
+
+/// At most so many values, in the order of their keys.
+fn in_order<K: Ord, V>(
+    reader: &mut Reader<'_>,
+    max: usize,
+    mut read: impl FnMut(&mut Reader<'_>) -> Result<(K, V), Malformed>,
+) -> Result<BTreeMap<K, V>, Malformed> {
+    let start = *reader;
+    let mut all = BTreeMap::new();
+    for _ in 0..reader.varint()? {
+        let (key, value) = read(reader)?;
+        let is_next = all.last_key_value().is_none_or(|(last, _)| *last < key);
+        if !is_next || all.len() == max {
+            return Err(start.malformed("values in order, and not too many"));
+        }
+        all.insert(key, value);
+    }
+    Ok(all)
 }
 
 fn put_part(out: &mut Vec<u8>, part: &FragmentOf) {
@@ -307,8 +406,7 @@ fn part(reader: &mut Reader<'_>) -> Result<FragmentOf, Malformed> {
 
 fn subtree(reader: &mut Reader<'_>, version: u16) -> Result<MovedSubtree, Malformed> {
     let root = Ino(reader.varint()?);
-    let start = *reader;
-    let rank = u16::try_from(reader.varint()?).map_err(|_| start.malformed("a rank"))?;
+    let rank = rank(reader)?;
     let moves = reader.varint()?;
     let start = *reader;
     let flags = if version == VERSION_PINNED { PINNED } else { reader.u8()? };
@@ -334,7 +432,7 @@ fn subtree(reader: &mut Reader<'_>, version: u16) -> Result<MovedSubtree, Malfor
         decoupled = reader.bytes()?.to_vec();
     }
     let moved = if version > VERSION_TIMELESS { reader.signed()? } else { 0 };
-    let (rank, moved) = (Rank(rank), Timestamp(moved));
+    let moved = Timestamp(moved);
     Ok(MovedSubtree {
         root,
         rank,

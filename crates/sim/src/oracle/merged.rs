@@ -2,7 +2,7 @@
 
 use types::{Ino, Tid, Timestamp};
 
-use super::{Applied, Issued, Key, Oracle, Violation};
+use super::{Applied, Key, Oracle, Violation};
 use crate::call::CallKind;
 use crate::invariants::merges;
 
@@ -42,16 +42,5 @@ impl Oracle {
             let merges = matches!(issued.call.what, CallKind::Merge { .. });
             merges && issued.applied.is_some() && issued.journal == journal
         })
-    }
-
-    /// Whether a client asked before to merge the same journal object.
-    pub(super) fn was_asked_before(&self, key: Key) -> bool {
-        let object_of = |issued: &Issued| match &issued.call.what {
-            CallKind::Merge { object, .. } if !object.is_empty() => Some(object.clone()),
-            _ => None,
-        };
-        let object = object_of(&self.requests[&key]);
-        let mut earlier = self.requests.range((key.0, Tid(0))..key);
-        object.is_some() && earlier.any(|(_, issued)| object_of(issued) == object)
     }
 }

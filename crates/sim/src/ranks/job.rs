@@ -136,7 +136,7 @@ impl Ranks {
         let flags = MergeFlags { release: self.job.releasing, ..MergeFlags::default() };
         self.job.held.as_mut()?.begin(&composition, flags);
         match self.pursue_job(None)? {
-            JobStep::Ask(call, journal) => Some(of_job(call, journal)),
+            JobStep::Ask(call, journal, _) => Some(of_job(call, journal)),
             JobStep::Done(_) => None,
         }
     }
@@ -162,7 +162,7 @@ impl Ranks {
                 let policy = Policy::parse(POLICY).map_err(|_| "a policy that is not one")?.policy;
                 let root = Attr { ino: self.job.dir, ..decoupled.root };
                 let granted = wire::Decoupled { root, ..decoupled.clone() };
-                self.job.held = Some(RunningJob::new(JOB_ID, &granted, policy));
+                self.job.held = Some(RunningJob::new(JOB_ID, &granted, policy, false));
             }
             // Another rank has it, or it is moving: only rank 0 decouples it here.
             (CallKind::Decouple { .. }, Err(failure)) if failure.errno == Errno::Busy => {
@@ -182,7 +182,7 @@ impl Ranks {
 
     fn merge_answered(&mut self, answer: Answered<Answer>) -> Result<(), &'static str> {
         let done = match self.pursue_job(Some(answer)) {
-            Some(JobStep::Ask(call, journal)) => {
+            Some(JobStep::Ask(call, journal, _)) => {
                 self.workers[JOB].script.push_front(of_job(call, journal));
                 return Ok(());
             }

@@ -1,16 +1,14 @@
 //! A client that works in a decoupled subtree: it asks the monitor for it, appends to its journal,
 //! and merges.
 
-use client::{ClientSubtree, Grant};
-use metastore::request::client_journal_name;
 use namespace::PlannedInode;
-use objstore::{Expect, ObjectStore};
-use policy::{Cell, InterferePolicy, Policy};
-use types::{AttrChange, Cred, EntryName, Errno, Ino, InoRange, Result, Seq, Stripe, Tid, Timestamp};
-use wire::{Answer, MergeFlags, UnusedNumbers};
+use policy::{Cell, Composition, InterferePolicy, Mechanism, Policy};
+use types::{AttrChange, Cred, EntryName, Errno, Ino, Result, Stripe, Tid, Timestamp};
+use wire::{Answer, MergeFlags};
 
 use super::Requests;
 use crate::call::{Call, CallKind};
+use crate::jobs::{JobStep, RunningJob};
 use crate::world::{Drive, Event, Routes};
 
 /// Where a project stands.
@@ -39,7 +37,7 @@ enum ProjectStage {
 pub(crate) struct Project {
     pub(crate) region: usize,
     stage: ProjectStage,
-    inner: Option<ClientSubtree>,
+    held: Option<RunningJob>,
     /// Directories that the journal itself made, and the root.
     dirs: Vec<Ino>,
     files: Vec<(Ino, Ino)>,
@@ -50,31 +48,25 @@ pub(crate) struct Project {
     target: u64,
     /// Whether the next merge gives the subtree back, however often it is tried.
     release: bool,
-    /// The server was asked to merge the journal object that is held: it is the server's.
-    asked: bool,
-    /// Numbers that it gave up: they go back with the subtree.
-    unused: Vec<InoRange>,
 }
 
 impl Project {
     /// Checks the invariants of the subtree, if the client has it.
     pub(crate) fn validate(&self) {
-        self.inner.iter().for_each(ClientSubtree::validate);
+        self.held.iter().for_each(|held| held.job.inner.validate());
     }
 
     pub(crate) fn new(region: usize, global: bool, block: bool) -> Self {
         Self {
             region,
             stage: ProjectStage::New,
-            inner: None,
+            held: None,
             dirs: Vec::new(),
             files: Vec::new(),
             global,
             block,
             target: 0,
             release: false,
-            asked: false,
-            unused: Vec::new(),
         }
     }
 
@@ -82,8 +74,9 @@ impl Project {
     /// builds on them is given up. Returns whether an unknown part of a merge exists: the part that
     /// was in the metadata store by then stays.
     pub(crate) fn server_restarted(&mut self) -> bool {
-        let Some(inner) = self.inner.as_mut().filter(|_| !self.global) else { return false };
-        inner.clear();
+        let Some(held) = self.held.as_mut().filter(|_| !self.global) else { return false };
+        held.job.inner.clear();
+        held.job.earlier.clear();
         self.dirs.truncate(1);
         self.files.clear();
         let merging = matches!(self.stage, ProjectStage::Merging(_) | ProjectStage::Interrupted);
@@ -153,10 +146,8 @@ impl Requests {
                 let region = &mut self.oracle.regions[project.region];
                 region.closed = false;
                 region.owner = Some((id, project.block));
-                let wire::Decoupled { root, range, epoch, empty } = answer;
-                let grant = Grant { client: id, root, range, epoch, empty, check: false };
-                project.dirs = vec![root.ino];
-                project.inner = Some(ClientSubtree::new(grant, Seq(1)));
+                project.dirs = vec![answer.root.ino];
+                project.held = Some(RunningJob::new(id, &answer, project.policy(), true));
                 project.target = self.world.rng.between(1, 40);
                 project.stage = ProjectStage::Working;
             }
@@ -178,7 +169,7 @@ impl Requests {
         let time = self.world.clock().time;
         let mut rng = self.world.rng.fork();
         for _ in 0..rng.between(1, 8) {
-            let Some(inner) = &mut project.inner else { return };
+            let Some(inner) = project.held.as_mut().map(|held| &mut held.job.inner) else { return };
             if inner.inodes_left() == 0 {
                 let what = CallKind::Extend { subtree: inner.root(), count: rng.between(1, 30) };
                 let mut routed = self.world.clients[client].routed.values();
@@ -192,7 +183,7 @@ impl Requests {
                 self.world.check(taken);
             }
         }
-        if project.inner.as_ref().is_some_and(|inner| inner.events() >= project.target) {
+        if project.held.as_ref().is_some_and(|it| it.job.inner.events() >= project.target) {
             project.release = self.world.rng.percent(20);
             self.merge(client, project);
         }
@@ -209,41 +200,70 @@ impl Requests {
             project.stage = ProjectStage::Interrupted;
             return;
         }
-        let Some(inner) = &mut project.inner else { return };
-        if project.release {
-            // From now on any client may get them.
-            for range in inner.give_up() {
-                self.oracle.numbers.give_up(self.world.clients[client].id, range);
-                project.unused.push(range);
-            }
-        }
-        let bytes = journal_of(inner);
-        let first = inner.header().first_seq.0;
-        let mut object = String::new();
-        let mut announced = bytes.len() as u64;
-        if project.global && inner.events() > 0 {
-            object = client_journal_name(
-                root,
-                self.world.clients[client].id,
-                inner.grant().range,
-                first,
-            );
-            if !project.asked {
-                let _ = self.world.memory.put(&object, &bytes, Expect::Any);
-            }
-            if std::mem::replace(&mut project.asked, true) || self.world.rng.percent(50) {
-                announced = 0;
-            }
-        }
-        let store = project.global && self.world.rng.percent(30);
-        let flags = MergeFlags { release: project.release, store, ..MergeFlags::default() };
-        let unused = UnusedNumbers::encode(&project.unused);
-        let what = CallKind::Merge { subtree: root, bytes: announced, object, flags, unused };
-        self.workers[client].merging.clone_from(&bytes);
-        let chunks = (announced > 0).then_some(bytes);
-        let number = self.begin(client, Call::root(what), chunks, Vec::new());
-        project.stage = ProjectStage::Merging(number);
+        let Some(held) = &mut project.held else { return };
+        let composition = if project.global && self.world.rng.percent(30) {
+            Composition::One(Mechanism::NonvolatileApply)
+        } else {
+            held.job.policy.effective()
+        };
+        let flags = MergeFlags { release: project.release, ..MergeFlags::default() };
+        held.begin(&composition, flags);
+        self.pursue_merge(client, project, None);
         self.disturb_merge(client);
+    }
+
+    /// Goes on with a merge, after an answer of the server.
+    fn pursue_merge(
+        &mut self,
+        client: usize,
+        project: &mut Project,
+        answer: Option<Result<Answer>>,
+    ) {
+        let Some(held) = &mut project.held else { return };
+        let (now, epoch) = (self.world.moment(), self.world.session(client).epoch());
+        let given_up = held.job.note.unused.len();
+        let step = held.pursue(&self.world.memory, now, epoch, answer);
+        // From now on any client may get them.
+        for range in &held.job.note.unused[given_up..] {
+            self.oracle.numbers.give_up(self.world.clients[client].id, *range);
+        }
+        match step {
+            JobStep::Ask(what, sent, journal) => {
+                self.workers[client].merging = journal;
+                let number = self.begin(client, Call::root(what), sent, Vec::new());
+                project.stage = ProjectStage::Merging(number);
+            }
+            JobStep::Done(Err(error)) if error.errno != Errno::Stale => {
+                project.stage = ProjectStage::Interrupted;
+                self.workers[client].left += 2;
+            }
+            JobStep::Done(result) => self.merged(client, project, result.is_err()),
+        }
+    }
+
+    /// A merge is done. If the subtree is `gone`, an earlier attempt released it, and a crash took
+    /// the answer, or the answer was that the store fails.
+    fn merged(&mut self, client: usize, project: &mut Project, gone: bool) {
+        self.world.tally.count("jobs merged", 1);
+        let region = &mut self.oracle.regions[project.region];
+        region.closed = false;
+        let journal = &self.workers[client].merging;
+        if gone && region.known && region.last_merge != *journal {
+            // The next look shows how much of the journal exists.
+            region.in_doubt = project.global.then(|| journal.clone());
+            region.known = false;
+        }
+        project.target = self.world.rng.between(1, 40);
+        project.dirs = vec![region.root];
+        if region.known {
+            project.dirs = super::choose::dirs(&self.oracle.model, region.root);
+        }
+        project.files.clear();
+        project.stage = ProjectStage::Working;
+        if project.release || gone {
+            region.owner = None;
+            project.stage = ProjectStage::Done;
+        }
     }
 
     /// Sometimes the client dies while its journal is being merged, and then the server.
@@ -312,8 +332,8 @@ impl Requests {
             self.workers[client].project.as_ref().is_some_and(|it| self.asks_no_more(it));
         let alive = self.world.clients[client].alive;
         let doubtful = |project: &&mut Project| matches!(project.stage, ProjectStage::Doubtful);
-        let project = self.workers[client].project.as_mut();
-        let project = project.filter(|it| gives_up || !alive || doubtful(it))?;
+        let super::Worker { project, merging, .. } = &mut self.workers[client];
+        let project = project.as_mut().filter(|it| gives_up || !alive || doubtful(it))?;
         if doubtful(&project) {
             project.stage = ProjectStage::Done;
             self.oracle.regions[project.region].owner = None;
@@ -323,8 +343,8 @@ impl Requests {
         if matches!(project.stage, ProjectStage::Merging(_) | ProjectStage::Interrupted) {
             // No reply tells how much of its last merge exists.
             let region = &mut self.oracle.regions[project.region];
-            let journal = project.inner.as_mut().filter(|_| project.global && region.known);
-            region.in_doubt = journal.map(journal_of);
+            let known = project.global && region.known;
+            region.in_doubt = known.then(|| merging.clone());
             region.known = false;
         }
         project.stage = ProjectStage::Done;
@@ -356,63 +376,15 @@ impl Requests {
             // For the client's asynchronous changes.
             (CallKind::Extend { subtree: Ino(0), .. }, _) => {}
             (CallKind::Extend { .. }, Ok(Answer::Range(range))) => {
-                if let Some(inner) = &mut project.inner {
-                    inner.extend(*range);
-                }
+                project.held.iter_mut().for_each(|held| held.job.take_range(*range));
             }
-            (CallKind::Merge { flags, .. }, result) if matches!(project.stage, ProjectStage::Merging(known) if known == number) =>
+            (CallKind::Merge { .. }, result) if matches!(project.stage, ProjectStage::Merging(known) if known == number) =>
             {
-                let gone = result.as_ref().is_err_and(|failure| failure.errno == Errno::Stale);
-                let released = flags.release && (result.is_ok() || gone);
-                let region = &mut self.oracle.regions[project.region];
-                if result.is_err() && !gone {
-                    project.stage = ProjectStage::Interrupted;
-                    self.workers[client].left += 2;
-                    if result.as_ref().is_err_and(|failure| failure.errno == Errno::NotFound) {
-                        // An earlier attempt merged it. The remaining step is to give the subtree
-                        // back.
-                        project.asked = false;
-                        if let Some(inner) = &mut project.inner {
-                            inner.clear();
-                        }
-                    }
-                    return;
-                }
-                project.asked = false;
-                region.closed = false;
-                project.stage = ProjectStage::Working;
-                project.target = self.world.rng.between(1, 40);
-                if let Some(inner) = &mut project.inner {
-                    let journal = journal_of(inner);
-                    if gone && region.known && region.last_merge != journal {
-                        // An earlier attempt released it, and a crash took the answer, or the
-                        // answer was that the store fails: the next look shows how much of the
-                        // journal exists.
-                        region.in_doubt = project.global.then_some(journal);
-                        region.known = false;
-                    }
-                    inner.clear();
-                }
-                project.dirs = vec![region.root];
-                if region.known {
-                    let dirs = super::choose::dirs(&self.oracle.model, region.root);
-                    project.dirs = dirs;
-                }
-                project.files.clear();
-                if released || gone {
-                    region.owner = None;
-                    project.stage = ProjectStage::Done;
-                }
+                self.pursue_merge(client, project, Some(result.clone()));
             }
             _ => {}
         }
     }
-}
-
-fn journal_of(inner: &mut ClientSubtree) -> Vec<u8> {
-    let mut bytes = inner.header().encode().to_vec();
-    bytes.extend(inner.blocks().concat());
-    bytes
 }
 
 /// Appends one event to the journal of a project. Returns the inode that it creates, if any.
@@ -430,7 +402,7 @@ fn one_event(
         _ => project.dirs[rng.index(project.dirs.len())],
     };
     let name = format!("n{}", rng.below(names + 2));
-    let inner = project.inner.as_mut()?;
+    let inner = &mut project.held.as_mut()?.job.inner;
     // Its files are striped otherwise than those that are made by request.
     let stripe = Stripe::MIN;
     let new = |mode| PlannedInode { mode, stripe, time, ..PlannedInode::default() };

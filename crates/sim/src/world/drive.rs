@@ -27,7 +27,8 @@ pub(crate) trait Workload: Sized {
         result: types::Result<Answer>,
     );
 
-    /// A request, or a walk for it, is sent; and the answer of a server is there.
+    /// A request, or a walk for it, is sent, and not a question of its route; and the answer of a
+    /// server is there.
     fn sent(&mut self, _client: usize, _: Tid, _: &Routed) {}
     fn replied(&mut self, _client: usize, _: Tid, _ok: bool) {}
 

@@ -108,8 +108,10 @@ pub(super) fn connection_lost() -> RouteInput {
     RouteInput::Answer(Err(Error::of(Errno::Io, "connection")))
 }
 
-fn append_chunk(tid: Tid, bytes: &[u8], frames: &mut Vec<u8>) {
-    Message::Chunk { tid, bytes }.append_frame(frames);
+fn append_chunks(tid: Tid, journal: &[u8], size: usize, frames: &mut Vec<u8>) {
+    for bytes in journal.chunks(size) {
+        Message::Chunk { tid, bytes }.append_frame(frames);
+    }
 }
 
 /// See the module documentation.
@@ -164,6 +166,7 @@ pub(crate) trait Routes: Workload {
                     None => input = RouteInput::Start,
                 },
                 RouteEffect::Send { rank, op, own, chunks } => {
+                    let as_given = op == given;
                     let (link, fresh) = known.link(rank);
                     let sent = !chunks || link.session.is_connected();
                     if sent {
@@ -174,17 +177,17 @@ pub(crate) trait Routes: Workload {
                         let tid = link.session.call(cred, op, &mut link.effects);
                         if let Some(journal) = routed.journal.as_ref().filter(|_| chunks) {
                             let size = world.rng.between(50, 2000) as usize;
-                            let frames = &mut link.effects.frames;
-                            let chunks = journal.chunks(size);
-                            chunks.for_each(|bytes| append_chunk(tid, bytes, frames));
+                            append_chunks(tid, journal, size, &mut link.effects.frames);
                         }
                         routed.waits = Waits::Answer(rank, tid, chunks);
-                        let id = known.id;
-                        world.note(format_args!("{id} {tid} {:?}", routed.sent()));
+                        let (id, sent) = (known.id, routed.sent());
+                        world.note(format_args!("{id} {tid} {sent:?}"));
                         if fresh {
                             world.schedule(1, Event::Connect(client, rank));
                         }
-                        self.sent(client, tid, &routed);
+                        if as_given {
+                            self.sent(client, tid, &routed);
+                        }
                         self.world_mut().clients[client].routed.insert(number, routed);
                         return self.flush(client, rank);
                     }
@@ -195,8 +198,7 @@ pub(crate) trait Routes: Workload {
                     break MS;
                 }
                 RouteEffect::Ranks => {
-                    let ranks = (0..world.servers.len() as u16).map(Rank).collect();
-                    routed.waits = Waits::Input(RouteInput::Ranks(Ok(ranks)));
+                    routed.waits = Waits::Input(RouteInput::Ranks(Ok(world.ranks())));
                     break world.delay_max / 20;
                 }
                 RouteEffect::Wait(span) => {

@@ -55,6 +55,10 @@ impl World {
         }
     }
 
+    pub(super) fn ranks(&self) -> Vec<Rank> {
+        (0..self.servers.len() as u16).map(Rank).collect()
+    }
+
     pub(super) fn is_term(&self, server: usize, term: u64) -> bool {
         self.servers[server].term == term
     }

@@ -4,10 +4,10 @@
 
 use journal::{Event, InodeSnapshot, JournalBuffer};
 use metastore::request::StoreOp;
-use metastore::{CrossRename, CrossRenameState, cross_rename_name};
+use metastore::{MovedName, SUBTREES_NAME, Subtrees};
 use objstore::{Expect, ObjectStore, PutOutcome};
-use types::{Attr, ClientId, Cred, Errno, Ino, Origin, Rank, Seq, Tid, Timestamp};
-use wire::{Answer, ChangeOp, NewInode, Op, RankOp, ReadOp, SessionOp};
+use types::{Attr, Errno, Ino, Origin, Rank, Seq, Timestamp};
+use wire::{Answer, ChangeOp, NewInode, Op, PeerBody, RankOp, ReadOp, SessionOp, TransferStep};
 
 use crate::server::{Answered, World};
 
@@ -16,22 +16,27 @@ const FILE: Ino = Ino(2 << 40);
 const FROM: Rank = Rank(1);
 const NUMBER: u64 = 7;
 
+fn world() -> World {
+    World::new("consistency: rpcs\ndurability: stream\n", 1)
+}
+
 fn ask(world: &mut World, op: Op<'_>) -> Answered {
     let tid = world.ask(0, op);
     world.until(|world| world.is_answered(0, tid));
     world.clients[0].answers[&tid].clone()
 }
 
-/// The other rank offers the name with a number for a directory.
-fn arrive(world: &mut World, dir: Ino, number: u64) -> u64 {
-    world.ask_as_rank(FROM, Op::Rank(RankOp::Arrive { dir, from: FROM, cross_rename: number }))
-}
-
-/// The answer to that.
-fn arrived(world: &mut World, dir: Ino, number: u64) -> Answered {
-    let question = arrive(world, dir, number);
-    world.until(|world| world.peer_answers.contains_key(&question));
-    world.peer_answers[&question].clone()
+/// The other rank asks for the place of a name, until it has the answer.
+fn arrive(world: &mut World, dir: Ino, record: &MovedName) -> Answered {
+    for _ in 0..100 {
+        let number =
+            world.ask_as_rank(FROM, Op::Rank(RankOp::Arrive { dir, moved: &record.encode() }));
+        world.pass(20);
+        if let Some(answer) = world.peer_answers.get(&number) {
+            return answer.clone();
+        }
+    }
+    panic!("no answer about {dir}");
 }
 
 fn make_dir(world: &mut World) -> Ino {
@@ -42,19 +47,20 @@ fn make_dir(world: &mut World) -> Ino {
     }
 }
 
-/// The other rank offers a file.
-fn offer(world: &World, new_parent: Ino) {
-    let cross_rename = CrossRename { from: FROM, to: Rank(0), new_parent, ..cross_rename() };
-    put(world, &cross_rename);
+fn make_file(world: &mut World, parent: Ino, name: &[u8]) -> Ino {
+    let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+    match ask(world, Op::Change(ChangeOp::Create { parent, name, new })) {
+        Ok(Answer::Attr(attr)) => attr.ino,
+        other => panic!("{other:?}"),
+    }
 }
 
-fn put(world: &World, cross_rename: &CrossRename) {
-    let name = cross_rename_name(cross_rename.from, NUMBER);
-    let put = world.memory.put(&name, &cross_rename.encode(), Expect::Any).unwrap();
-    assert!(matches!(put, PutOutcome::Done(_)), "{put:?}");
+/// The name of a file of the other rank that comes to a directory here.
+fn coming(new_parent: Ino) -> MovedName {
+    MovedName { from: FROM, to: Rank(0), new_parent, ..record() }
 }
 
-fn cross_rename() -> CrossRename {
+fn record() -> MovedName {
     let attr = Attr { ino: FILE, mode: 0o100_644, nlink: 1, size: 3, ..Attr::default() };
     let event = Event::Rename {
         parent: Ino(5),
@@ -69,32 +75,60 @@ fn cross_rename() -> CrossRename {
     let mut buffer = JournalBuffer::new(Seq(1), true);
     buffer.append(Origin::default(), &event);
     buffer.close_block();
-    CrossRename {
-        state: CrossRenameState::Offered,
+    MovedName {
         from: Rank(0),
+        number: NUMBER,
         to: FROM,
         ino: FILE,
         parent: Ino(5),
         name: b"old".to_vec(),
         new_parent: Ino(6),
         new_name: b"new".to_vec(),
-        no_replace: false,
         time: Timestamp(9),
         inode: buffer.take_blocks().concat(),
-        cred: Cred::root(),
-        is_dir: false,
-        request: (ClientId(0), Tid(0)),
+        ..MovedName::default()
     }
 }
 
-fn state(world: &World) -> CrossRenameState {
-    let name = cross_rename_name(FROM, NUMBER);
-    let (bytes, _) = world.memory.get(&name).unwrap();
-    CrossRename::decode(&name, &bytes).unwrap().state
+fn list(world: &World) -> Subtrees {
+    world
+        .memory
+        .get(SUBTREES_NAME)
+        .map_or_else(|_| Subtrees::default(), |(bytes, _)| Subtrees::decode(&bytes).unwrap())
 }
 
-fn is_cross_rename(op: &StoreOp) -> bool {
-    matches!(op, StoreOp::Put { object, .. } if object.starts_with("mds/passage/"))
+fn fence(world: &World) -> u64 {
+    list(world).fence(Rank(0))
+}
+
+/// The other rank replaces the list by one with the record.
+fn commit(world: &World, record: &MovedName) {
+    let mut list = list(world);
+    list.put_name(record.clone());
+    let put = world.memory.put(SUBTREES_NAME, &list.encode(), Expect::Any).unwrap();
+    assert!(matches!(put, PutOutcome::Done(_)), "{put:?}");
+}
+
+/// The other rank reserves the place of a name, and commits.
+fn give(world: &mut World, dir: Ino) -> MovedName {
+    let record = coming(dir);
+    assert_eq!(arrive(world, dir, &record), Ok(Answer::Done));
+    assert_eq!(world.reservations.get(&NUMBER), Some(&fence(world)), "it is reserved");
+    commit(world, &record);
+    record
+}
+
+fn send(world: &mut World, step: TransferStep) {
+    world.hear(FROM, PeerBody::Transfer { giver: FROM, number: NUMBER, step });
+}
+
+/// Whether the list says that this rank's journal has the name.
+fn is_taken(world: &World) -> bool {
+    list(world).name((FROM, NUMBER)).is_some_and(|name| name.is_taken)
+}
+
+fn replaces_list(op: &StoreOp) -> bool {
+    matches!(op, StoreOp::Put { object, .. } if object == SUBTREES_NAME)
 }
 
 fn file(world: &mut World, dir: Ino) -> Answered {
@@ -103,42 +137,40 @@ fn file(world: &mut World, dir: Ino) -> Answered {
 
 #[test]
 fn a_directory_that_a_name_comes_to_is_not_removed_meanwhile() {
-    let mut world = World::new("consistency: rpcs\ndurability: stream\n", 1);
+    let mut world = world();
     let dir = make_dir(&mut world);
-    offer(&world, dir);
-    world.fails = is_cross_rename;
-    let arrives = arrive(&mut world, dir, NUMBER);
-    world.pass(20);
+    assert_eq!(arrive(&mut world, dir, &coming(dir)), Ok(Answer::Done));
     let removes = world.ask(0, Op::Change(ChangeOp::Rmdir { parent: Ino::ROOT, name: b"dir" }));
     world.pass(300);
-    let is_taken = |world: &World| world.peer_answers.contains_key(&arrives);
-    assert!(!is_taken(&world) && !world.is_answered(0, removes), "it is not decided");
+    assert!(!world.is_answered(0, removes), "it is not decided");
+    world.fails = replaces_list;
+    commit(&world, &coming(dir));
+    send(&mut world, TransferStep::Committed);
+    world.pass(300);
+    assert!(!world.is_answered(0, removes), "the list does not say that it is taken");
     world.fails = |_| false;
-    world.until(|world| is_taken(world) && world.is_answered(0, removes));
-    assert_eq!(world.peer_answers[&arrives], Ok(Answer::Done));
+    world.until(|world| world.is_answered(0, removes));
     let refused = world.clients[0].answers[&removes].clone();
     assert_eq!(refused.map_err(|failure| failure.errno), Err(Errno::NotEmpty));
     assert!(matches!(file(&mut world, dir), Ok(Answer::Attr(attr)) if attr.ino == FILE));
-    assert_eq!(state(&world), CrossRenameState::Done);
+    assert!(is_taken(&world));
 }
 
 #[test]
 fn a_taken_cross_rename_survives_a_crash_at_any_time() {
     // The store executes the operation, and the server dies before it gets the result; then with
     // its journal written, then without.
-    for held in [is_cross_rename as fn(&StoreOp) -> bool, |op| matches!(op, StoreOp::Append { .. })]
-    {
-        let mut world = World::new("consistency: rpcs\ndurability: stream\n", 1);
+    for held in [replaces_list as fn(&StoreOp) -> bool, |op| matches!(op, StoreOp::Append { .. })] {
+        let mut world = world();
         let dir = make_dir(&mut world);
         ask(&mut world, Op::Session(SessionOp::Sync)).unwrap();
-        offer(&world, dir);
+        give(&mut world, dir);
         world.lies = held;
-        arrive(&mut world, dir, NUMBER);
+        send(&mut world, TransferStep::Committed);
         world.pass(10);
-        assert_ne!(state(&world), CrossRenameState::Offered);
         world.crash();
         assert!(matches!(file(&mut world, dir), Ok(Answer::Attr(attr)) if attr.ino == FILE));
-        assert_eq!(state(&world), CrossRenameState::Done);
+        assert!(is_taken(&world));
         let Ok(Answer::Data(data)) = ask(&mut world, Op::Read(ReadOp::GetData { ino: FILE }))
         else {
             panic!()
@@ -151,68 +183,96 @@ fn a_taken_cross_rename_survives_a_crash_at_any_time() {
 }
 
 #[test]
-fn a_withdrawn_or_foreign_cross_rename_is_not_taken() {
-    let mut world = World::new("consistency: rpcs\ndurability: stream\n", 1);
+fn a_committed_name_comes_although_the_message_about_it_is_lost() {
+    let mut world = world();
     let dir = make_dir(&mut world);
-    let arrive = |world: &mut World, cross_rename| {
-        arrived(world, dir, cross_rename).map_err(|failure| failure.errno)
+    give(&mut world, dir);
+    world.until(is_taken);
+    assert!(matches!(file(&mut world, dir), Ok(Answer::Attr(attr)) if attr.ino == FILE));
+}
+
+#[test]
+fn a_withdrawn_or_foreign_cross_rename_is_not_taken() {
+    let mut world = world();
+    let dir = make_dir(&mut world);
+    let arrive = |world: &mut World, record: &MovedName| {
+        arrive(world, dir, record).map_err(|failure| failure.errno)
     };
-    offer(&world, dir);
     // Not `ESTALE`: the directory is here, and no other rank is to be asked.
-    assert_eq!(arrive(&mut world, NUMBER + 1), Err(Errno::Again));
-    offer(&world, Ino(99));
-    assert_eq!(arrive(&mut world, NUMBER), Err(Errno::Again));
-    let new = NewInode { mode: 0o100_644, ..NewInode::default() };
-    ask(&mut world, Op::Change(ChangeOp::Create { parent: dir, name: b"new", new })).unwrap();
-    offer(&world, dir);
-    assert_eq!(arrive(&mut world, NUMBER), Ok(Answer::Done));
+    assert_eq!(arrive(&mut world, &coming(Ino(99))), Err(Errno::Again));
+    assert_eq!(arrive(&mut world, &MovedName { to: FROM, ..coming(dir) }), Err(Errno::Again));
+    assert_eq!(arrive(&mut world, &coming(dir)), Ok(Answer::Done));
+    send(&mut world, TransferStep::Stayed);
+    make_file(&mut world, dir, b"new");
+    let kept = MovedName { no_replace: true, ..coming(dir) };
+    assert_eq!(arrive(&mut world, &kept), Err(Errno::Exists));
+    give(&mut world, dir);
     assert!(matches!(file(&mut world, dir), Ok(Answer::Attr(attr)) if attr.ino == FILE));
 }
 
 #[test]
 fn the_record_of_a_done_cross_rename_goes_without_its_directory() {
-    let mut world = World::new("consistency: rpcs\ndurability: stream\n", 1);
-    put(&world, &CrossRename { state: CrossRenameState::Done, ..cross_rename() });
+    let mut world = world();
+    commit(&world, &MovedName { is_taken: true, ..record() });
     world.crash();
-    let name = cross_rename_name(Rank(0), NUMBER);
-    world.until(|world| world.memory.get(&name).is_err());
+    world.until(|world| list(world).names().count() == 0);
     // It stops in good order.
     world.restart(mds::Settings::default(), |_| ());
 }
 
 #[test]
-fn recovery_withdraws_an_offer_that_no_rank_took() {
-    let mut world = World::new("consistency: rpcs\ndurability: stream\n", 1);
+fn the_reservation_of_a_silent_giver_ends_with_the_fence() {
+    let mut world = world();
     let dir = make_dir(&mut world);
-    let new = NewInode { mode: 0o100_644, ..NewInode::default() };
-    let made = ask(&mut world, Op::Change(ChangeOp::Create { parent: dir, name: b"new", new }));
-    let Ok(Answer::Attr(attr)) = made else { panic!("{made:?}") };
-    ask(&mut world, Op::Session(SessionOp::Sync)).unwrap();
-    put(
-        &world,
-        &CrossRename { ino: attr.ino, parent: dir, name: b"new".to_vec(), ..cross_rename() },
-    );
-    world.crash();
-    let name = cross_rename_name(Rank(0), NUMBER);
-    assert!(matches!(file(&mut world, dir), Ok(Answer::Attr(found)) if found.ino == attr.ino));
-    world.until(|world| world.memory.get(&name).is_err());
+    assert_eq!(arrive(&mut world, dir, &coming(dir)), Ok(Answer::Done));
+    let before = fence(&world);
+    let creates = world.ask(0, Op::Read(ReadOp::Lookup { parent: dir, name: b"new" }));
+    world.pass(1900);
+    assert!(!world.is_answered(0, creates) && fence(&world) == before);
+    world.until(|world| world.is_answered(0, creates));
+    assert!(fence(&world) > before, "the giver cannot commit any more");
 }
 
 #[test]
-fn nothing_is_taken_while_the_journal_cannot_be_written() {
-    let mut world = World::new("consistency: rpcs\ndurability: stream\n", 1);
+fn recovery_ends_a_reservation_that_no_rank_used() {
+    let mut world = world();
+    let dir = make_dir(&mut world);
+    let ino = make_file(&mut world, dir, b"new");
+    ask(&mut world, Op::Session(SessionOp::Sync)).unwrap();
+    assert_eq!(arrive(&mut world, dir, &coming(dir)), Ok(Answer::Done));
+    let before = fence(&world);
+    world.crash();
+    assert!(fence(&world) > before, "the giver cannot commit any more");
+    assert!(matches!(file(&mut world, dir), Ok(Answer::Attr(found)) if found.ino == ino));
+}
+
+#[test]
+fn a_name_that_left_before_a_crash_does_not_come_back() {
+    let mut world = world();
+    let dir = make_dir(&mut world);
+    let ino = make_file(&mut world, dir, b"new");
+    ask(&mut world, Op::Session(SessionOp::Sync)).unwrap();
+    commit(&world, &MovedName { ino, parent: dir, name: b"new".to_vec(), ..record() });
+    world.crash();
+    let refused = file(&mut world, dir).map_err(|failure| failure.errno);
+    assert_eq!(refused, Err(Errno::NotFound));
+    world.until(|world| list(world).name((Rank(0), NUMBER)).is_some_and(|it| it.is_given));
+}
+
+#[test]
+fn nothing_is_reserved_while_the_journal_cannot_be_written() {
+    let mut world = world();
     let dir = make_dir(&mut world);
     ask(&mut world, Op::Session(SessionOp::Sync)).unwrap();
     world.fails = |op| matches!(op, StoreOp::Append { .. });
     let new = NewInode { mode: 0o100_644, ..NewInode::default() };
     world.ask(0, Op::Change(ChangeOp::Create { parent: dir, name: b"other", new }));
     world.pass(300);
-    offer(&world, dir);
-    let refused = arrived(&mut world, dir, NUMBER);
+    let refused = arrive(&mut world, dir, &coming(dir));
     assert_eq!(refused.map_err(|failure| failure.errno), Err(Errno::Io));
-    assert_eq!(state(&world), CrossRenameState::Offered);
+    assert!(world.reservations.is_empty());
     world.fails = |_| false;
     world.pass(1000);
-    let taken = arrived(&mut world, dir, NUMBER);
-    assert_eq!(taken, Ok(Answer::Done));
+    give(&mut world, dir);
+    world.until(is_taken);
 }

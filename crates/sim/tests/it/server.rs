@@ -14,7 +14,7 @@ use types::{
 };
 use wire::{
     Answer, ChangeOp, ClusterMap, Failure, MdsEntry, MdsState, Message, Op, PeerBody, PeerMessage,
-    Request,
+    Request, TransferStep,
 };
 
 /// The driver's share of the work: it ticks every millisecond here.
@@ -46,6 +46,8 @@ pub(crate) struct World {
     pub(crate) monitor: Vec<Answered>,
     /// Answers to questions in the name of another rank, by their numbers.
     pub(crate) peer_answers: BTreeMap<u64, Answered>,
+    /// The fences of the places that the server has reserved, by the numbers of the transfers.
+    pub(crate) reservations: BTreeMap<u64, u64>,
     /// Store operations that fail at the moment.
     pub(crate) fails: fn(&StoreOp) -> bool,
     /// Store operations that succeed and are reported as failed.
@@ -70,6 +72,7 @@ impl World {
             clients: Vec::new(),
             monitor: Vec::new(),
             peer_answers: BTreeMap::new(),
+            reservations: BTreeMap::new(),
             fails: |_| false,
             lies: |_| false,
             holds: Box::new(|_| false),
@@ -206,10 +209,13 @@ impl World {
         }
         for peer in std::mem::take(&mut self.effects.to_peers) {
             let frame = messages(&peer.frame).concat();
-            if let Ok(Message::Peer(peer)) = Message::decode(&frame)
-                && let PeerBody::Answer { number, result } = peer.body
-            {
+            let Ok(Message::Peer(peer)) = Message::decode(&frame) else { continue };
+            if let PeerBody::Answer { number, result } = peer.body {
                 self.peer_answers.insert(number, result);
+            } else if let PeerBody::Transfer { number, step, .. } = peer.body
+                && let TransferStep::Reserved { fence } = step
+            {
+                self.reservations.insert(number, fence);
             }
         }
         for (token, ended) in stored {
@@ -292,10 +298,14 @@ impl World {
         let map = ClusterMap { mds: vec![entry(Rank(0)), entry(from)], ..ClusterMap::default() };
         self.handle(mds::MdsInput::FromMonitor(Message::Map(Box::new(map))));
         let number = self.now * 1000 + self.peer_answers.len() as u64;
-        let body = PeerBody::Ask { number, cred: Cred::root(), op };
+        self.hear(from, PeerBody::Ask { number, cred: Cred::root(), op });
+        number
+    }
+
+    /// A message of another rank.
+    pub(crate) fn hear(&mut self, from: Rank, body: PeerBody<'_>) {
         let peer = PeerMessage { from, term: Epoch(1), to: Rank(0), body };
         self.handle(mds::MdsInput::Message(ConnId::PEER, Message::Peer(Box::new(peer))));
-        number
     }
 
     /// A client's answer without a request.

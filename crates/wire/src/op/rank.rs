@@ -4,13 +4,13 @@ use types::bytes::{Malformed, Put, Reader};
 use types::{Ino, Rank};
 
 use super::About;
-use super::parts::{ino, put_ino, put_number};
+use super::parts::{ino, put_ino, put_name};
 use crate::map::rank;
 
 /// Operations that move a subtree, a directory or a name to another rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "fields are those of the namespace operation of the same name")]
-pub enum RankOp {
+pub enum RankOp<'a> {
     /// Has a directory and everything below it served by another rank, while clients work there
     /// (B-03). Answered when that rank is the authority.
     Export { dir: Ino, rank: Rank },
@@ -23,12 +23,12 @@ pub enum RankOp {
     Split { dir: Ino },
     /// Joins the fragments of a directory again. All of them must be on the directory's rank.
     Join { dir: Ino },
-    /// Of another rank only: takes the name that this rank offers, into the directory that the
-    /// offer names (F-13).
-    Arrive { dir: Ino, from: Rank, cross_rename: u64 },
+    /// Of another rank only: reserves the place of a name that the rank gives away, in this
+    /// directory (F-13). `moved` is the record of the name.
+    Arrive { dir: Ino, moved: &'a [u8] },
 }
 
-impl RankOp {
+impl RankOp<'_> {
     /// A word for statistics and traces.
     pub(super) fn name(&self) -> &'static str {
         match self {
@@ -52,15 +52,12 @@ impl RankOp {
             }
             Self::Split { dir } => put_ino(out, 47, dir),
             Self::Join { dir } => put_ino(out, 48, dir),
-            Self::Arrive { dir, from, cross_rename } => {
-                put_number(out, 50, dir, cross_rename);
-                out.put_varint(u64::from(from.0));
-            }
+            Self::Arrive { dir, moved } => put_name(out, 53, dir, moved),
         }
     }
 }
 
-impl RankOp {
+impl<'a> RankOp<'a> {
     /// The inodes and names that it is about.
     #[inline]
     #[must_use]
@@ -75,16 +72,13 @@ impl RankOp {
     }
 
     /// The operation with this code, if it is of this kind.
-    pub(super) fn decode(code: u8, reader: &mut Reader<'_>) -> Result<Option<Self>, Malformed> {
+    pub(super) fn decode(code: u8, reader: &mut Reader<'a>) -> Result<Option<Self>, Malformed> {
         Ok(Some(match code {
             37 => Self::Export { dir: ino(reader)?, rank: rank(reader)? },
             52 => Self::Colocate { ino: ino(reader)?, rank: rank(reader)? },
             47 => Self::Split { dir: ino(reader)? },
             48 => Self::Join { dir: ino(reader)? },
-            50 => {
-                let (dir, cross_rename) = (ino(reader)?, reader.varint()?);
-                Self::Arrive { dir, from: rank(reader)?, cross_rename }
-            }
+            53 => Self::Arrive { dir: ino(reader)?, moved: reader.bytes()? },
             _ => return Ok(None),
         }))
     }

@@ -7,9 +7,11 @@ use wire::{Answer, ChangeOp, Failure, Message, Op, RankOp, ReadOp};
 
 use super::{both, second_of};
 use crate::admission::Incoming;
+use crate::authority::NamesCx;
 use crate::authority::cross_rename::is_due;
 use crate::fetch::decode;
 use crate::op::{Performed, Performing};
+use crate::transfer::TransferId;
 use crate::{Mds, MdsEffects, ReplyTo};
 
 /// Requests that wait for other ranks at once.
@@ -168,7 +170,7 @@ impl Mds {
         result: Result<Answer, Failure>,
         effects: &mut MdsEffects,
     ) {
-        if !self.name_answered(number, &result) {
+        if !self.name_answered(number, &result, effects) {
             let all = &mut self.authority.held.all;
             let Some(at) = all.iter().position(|it| it.number == number) else { return };
             let held = all.swap_remove(at);
@@ -182,6 +184,32 @@ impl Mds {
             }
         }
         self.authority_step(effects);
+    }
+
+    /// A rank that was asked to take a name has answered. Returns whether the question was that.
+    fn name_answered(
+        &mut self,
+        number: u64,
+        result: &Result<Answer, Failure>,
+        effects: &mut MdsEffects,
+    ) -> bool {
+        let id = TransferId { number, from: self.rank };
+        let Some(dir) = self.authority.cross_renames.goes_to(id) else { return false };
+        let failure = match result {
+            // The reservation is a message of its own.
+            Ok(Answer::Done) => return true,
+            Ok(_) => {
+                let text = "another metadata server serves the directory by now; try again";
+                Failure { errno: Errno::Again, text: text.into() }
+            }
+            Err(failure) => failure.clone(),
+        };
+        if failure.errno == Errno::Again {
+            self.is_not_there(dir, result);
+        }
+        let needs = NamesCx::of(self).refused(id, failure, effects);
+        self.meet_names(needs, effects);
+        true
     }
 
     /// A rank that may serve the second inode of a request has answered.

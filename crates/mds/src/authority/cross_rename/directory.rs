@@ -6,19 +6,21 @@
 //! The rank that takes the name first enters it in the list of subtrees, because this rank knows
 //! which policy the directory inherits there. The rank that serves the directory waits for that
 //! entry, and then puts the root into the hidden directory. Neither serves the directory before; a
-//! recovery of either does the rest, because the offer is deleted last.
+//! recovery of either does the rest, by the record of the name in the list.
 //!
 //! No other rank serves anything in the directory. So it cannot come below itself: the path there
 //! would lead through a subtree of another rank. And during the cross-rank rename nothing in it can
 //! leave, nor arrive.
 
-use metastore::{CrossRename, MovedSubtree, SUBTREES_MAX, Subtrees};
-use namespace::Refusal;
-use types::{ClientId, Errno, Error, Ino, Moment, Rank, Span};
+use metastore::{MovedName, MovedSubtree, SUBTREES_MAX, Subtrees};
+use namespace::{Namespace, Refusal};
+use types::{ClientId, Errno, Error, Ino, Rank, Span};
 
 use super::super::place::{InodeAuthority, busy};
+use super::super::preload::Goal;
 use super::super::{READ_LATELY, is_in_hidden};
 use super::offer::cross;
+use super::{NameNeed, NamesCx};
 use crate::authority::{Authority, ExportCx, Places, UnderWay};
 use crate::caps::CapsCx;
 use crate::fetch::FetchCx;
@@ -89,20 +91,21 @@ impl Mds {
     /// question is repeated in a moment.
     pub(super) fn may_come(
         &mut self,
-        cross_rename: &CrossRename,
+        record: &MovedName,
         effects: &mut MdsEffects,
     ) -> Result<bool, Refused> {
-        let dir = cross_rename.new_parent;
-        if !self.finds(dir) {
+        let dir = record.new_parent;
+        if !self.namespace.is_anchored(dir) {
+            self.authority.preload(Goal::Find(dir));
             return Ok(false);
         }
         self.check_whole(dir)?;
         self.may_begin()?;
         let list = &self.authority.list;
-        if list.len() >= RENAMED_MAX && list.get(cross_rename.ino).is_none() {
+        if list.len() >= RENAMED_MAX && list.get(record.ino).is_none() {
             return Err(cross("too many directories were renamed between metadata servers"));
         }
-        if self.is_below(dir, &[cross_rename.ino]) {
+        if self.is_below(dir, &[record.ino]) {
             // It may have been renamed out of there since the list was read.
             if self.authority.has_read_lately(self.clock.now) {
                 return Err(Errno::Invalid.into());
@@ -110,7 +113,7 @@ impl Mds {
             self.authority.read_list(&mut self.store, effects);
             return Ok(false);
         }
-        let Ok(Some(target)) = self.namespace.peek(dir, &cross_rename.new_name) else {
+        let Ok(Some(target)) = self.namespace.peek(dir, &record.new_name) else {
             return Ok(true);
         };
         if self.authority.is_of_other(target) {
@@ -133,7 +136,7 @@ impl Mds {
     /// leads through subtrees of other ranks.
     pub(in crate::authority) fn is_below(&self, dir: Ino, others: &[Ino]) -> bool {
         let list = &self.authority.list;
-        let mut at = self.nearest_root(dir);
+        let mut at = self.authority.nearest_root(&self.namespace, dir);
         for _ in 0..=list.len() {
             if at == Ino(0) {
                 return false;
@@ -145,69 +148,6 @@ impl Mds {
         }
         // Only a damaged list has rings.
         true
-    }
-
-    /// The root of the subtree that a directory of this rank is in; 0 for none.
-    fn nearest_root(&self, dir: Ino) -> Ino {
-        let list = &self.authority.list;
-        self.namespace
-            .ancestors(dir)
-            .find(|above| list.unjoined_at(*above).is_some())
-            .unwrap_or_default()
-    }
-
-    /// The list of subtrees in which this rank has the name of a directory that it took.
-    pub(super) fn list_with_name(&mut self, cross_rename: &CrossRename) -> Option<Subtrees> {
-        let CrossRename { from, ino: root, new_parent, ref new_name, .. } = *cross_rename;
-        let path = self.namespace.path_of(new_parent)?.join(new_name).to_bytes();
-        let (source, in_force) = self.namespace.effective_policy(new_parent);
-        let policy = source.map(|_| in_force.policy.to_yaml()).unwrap_or_default();
-        let outer = self.nearest_root(new_parent);
-        let before = self.authority.list.get(root).cloned();
-        // How often it was moved stays: it was not.
-        let before = before.unwrap_or_else(|| MovedSubtree { root, ..MovedSubtree::default() });
-        let mut list = self.authority.list.clone();
-        let (rank, follows, joined) = (from, !before.pinned, false);
-        list.put(MovedSubtree { rank, follows, joined, path, policy, outer, ..before });
-        Some(list)
-    }
-
-    /// The list was replaced, or read; `again` means that it differs from the proposed one.
-    pub(in crate::authority) fn cross_renames_listed(&mut self, again: Option<Moment>) {
-        self.authority.cross_renames.arrivals.iter_mut().for_each(|it| it.listed(again));
-    }
-
-    /// Whether the list names a directory that left as a subtree whose name is another rank's. If
-    /// not, the list is read again.
-    pub(super) fn is_listed_as_own(&mut self, root: Ino, effects: &mut MdsEffects) -> bool {
-        if self.authority.is_own_root(root)
-            && let Some(subtree) = self.authority.list.get(root).cloned()
-        {
-            self.authority.set_above_stub(&mut self.namespace, &subtree);
-            return true;
-        }
-        let lately = |at| self.clock.now.since(at) < READ_LATELY;
-        if !self.authority.read_at.is_some_and(lately) {
-            self.authority.read_list(&mut self.store, effects);
-        }
-        false
-    }
-
-    /// Whether a directory that left before a crash is in memory, in its hidden directory. If not,
-    /// that is fetched.
-    pub(super) fn is_root_here(&mut self, root: Ino, effects: &mut MdsEffects) -> bool {
-        if is_in_hidden(&self.namespace, root) {
-            return true;
-        }
-        let above = Ino::mount_stub(root);
-        if self.namespace.is_complete(above) {
-            let cause = "the store has not got its root, which this rank serves";
-            let error = Error::new(Errno::BadMessage, root.to_string(), cause);
-            effects.fatal = Some(error.remedy("run `cudele fsck`"));
-        } else {
-            self.cross_rename_waits_for(above, effects);
-        }
-        false
     }
 
     /// Has a subtree that was renamed away follow its name, if nothing else is going on.
@@ -247,7 +187,68 @@ impl Mds {
     }
 }
 
+impl NamesCx<'_> {
+    /// The list of subtrees in which this rank has the name of a directory that it took.
+    pub(super) fn list_with_name(
+        &mut self,
+        list: &Subtrees,
+        record: &MovedName,
+    ) -> Option<Subtrees> {
+        let MovedName { from, ino: root, new_parent, ref new_name, .. } = *record;
+        let path = self.namespace.path_of(new_parent)?.join(new_name).to_bytes();
+        let (source, in_force) = self.namespace.effective_policy(new_parent);
+        let policy = source.map(|_| in_force.policy.to_yaml()).unwrap_or_default();
+        let outer = self.authority.nearest_root(self.namespace, new_parent);
+        let before = list.get(root).cloned();
+        // How often it was moved stays: it was not.
+        let before = before.unwrap_or_else(|| MovedSubtree { root, ..MovedSubtree::default() });
+        let mut list = list.clone();
+        let (rank, follows, joined) = (from, !before.pinned, false);
+        list.put(MovedSubtree { rank, follows, joined, path, policy, outer, ..before });
+        Some(list)
+    }
+
+    /// Whether the list names a directory that left as a subtree whose name is another rank's. If
+    /// not, the list is read again.
+    pub(super) fn is_listed_as_own(&mut self, root: Ino) -> bool {
+        if self.authority.is_own_root(root)
+            && let Some(subtree) = self.authority.list.get(root).cloned()
+        {
+            self.authority.set_above_stub(self.namespace, &subtree);
+            return true;
+        }
+        let lately = |at| self.clock.now.since(at) < READ_LATELY;
+        if !self.authority.read_at.is_some_and(lately) {
+            self.needs.push(NameNeed::Read);
+        }
+        false
+    }
+
+    /// Whether a directory that left before a crash is in memory, in its hidden directory. If not,
+    /// that is fetched.
+    pub(super) fn is_root_here(&mut self, root: Ino, effects: &mut MdsEffects) -> bool {
+        if is_in_hidden(self.namespace, root) {
+            return true;
+        }
+        let above = Ino::mount_stub(root);
+        if self.namespace.is_complete(above) {
+            let cause = "the store has not got its root, which this rank serves";
+            let error = Error::new(Errno::BadMessage, root.to_string(), cause);
+            effects.fatal = Some(error.remedy("run `cudele fsck`"));
+        } else {
+            self.needs.push(NameNeed::Fetch(above));
+        }
+        false
+    }
+}
+
 impl Authority {
+    /// The root of the subtree that a directory of this rank is in; 0 for none.
+    fn nearest_root(&self, namespace: &Namespace, dir: Ino) -> Ino {
+        let is_root = |above: &Ino| self.list.unjoined_at(*above).is_some();
+        namespace.ancestors(dir).find(is_root).unwrap_or_default()
+    }
+
     /// `EBUSY`, because of a subtree of another rank.
     pub(in crate::authority) fn busy_with(&self, here: Rank, root: Ino) -> Refused {
         let Some(subtree) = self.list.get(root) else { return Errno::Busy.into() };

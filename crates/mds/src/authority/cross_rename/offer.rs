@@ -7,10 +7,9 @@ use types::{Cred, EntryName, Errno, Ino, Origin, Seq, Timestamp};
 use wire::Failure;
 
 use super::super::place::{InodeAuthority, busy};
-use super::depart::DepartureStage;
 use crate::op::Refused;
 use crate::op::is_in_change;
-use crate::{Mds, MdsEffects, Phase};
+use crate::{Mds, Phase};
 
 impl Mds {
     /// The inode of a name, and its encoded form for the move, if it may move now.
@@ -35,45 +34,6 @@ impl Mds {
             ));
         }
         Ok((ino, buffer.take_blocks().concat()))
-    }
-
-    /// No client has capabilities or leases of a directory any more. Whether it may leave is
-    /// checked again: requests continued until now.
-    pub(super) fn drained(&mut self, id: u64, effects: &mut MdsEffects) -> Option<DepartureStage> {
-        let cross_rename = self.departure(id)?.cross_rename.clone();
-        let planned = if self.phase == Phase::Active && self.namespace.knows(cross_rename.parent) {
-            self.may_pass(cross_rename.parent)
-                .and_then(|()| {
-                    let from = EntryName::new(cross_rename.parent, &cross_rename.name);
-                    self.plan_offer(&cross_rename.cred, from, cross_rename.time)
-                })
-                .and_then(|(ino, inode)| {
-                    if ino == cross_rename.ino { Ok(inode) } else { Err(Errno::Again.into()) }
-                })
-        } else {
-            Err(Errno::Again.into())
-        };
-        match planned {
-            Ok(inode) => {
-                self.departure(id)?.cross_rename.inode = inode;
-                Some(DepartureStage::Flush(self.log.last()))
-            }
-            Err(Refused::Refusal(Refusal::Cold(dir))) if !self.is_elsewhere(dir) => {
-                self.cross_rename_waits_for(dir, effects);
-                None
-            }
-            Err(refused) => {
-                let departures = &mut self.authority.cross_renames.departures;
-                let place = departures.iter().position(|it| it.id == id)?;
-                let departure = departures.swap_remove(place);
-                self.note_not_carried(departure.cross_rename.request);
-                if let Some(at) = departure.at {
-                    self.answer_cross_rename(at, Err(failure_of(refused)), effects);
-                }
-                self.thaw(cross_rename.parent, effects);
-                None
-            }
-        }
     }
 
     /// Whether a new cross-rank rename may begin. A split or join of a directory waits for those

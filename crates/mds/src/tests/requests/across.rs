@@ -1,7 +1,7 @@
 //! Renames and links between directories of two ranks: one request, and one answer.
 
 use metastore::request::StoreOp;
-use types::{Cred, Epoch, Errno, Ino, Rank, RenameFlags, Tid};
+use types::{Cred, Epoch, Errno, Ino, Rank, RenameFlags, Tid, Timestamp};
 use wire::{Answer, ChangeOp, Failure, NewInode, Op, RankOp, ReadOp, Request, SessionOp};
 
 use crate::Settings;
@@ -115,6 +115,37 @@ fn a_name_goes_to_the_other_rank() {
     assert_eq!(across.renamed(tid), Ok(Answer::Done));
     assert_eq!(across.found(), Ok(across.file));
     assert_eq!(across.cluster.lookup(Ino::ROOT, "a"), Err(Errno::NotFound));
+}
+
+#[test]
+fn the_answer_about_a_name_that_went_has_a_time() {
+    // Without a time the client would keep the attributes of the file.
+    let mut across = Across::new();
+    let tid = across.cluster.tid();
+    across.rename(tid, false);
+    assert_ne!(across.cluster.reply(1, tid).time, Timestamp(0));
+}
+
+#[test]
+fn of_two_renames_that_meet_none_waits_for_the_other_one() {
+    let mut across = Across::new();
+    let (dir, there) = (across.dir, across.there(b"c"));
+    let (first, second) = (across.cluster.tid(), across.cluster.tid());
+    across.rename(first, false);
+    let flags = RenameFlags { no_replace: false, exchange: false };
+    let (new_parent, new_name) = (Ino::ROOT, &b"d"[..]);
+    let change = ChangeOp::Rename { parent: dir, name: b"c", new_parent, new_name, flags };
+    let request = Request::new(second, Tid(second.0 - 1), Cred::root(), Op::Change(change));
+    across.cluster.send(1, 1, request);
+    let since = across.cluster.until(|it| it.is_answered(1, first) && it.is_answered(1, second));
+    assert!(since < 1000, "{since} ms is a time-out");
+    let answers = [first, second].map(|tid| across.renamed(tid));
+    assert!(answers.contains(&Ok(Answer::Done)), "{answers:?}");
+    assert!(answers.iter().all(|it| matches!(it, Ok(_) | Err(Errno::Again))), "{answers:?}");
+    let found = [across.cluster.lookup(Ino::ROOT, "d"), across.found()];
+    let went = |result: &Result<Answer, Errno>| result.is_ok();
+    assert_eq!(found[0] == Ok(there), went(&answers[1]));
+    assert_eq!(found[1] == Ok(across.file), went(&answers[0]));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Requests about a subtree, a directory or the server as a whole.
 
-use metastore::{Branch, BranchState};
+use metastore::{Branch, BranchState, MovedName};
 use types::{Cred, Errno, Ino, InoRange, Rank};
 use wire::{AdminOp, Answer, ChangeOp, JobOp, Op, RankOp, ReadOp, SessionOp};
 
@@ -334,15 +334,18 @@ fn a_client_gathers_nothing_and_takes_no_offer() {
     let mut tree = Tree::of_two_ranks();
     let op = Op::Rank(RankOp::Colocate { ino: tree.file, rank: Rank(1) });
     assert_eq!(tree.refusal(op), Some(Errno::NotSupported));
-    let op = Op::Rank(RankOp::Arrive { dir: tree.dir, from: Rank(1), cross_rename: 77 });
+    let op = Op::Rank(RankOp::Arrive { dir: tree.dir, moved: b"" });
     assert_eq!(tree.refusal(op), Some(Errno::NotSupported));
 }
 
 #[test]
 fn an_offer_of_the_own_rank_does_not_arrive() {
     let mut tree = Tree::of_two_ranks();
-    let op = Op::Rank(RankOp::Arrive { dir: tree.dir, from: Rank(0), cross_rename: 77 });
+    let record = MovedName { from: Rank(0), new_parent: tree.dir, ..MovedName::default() };
+    let op = Op::Rank(RankOp::Arrive { dir: tree.dir, moved: &record.encode() });
     assert_eq!(tree.peer_refusal(op), Some(Errno::Again));
+    let op = Op::Rank(RankOp::Arrive { dir: tree.dir, moved: b"no record" });
+    assert_eq!(tree.peer_refusal(op), Some(Errno::Invalid));
 }
 
 /// Stores a branch, and asks for the subtree to merge it.

@@ -30,7 +30,15 @@ fn subtrees() -> Subtrees {
         let root = Ino(500 - u64::from(at));
         subtrees.put(MovedSubtree { root, part: Some(part), ..MovedSubtree::default() });
     }
+    subtrees.raise_fence(Rank(2));
+    subtrees.put_name(name(Rank(1), 300));
+    subtrees.put_name(name(Rank(0), 301));
     subtrees
+}
+
+fn name(from: Rank, number: u64) -> MovedName {
+    let (name, inode) = (b"a".to_vec(), vec![5; 40]);
+    MovedName { from, number, to: Rank(2), name, inode, ..MovedName::default() }
 }
 
 #[test]
@@ -64,15 +72,58 @@ fn with_fragment() -> Subtrees {
 }
 
 #[test]
-fn the_bytes_of_version_7() {
+fn the_bytes_of_version_8() {
     assert_eq!(
         hex::encode(&one(false).encode()),
-        "4355444c53554254070001ac02010200022f610000000000f76184a8"
+        "4355444c53554254080001ac02010200022f610000000000000085376c0b"
     );
+    let mut moving = one(false);
+    moving.raise_fence(Rank(2));
+    moving.put_name(MovedName { inode: vec![5], ..name(Rank(1), 300) });
     assert_eq!(
-        hex::encode(&follows().encode()),
-        "4355444c53554254070001ac02010204022f610000000000c4a34b76"
+        hex::encode(&moving.encode()),
+        "4355444c53554254080001ac02010200022f6100000000000102010101ac020200000001610000000105000007253771"
     );
+}
+
+#[test]
+fn version_7_is_read() {
+    let hex = "4355444c53554254070001ac02010200022f610000000000f76184a8";
+    assert_eq!(Subtrees::decode(&hex::decode(hex).unwrap()), Ok(one(false)));
+    let hex = "4355444c53554254070001ac02010204022f610000000000c4a34b76";
+    assert_eq!(Subtrees::decode(&hex::decode(hex).unwrap()), Ok(follows()));
+}
+
+#[test]
+fn a_record_goes_when_both_ranks_have_marked_it() {
+    let mut subtrees = subtrees();
+    let key = (Rank(1), 300);
+    subtrees.mark_name(key, Rank(7));
+    assert_eq!(subtrees.name(key), Some(&name(Rank(1), 300)), "the mark of another rank");
+    subtrees.mark_name(key, Rank(2));
+    assert!(subtrees.name(key).is_some_and(|it| it.is_taken && !it.is_given));
+    subtrees.mark_name(key, Rank(1));
+    assert_eq!((subtrees.name(key), subtrees.names().count()), (None, 1));
+}
+
+#[test]
+fn a_fence_is_0_until_it_is_raised() {
+    let mut subtrees = subtrees();
+    assert_eq!([0, 2].map(|rank| subtrees.fence(Rank(rank))), [0, 1]);
+    subtrees.raise_fence(Rank(2));
+    assert_eq!(subtrees.fence(Rank(2)), 2);
+}
+
+#[test]
+fn records_out_of_order_are_refused() {
+    let bytes = subtrees().encode();
+    let first = name(Rank(0), 301).encode();
+    let second = name(Rank(1), 300).encode();
+    let at = bytes.len() - CRC_BYTES - first.len() - second.len();
+    let mut body = [&bytes[..at], &second[..], &first[..]].concat();
+    body.extend(crc32c(&body).to_le_bytes());
+    let text = Subtrees::decode(&body).unwrap_err().to_string();
+    assert!(text.contains("in order"), "{text}");
 }
 
 #[test]
@@ -176,4 +227,15 @@ fn the_fragments_of_a_directory_are_in_the_order_of_their_hashes() {
     assert!(subtrees.parts_of(Ino(300)).is_empty());
     subtrees.remove(Ino(500));
     assert_eq!((subtrees.len(), roots(&subtrees).len()), (10, 7));
+}
+
+#[test]
+fn a_list_has_room_for_few_names_with_much_content() {
+    let mut subtrees = Subtrees::default();
+    let large = |number| MovedName { inode: vec![0; 1 << 20], ..name(Rank(0), number) };
+    for number in 0..4 {
+        assert!(subtrees.has_room(&large(number)), "{number}");
+        subtrees.put_name(large(number));
+    }
+    assert!(!subtrees.has_room(&name(Rank(0), 4)));
 }
