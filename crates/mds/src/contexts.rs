@@ -25,8 +25,35 @@ use crate::snapshot::SnapshotCx;
 use crate::tables::TablesCx;
 use crate::{Mds, Phase};
 
-/// A context: its fields borrow the fields with the same names, or copy them.
+/// A context: its fields borrow the fields with the same names, or copy them. Contexts that other
+/// contexts hold, too, are written here.
 macro_rules! lend {
+    ($from:ident => ApplyCx) => {
+        lend!($from => ApplyCx {
+            mut: namespace, log, opens, purges;
+            ref: changes;
+            copy:;
+            is_private: $from.settings.private.is_some(),
+            now: $from.clock.now,
+        })
+    };
+    ($from:ident => PurgeCx) => {
+        lend!($from => PurgeCx {
+            mut: purges, opens, namespace, checkpoint, store, counters;
+            ref: log, tables, merges, damage, settings;
+            copy: phase, rank;
+            is_taking_snapshot: $from.snapshots.is_any(),
+            now: $from.clock.now,
+        })
+    };
+    ($from:ident => TablesCx) => {
+        lend!($from => TablesCx {
+            mut: tables, log, store, fetches;
+            ref:;
+            copy: rank;
+            now: $from.clock.now,
+        })
+    };
     ($from:ident => $context:ident {
         mut: $($changed:ident),*;
         ref: $($read:ident),*;
@@ -45,11 +72,11 @@ pub(crate) use lend;
 
 /// A context that the server lends.
 macro_rules! context {
-    ($mds:ident: $server:ty => $context:ident $fields:tt) => {
+    ($mds:ident: $server:ty => $context:ident $($fields:tt)?) => {
         impl<'a> $context<'a> {
             #[inline]
             pub(crate) fn of($mds: $server) -> Self {
-                lend!($mds => $context $fields)
+                lend!($mds => $context $($fields)?)
             }
         }
     };
@@ -94,13 +121,7 @@ impl<'a> PreloadCx<'a> {
     }
 }
 
-context!(mds: &'a mut Mds => PurgeCx {
-    mut: purges, opens, namespace, checkpoint, store, counters;
-    ref: log, tables, merges, damage, settings;
-    copy: phase, rank;
-    is_taking_snapshot: mds.snapshots.is_any(),
-    now: mds.clock.now,
-});
+context!(mds: &'a mut Mds => PurgeCx);
 
 context!(mds: &'a mut Mds => AskCx {
     mut: namespace, sessions, counters;
@@ -112,13 +133,7 @@ context!(mds: &'a mut Mds => ChangeCx {
     mut: tables, counters;
     ref: sessions, authority;
     copy: rank;
-    apply: lend!(mds => ApplyCx {
-        mut: namespace, log, opens, purges;
-        ref: changes;
-        copy:;
-        is_private: mds.settings.private.is_some(),
-        now: mds.clock.now,
-    }),
+    apply: lend!(mds => ApplyCx),
     time: mds.clock.time,
 });
 
@@ -209,13 +224,7 @@ impl<'a> ReshapeCx<'a> {
             mut: authority, tables, fetches, balance, store, counters;
             ref: locks, settings;
             copy: phase;
-            apply: lend!(mds => ApplyCx {
-                mut: namespace, log, opens, purges;
-                ref: changes;
-                copy:;
-                is_private: mds.settings.private.is_some(),
-                now: mds.clock.now,
-            }),
+            apply: lend!(mds => ApplyCx),
             map: mds.map.as_ref(),
             under_way: under_way,
             refusing: refusing,
@@ -225,12 +234,7 @@ impl<'a> ReshapeCx<'a> {
     }
 }
 
-context!(mds: &'a mut Mds => TablesCx {
-    mut: tables, log, store, fetches;
-    ref:;
-    copy: rank;
-    now: mds.clock.now,
-});
+context!(mds: &'a mut Mds => TablesCx);
 
 context!(mds: &'a mut Mds => FilesCx {
     mut: opens, locks, caps, fetches, namespace, log, purges, store, counters;

@@ -262,10 +262,13 @@ impl Mds {
             MdsInput::Stored(token, result) => self.stored(token, result, effects),
             MdsInput::ResourceUse(vitals) => self.balance.note_vitals(vitals),
             MdsInput::Room(room) => self.health.note_room(room),
-            MdsInput::Answered(answer) => self.balancer_answered(&answer, effects),
+            MdsInput::Answered(answer) => BalanceCx::of(self).answered(&answer, effects),
             MdsInput::Work => self.work(effects),
             MdsInput::Tick => self.tick(effects),
             MdsInput::Terminate => self.terminate(effects),
+        }
+        if std::mem::take(&mut self.balance.is_news) {
+            self.monitor_connected(effects);
         }
         loop {
             if self.fetches.is_any_woken() {
@@ -379,14 +382,6 @@ impl Mds {
     #[must_use]
     pub fn counters(&self) -> Vec<(String, u64)> {
         self.counters.list(self)
-    }
-
-    fn balancer_answered(&mut self, answer: &balancer::BalancerAnswer, effects: &mut MdsEffects) {
-        BalanceCx::of(self).answered(answer, effects);
-        if std::mem::take(&mut self.balance.is_news) {
-            self.last_beacon = None;
-            self.beacon_tick(effects);
-        }
     }
 
     /// Bounded background work, the most urgent first.

@@ -39,11 +39,7 @@ impl Mds {
 
     fn resume(&mut self, waiter: Waiter, effects: &mut MdsEffects) {
         match waiter {
-            Waiter::Question(conn, frame) => {
-                if let Some(Message::Request(request)) = decode(&frame) {
-                    self.request(conn, &request, effects);
-                }
-            }
+            Waiter::Question(conn, frame) => self.take_frames([(conn, frame)], effects),
             Waiter::Changes(client) => self.resume_changes(client, effects),
             Waiter::Async(client) => self.resume_async(client, effects),
             Waiter::Merge => self.merges.resume(),
@@ -185,13 +181,7 @@ impl Mds {
         let Some(conn) = self.sessions.conn_of(client) else { return };
         let mut waiting = std::mem::take(&mut self.sessions.get_mut(client).async_ops.waiting);
         while let Some(frame) = waiting.pop_front() {
-            match decode(&frame) {
-                Some(Message::Request(request)) => self.request(conn, &request, effects),
-                Some(Message::Chunk { tid, bytes }) => {
-                    self.chunk(conn, tid, bytes, effects);
-                }
-                Some(_) | None => {}
-            }
+            self.take_frames([(conn, frame)], effects);
             let again = &mut self.sessions.get_mut(client).async_ops.waiting;
             if !again.is_empty() {
                 again.append(&mut waiting);
