@@ -1,7 +1,7 @@
 //! Inputs: each message and each ended store operation goes to the part that it belongs to.
 
 use metastore::request::{StoreFailure, StoreResult, Token};
-use types::{ClientId, ConnId, Tid};
+use types::{ClientId, ConnId};
 use wire::{Hello, Message};
 
 use crate::authority::{ExportCx, ImportCx, Places, ReshapeCx};
@@ -36,7 +36,12 @@ impl Mds {
                     }
                 }
             }
-            Message::Chunk { tid, bytes } => self.chunk(conn, tid, bytes, effects),
+            // A part of the journal that a client merges waits as the request before it does.
+            Message::Chunk { tid, bytes } => {
+                if !SessionCx::of(self).chunk_waits(conn, tid, bytes, effects) {
+                    MergeCx::of(self).take_chunk(ReplyTo { conn, tid }, bytes, effects);
+                }
+            }
             Message::Peer(peer) => self.peer_message(conn, *peer, effects),
             Message::Welcome(_)
             | Message::Reply(_)
@@ -102,13 +107,6 @@ impl Mds {
         if let Some(conn) = self.sessions.conn_of(client) {
             effects.close.push(conn);
             self.closed(conn, effects);
-        }
-    }
-
-    /// A client sent a part of the journal that it merges. It waits as the request before it does.
-    pub(crate) fn chunk(&mut self, conn: ConnId, tid: Tid, bytes: &[u8], effects: &mut MdsEffects) {
-        if !SessionCx::of(self).chunk_waits(conn, tid, bytes, effects) {
-            MergeCx::of(self).take_chunk(ReplyTo { conn, tid }, bytes, effects);
         }
     }
 

@@ -162,9 +162,17 @@ impl Mds {
                 } else {
                     PlaceCx::of(self).of_directory(from, dir, effects)
                 };
-                if !self.answer_placed(from, dir, placed, effects) {
-                    FetchCx::of(self).park(from, dir, effects);
-                }
+                let failure = match placed {
+                    Placed::Here => return FetchCx::of(self).park(from, dir, effects),
+                    Placed::Taken => return,
+                    Placed::Away { rank, failure }
+                        if self.brings_home(from, (dir, rank), &failure, effects) =>
+                    {
+                        return;
+                    }
+                    Placed::Refused(failure) | Placed::Away { failure, .. } => failure,
+                };
+                self.refuse(from, failure, effects);
             }
             Refused::Refusal(Refusal::Errno(Errno::Stale))
                 if PlaceCx::of(self).may_be_coming(from, effects) => {}

@@ -164,7 +164,7 @@ impl Mds {
     /// Has a directory come whose name is here, because it is to be removed or renamed. No user has
     /// pinned it to the other rank: a client that linked a file into it must not leave a directory
     /// that stays for ever. Returns whether the request waits for that.
-    pub(super) fn brings_home(
+    pub(crate) fn brings_home(
         &mut self,
         from: Incoming<'_>,
         (dir, rank): (Ino, Rank),

@@ -6,8 +6,7 @@ use types::{ClientId, ConnId, Cred, Ino, Rank, Tid};
 use wire::{Answer, Failure, Op, PeerBody, PeerMessage, RankOp, Request};
 
 use super::fragments::{ITSELF, Resize};
-use super::{ListNews, Placed, READ_INTERVAL, RETRY};
-use crate::admission::Incoming;
+use super::{ListNews, READ_INTERVAL, RETRY};
 use crate::authority::{ExportCx, ImportCx, ListCx, Places, PreloadCx, ReshapeCx};
 use crate::caps::CapsCx;
 use crate::fetch::FetchCx;
@@ -158,29 +157,6 @@ impl Mds {
         }
         self.tell_ended(effects);
         ListCx::of(self).end(effects);
-    }
-
-    /// Answers a request that this rank may not execute. Returns whether that is done.
-    pub(crate) fn answer_placed(
-        &mut self,
-        from: Incoming<'_>,
-        dir: Ino,
-        placed: Placed,
-        effects: &mut MdsEffects,
-    ) -> bool {
-        let failure: Failure = match placed {
-            Placed::Here => return false,
-            Placed::Taken => return true,
-            Placed::Refused(failure) => failure,
-            Placed::Away { rank, failure } => {
-                if self.brings_home(from, (dir, rank), &failure, effects) {
-                    return true;
-                }
-                failure
-            }
-        };
-        self.refuse(from, failure, effects);
-        true
     }
 
     /// A message of another rank.
