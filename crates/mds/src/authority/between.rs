@@ -18,6 +18,7 @@ use wire::{Answer, ChangeOp, Failure, Op, Request};
 
 use super::place::InodeAuthority;
 use crate::admission::Incoming;
+use crate::authority::PlaceCx;
 use crate::op::{Performed, Performing};
 use crate::{Mds, MdsEffects};
 pub(super) use held::HeldRequests;
@@ -79,9 +80,9 @@ impl Mds {
     ) -> Performing {
         // It may have come here since.
         let waits = match second {
-            SecondRank::Known(_) => self.placing().waits_for_list(from, effects),
+            SecondRank::Known(_) => PlaceCx::of(self).waits_for_list(from, effects),
             SecondRank::Unknown => {
-                self.placing().may_be_coming(from, effects) || self.waits_for_import(from)
+                PlaceCx::of(self).may_be_coming(from, effects) || self.waits_for_import(from)
             }
         };
         if waits {

@@ -24,6 +24,9 @@ use wire::{Answer, Failure};
 
 use super::preload::Goal;
 use super::{Authority, ListNews};
+use crate::fetch::FetchCx;
+use crate::merge::MergeCx;
+use crate::op::ChangeCx;
 use crate::transfer::{Record, TransferId, TransferMeeting, TransferState};
 use crate::{Mds, MdsEffects, Phase, ReplyTo};
 pub(crate) use steps::NamesCx;
@@ -314,9 +317,9 @@ impl Mds {
             return;
         }
         self.drain_leaving(effects);
-        let needs = self.names().step(effects);
+        let needs = NamesCx::of(self).step(effects);
         self.meet_names(needs, effects);
-        if let Some(list) = self.names().proposal() {
+        if let Some(list) = NamesCx::of(self).proposal() {
             self.authority.put_list(list, &mut self.store, effects);
         }
     }
@@ -324,7 +327,7 @@ impl Mds {
     /// The list was replaced, or read.
     pub(super) fn names_listed(&mut self, news: &ListNews, effects: &mut MdsEffects) {
         if !self.authority.cross_renames.is_empty() {
-            let needs = self.names().listed(news, effects);
+            let needs = NamesCx::of(self).listed(news, effects);
             self.meet_names(needs, effects);
         }
     }
@@ -334,16 +337,16 @@ impl Mds {
         for need in needs {
             match need {
                 NameNeed::Fetch(dir) if self.fetches.is_waited_for(dir) => {}
-                NameNeed::Fetch(dir) => self.fetching().preload(dir, effects),
+                NameNeed::Fetch(dir) => FetchCx::of(self).preload(dir, effects),
                 NameNeed::Find(dir) => self.authority.preload(Goal::Find(dir)),
                 NameNeed::Read => self.authority.read_list(&mut self.store, effects),
                 NameNeed::Came(dir) => {
-                    self.changing().apply.note_freed(true);
+                    ChangeCx::of(self).apply.note_freed(true);
                     self.note_size(dir);
                 }
                 NameNeed::Thaw(dir) => {
                     self.fetches.wake_returned(dir);
-                    self.merging().go_on_with_held(effects);
+                    MergeCx::of(self).go_on_with_held(effects);
                 }
             }
         }
@@ -360,7 +363,7 @@ impl Mds {
         match self.authority.cross_renames.meeting(id, dir) {
             TransferMeeting::Reserve => Ok(true),
             TransferMeeting::Yield(own) => {
-                let needs = self.names().yields(&own, effects);
+                let needs = NamesCx::of(self).yields(&own, effects);
                 self.meet_names(needs, effects);
                 Ok(true)
             }

@@ -10,6 +10,8 @@ use types::{Errno, Ino, Moment, Rank, Span};
 use wire::{PeerBody, TransferStep};
 
 use super::export::send_step;
+use crate::authority::{ExportCx, NamesCx};
+use crate::peers::PeerLine;
 use crate::transfer::{
     Fence, ListView, Record, TransferAction, TransferEvent, TransferId, TransferMessage,
     TransferState,
@@ -93,10 +95,10 @@ impl Mds {
             }
             TransferStep::Reserved { fence } if giver == self.rank => {
                 let message = TransferMessage::Reserved(Fence(fence));
-                self.exporting().giver_heard(id, message, "", effects);
+                ExportCx::of(self).giver_heard(id, message, "", effects);
             }
             TransferStep::Refused { ref why, .. } if giver == self.rank => {
-                self.exporting().giver_heard(id, TransferMessage::Refused, why, effects);
+                ExportCx::of(self).giver_heard(id, TransferMessage::Refused, why, effects);
             }
             // Of a rank that does not take part in the transfer.
             TransferStep::AskSubtree { .. }
@@ -109,7 +111,7 @@ impl Mds {
     }
 
     fn name_heard(&mut self, id: TransferId, message: TransferMessage, effects: &mut MdsEffects) {
-        let needs = self.names().heard(id, message, effects);
+        let needs = NamesCx::of(self).heard(id, message, effects);
         self.meet_names(needs, effects);
     }
 
@@ -126,7 +128,7 @@ impl Mds {
         if let Some(why) = refusal {
             let step = TransferStep::Refused { errno: Errno::Busy, why: why.to_owned() };
             let body = PeerBody::Transfer { giver: id.from, number: id.number, step };
-            return self.send_to_peer(id.from, body, effects);
+            return PeerLine::of(self).send(id.from, body, effects);
         }
         let now = self.clock.now;
         if let Some(known) = self.authority.reservations.all.get_mut(&id) {
@@ -168,7 +170,7 @@ impl Mds {
         for action in actions {
             match action {
                 TransferAction::Send(message) => {
-                    send_step(self.line(), id.from, id, root, message, effects);
+                    send_step(PeerLine::of(self), id.from, id, root, message, effects);
                 }
                 TransferAction::ReadList => self.read_list_again(effects),
                 TransferAction::Thaw => {

@@ -7,6 +7,7 @@ use wire::{Answer, ChangeOp, Failure, Message, Op, RankOp, ReadOp};
 
 use super::{both, second_of};
 use crate::admission::Incoming;
+use crate::authority::NamesCx;
 use crate::authority::cross_rename::is_due;
 use crate::fetch::decode;
 use crate::op::{Performed, Performing};
@@ -206,7 +207,7 @@ impl Mds {
         if failure.errno == Errno::Again {
             self.is_not_there(dir, result);
         }
-        let needs = self.names().refused(id, failure, effects);
+        let needs = NamesCx::of(self).refused(id, failure, effects);
         self.meet_names(needs, effects);
         true
     }

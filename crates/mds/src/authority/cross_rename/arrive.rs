@@ -10,7 +10,9 @@ use super::super::export::send_step;
 use super::super::place::busy;
 use super::directory::MOUNT_POINT;
 use super::steps::with_inode;
+use crate::authority::NamesCx;
 use crate::op::{Performed, Performing, Refused};
+use crate::peers::PeerLine;
 use crate::transfer::{TransferId, TransferMessage};
 use crate::{Mds, MdsEffects, ReplyTo};
 
@@ -28,7 +30,7 @@ impl Mds {
         let id = TransferId { number: record.number, from: record.from };
         if let Some(known) = self.authority.cross_renames.get_mut(id) {
             known.asked = Some(self.clock.now);
-            let needs = self.names().heard(id, TransferMessage::Ask, effects);
+            let needs = NamesCx::of(self).heard(id, TransferMessage::Ask, effects);
             self.meet_names(needs, effects);
             return Ok(Performed::Answer(Answer::Done));
         }
@@ -42,7 +44,7 @@ impl Mds {
         let waits = self.authority.cross_renames.all.iter().any(is_back)
             || self.authority.cross_renames.holds(dir).is_some();
         if waits || (record.is_dir && !self.may_come(&record, effects)?) {
-            return Ok(self.leave_unanswered(at));
+            return Ok(self.peers.leave_unanswered(at.tid));
         }
         self.plan_to_come(&record, cred).map_err(|refused| match refused {
             Refused::Refusal(Refusal::Cold(cold))
@@ -55,9 +57,9 @@ impl Mds {
         if self.authority.list.fence(self.rank) == 0 {
             self.authority.cross_renames.wants_fence = true;
             self.cross_renames_step(effects);
-            return Ok(self.leave_unanswered(at));
+            return Ok(self.peers.leave_unanswered(at.tid));
         }
-        let needs = self.names().reserve(record, effects);
+        let needs = NamesCx::of(self).reserve(record, effects);
         self.meet_names(needs, effects);
         self.cross_renames_step(effects);
         Ok(Performed::Answer(Answer::Done))
@@ -85,6 +87,6 @@ impl Mds {
         let is_committed = self.authority.list.name((id.from, id.number)).is_some();
         let message =
             if is_committed { TransferMessage::Committed } else { TransferMessage::Stayed };
-        send_step(self.line(), taker, id, Ino(0), message, effects);
+        send_step(PeerLine::of(self), taker, id, Ino(0), message, effects);
     }
 }

@@ -10,6 +10,8 @@ use super::super::decoupled::is_merged_below;
 use super::offer::failure_of;
 use super::{NameTask, NameTransfer};
 use crate::admission::Incoming;
+use crate::authority::{NamesCx, Places};
+use crate::caps::CapsCx;
 use crate::op::{Performed, Performing, Refused};
 use crate::transfer::{TransferId, TransferState};
 use crate::{Mds, MdsEffects, Phase};
@@ -30,7 +32,7 @@ impl Mds {
         types::check_name(new_name)?;
         self.may_begin()?;
         self.may_pass(parent)?;
-        self.places().check_target(to)?;
+        Places::of(self).check_target(to)?;
         if to == self.rank {
             return Err(Errno::Again.into());
         }
@@ -69,7 +71,7 @@ impl Mds {
         let all = self.authority.cross_renames.all.iter().filter(drains);
         let all: Vec<_> = all.map(|it| (it.id, it.record.ino)).collect();
         for (id, ino) in all {
-            let held = self.capabilities().revoke_below(ClientId(0), ino, effects).is_some();
+            let held = CapsCx::of(self).revoke_below(ClientId(0), ino, effects).is_some();
             if self.phase != Phase::Active
                 || (!held && is_merged_below(&self.merges, &self.checkpoint, &self.namespace, ino))
             {
@@ -106,7 +108,7 @@ impl Mds {
                 self.meet_names(vec![super::NameNeed::Fetch(dir)], effects);
             }
             Err(refused) => {
-                let needs = self.names().refused(id, failure_of(refused), effects);
+                let needs = NamesCx::of(self).refused(id, failure_of(refused), effects);
                 self.meet_names(needs, effects);
             }
         }

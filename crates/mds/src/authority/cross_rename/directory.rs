@@ -21,7 +21,9 @@ use super::super::preload::Goal;
 use super::super::{READ_LATELY, is_in_hidden};
 use super::offer::cross;
 use super::{NameNeed, NamesCx};
-use crate::authority::Authority;
+use crate::authority::{Authority, ExportCx, Places, UnderWay};
+use crate::caps::CapsCx;
+use crate::fetch::FetchCx;
 use crate::op::Refused;
 use crate::{Mds, MdsEffects, Phase, ReplyTo};
 
@@ -70,7 +72,7 @@ impl Mds {
         if decoupled.any(|(root, _)| within(*root)) {
             return Err(cross("a client has decoupled a directory in it"));
         }
-        self.places().check_policies(dir, self.under_way())
+        Places::of(self).check_policies(dir, UnderWay::of(self))
     }
 
     /// Fragments are served where their names say, and nothing in them is a subtree of its own.
@@ -127,7 +129,7 @@ impl Mds {
             return Ok(false);
         }
         // Block creates in the directory that the rename will replace.
-        Ok(self.capabilities().revoke_below(ClientId(0), target, effects).is_none())
+        Ok(CapsCx::of(self).revoke_below(ClientId(0), target, effects).is_none())
     }
 
     /// Whether a directory is in one of the given ones, by the list of subtrees: the path to it
@@ -177,9 +179,9 @@ impl Mds {
         self.authority.follow_at = Some(now + FOLLOW_INTERVAL);
         let nobody = ReplyTo::NOBODY;
         if let Err(Refused::Refusal(Refusal::Cold(cold))) =
-            self.exporting().begin(nobody, root, to, false)
+            ExportCx::of(self).begin(nobody, root, to, false)
         {
-            self.fetching().preload(cold, effects);
+            FetchCx::of(self).preload(cold, effects);
         }
         self.authority_step(effects);
     }
