@@ -2,6 +2,7 @@
 //! library does, and the server may die between two parts.
 
 use client::{JobInput, PartEffect, PartRun, PartSync, SyncDue, SyncWhen};
+use policy::Mechanism;
 use types::{Moment, Span, Timestamp};
 use wire::Answer;
 
@@ -51,8 +52,12 @@ impl Cells {
         }
         self.requests.world.tally.count("parts merged", 1);
         self.completed(events)?;
+        // An object of an earlier policy goes with the job: the part is as safe as the policy in
+        // force says.
+        let persists = self.holding()?.policy.contains(Mechanism::GlobalPersist);
         for at in places {
-            self.job().ledger.updates[at].kept.memory = false;
+            let kept = &mut self.job().ledger.updates[at].kept;
+            (kept.memory, kept.store) = (false, kept.store && persists);
         }
         Ok(())
     }
