@@ -3,7 +3,8 @@
 
 use crate::apply::ApplyCx;
 use crate::authority::{
-    ExportCx, ImportCx, ListCx, NamesCx, PlaceCx, Places, PreloadCx, ReshapeCx, UnderWay,
+    BetweenCx, ExportCx, ImportCx, ListCx, NamesCx, PlaceCx, Places, PreloadCx, ReserveCx,
+    ReshapeCx, UnderWay,
 };
 use crate::balance::BalanceCx;
 use crate::caps::CapsCx;
@@ -282,6 +283,32 @@ impl Mds {
             ref: sessions, settings;
             copy: rank;
             now: self.clock.now,
+        })
+    }
+}
+
+impl<'a> BetweenCx<'a> {
+    pub(crate) fn of(mds: &'a mut Mds) -> Self {
+        let line = PeerLine { map: mds.map.as_ref(), from: mds.rank, term: mds.tables.epoch() };
+        let base = lend!(mds => PlaceCx {
+            mut: authority, fetches, sessions, store, counters;
+            ref: namespace, tables, opens, locks;
+            copy: phase;
+            map: mds.map.as_ref(),
+            now: mds.clock.now,
+        });
+        BetweenCx { base, line }
+    }
+}
+
+impl<'a> ReserveCx<'a> {
+    pub(crate) fn of(mds: &'a mut Mds) -> Self {
+        lend!(mds => ReserveCx {
+            mut: authority, store;
+            ref:;
+            copy: phase;
+            line: PeerLine { map: mds.map.as_ref(), from: mds.rank, term: mds.tables.epoch() },
+            now: mds.clock.now,
         })
     }
 }

@@ -128,22 +128,8 @@ impl Mds {
         }
     }
 
-    /// Asks a rank, perhaps this one, to execute an operation.
-    pub(crate) fn ask_rank(
-        &mut self,
-        (to, number): (Rank, u64),
-        cred: Cred,
-        op: Op<'_>,
-        effects: &mut MdsEffects,
-    ) {
-        if to == self.rank {
-            self.question_of_rank((to, number), cred, op, effects);
-        } else {
-            self.send_to_peer(to, PeerBody::Ask { number, cred, op }, effects);
-        }
-    }
-
-    fn question_of_rank(
+    /// Executes a question of another rank, or of this one.
+    pub(crate) fn question_of_rank(
         &mut self,
         (from, number): (Rank, u64),
         cred: Cred,

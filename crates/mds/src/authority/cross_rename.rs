@@ -20,7 +20,7 @@ use metastore::request::Condition;
 use metastore::{MovedName, Subtrees};
 use namespace::Namespace;
 use types::{Cred, Epoch, Ino, Moment, Rank, Seq, Span};
-use wire::{Answer, Failure};
+use wire::Failure;
 
 use super::preload::Goal;
 use super::{Authority, ListNews};
@@ -371,26 +371,6 @@ impl Mds {
                 Err(Failure { errno: types::Errno::Again, text })
             }
         }
-    }
-
-    pub(super) fn cross_rename_number(&mut self) -> u64 {
-        self.authority.cross_renames.number(self.tables.epoch())
-    }
-
-    pub(super) fn answer_cross_rename(
-        &mut self,
-        at: ReplyTo,
-        result: Result<Answer, Failure>,
-        effects: &mut MdsEffects,
-    ) {
-        answer(at, result, effects);
-    }
-}
-
-fn answer(at: ReplyTo, result: Result<Answer, Failure>, effects: &mut MdsEffects) {
-    match result {
-        Ok(answer) => effects.reply_with(at, Seq(0), answer),
-        Err(failure) => effects.reply_error(at, failure),
     }
 }
 

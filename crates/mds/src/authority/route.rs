@@ -2,14 +2,18 @@
 
 use metastore::request::{StoreFailure, StoreResult};
 use namespace::Refusal;
-use types::{ClientId, Cred, Ino};
-use wire::Failure;
+use types::{ClientId, Cred, Errno, Ino, Rank};
+use wire::{Answer, Failure, Message, Op, TransferStep};
 
 use super::fragments::{ITSELF, Resize};
-use super::{ListNews, Placed, READ_INTERVAL, RETRY};
+use super::{
+    BetweenCx, BetweenNeed, ListNews, Placed, READ_INTERVAL, RETRY, ReserveCx, SecondRank,
+};
 use crate::admission::Incoming;
-use crate::op::{Performed, Refused};
-use crate::{Mds, MdsEffects};
+use crate::fetch::decode;
+use crate::op::{Performed, Performing, Refused};
+use crate::transfer::{Fence, TransferId, TransferMessage};
+use crate::{Mds, MdsEffects, Phase};
 
 impl Mds {
     /// Reads the list regularly, and begins the operations that wait for a time.
@@ -31,8 +35,10 @@ impl Mds {
         }
         self.correct_sizes(effects);
         self.follow_names(effects);
-        self.reservations_tick(effects);
-        self.held_tick(effects);
+        ReserveCx::of(self).tick(effects);
+        for need in BetweenCx::of(self).tick(effects) {
+            self.meet_between(need, effects);
+        }
         self.authority_step(effects);
     }
 
@@ -179,6 +185,105 @@ impl Mds {
         self.authority.note_plain();
     }
 
+    /// Executes a request with another rank.
+    pub(crate) fn between_ranks(
+        &mut self,
+        from: Incoming<'_>,
+        second: SecondRank,
+        effects: &mut MdsEffects,
+    ) -> Performing {
+        let need = match BetweenCx::of(self).execute(from, second, effects)? {
+            Some(BetweenNeed::Depart { to, is_file }) => match self.depart(from, to, effects) {
+                Err(refused) if is_file && refused.errno() == Some(Errno::CrossDevice) => {
+                    BetweenCx::of(self).brings_together(from, to, effects)?
+                }
+                performed => return performed,
+            },
+            need => need,
+        };
+        need.into_iter().for_each(|need| self.meet_between(need, effects));
+        Ok(Performed::Later)
+    }
+
+    /// Has other parts do what a request between ranks needs.
+    fn meet_between(&mut self, need: BetweenNeed, effects: &mut MdsEffects) {
+        match need {
+            BetweenNeed::Ask { number, cred, op } => {
+                self.question_of_rank((self.rank, number), cred, Op::Rank(op), effects);
+            }
+            BetweenNeed::Execute { conn, frame } => {
+                if let Some(Message::Request(request)) = decode(&frame) {
+                    self.request(conn, &request, effects);
+                }
+            }
+            BetweenNeed::Depart { .. } => unreachable!("only a request that arrives departs"),
+        }
+    }
+
+    /// A rank has answered a question of this one.
+    pub(crate) fn rank_answered(
+        &mut self,
+        number: u64,
+        result: Result<Answer, Failure>,
+        effects: &mut MdsEffects,
+    ) {
+        let id = TransferId { number, from: self.rank };
+        if let Some(dir) = self.authority.cross_renames.goes_to(id) {
+            let needs = self.names().answered(id, dir, &result, effects);
+            self.meet_names(needs, effects);
+        } else if let Some(need) = BetweenCx::of(self).answered(number, result, effects) {
+            self.meet_between(need, effects);
+        }
+        self.authority_step(effects);
+    }
+
+    /// A message of another rank about a transfer. A rank that replays drops it: the recovery reads
+    /// the list itself, and a newer list would not fit what it has read.
+    pub(crate) fn transfer_step(
+        &mut self,
+        from: Rank,
+        (giver, number): (Rank, u64),
+        step: &TransferStep,
+        effects: &mut MdsEffects,
+    ) {
+        if self.phase == Phase::Recovering {
+            return;
+        }
+        let id = TransferId { number, from: giver };
+        let message = match *step {
+            TransferStep::AskSubtree { .. } => TransferMessage::Ask,
+            TransferStep::Committed => TransferMessage::Committed,
+            TransferStep::Stayed => TransferMessage::Stayed,
+            TransferStep::Reserved { fence } => TransferMessage::Reserved(Fence(fence)),
+            TransferStep::Refused { .. } => TransferMessage::Refused,
+        };
+        let is_of_giver =
+            !matches!(message, TransferMessage::Reserved(_) | TransferMessage::Refused);
+        let is_name = self.authority.cross_renames.knows(id);
+        match *step {
+            // The sender does not take part in the transfer.
+            _ if giver != if is_of_giver { from } else { self.rank } => {}
+            TransferStep::AskSubtree { root } => ReserveCx::of(self).asked(id, root, effects),
+            TransferStep::Refused { ref why, .. } => {
+                self.exporting().giver_heard(id, message, why, effects);
+            }
+            _ if is_name => {
+                let needs = self.names().heard(id, message, effects);
+                self.meet_names(needs, effects);
+            }
+            TransferStep::Committed | TransferStep::Stayed => {
+                ReserveCx::of(self).heard(id, message, effects);
+            }
+            TransferStep::Reserved { fence } if Fence(fence) != Fence::NONE => {
+                self.names().reserved_in_vain(id, from, effects);
+            }
+            TransferStep::Reserved { .. } => {
+                self.exporting().giver_heard(id, message, "", effects);
+            }
+        }
+        self.authority_step(effects);
+    }
+
     /// Answers a request that this rank may not execute. Returns whether that is done.
     pub(crate) fn answer_placed(
         &mut self,
@@ -192,10 +297,13 @@ impl Mds {
             Placed::Taken => return true,
             Placed::Refused(failure) => failure,
             Placed::Away { rank, failure } => {
-                if self.brings_home(from, (dir, rank), &failure, effects) {
-                    return true;
+                match BetweenCx::of(self).brings_home(from, (dir, rank), &failure, effects) {
+                    Some(need) => {
+                        need.into_iter().for_each(|need| self.meet_between(need, effects));
+                        return true;
+                    }
+                    None => failure,
                 }
-                failure
             }
         };
         self.refuse(from, failure, effects);

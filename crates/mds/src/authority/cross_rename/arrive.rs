@@ -8,6 +8,7 @@ use wire::{Answer, Failure};
 
 use super::super::export::send_step;
 use super::super::place::busy;
+use super::NamesCx;
 use super::directory::MOUNT_POINT;
 use super::steps::with_inode;
 use crate::op::{Performed, Performing, Refused};
@@ -73,11 +74,13 @@ impl Mds {
         let failure = |error: types::Error| Failure { errno: error.errno, text: error.to_string() };
         planned.map_err(|error| Refused::Failure(failure(error)))?.map_err(Refused::Refusal)
     }
+}
 
+impl NamesCx<'_> {
     /// The rank of a reservation that this rank, as the giver, does not know: the giver has ended
     /// the transfer, and says how.
     pub(in crate::authority) fn reserved_in_vain(
-        &mut self,
+        &self,
         id: TransferId,
         taker: Rank,
         effects: &mut MdsEffects,
@@ -85,6 +88,6 @@ impl Mds {
         let is_committed = self.authority.list.name((id.from, id.number)).is_some();
         let message =
             if is_committed { TransferMessage::Committed } else { TransferMessage::Stayed };
-        send_step(self.line(), taker, id, Ino(0), message, effects);
+        send_step(self.line, taker, id, Ino(0), message, effects);
     }
 }

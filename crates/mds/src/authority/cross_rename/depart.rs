@@ -3,12 +3,12 @@
 
 use metastore::MovedName;
 use namespace::Refusal;
-use types::{ClientId, EntryName, Errno, Rank};
-use wire::{ChangeOp, Op};
+use types::{ClientId, EntryName, Errno, Ino, Rank};
+use wire::{Answer, ChangeOp, Failure, Op};
 
 use super::super::decoupled::is_merged_below;
 use super::offer::failure_of;
-use super::{NameTask, NameTransfer};
+use super::{NameNeed, NameTask, NameTransfer, NamesCx};
 use crate::admission::Incoming;
 use crate::op::{Performed, Performing, Refused};
 use crate::transfer::{TransferId, TransferState};
@@ -38,7 +38,7 @@ impl Mds {
         let is_dir = self.namespace.is_dir(ino);
         let record = MovedName {
             from: self.rank,
-            number: self.cross_rename_number(),
+            number: self.authority.cross_renames.number(self.tables.epoch()),
             to,
             is_dir,
             no_replace: flags.no_replace,
@@ -103,12 +103,37 @@ impl Mds {
                 (it.record.inode, it.task, it.since) = (inode, NameTask::Flush(last), now);
             }
             Err(Refused::Refusal(Refusal::Cold(dir))) if !self.is_elsewhere(dir) => {
-                self.meet_names(vec![super::NameNeed::Fetch(dir)], effects);
+                self.meet_names(vec![NameNeed::Fetch(dir)], effects);
             }
             Err(refused) => {
                 let needs = self.names().refused(id, failure_of(refused), effects);
                 self.meet_names(needs, effects);
             }
         }
+    }
+}
+
+impl NamesCx<'_> {
+    /// The taker of a name that goes to this directory has answered the question.
+    pub(in crate::authority) fn answered(
+        self,
+        id: TransferId,
+        dir: Ino,
+        result: &Result<Answer, Failure>,
+        effects: &mut MdsEffects,
+    ) -> Vec<NameNeed> {
+        let failure = match result {
+            // The reservation is a message of its own.
+            Ok(Answer::Done) => return self.needs,
+            Ok(_) => {
+                let text = "another metadata server serves the directory by now; try again";
+                Failure { errno: Errno::Again, text: text.into() }
+            }
+            Err(failure) => failure.clone(),
+        };
+        if failure.errno == Errno::Again {
+            self.authority.is_not_there(dir, result);
+        }
+        self.refused(id, failure, effects)
     }
 }

@@ -10,9 +10,7 @@ use wire::{Answer, Failure, Op, PeerBody, RankOp};
 use super::super::export::send_step;
 use super::super::preload::Goal;
 use super::super::{Authority, ListNews, RETRY};
-use super::{
-    CrossRenames, ListWish, NameNeed, NameTask, NameTransfer, answer, first_of_taking, is_due,
-};
+use super::{CrossRenames, ListWish, NameNeed, NameTask, NameTransfer, first_of_taking, is_due};
 use crate::log::Log;
 use crate::peers::PeerLine;
 use crate::session::{Fate, Remembered, Sessions};
@@ -293,7 +291,7 @@ impl NamesCx<'_> {
             Failure { errno: Errno::Again, text }
         });
         if let Some(at) = at {
-            answer(at, Err(failure), effects);
+            effects.answer(at, Err(failure));
         }
         self.needs.push(NameNeed::Thaw(dir));
     }
