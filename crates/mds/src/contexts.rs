@@ -267,11 +267,13 @@ impl Mds {
     }
 
     pub(crate) fn names(&mut self) -> NamesCx<'_> {
+        let under_way = self.under_way();
         lend!(self => NamesCx {
             mut: authority, namespace, sessions, log, counters;
-            ref:;
+            ref: tables, opens, locks, changes, settings;
             copy: clock;
             line: PeerLine { map: self.map.as_ref(), from: self.rank, term: self.tables.epoch() },
+            under_way: under_way,
             is_active: self.phase == Phase::Active,
             needs: Vec::new(),
         })

@@ -146,9 +146,9 @@ impl Mds {
             return;
         }
         if let Op::Rank(RankOp::Arrive { dir, .. }) = op {
-            match self.may_consider(TransferId { number, from }, dir, effects) {
-                Ok(true) => {}
-                Ok(false) => return,
+            match self.names().considers(TransferId { number, from }, dir, effects) {
+                Ok(Some(needs)) => self.meet_names(needs, effects),
+                Ok(None) => return,
                 Err(failure) => {
                     let answer = PeerBody::Answer { number, result: Err(failure) };
                     return self.send_to_peer(from, answer, effects);

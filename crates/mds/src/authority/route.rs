@@ -1,11 +1,15 @@
 //! The server has other parts meet the needs of moves.
 
+use metastore::MovedName;
 use metastore::request::{StoreFailure, StoreResult};
 use namespace::Refusal;
 use types::{ClientId, Cred, Errno, Ino, Rank};
 use wire::{Answer, Failure, Message, Op, TransferStep};
 
+use super::cross_rename::{Arrival, NameNeed};
+use super::decoupled::is_merged_below;
 use super::fragments::{ITSELF, Resize};
+use super::preload::Goal;
 use super::{
     BetweenCx, BetweenNeed, ListNews, Placed, READ_INTERVAL, RETRY, ReserveCx, SecondRank,
 };
@@ -13,7 +17,7 @@ use crate::admission::Incoming;
 use crate::fetch::decode;
 use crate::op::{Performed, Performing, Refused};
 use crate::transfer::{Fence, TransferId, TransferMessage};
-use crate::{Mds, MdsEffects, Phase};
+use crate::{Mds, MdsEffects, Phase, ReplyTo};
 
 impl Mds {
     /// Reads the list regularly, and begins the operations that wait for a time.
@@ -152,7 +156,10 @@ impl Mds {
     ) {
         let now = self.clock.now;
         let news = self.listing().stored(result, effects);
-        self.names_listed(&news, effects);
+        if !self.authority.cross_renames.is_empty() {
+            let needs = self.names().listed(&news, effects);
+            self.meet_names(needs, effects);
+        }
         match news {
             ListNews::None => {}
             ListNews::Read => self.list_changed(),
@@ -185,6 +192,100 @@ impl Mds {
         self.authority.note_plain();
     }
 
+    /// Continues the cross-rank renames, as far as possible.
+    fn cross_renames_step(&mut self, effects: &mut MdsEffects) {
+        // A change now would be in only half of a snapshot.
+        let waits = matches!(self.phase, Phase::Recovering | Phase::Reconnecting { .. });
+        if waits || self.snapshots.is_frozen() {
+            return;
+        }
+        for (id, dir) in self.authority.cross_renames.draining() {
+            let held = self.capabilities().revoke_below(ClientId(0), dir, effects).is_some();
+            let merged = is_merged_below(&self.merges, &self.checkpoint, &self.namespace, dir);
+            if self.phase != Phase::Active || (!held && merged) {
+                let needs = self.names().drained(id, effects);
+                self.meet_names(needs, effects);
+            }
+        }
+        let needs = self.names().step(effects);
+        self.meet_names(needs, effects);
+        if let Some(list) = self.names().proposal() {
+            self.authority.put_list(list, &mut self.store, effects);
+        }
+    }
+
+    /// Has other parts do what transfers of names need.
+    pub(crate) fn meet_names(&mut self, needs: Vec<NameNeed>, effects: &mut MdsEffects) {
+        for need in needs {
+            match need {
+                NameNeed::Fetch(dir) if self.fetches.is_waited_for(dir) => {}
+                NameNeed::Fetch(dir) => self.fetching().preload(dir, effects),
+                NameNeed::Find(dir) => self.authority.preload(Goal::Find(dir)),
+                NameNeed::Read => self.authority.read_list(&mut self.store, effects),
+                NameNeed::Came(dir) => {
+                    self.changing().apply.note_freed(true);
+                    self.note_size(dir);
+                }
+                NameNeed::Thaw(dir) => {
+                    self.fetches.wake_returned(dir);
+                    self.merging().go_on_with_held(effects);
+                }
+            }
+        }
+    }
+
+    /// Takes a name that another rank gives away, if its place can be reserved. No answer means
+    /// that the giver has to ask again.
+    pub(crate) fn arrive(
+        &mut self,
+        at: ReplyTo,
+        cred: &Cred,
+        (dir, moved): (Ino, &[u8]),
+        effects: &mut MdsEffects,
+    ) -> Performing {
+        let record = MovedName::decode(moved).map_err(|_| Errno::Invalid)?;
+        let id = TransferId { number: record.number, from: record.from };
+        let comes = match self.names().may_arrive(&record, dir)? {
+            Arrival::Known => {
+                let needs = self.names().asked_again(id, effects);
+                self.meet_names(needs, effects);
+                return Ok(Performed::Answer(Answer::Done));
+            }
+            Arrival::Now => true,
+            Arrival::Later(need) => {
+                self.meet_names(need.into_iter().collect(), effects);
+                false
+            }
+            // Block creates in the directory that the rename will replace.
+            Arrival::Replaces(target) => {
+                self.capabilities().revoke_below(ClientId(0), target, effects).is_none()
+            }
+        };
+        if !comes {
+            return Ok(self.leave_unanswered(at));
+        }
+        let needs = self.names().arrive(record, cred, effects)?;
+        let reserved = self.authority.cross_renames.knows(id);
+        self.meet_names(needs, effects);
+        self.cross_renames_step(effects);
+        Ok(if reserved { Performed::Answer(Answer::Done) } else { self.leave_unanswered(at) })
+    }
+
+    /// Has a subtree that was renamed away follow its name.
+    fn follow_names(&mut self, effects: &mut MdsEffects) {
+        // Requests that were answered before a crash are replayed first, where they were answered.
+        if self.resend.is_busy() || self.phase != Phase::Active {
+            return;
+        }
+        let Some((root, to)) = self.authority.next_to_follow(self.clock.now) else { return };
+        if let Err(Refused::Refusal(Refusal::Cold(cold))) =
+            self.exporting().begin(ReplyTo::NOBODY, root, to, false)
+        {
+            self.fetching().preload(cold, effects);
+        }
+        self.authority_step(effects);
+    }
+
     /// Executes a request with another rank.
     pub(crate) fn between_ranks(
         &mut self,
@@ -193,11 +294,15 @@ impl Mds {
         effects: &mut MdsEffects,
     ) -> Performing {
         let need = match BetweenCx::of(self).execute(from, second, effects)? {
-            Some(BetweenNeed::Depart { to, is_file }) => match self.depart(from, to, effects) {
+            Some(BetweenNeed::Depart { to, is_file }) => match self.names().depart(from, to) {
                 Err(refused) if is_file && refused.errno() == Some(Errno::CrossDevice) => {
                     BetweenCx::of(self).brings_together(from, to, effects)?
                 }
-                performed => return performed,
+                departs => {
+                    departs?;
+                    self.cross_renames_step(effects);
+                    return Ok(Performed::Later);
+                }
             },
             need => need,
         };
