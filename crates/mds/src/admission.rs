@@ -10,7 +10,6 @@
 mod astray;
 mod asynchronous;
 mod blocked;
-mod chunk;
 mod duplicate;
 mod frozen;
 mod merge_request;
@@ -160,22 +159,23 @@ impl Entry {
 }
 
 impl Mds {
-    /// A request arrived: asks which client sent it. `None` if it waits or is answered.
-    #[inline]
-    pub(crate) fn identify<'a>(
+    /// A request arrived: finds the client that sent it, and executes it if it is admitted.
+    pub(crate) fn request(
         &mut self,
         conn: ConnId,
-        request: &'a Request<'a>,
+        request: &Request<'_>,
         effects: &mut MdsEffects,
-    ) -> Option<Incoming<'a>> {
+    ) {
+        self.counters.requests += 1;
         if phase::takes(self, conn, request, effects) {
-            return None;
+            return;
         }
         let client = session::client(&mut self.sessions, conn, request.acked, self.clock.now);
-        if client.is_none() && conn != ConnId::NOBODY {
+        if let Some(client) = client {
+            self.execute::<{ Entry::ARRIVED }>(Incoming { conn, client, request }, effects);
+        } else if conn != ConnId::NOBODY {
             effects.close.push(conn);
         }
-        Some(Incoming { conn, client: client?, request })
     }
 
     /// Asks every question from `ENTRY` on. Returns the admitted request, or why it is refused;

@@ -51,7 +51,8 @@ use metastore::{MovedSubtree, Subtrees};
 use namespace::Namespace;
 use types::{Ino, Map, Moment, Rank, Seq, Span};
 
-pub(crate) use between::{BetweenCx, BetweenNeed, SecondRank};
+use crate::Phase;
+pub(crate) use between::BetweenCx;
 pub(crate) use check::UnderWay;
 use cross_rename::CrossRenames;
 pub(crate) use cross_rename::NamesCx;
@@ -271,6 +272,14 @@ impl Authority {
     /// Notes that a move ended, with which these decoupled subtrees went.
     fn note_ended(&mut self, gone: &[Ino]) {
         self.ended.get_or_insert_default().extend(gone);
+        self.note_plain();
+    }
+
+    /// The list of subtrees was read.
+    pub(crate) fn list_changed(&mut self, namespace: &Namespace, phase: Phase) {
+        if phase == Phase::Active {
+            self.find_other_roots(namespace);
+        }
         self.note_plain();
     }
 

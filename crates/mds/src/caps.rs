@@ -21,6 +21,7 @@
 //! changes: the names of these clients are in the rank's table (`Tables::remembering`) before they
 //! get their first capability.
 
+mod exclusive;
 mod grant;
 mod lease;
 mod revoke;

@@ -218,22 +218,11 @@ impl CheckpointCx<'_> {
     }
 
     pub(crate) fn storing_tables(&mut self) -> TablesCx<'_> {
-        lend!(self => TablesCx {
-            mut: tables, log, store, fetches;
-            ref:;
-            copy: rank;
-            now: self.clock.now,
-        })
+        lend!(self => TablesCx)
     }
 
     pub(crate) fn purging(&mut self) -> PurgeCx<'_> {
-        lend!(self => PurgeCx {
-            mut: purges, opens, namespace, checkpoint, store, counters;
-            ref: log, tables, merges, damage, settings;
-            copy: phase, rank;
-            is_taking_snapshot: self.snapshots.is_any(),
-            now: self.clock.now,
-        })
+        lend!(self => PurgeCx)
     }
 }
 

@@ -11,20 +11,62 @@ use crate::caps::CapsCx;
 use crate::checkpoint::CheckpointCx;
 use crate::fetch::FetchCx;
 use crate::files::FilesCx;
+use crate::health::HealthCx;
 use crate::log::LogCx;
 use crate::merge::MergeCx;
 use crate::merge_request::MergeRequestCx;
+use crate::notice::NoticeCx;
 use crate::op::{AskCx, ChangeCx, SubtreeCx};
 use crate::peers::PeerLine;
 use crate::purge::PurgeCx;
 use crate::recover::RecoveryCx;
 use crate::resend::ResendCx;
+use crate::session::SessionCx;
 use crate::snapshot::SnapshotCx;
 use crate::tables::TablesCx;
 use crate::{Mds, Phase};
 
-/// A context: its fields borrow the fields with the same names, or copy them.
+/// A context: its fields borrow the fields with the same names, or copy them. Contexts that other
+/// contexts hold, too, are written here.
 macro_rules! lend {
+    ($from:ident => ApplyCx) => {
+        lend!($from => ApplyCx {
+            mut: namespace, log, opens, purges;
+            ref: changes;
+            copy:;
+            is_private: $from.settings.private.is_some(),
+            now: $from.clock.now,
+        })
+    };
+    ($from:ident => PurgeCx) => {
+        lend!($from => PurgeCx {
+            mut: purges, opens, namespace, checkpoint, store, counters;
+            ref: log, tables, merges, damage, settings;
+            copy: phase, rank;
+            is_taking_snapshot: $from.snapshots.is_any(),
+            now: $from.clock.now,
+        })
+    };
+    ($from:ident => TablesCx) => {
+        lend!($from => TablesCx {
+            mut: tables, log, store, fetches;
+            ref:;
+            copy: rank;
+            now: $from.clock.now,
+        })
+    };
+    ($from:ident => PlaceCx) => {
+        lend!($from => PlaceCx {
+            mut: authority, fetches, sessions, store, counters;
+            ref: namespace, tables, opens, locks;
+            copy: phase;
+            map: $from.map.as_ref(),
+            now: $from.clock.now,
+        })
+    };
+    ($from:ident => PeerLine) => {
+        PeerLine { map: $from.map.as_ref(), from: $from.rank, term: $from.tables.epoch() }
+    };
     ($from:ident => $context:ident {
         mut: $($changed:ident),*;
         ref: $($read:ident),*;
@@ -41,276 +83,254 @@ macro_rules! lend {
 }
 pub(crate) use lend;
 
-impl Mds {
-    pub(crate) fn balancing(&mut self) -> BalanceCx<'_> {
-        lend!(self => BalanceCx {
-            mut: balance, namespace, counters, store;
-            ref: authority, tables, settings;
-            copy: phase, rank, clock;
-            map: self.map.as_ref(),
-        })
-    }
+/// A context that the server lends.
+macro_rules! context {
+    ($mds:ident: $server:ty => $context:ident $($fields:tt)?) => {
+        impl<'a> $context<'a> {
+            #[inline]
+            pub(crate) fn of($mds: $server) -> Self {
+                lend!($mds => $context $($fields)?)
+            }
+        }
+    };
+}
 
-    pub(crate) fn checkpointing(&mut self) -> CheckpointCx<'_> {
-        self.exporting().base
-    }
+context!(mds: &'a mut Mds => BalanceCx {
+    mut: balance, namespace, counters, store;
+    ref: authority, tables, settings;
+    copy: phase, rank, clock;
+    map: mds.map.as_ref(),
+});
 
-    pub(crate) fn exporting(&mut self) -> ExportCx<'_> {
-        let base = lend!(self => CheckpointCx {
+impl<'a> CheckpointCx<'a> {
+    pub(crate) fn of(mds: &'a mut Mds) -> Self {
+        ExportCx::of(mds).base
+    }
+}
+
+impl<'a> ExportCx<'a> {
+    pub(crate) fn of(mds: &'a mut Mds) -> Self {
+        let base = lend!(mds => CheckpointCx {
             mut: checkpoint, purges, compaction, damage, merges, snapshots, changes, fetches,
                 sessions, namespace, log, tables, opens, authority, store, counters;
             ref: caps, settings;
             copy: phase, rank, clock;
-            is_resend_busy: self.resend.is_busy(),
+            is_resend_busy: mds.resend.is_busy(),
         });
-        ExportCx { base, locks: &mut self.locks, map: self.map.as_ref() }
+        ExportCx { base, locks: &mut mds.locks, map: mds.map.as_ref() }
     }
+}
 
-    pub(crate) fn preloading(&mut self) -> PreloadCx<'_> {
-        let fetching = lend!(self => FetchCx {
+impl<'a> PreloadCx<'a> {
+    pub(crate) fn of(mds: &'a mut Mds) -> Self {
+        let fetching = lend!(mds => FetchCx {
             mut: fetches, sessions, namespace, store, counters, damage;
             ref: settings;
             copy: rank;
-            now: self.clock.now,
-            is_resend_busy: self.resend.is_busy(),
+            now: mds.clock.now,
+            is_resend_busy: mds.resend.is_busy(),
         });
-        PreloadCx { authority: &mut self.authority, fetching }
+        PreloadCx { authority: &mut mds.authority, fetching }
     }
+}
 
-    pub(crate) fn purging(&mut self) -> PurgeCx<'_> {
-        lend!(self => PurgeCx {
-            mut: purges, opens, namespace, checkpoint, store, counters;
-            ref: log, tables, merges, damage, settings;
-            copy: phase, rank;
-            is_taking_snapshot: self.snapshots.is_any(),
-            now: self.clock.now,
-        })
-    }
+context!(mds: &'a mut Mds => PurgeCx);
 
-    #[inline]
-    pub(crate) fn asking(&mut self) -> AskCx<'_> {
-        lend!(self => AskCx {
-            mut: namespace, sessions, counters;
-            ref: tables, authority, log;
-            copy:;
-        })
-    }
+context!(mds: &'a mut Mds => AskCx {
+    mut: namespace, sessions, counters;
+    ref: tables, authority, log;
+    copy:;
+});
 
-    #[inline]
-    pub(crate) fn changing(&mut self) -> ChangeCx<'_> {
-        lend!(self => ChangeCx {
-            mut: tables, counters;
-            ref: sessions, authority;
-            copy: rank;
-            apply: lend!(self => ApplyCx {
-                mut: namespace, log, opens, purges;
-                ref: changes;
-                copy:;
-                is_private: self.settings.private.is_some(),
-                now: self.clock.now,
-            }),
-            time: self.clock.time,
-        })
-    }
+context!(mds: &'a mut Mds => ChangeCx {
+    mut: tables, counters;
+    ref: sessions, authority;
+    copy: rank;
+    apply: lend!(mds => ApplyCx),
+    time: mds.clock.time,
+});
 
-    pub(crate) fn subtrees(&mut self) -> SubtreeCx<'_> {
-        let refusing = self.refusing();
-        lend!(self => SubtreeCx {
+impl<'a> SubtreeCx<'a> {
+    pub(crate) fn of(mds: &'a mut Mds) -> Self {
+        let refusing = mds.phase.refusing(&mds.log);
+        lend!(mds => SubtreeCx {
             mut: namespace, log, tables, merges, sessions, store, counters, unrestored;
             ref: authority;
             copy: clock;
             refusing: refusing,
         })
     }
+}
 
-    pub(crate) fn places(&self) -> Places<'_> {
-        lend!(self => Places {
-            mut:;
-            ref: authority, namespace, tables, opens, locks;
-            copy:;
-            map: self.map.as_ref(),
-        })
-    }
+context!(mds: &'a Mds => Places {
+    mut:;
+    ref: authority, namespace, tables, opens, locks;
+    copy:;
+    map: mds.map.as_ref(),
+});
 
-    pub(crate) fn placing(&mut self) -> PlaceCx<'_> {
-        lend!(self => PlaceCx {
-            mut: authority, fetches, sessions, store, counters;
-            ref: namespace, tables, opens, locks;
-            copy: phase;
-            map: self.map.as_ref(),
-            now: self.clock.now,
-        })
-    }
+context!(mds: &'a Mds => HealthCx {
+    mut:;
+    ref: health, balance, damage, log, caps, settings, namespace;
+    copy:;
+    now: mds.clock.now,
+});
 
-    pub(crate) fn listing(&mut self) -> ListCx<'_> {
-        lend!(self => ListCx {
-            mut: authority, namespace, fetches, store;
-            ref: opens;
-            copy:;
-            now: self.clock.now,
-        })
-    }
+context!(mds: &'a Mds => PeerLine);
 
-    pub(crate) fn importing(&mut self) -> ImportCx<'_> {
-        lend!(self => ImportCx {
-            mut: authority, namespace, log, tables, merges, fetches, store, counters;
-            ref: sessions, settings;
-            copy: clock;
-            is_active: self.phase == Phase::Active,
-        })
-    }
+context!(mds: &'a mut Mds => NoticeCx {
+    mut: noticed;
+    ref: health, log, tables;
+    copy: phase;
+    now: mds.clock.now,
+});
 
-    pub(crate) fn under_way(&self) -> UnderWay {
+context!(mds: &'a mut Mds => SessionCx {
+    mut: sessions, early, resend, merges, log;
+    ref: tables;
+    copy: phase;
+    now: mds.clock.now,
+});
+
+context!(mds: &'a mut Mds => PlaceCx);
+
+context!(mds: &'a mut Mds => ListCx {
+    mut: authority, namespace, fetches, store;
+    ref: opens;
+    copy:;
+    now: mds.clock.now,
+});
+
+context!(mds: &'a mut Mds => ImportCx {
+    mut: authority, namespace, log, tables, merges, fetches, store, counters;
+    ref: sessions, settings;
+    copy: clock;
+    is_active: mds.phase == Phase::Active,
+});
+
+impl UnderWay {
+    pub(crate) fn of(mds: &Mds) -> Self {
         UnderWay {
-            is_taking_snapshot: self.snapshots.is_any(),
-            is_changing_policy: !self.changes.is_empty(),
+            is_taking_snapshot: mds.snapshots.is_any(),
+            is_changing_policy: !mds.changes.is_empty(),
         }
     }
+}
 
-    pub(crate) fn reshaping(&mut self) -> ReshapeCx<'_> {
-        let (under_way, refusing) = (self.under_way(), self.refusing());
-        lend!(self => ReshapeCx {
+impl<'a> ReshapeCx<'a> {
+    pub(crate) fn of(mds: &'a mut Mds) -> Self {
+        let (under_way, refusing) = (UnderWay::of(mds), mds.phase.refusing(&mds.log));
+        lend!(mds => ReshapeCx {
             mut: authority, tables, fetches, balance, store, counters;
             ref: locks, settings;
             copy: phase;
-            apply: lend!(self => ApplyCx {
-                mut: namespace, log, opens, purges;
-                ref: changes;
-                copy:;
-                is_private: self.settings.private.is_some(),
-                now: self.clock.now,
-            }),
-            map: self.map.as_ref(),
+            apply: lend!(mds => ApplyCx),
+            map: mds.map.as_ref(),
             under_way: under_way,
             refusing: refusing,
-            time: self.clock.time,
-            is_resend_busy: self.resend.is_busy(),
+            time: mds.clock.time,
+            is_resend_busy: mds.resend.is_busy(),
         })
     }
+}
 
-    pub(crate) fn storing_tables(&mut self) -> TablesCx<'_> {
-        lend!(self => TablesCx {
-            mut: tables, log, store, fetches;
-            ref:;
-            copy: rank;
-            now: self.clock.now,
-        })
+context!(mds: &'a mut Mds => TablesCx);
+
+context!(mds: &'a mut Mds => FilesCx {
+    mut: opens, locks, caps, fetches, namespace, log, purges, store, counters;
+    ref: sessions, settings, changes;
+    copy: clock;
+});
+
+impl<'a> FetchCx<'a> {
+    pub(crate) fn of(mds: &'a mut Mds) -> Self {
+        PreloadCx::of(mds).fetching
     }
+}
 
-    pub(crate) fn files(&mut self) -> FilesCx<'_> {
-        lend!(self => FilesCx {
-            mut: opens, locks, caps, fetches, namespace, log, purges, store, counters;
-            ref: sessions, settings, changes;
-            copy: clock;
-        })
-    }
-
-    pub(crate) fn fetching(&mut self) -> FetchCx<'_> {
-        self.preloading().fetching
-    }
-
-    pub(crate) fn capabilities(&mut self) -> CapsCx<'_> {
+impl<'a> CapsCx<'a> {
+    pub(crate) fn of(mds: &'a mut Mds) -> Self {
         let may_grant_exclusive =
-            !self.snapshots.is_any() && !self.is_private() && !self.settings.read_only;
-        lend!(self => CapsCx {
+            !mds.snapshots.is_any() && mds.settings.private.is_none() && !mds.settings.read_only;
+        lend!(mds => CapsCx {
             mut: caps, leases, fetches, sessions, tables, namespace, counters;
             ref: opens, authority, settings;
             copy:;
-            now: self.clock.now,
-            is_merging: self.merges.is_busy(),
-            is_changing_policy: !self.changes.is_empty(),
+            now: mds.clock.now,
+            is_merging: mds.merges.is_busy(),
+            is_changing_policy: !mds.changes.is_empty(),
             may_grant_exclusive: may_grant_exclusive,
         })
     }
+}
 
-    pub(crate) fn merging(&mut self) -> MergeCx<'_> {
-        lend!(self => MergeCx {
-            mut: merges, namespace, log, tables, purges, opens, authority, store, counters;
-            ref: settings;
-            copy: clock;
-        })
-    }
+context!(mds: &'a mut Mds => MergeCx {
+    mut: merges, namespace, log, tables, purges, opens, authority, store, counters;
+    ref: settings;
+    copy: clock;
+});
 
-    pub(crate) fn merge_requests(&mut self) -> MergeRequestCx<'_> {
-        lend!(self => MergeRequestCx {
-            mut: merge_requests, fetches, counters;
-            ref: sessions, tables, namespace, settings;
-            copy:;
-            now: self.clock.now,
-        })
-    }
+context!(mds: &'a mut Mds => MergeRequestCx {
+    mut: merge_requests, fetches, counters;
+    ref: sessions, tables, namespace, settings;
+    copy:;
+    now: mds.clock.now,
+});
 
-    pub(crate) fn recovering(&mut self) -> RecoveryCx<'_> {
-        lend!(self => RecoveryCx {
-            mut: recovery, namespace, tables, sessions, log, merges, purges, checkpoint, damage,
-                authority, store, counters;
-            ref: settings;
-            copy: rank, clock;
-        })
-    }
+context!(mds: &'a mut Mds => RecoveryCx {
+    mut: recovery, namespace, tables, sessions, log, merges, purges, checkpoint, damage,
+        authority, store, counters;
+    ref: settings;
+    copy: rank, clock;
+});
 
-    pub(crate) fn resending(&mut self) -> ResendCx<'_> {
-        lend!(self => ResendCx {
-            mut: resend, early, sessions, counters, phase;
-            ref: namespace, tables, settings;
-            copy:;
-            now: self.clock.now,
-        })
-    }
+context!(mds: &'a mut Mds => ResendCx {
+    mut: resend, early, sessions, counters, phase;
+    ref: namespace, tables, settings;
+    copy:;
+    now: mds.clock.now,
+});
 
-    pub(crate) fn snapshotting(&mut self) -> SnapshotCx<'_> {
-        lend!(self => SnapshotCx {
-            mut: snapshots, namespace, fetches, store, counters;
-            ref: checkpoint, merges, authority;
-            copy: phase, clock;
-        })
-    }
+context!(mds: &'a mut Mds => SnapshotCx {
+    mut: snapshots, namespace, fetches, store, counters;
+    ref: checkpoint, merges, authority;
+    copy: phase, clock;
+});
 
-    pub(crate) fn names(&mut self) -> NamesCx<'_> {
-        let under_way = self.under_way();
-        lend!(self => NamesCx {
+impl<'a> NamesCx<'a> {
+    pub(crate) fn of(mds: &'a mut Mds) -> Self {
+        let under_way = UnderWay::of(mds);
+        lend!(mds => NamesCx {
             mut: authority, namespace, sessions, log, counters;
             ref: tables, opens, locks, changes, settings;
             copy: clock;
-            line: PeerLine { map: self.map.as_ref(), from: self.rank, term: self.tables.epoch() },
             under_way: under_way,
-            is_active: self.phase == Phase::Active,
+            line: lend!(mds => PeerLine),
+            is_active: mds.phase == Phase::Active,
             needs: Vec::new(),
         })
     }
-
-    pub(crate) fn logging(&mut self) -> LogCx<'_> {
-        lend!(self => LogCx {
-            mut: log, store, counters;
-            ref: sessions, settings;
-            copy: rank;
-            now: self.clock.now,
-        })
-    }
 }
 
-impl<'a> BetweenCx<'a> {
-    pub(crate) fn of(mds: &'a mut Mds) -> Self {
-        let line = PeerLine { map: mds.map.as_ref(), from: mds.rank, term: mds.tables.epoch() };
-        let base = lend!(mds => PlaceCx {
-            mut: authority, fetches, sessions, store, counters;
-            ref: namespace, tables, opens, locks;
-            copy: phase;
-            map: mds.map.as_ref(),
-            now: mds.clock.now,
-        });
-        BetweenCx { base, line }
-    }
-}
+context!(mds: &'a mut Mds => BetweenCx {
+    mut:;
+    ref:;
+    copy:;
+    base: lend!(mds => PlaceCx),
+    line: lend!(mds => PeerLine),
+});
 
-impl<'a> ReserveCx<'a> {
-    pub(crate) fn of(mds: &'a mut Mds) -> Self {
-        lend!(mds => ReserveCx {
-            mut: authority, store;
-            ref:;
-            copy: phase;
-            line: PeerLine { map: mds.map.as_ref(), from: mds.rank, term: mds.tables.epoch() },
-            now: mds.clock.now,
-        })
-    }
-}
+context!(mds: &'a mut Mds => ReserveCx {
+    mut: authority, store;
+    ref:;
+    copy: phase;
+    line: lend!(mds => PeerLine),
+    now: mds.clock.now,
+});
+
+context!(mds: &'a mut Mds => LogCx {
+    mut: log, store, counters;
+    ref: sessions, settings;
+    copy: rank;
+    now: mds.clock.now,
+});

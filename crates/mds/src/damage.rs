@@ -13,8 +13,6 @@ use namespace::Namespace;
 use types::{Errno, Error, Ino, Seq};
 use wire::Warning;
 
-use crate::Mds;
-
 /// Damaged directories that are remembered; withheld ones are remembered beyond this limit.
 const KNOWN_MAX: usize = 1024;
 
@@ -111,33 +109,19 @@ impl Damage {
     pub(crate) fn keeps_journal(&self) -> bool {
         self.all_withheld().next().is_some()
     }
-}
 
-impl Mds {
-    /// Warnings for the administrator about the store.
-    pub(crate) fn store_warnings(&self) -> impl Iterator<Item = Warning> {
-        let read_only = self.settings.read_only.then(|| Warning {
-            code: "READ_ONLY".into(),
-            text: "was started with --read-only: changes fail with EROFS".into(),
-            remedy: "`cudele down` and `cudele up` allow changes".into(),
-        });
-        self.directory_warning().into_iter().chain(read_only)
-    }
-
-    fn directory_warning(&self) -> Option<Warning> {
-        let (dir, damaged) = self.damage.dirs.iter().next()?;
-        let path = self.namespace.path_of(*dir).map(|path| path.to_string());
+    /// A warning for the administrator, if a directory is damaged.
+    pub(crate) fn warning(&self, namespace: &Namespace) -> Option<Warning> {
+        let (dir, damaged) = self.dirs.iter().next()?;
+        let path = namespace.path_of(*dir).map(|path| path.to_string());
         let path = path.unwrap_or_else(|| format!("directory {}", dir.0));
-        let others = match self.damage.dirs.len() {
+        let others = match self.dirs.len() {
             1 => String::new(),
             more => format!(", and {} more directories", more - 1),
         };
         let Error { subject, cause, .. } = &damaged.error;
-        let retained_from = if self.damage.keeps_journal() {
-            "; the journal keeps what was changed there"
-        } else {
-            ""
-        };
+        let retained_from =
+            if self.keeps_journal() { "; the journal keeps what was changed there" } else { "" };
         Some(Warning {
             code: "DIRECTORY_DAMAGED".into(),
             text: format!("{path} cannot be read{others}: {subject}: {cause}{retained_from}"),

@@ -40,12 +40,6 @@ pub(crate) struct FilesCx<'a> {
 
 impl FilesCx<'_> {
     fn applying(&mut self) -> ApplyCx<'_> {
-        lend!(self => ApplyCx {
-            mut: namespace, log, opens, purges;
-            ref: changes;
-            copy:;
-            is_private: self.settings.private.is_some(),
-            now: self.clock.now,
-        })
+        lend!(self => ApplyCx)
     }
 }

@@ -4,10 +4,15 @@
 //! Removals, checkpoints and a clean stop use the reserve of the store. So the server rejects every
 //! request that adds to the store from the first byte of the reserve on.
 
+use namespace::Namespace;
 use types::{Errno, Moment, Span};
 use wire::Warning;
 
-use crate::{Mds, Phase};
+use crate::balance::Balance;
+use crate::caps::Caps;
+use crate::damage::Damage;
+use crate::log::Log;
+use crate::{Phase, Settings};
 
 /// A journal write, or the answer of a client to a revoke, is slow after this time.
 const SLOW_AFTER: Span = Span::from_millis(5000);
@@ -48,6 +53,10 @@ pub(crate) struct Health {
 }
 
 impl Health {
+    pub(crate) fn note_room(&mut self, room: Room) {
+        self.room = room;
+    }
+
     /// The room of the store.
     pub(crate) fn room(&self) -> &Room {
         &self.room
@@ -63,23 +72,37 @@ fn warning(code: &str, text: String, remedy: &str) -> Warning {
     Warning { code: code.to_owned(), text, remedy: remedy.to_owned() }
 }
 
-impl Mds {
-    pub(crate) fn note_room(&mut self, room: Room) {
-        self.health.room = room;
-    }
-
+impl Phase {
     /// The reason for rejecting all changes, if there is one.
     #[inline]
-    pub(crate) fn refusing(&self) -> Option<Errno> {
-        if self.phase == Phase::Stopping { Some(Errno::Again) } else { self.log.failed() }
+    pub(crate) fn refusing(self, log: &Log) -> Option<Errno> {
+        if self == Self::Stopping { Some(Errno::Again) } else { log.failed() }
     }
+}
 
+/// All that a server reports conditions of.
+pub(crate) struct HealthCx<'a> {
+    pub(crate) health: &'a Health,
+    pub(crate) balance: &'a Balance,
+    pub(crate) damage: &'a Damage,
+    pub(crate) log: &'a Log,
+    pub(crate) caps: &'a Caps,
+    pub(crate) settings: &'a Settings,
+    pub(crate) namespace: &'a Namespace,
+    pub(crate) now: Moment,
+}
+
+impl HealthCx<'_> {
     /// The conditions that hold now.
     pub(crate) fn warnings(&self) -> Vec<Warning> {
         let mut found = self.balance.warnings();
         found.extend(self.store_warning());
-        found.extend(self.store_warnings());
-        let now = self.clock.now;
+        found.extend(self.damage.warning(self.namespace));
+        if self.settings.read_only {
+            let text = "was started with --read-only: changes fail with EROFS".into();
+            found.push(warning("READ_ONLY", text, "`cudele down` and `cudele up` allow changes"));
+        }
+        let now = self.now;
         if let Some(since) = self.log.oldest_write().filter(|at| now.since(*at) >= SLOW_AFTER) {
             let seconds = now.since(since).0 / 1_000_000_000;
             let text = format!("the object store has not finished a write for {seconds} s");
@@ -97,7 +120,7 @@ impl Mds {
     }
 
     fn store_warning(&self) -> Option<Warning> {
-        let room = &self.health.room;
+        let room = self.health.room();
         let failed = self.log.failed();
         let mib = |bytes: u64| bytes >> 20;
         if room.read_only || failed == Some(Errno::ReadOnly) {

@@ -35,6 +35,7 @@ mod effects;
 mod fetch;
 mod files;
 mod health;
+mod inputs;
 mod leases;
 mod locks;
 mod log;
@@ -56,7 +57,6 @@ mod settings;
 mod snapshot;
 mod stop;
 mod store;
-mod stored;
 mod tables;
 mod transfer;
 mod validate;
@@ -78,18 +78,19 @@ pub use settings::{CHOSEN, Settings};
 pub use tables::{NextNumbers, RankTable};
 
 use authority::Authority;
-use balance::Balance;
-use caps::Caps;
-use checkpoint::Checkpoint;
+use balance::{Balance, BalanceCx};
+use caps::{Caps, CapsCx};
+use checkpoint::{Checkpoint, CheckpointCx};
 use compaction::Compaction;
 use damage::Damage;
-use fetch::Fetches;
-use health::Health;
+use fetch::{FetchCx, Fetches};
+use health::{Health, HealthCx};
 use leases::{Leases, Terms};
 use locks::Locks;
-use log::Log;
-use merge::Merges;
-use merge_request::MergeRequests;
+use log::{Log, LogCx};
+use merge::{MergeCx, Merges};
+use merge_request::{MergeRequestCx, MergeRequests};
+use notice::NoticeCx;
 use opens::Opens;
 use peers::Peers;
 use purge::Purges;
@@ -99,7 +100,7 @@ use search::Search;
 use session::Sessions;
 use snapshot::Snapshots;
 use store::{StoreOps, Waiting};
-use tables::Tables;
+use tables::{Tables, TablesCx};
 
 /// The inputs of a metadata server.
 #[derive(Debug)]
@@ -142,6 +143,16 @@ enum Phase {
     Active,
     Stopping,
     Stopped,
+}
+
+impl Phase {
+    fn state(self) -> MdsState {
+        match self {
+            Self::Recovering | Self::Reconnecting { .. } => MdsState::Replaying,
+            Self::Active => MdsState::Active,
+            Self::Stopping | Self::Stopped => MdsState::Stopping,
+        }
+    }
 }
 
 /// See the crate documentation.
@@ -250,11 +261,14 @@ impl Mds {
             MdsInput::FromMonitor(message) => self.monitor_message(message, effects),
             MdsInput::Stored(token, result) => self.stored(token, result, effects),
             MdsInput::ResourceUse(vitals) => self.balance.note_vitals(vitals),
-            MdsInput::Room(room) => self.note_room(room),
-            MdsInput::Answered(answer) => self.balancer_answered(&answer, effects),
+            MdsInput::Room(room) => self.health.note_room(room),
+            MdsInput::Answered(answer) => BalanceCx::of(self).answered(&answer, effects),
             MdsInput::Work => self.work(effects),
             MdsInput::Tick => self.tick(effects),
             MdsInput::Terminate => self.terminate(effects),
+        }
+        if std::mem::take(&mut self.balance.is_news) {
+            self.monitor_connected(effects);
         }
         loop {
             if self.fetches.is_any_woken() {
@@ -273,10 +287,8 @@ impl Mds {
                 break;
             }
         }
-        if !effects.to_balancer.is_empty() {
-            for (tid, result) in std::mem::take(&mut effects.to_balancer) {
-                self.balancing().moved(tid, result, effects);
-            }
+        for (tid, result) in std::mem::take(&mut effects.to_balancer) {
+            BalanceCx::of(self).moved(tid, result, effects);
         }
         // The answer to a question of this rank itself may lead to another one.
         while !effects.to_askers.is_empty() {
@@ -285,17 +297,27 @@ impl Mds {
             }
         }
         if self.log.is_pending() {
-            let hurry = self.is_journal_wanted();
+            // A part of the server waits for the journal.
+            let hurry = self.phase == Phase::Stopping
+                || self.merges.wants_journal()
+                || (!self.authority.is_plain() && self.authority.wants_journal())
+                || self.checkpoint.wants_journal(self.log.safe());
             if hurry || self.log.is_due(self.clock.now, &self.settings) {
-                self.logging().step(hurry, effects);
+                LogCx::of(self).step(hurry, effects);
             }
         }
         if self.phase == Phase::Stopping {
-            self.try_stop(effects);
+            let has_work = self.has_work();
+            if CheckpointCx::of(self).try_stop(has_work, effects) {
+                self.phase = Phase::Stopped;
+            }
         }
         // A server that gives up ends in the middle of what it does.
-        if cfg!(debug_assertions) && effects.fatal.is_none() {
-            self.validate_sometimes();
+        if cfg!(debug_assertions)
+            && effects.fatal.is_none()
+            && validate::is_due(&mut self.unvalidated, &self.namespace, &self.sessions)
+        {
+            self.validate();
         }
     }
 
@@ -320,6 +342,36 @@ impl Mds {
         self.phase == Phase::Active
     }
 
+    /// Whether the server is about to end: optional work should be left out.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        matches!(self.phase, Phase::Stopping | Phase::Stopped)
+    }
+
+    /// Whether a merge is under way, or one that a crash interrupted is to be finished: other
+    /// clients may see a part of it.
+    #[must_use]
+    pub fn is_merging(&self) -> bool {
+        self.merges.is_any()
+    }
+
+    /// Whether there is something to be merged, and room for it.
+    fn may_merge(&self) -> bool {
+        self.merges.has_work()
+            && !self.snapshots.is_frozen()
+            && (self.phase != Phase::Active
+                || !self.checkpoint.merge_lacks_room(&self.namespace, &self.merges, &self.settings))
+    }
+
+    /// Checks the invariants of the server, between two inputs. The time that this takes grows
+    /// with the state of the server.
+    ///
+    /// # Panics
+    /// If one of them does not hold. The message names the invariant.
+    pub fn validate(&self) {
+        validate::check(self);
+    }
+
     /// The namespace, for inspection.
     #[must_use]
     pub fn namespace(&self) -> &Namespace {
@@ -332,69 +384,6 @@ impl Mds {
         self.counters.list(self)
     }
 
-    /// Whether a part of the server waits for the journal.
-    fn is_journal_wanted(&self) -> bool {
-        self.phase == Phase::Stopping
-            || self.merges.wants_journal()
-            || (!self.authority.is_plain() && self.authority.wants_journal())
-            || self.checkpoint.wants_journal(self.log.safe())
-    }
-
-    fn balancer_answered(&mut self, answer: &balancer::BalancerAnswer, effects: &mut MdsEffects) {
-        self.balancing().answered(answer, effects);
-        if std::mem::take(&mut self.balance.is_news) {
-            self.last_beacon = None;
-            self.beacon_tick(effects);
-        }
-    }
-
-    fn message(&mut self, conn: ConnId, message: Message<'_>, effects: &mut MdsEffects) {
-        match message {
-            Message::Hello(hello) => self.hello(conn, hello, effects),
-            Message::Request(request) => self.request(conn, &request, effects),
-            Message::Batch(batch) => self.batch(conn, batch, effects),
-            Message::Chunk { tid, bytes } => self.chunk(conn, tid, bytes, effects),
-            Message::Peer(peer) => self.peer_message(conn, *peer, effects),
-            Message::Welcome(_)
-            | Message::Reply(_)
-            | Message::MonRequest { .. }
-            | Message::MonReply { .. }
-            | Message::Beacon(_)
-            | Message::Map(_)
-            | Message::Moved { .. }
-            | Message::Recall { .. }
-            | Message::Revoke { .. }
-            | Message::Heartbeat(_)
-            | Message::Balanced(_)
-            | Message::Stop => effects.close.push(conn),
-        }
-    }
-
-    fn monitor_message(&mut self, message: Message<'_>, effects: &mut MdsEffects) {
-        match message {
-            Message::Map(map) => {
-                self.map = Some(*map);
-                self.balancing().note_balancer();
-            }
-            Message::Heartbeat(bytes) => self.balancing().note_heartbeat(bytes),
-            Message::Stop => self.terminate(effects),
-            Message::Request(request) => self.request(ConnId::MONITOR, &request, effects),
-            Message::Hello(_)
-            | Message::Welcome(_)
-            | Message::Reply(_)
-            | Message::Chunk { .. }
-            | Message::MonRequest { .. }
-            | Message::MonReply { .. }
-            | Message::Peer(_)
-            | Message::Moved { .. }
-            | Message::Recall { .. }
-            | Message::Revoke { .. }
-            | Message::Batch(_)
-            | Message::Balanced(_)
-            | Message::Beacon(_) => {}
-        }
-    }
-
     /// Bounded background work, the most urgent first.
     fn work(&mut self, effects: &mut MdsEffects) {
         if self.fetches.has_work() {
@@ -402,7 +391,7 @@ impl Mds {
         } else if self.may_merge() {
             self.merge_step(effects);
         } else if self.checkpoint.has_work() {
-            self.checkpointing().step(effects);
+            CheckpointCx::of(self).step(effects);
         }
     }
 
@@ -412,45 +401,40 @@ impl Mds {
             self.search_on(effects);
         }
         self.stop_waiting_if_complete(effects);
-        self.fetching().tick(effects);
-        self.logging().tick(effects);
-        self.storing_tables().tick(effects);
-        self.checkpointing().tick(effects);
-        self.checkpointing().purge_tick(effects);
-        self.end_silent(effects);
-        self.merge_requests().tick();
-        self.checkpointing().evict_tick();
-        self.checkpointing().compact_next(effects);
+        FetchCx::of(self).tick(effects);
+        LogCx::of(self).tick(effects);
+        TablesCx::of(self).tick(effects);
+        CheckpointCx::of(self).tick(effects);
+        CheckpointCx::of(self).purge_tick(effects);
+        // They got a recall of a file and did not answer.
+        for client in self.opens.silent(self.clock.now) {
+            self.close(client, effects);
+        }
+        MergeRequestCx::of(self).tick();
+        CheckpointCx::of(self).evict_tick();
+        CheckpointCx::of(self).compact_next(effects);
         self.authority_tick(effects);
-        self.balancing().tick(effects);
+        BalanceCx::of(self).tick(effects);
         self.begin_moves(effects);
         if self.is_active() && !self.resend.is_busy() {
-            self.merging().finish_interrupted(effects);
+            MergeCx::of(self).finish_interrupted(effects);
         }
         if self.is_active() {
             self.sessions.forget_gone(self.clock.now);
         }
         // A merge that is ended before the server stops may wait for clients, too.
         if matches!(self.phase, Phase::Active | Phase::Stopping) {
-            self.capabilities().tick();
+            CapsCx::of(self).tick();
             if self.caps.is_ending && !self.caps.is_any_exclusive() && self.is_active() {
                 self.terminate(effects);
             }
         }
         self.beacon_tick(effects);
-        self.notice_tick(effects);
+        NoticeCx::of(self).tick(effects);
     }
 
-    fn state(&self) -> MdsState {
-        match self.phase {
-            Phase::Recovering | Phase::Reconnecting { .. } => MdsState::Replaying,
-            Phase::Active => MdsState::Active,
-            Phase::Stopping | Phase::Stopped => MdsState::Stopping,
-        }
-    }
-
-    fn beacon_tick(&mut self, effects: &mut MdsEffects) {
-        let state = self.state();
+    pub(crate) fn beacon_tick(&mut self, effects: &mut MdsEffects) {
+        let state = self.phase.state();
         let due = self.last_beacon.is_none_or(|(at, last)| {
             last != state || self.clock.now.since(at) >= self.settings.beacon_interval
         });
@@ -466,7 +450,7 @@ impl Mds {
             pid: self.settings.pid,
             counters: self.counters.list(self),
             decoupled: self.tables.decoupled_list(&self.namespace),
-            warnings: self.warnings(),
+            warnings: HealthCx::of(self).warnings(),
             given_up: self.balance.given_up(),
         };
         Message::Beacon(beacon).append_frame(&mut effects.to_monitor);

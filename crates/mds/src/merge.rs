@@ -20,7 +20,7 @@ mod step;
 mod validate;
 mod verify;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 use journal::{Create, Event, JournalError, Mark, segment};
 use namespace::{CreateBatch, Namespace, TrialNamespace};
@@ -28,14 +28,12 @@ use types::{ClientId, Clock, Cred, Errno, Ino, InoRange, Map, Moment, Seq, Set};
 use wire::{Failure, MergeFlags, MergeReport};
 
 use crate::authority::Authority;
-use crate::fetch::Waiter;
 use crate::log::Log;
 use crate::opens::Opens;
 use crate::purge::Purges;
-use crate::search::Goal;
 use crate::store::StoreOps;
 use crate::tables::{GivenBack, Tables};
-use crate::{Counters, Mds, MdsEffects, Phase, ReplyTo, Settings};
+use crate::{Counters, MdsEffects, ReplyTo, Settings};
 use attach::Runs;
 use check::Absent;
 pub(crate) use interrupted::Unfinished;
@@ -310,73 +308,5 @@ impl Merges {
     /// A client still caches something of that subtree.
     pub(crate) fn waits_for_clients(&mut self) {
         self.waiting = true;
-    }
-}
-
-impl Mds {
-    /// Whether a merge is under way, or one that a crash interrupted is to be finished: other
-    /// clients may see a part of it.
-    #[must_use]
-    pub fn is_merging(&self) -> bool {
-        self.merges.is_any()
-    }
-
-    /// Whether there is something to be merged, and room for it.
-    pub(crate) fn may_merge(&self) -> bool {
-        self.merges.has_work()
-            && !self.snapshots.is_frozen()
-            && (self.phase != Phase::Active
-                || !self.checkpoint.merge_lacks_room(&self.namespace, &self.merges, &self.settings))
-    }
-
-    /// Continues the merge at the head of the queue, and has other parts do what it needs.
-    pub(crate) fn merge_step(&mut self, effects: &mut MdsEffects) {
-        loop {
-            match self.merging().step(effects) {
-                None => return,
-                Some(MergeNeed::Forgotten(subtree)) => {
-                    let caches = self.capabilities().revoke_below(ClientId(0), subtree, effects);
-                    let Some(dir) = caches else {
-                        self.merges.forgotten();
-                        continue;
-                    };
-                    self.merges.waits_for_clients();
-                    return self.fetches.merge_waits_until_returned(dir);
-                }
-                Some(MergeNeed::Directory(dir)) => {
-                    return self.fetching().wait_for_whole(dir, Waiter::Merge, effects);
-                }
-                Some(MergeNeed::Inode { subtree, ino }) => {
-                    // The root of a released subtree may have to be searched itself.
-                    let is_known = self.namespace.is_anchored(subtree);
-                    let top = if is_known { subtree } else { Ino::ROOT };
-                    let wanted = BTreeSet::from([ino]);
-                    return self.search_for(Goal::Merge(ino), top, wanted, effects);
-                }
-                Some(MergeNeed::Stored(flush)) => {
-                    return self.checkpointing().flush_subtree(flush, effects);
-                }
-                Some(MergeNeed::AttachRoot { subtree, root, ranges }) => {
-                    return self.checkpointing().attach_root(subtree, root, ranges, effects);
-                }
-                Some(MergeNeed::End) => return self.finish_merges(effects),
-            }
-        }
-    }
-
-    /// Answers merges that are applied, once they are as durable as promised.
-    pub(crate) fn finish_merges(&mut self, effects: &mut MdsEffects) {
-        while let Some(MergeEnd { merged, then }) = self.merging().end_next(effects) {
-            if let Some(Merged { seq, subtree, object }) = merged {
-                self.checkpointing().note_merge(seq, subtree, &object);
-            }
-            match then {
-                Some(MergeThen::Store(flush)) => {
-                    self.checkpointing().flush_subtree(flush, effects);
-                }
-                Some(MergeThen::Release(release)) => self.release_merged(release, effects),
-                None => {}
-            }
-        }
     }
 }

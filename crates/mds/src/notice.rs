@@ -6,9 +6,12 @@
 use std::fmt;
 
 use metastore::{StoreNotice, StoreWatch};
-use types::{Epoch, Seq};
+use types::{Epoch, Moment, Seq};
 
-use crate::{Mds, MdsEffects, Phase};
+use crate::health::Health;
+use crate::log::Log;
+use crate::tables::Tables;
+use crate::{MdsEffects, Phase};
 
 /// An event of a metadata server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,8 +69,18 @@ pub(crate) struct Noticed {
     is_full: bool,
 }
 
-impl Mds {
-    pub(crate) fn notice_tick(&mut self, effects: &mut MdsEffects) {
+/// The notices, with all that they report.
+pub(crate) struct NoticeCx<'a> {
+    pub(crate) noticed: &'a mut Noticed,
+    pub(crate) health: &'a Health,
+    pub(crate) log: &'a Log,
+    pub(crate) tables: &'a Tables,
+    pub(crate) phase: Phase,
+    pub(crate) now: Moment,
+}
+
+impl NoticeCx<'_> {
+    pub(crate) fn tick(&mut self, effects: &mut MdsEffects) {
         let is_new =
             |before: Phase| std::mem::discriminant(&before) != std::mem::discriminant(&self.phase);
         if self.noticed.phase.is_none_or(is_new) {
@@ -80,7 +93,7 @@ impl Mds {
                 Phase::Stopping => Some(MdsNotice::Stopping),
             });
         }
-        effects.notices.extend(self.noticed.store.notice(self.clock.now).map(MdsNotice::Store));
+        effects.notices.extend(self.noticed.store.notice(self.now).map(MdsNotice::Store));
         if let Some(available) = self.health.full() {
             if !std::mem::replace(&mut self.noticed.is_full, true) {
                 effects.notices.push(MdsNotice::Full { available });

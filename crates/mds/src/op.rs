@@ -1,34 +1,39 @@
 //! Requests: from a message to a reply.
 
 mod adopt;
-mod async_ops;
 mod change;
 mod policy;
 mod question;
 mod store_first;
 mod subtree;
-mod subtree_route;
 mod touched;
 
 pub(crate) use adopt::Adopting;
 use namespace::Refusal;
 pub(crate) use policy::next_policy_stores;
-pub(crate) use store_first::{Change, drop_change, is_in_change};
+use store_first::take_stored;
+pub(crate) use store_first::{Change, change_stored, drop_change, is_in_change};
+use subtree::Begun;
 pub(crate) use subtree::{Release, SubtreeCx, is_about_all};
 pub(crate) use touched::{place_of, touched, way};
-use types::{ConnId, Errno, Ino, Seq, Timestamp};
-use wire::{
-    AdminOp, Answer, Batch, ChangeOp, Failure, Grants, JobOp, Op, RankOp, Request, SessionOp,
-};
+use types::{ClientId, ConnId, Errno, Ino, Seq, Timestamp};
+use wire::{AdminOp, Answer, ChangeOp, Failure, Grants, JobOp, Op, RankOp, Request, SessionOp};
 
-use crate::admission::{Admitted, Entry, Incoming};
-use crate::authority::Placed;
+use crate::admission::{Admitted, Incoming};
+use crate::authority::{ExportCx, ImportCx, PlaceCx, Placed, Places, ReshapeCx};
+use crate::caps::CapsCx;
+use crate::checkpoint::CheckpointCx;
+use crate::fetch::FetchCx;
+use crate::files::FilesCx;
 use crate::log::HeldReply;
+use crate::merge::MergeCx;
+use crate::merge_request::MergeRequestCx;
+use crate::resend::ResendCx;
 use crate::session::Remembered;
+use crate::snapshot::SnapshotCx;
 use crate::tables::Held;
 use crate::{Mds, MdsEffects};
-use change::Again;
-pub(crate) use change::ChangeCx;
+pub(crate) use change::{Again, ChangeCx};
 pub(crate) use question::AskCx;
 
 /// The result of an executed request.
@@ -85,43 +90,8 @@ impl From<Errno> for Refused {
 }
 
 impl Mds {
-    /// Executes the operations that a client has answered itself.
-    pub(crate) fn batch(&mut self, conn: ConnId, batch: Batch<'_>, effects: &mut MdsEffects) {
-        let mut requests = batch.requests();
-        loop {
-            match requests.read() {
-                Ok(Some(request)) => self.request(conn, request, effects),
-                Ok(None) => return,
-                Err(_) => return effects.close.push(conn),
-            }
-        }
-    }
-
-    pub(crate) fn request(
-        &mut self,
-        conn: ConnId,
-        request: &Request<'_>,
-        effects: &mut MdsEffects,
-    ) {
-        self.counters.requests += 1;
-        if let Some(from) = self.identify(conn, request, effects) {
-            self.execute_from::<{ Entry::ARRIVED }>(from, effects);
-        }
-    }
-
-    /// Executes a request that is known not to be a duplicate, if it is admitted.
-    pub(crate) fn execute(
-        &mut self,
-        conn: ConnId,
-        request: &Request<'_>,
-        effects: &mut MdsEffects,
-    ) {
-        let Some(client) = self.sessions.client(conn) else { return };
-        self.execute_from::<{ Entry::NEW }>(Incoming { conn, client, request }, effects);
-    }
-
     /// Executes a request and answers it, unless a step of admission takes it.
-    pub(crate) fn execute_from<const ENTRY: usize>(
+    pub(crate) fn execute<const ENTRY: usize>(
         &mut self,
         from: Incoming<'_>,
         effects: &mut MdsEffects,
@@ -149,7 +119,7 @@ impl Mds {
         if !from.request.remembers || from.client.0 == 0 {
             return None;
         }
-        self.capabilities().grants(from.client, from.request, answer)
+        CapsCx::of(self).grants(from.client, from.request, answer)
     }
 
     /// Notes a change as done, and answers it as soon as its client may hear of it.
@@ -190,14 +160,22 @@ impl Mds {
                 let placed = if plain {
                     Placed::Here
                 } else {
-                    self.placing().of_directory(from, dir, effects)
+                    PlaceCx::of(self).of_directory(from, dir, effects)
                 };
-                if !self.answer_placed(from, dir, placed, effects) {
-                    self.fetching().park(from, dir, effects);
-                }
+                let failure = match placed {
+                    Placed::Here => return FetchCx::of(self).park(from, dir, effects),
+                    Placed::Taken => return,
+                    Placed::Away { rank, failure }
+                        if self.brings_home(from, (dir, rank), &failure, effects) =>
+                    {
+                        return;
+                    }
+                    Placed::Refused(failure) | Placed::Away { failure, .. } => failure,
+                };
+                self.refuse(from, failure, effects);
             }
             Refused::Refusal(Refusal::Errno(Errno::Stale))
-                if self.placing().may_be_coming(from, effects) => {}
+                if PlaceCx::of(self).may_be_coming(from, effects) => {}
             Refused::Refusal(Refusal::Errno(errno)) => {
                 let about = touched(from.op()).inode;
                 let nameless = about.is_some_and(|ino| self.opens.is_nameless(ino));
@@ -214,40 +192,13 @@ impl Mds {
         }
     }
 
-    /// Notes a change for directories that are split, or should be.
-    #[inline]
-    fn note_change(&mut self, op: &ChangeOp<'_>) {
-        if let ChangeOp::Create { parent, .. } = *op {
-            self.note_size(parent);
-        } else if let ChangeOp::SetAttr { ino, .. } = *op
-            && self.authority.is_fragmented(ino)
-        {
-            self.reshaping().spread_access(ino);
-        }
-    }
-
-    /// A request that was executed before and arrives again gets the same answer.
-    pub(crate) fn answer_again(
-        &mut self,
-        from: Incoming<'_>,
-        known: Option<Remembered>,
-        effects: &mut MdsEffects,
-    ) {
-        let is_active = self.is_active();
-        match self.changing().answer_again(from, known, is_active, effects) {
-            Again::Answered => {}
-            Again::Park(dir) => self.fetching().park(from, dir, effects),
-            Again::Execute => self.execute(from.conn, from.request, effects),
-        }
-    }
-
     pub(crate) fn refuse(
         &mut self,
         from: Incoming<'_>,
         failure: Failure,
         effects: &mut MdsEffects,
     ) {
-        if self.resending().comes_late(from.client, from.request) {
+        if ResendCx::of(self).comes_late(from.client, from.request) {
             return;
         }
         if from.op().is_mutation() && from.client.0 != 0 {
@@ -266,11 +217,11 @@ impl Mds {
         self.counters.mutations += u64::from(request.op.is_change());
         match request.op {
             Op::Read(ref op) => {
-                self.asking().question(client, &request.cred, op).map(Performed::Answer)
+                AskCx::of(self).question(client, &request.cred, op).map(Performed::Answer)
             }
             Op::Change(ChangeOp::Link { .. } | ChangeOp::Rename { .. })
                 if !self.authority.is_plain()
-                    && let Some(second) = self.places().second_rank(request) =>
+                    && let Some(second) = Places::of(self).second_rank(request) =>
             {
                 self.between_ranks(from, second, effects)
             }
@@ -280,14 +231,60 @@ impl Mds {
                 self.change_subtree(from, client, effects)
             }
             Op::Change(ref op) => {
-                let performed = self.changing().change(admitted, op)?;
-                self.note_change(op);
+                let performed = ChangeCx::of(self).change(admitted, op)?;
+                // Directories that are split, or should be, follow.
+                if let ChangeOp::Create { parent, .. } = *op {
+                    self.note_size(parent);
+                } else if let ChangeOp::SetAttr { ino, .. } = *op
+                    && self.authority.is_fragmented(ino)
+                {
+                    ReshapeCx::of(self).spread_access(ino);
+                }
                 Ok(performed)
             }
             Op::Session(op) => self.perform_session(from, op, effects),
             Op::Job(op) => self.perform_job(from, op, effects),
             Op::Rank(op) => self.perform_rank(from, op, effects),
             Op::Admin(op) => self.perform_admin(from, op, effects),
+        }
+    }
+
+    /// Decouples a subtree or sets its policy on behalf of a client: once no other client caches
+    /// anything of it, and, if the policy in force from then on says so, once it is stored.
+    fn change_subtree(
+        &mut self,
+        from: Incoming<'_>,
+        client: ClientId,
+        effects: &mut MdsEffects,
+    ) -> Performing {
+        let decouples = matches!(from.op(), Op::Job(JobOp::Decouple { .. }));
+        let root = if decouples {
+            SubtreeCx::of(self).root_to_decouple(from)?
+        } else {
+            SubtreeCx::of(self).root_of_policy(from, client)?
+        };
+        Places::of(self).check_all_here(root)?;
+        let at = from.at();
+        let again = || Request::new(at.tid, at.tid, from.request.cred.clone(), *from.op());
+        // Other clients would keep answering from their caches of the subtree.
+        let keeper = if decouples { client } else { ClientId(0) };
+        if let Some(dir) = CapsCx::of(self).revoke_below(keeper, root, effects) {
+            let from = Incoming { conn: at.conn, client, request: &again() };
+            self.fetches.park_until_returned(&mut self.sessions, from, dir);
+            return Ok(Performed::Later);
+        }
+        let is_stored = take_stored(&mut self.changes, at);
+        let begun = if decouples {
+            SubtreeCx::of(self).decouple(from, root, is_stored)?
+        } else {
+            SubtreeCx::of(self).set_policy(from, client, root, is_stored)?
+        };
+        match begun {
+            Begun::Performed(performed) => Ok(performed),
+            Begun::NeedsStore => {
+                CheckpointCx::of(self).store_first(root, again(), at, effects);
+                Ok(Performed::Later)
+            }
         }
     }
 
@@ -299,41 +296,44 @@ impl Mds {
     ) -> Performing {
         let (at, client) = (from.at(), from.client);
         match op {
-            SessionOp::Open { ino, write } => self.files().open(from, ino, write, effects),
-            SessionOp::Close { ino, write } => self.files().close_file(client, ino, write, effects),
+            SessionOp::Open { ino, write } => FilesCx::of(self).open(from, ino, write, effects),
+            SessionOp::Close { ino, write } => {
+                FilesCx::of(self).close_file(client, ino, write, effects)
+            }
             SessionOp::Reopen { ino, access } => {
-                let performed = self.files().reopen(client, ino, access, effects);
+                let performed = FilesCx::of(self).reopen(client, ino, access, effects);
                 let is_closed = !access.read && !access.write;
-                self.importing().note_reclaimed(client, ino, is_closed, effects);
+                ImportCx::of(self).note_reclaimed(client, ino, is_closed, effects);
                 performed
             }
             SessionOp::Yield { ino } if self.tables.is_root_of(client, ino) => {
-                self.merge_requests().end(ino);
+                MergeRequestCx::of(self).end(ino);
                 Ok(Performed::Answer(Answer::Done))
             }
-            SessionOp::Yield { ino } => self.files().yield_file(at, client, ino, effects),
+            SessionOp::Yield { ino } => FilesCx::of(self).yield_file(at, client, ino, effects),
             SessionOp::Lock { ino, .. }
             | SessionOp::GetLock { ino, .. }
             | SessionOp::CancelLock { ino, .. }
-                if self.places().is_locked_elsewhere(ino, from.request) =>
+                if Places::of(self).is_locked_elsewhere(ino, from.request) =>
             {
                 Err(Errno::Stale.into())
             }
             SessionOp::Lock { ino, lock, wait } => {
-                self.files().lock(from, ino, lock, wait, effects)
+                FilesCx::of(self).lock(from, ino, lock, wait, effects)
             }
             SessionOp::CancelLock { ino, ref lock } => {
-                self.files().cancel_lock(ino, client, lock, effects)
+                FilesCx::of(self).cancel_lock(ino, client, lock, effects)
             }
             SessionOp::GetLock { ino, ref lock } => {
                 Ok(Performed::Answer(Answer::Locked(self.locks.test(ino, client, lock))))
             }
             SessionOp::Return { dir } => {
-                self.capabilities().returned(client, dir);
+                CapsCx::of(self).returned(client, dir);
                 Ok(Performed::Answer(Answer::Done))
             }
             SessionOp::AwaitAsync => {
-                self.acknowledge_async(at, client, effects);
+                let seq = self.sessions.get_mut(client).async_ops.seq;
+                effects.reply_with(at, seq, Answer::Done);
                 Ok(Performed::Later)
             }
             SessionOp::Sync => {
@@ -356,19 +356,24 @@ impl Mds {
     ) -> Performing {
         match op {
             JobOp::Decouple { client: owner, .. } => self.change_subtree(from, owner, effects),
-            JobOp::Extend { subtree: Ino(0), count } => self.subtrees().grant_numbers(from, count),
-            JobOp::Extend { subtree, count } => self.subtrees().extend(from, subtree, count),
-            JobOp::Release { subtree, unused } => self.subtrees().release(from, subtree, unused),
+            JobOp::Extend { subtree: Ino(0), count } => {
+                SubtreeCx::of(self).grant_numbers(from, count)
+            }
+            JobOp::Extend { subtree, count } => SubtreeCx::of(self).extend(from, subtree, count),
+            JobOp::Release { subtree, unused } => {
+                SubtreeCx::of(self).release(from, subtree, unused)
+            }
             JobOp::TakeOver { subtree } => {
-                if let Some(before) = self.subtrees().take_over(from, subtree)? {
-                    self.fence(before, effects);
+                if let Some(before) = SubtreeCx::of(self).take_over(from, subtree)? {
+                    self.tables.fenced.insert(before);
+                    self.close(before, effects);
                 }
                 Ok(Performed::Later)
             }
-            JobOp::Merge { .. } => self.merging().begin(from, effects),
+            JobOp::Merge { .. } => MergeCx::of(self).begin(from, effects),
             JobOp::Adopt { subtree, .. } => {
-                self.places().check_all_here(subtree)?;
-                self.subtrees().adopt(from, effects)
+                Places::of(self).check_all_here(subtree)?;
+                SubtreeCx::of(self).adopt(from, effects)
             }
         }
     }
@@ -381,13 +386,13 @@ impl Mds {
     ) -> Performing {
         let (at, cred) = (from.at(), &from.request.cred);
         match op {
-            RankOp::Export { dir, rank } => self.exporting().ask(at, cred, dir, rank),
-            RankOp::Split { dir } => self.reshaping().split(at, cred, dir),
-            RankOp::Join { dir } => self.reshaping().join(at, cred, dir, effects),
+            RankOp::Export { dir, rank } => ExportCx::of(self).ask(at, cred, dir, rank),
+            RankOp::Split { dir } => ReshapeCx::of(self).split(at, cred, dir),
+            RankOp::Join { dir } => ReshapeCx::of(self).join(at, cred, dir, effects),
             RankOp::Colocate { .. } | RankOp::Arrive { .. } if from.conn != ConnId::PEER => {
                 Err(Errno::NotSupported.into())
             }
-            RankOp::Colocate { ino, rank } => self.exporting().colocate(at, cred, ino, rank),
+            RankOp::Colocate { ino, rank } => ExportCx::of(self).colocate(at, cred, ino, rank),
             RankOp::Arrive { dir, moved } => self.arrive(at, cred, (dir, moved), effects),
         }
     }
@@ -401,16 +406,16 @@ impl Mds {
         let at = from.at();
         match op {
             AdminOp::Snapshot { dir, id } => {
-                self.places().check_all_here(dir)?;
-                self.snapshotting().begin(at, &from.request.cred, dir, id)
+                Places::of(self).check_all_here(dir)?;
+                SnapshotCx::of(self).begin(at, &from.request.cred, dir, id)
             }
             AdminOp::WriteDown { .. } => {
-                let attr = self.subtrees().directory_to_write(from)?;
-                self.checkpointing().flush_directory(at, attr.ino, Answer::Attr(attr), effects);
+                let attr = SubtreeCx::of(self).directory_to_write(from)?;
+                CheckpointCx::of(self).flush_directory(at, attr.ino, Answer::Attr(attr), effects);
                 Ok(Performed::Later)
             }
             AdminOp::Checkpoint => {
-                self.checkpointing().answer_when_written(at);
+                CheckpointCx::of(self).answer_when_written(at);
                 Ok(Performed::Later)
             }
         }

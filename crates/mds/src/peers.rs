@@ -10,14 +10,11 @@
 
 use std::collections::BTreeMap;
 
-use types::{ConnId, Cred, Epoch, Rank, Tid};
-use wire::{
-    Answer, ClusterMap, Failure, Message, Op, PeerBody, PeerMessage, RankOp, ReadOp, Request,
-};
+use types::{Epoch, Rank, Tid};
+use wire::{ClusterMap, Message, Op, PeerBody, PeerMessage, RankOp, ReadOp};
 
+use crate::MdsEffects;
 use crate::op::Performed;
-use crate::transfer::TransferId;
-use crate::{Mds, MdsEffects, Phase, ReplyTo};
 
 /// A frame for another rank ([`MdsEffects::to_peers`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,14 +45,14 @@ pub(crate) struct Peers {
 
 impl Peers {
     /// Whether a message is of the newest known term of its sender: those of earlier ones are late.
-    fn is_current(&mut self, from: Rank, term: Epoch) -> bool {
+    pub(crate) fn is_current(&mut self, from: Rank, term: Epoch) -> bool {
         let known = self.terms.entry(from).or_default();
         *known = term.max(*known);
         *known == term
     }
 
     /// The number of a question as a request here. `None` for a repeated question.
-    fn take_question(&mut self, from: Rank, number: u64) -> Option<Tid> {
+    pub(crate) fn take_question(&mut self, from: Rank, number: u64) -> Option<Tid> {
         if self.questions.values().any(|known| *known == (from, number)) {
             return None;
         }
@@ -66,6 +63,26 @@ impl Peers {
         self.questions.insert(self.last, (from, number));
         Some(self.last)
     }
+
+    /// A question has its answer: returns the rank, and its number of the question.
+    pub(crate) fn answered(&mut self, tid: Tid) -> Option<(Rank, u64)> {
+        self.questions.remove(&tid)
+    }
+
+    /// A question of another rank has no answer yet: the other rank asks again.
+    pub(crate) fn leave_unanswered(&mut self, tid: Tid) -> Performed {
+        self.questions.remove(&tid);
+        Performed::Later
+    }
+}
+
+/// Whether a rank may ask another one for this.
+pub(crate) fn is_for_ranks(op: &Op<'_>) -> bool {
+    matches!(
+        op,
+        Op::Read(ReadOp::GetAttr { .. } | ReadOp::Lookup { .. })
+            | Op::Rank(RankOp::Colocate { .. } | RankOp::Arrive { .. })
+    )
 }
 
 /// The way to other ranks, by the map of the monitor.
@@ -91,96 +108,6 @@ impl PeerLine<'_> {
     }
 }
 
-impl Mds {
-    /// The way to other ranks.
-    pub(crate) fn line(&self) -> PeerLine<'_> {
-        PeerLine { map: self.map.as_ref(), from: self.rank, term: self.tables.epoch() }
-    }
-
-    pub(crate) fn send_to_peer(&self, to: Rank, body: PeerBody<'_>, effects: &mut MdsEffects) {
-        self.line().send(to, body, effects);
-    }
-
-    /// A message of another rank.
-    pub(crate) fn peer_message(
-        &mut self,
-        conn: ConnId,
-        message: PeerMessage<'_>,
-        effects: &mut MdsEffects,
-    ) {
-        let PeerMessage { from, term, to, body } = message;
-        if to != self.rank || from == self.rank {
-            effects.close.push(conn);
-            return;
-        }
-        if !self.peers.is_current(from, term) {
-            return;
-        }
-        match body {
-            PeerBody::Hello => {}
-            PeerBody::Transfer { giver, number, step } => {
-                self.transfer_step(from, (giver, number), &step, effects);
-            }
-            PeerBody::Ask { number, cred, op } => {
-                self.question_of_rank((from, number), cred, op, effects);
-            }
-            PeerBody::Answer { number, result } => self.rank_answered(number, result, effects),
-        }
-    }
-
-    /// Executes a question of another rank, or of this one.
-    pub(crate) fn question_of_rank(
-        &mut self,
-        (from, number): (Rank, u64),
-        cred: Cred,
-        op: Op<'_>,
-        effects: &mut MdsEffects,
-    ) {
-        // A server that begins or stops does not answer, and the other rank asks again.
-        let is_known = matches!(
-            op,
-            Op::Read(ReadOp::GetAttr { .. } | ReadOp::Lookup { .. })
-                | Op::Rank(RankOp::Colocate { .. } | RankOp::Arrive { .. })
-        );
-        if self.phase != Phase::Active || !is_known {
-            return;
-        }
-        if let Op::Rank(RankOp::Arrive { dir, .. }) = op {
-            match self.names().considers(TransferId { number, from }, dir, effects) {
-                Ok(Some(needs)) => self.meet_names(needs, effects),
-                Ok(None) => return,
-                Err(failure) => {
-                    let answer = PeerBody::Answer { number, result: Err(failure) };
-                    return self.send_to_peer(from, answer, effects);
-                }
-            }
-        }
-        let Some(tid) = self.peers.take_question(from, number) else { return };
-        self.request(ConnId::PEER, &Request::new(tid, Tid(0), cred, op), effects);
-    }
-
-    /// A question of another rank has no answer yet: the other rank asks again.
-    pub(crate) fn leave_unanswered(&mut self, at: ReplyTo) -> Performed {
-        self.peers.questions.remove(&at.tid);
-        Performed::Later
-    }
-
-    /// A question of another rank has its answer.
-    pub(crate) fn answer_peer(
-        &mut self,
-        tid: Tid,
-        result: Result<Answer, Failure>,
-        effects: &mut MdsEffects,
-    ) {
-        let Some((to, number)) = self.peers.questions.remove(&tid) else { return };
-        if to == self.rank {
-            self.rank_answered(number, result, effects);
-        } else {
-            self.send_to_peer(to, PeerBody::Answer { number, result }, effects);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -199,7 +126,7 @@ mod tests {
         let first = peers.take_question(Rank(1), 7).unwrap();
         assert_eq!(peers.take_question(Rank(1), 7), None);
         assert!(peers.take_question(Rank(2), 7).is_some());
-        peers.questions.remove(&first);
+        peers.answered(first);
         assert!(peers.take_question(Rank(1), 7).is_some_and(|tid| tid > first));
     }
 }

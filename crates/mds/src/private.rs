@@ -9,8 +9,6 @@
 
 use types::{Ino, InoRange};
 
-use crate::Mds;
-
 /// See the module documentation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Private {
@@ -18,10 +16,4 @@ pub struct Private {
     pub numbers: InoRange,
     /// The directories above the branch's: they are shown, and not changed.
     pub above: Vec<Ino>,
-}
-
-impl Mds {
-    pub(crate) fn is_private(&self) -> bool {
-        self.settings.private.is_some()
-    }
 }

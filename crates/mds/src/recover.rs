@@ -19,14 +19,16 @@ use metastore::{Rows, SUBTREES_NAME, Subtrees};
 use namespace::{CreateBatch, FreedInode, Namespace};
 use types::{Clock, Cred, Errno, Error, Ino, Rank, Result, Seq};
 
-use crate::authority::{Authority, is_in_hidden};
+use crate::authority::{Authority, ListCx, is_in_hidden};
+use crate::caps::CapsCx;
 use crate::chain::{Chain, VerifiedSegment};
 use crate::checkpoint::Checkpoint;
 use crate::damage::Damage;
-use crate::fetch::Waiter;
+use crate::fetch::{FetchCx, Waiter};
 use crate::log::Log;
 use crate::merge::{Merges, Unfinished};
-use crate::purge::Purges;
+use crate::purge::{PurgeCx, Purges};
+use crate::resend::ResendCx;
 use crate::session::Sessions;
 use crate::store::StoreOps;
 use crate::tables::Tables;
@@ -342,7 +344,7 @@ impl Mds {
     pub(crate) fn recover(&mut self, input: RecoveryInput, effects: &mut MdsEffects) {
         let mut input = Some(input);
         while let Some(next) = input.take() {
-            let need = self.recovering().handle(next, effects);
+            let need = RecoveryCx::of(self).handle(next, effects);
             match need.and_then(|need| self.meet_recovery(need, effects)) {
                 Ok(next) => input = next,
                 Err(error) => effects.fatal = Some(error),
@@ -359,19 +361,19 @@ impl Mds {
         match need {
             None => Ok(None),
             Some(RecoveryNeed::Directory(dir)) => {
-                self.fetching().wait_for_whole(dir, Waiter::Recovery, effects);
+                FetchCx::of(self).wait_for_whole(dir, Waiter::Recovery, effects);
                 Ok(None)
             }
             Some(RecoveryNeed::List(read)) => {
-                self.listing().take(&read)?;
+                ListCx::of(self).take(&read)?;
                 self.authority.drop_left(&mut self.tables, &mut self.merges);
                 Ok(Some(RecoveryInput::Met))
             }
             Some(RecoveryNeed::Clients { freed, last }) => {
-                self.purging().recover_removed(freed, last);
-                self.list_changed();
-                let leased = self.capabilities().leases_recovered();
-                self.resending().wait_for_clients(leased);
+                PurgeCx::of(self).recover_removed(freed, last);
+                self.authority.list_changed(&self.namespace, self.phase);
+                let leased = CapsCx::of(self).leases_recovered();
+                ResendCx::of(self).wait_for_clients(leased);
                 let early = self.early.take();
                 self.take_frames(early, effects);
                 self.stop_waiting_if_complete(effects);

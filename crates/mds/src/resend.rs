@@ -14,16 +14,15 @@ use std::collections::{BTreeSet, VecDeque};
 
 use namespace::Namespace;
 use types::{ClientId, ConnId, Ino, Moment, Seq};
-use wire::{Message, Op, Request, SessionOp, WantsExclusive};
+use wire::{Message, Op, Request, SessionOp};
 
 use crate::early_frames::EarlyFrames;
 use crate::fetch::decode;
 use crate::leases::ANYBODY;
 use crate::op::touched;
-use crate::search::Goal;
 use crate::session::Sessions;
 use crate::tables::Tables;
-use crate::{Counters, Mds, MdsEffects, Phase, Settings};
+use crate::{Counters, MdsEffects, Phase, Settings};
 
 /// The requests that are being executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -371,80 +370,6 @@ impl ResendCx<'_> {
             return VecDeque::new();
         }
         self.early.take()
-    }
-}
-
-impl Mds {
-    /// Takes frames as if they had just arrived.
-    pub(crate) fn take_frames(
-        &mut self,
-        frames: impl IntoIterator<Item = (ConnId, Vec<u8>)>,
-        effects: &mut MdsEffects,
-    ) {
-        for (conn, frame) in frames {
-            if let Some(message) = decode(&frame) {
-                self.message(conn, message, effects);
-            }
-        }
-    }
-
-    /// A request that came while clients of the previous term are still returning.
-    pub(crate) fn request_early(
-        &mut self,
-        conn: ConnId,
-        request: &Request<'_>,
-        effects: &mut MdsEffects,
-    ) {
-        match self.resending().take_early(conn, request, effects) {
-            EarlyCourse::Complete => self.stop_waiting_if_complete(effects),
-            EarlyCourse::Now => self.execute(conn, request, effects),
-            EarlyCourse::Resent | EarlyCourse::Later => {}
-        }
-    }
-
-    /// Becomes active if every client is back, or had its time.
-    pub(crate) fn stop_waiting_if_complete(&mut self, effects: &mut MdsEffects) {
-        if self.search.is_none()
-            && let Some(wanted) = self.resending().stop_waiting()
-        {
-            self.search_for(Goal::Serve, Ino::ROOT, wanted, effects);
-        }
-    }
-
-    /// The search for the inodes of resent changes ended.
-    pub(crate) fn resent_found(&mut self, effects: &mut MdsEffects) {
-        if self.resending().become_active() {
-            self.subtrees().restore_policies();
-            self.resend_on(effects);
-            self.beacon_tick(effects);
-        }
-    }
-
-    /// Continues with resent changes, unless one waits for a directory; then with all other
-    /// requests.
-    pub(crate) fn resend_on(&mut self, effects: &mut MdsEffects) {
-        while let Some(need) = self.resending().step() {
-            match need {
-                ResendNeed::Frame(conn, frame) => self.take_frames([(conn, frame)], effects),
-                ResendNeed::Frames(frames) => self.take_frames(frames, effects),
-                ResendNeed::Stop => self.terminate(effects),
-                // Asynchronous operations are left out: the client resends them when it is back,
-                // and until then no other client gets into its directories.
-                ResendNeed::Absent(client, frame) => {
-                    if let Some(Message::Request(request)) = decode(&frame)
-                        && !request.is_async
-                    {
-                        let wants_exclusive = WantsExclusive::Never;
-                        let request = Request { remembers: false, wants_exclusive, ..request };
-                        let before = self.sessions.act_for(Some(client));
-                        self.request(ConnId::NOBODY, &request, effects);
-                        self.sessions.act_for(before);
-                    }
-                }
-            }
-        }
-        let waiting = self.resending().take_waiting();
-        self.take_frames(waiting, effects);
     }
 }
 

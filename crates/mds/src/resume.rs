@@ -4,16 +4,26 @@
 //! input the server hands every woken waiter to the part that it belongs to, in the order in which
 //! the waits ended, until none is left.
 
-use metastore::request::{StoreFailure, StoreResult};
+use std::collections::BTreeSet;
+
 use types::{ClientId, ConnId, Errno, Error, Ino};
-use wire::{Failure, Message};
+use wire::{Failure, Message, Request, WantsExclusive};
 
 use crate::admission::{Entry, Incoming};
+use crate::authority::ExportCx;
+use crate::balance::BalanceCx;
+use crate::caps::CapsCx;
+use crate::checkpoint::CheckpointCx;
 use crate::damage::is_damage;
-use crate::fetch::{Came, Waiter, Woken, decode};
+use crate::fetch::{Came, FetchCx, Waiter, Woken, decode};
+use crate::merge::{MergeCx, MergeEnd, MergeNeed, MergeThen, Merged};
+use crate::op::{Release, SubtreeCx, change_stored, drop_change, next_policy_stores};
 use crate::recover::RecoveryInput;
-use crate::search::Search;
-use crate::{Mds, MdsEffects, Phase, ReplyTo};
+use crate::resend::{ResendCx, ResendNeed};
+use crate::search::{Goal, Search, SearchStep};
+use crate::snapshot::{SnapshotCx, SnapshotNeed};
+use crate::tables::TablesCx;
+use crate::{Mds, MdsEffects, ReplyTo};
 
 impl Mds {
     /// Lets every woken waiter go on, of which there is one at least.
@@ -24,20 +34,23 @@ impl Mds {
                 Woken::Failed(dir, waiter, error) => self.fail(dir, waiter, &error, effects),
             }
         }
-        self.fetching().end_wake(effects);
+        FetchCx::of(self).end_wake(effects);
     }
 
     fn resume(&mut self, waiter: Waiter, effects: &mut MdsEffects) {
         match waiter {
-            Waiter::Question(conn, frame) => {
-                if let Some(Message::Request(request)) = decode(&frame) {
-                    self.request(conn, &request, effects);
-                }
-            }
+            Waiter::Question(conn, frame) => self.take_frames([(conn, frame)], effects),
             Waiter::Changes(client) => self.resume_changes(client, effects),
             Waiter::Async(client) => self.resume_async(client, effects),
             Waiter::Merge => self.merges.resume(),
-            Waiter::Release(release) => self.release_fetched(release, effects),
+            Waiter::Release(release) => {
+                // The changes of other clients since then are stored, too.
+                if next_policy_stores(&mut self.namespace, &self.tables, release.subtree) {
+                    CheckpointCx::of(self).flush_to_release(release, effects);
+                } else {
+                    self.release_merged(release, effects);
+                }
+            }
             Waiter::Recovery => self.recover(RecoveryInput::Fetched, effects),
             Waiter::Search => {
                 self.search.iter_mut().for_each(Search::fetched);
@@ -48,7 +61,17 @@ impl Mds {
                 self.balance.retry_fetched();
                 self.begin_moves(effects);
             }
-            Waiter::Change(at) => self.go_on_with_change(at, effects),
+            Waiter::Change(at) => {
+                if let Some(frame) = change_stored(&mut self.changes, at)
+                    && let Some(Message::Request(request)) = decode(&frame)
+                    && let Some(client) = self.sessions.client(at.conn)
+                {
+                    let from = Incoming { conn: at.conn, client, request: &request };
+                    self.execute::<{ Entry::NEW }>(from, effects);
+                }
+                // The request was refused, or its connection is gone.
+                drop_change(&mut self.changes, at);
+            }
             Waiter::Merged(release) => self.release_merged(release, effects),
             // It was read for a request that has seen by now that it is another rank's.
             Waiter::Seen(dir) => {
@@ -61,11 +84,11 @@ impl Mds {
 
     /// Begins the moves that the balancer has decided.
     pub(crate) fn begin_moves(&mut self, effects: &mut MdsEffects) {
-        while let Some(next) = self.balancing().next_move() {
+        while let Some(next) = BalanceCx::of(self).next_move() {
             let (root, to) = next.root_and_rank();
-            let performed = self.exporting().begin(next.at, root, to, next.is_pinned());
-            if let Some(dir) = self.balancing().begun(next, performed, effects) {
-                self.fetching().wait_for_whole(dir, Waiter::Balancer, effects);
+            let performed = ExportCx::of(self).begin(next.at, root, to, next.is_pinned());
+            if let Some(dir) = BalanceCx::of(self).begun(next, performed, effects) {
+                FetchCx::of(self).wait_for_whole(dir, Waiter::Balancer, effects);
             }
         }
     }
@@ -112,21 +135,6 @@ impl Mds {
         }
     }
 
-    /// The store answered the read of a directory.
-    pub(crate) fn fetched(
-        &mut self,
-        dir: Ino,
-        result: Result<StoreResult, Box<StoreFailure>>,
-        effects: &mut MdsEffects,
-    ) {
-        self.fetching().stored(dir, result);
-        if self.phase == Phase::Recovering {
-            while self.fetches.has_work() {
-                self.fetch_step(effects);
-            }
-        }
-    }
-
     /// Puts a slice of an arrived directory into the namespace. A directory that is another rank's,
     /// or comes from one, may have been read all the same: for a fact about its root, or before
     /// that was known. Its rows do not count: an inode in it may be in a directory of this rank by
@@ -134,8 +142,8 @@ impl Mds {
     pub(crate) fn fetch_step(&mut self, effects: &mut MdsEffects) {
         let dir = self.fetches.next_arrived().filter(|_| self.is_active());
         let is_others = dir.is_some_and(|dir| self.authority.is_others(dir));
-        if let Some(Came { written_up_to }) = self.fetching().step(is_others) {
-            self.subtrees().restore_known_policies();
+        if let Some(Came { written_up_to }) = FetchCx::of(self).step(is_others) {
+            SubtreeCx::of(self).restore_known_policies();
             self.checkpoint.write_up_to(written_up_to);
         }
         if self.fetches.is_any_woken() {
@@ -153,10 +161,10 @@ impl Mds {
             match decode(&frame) {
                 Some(Message::Request(request)) => {
                     let from = Incoming { conn, client, request: &request };
-                    self.execute_from::<{ Entry::WAITED }>(from, effects);
+                    self.execute::<{ Entry::WAITED }>(from, effects);
                 }
                 Some(Message::Chunk { tid, bytes }) => {
-                    self.merging().take_chunk(ReplyTo { conn, tid }, bytes, effects);
+                    MergeCx::of(self).take_chunk(ReplyTo { conn, tid }, bytes, effects);
                 }
                 Some(_) | None => {}
             }
@@ -173,18 +181,167 @@ impl Mds {
         let Some(conn) = self.sessions.conn_of(client) else { return };
         let mut waiting = std::mem::take(&mut self.sessions.get_mut(client).async_ops.waiting);
         while let Some(frame) = waiting.pop_front() {
-            match decode(&frame) {
-                Some(Message::Request(request)) => self.request(conn, &request, effects),
-                Some(Message::Chunk { tid, bytes }) => {
-                    self.chunk(conn, tid, bytes, effects);
-                }
-                Some(_) | None => {}
-            }
+            self.take_frames([(conn, frame)], effects);
             let again = &mut self.sessions.get_mut(client).async_ops.waiting;
             if !again.is_empty() {
                 again.append(&mut waiting);
                 return;
             }
+        }
+    }
+
+    /// Continues the merge at the head of the queue, and has other parts do what it needs.
+    pub(crate) fn merge_step(&mut self, effects: &mut MdsEffects) {
+        loop {
+            match MergeCx::of(self).step(effects) {
+                None => return,
+                Some(MergeNeed::Forgotten(subtree)) => {
+                    let caches = CapsCx::of(self).revoke_below(ClientId(0), subtree, effects);
+                    let Some(dir) = caches else {
+                        self.merges.forgotten();
+                        continue;
+                    };
+                    self.merges.waits_for_clients();
+                    return self.fetches.merge_waits_until_returned(dir);
+                }
+                Some(MergeNeed::Directory(dir)) => {
+                    return FetchCx::of(self).wait_for_whole(dir, Waiter::Merge, effects);
+                }
+                Some(MergeNeed::Inode { subtree, ino }) => {
+                    // The root of a released subtree may have to be searched itself.
+                    let is_known = self.namespace.is_anchored(subtree);
+                    let top = if is_known { subtree } else { Ino::ROOT };
+                    let wanted = BTreeSet::from([ino]);
+                    let (namespace, authority) = (&self.namespace, &self.authority);
+                    assert!(self.search.is_none(), "one search at a time");
+                    self.search =
+                        Some(Search::new(Goal::Merge(ino), top, wanted, namespace, authority));
+                    return self.search_on(effects);
+                }
+                Some(MergeNeed::Stored(flush)) => {
+                    return CheckpointCx::of(self).flush_subtree(flush, effects);
+                }
+                Some(MergeNeed::AttachRoot { subtree, root, ranges }) => {
+                    return CheckpointCx::of(self).attach_root(subtree, root, ranges, effects);
+                }
+                Some(MergeNeed::End) => return self.finish_merges(effects),
+            }
+        }
+    }
+
+    /// Answers merges that are applied, once they are as durable as promised.
+    pub(crate) fn finish_merges(&mut self, effects: &mut MdsEffects) {
+        while let Some(MergeEnd { merged, then }) = MergeCx::of(self).end_next(effects) {
+            if let Some(Merged { seq, subtree, object }) = merged {
+                CheckpointCx::of(self).note_merge(seq, subtree, &object);
+            }
+            match then {
+                Some(MergeThen::Store(flush)) => {
+                    CheckpointCx::of(self).flush_subtree(flush, effects);
+                }
+                Some(MergeThen::Release(release)) => self.release_merged(release, effects),
+                None => {}
+            }
+        }
+    }
+
+    /// Releases a subtree whose merge is done, as soon as the directories above it are in memory.
+    fn release_merged(&mut self, release: Release, effects: &mut MdsEffects) {
+        match SubtreeCx::of(self).release_merged(release) {
+            None => TablesCx::of(self).tick(effects),
+            Some((cold, release)) => {
+                FetchCx::of(self).wait_for_whole(cold, Waiter::Release(release), effects);
+            }
+        }
+    }
+
+    /// Continues the search, and has the part that needs the inodes go on at its end.
+    pub(crate) fn search_on(&mut self, effects: &mut MdsEffects) {
+        let Some(search) = &mut self.search else { return };
+        match search.step(&self.namespace, &self.authority) {
+            SearchStep::Fetch(dir) => {
+                FetchCx::of(self).wait_for_whole(dir, Waiter::Search, effects);
+            }
+            SearchStep::End(goal) => {
+                self.search = None;
+                match goal {
+                    Goal::Serve if ResendCx::of(self).become_active() => {
+                        SubtreeCx::of(self).restore_policies();
+                        self.resend_on(effects);
+                        self.beacon_tick(effects);
+                    }
+                    Goal::Serve => {}
+                    Goal::Merge(ino) => MergeCx::of(self).searched(ino),
+                }
+            }
+        }
+    }
+
+    /// Takes frames as if they had just arrived.
+    pub(crate) fn take_frames(
+        &mut self,
+        frames: impl IntoIterator<Item = (ConnId, Vec<u8>)>,
+        effects: &mut MdsEffects,
+    ) {
+        for (conn, frame) in frames {
+            if let Some(message) = decode(&frame) {
+                self.message(conn, message, effects);
+            }
+        }
+    }
+
+    /// Becomes active if every client is back, or had its time.
+    pub(crate) fn stop_waiting_if_complete(&mut self, effects: &mut MdsEffects) {
+        if self.search.is_none()
+            && let Some(wanted) = ResendCx::of(self).stop_waiting()
+        {
+            let (namespace, authority) = (&self.namespace, &self.authority);
+            self.search = Some(Search::new(Goal::Serve, Ino::ROOT, wanted, namespace, authority));
+            self.search_on(effects);
+        }
+    }
+
+    /// Continues with resent changes, unless one waits for a directory; then with all other
+    /// requests.
+    pub(crate) fn resend_on(&mut self, effects: &mut MdsEffects) {
+        while let Some(need) = ResendCx::of(self).step() {
+            match need {
+                ResendNeed::Frame(conn, frame) => self.take_frames([(conn, frame)], effects),
+                ResendNeed::Frames(frames) => self.take_frames(frames, effects),
+                ResendNeed::Stop => self.terminate(effects),
+                // Asynchronous operations are left out: the client resends them when it is back,
+                // and until then no other client gets into its directories.
+                ResendNeed::Absent(client, frame) => {
+                    if let Some(Message::Request(request)) = decode(&frame)
+                        && !request.is_async
+                    {
+                        let wants_exclusive = WantsExclusive::Never;
+                        let request = Request { remembers: false, wants_exclusive, ..request };
+                        let before = self.sessions.act_for(Some(client));
+                        self.request(ConnId::NOBODY, &request, effects);
+                        self.sessions.act_for(before);
+                    }
+                }
+            }
+        }
+        let waiting = ResendCx::of(self).take_waiting();
+        self.take_frames(waiting, effects);
+    }
+
+    /// Continues the first snapshot, as far as possible. Called after every input.
+    pub(crate) fn snapshot_step(&mut self, effects: &mut MdsEffects) {
+        while let Some(need) = SnapshotCx::of(self).step(effects) {
+            let root = match need {
+                SnapshotNeed::Drained(root) => {
+                    if !CapsCx::of(self).end_exclusive_below(root, effects) {
+                        return;
+                    }
+                    self.snapshots.drained(self.clock.now);
+                    root
+                }
+                SnapshotNeed::Flush(root) => root,
+            };
+            CheckpointCx::of(self).flush_for_snapshot(root, effects);
         }
     }
 }

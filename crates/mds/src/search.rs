@@ -11,8 +11,6 @@ use namespace::{Namespace, Refusal};
 use types::{Cred, Ino};
 
 use crate::authority::Authority;
-use crate::fetch::Waiter;
-use crate::{Mds, MdsEffects};
 
 /// The step after a search.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +33,7 @@ pub(crate) struct Search {
 }
 
 /// The end of a step of a search.
-enum SearchStep {
+pub(crate) enum SearchStep {
     /// This directory must be in memory first.
     Fetch(Ino),
     /// Everything is found, or every directory was visited.
@@ -43,6 +41,24 @@ enum SearchStep {
 }
 
 impl Search {
+    /// Begins to look for inodes in a subtree.
+    pub(crate) fn new(
+        goal: Goal,
+        top: Ino,
+        wanted: BTreeSet<Ino>,
+        namespace: &Namespace,
+        authority: &Authority,
+    ) -> Self {
+        // Inodes with several names are not in the directories that name them.
+        let mut queue = VecDeque::from([Ino::LINKS]);
+        if namespace.knows(top) {
+            queue.push_back(top);
+        }
+        let own = authority.own_roots().into_iter();
+        queue.extend(own.filter(|root| !authority.is_coming(*root)));
+        Self { goal, wanted, queue, waiting: false }
+    }
+
     /// A directory that the search waited for is here, or cannot be fetched.
     pub(crate) fn fetched(&mut self) {
         self.waiting = false;
@@ -53,7 +69,8 @@ impl Search {
         self.waiting
     }
 
-    fn step(&mut self, namespace: &Namespace, authority: &Authority) -> SearchStep {
+    /// Continues until everything is found, every directory was visited, or one is missing.
+    pub(crate) fn step(&mut self, namespace: &Namespace, authority: &Authority) -> SearchStep {
         loop {
             self.wanted.retain(|ino| !namespace.is_anchored(*ino));
             let dir = self.queue.pop_front();
@@ -93,43 +110,4 @@ pub(crate) fn look_into(
     let others: Vec<Ino> = authority.other_roots().collect();
     dirs.retain(|dir| !others.contains(dir) && !authority.is_coming(*dir));
     Ok(dirs)
-}
-
-impl Mds {
-    /// Looks for inodes in a subtree.
-    pub(crate) fn search_for(
-        &mut self,
-        goal: Goal,
-        top: Ino,
-        wanted: BTreeSet<Ino>,
-        effects: &mut MdsEffects,
-    ) {
-        assert!(self.search.is_none(), "one search at a time");
-        // Inodes with several names are not in the directories that name them.
-        let mut queue = VecDeque::from([Ino::LINKS]);
-        if self.namespace.knows(top) {
-            queue.push_back(top);
-        }
-        let own = self.authority.own_roots().into_iter();
-        queue.extend(own.filter(|root| !self.authority.is_coming(*root)));
-        self.search = Some(Search { goal, wanted, queue, waiting: false });
-        self.search_on(effects);
-    }
-
-    /// Continues until everything is found, every directory was visited, or one is missing.
-    pub(crate) fn search_on(&mut self, effects: &mut MdsEffects) {
-        let Some(search) = &mut self.search else { return };
-        match search.step(&self.namespace, &self.authority) {
-            SearchStep::Fetch(dir) => {
-                self.fetching().wait_for_whole(dir, Waiter::Search, effects);
-            }
-            SearchStep::End(goal) => {
-                self.search = None;
-                match goal {
-                    Goal::Serve => self.resent_found(effects),
-                    Goal::Merge(ino) => self.merging().searched(ino),
-                }
-            }
-        }
-    }
 }

@@ -17,6 +17,8 @@
 mod connect;
 mod validate;
 
+pub(crate) use connect::{Greeting, SessionCx};
+
 use std::collections::VecDeque;
 
 use types::{ClientId, ConnId, Ino, InoRange, Map, Moment, Seq, Set, Span, Tid, Timestamp};

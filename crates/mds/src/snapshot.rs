@@ -24,7 +24,7 @@ use crate::fetch::Fetches;
 use crate::merge::Merges;
 use crate::op::{Performed, Performing, Refused};
 use crate::store::StoreOps;
-use crate::{Counters, Mds, MdsEffects, Phase, ReplyTo, Waiting};
+use crate::{Counters, MdsEffects, Phase, ReplyTo, Waiting};
 
 /// Changes wait under this key: no inode has this number.
 pub(crate) const FROZEN: Ino = Ino(u64::MAX);
@@ -284,24 +284,5 @@ impl SnapshotCx<'_> {
             Err(failure) => effects.reply_error(taking.at, failure),
         }
         self.fetches.wake_returned(FROZEN);
-    }
-}
-
-impl Mds {
-    /// Continues the first snapshot, as far as possible. Called after every input.
-    pub(crate) fn snapshot_step(&mut self, effects: &mut MdsEffects) {
-        while let Some(need) = self.snapshotting().step(effects) {
-            let root = match need {
-                SnapshotNeed::Drained(root) => {
-                    if !self.capabilities().end_exclusive_below(root, effects) {
-                        return;
-                    }
-                    self.snapshots.drained(self.clock.now);
-                    root
-                }
-                SnapshotNeed::Flush(root) => root,
-            };
-            self.checkpointing().flush_for_snapshot(root, effects);
-        }
     }
 }

@@ -3,10 +3,14 @@
 //! A broken invariant is a bug, and the server panics: its successor recovers from the store and
 //! the journal, which a wrong state has not reached yet.
 
+use namespace::Namespace;
 use types::Ino;
 
+use crate::authority::Places;
 use crate::checkpoint::CheckpointOps;
 use crate::purge::Task;
+use crate::session::Sessions;
+use crate::store::StoreOps;
 use crate::{Mds, Phase, Waiting};
 
 /// Debug builds check the state after an input if so many inputs per inode and session came since
@@ -27,64 +31,10 @@ struct OpsUnderWay {
     removal_lists: usize,
 }
 
-impl Mds {
-    /// Checks the invariants of the server, between two inputs. The time that this takes grows
-    /// with the state of the server.
-    ///
-    /// # Panics
-    /// If one of them does not hold. The message names the invariant.
-    pub fn validate(&self) {
-        self.namespace.validate();
-        self.log.validate();
-        self.tables.validate(self.is_private());
-        self.sessions.validate();
-        self.opens.validate();
-        self.locks.validate();
-        self.caps.validate();
-        self.leases.validate();
-        self.early.validate();
-        self.purges.validate();
-        self.merges.validate();
-        self.damage.validate();
-        self.snapshots.validate();
-        self.recovery.validate();
-        let reconnecting = matches!(self.phase, Phase::Reconnecting { .. } | Phase::Stopped);
-        self.resend.validate(reconnecting);
-        self.balance.validate(self.rank);
-        self.validate_store_ops();
-        self.validate_between();
-    }
-
-    /// Debug builds check after each input, or after some of them ([`ITEMS_PER_INPUT`]).
-    pub(crate) fn validate_sometimes(&mut self) {
-        self.unvalidated += 1;
-        let items = self.namespace.inodes() + self.sessions.len() as u64;
-        if self.unvalidated > items / ITEMS_PER_INPUT {
-            self.unvalidated = 0;
-            self.validate();
-        }
-    }
-
-    /// Each operation that a part waits for is one that the store executes.
-    fn validate_store_ops(&self) {
-        let ops = self.store_ops();
-        self.validate_checkpoint(&ops.checkpoint);
-        self.validate_fetches(&ops.fetching);
-        self.places().validate(ops.list);
-        self.compaction.validate(&ops.compacting);
-        let deleting = self.purges.deleting();
-        assert!(ops.purging == deleting, "{deleting} inodes are being purged, not {}", ops.purging);
-        let writing = usize::from(self.purges.is_writing());
-        assert!(ops.removal_lists == writing, "{writing} lists of removals are being written");
-        let put = usize::from(self.tables.is_in_flight());
-        assert!(ops.tables == put, "{put} puts of the table are under way");
-        let writes = self.log.writes();
-        assert!(ops.log == writes, "{writes} writes of the journal are under way, not {}", ops.log);
-    }
-
-    fn store_ops(&self) -> OpsUnderWay {
-        let mut ops = OpsUnderWay::default();
-        for waiting in self.store.waiting() {
+impl OpsUnderWay {
+    fn of(store: &StoreOps) -> Self {
+        let mut ops = Self::default();
+        for waiting in store.waiting() {
             match waiting {
                 Waiting::Log => ops.log += 1,
                 Waiting::Tables => ops.tables += 1,
@@ -108,19 +58,70 @@ impl Mds {
         }
         ops
     }
+}
 
-    /// Invariants of several parts.
-    fn validate_between(&self) {
-        let (forwards, all) = (self.counters.forwards, self.counters.requests);
-        assert!(forwards <= all, "{forwards} of {all} requests were forwarded");
-        for (dir, owner) in self.caps.exclusive() {
-            let leased = self.leases.is_leased(dir, self.clock.now);
-            assert!(!leased, "{dir}: {owner} has the directory alone, and others have leases");
-        }
-        let replays = matches!(self.phase, Phase::Recovering | Phase::Reconnecting { .. });
-        let granted = self.caps.len();
-        assert!(!replays || granted == 0, "{granted} capabilities were granted before the end");
-        let stopped = self.phase == Phase::Stopped;
-        assert!(!stopped || !self.resend.is_busy(), "a stopped server executes no request");
+/// Debug builds check after each input, or after some of them ([`ITEMS_PER_INPUT`]); `inputs` came
+/// since the last check.
+pub(crate) fn is_due(inputs: &mut u64, namespace: &Namespace, sessions: &Sessions) -> bool {
+    *inputs += 1;
+    let is_due = *inputs > (namespace.inodes() + sessions.len() as u64) / ITEMS_PER_INPUT;
+    if is_due {
+        *inputs = 0;
     }
+    is_due
+}
+
+/// See [`Mds::validate`].
+pub(crate) fn check(mds: &Mds) {
+    mds.namespace.validate();
+    mds.log.validate();
+    mds.tables.validate(mds.settings.private.is_some());
+    mds.sessions.validate();
+    mds.opens.validate();
+    mds.locks.validate();
+    mds.caps.validate();
+    mds.leases.validate();
+    mds.early.validate();
+    mds.purges.validate();
+    mds.merges.validate();
+    mds.damage.validate();
+    mds.snapshots.validate();
+    mds.recovery.validate();
+    let reconnecting = matches!(mds.phase, Phase::Reconnecting { .. } | Phase::Stopped);
+    mds.resend.validate(reconnecting);
+    mds.balance.validate(mds.rank);
+    check_store_ops(mds);
+    check_between(mds);
+}
+
+/// Each operation that a part waits for is one that the store executes.
+fn check_store_ops(mds: &Mds) {
+    let ops = OpsUnderWay::of(&mds.store);
+    mds.checkpoint.validate(&ops.checkpoint, &mds.namespace, &mds.changes, mds.phase);
+    mds.fetches.validate(&ops.fetching, &mds.namespace);
+    Places::of(mds).validate(ops.list);
+    mds.compaction.validate(&ops.compacting);
+    let deleting = mds.purges.deleting();
+    assert!(ops.purging == deleting, "{deleting} inodes are being purged, not {}", ops.purging);
+    let writing = usize::from(mds.purges.is_writing());
+    assert!(ops.removal_lists == writing, "{writing} lists of removals are being written");
+    let put = usize::from(mds.tables.is_in_flight());
+    assert!(ops.tables == put, "{put} puts of the table are under way");
+    let writes = mds.log.writes();
+    assert!(ops.log == writes, "{writes} writes of the journal are under way, not {}", ops.log);
+}
+
+/// Invariants of several parts.
+fn check_between(mds: &Mds) {
+    let (forwards, all) = (mds.counters.forwards, mds.counters.requests);
+    assert!(forwards <= all, "{forwards} of {all} requests were forwarded");
+    for (dir, owner) in mds.caps.exclusive() {
+        let leased = mds.leases.is_leased(dir, mds.clock.now);
+        assert!(!leased, "{dir}: {owner} has the directory alone, and others have leases");
+    }
+    let replays = matches!(mds.phase, Phase::Recovering | Phase::Reconnecting { .. });
+    let granted = mds.caps.len();
+    assert!(!replays || granted == 0, "{granted} capabilities were granted before the end");
+    let stopped = mds.phase == Phase::Stopped;
+    assert!(!stopped || !mds.resend.is_busy(), "a stopped server executes no request");
 }

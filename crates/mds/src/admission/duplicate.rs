@@ -1,7 +1,9 @@
 //! Duplicates: a change that was executed before is answered as it was.
 
-use super::{Incoming, Verdict};
-use crate::session::{Fate, Sessions};
+use super::{Entry, Incoming, Verdict};
+use crate::fetch::FetchCx;
+use crate::op::{Again, ChangeCx};
+use crate::session::{Fate, Remembered, Sessions};
 use crate::{Mds, MdsEffects};
 
 #[inline]
@@ -9,9 +11,24 @@ pub(super) fn check(mds: &mut Mds, from: Incoming<'_>, effects: &mut MdsEffects)
     match fate(&mut mds.sessions, from) {
         Fate::New => Verdict::Pass,
         Fate::Done(known) => {
-            mds.answer_again(from, known, effects);
+            answer(mds, from, known, effects);
             Verdict::Taken
         }
+    }
+}
+
+/// A request that was executed before gets the same answer.
+pub(super) fn answer(
+    mds: &mut Mds,
+    from: Incoming<'_>,
+    known: Option<Remembered>,
+    effects: &mut MdsEffects,
+) {
+    let is_active = mds.is_active();
+    match ChangeCx::of(mds).answer_again(from, known, is_active, effects) {
+        Again::Answered => {}
+        Again::Park(dir) => FetchCx::of(mds).park(from, dir, effects),
+        Again::Execute => mds.execute::<{ Entry::NEW }>(from, effects),
     }
 }
 
@@ -30,7 +47,6 @@ mod tests {
     use wire::{ChangeOp, Op, ReadOp, Request};
 
     use super::*;
-    use crate::session::Remembered;
 
     fn fate_of(client: ClientId, tid: u64, op: Op<'_>) -> Fate {
         let mut sessions = Sessions::default();

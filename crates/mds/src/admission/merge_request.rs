@@ -2,6 +2,7 @@
 //! owner has merged.
 
 use super::{Incoming, Verdict};
+use crate::merge_request::MergeRequestCx;
 use crate::{Mds, MdsEffects};
 
 #[inline]
@@ -9,7 +10,7 @@ pub(super) fn check(mds: &mut Mds, from: Incoming<'_>, effects: &mut MdsEffects)
     if mds.tables.decoupled.is_empty() {
         return Verdict::Pass;
     }
-    mds.merge_requests()
+    MergeRequestCx::of(mds)
         .must_merge(from.client, from.op(), effects)
         .map_or(Verdict::Pass, Verdict::Wait)
 }

@@ -4,6 +4,8 @@
 use types::{ConnId, Errno};
 use wire::{Failure, Message, Request};
 
+use super::{Entry, Incoming, duplicate};
+use crate::resend::{EarlyCourse, ResendCx};
 use crate::session::Fate;
 use crate::{Mds, MdsEffects, Phase, ReplyTo};
 
@@ -49,7 +51,15 @@ fn is_taken(mds: &mut Mds, conn: ConnId, request: &Request<'_>, effects: &mut Md
             let frame = Message::Request(request.clone()).to_frame();
             mds.early.keep(conn, frame, effects);
         }
-        Course::EarlyFrames => mds.request_early(conn, request, effects),
+        Course::EarlyFrames => match ResendCx::of(mds).take_early(conn, request, effects) {
+            EarlyCourse::Complete => mds.stop_waiting_if_complete(effects),
+            EarlyCourse::Now => {
+                if let Some(client) = mds.sessions.client(conn) {
+                    mds.execute::<{ Entry::NEW }>(Incoming { conn, client, request }, effects);
+                }
+            }
+            EarlyCourse::Resent | EarlyCourse::Later => {}
+        },
         Course::Late => late(mds, conn, request, effects),
     }
     true
@@ -61,7 +71,7 @@ fn late(mds: &mut Mds, conn: ConnId, request: &Request<'_>, effects: &mut MdsEff
         && let Some(client) = mds.sessions.client(conn)
         && let Fate::Done(known) = mds.sessions.get_mut(client).fate(request.tid)
     {
-        return mds.answer_again(super::Incoming { conn, client, request }, known, effects);
+        return duplicate::answer(mds, Incoming { conn, client, request }, known, effects);
     }
     if request.replay.is_some() {
         // Its client knows that it is applied, and resends it to the next server.

@@ -1,6 +1,7 @@
 //! Capabilities: what other clients cache is revoked before it changes.
 
 use super::{Incoming, Verdict};
+use crate::caps::CapsCx;
 use crate::{Mds, MdsEffects};
 
 #[inline]
@@ -14,7 +15,7 @@ pub(super) fn check(mds: &mut Mds, from: Incoming<'_>, effects: &mut MdsEffects)
 // Apart, so that the check is inlined where no client caches anything.
 #[inline(never)]
 fn revoked(mds: &mut Mds, from: Incoming<'_>, effects: &mut MdsEffects) -> Verdict {
-    mds.capabilities()
+    CapsCx::of(mds)
         .must_revoke(from.client, from.op(), effects)
         .map_or(Verdict::Pass, Verdict::Wait)
 }

@@ -2,6 +2,7 @@
 //! journalled.
 
 use super::{Incoming, Verdict};
+use crate::checkpoint::CheckpointCx;
 use crate::{Mds, MdsEffects};
 
 #[inline]
@@ -14,8 +15,8 @@ pub(super) fn check(mds: &mut Mds, from: Incoming<'_>, effects: &mut MdsEffects)
 
 #[cold]
 fn stored(mds: &mut Mds, from: Incoming<'_>, effects: &mut MdsEffects) -> Verdict {
-    let Some(subtree) = mds.checkpointing().must_store(from.op()) else { return Verdict::Pass };
+    let Some(subtree) = CheckpointCx::of(mds).must_store(from.op()) else { return Verdict::Pass };
     mds.fetches.park_until_returned(&mut mds.sessions, from, subtree);
-    mds.checkpointing().store_merged(subtree, effects);
+    CheckpointCx::of(mds).store_merged(subtree, effects);
     Verdict::Taken
 }

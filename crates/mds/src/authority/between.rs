@@ -57,9 +57,9 @@ impl Places<'_> {
     pub(crate) fn second_rank(&self, request: &Request<'_>) -> Option<SecondRank> {
         let (first, second) = both(&request.op).filter(|_| request.replay.is_none())?;
         // The names of a directory that is split are not here.
-        let is_here = self.of(first) == InodeAuthority::Here && !self.namespace.is_split(first);
+        let is_here = self.place(first) == InodeAuthority::Here && !self.namespace.is_split(first);
         let found = self.authority.held.found.get(&second);
-        match self.of(second) {
+        match self.place(second) {
             _ if !is_here => None,
             // Another rank may have referred to a third one: a subtree in the subtree has moved.
             InodeAuthority::Other(_) | InodeAuthority::Unknown if let Some(rank) = found => {

@@ -3,19 +3,25 @@
 use metastore::MovedName;
 use metastore::request::{StoreFailure, StoreResult};
 use namespace::Refusal;
-use types::{ClientId, Cred, Errno, Ino, Rank};
-use wire::{Answer, Failure, Message, Op, TransferStep};
+use types::{ClientId, ConnId, Cred, Errno, Ino, Rank, Tid};
+use wire::{Answer, Failure, Message, Op, PeerBody, PeerMessage, RankOp, Request, TransferStep};
 
+use super::between::{BetweenCx, BetweenNeed, SecondRank};
 use super::cross_rename::{Arrival, NameNeed};
 use super::decoupled::is_merged_below;
 use super::fragments::{ITSELF, Resize};
 use super::preload::Goal;
-use super::{
-    BetweenCx, BetweenNeed, ListNews, Placed, READ_INTERVAL, RETRY, ReserveCx, SecondRank,
-};
+use super::{ListNews, READ_INTERVAL, RETRY};
 use crate::admission::Incoming;
-use crate::fetch::decode;
-use crate::op::{Performed, Performing, Refused};
+use crate::authority::{
+    ExportCx, ImportCx, ListCx, NamesCx, Places, PreloadCx, ReserveCx, ReshapeCx,
+};
+use crate::caps::CapsCx;
+use crate::fetch::{FetchCx, decode};
+use crate::merge::MergeCx;
+use crate::merge_request::MergeRequestCx;
+use crate::op::{ChangeCx, Performed, Performing, Refused};
+use crate::peers::{PeerLine, is_for_ranks};
 use crate::transfer::{Fence, TransferId, TransferMessage};
 use crate::{Mds, MdsEffects, Phase, ReplyTo};
 
@@ -31,42 +37,38 @@ impl Mds {
             self.authority.read_list(&mut self.store, effects);
         }
         if self.is_active() {
-            for (part, access) in self.reshaping().fragments_tick(effects) {
-                if self.capabilities().revoke(ClientId(0), part, effects).is_none() {
-                    self.reshaping().set_access(part, access);
+            for (part, access) in ReshapeCx::of(self).fragments_tick(effects) {
+                if CapsCx::of(self).revoke(ClientId(0), part, effects).is_none() {
+                    ReshapeCx::of(self).set_access(part, access);
                 }
             }
         }
-        self.correct_sizes(effects);
+        // Split directories that have become large, and join those that have become small.
+        for resize in ReshapeCx::of(self).wrong_sizes() {
+            let performed = match resize {
+                Resize::Split(dir) => ReshapeCx::of(self).split(ITSELF, &Cred::root(), dir),
+                Resize::Join(dir) => ReshapeCx::of(self).join(ITSELF, &Cred::root(), dir, effects),
+                Resize::Home { dir, .. } => ExportCx::of(self).send_home(dir),
+            };
+            match performed {
+                Ok(Performed::Later) => break,
+                Ok(Performed::Answer(_) | Performed::Changed(_)) => {}
+                Err(refused) => {
+                    ReshapeCx::of(self).keeps_size(resize);
+                    if let Refused::Refusal(Refusal::Cold(cold)) = refused
+                        && cold != crate::fetch::NUMBERS
+                    {
+                        FetchCx::of(self).preload(cold, effects);
+                    }
+                }
+            }
+        }
         self.follow_names(effects);
         ReserveCx::of(self).tick(effects);
         for need in BetweenCx::of(self).tick(effects) {
             self.meet_between(need, effects);
         }
         self.authority_step(effects);
-    }
-
-    /// Splits a directory that has become large, or joins one that has become small.
-    fn correct_sizes(&mut self, effects: &mut MdsEffects) {
-        for resize in self.reshaping().wrong_sizes() {
-            let performed = match resize {
-                Resize::Split(dir) => self.reshaping().split(ITSELF, &Cred::root(), dir),
-                Resize::Join(dir) => self.reshaping().join(ITSELF, &Cred::root(), dir, effects),
-                Resize::Home { dir, .. } => self.exporting().send_home(dir),
-            };
-            match performed {
-                Ok(Performed::Later) => return,
-                Ok(Performed::Answer(_) | Performed::Changed(_)) => {}
-                Err(refused) => {
-                    self.reshaping().keeps_size(resize);
-                    if let Refused::Refusal(Refusal::Cold(cold)) = refused
-                        && cold != crate::fetch::NUMBERS
-                    {
-                        self.fetching().preload(cold, effects);
-                    }
-                }
-            }
-        }
     }
 
     /// A name was given in a directory.
@@ -87,64 +89,50 @@ impl Mds {
     /// Whether this rank is the authority of the subtree with this root, and serves it.
     #[must_use]
     pub fn serves(&self, root: Ino) -> bool {
-        self.is_active() && self.places().serves(root)
+        self.is_active() && Places::of(self).serves(root)
     }
 
     /// Continues everything that moves, as far as possible. Called after every input.
     pub(crate) fn authority_step(&mut self, effects: &mut MdsEffects) {
         if self.authority.is_exporting() {
-            self.export_step(effects);
+            for root in ExportCx::of(self).draining(effects) {
+                let before = self.counters.revokes;
+                let held = CapsCx::of(self).revoke_below(ClientId(0), root, effects).is_some();
+                let flushed = self.counters.revokes - before;
+                ExportCx::of(self).drained(root, held, flushed, effects);
+            }
+            ExportCx::of(self).step(effects);
         }
-        self.walk(effects);
+        PreloadCx::of(self).step(effects);
         if self.authority.reshape.is_some() {
-            self.reshape_step(effects);
+            let mut is_held = false;
+            for dir in ReshapeCx::of(self).draining() {
+                is_held |= CapsCx::of(self).revoke(ClientId(0), dir, effects).is_some();
+            }
+            if let Some(dir) = ReshapeCx::of(self).step(is_held, effects) {
+                FetchCx::of(self).preload(dir, effects);
+            }
         }
         if !self.authority.cross_renames.is_empty() {
             self.cross_renames_step(effects);
         }
         if !self.authority.imports.is_empty() && self.is_active() {
-            self.importing().step(effects);
+            ImportCx::of(self).step(effects);
             // Imports may have to wait for them.
             if !self.authority.cross_renames.is_empty() {
                 self.cross_renames_step(effects);
             }
         }
-        self.walk(effects);
+        PreloadCx::of(self).step(effects);
         self.tell_ended(effects);
-    }
-
-    fn walk(&mut self, effects: &mut MdsEffects) {
-        if !self.authority.preloads.is_empty() {
-            self.preloading().step(effects);
-        }
-    }
-
-    fn export_step(&mut self, effects: &mut MdsEffects) {
-        for root in self.exporting().draining(effects) {
-            let before = self.counters.revokes;
-            let held = self.capabilities().revoke_below(ClientId(0), root, effects).is_some();
-            let flushed = self.counters.revokes - before;
-            self.exporting().drained(root, held, flushed, effects);
-        }
-        self.exporting().step(effects);
-    }
-
-    fn reshape_step(&mut self, effects: &mut MdsEffects) {
-        let mut is_held = false;
-        for dir in self.reshaping().draining() {
-            is_held |= self.capabilities().revoke(ClientId(0), dir, effects).is_some();
-        }
-        if let Some(dir) = self.reshaping().step(is_held, effects) {
-            self.fetching().preload(dir, effects);
-        }
     }
 
     /// Tells the parts that wait for the end of a move.
     pub(crate) fn tell_ended(&mut self, effects: &mut MdsEffects) {
         let Some(gone) = self.authority.ended.take() else { return };
         // Requests that wait for a merge of these continue to wait at the other rank.
-        gone.into_iter().for_each(|root| self.merge_requests().end_elsewhere(root));
-        self.merging().go_on_with_held(effects);
+        gone.into_iter().for_each(|root| MergeRequestCx::of(self).end_elsewhere(root));
+        MergeCx::of(self).go_on_with_held(effects);
         self.last_beacon = None;
     }
 
@@ -155,41 +143,33 @@ impl Mds {
         effects: &mut MdsEffects,
     ) {
         let now = self.clock.now;
-        let news = self.listing().stored(result, effects);
+        let news = ListCx::of(self).stored(result, effects);
         if !self.authority.cross_renames.is_empty() {
-            let needs = self.names().listed(&news, effects);
+            let needs = NamesCx::of(self).listed(&news, effects);
             self.meet_names(needs, effects);
         }
         match news {
             ListNews::None => {}
-            ListNews::Read => self.list_changed(),
+            ListNews::Read => self.authority.list_changed(&self.namespace, self.phase),
             ListNews::Unknown => {
-                self.exporting().list_unknown(now + RETRY, effects);
-                self.importing().list_again(false);
+                ExportCx::of(self).list_unknown(now + RETRY, effects);
+                ImportCx::of(self).list_again(false);
                 self.authority.reshape_listed(true, now);
             }
             ListNews::Replaced => {
                 self.authority.reshape_listed(false, now);
-                if !self.importing().list_replaced() {
-                    self.exporting().list_replaced(effects);
+                if !ImportCx::of(self).list_replaced() {
+                    ExportCx::of(self).list_replaced(effects);
                 }
             }
             ListNews::Found => {
-                self.importing().list_again(true);
+                ImportCx::of(self).list_again(true);
                 self.authority.reshape_listed(false, now);
-                self.exporting().list_found(effects);
+                ExportCx::of(self).list_found(effects);
             }
         }
         self.tell_ended(effects);
-        self.listing().end(effects);
-    }
-
-    /// Acts on the new list.
-    pub(crate) fn list_changed(&mut self) {
-        if self.is_active() {
-            self.authority.find_other_roots(&self.namespace);
-        }
-        self.authority.note_plain();
+        ListCx::of(self).end(effects);
     }
 
     /// Continues the cross-rank renames, as far as possible.
@@ -200,16 +180,16 @@ impl Mds {
             return;
         }
         for (id, dir) in self.authority.cross_renames.draining() {
-            let held = self.capabilities().revoke_below(ClientId(0), dir, effects).is_some();
+            let held = CapsCx::of(self).revoke_below(ClientId(0), dir, effects).is_some();
             let merged = is_merged_below(&self.merges, &self.checkpoint, &self.namespace, dir);
             if self.phase != Phase::Active || (!held && merged) {
-                let needs = self.names().drained(id, effects);
+                let needs = NamesCx::of(self).drained(id, effects);
                 self.meet_names(needs, effects);
             }
         }
-        let needs = self.names().step(effects);
+        let needs = NamesCx::of(self).step(effects);
         self.meet_names(needs, effects);
-        if let Some(list) = self.names().proposal() {
+        if let Some(list) = NamesCx::of(self).proposal() {
             self.authority.put_list(list, &mut self.store, effects);
         }
     }
@@ -219,16 +199,16 @@ impl Mds {
         for need in needs {
             match need {
                 NameNeed::Fetch(dir) if self.fetches.is_waited_for(dir) => {}
-                NameNeed::Fetch(dir) => self.fetching().preload(dir, effects),
+                NameNeed::Fetch(dir) => FetchCx::of(self).preload(dir, effects),
                 NameNeed::Find(dir) => self.authority.preload(Goal::Find(dir)),
                 NameNeed::Read => self.authority.read_list(&mut self.store, effects),
                 NameNeed::Came(dir) => {
-                    self.changing().apply.note_freed(true);
+                    ChangeCx::of(self).apply.note_freed(true);
                     self.note_size(dir);
                 }
                 NameNeed::Thaw(dir) => {
                     self.fetches.wake_returned(dir);
-                    self.merging().go_on_with_held(effects);
+                    MergeCx::of(self).go_on_with_held(effects);
                 }
             }
         }
@@ -245,9 +225,9 @@ impl Mds {
     ) -> Performing {
         let record = MovedName::decode(moved).map_err(|_| Errno::Invalid)?;
         let id = TransferId { number: record.number, from: record.from };
-        let comes = match self.names().may_arrive(&record, dir)? {
+        let comes = match NamesCx::of(self).may_arrive(&record, dir)? {
             Arrival::Known => {
-                let needs = self.names().asked_again(id, effects);
+                let needs = NamesCx::of(self).asked_again(id, effects);
                 self.meet_names(needs, effects);
                 return Ok(Performed::Answer(Answer::Done));
             }
@@ -258,17 +238,21 @@ impl Mds {
             }
             // Block creates in the directory that the rename will replace.
             Arrival::Replaces(target) => {
-                self.capabilities().revoke_below(ClientId(0), target, effects).is_none()
+                CapsCx::of(self).revoke_below(ClientId(0), target, effects).is_none()
             }
         };
         if !comes {
-            return Ok(self.leave_unanswered(at));
+            return Ok(self.peers.leave_unanswered(at.tid));
         }
-        let needs = self.names().arrive(record, cred, effects)?;
+        let needs = NamesCx::of(self).arrive(record, cred, effects)?;
         let reserved = self.authority.cross_renames.knows(id);
         self.meet_names(needs, effects);
         self.cross_renames_step(effects);
-        Ok(if reserved { Performed::Answer(Answer::Done) } else { self.leave_unanswered(at) })
+        Ok(if reserved {
+            Performed::Answer(Answer::Done)
+        } else {
+            self.peers.leave_unanswered(at.tid)
+        })
     }
 
     /// Has a subtree that was renamed away follow its name.
@@ -279,9 +263,9 @@ impl Mds {
         }
         let Some((root, to)) = self.authority.next_to_follow(self.clock.now) else { return };
         if let Err(Refused::Refusal(Refusal::Cold(cold))) =
-            self.exporting().begin(ReplyTo::NOBODY, root, to, false)
+            ExportCx::of(self).begin(ReplyTo::NOBODY, root, to, false)
         {
-            self.fetching().preload(cold, effects);
+            FetchCx::of(self).preload(cold, effects);
         }
         self.authority_step(effects);
     }
@@ -294,7 +278,7 @@ impl Mds {
         effects: &mut MdsEffects,
     ) -> Performing {
         let need = match BetweenCx::of(self).execute(from, second, effects)? {
-            Some(BetweenNeed::Depart { to, is_file }) => match self.names().depart(from, to) {
+            Some(BetweenNeed::Depart { to, is_file }) => match NamesCx::of(self).depart(from, to) {
                 Err(refused) if is_file && refused.errno() == Some(Errno::CrossDevice) => {
                     BetweenCx::of(self).brings_together(from, to, effects)?
                 }
@@ -325,6 +309,20 @@ impl Mds {
         }
     }
 
+    /// Has a directory come that is to be removed or renamed. Returns whether the request waits.
+    pub(crate) fn brings_home(
+        &mut self,
+        from: Incoming<'_>,
+        (dir, rank): (Ino, Rank),
+        refused: &Failure,
+        effects: &mut MdsEffects,
+    ) -> bool {
+        let held = BetweenCx::of(self).brings_home(from, (dir, rank), refused, effects);
+        let waits = held.is_some();
+        held.flatten().into_iter().for_each(|need| self.meet_between(need, effects));
+        waits
+    }
+
     /// A rank has answered a question of this one.
     pub(crate) fn rank_answered(
         &mut self,
@@ -334,7 +332,7 @@ impl Mds {
     ) {
         let id = TransferId { number, from: self.rank };
         if let Some(dir) = self.authority.cross_renames.goes_to(id) {
-            let needs = self.names().answered(id, dir, &result, effects);
+            let needs = NamesCx::of(self).answered(id, dir, &result, effects);
             self.meet_names(needs, effects);
         } else if let Some(need) = BetweenCx::of(self).answered(number, result, effects) {
             self.meet_between(need, effects);
@@ -370,48 +368,90 @@ impl Mds {
             _ if giver != if is_of_giver { from } else { self.rank } => {}
             TransferStep::AskSubtree { root } => ReserveCx::of(self).asked(id, root, effects),
             TransferStep::Refused { ref why, .. } => {
-                self.exporting().giver_heard(id, message, why, effects);
+                ExportCx::of(self).giver_heard(id, message, why, effects);
             }
             _ if is_name => {
-                let needs = self.names().heard(id, message, effects);
+                let needs = NamesCx::of(self).heard(id, message, effects);
                 self.meet_names(needs, effects);
             }
             TransferStep::Committed | TransferStep::Stayed => {
                 ReserveCx::of(self).heard(id, message, effects);
             }
             TransferStep::Reserved { fence } if Fence(fence) != Fence::NONE => {
-                self.names().reserved_in_vain(id, from, effects);
+                NamesCx::of(self).reserved_in_vain(id, from, effects);
             }
             TransferStep::Reserved { .. } => {
-                self.exporting().giver_heard(id, message, "", effects);
+                ExportCx::of(self).giver_heard(id, message, "", effects);
             }
         }
         self.authority_step(effects);
     }
 
-    /// Answers a request that this rank may not execute. Returns whether that is done.
-    pub(crate) fn answer_placed(
+    /// A message of another rank.
+    pub(crate) fn peer_message(
         &mut self,
-        from: Incoming<'_>,
-        dir: Ino,
-        placed: Placed,
+        conn: ConnId,
+        message: PeerMessage<'_>,
         effects: &mut MdsEffects,
-    ) -> bool {
-        let failure: Failure = match placed {
-            Placed::Here => return false,
-            Placed::Taken => return true,
-            Placed::Refused(failure) => failure,
-            Placed::Away { rank, failure } => {
-                match BetweenCx::of(self).brings_home(from, (dir, rank), &failure, effects) {
-                    Some(need) => {
-                        need.into_iter().for_each(|need| self.meet_between(need, effects));
-                        return true;
-                    }
-                    None => failure,
+    ) {
+        let PeerMessage { from, term, to, body } = message;
+        if to != self.rank || from == self.rank {
+            effects.close.push(conn);
+            return;
+        }
+        if !self.peers.is_current(from, term) {
+            return;
+        }
+        match body {
+            PeerBody::Hello => {}
+            PeerBody::Transfer { giver, number, step } => {
+                self.transfer_step(from, (giver, number), &step, effects);
+            }
+            PeerBody::Ask { number, cred, op } => {
+                self.question_of_rank((from, number), cred, op, effects);
+            }
+            PeerBody::Answer { number, result } => self.rank_answered(number, result, effects),
+        }
+    }
+
+    /// Executes a question of another rank, or of this one.
+    fn question_of_rank(
+        &mut self,
+        (from, number): (Rank, u64),
+        cred: Cred,
+        op: Op<'_>,
+        effects: &mut MdsEffects,
+    ) {
+        // A server that begins or stops does not answer, and the other rank asks again.
+        if !self.is_active() || !is_for_ranks(&op) {
+            return;
+        }
+        if let Op::Rank(RankOp::Arrive { dir, .. }) = op {
+            match NamesCx::of(self).considers(TransferId { number, from }, dir, effects) {
+                Ok(Some(needs)) => self.meet_names(needs, effects),
+                Ok(None) => return,
+                Err(failure) => {
+                    let answer = PeerBody::Answer { number, result: Err(failure) };
+                    return PeerLine::of(self).send(from, answer, effects);
                 }
             }
-        };
-        self.refuse(from, failure, effects);
-        true
+        }
+        let Some(tid) = self.peers.take_question(from, number) else { return };
+        self.request(ConnId::PEER, &Request::new(tid, Tid(0), cred, op), effects);
+    }
+
+    /// A question of another rank has its answer.
+    pub(crate) fn answer_peer(
+        &mut self,
+        tid: Tid,
+        result: Result<Answer, Failure>,
+        effects: &mut MdsEffects,
+    ) {
+        let Some((to, number)) = self.peers.answered(tid) else { return };
+        if to == self.rank {
+            self.rank_answered(number, result, effects);
+        } else {
+            PeerLine::of(self).send(to, PeerBody::Answer { number, result }, effects);
+        }
     }
 }

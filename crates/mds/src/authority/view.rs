@@ -25,7 +25,7 @@ pub(crate) struct Places<'a> {
 }
 
 impl Places<'_> {
-    pub(super) fn of(&self, ino: Ino) -> InodeAuthority {
+    pub(super) fn place(&self, ino: Ino) -> InodeAuthority {
         self.authority.place(self.namespace, ino)
     }
 
@@ -38,7 +38,7 @@ impl Places<'_> {
     pub(crate) fn serves(&self, root: Ino) -> bool {
         let known = self.authority.list.get(root);
         if let Some(joined) = known.filter(|subtree| subtree.joined) {
-            return match self.of(root) {
+            return match self.place(root) {
                 InodeAuthority::Here => true,
                 InodeAuthority::Unknown => joined.rank == self.authority.rank,
                 InodeAuthority::Moving(_) | InodeAuthority::Other(_) => false,
@@ -96,7 +96,7 @@ impl Places<'_> {
         let mut at = base;
         for name in path.components() {
             at = self.namespace.peek(at, name).ok()??;
-            if let InodeAuthority::Moving(root) = self.of(at) {
+            if let InodeAuthority::Moving(root) = self.place(at) {
                 return Some(root);
             }
         }

@@ -1,10 +1,12 @@
 //! The invariants of checkpoints.
 
+use namespace::Namespace;
 use types::{Ino, Set};
 
 use super::Checkpoint;
 use super::flush::Then;
-use crate::{Mds, Phase};
+use crate::Phase;
+use crate::op::Change;
 
 /// The operations of checkpoints that the store executes.
 #[derive(Debug, Default)]
@@ -15,7 +17,17 @@ pub(crate) struct CheckpointOps {
 }
 
 impl Checkpoint {
-    fn validate(&self, ops: &CheckpointOps) {
+    /// Checks the invariants of checkpoints; the store executes `ops`.
+    ///
+    /// # Panics
+    /// If one of them does not hold.
+    pub(crate) fn validate(
+        &self,
+        ops: &CheckpointOps,
+        namespace: &Namespace,
+        changes: &[Change],
+        phase: Phase,
+    ) {
         let capturing = self.capturing.iter().map(|(capture, ..)| capture.dir);
         let captured = self.captured.iter().map(|(_, dir, _)| *dir);
         let failed = self.failed.iter().map(|(dir, ..)| *dir);
@@ -36,25 +48,15 @@ impl Checkpoint {
         for ((before, ..), (after, ..)) in order {
             assert!(before <= after, "captured directories wait in the order of their events");
         }
-    }
-}
-
-impl Mds {
-    /// Checks the invariants of checkpoints; the store executes `ops`.
-    ///
-    /// # Panics
-    /// If one of them does not hold.
-    pub(crate) fn validate_checkpoint(&self, ops: &CheckpointOps) {
-        self.checkpoint.validate(ops);
-        for dir in self.namespace.dirs().unstored_directories() {
-            let writing = self.checkpoint.committing.iter().any(|(known, _)| *known == dir);
-            let flushing = self.namespace.dirs().is_flushing(dir);
+        for dir in namespace.dirs().unstored_directories() {
+            let writing = self.committing.iter().any(|(known, _)| *known == dir);
+            let flushing = namespace.dirs().is_flushing(dir);
             // A recovery writes the root directory itself.
-            let known = writing || !flushing || self.phase == Phase::Recovering;
+            let known = writing || !flushing || phase == Phase::Recovering;
             assert!(known, "{dir}: a directory that is being written is known");
         }
-        for change in &self.changes {
-            let waits = &self.checkpoint.flushes.waiting;
+        for change in changes {
+            let waits = &self.flushes.waiting;
             let waits = waits.iter().any(|it| it.then == Then::GoOn && it.at == change.at());
             assert!(waits, "a change of policy waits for a subtree to be stored");
         }

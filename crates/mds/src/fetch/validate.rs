@@ -1,14 +1,17 @@
 //! The invariants of the fetches.
 
+use namespace::Namespace;
 use types::{Ino, Set};
 
 use super::{Fetches, NUMBERS};
-use crate::Mds;
 
 impl Fetches {
-    /// Checks the invariants of the fetches, between two inputs. The store reads the directories of
-    /// `reading`.
-    fn validate(&self, reading: &[Ino]) {
+    /// Checks the invariants of the fetches, between two inputs, and that each awaited directory
+    /// will be fetched. The store reads the directories of `reading`.
+    ///
+    /// # Panics
+    /// If one of them does not hold.
+    pub(crate) fn validate(&self, reading: &[Ino], namespace: &Namespace) {
         assert!(self.batch.is_none(), "no needs are being collected");
         assert!(self.woken.is_empty(), "every waiter whose wait is over has gone on");
         for (dir, waiters) in self.waiting.iter().chain(&self.returning) {
@@ -24,21 +27,10 @@ impl Fetches {
             assert!(self.under_way.contains(&dir), "{dir}: the fetch is known to be under way");
         }
         assert!(fetching.len() == self.under_way.len(), "the store reads what is under way");
-    }
-}
-
-impl Mds {
-    /// Checks the invariants of the fetches, and that each awaited directory will be fetched.
-    ///
-    /// # Panics
-    /// If one of them does not hold.
-    pub(crate) fn validate_fetches(&self, reading: &[Ino]) {
-        let fetches = &self.fetches;
-        fetches.validate(reading);
-        for dir in fetches.waiting.keys().filter(|dir| **dir != NUMBERS) {
-            let held = fetches.held.iter().any(|(held, ..)| held == dir);
-            let failed = fetches.failed.iter().any(|(failed, _)| failed == dir);
-            let comes = fetches.under_way.contains(dir) || self.namespace.dirs().is_flushing(*dir);
+        for dir in self.waiting.keys().filter(|dir| **dir != NUMBERS) {
+            let held = self.held.iter().any(|(held, ..)| held == dir);
+            let failed = self.failed.iter().any(|(failed, _)| failed == dir);
+            let comes = self.under_way.contains(dir) || namespace.dirs().is_flushing(*dir);
             assert!(comes || held || failed, "{dir}: the awaited directory will be fetched");
         }
     }

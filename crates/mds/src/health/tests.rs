@@ -1,7 +1,7 @@
 use types::Rank;
 use wire::Warning;
 
-use super::Room;
+use super::{HealthCx, Room};
 use crate::{Mds, Phase, Settings};
 
 fn active() -> Mds {
@@ -11,7 +11,7 @@ fn active() -> Mds {
 }
 
 fn codes(mds: &Mds) -> Vec<String> {
-    mds.warnings().into_iter().map(|Warning { code, .. }| code).collect()
+    HealthCx::of(mds).warnings().into_iter().map(|Warning { code, .. }| code).collect()
 }
 
 const WHOLE: Room =
@@ -21,7 +21,7 @@ const WHOLE: Room =
 fn a_store_without_its_reserve_or_without_room_is_full() {
     let mut mds = active();
     for full in [Room { held: WHOLE.held - 1, ..WHOLE }, Room { available: 0, ..WHOLE }] {
-        mds.note_room(full);
+        mds.health.note_room(full);
         assert_eq!(codes(&mds), ["STORE_FULL"]);
     }
 }
@@ -30,10 +30,10 @@ fn a_store_without_its_reserve_or_without_room_is_full() {
 fn warnings_about_the_store_end_with_their_cause() {
     let mut mds = active();
     assert_eq!(codes(&mds), [""; 0]);
-    mds.note_room(Room { available: 100 << 20, ..WHOLE });
+    mds.health.note_room(Room { available: 100 << 20, ..WHOLE });
     assert_eq!(codes(&mds), ["STORE_NEAR_FULL"]);
-    mds.note_room(Room { read_only: true, ..WHOLE });
+    mds.health.note_room(Room { read_only: true, ..WHOLE });
     assert_eq!(codes(&mds), ["STORE_READ_ONLY"]);
-    mds.note_room(WHOLE);
+    mds.health.note_room(WHOLE);
     assert_eq!(codes(&mds), [""; 0]);
 }

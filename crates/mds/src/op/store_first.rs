@@ -6,12 +6,12 @@
 //! are journalled, so that they are as durable as the directories that are being stored.
 
 use namespace::Namespace;
-use types::{ConnId, Ino};
+use types::Ino;
 use wire::{Answer, Message, Request};
 
-use crate::checkpoint::{SubtreeFlush, Then};
-use crate::fetch::decode;
-use crate::{Mds, MdsEffects, ReplyTo};
+use super::Release;
+use crate::checkpoint::{CheckpointCx, SubtreeFlush, Then};
+use crate::{MdsEffects, ReplyTo};
 
 /// A request that waits.
 #[derive(Debug)]
@@ -30,34 +30,35 @@ impl Change {
     }
 }
 
-impl Mds {
+impl CheckpointCx<'_> {
     /// Begins to store a subtree; the request comes again when that is done.
     pub(super) fn store_first(
         &mut self,
         subtree: Ino,
         request: Request<'_>,
-        conn: ConnId,
+        at: ReplyTo,
         effects: &mut MdsEffects,
     ) {
-        let at = ReplyTo { conn, tid: request.tid };
         let frame = Message::Request(request).to_frame();
         self.changes.push(Change { at, subtree, frame, stored: false });
         let (then, answer, seq) = (Then::GoOn, Answer::Done, self.log.last());
         let flush = SubtreeFlush::new(at, subtree, then, answer, seq);
-        self.checkpointing().flush_subtree(flush, effects);
+        self.flush_subtree(flush, effects);
     }
 
-    /// The write is done: the request is executed.
-    pub(crate) fn go_on_with_change(&mut self, at: ReplyTo, effects: &mut MdsEffects) {
-        let Some(place) = self.changes.iter().position(|known| known.at == at) else { return };
-        self.changes[place].stored = true;
-        let frame = self.changes[place].frame.clone();
-        if let Some(Message::Request(request)) = decode(&frame) {
-            self.execute(at.conn, &request, effects);
-        }
-        // The request was refused, or its connection is gone.
-        drop_change(&mut self.changes, at);
+    /// Stores a subtree before it is released.
+    pub(crate) fn flush_to_release(&mut self, release: Release, effects: &mut MdsEffects) {
+        let Release { subtree, client, unused, at, answer } = release;
+        let (then, seq) = (Then::Release(client, unused), self.log.last());
+        self.flush_subtree(SubtreeFlush::new(at, subtree, then, answer, seq), effects);
     }
+}
+
+/// The write for a request is done: returns its frame, to execute it.
+pub(crate) fn change_stored(changes: &mut [Change], at: ReplyTo) -> Option<Vec<u8>> {
+    let change = changes.iter_mut().find(|known| known.at == at)?;
+    change.stored = true;
+    Some(change.frame.clone())
 }
 
 /// Whether a request comes again because its subtree is stored now.

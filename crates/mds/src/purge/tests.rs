@@ -4,6 +4,7 @@ use types::{ClientId, Rank, Stripe};
 use super::*;
 use crate::Mds;
 use crate::Settings;
+use crate::checkpoint::CheckpointCx;
 
 fn freed(ino: u64, is_dir: bool) -> FreedInode {
     let stripe = Stripe::DEFAULT;
@@ -46,16 +47,24 @@ fn content_goes_when_the_journal_says_durably_that_its_file_was_removed() {
     let (mut mds, mut effects) = (server(7), MdsEffects::default());
     removed(&mut mds, freed(30, false), 7, true);
     removed(&mut mds, freed(31, false), 8, true);
-    mds.purging().step(&mut effects);
+    PurgeCx::of(&mut mds).step(&mut effects);
     assert_eq!(asked(&mut effects), ["data of 30 in 3"]);
     mds.log.set_safe(Seq(8));
-    mds.purging().step(&mut effects);
+    PurgeCx::of(&mut mds).step(&mut effects);
     assert_eq!(asked(&mut effects), ["data of 31 in 3"]);
-    mds.checkpointing().purge_stored(Task::Delete(Ino(30)), Ok(StoreResult::Done), &mut effects);
-    mds.checkpointing().purge_stored(Task::Delete(Ino(31)), Ok(StoreResult::Done), &mut effects);
+    CheckpointCx::of(&mut mds).purge_stored(
+        Task::Delete(Ino(30)),
+        Ok(StoreResult::Done),
+        &mut effects,
+    );
+    CheckpointCx::of(&mut mds).purge_stored(
+        Task::Delete(Ino(31)),
+        Ok(StoreResult::Done),
+        &mut effects,
+    );
     assert_eq!((mds.purges.len(), mds.purges.deleting), (0, 0));
     // Nothing is left to be put on a list.
-    assert!(!mds.purging().list_removals(Seq(8), &mut effects));
+    assert!(!PurgeCx::of(&mut mds).list_removals(Seq(8), &mut effects));
     assert_eq!(asked(&mut effects), [""; 0]);
 }
 
@@ -65,17 +74,28 @@ fn a_directory_is_written_when_what_it_does_not_name_any_more_is_on_a_list() {
     for (ino, seq) in [(30, 5), (31, 7), (32, 8)] {
         removed(&mut mds, freed(ino, false), seq, true);
     }
-    assert!(!mds.purging().list_removals(Seq(4), &mut effects), "nothing was removed up to there");
-    assert!(mds.purging().list_removals(Seq(5), &mut effects));
+    assert!(
+        !PurgeCx::of(&mut mds).list_removals(Seq(4), &mut effects),
+        "nothing was removed up to there"
+    );
+    assert!(PurgeCx::of(&mut mds).list_removals(Seq(5), &mut effects));
     assert_eq!(asked(&mut effects), ["list of [30, 31]"], "and no more than the journal says");
-    assert!(mds.purging().list_removals(Seq(5), &mut effects), "it is not written yet");
-    mds.checkpointing().purge_stored(Task::List(0), Ok(StoreResult::Done), &mut effects);
-    assert!(!mds.purging().list_removals(Seq(7), &mut effects));
-    mds.purging().step(&mut effects);
+    assert!(PurgeCx::of(&mut mds).list_removals(Seq(5), &mut effects), "it is not written yet");
+    CheckpointCx::of(&mut mds).purge_stored(Task::List(0), Ok(StoreResult::Done), &mut effects);
+    assert!(!PurgeCx::of(&mut mds).list_removals(Seq(7), &mut effects));
+    PurgeCx::of(&mut mds).step(&mut effects);
     assert_eq!(asked(&mut effects), ["data of 30 in 3", "data of 31 in 3"]);
-    mds.checkpointing().purge_stored(Task::Delete(Ino(31)), Ok(StoreResult::Done), &mut effects);
+    CheckpointCx::of(&mut mds).purge_stored(
+        Task::Delete(Ino(31)),
+        Ok(StoreResult::Done),
+        &mut effects,
+    );
     assert_eq!(asked(&mut effects), [""; 0], "one that is on it is left");
-    mds.checkpointing().purge_stored(Task::Delete(Ino(30)), Ok(StoreResult::Done), &mut effects);
+    CheckpointCx::of(&mut mds).purge_stored(
+        Task::Delete(Ino(30)),
+        Ok(StoreResult::Done),
+        &mut effects,
+    );
     assert_eq!(asked(&mut effects), ["delete 1 lists"]);
 }
 
@@ -94,14 +114,14 @@ fn an_unjournalled_removal_is_purged_once_store_and_list_have_it() {
             time: Default::default(),
         },
     );
-    mds.purging().step(&mut effects);
+    PurgeCx::of(&mut mds).step(&mut effects);
     assert_eq!(asked(&mut effects), [""; 0], "a directory has not been written since");
     mds.namespace.store().begin_capture(Ino(9)).unwrap();
     mds.namespace.store().end_capture(Ino(9));
-    mds.purging().step(&mut effects);
+    PurgeCx::of(&mut mds).step(&mut effects);
     assert_eq!(asked(&mut effects), ["list of [31, 30]"]);
-    mds.checkpointing().purge_stored(Task::List(0), Ok(StoreResult::Done), &mut effects);
-    mds.purging().step(&mut effects);
+    CheckpointCx::of(&mut mds).purge_stored(Task::List(0), Ok(StoreResult::Done), &mut effects);
+    PurgeCx::of(&mut mds).step(&mut effects);
     assert_eq!(asked(&mut effects), ["data of 30 in 3", "directory 31"]);
 }
 
@@ -109,14 +129,14 @@ fn an_unjournalled_removal_is_purged_once_store_and_list_have_it() {
 fn a_removal_list_that_cannot_be_written_blocks_no_checkpoint() {
     let (mut mds, mut effects) = (server(7), MdsEffects::default());
     removed(&mut mds, freed(30, false), 7, true);
-    assert!(mds.purging().list_removals(Seq(7), &mut effects));
+    assert!(PurgeCx::of(&mut mds).list_removals(Seq(7), &mut effects));
     let op = effects.store.pop().unwrap().1;
     let error = types::Error::of(types::Errno::NoSpace, "store");
     let failure = Box::new(StoreFailure { error, op });
-    mds.checkpointing().purge_stored(Task::List(0), Err(failure), &mut effects);
-    assert!(!mds.purging().list_removals(Seq(7), &mut effects));
+    CheckpointCx::of(&mut mds).purge_stored(Task::List(0), Err(failure), &mut effects);
+    assert!(!PurgeCx::of(&mut mds).list_removals(Seq(7), &mut effects));
     mds.clock.now = mds.clock.now + RETRY;
-    assert!(!mds.purging().list_removals(Seq(7), &mut effects), "it is tried again beside");
+    assert!(!PurgeCx::of(&mut mds).list_removals(Seq(7), &mut effects), "it is tried again beside");
     assert_eq!(asked(&mut effects), ["list of [30]"]);
 }
 
@@ -124,21 +144,21 @@ fn a_removal_list_that_cannot_be_written_blocks_no_checkpoint() {
 fn listed_inodes_are_purged_after_clients_could_reclaim_them() {
     let (mut mds, mut effects) = (server(7), MdsEffects::default());
     mds.purges.recovered = Recovered::default();
-    mds.purging().step(&mut effects);
+    PurgeCx::of(&mut mds).step(&mut effects);
     assert_eq!(asked(&mut effects), ["something else"], "lists are looked for");
     let name = removals_name(Rank(0), types::Epoch(0), 3);
     let list = [removal_of(&freed(30, false)), removal_of(&freed(31, false))];
     mds.purges.take_list(name, &list, Seq(7));
-    mds.purging().read_next_removals(&mut effects);
-    mds.purging().step(&mut effects);
+    PurgeCx::of(&mut mds).read_next_removals(&mut effects);
+    PurgeCx::of(&mut mds).step(&mut effects);
     assert_eq!(asked(&mut effects), [""; 0]);
     mds.opens.enter(types::ClientId(5), Ino(31), true);
     mds.clock.now = mds.clock.now + mds.settings.reconnect;
-    mds.purging().step(&mut effects);
+    PurgeCx::of(&mut mds).step(&mut effects);
     assert_eq!(asked(&mut effects), ["data of 30 in 3"]);
     let freed = mds.opens.close(types::ClientId(5), Ino(31), true).unwrap();
     mds.purges.queue_closed(freed);
-    mds.purging().step(&mut effects);
+    PurgeCx::of(&mut mds).step(&mut effects);
     assert_eq!(asked(&mut effects), ["data of 31 in 3"]);
 }
 
@@ -146,21 +166,21 @@ fn listed_inodes_are_purged_after_clients_could_reclaim_them() {
 fn a_server_that_stops_leaves_inodes_on_lists_to_the_next_one() {
     let (mut mds, mut effects) = (server(7), MdsEffects::default());
     mds.purges.recovered = Recovered::default();
-    mds.purging().step(&mut effects);
+    PurgeCx::of(&mut mds).step(&mut effects);
     assert_eq!(asked(&mut effects), ["something else"], "lists are looked for");
     // The replay found the first one, too, and of the third one only the replay knows.
     mds.purges.add(freed(30, false), Seq(7), true);
     mds.purges.add(freed(32, true), Seq(7), true);
     let list = [removal_of(&freed(30, false)), removal_of(&freed(31, false))];
     mds.purges.take_list(removals_name(Rank(0), types::Epoch(0), 3), &list, Seq(7));
-    mds.purging().read_next_removals(&mut effects);
+    PurgeCx::of(&mut mds).read_next_removals(&mut effects);
     mds.phase = Phase::Stopping;
-    mds.purging().step(&mut effects);
+    PurgeCx::of(&mut mds).step(&mut effects);
     assert_eq!(asked(&mut effects), ["list of [32]"], "no client had the time to report files");
     assert!(!mds.purges.is_idle());
-    mds.checkpointing().purge_stored(Task::List(1), Ok(StoreResult::Done), &mut effects);
+    CheckpointCx::of(&mut mds).purge_stored(Task::List(1), Ok(StoreResult::Done), &mut effects);
     assert!(mds.purges.is_idle());
-    mds.purging().step(&mut effects);
+    PurgeCx::of(&mut mds).step(&mut effects);
     assert_eq!(asked(&mut effects), [""; 0]);
 }
 
@@ -181,28 +201,28 @@ fn content_that_a_merge_removed_goes_when_the_merge_ends() {
     let loss = Loss::of_removed(Ino(30), Some((Stripe::DEFAULT.pool(), 3)));
     assert_eq!(mds.purges.name_removed(Seq(4)), [loss]);
     assert!(!mds.purges.lacks_record(0));
-    mds.purging().step(&mut effects);
+    PurgeCx::of(&mut mds).step(&mut effects);
     assert_eq!(asked(&mut effects), [""; 0], "the merge may give the inode a name");
     assert_eq!(
-        mds.purging().keep_for_purges(Seq(9), &mut effects),
+        PurgeCx::of(&mut mds).keep_for_purges(Seq(9), &mut effects),
         Seq(4),
         "a replay needs the record"
     );
     assert_eq!(asked(&mut effects), [""; 0]);
     unfinished(&mut mds, false);
-    mds.purging().step(&mut effects);
+    PurgeCx::of(&mut mds).step(&mut effects);
     assert_eq!(asked(&mut effects), ["data of 30 in 3"]);
-    assert_eq!(mds.purging().keep_for_purges(Seq(3), &mut effects), Seq(4));
+    assert_eq!(PurgeCx::of(&mut mds).keep_for_purges(Seq(3), &mut effects), Seq(4));
     assert_eq!(asked(&mut effects), [""; 0], "no segment with the record would go");
-    assert_eq!(mds.purging().keep_for_purges(Seq(9), &mut effects), Seq(4));
+    assert_eq!(PurgeCx::of(&mut mds).keep_for_purges(Seq(9), &mut effects), Seq(4));
     assert_eq!(asked(&mut effects), ["list of [30]"]);
     assert_eq!(
-        mds.purging().keep_for_purges(Seq(9), &mut effects),
+        PurgeCx::of(&mut mds).keep_for_purges(Seq(9), &mut effects),
         Seq(4),
         "the list is not written yet"
     );
-    mds.checkpointing().purge_stored(Task::List(0), Ok(StoreResult::Done), &mut effects);
-    assert_eq!(mds.purging().keep_for_purges(Seq(9), &mut effects), Seq(u64::MAX));
+    CheckpointCx::of(&mut mds).purge_stored(Task::List(0), Ok(StoreResult::Done), &mut effects);
+    assert_eq!(PurgeCx::of(&mut mds).keep_for_purges(Seq(9), &mut effects), Seq(u64::MAX));
 }
 
 #[test]
@@ -225,11 +245,11 @@ fn content_that_a_merge_without_records_removed_waits_for_the_store() {
     assert!(!mds.purges.lacks_record(0));
     let event = Event::Unlink { parent: Ino(9), name: b"x", ino: Ino(0), time: Default::default() };
     mds.namespace.apply(Seq(6), namespace::Mode::Live, &event);
-    mds.purging().step(&mut effects);
+    PurgeCx::of(&mut mds).step(&mut effects);
     assert_eq!(asked(&mut effects), [""; 0]);
     mds.namespace.store().begin_capture(Ino(9)).unwrap();
     mds.namespace.store().end_capture(Ino(9));
-    mds.purging().step(&mut effects);
+    PurgeCx::of(&mut mds).step(&mut effects);
     assert_eq!(asked(&mut effects), ["list of [30]"]);
 }
 
@@ -250,7 +270,7 @@ fn an_inode_that_a_merge_gives_a_name_again_stays() {
     assert_eq!(mds.purges.name_removed(Seq(4)), []);
     assert!(!mds.opens.is_nameless(Ino(30)));
     unfinished(&mut mds, false);
-    mds.purging().step(&mut effects);
+    PurgeCx::of(&mut mds).step(&mut effects);
     assert_eq!((asked(&mut effects), mds.purges.len()), (vec![], 0));
 }
 
@@ -259,7 +279,7 @@ fn an_empty_file_that_was_open_when_a_merge_removed_it_is_purged() {
     let (mut mds, mut effects) = (server(7), MdsEffects::default());
     let empty = FreedInode { size: 0, is_stored: false, ..freed(30, false) };
     mds.purges.merged.hold(empty, Seq(3), true);
-    mds.purging().step(&mut effects);
+    PurgeCx::of(&mut mds).step(&mut effects);
     assert_eq!(asked(&mut effects), ["data of 30 in 0"]);
 }
 
@@ -286,11 +306,11 @@ fn a_replay_finds_what_the_records_of_a_merge_name() {
     let (mut mds, mut effects) = (server(7), MdsEffects::default());
     replayed(&mut mds);
     // The store has a directory that names none of them.
-    mds.purging().recover_removed(Vec::new(), Seq(7));
-    mds.purging().step(&mut effects);
+    PurgeCx::of(&mut mds).recover_removed(Vec::new(), Seq(7));
+    PurgeCx::of(&mut mds).step(&mut effects);
     assert_eq!(asked(&mut effects), ["data of 30 in 3", "list of [30, 32]"]);
-    mds.checkpointing().purge_stored(Task::List(0), Ok(StoreResult::Done), &mut effects);
-    mds.purging().step(&mut effects);
+    CheckpointCx::of(&mut mds).purge_stored(Task::List(0), Ok(StoreResult::Done), &mut effects);
+    PurgeCx::of(&mut mds).step(&mut effects);
     assert_eq!(asked(&mut effects), ["directory 32"]);
 }
 
@@ -306,8 +326,8 @@ fn an_inode_that_a_replay_leaves_without_a_name_is_purged() {
     mds.namespace.drop_loser(Ino(20));
     assert!(mds.namespace.knows(Ino(30)));
     replayed(&mut mds);
-    mds.purging().recover_removed(Vec::new(), Seq(7));
-    mds.purging().step(&mut effects);
+    PurgeCx::of(&mut mds).recover_removed(Vec::new(), Seq(7));
+    PurgeCx::of(&mut mds).step(&mut effects);
     assert_eq!(asked(&mut effects)[0], "data of 30 in 3");
 }
 
@@ -318,13 +338,13 @@ fn removals_of_an_interrupted_merge_wait_for_its_end() {
     let unlink = |ino| Event::Unlink { parent: Ino(9), name: b"y", ino, time: Default::default() };
     mds.purges.replayed(Seq(7), &unlink(Ino(33)));
     unfinished(&mut mds, true);
-    mds.purging().recover_removed(vec![freed(33, false), freed(34, false)], Seq(7));
-    mds.purging().step(&mut effects);
+    PurgeCx::of(&mut mds).recover_removed(vec![freed(33, false), freed(34, false)], Seq(7));
+    PurgeCx::of(&mut mds).step(&mut effects);
     assert_eq!(asked(&mut effects), [""; 0]);
     let loss = Loss::of_removed(Ino(33), Some((Stripe::DEFAULT.pool(), 3)));
     assert_eq!(mds.purges.name_removed(Seq(8)), [loss], "no record names it yet");
     unfinished(&mut mds, false);
-    mds.purging().step(&mut effects);
+    PurgeCx::of(&mut mds).step(&mut effects);
     let data = ["data of 30 in 3", "data of 33 in 3"];
     assert_eq!(asked(&mut effects), [data[0], data[1], "list of [30, 32, 33]"]);
 }
@@ -339,7 +359,7 @@ fn given_back_after(bytes: u64) -> Option<u64> {
         mds.clock.now = types::Moment(milliseconds * 1_000_000);
         // Busy: there is an event before each tick.
         mds.log.append(mds.clock.now, types::Origin::default(), &Event::NOTHING);
-        mds.checkpointing().room_tick(&mut effects);
+        CheckpointCx::of(&mut mds).room_tick(&mut effects);
         mds.purges.room.is_idle()
     })
 }

@@ -34,7 +34,7 @@ impl Replica {
 
     fn give(&mut self, input: RecoveryInput) -> Result<Option<RecoveryNeed>> {
         self.effects = MdsEffects::default();
-        let need = self.mds.recovering().handle(input, &mut self.effects);
+        let need = RecoveryCx::of(&mut self.mds).handle(input, &mut self.effects);
         self.mds.recovery.validate();
         need
     }

@@ -2,6 +2,7 @@ use types::{Attr, Clock, Cred, Epoch, Span, Tid};
 use wire::{ChangeOp, Hello, ReadOp, Replay, SessionOp};
 
 use super::*;
+use crate::Mds;
 
 const FILE: Ino = Ino(1 << 41);
 
@@ -85,7 +86,7 @@ fn a_resent_change_is_kept_with_its_position() {
     let mut mds = reconnecting();
     connect(&mut mds, 1, 2);
     let request = resent(7, 5);
-    let course = mds.resending().take_early(ConnId(1), &request, &mut MdsEffects::default());
+    let course = ResendCx::of(&mut mds).take_early(ConnId(1), &request, &mut MdsEffects::default());
     assert_eq!(course, EarlyCourse::Resent);
     assert_eq!(mds.resend.requests, [(Seq(5), ConnId(1), frame(&request))]);
     assert!(mds.early.is_empty());
@@ -95,7 +96,8 @@ fn a_resent_change_is_kept_with_its_position() {
 fn a_new_request_waits_among_the_early_frames() {
     let mut mds = reconnecting();
     connect(&mut mds, 1, 0);
-    let course = mds.resending().take_early(ConnId(1), &change(7), &mut MdsEffects::default());
+    let course =
+        ResendCx::of(&mut mds).take_early(ConnId(1), &change(7), &mut MdsEffects::default());
     assert_eq!(course, EarlyCourse::Later);
     assert!(mds.early.is_any_of(ConnId(1)) && mds.resend.requests.is_empty());
 }
@@ -106,7 +108,7 @@ fn a_client_has_returned_when_it_has_sent_everything_again() {
     connect(&mut mds, 1, 1);
     assert!(!mds.sessions.all_returned());
     let last = Request { op: Op::Session(SessionOp::Sync), ..resent(9, 0) };
-    let course = mds.resending().take_early(ConnId(1), &last, &mut MdsEffects::default());
+    let course = ResendCx::of(&mut mds).take_early(ConnId(1), &last, &mut MdsEffects::default());
     assert_eq!(course, EarlyCourse::Complete);
     assert!(mds.sessions.all_returned());
 }
@@ -164,7 +166,7 @@ fn the_wait_lasts_until_leases_and_caches_of_the_last_term_ended() {
     let late = reconnect + Span::from_millis(1);
     for (leased, expected) in [(Moment::default(), reconnect), (late, late)] {
         let mut mds = Mds::new(types::Rank(0), settings.clone());
-        mds.resending().wait_for_clients(leased);
+        ResendCx::of(&mut mds).wait_for_clients(leased);
         assert_eq!(mds.phase, Phase::Reconnecting { until: expected, leased });
     }
 }
@@ -182,7 +184,7 @@ fn the_wait_ends_when_all_are_back_and_no_lease_is_in_use_or_the_time_is_over() 
         let mut mds = reconnecting();
         mds.clock = Clock { now: at(now), ..Clock::default() };
         connect(&mut mds, 1, u64::from(!returned));
-        let wanted = mds.resending().stop_waiting();
+        let wanted = ResendCx::of(&mut mds).stop_waiting();
         assert_eq!(wanted.is_some(), ends, "after {now} ms, returned: {returned}");
         assert_eq!(mds.sessions.all_returned(), ends || returned);
     }
@@ -194,8 +196,8 @@ fn a_server_that_does_not_wait_ends_no_wait() {
         let mut mds = reconnecting();
         mds.phase = phase;
         mds.clock = Clock { now: at(5000), ..Clock::default() };
-        assert!(mds.resending().stop_waiting().is_none(), "{phase:?}");
-        assert!(!mds.resending().become_active(), "{phase:?}");
+        assert!(ResendCx::of(&mut mds).stop_waiting().is_none(), "{phase:?}");
+        assert!(!ResendCx::of(&mut mds).become_active(), "{phase:?}");
         assert_eq!(mds.phase, phase);
     }
 }
@@ -220,9 +222,9 @@ fn the_inodes_of_resent_changes_are_wanted_without_those_that_they_create() {
 fn a_server_waits_again_for_a_client_that_broke_off_during_the_search() {
     let mut mds = reconnecting();
     connect(&mut mds, 1, 1);
-    assert!(!mds.resending().become_active());
+    assert!(!ResendCx::of(&mut mds).become_active());
     mds.clock = Clock { now: at(2000), ..Clock::default() };
-    assert!(mds.resending().become_active());
+    assert!(ResendCx::of(&mut mds).become_active());
     assert!(mds.phase == Phase::Active && mds.resend.is_busy());
 }
 
@@ -233,7 +235,7 @@ fn changes_of_unknown_connections_are_not_executed() {
     for conn in [1, 2] {
         mds.resend.requests.push((Seq(conn), ConnId(conn), frame(&resent(5, conn))));
     }
-    assert!(mds.resending().become_active());
+    assert!(ResendCx::of(&mut mds).become_active());
     assert_eq!(mds.resend.ordered, [(ClientId(1), frame(&resent(5, 1)))]);
     assert_eq!(mds.counters.replayed, 2);
 }
@@ -243,10 +245,10 @@ fn a_change_is_executed_for_its_client_with_or_without_a_connection() {
     let mut mds = executing(&[(1, resent(5, 1)), (2, resent(6, 2))]);
     connect(&mut mds, 1, 0);
     let (one, two) = (frame(&resent(5, 1)), frame(&resent(6, 2)));
-    assert_eq!(mds.resending().step(), Some(ResendNeed::Frame(ConnId(1), one)));
-    assert_eq!(mds.resending().step(), Some(ResendNeed::Absent(ClientId(2), two)));
+    assert_eq!(ResendCx::of(&mut mds).step(), Some(ResendNeed::Frame(ConnId(1), one)));
+    assert_eq!(ResendCx::of(&mut mds).step(), Some(ResendNeed::Absent(ClientId(2), two)));
     assert!(mds.resend.is_busy());
-    assert_eq!(mds.resending().step(), None);
+    assert_eq!(ResendCx::of(&mut mds).step(), None);
     assert!(!mds.resend.is_busy());
 }
 
@@ -254,10 +256,10 @@ fn a_change_is_executed_for_its_client_with_or_without_a_connection() {
 fn the_next_change_waits_while_one_is_blocked() {
     let mut mds = executing(&[(1, resent(5, 1))]);
     mds.sessions.get_mut(ClientId(3)).blocked.push_back(vec![1]);
-    assert_eq!(mds.resending().step(), None);
+    assert_eq!(ResendCx::of(&mut mds).step(), None);
     assert!(mds.resend.is_busy() && mds.resend.ordered.len() == 1);
     mds.sessions.get_mut(ClientId(3)).blocked.clear();
-    assert!(mds.resending().step().is_some());
+    assert!(ResendCx::of(&mut mds).step().is_some());
 }
 
 #[test]
@@ -265,7 +267,7 @@ fn a_change_behind_a_late_one_of_its_client_is_late() {
     let mut mds = executing(&[(1, resent(6, 2)), (2, resent(7, 3))]);
     mds.resend.late.push_back((ClientId(1), frame(&resent(5, 1))));
     let seven = frame(&resent(7, 3));
-    assert_eq!(mds.resending().step(), Some(ResendNeed::Absent(ClientId(2), seven)));
+    assert_eq!(ResendCx::of(&mut mds).step(), Some(ResendNeed::Absent(ClientId(2), seven)));
     let late: Vec<_> = mds.resend.late.iter().map(|(client, _)| client.0).collect();
     assert_eq!(late, [1, 1]);
 }
@@ -276,12 +278,12 @@ fn late_changes_come_behind_the_requests_of_other_clients() {
     mds.resend.late.push_back((ClientId(1), frame(&resent(5, 1))));
     keep(&mut mds, 2, &change(8));
     let asked = VecDeque::from([(ConnId(2), frame(&change(8)))]);
-    assert_eq!(mds.resending().step(), Some(ResendNeed::Frames(asked)));
+    assert_eq!(ResendCx::of(&mut mds).step(), Some(ResendNeed::Frames(asked)));
     assert_eq!(mds.resend.turn, Turn::Asked);
     let late = frame(&resent(5, 1));
-    assert_eq!(mds.resending().step(), Some(ResendNeed::Absent(ClientId(1), late)));
+    assert_eq!(ResendCx::of(&mut mds).step(), Some(ResendNeed::Absent(ClientId(1), late)));
     assert_eq!(mds.resend.turn, Turn::Late);
-    assert_eq!(mds.resending().step(), None);
+    assert_eq!(ResendCx::of(&mut mds).step(), None);
     assert!(!mds.resend.is_busy());
 }
 
@@ -289,9 +291,9 @@ fn late_changes_come_behind_the_requests_of_other_clients() {
 fn a_server_stops_once_behind_the_resent_changes() {
     let mut mds = executing(&[(1, resent(5, 1))]);
     mds.resend.stop_when_done();
-    assert!(matches!(mds.resending().step(), Some(ResendNeed::Absent(..))));
-    assert_eq!(mds.resending().step(), Some(ResendNeed::Stop));
-    assert_eq!(mds.resending().step(), None);
+    assert!(matches!(ResendCx::of(&mut mds).step(), Some(ResendNeed::Absent(..))));
+    assert_eq!(ResendCx::of(&mut mds).step(), Some(ResendNeed::Stop));
+    assert_eq!(ResendCx::of(&mut mds).step(), None);
 }
 
 #[test]
@@ -306,7 +308,11 @@ fn early_frames_wait_for_an_active_server_without_resent_changes() {
         let mut mds = reconnecting();
         (mds.phase, mds.resend.busy) = (phase, busy);
         keep(&mut mds, 1, &change(5));
-        assert_eq!(mds.resending().take_waiting().len(), usize::from(taken), "{phase:?}, {busy}");
+        assert_eq!(
+            ResendCx::of(&mut mds).take_waiting().len(),
+            usize::from(taken),
+            "{phase:?}, {busy}"
+        );
         assert_eq!(mds.early.is_empty(), taken);
     }
 }
@@ -351,7 +357,7 @@ fn a_change_comes_late_if_it_was_answered_and_requests_of_others_wait() {
         if waits {
             keep(&mut mds, 3, &change(8));
         }
-        assert_eq!(mds.resending().comes_late(ClientId(client), &request), late, "{what}");
+        assert_eq!(ResendCx::of(&mut mds).comes_late(ClientId(client), &request), late, "{what}");
         assert_eq!(mds.resend.late.len(), usize::from(late), "{what}");
     }
 }

@@ -1,36 +1,66 @@
 //! Clients come and go: hello, the end of a connection, and the end of a session.
 
-use types::{ClientId, ConnId, Epoch, Tid};
+use types::{ClientId, ConnId, Epoch, Moment, Tid};
 use wire::{Hello, Message, Welcome};
 
-use super::GONE;
-use crate::{Mds, MdsEffects, Phase};
+use super::{GONE, Sessions};
+use crate::early_frames::EarlyFrames;
+use crate::log::Log;
+use crate::merge::Merges;
+use crate::resend::Resend;
+use crate::tables::Tables;
+use crate::{MdsEffects, Phase};
 
-impl Mds {
-    pub(crate) fn hello(&mut self, conn: ConnId, hello: Hello, effects: &mut MdsEffects) {
+/// Connections and sessions, with all that they may touch.
+pub(crate) struct SessionCx<'a> {
+    pub(crate) sessions: &'a mut Sessions,
+    pub(crate) early: &'a mut EarlyFrames,
+    pub(crate) resend: &'a mut Resend,
+    pub(crate) merges: &'a mut Merges,
+    pub(crate) log: &'a mut Log,
+    pub(crate) tables: &'a Tables,
+    pub(crate) phase: Phase,
+    pub(crate) now: Moment,
+}
+
+/// The result of a hello.
+pub(crate) enum Greeting {
+    /// The hello waits, or the connection is closed.
+    Refused,
+    /// The client may go on, when its old connection is let go.
+    Known { old: Option<ConnId> },
+}
+
+impl SessionCx<'_> {
+    /// A client connects.
+    pub(crate) fn greet(
+        &mut self,
+        conn: ConnId,
+        hello: Hello,
+        effects: &mut MdsEffects,
+    ) -> Greeting {
         // A connection is of one client, and the monitor has none here.
         let other = self.sessions.client(conn).is_some_and(|known| known != hello.client);
         if hello.client.0 == 0 || other {
             effects.close.push(conn);
-            return;
+            return Greeting::Refused;
         }
         if self.phase == Phase::Recovering {
             // Which of the client's requests survived is known when replay is done.
-            return self.early.keep(conn, Message::Hello(hello).to_frame(), effects);
+            self.early.keep(conn, Message::Hello(hello).to_frame(), effects);
+            return Greeting::Refused;
         }
         if self.tables.fenced.contains(&hello.client) {
             // Its work was taken over: the server executes none of its requests any more.
             let welcome = Welcome { fenced: true, ..Welcome::default() };
             effects.outbox.send(conn, &Message::Welcome(welcome));
             effects.close.push(conn);
-            return;
+            return Greeting::Refused;
         }
-        let epoch = self.tables.epoch();
         self.sessions.by_conn.insert(conn, hello.client);
         let session = self.sessions.by_client.entry(hello.client).or_default();
-        if let Some(old) = session.conn.replace(conn)
-            && old != conn
-        {
+        let old = session.conn.replace(conn).filter(|old| *old != conn);
+        if let Some(old) = old {
             // The client resends here the requests that still wait there; those that were resent
             // already are executed before anything else.
             if !self.resend.is_busy() {
@@ -39,47 +69,32 @@ impl Mds {
             session.async_ops.waiting.clear();
             self.sessions.by_conn.remove(&old);
             effects.close.push(old);
-            self.files().let_go(hello.client, old, effects);
         }
-        self.capabilities().left(hello.client);
+        Greeting::Known { old }
+    }
+
+    /// Tells a client which of its changes are done.
+    pub(crate) fn welcome(&mut self, conn: ConnId, hello: Hello, effects: &mut MdsEffects) {
         let session = self.sessions.by_client.entry(hello.client).or_default();
         session.awaited = false;
         let reconnecting = matches!(self.phase, Phase::Reconnecting { .. });
         session.resending = reconnecting && hello.epoch != Epoch(0) && hello.unsafe_requests > 0;
         let (completed, safe) = (session.floor, self.log.safe());
         let crashed = self.tables.crashed();
+        let epoch = self.tables.epoch();
         let welcome = Welcome { epoch, completed, safe, fenced: false, crashed };
         effects.outbox.send(conn, &Message::Welcome(welcome));
-        self.importing().ask_for_opens_of(hello.client, effects);
     }
 
-    /// Ends the sessions of clients that got a recall of a file and did not answer.
-    pub(crate) fn end_silent(&mut self, effects: &mut MdsEffects) {
-        for client in self.opens.silent(self.clock.now) {
-            if let Some(conn) = self.sessions.conn_of(client) {
-                effects.close.push(conn);
-                self.closed(conn, effects);
-            }
-        }
-    }
-
-    /// Rejects all requests of a client from now on, also those under way.
-    pub(crate) fn fence(&mut self, client: ClientId, effects: &mut MdsEffects) {
-        self.tables.fenced.insert(client);
-        if let Some(conn) = self.sessions.conn_of(client) {
-            effects.close.push(conn);
-            self.closed(conn, effects);
-        }
-    }
-
-    pub(crate) fn closed(&mut self, conn: ConnId, effects: &mut MdsEffects) {
-        self.merges.drop_of(conn, self.clock.now);
+    /// A connection ended. Returns its client, unless that has a newer one.
+    pub(crate) fn closed(&mut self, conn: ConnId) -> Option<ClientId> {
+        self.merges.drop_of(conn, self.now);
         self.early.forget(conn);
         let forgotten = self.resend.forget(conn);
-        let Some(client) = self.sessions.by_conn.remove(&conn) else { return };
-        let Some(session) = self.sessions.by_client.get_mut(&client) else { return };
+        let client = self.sessions.by_conn.remove(&conn)?;
+        let session = self.sessions.by_client.get_mut(&client)?;
         if session.conn != Some(conn) {
-            return;
+            return None;
         }
         session.conn = None;
         session.since = None;
@@ -91,13 +106,42 @@ impl Mds {
         // everything: none of that is executed yet.
         session.awaited = session.resending || forgotten;
         session.resending = false;
-        session.left = self.clock.now;
+        session.left = self.now;
         let journalled = self.log.has_segments() || !self.log.is_idle();
         if self.phase == Phase::Active && session.floor != Tid(0) && journalled {
             // After a restart the server need not wait for this client.
             let event = journal::Event::Session { client, tid: GONE };
-            self.log.append(self.clock.now, types::Origin::default(), &event);
+            self.log.append(self.now, types::Origin::default(), &event);
         }
-        self.files().let_go(client, conn, effects);
+        Some(client)
+    }
+
+    /// Keeps a part of a journal that a client merges until the requests before it are executed.
+    /// Returns whether it waits.
+    pub(crate) fn chunk_waits(
+        &mut self,
+        conn: ConnId,
+        tid: Tid,
+        bytes: &[u8],
+        effects: &mut MdsEffects,
+    ) -> bool {
+        let frame = || Message::Chunk { tid, bytes }.to_frame();
+        let waits = matches!(self.phase, Phase::Recovering | Phase::Reconnecting { .. });
+        if waits || self.early.is_any_of(conn) {
+            self.early.keep(conn, frame(), effects);
+            return true;
+        }
+        let Some(client) = self.sessions.client(conn) else { return false };
+        let session = self.sessions.get_mut(client);
+        // The chunk's merge may be among the waiting requests.
+        let queue = if !session.async_ops.waiting.is_empty() {
+            &mut session.async_ops.waiting
+        } else if !session.blocked.is_empty() {
+            &mut session.blocked
+        } else {
+            return false;
+        };
+        queue.push_back(frame());
+        true
     }
 }

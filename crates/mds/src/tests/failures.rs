@@ -6,6 +6,7 @@ use wire::{AdminOp, Answer, ChangeOp, JobOp, Op, RankOp, ReadOp, SessionOp};
 
 use super::Cluster;
 use super::fixture::Tree;
+use crate::health::HealthCx;
 use crate::{MdsInput, Room, Settings};
 
 fn fails_appends(errno: Errno) -> fn(&StoreOp) -> Option<Errno> {
@@ -176,7 +177,7 @@ fn a_damaged_directory_fails_its_requests_and_is_reported() {
     tree.fails = |op| matches!(op, StoreOp::LookUp { .. }).then_some(Errno::BadMessage);
     let op = Op::Read(ReadOp::Walk { base: Ino::ROOT, path: b"/dir" });
     assert_eq!(tree.refusal(op), Some(Errno::Io));
-    let warnings = tree.mds(0).warnings();
+    let warnings = HealthCx::of(tree.mds(0)).warnings();
     assert_eq!(warnings.first().map(|it| it.code.as_str()), Some("DIRECTORY_DAMAGED"));
 }
 
@@ -239,10 +240,10 @@ fn slow_writes_of_the_journal_are_reported() {
     tree.holds = |op| matches!(op, StoreOp::Append { .. });
     tree.file(dir, "a");
     tree.pass(5100);
-    let warnings = tree.mds(0).warnings();
+    let warnings = HealthCx::of(tree.mds(0)).warnings();
     assert_eq!(warnings.first().map(|it| it.code.as_str()), Some("STORE_SLOW"));
     tree.let_go();
-    assert!(tree.mds(0).warnings().is_empty());
+    assert!(HealthCx::of(tree.mds(0)).warnings().is_empty());
 }
 
 #[test]

@@ -145,6 +145,8 @@ pub(crate) trait Routes: Workload {
     }
 
     /// Gives a route its input, and carries its effects out.
+    // `flush` calls this method again: the compiler refuses to inline the circle (E0391).
+    #[inline(never)]
     fn pursue(&mut self, client: usize, number: u64, mut input: RouteInput) {
         let clock = self.clock_of(client);
         let world = self.world_mut();

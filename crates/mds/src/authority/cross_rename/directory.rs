@@ -40,7 +40,7 @@ const FOLLOW_INTERVAL: Span = Span::from_millis(100);
 impl Places<'_> {
     /// Whether another rank serves a directory.
     pub(super) fn is_elsewhere(&self, dir: Ino) -> bool {
-        matches!(self.of(dir), InodeAuthority::Other(_)) || self.namespace.is_split(dir)
+        matches!(self.place(dir), InodeAuthority::Other(_)) || self.namespace.is_split(dir)
     }
 
     /// Whether the name of a directory of this rank may go to another one now.
@@ -111,7 +111,7 @@ impl Places<'_> {
         if self.tables.decoupled.get(&target).is_some_and(|known| !known.released) {
             return Err(cross("a client has decoupled the directory that has the new name"));
         }
-        if let InodeAuthority::Moving(_) = self.of(target) {
+        if let InodeAuthority::Moving(_) = self.place(target) {
             return Ok(Arrival::Later(None));
         }
         if self.authority.exporting().any(|root| self.namespace.is_within(root, target)) {

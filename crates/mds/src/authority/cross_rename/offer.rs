@@ -74,7 +74,7 @@ impl NamesCx<'_> {
         if is_in_change(self.changes, self.namespace, dir) {
             return Err(busy("a policy is being changed"));
         }
-        match self.places().of(dir) {
+        match self.places().place(dir) {
             InodeAuthority::Here => Ok(()),
             InodeAuthority::Moving(_) | InodeAuthority::Other(_) | InodeAuthority::Unknown => {
                 Err(Errno::Again.into())

@@ -1,7 +1,7 @@
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
 use types::{Errno, Error, Ino, Rank, Seq};
 
-use crate::fetch::{Waiter, Woken};
+use crate::fetch::{FetchCx, Waiter, Woken};
 use crate::{Mds, MdsEffects, Settings};
 
 const DIR: Ino = Ino(1 << 41);
@@ -47,7 +47,7 @@ fn a_directory_that_cannot_be_read_fails_unless_resent_changes_wait_for_it() {
         if is_withheld {
             mds.damage.withhold(&mut mds.namespace, DIR, Seq(1), &failure(bad));
         }
-        let mut fetching = mds.fetching();
+        let mut fetching = FetchCx::of(&mut mds);
         fetching.is_resend_busy = is_resend_busy;
         fetching.wait_for_whole(DIR, Waiter::Search, &mut MdsEffects::default());
         let result = match errno {
@@ -60,6 +60,6 @@ fn a_directory_that_cannot_be_read_fails_unless_resent_changes_wait_for_it() {
         fetching.stored(DIR, result);
         assert_eq!(end_of(&mut mds), expected, "{what}");
         let is_known = matches!(expected, End::Failed(errno) if errno == bad);
-        assert_eq!(mds.store_warnings().next().is_some(), is_known, "{what}");
+        assert_eq!(mds.damage.warning(&mds.namespace).is_some(), is_known, "{what}");
     }
 }
