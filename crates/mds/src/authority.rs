@@ -52,6 +52,7 @@ use namespace::Namespace;
 use types::{Ino, Map, Moment, Rank, Seq, Span};
 
 use crate::Phase;
+pub(crate) use between::BetweenCx;
 pub(crate) use check::UnderWay;
 use cross_rename::CrossRenames;
 pub(crate) use cross_rename::NamesCx;
@@ -63,6 +64,7 @@ pub(crate) use list::{ListCx, ListNews};
 pub(crate) use place::{PlaceCx, Placed};
 pub(crate) use preload::{Preload, PreloadCx};
 use reserve::Reservations;
+pub(crate) use reserve::ReserveCx;
 use reshape::Reshape;
 pub(crate) use reshape::ReshapeCx;
 pub(crate) use view::Places;

@@ -3,7 +3,8 @@
 
 use crate::apply::ApplyCx;
 use crate::authority::{
-    ExportCx, ImportCx, ListCx, NamesCx, PlaceCx, Places, PreloadCx, ReshapeCx, UnderWay,
+    BetweenCx, ExportCx, ImportCx, ListCx, NamesCx, PlaceCx, Places, PreloadCx, ReserveCx,
+    ReshapeCx, UnderWay,
 };
 use crate::balance::BalanceCx;
 use crate::caps::CapsCx;
@@ -53,6 +54,18 @@ macro_rules! lend {
             copy: rank;
             now: $from.clock.now,
         })
+    };
+    ($from:ident => PlaceCx) => {
+        lend!($from => PlaceCx {
+            mut: authority, fetches, sessions, store, counters;
+            ref: namespace, tables, opens, locks;
+            copy: phase;
+            map: $from.map.as_ref(),
+            now: $from.clock.now,
+        })
+    };
+    ($from:ident => PeerLine) => {
+        PeerLine { map: $from.map.as_ref(), from: $from.rank, term: $from.tables.epoch() }
     };
     ($from:ident => $context:ident {
         mut: $($changed:ident),*;
@@ -163,14 +176,7 @@ context!(mds: &'a Mds => HealthCx {
     now: mds.clock.now,
 });
 
-context!(mds: &'a Mds => PeerLine {
-    mut:;
-    ref:;
-    copy:;
-    map: mds.map.as_ref(),
-    from: mds.rank,
-    term: mds.tables.epoch(),
-});
+context!(mds: &'a Mds => PeerLine);
 
 context!(mds: &'a mut Mds => NoticeCx {
     mut: noticed;
@@ -186,13 +192,7 @@ context!(mds: &'a mut Mds => SessionCx {
     now: mds.clock.now,
 });
 
-context!(mds: &'a mut Mds => PlaceCx {
-    mut: authority, fetches, sessions, store, counters;
-    ref: namespace, tables, opens, locks;
-    copy: phase;
-    map: mds.map.as_ref(),
-    now: mds.clock.now,
-});
+context!(mds: &'a mut Mds => PlaceCx);
 
 context!(mds: &'a mut Mds => ListCx {
     mut: authority, namespace, fetches, store;
@@ -297,13 +297,35 @@ context!(mds: &'a mut Mds => SnapshotCx {
     copy: phase, clock;
 });
 
-context!(mds: &'a mut Mds => NamesCx {
-    mut: authority, namespace, sessions, log, counters;
+impl<'a> NamesCx<'a> {
+    pub(crate) fn of(mds: &'a mut Mds) -> Self {
+        let under_way = UnderWay::of(mds);
+        lend!(mds => NamesCx {
+            mut: authority, namespace, sessions, log, counters;
+            ref: tables, opens, locks, changes, settings;
+            copy: clock;
+            under_way: under_way,
+            line: lend!(mds => PeerLine),
+            is_active: mds.phase == Phase::Active,
+            needs: Vec::new(),
+        })
+    }
+}
+
+context!(mds: &'a mut Mds => BetweenCx {
+    mut:;
     ref:;
-    copy: clock;
-    line: PeerLine { map: mds.map.as_ref(), from: mds.rank, term: mds.tables.epoch() },
-    is_active: mds.phase == Phase::Active,
-    needs: Vec::new(),
+    copy:;
+    base: lend!(mds => PlaceCx),
+    line: lend!(mds => PeerLine),
+});
+
+context!(mds: &'a mut Mds => ReserveCx {
+    mut: authority, store;
+    ref:;
+    copy: phase;
+    line: lend!(mds => PeerLine),
+    now: mds.clock.now,
 });
 
 context!(mds: &'a mut Mds => LogCx {

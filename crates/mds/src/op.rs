@@ -221,7 +221,7 @@ impl Mds {
             }
             Op::Change(ChangeOp::Link { .. } | ChangeOp::Rename { .. })
                 if !self.authority.is_plain()
-                    && let Some(second) = self.second_rank(request) =>
+                    && let Some(second) = Places::of(self).second_rank(request) =>
             {
                 self.between_ranks(from, second, effects)
             }

@@ -13,14 +13,15 @@
 
 mod held;
 
-use types::{ClientId, Errno, Ino, Rank};
-use wire::{Answer, ChangeOp, Failure, Op, Request};
+use types::{ClientId, ConnId, Cred, Errno, Ino, Rank};
+use wire::{Answer, ChangeOp, Failure, Op, RankOp, Request};
 
 use super::place::InodeAuthority;
+use super::{Authority, PlaceCx, Places};
+use crate::MdsEffects;
 use crate::admission::Incoming;
-use crate::authority::PlaceCx;
-use crate::op::{Performed, Performing};
-use crate::{Mds, MdsEffects};
+use crate::op::Refused;
+use crate::peers::PeerLine;
 pub(super) use held::HeldRequests;
 use held::Question;
 
@@ -51,15 +52,14 @@ pub(super) fn second_of(op: &Op<'_>) -> Option<Ino> {
     both(op).map(|(_, second)| second)
 }
 
-impl Mds {
+impl Places<'_> {
     /// The rank of the second inode of a request, unless this rank may execute the request alone.
     pub(crate) fn second_rank(&self, request: &Request<'_>) -> Option<SecondRank> {
         let (first, second) = both(&request.op).filter(|_| request.replay.is_none())?;
-        let place = |ino| self.authority.place(&self.namespace, ino);
         // The names of a directory that is split are not here.
-        let is_here = place(first) == InodeAuthority::Here && !self.namespace.is_split(first);
+        let is_here = self.place(first) == InodeAuthority::Here && !self.namespace.is_split(first);
         let found = self.authority.held.found.get(&second);
-        match place(second) {
+        match self.place(second) {
             _ if !is_here => None,
             // Another rank may have referred to a third one: a subtree in the subtree has moved.
             InodeAuthority::Other(_) | InodeAuthority::Unknown if let Some(rank) = found => {
@@ -70,29 +70,51 @@ impl Mds {
             InodeAuthority::Here | InodeAuthority::Moving(_) => None,
         }
     }
+}
 
+/// The work of another part that a request between ranks needs.
+pub(crate) enum BetweenNeed {
+    /// The name of a rename must go to this rank.
+    Depart { to: Rank, is_file: bool },
+    /// This rank is asked to give a directory away.
+    Ask { number: u64, cred: Cred, op: RankOp<'static> },
+    /// The request in this frame is executed, as if it had just arrived.
+    Execute { conn: ConnId, frame: Vec<u8> },
+}
+
+/// A request that waits, perhaps for another part.
+type Holding = Result<Option<BetweenNeed>, Refused>;
+
+/// Requests that need another rank, with all that they may touch.
+pub(crate) struct BetweenCx<'a> {
+    /// Their places.
+    pub(crate) base: PlaceCx<'a>,
+    pub(crate) line: PeerLine<'a>,
+}
+
+impl BetweenCx<'_> {
     /// Executes a request with another rank.
-    pub(crate) fn between_ranks(
+    pub(super) fn execute(
         &mut self,
         from: Incoming<'_>,
         second: SecondRank,
         effects: &mut MdsEffects,
-    ) -> Performing {
+    ) -> Holding {
         // It may have come here since.
         let waits = match second {
-            SecondRank::Known(_) => PlaceCx::of(self).waits_for_list(from, effects),
+            SecondRank::Known(_) => self.base.waits_for_list(from, effects),
             SecondRank::Unknown => {
-                PlaceCx::of(self).may_be_coming(from, effects) || self.waits_for_import(from)
+                self.base.may_be_coming(from, effects) || self.waits_for_import(from)
             }
         };
         if waits {
-            return Ok(Performed::Later);
+            return Ok(None);
         }
         let (cred, op) = (&from.request.cred, from.op());
         if let Op::Change(ChangeOp::Link { parent, name, .. }) = *op {
             types::check_name(name)?;
-            self.namespace.access(cred, parent, WRITE_AND_SEARCH)?;
-            if self.namespace.peek(parent, name)?.is_some() {
+            self.base.namespace.access(cred, parent, WRITE_AND_SEARCH)?;
+            if self.base.namespace.peek(parent, name)?.is_some() {
                 return Err(Errno::Exists.into());
             }
             return self.find_second(from, second, effects);
@@ -104,35 +126,43 @@ impl Mds {
             return self.find_second(from, second, effects);
         };
         types::check_name(new_name)?;
-        let named = self.namespace.peek(parent, name)?.ok_or(Errno::NotFound)?;
+        let named = self.base.namespace.peek(parent, name)?.ok_or(Errno::NotFound)?;
         if flags.exchange {
-            self.namespace.access(cred, parent, WRITE_AND_SEARCH)?;
+            self.base.namespace.access(cred, parent, WRITE_AND_SEARCH)?;
             let [comes, goes] = self.either_way(new_parent, parent, rank);
             return self.hold(from, [Question::Look(rank), comes, goes].into(), None, effects);
         }
-        let is_file = !self.namespace.is_dir(named);
         self.postpone(from);
-        match self.depart(from, rank, effects) {
-            Err(refused) if is_file && refused.errno() == Some(Errno::CrossDevice) => {
-                let questions = self.either_way(new_parent, parent, rank);
-                self.hold(from, questions.into(), None, effects)
-            }
-            performed => performed,
-        }
+        let is_file = !self.base.namespace.is_dir(named);
+        Ok(Some(BetweenNeed::Depart { to: rank, is_file }))
+    }
+
+    /// The file cannot move alone: one of the two directories goes to the other's rank.
+    pub(super) fn brings_together(
+        &mut self,
+        from: Incoming<'_>,
+        rank: Rank,
+        effects: &mut MdsEffects,
+    ) -> Holding {
+        let Op::Change(ChangeOp::Rename { parent, new_parent, .. }) = *from.op() else {
+            return Err(Errno::Invalid.into());
+        };
+        let questions = self.either_way(new_parent, parent, rank);
+        self.hold(from, questions.into(), None, effects)
     }
 
     /// Blocks a request with an unknown inode while a subtree arrives, which may have it.
     fn waits_for_import(&mut self, from: Incoming<'_>) -> bool {
-        let Some(root) = self.authority.imports.first().map(|import| import.root) else {
-            return false;
-        };
-        self.fetches.park_until_returned(&mut self.sessions, from, root);
-        true
+        let root = self.base.authority.imports.first().map(|import| import.root);
+        if let Some(root) = root {
+            self.base.park(from, root);
+        }
+        root.is_some()
     }
 
     /// Moves of which one suffices: of the other rank's inode to this rank, and back.
     fn either_way(&self, theirs: Ino, ours: Ino, rank: Rank) -> [Question; 2] {
-        let here = self.rank;
+        let here = self.base.authority.rank;
         [
             Question::Give { ino: theirs, from: rank, to: here },
             Question::Give { ino: ours, from: here, to: rank },
@@ -145,14 +175,14 @@ impl Mds {
         from: Incoming<'_>,
         second: SecondRank,
         effects: &mut MdsEffects,
-    ) -> Performing {
+    ) -> Holding {
         let Some(ino) = second_of(from.op()) else { return Err(Errno::Invalid.into()) };
         let first = match second {
             SecondRank::Known(rank) => rank,
             SecondRank::Unknown => ino.given_by(),
         };
-        let map = self.map.iter().flat_map(|map| &map.mds);
-        let others = map.map(|entry| entry.rank).filter(|rank| *rank != self.rank);
+        let map = self.base.map.iter().flat_map(|map| &map.mds);
+        let others = map.map(|entry| entry.rank).filter(|rank| *rank != self.line.from);
         let mut others: Vec<Rank> = others.collect();
         others.sort_by_key(|rank| (*rank != first, *rank));
         if others.is_empty() {
@@ -163,43 +193,45 @@ impl Mds {
 
     /// Has a directory come whose name is here, because it is to be removed or renamed. No user has
     /// pinned it to the other rank: a client that linked a file into it must not leave a directory
-    /// that stays for ever. Returns whether the request waits for that.
-    pub(crate) fn brings_home(
+    /// that stays for ever. `None` if the request does not wait for that.
+    pub(super) fn brings_home(
         &mut self,
         from: Incoming<'_>,
         (dir, rank): (Ino, Rank),
         refused: &Failure,
         effects: &mut MdsEffects,
-    ) -> bool {
+    ) -> Option<Option<BetweenNeed>> {
         if from.client == ClientId(0)
             || !matches!(from.op(), Op::Change(ChangeOp::Rmdir { .. } | ChangeOp::Rename { .. }))
         {
-            return false;
+            return None;
         }
-        let question = Question::Give { ino: dir, from: rank, to: self.rank };
-        self.hold(from, [question].into(), Some(refused.clone()), effects).is_ok()
+        let question = Question::Give { ino: dir, from: rank, to: self.line.from };
+        self.hold(from, [question].into(), Some(refused.clone()), effects).ok()
     }
 
     /// A request is executed later than those that follow it: until then it counts as not executed,
     /// whatever its client sends in the meantime.
     fn postpone(&mut self, from: Incoming<'_>) {
         if from.client != ClientId(0) {
-            self.sessions.get_mut(from.client).refuse(from.tid());
+            self.base.sessions.get_mut(from.client).refuse(from.tid());
         }
     }
+}
 
+impl Authority {
     /// A rank does not serve the second directory of a rename, and referred to another one.
     pub(super) fn is_not_there(&mut self, dir: Ino, answer: &Result<Answer, Failure>) {
         match answer {
             Ok(Answer::Redirect(to)) if to.rank != self.rank => {
-                self.authority.held.note_found(dir, to.rank);
+                self.held.note_found(dir, to.rank);
             }
             // Only a walk loads it.
             Ok(Answer::Redirect(_)) => {
-                self.authority.held.found.remove(&dir);
-                self.authority.moved.remove(&dir);
+                self.held.found.remove(&dir);
+                self.moved.remove(&dir);
             }
-            Ok(_) | Err(_) => drop(self.authority.held.found.remove(&dir)),
+            Ok(_) | Err(_) => drop(self.held.found.remove(&dir)),
         }
     }
 }

@@ -20,15 +20,12 @@ use metastore::request::Condition;
 use metastore::{MovedName, Subtrees};
 use namespace::Namespace;
 use types::{Cred, Epoch, Ino, Moment, Rank, Seq, Span};
-use wire::{Answer, Failure};
+use wire::Failure;
 
-use super::preload::Goal;
-use super::{Authority, ListNews};
-use crate::fetch::FetchCx;
-use crate::merge::MergeCx;
-use crate::op::ChangeCx;
+use super::Authority;
 use crate::transfer::{Record, TransferId, TransferMeeting, TransferState};
-use crate::{Mds, MdsEffects, Phase, ReplyTo};
+use crate::{MdsEffects, ReplyTo};
+pub(super) use arrive::Arrival;
 pub(crate) use steps::NamesCx;
 
 /// How often a question is repeated.
@@ -165,6 +162,12 @@ impl CrossRenames {
     /// The directory to which a name of this rank goes.
     pub(super) fn goes_to(&self, id: TransferId) -> Option<Ino> {
         self.all.iter().find(|it| it.id == id).map(|it| it.record.new_parent)
+    }
+
+    /// The directories that are to leave when no client caches anything of them.
+    pub(super) fn draining(&self) -> Vec<(TransferId, Ino)> {
+        let drains = |it: &&NameTransfer| it.task == NameTask::Drain;
+        self.all.iter().filter(drains).map(|it| (it.id, it.record.ino)).collect()
     }
 
     fn get_mut(&mut self, id: TransferId) -> Option<&mut NameTransfer> {
@@ -308,92 +311,25 @@ pub(crate) enum NameNeed {
     Thaw(Ino),
 }
 
-impl Mds {
-    /// Continues the cross-rank renames, as far as possible.
-    pub(super) fn cross_renames_step(&mut self, effects: &mut MdsEffects) {
-        // A change now would be in only half of a snapshot.
-        let waits = matches!(self.phase, Phase::Recovering | Phase::Reconnecting { .. });
-        if waits || self.snapshots.is_frozen() {
-            return;
-        }
-        self.drain_leaving(effects);
-        let needs = NamesCx::of(self).step(effects);
-        self.meet_names(needs, effects);
-        if let Some(list) = NamesCx::of(self).proposal() {
-            self.authority.put_list(list, &mut self.store, effects);
-        }
-    }
-
-    /// The list was replaced, or read.
-    pub(super) fn names_listed(&mut self, news: &ListNews, effects: &mut MdsEffects) {
-        if !self.authority.cross_renames.is_empty() {
-            let needs = NamesCx::of(self).listed(news, effects);
-            self.meet_names(needs, effects);
-        }
-    }
-
-    /// Has other parts do what transfers of names need.
-    pub(super) fn meet_names(&mut self, needs: Vec<NameNeed>, effects: &mut MdsEffects) {
-        for need in needs {
-            match need {
-                NameNeed::Fetch(dir) if self.fetches.is_waited_for(dir) => {}
-                NameNeed::Fetch(dir) => FetchCx::of(self).preload(dir, effects),
-                NameNeed::Find(dir) => self.authority.preload(Goal::Find(dir)),
-                NameNeed::Read => self.authority.read_list(&mut self.store, effects),
-                NameNeed::Came(dir) => {
-                    ChangeCx::of(self).apply.note_freed(true);
-                    self.note_size(dir);
-                }
-                NameNeed::Thaw(dir) => {
-                    self.fetches.wake_returned(dir);
-                    MergeCx::of(self).go_on_with_held(effects);
-                }
-            }
-        }
-    }
-
-    /// Whether this rank may consider a name that another rank gives to one of its directories now.
-    /// Of two transfers that meet one proceeds.
-    pub(crate) fn may_consider(
-        &mut self,
+impl NamesCx<'_> {
+    /// Whether this rank may consider a name that another rank gives to one of its directories now,
+    /// with needs. Of two transfers that meet one proceeds.
+    pub(crate) fn considers(
+        self,
         id: TransferId,
         dir: Ino,
         effects: &mut MdsEffects,
-    ) -> Result<bool, Failure> {
+    ) -> Result<Option<Vec<NameNeed>>, Failure> {
         match self.authority.cross_renames.meeting(id, dir) {
-            TransferMeeting::Reserve => Ok(true),
-            TransferMeeting::Yield(own) => {
-                let needs = NamesCx::of(self).yields(&own, effects);
-                self.meet_names(needs, effects);
-                Ok(true)
-            }
+            TransferMeeting::Reserve => Ok(Some(self.needs)),
+            TransferMeeting::Yield(own) => Ok(Some(self.yields(&own, effects))),
             // The giver repeats its question.
-            TransferMeeting::Wait => Ok(false),
+            TransferMeeting::Wait => Ok(None),
             TransferMeeting::Refuse => {
                 let text = "a name moves in the other direction; try again".into();
                 Err(Failure { errno: types::Errno::Again, text })
             }
         }
-    }
-
-    pub(super) fn cross_rename_number(&mut self) -> u64 {
-        self.authority.cross_renames.number(self.tables.epoch())
-    }
-
-    pub(super) fn answer_cross_rename(
-        &mut self,
-        at: ReplyTo,
-        result: Result<Answer, Failure>,
-        effects: &mut MdsEffects,
-    ) {
-        answer(at, result, effects);
-    }
-}
-
-fn answer(at: ReplyTo, result: Result<Answer, Failure>, effects: &mut MdsEffects) {
-    match result {
-        Ok(answer) => effects.reply_with(at, Seq(0), answer),
-        Err(failure) => effects.reply_error(at, failure),
     }
 }
 

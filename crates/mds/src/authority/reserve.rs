@@ -6,17 +6,18 @@
 
 use std::collections::BTreeMap;
 
-use types::{Errno, Ino, Moment, Rank, Span};
+use types::{Errno, Ino, Moment, Span};
 use wire::{PeerBody, TransferStep};
 
+use super::Authority;
 use super::export::send_step;
-use crate::authority::{ExportCx, NamesCx};
 use crate::peers::PeerLine;
+use crate::store::StoreOps;
 use crate::transfer::{
     Fence, ListView, Record, TransferAction, TransferEvent, TransferId, TransferMessage,
     TransferState,
 };
-use crate::{Mds, MdsEffects, Phase};
+use crate::{MdsEffects, Phase};
 
 /// How long a reservation lasts after the giver's last question.
 const SILENT_AFTER: Span = Span::from_millis(2000);
@@ -56,67 +57,18 @@ impl Reservations {
     }
 }
 
-impl Mds {
-    /// A message of another rank about a transfer. A rank that replays drops it: the recovery reads
-    /// the list itself, and a newer list would not fit what it has read.
-    pub(crate) fn transfer_step(
-        &mut self,
-        from: Rank,
-        (giver, number): (Rank, u64),
-        step: &TransferStep,
-        effects: &mut MdsEffects,
-    ) {
-        if self.phase == Phase::Recovering {
-            return;
-        }
-        let id = TransferId { number, from: giver };
-        let is_name = self.authority.cross_renames.knows(id);
-        match *step {
-            TransferStep::AskSubtree { root } if giver == from => self.asked(id, root, effects),
-            TransferStep::Committed if giver == from && is_name => {
-                self.name_heard(id, TransferMessage::Committed, effects);
-            }
-            TransferStep::Committed if giver == from => {
-                self.taker_heard(id, TransferMessage::Committed, effects);
-            }
-            TransferStep::Stayed if giver == from && is_name => {
-                self.name_heard(id, TransferMessage::Stayed, effects);
-            }
-            TransferStep::Stayed if giver == from => {
-                self.taker_heard(id, TransferMessage::Stayed, effects);
-            }
-            TransferStep::Reserved { fence } if giver == self.rank && is_name => {
-                self.name_heard(id, TransferMessage::Reserved(Fence(fence)), effects);
-            }
-            TransferStep::Reserved { fence }
-                if giver == self.rank && Fence(fence) != Fence::NONE =>
-            {
-                self.reserved_in_vain(id, from, effects);
-            }
-            TransferStep::Reserved { fence } if giver == self.rank => {
-                let message = TransferMessage::Reserved(Fence(fence));
-                ExportCx::of(self).giver_heard(id, message, "", effects);
-            }
-            TransferStep::Refused { ref why, .. } if giver == self.rank => {
-                ExportCx::of(self).giver_heard(id, TransferMessage::Refused, why, effects);
-            }
-            // Of a rank that does not take part in the transfer.
-            TransferStep::AskSubtree { .. }
-            | TransferStep::Committed
-            | TransferStep::Stayed
-            | TransferStep::Reserved { .. }
-            | TransferStep::Refused { .. } => {}
-        }
-        self.authority_step(effects);
-    }
+/// The taker's reservations, with all that they may touch.
+pub(crate) struct ReserveCx<'a> {
+    pub(crate) authority: &'a mut Authority,
+    pub(crate) store: &'a mut StoreOps,
+    pub(crate) line: PeerLine<'a>,
+    pub(crate) phase: Phase,
+    pub(crate) now: Moment,
+}
 
-    fn name_heard(&mut self, id: TransferId, message: TransferMessage, effects: &mut MdsEffects) {
-        let needs = NamesCx::of(self).heard(id, message, effects);
-        self.meet_names(needs, effects);
-    }
-
+impl ReserveCx<'_> {
     /// Another rank asks for the place of a subtree.
-    fn asked(&mut self, id: TransferId, root: Ino, effects: &mut MdsEffects) {
+    pub(super) fn asked(&mut self, id: TransferId, root: Ino, effects: &mut MdsEffects) {
         let refusal = match self.phase {
             Phase::Stopping | Phase::Stopped => Some("it is stopping"),
             // The subtree is taken when the clients of the earlier term are back.
@@ -128,20 +80,26 @@ impl Mds {
         if let Some(why) = refusal {
             let step = TransferStep::Refused { errno: Errno::Busy, why: why.to_owned() };
             let body = PeerBody::Transfer { giver: id.from, number: id.number, step };
-            return PeerLine::of(self).send(id.from, body, effects);
+            return self.line.send(id.from, body, effects);
         }
-        let now = self.clock.now;
         if let Some(known) = self.authority.reservations.all.get_mut(&id) {
-            known.asked = now;
-            return self.taker_heard(id, TransferMessage::Ask, effects);
+            known.asked = self.now;
+            return self.heard(id, TransferMessage::Ask, effects);
         }
         let (state, _) = TransferState::reserve();
-        self.authority.reservations.all.insert(id, Reservation { root, state, asked: now });
+        let new = Reservation { root, state, asked: self.now };
+        self.authority.reservations.all.insert(id, new);
         // Nothing is frozen, so the journal has nothing to make safe first.
         self.take_event(id, TransferEvent::Safe, effects);
     }
 
-    fn taker_heard(&mut self, id: TransferId, message: TransferMessage, effects: &mut MdsEffects) {
+    /// The giver of a subtree has sent a message.
+    pub(super) fn heard(
+        &mut self,
+        id: TransferId,
+        message: TransferMessage,
+        effects: &mut MdsEffects,
+    ) {
         // The list has the present state of the subtree.
         if message == TransferMessage::Committed
             && !self.authority.reservations.all.contains_key(&id)
@@ -152,8 +110,8 @@ impl Mds {
     }
 
     /// Ends the reservations of silent givers.
-    pub(super) fn reservations_tick(&mut self, effects: &mut MdsEffects) {
-        let now = self.clock.now;
+    pub(super) fn tick(&mut self, effects: &mut MdsEffects) {
+        let now = self.now;
         let all = self.authority.reservations.all.iter();
         let silent = all.filter(|(_, it)| now.since(it.asked) >= SILENT_AFTER);
         let silent: Vec<TransferId> = silent.map(|(id, _)| *id).collect();
@@ -170,7 +128,7 @@ impl Mds {
         for action in actions {
             match action {
                 TransferAction::Send(message) => {
-                    send_step(PeerLine::of(self), id.from, id, root, message, effects);
+                    send_step(self.line, id.from, id, root, message, effects);
                 }
                 TransferAction::ReadList => self.read_list_again(effects),
                 TransferAction::Thaw => {
@@ -191,6 +149,6 @@ impl Mds {
     /// Reads the list, after the read or the replacement that is under way.
     fn read_list_again(&mut self, effects: &mut MdsEffects) {
         self.authority.reservations.is_list_old = self.authority.is_busy();
-        self.authority.read_list(&mut self.store, effects);
+        self.authority.read_list(self.store, effects);
     }
 }

@@ -3,16 +3,13 @@
 use std::collections::VecDeque;
 
 use types::{ClientId, Errno, Ino, Map, Moment, Rank, Tid};
-use wire::{Answer, ChangeOp, Failure, Message, Op, RankOp, ReadOp};
+use wire::{Answer, ChangeOp, Failure, Message, Op, PeerBody, RankOp, ReadOp};
 
-use super::{both, second_of};
+use super::{BetweenCx, BetweenNeed, Holding, both, second_of};
 use crate::admission::Incoming;
-use crate::authority::NamesCx;
 use crate::authority::cross_rename::is_due;
 use crate::fetch::decode;
-use crate::op::{Performed, Performing};
-use crate::transfer::TransferId;
-use crate::{Mds, MdsEffects, ReplyTo};
+use crate::{MdsEffects, ReplyTo};
 
 /// Requests that wait for other ranks at once.
 const HELD_MAX: usize = 4096;
@@ -93,7 +90,7 @@ impl HeldRequests {
     }
 }
 
-impl Mds {
+impl BetweenCx<'_> {
     /// Holds a request, and asks the first question.
     pub(super) fn hold(
         &mut self,
@@ -101,15 +98,15 @@ impl Mds {
         mut rest: VecDeque<Question>,
         refused: Option<Failure>,
         effects: &mut MdsEffects,
-    ) -> Performing {
+    ) -> Holding {
         let (at, client) = (from.at(), from.client);
-        let held = &mut self.authority.held;
+        let held = &mut self.base.authority.held;
         if let Some(known) =
             held.all.iter_mut().find(|it| (it.client, it.at.tid) == (client, at.tid))
         {
             // The client sent it again, over a new connection.
             known.at = at;
-            return Ok(Performed::Later);
+            return Ok(None);
         }
         if held.all.len() >= HELD_MAX || held.has_moved_for((client, at.tid)) {
             return Err(Errno::Again.into());
@@ -118,30 +115,29 @@ impl Mds {
         self.postpone(from);
         let frame = Message::Request(from.request.clone()).to_frame();
         let (number, repeated, reasons) = (0, None, Vec::new());
-        self.ask(
-            HeldRequest { number, question, rest, at, client, frame, repeated, reasons, refused },
-            effects,
-        );
-        Ok(Performed::Later)
+        let held =
+            HeldRequest { number, question, rest, at, client, frame, repeated, reasons, refused };
+        Ok(self.ask(held, effects))
     }
 
     /// Asks the present question of a request.
-    fn ask(&mut self, mut held: HeldRequest, effects: &mut MdsEffects) {
-        let number = self.cross_rename_number();
+    fn ask(&mut self, mut held: HeldRequest, effects: &mut MdsEffects) -> Option<BetweenNeed> {
+        let number = self.base.authority.cross_renames.number(self.line.term);
         (held.number, held.repeated) = (number, None);
-        self.authority.held.all.push(held);
-        self.ask_again(number, effects);
+        self.base.authority.held.all.push(held);
+        self.ask_again(number, effects)
     }
 
-    fn ask_again(&mut self, number: u64, effects: &mut MdsEffects) {
-        let now = self.clock.now;
-        let all = &mut self.authority.held.all;
-        let Some(held) = all.iter_mut().find(|it| it.number == number) else { return };
+    fn ask_again(&mut self, number: u64, effects: &mut MdsEffects) -> Option<BetweenNeed> {
+        let now = self.base.now;
+        let all = &mut self.base.authority.held.all;
+        let held = all.iter_mut().find(|it| it.number == number)?;
         if !is_due(&mut held.repeated, now) {
-            return;
+            return None;
         }
-        let (question, frame) = (held.question, held.frame.clone());
-        let Some(Message::Request(request)) = decode(&frame) else { return };
+        let question = held.question;
+        let Some(Message::Request(request)) = decode(&held.frame) else { return None };
+        let cred = request.cred.clone();
         let op = match (question, &request.op) {
             (Question::Find(_), op) => {
                 Op::Read(ReadOp::GetAttr { ino: second_of(op).unwrap_or_default() })
@@ -149,67 +145,43 @@ impl Mds {
             (Question::Look(_), Op::Change(ChangeOp::Rename { new_parent, new_name, .. })) => {
                 Op::Read(ReadOp::Lookup { parent: *new_parent, name: new_name })
             }
-            (Question::Look(_), _) => return,
-            (Question::Give { ino, to, .. }, _) => Op::Rank(RankOp::Colocate { ino, rank: to }),
+            (Question::Look(_), _) => return None,
+            (Question::Give { ino, from, to }, _) => {
+                let op = RankOp::Colocate { ino, rank: to };
+                if from == self.line.from {
+                    return Some(BetweenNeed::Ask { number, cred, op });
+                }
+                Op::Rank(op)
+            }
         };
-        self.ask_rank((question.rank(), number), request.cred.clone(), op, effects);
+        self.line.send(question.rank(), PeerBody::Ask { number, cred, op }, effects);
+        None
     }
 
     /// Repeats the questions without an answer.
-    pub(in crate::authority) fn held_tick(&mut self, effects: &mut MdsEffects) {
-        let numbers: Vec<u64> = self.authority.held.all.iter().map(|it| it.number).collect();
-        for number in numbers {
-            self.ask_again(number, effects);
-        }
+    pub(in crate::authority) fn tick(&mut self, effects: &mut MdsEffects) -> Vec<BetweenNeed> {
+        let numbers: Vec<u64> = self.base.authority.held.all.iter().map(|it| it.number).collect();
+        numbers.into_iter().filter_map(|number| self.ask_again(number, effects)).collect()
     }
 
     /// A rank has answered a question of this one.
-    pub(crate) fn rank_answered(
+    pub(in crate::authority) fn answered(
         &mut self,
         number: u64,
         result: Result<Answer, Failure>,
         effects: &mut MdsEffects,
-    ) {
-        if !self.name_answered(number, &result, effects) {
-            let all = &mut self.authority.held.all;
-            let Some(at) = all.iter().position(|it| it.number == number) else { return };
-            let held = all.swap_remove(at);
-            match held.question {
-                Question::Find(rank) => self.second_answered(held, rank, result, effects),
-                Question::Look(_) => match result {
-                    Ok(Answer::Attr(_) | Answer::Redirect(_)) => self.ask_next(held, effects),
-                    result => self.answer_held(&held, result, effects),
-                },
-                Question::Give { to, .. } => self.given(held, to, result, effects),
-            }
+    ) -> Option<BetweenNeed> {
+        let all = &mut self.base.authority.held.all;
+        let at = all.iter().position(|it| it.number == number)?;
+        let held = all.swap_remove(at);
+        match held.question {
+            Question::Find(rank) => self.second_answered(held, rank, result, effects),
+            Question::Look(_) => match result {
+                Ok(Answer::Attr(_) | Answer::Redirect(_)) => self.ask_next(held, effects),
+                result => held.answer(result, effects),
+            },
+            Question::Give { to, .. } => self.given(held, to, result, effects),
         }
-        self.authority_step(effects);
-    }
-
-    /// A rank that was asked to take a name has answered. Returns whether the question was that.
-    fn name_answered(
-        &mut self,
-        number: u64,
-        result: &Result<Answer, Failure>,
-        effects: &mut MdsEffects,
-    ) -> bool {
-        let id = TransferId { number, from: self.rank };
-        let Some(dir) = self.authority.cross_renames.goes_to(id) else { return false };
-        let failure = match result {
-            // The reservation is a message of its own.
-            Ok(Answer::Done) => return true,
-            Ok(_) => {
-                let text = "another metadata server serves the directory by now; try again";
-                Failure { errno: Errno::Again, text: text.into() }
-            }
-            Err(failure) => failure.clone(),
-        };
-        if failure.errno == Errno::Again {
-            self.is_not_there(dir, result);
-        }
-        let needs = NamesCx::of(self).refused(id, failure, effects);
-        self.meet_names(needs, effects);
-        true
     }
 
     /// A rank that may serve the second inode of a request has answered.
@@ -219,7 +191,7 @@ impl Mds {
         rank: Rank,
         result: Result<Answer, Failure>,
         effects: &mut MdsEffects,
-    ) {
+    ) -> Option<BetweenNeed> {
         let mut is_dir = false;
         match result {
             Ok(Answer::Attr(attr)) => is_dir = attr.is_dir(),
@@ -231,36 +203,35 @@ impl Mds {
             }
             // Only a walk loads an inode of this rank, but a third rank may have it: the other one
             // need not know of a move.
-            Ok(Answer::Redirect(other)) if other.rank == self.rank => {
+            Ok(Answer::Redirect(other)) if other.rank == self.line.from => {
                 return self.ask_next(held, effects);
             }
             Err(failure) if failure.errno == Errno::Stale => return self.ask_next(held, effects),
             // Another client has the subtree; the rank that serves it says why it stays.
             Err(failure) if failure.errno == Errno::Busy => {}
-            result => return self.answer_held(&held, result, effects),
+            result => return held.answer(result, effects),
         }
-        let frame = held.frame.clone();
-        let Some(Message::Request(request)) = decode(&frame) else { return };
-        let Some((first, second)) = both(&request.op) else { return };
+        let Some(Message::Request(request)) = decode(&held.frame) else { return None };
+        let (first, second) = both(&request.op)?;
         if !matches!(request.op, Op::Change(ChangeOp::Link { .. })) {
-            self.authority.held.note_found(second, rank);
-            self.request(held.at.conn, &request, effects);
+            self.base.authority.held.note_found(second, rank);
+            Some(held.execute())
         } else if is_dir {
-            self.answer_held(&held, Err(Errno::NotPermitted.into()), effects);
+            held.answer(Err(Errno::NotPermitted.into()), effects)
         } else {
             let [comes, goes] = self.either_way(second, first, rank);
             held.rest = [goes, comes].into();
-            self.ask_next(held, effects);
+            self.ask_next(held, effects)
         }
     }
 
-    fn ask_next(&mut self, mut held: HeldRequest, effects: &mut MdsEffects) {
+    fn ask_next(&mut self, mut held: HeldRequest, effects: &mut MdsEffects) -> Option<BetweenNeed> {
         match held.rest.pop_front() {
             Some(question) => self.ask(HeldRequest { question, ..held }, effects),
             None if matches!(held.question, Question::Find(_)) => {
-                self.answer_held(&held, Err(Errno::Stale.into()), effects);
+                held.answer(Err(Errno::Stale.into()), effects)
             }
-            None => self.stays_apart(&held, effects),
+            None => held.stays_apart(effects),
         }
     }
 
@@ -271,38 +242,40 @@ impl Mds {
         to: Rank,
         result: Result<Answer, Failure>,
         effects: &mut MdsEffects,
-    ) {
+    ) -> Option<BetweenNeed> {
         let is_there = match &result {
             Ok(Answer::Done) => true,
             Ok(Answer::Redirect(other)) => other.rank == to,
             Ok(_) | Err(_) => false,
         };
         if is_there {
-            self.counters.colocated += u64::from(held.refused.is_none());
-            self.authority.held.note_moved_for((held.client, held.at.tid));
+            self.base.counters.colocated += u64::from(held.refused.is_none());
+            self.base.authority.held.note_moved_for((held.client, held.at.tid));
             // The list was replaced since it was read.
-            self.authority.read_at = None;
-            let frame = std::mem::take(&mut held.frame);
-            if let Some(Message::Request(request)) = decode(&frame) {
-                self.request(held.at.conn, &request, effects);
-            }
-            return;
+            self.base.authority.read_at = None;
+            return Some(held.execute());
         }
         match result {
             Err(failure) if is_refusal(failure.errno) => {
                 let empty = failure.text.is_empty();
                 held.reasons.push(if empty { failure.errno.text().into() } else { failure.text });
-                self.ask_next(held, effects);
+                self.ask_next(held, effects)
             }
-            Ok(_) => self.answer_held(&held, Err(Errno::Again.into()), effects),
-            result => self.answer_held(&held, result, effects),
+            Ok(_) => held.answer(Err(Errno::Again.into()), effects),
+            result => held.answer(result, effects),
         }
+    }
+}
+
+impl HeldRequest {
+    fn execute(self) -> BetweenNeed {
+        BetweenNeed::Execute { conn: self.at.conn, frame: self.frame }
     }
 
     /// No directory moves: the request cannot be executed.
-    fn stays_apart(&mut self, held: &HeldRequest, effects: &mut MdsEffects) {
-        let reasons = held.reasons.join("; nor does the other one: ");
-        let failure = match &held.refused {
+    fn stays_apart(&self, effects: &mut MdsEffects) -> Option<BetweenNeed> {
+        let reasons = self.reasons.join("; nor does the other one: ");
+        let failure = match &self.refused {
             Some(Failure { errno, text }) => {
                 let text = format!("{text}; it does not come by itself: {reasons}");
                 Failure { errno: *errno, text }
@@ -316,22 +289,23 @@ impl Mds {
                 Failure { errno: Errno::CrossDevice, text }
             }
         };
-        self.answer_held(held, Err(failure), effects);
+        self.answer(Err(failure), effects)
     }
 
-    fn answer_held(
-        &mut self,
-        held: &HeldRequest,
+    /// Answers the request, which needs nothing more.
+    fn answer(
+        &self,
         result: Result<Answer, Failure>,
         effects: &mut MdsEffects,
-    ) {
+    ) -> Option<BetweenNeed> {
         let result = match result {
             // The directory is split: the request is for its fragments.
             Ok(answer @ Answer::Fragments(_)) => Ok(answer),
             Ok(_) => Err(Errno::Again.into()),
             Err(failure) => Err(failure),
         };
-        self.answer_cross_rename(held.at, result, effects);
+        effects.answer(self.at, result);
+        None
     }
 }
 

@@ -4,65 +4,92 @@
 use metastore::MovedName;
 use namespace::Refusal;
 use types::{Cred, EntryName, Errno, Ino, Rank};
-use wire::{Answer, Failure};
+use wire::Failure;
 
 use super::super::export::send_step;
 use super::super::place::busy;
 use super::directory::MOUNT_POINT;
 use super::steps::with_inode;
-use crate::authority::NamesCx;
-use crate::op::{Performed, Performing, Refused};
-use crate::peers::PeerLine;
+use super::{NameNeed, NameTransfer, NamesCx};
+use crate::MdsEffects;
+use crate::op::Refused;
 use crate::transfer::{TransferId, TransferMessage};
-use crate::{Mds, MdsEffects, ReplyTo};
 
-impl Mds {
-    /// Reserves the place of a name that another rank gives away. The reservation itself is a
-    /// message of the transfer; no answer means that the giver has to ask again.
-    pub(crate) fn arrive(
+/// The answer to whether a name may come now.
+pub(in crate::authority) enum Arrival {
+    Now,
+    /// Its place is reserved.
+    Known,
+    /// The giver asks again, perhaps when another part has done this.
+    Later(Option<NameNeed>),
+    /// Only if no client caches anything of this directory, which the name replaces.
+    Replaces(Ino),
+}
+
+impl NamesCx<'_> {
+    /// Whether a name that another rank gives away may come to a directory now.
+    pub(in crate::authority) fn may_arrive(
         &mut self,
-        at: ReplyTo,
-        cred: &Cred,
-        (dir, moved): (Ino, &[u8]),
-        effects: &mut MdsEffects,
-    ) -> Performing {
-        let record = MovedName::decode(moved).map_err(|_| Errno::Invalid)?;
-        let id = TransferId { number: record.number, from: record.from };
-        if let Some(known) = self.authority.cross_renames.get_mut(id) {
-            known.asked = Some(self.clock.now);
-            let needs = NamesCx::of(self).heard(id, TransferMessage::Ask, effects);
-            self.meet_names(needs, effects);
-            return Ok(Performed::Answer(Answer::Done));
+        record: &MovedName,
+        dir: Ino,
+    ) -> Result<Arrival, Refused> {
+        if self.all().knows(TransferId { number: record.number, from: record.from }) {
+            return Ok(Arrival::Known);
         }
         self.may_begin()?;
         self.may_pass(dir)?;
-        if record.from == self.rank || record.to != self.rank || record.new_parent != dir {
+        let here = self.authority.rank;
+        if record.from == here || record.to != here || record.new_parent != dir {
             return Err(Errno::Again.into());
         }
         // An inode that left comes back when this rank has marked that.
-        let is_back = |it: &super::NameTransfer| it.record.ino == record.ino;
-        let waits = self.authority.cross_renames.all.iter().any(is_back)
-            || self.authority.cross_renames.holds(dir).is_some();
-        if waits || (record.is_dir && !self.may_come(&record, effects)?) {
-            return Ok(self.peers.leave_unanswered(at.tid));
+        let is_back = |it: &NameTransfer| it.record.ino == record.ino;
+        if self.all().all.iter().any(is_back) || self.all().holds(dir).is_some() {
+            return Ok(Arrival::Later(None));
         }
+        if record.is_dir {
+            self.places().may_come(record, self.clock.now)
+        } else {
+            Ok(Arrival::Now)
+        }
+    }
+
+    /// The giver of a known name asks again.
+    pub(in crate::authority) fn asked_again(
+        mut self,
+        id: TransferId,
+        effects: &mut MdsEffects,
+    ) -> Vec<NameNeed> {
+        let now = self.clock.now;
+        if let Some(known) = self.all().get_mut(id) {
+            known.asked = Some(now);
+        }
+        self.heard(id, TransferMessage::Ask, effects)
+    }
+
+    /// Reserves the place of a name that another rank gives away, unless this rank needs a fence
+    /// first. The reservation itself is a message of the transfer.
+    pub(in crate::authority) fn arrive(
+        mut self,
+        record: MovedName,
+        cred: &Cred,
+        effects: &mut MdsEffects,
+    ) -> Result<Vec<NameNeed>, Refused> {
         self.plan_to_come(&record, cred).map_err(|refused| match refused {
             Refused::Refusal(Refusal::Cold(cold))
-                if record.is_dir && cold != dir && self.is_elsewhere(cold) =>
+                if record.is_dir
+                    && cold != record.new_parent
+                    && self.places().is_elsewhere(cold) =>
             {
                 busy(MOUNT_POINT)
             }
             refused @ (Refused::Refusal(_) | Refused::Failure(_)) => refused,
         })?;
-        if self.authority.list.fence(self.rank) == 0 {
-            self.authority.cross_renames.wants_fence = true;
-            self.cross_renames_step(effects);
-            return Ok(self.peers.leave_unanswered(at.tid));
+        if self.authority.list.fence(self.authority.rank) == 0 {
+            self.all().wants_fence = true;
+            return Ok(self.needs);
         }
-        let needs = NamesCx::of(self).reserve(record, effects);
-        self.meet_names(needs, effects);
-        self.cross_renames_step(effects);
-        Ok(Performed::Answer(Answer::Done))
+        Ok(self.reserve(record, effects))
     }
 
     /// Whether the name may come as it was asked for.
@@ -79,7 +106,7 @@ impl Mds {
     /// The rank of a reservation that this rank, as the giver, does not know: the giver has ended
     /// the transfer, and says how.
     pub(in crate::authority) fn reserved_in_vain(
-        &mut self,
+        &self,
         id: TransferId,
         taker: Rank,
         effects: &mut MdsEffects,
@@ -87,6 +114,6 @@ impl Mds {
         let is_committed = self.authority.list.name((id.from, id.number)).is_some();
         let message =
             if is_committed { TransferMessage::Committed } else { TransferMessage::Stayed };
-        send_step(PeerLine::of(self), taker, id, Ino(0), message, effects);
+        send_step(self.line, taker, id, Ino(0), message, effects);
     }
 }

@@ -3,27 +3,23 @@
 
 use metastore::MovedName;
 use namespace::Refusal;
-use types::{ClientId, EntryName, Errno, Rank};
-use wire::{ChangeOp, Op};
+use types::{EntryName, Errno, Ino, Rank};
+use wire::{Answer, ChangeOp, Failure, Op};
 
-use super::super::decoupled::is_merged_below;
 use super::offer::failure_of;
-use super::{NameTask, NameTransfer};
+use super::{NameNeed, NameTask, NameTransfer, NamesCx};
+use crate::MdsEffects;
 use crate::admission::Incoming;
-use crate::authority::{NamesCx, Places};
-use crate::caps::CapsCx;
-use crate::op::{Performed, Performing, Refused};
+use crate::op::Refused;
 use crate::transfer::{TransferId, TransferState};
-use crate::{Mds, MdsEffects, Phase};
 
-impl Mds {
+impl NamesCx<'_> {
     /// Gives a name to another rank, for a rename.
     pub(in crate::authority) fn depart(
         &mut self,
         from: Incoming<'_>,
         to: Rank,
-        effects: &mut MdsEffects,
-    ) -> Performing {
+    ) -> Result<(), Refused> {
         let Op::Change(ChangeOp::Rename { parent, name, new_parent, new_name, flags }) = *from.op()
         else {
             return Err(Errno::Invalid.into());
@@ -32,15 +28,15 @@ impl Mds {
         types::check_name(new_name)?;
         self.may_begin()?;
         self.may_pass(parent)?;
-        Places::of(self).check_target(to)?;
-        if to == self.rank {
+        self.places().check_target(to)?;
+        if to == self.line.from {
             return Err(Errno::Again.into());
         }
         let (ino, inode) = self.plan_offer(cred, EntryName::new(parent, name), time)?;
         let is_dir = self.namespace.is_dir(ino);
         let record = MovedName {
-            from: self.rank,
-            number: self.cross_rename_number(),
+            from: self.line.from,
+            number: self.authority.cross_renames.number(self.line.term),
             to,
             is_dir,
             no_replace: flags.no_replace,
@@ -59,30 +55,18 @@ impl Mds {
         let task = if is_dir { NameTask::Drain } else { NameTask::Flush(self.log.last()) };
         let (at, cred, since) = (Some(from.at()), cred.clone(), self.clock.now);
         let transfer = NameTransfer::new(record, true, (state, task));
-        self.authority.cross_renames.all.push(NameTransfer { at, cred, since, ..transfer });
+        self.all().all.push(NameTransfer { at, cred, since, ..transfer });
         self.authority.note_plain();
-        self.cross_renames_step(effects);
-        Ok(Performed::Later)
-    }
-
-    /// Freezes the directories that leave and that no client caches any more.
-    pub(super) fn drain_leaving(&mut self, effects: &mut MdsEffects) {
-        let drains = |it: &&NameTransfer| it.task == NameTask::Drain;
-        let all = self.authority.cross_renames.all.iter().filter(drains);
-        let all: Vec<_> = all.map(|it| (it.id, it.record.ino)).collect();
-        for (id, ino) in all {
-            let held = CapsCx::of(self).revoke_below(ClientId(0), ino, effects).is_some();
-            if self.phase != Phase::Active
-                || (!held && is_merged_below(&self.merges, &self.checkpoint, &self.namespace, ino))
-            {
-                self.drained(id, effects);
-            }
-        }
+        Ok(())
     }
 
     /// Whether the directory may leave is checked again: requests continued until now.
-    fn drained(&mut self, id: TransferId, effects: &mut MdsEffects) {
-        let Some(it) = self.authority.cross_renames.get_mut(id) else { return };
+    pub(in crate::authority) fn drained(
+        mut self,
+        id: TransferId,
+        effects: &mut MdsEffects,
+    ) -> Vec<NameNeed> {
+        let Some(it) = self.all().get_mut(id) else { return self.needs };
         let (record, cred) = (it.record.clone(), it.cred.clone());
         let planned = if self.namespace.knows(record.parent) {
             self.may_pass(record.parent)
@@ -101,16 +85,37 @@ impl Mds {
         match planned {
             Ok(inode) => {
                 let (last, now) = (self.log.last(), self.clock.now);
-                let Some(it) = self.authority.cross_renames.get_mut(id) else { return };
+                let Some(it) = self.all().get_mut(id) else { return self.needs };
                 (it.record.inode, it.task, it.since) = (inode, NameTask::Flush(last), now);
             }
-            Err(Refused::Refusal(Refusal::Cold(dir))) if !self.is_elsewhere(dir) => {
-                self.meet_names(vec![super::NameNeed::Fetch(dir)], effects);
+            Err(Refused::Refusal(Refusal::Cold(dir))) if !self.places().is_elsewhere(dir) => {
+                self.needs.push(NameNeed::Fetch(dir));
             }
-            Err(refused) => {
-                let needs = NamesCx::of(self).refused(id, failure_of(refused), effects);
-                self.meet_names(needs, effects);
-            }
+            Err(refused) => return self.refused(id, failure_of(refused), effects),
         }
+        self.needs
+    }
+
+    /// The taker of a name that goes to this directory has answered the question.
+    pub(in crate::authority) fn answered(
+        self,
+        id: TransferId,
+        dir: Ino,
+        result: &Result<Answer, Failure>,
+        effects: &mut MdsEffects,
+    ) -> Vec<NameNeed> {
+        let failure = match result {
+            // The reservation is a message of its own.
+            Ok(Answer::Done) => return self.needs,
+            Ok(_) => {
+                let text = "another metadata server serves the directory by now; try again";
+                Failure { errno: Errno::Again, text: text.into() }
+            }
+            Err(failure) => failure.clone(),
+        };
+        if failure.errno == Errno::Again {
+            self.authority.is_not_there(dir, result);
+        }
+        self.refused(id, failure, effects)
     }
 }

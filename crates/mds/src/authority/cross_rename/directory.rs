@@ -13,19 +13,17 @@
 //! leave, nor arrive.
 
 use metastore::{MovedName, MovedSubtree, SUBTREES_MAX, Subtrees};
-use namespace::{Namespace, Refusal};
-use types::{ClientId, Errno, Error, Ino, Rank, Span};
+use namespace::Namespace;
+use types::{Errno, Error, Ino, Moment, Rank, Span};
 
 use super::super::place::{InodeAuthority, busy};
-use super::super::preload::Goal;
 use super::super::{READ_LATELY, is_in_hidden};
+use super::arrive::Arrival;
 use super::offer::cross;
 use super::{NameNeed, NamesCx};
-use crate::authority::{Authority, ExportCx, Places, UnderWay};
-use crate::caps::CapsCx;
-use crate::fetch::FetchCx;
+use crate::MdsEffects;
+use crate::authority::{Authority, Places, UnderWay};
 use crate::op::Refused;
-use crate::{Mds, MdsEffects, Phase, ReplyTo};
 
 /// Why nothing is done with the name of a subtree that another rank serves.
 pub(super) const MOUNT_POINT: &str = "another rank serves the directory that has the new name; bring it back first with `cudele mds pin`";
@@ -39,15 +37,14 @@ const RENAMED_MAX: usize = SUBTREES_MAX / 2;
 /// How long to wait between two attempts to have a subtree follow its name.
 const FOLLOW_INTERVAL: Span = Span::from_millis(100);
 
-impl Mds {
+impl Places<'_> {
     /// Whether another rank serves a directory.
     pub(super) fn is_elsewhere(&self, dir: Ino) -> bool {
-        matches!(self.authority.place(&self.namespace, dir), InodeAuthority::Other(_))
-            || self.namespace.is_split(dir)
+        matches!(self.place(dir), InodeAuthority::Other(_)) || self.namespace.is_split(dir)
     }
 
     /// Whether the name of a directory of this rank may go to another one now.
-    pub(super) fn may_go(&mut self, dir: Ino) -> Result<(), Refused> {
+    pub(super) fn may_go(&self, dir: Ino, under_way: UnderWay) -> Result<(), Refused> {
         let authority = &self.authority;
         let within = |root| self.namespace.is_within(root, dir);
         let lost = |root: &Ino| !self.namespace.is_anchored(*root);
@@ -62,7 +59,7 @@ impl Mds {
             return Err(Errno::Again.into());
         }
         if let Some(root) = authority.other_roots().find(|root| within(*root)) {
-            return Err(self.authority.busy_with(self.rank, root));
+            return Err(authority.busy_with(authority.rank, root));
         }
         self.check_whole(dir)?;
         if self.tables.decoupled.keys().any(lost) {
@@ -72,7 +69,7 @@ impl Mds {
         if decoupled.any(|(root, _)| within(*root)) {
             return Err(cross("a client has decoupled a directory in it"));
         }
-        Places::of(self).check_policies(dir, UnderWay::of(self))
+        self.check_policies(dir, under_way)
     }
 
     /// Fragments are served where their names say, and nothing in them is a subtree of its own.
@@ -87,34 +84,26 @@ impl Mds {
         Ok(())
     }
 
-    /// Whether a directory may come as it is offered. Returns `false` if that is unknown: the
-    /// question is repeated in a moment.
-    pub(super) fn may_come(
-        &mut self,
-        record: &MovedName,
-        effects: &mut MdsEffects,
-    ) -> Result<bool, Refused> {
+    /// Whether a directory may come as it is offered.
+    pub(super) fn may_come(&self, record: &MovedName, now: Moment) -> Result<Arrival, Refused> {
         let dir = record.new_parent;
         if !self.namespace.is_anchored(dir) {
-            self.authority.preload(Goal::Find(dir));
-            return Ok(false);
+            return Ok(Arrival::Later(Some(NameNeed::Find(dir))));
         }
         self.check_whole(dir)?;
-        self.may_begin()?;
         let list = &self.authority.list;
         if list.len() >= RENAMED_MAX && list.get(record.ino).is_none() {
             return Err(cross("too many directories were renamed between metadata servers"));
         }
         if self.is_below(dir, &[record.ino]) {
             // It may have been renamed out of there since the list was read.
-            if self.authority.has_read_lately(self.clock.now) {
+            if self.authority.has_read_lately(now) {
                 return Err(Errno::Invalid.into());
             }
-            self.authority.read_list(&mut self.store, effects);
-            return Ok(false);
+            return Ok(Arrival::Later(Some(NameNeed::Read)));
         }
         let Ok(Some(target)) = self.namespace.peek(dir, &record.new_name) else {
-            return Ok(true);
+            return Ok(Arrival::Now);
         };
         if self.authority.is_of_other(target) {
             return Err(busy(MOUNT_POINT));
@@ -122,21 +111,20 @@ impl Mds {
         if self.tables.decoupled.get(&target).is_some_and(|known| !known.released) {
             return Err(cross("a client has decoupled the directory that has the new name"));
         }
-        if let InodeAuthority::Moving(_) = self.authority.place(&self.namespace, target) {
-            return Ok(false);
+        if let InodeAuthority::Moving(_) = self.place(target) {
+            return Ok(Arrival::Later(None));
         }
         if self.authority.exporting().any(|root| self.namespace.is_within(root, target)) {
-            return Ok(false);
+            return Ok(Arrival::Later(None));
         }
-        // Block creates in the directory that the rename will replace.
-        Ok(CapsCx::of(self).revoke_below(ClientId(0), target, effects).is_none())
+        Ok(Arrival::Replaces(target))
     }
 
     /// Whether a directory is in one of the given ones, by the list of subtrees: the path to it
     /// leads through subtrees of other ranks.
-    pub(in crate::authority) fn is_below(&self, dir: Ino, others: &[Ino]) -> bool {
+    fn is_below(&self, dir: Ino, others: &[Ino]) -> bool {
         let list = &self.authority.list;
-        let mut at = self.authority.nearest_root(&self.namespace, dir);
+        let mut at = self.authority.nearest_root(self.namespace, dir);
         for _ in 0..=list.len() {
             if at == Ino(0) {
                 return false;
@@ -148,42 +136,6 @@ impl Mds {
         }
         // Only a damaged list has rings.
         true
-    }
-
-    /// Has a subtree that was renamed away follow its name, if nothing else is going on.
-    pub(in crate::authority) fn follow_names(&mut self, effects: &mut MdsEffects) {
-        let authority = &self.authority;
-        let busy = authority.is_exporting()
-            || !authority.imports.is_empty()
-            || !authority.cross_renames.is_empty()
-            || authority.is_busy();
-        let now = self.clock.now;
-        // Requests that were answered before a crash are replayed first, where they were answered.
-        let busy = busy || self.resend.is_busy() || self.phase != Phase::Active;
-        if busy || authority.follow_at.is_some_and(|at| now < at) {
-            return;
-        }
-        let list = &authority.list;
-        let follows = |it: &&MovedSubtree| {
-            let to = list.named_by(it);
-            it.follows && it.rank == self.rank && to != self.rank && it.inode.is_empty()
-        };
-        // One after the other, those that cannot go at the end.
-        let after = authority.followed;
-        let next = list.unjoined().filter(follows).find(|it| it.root > after);
-        let Some((root, to)) = next.map(|it| (it.root, list.named_by(it))) else {
-            self.authority.followed = Ino(0);
-            return;
-        };
-        self.authority.followed = root;
-        self.authority.follow_at = Some(now + FOLLOW_INTERVAL);
-        let nobody = ReplyTo::NOBODY;
-        if let Err(Refused::Refusal(Refusal::Cold(cold))) =
-            ExportCx::of(self).begin(nobody, root, to, false)
-        {
-            FetchCx::of(self).preload(cold, effects);
-        }
-        self.authority_step(effects);
     }
 }
 
@@ -243,6 +195,31 @@ impl NamesCx<'_> {
 }
 
 impl Authority {
+    /// The next subtree of this rank that was renamed away and follows its name to another rank, if
+    /// nothing else is going on.
+    pub(in crate::authority) fn next_to_follow(&mut self, now: Moment) -> Option<(Ino, Rank)> {
+        let busy = self.is_exporting()
+            || !self.imports.is_empty()
+            || !self.cross_renames.is_empty()
+            || self.is_busy();
+        if busy || self.follow_at.is_some_and(|at| now < at) {
+            return None;
+        }
+        let list = &self.list;
+        let follows = |it: &&MovedSubtree| {
+            let to = list.named_by(it);
+            it.follows && it.rank == self.rank && to != self.rank && it.inode.is_empty()
+        };
+        // One after the other, those that cannot go at the end.
+        let next = list.unjoined().filter(follows).find(|it| it.root > self.followed);
+        let next = next.map(|it| (it.root, list.named_by(it)));
+        self.followed = next.map_or(Ino(0), |(root, _)| root);
+        if next.is_some() {
+            self.follow_at = Some(now + FOLLOW_INTERVAL);
+        }
+        next
+    }
+
     /// The root of the subtree that a directory of this rank is in; 0 for none.
     fn nearest_root(&self, namespace: &Namespace, dir: Ino) -> Ino {
         let is_root = |above: &Ino| self.list.unjoined_at(*above).is_some();

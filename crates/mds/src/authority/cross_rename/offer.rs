@@ -7,14 +7,16 @@ use types::{Cred, EntryName, Errno, Ino, Origin, Seq, Timestamp};
 use wire::Failure;
 
 use super::super::place::{InodeAuthority, busy};
+use super::NamesCx;
+use crate::authority::Places;
+use crate::contexts::lend;
 use crate::op::Refused;
 use crate::op::is_in_change;
-use crate::{Mds, Phase};
 
-impl Mds {
+impl NamesCx<'_> {
     /// The inode of a name, and its encoded form for the move, if it may move now.
     pub(super) fn plan_offer(
-        &mut self,
+        &self,
         cred: &Cred,
         from: EntryName<'_>,
         time: Timestamp,
@@ -27,7 +29,7 @@ impl Mds {
             if !self.settings.pass_directories {
                 return Err(cross("the two directories are served by different metadata servers"));
             }
-            self.may_go(ino)?;
+            self.places().may_go(ino, self.under_way)?;
         } else if self.opens.files().any(|open| open == ino) {
             return Err(cross(
                 "clients have the file open, and the two directories are served by different metadata servers",
@@ -42,9 +44,18 @@ impl Mds {
         if self.authority.reshape.is_some() { Err(Errno::Again.into()) } else { Ok(()) }
     }
 
+    pub(super) fn places(&self) -> Places<'_> {
+        lend!(self => Places {
+            mut:;
+            ref: authority, namespace;
+            copy: tables, opens, locks;
+            map: self.line.map,
+        })
+    }
+
     /// Whether names may leave or enter a directory now.
     pub(super) fn may_pass(&mut self, dir: Ino) -> Result<(), Refused> {
-        if self.phase != Phase::Active {
+        if !self.is_active {
             return Err(Errno::Again.into());
         }
         if !self.namespace.knows(dir) {
@@ -60,10 +71,10 @@ impl Mds {
         if decoupled.any(|(root, known)| !known.released && self.namespace.is_within(dir, *root)) {
             return Err(cross("a client has decoupled a directory above it"));
         }
-        if is_in_change(&self.changes, &self.namespace, dir) {
+        if is_in_change(self.changes, self.namespace, dir) {
             return Err(busy("a policy is being changed"));
         }
-        match self.authority.place(&self.namespace, dir) {
+        match self.places().place(dir) {
             InodeAuthority::Here => Ok(()),
             InodeAuthority::Moving(_) | InodeAuthority::Other(_) | InodeAuthority::Unknown => {
                 Err(Errno::Again.into())

@@ -9,18 +9,20 @@ use wire::{Answer, Failure, Op, PeerBody, RankOp};
 
 use super::super::export::send_step;
 use super::super::preload::Goal;
-use super::super::{Authority, ListNews, RETRY};
-use super::{
-    CrossRenames, ListWish, NameNeed, NameTask, NameTransfer, answer, first_of_taking, is_due,
-};
+use super::super::{Authority, ListNews, RETRY, UnderWay};
+use super::{CrossRenames, ListWish, NameNeed, NameTask, NameTransfer, first_of_taking, is_due};
+use crate::locks::Locks;
 use crate::log::Log;
+use crate::op::Change;
+use crate::opens::Opens;
 use crate::peers::PeerLine;
 use crate::session::{Fate, Remembered, Sessions};
+use crate::tables::Tables;
 use crate::transfer::{
     Fence, ListView, Record, TransferAction, TransferEvent, TransferId, TransferMessage,
     TransferState,
 };
-use crate::{Counters, MdsEffects};
+use crate::{Counters, MdsEffects, ReplyTo, Settings};
 
 /// How long the giver waits for a reservation, and the taker for a giver that does not ask again.
 const SILENT_AFTER: Span = Span::from_millis(2000);
@@ -32,6 +34,12 @@ pub(crate) struct NamesCx<'a> {
     pub(crate) sessions: &'a mut Sessions,
     pub(crate) log: &'a mut Log,
     pub(crate) counters: &'a mut Counters,
+    pub(crate) tables: &'a Tables,
+    pub(crate) opens: &'a Opens,
+    pub(crate) locks: &'a Locks<ReplyTo>,
+    pub(crate) changes: &'a [Change],
+    pub(crate) settings: &'a Settings,
+    pub(crate) under_way: UnderWay,
     pub(crate) line: PeerLine<'a>,
     pub(crate) is_active: bool,
     pub(crate) clock: Clock,
@@ -40,7 +48,7 @@ pub(crate) struct NamesCx<'a> {
 
 impl NamesCx<'_> {
     /// Continues all transfers, as far as possible.
-    pub(super) fn step(mut self, effects: &mut MdsEffects) -> Vec<NameNeed> {
+    pub(in crate::authority) fn step(mut self, effects: &mut MdsEffects) -> Vec<NameNeed> {
         for id in self.ids() {
             while self.advance(id, effects) {}
         }
@@ -134,7 +142,7 @@ impl NamesCx<'_> {
     }
 
     /// The list with everything that transfers want in it, if it may be replaced now.
-    pub(super) fn proposal(mut self) -> Option<Subtrees> {
+    pub(in crate::authority) fn proposal(mut self) -> Option<Subtrees> {
         let now = self.clock.now;
         if self.authority.is_busy() || self.all().not_before.is_some_and(|at| now < at) {
             return None;
@@ -180,7 +188,7 @@ impl NamesCx<'_> {
         (any || raises).then_some(list)
     }
 
-    fn all(&mut self) -> &mut CrossRenames {
+    pub(super) fn all(&mut self) -> &mut CrossRenames {
         &mut self.authority.cross_renames
     }
 
@@ -293,7 +301,7 @@ impl NamesCx<'_> {
             Failure { errno: Errno::Again, text }
         });
         if let Some(at) = at {
-            answer(at, Err(failure), effects);
+            effects.answer(at, Err(failure));
         }
         self.needs.push(NameNeed::Thaw(dir));
     }
