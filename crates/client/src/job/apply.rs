@@ -6,7 +6,7 @@
 //! metadata store before it answers. They survive any later kill, and the server need not restart.
 
 use policy::Mechanism;
-use types::{Moment, Result};
+use types::{Errno, Error, Moment, Result};
 use wire::{Answer, MergeFlags, MergeReport};
 
 use super::by_reference::{ReferenceMerge, ReferenceStep, SentJournal, SentMerge};
@@ -38,6 +38,9 @@ enum ApplyState {
     Storing,
     /// These bytes went to the store before.
     Sent(u64),
+    /// The server did not find the object: it may have merged the object, and crashed before the
+    /// answer.
+    Gone(u64, Error),
     /// The observer knows that the journal is applied.
     Applied(Completion),
 }
@@ -93,7 +96,21 @@ impl Apply {
                         let bytes = if self.is_volatile() { material.bytes() } else { stored };
                         return self.applied(report, bytes);
                     }
-                    Err(error) => return MechanismEffect::Done(Err(error)),
+                    Err(error) => {
+                        let stored_object = material.object.filter(|_| !self.is_volatile());
+                        return match stored_object {
+                            Some(object) if error.errno == Errno::NotFound => {
+                                self.state = ApplyState::Gone(stored, error);
+                                MechanismEffect::Exists(object.to_owned())
+                            }
+                            _ => MechanismEffect::Done(Err(error)),
+                        };
+                    }
+                },
+                // The server deletes an object when the metadata store has its events.
+                ApplyState::Gone(stored, error) => match input.exists() {
+                    Ok(false) => return self.applied(MergeReport::default(), stored),
+                    Ok(true) | Err(_) => return MechanismEffect::Done(Err(error)),
                 },
                 ApplyState::Applied(done) => return MechanismEffect::Done(Ok(done)),
             }

@@ -85,6 +85,8 @@ struct Place {
     answers: Vec<Result<Answer>>,
     /// The effect that fails, by its word in the log.
     fails: Option<&'static str>,
+    /// A merge deletes the objects.
+    loses_objects: bool,
     names_in_root: u64,
 }
 
@@ -167,6 +169,9 @@ impl Place {
                 let merged = || Ok(Answer::Merged(Box::new(report)));
                 let answer =
                     if self.answers.is_empty() { merged() } else { self.answers.remove(0) };
+                if self.loses_objects {
+                    self.objects.clear();
+                }
                 MechanismInput::Answer(noted.and(answer))
             }
             MechanismEffect::Fork(members) => {
@@ -334,6 +339,20 @@ fn an_object_that_is_gone_was_merged() {
     let mut place = Place { answers: gone(), objects, ..Place::default() };
     let result = place.merge(&earlier(Some(OBJECT), None), by_value());
     assert_eq!(result.expect_err("it is not merged").errno, Errno::NotFound);
+}
+
+#[test]
+fn a_stored_journal_that_is_gone_before_the_answer_was_merged() {
+    let blocks = blocks(3);
+    let run = |is_gone: bool| {
+        let answers = vec![Err(Errno::NotFound.into())];
+        let mut place = Place { answers, loses_objects: is_gone, ..Place::default() };
+        let (done, reached) = place.run("nonvolatile_apply", &material(&blocks, Some(OBJECT)));
+        assert!(reached.asked && reached.stored);
+        done
+    };
+    assert!(run(true).expect("the server deleted what it stored").merge.is_some());
+    assert_eq!(run(false).expect_err("the object is there").errno, Errno::NotFound);
 }
 
 #[test]
