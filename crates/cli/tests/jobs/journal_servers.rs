@@ -66,6 +66,8 @@ impl Lab {
 #[test]
 fn an_export_goes_back_byte_by_byte_and_the_server_starts_from_it() {
     let lab = Lab::new();
+    // A server that is killed while it creates a segment leaves an empty one.
+    lab.put(&format!("{SEGMENTS}{:016x}", 1 << 20), b"");
     let before = lab.segments();
     assert!(before.len() > 2, "several segments: {}", before.len());
     let (file, again) = (lab.path("mds.tar"), lab.path("again.tar"));

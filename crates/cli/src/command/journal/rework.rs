@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::ops::Range;
 
 use cudele::{Errno, Error, Result};
+use journal::segment::HEADER_BYTES;
 use journal::{DamagedRegion, GAP_EVENTS_MAX, JournalError, Record, Rewritten, Survey, rewrite};
 use serde_json::{Value, json};
 use types::{Epoch, Seq};
@@ -33,6 +34,8 @@ pub(super) enum Kind {
 /// See the module documentation. In the order of the segments' names.
 pub(super) struct Surveys<'a> {
     all: Vec<(&'a str, std::result::Result<Survey<'a>, JournalError>)>,
+    /// Segments whose header was not written completely: they have no events.
+    begun: Vec<&'a str>,
     /// Whether an interrupted write of a server explains a torn end.
     server: bool,
 }
@@ -48,7 +51,12 @@ impl<'a> Surveys<'a> {
         pieces: impl Iterator<Item = (&'a str, &'a [u8])>,
         server: bool,
     ) -> Self {
-        Self { all: pieces.map(|(name, bytes)| (name, Survey::of(bytes))).collect(), server }
+        let (mut all, mut begun) = (Vec::new(), Vec::new());
+        for (name, bytes) in pieces {
+            begun.extend((bytes.len() < HEADER_BYTES).then_some(name));
+            all.push((name, Survey::of(bytes)));
+        }
+        Self { all, begun, server }
     }
 
     /// Those with a usable header, in the order of their events.
@@ -80,9 +88,14 @@ impl<'a> Surveys<'a> {
         all
     }
 
-    /// Damage that stops a recovery: all but the torn ends of a server's segments.
+    /// Damage that stops a recovery: all but the torn ends of a server's segments, and segments
+    /// that a server had only begun.
     pub(super) fn serious(&self) -> Vec<Damage> {
-        let torn = |damage: &Damage| matches!(&damage.kind, Kind::Region(region) if region.torn);
+        let torn = |damage: &Damage| match &damage.kind {
+            Kind::Region(region) => region.torn,
+            Kind::Header(_) => self.begun.contains(&&*damage.name),
+            Kind::Gap(_) => false,
+        };
         self.damage().into_iter().filter(|damage| !(self.server && torn(damage))).collect()
     }
 
@@ -107,8 +120,9 @@ impl<'a> Surveys<'a> {
     pub(super) fn free_seq(&self) -> Seq {
         let readable = self.all.iter().filter_map(|(_, survey)| survey.as_ref().ok());
         let end = readable.map(Survey::free_seq).max().unwrap_or(Seq(1));
-        let doubt =
-            self.all.iter().any(|(_, survey)| survey.is_err()) || !self.serious().is_empty();
+        let is_begun = |name: &str| self.server && self.begun.contains(&name);
+        let is_unusable = self.all.iter().any(|(name, it)| it.is_err() && !is_begun(name));
+        let doubt = is_unusable || !self.serious().is_empty();
         Seq(end.0.saturating_add(if doubt { GAP_EVENTS_MAX } else { 0 }))
     }
 
