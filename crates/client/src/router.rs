@@ -34,7 +34,7 @@ pub use direct::{is_direct, is_final};
 pub(crate) use route::unexpected as unexpected_answer;
 use route::{Context, Frame, Got, Step, is_passing, unexpected};
 pub use route::{Route, RouteEffect, RouteInput};
-pub use walks::{WALKS_MAX, WalkStep, Walks};
+pub use walks::{WALKS_MAX, WalkStep, Walks, leads_to};
 
 /// The pause before a server that may not know of a move yet is asked again.
 const RETRY: Span = Span::from_millis(5);

@@ -4,12 +4,11 @@
 //! Invariant: `ESTALE` means that the path leads to nothing, or to another inode. A path that
 //! could not be walked for another reason is that reason's error.
 
-use client::{WalkStep, Walks};
+use client::{WalkStep, Walks, leads_to};
 use types::{Cred, Errno, Ino, Path, Result};
-use wire::{Answer, Op, ReadOp};
+use wire::{Op, ReadOp};
 
 use crate::Fs;
-use crate::fs::unexpected;
 
 /// Makes a request about so many inodes, and again after a walk to each of them if a server has not
 /// loaded them. `walk` walks to one, and says whether the path leads to it.
@@ -75,15 +74,7 @@ impl Fs {
     /// As [`Fs::walk_to`].
     pub fn walk_to_as(&self, cred: &Cred, base: Ino, path: &Path, ino: Ino) -> Result<bool> {
         let bytes = path.to_bytes();
-        match self.call_as(cred, Op::Read(ReadOp::Walk { base, path: &bytes })) {
-            Ok(Answer::Walked { attr, .. }) => Ok(attr.is_some_and(|attr| attr.ino == ino)),
-            Ok(answer) => Err(unexpected(&answer)),
-            Err(error) if leads_nowhere(error.errno) => Ok(false),
-            Err(error) => Err(error.about(path.to_string())),
-        }
+        let answer = self.call_as(cred, Op::Read(ReadOp::Walk { base, path: &bytes }));
+        leads_to(ino, answer).map_err(|error| error.about(path.to_string()))
     }
-}
-
-fn leads_nowhere(errno: Errno) -> bool {
-    matches!(errno, Errno::NotFound | Errno::NotDirectory | Errno::Loop)
 }

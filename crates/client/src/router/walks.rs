@@ -6,6 +6,11 @@
 //!
 //! Invariant: `ESTALE` means that the path leads to nothing, or to another inode.
 
+use types::{Errno, Ino, Result};
+use wire::Answer;
+
+use super::unexpected_answer;
+
 /// Most walks for one request: more than one only if the server is restarted, or evicts the inode,
 /// between the walk and the request.
 pub const WALKS_MAX: u32 = 8;
@@ -65,9 +70,35 @@ impl Walks {
     }
 }
 
+/// Whether the answer to a walk shows that the path leads to an inode.
+///
+/// # Errors
+/// Those of the walk; a path that leads nowhere is none.
+pub fn leads_to(ino: Ino, answer: Result<Answer>) -> Result<bool> {
+    match answer {
+        Ok(Answer::Walked { attr, .. }) => Ok(attr.is_some_and(|attr| attr.ino == ino)),
+        Ok(answer) => Err(unexpected_answer(&answer)),
+        Err(error) if leads_nowhere(error.errno) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn leads_nowhere(errno: Errno) -> bool {
+    matches!(errno, Errno::NotFound | Errno::NotDirectory | Errno::Loop)
+}
+
 #[cfg(test)]
 mod tests {
+    use types::Error;
+
     use super::*;
+
+    #[test]
+    fn a_walk_that_fails_does_not_say_that_the_path_leads_nowhere() {
+        let failed = |errno| leads_to(Ino(7), Err(Error::of(errno, "walk")));
+        assert_eq!(failed(Errno::NotFound).map_err(|error| error.errno), Ok(false));
+        assert_eq!(failed(Errno::NoSpace).map_err(|error| error.errno), Err(Errno::NoSpace));
+    }
 
     #[test]
     fn a_request_is_repeated_after_a_walk_to_each_of_its_inodes() {

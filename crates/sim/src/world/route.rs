@@ -1,7 +1,7 @@
 //! The requests of clients on their way: a route of crate `client` each, and the walks to inodes
 //! that a server does not know by their numbers.
 
-use client::{Route, RouteEffect, RouteInput, WalkStep, Walks};
+use client::{Route, RouteEffect, RouteInput, WalkStep, Walks, leads_to};
 use types::{Cred, Errno, Error, Ino, Rank, Result, Tid};
 use wire::{Answer, Message, Op, ReadOp};
 
@@ -81,10 +81,10 @@ impl Routed {
     /// The route ended. Returns the result if that is the end of the request.
     fn ended(&mut self, result: Result<Answer>) -> Option<Result<Answer>> {
         let good = match self.walking.take() {
-            Some(at) => {
-                let ino = self.paths[at].1;
-                matches!(&result, Ok(Answer::Walked { attr: Some(attr), .. }) if attr.ino == ino)
-            }
+            Some(at) => match leads_to(self.paths[at].1, result) {
+                Ok(good) => good,
+                Err(error) => return Some(Err(error)),
+            },
             None => {
                 let good = !matches!(&result, Err(error) if error.errno == Errno::Stale);
                 self.result = Some(result);
