@@ -178,7 +178,7 @@ impl Needs<'_> {
             .then_some(loser)
     }
 
-    /// A directory that must be here before [`Namespace::lose_again`].
+    /// A directory that must be here before [`crate::Namespace::lose_again`].
     #[must_use]
     pub fn to_lose(self, loss: &Loss) -> Option<Ino> {
         let Loss { winner, loser, .. } = *loss;

@@ -87,7 +87,8 @@ pub struct Request<'a> {
     /// Whether it also takes directories for itself ([`Grants::exclusive`]).
     pub wants_exclusive: WantsExclusive,
     /// The client has answered it itself, in directories that it has alone, and `replay` says how.
-    /// There is no reply unless it fails; [`SessionOp::AwaitAsync`] asks how far the server is.
+    /// There is no reply unless it fails; [`crate::SessionOp::AwaitAsync`] asks how far the server
+    /// is.
     pub is_async: bool,
     /// What to do.
     pub op: Op<'a>,

@@ -65,7 +65,7 @@ impl Planner<'_> {
     }
 
     /// The event that gives an inode with several names its home in [`Ino::LINKS`] of another
-    /// namespace, under the name from [`name_in_links`]. `None` if it is not in memory.
+    /// namespace, under the name from `name_in_links`. `None` if it is not in memory.
     #[must_use]
     pub fn offer_linked<'a>(self, ino: Ino, name: &'a [u8]) -> Option<Planned<'a>> {
         let inode = self.tree.inodes.get(ino).filter(|inode| inode.home == Ino::LINKS)?;
