@@ -17,7 +17,7 @@ pub struct DetachedSubtree {
     dirs: Vec<(Ino, Box<Dir>)>,
 }
 
-/// What a rank does with the subtrees that it hands over to another, and takes from it.
+/// The part that takes subtrees out of this rank's namespace, and puts those of other ranks in.
 #[derive(Debug)]
 pub struct Handover<'n> {
     pub(crate) tree: &'n mut InodeTree,

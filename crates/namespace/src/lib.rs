@@ -111,7 +111,7 @@ pub struct FreedInode {
     pub is_stored: bool,
 }
 
-/// What applied events displaced, until the caller takes it.
+/// Inodes and events that applied events displaced, until the caller takes them.
 #[derive(Debug, Default)]
 pub(crate) struct Displaced {
     freed: Vec<FreedInode>,
@@ -199,7 +199,7 @@ impl Namespace {
         Handover { tree: &mut self.tree }
     }
 
-    /// What is known of directories.
+    /// The directories, as far as the namespace knows them.
     #[inline]
     #[must_use]
     pub fn dirs(&self) -> &DirTable {

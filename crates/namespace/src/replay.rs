@@ -14,7 +14,7 @@ use types::Ino;
 
 use crate::Namespace;
 
-/// What a replay has to remember until its end.
+/// The state of a replay, until its end.
 #[derive(Debug, Default)]
 pub(crate) struct ReplayState {
     /// A journal is being replayed.

@@ -5,8 +5,8 @@ use types::{Ino, Seq};
 use crate::replay::ReplayState;
 use crate::tree::InodeTree;
 
-/// See the module documentation. What comes from the store is in modules `load` and `partial`, what
-/// goes there in `flush` and `attach`.
+/// See the module documentation. Modules `load` and `partial` take rows from the store, `flush` and
+/// `attach` bring rows there.
 #[derive(Debug)]
 pub struct StoreExchange<'n> {
     pub(crate) tree: &'n mut InodeTree,
