@@ -64,6 +64,11 @@ impl Peers {
         Some(self.last)
     }
 
+    /// The rank that asked a question.
+    pub(crate) fn asker(&self, tid: Tid) -> Option<Rank> {
+        self.questions.get(&tid).map(|(rank, _)| *rank)
+    }
+
     /// A question has its answer: returns the rank, and its number of the question.
     pub(crate) fn answered(&mut self, tid: Tid) -> Option<(Rank, u64)> {
         self.questions.remove(&tid)

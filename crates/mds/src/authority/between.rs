@@ -74,12 +74,18 @@ impl Places<'_> {
 
 /// The work of another part that a request between ranks needs.
 pub(crate) enum BetweenNeed {
-    /// The name of a rename must go to this rank.
-    Depart { to: Rank, is_file: bool },
     /// This rank is asked to give a directory away.
     Ask { number: u64, cred: Cred, op: RankOp<'static> },
     /// The request in this frame is executed, as if it had just arrived.
     Execute { conn: ConnId, frame: Vec<u8> },
+}
+
+/// The way in which a request between ranks goes on.
+pub(crate) enum Between {
+    /// It waits, perhaps for another part.
+    Waits(Option<BetweenNeed>),
+    /// The name of the rename goes to this rank.
+    Departs { to: Rank, is_file: bool },
 }
 
 /// A request that waits, perhaps for another part.
@@ -99,7 +105,7 @@ impl BetweenCx<'_> {
         from: Incoming<'_>,
         second: SecondRank,
         effects: &mut MdsEffects,
-    ) -> Holding {
+    ) -> Result<Between, Refused> {
         // It may have come here since.
         let waits = match second {
             SecondRank::Known(_) => self.base.waits_for_list(from, effects),
@@ -108,7 +114,7 @@ impl BetweenCx<'_> {
             }
         };
         if waits {
-            return Ok(None);
+            return Ok(Between::Waits(None));
         }
         let (cred, op) = (&from.request.cred, from.op());
         if let Op::Change(ChangeOp::Link { parent, name, .. }) = *op {
@@ -117,24 +123,25 @@ impl BetweenCx<'_> {
             if self.base.namespace.peek(parent, name)?.is_some() {
                 return Err(Errno::Exists.into());
             }
-            return self.find_second(from, second, effects);
+            return self.find_second(from, second, effects).map(Between::Waits);
         }
         let Op::Change(ChangeOp::Rename { parent, name, new_parent, new_name, flags }) = *op else {
             return Err(Errno::Invalid.into());
         };
         let SecondRank::Known(rank) = second else {
-            return self.find_second(from, second, effects);
+            return self.find_second(from, second, effects).map(Between::Waits);
         };
         types::check_name(new_name)?;
         let named = self.base.namespace.peek(parent, name)?.ok_or(Errno::NotFound)?;
         if flags.exchange {
             self.base.namespace.access(cred, parent, WRITE_AND_SEARCH)?;
             let [comes, goes] = self.either_way(new_parent, parent, rank);
-            return self.hold(from, [Question::Look(rank), comes, goes].into(), None, effects);
+            let questions = [Question::Look(rank), comes, goes].into();
+            return self.hold(from, questions, None, effects).map(Between::Waits);
         }
         self.postpone(from);
         let is_file = !self.base.namespace.is_dir(named);
-        Ok(Some(BetweenNeed::Depart { to: rank, is_file }))
+        Ok(Between::Departs { to: rank, is_file })
     }
 
     /// The file cannot move alone: one of the two directories goes to the other's rank.

@@ -6,7 +6,7 @@ use namespace::Refusal;
 use types::{ClientId, ConnId, Cred, Errno, Ino, Rank, Tid};
 use wire::{Answer, Failure, Message, Op, PeerBody, PeerMessage, RankOp, Request, TransferStep};
 
-use super::between::{BetweenCx, BetweenNeed, SecondRank};
+use super::between::{Between, BetweenCx, BetweenNeed, SecondRank};
 use super::cross_rename::{Arrival, NameNeed};
 use super::decoupled::is_merged_below;
 use super::fragments::{ITSELF, Resize};
@@ -224,6 +224,10 @@ impl Mds {
         effects: &mut MdsEffects,
     ) -> Performing {
         let record = MovedName::decode(moved).map_err(|_| Errno::Invalid)?;
+        // A rank gives away only its own names.
+        if self.peers.asker(at.tid) != Some(record.from) {
+            return Err(Errno::Invalid.into());
+        }
         let id = TransferId { number: record.number, from: record.from };
         let comes = match NamesCx::of(self).may_arrive(&record, dir)? {
             Arrival::Known => {
@@ -278,7 +282,8 @@ impl Mds {
         effects: &mut MdsEffects,
     ) -> Performing {
         let need = match BetweenCx::of(self).execute(from, second, effects)? {
-            Some(BetweenNeed::Depart { to, is_file }) => match NamesCx::of(self).depart(from, to) {
+            Between::Waits(need) => need,
+            Between::Departs { to, is_file } => match NamesCx::of(self).depart(from, to) {
                 Err(refused) if is_file && refused.errno() == Some(Errno::CrossDevice) => {
                     BetweenCx::of(self).brings_together(from, to, effects)?
                 }
@@ -288,7 +293,6 @@ impl Mds {
                     return Ok(Performed::Later);
                 }
             },
-            need => need,
         };
         need.into_iter().for_each(|need| self.meet_between(need, effects));
         Ok(Performed::Later)
@@ -305,7 +309,6 @@ impl Mds {
                     self.request(conn, &request, effects);
                 }
             }
-            BetweenNeed::Depart { .. } => unreachable!("only a request that arrives departs"),
         }
     }
 

@@ -1,10 +1,12 @@
 //! Hostile clients: any message in any order, in their own session and in others', on two ranks. A
 //! server that panics serves nobody, and every input is followed by a check of all invariants.
 
+use journal::JournalBuffer;
+use metastore::MovedName;
 use types::rng::Rng;
 use types::{
-    Attr, AttrChange, ClientId, ConnId, Cred, Epoch, Errno, Ino, Lock, LockKind, LockMode, Rank,
-    RenameFlags, Seq, Tid, Timestamp, XattrFlags,
+    Attr, AttrChange, ClientId, ConnId, Cred, EntryName, Epoch, Errno, Ino, Lock, LockKind,
+    LockMode, Origin, Rank, RenameFlags, Seq, Tid, Timestamp, XattrFlags,
 };
 use wire::{
     Access, AdminOp, Answer, ChangeOp, Failure, Hello, JobOp, MergeFlags, Message, NewInode, Op,
@@ -173,7 +175,9 @@ impl Hostile {
             9 => Op::Rank(RankOp::Split { dir: ino }),
             10 => Op::Rank(RankOp::Join { dir: ino }),
             11 => Op::Change(ChangeOp::Link { ino, parent: self.ino(), name: self.name() }),
-            12 => Op::Rank(RankOp::Arrive { dir: ino, moved: self.name() }),
+            12 => {
+                Op::Rank(RankOp::Arrive { dir: ino, moved: self.moved_name(ino, Rank(1), Rank(0)) })
+            }
             13 => Op::Change(ChangeOp::Rmdir { parent: ino, name: self.name() }),
             14 => Op::Admin(AdminOp::Snapshot { dir: ino, id: self.number() }),
             15 => {
@@ -183,6 +187,44 @@ impl Hostile {
             }
             _ => Op::Job(JobOp::Adopt { subtree: ino, branch: b"branch", block: self.yes() }),
         }
+    }
+
+    /// The record of a name that goes to a directory: mostly one that a rank could send.
+    fn moved_name(&mut self, dir: Ino, from: Rank, to: Rank) -> &'static [u8] {
+        if self.choice.percent(20) {
+            return self.name();
+        }
+        let parent = self.cluster.dir;
+        let name = if self.choice.percent(80) { b"full" } else { self.name() };
+        let planned = self.cluster.mds(0).namespace().plan().departure(
+            &Cred::root(),
+            EntryName::new(parent, name),
+            Timestamp(1),
+        );
+        let mut buffer = JournalBuffer::new(Seq(1), true);
+        if let Ok((_, planned)) = planned {
+            buffer.append(Origin::default(), &planned.event());
+        }
+        buffer.close_block();
+        let record = MovedName {
+            from: if self.choice.percent(80) { from } else { self.rank() },
+            // A repeated question is about the same name.
+            number: self.choice.below(8),
+            to: if self.choice.percent(80) { to } else { self.rank() },
+            is_dir: self.yes(),
+            no_replace: self.yes(),
+            is_given: self.choice.percent(10),
+            is_taken: self.choice.percent(10),
+            ino: self.ino(),
+            parent,
+            name: name.to_vec(),
+            new_parent: if self.choice.percent(80) { dir } else { self.ino() },
+            new_name: if self.yes() { b"came" } else { self.name() }.to_vec(),
+            time: Timestamp(self.number().cast_signed()),
+            inode: buffer.take_blocks().concat(),
+            request: (self.client(), Tid(self.number())),
+        };
+        record.encode().leak()
     }
 
     fn question(&mut self, ino: Ino) -> Op<'static> {
@@ -242,14 +284,20 @@ impl Hostile {
             3 => TransferStep::Committed,
             _ => TransferStep::Stayed,
         };
-        let (number, ino) = (self.number(), self.ino());
-        let body = match self.choice.below(4) {
+        let (number, ino, from) = (self.number(), self.ino(), self.rank());
+        let to = self.choice.pick(&[Rank(0), Rank(1)]);
+        let body = match self.choice.below(5) {
+            4 => {
+                let dir = self.choice.pick(&[self.cluster.dir, self.cluster.full, ino]);
+                let op = Op::Rank(RankOp::Arrive { dir, moved: self.moved_name(dir, from, to) });
+                PeerBody::Ask { number, cred: Cred::root(), op }
+            }
             0 => PeerBody::Ask { number, cred: user(7), op: self.whole(ino) },
             1 => PeerBody::Answer { number: self.choice.below(40), result: self.answer() },
             _ => PeerBody::Transfer { giver: self.rank(), number, step },
         };
         let term = Epoch(self.choice.below(5));
-        PeerMessage { from: self.rank(), term, to: self.choice.pick(&[Rank(0), Rank(1)]), body }
+        PeerMessage { from, term, to, body }
     }
 
     fn answer(&mut self) -> Result<Answer, Failure> {

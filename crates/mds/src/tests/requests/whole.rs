@@ -339,11 +339,14 @@ fn a_client_gathers_nothing_and_takes_no_offer() {
 }
 
 #[test]
-fn an_offer_of_the_own_rank_does_not_arrive() {
+fn a_rank_gives_away_only_its_own_names() {
     let mut tree = Tree::of_two_ranks();
-    let record = MovedName { from: Rank(0), new_parent: tree.dir, ..MovedName::default() };
-    let op = Op::Rank(RankOp::Arrive { dir: tree.dir, moved: &record.encode() });
-    assert_eq!(tree.peer_refusal(op), Some(Errno::Again));
+    // Rank 1 asks.
+    for from in [Rank(0), Rank(2)] {
+        let record = MovedName { from, new_parent: tree.dir, ..MovedName::default() };
+        let op = Op::Rank(RankOp::Arrive { dir: tree.dir, moved: &record.encode() });
+        assert_eq!(tree.peer_refusal(op), Some(Errno::Invalid), "{from}");
+    }
     let op = Op::Rank(RankOp::Arrive { dir: tree.dir, moved: b"no record" });
     assert_eq!(tree.peer_refusal(op), Some(Errno::Invalid));
 }
