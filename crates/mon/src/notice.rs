@@ -66,7 +66,6 @@ impl fmt::Display for MonNotice {
 #[derive(Debug, Default)]
 pub(crate) struct Noticed {
     phase: Option<Phase>,
-    stopping: bool,
     servers: Vec<MdsEntry>,
     pub(crate) store: StoreWatch,
 }
@@ -85,10 +84,6 @@ impl Mon {
         if matches!(self.phase, Phase::Serving) && self.noticed.servers != map.mds {
             note_servers(&self.noticed.servers, map, effects);
             self.noticed.servers.clone_from(&map.mds);
-        }
-        if self.stop.is_some() && !self.noticed.stopping {
-            self.noticed.stopping = true;
-            effects.notices.push(MonNotice::Stopping);
         }
         effects.notices.extend(self.noticed.store.notice(now).map(MonNotice::Store));
     }

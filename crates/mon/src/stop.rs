@@ -10,6 +10,7 @@ use types::{Clock, ConnId, Errno, Moment};
 use wire::{Message, MonAnswer};
 
 use crate::effects::Asker;
+use crate::notice::MonNotice;
 use crate::{Mon, MonEffects, Phase, failure};
 
 /// The cluster is stopping.
@@ -49,6 +50,8 @@ impl Mon {
         effects: &mut MonEffects,
     ) {
         if self.stop.is_none() {
+            // Said here: without a server the monitor ends before the next look at its state.
+            effects.notices.push(MonNotice::Stopping);
             for (_, conn) in self.servers.connected() {
                 effects.send(conn, &Message::Stop);
             }

@@ -316,6 +316,17 @@ fn a_store_that_does_not_answer_does_not_keep_the_monitor_from_stopping() {
 }
 
 #[test]
+fn a_monitor_without_a_server_says_that_it_stops_the_cluster() {
+    let mut bench = Bench::serving();
+    bench.closed(1);
+    bench.settle();
+    bench.log_lines.clear();
+    bench.ask(5, 1, MonOp::Stop);
+    assert!(bench.stopped());
+    assert_eq!(bench.log_lines, ["stopping the cluster"]);
+}
+
+#[test]
 fn a_monitor_without_a_map_just_stops() {
     let mut bench = Bench::new();
     bench.input(MonInput::Start);
