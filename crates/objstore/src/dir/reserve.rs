@@ -23,8 +23,8 @@ use crate::{Capacity, Reserved, Space};
 
 /// The file, in the store's directory.
 const FILE: &str = "reserve";
-/// The unit of release and refill.
-const PART_BYTES: u64 = 256 << 10;
+/// The unit of release and refill: other programs may take the rest of a released part.
+const PART_BYTES: u64 = 64 << 10;
 /// The reserve takes no more than one of so many parts of the file system.
 const SHARE: u64 = 16;
 /// Zeros, for file systems that allocate by writing only.
