@@ -11,6 +11,7 @@
 
 mod async_ops;
 mod merged;
+mod repeated;
 
 use std::collections::BTreeMap;
 
@@ -41,6 +42,8 @@ pub struct Issued {
     pub delivered: bool,
     /// The required first answer, from the time when the change was applied.
     expected: Option<Expected>,
+    /// The attributes of the created inode since the request arrived again.
+    since: Vec<Attr>,
     /// It had nothing to do: a rename to the same inode.
     pub no_change: bool,
     /// The client was told that a change which had succeeded is lost.
@@ -116,6 +119,7 @@ impl Oracle {
             applied: None,
             delivered: false,
             expected: None,
+            since: Vec::new(),
             no_change: false,
             reported_lost: false,
             is_async: false,
@@ -192,7 +196,10 @@ impl Oracle {
         let expected = self.request(key).expected.take();
         match (applied, expected) {
             (Some(_), Some(expected)) => self.compare(&expected, answer),
-            (Some(applied), None) => exactly_once::repeated(&self.model, &applied, reply, answer),
+            (Some(applied), None) => {
+                let since = &self.requests[&key].since;
+                exactly_once::repeated((&self.model, since), &applied, reply, answer)
+            }
             // Whether it was done was forgotten while the client was away.
             (None, _) if self.is_unknown(&call) || (self.late && call.what.is_change()) => {
                 self.request(key).no_change = true;
@@ -259,6 +266,7 @@ impl Oracle {
         };
         let issued = self.request(key);
         (issued.applied, issued.expected) = (Some(applied), Some(expected));
+        self.note_attributes();
         self.undone.retain(|undone| *undone != (key, ino));
         if unknown {
             self.unknown.push(key);
@@ -369,6 +377,7 @@ impl Oracle {
     pub fn recovered(&mut self, last: Seq) -> Result<(), Violation> {
         safe_survives::check(self.safe, last)?;
         self.model = self.base.clone();
+        self.requests.values_mut().for_each(|issued| issued.since.clear());
         for region in &mut self.regions {
             region.known &= !region.soft;
         }

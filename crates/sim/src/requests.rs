@@ -148,6 +148,12 @@ impl Workload for Requests {
         }
     }
 
+    fn arriving(&mut self, client: usize, message: &Message<'_>) {
+        if let Message::Request(request) = message {
+            self.oracle.arrived((self.world.clients[client].id, request.tid));
+        }
+    }
+
     fn observed(&mut self, change: &Observed) {
         let Observed { client, tid, seq, ino, time, .. } = *change;
         self.world.note(format_args!("mds.0  applied {client} {tid} {seq}"));

@@ -44,6 +44,9 @@ pub(crate) trait Workload: Sized {
     /// A server told the monitor something.
     fn told_monitor(&mut self, message: &Message<'_>);
 
+    /// A message of a client reaches a server.
+    fn arriving(&mut self, _client: usize, _: &Message<'_>) {}
+
     /// A server executed a change.
     fn observed(&mut self, _: &Observed) {}
 
@@ -309,6 +312,7 @@ pub(crate) trait Drive: Workload {
         if let Some(message) = decode(frame) {
             let (id, text) = (world.clients[client].id, crate::print::message(&message));
             world.note(format_args!("{id} -> mds.{server}  {text}"));
+            self.arriving(client, &message);
             self.handle(server, MdsInput::Message(conn, message));
         }
     }
