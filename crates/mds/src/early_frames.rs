@@ -49,6 +49,22 @@ impl EarlyFrames {
         std::mem::take(&mut self.frames)
     }
 
+    /// The first frame that is wanted, behind the frames of its connection before it.
+    pub(crate) fn take_up_to(
+        &mut self,
+        is_wanted: impl Fn(ConnId, &[u8]) -> bool,
+    ) -> Option<VecDeque<(ConnId, Vec<u8>)>> {
+        let last = self.frames.iter().position(|(conn, frame)| is_wanted(*conn, frame))?;
+        let wanted = self.frames[last].0;
+        let rest = self.frames.split_off(last + 1);
+        let (taken, stays): (VecDeque<_>, _) =
+            std::mem::take(&mut self.frames).into_iter().partition(|(conn, _)| *conn == wanted);
+        self.frames = stays;
+        self.frames.extend(rest);
+        self.bytes -= taken.iter().map(|(_, frame)| frame.len() + FRAME_BYTES).sum::<usize>();
+        Some(taken)
+    }
+
     /// Forgets all frames of a connection.
     pub(crate) fn forget(&mut self, conn: ConnId) {
         let bytes = &mut self.bytes;
@@ -97,6 +113,21 @@ mod tests {
         assert_eq!(order, [2, 5, 6]);
         assert!(early.is_empty() && early.bytes == 0);
         assert!(early.push(two, vec![7; 10], most));
+    }
+
+    #[test]
+    fn a_wanted_frame_is_taken_behind_the_frames_of_its_connection_before_it() {
+        let (one, two) = (ConnId(1), ConnId(2));
+        let mut early = EarlyFrames::default();
+        for (conn, byte) in [(one, 1), (two, 2), (one, 3), (one, 4), (two, 5)] {
+            assert!(early.push(conn, vec![byte], BYTES_MAX));
+        }
+        assert_eq!(early.take_up_to(|conn, frame| conn == two && frame == [3]), None);
+        let taken = early.take_up_to(|_, frame| frame == [3]);
+        assert_eq!(taken, Some(VecDeque::from([(one, vec![1]), (one, vec![3])])));
+        early.validate();
+        let order: Vec<u8> = early.take().into_iter().map(|(_, frame)| frame[0]).collect();
+        assert_eq!(order, [2, 4, 5]);
     }
 
     #[test]

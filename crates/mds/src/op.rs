@@ -198,7 +198,7 @@ impl Mds {
         failure: Failure,
         effects: &mut MdsEffects,
     ) {
-        if ResendCx::of(self).comes_late(from.client, from.request) {
+        if ResendCx::of(self).comes_late(from.client, from.request, failure.errno) {
             return;
         }
         if from.op().is_mutation() && from.client.0 != 0 {

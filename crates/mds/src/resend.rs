@@ -7,13 +7,19 @@
 //! it is executed.
 //!
 //! An answered change may depend on a request of another client that never got its answer: that
-//! client resends the request without a position, like a new one. So a change that cannot be
-//! executed in its first order comes again behind the requests of the other clients (`Turn`).
+//! client resends the request without a position, like a new one. When the server cannot execute a
+//! change in its first order, it looks among the waiting requests for one that may be missing
+//! ([`awaited`]). It executes the earlier requests of that client, this request, and then the
+//! change, because no other client may see the namespace without an answered change. A change for
+//! which no such request helps comes behind the requests of all other clients (`Turn`).
+
+mod awaited;
 
 use std::collections::{BTreeSet, VecDeque};
 
+use awaited::may_enable;
 use namespace::Namespace;
-use types::{ClientId, ConnId, Ino, Moment, Seq};
+use types::{ClientId, ConnId, Errno, Ino, Moment, Seq};
 use wire::{Message, Op, Request, SessionOp};
 
 use crate::early_frames::EarlyFrames;
@@ -30,6 +36,8 @@ enum Turn {
     /// Resent changes, in their first order.
     #[default]
     Sent,
+    /// A request on which a late change may depend, and those of its client before it.
+    Awaited,
     /// Requests of clients without late changes.
     Asked,
     /// Changes that could not be executed in their first order, and later ones of their clients.
@@ -49,6 +57,8 @@ pub(crate) struct Resend {
     turn: Turn,
     /// Changes that could not be executed, and later ones of their clients.
     late: VecDeque<(ClientId, Vec<u8>)>,
+    /// The newest of them and its error, until the server looks for the request that it needs.
+    stuck: Option<(Vec<u8>, Errno)>,
     /// The server got the order to stop since.
     stop: bool,
     /// Directories were recovered whose place in the tree is not known yet.
@@ -78,6 +88,8 @@ impl Resend {
         assert!(ordered == 0 || self.busy, "{ordered} resent changes wait to be executed");
         let late = self.late.is_empty() || self.turn != Turn::Late;
         assert!(late, "a late change is executed, and does not come again");
+        let stuck = self.stuck.is_none() || !self.late.is_empty();
+        assert!(stuck, "a change that could not be executed is late");
         assert!(!self.stop || self.busy, "the server stops behind the resent changes");
     }
 
@@ -120,7 +132,7 @@ impl Resend {
         request: &Request<'_>,
     ) -> bool {
         let is_late = || sessions.client(conn).is_none_or(|client| self.is_late(client));
-        let has_turn = || self.turn == Turn::Asked && !is_late();
+        let has_turn = || matches!(self.turn, Turn::Awaited | Turn::Asked) && !is_late();
         self.busy && request.replay.is_none() && !has_turn()
     }
 
@@ -308,20 +320,57 @@ impl ResendCx<'_> {
 
     /// Whether a request that cannot be executed comes again later: it was answered before the
     /// crash, so it may depend on a request of another client that missed its answer.
-    pub(crate) fn comes_late(&mut self, client: ClientId, request: &Request<'_>) -> bool {
+    pub(crate) fn comes_late(
+        &mut self,
+        client: ClientId,
+        request: &Request<'_>,
+        errno: Errno,
+    ) -> bool {
         let answered = request.replay.is_some_and(|replay| replay.seq != Seq(0));
         let resend = &mut *self.resend;
         let may = resend.busy && resend.turn == Turn::Sent && !self.early.is_empty();
         if !may || !answered || request.is_async || client.0 == 0 {
             return false;
         }
-        resend.late.push_back((client, Message::Request(request.clone()).to_frame()));
+        let frame = Message::Request(request.clone()).to_frame();
+        resend.stuck = Some((frame.clone(), errno));
+        resend.late.push_back((client, frame));
         true
+    }
+
+    /// Takes a request out of the waiting ones on which the newest late change may depend, behind
+    /// those of its client before it: the server executed all of them before that change.
+    fn take_awaited(&mut self) -> Option<VecDeque<(ConnId, Vec<u8>)>> {
+        let (frame, errno) = self.resend.stuck.take()?;
+        let Some(Message::Request(change)) = decode(&frame) else { return None };
+        let (resend, sessions) = (&*self.resend, &*self.sessions);
+        // The changes of a client with a position come before its requests without one.
+        let has_changes = |client| {
+            let mut all = resend.late.iter().chain(&resend.ordered);
+            all.any(|(of, _)| *of == client)
+        };
+        self.early.take_up_to(|conn, frame| {
+            let Some(Message::Request(request)) = decode(frame) else { return false };
+            may_enable(&request.op, &change.op, errno)
+                && sessions.client(conn).is_some_and(|client| !has_changes(client))
+        })
     }
 
     /// Continues with resent changes, unless one waits for a directory.
     pub(crate) fn step(&mut self) -> Option<ResendNeed> {
+        if self.resend.turn == Turn::Awaited {
+            // Late changes are the first ones in the order. The turn ends although a request may
+            // wait for a directory: requests that arrive from now on have no turn.
+            let resend = &mut *self.resend;
+            resend.turn = Turn::Sent;
+            resend.late.append(&mut resend.ordered);
+            std::mem::swap(&mut resend.late, &mut resend.ordered);
+        }
         while self.resend.busy && !self.sessions.is_any_blocked() {
+            if let Some(frames) = self.take_awaited() {
+                self.resend.turn = Turn::Awaited;
+                return Some(ResendNeed::Frames(frames));
+            }
             match self.resend.ordered.pop_front() {
                 Some((client, frame))
                     if self.resend.turn == Turn::Sent && self.resend.is_late(client) =>
@@ -358,7 +407,8 @@ impl ResendCx<'_> {
                 self.resend.turn = Turn::Late;
                 self.resend.ordered = std::mem::take(&mut self.resend.late);
             }
-            Turn::Sent | Turn::Late => self.resend.busy = false,
+            // A step ends the turn of awaited requests before it takes the next change.
+            Turn::Sent | Turn::Awaited | Turn::Late => self.resend.busy = false,
         }
         None
     }

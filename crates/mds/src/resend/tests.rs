@@ -5,6 +5,7 @@ use super::*;
 use crate::Mds;
 
 const FILE: Ino = Ino(1 << 41);
+const NOT_FOUND: Errno = Errno::NotFound;
 
 fn at(millis: u64) -> Moment {
     Moment::default() + Span::from_millis(millis)
@@ -287,6 +288,62 @@ fn late_changes_come_behind_the_requests_of_other_clients() {
     assert!(!mds.resend.is_busy());
 }
 
+/// A request without a position that makes the name for which a resent change is refused.
+fn missing(tid: u64) -> Request<'static> {
+    let new = wire::NewInode::default();
+    let create = ChangeOp::Create { parent: Ino::ROOT, name: b"a", new };
+    Request { op: Op::Change(create), ..change(tid) }
+}
+
+/// A server with clients 1 to 3 that cannot execute a resent change of client 1.
+fn stuck(later: &[(u64, Request<'_>)]) -> Mds {
+    let mut mds = executing(later);
+    (1..=3).for_each(|client| connect(&mut mds, client, 0));
+    keep(&mut mds, 3, &change(30));
+    keep(&mut mds, 2, &change(20));
+    keep(&mut mds, 2, &missing(21));
+    keep(&mut mds, 2, &change(22));
+    assert!(ResendCx::of(&mut mds).comes_late(ClientId(1), &resent(5, 1), NOT_FOUND));
+    mds
+}
+
+#[test]
+fn a_late_change_comes_right_behind_the_request_that_it_needs() {
+    let mut mds = stuck(&[(3, resent(6, 2))]);
+    let awaited = [(ConnId(2), frame(&change(20))), (ConnId(2), frame(&missing(21)))];
+    let need = Some(ResendNeed::Frames(VecDeque::from(awaited)));
+    assert_eq!(ResendCx::of(&mut mds).step(), need);
+    assert!(!mds.resend.must_wait(&mds.sessions, ConnId(2), &missing(21)));
+    for (conn, request) in [(1, resent(5, 1)), (3, resent(6, 2))] {
+        let need = Some(ResendNeed::Frame(ConnId(conn), frame(&request)));
+        assert_eq!(ResendCx::of(&mut mds).step(), need);
+    }
+    assert_eq!(ResendCx::of(&mut mds).step(), None);
+    assert!(!mds.resend.is_busy());
+    let left = ResendCx::of(&mut mds).take_waiting();
+    assert_eq!(left, [(ConnId(3), frame(&change(30))), (ConnId(2), frame(&change(22)))]);
+}
+
+#[test]
+fn a_new_request_has_no_turn_while_an_awaited_one_waits_for_a_directory() {
+    let mut mds = stuck(&[]);
+    assert!(matches!(ResendCx::of(&mut mds).step(), Some(ResendNeed::Frames(_))));
+    mds.sessions.get_mut(ClientId(2)).blocked.push_back(vec![1]);
+    assert_eq!(ResendCx::of(&mut mds).step(), None);
+    assert!(mds.resend.must_wait(&mds.sessions, ConnId(2), &change(23)));
+    mds.sessions.get_mut(ClientId(2)).blocked.clear();
+    let need = Some(ResendNeed::Frame(ConnId(1), frame(&resent(5, 1))));
+    assert_eq!(ResendCx::of(&mut mds).step(), need);
+}
+
+#[test]
+fn a_late_change_awaits_no_request_behind_resent_changes_of_its_client() {
+    let mut mds = stuck(&[(2, resent(7, 3))]);
+    let need = Some(ResendNeed::Frame(ConnId(2), frame(&resent(7, 3))));
+    assert_eq!(ResendCx::of(&mut mds).step(), need);
+    assert_eq!(mds.resend.turn, Turn::Sent);
+}
+
 #[test]
 fn a_server_stops_once_behind_the_resent_changes() {
     let mut mds = executing(&[(1, resent(5, 1))]);
@@ -326,6 +383,7 @@ fn a_request_waits_for_resent_changes_unless_it_is_its_turn() {
         ("of a client without late changes", true, Turn::Asked, 1, change(5), false),
         ("of a client with late changes", true, Turn::Asked, 2, change(5), true),
         ("of an unknown connection", true, Turn::Asked, 9, change(5), true),
+        ("an awaited request", true, Turn::Awaited, 1, change(5), false),
         ("while late changes are executed", true, Turn::Late, 1, change(5), true),
     ];
     for (what, busy, turn, conn, request, waits) in cases {
@@ -357,7 +415,11 @@ fn a_change_comes_late_if_it_was_answered_and_requests_of_others_wait() {
         if waits {
             keep(&mut mds, 3, &change(8));
         }
-        assert_eq!(ResendCx::of(&mut mds).comes_late(ClientId(client), &request), late, "{what}");
+        assert_eq!(
+            ResendCx::of(&mut mds).comes_late(ClientId(client), &request, NOT_FOUND),
+            late,
+            "{what}"
+        );
         assert_eq!(mds.resend.late.len(), usize::from(late), "{what}");
     }
 }

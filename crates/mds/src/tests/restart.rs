@@ -9,7 +9,7 @@ use wire::{
 use super::cluster::Cluster;
 use super::fixture::Tree;
 use crate::{MdsInput, Settings};
-use types::{Cred, Tid};
+use types::{Cred, Tid, Timestamp};
 
 /// The next server serves requests of client 1.
 fn restarted(tree: &mut Tree) {
@@ -204,6 +204,48 @@ fn a_resent_create_has_its_first_number_and_time() {
     tree.send(1, 0, Request { replay: Some(Replay::default()), ..sync });
     assert_eq!(tree.reply(1, tid).result, Ok(wire::Answer::Attr(attr)));
     assert_eq!(tree.counted(0, "replayed"), 1);
+}
+
+#[test]
+fn no_client_sees_the_time_before_a_resent_change_that_needs_another_request() {
+    let mut tree = Tree::new();
+    let dir = tree.dir;
+    (2..=3).for_each(|client| tree.connect(client));
+    for client in 1..=3 {
+        tree.ask(client, Op::Change(ChangeOp::Accessed { ino: dir, at: Timestamp(i64::MAX) }));
+    }
+    tree.answer(Op::Session(SessionOp::Sync)).unwrap();
+    tree.holds = |op| matches!(op, StoreOp::Append { .. });
+    let new = wire::NewInode { mode: super::cluster::FILE, ..wire::NewInode::default() };
+    let create = Op::Change(ChangeOp::Create { parent: dir, name: b"a", new });
+    let (parent, new_parent, flags) = (dir, dir, Default::default());
+    let rename = ChangeOp::Rename { parent, name: b"a", new_parent, new_name: b"b", flags };
+    // The answer to the create is lost; the rename is answered.
+    let created = tree.ask(2, create);
+    let renamed = tree.ask(1, Op::Change(rename));
+    let first = tree.reply(1, renamed);
+    tree.crash(0);
+    tree.start(0);
+    tree.replies.clear();
+    let request = |tid, op| Request::new(tid, Tid(0), Cred::root(), op);
+    (2..=3).for_each(|client| tree.connect_to(client, 0, Epoch(1), 0));
+    tree.send(2, 0, request(created, create));
+    let looked = ["a", "b"].map(|name| {
+        let name = name.as_bytes();
+        tree.ask(3, Op::Read(ReadOp::Lookup { parent: dir, name }))
+    });
+    tree.connect_to(1, 0, Epoch(1), 1);
+    let replay = Some(Replay { seq: first.seq, time: first.time, ..Replay::default() });
+    tree.send(1, 0, Request { replay, ..request(renamed, Op::Change(rename)) });
+    let sync = request(Tid(999), Op::Session(SessionOp::Sync));
+    tree.send(1, 0, Request { replay: Some(Replay::default()), ..sync });
+    assert_eq!(tree.reply(1, renamed).result, Ok(wire::Answer::Done));
+    let Ok(wire::Answer::Attr(file)) = tree.reply(2, created).result else { panic!() };
+    let found = looked.map(|tid| match tree.reply(3, tid).result {
+        Ok(wire::Answer::Attr(attr)) => Ok(attr.ino),
+        other => Err(other.map(drop).unwrap_err().errno),
+    });
+    assert_eq!(found, [Err(Errno::NotFound), Ok(file.ino)]);
 }
 
 #[test]
