@@ -74,6 +74,17 @@ pub(crate) fn to_model(tree: &Tree) -> Model {
     model
 }
 
+/// The paths of inodes that the tree has at more paths than they have names: directories at two
+/// paths, and files of one link at two paths. A model cannot have them.
+#[must_use]
+pub(crate) fn doubled(tree: &Tree) -> Vec<&str> {
+    let mut paths = BTreeMap::<Ino, Vec<&str>>::new();
+    for (path, item) in tree.iter().filter(|(_, item)| item.attr.is_dir() || item.attr.nlink == 1) {
+        paths.entry(item.attr.ino).or_default().push(path);
+    }
+    paths.into_values().filter(|paths| paths.len() > 1).flatten().collect()
+}
+
 /// The differences between two trees, as text; empty if there are none. Paths for which `ignore`
 /// holds are left out.
 #[must_use]

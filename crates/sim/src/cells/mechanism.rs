@@ -6,11 +6,11 @@ use client::{
     Material, MechanismEffect, MechanismInput, MechanismStage, RunThreshold, SentMerge,
 };
 use objstore::{Expect, ObjectStore, SyncScope};
-use policy::{Composition, Mechanism};
+use policy::{Composition, Durability, Mechanism};
 use types::{Errno, Error, Moment, Result, Seq};
 use wire::{Answer, MergeFlags};
 
-use super::job::{inos, journal_of};
+use super::job::{cell_of, inos, journal_of};
 use super::ledger::{Shown, Update};
 use super::machine::File;
 use super::{Cells, Done, Stop};
@@ -327,10 +327,16 @@ impl Cells {
         journal: &[u8],
         merge: &SentMerge,
     ) -> Done<Result<Answer>> {
+        let durability = cell_of(&self.holding()?.policy).durability;
         let ledger = &mut self.job().ledger;
         let places = ledger.places(&inos(journal));
         let stable = !merge.object.is_empty();
         let group = if stable { ledger.group() } else { 0 };
+        if merge.flags.release && !stable && durability != Durability::Global {
+            // The reply may be lost, and the former owner gone with its disk: the server gives the
+            // subtree back, and no client looks for the journal objects of an earlier policy.
+            ledger.updates.iter_mut().for_each(|update| update.kept.store = false);
+        }
         // The process may be struck, and the merge go on.
         ledger.sent(&places, group);
         let (what, sent) = merge_of(merge, self.job().root, journal, Vec::new());

@@ -20,10 +20,8 @@ fn decoupled(seed: u64, cell: &str) -> Done<(Cells, usize)> {
     let mut cells = Cells::new(seed, false);
     cells.requests.world.fail_store(0);
     cells.requests.world.faults.errors_percent = 0;
-    let found = Cell::all().find(|known| known.to_string() == cell);
-    let found = found.expect("a cell of this name");
     cells.boot()?;
-    cells.decouple(found)?;
+    cells.decouple(cell_named(cell))?;
     let client = cells.client()?;
     Ok((cells, client))
 }
@@ -97,6 +95,47 @@ fn a_merge_without_a_leading_create_is_all_or_nothing() {
     for seed in 0..8 {
         for steps in 0..50 {
             assert_eq!(renamed_first(seed, steps), Ok(()), "seed {seed:#x}, {steps} steps");
+        }
+    }
+}
+
+/// The cell of this name.
+fn cell_named(name: &str) -> Cell {
+    Cell::all().find(|known| known.to_string() == name).expect("a cell of this name")
+}
+
+/// A client changes the policy from global durability to a weaker one and merges. Its machine and
+/// the server die after some steps, and so does the machine of the next owner.
+fn weakened(seed: u64, to: &str, steps: u64) -> Done<()> {
+    let (mut cells, _) = decoupled(seed, "invisible-global")?;
+    cells.append(5)?;
+    cells.complete()?;
+    cells.change(cell_named(to))?;
+    cells.fuse = Some(Fuse { steps, fault: Fault::GoneServer });
+    // Its answer may be lost.
+    let _ = cells.merge();
+    cells.fuse = None;
+    cells.check("after the merge");
+    // The next process takes the work over if the subtree was not given back.
+    cells.boot()?;
+    if cells.holding().is_ok() {
+        cells.merge()?;
+    }
+    cells.decouple(cell_named("weak-none"))?;
+    cells.append(2)?;
+    cells.strike(Fault::GoneServer);
+    cells.check("after the next owner is gone");
+    cells.boot()
+}
+
+#[test]
+fn a_weaker_policy_does_not_promise_the_objects_of_the_stronger_one() {
+    for seed in 0..8 {
+        for to in ["invisible-local", "weak-none"] {
+            for steps in 0..24 {
+                let done = weakened(seed, to, steps);
+                assert_eq!(done, Ok(()), "seed {seed:#x}, to {to}, {steps} steps");
+            }
         }
     }
 }

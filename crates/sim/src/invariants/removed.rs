@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use types::{FileType, Ino};
+use types::{AttrChange, FileType, Ino};
 
+use crate::call::CallKind;
 use crate::region::Region;
 use crate::tree::Tree;
 
@@ -19,15 +20,20 @@ pub struct Removed {
 }
 
 impl Removed {
-    /// A client stores the content of a file with its inode: that client deletes the data objects,
-    /// and the server does not know of them any more.
-    pub fn shrunk(&mut self, ino: Ino) {
-        self.with_content.remove(&ino);
-    }
-
-    /// A client asks for a merge without a journal object.
-    pub fn merged(&mut self) {
-        self.unjournalled = true;
+    /// A client makes a request.
+    pub fn requested(&mut self, what: &CallKind) {
+        match what {
+            // The client stores the content with the inode, or cuts it off: it deletes the data
+            // objects, and the server does not know of them any more.
+            CallKind::SetData { ino, data, size } if !data.is_empty() || *size == 0 => {
+                self.with_content.remove(ino);
+            }
+            CallKind::SetAttr { ino, change: AttrChange { size: Some(0), .. } } => {
+                self.with_content.remove(ino);
+            }
+            CallKind::Merge { object, .. } => self.unjournalled |= object.is_empty(),
+            _ => {}
+        }
     }
 
     /// Compares a tree with the last one. Returns the files with content that were removed since.
@@ -76,4 +82,46 @@ impl Removed {
 pub fn check(gone: &BTreeSet<Ino>, deleted: &BTreeSet<Ino>, when: &str) -> Result<(), String> {
     let left: Vec<Ino> = gone.difference(deleted).copied().collect();
     if left.is_empty() { Ok(()) } else { Err(format!("{when}: the content of {left:?} is left")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use types::Attr;
+
+    use super::*;
+    use crate::tree::Item;
+
+    const FILE: Ino = Ino(9);
+
+    /// Whether a purge is expected of a file with content that a client removes after a request.
+    fn expects_purge(what: &CallKind) -> bool {
+        let mut removed = Removed::default();
+        let attr = Attr { ino: FILE, mode: 0o100_644, size: 10, ..Attr::default() };
+        let before = Tree::from([("/s/n0".to_owned(), Item { attr, ..Item::default() })]);
+        let none = BTreeSet::new();
+        assert_eq!(removed.see(&before, &none, &[], "before"), Ok(BTreeSet::new()));
+        removed.requested(what);
+        let gone = removed.see(&Tree::new(), &none, &[], "after").expect("nothing was purged");
+        gone.contains(&FILE)
+    }
+
+    #[test]
+    fn the_client_deletes_the_content_that_it_cuts_off() {
+        let cut = |size| {
+            let change = AttrChange { size: Some(size), ..AttrChange::default() };
+            CallKind::SetAttr { ino: FILE, change }
+        };
+        assert!(!expects_purge(&cut(0)));
+        assert!(expects_purge(&cut(1)), "the server purges the stripes of the size that is left");
+        let change = AttrChange { mode: Some(0o600), ..AttrChange::default() };
+        assert!(expects_purge(&CallKind::SetAttr { ino: FILE, change }));
+    }
+
+    #[test]
+    fn the_client_deletes_the_content_that_it_stores_with_the_inode() {
+        let store = |data: &[u8], size| CallKind::SetData { ino: FILE, data: data.into(), size };
+        assert!(!expects_purge(&store(b"d", 1)));
+        assert!(!expects_purge(&store(b"", 0)));
+        assert!(expects_purge(&store(b"", 100)));
+    }
 }

@@ -84,6 +84,7 @@ impl Requests {
             }
             LocalAnswer::Async(tid, result) => {
                 self.world.note(format_args!("{id} does {tid} {call:?}: {result:?}"));
+                self.removed.requested(&call.what);
                 self.oracle.issue((id, tid), call.clone(), Vec::new());
                 self.oracle.answer_async((id, tid));
                 self.workers[client].async_ops.said.push_back(said(true, tid, tid, result));

@@ -318,7 +318,25 @@ impl Requests {
         if self.oracle.regions.iter().all(|region| region.known) {
             return self.oracle.mark_durable();
         }
-        self.oracle.learn(tree::to_model(&actual));
+        self.learn(&actual);
+    }
+
+    /// The model becomes the tree that was read.
+    ///
+    /// A server with little memory may have evicted the directory with one place of an inode before
+    /// it loaded the directory with the other place: then the tree has both places. Which of them
+    /// stays depends on later evictions, so their region stays unknown until it is read again.
+    fn learn(&mut self, actual: &Tree) {
+        let unknown = self.oracle.regions.iter().map(|region| !region.known).collect::<Vec<_>>();
+        self.oracle.learn(tree::to_model(actual));
+        for path in tree::doubled(actual) {
+            self.world.tally.count("paths of inodes in two places", 1);
+            let at = self.oracle.regions.iter().position(|region| region.holds(path));
+            match at.filter(|at| unknown[*at]) {
+                Some(at) => self.oracle.regions[at].known = false,
+                None => self.world.check(Err(format!("{path} is an inode that has another path"))),
+            }
+        }
     }
 
     /// Checks that no inode in the tree was purged, and that removed files are.

@@ -102,19 +102,9 @@ impl Requests {
         if client != 0 {
             self.history.asked((id, tid), &call.what, self.world.now);
         }
-        let mut journal = Vec::new();
-        match &call.what {
-            CallKind::SetData { ino, data, size } if !data.is_empty() || *size == 0 => {
-                self.removed.shrunk(*ino);
-            }
-            CallKind::Merge { object, .. } => {
-                journal.clone_from(merging);
-                if object.is_empty() {
-                    self.removed.merged();
-                }
-            }
-            _ => {}
-        }
+        self.removed.requested(&call.what);
+        let merges = matches!(call.what, CallKind::Merge { .. });
+        let journal = if merges { merging.clone() } else { Vec::new() };
         self.oracle.issue((id, tid), call, journal);
     }
 
