@@ -90,7 +90,12 @@ impl CheckpointCx<'_> {
         if done.is_empty() {
             return;
         }
-        let subtrees: Vec<Ino> = done.iter().map(|(_, subtree, _)| *subtree).collect();
+        // The subtree may have been decoupled before: a merge of that time is no reason to forget
+        // the last one.
+        let may_be_lost =
+            |of: Ino| self.checkpoint.merges.iter().any(|(_, subtree, _)| *subtree == of);
+        let subtrees = done.iter().map(|(_, subtree, _)| *subtree).filter(|of| !may_be_lost(*of));
+        let subtrees: Vec<Ino> = subtrees.collect();
         self.tables.forget_released(&subtrees);
         let objects: Vec<String> = done.into_iter().filter_map(|(.., object)| object).collect();
         if !objects.is_empty() {

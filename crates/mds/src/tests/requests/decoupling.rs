@@ -1,7 +1,7 @@
-use types::{ClientId, Errno, Ino, InoRange, Tid};
+use types::{ClientId, Errno, Ino, InoRange, Seq, Tid};
 use wire::{
-    Answer, ChangeOp, Decoupled, JobOp, MergeFlags, MergeReport, Message, Op, ReadOp, SessionOp,
-    UnusedNumbers,
+    AdminOp, Answer, ChangeOp, Decoupled, JobOp, MergeFlags, MergeReport, Message, Op, ReadOp,
+    SessionOp, UnusedNumbers,
 };
 
 use crate::MdsInput;
@@ -329,6 +329,17 @@ fn a_repeated_merge_brings_nothing_twice() {
     merge(&mut tree, &bytes, PLAIN).unwrap();
     let sub = tree.sub;
     assert_eq!(tree.names(sub), ["a"]);
+}
+
+#[test]
+fn a_released_subtree_is_known_while_a_merge_of_it_is_not_stored() {
+    let (mut tree, given) = decoupled(BLOCKS);
+    let bytes = files(&tree, &given, &["a"]);
+    let subtree = tree.sub;
+    tree.mds_mut().checkpoint.note_merge(Seq(u64::MAX), subtree, b"journal/client/later");
+    merge(&mut tree, &bytes, RELEASE).unwrap();
+    assert!(answer_of(&mut tree, 2, Op::Admin(AdminOp::Checkpoint)).is_ok());
+    assert!(tree.mds(0).tables.decoupled.contains_key(&subtree));
 }
 
 #[test]
