@@ -394,6 +394,8 @@ impl CheckpointCx<'_> {
 
     pub(crate) fn tick(&mut self, effects: &mut MdsEffects) {
         let now = self.clock.now;
+        // A client may have said since that it has an answer.
+        self.forget_released();
         if self.checkpoint.failed.front().is_some_and(|(.., at)| now.since(*at) >= RETRY)
             && let Some((dir, op, _)) = self.checkpoint.failed.pop_front()
         {

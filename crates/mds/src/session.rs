@@ -182,6 +182,11 @@ impl Session {
         self.asked = now;
     }
 
+    /// Whether the client has said that it has the answer to a request.
+    pub(crate) fn has_answer(&self, tid: Tid) -> bool {
+        tid <= self.acked
+    }
+
     /// Notes a change as refused, or as waiting for another rank: should it arrive again, it is
     /// tried again, although later changes are executed.
     pub(crate) fn refuse(&mut self, tid: Tid) {

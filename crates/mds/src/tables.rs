@@ -13,6 +13,7 @@ mod departures;
 mod free;
 mod leave;
 mod numbers;
+mod released;
 mod storing;
 mod summary;
 mod validate;
@@ -31,6 +32,8 @@ use free::Free;
 pub(crate) use leave::Moved;
 pub(crate) use numbers::GivenBack;
 use numbers::RESERVE;
+use released::LastMerge;
+pub(crate) use released::ReleasedBy;
 pub(crate) use storing::TablesCx;
 pub use summary::{NextNumbers, RankTable};
 
@@ -111,7 +114,9 @@ pub(crate) struct Tables {
     gone: GoneList,
     pub(crate) decoupled: BTreeMap<Ino, Decoupling>,
     /// Subtrees that were given back in this term: all their merges are known here.
-    given_back: BTreeSet<Ino>,
+    given_back: BTreeMap<Ino, LastMerge>,
+    /// The merges that gave subtrees back, until their clients have the answers.
+    released_by: BTreeMap<ReleasedBy, Ino>,
     /// Subtrees that are no client's here, although the store may still list them as a client's.
     unsure: BTreeSet<Ino>,
     /// Those of them of which the put under way will say it.
@@ -252,15 +257,6 @@ impl Tables {
         self.decoupled.get(&subtree).filter(|decoupling| !decoupling.released)
     }
 
-    /// Releases a subtree, with everything that its client merged.
-    pub(crate) fn release(&mut self, subtree: Ino) {
-        if let Some(known) = self.decoupled.get_mut(&subtree) {
-            known.released = true;
-            self.given_back.insert(subtree);
-            self.unsure.insert(subtree);
-        }
-    }
-
     /// A subtree is no client's any more.
     pub(crate) fn remove(&mut self, subtree: Ino) {
         self.decoupled.remove(&subtree);
@@ -271,19 +267,6 @@ impl Tables {
     /// client had it: answers that assume the contrary wait until the store has the release, too.
     pub(crate) fn is_unsure(&self, subtree: Ino) -> bool {
         self.unsure.contains(&subtree)
-    }
-
-    /// The last merges of these subtrees are in the metadata store: their clients need not repeat
-    /// them. After a crash that undid a merge, a client may have repeated only a part of it so far:
-    /// it has repeated all when it releases the subtree again.
-    pub(crate) fn forget_released(&mut self, subtrees: &[Ino]) {
-        for subtree in subtrees {
-            let released = self.decoupled.get(subtree).is_some_and(|known| known.released);
-            if released && self.given_back.contains(subtree) {
-                self.decoupled.remove(subtree);
-                self.dirty = true;
-            }
-        }
     }
 
     /// The client that merges the decoupled subtree with this root on a merge request.

@@ -194,7 +194,8 @@ impl CheckpointCx<'_> {
                     Then::Snapshot => self.snapshots.written(),
                     Then::Export => {}
                     Then::Release(client, unused) => {
-                        let release = Release { subtree, client, unused, at, answer };
+                        let is_stored = true;
+                        let release = Release { subtree, client, unused, at, answer, is_stored };
                         self.fetches.resume(Waiter::Merged(release));
                     }
                 }

@@ -87,20 +87,22 @@ impl CheckpointCx<'_> {
             });
         self.checkpoint.merges = left;
         self.checkpoint.volatile.retain(|(seq, _)| *seq >= unwritten);
-        if done.is_empty() {
-            return;
-        }
-        // The subtree may have been decoupled before: a merge of that time is no reason to forget
-        // the last one.
-        let may_be_lost =
-            |of: Ino| self.checkpoint.merges.iter().any(|(_, subtree, _)| *subtree == of);
-        let subtrees = done.iter().map(|(_, subtree, _)| *subtree).filter(|of| !may_be_lost(*of));
-        let subtrees: Vec<Ino> = subtrees.collect();
-        self.tables.forget_released(&subtrees);
+        self.forget_released();
         let objects: Vec<String> = done.into_iter().filter_map(|(.., object)| object).collect();
         if !objects.is_empty() {
             self.checkpoint.forget(self.store, StoreOp::Delete { objects }, effects);
         }
+    }
+
+    /// Forgets the released subtrees of which no client has to repeat a merge.
+    pub(crate) fn forget_released(&mut self) {
+        let (noted, merges) = (&self.checkpoint.merges, &*self.merges);
+        // The subtree may have been decoupled before: a merge of that time is no reason to forget
+        // the last one.
+        let may_be_lost = |subtree: Ino| {
+            noted.iter().any(|(_, of, _)| *of == subtree) || merges.is_about(subtree)
+        };
+        self.tables.forget_released(self.sessions, may_be_lost);
     }
 
     /// Continues to write dirty directories, and deletes segments that are not needed any more.

@@ -5,11 +5,12 @@ use std::collections::VecDeque;
 use journal::{SegmentHeader, Writer, segment};
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
 use types::{Errno, Ino, Map, Seq, Set};
-use wire::{Answer, Failure, JobOp, MergeReport, Op};
+use wire::{Answer, Failure, JobOp, MergeFlags, MergeReport, Op};
 
 use super::{JournalId, Merge, MergeCx, MergeStage};
 use crate::admission::Incoming;
 use crate::op::{Performed, Performing};
+use crate::tables::{Held, ReleasedBy};
 use crate::{MdsEffects, ReplyTo, Waiting};
 
 impl MergeCx<'_> {
@@ -18,6 +19,9 @@ impl MergeCx<'_> {
             return Err(Errno::Invalid.into());
         };
         let (at, client, cred) = (from.at(), from.client, &from.request.cred);
+        if self.tables.is_released_by(subtree, ReleasedBy::new(client, from.tid())) {
+            return Ok(self.answer_again(at));
+        }
         if !flags.strong_log {
             // The rank of a moving subtree is checked when the journal is here.
             if !self.authority.is_moving_decoupled(self.namespace, subtree) {
@@ -29,13 +33,7 @@ impl MergeCx<'_> {
         if bytes > self.settings.merge_bytes_max {
             return Err(Errno::TooBig.into());
         }
-        if flags.by_reference
-            && (bytes == 0
-                || flags.dry_run
-                || flags.strong_log
-                || (self.settings.proof_key.is_none() && (flags.check || self.must_check(subtree))))
-        {
-            // Every event must be looked at, or there is nothing that a list could be in front of.
+        if flags.by_reference && (bytes == 0 || !self.takes_runs(subtree, flags)) {
             return Err(Errno::NotSupported.into());
         }
         flags.check = !flags.strong_log && (flags.check || self.must_check(subtree));
@@ -86,6 +84,22 @@ impl MergeCx<'_> {
             self.store.begin(Waiting::MergeObject(id), StoreOp::Get { object }, effects);
         }
         Ok(Performed::Later)
+    }
+
+    /// Whether a list of runs may be in front of a journal: not if every event must be looked at.
+    fn takes_runs(&mut self, subtree: Ino, flags: MergeFlags) -> bool {
+        let is_proved = self.settings.proof_key.is_some();
+        !flags.dry_run
+            && !flags.strong_log
+            && (is_proved || !(flags.check || self.must_check(subtree)))
+    }
+
+    /// The answer to a merge that released its subtree was lost. The release may not be stored yet,
+    /// so this answer waits for that, too.
+    fn answer_again(&mut self, at: ReplyTo) -> Performed {
+        let answer = Ok(Answer::Merged(Box::default()));
+        self.tables.hold(Held { at, answer, seq: Seq(0), begins: None });
+        Performed::Later
     }
 
     /// A chunk that nothing of its client precedes any more.

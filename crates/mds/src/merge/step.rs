@@ -205,7 +205,9 @@ impl MergeCx<'_> {
             let flush = SubtreeFlush::new(at, subtree, then, answer, seq);
             Some(MergeThen::Store(flush))
         } else if flags.release {
-            Some(MergeThen::Release(Release { subtree, client, unused, at, answer }))
+            let is_stored = false;
+            let release = Release { subtree, client, unused, at, answer, is_stored };
+            Some(MergeThen::Release(release))
         } else {
             effects.reply_with(at, Seq(0), answer);
             None

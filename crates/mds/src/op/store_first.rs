@@ -48,7 +48,7 @@ impl CheckpointCx<'_> {
 
     /// Stores a subtree before it is released.
     pub(crate) fn flush_to_release(&mut self, release: Release, effects: &mut MdsEffects) {
-        let Release { subtree, client, unused, at, answer } = release;
+        let Release { subtree, client, unused, at, answer, is_stored: _ } = release;
         let (then, seq) = (Then::Release(client, unused), self.log.last());
         self.flush_subtree(SubtreeFlush::new(at, subtree, then, answer, seq), effects);
     }

@@ -14,7 +14,7 @@ use crate::log::Log;
 use crate::merge::Merges;
 use crate::session::Sessions;
 use crate::store::StoreOps;
-use crate::tables::{GivenBack, Held, Tables};
+use crate::tables::{GivenBack, Held, ReleasedBy, Tables};
 use crate::{Counters, ReplyTo};
 
 /// Most inode numbers a client gets at once.
@@ -28,6 +28,8 @@ pub(crate) struct Release {
     pub(crate) unused: Vec<GivenBack>,
     pub(crate) at: ReplyTo,
     pub(crate) answer: Answer,
+    /// The metadata store has the merged events.
+    pub(crate) is_stored: bool,
 }
 
 /// Decoupled subtrees and policies, with all that changing them may touch.
@@ -257,7 +259,8 @@ impl SubtreeCx<'_> {
                 Err(cold) => return Some((cold, release)),
             };
             self.take_back(subtree, &release.unused);
-            self.tables.release(subtree);
+            let by = ReleasedBy::at(client, release.at);
+            self.tables.release(subtree, by, release.is_stored);
         }
         let Release { at, answer, .. } = release;
         self.tables.hold(Held { at, answer: Ok(answer), seq, begins: None });

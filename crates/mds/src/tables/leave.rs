@@ -115,7 +115,7 @@ impl Tables {
     /// merges in the store is not needed there.
     pub(crate) fn to_move(&self, root: Ino) -> Option<Decoupling> {
         let known = self.decoupled.get(&root)?;
-        let done = known.released && self.given_back.contains(&root);
+        let done = known.released && self.given_back.contains_key(&root);
         // Unused numbers of it do not come back: that rank did not grant them.
         (!done).then(|| Decoupling { taken_over: true, leaving: None, ..known.clone() })
     }

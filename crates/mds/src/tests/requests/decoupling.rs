@@ -1,7 +1,7 @@
-use types::{ClientId, Errno, Ino, InoRange, Seq, Tid};
+use types::{ClientId, Cred, Errno, Ino, InoRange, Seq, Tid};
 use wire::{
     AdminOp, Answer, ChangeOp, Decoupled, JobOp, MergeFlags, MergeReport, Message, Op, ReadOp,
-    SessionOp, UnusedNumbers,
+    Request, SessionOp, UnusedNumbers,
 };
 
 use crate::MdsInput;
@@ -331,15 +331,71 @@ fn a_repeated_merge_brings_nothing_twice() {
     assert_eq!(tree.names(sub), ["a"]);
 }
 
+/// A merge by client 1 whose answer is lost; then client 2 has everything stored. Repeats the merge
+/// after some further steps.
+fn repeated_merge(flags: MergeFlags, meanwhile: impl Fn(&mut Tree)) -> Result<Answer, Errno> {
+    let (mut tree, given) = decoupled(BLOCKS);
+    let bytes = files(&tree, &given, &["a"]);
+    let tid = begin_merge(&mut tree, 1, &bytes, flags);
+    assert!(tree.reply(1, tid).result.is_ok());
+    tree.disconnect(1);
+    let stored = answer_of(&mut tree, 2, Op::Admin(AdminOp::Checkpoint));
+    assert!(stored.is_ok(), "{stored:?}");
+    meanwhile(&mut tree);
+    tree.replies.clear();
+    tree.connect(1);
+    let (subtree, length) = (tree.sub, bytes.len() as u64);
+    let unused = UnusedNumbers::default();
+    let op = Op::Job(JobOp::Merge { subtree, bytes: length, object: b"", flags, unused });
+    tree.send(1, 0, Request::new(tid, Tid(tid.0 - 1), Cred::root(), op));
+    let conn = tree.conn(1, 0);
+    tree.input(0, MdsInput::Message(conn, Message::Chunk { tid, bytes: &bytes }));
+    tree.reply(1, tid).result.map_err(|failure| failure.errno)
+}
+
 #[test]
-fn a_released_subtree_is_known_while_a_merge_of_it_is_not_stored() {
+fn a_merge_whose_answer_was_lost_is_answered_again_after_the_release() {
+    for store in [false, true] {
+        let answer = repeated_merge(MergeFlags { store, ..RELEASE }, |_| {});
+        assert!(matches!(answer, Ok(Answer::Merged(_))), "store: {store}: {answer:?}");
+    }
+}
+
+#[test]
+fn a_merge_whose_answer_was_lost_is_answered_again_when_another_client_has_the_subtree() {
+    let answer = repeated_merge(RELEASE, |tree| {
+        decouple(tree, "/dir/sub", 2, BLOCKS).unwrap();
+    });
+    assert!(matches!(answer, Ok(Answer::Merged(_))), "{answer:?}");
+}
+
+/// Whether the rank's table has a released subtree after a checkpoint, and when its client has
+/// asked for something else.
+fn is_known_released(flags: MergeFlags, unstored: bool) -> [bool; 2] {
     let (mut tree, given) = decoupled(BLOCKS);
     let bytes = files(&tree, &given, &["a"]);
     let subtree = tree.sub;
-    tree.mds_mut().checkpoint.note_merge(Seq(u64::MAX), subtree, b"journal/client/later");
-    merge(&mut tree, &bytes, RELEASE).unwrap();
+    if unstored {
+        tree.mds_mut().checkpoint.note_merge(Seq(u64::MAX), subtree, b"journal/client/later");
+    }
+    merge(&mut tree, &bytes, flags).unwrap();
     assert!(answer_of(&mut tree, 2, Op::Admin(AdminOp::Checkpoint)).is_ok());
-    assert!(tree.mds(0).tables.decoupled.contains_key(&subtree));
+    let is_known = |tree: &Tree| tree.mds(0).tables.decoupled.contains_key(&subtree);
+    let stored = is_known(&tree);
+    tree.attr(subtree);
+    tree.pass(2_000);
+    [stored, is_known(&tree)]
+}
+
+#[test]
+fn a_released_subtree_is_known_until_its_client_has_the_answer() {
+    assert_eq!(is_known_released(MergeFlags { store: true, ..RELEASE }, false), [true, false]);
+    assert_eq!(is_known_released(RELEASE, false), [false, false]);
+}
+
+#[test]
+fn a_released_subtree_is_known_while_a_merge_of_it_is_not_stored() {
+    assert_eq!(is_known_released(RELEASE, true), [true, true]);
 }
 
 #[test]
