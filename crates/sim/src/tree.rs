@@ -99,3 +99,29 @@ pub(crate) fn differences(expected: &Tree, actual: &Tree, ignore: impl Fn(&str) 
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(ino: u64, mode: u32, nlink: u32) -> Item {
+        Item { attr: Attr { ino: Ino(ino), mode, nlink, ..Attr::default() }, ..Item::default() }
+    }
+
+    #[test]
+    fn a_moved_inode_in_two_places_is_doubled_and_a_linked_file_is_not() {
+        let (dir, file) = (0o040_755, 0o100_644);
+        let tree = Tree::from([
+            (String::new(), item(1, dir, 4)),
+            ("/a".into(), item(20, dir, 3)),
+            ("/a/moved".into(), item(22, dir, 2)),
+            ("/a/file".into(), item(23, file, 1)),
+            ("/a/linked".into(), item(24, file, 2)),
+            ("/b".into(), item(21, dir, 3)),
+            ("/b/moved".into(), item(22, dir, 2)),
+            ("/b/renamed".into(), item(23, file, 1)),
+            ("/b/linked".into(), item(24, file, 2)),
+        ]);
+        assert_eq!(doubled(&tree), ["/a/moved", "/b/moved", "/a/file", "/b/renamed"]);
+    }
+}

@@ -380,3 +380,6 @@ impl Requests {
         self.oracle.safe = self.oracle.safe.max(Seq(0));
     }
 }
+
+#[cfg(test)]
+mod tests;
