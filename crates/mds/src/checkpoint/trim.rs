@@ -8,7 +8,7 @@ use wire::Answer;
 use super::{Checkpoint, CheckpointCx};
 use crate::MdsEffects;
 use crate::stop::is_journal_ended;
-use crate::store::Waiting;
+use crate::store::{StoreOps, Waiting};
 
 impl Checkpoint {
     /// Notes a merge that was applied: until the metadata store has it, it may have to be repeated.
@@ -20,6 +20,23 @@ impl Checkpoint {
         // A journal may be merged again, and then is needed for that.
         self.merges.retain(|(.., known)| known.is_none() || *known != object);
         self.merges.push((seq, subtree, object));
+    }
+
+    /// Deletes segments, of which a recovery may find the events from `first` on until they are
+    /// gone. No other segment is deleted before.
+    pub(crate) fn delete_segments(
+        &mut self,
+        store: &mut StoreOps,
+        objects: Vec<String>,
+        first: Seq,
+        effects: &mut MdsEffects,
+    ) {
+        if objects.is_empty() {
+            return;
+        }
+        assert!(!self.trimming, "one deletion of segments at a time");
+        (self.trimming, self.trimmed_from) = (true, first);
+        store.begin(Waiting::Trim, StoreOp::Delete { objects }, effects);
     }
 }
 
@@ -34,7 +51,7 @@ impl CheckpointCx<'_> {
         let needed = unwritten.min(self.merges.oldest_record());
         let oldest = self.log.oldest().map_or(Seq(0), |segment| segment.last);
         let needed = needed.min(self.purging().keep_for_purges(oldest, effects));
-        let mut objects = Vec::new();
+        let (mut objects, mut first) = (Vec::new(), Seq(0));
         // One deletion after the other: if one fails, the remaining segments must have no gap.
         while !self.checkpoint.trimming
             && let Some(segment) = self.log.oldest()
@@ -42,18 +59,14 @@ impl CheckpointCx<'_> {
             && (ended || self.log.is_continued())
         {
             if objects.is_empty() {
-                self.checkpoint.trimmed_from = segment.first;
+                first = segment.first;
             }
             if let Some(index) = self.log.drop_oldest() {
                 objects.push(segment_name(self.rank, index));
             }
         }
-        if !objects.is_empty() {
-            assert!(!self.checkpoint.trimming, "one deletion of segments at a time");
-            self.counters.trimmed_segments += objects.len() as u64;
-            self.checkpoint.trimming = true;
-            self.store.begin(Waiting::Trim, StoreOp::Delete { objects }, effects);
-        }
+        self.counters.trimmed_segments += objects.len() as u64;
+        self.checkpoint.delete_segments(self.store, objects, first, effects);
         self.forget_merges(unwritten, effects);
         let waiters = std::mem::take(&mut self.checkpoint.waiters);
         let uncommitted = self.checkpoint.oldest_unwritten(self.namespace);

@@ -1,6 +1,5 @@
 //! The end of a recovery: the whole journal is applied.
 
-use metastore::request::StoreOp;
 use types::{Ino, Seq};
 
 use super::{RecoveryCx, RecoveryNeed, Step};
@@ -25,11 +24,12 @@ impl RecoveryCx<'_> {
         let chain = std::mem::take(&mut self.recovery.chain);
         let (next_index, last) = (chain.next_index(), chain.last());
         let (segments, garbage) = chain.into_parts();
-        if !garbage.is_empty() {
-            self.checkpoint.forget(self.store, StoreOp::Delete { objects: garbage }, effects);
-        }
         let unclear = !segments.is_empty();
         self.log.resume(self.tables.epoch(), segments, next_index, last);
+        // Before the segments that count: without these, the next recovery would take the events
+        // of a segment that this one gave up for the start of the journal.
+        let first = self.log.first_replayed();
+        self.checkpoint.delete_segments(self.store, garbage, first, effects);
         if unclear {
             self.authority.journal_is_unclear(self.log.last());
         }

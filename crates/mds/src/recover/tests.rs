@@ -9,6 +9,7 @@ use metastore::{CROSS_RENAMES_PREFIX, Subtrees};
 use types::{ClientId, Epoch, FileType, Origin};
 
 use super::*;
+use crate::CheckpointCx;
 use crate::tables::Gone;
 
 const DIR: Ino = Ino(1 << 41);
@@ -315,6 +316,30 @@ fn a_segment_without_a_whole_header_is_deleted() {
     let mut replica = Replica::at(0, Step::ReadSegment(name.clone()));
     assert_eq!(end(&replica.stored(StoreResult::Bytes(vec![1; 3], 1))), Some(Seq(0)));
     assert!(matches!(replica.op(), StoreOp::Delete { objects } if objects == [name]));
+}
+
+#[test]
+fn segments_that_do_not_count_are_deleted_before_any_other() {
+    let mut replica = Replica::at(0, Step::ListSegments);
+    let names = [0, 1].map(|index| segment_name(Rank(0), index));
+    assert!(matches!(replica.stored(StoreResult::Names(names.to_vec())), Ok(None)));
+    let whole = segment_of(&[file(Ino::ROOT, b"a")]);
+    assert!(matches!(replica.stored(StoreResult::Bytes(whole, 1)), Ok(None)));
+    assert_eq!(end(&replica.stored(StoreResult::Bytes(vec![0; 3], 1))), Some(Seq(1)));
+    let delete = replica.op();
+    assert!(matches!(&delete, StoreOp::Delete { objects } if *objects == names[1..]));
+
+    let trimmed = |replica: &mut Replica, result| {
+        replica.effects = MdsEffects::default();
+        CheckpointCx::of(&mut replica.mds).trimmed(result, &mut replica.effects);
+        replica.mds.checkpoint.is_trimming()
+    };
+    let failure = StoreFailure { error: damage(Errno::NoSpace), op: delete };
+    assert!(trimmed(&mut replica, Err(Box::new(failure))), "it waits for the next attempt");
+    assert!(replica.effects.store.is_empty(), "nothing else is deleted before");
+    CheckpointCx::of(&mut replica.mds).trim(&mut replica.effects);
+    assert!(replica.effects.store.is_empty(), "not later either");
+    assert!(!trimmed(&mut replica, Ok(StoreResult::Done)), "now other segments may go");
 }
 
 #[test]
