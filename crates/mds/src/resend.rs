@@ -57,8 +57,8 @@ pub(crate) struct Resend {
     turn: Turn,
     /// Changes that could not be executed, and later ones of their clients.
     late: VecDeque<(ClientId, Vec<u8>)>,
-    /// The newest of them and its error, until the server looks for the request that it needs.
-    stuck: Option<(Vec<u8>, Errno)>,
+    /// The error of the last of them, until the server looks for the request that it needs.
+    stuck: Option<Errno>,
     /// The server got the order to stop since.
     stop: bool,
     /// Directories were recovered whose place in the tree is not known yet.
@@ -332,18 +332,18 @@ impl ResendCx<'_> {
         if !may || !answered || request.is_async || client.0 == 0 {
             return false;
         }
-        let frame = Message::Request(request.clone()).to_frame();
-        resend.stuck = Some((frame.clone(), errno));
-        resend.late.push_back((client, frame));
+        resend.stuck = Some(errno);
+        resend.late.push_back((client, Message::Request(request.clone()).to_frame()));
         true
     }
 
-    /// Takes a request out of the waiting ones on which the newest late change may depend, behind
+    /// Takes a request out of the waiting ones on which the last late change may depend, behind
     /// those of its client before it: the server executed all of them before that change.
     fn take_awaited(&mut self) -> Option<VecDeque<(ConnId, Vec<u8>)>> {
-        let (frame, errno) = self.resend.stuck.take()?;
-        let Some(Message::Request(change)) = decode(&frame) else { return None };
+        let errno = self.resend.stuck.take()?;
         let (resend, sessions) = (&*self.resend, &*self.sessions);
+        let (_, frame) = resend.late.back()?;
+        let Some(Message::Request(change)) = decode(frame) else { return None };
         // The changes of a client with a position come before its requests without one.
         let has_changes = |client| {
             let mut all = resend.late.iter().chain(&resend.ordered);

@@ -13,14 +13,16 @@ pub(super) fn may_enable(request: &Op<'_>, change: &Op<'_>, errno: Errno) -> boo
     let (Op::Change(request), Op::Change(change)) = (request, change) else { return false };
     match errno {
         Errno::NotFound => {
-            used(change).iter().flatten().any(|name| filled(request).contains(&Some(*name)))
+            let filled = Effect::of(request).filled;
+            Effect::of(change).used().any(|name| filled.contains(&Some(name)))
         }
         // A removal or a rename frees the names that it uses.
         Errno::Exists | Errno::IsDirectory | Errno::NotDirectory => {
-            change.about().names().any(|name| used(request).contains(&Some(name)))
+            let mut freed = Effect::of(request).used();
+            freed.any(|name| change.about().names().any(|wanted| wanted == name))
         }
         // The number of the directory that must be empty is not in the change.
-        Errno::NotEmpty => used(request)[0].is_some(),
+        Errno::NotEmpty => Effect::of(request).used().next().is_some(),
         Errno::Access | Errno::NotPermitted => {
             let ChangeOp::SetAttr { ino, .. } = request else { return false };
             change.about().inodes().any(|inode| inode == *ino)
@@ -29,47 +31,42 @@ pub(super) fn may_enable(request: &Op<'_>, change: &Op<'_>, errno: Errno) -> boo
     }
 }
 
-/// The names that a change must find, and removes or moves.
-fn used<'a>(op: &ChangeOp<'a>) -> [Option<EntryName<'a>>; 2] {
-    match *op {
-        ChangeOp::Unlink { parent, name } | ChangeOp::Rmdir { parent, name } => {
-            [Some(EntryName::new(parent, name)), None]
-        }
-        ChangeOp::Rename { parent, name, new_parent, new_name, flags } => {
-            let to = flags.exchange.then_some(EntryName::new(new_parent, new_name));
-            [Some(EntryName::new(parent, name)), to]
-        }
-        ChangeOp::Create { .. }
-        | ChangeOp::Link { .. }
-        | ChangeOp::SetAttr { .. }
-        | ChangeOp::Accessed { .. }
-        | ChangeOp::SetXattr { .. }
-        | ChangeOp::SetData { .. }
-        | ChangeOp::SetPolicy { .. }
-        | ChangeOp::Grow { .. }
-        | ChangeOp::Append { .. } => [None; 2],
-    }
+/// The effect of a change on names.
+#[derive(Default)]
+struct Effect<'a> {
+    /// Names that must exist, and that the change removes or moves.
+    used: [Option<EntryName<'a>>; 2],
+    /// Names that exist behind the change, and may be new.
+    filled: [Option<EntryName<'a>>; 2],
 }
 
-/// The names that exist behind a change, and may be new.
-fn filled<'a>(op: &ChangeOp<'a>) -> [Option<EntryName<'a>>; 2] {
-    match *op {
-        ChangeOp::Create { parent, name, .. } | ChangeOp::Link { parent, name, .. } => {
-            [Some(EntryName::new(parent, name)), None]
+impl<'a> Effect<'a> {
+    fn of(op: &ChangeOp<'a>) -> Self {
+        match *op {
+            ChangeOp::Create { parent, name, .. } | ChangeOp::Link { parent, name, .. } => {
+                Self { filled: [Some(EntryName::new(parent, name)), None], ..Self::default() }
+            }
+            ChangeOp::Unlink { parent, name } | ChangeOp::Rmdir { parent, name } => {
+                Self { used: [Some(EntryName::new(parent, name)), None], ..Self::default() }
+            }
+            ChangeOp::Rename { parent, name, new_parent, new_name, flags } => {
+                let (from, to) =
+                    (EntryName::new(parent, name), EntryName::new(new_parent, new_name));
+                let exchanged = |other| flags.exchange.then_some(other);
+                Self { used: [Some(from), exchanged(to)], filled: [Some(to), exchanged(from)] }
+            }
+            ChangeOp::SetAttr { .. }
+            | ChangeOp::Accessed { .. }
+            | ChangeOp::SetXattr { .. }
+            | ChangeOp::SetData { .. }
+            | ChangeOp::SetPolicy { .. }
+            | ChangeOp::Grow { .. }
+            | ChangeOp::Append { .. } => Self::default(),
         }
-        ChangeOp::Rename { parent, name, new_parent, new_name, flags } => {
-            let from = flags.exchange.then_some(EntryName::new(parent, name));
-            [Some(EntryName::new(new_parent, new_name)), from]
-        }
-        ChangeOp::Unlink { .. }
-        | ChangeOp::Rmdir { .. }
-        | ChangeOp::SetAttr { .. }
-        | ChangeOp::Accessed { .. }
-        | ChangeOp::SetXattr { .. }
-        | ChangeOp::SetData { .. }
-        | ChangeOp::SetPolicy { .. }
-        | ChangeOp::Grow { .. }
-        | ChangeOp::Append { .. } => [None; 2],
+    }
+
+    fn used(&self) -> impl Iterator<Item = EntryName<'a>> + use<'a> {
+        self.used.into_iter().flatten()
     }
 }
 
