@@ -5,8 +5,9 @@ use crate::tree::Item;
 
 const REGIONS: [(u64, &str); 2] = [(20, "/s"), (21, "/v")];
 
-/// What the model knows of `/s` and `/v` after a look at a tree in which the directory of inode 30
-/// has these paths, and whether that breaks a promise. A crash has undone changes in `/v`.
+/// The simulation learns a tree in which the directory of inode 30 has these paths. A crash has
+/// undone changes in `/v`. Returns whether the model knows the regions `/s` and `/v` then, and
+/// whether the tree breaks a promise.
 fn look(paths: [&str; 2]) -> ([bool; 2], bool) {
     let mut rng = Rng::new(0);
     let plan = Plan::draw(&mut rng);
