@@ -14,6 +14,10 @@ use super::Tables;
 use crate::ReplyTo;
 use crate::session::Sessions;
 
+/// So many answers are kept for one client. A client that never says which answers it has must not
+/// make the table grow.
+const ANSWERS_MAX: usize = 64;
+
 /// The request that released a subtree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ReleasedBy {
@@ -52,7 +56,22 @@ impl Tables {
             known.released = true;
             self.given_back.insert(subtree, LastMerge { by, is_stored });
             self.unsure.insert(subtree);
-            self.released_by.extend(by.map(|by| (by, subtree)));
+            if let Some(by) = by {
+                self.keep_answer(by, subtree);
+            }
+        }
+    }
+
+    /// Keeps the answer to a request that released a subtree, and not too many for its client.
+    fn keep_answer(&mut self, by: ReleasedBy, subtree: Ino) {
+        self.released_by.insert(by, subtree);
+        let of_client = |tid| ReleasedBy { tid, ..by };
+        let kept = self.released_by.range(of_client(Tid(0))..=of_client(Tid(u64::MAX)));
+        let mut kept = kept.map(|(by, _)| *by);
+        if kept.clone().count() > ANSWERS_MAX
+            && let Some(oldest) = kept.next()
+        {
+            self.released_by.remove(&oldest);
         }
     }
 
@@ -91,5 +110,24 @@ impl Tables {
             *dirty = true;
             false
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_that_confirms_no_answer_keeps_the_newest_only() {
+        let mut tables = Tables::default();
+        let by = |client, tid| ReleasedBy::new(ClientId(client), Tid(tid));
+        tables.keep_answer(by(1, 7), Ino(7));
+        for tid in 1..=1000 {
+            tables.keep_answer(by(2, tid), Ino(tid));
+        }
+        assert!(tables.is_released_by(Ino(7), by(1, 7)), "another client loses nothing");
+        assert!(tables.is_released_by(Ino(1000), by(2, 1000)));
+        assert!(!tables.is_released_by(Ino(1), by(2, 1)));
+        assert_eq!(tables.released_by.len(), 1 + ANSWERS_MAX);
     }
 }
