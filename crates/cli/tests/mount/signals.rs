@@ -150,43 +150,36 @@ fn an_interrupted_call_leaves_nothing_open_or_locked() {
 }
 
 /// A program that executes another one closes its files first: the mount must continue to answer
-/// other programs' signals during that.
+/// other programs' signals during that. The file is open in a process of its own: children of this
+/// process would inherit it, also those of the other tests, and wait for the server.
 #[test]
 fn a_program_that_waits_in_exec_delays_no_other() {
     let Some(world) = cluster() else { return };
     let mount = Mount::with(&world, &["-o", "hard"]);
     fs::write(mount.path("file"), "content").unwrap();
-    // They are started first: with the file open, this process cannot start programs, either.
-    let mut other = held_back(Command::new("stat").arg(mount.path("new")));
-    let mut up = held_back(&world.command(&["up"]));
-    let mut file = File::options().append(true).open(mount.path("file")).unwrap();
-    file.write_all(b"more").unwrap();
+    let script = "
+import os, subprocess, sys
+file = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND)
+os.write(file, b'more')
+print(flush=True)
+sys.stdin.readline()
+sys.exit(subprocess.run(['true'], close_fds=False).returncode)
+";
+    let mut command = Command::new("python3");
+    command.args(["-c", script]).arg(mount.path("file"));
+    let mut program = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    std::io::Read::read_exact(program.stdout.as_mut().unwrap(), &mut [0]).unwrap();
     world.kill_server();
-    let program = std::thread::spawn(|| quietly(&mut Command::new("true")));
-    other.stdin.take().unwrap().write_all(b"\n").unwrap();
+    program.stdin.take().unwrap().write_all(b"\n").unwrap();
+    let other = quietly(Command::new("stat").arg(mount.path("new")));
     until_it_waits(&other);
     let (took, by) = end(other, Signal::INT);
     assert_eq!(by, Some(Signal::INT.as_raw()));
     assert!(took < SOON, "{took:?}");
-    up.stdin.take().unwrap().write_all(b"\n").unwrap();
-    assert!(up.wait().unwrap().success());
-    assert!(program.join().unwrap().wait().unwrap().success());
-    drop(file);
+    world.run(&["up"]).done();
+    assert!(program.wait().unwrap().success());
+    assert_eq!(fs::read(mount.path("file")).unwrap(), b"contentmore");
     mount.end();
-}
-
-/// Starts a shell that executes the program as soon as it reads a line.
-fn held_back(program: &Command) -> Child {
-    let mut shell = Command::new("sh");
-    shell.args(["-c", "read line; exec \"$0\" \"$@\" </dev/null"]);
-    shell.arg(program.get_program()).args(program.get_args()).stdin(Stdio::piped());
-    for (name, value) in program.get_envs() {
-        match value {
-            Some(value) => shell.env(name, value),
-            None => shell.env_remove(name),
-        };
-    }
-    quietly(&mut shell)
 }
 
 /// A command on a terminal reports the server for which it waits.
