@@ -30,6 +30,13 @@ fn end(mut program: Child, signal: Signal) -> (Duration, Option<i32>) {
     (sent.elapsed(), program.wait().unwrap().signal())
 }
 
+/// A program that SIGINT ends, also if this process ignores it, as in the background of a script.
+fn interruptible(program: &str) -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal=INT", program]);
+    command
+}
+
 fn quietly(command: &mut Command) -> Child {
     command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
 }
@@ -43,7 +50,7 @@ fn programs_end(world: &World, options: &str) {
     for signal in [Signal::INT, Signal::KILL, Signal::TERM] {
         let programs: Vec<_> = (0..6)
             .map(|number| {
-                quietly(Command::new("stat").arg(mount.path(&format!("dir/new{number}"))))
+                quietly(interruptible("stat").arg(mount.path(&format!("dir/new{number}"))))
             })
             .collect();
         programs.iter().for_each(until_it_waits);
@@ -81,7 +88,7 @@ fn a_program_that_has_written_ends_at_once_and_its_content_comes_later() {
     fs::write(mount.path("file"), "before").unwrap();
     for signal in [Signal::INT, Signal::KILL] {
         let script = "exec 3>>\"$0\"; printf x >&3; echo; exec sleep 1000";
-        let mut command = Command::new("sh");
+        let mut command = interruptible("sh");
         command.args(["-c", script]).arg(mount.path("file")).stdout(Stdio::piped());
         let mut program = command.spawn().unwrap();
         let mut line = [0];
@@ -113,7 +120,7 @@ try:
 except InterruptedError:
     sys.exit(7)
 ";
-    let program = quietly(Command::new("python3").args(["-c", script]).arg(mount.path("file")));
+    let program = quietly(interruptible("python3").args(["-c", script]).arg(mount.path("file")));
     until_it_waits(&program);
     // The end of a child does not interrupt the call.
     let pid = Pid::from_child(&program);
@@ -136,7 +143,7 @@ fn an_interrupted_call_leaves_nothing_open_or_locked() {
     fs::write(&path, "content").unwrap();
     world.kill_server();
     for shell in ["exec 3<\"$0\"", "exec 3>\"$0.new\"", "exec flock \"$0\" sleep 1000"] {
-        let program = quietly(Command::new("sh").args(["-c", shell]).arg(&path));
+        let program = quietly(interruptible("sh").args(["-c", shell]).arg(&path));
         until_it_waits(&program);
         end(program, Signal::INT);
     }
@@ -171,7 +178,7 @@ sys.exit(subprocess.run(['true'], close_fds=False).returncode)
     std::io::Read::read_exact(program.stdout.as_mut().unwrap(), &mut [0]).unwrap();
     world.kill_server();
     program.stdin.take().unwrap().write_all(b"\n").unwrap();
-    let other = quietly(Command::new("stat").arg(mount.path("new")));
+    let other = quietly(interruptible("stat").arg(mount.path("new")));
     until_it_waits(&other);
     let (took, by) = end(other, Signal::INT);
     assert_eq!(by, Some(Signal::INT.as_raw()));
