@@ -273,11 +273,7 @@ impl TestCluster {
 
     /// Kills the metadata server without warning and waits until the monitor knows.
     pub(crate) fn kill_mds(&mut self) -> Result<()> {
-        let entry = self.mds()?;
-        let pid = i32::try_from(entry.pid).ok().and_then(rustix::process::Pid::from_raw);
-        let pid = pid.ok_or_else(|| failed("the server's process id is not known"))?;
-        rustix::process::kill_process(pid, rustix::process::Signal::KILL)
-            .map_err(|error| failed(error.to_string()))?;
+        process::kill(self.mds()?.pid, PATIENCE)?;
         if let Some(mut child) = self.mds.take() {
             let _ = child.wait();
         }

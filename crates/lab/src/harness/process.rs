@@ -1,9 +1,27 @@
-//! The kernel's figures of a process: its memory, and its written bytes.
+//! A process as the kernel sees it: its memory, its written bytes, its end.
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use cudele::{Errno, Error, Result};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+/// Kills a process of ours, also one that is not a child of this process, and waits until it
+/// has ended: only then are its files closed and its locks free. A peer that sees its connection
+/// closed knows less, because the kernel closes the files of a process one after the other.
+pub(crate) fn kill(pid: u32, patience: Duration) -> Result<()> {
+    let failed = |cause: String| Error::new(Errno::Io, format!("the process {pid}"), cause);
+    let id = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let id = id.ok_or_else(|| failed("this is no process id".to_owned()))?;
+    let process = pidfd_open(id, PidfdFlags::empty()).map_err(|error| failed(error.to_string()))?;
+    pidfd_send_signal(&process, Signal::KILL).map_err(|error| failed(error.to_string()))?;
+    let timeout = patience.try_into().map_err(|_| failed("the patience is too long".to_owned()))?;
+    let ended = poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&timeout))
+        .map_err(|error| failed(error.to_string()))?;
+    if ended == 0 { Err(failed("it was killed and does not end".to_owned())) } else { Ok(()) }
+}
 
 /// Resident memory in bytes.
 pub(crate) fn resident_bytes(pid: u32) -> Result<u64> {
