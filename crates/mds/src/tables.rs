@@ -233,8 +233,13 @@ impl Tables {
 
     /// The tables' present state depends on an event of the journal.
     pub(crate) fn store_after(&mut self, seq: Seq) {
-        self.after = self.after.max(seq);
+        self.follow(seq);
         self.dirty = true;
+    }
+
+    /// The tables' next state depends on an event of the journal.
+    pub(crate) fn follow(&mut self, seq: Seq) {
+        self.after = self.after.max(seq);
     }
 
     /// Holds an answer back until its promise is stored.

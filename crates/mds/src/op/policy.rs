@@ -106,7 +106,10 @@ impl SubtreeCx<'_> {
     /// or else the directory that must be in memory first.
     pub(crate) fn switch_policy(&mut self, subtree: Ino) -> Result<Seq, Ino> {
         let known = self.tables.decoupled.get_mut(&subtree);
-        let Some(text) = known.and_then(|known| known.next.clone()) else { return Ok(Seq(0)) };
+        let Some(text) = known.and_then(|known| known.next.clone()) else {
+            // Only the table says which policy was in force, and is about to forget it.
+            return self.restore_before_release(subtree).map(|()| Seq(0));
+        };
         let (root, time) = (Cred::root(), self.clock.time);
         let planned = self.namespace.plan().setpolicy(&root, subtree, text.as_bytes(), time);
         if let Err(Refusal::Cold(dir)) = planned {
@@ -139,15 +142,34 @@ impl SubtreeCx<'_> {
             return;
         }
         for subtree in std::mem::take(self.unrestored) {
-            let held = self.tables.decoupled.get(&subtree).filter(|known| !known.released);
-            // One without a policy was taken as it was.
-            let text = held.map(|known| known.policy.clone()).filter(|text| !text.is_empty());
-            let Some(text) = text else { continue };
+            let Some(text) = self.policy_of_owner(subtree) else { continue };
             let restored = self.restore_policy(subtree, &text);
             if !self.namespace.knows(subtree) || matches!(restored, Err(Refusal::Cold(_))) {
                 self.unrestored.push(subtree);
             }
         }
+    }
+
+    /// The same for a subtree that is about to be released; or else the directory that must be in
+    /// memory first.
+    fn restore_before_release(&mut self, subtree: Ino) -> Result<(), Ino> {
+        if !self.unrestored.contains(&subtree) {
+            return Ok(());
+        }
+        if let Some(text) = self.policy_of_owner(subtree)
+            && let Err(Refusal::Cold(dir)) = self.restore_policy(subtree, &text)
+        {
+            return Err(dir);
+        }
+        self.unrestored.retain(|known| *known != subtree);
+        Ok(())
+    }
+
+    /// The policy under which a client has a subtree.
+    fn policy_of_owner(&self, subtree: Ino) -> Option<String> {
+        let owner = self.tables.owner(subtree)?;
+        // A subtree without a policy was taken as it was.
+        (!owner.policy.is_empty()).then(|| owner.policy.clone())
     }
 
     fn restore_policy(&mut self, subtree: Ino, text: &str) -> Result<(), Refusal> {
@@ -161,6 +183,9 @@ impl SubtreeCx<'_> {
         let event = planned.event();
         let seq = self.log.append(self.clock.now, Origin::default(), &event);
         self.namespace.apply(seq, Mode::Live, &event);
+        // A table without the subtree must not be stored before this event is durable: after
+        // another crash, nothing would restore the policy.
+        self.tables.follow(seq);
         Ok(())
     }
 }

@@ -1,9 +1,10 @@
 //! Recovery: what a next server has after a crash, and after a clean stop.
 
 use metastore::request::StoreOp;
-use types::{ConnId, Epoch, Errno, Ino, Rank};
+use types::{ClientId, ConnId, Epoch, Errno, Ino, Rank};
 use wire::{
-    ChangeOp, Message, Op, PeerBody, PeerMessage, ReadOp, Replay, Request, SessionOp, TransferStep,
+    Answer, ChangeOp, JobOp, Message, Op, PeerBody, PeerMessage, ReadOp, Replay, Request,
+    SessionOp, TransferStep, UnusedNumbers,
 };
 
 use super::cluster::Cluster;
@@ -260,6 +261,53 @@ fn a_removed_file_is_purged_after_a_crash() {
     tree.crash(0);
     restarted(&mut tree);
     tree.until(|tree| tree.counted(0, "purged") == 1);
+}
+
+/// A crash interrupts a change of policy by the client that has `/open`: the journal has the next
+/// policy, and the rank's table has not. The next server is asked to release the subtree, perhaps
+/// after a look at the policy, and dies while its journal cannot be written. Returns the policy
+/// that is then in force.
+fn policy_after_release(looks: bool, answers: bool) -> String {
+    const FIRST: &str = "consistency: append_client_journal\ndurability: none\n";
+    let then = format!("{FIRST}interfere_policy: block\n");
+    let mut tree = Tree::new();
+    tree.checkpoint();
+    let (path, client, subtree) = (&b"/open"[..], ClientId(1), tree.open);
+    let policy = FIRST.as_bytes();
+    tree.monitor(Op::Job(JobOp::Decouple { path, client, policy })).unwrap();
+    tree.holds = |op| matches!(op, StoreOp::Put { .. });
+    let policy = then.as_bytes();
+    tree.ask_monitor(Op::Change(ChangeOp::SetPolicy { path, policy, client }));
+    tree.answer(Op::Session(SessionOp::Sync)).unwrap();
+    tree.crash(0);
+    restarted(&mut tree);
+    let ask = |tree: &mut Tree| match tree.answer(Op::Read(ReadOp::GetPolicy { dir: subtree })) {
+        Ok(Answer::Policy(policy)) => policy.policy,
+        other => panic!("{other:?} is no policy"),
+    };
+    let is_first = |policy: &str| policy.contains("interfere_policy: allow");
+    assert!(!looks || is_first(&ask(&mut tree)));
+    tree.holds = |op| matches!(op, StoreOp::Append { .. });
+    let release = Op::Job(JobOp::Release { subtree, unused: UnusedNumbers::default() });
+    let tid = tree.ask(1, release);
+    tree.pass(100);
+    assert!(!tree.is_answered(1, tid), "the journal lacks the policy in force");
+    if answers {
+        tree.let_go();
+        assert_eq!(tree.reply(1, tid).result, Ok(Answer::Done));
+    }
+    tree.crash(0);
+    restarted(&mut tree);
+    assert_eq!(walk(&mut tree, path), None);
+    ask(&mut tree)
+}
+
+#[test]
+fn a_released_subtree_stays_under_its_policy_after_a_change_that_a_crash_interrupted() {
+    for (looks, answers) in [(false, false), (false, true), (true, false), (true, true)] {
+        let policy = policy_after_release(looks, answers);
+        assert!(policy.contains("interfere_policy: allow"), "{looks} {answers}: {policy}");
+    }
 }
 
 #[test]
