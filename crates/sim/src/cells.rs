@@ -308,9 +308,7 @@ impl Cells {
         let found = job::cell_of(&policy);
         // A pending change of a dead client takes effect when its time comes.
         let world = &self.requests.world;
-        let waits = self.jobs[at]
-            .question
-            .is_some_and(|tid| world.is_asked(tid) && !world.monitor.answers.contains_key(&tid));
+        let waits = self.jobs[at].question.is_some_and(|tid| world.is_unanswered(tid));
         let job = &mut self.jobs[at];
         if owner == ClientId(0) {
             job.given_back();

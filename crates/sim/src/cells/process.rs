@@ -190,12 +190,15 @@ impl Cells {
             self.step(client)?;
         }
         let tid = self.requests.ask_monitor(what);
-        // Should the asker die, it may be carried out all the same.
-        self.job().question = Some(tid);
+        if self.requests.world.is_asked(tid) {
+            // Should the asker die, it may be carried out all the same.
+            self.job().question = Some(tid);
+        }
         loop {
             match self.requests.world.monitor.answers.remove(&tid) {
                 Some(answer) => {
-                    self.job().question = None;
+                    // If the monitor refused this question, an earlier one is still under way.
+                    self.job().question.take_if(|asked| *asked == tid);
                     return answer.map_err(|failure| Stop::Failed(failure.errno));
                 }
                 None if !self.requests.world.is_asked(tid) => {

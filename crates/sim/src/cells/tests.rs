@@ -5,8 +5,10 @@ use metastore::{
     DirRun, InodeRecord, RowValue, Rows, RunId, RunInfo, RunList, RunReader, run_name,
 };
 use objstore::{Expect, ObjectStore};
-use policy::{Cell, Mechanism};
-use types::{Attr, Cred, DirFragId, EntryName, Errno, Frag, Ino, RenameFlags, Seq, Timestamp};
+use policy::{Cell, Mechanism, Policy};
+use types::{
+    Attr, ClientId, Cred, DirFragId, EntryName, Errno, Frag, Ino, RenameFlags, Seq, Timestamp,
+};
 use wire::MergeFlags;
 
 use super::fault::{Fault, Fuse};
@@ -14,6 +16,7 @@ use super::job::journal_of;
 use super::ledger::Shown;
 use super::{Cells, Done, Stop};
 use crate::call::CallKind;
+use crate::world::Drive;
 
 /// A process that has decoupled the first subtree under a policy of this name.
 fn decoupled(seed: u64, cell: &str) -> Done<(Cells, usize)> {
@@ -137,6 +140,37 @@ fn a_weaker_policy_does_not_promise_the_objects_of_the_stronger_one() {
                 assert_eq!(done, Ok(()), "seed {seed:#x}, to {to}, {steps} steps");
             }
         }
+    }
+}
+
+/// The policy of a subtree is changed twice at once.
+fn changed_twice(seed: u64) -> Done<()> {
+    let mut cells = Cells::new(seed, false);
+    cells.requests.world.fail_store(0);
+    cells.boot()?;
+    let ask = |cells: &mut Cells, cell: &str| {
+        let path = cells.job().path.clone();
+        let policy = Policy::of_cell(cell_named(cell)).to_yaml();
+        cells.requests.ask_monitor(&CallKind::SetPolicy { path, policy, client: ClientId(0) })
+    };
+    let first = ask(&mut cells, "weak-local");
+    let second = ask(&mut cells, "weak-none");
+    let answers = &mut cells.requests.world.monitor.answers;
+    let refused = answers.remove(&second).map(|answer| answer.map_err(|failure| failure.errno));
+    assert_eq!(refused, Some(Err(Errno::Busy)), "seed {seed:#x}");
+    assert!(cells.requests.world.is_unanswered(first), "seed {seed:#x}");
+    cells.calm_down()?;
+    let answer = cells.requests.world.monitor.answers.remove(&first);
+    assert!(matches!(answer, Some(Ok(_))), "seed {seed:#x}: {answer:?}");
+    let third = ask(&mut cells, "weak-none");
+    assert!(cells.requests.world.is_unanswered(third), "seed {seed:#x}");
+    Ok(())
+}
+
+#[test]
+fn the_monitor_refuses_a_change_of_policy_while_another_one_is_under_way() {
+    for seed in 0..8 {
+        assert_eq!(changed_twice(seed), Ok(()), "seed {seed:#x}");
     }
 }
 

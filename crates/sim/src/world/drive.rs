@@ -400,10 +400,9 @@ pub(crate) trait Drive: Workload {
     /// the answers of the monitor.
     fn ask_monitor(&mut self, what: &CallKind) -> Tid {
         let world = self.world_mut();
-        let ready = world.servers[0].is_recovered();
-        let tid = world.next_question(ready);
+        let (tid, is_sent) = world.next_question(what);
         world.note(format_args!("mon    -> mds.0  {tid} {what:?}"));
-        if ready {
+        if is_sent {
             let request = Request::new(tid, Tid(0), Cred::root(), what.op());
             self.handle(0, MdsInput::FromMonitor(Message::Request(request)));
         }
