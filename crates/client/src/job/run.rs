@@ -419,13 +419,26 @@ impl JobRun {
     }
 
     fn after(&mut self, job: &mut SubtreeJob, now: Moment, term: Epoch) -> JobEffect {
-        if self.done.merge.is_some() && !self.again && is_restarted(self.term, term) {
+        if self.done.merge.is_some()
+            && !self.again
+            && is_restarted(self.term, term)
+            && self.may_be_undone(job)
+        {
             // The connection had to be made again, to a server that has nothing of earlier merges:
             // only now is that known.
             (self.again, self.term) = (true, term);
+            // The server may have deleted the object since.
+            job.persisted_globally = 0;
             return self.run(job, now);
         }
         self.keep_books(job)
+    }
+
+    /// Whether a restarted server may lack merged events. After Nonvolatile Apply the metadata
+    /// store has the events of this run, with those of the earlier journals; it may lack only
+    /// those of earlier runs.
+    fn may_be_undone(&self, job: &SubtreeJob) -> bool {
+        !self.composition.contains(Mechanism::NonvolatileApply) || job.may_have_lost()
     }
 
     fn keep_books(&mut self, job: &mut SubtreeJob) -> JobEffect {

@@ -310,6 +310,67 @@ fn a_merge_by_reference_deletes_the_object_of_the_whole_journal() {
     assert_eq!(place.objects.len(), 2);
 }
 
+/// Runs a composition at a server that is restarted during the first merge. Returns the log
+/// without the notes of mechanisms.
+fn run_over_a_restart(job: &mut SubtreeJob, text: &str) -> Vec<String> {
+    let mut run = JobRun::new(&composition(text), MergeFlags::default(), None);
+    let mut place = Place::default();
+    let mut input = JobInput::Start;
+    for moment in 1.. {
+        let is_merge = |line: &String| line.starts_with("merge");
+        input = match run.handle(job, Moment(moment), input) {
+            JobEffect::Done(result) => {
+                assert!(result.is_ok(), "{text}: {result:?}");
+                break;
+            }
+            JobEffect::Term if place.log.iter().any(is_merge) => JobInput::Term(Epoch(2)),
+            JobEffect::Term => JobInput::Term(Epoch(1)),
+            JobEffect::LocalJournals => JobInput::Journals(Ok(vec![earlier(None, None)])),
+            JobEffect::Mechanism(effect) => {
+                JobInput::Mechanism(place.effect(&run.material(job), effect))
+            }
+            JobEffect::Earlier(_, effect) => {
+                JobInput::Mechanism(place.effect(&run.material(job), effect))
+            }
+            _ => JobInput::Done(Ok(())),
+        };
+    }
+    let is_note = |line: &String| line.contains("Begun") || line.contains("Applied");
+    place.log.retain(|line| !is_note(line) && !line.contains("Ended"));
+    place.log
+}
+
+#[test]
+fn a_volatile_merge_is_repeated_at_a_restarted_server() {
+    let log = run_over_a_restart(&mut sync::tests::job("weak-none", 2), "volatile_apply");
+    assert_eq!(log, ["merge sent", "merge sent"]);
+}
+
+#[test]
+fn a_nonvolatile_merge_is_not_repeated_at_a_restarted_server() {
+    let log = run_over_a_restart(&mut sync::tests::job("weak-global", 2), "nonvolatile_apply");
+    assert_eq!(log, ["object from 0", "merge stored"]);
+}
+
+#[test]
+fn events_of_an_earlier_volatile_merge_are_repeated_after_a_nonvolatile_merge() {
+    let mut job = sync::tests::job("weak-local", 2);
+    // Of an earlier run, and durable by Local Persist only.
+    job.merged_in = Some(Epoch(1));
+    let log = run_over_a_restart(&mut job, "nonvolatile_apply");
+    assert_eq!(log.iter().filter(|line| line.starts_with("merge")).count(), 2);
+    assert_eq!(job.merged_in, Some(Epoch(2)));
+}
+
+#[test]
+fn a_repeated_persist_writes_the_whole_object() {
+    let mut job = sync::tests::job("weak-global", 2);
+    job.inner.blocks();
+    job.persisted_globally = job.inner.closed_blocks().len();
+    let log = run_over_a_restart(&mut job, "global_persist+volatile_apply");
+    assert_eq!(log, ["object from 1", "merge sent", "object from 0", "merge sent"]);
+}
+
 fn earlier(object: Option<&str>, sealed: Option<Sealed>) -> Earlier {
     let mut bytes = header().encode().to_vec();
     blocks(3).iter().for_each(|block| bytes.extend_from_slice(block));
