@@ -35,6 +35,14 @@ struct Position {
     seq: Seq,
 }
 
+/// An execution of a change by the server.
+#[derive(Clone, Copy, Debug)]
+struct Execution {
+    seq: Seq,
+    time: u64,
+    effect: PossibleEffect,
+}
+
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub struct Recorder {
@@ -46,7 +54,9 @@ pub struct Recorder {
     /// Those with one.
     calls: Vec<(Key, RecordedCall)>,
     /// When the server carried them out.
-    guesses: BTreeMap<Key, Vec<(Seq, PossibleEffect)>>,
+    guesses: BTreeMap<Key, Vec<Execution>>,
+    /// The last hint at an execution or a crash.
+    last_hint: u64,
     /// Which call a change is.
     changes: BTreeMap<Key, usize>,
     /// Changes that no client knows to be safe.
@@ -135,20 +145,30 @@ impl Recorder {
 
     /// The server carries something out. No more than a hint.
     pub(crate) fn applied(&mut self, key: Key, applied: &Applied, now: u64) {
-        let guess = PossibleEffect { hint: now, made: applied.ino, undone: false };
-        self.guesses.entry(key).or_default().push((applied.seq, guess));
+        let effect = PossibleEffect { hint: self.next_hint(now), made: applied.ino, undone: false };
+        let execution = Execution { seq: applied.seq, time: now, effect };
+        self.guesses.entry(key).or_default().push(execution);
+    }
+
+    /// A hint at what happens now. A server that was waiting for a directory executes many changes
+    /// at one time: with equal hints the search would try them in the order of their answers, and
+    /// the answer to the first may come last, after a crash.
+    fn next_hint(&mut self, now: u64) -> u64 {
+        self.last_hint = now.max(self.last_hint + 1);
+        self.last_hint
     }
 
     /// A new server recovered everything up to a position. No more than a hint.
     pub(crate) fn recovered(&mut self, last: Seq) {
-        for (seq, guess) in self.guesses.values_mut().flatten() {
-            guess.undone |= *seq > last;
+        for execution in self.guesses.values_mut().flatten() {
+            execution.effect.undone |= execution.seq > last;
         }
     }
 
     /// The server crashed.
     pub(crate) fn crashed(&mut self, now: u64) {
-        self.crashes.push(Crash { start: now, end: now, hint: now });
+        let hint = self.next_hint(now);
+        self.crashes.push(Crash { start: now, end: now, hint });
     }
 
     /// When the server crashed last.
@@ -195,8 +215,12 @@ impl Recorder {
         for (key, mut call) in last.calls.into_iter().chain(open) {
             let doubt = last.doubts.get(&key.0).copied().unwrap_or(0);
             call.doubt = call.doubt.max(doubt);
-            let guesses = last.guesses.get(&key).into_iter().flatten();
-            call.guesses = guesses.map(|(_, guess)| *guess).collect();
+            let executions = last.guesses.get(&key).map_or(&[][..], Vec::as_slice);
+            // The answer has the time of the execution that it reports.
+            if let Some(found) = executions.iter().find(|found| found.time == call.hint) {
+                call.hint = found.effect.hint;
+            }
+            call.guesses = executions.iter().map(|execution| execution.effect).collect();
             calls.push(call);
         }
         self.judged += calls.len() as u64;
@@ -308,3 +332,6 @@ fn places(tree: &Tree, regions: &[Region]) -> BTreeMap<Place, PlaceContent> {
     }
     found
 }
+
+#[cfg(test)]
+mod tests;
