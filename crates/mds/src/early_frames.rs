@@ -65,6 +65,11 @@ impl EarlyFrames {
         Some(taken)
     }
 
+    /// Whether a wanted frame waits.
+    pub(crate) fn is_any(&self, is_wanted: impl Fn(ConnId, &[u8]) -> bool) -> bool {
+        self.frames.iter().any(|(conn, frame)| is_wanted(*conn, frame))
+    }
+
     /// Forgets all frames of a connection.
     pub(crate) fn forget(&mut self, conn: ConnId) {
         let bytes = &mut self.bytes;

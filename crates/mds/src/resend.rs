@@ -10,8 +10,12 @@
 //! client resends the request without a position, like a new one. When the server cannot execute a
 //! change in its first order, it looks among the waiting requests for one that may be missing
 //! ([`awaited`]). It executes the earlier requests of that client, this request, and then the
-//! change, because no other client may see the namespace without an answered change. A change for
-//! which no such request helps comes behind the requests of all other clients (`Turn`).
+//! change, because no other client may see the namespace without an answered change.
+//!
+//! A change for which no such request helps is refused, and its client learns that the change is
+//! lost. The server does not execute such a change behind new requests, because these may have made
+//! another inode of the same name. For the same reason the server looks for no request if a client
+//! of the previous term did not return: the change may depend on a request of that client.
 
 mod awaited;
 
@@ -19,7 +23,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use awaited::may_enable;
 use namespace::Namespace;
-use types::{ClientId, ConnId, Errno, Ino, Moment, Seq};
+use types::{ClientId, ConnId, Errno, Ino, Moment, Seq, Timestamp};
 use wire::{Message, Op, Request, SessionOp};
 
 use crate::early_frames::EarlyFrames;
@@ -38,8 +42,6 @@ enum Turn {
     Sent,
     /// A request on which a late change may depend, and those of its client before it.
     Awaited,
-    /// Requests of clients without late changes.
-    Asked,
     /// Changes that could not be executed in their first order, and later ones of their clients.
     Late,
 }
@@ -59,6 +61,8 @@ pub(crate) struct Resend {
     late: VecDeque<(ClientId, Vec<u8>)>,
     /// The error of the last of them, until the server looks for the request that it needs.
     stuck: Option<Errno>,
+    /// All clients of the previous term returned, so each change that was executed comes again.
+    all_returned: bool,
     /// The server got the order to stop since.
     stop: bool,
     /// Directories were recovered whose place in the tree is not known yet.
@@ -132,8 +136,24 @@ impl Resend {
         request: &Request<'_>,
     ) -> bool {
         let is_late = || sessions.client(conn).is_none_or(|client| self.is_late(client));
-        let has_turn = || matches!(self.turn, Turn::Awaited | Turn::Asked) && !is_late();
+        let has_turn = || self.turn == Turn::Awaited && !is_late();
         self.busy && request.replay.is_none() && !has_turn()
+    }
+
+    /// Whether a client has resent changes left, which come before its new requests.
+    fn has_changes(&self, client: ClientId) -> bool {
+        self.late.iter().chain(&self.ordered).any(|(of, _)| *of == client)
+    }
+
+    /// Whether changes that are still to come were executed before a change that was first executed
+    /// at this time: a crash during their execution left them with later positions.
+    fn has_earlier(&self, time: Timestamp) -> bool {
+        let first = |frame: &[u8]| match decode(frame) {
+            Some(Message::Request(request)) => request.replay.map(|replay| replay.time),
+            Some(_) | None => None,
+        };
+        let before = |at: Timestamp| at != Timestamp(0) && at < time;
+        self.ordered.iter().any(|(_, frame)| first(frame).is_some_and(before))
     }
 
     /// The inodes of resent changes, and decoupled subtrees, without those that these changes
@@ -179,6 +199,12 @@ fn in_first_order(requests: &mut Vec<(Seq, ConnId, Vec<u8>)>) {
     }
     known.sort_by_key(|(seq, tid, ..)| (*seq, *tid));
     requests.extend(known.into_iter().map(|(seq, _, conn, frame)| (seq, conn, frame)));
+}
+
+/// Whether a change may depend on a request that waits.
+fn enables(frame: &[u8], change: &Op<'_>, errno: Errno) -> bool {
+    let Some(Message::Request(request)) = decode(frame) else { return false };
+    may_enable(&request.op, change, errno)
 }
 
 /// Whether a request reports open files or locks that a client has, from any rank.
@@ -289,6 +315,7 @@ impl ResendCx<'_> {
         if !is_complete {
             return None;
         }
+        self.resend.all_returned = self.sessions.all_returned();
         self.sessions.stop_waiting(self.now);
         Some(self.resend.wanted(self.tables.decoupled.keys().copied()))
     }
@@ -304,6 +331,7 @@ impl ResendCx<'_> {
             // A connection broke since, and took its resent changes with it.
             return false;
         }
+        self.resend.all_returned &= self.sessions.all_returned();
         assert!(!self.resend.busy, "resent changes are executed once");
         assert!(self.resend.late.is_empty(), "no change is late before the first is executed");
         *self.phase = Phase::Active;
@@ -319,22 +347,35 @@ impl ResendCx<'_> {
     }
 
     /// Whether a request that cannot be executed comes again later: it was answered before the
-    /// crash, so it may depend on a request of another client that missed its answer.
+    /// crash, so it may depend on a request of another client that missed its answer, or on a
+    /// resent change that got a later position since.
     pub(crate) fn comes_late(
         &mut self,
         client: ClientId,
         request: &Request<'_>,
         errno: Errno,
     ) -> bool {
-        let answered = request.replay.is_some_and(|replay| replay.seq != Seq(0));
-        let resend = &mut *self.resend;
-        let may = resend.busy && resend.turn == Turn::Sent && !self.early.is_empty();
-        if !may || !answered || request.is_async || client.0 == 0 {
+        let Some(replay) = request.replay.filter(|replay| replay.seq != Seq(0)) else {
+            return false;
+        };
+        let (resend, sessions) = (&mut *self.resend, &*self.sessions);
+        let is_sent = resend.turn == Turn::Sent;
+        let may = resend.busy && resend.turn != Turn::Awaited;
+        if !may || request.is_async || client.0 == 0 {
             return false;
         }
-        resend.stuck = Some(errno);
-        resend.late.push_back((client, Message::Request(request.clone()).to_frame()));
-        true
+        let is_free = |other| other != client && (is_sent || !resend.has_changes(other));
+        let is_awaited = resend.all_returned
+            && self.early.is_any(|conn, frame| {
+                sessions.client(conn).is_some_and(is_free) && enables(frame, &request.op, errno)
+            });
+        let is_late = is_awaited || (is_sent && resend.has_earlier(replay.time));
+        if is_late {
+            resend.turn = Turn::Sent;
+            resend.stuck = is_awaited.then_some(errno);
+            resend.late.push_back((client, Message::Request(request.clone()).to_frame()));
+        }
+        is_late
     }
 
     /// Takes a request out of the waiting ones on which the last late change may depend, behind
@@ -344,15 +385,9 @@ impl ResendCx<'_> {
         let (resend, sessions) = (&*self.resend, &*self.sessions);
         let (_, frame) = resend.late.back()?;
         let Some(Message::Request(change)) = decode(frame) else { return None };
-        // The changes of a client with a position come before its requests without one.
-        let has_changes = |client| {
-            let mut all = resend.late.iter().chain(&resend.ordered);
-            all.any(|(of, _)| *of == client)
-        };
         self.early.take_up_to(|conn, frame| {
-            let Some(Message::Request(request)) = decode(frame) else { return false };
-            may_enable(&request.op, &change.op, errno)
-                && sessions.client(conn).is_some_and(|client| !has_changes(client))
+            let is_free = |client| !resend.has_changes(client);
+            sessions.client(conn).is_some_and(is_free) && enables(frame, &change.op, errno)
         })
     }
 
@@ -383,34 +418,23 @@ impl ResendCx<'_> {
                         None => ResendNeed::Absent(client, frame),
                     });
                 }
-                None => {
-                    if let Some(frames) = self.next_turn() {
-                        return Some(ResendNeed::Frames(frames));
-                    }
-                }
+                None => self.next_turn(),
             }
         }
         let stops = !self.resend.busy && std::mem::take(&mut self.resend.stop);
         stops.then_some(ResendNeed::Stop)
     }
 
-    /// The turn's requests are done: begins the next turn. Returns its requests, if they do not
-    /// wait here.
-    fn next_turn(&mut self) -> Option<VecDeque<(ConnId, Vec<u8>)>> {
-        match self.resend.turn {
-            Turn::Sent if !self.resend.late.is_empty() => {
-                self.resend.turn = Turn::Asked;
-                return Some(self.early.take());
-            }
-            Turn::Asked => {
-                assert!(self.resend.ordered.is_empty(), "the resent changes are done");
-                self.resend.turn = Turn::Late;
-                self.resend.ordered = std::mem::take(&mut self.resend.late);
-            }
+    /// The turn's changes are done: begins the next turn.
+    fn next_turn(&mut self) {
+        let resend = &mut *self.resend;
+        if resend.turn == Turn::Sent && !resend.late.is_empty() {
+            resend.turn = Turn::Late;
+            resend.ordered = std::mem::take(&mut resend.late);
+        } else {
             // A step ends the turn of awaited requests before it takes the next change.
-            Turn::Sent | Turn::Awaited | Turn::Late => self.resend.busy = false,
+            resend.busy = false;
         }
-        None
     }
 
     /// The frames that waited until the server is active and the resent changes are done, if that

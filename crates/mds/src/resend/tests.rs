@@ -46,7 +46,7 @@ fn connect(mds: &mut Mds, client: u64, unsafe_requests: u64) {
 fn executing(changes: &[(u64, Request<'_>)]) -> Mds {
     let mut mds = reconnecting();
     mds.phase = Phase::Active;
-    mds.resend.busy = true;
+    (mds.resend.busy, mds.resend.all_returned) = (true, true);
     for (client, request) in changes {
         mds.resend.ordered.push_back((ClientId(*client), frame(request)));
     }
@@ -274,18 +274,18 @@ fn a_change_behind_a_late_one_of_its_client_is_late() {
 }
 
 #[test]
-fn late_changes_come_behind_the_requests_of_other_clients() {
-    let mut mds = executing(&[]);
+fn late_changes_come_behind_the_other_resent_changes_and_before_new_requests() {
+    let mut mds = executing(&[(2, resent(7, 2))]);
     mds.resend.late.push_back((ClientId(1), frame(&resent(5, 1))));
-    keep(&mut mds, 2, &change(8));
-    let asked = VecDeque::from([(ConnId(2), frame(&change(8)))]);
-    assert_eq!(ResendCx::of(&mut mds).step(), Some(ResendNeed::Frames(asked)));
-    assert_eq!(mds.resend.turn, Turn::Asked);
-    let late = frame(&resent(5, 1));
-    assert_eq!(ResendCx::of(&mut mds).step(), Some(ResendNeed::Absent(ClientId(1), late)));
+    keep(&mut mds, 3, &change(8));
+    for (client, request) in [(2, resent(7, 2)), (1, resent(5, 1))] {
+        let need = Some(ResendNeed::Absent(ClientId(client), frame(&request)));
+        assert_eq!(ResendCx::of(&mut mds).step(), need);
+    }
     assert_eq!(mds.resend.turn, Turn::Late);
     assert_eq!(ResendCx::of(&mut mds).step(), None);
     assert!(!mds.resend.is_busy());
+    assert_eq!(ResendCx::of(&mut mds).take_waiting(), [(ConnId(3), frame(&change(8)))]);
 }
 
 /// A request without a position that makes the name for which a resent change is refused.
@@ -342,6 +342,15 @@ fn a_late_change_awaits_no_request_behind_resent_changes_of_its_client() {
     let need = Some(ResendNeed::Frame(ConnId(2), frame(&resent(7, 3))));
     assert_eq!(ResendCx::of(&mut mds).step(), need);
     assert_eq!(mds.resend.turn, Turn::Sent);
+    // These are done, and the late change still lacks the name.
+    let need = Some(ResendNeed::Frame(ConnId(1), frame(&resent(5, 1))));
+    assert_eq!(ResendCx::of(&mut mds).step(), need);
+    assert_eq!(mds.resend.turn, Turn::Late);
+    assert!(ResendCx::of(&mut mds).comes_late(ClientId(1), &resent(5, 1), NOT_FOUND));
+    let awaited = [(ConnId(2), frame(&change(20))), (ConnId(2), frame(&missing(21)))];
+    let frames = Some(ResendNeed::Frames(VecDeque::from(awaited)));
+    assert_eq!(ResendCx::of(&mut mds).step(), frames);
+    assert_eq!(ResendCx::of(&mut mds).step(), need);
 }
 
 #[test]
@@ -380,10 +389,9 @@ fn a_request_waits_for_resent_changes_unless_it_is_its_turn() {
         ("nothing is resent", false, Turn::Sent, 1, change(5), false),
         ("a resent change", true, Turn::Sent, 1, resent(5, 1), false),
         ("a new request", true, Turn::Sent, 1, change(5), true),
-        ("of a client without late changes", true, Turn::Asked, 1, change(5), false),
-        ("of a client with late changes", true, Turn::Asked, 2, change(5), true),
-        ("of an unknown connection", true, Turn::Asked, 9, change(5), true),
         ("an awaited request", true, Turn::Awaited, 1, change(5), false),
+        ("of a client with late changes", true, Turn::Awaited, 2, change(5), true),
+        ("of an unknown connection", true, Turn::Awaited, 9, change(5), true),
         ("while late changes are executed", true, Turn::Late, 1, change(5), true),
     ];
     for (what, busy, turn, conn, request, waits) in cases {
@@ -397,30 +405,86 @@ fn a_request_waits_for_resent_changes_unless_it_is_its_turn() {
 }
 
 #[test]
-fn a_change_comes_late_if_it_was_answered_and_requests_of_others_wait() {
+fn a_change_comes_late_if_it_was_answered_and_may_depend_on_a_request_of_another_client() {
     let ahead = Request { is_async: true, ..resent(5, 1) };
+    let waits = |client| Some((client, missing(8)));
     let cases = [
-        ("answered", true, Turn::Sent, true, 1, resent(5, 1), true),
-        ("done", false, Turn::Sent, true, 1, resent(5, 1), false),
-        ("late already", true, Turn::Late, true, 1, resent(5, 1), false),
-        ("nothing waits", true, Turn::Sent, false, 1, resent(5, 1), false),
-        ("of the monitor", true, Turn::Sent, true, 0, resent(5, 1), false),
-        ("not answered", true, Turn::Sent, true, 1, resent(5, 0), false),
-        ("new", true, Turn::Sent, true, 1, change(5), false),
-        ("asynchronous", true, Turn::Sent, true, 1, ahead, false),
+        ("answered", true, Turn::Sent, waits(3), 1, resent(5, 1), true),
+        ("done", false, Turn::Sent, waits(3), 1, resent(5, 1), false),
+        ("late already", true, Turn::Late, waits(3), 1, resent(5, 1), true),
+        ("for an awaited request", true, Turn::Awaited, waits(3), 1, resent(5, 1), false),
+        ("nothing waits", true, Turn::Sent, None, 1, resent(5, 1), false),
+        ("its client waits", true, Turn::Sent, waits(1), 1, resent(5, 1), false),
+        ("another name", true, Turn::Sent, Some((3, change(8))), 1, resent(5, 1), false),
+        ("of the monitor", true, Turn::Sent, waits(3), 0, resent(5, 1), false),
+        ("not answered", true, Turn::Sent, waits(3), 1, resent(5, 0), false),
+        ("new", true, Turn::Sent, waits(3), 1, change(5), false),
+        ("asynchronous", true, Turn::Sent, waits(3), 1, ahead, false),
     ];
     for (what, busy, turn, waits, client, request, late) in cases {
-        let mut mds = executing(&[]);
-        (mds.resend.busy, mds.resend.turn) = (busy, turn);
-        if waits {
-            keep(&mut mds, 3, &change(8));
+        for all_returned in [true, false] {
+            let mut mds = executing(&[]);
+            (mds.resend.busy, mds.resend.turn) = (busy, turn);
+            mds.resend.all_returned = all_returned;
+            if let Some((client, request)) = &waits {
+                connect(&mut mds, *client, 0);
+                keep(&mut mds, *client, request);
+            }
+            let late = late && all_returned;
+            assert_eq!(
+                ResendCx::of(&mut mds).comes_late(ClientId(client), &request, NOT_FOUND),
+                late,
+                "{what}"
+            );
+            assert_eq!(mds.resend.late.len(), usize::from(late), "{what}");
+            mds.resend.validate(false);
         }
-        assert_eq!(
-            ResendCx::of(&mut mds).comes_late(ClientId(client), &request, NOT_FOUND),
-            late,
-            "{what}"
-        );
-        assert_eq!(mds.resend.late.len(), usize::from(late), "{what}");
+    }
+}
+
+#[test]
+fn a_change_comes_late_if_a_crash_left_earlier_ones_with_later_positions() {
+    let at = |request: Request<'static>, time| {
+        let replay = request.replay.map(|replay| Replay { time: Timestamp(time), ..replay });
+        Request { replay, ..request }
+    };
+    let cases = [
+        ("earlier", at(resent(6, 90), 4), Turn::Sent, true),
+        ("at one time", at(resent(6, 90), 5), Turn::Sent, false),
+        ("at an unknown time", resent(6, 90), Turn::Sent, false),
+        ("while late changes are executed", at(resent(6, 90), 4), Turn::Late, false),
+    ];
+    for (what, later, turn, late) in cases {
+        let mut mds = executing(&[(2, later)]);
+        mds.resend.turn = turn;
+        let request = at(resent(5, 1), 5);
+        let comes = ResendCx::of(&mut mds).comes_late(ClientId(1), &request, NOT_FOUND);
+        assert_eq!((comes, mds.resend.stuck), (late, None), "{what}");
+    }
+}
+
+#[test]
+fn all_clients_have_returned_unless_the_time_was_over_or_one_broke_off() {
+    for (now, returned, broken, expected) in [
+        (1000, true, false, true),
+        (2000, true, false, true),
+        (2000, false, false, false),
+        (2000, true, true, false),
+    ] {
+        let mut mds = reconnecting();
+        mds.clock = Clock { now: at(now), ..Clock::default() };
+        connect(&mut mds, 1, u64::from(!returned));
+        assert!(ResendCx::of(&mut mds).stop_waiting().is_some());
+        if broken {
+            // It connects again, and has not sent its changes yet.
+            mds.hello(
+                ConnId(2),
+                Hello { client: ClientId(1), epoch: Epoch(1), unsafe_requests: 1 },
+                &mut MdsEffects::default(),
+            );
+        }
+        assert!(ResendCx::of(&mut mds).become_active());
+        assert_eq!(mds.resend.all_returned, expected, "after {now} ms");
     }
 }
 

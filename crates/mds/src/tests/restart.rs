@@ -250,6 +250,51 @@ fn no_client_sees_the_time_before_a_resent_change_that_needs_another_request() {
 }
 
 #[test]
+fn a_resent_change_that_needs_a_lost_one_takes_no_new_inode_instead() {
+    let mut tree = Tree::new();
+    let dir = tree.dir;
+    (2..=4).for_each(|client| tree.connect(client));
+    for client in 1..=4 {
+        tree.ask(client, Op::Change(ChangeOp::Accessed { ino: dir, at: Timestamp(i64::MAX) }));
+    }
+    let new = wire::NewInode { mode: super::cluster::FILE, ..wire::NewInode::default() };
+    let create = |name| Op::Change(ChangeOp::Create { parent: dir, name, new });
+    let rename = |name, new_name, exchange| {
+        let flags = wire::RenameFlags { exchange, no_replace: false };
+        Op::Change(ChangeOp::Rename { parent: dir, name, new_parent: dir, new_name, flags })
+    };
+    let old = tree.file(dir, "b");
+    tree.answer(Op::Session(SessionOp::Sync)).unwrap();
+    tree.holds = |op| matches!(op, StoreOp::Append { .. });
+    tree.ask(4, create(b"a"));
+    let exchanged = tree.ask(1, rename(b"a", b"b", true));
+    let first = tree.reply(1, exchanged);
+    assert_eq!(first.result, Ok(wire::Answer::Done));
+    tree.crash(0);
+    tree.start(0);
+    tree.replies.clear();
+    // Client 4 does not return, so its create is lost. The rename of client 2 makes the same name.
+    (2..=3).for_each(|client| tree.connect_to(client, 0, Epoch(1), 0));
+    let renamed = tree.ask(2, rename(b"b", b"a", false));
+    let created = tree.ask(3, create(b"b"));
+    tree.connect_to(1, 0, Epoch(1), 1);
+    let replay = Some(Replay { seq: first.seq, time: first.time, ..Replay::default() });
+    let request = |tid, op| Request::new(tid, Tid(0), Cred::root(), op);
+    tree.send(1, 0, Request { replay, ..request(exchanged, rename(b"a", b"b", true)) });
+    let sync = request(Tid(999), Op::Session(SessionOp::Sync));
+    tree.send(1, 0, Request { replay: Some(Replay::default()), ..sync });
+    tree.pass(3000);
+    assert_eq!(tree.reply(2, renamed).result, Ok(wire::Answer::Done));
+    let Ok(wire::Answer::Attr(file)) = tree.reply(3, created).result else { panic!() };
+    let lost = tree.reply(1, exchanged).result.map_err(|failure| failure.errno);
+    assert_eq!(lost, Err(Errno::NotFound), "client 1 learns that its change is lost");
+    for (name, ino) in [(b"a", old), (b"b", file.ino)] {
+        let found = tree.answer(Op::Read(ReadOp::Lookup { parent: dir, name })).unwrap();
+        assert!(matches!(found, wire::Answer::Attr(attr) if attr.ino == ino), "{found:?}");
+    }
+}
+
+#[test]
 fn a_removed_file_is_purged_after_a_crash() {
     let mut tree = Tree::new();
     let (dir, ino) = (tree.dir, tree.file);
