@@ -15,7 +15,7 @@ use crate::balance::BalanceCx;
 use crate::caps::CapsCx;
 use crate::checkpoint::CheckpointCx;
 use crate::damage::is_damage;
-use crate::fetch::{Came, FetchCx, Waiter, Woken, decode};
+use crate::fetch::{Came, FetchCx, Need, Waiter, Woken, decode};
 use crate::merge::{MergeCx, MergeEnd, MergeNeed, MergeThen, Merged};
 use crate::op::{Release, SubtreeCx, change_stored, drop_change, next_policy_stores};
 use crate::recover::RecoveryInput;
@@ -206,6 +206,10 @@ impl Mds {
                 }
                 Some(MergeNeed::Directory(dir)) => {
                     return FetchCx::of(self).wait_for_whole(dir, Waiter::Merge, effects);
+                }
+                Some(MergeNeed::Names(dir, names)) => {
+                    let need = Need::Names(names);
+                    return FetchCx::of(self).wait_for(dir, need, Waiter::Merge, effects);
                 }
                 Some(MergeNeed::Inode { subtree, ino }) => {
                     // The root of a released subtree may have to be searched itself.

@@ -3,12 +3,23 @@
 //! Invariant: a dirty directory is in the queue of those, unless it is withheld.
 
 use metastore::DirTouch;
-use types::{EntryName, Ino, Map, Seq, Set, name_hash};
+use types::{EntryName, FileType, Ino, Map, Seq, Set, name_hash};
 
 use crate::dir::{Counted, Dir};
 use crate::dirty::Dirty;
 use crate::inode::HashedName;
 use crate::page::{Dentry, Target};
+
+/// The entry that a merged file displaces when it takes a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Displaces {
+    /// Nothing, or a file with one name.
+    AtMostFile,
+    /// A directory, or one name of several.
+    More,
+    /// The metadata store must be asked.
+    Unknown,
+}
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -240,14 +251,34 @@ impl DirTable {
         links.is_some_and(|links| links.withheld && !links.complete).then_some(Ino::LINKS)
     }
 
-    /// Whether it is known that a directory does not have a name. `is_new` as for
+    /// The entry that a merged file displaces when it takes a name. `is_new` as for
     /// [`Needs::in_merge`](crate::Needs::in_merge).
     #[must_use]
-    pub fn is_vacant(&self, entry: EntryName<'_>, is_new: impl Fn(Ino) -> bool) -> bool {
+    pub fn displaced_by_file(
+        &self,
+        entry: EntryName<'_>,
+        is_new: impl Fn(Ino) -> bool,
+    ) -> Displaces {
         let EntryName { dir, name } = entry;
         let known = self.all.get(&dir);
-        let all_known = is_new(dir) || known.is_some_and(|dir| dir.complete);
-        all_known && known.is_none_or(|dir| dir.find(name).is_none())
+        match known.and_then(|dir| dir.find_any(name_hash(name), name)) {
+            Some(dentry) if dentry.is_tombstone() => Displaces::AtMostFile,
+            Some(dentry) if dentry.is_remote() || dentry.file_type() == FileType::Directory => {
+                Displaces::More
+            }
+            Some(_) => Displaces::AtMostFile,
+            None if is_new(dir) || known.is_some_and(|dir| dir.complete) => Displaces::AtMostFile,
+            None => Displaces::Unknown,
+        }
+    }
+
+    /// Whether a merged file displaces at most a file with one name, whatever its name in this
+    /// directory. May be false where that holds.
+    #[must_use]
+    pub fn has_plain_files_only(&self, dir: Ino, is_new: impl Fn(Ino) -> bool) -> bool {
+        let known = self.all.get(&dir);
+        let is_whole = is_new(dir) || known.is_some_and(|dir| dir.complete);
+        is_whole && known.is_none_or(|dir| dir.subdirs == 0) && !self.has_links()
     }
 
     /// The directories of a subtree that are in memory, its root first.

@@ -61,7 +61,7 @@ use types::{Errno, FileType, Ino, Seq, Stripe, Timestamp, name_hash};
 
 pub use apply::{ApplyOutcome, Mode};
 pub use batch::CreateBatch;
-pub use dir_table::DirTable;
+pub use dir_table::{DirTable, Displaces};
 pub use extra::Extra;
 pub use flush::Capture;
 pub use handover::{DetachedSubtree, Handover};

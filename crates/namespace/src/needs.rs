@@ -7,6 +7,7 @@ use types::{EntryName, FileType, Ino, Seq, name_hash};
 
 use crate::inode::REPLAYED;
 use crate::load::is_hidden;
+use crate::page::Dentry;
 use crate::tree::InodeTree;
 
 /// See the module documentation.
@@ -97,9 +98,9 @@ impl Needs<'_> {
 
     /// As [`Needs::of`], for an event of another journal. If the event replaces a directory
     /// by a directory, the names of the old one must be in memory to be taken over; if it removes
-    /// one, to prove that there are none; and if names are lost with a directory while inodes have
-    /// several, all names must be in memory to be counted off. `is_new` is true for directories
-    /// that the journal made itself: all their names come from it.
+    /// one, to prove that there are none; and if names are lost with a directory, all names below
+    /// it, because their files go with them. `is_new` is true for directories that the journal made
+    /// itself: all their names come from it.
     #[must_use]
     pub fn in_merge(self, event: &Event<'_>, is_new: impl Fn(Ino) -> bool) -> Option<Ino> {
         let (parent, name, winner, takes_over) = match *event {
@@ -111,8 +112,13 @@ impl Needs<'_> {
             Event::Rmdir { parent, name, .. } => (parent, name, Ino(0), false),
             Event::Link { parent, name, ino, home, .. } if self.is_gone(ino, home) => {
                 let links = self.home_needed(ino, Ino::LINKS);
-                return links.or_else(|| self.name_needed(parent, name));
+                let name_needed = || self.name_needed(parent, name);
+                let place = EntryName::new(parent, name);
+                return links
+                    .or_else(name_needed)
+                    .or_else(|| self.tree_needed(self.tree.dirs.dentry(place)?.ino, &is_new));
             }
+            Event::Link { parent, name, ino, .. } => (parent, name, ino, false),
             Event::SetAttr { ino, home, .. }
             | Event::SetXattr { ino, home, .. }
             | Event::SetData { ino, home, .. }
@@ -120,8 +126,7 @@ impl Needs<'_> {
             {
                 return None;
             }
-            Event::Link { .. }
-            | Event::Unlink { .. }
+            Event::Unlink { .. }
             | Event::SetData { .. }
             | Event::SetPolicy { .. }
             | Event::Session { .. }
@@ -133,17 +138,24 @@ impl Needs<'_> {
         };
         let loser = self.tree.dirs.get(parent).and_then(|dir| dir.find(name));
         if loser.is_some_and(|loser| is_new(loser.ino)) {
-            return if takes_over { None } else { self.of(event) };
+            let lost = || self.tree_needed(loser?.ino, &is_new);
+            return if takes_over { None } else { self.of(event).or_else(lost) };
         }
         let name_needed = || self.name_needed(parent, name).filter(|_| !is_new(parent));
         self.of(event).or_else(name_needed).or_else(|| {
             let loser = loser
                 .filter(|loser| loser.ino != winner && self.tree.inodes.is_dir(loser.ino))?
                 .ino;
-            let removed = winner == Ino(0) && !self.tree.dirs.is_complete(loser);
-            (if takes_over { self.adoption_needed(loser, winner) } else { None })
-                .or(removed.then_some(loser))
-                .or_else(|| self.tree_needed(loser, &is_new).filter(|_| self.tree.dirs.has_links()))
+            if takes_over {
+                return self
+                    .adoption_needed(loser, winner)
+                    .or_else(|| self.lost_tree_needed(loser, winner, &is_new));
+            }
+            if winner == Ino(0) {
+                // The directory stays if it has names.
+                return (!self.tree.dirs.is_complete(loser)).then_some(loser);
+            }
+            self.tree_needed(loser, &is_new)
         })
     }
 
@@ -155,9 +167,38 @@ impl Needs<'_> {
         !self.tree.inodes.knows(ino) && !self.tree.inodes.knows(home) && !is_hidden(home)
     }
 
-    /// A directory of a tree that is incomplete in memory.
+    /// A directory that is incomplete in memory and is lost when a directory takes over the names
+    /// of another: it is below a directory whose name the winner gives to a file.
+    fn lost_tree_needed(
+        self,
+        loser: Ino,
+        winner: Ino,
+        is_new: impl Fn(Ino) -> bool,
+    ) -> Option<Ino> {
+        let is_dir = |dentry: Dentry| dentry.file_type() == FileType::Directory;
+        let mut pairs = vec![(loser, winner)];
+        while let Some((loser, winner)) = pairs.pop() {
+            let (lost, own) = (self.tree.dirs.get(loser)?, self.tree.dirs.get(winner)?);
+            for (name, dentry) in lost.list(None).filter(|(_, dentry)| is_dir(*dentry)) {
+                match own.find(name) {
+                    Some(own) if own.ino == dentry.ino => {}
+                    Some(own) if is_dir(own) => pairs.push((dentry.ino, own.ino)),
+                    Some(_) => {
+                        if let Some(dir) = self.tree_needed(dentry.ino, &is_new) {
+                            return Some(dir);
+                        }
+                    }
+                    None => {}
+                }
+            }
+        }
+        None
+    }
+
+    /// A directory of a tree that is incomplete in memory. The tree of a file has none.
     fn tree_needed(self, root: Ino, is_new: impl Fn(Ino) -> bool) -> Option<Ino> {
         let mut todo = vec![root];
+        todo.retain(|root| self.tree.inodes.is_dir(*root));
         while let Some(ino) = todo.pop() {
             let dir = self.tree.dirs.get(ino);
             if !is_new(ino) && dir.is_none_or(|dir| !dir.complete) {

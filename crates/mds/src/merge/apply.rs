@@ -2,14 +2,20 @@
 //!
 //! Creates are applied in batches, because then their cache misses overlap; all other events one by
 //! one. The order of the journal is always kept.
+//!
+//! Invariant: everything that an event displaces is in memory, because the objects of a displaced
+//! file are deleted, and the files below a displaced directory go with it.
 
-use journal::{Block, BlockReader, Event, EventKind, JournalError, Loss};
-use namespace::{ApplyOutcome, CreateBatch, Mode, Refusal};
+use journal::{Block, BlockReader, Create, Event, EventKind, JournalError, Loss};
+use namespace::{ApplyOutcome, CreateBatch, Displaces, Mode, Refusal};
 use types::{EntryName, Errno, FileType, Ino, Origin, Path, Seq};
 use wire::{MergeReport, MergeSample, SampleKind};
 
 use super::step::Slice;
 use super::{Merge, MergeCx, SAMPLES_MAX, check};
+
+/// Names of one directory that one request to the store looks up.
+const NAMES_MAX: usize = 4096;
 
 impl MergeCx<'_> {
     pub(super) fn apply_slice(&mut self, merge: &mut Merge) -> Result<Slice, JournalError> {
@@ -58,8 +64,8 @@ impl MergeCx<'_> {
         if !merge.flags.dry_run && !self.namespace.is_complete(Ino::LINKS) {
             return Ok(Slice::Cold(Ino::LINKS));
         }
-        // Where inodes have several names, a directory that loses its place takes some with it.
-        let careful = self.namespace.dirs().has_links();
+        // A directory in which a create displaces at most a file, until an event may change that.
+        let mut plain = None;
         while merge.offset < bytes.len() {
             let (block, next) = Block::read(bytes, merge.offset)?;
             assert!(next > merge.offset, "a block has a length");
@@ -71,11 +77,19 @@ impl MergeCx<'_> {
                 }
                 let (seq, event) = if let Some((seq, _, create)) = events.next_create()? {
                     let blind = blind && merge.left_out.front() != Some(&seq);
-                    let is_new = |dir| merge.new_dirs.contains(&dir);
-                    let entry = EntryName::new(create.parent, create.name);
-                    let vacant = || self.namespace.dirs().is_vacant(entry, is_new);
-                    let blind = blind && !may_meet_directory(merge, &create);
-                    if seq > done && blind && (!careful || vacant()) {
+                    let blind = blind && seq > done && !may_meet_directory(merge, &create);
+                    let dir = create.parent;
+                    let displaces = if !blind || plain == Some(dir) {
+                        Displaces::AtMostFile
+                    } else {
+                        self.displaced_by(merge, &create, &mut plain)
+                    };
+                    if blind && displaces == Displaces::Unknown {
+                        let mut names = vec![create.name.to_vec()];
+                        self.unknown_names(dir, block.events_from(&events.mark()), &mut names);
+                        return Ok(Slice::Unknown(dir, names));
+                    }
+                    if blind && displaces == Displaces::AtMostFile {
                         batch.push(merge.seq, &create);
                         if batch.is_full() {
                             self.merge_creates(merge, batch);
@@ -97,6 +111,7 @@ impl MergeCx<'_> {
                 }
                 if let Some(event) = event {
                     self.merge_creates(merge, batch);
+                    plain = None;
                     if let Some(dir) = self.merge_event(merge, seq, &event) {
                         return Ok(Slice::Cold(dir));
                     }
@@ -115,6 +130,42 @@ impl MergeCx<'_> {
             merge.skip = 0;
         }
         Ok(Slice::Done)
+    }
+
+    /// The entry that a create displaces, as far as memory knows; `plain` becomes its directory if
+    /// no name in there is of more than a file. The objects of a displaced file are deleted, so the
+    /// file must be known.
+    fn displaced_by(
+        &self,
+        merge: &Merge,
+        create: &Create<'_>,
+        plain: &mut Option<Ino>,
+    ) -> Displaces {
+        let is_new = |dir| merge.new_dirs.contains(&dir);
+        let dirs = self.namespace.dirs();
+        if dirs.has_plain_files_only(create.parent, is_new) {
+            *plain = Some(create.parent);
+            return Displaces::AtMostFile;
+        }
+        if !self.namespace.knows(create.parent) {
+            // The directory is gone, and the create is rejected. The store may still have names of
+            // the directory, which must not come back.
+            return Displaces::AtMostFile;
+        }
+        dirs.displaced_by_file(EntryName::new(create.parent, create.name), is_new)
+    }
+
+    /// Adds the unknown names that the next creates in a directory take: one request to the store
+    /// looks all of them up.
+    fn unknown_names(&self, dir: Ino, mut events: BlockReader<'_>, names: &mut Vec<Vec<u8>>) {
+        while names.len() < NAMES_MAX
+            && let Ok(Some((_, _, create))) = events.next_create()
+            && create.parent == dir
+        {
+            if !self.namespace.dirs().knows_name(dir, create.name) {
+                names.push(create.name.to_vec());
+            }
+        }
     }
 
     /// Events that are applied from now on belong to the next record in the journal.
@@ -324,7 +375,7 @@ fn events_of<'a>(block: &Block<'a>, merge: &mut Merge) -> Result<BlockReader<'a>
 }
 
 /// Whether a new directory may take the place of one, and take over its names.
-fn may_meet_directory(merge: &Merge, create: &journal::Create<'_>) -> bool {
+fn may_meet_directory(merge: &Merge, create: &Create<'_>) -> bool {
     create.file_type() == FileType::Directory && !merge.new_dirs.contains(&create.parent)
 }
 

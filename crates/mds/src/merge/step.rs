@@ -19,6 +19,8 @@ pub(crate) enum MergeNeed {
     Forgotten(Ino),
     /// A directory.
     Directory(Ino),
+    /// Some names of a directory.
+    Names(Ino, Vec<Vec<u8>>),
     /// An inode of the subtree, wherever it is.
     Inode { subtree: Ino, ino: Ino },
     /// The metadata store must have a subtree.
@@ -58,6 +60,7 @@ pub(super) enum Slice {
     More,
     Done,
     Cold(Ino),
+    Unknown(Ino, Vec<Vec<u8>>),
 }
 
 impl MergeCx<'_> {
@@ -160,6 +163,10 @@ impl MergeCx<'_> {
             Ok(Slice::Cold(dir)) => {
                 self.merges.waiting = true;
                 Some(MergeNeed::Directory(dir))
+            }
+            Ok(Slice::Unknown(dir, names)) => {
+                self.merges.waiting = true;
+                Some(MergeNeed::Names(dir, names))
             }
             Ok(Slice::Done) => {
                 self.note_whole(&merge);

@@ -1,11 +1,12 @@
+use metastore::request::{Condition, StoreOp};
 use types::{ClientId, Cred, Errno, Ino, InoRange, Seq, Tid};
 use wire::{
-    AdminOp, Answer, ChangeOp, Decoupled, JobOp, MergeFlags, MergeReport, Message, Op, ReadOp,
-    Request, SessionOp, UnusedNumbers,
+    AdminOp, Answer, ChangeOp, Decoupled, JobOp, MergeFlags, MergeReport, Message, NewInode, Op,
+    ReadOp, Request, SessionOp, UnusedNumbers,
 };
 
 use crate::MdsInput;
-use crate::tests::cluster::Notice;
+use crate::tests::cluster::{FILE, Notice};
 use crate::tests::fixture::{NOTHING, Tree};
 use crate::tests::transcripts::journal_of;
 
@@ -506,4 +507,73 @@ fn a_merge_whose_connection_ends_is_dropped() {
     assert!(tree.mds(0).is_merging());
     tree.disconnect(1);
     assert!(!tree.mds(0).is_merging());
+}
+
+/// Makes a file with content in a data object, and returns the prefix of its objects.
+fn stored_file(tree: &mut Tree, parent: Ino, name: &str) -> String {
+    let new = NewInode { mode: FILE, size: 10, ..NewInode::default() };
+    let op = Op::Change(ChangeOp::Create { parent, name: name.as_bytes(), new });
+    let Ok(Answer::Attr(attr)) = tree.answer(op) else { panic!("no file") };
+    let prefix = metastore::data_prefix(attr.ino, attr.stripe.pool());
+    let (data, condition) = (b"0123456789".to_vec(), Condition::Any);
+    tree.store.execute(StoreOp::Put { object: format!("{prefix}0"), data, condition });
+    prefix
+}
+
+/// The next server has nothing of the tree in memory, and client 1 still has the subtree.
+fn forget(tree: &mut Tree) {
+    tree.checkpoint();
+    tree.crash(0);
+    tree.start(0);
+    tree.connect(1);
+    tree.until(|tree| tree.mds(0).is_active());
+}
+
+/// Waits until the objects of a file are gone, which takes a checkpoint.
+fn wait_for_purge(tree: &mut Tree, prefix: &str) {
+    tree.checkpoint();
+    tree.until(|tree| tree.store.names(prefix).is_empty());
+}
+
+#[test]
+fn the_content_of_a_file_goes_that_a_merge_replaces_outside_of_memory() {
+    let (mut tree, given) = decoupled(ALLOWS);
+    let sub = tree.sub;
+    let (kept, lost) = (stored_file(&mut tree, sub, "b"), stored_file(&mut tree, sub, "a"));
+    forget(&mut tree);
+    assert!(!tree.mds(0).namespace().is_complete(sub));
+    let bytes = files(&tree, &given, &["a", "c"]);
+    let report = merge(&mut tree, &bytes, PLAIN).unwrap();
+    assert_eq!((report.created, report.replaced), (2, 1));
+    wait_for_purge(&mut tree, &lost);
+    assert_eq!(tree.store.names(&kept).len(), 1);
+    assert_eq!(tree.names(sub), ["a", "b", "c"]);
+}
+
+#[test]
+fn the_content_below_a_directory_goes_that_a_merge_replaces_outside_of_memory() {
+    let (mut tree, given) = decoupled(ALLOWS);
+    let sub = tree.sub;
+    let outer = tree.dir(sub, "a");
+    let inner = tree.dir(outer, "inner");
+    let lost = stored_file(&mut tree, inner, "x");
+    forget(&mut tree);
+    // The directory itself is in memory, and the names in the inner one are not.
+    assert_eq!(tree.lookup(sub, "a"), Ok(outer));
+    assert!(!tree.mds(0).namespace().is_complete(inner));
+    let bytes = files(&tree, &given, &["a"]);
+    assert_eq!(merge(&mut tree, &bytes, PLAIN).unwrap().replaced, 1);
+    wait_for_purge(&mut tree, &lost);
+}
+
+#[test]
+fn a_merge_into_a_large_directory_looks_up_its_names_at_once() {
+    let (mut tree, given) = decoupled(ALLOWS);
+    let sub = tree.sub;
+    tree.file(sub, "a");
+    forget(&mut tree);
+    let before = tree.counted(0, "cold_lookups");
+    let bytes = files(&tree, &given, &["a", "b", "c"]);
+    merge(&mut tree, &bytes, PLAIN).unwrap();
+    assert_eq!(tree.counted(0, "cold_lookups") - before, 1);
 }
