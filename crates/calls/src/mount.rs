@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use cudele::{
-    Attr, Cluster, Errno, Error, FileType, Ino, Locator, Path, RenameFlags, Result, XattrFlags,
+    Attr, Cluster, Errno, Error, FileType, Ino, Locator, Path, RenameFlags, Result, WantsExclusive,
+    XattrFlags,
 };
 use posix::{Caller, FileSystem, NewNode};
 use types::{Cred, EntryName};
-use vfs::Vfs;
+use vfs::{Vfs, VfsOptions};
 
 use crate::failure::about;
 use crate::place::{Follow, Place};
@@ -60,7 +61,10 @@ impl Mount {
         let cred = fs.cred();
         let pid = rustix::process::getpid().as_raw_pid().cast_unsigned();
         let caller = Caller { uid: cred.uid, gid: cred.gid, pid };
-        let vfs = Arc::new(Vfs::new(fs, &Path::root(), vfs::VfsOptions::default())?);
+        // No process stays behind to send the changes of a program that ends without a sync, so
+        // the policy has to ask for it.
+        let options = VfsOptions { ahead: WantsExclusive::AsPolicySays, ..VfsOptions::default() };
+        let vfs = Arc::new(Vfs::new(fs, &Path::root(), options)?);
         // There is no kernel that would have to forget anything.
         vfs.clone().start(Box::new(drop))?;
         let (uses, subtrees) = (AtomicUsize::new(0), RwLock::default());

@@ -9,9 +9,9 @@ use crate::{Fs, ranks};
 impl Fs {
     /// Takes directories in which it makes changes for itself from now on, if no other client uses
     /// them: the client answers changes there at once, and sends them to the server some
-    /// milliseconds later, or when another client looks (`ack: async`, `nowsync`). Changes that the
-    /// server does not know yet are lost with this process; [`Fs::sync`] waits for them, and
-    /// returns the error of a rejected one.
+    /// milliseconds later, or when another client looks (as a mount without `wsync` does). Changes
+    /// that the server does not know yet are lost with this process; [`Fs::sync`] waits for them,
+    /// and returns the error of a rejected one.
     ///
     /// Without effect before [`Fs::listen`]: a client that receives no recalls cannot have a
     /// directory to itself.

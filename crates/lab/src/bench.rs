@@ -33,6 +33,7 @@ mod policies;
 mod policy_change;
 mod predict;
 mod probe;
+mod programs;
 mod readdir;
 mod recovery;
 mod segments;
@@ -87,17 +88,20 @@ pub(crate) struct Args {
     /// Directory tree with representative names and attributes
     #[arg(long, value_name = "DIR", default_value = "/usr/share")]
     names: PathBuf,
-    /// Archive that `fuse` and `untar` unpack [default: a part of this machine's files, packed for
-    /// it]
+    /// Archive that `fuse`, `untar` and `programs` unpack [default: a part of this machine's files,
+    /// packed for it]
     #[arg(long, value_name = "FILE")]
     archive: Option<PathBuf>,
     /// Configuration of a Ceph cluster with a file system that is measured in the same run: by
-    /// `creates`, `interference`, `knee`, `mechanisms`, `readdir`, `segments`, `untar`
+    /// `creates`, `interference`, `knee`, `mechanisms`, `programs`, `readdir`, `segments`, `untar`
     #[arg(long, value_name = "FILE")]
     cephfs: Option<PathBuf>,
-    /// The program of JuiceFS: `untar` measures a volume of it in the same run
+    /// The program of JuiceFS: `untar` and `programs` measure a volume of it in the same run
     #[arg(long, value_name = "FILE")]
     juicefs: Option<PathBuf>,
+    /// The program of SeaweedFS: `programs` measures its mount in the same run
+    #[arg(long, value_name = "FILE")]
+    seaweedfs: Option<PathBuf>,
     /// Be a client process of an experiment
     #[arg(long, hide = true)]
     worker: bool,
@@ -149,6 +153,8 @@ enum Name {
     Branch,
     /// A source tree unpacked, configured, compiled and removed (Fig 2)
     Untar,
+    /// Programs that people run, in memory, on the disk, on the mount, decoupled and on peers
+    Programs,
     /// Ranks that write checkpoints, each its own files or all one file (U-07)
     Checkpoint,
     /// A file written and read in order, with and without checksums of its content
@@ -210,6 +216,7 @@ impl Name {
             Self::Readdir => experiments.push(readdir::run),
             Self::Branch => experiments.push(branch::run),
             Self::Untar => experiments.push(untar::run),
+            Self::Programs => experiments.push(programs::run),
             Self::Checkpoint => experiments.push(checkpoint::run),
             Self::Checksums => experiments.push(checksums::run),
             Self::Workflow => experiments.push(workflow::run),
@@ -292,6 +299,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         archive: args.archive.clone(),
         cephfs: args.cephfs.clone(),
         juicefs: args.juicefs.clone(),
+        seaweedfs: args.seaweedfs.clone(),
         ..Lab::new(place(context)?, interrupts()?)
     };
     let stores: Vec<Option<String>> = args.store.iter().cloned().map(Some).collect();

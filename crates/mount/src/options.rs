@@ -30,10 +30,10 @@ pub struct MountOptions {
     /// `timeout=SECONDS`, `soft` (the default) or `hard`: the time that a program waits for an
     /// absent metadata server before it gets `EIO`; with `hard`, or 0 seconds, for ever.
     pub timeout: Option<Duration>,
-    /// `wsync`, `nowsync` or, by default, neither: whether changes in directories that no other
-    /// client uses return before the metadata server answers: never (`Some(false)`), unless the
-    /// policy forbids it (`ack: safe`), or if the policy asks for it (`ack: async`; `None`).
-    pub exclusive: Option<bool>,
+    /// `wsync`, or `nowsync` (the default, as in CephFS since Linux 5.17): whether changes in
+    /// directories that no other client uses wait for the answer of the metadata server. Where the
+    /// policy has `ack: safe`, changes wait in either case.
+    pub synchronous: bool,
     /// `threads=N`: requests that are answered at the same time.
     pub threads: usize,
     /// `remount`: a mount in use gets other flags.
@@ -51,7 +51,7 @@ impl Default for MountOptions {
             valid: Duration::ZERO,
             atime: Atime::default(),
             timeout: Some(TIMEOUT),
-            exclusive: None,
+            synchronous: false,
             threads: 4,
             remount: false,
         }
@@ -82,8 +82,8 @@ impl MountOptions {
             "noatime" => self.atime = Atime::Never,
             "atime" | "relatime" => self.atime = Atime::Relative,
             "strictatime" => self.atime = Atime::Always,
-            "wsync" => self.exclusive = Some(false),
-            "nowsync" => self.exclusive = Some(true),
+            "wsync" => self.synchronous = true,
+            "nowsync" => self.synchronous = false,
             "threads" => {
                 let threads = value.parse().ok().filter(|threads| (1..=64).contains(threads));
                 self.threads = threads.ok_or_else(|| senseless(option, "a number from 1 to 64"))?;

@@ -54,7 +54,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use cudele::{Completion, Fs, Ino, Path, Policy, Result, Subtree};
+use cudele::{Completion, Fs, Ino, Path, Policy, Result, Subtree, WantsExclusive};
 use posix::Atime;
 use types::Cred;
 
@@ -79,6 +79,9 @@ pub struct VfsOptions {
     pub read_only: bool,
     /// Which reads change the time of a file's last access.
     pub atime: Atime,
+    /// Whether changes in directories that no other client uses return before the server knows
+    /// them ([`Fs::take_exclusive`]). The default is that they do not.
+    pub ahead: WantsExclusive,
 }
 
 /// See the crate documentation.
@@ -106,6 +109,7 @@ impl Vfs {
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `EACCES` about the path.
     pub fn new(fs: Arc<Fs>, root: &Path, options: VfsOptions) -> Result<Self> {
+        fs.take_exclusive(options.ahead)?;
         Ok(Self {
             trees: Trees::new(fs, root, options)?,
             write_back: WriteBack::default(),

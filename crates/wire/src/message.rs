@@ -65,7 +65,7 @@ pub enum WantsExclusive {
     Never,
     /// Where the policy says that changes may be answered so early (`ack: async`).
     AsPolicySays,
-    /// Also where the policy does not say that they may not (`nowsync`).
+    /// Also where the policy does not say that they may not (`nowsync`, the default of a mount).
     Always,
 }
 

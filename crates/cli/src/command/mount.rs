@@ -103,14 +103,10 @@ pub(crate) fn here(
     cluster.watch_contact(move |news| Log::of("mount").line(format_args!("{place}: {news}")));
     let fs = cluster.mount()?;
     fs.set_patience(options.timeout);
-    fs.take_exclusive(match options.exclusive {
-        Some(true) => WantsExclusive::Always,
-        Some(false) => WantsExclusive::Never,
-        None => WantsExclusive::AsPolicySays,
-    })?;
     let root = cudele::Path::parse(root.as_bytes())?;
     let MountOptions { valid, read_only, atime, .. } = *options;
-    let settings = vfs::VfsOptions { valid, read_only, atime };
+    let ahead = if options.synchronous { WantsExclusive::Never } else { WantsExclusive::Always };
+    let settings = vfs::VfsOptions { valid, read_only, atime, ahead };
     let source = format!("cudele:{root}");
     let vfs = Arc::new(Vfs::new(fs, &root, settings)?);
     mount::mount(vfs, at, &source, options)

@@ -13,14 +13,14 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use clap::{Args as ClapArgs, ValueEnum};
-use cudele::{Completion, Errno, Error, Ino, Mechanism, Path, Policy, Result};
+use cudele::{Completion, Errno, Error, Ino, Mechanism, Path, Policy, Result, WantsExclusive};
 use mount::{MountOptions, Mounted};
 use serde_json::json;
 use terminal::context::Context;
 use terminal::figures::seconds;
 use terminal::io;
 use terminal::mount_point::MountPoint;
-use vfs::{Ending, Vfs};
+use vfs::{Ending, Vfs, VfsOptions};
 
 use place::{JobMountPoint, Plan};
 
@@ -109,7 +109,9 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     let fs = context.mount()?;
     fs.set_patience(Some(Duration::from_secs(args.timeout)));
     fs.make_dir(path.to_bytes(), 0o755)?;
-    let vfs = Arc::new(Vfs::new(fs, &Path::root(), vfs::VfsOptions::default())?);
+    // As in any mount.
+    let settings = VfsOptions { ahead: WantsExclusive::Always, ..VfsOptions::default() };
+    let vfs = Arc::new(Vfs::new(fs, &Path::root(), settings)?);
     let root = vfs.decouple(&path, &policy)?;
     let at = MountPoint::new()?;
     let Job { status, mounted, place } = match job(args, &path, &vfs, at.path(), plan.as_ref()) {

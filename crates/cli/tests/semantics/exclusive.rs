@@ -17,7 +17,7 @@ fn exists(path: &Path) -> bool {
 /// A mount that answers by itself where it can, and a directory that it has alone: the server
 /// counts the changes that it receives later.
 fn exclusive_dir(world: &World) -> (Mount, PathBuf) {
-    let mount = Mount::with(world, &["-o", "nowsync"]);
+    let mount = Mount::new(world);
     let dir = mount.path("d");
     fs::create_dir(&dir).unwrap();
     have(world, &dir);

@@ -27,6 +27,10 @@ impl Link {
         let first = shared.effects.frames.is_empty();
         let awaited = shared.session.close(ino, write, &mut shared.effects);
         if awaited || !can_wait || shared.effects.frames.len() >= UNTOLD_BYTES_MAX {
+            // The close may be behind changes that were answered here.
+            if shared.session.async_bytes() > 0 {
+                shared.session.send_async_at(crate::moment(), &mut shared.effects);
+            }
             drop(self.send(state));
         } else if first {
             self.wake_async_sender(&mut state);

@@ -6,7 +6,7 @@
 //! both wrote to disks. Network traffic is not measured: everything is on one machine, and the
 //! number of requests is the number of crossings.
 
-mod tree;
+pub(super) mod tree;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -20,6 +20,7 @@ use crate::harness::lab::{Lab, alone, policy};
 use crate::harness::mounting::{self, Mount};
 use crate::harness::peers::Fuse;
 use crate::harness::peers::cephfs::Peer;
+use crate::harness::peers::juicefs::{self, Metadata};
 use crate::harness::process;
 use crate::harness::row::Row;
 use crate::harness::stats::real;
@@ -48,7 +49,7 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     let rows = |way: &str| PHASES.map(|(phase, _)| row(phase, way));
     let (mut posix, mut batchfs) = (rows("posix"), rows("batchfs"));
     let peer = lab.cephfs.as_deref().map(Peer::new);
-    let mut juicefs = rows("juicefs");
+    let mut of_juicefs = rows("juicefs");
     let mut cephfs =
         PHASES.map(|(phase, _)| Peer::row(BENCH, format!("{phase}_cephfs"), tree.entries()));
     let mut store = String::new();
@@ -72,13 +73,13 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
             beside.phases(lab, &cluster, &tree, repetition, &mut cephfs)?;
         }
         if let Some(program) = &lab.juicefs {
-            let mount = crate::harness::peers::juicefs::mount(program, &lab.place.parent)?;
+            let mount = juicefs::mount(program, &lab.place.parent, Metadata::Badger)?;
             let beside = Beside { mount, peer: None };
-            beside.phases(lab, &cluster, &tree, repetition, &mut juicefs)?;
+            beside.phases(lab, &cluster, &tree, repetition, &mut of_juicefs)?;
         }
         cluster.store().clone_into(&mut store);
     }
-    let peers = cephfs.into_iter().chain(juicefs).filter(|row| !row.seconds.is_empty());
+    let peers = cephfs.into_iter().chain(of_juicefs).filter(|row| !row.seconds.is_empty());
     lab.report(&store, posix.into_iter().chain(batchfs).chain(peers));
     Ok(())
 }
@@ -133,7 +134,8 @@ fn beside(row: &mut Row, name: &str, seconds: f64) {
     row.note(times, ours / seconds.max(1e-9));
 }
 
-fn task(script: &str, tree: &Tree, dir: &Path) -> Task {
+/// The task of a shell script with the archive as `$0` and the directory as `$1`.
+pub(super) fn task(script: &str, tree: &Tree, dir: &Path) -> Task {
     let arguments: [OsString; 5] =
         ["sh".into(), "-c".into(), script.into(), tree.archive().into(), dir.into()];
     Task::Program { arguments: arguments.into() }

@@ -245,8 +245,10 @@ pub(crate) enum Syncing {
 pub(crate) enum Served {
     /// A file system that does nothing, in memory.
     Nothing,
-    /// The namespace.
+    /// The namespace, as `cudele mount` shows it.
     Namespace,
+    /// The same with `wsync`.
+    Synchronously,
     /// The namespace, with a directory decoupled; at the end it is merged, or thrown away.
     Decoupled { dir: String, policy: String, merge: bool },
 }

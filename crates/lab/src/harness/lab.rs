@@ -34,6 +34,8 @@ pub(crate) struct Lab {
     pub(crate) archive: Option<PathBuf>,
     /// `--cephfs`, if given.
     pub(crate) cephfs: Option<PathBuf>,
+    /// `--seaweedfs`, if given.
+    pub(crate) seaweedfs: Option<PathBuf>,
     /// `--juicefs`, if given.
     pub(crate) juicefs: Option<PathBuf>,
     /// Rows so far.
@@ -70,6 +72,7 @@ impl Lab {
             archive: None,
             cephfs: None,
             juicefs: None,
+            seaweedfs: None,
             rows: Vec::new(),
             interrupted,
         }

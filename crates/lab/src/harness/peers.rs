@@ -4,5 +4,6 @@ pub(crate) mod cephfs;
 pub(crate) mod juicefs;
 mod mounted;
 pub(crate) mod rados;
+pub(crate) mod seaweedfs;
 
 pub(crate) use mounted::Fuse;

@@ -8,11 +8,11 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Instant;
 
-use cudele::{Errno, Error, Policy, Result, STRIPE_BYTES};
+use cudele::{Errno, Error, Policy, Result, STRIPE_BYTES, WantsExclusive};
 use objstore::{Store, SyncScope};
 use rustix::fs::{Advice, AtFlags, Mode, OFlags};
 use rustix::io::Errno as Sys;
-use vfs::{Ending, Vfs};
+use vfs::{Ending, Vfs, VfsOptions};
 
 use super::dialogue::{Stopwatch, await_start, mount};
 use super::{noise, nothing};
@@ -32,6 +32,11 @@ fn said(path: &Path) -> impl Fn(Sys) -> Error {
 pub(super) fn serve(job: &Job, at: &Path, what: &Served) -> Result<JobOutcome> {
     let root = rustix::process::getuid().is_root();
     let options = ::mount::MountOptions { set_id: root, devices: root, ..Default::default() };
+    let ahead = match what {
+        Served::Synchronously => WantsExclusive::Never,
+        Served::Nothing | Served::Namespace | Served::Decoupled { .. } => WantsExclusive::Always,
+    };
+    let settings = VfsOptions { ahead, ..VfsOptions::default() };
     let mut outcome = JobOutcome::default();
     let Served::Decoupled { dir, policy, merge } = what else {
         if matches!(what, Served::Nothing) {
@@ -40,14 +45,14 @@ pub(super) fn serve(job: &Job, at: &Path, what: &Served) -> Result<JobOutcome> {
             ::mount::unmount(at, true)?;
             let _ = session.join();
         } else {
-            let vfs = Vfs::new(mount(job)?, &cudele::Path::root(), vfs::VfsOptions::default())?;
+            let vfs = Vfs::new(mount(job)?, &cudele::Path::root(), settings)?;
             let mounted = ::mount::mount(Arc::new(vfs), at, "cudele:/", &options)?;
             await_start()?;
             mounted.unmount()?;
         }
         return Ok(outcome);
     };
-    let vfs = Vfs::new(mount(job)?, &cudele::Path::root(), vfs::VfsOptions::default())?;
+    let vfs = Vfs::new(mount(job)?, &cudele::Path::root(), settings)?;
     let vfs = Arc::new(vfs);
     let policy = Policy::parse(policy)?.policy;
     let subtree = vfs.decouple(&cudele::Path::parse(dir.as_bytes())?, &policy)?;

@@ -315,10 +315,7 @@ fn directories_are_listed_completely_in_every_way() {
 
 #[test]
 fn the_mount_is_measured_beside_one_that_does_nothing() {
-    let mounts = std::process::Command::new("fusermount3").arg("-V").output().is_ok();
-    if !std::path::Path::new("/dev/fuse").exists()
-        || !(mounts || rustix::process::geteuid().is_root())
-    {
+    if !mounts() {
         return;
     }
     let rows = rows("fuse", 200, &[]);
@@ -328,7 +325,7 @@ fn the_mount_is_measured_beside_one_that_does_nothing() {
             assert!(row(&rows, &format!("{pair}_{way}"))["median"].as_f64().unwrap() > 0.0);
         }
     }
-    for way in ["nothing", "batchfs", "posix", "async"] {
+    for way in ["nothing", "batchfs", "posix", "wsync"] {
         assert_eq!(row(&rows, &format!("readdir_{way}"))["entries"], 200.0);
     }
     assert!(row(&rows, "create_posix")["of_nothing"].as_f64().unwrap() > 0.0);
@@ -336,26 +333,35 @@ fn the_mount_is_measured_beside_one_that_does_nothing() {
     assert!(row(&rows, "ingest_batchfs")["times_local_tar"].as_f64().unwrap() > 0.0);
 }
 
-#[test]
-fn a_source_tree_is_unpacked_configured_compiled_and_removed() {
-    let mounts = std::process::Command::new("fusermount3").arg("-V").output().is_ok();
-    if !std::path::Path::new("/dev/fuse").exists()
-        || !(mounts || rustix::process::geteuid().is_root())
-    {
-        return;
-    }
-    // A tree with cp as compiler, because machines that test need none.
-    let home = tempfile::tempdir().unwrap();
-    let tree = home.path().join("tree");
+/// Whether this machine can mount.
+fn mounts() -> bool {
+    let helper = std::process::Command::new("fusermount3").arg("-V").output().is_ok();
+    let may = helper || rustix::process::geteuid().is_root();
+    std::path::Path::new("/dev/fuse").exists() && may
+}
+
+/// An archive of a tree with cp as compiler, because machines that test need none.
+fn small_sources(home: &std::path::Path) -> std::path::PathBuf {
+    let tree = home.join("tree");
     std::fs::create_dir(&tree).unwrap();
     std::fs::write(tree.join("Makefile"), "all: a.o\n%.o: %.c config.h\n\tcp $< $@\n").unwrap();
-    std::fs::write(tree.join("a.c"), "int a;\n").unwrap();
+    std::fs::write(tree.join("a.c"), "#include <a.h>\nint a;\n").unwrap();
     std::fs::write(tree.join("configure"), "#!/bin/sh\n: > config.h\n").unwrap();
-    let archive = home.path().join("tree.tar");
+    let archive = home.join("tree.tar");
     let pack = "chmod +x \"$1/tree/configure\" && tar cf \"$0\" -C \"$1\" tree";
     let mut shell = Command::new("sh");
-    shell.args(["-c", pack]).arg(&archive).arg(home.path());
+    shell.args(["-c", pack]).arg(&archive).arg(home);
     assert!(shell.status().unwrap().success());
+    archive
+}
+
+#[test]
+fn a_source_tree_is_unpacked_configured_compiled_and_removed() {
+    if !mounts() {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let archive = small_sources(home.path());
     if Command::new("make").arg("--version").output().is_err() {
         return;
     }
@@ -371,6 +377,26 @@ fn a_source_tree_is_unpacked_configured_compiled_and_removed() {
     // Three files are made, and three more by configure and make.
     assert!(of("untar_posix", "requests") >= 4.0 && of("remove_posix", "requests") >= 6.0);
     assert!(of("compile_posix", "local_seconds") > 0.0);
+}
+
+#[test]
+fn programs_run_unchanged_in_every_place() {
+    if !mounts() {
+        return;
+    }
+    let home = tempfile::tempdir().unwrap();
+    let archive = small_sources(home.path());
+    // The bench compares what tar and cp made with the archive.
+    let rows = rows("programs", 1, &["--archive", archive.to_str().unwrap()]);
+    for program in
+        ["tar_x", "find", "find_again", "du", "ls_lR", "grep_r", "cp_a", "tar_c", "rm_rf"]
+    {
+        for place in ["mount", "decoupled"] {
+            let row = row(&rows, &format!("{program}_{place}"));
+            assert!(row["times_local"].as_f64().unwrap() > 0.0, "{row}");
+        }
+    }
+    assert!(row(&rows, "rm_rf_decoupled")["merge_seconds"].as_f64().unwrap() > 0.0);
 }
 
 #[test]

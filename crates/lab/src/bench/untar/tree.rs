@@ -1,5 +1,5 @@
-//! The source tree of `untar`: `--archive`, or C sources that cargo has fetched to build this
-//! program.
+//! The source tree of `untar` and `programs`: `--archive`, or C sources that cargo has fetched to
+//! build this program.
 //!
 //! The sources of zstd come with the library that reads compressed archives, as they were
 //! published, but without their own build files; so the archive has a `configure` that tries
@@ -48,7 +48,7 @@ libzstd.a: $(OBJECTS)
 ";
 
 /// See the module documentation.
-pub(super) struct Tree {
+pub(in crate::bench) struct Tree {
     archive: PathBuf,
     entries: u64,
     /// Removed with it.
@@ -61,7 +61,7 @@ fn failed(cause: impl Into<String>) -> Error {
 }
 
 impl Tree {
-    pub(super) fn of(lab: &Lab) -> Result<Self> {
+    pub(in crate::bench) fn of(lab: &Lab) -> Result<Self> {
         if let Some(path) = &lab.archive {
             let archive = std::path::absolute(path).map_err(|error| io(path, &error))?;
             return Ok(Self { entries: count(&archive)?, archive, _home: None });
@@ -79,12 +79,12 @@ impl Tree {
         Ok(Self { entries: count(&archive)?, archive, _home: Some(home) })
     }
 
-    pub(super) fn archive(&self) -> &Path {
+    pub(in crate::bench) fn archive(&self) -> &Path {
         &self.archive
     }
 
     /// Files, directories and links in it.
-    pub(super) fn entries(&self) -> u64 {
+    pub(in crate::bench) fn entries(&self) -> u64 {
         self.entries
     }
 }

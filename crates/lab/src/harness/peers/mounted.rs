@@ -14,8 +14,42 @@ const STEP: Duration = Duration::from_millis(20);
 pub(crate) struct Fuse {
     child: Child,
     at: PathBuf,
+    /// Ends after the mount, and before its files are removed.
+    server: Option<Server>,
     /// Removed with it.
     _home: tempfile::TempDir,
+}
+
+/// A server of a peer, for as long as this value exists.
+pub(crate) struct Server(Child);
+
+impl Server {
+    /// Starts a program in the foreground, and waits until it is ready.
+    pub(crate) fn start(command: &mut Command, ready: impl Fn() -> bool) -> Result<Self> {
+        let name = command.get_program().to_string_lossy().into_owned();
+        let failed = |cause: String| {
+            Error::new(Errno::Io, &name, cause)
+                .remedy("install it (scripts/peers install), or leave the peer out")
+        };
+        let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut server = Self(command.spawn().map_err(|error| failed(error.to_string()))?);
+        let start = Instant::now();
+        while !ready() {
+            let ended = server.0.try_wait().map_err(|error| failed(error.to_string()))?;
+            if ended.is_some() || start.elapsed() > PATIENCE {
+                return Err(failed("it did not begin to serve".to_owned()));
+            }
+            std::thread::sleep(STEP);
+        }
+        Ok(server)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 impl Fuse {
@@ -32,7 +66,7 @@ impl Fuse {
         };
         let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().map_err(|error| failed(error.to_string()))?;
-        let mut fuse = Self { child, at, _home: home };
+        let mut fuse = Self { child, at, server: None, _home: home };
         let start = Instant::now();
         while !is_mounted(&fuse.at) {
             let ended = fuse.child.try_wait().map_err(|error| failed(error.to_string()))?;
@@ -42,6 +76,12 @@ impl Fuse {
             std::thread::sleep(STEP);
         }
         Ok(fuse)
+    }
+
+    /// The mount needs this server.
+    pub(crate) fn on(mut self, server: Option<Server>) -> Self {
+        self.server = server;
+        self
     }
 
     pub(crate) fn dir(&self) -> &Path {
