@@ -68,7 +68,7 @@ impl CapsCx<'_> {
                 places.extend(place_of(self.namespace, ino));
             }
         }
-        if let Op::Read(ReadOp::Walk { base, path }) = *op {
+        if let Some((base, path)) = op.path() {
             places.extend(way(self.namespace, base, path));
         }
         let listed = if let Op::Read(ReadOp::List { dir, attrs: true, .. }) = *op {

@@ -1,7 +1,7 @@
 //! Capabilities and leases through requests.
 
-use types::{Ino, Tid};
-use wire::{Answer, ChangeOp, Grants, Op, ReadOp, Request, SessionOp, WantsExclusive};
+use types::{ClientId, Ino, Tid};
+use wire::{Answer, ChangeOp, Grants, JobOp, Op, ReadOp, Request, SessionOp, WantsExclusive};
 
 use super::cluster::Notice;
 use super::fixture::Tree;
@@ -139,7 +139,7 @@ fn a_policy_revokes_each_capability_below() {
     let dir = tree.dir;
     granted(&mut tree, look(dir)).unwrap();
     let (path, policy) = (&b"/"[..], LEASED.as_bytes());
-    let client = types::ClientId(0);
+    let client = ClientId(0);
     let tid = tree.ask_monitor(Op::Change(ChangeOp::SetPolicy { path, policy, client }));
     assert!(!tree.monitor.contains_key(&tid));
     assert!(tree.notices.contains(&(1, Notice::Revoke(dir))));
@@ -206,6 +206,23 @@ fn a_look_into_an_exclusive_directory_waits_until_its_owner_returns_the_director
     assert!(!tree.is_answered(2, tid), "the owner may have changes there");
     tree.answer(Op::Session(SessionOp::Return { dir })).unwrap();
     assert!(tree.is_answered(2, tid));
+}
+
+#[test]
+fn a_path_of_the_monitor_waits_for_the_owner_of_a_directory_on_it() {
+    let (path, policy, client) = (&b"/dir/full/new"[..], &b"posix"[..], ClientId(0));
+    for op in [
+        Op::Change(ChangeOp::SetPolicy { path, policy, client }),
+        Op::Job(JobOp::Decouple { path, policy: b"batchfs", client: ClientId(2) }),
+    ] {
+        let mut tree = alone();
+        let dir = tree.full;
+        let tid = tree.ask_monitor(op);
+        tree.pass(2000);
+        assert!(!tree.monitor.contains_key(&tid), "the owner may have made the directory");
+        tree.answer(Op::Session(SessionOp::Return { dir })).unwrap();
+        assert!(tree.monitor.contains_key(&tid));
+    }
 }
 
 #[test]

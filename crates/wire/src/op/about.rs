@@ -2,7 +2,7 @@
 
 use types::{EntryName, Ino};
 
-use super::{AdminOp, ChangeOp, Op, ReadOp};
+use super::{AdminOp, ChangeOp, JobOp, Op, ReadOp};
 
 /// The inodes and names that an operation is about. Not here: paths, which are known only where
 /// they are walked.
@@ -35,6 +35,24 @@ impl<'a> About<'a> {
     /// The names.
     pub fn names(&self) -> impl Iterator<Item = EntryName<'a>> + use<'a> {
         self.names.into_iter().flatten()
+    }
+}
+
+impl<'a> Op<'a> {
+    /// The path of the operation, and the directory in which it begins.
+    #[must_use]
+    pub fn path(&self) -> Option<(Ino, &'a [u8])> {
+        match *self {
+            Op::Read(ReadOp::Walk { base, path }) => Some((base, path)),
+            Op::Change(ChangeOp::SetPolicy { path, .. })
+            | Op::Job(JobOp::Decouple { path, .. }) => Some((Ino::ROOT, path)),
+            Op::Read(_)
+            | Op::Change(_)
+            | Op::Session(_)
+            | Op::Job(_)
+            | Op::Rank(_)
+            | Op::Admin(_) => None,
+        }
     }
 }
 
