@@ -12,7 +12,7 @@ use crate::rust::{Attribute, attributes, contains_word};
 use crate::tree::{File, Tree};
 
 /// Crates that talk to the machine.
-const EDGES: [&str; 18] = [
+const EDGES: [&str; 20] = [
     "objstore",
     "engine",
     "net",
@@ -26,6 +26,8 @@ const EDGES: [&str; 18] = [
     "mount",
     "calls",
     "ingest",
+    "intercept",
+    "preload",
     "capi",
     "pyapi",
     "cli",

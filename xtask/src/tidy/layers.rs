@@ -14,7 +14,7 @@ use crate::rust::code_only;
 use crate::tree::{File, Tree, folder_of};
 
 /// Crate and row. A crate may use only crates in rows with smaller numbers.
-const ROWS: [(&str, u8); 34] = [
+const ROWS: [(&str, u8); 37] = [
     ("types", 1),
     ("policy", 2),
     ("balancer", 2),
@@ -32,6 +32,7 @@ const ROWS: [(&str, u8); 34] = [
     ("net", 7),
     ("testceph", 7),
     ("engine", 8),
+    ("jobtree", 8),
     ("posix", 8),
     ("daemon", 9),
     ("sim", 9),
@@ -44,8 +45,10 @@ const ROWS: [(&str, u8); 34] = [
     ("mount", 12),
     ("calls", 12),
     ("ingest", 12),
+    ("intercept", 12),
     ("capi", 13),
     ("pyapi", 13),
+    ("preload", 13),
     ("cli", 14),
     ("lab", 14),
     ("xtask", 14),
