@@ -13,9 +13,8 @@ use std::collections::VecDeque;
 use journal::{Create, Event, JournalBuffer, JournalError, SegmentHeader, SegmentReader, Writer};
 use namespace::{Mode, Namespace, Planned, PlannedInode, Refusal};
 use types::{
-    Attr, AttrChange, ClientId, Cred, EntryName, Epoch, Errno, FILE_BYTES_MAX, FileType,
-    INLINE_BYTES_MAX, Ino, InoRange, MODE_TYPE, Origin, RenameFlags, Seq, Stripe, Timestamp,
-    XattrChange, check_name,
+    Attr, AttrChange, ClientId, Cred, EntryName, Epoch, Errno, FileType, Ino, InoRange, MODE_TYPE,
+    Origin, RenameFlags, Seq, Stripe, Timestamp, XattrChange,
 };
 
 /// The grant of the monitor and the server to a client.
@@ -164,14 +163,20 @@ impl ClientSubtree {
         name: &[u8],
         new: &PlannedInode<'_>,
     ) -> Result<Ino, Errno> {
-        check_name(name)?;
-        if FileType::from_mode(new.mode).is_none() {
-            return Err(Errno::Invalid);
-        }
-        if new.data.len() > INLINE_BYTES_MAX || new.size > FILE_BYTES_MAX {
-            return Err(Errno::TooBig);
-        }
+        check_new(name, new)?;
         let ino = self.take_ino()?;
+        self.append_create(cred, ino, (parent, name), new);
+        Ok(ino)
+    }
+
+    #[inline]
+    fn append_create(
+        &mut self,
+        cred: &Cred,
+        ino: Ino,
+        (parent, name): (Ino, &[u8]),
+        new: &PlannedInode<'_>,
+    ) {
         let (uid, gid) = new.owner.unwrap_or((cred.uid, cred.gid));
         let mtime = new.mtime.unwrap_or(new.time);
         // The formats keep one number for both: see `types::device_or_stripe`.
@@ -194,7 +199,6 @@ impl ClientSubtree {
         });
         self.content_elsewhere |= event.content_elsewhere().is_some();
         self.buffer.append(Origin::default(), &event);
-        Ok(ino)
     }
 
     /// Creates with every rule of POSIX checked against the view (`check: client`).
@@ -489,4 +493,7 @@ impl ClientSubtree {
     }
 }
 
+mod placed;
 mod validate;
+
+use placed::check_new;

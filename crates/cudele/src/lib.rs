@@ -86,12 +86,14 @@ pub use metastore::ProofKey;
 pub use notice::ServerNotice;
 pub use objstore::Space;
 pub use observe::{Observer, Progress, Stage};
-pub use policy::{Checksums, Composition, Durability, Mechanism, MergeBy, Policy, Preset};
+pub use policy::{
+    Checksums, Composition, Durability, Mechanism, MergeBy, MergeTrigger, Policy, Preset,
+};
 pub use ranks::PinnedSubtree;
 pub use recover::{Recovered, RecoveredJournal};
 pub use scan::Scanned;
 pub use state::{StateDir, SubtreeOwner, io_error, write_durably};
-pub use subtree::{Materialised, Subtree};
+pub use subtree::{Materialised, Placed, Subtree};
 pub use sums::Seal;
 pub use sweep::SweptRuns;
 pub use threadless::{ThreadlessClient, ThreadlessSubtree};

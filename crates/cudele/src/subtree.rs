@@ -4,6 +4,7 @@ mod background;
 mod complete;
 mod earlier;
 mod materialise;
+mod placed;
 mod sync;
 mod unused;
 mod view;
@@ -24,6 +25,7 @@ use wire::{Answer, JobOp, Op};
 
 pub(crate) use background::Written;
 pub use materialise::Materialised;
+pub use placed::Placed;
 use sync::{Offered, Syncer};
 
 use crate::data::ContentStart;
