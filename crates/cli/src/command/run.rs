@@ -1,6 +1,7 @@
 //! `cudele run`: a batch job in a subtree of its own, with any program.
 
 mod in_branch;
+mod interception;
 mod place;
 
 use std::ffi::{OsStr, OsString};
@@ -22,6 +23,7 @@ use terminal::io;
 use terminal::mount_point::MountPoint;
 use vfs::{Ending, Vfs, VfsOptions};
 
+use interception::{Preload, Preloaded};
 use place::{JobMountPoint, Plan};
 
 use crate::command::merge;
@@ -60,6 +62,11 @@ pub(crate) struct Args {
     /// mount
     #[arg(long, value_name = "PATH", conflicts_with = "private")]
     at: Option<PathBuf>,
+    /// Answer the command's system calls for files of the directory in its own process, where that
+    /// is possible (`auto`), or fail if it is not (`on`). The rest goes through the mount
+    #[arg(long, value_enum, default_value_t = Preload::Off, value_name = "WHEN",
+          conflicts_with = "branch")]
+    preload: Preload,
     /// How long the end of the job waits for a server before the work is kept on this machine
     #[arg(long, value_name = "SECONDS", default_value_t = 30, conflicts_with = "branch")]
     timeout: u64,
@@ -113,8 +120,16 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     let settings = VfsOptions { ahead: WantsExclusive::Always, ..VfsOptions::default() };
     let vfs = Arc::new(Vfs::new(fs, &Path::root(), settings)?);
     let root = vfs.decouple(&path, &policy)?;
+    let preloaded = match Preloaded::new(args.preload, &vfs, root) {
+        Ok(preloaded) => preloaded,
+        Err(error) => {
+            vfs.end(root, Ending::Discard)?;
+            return Err(error);
+        }
+    };
     let at = MountPoint::new()?;
-    let Job { status, mounted, place } = match job(args, &path, &vfs, at.path(), plan.as_ref()) {
+    let setting = Setting { vfs: &vfs, preloaded: preloaded.as_ref(), at: at.path() };
+    let Job { status, mounted, place } = match job(args, &path, &setting, plan.as_ref()) {
         Ok(done) => done,
         Err(failure) => {
             // Nothing was done in it.
@@ -131,8 +146,12 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
         drop(mounted);
     }
     let ending = ending(status, &policy, args.on_failure);
+    if let Some(preloaded) = &preloaded {
+        preloaded.finish(ending)?;
+    }
     let done = finish(&vfs, root, &path, ending)?;
-    report(context, &path, &policy, &JobEnd { status, ending, done })?;
+    let passed_on = preloaded.as_ref().map(Preloaded::passed_on);
+    report(context, &path, &policy, &JobEnd { status, ending, done, passed_on })?;
     Ok(exit_code(status))
 }
 
@@ -210,25 +229,45 @@ impl Failure {
     }
 }
 
+/// Where the files of a job come from, and the directory of its mount.
+struct Setting<'a> {
+    vfs: &'a Arc<Vfs>,
+    preloaded: Option<&'a Preloaded>,
+    at: &'a FilePath,
+}
+
 /// Mounts, and runs the command.
 fn job(
     args: &Args,
     path: &Path,
-    vfs: &Arc<Vfs>,
-    at: &FilePath,
+    Setting { vfs, preloaded, at }: &Setting<'_>,
     plan: Option<&Plan>,
 ) -> std::result::Result<Job, Failure> {
     let root = rustix::process::getuid().is_root();
     let options =
         MountOptions { allow_other: root, set_id: root, devices: root, ..MountOptions::default() };
-    let mounted = mount::mount(vfs.clone(), at, "cudele:/", &options)?;
+    let mounted = match preloaded {
+        Some(preloaded) => mount::mount(preloaded.file_system(vfs), at, "cudele:/", &options)?,
+        None => mount::mount((*vfs).clone(), at, "cudele:/", &options)?,
+    };
     let text = path.to_string();
     let inside = FilePath::new(text.trim_start_matches('/'));
     let place = match plan {
         Some(plan) => plan.show(at, inside)?,
         None => JobMountPoint::plain(at.join(inside)),
     };
-    let status = start(args, &place.dir, None).and_then(|child| Ok(wait(child)?));
+    let started = match preloaded {
+        Some(preloaded) => preloaded.show_at(&place).map_err(Failure::from),
+        None => Ok(()),
+    };
+    let surroundings = Surroundings { monitor: None, preloaded: *preloaded };
+    let child = started.and_then(|()| start(args, &place.dir, &surroundings));
+    let status = child.and_then(|child| {
+        if preloaded.is_some() {
+            interception::allow_descriptors();
+        }
+        Ok(wait(child)?)
+    });
     match status {
         Ok(status) => Ok(Job { status, mounted, place }),
         Err(failure) => {
@@ -238,10 +277,19 @@ fn job(
     }
 }
 
+/// What a command finds in its environment beside the directory.
+#[derive(Default)]
+struct Surroundings<'a> {
+    /// A monitor of its own.
+    monitor: Option<&'a str>,
+    /// The memory in which its programs work.
+    preloaded: Option<&'a Preloaded>,
+}
+
 fn start(
     args: &Args,
     dir: &FilePath,
-    monitor: Option<&str>,
+    surroundings: &Surroundings<'_>,
 ) -> std::result::Result<Child, Failure> {
     let (program, rest) = args.command.split_first().ok_or_else(|| {
         Error::new(Errno::Invalid, "run", "no command").remedy("name one after `--`")
@@ -253,7 +301,10 @@ fn start(
     let mut command = Command::new(&program);
     command.args(rest.iter().map(|argument| filled(argument, dir)));
     command.env("CUDELE_JOB", dir);
-    if let Some(monitor) = monitor {
+    if let Some(preloaded) = surroundings.preloaded {
+        preloaded.introduce(&mut command);
+    }
+    if let Some(monitor) = surroundings.monitor {
         command.env("CUDELE_MON", monitor).env_remove("CUDELE_DIR");
     }
     if args.chdir {
@@ -324,13 +375,15 @@ struct JobEnd {
     status: ExitStatus,
     ending: Ending,
     done: Completion,
+    /// With `--preload`: why the programs went through the mount at last, if they did.
+    passed_on: Option<Option<&'static str>>,
 }
 
 fn report(
     context: &Context,
     path: &Path,
     policy: &Policy,
-    JobEnd { status, ending, done }: &JobEnd,
+    JobEnd { status, ending, done, passed_on }: &JobEnd,
 ) -> Result<()> {
     let fate = match ending {
         Ending::Complete if policy.contains(Mechanism::GlobalPersist) => "kept in the object store",
@@ -352,6 +405,7 @@ fn report(
         "ending": ending.name(), "events": done.events, "bytes": done.bytes,
         "seconds": done.seconds, "mechanisms": mechanisms,
         "by_reference": merge::reference_json(&done.merged_by),
+        "preload": passed_on.map(|because| json!({ "passed_on": because })),
     });
     if context.json {
         return context.print(&value, String::new);
@@ -368,6 +422,9 @@ fn report(
     };
     let took = seconds(done.seconds);
     eprintln!("cudele: {path}: {} events in {took}, {fate}{next}", done.events);
+    if let Some(because) = passed_on.flatten() {
+        eprintln!("cudele: from some point on, its programs used the mount: {because}");
+    }
     for line in merge::reference_text(&done.merged_by).lines() {
         eprintln!("cudele: {line}");
     }

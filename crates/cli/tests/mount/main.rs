@@ -31,6 +31,7 @@ mod nameless;
 mod permissions;
 mod policies;
 mod posix;
+mod preload;
 mod ranks;
 mod root;
 mod sharing;

@@ -14,7 +14,7 @@ use terminal::io;
 use terminal::mount_point::MountPoint;
 
 use super::place::JobMountPoint;
-use super::{Args, OnFailure, exit_code, start, wait};
+use super::{Args, OnFailure, Surroundings, exit_code, start, wait};
 use crate::command::branch;
 use crate::private;
 
@@ -39,7 +39,8 @@ pub(super) fn run(context: &Context, args: &Args, name: &str) -> Result<ExitCode
         }
         _ => JobMountPoint::plain(at.path().to_owned()),
     };
-    let status = start(args, &place.dir, None).and_then(|child| Ok(wait(child)?));
+    let status =
+        start(args, &place.dir, &Surroundings::default()).and_then(|child| Ok(wait(child)?));
     place.hide(true);
     // A process of the job that is still at work keeps the mount until it ends.
     let _ = mounted.unmount();
@@ -66,8 +67,9 @@ pub(super) fn serve(context: &Context, args: &Args, name: &str) -> Result<ExitCo
     let server = jobserver::serve(&branches, name, &everywhere(&url)?, sockets.path())?;
     let path = server.path().to_string();
     let monitor = server.address().to_string();
+    let surroundings = Surroundings { monitor: Some(&monitor), ..Surroundings::default() };
     // If it cannot be started, nothing was done, and the branch stays as it was.
-    let status = match start(args, FilePath::new(&path), Some(&monitor)) {
+    let status = match start(args, FilePath::new(&path), &surroundings) {
         Ok(child) => wait(child)?,
         Err(failure) => return failure.end(context),
     };

@@ -46,6 +46,8 @@ pub(super) enum Plan {
 pub(super) struct JobMountPoint {
     /// The directory, as the job is to call it.
     pub(super) dir: PathBuf,
+    /// Another path that shows the same directory.
+    pub(super) also: Option<PathBuf>,
     /// The mounts for that, in order.
     views: Vec<PathBuf>,
 }
@@ -115,7 +117,7 @@ impl Plan {
     pub(super) fn show(&self, mounted: &Path, inside: &Path) -> Result<JobMountPoint> {
         let whole = inside.as_os_str().is_empty();
         let own = if whole { mounted.to_owned() } else { mounted.join(inside) };
-        let mut place = JobMountPoint { dir: own.clone(), views: Vec::new() };
+        let mut place = JobMountPoint { dir: own.clone(), also: None, views: Vec::new() };
         let shown = match self {
             Self::Usual(local) => place.show_usual(&own, mounted, local.as_deref()),
             Self::Directory(path) => place.show(&own, path),
@@ -138,7 +140,7 @@ impl Plan {
 impl JobMountPoint {
     /// Where the directory is without views of one's own.
     pub(super) fn plain(dir: PathBuf) -> Self {
-        Self { dir, views: Vec::new() }
+        Self { dir, also: None, views: Vec::new() }
     }
 
     /// Shows a directory also at another place.
@@ -158,6 +160,7 @@ impl JobMountPoint {
     fn show_usual(&mut self, dir: &Path, mounted: &Path, local: Option<&Path>) -> Result<()> {
         if let Some(local) = local {
             self.cover(dir, local)?;
+            self.also = Some(local.to_owned());
         }
         // In the place of the whole namespace: no lookup depends on the directories above the
         // job's, which other clients may change at any time.

@@ -1,0 +1,110 @@
+//! Requests of the library in the job's programs, over a socket.
+
+use std::io::{IoSlice, Read};
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use cudele::{Ino, Result};
+use jobtree::{Description, Inode};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use types::{Errno, Error};
+
+use crate::{Keeper, held, io};
+
+/// The same numbers as in `preload::keeper`.
+const CLOSE: u32 = 1;
+const NUMBERS: u32 = 2;
+const DESCRIPTOR: u32 = 3;
+const SYNC: u32 = 4;
+
+/// A program that stops in the middle of a request does not hold others up for longer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Answers requests until the keeper is gone.
+pub(crate) fn listen(keeper: &Arc<Keeper>) -> Result<()> {
+    let failed = |error: std::io::Error| io("preload", error);
+    let address = SocketAddr::from_abstract_name(&keeper.socket).map_err(failed)?;
+    let listener = UnixListener::bind_addr(&address).map_err(failed)?;
+    let keeper = Arc::downgrade(keeper);
+    let thread = std::thread::Builder::new().name("preload".to_owned());
+    thread.spawn(move || serve(&listener, &keeper)).map(drop).map_err(failed)
+}
+
+fn serve(listener: &UnixListener, keeper: &Weak<Keeper>) {
+    for stream in listener.incoming() {
+        let Some(keeper) = keeper.upgrade() else { return };
+        // A program that was killed meanwhile needs no answer.
+        if let Ok(stream) = stream {
+            let _ = answer(&keeper, &stream);
+        }
+    }
+}
+
+fn answer(keeper: &Keeper, mut stream: &UnixStream) -> Result<()> {
+    let failed = |error: std::io::Error| io("preload", error);
+    let peer =
+        rustix::net::sockopt::socket_peercred(stream).map_err(|errno| failed(errno.into()))?;
+    let own = rustix::process::geteuid();
+    if peer.uid != own && !own.is_root() {
+        return reply(stream, Err(Error::of(Errno::NotPermitted, "preload")));
+    }
+    stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+    let mut message = [0_u8; 16];
+    stream.read_exact(&mut message).map_err(failed)?;
+    let (kind, about) = message.split_at(8);
+    let kind = u32::from_ne_bytes([kind[0], kind[1], kind[2], kind[3]]);
+    let about = u64::from_ne_bytes(about.try_into().unwrap_or_default());
+    match kind {
+        CLOSE => reply(stream, keeper.close(Some("a call that only the mount answers"))),
+        NUMBERS => reply(stream, keeper.grant_numbers()),
+        SYNC => {
+            let ino = Ino(keeper.region.ino(Inode(about)));
+            reply(stream, keeper.sync(ino))
+        }
+        DESCRIPTOR => {
+            let state = held(&keeper.state);
+            let session = keeper.session(&state);
+            let found = keeper.stand_ins.describe(&session, Description(about));
+            drop(state);
+            match found {
+                Ok(descriptor) => reply_with(stream, 0, Some(&*descriptor)),
+                Err(error) => reply(stream, Err(error)),
+            }
+        }
+        _ => reply(stream, Err(Error::of(Errno::Invalid, "preload"))),
+    }
+}
+
+fn reply(stream: &UnixStream, result: Result<()>) -> Result<()> {
+    reply_with(
+        stream,
+        result.map_or_else(|error| i32::from(error.errno as u16), |()| 0),
+        None::<&UnixStream>,
+    )
+}
+
+fn reply_with(stream: &UnixStream, status: i32, descriptor: Option<impl AsFd>) -> Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let descriptors;
+    if let Some(descriptor) = &descriptor {
+        descriptors = [descriptor.as_fd()];
+        control.push(SendAncillaryMessage::ScmRights(&descriptors));
+    }
+    let bytes = status.to_ne_bytes();
+    let sent = sendmsg(stream, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL);
+    sent.map(drop).map_err(|errno| io("preload", errno))
+}
+
+impl Keeper {
+    /// Makes an inode as durable as the policy promises.
+    fn sync(&self, ino: Ino) -> Result<()> {
+        self.close(Some("fsync"))?;
+        self.write_back_of(ino)?;
+        self.vfs.persist_owned(self.root)
+    }
+}
