@@ -18,6 +18,7 @@ mod dataset;
 mod fuse;
 mod heat;
 mod insert;
+mod intercept;
 mod interference;
 mod journal_size;
 mod knee;
@@ -182,6 +183,8 @@ enum Name {
     Heat,
     /// The mount beside a file system that does nothing
     Fuse,
+    /// A C program under `cudele run --preload on`, through the mount, and on tmpfs
+    Intercept,
     /// The speed of the machine itself
     Probe,
     /// All of them, in small sizes
@@ -230,6 +233,7 @@ impl Name {
             Self::Locality => experiments.push(locality::run),
             Self::Heat => experiments.push(heat::run),
             Self::Fuse => experiments.push(fuse::run),
+            Self::Intercept => experiments.push(intercept::run),
             Self::Probe => {}
             Self::All => experiments.extend([
                 mechanisms::run as Experiment,

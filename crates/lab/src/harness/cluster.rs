@@ -397,7 +397,7 @@ fn daemons_of(dir: &Path) -> Vec<u32> {
     pids.filter(ours).collect()
 }
 
-fn program() -> Result<Command> {
+pub(crate) fn program() -> Result<Command> {
     Ok(Command::new(terminal::program::find(terminal::program::PRODUCT)?))
 }
 
