@@ -1,7 +1,7 @@
 //! The way of a closed region's tree into the decoupled subtree.
 //!
-//! It goes by the tree as it is and not by a log of what was done: a file that was made and removed
-//! leaves nothing. Every directory is placed before what is in it, and gets its times after that.
+//! The drain reads the tree, not a log of changes: a file that was made and removed leaves nothing.
+//! Every directory is placed before its entries, and gets its times after them.
 
 use cudele::{FileType, Ino, NewFile, Placed, Result, Subtree};
 use jobtree::{Inode, JobRegion, JobStat, Kind, ListedName};

@@ -1,7 +1,7 @@
 //! The file system behind the mount of a job with a region.
 //!
-//! While the region is open, the kernel may know its directories only: programs go to them
-//! (`chdir`), and others are started there. Nothing of that may be cached, because the programs of
+//! While the region is open, the kernel may know its directories only: programs change into
+//! them (`chdir`), and start programs there. Nothing of that may be cached, because the programs of
 //! the region change it without the kernel. Every other request closes the region, and is then
 //! answered from the subtree like in any mount. Files with a stand-in have their length, time and
 //! content from there.
@@ -30,7 +30,7 @@ pub struct JobFs {
 }
 
 impl JobFs {
-    /// The mount of a job whose programs work in the keeper's region.
+    /// The file system for the mount of a job with this keeper.
     #[must_use]
     pub fn new(inner: Arc<Vfs>, keeper: Arc<Keeper>) -> Self {
         Self { inner, keeper }

@@ -50,7 +50,7 @@ const NOTE_PID_NAMESPACE: u64 = 3;
 /// Inode numbers that the region gets at once.
 const NUMBERS: u64 = 1 << 20;
 
-/// The region of a job, and what its keeper needs to close it.
+/// The region of a job, and the means of its keeper to close it.
 #[derive(Debug)]
 pub struct Keeper {
     vfs: Arc<Vfs>,
@@ -73,7 +73,7 @@ struct State {
     because: Option<&'static str>,
 }
 
-/// Locks a mutex whose holder may have panicked: the data changes in single steps.
+/// Locks a mutex also after a panic of its holder: the data changes in single steps.
 fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
     lock.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -172,7 +172,7 @@ impl Keeper {
     /// Closes the region: afterwards its tree is in the subtree.
     ///
     /// # Errors
-    /// Those of the store and of the policy; a further call goes on where this one failed.
+    /// Those of the store and of the policy; a further call continues where this one failed.
     fn close(&self, because: Option<&'static str>) -> Result<()> {
         let mut state = held(&self.state);
         if state.closed {
@@ -192,7 +192,7 @@ impl Keeper {
     /// Closes the region, and gives the content of stand-ins to their files. The job is over.
     ///
     /// # Errors
-    /// Those of the store and of the policy; a further call goes on where this one failed.
+    /// Those of the store and of the policy; a further call continues where this one failed.
     pub fn finish(&self) -> Result<()> {
         self.close(None)?;
         self.vfs.in_owned(self.root, &Cred::root(), |subtree| {
@@ -206,7 +206,7 @@ impl Keeper {
         held(&self.state).because
     }
 
-    /// Closes the region for its programs; what they did is thrown away.
+    /// Closes the region for its programs, and discards its tree.
     pub fn discard(&self) {
         let mut state = held(&self.state);
         self.session(&state).close();
@@ -249,7 +249,7 @@ fn stat(attr: &Attr) -> JobStat {
     }
 }
 
-/// Bytes that a region may have: half of what this machine has free.
+/// Bytes that a region may have: half of the free memory of this machine.
 #[must_use]
 pub fn memory() -> u64 {
     const LEAST: u64 = 256 << 20;
@@ -267,7 +267,8 @@ pub fn library() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
     let dir = program.parent()?;
     let installed = dir.parent().map(|above| above.join("lib/cudele/libcudele-preload.so"));
-    let built = ["libcudele-preload.so", "libpreload.so", "deps/libpreload.so"];
+    // Cargo rebuilds the one in `deps` for tests, and copies it only for `cargo build`.
+    let built = ["libcudele-preload.so", "deps/libpreload.so", "libpreload.so"];
     let beside = built.map(|name| dir.join(name));
     beside.into_iter().chain(installed).find(|path| Path::is_file(path))
 }

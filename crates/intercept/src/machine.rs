@@ -1,4 +1,4 @@
-//! What the region needs of this machine.
+//! The machine's part in a region: shared memory, waiting, and the identity of threads.
 #![allow(unsafe_code, reason = "maps memory that other processes change")]
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};

@@ -2,7 +2,7 @@
 
 use std::io::{IoSlice, Read};
 use std::mem::MaybeUninit;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::{Arc, Weak};
@@ -21,7 +21,7 @@ const NUMBERS: u32 = 2;
 const DESCRIPTOR: u32 = 3;
 const SYNC: u32 = 4;
 
-/// A program that stops in the middle of a request does not hold others up for longer.
+/// A program that stops in the middle of a request does not delay other requests for longer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Answers requests until the keeper is gone.
@@ -37,7 +37,7 @@ pub(crate) fn listen(keeper: &Arc<Keeper>) -> Result<()> {
 fn serve(listener: &UnixListener, keeper: &Weak<Keeper>) {
     for stream in listener.incoming() {
         let Some(keeper) = keeper.upgrade() else { return };
-        // A program that was killed meanwhile needs no answer.
+        // A program that was killed after its request needs no answer.
         if let Ok(stream) = stream {
             let _ = answer(&keeper, &stream);
         }
@@ -71,7 +71,7 @@ fn answer(keeper: &Keeper, mut stream: &UnixStream) -> Result<()> {
             let found = keeper.stand_ins.describe(&session, Description(about));
             drop(state);
             match found {
-                Ok(descriptor) => reply_with(stream, 0, Some(&*descriptor)),
+                Ok(descriptor) => reply_with(stream, 0, Some(descriptor.as_fd())),
                 Err(error) => reply(stream, Err(error)),
             }
         }
@@ -80,19 +80,15 @@ fn answer(keeper: &Keeper, mut stream: &UnixStream) -> Result<()> {
 }
 
 fn reply(stream: &UnixStream, result: Result<()>) -> Result<()> {
-    reply_with(
-        stream,
-        result.map_or_else(|error| i32::from(error.errno as u16), |()| 0),
-        None::<&UnixStream>,
-    )
+    reply_with(stream, result.map_or_else(|error| i32::from(error.errno as u16), |()| 0), None)
 }
 
-fn reply_with(stream: &UnixStream, status: i32, descriptor: Option<impl AsFd>) -> Result<()> {
+fn reply_with(stream: &UnixStream, status: i32, descriptor: Option<BorrowedFd<'_>>) -> Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     let descriptors;
-    if let Some(descriptor) = &descriptor {
-        descriptors = [descriptor.as_fd()];
+    if let Some(descriptor) = descriptor {
+        descriptors = [descriptor];
         control.push(SendAncillaryMessage::ScmRights(&descriptors));
     }
     let bytes = status.to_ne_bytes();

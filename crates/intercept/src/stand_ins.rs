@@ -1,7 +1,7 @@
 //! Files in memory that stand in for the content of files of the region.
 //!
-//! Programs have descriptors of them, so they hold the content until the end of the job, whatever
-//! else happens; the mount reads and writes them.
+//! Programs have descriptors of them, so they hold the content until the end of the
+//! job; the mount reads and writes them.
 
 use std::fs::File;
 use std::io::Write;
@@ -109,7 +109,7 @@ impl StandIns {
         Ok(())
     }
 
-    /// Every file that has a name and is open somewhere gets a stand-in. The region is closed.
+    /// Every open file with a name gets a stand-in. The region is closed.
     pub(crate) fn replace_open(&self, session: &Visit<'_, Machine>) -> Result<()> {
         let region = session.region();
         let mut dirs = vec![region.root()];

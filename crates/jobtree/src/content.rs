@@ -15,8 +15,8 @@ impl JobRegion {
     /// buffer has only at the end.
     #[inline]
     pub fn read(&self, inode: Inode, offset: u64, buffer: &mut [u8]) -> usize {
-        // The size first: the record that is read after it has at least so many bytes, unless the
-        // file was cut meanwhile.
+        // The size first: the record that is read after it has at least so many bytes, unless
+        // another thread truncates the file.
         let size = self.field(inode, SIZE);
         let content = self.field(inode, CONTENT);
         if content == 0 || offset >= size {

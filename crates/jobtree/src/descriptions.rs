@@ -1,4 +1,4 @@
-//! Open file descriptions: what descriptors of several processes share, above all the position.
+//! Open file descriptions: the position and flags that descriptors of several processes share.
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,4 @@
-//! Calls that change several names at once: no other thread is inside meanwhile.
+//! Calls that change several names at once: no other thread is inside during one.
 
 use std::sync::atomic::Ordering;
 
@@ -214,7 +214,7 @@ impl<H: Host> Visit<'_, H> {
         self.region.word(COMMITTED).store(kind, Ordering::SeqCst);
     }
 
-    /// Carries a committed rename out, perhaps once more. No other thread is inside.
+    /// Executes a committed rename, perhaps a second time. No other thread is inside.
     pub(crate) fn complete_intent(&self) {
         let region = self.region;
         let load = |word| region.word(word).load(Ordering::Acquire);

@@ -20,8 +20,8 @@ pub(crate) const GID: u64 = 28;
 /// table of the pieces of its list.
 pub(crate) const CONTENT: u64 = 32;
 pub(crate) const LOCK: u64 = 40;
-/// Of a directory: the directory above it. Of a file: the number of its stand-in ([`JobRegion`] notes)
-/// and 1, or 0.
+/// Of a directory: the directory above it. Of a file: the number of its stand-in ([`JobRegion`]
+/// notes) and 1, or 0.
 pub(crate) const PARENT: u64 = 48;
 /// The next directory in its bucket of the table by number.
 const NEXT_DIR: u64 = 56;
@@ -173,7 +173,7 @@ impl JobRegion {
         self.field(inode, REFS) & NAMES_MASK != 0
     }
 
-    /// Whether an inode is open somewhere.
+    /// Whether an open file description has the inode.
     #[must_use]
     pub fn is_open(&self, inode: Inode) -> bool {
         self.field(inode, REFS) >= ONE_OPEN

@@ -1,15 +1,15 @@
 //! The tree of a job in memory that all processes of the job share.
 //!
-//! A [`JobRegion`] is a range of memory that several processes map, each at an address of its own, so
-//! everything in it is named by its offset. It contains directories, names, inodes, the content of
-//! files and the open file descriptions. A thread works in it through a [`Visit`]: most calls
+//! A [`JobRegion`] is a range of memory that several processes map, each at an address of its own,
+//! so everything in it is named by its offset. It contains directories, names, inodes, the content
+//! of files and the open file descriptions. A thread works in it through a [`Visit`]: most calls
 //! enter *shared*, side by side with all other threads, and lock one bucket of the table of names;
 //! calls that change several names at once (rename, rmdir) enter *exclusively*. The job's own
 //! process closes the region for good before it hands the tree on ([`Visit::close`]); from then
 //! on every call returns [`Denied::Closed`].
 //!
-//! A process may be killed at any instruction. Every change takes effect with one store, and a lock
-//! or a gate whose holder is dead is taken over by the thread that waits for it. A rename first
+//! A process may be killed at any instruction. Every change takes effect with one store, and a
+//! waiting thread takes over the lock or the gate of a dead holder. A rename first
 //! notes its intent, which the next holder of the gate completes. A kill can leave memory that is
 //! not used again, never a wrong tree.
 //!

@@ -1,7 +1,7 @@
 //! The list of the names of a directory.
 //!
-//! A name keeps its position, so a reader that remembers a position continues there whatever was
-//! made and removed meanwhile. The list is in pieces, each twice as long as the one before.
+//! A name keeps its position, so a reader that remembers a position continues there after
+//! any changes. The list is in pieces, each twice as long as the one before.
 
 use std::sync::atomic::Ordering;
 

@@ -314,7 +314,7 @@ impl<'a, H: Host> Visit<'a, H> {
         Ok(())
     }
 
-    /// Ends an entry whose bucket is locked, or in a region without other threads.
+    /// Ends an entry. The caller has locked its bucket, or is the only thread in the region.
     pub(crate) fn bury_entry(&self, bucket: u64, entry: NameEntry) {
         let region = self.region;
         region.set_entry(entry, STATE, DEAD);
@@ -323,7 +323,7 @@ impl<'a, H: Host> Visit<'a, H> {
         loop {
             let at = region.word(link).load(Ordering::Acquire);
             if at == entry.0 {
-                // A thread that reads the chain at this entry goes on from it: the link stays.
+                // A thread that reads the chain at this entry continues from it: the link stays.
                 let next = region.of_entry(entry, NEXT);
                 region.word(link).store(next, Ordering::Release);
                 break;

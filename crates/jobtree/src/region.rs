@@ -25,8 +25,8 @@ pub enum Denied {
     Closed,
     /// No inode number is left: the keeper has more.
     Numbers,
-    /// There is no room, or the call needs what the region does not have: the region is to be
-    /// closed, and the call repeated there.
+    /// The region has no room, or does not support the call: the region is to be closed,
+    /// and the call repeated there.
     Unable,
 }
 
@@ -36,7 +36,7 @@ impl From<ErrorNumber> for Denied {
     }
 }
 
-/// What a session needs of the machine.
+/// The services that a session needs of the machine.
 pub trait Host: Sync {
     /// Whether a thread of a process still runs.
     fn is_alive(&self, pid: u32, tid: u32) -> bool;

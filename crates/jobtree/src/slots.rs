@@ -171,7 +171,7 @@ impl<'a, H: Host> Visit<'a, H> {
         let mut round = 0;
         loop {
             let epoch = self.region.word(HEAD_EPOCH).load(Ordering::Relaxed);
-            // A swap, because the gate must not be read before others can see this thread inside.
+            // A swap: the gate must not be read before other threads can see this one inside.
             inside.swap(epoch << 1 | 1, Ordering::SeqCst);
             match self.region.word(HEAD_GATE).load(Ordering::SeqCst) {
                 0 => return Ok(Guard { inside: Some(inside) }),
@@ -268,7 +268,7 @@ impl<'a, H: Host> Visit<'a, H> {
         owner != 0 && self.host.is_alive((owner >> 32) as u32, owner as u32)
     }
 
-    /// The owner of a slot is dead: it is not inside any more, and its locks are nobody's.
+    /// The owner of a slot is dead: it is not inside any more, and its locks are free.
     fn bury(&self, slot: u64) {
         let owner = self.of_slot(slot, OWNER).load(Ordering::SeqCst);
         if owner != 0 && self.host.is_alive((owner >> 32) as u32, owner as u32) {

@@ -26,7 +26,7 @@ pub struct Identity<'a> {
 pub fn may(region: &JobRegion, inode: Inode, wanted: u32, cred: &Identity<'_>) -> bool {
     let mode = region.mode(inode);
     if cred.uid == 0 {
-        // Root executes what anybody may execute.
+        // Root may execute a file if any class of users may.
         return wanted & 1 == 0 || mode & 0o111 != 0 || Kind::of_mode(mode) == Kind::Directory;
     }
     let (uid, gid) = region.owner(inode);
@@ -40,11 +40,11 @@ pub fn may(region: &JobRegion, inode: Inode, wanted: u32, cred: &Identity<'_>) -
     granted & wanted == wanted
 }
 
-/// Bytes that the targets of links may add to a path on its way.
+/// Bytes that the targets of links may add to a path during a walk.
 const LINK_BYTES: usize = 1024;
 const ROOM: usize = PATH_BYTES_MAX + LINK_BYTES;
 
-/// Room for a path on its way: the targets of links take the place of their names. A zero byte
+/// Room for a path during a walk: the targets of links take the place of their names. A zero byte
 /// follows the path, so that the kernel can read it.
 #[derive(Debug)]
 pub struct PathBuffer {
@@ -76,7 +76,7 @@ impl PathBuffer {
         Ok(self.prepend(path, false)?)
     }
 
-    /// What is left of the path.
+    /// The rest of the path.
     #[must_use]
     #[inline]
     pub fn rest(&self) -> &[u8] {
@@ -85,7 +85,7 @@ impl PathBuffer {
         unsafe { std::slice::from_raw_parts(rest.as_ptr().cast(), rest.len()) }
     }
 
-    /// What is left of the path, with a zero byte behind it.
+    /// The rest of the path, with a zero byte behind it.
     #[must_use]
     pub fn as_ptr(&self) -> *const u8 {
         self.bytes[self.start..].as_ptr().cast()
@@ -104,7 +104,7 @@ impl PathBuffer {
         self.start = (self.start + bytes).min(ROOM - 1);
     }
 
-    /// Puts bytes, and a slash, in front of what is left of the path.
+    /// Puts bytes, and a slash, in front of the rest of the path.
     ///
     /// # Errors
     /// `ENAMETOOLONG`.
@@ -150,7 +150,7 @@ pub struct WalkPlace {
     /// Bytes of the last name ([`PathBuffer::name`]); 0 if the path ends with `.` or `..`, or names
     /// the root.
     name_len: usize,
-    /// What has the name, if anything does.
+    /// The inode with the name, if the name exists.
     pub inode: Option<Inode>,
     /// Its entry.
     pub entry: Option<NameEntry>,
@@ -163,7 +163,7 @@ pub struct WalkPlace {
 pub enum WalkEnd {
     /// Into the region.
     Inside(WalkPlace),
-    /// Above the root: what is left is to be walked from the directory above the root.
+    /// Above the root: the rest of the path is to be walked from the directory above the root.
     Above,
     /// To the absolute path that is left, from a symbolic link.
     Absolute,

@@ -24,7 +24,7 @@ use std::ffi::c_int;
 
 use jobtree::{Denied, Identity, Inode, JobRegion, may};
 
-/// Refuses what an identity may not do with an inode.
+/// Refuses an access to an inode that the identity may not have.
 fn check(region: &JobRegion, inode: Inode, wanted: u32, cred: &Identity<'_>) -> Result<(), Denied> {
     if may(region, inode, wanted, cred) { Ok(()) } else { Err(Denied::Errno(libc::EACCES)) }
 }

@@ -190,7 +190,7 @@ fn release(description: Description) {
     }
 }
 
-/// Another file is about to get this number: whatever this library has there ends.
+/// Another file is about to get this number: the entry of this library for it ends.
 pub(crate) fn vacate(fd: c_int) {
     let Some(place) = place(fd) else { return };
     match place.swap(0, Ordering::AcqRel) {
@@ -319,8 +319,8 @@ pub(crate) extern "C" fn share_all() {
     }
 }
 
-/// The program ends: what it only read is closed. Files that it wrote stay open, because functions
-/// that run after this one may still write.
+/// The program ends: files that it only read are closed. Files that it wrote stay open, because
+/// functions that run after this one may still write.
 pub(crate) fn close_at_exit() {
     let Some(job) = job() else { return };
     for fd in 0..=HIGHEST.load(Ordering::Relaxed) {

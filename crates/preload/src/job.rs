@@ -21,7 +21,7 @@ pub(crate) const NOTE_PID_NAMESPACE: u64 = 3;
 const PREFIXES_MAX: usize = 4;
 const GROUPS_MAX: usize = 256;
 
-/// What this library knows of the job.
+/// The knowledge of this library about the job.
 pub(crate) struct Job {
     region: JobRegion,
     socket: &'static [u8],

@@ -7,7 +7,7 @@ use jobtree::{Denied, Description, Inode};
 use crate::job::Job;
 use crate::real;
 
-/// What is asked for. The keeper has the same numbers (`intercept::request`).
+/// The kinds of requests. The keeper has the same numbers (`intercept::request`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Request {

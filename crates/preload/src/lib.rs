@@ -3,8 +3,8 @@
 //! `cudele run --preload` starts a job's programs with this library. It has functions with the
 //! names of libc's (modules of `calls`). A call about a path below the job's directory, or about a
 //! descriptor of such a file, is answered from the region that all processes of the job share
-//! (crate `jobtree`); every other call goes on to libc. A function of libc that is not here reaches
-//! the files through the mount. The mount then closes the region, and from that moment on the calls
+//! (crate `jobtree`); every other call is passed to libc. A function of libc that is not here
+//! reaches the files through the mount. The mount then closes the region, and from that moment on the calls
 //! here go to the mount as well: slower, and the same files.
 //!
 //! | part | module |
@@ -16,7 +16,7 @@
 //! | the functions | `calls` |
 //!
 //! No thread is started in the program, nothing is allocated in the calls that a signal handler may
-//! make, and a fork needs no preparation: what processes share is in the region.
+//! make, and a fork needs no preparation: the state that processes share is in the region.
 //!
 //! Invariant: a call that cannot be answered exactly as the mount would is not answered here.
 #![allow(unsafe_code, reason = "called in place of libc, with the pointers of its callers")]

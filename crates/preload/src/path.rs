@@ -21,7 +21,7 @@ const ABSOLUTE_LINKS_MAX: u32 = 40;
 pub(crate) enum Resolved {
     /// Into the region.
     Inside(Inside, WalkPlace),
-    /// Elsewhere, as it is.
+    /// Outside of the region: the path is for the kernel, unchanged.
     Real,
     /// To the path that is left in the buffer.
     RealPath,
@@ -74,7 +74,7 @@ pub(crate) fn working() -> Option<Inode> {
     (dir != 0).then_some(Inode(dir))
 }
 
-/// What of a path follows a prefix.
+/// The part of a path after a prefix.
 #[inline]
 fn behind<'p>(path: &'p [u8], prefix: &[u8]) -> Option<&'p [u8]> {
     let rest = path.strip_prefix(prefix)?;

@@ -45,8 +45,8 @@ macro_rules! real {
             $crate::real::set_errno(libc::ENOSYS);
             $failed
         } else {
-            // SAFETY: the function of libc with this name has this signature, and gets what the
-            // caller of this library passed.
+            // SAFETY: the function of libc with this name has this signature, and gets the
+            // arguments of this library's caller.
             #[allow(unused_unsafe, reason = "some callers are unsafe themselves")]
             let result = unsafe {
                 let function: unsafe extern "C" fn($($type),*) -> $result =

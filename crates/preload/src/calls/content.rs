@@ -74,7 +74,7 @@ unsafe fn write_at(
     } else if offset.is_some() {
         inside.session.write(inode, offset, bytes, now, keeps)?;
     } else {
-        // The position first: another process that writes meanwhile writes behind it.
+        // The position first: a concurrent writer of another process writes behind it.
         let start = region.advance(description, len);
         let written = inside.session.write(inode, Some(start), bytes, now, keeps);
         if let Err(denied) = written {

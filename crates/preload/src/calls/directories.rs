@@ -13,7 +13,7 @@ use crate::descriptors;
 use crate::job::{Job, job};
 use crate::real::{fail, real, set_errno};
 
-/// A negative descriptor, and a lock that nobody can have.
+/// A negative descriptor, and a lock that no thread can have.
 const MARK: u64 = 0xcade_1eca_de1e_cade;
 /// Positions before the names: `.` and `..`.
 const DOTS: u64 = 2;

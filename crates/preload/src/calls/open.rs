@@ -130,7 +130,7 @@ fn check_open(
     check(region, inode, wanted, &job::cred())
 }
 
-/// What a new inode in a directory is like.
+/// The attributes of a new inode in a directory.
 pub(super) fn new_inode(dir: Inode, mode: u32, open: bool) -> InodeParts<'static> {
     let cred = job::cred();
     let mut mode = mode & !job::umask();

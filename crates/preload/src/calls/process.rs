@@ -76,7 +76,7 @@ fn program(path: *const c_char, buffer: &mut PathBuffer) -> Result<Program, c_in
     }
 }
 
-/// Reads the beginning of a file whose content is in a stand-in.
+/// Reads the beginning of a file with a stand-in.
 fn read_stand_in(job: &job::Job, number: u32, head: &mut [u8; HEAD]) -> usize {
     let path = job.stand_in_path(number);
     // SAFETY: system calls with a path that ends with a zero byte, and memory of the caller.
@@ -241,7 +241,7 @@ fn run_by_shell(path: *const c_char, arguments: Arguments, variables: Arguments)
     execve(c"/bin/sh".as_ptr(), list.as_ptr(), variables);
 }
 
-/// Tries the places of a program, until one says what to return.
+/// Tries the places of a program, until one gives a result.
 fn search<T>(name: *const c_char, mut one: impl FnMut(*const c_char) -> Option<T>) -> Option<T> {
     // SAFETY: the caller's name and the variable end with zero bytes.
     let (bytes, places) = unsafe {

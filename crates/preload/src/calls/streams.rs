@@ -1,4 +1,4 @@
-//! `FILE*` of files in the region: streams whose functions are this library's.
+//! `FILE*` of files in the region: streams with functions of this library.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};

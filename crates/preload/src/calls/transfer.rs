@@ -45,7 +45,7 @@ unsafe fn copy(
             (got, put)
         };
         if put < got && from_at.is_null() {
-            // What was read and not written is read again.
+            // The next call reads the bytes again that were read and not written.
             lseek64(from, put.max(0) as off_t - got as off_t, libc::SEEK_CUR);
         }
         if put < 0 {
