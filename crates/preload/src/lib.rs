@@ -4,8 +4,8 @@
 //! names of libc's (modules of `calls`). A call about a path below the job's directory, or about a
 //! descriptor of such a file, is answered from the region that all processes of the job share
 //! (crate `jobtree`); every other call is passed to libc. A function of libc that is not here
-//! reaches the files through the mount. The mount then closes the region, and from that moment on the calls
-//! here go to the mount as well: slower, and the same files.
+//! reaches the files through the mount. The mount then closes the region, and from that moment on
+//! the calls here go to the mount as well: slower, and the same files.
 //!
 //! | part | module |
 //! |---|---|
