@@ -1,4 +1,5 @@
 //! Tests of the region in one process: against a simple model, and with many threads.
+#![allow(clippy::disallowed_methods, reason = "the tests share a region among threads")]
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +22,7 @@ struct OddIsDead;
 
 impl Host for OddIsDead {
     fn is_alive(&self, _: u32, tid: u32) -> bool {
-        tid % 2 == 0
+        tid.is_multiple_of(2)
     }
     fn pause(&self, _: u32) {
         std::thread::yield_now();
