@@ -1,5 +1,5 @@
 //! Tests of the region in one process: against a simple model, and with many threads.
-#![allow(clippy::disallowed_methods, reason = "the tests share a region among threads")]
+#![allow(clippy::disallowed_methods, reason = "I/O edge: the tests share a region among threads")]
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

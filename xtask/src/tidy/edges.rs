@@ -39,6 +39,9 @@ const EDGES: [&str; 20] = [
 /// and its tests read scripts.
 const SIM_EDGES: [&str; 3] = ["crates/sim/src/main.rs", "crates/sim/src/bin/", "crates/sim/tests/"];
 
+/// The tree of a job in shared memory uses atomic numbers only; its tests share it among threads.
+const THREADED_TESTS: &str = "crates/jobtree/src/tests.rs";
+
 /// Examples and benchmarks are programs of their own: measuring needs a clock.
 const PROGRAMS: [&str; 2] = ["/examples/", "/benches/"];
 
@@ -52,6 +55,7 @@ const REASON: &str = "I/O edge: ";
 pub(super) fn is_edge(file: &File) -> bool {
     file.crate_name().is_some_and(|name| EDGES.contains(&name))
         || SIM_EDGES.iter().any(|prefix| file.path.starts_with(prefix))
+        || file.path == THREADED_TESTS
         || is_program(file)
 }
 
