@@ -28,7 +28,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudele::{Errno, Error, Ino, MergeTrigger, Result};
-use jobtree::{Format, JobRegion, JobStat, Visit};
+use jobtree::{Format, JobRegion, JobStat, Note, Visit};
 use types::{Attr, Cred};
 use vfs::Vfs;
 
@@ -40,12 +40,6 @@ use stand_ins::StandIns;
 
 /// The variable in which programs find the region.
 pub const VARIABLE: &str = "CUDELE_PRELOAD";
-
-/// Notes for the library: the same numbers as in `preload::job`.
-const NOTE_DEVICE: u64 = 0;
-const NOTE_STAND_IN_DEVICE: u64 = 1;
-const NOTE_SYNC: u64 = 2;
-const NOTE_PID_NAMESPACE: u64 = 3;
 
 /// Inode numbers that the region gets at once.
 const NUMBERS: u64 = 1 << 20;
@@ -119,9 +113,9 @@ impl Keeper {
         };
         region.format(&format);
         let note = |note, value: u64| region.note(note).store(value, Ordering::SeqCst);
-        note(NOTE_SYNC, u64::from(persists));
-        note(NOTE_STAND_IN_DEVICE, machine::device(&file)?);
-        note(NOTE_PID_NAMESPACE, machine::pid_namespace()?);
+        note(Note::Persists, u64::from(persists));
+        note(Note::StandInDevice, machine::device(&file)?);
+        note(Note::PidNamespace, machine::pid_namespace()?);
         let socket = format!("cudele-job-{}-{}", std::process::id(), root.0);
         let slot = machine::claim(&region)?;
         let state = State { slot, drain: Drain::default(), closed: false, because: None };
@@ -146,7 +140,7 @@ impl Keeper {
         use std::os::unix::ffi::OsStrExt;
         let first = paths.first().ok_or_else(|| Error::of(Errno::Invalid, "preload"))?;
         let found = rustix::fs::stat(first).map_err(|errno| io("preload", errno))?;
-        self.region.note(NOTE_DEVICE).store(found.st_dev, Ordering::SeqCst);
+        self.region.note(Note::Device).store(found.st_dev, Ordering::SeqCst);
         let mut texts = vec![self.socket.as_bytes()];
         texts.extend(paths.iter().map(|path| path.as_os_str().as_bytes()));
         self.region.set_texts(&texts);

@@ -9,17 +9,11 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use cudele::{Ino, Result};
-use jobtree::{Description, Inode};
+use jobtree::{Description, Inode, KeeperRequest};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use types::{Errno, Error};
 
 use crate::{Keeper, held, io};
-
-/// The same numbers as in `preload::keeper`.
-const CLOSE: u32 = 1;
-const NUMBERS: u32 = 2;
-const DESCRIPTOR: u32 = 3;
-const SYNC: u32 = 4;
 
 /// A program that stops in the middle of a request does not delay other requests for longer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -48,24 +42,27 @@ fn answer(keeper: &Keeper, mut stream: &UnixStream) -> Result<()> {
     let failed = |error: std::io::Error| io("preload", error);
     let peer =
         rustix::net::sockopt::socket_peercred(stream).map_err(|errno| failed(errno.into()))?;
-    let own = rustix::process::geteuid();
-    if peer.uid != own && !own.is_root() {
+    if peer.uid != rustix::process::geteuid() {
+        // The socket has no permissions, and nobody else may map the region either. Not read: a
+        // stranger must not delay the job.
         return reply(stream, Err(Error::of(Errno::NotPermitted, "preload")));
     }
     stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-    let mut message = [0_u8; 16];
+    let mut message = [0; KeeperRequest::BYTES];
     stream.read_exact(&mut message).map_err(failed)?;
-    let (kind, about) = message.split_at(8);
-    let kind = u32::from_ne_bytes([kind[0], kind[1], kind[2], kind[3]]);
-    let about = u64::from_ne_bytes(about.try_into().unwrap_or_default());
-    match kind {
-        CLOSE => reply(stream, keeper.close(Some("a call that only the mount answers"))),
-        NUMBERS => reply(stream, keeper.grant_numbers()),
-        SYNC => {
+    let Some((request, about)) = KeeperRequest::parse(message) else {
+        return reply(stream, Err(Error::of(Errno::Invalid, "preload")));
+    };
+    match request {
+        KeeperRequest::Close => {
+            reply(stream, keeper.close(Some("a call that only the mount answers")))
+        }
+        KeeperRequest::Numbers => reply(stream, keeper.grant_numbers()),
+        KeeperRequest::Sync => {
             let ino = Ino(keeper.region.ino(Inode(about)));
             reply(stream, keeper.sync(ino))
         }
-        DESCRIPTOR => {
+        KeeperRequest::Descriptor => {
             let state = held(&keeper.state);
             let session = keeper.session(&state);
             let found = keeper.stand_ins.describe(&session, Description(about));
@@ -75,7 +72,6 @@ fn answer(keeper: &Keeper, mut stream: &UnixStream) -> Result<()> {
                 Err(error) => reply(stream, Err(error)),
             }
         }
-        _ => reply(stream, Err(Error::of(Errno::Invalid, "preload"))),
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use crate::Note;
+
 /// An error number of the system.
 pub type ErrorNumber = i32;
 
@@ -84,7 +86,6 @@ pub(crate) const HEAD_ROOT: u64 = 24;
 pub(crate) const HEAD_KEEPER: u64 = 32;
 /// Values of the keeper that every process may read: see [`JobRegion::note`].
 const HEAD_NOTES: u64 = 64;
-const NOTES: u64 = 8;
 /// Changes seldom.
 pub(crate) const HEAD_GATE: u64 = 192;
 pub(crate) const HEAD_EPOCH: u64 = 256;
@@ -163,10 +164,10 @@ impl JobRegion {
         crate::Inode(self.word(HEAD_ROOT).load(Ordering::Relaxed))
     }
 
-    /// One of eight words by which the keeper tells the processes about itself.
+    /// A value that the keeper tells the processes.
     #[must_use]
-    pub fn note(&self, index: u64) -> &AtomicU64 {
-        self.word(HEAD_NOTES + (index % NOTES) * 8)
+    pub fn note(&self, note: Note) -> &AtomicU64 {
+        self.word(HEAD_NOTES + note as u64 * 8)
     }
 
     /// Writes a list of texts for the processes, before the first one starts. Texts that do not

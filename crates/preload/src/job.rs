@@ -4,19 +4,13 @@ use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use jobtree::{Denied, Guard, Host, Identity, Inode, JobRegion, Visit};
+use jobtree::{Denied, Guard, Host, Identity, Inode, JobRegion, Note, Visit};
 
 use crate::real::sys;
 use crate::{descriptors, path, real};
 
 /// The variable that names the region, for programs that the job starts.
 pub(crate) const VARIABLE: &CStr = c"CUDELE_PRELOAD";
-
-/// Notes of the keeper in the region.
-pub(crate) const NOTE_DEVICE: u64 = 0;
-pub(crate) const NOTE_STAND_IN_DEVICE: u64 = 1;
-pub(crate) const NOTE_SYNC: u64 = 2;
-pub(crate) const NOTE_PID_NAMESPACE: u64 = 3;
 
 const PREFIXES_MAX: usize = 4;
 const GROUPS_MAX: usize = 256;
@@ -238,7 +232,7 @@ impl Job {
                 Some(_) => {}
             }
         }
-        if pid_namespace() != region.note(NOTE_PID_NAMESPACE).load(Ordering::Relaxed) {
+        if pid_namespace() != region.note(Note::PidNamespace).load(Ordering::Relaxed) {
             return None;
         }
         Some(Self { region, socket, prefixes, alive: page_of_this_process()? })
@@ -259,16 +253,16 @@ impl Job {
     }
 
     pub(crate) fn device(&self) -> u64 {
-        self.region.note(NOTE_DEVICE).load(Ordering::Relaxed)
+        self.region.note(Note::Device).load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_stand_in_device(&self, device: u64) -> bool {
-        device == self.region.note(NOTE_STAND_IN_DEVICE).load(Ordering::Relaxed)
+        device == self.region.note(Note::StandInDevice).load(Ordering::Relaxed)
     }
 
     /// Whether `fsync` promises something here.
     pub(crate) fn sync_matters(&self) -> bool {
-        self.region.note(NOTE_SYNC).load(Ordering::Relaxed) != 0
+        self.region.note(Note::Persists).load(Ordering::Relaxed) != 0
     }
 
     /// The path under which the kernel shows a stand-in.

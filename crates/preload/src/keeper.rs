@@ -2,27 +2,13 @@
 
 use std::ffi::{c_int, c_void};
 
-use jobtree::{Denied, Description, Inode};
+use jobtree::{Denied, Description, Inode, KeeperRequest};
 
 use crate::job::Job;
 use crate::real;
 
-/// The kinds of requests. The keeper has the same numbers (`intercept::request`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub(crate) enum Request {
-    /// Close the region: a call cannot be answered from it.
-    Close = 1,
-    /// No inode number is left.
-    Numbers = 2,
-    /// A descriptor for an open file description.
-    Descriptor = 3,
-    /// Make an inode as durable as the policy promises.
-    Sync = 4,
-}
-
 /// Asks, and waits. Returns an error number or 0, and a descriptor that came with the answer.
-fn ask(job: &Job, request: Request, about: u64) -> (c_int, Option<c_int>) {
+fn ask(job: &Job, request: KeeperRequest, about: u64) -> (c_int, Option<c_int>) {
     // SAFETY: plain system calls with memory of this function.
     unsafe {
         let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
@@ -41,7 +27,7 @@ fn ask(job: &Job, request: Request, about: u64) -> (c_int, Option<c_int>) {
 unsafe fn converse(
     job: &Job,
     socket: c_int,
-    request: Request,
+    request: KeeperRequest,
     about: u64,
 ) -> (c_int, Option<c_int>) {
     let mut address = libc::sockaddr_un { sun_family: libc::AF_UNIX as u16, sun_path: [0; 108] };
@@ -51,9 +37,7 @@ unsafe fn converse(
         *place = *byte as _;
     }
     let len = size_of::<u16>() + 1 + name.len().min(107);
-    let mut message = [0_u8; 16];
-    message[..4].copy_from_slice(&(request as u32).to_ne_bytes());
-    message[8..].copy_from_slice(&about.to_ne_bytes());
+    let message = request.message(about);
     // SAFETY: all pointers are to live values of the stated sizes.
     unsafe {
         let at = std::ptr::from_ref(&address).cast::<c_void>();
@@ -64,12 +48,12 @@ unsafe fn converse(
             libc::SYS_sendto,
             socket,
             message.as_ptr(),
-            16,
+            message.len(),
             libc::MSG_NOSIGNAL,
             0,
             0
         );
-        if sent != 16 {
+        if sent != message.len() as libc::c_long {
             return (libc::EIO, None);
         }
         receive(socket)
@@ -116,11 +100,11 @@ pub(crate) fn again(job: &Job, denied: Denied) -> bool {
     let asked = match denied {
         Denied::Errno(errno) => errno,
         Denied::Closed => return true,
-        Denied::Numbers => match ask(job, Request::Numbers, 0).0 {
+        Denied::Numbers => match ask(job, KeeperRequest::Numbers, 0).0 {
             0 => return true,
-            _ => ask(job, Request::Close, 0).0,
+            _ => ask(job, KeeperRequest::Close, 0).0,
         },
-        Denied::Unable => ask(job, Request::Close, 0).0,
+        Denied::Unable => ask(job, KeeperRequest::Close, 0).0,
     };
     let repeat = asked == 0 && !matches!(denied, Denied::Errno(_));
     if !repeat {
@@ -132,13 +116,13 @@ pub(crate) fn again(job: &Job, denied: Denied) -> bool {
 /// The region is closed when this returns, unless the keeper is gone.
 #[cold]
 pub(crate) fn close(job: &Job) -> bool {
-    ask(job, Request::Close, 0).0 == 0
+    ask(job, KeeperRequest::Close, 0).0 == 0
 }
 
 /// A descriptor of the kernel for a description of the region.
 #[cold]
 pub(crate) fn descriptor(job: &Job, description: Description) -> Result<c_int, c_int> {
-    match ask(job, Request::Descriptor, description.0) {
+    match ask(job, KeeperRequest::Descriptor, description.0) {
         (0, Some(descriptor)) => Ok(descriptor),
         (0, None) => Err(libc::EIO),
         (errno, _) => Err(errno),
@@ -148,7 +132,7 @@ pub(crate) fn descriptor(job: &Job, description: Description) -> Result<c_int, c
 /// Makes the content of a stand-in as durable as the policy promises.
 #[cold]
 pub(crate) fn sync(job: &Job, inode: Inode) -> Result<(), c_int> {
-    match ask(job, Request::Sync, inode.0).0 {
+    match ask(job, KeeperRequest::Sync, inode.0).0 {
         0 => Ok(()),
         errno => Err(errno),
     }

@@ -229,6 +229,27 @@ fn a_killed_preloaded_process_leaves_what_its_finished_calls_did() {
 }
 
 #[test]
+fn a_job_in_memory_answers_no_process_of_another_user() {
+    let Some(world) = cluster() else { return };
+    if !rustix::process::geteuid().is_root() {
+        // Only root can start a process of another user.
+        return;
+    }
+    let stranger = compiled(&world, "stranger.c");
+    let (stranger, said) = (stranger.to_str().unwrap(), world.path("said"));
+    // The shell's parent is the keeper.
+    let script =
+        format!("echo kept > f; env -u LD_PRELOAD {stranger} $PPID > {}", said.to_str().unwrap());
+    let options = ["--json", "run", "--preload", "on", "-C", "/job", "--", "sh", "-c", &script];
+    let run = world.run(&options).done();
+    // EPERM to each of the requests, and the programs stay in memory.
+    assert_eq!(fs::read_to_string(said).unwrap(), "1 1 1 1 ");
+    let report: Value = serde_json::from_str(&run.out).unwrap();
+    assert!(report["preload"]["passed_on"].is_null(), "{report}");
+    assert_eq!(world.json(&["stat", "/job/f"])["size"], 5);
+}
+
+#[test]
 fn preload_says_why_it_is_impossible() {
     let Some(world) = cluster() else { return };
     world.run(&["mkdir", "/full"]).done();
