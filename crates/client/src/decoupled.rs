@@ -165,7 +165,7 @@ impl ClientSubtree {
     ) -> Result<Ino, Errno> {
         check_new(name, new)?;
         let ino = self.take_ino()?;
-        self.append_create(cred, ino, (parent, name), new);
+        self.append_create(cred, ino, EntryName::new(parent, name), new);
         Ok(ino)
     }
 
@@ -174,7 +174,7 @@ impl ClientSubtree {
         &mut self,
         cred: &Cred,
         ino: Ino,
-        (parent, name): (Ino, &[u8]),
+        EntryName { dir: parent, name }: EntryName<'_>,
         new: &PlannedInode<'_>,
     ) {
         let (uid, gid) = new.owner.unwrap_or((cred.uid, cred.gid));

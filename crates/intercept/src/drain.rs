@@ -4,7 +4,7 @@
 //! Every directory is placed before its entries, and gets its times after them.
 
 use cudele::{FileType, Ino, NewFile, Placed, Result, Subtree};
-use jobtree::{Inode, JobRegion, JobStat, Kind, ListedName};
+use jobtree::{Inode, JobRegion, Kind, ListedName};
 use types::{AttrChange, InoRange, Map, Set, Timestamp};
 
 use crate::stand_ins::StandIns;
@@ -75,7 +75,7 @@ impl Drain {
                 name: listed.name(),
                 ctime: Timestamp(stat.ctime),
             };
-            place_inode(region, stand_ins, subtree, (listed.inode, &stat), &at)?;
+            place_inode(region, stand_ins, subtree, listed.inode, &at)?;
             self.inodes.insert(listed.inode.0, parent);
         }
         self.placed.insert(listed.entry.0);
@@ -87,9 +87,10 @@ fn place_inode(
     region: &JobRegion,
     stand_ins: &StandIns,
     subtree: &mut Subtree,
-    (inode, stat): (Inode, &JobStat),
+    inode: Inode,
     at: &Placed<'_>,
 ) -> Result<()> {
+    let stat = region.stat(inode);
     let mut new = NewFile {
         file_type: FileType::Regular,
         permissions: stat.mode & 0o7777,

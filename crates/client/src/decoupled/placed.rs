@@ -1,7 +1,9 @@
 //! Inodes with numbers that were reserved: another part of the job has made them already.
 
 use namespace::PlannedInode;
-use types::{Cred, Errno, FILE_BYTES_MAX, FileType, INLINE_BYTES_MAX, Ino, InoRange, check_name};
+use types::{
+    Cred, EntryName, Errno, FILE_BYTES_MAX, FileType, INLINE_BYTES_MAX, Ino, InoRange, check_name,
+};
 
 use super::ClientSubtree;
 
@@ -37,10 +39,10 @@ impl ClientSubtree {
         &mut self,
         cred: &Cred,
         ino: Ino,
-        at: (Ino, &[u8]),
+        at: EntryName<'_>,
         new: &PlannedInode<'_>,
     ) -> Result<(), Errno> {
-        check_new(at.1, new)?;
+        check_new(at.name, new)?;
         self.append_create(cred, ino, at, new);
         Ok(())
     }

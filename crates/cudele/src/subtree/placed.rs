@@ -4,7 +4,7 @@
 //! subtree's; later the keeper of that memory places what they made.
 
 use namespace::PlannedInode;
-use types::{AttrChange, Ino, InoRange, Result, StripedFile, Timestamp};
+use types::{AttrChange, EntryName, Ino, InoRange, Result, StripedFile, Timestamp};
 
 use super::{Subtree, inode_of};
 use crate::NewFile;
@@ -55,7 +55,8 @@ impl Subtree {
             }
             (false, false) => inode_of(new, at.ctime, stripe),
         };
-        let placed = self.job.inner.place(&self.cred, at.ino, (at.parent, at.name), &inode);
+        let entry = EntryName::new(at.parent, at.name);
+        let placed = self.job.inner.place(&self.cred, at.ino, entry, &inode);
         placed.map_err(|errno| {
             types::Error::of(errno, String::from_utf8_lossy(at.name).into_owned())
         })?;
