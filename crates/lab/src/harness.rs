@@ -17,4 +17,5 @@ pub(crate) mod process;
 pub(crate) mod rationed;
 pub(crate) mod row;
 pub(crate) mod share;
+pub(crate) mod sheet;
 pub(crate) mod stats;

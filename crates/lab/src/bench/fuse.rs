@@ -19,6 +19,7 @@ use crate::harness::job::{Calls, JobOutcome, Served, Task};
 use crate::harness::lab::{Lab, alone, policy};
 use crate::harness::mounting::{Mount, decoupled, possible};
 use crate::harness::row::Row;
+use crate::harness::sheet::Sheet;
 use crate::harness::stats::real;
 use archive::Archive;
 
@@ -42,34 +43,20 @@ const JUICEFS_STAT: f64 = 18_000.0;
 const JUICEFS_READDIR: f64 = 177_000.0;
 const JUICEFS_TAR: f64 = 5_901.0 / 6.2;
 
-/// Rows by name, in the order in which they were first measured.
-#[derive(Default)]
-struct Sheet(Vec<Row>);
-
-impl Sheet {
-    fn row(&mut self, name: &str, count: u64) -> &mut Row {
-        let known = self.0.iter().position(|row| row.name == name);
-        let index = known.unwrap_or_else(|| {
-            self.0.push(Row::new(BENCH, name, count));
-            self.0.len() - 1
-        });
-        &mut self.0[index]
-    }
-
-    fn goals(&mut self) {
-        for row in &mut self.0 {
-            match row.name.as_str() {
-                "create_batchfs" => row.goal(OF_NOTHING, 0.7),
-                "create_posix" => row.goal(OF_NOTHING, 0.8),
-                "stat_batchfs" | "stat_posix" => row.goal(OF_NOTHING, 0.95),
-                "readdir_batchfs" | "readdir_posix" => row.goal(OF_NOTHING, 0.7),
-                "write_batchfs" | "read_from_disk_batchfs" | "read_batchfs" => {
-                    row.goal(OF_STORE, 0.7);
-                }
-                "tar_batchfs" => row.limit(TIMES_NOTHING, 1.4),
-                "ingest_batchfs" => row.limit(TIMES_LOCAL, 1.2),
-                _ => {}
+/// The bounds of the ratios.
+fn goals(sheet: &mut Sheet) {
+    for row in &mut sheet.rows {
+        match row.name.as_str() {
+            "create_batchfs" => row.goal(OF_NOTHING, 0.7),
+            "create_posix" => row.goal(OF_NOTHING, 0.8),
+            "stat_batchfs" | "stat_posix" => row.goal(OF_NOTHING, 0.95),
+            "readdir_batchfs" | "readdir_posix" => row.goal(OF_NOTHING, 0.7),
+            "write_batchfs" | "read_from_disk_batchfs" | "read_batchfs" => {
+                row.goal(OF_STORE, 0.7);
             }
+            "tar_batchfs" => row.limit(TIMES_NOTHING, 1.4),
+            "ingest_batchfs" => row.limit(TIMES_LOCAL, 1.2),
+            _ => {}
         }
     }
 }
@@ -80,7 +67,7 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     let bytes = if lab.quick { 64 * MIB } else { 1024 * MIB };
     let archive = Archive::of(lab)?;
     let cluster = lab.cluster(&[])?;
-    let mut sheet = Sheet::default();
+    let mut sheet = Sheet::new(BENCH);
     for repetition in 0..lab.repeat {
         lab.progress(BENCH, repetition, "names");
         names(&cluster, &mut sheet, files)?;
@@ -93,9 +80,9 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
         lab.progress(BENCH, repetition, "ingest");
         ingest(&cluster, &mut sheet, &archive, &lab.place.parent)?;
     }
-    sheet.goals();
+    goals(&mut sheet);
     let store = cluster.store().to_owned();
-    lab.report(&store, sheet.0);
+    lab.report(&store, sheet.rows);
     Ok(())
 }
 

@@ -14,7 +14,9 @@ use terminal::io;
 use crate::harness::cluster::{self, TestCluster};
 use crate::harness::lab::Lab;
 use crate::harness::mounting;
-use crate::harness::row::Row;
+use crate::harness::row::PER_SECOND;
+use crate::harness::sheet::Sheet;
+use crate::harness::stats::real;
 
 const BENCH: &str = "intercept";
 const SOURCE: &str = include_str!("intercept/loop.c");
@@ -36,7 +38,7 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     let few = files.min(20_000);
     let dir = tempfile::tempdir().map_err(|error| io(&std::env::temp_dir(), &error))?;
     let program = compiled(dir.path())?;
-    let mut sheet: Vec<Row> = Vec::new();
+    let mut sheet = Sheet::new(BENCH);
     let mut store = String::new();
     for repetition in 0..lab.repeat {
         let cluster = lab.cluster(&[])?;
@@ -49,46 +51,47 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
             let mounted = Work { files: few, ..work }.in_job(&cluster, "off")?;
             for (at, phase) in PHASES.iter().enumerate() {
                 let total = files * u64::from(processes);
-                let row = row(&mut sheet, &format!("{name}_{phase}"), total, processes);
+                let row = sheet.row(&format!("{name}_{phase}"), total);
+                row.clients = processes;
                 row.push(ours[at]);
                 row.note(OF_TMPFS, theirs[at] / ours[at]);
-                let scaled = mounted[at] * small(files) / small(few);
+                let scaled = mounted[at] * real(files) / real(few);
                 row.note(OF_MOUNT, scaled / ours[at]);
             }
         }
         scaling(&mut sheet);
         cluster.store().clone_into(&mut store);
     }
-    lab.report(&store, sheet);
+    goals(&mut sheet);
+    lab.report(&store, sheet.rows);
     Ok(())
 }
 
 /// Two processes in one directory, beside one.
-fn scaling(sheet: &mut [Row]) {
+fn scaling(sheet: &mut Sheet) {
     for phase in PHASES {
         let seconds = |name: &str| {
-            let found = sheet.iter().find(|row| row.name == format!("{name}_{phase}"));
+            let found = sheet.rows.iter().find(|row| row.name == format!("{name}_{phase}"));
             found.and_then(|row| row.seconds.last().copied()).unwrap_or(f64::NAN)
         };
         let ratio = 2.0 * seconds("easy") / seconds("two");
-        if let Some(row) = sheet.iter_mut().find(|row| row.name == format!("two_{phase}")) {
+        if let Some(row) = sheet.rows.iter_mut().find(|row| row.name == format!("two_{phase}")) {
             row.note(OF_ONE, ratio);
         }
     }
 }
 
-fn row<'a>(sheet: &'a mut Vec<Row>, name: &str, files: u64, processes: u32) -> &'a mut Row {
-    let known = sheet.iter().position(|row| row.name == name);
-    let index = known.unwrap_or_else(|| {
-        sheet.push(Row::new(BENCH, name, files).clients(processes));
-        sheet.len() - 1
-    });
-    &mut sheet[index]
-}
-
-#[allow(clippy::cast_precision_loss, reason = "a number of files that a bench makes")]
-fn small(count: u64) -> f64 {
-    count as f64
+/// The rates that a program is to reach, and what a second process is to add.
+fn goals(sheet: &mut Sheet) {
+    for row in &mut sheet.rows {
+        match row.name.as_str() {
+            "easy_create" | "easy_delete" => row.goal(PER_SECOND, 2e6),
+            "easy_stat" => row.goal(PER_SECOND, 3e6),
+            "hard_create" => row.goal(PER_SECOND, 120e3),
+            "two_create" | "two_stat" | "two_delete" => row.goal(OF_ONE, 1.5),
+            _ => {}
+        }
+    }
 }
 
 fn compiled(dir: &Path) -> Result<PathBuf> {

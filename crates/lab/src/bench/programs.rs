@@ -24,13 +24,14 @@ use crate::harness::lab::{Lab, alone, policy};
 use crate::harness::mounting::{self, Mount};
 use crate::harness::peers::juicefs::Metadata;
 use crate::harness::peers::{Fuse, cephfs, juicefs, seaweedfs};
-use crate::harness::row::Row;
+use crate::harness::sheet::Sheet;
 
 const BENCH: &str = "programs";
 /// The inodes of the job's subtree.
 const INODES: u64 = 500_000;
 /// A decoupled subtree takes at most so many times the seconds of the disk.
 const DECOUPLED_AT_MOST: f64 = 1.5;
+const TIMES_LOCAL: &str = "times_local";
 
 /// A program and the work that it does. In shell commands `$0` is the archive and `$1` the
 /// directory.
@@ -222,12 +223,12 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     let wanted = |program: &&Program| !(lab.quick && program.is_slow) && is_here(program);
     let programs: Vec<&Program> = PROGRAMS.iter().filter(wanted).collect();
     let names = names(lab);
-    let mut rows: BTreeMap<(usize, usize), Row> = BTreeMap::new();
+    let mut sheet = Sheet::new(BENCH);
     let mut store = String::new();
     for repetition in 0..lab.repeat {
         let cluster = lab.cluster(&[])?;
         cluster.store().clone_into(&mut store);
-        let mut seconds = BTreeMap::new();
+        let (mut seconds, mut merge) = (BTreeMap::new(), None);
         let first = usize::try_from(repetition).unwrap_or_default();
         for turn in 0..names.len() {
             let at = (first + turn) % names.len();
@@ -240,42 +241,30 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
                     alone(&cluster, task(check, &tree, &place.dir))?;
                 }
             }
-            if let Some(merge) = place.end()? {
-                let last = (programs.len() - 1, at);
-                row(&mut rows, last, &programs, &names, &tree).note("merge_seconds", merge);
-            }
+            merge = place.end()?.or(merge);
         }
-        for (key, took) in &seconds {
-            let row = row(&mut rows, *key, &programs, &names, &tree);
+        for ((number, at), took) in &seconds {
+            let name = format!("{}_{}", programs[*number].name, names[*at]);
+            let row = sheet.row(&name, tree.entries());
             row.push(*took);
-            for (base, ratio) in [("tmpfs", "times_tmpfs"), ("local", "times_local")] {
-                let base = names.iter().position(|name| *name == base).filter(|at| *at != key.1);
-                if let Some(base) = base.and_then(|at| seconds.get(&(key.0, at))) {
+            for (base, ratio) in [("tmpfs", "times_tmpfs"), ("local", TIMES_LOCAL)] {
+                let base = names.iter().position(|name| *name == base).filter(|base| base != at);
+                if let Some(base) = base.and_then(|base| seconds.get(&(*number, base))) {
                     row.note(ratio, took / base.max(1e-9));
                 }
             }
         }
-    }
-    lab.report(&store, rows.into_values());
-    Ok(())
-}
-
-/// The row of a program in a place.
-fn row<'a>(
-    rows: &'a mut BTreeMap<(usize, usize), Row>,
-    key: (usize, usize),
-    programs: &[&Program],
-    names: &[&'static str],
-    tree: &Tree,
-) -> &'a mut Row {
-    rows.entry(key).or_insert_with(|| {
-        let name = format!("{}_{}", programs[key.0].name, names[key.1]);
-        let mut row = Row::new(BENCH, name, tree.entries());
-        if names[key.1] == "decoupled" {
-            row.limit("times_local", DECOUPLED_AT_MOST);
+        if let Some(merge) = merge {
+            sheet.row("rm_rf_decoupled", tree.entries()).note("merge_seconds", merge);
         }
-        row
-    })
+    }
+    for row in &mut sheet.rows {
+        if row.name.ends_with("_decoupled") {
+            row.limit(TIMES_LOCAL, DECOUPLED_AT_MOST);
+        }
+    }
+    lab.report(&store, sheet.rows);
+    Ok(())
 }
 
 /// Whether this machine has a program.

@@ -400,6 +400,22 @@ fn programs_run_unchanged_in_every_place() {
 }
 
 #[test]
+fn intercepted_programs_are_measured_beside_the_mount_and_memory() {
+    if !mounts() || Command::new("cc").arg("--version").output().is_err() {
+        return;
+    }
+    let rows = rows("intercept", 500, &[]);
+    for run in ["easy", "two", "hard"] {
+        for phase in ["create", "stat", "delete"] {
+            let row = row(&rows, &format!("{run}_{phase}"));
+            assert!(row["of_tmpfs"].as_f64().unwrap() > 0.0, "{row}");
+            assert!(row["of_mount"].as_f64().unwrap() > 0.0, "{row}");
+        }
+    }
+    assert!(row(&rows, "two_create")["of_one_process"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
 fn checkpoints_are_written_in_both_patterns_and_found_again() {
     // Altered content fails the bench itself: another client walks through all of it.
     let rows = rows("checkpoint", 3, &["--clients", "2"]);
