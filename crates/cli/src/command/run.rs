@@ -277,7 +277,7 @@ fn job(
     }
 }
 
-/// What a command finds in its environment beside the directory.
+/// The additions to the environment of a command.
 #[derive(Default)]
 struct Surroundings<'a> {
     /// A monitor of its own.
