@@ -16,6 +16,7 @@
 
 mod capi;
 mod ci;
+mod compare;
 mod experiment;
 mod fuzz;
 mod hook;
@@ -53,6 +54,9 @@ usage: cargo xtask CHORE [ARGUMENT]...
   suites [NAME]      long runs of programs of others on the mount (Debian packages)
   instructions       count the instructions of a create in the server's core, with valgrind,
                      and compare them with xtask/instructions.toml
+  compare REVISION EXPERIMENT... [--rounds N] [-- OPTION...]
+                     run experiments of another version and of this tree in turn, and print
+                     the ratio of each row; the options are those of `cudele bench`
   ceph up|status|down
                      a real Ceph cluster on this machine, for tests and to try things with
   ceph mount [TEST]...
@@ -115,6 +119,7 @@ fn chore(root: &Path, arguments: &[&str]) -> Outcome {
             ["mount", tests @ ..] => tools::mount_on_ceph(root, tests),
             options => ceph(root, options),
         },
+        "compare" => compare::run(root, rest),
         "capi" => capi::run(root, rest),
         "experiment" => experiment::run(root, rest),
         "python" => python::run(root, rest),
