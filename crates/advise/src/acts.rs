@@ -1,5 +1,7 @@
 //! Acts on paths, from the calls of a trace.
 
+use std::collections::BTreeSet;
+
 use crate::process::{Path, Processes, clean};
 use crate::strace::{Call, Line, Lines};
 
@@ -79,6 +81,8 @@ pub struct Acts {
     pub looks: u64,
     /// Bytes that were written to files below the directory.
     pub written: u64,
+    /// The paths of the programs that were executed.
+    pub programs: BTreeSet<Vec<u8>>,
 }
 
 impl Trace<'_> {
@@ -253,6 +257,14 @@ impl Reader<'_> {
                 let is_thread = call.arguments.iter().any(|text| text.contains("CLONE_THREAD"));
                 let child = call.result.unsigned_abs();
                 self.processes.begins(thread, child, is_thread);
+            }
+            "execve" if done => {
+                let path = self.processes.get(thread).at(None, argument(0));
+                self.acts.programs.extend(path);
+            }
+            "execveat" if done => {
+                let path = self.processes.get(thread).at(argument(0), argument(1));
+                self.acts.programs.extend(path);
             }
             "chdir" if done => {
                 let process = self.processes.get(thread);

@@ -106,11 +106,10 @@ fn place_inode(
             (new.file_type, new.data, new.size) = (FileType::Symlink, target, stat.size);
         }
         Kind::File => {
-            if let Some(found) = stand_ins.content(inode)? {
-                new.mtime = Some(found.mtime);
-                return subtree.place(at, &new, &found.bytes);
-            }
-            return subtree.place(at, &new, region.content(inode));
+            // The content of a stand-in follows at the end of the job.
+            let has_stand_in = stand_ins.of_inode(inode).is_some();
+            let content = if has_stand_in { b"" } else { region.content(inode) };
+            return subtree.place(at, &new, content);
         }
     }
     subtree.place(at, &new, b"")

@@ -1,8 +1,8 @@
 //! The file system behind the mount of a job with a region.
 //!
-//! While the region is open, the kernel may know its directories only: programs change into
-//! them (`chdir`), and start programs there. Nothing of that may be cached, because the programs of
-//! the region change it without the kernel. Every other request closes the region, and is then
+//! While the region is open, the mount reads from it: programs that do without the library see its
+//! files, and the kernel executes them. The kernel may cache nothing of it, because the programs of
+//! the region change it without the kernel. A request for a change closes the region, and is then
 //! answered from the subtree like in any mount. Files with a stand-in have their length, time and
 //! content from there.
 
@@ -11,29 +11,38 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cudele::{AttrChange, Ino, RenameFlags, Result, Space, XattrFlags};
-use jobtree::{Inode, Kind};
+use jobtree::Inode;
 use posix::{
     Attributes, Caching, Caller, Directories, Entry, Features, FileSystem, Files, KnownInode,
-    Listed, Locker, Locks, Names, NewNode, OpenMode, Range, Seek,
+    Listed, Names, NewNode, OpenMode, Seek,
 };
-use types::{Attr, EntryName, Timestamp};
+use types::{Attr, EntryName, Errno, Error};
 use vfs::Vfs;
 
+use crate::listings::{Listing, RegionListings};
+use crate::reads;
 use crate::stand_ins::{StandIn, set_times};
-use crate::{Keeper, held, io};
+use crate::{Keeper, io};
 
 /// See the module documentation.
 #[derive(Debug)]
 pub struct JobFs {
-    inner: Arc<Vfs>,
+    pub(crate) inner: Arc<Vfs>,
     keeper: Arc<Keeper>,
+    listings: RegionListings,
+}
+
+/// Names of extended attributes that belong to this file system or to a program, and not to the
+/// kernel.
+fn may_exist(name: &[u8]) -> bool {
+    !name.starts_with(b"security.") && !name.starts_with(b"system.")
 }
 
 impl JobFs {
     /// The file system for the mount of a job with this keeper.
     #[must_use]
     pub fn new(inner: Arc<Vfs>, keeper: Arc<Keeper>) -> Self {
-        Self { inner, keeper }
+        Self { inner, keeper, listings: RegionListings::default() }
     }
 
     /// A directory of the region, while that is open.
@@ -42,39 +51,43 @@ impl JobFs {
         self.keeper.is_open().then_some(dir)
     }
 
+    /// Whether an inode is in the region, while that is open.
+    fn is_of_region(&self, ino: Ino) -> bool {
+        self.open_dir_of_region(ino).is_some() || self.keeper.has_file(ino)
+    }
+
     /// Closes the region if the request is about something in it.
-    fn settle(&self, what: &'static str, inos: &[Ino]) -> Result<()> {
-        if inos.iter().any(|ino| self.open_dir_of_region(*ino).is_some()) {
+    pub(crate) fn settle(&self, what: &'static str, inos: &[Ino]) -> Result<()> {
+        if inos.iter().any(|ino| self.is_of_region(*ino)) {
             return self.keeper.close(Some(what));
         }
         Ok(())
     }
 
-    fn region_attr(&self, dir: Inode) -> Attr {
-        let stat = self.keeper.region.stat(dir);
-        Attr {
-            ino: Ino(stat.ino),
-            mode: stat.mode,
-            nlink: u32::try_from(stat.nlink).unwrap_or(u32::MAX),
-            uid: stat.uid,
-            gid: stat.gid,
-            size: stat.size,
-            atime: Timestamp(stat.atime),
-            mtime: Timestamp(stat.mtime),
-            ctime: Timestamp(stat.ctime),
-            ..Attr::default()
+    /// The inode that the region has under a name, while it is open.
+    fn in_region(&self, parent: Ino, name: &[u8]) -> Option<Result<Attr>> {
+        let dir = self.open_dir_of_region(parent)?;
+        self.keeper.look_up(dir, name)
+    }
+
+    /// The attributes of an inode of the region, while that is open.
+    fn region_attr(&self, ino: Ino) -> Option<Attr> {
+        match self.open_dir_of_region(ino) {
+            Some(dir) => Some(reads::attr(&self.keeper.region, dir)),
+            None => self.keeper.file_attr(ino),
         }
     }
 
-    /// A directory of the region by name, while that is open. `None` for anything else.
-    fn subdirectory(&self, parent: Ino, name: &[u8]) -> Option<Attr> {
-        let dir = self.open_dir_of_region(parent)?;
-        let state = held(&self.keeper.state);
-        let session = self.keeper.session(&state);
-        let _inside = session.enter().ok()?;
-        let region = &self.keeper.region;
-        let found = region.inode_of(region.lookup(dir, name)?);
-        (region.kind(found) == Kind::Directory).then(|| self.region_attr(found))
+    /// An entry of which the kernel may cache nothing.
+    fn uncached(&self, attr: Attr) -> Entry {
+        self.shown(Entry { attr, valid: Duration::ZERO, name_valid: Duration::ZERO })
+    }
+
+    /// Whether the region answers about an extended attribute: its files have none.
+    fn has_no_xattr(&self, ino: Ino, name: &[u8]) -> bool {
+        // The root may have some from before the job.
+        self.is_of_region(ino)
+            && (!may_exist(name) || (ino != self.keeper.root && !name.starts_with(b"cudele.")))
     }
 
     /// The attributes as the stand-in has them, if there is one.
@@ -125,25 +138,29 @@ impl Names for JobFs {
     }
 
     fn lookup(&self, caller: &Caller, parent: Ino, name: &[u8]) -> Result<Entry> {
-        if let Some(attr) = self.subdirectory(parent, name) {
-            let learned = self.inner.learn(parent, &Listed { next: 0, name, attr });
-            return Ok(Entry { attr, ..Entry::new(learned.attr, Duration::ZERO) });
+        if let Some(found) = self.in_region(parent, name) {
+            let attr = found?;
+            let _ = self.inner.learn(parent, &Listed { next: 0, name, attr });
+            return Ok(self.uncached(attr));
         }
         self.settle("lookup", &[parent])?;
         let entry = self.inner.lookup(caller, parent, name)?;
-        if let Some(dir) = self.open_dir_of_region(entry.attr.ino) {
-            // The root of the region.
-            let attr = self.region_attr(dir);
-            return Ok(Entry { attr, valid: Duration::ZERO, ..entry });
+        // The root of the region.
+        match self.region_attr(entry.attr.ino) {
+            Some(attr) => Ok(Entry { attr, valid: Duration::ZERO, ..entry }),
+            None => Ok(self.shown(entry)),
         }
-        Ok(self.shown(entry))
     }
 
     fn absent_valid(&self, parent: Ino) -> Duration {
-        self.inner.absent_valid(parent)
+        match self.open_dir_of_region(parent) {
+            Some(_) => Duration::ZERO,
+            None => self.inner.absent_valid(parent),
+        }
     }
 
     fn forget(&self, ino: Ino, count: u64) {
+        self.keeper.forget(ino, count);
         self.inner.forget(ino, count);
     }
 
@@ -179,16 +196,22 @@ impl Names for JobFs {
     }
 
     fn read_link(&self, ino: Ino) -> Result<Vec<u8>> {
-        self.inner.read_link(ino)
+        self.keeper.target(ino).map_or_else(|| self.inner.read_link(ino), Ok)
     }
 }
 
 impl Attributes for JobFs {
     fn attr(&self, ino: Ino) -> Result<Entry> {
-        if let Some(dir) = self.open_dir_of_region(ino) {
-            return Ok(Entry::new(self.region_attr(dir), Duration::ZERO));
+        if let Some(attr) = self.region_attr(ino) {
+            return Ok(self.uncached(attr));
         }
-        self.inner.attr(ino).map(|entry| self.shown(entry))
+        match (self.inner.attr(ino), self.stand_in(ino)) {
+            // It lost its last name in the region, while it was open here.
+            (Err(error), Some(stand_in)) if error.errno == Errno::Stale => {
+                Ok(self.uncached(reads::attr(&self.keeper.region, stand_in.inode)))
+            }
+            (found, _) => found.map(|entry| self.shown(entry)),
+        }
     }
 
     fn set_attr(
@@ -222,11 +245,17 @@ impl Attributes for JobFs {
     }
 
     fn xattr(&self, caller: &Caller, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        if self.has_no_xattr(ino, name) {
+            return Err(Error::of(Errno::NoData, "extended attribute"));
+        }
         self.settle("xattr", &[ino])?;
         self.inner.xattr(caller, ino, name)
     }
 
     fn xattrs(&self, caller: &Caller, ino: Ino) -> Result<Vec<Vec<u8>>> {
+        if ino != self.keeper.root && self.is_of_region(ino) {
+            return Ok(Vec::new());
+        }
         self.settle("xattrs", &[ino])?;
         self.inner.xattrs(caller, ino)
     }
@@ -250,6 +279,10 @@ impl Attributes for JobFs {
 
 impl Files for JobFs {
     fn open(&self, caller: &Caller, ino: Ino, mode: OpenMode) -> Result<Caching> {
+        if !mode.write && !mode.truncate && self.keeper.open_file(ino) {
+            return Ok(Caching::None);
+        }
+        self.settle("open for writing", &[ino])?;
         let Some(stand_in) = self.stand_in(ino) else {
             return self.inner.open(caller, ino, mode);
         };
@@ -281,6 +314,11 @@ impl Files for JobFs {
     }
 
     fn read(&self, ino: Ino, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        if self.stand_in(ino).is_none()
+            && let Some(count) = self.keeper.read(ino, offset, buffer)
+        {
+            return Ok(count);
+        }
         match self.stand_in(ino) {
             Some(stand_in) => {
                 let mut done = 0;
@@ -298,6 +336,7 @@ impl Files for JobFs {
     }
 
     fn write(&self, ino: Ino, offset: u64, data: &[u8], append: bool) -> Result<()> {
+        self.settle("write", &[ino])?;
         match self.stand_in(ino) {
             Some(stand_in) => {
                 let offset = if append { stand_in.size() } else { offset };
@@ -308,19 +347,25 @@ impl Files for JobFs {
     }
 
     fn flush(&self, ino: Ino) -> Result<()> {
-        self.inner.flush(ino)
+        // Opened for reading.
+        if self.keeper.was_opened(ino) { Ok(()) } else { self.inner.flush(ino) }
     }
 
     fn sync(&self, ino: Ino) -> Result<()> {
+        self.settle("fsync", &[ino])?;
         self.keeper.write_back_of(ino)?;
         self.inner.sync(ino)
     }
 
     fn close(&self, ino: Ino, write: bool) -> Result<()> {
+        if !write && self.keeper.close_file(ino) {
+            return Ok(());
+        }
         self.inner.close(ino, write)
     }
 
     fn allocate(&self, ino: Ino, offset: u64, length: u64, mode: u32) -> Result<()> {
+        self.settle("allocate", &[ino])?;
         match self.stand_in(ino) {
             Some(stand_in) => {
                 let flags = rustix::fs::FallocateFlags::from_bits_retain(mode);
@@ -332,23 +377,48 @@ impl Files for JobFs {
     }
 
     fn seek(&self, ino: Ino, offset: u64, what: Seek) -> Result<u64> {
-        let Some(stand_in) = self.stand_in(ino) else {
-            return self.inner.seek(ino, offset, what);
-        };
-        // All of it counts as data.
-        let size = stand_in.size();
-        match what {
-            _ if offset >= size => Err(types::Error::of(types::Errno::NoSuchPlace, "file")),
-            Seek::Data => Ok(offset),
-            Seek::Hole => Ok(size),
+        if let Some(stand_in) = self.stand_in(ino) {
+            return stand_in.seek(offset, what);
         }
+        match (self.keeper.file_attr(ino), what) {
+            (None, _) => self.inner.seek(ino, offset, what),
+            (Some(attr), _) if offset >= attr.size => Err(Error::of(Errno::NoSuchPlace, "file")),
+            // All of a file in the region counts as data.
+            (Some(_), Seek::Data) => Ok(offset),
+            (Some(attr), Seek::Hole) => Ok(attr.size),
+        }
+    }
+}
+
+impl JobFs {
+    /// The listing for a reader at a position; at the start a new one.
+    fn begin(&self, handle: u64, listing: Listing, from: u64) -> Result<Listing> {
+        if from > 0 && (listing.names.is_some() || listing.moved.is_some()) {
+            return Ok(listing);
+        }
+        let names = match (listing.moved, self.keeper.region.dir_numbered(listing.dir.0)) {
+            (None, Some(dir)) => self.keeper.names(dir),
+            _ => None,
+        };
+        let begun = match names {
+            Some(names) => Listing { names: Some(Arc::new(names)), ..listing },
+            None => {
+                self.keeper.close(Some("listing"))?;
+                let moved = listing.moved.map_or_else(|| self.inner.open_dir(listing.dir), Ok)?;
+                Listing { names: None, moved: Some(moved), ..listing }
+            }
+        };
+        self.listings.set(handle, begun.clone());
+        Ok(begun)
     }
 }
 
 impl Directories for JobFs {
     fn open_dir(&self, dir: Ino) -> Result<u64> {
-        self.settle("open_dir", &[dir])?;
-        self.inner.open_dir(dir)
+        match self.open_dir_of_region(dir) {
+            Some(_) => Ok(self.listings.open(dir)),
+            None => self.inner.open_dir(dir),
+        }
     }
 
     fn read_dir(
@@ -359,54 +429,57 @@ impl Directories for JobFs {
         from: u64,
         take: &mut dyn FnMut(&Listed<'_>) -> bool,
     ) -> Result<()> {
-        self.inner.read_dir(caller, handle, attrs, from, &mut |listed| match self
-            .stand_in(listed.attr.ino)
-        {
+        let mut take_shown = |listed: &Listed<'_>| match self.stand_in(listed.attr.ino) {
             Some(stand_in) if attrs => {
                 let attr = shown_attr(listed.attr, &stand_in);
                 take(&Listed { attr, ..*listed })
             }
             Some(_) | None => take(listed),
-        })
+        };
+        let handle = match self.listings.get(handle) {
+            None => handle,
+            Some(listing) => match self.begin(handle, listing, from)? {
+                Listing { moved: Some(moved), .. } => moved,
+                Listing { names, .. } => {
+                    let names = names.unwrap_or_default();
+                    let start = usize::try_from(from).unwrap_or(usize::MAX);
+                    let mut next = from;
+                    for found in names.get(start..).unwrap_or_default() {
+                        next += 1;
+                        if !take_shown(&Listed { next, name: &found.name, attr: found.attr }) {
+                            break;
+                        }
+                    }
+                    return Ok(());
+                }
+            },
+        };
+        self.inner.read_dir(caller, handle, attrs, from, &mut take_shown)
     }
 
     fn close_dir(&self, handle: u64) {
-        self.inner.close_dir(handle);
+        match self.listings.close(handle) {
+            None => self.inner.close_dir(handle),
+            Some(listing) => listing.moved.into_iter().for_each(|it| self.inner.close_dir(it)),
+        }
     }
 
     fn learn(&self, dir: Ino, listed: &Listed<'_>) -> Entry {
         let entry = self.inner.learn(dir, listed);
-        match self.open_dir_of_region(entry.attr.ino) {
-            // The root of the region, in the directory above.
-            Some(_) => Entry { valid: Duration::ZERO, ..entry },
-            None => self.shown(entry),
+        // A file that has gone since it was listed keeps the attributes of the listing.
+        match self.in_region(dir, listed.name) {
+            Some(Ok(attr)) if attr.ino == listed.attr.ino => self.uncached(attr),
+            Some(_) => self.uncached(listed.attr),
+            None => match self.region_attr(entry.attr.ino) {
+                // The root of the region, in the directory above.
+                Some(attr) => Entry { attr, valid: Duration::ZERO, ..entry },
+                None => self.shown(entry),
+            },
         }
     }
 
     fn sync_dir(&self, dir: Ino) -> Result<()> {
         self.settle("sync_dir", &[dir])?;
         self.inner.sync_dir(dir)
-    }
-}
-
-impl Locks for JobFs {
-    fn lock(&self, ino: Ino, locker: Locker, range: &Range, wait: bool) -> Result<()> {
-        self.inner.lock(ino, locker, range, wait)
-    }
-
-    fn cancel_lock(&self, ino: Ino, locker: Locker, range: &Range) {
-        self.inner.cancel_lock(ino, locker, range);
-    }
-
-    fn lock_in_the_way(&self, ino: Ino, locker: Locker, range: &Range) -> Result<Option<Range>> {
-        self.inner.lock_in_the_way(ino, locker, range)
-    }
-
-    fn unlock_process(&self, ino: Ino, owner: u64) {
-        self.inner.unlock_process(ino, owner);
-    }
-
-    fn unlock_file(&self, ino: Ino, handle: u64) {
-        self.inner.unlock_file(ino, handle);
     }
 }

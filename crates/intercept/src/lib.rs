@@ -3,13 +3,13 @@
 //! The programs of a job work in memory that they share (crate `jobtree`), through the library that
 //! `cudele run` starts them with (crate `preload`). This crate makes that memory, answers the
 //! requests of the library, and is the file system behind the job's mount ([`JobFs`]). The first
-//! request of the mount that is not about directories alone *closes* the region: no thread is in
-//! it any more, its tree is placed in the decoupled subtree, and from then on the mount answers.
-//! The end of the job closes it as well.
+//! request of the mount for a change *closes* the region: no thread is in it any more, its tree is
+//! placed in the decoupled subtree, and from then on the mount answers. The end of the job closes
+//! it as well.
 //!
 //! A file that is open when the region closes, or that the kernel must know before, has its content
-//! in a *stand-in* from then on: a file in memory that programs and mount both use, written back at
-//! the end (module `stand_ins`).
+//! in a *stand-in* from then on: a file of this machine that programs and mount both use, written
+//! back at the end (module `stand_ins`).
 #![allow(
     clippy::disallowed_methods,
     clippy::disallowed_types,
@@ -18,8 +18,14 @@
 
 mod drain;
 mod filesystem;
+mod known;
+mod listings;
+mod locks;
 mod machine;
+mod programs;
+mod reads;
 mod requests;
+mod rescue;
 mod stand_ins;
 
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -28,13 +34,15 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudele::{Errno, Error, Ino, MergeTrigger, Result};
-use jobtree::{Format, JobRegion, JobStat, Note, Visit};
+use jobtree::{Format, Inode, JobRegion, JobStat, Note, Visit};
 use types::{Attr, Cred};
 use vfs::Vfs;
 
 pub use filesystem::JobFs;
+pub use programs::Reach;
 
 use drain::Drain;
+use known::KnownFiles;
 use machine::Machine;
 use stand_ins::StandIns;
 
@@ -61,6 +69,8 @@ pub struct Keeper {
 struct State {
     slot: u32,
     drain: Drain,
+    /// Files that the kernel knows.
+    known: KnownFiles,
     /// The tree is in the subtree.
     closed: bool,
     /// Why that was before the end of the job.
@@ -74,10 +84,11 @@ fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
 
 fn io(what: &str, error: impl Into<std::io::Error>) -> Error {
     let error = error.into();
-    let errno = match error.raw_os_error() {
-        Some(number) if number == rustix::io::Errno::NOMEM.raw_os_error() => Errno::NoSpace,
-        Some(number) if number == rustix::io::Errno::NOSPC.raw_os_error() => Errno::NoSpace,
-        Some(_) | None => Errno::Io,
+    use std::io::ErrorKind;
+    let errno = match error.kind() {
+        ErrorKind::OutOfMemory | ErrorKind::StorageFull => Errno::NoSpace,
+        ErrorKind::AlreadyExists => Errno::Exists,
+        _ => Errno::Io,
     };
     Error::new(errno, what, error.to_string())
 }
@@ -114,11 +125,12 @@ impl Keeper {
         region.format(&format);
         let note = |note, value: u64| region.note(note).store(value, Ordering::SeqCst);
         note(Note::Persists, u64::from(persists));
-        note(Note::StandInDevice, machine::device(&file)?);
+        note(Note::StandInDevice, machine::device(stand_ins::nameless(Inode(0))?)?);
         note(Note::PidNamespace, machine::pid_namespace()?);
         let socket = format!("cudele-job-{}-{}", std::process::id(), root.0);
         let slot = machine::claim(&region)?;
-        let state = State { slot, drain: Drain::default(), closed: false, because: None };
+        let (drain, known) = (Drain::default(), KnownFiles::default());
+        let state = State { slot, drain, known, closed: false, because: None };
         let keeper = Arc::new(Self {
             vfs: vfs.clone(),
             root,
@@ -173,9 +185,11 @@ impl Keeper {
             return Ok(());
         }
         state.because = because;
-        self.session(&state).close();
         let (region, stand_ins) = (&self.region, &self.stand_ins);
-        self.stand_ins.replace_open(&self.session(&state))?;
+        let session = self.session(&state);
+        session.close();
+        state.known.release(&session, stand_ins)?;
+        stand_ins.replace_open(&session)?;
         self.vfs.in_owned(self.root, &Cred::root(), |subtree| {
             state.drain.run(region, stand_ins, subtree)
         })?;
@@ -189,9 +203,7 @@ impl Keeper {
     /// Those of the store and of the policy; a further call continues where this one failed.
     pub fn finish(&self) -> Result<()> {
         self.close(None)?;
-        self.vfs.in_owned(self.root, &Cred::root(), |subtree| {
-            self.stand_ins.write_back(subtree, &self.region)
-        })
+        self.stand_ins.write_back(&self.vfs, self.root, &self.region)
     }
 
     /// Why the programs went through the mount before the end of the job, if they did.
@@ -209,9 +221,7 @@ impl Keeper {
 
     /// Gives the content of one file's stand-in to the file.
     fn write_back_of(&self, ino: Ino) -> Result<()> {
-        self.vfs.in_owned(self.root, &Cred::root(), |subtree| {
-            self.stand_ins.write_back_of(subtree, ino)
-        })
+        self.stand_ins.write_back_of(&self.vfs, self.root, ino)
     }
 
     /// More inode numbers for the region, if it has none left.
@@ -243,15 +253,29 @@ fn stat(attr: &Attr) -> JobStat {
     }
 }
 
-/// Bytes that a region may have: half of the free memory of this machine.
+/// Bytes that a region may have: half of the memory that is free on this machine, and in the
+/// control group of this process.
 #[must_use]
 pub fn memory() -> u64 {
     const LEAST: u64 = 256 << 20;
     const MOST: u64 = 1 << 40;
+    const MIB: u64 = 1 << 20;
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let free = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
     let kilobytes = free.and_then(|rest| rest.trim().trim_end_matches(" kB").parse::<u64>().ok());
-    (kilobytes.unwrap_or(0) << 9 & !0xf_ffff).clamp(LEAST, MOST)
+    let free = (kilobytes.unwrap_or(0) << 10).min(free_in_control_group().unwrap_or(u64::MAX));
+    (free / 2 / MIB * MIB).clamp(LEAST, MOST)
+}
+
+/// The distance to the memory limit of the control group (version 2), if it has a limit.
+fn free_in_control_group() -> Option<u64> {
+    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+    let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let number = |name: &str| {
+        let path = Path::new("/sys/fs/cgroup").join(group).join(name);
+        std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok()
+    };
+    Some(number("memory.max")?.saturating_sub(number("memory.current")?))
 }
 
 /// Where the library is: beside the program or, of an installation, in `lib/cudele` beside its

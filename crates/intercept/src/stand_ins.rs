@@ -1,18 +1,21 @@
-//! Files in memory that stand in for the content of files of the region.
+//! Files of this machine that stand in for the content of files of the region.
 //!
 //! Programs have descriptors of them, so they hold the content until the end of the
-//! job; the mount reads and writes them.
+//! job; the mount reads and writes them. They are in the directory for temporary files, where they
+//! may be larger than memory, and have no names there.
 
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::sync::{Arc, Mutex};
 
-use cudele::{Ino, Result, Subtree};
+use cudele::{AttrChange, Ino, Result};
 use jobtree::{Denied, Description, Inode, JobRegion, Kind, Visit};
-use rustix::fs::{MemfdFlags, OFlags, Timespec, Timestamps};
+use posix::{Attributes, Caller, Files, Names, OpenMode, Seek};
+use rustix::fs::{OFlags, SeekFrom, Timespec, Timestamps};
 use types::{Errno, Error, Map, Timestamp};
+use vfs::Vfs;
 
 use crate::machine::Machine;
 use crate::{held, io};
@@ -26,11 +29,23 @@ pub(crate) struct StandIn {
     pub(crate) file: File,
 }
 
-/// Content, and the time of its last change.
-#[derive(Debug)]
-pub(crate) struct Content {
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) mtime: Timestamp,
+/// Bytes of a stand-in that are copied at once.
+const PIECE: usize = 1 << 20;
+
+/// A file without a name, in the directory for temporary files. A program that has a descriptor of
+/// it finds the inode in its former name.
+pub(crate) fn nameless(inode: Inode) -> Result<File> {
+    let name = jobtree::stand_in_name(inode, std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let failed = |error: std::io::Error| Error {
+        subject: path.display().to_string(),
+        ..io("preload", error)
+    };
+    let mut options = File::options();
+    let file = options.read(true).write(true).create_new(true).mode(0o600).open(&path);
+    let file = file.map_err(failed)?;
+    std::fs::remove_file(&path).map_err(failed)?;
+    Ok(file)
 }
 
 /// See the module documentation.
@@ -43,10 +58,7 @@ pub(crate) struct StandIns {
 
 impl StandIn {
     fn new(region: &JobRegion, inode: Inode) -> Result<Self> {
-        let failed = |errno: rustix::io::Errno| io("preload", errno);
-        let name = format!("cudele-{:x}", inode.0);
-        let memory = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC).map_err(failed)?;
-        let mut file = File::from(memory);
+        let mut file = nameless(inode)?;
         file.write_all(region.content(inode)).map_err(|error| io("preload", error))?;
         let stat = region.stat(inode);
         set_times(&file, Some(stat.atime), Some(stat.mtime))?;
@@ -62,13 +74,75 @@ impl StandIn {
         Timestamp(found.map_or(0, |found| found.mtime() * SECOND + found.mtime_nsec()))
     }
 
-    pub(crate) fn content(&self) -> Result<Content> {
-        let mtime = self.mtime();
-        let len = usize::try_from(self.size()).unwrap_or(usize::MAX);
-        let mut bytes = vec![0; len];
-        let read = self.file.read_exact_at(&mut bytes, 0);
-        read.map_err(|error| io("preload", error))?;
-        Ok(Content { bytes, mtime })
+    /// The start of data or of a hole at or behind an offset.
+    ///
+    /// # Errors
+    /// `ENXIO` behind the end.
+    pub(crate) fn seek(&self, offset: u64, what: Seek) -> Result<u64> {
+        let place = match what {
+            Seek::Data => SeekFrom::Data(offset),
+            Seek::Hole => SeekFrom::Hole(offset),
+        };
+        rustix::fs::seek(&self.file, place).map_err(|errno| match errno {
+            rustix::io::Errno::NXIO => Error::of(Errno::NoSuchPlace, "file"),
+            errno => io("file", errno),
+        })
+    }
+
+    /// Passes all content to `take`, piece by piece, without the holes.
+    pub(crate) fn pieces(&self, mut take: impl FnMut(u64, &[u8]) -> Result<()>) -> Result<()> {
+        let mut buffer = vec![0; PIECE];
+        let mut at = 0;
+        loop {
+            at = match self.seek(at, Seek::Data) {
+                Err(error) if error.errno == Errno::NoSuchPlace => return Ok(()),
+                found => found?,
+            };
+            let end = self.seek(at, Seek::Hole)?;
+            while at < end {
+                let len = usize::try_from(end - at).map_or(PIECE, |left| left.min(PIECE));
+                let read = self.file.read_at(&mut buffer[..len], at);
+                match read.map_err(|error| io("preload", error))? {
+                    // A program has cut the file off.
+                    0 => return Ok(()),
+                    read => {
+                        take(at, &buffer[..read])?;
+                        at += read as u64;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Gives the content to the file in the subtree with this root.
+    fn write_back(&self, vfs: &Vfs, root: Ino, ino: Ino) -> Result<()> {
+        // The kernel may never have asked for the file.
+        vfs.refer_in_owned(root, ino);
+        let done = self.write_back_known(vfs, ino);
+        vfs.forget(ino, 1);
+        done
+    }
+
+    fn write_back_known(&self, vfs: &Vfs, ino: Ino) -> Result<()> {
+        let before = match vfs.attr(ino) {
+            // Its last name was removed through the mount.
+            Err(error) if matches!(error.errno, Errno::Stale | Errno::NotFound) => return Ok(()),
+            found => found?.attr,
+        };
+        let (size, mtime) = (self.size(), self.mtime());
+        if before.size == size && before.mtime == mtime {
+            return Ok(());
+        }
+        let caller = &Caller::SELF;
+        vfs.open(caller, ino, OpenMode { write: true, truncate: true, exclusive: false })?;
+        let set = |change: AttrChange| vfs.set_attr(caller, ino, &change, true).map(drop);
+        let written = self
+            .pieces(|offset, bytes| vfs.write(ino, offset, bytes, false))
+            .and_then(|()| set(AttrChange { size: Some(size), ..AttrChange::default() }))
+            .and_then(|()| vfs.flush(ino))
+            // Writes change it.
+            .and_then(|()| set(AttrChange { mtime: Some(mtime), ..AttrChange::default() }));
+        written.and(vfs.close(ino, true))
     }
 }
 
@@ -93,13 +167,17 @@ impl StandIns {
         held(&self.by_ino).is_empty()
     }
 
-    pub(crate) fn content(&self, inode: Inode) -> Result<Option<Content>> {
-        let found = held(&self.by_ino).values().find(|it| it.inode == inode).cloned();
-        found.map(|found| found.content()).transpose()
+    pub(crate) fn of_inode(&self, inode: Inode) -> Option<Arc<StandIn>> {
+        held(&self.by_ino).values().find(|it| it.inode == inode).cloned()
     }
 
     /// The stand-in of a file, which may be made now. No thread is in the region.
-    fn make(&self, region: &JobRegion, session: &Visit<'_, Machine>, inode: Inode) -> Result<()> {
+    pub(crate) fn make(
+        &self,
+        region: &JobRegion,
+        session: &Visit<'_, Machine>,
+        inode: Inode,
+    ) -> Result<()> {
         if region.stand_in(inode).is_some() || region.kind(inode) != Kind::File {
             return Ok(());
         }
@@ -165,34 +243,18 @@ impl StandIns {
     }
 
     /// Gives the content to the files, which are in the subtree by now.
-    pub(crate) fn write_back(&self, subtree: &mut Subtree, region: &JobRegion) -> Result<()> {
+    pub(crate) fn write_back(&self, vfs: &Vfs, root: Ino, region: &JobRegion) -> Result<()> {
         let all: Vec<_> = held(&self.by_ino).iter().map(|(ino, it)| (*ino, it.clone())).collect();
         for (ino, stand_in) in all {
             if region.is_linked(stand_in.inode) {
-                write_back_one(subtree, ino, &stand_in)?;
+                stand_in.write_back(vfs, root, ino)?;
             }
         }
         Ok(())
     }
 
     /// Writes one file back, for `fsync`.
-    pub(crate) fn write_back_of(&self, subtree: &mut Subtree, ino: Ino) -> Result<()> {
-        match self.of(ino) {
-            Some(stand_in) => write_back_one(subtree, ino, &stand_in),
-            None => Ok(()),
-        }
+    pub(crate) fn write_back_of(&self, vfs: &Vfs, root: Ino, ino: Ino) -> Result<()> {
+        self.of(ino).map_or(Ok(()), |stand_in| stand_in.write_back(vfs, root, ino))
     }
-}
-
-fn write_back_one(subtree: &mut Subtree, ino: Ino, stand_in: &StandIn) -> Result<()> {
-    let before = match subtree.attr(ino) {
-        // Its last name was removed through the mount.
-        Err(error) if matches!(error.errno, Errno::Stale | Errno::NotFound) => return Ok(()),
-        found => found?,
-    };
-    let Content { bytes, mtime } = stand_in.content()?;
-    if before.size == bytes.len() as u64 && before.mtime == mtime {
-        return Ok(());
-    }
-    subtree.replace_content(ino, &bytes, mtime)
 }

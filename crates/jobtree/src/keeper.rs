@@ -1,6 +1,11 @@
 //! The agreement between the keeper of a region and the programs of its job: values in the region,
 //! and requests over a socket.
 
+use crate::Inode;
+
+/// How the names of stand-ins begin.
+const STAND_IN: &str = "cudele-stand-in-";
+
 /// A value that the keeper tells the programs: see [`JobRegion::note`](crate::JobRegion::note).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
@@ -53,4 +58,19 @@ impl KeeperRequest {
         let request = Self::ALL.into_iter().find(|request| u64::from(*request as u32) == kind);
         Some((request?, about))
     }
+}
+
+/// The former name of a stand-in's file, by which a program that has a descriptor of it finds
+/// the inode.
+#[must_use]
+pub fn stand_in_name(inode: Inode, keeper: u32) -> String {
+    format!("{STAND_IN}{:x}.{keeper}", inode.0)
+}
+
+/// The inode in what the kernel says of a descriptor (`/proc/self/fd`).
+#[must_use]
+pub fn inode_of_link(link: &[u8]) -> Option<Inode> {
+    let name = link.rsplit(|byte| *byte == b'/').next()?;
+    let digits = name.strip_prefix(STAND_IN.as_bytes())?.split(|byte| *byte == b'.').next()?;
+    u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok().map(Inode)
 }

@@ -256,8 +256,9 @@ impl Job {
         self.region.note(Note::Device).load(Ordering::Relaxed)
     }
 
-    pub(crate) fn is_stand_in_device(&self, device: u64) -> bool {
-        device == self.region.note(Note::StandInDevice).load(Ordering::Relaxed)
+    /// Whether a file on a device and with so many names can be a stand-in: they have none.
+    pub(crate) fn may_stand_in(&self, device: u64, names: u64) -> bool {
+        names == 0 && device == self.region.note(Note::StandInDevice).load(Ordering::Relaxed)
     }
 
     /// Whether `fsync` promises something here.

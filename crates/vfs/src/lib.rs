@@ -187,6 +187,12 @@ impl Vfs {
         self.trees.owned_at(root)?.with(cred, operation)
     }
 
+    /// Refers to an inode of a subtree that this process has decoupled, until it is forgotten: for
+    /// callers that have its number and no name.
+    pub fn refer_in_owned(&self, root: Ino, ino: Ino) {
+        self.trees.nodes().refer_in(root, ino);
+    }
+
     /// The policy of a subtree that this process has decoupled.
     #[must_use]
     pub fn owned_policy(&self, root: Ino) -> Option<Policy> {

@@ -78,6 +78,12 @@ impl Nodes {
         }
     }
 
+    /// Counts a reference to an inode of a decoupled subtree, whatever its name is there.
+    pub(crate) fn refer_in(&mut self, owner: Ino, ino: Ino) {
+        let unnamed = || Node { parent: owner, owner, ..Node::default() };
+        self.known.entry(ino).or_insert_with(unnamed).lookups += 1;
+    }
+
     /// The kernel gives references up.
     pub(crate) fn forget(&mut self, ino: Ino, count: u64) {
         let Some(node) = self.known.get_mut(&ino) else { return };

@@ -68,6 +68,10 @@ fn programs_are_judged_by_what_they_do() {
     assert_eq!(found["advice"], "weak-none");
     assert!(found["changes"].as_u64().unwrap() >= 4, "{found:#}");
     assert_eq!(found["not_understood"], 0, "{found:#}");
+    // `sh`, `mkdir` and `ls`.
+    let programs = found["programs"].as_array().expect("a list");
+    assert_eq!(programs.len(), 3, "{found:#}");
+    assert!(programs.iter().all(|program| program["preload"] == true), "{found:#}");
     // With a client for each process, `ls` would need the shell's files while the shell still
     // works.
     let found = advise(&cluster, &["--each-process", &quiet]);

@@ -2,21 +2,33 @@
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::fixture::World;
 use crate::mounts::{Mount, MountPoint, cluster, until};
 
 /// A file system of a few MiB, unmounted when dropped.
-struct Small(MountPoint);
+pub(crate) struct Small(MountPoint);
 
 impl Small {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let point = MountPoint::new();
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", "size=24m", "tmpfs"]).arg(point.path());
         assert!(mount.status().unwrap().success(), "root may mount a tmpfs");
         Self(point)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// A file that is removed to give a stuck server room.
+    pub(crate) fn ballast(&self) -> PathBuf {
+        let ballast = self.path().join("ballast");
+        fs::write(&ballast, vec![1; 4 << 20]).unwrap();
+        ballast
     }
 }
 
@@ -39,9 +51,8 @@ fn a_file_is_not_longer_for_what_could_not_be_written() {
         return;
     }
     let small = Small::new();
-    let ballast = small.0.path().join("ballast");
-    fs::write(&ballast, vec![1; 4 << 20]).unwrap();
-    let store = format!("dir:{}", small.0.path().join("store").display());
+    let ballast = small.ballast();
+    let store = format!("dir:{}", small.path().join("store").display());
     let world = World::with(&["--store", &store]);
     let mount = Mount::new(&world);
     let mut file = File::create(mount.path("file")).unwrap();

@@ -71,29 +71,6 @@ impl Subtree {
         Ok(())
     }
 
-    /// Replaces the content of a file.
-    ///
-    /// # Errors
-    /// `ESTALE` if there is no such file any more; `EIO`, `ENOSPC`.
-    pub fn replace_content(&mut self, ino: Ino, bytes: &[u8], mtime: Timestamp) -> Result<()> {
-        let before = self.attr(ino)?;
-        let file = StripedFile::new(ino, before.stripe);
-        let inline_bytes = u64::from(self.job.policy.inline_bytes);
-        let size = bytes.len() as u64;
-        if before.size > inline_bytes {
-            self.fs.withdraw_data(file, before.size)?;
-        }
-        if size <= inline_bytes {
-            self.set_data(ino, bytes, size)?;
-        } else {
-            self.note_content()?;
-            self.fs.want_sums(ino, self.job.policy.checksums == policy::Checksums::On);
-            self.fs.write_large(file, bytes, &mut std::io::empty())?;
-            self.set_data(ino, b"", size)?;
-        }
-        self.set_attr(ino, &AttrChange { mtime: Some(mtime), ..AttrChange::default() })
-    }
-
     /// Sets attributes of an inode that was placed.
     pub fn set_placed(&mut self, at: &Placed<'_>, change: &AttrChange) {
         self.job.inner.set_attr_blindly(at.ino, at.parent, change, at.ctime);

@@ -88,7 +88,7 @@ pub(super) fn stand_in_of(job: &Job, fd: c_int) -> Option<Inode> {
         let empty = c"";
         let flags = libc::AT_EMPTY_PATH;
         if crate::real::sys!(libc::SYS_newfstatat, fd, empty.as_ptr(), &raw mut found, flags) != 0
-            || !job.is_stand_in_device(found.st_dev)
+            || !job.may_stand_in(found.st_dev, found.st_nlink)
         {
             return None;
         }
@@ -96,20 +96,17 @@ pub(super) fn stand_in_of(job: &Job, fd: c_int) -> Option<Inode> {
     }
 }
 
-/// The keeper names a stand-in after its inode: `/memfd:cudele-1f40 (deleted)`.
+/// The keeper names a stand-in after its inode, before it removes the name.
 fn named_in_link(job: &Job, fd: c_int) -> Option<Inode> {
     let mut path = job::Text::<64>::new();
     path.push(b"/proc/self/fd/").number(fd.max(0) as u32);
-    let mut link = [0_u8; 64];
+    let mut link = [0_u8; 1024];
     // SAFETY: a path that ends with a zero byte, and memory of this function.
     let len = unsafe {
         let (at, start) = (libc::AT_FDCWD, link.as_mut_ptr());
         crate::real::sys!(libc::SYS_readlinkat, at, path.as_ptr(), start, link.len())
     };
-    let text = link.get(..usize::try_from(len).ok()?)?;
-    let digits = text.strip_prefix(b"/memfd:cudele-")?.split(|byte| *byte == b' ').next()?;
-    let offset = u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
-    let inode = Inode(offset);
+    let inode = jobtree::inode_of_link(link.get(..usize::try_from(len).ok()?)?)?;
     job.region().stand_in(inode).map(|_| inode)
 }
 
@@ -225,7 +222,7 @@ pub unsafe extern "C" fn fstat64(fd: c_int, buffer: *mut stat) -> c_int {
 unsafe fn show_inode(job: &Job, fd: c_int, buffer: *mut stat) {
     // SAFETY: the caller's buffer.
     unsafe {
-        if !job.is_stand_in_device((*buffer).st_dev) {
+        if !job.may_stand_in((*buffer).st_dev, (*buffer).st_nlink) {
             return;
         }
         if let Some(inode) = named_in_link(job, fd) {
@@ -325,7 +322,7 @@ pub unsafe extern "C" fn statx_call(
             let done = real!(statx(dirfd: c_int, path: *const c_char, flags: c_int, mask: c_uint,
                 buffer: *mut statx) -> c_int);
             let device = libc::makedev((*buffer).stx_dev_major, (*buffer).stx_dev_minor);
-            if done != 0 || !job.is_stand_in_device(device) {
+            if done != 0 || !job.may_stand_in(device, (*buffer).stx_nlink.into()) {
                 return done;
             }
         }

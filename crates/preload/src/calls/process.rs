@@ -2,184 +2,21 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-use jobtree::{Kind, PathBuffer};
 use libc::{gid_t, mode_t, pid_t, size_t, uid_t};
 
-use super::check;
 use crate::descriptors;
 use crate::job::{self, before_exec, forget_cred, job};
-use crate::keeper;
-use crate::path::{Resolved, resolve};
-use crate::real::{errno, fail, real, sys};
+use crate::real::{errno, fail, real};
 
-/// Bytes of a script in which the kernel looks for its interpreter.
-const HEAD: usize = 256;
 const ARGUMENTS_MAX: usize = 1024;
 
 type Arguments = *const *const c_char;
 
-/// How a program is started.
-#[allow(clippy::large_enum_variant, reason = "a child of a fork must not allocate")]
-enum Program {
-    /// By the path that the caller gave.
-    AsIs,
-    /// By another path outside of the region, which is in the buffer.
-    Elsewhere,
-    /// A script in the region: by its interpreter, which is in the text, with an argument behind a
-    /// zero byte.
-    Script([u8; HEAD]),
-}
-
-/// Finds out how to start the program at a path. A program in the region that is no script is
-/// started through the mount.
-fn program(path: *const c_char, buffer: &mut PathBuffer) -> Result<Program, c_int> {
-    let Some(job) = job() else { return Ok(Program::AsIs) };
-    // SAFETY: the caller's path ends with a zero byte.
-    let bytes = unsafe { CStr::from_ptr(path) }.to_bytes();
-    loop {
-        match resolve(job, libc::AT_FDCWD, bytes, true, buffer) {
-            Ok(Resolved::Real) => return Ok(Program::AsIs),
-            Ok(Resolved::RealPath) => return Ok(Program::Elsewhere),
-            Ok(Resolved::Inside(inside, place)) => {
-                let region = inside.region();
-                let inode = place.inode.ok_or(libc::ENOENT)?;
-                let allowed = region.kind(inode) == Kind::File
-                    && check(region, inode, 1, &job::cred()).is_ok();
-                if !allowed {
-                    return Err(libc::EACCES);
-                }
-                let mut head = [0; HEAD];
-                let len = match region.stand_in(inode) {
-                    Some(number) => {
-                        drop(inside);
-                        read_stand_in(job, number, &mut head)
-                    }
-                    None => {
-                        let len = region.read(inode, 0, &mut head);
-                        // Before a request: the keeper waits until this thread is outside.
-                        drop(inside);
-                        len
-                    }
-                };
-                if let Some(script) = interpreter(&head[..len]) {
-                    return Ok(Program::Script(script));
-                }
-                keeper::close(job);
-                return Ok(Program::AsIs);
-            }
-            Err(denied) => {
-                if !keeper::again(job, denied) {
-                    return Err(errno());
-                }
-            }
-        }
-    }
-}
-
-/// Reads the beginning of a file with a stand-in.
-fn read_stand_in(job: &job::Job, number: u32, head: &mut [u8; HEAD]) -> usize {
-    let path = job.stand_in_path(number);
-    // SAFETY: system calls with a path that ends with a zero byte, and memory of the caller.
-    let len = unsafe {
-        let flags = libc::O_RDONLY | libc::O_CLOEXEC;
-        let file = sys!(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, 0);
-        let len = sys!(libc::SYS_read, file, head.as_mut_ptr(), HEAD);
-        sys!(libc::SYS_close, file);
-        len
-    };
-    usize::try_from(len).unwrap_or(0).min(HEAD)
-}
-
-/// The interpreter of a script and, behind a zero byte, its argument.
-fn interpreter(head: &[u8]) -> Option<[u8; HEAD]> {
-    let line = head.strip_prefix(b"#!")?;
-    let line = &line[..line.iter().position(|byte| *byte == b'\n')?];
-    let line = line.trim_ascii();
-    let end = line.iter().position(|byte| matches!(byte, b' ' | b'\t')).unwrap_or(line.len());
-    let (name, argument) = (&line[..end], line[end..].trim_ascii());
-    // Relative to the working directory, as in the kernel: the mount's work.
-    if name.first() != Some(&b'/') {
-        return None;
-    }
-    let mut text = [0; HEAD];
-    text[..name.len()].copy_from_slice(name);
-    text[name.len() + 1..name.len() + 1 + argument.len()].copy_from_slice(argument);
-    Some(text)
-}
-
-/// Calls `start` with the path and the arguments by which a program is started.
-fn started(
-    path: *const c_char,
-    arguments: Arguments,
-    start: impl Fn(*const c_char, Arguments) -> c_int,
-) -> c_int {
-    if job().is_none() || path.is_null() {
-        return start(path, arguments);
-    }
-    let mut buffer = PathBuffer::new();
-    let text = match program(path, &mut buffer) {
-        Ok(Program::AsIs) => return start(path, arguments),
-        Ok(Program::Elsewhere) => return start(buffer.as_ptr().cast(), arguments),
-        Ok(Program::Script(text)) => text,
-        Err(errno) => return fail(errno),
-    };
-    let name = text.as_ptr().cast::<c_char>();
-    // SAFETY: the text has two parts that end with zero bytes; the caller's arguments end with a
-    // null pointer.
-    unsafe {
-        let argument = name.add(libc::strlen(name) + 1);
-        let mut list = [std::ptr::null::<c_char>(); ARGUMENTS_MAX];
-        list[0] = name;
-        let mut len = 1;
-        if *argument != 0 {
-            list[len] = argument;
-            len += 1;
-        }
-        list[len] = path;
-        len += 1;
-        let mut at = usize::from(!arguments.is_null() && !(*arguments).is_null());
-        while !arguments.is_null() && !(*arguments.add(at)).is_null() {
-            if len + 1 >= ARGUMENTS_MAX {
-                // Too many for this list: through the mount.
-                if let Some(job) = job() {
-                    keeper::close(job);
-                }
-                return start(path, arguments);
-            }
-            list[len] = *arguments.add(at);
-            len += 1;
-            at += 1;
-        }
-        // The interpreter may be in the region, too.
-        started_interpreter(name, list.as_ptr(), start)
-    }
-}
-
-fn started_interpreter(
-    name: *const c_char,
-    arguments: Arguments,
-    start: impl Fn(*const c_char, Arguments) -> c_int,
-) -> c_int {
-    let mut buffer = PathBuffer::new();
-    match program(name, &mut buffer) {
-        Ok(Program::AsIs) => start(name, arguments),
-        Ok(Program::Elsewhere) => start(buffer.as_ptr().cast(), arguments),
-        Ok(Program::Script(_)) => {
-            if let Some(job) = job() {
-                keeper::close(job);
-            }
-            start(name, arguments)
-        }
-        Err(errno) => fail(errno),
-    }
-}
-
+/// The kernel reads the program, and the files that it names, through the mount.
 #[unsafe(no_mangle)]
 pub extern "C" fn execve(path: *const c_char, arguments: Arguments, variables: Arguments) -> c_int {
-    started(path, arguments, |path, arguments| {
-        before_exec();
-        real!(execve(path: *const c_char, arguments: Arguments, variables: Arguments) -> c_int)
-    })
+    before_exec();
+    real!(execve(path: *const c_char, arguments: Arguments, variables: Arguments) -> c_int)
 }
 
 /// The variables of this process.
@@ -278,11 +115,10 @@ pub extern "C" fn execvp(name: *const c_char, arguments: Arguments) -> c_int {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn fexecve(fd: c_int, arguments: Arguments, variables: Arguments) -> c_int {
-    if let (Some(job), Some(_)) = (job(), descriptors::virtual_at(fd)) {
-        keeper::close(job);
-        if let Err(errno) = descriptors::make_real(fd) {
-            return fail(errno);
-        }
+    if descriptors::virtual_at(fd).is_some()
+        && let Err(errno) = descriptors::make_real(fd)
+    {
+        return fail(errno);
     }
     before_exec();
     real!(fexecve(fd: c_int, arguments: Arguments, variables: Arguments) -> c_int)
@@ -352,14 +188,10 @@ pub extern "C" fn posix_spawn(
     arguments: Arguments,
     variables: Arguments,
 ) -> c_int {
-    let failed = started(path, arguments, |path, arguments| {
-        before_spawn();
-        let failed = real!(posix_spawn(pid: *mut pid_t, path: *const c_char,
-            actions: *const c_void, settings: *const c_void, arguments: Arguments,
-            variables: Arguments) -> c_int, libc::ENOSYS);
-        if failed == 0 { 0 } else { fail(failed) }
-    });
-    if failed == 0 { 0 } else { errno() }
+    before_spawn();
+    real!(posix_spawn(pid: *mut pid_t, path: *const c_char, actions: *const c_void,
+        settings: *const c_void, arguments: Arguments, variables: Arguments) -> c_int,
+        libc::ENOSYS)
 }
 
 #[unsafe(no_mangle)]

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use advise::{Advice, Costs, Evidence, Job, Prediction, Trace, TraceLine, judge, predict};
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Result};
+use intercept::Reach;
 use policy::Cell;
 use serde_json::{Value, json};
 use terminal::context::Context;
@@ -92,6 +93,7 @@ pub(super) fn advise(context: &Context, args: &Advise) -> Result<()> {
     let job = Job { changes: acts.changes as f64 };
     let predicted = costs.map(|costs: Costs| predict(&costs, job));
     let shown = Shown { args, advice: &advice, predicted: predicted.as_deref() };
+    let programs: Vec<_> = acts.programs.iter().map(|path| (path, reach(path))).collect();
     let value = json!({
         "lines": acts.lines,
         "not_understood": acts.foreign,
@@ -100,6 +102,7 @@ pub(super) fn advise(context: &Context, args: &Advise) -> Result<()> {
         "looks": acts.looks,
         "bytes_written": acts.written,
         "advice": advice.best().map(|cell| cell.to_string()),
+        "programs": programs.iter().map(program_json).collect::<Vec<_>>(),
         "cells": Cell::all().map(|cell| shown.cell(cell)).collect::<Vec<_>>(),
     });
     context.print(&value, || {
@@ -116,8 +119,35 @@ pub(super) fn advise(context: &Context, args: &Advise) -> Result<()> {
             let _ = writeln!(text, "{} lines were not understood", count(acts.foreign));
         }
         text.push_str(&shown.text());
+        text.push_str(&programs_text(&programs));
         text
     })
+}
+
+fn reach(path: &[u8]) -> Reach {
+    Reach::of(std::path::Path::new(std::ffi::OsStr::from_bytes(path)))
+}
+
+fn program_json((path, reach): &(&Vec<u8>, Reach)) -> Value {
+    json!({
+        "path": String::from_utf8_lossy(path),
+        "linked": reach.name(),
+        "preload": *reach == Reach::Library,
+    })
+}
+
+/// Which of the programs `cudele run --preload` serves.
+fn programs_text(programs: &[(&Vec<u8>, Reach)]) -> String {
+    if programs.is_empty() {
+        return String::new();
+    }
+    let (served, others): (Vec<_>, Vec<_>) =
+        programs.iter().partition(|(_, reach)| *reach == Reach::Library);
+    let mut text = format!("preload: serves {} of {} programs\n", served.len(), programs.len());
+    for (path, reach) in others {
+        let _ = writeln!(text, "  through the mount: {} ({})", quoted(path), reach.name());
+    }
+    text
 }
 
 struct Shown<'a> {

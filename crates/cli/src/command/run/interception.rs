@@ -98,15 +98,41 @@ impl Preloaded {
     /// Puts what the programs did into the subtree, unless it is thrown away.
     ///
     /// # Errors
-    /// Those of the store: what the programs did is lost then.
+    /// Those of the store: the files of the job are in a local directory then, and the error names
+    /// it.
     pub(super) fn finish(&self, ending: Ending) -> Result<()> {
         if ending == Ending::Discard {
             self.keeper.discard();
             return Ok(());
         }
-        self.keeper.finish().map_err(|error| {
-            error.remedy("what the command did is lost; repeat it with `--preload off`")
+        self.keeper.finish().map_err(|error| match self.rescue() {
+            Ok((names, dir)) => error.remedy(format!(
+                "the {names} names of the job are in {0}; bring them in with \
+                     `cudele ingest {0} PATH` when the store works again",
+                dir.display()
+            )),
+            Err(rescued) => error.remedy(format!(
+                "the files of the job are lost, because they could not be saved either \
+                     ({rescued}); repeat the job with TMPDIR in a file system with room"
+            )),
         })
+    }
+}
+
+impl Preloaded {
+    /// Saves the files of the job in a new local directory. Returns the number of names, and the
+    /// directory.
+    fn rescue(&self) -> Result<(u64, PathBuf)> {
+        const NAMES_MAX: u32 = 100;
+        let mut number = 0;
+        loop {
+            let name = format!("cudele-job-{}-{number}", std::process::id());
+            let dir = std::env::temp_dir().join(name);
+            match self.keeper.rescue(&dir) {
+                Err(error) if error.errno == Errno::Exists && number < NAMES_MAX => number += 1,
+                rescued => return rescued.map(|names| (names, dir)),
+            }
+        }
     }
 }
 
