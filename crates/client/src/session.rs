@@ -97,6 +97,9 @@ pub struct Session {
     client: ClientId,
     epoch: Epoch,
     connected: bool,
+    /// The client has announced that it sends something again over this connection, so the server
+    /// waits for the end of it.
+    announced: bool,
     next_tid: u64,
     /// Requests without an answer, in order.
     unanswered: VecDeque<Unanswered>,
@@ -139,6 +142,7 @@ impl Session {
             client,
             epoch: Epoch(0),
             connected: false,
+            announced: false,
             next_tid: first_tid.0,
             unanswered: VecDeque::new(),
             aside: VecDeque::new(),
@@ -311,11 +315,12 @@ impl Session {
     pub fn handle(&mut self, input: SessionInput<'_>, effects: &mut SessionEffects) {
         match input {
             SessionInput::Connected => {
-                let hello = Hello {
-                    client: self.client,
-                    epoch: self.epoch,
-                    unsafe_requests: self.unsafe_count() as u64 + u64::from(!self.held.is_empty()),
-                };
+                // A change that was answered may depend on a request that was not.
+                let unsafe_requests = self.unsafe_count() as u64
+                    + u64::from(!self.held.is_empty())
+                    + self.unanswered.len() as u64;
+                self.announced = unsafe_requests > 0;
+                let hello = Hello { client: self.client, epoch: self.epoch, unsafe_requests };
                 Message::Hello(hello).append_frame(&mut effects.frames);
             }
             SessionInput::Disconnected => {
@@ -372,7 +377,6 @@ impl Session {
         self.leases.clear();
         self.cache.iter_mut().for_each(Cache::clear);
         self.lose_exclusive();
-        let announced = self.unsafe_count() > 0 || !self.held.is_empty();
         let next = welcome.epoch.0 == before.0 + 1;
         if restarted {
             self.safe = welcome.safe;
@@ -399,24 +403,17 @@ impl Session {
             next.then_some((welcome.safe, welcome.completed)),
             effects,
         );
-        if announced && before != Epoch(0) {
+        let returns = self.announced && before != Epoch(0);
+        if returns {
             self.notify_held(effects);
-            self.end_of_resent(effects);
         }
         for request in &self.unanswered {
             effects.frames.extend_from_slice(&request.frame);
         }
+        if returns {
+            self.end_of_resent(effects);
+        }
         self.end_of_async(has_async, restarted, effects);
-    }
-
-    /// Reports to the server that everything was sent again. No caller waits for the answer.
-    fn end_of_resent(&mut self, effects: &mut SessionEffects) {
-        let tid = Tid(self.next_tid);
-        self.next_tid += 1;
-        let request =
-            Request::new(tid, self.acked(tid), Cred::root(), Op::Session(SessionOp::Sync));
-        let request = Request { replay: Some(Replay::default()), ..request };
-        Message::Request(request).append_frame(&mut effects.frames);
     }
 
     fn reply(&mut self, mut reply: Reply, effects: &mut SessionEffects) {

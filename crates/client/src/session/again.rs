@@ -1,7 +1,7 @@
 //! Requests as they are sent again, and those that are not.
 
-use types::{Ino, Tid};
-use wire::{ChangeOp, Message, Op, Request, WantsExclusive};
+use types::{Cred, Ino, Tid};
+use wire::{ChangeOp, Message, Op, Replay, Request, SessionOp, WantsExclusive};
 
 use super::{Mark, Session, SessionEffects, Unsafe};
 
@@ -29,6 +29,16 @@ pub(super) fn append_with_replay(request: &Unsafe, frames: &mut Vec<u8>) {
 }
 
 impl Session {
+    /// Reports to the server that everything was sent again. No caller waits for the answer.
+    pub(super) fn end_of_resent(&mut self, effects: &mut SessionEffects) {
+        let tid = Tid(self.next_tid);
+        self.next_tid += 1;
+        let request =
+            Request::new(tid, self.acked(tid), Cred::root(), Op::Session(SessionOp::Sync));
+        let request = Request { replay: Some(Replay::default()), ..request };
+        Message::Request(request).append_frame(&mut effects.frames);
+    }
+
     /// Gives a request up: its answer will be ignored, and it is not sent again.
     pub fn forget(&mut self, tid: Tid) {
         self.unanswered.retain(|request| request.tid != tid);

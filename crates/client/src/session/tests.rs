@@ -170,7 +170,8 @@ fn every_connection_reclaims_open_files_and_locks() {
     let sent = bench.welcome(3);
     let close = format!("{:?}", Op::Session(SessionOp::Close { ino: FILE, write: true }));
     assert_eq!(sent[1], again(Op::Session(SessionOp::Reopen { ino: FILE, access })));
-    assert_eq!(sent[2..], [again(low), again(Op::Session(SessionOp::Sync)), close]);
+    // The end of what comes again is behind requests without an answer, too.
+    assert_eq!(sent[2..], [again(low), close, again(Op::Session(SessionOp::Sync))]);
 }
 
 fn opened(shared: bool) -> Result<Answer, Failure> {

@@ -21,6 +21,11 @@ pub(super) fn may_enable(request: &Op<'_>, change: &Op<'_>, errno: Errno) -> boo
             let mut freed = Effect::of(request).used();
             freed.any(|name| change.about().names().any(|wanted| wanted == name))
         }
+        // The target was below the directory that is renamed.
+        Errno::Invalid => {
+            let both = (request, change);
+            matches!(both, (ChangeOp::Rename { .. }, ChangeOp::Rename { .. }))
+        }
         // The number of the directory that must be empty is not in the change.
         Errno::NotEmpty => Effect::of(request).used().next().is_some(),
         Errno::Access | Errno::NotPermitted => {
@@ -133,6 +138,14 @@ mod tests {
         let change = Op::Change(ChangeOp::Rmdir { parent: Ino::ROOT, name: b"d" });
         assert!(may_enable(&unlink(b"a"), &change, Errno::NotEmpty));
         assert!(!may_enable(&create(b"a"), &change, Errno::NotEmpty));
+    }
+
+    #[test]
+    fn a_rename_below_itself_awaits_any_rename() {
+        let change = rename(b"a", b"b", false);
+        assert!(may_enable(&rename(b"c", b"d", false), &change, Errno::Invalid));
+        assert!(!may_enable(&unlink(b"c"), &change, Errno::Invalid));
+        assert!(!may_enable(&rename(b"c", b"d", false), &create(b"a"), Errno::Invalid));
     }
 
     #[test]
