@@ -116,7 +116,8 @@ fn shown_attr(attr: Attr, stand_in: &StandIn) -> Attr {
 
 impl FileSystem for JobFs {
     fn features(&self) -> Features {
-        self.inner.features()
+        // Stand-ins are files of this machine.
+        Features { maps_uncached: true, ..self.inner.features() }
     }
 
     fn start(self: Arc<Self>, outdated: Box<dyn Fn(Vec<KnownInode>) + Send>) -> Result<()> {

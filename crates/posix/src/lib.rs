@@ -69,6 +69,9 @@ pub struct Features {
     /// Other machines change the content of files: the kernel must compare the times of a file
     /// before it uses its page cache.
     pub shared_content: bool,
+    /// Programs may map files that the kernel must not cache ([`Caching::None`]) for all to see:
+    /// nothing but this kernel changes them while they are mapped.
+    pub maps_uncached: bool,
 }
 
 /// An inode that a kernel knows.

@@ -143,6 +143,16 @@ pub(crate) fn resolve(
     Err(Denied::Errno(libc::ELOOP))
 }
 
+/// Whether a pointer can lead to memory of a program. For others the kernel returns `EFAULT`.
+#[inline]
+pub(crate) fn is_address(path: *const c_char) -> bool {
+    // The page at 0 is never mapped; the kernel's half begins at 2^47 on x86-64, and higher on
+    // other machines.
+    const LEAST: usize = 4096;
+    const MOST: usize = 1 << 47;
+    cfg!(not(target_arch = "x86_64")) && !path.is_null() || (LEAST..MOST).contains(&path.addr())
+}
+
 /// Runs `inside` for a path in the region, and `real` for any other.
 #[inline]
 pub(crate) fn on_path<T: Copy>(
@@ -153,7 +163,7 @@ pub(crate) fn on_path<T: Copy>(
     real: impl Fn(c_int, *const c_char) -> T,
 ) -> T {
     let Some(job) = job() else { return real(dirfd, path) };
-    if path.is_null() {
+    if !is_address(path) {
         return real(dirfd, path);
     }
     // SAFETY: the caller's path ends with a zero byte.

@@ -15,7 +15,13 @@ use crate::virtual_xattr::is_virtual;
 
 impl FileSystem for Vfs {
     fn features(&self) -> Features {
-        Features { locks: true, listed_attributes: true, drops_set_id: true, shared_content: true }
+        Features {
+            locks: true,
+            listed_attributes: true,
+            drops_set_id: true,
+            shared_content: true,
+            maps_uncached: false,
+        }
     }
 
     fn start(self: Arc<Self>, outdated: Box<dyn Fn(Vec<KnownInode>) + Send>) -> Result<()> {

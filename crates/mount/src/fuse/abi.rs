@@ -69,6 +69,10 @@ pub(super) mod init {
     pub(crate) const MAX_PAGES: u32 = 1 << 22;
     pub(crate) const CACHE_SYMLINKS: u32 = 1 << 23;
     pub(crate) const HANDLE_KILLPRIV_V2: u32 = 1 << 28;
+    /// There are further flags.
+    pub(crate) const EXT: u32 = 1 << 30;
+    /// Of the further flags: files without a cache may be mapped (Linux 6.6).
+    pub(crate) const DIRECT_IO_ALLOW_MMAP: u32 = 1 << (36 - 32);
 }
 
 /// Valid fields of `FUSE_SETATTR` (`FATTR_*`).

@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 
-use super::abi::{self, Fields, fattr, opcode};
+use super::abi::{self, Fields, fattr, init, opcode};
 
 /// A request, parsed.
 #[derive(Clone, Copy, Debug)]
@@ -177,6 +177,8 @@ pub(super) struct Init {
     pub(super) major: u32,
     pub(super) read_ahead_bytes: u32,
     pub(super) flags: u32,
+    /// Further flags, if the kernel has them.
+    pub(super) more_flags: u32,
 }
 
 impl<'a> Request<'a> {
@@ -205,8 +207,11 @@ impl Init {
         let (opcode, request, mut fields) = Request::parse_header(bytes)?;
         let (major, _minor) = (fields.u32()?, fields.u32()?);
         let (read_ahead_bytes, flags) = (fields.u32().unwrap_or(0), fields.u32().unwrap_or(0));
+        let has_more = flags & init::EXT != 0;
+        let more_flags = fields.u32().filter(|_| has_more).unwrap_or(0);
         let unique = request.unique;
-        (opcode == opcode::INIT).then_some(Self { unique, major, read_ahead_bytes, flags })
+        let init = Self { unique, major, read_ahead_bytes, flags, more_flags };
+        (opcode == opcode::INIT).then_some(init)
     }
 }
 

@@ -108,7 +108,10 @@ fn negotiate(device: &Device, features: Features) -> std::io::Result<()> {
     out.u32(abi::VERSION.0);
     out.u32(abi::VERSION.1);
     out.u32(init.read_ahead_bytes.min(READ_AHEAD_KIB * 1024));
-    out.u32(init.flags & wanted(features));
+    let more_flags = if features.maps_uncached { init::DIRECT_IO_ALLOW_MMAP } else { 0 };
+    let more_flags = init.more_flags & more_flags;
+    let extended = if more_flags == 0 { 0 } else { init::EXT };
+    out.u32(init.flags & (wanted(features) | extended));
     out.u16(BACKGROUND.0);
     out.u16(BACKGROUND.1);
     out.u32(TRANSFER_BYTES_MAX);
@@ -116,7 +119,8 @@ fn negotiate(device: &Device, features: Features) -> std::io::Result<()> {
     out.u32(1);
     out.u16(PAGES_MAX);
     out.u16(0);
-    out.bytes(&[0; 32]);
+    out.u32(more_flags);
+    out.bytes(&[0; 28]);
     if device.write(init.unique, 0, &mut out) {
         return Ok(());
     }

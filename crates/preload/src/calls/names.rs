@@ -8,7 +8,7 @@ use libc::{mode_t, size_t, ssize_t};
 use super::open::new_inode;
 use super::{check, owns};
 use crate::job::{self, Inside, job};
-use crate::path::{Resolved, on_path, resolve};
+use crate::path::{Resolved, is_address, on_path, resolve};
 use crate::real::real;
 use crate::{descriptors, keeper};
 
@@ -152,7 +152,7 @@ fn ends<T: Copy>(
     real: impl Fn((c_int, *const c_char), (c_int, *const c_char)) -> T,
 ) -> T {
     let Some(job) = job() else { return real(from, to) };
-    if from.1.is_null() || to.1.is_null() {
+    if !is_address(from.1) || !is_address(to.1) {
         return real(from, to);
     }
     // SAFETY: the caller's paths end with a zero byte.
@@ -361,6 +361,9 @@ fn symlink_at(target: *const c_char, dirfd: c_int, path: *const c_char) -> c_int
             }
             if place.must_be_dir {
                 return Err(Denied::Errno(libc::ENOENT));
+            }
+            if !is_address(target) {
+                return Err(Denied::Errno(libc::EFAULT));
             }
             // SAFETY: the caller's target ends with a zero byte.
             let target = unsafe { CStr::from_ptr(target) }.to_bytes();

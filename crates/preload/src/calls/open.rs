@@ -8,7 +8,7 @@ use libc::mode_t;
 use super::{check, made};
 use crate::descriptors;
 use crate::job::{self, Inside, job};
-use crate::path::on_path;
+use crate::path::{is_address, on_path};
 use crate::real::real;
 
 const CREATE: c_int = libc::O_CREAT;
@@ -31,7 +31,7 @@ pub(crate) fn open_at(dirfd: c_int, path: *const c_char, flags: c_int, mode: mod
 
 /// A path that names a descriptor of this process makes it real.
 fn shown_descriptor(path: *const c_char) {
-    if path.is_null() {
+    if !is_address(path) {
         return;
     }
     // SAFETY: the caller's path ends with a zero byte.

@@ -9,7 +9,7 @@ use super::attributes::stand_in_of;
 use super::{check, owns};
 use crate::descriptors::on_descriptor;
 use crate::job::{self, Inside, job};
-use crate::path::on_path;
+use crate::path::{is_address, on_path};
 use crate::real::{fail, real};
 
 fn access_at(dirfd: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int {
@@ -158,7 +158,7 @@ fn set_owner(inside: &Inside, inode: Inode, uid: uid_t, gid: gid_t) -> Result<c_
 
 fn chown_at(dirfd: c_int, path: *const c_char, uid: uid_t, gid: gid_t, flags: c_int) -> c_int {
     // SAFETY: the caller's path.
-    if flags & libc::AT_EMPTY_PATH != 0 && !path.is_null() && unsafe { *path } == 0 {
+    if flags & libc::AT_EMPTY_PATH != 0 && is_address(path) && unsafe { *path } == 0 {
         return fchown(dirfd, uid, gid);
     }
     on_path(

@@ -7,7 +7,7 @@ use libc::size_t;
 
 use super::check;
 use crate::job::{self, Job, Text, job};
-use crate::path::{self, Resolved, resolve};
+use crate::path::{self, Resolved, is_address, resolve};
 use crate::real::{fail, real, set_errno};
 use crate::{descriptors, keeper};
 
@@ -38,7 +38,7 @@ fn go(job: &'static Job, dir: Inode) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn chdir(path: *const c_char) -> c_int {
     let Some(job) = job() else { return real!(chdir(path: *const c_char) -> c_int) };
-    if path.is_null() {
+    if !is_address(path) {
         return fail(libc::EFAULT);
     }
     // SAFETY: the caller's path ends with a zero byte.
@@ -201,7 +201,7 @@ fn absolute(
 #[unsafe(no_mangle)]
 pub extern "C" fn realpath(path: *const c_char, buffer: *mut c_char) -> *mut c_char {
     if let Some(job) = job()
-        && !path.is_null()
+        && is_address(path)
     {
         match absolute(job, path, buffer) {
             Ok(Some(found)) => return found,

@@ -10,7 +10,12 @@ fn the_kernel_keeps_the_work_of_missing_features() {
         | init::HANDLE_KILLPRIV_V2
         | init::AUTO_INVAL_DATA;
     assert_eq!(plain & left, 0);
-    let features =
-        Features { locks: true, listed_attributes: true, drops_set_id: true, shared_content: true };
+    let features = Features {
+        locks: true,
+        listed_attributes: true,
+        drops_set_id: true,
+        shared_content: true,
+        maps_uncached: true,
+    };
     assert_eq!(wanted(features), plain | left);
 }
