@@ -258,14 +258,8 @@ impl Reader<'_> {
                 let child = call.result.unsigned_abs();
                 self.processes.begins(thread, child, is_thread);
             }
-            "execve" if done => {
-                let path = self.processes.get(thread).at(None, argument(0));
-                self.acts.programs.extend(path);
-            }
-            "execveat" if done => {
-                let path = self.processes.get(thread).at(argument(0), argument(1));
-                self.acts.programs.extend(path);
-            }
+            "execve" if done => self.executed(thread, None, argument(0)),
+            "execveat" if done => self.executed(thread, argument(0), argument(1)),
             "chdir" if done => {
                 let process = self.processes.get(thread);
                 let path = process.at(None, argument(0));
@@ -278,6 +272,11 @@ impl Reader<'_> {
             }
             _ => self.with_descriptor(call),
         }
+    }
+
+    fn executed(&mut self, thread: u64, dir: Option<&str>, path: Option<&str>) {
+        let path = self.processes.get(thread).at(dir, path);
+        self.acts.programs.extend(path);
     }
 
     /// Calls with a descriptor as first argument.

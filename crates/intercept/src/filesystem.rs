@@ -444,9 +444,8 @@ impl Directories for JobFs {
                 Listing { names, .. } => {
                     let names = names.unwrap_or_default();
                     let start = usize::try_from(from).unwrap_or(usize::MAX);
-                    let mut next = from;
-                    for found in names.get(start..).unwrap_or_default() {
-                        next += 1;
+                    let left = names.get(start..).unwrap_or_default();
+                    for (next, found) in (from + 1..).zip(left) {
                         if !take_shown(&Listed { next, name: &found.name, attr: found.attr }) {
                             break;
                         }

@@ -84,11 +84,10 @@ fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
 
 fn io(what: &str, error: impl Into<std::io::Error>) -> Error {
     let error = error.into();
-    use std::io::ErrorKind;
-    let errno = match error.kind() {
-        ErrorKind::OutOfMemory | ErrorKind::StorageFull => Errno::NoSpace,
-        ErrorKind::AlreadyExists => Errno::Exists,
-        _ => Errno::Io,
+    let errno = match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
+        Some(rustix::io::Errno::NOMEM | rustix::io::Errno::NOSPC) => Errno::NoSpace,
+        Some(rustix::io::Errno::EXIST) => Errno::Exists,
+        Some(_) | None => Errno::Io,
     };
     Error::new(errno, what, error.to_string())
 }
