@@ -42,7 +42,8 @@ const SCRIPTS: [(&str, &str); 13] = [
     (
         "tar",
         "mkdir -p t/a/b; for n in 1 2 3 4 5; do echo $n > t/a/$n; head -c ${n}00000 /dev/zero > \
-         t/a/b/$n; done; ln t/a/1 t/hard; ln -s a/1 t/soft; chmod 511 t/a/2; touch -d @77777 t/a/3; \
+         t/a/b/$n; done; ln t/a/1 t/hard; ln -s a/1 t/soft; chmod 511 t/a/2; find t -exec touch -h -d @88888 {} +; \
+         touch -d @77777 t/a/3; \
          tar cf t.tar --sort=name t; mkdir u; tar xf t.tar -C u; tar tvf t.tar | wc -l; \
          diff -r t u/t && stat -c '%a %Y %h' u/t/a/1 u/t/a/2 u/t/a/3",
     ),
