@@ -20,7 +20,7 @@ pub struct Hello {
     pub client: ClientId,
     /// The server's term in which the client was connected before; 0 for none.
     pub epoch: Epoch,
-    /// How many unsafe requests it will send again first.
+    /// How many unsafe and unanswered requests it sends again before new ones.
     pub unsafe_requests: u64,
 }
 
