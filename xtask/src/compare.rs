@@ -25,7 +25,7 @@ const ROUNDS: u32 = 5;
 /// A row is marked when the median of its ratios is this far below 1.
 const SLOWER: f64 = 0.03;
 
-/// What the command line asks for.
+/// The request of the command line.
 #[derive(Debug, PartialEq, Eq)]
 struct Wanted<'a> {
     revision: &'a str,
@@ -35,7 +35,7 @@ struct Wanted<'a> {
     options: Vec<&'a str>,
 }
 
-/// What one run says of a row.
+/// The figures of a row in one run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Figures {
     /// Operations per second.

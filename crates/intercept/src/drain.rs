@@ -7,8 +7,6 @@ use cudele::{FileType, Ino, NewFile, Placed, Result, Subtree};
 use jobtree::{Inode, JobRegion, Kind, ListedName};
 use types::{AttrChange, InoRange, Map, Set, Timestamp};
 
-use crate::stand_ins::StandIns;
-
 /// How far the tree is placed.
 #[derive(Debug, Default)]
 pub(crate) struct Drain {
@@ -22,12 +20,7 @@ pub(crate) struct Drain {
 
 impl Drain {
     /// Places all that is not placed yet.
-    pub(crate) fn run(
-        &mut self,
-        region: &JobRegion,
-        stand_ins: &StandIns,
-        subtree: &mut Subtree,
-    ) -> Result<()> {
+    pub(crate) fn run(&mut self, region: &JobRegion, subtree: &mut Subtree) -> Result<()> {
         let (start, end) = region.numbers_left();
         if self.placed.is_empty() {
             subtree.give_numbers_back(InoRange { start, end });
@@ -39,7 +32,7 @@ impl Drain {
             let mut from = 0;
             while let Some(listed) = region.list(dir, from) {
                 from = listed.next;
-                self.place(region, stand_ins, subtree, dir, &listed)?;
+                self.place(region, subtree, dir, &listed)?;
                 if region.kind(listed.inode) == Kind::Directory {
                     dirs.push(listed.inode);
                 }
@@ -56,7 +49,6 @@ impl Drain {
     fn place(
         &mut self,
         region: &JobRegion,
-        stand_ins: &StandIns,
         subtree: &mut Subtree,
         dir: Inode,
         listed: &ListedName,
@@ -75,7 +67,7 @@ impl Drain {
                 name: listed.name(),
                 ctime: Timestamp(stat.ctime),
             };
-            place_inode(region, stand_ins, subtree, listed.inode, &at)?;
+            place_inode(region, subtree, listed.inode, &at)?;
             self.inodes.insert(listed.inode.0, parent);
         }
         self.placed.insert(listed.entry.0);
@@ -85,7 +77,6 @@ impl Drain {
 
 fn place_inode(
     region: &JobRegion,
-    stand_ins: &StandIns,
     subtree: &mut Subtree,
     inode: Inode,
     at: &Placed<'_>,
@@ -107,7 +98,7 @@ fn place_inode(
         }
         Kind::File => {
             // The content of a stand-in follows at the end of the job.
-            let has_stand_in = stand_ins.of_inode(inode).is_some();
+            let has_stand_in = region.stand_in(inode).is_some();
             let content = if has_stand_in { b"" } else { region.content(inode) };
             return subtree.place(at, &new, content);
         }

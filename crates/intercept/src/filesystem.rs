@@ -19,7 +19,7 @@ use posix::{
 use types::{Attr, EntryName, Errno, Error};
 use vfs::Vfs;
 
-use crate::listings::{Listing, RegionListings};
+use crate::listings::{RegionListing, RegionListings};
 use crate::reads;
 use crate::stand_ins::{StandIn, set_times};
 use crate::{Keeper, io};
@@ -320,6 +320,7 @@ impl Files for JobFs {
         {
             return Ok(count);
         }
+        // The region may have closed since: open files have a stand-in then.
         match self.stand_in(ino) {
             Some(stand_in) => {
                 let mut done = 0;
@@ -393,7 +394,7 @@ impl Files for JobFs {
 
 impl JobFs {
     /// The listing for a reader at a position; at the start a new one.
-    fn begin(&self, handle: u64, listing: Listing, from: u64) -> Result<Listing> {
+    fn begin(&self, handle: u64, listing: RegionListing, from: u64) -> Result<RegionListing> {
         if from > 0 && (listing.names.is_some() || listing.moved.is_some()) {
             return Ok(listing);
         }
@@ -402,11 +403,11 @@ impl JobFs {
             _ => None,
         };
         let begun = match names {
-            Some(names) => Listing { names: Some(Arc::new(names)), ..listing },
+            Some(names) => RegionListing { names: Some(Arc::new(names)), ..listing },
             None => {
                 self.keeper.close(Some("listing"))?;
                 let moved = listing.moved.map_or_else(|| self.inner.open_dir(listing.dir), Ok)?;
-                Listing { names: None, moved: Some(moved), ..listing }
+                RegionListing { names: None, moved: Some(moved), ..listing }
             }
         };
         self.listings.set(handle, begun.clone());
@@ -440,8 +441,8 @@ impl Directories for JobFs {
         let handle = match self.listings.get(handle) {
             None => handle,
             Some(listing) => match self.begin(handle, listing, from)? {
-                Listing { moved: Some(moved), .. } => moved,
-                Listing { names, .. } => {
+                RegionListing { moved: Some(moved), .. } => moved,
+                RegionListing { names, .. } => {
                     let names = names.unwrap_or_default();
                     let start = usize::try_from(from).unwrap_or(usize::MAX);
                     let left = names.get(start..).unwrap_or_default();

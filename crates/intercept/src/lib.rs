@@ -28,6 +28,7 @@ mod requests;
 mod rescue;
 mod stand_ins;
 
+use std::io::ErrorKind;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -84,11 +85,8 @@ fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
 
 fn io(what: &str, error: impl Into<std::io::Error>) -> Error {
     let error = error.into();
-    let errno = match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
-        Some(rustix::io::Errno::NOMEM | rustix::io::Errno::NOSPC) => Errno::NoSpace,
-        Some(rustix::io::Errno::EXIST) => Errno::Exists,
-        Some(_) | None => Errno::Io,
-    };
+    let is_full = matches!(error.kind(), ErrorKind::OutOfMemory | ErrorKind::StorageFull);
+    let errno = if is_full { Errno::NoSpace } else { Errno::Io };
     Error::new(errno, what, error.to_string())
 }
 
@@ -184,14 +182,13 @@ impl Keeper {
             return Ok(());
         }
         state.because = because;
-        let (region, stand_ins) = (&self.region, &self.stand_ins);
+        let stand_ins = &self.stand_ins;
         let session = self.session(&state);
         session.close();
         state.known.release(&session, stand_ins)?;
         stand_ins.replace_open(&session)?;
-        self.vfs.in_owned(self.root, &Cred::root(), |subtree| {
-            state.drain.run(region, stand_ins, subtree)
-        })?;
+        self.vfs
+            .in_owned(self.root, &Cred::root(), |subtree| state.drain.run(&self.region, subtree))?;
         state.closed = true;
         Ok(())
     }

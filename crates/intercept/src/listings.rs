@@ -4,8 +4,8 @@
 //! programs work. A reader that starts again gets a new one: from the region or, when that has
 //! closed, from the subtree.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use cudele::Ino;
 use types::Map;
@@ -19,16 +19,16 @@ const OF_REGION: u64 = 1 << 63;
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct RegionListings {
-    by_handle: Mutex<Map<u64, Listing>>,
+    by_handle: Mutex<Map<u64, RegionListing>>,
     last: AtomicU64,
 }
 
 /// An open directory.
 #[derive(Clone, Debug)]
-pub(crate) struct Listing {
+pub(crate) struct RegionListing {
     pub(crate) dir: Ino,
     /// Names, once a reader has begun.
-    pub(crate) names: Option<std::sync::Arc<Vec<RegionName>>>,
+    pub(crate) names: Option<Arc<Vec<RegionName>>>,
     /// The handle of the subtree that answers since the region closed.
     pub(crate) moved: Option<u64>,
 }
@@ -36,22 +36,22 @@ pub(crate) struct Listing {
 impl RegionListings {
     pub(crate) fn open(&self, dir: Ino) -> u64 {
         let handle = OF_REGION | self.last.fetch_add(1, Ordering::Relaxed);
-        held(&self.by_handle).insert(handle, Listing { dir, names: None, moved: None });
+        held(&self.by_handle).insert(handle, RegionListing { dir, names: None, moved: None });
         handle
     }
 
     /// The state of a handle; `None` if it is one of the subtree's.
-    pub(crate) fn get(&self, handle: u64) -> Option<Listing> {
+    pub(crate) fn get(&self, handle: u64) -> Option<RegionListing> {
         held(&self.by_handle).get(&handle).cloned()
     }
 
-    pub(crate) fn set(&self, handle: u64, listing: Listing) {
+    pub(crate) fn set(&self, handle: u64, listing: RegionListing) {
         if let Some(known) = held(&self.by_handle).get_mut(&handle) {
             *known = listing;
         }
     }
 
-    pub(crate) fn close(&self, handle: u64) -> Option<Listing> {
+    pub(crate) fn close(&self, handle: u64) -> Option<RegionListing> {
         held(&self.by_handle).remove(&handle)
     }
 }

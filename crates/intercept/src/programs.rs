@@ -50,13 +50,15 @@ impl Reach {
         let mut path = path.to_owned();
         for _ in 0..SCRIPTS_MAX {
             let Ok((mode, head)) = head(&path) else { return Self::Unknown };
-            match Format::of(&head) {
-                Format::Script(interpreter) => path = interpreter,
-                Format::Linked(_) | Format::Static if mode & SET_ID != 0 => return Self::SetId,
-                Format::Linked(linker) if names_glibc(&linker) => return Self::Library,
-                Format::Linked(_) => return Self::OtherLibc,
-                Format::Static => return Self::Static,
-                Format::Other => return Self::Unknown,
+            match ProgramFormat::of(&head) {
+                ProgramFormat::Script(interpreter) => path = interpreter,
+                ProgramFormat::Linked(_) | ProgramFormat::Static if mode & SET_ID != 0 => {
+                    return Self::SetId;
+                }
+                ProgramFormat::Linked(linker) if names_glibc(&linker) => return Self::Library,
+                ProgramFormat::Linked(_) => return Self::OtherLibc,
+                ProgramFormat::Static => return Self::Static,
+                ProgramFormat::Other => return Self::Unknown,
             }
         }
         Self::Unknown
@@ -77,7 +79,7 @@ fn head(path: &Path) -> std::io::Result<(u32, Vec<u8>)> {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Format {
+enum ProgramFormat {
     /// An ELF program with the path of its dynamic linker.
     Linked(Vec<u8>),
     /// An ELF program without one.
@@ -87,7 +89,7 @@ enum Format {
     Other,
 }
 
-impl Format {
+impl ProgramFormat {
     fn of(head: &[u8]) -> Self {
         if let Some(line) = head.strip_prefix(b"#!") {
             let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii();
@@ -167,22 +169,22 @@ mod tests {
     #[test]
     fn a_cut_or_damaged_head_is_not_a_program() {
         let (_, head) = head(Path::new("/bin/sh")).expect("a program");
-        assert!(matches!(Format::of(&head), Format::Linked(_)));
+        assert!(matches!(ProgramFormat::of(&head), ProgramFormat::Linked(_)));
         for length in 0..1024 {
-            let _ = Format::of(&head[..length]);
+            let _ = ProgramFormat::of(&head[..length]);
         }
-        assert_eq!(Format::of(&head[..60]), Format::Other);
+        assert_eq!(ProgramFormat::of(&head[..60]), ProgramFormat::Other);
         for at in 0..256 {
             let mut damaged = head.clone();
             damaged[at] ^= 0xff;
-            let _ = Format::of(&damaged);
+            let _ = ProgramFormat::of(&damaged);
         }
     }
 
     #[test]
     fn a_script_names_its_interpreter() {
-        let script = |text: &[u8]| Format::of(text);
-        assert_eq!(script(b"#! /bin/sh -e\nx"), Format::Script("/bin/sh".into()));
-        assert_eq!(script(b"#!"), Format::Script(PathBuf::new()));
+        let script = |text: &[u8]| ProgramFormat::of(text);
+        assert_eq!(script(b"#! /bin/sh -e\nx"), ProgramFormat::Script("/bin/sh".into()));
+        assert_eq!(script(b"#!"), ProgramFormat::Script(PathBuf::new()));
     }
 }

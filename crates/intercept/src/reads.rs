@@ -1,8 +1,8 @@
 //! The mount reads an open region.
 //!
 //! Programs that do without the library (static ones, those with another libc, the kernel itself
-//! when it executes a file of the job) see the files of the region through these functions. None of
-//! them changes the region, so it stays open.
+//! when it executes a file of the job) see the files of the region through these functions. The
+//! functions change nothing but times of access, so the region stays open.
 
 use cudele::{Attr, Ino, Result};
 use jobtree::{Inode, JobRegion, Kind, Visit};
@@ -100,12 +100,10 @@ impl Keeper {
     /// Takes an open of [`Keeper::open_file`] back. False if there is none.
     pub(crate) fn close_file(&self, ino: Ino) -> bool {
         let mut state = held(&self.state);
-        let slot = state.slot;
-        let session = Visit::at(&self.region, &crate::machine::MACHINE, slot);
-        match session.enter() {
-            Ok(_inside) => state.known.close(Some(&session), ino),
-            Err(_) => state.known.close(None, ino),
-        }
+        let session = self.session(&state);
+        // A closed region has no references any more.
+        let inside = session.enter();
+        state.known.close(inside.is_ok().then_some(&session), ino)
     }
 
     /// Reads content of a file of the open region. `None` if it is not one.

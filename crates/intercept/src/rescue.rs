@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use cudele::{Error, Result};
+use cudele::{Error, Ino, Result};
 use jobtree::{Inode, JobStat, Kind, ListedName};
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps};
 use types::Map;
@@ -48,17 +48,18 @@ fn create(path: &Path) -> Result<File> {
 }
 
 impl Keeper {
-    /// Writes the tree below a directory, which must not exist. Returns the number of its names.
-    /// The region must be closed.
+    /// Writes the tree into a new directory, in that for temporary files. Returns the directory and
+    /// the number of names. The region must be closed.
     ///
     /// # Errors
-    /// Those of the file system that has the directory.
-    pub fn rescue(&self, to: &Path) -> Result<u64> {
+    /// Those of the file system for temporary files.
+    pub fn rescue(&self) -> Result<(PathBuf, u64)> {
         // No thread of this process may close the region, or write, meanwhile.
         let _state = held(&self.state);
-        let made = DirBuilder::new().mode(0o700).create(to);
-        made.map_err(|error| failed(to, error))?;
-        let mut dirs = vec![(self.region.root(), to.to_owned())];
+        let private = fs::Permissions::from_mode(0o700);
+        let made = tempfile::Builder::new().prefix("cudele-job-").permissions(private).tempdir();
+        let to = made.map_err(|error| failed(&std::env::temp_dir(), error))?.keep();
+        let mut dirs = vec![(self.region.root(), to.clone())];
         let mut first_names = Map::default();
         let (mut at, mut count) = (0, 0);
         while let Some((dir, path)) = dirs.get(at).cloned() {
@@ -78,7 +79,10 @@ impl Keeper {
         for (dir, path) in dirs.into_iter().rev() {
             set(&path, Kind::Directory, &self.region.stat(dir))?;
         }
-        Ok(count)
+        // Once for all files.
+        let synced = File::open(&to).and_then(|dir| Ok(rustix::fs::syncfs(dir)?));
+        synced.map_err(|error| failed(&to, error))?;
+        Ok((to, count))
     }
 
     fn rescue_one(
@@ -104,7 +108,7 @@ impl Keeper {
             }
             Kind::File => {
                 let file = create(path)?;
-                match self.stand_ins.of_inode(listed.inode) {
+                match self.stand_ins.of(Ino(stat.ino)) {
                     Some(stand_in) => {
                         let write = |at, bytes: &[u8]| {
                             file.write_all_at(bytes, at).map_err(|error| failed(path, error))
@@ -117,7 +121,6 @@ impl Keeper {
                         written.map_err(|error| failed(path, error))?;
                     }
                 }
-                file.sync_all().map_err(|error| failed(path, error))?;
             }
         }
         first_names.insert(at, path.to_owned());

@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Arc, Mutex};
 
 use cudele::{AttrChange, Ino, Result};
@@ -35,17 +35,10 @@ const PIECE: usize = 1 << 20;
 /// A file without a name, in the directory for temporary files. A program that has a descriptor of
 /// it finds the inode in its former name.
 pub(crate) fn nameless(inode: Inode) -> Result<File> {
-    let name = jobtree::stand_in_name(inode, std::process::id());
-    let path = std::env::temp_dir().join(name);
-    let failed = |error: std::io::Error| Error {
-        subject: path.display().to_string(),
-        ..io("preload", error)
-    };
-    let mut options = File::options();
-    let file = options.read(true).write(true).create_new(true).mode(0o600).open(&path);
-    let file = file.map_err(failed)?;
-    std::fs::remove_file(&path).map_err(failed)?;
-    Ok(file)
+    // The rest of the name is random: another user cannot take it before.
+    let prefix = jobtree::stand_in_prefix(inode);
+    let made = tempfile::Builder::new().prefix(&prefix).tempfile();
+    Ok(made.map_err(|error| io("preload", error))?.into_file())
 }
 
 /// See the module documentation.
@@ -165,10 +158,6 @@ impl StandIns {
 
     pub(crate) fn is_empty(&self) -> bool {
         held(&self.by_ino).is_empty()
-    }
-
-    pub(crate) fn of_inode(&self, inode: Inode) -> Option<Arc<StandIn>> {
-        held(&self.by_ino).values().find(|it| it.inode == inode).cloned()
     }
 
     /// The stand-in of a file, which may be made now. No thread is in the region.

@@ -60,11 +60,11 @@ impl KeeperRequest {
     }
 }
 
-/// The former name of a stand-in's file, by which a program that has a descriptor of it finds
-/// the inode.
+/// The beginning of the former name of a stand-in's file, by which a program that has a descriptor
+/// of the file finds the inode.
 #[must_use]
-pub fn stand_in_name(inode: Inode, keeper: u32) -> String {
-    format!("{STAND_IN}{:x}.{keeper}", inode.0)
+pub fn stand_in_prefix(inode: Inode) -> String {
+    format!("{STAND_IN}{:x}.", inode.0)
 }
 
 /// The inode in what the kernel says of a descriptor (`/proc/self/fd`).

@@ -42,7 +42,7 @@ mod walk;
 pub use content::CONTENT_BYTES_MAX;
 pub use descriptions::Description;
 pub use inode::{Inode, JobStat, Kind, NewTimes};
-pub use keeper::{KeeperRequest, Note, inode_of_link, stand_in_name};
+pub use keeper::{KeeperRequest, Note, inode_of_link, stand_in_prefix};
 pub use listing::ListedName;
 pub use names::{InodeParts, NameEntry};
 pub use region::{Denied, ErrorNumber, Format, Host, JobRegion};

@@ -362,8 +362,8 @@ fn threads_share_a_directory() {
 
 #[test]
 fn a_stand_in_is_found_by_its_former_name() {
-    let name = crate::stand_in_name(Inode(0x1f40), 77);
-    let link = format!("/var/tmp/{name} (deleted)");
+    let prefix = crate::stand_in_prefix(Inode(0x1f40));
+    let link = format!("/var/tmp/{prefix}aB3 (deleted)");
     assert_eq!(crate::inode_of_link(link.as_bytes()), Some(Inode(0x1f40)));
     for other in ["/tmp/file (deleted)", "socket:[7]", "/tmp/cudele-stand-in-", ""] {
         assert_eq!(crate::inode_of_link(other.as_bytes()), None, "{other}");

@@ -20,8 +20,13 @@ impl Small {
         Self(point)
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    fn path(&self) -> &Path {
         self.0.path()
+    }
+
+    /// A cluster whose store is here.
+    pub(crate) fn world(&self) -> World {
+        World::with(&["--store", &format!("dir:{}", self.path().join("store").display())])
     }
 
     /// A file that is removed to give a stuck server room.
@@ -52,8 +57,7 @@ fn a_file_is_not_longer_for_what_could_not_be_written() {
     }
     let small = Small::new();
     let ballast = small.ballast();
-    let store = format!("dir:{}", small.path().join("store").display());
-    let world = World::with(&["--store", &store]);
+    let world = small.world();
     let mount = Mount::new(&world);
     let mut file = File::create(mount.path("file")).unwrap();
     let piece: Vec<u8> = (0..1 << 20).map(|at: u32| (at % 251) as u8).collect();

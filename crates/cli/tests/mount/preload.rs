@@ -342,8 +342,7 @@ fn a_job_that_does_not_fit_into_the_store_is_saved_on_this_machine() {
     }
     let small = Small::new();
     let ballast = small.ballast();
-    let store = format!("dir:{}", small.path().join("store").display());
-    let world = World::with(&["--store", &store]);
+    let world = small.world();
     let saved = tempfile::tempdir().expect("a directory");
     let script = "umask 027; mkdir d; head -c 60000000 /dev/zero > d/large; echo x > d/f; ln d/f h; \
                   ln -s d/f l; chmod 4711 d/f; touch -d @77777 d/f; chmod 750 d";

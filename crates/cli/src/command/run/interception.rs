@@ -62,7 +62,11 @@ impl Preloaded {
             )
         })?;
         let keeper = Keeper::new(vfs, root, intercept::memory()).map_err(|error| {
-            let remedy = "run in an empty directory, or use `--preload off`";
+            let remedy = if error.errno == Errno::NotEmpty {
+                "run in an empty directory, or use `--preload off`"
+            } else {
+                "use `--preload off`, or a $TMPDIR in which this user may make files"
+            };
             Error { subject: "--preload on".to_owned(), ..error }.remedy(remedy)
         })?;
         Ok(Self { keeper, library })
@@ -105,8 +109,8 @@ impl Preloaded {
             self.keeper.discard();
             return Ok(());
         }
-        self.keeper.finish().map_err(|error| match self.rescue() {
-            Ok((names, dir)) => error.remedy(format!(
+        self.keeper.finish().map_err(|error| match self.keeper.rescue() {
+            Ok((dir, names)) => error.remedy(format!(
                 "the {names} names of the job are in {0}; bring them in with \
                      `cudele ingest {0} PATH` when the store works again",
                 dir.display()
@@ -116,23 +120,6 @@ impl Preloaded {
                      ({rescued}); repeat the job with TMPDIR in a file system with room"
             )),
         })
-    }
-}
-
-impl Preloaded {
-    /// Saves the files of the job in a new local directory. Returns the number of names, and the
-    /// directory.
-    fn rescue(&self) -> Result<(u64, PathBuf)> {
-        const NAMES_MAX: u32 = 100;
-        let mut number = 0;
-        loop {
-            let name = format!("cudele-job-{}-{number}", std::process::id());
-            let dir = std::env::temp_dir().join(name);
-            match self.keeper.rescue(&dir) {
-                Err(error) if error.errno == Errno::Exists && number < NAMES_MAX => number += 1,
-                rescued => return rescued.map(|names| (names, dir)),
-            }
-        }
     }
 }
 
