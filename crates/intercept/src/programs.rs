@@ -71,11 +71,14 @@ fn names_glibc(linker: &[u8]) -> bool {
 }
 
 fn head(path: &Path) -> std::io::Result<(u32, Vec<u8>)> {
-    let file = File::open(path)?;
-    let mode = file.metadata()?.mode();
+    let found = std::fs::metadata(path)?;
+    if !found.is_file() {
+        // An open of a pipe would wait for a writer.
+        return Err(std::io::ErrorKind::InvalidInput.into());
+    }
     let mut head = Vec::new();
-    file.take(HEAD).read_to_end(&mut head)?;
-    Ok((mode, head))
+    File::open(path)?.take(HEAD).read_to_end(&mut head)?;
+    Ok((found.mode(), head))
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -164,6 +167,11 @@ mod tests {
         assert_eq!(Reach::of(&written("script", script.as_bytes(), 0o755)), Reach::Static);
         assert_eq!(Reach::of(&written("text", b"text", 0o644)), Reach::Unknown);
         assert_eq!(Reach::of(&dir.path().join("none")), Reach::Unknown);
+        let pipe = dir.path().join("pipe");
+        let mode = rustix::fs::Mode::RUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0)
+            .expect("a pipe");
+        assert_eq!(Reach::of(&pipe), Reach::Unknown);
     }
 
     #[test]
