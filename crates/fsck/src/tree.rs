@@ -11,7 +11,7 @@ use crate::survey::StoreSurvey;
 
 /// Whether a directory needs no name.
 fn is_top(dir: Ino) -> bool {
-    matches!(dir, Ino::ROOT | Ino::LINKS | Ino::ANCHOR) || dir.is_mount_stub()
+    matches!(dir, Ino::ROOT | Ino::LINKS | Ino::ANCHOR | Ino::TRASH) || dir.is_mount_stub()
 }
 
 pub(crate) fn check(survey: &StoreSurvey, facts: &mut Facts, report: &mut FsckReport) {

@@ -13,8 +13,9 @@
 
 mod apply;
 mod request;
+mod trash;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use types::{Attr, Errno, FileType, Ino, Timestamp};
 
@@ -42,6 +43,8 @@ pub struct Node {
 pub struct Model {
     nodes: BTreeMap<Ino, Node>,
     names: BTreeMap<(Ino, Vec<u8>), Ino>,
+    /// The roots of removed trees that cannot be restored any more.
+    ended: BTreeSet<Ino>,
 }
 
 impl Model {

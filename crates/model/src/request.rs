@@ -52,19 +52,19 @@ impl Model {
         if node.attr.is_dir() { Ok(node) } else { Err(Errno::NotDirectory) }
     }
 
-    fn writable(&self, cred: &Cred, dir: Ino) -> Result<Attr, Errno> {
+    pub(crate) fn writable(&self, cred: &Cred, dir: Ino) -> Result<Attr, Errno> {
         let attr = self.directory(dir)?.attr;
         allow(cred, &attr, WRITE | EXECUTE)?;
         Ok(attr)
     }
 
-    fn named(&self, dir: Ino, name: &[u8]) -> Result<(Ino, Attr), Errno> {
+    pub(crate) fn named(&self, dir: Ino, name: &[u8]) -> Result<(Ino, Attr), Errno> {
         check_name(name)?;
         let ino = self.peek(dir, name).ok_or(Errno::NotFound)?;
         Ok((ino, self.inode(ino)?.attr))
     }
 
-    fn free_name(&self, dir: Ino, name: &[u8]) -> Result<(), Errno> {
+    pub(crate) fn free_name(&self, dir: Ino, name: &[u8]) -> Result<(), Errno> {
         if self.peek(dir, name).is_some() { Err(Errno::Exists) } else { Ok(()) }
     }
 
@@ -286,7 +286,7 @@ impl Model {
         Ok(())
     }
 
-    fn changed(&mut self, ino: Ino, time: Timestamp) {
+    pub(crate) fn changed(&mut self, ino: Ino, time: Timestamp) {
         if let Some(node) = self.nodes.get_mut(&ino) {
             node.attr.ctime = time;
         }
@@ -479,7 +479,7 @@ fn allow(cred: &Cred, attr: &Attr, want: u32) -> Result<(), Errno> {
 }
 
 /// In a sticky directory only root and the owner of the entry or of the directory removes it.
-fn sticky(cred: &Cred, dir: &Attr, entry: &Attr) -> Result<(), Errno> {
+pub(crate) fn sticky(cred: &Cred, dir: &Attr, entry: &Attr) -> Result<(), Errno> {
     let may = cred.is_root() || cred.uid == entry.uid || cred.uid == dir.uid;
     if dir.mode & STICKY == 0 || may { Ok(()) } else { Err(Errno::NotPermitted) }
 }

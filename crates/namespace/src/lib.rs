@@ -15,6 +15,8 @@
 //! * every dentry that is not remote names an inode whose `home` is that directory;
 //! * an inode with several names lives in the hidden directory [`Ino::LINKS`], and all its names
 //!   are remote;
+//! * a tree that was removed as a whole is below the hidden directory [`Ino::TRASH`], and no other
+//!   directory leads to it;
 //! * a directory that is not [complete](Namespace::is_complete) only ever adds to the store's rows:
 //!   newer names, and tombstones for removed ones.
 
@@ -147,7 +149,7 @@ impl Namespace {
     #[must_use]
     pub fn with_root(time: Timestamp) -> Self {
         let mut namespace = Self::new();
-        for dir in [Ino::ANCHOR, Ino::LINKS, Ino::ROOT] {
+        for dir in [Ino::ANCHOR, Ino::LINKS, Ino::TRASH, Ino::ROOT] {
             namespace.tree.dirs.insert(dir, Box::new(Dir::new(true)));
         }
         namespace.make_root(&Cred::root(), time);

@@ -5,6 +5,7 @@ mod cross_rename;
 mod judge;
 mod moves;
 mod rename;
+mod trash;
 
 use std::sync::Arc;
 

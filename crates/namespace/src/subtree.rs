@@ -36,6 +36,9 @@ impl InodeTree {
             return true;
         }
         let Some(top) = self.ancestors(ino).last() else { return false };
+        if top == Ino::TRASH {
+            return true;
+        }
         let home = self.inodes.get(top).map(|top| top.home);
         home == Some(Ino::ANCHOR) || home == Some(Ino::LINKS) || self.policies.top(top).is_some()
     }

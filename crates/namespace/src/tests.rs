@@ -9,5 +9,6 @@ mod listing;
 mod merge;
 mod pages;
 mod scale;
+mod trash;
 mod tree;
 mod world;

@@ -81,6 +81,9 @@ impl Ino {
     /// The directory `/lost+found`, in which a repair puts inodes without a name. It exists only
     /// while it has entries.
     pub const LOST_AND_FOUND: Ino = Ino(4);
+    /// The hidden directory that is home to the roots of removed trees, until their room is given
+    /// back. The names in it are those of [`crate::TrashEntry`].
+    pub const TRASH: Ino = Ino(5);
     /// The first number a rank or client may be given.
     pub const FIRST_FREE: u64 = 1 << 40;
 
@@ -110,12 +113,18 @@ impl Ino {
     /// directory of each rank; a rank knows only its own.
     #[must_use]
     pub fn links_of(rank: Rank) -> Ino {
-        // No root has a number as small, so it is above none.
-        if rank.0 == 0 {
-            Ino::LINKS
-        } else {
-            Ino(Self::ABOVE | u64::from(rank.0) << 8 | Self::LINKS.0)
+        Self::LINKS.stored_by(rank)
+    }
+
+    /// The number that the object store uses for a directory of a rank. The store has
+    /// [`Ino::LINKS`] and [`Ino::TRASH`] of each rank, and every other directory once.
+    #[must_use]
+    pub fn stored_by(self, rank: Rank) -> Ino {
+        if rank.0 == 0 || !matches!(self, Self::LINKS | Self::TRASH) {
+            return self;
         }
+        // No root has a number as small, so it is above none.
+        Ino(Self::ABOVE | u64::from(rank.0) << 8 | self.0)
     }
 
     /// Whether this is [`Ino::links_of`] some rank.

@@ -20,6 +20,7 @@ pub mod rng;
 mod space;
 mod stripe;
 mod time;
+mod trash;
 
 pub use attr::{
     Attr, AttrChange, FileType, MODE_PERMISSIONS, MODE_TYPE, device_and_stripe, device_or_stripe,
@@ -34,6 +35,7 @@ pub use name::{
 pub use space::Space;
 pub use stripe::{Pool, STRIPE_BYTES, Stripe, StripedFile};
 pub use time::{Civil, Clock, Moment, Span, Timestamp};
+pub use trash::TrashEntry;
 
 /// Files of at most this many bytes are stored inline with their metadata, unless their directory
 /// says otherwise.

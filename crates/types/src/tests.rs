@@ -64,6 +64,15 @@ fn ranks_own_disjoint_numbers() {
 }
 
 #[test]
+fn the_store_has_two_hidden_directories_of_each_rank() {
+    assert_eq!(Ino::TRASH.stored_by(Rank(0)), Ino::TRASH);
+    assert_eq!(Ino::ANCHOR.stored_by(Rank(3)), Ino::ANCHOR);
+    let (links, trash) = (Ino::links_of(Rank(3)), Ino::TRASH.stored_by(Rank(3)));
+    assert!(links != trash && links.is_mount_stub() && trash.is_mount_stub());
+    assert!(links.is_links() && !trash.is_links());
+}
+
+#[test]
 fn errors_name_subject_cause_and_remedy() {
     let error = Error::new(Errno::Busy, "/job", "decoupled by client.7").remedy("merge it first");
     assert_eq!(error.to_string(), "/job: decoupled by client.7 (EBUSY); merge it first");

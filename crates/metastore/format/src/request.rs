@@ -133,18 +133,14 @@ pub enum StoreOp {
 }
 
 impl StoreOp {
-    /// Renames a rank's [`Ino::LINKS`] in the request to the store's name of it.
+    /// Renames the hidden directories that each rank has for itself to the store's names of them.
     pub fn seen_by(&mut self, rank: Rank) {
         match self {
             Self::PurgeDir { ino }
             | Self::LoadDir { ino }
             | Self::LookUp { ino, .. }
             | Self::CompactDir { ino }
-            | Self::CommitDir { ino, .. } => {
-                if *ino == Ino::LINKS {
-                    *ino = Ino::links_of(rank);
-                }
-            }
+            | Self::CommitDir { ino, .. } => *ino = ino.stored_by(rank),
             // A client's runs are of its own directories.
             Self::AttachDirs { .. } | Self::ProveRuns { .. } | Self::TakeSnapshot { .. } => {}
             Self::Append { .. }

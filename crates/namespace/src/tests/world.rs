@@ -34,18 +34,55 @@ pub(super) struct At {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Op {
-    Create { at: At, file_type: u8, mode: u8, owner: Option<(u32, u32)>, data: u8 },
-    Link { from: At, to: At },
+    Create {
+        at: At,
+        file_type: u8,
+        mode: u8,
+        owner: Option<(u32, u32)>,
+        data: u8,
+    },
+    Link {
+        from: At,
+        to: At,
+    },
     Unlink(At),
     Rmdir(At),
-    Rename { from: At, to: At, flags: RenameFlags },
-    SetAttr { at: At, change: AttrChange },
-    SetXattr { at: At, name: u8, value: Option<u8>, flags: XattrFlags },
-    SetData { at: At, data: u8, size: u64 },
-    SetPolicy { at: At, policy: u8 },
+    Rename {
+        from: At,
+        to: At,
+        flags: RenameFlags,
+    },
+    SetAttr {
+        at: At,
+        change: AttrChange,
+    },
+    SetXattr {
+        at: At,
+        name: u8,
+        value: Option<u8>,
+        flags: XattrFlags,
+    },
+    SetData {
+        at: At,
+        data: u8,
+        size: u64,
+    },
+    SetPolicy {
+        at: At,
+        policy: u8,
+    },
+    Discard(At),
+    /// Restores the removed tree of this number.
+    Restore {
+        at: At,
+        which: u8,
+    },
     Lookup(At),
     List(At),
-    Access { at: At, want: u8 },
+    Access {
+        at: At,
+        want: u8,
+    },
 }
 
 fn name() -> impl Strategy<Value = u8> {
@@ -105,10 +142,19 @@ pub(super) fn change_op() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// Trees that are removed at once, and restored.
+fn trash_op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        at().prop_map(Op::Discard),
+        (at(), any::<u8>()).prop_map(|(at, which)| Op::Restore { at, which }),
+    ]
+}
+
 /// All operations but those on policies, which the model does not check.
 pub(super) fn any_op() -> impl Strategy<Value = Op> {
     prop_oneof![
         8 => change_op(),
+        1 => trash_op(),
         1 => at().prop_map(Op::Lookup),
         1 => at().prop_map(Op::List),
         1 => (at(), 1..8u8).prop_map(|(at, want)| Op::Access { at, want }),
@@ -120,6 +166,7 @@ pub(super) fn change_or_policy() -> impl Strategy<Value = Op> {
     prop_oneof![
         30 => change_op(),
         1 => (at(), 0..3u8).prop_map(|(at, policy)| Op::SetPolicy { at, policy }),
+        3 => trash_op(),
     ]
 }
 
@@ -155,6 +202,8 @@ impl Op {
             | Op::SetXattr { at, .. }
             | Op::SetData { at, .. }
             | Op::SetPolicy { at, .. }
+            | Op::Discard(at)
+            | Op::Restore { at, .. }
             | Op::Lookup(at)
             | Op::List(at)
             | Op::Access { at, .. } => (at, at),
@@ -234,10 +283,35 @@ pub(super) fn plan(
             let text: [&[u8]; 3] = [b"", POLICIES[0], POLICIES[1]];
             namespace.plan().setpolicy(who, one.ino, text[usize::from(policy)], time).map(Some)
         }
+        Op::Discard(_) => {
+            let root = namespace.plan().discarded(who, at)?;
+            if !who.is_root() {
+                return Err(Errno::NotPermitted.into());
+            }
+            let kept_as = leaked(root.to_string().as_bytes());
+            namespace.plan().discard(who, at, kept_as, time).map(Some)
+        }
+        Op::Restore { which, .. } => {
+            if !namespace.is_complete(Ino::TRASH) {
+                return Err(Refusal::Cold(Ino::TRASH));
+            }
+            let mut kept = namespace.dirs().names_in(Ino::TRASH, None, usize::MAX);
+            kept.sort_unstable();
+            let number = usize::from(which).checked_rem(kept.len()).ok_or(Errno::NotFound)?;
+            if !who.is_root() {
+                return Err(Errno::NotPermitted.into());
+            }
+            namespace.plan().restore(who, leaked(&kept[number].0), at, time).map(Some)
+        }
         Op::Lookup(_) => namespace.lookup(who, one.dir, one.name).map(|_| None),
         Op::List(_) => namespace.list(who, one.dir, None, 9, false).map(|_| None),
         Op::Access { want, .. } => namespace.access(who, one.ino, u32::from(want)).map(|()| None),
     }
+}
+
+/// A name for a planned event of any test.
+fn leaked(name: &[u8]) -> &'static [u8] {
+    Box::leak(name.into())
 }
 
 /// Two policies in canonical text.
@@ -272,6 +346,12 @@ pub(super) fn on_model(
             model.setdata(who, one.ino, DATA[usize::from(data)], size, time)
         }
         Op::SetPolicy { .. } => Ok(()),
+        Op::Discard(_) => model.discard(who, at, time),
+        Op::Restore { which, .. } => {
+            let kept: Vec<Ino> = model.entries(Ino::TRASH).map(|(_, ino)| ino).collect();
+            let number = usize::from(which).checked_rem(kept.len()).ok_or(Errno::NotFound)?;
+            model.restore(who, kept[number], at, time)
+        }
         Op::Lookup(_) => model.lookup(who, one.dir, one.name).map(|_: Attr| ()),
         Op::List(_) => model.list(who, one.dir).map(|_| ()),
         Op::Access { want, .. } => model.access(who, one.ino, u32::from(want)),
