@@ -20,7 +20,7 @@ use crate::option::{
 };
 use crate::policy::{ALLOCATED_INODES_MAX, Policy};
 use crate::warning::{self, PolicyWarning};
-use crate::{Composition, Mechanism, preset, text};
+use crate::{Composition, Mechanism, option, preset, text};
 
 /// The largest policy file, in bytes.
 pub const FILE_BYTES_MAX: usize = 64 * 1024;
@@ -29,7 +29,7 @@ pub const FILE_BYTES_MAX: usize = 64 * 1024;
 const POOL_NAME_MAX: usize = 128;
 
 /// The keys of a policy file, in canonical order.
-const KEYS: [&str; 15] = [
+const KEYS: [&str; 16] = [
     "consistency",
     "durability",
     "allocated_inodes",
@@ -45,6 +45,7 @@ const KEYS: [&str; 15] = [
     "sharing",
     "data_pool",
     "checksums",
+    "trash",
 ];
 
 /// Why a text is not a policy, and where. Its error number is EINVAL.
@@ -275,6 +276,11 @@ fn set(policy: &mut Policy, source: &str, key: &str, member: &Member) -> Result<
         "checksums" => {
             let names = Checksums::ALL.iter().map(|choice| choice.name());
             policy.checksums = reader.choice(Checksums::from_name, names)?;
+        }
+        "trash" => {
+            let kept = option::trash_from_name(&member.value);
+            let remedy = "use off, or a time such as 1d (or s, m, h; at most 3650d)";
+            policy.trash = kept.ok_or_else(|| reader.fault("is no time", remedy))?;
         }
         "data_pool" => {
             let (name, number) = reader.pool()?;

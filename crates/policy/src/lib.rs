@@ -31,7 +31,7 @@ pub use file::{FILE_BYTES_MAX, Parsed, PolicyError};
 pub use mechanism::{Mechanism, Performer};
 pub use option::{
     Ack, Cache, Check, Checksums, InterferePolicy, Limit, MERGE_SECONDS_MAX, MERGE_UPDATES_MAX,
-    MergeBy, MergeTrigger, Sharing,
+    MergeBy, MergeTrigger, Sharing, TRASH_SECONDS_MAX,
 };
 pub use policy::{ALLOCATED_INODES_DEFAULT, ALLOCATED_INODES_MAX, Policy};
 pub use preset::{Preset, policy_named, policy_names};

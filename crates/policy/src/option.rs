@@ -5,6 +5,8 @@
 
 use std::fmt;
 
+use types::Span;
+
 use crate::text;
 
 macro_rules! choices {
@@ -168,7 +170,7 @@ pub enum MergeTrigger {
 }
 
 impl MergeTrigger {
-    /// Reads `at_end` (or `close`), `idle`, `on_demand`, `every N` with the unit `s`, `m` or `h`,
+    /// Reads `at_end` (or `close`), `idle`, `on_demand`, `every N` with the unit `s`, `m`, `h` or `d`,
     /// or `at N updates`, in any case, with spaces or underscores between the words. `None` for
     /// anything else, and for numbers out of bounds.
     #[must_use]
@@ -205,8 +207,33 @@ impl fmt::Display for MergeTrigger {
     }
 }
 
+/// The longest time for which removed trees are kept, in seconds: ten years.
+pub const TRASH_SECONDS_MAX: u64 = 3650 * 24 * 60 * 60;
+
+/// The units of times, the largest first, with their seconds.
+const UNITS: [(char, u64); 4] = [('d', 24 * 60 * 60), ('h', 60 * 60), ('m', 60), ('s', 1)];
+
+/// Reads how long removed trees are kept: `off`, or a number with the unit `s`, `m`, `h` or `d`.
+/// The outer `None` is for anything else, and for a time that is 0 or too long.
+pub(crate) fn trash_from_name(word: &str) -> Option<Option<Span>> {
+    let spelling = text::normalise(word);
+    if spelling == "off" {
+        return Some(None);
+    }
+    let seconds = seconds(&spelling)?;
+    let legal = (1..=TRASH_SECONDS_MAX).contains(&seconds);
+    legal.then(|| Some(Span::from_millis(seconds * 1000)))
+}
+
+/// Writes that time with its largest unit.
+pub(crate) fn trash_name(span: Span) -> String {
+    let seconds = span.0 / 1_000_000_000;
+    let whole = UNITS.iter().find(|(_, each)| seconds.is_multiple_of(*each));
+    let (unit, each) = whole.copied().unwrap_or(('s', 1));
+    format!("{}{unit}", seconds / each)
+}
+
 fn seconds(interval: &str) -> Option<u64> {
-    const UNITS: [(char, u64); 3] = [('s', 1), ('m', 60), ('h', 60 * 60)];
     let (number, seconds_each) =
         UNITS.iter().find_map(|(unit, seconds)| Some((interval.strip_suffix(*unit)?, seconds)))?;
     text::digits(number)?.checked_mul(*seconds_each)

@@ -5,13 +5,13 @@
 
 use std::fmt::Write as _;
 
-use types::{INLINE_BYTES, Pool, Stripe};
+use types::{INLINE_BYTES, Pool, Span, Stripe};
 
 use crate::option::{
     Ack, Cache, Check, Checksums, InterferePolicy, Limit, MergeBy, MergeTrigger, Sharing,
 };
 use crate::warning::{self, PolicyWarning};
-use crate::{Cell, Composition, Mechanism, effective};
+use crate::{Cell, Composition, Mechanism, effective, option};
 
 /// The number of inodes a subtree is provisioned with unless its policy says otherwise.
 pub const ALLOCATED_INODES_DEFAULT: u64 = 100;
@@ -61,6 +61,9 @@ pub struct Policy {
     /// Whether file content outside the inodes gets checksums; the default is `on`, and only `off`
     /// is written.
     pub checksums: Checksums,
+    /// How long a tree that is removed at once can be restored; without it, its room is given back
+    /// at once. Written `trash: 1d`, only if the policy says so.
+    pub trash: Option<Span>,
 }
 
 impl Default for Policy {
@@ -81,6 +84,7 @@ impl Default for Policy {
             sharing: Sharing::default(),
             data_pool: None,
             checksums: Checksums::default(),
+            trash: None,
         }
     }
 }
@@ -233,6 +237,7 @@ impl Policy {
         .chain(
             (self.checksums == Checksums::Off).then(|| ("checksums", self.checksums.to_string())),
         )
+        .chain(self.trash.map(|span| ("trash", option::trash_name(span))))
     }
 }
 

@@ -1,9 +1,9 @@
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
-use types::{Pool, Stripe};
+use types::{Pool, Span, Stripe};
 
 use super::{FILE_BYTES_MAX, Policy};
-use crate::{Ack, Cache, Check, InterferePolicy, MergeTrigger, PolicyWarning};
+use crate::{Ack, Cache, Check, InterferePolicy, MergeTrigger, PolicyWarning, TRASH_SECONDS_MAX};
 
 const LISTINGS: [&str; 7] = [
     include_str!("../../testdata/deltafs.indent4.listing"),
@@ -146,7 +146,7 @@ fn unknown_and_repeated_keys_are_errors() {
     check_error(
         "ack: safe\ncolour: red",
         &expect![
-            "line 2, column 1: `colour` is no key of a policy; use one of: consistency, durability, allocated_inodes, interfere_policy, ack, cache, limit, check, merge, merge_by, inline_bytes, stripe_bytes, sharing, data_pool, checksums"
+            "line 2, column 1: `colour` is no key of a policy; use one of: consistency, durability, allocated_inodes, interfere_policy, ack, cache, limit, check, merge, merge_by, inline_bytes, stripe_bytes, sharing, data_pool, checksums, trash"
         ],
     );
     check_error(
@@ -210,6 +210,28 @@ fn values_are_held_to_their_key() {
         }
     }
     assert_eq!(policy("allocated_inodes: 1099511627776").allocated_inodes, 1 << 40);
+}
+
+#[test]
+fn removed_trees_are_kept_for_a_time_with_a_unit() {
+    for (word, seconds) in [
+        ("off", None),
+        ("1d", Some(86_400)),
+        ("36H", Some(36 * 3600)),
+        ("90m", Some(5400)),
+        ("3650d", Some(TRASH_SECONDS_MAX)),
+    ] {
+        let kept = policy(&format!("trash: {word}")).trash;
+        assert_eq!(kept, seconds.map(|seconds| Span::from_millis(seconds * 1000)), "{word}");
+    }
+    for (text, written) in [("trash: 48h", Some("trash: 2d\n")), ("trash: off", None)] {
+        let yaml = policy(text).to_yaml();
+        assert_eq!(yaml.find("trash").map(|at| &yaml[at..]), written);
+    }
+    for word in ["1", "0s", "-1d", "1.5d", "1w", "d", "3651d", "forever"] {
+        let error = Policy::parse(&format!("trash: {word}")).unwrap_err();
+        assert_eq!(error.key, "trash", "{word}");
+    }
 }
 
 #[test]
@@ -347,7 +369,7 @@ fn places_inside_expressions_are_exact_where_the_value_is_written_verbatim() {
     check_error(
         "é: 1",
         &expect![
-            "line 1, column 1: `é` is no key of a policy; use one of: consistency, durability, allocated_inodes, interfere_policy, ack, cache, limit, check, merge, merge_by, inline_bytes, stripe_bytes, sharing, data_pool, checksums"
+            "line 1, column 1: `é` is no key of a policy; use one of: consistency, durability, allocated_inodes, interfere_policy, ack, cache, limit, check, merge, merge_by, inline_bytes, stripe_bytes, sharing, data_pool, checksums, trash"
         ],
     );
     check_error(

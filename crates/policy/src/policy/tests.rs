@@ -1,11 +1,11 @@
 use proptest::prelude::*;
-use types::{Pool, Stripe};
+use types::{Pool, Span, Stripe};
 
 use super::{ALLOCATED_INODES_MAX, Policy};
 use crate::composition::tests::any_composition;
 use crate::{
     Ack, Cache, Check, Checksums, Composition, InterferePolicy, MERGE_SECONDS_MAX,
-    MERGE_UPDATES_MAX, MergeBy, MergeTrigger, PolicyWarning, Sharing,
+    MERGE_UPDATES_MAX, MergeBy, MergeTrigger, PolicyWarning, Sharing, TRASH_SECONDS_MAX,
 };
 
 fn policy(consistency: &str, durability: &str) -> Policy {
@@ -119,7 +119,11 @@ fn any_policy() -> impl Strategy<Value = Policy> {
         proptest::sample::select(Ack::ALL),
         proptest::sample::select(Check::ALL),
         proptest::sample::select(Cache::ALL),
-        (proptest::sample::select(Sharing::ALL), proptest::sample::select(Checksums::ALL)),
+        (
+            proptest::sample::select(Sharing::ALL),
+            proptest::sample::select(Checksums::ALL),
+            proptest::option::of(1..=TRASH_SECONDS_MAX),
+        ),
         proptest::sample::select(MergeBy::ALL),
     );
     let pool =
@@ -129,7 +133,7 @@ fn any_policy() -> impl Strategy<Value = Policy> {
     let layout = (0..=65_536_u32, 16..=26_u32, proptest::option::of(pool));
     (expressions, choices, 1..=ALLOCATED_INODES_MAX, any::<bool>(), merge, layout).prop_map(
         |((consistency, durability), choices, allocated_inodes, hard, merge, layout)| {
-            let (interfere, ack, check, cache, (sharing, checksums), merge_by) = choices;
+            let (interfere, ack, check, cache, (sharing, checksums, kept), merge_by) = choices;
             Policy {
                 consistency,
                 durability,
@@ -148,6 +152,7 @@ fn any_policy() -> impl Strategy<Value = Policy> {
                 data_pool: layout.2.map(|(name, _)| name),
                 sharing,
                 checksums,
+                trash: kept.map(|seconds| Span::from_millis(seconds * 1000)),
             }
         },
     )
