@@ -103,12 +103,14 @@ fn asked(op: &Op<'_>) -> Option<Asked> {
         Op::Change(ChangeOp::Create { parent, name, .. }) => {
             change(Kind::Create, [None; 2], [Some(place(parent, name)), None])
         }
-        Op::Change(ChangeOp::Link { ino, parent, name }) => {
-            change(Kind::Link(ino), [Some(ino), None], [Some(place(parent, name)), None])
-        }
-        Op::Change(ChangeOp::Unlink { parent, name } | ChangeOp::Rmdir { parent, name }) => {
-            change(Kind::Remove, [None; 2], [Some(place(parent, name)), None])
-        }
+        Op::Change(
+            ChangeOp::Link { ino, parent, name } | ChangeOp::Restore { ino, parent, name },
+        ) => change(Kind::Link(ino), [Some(ino), None], [Some(place(parent, name)), None]),
+        Op::Change(
+            ChangeOp::Unlink { parent, name }
+            | ChangeOp::Rmdir { parent, name }
+            | ChangeOp::Discard { parent, name },
+        ) => change(Kind::Remove, [None; 2], [Some(place(parent, name)), None]),
         Op::Change(ChangeOp::Rename { parent, name, new_parent, new_name, flags }) => {
             let kind = Kind::Rename { exchange: flags.exchange };
             change(kind, [None; 2], [Some(place(parent, name)), Some(place(new_parent, new_name))])

@@ -140,6 +140,8 @@ impl FragmentMap {
             | ChangeOp::Link { parent, name, .. }
             | ChangeOp::Unlink { parent, name }
             | ChangeOp::Rmdir { parent, name }
+            | ChangeOp::Discard { parent, name }
+            | ChangeOp::Restore { parent, name, .. }
             | ChangeOp::Rename { parent, name, .. },
         )
         | Op::Admin(AdminOp::WriteDown { parent, name }) = &mut op

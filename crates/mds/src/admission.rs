@@ -21,6 +21,7 @@ mod revoke;
 mod room;
 mod session;
 mod store_first;
+mod trashed;
 mod turn;
 
 pub(crate) use blocked::is_blocked;
@@ -134,6 +135,8 @@ steps![
     store_first,
     // Is its inode's place in the namespace known?
     astray,
+    // Was the tree removed in which its inode is?
+    trashed,
     // May a job on a branch do that?
     private,
     // Does the server accept changes at all?

@@ -73,6 +73,11 @@ pub struct Counters {
     pub dirs_renamed_away: u64,
     pub splits: u64,
     pub joins: u64,
+    /// Trees that were removed at once, and that came back.
+    pub discards: u64,
+    pub restores: u64,
+    /// Names of removed trees that were removed since.
+    pub reaped: u64,
     pub sessions_flushed: u64,
 }
 
@@ -113,6 +118,10 @@ impl Counters {
             ("evicted", self.evicted),
             ("purged", self.purged),
             ("purges_waiting", mds.purges.len() as u64),
+            ("discards", self.discards),
+            ("restores", self.restores),
+            ("reaped", self.reaped),
+            ("removed_trees", mds.trash.len() as u64),
             ("opens", self.opens),
             ("recalls", self.recalls),
             ("demands", self.merge_requests),

@@ -6,7 +6,8 @@
 //!
 //! Where to read on: `op` executes requests, `log` makes them durable, `recover` brings them back
 //! (`chain` puts its segments in order, `resend` waits for clients), `checkpoint` moves them to the
-//! metadata store, `purge` deletes removed files, `fetch` brings directories in, `merge` applies
+//! metadata store, `trash` has trees that were removed at once, and `reap` removes their names,
+//! `purge` deletes removed files, `fetch` brings directories in, `merge` applies
 //! the journals of decoupled clients (Volatile Apply), `tables` holds the state that must survive
 //! even without a journal. `opens` knows which clients have which files open, `locks` which they
 //! have locked, `caps` which directories they cache, `leases` until when they may where the server
@@ -47,6 +48,7 @@ mod opens;
 mod peers;
 mod private;
 mod purge;
+mod reap;
 mod recent_inodes;
 mod recover;
 mod resend;
@@ -59,6 +61,7 @@ mod stop;
 mod store;
 mod tables;
 mod transfer;
+mod trash;
 mod validate;
 
 use metastore::request::{StoreFailure, StoreResult, Token};
@@ -94,6 +97,7 @@ use notice::NoticeCx;
 use opens::Opens;
 use peers::Peers;
 use purge::Purges;
+use reap::Reaper;
 use recover::{Recovery, RecoveryInput};
 use resend::Resend;
 use search::Search;
@@ -101,6 +105,7 @@ use session::Sessions;
 use snapshot::Snapshots;
 use store::{StoreOps, Waiting};
 use tables::{Tables, TablesCx};
+use trash::Trash;
 
 /// The inputs of a metadata server.
 #[derive(Debug)]
@@ -177,6 +182,8 @@ pub struct Mds {
     checkpoint: Checkpoint,
     purges: Purges,
     damage: Damage,
+    trash: Trash,
+    reaper: Reaper,
     compaction: Compaction,
     merges: Merges,
     /// Changes of policy that wait until something is stored.
@@ -228,6 +235,8 @@ impl Mds {
             checkpoint: Checkpoint::default(),
             purges: Purges::default(),
             damage: Damage::default(),
+            trash: if settings.private.is_some() { Trash::none() } else { Trash::default() },
+            reaper: Reaper::default(),
             compaction: Compaction::default(),
             merges: Merges::default(),
             changes: Vec::new(),
@@ -328,6 +337,7 @@ impl Mds {
             || self.may_merge()
             || self.checkpoint.has_work()
             || self.authority.has_names_to_move()
+            || self.may_reap()
     }
 
     /// Whether nothing will happen before the next message: time may pass in larger steps.
@@ -392,6 +402,8 @@ impl Mds {
             self.merge_step(effects);
         } else if self.checkpoint.has_work() {
             CheckpointCx::of(self).step(effects);
+        } else if self.may_reap() {
+            self.reap_step(effects);
         }
     }
 
@@ -413,6 +425,7 @@ impl Mds {
         MergeRequestCx::of(self).tick();
         CheckpointCx::of(self).evict_tick();
         CheckpointCx::of(self).compact_next(effects);
+        self.reap_tick(effects);
         self.authority_tick(effects);
         BalanceCx::of(self).tick(effects);
         self.begin_moves(effects);

@@ -16,7 +16,7 @@ pub(crate) use store_first::{Change, change_stored, drop_change, is_in_change};
 use subtree::Begun;
 pub(crate) use subtree::{Release, SubtreeCx, is_about_all};
 pub(crate) use touched::{place_of, touched, way};
-use types::{ClientId, ConnId, Errno, Ino, Seq, Timestamp};
+use types::{ClientId, ConnId, EntryName, Errno, Ino, Seq, Timestamp};
 use wire::{AdminOp, Answer, ChangeOp, Failure, Grants, JobOp, Op, RankOp, Request, SessionOp};
 
 use crate::admission::{Admitted, Incoming};
@@ -230,6 +230,13 @@ impl Mds {
                 let client = if conn == ConnId::MONITOR { owner } else { client };
                 self.change_subtree(from, client, effects)
             }
+            Op::Change(ChangeOp::Discard { parent, name }) => {
+                self.discard(admitted, EntryName::new(parent, name), effects)
+            }
+            Op::Change(ChangeOp::Restore { ino, parent, name }) => {
+                self.restore(admitted, ino, EntryName::new(parent, name))
+            }
+            Op::Change(ChangeOp::EmptyTrash { ino }) => self.empty_trash(admitted, ino),
             Op::Change(ref op) => {
                 let performed = ChangeCx::of(self).change(admitted, op)?;
                 // Directories that are split, or should be, follow.

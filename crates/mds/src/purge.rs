@@ -118,6 +118,11 @@ impl Purges {
         self.all.len()
     }
 
+    /// How many inodes wait for the store to delete their objects.
+    pub(crate) fn queued(&self) -> usize {
+        self.soon.len() + self.shown.len()
+    }
+
     /// Whether no inode waits to be purged.
     fn is_at_rest(&self) -> bool {
         self.soon.is_empty() && self.later.is_empty() && self.shown.is_empty()

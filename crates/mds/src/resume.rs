@@ -61,6 +61,7 @@ impl Mds {
                 self.balance.retry_fetched();
                 self.begin_moves(effects);
             }
+            Waiter::Reap => self.reaper.fetched(),
             Waiter::Change(at) => {
                 if let Some(frame) = change_stored(&mut self.changes, at)
                     && let Some(Message::Request(request)) = decode(&frame)
@@ -131,6 +132,7 @@ impl Mds {
             Waiter::Search => self.search.iter_mut().for_each(Search::fetched),
             Waiter::Preload => self.authority.fetched(),
             Waiter::Balancer => self.resume(waiter, effects),
+            Waiter::Reap => self.reaper.failed(self.clock.now),
             Waiter::Change(_) | Waiter::Merged(_) | Waiter::Seen(_) => {}
         }
     }

@@ -28,6 +28,9 @@ pub(crate) struct Search {
     wanted: BTreeSet<Ino>,
     /// Directories yet to be looked into.
     queue: VecDeque<Ino>,
+    /// The directory to be looked into when nothing was found in all others: files in removed trees
+    /// may be open.
+    last: Option<Ino>,
     /// A directory is being fetched.
     waiting: bool,
 }
@@ -56,7 +59,7 @@ impl Search {
         }
         let own = authority.own_roots().into_iter();
         queue.extend(own.filter(|root| !authority.is_coming(*root)));
-        Self { goal, wanted, queue, waiting: false }
+        Self { goal, wanted, queue, last: Some(Ino::TRASH), waiting: false }
     }
 
     /// A directory that the search waited for is here, or cannot be fetched.
@@ -73,7 +76,7 @@ impl Search {
     pub(crate) fn step(&mut self, namespace: &Namespace, authority: &Authority) -> SearchStep {
         loop {
             self.wanted.retain(|ino| !namespace.is_anchored(*ino));
-            let dir = self.queue.pop_front();
+            let dir = self.queue.pop_front().or_else(|| self.last.take());
             let Some(dir) = dir.filter(|_| !self.wanted.is_empty()) else {
                 return SearchStep::End(self.goal);
             };
@@ -102,6 +105,15 @@ pub(crate) fn look_into(
     if dir == Ino::LINKS {
         let here = namespace.is_complete(dir);
         return if here { Ok(Vec::new()) } else { Err(Refusal::Cold(dir)) };
+    }
+    if dir == Ino::TRASH {
+        let here = namespace.is_complete(dir);
+        let roots = namespace.dirs().names_in(dir, None, usize::MAX).into_iter();
+        return if here {
+            Ok(roots.map(|(_, ino)| ino).collect())
+        } else {
+            Err(Refusal::Cold(dir))
+        };
     }
     let entries = namespace.list(&Cred::root(), dir, None, usize::MAX, false)?;
     let dirs = entries.into_iter().filter(|entry| entry.attr.is_dir());

@@ -85,6 +85,7 @@ pub(crate) fn check(mds: &Mds) {
     mds.purges.validate();
     mds.merges.validate();
     mds.damage.validate();
+    mds.trash.validate();
     mds.snapshots.validate();
     mds.recovery.validate();
     let reconnecting = matches!(mds.phase, Phase::Reconnecting { .. } | Phase::Stopped);

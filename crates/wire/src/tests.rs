@@ -110,6 +110,10 @@ fn ops() -> Vec<Op<'static>> {
         Op::Admin(AdminOp::Snapshot { dir: ino, id: u64::MAX }),
         Op::Job(JobOp::Adopt { subtree: ino, branch: b"nightly", block: true }),
         Op::Change(ChangeOp::Accessed { ino, at: Timestamp(-5) }),
+        Op::Change(ChangeOp::Discard { parent, name }),
+        Op::Change(ChangeOp::Restore { ino, parent, name }),
+        Op::Change(ChangeOp::EmptyTrash { ino }),
+        Op::Read(ReadOp::ListTrash { after: Some(b"x"), limit: 3 }),
     ]
 }
 
@@ -548,7 +552,7 @@ fn the_examples_of_the_page_are_what_is_sent() {
     let request = Message::Request(request).to_frame();
     let parts = [
         (4, "length of the payload: 21"),
-        (1, "version 7"),
+        (1, "version 8"),
         (3, "reserved"),
         (4, "checksum"),
         (1, "message 3: Request"),
@@ -570,7 +574,7 @@ fn the_examples_of_the_page_are_what_is_sent() {
     let reply = Message::MonReply { tid: Tid(1), result: Err(failure) }.to_frame();
     let parts = [
         (4, "length of the payload: 11"),
-        (1, "version 7"),
+        (1, "version 8"),
         (3, "reserved"),
         (4, "checksum"),
         (1, "message 7: MonReply"),

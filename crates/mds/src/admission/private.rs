@@ -3,7 +3,7 @@
 
 use namespace::Namespace;
 use types::{Errno, FileType};
-use wire::{AdminOp, ChangeOp, Failure, JobOp, Op, RankOp, SessionOp};
+use wire::{AdminOp, ChangeOp, Failure, JobOp, Op, RankOp, ReadOp, SessionOp};
 
 use super::{Incoming, Verdict};
 use crate::op::{Refused, touched};
@@ -25,7 +25,12 @@ fn verdict(mds: &Mds, from: Incoming<'_>) -> Verdict {
 fn refusal(private: &Private, namespace: &Namespace, op: &Op<'_>) -> Result<(), Refused> {
     let whole = matches!(
         op,
-        Op::Change(ChangeOp::SetPolicy { .. })
+        Op::Change(
+            ChangeOp::SetPolicy { .. }
+                | ChangeOp::Discard { .. }
+                | ChangeOp::Restore { .. }
+                | ChangeOp::EmptyTrash { .. }
+        ) | Op::Read(ReadOp::ListTrash { .. })
             | Op::Job(
                 JobOp::Decouple { .. }
                     | JobOp::TakeOver { .. }

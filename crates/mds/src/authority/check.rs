@@ -72,12 +72,41 @@ impl Places<'_> {
         Ok(())
     }
 
+    /// `EBUSY` if a directory must not be removed at once with everything below it: parts of it are
+    /// not this rank's alone.
+    pub(crate) fn check_discard(&self, root: Ino, under_way: UnderWay) -> Result<(), Refused> {
+        self.check_all_here(root)?;
+        if under_way.is_changing_policy {
+            return Err(busy("a policy is being changed"));
+        }
+        let here = self.authority.list.iter().filter(|it| it.rank == self.authority.rank);
+        for MovedSubtree { root: other, path, .. } in here {
+            if self.namespace.is_within(*other, root) || !self.namespace.is_anchored(*other) {
+                let path = String::from_utf8_lossy(path);
+                return Err(busy(format!(
+                    "{path} is a subtree of its own; `cudele mds ls` shows it"
+                )));
+            }
+        }
+        let decoupled = self.tables.decoupled.iter().filter(|(_, known)| !known.released);
+        for (subtree, known) in decoupled {
+            if self.overlap(*subtree, root) {
+                let client = known.client;
+                return Err(busy(format!("{client} has decoupled a subtree of it, or around it")));
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn check_subtree(&self, root: Ino, under_way: UnderWay) -> Result<(), Refused> {
         self.check_exports(root)?;
         if under_way.is_taking_snapshot {
             return Err(busy("a snapshot is being taken"));
         }
         self.check_fragments(root)?;
+        if self.namespace.is_within(root, Ino::TRASH) {
+            return Err(Errno::NotFound.into());
+        }
         if root == Ino::ROOT {
             return Err(busy("the root of the namespace stays with mds.0"));
         }

@@ -33,6 +33,10 @@ impl BalanceCx<'_> {
         self.balance.counting = self.namespace.has_hits();
         let mut path = Vec::new();
         for (dir, hits) in taken {
+            // Nothing in the trash moves, and its names go at the server's own pace.
+            if self.namespace.is_within(dir, Ino::TRASH) {
+                continue;
+            }
             path.clear();
             path.extend(self.namespace.ancestors(dir).filter(|ino| is_counted(*ino)).map(whole));
             self.balance.count(&mut path, hits, now);
@@ -96,7 +100,7 @@ impl Balance {
 
 /// Hidden directories have no load, and do not move.
 fn is_counted(ino: Ino) -> bool {
-    !ino.is_mount_stub() && ino != Ino::LINKS && ino != Ino::ANCHOR
+    !ino.is_mount_stub() && !matches!(ino, Ino::LINKS | Ino::ANCHOR | Ino::TRASH)
 }
 
 /// The whole directory, which is the unit of a move: its fragments are not served apart yet.

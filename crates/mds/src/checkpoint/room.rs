@@ -112,6 +112,7 @@ impl CheckpointCx<'_> {
                 | Waiter::Recovery
                 | Waiter::Search
                 | Waiter::Balancer
+                | Waiter::Reap
                 | Waiter::Preload
                 | Waiter::Change(_)
                 | Waiter::Merged(_)

@@ -5,7 +5,7 @@
 //! request waits until the store has the subtree.
 
 use types::{Ino, Seq, Set};
-use wire::{Answer, Op};
+use wire::{Answer, ChangeOp, Op};
 
 use super::{Checkpoint, CheckpointCx, SubtreeFlush, Then};
 use crate::apply::directory_of;
@@ -28,7 +28,14 @@ impl CheckpointCx<'_> {
             return None;
         }
         let places = touched(op).inodes();
-        let dirs: Vec<Ino> = places.map(|ino| directory_of(self.namespace, ino)).collect();
+        let mut dirs: Vec<Ino> = places.map(|ino| directory_of(self.namespace, ino)).collect();
+        if let Op::Change(ChangeOp::Discard { parent, name }) = *op
+            && let Ok(Some(root)) = self.namespace.peek(parent, name)
+        {
+            // The names below the root are removed by events, too.
+            let merged = self.checkpoint.volatile.iter().map(|(_, subtree)| *subtree);
+            dirs.extend(merged.filter(|subtree| self.namespace.is_within(*subtree, root)));
+        }
         dirs.into_iter().find_map(|dir| {
             let streams = self.namespace.effective_policy(dir).1.streams;
             streams.then(|| self.volatile_above(dir)).flatten()

@@ -31,6 +31,8 @@ pub(crate) enum Waiter {
     Preload,
     /// A move of the balancer.
     Balancer,
+    /// A removed tree whose room is given back.
+    Reap,
     /// A change of policy, whose subtree is stored now.
     Change(ReplyTo),
     /// A subtree that is given back, which is merged and stored.

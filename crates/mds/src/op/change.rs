@@ -1,5 +1,7 @@
 //! Requests that change the namespace: plan, journal, apply.
 
+mod trash;
+
 use journal::{Create, Event};
 use namespace::{Namespace, Planned, PlannedInode, Refusal};
 use types::{
@@ -48,10 +50,8 @@ pub(crate) enum Again {
 
 impl ChangeCx<'_> {
     pub(crate) fn change(&mut self, admitted: Admitted<'_>, op: &ChangeOp<'_>) -> Performing {
-        let Incoming { client, request, .. } = admitted.incoming();
-        let Request { tid, ref cred, replay, .. } = *request;
-        let time = replay.map_or(self.time, |replay| replay.time);
-        let by = &By { client, cred, origin: Origin { client, tid }, time, replay };
+        let by = &self.author(admitted.incoming());
+        let (cred, replay, time) = (by.cred, by.replay, by.time);
         let namespace = &mut *self.apply.namespace;
         match *op {
             ChangeOp::Create { parent, name, ref new } => {
@@ -112,9 +112,19 @@ impl ChangeCx<'_> {
             ChangeOp::Append { ino, length } => {
                 self.lengthen(by, ino, |old| old.checked_add(length))
             }
-            // It goes through the monitor, and by a path.
-            ChangeOp::SetPolicy { .. } => Err(Errno::NotSupported.into()),
+            // These are about whole trees; a policy also comes by a path.
+            ChangeOp::SetPolicy { .. }
+            | ChangeOp::Discard { .. }
+            | ChangeOp::Restore { .. }
+            | ChangeOp::EmptyTrash { .. } => Err(Errno::NotSupported.into()),
         }
+    }
+
+    /// The author of a request's change.
+    fn author<'r>(&self, Incoming { client, request, .. }: Incoming<'r>) -> By<'r> {
+        let Request { tid, ref cred, replay, .. } = *request;
+        let time = replay.map_or(self.time, |replay| replay.time);
+        By { client, cred, origin: Origin { client, tid }, time, replay }
     }
 
     fn create(&mut self, by: &By<'_>, at: EntryName<'_>, new: &NewInode<'_>) -> Performing {

@@ -70,6 +70,7 @@ impl AskCx<'_> {
                 self.list(cred, dir, after, limit, attrs)?
             }
             ReadOp::GetPolicy { dir } => self.policy_of(dir)?,
+            ReadOp::ListTrash { after, limit } => self.list_trash(cred, after, limit)?,
         })
     }
 

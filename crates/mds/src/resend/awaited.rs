@@ -51,7 +51,12 @@ impl<'a> Effect<'a> {
             ChangeOp::Create { parent, name, .. } | ChangeOp::Link { parent, name, .. } => {
                 Self { filled: [Some(EntryName::new(parent, name)), None], ..Self::default() }
             }
-            ChangeOp::Unlink { parent, name } | ChangeOp::Rmdir { parent, name } => {
+            ChangeOp::Restore { parent, name, .. } => {
+                Self { filled: [Some(EntryName::new(parent, name)), None], ..Self::default() }
+            }
+            ChangeOp::Unlink { parent, name }
+            | ChangeOp::Rmdir { parent, name }
+            | ChangeOp::Discard { parent, name } => {
                 Self { used: [Some(EntryName::new(parent, name)), None], ..Self::default() }
             }
             ChangeOp::Rename { parent, name, new_parent, new_name, flags } => {
@@ -66,7 +71,8 @@ impl<'a> Effect<'a> {
             | ChangeOp::SetData { .. }
             | ChangeOp::SetPolicy { .. }
             | ChangeOp::Grow { .. }
-            | ChangeOp::Append { .. } => Self::default(),
+            | ChangeOp::Append { .. }
+            | ChangeOp::EmptyTrash { .. } => Self::default(),
         }
     }
 

@@ -33,7 +33,7 @@ const POLICIES: [&[u8]; 5] = [
     b"",
     b"consistency: rpcs\ndurability: stream\n",
     b"consistency: append_client_journal+volatile_apply\ndurability: none\nallocated_inodes: 10\n",
-    b"consistency: rpcs\ndurability: stream\ncache: lease\n",
+    b"consistency: rpcs\ndurability: stream\ncache: lease\ntrash: 1h\n",
     b"\xff: no policy",
 ];
 
@@ -50,7 +50,7 @@ impl Hostile {
         let cluster = Tree::on(Cluster::with(Settings::default(), 2));
         let of_other = Ino::space_of(Rank(1)).start;
         let first = Ino::space_of(Rank(0)).start;
-        let mut inos = vec![Ino(0), Ino::ROOT, Ino::LINKS, Ino::ANCHOR, Ino(u64::MAX)];
+        let mut inos = vec![Ino(0), Ino::ROOT, Ino::LINKS, Ino::ANCHOR, Ino::TRASH, Ino(u64::MAX)];
         inos.extend([cluster.dir, cluster.file, cluster.link, cluster.sub, cluster.full]);
         inos.extend([cluster.open, Ino::mount_stub(cluster.dir), Ino(of_other), Ino(first)]);
         Self { cluster, choice: Rng::new(seed), inos, tid: 1 }
@@ -117,7 +117,7 @@ impl Hostile {
 
     fn change(&mut self, ino: Ino) -> Op<'static> {
         let (name, parent) = (self.name(), ino);
-        match self.choice.below(11) {
+        match self.choice.below(14) {
             0 | 1 => {
                 let mode = self.choice.pick(&[FILE, DIR, DIR | 0o777, 0, u32::MAX]);
                 Op::Change(ChangeOp::Create {
@@ -149,6 +149,9 @@ impl Hostile {
             7 => Op::Change(ChangeOp::SetData { ino, data: b"data", size: self.number() }),
             8 => Op::Change(ChangeOp::Grow { ino, size: self.number() }),
             9 => Op::Change(ChangeOp::Append { ino, length: self.number() }),
+            10 => Op::Change(ChangeOp::Discard { parent, name }),
+            11 => Op::Change(ChangeOp::Restore { ino: self.ino(), parent, name }),
+            12 => Op::Change(ChangeOp::EmptyTrash { ino }),
             _ => {
                 let (value, flags) = (Some(&b"value"[..]), XattrFlags::default());
                 Op::Change(ChangeOp::SetXattr { ino, name: b"user.x", value, flags })
@@ -229,7 +232,11 @@ impl Hostile {
 
     fn question(&mut self, ino: Ino) -> Op<'static> {
         let name = self.name();
-        match self.choice.below(8) {
+        match self.choice.below(9) {
+            7 => {
+                let limit = u32::try_from(self.choice.below(3)).expect("a small number");
+                Op::Read(ReadOp::ListTrash { after: Some(name), limit })
+            }
             0 => Op::Read(ReadOp::Lookup { parent: ino, name }),
             1 => Op::Read(ReadOp::Walk { base: ino, path: self.choice.pick(&PATHS) }),
             2 => Op::Read(ReadOp::GetAttr { ino }),

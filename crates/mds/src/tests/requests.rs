@@ -12,4 +12,5 @@ mod policies;
 mod questions;
 mod remove;
 mod rename;
+mod trash;
 mod whole;

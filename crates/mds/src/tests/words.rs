@@ -393,6 +393,7 @@ impl Words {
         let hidden = match ino {
             Ino::ANCHOR => Some("the anchor"),
             Ino::LINKS => Some("the directory of links"),
+            Ino::TRASH => Some("the trash"),
             _ => None,
         };
         if let Some(hidden) = hidden {

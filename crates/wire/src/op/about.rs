@@ -68,7 +68,9 @@ impl Op<'_> {
                 ChangeOp::Create { parent: dir, .. }
                 | ChangeOp::Link { parent: dir, .. }
                 | ChangeOp::Unlink { parent: dir, .. }
-                | ChangeOp::Rmdir { parent: dir, .. },
+                | ChangeOp::Rmdir { parent: dir, .. }
+                | ChangeOp::Discard { parent: dir, .. }
+                | ChangeOp::Restore { parent: dir, .. },
             )
             | Op::Admin(AdminOp::WriteDown { parent: dir, .. }) => [Some(dir), None],
             Op::Read(_)

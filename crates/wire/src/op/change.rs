@@ -37,6 +37,13 @@ pub enum ChangeOp<'a> {
     Grow { ino: Ino, size: u64 },
     /// Makes a file so many bytes longer: the caller writes there, before the new end.
     Append { ino: Ino, length: u64 },
+    /// Removes a directory with everything below it, however much that is.
+    Discard { parent: Ino, name: &'a [u8] },
+    /// Gives a removed tree a name again; `ino` is its root. The rank that removed it must serve
+    /// the directory.
+    Restore { ino: Ino, parent: Ino, name: &'a [u8] },
+    /// Gives the room of a removed tree back before its time; `ino` is its root.
+    EmptyTrash { ino: Ino },
 }
 
 impl ChangeOp<'_> {
@@ -44,7 +51,13 @@ impl ChangeOp<'_> {
     pub(super) fn may_be_async(&self) -> bool {
         !matches!(
             self,
-            Self::Link { .. } | Self::Grow { .. } | Self::Append { .. } | Self::SetPolicy { .. }
+            Self::Link { .. }
+                | Self::Grow { .. }
+                | Self::Append { .. }
+                | Self::SetPolicy { .. }
+                | Self::Discard { .. }
+                | Self::Restore { .. }
+                | Self::EmptyTrash { .. }
         )
     }
 
@@ -63,6 +76,9 @@ impl ChangeOp<'_> {
             Self::SetPolicy { .. } => "setpolicy",
             Self::Grow { .. } => "grow",
             Self::Append { .. } => "append",
+            Self::Discard { .. } => "discard",
+            Self::Restore { .. } => "restore",
+            Self::EmptyTrash { .. } => "emptytrash",
         }
     }
 
@@ -109,6 +125,12 @@ impl ChangeOp<'_> {
             }
             Self::Grow { ino, size } => put_number(out, 29, ino, size),
             Self::Append { ino, length } => put_number(out, 30, ino, length),
+            Self::Discard { parent, name } => put_name(out, 54, parent, name),
+            Self::Restore { ino, parent, name } => {
+                put_name(out, 55, parent, name);
+                out.put_varint(ino.0);
+            }
+            Self::EmptyTrash { ino } => put_ino(out, 56, ino),
         }
     }
 }
@@ -121,7 +143,9 @@ impl<'a> ChangeOp<'a> {
         match *self {
             Self::Create { parent, name, .. }
             | Self::Unlink { parent, name }
-            | Self::Rmdir { parent, name } => About::name(EntryName::new(parent, name)),
+            | Self::Rmdir { parent, name }
+            | Self::Discard { parent, name }
+            | Self::Restore { parent, name, .. } => About::name(EntryName::new(parent, name)),
             Self::Link { ino, parent, name } => {
                 About { second: Some(ino), ..About::name(EntryName::new(parent, name)) }
             }
@@ -139,7 +163,8 @@ impl<'a> ChangeOp<'a> {
             | Self::SetXattr { ino, .. }
             | Self::SetData { ino, .. }
             | Self::Grow { ino, .. }
-            | Self::Append { ino, .. } => About::inode(ino),
+            | Self::Append { ino, .. }
+            | Self::EmptyTrash { ino } => About::inode(ino),
             Self::SetPolicy { .. } => About::default(),
         }
     }
@@ -185,6 +210,12 @@ impl<'a> ChangeOp<'a> {
             },
             29 => Self::Grow { ino: ino(reader)?, size: reader.varint()? },
             30 => Self::Append { ino: ino(reader)?, length: reader.varint()? },
+            54 => Self::Discard { parent: ino(reader)?, name: reader.bytes()? },
+            55 => {
+                let (parent, name) = (ino(reader)?, reader.bytes()?);
+                Self::Restore { ino: ino(reader)?, parent, name }
+            }
+            56 => Self::EmptyTrash { ino: ino(reader)? },
             _ => return Ok(None),
         }))
     }

@@ -27,6 +27,9 @@ pub enum ReadOp<'a> {
     List { dir: Ino, after: Option<&'a [u8]>, limit: u32, attrs: bool },
     /// The effective policy of a directory.
     GetPolicy { dir: Ino },
+    /// Up to `limit` removed trees after a name of the trash, of the rank that is asked. The names
+    /// are those of [`types::TrashEntry`].
+    ListTrash { after: Option<&'a [u8]>, limit: u32 },
 }
 
 impl ReadOp<'_> {
@@ -41,6 +44,7 @@ impl ReadOp<'_> {
             Self::GetData { .. } => "getdata",
             Self::List { .. } => "list",
             Self::GetPolicy { .. } => "getpolicy",
+            Self::ListTrash { .. } => "listtrash",
         }
     }
 
@@ -59,6 +63,11 @@ impl ReadOp<'_> {
                 out.put_u8(u8::from(attrs));
             }
             Self::GetPolicy { dir } => put_ino(out, 17, dir),
+            Self::ListTrash { after, limit } => {
+                out.put_u8(57);
+                put_option(out, after, |out, after| out.put_bytes(after));
+                out.put_varint(u64::from(limit));
+            }
         }
     }
 }
@@ -77,6 +86,7 @@ impl<'a> ReadOp<'a> {
             | Self::GetData { ino }
             | Self::List { dir: ino, .. }
             | Self::GetPolicy { dir: ino } => About::inode(ino),
+            Self::ListTrash { .. } => About::default(),
         }
     }
 
@@ -96,6 +106,10 @@ impl<'a> ReadOp<'a> {
                 attrs: boolean(reader)?,
             },
             17 => Self::GetPolicy { dir: ino(reader)? },
+            57 => Self::ListTrash {
+                after: option(reader, Reader::bytes)?,
+                limit: reader.varint_u32()?,
+            },
             _ => return Ok(None),
         }))
     }
