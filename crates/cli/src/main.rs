@@ -82,6 +82,8 @@ enum Command {
     Mkdir(command::mkdir::Args),
     /// Remove names
     Rm(command::rm::Args),
+    /// Look into the trash, and restore or empty it
+    Trash(command::trash::Args),
     /// Move or rename
     Mv(command::mv::Args),
     /// Copy files in, out or within the namespace
@@ -150,6 +152,7 @@ fn main() -> ExitCode {
         Command::Stat(args) => command::stat::run(context, args),
         Command::Mkdir(args) => command::mkdir::run(context, args),
         Command::Rm(args) => command::rm::run(context, args),
+        Command::Trash(args) => command::trash::run(context, args),
         Command::Mv(args) => command::mv::run(context, args),
         Command::Cp(args) => command::cp::run(context, args),
         Command::Find(args) => command::find::run(context, args),

@@ -133,6 +133,11 @@ impl Dir {
         self.checksums
     }
 
+    /// Whether this machine logs the changes here (`local_persist`).
+    pub(crate) fn is_logged(&self) -> bool {
+        self.log.is_some()
+    }
+
     pub(crate) fn fs(&self) -> &Arc<Fs> {
         &self.fs
     }
@@ -156,7 +161,7 @@ impl Dir {
         self.fs.walked(places, || self.fs.call(op)).map_err(|error| self.about(error, name))
     }
 
-    fn call(&self, op: Op<'_>, name: &[u8]) -> Result<Answer> {
+    pub(crate) fn call(&self, op: Op<'_>, name: &[u8]) -> Result<Answer> {
         self.call_with(None, op, name)
     }
 
@@ -183,7 +188,7 @@ impl Dir {
         (&self.path, self.ino)
     }
 
-    fn about(&self, error: Error, name: &[u8]) -> Error {
+    pub(crate) fn about(&self, error: Error, name: &[u8]) -> Error {
         if name.is_empty() {
             return error.about(self.path.to_string());
         }

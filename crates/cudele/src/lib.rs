@@ -66,6 +66,7 @@ mod subtree;
 mod sums;
 mod sweep;
 mod threadless;
+mod trash;
 mod user;
 mod verify;
 mod waiting;
@@ -97,10 +98,11 @@ pub use subtree::{Materialised, Placed, Subtree};
 pub use sums::Seal;
 pub use sweep::SweptRuns;
 pub use threadless::{ThreadlessClient, ThreadlessSubtree};
+pub use trash::RemovedTree;
 pub use types::{
     Attr, AttrChange, ClientId, Cred, EntryName, Errno, Error, FILE_BYTES_MAX, FileType,
     INLINE_BYTES, INLINE_BYTES_MAX, Ino, InoRange, Lock, LockKind, LockMode, Path, Pool,
-    RenameFlags, Result, STRIPE_BYTES, Stripe, StripedFile, Timestamp, XattrFlags,
+    RenameFlags, Result, STRIPE_BYTES, Stripe, StripedFile, Timestamp, TrashEntry, XattrFlags,
 };
 pub use user::{Page, User};
 pub use verify::Verified;

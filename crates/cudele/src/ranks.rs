@@ -138,7 +138,7 @@ impl Fs {
         self.ranks.lock().router.place(ino)
     }
 
-    fn link_to(&self, rank: Rank) -> Result<Arc<Link>> {
+    pub(crate) fn link_to(&self, rank: Rank) -> Result<Arc<Link>> {
         self.ranks.link_to(&self.link, rank)
     }
 
@@ -201,7 +201,7 @@ impl Fs {
         }
     }
 
-    fn present_ranks(&self) -> Result<Vec<Rank>> {
+    pub(crate) fn present_ranks(&self) -> Result<Vec<Rank>> {
         Ok(self.cluster().status()?.mds.into_iter().map(|entry| entry.rank).collect())
     }
 

@@ -1,4 +1,5 @@
-//! `cudele rm`: names, and with `-r` whole trees from the leaves up.
+//! `cudele rm`: names, and with `-r` whole trees: with one request where a server does that, else
+//! from the leaves up.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -19,7 +20,10 @@ use crate::{space, tree};
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:
   cudele rm /tmp/old.txt
-  cudele rm -r --dry-run /tmp      print what would go, in the order in which it would")]
+  cudele rm -r /scratch/job        root removes the tree with one request, whatever its size
+  cudele rm -r --dry-run /tmp      print what would go, in the order in which it would
+
+A tree that was removed with one request can be kept for a while: see `cudele trash --help`.")]
 pub(crate) struct Args {
     /// Directories as well, with everything below
     #[arg(short, long)]
@@ -44,6 +48,8 @@ struct Removal {
     listed: Vec<Value>,
     files: u64,
     directories: u64,
+    /// Trees that went with one request each.
+    trees: u64,
 }
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
@@ -55,14 +61,20 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         listed: Vec::new(),
         files: 0,
         directories: 0,
+        trees: 0,
     };
     let result = args.paths.iter().try_for_each(|path| one(&fs, args, path, &mut removal));
-    let Removal { out, listed, files, directories, .. } = removal;
+    let Removal { out, listed, files, directories, trees, .. } = removal;
     match out {
         Some(out) => out.finish().and(result)?,
         None => space::sync_after(&fs, result)?,
     }
-    let mut value = json!({ "dry_run": args.dry_run, "files": files, "directories": directories });
+    let mut value = json!({
+        "dry_run": args.dry_run,
+        "files": files,
+        "directories": directories,
+        "trees": trees,
+    });
     if args.dry_run {
         value["would_remove"] = Value::Array(listed);
     }
@@ -86,6 +98,11 @@ fn one(fs: &Arc<Fs>, args: &Args, path: &std::ffi::OsStr, removal: &mut Removal)
     }
     let dir = fs.open_dir(above.to_bytes())?;
     let entry = DirEntry { name: name.to_vec(), attr: place };
+    if entry.attr.is_dir() && removal.out.is_none() && dir.discard(name)? {
+        removal.progress.step();
+        removal.trees += 1;
+        return Ok(());
+    }
     if entry.attr.is_dir() {
         tree::walk(dir.enter(name, entry.attr.ino)?, removal)?;
         removal.remove(&dir, &entry)

@@ -40,5 +40,6 @@ mod rename;
 mod room;
 mod sharing;
 mod threadless;
+mod trash;
 mod walks;
 mod wishes;

@@ -25,6 +25,7 @@ impl Fs {
         let cluster = self.cluster();
         let mut removal = RankRemoval::new(rank, &self.present_ranks()?, crate::moment())?;
         let moved = self.empty_rank(rank, &removal)?;
+        self.await_empty_trash(rank, &mut removal)?;
         cluster.remove(rank)?;
         removal.since = crate::moment();
         while self.present_ranks()?.contains(&rank) {
@@ -36,6 +37,25 @@ impl Fs {
             return Err(Error::new(Errno::Busy, path, "it was moved there meanwhile").remedy(up));
         }
         Ok(moved)
+    }
+
+    /// No other rank gives the room of removed trees back.
+    fn await_empty_trash(&self, rank: Rank, removal: &mut RankRemoval) -> Result<()> {
+        removal.since = crate::moment();
+        loop {
+            let trees = self.trash_of(rank)?;
+            let kept = trees.iter().filter(|tree| tree.entry.is_kept()).count();
+            if trees.is_empty() {
+                return Ok(());
+            }
+            let cause = format!("{} removed trees are in its trash", trees.len());
+            let error = Error::new(Errno::Busy, rank.to_string(), cause)
+                .remedy("`cudele trash restore` them, or `cudele trash empty`");
+            if kept > 0 {
+                return Err(error);
+            }
+            crate::pause(removal.kept(crate::moment(), error)?);
+        }
     }
 
     /// Moves everything that a rank serves to rank 0.
