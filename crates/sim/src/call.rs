@@ -17,6 +17,9 @@ pub enum CallKind {
     Link { ino: Ino, parent: Ino, name: String },
     Unlink { parent: Ino, name: String },
     Rmdir { parent: Ino, name: String },
+    Discard { parent: Ino, name: String },
+    Restore { ino: Ino, parent: Ino, name: String },
+    EmptyTrash { ino: Ino },
     Rename { from: (Ino, String), to: (Ino, String), flags: RenameFlags },
     SetAttr { ino: Ino, change: AttrChange },
     GetXattr { ino: Ino, name: String },
@@ -96,6 +99,14 @@ impl CallKind {
             CallKind::Rmdir { parent, name } => {
                 Op::Change(ChangeOp::Rmdir { parent: *parent, name: name.as_bytes() })
             }
+            CallKind::Discard { parent, name } => {
+                Op::Change(ChangeOp::Discard { parent: *parent, name: name.as_bytes() })
+            }
+            CallKind::Restore { ino, parent, name } => {
+                let (ino, parent, name) = (*ino, *parent, name.as_bytes());
+                Op::Change(ChangeOp::Restore { ino, parent, name })
+            }
+            CallKind::EmptyTrash { ino } => Op::Change(ChangeOp::EmptyTrash { ino: *ino }),
             CallKind::Rename { from, to, flags } => Op::Change(ChangeOp::Rename {
                 parent: from.0,
                 name: from.1.as_bytes(),
@@ -179,7 +190,9 @@ impl CallKind {
             CallKind::Lookup { parent, name }
             | CallKind::Create { parent, name, .. }
             | CallKind::Unlink { parent, name }
-            | CallKind::Rmdir { parent, name } => (vec![*parent], vec![(*parent, name)]),
+            | CallKind::Rmdir { parent, name }
+            | CallKind::Discard { parent, name }
+            | CallKind::Restore { parent, name, .. } => (vec![*parent], vec![(*parent, name)]),
             CallKind::Link { ino, parent, name } => (vec![*parent, *ino], vec![(*parent, name)]),
             CallKind::Rename { from, to, .. } => {
                 (vec![from.0, to.0], vec![(from.0, &from.1), (to.0, &to.1)])

@@ -42,6 +42,9 @@ pub(crate) fn perform(
     time: Timestamp,
     ino: Ino,
 ) -> Result<Expected, Errno> {
+    if call.what.touched().0.iter().any(|ino| model.is_removed(*ino)) {
+        return Err(Errno::NotFound);
+    }
     if call.what.is_change() { change(model, call, time, ino) } else { question(model, call) }
 }
 
@@ -62,6 +65,13 @@ fn change(model: &mut Model, call: &Call, time: Timestamp, ino: Ino) -> Result<E
         CallKind::Rmdir { parent, name } => {
             model.rmdir(cred, EntryName::new(*parent, name.as_bytes()), time)?
         }
+        CallKind::Discard { parent, name } => {
+            model.discard(cred, EntryName::new(*parent, name.as_bytes()), time)?
+        }
+        CallKind::Restore { ino, parent, name } => {
+            model.restore(cred, *ino, EntryName::new(*parent, name.as_bytes()), time)?
+        }
+        CallKind::EmptyTrash { ino } => model.empty_trash(cred, *ino)?,
         CallKind::Rename { from, to, flags } => {
             let from = EntryName::new(from.0, from.1.as_bytes());
             let to = EntryName::new(to.0, to.1.as_bytes());

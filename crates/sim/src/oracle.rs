@@ -94,7 +94,9 @@ pub struct Oracle {
 
 impl Oracle {
     /// Replaces the model by the namespace as it was read.
-    pub fn learn(&mut self, model: Model) {
+    pub fn learn(&mut self, mut model: Model) {
+        // A client reads no removed tree; the model knew all of them.
+        model.take_removed(&self.model);
         self.model = model;
         for region in &mut self.regions {
             region.known = true;

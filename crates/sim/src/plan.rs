@@ -38,6 +38,8 @@ pub struct Plan {
     pub exclusive: bool,
     /// Whether clients remember the strong subtree under leases, with clocks that drift apart.
     pub leases: bool,
+    /// Whether trees are removed at once, restored, and removed for good.
+    pub trash: bool,
     /// Snapshots that are taken, looked at or forgotten in a round, at most.
     pub snapshots: u64,
     /// The longest time a message or store operation takes, in nanoseconds.
@@ -143,11 +145,16 @@ impl Plan {
             // Not drawn: later draws stay the same as before this option existed.
             exclusive: rng.clone().percent(60),
             leases: rng.clone().below(1000).is_multiple_of(4),
+            trash: rng.clone().below(1000) % 5 == 2,
             snapshots: if rng.clone().below(1000) % 3 == 1 { 6 } else { 0 },
         };
         if plan.leases {
             plan.settings.dir_lease = [ms(1000), ms(50), ms(5)][rng.clone().index(3)];
             plan.settings.dir_lease_slack = Span(plan.settings.dir_lease.0 / 100);
+        }
+        if plan.trash {
+            // A name that is lost with a tree is counted off at an unknown time.
+            plan.weights.link = 0;
         }
         if rng.percent(20) {
             plan.crowd();

@@ -36,7 +36,8 @@ impl Removed {
         }
     }
 
-    /// Compares a tree with the last one. Returns the files with content that were removed since.
+    /// Compares a tree with the last one. Returns the files with content that were removed since,
+    /// except those in removed trees that are `kept`.
     ///
     /// A crash undoes changes that no journal has, also a create that the last tree shows. Such a
     /// file was not removed: no server knows of its content any more, and `cudele fsck` finds it.
@@ -46,7 +47,7 @@ impl Removed {
     /// If the tree has an inode that a server has begun to purge.
     pub fn see(
         &mut self,
-        tree: &Tree,
+        (tree, kept): (&Tree, &BTreeSet<Ino>),
         deleted: &BTreeSet<Ino>,
         regions: &[Region],
         when: &str,
@@ -55,6 +56,9 @@ impl Removed {
             let ino = item.attr.ino;
             return Err(format!("{when}: {path} is there, and {ino} was deleted from the store"));
         }
+        if let Some(ino) = kept.intersection(deleted).next() {
+            return Err(format!("{when}: {ino} can be restored, and was deleted from the store"));
+        }
         let mut now = BTreeMap::<Ino, Vec<String>>::new();
         for (path, item) in tree {
             let is_file = item.attr.file_type() == FileType::Regular;
@@ -62,6 +66,8 @@ impl Removed {
                 now.entry(item.attr.ino).or_default().push(path.clone());
             }
         }
+        let in_trash = self.with_content.iter().filter(|(ino, _)| kept.contains(ino));
+        now.extend(in_trash.map(|(ino, paths)| (*ino, paths.clone())));
         let there: BTreeSet<Ino> = tree.values().map(|item| item.attr.ino).collect();
         let before = std::mem::replace(&mut self.with_content, now);
         if std::mem::take(&mut self.unjournalled) {
@@ -69,7 +75,8 @@ impl Removed {
         }
         let unknown: Vec<&Region> = regions.iter().filter(|region| !region.known).collect();
         let may_be_undone = |path: &String| unknown.iter().any(|region| region.holds(path));
-        let gone = before.into_iter().filter(|(ino, _)| !there.contains(ino));
+        let is_there = |ino: &Ino| there.contains(ino) || kept.contains(ino);
+        let gone = before.into_iter().filter(|(ino, _)| !is_there(ino));
         let gone = gone.filter(|(_, paths)| !paths.iter().any(may_be_undone));
         Ok(gone.map(|(ino, _)| ino).collect())
     }
@@ -99,9 +106,10 @@ mod tests {
         let attr = Attr { ino: FILE, mode: 0o100_644, size: 10, ..Attr::default() };
         let before = Tree::from([("/s/n0".to_owned(), Item { attr, ..Item::default() })]);
         let none = BTreeSet::new();
-        assert_eq!(removed.see(&before, &none, &[], "before"), Ok(BTreeSet::new()));
+        assert_eq!(removed.see((&before, &none), &none, &[], "before"), Ok(BTreeSet::new()));
         removed.requested(what);
-        let gone = removed.see(&Tree::new(), &none, &[], "after").expect("nothing was purged");
+        let gone =
+            removed.see((&Tree::new(), &none), &none, &[], "after").expect("nothing was purged");
         gone.contains(&FILE)
     }
 

@@ -44,8 +44,16 @@ pub(crate) fn next(run: &mut Requests, client: usize) -> Option<Call> {
     if !keeps_links(run, at) {
         weights.link = 0;
     }
-    let what = places.what(&weights, &mut rng);
-    if matches!(run.oracle.regions[at].kind, RegionKind::Strong | RegionKind::AckSafe) {
+    let is_strong = run.oracle.regions[at].kind == RegionKind::Strong;
+    let what = if run.plan.trash && is_strong && rng.percent(8) {
+        places.trash(&run.oracle.model, &mut rng)
+    } else {
+        places.what(&weights, &mut rng)
+    };
+    // The history of names is about names that come and go one by one.
+    if !run.plan.trash
+        && matches!(run.oracle.regions[at].kind, RegionKind::Strong | RegionKind::AckSafe)
+    {
         run.history.watch(what.touched().0);
     }
     Some(Call { cred, what })
@@ -178,6 +186,21 @@ impl Places {
                     CallKind::GetPolicy { dir: self.dir(rng) }
                 }
             }
+        }
+    }
+
+    /// Removes a tree at once, or does something with one that was removed.
+    fn trash(&self, model: &Model, rng: &mut Rng) -> CallKind {
+        let kept: Vec<Ino> = model.kept().collect();
+        let (parent, name) = (self.dir(rng), self.name(rng));
+        if kept.is_empty() || rng.percent(60) {
+            return CallKind::Discard { parent, name };
+        }
+        let ino = kept[rng.index(kept.len())];
+        if rng.percent(70) {
+            CallKind::Restore { ino, parent, name }
+        } else {
+            CallKind::EmptyTrash { ino }
         }
     }
 

@@ -88,8 +88,13 @@ impl Requests {
                     self.make(dir, "n1", 0o100_644);
                 }
             }
-            RegionKind::Strong if self.plan.leases => self.set_policy(path, "cache: lease\n"),
-            RegionKind::Strong => {}
+            RegionKind::Strong => {
+                let leases = if self.plan.leases { "cache: lease\n" } else { "" };
+                let trash = if self.plan.trash { "trash: 1d\n" } else { "" };
+                if self.plan.leases || self.plan.trash {
+                    self.set_policy(path, &format!("{leases}{trash}"));
+                }
+            }
         }
         Region::new(ino, path, kind)
     }
@@ -342,11 +347,12 @@ impl Requests {
     /// Checks that no inode in the tree was purged, and that removed files are.
     fn check_removed(&mut self, actual: &Tree, when: &str) {
         let regions = &self.oracle.regions;
-        let gone =
-            match self.removed.see(actual, &self.world.servers[0].disk.deleting, regions, when) {
-                Ok(gone) => gone,
-                Err(text) => return self.world.check(Err(text)),
-            };
+        let kept = self.oracle.model.kept_inodes();
+        let deleting = &self.world.servers[0].disk.deleting;
+        let gone = match self.removed.see((actual, &kept), deleting, regions, when) {
+            Ok(gone) => gone,
+            Err(text) => return self.world.check(Err(text)),
+        };
         // Removals in volatile subtrees are not journalled: a crash may lose the purge.
         if self.plan.volatile || gone.is_empty() {
             return;

@@ -59,8 +59,8 @@ fn world() -> (World, Attr, Attr) {
 fn a_number_that_is_taken_is_not_taken_again() {
     let (mut world, dir, file) = world();
     let root = world.attr(Op::Read(ReadOp::GetAttr { ino: Ino::ROOT }));
-    for (at, ino) in [Ino::ROOT, dir.ino, file.ino, Ino::LINKS, Ino::ANCHOR].into_iter().enumerate()
-    {
+    let taken = [Ino::ROOT, dir.ino, file.ino, Ino::LINKS, Ino::ANCHOR, Ino::TRASH];
+    for (at, ino) in taken.into_iter().enumerate() {
         for is_async in [false, true] {
             let name = format!("forged{at}{is_async}");
             let tid = 1000 + at as u64 * 2 + u64::from(is_async);
@@ -93,6 +93,9 @@ fn asynchronous_operations_need_an_exclusive_directory() {
             new_name: b"forged",
             flags,
         }),
+        Op::Change(ChangeOp::Discard { parent: Ino::ROOT, name: b"dir" }),
+        Op::Change(ChangeOp::Restore { ino: parent, parent: Ino::ROOT, name: b"forged" }),
+        Op::Change(ChangeOp::EmptyTrash { ino: parent }),
         Op::Change(ChangeOp::SetAttr { ino, change: gone }),
         Op::Change(ChangeOp::SetAttr { ino: Ino::ROOT, change: gone }),
         Op::Change(ChangeOp::Accessed { ino, at: Timestamp(i64::MAX) }),
