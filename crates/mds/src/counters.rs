@@ -116,12 +116,6 @@ impl Counters {
             ("compactions_waiting", mds.compaction.waiting() as u64),
             ("trimmed_segments", self.trimmed_segments),
             ("evicted", self.evicted),
-            ("purged", self.purged),
-            ("purges_waiting", mds.purges.len() as u64),
-            ("discards", self.discards),
-            ("restores", self.restores),
-            ("reaped", self.reaped),
-            ("removed_trees", mds.trash.len() as u64),
             ("opens", self.opens),
             ("recalls", self.recalls),
             ("demands", self.merge_requests),
@@ -153,10 +147,24 @@ impl Counters {
         ]
         .map(|(name, value)| (name.to_owned(), value))
         .into_iter()
+        .chain(self.of_removals(mds))
         .chain(self.of_moves())
         .chain(mds.balance.counters())
         .chain(chosen)
         .collect()
+    }
+
+    /// What is removed in the background, and waits for that.
+    fn of_removals(&self, mds: &Mds) -> [(String, u64); 6] {
+        [
+            ("purged", self.purged),
+            ("purges_waiting", mds.purges.len() as u64),
+            ("discards", self.discards),
+            ("restores", self.restores),
+            ("reaped", self.reaped),
+            ("removed_trees", mds.trash.len() as u64),
+        ]
+        .map(|(name, value)| (name.to_owned(), value))
     }
 
     /// Results of moves of subtrees to other ranks, or from them.

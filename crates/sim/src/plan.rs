@@ -148,14 +148,7 @@ impl Plan {
             trash: rng.clone().below(1000) % 5 == 2,
             snapshots: if rng.clone().below(1000) % 3 == 1 { 6 } else { 0 },
         };
-        if plan.leases {
-            plan.settings.dir_lease = [ms(1000), ms(50), ms(5)][rng.clone().index(3)];
-            plan.settings.dir_lease_slack = Span(plan.settings.dir_lease.0 / 100);
-        }
-        if plan.trash {
-            // A name that is lost with a tree is counted off at an unknown time.
-            plan.weights.link = 0;
-        }
+        plan.settle(rng);
         if rng.percent(20) {
             plan.crowd();
         } else if plan.exclusive {
@@ -163,6 +156,19 @@ impl Plan {
             plan.requests *= 4;
         }
         plan
+    }
+
+    /// Sets what follows from the options.
+    fn settle(&mut self, rng: &Rng) {
+        if self.leases {
+            let ms = Span::from_millis;
+            self.settings.dir_lease = [ms(1000), ms(50), ms(5)][rng.clone().index(3)];
+            self.settings.dir_lease_slack = Span(self.settings.dir_lease.0 / 100);
+        }
+        if self.trash {
+            // A name that is lost with a tree is counted off at an unknown time.
+            self.weights.link = 0;
+        }
     }
 
     /// All clients work in the one strong subtree, on few names: each sees the changes of the rest.

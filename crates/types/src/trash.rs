@@ -139,16 +139,16 @@ mod tests {
     fn random_paths_survive_the_round_trip() {
         let mut rng = Rng::new(7);
         for _ in 0..2000 {
-            let length = rng.below(140) as usize;
-            let letters = b"/%.a\xff\n2f5";
-            let path: Vec<u8> =
-                (0..length).map(|_| letters[rng.below(letters.len() as u64) as usize]).collect();
+            let length = rng.index(140);
+            let path: Vec<u8> = (0..length).map(|_| rng.pick(b"/%.a\xff\n2f5")).collect();
+            let mut id = || u32::try_from(rng.bits() >> 32).expect("32 bits");
+            let (uid, gid) = (id(), id());
             let entry = TrashEntry {
                 until: Timestamp(rng.below(1 << 62).cast_signed()),
                 ino: Ino(rng.below(1 << 62)),
                 parent: Ino(rng.below(1 << 62)),
-                uid: rng.below(1 << 32) as u32,
-                gid: rng.below(1 << 32) as u32,
+                uid,
+                gid,
                 path,
             };
             let Ok(name) = entry.encode() else { continue };
