@@ -37,6 +37,7 @@ mod probe;
 mod programs;
 mod readdir;
 mod recovery;
+mod remove;
 mod segments;
 mod sync;
 mod trim;
@@ -146,6 +147,8 @@ enum Name {
     Recovery,
     /// Memory of the metadata server per inode
     Memory,
+    /// A tree of ten million names removed at once, restored, and its room given back
+    Remove,
     /// Waiting while the journal is trimmed
     Trim,
     /// Reading large directories (use case 4)
@@ -215,6 +218,7 @@ impl Name {
             Self::Predict => experiments.push(predict::run),
             Self::Recovery => experiments.push(recovery::run),
             Self::Memory => experiments.push(memory::run),
+            Self::Remove => experiments.push(remove::run),
             Self::Trim => experiments.push(trim::run),
             Self::Readdir => experiments.push(readdir::run),
             Self::Branch => experiments.push(branch::run),

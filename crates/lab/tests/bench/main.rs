@@ -416,6 +416,21 @@ fn intercepted_programs_are_measured_beside_the_mount_and_memory() {
 }
 
 #[test]
+fn a_tree_is_removed_restored_and_reaped_beside_a_client() {
+    // Only root removes a tree at once.
+    if !cudele::own_cred().is_root() {
+        return;
+    }
+    let rows = rows("remove", 500, &[]);
+    for name in ["gone", "restored"] {
+        assert!(row(&rows, name)["ms"].as_f64().unwrap() > 0.0);
+    }
+    assert!(row(&rows, "others")["of_alone"].as_f64().unwrap() > 0.0);
+    assert!(row(&rows, "reaped")["names_per_second"].as_f64().unwrap() > 0.0);
+    assert!(row(&rows, "one_by_one")["us_per_name"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
 fn checkpoints_are_written_in_both_patterns_and_found_again() {
     // Altered content fails the bench itself: another client walks through all of it.
     let rows = rows("checkpoint", 3, &["--clients", "2"]);
