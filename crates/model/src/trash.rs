@@ -64,7 +64,7 @@ impl Model {
     /// Removes a directory with everything below it.
     ///
     /// # Errors
-    /// `ENOENT`, `ENOTDIR`, `EACCES`, `EPERM` in a sticky directory and for a caller who is not root,
+    /// `ENOENT`, `ENOTDIR`, `EACCES`, `EPERM` in a sticky directory and unless the caller is root,
     /// `ESTALE`.
     pub fn discard(
         &mut self,
@@ -92,8 +92,8 @@ impl Model {
     /// Gives a removed tree a name again.
     ///
     /// # Errors
-    /// `ENOENT` if it cannot be restored, `EPERM` for a caller who is not root, `EEXIST`, `ENOTDIR`,
-    /// `EACCES`, `ESTALE`.
+    /// `ENOENT` for a tree without a way back, `EPERM` unless the caller is root, `EEXIST`,
+    /// `ENOTDIR`, `EACCES`, `ESTALE`.
     pub fn restore(
         &mut self,
         cred: &Cred,
@@ -123,7 +123,7 @@ impl Model {
     /// Has a removed tree that cannot be restored any more.
     ///
     /// # Errors
-    /// `ESTALE` if there is no such tree, `EPERM` for a caller who is not root.
+    /// `ESTALE` if there is no such tree, `EPERM` unless the caller is root.
     pub fn empty_trash(&mut self, cred: &Cred, ino: Ino) -> Result<(), Errno> {
         self.peek(Ino::TRASH, ino.to_string().as_bytes()).ok_or(Errno::Stale)?;
         if !cred.is_root() {

@@ -170,9 +170,9 @@ pub enum MergeTrigger {
 }
 
 impl MergeTrigger {
-    /// Reads `at_end` (or `close`), `idle`, `on_demand`, `every N` with the unit `s`, `m`, `h` or `d`,
-    /// or `at N updates`, in any case, with spaces or underscores between the words. `None` for
-    /// anything else, and for numbers out of bounds.
+    /// Reads `at_end` (or `close`), `idle`, `on_demand`, `every N` with the unit `s`, `m`, `h` or
+    /// `d`, or `at N updates`, in any case, with spaces or underscores between the words. `None`
+    /// for anything else, and for numbers out of bounds.
     #[must_use]
     pub fn from_name(words: &str) -> Option<Self> {
         // A hyphen would be a sign here, and so it separates nothing, unlike in other words.

@@ -1,14 +1,14 @@
-//! Names in [`Ino::TRASH`]: each says what was removed, from where, by whom, and until when it is
-//! kept.
+//! Names in [`Ino::TRASH`]: each names a removed tree, its former directory and path, the user who
+//! removed it, and the end of the time for which the server keeps the tree.
 //!
 //! ```text
 //! until.inode.parent.uid.gid.path
 //! ```
 //!
-//! The numbers are hexadecimal. The path is the whole one, with its slashes escaped, if it fits into
-//! a name, and else only its last name.
+//! The numbers are hexadecimal. The path is the whole one, with its slashes escaped, if it fits
+//! into a name, and else only its last name.
 //!
-//! Invariant: a name that [`TrashEntry::decode`] reads is the one that [`TrashEntry::encode`] writes.
+//! Invariant: [`TrashEntry::decode`] reads exactly the names that [`TrashEntry::encode`] writes.
 
 use crate::{Errno, Ino, NAME_BYTES_MAX, Timestamp, hex};
 
@@ -21,7 +21,7 @@ pub struct TrashEntry {
     pub ino: Ino,
     /// The directory that had its name.
     pub parent: Ino,
-    /// The user who removed it.
+    /// The user that removed the tree.
     pub uid: u32,
     /// The group of that user.
     pub gid: u32,

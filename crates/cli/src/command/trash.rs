@@ -13,8 +13,8 @@ use terminal::format;
 
 use crate::space;
 
-/// Look into the trash, and restore or empty it. A tree comes here if `cudele rm -r` removes it with
-/// one request and the policy of the directory above it has the key `trash`, such as `trash: 1d`.
+/// Look into the trash, and restore or empty it. A tree comes here if `cudele rm -r` removes it
+/// with one request and the policy of the directory above has the key `trash`, such as `trash: 1d`.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:
   cudele trash ls                          what can be restored
