@@ -19,6 +19,7 @@ use crate::notice::NoticeCx;
 use crate::op::{AskCx, ChangeCx, SubtreeCx};
 use crate::peers::PeerLine;
 use crate::purge::PurgeCx;
+use crate::reap::ReapCx;
 use crate::recover::RecoveryCx;
 use crate::resend::ResendCx;
 use crate::session::SessionCx;
@@ -100,6 +101,12 @@ context!(mds: &'a mut Mds => BalanceCx {
     ref: authority, tables, settings;
     copy: phase, rank, clock;
     map: mds.map.as_ref(),
+});
+
+context!(mds: &'a mut Mds => ReapCx {
+    mut: reaper, trash, namespace, log, opens, purges, fetches, sessions, store, damage, counters;
+    ref: authority, changes, resend, settings;
+    copy: phase, rank, clock;
 });
 
 impl<'a> CheckpointCx<'a> {

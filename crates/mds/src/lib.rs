@@ -97,7 +97,7 @@ use notice::NoticeCx;
 use opens::Opens;
 use peers::Peers;
 use purge::Purges;
-use reap::Reaper;
+use reap::{ReapCx, Reaper};
 use recover::{Recovery, RecoveryInput};
 use resend::Resend;
 use search::Search;
@@ -403,7 +403,7 @@ impl Mds {
         } else if self.checkpoint.has_work() {
             CheckpointCx::of(self).step(effects);
         } else if self.may_reap() {
-            self.reap_step(effects);
+            ReapCx::of(self).step(effects);
         }
     }
 
@@ -425,7 +425,7 @@ impl Mds {
         MergeRequestCx::of(self).tick();
         CheckpointCx::of(self).evict_tick();
         CheckpointCx::of(self).compact_next(effects);
-        self.reap_tick(effects);
+        ReapCx::of(self).tick(effects);
         self.authority_tick(effects);
         BalanceCx::of(self).tick(effects);
         self.begin_moves(effects);

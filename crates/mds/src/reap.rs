@@ -14,13 +14,23 @@
 use std::collections::BTreeMap;
 
 use journal::Event;
-use namespace::Refusal;
-use types::{Cred, Errno, Ino, Moment, Origin, Span, Timestamp, TrashEntry};
+use namespace::{Namespace, Refusal};
+use types::{Clock, Cred, Errno, Ino, Moment, Origin, Rank, Span, Timestamp, TrashEntry};
 
 use crate::apply::ApplyCx;
+use crate::authority::Authority;
 use crate::contexts::lend;
-use crate::fetch::{FetchCx, Waiter};
-use crate::{Mds, MdsEffects, Phase};
+use crate::damage::Damage;
+use crate::fetch::{FetchCx, Fetches, Waiter};
+use crate::log::Log;
+use crate::op::Change;
+use crate::opens::Opens;
+use crate::purge::Purges;
+use crate::resend::Resend;
+use crate::session::Sessions;
+use crate::store::StoreOps;
+use crate::trash::Trash;
+use crate::{Counters, Mds, MdsEffects, Phase, Settings};
 
 /// Names removed in one slice of a server without requests: a few milliseconds.
 const SLICE_IDLE: usize = 4096;
@@ -77,6 +87,11 @@ impl ReapedTree {
 }
 
 impl Reaper {
+    /// The tree that is removed next.
+    fn next(&self, trash: &Trash, now: Timestamp) -> Option<Ino> {
+        trash.due(now).find(|root| !self.stuck.contains_key(root))
+    }
+
     /// A directory that was waited for is in memory.
     pub(crate) fn fetched(&mut self) {
         self.is_waiting = false;
@@ -102,35 +117,69 @@ enum ReapedSlice {
 }
 
 impl Mds {
-    /// Whether a slice would remove something.
+    /// Whether a slice would remove something, and the server may remove it now.
     pub(crate) fn may_reap(&self) -> bool {
         let reaper = &self.reaper;
         let has_time =
             reaper.is_granted || (reaper.is_idle && self.counters.requests == reaper.requests);
-        has_time && !reaper.is_waiting && self.is_reaping() && !self.is_store_behind()
-    }
-
-    /// Whether there is a tree to remove, and the server may remove it.
-    fn is_reaping(&self) -> bool {
-        self.phase == Phase::Active
-            && (self.reaper.tree.is_some() || self.next_to_reap().is_some())
+        let has_tree =
+            || reaper.tree.is_some() || reaper.next(&self.trash, self.clock.time).is_some();
+        let is_store_behind =
+            self.log.last().0 - self.log.safe().0 > UNSAFE_MAX || self.purges.queued() > PURGES_MAX;
+        has_time
+            && !reaper.is_waiting
+            && !is_store_behind
+            && self.phase == Phase::Active
+            && has_tree()
             && !self.resend.is_busy()
             && !self.snapshots.is_any()
             && self.log.failed().is_none()
             && !self.settings.read_only
     }
+}
 
-    fn is_store_behind(&self) -> bool {
-        self.log.last().0 - self.log.safe().0 > UNSAFE_MAX || self.purges.queued() > PURGES_MAX
-    }
+/// Giving back the room of removed trees, with all that it may touch.
+pub(crate) struct ReapCx<'a> {
+    pub(crate) reaper: &'a mut Reaper,
+    pub(crate) trash: &'a mut Trash,
+    pub(crate) namespace: &'a mut Namespace,
+    pub(crate) log: &'a mut Log,
+    pub(crate) opens: &'a mut Opens,
+    pub(crate) purges: &'a mut Purges,
+    pub(crate) fetches: &'a mut Fetches,
+    pub(crate) sessions: &'a mut Sessions,
+    pub(crate) store: &'a mut StoreOps,
+    pub(crate) damage: &'a mut Damage,
+    pub(crate) counters: &'a mut Counters,
+    pub(crate) authority: &'a Authority,
+    pub(crate) changes: &'a [Change],
+    pub(crate) resend: &'a Resend,
+    pub(crate) settings: &'a Settings,
+    pub(crate) phase: Phase,
+    pub(crate) rank: Rank,
+    pub(crate) clock: Clock,
+}
 
-    fn next_to_reap(&self) -> Option<Ino> {
-        let mut due = self.trash.due(self.clock.time);
-        due.find(|root| !self.reaper.stuck.contains_key(root))
+impl ReapCx<'_> {
+    /// Fetches a whole directory.
+    fn fetch(&mut self, dir: Ino, waiter: Waiter, effects: &mut MdsEffects) {
+        let mut fetch = FetchCx {
+            fetches: &mut *self.fetches,
+            sessions: &mut *self.sessions,
+            namespace: &mut *self.namespace,
+            store: &mut *self.store,
+            counters: &mut *self.counters,
+            damage: &mut *self.damage,
+            settings: self.settings,
+            rank: self.rank,
+            now: self.clock.now,
+            is_resend_busy: self.resend.is_busy(),
+        };
+        fetch.wait_for_whole(dir, waiter, effects);
     }
 
     /// Reads the trash once, and allows a slice.
-    pub(crate) fn reap_tick(&mut self, effects: &mut MdsEffects) {
+    pub(crate) fn tick(&mut self, effects: &mut MdsEffects) {
         let now = self.clock.now;
         let requests = self.counters.requests;
         self.reaper.is_idle = requests == self.reaper.requests;
@@ -140,21 +189,19 @@ impl Mds {
             return;
         }
         self.reaper.stuck.retain(|_, since| now.since(*since) < RETRY);
-        self.trash.learn(&self.namespace);
+        self.trash.learn(self.namespace);
         let is_asked = self.reaper.asked.is_some_and(|at| now.since(at) < RETRY);
         if !self.trash.is_known() && !is_asked {
             self.reaper.asked = Some(now);
-            FetchCx::of(self).wait_for_whole(Ino::TRASH, Waiter::Seen(Ino::TRASH), effects);
+            self.fetch(Ino::TRASH, Waiter::Seen(Ino::TRASH), effects);
         }
     }
 
     /// Removes a slice of a tree.
-    pub(crate) fn reap_step(&mut self, effects: &mut MdsEffects) {
+    pub(crate) fn step(&mut self, effects: &mut MdsEffects) {
         let names = if self.reaper.is_granted { SLICE_BUSY } else { SLICE_IDLE };
         self.reaper.is_granted = false;
-        let Some(mut tree) =
-            self.reaper.tree.take().or_else(|| self.next_to_reap().map(ReapedTree::new))
-        else {
+        let Some(mut tree) = self.reaper.tree.take().or_else(|| self.next_tree()) else {
             return;
         };
         match self.reap_slice(&mut tree, names) {
@@ -163,9 +210,13 @@ impl Mds {
             ReapedSlice::Needs(dir) => {
                 self.reaper.tree = Some(tree);
                 self.reaper.is_waiting = true;
-                FetchCx::of(self).wait_for_whole(dir, Waiter::Reap, effects);
+                self.fetch(dir, Waiter::Reap, effects);
             }
         }
+    }
+
+    fn next_tree(&self) -> Option<ReapedTree> {
+        self.reaper.next(self.trash, self.clock.time).map(ReapedTree::new)
     }
 
     fn reap_slice(&mut self, tree: &mut ReapedTree, mut names: usize) -> ReapedSlice {

@@ -88,6 +88,15 @@ impl Trash {
         self.entries.get(&root)
     }
 
+    /// The removed tree with this root, if it is in this rank's trash.
+    fn removed(&mut self, namespace: &Namespace, root: Ino) -> Result<Option<TrashEntry>, Refused> {
+        self.learn(namespace);
+        if !self.is_known {
+            return Err(Refusal::Cold(Ino::TRASH).into());
+        }
+        Ok(self.entries.get(&root).cloned())
+    }
+
     /// The trees whose time is over, the oldest first.
     pub(crate) fn due(&self, now: Timestamp) -> impl Iterator<Item = Ino> {
         self.due.iter().take_while(move |(until, _)| *until <= now).map(|(_, root)| *root)
@@ -181,13 +190,16 @@ impl Mds {
         let cred = &admitted.incoming().request.cred;
         let unknown = "the trash of this metadata server has no such tree; `cudele trash ls` lists \
                        them, and a tree goes back to a directory of the same server";
-        let entry = self.removed(root)?.ok_or_else(|| failure(Errno::NotFound, unknown))?;
+        let entry = self
+            .trash
+            .removed(&self.namespace, root)?
+            .ok_or_else(|| failure(Errno::NotFound, unknown))?;
         check_remover(cred, &entry)?;
         if !entry.is_kept() {
             let text = "its time is over, and its room is being given back";
             return Err(failure(Errno::NotFound, text));
         }
-        let name = self.name_in_trash(root)?;
+        let name = name_in_trash(&self.namespace, root)?;
         let performed = ChangeCx::of(self).restore(admitted, &name, to)?;
         self.trash.remove(root);
         self.counters.restores += 1;
@@ -198,31 +210,22 @@ impl Mds {
     pub(crate) fn empty_trash(&mut self, admitted: Admitted<'_>, root: Ino) -> Performing {
         let from = admitted.incoming();
         // Another rank may have it.
-        let entry = self.removed(root)?.ok_or(Errno::Stale)?;
+        let entry = self.trash.removed(&self.namespace, root)?.ok_or(Errno::Stale)?;
         check_remover(&from.request.cred, &entry)?;
         if !entry.is_kept() {
             return Ok(Performed::Answer(Answer::Done));
         }
-        let name = self.name_in_trash(root)?;
+        let name = name_in_trash(&self.namespace, root)?;
         let entry = TrashEntry { until: Timestamp(0), ..entry };
         let performed = ChangeCx::of(self).keep_until(admitted, &name, &entry)?;
         self.trash.put(entry);
         Ok(performed)
     }
+}
 
-    /// The removed tree with this root, if it is in this rank's trash.
-    fn removed(&mut self, root: Ino) -> Result<Option<TrashEntry>, Refused> {
-        self.trash.learn(&self.namespace);
-        if !self.trash.is_known() {
-            return Err(Refusal::Cold(Ino::TRASH).into());
-        }
-        Ok(self.trash.get(root).cloned())
-    }
-
-    fn name_in_trash(&self, root: Ino) -> Result<Vec<u8>, Refused> {
-        let named = self.namespace.name_of(root).filter(|(dir, _)| *dir == Ino::TRASH);
-        Ok(named.ok_or(Errno::NotFound)?.1)
-    }
+fn name_in_trash(namespace: &Namespace, root: Ino) -> Result<Vec<u8>, Refused> {
+    let named = namespace.name_of(root).filter(|(dir, _)| *dir == Ino::TRASH);
+    Ok(named.ok_or(Errno::NotFound)?.1)
 }
 
 /// `EPERM` for users who have not removed a tree.
