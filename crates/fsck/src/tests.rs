@@ -3,7 +3,10 @@
 use engine::execute;
 use mds::RankTable;
 use metastore::request::{StoreOp, StoreResult, rank_name};
-use metastore::{InodeRecord, Manifest, ObjectName, RowValue, Rows, manifest_name, values_name};
+use metastore::{
+    InodeRecord, Manifest, ObjectName, Removal, RowValue, Rows, manifest_name, removals_name,
+    values_name,
+};
 use objstore::{Expect, Memory, ObjectStore};
 use types::{Attr, DirFragId, FileType, Frag, Ino, Rank, Seq, Timestamp};
 
@@ -163,4 +166,23 @@ fn a_segment_of_a_directory_that_is_gone_is_left() {
     assert_eq!(found(&store), ["left_run"]);
     mended(&store);
     assert!(!segments(&store).contains(&left));
+}
+
+#[test]
+fn a_removed_directory_that_is_purged_in_part_is_no_damage_while_a_list_has_it() {
+    let store = made();
+    let gone = Ino(Ino::FIRST_FREE + 1000);
+    let dirfrag = DirFragId { ino: gone, frag: Frag::WHOLE };
+    let mut rows = Rows::new();
+    rows.push(b"file", RowValue::Removed);
+    let (counts, touched) = ((0, 0, true), Default::default());
+    let op =
+        StoreOp::CommitDir { ino: gone, rows, counts, position: Seq(1), touched, attach: None };
+    assert!(execute(&store, op).is_ok());
+    store.delete(&manifest_name(dirfrag)).unwrap();
+    assert_eq!(found(&store), ["no_manifest"]);
+    let list = Removal::encode_list(&[Removal::Directory { ino: gone }]);
+    let name = removals_name(Rank(0), types::Epoch(1), 0);
+    let _ = store.put(&name, &list, Expect::Any).unwrap();
+    assert_eq!(found(&store), [""; 0]);
 }

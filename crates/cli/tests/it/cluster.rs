@@ -152,7 +152,8 @@ impl Cluster {
     #[track_caller]
     fn check<S: AsRef<OsStr>>(&self, arguments: &[S], output: Output) -> Vec<u8> {
         let shown: Vec<_> = arguments.iter().map(AsRef::as_ref).collect();
-        assert!(output.status.success(), "{shown:?}: {}", text(&output.stderr));
+        let said = (text(&output.stderr), text(&output.stdout));
+        assert!(output.status.success(), "{shown:?}: {}{}", said.0, said.1);
         output.stdout
     }
 

@@ -63,7 +63,7 @@ fn coming(new_parent: Ino) -> MovedName {
 fn record() -> MovedName {
     let attr = Attr { ino: FILE, mode: 0o100_644, nlink: 1, size: 3, ..Attr::default() };
     let event = Event::Rename {
-        parent: Ino(5),
+        parent: Ino(50),
         name: b"old",
         new_parent: Ino::mount_stub(FILE),
         new_name: b"root",
@@ -80,9 +80,9 @@ fn record() -> MovedName {
         number: NUMBER,
         to: FROM,
         ino: FILE,
-        parent: Ino(5),
+        parent: Ino(50),
         name: b"old".to_vec(),
-        new_parent: Ino(6),
+        new_parent: Ino(60),
         new_name: b"new".to_vec(),
         time: Timestamp(9),
         inode: buffer.take_blocks().concat(),
