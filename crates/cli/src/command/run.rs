@@ -64,7 +64,7 @@ pub(crate) struct Args {
     at: Option<PathBuf>,
     /// Answer the command's system calls for files of the directory in its own process, where that
     /// is possible (`auto`), or fail if it is not (`on`). The rest goes through the mount
-    #[arg(long, value_enum, default_value_t = Preload::Off, value_name = "WHEN",
+    #[arg(long, value_enum, default_value_t = Preload::Auto, value_name = "WHEN",
           conflicts_with = "branch")]
     preload: Preload,
     /// How long the end of the job waits for a server before the work is kept on this machine
