@@ -30,7 +30,8 @@
 //! A client that waits for an answer retries after a crash. So a change without an answer may take
 //! effect, be undone, and take effect again, once between any two crashes, and its answer is that
 //! of the last time; the resulting state never has its effect twice. The same holds for changes of
-//! clients that come back late.
+//! clients that come back late. If an answered change builds on it, such as the removal of a new
+//! file, the server does both again in their order, and the first may make another thing.
 //!
 //! The check is weaker than the truth in one respect: it decides for each group of places
 //! separately which changes a crash takes, and these need not be the end of the journal. A change

@@ -304,21 +304,53 @@ impl Names {
                 next.push(after);
             }
         };
-        add(self.without(state, crash, |at| loose[at].likely > crash));
+        // A change is done again in its place only if that makes another thing.
+        let is_redone = state.log.iter().any(|logged| self.redone(logged, crash).is_some());
+        let ways: &[bool] = if is_redone { &[false, true] } else { &[false] };
+        for again in ways.iter().copied() {
+            add(self.without(state, crash, again, |at| loose[at].likely > crash));
+        }
         for kept in (0..=count).rev() {
-            add(self.without(state, crash, |at| at >= kept));
+            for again in ways.iter().copied() {
+                add(self.without(state, crash, again, |at| at >= kept));
+            }
         }
         if count > LOST_MAX {
             return Next::Some(next);
         }
         for lost in 0_u64..1 << count {
-            add(self.without(state, crash, |at| lost >> at & 1 == 1));
+            for again in ways.iter().copied() {
+                add(self.without(state, crash, again, |at| lost >> at & 1 == 1));
+            }
         }
         Next::One(next)
     }
 
-    /// The state after a crash that took some of the changes that it could.
-    fn without(&self, state: &State, crash: u32, lost: impl Fn(usize) -> bool) -> Option<State> {
+    /// The other thing that a change makes when it is done again after a crash, in its place before
+    /// the changes that build on it: the one in its later answer, or one that it probably made.
+    fn redone(&self, logged: &Logged, crash: u32) -> Option<PlaceContent> {
+        let Logged { call, thing } = *logged;
+        let known = &self.calls[call];
+        if known.loose >> crash & 1 == 0 || !matches!(known.act, Act::Make { .. }) {
+            return None;
+        }
+        let made = match known.end {
+            End::Did(made) => Some(made),
+            End::Refused(_) => None,
+            End::Unknown => self.guesses.get(call).and_then(|made| made.last().copied()),
+        };
+        made.filter(|made| *made != thing)
+    }
+
+    /// The state after a crash that took some of the changes that it could. With `again` those that
+    /// it did not take are done again, if they make other things then.
+    fn without(
+        &self,
+        state: &State,
+        crash: u32,
+        again: bool,
+        lost: impl Fn(usize) -> bool,
+    ) -> Option<State> {
         let mut next = State { era: crash + 1, done: state.done.clone(), ..State::default() };
         if state.log.is_empty() {
             next.at.clone_from(&state.at);
@@ -327,7 +359,7 @@ impl Names {
         next.at.clone_from(&state.base);
         let mut loose = 0;
         for logged in &state.log {
-            let Logged { call, thing } = *logged;
+            let Logged { call, mut thing } = *logged;
             if self.calls[call].loose >> crash & 1 == 1 {
                 loose += 1;
                 if lost(loose - 1) {
@@ -335,11 +367,15 @@ impl Names {
                     continue;
                 }
             }
+            if let Some(made) = self.redone(logged, crash).filter(|_| again) {
+                thing = made;
+                next.done.iter_mut().filter(|it| it.0 == call).for_each(|it| it.1 = made);
+            }
             if next.log.is_empty() && self.may_be_lost(call, next.era) {
                 next.base.clone_from(&next.at);
             }
             if !next.log.is_empty() || self.may_be_lost(call, next.era) {
-                next.log.push(logged.clone());
+                next.log.push(Logged { call, thing });
             }
             if !self.execute(&mut next.at, &self.calls[call].act, thing) {
                 return None;

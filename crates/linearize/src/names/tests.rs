@@ -126,6 +126,15 @@ fn two_creates_of_one_name_do_not_both_succeed() {
 }
 
 #[test]
+fn a_create_that_is_done_again_before_its_removal_may_make_another_file() {
+    let seen = story().made((1, 30), "a", file(10)).sees((2, 3), "a", file(9));
+    let removed = seen.removed((4, 5), "a", false);
+    removed.clone().crash(10).misses((40, 41), "a").accepted();
+    removed.clone().crash(10).sees((40, 41), "a", file(10)).rejected();
+    removed.misses((40, 41), "a").rejected();
+}
+
+#[test]
 fn a_removed_name_stays_removed() {
     let gone = story().made((1, 2), "a", file(9)).removed((3, 4), "a", false);
     gone.clone().sees((5, 6), "a", file(9)).rejected();
