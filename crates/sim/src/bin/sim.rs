@@ -14,7 +14,7 @@ use sim::{Report, Tally};
 
 const USAGE: &str = "\
 usage: sim [--seeds N] [--first S] [--seconds T] [--seed S] [--transcript] [--ranks]
-           [--directories]
+           [--directories] [--one-rank]
 
   --seeds N      how many seeds to run (default 50)
   --first S      the first of them (default 0)
@@ -23,6 +23,7 @@ usage: sim [--seeds N] [--first S] [--seconds T] [--seed S] [--transcript] [--ra
   --transcript   print everything that happens
   --ranks        only simulations of several ranks
   --directories  directories are renamed from one rank to another, too
+  --one-rank     only simulations of one rank
 ";
 
 #[derive(Debug)]
@@ -33,6 +34,7 @@ struct Options {
     transcript: bool,
     ranks: bool,
     directories: bool,
+    one_rank: bool,
 }
 
 /// The seeds of some workloads that were run.
@@ -68,11 +70,15 @@ fn main() -> ExitCode {
     let seeds = options.first..options.first.saturating_add(options.seeds);
     let ends = |seconds: u64| move |_: &u64| start.elapsed() < Duration::from_secs(seconds);
     let mut ranks = Done::default();
-    for seed in seeds.clone().take_while(ends(options.seconds / 3)) {
+    let of_ranks = if options.one_rank { 0..0 } else { seeds.clone() };
+    for seed in of_ranks.take_while(ends(options.seconds / 3)) {
         ranks.seeds += 1;
         ranks.run("ranks: ", seed, || sim::ranks::run(seed, trace, options.directories));
     }
-    println!("{} seeds of several ranks{}, {} failures", ranks.seeds, ranks.tally, ranks.failures);
+    if !options.one_rank {
+        let Done { seeds, failures, tally } = &ranks;
+        println!("{seeds} seeds of several ranks{tally}, {failures} failures");
+    }
     let mut done = Done::default();
     if !options.ranks {
         for seed in seeds.take_while(ends(options.seconds)) {
@@ -97,6 +103,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Options> {
         transcript: false,
         ranks: false,
         directories: false,
+        one_rank: false,
     };
     while let Some(argument) = arguments.next() {
         let mut value = || number(&arguments.next()?);
@@ -104,6 +111,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Options> {
             "--transcript" => options.transcript = true,
             "--directories" => options.directories = true,
             "--ranks" => options.ranks = true,
+            "--one-rank" => options.one_rank = true,
             "--seeds" => options.seeds = value()?,
             "--first" => options.first = value()?,
             "--seconds" => options.seconds = value()?,
