@@ -31,7 +31,7 @@ pub use earlier::{Earlier, EarlierMerge, Sealed};
 pub use effect::{JobEffect, JobInput};
 pub use part::{PartEffect, PartRun};
 pub use places::Places;
-pub use run::{JobRun, is_restarted, term_of};
+pub use run::JobRun;
 pub use sync::{JournalPart, PartSync, SyncDue, SyncWhen};
 pub use takeover::LeftJournals;
 pub use work::{HeldPart, OwnerNote, SubtreeJob};

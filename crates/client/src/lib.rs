@@ -39,8 +39,7 @@ pub use job::{
     ChangeStep, Completion, CompositionRun, Earlier, EarlierMerge, HeldPart, JobEffect, JobInput,
     JobRun, JournalPart, LeftJournals, Material, MechanismEffect, MechanismInput, MechanismStage,
     MergedBy, OwnerNote, PartEffect, PartRun, PartSync, Places, Reached, References, Sealed,
-    SentJournal, SentMerge, Step, SubtreeJob, SyncDue, SyncWhen, is_restarted, sum_of_reports,
-    term_of,
+    SentJournal, SentMerge, Step, SubtreeJob, SyncDue, SyncWhen, sum_of_reports,
 };
 pub use left::{IntactJournal, LogNeed, LogState, LogStep, in_order};
 pub use reach::{Attempts, fenced, refusal, server_of, unreached};

@@ -220,7 +220,7 @@ impl Fs {
         {
             epoch = link.lock().session.epoch();
         }
-        client::term_of(epoch, rank)
+        epoch.at(rank)
     }
 
     /// The client that has decoupled a subtree with this root, or received this inode number with

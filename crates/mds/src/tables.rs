@@ -164,6 +164,11 @@ impl Tables {
         self.epoch
     }
 
+    /// The term with its rank.
+    pub(crate) fn term(&self) -> Epoch {
+        self.epoch.at(self.rank)
+    }
+
     pub(crate) fn is_idle(&self) -> bool {
         !self.in_flight && !self.dirty
     }

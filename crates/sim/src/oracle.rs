@@ -16,7 +16,7 @@ mod repeated;
 use std::collections::BTreeMap;
 
 use model::Model;
-use types::{Attr, ClientId, Errno, Ino, InoRange, Seq, Tid, Timestamp};
+use types::{Attr, ClientId, Epoch, Errno, Ino, InoRange, Seq, Tid, Timestamp};
 use wire::{Answer, Failure, Message, Reply};
 
 use crate::call::{Call, CallKind};
@@ -348,6 +348,10 @@ impl Oracle {
             Errno::Stale => !*resent && call.what != CallKind::Sync,
             Errno::Again => true,
             Errno::NoSpace | Errno::Io => self.store_fails,
+            // The server was restarted: the client merges again what it may have lost.
+            Errno::Canceled => {
+                matches!(call.what, CallKind::Merge { flags, .. } if flags.in_term != Epoch(0))
+            }
             _ => false,
         }
     }

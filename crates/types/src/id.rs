@@ -35,7 +35,8 @@ id!(
     Epoch(u64), "e"
 );
 id!(
-    /// A client, unique for the life of the cluster.
+    /// A client, unique for the life of the cluster. The upper half is the user who registered it
+    /// ([`ClientId::of_user`]).
     ClientId(u64), "client."
 );
 id!(
@@ -159,6 +160,39 @@ impl Seq {
     }
 
     const RANK_SHIFT: u32 = 48;
+}
+
+impl Epoch {
+    /// The term of the server of a rank, with its rank: terms of different ranks are different.
+    #[must_use]
+    pub fn at(self, rank: Rank) -> Self {
+        Self(self.0 | u64::from(rank.0) << TERM_BITS)
+    }
+
+    /// Whether a server was restarted between this term and another one, both with their ranks. The
+    /// state of a subtree is stored before it moves to another rank.
+    #[must_use]
+    pub fn is_restarted(self, now: Self) -> bool {
+        self != now && self.0 >> TERM_BITS == now.0 >> TERM_BITS
+    }
+}
+
+/// The bits of a term; the bits above hold its rank.
+const TERM_BITS: u32 = 48;
+
+impl ClientId {
+    /// The client with this number, as a user registers it. So no process of another user can be
+    /// taken for it, and no table is needed to know that.
+    #[must_use]
+    pub const fn of_user(uid: u32, number: u32) -> Self {
+        Self((uid as u64) << 32 | number as u64)
+    }
+
+    /// The user who registered it; 0 for a client that speaks for every user.
+    #[must_use]
+    pub const fn user(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
 }
 
 /// The origin of an event: which request of which client caused it.

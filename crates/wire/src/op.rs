@@ -9,8 +9,8 @@ mod rank;
 mod read;
 mod session;
 
-use types::Timestamp;
 use types::bytes::{Malformed, Reader};
+use types::{Epoch, Timestamp};
 
 pub use about::About;
 pub use admin::AdminOp;
@@ -59,6 +59,11 @@ pub struct MergeFlags {
     pub store: bool,
     /// In front of the journal is a list of runs that the client stored (merge by reference).
     pub by_reference: bool,
+    /// With `release`: the term of the server, with its rank ([`Epoch::at`]), in which the earlier
+    /// merges are that this one builds on. A server that was restarted since answers `ECANCELED`:
+    /// it may lack these merges, and the client repeats them before it gives the subtree back. 0 if
+    /// there are none.
+    pub in_term: Epoch,
 }
 
 /// A request to a metadata server. The kind decides which part of a server executes the request,

@@ -5,7 +5,7 @@
 //! event is in the journal that grows or in an earlier one.
 
 use policy::{Composition, Mechanism};
-use types::{Epoch, Moment, Result};
+use types::{Epoch, Errno, Moment, Result};
 use wire::{MergeFlags, MergeReport};
 
 use super::composition::seconds;
@@ -16,21 +16,8 @@ use super::{
 };
 use crate::RunThreshold;
 
-/// The bits of a term; the bits above hold its rank.
-const TERM_BITS: u32 = 48;
-
-/// Whether a server was restarted between two terms. The state of a subtree is stored before it
-/// moves to another rank.
-#[must_use]
-pub fn is_restarted(before: Epoch, now: Epoch) -> bool {
-    before != now && before.0 >> TERM_BITS == now.0 >> TERM_BITS
-}
-
-/// The term of the server of a rank.
-#[must_use]
-pub fn term_of(epoch: Epoch, rank: types::Rank) -> Epoch {
-    Epoch(epoch.0 | u64::from(rank.0) << TERM_BITS)
-}
+/// Restarts of servers in one run, before its caller hears of them.
+const RESTARTS_MAX: u32 = 16;
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -49,6 +36,8 @@ pub struct JobRun {
     term: Epoch,
     /// The second attempt, at a server that was restarted.
     again: bool,
+    /// Servers of new terms that refused to give the subtree back.
+    restarts: u32,
     /// Bytes of earlier journals that went to the store.
     stored_bytes: u64,
     start: Moment,
@@ -73,6 +62,8 @@ enum RunState {
     Merging(usize, Box<EarlierMerge>),
     EarlierMerged(usize),
     Composing(Box<CompositionRun>),
+    /// The term, after a server of a new term refused to give the subtree back.
+    Restarted,
     /// The term after the merges.
     After,
     Deleting(Vec<String>),
@@ -94,6 +85,7 @@ impl JobRun {
             object: None,
             term: Epoch(0),
             again: false,
+            restarts: 0,
             stored_bytes: 0,
             start: Moment(0),
             earlier: Completion::default(),
@@ -203,6 +195,7 @@ impl JobRun {
                 Ok(self.earlier_merged(job, now, at))
             }
             RunState::Composing(run) => self.composing(job, now, run, input.mechanism()),
+            RunState::Restarted => Ok(self.run_in(job, now, input.term()?)),
             RunState::After => Ok(self.after(job, now, input.term()?)),
             RunState::Deleting(left) => {
                 input.done()?;
@@ -278,6 +271,10 @@ impl JobRun {
         self.start = now;
         self.flags.check = job.policy.check == policy::Check::Merge;
         self.earlier = Completion::default();
+        // Once the subtree is given back, nothing can be merged again: not in a term that lacks the
+        // merges on which this one builds.
+        let builds = job.may_have_lost() || !job.earlier.is_empty();
+        self.flags.in_term = if self.flags.release && builds { self.term } else { Epoch(0) };
         if !self.composition.mechanisms().any(Mechanism::applies) {
             return self.compose(job, now);
         }
@@ -390,6 +387,12 @@ impl JobRun {
         };
         let mut done = match result {
             Ok(done) => done,
+            Err(error) if error.errno == Errno::Canceled && self.restarts < RESTARTS_MAX => {
+                // The server was restarted before it could give the subtree back.
+                self.restarts += 1;
+                self.state = RunState::Restarted;
+                return Ok(JobEffect::Term);
+            }
             Err(error) => {
                 if !self.again {
                     job.seal(run.reached());
@@ -421,17 +424,23 @@ impl JobRun {
     fn after(&mut self, job: &mut SubtreeJob, now: Moment, term: Epoch) -> JobEffect {
         if self.done.merge.is_some()
             && !self.again
-            && is_restarted(self.term, term)
+            && self.term.is_restarted(term)
             && self.may_be_undone(job)
         {
             // The connection had to be made again, to a server that has nothing of earlier merges:
             // only now is that known.
-            (self.again, self.term) = (true, term);
-            // The server may have deleted the object since.
-            job.persisted_globally = 0;
-            return self.run(job, now);
+            self.again = true;
+            return self.run_in(job, now, term);
         }
         self.keep_books(job)
+    }
+
+    /// The same run once more, in a later term of the server.
+    fn run_in(&mut self, job: &mut SubtreeJob, now: Moment, term: Epoch) -> JobEffect {
+        self.term = term;
+        // The server may have deleted the object since.
+        job.persisted_globally = 0;
+        self.run(job, now)
     }
 
     /// Whether a restarted server may lack merged events. After Nonvolatile Apply the metadata

@@ -15,7 +15,6 @@ use policy::{Mechanism, MergeTrigger, Policy};
 use types::{Epoch, Errno, Error, Ino, Result, Span, Timestamp};
 use wire::MergeFlags;
 
-use super::run::is_restarted;
 use super::{Completion, HeldPart, Material, PartRun, Reached, SubtreeJob};
 use crate::RunThreshold;
 
@@ -180,7 +179,7 @@ impl PartSync {
         self.done.absorb(Completion { events: part.events(), syncs: 1, ..done });
         // A restarted server has lost the parts before this one. The next completion merges those
         // again that Local Persist kept, if it sees the term of the lost ones.
-        let lost = job.merged_in.is_some_and(|before| is_restarted(before, term));
+        let lost = job.merged_in.is_some_and(|before| before.is_restarted(term));
         if !(lost && job.may_have_lost()) {
             job.merged_in = Some(term);
         }

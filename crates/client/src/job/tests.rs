@@ -313,8 +313,12 @@ fn a_merge_by_reference_deletes_the_object_of_the_whole_journal() {
 /// Runs a composition at a server that is restarted during the first merge. Returns the log
 /// without the notes of mechanisms.
 fn run_over_a_restart(job: &mut SubtreeJob, text: &str) -> Vec<String> {
-    let mut run = JobRun::new(&composition(text), MergeFlags::default(), None);
-    let mut place = Place::default();
+    run_at(job, text, MergeFlags::default(), Place::default())
+}
+
+/// The same at a place that answers in its way.
+fn run_at(job: &mut SubtreeJob, text: &str, flags: MergeFlags, mut place: Place) -> Vec<String> {
+    let mut run = JobRun::new(&composition(text), flags, None);
     let mut input = JobInput::Start;
     for moment in 1.. {
         let is_merge = |line: &String| line.starts_with("merge");
@@ -359,6 +363,19 @@ fn events_of_an_earlier_volatile_merge_are_repeated_after_a_nonvolatile_merge() 
     job.merged_in = Some(Epoch(1));
     let log = run_over_a_restart(&mut job, "nonvolatile_apply");
     assert_eq!(log.iter().filter(|line| line.starts_with("merge")).count(), 2);
+    assert_eq!(job.merged_in, Some(Epoch(2)));
+}
+
+#[test]
+fn a_run_begins_again_if_a_restarted_server_keeps_the_subtree() {
+    let mut job = sync::tests::job("weak-local", 2);
+    job.merged_in = Some(Epoch(1));
+    let flags = MergeFlags { release: true, ..MergeFlags::default() };
+    let answers = vec![Err(Errno::Canceled.into())];
+    let place = Place { answers, ..Place::default() };
+    let log = run_at(&mut job, "volatile_apply", flags, place);
+    // The refused one, and the one that gives the subtree back.
+    assert_eq!(log, ["merge sent", "merge sent"]);
     assert_eq!(job.merged_in, Some(Epoch(2)));
 }
 

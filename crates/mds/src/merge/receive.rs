@@ -4,16 +4,28 @@ use std::collections::VecDeque;
 
 use journal::{SegmentHeader, Writer, segment};
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
-use types::{Errno, Ino, Map, Seq, Set};
+use types::{Epoch, Errno, Ino, Map, Seq, Set};
 use wire::{Answer, Failure, JobOp, MergeFlags, MergeReport, Op};
 
 use super::{JournalId, Merge, MergeCx, MergeStage};
 use crate::admission::Incoming;
-use crate::op::{Performed, Performing};
+use crate::op::{Performed, Performing, Refused};
 use crate::tables::{Held, ReleasedBy};
 use crate::{MdsEffects, ReplyTo, Waiting};
 
 impl MergeCx<'_> {
+    /// `ECANCELED` if this server may have lost merges on which one builds that gives its subtree
+    /// back.
+    fn check_term(&self, flags: MergeFlags) -> Result<(), Refused> {
+        let now = self.tables.term();
+        if !flags.release || flags.in_term == Epoch(0) || !flags.in_term.is_restarted(now) {
+            return Ok(());
+        }
+        let text =
+            "the server was restarted, and may have lost earlier merges of this journal".into();
+        Err(Refused::Failure(Failure { errno: Errno::Canceled, text }))
+    }
+
     pub(crate) fn begin(&mut self, from: Incoming<'_>, effects: &mut MdsEffects) -> Performing {
         let Op::Job(JobOp::Merge { subtree, bytes, object, mut flags, unused }) = *from.op() else {
             return Err(Errno::Invalid.into());
@@ -22,6 +34,7 @@ impl MergeCx<'_> {
         if self.tables.is_released_by(subtree, ReleasedBy::new(client, from.tid())) {
             return Ok(self.answer_again(at));
         }
+        self.check_term(flags)?;
         if !flags.strong_log {
             // The rank of a moving subtree is checked when the journal is here.
             if !self.authority.is_moving_decoupled(self.namespace, subtree) {

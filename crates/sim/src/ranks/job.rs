@@ -145,7 +145,7 @@ impl Ranks {
         let rank = self.world.clients[JOB].router.place(self.job.dir);
         let epoch = self.world.link(JOB, rank).session.epoch();
         let (now, held) = (self.world.moment(), self.job.held.as_mut()?);
-        Some(held.pursue(&self.world.memory, now, client::term_of(epoch, rank), answer))
+        Some(held.pursue(&self.world.memory, now, epoch.at(rank), answer))
     }
 
     /// A step was answered. Says whether that was all of it.

@@ -1,7 +1,7 @@
 //! Operations on a decoupled subtree, or a branch, as a whole.
 
 use types::bytes::{Malformed, Put, Reader};
-use types::{ClientId, Ino};
+use types::{ClientId, Epoch, Ino};
 
 use super::parts::{flags, ino, merge_bits, put_ino, put_name};
 use super::{About, MergeFlags};
@@ -65,6 +65,7 @@ impl JobOp<'_> {
                 put_name(out, 21, subtree, object);
                 out.put_varint(bytes);
                 out.put_u8(merge_bits(flags));
+                out.put_varint(flags.in_term.0);
                 out.put_bytes(unused.bytes());
             }
             Self::Release { subtree, unused } => put_name(out, 22, subtree, unused.bytes()),
@@ -105,7 +106,16 @@ impl<'a> JobOp<'a> {
                 let (subtree, object) = (ino(reader)?, reader.bytes()?);
                 let bytes = reader.varint()?;
                 let [dry_run, release, check, strong_log, store, by_reference] = flags(reader, 6)?;
-                let flags = MergeFlags { dry_run, release, check, strong_log, store, by_reference };
+                let in_term = Epoch(reader.varint()?);
+                let flags = MergeFlags {
+                    dry_run,
+                    release,
+                    check,
+                    strong_log,
+                    store,
+                    by_reference,
+                    in_term,
+                };
                 Self::Merge {
                     subtree,
                     bytes,

@@ -7,7 +7,7 @@ use super::{MergeFlags, NewInode};
 use crate::codec::{boolean, option, put_option, timestamp};
 
 pub(super) fn merge_bits(flags: MergeFlags) -> u8 {
-    let MergeFlags { dry_run, release, check, strong_log, store, by_reference } = flags;
+    let MergeFlags { dry_run, release, check, strong_log, store, by_reference, in_term: _ } = flags;
     let bits = [dry_run, release, check, strong_log, store, by_reference];
     bits.into_iter().rev().fold(0, |bits, flag| bits << 1 | u8::from(flag))
 }

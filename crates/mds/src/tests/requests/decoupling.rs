@@ -71,6 +71,7 @@ const PLAIN: MergeFlags = MergeFlags {
     strong_log: false,
     store: false,
     by_reference: false,
+    in_term: types::Epoch(0),
 };
 const RELEASE: MergeFlags = MergeFlags { release: true, ..PLAIN };
 
@@ -288,6 +289,17 @@ fn a_merge_brings_the_files_of_the_journal() {
     assert_eq!((report.events, report.created, report.rejected), (2, 2, 0));
     let sub = tree.sub;
     assert_eq!(tree.names(sub), ["a", "b"]);
+}
+
+#[test]
+fn a_restarted_server_does_not_take_a_subtree_back_over_lost_merges() {
+    let (mut tree, given) = decoupled(BLOCKS);
+    let bytes = files(&tree, &given, &["a"]);
+    let before = MergeFlags { in_term: types::Epoch(given.epoch.0 + 7), ..RELEASE };
+    assert_eq!(merge(&mut tree, &bytes, before), Err(Errno::Canceled));
+    // The subtree is still the client's.
+    let now = MergeFlags { in_term: given.epoch, ..RELEASE };
+    assert_eq!(merge(&mut tree, &bytes, now).unwrap().created, 1);
 }
 
 #[test]
