@@ -16,6 +16,7 @@ mod check;
 mod interrupted;
 mod moving;
 mod receive;
+mod rights;
 mod step;
 mod validate;
 mod verify;
@@ -37,6 +38,7 @@ use crate::{Counters, MdsEffects, ReplyTo, Settings};
 use attach::Runs;
 use check::Absent;
 pub(crate) use interrupted::Unfinished;
+use rights::Rights;
 pub(crate) use step::{MergeEnd, MergeNeed, MergeThen, Merged};
 
 /// Conflicts listed in a report.
@@ -119,6 +121,8 @@ struct Merge {
     /// The same for directories that get many.
     announced: Map<Ino, (usize, usize)>,
     ranges: Vec<InoRange>,
+    /// The limits of a user other than root, where events are not judged one by one.
+    rights: Option<Rights>,
     /// Numbers that come back when the subtree is released.
     unused: Vec<GivenBack>,
     seq: Seq,

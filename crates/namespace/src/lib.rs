@@ -73,6 +73,7 @@ pub use needs::Needs;
 pub use partial::StoredCounts;
 pub use plan::{Judge, Planned, PlannedInode, Planner};
 pub use policies::ActivePolicy;
+pub use questions::Permissions;
 pub use read::{ListedEntry, Walked};
 pub use store::StoreExchange;
 pub use trial::TrialNamespace;

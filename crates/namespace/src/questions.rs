@@ -8,6 +8,17 @@ use types::{Attr, Cred, Ino, Path, Seq, Set};
 
 use crate::{ActivePolicy, Hit, Hits, ListedEntry, NamedElsewhere, Namespace, Refusal, Walked};
 
+/// Who may do what with an inode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Permissions {
+    /// File type and permissions.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+}
+
 impl Namespace {
     /// Whether an inode is in memory.
     #[inline]
@@ -57,6 +68,14 @@ impl Namespace {
     #[must_use]
     pub fn is_split(&self, dir: Ino) -> bool {
         self.tree.dirs.is_split(dir)
+    }
+
+    /// The owner and the permissions of an inode, if it is in memory.
+    #[inline]
+    #[must_use]
+    pub fn permissions_of(&self, ino: Ino) -> Option<Permissions> {
+        let inode = self.tree.inodes.get(ino)?;
+        Some(Permissions { mode: inode.mode, uid: inode.uid, gid: inode.gid })
     }
 
     /// The attributes of an inode.

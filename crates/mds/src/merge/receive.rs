@@ -46,10 +46,12 @@ impl MergeCx<'_> {
         if bytes > self.settings.merge_bytes_max {
             return Err(Errno::TooBig.into());
         }
-        if flags.by_reference && (bytes == 0 || !self.takes_runs(subtree, flags)) {
+        let takes_runs = bytes > 0 && self.takes_runs(subtree, flags);
+        flags.check = !flags.strong_log && (flags.check || self.must_check(subtree));
+        // Without a check nobody would have looked at the owners in the runs of a user.
+        if flags.by_reference && !(takes_runs && (flags.check || cred.is_root())) {
             return Err(Errno::NotSupported.into());
         }
-        flags.check = !flags.strong_log && (flags.check || self.must_check(subtree));
         self.merges.next_id += 1;
         let id = self.merges.next_id;
         let ranges = self.tables.decoupled.get(&subtree).map(|known| known.ranges.clone());
@@ -84,6 +86,7 @@ impl MergeCx<'_> {
             run: (0, 0),
             announced: Map::default(),
             ranges: ranges.unwrap_or_default(),
+            rights: None,
             unused: self.tables.unused(subtree, client, unused.ranges()),
             seq: Seq(0),
             started: self.clock.now,

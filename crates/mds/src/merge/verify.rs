@@ -6,6 +6,8 @@
 //! client may have moved or removed it since, and the rest of the journal must not be lost for
 //! that.
 //!
+//! A user other than root also needs the right to what gives power elsewhere (`rights`).
+//!
 //! Every check takes constant time, independent of the size of the namespace.
 
 use journal::{Create, Event, JournalError};
@@ -14,6 +16,7 @@ use policy::Mechanism;
 use types::{Cred, Errno, INLINE_BYTES_MAX, Ino, check_name};
 use wire::Failure;
 
+use super::rights::Rights;
 use super::{Merge, MergeCx};
 
 /// Longest description of a refused event; the rest is cut off.
@@ -28,7 +31,7 @@ pub(super) enum Verified {
 }
 
 /// Why an event is not accepted, for now or for good.
-enum VerifyError {
+pub(super) enum VerifyError {
     Refused(Errno),
     /// Its inode is not in the subtree.
     Gone,
@@ -38,6 +41,14 @@ enum VerifyError {
 impl From<Errno> for VerifyError {
     fn from(errno: Errno) -> Self {
         Self::Refused(errno)
+    }
+}
+
+impl Merge {
+    /// Whether an inode is of a number that the journal's client may give, or was made by it.
+    fn has_made(&self, ino: Ino) -> bool {
+        let own = self.ranges.iter().any(|range| range.contains(ino));
+        (own && !self.absent.contains_key(&ino)) || self.new_dirs.contains(&ino)
     }
 }
 
@@ -86,6 +97,10 @@ impl MergeCx<'_> {
             Failure { errno: error.errno, text: error.to_string() }
         };
         let mut budget = self.settings.merge_events;
+        if !merge.flags.check {
+            // Otherwise every event is judged when its turn comes.
+            merge.rights = Rights::of(&merge.cred, self.namespace.permissions_of(root));
+        }
         let done = self.merges.done_of(merge);
         while merge.offset < bytes.len() {
             if budget == 0 {
@@ -147,6 +162,9 @@ impl MergeCx<'_> {
         if !own {
             return Err(Errno::NotPermitted.into());
         }
+        if let Some(rights) = &merge.rights {
+            rights.check_create(create)?;
+        }
         check_inline(create.data)?;
         merge.note_created(create);
         merge.run = (merge.run.0 + 1, merge.run.1 + create.name.len());
@@ -162,6 +180,9 @@ impl MergeCx<'_> {
         if let Some((parent, name)) = event.dentry() {
             check_name(name)?;
             self.verify_dir(merge, parent)?;
+        }
+        if let Some(rights) = &merge.rights {
+            rights.check(self.namespace, event, |ino| merge.has_made(ino))?;
         }
         match *event {
             Event::Rename { new_parent, new_name, ref moved, ref exchanged, .. } => {
@@ -219,9 +240,7 @@ impl MergeCx<'_> {
     }
 
     fn verify_inode(&self, merge: &Merge, ino: Ino) -> Result<(), VerifyError> {
-        let own = merge.ranges.iter().any(|range| range.contains(ino));
-        let free = (own && !merge.absent.contains_key(&ino)) || merge.new_dirs.contains(&ino);
-        if free { Ok(()) } else { self.verify_place(merge, ino) }
+        if merge.has_made(ino) { Ok(()) } else { self.verify_place(merge, ino) }
     }
 
     /// An inode that is not in memory will be fetched with its directory. That directory is looked
