@@ -11,6 +11,7 @@
     reason = "I/O edge: the command line talks to people, processes and files"
 )]
 
+mod access;
 mod command;
 mod copy;
 mod fstab;

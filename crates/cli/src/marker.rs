@@ -1,5 +1,5 @@
-//! The marker `cudele-cluster` of a cluster's directory: the id of the cluster and the address of
-//! its store.
+//! The marker `cudele-cluster` of a cluster's directory: the id of the cluster, the address of its
+//! store, and the group of the users who may connect.
 //!
 //! Invariant: the marker is written durably and by rename. An empty, damaged or missing marker is
 //! rebuilt from the store beside it, whose map has the id.
@@ -18,6 +18,8 @@ use crate::command::up::{MARKER, field};
 pub(crate) struct Marker {
     pub(crate) cluster: String,
     pub(crate) store: String,
+    /// The group whose members may connect, besides the owner of the cluster and root.
+    pub(crate) group: Option<u32>,
 }
 
 /// The marker while it is being written.
@@ -43,7 +45,10 @@ pub(crate) fn read(dir: &Path) -> Result<Option<Marker>> {
     let known = (field(&text, "cluster").filter(is_id), field(&text, "store"));
     // The last line is whole only with its end.
     match known {
-        (Some(cluster), Some(store)) if text.ends_with('\n') => Ok(Some(Marker { cluster, store })),
+        (Some(cluster), Some(store)) if text.ends_with('\n') => {
+            let group = field(&text, "group").and_then(|group| group.parse().ok());
+            Ok(Some(Marker { cluster, store, group }))
+        }
         _ => {
             let what = if text.is_empty() { "is empty" } else { "is damaged" };
             Err(Error::new(
@@ -58,8 +63,11 @@ pub(crate) fn read(dir: &Path) -> Result<Option<Marker>> {
 
 /// Writes the marker, durably with its directory.
 pub(crate) fn write(dir: &Path, marker: &Marker) -> Result<()> {
-    let Marker { cluster, store } = marker;
-    let text = format!("cluster={cluster}\nstore={store}\n");
+    let Marker { cluster, store, group } = marker;
+    let mut text = format!("cluster={cluster}\nstore={store}\n");
+    if let Some(group) = group {
+        text.push_str(&format!("group={group}\n"));
+    }
     cudele::write_durably(&dir.join(MARKER), text.as_bytes())?;
     // The directory itself may be new.
     let parent = dir.parent().unwrap_or(dir);
@@ -92,7 +100,7 @@ pub(crate) fn mend(dir: &Path, store: Option<&str>) -> Result<Marker> {
         Some(cluster) => cluster,
         None => new_id()?,
     };
-    let marker = Marker { cluster, store };
+    let marker = Marker { cluster, store, group: None };
     write(dir, &marker)?;
     Ok(marker)
 }
@@ -137,7 +145,8 @@ mod tests {
     #[test]
     fn every_cut_of_a_marker_is_noticed() {
         let dir = tempfile::tempdir().unwrap();
-        let marker = Marker { cluster: new_id().unwrap(), store: "dir:/x/store".into() };
+        let marker =
+            Marker { cluster: new_id().unwrap(), store: "dir:/x/store".into(), group: None };
         assert_eq!(read(dir.path()).unwrap(), None);
         write(dir.path(), &marker).unwrap();
         assert_eq!(read(dir.path()).unwrap(), Some(marker));

@@ -3,17 +3,31 @@
 //! Another user may have put a symbolic link, a pipe or a file of their own in the place of such a
 //! file.
 //!
+//! New files and directories are for this user only, whatever the umask is.
+//!
 //! Invariant: this module writes and truncates only regular files of this user that have one name.
 //! It follows no symbolic link in the last part of a path, nor below a [`Folder`].
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 use types::{Errno, Error, Result};
+
+/// The permissions of a new file, and of a new directory.
+const PRIVATE_FILE: u32 = 0o600;
+const PRIVATE_DIR: u32 = 0o700;
+
+/// Makes a directory, and those above it that are missing.
+///
+/// # Errors
+/// Those of `mkdir`.
+pub fn make_dirs(path: &Path) -> io::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(PRIVATE_DIR).create(path)
+}
 
 /// Creates a file, or opens and truncates an existing one, for reading and writing.
 ///
@@ -44,7 +58,7 @@ pub fn open_existing(path: &Path) -> io::Result<File> {
 fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     // A pipe must not hold this up; for a file the second flag means nothing.
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let file = options.custom_flags(flags.bits().cast_signed()).open(path)?;
+    let file = options.mode(PRIVATE_FILE).custom_flags(flags.bits().cast_signed()).open(path)?;
     check(&file, None)?;
     Ok(file)
 }
@@ -88,7 +102,7 @@ impl Folder {
         let made = || -> rustix::io::Result<_> {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let above = rustix::fs::open(above, flags, Mode::empty())?;
-            match rustix::fs::mkdirat(&above, name, Mode::from_raw_mode(0o755)) {
+            match rustix::fs::mkdirat(&above, name, Mode::from_raw_mode(PRIVATE_DIR)) {
                 Ok(()) | Err(rustix::io::Errno::EXIST) => {}
                 Err(errno) => return Err(errno),
             }
@@ -116,7 +130,7 @@ impl Folder {
     pub fn append(&self, name: &str) -> Result<File> {
         let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE;
         let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let mode = Mode::from_raw_mode(0o666);
+        let mode = Mode::from_raw_mode(PRIVATE_FILE);
         let open = || -> io::Result<File> {
             let file = rustix::fs::openat(self.dir.as_fd(), name, flags | OFlags::CLOEXEC, mode)?;
             let file = File::from(file);

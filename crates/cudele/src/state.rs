@@ -184,7 +184,7 @@ pub(crate) fn sync_parent(path: &Path) -> Result<()> {
 pub fn write_durably(path: &Path, bytes: &[u8]) -> Result<()> {
     let write = || -> std::io::Result<()> {
         if let Some(parent) = path.parent() {
-            fs::create_dir_all(parent)?;
+            crate::own_file::make_dirs(parent)?;
         }
         let mut name = path.as_os_str().to_owned();
         name.push(".new");

@@ -107,7 +107,11 @@ impl Pair {
             said: client::SessionEffects::default(),
         };
         pair.mds.handle(pair.clock, MdsInput::Start, &mut pair.effects);
-        pair.mds.handle(pair.clock, MdsInput::Opened(CONN), &mut pair.effects);
+        pair.mds.handle(
+            pair.clock,
+            MdsInput::Opened(CONN, types::Peer::Trusted),
+            &mut pair.effects,
+        );
         for _ in 0..1_000 {
             pair.exchange();
         }

@@ -36,6 +36,8 @@ pub struct MdsOptions {
     pub rank: Rank,
     /// Where it listens.
     pub address: Address,
+    /// The group whose members may connect, besides the owner of the process and root.
+    pub group: Option<u32>,
     /// Where the monitor is.
     pub monitor: Address,
     /// The object store.
@@ -88,8 +90,17 @@ pub fn run_mds(options: MdsOptions) -> Result<()> {
 }
 
 fn serve(options: MdsOptions, lock: Box<dyn LockGuard>) -> Result<()> {
-    let MdsOptions { rank, address, monitor, mut store, mut settings, warm_bytes, terminate, log } =
-        options;
+    let MdsOptions {
+        rank,
+        address,
+        group,
+        monitor,
+        mut store,
+        mut settings,
+        warm_bytes,
+        terminate,
+        log,
+    } = options;
     if settings.read_only {
         store = missing::without_damaged_tables(store, rank)?;
         // No subtree moves: the writes of one server are invisible to the other servers.
@@ -99,7 +110,7 @@ fn serve(options: MdsOptions, lock: Box<dyn LockGuard>) -> Result<()> {
     }
     settings.address = address.to_string();
     settings.pid = std::process::id();
-    let reactor = Reactor::listen(&address)?.with_refusal(refusal);
+    let reactor = Reactor::listen(&address)?.shared_with(group)?.with_refusal(refusal);
     let workers = Workers::start(&store, &reactor.waker())?;
     let thinker = BalancerThread::new(reactor.waker());
     let keeper = Keeper::start(&store, settings.reserve_bytes, reactor.waker())?;
@@ -170,7 +181,9 @@ impl Daemon {
             let clock = *clock.get_or_insert_with(|| clocks.read());
             idle = false;
             match happened {
-                ConnectionEvent::Opened(conn) => mds.handle(clock, MdsInput::Opened(conn), effects),
+                ConnectionEvent::Opened(conn, peer) => {
+                    mds.handle(clock, MdsInput::Opened(conn, peer), effects);
+                }
                 ConnectionEvent::Payload(conn, payload) => match Message::decode(payload) {
                     Ok(message) if Some(conn) == monitor => {
                         mds.handle(clock, MdsInput::FromMonitor(message), effects);
@@ -201,15 +214,7 @@ impl Daemon {
             self.handle(clock, MdsInput::Terminate);
         }
         if clock.now.since(self.last_tick) >= Span::from_millis(2) {
-            self.last_tick = clock.now;
-            if let Some(vitals) = self.meter.measure(clock) {
-                self.handle(clock, MdsInput::ResourceUse(vitals));
-            }
-            if let Some(room) = self.keeper.changed() {
-                self.handle(clock, MdsInput::Room(room));
-            }
-            self.handle(clock, MdsInput::Tick);
-            self.find_monitor(clock);
+            self.tick(clock);
         }
         if self.mds.is_stopping() {
             self.workers.hurry();
@@ -222,6 +227,18 @@ impl Daemon {
         }
         self.execute();
         Ok(())
+    }
+
+    fn tick(&mut self, clock: Clock) {
+        self.last_tick = clock.now;
+        if let Some(vitals) = self.meter.measure(clock) {
+            self.handle(clock, MdsInput::ResourceUse(vitals));
+        }
+        if let Some(room) = self.keeper.changed() {
+            self.handle(clock, MdsInput::Room(room));
+        }
+        self.handle(clock, MdsInput::Tick);
+        self.find_monitor(clock);
     }
 
     fn closed(&mut self, clock: Clock, conn: ConnId) {

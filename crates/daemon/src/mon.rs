@@ -22,6 +22,8 @@ const TICK: Duration = Duration::from_millis(50);
 pub struct MonOptions {
     /// Where it listens.
     pub address: Address,
+    /// The group whose members may connect, besides the owner of the process and root.
+    pub group: Option<u32>,
     /// The object store.
     pub store: Arc<dyn Store>,
     /// Tuning, and the fixed entries of the map.
@@ -63,13 +65,13 @@ pub fn run_mon(options: MonOptions) -> Result<()> {
 }
 
 fn serve(options: MonOptions, lock: Box<dyn LockGuard>) -> Result<()> {
-    let MonOptions { address, mut store, settings, read_only, terminate, log } = options;
+    let MonOptions { address, group, mut store, settings, read_only, terminate, log } = options;
     if read_only {
         store = missing::without_damaged_map(store)?;
     } else {
         missing::check_map(&*store)?;
     }
-    let reactor = Reactor::listen(&address)?.with_refusal(refusal);
+    let reactor = Reactor::listen(&address)?.shared_with(group)?.with_refusal(refusal);
     let workers = Workers::start(&store, &reactor.waker())?;
     let mut daemon = Daemon {
         mon: Mon::new(settings),
@@ -114,8 +116,8 @@ impl Daemon {
         self.reactor.poll(TICK, |happened| {
             let clock = clocks.read();
             match happened {
-                ConnectionEvent::Opened(conn) => {
-                    mon.handle(clock, MonInput::Opened { conn }, effects)
+                ConnectionEvent::Opened(conn, peer) => {
+                    mon.handle(clock, MonInput::Opened { conn, peer }, effects)
                 }
                 ConnectionEvent::Payload(conn, payload) => match Message::decode(payload) {
                     Ok(message) => mon.handle(clock, MonInput::Message { conn, message }, effects),

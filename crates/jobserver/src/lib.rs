@@ -151,6 +151,7 @@ impl PrivateServer {
         self.daemons.push(Daemon::start("branch-mon", move |terminate| {
             daemon::run_mon(MonOptions {
                 address,
+                group: None,
                 store,
                 settings,
                 read_only: false,
@@ -170,6 +171,7 @@ impl PrivateServer {
             daemon::run_mds(MdsOptions {
                 rank: RANK,
                 address,
+                group: None,
                 monitor,
                 store,
                 settings,

@@ -12,6 +12,7 @@ mod asynchronous;
 mod blocked;
 mod duplicate;
 mod frozen;
+mod identity;
 mod merge_request;
 mod misplaced;
 mod phase;
@@ -23,6 +24,7 @@ mod session;
 mod store_first;
 mod trashed;
 mod turn;
+mod unreachable;
 
 pub(crate) use blocked::is_blocked;
 
@@ -87,8 +89,9 @@ pub(crate) enum Verdict {
 /// the function `check` of the module of its name, and can be inlined.
 macro_rules! steps {
     ($($step:ident),+ $(,)?) => {
-        /// All questions about a request of a known client, in their order. Before them, `phase`
-        /// asks whether the server accepts requests, and `session` which client sent this one.
+        /// All questions about a request of a known client, in their order. Before them,
+        /// `identity` asks whether its sender may speak for this user, `phase` whether the server
+        /// accepts requests, and `session` which client sent this one.
         #[derive(Clone, Copy, Debug)]
         #[allow(non_camel_case_types, reason = "the steps have the names of their modules")]
         enum Step {
@@ -137,6 +140,8 @@ steps![
     astray,
     // Was the tree removed in which its inode is?
     trashed,
+    // Does a path lead this user to its inode?
+    unreachable,
     // May a job on a branch do that?
     private,
     // Does the server accept changes at all?
@@ -170,6 +175,9 @@ impl Mds {
         effects: &mut MdsEffects,
     ) {
         self.counters.requests += 1;
+        if identity::refuses(&self.identities, conn, request, effects) {
+            return;
+        }
         if phase::takes(self, conn, request, effects) {
             return;
         }

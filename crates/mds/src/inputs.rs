@@ -23,7 +23,9 @@ impl Mds {
     /// A client, or another rank, sent a message.
     pub(crate) fn message(&mut self, conn: ConnId, message: Message<'_>, effects: &mut MdsEffects) {
         match message {
-            Message::Hello(hello) => self.hello(conn, hello, effects),
+            Message::Hello(hello) if self.identities.may_be(conn, hello.client) => {
+                self.hello(conn, hello, effects);
+            }
             Message::Request(request) => self.request(conn, &request, effects),
             // Operations that the client has answered itself.
             Message::Batch(batch) => {
@@ -42,8 +44,13 @@ impl Mds {
                     MergeCx::of(self).take_chunk(ReplyTo { conn, tid }, bytes, effects);
                 }
             }
-            Message::Peer(peer) => self.peer_message(conn, *peer, effects),
-            Message::Welcome(_)
+            Message::Peer(peer) if !self.identities.is_user(conn) => {
+                self.peer_message(conn, *peer, effects);
+            }
+            // A process of one user says that it is another user's client, or a rank.
+            Message::Hello(_)
+            | Message::Peer(_)
+            | Message::Welcome(_)
             | Message::Reply(_)
             | Message::MonRequest { .. }
             | Message::MonReply { .. }

@@ -66,8 +66,8 @@ mod validate;
 
 use metastore::request::{StoreFailure, StoreResult, Token};
 use namespace::Namespace;
-use types::{Clock, ConnId, Ino, Moment, Rank};
-use wire::{ClusterMap, MdsState, Message};
+use types::{Clock, ConnId, Ino, Moment, Peer, Rank};
+use wire::{ClusterMap, Identities, MdsState, Message};
 
 pub use balance::ResourceUse;
 pub use counters::Counters;
@@ -112,8 +112,8 @@ use trash::Trash;
 pub enum MdsInput<'a> {
     /// It starts: recovery begins.
     Start,
-    /// Somebody connected.
-    Opened(ConnId),
+    /// This peer connected.
+    Opened(ConnId, Peer),
     /// A message arrived.
     Message(ConnId, Message<'a>),
     /// A connection is gone.
@@ -172,6 +172,7 @@ pub struct Mds {
     log: Log,
     health: Health,
     tables: Tables,
+    identities: Identities,
     sessions: Sessions,
     opens: Opens,
     caps: Caps,
@@ -221,6 +222,7 @@ impl Mds {
             log: Log::new(),
             health: Health::default(),
             tables: Tables::new(rank),
+            identities: Identities::default(),
             sessions: Sessions::default(),
             opens: Opens::default(),
             caps: Caps::default(),
@@ -264,9 +266,13 @@ impl Mds {
         effects.safe = self.log.safe();
         match input {
             MdsInput::Start => self.recover(RecoveryInput::Start, effects),
-            MdsInput::Opened(_) => {}
+            MdsInput::Opened(conn, peer) => self.identities.opened(conn, peer),
             MdsInput::Message(conn, message) => self.message(conn, message, effects),
-            MdsInput::Closed(conn) => self.closed(conn, effects),
+            MdsInput::Closed(conn) => {
+                // Not before: frames may still come from a connection that this server closes.
+                self.identities.closed(conn);
+                self.closed(conn, effects);
+            }
             MdsInput::FromMonitor(message) => self.monitor_message(message, effects),
             MdsInput::Stored(token, result) => self.stored(token, result, effects),
             MdsInput::ResourceUse(vitals) => self.balance.note_vitals(vitals),

@@ -31,6 +31,11 @@ impl RecentInodes {
         debug_assert!(self.0.len() <= SHOWN_MAX, "the number of noted inodes is bounded");
     }
 
+    /// Whether the client asked for an inode not long ago.
+    pub(crate) fn has(&self, ino: Ino) -> bool {
+        self.0.contains(&ino)
+    }
+
     /// Checks that the inodes are few, and each of them is noted once.
     ///
     /// # Panics

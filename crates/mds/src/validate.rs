@@ -85,6 +85,7 @@ pub(crate) fn check(mds: &Mds) {
     mds.purges.validate();
     mds.merges.validate();
     mds.damage.validate();
+    mds.identities.validate();
     mds.trash.validate();
     mds.snapshots.validate();
     mds.recovery.validate();

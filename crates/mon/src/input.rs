@@ -3,7 +3,7 @@
 //! Invariant: everything that can influence a monitor is in here or in the clock beside it.
 
 use metastore::request::{StoreFailure, StoreResult, Token};
-use types::{ConnId, Span};
+use types::{ConnId, Peer, Span};
 use wire::Message;
 
 /// The settings of a new monitor.
@@ -27,6 +27,8 @@ pub enum MonInput<'a> {
     Opened {
         /// As what.
         conn: ConnId,
+        /// By which process.
+        peer: Peer,
     },
     /// A message arrived.
     Message {

@@ -28,7 +28,7 @@ mod stop;
 
 use metastore::request::{MAP_NAME, StoreFailure, StoreResult, Token};
 use types::{ClientId, Clock, ConnId, Errno, Error};
-use wire::{ClusterMap, Cred, Failure, Message, MonAnswer, MonOp};
+use wire::{ClusterMap, Cred, Failure, Identities, Message, MonAnswer, MonOp};
 
 pub use effects::MonEffects;
 pub use format::{decode as read_map, encode as map_bytes};
@@ -79,6 +79,7 @@ pub struct Mon {
     ledger: Ledger,
     /// The next id to give out; below the map's `next_client`, which is the end of the block.
     next_client: ClientId,
+    identities: Identities,
     servers: Servers,
     forwards: Forwards,
     balancing: Balancing,
@@ -95,6 +96,7 @@ impl Mon {
             phase: Phase::Loading,
             ledger: Ledger::default(),
             next_client: ClientId(0),
+            identities: Identities::default(),
             servers: Servers::default(),
             forwards: Forwards::default(),
             balancing: Balancing::default(),
@@ -131,9 +133,13 @@ impl Mon {
     fn take_in(&mut self, clock: Clock, input: MonInput<'_>, effects: &mut MonEffects) {
         match input {
             MonInput::Start => self.ledger.load(effects),
-            MonInput::Opened { conn: _ } => {}
+            MonInput::Opened { conn, peer } => self.identities.opened(conn, peer),
             MonInput::Message { conn, message } => self.message(clock, conn, message, effects),
-            MonInput::Closed { conn } => self.closed(conn, effects),
+            MonInput::Closed { conn } => {
+                // Not before: messages may still come from a connection that this monitor closes.
+                self.identities.closed(conn);
+                self.closed(conn, effects);
+            }
             MonInput::Stored { token, result } => self.stored(clock, token, result, effects),
             MonInput::Tick => {
                 self.ledger.tick(clock.now, effects);
@@ -157,6 +163,15 @@ impl Mon {
                 if let Err(failure) = self.request(clock, call, effects) {
                     effects.reply(asker, Err(failure));
                 }
+            }
+            // A process of one user says that it is a metadata server.
+            Message::Beacon(_)
+            | Message::Reply(_)
+            | Message::Heartbeat(_)
+            | Message::Balanced(_)
+                if self.identities.is_user(conn) =>
+            {
+                self.close(conn, effects);
             }
             Message::Beacon(beacon) => self.beacon(clock, conn, beacon, effects),
             Message::Reply(reply) => self.forward_done(conn, reply, effects),
@@ -186,6 +201,7 @@ impl Mon {
         effects: &mut MonEffects,
     ) -> Result<(), Failure> {
         let asker = call.asker;
+        self.check_identity(&call)?;
         match &self.phase {
             Phase::Loading => return Err(again("the monitor is still reading its map")),
             Phase::Refusing(failure) => return Err(failure.clone()),
@@ -229,6 +245,30 @@ impl Mon {
         Ok(())
     }
 
+    /// Refuses a request that its peer may not send: in the name of another user, for the client of
+    /// another user, or about the whole cluster.
+    fn check_identity(&self, call: &Call<'_>) -> Result<(), Failure> {
+        let conn = call.asker.conn;
+        self.identities.check(conn, &call.cred)?;
+        match call.op {
+            MonOp::Stop
+            | MonOp::Fail { .. }
+            | MonOp::Remove { .. }
+            | MonOp::SetBalancer { .. }
+            | MonOp::RevertBalancer => self.identities.check_owner(conn),
+            MonOp::Decouple { client, .. } | MonOp::SetPolicy { client, .. }
+                if client != ClientId(0) && !self.identities.may_be(conn, client) =>
+            {
+                Err(failure(Errno::NotPermitted, format!("{client} belongs to another user")))
+            }
+            MonOp::Decouple { .. }
+            | MonOp::SetPolicy { .. }
+            | MonOp::Status
+            | MonOp::Register
+            | MonOp::BalancerLog { .. } => Ok(()),
+        }
+    }
+
     /// Refuses a request that may have to wait when the cluster is stopping or too many wait
     /// already.
     fn check_waiting(&self) -> Result<(), Failure> {
@@ -239,8 +279,8 @@ impl Mon {
         Ok(())
     }
 
-    /// Gives out a client id. It is never given out again, not even after a restart: the block it
-    /// is from is stored first.
+    /// Gives out a client id, which names the user of the process that asks. It is never given out
+    /// again, not even after a restart: the block it is from is stored first.
     fn register(&mut self, asker: Asker, effects: &mut MonEffects) -> Result<(), Failure> {
         self.check_not_stopping()?;
         let end = self.ledger.map().next_client.0;
@@ -251,8 +291,12 @@ impl Mon {
             self.ledger.change().next_client = ClientId(end);
         }
         let client = self.next_client;
+        let Ok(number) = u32::try_from(client.0) else {
+            return Err(failure(Errno::NoSpace, "every client id was given out"));
+        };
         self.next_client.0 += 1;
-        let answer = MonAnswer::Client(client);
+        let user = self.identities.uid(asker.conn);
+        let answer = MonAnswer::Client(ClientId::of_user(user, number));
         if client < self.ledger.stored().next_client {
             effects.reply(asker, Ok(answer));
         } else {

@@ -1,9 +1,10 @@
 //! Where a daemon listens: `unix:PATH` or `tcp:HOST:PORT`.
 
+use std::fs::Permissions;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -106,6 +107,8 @@ impl Address {
                 Self::Unix(path) => {
                     remove_stale(path)?;
                     let listener = UnixListener::bind(path)?;
+                    // For its owner only, whatever the umask is.
+                    std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
                     Listener::Unix(listener, Socket { path: path.clone(), id: id_of(path)? })
                 }
                 Self::Tcp(host) => Listener::Tcp(TcpListener::bind(host)?),
@@ -187,6 +190,15 @@ impl Listener {
                 _ => Accepted::Failed,
             },
         }
+    }
+}
+
+impl Listener {
+    /// Lets the members of a group connect. A listener on TCP has no group.
+    pub(crate) fn share_with(&self, group: u32) -> io::Result<()> {
+        let Self::Unix(_, Socket { path, .. }) = self else { return Ok(()) };
+        std::os::unix::fs::lchown(path, None, Some(group))?;
+        std::fs::set_permissions(path, Permissions::from_mode(0o660))
     }
 }
 

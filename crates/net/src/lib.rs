@@ -12,6 +12,7 @@ mod conn;
 mod connection;
 pub mod descriptors;
 mod limits;
+mod peer;
 mod reactor;
 
 pub use address::{Address, Stream};

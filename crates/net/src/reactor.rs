@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
-use types::{ConnId, Errno, Error};
+use types::{ConnId, Errno, Error, Peer};
 
 use crate::address::{Accepted, Address, Listener, Stream};
 use crate::conn::Conn;
@@ -40,8 +40,8 @@ const WAKER: u64 = u64::MAX - 1;
 /// An event on a connection.
 #[derive(Debug)]
 pub enum ConnectionEvent<'a> {
-    /// Somebody connected.
-    Opened(ConnId),
+    /// This peer connected.
+    Opened(ConnId, Peer),
     /// A frame arrived intact; this is its payload.
     Payload(ConnId, &'a [u8]),
     /// The connection is gone, for this reason.
@@ -123,6 +123,21 @@ impl Reactor {
             paused: None,
             refusal: Vec::new(),
         })
+    }
+
+    /// Lets the members of a group connect to a Unix socket; without one, its owner alone.
+    ///
+    /// # Errors
+    /// `EPERM` if the user of this process may not give the socket to the group.
+    pub fn shared_with(self, group: Option<u32>) -> Result<Self, Error> {
+        if let Some(group) = group {
+            self.listener.share_with(group).map_err(|cause| {
+                let subject = format!("a socket for group {group}");
+                Error::new(Errno::NotPermitted, subject, cause.to_string())
+                    .remedy("name a group of yours")
+            })?;
+        }
+        Ok(self)
     }
 
     /// Other limits for all connections.
@@ -207,11 +222,13 @@ impl Reactor {
         for _ in 0..ACCEPTED_PER_TURN {
             match self.listener.accept() {
                 Accepted::Stream(stream) if self.has_place(on) => {
+                    // A peer of which nothing is known gets no connection.
+                    let Ok(peer) = crate::peer::of(&stream) else { continue };
                     let Ok(id) = self.adopt(stream) else { continue };
                     if let Some(conn) = self.conns.get_mut(&id.0) {
                         conn.stranger = Some(Instant::now());
                     }
-                    on(ConnectionEvent::Opened(id));
+                    on(ConnectionEvent::Opened(id, peer));
                 }
                 Accepted::Stream(stream) => {
                     // As far as it takes it at once: it is refused either way.

@@ -22,6 +22,7 @@
 )]
 
 mod capacity;
+mod closed;
 pub mod conformance;
 mod counting;
 mod dir;
@@ -40,6 +41,7 @@ mod tuned;
 mod url;
 
 pub use capacity::{Capacity, Reserved};
+pub use closed::Closed;
 pub use counting::{Counting, OPERATIONS, OpTally, Operation, StoreCounters, StoreCounts};
 pub use dir::DirStore;
 pub use faulty::{Action, FaultRules, Faulty, OperationHook, Rule};

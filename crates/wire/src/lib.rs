@@ -11,6 +11,7 @@ mod answer;
 mod batch;
 mod codec;
 pub mod frame;
+mod identities;
 mod map;
 mod message;
 mod mon;
@@ -26,6 +27,7 @@ pub use answer::{
 };
 pub use batch::{Batch, BatchWriter, Requests};
 pub use frame::{Frame, FrameError};
+pub use identities::Identities;
 pub use map::{
     BalancerEntry, ClusterMap, DecoupledSubtree, MdsEntry, MdsState, PolicyEntry, Warning,
 };

@@ -59,6 +59,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
 
 fn serve(context: &Context, args: &Args, rank: Rank) -> Result<()> {
     let (dir, marker) = marker(context)?;
+    let _private = crate::access::keep_private();
     let address = match &args.listen {
         Some(address) => address.parse()?,
         None => Address::Unix(dir.join(format!("mds.{}.sock", rank.0))),
@@ -85,6 +86,7 @@ fn serve(context: &Context, args: &Args, rank: Rank) -> Result<()> {
     daemon::run_mds(MdsOptions {
         rank,
         address,
+        group: marker.group,
         monitor,
         store: objstore::open_existing(&marker.store)?,
         settings,

@@ -22,13 +22,15 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
-    let (dir, Marker { cluster, store }) = marker(context)?;
+    let (dir, Marker { cluster, store, group }) = marker(context)?;
+    let _private = crate::access::keep_private();
     let address = match &args.listen {
         Some(address) => address.parse()?,
         None => Locator::monitor_of(&dir),
     };
     daemon::run_mon(MonOptions {
         address,
+        group,
         settings: mon::MonSettings {
             cluster,
             store: store.clone(),

@@ -20,6 +20,7 @@ use terminal::logfile;
 use types::{Epoch, Rank};
 use wire::{Hello, Message};
 
+use crate::access;
 use crate::marker::{self, Marker};
 
 /// Start a monitor, metadata servers and the embedded object store, each daemon in a process of its
@@ -37,6 +38,10 @@ pub(crate) struct Args {
     /// Number of metadata servers that wait to take over from one that dies
     #[arg(long, default_value_t = 0, value_name = "N")]
     standby: u16,
+    /// Let the members of this group connect, besides the owner of the cluster and root. Each of
+    /// them can do what the permissions of files and directories allow
+    #[arg(long, value_name = "GROUP")]
+    group: Option<String>,
     /// Metadata server settings for experiments, such as `segments_max=30`
     #[arg(long = "set", value_name = "NAME=VALUE")]
     settings: Vec<String>,
@@ -57,9 +62,10 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     let start = Instant::now();
     let dir = directory(context)?;
     wishes::check(context, &dir, args)?;
+    let group = args.group.as_deref().map(access::group_of).transpose()?;
     let mds = args.mds.unwrap_or(1);
     let Up { map, mut started, .. } =
-        start_ranks(&dir, args.store.as_deref(), (&args.settings, args.read_only), mds)?;
+        start_ranks(&dir, args.store.as_deref(), group, (&args.settings, args.read_only), mds)?;
     for number in 0..args.standby {
         let name = format!("standby.{number}");
         let options = options(None, 1, (&args.settings, args.read_only));
@@ -101,7 +107,7 @@ const RANKS_MAX: u16 = mon::RANKS_MAX;
 /// # Errors
 /// As [`start_ranks`].
 pub(crate) fn start(dir: &Path, store: Option<&str>, settings: &[String]) -> Result<Up> {
-    start_ranks(dir, store, (settings, false), 1)
+    start_ranks(dir, store, None, (settings, false), 1)
 }
 
 /// Starts the missing daemons of the cluster in a directory, and waits until it is healthy.
@@ -111,10 +117,13 @@ pub(crate) fn start(dir: &Path, store: Option<&str>, settings: &[String]) -> Res
 pub(crate) fn start_ranks(
     dir: &Path,
     store: Option<&str>,
+    group: Option<u32>,
     settings: (&[String], bool),
     mds: u16,
 ) -> Result<Up> {
+    let _private = access::keep_private();
     prepare(dir, store)?;
+    access::protect(dir, group)?;
     if !settings.1 {
         lend_room(dir);
     }
@@ -228,7 +237,7 @@ fn prepare(dir: &Path, store: Option<&str>) -> Result<()> {
     let store = store.map_or_else(|| marker::default_store(dir), String::from);
     // Opening it creates it, and fails clearly if it cannot be used.
     objstore::open(&store)?;
-    marker::write(dir, &Marker { cluster: marker::new_id()?, store })
+    marker::write(dir, &Marker { cluster: marker::new_id()?, store, group: None })
 }
 
 /// The bytes that a start needs beside the store, for logs and sockets.

@@ -39,6 +39,7 @@ mod readme;
 mod rename;
 mod room;
 mod sharing;
+mod strangers;
 mod threadless;
 mod trash;
 mod walks;

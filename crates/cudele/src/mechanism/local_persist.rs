@@ -36,7 +36,7 @@ pub(crate) fn keep_part(state: &StateDir, first: Seq, bytes: &[u8]) -> Result<()
     let (path, unfinished) = (state.journal_file(first), state.unfinished_journal_file(first));
     let write = || {
         if let Some(dir) = path.parent() {
-            std::fs::create_dir_all(dir)?;
+            crate::own_file::make_dirs(dir)?;
         }
         let mut file = own_file::create(&unfinished)?;
         file.write_all(bytes)?;
@@ -59,7 +59,7 @@ fn finish(unfinished: &Path, path: &Path) -> Result<()> {
 fn write(path: &Path, place: &Workplace<'_>, from: usize) -> std::io::Result<u64> {
     let (material, fresh) = (&place.material, from == 0);
     if let Some(dir) = path.parent() {
-        std::fs::create_dir_all(dir)?;
+        crate::own_file::make_dirs(dir)?;
     }
     let mut file = if fresh { own_file::create(path)? } else { own_file::open_existing(path)? };
     let note = |stage| place.fs.observed().note(Mechanism::LocalPersist, stage);

@@ -4,7 +4,7 @@
 //! alone can get an exclusive one. Only one process at a time changes its lock, under a lock on the
 //! directory above: to change a lock is to release it for a moment.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use types::Result;
@@ -26,7 +26,7 @@ impl Share {
     pub(crate) fn new(state: &StateDir) -> Result<Self> {
         let path = state.path().to_owned();
         let open = || -> std::io::Result<File> {
-            fs::create_dir_all(&path)?;
+            crate::own_file::make_dirs(&path)?;
             let _gate = gate(&path)?;
             let dir = File::open(&path)?;
             dir.lock_shared()?;

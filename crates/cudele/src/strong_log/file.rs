@@ -54,7 +54,7 @@ impl LogFile {
         let mut temporary = path.as_os_str().to_owned();
         temporary.push(".new");
         if let Some(parent) = path.parent() {
-            std::fs::create_dir_all(parent)?;
+            crate::own_file::make_dirs(parent)?;
         }
         let mut file = own_file::create(temporary.as_ref())?;
         // Locked before it has its name: a file with the name is never taken for a dead client's.

@@ -41,7 +41,11 @@ impl AskCx<'_> {
         Ok(match *op {
             ReadOp::Lookup { parent, name } => {
                 self.counters.lookups += 1;
-                Answer::Attr(self.namespace.lookup(cred, parent, name)?)
+                let attr = self.namespace.lookup(cred, parent, name)?;
+                if attr.nlink > 1 && !attr.is_dir() {
+                    self.sessions.get_mut(client).shown.note(attr.ino);
+                }
+                Answer::Attr(attr)
             }
             ReadOp::Walk { base, path } => {
                 self.counters.lookups += 1;

@@ -332,7 +332,7 @@ impl Cluster {
         let conn = ConnId(self.next_conn);
         self.next_conn += 1;
         self.conns.insert((client, rank), conn);
-        self.input(rank, MdsInput::Opened(conn));
+        self.input(rank, MdsInput::Opened(conn, types::Peer::Trusted));
         let hello = Hello { client: ClientId(client), epoch, unsafe_requests: unsafe_count };
         self.input(rank, MdsInput::Message(conn, Message::Hello(hello)));
         self.settle();

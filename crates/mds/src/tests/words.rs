@@ -54,7 +54,7 @@ impl Words {
         self.rank = rank;
         let text = match input {
             MdsInput::Start => "start".to_owned(),
-            MdsInput::Opened(_) => "connection opened".to_owned(),
+            MdsInput::Opened(..) => "connection opened".to_owned(),
             MdsInput::Closed(conn) => format!("{} is gone", self.client(*conn)),
             MdsInput::Message(conn, message) => self.message(*conn, message, namespace),
             MdsInput::FromMonitor(Message::Map(_)) => "monitor: map".to_owned(),

@@ -281,7 +281,7 @@ impl Bench {
 fn show_input(input: &MonInput<'_>) -> String {
     match input {
         MonInput::Start => "start\n".into(),
-        MonInput::Opened { conn } => format!("{conn} opened\n"),
+        MonInput::Opened { conn, .. } => format!("{conn} opened\n"),
         MonInput::Message { conn, message } => format!("{conn}: {}\n", show_message(message)),
         MonInput::Closed { conn } => format!("{conn} closed\n"),
         MonInput::Stored { result: Ok(StoreResult::Bytes(_, version)), .. } => {

@@ -1,5 +1,5 @@
 use expect_test::expect;
-use types::{Attr, ClientId, ConnId, Errno, Ino};
+use types::{Attr, ClientId, ConnId, Errno, Ino, Peer};
 use wire::{Answer, ClusterMap, Decoupled, Failure, MdsState, MonOp, PolicyEntry};
 
 use super::bench::Bench;
@@ -309,7 +309,7 @@ fn a_message_that_is_not_for_a_monitor_closes_the_connection() {
     bench.message(8, wire::Message::Hello(wire::Hello::default()));
     bench.message(8, wire::Message::Stop);
     bench.reply(8, 1, Ok(Answer::Done));
-    bench.input(MonInput::Opened { conn: ConnId(9) });
+    bench.input(MonInput::Opened { conn: ConnId(9), peer: Peer::Trusted });
     bench.check(&expect![[r#"
         conn.8: hello(hello { client: client.0, epoch: e0, unsafe_requests: 0 })
           close conn.8

@@ -84,7 +84,7 @@ fn create_directories(path: &Path) -> SysResult<()> {
         .take_while(|path| !path.as_os_str().is_empty() && !path.exists())
         .collect();
     for directory in missing.into_iter().rev() {
-        let mode = rustix::fs::Mode::from_raw_mode(0o777);
+        let mode = rustix::fs::Mode::from_raw_mode(0o700);
         match retry_on_intr(|| rustix::fs::mkdir(directory, mode)) {
             Ok(()) | Err(Sys::EXIST) => {}
             Err(errno) => return Err(errno),

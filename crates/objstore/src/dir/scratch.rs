@@ -36,7 +36,7 @@ impl Scratch {
         let process = rustix::process::getpid().as_raw_nonzero();
         for attempt in 0..ATTEMPTS_MAX {
             let name = format!("{process}.{attempt}");
-            match retry_on_intr(|| rustix::fs::mkdirat(tmp, &name, Mode::from_raw_mode(0o777))) {
+            match retry_on_intr(|| rustix::fs::mkdirat(tmp, &name, Mode::from_raw_mode(0o700))) {
                 Ok(()) => {}
                 // Another store of this process, or a process of that number in another container.
                 Err(Sys::EXIST) => continue,

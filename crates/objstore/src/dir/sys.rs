@@ -18,7 +18,7 @@ pub(super) type SysResult<T> = std::result::Result<T, Sys>;
 /// Opens a path below a directory, without following a symbolic link anywhere in it: a user who can
 /// write to a directory of the store could make this process write to any file of its own user.
 pub(super) fn open(dir: BorrowedFd<'_>, path: &str, flags: OFlags) -> SysResult<OwnedFd> {
-    let mode = if flags.contains(OFlags::CREATE) { 0o666 } else { 0 };
+    let mode = if flags.contains(OFlags::CREATE) { 0o600 } else { 0 };
     let (mode, flags) = (Mode::from_raw_mode(mode), flags | OFlags::CLOEXEC);
     match retry_on_intr(|| rustix::fs::openat2(dir, path, flags, mode, ResolveFlags::NO_SYMLINKS)) {
         // Linux before 5.6, or a container, refuses the call: protect the last part of the path.
@@ -57,7 +57,7 @@ pub(super) fn open_directory(dir: BorrowedFd<'_>, path: &str) -> SysResult<Owned
 
 /// Makes a directory below a directory, unless it exists.
 pub(super) fn make_directory(dir: BorrowedFd<'_>, path: &str) -> SysResult<()> {
-    let mode = Mode::from_raw_mode(0o777);
+    let mode = Mode::from_raw_mode(0o700);
     match in_parent(dir, path, |above, name| rustix::fs::mkdirat(above, name, mode)) {
         Err(Sys::EXIST) => Ok(()),
         result => result,

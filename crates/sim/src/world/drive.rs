@@ -103,7 +103,7 @@ pub(crate) trait Drive: Workload {
             Event::Opened(conn) => {
                 if world.is_reached(conn) {
                     let server = world.conns[&conn].server();
-                    self.handle(server, MdsInput::Opened(conn));
+                    self.handle(server, MdsInput::Opened(conn, types::Peer::Trusted));
                 }
             }
             Event::ToServer(conn, frame) => self.arrived_at_server(conn, &frame),

@@ -178,7 +178,7 @@ impl World {
     }
 
     pub(crate) fn connect(&mut self, client: usize) {
-        self.handle(mds::MdsInput::Opened(conn(client)));
+        self.handle(mds::MdsInput::Opened(conn(client), types::Peer::Trusted));
         let mut effects = client::SessionEffects::default();
         self.clients[client].session.handle(client::SessionInput::Connected, &mut effects);
         self.send(client, &effects.frames);

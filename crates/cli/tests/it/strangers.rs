@@ -1,0 +1,450 @@
+//! Attacks by another user, each by a process of that user: on files of root, on the cluster, on
+//! other clients, and through a journal of their own.
+//!
+//! A test starts this test program again as the other user, with the name of an attack; the attack
+//! ends with an error if it obtains anything. `unshare` puts the attacker into a user namespace,
+//! where it is root.
+
+use std::fs;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::time::Duration;
+
+use cudele::{Cluster as Library, Errno, Fs, Locator, NewFile, Policy, Subtree};
+use journal::{Create, Event, InodeSnapshot, JournalBuffer, SegmentHeader, Writer};
+use net::{Address, Connection};
+use types::{Attr, AttrChange, ClientId, Cred, Epoch, Ino, Origin, Rank, Tid, Timestamp};
+use wire::{
+    Beacon, ChangeOp, Hello, MdsState, Message, MonOp, NewInode, Op, PeerBody, PeerMessage, ReadOp,
+    SessionOp,
+};
+
+use crate::cluster::{Cluster, text};
+
+/// The other user, and their group.
+const USER: u32 = 4242;
+/// The environment of an attack: the directory of the cluster.
+const TARGET: &str = "CUDELE_TEST_TARGET";
+/// And the number of the secret's inode.
+const SECRET: &str = "CUDELE_TEST_SECRET";
+
+/// Whether this process can become another user.
+fn is_root() -> bool {
+    let is_root = rustix::process::getuid().is_root();
+    if !is_root {
+        println!("skipped: only root can become another user");
+    }
+    is_root
+}
+
+/// A cluster that the group of the other user may use, with a secret of root's.
+fn shared() -> Cluster {
+    let cluster = Cluster::up_with(&["--group", &USER.to_string()]);
+    // The way to it.
+    fs::set_permissions(&cluster.home, fs::Permissions::from_mode(0o711)).unwrap();
+    let fs = cluster.mount();
+    fs.make_dir("/private", 0o700).unwrap();
+    let secret = fs.open_dir("/private").unwrap().create("secret", &NewFile::default()).unwrap();
+    fs.open_dir("/private").unwrap().set_data(secret.ino, b"the secret", 10).unwrap();
+    fs.make_dir("/open", 0o777).unwrap();
+    let ino = fs.stat("/open").unwrap().ino;
+    let change = AttrChange { mode: Some(0o1777), ..AttrChange::default() };
+    fs.call_as(&Cred::root(), Op::Change(ChangeOp::SetAttr { ino, change })).unwrap();
+    let open = fs.open_dir("/open").unwrap();
+    let readable = open.create("readable", &NewFile::default()).unwrap();
+    open.set_data(readable.ino, b"readable", 8).unwrap();
+    fs.sync().unwrap();
+    cluster
+}
+
+/// Starts this program again as the other user, with one attack.
+fn attack(cluster: &Cluster, owner: &Fs, name: &str) -> Output {
+    let mut command = Command::new("/proc/self/exe");
+    command.args(["--exact", &format!("strangers::{name}"), "--ignored", "--nocapture"]);
+    command.env(SECRET, owner.stat("/private/secret").unwrap().ino.0.to_string());
+    output_of(cluster, &mut command)
+}
+
+/// The same in a user namespace of the attacker's.
+fn attack_as_root_of_a_namespace(cluster: &Cluster, owner: &Fs, name: &str) -> Output {
+    // The other user may not look into this process, so the program is handed down.
+    let program = fs::File::open("/proc/self/exe").unwrap();
+    rustix::io::fcntl_setfd(&program, rustix::io::FdFlags::empty()).unwrap();
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user"]);
+    command.arg(format!("/proc/self/fd/{}", program.as_raw_fd()));
+    command.args(["--exact", &format!("strangers::{name}"), "--ignored", "--nocapture"]);
+    command.env(SECRET, owner.stat("/private/secret").unwrap().ino.0.to_string());
+    output_of(cluster, &mut command)
+}
+
+fn output_of(cluster: &Cluster, command: &mut Command) -> Output {
+    let state = cluster.home.join("state.of.user");
+    fs::create_dir_all(&state).unwrap();
+    std::os::unix::fs::chown(&state, Some(USER), Some(USER)).unwrap();
+    command.env(TARGET, &cluster.dir).env("CUDELE_STATE", state).current_dir("/");
+    command.uid(USER).gid(USER).output().unwrap()
+}
+
+#[track_caller]
+fn obtains_nothing(output: &Output) {
+    let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success() && said.contains("1 passed"), "{said}");
+}
+
+/// The directory of the cluster that is attacked.
+fn target() -> PathBuf {
+    std::env::var_os(TARGET).expect("the test that names this attack starts it").into()
+}
+
+fn server() -> Address {
+    Address::Unix(target().join("mds.0.sock"))
+}
+
+/// The attacker as a client that does not hide.
+fn client() -> Arc<Fs> {
+    Library::connect(&Locator::monitor_of(&target())).unwrap().mount().unwrap()
+}
+
+#[track_caller]
+fn refused<T: std::fmt::Debug>(result: Result<T, cudele::Error>, errno: Errno) {
+    assert_eq!(result.map_err(|error| error.errno).unwrap_err(), errno);
+}
+
+/// Whether the peer ends the connection, and says nothing before that.
+#[track_caller]
+fn is_cut_off(address: &Address, message: &Message<'_>) {
+    let mut connection = Connection::open(address).unwrap();
+    connection.set_timeout(Some(Duration::from_secs(10))).unwrap();
+    connection.send(&message.to_frame()).unwrap();
+    let answer = connection.receive().map(<[u8]>::to_vec);
+    assert_eq!(answer.map_err(|error| error.errno), Err(Errno::Io));
+}
+
+/// The secret of root.
+fn secret() -> Ino {
+    Ino(std::env::var(SECRET).unwrap().parse().unwrap())
+}
+
+fn user() -> Cred {
+    Cred { uid: USER, gid: USER, groups: Vec::new() }
+}
+
+#[test]
+#[ignore = "an attack, which another test starts"]
+fn in_the_name_of_root() {
+    let fs = client();
+    let secret = secret();
+    let root = Cred::root();
+    refused(fs.call_as(&root, Op::Read(ReadOp::GetData { ino: secret })), Errno::NotPermitted);
+    let change = AttrChange { mode: Some(0o777), ..AttrChange::default() };
+    let open = Op::Change(ChangeOp::SetAttr { ino: secret, change });
+    refused(fs.call_as(&root, open), Errno::NotPermitted);
+    let base = Ino::ROOT;
+    let walk = Op::Read(ReadOp::Walk { base, path: b"/private/secret" });
+    refused(fs.call_as(&root, walk), Errno::NotPermitted);
+    // With root's group, or one of its groups.
+    for cred in [Cred { gid: 0, ..user() }, Cred { groups: vec![0], ..user() }] {
+        let new = NewInode { mode: 0o100_644, ..NewInode::default() };
+        let create = ChangeOp::Create { parent: Ino::ROOT, name: b"x", new };
+        refused(fs.call_as(&cred, Op::Change(create)), Errno::NotPermitted);
+    }
+}
+
+#[test]
+#[ignore = "an attack, which another test starts"]
+fn as_root_of_a_namespace() {
+    assert!(rustix::process::getuid().is_root(), "the namespace maps its user to root");
+    // This client says, and believes, that it is root.
+    let library = Library::connect(&Locator::monitor_of(&target()));
+    refused(library.and_then(|cluster| cluster.mount().map(drop)), Errno::NotPermitted);
+}
+
+#[test]
+#[ignore = "an attack, which another test starts"]
+fn by_the_number_of_an_inode() {
+    let fs = client();
+    let secret = secret();
+    for op in [
+        ReadOp::GetData { ino: secret },
+        ReadOp::GetAttr { ino: secret },
+        ReadOp::ListXattr { ino: secret },
+    ] {
+        refused(fs.call_as(&user(), Op::Read(op)), Errno::Access);
+    }
+    let open = Op::Session(SessionOp::Open { ino: secret, write: false });
+    refused(fs.call_as(&user(), open), Errno::Access);
+    // The file itself is for everybody, and so is its number in a directory that may be searched.
+    let readable = fs.stat("/open/readable").unwrap().ino;
+    let read = fs.call_as(&user(), Op::Read(ReadOp::GetData { ino: readable })).unwrap();
+    assert_eq!(read, wire::Answer::Data(b"readable".to_vec()));
+}
+
+#[test]
+#[ignore = "an attack, which another test starts"]
+fn as_the_client_of_another() {
+    for client in [1, 2, 3, 1000, 1 << 32 | 1].map(ClientId) {
+        let hello = Hello { client, epoch: Epoch(0), unsafe_requests: 0 };
+        is_cut_off(&server(), &Message::Hello(hello));
+    }
+    let own = client().client();
+    assert_eq!(own.user(), USER);
+}
+
+#[test]
+#[ignore = "an attack, which another test starts"]
+fn as_an_administrator() {
+    let address = Locator::monitor_of(&target());
+    let ops = [
+        MonOp::Stop,
+        MonOp::Fail { rank: Rank(0) },
+        MonOp::Remove { rank: Rank(0) },
+        MonOp::SetBalancer { name: b"mine", text: b"" },
+        MonOp::RevertBalancer,
+        MonOp::Decouple { path: b"/private", client: ClientId(1), policy: b"batchfs" },
+    ];
+    for (cred, op) in ops.iter().flat_map(|op| [(user(), *op), (Cred::root(), *op)]) {
+        let mut connection = Connection::open(&address).unwrap();
+        connection.set_timeout(Some(Duration::from_secs(10))).unwrap();
+        connection.send(&Message::MonRequest { tid: Tid(1), cred, op }.to_frame()).unwrap();
+        let answer = Message::decode(connection.receive().unwrap()).unwrap();
+        let Message::MonReply { result, .. } = answer else { panic!("{answer:?}") };
+        assert_eq!(result.unwrap_err().errno, Errno::NotPermitted, "{op:?}");
+    }
+}
+
+#[test]
+#[ignore = "an attack, which another test starts"]
+fn as_a_server() {
+    let beacon = Beacon {
+        rank: Rank(0),
+        epoch: Epoch(1 << 40),
+        address: "unix:/tmp/mine".to_owned(),
+        state: MdsState::Active,
+        pid: std::process::id(),
+        counters: Vec::new(),
+        decoupled: Vec::new(),
+        warnings: Vec::new(),
+        given_up: (0, String::new()),
+    };
+    is_cut_off(&Locator::monitor_of(&target()), &Message::Beacon(beacon));
+    let (from, term, to) = (Rank(1), Epoch(1), Rank(0));
+    let hello = PeerMessage { from, term, to, body: PeerBody::Hello };
+    is_cut_off(&server(), &Message::Peer(Box::new(hello)));
+}
+
+/// A journal that its client did not write: these creates in the root of a subtree.
+fn forged(job: &mut Subtree, fs: &Fs, creates: &[Create<'_>], events: &[Event<'_>]) -> Vec<u8> {
+    let header = SegmentHeader::decode(&job.journals()[0]).unwrap();
+    let writer = Writer::Client { client: fs.client(), subtree: job.root() };
+    let mut journal = JournalBuffer::new(header.first_seq, false);
+    for create in creates {
+        journal.append(Origin::default(), &Event::Create(*create));
+    }
+    for event in events {
+        journal.append(Origin::default(), event);
+    }
+    journal.close_block();
+    let mut bytes = SegmentHeader { writer, ..header }.encode().to_vec();
+    journal.blocks().iter().for_each(|block| bytes.extend_from_slice(block));
+    bytes
+}
+
+#[test]
+#[ignore = "an attack, which another test starts"]
+fn by_a_journal() {
+    let fs = client();
+    fs.make_dir("/open/mine", 0o755).unwrap();
+    let policy = Policy::from_name_or_text("consistency: append_client_journal").unwrap().policy;
+    let mut job = fs.decouple("/open/mine", &policy).unwrap();
+    let (root, name) = (job.root(), b"file".as_slice());
+    let ino = job.create(root, name, &NewFile::default()).unwrap();
+    let fine = Create {
+        parent: root,
+        name,
+        ino,
+        mode: 0o100_755,
+        uid: USER,
+        gid: USER,
+        time: Timestamp(1),
+        ..Create::default()
+    };
+    let powerful = [
+        Create { uid: 0, ..fine },
+        Create { uid: 0, mode: 0o104_755, ..fine },
+        Create { gid: 0, mode: 0o102_755, ..fine },
+        Create { mode: 0o060_666, rdev: 0x0800, ..fine },
+        Create { mode: 0o020_666, rdev: 0x0101, ..fine },
+    ];
+    for create in powerful {
+        let journal = forged(&mut job, &fs, &[create], &[]);
+        refused(fs.apply_journal(root, &journal, false), Errno::NotPermitted);
+    }
+    let (home, time) = (root, Timestamp(2));
+    let change = |change| Event::SetAttr { ino, home, change, time };
+    let (name, value) = (b"security.capability".as_slice(), Some(b"x".as_slice()));
+    let attr = Attr { ino, mode: 0o104_755, ..Attr::default() };
+    let moved = InodeSnapshot { attr, data: b"", extra: b"" };
+    let events = [
+        change(AttrChange { uid: Some(0), ..AttrChange::default() }),
+        change(AttrChange { gid: Some(0), ..AttrChange::default() }),
+        Event::SetXattr { ino, home, name, value, time },
+        Event::Rename {
+            parent: root,
+            name: b"file",
+            new_parent: root,
+            new_name: b"program of root",
+            moved,
+            exchanged: None,
+            replaced: Ino(0),
+            time,
+        },
+    ];
+    for event in events {
+        let journal = forged(&mut job, &fs, &[fine], &[event]);
+        refused(fs.apply_journal(root, &journal, false), Errno::NotPermitted);
+    }
+    // And not because they are forged.
+    let own_program = Create { mode: 0o104_755, ..fine };
+    let journal = forged(&mut job, &fs, &[own_program], &[]);
+    assert_eq!(fs.apply_journal(root, &journal, false).unwrap().created, 1);
+    let attr = client().stat("/open/mine/file").unwrap();
+    assert_eq!((attr.uid, attr.mode), (USER, 0o104_755));
+}
+
+/// Carries an attack out, which must obtain nothing and disturb nobody.
+fn survives(name: &str) {
+    if !is_root() {
+        return;
+    }
+    let cluster = shared();
+    let fs = cluster.mount();
+    obtains_nothing(&attack(&cluster, &fs, name));
+    assert_eq!(cluster.run(&["cp", "/private/secret", "-"]), b"the secret");
+    assert_eq!(fs.stat("/private/secret").unwrap().mode & 0o777, 0o644);
+    assert_eq!(cluster.names("/"), ["open", "private"]);
+    assert_eq!(cluster.json(&["status"])["mds"][0]["epoch"], 1, "nobody has taken the rank over");
+}
+
+#[test]
+fn nobody_asks_in_the_name_of_root() {
+    survives("in_the_name_of_root");
+}
+
+#[test]
+fn a_number_of_an_inode_is_no_right() {
+    survives("by_the_number_of_an_inode");
+}
+
+#[test]
+fn nobody_is_the_client_of_another_user() {
+    survives("as_the_client_of_another");
+}
+
+#[test]
+fn only_the_owner_commands_the_cluster() {
+    survives("as_an_administrator");
+}
+
+#[test]
+fn nobody_plays_a_server() {
+    survives("as_a_server");
+}
+
+#[test]
+fn a_journal_of_a_user_makes_nothing_with_power() {
+    survives("by_a_journal");
+}
+
+#[test]
+fn root_of_a_user_namespace_is_the_user_who_made_it() {
+    if !is_root() {
+        return;
+    }
+    let cluster = shared();
+    let mut probe = Command::new("unshare");
+    let has_namespaces =
+        probe.args(["--user", "--map-root-user", "true"]).uid(USER).gid(USER).status();
+    if !has_namespaces.is_ok_and(|status| status.success()) {
+        println!("skipped: no user namespaces here");
+        return;
+    }
+    let fs = cluster.mount();
+    obtains_nothing(&attack_as_root_of_a_namespace(&cluster, &fs, "as_root_of_a_namespace"));
+    assert_eq!(cluster.names("/open"), ["readable"]);
+}
+
+#[test]
+fn without_a_group_no_other_user_connects_or_reads_the_store_under_any_umask() {
+    if !is_root() {
+        return;
+    }
+    let cluster = Cluster::down();
+    fs::set_permissions(&cluster.home, fs::Permissions::from_mode(0o711)).unwrap();
+    let started = Command::new("sh")
+        .args(["-c", "umask 0; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_cudele"), "--dir"])
+        .arg(&cluster.dir)
+        .args(["up", "--mds", "2"])
+        .env("CUDELE_STATE", cluster.home.join("state"))
+        .output()
+        .unwrap();
+    assert!(started.status.success(), "{}", text(&started.stderr));
+    cluster.run_with_input(&["cp", "-", "/file"], &[7; 100_000]);
+    let mut seen = 0;
+    let mut left = vec![cluster.dir.clone(), cluster.home.join("state")];
+    while let Some(path) = left.pop() {
+        let meta = fs::symlink_metadata(&path).unwrap();
+        assert_eq!(meta.mode() & 0o077, 0, "{}: {:o}", path.display(), meta.mode());
+        seen += 1;
+        if meta.is_dir() {
+            left.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+    }
+    assert!(seen > 10, "sockets, logs, the store, and the state of the user");
+    for socket in ["mon.sock", "mds.0.sock"] {
+        let mut connect = Command::new("sh");
+        let script = format!("test -e {0} || ls {0}", cluster.dir.join(socket).display());
+        let denied = connect.args(["-c", &script]).uid(USER).gid(USER).output().unwrap();
+        assert!(text(&denied.stderr).contains("Permission denied"), "{}", text(&denied.stderr));
+    }
+}
+
+#[test]
+fn a_member_of_the_group_works_with_what_is_theirs() {
+    if !is_root() {
+        return;
+    }
+    let cluster = shared();
+    let program = env!("CARGO_BIN_EXE_cudele");
+    let as_user = |arguments: &[&str]| {
+        let mut command = Command::new(program);
+        command.arg("--dir").arg(&cluster.dir).args(arguments);
+        output_of(&cluster, &mut command)
+    };
+    if as_user(&["--version"]).status.code() != Some(0) {
+        println!("skipped: the other user cannot run the program");
+        return;
+    }
+    let done = |arguments: &[&str]| {
+        let output = as_user(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    done(&["mkdir", "/open/theirs"]);
+    assert_eq!(done(&["ls", "/open"]), "readable\ntheirs\n");
+    assert_eq!(done(&["cp", "/open/readable", "-"]), "readable");
+    let denied = as_user(&["ls", "/private"]);
+    assert!(text(&denied.stderr).contains("EACCES"), "{}", text(&denied.stderr));
+    let denied = as_user(&["down"]);
+    assert!(text(&denied.stderr).contains("does not administer"), "{}", text(&denied.stderr));
+    let owner = cluster.mount().stat("/open/theirs").unwrap();
+    assert_eq!((owner.uid, owner.gid), (USER, USER));
+    // The group stays when the cluster is started again without the option.
+    cluster.run(&["down"]);
+    cluster.run(&["up"]);
+    done(&["mkdir", "/open/again"]);
+}

@@ -1,0 +1,135 @@
+//! Identities: the users for which a process behind a connection may send messages.
+//!
+//! A request names a user, and the rules of the namespace judge the request for that user. This
+//! module decides whether the sender may name the user. A peer that speaks for every user has no
+//! entry, so a message costs one comparison while no other peer is connected.
+
+use types::{ClientId, ConnId, Cred, Errno, Map, Peer};
+
+use crate::Failure;
+
+/// The peers of a daemon that speak for one user each. Every other peer speaks for all users.
+#[derive(Debug, Default)]
+pub struct Identities {
+    users: Map<ConnId, Peer>,
+}
+
+impl Identities {
+    /// A peer connected.
+    pub fn opened(&mut self, conn: ConnId, peer: Peer) {
+        if !peer.is_trusted() {
+            self.users.insert(conn, peer);
+        }
+    }
+
+    /// A connection is gone, and no message can come from it any more.
+    pub fn closed(&mut self, conn: ConnId) {
+        self.users.remove(&conn);
+    }
+
+    /// Whether every peer speaks for every user.
+    #[inline]
+    #[must_use]
+    pub fn are_trusted(&self) -> bool {
+        self.users.is_empty()
+    }
+
+    /// Whether the peer speaks for one user only.
+    #[must_use]
+    pub fn is_user(&self, conn: ConnId) -> bool {
+        self.users.contains_key(&conn)
+    }
+
+    /// The user of the clients that the peer registers; 0 for a peer that speaks for every user.
+    #[must_use]
+    pub fn uid(&self, conn: ConnId) -> u32 {
+        self.users.get(&conn).map_or(0, Peer::uid)
+    }
+
+    /// Whether the peer may ask in the name of a user.
+    ///
+    /// # Errors
+    /// `EPERM` with both users.
+    pub fn check(&self, conn: ConnId, cred: &Cred) -> Result<(), Failure> {
+        let Some(peer) = self.users.get(&conn).filter(|peer| !peer.may_act_as(cred)) else {
+            return Ok(());
+        };
+        let text = format!(
+            "a process of user {} asks in the name of user {} and group {}; only root and the \
+             owner of the cluster may do that",
+            peer.uid(),
+            cred.uid,
+            cred.gid
+        );
+        Err(Failure { errno: Errno::NotPermitted, text })
+    }
+
+    /// Whether the peer may administer the cluster.
+    ///
+    /// # Errors
+    /// `EPERM` if it speaks for one user only.
+    pub fn check_owner(&self, conn: ConnId) -> Result<(), Failure> {
+        let Some(peer) = self.users.get(&conn) else { return Ok(()) };
+        let uid = peer.uid();
+        let text =
+            format!("user {uid} does not administer this cluster; root and its owner may do that");
+        Err(Failure { errno: Errno::NotPermitted, text })
+    }
+
+    /// Whether the peer may be a client.
+    #[must_use]
+    pub fn may_be(&self, conn: ConnId, client: ClientId) -> bool {
+        self.users.get(&conn).is_none_or(|peer| peer.may_be(client))
+    }
+
+    /// Checks that only peers of one user have an entry.
+    ///
+    /// # Panics
+    /// If that does not hold.
+    pub fn validate(&self) {
+        assert!(self.users.values().all(|peer| !peer.is_trusted()), "trusted peers have no entry");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWNER: ConnId = ConnId(1);
+    const OTHER: ConnId = ConnId(2);
+
+    fn user(uid: u32) -> Cred {
+        Cred { uid, gid: uid, groups: Vec::new() }
+    }
+
+    fn identities() -> Identities {
+        let mut identities = Identities::default();
+        identities.opened(OWNER, Peer::Trusted);
+        identities.opened(OTHER, Peer::User(user(7)));
+        identities.validate();
+        identities
+    }
+
+    #[test]
+    fn a_peer_of_one_user_asks_for_this_user_only() {
+        let mut known = identities();
+        assert_eq!(known.check(OTHER, &user(7)), Ok(()));
+        let refused = known.check(OTHER, &Cred::root()).unwrap_err();
+        assert_eq!(refused.errno, Errno::NotPermitted);
+        assert!(refused.text.contains("user 7 asks in the name of user 0"), "{}", refused.text);
+        assert_eq!(known.check(OWNER, &user(8)), Ok(()));
+        assert!(known.check_owner(OTHER).is_err() && known.check_owner(OWNER).is_ok());
+        assert!(known.is_user(OTHER) && !known.is_user(OWNER) && !known.are_trusted());
+        known.closed(OTHER);
+        assert!(known.are_trusted());
+    }
+
+    #[test]
+    fn a_peer_of_one_user_is_no_other_users_client() {
+        let known = identities();
+        assert!(known.may_be(OTHER, ClientId::of_user(7, 1)));
+        assert!(!known.may_be(OTHER, ClientId(1)));
+        assert!(known.may_be(OWNER, ClientId(1)));
+        assert_eq!((known.uid(OWNER), known.uid(OTHER)), (0, 7));
+    }
+}
