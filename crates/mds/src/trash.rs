@@ -194,11 +194,12 @@ impl Mds {
             .trash
             .removed(&self.namespace, root)?
             .ok_or_else(|| failure(Errno::NotFound, unknown))?;
-        check_remover(cred, &entry)?;
+        // Before the right to it: a moment later the tree may be gone.
         if !entry.is_kept() {
             let text = "its time is over, and its room is being given back";
             return Err(failure(Errno::NotFound, text));
         }
+        check_remover(cred, &entry)?;
         let name = name_in_trash(&self.namespace, root)?;
         let performed = ChangeCx::of(self).restore(admitted, &name, to)?;
         self.trash.remove(root);
