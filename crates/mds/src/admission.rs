@@ -33,6 +33,7 @@ use wire::{Op, Request};
 
 use crate::op::Refused;
 use crate::{Mds, MdsEffects, ReplyTo};
+use identity::Identified;
 
 /// A request, and the session in which it came.
 #[derive(Clone, Copy, Debug)]
@@ -175,9 +176,15 @@ impl Mds {
         effects: &mut MdsEffects,
     ) {
         self.counters.requests += 1;
-        if identity::refuses(&self.identities, conn, request, effects) {
-            return;
-        }
+        let as_sender;
+        let request = match identity::of(&self.identities, conn, request, effects) {
+            Identified::AsNamed => request,
+            Identified::AsSender(changed) => {
+                as_sender = changed;
+                &as_sender
+            }
+            Identified::Refused => return,
+        };
         if phase::takes(self, conn, request, effects) {
             return;
         }

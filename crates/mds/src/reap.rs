@@ -283,7 +283,7 @@ impl ReapCx<'_> {
         if entry.is_kept() {
             let entry = TrashEntry { until: Timestamp(0), ..entry };
             let ended = entry.encode()?;
-            let planned = self.namespace.plan().rename_in_trash(&name, &ended)?;
+            let planned = self.namespace.plan().rename_in_trash(&name, &ended, self.clock.time)?;
             self.apply_reaped(Ino::TRASH, &planned.event());
             drop(planned);
             name = ended;

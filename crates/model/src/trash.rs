@@ -46,6 +46,12 @@ impl Model {
         all
     }
 
+    /// Whether an inode is in a removed tree that cannot be restored any more.
+    #[must_use]
+    pub fn is_in_ended_tree(&self, ino: Ino) -> bool {
+        self.is_removed(ino) && !self.kept_inodes().contains(&ino)
+    }
+
     /// Takes the removed trees of another model.
     pub fn take_removed(&mut self, other: &Self) {
         let mut todo = vec![Ino::TRASH];

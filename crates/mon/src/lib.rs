@@ -159,8 +159,11 @@ impl Mon {
         match message {
             Message::MonRequest { tid, cred, op } => {
                 let asker = Asker { conn, tid };
-                let call = Call { asker, cred, op };
-                if let Err(failure) = self.request(clock, call, effects) {
+                let identified = self.identities.identify(conn, &cred).and_then(|own| {
+                    let call = Call { asker, cred: own.unwrap_or(cred), op };
+                    self.request(clock, call, effects)
+                });
+                if let Err(failure) = identified {
                     effects.reply(asker, Err(failure));
                 }
             }
@@ -245,11 +248,10 @@ impl Mon {
         Ok(())
     }
 
-    /// Refuses a request that its peer may not send: in the name of another user, for the client of
-    /// another user, or about the whole cluster.
+    /// Refuses a request that its peer may not send: for the client of another user, or about the
+    /// whole cluster.
     fn check_identity(&self, call: &Call<'_>) -> Result<(), Failure> {
         let conn = call.asker.conn;
-        self.identities.check(conn, &call.cred)?;
         match call.op {
             MonOp::Stop
             | MonOp::Fail { .. }

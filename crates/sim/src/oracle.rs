@@ -323,6 +323,11 @@ impl Oracle {
         if failure.errno == Errno::Busy && self.is_busy(key.0, &call) {
             return Ok(());
         }
+        let (touched, _) = call.what.touched();
+        if touched.iter().any(|ino| self.model.is_in_ended_tree(*ino)) {
+            // The server forgets such a tree at an unknown time, and then finds another reason.
+            return Ok(());
+        }
         let mut model = self.model.clone();
         match expect::perform(&mut model, &call, Timestamp(1), Ino(u64::MAX)) {
             Err(errno) if errno == failure.errno => {
@@ -348,6 +353,8 @@ impl Oracle {
             Errno::Stale => !*resent && call.what != CallKind::Sync,
             Errno::Again => true,
             Errno::NoSpace | Errno::Io => self.store_fails,
+            // Some trees are removed name by name, such as those with a change of policy under way.
+            Errno::Busy => matches!(call.what, CallKind::Discard { .. }),
             // The server was restarted: the client merges again what it may have lost.
             Errno::Canceled => {
                 matches!(call.what, CallKind::Merge { flags, .. } if flags.in_term != Epoch(0))

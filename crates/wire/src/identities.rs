@@ -46,14 +46,21 @@ impl Identities {
         self.users.get(&conn).map_or(0, Peer::uid)
     }
 
-    /// Whether the peer may ask in the name of a user.
+    /// The user for whom a request is served that names `cred`: the named one (`None`), or the
+    /// peer's own where the peer says that it is root. So root of a user namespace is the user who
+    /// made the namespace, and a client need not know whether a server believes it.
     ///
     /// # Errors
-    /// `EPERM` with both users.
-    pub fn check(&self, conn: ConnId, cred: &Cred) -> Result<(), Failure> {
+    /// `EPERM` with both users, if the peer may not ask in the name of that user.
+    pub fn identify(&self, conn: ConnId, cred: &Cred) -> Result<Option<Cred>, Failure> {
         let Some(peer) = self.users.get(&conn).filter(|peer| !peer.may_act_as(cred)) else {
-            return Ok(());
+            return Ok(None);
         };
+        if let Peer::User(own) = peer
+            && cred.is_root()
+        {
+            return Ok(Some(own.clone()));
+        }
         let text = format!(
             "a process of user {} asks in the name of user {} and group {}; only root and the \
              owner of the cluster may do that",
@@ -113,11 +120,13 @@ mod tests {
     #[test]
     fn a_peer_of_one_user_asks_for_this_user_only() {
         let mut known = identities();
-        assert_eq!(known.check(OTHER, &user(7)), Ok(()));
-        let refused = known.check(OTHER, &Cred::root()).unwrap_err();
+        assert_eq!(known.identify(OTHER, &user(7)), Ok(None));
+        assert_eq!(known.identify(OTHER, &Cred::root()), Ok(Some(user(7))), "not as root");
+        let refused = known.identify(OTHER, &user(8)).unwrap_err();
         assert_eq!(refused.errno, Errno::NotPermitted);
-        assert!(refused.text.contains("user 7 asks in the name of user 0"), "{}", refused.text);
-        assert_eq!(known.check(OWNER, &user(8)), Ok(()));
+        assert!(refused.text.contains("user 7 asks in the name of user 8"), "{}", refused.text);
+        assert_eq!(known.identify(OWNER, &user(8)), Ok(None));
+        assert_eq!(known.identify(OWNER, &Cred::root()), Ok(None));
         assert!(known.check_owner(OTHER).is_err() && known.check_owner(OWNER).is_ok());
         assert!(known.is_user(OTHER) && !known.is_user(OWNER) && !known.are_trusted());
         known.closed(OTHER);

@@ -71,9 +71,13 @@ impl Planner<'_> {
     ///
     /// # Errors
     /// `ENOENT` if it is not there, or [`Refusal::Cold`].
-    pub fn rename_in_trash<'a>(self, kept_as: &'a [u8], new: &'a [u8]) -> Plan<'a> {
+    pub fn rename_in_trash<'a>(
+        self,
+        kept_as: &'a [u8],
+        new: &'a [u8],
+        time: Timestamp,
+    ) -> Plan<'a> {
         let ino = self.in_trash(kept_as)?;
-        let time = self.tree.inode(ino)?.ctime;
         let (from, to) = (EntryName::new(Ino::TRASH, kept_as), EntryName::new(Ino::TRASH, new));
         self.moved(from, to, ino, time)
     }

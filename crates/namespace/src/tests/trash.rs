@@ -107,7 +107,7 @@ fn the_root_of_a_removed_tree_goes_last() {
     }
     let planned = namespace.plan().unlink(&root, Ino(10), b"g", Timestamp(6)).unwrap();
     namespace.apply(Seq(7), Mode::Live, &planned.event());
-    let planned = namespace.plan().rename_in_trash(KEPT, b"ended").unwrap();
+    let planned = namespace.plan().rename_in_trash(KEPT, b"ended", Timestamp(9)).unwrap();
     namespace.apply(Seq(8), Mode::Live, &planned.event());
     let planned = namespace.plan().reaped(b"ended", Timestamp(6)).unwrap();
     namespace.apply(Seq(9), Mode::Live, &planned.event());

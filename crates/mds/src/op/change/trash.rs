@@ -52,7 +52,7 @@ impl ChangeCx<'_> {
     ) -> Performing {
         let by = &self.author(admitted.incoming());
         let name = entry.encode()?;
-        let planned = self.apply.namespace.plan().rename_in_trash(kept_as, &name)?;
+        let planned = self.apply.namespace.plan().rename_in_trash(kept_as, &name, by.time)?;
         Ok(self.execute(by, Ino::TRASH, &planned))
     }
 }
