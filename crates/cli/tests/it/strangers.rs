@@ -430,7 +430,8 @@ fn a_member_of_the_group_works_with_what_is_theirs() {
         command.arg("--dir").arg(&cluster.dir).args(arguments);
         output_of(&cluster, &mut command)
     };
-    if as_user(&["--version"]).status.code() != Some(0) {
+    // The directory of the build may be closed to other users.
+    if Command::new(program).arg("--version").uid(USER).gid(USER).output().is_err() {
         println!("skipped: the other user cannot run the program");
         return;
     }
