@@ -1,5 +1,4 @@
-//! Who may reach a cluster on this machine: the permissions of its directory, its sockets and its
-//! store.
+//! Access to a cluster on this machine: the permissions of its directory, its sockets and its store.
 //!
 //! By default that is its owner, and root. With a group its members may connect, too; the metadata
 //! servers then hold each of their requests against the permissions of files and directories. The

@@ -19,7 +19,7 @@ const ROUNDS_MAX: u32 = 100;
 /// A removed tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemovedTree {
-    /// What was removed, from where and by whom, and how long it is kept.
+    /// The path of the tree before its removal, its remover, and the end of its time.
     pub entry: TrashEntry,
     /// The rank that has it.
     pub rank: Rank,

@@ -154,7 +154,7 @@ impl Counters {
         .collect()
     }
 
-    /// What is removed in the background, and waits for that.
+    /// Inodes that the server removes in the background, and those that wait.
     fn of_removals(&self, mds: &Mds) -> [(String, u64); 6] {
         [
             ("purged", self.purged),

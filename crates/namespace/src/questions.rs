@@ -8,7 +8,7 @@ use types::{Attr, Cred, Ino, Path, Seq, Set};
 
 use crate::{ActivePolicy, Hit, Hits, ListedEntry, NamedElsewhere, Namespace, Refusal, Walked};
 
-/// Who may do what with an inode.
+/// The owner, the group and the mode of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Permissions {
     /// File type and permissions.

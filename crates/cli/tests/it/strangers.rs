@@ -17,13 +17,16 @@ use std::time::Duration;
 use cudele::{Cluster as Library, Errno, Fs, Locator, NewFile, Policy, Subtree};
 use journal::{Create, Event, InodeSnapshot, JournalBuffer, SegmentHeader, Writer};
 use net::{Address, Connection};
-use types::{Attr, AttrChange, ClientId, Cred, Epoch, Ino, Origin, Rank, Tid, Timestamp};
+use types::{
+    Attr, AttrChange, ClientId, Cred, Epoch, Ino, Lock, LockKind, LockMode, Origin, Rank, Tid,
+    Timestamp,
+};
 use wire::{
-    Beacon, ChangeOp, Hello, MdsState, Message, MonOp, NewInode, Op, PeerBody, PeerMessage, ReadOp,
-    SessionOp,
+    Access, Beacon, ChangeOp, Hello, JobOp, MdsState, Message, MonOp, NewInode, Op, PeerBody,
+    PeerMessage, ReadOp, SessionOp,
 };
 
-use crate::cluster::{Cluster, text};
+use crate::cluster::{Cluster, eventually, text};
 
 /// The other user, and their group.
 const USER: u32 = 4242;
@@ -57,6 +60,8 @@ fn shared() -> Cluster {
     let open = fs.open_dir("/open").unwrap();
     let readable = open.create("readable", &NewFile::default()).unwrap();
     open.set_data(readable.ino, b"readable", 8).unwrap();
+    let only_executed = NewFile { permissions: 0o711, ..NewFile::default() };
+    open.create("program", &only_executed).unwrap();
     fs.sync().unwrap();
     cluster
 }
@@ -187,6 +192,70 @@ fn by_the_number_of_an_inode() {
     let readable = fs.stat("/open/readable").unwrap().ino;
     let read = fs.call_as(&user(), Op::Read(ReadOp::GetData { ino: readable })).unwrap();
     assert_eq!(read, wire::Answer::Data(b"readable".to_vec()));
+}
+
+#[test]
+#[ignore = "an attack, which another test starts"]
+fn by_a_file_that_is_said_to_be_open() {
+    let fs = client();
+    let ask = |op| fs.call_as(&user(), op);
+    let reopen = |ino, read, write| {
+        let access = Access { read, write, shared: false };
+        ask(Op::Session(SessionOp::Reopen { ino, access }))
+    };
+    let readable = fs.stat("/open/readable").unwrap().ino;
+    for (ino, read, write) in [(secret(), true, false), (readable, true, true)] {
+        refused(reopen(ino, read, write), Errno::Access);
+        refused(ask(Op::Change(ChangeOp::Grow { ino, size: 1000 })), Errno::Access);
+    }
+    refused(ask(Op::Read(ReadOp::GetData { ino: secret() })), Errno::Access);
+    let lock = Lock {
+        owner: 1,
+        pid: 1,
+        kind: LockKind::Flock,
+        mode: LockMode::Write,
+        start: 0,
+        end: u64::MAX,
+    };
+    let set = SessionOp::Lock { ino: secret(), lock, wait: false };
+    refused(ask(Op::Session(set)), Errno::Access);
+    let program = fs.stat("/open/program").unwrap().ino;
+    refused(ask(Op::Session(SessionOp::Open { ino: program, write: false })), Errno::Access);
+    // And not because it is a number.
+    let open = ask(Op::Session(SessionOp::Open { ino: readable, write: false }));
+    assert!(matches!(open, Ok(wire::Answer::Opened(_))), "{open:?}");
+    assert!(reopen(readable, true, false).is_ok());
+}
+
+#[test]
+#[ignore = "an attack, which another test starts"]
+fn by_a_subtree_for_another_client() {
+    let fs = client();
+    fs.make_dir("/open/mine", 0o777).unwrap();
+    let policy = b"consistency: append_client_journal".as_slice();
+    let decouple = |client| Op::Job(JobOp::Decouple { path: b"/open/mine", client, policy });
+    for other in [ClientId(1), ClientId(fs.client().0 + 1)] {
+        refused(fs.call_as(&user(), decouple(other)), Errno::NotPermitted);
+    }
+    assert!(fs.call_as(&user(), decouple(fs.client())).is_ok());
+}
+
+/// No attack: a user who has a file open while the server is killed.
+#[test]
+#[ignore = "a user, whom another test starts"]
+fn with_an_open_file() {
+    let fs = client();
+    fs.make_dir("/open/theirs", 0o755).unwrap();
+    let dir = fs.open_dir("/open/theirs").unwrap();
+    let ino = dir.create("file", &NewFile::default()).unwrap().ino;
+    fs.open_as(&user(), ino, true).unwrap();
+    fs.make_dir("/open/ready", 0o755).unwrap();
+    fs.sync().unwrap();
+    eventually("the server was killed", || fs.stat("/open/go").is_ok());
+    dir.set_data(ino, b"content", 7).unwrap();
+    dir.create("more", &NewFile::default()).unwrap();
+    fs.sync().unwrap();
+    assert_eq!(fs.stat("/open/theirs/file").unwrap().size, 7);
 }
 
 #[test]
@@ -346,6 +415,35 @@ fn a_number_of_an_inode_is_no_right() {
 }
 
 #[test]
+fn what_a_user_says_to_have_open_must_be_a_file_that_the_user_may_open() {
+    survives("by_a_file_that_is_said_to_be_open");
+}
+
+#[test]
+fn a_client_gets_a_subtree_for_itself_only() {
+    survives("by_a_subtree_for_another_client");
+}
+
+#[test]
+fn a_user_continues_after_a_kill_of_the_server() {
+    if !is_root() {
+        return;
+    }
+    let cluster = shared();
+    let fs = cluster.mount();
+    std::thread::scope(|scope| {
+        let user = scope.spawn(|| attack(&cluster, &fs, "with_an_open_file"));
+        eventually("the file is open", || fs.stat("/open/ready").is_ok());
+        cluster.kill("mds");
+        cluster.start();
+        fs.make_dir("/open/go", 0o755).unwrap();
+        obtains_nothing(&user.join().unwrap());
+    });
+    assert_eq!(cluster.run(&["cp", "/open/theirs/file", "-"]), b"content");
+    assert_eq!(cluster.names("/open/theirs"), ["file", "more"]);
+}
+
+#[test]
 fn nobody_is_the_client_of_another_user() {
     survives("as_the_client_of_another");
 }
@@ -380,7 +478,7 @@ fn root_of_a_user_namespace_is_the_user_who_made_it() {
     }
     let fs = cluster.mount();
     obtains_nothing(&attack_as_root_of_a_namespace(&cluster, &fs, "as_root_of_a_namespace"));
-    assert_eq!(cluster.names("/open"), ["readable", "x"]);
+    assert_eq!(cluster.names("/open"), ["program", "readable", "x"]);
 }
 
 #[test]
@@ -441,7 +539,7 @@ fn a_member_of_the_group_works_with_what_is_theirs() {
         text(&output.stdout)
     };
     done(&["mkdir", "/open/theirs"]);
-    assert_eq!(done(&["ls", "/open"]), "readable\ntheirs\n");
+    assert_eq!(done(&["ls", "/open"]), "program\nreadable\ntheirs\n");
     assert_eq!(done(&["cp", "/open/readable", "-"]), "readable");
     let denied = as_user(&["ls", "/private"]);
     assert!(text(&denied.stderr).contains("EACCES"), "{}", text(&denied.stderr));

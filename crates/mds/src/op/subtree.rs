@@ -85,6 +85,10 @@ impl SubtreeCx<'_> {
         if let Some(errno) = self.refusing {
             return Err(errno.into());
         }
+        // The monitor asks for others; a client gets a subtree only for itself.
+        if from.client != ClientId(0) && from.client != client {
+            return Err(Errno::NotPermitted.into());
+        }
         super::policy::parse(policy)?;
         let ino = resolve_dir(self.namespace, &from.request.cred, path)?;
         self.namespace.access(&from.request.cred, ino, 2)?;
