@@ -1,4 +1,4 @@
-//! Access to a cluster on this machine: the permissions of its directory, its sockets and its store.
+//! Access to a cluster on this machine: the permissions of directory, sockets and store.
 //!
 //! By default that is its owner, and root. With a group its members may connect, too; the metadata
 //! servers then hold each of their requests against the permissions of files and directories. The

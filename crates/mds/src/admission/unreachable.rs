@@ -1,6 +1,6 @@
 //! Inode numbers are no rights: a process that speaks for one user reaches an inode only through
-//! directories that this user may search, as a path would, or as a file that it has open. What it
-//! says to have open, or locks, must be a file that this user may open.
+//! directories that this user may search, as a path would, or as an open file. The user must have
+//! the permission to open each file that the process locks, or declares to be open.
 //!
 //! Limit: the directories are looked at as they are now, and only as far as this rank has them. An
 //! inode with several names has no one place: the client must have walked to it. A file that a
@@ -46,12 +46,17 @@ fn reach_all(mds: &Mds, from: Incoming<'_>) -> Result<(), Refused> {
         {
             open(mds, from, ino, Access { read: true, ..Access::default() })
         }
-        ref op => touched(op).inodes().try_for_each(|ino| reach(mds, from, ino)),
+        ref op @ (Op::Read(_)
+        | Op::Change(_)
+        | Op::Session(_)
+        | Op::Job(_)
+        | Op::Rank(_)
+        | Op::Admin(_)) => touched(op).inodes().try_for_each(|ino| reach(mds, from, ino)),
     }
 }
 
-/// A path leads the user to the file, and the user may open it. Unlike the process of a mount, which
-/// reads a program that may only be executed, a user needs the permission to read.
+/// A path leads the user to the file, and the user may open it. The process of a mount may read a
+/// program that may only be executed; a user needs the permission to read.
 fn open(mds: &Mds, from: Incoming<'_>, ino: Ino, access: Access) -> Result<(), Refused> {
     let cred = &from.request.cred;
     let known = mds.namespace.permissions_of(ino).ok_or(Errno::Stale)?;
