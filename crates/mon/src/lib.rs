@@ -258,16 +258,17 @@ impl Mon {
             | MonOp::Remove { .. }
             | MonOp::SetBalancer { .. }
             | MonOp::RevertBalancer => self.identities.check_owner(conn),
-            MonOp::Decouple { client, .. } | MonOp::SetPolicy { client, .. }
-                if client != ClientId(0) && !self.identities.may_be(conn, client) =>
-            {
-                Err(failure(Errno::NotPermitted, format!("{client} belongs to another user")))
-            }
-            MonOp::Decouple { .. }
-            | MonOp::SetPolicy { .. }
+            // A policy may be set by a client that owns no subtree.
+            MonOp::SetPolicy { client: ClientId(0), .. }
             | MonOp::Status
             | MonOp::Register
             | MonOp::BalancerLog { .. } => Ok(()),
+            MonOp::Decouple { client, .. } | MonOp::SetPolicy { client, .. } => {
+                if self.identities.may_be(conn, client) {
+                    return Ok(());
+                }
+                Err(failure(Errno::NotPermitted, format!("{client} belongs to another user")))
+            }
         }
     }
 

@@ -280,6 +280,8 @@ fn as_an_administrator() {
         MonOp::SetBalancer { name: b"mine", text: b"" },
         MonOp::RevertBalancer,
         MonOp::Decouple { path: b"/private", client: ClientId(1), policy: b"batchfs" },
+        MonOp::Decouple { path: b"/open", client: ClientId(0), policy: b"batchfs" },
+        MonOp::SetPolicy { path: b"/open", policy: b"", client: ClientId(1) },
     ];
     for (cred, op) in ops.iter().flat_map(|op| [(user(), *op), (Cred::root(), *op)]) {
         let mut connection = Connection::open(&address).unwrap();
