@@ -120,11 +120,14 @@ impl Mount {
         let mut command = world.command(&[&all, arguments].concat());
         let process = command.arg(point.path()).spawn().expect("the program runs");
         let mut mount = Self { process, point };
-        until("it is mounted", || {
+        let start = Instant::now();
+        while !mount.point.is_mounted() {
             let ended = mount.process.try_wait().expect("a child");
             assert!(ended.is_none(), "cudele mount ended: {ended:?}");
-            mount.point.is_mounted()
-        });
+            let is_late = start.elapsed() > PATIENCE;
+            assert!(!is_late, "not mounted in {PATIENCE:?}; {}", threads_of(mount.pid()));
+            std::thread::sleep(Duration::from_millis(5));
+        }
         mount
     }
 
@@ -178,11 +181,30 @@ impl Drop for Mount {
     }
 }
 
+/// How long a test waits for a condition.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Where the threads of a process wait: the name of each, the system call with its arguments, and
+/// the function of the kernel.
+fn threads_of(pid: u32) -> String {
+    let read = |task: &Path, name: &str| {
+        let text = fs::read_to_string(task.join(name)).unwrap_or_default();
+        text.trim_end().replace('\n', "; ")
+    };
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let tasks = tasks.map(|task| {
+        let task = task.path();
+        let known = ["comm", "syscall", "wchan", "stack"].map(|name| read(&task, name));
+        known.join(" | ")
+    });
+    format!("threads of {pid}:\n{}", tasks.collect::<Vec<_>>().join("\n"))
+}
+
 /// Waits for a condition.
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(30), "not in half a minute: {what}");
+        assert!(start.elapsed() < PATIENCE, "not in {PATIENCE:?}: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

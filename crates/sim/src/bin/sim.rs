@@ -8,18 +8,20 @@
 )]
 
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use sim::{Report, Tally};
 
 const USAGE: &str = "\
-usage: sim [--seeds N] [--first S] [--seconds T] [--seed S] [--transcript] [--ranks]
-           [--directories] [--one-rank]
+usage: sim [--seeds N] [--first S] [--seconds T] [--seed S] [--threads N] [--transcript]
+           [--ranks] [--directories] [--one-rank]
 
   --seeds N      how many seeds to run (default 50)
   --first S      the first of them (default 0)
   --seconds T    stop after this long, even if seeds are left
   --seed S       run one seed, for example 0x2a
+  --threads N    how many seeds to run at a time (default: as many as there are processors)
   --transcript   print everything that happens
   --ranks        only simulations of several ranks
   --directories  directories are renamed from one rank to another, too
@@ -31,6 +33,7 @@ struct Options {
     seeds: u64,
     first: u64,
     seconds: u64,
+    threads: usize,
     transcript: bool,
     ranks: bool,
     directories: bool,
@@ -52,13 +55,51 @@ impl Done {
         let report = ended
             .unwrap_or_else(|_| Report { violation: Some("panicked".into()), ..Report::default() });
         self.tally.add(&report.tally);
-        report.trace.iter().for_each(|line| println!("{line}"));
+        // One text, so that the lines of two seeds do not mix.
+        let mut text: String = report.trace.iter().flat_map(|line| [line, "\n"]).collect();
         if let Some(violation) = report.violation {
             self.failures += 1;
-            println!("seed {seed:#x}: {name}{violation}");
-            println!("  again: cargo xtask sim --seed {seed:#x} --transcript");
+            text += &format!("seed {seed:#x}: {name}{violation}\n");
+            text += &format!("  again: cargo xtask sim --seed {seed:#x} --transcript\n");
         }
+        print!("{text}");
     }
+
+    /// Adds what another thread ran.
+    fn add(mut self, other: &Self) -> Self {
+        self.seeds += other.seeds;
+        self.failures += other.failures;
+        self.tally.add(&other.tally);
+        self
+    }
+}
+
+/// Runs workloads with each seed, several seeds at a time, until there are no more or the time is
+/// over.
+fn run_all(
+    seeds: std::ops::Range<u64>,
+    threads: usize,
+    is_over: impl Fn() -> bool + Sync,
+    run: impl Fn(&mut Done, u64) + Sync,
+) -> Done {
+    let next = AtomicU64::new(seeds.start);
+    let work = || {
+        let mut done = Done::default();
+        while !is_over() {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                break;
+            }
+            done.seeds += 1;
+            run(&mut done, seed);
+        }
+        done
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(work)).collect();
+        let ended = workers.into_iter().map(|worker| worker.join().expect("panics are caught"));
+        ended.fold(Done::default(), |sum, done| sum.add(&done))
+    })
 }
 
 fn main() -> ExitCode {
@@ -66,26 +107,25 @@ fn main() -> ExitCode {
         eprint!("{USAGE}");
         return ExitCode::from(2);
     };
-    let (start, trace) = (Instant::now(), options.transcript);
-    let seeds = options.first..options.first.saturating_add(options.seeds);
-    let ends = |seconds: u64| move |_: &u64| start.elapsed() < Duration::from_secs(seconds);
+    let Options { seeds, first, seconds, threads, transcript, directories, .. } = options;
+    let start = Instant::now();
+    let seeds = first..first.saturating_add(seeds);
     let mut ranks = Done::default();
-    let of_ranks = if options.one_rank { 0..0 } else { seeds.clone() };
-    for seed in of_ranks.take_while(ends(options.seconds / 3)) {
-        ranks.seeds += 1;
-        ranks.run("ranks: ", seed, || sim::ranks::run(seed, trace, options.directories));
-    }
     if !options.one_rank {
+        let is_over = || start.elapsed() >= Duration::from_secs(seconds / 3);
+        ranks = run_all(seeds.clone(), threads, is_over, |done, seed| {
+            done.run("ranks: ", seed, || sim::ranks::run(seed, transcript, directories));
+        });
         let Done { seeds, failures, tally } = &ranks;
         println!("{seeds} seeds of several ranks{tally}, {failures} failures");
     }
     let mut done = Done::default();
     if !options.ranks {
-        for seed in seeds.take_while(ends(options.seconds)) {
-            done.seeds += 1;
-            done.run("", seed, || sim::run(seed, trace));
-            done.run("cells: ", seed, || sim::cells::run(seed, trace));
-        }
+        let is_over = || start.elapsed() >= Duration::from_secs(seconds);
+        done = run_all(seeds, threads, is_over, |done, seed| {
+            done.run("", seed, || sim::run(seed, transcript));
+            done.run("cells: ", seed, || sim::cells::run(seed, transcript));
+        });
         let (seconds, Done { seeds, failures, tally }) = (start.elapsed().as_secs_f64(), &done);
         println!("{seeds} seeds{tally}, {failures} failures, {seconds:.1} s");
         if options.seeds > 1 {
@@ -100,6 +140,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Options> {
         seeds: 50,
         first: 0,
         seconds: u64::MAX,
+        threads: std::thread::available_parallelism().map_or(1, std::num::NonZero::get),
         transcript: false,
         ranks: false,
         directories: false,
@@ -112,6 +153,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Options> {
             "--directories" => options.directories = true,
             "--ranks" => options.ranks = true,
             "--one-rank" => options.one_rank = true,
+            "--threads" => options.threads = usize::try_from(value()?).ok()?,
             "--seeds" => options.seeds = value()?,
             "--first" => options.first = value()?,
             "--seconds" => options.seconds = value()?,
