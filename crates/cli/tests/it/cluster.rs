@@ -18,7 +18,7 @@ mod states;
 
 use states::are_in_state;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Waits for a condition that other processes bring about.
 #[track_caller]

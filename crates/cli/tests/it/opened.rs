@@ -10,7 +10,7 @@ use types::{Pool, Rank};
 
 use crate::cluster::{Cluster, eventually};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 const ALL: Lock = Lock {
     kind: LockKind::Posix,
     mode: LockMode::Write,

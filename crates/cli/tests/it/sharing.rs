@@ -10,7 +10,7 @@ use cudele::{
 
 use crate::cluster::{Cluster, eventually};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn root() -> Cred {
     Cred::root()

@@ -182,7 +182,7 @@ impl Drop for Mount {
 }
 
 /// How long a test waits for a condition.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Where the threads of a process wait: the name of each, the system call with its arguments, and
 /// the function of the kernel.

@@ -16,7 +16,7 @@ use crate::fixture::World;
 pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
-        assert!(start.elapsed() < Duration::from_secs(20), "waited in vain until {what}");
+        assert!(start.elapsed() < Duration::from_secs(120), "waited in vain until {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }

@@ -8,7 +8,7 @@ use objstore::Store;
 use tempfile::TempDir;
 use testceph::{CephCluster, CephSettings, OsdStore, Running};
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A cluster with a directory that goes with it.
 pub(crate) struct Ceph {
