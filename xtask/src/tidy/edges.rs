@@ -12,8 +12,9 @@ use crate::rust::{Attribute, attributes, contains_word};
 use crate::tree::{File, Tree};
 
 /// Crates that talk to the machine.
-const EDGES: [&str; 20] = [
+const EDGES: [&str; 21] = [
     "objstore",
+    "keys",
     "engine",
     "net",
     "testceph",

@@ -1,0 +1,230 @@
+//! The authority of a cluster: makes keys, and keeps a list of them.
+//!
+//! The folder `keys` of a cluster's directory has the authority's certificate and private key, the
+//! list of keys that it made, the list of those that were revoked, and the key of this host's
+//! daemons. Whoever reads the authority's private key is everybody in this cluster.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
+    Issuer, KeyPair, KeyUsagePurpose,
+};
+use time::OffsetDateTime;
+use types::{Errno, Error, Result, Timestamp};
+
+use crate::file::{DAEMON_FILE, FOLDER, REVOKED_FILE, private};
+use crate::holder::{Holder, KeyId, NamedKey};
+use crate::revoked::Revoked;
+
+const CERTIFICATE_FILE: &str = "authority.pem";
+const PRIVATE_FILE: &str = "authority-private.pem";
+const ISSUED_FILE: &str = "issued";
+/// The clocks of two machines may differ by this much, in seconds.
+const SKEW: i64 = 24 * 3600;
+const DAY: i64 = 24 * 3600;
+/// How long an authority lives, in days.
+const AUTHORITY_DAYS: i64 = 20 * 365;
+
+/// See the module documentation.
+#[derive(Debug)]
+pub struct Authority {
+    folder: PathBuf,
+    certificate: String,
+    private: KeyPair,
+}
+
+/// A key that the authority made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Issued {
+    /// Its id.
+    pub id: KeyId,
+    /// The name that people gave it.
+    pub name: String,
+    /// `daemon`, `everyone` or `user`.
+    pub kind: String,
+    /// The user, of a key of one.
+    pub uid: Option<u32>,
+    /// The end of its life, in seconds since 1970.
+    pub expires: i64,
+}
+
+fn invalid(folder: &Path, error: &impl std::fmt::Display) -> Error {
+    Error::new(Errno::Invalid, folder.display().to_string(), error.to_string())
+}
+
+impl Authority {
+    /// Makes an authority in the directory of a cluster, and a key for its daemons, unless there
+    /// is one.
+    ///
+    /// # Errors
+    /// `EIO` if a file cannot be written.
+    pub fn ensure(dir: &Path, now: Timestamp) -> Result<Self> {
+        let folder = dir.join(FOLDER);
+        if !folder.join(CERTIFICATE_FILE).is_file() {
+            make_folder(&folder)?;
+            let private = KeyPair::generate().map_err(|error| crate::failed(&folder, &error))?;
+            let certificate = parameters(now).self_signed(&private);
+            let certificate = certificate.map_err(|error| crate::failed(&folder, &error))?;
+            write(&folder.join(PRIVATE_FILE), &private.serialize_pem())?;
+            write(&folder.join(CERTIFICATE_FILE), &certificate.pem())?;
+        }
+        let authority = Self::open(dir)?;
+        let daemon = folder.join(DAEMON_FILE);
+        if !daemon.is_file() {
+            let key = authority.issue("daemon", Holder::Daemon, AUTHORITY_DAYS, now)?;
+            write(&daemon, &key)?;
+        }
+        Ok(authority)
+    }
+
+    /// The authority in the directory of a cluster.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is none, `EINVAL` if its files are damaged.
+    pub fn open(dir: &Path) -> Result<Self> {
+        let folder = dir.join(FOLDER);
+        let read = |name| {
+            let file = folder.join(name);
+            std::fs::read_to_string(&file).map_err(|error| match error.kind() {
+                std::io::ErrorKind::NotFound => {
+                    let cause = "the cluster has no authority for keys";
+                    Error::new(Errno::NotFound, file.display().to_string(), cause)
+                        .remedy("`cudele auth init --dir DIR` makes one")
+                }
+                _ => crate::failed(&file, &error),
+            })
+        };
+        let certificate = read(CERTIFICATE_FILE)?;
+        let private = KeyPair::from_pem(&read(PRIVATE_FILE)?);
+        let private = private.map_err(|error| invalid(&folder, &error))?;
+        Ok(Self { folder, certificate, private })
+    }
+
+    /// Makes a key that lives for `days`, and returns the text of its key file.
+    ///
+    /// # Errors
+    /// `EEXIST` if a key of this name is in use, `EINVAL` for a name that cannot be listed, `EIO`.
+    pub fn issue(&self, name: &str, holder: Holder, days: i64, now: Timestamp) -> Result<String> {
+        let is_fine = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
+        if name.is_empty() || name.len() > 64 || !name.chars().all(is_fine) {
+            let cause = "a name of a key has letters, digits and - _ . @, and 64 of them at most";
+            return Err(Error::new(Errno::Invalid, name, cause));
+        }
+        let mut same = self.list()?.into_iter().filter(|issued| issued.name == name);
+        if same.any(|issued| !self.revoked().has(issued.id)) && holder != Holder::Daemon {
+            return Err(Error::new(Errno::Exists, name, "there is a key of this name")
+                .remedy(format!("choose another name, or `cudele auth rm {name}`")));
+        }
+        let failed = |error: rcgen::Error| crate::failed(&self.folder, &error);
+        let id = getrandom::u64().map_err(|error| crate::failed(&self.folder, &error))?;
+        let key = NamedKey { id: KeyId(id), holder };
+        let seconds = seconds_of(now);
+        let expires = seconds.saturating_add(days.saturating_mul(DAY));
+        let mut parameters = CertificateParams::new(key.names()).map_err(failed)?;
+        parameters.distinguished_name = DistinguishedName::new();
+        parameters.distinguished_name.push(DnType::CommonName, name);
+        parameters.not_before = time_of(seconds - SKEW);
+        parameters.not_after = time_of(expires);
+        parameters.use_authority_key_identifier_extension = true;
+        parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        if key.holder == Holder::Daemon {
+            parameters.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
+        }
+        let own = KeyPair::generate().map_err(failed)?;
+        let issuer = Issuer::from_params(&PARAMETERS_OF_ISSUER, &self.private);
+        let certificate = parameters.signed_by(&own, &issuer).map_err(failed)?;
+        self.note(&key, name, expires)?;
+        Ok([certificate.pem(), self.certificate.clone(), own.serialize_pem()].concat())
+    }
+
+    /// The keys that were made, the oldest first.
+    ///
+    /// # Errors
+    /// `EIO` if the list cannot be read.
+    pub fn list(&self) -> Result<Vec<Issued>> {
+        let file = self.folder.join(ISSUED_FILE);
+        match std::fs::read_to_string(&file) {
+            Ok(text) => Ok(text.lines().filter_map(parse).collect()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
+            Err(error) => Err(crate::failed(&file, &error)),
+        }
+    }
+
+    /// The keys that were revoked.
+    #[must_use]
+    pub fn revoked(&self) -> Revoked {
+        Revoked::in_file(&self.folder.join(REVOKED_FILE))
+    }
+
+    fn note(&self, key: &NamedKey, name: &str, expires: i64) -> Result<()> {
+        let uid = if let Holder::User(cred) = &key.holder { cred.uid.to_string() } else { "-".into() };
+        let line = format!("{} {name} {} {uid} {expires}\n", key.id, key.holder.kind());
+        let file = self.folder.join(ISSUED_FILE);
+        let append = || -> std::io::Result<()> {
+            let mut list = private().append(true).create(true).open(&file)?;
+            list.write_all(line.as_bytes())?;
+            list.sync_all()
+        };
+        append().map_err(|error| crate::failed(&file, &error))
+    }
+}
+
+/// A line of the list of keys.
+fn parse(line: &str) -> Option<Issued> {
+    let [id, name, kind, uid, expires] = line.split(' ').collect::<Vec<_>>()[..] else {
+        return None;
+    };
+    Some(Issued {
+        id: id.parse().ok()?,
+        name: name.to_owned(),
+        kind: kind.to_owned(),
+        uid: uid.parse().ok(),
+        expires: expires.parse().ok()?,
+    })
+}
+
+/// The fields of the authority's certificate that a signature needs. They are the same for every
+/// cluster, so the certificate need not be parsed.
+static PARAMETERS_OF_ISSUER: std::sync::LazyLock<CertificateParams> =
+    std::sync::LazyLock::new(|| parameters(Timestamp(0)));
+
+fn parameters(now: Timestamp) -> CertificateParams {
+    let mut parameters = CertificateParams::default();
+    parameters.distinguished_name = DistinguishedName::new();
+    parameters.distinguished_name.push(DnType::CommonName, "cudele authority");
+    parameters.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    parameters.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    parameters.not_before = time_of(seconds_of(now) - SKEW);
+    parameters.not_after = time_of(seconds_of(now) + AUTHORITY_DAYS * DAY);
+    parameters
+}
+
+fn seconds_of(now: Timestamp) -> i64 {
+    i64::try_from(now.0 / 1_000_000_000).unwrap_or(i64::MAX / 2)
+}
+
+/// A time that a certificate can have: between 1970 and 9999.
+fn time_of(seconds: i64) -> OffsetDateTime {
+    const LAST: i64 = 253_402_300_799;
+    let seconds = seconds.clamp(0, LAST);
+    OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH)
+}
+
+fn make_folder(folder: &Path) -> Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    let made = std::fs::DirBuilder::new().mode(0o700).recursive(true).create(folder);
+    made.map_err(|error| crate::failed(folder, &error))
+}
+
+/// Writes a new file for its owner alone, durably.
+fn write(file: &Path, text: &str) -> Result<()> {
+    let make = || -> std::io::Result<()> {
+        let mut made = private().write(true).create(true).truncate(true).open(file)?;
+        made.write_all(text.as_bytes())?;
+        made.sync_all()
+    };
+    make().map_err(|error| crate::failed(file, &error))
+}

@@ -1,0 +1,124 @@
+//! The holder of a key, as its certificate states it.
+//!
+//! A certificate states facts as names of hosts below a domain that is never looked up: every
+//! library for certificates can write and read names of hosts, and checks their form.
+
+use std::fmt;
+use std::str::FromStr;
+
+use types::{Cred, Peer};
+
+/// The domain of the names; `internal` is reserved for private use.
+const DOMAIN: &str = ".cudele.internal";
+
+/// For whom a key speaks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// A daemon of the cluster. Clients and other daemons believe it.
+    Daemon,
+    /// A mount, or a command of the owner: it speaks for every user, and is no daemon.
+    Everyone,
+    /// This user with these groups.
+    User(Cred),
+}
+
+/// Tells keys apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KeyId(pub u64);
+
+impl fmt::Display for KeyId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl FromStr for KeyId {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let is_hex = text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let number = is_hex.then(|| u64::from_str_radix(text, 16).ok()).flatten();
+        number.map(Self).ok_or(())
+    }
+}
+
+/// A key, and for whom it speaks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedKey {
+    /// Its id.
+    pub id: KeyId,
+    /// Its holder.
+    pub holder: Holder,
+}
+
+impl Holder {
+    /// The peer that has proved to have such a key.
+    #[must_use]
+    pub fn peer(&self) -> Peer {
+        match self {
+            Self::Daemon | Self::Everyone => Peer::Trusted,
+            Self::User(cred) => Peer::User(cred.clone()),
+        }
+    }
+
+    /// One word for lists.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Daemon => "daemon",
+            Self::Everyone => "everyone",
+            Self::User(_) => "user",
+        }
+    }
+}
+
+/// The name that every daemon proves to have.
+pub(crate) fn daemon_name() -> String {
+    format!("daemon{DOMAIN}")
+}
+
+impl NamedKey {
+    /// The names in the certificate.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let mut names = vec![format!("id-{}{DOMAIN}", self.id)];
+        match &self.holder {
+            Holder::Daemon => names.push(daemon_name()),
+            Holder::Everyone => names.push(format!("everyone{DOMAIN}")),
+            Holder::User(cred) => {
+                names.push(format!("uid-{}{DOMAIN}", cred.uid));
+                names.push(format!("gid-{}{DOMAIN}", cred.gid));
+                let groups = cred.groups.iter();
+                names.extend(groups.map(|group| format!("group-{group}{DOMAIN}")));
+            }
+        }
+        names
+    }
+
+    /// From the names in a certificate; `None` unless they state one key with one holder.
+    pub(crate) fn from_names<'a>(names: impl Iterator<Item = &'a str>) -> Option<Self> {
+        let (mut ids, mut holders) = (Vec::new(), Vec::new());
+        let (mut uids, mut gids, mut groups) = (Vec::new(), Vec::new(), Vec::new());
+        for name in names {
+            let label = name.strip_suffix(DOMAIN)?;
+            match label.split_once('-') {
+                Some(("id", id)) => ids.push(id.parse().ok()?),
+                Some(("uid", uid)) => uids.push(uid.parse().ok()?),
+                Some(("gid", gid)) => gids.push(gid.parse().ok()?),
+                Some(("group", group)) => groups.push(group.parse().ok()?),
+                None if label == "daemon" => holders.push(Holder::Daemon),
+                None if label == "everyone" => holders.push(Holder::Everyone),
+                _ => return None,
+            }
+        }
+        let [id] = ids[..] else { return None };
+        match (&holders[..], &uids[..], &gids[..]) {
+            (_, [], []) if groups.is_empty() && holders.len() == 1 => {
+                holders.pop().map(|holder| Self { id, holder })
+            }
+            ([], &[uid], &[gid]) => {
+                Some(Self { id, holder: Holder::User(Cred { uid, gid, groups }) })
+            }
+            _ => None,
+        }
+    }
+}
