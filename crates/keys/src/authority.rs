@@ -87,13 +87,13 @@ impl Authority {
         let folder = dir.join(FOLDER);
         let read = |name| {
             let file = folder.join(name);
-            std::fs::read_to_string(&file).map_err(|error| match error.kind() {
-                std::io::ErrorKind::NotFound => {
-                    let cause = "the cluster has no authority for keys";
-                    Error::new(Errno::NotFound, file.display().to_string(), cause)
-                        .remedy("`cudele auth init --dir DIR` makes one")
+            std::fs::read_to_string(&file).map_err(|error| {
+                if error.kind() != std::io::ErrorKind::NotFound {
+                    return crate::failed(&file, &error);
                 }
-                _ => crate::failed(&file, &error),
+                let cause = "the cluster has no authority for keys";
+                Error::new(Errno::NotFound, file.display().to_string(), cause)
+                    .remedy("`cudele auth init --dir DIR` makes one")
             })
         };
         let certificate = read(CERTIFICATE_FILE)?;
@@ -160,7 +160,8 @@ impl Authority {
     }
 
     fn note(&self, key: &NamedKey, name: &str, expires: i64) -> Result<()> {
-        let uid = if let Holder::User(cred) = &key.holder { cred.uid.to_string() } else { "-".into() };
+        let uid =
+            if let Holder::User(cred) = &key.holder { cred.uid.to_string() } else { "-".into() };
         let line = format!("{} {name} {} {uid} {expires}\n", key.id, key.holder.kind());
         let file = self.folder.join(ISSUED_FILE);
         let append = || -> std::io::Result<()> {
@@ -203,7 +204,7 @@ fn parameters(now: Timestamp) -> CertificateParams {
 }
 
 fn seconds_of(now: Timestamp) -> i64 {
-    i64::try_from(now.0 / 1_000_000_000).unwrap_or(i64::MAX / 2)
+    now.0 / 1_000_000_000
 }
 
 /// A time that a certificate can have: between 1970 and 9999.

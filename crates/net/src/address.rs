@@ -1,20 +1,31 @@
-//! Where a daemon listens: `unix:PATH` or `tcp:HOST:PORT`.
+//! Where a daemon listens: `unix:PATH`, `tcp:HOST:PORT`, or `plain:HOST:PORT`.
+//!
+//! Connections to `tcp:` are encrypted, and both sides prove themselves with a key. `plain:` has
+//! neither, so the host must be this machine's loopback.
 
 use std::fs::Permissions;
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::Duration;
 
+use keys::{ClientConfig, KeyFile, Keyring};
 use rustix::net::sockopt;
 use types::{Errno, Error};
 
+use crate::tls::{ACCEPTED, Tls};
+
 /// How long a host may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(5);
+/// Bytes of one receive during a handshake.
+const HANDSHAKE_BYTES: usize = 4096;
+const NOT_LOOPBACK: &str =
+    "plain: is for addresses of this machine's loopback; other hosts need tcp: and a key";
 /// A connection over TCP that is silent for so long is probed: its peer's machine may be gone.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 
@@ -25,6 +36,8 @@ pub enum Address {
     Unix(PathBuf),
     /// A host and port.
     Tcp(String),
+    /// A port of this machine without keys, for programs that cannot use a Unix socket.
+    Plain(String),
 }
 
 impl std::fmt::Display for Address {
@@ -32,6 +45,7 @@ impl std::fmt::Display for Address {
         match self {
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
             Self::Tcp(host) => write!(f, "tcp:{host}"),
+            Self::Plain(host) => write!(f, "plain:{host}"),
         }
     }
 }
@@ -43,8 +57,11 @@ impl FromStr for Address {
         match text.split_once(':') {
             Some(("unix", path)) if !path.is_empty() => Ok(Self::Unix(path.into())),
             Some(("tcp", host)) if host.rsplit_once(':').is_some() => Ok(Self::Tcp(host.into())),
+            Some(("plain", host)) if host.rsplit_once(':').is_some() => {
+                Ok(Self::Plain(host.into()))
+            }
             _ => Err(Error::new(Errno::Invalid, text, "not an address")
-                .remedy("write unix:PATH or tcp:HOST:PORT")),
+                .remedy("write unix:PATH, tcp:HOST:PORT, or plain:127.0.0.1:PORT")),
         }
     }
 }
@@ -58,9 +75,16 @@ pub enum Stream {
     Tcp(TcpStream),
 }
 
+/// A connection that was opened from here; over TCP both sides have proved themselves.
+#[derive(Debug)]
+pub struct Opened {
+    pub(crate) stream: Stream,
+    pub(crate) tls: Option<Tls>,
+}
+
 pub(crate) enum Listener {
     Unix(UnixListener, Socket),
-    Tcp(TcpListener),
+    Tcp(TcpListener, Option<Arc<KeyFile>>),
 }
 
 /// Where a listener's socket is, and which file that is.
@@ -79,29 +103,56 @@ pub(crate) fn error(address: &Address, error: &io::Error) -> Error {
         io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock => {
             (Errno::TimedOut, "no answer in time".to_owned())
         }
+        io::ErrorKind::InvalidData => {
+            (Errno::Access, format!("the two sides do not accept each other: {error}"))
+        }
+        io::ErrorKind::InvalidInput => (Errno::Invalid, error.to_string()),
         _ => (Errno::Io, error.to_string()),
     };
-    Error::new(errno, address.to_string(), cause)
+    let error = Error::new(errno, address.to_string(), cause);
+    if errno == Errno::Access && matches!(address, Address::Tcp(_)) {
+        return error
+            .remedy("`cudele auth ls` on the host of the cluster shows keys and their end");
+    }
+    error
 }
 
 impl Address {
-    /// Connects.
+    /// Connects; over TCP with the key of this process.
     ///
     /// # Errors
-    /// `ENOENT`, `ECONNREFUSED`, `EACCES`, `EIO`, with the address.
-    pub fn connect(&self) -> Result<Stream, Error> {
-        let connect = || -> io::Result<Stream> {
-            Ok(match self {
-                Self::Unix(path) => Stream::Unix(UnixStream::connect(path)?),
-                Self::Tcp(host) => Stream::Tcp(connect_tcp(host)?),
-            })
+    /// `ENOENT`, `ECONNREFUSED`, `EIO`, with the address; `EACCES` without a key, or if the two
+    /// sides do not accept each other's; `EINVAL` for a plain address of another machine.
+    pub fn connect(&self, keys: &Keyring) -> Result<Opened, Error> {
+        let config = match self {
+            Self::Tcp(_) => Some(keys.key().and_then(|key| key.client())?),
+            Self::Unix(_) | Self::Plain(_) => None,
         };
-        let prepared = connect().and_then(|stream| stream.prepare().map(|()| stream));
-        prepared.map_err(|cause| error(self, &cause))
+        let connect = || -> io::Result<Opened> {
+            let stream = match self {
+                Self::Unix(path) => Stream::Unix(UnixStream::connect(path)?),
+                Self::Tcp(host) => Stream::Tcp(connect_tcp(host, |_| true)?),
+                Self::Plain(host) => Stream::Tcp(connect_tcp(host, |ip| ip.is_loopback())?),
+            };
+            stream.prepare()?;
+            let tls = config.map(|config| shake_hands(&stream, config)).transpose()?;
+            Ok(Opened { stream, tls })
+        };
+        connect().map_err(|cause| error(self, &cause))
     }
 
-    /// Listens. A Unix socket without a listener is replaced; one with a listener is in use.
-    pub(crate) fn listen(&self) -> Result<Listener, Error> {
+    /// Listens; over TCP with the key of this daemon. A Unix socket without a listener is replaced;
+    /// one with a listener is in use.
+    pub(crate) fn listen(&self, keys: &Keyring) -> Result<Listener, Error> {
+        let key = match self {
+            Self::Tcp(_) => {
+                let key = keys.key()?;
+                // A key that is no use shows when the daemon starts.
+                key.server()?;
+                Some(key.clone())
+            }
+            Self::Unix(_) | Self::Plain(_) => None,
+        };
         let listen = || -> io::Result<Listener> {
             Ok(match self {
                 Self::Unix(path) => {
@@ -111,7 +162,11 @@ impl Address {
                     std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
                     Listener::Unix(listener, Socket { path: path.clone(), id: id_of(path)? })
                 }
-                Self::Tcp(host) => Listener::Tcp(TcpListener::bind(host)?),
+                Self::Tcp(host) => Listener::Tcp(TcpListener::bind(host)?, key.clone()),
+                Self::Plain(host) => {
+                    let listener = TcpListener::bind(&loopback(host)?[..])?;
+                    Listener::Tcp(listener, None)
+                }
             })
         };
         let listener = listen().map_err(|cause| {
@@ -119,7 +174,7 @@ impl Address {
         })?;
         let result = match &listener {
             Listener::Unix(listener, _) => listener.set_nonblocking(true),
-            Listener::Tcp(listener) => listener.set_nonblocking(true),
+            Listener::Tcp(listener, _) => listener.set_nonblocking(true),
         };
         result.map_err(|cause| error(self, &cause))?;
         Ok(listener)
@@ -128,15 +183,55 @@ impl Address {
 
 /// Tries the addresses of a host in turn. An address without an answer must not block the caller
 /// for the minutes of the kernel's own timeout.
-fn connect_tcp(host: &str) -> io::Result<TcpStream> {
-    let mut failed = io::Error::from(io::ErrorKind::NotFound);
-    for address in host.to_socket_addrs()? {
+fn connect_tcp(host: &str, accepts: impl Fn(IpAddr) -> bool) -> io::Result<TcpStream> {
+    let mut failed = io::Error::new(io::ErrorKind::InvalidInput, NOT_LOOPBACK);
+    for address in host.to_socket_addrs()?.filter(|address| accepts(address.ip())) {
         match TcpStream::connect_timeout(&address, CONNECT) {
             Ok(stream) => return Ok(stream),
             Err(error) => failed = error,
         }
     }
     Err(failed)
+}
+
+/// The addresses of a host, all of which must be this machine's loopback.
+fn loopback(host: &str) -> io::Result<Vec<SocketAddr>> {
+    let addresses: Vec<SocketAddr> = host.to_socket_addrs()?.collect();
+    match addresses.iter().all(|address| address.ip().is_loopback()) {
+        true => Ok(addresses),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, NOT_LOOPBACK)),
+    }
+}
+
+/// Proves this side and verifies the other, which must be a daemon and accept this side.
+fn shake_hands(stream: &Stream, config: Arc<ClientConfig>) -> io::Result<Tls> {
+    let mut tls = Tls::of_client(config)?;
+    let (mut buffer, mut wire, mut plain) = (vec![0; HANDSHAKE_BYTES], Vec::new(), Vec::new());
+    stream.set_timeout(Some(CONNECT))?;
+    loop {
+        wire.clear();
+        tls.drain(&mut wire)?;
+        { stream }.write_all(&wire)?;
+        match plain[..] {
+            [] => {}
+            [ACCEPTED] => {
+                stream.set_timeout(None)?;
+                return Ok(tls);
+            }
+            _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no daemon")),
+        }
+        let count = { stream }.read(&mut buffer)?;
+        if count == 0 {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the server closed it"));
+        }
+        let taken = tls.decrypt(&buffer[..count], &mut plain);
+        if taken.is_err() {
+            // The other side learns why.
+            wire.clear();
+            let _ = tls.drain(&mut wire).and_then(|()| { stream }.write_all(&wire));
+        }
+        taken?;
+    }
 }
 
 fn remove_stale(path: &Path) -> io::Result<()> {
@@ -162,7 +257,8 @@ fn id_of(path: &Path) -> io::Result<(u64, u64)> {
 
 /// How an attempt to accept a connection ended.
 pub(crate) enum Accepted {
-    Stream(Stream),
+    /// A connection, and the key of the daemon if the peer must prove itself.
+    Stream(Stream, Option<Arc<KeyFile>>),
     /// That connection was gone again.
     Failed,
     /// No more connections wait.
@@ -175,10 +271,10 @@ impl Listener {
     pub(crate) fn accept(&self) -> Accepted {
         let accepted = match self {
             Self::Unix(listener, _) => listener.accept().map(|(stream, _)| Stream::Unix(stream)),
-            Self::Tcp(listener) => listener.accept().map(|(stream, _)| Stream::Tcp(stream)),
+            Self::Tcp(listener, _) => listener.accept().map(|(stream, _)| Stream::Tcp(stream)),
         };
         match accepted.and_then(|stream| stream.prepare().map(|()| stream)) {
-            Ok(stream) => Accepted::Stream(stream),
+            Ok(stream) => Accepted::Stream(stream, self.key().cloned()),
             Err(error) => match rustix::io::Errno::from_io_error(&error) {
                 Some(rustix::io::Errno::WOULDBLOCK) => Accepted::Nobody,
                 Some(
@@ -194,6 +290,12 @@ impl Listener {
 }
 
 impl Listener {
+    /// The key of the daemon, if peers must prove themselves.
+    pub(crate) fn key(&self) -> Option<&Arc<KeyFile>> {
+        let Self::Tcp(_, key) = self else { return None };
+        key.as_ref()
+    }
+
     /// Lets the members of a group connect. A listener on TCP has no group.
     pub(crate) fn share_with(&self, group: u32) -> io::Result<()> {
         let Self::Unix(_, Socket { path, .. }) = self else { return Ok(()) };
@@ -218,7 +320,7 @@ impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Self::Unix(listener, _) => listener.as_fd(),
-            Self::Tcp(listener) => listener.as_fd(),
+            Self::Tcp(listener, _) => listener.as_fd(),
         }
     }
 }

@@ -8,11 +8,12 @@ use std::time::Instant;
 
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::EventFlags;
-use types::ConnId;
+use types::{ConnId, Peer};
 
 use crate::address::Stream;
 use crate::limits::Limits;
 use crate::reactor::ConnectionEvent;
+use crate::secured::Secured;
 
 /// Bytes of one receive, unless a longer message is arriving.
 pub(crate) const RECEIVE_BYTES: usize = 64 * 1024;
@@ -24,6 +25,7 @@ const GROWTH: usize = 4;
 #[derive(Debug)]
 pub(crate) struct Conn {
     pub(crate) stream: Stream,
+    pub(crate) secured: Option<Box<Secured>>,
     /// Bytes that arrived; `inbox[start..]` was not handed out.
     inbox: Vec<u8>,
     start: usize,
@@ -48,9 +50,10 @@ pub(crate) struct Conn {
 }
 
 impl Conn {
-    pub(crate) fn new(stream: Stream, watched: EventFlags) -> Self {
+    pub(crate) fn new(stream: Stream, secured: Option<Box<Secured>>, watched: EventFlags) -> Self {
         Self {
             stream,
+            secured,
             inbox: Vec::new(),
             start: 0,
             left: false,
@@ -68,12 +71,19 @@ impl Conn {
     }
 
     pub(crate) fn unsent(&self) -> usize {
-        self.outbox.len() - self.sent
+        let wire = self.secured.as_ref().map_or(0, |secured| secured.unsent());
+        self.outbox.len() - self.sent + wire
+    }
+
+    /// Whether the daemon was told of the peer: it is known who that is.
+    pub(crate) fn is_known(&self) -> bool {
+        self.secured.as_ref().is_none_or(|secured| secured.is_proved())
     }
 
     /// Bytes of memory that its buffers take.
     pub(crate) fn held(&self) -> usize {
-        self.inbox.capacity() + self.outbox.capacity()
+        let wire = self.secured.as_ref().map_or(0, |secured| secured.held());
+        self.inbox.capacity() + self.outbox.capacity() + wire
     }
 
     /// Since when it waits for its peer, to finish a message or to take replies.
@@ -95,7 +105,9 @@ impl Conn {
         }
         if room > 0 {
             self.make_room(spare);
-            self.receive()?;
+            if let Some(peer) = self.receive()? {
+                on(ConnectionEvent::Opened(id, peer));
+            }
             self.hand_out(id, limits, &mut room, on)?;
         }
         self.left = room == 0 && self.start < self.inbox.len();
@@ -156,11 +168,15 @@ impl Conn {
         }
     }
 
-    /// One receive, behind the bytes that were not handed out.
-    fn receive(&mut self) -> Result<(), String> {
+    /// One receive, behind the bytes that were not handed out. Returns the peer when it has just
+    /// proved itself.
+    fn receive(&mut self) -> Result<Option<Peer>, String> {
+        if let Some(secured) = &mut self.secured {
+            return secured.receive(&self.stream, &mut self.inbox);
+        }
         match rustix::io::read(&self.stream, spare_capacity(&mut self.inbox)) {
             Ok(0) => Err("the peer closed the connection".into()),
-            Ok(_) | Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => Ok(()),
+            Ok(_) | Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => Ok(None),
             Err(error) => Err(std::io::Error::from(error).to_string()),
         }
     }
@@ -180,6 +196,16 @@ impl Conn {
 
     /// Sends queued bytes, as far as the peer takes them.
     pub(crate) fn transmit(&mut self) -> Result<(), String> {
+        if let Some(secured) = &mut self.secured {
+            self.sent += secured.send(&self.stream, &self.outbox[self.sent..])?;
+            if self.sent == self.outbox.len() {
+                self.forget_sent();
+            } else if self.sent >= self.outbox.len() / 2 {
+                self.outbox.drain(..self.sent);
+                self.sent = 0;
+            }
+            return Ok(());
+        }
         while self.sent < self.outbox.len() {
             match (&self.stream).write(&self.outbox[self.sent..]) {
                 Ok(0) => return Err("the peer takes no more bytes".into()),
@@ -197,9 +223,14 @@ impl Conn {
                 Err(error) => return Err(error.to_string()),
             }
         }
+        self.forget_sent();
+        Ok(())
+    }
+
+    /// Everything is sent.
+    fn forget_sent(&mut self) {
         self.outbox.clear();
         self.outbox.shrink_to(KEPT_BYTES);
         self.sent = 0;
-        Ok(())
     }
 }

@@ -14,9 +14,12 @@ pub mod descriptors;
 mod limits;
 mod peer;
 mod reactor;
+mod secured;
+mod tls;
 
-pub use address::{Address, Stream};
+pub use address::{Address, Opened, Stream};
 pub use connection::{Connection, Sender};
+pub use keys::Keyring;
 pub use limits::Limits;
 pub use reactor::{ConnectionEvent, Reactor, Waker};
 

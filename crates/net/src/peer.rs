@@ -4,7 +4,8 @@
 //! outside of its user namespace: root of a namespace of its own is the user who made the
 //! namespace. A process of root, or of the user of this process, speaks for every user.
 //!
-//! Limit: a peer over TCP is not authenticated, and speaks for every user.
+//! Over TCP a key tells it ([`keys`]). A peer at an address `plain:` speaks for every user: such
+//! addresses are for one machine and must be asked for by name.
 
 use std::io;
 use std::os::fd::AsRawFd;

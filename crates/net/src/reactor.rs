@@ -17,14 +17,16 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use keys::{KeyFile, Keyring};
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use types::{ConnId, Errno, Error, Peer};
 
-use crate::address::{Accepted, Address, Listener, Stream};
+use crate::address::{Accepted, Address, Listener, Opened, Stream};
 use crate::conn::Conn;
 use crate::limits::Limits;
+use crate::secured::Secured;
 
 /// How often it is looked for peers that take nothing.
 const STALLED_CHECK: Duration = Duration::from_secs(1);
@@ -96,12 +98,12 @@ fn os(error: rustix::io::Errno) -> Error {
 }
 
 impl Reactor {
-    /// Listens on an address.
+    /// Listens on an address; over TCP with the key of this daemon.
     ///
     /// # Errors
-    /// `EADDRINUSE`, `EACCES`, `EIO`, with the address and a remedy.
-    pub fn listen(address: &Address) -> Result<Self, Error> {
-        let listener = address.listen()?;
+    /// `EADDRINUSE`, `EACCES` (also without a key), `EIO`, with the address and a remedy.
+    pub fn listen(address: &Address, keys: &Keyring) -> Result<Self, Error> {
+        let listener = address.listen(keys)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(os)?;
         let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(os)?;
         let waker = Waker(Arc::new(event));
@@ -162,14 +164,19 @@ impl Reactor {
     ///
     /// # Errors
     /// `EIO`.
-    pub fn adopt(&mut self, stream: Stream) -> Result<ConnId, Error> {
+    pub fn adopt(&mut self, opened: Opened) -> Result<ConnId, Error> {
+        let Opened { stream, tls } = opened;
+        self.insert(stream, tls.map(|tls| Box::new(Secured::opened(tls))))
+    }
+
+    fn insert(&mut self, stream: Stream, secured: Option<Box<Secured>>) -> Result<ConnId, Error> {
         let failed = |error: std::io::Error| Error::new(Errno::Io, "socket", error.to_string());
         stream.set_nonblocking().map_err(failed)?;
         let id = self.next;
         self.next += 1;
         let flags = EventFlags::IN | EventFlags::RDHUP;
         epoll::add(&self.epoll, &stream, EventData::new_u64(id), flags).map_err(os)?;
-        self.conns.insert(id, Conn::new(stream, flags));
+        self.conns.insert(id, Conn::new(stream, secured, flags));
         Ok(ConnId(id))
     }
 
@@ -221,16 +228,12 @@ impl Reactor {
     fn accept(&mut self, on: &mut impl FnMut(ConnectionEvent<'_>)) {
         for _ in 0..ACCEPTED_PER_TURN {
             match self.listener.accept() {
-                Accepted::Stream(stream) if self.has_place(on) => {
-                    // A peer of which nothing is known gets no connection.
-                    let Ok(peer) = crate::peer::of(&stream) else { continue };
-                    let Ok(id) = self.adopt(stream) else { continue };
-                    if let Some(conn) = self.conns.get_mut(&id.0) {
-                        conn.stranger = Some(Instant::now());
-                    }
-                    on(ConnectionEvent::Opened(id, peer));
+                Accepted::Stream(stream, key) if self.has_place(on) => {
+                    self.welcome(stream, key, on);
                 }
-                Accepted::Stream(stream) => {
+                // A refusal is no message of TLS; the peer sees that the connection is closed.
+                Accepted::Stream(_, Some(_)) => {}
+                Accepted::Stream(stream, None) => {
                     // As far as it takes it at once: it is refused either way.
                     let _ = stream.set_nonblocking().and_then(|()| (&stream).write(&self.refusal));
                 }
@@ -238,6 +241,26 @@ impl Reactor {
                 Accepted::Nobody => return,
                 Accepted::Short => return self.pause(),
             }
+        }
+    }
+
+    /// Takes a connection on. A peer with a key is announced when it has proved itself; one of which
+    /// nothing is known gets no connection.
+    fn welcome(
+        &mut self,
+        stream: Stream,
+        key: Option<Arc<KeyFile>>,
+        on: &mut impl FnMut(ConnectionEvent<'_>),
+    ) {
+        let peer = if key.is_none() { crate::peer::of(&stream).map(Some) } else { Ok(None) };
+        let secured = key.map(Secured::accepted).transpose();
+        let (Ok(peer), Ok(secured)) = (peer, secured) else { return };
+        let Ok(id) = self.insert(stream, secured.map(Box::new)) else { return };
+        if let Some(conn) = self.conns.get_mut(&id.0) {
+            conn.stranger = Some(Instant::now());
+        }
+        if let Some(peer) = peer {
+            on(ConnectionEvent::Opened(id, peer));
         }
     }
 
@@ -303,6 +326,10 @@ impl Reactor {
         if let Err(reason) = conn.take_turn(ConnId(id), &self.limits, &mut self.spare, on) {
             self.cut_off(id, &reason, on);
             return;
+        }
+        if conn.secured.as_ref().is_some_and(|secured| secured.unsent() > 0) {
+            // A step of the handshake.
+            self.queue(id);
         }
         self.list(id);
         self.count(id);
@@ -370,6 +397,8 @@ impl Reactor {
                 Some("the peer does not finish a message")
             } else if past(conn.stranger, limits.introduction) {
                 Some("the peer does not say who it is")
+            } else if conn.secured.as_ref().is_some_and(|secured| secured.is_revoked()) {
+                Some("the key of the peer was revoked")
             } else {
                 None
             }
@@ -382,7 +411,11 @@ impl Reactor {
     }
 
     fn cut_off(&mut self, id: u64, why: &str, on: &mut impl FnMut(ConnectionEvent<'_>)) {
+        let was_known = self.conns.get(&id).is_some_and(Conn::is_known);
         self.drop_conn(id);
+        if !was_known {
+            return;
+        }
         on(ConnectionEvent::Closed(ConnId(id), why.to_owned()));
     }
 

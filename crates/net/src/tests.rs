@@ -3,7 +3,17 @@ use std::time::Duration;
 use types::{ConnId, Errno};
 use wire::Message;
 
-use crate::{Address, Connection, ConnectionEvent, Limits, Reactor};
+use crate::{Address, Connection, ConnectionEvent, Keyring, Limits, Reactor};
+
+mod secured;
+
+fn open(address: &Address) -> Result<Connection, types::Error> {
+    Connection::open(address, &Keyring::default())
+}
+
+fn listen(address: &Address) -> Result<Reactor, types::Error> {
+    Reactor::listen(address, &Keyring::default())
+}
 
 fn address(name: &str) -> (tempfile::TempDir, Address) {
     let dir = tempfile::tempdir().expect("a directory");
@@ -38,12 +48,12 @@ fn frames_of_every_size_come_back_in_order() {
     let (listening, ready) = std::sync::mpsc::channel();
     let there = address.clone();
     let server = std::thread::spawn(move || {
-        let reactor = Reactor::listen(&there).expect("listens");
+        let reactor = listen(&there).expect("listens");
         listening.send(()).expect("the test waits");
         echo(reactor);
     });
     ready.recv().expect("the server listens");
-    let mut connection = Connection::open(&address).expect("connects");
+    let mut connection = open(&address).expect("connects");
     for size in [0usize, 1, 100, 70_000, 3_000_000] {
         let bytes = vec![7; size];
         let sent = Message::Chunk { tid: types::Tid(size as u64), bytes: &bytes };
@@ -58,8 +68,8 @@ fn frames_of_every_size_come_back_in_order() {
 #[test]
 fn a_foreign_peer_is_cut_off_and_told_apart() {
     let (_dir, address) = address("s");
-    let mut reactor = Reactor::listen(&address).expect("listens");
-    let mut connection = Connection::open(&address).expect("connects");
+    let mut reactor = listen(&address).expect("listens");
+    let mut connection = open(&address).expect("connects");
     connection.send(b"GET / HTTP/1.1\r\n\r\n").expect("sends");
     let mut reason = None;
     while reason.is_none() {
@@ -77,33 +87,33 @@ fn a_foreign_peer_is_cut_off_and_told_apart() {
 #[test]
 fn a_socket_in_use_is_refused_and_a_stale_one_replaced() {
     let (_dir, address) = address("s");
-    let first = Reactor::listen(&address).expect("listens");
-    assert_eq!(Reactor::listen(&address).expect_err("in use").errno, Errno::AddressInUse);
+    let first = listen(&address).expect("listens");
+    assert_eq!(listen(&address).expect_err("in use").errno, Errno::AddressInUse);
     drop(first);
     let Address::Unix(path) = &address else { unreachable!("made above") };
     drop(std::os::unix::net::UnixListener::bind(path).expect("leaves a socket behind"));
-    Reactor::listen(&address).expect("replaces it");
-    assert_eq!(Connection::open(&address).expect_err("gone").errno, Errno::NotFound);
+    listen(&address).expect("replaces it");
+    assert_eq!(open(&address).expect_err("gone").errno, Errno::NotFound);
 }
 
 #[test]
 fn the_socket_of_a_successor_is_left_alone() {
     let (_dir, address) = address("s");
-    let first = Reactor::listen(&address).expect("listens");
+    let first = listen(&address).expect("listens");
     let Address::Unix(path) = &address else { unreachable!("made above") };
     // A process that takes over from a silent one does this.
     std::fs::remove_file(path).expect("the first one's socket");
-    let _second = Reactor::listen(&address).expect("listens");
+    let _second = listen(&address).expect("listens");
     drop(first);
-    Connection::open(&address).expect("the second one's socket is there");
+    open(&address).expect("the second one's socket is there");
 }
 
 #[test]
 fn addresses_are_read_and_written() {
-    for text in ["unix:/run/x", "tcp:127.0.0.1:80", "tcp:[::1]:80"] {
+    for text in ["unix:/run/x", "tcp:127.0.0.1:80", "tcp:[::1]:80", "plain:127.0.0.1:80"] {
         assert_eq!(text.parse::<Address>().expect("legal").to_string(), text);
     }
-    for text in ["", "unix:", "tcp:host", "/run/x", "http:x:1"] {
+    for text in ["", "unix:", "tcp:host", "plain:host", "/run/x", "http:x:1"] {
         assert_eq!(text.parse::<Address>().expect_err("illegal").errno, Errno::Invalid);
     }
 }
@@ -119,7 +129,7 @@ struct Server {
 
 impl Server {
     fn listen(address: &Address, limits: Limits, reply_bytes: usize) -> Self {
-        let reactor = Reactor::listen(address).expect("listens").with_limits(limits);
+        let reactor = listen(address).expect("listens").with_limits(limits);
         Self { reactor, reply_bytes, served: Vec::new(), closed: Vec::new() }
     }
 
@@ -178,8 +188,8 @@ fn a_connection_with_many_requests_gets_one_turn_at_a_time() {
     let (_dir, address) = address("s");
     let limits = Limits { frames_per_turn: TURN, ..Limits::default() };
     let mut server = Server::listen(&address, limits, 8);
-    let mut eager = Connection::open(&address).expect("connects");
-    let mut modest = Connection::open(&address).expect("connects");
+    let mut eager = open(&address).expect("connects");
+    let mut modest = open(&address).expect("connects");
     eager.send(&request().repeat(101)).expect("fits the socket");
     server.turn();
     while server.served.is_empty() {
@@ -209,8 +219,8 @@ fn a_client_that_reads_no_replies_is_throttled_and_delays_no_other() {
     let (_dir, address) = address("s");
     let limits = Limits { unsent_bytes: 64 << 10, ..Limits::default() };
     let mut server = Server::listen(&address, limits, REPLY);
-    let mut slow = Connection::open(&address).expect("connects");
-    let mut other = Connection::open(&address).expect("connects");
+    let mut slow = open(&address).expect("connects");
+    let mut other = open(&address).expect("connects");
     // Far more than the sockets and the limit take, also of requests.
     let count = 20_000;
     let sending = send_async(&slow, count);
@@ -263,8 +273,8 @@ fn a_client_that_reads_no_replies_for_long_is_disconnected() {
     let stalled = Duration::from_millis(50);
     let limits = Limits { unsent_bytes: 64 << 10, stalled, ..Limits::default() };
     let mut server = Server::listen(&address, limits, 4 << 10);
-    let silent = Connection::open(&address).expect("connects");
-    let idle = Connection::open(&address).expect("connects");
+    let silent = open(&address).expect("connects");
+    let idle = open(&address).expect("connects");
     let sending = send_async(&silent, 50_000);
     while server.closed.is_empty() {
         server.turn();
@@ -300,11 +310,11 @@ fn the_first_message_of_a_peer_is_small() {
     let (_dir, address) = address("s");
     let mut server = Server::listen(&address, Limits::default(), 8);
     let most = wire::frame::FIRST_PAYLOAD_BYTES_MAX;
-    let mut large = Connection::open(&address).expect("connects");
+    let mut large = open(&address).expect("connects");
     large.send(&part_of_a_message(most + 1, 100)).expect("sends");
     until(&mut server, |server| server.closed.len() == 1);
     assert!(server.closed[0].1.contains("not Cudele"), "{:?}", server.closed);
-    let mut known = Connection::open(&address).expect("connects");
+    let mut known = open(&address).expect("connects");
     let second = Message::Chunk { tid: types::Tid(0), bytes: &vec![1; 4 * most] }.to_frame();
     known.send(&[request(), second].concat()).expect("sends");
     until(&mut server, |server| server.served(2) == 2);
@@ -314,7 +324,7 @@ fn the_first_message_of_a_peer_is_small() {
 fn an_idle_connection_has_no_buffer_and_a_part_of_a_message_no_large_one() {
     let (_dir, address) = address("s");
     let mut server = Server::listen(&address, Limits::default(), 8);
-    let mut peers: Vec<_> = (0..20).map(|_| Connection::open(&address).expect("opens")).collect();
+    let mut peers: Vec<_> = (0..20).map(|_| open(&address).expect("opens")).collect();
     for peer in &mut peers {
         peer.send(&request()).expect("sends");
     }
@@ -340,14 +350,14 @@ fn parts_of_messages_take_bounded_memory_and_the_oldest_goes_first() {
     let (_dir, address) = address("s");
     let limits = Limits { buffer_bytes: 2 << 20, ..Limits::default() };
     let mut server = Server::listen(&address, limits, 8);
-    let mut honest = Connection::open(&address).expect("connects");
+    let mut honest = open(&address).expect("connects");
     honest.send(&request()).expect("sends");
     until(&mut server, |server| server.served(1) == 1);
     honest.receive().expect("answered");
     let mut most = 0;
     let mut peers = Vec::new();
     for number in 0..PEERS {
-        let mut peer = Connection::open(&address).expect("connects");
+        let mut peer = open(&address).expect("connects");
         peer.send(&[request(), part_of_a_message(4 << 20, 100_000)].concat())
             .expect("fits the socket");
         peers.push(peer);
@@ -379,9 +389,9 @@ fn a_client_without_hello_or_with_half_a_message_is_disconnected() {
     let short = Duration::from_millis(50);
     let limits = Limits { introduction: short, stalled: short, ..Limits::default() };
     let mut server = Server::listen(&address, limits, 8);
-    let silent = Connection::open(&address).expect("connects");
-    let mut slow = Connection::open(&address).expect("connects");
-    let mut idle = Connection::open(&address).expect("connects");
+    let silent = open(&address).expect("connects");
+    let mut slow = open(&address).expect("connects");
+    let mut idle = open(&address).expect("connects");
     idle.send(&request()).expect("sends");
     slow.send(&[request(), part_of_a_message(1000, 100)].concat()).expect("sends");
     until(&mut server, |server| server.closed.len() == 2);
@@ -401,11 +411,10 @@ fn one_too_many_is_refused_unless_a_stranger_makes_room() {
     let mut server = Server::listen(&address, limits, 8);
     let refusal = |most| Message::Chunk { tid: types::Tid(most as u64), bytes: b"full" }.to_frame();
     server.reactor = server.reactor.with_refusal(refusal);
-    let mut strangers: Vec<_> =
-        (0..10).map(|_| Connection::open(&address).expect("connects")).collect();
+    let mut strangers: Vec<_> = (0..10).map(|_| open(&address).expect("connects")).collect();
     let mut peers = Vec::new();
     for number in 1..=3 {
-        let mut peer = Connection::open(&address).expect("connects");
+        let mut peer = open(&address).expect("connects");
         peer.send(&request()).expect("sends");
         until(&mut server, |server| server.served.len() == number);
         peers.push(peer);
@@ -413,7 +422,7 @@ fn one_too_many_is_refused_unless_a_stranger_makes_room() {
     assert_eq!(server.closed.len(), 10, "{:?}", server.closed);
     assert!(server.closed[0].1.contains("who it is"), "{:?}", server.closed[0]);
     assert!(strangers.iter_mut().all(|stranger| stranger.receive().is_err()));
-    let mut refused = Connection::open(&address).expect("connects");
+    let mut refused = open(&address).expect("connects");
     let expected = Message::Chunk { tid: types::Tid(3), bytes: b"full" };
     refused.set_timeout(Some(Duration::from_millis(1))).expect("is set");
     let received = loop {
@@ -426,7 +435,7 @@ fn one_too_many_is_refused_unless_a_stranger_makes_room() {
     assert_eq!(Message::decode(&received), Ok(expected));
     drop(peers.pop());
     until(&mut server, |server| server.closed.len() == 11);
-    let mut next = Connection::open(&address).expect("connects");
+    let mut next = open(&address).expect("connects");
     next.send(&request()).expect("sends");
     until(&mut server, |server| server.served.len() == 4);
 }

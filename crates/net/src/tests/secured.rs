@@ -1,0 +1,214 @@
+//! Connections over TCP: encrypted, with a key on both sides.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use keys::{Authority, Holder};
+use types::{Cred, Errno, Peer, Tid, Timestamp};
+use wire::Message;
+
+use crate::{Address, Connection, ConnectionEvent, Keyring, Limits, Reactor};
+
+fn user() -> Cred {
+    Cred { uid: 7, gid: 70, groups: vec![71] }
+}
+
+/// A cluster with keys, and a server that returns every frame.
+struct Site {
+    dir: tempfile::TempDir,
+    authority: Authority,
+    address: Address,
+    /// The peers that were announced, and the reasons for which connections were closed.
+    seen: Arc<Mutex<(Vec<Peer>, Vec<String>)>>,
+    end: Arc<AtomicBool>,
+    server: Option<std::thread::JoinHandle<()>>,
+}
+
+fn now() -> Timestamp {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a time");
+    Timestamp(i64::try_from(now.as_nanos()).expect("this century"))
+}
+
+/// A port of this machine that is free.
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port").port()
+}
+
+impl Site {
+    fn start(limits: Limits) -> Self {
+        let dir = tempfile::tempdir().expect("a directory");
+        let authority = Authority::ensure(dir.path(), now()).expect("an authority");
+        let address = Address::Tcp(format!("127.0.0.1:{}", free_port()));
+        let (seen, end) = (Arc::default(), Arc::new(AtomicBool::new(false)));
+        let (listening, ready) = std::sync::mpsc::channel();
+        let server = std::thread::spawn({
+            let (seen, end) = (Arc::clone(&seen), end.clone());
+            let (address, keys) = (address.clone(), Keyring::of_cluster(dir.path()));
+            move || {
+                let reactor = Reactor::listen(&address, &keys).expect("listens");
+                listening.send(()).expect("the test waits");
+                serve(reactor.with_limits(limits), &seen, &end);
+            }
+        });
+        ready.recv().expect("the server listens");
+        Self { dir, authority, address, seen, end, server: Some(server) }
+    }
+
+    fn key(&self, name: &str, holder: Holder) -> Keyring {
+        let file = self.dir.path().join(name);
+        let text = self.authority.issue(name, holder, 1, now()).expect("a key");
+        std::fs::write(&file, text).expect("a file");
+        std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).expect("its mode");
+        Keyring::of(&file)
+    }
+
+    fn open(&self, keys: &Keyring) -> Connection {
+        Connection::open(&self.address, keys).expect("connects")
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        self.end.store(true, Ordering::Relaxed);
+        let ended = self.server.take().map(std::thread::JoinHandle::join);
+        assert!(std::thread::panicking() || ended.is_none_or(|ended| ended.is_ok()));
+    }
+}
+
+fn serve(mut reactor: Reactor, seen: &Mutex<(Vec<Peer>, Vec<String>)>, end: &AtomicBool) {
+    let mut known = Vec::new();
+    while !end.load(Ordering::Relaxed) {
+        let mut replies = Vec::new();
+        let polled = reactor.poll(Duration::from_millis(5), |happened| match happened {
+            ConnectionEvent::Opened(conn, peer) => {
+                known.push(conn);
+                seen.lock().expect("no panic").0.push(peer);
+            }
+            ConnectionEvent::Payload(conn, payload) => {
+                assert!(known.contains(&conn), "its peer was announced");
+                replies.push((conn, Message::decode(payload).expect("a message").to_frame()));
+            }
+            ConnectionEvent::Closed(conn, why) => {
+                assert!(known.contains(&conn), "its peer was announced");
+                seen.lock().expect("no panic").1.push(why);
+            }
+        });
+        polled.expect("the reactor works");
+        replies.iter().for_each(|(conn, frame)| reactor.send(*conn, frame));
+        reactor.flush(|_| {});
+    }
+}
+
+/// Whether a frame comes back.
+fn echoes(connection: &mut Connection, size: usize) -> Result<(), types::Error> {
+    let bytes = vec![7; size];
+    let sent = Message::Chunk { tid: Tid(size as u64), bytes: &bytes };
+    connection.send(&sent.to_frame())?;
+    assert_eq!(Message::decode(connection.receive()?), Ok(sent));
+    Ok(())
+}
+
+#[test]
+fn frames_of_every_size_come_back_encrypted_and_the_peer_is_known() {
+    let site = Site::start(Limits::default());
+    let mut connection = site.open(&site.key("alice", Holder::User(user())));
+    for size in [0, 1, 100, 16 * 1024, 70_000, 3_000_000] {
+        echoes(&mut connection, size).expect("comes back");
+    }
+    echoes(&mut site.open(&site.key("mount", Holder::Everyone)), 10).expect("comes back");
+    let seen = site.seen.lock().expect("no panic").0.clone();
+    assert_eq!(seen, [Peer::User(user()), Peer::Trusted]);
+}
+
+#[test]
+fn a_thread_sends_while_another_receives() {
+    let site = Site::start(Limits::default());
+    let mut connection = site.open(&site.key("mount", Holder::Everyone));
+    echoes(&mut connection, 10).expect("the first message is short");
+    let sender = connection.sender().clone();
+    let bytes = vec![7; 100_000];
+    std::thread::scope(|scope| {
+        let bytes = &bytes;
+        // More than the buffers between the two hold: the peer stops to read unless it is read.
+        scope.spawn(move || {
+            for number in 0..300 {
+                let frame = Message::Chunk { tid: Tid(number), bytes }.to_frame();
+                sender.send(&frame).expect("sends");
+            }
+        });
+        for number in 0..300 {
+            let payload = connection.receive().expect("receives");
+            assert_eq!(Message::decode(payload), Ok(Message::Chunk { tid: Tid(number), bytes }));
+        }
+    });
+}
+
+#[test]
+fn without_a_key_and_with_plain_bytes_nothing_is_reached() {
+    let limits = Limits { introduction: Duration::from_millis(300), ..Limits::default() };
+    let site = Site::start(limits);
+    let refused = Connection::open(&site.address, &Keyring::default()).expect_err("no key");
+    assert_eq!(refused.errno, Errno::Access);
+    let Address::Tcp(host) = &site.address else { unreachable!("made above") };
+    let frame = Message::Chunk { tid: Tid(1), bytes: b"hello" }.to_frame();
+    for bytes in [&frame[..], b"GET / HTTP/1.1\r\n\r\n", &[0x16, 3, 1, 0xff, 0xff], b""] {
+        let mut socket = TcpStream::connect(host).expect("connects");
+        socket.write_all(bytes).expect("sends");
+        // The server closes it, at the latest when it waited for a handshake.
+        let mut answer = Vec::new();
+        let _ = socket.read_to_end(&mut answer);
+        assert!(answer.len() < 100, "an alert at most: {answer:?}");
+    }
+    assert_eq!(*site.seen.lock().expect("no panic"), (Vec::new(), Vec::new()));
+    echoes(&mut site.open(&site.key("mount", Holder::Everyone)), 10).expect("others go on");
+}
+
+#[test]
+fn a_key_of_another_cluster_is_refused_with_the_reason() {
+    let (site, other) = (Site::start(Limits::default()), Site::start(Limits::default()));
+    let stranger = other.key("mallory", Holder::Everyone);
+    let refused = Connection::open(&site.address, &stranger).expect_err("refused");
+    assert_eq!(refused.errno, Errno::Access);
+    assert!(refused.cause.contains("do not accept each other"), "{refused}");
+}
+
+#[test]
+fn an_open_connection_ends_when_its_key_is_revoked() {
+    let site = Site::start(Limits::default());
+    let (alice, bob) = (site.key("alice", Holder::User(user())), site.key("bob", Holder::Everyone));
+    let (mut hers, mut his) = (site.open(&alice), site.open(&bob));
+    echoes(&mut hers, 10).expect("comes back");
+    echoes(&mut his, 10).expect("comes back");
+    let issued = site.authority.list().expect("a list");
+    let id = issued.iter().find(|key| key.name == "alice").expect("listed").id;
+    site.authority.revoked().add(id).expect("revokes");
+    hers.set_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+    assert_eq!(hers.receive().expect_err("cut off").errno, Errno::Io);
+    let start = std::time::Instant::now();
+    while site.seen.lock().expect("no panic").1 != ["the key of the peer was revoked"] {
+        assert!(start.elapsed() < Duration::from_secs(20), "{:?}", site.seen);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    echoes(&mut his, 10).expect("others go on");
+    let again = Connection::open(&site.address, &alice).expect_err("refused");
+    assert_eq!(again.errno, Errno::Access);
+    assert!(again.cause.contains("evoked"), "{again}");
+}
+
+#[test]
+fn a_plain_address_is_this_machines_own() {
+    let address = Address::Plain(format!("127.0.0.1:{}", free_port()));
+    let _server = Reactor::listen(&address, &Keyring::default()).expect("listens");
+    Connection::open(&address, &Keyring::default()).expect("connects");
+    for other in ["plain:0.0.0.0:7", "plain:192.0.2.1:7"] {
+        let other: Address = other.parse().expect("an address");
+        let refused = Reactor::listen(&other, &Keyring::default()).expect_err("refused");
+        assert_eq!(refused.errno, Errno::Invalid);
+        let refused = Connection::open(&other, &Keyring::default()).expect_err("refused");
+        assert_eq!(refused.errno, Errno::Invalid);
+    }
+}
