@@ -57,7 +57,7 @@ impl Mount {
     /// # Errors
     /// `ENOENT` if nothing says where a cluster is, `ECONNREFUSED` if it does not run, `EINVAL`.
     pub fn connect(mon: Option<String>, dir: Option<PathBuf>) -> Result<Self> {
-        let fs = Cluster::find(&Locator { mon, dir })?.mount()?;
+        let fs = Cluster::find(&Locator { mon, dir, ..Locator::default() })?.mount()?;
         let cred = fs.cred();
         let pid = rustix::process::getpid().as_raw_pid().cast_unsigned();
         let caller = Caller { uid: cred.uid, gid: cred.gid, pid };

@@ -12,6 +12,7 @@ use std::process::Command;
 use cudele::{Errno, Error, Result};
 use rustix::fs::Mode;
 use terminal::io;
+use types::Cred;
 
 use crate::marker;
 
@@ -47,6 +48,33 @@ pub(crate) fn group_of(name: &str) -> Result<u32> {
         Error::new(Errno::Invalid, format!("--group {name}"), "there is no such group")
             .remedy("`getent group` lists the groups; the number of a group will do, too")
     })
+}
+
+/// A user with the groups that this machine knows, by name or number. A number without an entry is
+/// a user with the group of the same number.
+///
+/// # Errors
+/// `EINVAL` if there is no such user.
+pub(crate) fn user_of(name: &str) -> Result<Cred> {
+    let run = |program: &str, arguments: &[&str]| -> Result<String> {
+        let found = Command::new(program).args(arguments).output();
+        let found = found.map_err(|error| io(Path::new(program), &error))?;
+        Ok(String::from_utf8_lossy(&found.stdout).into_owned())
+    };
+    let line = run("getent", &["passwd", "--", name])?;
+    let fields: Vec<&str> = line.trim_end().split(':').collect();
+    if let [known, _, uid, gid, ..] = fields[..]
+        && let (Ok(uid), Ok(gid)) = (uid.parse(), gid.parse())
+    {
+        let groups = run("id", &["-G", "--", known])?;
+        let groups = groups.split_whitespace().filter_map(|group| group.parse().ok());
+        return Ok(Cred { uid, gid, groups: groups.filter(|group| *group != gid).collect() });
+    }
+    let uid = name.parse().map_err(|_| {
+        Error::new(Errno::Invalid, format!("--user {name}"), "there is no such user")
+            .remedy("`getent passwd` lists the users; the number of a user will do, too")
+    })?;
+    Ok(Cred { uid, gid: uid, groups: Vec::new() })
 }
 
 /// Gives the directory of a cluster, its sockets and its local store their permissions, also

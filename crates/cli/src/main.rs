@@ -51,6 +51,7 @@ const EXAMPLES: &str = "Examples:
 Environment:
   CUDELE_DIR     directory of the cluster, as --dir
   CUDELE_MON     address of the monitor, as --mon
+  CUDELE_KEY     file with the key for connections over TCP, as --key
   CUDELE_STATE   what this user keeps on this machine: which clusters were started, which subtrees
                  are decoupled with their journals, logs of mounts. On a local disk, one for each
                  user [default: $XDG_STATE_HOME/cudele, else ~/.local/state/cudele]
@@ -83,6 +84,8 @@ enum Command {
     Mkdir(command::mkdir::Args),
     /// Remove names
     Rm(command::rm::Args),
+    /// Make, list and revoke the keys of other hosts and users
+    Auth(command::auth::Args),
     /// Look into the trash, and restore or empty it
     Trash(command::trash::Args),
     /// Move or rename
@@ -153,6 +156,7 @@ fn main() -> ExitCode {
         Command::Stat(args) => command::stat::run(context, args),
         Command::Mkdir(args) => command::mkdir::run(context, args),
         Command::Rm(args) => command::rm::run(context, args),
+        Command::Auth(args) => command::auth::run(context, args),
         Command::Trash(args) => command::trash::run(context, args),
         Command::Mv(args) => command::mv::run(context, args),
         Command::Cp(args) => command::cp::run(context, args),

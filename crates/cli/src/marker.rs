@@ -131,7 +131,9 @@ pub(crate) fn foreign(dir: &Path) -> Result<(Option<PathBuf>, bool)> {
         let name = name.to_string_lossy();
         if name.ends_with(".sock") {
             started = true;
-        } else if !(name == "log" || name == MARKER_NEW || (name == "store" && has_store)) {
+        } else if !(["log", keys::FOLDER, MARKER_NEW].contains(&&*name)
+            || (name == "store" && has_store))
+        {
             foreign.get_or_insert(entry.path());
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use net::{Address, Connection};
+use net::{Address, Connection, Keyring};
 use types::{ClientId, Cred, Errno, Error, Rank, Result, Tid};
 use wire::{ClusterMap, Decoupled, MergeFlags, Message, MonAnswer, MonOp, UnusedNumbers};
 
@@ -21,6 +21,7 @@ const ASIDE: Tid = Tid(u64::MAX);
 #[derive(Debug)]
 pub struct Cluster {
     address: Address,
+    keys: Keyring,
     link: Mutex<Option<Link>>,
     /// Clients of this process.
     mounted: Mutex<Vec<Weak<Fs>>>,
@@ -52,27 +53,37 @@ impl Cluster {
     /// # Errors
     /// As [`Locator::find`]; `ECONNREFUSED` if the monitor does not run.
     pub fn find(locator: &Locator) -> Result<Arc<Self>> {
-        Self::connect(&locator.find()?.mon)
+        let found = locator.find()?;
+        Self::connect_with(&found.mon, &found.keys)
     }
 
-    /// Connects to a monitor.
+    /// Connects to a monitor on this machine, without a key.
     ///
     /// # Errors
-    /// `ECONNREFUSED` or `ENOENT` without a monitor.
+    /// As [`Cluster::connect_with`].
     pub fn connect(address: &Address) -> Result<Arc<Self>> {
-        let cluster = Self::connect_with(address, true)?;
+        Self::connect_with(address, &Keyring::default())
+    }
+
+    /// Connects to a monitor; over TCP with a key.
+    ///
+    /// # Errors
+    /// `ECONNREFUSED` or `ENOENT` without a monitor; `EACCES` without a key that it accepts.
+    pub fn connect_with(address: &Address, keys: &Keyring) -> Result<Arc<Self>> {
+        let cluster = Self::open(address, keys, true)?;
         crate::waiting::note(&cluster);
         Ok(cluster)
     }
 
     /// The same for clients that start no thread.
-    pub(crate) fn connect_threadless(address: &Address) -> Result<Arc<Self>> {
-        Self::connect_with(address, false)
+    pub(crate) fn connect_threadless(address: &Address, keys: &Keyring) -> Result<Arc<Self>> {
+        Self::open(address, keys, false)
     }
 
-    fn connect_with(address: &Address, threads: bool) -> Result<Arc<Self>> {
+    fn open(address: &Address, keys: &Keyring, threads: bool) -> Result<Arc<Self>> {
         let cluster = Arc::new(Self {
             address: address.clone(),
+            keys: keys.clone(),
             link: Mutex::default(),
             mounted: Mutex::default(),
             contact: Contact::default(),
@@ -102,6 +113,12 @@ impl Cluster {
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.address
+    }
+
+    /// The key of this process for connections over TCP.
+    #[must_use]
+    pub fn keys(&self) -> &Keyring {
+        &self.keys
     }
 
     /// A file system client with the rights of this process.
@@ -272,9 +289,13 @@ impl Cluster {
         let link = match link {
             Some(link) => link,
             None => {
-                let mut connection = Connection::open(&self.address).map_err(|error| {
-                    error.remedy("start the cluster with `cudele up`, or check --mon and --dir")
-                })?;
+                let mut connection =
+                    Connection::open(&self.address, &self.keys).map_err(|error| {
+                        if error.errno == Errno::Access && !error.remedy.is_empty() {
+                            return error;
+                        }
+                        error.remedy("start the cluster with `cudele up`, or check --mon and --dir")
+                    })?;
                 connection.set_timeout(Some(TIMEOUT))?;
                 link.insert(Link { connection, next: 1 })
             }

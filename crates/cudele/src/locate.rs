@@ -5,7 +5,7 @@ mod known;
 
 use std::path::{Path, PathBuf};
 
-use net::Address;
+use net::{Address, Keyring};
 use types::Result;
 
 /// Where to look for a cluster. An empty locator looks at the environment, and takes the cluster
@@ -16,6 +16,9 @@ pub struct Locator {
     pub mon: Option<String>,
     /// Directory of a cluster started by `cudele up`.
     pub dir: Option<PathBuf>,
+    /// File with the key for connections over TCP; else `$CUDELE_KEY`, or the key of the daemons in
+    /// the directory of the cluster, where this user may read it.
+    pub key: Option<PathBuf>,
 }
 
 /// A cluster that was found.
@@ -25,6 +28,8 @@ pub struct FoundCluster {
     pub mon: Address,
     /// Its directory, if it was found by that.
     pub dir: Option<PathBuf>,
+    /// The key for connections over TCP.
+    pub keys: Keyring,
 }
 
 impl Locator {
@@ -37,11 +42,23 @@ impl Locator {
         let from_env = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         let mon = self.mon.clone().or_else(|| from_env("CUDELE_MON")?.into_string().ok());
         if let Some(mon) = mon {
-            return Ok(FoundCluster { mon: mon.parse()?, dir: self.dir.clone() });
+            let keys = self.keys(self.dir.as_deref());
+            return Ok(FoundCluster { mon: mon.parse()?, dir: self.dir.clone(), keys });
         }
         let dir = self.dir.clone().or_else(|| from_env("CUDELE_DIR").map(PathBuf::from));
         let dir = dir.map_or_else(known::default, Ok)?;
-        Ok(FoundCluster { mon: Self::monitor_of(&dir), dir: Some(dir) })
+        let keys = self.keys(Some(&dir));
+        Ok(FoundCluster { mon: Self::monitor_of(&dir), dir: Some(dir), keys })
+    }
+
+    /// The key for connections over TCP, for the cluster in this directory.
+    #[must_use]
+    pub fn keys(&self, dir: Option<&Path>) -> Keyring {
+        let named = std::env::var_os("CUDELE_KEY").filter(|value| !value.is_empty());
+        match self.key.clone().or_else(|| named.map(PathBuf::from)) {
+            Some(file) => Keyring::of(&file),
+            None => dir.map(Keyring::of_cluster).unwrap_or_default(),
+        }
     }
 
     /// The monitor's address in the directory of a cluster.

@@ -16,7 +16,7 @@
 
 use std::sync::Arc;
 
-use net::Address;
+use net::{Address, Keyring};
 use rustix::process::{Pid, getpid};
 use types::{Attr, ClientId, Errno, Error, RenameFlags, Result};
 
@@ -55,6 +55,7 @@ impl<T> Drop for OfProcess<T> {
 #[derive(Debug)]
 pub struct ThreadlessClient {
     monitor: Address,
+    keys: Keyring,
     fs: OfProcess<Arc<Fs>>,
 }
 
@@ -64,21 +65,22 @@ impl ThreadlessClient {
     /// # Errors
     /// As [`Cluster::find`] and [`Cluster::mount`].
     pub fn find(locator: &Locator) -> Result<Self> {
-        Self::connect(&locator.find()?.mon)
+        let found = locator.find()?;
+        Self::connect(&found.mon, &found.keys)
     }
 
-    /// Begins a session with the cluster of this monitor.
+    /// Begins a session with the cluster of this monitor; over TCP with a key.
     ///
     /// # Errors
-    /// As [`Cluster::connect`] and [`Cluster::mount`].
-    pub fn connect(monitor: &Address) -> Result<Self> {
-        let fs = Cluster::connect_threadless(monitor)?.mount()?;
-        Ok(Self { monitor: monitor.clone(), fs: OfProcess::new(fs) })
+    /// As [`Cluster::connect_with`] and [`Cluster::mount`].
+    pub fn connect(monitor: &Address, keys: &Keyring) -> Result<Self> {
+        let fs = Cluster::connect_threadless(monitor, keys)?.mount()?;
+        Ok(Self { monitor: monitor.clone(), keys: keys.clone(), fs: OfProcess::new(fs) })
     }
 
     fn fs(&mut self) -> Result<&Arc<Fs>> {
         if self.fs.get().is_none() {
-            *self = Self::connect(&self.monitor)?;
+            *self = Self::connect(&self.monitor, &self.keys)?;
         }
         self.fs.get().map(|fs| &*fs).ok_or_else(of_parent)
     }

@@ -153,7 +153,9 @@ mod tests {
     #[test]
     fn a_thread_that_does_not_answer_is_abandoned_and_the_next_question_is_answered() {
         let dir = tempfile::tempdir().unwrap();
-        let reactor = Reactor::listen(&net::Address::Unix(dir.path().join("s"))).unwrap();
+        let reactor =
+            Reactor::listen(&net::Address::Unix(dir.path().join("s")), &net::Keyring::default())
+                .unwrap();
         let mut thinker = BalancerThread::new(reactor.waker());
         (thinker.answer, thinker.abandon_after) = (stuck, Duration::ZERO);
         for _ in 1..ABANDONED_MAX {

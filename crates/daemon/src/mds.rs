@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mds::{Mds, MdsEffects, MdsInput, Settings};
-use net::{Address, ConnectionEvent, Reactor};
+use net::{Address, ConnectionEvent, Keyring, Reactor};
 use objstore::{LockGuard, Store};
 use types::{Clock, ConnId, Cred, Errno, Error, Moment, Rank, Result, Span, Tid};
 use wire::{Message, MonOp, Reply};
@@ -36,6 +36,8 @@ pub struct MdsOptions {
     pub rank: Rank,
     /// Where it listens.
     pub address: Address,
+    /// Its key, for addresses on the network.
+    pub keys: Keyring,
     /// The group whose members may connect, besides the owner of the process and root.
     pub group: Option<u32>,
     /// Where the monitor is.
@@ -93,6 +95,7 @@ fn serve(options: MdsOptions, lock: Box<dyn LockGuard>) -> Result<()> {
     let MdsOptions {
         rank,
         address,
+        keys,
         group,
         monitor,
         mut store,
@@ -110,12 +113,12 @@ fn serve(options: MdsOptions, lock: Box<dyn LockGuard>) -> Result<()> {
     }
     settings.address = address.to_string();
     settings.pid = std::process::id();
-    let reactor = Reactor::listen(&address)?.shared_with(group)?.with_refusal(refusal);
+    let reactor = Reactor::listen(&address, &keys)?.shared_with(group)?.with_refusal(refusal);
     let workers = Workers::start(&store, &reactor.waker())?;
     let thinker = BalancerThread::new(reactor.waker());
     let keeper = Keeper::start(&store, settings.reserve_bytes, reactor.waker())?;
-    let seeker = MonitorConnector::new(monitor, reactor.waker());
-    let peers = Peers::new(reactor.waker());
+    let seeker = MonitorConnector::new(monitor, keys.clone(), reactor.waker());
+    let peers = Peers::new(keys, reactor.waker());
     let mut daemon = Daemon {
         mds: Mds::new(rank, settings),
         reactor,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use mon::{Mon, MonEffects, MonInput, MonSettings};
-use net::{Address, ConnectionEvent, Reactor};
+use net::{Address, ConnectionEvent, Keyring, Reactor};
 use objstore::{LockGuard, Store};
 use types::{Clock, Error, Moment, Result, Span, Tid};
 use wire::Message;
@@ -22,6 +22,8 @@ const TICK: Duration = Duration::from_millis(50);
 pub struct MonOptions {
     /// Where it listens.
     pub address: Address,
+    /// Its key, for an address on the network.
+    pub keys: Keyring,
     /// The group whose members may connect, besides the owner of the process and root.
     pub group: Option<u32>,
     /// The object store.
@@ -65,13 +67,14 @@ pub fn run_mon(options: MonOptions) -> Result<()> {
 }
 
 fn serve(options: MonOptions, lock: Box<dyn LockGuard>) -> Result<()> {
-    let MonOptions { address, group, mut store, settings, read_only, terminate, log } = options;
+    let MonOptions { address, keys, group, mut store, settings, read_only, terminate, log } =
+        options;
     if read_only {
         store = missing::without_damaged_map(store)?;
     } else {
         missing::check_map(&*store)?;
     }
-    let reactor = Reactor::listen(&address)?.shared_with(group)?.with_refusal(refusal);
+    let reactor = Reactor::listen(&address, &keys)?.shared_with(group)?.with_refusal(refusal);
     let workers = Workers::start(&store, &reactor.waker())?;
     let mut daemon = Daemon {
         mon: Mon::new(settings),

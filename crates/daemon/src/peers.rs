@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use mds::PeerFrame;
-use net::{Address, Reactor, Stream, Waker};
+use net::{Address, Keyring, OpenedConnection, Reactor, Waker};
 use types::{ConnId, Moment, Rank, Span};
 
 /// How often a rank without a connection is tried.
@@ -18,11 +18,12 @@ const RETRY: Span = Span::from_millis(100);
 const WAITING_MAX: usize = 256;
 
 /// The result of an attempt to connect.
-type Attempt = (Rank, String, Option<Stream>);
+type Attempt = (Rank, String, Option<OpenedConnection>);
 
 /// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Peers {
+    keys: Keyring,
     waker: Waker,
     results: (Sender<Attempt>, Receiver<Attempt>),
     ranks: BTreeMap<Rank, Peer>,
@@ -40,8 +41,8 @@ struct Peer {
 }
 
 impl Peers {
-    pub(crate) fn new(waker: Waker) -> Self {
-        Self { waker, results: unbounded(), ranks: BTreeMap::new() }
+    pub(crate) fn new(keys: Keyring, waker: Waker) -> Self {
+        Self { keys, waker, results: unbounded(), ranks: BTreeMap::new() }
     }
 
     /// Sends a frame now, or when there is a connection.
@@ -67,8 +68,8 @@ impl Peers {
             peer.waiting.clear();
         } else if !peer.connects {
             peer.tried = Some(now);
-            let text = peer.address.clone();
-            peer.connects = connect(rank, text, self.waker.clone(), self.results.0.clone());
+            let target = (rank, peer.address.clone(), self.keys.clone());
+            peer.connects = connect(target, self.waker.clone(), self.results.0.clone());
         }
     }
 
@@ -101,10 +102,11 @@ impl Peers {
 }
 
 /// Starts an attempt. Returns whether there is a thread for it.
-fn connect(rank: Rank, text: String, waker: Waker, results: Sender<Attempt>) -> bool {
+fn connect(target: (Rank, String, Keyring), waker: Waker, results: Sender<Attempt>) -> bool {
+    let (rank, text, keys) = target;
     let run = move || {
         let address = text.parse::<Address>();
-        let stream = address.and_then(|address| address.connect()).ok();
+        let stream = address.and_then(|address| address.connect(&keys)).ok();
         // The receiver is gone when the server ends.
         let _ = results.send((rank, text, stream));
         waker.wake();

@@ -29,7 +29,7 @@ use journal::{Create, Event, JournalBuffer, SegmentHeader, SegmentReader, Writer
 use metastore::request::{MAP_NAME, StoreOp, journal_prefix, rank_name, segment_name};
 use metastore::{RowValue, Rows, Snapshot};
 use namespace::{Mode, Namespace};
-use net::Address;
+use net::{Address, Keyring};
 use objstore::{Expect, ObjectStore, Store};
 use types::{
     ClientId, Epoch, Errno, Error, FileType, Ino, InoRange, Origin, Path, Rank, Result, Seq, Span,
@@ -151,6 +151,7 @@ impl PrivateServer {
         self.daemons.push(Daemon::start("branch-mon", move |terminate| {
             daemon::run_mon(MonOptions {
                 address,
+                keys: Keyring::default(),
                 group: None,
                 store,
                 settings,
@@ -171,6 +172,7 @@ impl PrivateServer {
             daemon::run_mds(MdsOptions {
                 rank: RANK,
                 address,
+                keys: Keyring::default(),
                 group: None,
                 monitor,
                 store,

@@ -2,7 +2,7 @@
 //!
 //! The folder `keys` of a cluster's directory has the authority's certificate and private key, the
 //! list of keys that it made, the list of those that were revoked, and the key of this host's
-//! daemons. Whoever reads the authority's private key is everybody in this cluster.
+//! daemons. A process that reads the authority's private key can be every user and every daemon.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ pub struct Authority {
 
 /// A key that the authority made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Issued {
+pub struct IssuedKey {
     /// Its id.
     pub id: KeyId,
     /// The name that people gave it.
@@ -144,7 +144,7 @@ impl Authority {
     ///
     /// # Errors
     /// `EIO` if the list cannot be read.
-    pub fn list(&self) -> Result<Vec<Issued>> {
+    pub fn list(&self) -> Result<Vec<IssuedKey>> {
         let file = self.folder.join(ISSUED_FILE);
         match std::fs::read_to_string(&file) {
             Ok(text) => Ok(text.lines().filter_map(parse).collect()),
@@ -174,11 +174,11 @@ impl Authority {
 }
 
 /// A line of the list of keys.
-fn parse(line: &str) -> Option<Issued> {
+fn parse(line: &str) -> Option<IssuedKey> {
     let [id, name, kind, uid, expires] = line.split(' ').collect::<Vec<_>>()[..] else {
         return None;
     };
-    Some(Issued {
+    Some(IssuedKey {
         id: id.parse().ok()?,
         name: name.to_owned(),
         kind: kind.to_owned(),

@@ -11,7 +11,7 @@ use types::{Cred, Peer};
 /// The domain of the names; `internal` is reserved for private use.
 const DOMAIN: &str = ".cudele.internal";
 
-/// For whom a key speaks.
+/// The users and daemons that a key speaks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// A daemon of the cluster. Clients and other daemons believe it.
@@ -42,7 +42,7 @@ impl FromStr for KeyId {
     }
 }
 
-/// A key, and for whom it speaks.
+/// A key with its holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedKey {
     /// Its id.
@@ -61,7 +61,7 @@ impl Holder {
         }
     }
 
-    /// One word for lists.
+    /// The word for it in lists.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {

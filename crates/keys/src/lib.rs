@@ -20,7 +20,7 @@ mod holder;
 mod revoked;
 mod verifier;
 
-pub use authority::{Authority, Issued};
+pub use authority::{Authority, IssuedKey};
 pub use file::{DAEMON_FILE, FOLDER, KeyFile, Keyring};
 pub use holder::{Holder, KeyId, NamedKey};
 pub use revoked::Revoked;

@@ -77,7 +77,7 @@ pub enum Stream {
 
 /// A connection that was opened from here; over TCP both sides have proved themselves.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenedConnection {
     pub(crate) stream: Stream,
     pub(crate) tls: Option<Tls>,
 }
@@ -123,12 +123,12 @@ impl Address {
     /// # Errors
     /// `ENOENT`, `ECONNREFUSED`, `EIO`, with the address; `EACCES` without a key, or if the two
     /// sides do not accept each other's; `EINVAL` for a plain address of another machine.
-    pub fn connect(&self, keys: &Keyring) -> Result<Opened, Error> {
+    pub fn connect(&self, keys: &Keyring) -> Result<OpenedConnection, Error> {
         let config = match self {
             Self::Tcp(_) => Some(keys.key().and_then(|key| key.client())?),
             Self::Unix(_) | Self::Plain(_) => None,
         };
-        let connect = || -> io::Result<Opened> {
+        let connect = || -> io::Result<OpenedConnection> {
             let stream = match self {
                 Self::Unix(path) => Stream::Unix(UnixStream::connect(path)?),
                 Self::Tcp(host) => Stream::Tcp(connect_tcp(host, |_| true)?),
@@ -136,7 +136,7 @@ impl Address {
             };
             stream.prepare()?;
             let tls = config.map(|config| shake_hands(&stream, config)).transpose()?;
-            Ok(Opened { stream, tls })
+            Ok(OpenedConnection { stream, tls })
         };
         connect().map_err(|cause| error(self, &cause))
     }
@@ -170,7 +170,11 @@ impl Address {
             })
         };
         let listener = listen().map_err(|cause| {
-            error(self, &cause).remedy("stop whoever listens there, or choose another address")
+            if cause.kind() == io::ErrorKind::InvalidInput {
+                return error(self, &cause);
+            }
+            let remedy = "stop the process that listens there, or choose another address";
+            error(self, &cause).remedy(remedy)
         })?;
         let result = match &listener {
             Listener::Unix(listener, _) => listener.set_nonblocking(true),

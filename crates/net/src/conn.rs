@@ -75,7 +75,7 @@ impl Conn {
         self.outbox.len() - self.sent + wire
     }
 
-    /// Whether the daemon was told of the peer: it is known who that is.
+    /// Whether the daemon was told of the peer.
     pub(crate) fn is_known(&self) -> bool {
         self.secured.as_ref().is_none_or(|secured| secured.is_proved())
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use keys::Keyring;
 use types::{Errno, Error};
 
-use crate::address::{Address, Opened, Stream, error};
+use crate::address::{Address, OpenedConnection, Stream, error};
 use crate::tls::Tls;
 
 const RECEIVE_BYTES: usize = 64 * 1024;
@@ -94,7 +94,7 @@ impl Connection {
     /// # Errors
     /// As [`Address::connect`].
     pub fn open(address: &Address, keys: &Keyring) -> Result<Self, Error> {
-        let Opened { stream, tls } = address.connect(keys)?;
+        let OpenedConnection { stream, tls } = address.connect(keys)?;
         let tls = tls.map(|tls| Shared { sending: Mutex::default(), tls: Mutex::new(tls) });
         let arrived = if tls.is_some() { vec![0; RECEIVE_BYTES] } else { Vec::new() };
         Ok(Self {

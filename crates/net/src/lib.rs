@@ -17,7 +17,7 @@ mod reactor;
 mod secured;
 mod tls;
 
-pub use address::{Address, Opened, Stream};
+pub use address::{Address, OpenedConnection, Stream};
 pub use connection::{Connection, Sender};
 pub use keys::Keyring;
 pub use limits::Limits;

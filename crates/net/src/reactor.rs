@@ -11,19 +11,20 @@
 //! * all peers together cost a bounded amount of memory and of descriptors ([`Limits`]), and a peer
 //!   without a first message costs little of both.
 
+mod accept;
+
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use keys::{KeyFile, Keyring};
+use keys::Keyring;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use types::{ConnId, Errno, Error, Peer};
 
-use crate::address::{Accepted, Address, Listener, Opened, Stream};
+use crate::address::{Address, Listener, OpenedConnection, Stream};
 use crate::conn::Conn;
 use crate::limits::Limits;
 use crate::secured::Secured;
@@ -164,8 +165,8 @@ impl Reactor {
     ///
     /// # Errors
     /// `EIO`.
-    pub fn adopt(&mut self, opened: Opened) -> Result<ConnId, Error> {
-        let Opened { stream, tls } = opened;
+    pub fn adopt(&mut self, opened: OpenedConnection) -> Result<ConnId, Error> {
+        let OpenedConnection { stream, tls } = opened;
         self.insert(stream, tls.map(|tls| Box::new(Secured::opened(tls))))
     }
 
@@ -223,75 +224,6 @@ impl Reactor {
         }
         self.cut_off_stalled(&mut on);
         Ok(())
-    }
-
-    fn accept(&mut self, on: &mut impl FnMut(ConnectionEvent<'_>)) {
-        for _ in 0..ACCEPTED_PER_TURN {
-            match self.listener.accept() {
-                Accepted::Stream(stream, key) if self.has_place(on) => {
-                    self.welcome(stream, key, on);
-                }
-                // A refusal is no message of TLS; the peer sees that the connection is closed.
-                Accepted::Stream(_, Some(_)) => {}
-                Accepted::Stream(stream, None) => {
-                    // As far as it takes it at once: it is refused either way.
-                    let _ = stream.set_nonblocking().and_then(|()| (&stream).write(&self.refusal));
-                }
-                Accepted::Failed => {}
-                Accepted::Nobody => return,
-                Accepted::Short => return self.pause(),
-            }
-        }
-    }
-
-    /// Takes a connection on. A peer with a key is announced when it has proved itself; one of which
-    /// nothing is known gets no connection.
-    fn welcome(
-        &mut self,
-        stream: Stream,
-        key: Option<Arc<KeyFile>>,
-        on: &mut impl FnMut(ConnectionEvent<'_>),
-    ) {
-        let peer = if key.is_none() { crate::peer::of(&stream).map(Some) } else { Ok(None) };
-        let secured = key.map(Secured::accepted).transpose();
-        let (Ok(peer), Ok(secured)) = (peer, secured) else { return };
-        let Ok(id) = self.insert(stream, secured.map(Box::new)) else { return };
-        if let Some(conn) = self.conns.get_mut(&id.0) {
-            conn.stranger = Some(Instant::now());
-        }
-        if let Some(peer) = peer {
-            on(ConnectionEvent::Opened(id, peer));
-        }
-    }
-
-    /// Whether one more connection may be accepted; the oldest stranger makes room for it.
-    fn has_place(&mut self, on: &mut impl FnMut(ConnectionEvent<'_>)) -> bool {
-        if self.conns.len() < self.limits.connections {
-            return true;
-        }
-        let strangers = self.conns.iter().filter(|(_, conn)| conn.stranger.is_some());
-        let Some(oldest) = strangers.map(|(id, _)| *id).next() else { return false };
-        self.cut_off(oldest, "it did not say who it is, and others want its place", on);
-        true
-    }
-
-    /// Accepts nothing for a while: the connections that wait would only be reported again.
-    fn pause(&mut self) {
-        self.paused = Some(Instant::now() + PAUSE);
-        let listener = EventData::new_u64(LISTENER);
-        let _ = epoll::modify(&self.epoll, &self.listener, listener, EventFlags::empty());
-    }
-
-    /// How long nothing is accepted yet.
-    fn unpause(&mut self) -> Option<Duration> {
-        let rest = self.paused?.saturating_duration_since(Instant::now());
-        if rest > Duration::ZERO {
-            return Some(rest);
-        }
-        self.paused = None;
-        let listener = EventData::new_u64(LISTENER);
-        let _ = epoll::modify(&self.epoll, &self.listener, listener, EventFlags::IN);
-        None
     }
 
     fn ready(&mut self, id: u64, flags: EventFlags, on: &mut impl FnMut(ConnectionEvent<'_>)) {

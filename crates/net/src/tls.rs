@@ -11,8 +11,8 @@ use rustls::{ClientConnection, Connection, ServerConnection};
 /// The plain bytes that are encrypted at a time: a full record of TLS.
 const RECORD_BYTES: usize = 16 * 1024;
 
-/// The first byte of a daemon: it has accepted the key of the client. In TLS 1.3 a client would else
-/// learn of a refusal with its first request, or not at all.
+/// The first byte of a daemon: it has accepted the key of the client. In TLS 1.3 a client would
+/// else learn of a refusal with its first request, or not at all.
 pub(crate) const ACCEPTED: u8 = 1;
 
 /// See the module documentation.
@@ -58,15 +58,15 @@ impl Tls {
         Ok(())
     }
 
-    /// Encrypts bytes, as many as fit into one record, and appends what must be sent. Returns how
-    /// many were taken.
+    /// Encrypts bytes, as many as fit into one record, and appends the record. Returns how many
+    /// were taken.
     pub(crate) fn encrypt(&mut self, plain: &[u8], wire: &mut Vec<u8>) -> io::Result<usize> {
         let taken = self.0.writer().write(&plain[..plain.len().min(RECORD_BYTES)])?;
         self.drain(wire)?;
         Ok(taken)
     }
 
-    /// Appends what must be sent of TLS itself: steps of the handshake, alerts.
+    /// Appends the messages of TLS itself: steps of the handshake, alerts.
     pub(crate) fn drain(&mut self, wire: &mut Vec<u8>) -> io::Result<()> {
         while self.0.wants_write() {
             self.0.write_tls(wire)?;

@@ -22,6 +22,8 @@ mod tally;
 #[cfg(test)]
 mod tests;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use policy::{Cell, Consistency, Policy};
 use types::{ClientId, Errno, Ino};
 
@@ -80,14 +82,17 @@ struct Cells {
 #[must_use]
 pub fn run(seed: u64, trace: bool) -> Report {
     let mut cells = Cells::new(seed, trace);
-    let turns = cells.rng.between(6, 24);
-    for _ in 0..turns {
-        if cells.requests.world.violation.is_some() {
-            break;
+    let ended = catch_unwind(AssertUnwindSafe(|| {
+        let turns = cells.rng.between(6, 24);
+        for _ in 0..turns {
+            if cells.requests.world.violation.is_some() {
+                break;
+            }
+            cells.turn();
         }
-        cells.turn();
-    }
-    cells.finish();
+        cells.finish();
+    }));
+    cells.requests.world.note_end(ended.is_err());
     let world = &mut cells.requests.world;
     world.tally.count("servers", world.servers[0].term);
     world.report()

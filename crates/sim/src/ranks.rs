@@ -74,11 +74,8 @@ struct Ranks {
 pub fn run(seed: u64, trace: bool, directories: bool) -> Report {
     let mut run = Ranks::new(seed, trace);
     run.world.settings.pass_directories = directories;
-    // The trace before a panic helps to explain it.
     let ended = catch_unwind(AssertUnwindSafe(|| run.run()));
-    if ended.is_err() {
-        run.world.fail("panicked".into());
-    }
+    run.world.note_end(ended.is_err());
     for mds in std::mem::take(&mut run.world.servers).into_iter().filter_map(|server| server.mds) {
         run.count(&mds);
     }

@@ -167,6 +167,13 @@ impl World {
         }
     }
 
+    /// The end of a workload, which may be a panic: the trace before it helps to explain it.
+    pub(crate) fn note_end(&mut self, panicked: bool) {
+        if panicked {
+            self.fail("panicked".into());
+        }
+    }
+
     pub(crate) fn check(&mut self, result: Result<(), Violation>) {
         if let Err(violation) = result
             && self.violation.is_none()

@@ -15,19 +15,23 @@ pub struct Context {
     /// Print facts as JSON
     #[arg(long, global = true)]
     pub json: bool,
-    /// Address of the monitor: unix:PATH or tcp:HOST:PORT [default: $CUDELE_MON]
+    /// Address of the monitor: unix:PATH, tcp:HOST:PORT or plain:HOST:PORT [default:
+    /// $CUDELE_MON]
     #[arg(long, global = true, value_name = "ADDR")]
     pub mon: Option<String>,
     /// Directory of a cluster started by `cudele up` [default: $CUDELE_DIR, else
     /// the only one of yours that is alive]
     #[arg(long, global = true, value_name = "DIR")]
     pub dir: Option<PathBuf>,
+    /// File with the key for connections over TCP [default: $CUDELE_KEY]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub key: Option<PathBuf>,
 }
 
 impl Context {
     /// Where the cluster is, as far as the command line says.
     pub fn locator(&self) -> Locator {
-        Locator { mon: self.mon.clone(), dir: self.dir.clone() }
+        Locator { mon: self.mon.clone(), dir: self.dir.clone(), key: self.key.clone() }
     }
 
     /// The cluster.

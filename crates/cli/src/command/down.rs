@@ -23,7 +23,7 @@ const PROGRESS: [&str; 3] = ["journal_safe", "commits", "trimmed_segments"];
 pub(crate) fn run(context: &Context, _: &Args) -> Result<()> {
     let start = Instant::now();
     let found = context.locator().find()?;
-    let cluster = match Cluster::connect(&found.mon) {
+    let cluster = match Cluster::connect_with(&found.mon, &found.keys) {
         Ok(cluster) => cluster,
         Err(error) if matches!(error.errno, Errno::NotFound | Errno::Refused) => {
             return Err(Error::new(error.errno, found.mon.to_string(), "no cluster runs there")
@@ -84,7 +84,7 @@ pub(crate) fn stop(cluster: &Cluster) -> Result<()> {
         eprintln!("cudele: still writing after {seconds} seconds; the store may be slow or full");
     }
     // The monitor ends last; its socket goes with it.
-    while Cluster::connect(cluster.address()).is_ok() {
+    while Cluster::connect_with(cluster.address(), cluster.keys()).is_ok() {
         if start.elapsed() > PATIENCE {
             let address = cluster.address().to_string();
             return Err(Error::new(Errno::TimedOut, address, "still running"));

@@ -86,6 +86,7 @@ fn serve(context: &Context, args: &Args, rank: Rank) -> Result<()> {
     daemon::run_mds(MdsOptions {
         rank,
         address,
+        keys: context.locator().keys(Some(&dir)),
         group: marker.group,
         monitor,
         store: objstore::open_existing(&marker.store)?,

@@ -30,6 +30,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     };
     daemon::run_mon(MonOptions {
         address,
+        keys: context.locator().keys(Some(&dir)),
         group,
         settings: mon::MonSettings {
             cluster,

@@ -143,12 +143,15 @@ fn start(context: &Context, args: &Args, at: &Path, log: &Path) -> Result<()> {
     for option in &args.options {
         command.arg("-o").arg(option);
     }
-    let Locator { mon, dir } = context.locator();
+    let Locator { mon, dir, key } = context.locator();
     if let Some(mon) = mon {
         command.arg("--mon").arg(mon);
     }
     if let Some(dir) = dir {
         command.arg("--dir").arg(std::path::absolute(&dir).map_err(|error| io(&dir, &error))?);
+    }
+    if let Some(key) = key.or_else(|| std::env::var_os("CUDELE_KEY").map(PathBuf::from)) {
+        command.arg("--key").arg(std::path::absolute(&key).map_err(|error| io(&key, &error))?);
     }
     command.arg("--").arg(at).current_dir("/").process_group(0);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use clap::Args as ClapArgs;
 use cudele::own_file::Folder;
 use cudele::{Cluster, ClusterMap, Errno, Error, Locator, MdsEntry, MdsState, Result};
+use keys::{Authority, Keyring};
 use net::{Address, Connection};
 use serde_json::json;
 use terminal::context::Context;
@@ -133,7 +134,8 @@ pub(crate) fn start_ranks(
         started.push(("mon".to_owned(), spawn(dir, "mon", "mon", &read_only(settings.1))?));
         await_monitor(dir, &mut started)?;
     }
-    let cluster = Cluster::connect(&Locator::monitor_of(dir))?;
+    let keys = Keyring::of_cluster(dir);
+    let cluster = Cluster::connect_with(&Locator::monitor_of(dir), &keys)?;
     let known = cluster.status()?.mds;
     // Existing ranks may serve subtrees, so they are started even beyond the requested number.
     let ranks = known.iter().map(|entry| entry.rank.0 + 1).max().unwrap_or(0).max(mds);
@@ -237,7 +239,8 @@ fn prepare(dir: &Path, store: Option<&str>) -> Result<()> {
     let store = store.map_or_else(|| marker::default_store(dir), String::from);
     // Opening it creates it, and fails clearly if it cannot be used.
     objstore::open(&store)?;
-    marker::write(dir, &Marker { cluster: marker::new_id()?, store, group: None })
+    marker::write(dir, &Marker { cluster: marker::new_id()?, store, group: None })?;
+    Authority::ensure(dir, cudele::now()).map(drop)
 }
 
 /// The bytes that a start needs beside the store, for logs and sockets.
@@ -367,7 +370,7 @@ fn runs(cluster: &Cluster, entry: &MdsEntry) -> bool {
     match entry.state {
         MdsState::Active => answers(cluster, &address).unwrap_or(false),
         // It answers when it is active.
-        MdsState::Replaying | MdsState::Stopping => address.connect().is_ok(),
+        MdsState::Replaying | MdsState::Stopping => address.connect(cluster.keys()).is_ok(),
         MdsState::Lost => false,
     }
 }
@@ -375,7 +378,7 @@ fn runs(cluster: &Cluster, entry: &MdsEntry) -> bool {
 /// Whether a metadata server opens a session.
 fn answers(cluster: &Cluster, address: &Address) -> Result<bool> {
     let hello = Hello { client: cluster.register()?, epoch: Epoch(0), unsafe_requests: 0 };
-    let mut connection = Connection::open(address)?;
+    let mut connection = Connection::open(address, cluster.keys())?;
     connection.set_timeout(Some(ANSWER))?;
     connection.send(&Message::Hello(hello).to_frame())?;
     Ok(matches!(Message::decode(connection.receive()?)?, Message::Welcome(_)))

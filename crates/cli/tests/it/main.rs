@@ -31,6 +31,7 @@ mod linearizability;
 mod links;
 mod logs;
 mod names;
+mod network;
 mod opened;
 mod policies;
 mod quoting;

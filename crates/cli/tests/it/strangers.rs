@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use cudele::{Cluster as Library, Errno, Fs, Locator, NewFile, Policy, Subtree};
 use journal::{Create, Event, InodeSnapshot, JournalBuffer, SegmentHeader, Writer};
-use net::{Address, Connection};
+use net::{Address, Connection, Keyring};
 use types::{
     Attr, AttrChange, ClientId, Cred, Epoch, Ino, Lock, LockKind, LockMode, Origin, Rank, Tid,
     Timestamp,
@@ -123,7 +123,7 @@ fn refused<T: std::fmt::Debug>(result: Result<T, cudele::Error>, errno: Errno) {
 /// Whether the peer ends the connection, and says nothing before that.
 #[track_caller]
 fn is_cut_off(address: &Address, message: &Message<'_>) {
-    let mut connection = Connection::open(address).unwrap();
+    let mut connection = Connection::open(address, &Keyring::default()).unwrap();
     connection.set_timeout(Some(Duration::from_secs(10))).unwrap();
     connection.send(&message.to_frame()).unwrap();
     let answer = connection.receive().map(<[u8]>::to_vec);
@@ -284,7 +284,7 @@ fn as_an_administrator() {
         MonOp::SetPolicy { path: b"/open", policy: b"", client: ClientId(1) },
     ];
     for (cred, op) in ops.iter().flat_map(|op| [(user(), *op), (Cred::root(), *op)]) {
-        let mut connection = Connection::open(&address).unwrap();
+        let mut connection = Connection::open(&address, &Keyring::default()).unwrap();
         connection.set_timeout(Some(Duration::from_secs(10))).unwrap();
         connection.send(&Message::MonRequest { tid: Tid(1), cred, op }.to_frame()).unwrap();
         let answer = Message::decode(connection.receive().unwrap()).unwrap();

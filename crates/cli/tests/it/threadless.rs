@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use cudele::{Errno, Locator, NewFile, Policy, ThreadlessClient};
-use net::Address;
+use net::Keyring;
 
 use crate::cluster::{Cluster, text};
 
@@ -67,7 +67,8 @@ fn a_client_without_threads_works_and_forks() {
 fn the_client() {
     let Ok(monitor) = std::env::var(MONITOR) else { return };
     let before = tasks();
-    let mut client = ThreadlessClient::connect(&monitor.parse::<Address>().unwrap()).unwrap();
+    let mut client =
+        ThreadlessClient::connect(&monitor.parse().unwrap(), &Keyring::default()).unwrap();
     work(&mut client);
     assert_eq!(tasks(), before, "requests start no thread");
     decoupled(&mut client);

@@ -14,7 +14,7 @@ use crate::fixture::World;
 use crate::mounts::{Mount, cluster, until};
 
 fn client(world: &World) -> Arc<Fs> {
-    let locator = Locator { mon: None, dir: Some(world.path("c")) };
+    let locator = Locator { dir: Some(world.path("c")), ..Locator::default() };
     let cluster = Cluster::find(&locator).unwrap();
     cluster.mount_as(cluster.register().unwrap()).unwrap()
 }

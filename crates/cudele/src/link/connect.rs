@@ -102,7 +102,7 @@ impl Link {
             Some(address) => address.clone(),
             None => client::server_of(&self.cluster.status()?, self.rank)?.parse()?,
         };
-        let opened = Connection::open(&address);
+        let opened = Connection::open(&address, self.cluster.keys());
         if opened.is_err() {
             state.address = None;
         }

@@ -94,7 +94,9 @@ fn all() -> Result<Vec<ClusterFile>> {
 /// # Errors
 /// `ENOENT` if none is known, `EINVAL` if it could be one of several.
 pub(super) fn default() -> Result<PathBuf> {
-    choose(&all()?, |known| Locator::monitor_of(&known.dir).connect().is_ok())
+    choose(&all()?, |known| {
+        Locator::monitor_of(&known.dir).connect(&net::Keyring::default()).is_ok()
+    })
 }
 
 /// The newest that was not stopped, if no other is alive; if all are stopped, the only one.

@@ -95,7 +95,7 @@ impl<'a> Client<'a> {
         let mut client = Self {
             task,
             cred: cudele::own_cred(),
-            connection: Connection::open(&active.address.parse()?)?,
+            connection: Connection::open(&active.address.parse()?, cluster.keys())?,
             session: Session::new(id, Tid(1)),
             effects: SessionEffects::default(),
             names: Numbered::new(task.first, NAMES),

@@ -2,7 +2,7 @@
 //! recovery; while it stops it answers only the changes that it has executed.
 
 use types::{ConnId, Errno};
-use wire::{Failure, Message, Request};
+use wire::{Failure, JobOp, Message, Op, Request};
 
 use super::{Entry, Incoming, duplicate};
 use crate::resend::{EarlyCourse, ResendCx};
@@ -73,8 +73,9 @@ fn late(mds: &mut Mds, conn: ConnId, request: &Request<'_>, effects: &mut MdsEff
     {
         return duplicate::answer(mds, Incoming { conn, client, request }, known, effects);
     }
-    if request.replay.is_some() {
-        // Its client knows that it is applied, and resends it to the next server.
+    if request.replay.is_some() || matches!(request.op, Op::Job(JobOp::Merge { .. })) {
+        // Its client knows that it is applied, and resends it to the next server. A merge may be
+        // done, and only its answer be lost: the next server repeats it, which changes nothing.
         return;
     }
     let text = "the metadata server is stopping".into();

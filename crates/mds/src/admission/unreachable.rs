@@ -83,6 +83,10 @@ fn reach(mds: &Mds, from: Incoming<'_>, ino: Ino) -> Result<(), Refused> {
         return if is_shown { Ok(()) } else { Err(Errno::Access.into()) };
     }
     for dir in mds.namespace.ancestors(ino).skip(1) {
+        if mds.namespace.permissions_of(dir).is_none() {
+            // Another rank serves it, and this one has a subtree below.
+            break;
+        }
         mds.namespace.access(&from.request.cred, dir, SEARCH)?;
     }
     Ok(())

@@ -1,6 +1,8 @@
 //! One simulation: a cluster is set up, works under faults for a few rounds, and is compared with
 //! the model after each.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use types::{ClientId, Errno, Ino, Seq};
 use wire::Answer;
 
@@ -24,10 +26,13 @@ pub fn run(seed: u64, trace: bool) -> Report {
     let mut rng = Rng::new(seed);
     let plan = Plan::draw(&mut rng);
     let mut run = Requests::new(plan, rng, trace);
-    run.set_up();
-    for _ in 0..run.plan.rounds {
-        run.round();
-    }
+    let ended = catch_unwind(AssertUnwindSafe(|| {
+        run.set_up();
+        for _ in 0..run.plan.rounds {
+            run.round();
+        }
+    }));
+    run.world.note_end(ended.is_err());
     let tally = &mut run.world.tally;
     tally.count("answers compared", run.oracle.checked);
     tally.count("requests judged together", run.history.judged);

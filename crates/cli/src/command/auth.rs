@@ -1,0 +1,163 @@
+//! `cudele auth`: the keys with which other hosts and users reach the cluster over TCP.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Subcommand};
+use cudele::{Errno, Error, Result, Timestamp};
+use keys::{Authority, Holder, IssuedKey, Revoked};
+use serde_json::{Value, json};
+use terminal::context::Context;
+use terminal::{format, io};
+
+use crate::access;
+
+/// Make, list and revoke the keys with which other hosts and users reach the cluster over TCP. The
+/// keys are in the folder `keys` of the cluster's directory, and only its owner can use them.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:
+  cudele auth add alice --user alice       a key for one user
+  cudele auth add node7 --everyone         a key for the mount of a host, which speaks for its users
+  cudele auth add rank1 --daemon           a key for a server on another host
+  cudele auth ls
+  cudele auth rm alice                     from now on, nothing is served to this key")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: AuthCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum AuthCommand {
+    /// Make the authority of a cluster that was started by an earlier version
+    Init,
+    /// Make a key
+    Add(Add),
+    /// List the keys
+    Ls,
+    /// Revoke a key
+    Rm(Remove),
+}
+
+/// Make a key, and write it to a file for its owner alone. Whoever has the file has the key, so
+/// bring it to its host over a connection that nobody else reads.
+#[derive(Debug, ClapArgs)]
+struct Add {
+    /// A name for the key, of letters, digits and - _ . @
+    name: String,
+    #[command(flatten)]
+    holder: HolderArgs,
+    /// Its life in days
+    #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(i64).range(1..=36_500))]
+    days: i64,
+    /// The file [default: NAME.pem here]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+#[derive(Debug, ClapArgs)]
+#[group(required = true, multiple = false)]
+struct HolderArgs {
+    /// It speaks for this user, with the groups that the user has on this machine
+    #[arg(long)]
+    user: Option<String>,
+    /// It speaks for every user, as a mount does
+    #[arg(long)]
+    everyone: bool,
+    /// It is a daemon's: clients believe it, and it speaks for every user
+    #[arg(long)]
+    daemon: bool,
+}
+
+/// Revoke a key: its open connections end within a second or two. On several hosts, copy the file
+/// `keys/revoked` to each host with a daemon.
+#[derive(Debug, ClapArgs)]
+struct Remove {
+    /// The name of the key
+    name: String,
+}
+
+pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
+    let (dir, _) = super::mon::marker(context)?;
+    let _private = access::keep_private();
+    match &args.command {
+        AuthCommand::Init => {
+            Authority::ensure(&dir, cudele::now())?;
+            let folder = dir.join(keys::FOLDER);
+            context.print(&json!({ "keys": folder }), || format!("{}\n", folder.display()))
+        }
+        AuthCommand::Add(add) => make(context, &Authority::open(&dir)?, add),
+        AuthCommand::Ls => list(context, &Authority::open(&dir)?),
+        AuthCommand::Rm(remove) => revoke(context, &Authority::open(&dir)?, &remove.name),
+    }
+}
+
+fn make(context: &Context, authority: &Authority, add: &Add) -> Result<()> {
+    let holder = match &add.holder {
+        HolderArgs { user: Some(user), .. } => Holder::User(access::user_of(user)?),
+        HolderArgs { daemon: true, .. } => Holder::Daemon,
+        HolderArgs { .. } => Holder::Everyone,
+    };
+    let file = add.out.clone().unwrap_or_else(|| PathBuf::from(format!("{}.pem", add.name)));
+    // Before the key is made: a key that cannot be written would stay in the list.
+    let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file);
+    let out = out.as_mut().map_err(|error| io(&file, error))?;
+    let made = authority.issue(&add.name, holder, add.days, cudele::now());
+    let text = made.inspect_err(|_| drop(std::fs::remove_file(&file)))?;
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.sync_all())
+        .map_err(|error| io(&file, &error))?;
+    context.print(&json!({ "name": add.name, "file": file }), || {
+        let (name, file) = (&add.name, file.display());
+        format!("key {name} is in {file}; its host uses it with --key FILE or CUDELE_KEY\n")
+    })
+}
+
+fn list(context: &Context, authority: &Authority) -> Result<()> {
+    let revoked = authority.revoked();
+    let issued = authority.list()?;
+    let value: Vec<Value> = issued.iter().map(|key| to_json(key, &revoked)).collect();
+    context
+        .print(&Value::Array(value), || issued.iter().map(|key| to_text(key, &revoked)).collect())
+}
+
+fn revoke(context: &Context, authority: &Authority, name: &str) -> Result<()> {
+    let revoked = authority.revoked();
+    let issued = authority.list()?;
+    let ids: Vec<_> =
+        issued.iter().filter(|key| key.name == name && !revoked.has(key.id)).collect();
+    if ids.is_empty() {
+        return Err(Error::new(Errno::NotFound, name, "no key of this name is in use")
+            .remedy("`cudele auth ls` lists the keys"));
+    }
+    ids.iter().try_for_each(|key| revoked.add(key.id))?;
+    context.print(&json!({ "revoked": name }), || format!("key {name} is revoked\n"))
+}
+
+fn end_of(key: &IssuedKey) -> Timestamp {
+    Timestamp::from_parts(key.expires, 0)
+}
+
+fn state_of(key: &IssuedKey, revoked: &Revoked) -> &'static str {
+    if revoked.has(key.id) {
+        "revoked"
+    } else if end_of(key) < cudele::now() {
+        "expired"
+    } else {
+        "in use"
+    }
+}
+
+fn to_json(key: &IssuedKey, revoked: &Revoked) -> Value {
+    json!({
+        "name": key.name, "id": key.id.to_string(), "kind": key.kind, "uid": key.uid,
+        "expires": key.expires, "state": state_of(key, revoked),
+    })
+}
+
+fn to_text(key: &IssuedKey, revoked: &Revoked) -> String {
+    let user = key.uid.map_or_else(|| "-".to_owned(), |uid| uid.to_string());
+    let (name, kind, state) = (&key.name, &key.kind, state_of(key, revoked));
+    format!("{name:<20} {kind:<9} {user:>6}  {}  {state}\n", format::minute(end_of(key)))
+}

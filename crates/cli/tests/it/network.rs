@@ -1,0 +1,230 @@
+//! Clusters whose daemons listen on TCP: with keys, and without them on one machine.
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::sync::Arc;
+
+use cudele::{Cluster as Library, Errno, Fs, NewFile};
+use net::Keyring;
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, eventually, text};
+
+/// A user other than root, without an entry in the list of users.
+const USER: &str = "424242";
+
+/// A cluster whose daemons were started by hand.
+struct Networked {
+    cluster: Cluster,
+    monitor: String,
+    daemons: Vec<Child>,
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).unwrap().port()
+}
+
+impl Networked {
+    /// A monitor and this many ranks, at addresses of this kind.
+    fn start(kind: &str, ranks: usize) -> Self {
+        let cluster = Cluster::down();
+        cluster.start();
+        cluster.run(&["down"]);
+        let address = || format!("{kind}:127.0.0.1:{}", free_port());
+        let monitor = address();
+        let mut daemons = vec![daemon(&cluster, &["mon", "--listen", &monitor])];
+        for rank in 0..ranks {
+            let (rank, listen) = (rank.to_string(), address());
+            let arguments = ["mds", "--rank", &rank, "--listen", &listen, "--mon", &monitor];
+            daemons.push(daemon(&cluster, &arguments));
+        }
+        let networked = Self { cluster, monitor, daemons };
+        eventually("the ranks are active", || {
+            let output = networked.command(&["status", "--json"]).output().unwrap();
+            let status: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+            let servers = status["mds"].as_array().cloned().unwrap_or_default();
+            servers.iter().filter(|server| server["state"] == "active").count() == ranks
+        });
+        networked
+    }
+
+    /// The program with the key of the daemons.
+    fn command(&self, arguments: &[&str]) -> std::process::Command {
+        self.cluster.command(&[&["--mon", &self.monitor], arguments].concat())
+    }
+
+    /// The program without the directory of the cluster, as on another host.
+    fn elsewhere(&self, arguments: &[&str]) -> std::process::Command {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_cudele"));
+        command.env_remove("CUDELE_DIR").env_remove("CUDELE_KEY").env("HOME", &self.cluster.home);
+        command.env("CUDELE_MON", &self.monitor);
+        command.env("CUDELE_STATE", self.cluster.home.join("state.elsewhere"));
+        command.args(arguments).stdin(Stdio::null());
+        command
+    }
+
+    #[track_caller]
+    fn run(&self, arguments: &[&str]) -> String {
+        let output = self.command(arguments).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    /// A new key.
+    fn key(&self, name: &str, options: &[&str]) -> PathBuf {
+        let file = self.cluster.home.join(format!("{name}.pem"));
+        let arguments = ["auth", "add", name, "--out", file.to_str().unwrap()];
+        self.cluster.run(&[&arguments, options].concat());
+        file
+    }
+
+    /// A client with this key.
+    fn client(&self, key: &Path) -> cudele::Result<Arc<Fs>> {
+        Library::connect_with(&self.monitor.parse()?, &Keyring::of(key))?.mount()
+    }
+}
+
+impl Drop for Networked {
+    fn drop(&mut self) {
+        for daemon in &mut self.daemons {
+            let _ = daemon.kill();
+            let _ = daemon.wait();
+        }
+    }
+}
+
+fn daemon(cluster: &Cluster, arguments: &[&str]) -> Child {
+    let log = fs::OpenOptions::new().create(true).append(true).open(cluster.home.join("daemons"));
+    let log = log.unwrap();
+    let mut command = cluster.command(arguments);
+    command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap()
+}
+
+#[test]
+fn a_key_says_for_whom_its_process_asks_over_tcp() {
+    let site = Networked::start("tcp", 2);
+    site.run(&["mkdir", "-m", "700", "/private"]);
+    site.run(&["mkdir", "-m", "1777", "/open"]);
+    fs::write(site.cluster.home.join("secret"), "the secret").unwrap();
+    let secret = format!("local:{}", site.cluster.home.join("secret").display());
+    site.run(&["cp", &secret, "/private/secret"]);
+    // The other rank serves it: the two talk over TCP, too.
+    site.run(&["mds", "pin", "/open", "1"]);
+
+    let alice = site.key("alice", &["--user", USER]);
+    let fs = site.client(&alice).unwrap();
+    assert_eq!(fs.stat("/private/secret").unwrap_err().errno, Errno::Access);
+    let made = fs.make_dir("/open/hers", 0o755).unwrap();
+    assert_eq!(made.uid.to_string(), USER);
+    let file = fs.open_dir("/open/hers").unwrap().create("file", &NewFile::default()).unwrap();
+    assert_eq!(file.uid.to_string(), USER);
+    assert_eq!(fs.client().user().to_string(), USER);
+
+    // The program of another host, with this key and without one.
+    let key = alice.to_str().unwrap();
+    let listed = site.elsewhere(&["--key", key, "ls", "/open"]).output().unwrap();
+    assert_eq!(text(&listed.stdout), "hers\n", "{}", text(&listed.stderr));
+    for arguments in [&["--key", key, "down"][..], &["--key", key, "mds", "fail", "0"]] {
+        let refused = site.elsewhere(arguments).output().unwrap();
+        assert!(!refused.status.success());
+        let said = text(&refused.stderr);
+        assert!(said.contains("does not administer this cluster"), "{said}");
+    }
+    let refused = site.elsewhere(&["ls", "/"]).output().unwrap();
+    let said = text(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("needs a key"), "{said}");
+    assert!(said.contains("cudele auth add") && said.contains("CUDELE_KEY"), "{said}");
+}
+
+#[test]
+fn a_revoked_key_ends_its_connections() {
+    let site = Networked::start("tcp", 1);
+    site.run(&["mkdir", "-m", "1777", "/open"]);
+    let (alice, node) = (site.key("alice", &["--user", USER]), site.key("node", &["--everyone"]));
+    let (hers, other) = (site.client(&alice).unwrap(), site.client(&node).unwrap());
+    hers.make_dir("/open/a", 0o755).unwrap();
+    other.make_dir("/open/b", 0o755).unwrap();
+    assert_eq!(other.stat("/open/b").unwrap().uid, rustix::process::getuid().as_raw());
+    site.cluster.run(&["auth", "rm", "alice"]);
+    let refused = site.client(&alice).unwrap_err();
+    assert_eq!(refused.errno, Errno::Access, "{refused}");
+    let mut number = 0;
+    eventually("its session ends", || {
+        number += 1;
+        hers.make_dir(format!("/open/again.{number}"), 0o755).is_err()
+    });
+    other.make_dir("/open/c", 0o755).unwrap();
+    let last = other.stat(format!("/open/again.{number}").as_str());
+    assert_eq!(last.unwrap_err().errno, Errno::NotFound);
+}
+
+#[test]
+fn keys_of_another_cluster_and_of_a_user_make_no_server() {
+    let (site, other) = (Networked::start("tcp", 1), Networked::start("tcp", 1));
+    let stranger = other.key("mallory", &["--daemon"]);
+    let refused = site.client(&stranger).unwrap_err();
+    assert_eq!(refused.errno, Errno::Access, "{refused}");
+    // A server that has only a user's key is none.
+    let alice = site.key("alice", &["--user", USER]);
+    let listen = format!("tcp:127.0.0.1:{}", free_port());
+    let arguments = ["--key", alice.to_str().unwrap(), "mds", "--rank", "1", "--listen", &listen];
+    let mut false_server =
+        daemon(&site.cluster, &[&arguments[..], &["--mon", &site.monitor]].concat());
+    let mount = site.key("node", &["--everyone"]);
+    let address = listen.parse().unwrap();
+    eventually("it is refused", || {
+        let opened = net::Connection::open(&address, &Keyring::of(&mount));
+        let errno = opened.unwrap_err().errno;
+        assert!(matches!(errno, Errno::Access | Errno::Refused), "{errno:?}");
+        errno == Errno::Access
+    });
+    let status: Value = serde_json::from_str(&site.run(&["status", "--json"])).unwrap();
+    assert_eq!(status["mds"].as_array().unwrap().len(), 1, "{status}");
+    false_server.kill().unwrap();
+    false_server.wait().unwrap();
+}
+
+#[test]
+fn a_port_without_keys_is_on_loopback_and_asked_for_by_name() {
+    let site = Networked::start("plain", 1);
+    let listed = site.elsewhere(&["ls", "/"]).output().unwrap();
+    assert!(listed.status.success(), "{}", text(&listed.stderr));
+    drop(site);
+    let cluster = Cluster::down();
+    cluster.start();
+    cluster.run(&["down"]);
+    let said = cluster.fails(2, &["mon", "--listen", "plain:0.0.0.0:7"]);
+    assert!(said.contains("loopback") && said.contains("tcp:"), "{said}");
+}
+
+#[test]
+fn keys_are_made_listed_and_revoked() {
+    let cluster = Cluster::down();
+    cluster.start();
+    let file = cluster.home.join("alice.pem");
+    cluster.run(&["auth", "add", "alice", "--user", USER, "--days", "30"]);
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let folder = fs::metadata(cluster.dir.join("keys")).unwrap();
+    assert_eq!(folder.permissions().mode() & 0o777, 0o700);
+    let again = cluster.fails(1, &["auth", "add", "alice", "--everyone", "--out", "other"]);
+    assert!(again.contains("there is a key of this name"), "{again}");
+    assert!(!cluster.home.join("other").exists());
+    cluster.fails(2, &["auth", "add", "both", "--everyone", "--daemon"]);
+    cluster.fails(2, &["auth", "add", "none"]);
+    cluster.fails(2, &["auth", "add", "bob", "--user", "no-such-user"]);
+    cluster.run(&["auth", "rm", "alice"]);
+    cluster.fails(1, &["auth", "rm", "alice"]);
+    let listed = cluster.json(&["auth", "ls"]);
+    let states: Vec<_> = listed.as_array().unwrap().iter().map(|key| &key["state"]).collect();
+    assert_eq!(states, [&json!("in use"), &json!("revoked")], "{listed}");
+    assert_eq!(listed[1]["uid"].to_string(), USER);
+    // `up` made the authority; without one, a command says how to make it.
+    fs::remove_dir_all(cluster.dir.join("keys")).unwrap();
+    let said = cluster.fails(1, &["auth", "ls"]);
+    assert!(said.contains("cudele auth init"), "{said}");
+    cluster.run(&["auth", "init"]);
+    assert_eq!(cluster.json(&["auth", "ls"]).as_array().unwrap().len(), 1);
+}
