@@ -22,8 +22,9 @@ const FILES: [u64; 2] = [20_000, 40_000];
 /// Differences below this percentage are ignored: another libc has another allocator.
 const SLACK_PERCENT: u64 = 5;
 /// The counted functions: the number's name in the file, the function, and the program's arguments.
-const COUNTED: [(&str, &str, &[&str]); 3] = [
+const COUNTED: [(&str, &str, &[&str]); 4] = [
     ("create", "served", &[]),
+    ("create_of_user", "served", &["user"]),
     ("create_ahead", "served", &["ahead"]),
     ("create_ahead_client", "answered", &["ahead"]),
 ];

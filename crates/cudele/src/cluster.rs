@@ -57,12 +57,14 @@ impl Cluster {
         Self::connect_with(&found.mon, &found.keys)
     }
 
-    /// Connects to a monitor on this machine, without a key.
+    /// Connects to a monitor on this machine. For servers that listen on TCP, it has the key that
+    /// is beside the monitor's socket, if this user may read it.
     ///
     /// # Errors
     /// As [`Cluster::connect_with`].
     pub fn connect(address: &Address) -> Result<Arc<Self>> {
-        Self::connect_with(address, &Keyring::default())
+        let dir = if let Address::Unix(socket) = address { socket.parent() } else { None };
+        Self::connect_with(address, &dir.map(Keyring::of_cluster).unwrap_or_default())
     }
 
     /// Connects to a monitor; over TCP with a key.

@@ -1,11 +1,12 @@
 //! Creates as the metadata server's core sees them: for counting its instructions.
 //!
-//! `creates N` has one client create N files by request, `creates N is_async` in a directory that
-//! it has alone (asynchronously). Nothing waits and no clock is read, so every run does exactly the
-//! same. The counted work happens in `served`, one function for a profiler to look for: a batch of
-//! frames is decoded and handed to the server, which has its time for background work then; frames
-//! are made, answers read and the store called outside. The client's own work for `is_async`
-//! happens in `answered`. `cargo xtask instructions` uses both.
+//! `creates N` has one client create N files by request, `creates N ahead` in a directory that it
+//! has alone (asynchronously), and `creates N user` by request as a process that speaks for one
+//! user only. Nothing waits and no clock is read, so every run does exactly the same. The counted
+//! work happens in `served`, one function for a profiler to look for: a batch of frames is decoded
+//! and handed to the server, which has its time for background work then; frames are made, answers
+//! read and the store called outside. The client's own work for `ahead` happens in `answered`.
+//! `cargo xtask instructions` uses all three.
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,
@@ -16,7 +17,9 @@ use client::{LocalAnswer, Session};
 use engine::execute;
 use mds::{Mds, MdsEffects, MdsInput, Settings};
 use objstore::Memory;
-use types::{ClientId, Clock, ConnId, Cred, FileType, Ino, Moment, Rank, Span, Tid, Timestamp};
+use types::{
+    ClientId, Clock, ConnId, Cred, FileType, Ino, Moment, Peer, Rank, Span, Tid, Timestamp,
+};
 use wire::{ChangeOp, JobOp, Message, NewInode, Op, WantsExclusive};
 
 const CONN: ConnId = ConnId(1);
@@ -31,6 +34,8 @@ struct Pair {
     effects: MdsEffects,
     store: Memory,
     clock: Clock,
+    /// The user of the client's process.
+    cred: Cred,
     session: Session,
     said: client::SessionEffects,
 }
@@ -38,16 +43,18 @@ struct Pair {
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let (files, is_async) = match arguments[..] {
-        [files] => (files, false),
-        [files, "ahead"] => (files, true),
-        _ => ("", false),
+    let user = || Peer::User(Cred { uid: 7, gid: 7, groups: Vec::new() });
+    let (files, is_async, peer) = match arguments[..] {
+        [files] => (files, false, Peer::Trusted),
+        [files, "ahead"] => (files, true, Peer::Trusted),
+        [files, "user"] => (files, false, user()),
+        _ => ("", false, Peer::Trusted),
     };
     let Ok(files) = files.parse::<u64>() else {
-        println!("usage: creates N [ahead]");
+        println!("usage: creates N [ahead | user]");
         std::process::exit(2);
     };
-    let mut pair = Pair::start(is_async);
+    let mut pair = Pair::start(is_async, peer);
     if is_async {
         pair.take_directory();
     }
@@ -95,23 +102,26 @@ fn answered(
 }
 
 impl Pair {
-    fn start(is_async: bool) -> Self {
-        // Nothing but creates is counted: no checkpoint.
-        let settings = Settings { segments_max: usize::MAX, ..Settings::default() };
+    fn start(is_async: bool, peer: Peer) -> Self {
+        let cred = if let Peer::User(cred) = &peer { cred.clone() } else { Cred::root() };
+        let client = ClientId::of_user(peer.uid(), 1);
+        let settings = Settings {
+            root_owner: (cred.uid, cred.gid),
+            // Nothing but creates is counted: no checkpoint.
+            segments_max: usize::MAX,
+            ..Settings::default()
+        };
         let mut pair = Self {
             mds: Mds::new(Rank(0), settings),
             effects: MdsEffects::default(),
             store: Memory::new(),
             clock: Clock { now: Moment(1_000_000_000), time: Timestamp(1_000_000_000) },
-            session: Session::new(ClientId(1), Tid(1)),
+            cred,
+            session: Session::new(client, Tid(1)),
             said: client::SessionEffects::default(),
         };
         pair.mds.handle(pair.clock, MdsInput::Start, &mut pair.effects);
-        pair.mds.handle(
-            pair.clock,
-            MdsInput::Opened(CONN, types::Peer::Trusted),
-            &mut pair.effects,
-        );
+        pair.mds.handle(pair.clock, MdsInput::Opened(CONN, peer), &mut pair.effects);
         for _ in 0..1_000 {
             pair.exchange();
         }
@@ -196,7 +206,7 @@ impl Pair {
 
     fn create(&mut self, number: u64) {
         let name = format!("file.{number:07}");
-        self.session.call(&Cred::root(), create(name.as_bytes()), &mut self.said);
+        self.session.call(&self.cred, create(name.as_bytes()), &mut self.said);
     }
 }
 

@@ -26,6 +26,7 @@ mod locality;
 mod mechanisms;
 mod memory;
 mod merge;
+mod network;
 mod on_paper;
 mod overload;
 mod persist;
@@ -147,6 +148,8 @@ enum Name {
     Recovery,
     /// Memory of the metadata server per inode
     Memory,
+    /// Creates over a Unix socket, over TCP without keys, and over TCP with TLS
+    Network,
     /// A tree of ten million names removed at once, restored, and its room given back
     Remove,
     /// Waiting while the journal is trimmed
@@ -218,6 +221,7 @@ impl Name {
             Self::Predict => experiments.push(predict::run),
             Self::Recovery => experiments.push(recovery::run),
             Self::Memory => experiments.push(memory::run),
+            Self::Network => experiments.push(network::run),
             Self::Remove => experiments.push(remove::run),
             Self::Trim => experiments.push(trim::run),
             Self::Readdir => experiments.push(readdir::run),

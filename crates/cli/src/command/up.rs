@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use clap::Args as ClapArgs;
 use cudele::own_file::Folder;
 use cudele::{Cluster, ClusterMap, Errno, Error, Locator, MdsEntry, MdsState, Result};
-use keys::{Authority, Keyring};
+use keys::Authority;
 use net::{Address, Connection};
 use serde_json::json;
 use terminal::context::Context;
@@ -134,8 +134,7 @@ pub(crate) fn start_ranks(
         started.push(("mon".to_owned(), spawn(dir, "mon", "mon", &read_only(settings.1))?));
         await_monitor(dir, &mut started)?;
     }
-    let keys = Keyring::of_cluster(dir);
-    let cluster = Cluster::connect_with(&Locator::monitor_of(dir), &keys)?;
+    let cluster = Cluster::connect(&Locator::monitor_of(dir))?;
     let known = cluster.status()?.mds;
     // Existing ranks may serve subtrees, so they are started even beyond the requested number.
     let ranks = known.iter().map(|entry| entry.rank.0 + 1).max().unwrap_or(0).max(mds);

@@ -310,11 +310,15 @@ impl TestCluster {
 
     /// Starts the metadata server's process and returns the seconds until it is active.
     pub(crate) fn start_mds(&mut self, settings: &[String]) -> Result<f64> {
+        let settings = settings.iter().flat_map(|setting| ["--set", setting]);
+        self.start_mds_with(&settings.collect::<Vec<_>>())
+    }
+
+    /// The same with these options.
+    pub(crate) fn start_mds_with(&mut self, options: &[&str]) -> Result<f64> {
         let mut command = program()?;
         command.arg("mds").arg("--dir").arg(self.own_dir()?).args(["--rank", "0"]);
-        for setting in settings {
-            command.arg("--set").arg(setting);
-        }
+        command.args(options);
         command.stdin(Stdio::null()).stdout(Stdio::null());
         let start = Instant::now();
         self.mds = Some(command.spawn().map_err(|error| failed(error.to_string()))?);

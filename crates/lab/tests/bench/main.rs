@@ -431,6 +431,17 @@ fn a_tree_is_removed_restored_and_reaped_beside_a_client() {
 }
 
 #[test]
+fn creates_are_measured_over_each_kind_of_connection() {
+    let rows = rows("network", 500, &[]);
+    for how in ["sync", "async"] {
+        for kind in ["unix", "plain", "tcp"] {
+            assert_eq!(row(&rows, &format!("{how}_{kind}"))["files"], 500);
+        }
+        assert!(row(&rows, &format!("{how}_tcp"))["of_plain"].as_f64().unwrap() > 0.0);
+    }
+}
+
+#[test]
 fn checkpoints_are_written_in_both_patterns_and_found_again() {
     // Altered content fails the bench itself: another client walks through all of it.
     let rows = rows("checkpoint", 3, &["--clients", "2"]);

@@ -130,6 +130,8 @@ impl RecoveryCx<'_> {
             if matches!(record.event, Event::Session { .. }) {
                 self.sessions.recovered_changes(client, &mut changes);
             }
+            // The end that a stopping server stored has this event, and its client's answers: the
+            // server was killed before it had deleted the journal.
             let again = record.seq <= self.recovery.applied;
             if !again && let Err(pause) = self.replay_record(&record, effects) {
                 self.sessions.recovered_changes(client, &mut changes);
@@ -140,7 +142,9 @@ impl RecoveryCx<'_> {
                 self.sessions.recovered_changes(client, &mut changes);
                 client = record.origin.client;
             }
-            changes.extend(remembered(&record));
+            if !again {
+                changes.extend(remembered(&record));
+            }
             self.recovery.applied = self.recovery.applied.max(record.seq);
             self.recovery.skip += 1;
         }
