@@ -16,8 +16,11 @@ const DOMAIN: &str = ".cudele.internal";
 pub enum Holder {
     /// A daemon of the cluster. Clients and other daemons believe it.
     Daemon,
-    /// A mount, or a command of the owner: it speaks for every user, and is no daemon.
-    Everyone,
+    /// The mount of a host: it speaks for every user, and is no daemon.
+    Everyone {
+        /// Its root is nobody.
+        squash_root: bool,
+    },
     /// This user with these groups.
     User(Cred),
 }
@@ -56,7 +59,8 @@ impl Holder {
     #[must_use]
     pub fn peer(&self) -> Peer {
         match self {
-            Self::Daemon | Self::Everyone => Peer::Trusted,
+            Self::Daemon => Peer::Trusted,
+            Self::Everyone { squash_root } => Peer::Host { squash_root: *squash_root },
             Self::User(cred) => Peer::User(cred.clone()),
         }
     }
@@ -66,7 +70,8 @@ impl Holder {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Daemon => "daemon",
-            Self::Everyone => "everyone",
+            Self::Everyone { squash_root: false } => "everyone",
+            Self::Everyone { squash_root: true } => "users",
             Self::User(_) => "user",
         }
     }
@@ -83,7 +88,8 @@ impl NamedKey {
         let mut names = vec![format!("id-{}{DOMAIN}", self.id)];
         match &self.holder {
             Holder::Daemon => names.push(daemon_name()),
-            Holder::Everyone => names.push(format!("everyone{DOMAIN}")),
+            Holder::Everyone { squash_root: false } => names.push(format!("everyone{DOMAIN}")),
+            Holder::Everyone { squash_root: true } => names.push(format!("users{DOMAIN}")),
             Holder::User(cred) => {
                 names.push(format!("uid-{}{DOMAIN}", cred.uid));
                 names.push(format!("gid-{}{DOMAIN}", cred.gid));
@@ -106,7 +112,10 @@ impl NamedKey {
                 Some(("gid", gid)) => gids.push(gid.parse().ok()?),
                 Some(("group", group)) => groups.push(group.parse().ok()?),
                 None if label == "daemon" => holders.push(Holder::Daemon),
-                None if label == "everyone" => holders.push(Holder::Everyone),
+                None if label == "everyone" => {
+                    holders.push(Holder::Everyone { squash_root: false });
+                }
+                None if label == "users" => holders.push(Holder::Everyone { squash_root: true }),
                 _ => return None,
             }
         }

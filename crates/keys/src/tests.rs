@@ -8,6 +8,9 @@ use types::{Cred, Errno, Peer, Timestamp};
 
 use crate::*;
 
+const EVERYONE: Holder = Holder::Everyone { squash_root: false };
+const SQUASHED: Holder = Holder::Everyone { squash_root: true };
+const HOST: Peer = Peer::Host { squash_root: false };
 const DAY: i64 = 24 * 3600 * 1_000_000_000;
 
 fn now() -> Timestamp {
@@ -86,8 +89,11 @@ fn a_daemon_learns_for_whom_a_key_speaks() {
     let site = Site::new();
     let daemon = site.daemon();
     assert_eq!(meet(&daemon, &daemon), Ok(Peer::Trusted));
-    let mount = site.key("mount", Holder::Everyone, now());
-    assert_eq!(meet(&mount, &daemon), Ok(Peer::Trusted));
+    for squash_root in [false, true] {
+        let mount =
+            site.key(&format!("mount.{squash_root}"), Holder::Everyone { squash_root }, now());
+        assert_eq!(meet(&mount, &daemon), Ok(Peer::Host { squash_root }));
+    }
     let alice = site.key("alice", Holder::User(user()), now());
     assert_eq!(meet(&alice, &daemon), Ok(Peer::User(user())));
 }
@@ -97,7 +103,7 @@ fn only_the_key_of_a_daemon_proves_a_daemon() {
     let site = Site::new();
     let alice = site.key("alice", Holder::User(user()), now());
     for name in ["mount", "bob"] {
-        let holder = if name == "mount" { Holder::Everyone } else { Holder::User(user()) };
+        let holder = if name == "mount" { EVERYONE } else { Holder::User(user()) };
         let key = site.key(name, holder, now());
         assert!(meet(&alice, &key).is_err(), "{name}");
     }
@@ -106,11 +112,11 @@ fn only_the_key_of_a_daemon_proves_a_daemon() {
 #[test]
 fn keys_of_another_authority_are_refused_by_both_sides() {
     let (site, other) = (Site::new(), Site::new());
-    let stranger = other.key("mallory", Holder::Everyone, now());
+    let stranger = other.key("mallory", EVERYONE, now());
     assert!(meet(&stranger, &site.daemon()).is_err());
     assert!(meet(&other.daemon(), &site.daemon()).is_err());
     // A certificate of the other authority, followed by this one's.
-    let forged = other.authority.issue("forged", Holder::Everyone, 30, now()).unwrap();
+    let forged = other.authority.issue("forged", EVERYONE, 30, now()).unwrap();
     let own = std::fs::read_to_string(site.dir.path().join("keys/authority.pem")).unwrap();
     let theirs = std::fs::read_to_string(other.dir.path().join("keys/authority.pem")).unwrap();
     let forged = put(site.dir.path(), "forged", &forged.replace(&theirs, &own));
@@ -121,14 +127,14 @@ fn keys_of_another_authority_are_refused_by_both_sides() {
 #[test]
 fn an_expired_key_and_one_of_the_future_are_refused() {
     let site = Site::new();
-    let old = site.key("old", Holder::Everyone, Timestamp(now().0 - 31 * DAY));
+    let old = site.key("old", EVERYONE, Timestamp(now().0 - 31 * DAY));
     let refused = meet(&old, &site.daemon()).unwrap_err();
     assert!(refused.contains("xpired"), "{refused}");
-    let early = site.key("early", Holder::Everyone, Timestamp(now().0 + 3 * DAY));
+    let early = site.key("early", EVERYONE, Timestamp(now().0 + 3 * DAY));
     assert!(meet(&early, &site.daemon()).is_err());
     // Clocks may differ by hours.
-    let hours = site.key("hours", Holder::Everyone, Timestamp(now().0 + DAY / 24));
-    assert_eq!(meet(&hours, &site.daemon()), Ok(Peer::Trusted));
+    let hours = site.key("hours", EVERYONE, Timestamp(now().0 + DAY / 24));
+    assert_eq!(meet(&hours, &site.daemon()), Ok(HOST));
 }
 
 #[test]
@@ -151,18 +157,18 @@ fn a_revoked_key_is_refused_at_once() {
 #[test]
 fn a_key_file_is_read_again_when_it_changes() {
     let site = Site::new();
-    let key = site.key("mount", Holder::Everyone, Timestamp(now().0 - 31 * DAY));
+    let key = site.key("mount", EVERYONE, Timestamp(now().0 - 31 * DAY));
     assert!(meet(&key, &site.daemon()).is_err());
-    let renewed = site.authority.issue("mount.2", Holder::Everyone, 30, now()).unwrap();
+    let renewed = site.authority.issue("mount.2", EVERYONE, 30, now()).unwrap();
     std::thread::sleep(std::time::Duration::from_millis(20));
     put(site.dir.path(), "mount", &renewed);
-    assert_eq!(meet(&key, &site.daemon()), Ok(Peer::Trusted));
+    assert_eq!(meet(&key, &site.daemon()), Ok(HOST));
 }
 
 #[test]
 fn files_that_are_no_keys_and_keys_that_others_may_read_are_refused() {
     let site = Site::new();
-    let key = site.key("mount", Holder::Everyone, now());
+    let key = site.key("mount", EVERYONE, now());
     let file = site.dir.path().join("mount");
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
     assert_eq!(key.key().unwrap().client().unwrap_err().errno, Errno::Access);
@@ -184,11 +190,11 @@ fn private_files_are_for_their_owner_and_names_can_be_listed() {
         assert_eq!(mode & 0o077, 0, "{}", entry.path().display());
     }
     for name in ["", "a b", "a\nb", "../a"] {
-        let refused = site.authority.issue(name, Holder::Everyone, 30, now()).unwrap_err();
+        let refused = site.authority.issue(name, EVERYONE, 30, now()).unwrap_err();
         assert_eq!(refused.errno, Errno::Invalid, "{name:?}");
     }
-    site.key("a", Holder::Everyone, now());
-    let refused = site.authority.issue("a", Holder::Everyone, 30, now()).unwrap_err();
+    site.key("a", EVERYONE, now());
+    let refused = site.authority.issue("a", EVERYONE, 30, now()).unwrap_err();
     assert_eq!(refused.errno, Errno::Exists);
     // An authority that is there stays.
     let before = std::fs::read(site.dir.path().join("keys/authority.pem")).unwrap();
@@ -199,7 +205,7 @@ fn private_files_are_for_their_owner_and_names_can_be_listed() {
 #[test]
 fn a_certificate_states_one_key_with_one_holder() {
     let id = KeyId(0x1f);
-    for holder in [Holder::Daemon, Holder::Everyone, Holder::User(user())] {
+    for holder in [Holder::Daemon, EVERYONE, SQUASHED, Holder::User(user())] {
         let key = NamedKey { id, holder };
         let names = key.names();
         assert_eq!(NamedKey::from_names(names.iter().map(String::as_str)), Some(key));

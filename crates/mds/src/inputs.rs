@@ -44,10 +44,10 @@ impl Mds {
                     MergeCx::of(self).take_chunk(ReplyTo { conn, tid }, bytes, effects);
                 }
             }
-            Message::Peer(peer) if !self.identities.is_user(conn) => {
+            Message::Peer(peer) if self.identities.is_trusted(conn) => {
                 self.peer_message(conn, *peer, effects);
             }
-            // A process of one user says that it is another user's client, or a rank.
+            // A process says that it is another user's client, or a rank.
             Message::Hello(_)
             | Message::Peer(_)
             | Message::Welcome(_)

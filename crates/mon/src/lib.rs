@@ -167,12 +167,12 @@ impl Mon {
                     effects.reply(asker, Err(failure));
                 }
             }
-            // A process of one user says that it is a metadata server.
+            // A process that is no daemon says that it is a metadata server.
             Message::Beacon(_)
             | Message::Reply(_)
             | Message::Heartbeat(_)
             | Message::Balanced(_)
-                if self.identities.is_user(conn) =>
+                if !self.identities.is_trusted(conn) =>
             {
                 self.close(conn, effects);
             }

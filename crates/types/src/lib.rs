@@ -33,7 +33,7 @@ pub use lock::{Lock, LockKind, LockMode, LockRanges};
 pub use name::{
     EntryName, NAME_BYTES_MAX, PATH_BYTES_MAX, Path, SYMLINK_BYTES_MAX, check_name, name_hash,
 };
-pub use peer::Peer;
+pub use peer::{NOBODY, Peer};
 pub use space::Space;
 pub use stripe::{Pool, STRIPE_BYTES, Stripe, StripedFile};
 pub use time::{Civil, Clock, Moment, Span, Timestamp};

@@ -11,9 +11,17 @@ pub enum Peer {
     /// Speaks for every user, and may be every client and every daemon: a process of the superuser
     /// or of the user to whom the cluster belongs.
     Trusted,
+    /// The mount of another host: it speaks for the users of its host, and is no daemon.
+    Host {
+        /// Its root is nobody here.
+        squash_root: bool,
+    },
     /// A process of another user, which speaks for this user only.
     User(Cred),
 }
+
+/// The user and group of requests of a root without rights here, as in NFS.
+pub const NOBODY: u32 = 65534;
 
 impl Peer {
     /// Whether the process may ask in the name of `cred`: of its own user, with its own groups.
@@ -21,6 +29,7 @@ impl Peer {
     pub fn may_act_as(&self, cred: &Cred) -> bool {
         match self {
             Self::Trusted => true,
+            Self::Host { squash_root } => !squash_root || !cred.is_root(),
             Self::User(own) => {
                 let Cred { uid, gid, groups } = cred;
                 own.uid == *uid
@@ -30,25 +39,39 @@ impl Peer {
         }
     }
 
-    /// Whether the process may be this client: one that was registered by its own user.
+    /// The user for whom the requests of root are served; `None` for root.
+    #[must_use]
+    pub fn instead_of_root(&self) -> Option<Cred> {
+        match self {
+            Self::Trusted | Self::Host { squash_root: false } => None,
+            Self::Host { squash_root: true } => {
+                Some(Cred { uid: NOBODY, gid: NOBODY, groups: Vec::new() })
+            }
+            Self::User(own) => Some(own.clone()),
+        }
+    }
+
+    /// Whether the process may be this client: one that was registered by its own user. The mounts
+    /// of all hosts are clients of root.
     #[must_use]
     pub fn may_be(&self, client: ClientId) -> bool {
         match self {
             Self::Trusted => true,
+            Self::Host { .. } => client.user() == 0,
             Self::User(own) => client.user() == own.uid,
         }
     }
 
-    /// The user who registers a client of this process; 0 for one that speaks for every user.
+    /// The user of the clients of this process; 0 if the process speaks for several users.
     #[must_use]
     pub fn uid(&self) -> u32 {
         match self {
-            Self::Trusted => 0,
+            Self::Trusted | Self::Host { .. } => 0,
             Self::User(own) => own.uid,
         }
     }
 
-    /// Whether the process speaks for every user.
+    /// Whether the process speaks for every user, and may be a daemon.
     #[must_use]
     pub fn is_trusted(&self) -> bool {
         *self == Self::Trusted
@@ -72,6 +95,18 @@ mod tests {
             assert!(!peer.may_act_as(&other), "{other:?}");
             assert!(Peer::Trusted.may_act_as(&other));
         }
+    }
+
+    #[test]
+    fn a_host_speaks_for_its_users_and_perhaps_for_its_root() {
+        let [host, squashed] = [false, true].map(|squash_root| Peer::Host { squash_root });
+        for peer in [&host, &squashed] {
+            assert!(peer.may_act_as(&user(7, 70, &[0])) && !peer.is_trusted());
+            assert!(peer.may_be(ClientId(3)) && !peer.may_be(ClientId::of_user(7, 3)));
+        }
+        assert!(host.may_act_as(&Cred::root()) && host.instead_of_root().is_none());
+        assert!(!squashed.may_act_as(&Cred::root()));
+        assert_eq!(squashed.instead_of_root(), Some(user(NOBODY, NOBODY, &[])));
     }
 
     #[test]

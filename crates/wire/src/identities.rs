@@ -8,58 +8,63 @@ use types::{ClientId, ConnId, Cred, Errno, Map, Peer};
 
 use crate::Failure;
 
-/// The peers of a daemon that speak for one user each. Every other peer speaks for all users.
+/// The peers of a daemon that may not do everything. Every other peer is trusted.
 #[derive(Debug, Default)]
 pub struct Identities {
-    users: Map<ConnId, Peer>,
+    limited: Map<ConnId, Peer>,
 }
 
 impl Identities {
     /// A peer connected.
     pub fn opened(&mut self, conn: ConnId, peer: Peer) {
         if !peer.is_trusted() {
-            self.users.insert(conn, peer);
+            self.limited.insert(conn, peer);
         }
     }
 
     /// A connection is gone, and no message can come from it any more.
     pub fn closed(&mut self, conn: ConnId) {
-        self.users.remove(&conn);
+        self.limited.remove(&conn);
     }
 
-    /// Whether every peer speaks for every user.
+    /// Whether every peer may do everything.
     #[inline]
     #[must_use]
     pub fn are_trusted(&self) -> bool {
-        self.users.is_empty()
+        self.limited.is_empty()
+    }
+
+    /// Whether the peer may do everything, and be a daemon.
+    #[must_use]
+    pub fn is_trusted(&self, conn: ConnId) -> bool {
+        !self.limited.contains_key(&conn)
     }
 
     /// Whether the peer speaks for one user only.
     #[must_use]
     pub fn is_user(&self, conn: ConnId) -> bool {
-        self.users.contains_key(&conn)
+        matches!(self.limited.get(&conn), Some(Peer::User(_)))
     }
 
-    /// The user of the clients that the peer registers; 0 for a peer that speaks for every user.
+    /// The user of the clients that the peer registers; 0 for a peer that speaks for several users.
     #[must_use]
     pub fn uid(&self, conn: ConnId) -> u32 {
-        self.users.get(&conn).map_or(0, Peer::uid)
+        self.limited.get(&conn).map_or(0, Peer::uid)
     }
 
-    /// The user for whom a request is served that names `cred`: the named one (`None`), or the
-    /// peer's own where the peer says that it is root. So root of a user namespace is the user who
-    /// made the namespace, and a client need not know whether a server believes it.
+    /// The user for whom a request is served that names `cred`: the named one (`None`), or another
+    /// where the peer says that it is root. So root of a user namespace is the user who made the
+    /// namespace, root of a host may be nobody, and a client need not know whether a server
+    /// believes it.
     ///
     /// # Errors
     /// `EPERM` with both users, if the peer may not ask in the name of that user.
     pub fn identify(&self, conn: ConnId, cred: &Cred) -> Result<Option<Cred>, Failure> {
-        let Some(peer) = self.users.get(&conn).filter(|peer| !peer.may_act_as(cred)) else {
+        let Some(peer) = self.limited.get(&conn).filter(|peer| !peer.may_act_as(cred)) else {
             return Ok(None);
         };
-        if let Peer::User(own) = peer
-            && cred.is_root()
-        {
-            return Ok(Some(own.clone()));
+        if let Some(own) = peer.instead_of_root().filter(|_| cred.is_root()) {
+            return Ok(Some(own));
         }
         let text = format!(
             "a process of user {} asks in the name of user {} and group {}; only root and the \
@@ -74,27 +79,33 @@ impl Identities {
     /// Whether the peer may administer the cluster.
     ///
     /// # Errors
-    /// `EPERM` if it speaks for one user only.
+    /// `EPERM` if it is a process of one user, or the mount of another host.
     pub fn check_owner(&self, conn: ConnId) -> Result<(), Failure> {
-        let Some(peer) = self.users.get(&conn) else { return Ok(()) };
-        let uid = peer.uid();
+        let Some(peer) = self.limited.get(&conn) else { return Ok(()) };
+        let who = match peer {
+            Peer::User(own) => format!("user {}", own.uid),
+            Peer::Trusted | Peer::Host { .. } => "the mount of a host".to_owned(),
+        };
         let text =
-            format!("user {uid} does not administer this cluster; root and its owner may do that");
+            format!("{who} does not administer this cluster; root and its owner may do that");
         Err(Failure { errno: Errno::NotPermitted, text })
     }
 
     /// Whether the peer may be a client.
     #[must_use]
     pub fn may_be(&self, conn: ConnId, client: ClientId) -> bool {
-        self.users.get(&conn).is_none_or(|peer| peer.may_be(client))
+        self.limited.get(&conn).is_none_or(|peer| peer.may_be(client))
     }
 
-    /// Checks that only peers of one user have an entry.
+    /// Checks that no trusted peer has an entry.
     ///
     /// # Panics
     /// If that does not hold.
     pub fn validate(&self) {
-        assert!(self.users.values().all(|peer| !peer.is_trusted()), "trusted peers have no entry");
+        assert!(
+            self.limited.values().all(|peer| !peer.is_trusted()),
+            "trusted peers have no entry"
+        );
     }
 }
 
@@ -129,8 +140,23 @@ mod tests {
         assert_eq!(known.identify(OWNER, &Cred::root()), Ok(None));
         assert!(known.check_owner(OTHER).is_err() && known.check_owner(OWNER).is_ok());
         assert!(known.is_user(OTHER) && !known.is_user(OWNER) && !known.are_trusted());
+        assert!(known.is_trusted(OWNER) && !known.is_trusted(OTHER));
         known.closed(OTHER);
         assert!(known.are_trusted());
+    }
+
+    #[test]
+    fn the_mount_of_a_host_is_no_daemon_and_its_root_may_be_nobody() {
+        let mut known = identities();
+        known.opened(ConnId(3), Peer::Host { squash_root: true });
+        known.validate();
+        assert!(!known.is_trusted(ConnId(3)) && !known.is_user(ConnId(3)));
+        assert_eq!(known.identify(ConnId(3), &user(8)), Ok(None));
+        let nobody = known.identify(ConnId(3), &Cred::root()).unwrap().unwrap();
+        assert_eq!(nobody.uid, types::NOBODY);
+        let refused = known.check_owner(ConnId(3)).unwrap_err();
+        assert!(refused.text.contains("the mount of a host"), "{}", refused.text);
+        assert_eq!(known.uid(ConnId(3)), 0);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::access;
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:
   cudele auth add alice --user alice       a key for one user
-  cudele auth add node7 --everyone         a key for the mount of a host, which speaks for its users
+  cudele auth add node7 --squash-root      a key for the mount of a host, for its users but not root
   cudele auth add rank1 --daemon           a key for a server on another host
   cudele auth ls
   cudele auth rm alice                     from now on, nothing is served to this key")]
@@ -62,9 +62,12 @@ struct HolderArgs {
     /// It speaks for this user, with the groups that the user has on this machine
     #[arg(long)]
     user: Option<String>,
-    /// It speaks for every user, as a mount does
+    /// It speaks for every user, as the mount of a host does, and commands nothing
     #[arg(long)]
     everyone: bool,
+    /// The same, but root of that host is nobody here
+    #[arg(long)]
+    squash_root: bool,
     /// It is a daemon's: clients believe it, and it speaks for every user
     #[arg(long)]
     daemon: bool,
@@ -97,7 +100,7 @@ fn make(context: &Context, authority: &Authority, add: &Add) -> Result<()> {
     let holder = match &add.holder {
         HolderArgs { user: Some(user), .. } => Holder::User(access::user_of(user)?),
         HolderArgs { daemon: true, .. } => Holder::Daemon,
-        HolderArgs { .. } => Holder::Everyone,
+        HolderArgs { squash_root, .. } => Holder::Everyone { squash_root: *squash_root },
     };
     let file = add.out.clone().unwrap_or_else(|| PathBuf::from(format!("{}.pem", add.name)));
     // Before the key is made: a key that cannot be written would stay in the list.

@@ -123,11 +123,23 @@ fn a_key_says_for_whom_its_process_asks_over_tcp() {
     assert_eq!(file.uid.to_string(), USER);
     assert_eq!(fs.client().user().to_string(), USER);
 
+    // A mount speaks for root of its host, or not, and never commands.
+    let (host, squashed) =
+        (site.key("host", &["--everyone"]), site.key("squashed", &["--squash-root"]));
+    assert_eq!(site.client(&host).unwrap().stat("/private/secret").unwrap().size, 10);
+    let nobody = site.client(&squashed).unwrap();
+    if cudele::own_cred().is_root() {
+        assert_eq!(nobody.stat("/private/secret").unwrap_err().errno, Errno::Access);
+        assert_eq!(nobody.make_dir("/open/nobodys", 0o755).unwrap().uid, types::NOBODY);
+    }
+
     // The program of another host, with this key and without one.
     let key = alice.to_str().unwrap();
     let listed = site.elsewhere(&["--key", key, "ls", "/open"]).output().unwrap();
-    assert_eq!(text(&listed.stdout), "hers\n", "{}", text(&listed.stderr));
-    for arguments in [&["--key", key, "down"][..], &["--key", key, "mds", "fail", "0"]] {
+    assert!(text(&listed.stdout).starts_with("hers\n"), "{}", text(&listed.stderr));
+    let host = host.to_str().unwrap();
+    let commands = [&["--key", key, "down"][..], &["--key", key, "mds", "fail", "0"]];
+    for arguments in commands.into_iter().chain([&["--key", host, "down"][..]]) {
         let refused = site.elsewhere(arguments).output().unwrap();
         assert!(!refused.status.success());
         let said = text(&refused.stderr);
@@ -227,4 +239,104 @@ fn keys_are_made_listed_and_revoked() {
     assert!(said.contains("cudele auth init"), "{said}");
     cluster.run(&["auth", "init"]);
     assert_eq!(cluster.json(&["auth", "ls"]).as_array().unwrap().len(), 1);
+}
+
+/// Two hosts with a cable between them: network namespaces of this machine.
+struct Hosts {
+    names: [String; 2],
+}
+
+impl Hosts {
+    const SERVER: &str = "10.203.0.1";
+
+    /// `None` where this process may make no network namespaces.
+    fn new() -> Option<Self> {
+        let id = std::process::id();
+        let hosts = Self { names: ["server", "client"].map(|name| format!("cudele-{id}-{name}")) };
+        let [server, client] = &hosts.names;
+        let cable = [format!("cu{id}a"), format!("cu{id}b")];
+        let ran = |arguments: &[&str]| {
+            let ip =
+                std::process::Command::new("ip").args(arguments).stderr(Stdio::null()).status();
+            ip.is_ok_and(|status| status.success())
+        };
+        let address = |last: &str| format!("10.203.0.{last}/24");
+        let made = ran(&["netns", "add", server])
+            && ran(&["netns", "add", client])
+            && ran(&["link", "add", &cable[0], "type", "veth", "peer", "name", &cable[1]])
+            && ran(&["link", "set", &cable[0], "netns", server])
+            && ran(&["link", "set", &cable[1], "netns", client])
+            && ran(&["-n", server, "addr", "add", &address("1"), "dev", &cable[0]])
+            && ran(&["-n", client, "addr", "add", &address("2"), "dev", &cable[1]])
+            && ran(&["-n", server, "link", "set", &cable[0], "up"])
+            && ran(&["-n", server, "link", "set", "lo", "up"])
+            && ran(&["-n", client, "link", "set", &cable[1], "up"]);
+        if !made {
+            println!("skipped: `ip netns` makes no network namespaces here");
+        }
+        made.then_some(hosts)
+    }
+
+    /// A program on a host.
+    fn on(&self, host: usize, program: &std::process::Command) -> std::process::Command {
+        let mut command = std::process::Command::new("ip");
+        command.args(["netns", "exec", &self.names[host]]);
+        command.arg(program.get_program()).args(program.get_args());
+        for (name, value) in program.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command.stdin(Stdio::null());
+        command
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        for name in &self.names {
+            let _ = std::process::Command::new("ip").args(["netns", "del", name]).status();
+        }
+    }
+}
+
+#[test]
+fn another_host_reaches_the_cluster_with_its_key_only() {
+    let Some(hosts) = Hosts::new() else { return };
+    let cluster = Cluster::down();
+    cluster.start();
+    cluster.run(&["down"]);
+    let (monitor, server) =
+        (format!("tcp:{}:6800", Hosts::SERVER), format!("tcp:{}:6801", Hosts::SERVER));
+    let start = |arguments: &[&str]| {
+        let log = fs::File::create(cluster.home.join(arguments[0])).unwrap();
+        let mut command = hosts.on(0, &cluster.command(arguments));
+        command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap()
+    };
+    let daemons = vec![
+        start(&["mon", "--listen", &monitor]),
+        start(&["mds", "--rank", "0", "--listen", &server, "--mon", &monitor]),
+    ];
+    let site = Networked { cluster, monitor, daemons };
+    let key = site.key("host", &["--squash-root"]);
+    let key = key.to_str().unwrap();
+    let elsewhere = |arguments: &[&str]| {
+        let output = hosts.on(1, &site.elsewhere(arguments)).output().unwrap();
+        (output.status.success(), text(&output.stdout) + &text(&output.stderr))
+    };
+    eventually("the other host sees the cluster", || {
+        let (_, said) = elsewhere(&["--key", key, "status", "--json"]);
+        let status: Value = serde_json::from_str(&said).unwrap_or_default();
+        status["mds"][0]["state"] == "active"
+    });
+    let made = hosts.on(0, &site.command(&["mkdir", "-m", "1777", "/open"])).status().unwrap();
+    assert!(made.success());
+    let (done, said) = elsewhere(&["--key", key, "mkdir", "/open/there"]);
+    assert!(done, "{said}");
+    let (done, said) = elsewhere(&["--key", key, "stat", "--json", "/open/there"]);
+    let stat: Value = serde_json::from_str(&said).unwrap_or_default();
+    assert!(done && stat["uid"] == types::NOBODY, "{said}");
+    let (done, said) = elsewhere(&["ls", "/"]);
+    assert!(!done && said.contains("needs a key"), "{said}");
 }

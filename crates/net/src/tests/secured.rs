@@ -13,6 +13,8 @@ use wire::Message;
 
 use crate::{Address, Connection, ConnectionEvent, Keyring, Limits, Reactor};
 
+const EVERYONE: Holder = Holder::Everyone { squash_root: false };
+
 fn user() -> Cred {
     Cred { uid: 7, gid: 70, groups: vec![71] }
 }
@@ -119,15 +121,15 @@ fn frames_of_every_size_come_back_encrypted_and_the_peer_is_known() {
     for size in [0, 1, 100, 16 * 1024, 70_000, 3_000_000] {
         echoes(&mut connection, size).expect("comes back");
     }
-    echoes(&mut site.open(&site.key("mount", Holder::Everyone)), 10).expect("comes back");
+    echoes(&mut site.open(&site.key("mount", EVERYONE)), 10).expect("comes back");
     let seen = site.seen.lock().expect("no panic").0.clone();
-    assert_eq!(seen, [Peer::User(user()), Peer::Trusted]);
+    assert_eq!(seen, [Peer::User(user()), Peer::Host { squash_root: false }]);
 }
 
 #[test]
 fn a_thread_sends_while_another_receives() {
     let site = Site::start(Limits::default());
-    let mut connection = site.open(&site.key("mount", Holder::Everyone));
+    let mut connection = site.open(&site.key("mount", EVERYONE));
     echoes(&mut connection, 10).expect("the first message is short");
     let sender = connection.sender().clone();
     let bytes = vec![7; 100_000];
@@ -164,13 +166,13 @@ fn without_a_key_and_with_plain_bytes_nothing_is_reached() {
         assert!(answer.len() < 100, "an alert at most: {answer:?}");
     }
     assert_eq!(*site.seen.lock().expect("no panic"), (Vec::new(), Vec::new()));
-    echoes(&mut site.open(&site.key("mount", Holder::Everyone)), 10).expect("others go on");
+    echoes(&mut site.open(&site.key("mount", EVERYONE)), 10).expect("others go on");
 }
 
 #[test]
 fn a_key_of_another_cluster_is_refused_with_the_reason() {
     let (site, other) = (Site::start(Limits::default()), Site::start(Limits::default()));
-    let stranger = other.key("mallory", Holder::Everyone);
+    let stranger = other.key("mallory", EVERYONE);
     let refused = Connection::open(&site.address, &stranger).expect_err("refused");
     assert_eq!(refused.errno, Errno::Access);
     assert!(refused.cause.contains("do not accept each other"), "{refused}");
@@ -179,7 +181,7 @@ fn a_key_of_another_cluster_is_refused_with_the_reason() {
 #[test]
 fn an_open_connection_ends_when_its_key_is_revoked() {
     let site = Site::start(Limits::default());
-    let (alice, bob) = (site.key("alice", Holder::User(user())), site.key("bob", Holder::Everyone));
+    let (alice, bob) = (site.key("alice", Holder::User(user())), site.key("bob", EVERYONE));
     let (mut hers, mut his) = (site.open(&alice), site.open(&bob));
     echoes(&mut hers, 10).expect("comes back");
     echoes(&mut his, 10).expect("comes back");
