@@ -42,7 +42,7 @@ pub struct IssuedKey {
     pub id: KeyId,
     /// The name that people gave it.
     pub name: String,
-    /// `daemon`, `everyone` or `user`.
+    /// `daemon`, `everyone`, `users`, `user` or `reader`.
     pub kind: String,
     /// The user, of a key of one.
     pub uid: Option<u32>,
@@ -160,8 +160,7 @@ impl Authority {
     }
 
     fn note(&self, key: &NamedKey, name: &str, expires: i64) -> Result<()> {
-        let uid =
-            if let Holder::User(cred) = &key.holder { cred.uid.to_string() } else { "-".into() };
+        let uid = key.holder.uid().map_or_else(|| "-".to_owned(), |uid| uid.to_string());
         let line = format!("{} {name} {} {uid} {expires}\n", key.id, key.holder.kind());
         let file = self.folder.join(ISSUED_FILE);
         let append = || -> std::io::Result<()> {

@@ -10,6 +10,8 @@ use types::{Cred, Peer};
 
 /// The domain of the names; `internal` is reserved for private use.
 const DOMAIN: &str = ".cudele.internal";
+/// The name in the certificate of a key for reading only.
+const READER: &str = "reader";
 
 /// The users and daemons that a key speaks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +25,8 @@ pub enum Holder {
     },
     /// This user with these groups.
     User(Cred),
+    /// The same as another holder that is no daemon, for reading only.
+    ReadOnly(Box<Holder>),
 }
 
 /// Tells keys apart.
@@ -62,6 +66,17 @@ impl Holder {
             Self::Daemon => Peer::Trusted,
             Self::Everyone { squash_root } => Peer::Host { squash_root: *squash_root },
             Self::User(cred) => Peer::User(cred.clone()),
+            Self::ReadOnly(holder) => Peer::ReadOnly(Box::new(holder.peer())),
+        }
+    }
+
+    /// The user, of a key of one.
+    #[must_use]
+    pub fn uid(&self) -> Option<u32> {
+        match self {
+            Self::Daemon | Self::Everyone { .. } => None,
+            Self::User(cred) => Some(cred.uid),
+            Self::ReadOnly(holder) => holder.uid(),
         }
     }
 
@@ -73,6 +88,7 @@ impl Holder {
             Self::Everyone { squash_root: false } => "everyone",
             Self::Everyone { squash_root: true } => "users",
             Self::User(_) => "user",
+            Self::ReadOnly(_) => "reader",
         }
     }
 }
@@ -86,7 +102,16 @@ impl NamedKey {
     /// The names in the certificate.
     pub(crate) fn names(&self) -> Vec<String> {
         let mut names = vec![format!("id-{}{DOMAIN}", self.id)];
-        match &self.holder {
+        let holder = match &self.holder {
+            Holder::ReadOnly(holder) => {
+                names.push(format!("{READER}{DOMAIN}"));
+                holder
+            }
+            holder => holder,
+        };
+        match holder {
+            // A key has one such limit.
+            Holder::ReadOnly(_) => {}
             Holder::Daemon => names.push(daemon_name()),
             Holder::Everyone { squash_root: false } => names.push(format!("everyone{DOMAIN}")),
             Holder::Everyone { squash_root: true } => names.push(format!("users{DOMAIN}")),
@@ -104,8 +129,13 @@ impl NamedKey {
     pub(crate) fn from_names<'a>(names: impl Iterator<Item = &'a str>) -> Option<Self> {
         let (mut ids, mut holders) = (Vec::new(), Vec::new());
         let (mut uids, mut gids, mut groups) = (Vec::new(), Vec::new(), Vec::new());
+        let mut is_reader = false;
         for name in names {
             let label = name.strip_suffix(DOMAIN)?;
+            if label == READER {
+                is_reader = true;
+                continue;
+            }
             match label.split_once('-') {
                 Some(("id", id)) => ids.push(id.parse().ok()?),
                 Some(("uid", uid)) => uids.push(uid.parse().ok()?),
@@ -120,14 +150,15 @@ impl NamedKey {
             }
         }
         let [id] = ids[..] else { return None };
-        match (&holders[..], &uids[..], &gids[..]) {
-            (_, [], []) if groups.is_empty() && holders.len() == 1 => {
-                holders.pop().map(|holder| Self { id, holder })
-            }
-            ([], &[uid], &[gid]) => {
-                Some(Self { id, holder: Holder::User(Cred { uid, gid, groups }) })
-            }
-            _ => None,
+        let holder = match (&holders[..], &uids[..], &gids[..]) {
+            (_, [], []) if groups.is_empty() && holders.len() == 1 => holders.pop()?,
+            ([], &[uid], &[gid]) => Holder::User(Cred { uid, gid, groups }),
+            _ => return None,
+        };
+        match (is_reader, holder) {
+            (false, holder) => Some(Self { id, holder }),
+            (true, Holder::Daemon) => None,
+            (true, holder) => Some(Self { id, holder: Holder::ReadOnly(Box::new(holder)) }),
         }
     }
 }

@@ -205,7 +205,10 @@ fn private_files_are_for_their_owner_and_names_can_be_listed() {
 #[test]
 fn a_certificate_states_one_key_with_one_holder() {
     let id = KeyId(0x1f);
-    for holder in [Holder::Daemon, EVERYONE, SQUASHED, Holder::User(user())] {
+    let reader = |holder| Holder::ReadOnly(Box::new(holder));
+    let readers = [reader(EVERYONE), reader(Holder::User(user()))];
+    let holders = [Holder::Daemon, EVERYONE, SQUASHED, Holder::User(user())];
+    for holder in holders.into_iter().chain(readers) {
         let key = NamedKey { id, holder };
         let names = key.names();
         assert_eq!(NamedKey::from_names(names.iter().map(String::as_str)), Some(key));
@@ -215,6 +218,7 @@ fn a_certificate_states_one_key_with_one_holder() {
         &[][..],
         &[id],
         &["daemon.cudele.internal"],
+        &[id, "daemon.cudele.internal", "reader.cudele.internal"],
         &[id, id, "daemon.cudele.internal"],
         &[id, "daemon.cudele.internal", "everyone.cudele.internal"],
         &[id, "daemon.cudele.internal", "uid-1.cudele.internal", "gid-1.cudele.internal"],

@@ -145,7 +145,7 @@ steps![
     unreachable,
     // May a job on a branch do that?
     private,
-    // Does the server accept changes at all?
+    // Does the server accept changes at all, and of this peer?
     read_only,
     // Has another client the subtree for itself?
     blocked,

@@ -259,11 +259,10 @@ impl Mon {
             | MonOp::SetBalancer { .. }
             | MonOp::RevertBalancer => self.identities.check_owner(conn),
             // A policy may be set by a client that owns no subtree.
-            MonOp::SetPolicy { client: ClientId(0), .. }
-            | MonOp::Status
-            | MonOp::Register
-            | MonOp::BalancerLog { .. } => Ok(()),
+            MonOp::SetPolicy { client: ClientId(0), .. } => self.identities.check_writer(conn),
+            MonOp::Status | MonOp::Register | MonOp::BalancerLog { .. } => Ok(()),
             MonOp::Decouple { client, .. } | MonOp::SetPolicy { client, .. } => {
+                self.identities.check_writer(conn)?;
                 if self.identities.may_be(conn, client) {
                     return Ok(());
                 }

@@ -18,17 +18,32 @@ pub enum Peer {
     },
     /// A process of another user, which speaks for this user only.
     User(Cred),
+    /// The same as another peer that is no daemon, and it only reads.
+    ReadOnly(Box<Peer>),
 }
 
 /// The user and group of requests of a root without rights here, as in NFS.
 pub const NOBODY: u32 = 65534;
 
 impl Peer {
+    /// The peer without the limit to read.
+    #[must_use]
+    pub fn reader(&self) -> &Self {
+        if let Self::ReadOnly(peer) = self { peer } else { self }
+    }
+
+    /// Whether the process only reads.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        matches!(self, Self::ReadOnly(_))
+    }
+
     /// Whether the process may ask in the name of `cred`: of its own user, with its own groups.
     #[must_use]
     pub fn may_act_as(&self, cred: &Cred) -> bool {
         match self {
             Self::Trusted => true,
+            Self::ReadOnly(peer) => peer.may_act_as(cred),
             Self::Host { squash_root } => !squash_root || !cred.is_root(),
             Self::User(own) => {
                 let Cred { uid, gid, groups } = cred;
@@ -48,6 +63,7 @@ impl Peer {
                 Some(Cred { uid: NOBODY, gid: NOBODY, groups: Vec::new() })
             }
             Self::User(own) => Some(own.clone()),
+            Self::ReadOnly(peer) => peer.instead_of_root(),
         }
     }
 
@@ -57,6 +73,7 @@ impl Peer {
     pub fn may_be(&self, client: ClientId) -> bool {
         match self {
             Self::Trusted => true,
+            Self::ReadOnly(peer) => peer.may_be(client),
             Self::Host { .. } => client.user() == 0,
             Self::User(own) => client.user() == own.uid,
         }
@@ -67,6 +84,7 @@ impl Peer {
     pub fn uid(&self) -> u32 {
         match self {
             Self::Trusted | Self::Host { .. } => 0,
+            Self::ReadOnly(peer) => peer.uid(),
             Self::User(own) => own.uid,
         }
     }
@@ -107,6 +125,15 @@ mod tests {
         assert!(host.may_act_as(&Cred::root()) && host.instead_of_root().is_none());
         assert!(!squashed.may_act_as(&Cred::root()));
         assert_eq!(squashed.instead_of_root(), Some(user(NOBODY, NOBODY, &[])));
+    }
+
+    #[test]
+    fn a_reader_is_what_the_peer_is_without_that_limit() {
+        let reader = Peer::ReadOnly(Box::new(Peer::User(user(7, 70, &[]))));
+        assert!(reader.is_read_only() && !reader.reader().is_read_only() && !reader.is_trusted());
+        assert!(reader.may_act_as(&user(7, 70, &[])) && !reader.may_act_as(&user(8, 70, &[])));
+        assert!(reader.may_be(ClientId::of_user(7, 3)) && !reader.may_be(ClientId(3)));
+        assert_eq!((reader.uid(), reader.instead_of_root()), (7, Some(user(7, 70, &[]))));
     }
 
     #[test]

@@ -43,7 +43,19 @@ impl Identities {
     /// Whether the peer speaks for one user only.
     #[must_use]
     pub fn is_user(&self, conn: ConnId) -> bool {
-        matches!(self.limited.get(&conn), Some(Peer::User(_)))
+        matches!(self.limited.get(&conn).map(Peer::reader), Some(Peer::User(_)))
+    }
+
+    /// Whether the peer may change something.
+    ///
+    /// # Errors
+    /// `EROFS` if its key is for reading.
+    pub fn check_writer(&self, conn: ConnId) -> Result<(), Failure> {
+        if self.limited.get(&conn).is_some_and(Peer::is_read_only) {
+            let text = "the key of this connection is for reading only".to_owned();
+            return Err(Failure { errno: Errno::ReadOnly, text });
+        }
+        Ok(())
     }
 
     /// The user of the clients that the peer registers; 0 for a peer that speaks for several users.
@@ -82,9 +94,11 @@ impl Identities {
     /// `EPERM` if it is a process of one user, or the mount of another host.
     pub fn check_owner(&self, conn: ConnId) -> Result<(), Failure> {
         let Some(peer) = self.limited.get(&conn) else { return Ok(()) };
-        let who = match peer {
+        let who = match peer.reader() {
             Peer::User(own) => format!("user {}", own.uid),
-            Peer::Trusted | Peer::Host { .. } => "the mount of a host".to_owned(),
+            Peer::Trusted | Peer::Host { .. } | Peer::ReadOnly(_) => {
+                "the mount of a host".to_owned()
+            }
         };
         let text =
             format!("{who} does not administer this cluster; root and its owner may do that");
@@ -102,10 +116,10 @@ impl Identities {
     /// # Panics
     /// If that does not hold.
     pub fn validate(&self) {
-        assert!(
-            self.limited.values().all(|peer| !peer.is_trusted()),
-            "trusted peers have no entry"
-        );
+        for peer in self.limited.values() {
+            assert!(!peer.reader().is_trusted(), "trusted peers have no entry");
+            assert!(!peer.reader().is_read_only(), "one limit to read is enough");
+        }
     }
 }
 
@@ -157,6 +171,18 @@ mod tests {
         let refused = known.check_owner(ConnId(3)).unwrap_err();
         assert!(refused.text.contains("the mount of a host"), "{}", refused.text);
         assert_eq!(known.uid(ConnId(3)), 0);
+    }
+
+    #[test]
+    fn a_reader_is_told_from_a_writer() {
+        let mut known = identities();
+        known.opened(ConnId(4), Peer::ReadOnly(Box::new(Peer::User(user(9)))));
+        known.validate();
+        assert_eq!(known.check_writer(ConnId(4)).unwrap_err().errno, Errno::ReadOnly);
+        assert!(known.check_writer(OTHER).is_ok() && known.check_writer(OWNER).is_ok());
+        assert!(known.is_user(ConnId(4)));
+        let refused = known.check_owner(ConnId(4)).unwrap_err();
+        assert!(refused.text.contains("user 9"), "{}", refused.text);
     }
 
     #[test]

@@ -48,6 +48,9 @@ struct Add {
     name: String,
     #[command(flatten)]
     holder: HolderArgs,
+    /// It is for reading only
+    #[arg(long, conflicts_with = "daemon")]
+    read_only: bool,
     /// Its life in days
     #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(i64).range(1..=36_500))]
     days: i64,
@@ -97,11 +100,14 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
 }
 
 fn make(context: &Context, authority: &Authority, add: &Add) -> Result<()> {
-    let holder = match &add.holder {
+    let mut holder = match &add.holder {
         HolderArgs { user: Some(user), .. } => Holder::User(access::user_of(user)?),
         HolderArgs { daemon: true, .. } => Holder::Daemon,
         HolderArgs { squash_root, .. } => Holder::Everyone { squash_root: *squash_root },
     };
+    if add.read_only {
+        holder = Holder::ReadOnly(Box::new(holder));
+    }
     let file = add.out.clone().unwrap_or_else(|| PathBuf::from(format!("{}.pem", add.name)));
     // Before the key is made: a key that cannot be written would stay in the list.
     let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file);

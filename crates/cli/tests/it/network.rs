@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::Arc;
 
-use cudele::{Cluster as Library, Errno, Fs, NewFile};
+use cudele::{Cluster as Library, Errno, Fs, NewFile, Policy};
 use net::Keyring;
 use serde_json::{Value, json};
 
@@ -132,6 +132,15 @@ fn a_key_says_for_whom_its_process_asks_over_tcp() {
         assert_eq!(nobody.stat("/private/secret").unwrap_err().errno, Errno::Access);
         assert_eq!(nobody.make_dir("/open/nobodys", 0o755).unwrap().uid, types::NOBODY);
     }
+
+    // A key for reading.
+    let reader = site.key("reader", &["--everyone", "--read-only"]);
+    let reader = site.client(&reader).unwrap();
+    assert_eq!(reader.stat("/private/secret").unwrap().size, 10);
+    assert_eq!(reader.make_dir("/open/x", 0o755).unwrap_err().errno, Errno::ReadOnly);
+    assert_eq!(reader.remove_tree("/open/hers").unwrap_err().errno, Errno::ReadOnly);
+    let policy = Policy::from_name_or_text("batchfs").unwrap().policy;
+    assert_eq!(reader.decouple("/open", &policy).unwrap_err().errno, Errno::ReadOnly);
 
     // The program of another host, with this key and without one.
     let key = alice.to_str().unwrap();

@@ -1,4 +1,5 @@
-//! Read-only servers: their store forgets all writes when the process ends, so they reject changes.
+//! Read-only servers, whose store forgets all writes when the process ends, and peers whose key is
+//! for reading: changes are rejected.
 
 use types::Errno;
 use wire::{ChangeOp, Failure, Op, SessionOp};
@@ -9,6 +10,12 @@ use crate::{Mds, MdsEffects};
 
 #[inline]
 pub(super) fn check(mds: &mut Mds, from: Incoming<'_>, _: &mut MdsEffects) -> Verdict {
+    if !mds.identities.are_trusted()
+        && let Err(failure) = mds.identities.check_writer(from.conn)
+        && !is_reading(from.op())
+    {
+        return Verdict::Refuse(Refused::Failure(failure));
+    }
     if mds.settings.read_only { verdict(true, from.op()) } else { Verdict::Pass }
 }
 
@@ -27,7 +34,7 @@ fn is_reading(op: &Op<'_>) -> bool {
     match op {
         Op::Read(_) => true,
         Op::Session(op) => !matches!(op, SessionOp::Open { write: true, .. }),
-        // The new access time goes with the process; the read must not fail.
+        // The read must not fail. The new time goes with a read-only server's process.
         Op::Change(op) => matches!(op, ChangeOp::Accessed { .. }),
         Op::Job(_) | Op::Rank(_) | Op::Admin(_) => false,
     }
