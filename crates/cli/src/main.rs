@@ -84,6 +84,8 @@ enum Command {
     Mkdir(command::mkdir::Args),
     /// Remove names
     Rm(command::rm::Args),
+    /// Show who decoupled, merged, set policies or commanded the cluster
+    Audit(command::audit::Args),
     /// Make, list and revoke the keys of other hosts and users
     Auth(command::auth::Args),
     /// Look into the trash, and restore or empty it
@@ -156,6 +158,7 @@ fn main() -> ExitCode {
         Command::Stat(args) => command::stat::run(context, args),
         Command::Mkdir(args) => command::mkdir::run(context, args),
         Command::Rm(args) => command::rm::run(context, args),
+        Command::Audit(args) => command::audit::run(context, args),
         Command::Auth(args) => command::auth::run(context, args),
         Command::Trash(args) => command::trash::run(context, args),
         Command::Mv(args) => command::mv::run(context, args),

@@ -9,6 +9,7 @@
     reason = "I/O edge: carries the effects of the state machines out"
 )]
 
+mod audit;
 mod balancer_thread;
 mod clock;
 mod copies;
@@ -23,6 +24,7 @@ mod resource_use;
 mod room;
 mod workers;
 
+pub use audit::verify as verify_audit;
 pub use log::Log;
 pub use mds::{MdsOptions, run_mds};
 pub use mon::{MonOptions, run_mon};

@@ -1,6 +1,7 @@
 //! The metadata server's process.
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,6 +13,7 @@ use types::{Clock, ConnId, Cred, Errno, Error, Moment, Rank, Result, Span, Tid};
 use wire::{Message, MonOp, Reply};
 
 use crate::Log;
+use crate::audit::Audit;
 use crate::balancer_thread::BalancerThread;
 use crate::clock::Clocks;
 use crate::missing;
@@ -38,6 +40,8 @@ pub struct MdsOptions {
     pub address: Address,
     /// Its key, for addresses on the network.
     pub keys: Keyring,
+    /// The folder of its audit log, if it has one.
+    pub audit: Option<PathBuf>,
     /// The group whose members may connect, besides the owner of the process and root.
     pub group: Option<u32>,
     /// Where the monitor is.
@@ -57,6 +61,7 @@ pub struct MdsOptions {
 struct Daemon {
     mds: Mds,
     reactor: Reactor,
+    audit: Audit,
     workers: Workers,
     thinker: BalancerThread,
     meter: Meter,
@@ -96,6 +101,7 @@ fn serve(options: MdsOptions, lock: Box<dyn LockGuard>) -> Result<()> {
         rank,
         address,
         keys,
+        audit,
         group,
         monitor,
         mut store,
@@ -136,6 +142,7 @@ fn serve(options: MdsOptions, lock: Box<dyn LockGuard>) -> Result<()> {
         fatal: None,
         stopped: false,
         terminate: crate::termination(terminate)?,
+        audit: Audit::in_folder(audit.as_deref(), &rank.to_string(), &log),
         log,
     };
     let clock = daemon.clocks.read();
@@ -177,7 +184,7 @@ impl Daemon {
         let mut closed = VecDeque::new();
         let (mds, effects, clocks) = (&mut self.mds, &mut self.effects, &self.clocks);
         let mut clock = None;
-        let (monitor, peers) = (self.monitor_conn, &self.peers);
+        let (monitor, peers, audit) = (self.monitor_conn, &self.peers, &mut self.audit);
         let mut messages = 0;
         self.reactor.poll(timeout, |happened| {
             // One reading of the clocks serves everything that arrived together.
@@ -185,6 +192,7 @@ impl Daemon {
             idle = false;
             match happened {
                 ConnectionEvent::Opened(conn, peer) => {
+                    audit.opened(conn, &peer);
                     mds.handle(clock, MdsInput::Opened(conn, peer), effects);
                 }
                 ConnectionEvent::Payload(conn, payload) => match Message::decode(payload) {
@@ -194,6 +202,7 @@ impl Daemon {
                     Ok(_) if peers.has(conn) => effects.close.push(conn),
                     Ok(message) => {
                         messages += 1;
+                        audit.arrived(conn, clock.time, &message);
                         mds.handle(clock, MdsInput::Message(conn, message), effects);
                     }
                     Err(_) => effects.close.push(conn),
@@ -248,6 +257,7 @@ impl Daemon {
         if Some(conn) == self.monitor_conn {
             self.monitor_conn = None;
         } else if !self.peers.closed(conn) {
+            self.audit.closed(conn);
             self.handle(clock, MdsInput::Closed(conn));
         }
     }
@@ -270,6 +280,10 @@ impl Daemon {
     fn execute(&mut self) {
         let effects = &mut self.effects;
         for (conn, range) in effects.outbox.sends.drain(..) {
+            if self.audit.awaits(conn) {
+                let from = self.reactor.origin(conn);
+                self.audit.sent(conn, &effects.outbox.frames[range.clone()], &from);
+            }
             self.reactor.send(conn, &effects.outbox.frames[range]);
         }
         effects.outbox.clear();

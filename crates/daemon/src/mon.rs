@@ -1,5 +1,6 @@
 //! The monitor's process.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,6 +12,7 @@ use types::{Clock, Error, Moment, Result, Span, Tid};
 use wire::Message;
 
 use crate::Log;
+use crate::audit::Audit;
 use crate::clock::Clocks;
 use crate::missing;
 use crate::workers::Workers;
@@ -24,6 +26,8 @@ pub struct MonOptions {
     pub address: Address,
     /// Its key, for an address on the network.
     pub keys: Keyring,
+    /// The folder of its audit log, if it has one.
+    pub audit: Option<PathBuf>,
     /// The group whose members may connect, besides the owner of the process and root.
     pub group: Option<u32>,
     /// The object store.
@@ -48,6 +52,7 @@ struct Daemon {
     stopped: bool,
     fatal: Option<Error>,
     terminate: Arc<AtomicBool>,
+    audit: Audit,
     log: Log,
 }
 
@@ -67,7 +72,7 @@ pub fn run_mon(options: MonOptions) -> Result<()> {
 }
 
 fn serve(options: MonOptions, lock: Box<dyn LockGuard>) -> Result<()> {
-    let MonOptions { address, keys, group, mut store, settings, read_only, terminate, log } =
+    let MonOptions { address, keys, audit, group, mut store, settings, read_only, terminate, log } =
         options;
     if read_only {
         store = missing::without_damaged_map(store)?;
@@ -86,6 +91,7 @@ fn serve(options: MonOptions, lock: Box<dyn LockGuard>) -> Result<()> {
         stopped: false,
         fatal: None,
         terminate: crate::termination(terminate)?,
+        audit: Audit::in_folder(audit.as_deref(), "mon", &log),
         log,
     };
     let clock = daemon.clocks.read();
@@ -116,17 +122,23 @@ impl Daemon {
 
     fn turn(&mut self) -> Result<()> {
         let (mon, effects, clocks) = (&mut self.mon, &mut self.effects, &self.clocks);
+        let audit = &mut self.audit;
         self.reactor.poll(TICK, |happened| {
             let clock = clocks.read();
             match happened {
                 ConnectionEvent::Opened(conn, peer) => {
+                    audit.opened(conn, &peer);
                     mon.handle(clock, MonInput::Opened { conn, peer }, effects)
                 }
                 ConnectionEvent::Payload(conn, payload) => match Message::decode(payload) {
-                    Ok(message) => mon.handle(clock, MonInput::Message { conn, message }, effects),
+                    Ok(message) => {
+                        audit.arrived(conn, clock.time, &message);
+                        mon.handle(clock, MonInput::Message { conn, message }, effects);
+                    }
                     Err(_) => effects.close.push(conn),
                 },
                 ConnectionEvent::Closed(conn, _) => {
+                    audit.closed(conn);
                     mon.handle(clock, MonInput::Closed { conn }, effects)
                 }
             }
@@ -149,6 +161,9 @@ impl Daemon {
     fn execute(&mut self) {
         let effects = &mut self.effects;
         for (conn, frames) in effects.outbox.iter() {
+            if self.audit.awaits(conn) {
+                self.audit.sent(conn, frames, &self.reactor.origin(conn));
+            }
             self.reactor.send(conn, frames);
         }
         effects.outbox.clear();
@@ -169,6 +184,7 @@ impl Daemon {
             }
         });
         for conn in closed {
+            self.audit.closed(conn);
             self.handle(clock, MonInput::Closed { conn });
         }
     }

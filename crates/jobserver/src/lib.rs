@@ -152,6 +152,7 @@ impl PrivateServer {
             daemon::run_mon(MonOptions {
                 address,
                 keys: Keyring::default(),
+                audit: None,
                 group: None,
                 store,
                 settings,
@@ -173,6 +174,7 @@ impl PrivateServer {
                 rank: RANK,
                 address,
                 keys: Keyring::default(),
+                audit: None,
                 group: None,
                 monitor,
                 store,

@@ -102,13 +102,11 @@ impl NamedKey {
     /// The names in the certificate.
     pub(crate) fn names(&self) -> Vec<String> {
         let mut names = vec![format!("id-{}{DOMAIN}", self.id)];
-        let holder = match &self.holder {
-            Holder::ReadOnly(holder) => {
-                names.push(format!("{READER}{DOMAIN}"));
-                holder
-            }
-            holder => holder,
-        };
+        let mut holder = &self.holder;
+        if let Holder::ReadOnly(limited) = holder {
+            names.push(format!("{READER}{DOMAIN}"));
+            holder = limited;
+        }
         match holder {
             // A key has one such limit.
             Holder::ReadOnly(_) => {}

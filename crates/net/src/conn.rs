@@ -75,6 +75,19 @@ impl Conn {
         self.outbox.len() - self.sent + wire
     }
 
+    /// See [`crate::Reactor::origin`].
+    pub(crate) fn origin(&self) -> String {
+        let key = self.secured.as_ref().and_then(|secured| secured.peer());
+        match (&self.stream, key) {
+            (Stream::Unix(_), _) => "unix".to_owned(),
+            (Stream::Tcp(stream), key) => {
+                let address = stream.peer_addr().map_or_else(|_| "?".into(), |it| it.to_string());
+                let key = key.map(|key| format!(" key {key}")).unwrap_or_default();
+                format!("tcp {address}{key}")
+            }
+        }
+    }
+
     /// Whether the daemon was told of the peer.
     pub(crate) fn is_known(&self) -> bool {
         self.secured.as_ref().is_none_or(|secured| secured.is_proved())

@@ -181,6 +181,12 @@ impl Reactor {
         Ok(ConnId(id))
     }
 
+    /// The place and the key of a peer, in words: `unix`, or `tcp` with address and key.
+    #[must_use]
+    pub fn origin(&self, conn: ConnId) -> String {
+        self.conns.get(&conn.0).map_or_else(|| "gone".to_owned(), Conn::origin)
+    }
+
     /// Waits for something to happen, at most for `timeout`, and hands it out.
     ///
     /// # Errors

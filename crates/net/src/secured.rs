@@ -45,6 +45,11 @@ impl Secured {
         self.key.is_none() || self.peer.is_some()
     }
 
+    /// The key of a peer that connected.
+    pub(crate) fn peer(&self) -> Option<KeyId> {
+        self.peer
+    }
+
     /// Whether the key of the peer was revoked since.
     pub(crate) fn is_revoked(&self) -> bool {
         let (Some(key), Some(peer)) = (&self.key, self.peer) else { return false };

@@ -40,8 +40,8 @@ enum AuthCommand {
     Rm(Remove),
 }
 
-/// Make a key, and write it to a file for its owner alone. Whoever has the file has the key, so
-/// bring it to its host over a connection that nobody else reads.
+/// Make a key, and write it to a file for its owner alone. A process that can read the file can use
+/// the key, so bring the file to its host over an encrypted connection.
 #[derive(Debug, ClapArgs)]
 struct Add {
     /// A name for the key, of letters, digits and - _ . @

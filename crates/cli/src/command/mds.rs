@@ -87,6 +87,7 @@ fn serve(context: &Context, args: &Args, rank: Rank) -> Result<()> {
         rank,
         address,
         keys: context.locator().keys(Some(&dir)),
+        audit: Some(dir.join("log")),
         group: marker.group,
         monitor,
         store: objstore::open_existing(&marker.store)?,

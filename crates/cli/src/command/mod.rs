@@ -1,5 +1,6 @@
 //! The commands, a file each.
 
+pub(crate) mod audit;
 pub(crate) mod auth;
 pub(crate) mod balancer;
 pub(crate) mod bench;

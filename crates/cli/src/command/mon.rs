@@ -31,6 +31,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     daemon::run_mon(MonOptions {
         address,
         keys: context.locator().keys(Some(&dir)),
+        audit: Some(dir.join("log")),
         group,
         settings: mon::MonSettings {
             cluster,

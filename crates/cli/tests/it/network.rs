@@ -154,6 +154,26 @@ fn a_key_says_for_whom_its_process_asks_over_tcp() {
         let said = text(&refused.stderr);
         assert!(said.contains("does not administer this cluster"), "{said}");
     }
+    // All of that is in the audit log, with the user and the key.
+    let noted = site.cluster.json(&["audit"]);
+    let noted = noted.as_array().unwrap();
+    let find = |op: &str, peer: &str| {
+        let found = noted.iter().find(|line| line["op"] == op && line["peer"] == peer);
+        found.unwrap_or_else(|| panic!("{op} by {peer}: {noted:?}")).clone()
+    };
+    let user = format!("user {USER}");
+    for (op, peer, result) in [
+        ("export", "owner", "ok"),
+        ("stop", &user, "EPERM"),
+        ("fail", &user, "EPERM"),
+        ("stop", "host", "EPERM"),
+        ("decouple", "host, reading", "EROFS"),
+    ] {
+        let line = find(op, peer);
+        assert_eq!(line["result"], result, "{line}");
+        assert!(line["from"].as_str().unwrap().contains("key "), "{line}");
+    }
+
     let refused = site.elsewhere(&["ls", "/"]).output().unwrap();
     let said = text(&refused.stderr);
     assert!(!refused.status.success() && said.contains("needs a key"), "{said}");
@@ -219,6 +239,27 @@ fn a_port_without_keys_is_on_loopback_and_asked_for_by_name() {
     cluster.run(&["down"]);
     let said = cluster.fails(2, &["mon", "--listen", "plain:0.0.0.0:7"]);
     assert!(said.contains("loopback") && said.contains("tcp:"), "{said}");
+}
+
+#[test]
+fn an_altered_audit_log_is_told() {
+    let cluster = Cluster::up();
+    cluster.run(&["mkdir", "/a"]);
+    for policy in ["batchfs", "posix", "batchfs"] {
+        cluster.run(&["policy", "set", "/a", policy]);
+    }
+    let said = cluster.say(&["audit"]);
+    assert_eq!(said.lines().filter(|line| line.contains("setpolicy")).count(), 3, "{said}");
+    let line = format!("/a: done (as {}, owner, unix)", rustix::process::getuid().as_raw());
+    assert!(said.contains(&line), "{said}");
+    let file = cluster.dir.join("log/audit.mon.jsonl");
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let text = fs::read_to_string(&file).unwrap();
+    let without_second: Vec<&str> =
+        text.lines().enumerate().filter(|(number, _)| *number != 1).map(|(_, it)| it).collect();
+    fs::write(&file, without_second.join("\n") + "\n").unwrap();
+    let said = cluster.fails(1, &["audit"]);
+    assert!(said.contains("audit.mon.jsonl line 2"), "{said}");
 }
 
 #[test]
