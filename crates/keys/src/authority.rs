@@ -20,6 +20,8 @@ use crate::revoked::Revoked;
 
 const CERTIFICATE_FILE: &str = "authority.pem";
 const PRIVATE_FILE: &str = "authority-private.pem";
+/// The name of the key of this host's daemons.
+const OWN_NAME: &str = "daemon";
 const ISSUED_FILE: &str = "issued";
 /// The clocks of two machines may differ by this much, in seconds.
 const SKEW: i64 = 24 * 3600;
@@ -73,7 +75,7 @@ impl Authority {
         let authority = Self::open(dir)?;
         let daemon = folder.join(DAEMON_FILE);
         if !daemon.is_file() {
-            let key = authority.issue("daemon", Holder::Daemon, AUTHORITY_DAYS, now)?;
+            let key = authority.issue(OWN_NAME, Holder::Daemon, AUTHORITY_DAYS, now)?;
             write(&daemon, &key)?;
         }
         Ok(authority)
@@ -113,7 +115,9 @@ impl Authority {
             return Err(Error::new(Errno::Invalid, name, cause));
         }
         let mut same = self.list()?.into_iter().filter(|issued| issued.name == name);
-        if same.any(|issued| !self.revoked().has(issued.id)) && holder != Holder::Daemon {
+        // The key of this host's daemons is made again when its file is gone.
+        let is_own = name == OWN_NAME && holder == Holder::Daemon;
+        if same.any(|issued| !self.revoked().has(issued.id)) && !is_own {
             return Err(Error::new(Errno::Exists, name, "there is a key of this name")
                 .remedy(format!("choose another name, or `cudele auth rm {name}`")));
         }

@@ -196,7 +196,13 @@ fn private_files_are_for_their_owner_and_names_can_be_listed() {
     site.key("a", EVERYONE, now());
     let refused = site.authority.issue("a", EVERYONE, 30, now()).unwrap_err();
     assert_eq!(refused.errno, Errno::Exists);
-    // An authority that is there stays.
+    site.authority.issue("rank", Holder::Daemon, 30, now()).unwrap();
+    let refused = site.authority.issue("rank", Holder::Daemon, 30, now()).unwrap_err();
+    assert_eq!(refused.errno, Errno::Exists);
+    // The key of the daemons here is made again if its file is gone; an authority stays.
+    std::fs::remove_file(site.dir.path().join("keys/daemon.pem")).unwrap();
+    Authority::ensure(site.dir.path(), now()).unwrap();
+    assert!(site.daemon().key().is_ok());
     let before = std::fs::read(site.dir.path().join("keys/authority.pem")).unwrap();
     Authority::ensure(site.dir.path(), now()).unwrap();
     assert_eq!(std::fs::read(site.dir.path().join("keys/authority.pem")).unwrap(), before);
