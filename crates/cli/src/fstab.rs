@@ -4,7 +4,8 @@
 //! that a mount has, which `mount -o remount` looks for.
 //! `mount.cudele SOURCE DIR [-o OPTIONS]` becomes
 //! `cudele mount`: SOURCE says where the cluster is (the directory of a cluster started by
-//! `cudele up`, or the address of a monitor), and the options can hold `root=PATH`.
+//! `cudele up`, or the address of a monitor), and the options can hold `root=PATH`,
+//! `log=FILE` and `key=FILE`.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -40,9 +41,9 @@ fn translated(given: &[OsString]) -> Vec<OsString> {
     let mut command: Vec<OsString> = vec!["cudele".into(), "mount".into()];
     let mut places = places.into_iter();
     if let Some(source) = places.next() {
-        let is_address = source
-            .to_str()
-            .is_some_and(|text| text.starts_with("unix:") || text.starts_with("tcp:"));
+        let kinds = ["unix:", "tcp:", "plain:"];
+        let is_address =
+            source.to_str().is_some_and(|text| kinds.iter().any(|kind| text.starts_with(kind)));
         if is_address {
             command.extend(["--mon".into(), source]);
         } else if !is_own_source(&source) {
@@ -53,6 +54,7 @@ fn translated(given: &[OsString]) -> Vec<OsString> {
         match option.split_once('=') {
             Some(("root", path)) => command.extend(["--root".into(), path.into()]),
             Some(("log", path)) => command.extend(["--log".into(), path.into()]),
+            Some(("key", path)) => command.extend(["--key".into(), path.into()]),
             _ => command.extend(["-o".into(), option.into()]),
         }
     }
@@ -83,8 +85,9 @@ mod tests {
             ["/sbin/mount.cudele", "/srv/cluster", "/mnt", "-o", "rw,allow_other,root=/home"];
         let wanted = "cudele mount --dir /srv/cluster -o rw -o allow_other --root /home -- /mnt";
         assert_eq!(says(&given), wanted);
-        let given = ["mount.cudele", "tcp:mon:7000", "/mnt", "-n", "-t", "cudele"];
-        assert_eq!(says(&given), "cudele mount --mon tcp:mon:7000 -- /mnt");
+        let given =
+            ["mount.cudele", "tcp:mon:7000", "/mnt", "-n", "-t", "cudele", "-o", "key=/etc/k.pem"];
+        assert_eq!(says(&given), "cudele mount --mon tcp:mon:7000 --key /etc/k.pem -- /mnt");
         let given = ["/sbin/mount.fuse.cudele", "cudele:/", "/mnt", "-o", "rw,nosuid,remount,ro"];
         let wanted = "cudele mount -o rw -o nosuid -o remount -o ro -- /mnt";
         assert_eq!(says(&given), wanted);
