@@ -31,10 +31,12 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum AuthCommand {
     /// Make the authority of a cluster that was started by an earlier version
+    #[command(after_help = "Example:\n  cudele auth init --dir /srv/cudele")]
     Init,
     /// Make a key
     Add(Add),
-    /// List the keys
+    /// List the keys: name, kind, user, end in UTC, and whether the key is in use
+    #[command(after_help = "Examples:\n  cudele auth ls\n  cudele auth ls --json")]
     Ls,
     /// Revoke a key
     Rm(Remove),
@@ -43,6 +45,10 @@ enum AuthCommand {
 /// Make a key, and write it to a file for its owner alone. A process that can read the file can use
 /// the key, so bring the file to its host over an encrypted connection.
 #[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:
+  cudele auth add alice --user alice --days 30
+  cudele auth add node7 --squash-root --out node7.key
+  cudele auth add backup --everyone --read-only")]
 struct Add {
     /// A name for the key, of letters, digits and - _ . @
     name: String,
@@ -79,6 +85,7 @@ struct HolderArgs {
 /// Revoke a key: its open connections end within a second or two. On several hosts, copy the file
 /// `keys/revoked` to each host with a daemon.
 #[derive(Debug, ClapArgs)]
+#[command(after_help = "Example:\n  cudele auth rm alice")]
 struct Remove {
     /// The name of the key
     name: String,
