@@ -141,7 +141,7 @@ def test_a_cluster_that_is_not_there_is_an_error_with_a_remedy(tmp_path):
         cudele.connect(dir=tmp_path)
     assert "cudele up" in str(caught.value)
     with pytest.raises(ConnectionRefusedError):
-        cudele.connect(mon="tcp:127.0.0.1:1")
+        cudele.connect(mon="plain:127.0.0.1:1")
 
 
 def test_what_is_closed_says_so(cluster, top):

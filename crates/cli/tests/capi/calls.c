@@ -63,7 +63,7 @@ static void handles(void)
     IS(cudele_connect(NULL, NULL, NULL), -EINVAL);
     SAID("fs: the pointer is NULL");
     IS(cudele_connect("nonsense", NULL, &other), -EINVAL);
-    SAID("unix:PATH or tcp:HOST:PORT");
+    SAID("unix:PATH, tcp:HOST:PORT");
     IS(cudele_mkdir(NULL, "/x", 0755), -EINVAL);
     SAID("connection: the handle is NULL");
     IS(cudele_mkdir((struct cudele_fs *)buffer, "/x", 0755), -EBADF);

@@ -60,16 +60,19 @@ fn servers_on_several_hosts_are_set_up_as_documented() {
     let (mon, first, second) = (free_address(), free_address(), free_address());
     let start = |of: &Cluster, arguments: &[&str]| Daemon::start(of.command(arguments));
     let _mon = start(&cluster, &["mon", "--listen", &mon]);
-    // Another host has nothing of the cluster but its marker file.
+    // Another host has nothing of the cluster but its marker file and a key.
     let other = Cluster::down();
-    std::fs::create_dir(&other.dir).unwrap();
+    std::fs::create_dir_all(other.dir.join("keys")).unwrap();
+    let key = other.dir.join("keys/daemon.pem");
+    cluster.run(&["auth", "add", "other", "--daemon", "--out", key.to_str().unwrap()]);
     std::fs::copy(cluster.dir.join("cudele-cluster"), other.dir.join("cudele-cluster")).unwrap();
     let _first = start(&cluster, &["mds", "--rank", "0", "--listen", &first, "--mon", &mon]);
     let _second = start(&other, &["mds", "--rank", "1", "--listen", &second, "--mon", &mon]);
     let client = |arguments: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cudele"));
         command.env("CUDELE_MON", &mon).env("CUDELE_STATE", other.home.join("state"));
-        command.env_remove("CUDELE_DIR").args(arguments).output().unwrap()
+        command.env("CUDELE_KEY", &key).env_remove("CUDELE_DIR");
+        command.args(arguments).output().unwrap()
     };
     eventually("both ranks are active", || {
         let said = client(&["mds", "ls", "--json"]);
