@@ -48,7 +48,11 @@ impl Tls {
     /// If the peer does not prove itself, or the bytes were altered.
     pub(crate) fn decrypt(&mut self, mut arrived: &[u8], plain: &mut Vec<u8>) -> io::Result<()> {
         while !arrived.is_empty() {
-            self.0.read_tls(&mut arrived)?;
+            if self.0.read_tls(&mut arrived)? == 0 {
+                // It takes no bytes behind the peer's notice of the end.
+                let cause = "bytes follow the end of the encryption";
+                return Err(io::Error::new(io::ErrorKind::InvalidData, cause));
+            }
             let state = self.0.process_new_packets();
             let state = state.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
             let length = plain.len();
