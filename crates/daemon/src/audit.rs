@@ -49,6 +49,7 @@ struct AuditFile {
     /// The hash of the last line.
     hash: String,
     log: Log,
+    /// The last line was cut off: the disk was full, or the daemon killed.
     failed: bool,
 }
 
@@ -217,15 +218,18 @@ impl AuditFile {
             }
         };
         let bytes = file.metadata().map_or(0, |known| known.len());
+        let is_torn = bytes > 0 && hash.is_empty();
         let (daemon, log) = (daemon.to_owned(), log.clone());
-        Some(Self { daemon, path, file, bytes, hash, log, failed: false })
+        Some(Self { daemon, path, file, bytes, hash, log, failed: is_torn })
     }
 
     fn append(&mut self, mut line: Map<String, Value>) {
         line.insert(BEFORE.to_owned(), self.hash.as_str().into());
         let hash = hash_of(&line);
         line.insert(HASH.to_owned(), hash.as_str().into());
-        let text = format!("{}\n", Value::Object(line));
+        // What is left of a line that was cut off stays a line of its own.
+        let begin = if self.failed { "\n" } else { "" };
+        let text = format!("{begin}{}\n", Value::Object(line));
         match self.file.write_all(text.as_bytes()) {
             Ok(()) => {
                 self.hash = hash;
@@ -390,5 +394,13 @@ mod tests {
         assert_eq!(verify(&[lines[0], lines[1], lines[1], lines[2]].join("\n"), None).1, Some(3));
         assert_eq!(verify(&lines[1..].join("\n"), Some(NO_HASH)).1, Some(1));
         assert_eq!(verify("no json", None).1, Some(1));
+        // A line that a kill cut off shows, and spoils no line behind it.
+        std::fs::write(folder.path().join("audit.mon.jsonl"), &whole[..whole.len() - 9]).unwrap();
+        let mut third = audit(folder.path());
+        third.arrived(ConnId(1), Timestamp(0), &decouple(1, b"/c"));
+        third.sent(ConnId(1), &reply(1, Ok(MonAnswer::Done)), "unix");
+        let (lines, altered) = verify(&text(folder.path()), None);
+        assert_eq!((altered, lines.len()), (Some(4), 5));
+        assert_eq!(lines[4]["about"], "/c for client.1");
     }
 }

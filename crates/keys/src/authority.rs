@@ -223,12 +223,15 @@ fn make_folder(folder: &Path) -> Result<()> {
     made.map_err(|error| crate::failed(folder, &error))
 }
 
-/// Writes a new file for its owner alone, durably.
+/// Writes a new file for its owner alone, durably and as a whole: a kill or a full disk leaves no
+/// file under its name.
 fn write(file: &Path, text: &str) -> Result<()> {
+    let new = file.with_extension("new");
     let make = || -> std::io::Result<()> {
-        let mut made = private().write(true).create(true).truncate(true).open(file)?;
+        let mut made = private().write(true).create(true).truncate(true).open(&new)?;
         made.write_all(text.as_bytes())?;
-        made.sync_all()
+        made.sync_all()?;
+        std::fs::rename(&new, file)
     };
     make().map_err(|error| crate::failed(file, &error))
 }
