@@ -96,7 +96,7 @@ impl Names for BranchFs {
         self.held().files.lookup(parent, name).map(entry)
     }
 
-    fn absent_valid(&self, _parent: Ino) -> Duration {
+    fn absent_valid(&self, _parent: Ino, _name: &[u8]) -> Duration {
         Duration::ZERO
     }
 

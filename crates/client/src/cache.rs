@@ -16,7 +16,7 @@ mod validate;
 
 pub(crate) use answer::may_search;
 
-use types::{Attr, Errno, Ino, Map, Path, Span, Tid};
+use types::{Attr, Errno, Ino, Map, Path, Set, Span, Tid};
 use wire::{Answer, ChangeOp, Failure, Grants, Op, ReadOp, Reply, SessionOp};
 
 /// The time for which a client may use a cached reply after its request. Less than
@@ -48,6 +48,8 @@ pub(crate) struct Cache {
     /// Directories whose capability is being returned. A reply from before may mention them, and
     /// must not be cached: its revocation would never come.
     returning: Map<Ino, u32>,
+    /// The same of directories that are returned later.
+    announced: Set<Ino>,
     names: usize,
 }
 
@@ -157,9 +159,19 @@ impl Cache {
         }
     }
 
+    /// A directory that was forgotten is returned later: replies from before are not cached.
+    pub(crate) fn announce_return(&mut self, dir: Ino) {
+        self.announced.insert(dir);
+    }
+
+    /// The return that was announced is under way, or the connection is gone.
+    pub(crate) fn end_announcement(&mut self, dir: Ino) {
+        self.announced.remove(&dir);
+    }
+
     /// Whether a directory is being given back.
     pub(crate) fn is_returning(&self, dir: Ino) -> bool {
-        self.returning.contains_key(&dir)
+        self.returning.contains_key(&dir) || self.announced.contains(&dir)
     }
 
     fn named(&self, parent: Ino, name: &[u8]) -> Option<Ino> {
@@ -189,7 +201,7 @@ impl Cache {
         let Reply { tid, time, ref result, grants, .. } = *reply;
         let Some(asked) = self.asked.remove(&tid) else { return };
         self.changing.retain(|(changing, _)| *changing != tid);
-        let grants = grants.filter(|grants| !self.returning.contains_key(&grants.dir.ino));
+        let grants = grants.filter(|grants| !self.is_returning(grants.dir.ino));
         if let Some(Grants { dir, .. }) = grants {
             self.dirs.entry(dir.ino).or_default().attr = Some(dir);
         }
@@ -236,7 +248,7 @@ impl Cache {
             return;
         }
         if attr.is_dir() {
-            if !self.returning.contains_key(&attr.ino) {
+            if !self.is_returning(attr.ino) {
                 self.dirs.entry(attr.ino).or_default().attr = Some(*attr);
             }
         } else if let Some(dir) = self.dirs.get_mut(&parent) {

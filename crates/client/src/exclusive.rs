@@ -188,6 +188,13 @@ impl ExclusiveDirs {
         self.view.getattr(ino).ok()
     }
 
+    /// The same, and the exclusive directory that covers them.
+    pub(crate) fn attr_and_home(&self, ino: Ino) -> Option<(Attr, Ino)> {
+        let attr = self.attr(ino)?;
+        let home = if self.dirs.contains_key(&ino) { ino } else { self.view.home_of(ino)? };
+        Some((attr, home))
+    }
+
     /// Answers a request, and carries it out if it is a change.
     ///
     /// # Errors

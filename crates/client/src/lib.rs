@@ -19,6 +19,7 @@ mod held;
 mod job;
 mod leases;
 mod left;
+mod lent;
 mod reach;
 mod removal;
 mod router;

@@ -16,6 +16,7 @@
 mod again;
 mod async_ops;
 mod begin;
+mod lending;
 mod lost;
 mod mark;
 mod notify;
@@ -35,6 +36,7 @@ use crate::cache::Cache;
 use crate::exclusive::ExclusiveDirs;
 use crate::held::Held;
 use crate::leases::Leases;
+use crate::lent::Lent;
 use again::{append_with_replay, grow_frame};
 use lost::Lost;
 use mark::{Mark, mark};
@@ -125,6 +127,8 @@ pub struct Session {
     cache: Option<Cache>,
     /// The same of directories under leases.
     leases: Leases,
+    /// The part of the caches that a kernel may use, if the caller passes answers on to one.
+    lent: Option<Box<Lent>>,
     /// Directories that it has alone, if it wants any.
     exclusive: Option<Box<ExclusiveDirs>>,
     /// Those it had when the connection broke.
@@ -157,6 +161,7 @@ impl Session {
             unconfirmed_locks: Map::default(),
             cache: None,
             leases: Leases::default(),
+            lent: None,
             exclusive: None,
             had_exclusive: Vec::new(),
             safe: Seq(0),
@@ -328,6 +333,7 @@ impl Session {
                 self.leases.clear();
                 self.cache.iter_mut().for_each(Cache::clear);
                 self.lose_exclusive();
+                self.disconnect_lent();
             }
             SessionInput::Message(Message::Welcome(welcome)) => self.welcome(&welcome, effects),
             SessionInput::Message(Message::Reply(reply)) => self.reply(reply, effects),
@@ -361,7 +367,7 @@ impl Session {
             exclusive.forget(dir);
         }
         self.cache.iter_mut().for_each(|cache| cache.forget(dir));
-        self.call(&Cred::root(), Op::Session(SessionOp::Return { dir }), effects);
+        self.give_back(dir, true, effects);
     }
 
     fn welcome(&mut self, welcome: &Welcome, effects: &mut SessionEffects) {
@@ -425,7 +431,7 @@ impl Session {
         if let Some(cache) = &mut self.cache {
             cache.note_reply(&reply);
             for dir in cache.shrink() {
-                self.call(&Cred::root(), Op::Session(SessionOp::Return { dir }), effects);
+                self.give_back(dir, false, effects);
             }
         }
         let Reply { tid, seq, time, safe, result, .. } = reply;

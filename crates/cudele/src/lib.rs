@@ -46,6 +46,7 @@ mod exclusive;
 mod extents;
 mod file;
 mod fs;
+mod lending;
 mod link;
 mod locate;
 mod mechanism;

@@ -321,6 +321,9 @@ impl Link {
             Ok(message) => {
                 state.take_message(message);
                 state.receiver = Some(receiver);
+                if state.session.lapse_due().is_some() {
+                    self.wake_async_sender(&mut state);
+                }
                 if !state.listening.notices.is_empty() {
                     self.wake_listener(&mut state);
                 }

@@ -20,7 +20,7 @@ use wire::{Answer, Op, SessionOp, WantsExclusive};
 use crate::link::Link;
 use crate::{Fs, ServerNotice};
 
-pub(crate) use links::{listen_on, send_async_on};
+pub(crate) use links::{lend_on, listen_on, send_async_on};
 pub use pinned::PinnedSubtree;
 
 pub(crate) type Handler = Arc<Mutex<Box<dyn FnMut(ServerNotice) + Send>>>;
@@ -45,6 +45,8 @@ struct Known {
     /// The handler drops notices: a listener replaces it.
     handler_is_idle: bool,
     wants_exclusive: WantsExclusive,
+    /// Answers are passed on to a kernel.
+    lends: bool,
 }
 
 impl std::fmt::Debug for Ranks {
@@ -84,6 +86,20 @@ impl Ranks {
 
     pub(crate) fn want_exclusive(&self, wants: WantsExclusive) {
         self.lock().wants_exclusive = wants;
+    }
+
+    pub(crate) fn lend(&self) {
+        self.lock().lends = true;
+    }
+
+    /// The link to the rank that serves an inode, if there is one.
+    pub(crate) fn present_link(&self, zero: &Arc<Link>, ino: Ino) -> Option<Arc<Link>> {
+        if !self.several.load(Ordering::Acquire) {
+            return (ino.given_by() == Rank(0)).then(|| zero.clone());
+        }
+        let known = self.lock();
+        let rank = known.router.place(ino);
+        if rank == Rank(0) { Some(zero.clone()) } else { known.links.get(&rank).cloned() }
     }
 
     fn set_place(&self, ino: Ino, rank: Rank) {

@@ -153,10 +153,10 @@ impl Names for JobFs {
         }
     }
 
-    fn absent_valid(&self, parent: Ino) -> Duration {
+    fn absent_valid(&self, parent: Ino, name: &[u8]) -> Duration {
         match self.open_dir_of_region(parent) {
             Some(_) => Duration::ZERO,
-            None => self.inner.absent_valid(parent),
+            None => self.inner.absent_valid(parent, name),
         }
     }
 

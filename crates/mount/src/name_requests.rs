@@ -29,7 +29,7 @@ impl Adapter {
         let parent = self.ino(request.node);
         match self.fs.lookup(&caller(request), parent, name.as_bytes()) {
             Err(error) if error.errno == Errno::NotFound => {
-                let valid = self.fs.absent_valid(parent);
+                let valid = self.fs.absent_valid(parent, name.as_bytes());
                 if valid.is_zero() {
                     return Err(error);
                 }

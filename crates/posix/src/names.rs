@@ -48,7 +48,7 @@ pub trait Names {
     fn lookup(&self, caller: &Caller, parent: Ino, name: &[u8]) -> Result<Entry>;
 
     /// The time for which a kernel may cache that a name does not exist.
-    fn absent_valid(&self, parent: Ino) -> Duration;
+    fn absent_valid(&self, parent: Ino, name: &[u8]) -> Duration;
 
     /// The kernel gives references up.
     fn forget(&self, ino: Ino, count: u64);

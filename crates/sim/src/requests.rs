@@ -4,6 +4,7 @@
 mod async_ops;
 mod audit;
 mod choose;
+mod kernel;
 mod project;
 mod rounds;
 mod snapshots;
@@ -14,7 +15,7 @@ use mds::{Mds, Observed};
 use metastore::request::StoreOp;
 use types::rng::Rng;
 use types::{Moment, Rank, Result, Seq, Tid};
-use wire::{Answer, Message};
+use wire::{Answer, Failure, Message};
 
 use crate::history::Recorder;
 use crate::invariants::removed::Removed;
@@ -107,6 +108,7 @@ impl Workload for Requests {
         match event {
             Event::Turn(client) => self.turn(client),
             Event::SendAsync(client) => self.send_async_of(client),
+            Event::ReturnLapsed(client) => self.return_lapsed(client),
             Event::Break(which) => self.break_one(which),
             Event::Kill(which) => self.kill(which),
             Event::Snapshot => self.use_snapshots(),
@@ -118,6 +120,8 @@ impl Workload for Requests {
         if let Some(answer) = self.workers[client].asked.get_mut(&number) {
             *answer = Some(result);
         } else {
+            let failure = |error: &types::Error| Failure::from(error.errno);
+            self.lend(client, &routed.call, &result.clone().map_err(|error| failure(&error)));
             self.project_answered(client, number, &routed.call, &result);
         }
     }
@@ -138,6 +142,7 @@ impl Workload for Requests {
         self.workers[client].async_ops.wrong = false;
         let away = self.world.faults.away_max.max(MS);
         let after = if client == 0 { MS } else { self.world.rng.between(MS / 10, away) };
+        let after = after.max(self.lent_for(client));
         self.oracle.late |= after + 300 * MS > self.world.settings.reconnect.0;
         after
     }
@@ -219,6 +224,7 @@ impl Workload for Requests {
         let resent = self.world.session(client).resent_count();
         let (id, wait) = (self.world.clients[client].id, self.world.settings.reconnect);
         self.history.returned(id, resent, wait, self.world.now);
+        self.wake_for_returns(client);
     }
 
     fn flushed(&mut self, client: usize, _: Rank, effects: &SessionEffects) {

@@ -69,6 +69,8 @@ pub(crate) enum Event {
     Turn(usize),
     /// A client sends its local changes to the server.
     SendAsync(usize),
+    /// A client returns directories that its kernel does not use any more.
+    ReturnLapsed(usize),
     /// A snapshot is taken, looked at or forgotten.
     Snapshot,
     /// A subtree moves.

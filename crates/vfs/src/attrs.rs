@@ -35,7 +35,7 @@ impl AttrsCx<'_> {
     /// `ESTALE`.
     pub(crate) fn attr(&self, ino: Ino) -> Result<Entry> {
         if let Some(attr) = self.nameless(ino) {
-            return Ok(Entry::new(attr, self.trees.valid(ino)));
+            return Ok(self.trees.lent_attr(attr));
         }
         let private = self.is_private(ino);
         let stored = self.trees.stored_attr(ino);
@@ -50,9 +50,9 @@ impl AttrsCx<'_> {
             // A directory that was removed here while it was open.
             Err(error) if error.errno == Errno::Stale => {
                 let attr = self.trees.nodes().gone(ino).ok_or(error)?;
-                Ok(Entry::new(attr, self.trees.valid(ino)))
+                Ok(self.trees.lent_attr(attr))
             }
-            stored => Ok(Entry::new(self.trees.as_open(stored?), self.trees.valid(ino))),
+            stored => Ok(self.trees.lent_attr(self.trees.as_open(stored?))),
         }
     }
 

@@ -26,6 +26,7 @@ impl FileSystem for Vfs {
 
     fn start(self: Arc<Self>, outdated: Box<dyn Fn(Vec<KnownInode>) + Send>) -> Result<()> {
         self.write_back_regularly()?;
+        self.fs().lend_to_kernel()?;
         // The callback must not keep the file system alive.
         let vfs = Arc::downgrade(&self);
         self.share(move || {
@@ -53,8 +54,8 @@ impl Names for Vfs {
         self.names().lookup(caller, parent, name)
     }
 
-    fn absent_valid(&self, parent: Ino) -> Duration {
-        self.names().absent_valid(parent)
+    fn absent_valid(&self, parent: Ino, name: &[u8]) -> Duration {
+        self.trees.lent_absence(EntryName::new(parent, name))
     }
 
     fn forget(&self, ino: Ino, count: u64) {

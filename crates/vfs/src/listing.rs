@@ -212,6 +212,6 @@ impl ListingsCx<'_> {
     pub(crate) fn learn(&self, dir: Ino, listed: &Listed<'_>) -> Entry {
         let owner = self.trees.owner_in(dir, listed.attr.ino);
         self.trees.nodes().refer(dir, listed.name, listed.attr.ino, owner);
-        Entry::new(listed.attr, self.trees.valid(listed.attr.ino))
+        self.trees.lent_name(EntryName::new(dir, listed.name), listed.attr)
     }
 }

@@ -60,13 +60,7 @@ impl NamesCx<'_> {
         self.trees.nodes().refer(parent, name, attr.ino, owner);
         // The root of a subtree of ours is as the subtree says, not as the server says.
         let attr = if owner == attr.ino { self.trees.stored_attr(attr.ino)? } else { attr };
-        Ok(Entry::new(self.trees.as_open(attr), self.trees.valid(attr.ino)))
-    }
-
-    /// For so long it may be taken for granted that a name does not exist.
-    #[must_use]
-    pub(crate) fn absent_valid(&self, parent: Ino) -> std::time::Duration {
-        self.trees.valid(parent)
+        Ok(self.trees.lent_name(EntryName::new(parent, name), self.trees.as_open(attr)))
     }
 
     /// The kernel gives references up.

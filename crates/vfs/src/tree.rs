@@ -5,10 +5,11 @@
 //! the inode last, and the request is sent again.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
 
 use cudele::{Attr, AttrChange, Checksums, Errno, Error, Fs, Ino, Path, Result, Subtree, User};
-use posix::{Caller, KnownInode};
-use types::{Cred, Map};
+use posix::{Caller, Entry, KnownInode};
+use types::{Cred, EntryName, Map, Span};
 
 use crate::caller::OnBehalf;
 use crate::file::File;
@@ -121,12 +122,45 @@ impl Trees {
         if owned.contains_key(&ino) { ino } else { nearest(parent) }
     }
 
-    /// The time for which the attributes of an inode may be cached.
-    pub(crate) fn valid(&self, ino: Ino) -> std::time::Duration {
-        match self.tree(ino) {
-            Tree::Server => self.options.valid,
+    /// Attributes, and for how long a kernel may use them without asking.
+    pub(crate) fn lent_attr(&self, attr: Attr) -> Entry {
+        let valid = match self.tree(attr.ino) {
+            Tree::Server => self.server_attr_valid(&attr),
+            Tree::Owned(_) => OWNED_VALID,
+        };
+        Entry::new(attr, valid)
+    }
+
+    /// The same of what a name leads to.
+    pub(crate) fn lent_name(&self, place: EntryName<'_>, attr: Attr) -> Entry {
+        let entry = self.lent_attr(attr);
+        match self.tree(attr.ino) {
+            Tree::Server => Entry { name_valid: self.name_valid(place, Some(attr.ino)), ..entry },
+            Tree::Owned(_) => entry,
+        }
+    }
+
+    /// For how long a kernel may use that a name does not exist.
+    pub(crate) fn lent_absence(&self, place: EntryName<'_>) -> Duration {
+        match self.tree(place.dir) {
+            Tree::Server => self.name_valid(place, None),
             Tree::Owned(_) => OWNED_VALID,
         }
+    }
+
+    fn name_valid(&self, place: EntryName<'_>, named: Option<Ino>) -> Duration {
+        let Span(nanos) = self.fs.lend_name(place.dir, place.name, named);
+        self.options.valid.max(Duration::from_nanos(nanos))
+    }
+
+    fn server_attr_valid(&self, attr: &Attr) -> Duration {
+        let (dir, is_open) = {
+            let nodes = self.nodes();
+            (nodes.parent(attr.ino), nodes.file(attr.ino).is_some())
+        };
+        // A write of this process changes an open file before the kernel asks again.
+        let Span(nanos) = if is_open { Span(0) } else { self.fs.lend_attr(dir, attr) };
+        self.options.valid.max(Duration::from_nanos(nanos))
     }
 
     /// Does one or the other, on behalf of a caller.

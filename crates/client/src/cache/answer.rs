@@ -55,6 +55,12 @@ impl Cache {
         }
     }
 
+    /// The same, and the directory whose capability covers them.
+    pub(crate) fn attr_and_home(&self, ino: Ino) -> Option<(Attr, Ino)> {
+        let home = if self.dirs.contains_key(&ino) { ino } else { *self.homes.get(&ino)? };
+        self.attr(ino).map(|attr| (attr, home))
+    }
+
     /// The same of an inode with a name in a directory, where nearly all attributes are.
     fn attr_below(&self, parent: Ino, ino: Ino) -> Option<Attr> {
         if self.homes.get(&ino) != Some(&parent) {

@@ -22,6 +22,9 @@ impl Cache {
             let change = matches!(self.asked.get(tid), Some(Asked::Change { .. }));
             assert!(change, "{ino}: the change {tid} is under way");
         }
+        for dir in &self.announced {
+            assert!(!self.dirs.contains_key(dir), "{dir} will be returned, and is not cached");
+        }
         let mut returning: Map<Ino, u32> = Map::default();
         for asked in self.asked.values() {
             if let Asked::Return(dir) = asked {

@@ -279,7 +279,7 @@ impl Session {
             }
             Next::Return(dir) => {
                 self.cache.iter_mut().for_each(|cache| cache.forget(dir));
-                self.call(&Cred::root(), Op::Session(SessionOp::Return { dir }), effects);
+                self.give_back(dir, false, effects);
             }
         }
     }
@@ -323,7 +323,7 @@ impl Session {
         let Some(exclusive) = &mut self.exclusive else { return };
         for dir in exclusive.forget_all() {
             self.cache.iter_mut().for_each(|cache| cache.forget(dir));
-            self.call(&Cred::root(), Op::Session(SessionOp::Return { dir }), effects);
+            self.give_back(dir, false, effects);
         }
     }
 

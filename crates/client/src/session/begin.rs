@@ -107,8 +107,8 @@ impl Session {
     }
 
     /// Whether answers from the cache may be used at this time.
-    fn is_fresh(&self, now: Moment) -> bool {
-        self.heard.is_some_and(|heard| now.since(heard) < crate::VALID)
+    pub(super) fn is_fresh(&self, now: Moment) -> bool {
+        self.heard.is_some_and(|heard| now.since(heard) < self.fresh_for())
     }
 
     /// When to call [`Session::send_async_at`].

@@ -40,6 +40,7 @@ impl Session {
         assert!(lost.is_none(), "{lost:?} has an answer, and its mark is not taken");
         self.held.validate();
         self.leases.validate();
+        self.lent.iter().for_each(|lent| lent.validate());
         self.cache.iter().for_each(|cache| cache.validate());
         self.exclusive.iter().for_each(|exclusive| exclusive.validate());
     }

@@ -3,7 +3,8 @@
 //!
 //! They are sent when enough have accumulated, with every request of this client, when another
 //! client wants to look, and at the latest a few milliseconds after the first: a thread takes care
-//! of that. The thread also reports closed files to the server if no request does.
+//! of that. The thread also reports closed files to the server if no request does, and returns
+//! directories whose answers have lapsed in a kernel.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -55,14 +56,22 @@ impl Link {
     pub(crate) fn send_async_regularly(&self) {
         let mut state = self.lock();
         while !self.closed.load(Ordering::Acquire) && !state.session.is_fenced() {
+            if self.return_lapsed(&mut state) {
+                state = self.send(state);
+            }
             let due = state.session.async_due(&state.effects);
             state.async_sender.asleep = matches!(due, AsyncDue::Never | AsyncDue::AtLeisure);
-            let Some(Span(nanos)) = due.pause() else {
+            let lapse = state.session.lapse_due().map(|due| due.since(crate::moment()));
+            let Some(Span(nanos)) = due.pause().into_iter().chain(lapse).min() else {
                 state = self.async_wakeup.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
             let waited = self.async_wakeup.wait_timeout(state, Duration::from_nanos(nanos));
             let (mut locked, waited) = waited.unwrap_or_else(PoisonError::into_inner);
+            if due == AsyncDue::Never {
+                state = locked;
+                continue;
+            }
             // A change is more urgent: its pause begins.
             if due != AsyncDue::AtLeisure || waited.timed_out() {
                 let shared = &mut *locked;
@@ -72,6 +81,26 @@ impl Link {
             state = locked;
         }
         state.async_sender.present = false;
+    }
+
+    /// From now on answers are passed on to a kernel. Returns whether a thread is needed for
+    /// [`Link::send_async_regularly`].
+    pub(crate) fn begin_lending(&self) -> bool {
+        let mut state = self.lock();
+        state.session.lend_to_kernel();
+        !std::mem::replace(&mut state.async_sender.present, true)
+    }
+
+    /// Returns directories that no kernel uses any more. Returns whether there is something to
+    /// send.
+    fn return_lapsed(&self, state: &mut State) -> bool {
+        let now = crate::moment();
+        let is_due = state.session.lapse_due().is_some_and(|due| due <= now);
+        if is_due {
+            state.session.at(now);
+            state.session.return_lapsed(now, &mut state.effects);
+        }
+        is_due
     }
 
     /// Everything that was answered here is with the server.

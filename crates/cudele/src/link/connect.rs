@@ -108,6 +108,9 @@ impl Link {
         }
         let mut connection = Box::new(opened?);
         state.address = Some(address);
+        if let Some(until) = state.session.lent_until() {
+            crate::pause(until.since(crate::moment()));
+        }
         state.effects.frames.clear();
         state.session.handle(SessionInput::Connected, &mut state.effects);
         match self.introduce(state, &mut connection) {

@@ -43,7 +43,7 @@ impl Ranks {
             link
         };
         let link = known.links.entry(rank).or_insert_with(made).clone();
-        let (handler, wants) = (known.handler.clone(), known.wants_exclusive);
+        let (handler, wants, lends) = (known.handler.clone(), known.wants_exclusive, known.lends);
         known.router.link(rank);
         self.publish(&known.router);
         drop(known);
@@ -51,6 +51,9 @@ impl Ranks {
             listen_on(self, zero, &link, handler)?;
         }
         send_async_on(&link, wants)?;
+        if lends {
+            lend_on(&link)?;
+        }
         Ok(link)
     }
 }
@@ -80,9 +83,15 @@ pub(crate) fn listen_on(
 
 /// Starts to send a server the changes that this client answers itself.
 pub(crate) fn send_async_on(link: &Arc<Link>, wants: WantsExclusive) -> Result<()> {
-    if !link.begin_async(wants) {
-        return Ok(());
-    }
+    if link.begin_async(wants) { start_sender(link) } else { Ok(()) }
+}
+
+/// Starts to return to a server the directories whose answers have lapsed in a kernel.
+pub(crate) fn lend_on(link: &Arc<Link>) -> Result<()> {
+    if link.begin_lending() { start_sender(link) } else { Ok(()) }
+}
+
+fn start_sender(link: &Arc<Link>) -> Result<()> {
     let sender = link.clone();
     start(link.cluster(), "cudele-tell", move || sender.send_async_regularly())
 }

@@ -145,10 +145,12 @@ impl Flights {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn begin(&self, unique: u64, caller: u32, is_flush: bool) {
+    /// A request begins, at the time that is returned.
+    pub(super) fn begin(&self, unique: u64, caller: u32, is_flush: bool) -> Instant {
+        let since = Instant::now();
         let flight = Flight {
             caller,
-            since: Instant::now(),
+            since,
             is_flush,
             is_long: false,
             is_interrupted: false,
@@ -161,6 +163,7 @@ impl Flights {
         if std::mem::take(&mut state.is_asleep) {
             self.changed.notify_all();
         }
+        since
     }
 
     /// Removes a request. Returns whether its caller still waits, and whether this thread is still

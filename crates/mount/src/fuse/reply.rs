@@ -25,6 +25,20 @@ pub(crate) struct Out {
     bytes: Vec<u8>,
     /// The bytes that belong to the reply.
     length: usize,
+    /// Where the reply says for how long the kernel may use it without asking.
+    validities: Vec<Validity>,
+}
+
+/// The place of the times for which a kernel may use a part of a reply.
+#[derive(Clone, Copy, Debug)]
+struct Validity {
+    seconds: usize,
+    nanos: usize,
+}
+
+impl Validity {
+    const SECONDS_BYTES: usize = 8;
+    const NANOS_BYTES: usize = 4;
 }
 
 /// One name in a listing.
@@ -45,12 +59,26 @@ impl Dirent<'_> {
 
 impl Out {
     pub(super) fn new() -> Self {
-        Self { bytes: vec![0; OUT_HEADER_BYTES], length: OUT_HEADER_BYTES }
+        Self { bytes: vec![0; OUT_HEADER_BYTES], length: OUT_HEADER_BYTES, validities: Vec::new() }
     }
 
     /// Begins a new reply.
     pub(super) fn begin(&mut self) {
         self.length = OUT_HEADER_BYTES;
+        self.validities.clear();
+    }
+
+    /// Whether the kernel may use a part of the reply without asking again.
+    pub(super) fn lends(&self) -> bool {
+        !self.validities.is_empty()
+    }
+
+    /// The reply is late: the kernel may use nothing of it without asking again.
+    pub(super) fn withdraw(&mut self) {
+        for Validity { seconds, nanos } in self.validities.drain(..) {
+            self.bytes[seconds..seconds + Validity::SECONDS_BYTES].fill(0);
+            self.bytes[nanos..nanos + Validity::NANOS_BYTES].fill(0);
+        }
     }
 
     /// Completes the reply. `code` is 0, a negative errno, or the code of a notification.
@@ -126,6 +154,10 @@ impl Out {
 
     /// Attributes, with their timeout.
     pub(crate) fn attributes(&mut self, attr: &Attr, number: u64, valid: Duration) {
+        if !valid.is_zero() {
+            let (seconds, nanos) = (self.length, self.length + 8);
+            self.validities.push(Validity { seconds, nanos });
+        }
         self.u64(valid.as_secs());
         self.u32(valid.subsec_nanos());
         self.u32(0);
@@ -135,6 +167,12 @@ impl Out {
     /// An entry, with its timeouts; number 0 means that the name does not exist.
     pub(crate) fn entry(&mut self, entry: &Entry, number: u64) {
         let Entry { attr, valid, name_valid } = entry;
+        for (valid, seconds, nanos) in [(name_valid, 16, 32), (valid, 24, 36)] {
+            if !valid.is_zero() {
+                let (seconds, nanos) = (self.length + seconds, self.length + nanos);
+                self.validities.push(Validity { seconds, nanos });
+            }
+        }
         // Inode numbers are never reused, so the generation is always 0.
         for value in [number, 0, name_valid.as_secs(), valid.as_secs()] {
             self.u64(value);

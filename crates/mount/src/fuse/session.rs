@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use posix::Features;
 use types::{Errno, Error, Result};
@@ -25,6 +26,9 @@ const PAGES_MAX: u16 = 256;
 const _: () = assert!(PAGES_MAX as u32 * 4096 == TRANSFER_BYTES_MAX, "a page has 4 KiB");
 /// Background requests that the kernel sends at a time, and its congestion threshold.
 const BACKGROUND: (u16, u16) = (16, 12);
+/// A reply of this age lends nothing to the kernel: `client` returns a directory to the server some
+/// time after an answer about it, and the answer must have lapsed in the kernel by then.
+const LENDS_FOR: Duration = Duration::from_millis(50);
 /// `-EINTR`, `-EAGAIN`, `-ENOSYS`, `-EPROTO`.
 const INTERRUPTED: i32 = -4;
 const AGAIN: i32 = -11;
@@ -198,7 +202,7 @@ impl<H: Handler> Inner<H> {
         out.begin();
         let unique = request.unique;
         let has_reply = !matches!(request.op, Op::Forget(_) | Op::BatchForget(_));
-        self.flights.begin(unique, request.pid, matches!(request.op, Op::Flush { .. }));
+        let begun = self.flights.begin(unique, request.pid, matches!(request.op, Op::Flush { .. }));
         let result = self.handler.handle(request, out, Ticket { session: self, unique });
         let (is_awaited, is_needed) = self.flights.end(unique);
         if !has_reply {
@@ -209,6 +213,9 @@ impl<H: Handler> Inner<H> {
             Some(Err(error)) => (-i32::from(error.errno.code()), None),
             None => (UNKNOWN, None),
         };
+        if out.lends() && begun.elapsed() > LENDS_FOR {
+            out.withdraw();
+        }
         let is_delivered = is_awaited && self.device.write(unique, code, out);
         if !is_delivered && let Some(given) = given {
             self.handler.take_back(given);

@@ -70,12 +70,18 @@ impl Requests {
             LocalAnswer::Remembered(_)
                 if matches!(call.what, CallKind::Walk { .. } | CallKind::Lookup { .. })
                     && self.workers[client].async_ops.newest().is_some() => {}
-            LocalAnswer::Remembered(result) => self.knows(client, call, tid, result),
+            LocalAnswer::Remembered(result) => {
+                self.lend(client, call, &result);
+                self.knows(client, call, tid, result);
+            }
             LocalAnswer::Local(_) if self.workers[client].async_ops.wrong => {}
             LocalAnswer::Local(result) => {
                 self.world.note(format_args!("{id} sees {call:?}: {result:?}"));
                 match self.workers[client].async_ops.newest() {
-                    None => self.knows(client, call, tid, result),
+                    None => {
+                        self.lend(client, call, &result);
+                        self.knows(client, call, tid, result);
+                    }
                     Some(after) => {
                         let said = said(false, tid, after, result);
                         self.workers[client].async_ops.said.push_back(said);

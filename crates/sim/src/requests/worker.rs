@@ -7,13 +7,16 @@ use wire::{Answer, Failure, Message, WantsExclusive};
 
 use super::Requests;
 use super::async_ops::AsyncClient;
+use super::kernel::Kernel;
 use super::project::Project;
 use crate::call::{Call, CallKind};
 use crate::region::{Region, RegionKind};
 use crate::world::{Client, Event, Routes};
 
 /// The numbers of questions without a request begin here.
-const ITS_OWN: u64 = 1 << 50;
+pub(super) const ITS_OWN: u64 = 1 << 50;
+/// One in so many clients lends its answers to a kernel. It remembers, too.
+const LENDS_EVERY: u64 = 4;
 /// So many of its last questions a client that remembers asks again.
 const RECENT_MAX: usize = 12;
 
@@ -30,9 +33,11 @@ pub(crate) struct Worker {
     made: BTreeMap<Tid, u64>,
     pub(super) last_reply: Option<u64>,
     /// Questions that it answered itself.
-    answered_here: u64,
+    pub(super) answered_here: u64,
     /// Its last questions, which it repeats if it caches replies.
     recent: Option<VecDeque<Call>>,
+    /// Its answers are used by a kernel.
+    pub(super) kernel: Option<Kernel>,
     /// Its local answers that the server does not know yet.
     pub(crate) async_ops: AsyncClient,
     /// Requests of the simulation itself, with their answers when they are there.
@@ -53,7 +58,9 @@ impl Requests {
     pub(crate) fn add_client(&mut self) -> usize {
         let id = self.new_id();
         let remembers = id.0.is_multiple_of(2);
-        let client = self.add(Client::new(id, remembers));
+        let lends = id.0.is_multiple_of(LENDS_EVERY);
+        let client = self.add(Client { lends, ..Client::new(id, remembers) });
+        self.workers[client].kernel = lends.then(Kernel::default);
         if remembers {
             self.workers[client].recent = Some(VecDeque::new());
         }
@@ -93,8 +100,9 @@ impl Requests {
 
     /// A request is sent, or a walk for it.
     pub(super) fn note_sent(&mut self, client: usize, tid: Tid, call: Call) {
-        let Worker { made, merging, unjudged, .. } = &mut self.workers[client];
-        made.insert(tid, self.world.now);
+        self.workers[client].made.insert(tid, self.world.now);
+        self.begins(client, &call);
+        let Worker { merging, unjudged, .. } = &mut self.workers[client];
         if *unjudged {
             return;
         }
@@ -124,7 +132,11 @@ impl Requests {
         if client == 0 {
             return false;
         }
-        let tid = Tid(ITS_OWN + known.answered_here);
+        if self.kernel_answers(client, call) {
+            return true;
+        }
+        self.begins(client, call);
+        let tid = Tid(ITS_OWN + self.workers[client].answered_here);
         self.workers[client].answered_here += 1;
         (fresh && self.says(client, call, tid)) || self.says_leased(client, call, tid, fresh)
     }
@@ -224,7 +236,8 @@ impl Requests {
     /// Something that a client was told before, if it remembers that.
     fn look_again(&mut self, client: usize) -> Option<Call> {
         let recent = self.workers[client].recent.as_ref()?;
-        if recent.is_empty() || !self.world.rng.percent(40) {
+        let often = if self.workers[client].kernel.is_some() { 70 } else { 40 };
+        if recent.is_empty() || !self.world.rng.percent(often) {
             return None;
         }
         let at = self.world.rng.below(recent.len() as u64);

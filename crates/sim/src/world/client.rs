@@ -24,6 +24,8 @@ pub(crate) struct Client {
     pub(crate) alive: bool,
     /// It caches replies.
     pub(crate) remembers: bool,
+    /// It lends its answers to a kernel.
+    pub(crate) lends: bool,
     pub(crate) wants_exclusive: WantsExclusive,
     /// The number of its first request.
     pub(crate) first: Tid,
@@ -40,6 +42,7 @@ impl Client {
             id,
             alive: true,
             remembers,
+            lends: false,
             wants_exclusive: WantsExclusive::Never,
             first: Tid(1),
             links: BTreeMap::new(),
@@ -51,7 +54,7 @@ impl Client {
 
     /// The session with a rank, and whether it is new. The caller connects a new one.
     pub(crate) fn link(&mut self, rank: Rank) -> (&mut Link, bool) {
-        let Self { id, first, remembers, wants_exclusive, .. } = *self;
+        let Self { id, first, remembers, lends, wants_exclusive, .. } = *self;
         let mut fresh = false;
         let link = self.links.entry(rank).or_insert_with(|| {
             fresh = true;
@@ -61,6 +64,9 @@ impl Client {
                 if wants_exclusive != WantsExclusive::Never {
                     session.take_exclusive(wants_exclusive);
                 }
+            }
+            if lends {
+                session.lend_to_kernel();
             }
             Link { session, conn: None, effects: SessionEffects::default() }
         });

@@ -144,6 +144,7 @@ pub(crate) trait Drive: Workload {
             Event::Resume(client, number) => self.resume(client, number),
             Event::Turn(_)
             | Event::SendAsync(_)
+            | Event::ReturnLapsed(_)
             | Event::Snapshot
             | Event::Move
             | Event::Crash

@@ -1,0 +1,131 @@
+//! What the kernel of a mount may use of this client's cache without asking the client.
+//!
+//! An answer to a kernel says for how long the kernel may use it: [`LEND`], if the client itself
+//! would answer the same from its cache. The client does not take such an answer back. Before it
+//! returns the capability of a directory, it waits until the newest answer about the directory has
+//! lapsed in the kernel, so the server, and with it every other client, never overtakes a kernel.
+//! Notifications would be faster, but a kernel takes the lock of the directory for one, and a
+//! program that holds this lock may wait for the server.
+//!
+//! While a directory changes hands, it is not lent: a directory that several clients use costs them
+//! one wait, and all waits of a client are a small share of its time.
+//!
+//! Invariant: a directory whose return waits is lent to no kernel.
+
+mod validate;
+
+use types::{Ino, Map, Moment, Span};
+
+/// The time for which a kernel may use an answer.
+pub(crate) const LEND: Span = Span::from_millis(100);
+/// The time from an answer until no kernel uses it: [`LEND`], the age at which a mount withdraws
+/// the permission from a late reply (50 ms), and delays in the kernel between the arrival of a
+/// reply and its use.
+pub(crate) const LAPSE: Span = Span::from_millis(300);
+/// A client that has heard nothing from the server for so long asks before it lends: an answer
+/// lapses in the kernel before the server stops to wait for this client (`mds::Settings::lease`).
+pub(crate) const FRESH: Span = Span::from_millis(800);
+/// A directory that was revoked is not lent for so long.
+const CONTESTED: Span = Span(10_000_000_000);
+/// After a wait, nothing is lent for so many times as long as the wait.
+const PAUSES_PER_WAIT: u64 = 10;
+/// Directories that are remembered; beyond it, those that have lapsed are forgotten.
+const DIRS_MAX: usize = 4096;
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub(crate) struct Lent {
+    /// The newest answer about each directory.
+    newest: Map<Ino, Moment>,
+    /// The newest answer about any.
+    last: Moment,
+    /// Directories to return, and the time at which all answers about them have lapsed.
+    returning: Vec<(Ino, Moment)>,
+    /// Directories that another client wanted, and until when they are not lent.
+    contested: Map<Ino, Moment>,
+    /// Nothing is lent until then.
+    paused: Moment,
+}
+
+/// What happens with a directory that is to be returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Returned {
+    /// No kernel uses it.
+    AtOnce,
+    /// A kernel may use it still: [`Lent::lapsed`] names it later.
+    Later,
+    /// The same, and an earlier call said so.
+    Already,
+}
+
+impl Lent {
+    /// A kernel is told something about a directory that the cache holds. Returns for how long the
+    /// kernel may use it.
+    pub(crate) fn lend(&mut self, dir: Ino, now: Moment) -> Span {
+        let contested = self.contested.get(&dir).is_some_and(|until| now < *until);
+        if now < self.paused || contested || self.is_returning(dir) {
+            return Span(0);
+        }
+        self.last = self.last.max(now);
+        self.newest.insert(dir, now);
+        if self.newest.len() > DIRS_MAX {
+            self.newest.retain(|_, newest| now < *newest + LAPSE);
+        }
+        LEND
+    }
+
+    /// A directory leaves the cache: another client wants it, or this one does not.
+    pub(crate) fn give_back(&mut self, dir: Ino, is_wanted: bool) -> Returned {
+        if self.is_returning(dir) {
+            return Returned::Already;
+        }
+        let newest = self.newest.remove(&dir);
+        if is_wanted {
+            self.contest(dir, newest);
+        }
+        let Some(newest) = newest else { return Returned::AtOnce };
+        self.returning.push((dir, newest + LAPSE));
+        Returned::Later
+    }
+
+    fn contest(&mut self, dir: Ino, newest: Option<Moment>) {
+        let from = newest.unwrap_or(self.last);
+        if self.contested.len() > DIRS_MAX {
+            self.contested.retain(|_, until| from < *until);
+        }
+        self.contested.insert(dir, from + CONTESTED);
+        // How long the wait is depends on the present. It is at most this.
+        if let Some(newest) = newest {
+            self.paused = self.paused.max(newest + Span(PAUSES_PER_WAIT * LAPSE.0));
+        }
+    }
+
+    fn is_returning(&self, dir: Ino) -> bool {
+        self.returning.iter().any(|(returning, _)| *returning == dir)
+    }
+
+    /// When the next directory can be returned.
+    pub(crate) fn due(&self) -> Option<Moment> {
+        self.returning.iter().map(|(_, due)| *due).min()
+    }
+
+    /// The directories that no kernel uses any more, to be returned now.
+    pub(crate) fn lapsed(&mut self, now: Moment) -> Vec<Ino> {
+        let lapsed = self.returning.extract_if(.., |(_, due)| *due <= now);
+        lapsed.map(|(dir, _)| dir).collect()
+    }
+
+    /// The connection is gone. Returns the directories whose return waited.
+    pub(crate) fn disconnected(&mut self) -> Vec<Ino> {
+        self.newest.clear();
+        self.returning.drain(..).map(|(dir, _)| dir).collect()
+    }
+
+    /// When no kernel uses any answer so far.
+    pub(crate) fn over(&self) -> Moment {
+        self.last + LAPSE
+    }
+}
+
+#[cfg(test)]
+mod tests;
