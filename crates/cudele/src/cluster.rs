@@ -206,6 +206,7 @@ impl Cluster {
     pub fn status(&self) -> Result<ClusterMap> {
         let answer = self.call(MonOp::Status)?;
         let MonAnswer::Map(map) = answer else { return Err(unexpected(&answer)) };
+        self.keys.learn_revoked(&map.revoked);
         Ok(*map)
     }
 

@@ -61,6 +61,7 @@ pub struct MdsOptions {
 struct Daemon {
     mds: Mds,
     reactor: Reactor,
+    keys: Keyring,
     audit: Audit,
     workers: Workers,
     thinker: BalancerThread,
@@ -124,10 +125,11 @@ fn serve(options: MdsOptions, lock: Box<dyn LockGuard>) -> Result<()> {
     let thinker = BalancerThread::new(reactor.waker());
     let keeper = Keeper::start(&store, settings.reserve_bytes, reactor.waker())?;
     let seeker = MonitorConnector::new(monitor, keys.clone(), reactor.waker());
-    let peers = Peers::new(keys, reactor.waker());
+    let peers = Peers::new(keys.clone(), reactor.waker());
     let mut daemon = Daemon {
         mds: Mds::new(rank, settings),
         reactor,
+        keys,
         workers,
         thinker,
         meter: Meter::new(),
@@ -185,6 +187,7 @@ impl Daemon {
         let (mds, effects, clocks) = (&mut self.mds, &mut self.effects, &self.clocks);
         let mut clock = None;
         let (monitor, peers, audit) = (self.monitor_conn, &self.peers, &mut self.audit);
+        let keys = &self.keys;
         let mut messages = 0;
         self.reactor.poll(timeout, |happened| {
             // One reading of the clocks serves everything that arrived together.
@@ -197,6 +200,9 @@ impl Daemon {
                 }
                 ConnectionEvent::Payload(conn, payload) => match Message::decode(payload) {
                     Ok(message) if Some(conn) == monitor => {
+                        if let Message::Map(map) = &message {
+                            keys.keep_revoked(&map.revoked);
+                        }
                         mds.handle(clock, MdsInput::FromMonitor(message), effects);
                     }
                     Ok(_) if peers.has(conn) => effects.close.push(conn),

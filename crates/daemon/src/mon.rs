@@ -18,6 +18,8 @@ use crate::missing;
 use crate::workers::Workers;
 
 const TICK: Duration = Duration::from_millis(50);
+/// How often the lists of revoked keys are compared.
+const COMPARE: Span = Span::from_millis(500);
 
 /// The configuration of a monitor.
 #[derive(Debug)]
@@ -45,6 +47,9 @@ pub struct MonOptions {
 struct Daemon {
     mon: Mon,
     reactor: Reactor,
+    keys: Keyring,
+    /// When the lists of revoked keys were last compared.
+    compared: Moment,
     workers: Workers,
     clocks: Clocks,
     effects: MonEffects,
@@ -84,6 +89,8 @@ fn serve(options: MonOptions, lock: Box<dyn LockGuard>) -> Result<()> {
     let mut daemon = Daemon {
         mon: Mon::new(settings),
         reactor,
+        keys,
+        compared: Moment(0),
         workers,
         clocks: Clocks::new(),
         effects: MonEffects::default(),
@@ -153,9 +160,23 @@ impl Daemon {
         if clock.now.since(self.last_tick) >= Span::from_millis(50) {
             self.last_tick = clock.now;
             self.handle(clock, MonInput::Tick);
+            self.share_revoked(clock);
         }
         self.execute();
         Ok(())
+    }
+
+    /// The map lists the keys that were revoked on any host, and so does the file of this host.
+    fn share_revoked(&mut self, clock: Clock) {
+        if clock.now.since(self.compared) < COMPARE {
+            return;
+        }
+        self.compared = clock.now;
+        let keys = self.keys.revoked();
+        if !keys.is_empty() {
+            self.handle(clock, MonInput::Revoked { keys });
+        }
+        self.keys.keep_revoked(self.mon.revoked());
     }
 
     fn execute(&mut self) {

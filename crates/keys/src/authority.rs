@@ -123,9 +123,9 @@ impl Authority {
         }
         let failed = |error: rcgen::Error| crate::failed(&self.folder, &error);
         let id = getrandom::u64().map_err(|error| crate::failed(&self.folder, &error))?;
-        let key = NamedKey { id: KeyId(id), holder };
         let seconds = seconds_of(now);
-        let expires = seconds.saturating_add(days.saturating_mul(DAY));
+        let expires = seconds.saturating_add(days.saturating_mul(DAY)).clamp(0, LAST_SECOND);
+        let key = NamedKey { id: KeyId(id), holder, until: expires };
         let mut parameters = CertificateParams::new(key.names()).map_err(failed)?;
         parameters.distinguished_name = DistinguishedName::new();
         parameters.distinguished_name.push(DnType::CommonName, name);
@@ -210,10 +210,12 @@ fn seconds_of(now: Timestamp) -> i64 {
     now.0 / 1_000_000_000
 }
 
-/// A time that a certificate can have: between 1970 and 9999.
+/// The last second of the year 9999: a certificate has no later time.
+const LAST_SECOND: i64 = 253_402_300_799;
+
+/// A time that a certificate can have: from 1970.
 fn time_of(seconds: i64) -> OffsetDateTime {
-    const LAST: i64 = 253_402_300_799;
-    let seconds = seconds.clamp(0, LAST);
+    let seconds = seconds.clamp(0, LAST_SECOND);
     OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH)
 }
 

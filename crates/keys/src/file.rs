@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use rustls::client::Resumption;
+use rustls::client::danger::ServerCertVerifier;
+use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
@@ -18,7 +19,7 @@ use rustls::version::TLS13;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use types::{Errno, Error, Result};
 
-use crate::holder::{self, NamedKey};
+use crate::holder::{self, KeyId, NamedKey};
 use crate::revoked::Revoked;
 use crate::verifier::{self, Verifier};
 
@@ -72,6 +73,27 @@ impl Keyring {
     pub fn of_cluster(dir: &Path) -> Self {
         let file = dir.join(FOLDER).join(DAEMON_FILE);
         if file.is_file() { Self::of(&file) } else { Self::default() }
+    }
+
+    /// The ids of the keys that this process does not accept, in order.
+    #[must_use]
+    pub fn revoked(&self) -> Vec<u64> {
+        let all = self.0.as_ref().map(|key| key.revoked.all()).unwrap_or_default();
+        all.into_iter().map(|id| id.0).collect()
+    }
+
+    /// Accepts these keys no more: the map of the cluster lists them.
+    pub fn learn_revoked(&self, ids: &[u64]) {
+        if let Some(key) = self.0.as_ref().filter(|_| !ids.is_empty()) {
+            key.revoked.learn(&ids.iter().copied().map(KeyId).collect::<Vec<_>>());
+        }
+    }
+
+    /// The same, and later daemons of this host accept them no more either.
+    pub fn keep_revoked(&self, ids: &[u64]) {
+        if let Some(key) = self.0.as_ref().filter(|_| !ids.is_empty()) {
+            key.revoked.keep(&ids.iter().copied().map(KeyId).collect::<Vec<_>>());
+        }
     }
 
     /// The key.
@@ -162,10 +184,17 @@ impl KeyFile {
         roots.add(authority.clone()).map_err(|error| error.to_string())?;
         let roots = Arc::new(roots);
         let text = |error: rustls::Error| error.to_string();
+        let of_servers =
+            WebPkiServerVerifier::builder_with_provider(roots.clone(), crate::provider()).build();
+        let of_servers = of_servers.map_err(|error| error.to_string())?;
         let mut client = ClientConfig::builder_with_provider(crate::provider())
             .with_protocol_versions(&[&TLS13])
             .map_err(text)?
-            .with_root_certificates(roots.clone())
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(Verifier {
+                revoked: self.revoked.clone(),
+                rules: of_servers as Arc<dyn ServerCertVerifier>,
+            }))
             .with_client_auth_cert(vec![own.clone()], private()?)
             .map_err(text)?;
         client.resumption = Resumption::disabled();

@@ -56,6 +56,8 @@ pub struct NamedKey {
     pub id: KeyId,
     /// Its holder.
     pub holder: Holder,
+    /// The end of its life, in seconds since 1970, as its certificate says in another place, too.
+    pub until: i64,
 }
 
 impl Holder {
@@ -99,9 +101,16 @@ pub(crate) fn daemon_name() -> String {
 }
 
 impl NamedKey {
+    /// Whether its life is over at this time, in seconds since 1970.
+    #[must_use]
+    pub fn is_over(&self, now: i64) -> bool {
+        self.until < now
+    }
+
     /// The names in the certificate.
     pub(crate) fn names(&self) -> Vec<String> {
-        let mut names = vec![format!("id-{}{DOMAIN}", self.id)];
+        let mut names =
+            vec![format!("id-{}{DOMAIN}", self.id), format!("until-{}{DOMAIN}", self.until)];
         let mut holder = &self.holder;
         if let Holder::ReadOnly(limited) = holder {
             names.push(format!("{READER}{DOMAIN}"));
@@ -125,7 +134,7 @@ impl NamedKey {
 
     /// From the names in a certificate; `None` unless they state one key with one holder.
     pub(crate) fn from_names<'a>(names: impl Iterator<Item = &'a str>) -> Option<Self> {
-        let (mut ids, mut holders) = (Vec::new(), Vec::new());
+        let (mut ids, mut ends, mut holders) = (Vec::new(), Vec::new(), Vec::new());
         let (mut uids, mut gids, mut groups) = (Vec::new(), Vec::new(), Vec::new());
         let mut is_reader = false;
         for name in names {
@@ -136,6 +145,7 @@ impl NamedKey {
             }
             match label.split_once('-') {
                 Some(("id", id)) => ids.push(id.parse().ok()?),
+                Some(("until", until)) => ends.push(until.parse().ok()?),
                 Some(("uid", uid)) => uids.push(uid.parse().ok()?),
                 Some(("gid", gid)) => gids.push(gid.parse().ok()?),
                 Some(("group", group)) => groups.push(group.parse().ok()?),
@@ -147,16 +157,20 @@ impl NamedKey {
                 _ => return None,
             }
         }
-        let [id] = ids[..] else { return None };
+        let ([id], [until]) = (&ids[..], &ends[..]) else { return None };
+        let (id, until) = (*id, *until);
         let holder = match (&holders[..], &uids[..], &gids[..]) {
             (_, [], []) if groups.is_empty() && holders.len() == 1 => holders.pop()?,
             ([], &[uid], &[gid]) => Holder::User(Cred { uid, gid, groups }),
             _ => return None,
         };
         match (is_reader, holder) {
-            (false, holder) => Some(Self { id, holder }),
+            (false, holder) => Some(Self { id, holder, until }),
             (true, Holder::Daemon) => None,
-            (true, holder) => Some(Self { id, holder: Holder::ReadOnly(Box::new(holder)) }),
+            (true, holder) => {
+                let holder = Holder::ReadOnly(Box::new(holder));
+                Some(Self { id, holder, until })
+            }
         }
     }
 }

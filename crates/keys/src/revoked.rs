@@ -1,9 +1,9 @@
 //! The list of revoked keys: a file with one id in each line, which the daemons of a host read
-//! again when it changes.
+//! again when it changes. The cluster map has the lists of all hosts.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use types::Result;
@@ -27,9 +27,38 @@ impl Revoked {
         Self { file: file.to_owned(), known: Mutex::default() }
     }
 
+    /// All keys that were revoked, in order.
+    #[must_use]
+    pub fn all(&self) -> Vec<KeyId> {
+        self.known().1.iter().copied().collect()
+    }
+
+    /// Other hosts revoked these keys.
+    pub fn learn(&self, ids: &[KeyId]) {
+        self.known().1.extend(ids);
+    }
+
+    /// The same, also for later processes of this host: new ones are written down. A file that
+    /// cannot be written is left as it is.
+    pub fn keep(&self, ids: &[KeyId]) {
+        let new: Vec<KeyId> = {
+            let known = self.known();
+            ids.iter().filter(|id| !known.1.contains(id)).copied().collect()
+        };
+        self.learn(&new);
+        for id in new {
+            // The map of the cluster has it, too.
+            let _ = self.add(id);
+        }
+    }
+
     /// Whether the key was revoked. A list that cannot be read revokes what it did when it could.
     #[must_use]
     pub fn has(&self, id: KeyId) -> bool {
+        self.known().1.contains(&id)
+    }
+
+    fn known(&self) -> MutexGuard<'_, (Option<Version>, BTreeSet<KeyId>)> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let now = version(&self.file);
         if known.0 != now {
@@ -38,7 +67,7 @@ impl Revoked {
             }
             known.0 = now;
         }
-        known.1.contains(&id)
+        known
     }
 
     /// Revokes a key, durably.

@@ -215,7 +215,7 @@ fn a_certificate_states_one_key_with_one_holder() {
     let readers = [reader(EVERYONE), reader(Holder::User(user()))];
     let holders = [Holder::Daemon, EVERYONE, SQUASHED, Holder::User(user())];
     for holder in holders.into_iter().chain(readers) {
-        let key = NamedKey { id, holder };
+        let key = NamedKey { id, holder, until: 1_900_000_000 };
         let names = key.names();
         assert_eq!(NamedKey::from_names(names.iter().map(String::as_str)), Some(key));
     }

@@ -1,23 +1,34 @@
-//! Verifies the key of a peer that connects to a daemon.
+//! Verifies the key of a peer: of a client, for a daemon, and of a daemon, for whoever connects.
 //!
 //! The rules of certificates (signature, authority, time, use) are those of webpki; this module
 //! adds that the certificate states a holder, and that its key was not revoked.
 
 use std::sync::Arc;
 
-use rustls::client::danger::HandshakeSignatureValid;
-use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, DistinguishedName, Error, SignatureScheme};
 
 use crate::holder::NamedKey;
 use crate::revoked::Revoked;
 
-/// See the module documentation.
+/// See the module documentation. `R` are the rules for one side.
 #[derive(Debug)]
-pub(crate) struct Verifier {
-    pub(crate) rules: Arc<dyn ClientCertVerifier>,
+pub(crate) struct Verifier<R: ?Sized> {
     pub(crate) revoked: Arc<Revoked>,
+    pub(crate) rules: Arc<R>,
+}
+
+impl<R: ?Sized> Verifier<R> {
+    /// Refuses a certificate that states no key, or a revoked one.
+    fn check(&self, certificate: &CertificateDer<'_>) -> Result<(), Error> {
+        match stated(certificate) {
+            None => Err(CertificateError::ApplicationVerificationFailure.into()),
+            Some(key) if self.revoked.has(key.id) => Err(CertificateError::Revoked.into()),
+            Some(_) => Ok(()),
+        }
+    }
 }
 
 /// The key that a certificate states; `None` if it states none.
@@ -26,7 +37,7 @@ pub(crate) fn stated(certificate: &CertificateDer<'_>) -> Option<NamedKey> {
     NamedKey::from_names(parsed.valid_dns_names())
 }
 
-impl ClientCertVerifier for Verifier {
+impl ClientCertVerifier for Verifier<dyn ClientCertVerifier> {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         self.rules.root_hint_subjects()
     }
@@ -38,10 +49,47 @@ impl ClientCertVerifier for Verifier {
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
         let verified = self.rules.verify_client_cert(end_entity, intermediates, now)?;
-        let Some(key) = stated(end_entity) else {
-            return Err(CertificateError::ApplicationVerificationFailure.into());
-        };
-        if self.revoked.has(key.id) { Err(CertificateError::Revoked.into()) } else { Ok(verified) }
+        self.check(end_entity)?;
+        Ok(verified)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.rules.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.rules.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.rules.supported_verify_schemes()
+    }
+}
+
+impl ServerCertVerifier for Verifier<dyn ServerCertVerifier> {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let rules = &self.rules;
+        let verified =
+            rules.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)?;
+        self.check(end_entity)?;
+        Ok(verified)
     }
 
     fn verify_tls12_signature(

@@ -17,7 +17,7 @@ use types::{ClientId, Errno, Error};
 use wire::ClusterMap;
 
 const MAGIC: &[u8; 8] = b"CUDLMMAP";
-/// Version 2 has no balancers, version 1 does not say either which inodes have the policies.
+/// Version 3 has no revoked keys, version 2 no balancers either, version 1 does not say either which inodes have the policies.
 const VERSION: u16 = *ClusterMap::STORED_VERSIONS.end();
 const CRC_BYTES: usize = 4;
 /// Apart from the other faults because its remedy differs: nothing is damaged.
@@ -73,7 +73,8 @@ fn read(bytes: &[u8]) -> Result<ClusterMap, Malformed> {
     reader.end()?;
     let sorted = map.mds.is_sorted_by(|a, b| a.rank < b.rank)
         && map.policies.is_sorted_by(|a, b| (&a.path, a.ino) < (&b.path, b.ino))
-        && map.balancers.is_sorted_by(|a, b| a.version < b.version);
+        && map.balancers.is_sorted_by(|a, b| a.version < b.version)
+        && map.revoked.is_sorted_by(|a, b| a < b);
     if !sorted || map.next_client == ClientId(0) || !map.decoupled.is_empty() {
         return Err(before_body.malformed("a map that agrees with itself"));
     }

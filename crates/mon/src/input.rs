@@ -49,6 +49,11 @@ pub enum MonInput<'a> {
         /// How.
         result: Result<StoreResult, Box<StoreFailure>>,
     },
+    /// Keys were revoked on the monitor's host: these, and perhaps some that the map has.
+    Revoked {
+        /// Their ids.
+        keys: Vec<u64>,
+    },
     /// Time passed. Wanted several times within the beacon grace.
     Tick,
     /// End the cluster cleanly, as [`MonOp::Stop`](wire::MonOp::Stop) does.

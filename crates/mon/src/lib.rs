@@ -52,6 +52,9 @@ pub const RANKS_MAX: u16 = 256;
 /// one message.
 pub const POLICY_BYTES_MAX: usize = 4 * 1024 * 1024;
 
+/// How many revoked keys the map lists at most.
+pub const REVOKED_MAX: usize = 100_000;
+
 /// A request to the monitor.
 #[derive(Debug)]
 struct Call<'a> {
@@ -130,6 +133,12 @@ impl Mon {
         self.servers.status(self.ledger.map())
     }
 
+    /// The ids of the keys that were revoked on any host, in order.
+    #[must_use]
+    pub fn revoked(&self) -> &[u64] {
+        &self.ledger.map().revoked
+    }
+
     fn take_in(&mut self, clock: Clock, input: MonInput<'_>, effects: &mut MonEffects) {
         match input {
             MonInput::Start => self.ledger.load(effects),
@@ -141,6 +150,7 @@ impl Mon {
                 self.closed(conn, effects);
             }
             MonInput::Stored { token, result } => self.stored(clock, token, result, effects),
+            MonInput::Revoked { keys } => self.revoke(keys),
             MonInput::Tick => {
                 self.ledger.tick(clock.now, effects);
                 self.tick_servers(clock.now, effects);
@@ -305,6 +315,24 @@ impl Mon {
             self.ledger.reply_when_stored(asker, answer, effects);
         }
         Ok(())
+    }
+
+    /// Notes keys that no daemon accepts any more. The map tells all hosts. A monitor that reads its
+    /// map still is told again.
+    fn revoke(&mut self, keys: Vec<u64>) {
+        if !matches!(self.phase, Phase::Serving) {
+            return;
+        }
+        let room = REVOKED_MAX.saturating_sub(self.ledger.map().revoked.len());
+        let known = &self.ledger.map().revoked;
+        let new: Vec<u64> =
+            keys.into_iter().filter(|key| known.binary_search(key).is_err()).take(room).collect();
+        if !new.is_empty() {
+            let revoked = &mut self.ledger.change().revoked;
+            revoked.extend(new);
+            revoked.sort_unstable();
+            revoked.dedup();
+        }
     }
 
     fn check_not_stopping(&self) -> Result<(), Failure> {

@@ -16,7 +16,7 @@ mod accept;
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use keys::Keyring;
 use rustix::buffer::spare_capacity;
@@ -326,6 +326,8 @@ impl Reactor {
         }
         self.checked = Instant::now();
         let (now, limits, unsent_max) = (Instant::now(), self.limits, self.unsent_max());
+        let civil = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let civil = i64::try_from(civil.as_secs()).unwrap_or(i64::MAX);
         let past = |since: Option<Instant>, limit| since.is_some_and(|at| now - at >= limit);
         let why = |conn: &Conn| {
             let owes = conn.closing || conn.unsent() >= unsent_max;
@@ -335,10 +337,8 @@ impl Reactor {
                 Some("the peer does not finish a message")
             } else if past(conn.stranger, limits.introduction) {
                 Some("the peer does not say who it is")
-            } else if conn.secured.as_ref().is_some_and(|secured| secured.is_revoked()) {
-                Some("the key of the peer was revoked")
             } else {
-                None
+                conn.secured.as_ref().and_then(|secured| secured.refuses(civil))
             }
         };
         let found: Vec<(u64, &str)> =

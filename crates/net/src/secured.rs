@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::Arc;
 
-use keys::{KeyFile, KeyId};
+use keys::{KeyFile, KeyId, NamedKey};
 use types::Peer;
 
 use crate::address::Stream;
@@ -22,7 +22,7 @@ pub(crate) struct Secured {
     /// The key of this daemon, where the peer connected.
     key: Option<Arc<KeyFile>>,
     /// The key of the peer, once the peer has proved to have it.
-    peer: Option<KeyId>,
+    peer: Option<NamedKey>,
     wire: Vec<u8>,
     sent: usize,
 }
@@ -47,13 +47,16 @@ impl Secured {
 
     /// The key of a peer that connected.
     pub(crate) fn peer(&self) -> Option<KeyId> {
-        self.peer
+        self.peer.as_ref().map(|peer| peer.id)
     }
 
-    /// Whether the key of the peer was revoked since.
-    pub(crate) fn is_revoked(&self) -> bool {
-        let (Some(key), Some(peer)) = (&self.key, self.peer) else { return false };
-        key.revoked().has(peer)
+    /// Why a key that was accepted is accepted no more at this time, in seconds since 1970.
+    pub(crate) fn refuses(&self, now: i64) -> Option<&'static str> {
+        let (key, peer) = (self.key.as_ref()?, self.peer.as_ref()?);
+        if key.revoked().has(peer.id) {
+            return Some("the key of the peer was revoked");
+        }
+        peer.is_over(now).then_some("the key of the peer has expired")
     }
 
     /// Bytes that wait for the peer.
@@ -91,9 +94,10 @@ impl Secured {
             return Ok(None);
         }
         let key = self.tls.peer().ok_or("the peer has no key")?;
-        self.peer = Some(key.id);
+        let peer = key.holder.peer();
+        self.peer = Some(key);
         self.tls.encrypt(&[ACCEPTED], &mut self.wire).map_err(|error| error.to_string())?;
-        Ok(Some(key.holder.peer()))
+        Ok(Some(peer))
     }
 
     /// Encrypts queued bytes and sends them, as far as the peer takes them. Returns how many of the

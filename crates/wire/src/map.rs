@@ -143,11 +143,13 @@ pub struct ClusterMap {
     pub balancers: Vec<BalancerEntry>,
     /// The servers' conditions; not stored with the map.
     pub warnings: Vec<(Rank, Warning)>,
+    /// The ids of revoked keys, in order: no daemon or client accepts them.
+    pub revoked: Vec<u64>,
 }
 
 impl ClusterMap {
     /// The versions that can be read of a map that was stored: [`ClusterMap::decode_stored`].
-    pub const STORED_VERSIONS: std::ops::RangeInclusive<u16> = 1..=3;
+    pub const STORED_VERSIONS: std::ops::RangeInclusive<u16> = 1..=4;
 
     /// The balancer policy in force.
     #[must_use]
@@ -168,6 +170,7 @@ impl ClusterMap {
             decoupled,
             balancers,
             warnings,
+            revoked,
         } = self;
         out.put_varint(epoch.0);
         out.put_bytes(cluster.as_bytes());
@@ -186,6 +189,7 @@ impl ClusterMap {
             out.put_varint(u64::from(rank.0));
             put_warning(out, warning);
         });
+        put_list(out, revoked, |out, id| out.put_u64(*id));
     }
 
     /// Reads a map.
@@ -197,7 +201,7 @@ impl ClusterMap {
     }
 
     /// Reads a map as it was stored: version 1 does not name the inodes of directories with
-    /// policies, version 2 no balancers.
+    /// policies, version 2 no balancers, version 3 no revoked keys.
     ///
     /// # Errors
     /// If the bytes are not one.
@@ -223,6 +227,7 @@ impl ClusterMap {
             } else {
                 Vec::new()
             },
+            revoked: if version > 3 { list(reader, Reader::u64)? } else { Vec::new() },
         })
     }
 }

@@ -180,6 +180,7 @@ fn map() -> ClusterMap {
         decoupled: vec![DecoupledSubtree::default()],
         balancers: vec![balancer()],
         warnings: vec![(Rank(3), warning())],
+        revoked: vec![7, u64::MAX],
     }
 }
 
@@ -349,8 +350,8 @@ fn every_bit_flip_in_a_frame_is_noticed() {
 #[test]
 fn other_versions_and_foreign_protocols_are_named() {
     let mut bytes = Message::Stop.to_frame();
-    bytes[4] = 9;
-    assert_eq!(frame::decode(&bytes).err(), Some(FrameError::Version(9)));
+    bytes[4] = crate::VERSION + 1;
+    assert_eq!(frame::decode(&bytes).err(), Some(FrameError::Version(crate::VERSION + 1)));
     assert!(matches!(frame::decode(b"GET / HTTP/1.1\r\n"), Err(FrameError::Length(_))));
 }
 
@@ -552,7 +553,7 @@ fn the_examples_of_the_page_are_what_is_sent() {
     let request = Message::Request(request).to_frame();
     let parts = [
         (4, "length of the payload: 21"),
-        (1, "version 8"),
+        (1, "version 9"),
         (3, "reserved"),
         (4, "checksum"),
         (1, "message 3: Request"),
@@ -574,7 +575,7 @@ fn the_examples_of_the_page_are_what_is_sent() {
     let reply = Message::MonReply { tid: Tid(1), result: Err(failure) }.to_frame();
     let parts = [
         (4, "length of the payload: 11"),
-        (1, "version 8"),
+        (1, "version 9"),
         (3, "reserved"),
         (4, "checksum"),
         (1, "message 7: MonReply"),

@@ -82,8 +82,8 @@ struct HolderArgs {
     daemon: bool,
 }
 
-/// Revoke a key: its open connections end within a second or two. On several hosts, copy the file
-/// `keys/revoked` to each host with a daemon.
+/// Revoke a key on all hosts: the monitor tells the other daemons, and its open connections end
+/// within a few seconds
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Example:\n  cudele auth rm alice")]
 struct Remove {

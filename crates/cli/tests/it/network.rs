@@ -180,6 +180,61 @@ fn a_key_says_for_whom_its_process_asks_over_tcp() {
     assert!(said.contains("cudele auth add") && said.contains("CUDELE_KEY"), "{said}");
 }
 
+/// A rank on another host, which has a key of its own and no list but its own.
+fn other_host(site: &mut Networked, rank: usize) -> PathBuf {
+    let folder = site.cluster.home.join("other-host");
+    fs::create_dir(&folder).unwrap();
+    let key = folder.join("daemon.pem");
+    let made = ["auth", "add", "other-host", "--daemon", "--out", key.to_str().unwrap()];
+    site.cluster.run(&made);
+    let listen = format!("tcp:127.0.0.1:{}", free_port());
+    let arguments = ["--key", key.to_str().unwrap(), "mds", "--rank", &rank.to_string()];
+    let places = ["--listen", &listen, "--mon", &site.monitor];
+    let daemon = daemon(&site.cluster, &[&arguments[..], &places].concat());
+    site.daemons.push(daemon);
+    eventually("the rank is active", || {
+        let status: Value = serde_json::from_str(&site.run(&["status", "--json"])).unwrap();
+        status["mds"][rank]["state"] == "active"
+    });
+    folder
+}
+
+#[test]
+fn a_key_is_revoked_on_all_hosts() {
+    let mut site = Networked::start("tcp", 1);
+    let folder = other_host(&mut site, 1);
+    site.run(&["mkdir", "-m", "1777", "/there"]);
+    site.run(&["mds", "pin", "/there", "1"]);
+    let alice = site.key("alice", &["--user", USER]);
+    let hers = site.client(&alice).unwrap();
+    hers.make_dir("/there/a", 0o755).unwrap();
+    let status = site.client(&alice).unwrap().cluster().status().unwrap();
+    let there = status.mds[1].address.parse().unwrap();
+    assert!(net::Connection::open(&there, &Keyring::of(&alice)).is_ok());
+    site.cluster.run(&["auth", "rm", "alice"]);
+    eventually("the other host refuses the key", || {
+        let opened = net::Connection::open(&there, &Keyring::of(&alice));
+        opened.is_err_and(|error| error.errno == Errno::Access)
+    });
+    let mut number = 0;
+    eventually("her session there ends", || {
+        number += 1;
+        hers.make_dir(format!("/there/again.{number}"), 0o755).is_err()
+    });
+    // For the daemons that this host starts without the monitor.
+    let (list, first) = (folder.join("revoked"), site.cluster.home.join("c/keys/revoked"));
+    assert_eq!(fs::read_to_string(list).unwrap(), fs::read_to_string(first).unwrap());
+
+    // And a client refuses the server of a host whose key was stolen.
+    let node = site.key("node", &["--everyone"]);
+    let client = site.client(&node).unwrap();
+    client.stat("/there/a").unwrap();
+    site.cluster.run(&["auth", "rm", "other-host"]);
+    eventually("the map says so", || client.cluster().status().unwrap().revoked.len() == 2);
+    let refused = net::Connection::open(&there, client.cluster().keys()).unwrap_err();
+    assert_eq!(refused.errno, Errno::Access, "{refused}");
+}
+
 #[test]
 fn a_revoked_key_ends_its_connections() {
     let site = Networked::start("tcp", 1);

@@ -1,5 +1,7 @@
 //! The cache of a mount, and its end.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -65,6 +67,62 @@ fn a_mount_caches_names_until_another_client_changes_them() {
         assert!(!exists(&mine.join(&old)) && exists(&mine.join(&new)), "{number}");
     }
     assert!(counted(&world, "caps_revoked") > 0);
+    two.end();
+    one.end();
+}
+
+/// How often each thread of a mount has waited: at least once for each request of the kernel.
+fn waits(mount: &Mount) -> BTreeMap<OsString, u64> {
+    let tasks = fs::read_dir(format!("/proc/{}/task", mount.pid())).unwrap();
+    let waits = tasks.filter_map(|task| {
+        let task = task.unwrap();
+        // A thread may have ended.
+        let status = fs::read_to_string(task.path().join("status")).ok()?;
+        let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        Some((task.file_name(), count?.trim().parse().unwrap()))
+    });
+    waits.collect()
+}
+
+/// Whether the kernel answers most questions about a path itself.
+fn is_lent(mount: &Mount, path: &Path, is_there: bool) -> bool {
+    const LOOKS: u64 = 2_000;
+    let before = waits(mount);
+    for _ in 0..LOOKS {
+        assert_eq!(exists(path), is_there, "{}", path.display());
+    }
+    let after = waits(mount);
+    let more = after.iter().filter_map(|(task, count)| Some(count - before.get(task)?));
+    more.sum::<u64>() < LOOKS / 4
+}
+
+#[test]
+fn the_kernel_of_a_mount_uses_answers_until_another_client_changes_them() {
+    let Some(world) = cluster() else { return };
+    let (one, two) = (Mount::new(&world), Mount::new(&world));
+    for round in 0..4 {
+        let (dir, name) = (format!("d{round}"), |name: &str| format!("d{round}/{name}"));
+        fs::create_dir(two.path(&dir)).unwrap();
+        fs::write(two.path(&name("old")), "content").unwrap();
+        until("the kernel knows the file", || is_lent(&one, &one.path(&name("old")), true));
+        until("the kernel knows that there is none", || {
+            is_lent(&one, &one.path(&name("new")), false)
+        });
+        let _ = is_lent(&one, &one.path(&name("old")), true);
+        match round {
+            0 => fs::rename(two.path(&name("old")), two.path(&name("new"))).unwrap(),
+            1 => fs::write(two.path(&name("new")), "more").unwrap(),
+            2 => fs::remove_file(two.path(&name("old"))).unwrap(),
+            _ => {
+                let mode = std::os::unix::fs::PermissionsExt::from_mode(0o711);
+                fs::set_permissions(two.path(&dir), mode).unwrap();
+            }
+        }
+        let (old, new) = (exists(&one.path(&name("old"))), exists(&one.path(&name("new"))));
+        assert_eq!((old, new), [(false, true), (true, true), (false, false), (true, false)][round]);
+        let mode = std::os::unix::fs::MetadataExt::mode(&fs::metadata(one.path(&dir)).unwrap());
+        assert_eq!(mode & 0o7777, if round == 3 { 0o711 } else { 0o755 }, "round {round}");
+    }
     two.end();
     one.end();
 }

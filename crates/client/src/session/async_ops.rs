@@ -311,6 +311,7 @@ impl Session {
         if !self.connected {
             return;
         }
+        self.end_lending(effects);
         self.return_all(effects);
         let held = self.cache.as_mut().map(crate::cache::Cache::give_back);
         for dir in held.into_iter().flatten() {

@@ -76,10 +76,20 @@ impl Session {
     /// Returns the directories that no kernel uses any more.
     pub fn return_lapsed(&mut self, now: Moment, effects: &mut SessionEffects) {
         let lapsed = self.lent.as_mut().map(|lent| lent.lapsed(now)).unwrap_or_default();
-        for dir in lapsed {
+        self.return_announced(lapsed, effects);
+    }
+
+    fn return_announced(&mut self, dirs: Vec<Ino>, effects: &mut SessionEffects) {
+        for dir in dirs {
             self.call(&Cred::root(), Op::Session(SessionOp::Return { dir }), effects);
             self.cache.iter_mut().for_each(|cache| cache.end_announcement(dir));
         }
+    }
+
+    /// There is no kernel any more.
+    pub(super) fn end_lending(&mut self, effects: &mut SessionEffects) {
+        let waiting = self.lent.take().map(|mut lent| lent.disconnected()).unwrap_or_default();
+        self.return_announced(waiting, effects);
     }
 
     /// Returns the capability of a directory that has left the cache: now, or when no kernel uses

@@ -9,6 +9,7 @@ use super::{Session, SessionEffects, SessionInput};
 
 mod async_ops;
 mod begin;
+mod lending;
 
 const FILE: Ino = Ino(1 << 41);
 

@@ -290,6 +290,7 @@ fn show_input(input: &MonInput<'_>) -> String {
         MonInput::Stored { result: Ok(result), .. } => format!("store: {result:?}\n"),
         MonInput::Stored { result: Err(failure), .. } => format!("store: {}\n", failure.error),
         MonInput::Tick => "tick\n".into(),
+        MonInput::Revoked { keys } => format!("revoked {keys:?}\n"),
         MonInput::Terminate => "terminate\n".into(),
     }
 }

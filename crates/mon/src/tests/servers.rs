@@ -356,3 +356,22 @@ fn the_last_rank_is_removed_when_its_server_has_ended() {
     bench.beacon(2, 1, 2, MdsState::Active);
     assert_eq!(ranks(&bench), [0, 1]);
 }
+
+#[test]
+fn revoked_keys_are_in_the_map_that_servers_get_once() {
+    let mut bench = Bench::serving();
+    bench.input(MonInput::Revoked { keys: vec![9, 3] });
+    bench.settle();
+    bench.input(MonInput::Revoked { keys: vec![3] });
+    bench.input(MonInput::Revoked { keys: vec![9, 3, 7] });
+    bench.settle();
+    assert_eq!(bench.mon.revoked(), [3, 7, 9]);
+    let stored = bench.object.as_ref().map(|(bytes, _)| crate::read_map(bytes));
+    let stored = stored.expect("stored").expect("a map");
+    assert_eq!((stored.revoked, stored.epoch), (vec![3, 7, 9], Epoch(4)));
+    // Another monitor goes on with them.
+    let mut next = Bench::with(bench.object);
+    next.input(MonInput::Start);
+    next.settle();
+    assert_eq!(next.mon.revoked(), [3, 7, 9]);
+}

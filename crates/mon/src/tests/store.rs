@@ -262,14 +262,19 @@ fn every_truncation_and_every_bit_flip_of_a_stored_map_is_detected() {
 
 #[test]
 fn a_map_of_version_1_does_not_name_inodes() {
-    // The inode of the only policy is a byte before the numbers of subtrees, balancers and
-    // warnings.
-    assert_eq!(format::decode(&earlier(1, 4, 1)), Ok(map()));
+    // The inode of the only policy is a byte before the numbers of subtrees, balancers, warnings
+    // and revoked keys.
+    assert_eq!(format::decode(&earlier(1, 5, 1)), Ok(map()));
 }
 
 #[test]
 fn a_map_of_version_2_has_no_balancers() {
-    assert_eq!(format::decode(&earlier(2, 2, 0)), Ok(map()));
+    assert_eq!(format::decode(&earlier(2, 3, 0)), Ok(map()));
+}
+
+#[test]
+fn a_map_of_version_3_has_no_revoked_keys() {
+    assert_eq!(format::decode(&earlier(3, 1, 0)), Ok(map()));
 }
 
 /// The bytes of a map without its last bytes, and with zeros in their place.
@@ -286,7 +291,7 @@ fn earlier(version: u8, without: usize, zeros: usize) -> Vec<u8> {
 #[test]
 fn a_map_of_a_later_version_has_a_remedy_of_its_own() {
     let mut bytes = format::encode(&map());
-    bytes[8] = 4;
+    bytes[8] = 5;
     let body = bytes.len() - 4;
     let crc = crc32c::crc32c(&bytes[..body]);
     bytes[body..].copy_from_slice(&crc.to_le_bytes());
@@ -302,7 +307,8 @@ fn a_map_that_contradicts_itself_is_refused() {
     nobody.next_client = ClientId(0);
     let mut unsorted = map();
     unsorted.policies.insert(0, PolicyEntry { path: b"/b".to_vec(), ..PolicyEntry::default() });
-    for wrong in [twice, nobody, unsorted] {
+    let revoked = ClusterMap { revoked: vec![3, 3], ..map() };
+    for wrong in [twice, nobody, unsorted, revoked] {
         assert!(format::decode(&format::encode(&wrong)).is_err());
     }
 }

@@ -61,8 +61,16 @@ impl Site {
     }
 
     fn key(&self, name: &str, holder: Holder) -> Keyring {
-        let file = self.dir.path().join(name);
-        let text = self.authority.issue(name, holder, 1, now()).expect("a key");
+        self.key_from(name, holder, now())
+    }
+
+    /// A key that was made at this time, for a day.
+    fn key_from(&self, name: &str, holder: Holder, begun: Timestamp) -> Keyring {
+        // As on another host: the list beside the key is its own.
+        let folder = self.dir.path().join("hosts").join(name);
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let file = folder.join("key.pem");
+        let text = self.authority.issue(name, holder, 1, begun).expect("a key");
         std::fs::write(&file, text).expect("a file");
         std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).expect("its mode");
         Keyring::of(&file)
@@ -249,4 +257,38 @@ fn a_plain_address_is_this_machines_own() {
         let refused = Connection::open(&other, &Keyring::default()).expect_err("refused");
         assert_eq!(refused.errno, Errno::Invalid);
     }
+}
+
+#[test]
+fn a_connection_ends_with_the_life_of_its_key() {
+    const DAY_NANOS: i64 = 24 * 3600 * 1_000_000_000;
+    const LEFT_NANOS: i64 = 3_000_000_000;
+    let site = Site::start(Limits::default());
+    let begun = Timestamp(now().0 - DAY_NANOS + LEFT_NANOS);
+    let (old, new) = (site.key_from("old", EVERYONE, begun), site.key("new", EVERYONE));
+    let (mut old_conn, mut new_conn) = (site.open(&old), site.open(&new));
+    echoes(&mut old_conn, 10).expect("comes back");
+    old_conn.set_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+    assert_eq!(old_conn.receive().expect_err("cut off").errno, Errno::Io);
+    let start = std::time::Instant::now();
+    while site.seen.lock().expect("no panic").1 != ["the key of the peer has expired"] {
+        assert!(start.elapsed() < Duration::from_secs(20), "{:?}", site.seen);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    echoes(&mut new_conn, 10).expect("others go on");
+    assert_eq!(Connection::open(&site.address, &old).expect_err("refused").errno, Errno::Access);
+}
+
+#[test]
+fn a_client_refuses_a_server_whose_key_was_revoked() {
+    let site = Site::start(Limits::default());
+    let key = site.key("node", EVERYONE);
+    site.open(&key);
+    let issued = site.authority.list().expect("a list");
+    let daemon = issued.iter().find(|key| key.name == "daemon").expect("listed").id;
+    // As the map of the cluster says it to a client on another host.
+    key.learn_revoked(&[daemon.0]);
+    let refused = Connection::open(&site.address, &key).expect_err("refused");
+    assert_eq!(refused.errno, Errno::Access, "{refused}");
+    assert!(refused.cause.contains("evoked"), "{refused}");
 }
