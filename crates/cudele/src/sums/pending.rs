@@ -68,10 +68,7 @@ impl Pending {
             None => BlockState::Bytes { crc: 0, length: 0 },
         };
         let new = Block { known, writers: 0, crossed: false, written: false };
-        let block = self.blocks.entry(block).or_insert(new);
-        block.writers = block.writers.saturating_add(1);
-        block.crossed |= block.writers > 1;
-        block.written = false;
+        self.blocks.entry(block).or_insert(new).begin();
     }
 
     /// Registers the end of a write; `data` is `None` if it failed, and then any part of it may be
@@ -89,19 +86,33 @@ impl Pending {
         }
     }
 
-    /// Registers that a range will become zeros; `lost` has the blocks whose entries were removed.
-    pub(super) fn begin_zero(&mut self, zeroed: &Range<u64>, lost: &[(u64, u32)]) {
+    /// Registers that a range will become zeros: as a write, so no entry is written before
+    /// [`Pending::end_zero`], not even by a sync of another file. Returns the blocks that are known.
+    pub(super) fn begin_zero(&mut self, zeroed: &Range<u64>) -> Vec<u64> {
+        let known = self.blocks.range_mut(blocks(zeroed));
+        let begun = known.map(|(number, block)| {
+            block.begin();
+            *number
+        });
+        begun.collect()
+    }
+
+    /// Registers the blocks in the range whose entries were removed, with the bytes that the
+    /// entries covered. `begun` has the blocks that are registered, and gets the new ones.
+    pub(super) fn lose(&mut self, zeroed: &Range<u64>, lost: &[(u64, u32)], begun: &mut Vec<u64>) {
         for (number, length) in lost {
-            if within(*number, zeroed) != WHOLE {
+            if within(*number, zeroed) != WHOLE && !self.blocks.contains_key(number) {
                 let known = BlockState::Unread { length: *length };
-                let new = Block { known, writers: 0, crossed: false, written: false };
-                self.blocks.entry(*number).or_insert(new);
+                let new = Block { known, writers: 1, crossed: false, written: false };
+                self.blocks.insert(*number, new);
+                begun.push(*number);
             }
         }
     }
 
-    /// Registers that a range has become zeros, or a part of it if that failed.
-    pub(super) fn zero(&mut self, zeroed: &Range<u64>) {
+    /// Registers that a range has become zeros, or a part of it if that failed. `begun` has the
+    /// blocks that were registered at the beginning.
+    pub(super) fn end_zero(&mut self, zeroed: &Range<u64>, begun: &[u64]) {
         let all = blocks(zeroed);
         let touched: Vec<u64> = self.blocks.range(all).map(|(number, _)| *number).collect();
         for number in touched {
@@ -111,6 +122,10 @@ impl Pending {
             } else if let Some(block) = self.blocks.get_mut(&number) {
                 block.known = block.known.after(&range, None);
                 block.written = false;
+                if begun.contains(&number) {
+                    block.writers = block.writers.saturating_sub(1);
+                    block.crossed &= block.writers > 0;
+                }
             }
         }
     }
@@ -148,6 +163,15 @@ impl Pending {
             block.known = BlockState::Bytes { crc: sum.crc, length: sum.length };
             block.written = true;
         }
+    }
+}
+
+impl Block {
+    /// A write begins.
+    fn begin(&mut self) {
+        self.writers = self.writers.saturating_add(1);
+        self.crossed |= self.writers > 1;
+        self.written = false;
     }
 }
 

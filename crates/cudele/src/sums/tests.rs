@@ -294,3 +294,30 @@ fn no_order_of_writes_syncs_and_power_failures_makes_content_unreadable() {
         }
     }
 }
+
+#[test]
+fn a_sync_of_another_file_writes_no_checksum_of_a_block_that_is_being_zeroed() {
+    for zeroed in [1..2, 1..40_000, 0..1 << 20] {
+        let (store, sums) = (Memory::new(), Sums::default());
+        let objects = Objects::new(&store, &sums, PLACE);
+        let mut content = content(50_000);
+        objects.write_at(0, &content).unwrap();
+        objects.seal(Seal::Written);
+        // Another thread has begun to sync the whole store.
+        let written = sums.written();
+        store.sync(SyncScope::All).unwrap();
+        let end = zeroed.end.min(content.len());
+        let range = zeroed.start as u64..end as u64;
+        sums.zero(&objects, content.len() as u64, &range, || {
+            // It ends when the entries are removed, and the zeros are not written.
+            sums.hold_for_good(&store, &written);
+            objects.seal(Seal::Durable);
+            objects.write_unverified(range.start, &vec![0; end - zeroed.start])
+        })
+        .unwrap();
+        content[zeroed.start..end].fill(0);
+        assert_eq!(read(&store, 0, content.len()).unwrap(), content, "{zeroed:?}");
+        objects.seal(Seal::Durable);
+        assert_eq!(read(&store, 0, content.len()).unwrap(), content, "{zeroed:?}");
+    }
+}

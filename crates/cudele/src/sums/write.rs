@@ -53,9 +53,15 @@ impl Sums {
             return Ok(());
         }
         let file = self.file(objects.ino());
-        locked(&file).before_zero(objects, size, range)?;
-        let zeroed = act();
-        locked(&file).pending.zero(range);
+        let (begun, ready) = {
+            let mut file = locked(&file);
+            // Until the end, no other thread writes entries of these blocks.
+            let mut begun = file.pending.begin_zero(range);
+            let ready = file.before_zero(objects, size, range, &mut begun);
+            (begun, ready)
+        };
+        let zeroed = ready.and_then(|()| act());
+        locked(&file).pending.end_zero(range, &begun);
         zeroed
     }
 
@@ -182,7 +188,13 @@ impl FileSums {
         Ok(())
     }
 
-    fn before_zero(&mut self, objects: &Objects<'_>, size: u64, range: &Range<u64>) -> Result<()> {
+    fn before_zero(
+        &mut self,
+        objects: &Objects<'_>,
+        size: u64,
+        range: &Range<u64>,
+        begun: &mut Vec<u64>,
+    ) -> Result<()> {
         let bytes = SUMS_PER_OBJECT * SUM_BLOCK_BYTES;
         // A file can be so much longer than its content that a look at each block would never end.
         for number in objects.sums_numbers(range.end)? {
@@ -213,7 +225,7 @@ impl FileSums {
             let numbers: Vec<u64> = gone.iter().map(|(block, _)| *block).collect();
             self.table.take_away(objects, &numbers, !self.shared)?;
             if !self.shared {
-                self.pending.begin_zero(range, &gone);
+                self.pending.lose(range, &gone, begun);
             }
         }
         Ok(())
