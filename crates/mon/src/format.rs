@@ -17,7 +17,8 @@ use types::{ClientId, Errno, Error};
 use wire::ClusterMap;
 
 const MAGIC: &[u8; 8] = b"CUDLMMAP";
-/// Version 3 has no revoked keys, version 2 no balancers either, version 1 does not say either which inodes have the policies.
+/// Version 3 has no revoked keys, version 2 has no balancers either, and version 1 does not say
+/// which inodes have the policies.
 const VERSION: u16 = *ClusterMap::STORED_VERSIONS.end();
 const CRC_BYTES: usize = 4;
 /// Apart from the other faults because its remedy differs: nothing is damaged.

@@ -317,8 +317,8 @@ impl Mon {
         Ok(())
     }
 
-    /// Notes keys that no daemon accepts any more. The map tells all hosts. A monitor that reads its
-    /// map still is told again.
+    /// Notes keys that no daemon accepts any more; the map brings them to all hosts. A monitor that
+    /// has not read its map yet hears of them again.
     fn revoke(&mut self, keys: Vec<u64>) {
         if !matches!(self.phase, Phase::Serving) {
             return;

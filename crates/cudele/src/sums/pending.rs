@@ -87,7 +87,7 @@ impl Pending {
     }
 
     /// Registers that a range will become zeros: as a write, so no entry is written before
-    /// [`Pending::end_zero`], not even by a sync of another file. Returns the blocks that are known.
+    /// [`Pending::end_zero`], not even by a sync of another file. Returns the registered blocks.
     pub(super) fn begin_zero(&mut self, zeroed: &Range<u64>) -> Vec<u64> {
         let known = self.blocks.range_mut(blocks(zeroed));
         let begun = known.map(|(number, block)| {
