@@ -5,6 +5,7 @@ use types::{Clock, Cred, Epoch, Ino, Moment, Span};
 use wire::{Answer, Failure, JobOp, Op, SessionOp};
 
 use super::{LocalAnswer, Session, SessionEffects};
+use crate::lent::FRESH;
 
 /// How long the server may not have heard of a change.
 const DELAY: Span = Span::from_millis(2);
@@ -106,9 +107,10 @@ impl Session {
         }
     }
 
-    /// Whether answers from the cache may be used at this time.
+    /// Whether answers from the cache may be used at this time. A kernel uses them a while longer.
     pub(super) fn is_fresh(&self, now: Moment) -> bool {
-        self.heard.is_some_and(|heard| now.since(heard) < self.fresh_for())
+        let fresh_for = if self.lent.is_some() { FRESH } else { crate::VALID };
+        self.heard.is_some_and(|heard| now.since(heard) < fresh_for)
     }
 
     /// When to call [`Session::send_async_at`].

@@ -4,7 +4,7 @@ use types::{Attr, Cred, Ino, Moment, Span};
 use wire::{Op, SessionOp};
 
 use super::{Session, SessionEffects};
-use crate::lent::{FRESH, LAPSE, LEND, Lent, Returned};
+use crate::lent::{LAPSE, LEND, Lent, Returned};
 
 impl Session {
     /// From now on the caller passes answers on to a kernel, and returns directories in time
@@ -15,7 +15,7 @@ impl Session {
 
     /// For how long a kernel may use that a name leads to an inode, or to none.
     pub fn lend_name(&mut self, now: Moment, dir: Ino, name: &[u8], named: Option<Ino>) -> Span {
-        if !self.may_lend(now) {
+        if self.lent.is_none() || !self.is_fresh(now) {
             return Span(0);
         }
         let root = Cred::root();
@@ -25,7 +25,7 @@ impl Session {
             None => self.cache.as_ref().and_then(|cache| cache.look(&root, dir, name)),
         };
         if known == Some(Ok(named)) {
-            return self.lend(dir, now);
+            return lend(&mut self.lent, dir, now);
         }
         // A lease ends by itself, and must not end before the kernel's.
         let leased = self.leases.look(now + LAPSE, &root, dir, name);
@@ -34,30 +34,17 @@ impl Session {
 
     /// The same of attributes.
     pub fn lend_attr(&mut self, now: Moment, attr: &Attr) -> Span {
-        if !self.may_lend(now) {
+        if self.lent.is_none() || !self.is_fresh(now) {
             return Span(0);
         }
         let of_exclusive = |it: &crate::exclusive::ExclusiveDirs| it.attr_and_home(attr.ino);
         let exclusive = self.exclusive.as_deref().and_then(of_exclusive);
         let known = exclusive.or_else(|| self.cache.as_ref()?.attr_and_home(attr.ino));
         if let Some((known, home)) = known {
-            return if known == *attr { self.lend(home, now) } else { Span(0) };
+            return if known == *attr { lend(&mut self.lent, home, now) } else { Span(0) };
         }
         let leased = self.leases.attr(now + LAPSE, attr.ino);
         if leased.is_some_and(|leased| leased == *attr) { LEND } else { Span(0) }
-    }
-
-    fn may_lend(&self, now: Moment) -> bool {
-        self.connected && self.lent.is_some() && self.is_fresh(now)
-    }
-
-    fn lend(&mut self, dir: Ino, now: Moment) -> Span {
-        self.lent.as_mut().map_or(Span(0), |lent| lent.lend(dir, now))
-    }
-
-    /// For how long answers from the cache may be used after the newest request that was answered.
-    pub(super) fn fresh_for(&self) -> Span {
-        if self.lent.is_some() { FRESH } else { crate::VALID }
     }
 
     /// When [`Session::return_lapsed`] has something to return.
@@ -76,20 +63,13 @@ impl Session {
     /// Returns the directories that no kernel uses any more.
     pub fn return_lapsed(&mut self, now: Moment, effects: &mut SessionEffects) {
         let lapsed = self.lent.as_mut().map(|lent| lent.lapsed(now)).unwrap_or_default();
-        self.return_announced(lapsed, effects);
-    }
-
-    fn return_announced(&mut self, dirs: Vec<Ino>, effects: &mut SessionEffects) {
-        for dir in dirs {
-            self.call(&Cred::root(), Op::Session(SessionOp::Return { dir }), effects);
-            self.cache.iter_mut().for_each(|cache| cache.end_announcement(dir));
-        }
+        return_announced(self, lapsed, effects);
     }
 
     /// There is no kernel any more.
     pub(super) fn end_lending(&mut self, effects: &mut SessionEffects) {
         let waiting = self.lent.take().map(|mut lent| lent.disconnected()).unwrap_or_default();
-        self.return_announced(waiting, effects);
+        return_announced(self, waiting, effects);
     }
 
     /// Returns the capability of a directory that has left the cache: now, or when no kernel uses
@@ -114,5 +94,17 @@ impl Session {
             self.cache.iter_mut().for_each(|cache| cache.end_announcement(*dir));
         }
         self.had_exclusive.extend(waiting);
+    }
+}
+
+fn lend(lent: &mut Option<Box<Lent>>, dir: Ino, now: Moment) -> Span {
+    lent.as_mut().map_or(Span(0), |lent| lent.lend(dir, now))
+}
+
+/// Sends the returns of directories that have left the cache before.
+fn return_announced(session: &mut Session, dirs: Vec<Ino>, effects: &mut SessionEffects) {
+    for dir in dirs {
+        session.call(&Cred::root(), Op::Session(SessionOp::Return { dir }), effects);
+        session.cache.iter_mut().for_each(|cache| cache.end_announcement(dir));
     }
 }

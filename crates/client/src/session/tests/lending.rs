@@ -125,9 +125,13 @@ fn a_client_without_a_kernel_lends_nothing_and_keeps_its_cache_longer() {
     let mut bench = Bench::connected();
     bench.session.remember();
     assert_eq!(bench.session.lent_until(), None);
-    assert_eq!(bench.session.fresh_for(), crate::VALID);
     assert_eq!(bench.session.lend_attr(at(1), &file()), Span(0));
-    bench.session.lend_to_kernel();
-    assert_eq!(bench.session.fresh_for(), FRESH);
+    let mut lending = lending();
+    for (bench, fresh_for) in [(&mut bench, crate::VALID), (&mut lending, FRESH)] {
+        let tid = bench.call(LOOK);
+        bench.answer(tid, 0, Ok(Answer::Done));
+        assert!(bench.session.is_fresh(Moment(fresh_for.0 - 1)));
+        assert!(!bench.session.is_fresh(Moment(fresh_for.0)));
+    }
     const { assert!(FRESH.0 + LAPSE.0 < 1_500_000_000, "a lapse is before the server's patience ends") }
 }
