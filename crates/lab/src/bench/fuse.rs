@@ -135,7 +135,7 @@ fn names(cluster: &TestCluster, sheet: &mut Sheet, files: u64) -> Result<()> {
         let passes = if matches!(*name, "posix" | "wsync") { 1 } else { PASSES };
         let outcome = calls(cluster, dir, Calls::Stat { files, passes })?;
         let row = sheet.row(&format!("stat_{name}"), files * passes);
-        compared(row, outcome.seconds(), &mut base);
+        compared_work(row, outcome.seconds(), real(passes), &mut base);
         if passes != PASSES {
             row.note("passes", real(passes));
         }
@@ -171,11 +171,17 @@ fn names(cluster: &TestCluster, sheet: &mut Sheet, files: u64) -> Result<()> {
 
 /// Adds a repetition, and its speed as a part of the base's, which is measured first.
 fn compared(row: &mut Row, seconds: f64, base: &mut f64) {
+    compared_work(row, seconds, 1.0, base);
+}
+
+/// The same of a repetition that did so many units of work. The base is the time of one.
+fn compared_work(row: &mut Row, seconds: f64, units: f64, base: &mut f64) {
     row.push(seconds);
+    let one = seconds / units;
     if *base == 0.0 {
-        *base = seconds;
-    } else if seconds > 0.0 {
-        row.note(OF_NOTHING, *base / seconds);
+        *base = one;
+    } else if one > 0.0 {
+        row.note(OF_NOTHING, *base / one);
     }
 }
 
