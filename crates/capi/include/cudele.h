@@ -109,10 +109,11 @@ struct cudele_completion {
 extern "C" {
 #endif // __cplusplus
 
-// Connects to a cluster: to the monitor at the address `mon` (`unix:PATH` or `tcp:HOST:PORT`), or
-// if that is NULL to the cluster in the directory `dir`. If both are NULL, `$CUDELE_MON`,
-// `$CUDELE_DIR` and the cluster that this user started last are tried. Calls have the rights of
-// the user of this process.
+// Connects to a cluster: to the monitor at the address `mon` (`unix:PATH`, `tcp:HOST:PORT`, or
+// `plain:HOST:PORT` on this machine), or if that is NULL to the cluster in the directory `dir`. If
+// both are NULL, `$CUDELE_MON`, `$CUDELE_DIR` and the cluster that this user started last are
+// tried. Over TCP, `$CUDELE_KEY` names the key file, and calls have its rights; else they have the
+// rights of the user of this process.
 //
 // Errors: `ENOENT` if no cluster is named, `ECONNREFUSED` if it does not run, `EINVAL`.
 int cudele_connect(const char *mon, const char *dir, struct cudele_fs **fs);

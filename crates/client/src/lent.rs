@@ -29,18 +29,22 @@ pub(crate) const FRESH: Span = Span::from_millis(800);
 const CONTESTED: Span = Span(10_000_000_000);
 /// After a wait, nothing is lent for so many times as long as the wait.
 const PAUSES_PER_WAIT: u64 = 10;
-/// Directories that are remembered; beyond it, those that have lapsed are forgotten.
-const DIRS_MAX: usize = 4096;
+/// More contested directories than this are not remembered one by one: nothing is lent instead.
+const CONTESTED_MAX: usize = 4096;
+/// Lent directories are looked through for lapsed ones from this number on.
+const TIDY_MIN: usize = 4096;
 
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Lent {
     /// The newest answer about each directory.
     newest: Map<Ino, Moment>,
+    /// The lapsed ones among them are forgotten at this number.
+    tidy_at: usize,
     /// The newest answer about any.
     last: Moment,
     /// Directories to return, and the time at which all answers about them have lapsed.
-    returning: Vec<(Ino, Moment)>,
+    returning: Map<Ino, Moment>,
     /// Directories that another client wanted, and until when they are not lent.
     contested: Map<Ino, Moment>,
     /// Nothing is lent until then.
@@ -63,20 +67,21 @@ impl Lent {
     /// kernel may use it.
     pub(crate) fn lend(&mut self, dir: Ino, now: Moment) -> Span {
         let contested = self.contested.get(&dir).is_some_and(|until| now < *until);
-        if now < self.paused || contested || self.is_returning(dir) {
+        if now < self.paused || contested || self.returning.contains_key(&dir) {
             return Span(0);
         }
         self.last = self.last.max(now);
         self.newest.insert(dir, now);
-        if self.newest.len() > DIRS_MAX {
+        if self.newest.len() >= self.tidy_at.max(TIDY_MIN) {
             self.newest.retain(|_, newest| now < *newest + LAPSE);
+            self.tidy_at = 2 * self.newest.len();
         }
         LEND
     }
 
     /// A directory leaves the cache: another client wants it, or this one does not.
     pub(crate) fn give_back(&mut self, dir: Ino, is_wanted: bool) -> Returned {
-        if self.is_returning(dir) {
+        if self.returning.contains_key(&dir) {
             return Returned::Already;
         }
         let newest = self.newest.remove(&dir);
@@ -84,41 +89,45 @@ impl Lent {
             self.contest(dir, newest);
         }
         let Some(newest) = newest else { return Returned::AtOnce };
-        self.returning.push((dir, newest + LAPSE));
+        self.returning.insert(dir, newest + LAPSE);
         Returned::Later
     }
 
     fn contest(&mut self, dir: Ino, newest: Option<Moment>) {
-        let from = newest.unwrap_or(self.last);
-        if self.contested.len() > DIRS_MAX {
-            self.contested.retain(|_, until| from < *until);
+        let until = newest.unwrap_or(self.last) + CONTESTED;
+        if self.contested.len() >= CONTESTED_MAX {
+            self.contested.clear();
+            self.paused = self.paused.max(until);
         }
-        self.contested.insert(dir, from + CONTESTED);
+        self.contested.insert(dir, until);
         // How long the wait is depends on the present. It is at most this.
         if let Some(newest) = newest {
             self.paused = self.paused.max(newest + Span(PAUSES_PER_WAIT * LAPSE.0));
         }
     }
 
-    fn is_returning(&self, dir: Ino) -> bool {
-        self.returning.iter().any(|(returning, _)| *returning == dir)
-    }
-
     /// When the next directory can be returned.
     pub(crate) fn due(&self) -> Option<Moment> {
-        self.returning.iter().map(|(_, due)| *due).min()
+        self.returning.values().copied().min()
     }
 
     /// The directories that no kernel uses any more, to be returned now.
     pub(crate) fn lapsed(&mut self, now: Moment) -> Vec<Ino> {
-        let lapsed = self.returning.extract_if(.., |(_, due)| *due <= now);
-        lapsed.map(|(dir, _)| dir).collect()
+        let lapsed = self.returning.iter().filter(|(_, due)| **due <= now);
+        let mut lapsed: Vec<Ino> = lapsed.map(|(dir, _)| *dir).collect();
+        lapsed.sort_unstable();
+        for dir in &lapsed {
+            self.returning.remove(dir);
+        }
+        lapsed
     }
 
     /// The connection is gone. Returns the directories whose return waited.
     pub(crate) fn disconnected(&mut self) -> Vec<Ino> {
         self.newest.clear();
-        self.returning.drain(..).map(|(dir, _)| dir).collect()
+        let mut waiting: Vec<Ino> = self.returning.drain().map(|(dir, _)| dir).collect();
+        waiting.sort_unstable();
+        waiting
     }
 
     /// When no kernel uses any answer so far.

@@ -71,3 +71,21 @@ fn a_lost_connection_ends_all_waits() {
     assert_eq!(lent.give_back(OTHER, true), Returned::AtOnce, "the wait comes before the greeting");
     lent.validate();
 }
+
+#[test]
+fn many_directories_are_lent_and_taken_back_in_linear_time() {
+    const DIRS: u64 = 200_000;
+    let mut lent = Lent::default();
+    for number in 0..DIRS {
+        assert_eq!(lent.lend(Ino(number), at(1000 + number / 1000)), LEND);
+    }
+    lent.validate();
+    for number in 0..DIRS {
+        // Those of the beginning have lapsed, and some of these are forgotten.
+        assert_ne!(lent.give_back(Ino(number), true), Returned::Already);
+    }
+    lent.validate();
+    assert_eq!(lent.lend(OTHER, at(9_000)), Span(0), "so many were contested");
+    assert_eq!(lent.lapsed(at(2_000)).len() as u64, DIRS);
+    assert_eq!(lent.lend(OTHER, at(20_000)), LEND);
+}

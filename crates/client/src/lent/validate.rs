@@ -1,8 +1,6 @@
 //! The invariants of what kernels may use.
 
-use types::Set;
-
-use super::{LAPSE, Lent};
+use super::{CONTESTED_MAX, LAPSE, Lent};
 
 impl Lent {
     /// Checks the invariants of what kernels may use.
@@ -10,14 +8,13 @@ impl Lent {
     /// # Panics
     /// If one of them does not hold.
     pub(crate) fn validate(&self) {
-        let mut once = Set::default();
         for (dir, due) in &self.returning {
-            assert!(once.insert(*dir), "{dir} is returned once");
             assert!(!self.newest.contains_key(dir), "{dir} is returned, and not lent");
             assert!(*due <= self.last + LAPSE, "{dir} is returned when the last answer lapses");
         }
         for (dir, newest) in &self.newest {
             assert!(*newest <= self.last, "{dir}: the last answer is not older than any");
         }
+        assert!(self.contested.len() <= CONTESTED_MAX, "contested directories are bounded");
     }
 }

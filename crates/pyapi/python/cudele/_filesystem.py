@@ -96,10 +96,11 @@ class DirEntry:
 
 
 def connect(mon: Optional[str] = None, dir: Optional[StrPath] = None) -> "FileSystem":
-    """Connects to a cluster: to the monitor at the address ``mon`` (``unix:PATH`` or
-    ``tcp:HOST:PORT``), or to the cluster in the directory ``dir``. Without either, ``$CUDELE_MON``,
-    ``$CUDELE_DIR`` and the cluster that this user started last are tried. What is done is done with the
-    rights of the user of this process.
+    """Connects to a cluster: to the monitor at the address ``mon`` (``unix:PATH``,
+    ``tcp:HOST:PORT``, or ``plain:HOST:PORT`` on this machine), or to the cluster in the directory
+    ``dir``. Without either, ``$CUDELE_MON``, ``$CUDELE_DIR`` and the cluster that this user started
+    last are tried. Over TCP, ``$CUDELE_KEY`` names the key file, and calls have its rights; else they
+    have the rights of the user of this process.
 
     ::
 
