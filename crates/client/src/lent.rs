@@ -1,4 +1,4 @@
-//! What the kernel of a mount may use of this client's cache without asking the client.
+//! The part of this client's cache that the kernel of a mount may use without asking the client.
 //!
 //! An answer to a kernel says for how long the kernel may use it: [`LEND`], if the client itself
 //! would answer the same from its cache. The client does not take such an answer back. Before it
@@ -51,7 +51,7 @@ pub(crate) struct Lent {
     paused: Moment,
 }
 
-/// What happens with a directory that is to be returned.
+/// The time at which a directory can be returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Returned {
     /// No kernel uses it.

@@ -227,7 +227,7 @@ impl AuditFile {
         line.insert(BEFORE.to_owned(), self.hash.as_str().into());
         let hash = hash_of(&line);
         line.insert(HASH.to_owned(), hash.as_str().into());
-        // What is left of a line that was cut off stays a line of its own.
+        // The rest of a line that was cut off stays a line of its own.
         let begin = if self.failed { "\n" } else { "" };
         let text = format!("{begin}{}\n", Value::Object(line));
         match self.file.write_all(text.as_bytes()) {

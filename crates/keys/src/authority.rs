@@ -165,7 +165,8 @@ impl Authority {
 
     fn note(&self, key: &NamedKey, name: &str, expires: i64) -> Result<()> {
         let uid = key.holder.uid().map_or_else(|| "-".to_owned(), |uid| uid.to_string());
-        let line = format!("{} {name} {} {uid} {expires}\n", key.id, key.holder.kind());
+        // A full disk may have cut the line before off.
+        let line = format!("\n{} {name} {} {uid} {expires}\n", key.id, key.holder.kind());
         let file = self.folder.join(ISSUED_FILE);
         let append = || -> std::io::Result<()> {
             let mut list = private().append(true).create(true).open(&file)?;

@@ -56,7 +56,9 @@ pub struct NamedKey {
     pub id: KeyId,
     /// Its holder.
     pub holder: Holder,
-    /// The end of its life, in seconds since 1970, as its certificate says in another place, too.
+    /// The end of its life, in seconds since 1970. The names in certificates of earlier versions do
+    /// not have it: then it is the end of time, and only a handshake holds the key against its
+    /// certificate's own date.
     pub until: i64,
 }
 
@@ -157,8 +159,11 @@ impl NamedKey {
                 _ => return None,
             }
         }
-        let ([id], [until]) = (&ids[..], &ends[..]) else { return None };
-        let (id, until) = (*id, *until);
+        let (id, until) = match (&ids[..], &ends[..]) {
+            ([id], [until]) => (*id, *until),
+            ([id], []) => (*id, i64::MAX),
+            _ => return None,
+        };
         let holder = match (&holders[..], &uids[..], &gids[..]) {
             (_, [], []) if groups.is_empty() && holders.len() == 1 => holders.pop()?,
             ([], &[uid], &[gid]) => Holder::User(Cred { uid, gid, groups }),

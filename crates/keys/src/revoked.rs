@@ -78,7 +78,8 @@ impl Revoked {
         use std::io::Write;
         let append = || -> std::io::Result<()> {
             let mut file = crate::file::private().append(true).create(true).open(&self.file)?;
-            file.write_all(format!("{id}\n").as_bytes())?;
+            // In front, too: a full disk may have cut the line before off.
+            file.write_all(format!("\n{id}\n").as_bytes())?;
             file.sync_all()
         };
         append().map_err(|error| crate::failed(&self.file, &error))

@@ -220,12 +220,18 @@ fn a_certificate_states_one_key_with_one_holder() {
         assert_eq!(NamedKey::from_names(names.iter().map(String::as_str)), Some(key));
     }
     let id = "id-000000000000001f.cudele.internal";
+    let until = "until-1900000000.cudele.internal";
+    // As earlier versions made it.
+    let earlier = NamedKey::from_names([id, "daemon.cudele.internal"].into_iter()).unwrap();
+    assert_eq!((earlier.holder.kind(), earlier.is_over(i64::MAX - 1)), ("daemon", false));
     for names in [
         &[][..],
         &[id],
         &["daemon.cudele.internal"],
         &[id, "daemon.cudele.internal", "reader.cudele.internal"],
         &[id, id, "daemon.cudele.internal"],
+        &[id, until, until, "daemon.cudele.internal"],
+        &[id, "until-never.cudele.internal", "daemon.cudele.internal"],
         &[id, "daemon.cudele.internal", "everyone.cudele.internal"],
         &[id, "daemon.cudele.internal", "uid-1.cudele.internal", "gid-1.cudele.internal"],
         &[id, "daemon.cudele.internal", "group-1.cudele.internal"],
@@ -237,4 +243,21 @@ fn a_certificate_states_one_key_with_one_holder() {
     ] {
         assert_eq!(NamedKey::from_names(names.iter().copied()), None, "{names:?}");
     }
+}
+
+#[test]
+fn a_line_that_a_full_disk_cut_off_hides_no_later_one() {
+    use std::io::Write;
+    let site = Site::new();
+    for list in ["revoked", "issued"] {
+        let file = site.dir.path().join("keys").join(list);
+        let mut file = std::fs::OpenOptions::new().append(true).create(true).open(file).unwrap();
+        file.write_all(b"0000000000001f").unwrap();
+    }
+    site.key("alice", EVERYONE, now());
+    let issued = site.authority.list().unwrap();
+    let alice = issued.iter().find(|key| key.name == "alice").expect("listed").id;
+    site.authority.revoked().add(alice).unwrap();
+    assert!(site.authority.revoked().has(alice));
+    assert_eq!(site.authority.revoked().all(), [alice]);
 }

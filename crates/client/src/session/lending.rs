@@ -1,4 +1,4 @@
-//! What a kernel may use without asking ([`crate::lent`]).
+//! Lending the caches to a kernel, which then uses them without asking ([`crate::lent`]).
 
 use types::{Attr, Cred, Ino, Moment, Span};
 use wire::{Op, SessionOp};

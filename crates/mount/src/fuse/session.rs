@@ -28,7 +28,7 @@ const _: () = assert!(PAGES_MAX as u32 * 4096 == TRANSFER_BYTES_MAX, "a page has
 const BACKGROUND: (u16, u16) = (16, 12);
 /// A reply of this age lends nothing to the kernel: `client` returns a directory to the server some
 /// time after an answer about it, and the answer must have lapsed in the kernel by then.
-const LENDS_FOR: Duration = Duration::from_millis(50);
+const LENDING_AGE_MAX: Duration = Duration::from_millis(50);
 /// `-EINTR`, `-EAGAIN`, `-ENOSYS`, `-EPROTO`.
 const INTERRUPTED: i32 = -4;
 const AGAIN: i32 = -11;
@@ -213,7 +213,7 @@ impl<H: Handler> Inner<H> {
             Some(Err(error)) => (-i32::from(error.errno.code()), None),
             None => (UNKNOWN, None),
         };
-        if out.lends() && begun.elapsed() > LENDS_FOR {
+        if out.lends() && begun.elapsed() > LENDING_AGE_MAX {
             out.withdraw();
         }
         let is_delivered = is_awaited && self.device.write(unique, code, out);
