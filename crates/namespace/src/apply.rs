@@ -196,6 +196,15 @@ impl Namespace {
         self.tree.forget_inode(loser);
     }
 
+    /// Forgets an inode that a merge removed, and with a directory everything below it, at the end
+    /// of a replay. The inode may still be in memory, in a directory that the merge removed, too.
+    pub fn forget_removed(&mut self, ino: Ino) {
+        let before = self.displaced.freed.len();
+        self.applying(When { seq: Seq(0), mode: Mode::Replay, time: Timestamp::default() })
+            .free(ino);
+        self.displaced.freed.truncate(before);
+    }
+
     #[inline]
     pub(crate) fn applying(&mut self, when: When) -> Apply<'_> {
         let Self { tree, displaced, replay } = self;

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use journal::{Event, Loss};
 use metastore::request::{StoreFailure, StoreOp, StoreResult};
 use metastore::{Removal, parse_removals_name, removals_prefix};
-use namespace::FreedInode;
+use namespace::{FreedInode, Namespace};
 use types::{Ino, Moment, Seq, Set, Stripe};
 
 use super::merged::{named, removed_in};
@@ -99,6 +99,28 @@ fn unnamed(event: &Event<'_>) -> Option<Ino> {
     }
 }
 
+/// Whether an inode that a merge removed has a name again. A name in a directory that the merge
+/// removed, too, does not count: a replay has not all names of such a directory, so it leaves
+/// inodes below it in memory.
+fn is_named_again(
+    namespace: &Namespace,
+    merged: &BTreeMap<Ino, (FreedInode, Seq)>,
+    ino: Ino,
+) -> bool {
+    let mut at = ino;
+    // Directories in a circle have no name that a path reaches.
+    for _ in 0..=merged.len() {
+        if !namespace.has_name(at) {
+            return false;
+        }
+        match namespace.home_of(at).filter(|home| merged.contains_key(home)) {
+            None => return true,
+            Some(home) => at = home,
+        }
+    }
+    false
+}
+
 pub(super) fn freed_of(removal: &Removal) -> FreedInode {
     let (ino, is_stored) = (removal.ino(), true);
     match *removal {
@@ -122,10 +144,12 @@ impl PurgeCx<'_> {
         if self.is_private() {
             return;
         }
-        for (ino, (freed, record)) in merged {
-            if !self.namespace.has_name(ino) {
-                self.purges.merged.hold_named(freed, record);
-            }
+        let is_gone = |ino: &Ino| !is_named_again(self.namespace, &merged, *ino);
+        let gone: Vec<Ino> = merged.keys().copied().filter(is_gone).collect();
+        for ino in gone {
+            let (freed, record) = merged[&ino];
+            self.purges.merged.hold_named(freed, record);
+            self.namespace.forget_removed(ino);
         }
         if self.damage.withheld(Ino::LINKS).is_some() {
             // A file without a name in memory may have one that the damaged directory counts. The

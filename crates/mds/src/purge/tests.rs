@@ -331,6 +331,38 @@ fn an_inode_that_a_replay_leaves_without_a_name_is_purged() {
     assert_eq!(asked(&mut effects)[0], "data of 30 in 3");
 }
 
+/// A replay of a directory 32 with a file 30, both of which the merge removed.
+fn replayed_in_removed(mds: &mut Mds, has_name: bool) {
+    let names = [(9, 32, 0o040_755), (32, 30, 0o100_644)];
+    for (parent, ino, mode) in &names[usize::from(!has_name)..] {
+        let (parent, ino, mode) = (Ino(*parent), Ino(*ino), *mode);
+        let create = journal::Create { parent, name: b"x", ino, mode, ..Default::default() };
+        mds.namespace.apply(Seq(4), namespace::Mode::Live, &Event::Create(create));
+    }
+    replayed(mds);
+    assert!(mds.namespace.has_name(Ino(30)));
+    PurgeCx::of(mds).recover_removed(Vec::new(), Seq(7));
+}
+
+#[test]
+fn a_name_in_a_removed_directory_is_no_name_after_a_replay() {
+    let (mut mds, mut effects) = (server(7), MdsEffects::default());
+    // The directory that had the name of directory 32 is not in memory as it was then.
+    replayed_in_removed(&mut mds, false);
+    assert!(!mds.namespace.knows(Ino(30)), "nothing writes the directory again");
+    PurgeCx::of(&mut mds).step(&mut effects);
+    assert_eq!(asked(&mut effects), ["data of 30 in 3", "list of [30, 32]"]);
+}
+
+#[test]
+fn a_removed_directory_that_got_a_name_again_keeps_its_files() {
+    let (mut mds, mut effects) = (server(7), MdsEffects::default());
+    replayed_in_removed(&mut mds, true);
+    assert!(mds.namespace.has_name(Ino(30)) && mds.namespace.has_name(Ino(32)));
+    PurgeCx::of(&mut mds).step(&mut effects);
+    assert_eq!(asked(&mut effects), [""; 0]);
+}
+
 #[test]
 fn removals_of_an_interrupted_merge_wait_for_its_end() {
     let (mut mds, mut effects) = (server(7), MdsEffects::default());
