@@ -6,6 +6,9 @@
 //! removed in the middle shows ([`verify`]). The end of a file can be cut off unseen; keep the
 //! newest hash elsewhere if that matters.
 //!
+//! A user cannot push the lines of others out of the log with refused requests: of one user, and of
+//! all hosts together, the log has so many refusals a minute, and then their number.
+//!
 //! The driver sees requests and replies pass, so the state machines do not know of this log. A disk
 //! that is full must not stop a cluster: the daemon's log says that lines are missing.
 
@@ -25,6 +28,11 @@ use crate::Log;
 const FILE_BYTES_MAX: u64 = 16 << 20;
 /// Renamed files that are kept.
 const KEPT: u32 = 9;
+/// Refusals of one user that have lines of their own, in so much time.
+const REFUSALS_MAX: u32 = 100;
+const REFUSALS_TIME: i64 = 60_000_000_000;
+/// Users whose refusals are counted.
+const REFUSED_MAX: usize = 1024;
 /// The hash before the first line.
 const NO_HASH: &str = "";
 /// The fields of a line with hashes.
@@ -38,6 +46,48 @@ pub(crate) struct Audit {
     /// Peers that are not trusted, in words.
     peers: BTreeMap<ConnId, String>,
     pending: BTreeMap<(ConnId, Tid), AuditedRequest>,
+    refusals: Refusals,
+}
+
+/// The refusals of peers in the present minute, by the words for the peer: a request may state
+/// any user.
+#[derive(Debug, Default)]
+struct Refusals(BTreeMap<String, Refused>);
+
+/// The refusals of one user.
+#[derive(Debug)]
+struct Refused {
+    since: Timestamp,
+    noted: u32,
+    omitted: u64,
+}
+
+impl Refusals {
+    /// Notes a refusal at a time. Returns whether it has a line, and how many had none in the time
+    /// that ended with it.
+    fn note(&mut self, peer: &str, now: Timestamp) -> (bool, u64) {
+        let is_over = |known: &Refused| now.0 - known.since.0 >= REFUSALS_TIME;
+        if self.0.len() >= REFUSED_MAX && !self.0.contains_key(peer) {
+            self.0.retain(|_, known| known.omitted > 0 || !is_over(known));
+        }
+        let begun = Refused { since: now, noted: 0, omitted: 0 };
+        if self.0.len() >= REFUSED_MAX && !self.0.contains_key(peer) {
+            return (true, 0);
+        }
+        let known = self.0.entry(peer.to_owned()).or_insert(begun);
+        let mut before = 0;
+        if is_over(known) {
+            before = known.omitted;
+            *known = Refused { since: now, noted: 0, omitted: 0 };
+        }
+        let has_line = known.noted < REFUSALS_MAX;
+        if has_line {
+            known.noted += 1;
+        } else {
+            known.omitted += 1;
+        }
+        (has_line, before)
+    }
 }
 
 #[derive(Debug)]
@@ -110,7 +160,7 @@ fn words(peer: &Peer) -> String {
         Peer::Host { squash_root: false } => "host".to_owned(),
         Peer::Host { squash_root: true } => "host without root".to_owned(),
         Peer::User(cred) => format!("user {}", cred.uid),
-        Peer::ReadOnly(peer) => format!("{}, reading", words(peer)),
+        Peer::Limited(peer, rules) => format!("{} with {rules}", words(peer)),
     }
 }
 
@@ -185,17 +235,32 @@ impl Audit {
         from: &str,
     ) {
         let Some(file) = &mut self.file else { return };
-        let peer = self.peers.get(&conn).map_or("owner", String::as_str);
-        let mut line = Map::new();
+        let known = self.peers.get(&conn).map(String::as_str);
+        let peer = known.unwrap_or("owner");
+        let (has_line, omitted) = match known.filter(|_| failure.is_some()) {
+            Some(peer) => self.refusals.note(peer, request.time),
+            None => (true, 0),
+        };
+        let begin = |op: &str, about: &str| {
+            let mut line = Map::new();
+            let mut put = |name: &str, value: Value| drop(line.insert(name.to_owned(), value));
+            put("time", request.time.utc().into());
+            put("daemon", file.daemon.as_str().into());
+            put("peer", peer.into());
+            put("from", from.into());
+            put("uid", request.cred.uid.into());
+            put("gid", request.cred.gid.into());
+            put("op", op.into());
+            put("about", about.into());
+            line
+        };
+        let summary = (omitted > 0).then(|| begin("omitted", &format!("{omitted} refusals")));
+        let line = has_line.then(|| begin(request.op, &request.about));
+        if let Some(summary) = summary {
+            file.append(summary);
+        }
+        let Some(mut line) = line else { return };
         let mut put = |name: &str, value: Value| drop(line.insert(name.to_owned(), value));
-        put("time", request.time.utc().into());
-        put("daemon", file.daemon.as_str().into());
-        put("peer", peer.into());
-        put("from", from.into());
-        put("uid", request.cred.uid.into());
-        put("gid", request.cred.gid.into());
-        put("op", request.op.into());
-        put("about", request.about.as_str().into());
         put("result", failure.map_or("ok", |failure| failure.errno.symbol()).into());
         if let Some(failure) = failure {
             put("cause", failure.text.as_str().into());
@@ -309,7 +374,7 @@ pub fn verify(text: &str, before: Option<&str>) -> (Vec<Value>, Option<usize>) {
 
 #[cfg(test)]
 mod tests {
-    use types::{ClientId, Errno, Ino, Rank};
+    use types::{ClientId, Errno, Ino, KeyRules, Rank};
     use wire::{MonAnswer, ReadOp, Request};
 
     use super::*;
@@ -333,12 +398,46 @@ mod tests {
     }
 
     #[test]
+    fn a_user_fills_the_log_with_no_refusals() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut audit = audit(folder.path());
+        let (one, owner) = (ConnId(1), ConnId(2));
+        audit.opened(one, &Peer::User(Cred { uid: 7, gid: 70, groups: Vec::new() }));
+        let mut refuse = |conn, number: u64, second: i64| {
+            let refused = Failure { errno: Errno::Access, text: "no".into() };
+            audit.arrived(conn, Timestamp(second * 1_000_000_000), &decouple(number, b"/a"));
+            audit.sent(conn, &reply(number, Err(refused)), "unix");
+        };
+        for number in 0..1000 {
+            refuse(one, number, 1);
+        }
+        refuse(owner, 1, 2);
+        assert_eq!(text(folder.path()).lines().count(), 101, "and one of the owner");
+        refuse(one, 1000, 62);
+        let (lines, altered) = verify(&text(folder.path()), None);
+        assert_eq!((lines.len(), altered), (103, None));
+        assert_eq!(lines[101]["op"], "omitted");
+        assert_eq!(lines[101]["about"], "900 refusals");
+    }
+
+    #[test]
+    fn the_refusals_of_many_users_take_little_memory() {
+        let mut refusals = Refusals::default();
+        for uid in 0..5000 {
+            assert_eq!(refusals.note(&format!("user {uid}"), Timestamp(0)), (true, 0));
+        }
+        assert_eq!(refusals.0.len(), REFUSED_MAX);
+        assert_eq!(refusals.note("user 9999", Timestamp(REFUSALS_TIME)), (true, 0));
+        assert_eq!(refusals.0.len(), 1, "of the minute before only the omitted ones count");
+    }
+
+    #[test]
     fn requests_are_noted_with_their_user_and_outcome() {
         let folder = tempfile::tempdir().unwrap();
         let mut audit = audit(folder.path());
         let (one, other) = (ConnId(1), ConnId(2));
         let user = Cred { uid: 7, gid: 70, groups: Vec::new() };
-        audit.opened(other, &Peer::ReadOnly(Box::new(Peer::User(user))));
+        audit.opened(other, &Peer::Limited(Box::new(Peer::User(user)), KeyRules::reading()));
         audit.arrived(one, Timestamp(0), &decouple(1, b"/a\n\x1b[2J"));
         audit.arrived(other, Timestamp(0), &decouple(1, b"/b"));
         audit.arrived(other, Timestamp(0), &decouple(2, b"/c"));
@@ -354,7 +453,7 @@ mod tests {
         assert_eq!(altered, None, "{text}");
         assert_eq!(
             (&lines[0]["peer"], &lines[0]["result"]),
-            (&json!("user 7, reading"), &json!("EROFS"))
+            (&json!("user 7 with read:/"), &json!("EROFS"))
         );
         assert_eq!(lines[1]["about"], "/a\n\u{1b}[2J for client.1");
         assert_eq!((&lines[1]["peer"], &lines[1]["result"]), (&json!("owner"), &json!("ok")));

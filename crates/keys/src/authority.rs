@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyPair, KeyUsagePurpose,
+    Issuer, KeyPair, KeyUsagePurpose, SanType,
 };
 use time::OffsetDateTime;
-use types::{Errno, Error, Result, Timestamp};
+use types::{Errno, Error, KeyRule, KeyRules, Result, Timestamp};
 
 use crate::file::{DAEMON_FILE, FOLDER, REVOKED_FILE, private};
 use crate::holder::{Holder, KeyId, NamedKey};
@@ -50,6 +50,8 @@ pub struct IssuedKey {
     pub uid: Option<u32>,
     /// The end of its life, in seconds since 1970.
     pub expires: i64,
+    /// Its rules, if it has some.
+    pub rules: Option<KeyRules>,
 }
 
 fn invalid(folder: &Path, error: &impl std::fmt::Display) -> Error {
@@ -127,6 +129,10 @@ impl Authority {
         let expires = seconds.saturating_add(days.saturating_mul(DAY)).clamp(0, LAST_SECOND);
         let key = NamedKey { id: KeyId(id), holder, until: expires };
         let mut parameters = CertificateParams::new(key.names()).map_err(failed)?;
+        for uri in key.uris() {
+            let uri = uri.try_into().map_err(failed)?;
+            parameters.subject_alt_names.push(SanType::URI(uri));
+        }
         parameters.distinguished_name = DistinguishedName::new();
         parameters.distinguished_name.push(DnType::CommonName, name);
         parameters.not_before = time_of(seconds - SKEW);
@@ -166,7 +172,8 @@ impl Authority {
     fn note(&self, key: &NamedKey, name: &str, expires: i64) -> Result<()> {
         let uid = key.holder.uid().map_or_else(|| "-".to_owned(), |uid| uid.to_string());
         // A full disk may have cut the line before off.
-        let line = format!("\n{} {name} {} {uid} {expires}\n", key.id, key.holder.kind());
+        let rules = key.holder.rules().map(|rules| format!(" {rules}")).unwrap_or_default();
+        let line = format!("\n{} {name} {} {uid} {expires}{rules}\n", key.id, key.holder.kind());
         let file = self.folder.join(ISSUED_FILE);
         let append = || -> std::io::Result<()> {
             let mut list = private().append(true).create(true).open(&file)?;
@@ -179,15 +186,18 @@ impl Authority {
 
 /// A line of the list of keys.
 fn parse(line: &str) -> Option<IssuedKey> {
-    let [id, name, kind, uid, expires] = line.split(' ').collect::<Vec<_>>()[..] else {
+    let [id, name, kind, uid, expires, ref rules @ ..] = line.split(' ').collect::<Vec<_>>()[..]
+    else {
         return None;
     };
+    let rules: Option<Vec<KeyRule>> = rules.iter().map(|rule| rule.parse().ok()).collect();
     Some(IssuedKey {
         id: id.parse().ok()?,
         name: name.to_owned(),
         kind: kind.to_owned(),
         uid: uid.parse().ok(),
         expires: expires.parse().ok()?,
+        rules: KeyRules::new(rules?),
     })
 }
 

@@ -1,17 +1,23 @@
 //! The holder of a key, as its certificate states it.
 //!
 //! A certificate states facts as names of hosts below a domain that is never looked up: every
-//! library for certificates can write and read names of hosts, and checks their form.
+//! library for certificates can write and read names of hosts, and checks their form. Rules, which
+//! have paths, are URIs. A name says that there are some, so that no version reads a certificate
+//! without them.
 
 use std::fmt;
 use std::str::FromStr;
 
-use types::{Cred, Peer};
+use types::{Cred, KeyRule, KeyRules, Peer};
 
 /// The domain of the names; `internal` is reserved for private use.
 const DOMAIN: &str = ".cudele.internal";
 /// The name in the certificate of a key for reading only.
 const READER: &str = "reader";
+/// The name in the certificate of a key with other rules.
+const LIMITED: &str = "limited";
+/// The URI of a rule begins so.
+const RULE: &str = "cudele:";
 
 /// The users and daemons that a key speaks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,8 +31,8 @@ pub enum Holder {
     },
     /// This user with these groups.
     User(Cred),
-    /// The same as another holder that is no daemon, for reading only.
-    ReadOnly(Box<Holder>),
+    /// The same as another holder that is no daemon, with the rights of these rules only.
+    Limited(Box<Holder>, KeyRules),
 }
 
 /// Tells keys apart.
@@ -70,7 +76,7 @@ impl Holder {
             Self::Daemon => Peer::Trusted,
             Self::Everyone { squash_root } => Peer::Host { squash_root: *squash_root },
             Self::User(cred) => Peer::User(cred.clone()),
-            Self::ReadOnly(holder) => Peer::ReadOnly(Box::new(holder.peer())),
+            Self::Limited(holder, rules) => Peer::Limited(Box::new(holder.peer()), rules.clone()),
         }
     }
 
@@ -80,8 +86,14 @@ impl Holder {
         match self {
             Self::Daemon | Self::Everyone { .. } => None,
             Self::User(cred) => Some(cred.uid),
-            Self::ReadOnly(holder) => holder.uid(),
+            Self::Limited(holder, _) => holder.uid(),
         }
+    }
+
+    /// The rules, if it has some.
+    #[must_use]
+    pub fn rules(&self) -> Option<&KeyRules> {
+        if let Self::Limited(_, rules) = self { Some(rules) } else { None }
     }
 
     /// The word for it in lists.
@@ -92,7 +104,8 @@ impl Holder {
             Self::Everyone { squash_root: false } => "everyone",
             Self::Everyone { squash_root: true } => "users",
             Self::User(_) => "user",
-            Self::ReadOnly(_) => "reader",
+            Self::Limited(_, rules) if *rules == KeyRules::reading() => "reader",
+            Self::Limited(holder, _) => holder.kind(),
         }
     }
 }
@@ -114,13 +127,14 @@ impl NamedKey {
         let mut names =
             vec![format!("id-{}{DOMAIN}", self.id), format!("until-{}{DOMAIN}", self.until)];
         let mut holder = &self.holder;
-        if let Holder::ReadOnly(limited) = holder {
-            names.push(format!("{READER}{DOMAIN}"));
+        if let Holder::Limited(limited, rules) = holder {
+            let label = if *rules == KeyRules::reading() { READER } else { LIMITED };
+            names.push(format!("{label}{DOMAIN}"));
             holder = limited;
         }
         match holder {
-            // A key has one such limit.
-            Holder::ReadOnly(_) => {}
+            // A key has one list of rules.
+            Holder::Limited(..) => {}
             Holder::Daemon => names.push(daemon_name()),
             Holder::Everyone { squash_root: false } => names.push(format!("everyone{DOMAIN}")),
             Holder::Everyone { squash_root: true } => names.push(format!("users{DOMAIN}")),
@@ -134,18 +148,26 @@ impl NamedKey {
         names
     }
 
-    /// From the names in a certificate; `None` unless they state one key with one holder.
-    pub(crate) fn from_names<'a>(names: impl Iterator<Item = &'a str>) -> Option<Self> {
+    /// The URIs in the certificate.
+    pub(crate) fn uris(&self) -> Vec<String> {
+        let rules = self.holder.rules().filter(|rules| **rules != KeyRules::reading());
+        let all = rules.map(KeyRules::all).unwrap_or_default();
+        all.iter().map(|rule| format!("{RULE}{rule}")).collect()
+    }
+
+    /// From the names and URIs in a certificate; `None` unless they state one key with one holder.
+    pub(crate) fn stated<'a>(
+        names: impl Iterator<Item = &'a str>,
+        uris: impl Iterator<Item = &'a str>,
+    ) -> Option<Self> {
         let (mut ids, mut ends, mut holders) = (Vec::new(), Vec::new(), Vec::new());
         let (mut uids, mut gids, mut groups) = (Vec::new(), Vec::new(), Vec::new());
-        let mut is_reader = false;
+        let (mut is_reader, mut is_limited) = (false, false);
         for name in names {
             let label = name.strip_suffix(DOMAIN)?;
-            if label == READER {
-                is_reader = true;
-                continue;
-            }
             match label.split_once('-') {
+                None if label == READER => is_reader = true,
+                None if label == LIMITED => is_limited = true,
                 Some(("id", id)) => ids.push(id.parse().ok()?),
                 Some(("until", until)) => ends.push(until.parse().ok()?),
                 Some(("uid", uid)) => uids.push(uid.parse().ok()?),
@@ -169,13 +191,15 @@ impl NamedKey {
             ([], &[uid], &[gid]) => Holder::User(Cred { uid, gid, groups }),
             _ => return None,
         };
-        match (is_reader, holder) {
-            (false, holder) => Some(Self { id, holder, until }),
-            (true, Holder::Daemon) => None,
-            (true, holder) => {
-                let holder = Holder::ReadOnly(Box::new(holder));
-                Some(Self { id, holder, until })
-            }
-        }
+        let rules: Option<Vec<KeyRule>> =
+            uris.map(|uri| uri.strip_prefix(RULE)?.parse().ok()).collect();
+        let rules = match (is_reader, is_limited, rules?) {
+            (false, false, rules) if rules.is_empty() => return Some(Self { id, holder, until }),
+            (true, false, rules) if rules.is_empty() => KeyRules::reading(),
+            (false, true, rules) => KeyRules::new(rules)?,
+            _ => return None,
+        };
+        let holder = (holder != Holder::Daemon).then(|| Holder::Limited(Box::new(holder), rules));
+        Some(Self { id, holder: holder?, until })
     }
 }

@@ -26,6 +26,7 @@ pub use holder::{Holder, KeyId, NamedKey};
 pub use revoked::Revoked;
 pub use rustls::pki_types::CertificateDer;
 pub use rustls::{ClientConfig, ServerConfig};
+pub use types::{KeyRule, KeyRules, Rights};
 
 #[cfg(test)]
 mod tests;

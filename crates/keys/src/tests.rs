@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use rustls::{ClientConnection, Connection, ServerConnection};
-use types::{Cred, Errno, Peer, Timestamp};
+use types::{Cred, Errno, KeyRule, KeyRules, Peer, Timestamp};
 
 use crate::*;
 
@@ -211,18 +211,24 @@ fn private_files_are_for_their_owner_and_names_can_be_listed() {
 #[test]
 fn a_certificate_states_one_key_with_one_holder() {
     let id = KeyId(0x1f);
-    let reader = |holder| Holder::ReadOnly(Box::new(holder));
-    let readers = [reader(EVERYONE), reader(Holder::User(user()))];
+    let limited = |holder, rules: &[&str]| {
+        let rules = rules.iter().map(|rule| KeyRule::parse(rule).unwrap()).collect();
+        Holder::Limited(Box::new(holder), KeyRules::new(rules).unwrap())
+    };
+    let readers = [
+        limited(EVERYONE, &["read:/"]),
+        limited(Holder::User(user()), &["read:/"]),
+        limited(SQUASHED, &["read:/", "read,write,decouple:/a b/\u{e9}"]),
+    ];
     let holders = [Holder::Daemon, EVERYONE, SQUASHED, Holder::User(user())];
     for holder in holders.into_iter().chain(readers) {
         let key = NamedKey { id, holder, until: 1_900_000_000 };
-        let names = key.names();
-        assert_eq!(NamedKey::from_names(names.iter().map(String::as_str)), Some(key));
+        assert_eq!(stated(&key.names(), &key.uris()), Some(key));
     }
     let id = "id-000000000000001f.cudele.internal";
     let until = "until-1900000000.cudele.internal";
     // As earlier versions made it.
-    let earlier = NamedKey::from_names([id, "daemon.cudele.internal"].into_iter()).unwrap();
+    let earlier = stated(&[id, "daemon.cudele.internal"], &[] as &[&str]).unwrap();
     assert_eq!((earlier.holder.kind(), earlier.is_over(i64::MAX - 1)), ("daemon", false));
     for names in [
         &[][..],
@@ -241,8 +247,25 @@ fn a_certificate_states_one_key_with_one_holder() {
         &[id, "daemon.example.org"],
         &[id, "daemon.cudele.internal", "other.cudele.internal"],
     ] {
-        assert_eq!(NamedKey::from_names(names.iter().copied()), None, "{names:?}");
+        assert_eq!(stated(names, &[] as &[&str]), None, "{names:?}");
     }
+    let limited = [id, "everyone.cudele.internal", "limited.cudele.internal"];
+    let refused: [(&[&str], &[&str]); 6] = [
+        (&limited, &[]),
+        (&limited[..2], &["cudele:read:/"]),
+        (&limited, &["cudele:read:/", "cudele:all:/"]),
+        (&limited, &["https://example.org"]),
+        (&[id, "everyone.cudele.internal", "reader.cudele.internal"], &["cudele:read:/"]),
+        (&[id, "daemon.cudele.internal", "limited.cudele.internal"], &["cudele:read:/"]),
+    ];
+    for (names, uris) in refused {
+        assert_eq!(stated(names, uris), None, "{names:?} {uris:?}");
+    }
+    assert!(stated(&limited, &["cudele:read:/"]).is_some());
+}
+
+fn stated(names: &[impl AsRef<str>], uris: &[impl AsRef<str>]) -> Option<NamedKey> {
+    NamedKey::stated(names.iter().map(AsRef::as_ref), uris.iter().map(AsRef::as_ref))
 }
 
 #[test]

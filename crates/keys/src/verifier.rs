@@ -34,7 +34,7 @@ impl<R: ?Sized> Verifier<R> {
 /// The key that a certificate states; `None` if it states none.
 pub(crate) fn stated(certificate: &CertificateDer<'_>) -> Option<NamedKey> {
     let parsed = webpki::EndEntityCert::try_from(certificate).ok()?;
-    NamedKey::from_names(parsed.valid_dns_names())
+    NamedKey::stated(parsed.valid_dns_names(), parsed.valid_uri_names())
 }
 
 impl ClientCertVerifier for Verifier<dyn ClientCertVerifier> {

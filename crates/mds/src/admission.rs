@@ -19,6 +19,7 @@ mod phase;
 mod private;
 mod read_only;
 mod revoke;
+mod rights;
 mod room;
 mod session;
 mod store_first;
@@ -143,9 +144,11 @@ steps![
     trashed,
     // Does a path lead this user to its inode?
     unreachable,
+    // Has the key of this peer the right to that?
+    rights,
     // May a job on a branch do that?
     private,
-    // Does the server accept changes at all, and of this peer?
+    // Does the server accept changes at all?
     read_only,
     // Has another client the subtree for itself?
     blocked,

@@ -273,7 +273,7 @@ impl<'a> CapsCx<'a> {
 
 context!(mds: &'a mut Mds => MergeCx {
     mut: merges, namespace, log, tables, purges, opens, authority, store, counters;
-    ref: settings;
+    ref: identities, settings;
     copy: clock;
 });
 

@@ -26,7 +26,7 @@ use std::collections::{BTreeMap, VecDeque};
 use journal::{Create, Event, JournalError, Mark, segment};
 use namespace::{CreateBatch, Namespace, TrialNamespace};
 use types::{ClientId, Clock, Cred, Errno, Ino, InoRange, Map, Moment, Seq, Set};
-use wire::{Failure, MergeFlags, MergeReport};
+use wire::{Failure, Identities, MergeFlags, MergeReport};
 
 use crate::authority::Authority;
 use crate::log::Log;
@@ -220,6 +220,7 @@ pub(crate) struct MergeCx<'a> {
     pub(crate) authority: &'a mut Authority,
     pub(crate) store: &'a mut StoreOps,
     pub(crate) counters: &'a mut Counters,
+    pub(crate) identities: &'a Identities,
     pub(crate) settings: &'a Settings,
     pub(crate) clock: Clock,
 }

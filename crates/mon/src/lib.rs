@@ -27,7 +27,7 @@ mod servers;
 mod stop;
 
 use metastore::request::{MAP_NAME, StoreFailure, StoreResult, Token};
-use types::{ClientId, Clock, ConnId, Errno, Error};
+use types::{ClientId, Clock, ConnId, Errno, Error, Rights};
 use wire::{ClusterMap, Cred, Failure, Identities, Message, MonAnswer, MonOp};
 
 pub use effects::MonEffects;
@@ -263,22 +263,30 @@ impl Mon {
     fn check_identity(&self, call: &Call<'_>) -> Result<(), Failure> {
         let conn = call.asker.conn;
         match call.op {
-            MonOp::Stop
-            | MonOp::Fail { .. }
-            | MonOp::Remove { .. }
-            | MonOp::SetBalancer { .. }
-            | MonOp::RevertBalancer => self.identities.check_owner(conn),
-            // A policy may be set by a client that owns no subtree.
-            MonOp::SetPolicy { client: ClientId(0), .. } => self.identities.check_writer(conn),
+            MonOp::Stop | MonOp::Fail { .. } | MonOp::Remove { .. } => {
+                self.identities.check_command(conn, Rights::ADMIN)
+            }
+            MonOp::SetBalancer { .. } | MonOp::RevertBalancer => {
+                self.identities.check_command(conn, Rights::BALANCE)
+            }
             MonOp::Status | MonOp::Register | MonOp::BalancerLog { .. } => Ok(()),
-            MonOp::Decouple { client, .. } | MonOp::SetPolicy { client, .. } => {
-                self.identities.check_writer(conn)?;
-                if self.identities.may_be(conn, client) {
-                    return Ok(());
-                }
-                Err(failure(Errno::NotPermitted, format!("{client} belongs to another user")))
+            MonOp::SetPolicy { path, client, .. } => {
+                self.identities.check_path(conn, Rights::POLICY, path)?;
+                // A policy may be set by a client that owns no subtree.
+                if client.0 == 0 { Ok(()) } else { self.check_client(conn, client) }
+            }
+            MonOp::Decouple { path, client, .. } => {
+                self.identities.check_path(conn, Rights::DECOUPLE, path)?;
+                self.check_client(conn, client)
             }
         }
+    }
+
+    fn check_client(&self, conn: ConnId, client: ClientId) -> Result<(), Failure> {
+        if self.identities.may_be(conn, client) {
+            return Ok(());
+        }
+        Err(failure(Errno::NotPermitted, format!("{client} belongs to another user")))
     }
 
     /// Refuses a request that may have to wait when the cluster is stopping or too many wait

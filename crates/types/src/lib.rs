@@ -17,6 +17,7 @@ mod lock;
 mod name;
 mod peer;
 pub mod quote;
+mod rights;
 pub mod rng;
 mod space;
 mod stripe;
@@ -34,6 +35,7 @@ pub use name::{
     EntryName, NAME_BYTES_MAX, PATH_BYTES_MAX, Path, SYMLINK_BYTES_MAX, check_name, name_hash,
 };
 pub use peer::{NOBODY, Peer};
+pub use rights::{KeyRule, KeyRules, Rights};
 pub use space::Space;
 pub use stripe::{Pool, STRIPE_BYTES, Stripe, StripedFile};
 pub use time::{Civil, Clock, Moment, Span, Timestamp};

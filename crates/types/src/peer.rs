@@ -3,7 +3,7 @@
 //! The kernel, or a certificate, says which process that is; the process itself is not asked. The
 //! identity in a request ([`Cred`]) must be one that its peer may have.
 
-use crate::{ClientId, Cred};
+use crate::{ClientId, Cred, KeyRules};
 
 /// See the module documentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,24 +18,24 @@ pub enum Peer {
     },
     /// A process of another user, which speaks for this user only.
     User(Cred),
-    /// The same as another peer that is no daemon, and it only reads.
-    ReadOnly(Box<Peer>),
+    /// The same as another peer that is no daemon, with the rights of these rules only.
+    Limited(Box<Peer>, KeyRules),
 }
 
 /// The user and group of requests of a root without rights here, as in NFS.
 pub const NOBODY: u32 = 65534;
 
 impl Peer {
-    /// The peer without the limit to read.
+    /// The peer without its rules.
     #[must_use]
-    pub fn reader(&self) -> &Self {
-        if let Self::ReadOnly(peer) = self { peer } else { self }
+    pub fn unlimited(&self) -> &Self {
+        if let Self::Limited(peer, _) = self { peer } else { self }
     }
 
-    /// Whether the process only reads.
+    /// The rules of its key; `None` if it has every right of its kind.
     #[must_use]
-    pub fn is_read_only(&self) -> bool {
-        matches!(self, Self::ReadOnly(_))
+    pub fn rules(&self) -> Option<&KeyRules> {
+        if let Self::Limited(_, rules) = self { Some(rules) } else { None }
     }
 
     /// Whether the process may ask in the name of `cred`: of its own user, with its own groups.
@@ -43,7 +43,7 @@ impl Peer {
     pub fn may_act_as(&self, cred: &Cred) -> bool {
         match self {
             Self::Trusted => true,
-            Self::ReadOnly(peer) => peer.may_act_as(cred),
+            Self::Limited(peer, _) => peer.may_act_as(cred),
             Self::Host { squash_root } => !squash_root || !cred.is_root(),
             Self::User(own) => {
                 let Cred { uid, gid, groups } = cred;
@@ -63,7 +63,7 @@ impl Peer {
                 Some(Cred { uid: NOBODY, gid: NOBODY, groups: Vec::new() })
             }
             Self::User(own) => Some(own.clone()),
-            Self::ReadOnly(peer) => peer.instead_of_root(),
+            Self::Limited(peer, _) => peer.instead_of_root(),
         }
     }
 
@@ -73,7 +73,7 @@ impl Peer {
     pub fn may_be(&self, client: ClientId) -> bool {
         match self {
             Self::Trusted => true,
-            Self::ReadOnly(peer) => peer.may_be(client),
+            Self::Limited(peer, _) => peer.may_be(client),
             Self::Host { .. } => client.user() == 0,
             Self::User(own) => client.user() == own.uid,
         }
@@ -84,7 +84,7 @@ impl Peer {
     pub fn uid(&self) -> u32 {
         match self {
             Self::Trusted | Self::Host { .. } => 0,
-            Self::ReadOnly(peer) => peer.uid(),
+            Self::Limited(peer, _) => peer.uid(),
             Self::User(own) => own.uid,
         }
     }
@@ -128,12 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_is_what_the_peer_is_without_that_limit() {
-        let reader = Peer::ReadOnly(Box::new(Peer::User(user(7, 70, &[]))));
-        assert!(reader.is_read_only() && !reader.reader().is_read_only() && !reader.is_trusted());
-        assert!(reader.may_act_as(&user(7, 70, &[])) && !reader.may_act_as(&user(8, 70, &[])));
-        assert!(reader.may_be(ClientId::of_user(7, 3)) && !reader.may_be(ClientId(3)));
-        assert_eq!((reader.uid(), reader.instead_of_root()), (7, Some(user(7, 70, &[]))));
+    fn a_limited_peer_is_what_the_peer_is_without_rules() {
+        let peer = Peer::User(user(7, 70, &[]));
+        let limited = Peer::Limited(Box::new(peer.clone()), KeyRules::reading());
+        assert_eq!((limited.rules(), limited.unlimited()), (Some(&KeyRules::reading()), &peer));
+        assert!(peer.rules().is_none() && !limited.is_trusted());
+        assert!(limited.may_act_as(&user(7, 70, &[])) && !limited.may_act_as(&user(8, 70, &[])));
+        assert!(limited.may_be(ClientId::of_user(7, 3)) && !limited.may_be(ClientId(3)));
+        assert_eq!((limited.uid(), limited.instead_of_root()), (7, Some(user(7, 70, &[]))));
     }
 
     #[test]

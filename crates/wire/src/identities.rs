@@ -4,7 +4,7 @@
 //! module decides whether the sender may name the user. A peer that speaks for every user has no
 //! entry, so a message costs one comparison while no other peer is connected.
 
-use types::{ClientId, ConnId, Cred, Errno, Map, Peer};
+use types::{ClientId, ConnId, Cred, Errno, KeyRules, Map, Path, Peer, Rights};
 
 use crate::Failure;
 
@@ -43,19 +43,24 @@ impl Identities {
     /// Whether the peer speaks for one user only.
     #[must_use]
     pub fn is_user(&self, conn: ConnId) -> bool {
-        matches!(self.limited.get(&conn).map(Peer::reader), Some(Peer::User(_)))
+        matches!(self.limited.get(&conn).map(Peer::unlimited), Some(Peer::User(_)))
     }
 
-    /// Whether the peer may change something.
+    /// The rules of the peer's key; `None` if it has every right of its kind.
+    #[inline]
+    #[must_use]
+    pub fn rules(&self, conn: ConnId) -> Option<&KeyRules> {
+        self.limited.get(&conn).and_then(Peer::rules)
+    }
+
+    /// Whether the peer's key has these rights at a path.
     ///
     /// # Errors
-    /// `EROFS` if its key is for reading.
-    pub fn check_writer(&self, conn: ConnId) -> Result<(), Failure> {
-        if self.limited.get(&conn).is_some_and(Peer::is_read_only) {
-            let text = "the key of this connection is for reading only".to_owned();
-            return Err(Failure { errno: Errno::ReadOnly, text });
-        }
-        Ok(())
+    /// As [`refusal`].
+    pub fn check_path(&self, conn: ConnId, rights: Rights, path: &[u8]) -> Result<(), Failure> {
+        let Some(rules) = self.rules(conn) else { return Ok(()) };
+        let path = Path::parse(path)?;
+        rules.giving(rights, &path).map_or_else(|| Err(refusal(rules, rights, &path)), |_| Ok(()))
     }
 
     /// The user of the clients that the peer registers; 0 for a peer that speaks for several users.
@@ -88,15 +93,21 @@ impl Identities {
         Err(Failure { errno: Errno::NotPermitted, text })
     }
 
-    /// Whether the peer may administer the cluster.
+    /// Whether the peer may command the cluster: one that speaks for every user may, and a key with
+    /// this right in the whole namespace.
     ///
     /// # Errors
-    /// `EPERM` if it is a process of one user, or the mount of another host.
-    pub fn check_owner(&self, conn: ConnId) -> Result<(), Failure> {
+    /// `EPERM` if it may not.
+    pub fn check_command(&self, conn: ConnId, right: Rights) -> Result<(), Failure> {
         let Some(peer) = self.limited.get(&conn) else { return Ok(()) };
-        let who = match peer.reader() {
+        if let Some(rules) = peer.rules() {
+            let root = Path::root();
+            let refused = || Err(refusal(rules, right, &root));
+            return rules.giving(right, &root).map_or_else(refused, |_| Ok(()));
+        }
+        let who = match peer.unlimited() {
             Peer::User(own) => format!("user {}", own.uid),
-            Peer::Trusted | Peer::Host { .. } | Peer::ReadOnly(_) => {
+            Peer::Trusted | Peer::Host { .. } | Peer::Limited(..) => {
                 "the mount of a host".to_owned()
             }
         };
@@ -117,10 +128,25 @@ impl Identities {
     /// If that does not hold.
     pub fn validate(&self) {
         for peer in self.limited.values() {
-            assert!(!peer.reader().is_trusted(), "trusted peers have no entry");
-            assert!(!peer.reader().is_read_only(), "one limit to read is enough");
+            assert!(!peer.unlimited().is_trusted(), "trusted peers have no entry");
+            assert!(peer.unlimited().rules().is_none(), "a key has one list of rules");
         }
     }
+}
+
+/// The refusal of a request that needs rights which the key of its sender does not have: `EROFS` if
+/// the key is for reading only, else `EACCES` for reading and writing, and `EPERM`.
+#[must_use]
+pub fn refusal(rules: &KeyRules, rights: Rights, path: &Path) -> Failure {
+    if rights != Rights::READ && rules.only_read() {
+        let text = "the key of this connection is for reading only".to_owned();
+        return Failure { errno: Errno::ReadOnly, text };
+    }
+    let is_file = rights == Rights::READ || rights == Rights::WRITE;
+    let errno = if is_file { Errno::Access } else { Errno::NotPermitted };
+    let text =
+        format!("the key of this connection lacks {rights}:{}; it has {rules}", path.quoted());
+    Failure { errno, text }
 }
 
 #[cfg(test)]
@@ -129,6 +155,7 @@ mod tests {
 
     const OWNER: ConnId = ConnId(1);
     const OTHER: ConnId = ConnId(2);
+    const ADMIN: Rights = Rights::ADMIN;
 
     fn user(uid: u32) -> Cred {
         Cred { uid, gid: uid, groups: Vec::new() }
@@ -152,7 +179,9 @@ mod tests {
         assert!(refused.text.contains("user 7 asks in the name of user 8"), "{}", refused.text);
         assert_eq!(known.identify(OWNER, &user(8)), Ok(None));
         assert_eq!(known.identify(OWNER, &Cred::root()), Ok(None));
-        assert!(known.check_owner(OTHER).is_err() && known.check_owner(OWNER).is_ok());
+        assert!(
+            known.check_command(OTHER, ADMIN).is_err() && known.check_command(OWNER, ADMIN).is_ok()
+        );
         assert!(known.is_user(OTHER) && !known.is_user(OWNER) && !known.are_trusted());
         assert!(known.is_trusted(OWNER) && !known.is_trusted(OTHER));
         known.closed(OTHER);
@@ -168,21 +197,50 @@ mod tests {
         assert_eq!(known.identify(ConnId(3), &user(8)), Ok(None));
         let nobody = known.identify(ConnId(3), &Cred::root()).unwrap().unwrap();
         assert_eq!(nobody.uid, types::NOBODY);
-        let refused = known.check_owner(ConnId(3)).unwrap_err();
+        let refused = known.check_command(ConnId(3), ADMIN).unwrap_err();
         assert!(refused.text.contains("the mount of a host"), "{}", refused.text);
         assert_eq!(known.uid(ConnId(3)), 0);
     }
 
-    #[test]
-    fn a_reader_is_told_from_a_writer() {
+    fn limited(rules: &[&str]) -> Identities {
+        let rules = rules.iter().map(|rule| types::KeyRule::parse(rule).unwrap()).collect();
         let mut known = identities();
-        known.opened(ConnId(4), Peer::ReadOnly(Box::new(Peer::User(user(9)))));
+        let peer = Box::new(Peer::User(user(9)));
+        known.opened(ConnId(4), Peer::Limited(peer, KeyRules::new(rules).unwrap()));
         known.validate();
-        assert_eq!(known.check_writer(ConnId(4)).unwrap_err().errno, Errno::ReadOnly);
-        assert!(known.check_writer(OTHER).is_ok() && known.check_writer(OWNER).is_ok());
-        assert!(known.is_user(ConnId(4)));
-        let refused = known.check_owner(ConnId(4)).unwrap_err();
-        assert!(refused.text.contains("user 9"), "{}", refused.text);
+        known
+    }
+
+    #[test]
+    fn a_key_has_the_rights_of_its_rules_where_these_are() {
+        let known = limited(&["read:/", "write,policy:/users"]);
+        let check = |rights, path: &str| {
+            known.check_path(ConnId(4), rights, path.as_bytes()).map_err(|failure| failure.errno)
+        };
+        assert_eq!(check(Rights::READ, "/etc"), Ok(()));
+        assert_eq!(check(Rights::WRITE, "/users/a"), Ok(()));
+        assert_eq!(check(Rights::WRITE, "/etc"), Err(Errno::Access));
+        assert_eq!(check(Rights::POLICY, "/"), Err(Errno::NotPermitted));
+        assert_eq!(check(Rights::POLICY, "/users/../etc"), Err(Errno::Invalid));
+        assert!(known.check_path(OTHER, Rights::POLICY, b"/").is_ok(), "it has no rules");
+        assert!(known.is_user(ConnId(4)) && known.rules(OWNER).is_none());
+        let refused = known.check_path(ConnId(4), Rights::WRITE, b"/etc").unwrap_err();
+        assert!(refused.text.contains("lacks write:/etc; it has read:/ write"), "{}", refused.text);
+    }
+
+    #[test]
+    fn a_key_for_reading_meets_a_read_only_file_system() {
+        let known = limited(&["read:/"]);
+        let refused = known.check_path(ConnId(4), Rights::WRITE, b"/").unwrap_err();
+        assert_eq!(refused.errno, Errno::ReadOnly);
+    }
+
+    #[test]
+    fn a_key_commands_the_cluster_by_a_right_in_the_whole_namespace() {
+        let known = limited(&["admin:/", "balance:/users"]);
+        assert!(known.check_command(ConnId(4), ADMIN).is_ok());
+        assert!(known.check_command(ConnId(4), Rights::BALANCE).is_err());
+        assert!(!known.is_trusted(ConnId(4)), "it is no daemon");
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub use answer::{
 };
 pub use batch::{Batch, BatchWriter, Requests};
 pub use frame::{Frame, FrameError};
-pub use identities::Identities;
+pub use identities::{Identities, refusal};
 pub use map::{
     BalancerEntry, ClusterMap, DecoupledSubtree, MdsEntry, MdsState, PolicyEntry, Warning,
 };

@@ -7,6 +7,7 @@ mod job;
 mod parts;
 mod rank;
 mod read;
+mod right;
 mod session;
 
 use types::bytes::{Malformed, Reader};

@@ -6,8 +6,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Subcommand};
-use cudele::{Errno, Error, Result, Timestamp};
-use keys::{Authority, Holder, IssuedKey, Revoked};
+use cudele::{Errno, Error, Path, Result, Timestamp};
+use keys::{Authority, Holder, IssuedKey, KeyRule, KeyRules, Revoked, Rights};
 use serde_json::{Value, json};
 use terminal::context::Context;
 use terminal::{format, io};
@@ -21,6 +21,8 @@ use crate::access;
   cudele auth add alice --user alice       a key for one user
   cudele auth add node7 --squash-root      a key for the mount of a host, for its users but not root
   cudele auth add rank1 --daemon           a key for a server on another host
+  cudele auth add job9 --user alice --allow read,write,decouple,merge:/scratch/job9
+  cudele auth test job9 write /users/alice  whether a key has a right, and by which rule
   cudele auth ls
   cudele auth rm alice                     from now on, nothing is served to this key")]
 pub(crate) struct Args {
@@ -35,11 +37,27 @@ enum AuthCommand {
     Init,
     /// Make a key
     Add(Add),
-    /// List the keys: name, kind, user, end in UTC, and whether the key is in use
+    /// List the keys: name, kind, user, end in UTC, whether the key is in use, and its rules
     #[command(after_help = "Examples:\n  cudele auth ls\n  cudele auth ls --json")]
     Ls,
+    /// Say whether a key has a right at a path, and which rule gives it. Permissions of files count
+    /// besides
+    Test(Test),
     /// Revoke a key
     Rm(Remove),
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:
+  cudele auth test job9 write /scratch/job9/out
+  cudele auth test job9 merge-unchecked /scratch/job9")]
+struct Test {
+    /// The name of the key
+    name: String,
+    /// The right, or several with commas between
+    right: Rights,
+    /// The path
+    path: String,
 }
 
 /// Make a key, and write it to a file for its owner alone. A process that can read the file can use
@@ -48,15 +66,22 @@ enum AuthCommand {
 #[command(after_help = "Examples:
   cudele auth add alice --user alice --days 30
   cudele auth add node7 --squash-root --out node7.key
-  cudele auth add backup --everyone --read-only")]
+  cudele auth add backup --everyone --read-only
+  cudele auth add ci --user ci --allow read:/ --allow read,write,decouple,merge:/ci
+
+Rights: read, write, decouple, merge, merge-unchecked, merge-by-reference, policy, branch, recover,
+balance, admin. `balance` and `admin` in / let a key command the cluster.")]
 struct Add {
     /// A name for the key, of letters, digits and - _ . @
     name: String,
     #[command(flatten)]
     holder: HolderArgs,
     /// It is for reading only
-    #[arg(long, conflicts_with = "daemon")]
+    #[arg(long, conflicts_with_all = ["daemon", "allow"])]
     read_only: bool,
+    /// It has these rights in a subtree, and no others [repeat for more subtrees]
+    #[arg(long, value_name = "RIGHT,...:PATH", value_parser = KeyRule::parse, conflicts_with = "daemon")]
+    allow: Vec<KeyRule>,
     /// Its life in days
     #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(i64).range(1..=36_500))]
     days: i64,
@@ -102,6 +127,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         }
         AuthCommand::Add(add) => make(context, &Authority::open(&dir)?, add),
         AuthCommand::Ls => list(context, &Authority::open(&dir)?),
+        AuthCommand::Test(question) => test(context, &Authority::open(&dir)?, question),
         AuthCommand::Rm(remove) => revoke(context, &Authority::open(&dir)?, &remove.name),
     }
 }
@@ -113,7 +139,13 @@ fn make(context: &Context, authority: &Authority, add: &Add) -> Result<()> {
         HolderArgs { squash_root, .. } => Holder::Everyone { squash_root: *squash_root },
     };
     if add.read_only {
-        holder = Holder::ReadOnly(Box::new(holder));
+        holder = Holder::Limited(Box::new(holder), KeyRules::reading());
+    } else if !add.allow.is_empty() {
+        let rules = KeyRules::new(add.allow.clone()).ok_or_else(|| {
+            let cause = "a key has 16 rules at most, and 8 KiB of them";
+            Error::new(Errno::Invalid, &add.name, cause).remedy("make two keys")
+        })?;
+        holder = Holder::Limited(Box::new(holder), rules);
     }
     let file = add.out.clone().unwrap_or_else(|| PathBuf::from(format!("{}.pem", add.name)));
     // Before the key is made: a key that cannot be written would stay in the list.
@@ -138,14 +170,45 @@ fn list(context: &Context, authority: &Authority) -> Result<()> {
         .print(&Value::Array(value), || issued.iter().map(|key| to_text(key, &revoked)).collect())
 }
 
+fn test(context: &Context, authority: &Authority, question: &Test) -> Result<()> {
+    let Test { name, right, path } = question;
+    let asked = Path::parse(path).map_err(|errno| Error::of(errno, path))?;
+    let (revoked, issued) = (authority.revoked(), authority.list()?);
+    let key = issued.iter().rev().find(|key| key.name == *name).ok_or_else(|| none_of(name))?;
+    let state = state_of(key, &revoked);
+    let rule = key.rules.as_ref().and_then(|rules| rules.giving(*right, &asked));
+    // Without rules a key has every right of its kind, and only a daemon's commands the cluster.
+    let commands = right.has(Rights::ADMIN) || (right.has(Rights::BALANCE) && asked.is_root());
+    let by_kind = key.rules.is_none() && (key.kind == "daemon" || !commands);
+    let allowed = state == "in use" && (rule.is_some() || by_kind);
+    let why = match (rule, &key.rules) {
+        _ if state != "in use" => format!("the key is {state}"),
+        (Some(rule), _) => format!("by the rule {rule}"),
+        (None, Some(rules)) => format!("no rule gives it; the key has {rules}"),
+        (None, None) => format!("the key has no rules, and is for: {}", key.kind),
+    };
+    let value = json!({
+        "name": name, "right": right.to_string(), "path": asked.to_string(), "allowed": allowed,
+        "why": why,
+    });
+    context.print(&value, || {
+        let may = if allowed { "may" } else { "may not" };
+        format!("{name} {may} {right} in {}: {why}\n", asked.quoted())
+    })
+}
+
+fn none_of(name: &str) -> Error {
+    Error::new(Errno::NotFound, name, "no key of this name is in use")
+        .remedy("`cudele auth ls` lists the keys")
+}
+
 fn revoke(context: &Context, authority: &Authority, name: &str) -> Result<()> {
     let revoked = authority.revoked();
     let issued = authority.list()?;
     let ids: Vec<_> =
         issued.iter().filter(|key| key.name == name && !revoked.has(key.id)).collect();
     if ids.is_empty() {
-        return Err(Error::new(Errno::NotFound, name, "no key of this name is in use")
-            .remedy("`cudele auth ls` lists the keys"));
+        return Err(none_of(name));
     }
     ids.iter().try_for_each(|key| revoked.add(key.id))?;
     context.print(&json!({ "revoked": name }), || format!("key {name} is revoked\n"))
@@ -169,11 +232,15 @@ fn to_json(key: &IssuedKey, revoked: &Revoked) -> Value {
     json!({
         "name": key.name, "id": key.id.to_string(), "kind": key.kind, "uid": key.uid,
         "expires": key.expires, "state": state_of(key, revoked),
+        "rules": key.rules.as_ref().map(|rules| {
+            rules.all().iter().map(ToString::to_string).collect::<Vec<_>>()
+        }),
     })
 }
 
 fn to_text(key: &IssuedKey, revoked: &Revoked) -> String {
     let user = key.uid.map_or_else(|| "-".to_owned(), |uid| uid.to_string());
     let (name, kind, state) = (&key.name, &key.kind, state_of(key, revoked));
-    format!("{name:<20} {kind:<9} {user:>6}  {}  {state}\n", format::minute(end_of(key)))
+    let rules = key.rules.as_ref().map(|rules| format!("  {rules}")).unwrap_or_default();
+    format!("{name:<20} {kind:<9} {user:>6}  {}  {state}{rules}\n", format::minute(end_of(key)))
 }

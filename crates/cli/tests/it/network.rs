@@ -167,7 +167,7 @@ fn a_key_says_for_whom_its_process_asks_over_tcp() {
         ("stop", &user, "EPERM"),
         ("fail", &user, "EPERM"),
         ("stop", "host", "EPERM"),
-        ("decouple", "host, reading", "EROFS"),
+        ("decouple", "host with read:/", "EROFS"),
     ] {
         let line = find(op, peer);
         assert_eq!(line["result"], result, "{line}");
@@ -315,6 +315,60 @@ fn an_altered_audit_log_is_told() {
     fs::write(&file, without_second.join("\n") + "\n").unwrap();
     let said = cluster.fails(1, &["audit"]);
     assert!(said.contains("audit.mon.jsonl line 2"), "{said}");
+}
+
+#[test]
+fn a_key_has_rights_in_its_subtrees() {
+    let site = Networked::start("tcp", 2);
+    for dir in ["/jobs", "/jobs/one", "/users"] {
+        site.run(&["mkdir", "-m", "777", dir]);
+    }
+    site.run(&["mds", "pin", "/jobs", "1"]);
+    let rights = ["--allow", "read,write,decouple,merge:/jobs/one"];
+    let key = site.key("job", &[&["--user", USER], &rights[..]].concat());
+    let fs = site.client(&key).unwrap();
+    let made = fs.make_dir("/jobs/one/out", 0o755).unwrap();
+    for (path, errno) in
+        [("/jobs/two", Errno::Access), ("/users/x", Errno::Access), ("/x", Errno::Access)]
+    {
+        assert_eq!(fs.make_dir(path, 0o755).unwrap_err().errno, errno, "{path}");
+    }
+    assert!(fs.stat("/jobs").is_ok(), "the way to the subtree");
+    assert_eq!(fs.stat("/users").unwrap_err().errno, Errno::Access);
+    // The whole life of a job.
+    site.run(&["mds", "pin", "/jobs", "0"]);
+    let weak = "consistency: append_client_journal+volatile_apply\ndurability: none\n";
+    let policy = Policy::from_name_or_text(weak).unwrap().policy;
+    let mut job = fs.decouple("/jobs/one/out", &policy).unwrap();
+    let uid = USER.parse().unwrap();
+    job.act_as(&cudele::Cred { uid, gid: made.gid, groups: Vec::new() });
+    job.create(job.root(), b"result", &NewFile::default()).unwrap();
+    job.complete().unwrap();
+    assert_eq!(site.run(&["ls", "/jobs/one/out"]), "result\n");
+    assert_eq!(fs.decouple("/jobs", &policy).unwrap_err().errno, Errno::NotPermitted);
+    // The program of another host.
+    let key = key.to_str().unwrap();
+    let run = |arguments: &[&str]| site.elsewhere(arguments).output().unwrap();
+    let refused = run(&["--key", key, "policy", "set", "/jobs/one", "batchfs"]);
+    let said = text(&refused.stderr);
+    assert!(said.contains("lacks policy:/jobs/one; it has read,write,decouple,merge:"), "{said}");
+    // Rights are told, and asked about.
+    let listed = text(&site.cluster.run(&["auth", "ls"]));
+    assert!(listed.contains("read,write,decouple,merge:/jobs/one"), "{listed}");
+    let may = |right: &str, path: &str| {
+        let said = site.cluster.json(&["auth", "test", "job", right, path]);
+        said["allowed"].as_bool().unwrap()
+    };
+    assert!(may("write", "/jobs/one/out") && may("read,merge", "/jobs/one"));
+    assert!(!may("write", "/jobs") && !may("policy", "/jobs/one") && !may("admin", "/"));
+    site.cluster.fails(2, &["auth", "add", "x", "--everyone", "--allow", "reed:/"]);
+    site.cluster.fails(2, &["auth", "add", "x", "--daemon", "--allow", "read:/"]);
+    // A key that commands, and is no daemon.
+    let key = site.key("operator", &["--everyone", "--allow", "read:/", "--allow", "admin:/"]);
+    let refused = run(&["--key", key.to_str().unwrap(), "mkdir", "/x"]);
+    assert!(text(&refused.stderr).contains("EACCES"), "{}", text(&refused.stderr));
+    let stopped = run(&["--key", key.to_str().unwrap(), "down"]);
+    assert!(stopped.status.success(), "{}", text(&stopped.stderr));
 }
 
 #[test]

@@ -8,9 +8,10 @@
 use journal::{Event, EventKind};
 use namespace::{ApplyOutcome, Judge, Mode, Namespace, Planned, Refusal, TrialNamespace};
 use policy::{Check, Policy};
-use types::{Errno, Ino, Path};
+use types::{Errno, Ino, Path, Rights};
 
 use super::{Merge, MergeCx};
+use crate::ReplyTo;
 
 /// Directories deeper than this have no path: their journal was made up.
 const DEPTH_MAX: usize = 2048;
@@ -59,14 +60,25 @@ impl Merge {
 }
 
 impl MergeCx<'_> {
-    /// Whether the policy of a subtree asks for the check, independent of its client's flags.
-    pub(super) fn must_check(&mut self, subtree: Ino) -> bool {
+    /// Whether the policy of a subtree asks for the check, independent of its client's flags, or
+    /// the key of the client does not have the right to merge unchecked.
+    pub(super) fn must_check(&mut self, at: ReplyTo, subtree: Ino) -> bool {
+        if self.lacks_right_unchecked(at, subtree) {
+            return true;
+        }
         let Some(known) = self.tables.decoupled.get(&subtree) else { return false };
         if known.policy.is_empty() {
             return self.namespace.effective_policy(subtree).1.policy.check == Check::Merge;
         }
         let parsed = Policy::parse_bytes(known.policy.as_bytes());
         parsed.is_ok_and(|parsed| parsed.policy.check == Check::Merge)
+    }
+
+    /// Whether the key of the sender does not have the right to merge unchecked in a subtree.
+    fn lacks_right_unchecked(&self, at: ReplyTo, subtree: Ino) -> bool {
+        let Some(rules) = self.identities.rules(at.conn) else { return false };
+        let path = self.namespace.path_of(subtree);
+        path.is_none_or(|path| rules.giving(Rights::MERGE_UNCHECKED, &path).is_none())
     }
 
     /// A dry run with checks begins.

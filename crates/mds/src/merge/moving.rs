@@ -89,7 +89,7 @@ impl MergeCx<'_> {
             return None;
         };
         merge.ranges.clone_from(&known.ranges);
-        merge.flags.check |= self.must_check(subtree);
+        merge.flags.check |= self.must_check(merge.at, subtree);
         Some(merge)
     }
 }

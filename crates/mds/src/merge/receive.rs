@@ -46,8 +46,8 @@ impl MergeCx<'_> {
         if bytes > self.settings.merge_bytes_max {
             return Err(Errno::TooBig.into());
         }
-        let takes_runs = bytes > 0 && self.takes_runs(subtree, flags);
-        flags.check = !flags.strong_log && (flags.check || self.must_check(subtree));
+        let takes_runs = bytes > 0 && self.takes_runs(at, subtree, flags);
+        flags.check = !flags.strong_log && (flags.check || self.must_check(at, subtree));
         // Without a check nobody would have looked at the owners in the runs of a user.
         if flags.by_reference && !(takes_runs && (flags.check || cred.is_root())) {
             return Err(Errno::NotSupported.into());
@@ -103,11 +103,11 @@ impl MergeCx<'_> {
     }
 
     /// Whether a list of runs may be in front of a journal: not if every event must be looked at.
-    fn takes_runs(&mut self, subtree: Ino, flags: MergeFlags) -> bool {
+    fn takes_runs(&mut self, at: ReplyTo, subtree: Ino, flags: MergeFlags) -> bool {
         let is_proved = self.settings.proof_key.is_some();
         !flags.dry_run
             && !flags.strong_log
-            && (is_proved || !(flags.check || self.must_check(subtree)))
+            && (is_proved || !(flags.check || self.must_check(at, subtree)))
     }
 
     /// The answer to a merge that released its subtree was lost. The release may not be stored yet,

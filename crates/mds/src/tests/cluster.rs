@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use metastore::request::{StoreFailure, StoreOp, StoreResult, Token};
 use types::{
-    AttrChange, ClientId, Clock, ConnId, Cred, Epoch, Errno, Error, Ino, Moment, Rank, Tid,
+    AttrChange, ClientId, Clock, ConnId, Cred, Epoch, Errno, Error, Ino, Moment, Peer, Rank, Tid,
     Timestamp,
 };
 use wire::{
@@ -329,11 +329,24 @@ impl Cluster {
 
     /// A client connects to a rank, with its term before and its number of unsafe requests.
     pub(crate) fn connect_to(&mut self, client: u64, rank: usize, epoch: Epoch, unsafe_count: u64) {
+        let hello = Hello { client: ClientId(client), epoch, unsafe_requests: unsafe_count };
+        self.open(hello, rank, Peer::Trusted);
+    }
+
+    /// A client whose key has rules connects to a rank; it speaks for every user.
+    pub(crate) fn connect_limited(&mut self, client: u64, rank: usize, rules: &[&str]) {
+        let rules = rules.iter().map(|rule| types::KeyRule::parse(rule).unwrap()).collect();
+        let rules = types::KeyRules::new(rules).expect("a few rules");
+        let host = Box::new(Peer::Host { squash_root: false });
+        let hello = Hello { client: ClientId(client), epoch: Epoch(0), unsafe_requests: 0 };
+        self.open(hello, rank, Peer::Limited(host, rules));
+    }
+
+    fn open(&mut self, hello: Hello, rank: usize, peer: Peer) {
         let conn = ConnId(self.next_conn);
         self.next_conn += 1;
-        self.conns.insert((client, rank), conn);
-        self.input(rank, MdsInput::Opened(conn, types::Peer::Trusted));
-        let hello = Hello { client: ClientId(client), epoch, unsafe_requests: unsafe_count };
+        self.conns.insert((hello.client.0, rank), conn);
+        self.input(rank, MdsInput::Opened(conn, peer));
         self.input(rank, MdsInput::Message(conn, Message::Hello(hello)));
         self.settle();
     }
@@ -368,6 +381,12 @@ impl Cluster {
         let tid = self.tid();
         self.send(client, 0, Request::new(tid, Tid(tid.0 - 1), cred.clone(), op));
         tid
+    }
+
+    /// The answer to a request of a client on behalf of root.
+    pub(crate) fn answer_to(&mut self, client: u64, op: Op<'_>) -> Result<Answer, Errno> {
+        let tid = self.ask(client, op);
+        self.reply(client, tid).result.map_err(|failure| failure.errno)
     }
 
     /// A client asks rank 0 on behalf of root.

@@ -5,8 +5,8 @@ use journal::JournalBuffer;
 use metastore::MovedName;
 use types::rng::Rng;
 use types::{
-    Attr, AttrChange, ClientId, ConnId, Cred, EntryName, Epoch, Errno, Ino, Lock, LockKind,
-    LockMode, Origin, Rank, RenameFlags, Seq, Tid, Timestamp, XattrFlags,
+    Attr, AttrChange, ClientId, ConnId, Cred, EntryName, Epoch, Errno, Ino, KeyRule, KeyRules,
+    Lock, LockKind, LockMode, Origin, Peer, Rank, RenameFlags, Seq, Tid, Timestamp, XattrFlags,
 };
 use wire::{
     Access, AdminOp, Answer, ChangeOp, Failure, Hello, JobOp, MergeFlags, Message, NewInode, Op,
@@ -54,6 +54,22 @@ impl Hostile {
         inos.extend([cluster.dir, cluster.file, cluster.link, cluster.sub, cluster.full]);
         inos.extend([cluster.open, Ino::mount_stub(cluster.dir), Ino(of_other), Ino(first)]);
         Self { cluster, choice: Rng::new(seed), inos, tid: 1 }
+    }
+
+    /// The keys of some connections have rules.
+    fn limit_some(&mut self) {
+        for conn in (0..CONNS).map(|conn| ConnId(FIRST_CONN + conn)) {
+            if self.choice.percent(75) {
+                continue;
+            }
+            let rules = ["read:/", "read,write,merge:/dir", "decouple,branch,balance:/open"];
+            let rule = KeyRule::parse(self.choice.pick(&rules)).unwrap();
+            let host = Box::new(Peer::Host { squash_root: self.choice.percent(50) });
+            let peer = Peer::Limited(host, KeyRules::new(vec![rule]).unwrap());
+            for rank in 0..2 {
+                self.cluster.input(rank, MdsInput::Opened(conn, peer.clone()));
+            }
+        }
     }
 
     fn ino(&mut self) -> Ino {
@@ -364,6 +380,7 @@ fn a_server_survives_any_message_and_still_answers_an_honest_client() {
     for seed in first..=last {
         println!("seed {seed}");
         let mut hostile = Hostile::new(seed);
+        hostile.limit_some();
         for _ in 0..MESSAGES {
             hostile.step();
         }

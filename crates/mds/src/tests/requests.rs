@@ -12,5 +12,6 @@ mod policies;
 mod questions;
 mod remove;
 mod rename;
+mod rights;
 mod trash;
 mod whole;

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use keys::{Authority, Holder};
+use types::rng::Rng;
 use types::{Cred, Errno, Peer, Tid, Timestamp};
 use wire::Message;
 
@@ -291,4 +292,100 @@ fn a_client_refuses_a_server_whose_key_was_revoked() {
     let refused = Connection::open(&site.address, &key).expect_err("refused");
     assert_eq!(refused.errno, Errno::Access, "{refused}");
     assert!(refused.cause.contains("evoked"), "{refused}");
+}
+
+/// Attempts of an ordinary run; `CUDELE_FUZZ` asks for more.
+const ATTEMPTS: u64 = 200;
+
+/// Bytes as an attacker changes them.
+fn spoil(choice: &mut Rng, bytes: &mut Vec<u8>) {
+    if bytes.is_empty() {
+        return;
+    }
+    let at = choice.index(bytes.len());
+    match choice.below(6) {
+        0 => bytes.truncate(at),
+        1 => bytes.insert(at, choice.byte()),
+        2 => {
+            let part = bytes[at..].to_vec();
+            bytes.extend_from_slice(&part);
+        }
+        3 => bytes[at..].fill(choice.byte()),
+        4 => bytes.splice(at..at, random(choice, 300)).for_each(drop),
+        _ => bytes[at] ^= 1 << choice.below(8),
+    }
+}
+
+fn random(choice: &mut Rng, most: u64) -> Vec<u8> {
+    let length = choice.below(most);
+    (0..length).map(|_| choice.byte()).collect()
+}
+
+/// A process with a key of its own connects, and deviates from the protocol at some step. Returns
+/// whether both sides had proved themselves by then.
+fn attack(choice: &mut Rng, host: &str, keys: &Keyring) -> bool {
+    let config = keys.key().and_then(|key| key.client()).expect("a key");
+    let tls = rustls::ClientConnection::new(config, keys::KeyFile::daemon_name());
+    let mut tls = tls.expect("a connection");
+    let mut socket = TcpStream::connect(host).expect("connects");
+    socket.set_read_timeout(Some(Duration::from_millis(60))).expect("a timeout");
+    let deviates_at = choice.below(5);
+    for step in 0..5 {
+        if step == 3 && !tls.is_handshaking() {
+            let frames = random(choice, 5000);
+            let _ = tls.writer().write_all(&frames);
+        }
+        let mut flight = Vec::new();
+        while tls.wants_write() {
+            tls.write_tls(&mut flight).expect("encrypts");
+        }
+        if step == deviates_at {
+            spoil(choice, &mut flight);
+        }
+        let mut arrived = [0; 4096];
+        let deviated = step > deviates_at || flight.is_empty();
+        if socket.write_all(&flight).is_err() || (deviated && step > 2) {
+            break;
+        }
+        match socket.read(&mut arrived) {
+            Ok(length @ 1..) => {
+                let _ = tls.read_tls(&mut &arrived[..length]);
+                let _ = tls.process_new_packets();
+            }
+            _ => break,
+        }
+    }
+    !tls.is_handshaking()
+}
+
+#[test]
+#[allow(clippy::disallowed_methods, reason = "the attempts of a longer run")]
+fn any_bytes_before_and_after_a_handshake_get_nothing_and_stop_nobody() {
+    let limits = Limits { introduction: Duration::from_millis(300), ..Limits::default() };
+    let site = Site::start(limits);
+    let Address::Tcp(host) = &site.address else { unreachable!("made above") };
+    let mallory = site.key("mallory", Holder::User(user()));
+    let honest = site.key("mount", EVERYONE);
+    let attempts = std::env::var("CUDELE_FUZZ").ok().and_then(|text| text.parse().ok());
+    let attempts: u64 = attempts.unwrap_or(ATTEMPTS);
+    let mut proved = 0_u64;
+    for seed in 0..attempts {
+        let mut choice = Rng::new(seed);
+        if choice.percent(20) {
+            let mut socket = TcpStream::connect(host).expect("connects");
+            let _ = socket.write_all(&random(&mut choice, 3000));
+        } else if attack(&mut choice, host, &mallory) {
+            proved += 1;
+        }
+        if seed % 50 == 0 {
+            let mut other = site.open(&honest);
+            other.set_timeout(Some(Duration::from_secs(20))).expect("a timeout");
+            echoes(&mut other, 1000).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        }
+    }
+    println!("{attempts} connections deviated, {proved} after both sides had proved themselves");
+    assert!(proved > 0 && proved < attempts, "some of each");
+    let (peers, _) = site.seen.lock().expect("no panic").clone();
+    let others = [Peer::User(user()), Peer::Host { squash_root: false }];
+    assert!(peers.iter().all(|peer| others.contains(peer)), "nobody is a daemon");
 }

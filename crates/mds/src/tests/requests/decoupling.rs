@@ -33,8 +33,7 @@ fn decoupled(policy: &str) -> (Tree, Decoupled) {
 
 /// How a request of a client is answered.
 fn answer_of(tree: &mut Tree, client: u64, op: Op<'_>) -> Result<Answer, Errno> {
-    let tid = tree.ask(client, op);
-    tree.reply(client, tid).result.map_err(|failure| failure.errno)
+    tree.answer_to(client, op)
 }
 
 /// Begins a merge of a journal, and sends the journal.

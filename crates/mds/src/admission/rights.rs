@@ -1,0 +1,139 @@
+//! The rights of a key: a request must be where a rule of its sender's key gives the right to it.
+//!
+//! A rule names a path, so a request is held against the paths of its inodes as they are now. To
+//! reach a subtree, a process may look at the directories above it, but not list them. A name is
+//! changed by the right to its directory.
+//!
+//! An inode with several names has no one path: every rule of the key must give the right, and the
+//! client must have been shown the inode. A file that the client has open is read, and written if
+//! it is open for that, wherever it is by now.
+
+use namespace::Namespace;
+use types::{Ino, KeyRules, Path, Rights};
+use wire::{About, JobOp, Op, ReadOp};
+
+use super::{Incoming, Verdict};
+use crate::op::Refused;
+use crate::{Mds, MdsEffects};
+
+#[inline]
+pub(super) fn check(mds: &mut Mds, from: Incoming<'_>, _: &mut MdsEffects) -> Verdict {
+    if mds.identities.are_trusted() { Verdict::Pass } else { verdict(mds, from) }
+}
+
+// Apart, so that the check is inlined where every peer is trusted.
+#[inline(never)]
+fn verdict(mds: &Mds, from: Incoming<'_>) -> Verdict {
+    let (Some(rules), Some(rights)) = (mds.identities.rules(from.conn), from.op().rights()) else {
+        return Verdict::Pass;
+    };
+    let question = Question { mds, from, rules, rights };
+    question.ask().map_or_else(Verdict::Refuse, |()| Verdict::Pass)
+}
+
+/// A request of a peer with a limited key.
+struct Question<'a> {
+    mds: &'a Mds,
+    from: Incoming<'a>,
+    rules: &'a KeyRules,
+    rights: Rights,
+}
+
+/// The inodes and names that a request needs the right to.
+fn about<'a>(op: &Op<'a>) -> About<'a> {
+    match *op {
+        Op::Job(JobOp::Adopt { subtree, .. }) => About { inode: Some(subtree), ..About::default() },
+        ref op @ (Op::Read(_)
+        | Op::Change(_)
+        | Op::Session(_)
+        | Op::Job(_)
+        | Op::Rank(_)
+        | Op::Admin(_)) => op.about(),
+    }
+}
+
+/// Whether a request asks for attributes, as the requests of a process on its way do.
+fn is_walking(op: &Op<'_>) -> bool {
+    matches!(
+        op,
+        Op::Read(
+            ReadOp::Lookup { .. }
+                | ReadOp::Walk { .. }
+                | ReadOp::GetAttr { .. }
+                | ReadOp::GetXattr { .. }
+                | ReadOp::ListXattr { .. }
+                | ReadOp::GetPolicy { .. }
+        )
+    )
+}
+
+impl Question<'_> {
+    fn ask(&self) -> Result<(), Refused> {
+        let op = self.from.op();
+        if let Some((base, path)) = op.path() {
+            let end = Path::parse(path)?;
+            let Some(base) = self.path_of(base) else { return self.judge_anywhere() };
+            return self.judge(&end.components().fold(base, |path, name| path.join(name)));
+        }
+        if let Op::Read(ReadOp::Lookup { parent, name }) = *op {
+            types::check_name(name)?;
+            return match self.path_of(parent) {
+                Some(dir) => self.judge(&dir.join(name)),
+                None => self.judge_anywhere(),
+            };
+        }
+        let about = about(op);
+        if about.inode.is_none() {
+            return self.judge_anywhere();
+        }
+        about.inodes().try_for_each(|ino| self.judge_inode(ino))
+    }
+
+    fn path_of(&self, ino: Ino) -> Option<Path> {
+        self.mds.namespace.path_of(ino)
+    }
+
+    fn judge_inode(&self, ino: Ino) -> Result<(), Refused> {
+        let Mds { namespace, opens, sessions, .. } = self.mds;
+        let client = self.from.client;
+        let has_open =
+            |write: bool| opens.has(client, ino) && (!write || opens.writes(client, ino));
+        match self.rights {
+            Rights::READ if has_open(false) => return Ok(()),
+            Rights::WRITE if has_open(true) => return Ok(()),
+            _ => {}
+        }
+        if let Some(path) = self.path_of(ino) {
+            return self.judge(&path);
+        }
+        let is_shown = sessions.get(client).is_some_and(|session| session.shown.has(ino));
+        if is_shown && has_several_names(namespace, ino) && self.rules.all_give(self.rights) {
+            return Ok(());
+        }
+        self.judge_anywhere()
+    }
+
+    /// Refuses the request unless a rule gives the right at a path.
+    fn judge(&self, path: &Path) -> Result<(), Refused> {
+        let may_pass = || is_walking(self.from.op()) && self.rules.lead_over(path);
+        if self.gives(path) || may_pass() { Ok(()) } else { self.refuse(path) }
+    }
+
+    /// Refuses the request, which has no known place, unless a rule gives the right everywhere.
+    fn judge_anywhere(&self) -> Result<(), Refused> {
+        let root = Path::root();
+        if self.gives(&root) { Ok(()) } else { self.refuse(&root) }
+    }
+
+    fn gives(&self, path: &Path) -> bool {
+        self.rules.giving(self.rights, path).is_some()
+    }
+
+    fn refuse(&self, path: &Path) -> Result<(), Refused> {
+        Err(Refused::Failure(wire::refusal(self.rules, self.rights, path)))
+    }
+}
+
+fn has_several_names(namespace: &Namespace, ino: Ino) -> bool {
+    namespace.home_of(ino) == Some(Ino::LINKS)
+}
