@@ -228,6 +228,14 @@ impl Namespace {
         self.tree.path_of(ino)
     }
 
+    /// Whether an inode is at a path or below it. May be false where that holds: then the caller
+    /// compares the paths ([`Namespace::path_of`]).
+    #[inline]
+    #[must_use]
+    pub fn is_quickly_below(&self, ino: Ino, path: &Path) -> bool {
+        self.tree.is_quickly_below(ino, path)
+    }
+
     /// The text of the policy stored in a directory inode itself, if there is one.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use types::{Ino, Path};
+use types::{Ino, Path, name_hash};
 
 use crate::tree::InodeTree;
 use crate::{ActivePolicy, ROOT_NAME};
@@ -73,6 +73,29 @@ impl InodeTree {
         self.policies.of(source)
     }
 
+    /// Whether an inode is at a path or below it, without an allocation for each name above. May
+    /// be false where that holds: below fragments, and below a directory of another rank.
+    pub(crate) fn is_quickly_below(&self, ino: Ino, path: &Path) -> bool {
+        let (mut above, mut top) = (0_usize, ino);
+        for ancestor in self.ancestors(ino) {
+            if self.dirs.is_split(ancestor) {
+                return false;
+            }
+            (above, top) = (above + 1, ancestor);
+        }
+        // The root is one of them, and has no name in a path.
+        let names = path.components().len();
+        let Some(lower) = above.checked_sub(names + 1).filter(|_| top == Ino::ROOT) else {
+            return false;
+        };
+        let named = self.ancestors(ino).skip(lower).zip(path.components().rev());
+        named.into_iter().all(|(ino, name)| {
+            let Some(inode) = self.inodes.get(ino) else { return false };
+            let home = self.dirs.get(inode.home).filter(|_| inode.home_hash == name_hash(name));
+            home.is_some_and(|home| home.find(name).is_some_and(|dentry| dentry.ino == ino))
+        })
+    }
+
     /// The path of a directory or of a file with one name, as far as it is in memory.
     pub(crate) fn path_of(&self, ino: Ino) -> Option<Path> {
         let mut names = Vec::new();
@@ -104,6 +127,28 @@ mod tests {
 
     use super::*;
     use crate::{Mode, Namespace};
+
+    #[test]
+    fn an_inode_is_below_the_paths_that_lead_to_it_and_below_no_other() {
+        let mut namespace = Namespace::new();
+        namespace.make_root(&types::Cred::root(), Timestamp(1));
+        let dir = FileType::Directory.mode_bits() | 0o755;
+        let made = [(Ino::ROOT, b"a", 10, dir), (Ino(10), b"b", 11, dir), (Ino(11), b"f", 12, dir)];
+        for (parent, name, ino, mode) in made {
+            let create = Create { parent, name, ino: Ino(ino), mode, ..Create::default() };
+            let _ = namespace.apply(Seq(1), Mode::Live, &Event::Create(create));
+        }
+        let below =
+            |ino, path: &str| namespace.is_quickly_below(Ino(ino), &Path::parse(path).unwrap());
+        for path in ["/", "/a", "/a/b", "/a/b/f"] {
+            assert!(below(12, path), "{path}");
+        }
+        for path in ["/b", "/a/f", "/b/f", "/a/b/f/x", "/a/x"] {
+            assert!(!below(12, path), "{path}");
+        }
+        assert!(below(10, "/a") && !below(10, "/a/b") && !below(99, "/"));
+        assert!(namespace.is_quickly_below(Ino::ROOT, &Path::root()));
+    }
 
     #[test]
     fn a_detached_directory_inherits_its_policy_once_its_parent_is_known() {

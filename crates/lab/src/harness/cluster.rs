@@ -34,6 +34,8 @@ pub(crate) struct TestCluster {
     store: String,
     /// A metadata server started from here, in place of the first one.
     mds: Option<Child>,
+    /// The key file of its clients, if they do not use the key of the cluster.
+    key: Option<PathBuf>,
 }
 
 /// Where clusters are made.
@@ -84,7 +86,8 @@ impl TestCluster {
             }
             let cluster = Cluster::connect(&mon.parse()?)?;
             let store = String::new();
-            return Self { home, state, own: None, cluster, store, mds: None }.with_store();
+            return Self { home, state, own: None, cluster, store, mds: None, key: None }
+                .with_store();
         }
         let dir = home.join("c");
         let mut command = program()?;
@@ -106,7 +109,8 @@ impl TestCluster {
         }
         let cluster = Cluster::connect(&Locator::monitor_of(&dir))?;
         let store = String::new();
-        let it = Self { home, state, own: Some(dir), cluster, store, mds: None }.with_store()?;
+        let own = Some(dir);
+        let it = Self { home, state, own, cluster, store, mds: None, key: None }.with_store()?;
         if ranks > 1 {
             it.shipped_balancer(balancer::NO_POLICY)?;
         }
@@ -141,7 +145,21 @@ impl TestCluster {
 
     /// Work for a client of this cluster.
     pub(crate) fn job(&self, task: Task) -> Job {
-        Job { mon: self.address(), task }
+        Job { mon: self.address(), key: self.key.clone(), task }
+    }
+
+    /// From now on clients use a key with this rule.
+    pub(crate) fn limit(&mut self, rule: &str) -> Result<()> {
+        let file = self.home.join("limited.pem");
+        let mut command = program()?;
+        command.args(["auth", "add", "limited", "--everyone", "--allow", rule, "--out"]);
+        command.arg(&file).arg("--dir").arg(self.own_dir()?).stdin(Stdio::null());
+        let done = command.output().map_err(|error| failed(error.to_string()))?;
+        if !done.status.success() {
+            return Err(failed(String::from_utf8_lossy(&done.stderr).trim().to_owned()));
+        }
+        self.key = Some(file);
+        Ok(())
     }
 
     /// Makes an empty directory, under a policy if one is given, and returns its path.

@@ -29,6 +29,8 @@ pub(crate) const MIDDLE: &str = "middle";
 pub(crate) struct Job {
     /// The monitor's address; empty if the work needs no cluster.
     pub(crate) mon: String,
+    /// The file with the key of the client, instead of the one of the cluster.
+    pub(crate) key: Option<PathBuf>,
     /// What to do.
     pub(crate) task: Task,
 }

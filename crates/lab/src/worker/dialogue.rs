@@ -12,7 +12,11 @@ use crate::harness::process;
 use crate::harness::stats::{quantile, real, seconds_between};
 
 pub(super) fn mount(job: &Job) -> Result<Arc<Fs>> {
-    Cluster::connect(&job.mon.parse()?)?.mount()
+    let address = job.mon.parse()?;
+    match &job.key {
+        Some(key) => Cluster::connect_with(&address, &net::Keyring::of(key))?.mount(),
+        None => Cluster::connect(&address)?.mount(),
+    }
 }
 
 pub(super) fn pipe(cause: &str) -> Error {

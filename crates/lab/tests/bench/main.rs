@@ -435,10 +435,13 @@ fn a_tree_is_removed_restored_and_reaped_beside_a_client() {
 fn creates_are_measured_over_each_kind_of_connection() {
     let rows = rows("network", 500, &[]);
     for how in ["sync", "async"] {
-        for kind in ["unix", "plain", "tcp"] {
+        for kind in ["unix", "plain", "tcp", "rules"] {
             assert_eq!(row(&rows, &format!("{how}_{kind}"))["files"], 500);
         }
-        assert!(row(&rows, &format!("{how}_tcp"))["of_plain"].as_f64().unwrap() > 0.0);
+        for kind in ["tcp", "rules"] {
+            let row = row(&rows, &format!("{how}_{kind}"));
+            assert!(row["of_plain"].as_f64().unwrap() > 0.0, "{row}");
+        }
     }
 }
 
