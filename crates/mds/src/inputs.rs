@@ -23,7 +23,7 @@ impl Mds {
     /// A client, or another rank, sent a message.
     pub(crate) fn message(&mut self, conn: ConnId, message: Message<'_>, effects: &mut MdsEffects) {
         match message {
-            Message::Hello(hello) if self.identities.may_be(conn, hello.client) => {
+            Message::Hello(hello) if self.may_greet(conn, hello.client) => {
                 self.hello(conn, hello, effects);
             }
             Message::Request(request) => self.request(conn, &request, effects),
@@ -63,6 +63,13 @@ impl Mds {
             | Message::Balanced(_)
             | Message::Stop => effects.close.push(conn),
         }
+    }
+
+    /// Whether the peer of a connection may be a client, which may be connected already.
+    fn may_greet(&self, conn: ConnId, client: ClientId) -> bool {
+        let other = self.sessions.conn_of(client);
+        self.identities.may_be(conn, client)
+            && other.is_none_or(|other| self.identities.may_follow(conn, other))
     }
 
     pub(crate) fn monitor_message(&mut self, message: Message<'_>, effects: &mut MdsEffects) {

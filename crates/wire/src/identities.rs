@@ -60,7 +60,8 @@ impl Identities {
     pub fn check_path(&self, conn: ConnId, rights: Rights, path: &[u8]) -> Result<(), Failure> {
         let Some(rules) = self.rules(conn) else { return Ok(()) };
         let path = Path::parse(path)?;
-        rules.giving(rights, &path).map_or_else(|| Err(refusal(rules, rights, &path)), |_| Ok(()))
+        let refused = || Err(refusal(rules, rights, Some(&path)));
+        rules.giving(rights, &path).map_or_else(refused, |_| Ok(()))
     }
 
     /// The user of the clients that the peer registers; 0 for a peer that speaks for several users.
@@ -102,7 +103,7 @@ impl Identities {
         let Some(peer) = self.limited.get(&conn) else { return Ok(()) };
         if let Some(rules) = peer.rules() {
             let root = Path::root();
-            let refused = || Err(refusal(rules, right, &root));
+            let refused = || Err(refusal(rules, right, Some(&root)));
             return rules.giving(right, &root).map_or_else(refused, |_| Ok(()));
         }
         let who = match peer.unlimited() {
@@ -114,6 +115,14 @@ impl Identities {
         let text =
             format!("{who} does not administer this cluster; root and its owner may do that");
         Err(Failure { errno: Errno::NotPermitted, text })
+    }
+
+    /// Whether the peer may continue the session of a client that another peer has: with a limited
+    /// key only if the key of the other has the same rules. Else it could use the open files of a
+    /// client with more rights.
+    #[must_use]
+    pub fn may_follow(&self, conn: ConnId, other: ConnId) -> bool {
+        self.rules(conn).is_none_or(|rules| self.rules(other) == Some(rules))
     }
 
     /// Whether the peer may be a client.
@@ -135,17 +144,18 @@ impl Identities {
 }
 
 /// The refusal of a request that needs rights which the key of its sender does not have: `EROFS` if
-/// the key is for reading only, else `EACCES` for reading and writing, and `EPERM`.
+/// the key is for reading only, else `EACCES` for reading and writing, and `EPERM`. `named` is the
+/// path that the sender stated: a path that the server knows must not be in the text.
 #[must_use]
-pub fn refusal(rules: &KeyRules, rights: Rights, path: &Path) -> Failure {
+pub fn refusal(rules: &KeyRules, rights: Rights, named: Option<&Path>) -> Failure {
     if rights != Rights::READ && rules.only_read() {
         let text = "the key of this connection is for reading only".to_owned();
         return Failure { errno: Errno::ReadOnly, text };
     }
     let is_file = rights == Rights::READ || rights == Rights::WRITE;
     let errno = if is_file { Errno::Access } else { Errno::NotPermitted };
-    let text =
-        format!("the key of this connection lacks {rights}:{}; it has {rules}", path.quoted());
+    let place = named.map_or_else(|| " there".to_owned(), |path| format!(":{}", path.quoted()));
+    let text = format!("the key of this connection lacks {rights}{place}; it has {rules}");
     Failure { errno, text }
 }
 
@@ -226,6 +236,16 @@ mod tests {
         assert!(known.is_user(ConnId(4)) && known.rules(OWNER).is_none());
         let refused = known.check_path(ConnId(4), Rights::WRITE, b"/etc").unwrap_err();
         assert!(refused.text.contains("lacks write:/etc; it has read:/ write"), "{}", refused.text);
+    }
+
+    #[test]
+    fn a_limited_key_continues_no_session_of_another_key() {
+        let mut known = limited(&["read:/", "write:/users"]);
+        assert!(!known.may_follow(ConnId(4), OTHER) && !known.may_follow(ConnId(4), OWNER));
+        assert!(known.may_follow(OTHER, ConnId(4)) && known.may_follow(ConnId(4), ConnId(4)));
+        let peer = Box::new(Peer::User(user(9)));
+        known.opened(ConnId(5), Peer::Limited(peer, KeyRules::reading()));
+        assert!(!known.may_follow(ConnId(4), ConnId(5)));
     }
 
     #[test]

@@ -10,7 +10,7 @@
 
 use namespace::Namespace;
 use types::{Ino, KeyRule, KeyRules, Path, Rights};
-use wire::{About, JobOp, Op, ReadOp};
+use wire::{About, ChangeOp, JobOp, Op, ReadOp};
 
 use super::{Incoming, Verdict};
 use crate::op::Refused;
@@ -70,6 +70,10 @@ fn is_walking(op: &Op<'_>) -> bool {
 impl Question<'_> {
     fn ask(&self) -> Result<(), Refused> {
         let op = self.from.op();
+        // The tree that comes back may be of any directory.
+        if matches!(op, Op::Change(ChangeOp::Restore { .. })) {
+            return self.judge_anywhere();
+        }
         if let Some((base, path)) = op.path() {
             let end = Path::parse(path)?;
             let Some(base) = self.path_of(base) else { return self.judge_anywhere() };
@@ -146,7 +150,10 @@ impl Question<'_> {
     }
 
     fn refuse(&self, path: &Path) -> Result<(), Refused> {
-        Err(Refused::Failure(wire::refusal(self.rules, self.rights, path)))
+        // Only a path that the sender has stated as a whole may be told.
+        let stated = self.from.op().path().filter(|(base, _)| *base == Ino::ROOT);
+        let failure = wire::refusal(self.rules, self.rights, stated.map(|_| path));
+        Err(Refused::Failure(failure))
     }
 }
 

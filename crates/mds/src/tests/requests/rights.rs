@@ -97,6 +97,48 @@ fn a_key_sees_the_way_to_its_subtree_and_nothing_beside_it() {
 }
 
 #[test]
+fn a_refusal_tells_no_path_that_the_client_did_not_state() {
+    let mut tree = tree(&["read:/dir/full"]);
+    let (sub, file) = (tree.sub, tree.file);
+    for op in [get_attr(file), list(sub), lookup(sub, b"x"), create(sub, b"x")] {
+        let tid = tree.ask(LIMITED, op);
+        let Err(failure) = tree.reply(LIMITED, tid).result else { panic!("{op:?}") };
+        assert!(
+            !failure.text.contains("/dir/sub") && !failure.text.contains("/dir/file"),
+            "{op:?}"
+        );
+    }
+    let walk = Op::Read(ReadOp::Walk { base: Ino::ROOT, path: b"/dir/file" });
+    let tid = tree.ask(LIMITED, walk);
+    let Err(failure) = tree.reply(LIMITED, tid).result else { panic!("it is refused") };
+    assert!(failure.text.contains("lacks read:/dir/file; it has read:/dir/full"), "{failure:?}");
+}
+
+#[test]
+fn a_limited_key_takes_over_no_session() {
+    let mut tree = tree(&["read,write:/dir/full"]);
+    tree.connect(6);
+    let (file, full) = (tree.file, tree.full);
+    tree.answer_to(6, Op::Session(SessionOp::Open { ino: file, write: true })).unwrap();
+    let before = tree.closed.len();
+    tree.connect_limited(6, 0, &["read,write:/dir/full"]);
+    assert_eq!(tree.closed[before..], [6], "the connection that said it is client 6");
+    // A client comes back with its own key.
+    let before = tree.closed.len();
+    tree.connect_limited(LIMITED, 0, &["read,write:/dir/full"]);
+    assert_eq!(refusal(&mut tree, list(full)), None);
+    assert!(!tree.closed[before..].is_empty(), "its connection before ends");
+}
+
+#[test]
+fn a_removed_tree_is_not_restored_into_the_own_subtree() {
+    let mut tree = tree(&["read,write:/dir/sub"]);
+    let sub = tree.sub;
+    let restore = ChangeOp::Restore { ino: Ino(77), parent: sub, name: b"x" };
+    assert_eq!(refusal(&mut tree, Op::Change(restore)), Some(Errno::Access));
+}
+
+#[test]
 fn a_file_with_two_names_takes_a_right_that_every_rule_gives() {
     let write = |ino| Op::Session(SessionOp::Open { ino, write: true });
     for (rules, refused) in [
