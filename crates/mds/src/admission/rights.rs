@@ -8,8 +8,8 @@
 //! client must have been shown the inode. A file that the client has open is read, and written if
 //! it is open for that, wherever it is by now.
 
-use namespace::Namespace;
-use types::{Ino, KeyRule, KeyRules, Path, Rights};
+use namespace::{Namespace, Refusal};
+use types::{Errno, Ino, KeyRule, KeyRules, Path, Rights};
 use wire::{About, ChangeOp, JobOp, Op, ReadOp};
 
 use super::{Incoming, Verdict};
@@ -76,8 +76,12 @@ impl Question<'_> {
         }
         if let Some((base, path)) = op.path() {
             let end = Path::parse(path)?;
-            let Some(base) = self.path_of(base) else { return self.judge_anywhere() };
-            return self.judge(&end.components().fold(base, |path, name| path.join(name)));
+            return match self.path_of(base) {
+                Some(base) => {
+                    self.judge(&end.components().fold(base, |path, name| path.join(name)))
+                }
+                None => self.judge_unknown(base),
+            };
         }
         if let Op::Read(ReadOp::Lookup { parent, name }) = *op {
             types::check_name(name)?;
@@ -86,7 +90,7 @@ impl Question<'_> {
             }
             return match self.path_of(parent) {
                 Some(dir) => self.judge(&dir.join(name)),
-                None => self.judge_anywhere(),
+                None => self.judge_unknown(parent),
             };
         }
         let about = about(op);
@@ -130,7 +134,20 @@ impl Question<'_> {
         if is_shown && has_several_names(namespace, ino) && self.rules.all_give(self.rights) {
             return Ok(());
         }
-        self.judge_anywhere()
+        self.judge_unknown(ino)
+    }
+
+    /// Refuses the request about an inode without a known path, unless a rule gives the right
+    /// everywhere. With `ESTALE` the client walks to an inode that is not in memory. In several
+    /// ranks another one has the second inode then, and programs copy (`EXDEV`).
+    fn judge_unknown(&self, ino: Ino) -> Result<(), Refused> {
+        if self.mds.namespace.knows(ino) || self.gives(&Path::root()) {
+            return self.judge_anywhere();
+        }
+        let is_second = self.from.op().about().second == Some(ino);
+        let is_elsewhere = is_second && !self.mds.authority.is_plain();
+        let errno = if is_elsewhere { Errno::CrossDevice } else { Errno::Stale };
+        Err(Refused::Refusal(Refusal::Errno(errno)))
     }
 
     /// Refuses the request unless a rule gives the right at a path.

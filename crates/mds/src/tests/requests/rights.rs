@@ -2,12 +2,13 @@
 
 use types::{AttrChange, ClientId, Errno, Ino, RenameFlags};
 use wire::{
-    AdminOp, Answer, ChangeOp, JobOp, MergeFlags, NewInode, Op, ReadOp, SessionOp, UnusedNumbers,
+    AdminOp, Answer, ChangeOp, JobOp, MergeFlags, NewInode, Op, RankOp, ReadOp, SessionOp,
+    UnusedNumbers,
 };
 
 use crate::MdsInput;
 use crate::tests::cluster::FILE;
-use crate::tests::fixture::Tree;
+use crate::tests::fixture::{NOTHING, Tree};
 use crate::tests::transcripts::journal_of;
 
 /// The client with the limited key.
@@ -94,6 +95,24 @@ fn a_key_sees_the_way_to_its_subtree_and_nothing_beside_it() {
     let trash = Op::Read(ReadOp::ListTrash { after: None, limit: 10 });
     assert_eq!(refusal(&mut tree, trash), Some(Errno::Access));
     assert_eq!(refusal(&mut tree, create(full, b"new")), Some(Errno::ReadOnly));
+}
+
+#[test]
+fn an_inode_that_is_not_in_memory_is_walked_to_again() {
+    let mut tree = Tree::of_two_ranks();
+    tree.connect_limited(LIMITED, 0, &["read,write:/dir"]);
+    let dir = tree.dir;
+    for op in [get_attr(NOTHING), lookup(NOTHING, b"x"), create(NOTHING, b"x"), list(NOTHING)] {
+        assert_eq!(refusal(&mut tree, op), Some(Errno::Stale), "{op:?}");
+    }
+    // Another rank has it: its place is not known here, and a program copies.
+    let open = tree.open;
+    let new_parent = tree.dir(open, "below");
+    tree.answer(Op::Rank(RankOp::Export { dir: open, rank: types::Rank(1) })).unwrap();
+    let flags = RenameFlags::default();
+    let (name, new_name) = (b"file", b"x");
+    let rename = ChangeOp::Rename { parent: dir, name, new_parent, new_name, flags };
+    assert_eq!(refusal(&mut tree, Op::Change(rename)), Some(Errno::CrossDevice));
 }
 
 #[test]
@@ -190,7 +209,7 @@ fn each_mechanism_takes_its_right() {
         Op::Job(JobOp::TakeOver { subtree: dir }),
         Op::Job(JobOp::Adopt { subtree: dir, branch: b"b", block: false }),
         Op::Job(JobOp::Release { subtree: open, unused: UnusedNumbers::default() }),
-        Op::Rank(wire::RankOp::Split { dir }),
+        Op::Rank(RankOp::Split { dir }),
         Op::Admin(AdminOp::Snapshot { dir, id: 9 }),
     ] {
         assert_eq!(refusal(&mut tree, op), Some(Errno::NotPermitted), "{op:?}");
