@@ -33,6 +33,8 @@ const REFUSALS_MAX: u32 = 100;
 const REFUSALS_TIME: i64 = 60_000_000_000;
 /// Users whose refusals are counted.
 const REFUSED_MAX: usize = 1024;
+/// The operation of a line with the number of refusals that have none.
+const OMITTED: &str = "omitted";
 /// The hash before the first line.
 const NO_HASH: &str = "";
 /// The fields of a line with hashes.
@@ -87,6 +89,13 @@ impl Refusals {
             known.omitted += 1;
         }
         (has_line, before)
+    }
+
+    /// Takes the number of refusals of a peer that have no line yet, and the time of the first.
+    fn take_omitted(&mut self, peer: &str) -> Option<(Timestamp, u64)> {
+        let known = self.0.get_mut(peer)?;
+        let omitted = std::mem::take(&mut known.omitted);
+        (omitted > 0).then_some((known.since, omitted))
     }
 }
 
@@ -224,7 +233,19 @@ impl Audit {
                 self.write(conn, &request, Some(&failure), "gone");
             }
         }
-        self.peers.remove(&conn);
+        if let Some(peer) = self.peers.remove(&conn)
+            && let Some(file) = &mut self.file
+            && let Some((since, omitted)) = self.refusals.take_omitted(&peer)
+        {
+            let mut line = Map::new();
+            let mut put = |name: &str, value: Value| drop(line.insert(name.to_owned(), value));
+            put("time", since.utc().into());
+            put("daemon", file.daemon.as_str().into());
+            put("peer", peer.into());
+            put("op", OMITTED.into());
+            put("about", format!("{omitted} refusals").into());
+            file.append(line);
+        }
     }
 
     fn write(
@@ -254,7 +275,7 @@ impl Audit {
             put("about", about.into());
             line
         };
-        let summary = (omitted > 0).then(|| begin("omitted", &format!("{omitted} refusals")));
+        let summary = (omitted > 0).then(|| begin(OMITTED, &format!("{omitted} refusals")));
         let line = has_line.then(|| begin(request.op, &request.about));
         if let Some(summary) = summary {
             file.append(summary);
@@ -418,6 +439,13 @@ mod tests {
         assert_eq!((lines.len(), altered), (103, None));
         assert_eq!(lines[101]["op"], "omitted");
         assert_eq!(lines[101]["about"], "900 refusals");
+        // The end of the connection tells the number, too.
+        for number in 2000..2150 {
+            refuse(one, number, 63);
+        }
+        audit.closed(one);
+        let (lines, altered) = verify(&text(folder.path()), None);
+        assert_eq!((lines.last().unwrap()["about"].clone(), altered), (json!("51 refusals"), None));
     }
 
     #[test]

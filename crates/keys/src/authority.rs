@@ -197,7 +197,8 @@ fn parse(line: &str) -> Option<IssuedKey> {
         kind: kind.to_owned(),
         uid: uid.parse().ok(),
         expires: expires.parse().ok()?,
-        rules: KeyRules::new(rules?),
+        // Earlier versions listed no rules.
+        rules: KeyRules::new(rules?).or_else(|| (kind == "reader").then(KeyRules::reading)),
     })
 }
 

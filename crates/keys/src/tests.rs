@@ -283,4 +283,10 @@ fn a_line_that_a_full_disk_cut_off_hides_no_later_one() {
     site.authority.revoked().add(alice).unwrap();
     assert!(site.authority.revoked().has(alice));
     assert_eq!(site.authority.revoked().all(), [alice]);
+    // A key for reading, as an earlier version listed it.
+    let file = site.dir.path().join("keys/issued");
+    let mut file = std::fs::OpenOptions::new().append(true).open(file).unwrap();
+    file.write_all(b"00000000000000ff old reader - 1900000000\n").unwrap();
+    let issued = site.authority.list().unwrap();
+    assert_eq!(issued.last().unwrap().rules, Some(KeyRules::reading()));
 }

@@ -133,6 +133,17 @@ impl Mon {
         self.servers.status(self.ledger.map())
     }
 
+    /// The same, for a peer with a limited key without the paths that the key may not see.
+    fn status_for(&self, conn: ConnId) -> ClusterMap {
+        let mut map = self.status();
+        if self.identities.check_path(conn, Rights::READ, b"/").is_err() {
+            map.policies.retain(|entry| self.identities.may_see(conn, &entry.path));
+            map.decoupled.retain(|subtree| self.identities.may_see(conn, &subtree.path));
+            map.warnings.clear();
+        }
+        map
+    }
+
     /// The ids of the keys that were revoked on any host, in order.
     #[must_use]
     pub fn revoked(&self) -> &[u64] {
@@ -221,7 +232,10 @@ impl Mon {
             Phase::Serving | Phase::Stopped => {}
         }
         match call.op {
-            MonOp::Status => effects.reply(asker, Ok(MonAnswer::Map(Box::new(self.status())))),
+            MonOp::Status => {
+                let map = self.status_for(asker.conn);
+                effects.reply(asker, Ok(MonAnswer::Map(Box::new(map))));
+            }
             MonOp::Stop => {
                 self.check_waiting()?;
                 self.begin_stop(clock, Some(asker), effects);
@@ -269,7 +283,9 @@ impl Mon {
             MonOp::SetBalancer { .. } | MonOp::RevertBalancer => {
                 self.identities.check_command(conn, Rights::BALANCE)
             }
-            MonOp::Status | MonOp::Register | MonOp::BalancerLog { .. } => Ok(()),
+            MonOp::Status | MonOp::Register => Ok(()),
+            // It names directories.
+            MonOp::BalancerLog { .. } => self.identities.check_path(conn, Rights::READ, b"/"),
             MonOp::SetPolicy { path, client, .. } => {
                 self.identities.check_path(conn, Rights::POLICY, path)?;
                 // A policy may be set by a client that owns no subtree.

@@ -64,6 +64,15 @@ impl Identities {
         rules.giving(rights, &path).map_or_else(refused, |_| Ok(()))
     }
 
+    /// Whether the peer may be told of a path: with a limited key only of what it may read, and of
+    /// the way there.
+    #[must_use]
+    pub fn may_see(&self, conn: ConnId, path: &[u8]) -> bool {
+        let Some(rules) = self.rules(conn) else { return true };
+        let path = Path::parse(path);
+        path.is_ok_and(|path| rules.giving(Rights::READ, &path).is_some() || rules.lead_over(&path))
+    }
+
     /// The user of the clients that the peer registers; 0 for a peer that speaks for several users.
     #[must_use]
     pub fn uid(&self, conn: ConnId) -> u32 {

@@ -41,15 +41,10 @@ struct Question<'a> {
 
 /// The inodes and names that a request needs the right to.
 fn about<'a>(op: &Op<'a>) -> About<'a> {
-    match *op {
-        Op::Job(JobOp::Adopt { subtree, .. }) => About { inode: Some(subtree), ..About::default() },
-        ref op @ (Op::Read(_)
-        | Op::Change(_)
-        | Op::Session(_)
-        | Op::Job(_)
-        | Op::Rank(_)
-        | Op::Admin(_)) => op.about(),
+    if let Op::Job(JobOp::Adopt { subtree, .. }) = *op {
+        return About { inode: Some(subtree), ..About::default() };
     }
+    op.about()
 }
 
 /// Whether a request asks for attributes, as the requests of a process on its way do.

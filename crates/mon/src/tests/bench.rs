@@ -30,7 +30,7 @@ pub(super) struct Bench {
     pub(super) log: BTreeMap<String, Vec<u8>>,
     pub(super) pending: VecDeque<(Token, StoreOp)>,
     effects: MonEffects,
-    transcript: String,
+    pub(super) transcript: String,
     answer: Option<MonAnswer>,
     /// Every client id that was given out.
     clients: Vec<ClientId>,

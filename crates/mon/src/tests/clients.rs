@@ -1,5 +1,5 @@
 use expect_test::expect;
-use types::{Attr, ClientId, ConnId, Errno, Ino, Peer};
+use types::{Attr, ClientId, ConnId, Errno, Ino, KeyRule, KeyRules, Peer};
 use wire::{Answer, ClusterMap, Decoupled, Failure, MdsState, MonOp, PolicyEntry};
 
 use super::bench::Bench;
@@ -319,4 +319,27 @@ fn a_message_that_is_not_for_a_monitor_closes_the_connection() {
           close conn.8
         conn.9 opened
     "#]]);
+}
+
+#[test]
+fn a_limited_key_sees_the_policies_of_its_subtrees_only() {
+    let mut bench = Bench::serving();
+    for (tid, path) in [b"/jobs/one/a".as_slice(), b"/jobs/two", b"/"].into_iter().enumerate() {
+        bench.ask(5, tid as u64, set(path));
+        bench.reply(1, bench.forward_tid(tid as u64 + 1), Ok(Answer::Done));
+        bench.settle();
+    }
+    let rule = KeyRule::parse("read,write:/jobs/one").unwrap();
+    let rules = KeyRules::new(vec![rule]).unwrap();
+    let host = Box::new(Peer::Host { squash_root: false });
+    bench.input(MonInput::Opened { conn: ConnId(9), peer: Peer::Limited(host, rules) });
+    let mut seen = |conn| {
+        bench.ask(conn, 100, MonOp::Status);
+        let wire::MonAnswer::Map(map) = bench.answer() else { panic!("no map") };
+        map.policies.iter().map(|entry| entry.path.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(seen(5).len(), 3);
+    assert_eq!(seen(9), [b"/".to_vec(), b"/jobs/one/a".to_vec()]);
+    bench.ask(9, 101, MonOp::BalancerLog { after: 0 });
+    assert!(bench.transcript.contains("EACCES: the key of this connection lacks read:/"));
 }
