@@ -18,7 +18,6 @@ mod steps;
 
 use metastore::request::Condition;
 use metastore::{MovedName, Subtrees};
-use namespace::Namespace;
 use types::{Cred, Epoch, Ino, Moment, Rank, Seq, Span};
 use wire::Failure;
 
@@ -128,6 +127,15 @@ fn first_of_taking(record: &MovedName) -> NameTask {
     if record.is_dir { NameTask::Enter } else { NameTask::Take }
 }
 
+/// A name that is frozen, and this rank's part in its transfer.
+pub(super) struct FrozenName<'a> {
+    pub(super) record: &'a MovedName,
+    /// It leaves this rank.
+    pub(super) leaves: bool,
+    /// The directory of this rank that loses the name, or gets it.
+    pub(super) dir: Ino,
+}
+
 /// All names that move from this rank, and to it.
 #[derive(Debug, Default)]
 pub(crate) struct CrossRenames {
@@ -179,26 +187,15 @@ impl CrossRenames {
         Some(self.all.swap_remove(at))
     }
 
-    /// Whether a request that is about an inode waits.
-    pub(super) fn holds(&self, ino: Ino) -> Option<Ino> {
-        self.all.iter().find(|it| it.freezes(ino)).map(NameTransfer::dir)
+    /// The transfers whose names, and the places of these, wait.
+    pub(super) fn frozen(&self) -> impl Iterator<Item = FrozenName<'_>> {
+        let frozen = self.all.iter().filter(|it| it.is_frozen());
+        frozen.map(|it| FrozenName { record: &it.record, leaves: it.is_giver, dir: it.dir() })
     }
 
-    /// The directory for which a request about a child of `dir` must wait: `dir` itself is leaving,
-    /// or an arriving directory replaces `child`.
-    pub(super) fn holds_below(
-        &self,
-        namespace: &Namespace,
-        dir: Ino,
-        child: Option<Ino>,
-    ) -> Option<Ino> {
-        let replaces = |it: &NameTransfer| {
-            let named = || child.and_then(|child| namespace.name_of(child));
-            let is_it = !it.is_giver && it.record.is_dir && it.record.new_parent == dir;
-            is_it && named().is_some_and(|(_, name)| name == it.record.new_name)
-        };
-        let holds = |it: &&NameTransfer| it.is_frozen() && (it.gives_dir(dir) || replaces(it));
-        self.all.iter().find(holds).map(NameTransfer::dir)
+    /// Whether a transfer freezes a directory.
+    fn freezes(&self, dir: Ino) -> bool {
+        self.all.iter().any(|it| it.freezes(dir))
     }
 
     /// Whether clients get no capabilities and leases of a directory.

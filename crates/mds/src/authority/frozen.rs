@@ -1,4 +1,5 @@
-//! The freeze set: all that is served by no rank until a move, a split or a join is decided.
+//! The freeze set: all that is served by no rank until a move, a rename across ranks, a split or a
+//! join is decided.
 
 use metastore::PartState;
 use namespace::Namespace;
@@ -15,15 +16,27 @@ enum Why {
     Comes,
     /// It, or the directory of which it is a fragment, is split or joined.
     Reshaped,
+    /// Its name goes to another rank.
+    Renamed,
+}
+
+/// The place of a directory whose name comes from another rank.
+#[derive(Debug, PartialEq, Eq)]
+struct Target {
+    dir: Ino,
+    name: Vec<u8>,
 }
 
 /// The frozen inodes of a rank. Each has the directory under which requests wait.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Frozen {
     dirs: Map<Ino, (Ino, Why)>,
-    /// Files with several names, and subtrees that clients have decoupled, which leave or arrive
-    /// with a directory.
+    /// Inodes that are frozen without what is in them: files with several names, and subtrees that
+    /// clients have decoupled, which leave or arrive with a directory; files whose names go to
+    /// another rank; and the directories that such names leave, or to which they come.
     apart: Map<Ino, Ino>,
+    /// A directory that has such a place now is replaced, and frozen with everything in it.
+    targets: Vec<Target>,
 }
 
 impl Frozen {
@@ -52,6 +65,19 @@ impl Frozen {
                 }
             }
         }
+        for passing in authority.cross_renames.frozen() {
+            let (key, record) = (passing.dir, passing.record);
+            frozen.apart.entry(key).or_insert(key);
+            if passing.leaves {
+                frozen.apart.entry(record.ino).or_insert(key);
+            }
+            if passing.leaves && record.is_dir {
+                frozen.dirs.entry(record.ino).or_insert((key, Why::Renamed));
+            }
+            if !passing.leaves && record.is_dir {
+                frozen.targets.push(Target { dir: key, name: record.new_name.clone() });
+            }
+        }
         frozen
     }
 
@@ -60,14 +86,26 @@ impl Frozen {
         self.apart.get(&ino).copied()
     }
 
-    /// The directory under which requests in a directory wait.
-    pub(super) fn below(&self, dir: Ino) -> Option<Ino> {
-        self.dirs.get(&dir).map(|(key, _)| *key)
+    /// The directory under which requests wait that are about a directory, or about its child
+    /// `within` and what is in that.
+    pub(super) fn below(
+        &self,
+        namespace: &Namespace,
+        dir: Ino,
+        within: Option<Ino>,
+    ) -> Option<Ino> {
+        let whole = self.dirs.get(&dir).map(|(key, _)| *key);
+        let is_replaced = |target: &&Target| {
+            let name = || within.and_then(|child| namespace.name_of(child));
+            target.dir == dir && name().is_some_and(|(_, name)| name == target.name)
+        };
+        whole.or_else(|| self.targets.iter().find(is_replaced).map(|target| target.dir))
     }
 
     /// The roots of the subtrees that leave or come.
     pub(super) fn roots(&self) -> impl Iterator<Item = Ino> {
-        let dirs = self.dirs.iter().filter(|(_, (_, why))| *why != Why::Reshaped);
+        let moves = |why: Why| matches!(why, Why::Leaves | Why::Comes);
+        let dirs = self.dirs.iter().filter(move |(_, (_, why))| moves(*why));
         dirs.map(|(root, _)| *root)
     }
 
@@ -81,7 +119,10 @@ impl Frozen {
 
 #[cfg(test)]
 mod tests {
-    use types::{Frag, Moment};
+    use journal::{Create, Event};
+    use metastore::MovedName;
+    use namespace::Mode;
+    use types::{Frag, Moment, Seq};
 
     use super::super::Export;
     use super::super::fragments::Split;
@@ -90,6 +131,10 @@ mod tests {
 
     const DIR: Ino = Ino(300);
     const FILE: Ino = Ino(301);
+    const OLD: Ino = Ino(302);
+    const NEW: Ino = Ino(303);
+    const REPLACED: Ino = Ino(304);
+    const DIRECTORY: u32 = 0o040_755;
 
     fn roots(authority: &Authority) -> Vec<Ino> {
         authority.frozen.roots().collect()
@@ -124,8 +169,53 @@ mod tests {
             authority.splits.insert(DIR, split);
             authority.note_plain();
             let expected = (rank == Rank(0)).then_some(DIR);
-            assert_eq!(authority.frozen.below(FILE), expected);
+            assert_eq!(authority.frozen.below(&Namespace::new(), FILE, None), expected);
             assert!(roots(&authority).is_empty(), "a split directory stays");
         }
+    }
+
+    /// An authority whose list has a directory that is renamed from rank 0 to rank 1.
+    fn with_rename(rank: Rank) -> Authority {
+        let record = MovedName {
+            from: Rank(0),
+            number: 1,
+            to: Rank(1),
+            is_dir: true,
+            ino: DIR,
+            parent: OLD,
+            new_parent: NEW,
+            new_name: b"name".to_vec(),
+            ..MovedName::default()
+        };
+        let mut authority = Authority::new(rank);
+        authority.list.put_name(record);
+        authority.find_names();
+        authority.note_plain();
+        authority
+    }
+
+    #[test]
+    fn a_directory_that_is_renamed_away_waits_with_the_directory_that_it_leaves() {
+        let authority = with_rename(Rank(0));
+        let frozen = &authority.frozen;
+        assert_eq!(frozen.below(&Namespace::new(), DIR, None), Some(OLD));
+        assert_eq!([DIR, OLD, NEW].map(|ino| frozen.apart(ino)), [Some(OLD), Some(OLD), None]);
+        assert!(roots(&authority).is_empty(), "only its name moves");
+    }
+
+    #[test]
+    fn a_directory_waits_that_is_replaced_by_one_of_another_rank() {
+        let authority = with_rename(Rank(1));
+        let mut namespace = Namespace::new();
+        let names: [(&[u8], Ino, Ino); 3] =
+            [(b"dir", Ino::ROOT, NEW), (b"name", NEW, REPLACED), (b"other", NEW, FILE)];
+        for (seq, (name, parent, ino)) in (1..).zip(names) {
+            let create = Create { parent, name, ino, mode: DIRECTORY, ..Create::default() };
+            namespace.apply(Seq(seq), Mode::Live, &Event::Create(create));
+        }
+        let frozen = &authority.frozen;
+        assert_eq!([DIR, OLD, NEW].map(|ino| frozen.apart(ino)), [None, None, Some(NEW)]);
+        let below = |child| frozen.below(&namespace, NEW, child);
+        assert_eq!([None, Some(REPLACED), Some(FILE)].map(below), [None, Some(NEW), None]);
     }
 }

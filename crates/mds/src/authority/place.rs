@@ -38,7 +38,7 @@ pub(super) enum InodeAuthority {
 
 impl Authority {
     pub(super) fn place(&self, namespace: &Namespace, ino: Ino) -> InodeAuthority {
-        if let Some(dir) = self.frozen.apart(ino).or_else(|| self.cross_renames.holds(ino)) {
+        if let Some(dir) = self.frozen.apart(ino) {
             return InodeAuthority::Moving(dir);
         }
         if !namespace.knows(ino)
@@ -55,12 +55,7 @@ impl Authority {
         // moves.
         let (mut here, mut child) = (false, None);
         for above in namespace.ancestors(ino) {
-            if let Some(dir) = self.frozen.below(above) {
-                return InodeAuthority::Moving(dir);
-            }
-            if !self.cross_renames.is_empty()
-                && let Some(dir) = self.cross_renames.holds_below(namespace, above, child)
-            {
+            if let Some(dir) = self.frozen.below(namespace, above, child) {
                 return InodeAuthority::Moving(dir);
             }
             child = Some(above);

@@ -86,7 +86,7 @@ impl Places<'_> {
             // name.
             let mut passing = authority.cross_renames.ends().chain(authority.frozen.roots());
             let around = || passing.find(|dir| self.namespace.is_within(*dir, ino));
-            authority.cross_renames.holds(ino).or(on_its_way).or_else(around)
+            authority.frozen.apart(ino).or(on_its_way).or_else(around)
         })
     }
 

@@ -44,7 +44,7 @@ impl NamesCx<'_> {
         }
         // An inode that left comes back when this rank has marked that.
         let is_back = |it: &NameTransfer| it.record.ino == record.ino;
-        if self.all().all.iter().any(is_back) || self.all().holds(dir).is_some() {
+        if self.all().all.iter().any(is_back) || self.all().freezes(dir) {
             return Ok(Arrival::Later(None));
         }
         if record.is_dir {

@@ -87,6 +87,7 @@ impl NamesCx<'_> {
                 let (last, now) = (self.log.last(), self.clock.now);
                 let Some(it) = self.all().get_mut(id) else { return self.needs };
                 (it.record.inode, it.task, it.since) = (inode, NameTask::Flush(last), now);
+                self.authority.note_plain();
             }
             Err(Refused::Refusal(Refusal::Cold(dir))) if !self.places().is_elsewhere(dir) => {
                 self.needs.push(NameNeed::Fetch(dir));

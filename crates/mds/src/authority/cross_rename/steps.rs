@@ -224,8 +224,8 @@ impl NamesCx<'_> {
         }
         if let TransferState::Ended(_) = state {
             self.all().remove(id);
-            self.authority.note_plain();
         }
+        self.authority.note_plain();
     }
 
     fn execute(&mut self, id: TransferId, action: TransferAction, effects: &mut MdsEffects) {
