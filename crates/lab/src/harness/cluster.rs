@@ -148,12 +148,12 @@ impl TestCluster {
         Job { mon: self.address(), key: self.key.clone(), task }
     }
 
-    /// From now on clients use a key with this rule.
-    pub(crate) fn limit(&mut self, rule: &str) -> Result<()> {
-        let file = self.home.join("limited.pem");
+    /// From now on clients use a new key, made with these options of `cudele auth add`.
+    pub(crate) fn use_key(&mut self, options: &[&str]) -> Result<()> {
+        let file = self.home.join("key.pem");
         let mut command = program()?;
-        command.args(["auth", "add", "limited", "--everyone", "--allow", rule, "--out"]);
-        command.arg(&file).arg("--dir").arg(self.own_dir()?).stdin(Stdio::null());
+        command.args(["auth", "add", "client"]).args(options).arg("--out").arg(&file);
+        command.arg("--dir").arg(self.own_dir()?).stdin(Stdio::null());
         let done = command.output().map_err(|error| failed(error.to_string()))?;
         if !done.status.success() {
             return Err(failed(String::from_utf8_lossy(&done.stderr).trim().to_owned()));
@@ -319,7 +319,8 @@ impl TestCluster {
         Ok(())
     }
 
-    fn own_dir(&self) -> Result<&Path> {
+    /// The directory of a cluster that the experiment has made.
+    pub(crate) fn own_dir(&self) -> Result<&Path> {
         self.own.as_deref().ok_or_else(|| {
             Error::new(Errno::NotSupported, "--mon", "this experiment restarts servers")
                 .remedy("leave --mon and CUDELE_MON out")

@@ -217,7 +217,7 @@ pub(crate) fn fill_as(
     let Fill { dir, first, files, merge, merge_by } = task;
     let policy = Policy { merge_by, ..policy("weak-none", files)? }.to_yaml();
     let dir = dir.to_owned();
-    let task = Decoupled { dir, policy, first, files, append_first, merge, after_ns: 0 };
+    let task = Decoupled { dir, policy, first, files, append_first, merge, ..Decoupled::default() };
     alone(cluster, Task::Decoupled(task))
 }
 
