@@ -24,7 +24,8 @@ pub struct User<'a> {
 pub type Page = (Vec<DirEntry>, bool);
 
 impl Fs {
-    /// Requests on behalf of a user. The server trusts a client about its user.
+    /// Requests on behalf of a user. A server refuses them with `EPERM` if the process of this
+    /// client may not ask in the name of that user.
     #[must_use]
     pub fn as_user<'a>(&'a self, cred: &'a Cred) -> User<'a> {
         User { fs: self, cred }

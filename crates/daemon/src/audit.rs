@@ -166,8 +166,9 @@ fn lossy(bytes: &[u8]) -> String {
 fn words(peer: &Peer) -> String {
     match peer {
         Peer::Trusted => "owner".to_owned(),
-        Peer::Host { squash_root: false } => "host".to_owned(),
-        Peer::Host { squash_root: true } => "host without root".to_owned(),
+        Peer::Host { .. } if *peer == Peer::host() => "host".to_owned(),
+        Peer::Host { .. } if *peer == Peer::host_without_root() => "host without root".to_owned(),
+        Peer::Host { users, .. } => format!("host of users {users}"),
         Peer::User(cred) => format!("user {}", cred.uid),
         Peer::Limited(peer, rules) => format!("{} with {rules}", words(peer)),
     }

@@ -7,13 +7,14 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use ipnet::IpNet;
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyPair, KeyUsagePurpose, SanType,
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
 };
-use time::OffsetDateTime;
-use types::{Errno, Error, KeyRule, KeyRules, Result, Timestamp};
+use types::{Errno, Error, IdRanges, KeyRules, Result, Timestamp};
 
+use crate::certificate::{self, LAST_SECOND, SKEW, seconds_of, time_of};
 use crate::file::{DAEMON_FILE, FOLDER, REVOKED_FILE, private};
 use crate::holder::{Holder, KeyId, NamedKey};
 use crate::revoked::Revoked;
@@ -23,8 +24,6 @@ const PRIVATE_FILE: &str = "authority-private.pem";
 /// The name of the key of this host's daemons.
 const OWN_NAME: &str = "daemon";
 const ISSUED_FILE: &str = "issued";
-/// The clocks of two machines may differ by this much, in seconds.
-const SKEW: i64 = 24 * 3600;
 const DAY: i64 = 24 * 3600;
 /// How long an authority lives, in days.
 const AUTHORITY_DAYS: i64 = 20 * 365;
@@ -37,6 +36,32 @@ pub struct Authority {
     private: KeyPair,
 }
 
+/// The fields of a line of the list that not every key has begin so.
+const USERS: &str = "users=";
+const GROUPS: &str = "groups=";
+const FROM: &str = "from=";
+
+/// A key that is to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewKey {
+    /// The name that people give it: letters, digits and `-_.@`, 64 of them at most.
+    pub name: String,
+    /// Its holder.
+    pub holder: Holder,
+    /// It is used from these networks only; from any network if there are none.
+    pub networks: Vec<IpNet>,
+    /// Its life in days.
+    pub days: i64,
+}
+
+impl NewKey {
+    /// A key that is used from any network.
+    #[must_use]
+    pub fn new(name: &str, holder: Holder, days: i64) -> Self {
+        Self { name: name.to_owned(), holder, networks: Vec::new(), days }
+    }
+}
+
 /// A key that the authority made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IssuedKey {
@@ -44,7 +69,7 @@ pub struct IssuedKey {
     pub id: KeyId,
     /// The name that people gave it.
     pub name: String,
-    /// `daemon`, `everyone`, `users`, `user` or `reader`.
+    /// `daemon`, `everyone`, `users`, `host`, `user` or `reader`.
     pub kind: String,
     /// The user, of a key of one.
     pub uid: Option<u32>,
@@ -52,6 +77,10 @@ pub struct IssuedKey {
     pub expires: i64,
     /// Its rules, if it has some.
     pub rules: Option<KeyRules>,
+    /// The users and the groups of a host, of a key for some.
+    pub host: Option<(IdRanges, IdRanges)>,
+    /// It is used from these networks only; from any network if there are none.
+    pub networks: Vec<IpNet>,
 }
 
 fn invalid(folder: &Path, error: &impl std::fmt::Display) -> Error {
@@ -77,7 +106,8 @@ impl Authority {
         let authority = Self::open(dir)?;
         let daemon = folder.join(DAEMON_FILE);
         if !daemon.is_file() {
-            let key = authority.issue(OWN_NAME, Holder::Daemon, AUTHORITY_DAYS, now)?;
+            let new = NewKey::new(OWN_NAME, Holder::Daemon, AUTHORITY_DAYS);
+            let key = authority.issue(new, now)?;
             write(&daemon, &key)?;
         }
         Ok(authority)
@@ -106,11 +136,13 @@ impl Authority {
         Ok(Self { folder, certificate, private })
     }
 
-    /// Makes a key that lives for `days`, and returns the text of its key file.
+    /// Makes a key, and returns the text of its key file.
     ///
     /// # Errors
     /// `EEXIST` if a key of this name is in use, `EINVAL` for a name that cannot be listed, `EIO`.
-    pub fn issue(&self, name: &str, holder: Holder, days: i64, now: Timestamp) -> Result<String> {
+    pub fn issue(&self, new: NewKey, now: Timestamp) -> Result<String> {
+        let NewKey { name, holder, networks, days } = new;
+        let name = name.as_str();
         let is_fine = |c: char| c.is_ascii_alphanumeric() || "-_.@".contains(c);
         if name.is_empty() || name.len() > 64 || !name.chars().all(is_fine) {
             let cause = "a name of a key has letters, digits and - _ . @, and 64 of them at most";
@@ -127,27 +159,18 @@ impl Authority {
         let id = getrandom::u64().map_err(|error| crate::failed(&self.folder, &error))?;
         let seconds = seconds_of(now);
         let expires = seconds.saturating_add(days.saturating_mul(DAY)).clamp(0, LAST_SECOND);
-        let key = NamedKey { id: KeyId(id), holder, until: expires };
-        let mut parameters = CertificateParams::new(key.names()).map_err(failed)?;
-        for uri in key.uris() {
-            let uri = uri.try_into().map_err(failed)?;
-            parameters.subject_alt_names.push(SanType::URI(uri));
-        }
-        parameters.distinguished_name = DistinguishedName::new();
-        parameters.distinguished_name.push(DnType::CommonName, name);
-        parameters.not_before = time_of(seconds - SKEW);
-        parameters.not_after = time_of(expires);
-        parameters.use_authority_key_identifier_extension = true;
-        parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        if key.holder == Holder::Daemon {
-            parameters.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
-        }
+        let key = NamedKey { id: KeyId(id), holder, until: expires, networks, narrowed_from: None };
         let own = KeyPair::generate().map_err(failed)?;
         let issuer = Issuer::from_params(&PARAMETERS_OF_ISSUER, &self.private);
-        let certificate = parameters.signed_by(&own, &issuer).map_err(failed)?;
+        let sign = |made: std::result::Result<CertificateParams, rcgen::Error>| {
+            made?.signed_by(&own, &issuer).map(|certificate| certificate.pem())
+        };
+        let mut text = sign(certificate::of_key(&key, name, seconds)).map_err(failed)?;
+        if key.holder != Holder::Daemon {
+            text += &sign(certificate::of_signer(&key, seconds)).map_err(failed)?;
+        }
         self.note(&key, name, expires)?;
-        Ok([certificate.pem(), self.certificate.clone(), own.serialize_pem()].concat())
+        Ok([text, self.certificate.clone(), own.serialize_pem()].concat())
     }
 
     /// The keys that were made, the oldest first.
@@ -172,8 +195,12 @@ impl Authority {
     fn note(&self, key: &NamedKey, name: &str, expires: i64) -> Result<()> {
         let uid = key.holder.uid().map_or_else(|| "-".to_owned(), |uid| uid.to_string());
         // A full disk may have cut the line before off.
-        let rules = key.holder.rules().map(|rules| format!(" {rules}")).unwrap_or_default();
-        let line = format!("\n{} {name} {} {uid} {expires}{rules}\n", key.id, key.holder.kind());
+        let mut more = key.holder.rules().map(|rules| format!(" {rules}")).unwrap_or_default();
+        if let Some((users, groups)) = key.holder.some_users() {
+            more += &format!(" {USERS}{users} {GROUPS}{groups}");
+        }
+        more.extend(key.networks.iter().map(|network| format!(" {FROM}{network}")));
+        let line = format!("\n{} {name} {} {uid} {expires}{more}\n", key.id, key.holder.kind());
         let file = self.folder.join(ISSUED_FILE);
         let append = || -> std::io::Result<()> {
             let mut list = private().append(true).create(true).open(&file)?;
@@ -186,11 +213,23 @@ impl Authority {
 
 /// A line of the list of keys.
 fn parse(line: &str) -> Option<IssuedKey> {
-    let [id, name, kind, uid, expires, ref rules @ ..] = line.split(' ').collect::<Vec<_>>()[..]
+    let [id, name, kind, uid, expires, ref more @ ..] = line.split(' ').collect::<Vec<_>>()[..]
     else {
         return None;
     };
-    let rules: Option<Vec<KeyRule>> = rules.iter().map(|rule| rule.parse().ok()).collect();
+    let (mut rules, mut networks) = (Vec::new(), Vec::new());
+    let (mut users, mut groups) = (None, None);
+    for field in more {
+        if let Some(ids) = field.strip_prefix(USERS) {
+            users = Some(ids.parse().ok()?);
+        } else if let Some(ids) = field.strip_prefix(GROUPS) {
+            groups = Some(ids.parse().ok()?);
+        } else if let Some(network) = field.strip_prefix(FROM) {
+            networks.push(network.parse().ok()?);
+        } else {
+            rules.push(field.parse().ok()?);
+        }
+    }
     Some(IssuedKey {
         id: id.parse().ok()?,
         name: name.to_owned(),
@@ -198,7 +237,9 @@ fn parse(line: &str) -> Option<IssuedKey> {
         uid: uid.parse().ok(),
         expires: expires.parse().ok()?,
         // Earlier versions listed no rules.
-        rules: KeyRules::new(rules?).or_else(|| (kind == "reader").then(KeyRules::reading)),
+        rules: KeyRules::new(rules).or_else(|| (kind == "reader").then(KeyRules::reading)),
+        host: users.zip(groups),
+        networks,
     })
 }
 
@@ -216,19 +257,6 @@ fn parameters(now: Timestamp) -> CertificateParams {
     parameters.not_before = time_of(seconds_of(now) - SKEW);
     parameters.not_after = time_of(seconds_of(now) + AUTHORITY_DAYS * DAY);
     parameters
-}
-
-fn seconds_of(now: Timestamp) -> i64 {
-    now.0 / 1_000_000_000
-}
-
-/// The last second of the year 9999: a certificate has no later time.
-const LAST_SECOND: i64 = 253_402_300_799;
-
-/// A time that a certificate can have: from 1970.
-fn time_of(seconds: i64) -> OffsetDateTime {
-    let seconds = seconds.clamp(0, LAST_SECOND);
-    OffsetDateTime::from_unix_timestamp(seconds).unwrap_or(OffsetDateTime::UNIX_EPOCH)
 }
 
 fn make_folder(folder: &Path) -> Result<()> {

@@ -1,8 +1,10 @@
 //! Key files, and the configurations of TLS that are made from them.
 //!
-//! A key file has three parts in PEM: the certificate of the key, the certificate of the authority,
-//! and the private key. A process reads the file again when it changes, so a key is renewed while
-//! daemons run.
+//! A key file has these parts in PEM: the certificate of the key, the certificate of the authority,
+//! and the private key. Between the two certificates, the file of a user or a host has a
+//! certificate with which the key signs narrower keys, and the file of a narrower key has the
+//! certificate of its signer ([`crate::narrow`]). A process reads the file again when it changes,
+//! so a key is renewed while daemons run.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -136,7 +138,8 @@ impl KeyFile {
     /// The key that a peer has proved to have, by its certificates.
     #[must_use]
     pub fn stated(certificates: &[CertificateDer<'_>]) -> Option<NamedKey> {
-        certificates.first().and_then(verifier::stated)
+        let (own, between) = certificates.split_first()?;
+        verifier::stated_by(own, between)
     }
 
     /// The name that every daemon proves to have.
@@ -176,8 +179,16 @@ impl KeyFile {
     fn make(&self, text: &[u8], modified: SystemTime) -> std::result::Result<Loaded, String> {
         let all: std::result::Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
         let all = all.map_err(|error| format!("not a key file: {error}"))?;
-        let [own, authority] = &all[..] else {
-            return Err(format!("a key file has two certificates, and this one {}", all.len()));
+        let (authority, chain) = match &all[..] {
+            [chain @ .., authority] if (1..=2).contains(&chain.len()) => {
+                (authority, chain.to_vec())
+            }
+            _ => {
+                let count = all.len();
+                return Err(format!(
+                    "a key file has two or three certificates, and this one {count}"
+                ));
+            }
         };
         let private = || PrivateKeyDer::from_pem_slice(text).map_err(|error| error.to_string());
         let mut roots = RootCertStore::empty();
@@ -195,7 +206,7 @@ impl KeyFile {
                 revoked: self.revoked.clone(),
                 rules: of_servers as Arc<dyn ServerCertVerifier>,
             }))
-            .with_client_auth_cert(vec![own.clone()], private()?)
+            .with_client_auth_cert(chain.clone(), private()?)
             .map_err(text)?;
         client.resumption = Resumption::disabled();
         let rules = WebPkiClientVerifier::builder_with_provider(roots, crate::provider()).build();
@@ -205,7 +216,7 @@ impl KeyFile {
             .with_protocol_versions(&[&TLS13])
             .map_err(text)?
             .with_client_cert_verifier(verifier)
-            .with_single_cert(vec![own.clone()], private()?)
+            .with_single_cert(chain, private()?)
             .map_err(text)?;
         // A session that is resumed would not be held against the list of revoked keys.
         server.send_tls13_tickets = 0;

@@ -15,18 +15,22 @@
 )]
 
 mod authority;
+mod certificate;
 mod file;
 mod holder;
+mod narrow;
 mod revoked;
 mod verifier;
 
-pub use authority::{Authority, IssuedKey};
+pub use authority::{Authority, IssuedKey, NewKey};
 pub use file::{DAEMON_FILE, FOLDER, KeyFile, Keyring};
 pub use holder::{Holder, KeyId, NamedKey};
+pub use ipnet::IpNet;
+pub use narrow::{Narrower, narrow};
 pub use revoked::Revoked;
 pub use rustls::pki_types::CertificateDer;
 pub use rustls::{ClientConfig, ServerConfig};
-pub use types::{KeyRule, KeyRules, Rights};
+pub use types::{IdRanges, KeyRule, KeyRules, Rights};
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,9 @@
 //! Verifies the key of a peer: of a client, for a daemon, and of a daemon, for whoever connects.
 //!
 //! The rules of certificates (signature, authority, time, use) are those of webpki; this module
-//! adds that the certificate states a holder, and that its key was not revoked.
+//! adds that the certificate states a holder, and that its key was not revoked. A key that its
+//! owner narrowed comes with one certificate between it and the authority's, and has no more than
+//! the key in that one.
 
 use std::sync::Arc;
 
@@ -22,19 +24,42 @@ pub(crate) struct Verifier<R: ?Sized> {
 
 impl<R: ?Sized> Verifier<R> {
     /// Refuses a certificate that states no key, or a revoked one.
-    fn check(&self, certificate: &CertificateDer<'_>) -> Result<(), Error> {
-        match stated(certificate) {
+    fn check(
+        &self,
+        certificate: &CertificateDer<'_>,
+        between: &[CertificateDer<'_>],
+    ) -> Result<(), Error> {
+        match stated_by(certificate, between) {
             None => Err(CertificateError::ApplicationVerificationFailure.into()),
-            Some(key) if self.revoked.has(key.id) => Err(CertificateError::Revoked.into()),
+            Some(key) if key.is_revoked(&self.revoked) => Err(CertificateError::Revoked.into()),
             Some(_) => Ok(()),
         }
     }
 }
 
-/// The key that a certificate states; `None` if it states none.
+/// The key that a certificate states, without its signer; `None` if it states no key.
 pub(crate) fn stated(certificate: &CertificateDer<'_>) -> Option<NamedKey> {
     let parsed = webpki::EndEntityCert::try_from(certificate).ok()?;
     NamedKey::stated(parsed.valid_dns_names(), parsed.valid_uri_names())
+}
+
+/// The key that a certificate states, with those between it and the authority's. If there is one
+/// between, it may be the one that signed: then the key has no more than the key in that one. Of
+/// several between, a sender could choose.
+pub(crate) fn stated_by(
+    certificate: &CertificateDer<'_>,
+    between: &[CertificateDer<'_>],
+) -> Option<NamedKey> {
+    let key = stated(certificate)?;
+    match between {
+        [] => Some(key),
+        [wider] => {
+            let wider = stated(wider)?;
+            // The owner of a key that can be narrowed sends both of its certificates.
+            if key == wider { Some(key) } else { key.narrowed(&wider) }
+        }
+        _ => None,
+    }
 }
 
 impl ClientCertVerifier for Verifier<dyn ClientCertVerifier> {
@@ -49,7 +74,7 @@ impl ClientCertVerifier for Verifier<dyn ClientCertVerifier> {
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
         let verified = self.rules.verify_client_cert(end_entity, intermediates, now)?;
-        self.check(end_entity)?;
+        self.check(end_entity, intermediates)?;
         Ok(verified)
     }
 
@@ -88,7 +113,7 @@ impl ServerCertVerifier for Verifier<dyn ServerCertVerifier> {
         let rules = &self.rules;
         let verified =
             rules.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)?;
-        self.check(end_entity)?;
+        self.check(end_entity, intermediates)?;
         Ok(verified)
     }
 

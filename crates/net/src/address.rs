@@ -18,7 +18,7 @@ use keys::{ClientConfig, KeyFile, Keyring};
 use rustix::net::sockopt;
 use types::{Errno, Error};
 
-use crate::tls::{ACCEPTED, Tls};
+use crate::tls::{ACCEPTED, FOREIGN, Tls};
 
 /// How long a host may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -222,6 +222,10 @@ fn shake_hands(stream: &Stream, config: Arc<ClientConfig>) -> io::Result<Tls> {
                 stream.set_timeout(None)?;
                 return Ok(tls);
             }
+            [FOREIGN] => {
+                let cause = "the key is not for the network of this host";
+                return Err(io::Error::new(io::ErrorKind::InvalidData, cause));
+            }
             _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no daemon")),
         }
         let count = { stream }.read(&mut buffer)?;
@@ -345,6 +349,14 @@ impl Stream {
         match self {
             Self::Unix(stream) => stream.set_nonblocking(true),
             Self::Tcp(stream) => stream.set_nonblocking(true),
+        }
+    }
+
+    /// The address of the peer of a TCP connection; `None` if it has none any more.
+    pub(crate) fn peer_address(&self) -> Option<IpAddr> {
+        match self {
+            Self::Unix(_) => None,
+            Self::Tcp(stream) => stream.peer_addr().ok().map(|address| address.ip()),
         }
     }
 

@@ -8,7 +8,7 @@ use keys::{KeyFile, KeyId, NamedKey};
 use types::Peer;
 
 use crate::address::Stream;
-use crate::tls::{ACCEPTED, Tls};
+use crate::tls::{ACCEPTED, FOREIGN, Tls};
 
 /// Bytes of one receive. Small enough for the stack.
 const RECEIVE_BYTES: usize = 16 * 1024;
@@ -45,15 +45,15 @@ impl Secured {
         self.key.is_none() || self.peer.is_some()
     }
 
-    /// The key of a peer that connected.
+    /// The key of a peer that connected; of a narrowed key, the one that the authority has made.
     pub(crate) fn peer(&self) -> Option<KeyId> {
-        self.peer.as_ref().map(|peer| peer.id)
+        self.peer.as_ref().map(NamedKey::issued)
     }
 
     /// Why a key that was accepted is accepted no more at this time, in seconds since 1970.
     pub(crate) fn refuses(&self, now: i64) -> Option<&'static str> {
         let (key, peer) = (self.key.as_ref()?, self.peer.as_ref()?);
-        if key.revoked().has(peer.id) {
+        if peer.is_revoked(key.revoked()) {
             return Some("the key of the peer was revoked");
         }
         peer.is_over(now).then_some("the key of the peer has expired")
@@ -94,6 +94,11 @@ impl Secured {
             return Ok(None);
         }
         let key = self.tls.peer().ok_or("the peer has no key")?;
+        if !stream.peer_address().is_some_and(|address| key.is_for(address)) {
+            self.tls.encrypt(&[FOREIGN], &mut self.wire).map_err(|error| error.to_string())?;
+            let _ = self.transmit(stream);
+            return Err(format!("the key {} is not for the network of the peer", key.id));
+        }
         let peer = key.holder.peer();
         self.peer = Some(key);
         self.tls.encrypt(&[ACCEPTED], &mut self.wire).map_err(|error| error.to_string())?;

@@ -14,6 +14,8 @@ const RECORD_BYTES: usize = 16 * 1024;
 /// The first byte of a daemon: it has accepted the key of the client. In TLS 1.3 a client would
 /// else learn of a refusal with its first request, or not at all.
 pub(crate) const ACCEPTED: u8 = 1;
+/// Another first byte: the key is not for the network from which the client connects.
+pub(crate) const FOREIGN: u8 = 2;
 
 /// See the module documentation.
 #[derive(Debug)]

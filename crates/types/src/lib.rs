@@ -13,6 +13,7 @@ mod cred;
 mod error;
 pub mod hex;
 mod id;
+mod ids;
 mod lock;
 mod name;
 mod peer;
@@ -30,6 +31,7 @@ pub use attr::{
 pub use cred::{Cred, RenameFlags, XattrChange, XattrFlags};
 pub use error::{Errno, Error, Result};
 pub use id::{ClientId, ConnId, DirFragId, Epoch, Frag, Ino, InoRange, Origin, Rank, Seq, Tid};
+pub use ids::IdRanges;
 pub use lock::{Lock, LockKind, LockMode, LockRanges};
 pub use name::{
     EntryName, NAME_BYTES_MAX, PATH_BYTES_MAX, Path, SYMLINK_BYTES_MAX, check_name, name_hash,

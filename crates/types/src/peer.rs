@@ -3,7 +3,7 @@
 //! The kernel, or a certificate, says which process that is; the process itself is not asked. The
 //! identity in a request ([`Cred`]) must be one that its peer may have.
 
-use crate::{ClientId, Cred, KeyRules};
+use crate::{ClientId, Cred, IdRanges, KeyRules};
 
 /// See the module documentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,8 +13,10 @@ pub enum Peer {
     Trusted,
     /// The mount of another host: it speaks for the users of its host, and is no daemon.
     Host {
-        /// Its root is nobody here.
-        squash_root: bool,
+        /// The users for which it speaks. Without root among them, its root is nobody here.
+        users: IdRanges,
+        /// The groups that its users have here.
+        groups: IdRanges,
     },
     /// A process of another user, which speaks for this user only.
     User(Cred),
@@ -26,6 +28,18 @@ pub enum Peer {
 pub const NOBODY: u32 = 65534;
 
 impl Peer {
+    /// The mount of a host that speaks for every user.
+    #[must_use]
+    pub fn host() -> Self {
+        Self::Host { users: IdRanges::all(), groups: IdRanges::all() }
+    }
+
+    /// The mount of a host that speaks for every user but root.
+    #[must_use]
+    pub fn host_without_root() -> Self {
+        Self::Host { users: IdRanges::without_root(), groups: IdRanges::all() }
+    }
+
     /// The peer without its rules.
     #[must_use]
     pub fn unlimited(&self) -> &Self {
@@ -38,13 +52,16 @@ impl Peer {
         if let Self::Limited(_, rules) = self { Some(rules) } else { None }
     }
 
-    /// Whether the process may ask in the name of `cred`: of its own user, with its own groups.
+    /// Whether the process may ask in the name of `cred`: of one of its users, with its groups.
     #[must_use]
     pub fn may_act_as(&self, cred: &Cred) -> bool {
         match self {
             Self::Trusted => true,
             Self::Limited(peer, _) => peer.may_act_as(cred),
-            Self::Host { squash_root } => !squash_root || !cred.is_root(),
+            Self::Host { users, groups } => {
+                let Cred { uid, gid, groups: all } = cred;
+                users.has(*uid) && groups.has(*gid) && all.iter().all(|group| groups.has(*group))
+            }
             Self::User(own) => {
                 let Cred { uid, gid, groups } = cred;
                 own.uid == *uid
@@ -54,16 +71,22 @@ impl Peer {
         }
     }
 
-    /// The user for whom the requests of root are served; `None` for root.
+    /// The user for whom a request is served in whose name the process may not ask; `None` if it is
+    /// refused. Root of a host or of a user namespace is another user here, and a user of a host
+    /// loses the groups that are not the host's to give.
     #[must_use]
-    pub fn instead_of_root(&self) -> Option<Cred> {
+    pub fn instead_of(&self, cred: &Cred) -> Option<Cred> {
         match self {
-            Self::Trusted | Self::Host { squash_root: false } => None,
-            Self::Host { squash_root: true } => {
+            Self::Limited(peer, _) => peer.instead_of(cred),
+            Self::User(own) => cred.is_root().then(|| own.clone()),
+            Self::Host { users, .. } if cred.is_root() && !users.has(0) => {
                 Some(Cred { uid: NOBODY, gid: NOBODY, groups: Vec::new() })
             }
-            Self::User(own) => Some(own.clone()),
-            Self::Limited(peer, _) => peer.instead_of_root(),
+            Self::Host { users, groups } if users.has(cred.uid) && groups.has(cred.gid) => {
+                let given = cred.groups.iter().copied().filter(|group| groups.has(*group));
+                Some(Cred { groups: given.collect(), ..*cred })
+            }
+            Self::Trusted | Self::Host { .. } => None,
         }
     }
 
@@ -117,14 +140,30 @@ mod tests {
 
     #[test]
     fn a_host_speaks_for_its_users_and_perhaps_for_its_root() {
-        let [host, squashed] = [false, true].map(|squash_root| Peer::Host { squash_root });
+        let [host, squashed] = [Peer::host(), Peer::host_without_root()];
         for peer in [&host, &squashed] {
             assert!(peer.may_act_as(&user(7, 70, &[0])) && !peer.is_trusted());
             assert!(peer.may_be(ClientId(3)) && !peer.may_be(ClientId::of_user(7, 3)));
         }
-        assert!(host.may_act_as(&Cred::root()) && host.instead_of_root().is_none());
-        assert!(!squashed.may_act_as(&Cred::root()));
-        assert_eq!(squashed.instead_of_root(), Some(user(NOBODY, NOBODY, &[])));
+        assert!(host.may_act_as(&Cred::root()) && !squashed.may_act_as(&Cred::root()));
+        assert_eq!(squashed.instead_of(&Cred::root()), Some(user(NOBODY, NOBODY, &[])));
+    }
+
+    #[test]
+    fn a_host_speaks_for_the_users_of_its_ranges_with_the_groups_of_its_ranges() {
+        let ids = |text: &str| text.parse().unwrap();
+        let host = Peer::Host { users: ids("1000-1999"), groups: ids("100,1000-1999") };
+        let own = user(1000, 1000, &[100, 1500]);
+        assert!(host.may_act_as(&own));
+        let more = user(1000, 1000, &[0, 100, 1500, 27]);
+        assert!(!host.may_act_as(&more));
+        assert_eq!(host.instead_of(&more), Some(own));
+        for other in [user(999, 1000, &[]), user(1000, 0, &[]), user(2000, 1000, &[1000])] {
+            assert!(!host.may_act_as(&other) && host.instead_of(&other).is_none(), "{other:?}");
+        }
+        assert_eq!(host.instead_of(&Cred::root()), Some(user(NOBODY, NOBODY, &[])));
+        let with_root = Peer::Host { users: ids("0"), groups: ids("0") };
+        assert!(with_root.may_act_as(&Cred::root()) && !with_root.may_act_as(&user(7, 0, &[])));
     }
 
     #[test]
@@ -135,7 +174,8 @@ mod tests {
         assert!(peer.rules().is_none() && !limited.is_trusted());
         assert!(limited.may_act_as(&user(7, 70, &[])) && !limited.may_act_as(&user(8, 70, &[])));
         assert!(limited.may_be(ClientId::of_user(7, 3)) && !limited.may_be(ClientId(3)));
-        assert_eq!((limited.uid(), limited.instead_of_root()), (7, Some(user(7, 70, &[]))));
+        let instead = limited.instead_of(&Cred::root());
+        assert_eq!((limited.uid(), instead), (7, Some(user(7, 70, &[]))));
     }
 
     #[test]

@@ -63,6 +63,12 @@ impl Rights {
     pub fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
+
+    /// The rights that are in both sets.
+    #[must_use]
+    pub fn shared(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
 }
 
 impl fmt::Display for Rights {
@@ -156,7 +162,11 @@ impl FromStr for KeyRule {
 
 /// The rules of a key, of which one that gives a right is enough.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyRules(Vec<KeyRule>);
+pub struct KeyRules {
+    all: Vec<KeyRule>,
+    /// The rights that every rule gives; of a narrowed key, that those of the wider key give, too.
+    common: Rights,
+}
 
 /// Rules of one key, and their bytes as text: they are in its certificate, which every handshake
 /// carries.
@@ -167,52 +177,70 @@ impl KeyRules {
     /// Rules; `None` without one, with more than 16, or with more than 8 KiB of text.
     #[must_use]
     pub fn new(rules: Vec<KeyRule>) -> Option<Self> {
-        let rules = (1..=RULES_MAX).contains(&rules.len()).then_some(Self(rules))?;
+        let is_few = (1..=RULES_MAX).contains(&rules.len());
+        let common = rules.iter().map(|rule| rule.rights).reduce(Rights::shared)?;
+        let rules = is_few.then_some(Self { all: rules, common })?;
         (rules.to_string().len() <= RULES_BYTES_MAX).then_some(rules)
+    }
+
+    /// The rules of a key that is narrowed from one with these rules, or from one without rules;
+    /// `None` if one of them gives more. A key without rules commands no cluster.
+    #[must_use]
+    pub fn narrowed(mut self, wider: Option<&Self>) -> Option<Self> {
+        let commands = |rule: &KeyRule| {
+            rule.rights.has(Rights::ADMIN)
+                || (rule.rights.has(Rights::BALANCE) && rule.subtree.is_root())
+        };
+        let is_given = |rule: &KeyRule| {
+            wider.map_or(!commands(rule), |it| it.giving(rule.rights, &rule.subtree).is_some())
+        };
+        self.common = self.common.shared(wider.map_or(self.common, |it| it.common));
+        self.all.iter().all(is_given).then_some(self)
     }
 
     /// To read everything, and nothing else.
     #[must_use]
     pub fn reading() -> Self {
-        Self(vec![KeyRule { rights: Rights::READ, subtree: Path::root() }])
+        let all = vec![KeyRule { rights: Rights::READ, subtree: Path::root() }];
+        Self { all, common: Rights::READ }
     }
 
     /// The rules.
     #[must_use]
     pub fn all(&self) -> &[KeyRule] {
-        &self.0
+        &self.all
     }
 
     /// The first rule that gives these rights at a path.
     #[must_use]
     pub fn giving(&self, rights: Rights, path: &Path) -> Option<&KeyRule> {
-        self.0.iter().find(|rule| rule.rights.has(rights) && path.starts_with(&rule.subtree))
+        self.all.iter().find(|rule| rule.rights.has(rights) && path.starts_with(&rule.subtree))
     }
 
     /// Whether a path leads to the subtree of a rule: a process must walk there.
     #[must_use]
     pub fn lead_over(&self, path: &Path) -> bool {
-        self.0.iter().any(|rule| rule.subtree.starts_with(path))
+        self.all.iter().any(|rule| rule.subtree.starts_with(path))
     }
 
     /// Whether every rule gives these rights. An inode with several names may be in the subtree of
     /// any of them.
     #[must_use]
     pub fn all_give(&self, rights: Rights) -> bool {
-        self.0.iter().all(|rule| rule.rights.has(rights))
+        self.common.has(rights)
     }
 
     /// Whether no rule gives more than to read.
     #[must_use]
     pub fn only_read(&self) -> bool {
-        self.0.iter().all(|rule| rule.rights == Rights::READ)
+        self.all.iter().all(|rule| rule.rights == Rights::READ)
     }
 }
 
 impl fmt::Display for KeyRules {
     /// The rules with spaces between.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rules: Vec<String> = self.0.iter().map(ToString::to_string).collect();
+        let rules: Vec<String> = self.all.iter().map(ToString::to_string).collect();
         f.write_str(&rules.join(" "))
     }
 }
@@ -285,5 +313,29 @@ mod tests {
         let long = KeyRule { subtree: long, ..rule };
         assert!(KeyRules::new(vec![long.clone(); 2]).is_some());
         assert_eq!(KeyRules::new(vec![long; 3]), None);
+    }
+
+    #[test]
+    fn a_narrowed_key_gets_nothing_that_the_wider_one_has_not() {
+        let rules = |texts: &[&str]| {
+            KeyRules::new(texts.iter().map(|it| KeyRule::parse(it).unwrap()).collect()).unwrap()
+        };
+        let wider = rules(&["read:/", "read,write,merge:/job"]);
+        for within in [&["read:/"][..], &["write:/job"], &["read:/a", "read,merge:/job/x"]] {
+            assert!(rules(within).narrowed(Some(&wider)).is_some(), "{within:?}");
+        }
+        for more in [&["write:/"][..], &["read:/", "policy:/job"], &["write:/jobs"]] {
+            assert!(rules(more).narrowed(Some(&wider)).is_none(), "{more:?}");
+        }
+        // A file with several names may be where the wider key must not write.
+        let narrowed = rules(&["write:/job"]).narrowed(Some(&wider)).unwrap();
+        assert!(rules(&["write:/job"]).all_give(Rights::WRITE));
+        assert!(!narrowed.all_give(Rights::WRITE));
+        // A key without rules has all rights but those to command.
+        assert!(rules(&["write,recover:/", "balance:/a"]).narrowed(None).is_some());
+        assert!(rules(&["admin:/"]).narrowed(None).is_none());
+        assert!(rules(&["read,balance:/"]).narrowed(None).is_none());
+        let operator = rules(&["admin,balance:/"]);
+        assert!(rules(&["admin:/"]).narrowed(Some(&operator)).is_some());
     }
 }

@@ -80,9 +80,9 @@ impl Identities {
     }
 
     /// The user for whom a request is served that names `cred`: the named one (`None`), or another
-    /// where the peer says that it is root. So root of a user namespace is the user who made the
-    /// namespace, root of a host may be nobody, and a client need not know whether a server
-    /// believes it.
+    /// where the peer may not ask for that one: so root of a user namespace is the user who made
+    /// the namespace, and root of a host may be nobody ([`Peer::instead_of`]). A client need not
+    /// know whether a server believes it.
     ///
     /// # Errors
     /// `EPERM` with both users, if the peer may not ask in the name of that user.
@@ -90,16 +90,22 @@ impl Identities {
         let Some(peer) = self.limited.get(&conn).filter(|peer| !peer.may_act_as(cred)) else {
             return Ok(None);
         };
-        if let Some(own) = peer.instead_of_root().filter(|_| cred.is_root()) {
-            return Ok(Some(own));
+        if let Some(other) = peer.instead_of(cred) {
+            return Ok(Some(other));
         }
-        let text = format!(
-            "a process of user {} asks in the name of user {} and group {}; only root and the \
-             owner of the cluster may do that",
-            peer.uid(),
-            cred.uid,
-            cred.gid
-        );
+        let (uid, gid) = (cred.uid, cred.gid);
+        let text = if let Peer::Host { users, groups } = peer.unlimited() {
+            format!(
+                "a host asks in the name of user {uid} and group {gid}; its key speaks for the \
+                 users {users} with the groups {groups}"
+            )
+        } else {
+            let own = peer.uid();
+            format!(
+                "a process of user {own} asks in the name of user {uid} and group {gid}; only \
+                 root and the owner of the cluster may do that"
+            )
+        };
         Err(Failure { errno: Errno::NotPermitted, text })
     }
 
@@ -210,12 +216,16 @@ mod tests {
     #[test]
     fn the_mount_of_a_host_is_no_daemon_and_its_root_may_be_nobody() {
         let mut known = identities();
-        known.opened(ConnId(3), Peer::Host { squash_root: true });
+        known.opened(ConnId(3), Peer::host_without_root());
         known.validate();
         assert!(!known.is_trusted(ConnId(3)) && !known.is_user(ConnId(3)));
         assert_eq!(known.identify(ConnId(3), &user(8)), Ok(None));
         let nobody = known.identify(ConnId(3), &Cred::root()).unwrap().unwrap();
         assert_eq!(nobody.uid, types::NOBODY);
+        let (users, groups) = ("8".parse().unwrap(), "8".parse().unwrap());
+        known.opened(ConnId(3), Peer::Host { users, groups });
+        let refused = known.identify(ConnId(3), &user(9)).unwrap_err();
+        assert!(refused.text.contains("the users 8 with the groups 8"), "{}", refused.text);
         let refused = known.check_command(ConnId(3), ADMIN).unwrap_err();
         assert!(refused.text.contains("the mount of a host"), "{}", refused.text);
         assert_eq!(known.uid(ConnId(3)), 0);

@@ -1,13 +1,16 @@
 //! `cudele auth`: the keys with which other hosts and users reach the cluster over TCP.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Subcommand};
 use cudele::{Errno, Error, Path, Result, Timestamp};
-use keys::{Authority, Holder, IssuedKey, KeyRule, KeyRules, Revoked, Rights};
+use keys::{
+    Authority, Holder, IdRanges, IpNet, IssuedKey, KeyRule, KeyRules, Narrower, NewKey, Revoked,
+    Rights,
+};
 use serde_json::{Value, json};
 use terminal::context::Context;
 use terminal::{format, io};
@@ -20,9 +23,13 @@ use crate::access;
 #[command(after_help = "Examples:
   cudele auth add alice --user alice       a key for one user
   cudele auth add node7 --squash-root      a key for the mount of a host, for its users but not root
+  cudele auth add node7 --users 1000-1999 --from 10.1.0.0/16
+                                           a key for the mount of a host, for these users, used from there
   cudele auth add rank1 --daemon           a key for a server on another host
   cudele auth add job9 --user alice --allow read,write,decouple,merge:/scratch/job9
   cudele auth test job9 write /users/alice  whether a key has a right, and by which rule
+  cudele auth narrow alice.pem --allow read,write:/job9 --hours 8 --out job9.pem
+                                           a narrower key, from one that you have
   cudele auth ls
   cudele auth rm alice                     from now on, nothing is served to this key")]
 pub(crate) struct Args {
@@ -37,7 +44,10 @@ enum AuthCommand {
     Init,
     /// Make a key
     Add(Add),
-    /// List the keys: name, kind, user, end in UTC, whether the key is in use, and its rules
+    /// Make a narrower key from one that you have, without the cluster
+    Narrow(Narrow),
+    /// List the keys: name, kind, user, end in UTC, whether the key is in use, its rules, and the
+    /// users and networks that it is for
     #[command(after_help = "Examples:\n  cudele auth ls\n  cudele auth ls --json")]
     Ls,
     /// Say whether a key has a right at a path, and which rule gives it. Permissions of files count
@@ -66,6 +76,7 @@ struct Test {
 #[command(after_help = "Examples:
   cudele auth add alice --user alice --days 30
   cudele auth add node7 --squash-root --out node7.key
+  cudele auth add node8 --users 1000-1999 --groups 100,1000-1999 --from 10.1.0.0/16 --from 2001:db8::/32
   cudele auth add backup --everyone --read-only
   cudele auth add ci --user ci --allow read:/ --allow read,write,decouple,merge:/ci
 
@@ -82,12 +93,46 @@ struct Add {
     /// It has these rights in a subtree, and no others [repeat for more subtrees]
     #[arg(long, value_name = "RIGHT,...:PATH", value_parser = KeyRule::parse, conflicts_with = "daemon")]
     allow: Vec<KeyRule>,
+    /// The groups that the users of --users have; a user keeps no other group [default: the ids of
+    /// --users]
+    #[arg(long, value_name = "IDS", requires = "users")]
+    groups: Option<IdRanges>,
+    /// It is used from this network only [repeat for more networks]
+    #[arg(long, value_name = "NETWORK")]
+    from: Vec<IpNet>,
     /// Its life in days
     #[arg(long, default_value_t = 365, value_parser = clap::value_parser!(i64).range(1..=36_500))]
     days: i64,
     /// The file [default: NAME.pem here]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
+}
+
+/// Make a narrower key from the key of a user or a host: for a job, with rights of its own, for
+/// some hours. The command reads the key file, and needs neither the cluster nor its owner. A
+/// cluster refuses a key that says more than the key that it was made from. The revocation of a
+/// key ends the narrower keys, too.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:
+  cudele auth narrow alice.pem --allow read,write,decouple,merge:/scratch/job9 --out job9.pem
+  cudele auth narrow node7.pem --hours 8 --from 10.1.7.0/24 --out tonight.pem")]
+struct Narrow {
+    /// The key file
+    key: PathBuf,
+    /// The new key has these rights in a subtree, and no others [repeat for more subtrees; default:
+    /// the rights of the key]
+    #[arg(long, value_name = "RIGHT,...:PATH", value_parser = KeyRule::parse)]
+    allow: Vec<KeyRule>,
+    /// It is used from this network only [repeat for more networks; default: the networks of the
+    /// key]
+    #[arg(long, value_name = "NETWORK")]
+    from: Vec<IpNet>,
+    /// Its life in hours
+    #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(i64).range(1..=876_000))]
+    hours: i64,
+    /// The file of the new key
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -102,6 +147,10 @@ struct HolderArgs {
     /// The same, but root of that host is nobody here
     #[arg(long)]
     squash_root: bool,
+    /// It speaks for the users of a host with these numeric ids, 1000-1999 or 1000-1999,2500. Root
+    /// is nobody, unless 0 is among them
+    #[arg(long, value_name = "IDS")]
+    users: Option<IdRanges>,
     /// It is a daemon's: clients believe it, and it speaks for every user
     #[arg(long)]
     daemon: bool,
@@ -117,18 +166,21 @@ struct Remove {
 }
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
-    let (dir, _) = super::mon::marker(context)?;
     let _private = access::keep_private();
+    let dir = || super::mon::marker(context).map(|(dir, _)| dir);
+    let authority = || Authority::open(&dir()?);
     match &args.command {
         AuthCommand::Init => {
+            let dir = dir()?;
             Authority::ensure(&dir, cudele::now())?;
             let folder = dir.join(keys::FOLDER);
             context.print(&json!({ "keys": folder }), || format!("{}\n", folder.display()))
         }
-        AuthCommand::Add(add) => make(context, &Authority::open(&dir)?, add),
-        AuthCommand::Ls => list(context, &Authority::open(&dir)?),
-        AuthCommand::Test(question) => test(context, &Authority::open(&dir)?, question),
-        AuthCommand::Rm(remove) => revoke(context, &Authority::open(&dir)?, &remove.name),
+        AuthCommand::Add(add) => make(context, &authority()?, add),
+        AuthCommand::Narrow(wish) => narrow(context, wish),
+        AuthCommand::Ls => list(context, &authority()?),
+        AuthCommand::Test(question) => test(context, &authority()?, question),
+        AuthCommand::Rm(remove) => revoke(context, &authority()?, &remove.name),
     }
 }
 
@@ -136,30 +188,66 @@ fn make(context: &Context, authority: &Authority, add: &Add) -> Result<()> {
     let mut holder = match &add.holder {
         HolderArgs { user: Some(user), .. } => Holder::User(access::user_of(user)?),
         HolderArgs { daemon: true, .. } => Holder::Daemon,
-        HolderArgs { squash_root, .. } => Holder::Everyone { squash_root: *squash_root },
+        HolderArgs { squash_root: true, .. } => Holder::without_root(),
+        HolderArgs { users: Some(users), .. } => {
+            let groups = add.groups.as_ref().unwrap_or(users);
+            Holder::Host { users: users.clone(), groups: groups.clone() }
+        }
+        HolderArgs { .. } => Holder::everyone(),
     };
     if add.read_only {
         holder = Holder::Limited(Box::new(holder), KeyRules::reading());
-    } else if !add.allow.is_empty() {
-        let rules = KeyRules::new(add.allow.clone()).ok_or_else(|| {
-            let cause = "a key has 16 rules at most, and 8 KiB of them";
-            Error::new(Errno::Invalid, &add.name, cause).remedy("make two keys")
-        })?;
+    } else if let Some(rules) = rules_of(&add.name, &add.allow)? {
         holder = Holder::Limited(Box::new(holder), rules);
     }
     let file = add.out.clone().unwrap_or_else(|| PathBuf::from(format!("{}.pem", add.name)));
     // Before the key is made: a key that cannot be written would stay in the list.
-    let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file);
-    let out = out.as_mut().map_err(|error| io(&file, error))?;
-    let made = authority.issue(&add.name, holder, add.days, cudele::now());
+    let out = new_file(&file)?;
+    let (name, networks) = (add.name.clone(), add.from.clone());
+    let new = NewKey { name, holder, networks, days: add.days };
+    let made = authority.issue(new, cudele::now());
     let text = made.inspect_err(|_| drop(std::fs::remove_file(&file)))?;
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.sync_all())
-        .map_err(|error| io(&file, &error))?;
+    write(out, &file, &text)?;
     context.print(&json!({ "name": add.name, "file": file }), || {
         let (name, file) = (&add.name, file.display());
         format!("key {name} is in {file}; its host uses it with --key FILE or CUDELE_KEY\n")
     })
+}
+
+fn narrow(context: &Context, wish: &Narrow) -> Result<()> {
+    let Narrow { key, allow, from, hours, out: file } = wish;
+    let text = std::fs::read_to_string(key).map_err(|error| io(key, &error))?;
+    let named = key.display().to_string();
+    let rules = rules_of(&named, allow)?;
+    let narrower = Narrower { rules, networks: from.clone(), seconds: hours * 3600 };
+    let made = keys::narrow(&named, &text, &narrower, cudele::now())?;
+    write(new_file(file)?, file, &made)?;
+    context.print(&json!({ "file": file }), || {
+        let file = file.display();
+        format!("the key is in {file}; use it with --key FILE or CUDELE_KEY\n")
+    })
+}
+
+/// The rules of a new key, if it has some.
+fn rules_of(name: &str, allow: &[KeyRule]) -> Result<Option<KeyRules>> {
+    if allow.is_empty() {
+        return Ok(None);
+    }
+    let rules = KeyRules::new(allow.to_vec()).ok_or_else(|| {
+        let cause = "a key has 16 rules at most, and 8 KiB of them";
+        Error::new(Errno::Invalid, name, cause).remedy("make two keys")
+    })?;
+    Ok(Some(rules))
+}
+
+/// A new file for its owner alone.
+fn new_file(file: &std::path::Path) -> Result<File> {
+    let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file);
+    made.map_err(|error| io(file, &error))
+}
+
+fn write(mut out: File, file: &std::path::Path, text: &str) -> Result<()> {
+    out.write_all(text.as_bytes()).and_then(|()| out.sync_all()).map_err(|error| io(file, &error))
 }
 
 fn list(context: &Context, authority: &Authority) -> Result<()> {
@@ -235,12 +323,19 @@ fn to_json(key: &IssuedKey, revoked: &Revoked) -> Value {
         "rules": key.rules.as_ref().map(|rules| {
             rules.all().iter().map(ToString::to_string).collect::<Vec<_>>()
         }),
+        "users": key.host.as_ref().map(|(users, _)| users.to_string()),
+        "groups": key.host.as_ref().map(|(_, groups)| groups.to_string()),
+        "networks": key.networks.iter().map(ToString::to_string).collect::<Vec<_>>(),
     })
 }
 
 fn to_text(key: &IssuedKey, revoked: &Revoked) -> String {
     let user = key.uid.map_or_else(|| "-".to_owned(), |uid| uid.to_string());
     let (name, kind, state) = (&key.name, &key.kind, state_of(key, revoked));
-    let rules = key.rules.as_ref().map(|rules| format!("  {rules}")).unwrap_or_default();
-    format!("{name:<20} {kind:<9} {user:>6}  {}  {state}{rules}\n", format::minute(end_of(key)))
+    let mut more = key.rules.as_ref().map(|rules| format!("  {rules}")).unwrap_or_default();
+    if let Some((users, groups)) = &key.host {
+        more += &format!("  users {users}  groups {groups}");
+    }
+    more.extend(key.networks.iter().map(|network| format!("  from {network}")));
+    format!("{name:<20} {kind:<9} {user:>6}  {}  {state}{more}\n", format::minute(end_of(key)))
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::Arc;
 
-use cudele::{Cluster as Library, Errno, Fs, NewFile, Policy};
+use cudele::{Cluster as Library, Cred, Errno, Fs, NewFile, Policy};
 use net::Keyring;
 use serde_json::{Value, json};
 
@@ -341,7 +341,7 @@ fn a_key_has_rights_in_its_subtrees() {
     let policy = Policy::from_name_or_text(weak).unwrap().policy;
     let mut job = fs.decouple("/jobs/one/out", &policy).unwrap();
     let uid = USER.parse().unwrap();
-    job.act_as(&cudele::Cred { uid, gid: made.gid, groups: Vec::new() });
+    job.act_as(&Cred { uid, gid: made.gid, groups: Vec::new() });
     job.create(job.root(), b"result", &NewFile::default()).unwrap();
     job.complete().unwrap();
     assert_eq!(site.run(&["ls", "/jobs/one/out"]), "result\n");
@@ -498,4 +498,90 @@ fn another_host_reaches_the_cluster_with_its_key_only() {
     assert!(done && stat["uid"] == types::NOBODY, "{said}");
     let (done, said) = elsewhere(&["ls", "/"]);
     assert!(!done && said.contains("needs a key"), "{said}");
+}
+
+#[test]
+fn the_key_of_a_host_speaks_for_some_users() {
+    let site = Networked::start("tcp", 1);
+    site.run(&["mkdir", "-m", "1777", "/open"]);
+    site.run(&["mkdir", "-m", "2770", "/team"]);
+    let cred = |uid: u32, gid: u32, groups: &[u32]| Cred { uid, gid, groups: groups.to_vec() };
+    let node = site.key("node", &["--users", "1000-1999", "--groups", "100,1000-1999"]);
+    let fs = site.client(&node).unwrap();
+    let open = fs.stat("/open").unwrap().ino;
+    let make = |cred: &Cred, name: &str| {
+        let file = fs.as_user(cred).create(open, name.as_bytes(), &NewFile::default());
+        file.map(|made| (made.uid, made.gid)).map_err(|error| (error.errno, error.to_string()))
+    };
+    assert_eq!(make(&cred(1000, 100, &[]), "a"), Ok((1000, 100)));
+    for other in [cred(999, 100, &[]), cred(2000, 100, &[]), cred(1000, 0, &[])] {
+        let (errno, said) = make(&other, "b").unwrap_err();
+        assert_eq!(errno, Errno::NotPermitted);
+        assert!(said.contains("the users 1000-1999 with the groups 100,1000-1999"), "{said}");
+    }
+    assert_eq!(make(&Cred::root(), "c"), Ok((types::NOBODY, types::NOBODY)));
+    // The group that the directory belongs to is not among those of the key.
+    let team = fs.stat("/team").unwrap();
+    let member = cred(1000, 100, &[team.gid, 1500]);
+    let refused = fs.as_user(&member).create(team.ino, b"x", &NewFile::default()).unwrap_err();
+    assert_eq!(refused.errno, Errno::Access);
+
+    let listed = site.cluster.json(&["auth", "ls"]);
+    let listed = listed.as_array().unwrap().iter().find(|key| key["name"] == "node").unwrap();
+    assert_eq!((&listed["kind"], &listed["users"]), (&"host".into(), &"1000-1999".into()));
+
+    // A key for another network is refused to the program, too, and says why.
+    site.key("here", &["--everyone", "--from", "127.0.0.0/8", "--from", "::1/128"]);
+    let elsewhere = site.key("elsewhere", &["--everyone", "--from", "192.0.2.0/24"]);
+    let ls = |key: &Path| site.elsewhere(&["--key", key.to_str().unwrap(), "ls", "/"]).output();
+    let here = ls(&site.cluster.home.join("here.pem")).unwrap();
+    assert!(text(&here.stdout).contains("open"), "{}", text(&here.stderr));
+    let refused = ls(&elsewhere).unwrap();
+    assert!(!refused.status.success());
+    assert!(text(&refused.stderr).contains("not for the network"), "{}", text(&refused.stderr));
+}
+
+#[test]
+fn a_user_narrows_a_key_of_their_own() {
+    let site = Networked::start("tcp", 1);
+    site.run(&["mkdir", "-m", "1777", "/open"]);
+    site.run(&["mkdir", "-m", "1777", "/other"]);
+    let alice = site.key("alice", &["--user", USER]);
+    let narrow = |name: &str, of: &Path, options: &[&str]| {
+        let file = site.cluster.home.join(format!("{name}.pem"));
+        let (of, out) = (of.to_str().unwrap(), file.to_str().unwrap());
+        // On the host of the user, who neither reaches the cluster nor has its directory.
+        let arguments = [&["auth", "narrow", of, "--out", out], options].concat();
+        let made = site.elsewhere(&arguments).env("CUDELE_MON", "unix:/nowhere").output().unwrap();
+        (file, text(&made.stderr), made.status.success())
+    };
+    let (job, said, made) = narrow("job", &alice, &["--allow", "read,write:/open"]);
+    assert!(made, "{said}");
+    let fs = site.client(&job).unwrap();
+    let made = fs.make_dir("/open/hers", 0o755).unwrap();
+    assert_eq!(made.uid.to_string(), USER);
+    let refused = fs.make_dir("/other/hers", 0o755).unwrap_err();
+    assert_eq!(refused.errno, Errno::Access);
+    assert!(refused.to_string().contains("read,write:/open"), "{refused}");
+    let policy = Policy::from_name_or_text("batchfs").unwrap().policy;
+    assert_eq!(fs.decouple("/open", &policy).unwrap_err().errno, Errno::NotPermitted);
+
+    // What the key does not have, it does not give; a narrowed key gives nothing.
+    let limited = site.key("limited", &["--user", USER, "--allow", "read:/open"]);
+    let (_, said, made) = narrow("more", &limited, &["--allow", "write:/open"]);
+    assert!(!made && said.contains("it has read:/open"), "{said}");
+    let (_, said, made) = narrow("again", &job, &["--hours", "1"]);
+    assert!(!made && said.contains("was itself narrowed"), "{said}");
+
+    // The audit log names the key that the cluster has made, and its revocation ends both.
+    let issued = site.cluster.json(&["auth", "ls"]);
+    let issued = issued.as_array().unwrap().iter().find(|key| key["name"] == "alice").unwrap();
+    let from = format!("key {}", issued["id"].as_str().unwrap());
+    let noted = site.cluster.json(&["audit"]);
+    let mut noted = noted.as_array().unwrap().iter();
+    let line = noted.find(|line| line["op"] == "decouple").expect("it is in the audit log");
+    assert_eq!(line["result"], "EPERM", "{line}");
+    assert!(line["from"].as_str().unwrap().contains(&from), "{line}");
+    site.cluster.run(&["auth", "rm", "alice"]);
+    eventually("the narrowed key is refused", || site.client(&job).is_err());
 }

@@ -337,7 +337,7 @@ impl Cluster {
     pub(crate) fn connect_limited(&mut self, client: u64, rank: usize, rules: &[&str]) {
         let rules = rules.iter().map(|rule| types::KeyRule::parse(rule).unwrap()).collect();
         let rules = types::KeyRules::new(rules).expect("a few rules");
-        let host = Box::new(Peer::Host { squash_root: false });
+        let host = Box::new(Peer::host());
         let hello = Hello { client: ClientId(client), epoch: Epoch(0), unsafe_requests: 0 };
         self.open(hello, rank, Peer::Limited(host, rules));
     }

@@ -64,8 +64,9 @@ impl Hostile {
             }
             let rules = ["read:/", "read,write,merge:/dir", "decouple,branch,balance:/open"];
             let rule = KeyRule::parse(self.choice.pick(&rules)).unwrap();
-            let host = Box::new(Peer::Host { squash_root: self.choice.percent(50) });
-            let peer = Peer::Limited(host, KeyRules::new(vec![rule]).unwrap());
+            let with_root = self.choice.percent(50);
+            let host = if with_root { Peer::host() } else { Peer::host_without_root() };
+            let peer = Peer::Limited(Box::new(host), KeyRules::new(vec![rule]).unwrap());
             for rank in 0..2 {
                 self.cluster.input(rank, MdsInput::Opened(conn, peer.clone()));
             }

@@ -331,7 +331,7 @@ fn a_limited_key_sees_the_policies_of_its_subtrees_only() {
     }
     let rule = KeyRule::parse("read,write:/jobs/one").unwrap();
     let rules = KeyRules::new(vec![rule]).unwrap();
-    let host = Box::new(Peer::Host { squash_root: false });
+    let host = Box::new(Peer::host());
     bench.input(MonInput::Opened { conn: ConnId(9), peer: Peer::Limited(host, rules) });
     let mut seen = |conn| {
         bench.ask(conn, 100, MonOp::Status);

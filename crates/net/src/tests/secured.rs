@@ -7,14 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use keys::{Authority, Holder};
+use keys::{Authority, Holder, NewKey};
 use types::rng::Rng;
 use types::{Cred, Errno, Peer, Tid, Timestamp};
 use wire::Message;
 
 use crate::{Address, Connection, ConnectionEvent, Keyring, Limits, Reactor};
-
-const EVERYONE: Holder = Holder::Everyone { squash_root: false };
 
 fn user() -> Cred {
     Cred { uid: 7, gid: 70, groups: vec![71] }
@@ -67,11 +65,15 @@ impl Site {
 
     /// A key that was made at this time, for a day.
     fn key_from(&self, name: &str, holder: Holder, begun: Timestamp) -> Keyring {
+        self.made(NewKey::new(name, holder, 1), begun)
+    }
+
+    fn made(&self, new: NewKey, begun: Timestamp) -> Keyring {
         // As on another host: the list beside the key is its own.
-        let folder = self.dir.path().join("hosts").join(name);
+        let folder = self.dir.path().join("hosts").join(&new.name);
         std::fs::create_dir_all(&folder).expect("a folder");
         let file = folder.join("key.pem");
-        let text = self.authority.issue(name, holder, 1, begun).expect("a key");
+        let text = self.authority.issue(new, begun).expect("a key");
         std::fs::write(&file, text).expect("a file");
         std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).expect("its mode");
         Keyring::of(&file)
@@ -126,21 +128,38 @@ fn echoes(connection: &mut Connection, size: usize) -> Result<(), types::Error> 
 }
 
 #[test]
+fn a_key_is_used_from_its_networks_only() {
+    let site = Site::start(Limits::default());
+    let key = |name: &str, networks: &[&str]| {
+        let networks = networks.iter().map(|it| it.parse().expect("a network")).collect();
+        site.made(NewKey { networks, ..NewKey::new(name, Holder::everyone(), 1) }, now())
+    };
+    let here = key("here", &["192.0.2.0/24", "127.0.0.0/8"]);
+    echoes(&mut site.open(&here), 10).expect("it is from here");
+    let elsewhere = key("elsewhere", &["192.0.2.0/24", "2001:db8::/32"]);
+    let refused = Connection::open(&site.address, &elsewhere).expect_err("it is from elsewhere");
+    assert_eq!(refused.errno, Errno::Access, "{refused}");
+    assert!(refused.to_string().contains("network"), "{refused}");
+    echoes(&mut site.open(&here), 10).expect("the server goes on");
+    assert_eq!(site.seen.lock().expect("no panic").0, [Peer::host(), Peer::host()]);
+}
+
+#[test]
 fn frames_of_every_size_come_back_encrypted_and_the_peer_is_known() {
     let site = Site::start(Limits::default());
     let mut connection = site.open(&site.key("alice", Holder::User(user())));
     for size in [0, 1, 100, 16 * 1024, 70_000, 3_000_000] {
         echoes(&mut connection, size).expect("comes back");
     }
-    echoes(&mut site.open(&site.key("mount", EVERYONE)), 10).expect("comes back");
+    echoes(&mut site.open(&site.key("mount", Holder::everyone())), 10).expect("comes back");
     let seen = site.seen.lock().expect("no panic").0.clone();
-    assert_eq!(seen, [Peer::User(user()), Peer::Host { squash_root: false }]);
+    assert_eq!(seen, [Peer::User(user()), Peer::host()]);
 }
 
 #[test]
 fn a_thread_sends_while_another_receives() {
     let site = Site::start(Limits::default());
-    let mut connection = site.open(&site.key("mount", EVERYONE));
+    let mut connection = site.open(&site.key("mount", Holder::everyone()));
     echoes(&mut connection, 10).expect("the first message is short");
     let sender = connection.sender().clone();
     let bytes = vec![7; 100_000];
@@ -180,7 +199,7 @@ fn without_a_key_and_with_plain_bytes_nothing_is_reached() {
         assert!(answer.len() < 100, "an alert at most: {answer:?}");
     }
     assert_eq!(*site.seen.lock().expect("no panic"), (Vec::new(), Vec::new()));
-    echoes(&mut site.open(&site.key("mount", EVERYONE)), 10).expect("others go on");
+    echoes(&mut site.open(&site.key("mount", Holder::everyone())), 10).expect("others go on");
 }
 
 #[test]
@@ -202,7 +221,7 @@ fn bytes_behind_the_end_of_tls_hold_nobody_up() {
     bytes.resize(12_000, 0x17);
     socket.write_all(&bytes).expect("sends");
     // The server closes it: a server that tries for ever to read the rest serves nobody.
-    let mut other = site.open(&site.key("mount", EVERYONE));
+    let mut other = site.open(&site.key("mount", Holder::everyone()));
     other.set_timeout(Some(Duration::from_secs(20))).expect("a timeout");
     echoes(&mut other, 10).expect("others go on");
     socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
@@ -217,7 +236,7 @@ fn bytes_behind_the_end_of_tls_hold_nobody_up() {
 #[test]
 fn a_key_of_another_cluster_is_refused_with_the_reason() {
     let (site, other) = (Site::start(Limits::default()), Site::start(Limits::default()));
-    let stranger = other.key("mallory", EVERYONE);
+    let stranger = other.key("mallory", Holder::everyone());
     let refused = Connection::open(&site.address, &stranger).expect_err("refused");
     assert_eq!(refused.errno, Errno::Access);
     assert!(refused.cause.contains("do not accept each other"), "{refused}");
@@ -226,7 +245,8 @@ fn a_key_of_another_cluster_is_refused_with_the_reason() {
 #[test]
 fn an_open_connection_ends_when_its_key_is_revoked() {
     let site = Site::start(Limits::default());
-    let (alice, bob) = (site.key("alice", Holder::User(user())), site.key("bob", EVERYONE));
+    let (alice, bob) =
+        (site.key("alice", Holder::User(user())), site.key("bob", Holder::everyone()));
     let (mut hers, mut his) = (site.open(&alice), site.open(&bob));
     echoes(&mut hers, 10).expect("comes back");
     echoes(&mut his, 10).expect("comes back");
@@ -266,7 +286,8 @@ fn a_connection_ends_with_the_life_of_its_key() {
     const LEFT_NANOS: i64 = 3_000_000_000;
     let site = Site::start(Limits::default());
     let begun = Timestamp(now().0 - DAY_NANOS + LEFT_NANOS);
-    let (old, new) = (site.key_from("old", EVERYONE, begun), site.key("new", EVERYONE));
+    let (old, new) =
+        (site.key_from("old", Holder::everyone(), begun), site.key("new", Holder::everyone()));
     let (mut old_conn, mut new_conn) = (site.open(&old), site.open(&new));
     echoes(&mut old_conn, 10).expect("comes back");
     old_conn.set_timeout(Some(Duration::from_secs(20))).expect("a timeout");
@@ -283,7 +304,7 @@ fn a_connection_ends_with_the_life_of_its_key() {
 #[test]
 fn a_client_refuses_a_server_whose_key_was_revoked() {
     let site = Site::start(Limits::default());
-    let key = site.key("node", EVERYONE);
+    let key = site.key("node", Holder::everyone());
     site.open(&key);
     let issued = site.authority.list().expect("a list");
     let daemon = issued.iter().find(|key| key.name == "daemon").expect("listed").id;
@@ -365,7 +386,7 @@ fn any_bytes_before_and_after_a_handshake_get_nothing_and_stop_nobody() {
     let site = Site::start(limits);
     let Address::Tcp(host) = &site.address else { unreachable!("made above") };
     let mallory = site.key("mallory", Holder::User(user()));
-    let honest = site.key("mount", EVERYONE);
+    let honest = site.key("mount", Holder::everyone());
     let attempts = std::env::var("CUDELE_FUZZ").ok().and_then(|text| text.parse().ok());
     let attempts: u64 = attempts.unwrap_or(ATTEMPTS);
     let mut proved = 0_u64;
@@ -386,6 +407,6 @@ fn any_bytes_before_and_after_a_handshake_get_nothing_and_stop_nobody() {
     println!("{attempts} connections deviated, {proved} after both sides had proved themselves");
     assert!(proved > 0 && proved < attempts, "some of each");
     let (peers, _) = site.seen.lock().expect("no panic").clone();
-    let others = [Peer::User(user()), Peer::Host { squash_root: false }];
+    let others = [Peer::User(user()), Peer::host()];
     assert!(peers.iter().all(|peer| others.contains(peer)), "nobody is a daemon");
 }

@@ -1,0 +1,103 @@
+//! A key that its owner makes from a key of their own, without the authority: for a job, for some
+//! hours, with fewer rights.
+//!
+//! The key file of a user or a host has a second certificate of the same key, for signing. A daemon
+//! holds a narrower key against the key that signed it (`verifier`), so no key gives more than it
+//! has, and the revocation of a key ends all keys that were narrowed from it.
+
+use ipnet::IpNet;
+use rcgen::{CertificateParams, Issuer, KeyPair};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use types::{Errno, Error, KeyRules, Result, Timestamp};
+
+use crate::certificate::{self, LAST_SECOND};
+use crate::holder::{Holder, KeyId, NamedKey};
+use crate::verifier;
+
+/// The rules, the networks and the life of a narrower key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Narrower {
+    /// Its rules; those of the wider key if there are none.
+    pub rules: Option<KeyRules>,
+    /// Its networks; those of the wider key if there are none.
+    pub networks: Vec<IpNet>,
+    /// Its life in seconds. It ends with the life of the wider key at the latest.
+    pub seconds: i64,
+}
+
+const END: &str = "-----END CERTIFICATE-----\n";
+
+/// Makes a narrower key from the text of a key file, and returns the text of its key file.
+///
+/// # Errors
+/// `EINVAL` if the text is no key file, or the file of a key that signs no keys: of a daemon, of a
+/// key that was narrowed, or of an earlier version; `EPERM` if the wider key has less; `EIO`. All
+/// name `file`.
+pub fn narrow(file: &str, text: &str, wish: &Narrower, now: Timestamp) -> Result<String> {
+    let invalid = |cause: &str| Error::new(Errno::Invalid, file, cause);
+    let all: std::result::Result<Vec<_>, _> =
+        CertificateDer::pem_slice_iter(text.as_bytes()).collect();
+    let all = all.map_err(|error| invalid(&format!("not a key file: {error}")))?;
+    let [own, signer, _] = &all[..] else {
+        return Err(invalid(
+            "the key cannot be narrowed: it is a daemon's, or an earlier version made it",
+        )
+        .remedy("make a key for a user or a host with `cudele auth add`"));
+    };
+    let stated = verifier::stated(own).zip(verifier::stated(signer));
+    let wider = stated.filter(|(own, signer)| own == signer).map(|(own, _)| own);
+    let wider = wider.ok_or_else(|| {
+        invalid("the key was itself narrowed").remedy("narrow the key that it was made from")
+    })?;
+    let key = wish.of(&wider, now).map_err(|error| io(file, &error))?;
+    if key.clone().narrowed(&wider).is_none() {
+        let rules = wider.holder.rules().map(|rules| format!("; it has {rules}"));
+        let cause = format!("the key has less than that{}", rules.unwrap_or_default());
+        return Err(Error::new(Errno::NotPermitted, file, cause));
+    }
+    let private = PrivateKeyDer::from_pem_slice(text.as_bytes());
+    let private = private.map_err(|error| invalid(&format!("not a key file: {error}")))?;
+    let sign = || -> std::result::Result<(String, String), rcgen::Error> {
+        let private = KeyPair::try_from(&private)?;
+        let mut parameters = CertificateParams::default();
+        parameters.distinguished_name = certificate::signer_name(&wider);
+        let issuer = Issuer::from_params(&parameters, &private);
+        let own = KeyPair::generate()?;
+        let from = certificate::seconds_of(now);
+        let made = certificate::of_key(&key, &format!("narrowed {}", key.id), from)?;
+        Ok((made.signed_by(&own, &issuer)?.pem(), own.serialize_pem()))
+    };
+    let (made, private) = sign().map_err(|error| io(file, &error))?;
+    // The signer's certificate and the authority's, as the file has them.
+    let others: String =
+        text.split_inclusive(END).filter(|part| part.ends_with(END)).skip(1).collect();
+    Ok([made, others, private].concat())
+}
+
+fn io(file: &str, error: &impl std::fmt::Display) -> Error {
+    Error::new(Errno::Io, file, error.to_string())
+}
+
+impl Narrower {
+    /// The key that is wished for, under a new id.
+    fn of(
+        &self,
+        wider: &NamedKey,
+        now: Timestamp,
+    ) -> std::result::Result<NamedKey, getrandom::Error> {
+        let holder = match &self.rules {
+            None => wider.holder.clone(),
+            Some(rules) => Holder::Limited(Box::new(wider.unlimited().clone()), rules.clone()),
+        };
+        let networks = if self.networks.is_empty() { &wider.networks } else { &self.networks };
+        let until = certificate::seconds_of(now).saturating_add(self.seconds);
+        Ok(NamedKey {
+            id: KeyId(getrandom::u64()?),
+            holder,
+            until: until.min(wider.until).clamp(0, LAST_SECOND),
+            networks: networks.clone(),
+            narrowed_from: None,
+        })
+    }
+}
