@@ -243,6 +243,9 @@ impl ImportCx<'_> {
                 if self.fetches.is_fetching_below(self.namespace, root) {
                     return None;
                 }
+                if self.is_being_written(root) {
+                    return None;
+                }
                 match self.take_in(&subtree) {
                     Ok(seq) => Some(ImportStage::Journal(seq)),
                     Err(error) => {
@@ -281,6 +284,18 @@ impl ImportCx<'_> {
                 Some(ImportStage::Acknowledge)
             }
         }
+    }
+
+    /// Whether the store executes a write of the directory that holds the root here, or of a
+    /// directory in the subtree: an earlier term of this rank took the subtree in, and its journal
+    /// repeated that. The subtree is taken out of memory first, and a second write would not know
+    /// of the first.
+    fn is_being_written(&self, root: Ino) -> bool {
+        let dirs = self.namespace.dirs();
+        let is_its =
+            |dir: &Ino| *dir == Ino::mount_stub(root) || self.namespace.is_within(*dir, root);
+        let mut unstored = dirs.unstored_directories().into_iter();
+        unstored.any(|dir| dirs.is_flushing(dir) && is_its(&dir))
     }
 
     /// Whether the store knows the owners of the decoupled subtrees that came, and this rank their
