@@ -240,6 +240,16 @@ impl Conn {
         Ok(())
     }
 
+    /// Gives the memory back in which nothing waits for the peer.
+    pub(crate) fn free_unused(&mut self) {
+        if self.outbox.len() == self.sent {
+            (self.outbox, self.sent) = (Vec::new(), 0);
+        }
+        if let Some(secured) = &mut self.secured {
+            secured.free_unused();
+        }
+    }
+
     /// Everything is sent.
     fn forget_sent(&mut self) {
         self.outbox.clear();

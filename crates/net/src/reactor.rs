@@ -293,8 +293,8 @@ impl Reactor {
         if self.held <= self.limits.buffer_bytes {
             return;
         }
-        for conn in self.conns.values_mut().filter(|conn| conn.unsent() == 0) {
-            conn.outbox = Vec::new();
+        for conn in self.conns.values_mut() {
+            conn.free_unused();
             self.held = self.held - conn.counted + conn.held();
             conn.counted = conn.held();
         }

@@ -69,6 +69,13 @@ impl Secured {
         self.wire.capacity()
     }
 
+    /// Gives the memory for the wire back, if nothing waits in it.
+    pub(crate) fn free_unused(&mut self) {
+        if self.unsent() == 0 {
+            (self.wire, self.sent) = (Vec::new(), 0);
+        }
+    }
+
     /// Receives once, and appends the decrypted bytes. Returns the peer when it has just proved
     /// itself.
     pub(crate) fn receive(

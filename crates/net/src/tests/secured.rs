@@ -128,6 +128,25 @@ fn echoes(connection: &mut Connection, size: usize) -> Result<(), types::Error> 
 }
 
 #[test]
+fn connections_that_say_little_keep_little_memory() {
+    let count = 200;
+    let site = Site::start(Limits { buffer_bytes: count * 1024, ..Limits::default() });
+    let keys = site.key("mount", Holder::everyone());
+    let frame = Message::Chunk { tid: Tid(1), bytes: &[7; 3000] }.to_frame();
+    let mut slow: Vec<Connection> = Vec::new();
+    for _ in 0..count {
+        let mut connection = site.open(&keys);
+        echoes(&mut connection, 3000).expect("comes back");
+        connection.send(&frame[..3]).expect("sends");
+        slow.push(connection);
+    }
+    for connection in &mut slow {
+        connection.send(&frame[3..]).expect("is still there");
+        connection.receive().expect("comes back");
+    }
+}
+
+#[test]
 fn a_key_is_used_from_its_networks_only() {
     let site = Site::start(Limits::default());
     let key = |name: &str, networks: &[&str]| {
