@@ -3,11 +3,13 @@
 
 use cudele::{Cred, Ino, Result};
 use net::{Address, Connection, Keyring};
-use types::Tid;
-use wire::{Message, Op, ReadOp, Request};
+use types::{ClientId, Tid};
+use wire::{Hello, Message, Op, ReadOp, Request};
 
 /// Bytes of the message that a slow connection begins.
 const BEGUN: usize = 3;
+/// The clients have numbers from here on; the monitor gave none of them away.
+const FIRST_CLIENT: u64 = 1 << 24;
 
 /// A message that a daemon answers.
 fn frame() -> Vec<u8> {
@@ -23,8 +25,9 @@ pub(super) fn open(address: &Address, keys: &Keyring, count: u32) -> Result<Vec<
     let frame = frame();
     let connect = |number: u32| {
         let mut connection = Connection::open(address, keys)?;
-        // A daemon closes connections that say nothing.
-        connection.send(&frame)?;
+        // A daemon closes connections that do not introduce themselves.
+        let client = ClientId(FIRST_CLIENT + u64::from(number));
+        connection.send(&Message::Hello(Hello { client, ..Hello::default() }).to_frame())?;
         connection.receive()?;
         let is_slow = number % 2 == 1;
         if is_slow {
