@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use net::{Address, Connection, Keyring};
-use types::{ClientId, Cred, Errno, Error, Rank, Result, Tid};
+use types::{ClientId, Cred, Errno, Error, Peer, Rank, Result, Tid};
 use wire::{ClusterMap, Decoupled, MergeFlags, Message, MonAnswer, MonOp, UnusedNumbers};
 
 use crate::contact::Contact;
@@ -115,6 +115,18 @@ impl Cluster {
     #[must_use]
     pub fn address(&self) -> &Address {
         &self.address
+    }
+
+    /// The peer that the daemons in this map take this process for, by its key; `None` if none of
+    /// them uses keys.
+    pub(crate) fn own_peer(&self, map: &ClusterMap) -> Result<Option<Peer>> {
+        let is_tcp = |address: &Address| matches!(address, Address::Tcp(_));
+        let served = map.mds.iter().filter_map(|entry| entry.address.parse().ok());
+        let uses_keys = is_tcp(&self.address) || served.into_iter().any(|it| is_tcp(&it));
+        match self.keys.key() {
+            Ok(key) if uses_keys => key.own_peer().map(Some),
+            Ok(_) | Err(_) => Ok(None),
+        }
     }
 
     /// The key of this process for connections over TCP.

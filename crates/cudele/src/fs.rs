@@ -1,5 +1,6 @@
 //! A file system client: requests to the metadata server, data to and from the object store.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use objstore::Store;
@@ -12,6 +13,7 @@ use wire::{
     SessionOp, UnusedNumbers,
 };
 
+use crate::identity::Identity;
 use crate::link::Link;
 use crate::observe::Observed;
 use crate::ranks::Ranks;
@@ -26,7 +28,7 @@ pub struct Fs {
     cluster: Arc<Cluster>,
     cluster_id: String,
     store: Arc<dyn Store>,
-    cred: Cred,
+    identity: Identity,
     pub(crate) link: Arc<Link>,
     pub(crate) strong_logs: Arc<StrongLogs>,
     observed: Observed,
@@ -39,6 +41,7 @@ impl Fs {
         let map = cluster.status()?;
         let store = crate::stores::open(&map.store)?;
         let observed = Observed::default();
+        let identity = Identity::new(cluster.own_peer(&map)?);
         let strong_logs = Arc::new(StrongLogs::default());
         let logs = strong_logs.clone();
         let link = Arc::new(Link::new(client, Rank(0), cluster.clone(), observed.clone(), logs));
@@ -49,7 +52,7 @@ impl Fs {
             cluster,
             cluster_id: map.cluster,
             store,
-            cred: crate::own_cred(),
+            identity,
             link,
             strong_logs,
             observed,
@@ -81,7 +84,13 @@ impl Fs {
     /// The identity of its requests.
     #[must_use]
     pub fn cred(&self) -> &Cred {
-        &self.cred
+        self.identity.cred()
+    }
+
+    /// The user for whom the servers serve a request in the name of this one.
+    #[inline]
+    pub(crate) fn served_as<'c>(&self, cred: &'c Cred) -> Cow<'c, Cred> {
+        self.identity.served_as(cred)
     }
 
     /// The object store, for data and journals.
@@ -143,7 +152,7 @@ impl Fs {
     /// Those of the request; `EIO` if there is no server for half a minute, or for as long as
     /// [`Fs::set_patience`] says.
     pub fn call(&self, op: Op<'_>) -> Result<Answer> {
-        self.call_as(&self.cred, op)
+        self.call_as(self.cred(), op)
     }
 
     /// The same for another identity, which the server does not verify.

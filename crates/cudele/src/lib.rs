@@ -46,6 +46,7 @@ mod exclusive;
 mod extents;
 mod file;
 mod fs;
+mod identity;
 mod lending;
 mod link;
 mod locate;

@@ -160,6 +160,7 @@ impl Fs {
 
     /// Makes a request of the rank, or the fragment, that serves its subject.
     pub(crate) fn request(&self, cred: &Cred, op: Op<'_>) -> Result<Answer> {
+        let cred = &*self.served_as(cred);
         if self.ranks.routed.load(Ordering::Acquire) || !client::is_direct(&op) {
             return self.drive(Route::request(), RouteInput::Start, cred, op, &[]);
         }

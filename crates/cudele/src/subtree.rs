@@ -198,10 +198,12 @@ impl Subtree {
         self.job.inner.root()
     }
 
-    /// Works for this user from now on: the owner of new files, with the permissions that count.
+    /// Works from now on for this user, or for the user of this process' key in the place of root:
+    /// the owner of new files, with the permissions that count.
     pub fn act_as(&mut self, cred: &Cred) {
+        let cred = self.fs.served_as(cred);
         if self.cred != *cred {
-            self.cred = cred.clone();
+            self.cred = cred.into_owned();
         }
     }
 

@@ -19,7 +19,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::WebPkiClientVerifier;
 use rustls::version::TLS13;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
-use types::{Errno, Error, Result};
+use types::{Errno, Error, Peer, Result};
 
 use crate::holder::{self, KeyId, NamedKey};
 use crate::revoked::Revoked;
@@ -36,6 +36,7 @@ pub(crate) const REVOKED_FILE: &str = "revoked";
 #[derive(Clone, Debug)]
 struct Loaded {
     modified: SystemTime,
+    own: Option<NamedKey>,
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
 }
@@ -129,6 +130,19 @@ impl KeyFile {
         Ok(self.load()?.server)
     }
 
+    /// The holder of the key: the peer that a daemon takes this process for.
+    ///
+    /// # Errors
+    /// As [`KeyFile::server`]; `EINVAL` also if the certificate states no key.
+    pub fn own_peer(&self) -> Result<Peer> {
+        let own = self.load()?.own.ok_or_else(|| {
+            let cause = "its certificate states no key of this version";
+            Error::new(Errno::Invalid, self.path.display().to_string(), cause)
+                .remedy("use the version of the program that made the key, or a newer one")
+        })?;
+        Ok(own.holder.peer())
+    }
+
     /// The keys that this process accepts no more.
     #[must_use]
     pub fn revoked(&self) -> &Revoked {
@@ -190,6 +204,7 @@ impl KeyFile {
                 ));
             }
         };
+        let stated = Self::stated(&chain);
         let private = || PrivateKeyDer::from_pem_slice(text).map_err(|error| error.to_string());
         let mut roots = RootCertStore::empty();
         roots.add(authority.clone()).map_err(|error| error.to_string())?;
@@ -220,7 +235,7 @@ impl KeyFile {
             .map_err(text)?;
         // A session that is resumed would not be held against the list of revoked keys.
         server.send_tls13_tickets = 0;
-        Ok(Loaded { modified, client: Arc::new(client), server: Arc::new(server) })
+        Ok(Loaded { modified, own: stated, client: Arc::new(client), server: Arc::new(server) })
     }
 }
 

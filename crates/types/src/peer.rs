@@ -27,6 +27,10 @@ pub enum Peer {
 /// The user and group of requests of a root without rights here, as in NFS.
 pub const NOBODY: u32 = 65534;
 
+fn nobody() -> Cred {
+    Cred { uid: NOBODY, gid: NOBODY, groups: Vec::new() }
+}
+
 impl Peer {
     /// The mount of a host that speaks for every user.
     #[must_use]
@@ -60,7 +64,11 @@ impl Peer {
             Self::Limited(peer, _) => peer.may_act_as(cred),
             Self::Host { users, groups } => {
                 let Cred { uid, gid, groups: all } = cred;
-                users.has(*uid) && groups.has(*gid) && all.iter().all(|group| groups.has(*group))
+                // A root that is nobody here may say so.
+                *cred == nobody()
+                    || users.has(*uid)
+                        && groups.has(*gid)
+                        && all.iter().all(|group| groups.has(*group))
             }
             Self::User(own) => {
                 let Cred { uid, gid, groups } = cred;
@@ -79,9 +87,7 @@ impl Peer {
         match self {
             Self::Limited(peer, _) => peer.instead_of(cred),
             Self::User(own) => cred.is_root().then(|| own.clone()),
-            Self::Host { users, .. } if cred.is_root() && !users.has(0) => {
-                Some(Cred { uid: NOBODY, gid: NOBODY, groups: Vec::new() })
-            }
+            Self::Host { users, .. } if cred.is_root() && !users.has(0) => Some(nobody()),
             Self::Host { users, groups } if users.has(cred.uid) && groups.has(cred.gid) => {
                 let given = cred.groups.iter().copied().filter(|group| groups.has(*group));
                 Some(Cred { groups: given.collect(), ..*cred })
@@ -161,7 +167,9 @@ mod tests {
         for other in [user(999, 1000, &[]), user(1000, 0, &[]), user(2000, 1000, &[1000])] {
             assert!(!host.may_act_as(&other) && host.instead_of(&other).is_none(), "{other:?}");
         }
-        assert_eq!(host.instead_of(&Cred::root()), Some(user(NOBODY, NOBODY, &[])));
+        let nobody = user(NOBODY, NOBODY, &[]);
+        assert_eq!(host.instead_of(&Cred::root()), Some(nobody.clone()));
+        assert!(host.may_act_as(&nobody) && !host.may_act_as(&user(NOBODY, 0, &[])));
         let with_root = Peer::Host { users: ids("0"), groups: ids("0") };
         assert!(with_root.may_act_as(&Cred::root()) && !with_root.may_act_as(&user(7, 0, &[])));
     }

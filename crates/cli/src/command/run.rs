@@ -404,6 +404,7 @@ fn report(
         "path": path.to_string(), "exit_code": status.code(), "signal": status.signal(),
         "ending": ending.name(), "events": done.events, "bytes": done.bytes,
         "seconds": done.seconds, "mechanisms": mechanisms,
+        "merge": done.merge.as_ref().map(merge::to_json),
         "by_reference": merge::reference_json(&done.merged_by),
         "preload": passed_on.map(|because| json!({ "passed_on": because })),
     });
@@ -424,6 +425,11 @@ fn report(
     eprintln!("cudele: {path}: {} events in {took}, {fate}{next}", done.events);
     if let Some(because) = passed_on.flatten() {
         eprintln!("cudele: from some point on, its programs used the mount: {because}");
+    }
+    // A merge that leaves something out must not look like one of all.
+    let conflicts = done.merge.as_ref().filter(|report| report.rejected + report.replaced > 0);
+    for line in conflicts.map(merge::to_text).unwrap_or_default().lines() {
+        eprintln!("cudele: {line}");
     }
     for line in merge::reference_text(&done.merged_by).lines() {
         eprintln!("cudele: {line}");

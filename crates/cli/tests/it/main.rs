@@ -24,6 +24,7 @@ mod fragments;
 mod fsck;
 mod full;
 mod hostile;
+mod hosts;
 mod interfered;
 mod lab;
 mod lifecycle;

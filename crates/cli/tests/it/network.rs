@@ -12,6 +12,7 @@ use net::Keyring;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, eventually, text};
+use crate::hosts::Hosts;
 
 /// A user other than root, without an entry in the list of users.
 const USER: &str = "424242";
@@ -400,77 +401,17 @@ fn keys_are_made_listed_and_revoked() {
     assert_eq!(cluster.json(&["auth", "ls"]).as_array().unwrap().len(), 1);
 }
 
-/// Two hosts with a cable between them: network namespaces of this machine.
-struct Hosts {
-    names: [String; 2],
-}
-
-impl Hosts {
-    const SERVER: &str = "10.203.0.1";
-
-    /// `None` where this process may make no network namespaces.
-    fn new() -> Option<Self> {
-        let id = std::process::id();
-        let hosts = Self { names: ["server", "client"].map(|name| format!("cudele-{id}-{name}")) };
-        let [server, client] = &hosts.names;
-        let cable = [format!("cu{id}a"), format!("cu{id}b")];
-        let ran = |arguments: &[&str]| {
-            let ip =
-                std::process::Command::new("ip").args(arguments).stderr(Stdio::null()).status();
-            ip.is_ok_and(|status| status.success())
-        };
-        let address = |last: &str| format!("10.203.0.{last}/24");
-        let made = ran(&["netns", "add", server])
-            && ran(&["netns", "add", client])
-            && ran(&["link", "add", &cable[0], "type", "veth", "peer", "name", &cable[1]])
-            && ran(&["link", "set", &cable[0], "netns", server])
-            && ran(&["link", "set", &cable[1], "netns", client])
-            && ran(&["-n", server, "addr", "add", &address("1"), "dev", &cable[0]])
-            && ran(&["-n", client, "addr", "add", &address("2"), "dev", &cable[1]])
-            && ran(&["-n", server, "link", "set", &cable[0], "up"])
-            && ran(&["-n", server, "link", "set", "lo", "up"])
-            && ran(&["-n", client, "link", "set", &cable[1], "up"]);
-        if !made {
-            println!("skipped: `ip netns` makes no network namespaces here");
-        }
-        made.then_some(hosts)
-    }
-
-    /// A program on a host.
-    fn on(&self, host: usize, program: &std::process::Command) -> std::process::Command {
-        let mut command = std::process::Command::new("ip");
-        command.args(["netns", "exec", &self.names[host]]);
-        command.arg(program.get_program()).args(program.get_args());
-        for (name, value) in program.get_envs() {
-            match value {
-                Some(value) => command.env(name, value),
-                None => command.env_remove(name),
-            };
-        }
-        command.stdin(Stdio::null());
-        command
-    }
-}
-
-impl Drop for Hosts {
-    fn drop(&mut self) {
-        for name in &self.names {
-            let _ = std::process::Command::new("ip").args(["netns", "del", name]).status();
-        }
-    }
-}
-
 #[test]
 fn another_host_reaches_the_cluster_with_its_key_only() {
-    let Some(hosts) = Hosts::new() else { return };
+    let Some(hosts) = Hosts::new(&["server", "client"]) else { return };
     let cluster = Cluster::down();
     cluster.start();
     cluster.run(&["down"]);
-    let (monitor, server) =
-        (format!("tcp:{}:6800", Hosts::SERVER), format!("tcp:{}:6801", Hosts::SERVER));
+    let [monitor, server] =
+        [6800, 6801].map(|port| format!("tcp:{}:{port}", hosts.address("server")));
     let start = |arguments: &[&str]| {
         let log = fs::File::create(cluster.home.join(arguments[0])).unwrap();
-        let mut command = hosts.on(0, &cluster.command(arguments));
+        let mut command = hosts.on("server", &cluster.command(arguments));
         command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap()
     };
     let daemons = vec![
@@ -481,7 +422,7 @@ fn another_host_reaches_the_cluster_with_its_key_only() {
     let key = site.key("host", &["--squash-root"]);
     let key = key.to_str().unwrap();
     let elsewhere = |arguments: &[&str]| {
-        let output = hosts.on(1, &site.elsewhere(arguments)).output().unwrap();
+        let output = hosts.on("client", &site.elsewhere(arguments)).output().unwrap();
         (output.status.success(), text(&output.stdout) + &text(&output.stderr))
     };
     eventually("the other host sees the cluster", || {
@@ -489,7 +430,8 @@ fn another_host_reaches_the_cluster_with_its_key_only() {
         let status: Value = serde_json::from_str(&said).unwrap_or_default();
         status["mds"][0]["state"] == "active"
     });
-    let made = hosts.on(0, &site.command(&["mkdir", "-m", "1777", "/open"])).status().unwrap();
+    let made =
+        hosts.on("server", &site.command(&["mkdir", "-m", "1777", "/open"])).status().unwrap();
     assert!(made.success());
     let (done, said) = elsewhere(&["--key", key, "mkdir", "/open/there"]);
     assert!(done, "{said}");

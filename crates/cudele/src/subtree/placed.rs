@@ -4,7 +4,7 @@
 //! subtree's; later the keeper of that memory places what they made.
 
 use namespace::PlannedInode;
-use types::{AttrChange, EntryName, Ino, InoRange, Result, StripedFile, Timestamp};
+use types::{AttrChange, Cred, EntryName, Ino, InoRange, Result, StripedFile, Timestamp};
 
 use super::{Subtree, inode_of};
 use crate::NewFile;
@@ -56,6 +56,13 @@ impl Subtree {
             (false, false) => inode_of(new, at.ctime, stripe),
         };
         let entry = EntryName::new(at.parent, at.name);
+        let owner = inode.owner.map(|(uid, gid)| {
+            // As [`Subtree::act_as`] does.
+            let owner = Cred { uid, gid, groups: Vec::new() };
+            let owner = self.fs.served_as(&owner);
+            (owner.uid, owner.gid)
+        });
+        let inode = PlannedInode { owner, ..inode };
         let placed = self.job.inner.place(&self.cred, at.ino, entry, &inode);
         placed.map_err(|errno| {
             types::Error::of(errno, String::from_utf8_lossy(at.name).into_owned())
