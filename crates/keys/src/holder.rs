@@ -172,13 +172,14 @@ impl NamedKey {
         revoked.has(self.id) || self.narrowed_from.is_some_and(|id| revoked.has(id))
     }
 
-    /// The key as it was narrowed from a wider one; `None` if it would have more: other users, a
-    /// longer life, more networks or rights.
+    /// The key as it was narrowed from a wider one; `None` if it would have more: another holder,
+    /// a longer life, more networks or rights. A host makes no key of a user: the host speaks for
+    /// its users, but is not their clients.
     pub(crate) fn narrowed(self, wider: &Self) -> Option<Self> {
         let acts = match (wider.unlimited(), self.unlimited()) {
             (Holder::Daemon | Holder::Limited(..), _) => false,
             (same, own) if same == own => true,
-            (_, Holder::User(cred)) => wider.holder.peer().may_act_as(cred),
+            (user @ Holder::User(_), Holder::User(cred)) => user.peer().may_act_as(cred),
             _ => false,
         };
         let covers = |own: &IpNet| wider.networks.iter().any(|network| network.contains(own));

@@ -438,6 +438,17 @@ fn a_key_that_its_owner_narrowed_has_no_more_than_the_key_that_signed_it() {
             assert_eq!(error.errno, Errno::NotPermitted);
         }
     }
+    // The host speaks for alice, and is none of her clients.
+    let named = |holder| NamedKey {
+        id: KeyId(1),
+        holder,
+        until: 0,
+        networks: Vec::new(),
+        narrowed_from: None,
+    };
+    let (host, alice) = (named(Holder::everyone()), named(Holder::User(user())));
+    assert!(host.holder.peer().may_act_as(&user()) && alice.clone().narrowed(&host).is_none());
+    assert!(alice.clone().narrowed(&alice).is_some() && host.clone().narrowed(&host).is_some());
     let refuse = |text: &str| narrow("x", text, &wish, now()).unwrap_err().errno;
     let own = std::fs::read_to_string(site.dir.path().join("keys/daemon.pem")).unwrap();
     let job = std::fs::read_to_string(site.dir.path().join("job")).unwrap();
