@@ -251,7 +251,7 @@ impl Drop for Site {
 /// A job that makes files, says so, waits for a word, and makes more.
 const JOB: &str = "cd $CUDELE_JOB && for i in $(seq 200); do : > a$i; done && : > $0.begun && \
                    while [ ! -e $0.go ]; do sleep 0.02; done && \
-                   for i in $(seq 200); do : > b$i; done && : > $0.done";
+                   for i in $(seq 200); do : > b$i; done && chown 0:0 a7 && : > $0.done";
 
 #[test]
 fn a_site_works_on_through_partitions_and_the_loss_of_a_host() {
@@ -302,9 +302,11 @@ fn a_site_works_on_through_partitions_and_the_loss_of_a_host() {
     let merged = site.run("login", &bob, &["ls", "/a/job"]);
     assert_eq!(merged.lines().count(), 400, "{merged}: {}", text(&ended.stderr));
     // The job is root's on its node, and alice's by its key.
-    let made = site.run("login", &bob, &["stat", "--json", "/a/job/b7"]);
-    let made: Value = serde_json::from_str(&made).unwrap();
-    assert_eq!(made["uid"].to_string(), ALICE, "{made}");
+    for file in ["/a/job/a7", "/a/job/b7"] {
+        let made = site.run("login", &bob, &["stat", "--json", file]);
+        let made: Value = serde_json::from_str(&made).unwrap();
+        assert_eq!(made["uid"].to_string(), ALICE, "{made}");
+    }
 
     lose_a_rank_for_a_while(&mut site, &bob);
     lose_a_host(&mut site, &bob);

@@ -56,12 +56,7 @@ impl Subtree {
             (false, false) => inode_of(new, at.ctime, stripe),
         };
         let entry = EntryName::new(at.parent, at.name);
-        let owner = inode.owner.map(|(uid, gid)| {
-            // As [`Subtree::act_as`] does.
-            let owner = Cred { uid, gid, groups: Vec::new() };
-            let owner = self.fs.served_as(&owner);
-            (owner.uid, owner.gid)
-        });
+        let owner = inode.owner.map(|(uid, gid)| self.owner_as(uid, gid));
         let inode = PlannedInode { owner, ..inode };
         let placed = self.job.inner.place(&self.cred, at.ino, entry, &inode);
         placed.map_err(|errno| {
@@ -78,8 +73,20 @@ impl Subtree {
         Ok(())
     }
 
+    /// The owner in the place of this one, as [`Subtree::act_as`] has it.
+    fn owner_as(&self, uid: u32, gid: u32) -> (u32, u32) {
+        let owner = Cred { uid, gid, groups: Vec::new() };
+        let owner = self.fs.served_as(&owner);
+        (owner.uid, owner.gid)
+    }
+
     /// Sets attributes of an inode that was placed.
     pub fn set_placed(&mut self, at: &Placed<'_>, change: &AttrChange) {
-        self.job.inner.set_attr_blindly(at.ino, at.parent, change, at.ctime);
+        let mut change = *change;
+        if let Some(uid) = change.uid {
+            let (uid, gid) = self.owner_as(uid, change.gid.unwrap_or_default());
+            (change.uid, change.gid) = (Some(uid), change.gid.map(|_| gid));
+        }
+        self.job.inner.set_attr_blindly(at.ino, at.parent, &change, at.ctime);
     }
 }
