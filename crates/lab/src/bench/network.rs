@@ -4,32 +4,25 @@
 //! differs.
 //!
 //! `sync_crowd` is `sync_tcp` beside many connections that are idle, or never finish a message.
-//! `merge_host` and `merge_user` are merges by value of a journal of creates under `check: none`,
-//! with the key of a host for root, and with the key of a user: the server holds each event of the
-//! second journal against the rights of the user.
 
 mod idle;
 
-use cudele::{AttrChange, Errno, Error, Result};
+use cudele::{Errno, Error, Result};
 use net::{Address, Keyring};
 
 use crate::harness::cluster::TestCluster;
-use crate::harness::job::{Decoupled, Task};
+use crate::harness::job::Task;
 use crate::harness::lab::{Lab, alone, policy};
 use crate::harness::row::Row;
 
 const BENCH: &str = "network";
 /// The share of the rate without keys and encryption that remains with both.
 const GOAL_OF_PLAIN: f64 = 0.95;
-/// The share of the rate of root's merge that remains with checks of rights.
-const GOAL_OF_HOST: f64 = 0.9;
 /// The share of the rate that remains beside the crowd.
 const GOAL_OF_TCP: f64 = 0.9;
 /// Idle and slow connections.
 const CROWD: u32 = 10_000;
 const CROWD_QUICK: u32 = 100;
-/// The user of the second merge.
-const USER: u32 = 1000;
 
 /// The kinds of addresses and keys; the base of the comparison comes before the others.
 const KINDS: [&str; 4] = ["unix", "plain", "tcp", "rules"];
@@ -79,8 +72,7 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
         }
     }
     let crowd = crowd(lab, files)?;
-    let merges = merges(lab)?;
-    lab.report(&store, rows.into_iter().map(|(_, _, row)| row).chain([crowd]).chain(merges));
+    lab.report(&store, rows.into_iter().map(|(_, _, row)| row).chain([crowd]));
     Ok(())
 }
 
@@ -116,40 +108,6 @@ fn crowd(lab: &mut Lab, files: u64) -> Result<Row> {
         row.note("connections", f64::from(count));
     }
     Ok(row)
-}
-
-/// Merges by root of a host and by a user, in turn.
-fn merges(lab: &mut Lab) -> Result<[Row; 2]> {
-    let files = lab.files(1_000_000, 10_000);
-    let [mut host, mut user] = ["merge_host", "merge_user"].map(|it| Row::new(BENCH, it, files));
-    user.goal("of_host", GOAL_OF_HOST);
-    for repetition in 0..lab.repeat {
-        lab.progress(BENCH, repetition, "merges");
-        let before = merge(lab, files, None)?;
-        let seconds = merge(lab, files, Some(USER))?;
-        host.push(before);
-        user.push(seconds);
-        user.note("of_host", before / seconds);
-    }
-    Ok([host, user])
-}
-
-/// The seconds of a merge of so many creates over TLS.
-fn merge(lab: &Lab, files: u64, user: Option<u32>) -> Result<f64> {
-    let (mut cluster, _) = connected(lab, "tcp")?;
-    let dir = cluster.directory(None)?;
-    if let Some(uid) = user {
-        let fs = cluster.client()?;
-        let change = AttrChange { uid: Some(uid), gid: Some(uid), ..AttrChange::default() };
-        fs.set_attr(fs.stat(&dir)?.ino, &change)?;
-        cluster.use_key(&["--user", &uid.to_string()])?;
-    } else {
-        cluster.use_key(&["--everyone"])?;
-    }
-    let policy = policy("weak-none", files)?.to_yaml();
-    let append_first = true;
-    let task = Decoupled { dir, policy, files, append_first, user, ..Decoupled::default() };
-    Ok(alone(&cluster, Task::Decoupled(task))?.part("volatile_apply"))
 }
 
 /// Creates files in a directory, and returns the seconds.

@@ -288,8 +288,6 @@ pub(crate) struct Decoupled {
     pub(crate) append_first: bool,
     /// Merge and give the subtree up at the end, under any policy.
     pub(crate) merge: bool,
-    /// The user and the group of the files, if not those of this process.
-    pub(crate) user: Option<u32>,
 }
 
 /// See [`Task::Insert`].

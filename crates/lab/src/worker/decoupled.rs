@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use cudele::{
-    Completion, Cred, Errno, Error, FileType, Fs, Ino, NewFile, Policy, Result, Subtree, Timestamp,
+    Completion, Errno, Error, FileType, Fs, Ino, NewFile, Policy, Result, Subtree, Timestamp,
 };
 
 use super::dialogue::{Stopwatch, await_end, await_start, await_start_time, sleep_until};
@@ -23,9 +23,6 @@ fn decouple(fs: &Arc<Fs>, dir: &str, policy: &str) -> Result<Subtree> {
 /// Appends creates to the client's journal and completes the policy's mechanisms.
 pub(super) fn append(fs: &Arc<Fs>, task: &Decoupled) -> Result<JobOutcome> {
     let mut subtree = decouple(fs, &task.dir, &task.policy)?;
-    if let Some(uid) = task.user {
-        subtree.act_as(&Cred { uid, gid: uid, groups: Vec::new() });
-    }
     let mut outcome = JobOutcome::default();
     if task.append_first {
         append_names(&mut subtree, task, &mut outcome)?;

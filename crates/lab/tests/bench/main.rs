@@ -434,6 +434,8 @@ fn a_tree_is_removed_restored_and_reaped_beside_a_client() {
 #[test]
 fn creates_are_measured_over_each_kind_of_connection() {
     let rows = rows("network", 500, &[]);
+    // Beside a few connections, with `--quick`.
+    assert!(row(&rows, "sync_crowd")["of_tcp"].as_f64().unwrap() > 0.0);
     for how in ["sync", "async"] {
         for kind in ["unix", "plain", "tcp", "rules"] {
             assert_eq!(row(&rows, &format!("{how}_{kind}"))["files"], 500);
