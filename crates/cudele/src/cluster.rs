@@ -121,8 +121,8 @@ impl Cluster {
     /// them uses keys.
     pub(crate) fn own_peer(&self, map: &ClusterMap) -> Result<Option<Peer>> {
         let is_tcp = |address: &Address| matches!(address, Address::Tcp(_));
-        let served = map.mds.iter().filter_map(|entry| entry.address.parse().ok());
-        let uses_keys = is_tcp(&self.address) || served.into_iter().any(|it| is_tcp(&it));
+        let mut served = map.mds.iter().filter_map(|entry| entry.address.parse().ok());
+        let uses_keys = is_tcp(&self.address) || served.any(|address| is_tcp(&address));
         match self.keys.key() {
             Ok(key) if uses_keys => key.own_peer().map(Some),
             Ok(_) | Err(_) => Ok(None),

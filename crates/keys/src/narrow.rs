@@ -26,7 +26,15 @@ pub struct Narrower {
     pub seconds: i64,
 }
 
-const END: &str = "-----END CERTIFICATE-----\n";
+const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
+const END: &str = "-----END CERTIFICATE-----";
+
+/// The certificates in a key file, as text, and nothing around them: the private key of the wider
+/// key may stand between them.
+fn certificates(text: &str) -> impl Iterator<Item = &str> {
+    let parts = text.split_inclusive(END).filter(|part| part.ends_with(END));
+    parts.filter_map(|part| part.rfind(BEGIN).map(|at| &part[at..]))
+}
 
 /// Makes a narrower key from the text of a key file, and returns the text of its key file.
 ///
@@ -69,9 +77,7 @@ pub fn narrow(file: &str, text: &str, wish: &Narrower, now: Timestamp) -> Result
         Ok((made.signed_by(&own, &issuer)?.pem(), own.serialize_pem()))
     };
     let (made, private) = sign().map_err(|error| io(file, &error))?;
-    // The signer's certificate and the authority's, as the file has them.
-    let others: String =
-        text.split_inclusive(END).filter(|part| part.ends_with(END)).skip(1).collect();
+    let others: String = certificates(text).skip(1).map(|part| format!("{part}\n")).collect();
     Ok([made, others, private].concat())
 }
 

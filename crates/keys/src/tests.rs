@@ -532,3 +532,27 @@ fn key_of(text: &str) -> NamedKey {
         CertificateDer::pem_slice_iter(text.as_bytes()).take(1).collect();
     KeyFile::stated(&certificates.unwrap()).unwrap()
 }
+
+#[test]
+fn a_narrowed_key_file_has_no_private_key_of_the_wider_one() {
+    let site = Site::new();
+    let new = NewKey::new("alice", Holder::User(user()), 30);
+    let text = site.authority.issue(new, now()).unwrap();
+    let at = text.find("-----BEGIN PRIVATE").unwrap();
+    let (certificates, private) = text.split_at(at);
+    let (own, others) = certificates.split_at(certificates.find("-----END").unwrap() + 26);
+    let secret = private.lines().nth(1).unwrap();
+    let wish = Narrower { seconds: HOUR, ..Narrower::default() };
+    // As editors and other systems leave files.
+    let windows = text.replace('\n', "\r\n");
+    let first = [private, certificates].concat();
+    let between = [own, private, others].concat();
+    let commented = format!("# alice's key\n{text}# the end");
+    for (number, text) in [windows, first, between, commented].iter().enumerate() {
+        let made = narrow("alice.pem", text, &wish, now()).unwrap();
+        assert!(text.contains(secret) && !made.contains(secret), "{number}");
+        assert_eq!(made.matches("PRIVATE KEY").count(), 2, "the start and the end of one");
+        let key = put(site.dir.path(), &format!("made.{number}"), &made);
+        assert_eq!(meet(&key, &site.daemon()), Ok(Peer::User(user())), "{number}");
+    }
+}

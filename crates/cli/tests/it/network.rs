@@ -508,7 +508,7 @@ fn a_user_narrows_a_key_of_their_own() {
     let policy = Policy::from_name_or_text("batchfs").unwrap().policy;
     assert_eq!(fs.decouple("/open", &policy).unwrap_err().errno, Errno::NotPermitted);
 
-    // What the key does not have, it does not give; a narrowed key gives nothing.
+    // A key gives no right that it lacks, and a narrowed key signs no keys.
     let limited = site.key("limited", &["--user", USER, "--allow", "read:/open"]);
     let (_, said, made) = narrow("more", &limited, &["--allow", "write:/open"]);
     assert!(!made && said.contains("it has read:/open"), "{said}");
