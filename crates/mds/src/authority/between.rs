@@ -227,6 +227,11 @@ impl BetweenCx<'_> {
 }
 
 impl Authority {
+    fn forget_place(&mut self, dir: Ino) {
+        self.held.found.remove(&dir);
+        self.moved.remove(&dir);
+    }
+
     /// A rank does not serve the second directory of a rename, and referred to another one.
     pub(super) fn is_not_there(&mut self, dir: Ino, answer: &Result<Answer, Failure>) {
         match answer {
@@ -234,10 +239,9 @@ impl Authority {
                 self.held.note_found(dir, to.rank);
             }
             // Only a walk loads it.
-            Ok(Answer::Redirect(_)) => {
-                self.held.found.remove(&dir);
-                self.moved.remove(&dir);
-            }
+            Ok(Answer::Redirect(_)) => self.forget_place(dir),
+            // That rank may have given it to a third one: next time all are asked.
+            Err(failure) if failure.errno == Errno::Stale => self.forget_place(dir),
             Ok(_) | Err(_) => drop(self.held.found.remove(&dir)),
         }
     }

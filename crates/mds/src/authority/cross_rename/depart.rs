@@ -114,7 +114,7 @@ impl NamesCx<'_> {
             }
             Err(failure) => failure.clone(),
         };
-        if failure.errno == Errno::Again {
+        if matches!(failure.errno, Errno::Again | Errno::Stale) {
             self.authority.is_not_there(dir, result);
         }
         self.refused(id, failure, effects)
