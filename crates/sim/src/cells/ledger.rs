@@ -131,11 +131,16 @@ impl Ledger {
         }
     }
 
-    /// They are merged.
+    /// They are merged. An update in a directory that the server may have lost has no place until
+    /// the directory is merged again.
     pub(super) fn merged(&mut self, places: &[usize], stable: bool) {
+        let is_lost = |update: &Update| matches!(update.shown, Shown::No | Shown::Perhaps);
+        let lost = self.updates.iter().filter(|update| update.dir && is_lost(update));
+        let mut lost: BTreeSet<Ino> = lost.map(|update| update.ino).collect();
         for at in places {
             let update = &mut self.updates[*at];
-            if update.shown != Shown::Stable {
+            if update.shown != Shown::Stable && !lost.contains(&update.parent) {
+                lost.remove(&update.ino);
                 update.shown = if stable { Shown::Stable } else { Shown::Memory };
             }
         }
