@@ -61,10 +61,11 @@ impl BranchFs {
     }
 
     /// The inode that a caller creates.
-    fn wanted<'a>(&self, caller: &Caller, mode: u32) -> NewFile<'a> {
+    fn wanted<'a>(&self, caller: &Caller, new: &NewNode<'_>) -> NewFile<'a> {
+        let NewNode { mode, umask, .. } = *new;
         let owner = self.for_others.then_some((caller.uid, caller.gid));
         let file_type = FileType::from_mode(mode).unwrap_or_default();
-        NewFile { file_type, permissions: mode & 0o7777, owner, ..NewFile::default() }
+        NewFile { file_type, permissions: mode & 0o7777, umask, owner, ..NewFile::default() }
     }
 }
 
@@ -74,7 +75,7 @@ fn entry(attr: Attr) -> Entry {
 
 impl FileSystem for BranchFs {
     fn features(&self) -> Features {
-        Features::default()
+        Features { access_lists: true, ..Features::default() }
     }
 
     fn start(self: Arc<Self>, _outdated: Box<dyn Fn(Vec<KnownInode>) + Send>) -> Result<()> {
@@ -103,8 +104,8 @@ impl Names for BranchFs {
     fn forget(&self, _ino: Ino, _count: u64) {}
 
     fn make(&self, caller: &Caller, parent: Ino, name: &[u8], new: &NewNode<'_>) -> Result<Entry> {
-        let NewNode { mode, rdev, target } = *new;
-        let wanted = self.wanted(caller, mode);
+        let NewNode { rdev, target, .. } = *new;
+        let wanted = self.wanted(caller, new);
         let new = match wanted.file_type {
             FileType::Symlink => NewFile { owner: wanted.owner, ..NewFile::symlink(target) },
             FileType::Regular
@@ -174,10 +175,10 @@ impl Files for BranchFs {
         &self,
         caller: &Caller,
         EntryName { dir, name }: EntryName<'_>,
-        mode: u32,
+        new: &NewNode<'_>,
         _open: OpenMode,
     ) -> Result<(Entry, Caching)> {
-        let new = self.wanted(caller, mode);
+        let new = self.wanted(caller, new);
         let mut state = self.held();
         let attr = state.files.create(dir, name, &new)?;
         state.files.open(attr.ino, false)?;

@@ -94,6 +94,7 @@ impl Work {
         };
         self.have_numbers()?;
         let new = PlannedInode {
+            umask: new.umask,
             mode: new.mode(),
             owner: new.owner,
             rdev: new.rdev,

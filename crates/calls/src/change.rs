@@ -120,7 +120,7 @@ impl Mount {
     pub fn access(&self, path: &[u8], want: u32) -> Result<()> {
         let run = || {
             let place = self.object(path, Follow::Last)?;
-            crate::file::check_allowed(self.cred(), &place.attr, want & 7)
+            crate::file::check_allowed(self, &place, want & 7)
         };
         run().map_err(|error| about(path, error))
     }

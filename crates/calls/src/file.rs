@@ -3,9 +3,10 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use cudele::{Attr, AttrChange, Errno, Error, Ino, Result};
-use posix::OpenMode;
+use posix::{NewNode, OpenMode};
 use rustix::fs::OFlags;
-use types::{Cred, EntryName};
+use types::acl::{self, ACCESS_LIST, AccessList};
+use types::{Cred, EntryName, FileType};
 
 use crate::failure::{CallFailure, about};
 use crate::mount::{Mount, Use};
@@ -244,7 +245,7 @@ fn open_found(
                 if place.attr.is_dir() {
                     return Err(Error::of(Errno::IsDirectory, ""));
                 }
-                check_allowed(mount.cred(), &place.attr, flags.wanted())?;
+                check_allowed(mount, &place, flags.wanted())?;
                 mount.fs.open(&mount.caller, place.ino, how)?;
                 let ino = place.ino;
                 return Ok((place, ino, false));
@@ -255,12 +256,35 @@ fn open_found(
     }
     let place = mount.parent(path)?;
     let at = EntryName::new(place.ino, &place.name);
-    let (entry, _) = mount.fs.create(&mount.caller, at, mode, how)?;
+    let (entry, _) = mount.fs.create(&mount.caller, at, &NewNode::of(mode), how)?;
     Ok((place, entry.attr.ino, true))
 }
 
-/// Permission to read or write an existing file: in a decoupled subtree no server checks it.
-pub(crate) fn check_allowed(cred: &Cred, attr: &Attr, want: u32) -> Result<()> {
+/// Permission to use what is at a place, by its mode and its access control list: in a decoupled
+/// subtree no server checks it.
+pub(crate) fn check_allowed(mount: &Mount, place: &Place, want: u32) -> Result<()> {
+    let (cred, attr) = (mount.cred(), &place.attr);
+    if cred.is_root() || cred.uid == attr.uid || attr.file_type() == FileType::Symlink {
+        return check_mode(cred, attr, want);
+    }
+    match mount.fs.xattr(&mount.caller, place.ino, ACCESS_LIST) {
+        Ok(list) => {
+            let record = AccessList::from_linux(&list).map(|list| list.encode());
+            let record = record.map_err(|errno| Error::of(errno, "access control list"))?;
+            match acl::is_allowed(&record, attr.mode, attr.gid, cred, want) {
+                Some(true) => Ok(()),
+                Some(false) => Err(Error::of(Errno::Access, "")),
+                None => check_mode(cred, attr, want),
+            }
+        }
+        Err(error) if matches!(error.errno, Errno::NoData | Errno::NotSupported) => {
+            check_mode(cred, attr, want)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn check_mode(cred: &Cred, attr: &Attr, want: u32) -> Result<()> {
     let bits = if cred.uid == attr.uid {
         attr.mode >> 6
     } else if cred.gid == attr.gid || cred.groups.contains(&attr.gid) {
@@ -292,7 +316,7 @@ mod tests {
     fn the_first_class_that_fits_decides() {
         let attr = Attr { uid: 1, gid: 2, mode: 0o100_460, ..Attr::default() };
         let cred = |uid, gid, groups: &[u32]| Cred { uid, gid, groups: groups.to_vec() };
-        let may = |cred, want| check_allowed(&cred, &attr, want).is_ok();
+        let may = |cred, want| check_mode(&cred, &attr, want).is_ok();
         assert!(may(cred(1, 2, &[]), READ) && !may(cred(1, 2, &[]), WRITE));
         assert!(may(cred(3, 2, &[]), READ | WRITE) && may(cred(3, 4, &[2]), WRITE));
         assert!(!may(cred(3, 4, &[]), READ) && may(cred(0, 0, &[]), READ | WRITE));

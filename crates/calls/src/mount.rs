@@ -144,7 +144,7 @@ impl Mount {
     pub fn make(&self, path: &[u8], mode: u32, target: &[u8]) -> Result<()> {
         let run = || {
             let place = self.parent(path)?;
-            let new = NewNode { mode, rdev: 0, target };
+            let new = NewNode { target, ..NewNode::of(mode) };
             let entry = self.fs.make(&self.caller, place.ino, &place.name, &new)?;
             self.fs.forget(entry.attr.ino, 1);
             Ok(())

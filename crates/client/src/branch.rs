@@ -226,7 +226,7 @@ impl BranchView {
     ) -> Result<Ino, Refusal> {
         let mut numbers = self.numbers;
         let ino = numbers.take().ok_or(Errno::NoSpace)?;
-        let planned = self.namespace.plan().create(cred, entry, new, ino).map(Planned::from)?;
+        let planned = self.namespace.plan().make(cred, entry, new, ino)?;
         self.numbers = numbers;
         self.append(&planned);
         Ok(ino)

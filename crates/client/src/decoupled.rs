@@ -196,6 +196,7 @@ impl ClientSubtree {
             mtime,
             atime: new.atime.unwrap_or(mtime),
             data: new.data,
+            extra: &[],
         });
         self.content_elsewhere |= event.content_elsewhere().is_some();
         self.buffer.append(Origin::default(), &event);
@@ -208,12 +209,11 @@ impl ClientSubtree {
     pub fn create_checked(
         &mut self,
         cred: &Cred,
-        parent: Ino,
-        name: &[u8],
+        entry: EntryName<'_>,
         new: &PlannedInode<'_>,
     ) -> Result<Ino, Refusal> {
-        let entry = EntryName::new(parent, name);
-        let planned = self.view().namespace.plan().create(cred, entry, new, Ino(u64::MAX))?;
+        let (plan, mut inherited) = (self.view().namespace.plan(), Vec::new());
+        let planned = plan.create(cred, entry, new, Ino(u64::MAX), &mut inherited)?;
         let ino = self.take_ino()?;
         self.append(&Event::Create(Create { ino, ..planned }));
         Ok(ino)

@@ -24,6 +24,7 @@ use std::collections::VecDeque;
 
 use journal::{Create, Event};
 use namespace::{FreedInode, Mode, Namespace, Planned, PlannedInode, Refusal};
+use types::acl;
 use types::{
     Attr, AttrChange, Cred, EntryName, Errno, FileType, Ino, InoRange, Map, Seq, Set, Stripe, Tid,
     Timestamp, XattrChange, check_name,
@@ -238,8 +239,8 @@ impl ExclusiveDirs {
                 Answer::Data(self.view.data(ino)?.to_vec())
             }
             Op::Read(ReadOp::GetXattr { ino, name }) => {
-                self.whole(ino)?;
-                Answer::Data(self.view.xattr(ino, name)?.to_vec())
+                self.knows_attribute(ino, name)?;
+                Answer::Data(self.view.xattr(ino, name)?.into_owned())
             }
             Op::Read(ReadOp::ListXattr { ino }) => {
                 self.whole(ino)?;
@@ -255,6 +256,12 @@ impl ExclusiveDirs {
     /// Everything about an inode is in the view, also its content and extended attributes.
     fn whole(&self, ino: Ino) -> Result<(), Not> {
         if self.governs(ino) && !self.bare.contains(&ino) { Ok(()) } else { Err(Not::Known) }
+    }
+
+    /// Whether an extended attribute is in the view, or known not to exist. The server gives no
+    /// directory that has access control lists, so those in the view are all.
+    fn knows_attribute(&self, ino: Ino, name: &[u8]) -> Result<(), Not> {
+        if acl::is_list(name) && self.dirs.contains_key(&ino) { Ok(()) } else { self.whole(ino) }
     }
 
     fn open(&self, cred: &Cred, ino: Ino) -> LocalResult {
@@ -323,7 +330,7 @@ impl ExclusiveDirs {
                 Ok(self.execute(&planned, now))
             }
             Op::Change(ChangeOp::SetXattr { ino, name, value, flags }) => {
-                self.whole(ino)?;
+                self.knows_attribute(ino, name)?;
                 let change = XattrChange { name, value, flags };
                 let planned = self.view.plan().setxattr(cred, ino, change, now)?;
                 Ok(self.execute(&planned, now))
@@ -370,9 +377,12 @@ impl ExclusiveDirs {
         time: Timestamp,
     ) -> LocalResult {
         let Some(stripe) = self.dirs.get(&entry.dir).copied() else { return Err(Not::Known) };
-        let wire::NewInode { mode, owner, rdev, size, mtime, atime, data, open: _ } = *new;
-        let new = PlannedInode { mode, owner, rdev, stripe, size, time, mtime, atime, data };
-        let planned = self.view.plan().create(cred, entry, &new, Ino(u64::MAX))?;
+        let wire::NewInode { mode, umask, owner, rdev, size, mtime, atime, data, open: _ } = *new;
+        let (inode, mut inherited) =
+            (PlannedInode { mode, umask, owner, rdev, ..PlannedInode::default() }, Vec::new());
+        let new = PlannedInode { stripe, size, time, mtime, atime, data, ..inode };
+        let plan = self.view.plan();
+        let planned = plan.create(cred, entry, &new, Ino(u64::MAX), &mut inherited)?;
         let Some(ino) = self.take_number() else { return Err(Not::Numbered) };
         self.apply(&Event::Create(Create { ino, ..planned }));
         let attr = self.view.getattr(ino)?;

@@ -1,7 +1,7 @@
 //! The events that a decoupled client appends, and the changes that append none.
 
 use namespace::{PlannedInode, Refusal};
-use types::{Attr, AttrChange, ClientId, Cred, Epoch, Errno, Ino, InoRange, Seq};
+use types::{Attr, AttrChange, ClientId, Cred, EntryName, Epoch, Errno, Ino, InoRange, Seq};
 
 use crate::{ClientSubtree, Grant};
 
@@ -20,7 +20,8 @@ fn a_checked_append_tests_existence_and_permission() {
     let mut subtree = ClientSubtree::new(grant, Seq(1));
     let [member, stranger] = [7, 8].map(|gid| Cred { uid: 2, gid: 9, groups: vec![gid] });
     let new = PlannedInode { mode: 0o040_755, ..PlannedInode::default() };
-    let mut create = |cred: &Cred, new| subtree.create_checked(cred, Ino(5), b"d", new);
+    let entry = EntryName::new(Ino(5), b"d");
+    let mut create = |cred: &Cred, new| subtree.create_checked(cred, entry, new);
     assert_eq!(create(&stranger, &new), Err(Refusal::Errno(Errno::Access)));
     let of_root = PlannedInode { owner: Some((0, 0)), ..new };
     assert_eq!(create(&member, &of_root), Err(Refusal::Errno(Errno::NotPermitted)));

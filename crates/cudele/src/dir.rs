@@ -21,6 +21,8 @@ pub struct NewFile<'a> {
     pub file_type: FileType,
     /// Permissions.
     pub permissions: u32,
+    /// Permissions to take off, unless the directory has a default access control list.
+    pub umask: u32,
     /// Owner and group, if not the caller's.
     pub owner: Option<(u32, u32)>,
     /// Device number of a device file.
@@ -41,6 +43,7 @@ impl Default for NewFile<'_> {
         Self {
             file_type: FileType::Regular,
             permissions: 0o644,
+            umask: 0,
             owner: None,
             rdev: 0,
             size: 0,
@@ -81,6 +84,7 @@ impl<'a> NewFile<'a> {
     pub(crate) fn wire(&self) -> NewInode<'a> {
         NewInode {
             mode: self.mode(),
+            umask: self.umask,
             owner: self.owner,
             rdev: self.rdev,
             size: self.size,

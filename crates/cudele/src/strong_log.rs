@@ -234,6 +234,7 @@ impl StrongLog {
             mtime,
             atime,
             data,
+            extra: &[],
         }))
     }
 

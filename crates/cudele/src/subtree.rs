@@ -18,8 +18,8 @@ use namespace::PlannedInode;
 use objstore::Presence;
 use policy::{Check, Mechanism};
 use types::{
-    Attr, AttrChange, ClientId, Cred, Errno, Error, Ino, Path, Result, Set, Stripe, StripedFile,
-    Timestamp,
+    Attr, AttrChange, ClientId, Cred, EntryName, Errno, Error, Ino, Path, Result, Set, Stripe,
+    StripedFile, Timestamp,
 };
 use wire::{Answer, JobOp, Op};
 
@@ -60,6 +60,8 @@ pub struct Subtree {
     cred: Cred,
     /// Inodes of the base without content and extended attributes in the view.
     bare: Set<Ino>,
+    /// A directory may give its new inodes an access control list: they are made against the view.
+    inherits: bool,
     /// Set when the disk of this machine names the owner: then other processes may attach.
     share: OnceLock<Share>,
     /// Whether it is known which numbers were used: by this process, or in a journal.
@@ -106,6 +108,7 @@ impl Subtree {
             ..SubtreeOwner::new(cluster, at, answer.root.ino, text, note)
         };
         let mut subtree = Self::new(fs, path, policy.clone(), owner, answer.root, entered)?;
+        subtree.fill(answer.root.ino)?;
         subtree.sync_as_policy_says()?;
         if policy.persists() {
             subtree.remember()?;
@@ -138,6 +141,7 @@ impl Subtree {
         let owner = SubtreeOwner { policy: policy.to_yaml(), ..owner };
         let mut subtree = Self::new(fs, path, policy, owner, root, entered)?;
         subtree.share = share.map_or_else(OnceLock::new, OnceLock::from);
+        subtree.fill(root.ino)?;
         subtree.job.inner.skip_used(subtree.job.note.used);
         subtree.load_journals()?;
         subtree.sync_as_policy_says()?;
@@ -154,6 +158,7 @@ impl Subtree {
     ) -> Result<Self> {
         let cred = fs.cred().clone();
         let exact = owner.exact;
+        let bare = Set::from_iter([root.ino]);
         Ok(Self {
             state: StateDir::of(fs.cluster_id(), root.ino)?,
             fs,
@@ -166,7 +171,8 @@ impl Subtree {
             offered: None,
             written: None,
             cred,
-            bare: Set::default(),
+            bare,
+            inherits: false,
             share: OnceLock::new(),
             exact,
             content_noted: AtomicBool::new(false),
@@ -190,6 +196,14 @@ impl Subtree {
     #[must_use]
     pub fn fs(&self) -> &Arc<Fs> {
         &self.fs
+    }
+
+    /// Whether its directories may have access control lists, or give them to new inodes, as far as
+    /// this process has seen.
+    #[must_use]
+    pub fn has_lists(&mut self) -> bool {
+        let root = self.root();
+        self.inherits || self.job.inner.view().namespace().has_lists(root)
     }
 
     /// Its root directory.
@@ -253,7 +267,7 @@ impl Subtree {
     pub fn create(&mut self, parent: Ino, name: &[u8], new: &NewFile<'_>) -> Result<Ino> {
         let time = self.now();
         let inode = inode_of(new, time, self.job.policy.stripe);
-        if self.job.policy.check != Check::Client {
+        if self.job.policy.check != Check::Client && !self.inherits {
             match self.job.inner.create(&self.cred, parent, name, &inode) {
                 Ok(ino) => return Ok(ino),
                 Err(errno) => return self.create_slowly(parent, name, &inode, errno),
@@ -293,7 +307,8 @@ impl Subtree {
         if self.job.inner.inodes_left() == 0 {
             self.extend()?;
         }
-        self.on_view(name, |inner| inner.create_checked(&cred, parent, name, new))
+        let entry = EntryName::new(parent, name);
+        self.on_view(name, |inner| inner.create_checked(&cred, entry, new))
     }
 
     /// The contract is used up: a larger one is made, unless it is a hard limit.
@@ -407,6 +422,7 @@ impl Subtree {
 fn inode_of<'a>(new: &NewFile<'a>, time: Timestamp, stripe: Stripe) -> PlannedInode<'a> {
     PlannedInode {
         mode: new.mode(),
+        umask: new.umask,
         owner: new.owner,
         rdev: new.rdev,
         stripe,

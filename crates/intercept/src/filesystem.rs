@@ -298,7 +298,7 @@ impl Files for JobFs {
         &self,
         caller: &Caller,
         place: EntryName<'_>,
-        mode: u32,
+        new: &NewNode<'_>,
         open: OpenMode,
     ) -> Result<(Entry, Caching)> {
         self.settle("create", &[place.dir])?;
@@ -311,7 +311,7 @@ impl Files for JobFs {
             }
             self.inner.forget(entry.attr.ino, 1);
         }
-        self.inner.create(caller, place, mode, open)
+        self.inner.create(caller, place, new, open)
     }
 
     fn read(&self, ino: Ino, offset: u64, buffer: &mut [u8]) -> Result<usize> {

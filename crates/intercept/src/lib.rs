@@ -110,6 +110,10 @@ impl Keeper {
                     "the directory has entries already",
                 ));
             }
+            if subtree.has_lists() {
+                let cause = "the directory has an access control list, and shared memory has none";
+                return Err(Error::new(Errno::NotSupported, "preload", cause));
+            }
             Ok((subtree.attr(root)?, subtree.reserve_numbers(NUMBERS)?))
         })?;
         let persists = policy.is_some_and(|policy| policy.persists());

@@ -43,7 +43,9 @@ const ATIME: u8 = 0x08;
 const RDEV: u8 = 0x10;
 /// Inline data or a link target.
 const DATA: u8 = 0x20;
-const DETAILS_KNOWN: u8 = SIZE | MTIME_NANOS | MTIME_SECONDS | ATIME | RDEV | DATA;
+/// It has extended attributes.
+const EXTRA: u8 = 0x40;
+const DETAILS_KNOWN: u8 = SIZE | MTIME_NANOS | MTIME_SECONDS | ATIME | RDEV | DATA | EXTRA;
 
 const NANOS: i64 = 1_000_000_000;
 

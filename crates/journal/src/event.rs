@@ -201,6 +201,9 @@ pub struct Create<'a> {
     pub atime: Timestamp,
     /// Content of a small file, or target of a symbolic link.
     pub data: &'a [u8],
+    /// Extended attributes that it has from the beginning, as the namespace encodes them: the lists
+    /// that it inherits from its directory ([`types::acl`]).
+    pub extra: &'a [u8],
 }
 
 impl Create<'_> {

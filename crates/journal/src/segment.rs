@@ -24,7 +24,7 @@ use crate::error::JournalError;
 pub const HEADER_BYTES: usize = 52;
 const MAGIC: &[u8; 8] = b"CUDLJRN1";
 /// Version 1 had no stripes; the value in their place is read as the default stripe.
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 
 /// The writer of a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

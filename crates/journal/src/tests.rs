@@ -100,13 +100,13 @@ impl Raw {
                 mode: 0o100_000 | (b.cast_unsigned() as u32 & 0o7777),
                 uid: b.cast_unsigned() as u32,
                 gid: c.cast_unsigned() as u32,
-                rdev: 0,
                 stripe: self.stripe(),
                 size: c.cast_unsigned(),
                 time,
                 mtime: Timestamp(b),
                 atime: Timestamp(c),
                 data: &self.other,
+                ..Create { extra: &self.name, ..Create::default() }
             }),
             1 => Event::Link { parent, name, ino, home: Ino(3), inode: self.snapshot(), time },
             2 => Event::Unlink { parent, name, ino, time },
@@ -296,10 +296,10 @@ fn foreign_and_newer_journals_are_refused_with_a_reason() {
     assert!(cause(b"").contains("too short"));
     assert!(cause(&[7; 80]).contains("not a Cudele journal"));
     let mut newer = header().encode().to_vec();
-    newer[8] = 3;
+    newer[8] = 4;
     let crc = crc32c::crc32c(&newer[..48]);
     newer[48..52].copy_from_slice(&crc.to_le_bytes());
-    assert!(cause(&newer).contains("version 3"));
+    assert!(cause(&newer).contains("version 4"));
     let client = SegmentHeader {
         writer: Writer::Client { client: ClientId(9), subtree: Ino(77) },
         ..header()
@@ -307,12 +307,13 @@ fn foreign_and_newer_journals_are_refused_with_a_reason() {
     assert_eq!(SegmentHeader::decode(&client.encode()), Ok(client));
 }
 
-/// The events of the example, the second striped differently if the version knows how.
-fn example(stripe: Stripe) -> Vec<u8> {
+/// The events of the example, the second striped differently and with extended attributes if the
+/// version knows how.
+fn example(stripe: Stripe, extra: &[u8]) -> Vec<u8> {
     let first = create(b"a", 1 << 40, 1_000);
     let mut second = create(b"b", (1 << 40) + 1, 1_000);
     if let Event::Create(create) = &mut second {
-        create.stripe = stripe;
+        (create.stripe, create.extra) = (stripe, extra);
     }
     let (parent, time) = (Ino(1), Timestamp(2_000));
     let third = Event::Unlink { parent, name: b"a", ino: Ino(1 << 40), time };
@@ -334,20 +335,27 @@ fn reads_v1() {
     assert_eq!(count(&stored), Ok(3));
     assert_eq!(stored[8], 1);
     // Only the version of its header differs from the current format.
-    assert_eq!(stored[HEADER_BYTES..], example(Stripe::DEFAULT)[HEADER_BYTES..]);
+    assert_eq!(stored[HEADER_BYTES..], example(Stripe::DEFAULT, b"")[HEADER_BYTES..]);
 }
 
 #[test]
 fn reads_v2() {
-    let bytes = example(Stripe::MIN);
-    expect_test::expect_file!["../testdata/v2/three_events.hex"].assert_eq(&hex(&bytes));
+    let stored = from_hex(include_str!("../testdata/v2/three_events.hex"));
+    assert_eq!((count(&stored), stored[8]), (Ok(3), 2));
+    assert_eq!(stored[HEADER_BYTES..], example(Stripe::MIN, b"")[HEADER_BYTES..]);
+}
+
+#[test]
+fn reads_v3() {
+    let bytes = example(Stripe::MIN, b"extended attributes");
+    expect_test::expect_file!["../testdata/v3/three_events.hex"].assert_eq(&hex(&bytes));
     assert_eq!(count(&bytes), Ok(3));
 }
 
 #[test]
 fn the_usual_stripe_costs_nothing_and_another_one_two_bytes() {
-    let usual = example(Stripe::DEFAULT).len();
-    assert_eq!(example(Stripe::MAX).len(), usual + 2, "details and the stripe");
+    let usual = example(Stripe::DEFAULT, b"").len();
+    assert_eq!(example(Stripe::MAX, b"").len(), usual + 2, "details and the stripe");
 }
 
 #[test]

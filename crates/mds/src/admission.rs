@@ -182,8 +182,8 @@ impl Mds {
         let as_sender;
         let request = match identity::of(&self.identities, conn, request, effects) {
             Identified::AsNamed => request,
-            Identified::AsSender(changed) => {
-                as_sender = changed;
+            Identified::AsSender(cred) => {
+                as_sender = Request { cred, ..request.clone() };
                 &as_sender
             }
             Identified::Refused => return,

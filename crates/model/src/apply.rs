@@ -36,7 +36,7 @@ impl Model {
             return ModelOutcome::Rejected;
         }
         match *event {
-            Event::Create(ref create) => self.apply_create(create),
+            Event::Create(ref create) => self.apply_create(create, extra),
             Event::Link { parent, name, ino, ref inode, time, home: _ } => {
                 self.apply_link(EntryName::new(parent, name), ino, node(inode), time)
             }
@@ -66,9 +66,14 @@ impl Model {
             Event::SetAttr { ino, change, time, .. } => {
                 self.with_node(ino, |node| node.change(&change, time))
             }
-            Event::SetXattr { ino, name, value, time, .. } => {
-                self.with_node(ino, |node| node.set_xattr(name, value, time))
-            }
+            Event::SetXattr { ino, name, value, time, .. } => self.with_node(ino, |node| {
+                if types::acl::is_list(name) {
+                    node.set_recorded_list(name, value);
+                    node.attr.ctime = time;
+                } else {
+                    node.set_xattr(name, value, time);
+                }
+            }),
             Event::SetData { ino, data, size, time, .. } => {
                 self.with_node(ino, |node| node.set_data(data, size, time))
             }
@@ -95,7 +100,11 @@ impl Model {
         ModelOutcome::Done
     }
 
-    fn apply_create(&mut self, create: &Create<'_>) -> ModelOutcome {
+    fn apply_create(
+        &mut self,
+        create: &Create<'_>,
+        extra: impl Fn(&[u8], &mut Node),
+    ) -> ModelOutcome {
         let Create { parent, name, ino, mode, uid, gid, rdev, stripe, .. } = *create;
         let Create { size, time, mtime, atime, data, .. } = *create;
         self.touch(parent, time);
@@ -105,7 +114,9 @@ impl Model {
         }
         let mut attr = Attr { ino, mode, uid, gid, rdev, stripe, size, ..Attr::default() };
         (attr.atime, attr.mtime, attr.ctime, attr.btime) = (atime, mtime, time, time);
-        self.nodes.insert(ino, Node { attr, data: data.to_vec(), ..Node::default() });
+        let mut node = Node { attr, data: data.to_vec(), ..Node::default() };
+        extra(create.extra, &mut node);
+        self.nodes.insert(ino, node);
         self.give_name(EntryName::new(parent, name), ino, time)
     }
 

@@ -12,6 +12,7 @@
 //! Invariant: every inode but the root has a name.
 
 mod apply;
+mod lists;
 mod request;
 mod trash;
 

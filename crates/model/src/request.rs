@@ -9,9 +9,9 @@ use types::{
 
 use crate::{Model, Node};
 
-const READ: u32 = 4;
-const WRITE: u32 = 2;
-const EXECUTE: u32 = 1;
+pub(crate) const READ: u32 = 4;
+pub(crate) const WRITE: u32 = 2;
+pub(crate) const EXECUTE: u32 = 1;
 const SET_UID: u32 = 0o4000;
 const SET_GID: u32 = 0o2000;
 const STICKY: u32 = 0o1000;
@@ -24,6 +24,8 @@ const XATTR_VALUE_BYTES_MAX: usize = 65_536;
 pub struct New<'a> {
     /// File type and permissions.
     pub mode: u32,
+    /// Permissions to take off, unless the directory has a default list.
+    pub umask: u32,
     /// Owner and group, if not the caller's.
     pub owner: Option<(u32, u32)>,
     /// Device number of a device file.
@@ -43,7 +45,7 @@ pub struct New<'a> {
 }
 
 impl Model {
-    fn inode(&self, ino: Ino) -> Result<&Node, Errno> {
+    pub(crate) fn inode(&self, ino: Ino) -> Result<&Node, Errno> {
         self.nodes.get(&ino).ok_or(Errno::Stale)
     }
 
@@ -54,7 +56,7 @@ impl Model {
 
     pub(crate) fn writable(&self, cred: &Cred, dir: Ino) -> Result<Attr, Errno> {
         let attr = self.directory(dir)?.attr;
-        allow(cred, &attr, WRITE | EXECUTE)?;
+        self.allow(cred, dir, WRITE | EXECUTE)?;
         Ok(attr)
     }
 
@@ -73,7 +75,7 @@ impl Model {
     /// # Errors
     /// `EACCES`, `ESTALE`.
     pub fn access(&self, cred: &Cred, ino: Ino, want: u32) -> Result<(), Errno> {
-        allow(cred, &self.inode(ino)?.attr, want)
+        self.allow(cred, ino, want)
     }
 
     /// Looks a name up.
@@ -81,7 +83,8 @@ impl Model {
     /// # Errors
     /// `ENOENT`, `ENOTDIR`, `EACCES`, `ESTALE`, and the errors of [`check_name`].
     pub fn lookup(&self, cred: &Cred, dir: Ino, name: &[u8]) -> Result<Attr, Errno> {
-        allow(cred, &self.directory(dir)?.attr, EXECUTE)?;
+        self.directory(dir)?;
+        self.allow(cred, dir, EXECUTE)?;
         self.getattr(self.named(dir, name)?.0)
     }
 
@@ -90,7 +93,8 @@ impl Model {
     /// # Errors
     /// `ENOTDIR`, `EACCES`, `ESTALE`.
     pub fn list(&self, cred: &Cred, dir: Ino) -> Result<Vec<(Vec<u8>, Attr)>, Errno> {
-        allow(cred, &self.directory(dir)?.attr, READ)?;
+        self.directory(dir)?;
+        self.allow(cred, dir, READ)?;
         self.entries(dir).map(|(name, ino)| Ok((name.to_vec(), self.getattr(ino)?))).collect()
     }
 
@@ -143,7 +147,9 @@ impl Model {
         } else {
             attr.rdev = new.rdev;
         }
-        self.nodes.insert(ino, Node { attr, data: new.data.to_vec(), ..Node::default() });
+        let mut node = Node { attr, data: new.data.to_vec(), ..Node::default() };
+        node.inherit(self.directory(dir)?, new.umask);
+        self.nodes.insert(ino, node);
         self.names.insert((dir, name.to_vec()), ino);
         self.touch(dir, new.time);
         Ok(())
@@ -299,7 +305,7 @@ impl Model {
         if self.is_within(to, attr.ino) {
             return Err(Errno::Invalid);
         }
-        allow(cred, attr, WRITE)
+        self.allow(cred, attr.ino, WRITE)
     }
 
     fn may_replace(&self, attr: &Attr, over: &Attr) -> Result<(), Errno> {
@@ -326,7 +332,7 @@ impl Model {
         let mut change = *change;
         if change.size.is_some() {
             match attr.file_type() {
-                FileType::Regular => allow(cred, &attr, WRITE)?,
+                FileType::Regular => self.allow(cred, ino, WRITE)?,
                 FileType::Directory => return Err(Errno::IsDirectory),
                 FileType::Symlink
                 | FileType::Fifo
@@ -339,7 +345,7 @@ impl Model {
         let owns = cred.is_root() || cred.uid == attr.uid;
         let of_owner = change.mode.is_some() || change.uid.is_some() || change.gid.is_some();
         let times = change.atime.is_some() || change.mtime.is_some();
-        if !owns && (of_owner || (times && allow(cred, &attr, WRITE).is_err())) {
+        if !owns && (of_owner || (times && self.allow(cred, ino, WRITE).is_err())) {
             return Err(Errno::NotPermitted);
         }
         if !cred.is_root() {
@@ -365,7 +371,8 @@ impl Model {
     /// inode together depends on their encoding and is not modelled.
     ///
     /// # Errors
-    /// `EPERM`, `ENODATA`, `EEXIST`, `ERANGE`, `EFBIG`, `EINVAL`, `ESTALE`.
+    /// `EPERM`, `ENODATA`, `EEXIST`, `ERANGE`, `EFBIG`, `EINVAL`, `ESTALE`; for a list also
+    /// `EACCES`, `EOPNOTSUPP`.
     pub fn setxattr(
         &mut self,
         cred: &Cred,
@@ -394,7 +401,12 @@ impl Model {
             return Err(Errno::TooBig);
         }
         if let Some(node) = self.nodes.get_mut(&ino) {
-            node.set_xattr(name, value, time);
+            if types::acl::is_list(name) {
+                node.set_list(cred, name, value)?;
+                node.attr.ctime = time;
+            } else {
+                node.set_xattr(name, value, time);
+            }
         }
         Ok(())
     }
@@ -422,7 +434,7 @@ impl Model {
             return Err(Errno::TooBig);
         }
         check_length(size)?;
-        allow(cred, &attr, WRITE)?;
+        self.allow(cred, ino, WRITE)?;
         if let Some(node) = self.nodes.get_mut(&ino) {
             node.set_data(data, size, time);
         }
@@ -447,6 +459,7 @@ impl Node {
         attr.atime = change.atime.unwrap_or(attr.atime);
         attr.mtime = change.mtime.unwrap_or(attr.mtime);
         attr.ctime = time;
+        self.keep_list_in_step();
     }
 
     pub(crate) fn set_xattr(&mut self, name: &[u8], value: Option<&[u8]>, time: Timestamp) {
@@ -462,20 +475,6 @@ impl Node {
         self.attr.size = size;
         (self.attr.mtime, self.attr.ctime) = (time, time);
     }
-}
-
-fn allow(cred: &Cred, attr: &Attr, want: u32) -> Result<(), Errno> {
-    let executable = attr.is_dir() || attr.mode & 0o111 != 0;
-    let granted = if cred.is_root() {
-        READ | WRITE | if executable { EXECUTE } else { 0 }
-    } else if cred.uid == attr.uid {
-        attr.mode >> 6
-    } else if cred.in_group(attr.gid) {
-        attr.mode >> 3
-    } else {
-        attr.mode
-    };
-    if granted & want == want { Ok(()) } else { Err(Errno::Access) }
 }
 
 /// In a sticky directory only root and the owner of the entry or of the directory removes it.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::Sender;
 
-use posix::{Caller, FileSystem, KnownInode, Locker, NewNode, Range};
+use posix::{Caller, FileSystem, KnownInode, Locker, Range};
 use types::{Ino, LockMode, Result};
 
 use crate::fuse::{Handler, Op, Out, Request, Ticket};
@@ -82,15 +82,13 @@ impl Adapter {
         Some(match request.op {
             Op::Lookup(name) => self.lookup(request, name, out),
             Op::Symlink(name, target) => self.symlink(request, name, target, out),
-            Op::MakeNode(name, mode, rdev) => {
-                self.make(request, name, &NewNode { mode, rdev, target: b"" }, out)
-            }
-            Op::MakeDir(name, mode) => self.make_dir(request, name, mode, out),
+            Op::MakeNode(name, new) => self.make(request, name, &new, out),
+            Op::MakeDir(name, new) => self.make_dir(request, name, new, out),
             Op::Unlink(name) => self.unlink(request, name),
             Op::RemoveDir(name) => self.remove_dir(request, name),
             Op::Rename(name, to, flags) => self.rename(request, name, to, flags),
             Op::Link(ino, name) => self.link(request, ino, name, out),
-            Op::Create(name, mode, flags) => self.create(request, name, mode, flags, out),
+            Op::Create(name, new, flags) => self.create(request, name, new, flags, out),
             Op::ReadLink => self.read_link(request, out),
             _ => return None,
         })

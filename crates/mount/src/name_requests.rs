@@ -55,11 +55,11 @@ impl Adapter {
         &self,
         request: &Request<'_>,
         name: &OsStr,
-        mode: u32,
+        new: NewNode<'_>,
         out: &mut Out,
     ) -> Result<Given> {
-        let mode = FileType::Directory.mode_bits() | (mode & 0o7777);
-        self.make(request, name, &NewNode { mode, rdev: 0, target: b"" }, out)
+        let mode = FileType::Directory.mode_bits() | (new.mode & 0o7777);
+        self.make(request, name, &NewNode { mode, ..new }, out)
     }
 
     pub(crate) fn symlink(
@@ -70,7 +70,8 @@ impl Adapter {
         out: &mut Out,
     ) -> Result<Given> {
         let mode = FileType::Symlink.mode_bits() | 0o777;
-        self.make(request, name, &NewNode { mode, rdev: 0, target: target.as_bytes() }, out)
+        let new = NewNode { target: target.as_bytes(), ..NewNode::of(mode) };
+        self.make(request, name, &new, out)
     }
 
     pub(crate) fn unlink(&self, request: &Request<'_>, name: &OsStr) -> Result<Given> {
@@ -111,14 +112,14 @@ impl Adapter {
         &self,
         request: &Request<'_>,
         name: &OsStr,
-        mode: u32,
+        new: NewNode<'_>,
         flags: i32,
         out: &mut Out,
     ) -> Result<Given> {
         let at = EntryName::new(self.ino(request.node), name.as_bytes());
-        let mode = FileType::Regular.mode_bits() | (mode & 0o7777);
-        let open = open_mode(flags);
-        let (entry, caching) = self.fs.create(&caller(request), at, mode, open)?;
+        let mode = FileType::Regular.mode_bits() | (new.mode & 0o7777);
+        let (new, open) = (NewNode { mode, ..new }, open_mode(flags));
+        let (entry, caching) = self.fs.create(&caller(request), at, &new, open)?;
         let ino = entry.attr.ino;
         out.entry(&entry, self.number(ino));
         let how = content::how(caching, flags, self.fs.features());

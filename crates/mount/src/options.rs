@@ -34,6 +34,9 @@ pub struct MountOptions {
     /// directories that no other client uses wait for the answer of the metadata server. Where the
     /// policy has `ack: safe`, changes wait in either case.
     pub synchronous: bool,
+    /// `noacl`, or `acl` (the default): access control lists are refused, and the kernel asks for
+    /// none. Servers enforce those that exist all the same.
+    pub no_access_lists: bool,
     /// `threads=N`: requests that are answered at the same time.
     pub threads: usize,
     /// `remount`: a mount in use gets other flags.
@@ -52,6 +55,7 @@ impl Default for MountOptions {
             atime: Atime::default(),
             timeout: Some(TIMEOUT),
             synchronous: false,
+            no_access_lists: false,
             threads: 4,
             remount: false,
         }
@@ -84,6 +88,8 @@ impl MountOptions {
             "strictatime" => self.atime = Atime::Always,
             "wsync" => self.synchronous = true,
             "nowsync" => self.synchronous = false,
+            "acl" => self.no_access_lists = false,
+            "noacl" => self.no_access_lists = true,
             "threads" => {
                 let threads = value.parse().ok().filter(|threads| (1..=64).contains(threads));
                 self.threads = threads.ok_or_else(|| senseless(option, "a number from 1 to 64"))?;
@@ -109,7 +115,7 @@ impl MountOptions {
             _ => {
                 return Err(Error::new(Errno::Invalid, option, "no such mount option").remedy(
                     "use ro, allow_other, dev, suid, noexec, noatime, strictatime, \
-                             valid=SECONDS, timeout=SECONDS, hard, wsync, nowsync or threads=N",
+                             valid=SECONDS, timeout=SECONDS, hard, wsync, nowsync, noacl or threads=N",
                 ));
             }
         }

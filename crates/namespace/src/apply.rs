@@ -2,10 +2,12 @@
 
 mod create;
 mod links;
+mod lists;
 mod names;
 mod times;
 
 use journal::{Event, InodeSnapshot, Loss};
+use types::acl;
 use types::{EntryName, FileType, Ino, Seq, Timestamp, name_hash};
 
 use crate::inode::{HashedName, Inode};
@@ -143,7 +145,11 @@ impl Namespace {
             }
             Event::SetXattr { ino, name, value, time, .. } => {
                 apply.at(time).change_inode(ino, |inode, extra| {
-                    extra.set_xattr(name, value);
+                    if acl::is_list(name) {
+                        lists::set(inode, extra, name, value);
+                    } else {
+                        extra.set_xattr(name, value);
+                    }
                     inode.ctime = time;
                 })
             }

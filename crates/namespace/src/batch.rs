@@ -28,9 +28,11 @@ struct Staged {
     seq: Seq,
     create: Create<'static>,
     hash: u32,
-    /// Where the name, and behind it the data, end in [`CreateBatch::bytes`].
+    /// Where the name, behind it the data, and behind them the extended attributes end in
+    /// [`CreateBatch::bytes`].
     name_end: usize,
     data_end: usize,
+    extra_end: usize,
 }
 
 /// Creates waiting to be applied together. See the module documentation.
@@ -49,9 +51,11 @@ impl CreateBatch {
         let name_end = self.bytes.len();
         self.bytes.extend_from_slice(create.data);
         let data_end = self.bytes.len();
+        self.bytes.extend_from_slice(create.extra);
+        let extra_end = self.bytes.len();
         let hash = name_hash(create.name);
-        let create = Create { name: &[], data: &[], ..*create };
-        self.staged.push(Staged { seq, create, hash, name_end, data_end });
+        let create = Create { name: &[], data: &[], extra: &[], ..*create };
+        self.staged.push(Staged { seq, create, hash, name_end, data_end, extra_end });
     }
 
     /// Creates held.
@@ -87,8 +91,9 @@ impl Namespace {
         for staged in &batch.staged {
             let name = &batch.bytes[start..staged.name_end];
             let data = &batch.bytes[staged.name_end..staged.data_end];
-            start = staged.data_end;
-            let create = Create { name, data, ..staged.create };
+            let extra = &batch.bytes[staged.data_end..staged.extra_end];
+            start = staged.extra_end;
+            let create = Create { name, data, extra, ..staged.create };
             done(
                 &create,
                 self.applying(When { seq: staged.seq, mode, time: create.time })

@@ -1,5 +1,6 @@
 //! Data that few inodes have: content, extended attributes, a policy.
 
+use types::acl::{self, AccessList};
 use types::bytes::{Malformed, Put, Reader};
 
 const TAG_XATTR: u8 = 1;
@@ -46,6 +47,25 @@ impl Extra {
         self.fields().filter(|(tag, ..)| *tag == TAG_XATTR).map(|(_, name, value)| (name, value))
     }
 
+    /// An extended attribute; a list as its record ([`types::acl`]).
+    #[must_use]
+    pub fn xattr(&self, name: &[u8]) -> Option<&[u8]> {
+        self.xattrs().find(|(known, _)| *known == name).map(|(_, value)| value)
+    }
+
+    /// Whether encoded attributes are access control lists, and nothing else.
+    #[must_use]
+    pub fn are_lists(encoded: &[u8]) -> bool {
+        let mut reader = Reader::new(encoded);
+        while !reader.is_at_end() {
+            let Ok((TAG_XATTR, name, record)) = read_field(&mut reader) else { return false };
+            if !acl::is_list(name) || AccessList::decode(record).is_none() {
+                return false;
+            }
+        }
+        true
+    }
+
     /// The policy stored in this directory.
     #[must_use]
     pub fn policy(&self) -> Option<&[u8]> {
@@ -64,12 +84,21 @@ impl Extra {
         let mut encoded = Vec::with_capacity(self.encoded.len());
         let others = self.fields().filter(|(t, n, _)| (*t, *n) != (tag, name));
         for (tag, name, value) in others.chain(value.map(|value| (tag, name, value))) {
-            encoded.put_u8(tag);
-            encoded.put_bytes(name);
-            encoded.put_bytes(value);
+            put_field(&mut encoded, tag, name, value);
         }
         self.encoded = encoded;
     }
+}
+
+/// Adds an extended attribute to those of a new inode.
+pub(crate) fn put_xattr(encoded: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    put_field(encoded, TAG_XATTR, name, value);
+}
+
+fn put_field(encoded: &mut Vec<u8>, tag: u8, name: &[u8], value: &[u8]) {
+    encoded.put_u8(tag);
+    encoded.put_bytes(name);
+    encoded.put_bytes(value);
 }
 
 fn read_field<'a>(reader: &mut Reader<'a>) -> Result<(u8, &'a [u8], &'a [u8]), Malformed> {

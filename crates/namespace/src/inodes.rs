@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use journal::InodeSnapshot;
+use types::acl::{self, AccessList};
 use types::{Attr, Ino, Map, Timestamp};
 
 use crate::apply::When;
@@ -189,7 +190,8 @@ impl Inodes {
         Some(true)
     }
 
-    /// Adds content and extended attributes to those that an inode has.
+    /// Adds content and extended attributes to those that an inode has. Lists are in the form of
+    /// Linux; bytes that are no list are left out.
     pub(crate) fn fill(&mut self, ino: Ino, data: &[u8], xattrs: &[(Vec<u8>, Vec<u8>)]) {
         let Some(inode) = self.table.get_mut(ino) else { return };
         let mut extra = self.extras.remove(&ino).unwrap_or_default();
@@ -198,7 +200,11 @@ impl Inodes {
             filled.data = data.to_vec();
         }
         for (name, value) in xattrs {
-            filled.set_xattr(name, Some(value));
+            if !acl::is_list(name) {
+                filled.set_xattr(name, Some(value));
+            } else if let Ok(list) = AccessList::from_linux(value) {
+                filled.set_xattr(name, Some(&list.encode()));
+            }
         }
         if !extra.is_empty() {
             inode.flags |= HAS_EXTRA;

@@ -3,6 +3,7 @@
 mod attr;
 mod cross_rename;
 mod judge;
+mod lists;
 mod moves;
 mod rename;
 mod trash;
@@ -15,9 +16,9 @@ use types::{
     SYMLINK_BYTES_MAX, Stripe, Timestamp, check_name,
 };
 
-use crate::access::{EXECUTE, WRITE, allow, sticky};
+use crate::access::{EXECUTE, WRITE, sticky};
 use crate::dir::Counted;
-use crate::inode::Inode;
+use crate::inode::{HAS_EXTRA, Inode};
 use crate::tree::InodeTree;
 use crate::{Extra, Refusal};
 
@@ -32,6 +33,8 @@ const LINKS_MAX: u32 = 65_000;
 pub struct PlannedInode<'a> {
     /// File type and permissions.
     pub mode: u32,
+    /// Permissions to take off the mode, unless the directory has a default list (`umask`).
+    pub umask: u32,
     /// Owner and group, if not the caller's (only root may choose).
     pub owner: Option<(u32, u32)>,
     /// Device number of a device file.
@@ -98,11 +101,17 @@ impl<'a> Planned<'a> {
                     time,
                 }
             }
-            event @ (Event::Create(_)
-            | Event::Unlink { .. }
+            Event::SetXattr { ino, home, name, value, time } => {
+                let set_aside = self.first.as_ref().map(|extra| extra.data.as_slice());
+                Event::SetXattr { ino, home, name, value: value.and(set_aside.or(value)), time }
+            }
+            Event::Create(create) => match &self.first {
+                Some(lists) => Event::Create(Create { extra: lists.encoded(), ..create }),
+                None => Event::Create(create),
+            },
+            event @ (Event::Unlink { .. }
             | Event::Rmdir { .. }
             | Event::SetAttr { .. }
-            | Event::SetXattr { .. }
             | Event::SetData { .. }
             | Event::SetPolicy { .. }
             | Event::Session { .. }
@@ -144,7 +153,7 @@ struct InodeRef<'n> {
 impl<'n> Planner<'n> {
     fn writable_dir(self, cred: &Cred, dir: Ino) -> Result<&'n Inode, Refusal> {
         let inode = self.tree.directory(dir)?;
-        allow(cred, inode, WRITE | EXECUTE)?;
+        self.tree.allow(cred, dir, inode, WRITE | EXECUTE)?;
         Ok(inode)
     }
 
@@ -155,7 +164,8 @@ impl<'n> Planner<'n> {
     }
 
     /// `create`, `mkdir`, `symlink`, `mknod`. The event alone: most creates get their number only
-    /// when they are planned, and an event with room for moving inodes is a large copy.
+    /// when they are planned, and an event with room for moving inodes is a large copy. `inherited`
+    /// is room for the lists that the inode gets from its directory.
     ///
     /// # Errors
     /// `EEXIST`, `ENOTDIR`, `EACCES`, `EINVAL`, `ENAMETOOLONG`, `EFBIG` if content is longer than
@@ -167,6 +177,49 @@ impl<'n> Planner<'n> {
         entry: EntryName<'a>,
         new: &PlannedInode<'a>,
         ino: Ino,
+        inherited: &'a mut Vec<u8>,
+    ) -> Result<Create<'a>, Refusal> {
+        self.create_in(cred, entry, new, ino, |dir, mode| {
+            if dir.flags & HAS_EXTRA == 0 {
+                return (mode & !(new.umask & 0o777), &[]);
+            }
+            let (mode, lists) = self.inherit(entry.dir, mode, new.umask);
+            *inherited = lists;
+            (mode, inherited)
+        })
+    }
+
+    /// The same as a plan, which owns the inherited lists.
+    ///
+    /// # Errors
+    /// As [`Planner::create`].
+    pub fn make<'a>(
+        self,
+        cred: &Cred,
+        entry: EntryName<'a>,
+        new: &PlannedInode<'a>,
+        ino: Ino,
+    ) -> Plan<'a> {
+        let mut lists = Vec::new();
+        let create = self.create_in(cred, entry, new, ino, |_, mode| {
+            let (mode, inherited) = self.inherit(entry.dir, mode, new.umask);
+            lists = inherited;
+            (mode, &[])
+        })?;
+        let lists = (!lists.is_empty()).then(|| Arc::new(Extra::from_parts(&[], &lists)));
+        Ok(Planned::with_extra(Event::Create(create), lists))
+    }
+
+    /// The same; `begins` says with which mode and lists an inode that would have this mode begins
+    /// in a directory. A symbolic link has none.
+    #[inline]
+    fn create_in<'a>(
+        self,
+        cred: &Cred,
+        entry: EntryName<'a>,
+        new: &PlannedInode<'a>,
+        ino: Ino,
+        begins: impl FnOnce(&Inode, u32) -> (u32, &'a [u8]),
     ) -> Result<Create<'a>, Refusal> {
         let EntryName { dir: parent, name } = entry;
         check_name(name)?;
@@ -193,6 +246,10 @@ impl<'n> Planner<'n> {
             gid = dir.gid;
             mode |= if file_type == FileType::Directory { SET_GID } else { 0 };
         }
+        let mut extra: &'a [u8] = &[];
+        if file_type != FileType::Symlink {
+            (mode, extra) = begins(dir, mode);
+        }
         let mtime = new.mtime.unwrap_or(new.time);
         let data_size =
             if file_type == FileType::Symlink { new.data.len() as u64 } else { new.size };
@@ -217,6 +274,7 @@ impl<'n> Planner<'n> {
             mtime,
             atime: new.atime.unwrap_or(mtime),
             data: new.data,
+            extra,
         })
     }
 

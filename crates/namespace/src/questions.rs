@@ -1,6 +1,7 @@
 //! Questions that callers ask about the whole namespace, each answered by one of its parts, and the
 //! settings of the parts.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use journal::Event;
@@ -181,13 +182,21 @@ impl Namespace {
         self.tree.inodes.extra_bytes(ino)
     }
 
-    /// An extended attribute.
+    /// An extended attribute; an access control list in the form of Linux.
     ///
     /// # Errors
     /// `ENODATA`, `ESTALE`.
     #[inline]
-    pub fn xattr(&self, ino: Ino, name: &[u8]) -> Result<&[u8], Refusal> {
+    pub fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Cow<'_, [u8]>, Refusal> {
         self.tree.xattr(ino, name)
+    }
+
+    /// Whether a directory has an access control list, or gives one to new inodes: its mode alone
+    /// does not say who may use it, nor how inodes are made in it.
+    #[inline]
+    #[must_use]
+    pub fn has_lists(&self, dir: Ino) -> bool {
+        self.tree.has_lists(dir)
     }
 
     /// The names of all extended attributes, sorted.

@@ -1,10 +1,13 @@
 //! Questions to the namespace: they change nothing.
 
+use std::borrow::Cow;
+
 use journal::Event;
+use types::acl::{self, ACCESS_LIST, AccessList};
 use types::{Attr, Cred, Errno, FileType, Ino, Path, SYMLINK_BYTES_MAX};
 
 use crate::Refusal;
-use crate::access::{EXECUTE, READ, allow};
+use crate::access::{EXECUTE, READ};
 use crate::inode::Inode;
 use crate::tree::InodeTree;
 
@@ -91,7 +94,7 @@ impl InodeTree {
 
     /// Looks a name up in a directory.
     pub(crate) fn lookup(&self, cred: &Cred, parent: Ino, name: &[u8]) -> Result<Attr, Refusal> {
-        allow(cred, self.directory(parent)?, EXECUTE)?;
+        self.allow(cred, parent, self.directory(parent)?, EXECUTE)?;
         let ino = self.find(parent, name)?.ok_or(Refusal::Errno(Errno::NotFound))?;
         self.getattr(ino)
     }
@@ -116,11 +119,11 @@ impl InodeTree {
     ) -> Result<Attr, Refusal> {
         let mut ino = parent;
         if !name.is_empty() {
-            allow(cred, self.directory(parent)?, EXECUTE)?;
+            self.allow(cred, parent, self.directory(parent)?, EXECUTE)?;
             ino = self.find(parent, name)?.ok_or(Refusal::Errno(Errno::NotFound))?;
         }
         let inode = self.directory(ino)?;
-        allow(cred, inode, READ)?;
+        self.allow(cred, ino, inode, READ)?;
         Ok(inode.attr(ino))
     }
 
@@ -132,7 +135,7 @@ impl InodeTree {
         let mut components = path.components().peekable();
         while let Some(name) = components.next() {
             let inode = self.directory(at)?;
-            allow(cred, inode, EXECUTE)?;
+            self.allow(cred, at, inode, EXECUTE)?;
             parent = at;
             match self.find(at, name)? {
                 Some(ino) => at = ino,
@@ -158,7 +161,7 @@ impl InodeTree {
         limit: usize,
         attrs: bool,
     ) -> Result<Vec<ListedEntry>, Refusal> {
-        allow(cred, self.directory(dir)?, READ)?;
+        self.allow(cred, dir, self.directory(dir)?, READ)?;
         let Some(content) = self.dirs.get(dir).filter(|dir| dir.complete) else {
             return Err(Refusal::Cold(dir));
         };
@@ -187,12 +190,17 @@ impl InodeTree {
         Ok(data)
     }
 
-    /// An extended attribute.
-    pub(crate) fn xattr(&self, ino: Ino, name: &[u8]) -> Result<&[u8], Refusal> {
-        let extra =
-            self.inodes.extra(ino, self.inode(ino)?).ok_or(Refusal::Errno(Errno::NoData))?;
-        let found = extra.xattrs().find(|(known, _)| *known == name);
-        found.map(|(_, value)| value).ok_or(Refusal::Errno(Errno::NoData))
+    /// An extended attribute; a list in the form of Linux.
+    pub(crate) fn xattr(&self, ino: Ino, name: &[u8]) -> Result<Cow<'_, [u8]>, Refusal> {
+        let inode = self.inode(ino)?;
+        let found = self.inodes.extra(ino, inode).and_then(|extra| extra.xattr(name));
+        let value = found.ok_or(Refusal::Errno(Errno::NoData))?;
+        if !acl::is_list(name) {
+            return Ok(Cow::Borrowed(value));
+        }
+        let list = AccessList::decode(value).ok_or(Refusal::Errno(Errno::NoData))?;
+        let mode = if name == ACCESS_LIST { inode.mode } else { list.mode };
+        Ok(Cow::Owned(list.to_linux(mode)))
     }
 
     /// The names of all extended attributes, sorted.
@@ -210,7 +218,7 @@ impl InodeTree {
 
     /// Whether a caller may use an inode in these ways (`access`): bits 4 read, 2 write, 1 execute.
     pub(crate) fn access(&self, cred: &Cred, ino: Ino, want: u32) -> Result<(), Refusal> {
-        allow(cred, self.inode(ino)?, want)
+        self.allow(cred, ino, self.inode(ino)?, want)
     }
 
     pub(crate) fn attr_of(&self, ino: Ino, inode: &Inode) -> Attr {

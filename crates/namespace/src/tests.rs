@@ -6,6 +6,7 @@ mod checkpoint;
 mod handover;
 mod judge;
 mod listing;
+mod lists;
 mod merge;
 mod pages;
 mod scale;

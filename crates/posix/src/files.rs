@@ -2,7 +2,7 @@
 
 use types::{EntryName, Ino, Result};
 
-use crate::{Caller, Entry, unsupported};
+use crate::{Caller, Entry, NewNode, unsupported};
 
 /// The mode in which a file is opened. Only the file system's part of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub trait Files {
     /// `EISDIR`, `EROFS`; not `EACCES`: the caller has checked permissions.
     fn open(&self, caller: &Caller, ino: Ino, mode: OpenMode) -> Result<Caching>;
 
-    /// Makes a file and opens it. The kernel holds a reference to the inode from now on.
+    /// Makes a regular file and opens it. The kernel holds a reference to the inode from now on.
     ///
     /// # Errors
     /// As [`crate::Names::make`] and [`Files::open`].
@@ -52,7 +52,7 @@ pub trait Files {
         &self,
         caller: &Caller,
         place: EntryName<'_>,
-        mode: u32,
+        new: &NewNode<'_>,
         open: OpenMode,
     ) -> Result<(Entry, Caching)>;
 

@@ -72,6 +72,9 @@ pub struct Features {
     /// Programs may map files that the kernel must not cache ([`Caching::None`]) for all to see:
     /// nothing but this kernel changes them while they are mapped.
     pub maps_uncached: bool,
+    /// It keeps and enforces POSIX access control lists ([`types::acl`]), and new inodes inherit
+    /// them.
+    pub access_lists: bool,
 }
 
 /// An inode that a kernel knows.

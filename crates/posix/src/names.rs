@@ -28,12 +28,23 @@ impl Entry {
 /// An inode to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NewNode<'a> {
-    /// Type and permissions, as in `st_mode`, the caller's mask taken off.
+    /// Type and permissions, as in `st_mode`.
     pub mode: u32,
+    /// The caller's mask: permissions to take off, unless the directory has a default access
+    /// control list.
+    pub umask: u32,
     /// Device number of a device file.
     pub rdev: u32,
     /// Target of a symbolic link.
     pub target: &'a [u8],
+}
+
+impl NewNode<'_> {
+    /// A file, directory or link with this type and exactly these permissions.
+    #[must_use]
+    pub fn of(mode: u32) -> Self {
+        Self { mode, umask: 0, rdev: 0, target: b"" }
+    }
 }
 
 /// The names of a file system.

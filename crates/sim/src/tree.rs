@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use journal::{Create, Event, InodeSnapshot};
 use model::Model;
+use types::acl::{self, AccessList};
 use types::{Attr, AttrChange, Ino, Timestamp};
 
 /// All that can be seen of an inode.
@@ -64,6 +65,10 @@ pub(crate) fn to_model(tree: &Tree) -> Model {
         let Attr { ino, mode, atime, mtime, ctime: time, .. } = item.attr;
         let home = ino;
         for (name, value) in &item.xattrs {
+            // An event has a list as its record.
+            let list = Some(value).filter(|_| acl::is_list(name));
+            let list = list.and_then(|list| AccessList::from_linux(list).ok());
+            let value = list.map_or_else(|| value.clone(), |list| list.encode());
             let value = Some(value.as_slice());
             model.apply(&Event::SetXattr { ino, home, name, value, time }, nothing);
         }

@@ -7,6 +7,7 @@
 //! Invariant: every identifier is a distinct type, so that an inode number can never be passed
 //! where a request id is meant.
 
+pub mod acl;
 mod attr;
 pub mod bytes;
 mod cred;

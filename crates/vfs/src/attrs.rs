@@ -2,7 +2,9 @@
 
 use cudele::{Attr, AttrChange, Errno, Error, Fs, Ino, Result, XattrFlags};
 use posix::{Caller, Entry};
+use types::acl;
 
+use crate::caller::OnBehalf;
 use crate::content::ContentCx;
 use crate::open::FilesCx;
 use crate::shared::lost_name;
@@ -10,11 +12,6 @@ use crate::tree::Trees;
 
 /// The reported size of a store that does not know its own, in bytes: room for the largest file.
 const SPACE_UNKNOWN: u64 = cudele::FILE_BYTES_MAX;
-
-/// Access control lists, which this file system rejects. A file system that stores one without
-/// enforcing it leaves copies with the permissions from before it was set (`cp -p`, `mv`); one that
-/// rejects it gets a `chmod` instead.
-const ACCESS_LISTS: &[u8] = b"system.posix_acl_";
 
 const SET_UID: u32 = 0o4000;
 const SET_GID: u32 = 0o2000;
@@ -115,17 +112,24 @@ impl AttrsCx<'_> {
     /// The value of an extended attribute.
     ///
     /// # Errors
-    /// `ENODATA`, `ESTALE`; `EOPNOTSUPP` for access control lists.
+    /// `ENODATA`, `ESTALE`; `EOPNOTSUPP` for a list where the mount has none.
     pub(crate) fn xattr(&self, caller: &Caller, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
-        if name.starts_with(ACCESS_LISTS) {
-            return Err(Error::of(Errno::NotSupported, "access control list"));
-        }
+        self.check_lists(name)?;
         self.trees.run(
             ino,
             caller,
             |user| user.xattr(ino, name),
             |subtree| subtree.xattr(ino, name),
         )
+    }
+
+    /// A file system that stores lists and does not enforce them leaves copies with the permissions
+    /// from before a list was set (`cp -p`, `mv`); one that refuses lists gets a `chmod` instead.
+    fn check_lists(&self, name: &[u8]) -> Result<()> {
+        if self.trees.options.no_access_lists && acl::is_list(name) {
+            return Err(Error::of(Errno::NotSupported, "access control list"));
+        }
+        Ok(())
     }
 
     /// The names of all extended attributes, sorted.
@@ -139,8 +143,8 @@ impl AttrsCx<'_> {
     /// Sets or, without a value, removes an extended attribute.
     ///
     /// # Errors
-    /// `EPERM`, `ENODATA`, `EEXIST`, `EFBIG`, `ERANGE`, `EROFS`; `EOPNOTSUPP` for access control
-    /// lists.
+    /// `EPERM`, `ENODATA`, `EEXIST`, `EFBIG`, `ERANGE`, `EROFS`; for an access control list also
+    /// `EINVAL`, `EACCES` for a default list of a file, and `EOPNOTSUPP` where the mount has none.
     pub(crate) fn set_xattr(
         &self,
         caller: &Caller,
@@ -150,14 +154,20 @@ impl AttrsCx<'_> {
         flags: XattrFlags,
     ) -> Result<()> {
         self.trees.check_writable()?;
-        if name.starts_with(ACCESS_LISTS) && value.is_some() {
-            return Err(Error::of(Errno::NotSupported, "access control list"));
-        }
+        self.check_lists(name)?;
+        // A list of a caller outside the group of the file takes set-group-id away, without an
+        // error, so all groups of the caller are needed here.
+        let cred = acl::is_list(name).then(|| caller.cred());
         self.trees.run(
             ino,
             caller,
-            |user| user.set_xattr(ino, name, value, flags),
-            |subtree| subtree.set_xattr(ino, name, value, flags),
+            |user| user.acting(cred.as_ref()).set_xattr(ino, name, value, flags),
+            |subtree| {
+                if let Some(cred) = &cred {
+                    subtree.act_as(cred);
+                }
+                subtree.set_xattr(ino, name, value, flags)
+            },
         )
     }
 

@@ -21,6 +21,7 @@ impl FileSystem for Vfs {
             drops_set_id: true,
             shared_content: true,
             maps_uncached: false,
+            access_lists: !self.trees.options.no_access_lists,
         }
     }
 
@@ -151,10 +152,10 @@ impl Files for Vfs {
         &self,
         caller: &Caller,
         place: EntryName<'_>,
-        mode: u32,
+        new: &NewNode<'_>,
         open: OpenMode,
     ) -> Result<(Entry, Caching)> {
-        self.names().create(caller, place, mode, open)
+        self.names().create(caller, place, new, open)
     }
 
     fn read(&self, ino: Ino, offset: u64, buffer: &mut [u8]) -> Result<usize> {

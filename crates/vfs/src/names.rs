@@ -85,6 +85,7 @@ impl NamesCx<'_> {
         let new = NewFile {
             file_type,
             permissions: new.mode & 0o7777,
+            umask: new.umask,
             rdev: new.rdev,
             size: new.target.len() as u64,
             data: new.target,
@@ -110,10 +111,10 @@ impl NamesCx<'_> {
         &self,
         caller: &Caller,
         place: EntryName<'_>,
-        mode: u32,
+        new: &NewNode<'_>,
         open: OpenMode,
     ) -> Result<(Entry, Caching)> {
-        match self.make_open(caller, place, mode, open) {
+        match self.make_open(caller, place, new, open) {
             Ok(entry) => {
                 let ino = entry.attr.ino;
                 if !open.write && matches!(self.trees.tree(ino), Tree::Server) {
@@ -145,11 +146,12 @@ impl NamesCx<'_> {
         &self,
         caller: &Caller,
         EntryName { dir: parent, name }: EntryName<'_>,
-        mode: u32,
+        new: &NewNode<'_>,
         open: OpenMode,
     ) -> Result<Entry> {
         self.trees.check_writable()?;
-        let new = NewFile { permissions: mode & 0o7777, ..NewFile::default() };
+        let NewNode { mode, umask, .. } = *new;
+        let new = NewFile { permissions: mode & 0o7777, umask, ..NewFile::default() };
         let attr = self.trees.run(
             parent,
             caller,

@@ -119,10 +119,15 @@ fn is_same_user(one: &Cred, other: &Cred) -> bool {
 
 /// Whether two new inodes differ in nothing, and have no content; compared as above.
 fn is_like(before: &NewInode<'_>, new: &NewInode<'_>) -> bool {
-    let NewInode { mode, owner, rdev, size, mtime, atime, data, open } = *new;
+    let NewInode { mode, umask, owner, rdev, size, mtime, atime, data, open } = *new;
     data.is_empty()
         && (mode, owner, rdev, size) == (before.mode, before.owner, before.rdev, before.size)
-        && (mtime, atime, open) == (before.mtime, before.atime, before.open)
+        && (mtime, atime, open, umask) == (before.mtime, before.atime, before.open, before.umask)
+}
+
+fn without_content(new: &NewInode<'_>) -> NewInode<'static> {
+    let NewInode { mode, umask, owner, rdev, size, mtime, atime, data: _, open } = *new;
+    NewInode { mode, umask, owner, rdev, size, mtime, atime, data: &[], open }
 }
 
 /// Writes a batch.
@@ -141,7 +146,7 @@ impl BatchWriter {
     /// Appends a request, which was answered as `replay` says.
     pub fn push(&mut self, tid: Tid, acked: Tid, cred: &Cred, replay: Replay, op: &Op<'_>) {
         let first = self.bytes.is_empty();
-        let creates = if let Op::Change(ChangeOp::Create { parent, name, new }) = *op {
+        let creates = if let Op::Change(ChangeOp::Create { parent, name, ref new }) = *op {
             Some((parent, name, new))
         } else {
             None
@@ -188,12 +193,7 @@ impl BatchWriter {
         if replay.ino != Ino(0) {
             self.given = replay.ino;
         }
-        if let Some((parent, _, NewInode { mode, owner, rdev, size, mtime, atime, open, .. })) =
-            creates
-        {
-            let new = NewInode { mode, owner, rdev, size, mtime, atime, data: &[], open };
-            self.like = Some((parent, new));
-        }
+        self.like = creates.map(|(parent, _, new)| (parent, without_content(new))).or(self.like);
     }
 
     /// The batch.

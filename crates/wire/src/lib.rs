@@ -44,7 +44,7 @@ pub use types::{Cred, RenameFlags, XattrFlags};
 pub use unused::UnusedNumbers;
 
 /// The version of the protocol. Peers of different versions refuse each other in the first frame.
-pub const VERSION: u8 = 9;
+pub const VERSION: u8 = 10;
 
 /// Entry point of the fuzz targets.
 #[doc(hidden)]

@@ -27,6 +27,8 @@ pub use session::SessionOp;
 pub struct NewInode<'a> {
     /// File type and permissions.
     pub mode: u32,
+    /// Permissions to take off the mode, unless the directory has a default access control list.
+    pub umask: u32,
     /// Owner and group, if not the caller's (only root may choose).
     pub owner: Option<(u32, u32)>,
     /// Device number of a device file.

@@ -31,8 +31,8 @@ pub(crate) struct Args {
     #[arg(long, default_value = "/", value_name = "PATH")]
     root: String,
     /// Mount options: ro, allow_other, dev, suid, noexec, noatime, strictatime, valid=SECONDS,
-    /// timeout=SECONDS, hard, wsync, nowsync, threads=N; remount changes ro, dev, suid, noexec and
-    /// noatime of a mount in use
+    /// timeout=SECONDS, hard, wsync, nowsync, noacl, threads=N; remount changes ro, dev, suid,
+    /// noexec and noatime of a mount in use
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<String>,
     /// Stay in the foreground until it is unmounted
@@ -104,9 +104,9 @@ pub(crate) fn here(
     let fs = cluster.mount()?;
     fs.set_patience(options.timeout);
     let root = cudele::Path::parse(root.as_bytes())?;
-    let MountOptions { valid, read_only, atime, .. } = *options;
+    let MountOptions { valid, read_only, atime, no_access_lists, .. } = *options;
     let ahead = if options.synchronous { WantsExclusive::Never } else { WantsExclusive::Always };
-    let settings = vfs::VfsOptions { valid, read_only, atime, ahead };
+    let settings = vfs::VfsOptions { valid, read_only, atime, ahead, no_access_lists };
     let source = format!("cudele:{root}");
     let vfs = Arc::new(Vfs::new(fs, &root, settings)?);
     mount::mount(vfs, at, &source, options)

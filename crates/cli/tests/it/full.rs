@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cudele::{Dir, Errno, Error, Fs, NewFile};
-use posix::{Caller, Files, Names, OpenMode};
+use posix::{Caller, Files, Names, NewNode, OpenMode};
 use types::{EntryName, StripedFile};
 use vfs::{Vfs, VfsOptions};
 
@@ -135,7 +135,7 @@ fn synced_content_is_complete_wherever_the_disk_fills_up() {
         let name = format!("f{number}");
         let open = OpenMode { write: true, ..OpenMode::default() };
         let place = EntryName::new(vfs.root(), name.as_bytes());
-        let make = || vfs.create(&Caller::SELF, place, 0o644, open);
+        let make = || vfs.create(&Caller::SELF, place, &NewNode::of(0o644), open);
         let ino = until_there_is_room(make).0.attr.ino;
         let data = content(number, LENGTH);
         until_there_is_room(|| {

@@ -23,6 +23,7 @@ mod full;
 mod holes;
 mod jobs;
 mod large;
+mod lists;
 mod locks;
 mod model;
 mod mounting;

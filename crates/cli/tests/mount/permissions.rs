@@ -1,5 +1,7 @@
 //! Permissions of files that are copied and moved into a mount.
 
+use std::os::unix::fs::PermissionsExt;
+
 use crate::mounts::{Mount, cluster, script, transcript};
 
 /// A program that copies a file with its permissions sets an access control list with the same
@@ -23,7 +25,12 @@ fn copies_and_what_is_moved_in_keep_their_permissions() {
         [&who.to_le_bytes()[..], &what.to_le_bytes(), &u32::MAX.to_le_bytes()].concat()
     });
     let list = [&2_u32.to_le_bytes()[..], &list.concat()].concat();
-    let set = rustix::fs::setxattr(&file, "system.posix_acl_access", &list, flags);
+    rustix::fs::setxattr(&file, "system.posix_acl_access", &list, flags).unwrap();
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o7777, 0o644);
+    mount.end();
+    // Without lists, programs get the error that has them set the mode.
+    let mount = Mount::with(&world, &["-o", "noacl"]);
+    let set = rustix::fs::setxattr(mount.path("copied"), "system.posix_acl_access", &list, flags);
     assert_eq!(set, Err(rustix::io::Errno::OPNOTSUPP));
     mount.end();
 }

@@ -50,6 +50,7 @@ fn forged_with(
             mtime,
             atime,
             data,
+            extra: &[],
         }),
     );
     events.close_block();

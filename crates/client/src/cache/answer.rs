@@ -1,5 +1,6 @@
 //! Answers from the cache.
 
+use types::acl;
 use types::{Attr, Cred, Errno, Ino, check_name};
 use wire::{Answer, Failure, Op, ReadOp};
 
@@ -19,6 +20,12 @@ impl Cache {
                 Err(errno) => Some(Err(errno.into())),
             },
             Op::Read(ReadOp::GetAttr { ino }) => self.attr(ino).map(|attr| Ok(Answer::Attr(attr))),
+            // The server gives no client the capability of a directory with lists.
+            Op::Read(ReadOp::GetXattr { ino, name })
+                if acl::is_list(name) && self.dirs.contains_key(&ino) =>
+            {
+                self.attr(ino).map(|_| Err(Errno::NoData.into()))
+            }
             _ => None,
         }
     }

@@ -54,6 +54,7 @@ fn create() -> journal::Create<'static> {
         mtime: types::Timestamp(1),
         atime: types::Timestamp(1),
         data: b"",
+        extra: b"",
     }
 }
 

@@ -237,7 +237,9 @@ fn work_on(
             Op::Make(d, n, is_dir) => {
                 let mode = if is_dir { 0o040_755 } else { 0o100_644 };
                 let new = PlannedInode { mode, time, ..PlannedInode::default() };
-                if let Ok(ino) = inner.create_checked(&cred, dir(d), &letter(n), &new) {
+                if let Ok(ino) =
+                    inner.create_checked(&cred, EntryName::new(dir(d), &letter(n)), &new)
+                {
                     made.push(ino);
                     if is_dir {
                         dirs.push(ino);

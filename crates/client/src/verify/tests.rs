@@ -35,6 +35,7 @@ fn no_create() -> Create<'static> {
         mtime: Timestamp(0),
         atime: Timestamp(0),
         data: b"",
+        extra: b"",
     }
 }
 

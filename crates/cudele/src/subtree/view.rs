@@ -1,7 +1,10 @@
 //! Work in a decoupled subtree that needs to look: it goes through the client's own view.
 
+use std::borrow::Cow;
+
 use client::ClientSubtree;
 use namespace::Refusal;
+use types::acl::DEFAULT_LIST;
 use types::{
     Attr, AttrChange, Cred, EntryName, Errno, Error, FileType, INLINE_BYTES_MAX, Ino, RenameFlags,
     Result, Stripe, Timestamp, XattrChange, XattrFlags,
@@ -44,7 +47,7 @@ impl Subtree {
                 // Another server has the directory, or it is not in the memory of this one: a
                 // question for it returns the error.
                 Err(error) if matches!(error.errno, Errno::NotSupported | Errno::Stale) => {}
-                fetched => return fetched,
+                fetched => return fetched.and_then(|()| self.fill(dir)),
             }
         }
         let mut after: Option<Vec<u8>> = None;
@@ -86,7 +89,8 @@ impl Subtree {
                     types::Seq(0),
                     Default::default(),
                 );
-                return Ok(());
+                // Its access control lists count from now on.
+                return self.fill(dir);
             }
             after = entries.last().map(|(name, _)| name.clone());
         }
@@ -94,7 +98,7 @@ impl Subtree {
 
     /// Brings content and extended attributes of an inode of the base into the view, before they
     /// are asked for or changed.
-    fn fill(&mut self, ino: Ino) -> Result<()> {
+    pub(super) fn fill(&mut self, ino: Ino) -> Result<()> {
         if !self.bare.contains(&ino) {
             return Ok(());
         }
@@ -111,6 +115,7 @@ impl Subtree {
             }
             Ok((data, xattrs))
         })?;
+        self.inherits |= xattrs.iter().any(|(name, _)| name == DEFAULT_LIST);
         self.job.inner.view().namespace_mut().store().load_extra(ino, &data, &xattrs);
         self.bare.remove(&ino);
         Ok(())
@@ -224,7 +229,7 @@ impl Subtree {
     /// `ENODATA`, `ESTALE`.
     pub fn xattr(&mut self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
         self.fill(ino)?;
-        self.on_view(name, |inner| inner.view().namespace().xattr(ino, name).map(<[u8]>::to_vec))
+        self.on_view(name, |inner| inner.view().namespace().xattr(ino, name).map(Cow::into_owned))
     }
 
     /// The names of all extended attributes, sorted.
@@ -323,6 +328,7 @@ impl Subtree {
         flags: XattrFlags,
     ) -> Result<()> {
         self.fill(ino)?;
+        self.inherits |= name == DEFAULT_LIST;
         let (cred, time) = (self.cred.clone(), self.now_exactly());
         let change = XattrChange { name, value, flags };
         self.on_view(name, |inner| inner.setxattr(&cred, ino, change, time))

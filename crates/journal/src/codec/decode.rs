@@ -111,7 +111,7 @@ impl<'a> Decoder<'a> {
             (false, false) => Origin::default(),
             (false, true) => return Err(start.malformed("a create without an origin")),
         };
-        let mut data: &'a [u8] = &[];
+        let (mut data, mut extra): (&'a [u8], &'a [u8]) = (&[], &[]);
         let mut create = Create {
             parent: Ino(self.context.parent),
             name: &[],
@@ -125,9 +125,9 @@ impl<'a> Decoder<'a> {
             ..Create::default()
         };
         if flags & DETAILS != 0 {
-            data = decode_details(&mut self.context, &mut self.reader, &mut create)?;
+            (data, extra) = decode_details(&mut self.context, &mut self.reader, &mut create)?;
         }
-        create.data = data;
+        (create.data, create.extra) = (data, extra);
         create.name = &self.context.name[..self.context.name_len];
         Ok((origin, create))
     }
@@ -211,12 +211,12 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// Reads everything but the data into `create`, and returns the data.
+/// Reads everything but the data and the extended attributes into `create`, and returns these two.
 fn decode_details<'a>(
     context: &mut Context,
     reader: &mut Reader<'a>,
     create: &mut Create<'_>,
-) -> Result<&'a [u8], Malformed> {
+) -> Result<(&'a [u8], &'a [u8]), Malformed> {
     let start = *reader;
     let details = reader.u8()?;
     if details & !DETAILS_KNOWN != 0 {
@@ -241,7 +241,9 @@ fn decode_details<'a>(
     if details & RDEV != 0 {
         (create.rdev, create.stripe) = device_and_stripe(create.mode, reader.varint_u32()?);
     }
-    if details & DATA != 0 { reader.bytes() } else { Ok(&[]) }
+    let data = if details & DATA != 0 { reader.bytes()? } else { &[] };
+    let extra = if details & EXTRA != 0 { reader.bytes()? } else { &[] };
+    Ok((data, extra))
 }
 
 #[inline]

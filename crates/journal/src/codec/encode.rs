@@ -195,6 +195,7 @@ fn details_of(create: &Create<'_>) -> u8 {
     }
     details |= if create.atime == create.mtime { 0 } else { ATIME };
     details |= if device_of(create) == 0 { 0 } else { RDEV };
+    details |= if create.extra.is_empty() { 0 } else { EXTRA };
     details | if create.data.is_empty() { 0 } else { DATA }
 }
 
@@ -224,6 +225,9 @@ fn encode_details(context: &mut Context, create: &Create<'_>, details: u8, out: 
     }
     if details & DATA != 0 {
         out.put_bytes(create.data);
+    }
+    if details & EXTRA != 0 {
+        out.put_bytes(create.extra);
     }
 }
 

@@ -1,28 +1,28 @@
 //! The identity: a process asks in the name of its own user, unless it speaks for every user.
 
-use types::ConnId;
+use types::{ConnId, Cred};
 use wire::{Identities, Request};
 
 use crate::{MdsEffects, ReplyTo};
 
 /// The request as it is served.
-pub(super) enum Identified<'a> {
+pub(super) enum Identified {
     /// For the user that it names.
     AsNamed,
     /// For the user of its sender, which says that it is root.
-    AsSender(Request<'a>),
+    AsSender(Cred),
     /// Not at all: its sender may not ask in that name.
     Refused,
 }
 
 /// For which user a request is served, if any.
 #[inline]
-pub(super) fn of<'a>(
+pub(super) fn of(
     identities: &Identities,
     conn: ConnId,
-    request: &Request<'a>,
+    request: &Request<'_>,
     effects: &mut MdsEffects,
-) -> Identified<'a> {
+) -> Identified {
     if identities.are_trusted() {
         return Identified::AsNamed;
     }
@@ -31,15 +31,15 @@ pub(super) fn of<'a>(
 
 // Apart, so that the check is inlined where every peer is trusted.
 #[inline(never)]
-fn identify<'a>(
+fn identify(
     identities: &Identities,
     conn: ConnId,
-    request: &Request<'a>,
+    request: &Request<'_>,
     effects: &mut MdsEffects,
-) -> Identified<'a> {
+) -> Identified {
     match identities.identify(conn, &request.cred) {
         Ok(None) => Identified::AsNamed,
-        Ok(Some(cred)) => Identified::AsSender(Request { cred, ..request.clone() }),
+        Ok(Some(cred)) => Identified::AsSender(cred),
         Err(failure) => {
             effects.reply_error(ReplyTo { conn, tid: request.tid }, failure);
             Identified::Refused
@@ -49,7 +49,7 @@ fn identify<'a>(
 
 #[cfg(test)]
 mod tests {
-    use types::{Cred, Ino, Peer, Tid};
+    use types::{Ino, Peer, Tid};
     use wire::{Op, ReadOp};
 
     use super::*;
@@ -64,7 +64,7 @@ mod tests {
             let request = Request::new(Tid(1), Tid(0), cred.clone(), op);
             match of(identities, conn, &request, &mut MdsEffects::default()) {
                 Identified::AsNamed => Some(cred),
-                Identified::AsSender(request) => Some(request.cred),
+                Identified::AsSender(cred) => Some(cred),
                 Identified::Refused => None,
             }
         };

@@ -64,7 +64,10 @@ impl CapsCx<'_> {
             (Op::Read(ReadOp::List { dir, .. }), Ok(Answer::Entries { .. })) => (*dir, None),
             _ => return None,
         };
-        if self.is_under_leases(place)
+        // The mode of a directory with lists does not say who may search it, and a client does not
+        // know what is inherited there: such a directory is the server's alone.
+        if self.namespace.has_lists(place)
+            || self.is_under_leases(place)
             || !self.tables.may_remember(client)
             || !self.caps.grant(client, place, self.now)
         {
@@ -155,6 +158,7 @@ impl CapsCx<'_> {
     fn may_remember(&mut self, client: ClientId, place: Ino, attr: &Attr) -> bool {
         if attr.is_dir() {
             return self.authority.may_grant(self.namespace, attr.ino)
+                && !self.namespace.has_lists(attr.ino)
                 && !self.is_under_leases(attr.ino)
                 && self.caps.grant(client, attr.ino, self.now);
         }

@@ -65,6 +65,7 @@ impl CapsCx<'_> {
     fn lease(&mut self, dir: Ino) -> Option<types::Span> {
         // A client that has it alone changes it without waiting.
         if !self.authority.may_grant(self.namespace, dir)
+            || self.namespace.has_lists(dir)
             || self.caps.owner(dir).is_some()
             || !self.tables.may_remember(ANYBODY)
         {

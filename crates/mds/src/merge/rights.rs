@@ -7,7 +7,8 @@
 //! permissions only of those. Every check takes constant time.
 
 use journal::{Create, Event, InodeSnapshot};
-use namespace::{Namespace, Permissions};
+use namespace::{Extra, Namespace, Permissions};
+use types::acl::{self, ACCESS_LIST, AccessList};
 use types::{Attr, Cred, Errno, FileType, Ino};
 
 use super::verify::VerifyError;
@@ -16,8 +17,6 @@ use super::verify::VerifyError;
 const SET_GROUP_ID: u32 = 0o2000;
 /// Extended attributes with these names give a file power, or are root's.
 const RESERVED: [&[u8]; 2] = [b"security.", b"trusted."];
-/// An extended attribute with such a name is a permission.
-const ACL: &[u8] = b"system.posix_acl_";
 
 /// The user who merges, if that is not root.
 #[derive(Clone, Debug)]
@@ -49,8 +48,10 @@ impl Rights {
     /// `EPERM` if a create makes an inode that the user may not make.
     #[inline]
     pub(super) fn check_create(&self, create: &Create<'_>) -> Result<(), VerifyError> {
-        let Create { mode, uid, gid, .. } = *create;
-        if self.may_make(mode, uid, gid) { Ok(()) } else { Err(Errno::NotPermitted.into()) }
+        let Create { mode, uid, gid, extra, .. } = *create;
+        let has_lists_only = extra.is_empty() || Extra::are_lists(extra);
+        let may = has_lists_only && self.may_make(mode, uid, gid);
+        if may { Ok(()) } else { Err(Errno::NotPermitted.into()) }
     }
 
     /// The same for the events that change an inode, or carry one. `is_new` says whether the
@@ -82,7 +83,13 @@ impl Rights {
             Event::SetXattr { name, .. } if RESERVED.iter().any(|it| name.starts_with(it)) => {
                 Err(Errno::NotPermitted.into())
             }
-            Event::SetXattr { ino, name, .. } if name.starts_with(ACL) => {
+            Event::SetXattr { ino, name, value, .. } if acl::is_list(name) => {
+                let list = value.map(|value| AccessList::decode(value).ok_or(Errno::Invalid));
+                let list = list.transpose()?.filter(|_| name == ACCESS_LIST);
+                let sets_group = list.is_some_and(|list| list.mode & SET_GROUP_ID != 0);
+                if sets_group && !self.cred.in_group(self.inherited) {
+                    return Err(Errno::NotPermitted.into());
+                }
                 self.check_owner(namespace, ino, is_new)
             }
             Event::Create(_)
@@ -138,6 +145,8 @@ impl Rights {
 
 #[cfg(test)]
 mod tests {
+    use types::bytes::Put;
+
     use super::*;
 
     const FILE: u32 = 0o100_000;
@@ -168,18 +177,29 @@ mod tests {
     fn attributes_that_give_power_are_not_set() {
         let namespace = Namespace::new();
         let check = |event: &Event<'_>| rights().check(&namespace, event, |_| true);
-        let xattr = |name| Event::SetXattr {
-            ino: Ino(99),
-            home: Ino::ROOT,
-            name,
-            value: Some(b"x"),
-            time: types::Timestamp(1),
+        let (ino, home, time) = (Ino(99), Ino::ROOT, types::Timestamp(1));
+        let xattr = |name: &[u8], value: &[u8]| {
+            check(&Event::SetXattr { ino, home, name, value: Some(value), time }).is_ok()
         };
-        assert!(
-            check(&xattr(b"user.note")).is_ok()
-                && check(&xattr(b"system.posix_acl_access")).is_ok()
-        );
-        assert!(check(&xattr(b"security.capability")).is_err());
+        assert!(xattr(b"user.note", b"x") && !xattr(b"security.capability", b"x"));
+        let list = |mode| {
+            let mut list = AccessList::default();
+            list.mode = mode;
+            list.encode()
+        };
+        assert!(xattr(ACCESS_LIST, &list(0o4755)) && !xattr(ACCESS_LIST, b"x"));
+        assert!(!xattr(ACCESS_LIST, &list(0o2755)), "set-group-id of a foreign group");
+        let made = |extra: &[u8]| {
+            let create = Create { mode: FILE, uid: 7, gid: 70, extra, ..Create::default() };
+            rights().check_create(&create).is_ok()
+        };
+        let field = |name: &[u8], value: &[u8]| {
+            let mut field = vec![1];
+            [name, value].into_iter().for_each(|part| field.put_bytes(part));
+            field
+        };
+        assert!(made(&field(ACCESS_LIST, &list(0o640))) && made(b""));
+        assert!(!made(&field(b"security.capability", b"x")) && !made(b"security.capability"));
         let change = |change| Event::SetAttr {
             ino: Ino(99),
             home: Ino::ROOT,

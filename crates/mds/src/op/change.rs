@@ -128,7 +128,7 @@ impl ChangeCx<'_> {
     }
 
     fn create(&mut self, by: &By<'_>, at: EntryName<'_>, new: &NewInode<'_>) -> Performing {
-        let NewInode { mode, owner, rdev, size, mtime, atime, data, open } = *new;
+        let NewInode { mode, umask, owner, rdev, size, mtime, atime, data, open } = *new;
         let time = by.time;
         let again = by.replay.filter(|replay| replay.ino.0 != 0);
         // A recreated file may have content by now, in objects of its former stripe.
@@ -136,9 +136,12 @@ impl ChangeCx<'_> {
             Some(Replay { stripe, .. }) => stripe,
             None => stripe_in(self.apply.namespace, at.dir),
         };
-        let new = PlannedInode { mode, owner, rdev, stripe, size, time, mtime, atime, data };
+        let (inode, mut inherited) =
+            (PlannedInode { mode, umask, owner, rdev, ..PlannedInode::default() }, Vec::new());
+        let new = PlannedInode { stripe, size, time, mtime, atime, data, ..inode };
         // Planned with a number that is taken only if the plan succeeds.
-        let planned = self.apply.namespace.plan().create(by.cred, at, &new, Ino(u64::MAX))?;
+        let plan = self.apply.namespace.plan();
+        let planned = plan.create(by.cred, at, &new, Ino(u64::MAX), &mut inherited)?;
         let ino = match again {
             Some(Replay { ino, .. }) => {
                 // A client must not get a number that is, or may become, another client's.

@@ -60,12 +60,14 @@ pub(super) mod init {
     pub(crate) const ASYNC_READ: u32 = 1 << 0;
     pub(crate) const POSIX_LOCKS: u32 = 1 << 1;
     pub(crate) const BIG_WRITES: u32 = 1 << 5;
+    pub(crate) const DONT_MASK: u32 = 1 << 6;
     pub(crate) const FLOCK_LOCKS: u32 = 1 << 10;
     pub(crate) const AUTO_INVAL_DATA: u32 = 1 << 12;
     pub(crate) const DO_READDIRPLUS: u32 = 1 << 13;
     pub(crate) const READDIRPLUS_AUTO: u32 = 1 << 14;
     pub(crate) const ASYNC_DIO: u32 = 1 << 15;
     pub(crate) const PARALLEL_DIROPS: u32 = 1 << 18;
+    pub(crate) const POSIX_ACL: u32 = 1 << 20;
     pub(crate) const MAX_PAGES: u32 = 1 << 22;
     pub(crate) const CACHE_SYMLINKS: u32 = 1 << 23;
     pub(crate) const HANDLE_KILLPRIV_V2: u32 = 1 << 28;

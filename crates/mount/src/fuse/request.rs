@@ -2,6 +2,8 @@
 
 use std::ffi::OsStr;
 
+use posix::NewNode;
+
 use super::abi::{self, Fields, fattr, init, opcode};
 
 /// A request, parsed.
@@ -101,9 +103,8 @@ pub(crate) enum Op<'a> {
     ReadLink,
     /// Name and target.
     Symlink(&'a OsStr, &'a OsStr),
-    /// Name, mode and device number.
-    MakeNode(&'a OsStr, u32, u32),
-    MakeDir(&'a OsStr, u32),
+    MakeNode(&'a OsStr, NewNode<'static>),
+    MakeDir(&'a OsStr, NewNode<'static>),
     Unlink(&'a OsStr),
     RemoveDir(&'a OsStr),
     /// Name, new name, and `RENAME_*`.
@@ -111,8 +112,8 @@ pub(crate) enum Op<'a> {
     /// Inode number and new name.
     Link(u64, &'a OsStr),
     Open(i32),
-    /// Name, mode, and the flags of open(2).
-    Create(&'a OsStr, u32, i32),
+    /// Name, inode, and the flags of open(2).
+    Create(&'a OsStr, NewNode<'static>, i32),
     Read {
         offset: u64,
         size: u32,
@@ -275,19 +276,19 @@ fn parse_op<'a>(opcode: u32, mut fields: Fields<'a>) -> Option<Op<'a>> {
 fn made<'a>(opcode: u32, from: &mut Fields<'a>) -> Option<Op<'a>> {
     Some(match opcode {
         opcode::MKNOD => {
-            let (mode, device) = (from.u32()?, from.u32()?);
-            from.skip(8)?;
-            Op::MakeNode(from.name()?, mode, device)
+            let (mode, rdev, umask) = (from.u32()?, from.u32()?, from.u32()?);
+            from.skip(4)?;
+            Op::MakeNode(from.name()?, NewNode { umask, rdev, ..NewNode::of(mode) })
         }
         opcode::MKDIR => {
-            let mode = from.u32()?;
-            from.skip(4)?;
-            Op::MakeDir(from.name()?, mode)
+            let (mode, umask) = (from.u32()?, from.u32()?);
+            Op::MakeDir(from.name()?, NewNode { umask, ..NewNode::of(mode) })
         }
         opcode::CREATE => {
             let (flags, mode) = (from.u32()?.cast_signed(), from.u32()?);
-            from.skip(8)?;
-            Op::Create(from.name()?, mode, flags)
+            let umask = from.u32()?;
+            from.skip(4)?;
+            Op::Create(from.name()?, NewNode { umask, ..NewNode::of(mode) }, flags)
         }
         _ => {
             let ino = from.u64()?;

@@ -145,6 +145,7 @@ fn wanted(features: Features) -> u32 {
         (features.listed_attributes, init::DO_READDIRPLUS | init::READDIRPLUS_AUTO),
         (features.drops_set_id, init::HANDLE_KILLPRIV_V2),
         (features.shared_content, init::AUTO_INVAL_DATA),
+        (features.access_lists, init::POSIX_ACL | init::DONT_MASK),
     ];
     let present = optional.into_iter().filter(|(is_present, _)| *is_present);
     present.fold(always, |flags, (_, flag)| flags | flag)

@@ -103,10 +103,10 @@ impl Apply<'_> {
             flags: 0,
         };
         inode.stamp(self.when);
-        if create.data.is_empty() {
+        if create.data.is_empty() && create.extra.is_empty() {
             self.tree.inodes.insert(create.ino, inode);
         } else {
-            let extra = Arc::new(Extra::from_parts(create.data, &[]));
+            let extra = Arc::new(Extra::from_parts(create.data, create.extra));
             self.tree.inodes.insert_with(create.ino, inode, extra);
         }
     }

@@ -1,6 +1,7 @@
 //! Changes of an inode's own data: attributes, extended attributes, content, policy.
 
 use journal::Event;
+use types::acl;
 use types::{
     AttrChange, Cred, Errno, FILE_BYTES_MAX, FileType, INLINE_BYTES_MAX, Ino, MODE_PERMISSIONS,
     Timestamp, XattrChange,
@@ -8,7 +9,7 @@ use types::{
 
 use super::{Plan, Planned, Planner, SET_GID};
 use crate::Refusal;
-use crate::access::{WRITE, allow, owner_only};
+use crate::access::{WRITE, owner_only};
 use crate::inode::Inode;
 
 const SET_UID: u32 = 0o4000;
@@ -43,7 +44,7 @@ impl Planner<'_> {
         let mut change = *change;
         if change.size.is_some() {
             match inode.file_type() {
-                FileType::Regular => allow(cred, inode, WRITE)?,
+                FileType::Regular => self.tree.allow(cred, ino, inode, WRITE)?,
                 FileType::Directory => return Err(Errno::IsDirectory.into()),
                 FileType::Symlink
                 | FileType::Fifo
@@ -57,7 +58,9 @@ impl Planner<'_> {
         if change.mode.is_some() || change.uid.is_some() || change.gid.is_some() {
             owner_only(cred, inode)?;
         } else if times && owner_only(cred, inode).is_err() {
-            allow(cred, inode, WRITE).map_err(|_| Refusal::Errno(Errno::NotPermitted))?;
+            self.tree
+                .allow(cred, ino, inode, WRITE)
+                .map_err(|_| Refusal::Errno(Errno::NotPermitted))?;
         }
         if !cred.is_root() {
             let other_owner = change.uid.is_some_and(|uid| uid != inode.uid);
@@ -76,7 +79,8 @@ impl Planner<'_> {
     ///
     /// # Errors
     /// `EPERM` if the caller does not own the inode, `ENODATA`, `EEXIST`, `ERANGE` for a name over
-    /// 255 bytes, `EFBIG` over 64 KiB a value or 128 KiB in all, `EINVAL`, `ESTALE`.
+    /// 255 bytes, `EFBIG` over 64 KiB a value or 128 KiB in all, `EINVAL`, `ESTALE`; for an access
+    /// control list also `EACCES` (a default list of a file) and `EOPNOTSUPP` (of a link).
     pub fn setxattr<'a>(
         self,
         cred: &Cred,
@@ -106,6 +110,9 @@ impl Planner<'_> {
         if length > XATTR_VALUE_BYTES_MAX || total > XATTRS_BYTES_MAX {
             return Err(Errno::TooBig.into());
         }
+        if acl::is_list(name) {
+            return self.set_list(cred, ino, inode, &change, time);
+        }
         Ok(Planned::plain(Event::SetXattr { ino, home: inode.home, name, value, time }))
     }
 
@@ -134,7 +141,7 @@ impl Planner<'_> {
             return Err(Errno::TooBig.into());
         }
         check_length(size)?;
-        allow(cred, inode, WRITE)?;
+        self.tree.allow(cred, ino, inode, WRITE)?;
         Ok(Planned::plain(Event::SetData { ino, home: inode.home, data, size, time }))
     }
 

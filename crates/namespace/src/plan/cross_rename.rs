@@ -10,7 +10,7 @@ use types::{Cred, EntryName, Errno, Ino, Timestamp, check_name};
 
 use super::{InodeRef, Planned, Planner};
 use crate::Refusal;
-use crate::access::{WRITE, allow, sticky};
+use crate::access::{WRITE, sticky};
 
 /// The name that an inode has in the hidden directory above it.
 const HIDDEN_NAME: &[u8] = b"root";
@@ -33,7 +33,7 @@ impl Planner<'_> {
         sticky(cred, dir, inode)?;
         if inode.is_dir() {
             // Its `..` changes, as in a rename within one rank.
-            allow(cred, inode, WRITE)?;
+            self.tree.allow(cred, ino, inode, WRITE)?;
         } else if inode.home == Ino::LINKS || inode.nlink != 1 {
             return Err(Errno::CrossDevice.into());
         }

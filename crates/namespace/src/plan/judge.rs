@@ -10,8 +10,8 @@ use types::{
 };
 
 use super::{Plan, Planned, PlannedInode, Planner, SET_GID};
-use crate::Refusal;
-use crate::access::{EXECUTE, allow};
+use crate::access::EXECUTE;
+use crate::{Extra, Refusal};
 
 /// The owner of the judged journal.
 #[derive(Clone, Copy, Debug)]
@@ -94,6 +94,9 @@ impl Planner<'_> {
             }
             Event::SetXattr { ino, name, value, time, .. } => {
                 let change = XattrChange { name, value, flags: XattrFlags::default() };
+                if types::acl::is_list(name) {
+                    return self.judge_list(cred, ino, &change, time).map(Some);
+                }
                 self.setxattr(cred, ino, change, time).map(Some)
             }
             Event::SetData { ino, data, size, time, .. } => {
@@ -112,7 +115,7 @@ impl Planner<'_> {
     /// The user could have walked from the subtree's root to the directory.
     fn reach(self, judge: &Judge<'_>, dir: Ino) -> Result<(), Refusal> {
         for above in self.tree.ancestors(dir) {
-            allow(judge.cred, self.tree.inode(above)?, EXECUTE)?;
+            self.tree.allow(judge.cred, above, self.tree.inode(above)?, EXECUTE)?;
             if above == judge.subtree {
                 break;
             }
@@ -153,10 +156,18 @@ impl Planner<'_> {
             mtime: Some(create.mtime),
             atime: Some(create.atime),
             data: create.data,
+            umask: 0,
         };
+        if !Extra::are_lists(create.extra) {
+            return Err(Errno::NotPermitted.into());
+        }
         let entry = EntryName::new(create.parent, create.name);
-        let planned = self.create(cred, entry, &new, create.ino)?;
-        let planned = Planned::from(Create { gid: create.gid, ..planned });
+        // The owner of an inode may give it any list, so those that it begins with are not compared
+        // with the directory's, which other clients may have changed since.
+        let planned =
+            self.create_in(cred, entry, &new, create.ino, |_, mode| (mode, create.extra))?;
+        let planned = Create { gid: create.gid, ..planned };
+        let planned = Planned::from(planned);
         // Recovery reads the event again from the client's journal, so the two must be equal.
         if planned.event == event { Ok(planned) } else { Err(Errno::Invalid.into()) }
     }

@@ -5,7 +5,7 @@ use types::{Cred, EntryName, Errno, Ino, RenameFlags, Timestamp, check_name};
 
 use super::{InodeRef, Planned, Planner};
 use crate::Refusal;
-use crate::access::{WRITE, allow, sticky};
+use crate::access::{WRITE, sticky};
 use crate::inode::Inode;
 
 impl Planner<'_> {
@@ -92,7 +92,7 @@ impl Planner<'_> {
             return Err(Errno::Invalid.into());
         }
         // The directory's `..` changes, so POSIX asks for write permission on it.
-        allow(cred, inode, WRITE)
+        self.tree.allow(cred, ino, inode, WRITE)
     }
 
     fn may_replace(self, inode: &Inode, target: InodeRef<'_>) -> Result<(), Refusal> {

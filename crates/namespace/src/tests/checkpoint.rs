@@ -527,20 +527,14 @@ fn a_name_of_a_later_time_takes_no_link_away() {
     let new = PlannedInode { mode: 0o100_644, ..PlannedInode::default() };
     let mut server = Server::new();
     server.perform_planned(|server| {
-        server
-            .plan()
-            .create(&root, EntryName::new(Ino::ROOT, b"d"), &new, Ino(8))
-            .map(Planned::from)
+        server.plan().make(&root, EntryName::new(Ino::ROOT, b"d"), &new, Ino(8))
     });
     while server.begin(0) {
         server.commit(0);
     }
     server.trim();
     server.perform_planned(|server| {
-        server
-            .plan()
-            .create(&root, EntryName::new(Ino::ROOT, b"c"), &new, Ino(9))
-            .map(Planned::from)
+        server.plan().make(&root, EntryName::new(Ino::ROOT, b"c"), &new, Ino(9))
     });
     server.perform_planned(|server| server.plan().unlink(&root, Ino::ROOT, b"d", Timestamp(3)));
     let link = EntryName::new(Ino::ROOT, b"d");
@@ -565,10 +559,7 @@ fn a_lost_link_is_counted_after_a_crash() {
     let mut server = Server::new();
     let new = PlannedInode { mode: 0o100_644, ..PlannedInode::default() };
     server.perform_planned(|namespace| {
-        namespace
-            .plan()
-            .create(&root, EntryName::new(Ino::ROOT, b"a"), &new, Ino(9))
-            .map(Planned::from)
+        namespace.plan().make(&root, EntryName::new(Ino::ROOT, b"a"), &new, Ino(9))
     });
     server.perform_planned(|namespace| {
         namespace.plan().link(&root, Ino(9), EntryName::new(Ino::ROOT, b"b"), Timestamp(2))
@@ -593,10 +584,7 @@ fn a_directory_is_moved_with_the_times_of_its_names() {
     let mut server = Server::new();
     let new = PlannedInode { mode: 0o040_755, time: Timestamp(2), ..PlannedInode::default() };
     server.perform_planned(|server| {
-        server
-            .plan()
-            .create(&root, EntryName::new(Ino::ROOT, b"d"), &new, Ino(8))
-            .map(Planned::from)
+        server.plan().make(&root, EntryName::new(Ino::ROOT, b"d"), &new, Ino(8))
     });
     while server.begin(0) {
         server.commit(0);
@@ -604,7 +592,7 @@ fn a_directory_is_moved_with_the_times_of_its_names() {
     server.trim();
     let new = PlannedInode { mode: 0o100_644, time: Timestamp(3), ..PlannedInode::default() };
     server.perform_planned(|server| {
-        server.plan().create(&root, EntryName::new(Ino(8), b"f"), &new, Ino(9)).map(Planned::from)
+        server.plan().make(&root, EntryName::new(Ino(8), b"f"), &new, Ino(9))
     });
     // Where `d` is named is not in memory after the crash.
     server.recover();
@@ -638,16 +626,10 @@ fn a_merged_directory_keeps_the_names_it_took_over_after_a_crash() {
     let new = |mode| PlannedInode { mode, ..PlannedInode::default() };
     let (dir, file) = (new(0o040_755), new(0o100_644));
     server.perform_planned(|server| {
-        server
-            .plan()
-            .create(&root, EntryName::new(Ino::ROOT, b"w"), &file, Ino(7))
-            .map(Planned::from)
+        server.plan().make(&root, EntryName::new(Ino::ROOT, b"w"), &file, Ino(7))
     });
     server.perform_planned(|server| {
-        server
-            .plan()
-            .create(&root, EntryName::new(Ino::ROOT, b"x"), &file, Ino(9))
-            .map(Planned::from)
+        server.plan().make(&root, EntryName::new(Ino::ROOT, b"x"), &file, Ino(9))
     });
     while server.begin(0) {
         server.commit(0);
@@ -656,10 +638,7 @@ fn a_merged_directory_keeps_the_names_it_took_over_after_a_crash() {
     // For this the replay has the root fetched.
     server.perform_planned(|server| server.plan().unlink(&root, Ino::ROOT, b"w", Timestamp(2)));
     server.perform_planned(|server| {
-        server
-            .plan()
-            .create(&root, EntryName::new(Ino::ROOT, b"d"), &dir, Ino(8))
-            .map(Planned::from)
+        server.plan().make(&root, EntryName::new(Ino::ROOT, b"d"), &dir, Ino(8))
     });
     let (from, to) = (EntryName::new(Ino::ROOT, b"x"), EntryName::new(Ino(8), b"f"));
     let moved =
@@ -668,8 +647,7 @@ fn a_merged_directory_keeps_the_names_it_took_over_after_a_crash() {
     let merged = Namespace::with_root(Timestamp(1));
     let merged = merged
         .plan()
-        .create(&root, EntryName::new(Ino::ROOT, b"d"), &dir, Ino(20))
-        .map(Planned::from)
+        .make(&root, EntryName::new(Ino::ROOT, b"d"), &dir, Ino(20))
         .expect("it is new");
     server.namespace.set_journalled(false);
     server.namespace.apply(Seq(server.next - 1), Mode::Merge, &merged.event());
@@ -709,9 +687,7 @@ fn a_name_that_a_merge_took_stays_taken_after_a_crash() {
         (at(Ino::ROOT, b"a"), &file, Ino(12)),
         (at(Ino(10), b"y"), &file, Ino(13)),
     ] {
-        server.perform_planned(|server| {
-            server.plan().create(&root, place, new, ino).map(Planned::from)
-        });
+        server.perform_planned(|server| server.plan().make(&root, place, new, ino));
     }
     while server.begin(0) {
         server.commit(0);
@@ -719,17 +695,13 @@ fn a_name_that_a_merge_took_stays_taken_after_a_crash() {
     server.trim();
     // These keep the journal, and have `d` fetched.
     server.perform_planned(|server| {
-        server
-            .plan()
-            .create(&root, EntryName::new(Ino(11), b"z"), &file, Ino(14))
-            .map(Planned::from)
+        server.plan().make(&root, EntryName::new(Ino(11), b"z"), &file, Ino(14))
     });
     server.perform_planned(|server| server.plan().unlink(&root, Ino(10), b"y", Timestamp(2)));
     let merged = Namespace::with_root(Timestamp(1));
     let merged = merged
         .plan()
-        .create(&root, EntryName::new(Ino::ROOT, b"a"), &file, Ino(20))
-        .map(Planned::from)
+        .make(&root, EntryName::new(Ino::ROOT, b"a"), &file, Ino(20))
         .expect("it is new");
     let mut slice = JournalBuffer::new(Seq(1), false);
     slice.append(Origin::default(), &merged.event());

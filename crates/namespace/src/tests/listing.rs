@@ -17,11 +17,8 @@ impl Directory {
         self.next += 1;
         let new = PlannedInode { mode: 0o100_644, time: Timestamp(2), ..PlannedInode::default() };
         let ino = Ino(1000 + self.next);
-        let planned = self
-            .namespace
-            .plan()
-            .create(&Cred::root(), EntryName::new(Ino::ROOT, name), &new, ino)
-            .map(crate::Planned::from);
+        let planned =
+            self.namespace.plan().make(&Cred::root(), EntryName::new(Ino::ROOT, name), &new, ino);
         if let Ok(planned) = planned {
             self.namespace.apply(Seq(self.next), Mode::Live, &planned.event());
         }

@@ -106,7 +106,7 @@ fn for_each(journal: &JournalBuffer, mut each: impl FnMut(Seq, &Event<'_>)) {
 fn on_model(model: &mut Model, event: &Event<'_>) -> ApplyOutcome {
     let outcome = model.apply(event, |encoded, node: &mut Node| {
         let extra = Extra::from_parts(&[], encoded);
-        node.xattrs = extra.xattrs().map(|(n, v)| (n.to_vec(), v.to_vec())).collect();
+        extra.xattrs().for_each(|(name, value)| node.load_xattr(name, value));
         node.policy = extra.policy().unwrap_or_default().to_vec();
     });
     match outcome {

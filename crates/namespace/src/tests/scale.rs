@@ -16,11 +16,8 @@ fn namespace_with(files: u64) -> Namespace {
 fn create(namespace: &mut Namespace, name: &[u8], number: u64) {
     let new = PlannedInode { mode: 0o100_644, time: Timestamp(2), ..PlannedInode::default() };
     let ino = Ino(Ino::FIRST_FREE + number);
-    let planned = namespace
-        .plan()
-        .create(&Cred::root(), EntryName::new(Ino::ROOT, name), &new, ino)
-        .map(crate::Planned::from)
-        .unwrap();
+    let planned =
+        namespace.plan().make(&Cred::root(), EntryName::new(Ino::ROOT, name), &new, ino).unwrap();
     namespace.apply(Seq(number + 1), Mode::Live, &planned.event());
 }
 

@@ -22,9 +22,9 @@ fn sample() -> Namespace {
         let new = PlannedInode { mode, time: Timestamp(2), ..PlannedInode::default() };
         let planned = namespace
             .plan()
-            .create(&Cred::root(), EntryName::new(parent, name), &new, Ino(9 + seq))
+            .make(&Cred::root(), EntryName::new(parent, name), &new, Ino(9 + seq))
             .unwrap();
-        namespace.apply(Seq(seq), Mode::Live, &Event::Create(planned));
+        namespace.apply(Seq(seq), Mode::Live, &planned.event());
     }
     namespace
 }
@@ -81,8 +81,8 @@ fn a_tree_is_not_restored_over_a_name_nor_from_a_trash_that_is_not_in_memory() {
     discard(&mut namespace, 5).unwrap();
     let new = PlannedInode { mode: DIR, ..PlannedInode::default() };
     let entry = EntryName::new(Ino::ROOT, b"new");
-    let planned = namespace.plan().create(&Cred::root(), entry, &new, Ino(20)).unwrap();
-    namespace.apply(Seq(6), Mode::Live, &Event::Create(planned));
+    let planned = namespace.plan().make(&Cred::root(), entry, &new, Ino(20)).unwrap();
+    namespace.apply(Seq(6), Mode::Live, &planned.event());
     assert_eq!(restore(&mut namespace, 7, b"new"), Err(Errno::Exists.into()));
     namespace.handover().doubt(Ino::TRASH);
     assert_eq!(restore(&mut namespace, 7, b"a"), Err(Refusal::Cold(Ino::TRASH)));

@@ -1,8 +1,11 @@
 //! Random operations: few names and few directories, so that they meet often.
 
+use std::sync::LazyLock;
+
 use journal::{Create, Event};
 use model::Model;
 use proptest::prelude::*;
+use types::acl;
 use types::{Attr, AttrChange, EntryName, Errno, Ino, Stripe, Timestamp, XattrChange};
 
 use super::tree::{Fetch, warm};
@@ -12,7 +15,10 @@ const NAMES: [&[u8]; 8] = [b"a", b"b", b"c", b"d", b"\xff\xfe", b"..", b"e/f", &
 const TYPES: [u32; 5] = [0o100_000, 0o040_000, 0o120_000, 0o010_000, 0];
 const MODES: [u32; 9] = [0o777, 0o755, 0o1777, 0o2775, 0o644, 0o666, 0o700, 0o6755, 0o000];
 const DATA: [&[u8]; 4] = [b"", b"x", b"content", b"a/\0"];
-const XATTRS: [&[u8]; 4] = [b"user.a", b"user.b", b"", &[b'x'; 256]];
+const XATTRS: [&[u8]; 6] =
+    [b"user.a", b"user.b", b"", &[b'x'; 256], acl::ACCESS_LIST, acl::DEFAULT_LIST];
+/// Masks of new inodes.
+const UMASKS: [u32; 2] = [0, 0o027];
 
 /// The users that operations are made for.
 pub(super) fn cred(number: u8) -> Cred {
@@ -136,7 +142,7 @@ pub(super) fn change_op() -> impl Strategy<Value = Op> {
         4 => at().prop_map(Op::Rmdir),
         9 => (at(), at(), rename_flags()).prop_map(|(from, to, flags)| Op::Rename { from, to, flags }),
         4 => (at(), change()).prop_map(|(at, change)| Op::SetAttr { at, change }),
-        2 => (at(), 0..4u8, prop::option::weighted(0.7, 0..4u8), flags)
+        5 => (at(), 0..XATTRS.len() as u8, prop::option::weighted(0.8, 0..8u8), flags)
             .prop_map(|(at, name, value, flags)| Op::SetXattr { at, name, value, flags }),
         2 => (at(), 0..4u8, 0..20u64).prop_map(|(at, data, size)| Op::SetData { at, data, size }),
     ]
@@ -240,14 +246,41 @@ impl Op {
         let data = if is_dir { b"" } else { DATA[usize::from(data)] };
         let stripe = if data.is_empty() { Stripe::default() } else { Stripe::MIN };
         let size = data.len() as u64;
-        PlannedInode { mode, owner, stripe, time, data, size, ..PlannedInode::default() }
+        let umask = UMASKS[data.len() % 2];
+        PlannedInode { mode, umask, owner, stripe, time, data, size, ..PlannedInode::default() }
     }
 
-    /// The value of an extended attribute; the largest one is too large.
-    fn value(number: u8) -> &'static [u8] {
+    /// The value of an extended attribute: a list for the attributes that are one, mostly. The
+    /// largest other one is too large.
+    fn value(name: &[u8], number: u8) -> &'static [u8] {
         const VALUES: [&[u8]; 4] = [b"", b"v", b"value", &[7; 65_537]];
-        VALUES[usize::from(number % 4)]
+        static LISTS: LazyLock<[Vec<u8>; 6]> = LazyLock::new(|| {
+            [
+                // Of users 1 and 2, and of groups 10 and 30.
+                list(&[(1, 7, 0), (2, 5, 1), (4, 0, 0), (16, 7, 0), (32, 0, 0)]),
+                list(&[(1, 6, 0), (2, 6, 2), (4, 4, 0), (8, 3, 10), (16, 5, 0), (32, 1, 0)]),
+                list(&[(1, 7, 0), (4, 7, 0), (8, 7, 30), (8, 1, 10), (16, 3, 0), (32, 7, 0)]),
+                list(&[(1, 7, 0), (4, 5, 0), (32, 1, 0)]),
+                list(&[(1, 7, 0), (4, 5, 0), (16, 7, 0), (32, 1, 0)]),
+                list(&[(1, 7, 0), (2, 5, 1), (4, 0, 0), (32, 0, 0)]),
+            ]
+        });
+        match LISTS.get(usize::from(number)) {
+            Some(list) if acl::is_list(name) => list,
+            _ => VALUES[usize::from(number % 4)],
+        }
     }
+}
+
+/// A list in the form of Linux.
+fn list(entries: &[(u16, u16, u32)]) -> Vec<u8> {
+    let mut value = 2_u32.to_le_bytes().to_vec();
+    for (tag, permissions, number) in entries {
+        value.extend_from_slice(&tag.to_le_bytes());
+        value.extend_from_slice(&permissions.to_le_bytes());
+        value.extend_from_slice(&number.to_le_bytes());
+    }
+    value
 }
 
 /// Plans an operation. Questions are planned as nothing.
@@ -261,9 +294,7 @@ pub(super) fn plan(
     let at = EntryName::new(one.dir, one.name);
     let to = EntryName::new(two.dir, two.name);
     match op {
-        Op::Create { .. } => {
-            namespace.plan().create(who, at, &op.new_inode(time), ino).map(Planned::from).map(Some)
-        }
+        Op::Create { .. } => namespace.plan().make(who, at, &op.new_inode(time), ino).map(Some),
         Op::Link { .. } => namespace.plan().link(who, one.ino, to, time).map(Some),
         Op::Unlink(_) => namespace.plan().unlink(who, one.dir, one.name, time).map(Some),
         Op::Rmdir(_) => namespace.plan().rmdir(who, one.dir, one.name, time).map(Some),
@@ -272,7 +303,8 @@ pub(super) fn plan(
             namespace.plan().setattr(who, one.ino, &change, time).map(Some)
         }
         Op::SetXattr { name, value, flags, .. } => {
-            let (name, value) = (XATTRS[usize::from(name)], value.map(Op::value));
+            let name = XATTRS[usize::from(name)];
+            let value = value.map(|value| Op::value(name, value));
             let change = XattrChange { name, value, flags };
             namespace.plan().setxattr(who, one.ino, change, time).map(Some)
         }
@@ -329,8 +361,9 @@ pub(super) fn on_model(
     match op {
         Op::Create { .. } => {
             let PlannedInode { mode, owner, rdev, stripe, size, mtime, .. } = op.new_inode(time);
-            let PlannedInode { atime, data, .. } = op.new_inode(time);
-            let new = model::New { mode, owner, rdev, stripe, size, time, mtime, atime, data };
+            let PlannedInode { atime, data, umask, .. } = op.new_inode(time);
+            let new =
+                model::New { mode, umask, owner, rdev, stripe, size, time, mtime, atime, data };
             model.create(who, at, &new, ino)
         }
         Op::Link { .. } => model.link(who, one.ino, to, time),
@@ -339,7 +372,8 @@ pub(super) fn on_model(
         Op::Rename { flags, .. } => model.rename(who, at, to, flags, time),
         Op::SetAttr { change, .. } => model.setattr(who, one.ino, &change, time),
         Op::SetXattr { name, value, flags, .. } => {
-            let (name, value) = (XATTRS[usize::from(name)], value.map(Op::value));
+            let name = XATTRS[usize::from(name)];
+            let value = value.map(|value| Op::value(name, value));
             model.setxattr(who, one.ino, XattrChange { name, value, flags }, time)
         }
         Op::SetData { data, size, .. } => {

@@ -51,7 +51,7 @@ pub extern "C" fn faccessat(dirfd: c_int, path: *const c_char, mode: c_int, flag
 }
 
 /// Changes the permissions of an inode.
-fn set_mode(inside: &Inside, inode: Inode, mode: mode_t) -> Result<c_int, Denied> {
+pub(super) fn set_mode(inside: &Inside, inode: Inode, mode: mode_t) -> Result<c_int, Denied> {
     let (region, cred) = (inside.region(), job::cred());
     if !owns(region, inode, &cred) {
         return Err(Denied::Errno(libc::EPERM));
@@ -98,7 +98,7 @@ pub extern "C" fn fchmodat(dirfd: c_int, path: *const c_char, mode: mode_t, flag
 }
 
 /// Runs `inside` for an inode by descriptor: of the region, or of a stand-in.
-fn on_inode(
+pub(super) fn on_inode(
     fd: c_int,
     inside: impl Fn(&Inside, Inode) -> Result<c_int, Denied>,
     real: impl FnOnce() -> c_int,

@@ -2,10 +2,12 @@
 
 use std::ffi::{c_char, c_int, c_void};
 
-use jobtree::Denied;
-use libc::{size_t, ssize_t};
+use jobtree::{Denied, Inode, Kind};
+use libc::{mode_t, size_t, ssize_t};
 
+use super::permissions::{on_inode, set_mode};
 use crate::descriptors::on_descriptor;
+use crate::job::Inside;
 use crate::path::on_path;
 use crate::real::real;
 
@@ -30,15 +32,76 @@ fn xattr_at<T: Copy>(
     )
 }
 
-/// Access control lists and the attributes by which this file system describes itself are the
-/// mount's.
+fn bytes_of<'a>(name: *const c_char) -> &'a [u8] {
+    // SAFETY: the caller's name ends with a zero byte, and lives during the call.
+    unsafe { std::ffi::CStr::from_ptr(name) }.to_bytes()
+}
+
+/// The attributes by which this file system describes itself are the mount's.
 fn absent(name: *const c_char) -> Denied {
-    // SAFETY: the caller's name ends with a zero byte.
-    let name = unsafe { std::ffi::CStr::from_ptr(name) }.to_bytes();
-    if name.starts_with(b"system.posix_acl_") {
-        return Denied::Errno(libc::EOPNOTSUPP);
+    let is_ours = bytes_of(name).starts_with(b"cudele.");
+    if is_ours { Denied::Unable } else { Denied::Errno(libc::ENODATA) }
+}
+
+/// An attribute that a program sets.
+#[derive(Clone, Copy)]
+struct Given {
+    name: *const c_char,
+    value: *const c_void,
+    size: size_t,
+}
+
+impl Given {
+    /// Whether it is the access control list of an inode.
+    fn is_list(self) -> bool {
+        !self.name.is_null() && bytes_of(self.name) == b"system.posix_acl_access"
     }
-    if name.starts_with(b"cudele.") { Denied::Unable } else { Denied::Errno(libc::ENODATA) }
+
+    /// The permissions in a list that has no more than a mode has: for the owner, the group and all
+    /// other users (`types::acl`). Programs that copy files set such lists.
+    fn mode(self) -> Option<mode_t> {
+        const VERSION: u32 = 2;
+        const TAGS: [u16; 3] = [0x01, 0x04, 0x20];
+        const BYTES: usize = 4 + 8 * TAGS.len();
+        if !self.is_list() || self.size != BYTES || self.value.is_null() {
+            return None;
+        }
+        // SAFETY: the caller says that so many bytes are readable there.
+        let value = unsafe { std::slice::from_raw_parts(self.value.cast::<u8>(), BYTES) };
+        let (version, entries) = value.split_first_chunk::<4>()?;
+        if u32::from_le_bytes(*version) != VERSION {
+            return None;
+        }
+        entries.chunks_exact(8).zip(TAGS).try_fold(0, |mode, (entry, tag)| {
+            let [low, high, permissions, 0, ..] = *entry else { return None };
+            let is_next = u16::from_le_bytes([low, high]) == tag && permissions <= 7;
+            is_next.then_some(mode << 3 | mode_t::from(permissions))
+        })
+    }
+
+    /// Sets it for an inode of the region: a list that a mode can say is set here, the rest is the
+    /// mount's.
+    fn set(self, inside: &Inside, inode: Inode) -> Result<c_int, Denied> {
+        let region = inside.region();
+        let is_link = region.kind(inode) == Kind::Symlink;
+        let mode = self.mode().filter(|_| !is_link).ok_or(Denied::Unable)?;
+        set_mode(inside, inode, region.mode(inode) & 0o7000 | mode)
+    }
+}
+
+fn set_at(
+    path: *const c_char,
+    follow: bool,
+    given: Given,
+    real: impl Fn(*const c_char) -> c_int,
+) -> c_int {
+    on_path(
+        (libc::AT_FDCWD, path),
+        follow,
+        -1,
+        |inside, place, _| given.set(&inside, place.inode.ok_or(libc::ENOENT)?),
+        |_, path| real(path),
+    )
 }
 
 #[unsafe(no_mangle)]
@@ -125,18 +188,10 @@ pub extern "C" fn setxattr(
     size: size_t,
     flags: c_int,
 ) -> c_int {
-    xattr_at(path, true, -1, set_denied(name), |path| {
+    set_at(path, true, Given { name, value, size }, |path| {
         real!(setxattr(path: *const c_char, name: *const c_char, value: *const c_void, size: size_t,
             flags: c_int) -> c_int)
     })
-}
-
-/// Access control lists are rejected, as by the mount; another attribute goes there.
-fn set_denied(name: *const c_char) -> Result<c_int, Denied> {
-    match absent(name) {
-        Denied::Errno(libc::EOPNOTSUPP) => Err(Denied::Errno(libc::EOPNOTSUPP)),
-        Denied::Errno(_) | Denied::Closed | Denied::Unable | Denied::Numbers => Err(Denied::Unable),
-    }
 }
 
 #[unsafe(no_mangle)]
@@ -147,7 +202,7 @@ pub extern "C" fn lsetxattr(
     size: size_t,
     flags: c_int,
 ) -> c_int {
-    xattr_at(path, false, -1, set_denied(name), |path| {
+    set_at(path, false, Given { name, value, size }, |path| {
         real!(lsetxattr(path: *const c_char, name: *const c_char, value: *const c_void,
             size: size_t, flags: c_int) -> c_int)
     })
@@ -161,15 +216,15 @@ pub extern "C" fn fsetxattr(
     size: size_t,
     flags: c_int,
 ) -> c_int {
-    on_descriptor(
-        fd,
-        -1,
-        |_, _, _| set_denied(name),
-        || {
-            real!(fsetxattr(fd: c_int, name: *const c_char, value: *const c_void, size: size_t,
+    let given = Given { name, value, size };
+    let real = || {
+        real!(fsetxattr(fd: c_int, name: *const c_char, value: *const c_void, size: size_t,
             flags: c_int) -> c_int)
-        },
-    )
+    };
+    if given.is_list() {
+        return on_inode(fd, |inside, inode| given.set(inside, inode), real);
+    }
+    on_descriptor(fd, -1, |_, _, _| Err(Denied::Unable), real)
 }
 
 #[unsafe(no_mangle)]

@@ -116,6 +116,7 @@ impl Cells {
             mtime,
             atime,
             data,
+            extra: &[],
         });
         self.local_step(client)?;
         let (id, since) = (self.requests.world.clients[client].id, self.epoch(client));

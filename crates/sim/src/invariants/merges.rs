@@ -126,7 +126,7 @@ fn decode_extra(bytes: &[u8], node: &mut Node) {
     let mut reader = Reader::new(bytes);
     while let (Ok(tag), Ok(name), Ok(value)) = (reader.u8(), reader.bytes(), reader.bytes()) {
         match tag {
-            1 => drop(node.xattrs.insert(name.to_vec(), value.to_vec())),
+            1 => node.load_xattr(name, value),
             _ => node.policy = value.to_vec(),
         }
     }

@@ -1,6 +1,7 @@
 //! The requests of clients: of every kind, mostly sensible, on existing objects.
 
 use model::Model;
+use types::acl;
 use types::{AttrChange, Cred, Ino, RenameFlags, XattrFlags};
 
 use super::Requests;
@@ -69,6 +70,11 @@ fn keeps_links(run: &Requests, at: usize) -> bool {
         RegionKind::Volatile => false,
         RegionKind::Decoupled => projects.into_iter().any(|project| project.keeps(at)),
     }
+}
+
+fn list_name(is_default: bool) -> String {
+    let name = if is_default { acl::DEFAULT_LIST } else { acl::ACCESS_LIST };
+    String::from_utf8_lossy(name).into_owned()
 }
 
 fn cred(rng: &mut Rng) -> Cred {
@@ -261,6 +267,9 @@ impl Places {
     }
 
     fn set_xattr(&self, rng: &mut Rng) -> CallKind {
+        if rng.percent(40) {
+            return self.set_list(rng);
+        }
         let value = rng.percent(70).then(|| vec![b'v'; rng.index(20)]);
         let flags = match rng.below(6) {
             0 => XattrFlags { create: true, replace: false },
@@ -275,6 +284,32 @@ impl Places {
         }
     }
 
+    /// Sets an access control list, or takes it away.
+    fn set_list(&self, rng: &mut Rng) -> CallKind {
+        let value = rng.percent(60).then(|| {
+            let mut permissions = || rng.below(8) as u16;
+            let owner = permissions() | 6;
+            let entries = [
+                (0x01, owner, u32::MAX),
+                (0x02, permissions(), 1),
+                (0x04, permissions(), u32::MAX),
+                (0x08, permissions(), 2),
+                (0x10, permissions(), u32::MAX),
+                (0x20, permissions(), u32::MAX),
+            ];
+            let mut value = 2_u32.to_le_bytes().to_vec();
+            for (tag, permissions, number) in entries {
+                value.extend_from_slice(&u16::to_le_bytes(tag));
+                value.extend_from_slice(&u16::to_le_bytes(permissions));
+                value.extend_from_slice(&u32::to_le_bytes(number));
+            }
+            value
+        });
+        let is_default = rng.percent(30);
+        let ino = if is_default { self.dir(rng) } else { self.any(rng) };
+        CallKind::SetXattr { ino, name: list_name(is_default), value, flags: XattrFlags::default() }
+    }
+
     fn read(&self, rng: &mut Rng) -> CallKind {
         let ino = self.any(rng);
         match rng.below(8) {
@@ -287,6 +322,7 @@ impl Places {
                 attrs: rng.percent(50),
             },
             4 => CallKind::GetData { ino },
+            5 if rng.percent(30) => CallKind::GetXattr { ino, name: list_name(rng.percent(30)) },
             5 => CallKind::GetXattr { ino, name: format!("user.x{}", rng.below(3)) },
             6 => CallKind::ListXattr { ino },
             _ => {

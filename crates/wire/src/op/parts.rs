@@ -4,7 +4,11 @@ use types::Ino;
 use types::bytes::{Malformed, Put, Reader};
 
 use super::{MergeFlags, NewInode};
-use crate::codec::{boolean, option, put_option, timestamp};
+use crate::codec::{option, put_option, timestamp};
+
+/// Flags of a new inode.
+const OPEN: u8 = 1;
+const HAS_UMASK: u8 = 2;
 
 pub(super) fn merge_bits(flags: MergeFlags) -> u8 {
     let MergeFlags { dry_run, release, check, strong_log, store, by_reference, in_term: _ } = flags;
@@ -38,7 +42,11 @@ pub(super) fn put_new(out: &mut Vec<u8>, new: &NewInode<'_>) {
     put_option(out, new.mtime, |out, time| out.put_signed(time.0));
     put_option(out, new.atime, |out, time| out.put_signed(time.0));
     out.put_bytes(new.data);
-    out.put_u8(u8::from(new.open));
+    let has_umask = if new.umask == 0 { 0 } else { HAS_UMASK };
+    out.put_u8(if new.open { OPEN } else { 0 } | has_umask);
+    if has_umask != 0 {
+        out.put_varint(u64::from(new.umask));
+    }
 }
 
 pub(crate) fn ino(reader: &mut Reader<'_>) -> Result<Ino, Malformed> {
@@ -55,14 +63,25 @@ pub(crate) fn flags(reader: &mut Reader<'_>, known: u32) -> Result<[bool; 6], Ma
 }
 
 pub(super) fn new<'a>(reader: &mut Reader<'a>) -> Result<NewInode<'a>, Malformed> {
-    Ok(NewInode {
+    let mut new = NewInode {
         mode: reader.varint_u32()?,
+        umask: 0,
         owner: option(reader, |reader| Ok((reader.varint_u32()?, reader.varint_u32()?)))?,
         rdev: reader.varint_u32()?,
         size: reader.varint()?,
         mtime: option(reader, timestamp)?,
         atime: option(reader, timestamp)?,
         data: reader.bytes()?,
-        open: boolean(reader)?,
-    })
+        open: false,
+    };
+    let start = *reader;
+    let bits = reader.u8()?;
+    if bits & !(OPEN | HAS_UMASK) != 0 {
+        return Err(start.malformed("known flags"));
+    }
+    new.open = bits & OPEN != 0;
+    if bits & HAS_UMASK != 0 {
+        new.umask = reader.varint_u32()?;
+    }
+    Ok(new)
 }

@@ -32,10 +32,7 @@ fn create(server: &mut Server, parent: Ino, name: &'static [u8], mode: u32, ino:
     let time = Timestamp(server.next.cast_signed());
     let new = PlannedInode { mode, time, ..PlannedInode::default() };
     server.perform_planned(|namespace| {
-        namespace
-            .plan()
-            .create(&Cred::root(), EntryName::new(parent, name), &new, ino)
-            .map(crate::Planned::from)
+        namespace.plan().make(&Cred::root(), EntryName::new(parent, name), &new, ino)
     });
 }
 
