@@ -26,7 +26,7 @@ pub use authority::{Authority, IssuedKey, NewKey};
 pub use file::{DAEMON_FILE, FOLDER, KeyFile, Keyring};
 pub use holder::{Holder, KeyId, NamedKey};
 pub use ipnet::IpNet;
-pub use narrow::{Narrower, narrow};
+pub use narrow::{Narrower, narrow, narrowable};
 pub use revoked::Revoked;
 pub use rustls::pki_types::CertificateDer;
 pub use rustls::{ClientConfig, ServerConfig};

@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use rcgen::{CertificateParams, Issuer, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use types::{Errno, Error, KeyRules, Result, Timestamp};
+use types::{Errno, Error, KeyRule, KeyRules, Path, Result, Rights, Timestamp};
 
 use crate::certificate::{self, LAST_SECOND};
 use crate::holder::{Holder, KeyId, NamedKey};
@@ -25,6 +25,9 @@ pub struct Narrower {
     /// Its life in seconds. It ends with the life of the wider key at the latest.
     pub seconds: i64,
 }
+
+/// Rights that no job has.
+const COMMANDS: Rights = Rights::ADMIN.and(Rights::BALANCE).and(Rights::RECOVER);
 
 const BEGIN: &str = "-----BEGIN CERTIFICATE-----";
 const END: &str = "-----END CERTIFICATE-----";
@@ -44,20 +47,7 @@ fn certificates(text: &str) -> impl Iterator<Item = &str> {
 /// name `file`.
 pub fn narrow(file: &str, text: &str, wish: &Narrower, now: Timestamp) -> Result<String> {
     let invalid = |cause: &str| Error::new(Errno::Invalid, file, cause);
-    let all: std::result::Result<Vec<_>, _> =
-        CertificateDer::pem_slice_iter(text.as_bytes()).collect();
-    let all = all.map_err(|error| invalid(&format!("not a key file: {error}")))?;
-    let [own, signer, _] = &all[..] else {
-        return Err(invalid(
-            "the key cannot be narrowed: it is a daemon's, or an earlier version made it",
-        )
-        .remedy("make a key for a user or a host with `cudele auth add`"));
-    };
-    let stated = verifier::stated(own).zip(verifier::stated(signer));
-    let wider = stated.filter(|(own, signer)| own == signer).map(|(own, _)| own);
-    let wider = wider.ok_or_else(|| {
-        invalid("the key was itself narrowed").remedy("narrow the key that it was made from")
-    })?;
+    let wider = narrowable(file, text)?;
     let key = wish.of(&wider, now).map_err(|error| io(file, &error))?;
     if key.clone().narrowed(&wider).is_none() {
         let rules = wider.holder.rules().map(|rules| format!("; it has {rules}"));
@@ -81,11 +71,54 @@ pub fn narrow(file: &str, text: &str, wish: &Narrower, now: Timestamp) -> Result
     Ok([made, others, private].concat())
 }
 
+/// The key of a key file that can be narrowed.
+///
+/// # Errors
+/// `EINVAL`, as [`narrow`].
+pub fn narrowable(file: &str, text: &str) -> Result<NamedKey> {
+    let invalid = |cause: &str| Error::new(Errno::Invalid, file, cause);
+    let all: std::result::Result<Vec<_>, _> =
+        CertificateDer::pem_slice_iter(text.as_bytes()).collect();
+    let all = all.map_err(|error| invalid(&format!("not a key file: {error}")))?;
+    let [own, signer, _] = &all[..] else {
+        return Err(invalid(
+            "the key cannot be narrowed: it is a daemon's, or an earlier version made it",
+        )
+        .remedy("make a key for a user or a host with `cudele auth add`"));
+    };
+    let stated = verifier::stated(own).zip(verifier::stated(signer));
+    let wider = stated.filter(|(own, signer)| own == signer).map(|(own, _)| own);
+    wider.ok_or_else(|| {
+        invalid("the key was itself narrowed").remedy("narrow the key that it was made from")
+    })
+}
+
 fn io(file: &str, error: &impl std::fmt::Display) -> Error {
     Error::new(Errno::Io, file, error.to_string())
 }
 
 impl Narrower {
+    /// A key for a job in a subtree: there it has the rights of the wider key, but none to command
+    /// a cluster, and elsewhere the wider key's right to read. `None` if the wider key has too many
+    /// rules to add one.
+    #[must_use]
+    pub fn for_job(wider: &NamedKey, subtree: &Path, seconds: i64) -> Option<Self> {
+        let all = Rights::ALL.iter().filter(|(right, _)| !COMMANDS.has(*right));
+        let in_job = all.fold(Rights::READ, |rights, (right, _)| rights.and(*right));
+        let rule = |rights, subtree: &Path| KeyRule { rights, subtree: subtree.clone() };
+        let rules = match wider.holder.rules() {
+            None => vec![rule(in_job, subtree), rule(Rights::READ, &Path::root())],
+            Some(rules) => {
+                let above = rules.all().iter().filter(|it| subtree.starts_with(&it.subtree));
+                let in_subtree = above.map(|it| rule(it.rights.shared(in_job), subtree));
+                let reading = rules.all().iter().filter(|it| it.rights.has(Rights::READ));
+                in_subtree.chain(reading.map(|it| rule(Rights::READ, &it.subtree))).collect()
+            }
+        };
+        let rules = Some(KeyRules::new(rules)?);
+        Some(Self { rules, networks: Vec::new(), seconds })
+    }
+
     /// The key that is wished for, under a new id.
     fn of(
         &self,

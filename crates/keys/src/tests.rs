@@ -389,6 +389,28 @@ fn narrowed(site: &Site, new: NewKey, wish: &Narrower) -> types::Result<String> 
 const HOUR: i64 = 3600;
 
 #[test]
+fn the_key_of_a_job_changes_nothing_outside_its_subtree() {
+    let site = Site::new();
+    let job = types::Path::parse("/a/job").unwrap();
+    let of = |name, holder| {
+        let text = site.authority.issue(NewKey::new(name, holder, 30), now()).unwrap();
+        let wish = Narrower::for_job(&narrowable("wide.pem", &text).unwrap(), &job, HOUR).unwrap();
+        // No daemon accepts a key with more than its signer has, and neither does this.
+        narrow("wide.pem", &text, &wish, now()).unwrap();
+        wish.rules.unwrap().to_string()
+    };
+    let all = of("all", Holder::User(user()));
+    assert!(all.starts_with("read,write,decouple,merge,") && all.ends_with(":/a/job read:/"));
+    assert!(
+        !all.contains("admin") && !all.contains("balance") && !all.contains("recover"),
+        "{all}"
+    );
+    let limited = rules(&["read:/", "write,decouple,admin:/a", "write:/b"]);
+    let limited = of("limited", Holder::Limited(Box::new(Holder::everyone()), limited));
+    assert_eq!(limited, "read:/a/job write,decouple:/a/job read:/");
+}
+
+#[test]
 fn a_key_that_its_owner_narrowed_has_no_more_than_the_key_that_signed_it() {
     let site = Site::new();
     let daemon = site.daemon();

@@ -60,7 +60,7 @@ impl Rights {
 
     /// The rights of both sets.
     #[must_use]
-    pub fn and(self, other: Self) -> Self {
+    pub const fn and(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 

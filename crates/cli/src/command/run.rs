@@ -2,6 +2,7 @@
 
 mod in_branch;
 mod interception;
+mod key;
 mod place;
 
 use std::ffi::{OsStr, OsString};
@@ -24,6 +25,7 @@ use terminal::mount_point::MountPoint;
 use vfs::{Ending, Vfs, VfsOptions};
 
 use interception::{Preload, Preloaded};
+use key::JobKey;
 use place::{JobMountPoint, Plan};
 
 use crate::command::merge;
@@ -67,6 +69,11 @@ pub(crate) struct Args {
     #[arg(long, value_enum, default_value_t = Preload::Auto, value_name = "WHEN",
           conflicts_with = "branch")]
     preload: Preload,
+    /// The life of the key that the command finds in $CUDELE_KEY, if the user has a key: it reads
+    /// what the user's key reads, and does the rest in the directory only
+    #[arg(long, value_name = "HOURS", default_value_t = 24, conflicts_with = "branch",
+          value_parser = clap::value_parser!(i64).range(1..=876_000))]
+    key_hours: i64,
     /// How long the end of the job waits for a server before the work is kept on this machine
     #[arg(long, value_name = "SECONDS", default_value_t = 30, conflicts_with = "branch")]
     timeout: u64,
@@ -113,6 +120,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     let policy = owned::policy(&args.policy)?;
     // Before any thread is started: mounts from here on are this job's alone.
     let plan = plan(args, &path, private::enter())?;
+    let key = JobKey::new(context, &path, args.key_hours)?;
     let fs = context.mount()?;
     fs.set_patience(Some(Duration::from_secs(args.timeout)));
     fs.make_dir(path.to_bytes(), 0o755)?;
@@ -128,7 +136,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
         }
     };
     let at = MountPoint::new()?;
-    let setting = Setting { vfs: &vfs, preloaded: preloaded.as_ref(), at: at.path() };
+    let (preload, key) = (preloaded.as_ref(), key.as_ref());
+    let setting = Setting { vfs: &vfs, preloaded: preload, at: at.path(), key };
     let Job { status, mounted, place } = match job(args, &path, &setting, plan.as_ref()) {
         Ok(done) => done,
         Err(failure) => {
@@ -234,13 +243,14 @@ struct Setting<'a> {
     vfs: &'a Arc<Vfs>,
     preloaded: Option<&'a Preloaded>,
     at: &'a FilePath,
+    key: Option<&'a JobKey>,
 }
 
 /// Mounts, and runs the command.
 fn job(
     args: &Args,
     path: &Path,
-    Setting { vfs, preloaded, at }: &Setting<'_>,
+    Setting { vfs, preloaded, at, key }: &Setting<'_>,
     plan: Option<&Plan>,
 ) -> std::result::Result<Job, Failure> {
     let root = rustix::process::getuid().is_root();
@@ -260,7 +270,7 @@ fn job(
         Some(preloaded) => preloaded.show_at(&place).map_err(Failure::from),
         None => Ok(()),
     };
-    let surroundings = Surroundings { monitor: None, preloaded: *preloaded };
+    let surroundings = Surroundings { monitor: None, preloaded: *preloaded, key: *key };
     let child = started.and_then(|()| start(args, &place.dir, &surroundings));
     let status = child.and_then(|child| {
         if preloaded.is_some() {
@@ -284,6 +294,8 @@ struct Surroundings<'a> {
     monitor: Option<&'a str>,
     /// The memory in which its programs work.
     preloaded: Option<&'a Preloaded>,
+    /// Its key.
+    key: Option<&'a JobKey>,
 }
 
 fn start(
@@ -306,6 +318,9 @@ fn start(
     }
     if let Some(monitor) = surroundings.monitor {
         command.env("CUDELE_MON", monitor).env_remove("CUDELE_DIR");
+    }
+    if let Some(key) = surroundings.key {
+        command.env("CUDELE_KEY", key.file());
     }
     if args.chdir {
         command.current_dir(dir);

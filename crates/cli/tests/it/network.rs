@@ -484,6 +484,33 @@ fn the_key_of_a_host_speaks_for_some_users() {
 }
 
 #[test]
+fn the_programs_of_a_job_have_a_key_of_their_own() {
+    let site = Networked::start("tcp", 1);
+    for dir in ["/open", "/other"] {
+        site.run(&["mkdir", "-m", "1777", dir]);
+    }
+    let alice = site.key("alice", &["--user", USER]);
+    let text_of = "umask 077 && echo in > {}/file && \"$0\" ls / && cat \"$CUDELE_KEY\" > \"$KEPT\" && \
+        ! \"$0\" mkdir /other/made && ! \"$0\" rm -r /open && ! \"$0\" auth narrow \"$CUDELE_KEY\" --out no";
+    let kept = site.cluster.home.join("kept.pem");
+    let run = ["run", "--preload", "off", "/open/job", "--", "sh", "-euc", text_of];
+    let mut command = site.elsewhere(&run);
+    command.arg(env!("CARGO_BIN_EXE_cudele")).env("CUDELE_KEY", &alice).env("KEPT", &kept);
+    let done = command.current_dir(&site.cluster.home).output().unwrap();
+    let said = text(&done.stderr);
+    assert!(done.status.success(), "{said}");
+    assert!(text(&done.stdout).contains("other"), "it reads what the user reads");
+    assert!(said.contains("read,write") && said.contains("/open/job"), "{said}");
+    assert!(said.contains("was itself narrowed"), "{said}");
+
+    // After the merge, a copy of the key works below the directory, and nowhere else.
+    let fs = site.client(&kept).unwrap();
+    assert_eq!(fs.make_dir("/open/job/later", 0o755).unwrap().uid.to_string(), USER);
+    assert_eq!(fs.make_dir("/other/later", 0o755).unwrap_err().errno, Errno::Access);
+    assert_eq!(fs.stat("/other").unwrap().mode & 0o7777, 0o1777);
+}
+
+#[test]
 fn a_user_narrows_a_key_of_their_own() {
     let site = Networked::start("tcp", 1);
     site.run(&["mkdir", "-m", "1777", "/open"]);
