@@ -290,7 +290,7 @@ fn interrupts() -> Result<Arc<AtomicBool>> {
 fn place(context: &Context) -> Result<Place> {
     let parent = context.dir.clone().unwrap_or_else(std::env::temp_dir);
     let parent = std::path::absolute(&parent).map_err(|error| terminal::io(&parent, &error))?;
-    Ok(Place { parent, store: None, state: None, mon: context.mon.clone() })
+    Ok(Place { parent, store: None, state: None, mon: context.mon.clone(), group: None })
 }
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {

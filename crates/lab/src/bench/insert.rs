@@ -179,7 +179,7 @@ fn beside(lab: &Lab, entries: Entries, tables: bool) -> Result<JobOutcome> {
     let name = format!("cudele-bench.{}.rocksdb", std::process::id());
     let place = lab.place.parent.join(name);
     let task = Task::RocksInsert { place: place.clone(), entries, tables };
-    let job = crate::harness::job::Job { mon: String::new(), key: None, task };
+    let job = crate::harness::job::Job { mon: String::new(), key: None, user: None, task };
     let done = Crew::ready(&[job], &lab.place.parent).and_then(Crew::go);
     // Removed after a failure, too.
     let removed = std::fs::remove_dir_all(&place);

@@ -25,6 +25,12 @@ const GOAL_OF_1M: f64 = 1.5;
 /// The time from the last create to visibility, over the same time by value.
 const GOAL_OF_BY_VALUE: f64 = 0.5;
 
+/// The share of the rate of root's merge that remains with checks of rights.
+const GOAL_OF_ROOT: f64 = 0.9;
+/// Another user, and the user's group (Debian's `nobody` and `nogroup`).
+const NOBODY: u32 = 65_534;
+const GROUP: &str = "65534";
+
 const MILLION: u64 = 1_000_000;
 
 pub(crate) fn run(lab: &mut Lab) -> Result<()> {
@@ -79,12 +85,44 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
             &fill(&cluster, Fill { dir: &dir, first: full, files: full, merge: false, merge_by })?,
         );
     }
+    rows.extend(rights(lab, full)?);
     rows.append(&mut references);
     rows.extend(jobs.into_iter().flatten());
     rows.push(into_full);
     lab.report(&store, rows);
     // Several at once: not with `--clients 1`.
     if lab.clients(2) > 1 { arriving::run(lab) } else { Ok(()) }
+}
+
+/// Merges by value, under `check: none`, by root and by another user in turn: the server holds each
+/// event of the user's journal against the rights of the user. Nothing without root.
+fn rights(lab: &mut Lab, files: u64) -> Result<Vec<Row>> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(Vec::new());
+    }
+    let row = |who: &str| Row::new(BENCH, format!("of_{who}_{}", Size(files)), files);
+    let (mut of_root, mut of_user) = (row("root"), row("user"));
+    of_user.goal("of_root", GOAL_OF_ROOT);
+    for repetition in 0..lab.repeat {
+        lab.progress(BENCH, repetition, "events of another user");
+        let mut seconds = [0.0; 2];
+        // The second of two is slower on some machines.
+        let turns = if repetition % 2 == 0 { [0, 1] } else { [1, 0] };
+        for turn in turns {
+            let mut cluster = lab.cluster_for(GROUP)?;
+            let dir = cluster.directory(None)?;
+            if turn == 1 {
+                cluster.work_as(NOBODY, &[&dir])?;
+            }
+            let merge_by = MergeBy::Value;
+            let fill = Fill { dir: &dir, first: 0, files, merge: false, merge_by };
+            let outcome = crate::harness::lab::fill_as(&cluster, fill, true)?;
+            note(if turn == 0 { &mut of_root } else { &mut of_user }, &outcome);
+            seconds[turn] = outcome.part("volatile_apply");
+        }
+        of_user.note("of_root", seconds[0] / seconds[1]);
+    }
+    Ok(vec![of_root, of_user])
 }
 
 fn reference_row(size: &u64) -> Row {

@@ -14,7 +14,7 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
     let mut row = Row::new("probe", "round_trip_64_bytes", rounds);
     let home = scratch(lab)?;
     let socket = home.join("echo");
-    let job = |task| [Job { mon: String::new(), key: None, task }];
+    let job = |task| [Job { mon: String::new(), key: None, user: None, task }];
     for repetition in 0..lab.repeat {
         lab.progress("probe", repetition, "round trips");
         let mut echo = Crew::ready(&job(Task::Echo { socket: socket.clone() }), &home)?;

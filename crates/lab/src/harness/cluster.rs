@@ -11,7 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use cudele::{Cluster, Errno, Error, Fs, Ino, Locator, MdsEntry, MdsState, Policy, Result};
+use cudele::{
+    AttrChange, Cluster, Errno, Error, Fs, Ino, Locator, MdsEntry, MdsState, Policy, Result,
+};
 
 use super::job::{Job, Task};
 use super::process;
@@ -36,6 +38,8 @@ pub(crate) struct TestCluster {
     mds: Option<Child>,
     /// The key file of its clients, if they do not use the key of the cluster.
     key: Option<PathBuf>,
+    /// The user of the clients' processes, if not that of this one.
+    user: Option<u32>,
 }
 
 /// Where clusters are made.
@@ -49,6 +53,8 @@ pub(crate) struct Place {
     pub(crate) state: Option<PathBuf>,
     /// An existing cluster's monitor.
     pub(crate) mon: Option<String>,
+    /// A group whose members may connect, besides the owner of the cluster.
+    pub(crate) group: Option<String>,
 }
 
 fn failed(cause: impl Into<String>) -> Error {
@@ -86,7 +92,8 @@ impl TestCluster {
             }
             let cluster = Cluster::connect(&mon.parse()?)?;
             let store = String::new();
-            return Self { home, state, own: None, cluster, store, mds: None, key: None }
+            let own = None;
+            return Self { home, state, own, cluster, store, mds: None, key: None, user: None }
                 .with_store();
         }
         let dir = home.join("c");
@@ -99,6 +106,9 @@ impl TestCluster {
         if let Some(store) = &place.store {
             command.arg("--store").arg(objstore::beside(store, &name.to_string_lossy()));
         }
+        if let Some(group) = &place.group {
+            command.arg("--group").arg(group);
+        }
         for setting in settings {
             command.arg("--set").arg(setting);
         }
@@ -110,7 +120,8 @@ impl TestCluster {
         let cluster = Cluster::connect(&Locator::monitor_of(&dir))?;
         let store = String::new();
         let own = Some(dir);
-        let it = Self { home, state, own, cluster, store, mds: None, key: None }.with_store()?;
+        let it = Self { home, state, own, cluster, store, mds: None, key: None, user: None };
+        let it = it.with_store()?;
         if ranks > 1 {
             it.shipped_balancer(balancer::NO_POLICY)?;
         }
@@ -145,7 +156,21 @@ impl TestCluster {
 
     /// Work for a client of this cluster.
     pub(crate) fn job(&self, task: Task) -> Job {
-        Job { mon: self.address(), key: self.key.clone(), task }
+        Job { mon: self.address(), key: self.key.clone(), user: self.user, task }
+    }
+
+    /// From now on clients are processes of this user, who owns their local state and these
+    /// directories of the namespace.
+    pub(crate) fn work_as(&mut self, user: u32, dirs: &[&str]) -> Result<()> {
+        let fs = self.client()?;
+        for dir in dirs {
+            let change = AttrChange { uid: Some(user), gid: Some(user), ..AttrChange::default() };
+            fs.set_attr(fs.stat(dir)?.ino, &change)?;
+        }
+        std::os::unix::fs::chown(&self.state, Some(user), Some(user))
+            .map_err(|error| terminal::io(&self.state, &error))?;
+        self.user = Some(user);
+        Ok(())
     }
 
     /// From now on clients use a new key, made with these options of `cudele auth add`.

@@ -5,6 +5,7 @@
 //! with the server or with another client. Invariant: dropping a crew ends its processes.
 
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
@@ -156,13 +157,13 @@ impl Together {
 impl Member {
     fn start(job: &Job, state: &Path) -> Result<Self> {
         let program = std::env::current_exe().map_err(|error| failed(&error.to_string()))?;
-        let mut child = Command::new(program)
-            .args(["bench", "--worker"])
-            .env("CUDELE_STATE", state)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|error| failed(&error.to_string()))?;
+        let mut command = Command::new(program);
+        command.args(["bench", "--worker"]).env("CUDELE_STATE", state);
+        if let Some(user) = job.user {
+            command.uid(user).gid(user);
+        }
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = child.map_err(|error| failed(&error.to_string()))?;
         let (Some(to), Some(from)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(failed("it has no pipes"));
         };

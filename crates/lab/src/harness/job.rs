@@ -31,6 +31,8 @@ pub(crate) struct Job {
     pub(crate) mon: String,
     /// The file with the key of the client, instead of the one of the cluster.
     pub(crate) key: Option<PathBuf>,
+    /// The user and the group of the process, if not those of this one.
+    pub(crate) user: Option<u32>,
     /// What to do.
     pub(crate) task: Task,
 }

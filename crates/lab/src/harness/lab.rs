@@ -110,6 +110,17 @@ impl Lab {
         TestCluster::start(&self.place, &settings)
     }
 
+    /// A cluster whose members of a group may connect.
+    ///
+    /// # Errors
+    /// As [`Lab::cluster`].
+    pub(crate) fn cluster_for(&self, group: &str) -> Result<TestCluster> {
+        if self.interrupted.load(Ordering::Relaxed) {
+            return Err(Error::of(Errno::Canceled, "bench"));
+        }
+        TestCluster::start(&Place { group: Some(group.to_owned()), ..self.place.clone() }, &[])
+    }
+
     /// A cluster with so many ranks.
     ///
     /// # Errors
