@@ -259,9 +259,9 @@ impl ExclusiveDirs {
     }
 
     /// Whether an extended attribute is in the view, or known not to exist. The server gives no
-    /// directory that has access control lists, so those in the view are all.
+    /// attributes of an inode that has access control lists, so those in the view are all.
     fn knows_attribute(&self, ino: Ino, name: &[u8]) -> Result<(), Not> {
-        if acl::is_list(name) && self.dirs.contains_key(&ino) { Ok(()) } else { self.whole(ino) }
+        if acl::is_list(name) { self.governed(ino) } else { self.whole(ino) }
     }
 
     fn open(&self, cred: &Cred, ino: Ino) -> LocalResult {

@@ -20,10 +20,8 @@ impl Cache {
                 Err(errno) => Some(Err(errno.into())),
             },
             Op::Read(ReadOp::GetAttr { ino }) => self.attr(ino).map(|attr| Ok(Answer::Attr(attr))),
-            // The server gives no client the capability of a directory with lists.
-            Op::Read(ReadOp::GetXattr { ino, name })
-                if acl::is_list(name) && self.dirs.contains_key(&ino) =>
-            {
+            // The server lets no client cache the attributes of an inode with lists.
+            Op::Read(ReadOp::GetXattr { ino, name }) if acl::is_list(name) => {
                 self.attr(ino).map(|_| Err(Errno::NoData.into()))
             }
             _ => None,

@@ -19,12 +19,13 @@ use types::{AttrChange, Cred, Frag, Ino, Map, Origin, Rank, Set, Timestamp, name
 use wire::{Answer, Fragments, Op, ReadOp};
 
 use super::Authority;
-use super::place::PlaceCx;
+use super::place::{FRAGMENTED, PlaceCx, busy};
 use super::preload::Goal;
 use super::reshape::ReshapeCx;
 use super::view::Places;
 use crate::MdsEffects;
 use crate::admission::Incoming;
+use crate::op::Refused;
 
 /// How often a fragment can be split.
 const DEPTH_MAX: usize = (Frag::BITS_MAX / Frag::SPLIT_BITS) as usize;
@@ -91,6 +92,13 @@ impl Authority {
     /// exclusive access to it.
     pub(crate) fn is_fragmented(&self, dir: Ino) -> bool {
         !self.splits.is_empty() && (self.splits.contains_key(&dir) || self.whole_of(dir).is_some())
+    }
+
+    /// `EBUSY` for a directory that is split, or is about to be: the fragments have the permissions
+    /// of the directory, and can have no access control list.
+    pub(crate) fn check_whole(&self, dir: Ino) -> Result<(), Refused> {
+        let is_split = self.is_split_or_about_to(dir) || self.is_fragmented(dir);
+        if is_split { Err(busy(FRAGMENTED)) } else { Ok(()) }
     }
 
     /// The fragments of a directory that are served here, if it is split.

@@ -146,12 +146,15 @@ impl CapsCx<'_> {
         self.opens.of_others(client).any(|ino| self.namespace.home_of(ino) == Some(dir))
     }
 
-    /// Whether a directory is the home of the files that it lists: a file that has had several
-    /// names has another home, and changes without a revocation of this directory.
+    /// Whether a directory is the home of the files that it lists, and none of them has an access
+    /// control list: a file that has had several names has another home, and changes without a
+    /// revocation of this directory.
     pub(super) fn are_all_at_home(&self, dir: Ino, answer: Result<&Answer, &Failure>) -> bool {
         let Ok(Answer::Entries { entries, .. }) = answer else { return false };
         entries.iter().all(|(_, attr)| {
-            attr.is_dir() || attr.nlink > 1 || self.namespace.home_of(attr.ino) == Some(dir)
+            let is_at_home = || self.namespace.home_of(attr.ino) == Some(dir);
+            let has_lists = || self.namespace.has_lists(attr.ino);
+            attr.is_dir() || attr.nlink > 1 || (is_at_home() && !has_lists())
         })
     }
 
@@ -165,10 +168,12 @@ impl CapsCx<'_> {
         self.stands_in(place, attr)
     }
 
-    /// Whether every change of a file's attributes is a change of its directory.
+    /// Whether every change of a file's attributes is a change of its directory, and they say who
+    /// may use the file: a client that caches them knows that the file has no access control list.
     pub(super) fn stands_in(&self, place: Ino, attr: &Attr) -> bool {
         // One with several names is changed through any of them.
         attr.nlink == 1
+            && !self.namespace.has_lists(attr.ino)
             && self.namespace.home_of(attr.ino) == Some(place)
             && !self.opens.is_any_shared()
     }

@@ -4,6 +4,7 @@ mod trash;
 
 use journal::{Create, Event};
 use namespace::{Namespace, Planned, PlannedInode, Refusal};
+use types::acl;
 use types::{
     Attr, AttrChange, ClientId, Cred, EntryName, Errno, Ino, Origin, Path, Rank, Stripe, Timestamp,
     XattrChange,
@@ -100,6 +101,9 @@ impl ChangeCx<'_> {
                 Ok(self.execute(by, ino, &planned))
             }
             ChangeOp::SetXattr { ino, name, value, flags } => {
+                if acl::is_list(name) {
+                    self.authority.check_whole(ino)?;
+                }
                 let change = XattrChange { name, value, flags };
                 let planned = namespace.plan().setxattr(cred, ino, change, time)?;
                 Ok(self.execute(by, ino, &planned))

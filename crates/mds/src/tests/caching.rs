@@ -1,10 +1,11 @@
 //! Capabilities and leases through requests.
 
+use types::acl::{ACCESS_LIST, DEFAULT_LIST};
 use types::{ClientId, Ino, Tid};
 use wire::{Answer, ChangeOp, Grants, JobOp, Op, ReadOp, Request, SessionOp, WantsExclusive};
 
 use super::cluster::Notice;
-use super::fixture::Tree;
+use super::fixture::{Tree, access_list, set_list};
 
 const LEASED: &str = "consistency: rpcs\ndurability: stream\ncache: lease\n";
 
@@ -68,28 +69,20 @@ fn a_listing_with_attributes_grants_the_attributes_of_its_files() {
 }
 
 #[test]
-fn a_directory_with_an_access_control_list_is_granted_to_no_client() {
+fn an_inode_with_an_access_control_list_is_granted_to_no_client() {
     let mut tree = Tree::new();
-    let dir = tree.dir;
-    assert!(granted(&mut tree, look(dir)).is_some());
-    fn set<'a>(ino: Ino, name: &'a [u8], value: Option<&'a [u8]>) -> Op<'a> {
-        let flags = types::XattrFlags::default();
-        Op::Change(ChangeOp::SetXattr { ino, name, value, flags })
-    }
-    for name in [types::acl::ACCESS_LIST, types::acl::DEFAULT_LIST] {
-        // `u::rwx,g::rx,m::rwx,o::rx`
-        let entries = [(1_u16, 7_u16), (4, 5), (16, 7), (32, 5)];
-        let mut list = 2_u32.to_le_bytes().to_vec();
-        for (tag, permissions) in entries {
-            let entry = [tag.to_le_bytes(), permissions.to_le_bytes()].concat();
-            list.extend_from_slice(&[&entry, &u32::MAX.to_le_bytes()[..]].concat());
-        }
-        tree.answer(set(dir, name, Some(&list))).unwrap();
+    let (dir, file, list) = (tree.dir, tree.file, access_list());
+    assert!(granted(&mut tree, look(dir)).is_some_and(|grants| grants.inode));
+    tree.answer(set_list(file, ACCESS_LIST, Some(&list))).unwrap();
+    assert!(granted(&mut tree, look(dir)).is_some_and(|grants| !grants.inode), "of the file");
+    tree.answer(set_list(file, ACCESS_LIST, None)).unwrap();
+    for name in [ACCESS_LIST, DEFAULT_LIST] {
+        tree.answer(set_list(dir, name, Some(&list))).unwrap();
         assert_eq!(granted(&mut tree, look(dir)), None, "of the directory");
         let above = Op::Read(ReadOp::Lookup { parent: Ino::ROOT, name: b"dir" });
         assert!(granted(&mut tree, above).is_none_or(|grants| !grants.inode), "of its attributes");
-        tree.answer(set(dir, name, None)).unwrap();
-        assert!(granted(&mut tree, look(dir)).is_some());
+        tree.answer(set_list(dir, name, None)).unwrap();
+        assert!(granted(&mut tree, look(dir)).is_some_and(|grants| grants.inode));
     }
 }
 

@@ -98,3 +98,19 @@ impl DerefMut for Tree {
         &mut self.cluster
     }
 }
+
+/// The access control list `u::rwx,g::rx,m::rwx,o::rx` in the form of Linux.
+pub(super) fn access_list() -> Vec<u8> {
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    for (tag, permissions) in [(1_u16, 7_u16), (4, 5), (16, 7), (32, 5)] {
+        list.extend_from_slice(&tag.to_le_bytes());
+        list.extend_from_slice(&permissions.to_le_bytes());
+        list.extend_from_slice(&u32::MAX.to_le_bytes());
+    }
+    list
+}
+
+/// Sets a list, or takes it away.
+pub(super) fn set_list<'a>(ino: Ino, name: &'a [u8], value: Option<&'a [u8]>) -> Op<'a> {
+    Op::Change(ChangeOp::SetXattr { ino, name, value, flags: types::XattrFlags::default() })
+}

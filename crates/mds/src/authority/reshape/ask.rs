@@ -30,6 +30,9 @@ impl ReshapeCx<'_> {
         if self.authority.splits.contains_key(&dir) {
             return Ok(Performed::Answer(Answer::Done));
         }
+        if self.apply.namespace.has_lists(dir) {
+            return Err(busy("it has an access control list, which fragments cannot have"));
+        }
         let part = self.authority.list.get(dir).and_then(|subtree| subtree.part);
         let frag = part.map_or(Frag::WHOLE, |part| part.frag);
         if frag.split().is_none() {

@@ -1,13 +1,14 @@
 //! Requests about a subtree, a directory or the server as a whole.
 
 use metastore::{Branch, BranchState, MovedName};
+use types::acl::DEFAULT_LIST;
 use types::{Cred, Errno, Ino, InoRange, Rank};
 use wire::{AdminOp, Answer, ChangeOp, JobOp, Op, RankOp, ReadOp, SessionOp};
 
 use crate::Settings;
 use crate::tests::Cluster;
 use crate::tests::cluster::chmod;
-use crate::tests::fixture::{NOTHING, Tree, guest};
+use crate::tests::fixture::{NOTHING, Tree, access_list, guest, set_list};
 
 #[test]
 fn a_sync_is_answered_when_the_journal_is_durable() {
@@ -285,6 +286,19 @@ fn a_user_joins_no_fragments_with_names() {
     let dir = tree.dir;
     tree.answer(Op::Rank(RankOp::Split { dir })).unwrap();
     assert_eq!(tree.guest_refusal(Op::Rank(RankOp::Join { dir })), Some(Errno::NotPermitted));
+}
+
+#[test]
+fn a_directory_with_an_access_control_list_is_not_split_and_a_split_one_gets_none() {
+    let mut tree = Tree::new();
+    let (dir, list) = (tree.dir, access_list());
+    tree.answer(set_list(dir, DEFAULT_LIST, Some(&list))).unwrap();
+    assert_eq!(tree.refusal(Op::Rank(RankOp::Split { dir })), Some(Errno::Busy));
+    tree.answer(set_list(dir, DEFAULT_LIST, None)).unwrap();
+    tree.answer(Op::Rank(RankOp::Split { dir })).unwrap();
+    assert_eq!(tree.refusal(set_list(dir, DEFAULT_LIST, Some(&list))), Some(Errno::Busy));
+    tree.answer(Op::Rank(RankOp::Join { dir })).unwrap();
+    tree.answer(set_list(dir, DEFAULT_LIST, Some(&list))).unwrap();
 }
 
 #[test]
