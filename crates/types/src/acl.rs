@@ -37,8 +37,9 @@ const OTHER: u16 = 0x20;
 /// The number of an entry without one.
 const NO_NUMBER: u32 = u32::MAX;
 
-/// Named users and groups of one list: as many as fit into the longest attribute of Linux.
-const NAMED_MAX: usize = 65_536 / LINUX_ENTRY_BYTES - 4;
+/// Named users and groups of one list, about as many as ext4 keeps: each create below a directory
+/// with a default list journals the list again.
+const NAMED_MAX: usize = 500;
 
 /// A user or a group with permissions of its own. Users are before groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,7 +73,7 @@ impl AccessList {
     ///
     /// # Errors
     /// `EINVAL` for bytes that are no list, for an entry that is missing or there twice, and for
-    /// named users or groups without a mask.
+    /// named users or groups without a mask; `ENOSPC` for more than 500 named users and groups.
     pub fn from_linux(value: &[u8]) -> Result<Self, Errno> {
         let mut reader = Reader::new(value);
         let version = reader.u32().map_err(|_| Errno::Invalid)?;
@@ -106,6 +107,9 @@ impl AccessList {
         let (Some(owner), Some(group), Some(other)) = (owner, group, other) else {
             return Err(Errno::Invalid);
         };
+        if list.named.len() > NAMED_MAX {
+            return Err(Errno::NoSpace);
+        }
         list.named.sort_unstable();
         list.has_mask = mask.is_some();
         list.group = group;

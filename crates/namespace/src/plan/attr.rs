@@ -80,7 +80,8 @@ impl Planner<'_> {
     /// # Errors
     /// `EPERM` if the caller does not own the inode, `ENODATA`, `EEXIST`, `ERANGE` for a name over
     /// 255 bytes, `EFBIG` over 64 KiB a value or 128 KiB in all, `EINVAL`, `ESTALE`; for an access
-    /// control list also `EACCES` (a default list of a file) and `EOPNOTSUPP` (of a link).
+    /// control list also `EACCES` (a default list of a file), `EOPNOTSUPP` (of a link) and `ENOSPC`
+    /// (more than 500 named users and groups).
     pub fn setxattr<'a>(
         self,
         cred: &Cred,

@@ -67,6 +67,13 @@ fn what_is_no_list_is_refused() {
     for entries in faults {
         assert_eq!(AccessList::from_linux(&linux(entries)), Err(Errno::Invalid), "{entries:?}");
     }
+    let all = |named| {
+        let named = (0..named).map(|number| (USER, 7, number));
+        let others = [USER_OBJ, GROUP_OBJ, MASK, OTHER].map(|tag| (tag, 7, NO_NUMBER));
+        AccessList::from_linux(&linux(&named.chain(others).collect::<Vec<_>>()))
+    };
+    assert!(all(500).is_ok_and(|list| AccessList::decode(&list.encode()) == Some(list)));
+    assert_eq!(all(501), Err(Errno::NoSpace));
     let record = example().encode();
     for length in 0..record.len() {
         let is_whole =
