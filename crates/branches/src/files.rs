@@ -12,7 +12,10 @@ use std::os::unix::fs::FileExt;
 use std::path::Path as LocalPath;
 
 use cudele::{DirEntry, NewFile, io_error};
-use types::{Attr, AttrChange, EntryName, Errno, Error, Ino, Map, RenameFlags, Result, Timestamp};
+use types::{
+    Attr, AttrChange, EntryName, Errno, Error, Ino, Map, RenameFlags, Result, Timestamp,
+    XattrChange,
+};
 
 use crate::Work;
 
@@ -89,6 +92,33 @@ impl BranchFiles {
         let inode = self.inode(node);
         let attr = self.work.attr(inode)?;
         Ok(self.seen(attr))
+    }
+
+    /// An extended attribute of a node.
+    ///
+    /// # Errors
+    /// `ENODATA`, `ESTALE`.
+    pub fn xattr(&mut self, node: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        let inode = self.inode(node);
+        self.work.xattr(inode, name)
+    }
+
+    /// The names of all extended attributes of a node, sorted.
+    ///
+    /// # Errors
+    /// `ESTALE`.
+    pub fn xattrs(&mut self, node: Ino) -> Result<Vec<Vec<u8>>> {
+        let inode = self.inode(node);
+        self.work.xattrs(inode)
+    }
+
+    /// Sets or, without a value, removes an extended attribute of a node.
+    ///
+    /// # Errors
+    /// As [`Work::set_xattr`].
+    pub fn set_xattr(&mut self, node: Ino, change: XattrChange<'_>) -> Result<()> {
+        let inode = self.inode(node);
+        self.work.set_xattr(inode, change)
     }
 
     /// The attributes of the inode under a name.

@@ -13,6 +13,7 @@ use posix::{
 };
 use types::{
     Attr, AttrChange, EntryName, Errno, Error, FileType, Ino, Map, RenameFlags, Result, Space,
+    XattrChange, XattrFlags,
 };
 
 use crate::BranchFiles;
@@ -158,6 +159,25 @@ impl Attributes for BranchFs {
         _is_open: bool,
     ) -> Result<Entry> {
         self.held().files.set_attr(ino, change).map(entry)
+    }
+
+    fn xattr(&self, _caller: &Caller, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        self.held().files.xattr(ino, name)
+    }
+
+    fn xattrs(&self, _caller: &Caller, ino: Ino) -> Result<Vec<Vec<u8>>> {
+        self.held().files.xattrs(ino)
+    }
+
+    fn set_xattr(
+        &self,
+        _caller: &Caller,
+        ino: Ino,
+        name: &[u8],
+        value: Option<&[u8]>,
+        flags: XattrFlags,
+    ) -> Result<()> {
+        self.held().files.set_xattr(ino, XattrChange { name, value, flags })
     }
 
     /// Unknown: no size, and nothing free.

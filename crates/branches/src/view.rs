@@ -1,5 +1,6 @@
 //! Reads one branch or several, from the objects of the snapshot and the layers, without a server.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use client::{BranchView, Composed, LayerError, MadeDirs};
@@ -147,6 +148,25 @@ impl SnapshotView {
     /// `ESTALE`.
     pub fn attr(&mut self, ino: Ino) -> Result<Attr> {
         self.on(b"", |inner| inner.namespace().getattr(ino))
+    }
+
+    /// An extended attribute of an inode that was seen.
+    ///
+    /// # Errors
+    /// `ENODATA`, `ESTALE`.
+    pub fn xattr(&mut self, ino: Ino, name: &[u8]) -> Result<Vec<u8>> {
+        self.on(name, |inner| inner.namespace().xattr(ino, name).map(Cow::into_owned))
+    }
+
+    /// The names of all extended attributes of an inode that was seen, sorted.
+    ///
+    /// # Errors
+    /// `ESTALE`.
+    pub fn xattrs(&mut self, ino: Ino) -> Result<Vec<Vec<u8>>> {
+        self.on(b"", |inner| {
+            let names = inner.namespace().xattr_names(ino)?;
+            Ok(names.into_iter().map(<[u8]>::to_vec).collect())
+        })
     }
 
     /// The entries of a directory that was seen, by name.

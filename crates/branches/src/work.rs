@@ -15,8 +15,8 @@ use metastore::{Branch, LAYERS_MAX, Layer};
 use namespace::PlannedInode;
 use objstore::{Expect, LockGuard, Version};
 use types::{
-    Attr, AttrChange, EntryName, Errno, Error, FileType, Ino, RenameFlags, Result, Seq, Set,
-    Stripe, StripedFile, Timestamp,
+    Attr, AttrChange, EntryName, Errno, Error, FileType, Ino, MODE_PERMISSIONS, RenameFlags,
+    Result, Seq, Set, Stripe, StripedFile, Timestamp, XattrChange, XattrFlags,
 };
 
 use crate::squash::squashed;
@@ -187,6 +187,7 @@ impl Work {
             return Err(Error::new(Errno::NotSupported, String::from_utf8_lossy(&name), cause)
                 .remedy("write a new file, and give it these names"));
         }
+        let xattrs = self.xattrs_of(ino)?;
         self.unlink(home, &name)?;
         let new = NewFile {
             file_type: attr.file_type(),
@@ -195,9 +196,34 @@ impl Work {
             ..NewFile::default()
         };
         let made = self.create(home, &name, &new)?;
+        self.take_over(made, &attr, &xattrs)?;
         let stripe = self.view.attr(made)?.stripe;
         self.give_length(made, stripe, &head, source)?;
         Ok(made)
+    }
+
+    fn xattrs_of(&mut self, ino: Ino) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        let names = self.view.xattrs(ino)?.into_iter();
+        names.map(|name| Ok((name.clone(), self.view.xattr(ino, &name)?))).collect()
+    }
+
+    /// The copy of a file has the extended attributes and the permissions of the file, in place of
+    /// those that its directory gives to new files.
+    fn take_over(&mut self, copy: Ino, of: &Attr, xattrs: &[(Vec<u8>, Vec<u8>)]) -> Result<()> {
+        let flags = XattrFlags::default();
+        for name in self.view.xattrs(copy)? {
+            if xattrs.iter().all(|(known, _)| *known != name) {
+                self.set_xattr(copy, XattrChange { name: &name, value: None, flags })?;
+            }
+        }
+        for (name, value) in xattrs {
+            self.set_xattr(copy, XattrChange { name, value: Some(value), flags })?;
+        }
+        if self.view.attr(copy)?.mode == of.mode {
+            return Ok(());
+        }
+        let mode = Some(of.mode & MODE_PERMISSIONS);
+        self.set_attr(copy, &AttrChange { mode, ..AttrChange::default() })
     }
 
     /// Writes content, and then says how long it is.
@@ -281,6 +307,18 @@ impl Work {
         let (cred, time) = self.now();
         self.view.on(b"", |inner| {
             inner.change(|namespace| namespace.plan().setattr(&cred, ino, change, time))
+        })
+    }
+
+    /// Sets or, without a value, removes an extended attribute.
+    ///
+    /// # Errors
+    /// `EPERM`, `ENODATA`, `EEXIST`, `EFBIG`, `ERANGE`; for an access control list also `EINVAL`,
+    /// `EACCES`, `ENOSPC`.
+    pub fn set_xattr(&mut self, ino: Ino, change: XattrChange<'_>) -> Result<()> {
+        let (cred, time) = self.now();
+        self.view.on(change.name, |inner| {
+            inner.change(|namespace| namespace.plan().setxattr(&cred, ino, change, time))
         })
     }
 

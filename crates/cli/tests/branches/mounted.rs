@@ -110,6 +110,58 @@ fn programs_work_in_a_branch_as_on_any_file_system() {
     assert_eq!(text(&output.stdout), sh(sums));
 }
 
+/// Lists of the snapshot are seen, inherited and kept by a copy; those that are set in the branch
+/// are there in the next run, and in the namespace after the merge.
+#[test]
+fn access_control_lists_of_a_branch_are_kept_and_merged() {
+    if !can_mount() || Command::new("getfacl").arg("--version").output().is_err() {
+        return;
+    }
+    let cluster = Cluster::up();
+    cluster.run(&["mkdir", "-p", "/proj/dir/sub"]);
+    write(&cluster, "/proj/dir/f", "base\n");
+    let fs = cluster.mount();
+    // `u::rwx,u:1001:rwx,g::r-x,m::rwx,o::---`
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    let all = u32::MAX;
+    for (tag, permissions, number) in
+        [(1_u16, 7_u16, all), (2, 7, 1001), (4, 5, all), (16, 7, all), (32, 0, all)]
+    {
+        list.extend_from_slice(&tag.to_le_bytes());
+        list.extend_from_slice(&permissions.to_le_bytes());
+        list.extend_from_slice(&number.to_le_bytes());
+    }
+    for (path, name) in
+        [("/proj/dir/f", "access"), ("/proj/dir", "access"), ("/proj/dir", "default")]
+    {
+        let name = format!("system.posix_acl_{name}");
+        fs.set_xattr(fs.stat(path).unwrap().ino, name.as_bytes(), Some(&list)).unwrap();
+    }
+    drop(fs);
+    cluster.run(&["branch", "create", "b", "/proj"]);
+    let store = store(&cluster);
+    let run = |script: &str| {
+        cluster.say(&["run", "--store", &store, "--branch", "b", "-C", "--", "sh", "-c", script])
+    };
+    let named = "user:1001:rwx";
+    let get = |path: &str| run(&format!("getfacl -n --omit-header {path}"));
+    assert!(get("dir/f").contains(named) && get("dir").contains("default:user:1001:rwx"));
+    assert!(!get("dir/sub").contains("1001"), "it is older than the list");
+    let long = "head -c 200000 /dev/zero > dir/f; echo x > dir/new; setfacl -m u:1002:r dir/sub";
+    run(long);
+    assert!(get("dir/f").contains(named) && get("dir/f").contains("mask::rwx"), "the copy has it");
+    assert!(get("dir/new").contains("user:1001:rwx\t#effective:rw-"));
+    assert!(get("dir/sub").contains("user:1002:r--"));
+    cluster.run(&["publish", "b"]);
+    cluster.run(&["branch", "merge"]);
+    let fs = cluster.mount();
+    for path in ["/proj/dir/f", "/proj/dir/new", "/proj/dir/sub"] {
+        let ino = fs.stat(path).unwrap().ino;
+        let list = fs.as_user(&types::Cred::root()).xattr(ino, b"system.posix_acl_access").unwrap();
+        assert_eq!(list[12..14], [2, 0], "{path} has a named user");
+    }
+}
+
 #[test]
 fn a_branch_drops_the_changes_of_a_failed_program_on_request() {
     if !can_mount() {
