@@ -10,6 +10,7 @@
 
 mod decoupled;
 mod dry_run;
+mod late;
 mod progress;
 mod strong;
 mod tally;
@@ -26,6 +27,7 @@ use cudele::{
 };
 use types::{Map, Set};
 
+use late::LateAttributes;
 use progress::Progress;
 pub use tally::{IntakeReport, IntakeTally, LINKS_AND_ATTRIBUTES, Phase};
 
@@ -78,19 +80,12 @@ enum Known {
     Other(Ino),
 }
 
-/// Attributes of a directory that are set when its content is there.
-struct Late {
-    home: Ino,
-    ino: Ino,
-    change: AttrChange,
-}
-
 struct Intake<'t> {
     target: &'t mut dyn Target,
     known: Map<Vec<u8>, Known>,
     /// The directory of the entry before: entries come in runs.
     last: (Vec<u8>, Ino),
-    late: Vec<Late>,
+    late: LateAttributes,
     /// Attributes of the destination itself, if the source says.
     root: Option<AttrChange>,
     tally: IntakeTally,
@@ -126,7 +121,7 @@ impl<'t> Intake<'t> {
             target,
             known,
             last: (Vec::new(), root),
-            late: Vec::new(),
+            late: LateAttributes::default(),
             root: None,
             tally: IntakeTally::default(),
             progress,
@@ -227,7 +222,7 @@ impl<'t> Intake<'t> {
                 ino
             }
         };
-        self.late.push(Late { home, ino, change });
+        self.late.change(home, ino, change);
         self.xattrs(ino, entry)
     }
 
@@ -314,6 +309,9 @@ impl<'t> Intake<'t> {
 
     fn xattrs(&mut self, ino: Ino, entry: &SourceEntry<'_>) -> Result<()> {
         for (name, value) in entry.xattrs {
+            if entry.kind == SourceKind::Directory && self.late.takes(ino, name, value) {
+                continue;
+            }
             let start = Instant::now();
             self.target.set_xattr(ino, name, value)?;
             self.tally.attributes += start.elapsed();
@@ -354,10 +352,7 @@ impl<'t> Intake<'t> {
     /// attributes.
     fn finish(&mut self) -> Result<Option<AttrChange>> {
         let start = Instant::now();
-        self.target.flush()?;
-        for Late { home, ino, change } in std::mem::take(&mut self.late).into_iter().rev() {
-            self.target.set_attr(home, ino, &change)?;
-        }
+        self.tally.xattrs += std::mem::take(&mut self.late).set(self.target)?;
         self.tally.attributes += start.elapsed();
         self.progress.finish();
         Ok(self.root)

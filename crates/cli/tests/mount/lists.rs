@@ -130,3 +130,26 @@ fn access_control_lists_of_a_job_work_as_on_a_local_file_system() {
     assert!(well && said.contains("user:1001:rwx\t#effective:rw-"), "{said}");
     mount.end();
 }
+
+/// An ingest keeps lists, and gives none to files that had none; an archive with lists as text
+/// comes in without these.
+#[test]
+fn an_ingest_brings_access_control_lists_in() {
+    let Some(world) = with_tools() else { return };
+    let tree = world.path("tree");
+    let text = "mkdir -p \"$1/d/e\" && echo 1 > \"$1/d/plain\" && setfacl -m u:1001:rw \"$1/d/plain\" && \
+                echo 2 > \"$1/d/bare\" && setfacl -d -m u:1002:rwx \"$1\" \"$1/d\" && \
+                echo 3 > \"$1/d/heir\" && cd \"$1\" && tar --acls -cf ../tree.tar .";
+    assert_eq!(transcript(&mut script(text, &[tree.as_os_str()])), (true, String::new()));
+    let mount = Mount::new(&world);
+    for policy in ["posix", "batchfs"] {
+        let to = format!("/in-{policy}");
+        world.run(&["ingest", "--policy", policy, tree.to_str().unwrap(), &to]).done();
+        assert_eq!(all(&mount.path(&to[1..])), all(&tree), "{policy}");
+    }
+    let archive = world.path("tree.tar");
+    world.run(&["ingest", archive.to_str().unwrap(), "/of-archive"]).done();
+    let read = |at: &Path| std::fs::read(at.join("d/heir")).unwrap();
+    assert_eq!(read(&mount.path("of-archive")), read(&tree));
+    mount.end();
+}

@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use cudele::{Errno, Error, FileType, Result, Timestamp};
 use tar::{EntryType, Header};
-use types::{PATH_BYTES_MAX, SYMLINK_BYTES_MAX, check_name};
+use types::{PATH_BYTES_MAX, SYMLINK_BYTES_MAX, acl, check_name};
 
 use super::{EntrySink, Skip, SourceEntry, SourceKind, shown};
 
@@ -284,8 +284,9 @@ struct Extra {
 impl Extra {
     fn read<R: Read>(&mut self, entry: &mut tar::Entry<'_, R>) -> std::io::Result<()> {
         let Some(extensions) = entry.pax_extensions()? else { return Ok(()) };
-        for extension in extensions {
-            let extension = extension?;
+        // The library takes a line end within a value (lists as text, binary attributes) for the
+        // end of the record: such a record is left out.
+        for extension in extensions.flatten() {
             let (key, value) = (extension.key_bytes(), extension.value_bytes());
             if key == b"mtime" {
                 self.mtime = time(value);
@@ -294,7 +295,7 @@ impl Extra {
             } else if key.starts_with(b"GNU.sparse.") {
                 self.sparse = true;
             } else if let Some(name) = key.strip_prefix(b"SCHILY.xattr.")
-                && name.starts_with(b"user.")
+                && (name.starts_with(b"user.") || acl::is_list(name))
             {
                 self.xattrs.push((name.to_vec(), value.to_vec()));
             }

@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use cudele::{Error, FileType, Result, Timestamp};
-use types::Map;
+use types::{Map, acl};
 use walkdir::WalkDir;
 
 use super::{EntrySink, Skip, SourceEntry, SourceKind};
@@ -135,14 +135,15 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The attributes that users set. Where there are none, or they cannot be read, none.
+    /// The attributes that users set, and access control lists. Where there are none, or they
+    /// cannot be read, none.
     fn xattrs(&mut self, path: &Path) -> Vec<(Vec<u8>, Vec<u8>)> {
         let Ok(length) = rustix::fs::llistxattr(path, self.buffer.as_mut_slice()) else {
             return Vec::new();
         };
         let names: Vec<Vec<u8>> = self.buffer[..length]
             .split(|byte| *byte == 0)
-            .filter(|name| name.starts_with(b"user."))
+            .filter(|name| name.starts_with(b"user.") || acl::is_list(name))
             .map(<[u8]>::to_vec)
             .collect();
         let mut all = Vec::new();

@@ -54,8 +54,7 @@ impl Picture {
         let target = entry.link_name_bytes().map(std::borrow::Cow::into_owned).unwrap_or_default();
         let mut mtime = Timestamp::from_parts(header.mtime()?.cast_signed(), 0);
         if let Some(extensions) = entry.pax_extensions()? {
-            for extension in extensions {
-                let extension = extension?;
+            for extension in extensions.flatten() {
                 if extension.key_bytes() == b"mtime" {
                     mtime = precise(extension.value().unwrap_or_default()).unwrap_or(mtime);
                 }
