@@ -35,7 +35,8 @@ pub struct MountOptions {
     /// policy has `ack: safe`, changes wait in either case.
     pub synchronous: bool,
     /// `noacl`, or `acl` (the default): access control lists are refused, and the kernel asks for
-    /// none. Servers enforce those that exist all the same.
+    /// none. Servers enforce those that exist all the same; in a decoupled subtree the mode alone
+    /// says who may open a file.
     pub no_access_lists: bool,
     /// `threads=N`: requests that are answered at the same time.
     pub threads: usize,

@@ -82,8 +82,9 @@ pub struct VfsOptions {
     /// Whether changes in directories that no other client uses return before the server knows
     /// them ([`Fs::take_exclusive`]). The default is that they do not.
     pub ahead: WantsExclusive,
-    /// Access control lists are refused, and the kernel does not ask for them. Servers and
-    /// decoupled subtrees enforce those that exist all the same.
+    /// Access control lists are refused, and the kernel does not ask for them. Servers enforce
+    /// those that exist all the same; in a decoupled subtree the mode alone says who may open a
+    /// file.
     pub no_access_lists: bool,
 }
 
