@@ -8,9 +8,10 @@
 //! The *record* of a list has the rest: the permissions of the owning group and of the named users
 //! and groups.
 //!
-//! Record: version (1), mode as two bytes, the owning group's permissions with [`HAS_MASK`], then
-//! for each named user or group its kind, permissions and number (four bytes), sorted. The mode
-//! counts when the record is set, and in a default list; in the list of an inode the inode's does.
+//! Record: version (1), mode as two bytes, the owning group's permissions with a bit for a mask,
+//! then for each named user or group its kind, permissions and number (four bytes), sorted. The
+//! mode counts when the record is set, and in a default list; in the list of an inode the inode's
+//! does.
 
 use crate::bytes::{Put, Reader};
 use crate::{Cred, Errno};
