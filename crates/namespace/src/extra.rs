@@ -1,6 +1,7 @@
 //! Data that few inodes have: content, extended attributes, a policy.
 
-use types::acl::{self, AccessList};
+use types::FileType;
+use types::acl::{self, ACCESS_LIST, AccessList, DEFAULT_LIST};
 use types::bytes::{Malformed, Put, Reader};
 
 const TAG_XATTR: u8 = 1;
@@ -53,17 +54,40 @@ impl Extra {
         self.xattrs().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
 
-    /// Whether encoded attributes are access control lists, and nothing else.
+    /// The access control lists: names and records.
+    fn lists(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.xattrs().filter(|(name, _)| acl::is_list(name))
+    }
+
+    /// Whether both have the same access control lists.
+    pub(crate) fn has_lists_of(&self, other: &Self) -> bool {
+        let are_in = |one: &Self, other: &Self| {
+            one.lists().all(|(name, record)| other.xattr(name) == Some(record))
+        };
+        are_in(self, other) && are_in(other, self)
+    }
+
+    /// Whether encoded attributes are access control lists that an inode with this mode may have,
+    /// at most one of each kind, and nothing else.
     #[must_use]
-    pub fn are_lists(encoded: &[u8]) -> bool {
+    pub fn are_lists(encoded: &[u8], mode: u32) -> bool {
+        let (mut access, mut default) = (0, 0);
         let mut reader = Reader::new(encoded);
         while !reader.is_at_end() {
             let Ok((TAG_XATTR, name, record)) = read_field(&mut reader) else { return false };
-            if !acl::is_list(name) || AccessList::decode(record).is_none() {
+            match name {
+                ACCESS_LIST => access += 1,
+                DEFAULT_LIST => default += 1,
+                _ => return false,
+            }
+            if AccessList::decode(record).is_none() {
                 return false;
             }
         }
-        true
+        let file_type = FileType::from_mode(mode);
+        let access_max = usize::from(file_type != Some(FileType::Symlink));
+        let default_max = usize::from(file_type == Some(FileType::Directory));
+        access <= access_max && default <= default_max
     }
 
     /// The policy stored in this directory.

@@ -49,7 +49,7 @@ impl Rights {
     #[inline]
     pub(super) fn check_create(&self, create: &Create<'_>) -> Result<(), VerifyError> {
         let Create { mode, uid, gid, extra, .. } = *create;
-        let has_lists_only = extra.is_empty() || Extra::are_lists(extra);
+        let has_lists_only = extra.is_empty() || Extra::are_lists(extra, mode);
         let may = has_lists_only && self.may_make(mode, uid, gid);
         if may { Ok(()) } else { Err(Errno::NotPermitted.into()) }
     }
@@ -120,7 +120,7 @@ impl Rights {
     }
 
     /// An inode that an event carries takes the place of the one in memory: it must have the same
-    /// owner and permissions, or be the user's.
+    /// owner, permissions and access control lists, or be the user's.
     fn check_snapshot(
         &self,
         namespace: &Namespace,
@@ -132,8 +132,11 @@ impl Rights {
         if RESERVED.iter().any(|word| is_reserved(word)) {
             return Err(VerifyError::Gone);
         }
+        let may_list = |known: Permissions| {
+            known.uid == self.cred.uid || namespace.has_lists_of(ino, inode.extra)
+        };
         match namespace.permissions_of(ino) {
-            Some(known) if known == Permissions { mode, uid, gid } => Ok(()),
+            Some(known) if known == Permissions { mode, uid, gid } && may_list(known) => Ok(()),
             // Another user's file that was changed since is left in its place.
             Some(known) if known.uid != self.cred.uid => Err(VerifyError::Gone),
             None if !is_new(ino) => Err(VerifyError::Unknown(ino)),
@@ -145,11 +148,26 @@ impl Rights {
 
 #[cfg(test)]
 mod tests {
+    use types::acl::DEFAULT_LIST;
     use types::bytes::Put;
 
     use super::*;
 
     const FILE: u32 = 0o100_000;
+
+    /// The record of a list without named users and groups.
+    fn list(mode: u32) -> Vec<u8> {
+        let mut list = AccessList::default();
+        list.mode = mode;
+        list.encode()
+    }
+
+    /// An extended attribute in the form of [`Extra`].
+    fn field(name: &[u8], value: &[u8]) -> Vec<u8> {
+        let mut field = vec![1];
+        [name, value].into_iter().for_each(|part| field.put_bytes(part));
+        field
+    }
 
     fn rights() -> Rights {
         let cred = Cred { uid: 7, gid: 70, groups: vec![71] };
@@ -182,23 +200,17 @@ mod tests {
             check(&Event::SetXattr { ino, home, name, value: Some(value), time }).is_ok()
         };
         assert!(xattr(b"user.note", b"x") && !xattr(b"security.capability", b"x"));
-        let list = |mode| {
-            let mut list = AccessList::default();
-            list.mode = mode;
-            list.encode()
-        };
         assert!(xattr(ACCESS_LIST, &list(0o4755)) && !xattr(ACCESS_LIST, b"x"));
         assert!(!xattr(ACCESS_LIST, &list(0o2755)), "set-group-id of a foreign group");
         let made = |extra: &[u8]| {
             let create = Create { mode: FILE, uid: 7, gid: 70, extra, ..Create::default() };
             rights().check_create(&create).is_ok()
         };
-        let field = |name: &[u8], value: &[u8]| {
-            let mut field = vec![1];
-            [name, value].into_iter().for_each(|part| field.put_bytes(part));
-            field
-        };
-        assert!(made(&field(ACCESS_LIST, &list(0o640))) && made(b""));
+        let (access, default) =
+            (field(ACCESS_LIST, &list(0o640)), field(DEFAULT_LIST, &list(0o640)));
+        assert!(made(&access) && made(b""));
+        assert!(!made(&default), "a default list of a file");
+        assert!(!made(&[access.clone(), access].concat()), "the same list twice");
         assert!(!made(&field(b"security.capability", b"x")) && !made(b"security.capability"));
         let change = |change| Event::SetAttr {
             ino: Ino(99),
@@ -242,5 +254,34 @@ mod tests {
         assert!(check(&carried(FILE | 0o755, 7, b"..security.capability..")).is_err());
         let unknown = rights().check_snapshot(&namespace, &carried(FILE, 7, b""), |_| false);
         assert!(matches!(unknown, Err(VerifyError::Unknown(_))));
+    }
+
+    #[test]
+    fn a_carried_inode_of_another_user_keeps_its_lists() {
+        let mut namespace = Namespace::new();
+        let [listed, bare, own] = [0, 1, 2].map(|at| Ino(Ino::FIRST_FREE + at));
+        let known = field(ACCESS_LIST, &list(0o640));
+        for (ino, uid, extra) in [(listed, 8, &known[..]), (bare, 8, b""), (own, 7, b"")] {
+            let name = ino.0.to_string();
+            let (mode, parent, name) = (FILE | 0o640, Ino::ROOT, name.as_bytes());
+            let create =
+                Create { parent, name, ino, mode, uid, gid: 70, extra, ..Create::default() };
+            let outcome =
+                namespace.apply(types::Seq(1), namespace::Mode::Live, &Event::Create(create));
+            assert_eq!(outcome, namespace::ApplyOutcome::Done);
+        }
+        let check = |ino, uid, extra: &[u8]| {
+            let attr = Attr { ino, mode: FILE | 0o640, uid, gid: 70, ..Attr::default() };
+            rights()
+                .check_snapshot(&namespace, &InodeSnapshot { attr, data: b"", extra }, |_| false)
+        };
+        let other = field(ACCESS_LIST, &list(0o666));
+        assert!(check(listed, 8, &known).is_ok() && check(bare, 8, b"").is_ok());
+        assert!(check(own, 7, &other).is_ok());
+        let twice = [known.clone(), other.clone()].concat();
+        for (ino, extra) in [(listed, &other[..]), (listed, b""), (listed, &twice), (bare, &other)]
+        {
+            assert!(matches!(check(ino, 8, extra), Err(VerifyError::Gone)));
+        }
     }
 }

@@ -158,7 +158,7 @@ impl Planner<'_> {
             data: create.data,
             umask: 0,
         };
-        if !Extra::are_lists(create.extra) {
+        if !Extra::are_lists(create.extra, create.mode) {
             return Err(Errno::NotPermitted.into());
         }
         let entry = EntryName::new(create.parent, create.name);
