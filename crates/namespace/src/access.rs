@@ -3,9 +3,9 @@
 use types::acl::{self, ACCESS_LIST};
 use types::{Cred, Errno, Ino};
 
+use crate::Refusal;
 use crate::inode::{HAS_EXTRA, Inode};
 use crate::tree::InodeTree;
-use crate::{Extra, Refusal};
 
 pub(crate) const READ: u32 = 4;
 pub(crate) const WRITE: u32 = 2;
@@ -49,15 +49,6 @@ impl InodeTree {
     fn listed(&self, cred: &Cred, ino: Ino, inode: &Inode, want: u32) -> Option<bool> {
         let record = self.inodes.extra(ino, inode)?.xattr(ACCESS_LIST)?;
         acl::is_allowed(record, inode.mode, inode.gid, cred, want)
-    }
-
-    /// Whether the access control lists of an inode are those among encoded attributes.
-    pub(crate) fn has_lists_of(&self, ino: Ino, encoded: &[u8]) -> bool {
-        let stated = Extra::from_parts(&[], encoded);
-        match self.inodes.extra_of(ino) {
-            Some(known) => known.has_lists_of(&stated),
-            None => Extra::default().has_lists_of(&stated),
-        }
     }
 
     /// Whether a directory has an access control list, or gives one to new inodes. Its mode alone

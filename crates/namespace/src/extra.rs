@@ -1,7 +1,7 @@
 //! Data that few inodes have: content, extended attributes, a policy.
 
 use types::FileType;
-use types::acl::{self, ACCESS_LIST, AccessList, DEFAULT_LIST};
+use types::acl::{ACCESS_LIST, AccessList, DEFAULT_LIST};
 use types::bytes::{Malformed, Put, Reader};
 
 const TAG_XATTR: u8 = 1;
@@ -52,19 +52,6 @@ impl Extra {
     #[must_use]
     pub fn xattr(&self, name: &[u8]) -> Option<&[u8]> {
         self.xattrs().find(|(known, _)| *known == name).map(|(_, value)| value)
-    }
-
-    /// The access control lists: names and records.
-    fn lists(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.xattrs().filter(|(name, _)| acl::is_list(name))
-    }
-
-    /// Whether both have the same access control lists.
-    pub(crate) fn has_lists_of(&self, other: &Self) -> bool {
-        let are_in = |one: &Self, other: &Self| {
-            one.lists().all(|(name, record)| other.xattr(name) == Some(record))
-        };
-        are_in(self, other) && are_in(other, self)
     }
 
     /// Whether encoded attributes are access control lists that an inode with this mode may have,

@@ -199,13 +199,6 @@ impl Namespace {
         self.tree.has_lists(dir)
     }
 
-    /// Whether the access control lists of an inode are those among encoded attributes, which an
-    /// event carries.
-    #[must_use]
-    pub fn has_lists_of(&self, ino: Ino, encoded: &[u8]) -> bool {
-        self.tree.has_lists_of(ino, encoded)
-    }
-
     /// The names of all extended attributes, sorted.
     ///
     /// # Errors
