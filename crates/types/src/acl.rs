@@ -26,17 +26,35 @@ const HAS_MASK: u8 = 0x80;
 const HEADER_BYTES: usize = 4;
 const ENTRY_BYTES: usize = 6;
 
-/// The form of Linux: its version, and the tags of its entries.
 const LINUX_VERSION: u32 = 2;
 const LINUX_ENTRY_BYTES: usize = 8;
-const USER_OBJ: u16 = 0x01;
-const USER: u16 = 0x02;
-const GROUP_OBJ: u16 = 0x04;
-const GROUP: u16 = 0x08;
-const MASK: u16 = 0x10;
-const OTHER: u16 = 0x20;
-/// The number of an entry without one.
-const NO_NUMBER: u32 = u32::MAX;
+/// Tag of an entry in the form of Linux: the owner.
+pub const USER_OBJ: u16 = 0x01;
+/// A named user.
+pub const USER: u16 = 0x02;
+/// The owning group.
+pub const GROUP_OBJ: u16 = 0x04;
+/// A named group.
+pub const GROUP: u16 = 0x08;
+/// The mask of the groups and the named users.
+pub const MASK: u16 = 0x10;
+/// All other users.
+pub const OTHER: u16 = 0x20;
+/// The number of an entry that names no user and no group.
+pub const NO_NUMBER: u32 = u32::MAX;
+
+/// A list in the form of Linux: entries with a tag, permissions, and the number of a user or group.
+#[must_use]
+pub fn linux_form(entries: &[(u16, u16, u32)]) -> Vec<u8> {
+    let mut value = Vec::with_capacity(4 + LINUX_ENTRY_BYTES * entries.len());
+    value.put_u32(LINUX_VERSION);
+    for (tag, permissions, number) in entries {
+        value.put_u16(*tag);
+        value.put_u16(*permissions);
+        value.put_u32(*number);
+    }
+    value
+}
 
 /// Named users and groups of one list, about as many as ext4 keeps: each create below a directory
 /// with a default list journals the list again.
@@ -121,37 +139,25 @@ impl AccessList {
     /// The list in the form of Linux, of an inode with this mode.
     #[must_use]
     pub fn to_linux(&self, mode: u32) -> Vec<u8> {
-        let mut out = Vec::with_capacity(4 + LINUX_ENTRY_BYTES * (4 + self.named.len()));
-        let mut put = |tag: u16, permissions: u32, number: u32| {
-            out.put_u16(tag);
-            out.put_u16((permissions & 7) as u16);
-            out.put_u32(number);
+        let bits = |mode: u32| (mode & 7) as u16;
+        let middle = bits(mode >> 3);
+        let group = if self.has_mask { u16::from(self.group) } else { middle };
+        let mut entries = Vec::with_capacity(4 + self.named.len());
+        entries.push((USER_OBJ, bits(mode >> 6), NO_NUMBER));
+        let users = self.named.iter().filter(|(named, _)| matches!(named, Named::User(_)));
+        let groups = self.named.iter().filter(|(named, _)| matches!(named, Named::Group(_)));
+        let entry = |(named, permissions): &(Named, u8)| match *named {
+            Named::User(number) => (USER, u16::from(*permissions), number),
+            Named::Group(number) => (GROUP, u16::from(*permissions), number),
         };
-        let middle = mode >> 3;
-        let group = if self.has_mask { u32::from(self.group) } else { middle };
-        put(USER_OBJ, mode >> 6, NO_NUMBER);
-        let mut is_group_written = false;
-        for (named, permissions) in &self.named {
-            let (tag, number) = match *named {
-                Named::User(number) => (USER, number),
-                Named::Group(number) => (GROUP, number),
-            };
-            if tag == GROUP && !is_group_written {
-                put(GROUP_OBJ, group, NO_NUMBER);
-                is_group_written = true;
-            }
-            put(tag, u32::from(*permissions), number);
-        }
-        if !is_group_written {
-            put(GROUP_OBJ, group, NO_NUMBER);
-        }
+        entries.extend(users.map(entry));
+        entries.push((GROUP_OBJ, group, NO_NUMBER));
+        entries.extend(groups.map(entry));
         if self.has_mask {
-            put(MASK, middle, NO_NUMBER);
+            entries.push((MASK, middle, NO_NUMBER));
         }
-        put(OTHER, mode, NO_NUMBER);
-        let mut value = LINUX_VERSION.to_le_bytes().to_vec();
-        value.append(&mut out);
-        value
+        entries.push((OTHER, bits(mode), NO_NUMBER));
+        linux_form(&entries)
     }
 
     /// Whether the mode alone says the same.

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
+use types::acl;
 
 use crate::cluster::{Cluster, text};
 use crate::{branch, store, tree, write};
@@ -122,15 +123,13 @@ fn access_control_lists_of_a_branch_are_kept_and_merged() {
     write(&cluster, "/proj/dir/f", "base\n");
     let fs = cluster.mount();
     // `u::rwx,u:1001:rwx,g::r-x,m::rwx,o::---`
-    let mut list = 2_u32.to_le_bytes().to_vec();
-    let all = u32::MAX;
-    for (tag, permissions, number) in
-        [(1_u16, 7_u16, all), (2, 7, 1001), (4, 5, all), (16, 7, all), (32, 0, all)]
-    {
-        list.extend_from_slice(&tag.to_le_bytes());
-        list.extend_from_slice(&permissions.to_le_bytes());
-        list.extend_from_slice(&number.to_le_bytes());
-    }
+    let list = acl::linux_form(&[
+        (acl::USER_OBJ, 7, acl::NO_NUMBER),
+        (acl::USER, 7, 1001),
+        (acl::GROUP_OBJ, 5, acl::NO_NUMBER),
+        (acl::MASK, 7, acl::NO_NUMBER),
+        (acl::OTHER, 0, acl::NO_NUMBER),
+    ]);
     for (path, name) in
         [("/proj/dir/f", "access"), ("/proj/dir", "access"), ("/proj/dir", "default")]
     {

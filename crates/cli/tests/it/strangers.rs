@@ -17,7 +17,7 @@ use std::time::Duration;
 use cudele::{Cluster as Library, Errno, Fs, Locator, NewFile, Policy, Subtree};
 use journal::{Create, Event, InodeSnapshot, JournalBuffer, SegmentHeader, Writer};
 use net::{Address, Connection, Keyring};
-use types::acl::{ACCESS_LIST, AccessList};
+use types::acl::{self, ACCESS_LIST, AccessList};
 use types::bytes::Put;
 use types::{
     Attr, AttrChange, ClientId, Cred, Epoch, Ino, Lock, LockKind, LockMode, Origin, Rank, Tid,
@@ -396,21 +396,13 @@ fn by_a_journal() {
 
 /// A list that lets a user read and write.
 fn list_for(user: u32) -> Vec<u8> {
-    // The owner, the user, the group, the mask, all others.
-    let entries = [
-        (0x01, 6, u32::MAX),
-        (0x02, 6, user),
-        (0x04, 0, u32::MAX),
-        (0x10, 6, u32::MAX),
-        (0x20, 0, u32::MAX),
-    ];
-    let mut list = 2_u32.to_le_bytes().to_vec();
-    for (tag, permissions, number) in entries {
-        list.put_u16(tag);
-        list.put_u16(permissions);
-        list.put_u32(number);
-    }
-    list
+    acl::linux_form(&[
+        (acl::USER_OBJ, 6, acl::NO_NUMBER),
+        (acl::USER, 6, user),
+        (acl::GROUP_OBJ, 0, acl::NO_NUMBER),
+        (acl::MASK, 6, acl::NO_NUMBER),
+        (acl::OTHER, 0, acl::NO_NUMBER),
+    ])
 }
 
 #[test]

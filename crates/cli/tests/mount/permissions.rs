@@ -2,6 +2,8 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use types::acl;
+
 use crate::mounts::{Mount, cluster, script, transcript};
 
 /// A program that copies a file with its permissions sets an access control list with the same
@@ -21,10 +23,8 @@ fn copies_and_what_is_moved_in_keep_their_permissions() {
     let file = mount.path("copied");
     let flags = rustix::fs::XattrFlags::empty();
     // For the owner, the group and all other users, as `chmod` sets them.
-    let list = [(1_u16, 6_u16), (4, 4), (0x20, 4)].map(|(who, what)| {
-        [&who.to_le_bytes()[..], &what.to_le_bytes(), &u32::MAX.to_le_bytes()].concat()
-    });
-    let list = [&2_u32.to_le_bytes()[..], &list.concat()].concat();
+    let tags = [(acl::USER_OBJ, 6), (acl::GROUP_OBJ, 4), (acl::OTHER, 4)];
+    let list = acl::linux_form(&tags.map(|(tag, permissions)| (tag, permissions, acl::NO_NUMBER)));
     rustix::fs::setxattr(&file, "system.posix_acl_access", &list, flags).unwrap();
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o7777, 0o644);
     mount.end();

@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use types::{Cred, Errno, Ino};
+use types::{Cred, Errno, Ino, acl};
 use wire::{Answer, ChangeOp, NewInode, Op};
 
 use super::Cluster;
@@ -101,13 +101,8 @@ impl DerefMut for Tree {
 
 /// The access control list `u::rwx,g::rx,m::rwx,o::rx` in the form of Linux.
 pub(super) fn access_list() -> Vec<u8> {
-    let mut list = 2_u32.to_le_bytes().to_vec();
-    for (tag, permissions) in [(1_u16, 7_u16), (4, 5), (16, 7), (32, 5)] {
-        list.extend_from_slice(&tag.to_le_bytes());
-        list.extend_from_slice(&permissions.to_le_bytes());
-        list.extend_from_slice(&u32::MAX.to_le_bytes());
-    }
-    list
+    let tags = [(acl::USER_OBJ, 7), (acl::GROUP_OBJ, 5), (acl::MASK, 7), (acl::OTHER, 5)];
+    acl::linux_form(&tags.map(|(tag, permissions)| (tag, permissions, acl::NO_NUMBER)))
 }
 
 /// Sets a list, or takes it away.

@@ -1,7 +1,10 @@
 //! Access control lists: who may do what, how new inodes inherit them, and the same in a replay.
 
 use journal::{Create, Event};
-use types::acl::{ACCESS_LIST, AccessList, DEFAULT_LIST};
+use types::acl::{
+    ACCESS_LIST, AccessList, DEFAULT_LIST, GROUP, GROUP_OBJ, MASK, NO_NUMBER, OTHER, USER,
+    USER_OBJ, linux_form,
+};
 use types::{AttrChange, Cred, EntryName, Errno, Ino, Seq, Timestamp, XattrChange, XattrFlags};
 
 use crate::{Extra, Judge, Mode, Namespace, Planned, PlannedInode, Refusal};
@@ -18,22 +21,14 @@ fn cred(uid: u32, gid: u32) -> Cred {
 /// A list in the form of Linux: permissions of the owner, user 7, the group, group 70, the mask
 /// and the others.
 fn linux([owner, user, group, named_group, mask, other]: [u16; 6]) -> Vec<u8> {
-    let all = u32::MAX;
-    let entries = [
-        (1_u16, owner, all),
-        (2, user, 7),
-        (4, group, all),
-        (8, named_group, 70),
-        (16, mask, all),
-        (32, other, all),
-    ];
-    let mut value = 2_u32.to_le_bytes().to_vec();
-    for (tag, permissions, number) in entries {
-        value.extend_from_slice(&tag.to_le_bytes());
-        value.extend_from_slice(&permissions.to_le_bytes());
-        value.extend_from_slice(&number.to_le_bytes());
-    }
-    value
+    linux_form(&[
+        (USER_OBJ, owner, NO_NUMBER),
+        (USER, user, 7),
+        (GROUP_OBJ, group, NO_NUMBER),
+        (GROUP, named_group, 70),
+        (MASK, mask, NO_NUMBER),
+        (OTHER, other, NO_NUMBER),
+    ])
 }
 
 /// A namespace, and the events that made it.

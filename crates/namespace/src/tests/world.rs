@@ -255,6 +255,7 @@ impl Op {
     fn value(name: &[u8], number: u8) -> &'static [u8] {
         const VALUES: [&[u8]; 4] = [b"", b"v", b"value", &[7; 65_537]];
         static LISTS: LazyLock<[Vec<u8>; 6]> = LazyLock::new(|| {
+            let list = acl::linux_form;
             [
                 // Of users 1 and 2, and of groups 10 and 30.
                 list(&[(1, 7, 0), (2, 5, 1), (4, 0, 0), (16, 7, 0), (32, 0, 0)]),
@@ -270,17 +271,6 @@ impl Op {
             _ => VALUES[usize::from(number % 4)],
         }
     }
-}
-
-/// A list in the form of Linux.
-fn list(entries: &[(u16, u16, u32)]) -> Vec<u8> {
-    let mut value = 2_u32.to_le_bytes().to_vec();
-    for (tag, permissions, number) in entries {
-        value.extend_from_slice(&tag.to_le_bytes());
-        value.extend_from_slice(&permissions.to_le_bytes());
-        value.extend_from_slice(&number.to_le_bytes());
-    }
-    value
 }
 
 /// Plans an operation. Questions are planned as nothing.

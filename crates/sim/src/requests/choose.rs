@@ -288,22 +288,14 @@ impl Places {
     fn set_list(&self, rng: &mut Rng) -> CallKind {
         let value = rng.percent(60).then(|| {
             let mut permissions = || rng.below(8) as u16;
-            let owner = permissions() | 6;
-            let entries = [
-                (0x01, owner, u32::MAX),
-                (0x02, permissions(), 1),
-                (0x04, permissions(), u32::MAX),
-                (0x08, permissions(), 2),
-                (0x10, permissions(), u32::MAX),
-                (0x20, permissions(), u32::MAX),
-            ];
-            let mut value = 2_u32.to_le_bytes().to_vec();
-            for (tag, permissions, number) in entries {
-                value.extend_from_slice(&u16::to_le_bytes(tag));
-                value.extend_from_slice(&u16::to_le_bytes(permissions));
-                value.extend_from_slice(&u32::to_le_bytes(number));
-            }
-            value
+            acl::linux_form(&[
+                (acl::USER_OBJ, permissions() | 6, acl::NO_NUMBER),
+                (acl::USER, permissions(), 1),
+                (acl::GROUP_OBJ, permissions(), acl::NO_NUMBER),
+                (acl::GROUP, permissions(), 2),
+                (acl::MASK, permissions(), acl::NO_NUMBER),
+                (acl::OTHER, permissions(), acl::NO_NUMBER),
+            ])
         });
         let is_default = rng.percent(30);
         let ino = if is_default { self.dir(rng) } else { self.any(rng) };

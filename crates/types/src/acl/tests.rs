@@ -1,16 +1,5 @@
 use super::*;
 
-/// A list in the form of Linux.
-fn linux(entries: &[(u16, u16, u32)]) -> Vec<u8> {
-    let mut value = LINUX_VERSION.to_le_bytes().to_vec();
-    for (tag, permissions, number) in entries {
-        value.put_u16(*tag);
-        value.put_u16(*permissions);
-        value.put_u32(*number);
-    }
-    value
-}
-
 /// `u::rw-,u:7:rwx,g::r-x,g:70:-w-,m::rwx,o::r--`.
 fn example() -> AccessList {
     let entries = [
@@ -21,7 +10,7 @@ fn example() -> AccessList {
         (MASK, 7, NO_NUMBER),
         (OTHER, 4, NO_NUMBER),
     ];
-    AccessList::from_linux(&linux(&entries)).unwrap()
+    AccessList::from_linux(&linux_form(&entries)).unwrap()
 }
 
 #[test]
@@ -29,7 +18,7 @@ fn a_list_comes_back_with_the_mode_of_its_inode() {
     let list = example();
     assert_eq!(list.mode, 0o674);
     assert_eq!(AccessList::decode(&list.encode()), Some(list.clone()));
-    let changed = linux(&[
+    let changed = linux_form(&[
         (USER_OBJ, 7, NO_NUMBER),
         (USER, 7, 7),
         (GROUP_OBJ, 5, NO_NUMBER),
@@ -39,14 +28,14 @@ fn a_list_comes_back_with_the_mode_of_its_inode() {
     ]);
     assert_eq!(list.to_linux(0o750), changed, "chmod 750 changed the owner, mask and others");
     let minimal = [(USER_OBJ, 7, NO_NUMBER), (GROUP_OBJ, 5, NO_NUMBER), (OTHER, 1, NO_NUMBER)];
-    let minimal = AccessList::from_linux(&linux(&minimal)).unwrap();
+    let minimal = AccessList::from_linux(&linux_form(&minimal)).unwrap();
     assert!(minimal.is_mode_only() && !list.is_mode_only());
     assert_eq!(minimal.to_linux(0o640).len(), 4 + 3 * LINUX_ENTRY_BYTES);
 }
 
 #[test]
 fn what_is_no_list_is_refused() {
-    let whole = linux(&[
+    let whole = linux_form(&[
         (USER_OBJ, 7, NO_NUMBER),
         (USER, 7, 7),
         (GROUP_OBJ, 5, NO_NUMBER),
@@ -65,12 +54,16 @@ fn what_is_no_list_is_refused() {
         &[(USER_OBJ, 7, 0), (0x40, 7, 7), (GROUP_OBJ, 0, 0), (OTHER, 0, 0)],
     ];
     for entries in faults {
-        assert_eq!(AccessList::from_linux(&linux(entries)), Err(Errno::Invalid), "{entries:?}");
+        assert_eq!(
+            AccessList::from_linux(&linux_form(entries)),
+            Err(Errno::Invalid),
+            "{entries:?}"
+        );
     }
     let all = |named| {
         let named = (0..named).map(|number| (USER, 7, number));
         let others = [USER_OBJ, GROUP_OBJ, MASK, OTHER].map(|tag| (tag, 7, NO_NUMBER));
-        AccessList::from_linux(&linux(&named.chain(others).collect::<Vec<_>>()))
+        AccessList::from_linux(&linux_form(&named.chain(others).collect::<Vec<_>>()))
     };
     assert!(all(500).is_ok_and(|list| AccessList::decode(&list.encode()) == Some(list)));
     assert_eq!(all(501), Err(Errno::NoSpace));
