@@ -54,6 +54,11 @@ impl Lab {
         let _ = self.world.store().put(name, bytes, Expect::Any).unwrap();
     }
 
+    /// The segment that a server leaves that is killed while it creates one.
+    fn begin_segment(&self) {
+        self.put(&format!("{SEGMENTS}{:016x}", 1 << 20), b"");
+    }
+
     fn count(&self, path: &str) -> u64 {
         self.world.run(&["ls", path]).done().out.lines().count() as u64
     }
@@ -66,8 +71,7 @@ impl Lab {
 #[test]
 fn an_export_goes_back_byte_by_byte_and_the_server_starts_from_it() {
     let lab = Lab::new();
-    // A server that is killed while it creates a segment leaves an empty one.
-    lab.put(&format!("{SEGMENTS}{:016x}", 1 << 20), b"");
+    lab.begin_segment();
     let before = lab.segments();
     assert!(before.len() > 2, "several segments: {}", before.len());
     let (file, again) = (lab.path("mds.tar"), lab.path("again.tar"));
@@ -140,6 +144,7 @@ fn archives_that_are_cut_off_foreign_or_damaged_are_refused() {
 #[test]
 fn a_damaged_journal_is_recovered_and_the_server_starts() {
     let lab = Lab::new();
+    lab.begin_segment();
     let segments = lab.segments();
     // One is damaged, and another gone.
     let (name, bytes) = &segments[1];
@@ -162,6 +167,7 @@ fn a_damaged_journal_is_recovered_and_the_server_starts() {
 #[test]
 fn events_of_a_server_are_spliced_out() {
     let lab = Lab::new();
+    lab.begin_segment();
     let backup = lab.path("backup.tar");
     let told = lab.json(&[
         "event", "splice", "mds.0", "--path", "/d/b/f07", "--type", "create", "--backup", &backup,

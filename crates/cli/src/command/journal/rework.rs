@@ -93,7 +93,7 @@ impl<'a> Surveys<'a> {
     pub(super) fn serious(&self) -> Vec<Damage> {
         let torn = |damage: &Damage| match &damage.kind {
             Kind::Region(region) => region.torn,
-            Kind::Header(_) => self.begun.contains(&&*damage.name),
+            Kind::Header(_) => self.is_begun(&damage.name),
             Kind::Gap(_) => false,
         };
         self.damage().into_iter().filter(|damage| !(self.server && torn(damage))).collect()
@@ -120,8 +120,7 @@ impl<'a> Surveys<'a> {
     pub(super) fn free_seq(&self) -> Seq {
         let readable = self.all.iter().filter_map(|(_, survey)| survey.as_ref().ok());
         let end = readable.map(Survey::free_seq).max().unwrap_or(Seq(1));
-        let is_begun = |name: &str| self.server && self.begun.contains(&name);
-        let is_unusable = self.all.iter().any(|(name, it)| it.is_err() && !is_begun(name));
+        let is_unusable = self.all.iter().any(|(name, it)| it.is_err() && !self.is_begun(name));
         let doubt = is_unusable || !self.serious().is_empty();
         Seq(end.0.saturating_add(if doubt { GAP_EVENTS_MAX } else { 0 }))
     }
@@ -151,34 +150,41 @@ impl<'a> Surveys<'a> {
         self.by_position().iter().map(|(_, survey)| survey.header.epoch).max().unwrap_or(Epoch(1))
     }
 
-    /// Every segment and its readable part.
+    /// Whether a server had only begun this segment when it ended: a recovery deletes it.
+    fn is_begun(&self, name: &str) -> bool {
+        self.server && self.begun.contains(&name)
+    }
+
+    /// Every segment and its readable part, without those that a server had only begun.
     ///
     /// # Errors
     /// `EBADMSG` if a header is unusable: then the writer of the events is unknown.
     pub(super) fn readable(&self) -> Result<Vec<(&'a str, &Survey<'a>)>> {
-        let one = |(name, survey): &'_ (&'a str, std::result::Result<Survey<'a>, JournalError>)| {
-            survey.as_ref().map(|_| *name).map_err(|error| {
+        let mut all = Vec::with_capacity(self.all.len());
+        for (name, survey) in self.all.iter().filter(|(name, _)| !self.is_begun(name)) {
+            let survey = survey.as_ref().map_err(|error| {
                 error.in_journal(name).remedy(format!(
                     "see what is left of the header with `cudele journal header get {name}`, and \
                      write it anew with `cudele journal header set`"
                 ))
-            })
-        };
-        self.all.iter().map(one).collect::<Result<Vec<_>>>()?;
-        Ok(self.all.iter().filter_map(|(name, s)| Some((*name, s.as_ref().ok()?))).collect())
+            })?;
+            all.push((*name, survey));
+        }
+        Ok(all)
     }
 
-    /// Rewrites every segment with the events that `keep` accepts and all holes closed, also those
-    /// between segments. Positions stay.
+    /// Rewrites every readable segment with the events that `keep` accepts and all holes closed,
+    /// also those between segments. Positions stay.
     ///
     /// # Errors
     /// `EBADMSG` if a header is unusable, or too much is missing to be closed.
     pub(super) fn rewrite(
         &self,
         keep: &mut dyn FnMut(&Record<'_>) -> bool,
-    ) -> Result<Vec<Rewritten>> {
-        let mut all: Vec<_> =
-            (self.readable()?.into_iter()).map(|(_, survey)| rewrite(survey, &ALL, keep)).collect();
+    ) -> Result<Vec<(&'a str, Rewritten)>> {
+        let mut all: Vec<_> = (self.readable()?.into_iter())
+            .map(|(name, survey)| (name, rewrite(survey, &ALL, keep)))
+            .collect();
         for (before, after, lost) in self.gaps() {
             if lost.end.0 - lost.start.0 > GAP_EVENTS_MAX {
                 let (start, end) = (lost.start.0, lost.end.0);
@@ -186,7 +192,10 @@ impl<'a> Surveys<'a> {
                 return Err(Error::new(Errno::BadMessage, self.all[after].0, cause)
                     .remedy("this is more than can be closed; export the journal, then reset it"));
             }
-            all[before].fill(lost.end);
+            let name = self.all[before].0;
+            if let Some((_, segment)) = all.iter_mut().find(|(found, _)| *found == name) {
+                segment.fill(lost.end);
+            }
         }
         Ok(all)
     }

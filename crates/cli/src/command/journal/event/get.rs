@@ -149,9 +149,8 @@ fn binary(source: &Source, surveys: &Surveys<'_>, args: &Args) -> Result<(Vec<u8
     let mut names = source.names();
     if source.rank.is_some() {
         let all = surveys.rewrite(&mut |record| filter.admits(&names.story(record)))?;
-        let kept = all.iter().map(|segment| segment.kept).sum();
-        let pieces = source.pieces.iter().zip(&all);
-        let bytes = archive::pack(pieces.map(|(piece, new)| (&*piece.name, &*new.bytes)))?;
+        let kept = all.iter().map(|(_, segment)| segment.kept).sum();
+        let bytes = archive::pack(all.iter().map(|(name, new)| (*name, &*new.bytes)))?;
         return Ok((bytes, kept));
     }
     let readable = surveys.readable()?;

@@ -35,15 +35,12 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<()> {
     let damage = surveys.damage();
     let all = surveys.rewrite(&mut |_| true)?;
     let bytes = match (source.rank, all.as_slice()) {
-        (None, [one]) => one.bytes.clone(),
-        (_, all) => {
-            let pieces = source.pieces.iter().zip(all);
-            archive::pack(pieces.map(|(piece, new)| (&*piece.name, &*new.bytes)))?
-        }
+        (None, [(_, one)]) => one.bytes.clone(),
+        (_, all) => archive::pack(all.iter().map(|(name, new)| (*name, &*new.bytes)))?,
     };
     let over = if args.force { Over::Anything } else { Over::Nothing };
     files::write(&args.file, &bytes, over)?;
-    let events: u64 = all.iter().map(|new| new.kept).sum();
+    let events: u64 = all.iter().map(|(_, new)| new.kept).sum();
     let value = json!({
         "source": source.name, "file": args.file, "events": events,
         "damage": rework::json(&damage),

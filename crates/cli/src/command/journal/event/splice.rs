@@ -58,9 +58,12 @@ pub(super) fn run(context: &Context, args: &Args) -> Result<()> {
         let story = names.story(record);
         args.filter.is_empty() || !filter.admits(&story)
     })?;
-    let erased: u64 = all.iter().map(|new| new.erased).sum();
-    let pieces = source.pieces.iter().zip(&all);
-    let changed: Vec<_> = pieces.filter(|(piece, new)| piece.bytes != new.bytes).collect();
+    let erased: u64 = all.iter().map(|(_, new)| new.erased).sum();
+    let pieces = source.pieces.iter().filter_map(|piece| {
+        let (_, new) = all.iter().find(|(name, _)| *name == piece.name)?;
+        (piece.bytes != new.bytes).then_some((piece, new))
+    });
+    let changed: Vec<_> = pieces.collect();
     let mut kept = None;
     if !args.dry_run && !changed.is_empty() {
         kept = args.backup.keep(&source)?;
