@@ -417,6 +417,7 @@ impl Mon {
         if let Some(stop) = &mut self.stop {
             stop.forget(conn);
         }
+        self.servers.forget_starting(conn);
         if let Some(rank) = self.servers.rank_of(conn) {
             self.lose(rank, effects);
         }

@@ -9,11 +9,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use types::{Clock, ConnId, Epoch, Errno, Ino, Moment, Rank};
+use types::{Clock, ConnId, Epoch, Errno, Ino, Moment, Rank, Span};
 use wire::{Beacon, ClusterMap, DecoupledSubtree, Failure, MdsEntry, MdsState, Message, Warning};
 
 use crate::{Mon, MonEffects, MonNotice, RANKS_MAX, failure};
 
+/// A standby that takes a rank over has connected so long after the loss of its server.
+const TAKE_OVER: Span = Span::from_millis(2000);
 /// How long an address may be.
 const ADDRESS_BYTES_MAX: usize = 1024;
 /// How many bytes of one server's reports are kept.
@@ -44,6 +46,10 @@ pub(crate) struct Servers {
     by_rank: BTreeMap<Rank, Server>,
     /// Ranks that are out of the map when their servers are gone.
     removing: BTreeSet<Rank>,
+    /// Servers that have not found out their terms yet, since their first beacons.
+    starting: BTreeMap<ConnId, Moment>,
+    /// Ranks without a server, and since when.
+    lost: BTreeMap<Rank, Moment>,
 }
 
 impl Servers {
@@ -67,6 +73,33 @@ impl Servers {
     /// The ranks with a connection.
     pub(crate) fn connected(&self) -> impl Iterator<Item = (Rank, ConnId)> {
         self.by_rank.iter().filter_map(|(rank, server)| Some((*rank, server.conn?)))
+    }
+
+    /// All connections of servers.
+    pub(crate) fn all_connected(&self) -> impl Iterator<Item = ConnId> {
+        self.connected().map(|(_, conn)| conn).chain(self.starting.keys().copied())
+    }
+
+    /// Notes which ranks have lost their servers. While a cluster stops, they end on purpose.
+    pub(crate) fn note_lost(&mut self, map: &ClusterMap, now: Moment) {
+        let lost = map.mds.iter().filter(|entry| entry.state == MdsState::Lost);
+        let lost: BTreeSet<Rank> = lost.map(|entry| entry.rank).collect();
+        self.lost.retain(|rank, _| lost.contains(rank));
+        for rank in lost {
+            self.lost.entry(rank).or_insert(now);
+        }
+    }
+
+    /// Whether a standby may be taking a rank over: the rank has lost its server a moment ago, or
+    /// the standby has no term yet.
+    pub(crate) fn may_be_taken_over(&self, now: Moment) -> bool {
+        let mut since = self.lost.values().chain(self.starting.values());
+        since.any(|since| now.since(*since) < TAKE_OVER)
+    }
+
+    /// A connection of a server without a term is gone, or has one now.
+    pub(crate) fn forget_starting(&mut self, conn: ConnId) {
+        self.starting.remove(&conn);
     }
 
     /// Sends the map to every server that does not have it. A server that connects late
@@ -140,6 +173,7 @@ impl Mon {
         }
         if beacon.epoch == Epoch(0) {
             // It does not know its term yet, so it cannot be told from an earlier server.
+            self.servers.starting.entry(conn).or_insert(clock.now);
             if self.stop.is_some() {
                 effects.send(conn, &Message::Stop);
             }
@@ -160,6 +194,7 @@ impl Mon {
                 effects.send(conn, &Message::Stop);
             }
         }
+        self.servers.starting.remove(&conn);
         self.record(clock, conn, beacon);
     }
 
@@ -206,6 +241,9 @@ impl Mon {
     /// Gives up the servers that were not heard of for too long, and those that do not stop when
     /// they were told to.
     pub(crate) fn tick_servers(&mut self, now: Moment, effects: &mut MonEffects) {
+        if self.stop.is_none() {
+            self.servers.note_lost(self.ledger.map(), now);
+        }
         let grace = self.settings.beacon_grace;
         let stopping_since = self.stop.as_ref().map(|stop| stop.since);
         let mut gone = Vec::new();

@@ -50,9 +50,10 @@ impl Mon {
         effects: &mut MonEffects,
     ) {
         if self.stop.is_none() {
+            self.servers.note_lost(self.ledger.map(), clock.now);
             // Said here: without a server the monitor ends before the next look at its state.
             effects.notices.push(MonNotice::Stopping);
-            for (_, conn) in self.servers.connected() {
+            for conn in self.servers.all_connected() {
                 effects.send(conn, &Message::Stop);
             }
         }
@@ -71,7 +72,9 @@ impl Mon {
             let idle_since = *stop.idle_since.get_or_insert(clock.now);
             let patient = clock.now.since(idle_since) < self.settings.beacon_grace;
             let is_quiet = self.ledger.is_quiet() && self.balancing.log.is_quiet();
-            if !is_quiet && patient {
+            // A standby that is taking a rank over would go on without a monitor.
+            let is_awaited = self.servers.may_be_taken_over(clock.now);
+            if is_awaited || (!is_quiet && patient) {
                 return;
             }
         }

@@ -198,6 +198,7 @@ fn a_server_that_does_not_know_its_term_yet_is_left_alone() {
         conn.2: beacon mds.0 e0 replaying
         terminate
           to conn.1: stop
+          to conn.2: stop
         conn.2: beacon mds.0 e0 replaying
           to conn.2: stop
     "#]]);
@@ -300,7 +301,7 @@ fn a_store_that_does_not_answer_does_not_keep_the_monitor_from_stopping() {
     bench.ask(5, 1, MonOp::Register);
     bench.closed(1);
     bench.ask(5, 2, MonOp::Stop);
-    bench.wait(1000);
+    bench.wait(2000);
     bench.check(&expect![[r#"
         conn.5: tid:1 register
           store: put if Version(102): map e3 next client.1001, mds.0 e1 active unix:/0
@@ -322,8 +323,45 @@ fn a_monitor_without_a_server_says_that_it_stops_the_cluster() {
     bench.settle();
     bench.log_lines.clear();
     bench.ask(5, 1, MonOp::Stop);
-    assert!(bench.stopped());
     assert_eq!(bench.log_lines, ["stopping the cluster"]);
+    bench.wait(2000);
+    assert!(bench.stopped(), "no standby has taken over");
+}
+
+#[test]
+fn a_standby_that_takes_over_while_the_cluster_stops_is_stopped() {
+    let mut bench = Bench::serving();
+    bench.closed(1);
+    bench.settle();
+    bench.ask(5, 1, MonOp::Stop);
+    bench.wait(1500);
+    bench.beacon(2, 0, 0, MdsState::Replaying);
+    bench.wait(600);
+    assert!(!bench.stopped(), "a server is starting");
+    bench.beacon(2, 0, 2, MdsState::Active);
+    bench.closed(2);
+    bench.settle();
+    bench.check(&expect![[r#"
+        conn.1 closed
+          store: put if Version(102): map e3 next client.1, mds.0 e1 lost unix:/0
+        store: Stored(103)
+        conn.5: tid:1 stop
+        tick
+        conn.2: beacon mds.0 e0 replaying
+          to conn.2: stop
+        tick
+        conn.2: beacon mds.0 e2 active
+          to conn.2: stop
+          to conn.2: map e3 next client.1, mds.0 e1 lost unix:/0
+          store: put if Version(103): map e4 next client.1, mds.0 e2 active unix:/0
+        conn.2 closed
+        store: Stored(104)
+          store: put if Version(104): map e5 next client.1, mds.0 e2 lost unix:/0
+        store: Stored(105)
+          to conn.5: tid:1 Done
+          stopped
+    "#]]);
+    assert!(bench.stopped());
 }
 
 #[test]
