@@ -181,7 +181,7 @@ impl Attributes for BranchFs {
     }
 
     /// Unknown: no size, and nothing free.
-    fn space(&self) -> Result<Space> {
+    fn space(&self, _ino: Ino) -> Result<Space> {
         Ok(Space::default())
     }
 }

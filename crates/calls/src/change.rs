@@ -125,12 +125,14 @@ impl Mount {
         run().map_err(|error| about(path, error))
     }
 
-    /// How large the object store is, and how much of that is free, in bytes.
+    /// How large the object store is, and how much of that is free, in bytes. A quota of the root
+    /// directory makes it smaller.
     ///
     /// # Errors
     /// `EIO`.
     pub fn space(&self) -> Result<types::Space> {
-        self.fs.space()
+        let root = self.object(b"/", Follow::Last)?;
+        self.fs.space(root.ino)
     }
 }
 

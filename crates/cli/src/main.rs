@@ -88,6 +88,8 @@ enum Command {
     Audit(command::audit::Args),
     /// Make, list and revoke the keys of other hosts and users
     Auth(command::auth::Args),
+    /// Limit the inodes and bytes of directories, and show their use
+    Quota(command::quota::Args),
     /// Look into the trash, and restore or empty it
     Trash(command::trash::Args),
     /// Move or rename
@@ -160,6 +162,7 @@ fn main() -> ExitCode {
         Command::Rm(args) => command::rm::run(context, args),
         Command::Audit(args) => command::audit::run(context, args),
         Command::Auth(args) => command::auth::run(context, args),
+        Command::Quota(args) => command::quota::run(context, args),
         Command::Trash(args) => command::trash::run(context, args),
         Command::Mv(args) => command::mv::run(context, args),
         Command::Cp(args) => command::cp::run(context, args),

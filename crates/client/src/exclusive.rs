@@ -24,11 +24,11 @@ use std::collections::VecDeque;
 
 use journal::{Create, Event};
 use namespace::{FreedInode, Mode, Namespace, Planned, PlannedInode, Refusal};
-use types::acl;
 use types::{
     Attr, AttrChange, Cred, EntryName, Errno, FileType, Ino, InoRange, Map, Seq, Set, Stripe, Tid,
     Timestamp, XattrChange, check_name,
 };
+use types::{acl, quota};
 use wire::{Answer, ChangeOp, Failure, Op, Opened, ReadOp, Replay, SessionOp, WantsExclusive};
 
 pub(crate) use group::Groups;
@@ -238,6 +238,8 @@ impl ExclusiveDirs {
                 self.view.access(cred, ino, 4)?;
                 Answer::Data(self.view.data(ino)?.to_vec())
             }
+            // The server counts quotas, and enforces them.
+            Op::Read(ReadOp::GetXattr { name: quota::REPORT, .. }) => return Err(Not::Known),
             Op::Read(ReadOp::GetXattr { ino, name }) => {
                 self.knows_attribute(ino, name)?;
                 Answer::Data(self.view.xattr(ino, name)?.into_owned())
@@ -329,6 +331,7 @@ impl ExclusiveDirs {
                 let planned = self.view.plan().setattr(cred, ino, &change, ctime)?;
                 Ok(self.execute(&planned, now))
             }
+            Op::Change(ChangeOp::SetXattr { name: quota::LIMITS, .. }) => Err(Not::Known),
             Op::Change(ChangeOp::SetXattr { ino, name, value, flags }) => {
                 self.knows_attribute(ino, name)?;
                 let change = XattrChange { name, value, flags };

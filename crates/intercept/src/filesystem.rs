@@ -273,8 +273,8 @@ impl Attributes for JobFs {
         self.inner.set_xattr(caller, ino, name, value, flags)
     }
 
-    fn space(&self) -> Result<Space> {
-        self.inner.space()
+    fn space(&self, ino: Ino) -> Result<Space> {
+        self.inner.space(ino)
     }
 }
 

@@ -19,6 +19,7 @@ use crate::notice::NoticeCx;
 use crate::op::{AskCx, ChangeCx, SubtreeCx};
 use crate::peers::PeerLine;
 use crate::purge::PurgeCx;
+use crate::quotas::QuotaCx;
 use crate::reap::ReapCx;
 use crate::recover::RecoveryCx;
 use crate::resend::ResendCx;
@@ -138,6 +139,21 @@ impl<'a> PreloadCx<'a> {
             is_resend_busy: mds.resend.is_busy(),
         });
         PreloadCx { authority: &mut mds.authority, fetching }
+    }
+}
+
+impl<'a> QuotaCx<'a> {
+    pub(crate) fn of(mds: &'a mut Mds) -> Self {
+        let is_busy = mds.resend.is_busy();
+        let is_quiet = mds.is_active() && !is_busy && !mds.merges.has_begun();
+        let fetching = lend!(mds => FetchCx {
+            mut: fetches, sessions, namespace, store, counters, damage;
+            ref: settings;
+            copy: rank;
+            now: mds.clock.now,
+            is_resend_busy: is_busy,
+        });
+        QuotaCx { counter: &mut mds.quota_counter, fetching, tables: &mds.tables, is_quiet }
     }
 }
 

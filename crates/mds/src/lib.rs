@@ -48,6 +48,7 @@ mod opens;
 mod peers;
 mod private;
 mod purge;
+mod quotas;
 mod reap;
 mod recent_inodes;
 mod recover;
@@ -97,6 +98,7 @@ use notice::NoticeCx;
 use opens::Opens;
 use peers::Peers;
 use purge::Purges;
+use quotas::{QuotaCounter, QuotaCx};
 use reap::{ReapCx, Reaper};
 use recover::{Recovery, RecoveryInput};
 use resend::Resend;
@@ -185,6 +187,7 @@ pub struct Mds {
     damage: Damage,
     trash: Trash,
     reaper: Reaper,
+    quota_counter: QuotaCounter,
     compaction: Compaction,
     merges: Merges,
     /// Changes of policy that wait until something is stored.
@@ -216,7 +219,7 @@ impl Mds {
         Self {
             rank,
             phase: Phase::Recovering,
-            namespace: Namespace::new(),
+            namespace: quotas::namespace_of(&settings),
             authority: Authority::new(rank),
             balance: Balance::new(settings.balance_half_life),
             log: Log::new(),
@@ -239,6 +242,7 @@ impl Mds {
             damage: Damage::default(),
             trash: if settings.private.is_some() { Trash::none() } else { Trash::default() },
             reaper: Reaper::default(),
+            quota_counter: QuotaCounter::default(),
             compaction: Compaction::default(),
             merges: Merges::default(),
             changes: Vec::new(),
@@ -432,6 +436,9 @@ impl Mds {
         CheckpointCx::of(self).evict_tick();
         CheckpointCx::of(self).compact_next(effects);
         ReapCx::of(self).tick(effects);
+        if self.namespace.has_quotas() {
+            QuotaCx::of(self).tick(effects);
+        }
         self.authority_tick(effects);
         BalanceCx::of(self).tick(effects);
         self.begin_moves(effects);
@@ -444,6 +451,7 @@ impl Mds {
         // A merge that is ended before the server stops may wait for clients, too.
         if matches!(self.phase, Phase::Active | Phase::Stopping) {
             CapsCx::of(self).tick();
+            CapsCx::of(self).revoke_near_quotas(effects);
             if self.caps.is_ending && !self.caps.is_any_exclusive() && self.is_active() {
                 self.terminate(effects);
             }

@@ -16,6 +16,7 @@ pub(crate) use store_first::{Change, change_stored, drop_change, is_in_change};
 use subtree::Begun;
 pub(crate) use subtree::{Release, SubtreeCx, is_about_all};
 pub(crate) use touched::{place_of, touched, way};
+use types::quota;
 use types::{ClientId, ConnId, EntryName, Errno, Ino, Seq, Timestamp};
 use wire::{AdminOp, Answer, ChangeOp, Failure, Grants, JobOp, Op, RankOp, Request, SessionOp};
 
@@ -237,6 +238,9 @@ impl Mds {
                 self.restore(admitted, ino, EntryName::new(parent, name))
             }
             Op::Change(ChangeOp::EmptyTrash { ino }) => self.empty_trash(admitted, ino),
+            Op::Change(ChangeOp::SetXattr { ino, name: quota::LIMITS, .. }) => {
+                self.set_limits(admitted, ino, effects)
+            }
             Op::Change(ref op) => {
                 let performed = ChangeCx::of(self).change(admitted, op)?;
                 // Directories that are split, or should be, follow.

@@ -107,7 +107,7 @@ impl Adapter {
             Op::RemoveXattr(name) => self.set_xattr(&caller, ino, name.as_bytes(), None, 0),
             Op::GetXattr(name, size) => self.get_xattr(&caller, ino, name.as_bytes(), size, out),
             Op::ListXattr(size) => self.list_xattr(&caller, ino, size, out),
-            Op::StatFs => self.stat_fs(out),
+            Op::StatFs => self.stat_fs(ino, out),
             Op::SyncDir => self.fs.sync_dir(ino).map(|()| Given::Nothing),
             Op::OpenDir => self.open_dir(ino, out),
             Op::ReadDir(part) => self.read_dir(&caller, part, out),

@@ -76,12 +76,14 @@ impl Adapter {
         sized(&ended.collect::<Vec<_>>().concat(), size, out)
     }
 
-    pub(crate) fn stat_fs(&self, out: &mut Out) -> Result<Given> {
-        let space = self.fs.space()?;
+    pub(crate) fn stat_fs(&self, ino: Ino, out: &mut Out) -> Result<Given> {
+        let space = self.fs.space(ino)?;
         let unit = u64::from(SPACE_UNIT);
         let (total, free) = (space.total / unit, space.available / unit);
-        // Inode numbers have 64 bits and inodes take no room of their own.
-        [total, free, free, 0, 0].into_iter().for_each(|value| out.u64(value));
+        // Without a quota there is no limit: inode numbers have 64 bits.
+        [total, free, free, space.inodes, space.inodes_available]
+            .into_iter()
+            .for_each(|value| out.u64(value));
         [SPACE_UNIT, NAME_BYTES_MAX, SPACE_UNIT].into_iter().for_each(|value| out.u32(value));
         [0; 7].into_iter().for_each(|value| out.u32(value));
         Ok(Given::Nothing)

@@ -7,8 +7,8 @@ mod names;
 mod times;
 
 use journal::{Event, InodeSnapshot, Loss};
-use types::acl;
 use types::{EntryName, FileType, Ino, Seq, Timestamp, name_hash};
+use types::{acl, quota};
 
 use crate::inode::{HashedName, Inode};
 use crate::page::Target;
@@ -108,6 +108,24 @@ impl Namespace {
         if mode == Mode::Merge && !is_create && self.needs().lacks_place(event) {
             return ApplyOutcome::Rejected;
         }
+        if self.tree.quotas.is_empty() {
+            return self.execute(seq, mode, event);
+        }
+        self.charge_and_execute(seq, mode, event)
+    }
+
+    #[cold]
+    fn charge_and_execute(&mut self, seq: Seq, mode: Mode, event: &Event<'_>) -> ApplyOutcome {
+        self.tree.charge(mode, event);
+        let outcome = self.execute(seq, mode, event);
+        if outcome == ApplyOutcome::Rejected {
+            self.tree.charged_in_vain(event);
+        }
+        outcome
+    }
+
+    #[inline]
+    fn execute(&mut self, seq: Seq, mode: Mode, event: &Event<'_>) -> ApplyOutcome {
         let mut apply = self.applying(When { seq, mode, time: Timestamp::default() });
         match *event {
             Event::Create(ref create) => {
@@ -144,14 +162,18 @@ impl Namespace {
                 apply.at(time).change_inode(ino, |inode, _| inode.change(&change, time))
             }
             Event::SetXattr { ino, name, value, time, .. } => {
-                apply.at(time).change_inode(ino, |inode, extra| {
+                let outcome = apply.at(time).change_inode(ino, |inode, extra| {
                     if acl::is_list(name) {
                         lists::set(inode, extra, name, value);
                     } else {
                         extra.set_xattr(name, value);
                     }
                     inode.ctime = time;
-                })
+                });
+                if name == quota::LIMITS {
+                    apply.tree.note_quota(ino);
+                }
+                outcome
             }
             Event::SetData { ino, data, size, time, .. } => {
                 apply.at(time).change_inode(ino, |inode, extra| {

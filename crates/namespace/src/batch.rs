@@ -12,7 +12,7 @@
 
 use std::hint::black_box;
 
-use journal::Create;
+use journal::{Create, Event};
 use types::{Ino, Seq, name_hash};
 
 use crate::apply::When;
@@ -94,6 +94,7 @@ impl Namespace {
             let extra = &batch.bytes[staged.data_end..staged.extra_end];
             start = staged.extra_end;
             let create = Create { name, data, extra, ..staged.create };
+            self.tree.charge(mode, &Event::Create(create));
             done(
                 &create,
                 self.applying(When { seq: staged.seq, mode, time: create.time })

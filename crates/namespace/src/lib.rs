@@ -47,6 +47,7 @@ mod partial;
 pub mod plan;
 mod policies;
 mod questions;
+mod quotas;
 mod read;
 mod recorded_merge;
 mod replay;

@@ -95,6 +95,7 @@ impl StoreExchange<'_> {
         self.tree.inodes.put(ino, inode, Extra::from_parts(record.data, record.extra));
         if file_type == FileType::Directory {
             self.tree.note_policy(ino);
+            self.tree.note_quota(ino);
         }
         self.resolve_touch(ino);
     }

@@ -11,6 +11,7 @@ mod trash;
 use std::sync::Arc;
 
 use journal::{Create, Event, InodeSnapshot};
+use types::quota::Usage;
 use types::{
     Cred, EntryName, Errno, FileType, INLINE_BYTES_MAX, Ino, MODE_PERMISSIONS, MODE_TYPE,
     SYMLINK_BYTES_MAX, Stripe, Timestamp, check_name,
@@ -170,7 +171,7 @@ impl<'n> Planner<'n> {
     /// # Errors
     /// `EEXIST`, `ENOTDIR`, `EACCES`, `EINVAL`, `ENAMETOOLONG`, `EFBIG` if content is longer than
     /// the inline maximum or a file than [`types::FILE_BYTES_MAX`], `EPERM` if a caller other than
-    /// root chooses another owner, or [`Refusal::Cold`].
+    /// root chooses another owner, `EDQUOT`, or [`Refusal::Cold`].
     pub fn create<'a>(
         self,
         cred: &Cred,
@@ -259,6 +260,8 @@ impl<'n> Planner<'n> {
             return Err(Errno::TooBig.into());
         }
         attr::check_length(data_size)?;
+        let bytes = if file_type == FileType::Directory { 0 } else { data_size };
+        self.tree.room(parent, Usage { inodes: 1, bytes })?;
         let (rdev, stripe) = if is_file { (0, new.stripe) } else { (new.rdev, Stripe::default()) };
         Ok(Create {
             parent,
@@ -281,8 +284,8 @@ impl<'n> Planner<'n> {
     /// `link`: one more name for an inode that is not a directory.
     ///
     /// # Errors
-    /// `EPERM` for a directory, `EEXIST`, `EMLINK`, `EACCES`, `ENOTDIR`, `ESTALE` or
-    /// [`Refusal::Cold`].
+    /// `EPERM` for a directory, `EEXIST`, `EMLINK`, `EACCES`, `ENOTDIR`, `ESTALE`, `EXDEV` if
+    /// other quotas hold there, or [`Refusal::Cold`].
     pub fn link<'a>(
         self,
         cred: &Cred,
@@ -302,6 +305,9 @@ impl<'n> Planner<'n> {
         }
         if inode.nlink >= LINKS_MAX {
             return Err(Errno::TooManyLinks.into());
+        }
+        if !self.tree.has_same_quota(ino, parent) {
+            return Err(Errno::CrossDevice.into());
         }
         if let Some(links) = self.tree.dirs.withheld_links() {
             return Err(Refusal::Cold(links));

@@ -9,6 +9,7 @@ mod listing;
 mod lists;
 mod merge;
 mod pages;
+mod quotas;
 mod scale;
 mod trash;
 mod tree;

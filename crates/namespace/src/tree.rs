@@ -11,6 +11,7 @@ use crate::inode::{Inode, REPLAYED};
 use crate::inodes::Inodes;
 use crate::page::Target;
 use crate::policies::Policies;
+use crate::quotas::Quotas;
 use crate::{NamedElsewhere, Refusal, link_hash, link_name};
 
 /// See the module documentation.
@@ -19,12 +20,13 @@ pub(crate) struct InodeTree {
     pub(crate) inodes: Inodes,
     pub(crate) dirs: DirTable,
     pub(crate) policies: Policies,
+    pub(crate) quotas: Quotas,
 }
 
 impl InodeTree {
     pub(crate) fn new() -> Self {
         let (inodes, dirs) = (Inodes::default(), DirTable::new());
-        Self { inodes, dirs, policies: Policies::new() }
+        Self { inodes, dirs, policies: Policies::new(), quotas: Quotas::default() }
     }
 
     /// The directory that has the name of an inode, and the name.
@@ -124,6 +126,7 @@ impl InodeTree {
     pub(crate) fn forget_inode(&mut self, ino: Ino) {
         self.inodes.remove(ino);
         self.policies.forget(ino);
+        self.quotas.forget(ino);
     }
 
     /// Forgets a directory that an event removed, and the inodes of its stale rows. The directory
@@ -132,6 +135,7 @@ impl InodeTree {
     pub(crate) fn bury(&mut self, dir: Ino) {
         let Some(content) = self.dirs.remove(dir) else { return };
         self.policies.forget(dir);
+        self.quotas.forget(dir);
         for (_, dentry) in content.list(None).filter(|(_, dentry)| !dentry.is_remote()) {
             if self.inodes.home_of(dentry.ino) == Some(dir) {
                 self.forget_inode(dentry.ino);

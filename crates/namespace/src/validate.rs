@@ -55,6 +55,7 @@ impl Namespace {
     fn validate_policies(&self) {
         let is_file = |ino| self.tree.inodes.get(ino).is_some_and(|inode| !inode.is_dir());
         self.tree.policies.validate(is_file);
+        self.tree.quotas.validate(is_file);
     }
 
     fn validate_noted(&self) {

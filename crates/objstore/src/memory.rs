@@ -238,7 +238,7 @@ impl Tuned for Memory {
 impl Capacity for Memory {
     fn space(&self) -> Result<Space> {
         // The machine's free memory is not known here.
-        Ok(Space { total: u64::MAX >> 1, available: u64::MAX >> 1 })
+        Ok(Space::of_bytes(u64::MAX >> 1, u64::MAX >> 1))
     }
 }
 

@@ -493,7 +493,7 @@ fn space_of(answer: &[u8], pools: &[String]) -> Option<Space> {
     let pools: Vec<(u64, u64)> = pools.iter().map(of_pool).collect::<Option<_>>()?;
     let available = pools.iter().map(|(_, available)| *available).min()?;
     let total = pools.iter().map(|(stored, _)| *stored).sum::<u64>() + available;
-    (total > 0).then_some(Space { total, available })
+    (total > 0).then_some(Space::of_bytes(total, available))
 }
 
 #[cfg(test)]

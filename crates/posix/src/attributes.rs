@@ -74,5 +74,5 @@ pub trait Attributes {
     ///
     /// # Errors
     /// `EIO`.
-    fn space(&self) -> Result<Space>;
+    fn space(&self, ino: Ino) -> Result<Space>;
 }

@@ -28,7 +28,10 @@ pub(crate) fn remedy(errno: Errno) -> &'static str {
             "`cudele status` shows what runs; `cudele up` starts what does not"
         }
         Errno::Stale => "it was removed or replaced meanwhile; run the command again",
-        Errno::Quota => "raise allocated_inodes in the policy, or set `limit: soft`",
+        Errno::Quota => {
+            "`cudele quota get` shows the limits of a directory; `allocated_inodes` and `limit` are \
+             keys of its policy"
+        }
         // The logs tell more: `Context::report` names them.
         Errno::BadMessage => "the data is damaged: keep a copy",
         Errno::Io => "",

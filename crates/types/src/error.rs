@@ -102,8 +102,8 @@ errnos! {
     Refused = 111, "ECONNREFUSED", "connection refused";
     /// The handle belongs to an earlier life of the server or the subtree.
     Stale = 116, "ESTALE", "stale handle";
-    /// A hard limit of the policy is reached.
-    Quota = 122, "EDQUOT", "limit of the policy reached";
+    /// A quota of a directory, or a hard limit of a policy, is reached.
+    Quota = 122, "EDQUOT", "quota or limit of the policy reached";
     /// The operation was cancelled.
     Canceled = 125, "ECANCELED", "cancelled";
 }

@@ -18,6 +18,7 @@ mod ids;
 mod lock;
 mod name;
 mod peer;
+pub mod quota;
 pub mod quote;
 mod rights;
 pub mod rng;

@@ -2,13 +2,14 @@
 
 use cudele::{Attr, AttrChange, Errno, Error, Fs, Ino, Result, XattrFlags};
 use posix::{Caller, Entry};
-use types::acl;
+use types::quota::QuotaReport;
+use types::{acl, quota};
 
 use crate::caller::OnBehalf;
 use crate::content::ContentCx;
 use crate::open::FilesCx;
 use crate::shared::lost_name;
-use crate::tree::Trees;
+use crate::tree::{Tree, Trees};
 
 /// The reported size of a store that does not know its own, in bytes: room for the largest file.
 const SPACE_UNKNOWN: u64 = cudele::FILE_BYTES_MAX;
@@ -171,18 +172,31 @@ impl AttrsCx<'_> {
         )
     }
 
-    /// How full the file system is. One that does not know has room: programs that ask before they
-    /// write must not take it for full.
+    /// How full the file system is at an inode, which may be under quotas. One that does not know
+    /// has room: programs that ask before they write must not take it for full.
     ///
     /// # Errors
     /// `EIO`.
-    pub(crate) fn space(&self) -> Result<cudele::Space> {
-        match self.fs.store().space() {
+    pub(crate) fn space(&self, ino: Ino) -> Result<cudele::Space> {
+        let store = match self.fs.store().space() {
             Err(error) if error.errno == Errno::NotSupported => {
-                Ok(cudele::Space { total: SPACE_UNKNOWN, available: SPACE_UNKNOWN })
+                cudele::Space::of_bytes(SPACE_UNKNOWN, SPACE_UNKNOWN)
             }
-            known => known,
-        }
+            known => known?,
+        };
+        // Without an answer, `df` shows the store.
+        let quotas = self.quotas(ino).ok().and_then(|text| QuotaReport::parse_all(&text).ok());
+        Ok(quotas.unwrap_or_default().iter().fold(store, cudele::Space::within))
+    }
+
+    /// The quotas that hold at an inode, as text ([`quota::REPORT`]). Those of a decoupled subtree
+    /// are those of its root.
+    ///
+    /// # Errors
+    /// `ENODATA` if there are none.
+    pub(crate) fn quotas(&self, ino: Ino) -> Result<Vec<u8>> {
+        let ino = if let Tree::Owned(owned) = self.trees.tree(ino) { owned.root() } else { ino };
+        self.trees.walked(ino, || self.fs.get_xattr(ino, quota::REPORT))
     }
 
     /// The attributes, for something that is gone from the namespace but open.

@@ -138,8 +138,8 @@ impl Attributes for Vfs {
         self.attrs().set_xattr(caller, ino, name, value, flags)
     }
 
-    fn space(&self) -> Result<Space> {
-        self.attrs().space()
+    fn space(&self, ino: Ino) -> Result<Space> {
+        self.attrs().space(ino)
     }
 }
 

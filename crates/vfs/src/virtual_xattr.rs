@@ -9,6 +9,8 @@
 //! * `cudele.dir.entries`, `.files`, `.subdirs`: counts of this directory
 //! * `cudele.dir.rentries`, `.rfiles`, `.rsubdirs`, `.rbytes`, `.rctime`: figures of everything
 //!   below it, counted when asked
+//! * `cudele.dir.quota`: the quotas that hold there and their use, a line each, the innermost
+//!   first; root can set and remove the directory's own, such as `inodes=1000 bytes=1048576`
 //! * `cudele.dir.layout`: where the content of new files goes; can be set
 //!
 //! Of all other files:
@@ -20,8 +22,9 @@
 
 use std::fmt::Write as _;
 
-use cudele::{Attr, Durability, Errno, Error, Fs, Ino, Policy, Result, StateStorage};
+use cudele::{Attr, Durability, Errno, Error, Fs, Ino, Policy, Result, StateStorage, XattrFlags};
 use posix::Caller;
+use types::quota;
 
 use crate::Ending;
 use crate::attrs::AttrsCx;
@@ -85,6 +88,7 @@ impl VirtualXattrsCx<'_> {
             ("cudele.dir.entries", true) => attr.size.to_string(),
             ("cudele.dir.subdirs", true) => subdirs(&attr).to_string(),
             ("cudele.dir.files", true) => (attr.size - subdirs(&attr).min(attr.size)).to_string(),
+            ("cudele.dir.quota", true) => return self.attrs.quotas(ino),
             ("cudele.dir.layout", true) => self.layout_text(ino)?,
             ("cudele.file.layout", false) => self.file_layout_text(ino, &attr)?,
             ("cudele.file.durable", _) => self.durable_now(ino)?.name().to_owned(),
@@ -130,6 +134,11 @@ impl VirtualXattrsCx<'_> {
         match (name, text, attr.is_dir()) {
             (b"cudele.dir.policy", text, true) => self.set_policy_text(ino, text),
             (b"cudele.dir.state", Some(wish), true) => self.wish(ino, wish.trim()),
+            (b"cudele.dir.quota", text, true) => {
+                let limits = text.map(|text| text.trim().as_bytes());
+                let flags = XattrFlags::default();
+                self.attrs.set_xattr(caller, ino, quota::LIMITS, limits, flags)
+            }
             (b"cudele.dir.layout", Some(text), true) => self.set_layout(ino, text),
             (_, None, _) => Err(none()),
             (_, Some(_), _) => Err(Error::new(

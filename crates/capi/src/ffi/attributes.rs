@@ -104,7 +104,7 @@ pub unsafe extern "C" fn cudele_link(
 pub unsafe extern "C" fn cudele_space(fs: *mut CudeleFs, space: *mut CudeleSpace) -> c_int {
     done(|| {
         check_place(space, "space")?;
-        let cudele::Space { total, available } = mount(fs)?.space()?;
+        let cudele::Space { total, available, .. } = mount(fs)?.space()?;
         // SAFETY: a place of the caller.
         unsafe { put(space, CudeleSpace { total, available }) };
         Ok(())

@@ -9,6 +9,7 @@ use terminal::context::Context;
 use terminal::figures::{bytes, count, per_second, seconds};
 use types::quote::quoted;
 
+use super::quota;
 use crate::owned;
 use ingest::source::shown;
 
@@ -39,6 +40,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         });
     }
     let done = subtree.merge()?;
+    let exceeded = quota::exceeded(subtree.fs(), subtree.path());
     subtree.forget()?;
     let report = done.merge.clone().unwrap_or_default();
     let mut value = to_json(&report);
@@ -46,6 +48,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     value["dry_run"] = json!(false);
     value["bytes"] = json!(done.bytes);
     value["seconds"] = json!(done.seconds);
+    value["exceeded_quotas"] = exceeded.iter().map(quota::to_json).collect();
     value["by_reference"] = reference_json(&done.merged_by);
     value["steps"] = done
         .steps
@@ -60,6 +63,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         let (path, merged) = (quoted(path.as_bytes()), to_text(&report));
         let mut text = format!("{path} is merged and everybody's again\n{merged}");
         text.push_str(&reference_text(&done.merged_by));
+        text.extend(exceeded.iter().map(|quota| format!("  quota of {}", quota::to_text(quota))));
         for step in &done.steps {
             let _ = writeln!(
                 text,

@@ -25,6 +25,7 @@ pub(crate) mod mon;
 pub(crate) mod mount;
 pub(crate) mod mv;
 pub(crate) mod policy;
+pub(crate) mod quota;
 pub(crate) mod recover;
 pub(crate) mod rm;
 pub(crate) mod run;

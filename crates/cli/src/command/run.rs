@@ -22,13 +22,14 @@ use terminal::context::Context;
 use terminal::figures::seconds;
 use terminal::io;
 use terminal::mount_point::MountPoint;
+use types::quota::QuotaReport;
 use vfs::{Ending, Vfs, VfsOptions};
 
 use interception::{Preload, Preloaded};
 use key::JobKey;
 use place::{JobMountPoint, Plan};
 
-use crate::command::merge;
+use crate::command::{merge, quota};
 use crate::owned;
 use crate::private;
 
@@ -126,7 +127,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     fs.make_dir(path.to_bytes(), 0o755)?;
     // As in any mount.
     let settings = VfsOptions { ahead: WantsExclusive::Always, ..VfsOptions::default() };
-    let vfs = Arc::new(Vfs::new(fs, &Path::root(), settings)?);
+    let vfs = Arc::new(Vfs::new(fs.clone(), &Path::root(), settings)?);
     let root = vfs.decouple(&path, &policy)?;
     let preloaded = match Preloaded::new(args.preload, &vfs, root) {
         Ok(preloaded) => preloaded,
@@ -160,7 +161,9 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
     }
     let done = finish(&vfs, root, &path, ending)?;
     let passed_on = preloaded.as_ref().map(Preloaded::passed_on);
-    report(context, &path, &policy, &JobEnd { status, ending, done, passed_on })?;
+    let is_merged = matches!(ending, Ending::Merge);
+    let exceeded = if is_merged { quota::exceeded(&fs, &path) } else { Vec::new() };
+    report(context, &path, &policy, &JobEnd { status, ending, done, exceeded, passed_on })?;
     Ok(exit_code(status))
 }
 
@@ -390,6 +393,8 @@ struct JobEnd {
     status: ExitStatus,
     ending: Ending,
     done: Completion,
+    /// Quotas that the merge has exceeded.
+    exceeded: Vec<QuotaReport>,
     /// With `--preload`: why the programs went through the mount at last, if they did.
     passed_on: Option<Option<&'static str>>,
 }
@@ -398,7 +403,7 @@ fn report(
     context: &Context,
     path: &Path,
     policy: &Policy,
-    JobEnd { status, ending, done, passed_on }: &JobEnd,
+    JobEnd { status, ending, done, exceeded, passed_on }: &JobEnd,
 ) -> Result<()> {
     let fate = match ending {
         Ending::Complete if policy.contains(Mechanism::GlobalPersist) => "kept in the object store",
@@ -421,6 +426,7 @@ fn report(
         "seconds": done.seconds, "mechanisms": mechanisms,
         "merge": done.merge.as_ref().map(merge::to_json),
         "by_reference": merge::reference_json(&done.merged_by),
+        "exceeded_quotas": exceeded.iter().map(quota::to_json).collect::<Vec<_>>(),
         "preload": passed_on.map(|because| json!({ "passed_on": because })),
     });
     if context.json {
@@ -448,6 +454,9 @@ fn report(
     }
     for line in merge::reference_text(&done.merged_by).lines() {
         eprintln!("cudele: {line}");
+    }
+    for quota in exceeded {
+        eprint!("cudele: quota of {}", quota::to_text(quota));
     }
     for step in &done.steps {
         eprintln!("cudele:   {:<22} {}", step.mechanism.name(), seconds(step.seconds));

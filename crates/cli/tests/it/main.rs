@@ -35,6 +35,7 @@ mod names;
 mod network;
 mod opened;
 mod policies;
+mod quotas;
 mod quoting;
 mod ranks;
 mod readme;

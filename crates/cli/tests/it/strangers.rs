@@ -19,6 +19,7 @@ use journal::{Create, Event, InodeSnapshot, JournalBuffer, SegmentHeader, Writer
 use net::{Address, Connection, Keyring};
 use types::acl::{self, ACCESS_LIST, AccessList};
 use types::bytes::Put;
+use types::quota;
 use types::{
     Attr, AttrChange, ClientId, Cred, Epoch, Ino, Lock, LockKind, LockMode, Origin, Rank, Tid,
     Timestamp, XattrFlags,
@@ -535,6 +536,45 @@ fn a_journal_of_a_user_changes_no_list_of_another_user() {
     obtains_nothing(&attack(&cluster, &fs, "by_a_list_in_a_journal"));
     assert_eq!(cluster.names("/open/mine"), ["taken"]);
     assert_eq!(root.xattr(plan.ino, ACCESS_LIST).unwrap(), list);
+}
+
+#[test]
+fn only_root_sets_limits() {
+    if !is_root() {
+        return;
+    }
+    let cluster = shared();
+    let fs = cluster.mount();
+    let dir = fs.make_dir("/open/mine", 0o755).unwrap().ino;
+    let change = AttrChange { uid: Some(USER), gid: Some(USER), ..AttrChange::default() };
+    fs.set_attr(dir, &change).unwrap();
+    cluster.run(&["quota", "set", "/open/mine", "--inodes", "2"]);
+    obtains_nothing(&attack(&cluster, &fs, "on_limits"));
+    assert_eq!(cluster.names("/open/mine"), ["a", "b"]);
+    let told = cluster.json(&["quota", "get", "/open/mine"]);
+    assert_eq!(told["quotas"][0]["inodes"]["limit"], 2);
+}
+
+#[test]
+#[ignore = "an attack, which another test starts"]
+fn on_limits() {
+    let fs = client();
+    let mine = fs.open_dir("/open/mine").unwrap();
+    let dir = fs.stat("/open/mine").unwrap().ino;
+    for value in [Some(b"inodes=1000".as_slice()), None] {
+        refused(fs.set_xattr(dir, quota::LIMITS, value), Errno::NotPermitted);
+    }
+    for name in ["a", "b"] {
+        mine.create(name, &NewFile::default()).unwrap();
+    }
+    refused(mine.create("c", &NewFile::default()), Errno::Quota);
+    // A journal of their own says the same, and is left out.
+    let text = "consistency: append_client_journal+volatile_apply\nallocated_inodes: 1\n";
+    let policy = Policy::parse(text).unwrap().policy;
+    refused(fs.decouple("/open/mine", &policy), Errno::Quota);
+    // Nobody takes the quota away with the directory above it.
+    let other = fs.make_dir("/open/other", 0o755).unwrap().ino;
+    refused(fs.set_xattr(other, quota::LIMITS, Some(b"inodes=1")), Errno::NotPermitted);
 }
 
 #[test]

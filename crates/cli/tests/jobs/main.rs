@@ -18,6 +18,7 @@ mod journals;
 mod merge_requests;
 mod nonvolatile;
 mod parallel;
+mod quotas;
 mod recover;
 mod sealed;
 mod subtrees;

@@ -33,6 +33,7 @@ mod permissions;
 mod policies;
 mod posix;
 mod preload;
+mod quotas;
 mod ranks;
 mod root;
 mod sharing;

@@ -104,6 +104,7 @@ impl Places<'_> {
             return Err(busy("a snapshot is being taken"));
         }
         self.check_fragments(root)?;
+        self.check_quotas(root)?;
         if self.namespace.is_within(root, Ino::TRASH) {
             return Err(Errno::NotFound.into());
         }
@@ -119,6 +120,19 @@ impl Places<'_> {
         }
         self.check_decoupled(root)?;
         self.check_policies(root, under_way)
+    }
+
+    /// A quota is counted by one rank: a subtree moves with the quotas in it, not away from one
+    /// around it.
+    fn check_quotas(&self, root: Ino) -> Result<(), Refused> {
+        self.namespace.home_of(root).map_or(Ok(()), |home| self.check_no_quota(home))
+    }
+
+    /// `EBUSY` if a quota holds in a directory.
+    pub(super) fn check_no_quota(&self, dir: Ino) -> Result<(), Refused> {
+        let Some(above) = self.namespace.quota_root(dir) else { return Ok(()) };
+        let path = self.namespace.path_of(above).unwrap_or_else(types::Path::root);
+        Err(busy(format!("the quota of {path} holds there, and one rank counts it")))
     }
 
     /// Moving subtrees must not overlap, and their number is bounded.

@@ -125,6 +125,9 @@ impl CapsCx<'_> {
         {
             return None;
         }
+        if !self.quotas_allow_exclusive(client, dir) {
+            return None;
+        }
         if self.is_under_leases(dir) || self.leases.is_leased(dir, self.now) {
             return None;
         }

@@ -56,7 +56,8 @@ impl CheckpointCx<'_> {
         // arrives.
         let wanted = self.wanted_directories();
         let most = usize::try_from(self.settings.inodes_max / PINNED_SHARE).unwrap_or(usize::MAX);
-        let pinned = newest(self.sessions.shown(), most.max(1));
+        let mut pinned = newest(self.sessions.shown(), most.max(1));
+        pinned.extend(self.namespace.pinned_by_quotas());
         for dir in self.namespace.dirs().directory_list() {
             if is_small_enough(self.namespace, self.settings) {
                 return;

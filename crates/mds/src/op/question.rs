@@ -1,6 +1,7 @@
 //! Requests that change nothing.
 
 use namespace::{Hit, Namespace, Refusal, Walked};
+use types::quota;
 use types::{ClientId, Cred, Errno, Ino, Path};
 use wire::{Answer, EffectivePolicy, ReadOp, StateStorage};
 
@@ -58,6 +59,7 @@ impl AskCx<'_> {
                 return Err(Refusal::Cold(ino).into());
             }
             ReadOp::GetAttr { ino } => Answer::Attr(self.namespace.getattr(ino)?),
+            ReadOp::GetXattr { ino, name: quota::REPORT } => self.report_quotas(ino)?,
             ReadOp::GetXattr { ino, name } => {
                 Answer::Data(self.namespace.xattr(ino, name)?.to_vec())
             }
@@ -76,6 +78,14 @@ impl AskCx<'_> {
             ReadOp::GetPolicy { dir } => self.policy_of(dir)?,
             ReadOp::ListTrash { after, limit } => self.list_trash(cred, after, limit)?,
         })
+    }
+
+    /// The quotas that hold in a directory, as lines of text.
+    fn report_quotas(&self, ino: Ino) -> Result<Answer, Refused> {
+        self.namespace.getattr(ino)?;
+        let lines: String =
+            self.namespace.quotas_of(ino).iter().map(|report| format!("{report}\n")).collect();
+        if lines.is_empty() { Err(Errno::NoData.into()) } else { Ok(Answer::Data(lines.into())) }
     }
 
     /// Keeps the directory that a question looks into from being evicted before the next question.

@@ -12,6 +12,7 @@ use crate::admission::{Incoming, is_blocked};
 use crate::authority::Authority;
 use crate::log::Log;
 use crate::merge::Merges;
+use crate::quotas::{check_numbers, reserve};
 use crate::session::Sessions;
 use crate::store::StoreOps;
 use crate::tables::{GivenBack, Held, ReleasedBy, Tables};
@@ -120,6 +121,10 @@ impl SubtreeCx<'_> {
             // The present content must be kept as the new policy promises.
             return Ok(Begun::NeedsStore);
         }
+        let decouples = held.is_none() && policy.is_decoupled();
+        if decouples {
+            check_numbers(self.namespace, ino, policy.allocated_inodes)?;
+        }
         let range = self.tables.grant(policy.allocated_inodes)?;
         let mut seq = self.log.last();
         if held.as_ref().is_none_or(|(_, before)| *before != text) {
@@ -130,7 +135,7 @@ impl SubtreeCx<'_> {
             self.tables.store_after(seq);
         }
         let epoch = held.as_ref().map_or(self.tables.epoch(), |(epoch, _)| *epoch);
-        let begins = (held.is_none() && policy.is_decoupled()).then_some(ino);
+        let begins = decouples.then_some(ino);
         if let Some(known) = self.tables.decoupled.get_mut(&ino).filter(|_| held.is_some()) {
             // The same client asks again: its first answer was lost, or it begins a new journal.
             // New numbers tell the new journal from the one before, and come first: a client that
@@ -144,6 +149,7 @@ impl SubtreeCx<'_> {
             self.tables.decoupled.insert(ino, decoupling);
             self.merges.forget(ino);
         }
+        reserve(self.namespace, self.tables);
         let answer = Answer::Decoupled(Decoupled { root, range, epoch, empty });
         self.tables.hold(Held { at, answer: Ok(answer), seq, begins });
         Ok(Begun::Performed(Performed::Later))
@@ -174,10 +180,13 @@ impl SubtreeCx<'_> {
     /// More numbers for a client whose range is used up.
     pub(crate) fn extend(&mut self, from: Incoming<'_>, subtree: Ino, count: u64) -> Performing {
         self.tables.owned(subtree, from.client)?;
-        let range = self.tables.grant(count.clamp(1, EXTEND_MAX))?;
+        let count = count.clamp(1, EXTEND_MAX);
+        check_numbers(self.namespace, subtree, count)?;
+        let range = self.tables.grant(count)?;
         if let Some(known) = self.tables.decoupled.get_mut(&subtree) {
             known.ranges.push(range);
         }
+        reserve(self.namespace, self.tables);
         self.tables.hold(Held {
             at: from.at(),
             answer: Ok(Answer::Range(range)),

@@ -10,6 +10,7 @@ mod locks;
 mod open;
 mod policies;
 mod questions;
+mod quotas;
 mod remove;
 mod rename;
 mod rights;

@@ -48,6 +48,7 @@ impl Apply<'_> {
         if file_type == FileType::Directory {
             self.tree.dirs.make(ino);
             self.tree.note_policy(ino);
+            self.tree.note_quota(ino);
             self.tree.policies.changed();
         }
         self.touch(parent);
@@ -191,6 +192,7 @@ impl Apply<'_> {
                     }
                 }
                 self.tree.policies.forget(ino);
+                self.tree.quotas.forget(ino);
             }
             let (inode, extra) = self.tree.inodes.remove(ino);
             let Some(inode) = inode else { continue };

@@ -1,11 +1,11 @@
 //! Changes of an inode's own data: attributes, extended attributes, content, policy.
 
 use journal::Event;
-use types::acl;
 use types::{
     AttrChange, Cred, Errno, FILE_BYTES_MAX, FileType, INLINE_BYTES_MAX, Ino, MODE_PERMISSIONS,
     Timestamp, XattrChange,
 };
+use types::{acl, quota};
 
 use super::{Plan, Planned, Planner, SET_GID};
 use crate::Refusal;
@@ -52,7 +52,9 @@ impl Planner<'_> {
                 | FileType::CharDevice
                 | FileType::BlockDevice => return Err(Errno::Invalid.into()),
             }
-            check_length(change.size.unwrap_or_default())?;
+            let size = change.size.unwrap_or_default();
+            check_length(size)?;
+            self.tree.room_to_grow(ino, size.saturating_sub(inode.size))?;
         }
         let times = change.atime.is_some() || change.mtime.is_some();
         if change.mode.is_some() || change.uid.is_some() || change.gid.is_some() {
@@ -111,10 +113,28 @@ impl Planner<'_> {
         if length > XATTR_VALUE_BYTES_MAX || total > XATTRS_BYTES_MAX {
             return Err(Errno::TooBig.into());
         }
+        if name == quota::LIMITS {
+            self.check_limits(cred, inode, value)?;
+        }
         if acl::is_list(name) {
             return self.set_list(cred, ino, inode, &change, time);
         }
         Ok(Planned::plain(Event::SetXattr { ino, home: inode.home, name, value, time }))
+    }
+
+    /// Only root sets limits, and only on directories.
+    fn check_limits(self, cred: &Cred, inode: &Inode, value: Option<&[u8]>) -> Result<(), Refusal> {
+        if !self.tree.quotas.is_enforced() {
+            return Err(Errno::NotSupported.into());
+        }
+        if !cred.is_root() {
+            return Err(Errno::NotPermitted.into());
+        }
+        if !inode.is_dir() {
+            return Err(Errno::NotDirectory.into());
+        }
+        value
+            .map_or(Ok(()), |text| quota::QuotaLimits::parse(text).map(drop).map_err(Refusal::from))
     }
 
     /// Replaces the inline content of a small file, or only its size when `data` is empty and the
@@ -143,6 +163,7 @@ impl Planner<'_> {
         }
         check_length(size)?;
         self.tree.allow(cred, ino, inode, WRITE)?;
+        self.tree.room_to_grow(ino, size.saturating_sub(inode.size))?;
         Ok(Planned::plain(Event::SetData { ino, home: inode.home, data, size, time }))
     }
 

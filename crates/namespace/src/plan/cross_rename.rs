@@ -6,6 +6,7 @@
 //! only its name is the other rank's.
 
 use journal::{Event, InodeSnapshot};
+use types::quota::Usage;
 use types::{Cred, EntryName, Errno, Ino, Timestamp, check_name};
 
 use super::{InodeRef, Planned, Planner};
@@ -19,7 +20,8 @@ impl Planner<'_> {
     /// A name leaves its directory for one of another rank. The event has all that the inode says.
     ///
     /// # Errors
-    /// `ENOENT`, `EACCES`, `EPERM`; `EXDEV` for a file with several names; or [`Refusal::Cold`].
+    /// `ENOENT`, `EACCES`, `EPERM`; `EXDEV` for a file with several names, and for a directory
+    /// under a quota; or [`Refusal::Cold`].
     pub fn departure<'a>(
         self,
         cred: &Cred,
@@ -31,6 +33,9 @@ impl Planner<'_> {
         let dir = self.writable_dir(cred, parent)?;
         let InodeRef { ino, inode } = self.existing(entry)?;
         sticky(cred, dir, inode)?;
+        if inode.is_dir() && self.tree.quota_root(parent).is_some() {
+            return Err(Errno::CrossDevice.into());
+        }
         if inode.is_dir() {
             // Its `..` changes, as in a rename within one rank.
             self.tree.allow(cred, ino, inode, WRITE)?;
@@ -55,8 +60,8 @@ impl Planner<'_> {
     /// An inode of another rank gets a name here.
     ///
     /// # Errors
-    /// `EEXIST` with `no_replace`, `EISDIR`, `ENOTDIR`, `ENOTEMPTY`, `EACCES`, `EPERM`, or
-    /// [`Refusal::Cold`].
+    /// `EEXIST` with `no_replace`, `EISDIR`, `ENOTDIR`, `ENOTEMPTY`, `EACCES`, `EPERM`, `EDQUOT`,
+    /// `EXDEV` for a directory under a quota, or [`Refusal::Cold`].
     pub fn arrival<'a>(
         self,
         cred: &Cred,
@@ -82,6 +87,10 @@ impl Planner<'_> {
                 (false, false) => {}
             }
         }
+        if moved.attr.is_dir() && self.tree.quota_root(parent).is_some() {
+            return Err(Errno::CrossDevice.into());
+        }
+        self.tree.room(parent, Usage { inodes: 1, bytes: moved.attr.size })?;
         Ok(Event::Rename {
             parent,
             name,

@@ -45,7 +45,7 @@ impl Planner<'_> {
         // A journal knows inodes by number only: there is no path that could be walked again.
         planned.map_err(|refusal| match refusal {
             Refusal::Errno(Errno::Stale) => Refusal::Errno(Errno::NotFound),
-            Refusal::Errno(Errno::CrossDevice) => Refusal::Errno(Errno::Stale),
+            Refusal::Errno(Errno::Remote) => Refusal::Errno(Errno::Stale),
             Refusal::Errno(_) | Refusal::Cold(_) => refusal,
         })
     }
@@ -214,5 +214,5 @@ impl Planner<'_> {
 fn same(meant: Ino, found: Option<Ino>) -> Result<(), Refusal> {
     let other = meant.0 != 0 && found.is_some_and(|found| found != meant);
     // Turned into `ESTALE` by the caller, which keeps that word for this.
-    if other { Err(Errno::CrossDevice.into()) } else { Ok(()) }
+    if other { Err(Errno::Remote.into()) } else { Ok(()) }
 }

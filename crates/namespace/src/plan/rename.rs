@@ -1,6 +1,7 @@
 //! `rename` and its many edges.
 
 use journal::Event;
+use types::quota::Usage;
 use types::{Cred, EntryName, Errno, Ino, RenameFlags, Timestamp, check_name};
 
 use super::{InodeRef, Planned, Planner};
@@ -13,7 +14,8 @@ impl Planner<'_> {
     ///
     /// # Errors
     /// `ENOENT`, `EEXIST` (with `no_replace`), `EISDIR`, `ENOTDIR`, `ENOTEMPTY`, `EINVAL` if a
-    /// directory would move below itself, `EACCES`, `EPERM`, or [`Refusal::Cold`].
+    /// directory would move below itself, `EXDEV` if a directory or a file with several names would
+    /// leave its quota, `EDQUOT`, `EACCES`, `EPERM`, or [`Refusal::Cold`].
     pub fn rename<'a>(
         self,
         cred: &Cred,
@@ -34,6 +36,7 @@ impl Planner<'_> {
         sticky(cred, from_dir, inode)?;
         self.may_move_to(cred, source, from.dir, to.dir)?;
         let target = self.tree.find(to.dir, to.name)?;
+        self.may_leave_quota(source, from.dir, to.dir, target.filter(|_| !flags.exchange))?;
         // The event has all that its inode says.
         self.tree.inode_up_to_date(ino)?;
         let (moved, first) = self.tree.inodes.snapshot(ino, inode, time);
@@ -54,6 +57,7 @@ impl Planner<'_> {
             sticky(cred, to_dir, other.inode)?;
             if flags.exchange {
                 self.may_move_to(cred, other, to.dir, from.dir)?;
+                self.may_leave_quota(other, to.dir, from.dir, Some(ino))?;
                 self.tree.inode_up_to_date(target)?;
                 let (snapshot, second) = self.tree.inodes.snapshot(target, other.inode, time);
                 exchanged = Some(snapshot);
@@ -93,6 +97,29 @@ impl Planner<'_> {
         }
         // The directory's `..` changes, so POSIX asks for write permission on it.
         self.tree.allow(cred, ino, inode, WRITE)
+    }
+
+    /// A file goes to a directory with other quotas if these have room. A whole tree is not counted
+    /// on the way: programs copy it then, as from one file system to another.
+    fn may_leave_quota(
+        self,
+        moving: InodeRef<'_>,
+        from: Ino,
+        to: Ino,
+        replaced: Option<Ino>,
+    ) -> Result<(), Refusal> {
+        let InodeRef { ino, inode } = moving;
+        if self.tree.quota_root(from) == self.tree.quota_root(to) {
+            return Ok(());
+        }
+        if inode.is_dir() || inode.home == Ino::LINKS {
+            return Err(Errno::CrossDevice.into());
+        }
+        let freed = replaced.filter(|it| *it != ino).and_then(|it| self.tree.inodes.get(it));
+        let freed = freed.filter(|it| it.home != Ino::LINKS);
+        let freed = freed.map_or_else(Usage::default, |it| Usage { inodes: 1, bytes: it.size });
+        let moved = Usage { inodes: 1, bytes: inode.size };
+        self.tree.room_to_move(from, to, moved.minus(freed))
     }
 
     fn may_replace(self, inode: &Inode, target: InodeRef<'_>) -> Result<(), Refusal> {

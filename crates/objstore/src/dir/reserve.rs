@@ -171,7 +171,7 @@ impl Capacity for DirStore {
     fn space(&self) -> Result<Space> {
         let stat = retry_on_intr(|| rustix::fs::fstatvfs(self.objects()));
         let stat = stat.map_err(self.to_error("objects", "ask for the room left"))?;
-        Ok(Space { total: stat.f_blocks * stat.f_frsize, available: stat.f_bavail * stat.f_frsize })
+        Ok(Space::of_bytes(stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize))
     }
 
     fn reserve(&self, bytes: u64) -> Result<Reserved> {

@@ -11,8 +11,8 @@ fn space(pools: &[&str]) -> Option<Space> {
 
 #[test]
 fn the_room_left_is_that_of_the_fullest_pool() {
-    assert_eq!(space(&["a"]), Some(Space { total: 50, available: 40 }));
-    assert_eq!(space(&["a", "b"]), Some(Space { total: 45, available: 30 }));
+    assert_eq!(space(&["a"]), Some(Space::of_bytes(50, 40)));
+    assert_eq!(space(&["a", "b"]), Some(Space::of_bytes(45, 30)));
     assert_eq!(space(&["c"]), None);
     assert_eq!(space_of(b"?", &["a".into()]), None);
     let empty = br#"{"pools":[{"name":"a","stats":{"stored":0,"max_avail":0}}]}"#;

@@ -177,6 +177,7 @@ impl Places<'_> {
                 return Err(busy(text));
             }
         }
+        self.check_no_quota(root)?;
         self.check_policies(root, under_way)
     }
 }
