@@ -34,6 +34,14 @@ pub(crate) struct QuotaCounter {
     asked: BTreeMap<Ino, Moment>,
 }
 
+impl QuotaCounter {
+    /// A directory came into memory. It may be evicted before the next tick, and is asked for again
+    /// then.
+    pub(crate) fn fetched(&mut self, dir: Ino) {
+        self.asked.remove(&dir);
+    }
+}
+
 /// Counting, with all that it may touch.
 pub(crate) struct QuotaCx<'a> {
     pub(crate) counter: &'a mut QuotaCounter,
@@ -55,7 +63,7 @@ impl QuotaCx<'_> {
         for dir in cold {
             if let Entry::Vacant(new) = self.counter.asked.entry(dir) {
                 new.insert(now);
-                self.fetching.wait_for_whole(dir, Waiter::Seen(dir), effects);
+                self.fetching.wait_for_whole(dir, Waiter::Count(dir), effects);
             }
         }
     }

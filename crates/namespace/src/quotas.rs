@@ -92,6 +92,12 @@ impl Quotas {
         }
     }
 
+    /// Whether the use of a quota root is not known yet.
+    fn is_counting(&self, root: Ino) -> bool {
+        let quota = self.roots.get(&root);
+        quota.is_some_and(|it| it.used.is_none() || it.count.is_some() || it.is_doubted)
+    }
+
     /// All counts begin again.
     #[cfg(test)]
     pub(crate) fn doubt_all(&mut self) {
@@ -172,8 +178,15 @@ impl InodeTree {
 
     /// Whether an inode counts where one in a directory counts.
     pub(crate) fn has_same_quota(&self, ino: Ino, dir: Ino) -> bool {
-        let root = |charged: Charged| charged.root;
-        self.quotas.is_empty() || self.charged(ino).map(root) == self.quota_root(dir)
+        if self.quotas.is_empty() {
+            return true;
+        }
+        let (of_inode, of_dir) = (self.charged(ino), self.quota_root(dir));
+        // Where a file with several names counts is known only after the count.
+        let may_be_there = self.quotas.linked.get(&ino).is_none()
+            && self.inodes.home_of(ino) == Some(Ino::LINKS)
+            && self.quota_roots(of_dir).any(|root| self.quotas.is_counting(root));
+        may_be_there || of_inode.map(|charged| charged.root) == of_dir
     }
 
     /// The same for an inode that grows.

@@ -40,6 +40,9 @@ pub struct Plan {
     pub leases: bool,
     /// Whether trees are removed at once, restored, and removed for good.
     pub trash: bool,
+    /// Regions have quotas.
+    pub quotas: bool,
+
     /// Snapshots that are taken, looked at or forgotten in a round, at most.
     pub snapshots: u64,
     /// The longest time a message or store operation takes, in nanoseconds.
@@ -146,6 +149,8 @@ impl Plan {
             exclusive: rng.clone().percent(60),
             leases: rng.clone().below(1000).is_multiple_of(4),
             trash: rng.clone().below(1000) % 5 == 2,
+            quotas: rng.clone().below(1000) % 7 < 3,
+
             snapshots: if rng.clone().below(1000) % 3 == 1 { 6 } else { 0 },
         };
         plan.settle(rng);

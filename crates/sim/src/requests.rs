@@ -6,6 +6,8 @@ mod audit;
 mod choose;
 mod kernel;
 mod project;
+pub(crate) mod quotas;
+
 mod rounds;
 mod snapshots;
 mod worker;
@@ -44,6 +46,8 @@ pub(crate) struct Requests {
     removed: Removed,
     /// The required content of snapshots.
     snapshots: Taken,
+    /// Directories with limits.
+    limited: std::collections::BTreeSet<types::Ino>,
     /// Clients make requests of their own accord.
     pub(crate) issuing: bool,
 }
@@ -64,6 +68,7 @@ impl Requests {
             history: Recorder::default(),
             removed: Removed::default(),
             snapshots: Taken::default(),
+            limited: std::collections::BTreeSet::new(),
             issuing: false,
         };
         let id = requests.new_id();

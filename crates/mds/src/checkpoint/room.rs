@@ -114,6 +114,7 @@ impl CheckpointCx<'_> {
                 | Waiter::Search
                 | Waiter::Balancer
                 | Waiter::Reap
+                | Waiter::Count(_)
                 | Waiter::Preload
                 | Waiter::Change(_)
                 | Waiter::Merged(_)

@@ -33,6 +33,8 @@ pub(crate) enum Waiter {
     Balancer,
     /// A removed tree whose room is given back.
     Reap,
+        /// The count of a quota.
+    Count(Ino),
     /// A change of policy, whose subtree is stored now.
     Change(ReplyTo),
     /// A subtree that is given back, which is merged and stored.

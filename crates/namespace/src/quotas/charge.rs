@@ -39,7 +39,7 @@ impl InodeTree {
             Event::Create(ref create) => self.charge_create(is_merge, create),
             Event::Link { parent, name, ino, .. } => {
                 self.charge_lost(EntryName::new(parent, name), ino);
-                self.charge_second_name(ino);
+                self.charge_second_name(ino, parent);
             }
             Event::Unlink { parent, name, .. } | Event::Rmdir { parent, name, .. } => {
                 self.charge_lost(EntryName::new(parent, name), Ino(0));
@@ -137,13 +137,28 @@ impl InodeTree {
     }
 
     /// A file gets its second name: from now on it counts where it counted until now.
-    fn charge_second_name(&mut self, ino: Ino) {
-        let Some(home) = self.inodes.home_of(ino).filter(|home| *home != Ino::LINKS) else {
-            return;
-        };
+    fn charge_second_name(&mut self, ino: Ino, dir: Ino) {
+        let Some(home) = self.inodes.home_of(ino) else { return };
+        if home == Ino::LINKS {
+            return self.charge_further_name(ino, dir);
+        }
+
         let Some(root) = self.quota_root(home) else { return };
         self.quotas.linked.insert(ino, root);
         self.visit_new(Charged { root, by: home }, ino);
+    }
+
+    /// A file with several names gets another one. If it is not known where the file counts, a
+    /// count under way has not found it yet, or it counts from now on.
+    fn charge_further_name(&mut self, ino: Ino, dir: Ino) {
+        if self.quotas.linked.contains_key(&ino) {
+            return;
+        }
+        let Some(root) = self.quota_root(dir) else { return };
+        let bytes = self.inodes.get(ino).map_or(0, |inode| inode.size);
+        self.quotas.linked.insert(ino, root);
+        self.visit_new(Charged { root, by: dir }, ino);
+        self.add(Charged { root, by: ino }, Usage { inodes: 1, bytes }, Change::More);
     }
 
     /// An inode goes from one name to another.

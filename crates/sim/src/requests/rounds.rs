@@ -101,6 +101,10 @@ impl Requests {
                 }
             }
         }
+        // Without a journal a crash may take the limits, or leave an inode in two directories.
+        if self.plan.quotas && kind != RegionKind::Volatile {
+            self.limit(ino);
+        }
         Region::new(ino, path, kind)
     }
 
@@ -325,6 +329,8 @@ impl Requests {
         let expected = tree::of_model(&self.oracle.model);
         let result = same_tree::check(&expected, &actual, &self.oracle.regions, when);
         self.world.check(result);
+        self.compare_quotas(&actual, when);
+
         if self.oracle.regions.iter().all(|region| region.known) {
             return self.oracle.mark_durable();
         }
