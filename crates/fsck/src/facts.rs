@@ -7,6 +7,8 @@ use mds::RankTable;
 use metastore::{Row, RowValue};
 use types::{DirFragId, FileType, Ino, Seq};
 
+use crate::quotas::QuotaFacts;
+
 /// A directory, and a name in it.
 pub(crate) type Place = (Ino, Box<[u8]>);
 
@@ -37,6 +39,7 @@ pub(crate) struct Facts {
     pub(crate) removed: BTreeSet<Ino>,
     /// The positions of manifests.
     pub(crate) positions: Vec<Seq>,
+    pub(crate) quotas: QuotaFacts,
     /// Files whose names are sought, each with its directory and name once the check has seen them.
     pub(crate) sought: BTreeMap<Ino, Option<Place>>,
 }
@@ -44,6 +47,7 @@ pub(crate) struct Facts {
 impl Facts {
     /// Adds the facts of one row.
     pub(crate) fn add(&mut self, dirfrag: DirFragId, row: &Row<'_>) {
+        self.quotas.add(dirfrag, row);
         match row.value {
             RowValue::Removed => {}
             RowValue::Remote { ino, .. } => self.remotes.push((ino, dirfrag, row.name.into())),

@@ -17,8 +17,10 @@ mod content;
 mod facts;
 mod finding;
 mod fragment;
+mod quotas;
 mod rebuild;
 mod repair;
+
 mod survey;
 mod tree;
 mod values;
@@ -28,6 +30,7 @@ use objstore::{LockGuard, Store};
 use types::{Errno, Error, Rank, Result};
 
 pub use finding::{Finding, FindingKind, Severity, Subject};
+pub use quotas::CountedQuota;
 pub use repair::{Repairs, repair};
 pub use survey::StoreSurvey;
 
@@ -46,6 +49,8 @@ pub struct FsckReport {
     pub events: u64,
     /// Why names and objects were not held against one another, if they were not.
     pub incomplete: Option<&'static str>,
+    /// The directories with limits and their use, if names and objects were compared.
+    pub quotas: Vec<CountedQuota>,
     /// All faults.
     pub findings: Vec<Finding>,
 }
@@ -125,6 +130,7 @@ pub fn check(
     };
     if report.incomplete.is_none() {
         tree::check(&survey, &mut facts, &mut report);
+        report.quotas = quotas::count(&facts);
     }
     content::name(&facts, &mut report);
     report.findings.sort();

@@ -61,7 +61,7 @@ impl Mds {
                 self.balance.retry_fetched();
                 self.begin_moves(effects);
             }
-                        Waiter::Reap => self.reaper.fetched(),
+            Waiter::Reap => self.reaper.fetched(),
             Waiter::Count(dir) => self.quota_counter.fetched(dir),
             Waiter::Change(at) => {
                 if let Some(frame) = change_stored(&mut self.changes, at)
@@ -134,7 +134,7 @@ impl Mds {
             Waiter::Preload => self.authority.fetched(),
             Waiter::Balancer => self.resume(waiter, effects),
             Waiter::Reap => self.reaper.failed(self.clock.now),
-                        // A directory of a count is tried again later.
+            // A directory of a count is tried again later.
             Waiter::Change(_) | Waiter::Merged(_) | Waiter::Seen(_) | Waiter::Count(_) => {}
         }
     }

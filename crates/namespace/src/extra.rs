@@ -17,7 +17,9 @@ pub struct Extra {
 }
 
 impl Extra {
-    pub(crate) fn from_parts(data: &[u8], encoded: &[u8]) -> Self {
+    /// The data of an inode as the metadata store and events have it.
+    #[must_use]
+    pub fn from_parts(data: &[u8], encoded: &[u8]) -> Self {
         Self { data: data.to_vec(), encoded: encoded.to_vec() }
     }
 

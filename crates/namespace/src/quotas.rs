@@ -98,6 +98,12 @@ impl Quotas {
         quota.is_some_and(|it| it.used.is_none() || it.count.is_some() || it.is_doubted)
     }
 
+    /// The directories that a count under way has visited.
+    #[cfg(test)]
+    pub(crate) fn visited(&self, root: Ino) -> Option<&Set<Ino>> {
+        Some(&self.roots.get(&root)?.count.as_ref()?.visited)
+    }
+
     /// All counts begin again.
     #[cfg(test)]
     pub(crate) fn doubt_all(&mut self) {

@@ -5,7 +5,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Result};
 use fsck::{
-    Depth, Finding, FindingKind, FsckReport, Repairs, Scope, Severity, StoreSurvey, Subject,
+    CountedQuota, Depth, Finding, FindingKind, FsckReport, Repairs, Scope, Severity, StoreSurvey,
+    Subject,
 };
 use serde_json::{Value, json};
 use terminal::context::Context;
@@ -143,6 +144,15 @@ fn about(finding: &Finding) -> Value {
     })
 }
 
+fn quota_json(quota: &CountedQuota) -> Value {
+    let CountedQuota { path, limits, used } = quota;
+    json!({
+        "path": path,
+        "inodes": { "used": used.inodes, "limit": limits.inodes },
+        "bytes": { "used": used.bytes, "limit": limits.bytes },
+    })
+}
+
 /// Prints the findings, and fails if something is damaged and stays so.
 fn print_report(
     context: &Context,
@@ -163,7 +173,8 @@ fn print_report(
         "names": report.names,
         "bytes": report.bytes,
         "events": report.events,
-        "incomplete": report.incomplete,
+                "incomplete": report.incomplete,
+        "quotas": report.quotas.iter().map(quota_json).collect::<Vec<_>>(),
         "findings": report.findings.iter().map(about).collect::<Vec<_>>(),
         "mended": repairs.map(|repairs| repairs.mended.iter().map(about).collect::<Vec<_>>()),
         "left": repairs.map(left),
@@ -208,6 +219,10 @@ fn text(report: &FsckReport, repairs: Option<&Repairs>, repair: bool) -> String 
         count(report.events),
         bytes(report.bytes),
     ));
+    for CountedQuota { path, used, .. } in &report.quotas {
+        let (inodes, bytes) = (count(used.inodes), bytes(used.bytes));
+        text.push_str(&format!("quota of {path}: {inodes} inodes, {bytes}\n"));
+    }
     if let Some(why) = report.incomplete {
         text.push_str(&format!("{why}\n"));
     }

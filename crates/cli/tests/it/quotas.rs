@@ -120,4 +120,13 @@ fn the_use_of_a_quota_is_exact_after_a_crash() {
             assert_eq!(counted(&cluster, path), walked(&cluster, path), "{path}, round {round}");
         }
     }
+    // The objects of the stopped cluster say the same.
+    let used = ["/users", "/users/a"].map(|path| counted(&cluster, path));
+    cluster.run(&["down"]);
+    let told = cluster.json(&["fsck", "--metadata-only"]);
+    let numbers = |quota: &Value, key: &str| quota[key]["used"].as_u64().unwrap();
+    let checked = told["quotas"].as_array().unwrap().iter();
+    let checked: Vec<_> = checked.map(|it| (numbers(it, "inodes"), numbers(it, "bytes"))).collect();
+    assert_eq!(checked, used, "{told:#}");
+    assert!(used[0] > used[1] && used[1].0 > 5, "{used:?}");
 }

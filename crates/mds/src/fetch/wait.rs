@@ -33,7 +33,7 @@ pub(crate) enum Waiter {
     Balancer,
     /// A removed tree whose room is given back.
     Reap,
-        /// The count of a quota.
+    /// The count of a quota.
     Count(Ino),
     /// A change of policy, whose subtree is stored now.
     Change(ReplyTo),

@@ -139,26 +139,35 @@ impl InodeTree {
     /// A file gets its second name: from now on it counts where it counted until now.
     fn charge_second_name(&mut self, ino: Ino, dir: Ino) {
         let Some(home) = self.inodes.home_of(ino) else { return };
-        if home == Ino::LINKS {
-            return self.charge_further_name(ino, dir);
+        if home != Ino::LINKS
+            && let Some(root) = self.quota_root(home)
+        {
+            self.quotas.linked.insert(ino, root);
+            self.visit_new(Charged { root, by: home }, ino);
         }
-
-        let Some(root) = self.quota_root(home) else { return };
-        self.quotas.linked.insert(ino, root);
-        self.visit_new(Charged { root, by: home }, ino);
+        self.charge_name_of_linked(ino, dir);
     }
 
-    /// A file with several names gets another one. If it is not known where the file counts, a
-    /// count under way has not found it yet, or it counts from now on.
-    fn charge_further_name(&mut self, ino: Ino, dir: Ino) {
-        if self.quotas.linked.contains_key(&ino) {
-            return;
-        }
+    /// A file with several names gets one in a directory. A count that has visited the directory,
+    /// and none with another name of the file, would not find it. If it is not known where the file
+    /// counts, the file counts here from now on.
+    fn charge_name_of_linked(&mut self, ino: Ino, dir: Ino) {
         let Some(root) = self.quota_root(dir) else { return };
+        let is_new = !self.quotas.linked.contains_key(&ino);
+        self.quotas.linked.entry(ino).or_insert(root);
         let bytes = self.inodes.get(ino).map_or(0, |inode| inode.size);
-        self.quotas.linked.insert(ino, root);
-        self.visit_new(Charged { root, by: dir }, ino);
-        self.add(Charged { root, by: ino }, Usage { inodes: 1, bytes }, Change::More);
+        let file = Usage { inodes: 1, bytes };
+        let roots: Vec<Ino> = self.quota_roots(Some(root)).collect();
+        for root in roots {
+            let Some(quota) = self.quotas.roots.get_mut(&root) else { continue };
+            let Some(count) = &mut quota.count else {
+                quota.used = quota.used.map(|used| if is_new { used.plus(file) } else { used });
+                continue;
+            };
+            if count.visited.contains(&dir) && count.visited.insert(ino) {
+                count.used = count.used.plus(file);
+            }
+        }
     }
 
     /// An inode goes from one name to another.
@@ -169,7 +178,7 @@ impl InodeTree {
         let (is_dir, size) = known.unwrap_or((moved.attr.is_dir(), moved.attr.size));
         match found {
             // An inode with several names counts wherever they are.
-            Some(dentry) if dentry.is_remote() => return,
+            Some(dentry) if dentry.is_remote() => return self.charge_name_of_linked(ino, to),
             Some(_) => self.add_entry(from.dir, is_dir, size, Change::Less),
             // Another client moved it, and it stays there.
             None if known.is_some() => return,

@@ -267,6 +267,30 @@ fn a_file_with_two_names_counts_once() {
 }
 
 #[test]
+fn names_of_a_linked_file_that_move_ahead_of_a_count_are_counted() {
+    let mut bench = Bench::new();
+    let home = bench.make(Ino::ROOT, b"home", DIR, 0).unwrap();
+    let dirs = [b"a", b"b"].map(|name| bench.make(home, name, DIR, 0).unwrap());
+    bench.limit(home, "inodes=9");
+    // The limited directory, and one of the two.
+    bench.namespace.count_quotas(3);
+    let is_visited = |dir: &Ino| {
+        bench.namespace.tree.quotas.visited(home).is_some_and(|visited| visited.contains(dir))
+    };
+    let (to, from): (Vec<Ino>, Vec<Ino>) = dirs.iter().partition(|dir| is_visited(dir));
+    let (to, from) = (to[0], from[0]);
+    let file = bench.make(from, b"one", FILE, 30).unwrap();
+    let entry = EntryName::new(from, b"two");
+    let planned = bench.namespace.plan().link(&Cred::root(), file, entry, time()).unwrap();
+    bench.apply(Mode::Live, &planned.event());
+    for name in [b"one", b"two"] {
+        bench.rename((from, name), (to, name)).unwrap();
+    }
+    bench.assert_counted();
+    assert_eq!(bench.used(home), (3, 30));
+}
+
+#[test]
 fn only_root_sets_limits_and_only_on_directories() {
     let mut bench = Bench::new();
     let (file, dir) = (
