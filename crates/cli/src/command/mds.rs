@@ -28,9 +28,10 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 0)]
     rank: u16,
     /// Wait until a rank has lost its server, and take over
-    #[arg(long, conflicts_with_all = ["rank", "listen"])]
+    #[arg(long, conflicts_with = "rank")]
     standby: bool,
-    /// Where to listen [default: a socket in the cluster's directory]
+    /// Where to listen [default: a socket in the cluster's directory]; a standby listens there when it
+    /// has taken over
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
     /// A setting for experiments: segment_bytes_max, dispatch, commit_interval_ms, commit_bytes,
