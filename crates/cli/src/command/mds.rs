@@ -30,8 +30,8 @@ pub(crate) struct Args {
     /// Wait until a rank has lost its server, and take over
     #[arg(long, conflicts_with = "rank")]
     standby: bool,
-    /// Where to listen [default: a socket in the cluster's directory]; a standby listens there when it
-    /// has taken over
+    /// Where to listen [default: a socket in the cluster's directory]; a standby uses the address
+    /// after it has taken over
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
     /// A setting for experiments: segment_bytes_max, dispatch, commit_interval_ms, commit_bytes,

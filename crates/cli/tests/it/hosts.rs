@@ -262,7 +262,7 @@ impl Drop for Site {
     }
 }
 
-/// A job that makes files, says so, waits for a word, and makes more.
+/// A job that makes files, makes a file `begun`, waits for a file `go`, and makes more files.
 const JOB: &str = "cd $CUDELE_JOB && for i in $(seq 200); do : > a$i; done && : > $0.begun && \
                    while [ ! -e $0.go ]; do sleep 0.02; done && \
                    for i in $(seq 200); do : > b$i; done && chown 0:0 a7 && : > $0.done";
@@ -303,7 +303,7 @@ fn a_site_works_on_through_partitions_and_the_loss_of_a_host() {
         panic!("{}: {}", output.status, text(&output.stderr));
     }
 
-    // The node of the job is cut off: the job works on, and so does everybody else.
+    // The node of the job is cut off: the job and the other hosts work on.
     site.hosts.cut("node1");
     fs::write(file("go"), "").unwrap();
     for dir in ["/a/1", "/b/1", "/c/1"] {

@@ -568,11 +568,13 @@ fn on_limits() {
         mine.create(name, &NewFile::default()).unwrap();
     }
     refused(mine.create("c", &NewFile::default()), Errno::Quota);
-    // A journal of their own says the same, and is left out.
+    // A job of the user would need more inodes than the quota has.
+
     let text = "consistency: append_client_journal+volatile_apply\nallocated_inodes: 1\n";
     let policy = Policy::parse(text).unwrap().policy;
     refused(fs.decouple("/open/mine", &policy), Errno::Quota);
-    // Nobody takes the quota away with the directory above it.
+    // Nor does the user limit another directory.
+
     let other = fs.make_dir("/open/other", 0o755).unwrap().ino;
     refused(fs.set_xattr(other, quota::LIMITS, Some(b"inodes=1")), Errno::NotPermitted);
 }

@@ -28,7 +28,7 @@ fn quota(world: &World) -> Value {
     world.json(&["quota", "get", "/users"])["quotas"][0].clone()
 }
 
-/// A client with a decoupled subtree, and files in it that nobody else sees yet.
+/// A client with a decoupled subtree, and files in it that are not merged yet.
 fn fill(world: &World, policy: &str, files: usize) -> cudele::Subtree {
     let monitor = cudele::Locator::monitor_of(&world.path("c"));
     let fs = cudele::Cluster::connect(&monitor).unwrap().mount().unwrap();
