@@ -60,7 +60,7 @@ impl Mount {
         let fs = Cluster::find(&Locator { mon, dir, ..Locator::default() })?.mount()?;
         let cred = fs.cred();
         let pid = rustix::process::getpid().as_raw_pid().cast_unsigned();
-        let caller = Caller { uid: cred.uid, gid: cred.gid, pid };
+        let caller = Caller { uid: cred.uid, gid: cred.gid, pid, ids: None };
         // No process stays behind to send the changes of a program that ends without a sync, so
         // the policy has to ask for it.
         let options = VfsOptions { ahead: WantsExclusive::AsPolicySays, ..VfsOptions::default() };

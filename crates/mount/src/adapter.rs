@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::Sender;
 
-use posix::{Caller, FileSystem, KnownInode, Locker, Range};
+use posix::{Caller, FileSystem, IdMap, KnownInode, Locker, Range};
 use types::{Ino, LockMode, Result};
 
 use crate::fuse::{Handler, Op, Out, Request, Ticket};
@@ -26,6 +26,8 @@ pub(crate) struct Adapter {
     forget: Sender<Vec<KnownInode>>,
     /// The next handle of an open file. Only locks are kept by handle, all else by inode.
     pub(crate) next_handle: AtomicU64,
+    /// The translation of users and groups, if the machine has numbers of its own.
+    pub(crate) ids: Option<&'static IdMap>,
 }
 
 /// A resource that a reply transfers to the caller.
@@ -48,12 +50,16 @@ pub(crate) enum Given {
 
 /// The caller of a request.
 pub(crate) fn caller(request: &Request<'_>) -> Caller {
-    Caller { uid: request.uid, gid: request.gid, pid: request.pid }
+    Caller { uid: request.uid, gid: request.gid, pid: request.pid, ids: request.ids }
 }
 
 impl Adapter {
-    pub(crate) fn new(fs: Arc<dyn FileSystem>, forget: Sender<Vec<KnownInode>>) -> Self {
-        Self { fs, forget, next_handle: AtomicU64::new(1) }
+    pub(crate) fn new(
+        fs: Arc<dyn FileSystem>,
+        forget: Sender<Vec<KnownInode>>,
+        ids: Option<&'static IdMap>,
+    ) -> Self {
+        Self { fs, forget, next_handle: AtomicU64::new(1), ids }
     }
 
     pub(crate) fn ino(&self, number: u64) -> Ino {
@@ -147,10 +153,8 @@ impl Adapter {
     }
 }
 
-impl Handler for Adapter {
-    type Given = Given;
-
-    fn handle(
+impl Adapter {
+    fn dispatch(
         &self,
         request: &Request<'_>,
         out: &mut Out,
@@ -167,6 +171,24 @@ impl Handler for Adapter {
                 .or_else(|| self.handle_inode(request, out));
         }
         Some(Ok(Given::Nothing))
+    }
+}
+
+impl Handler for Adapter {
+    type Given = Given;
+
+    fn handle(
+        &self,
+        request: &Request<'_>,
+        out: &mut Out,
+        ticket: Ticket<'_>,
+    ) -> Option<Result<Given>> {
+        out.translate(self.ids);
+        match self.ids.map(|ids| request.translated(ids)) {
+            None => self.dispatch(request, out, ticket),
+            Some(Ok(request)) => self.dispatch(&request, out, ticket),
+            Some(Err(error)) => Some(Err(error)),
+        }
     }
 
     fn take_back(&self, given: Given) {

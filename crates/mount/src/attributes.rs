@@ -1,6 +1,7 @@
 //! Requests about attributes and extended attributes, and about room.
 
 use posix::{Caller, Entry};
+use types::acl;
 use types::{AttrChange, Errno, Error, Ino, Result, XattrFlags};
 
 use crate::adapter::{Adapter, Given};
@@ -47,6 +48,15 @@ impl Adapter {
         value: Option<&[u8]>,
         flags: u32,
     ) -> Result<Given> {
+        let translated = match (self.ids, value) {
+            (Some(ids), Some(list)) if acl::is_list(name) => {
+                let list = acl::with_numbers(list, |id| ids.user(id), |id| ids.group(id));
+                let unknown = "a user or group of the list has no number in the cluster";
+                Some(list.ok_or_else(|| Error::new(Errno::Invalid, "list", unknown))?)
+            }
+            _ => None,
+        };
+        let value = translated.as_deref().or(value);
         let (create, replace) = (flags & XATTR_CREATE != 0, flags & XATTR_REPLACE != 0);
         let done = self.fs.set_xattr(caller, ino, name, value, XattrFlags { create, replace });
         self.notify_outdated();
@@ -61,7 +71,12 @@ impl Adapter {
         size: u32,
         out: &mut Out,
     ) -> Result<Given> {
-        sized(&self.fs.xattr(caller, ino, name)?, size, out)
+        let mut value = self.fs.xattr(caller, ino, name)?;
+        if let Some(ids) = self.ids.filter(|_| acl::is_list(name)) {
+            let (user, group) = (|id| Some(ids.user_here(id)), |id| Some(ids.group_here(id)));
+            value = acl::with_numbers(&value, user, group).unwrap_or(value);
+        }
+        sized(&value, size, out)
     }
 
     pub(crate) fn list_xattr(

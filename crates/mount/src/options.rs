@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use posix::Atime;
+use posix::{Atime, IdMap};
 use types::{Errno, Error, Result};
 
 /// How long programs wait for a server that is away.
@@ -38,6 +38,10 @@ pub struct MountOptions {
     /// none. Servers enforce those that exist all the same; in a decoupled subtree the mode alone
     /// says who may open a file.
     pub no_access_lists: bool,
+    /// `uidmap=HERE:CLUSTER:COUNT`, `gidmap=...`, each also several times: the machine's numbers of
+    /// users and groups, and the cluster's. `all_squash=UID:GID`: all callers are this user of the
+    /// cluster, and the servers alone check permissions.
+    pub ids: IdMap,
     /// `threads=N`: requests that are answered at the same time.
     pub threads: usize,
     /// `remount`: a mount in use gets other flags.
@@ -57,6 +61,7 @@ impl Default for MountOptions {
             timeout: Some(TIMEOUT),
             synchronous: false,
             no_access_lists: false,
+            ids: IdMap::default(),
             threads: 4,
             remount: false,
         }
@@ -91,6 +96,16 @@ impl MountOptions {
             "nowsync" => self.synchronous = false,
             "acl" => self.no_access_lists = false,
             "noacl" => self.no_access_lists = true,
+            "uidmap" => self.ids.users.add(value).map_err(|error| about(option, error))?,
+            "gidmap" => self.ids.groups.add(value).map_err(|error| about(option, error))?,
+            "all_squash" => {
+                let ids = value
+                    .split_once(':')
+                    .and_then(|(user, group)| Some((user.parse().ok()?, group.parse().ok()?)));
+                self.ids.all = Some(ids.ok_or_else(|| senseless(option, "UID:GID"))?);
+                // The kernel checks lists by itself, for the callers as they are here.
+                self.no_access_lists = true;
+            }
             "threads" => {
                 let threads = value.parse().ok().filter(|threads| (1..=64).contains(threads));
                 self.threads = threads.ok_or_else(|| senseless(option, "a number from 1 to 64"))?;
@@ -116,12 +131,17 @@ impl MountOptions {
             _ => {
                 return Err(Error::new(Errno::Invalid, option, "no such mount option").remedy(
                     "use ro, allow_other, dev, suid, noexec, noatime, strictatime, \
-                             valid=SECONDS, timeout=SECONDS, hard, wsync, nowsync, noacl or threads=N",
+                             valid=SECONDS, timeout=SECONDS, hard, wsync, nowsync, noacl, uidmap=, gidmap=, \
+                             all_squash=UID:GID or threads=N",
                 ));
             }
         }
         Ok(())
     }
+}
+
+fn about(option: &str, error: Error) -> Error {
+    Error { subject: option.to_owned(), ..error }
 }
 
 fn senseless(option: &str, wanted: &str) -> Error {

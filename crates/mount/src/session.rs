@@ -31,7 +31,9 @@ pub fn mount(
     options: &MountOptions,
 ) -> Result<Mounted> {
     let (forget, outdated) = channel();
-    let (adapter, root) = (Adapter::new(fs.clone(), forget.clone()), fs.root());
+    // For the life of the process, which has one mount, or a few.
+    let ids = (!options.ids.is_empty()).then(|| &*Box::leak(Box::new(options.ids)));
+    let (adapter, root) = (Adapter::new(fs.clone(), forget.clone(), ids), fs.root());
     let features = fs.features();
     let device = device::mount(at, source, options).map_err(|error| mount_error(at, &error))?;
     let session = fuse::start(device, adapter, features, options.threads).map_err(|error| {

@@ -14,6 +14,8 @@ mod attributes;
 mod caller;
 mod directories;
 mod files;
+mod ids;
+
 mod locks;
 mod names;
 
@@ -27,6 +29,7 @@ pub use attributes::Attributes;
 pub use caller::Caller;
 pub use directories::{Directories, Listed};
 pub use files::{Caching, Files, OpenMode, Seek};
+pub use ids::{IdMap, MappedRanges};
 pub use locks::{Locker, Locks, Range};
 pub use names::{Entry, Names, NewNode};
 

@@ -56,6 +56,32 @@ pub fn linux_form(entries: &[(u16, u16, u32)]) -> Vec<u8> {
     value
 }
 
+/// A list in the form of Linux with other numbers of its named users and groups; `None` if a number
+/// has no other one, or if the bytes are no list.
+#[must_use]
+pub fn with_numbers(
+    list: &[u8],
+    user: impl Fn(u32) -> Option<u32>,
+    group: impl Fn(u32) -> Option<u32>,
+) -> Option<Vec<u8>> {
+    let mut reader = Reader::new(list);
+    if reader.u32().ok()? != LINUX_VERSION {
+        return None;
+    }
+    let mut entries = Vec::new();
+    while !reader.is_at_end() {
+        let (tag, permissions) = (reader.u16().ok()?, reader.u16().ok()?);
+        let number = reader.u32().ok()?;
+        let number = match tag {
+            USER => user(number)?,
+            GROUP => group(number)?,
+            _ => number,
+        };
+        entries.push((tag, permissions, number));
+    }
+    Some(linux_form(&entries))
+}
+
 /// Named users and groups of one list, about as many as ext4 keeps: each create below a directory
 /// with a default list journals the list again.
 const NAMED_MAX: usize = 500;

@@ -23,7 +23,7 @@ impl OnBehalf for Caller {
                 if !cred.is_root()
                     && matches!(error.errno, Errno::Access | Errno::NotPermitted) =>
             {
-                cred.groups = groups(self.pid);
+                cred.groups = groups_of(self);
                 if cred.groups.is_empty() { Err(error) } else { operation(&cred) }
             }
             result => result,
@@ -31,8 +31,17 @@ impl OnBehalf for Caller {
     }
 
     fn cred(&self) -> Cred {
-        let groups = if self.uid == 0 { Vec::new() } else { groups(self.pid) };
+        let groups = if self.uid == 0 { Vec::new() } else { groups_of(self) };
         Cred { uid: self.uid, gid: self.gid, groups }
+    }
+}
+
+/// The further groups of a caller, by the cluster's numbers.
+fn groups_of(caller: &Caller) -> Vec<u32> {
+    let here = groups(caller.pid);
+    match caller.ids {
+        Some(ids) => ids.further_groups(here),
+        None => here,
     }
 }
 

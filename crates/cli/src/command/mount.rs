@@ -31,8 +31,9 @@ pub(crate) struct Args {
     #[arg(long, default_value = "/", value_name = "PATH")]
     root: String,
     /// Mount options: ro, allow_other, dev, suid, noexec, noatime, strictatime, valid=SECONDS,
-    /// timeout=SECONDS, hard, wsync, nowsync, noacl, threads=N; remount changes ro, dev, suid,
-    /// noexec and noatime of a mount in use
+    /// timeout=SECONDS, hard, wsync, nowsync, noacl, uidmap=HERE:CLUSTER:COUNT, gidmap=...,
+    /// all_squash=UID:GID, threads=N; remount changes ro, dev, suid, noexec and noatime of a mount
+    /// in use
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<String>,
     /// Stay in the foreground until it is unmounted

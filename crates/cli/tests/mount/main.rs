@@ -21,6 +21,7 @@ mod fixture;
 mod fsx;
 mod full;
 mod holes;
+mod ids;
 mod jobs;
 mod large;
 mod lists;

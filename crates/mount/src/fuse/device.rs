@@ -62,8 +62,10 @@ pub(crate) fn mount(at: &Path, source: &str, options: &MountOptions) -> io::Resu
     let device = File::options().read(true).write(true).open(DEVICE)?;
     let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     let fd = device.as_raw_fd();
-    let mut data =
-        format!("fd={fd},rootmode={mode:o},user_id={uid},group_id={gid},default_permissions");
+    let mut data = format!("fd={fd},rootmode={mode:o},user_id={uid},group_id={gid}");
+    if options.ids.all.is_none() {
+        data.push_str(",default_permissions");
+    }
     if options.allow_other {
         data.push_str(",allow_other");
     }
@@ -94,12 +96,14 @@ fn list(source: &str, options: &MountOptions) -> String {
     let mut list = vec![
         format!("fsname={source}"),
         "subtype=cudele".to_owned(),
-        "default_permissions".to_owned(),
         on(options.read_only, "ro", "rw").to_owned(),
         on(options.devices, "dev", "nodev").to_owned(),
         on(options.set_id, "suid", "nosuid").to_owned(),
         on(options.no_exec, "noexec", "exec").to_owned(),
     ];
+    if options.ids.all.is_none() {
+        list.push("default_permissions".to_owned());
+    }
     if options.atime == posix::Atime::Never {
         list.push("noatime".to_owned());
     }

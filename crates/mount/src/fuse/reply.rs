@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use posix::Entry;
+use posix::{Entry, IdMap};
 use types::Attr;
 
 use super::abi::OUT_HEADER_BYTES;
@@ -27,6 +27,8 @@ pub(crate) struct Out {
     length: usize,
     /// Where the reply says for how long the kernel may use it without asking.
     validities: Vec<Validity>,
+    /// The translation of owners, if the machine has numbers of its own.
+    ids: Option<&'static IdMap>,
 }
 
 /// The place of the times for which a kernel may use a part of a reply.
@@ -59,13 +61,19 @@ impl Dirent<'_> {
 
 impl Out {
     pub(super) fn new() -> Self {
-        Self { bytes: vec![0; OUT_HEADER_BYTES], length: OUT_HEADER_BYTES, validities: Vec::new() }
+        let bytes = vec![0; OUT_HEADER_BYTES];
+        Self { bytes, length: OUT_HEADER_BYTES, validities: Vec::new(), ids: None }
     }
 
     /// Begins a new reply.
     pub(super) fn begin(&mut self) {
         self.length = OUT_HEADER_BYTES;
         self.validities.clear();
+    }
+
+    /// Shows owners by the machine's numbers.
+    pub(crate) fn translate(&mut self, ids: Option<&'static IdMap>) {
+        self.ids = ids;
     }
 
     /// Whether the kernel may use a part of the reply without asking again.
@@ -146,7 +154,10 @@ impl Out {
         for time in times {
             self.u32(u32::try_from(time.0.rem_euclid(1_000_000_000)).unwrap_or_default());
         }
-        let Attr { mode, nlink, uid, gid, rdev, .. } = *attr;
+        let Attr { mode, nlink, mut uid, mut gid, rdev, .. } = *attr;
+        if let Some(ids) = self.ids {
+            (uid, gid) = (ids.user_here(uid), ids.group_here(gid));
+        }
         for value in [mode, nlink, uid, gid, rdev, BLOCK_BYTES, 0] {
             self.u32(value);
         }

@@ -2,7 +2,8 @@
 
 use std::ffi::OsStr;
 
-use posix::NewNode;
+use posix::{IdMap, NewNode};
+use types::{Errno, Error, Result};
 
 use super::abi::{self, Fields, fattr, init, opcode};
 
@@ -21,6 +22,8 @@ pub(crate) struct Request<'a> {
     pub(crate) pid: u32,
     /// The operation and its arguments.
     pub(crate) op: Op<'a>,
+    /// The translation that user and group have gone through.
+    pub(crate) ids: Option<&'static IdMap>,
 }
 
 /// A new time of a file.
@@ -190,6 +193,24 @@ impl<'a> Request<'a> {
         Some(request)
     }
 
+    /// The same with the cluster's numbers of users and groups.
+    ///
+    /// # Errors
+    /// `EINVAL` for a new owner that is nobody in the cluster.
+    pub(crate) fn translated(self, ids: &'static IdMap) -> Result<Self> {
+        let (uid, gid) = ids.caller(self.uid, self.gid);
+        let mut op = self.op;
+        if let Op::SetAttr(change) = &mut op {
+            let other = |id: Option<u32>, to: &dyn Fn(u32) -> Option<u32>| {
+                let unknown = || Error::new(Errno::Invalid, "owner", "no number in the cluster");
+                id.map(|id| to(id).ok_or_else(unknown)).transpose()
+            };
+            change.uid = other(change.uid, &|id| ids.user(id))?;
+            change.gid = other(change.gid, &|id| ids.group(id))?;
+        }
+        Ok(Self { uid, gid, op, ids: Some(ids), ..self })
+    }
+
     fn parse_header(bytes: &'a [u8]) -> Option<(u32, Self, Fields<'a>)> {
         let mut fields = Fields(bytes);
         let (length, opcode) = (fields.u32()?, fields.u32()?);
@@ -197,7 +218,7 @@ impl<'a> Request<'a> {
         let (uid, gid, pid) = (fields.u32()?, fields.u32()?, fields.u32()?);
         fields.skip(4)?;
         let is_whole = usize::try_from(length) == Ok(bytes.len());
-        let request = Self { unique, node, uid, gid, pid, op: Op::Unknown };
+        let request = Self { unique, node, uid, gid, pid, op: Op::Unknown, ids: None };
         is_whole.then_some((opcode, request, fields))
     }
 }

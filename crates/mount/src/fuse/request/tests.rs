@@ -27,7 +27,7 @@ fn the_kind_of_a_lock_is_a_flag() {
         let fields = [words(&[5, 9, 10, 19]), halves(&[1, 4711, flags, 0])].concat();
         for (opcode, waits) in [(opcode::SETLK, false), (opcode::SETLKW, true)] {
             let bytes = request(opcode, &fields);
-            let Request { unique, node, uid, gid, pid, op } = Request::parse(&bytes).unwrap();
+            let Request { unique, node, uid, gid, pid, op, .. } = Request::parse(&bytes).unwrap();
             assert_eq!((unique, node, uid, gid, pid), (7, 42, 1000, 100, 4711));
             let Op::SetLock(lock, waits_found) = op else { panic!("{op:?}") };
             let (handle, owner, start, end) = (5, 9, 10, 19);
