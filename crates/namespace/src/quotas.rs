@@ -147,10 +147,19 @@ impl InodeTree {
         None
     }
 
+    /// The innermost quota root above another one.
+    fn quota_root_above(&self, root: Ino) -> Option<Ino> {
+        match self.inodes.home_of(root)? {
+            // It was removed with limits of its own, and counts where it was.
+            Ino::TRASH => self.quotas.trashed.get(&root).copied(),
+            home => self.quota_root(home),
+        }
+        .filter(|above| self.quotas.roots.contains_key(above))
+    }
+
     /// A quota root and those above it.
     fn quota_roots(&self, innermost: Option<Ino>) -> impl Iterator<Item = Ino> {
-        let above = |root: &Ino| self.quota_root(self.inodes.home_of(*root)?);
-        std::iter::successors(innermost, above).take(NESTED_MAX)
+        std::iter::successors(innermost, |root| self.quota_root_above(*root)).take(NESTED_MAX)
     }
 
     /// Where an inode counts.

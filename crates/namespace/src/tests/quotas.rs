@@ -230,6 +230,30 @@ fn a_tree_and_a_hard_link_do_not_leave_their_quota() {
 }
 
 #[test]
+fn a_removed_tree_with_limits_counts_where_it_was_until_it_is_reaped() {
+    let mut bench = Bench::new();
+    let outer = bench.make(Ino::ROOT, b"outer", DIR, 0).unwrap();
+    let inner = bench.make(outer, b"inner", DIR, 0).unwrap();
+    bench.limit(outer, "inodes=9");
+    bench.limit(inner, "inodes=9");
+    let file = bench.make(inner, b"file", FILE, 5).unwrap();
+    bench.count();
+    let entry = EntryName::new(outer, b"inner");
+    let planned = bench.namespace.plan().discard(&Cred::root(), entry, b"kept", time()).unwrap();
+    bench.apply(Mode::Live, &planned.event());
+    assert_eq!(bench.used(outer), (1, 5), "the file, not the root of the tree");
+    bench.apply(
+        Mode::Live,
+        &Event::Unlink { parent: inner, name: b"file", ino: file, time: time() },
+    );
+    assert_eq!(bench.used(outer), (0, 0));
+    let planned = bench.namespace.plan().reaped(b"kept", time()).unwrap();
+    bench.apply(Mode::Live, &planned.event());
+    assert_eq!(bench.used(outer), (0, 0));
+    bench.assert_counted();
+}
+
+#[test]
 fn changes_during_a_count_are_counted_once() {
     let mut bench = Bench::new();
     let home = bench.make(Ino::ROOT, b"home", DIR, 0).unwrap();
