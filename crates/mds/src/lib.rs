@@ -436,8 +436,8 @@ impl Mds {
         CheckpointCx::of(self).evict_tick();
         CheckpointCx::of(self).compact_next(effects);
         ReapCx::of(self).tick(effects);
-        if self.namespace.has_quotas() {
-            QuotaCx::of(self).tick(effects);
+        if self.namespace.has_quotas() && QuotaCx::of(self).tick(effects) {
+            CapsCx::of(self).revoke_near_quotas(effects);
         }
         self.authority_tick(effects);
         BalanceCx::of(self).tick(effects);
@@ -451,7 +451,6 @@ impl Mds {
         // A merge that is ended before the server stops may wait for clients, too.
         if matches!(self.phase, Phase::Active | Phase::Stopping) {
             CapsCx::of(self).tick();
-            CapsCx::of(self).revoke_near_quotas(effects);
             if self.caps.is_ending && !self.caps.is_any_exclusive() && self.is_active() {
                 self.terminate(effects);
             }

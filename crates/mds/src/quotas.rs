@@ -22,6 +22,8 @@ use crate::{Mds, MdsEffects, Settings};
 
 /// Names counted in one tick of a few milliseconds: a fraction of a millisecond.
 const NAMES: usize = 2048;
+/// How often the server looks whether limits are near: there may be many.
+const LOOK_INTERVAL: Span = Span::from_millis(20);
 /// When a directory that could not be read is tried again.
 const RETRY: Span = Span::from_millis(10_000);
 /// Clients do not create ahead of the server in directories that have room for less than this: the
@@ -32,6 +34,8 @@ const NEAR: Usage = Usage { inodes: 16_384, bytes: 256 << 20 };
 #[derive(Debug, Default)]
 pub(crate) struct QuotaCounter {
     asked: BTreeMap<Ino, Moment>,
+    /// When reservations and near limits were looked at last.
+    looked: Option<Moment>,
 }
 
 impl QuotaCounter {
@@ -52,11 +56,23 @@ pub(crate) struct QuotaCx<'a> {
 }
 
 impl QuotaCx<'_> {
-    pub(crate) fn tick(&mut self, effects: &mut MdsEffects) {
-        reserve(self.fetching.namespace, self.tables);
-        if !self.is_quiet {
-            return;
+    /// Counts a slice. Returns whether a limit has come near since the last look.
+    pub(crate) fn tick(&mut self, effects: &mut MdsEffects) -> bool {
+        let now = self.fetching.now;
+        let is_due = self.counter.looked.is_none_or(|at| now.since(at) >= LOOK_INTERVAL);
+        let mut is_near = false;
+        if is_due {
+            self.counter.looked = Some(now);
+            reserve(self.fetching.namespace, self.tables);
+            is_near = self.fetching.namespace.note_near_quotas(NEAR);
         }
+        if self.is_quiet {
+            self.count(effects);
+        }
+        is_near
+    }
+
+    fn count(&mut self, effects: &mut MdsEffects) {
         let now = self.fetching.now;
         let cold = self.fetching.namespace.count_quotas(NAMES);
         self.counter.asked.retain(|dir, at| cold.contains(dir) && now.since(*at) < RETRY);
@@ -139,11 +155,8 @@ impl CapsCx<'_> {
         !self.namespace.has_room(dir, NEAR)
     }
 
-    /// Takes directories back that clients have alone where a limit is near.
+    /// Takes directories back that clients have alone, once a limit has come near.
     pub(crate) fn revoke_near_quotas(&mut self, effects: &mut MdsEffects) {
-        if !self.namespace.has_quotas() || !self.caps.is_any_exclusive() {
-            return;
-        }
         let exclusive = self.caps.exclusive().map(|(dir, _)| dir);
         let near: Vec<Ino> = exclusive.filter(|dir| self.is_near(*dir)).collect();
         for dir in near {

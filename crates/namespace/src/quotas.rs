@@ -31,6 +31,9 @@ pub(crate) struct Quotas {
     /// QuotaLimits are taken from inodes. Views and trials of a namespace have no quotas.
     is_enforced: bool,
     roots: Map<Ino, QuotaRoot>,
+    /// Something may have to be counted: looking at all roots in each tick would take long.
+    may_count: bool,
+
     /// The quota roots of inodes with several names.
     pub(crate) linked: Map<Ino, Ino>,
     /// The quota roots of removed trees that are still in the trash.
@@ -50,6 +53,8 @@ struct QuotaRoot {
     count: Option<Count>,
     /// Something changed of which the use is not known: it must be counted again.
     is_doubted: bool,
+    /// The limits were near at the last look.
+    is_near: bool,
 }
 
 impl QuotaRoot {
@@ -86,8 +91,15 @@ impl Quotas {
             (None, Some(_)) => self.forget(dir),
             (Some(limits), Some(root)) => root.limits = limits,
             (Some(limits), None) => {
-                let root = QuotaRoot { limits, used: None, count: None, is_doubted: false };
+                let root = QuotaRoot {
+                    limits,
+                    used: None,
+                    count: None,
+                    is_doubted: false,
+                    is_near: false,
+                };
                 self.roots.insert(dir, root);
+                self.may_count = true;
             }
         }
     }
@@ -108,6 +120,7 @@ impl Quotas {
     #[cfg(test)]
     pub(crate) fn doubt_all(&mut self) {
         self.roots.values_mut().for_each(|root| root.is_doubted = true);
+        self.may_count = true;
     }
 
     /// A directory is gone, or has no limits any more.
@@ -281,6 +294,22 @@ impl Namespace {
     #[must_use]
     pub fn has_room(&self, dir: Ino, more: Usage) -> bool {
         self.tree.room(dir, more).is_ok()
+    }
+
+    /// Notes which limits are nearer than this. Returns whether one of them was not at the last look.
+    pub fn note_near_quotas(&mut self, margin: Usage) -> bool {
+        let roots: Vec<Ino> = self.quota_roots().collect();
+        let mut is_any_new = false;
+        for root in roots {
+            let reserved = self.tree.reserved_below(root, None);
+            let Some(quota) = self.tree.quotas.roots.get_mut(&root) else { continue };
+            let mut wanted = quota.used().plus(margin);
+            wanted.inodes = wanted.inodes.saturating_add(reserved);
+            let is_near = !quota.limits.admit(wanted);
+            is_any_new |= is_near && !quota.is_near;
+            quota.is_near = is_near;
+        }
+        is_any_new
     }
 
     /// The first quota in which so many inodes cannot be reserved for a directory.

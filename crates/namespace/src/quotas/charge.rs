@@ -78,6 +78,7 @@ impl InodeTree {
         for root in roots {
             if let Some(quota) = self.quotas.roots.get_mut(&root) {
                 quota.is_doubted = true;
+                self.quotas.may_count = true;
             }
         }
     }

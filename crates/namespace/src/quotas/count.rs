@@ -39,9 +39,11 @@ impl Namespace {
     /// merged.
     pub fn count_quotas(&mut self, names: usize) -> Vec<Ino> {
         self.tree.quotas.new_dirs.clear();
-        if !self.is_counting_quotas() {
+        if !self.tree.quotas.may_count {
             return Vec::new();
         }
+        self.tree.quotas.may_count = self.is_counting_quotas();
+
         // A removed tree counts where it was.
         if !self.tree.dirs.is_complete(Ino::TRASH) {
             return vec![Ino::TRASH];
