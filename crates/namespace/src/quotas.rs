@@ -296,7 +296,8 @@ impl Namespace {
         self.tree.room(dir, more).is_ok()
     }
 
-    /// Notes which limits are nearer than this. Returns whether one of them was not at the last look.
+    /// Notes which limits are nearer than this. Returns whether one of them has come near since the
+    /// last look.
     pub fn note_near_quotas(&mut self, margin: Usage) -> bool {
         let roots: Vec<Ino> = self.quota_roots().collect();
         let mut is_any_new = false;
