@@ -153,7 +153,8 @@ impl<'a> QuotaCx<'a> {
             now: mds.clock.now,
             is_resend_busy: is_busy,
         });
-        QuotaCx { counter: &mut mds.quota_counter, fetching, tables: &mds.tables, is_quiet }
+        let (counter, authority) = (&mut mds.quota_counter, &mds.authority);
+        QuotaCx { counter, fetching, tables: &mds.tables, authority, is_quiet }
     }
 }
 

@@ -13,7 +13,7 @@ use types::{ClientId, Errno, Ino, Moment, Span};
 use wire::{Failure, Op};
 
 use crate::admission::Admitted;
-use crate::authority::Places;
+use crate::authority::{Authority, Places};
 use crate::caps::CapsCx;
 use crate::fetch::{FetchCx, Waiter};
 use crate::op::{ChangeCx, Performed, Performing, Refused};
@@ -51,6 +51,7 @@ pub(crate) struct QuotaCx<'a> {
     pub(crate) counter: &'a mut QuotaCounter,
     pub(crate) fetching: FetchCx<'a>,
     pub(crate) tables: &'a Tables,
+    pub(crate) authority: &'a Authority,
     /// Nothing is replayed or merged.
     pub(crate) is_quiet: bool,
 }
@@ -74,7 +75,9 @@ impl QuotaCx<'_> {
 
     fn count(&mut self, effects: &mut MdsEffects) {
         let now = self.fetching.now;
-        let cold = self.fetching.namespace.count_quotas(NAMES);
+        // The directory of a quota that moved away still has its name here.
+        let is_here = |dir| !self.authority.is_others(dir);
+        let cold = self.fetching.namespace.count_quotas(NAMES, is_here);
         self.counter.asked.retain(|dir, at| cold.contains(dir) && now.since(*at) < RETRY);
         for dir in cold {
             if let Entry::Vacant(new) = self.counter.asked.entry(dir) {

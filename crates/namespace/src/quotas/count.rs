@@ -36,8 +36,8 @@ impl Namespace {
 
     /// Counts some directories, until about so many names are counted. Returns the directories
     /// that must be in memory before the count can continue. No journal is being replayed or
-    /// merged.
-    pub fn count_quotas(&mut self, names: usize) -> Vec<Ino> {
+    /// merged. `is_here` says which directories are this rank's.
+    pub fn count_quotas(&mut self, names: usize, is_here: impl Fn(Ino) -> bool) -> Vec<Ino> {
         self.tree.quotas.new_dirs.clear();
         if !self.tree.quotas.may_count {
             return Vec::new();
@@ -48,7 +48,7 @@ impl Namespace {
         if !self.tree.dirs.is_complete(Ino::TRASH) {
             return vec![Ino::TRASH];
         }
-        let mut roots: Vec<Ino> = self.quota_roots().collect();
+        let mut roots: Vec<Ino> = self.quota_roots().filter(|root| is_here(*root)).collect();
         roots.sort_unstable();
         let mut cold = Vec::new();
         let mut left = names;

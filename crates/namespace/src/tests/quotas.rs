@@ -88,7 +88,7 @@ impl Bench {
             if !self.namespace.is_counting_quotas() {
                 return;
             }
-            for dir in self.namespace.count_quotas(3) {
+            for dir in self.namespace.count_quotas(3, |_| true) {
                 no_fetch(&mut self.namespace, dir);
             }
         }
@@ -260,7 +260,7 @@ fn changes_during_a_count_are_counted_once() {
     let old = bench.make(home, b"old", DIR, 0).unwrap();
     bench.make(old, b"file", FILE, 5).unwrap();
     bench.limit(home, "inodes=9");
-    assert!(bench.namespace.count_quotas(1).is_empty());
+    assert!(bench.namespace.count_quotas(1, |_| true).is_empty());
     assert!(!bench.namespace.quotas_of(home)[0].is_counted, "/users/old is still to be counted");
     // The count comes to one of them only.
     let new = bench.make(home, b"new", DIR, 0).unwrap();
@@ -297,7 +297,7 @@ fn names_of_a_linked_file_that_move_ahead_of_a_count_are_counted() {
     let dirs = [b"a", b"b"].map(|name| bench.make(home, name, DIR, 0).unwrap());
     bench.limit(home, "inodes=9");
     // The limited directory, and one of the two.
-    bench.namespace.count_quotas(3);
+    bench.namespace.count_quotas(3, |_| true);
     let is_visited = |dir: &Ino| {
         bench.namespace.tree.quotas.visited(home).is_some_and(|visited| visited.contains(dir))
     };
@@ -391,7 +391,7 @@ proptest! {
             match chance {
                 20 => bench.assert_counted(),
                 // A slice of a count.
-                21..=30 => drop(bench.namespace.count_quotas(1)),
+                21..=30 => drop(bench.namespace.count_quotas(1, |_| true)),
                 // The count begins again.
                 31..=35 => bench.namespace.tree.quotas.doubt_all(),
                 _ => {}

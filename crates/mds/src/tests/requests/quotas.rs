@@ -211,3 +211,38 @@ fn what_a_quota_counts_stays_with_one_rank() {
     tree.answer(export(full)).unwrap();
     assert_eq!(tree.refusal(limit(dir, "inodes=100")), Some(Errno::Busy));
 }
+
+#[test]
+fn a_quota_moves_with_its_directory() {
+    let mut tree = Tree::of_two_ranks();
+    tree.connect_to(1, 1, types::Epoch(0), 0);
+    let full = tree.full;
+    tree.answer(limit(full, "inodes=3")).unwrap();
+    assert_eq!(used(&mut tree, full), (1, 0));
+    tree.answer(Op::Rank(RankOp::Export { dir: full, rank: Rank(1) })).unwrap();
+    let at_rank = |tree: &mut Tree, op| {
+        let tid = tree.tid();
+        tree.send(1, 1, Request::new(tid, tid, types::Cred::root(), op));
+        tree.reply(1, tid).result
+    };
+    let ask = Op::Read(ReadOp::GetXattr { ino: full, name: REPORT });
+    for _ in 0..100 {
+        tree.pass(5);
+        let Ok(Answer::Data(text)) = at_rank(&mut tree, ask) else { continue };
+        if QuotaReport::parse_all(&text).unwrap()[0].is_counted {
+            break;
+        }
+    }
+    for name in ["a", "b"] {
+        at_rank(&mut tree, create(full, name)).unwrap();
+    }
+    let refused = at_rank(&mut tree, create(full, "c")).unwrap_err();
+    assert_eq!(refused.errno, Errno::Quota);
+    // The next server of the rank that has the name reads no directory of the other rank.
+    restarted(&mut tree);
+    tree.answer(Op::Read(ReadOp::Walk { base: Ino::ROOT, path: b"dir/sub" })).unwrap();
+    tree.pass(100);
+    let fetches = tree.counted(0, "fetches");
+    tree.pass(1000);
+    assert_eq!(tree.counted(0, "fetches"), fetches);
+}
