@@ -53,7 +53,7 @@ impl Namespace {
         let mut cold = Vec::new();
         let mut left = names;
         for root in roots {
-            self.tree.count_quota(root, &mut left, &mut cold);
+            self.tree.count_quota(root, &is_here, &mut left, &mut cold);
             if left == 0 || cold.len() >= FETCHES_MAX {
                 break;
             }
@@ -69,7 +69,13 @@ impl Namespace {
 }
 
 impl InodeTree {
-    fn count_quota(&mut self, root: Ino, left: &mut usize, cold: &mut Vec<Ino>) {
+    fn count_quota(
+        &mut self,
+        root: Ino,
+        is_here: &impl Fn(Ino) -> bool,
+        left: &mut usize,
+        cold: &mut Vec<Ino>,
+    ) {
         // It may have been evicted since its limits were read.
         if !self.inodes.knows(root) {
             return;
@@ -87,7 +93,7 @@ impl InodeTree {
         let mut postponed = Vec::new();
         while *left > 0 && postponed.len() < FETCHES_MAX {
             let Some(dir) = count.queue.pop() else { break };
-            if count.visited.contains(&dir) || !self.inodes.is_dir(dir) {
+            if count.visited.contains(&dir) || !self.inodes.is_dir(dir) || !is_here(dir) {
                 continue;
             }
             match self.visit(&mut count, dir, &trees) {
