@@ -98,15 +98,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     match &args.command {
         QuotaCommand::Set(set) => each(context, &fs, &set.paths, |dir| set_limits(&fs, dir, set)),
         QuotaCommand::Get(get) => each(context, &fs, &get.paths, |_| Ok(())),
-        QuotaCommand::Rm(rm) => each(context, &fs, &rm.paths, |dir| {
-            fs.set_xattr(dir.ino, LIMITS, None).map_err(|error| {
-                if error.errno != Errno::NoData {
-                    return error;
-                }
-                Error::new(Errno::NoData, "", "the directory has no limits of its own")
-                    .remedy("`cudele quota get` shows which directories above have limits")
-            })
-        }),
+        QuotaCommand::Rm(rm) => each(context, &fs, &rm.paths, |dir| put(&fs, dir, None)),
     }
 }
 
@@ -128,7 +120,22 @@ fn set_limits(fs: &Fs, dir: &Attr, set: &Set) -> Result<()> {
     if value.is_none() && before == QuotaLimits::default() {
         return Ok(());
     }
-    fs.set_xattr(dir.ino, LIMITS, value)
+    put(fs, dir, value)
+}
+
+/// Sets or removes the attribute that has the limits.
+fn put(fs: &Fs, dir: &Attr, value: Option<&[u8]>) -> Result<()> {
+    fs.set_xattr(dir.ino, LIMITS, value).map_err(|error| {
+        if error.errno == Errno::NoData {
+            return Error::new(Errno::NoData, "", "the directory has no limits of its own")
+                .remedy("`cudele quota get` shows which directories above have limits");
+        }
+        if error.errno == Errno::NotPermitted {
+            return Error::new(Errno::NotPermitted, "", "only root sets limits")
+                .remedy("ask an administrator of the cluster");
+        }
+        error
+    })
 }
 
 /// The quotas of a directory that are exceeded, because a merge does not ask for room. None if the
