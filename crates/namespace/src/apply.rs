@@ -108,24 +108,7 @@ impl Namespace {
         if mode == Mode::Merge && !is_create && self.needs().lacks_place(event) {
             return ApplyOutcome::Rejected;
         }
-        if self.tree.quotas.is_empty() {
-            return self.execute(seq, mode, event);
-        }
-        self.charge_and_execute(seq, mode, event)
-    }
-
-    #[cold]
-    fn charge_and_execute(&mut self, seq: Seq, mode: Mode, event: &Event<'_>) -> ApplyOutcome {
         self.tree.charge(mode, event);
-        let outcome = self.execute(seq, mode, event);
-        if outcome == ApplyOutcome::Rejected {
-            self.tree.charged_in_vain(event);
-        }
-        outcome
-    }
-
-    #[inline]
-    fn execute(&mut self, seq: Seq, mode: Mode, event: &Event<'_>) -> ApplyOutcome {
         let mut apply = self.applying(When { seq, mode, time: Timestamp::default() });
         match *event {
             Event::Create(ref create) => {

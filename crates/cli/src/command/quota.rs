@@ -30,9 +30,9 @@ enum QuotaCommand {
     /// Set limits of directories
     Set(Set),
     /// Show the quotas that hold in directories, and their use
-    Get(Paths),
+    Get(Directories),
     /// Remove the limits of directories
-    Rm(Paths),
+    Rm(Limited),
 }
 
 /// Set limits of directories, for root. A limit that is not given stays as it is. The server counts
@@ -53,10 +53,20 @@ struct Set {
     paths: Vec<OsString>,
 }
 
+/// Show the quotas that hold in directories, the innermost first, and their use.
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Example:\n  cudele quota get /users/ada --json")]
-struct Paths {
+struct Directories {
     /// The directories
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<OsString>,
+}
+
+/// Remove the limits of directories, for root. Quotas of directories above stay.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Example:\n  cudele quota rm /users/ada")]
+struct Limited {
+    /// The directories that have limits
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<OsString>,
 }

@@ -22,19 +22,49 @@ impl InodeTree {
         }
     }
 
-    /// A merged event was not carried out after all.
-    #[cold]
-    pub(crate) fn charged_in_vain(&mut self, event: &Event<'_>) {
-        if let Event::Rename { new_parent, .. } = *event {
-            self.doubt_quotas(new_parent);
-        }
-        if let Some((dir, _)) = event.dentry() {
-            self.doubt_quotas(dir);
+    /// Whether a merged event will not be carried out. Live events were planned.
+    fn will_be_rejected(&self, event: &Event<'_>) -> bool {
+        let dentry = |dir, name| self.dirs.dentry(EntryName::new(dir, name));
+        let is_dir = |found: Option<Dentry>| {
+            found.is_some_and(|dentry| dentry.file_type() == FileType::Directory)
+        };
+        let is_below = |dir, inode: &InodeSnapshot<'_>| {
+            inode.attr.is_dir() && self.is_within(dir, inode.attr.ino)
+        };
+        match *event {
+            Event::Link { ino, .. } => self.inodes.is_dir(ino),
+            Event::Unlink { parent, name, .. } => is_dir(dentry(parent, name)),
+            Event::Rmdir { parent, name, .. } => {
+                let found = dentry(parent, name);
+                let entries = |found: Dentry| self.dirs.get(found.ino).map_or(0, |it| it.entries);
+                found.is_some_and(|found| !is_dir(Some(found)) || entries(found) > 0)
+            }
+            Event::Rename { parent, new_parent, ref moved, ref exchanged, .. } => {
+                let departs = new_parent.is_mount_stub() && !moved.attr.is_dir();
+                let back = exchanged.as_ref();
+                departs
+                    || is_below(new_parent, moved)
+                    || back.is_some_and(|back| {
+                        let dirs = [parent, new_parent];
+                        dirs.iter().any(|dir| is_below(*dir, moved) || is_below(*dir, back))
+                    })
+            }
+            Event::Create(_)
+            | Event::SetAttr { .. }
+            | Event::SetXattr { .. }
+            | Event::SetData { .. }
+            | Event::SetPolicy { .. }
+            | Event::Session { .. }
+            | Event::Merged { .. }
+            | Event::Stored { .. } => false,
         }
     }
 
     #[cold]
     fn charge_for(&mut self, is_merge: bool, event: &Event<'_>) {
+        if is_merge && self.will_be_rejected(event) {
+            return;
+        }
         match *event {
             Event::Create(ref create) => self.charge_create(is_merge, create),
             Event::Link { parent, name, ino, .. } => {
