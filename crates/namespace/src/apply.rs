@@ -145,18 +145,7 @@ impl Namespace {
                 apply.at(time).change_inode(ino, |inode, _| inode.change(&change, time))
             }
             Event::SetXattr { ino, name, value, time, .. } => {
-                let outcome = apply.at(time).change_inode(ino, |inode, extra| {
-                    if acl::is_list(name) {
-                        lists::set(inode, extra, name, value);
-                    } else {
-                        extra.set_xattr(name, value);
-                    }
-                    inode.ctime = time;
-                });
-                if name == quota::LIMITS {
-                    apply.tree.note_quota(ino);
-                }
-                outcome
+                apply.at(time).set_xattr(ino, name, value)
             }
             Event::SetData { ino, data, size, time, .. } => {
                 apply.at(time).change_inode(ino, |inode, extra| {
@@ -382,6 +371,22 @@ impl Apply<'_> {
         self.tree.mark_inode(self.when.seq, inode.attr.ino);
         self.touch(to.dir);
         ApplyOutcome::Done
+    }
+
+    fn set_xattr(&mut self, ino: Ino, name: &[u8], value: Option<&[u8]>) -> ApplyOutcome {
+        let time = self.when.time;
+        let outcome = self.change_inode(ino, |inode, extra| {
+            if acl::is_list(name) {
+                lists::set(inode, extra, name, value);
+            } else {
+                extra.set_xattr(name, value);
+            }
+            inode.ctime = time;
+        });
+        if name == quota::LIMITS {
+            self.tree.note_quota(ino);
+        }
+        outcome
     }
 
     fn change_inode(
