@@ -21,5 +21,7 @@ impl StoreExchange<'_> {
             debug_assert_eq!(dir.entries, 0, "only a directory without names is left to the store");
             dir.leave_to_store();
         }
+        // No event says how much is there.
+        self.tree.doubt_quotas(ino);
     }
 }

@@ -28,12 +28,11 @@ const NESTED_MAX: usize = 64;
 /// See the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Quotas {
-    /// QuotaLimits are taken from inodes. Views and trials of a namespace have no quotas.
+    /// Limits are taken from inodes. Views and trials of a namespace have no quotas.
     is_enforced: bool,
     roots: Map<Ino, QuotaRoot>,
     /// Something may have to be counted: looking at all roots in each tick would take long.
     may_count: bool,
-
     /// The quota roots of inodes with several names.
     pub(crate) linked: Map<Ino, Ino>,
     /// The quota roots of removed trees that are still in the trash.
@@ -311,6 +310,11 @@ impl Namespace {
             quota.is_near = is_near;
         }
         is_any_new
+    }
+
+    /// The use of a directory's quotas must be counted again: it got names without events.
+    pub fn doubt_quotas(&mut self, dir: Ino) {
+        self.tree.doubt_quotas(dir);
     }
 
     /// The first quota in which so many inodes cannot be reserved for a directory.

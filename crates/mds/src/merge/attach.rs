@@ -278,6 +278,10 @@ impl MergeCx<'_> {
             // A dry run may have looked for it, in vain.
             self.namespace.store().leave_to_store(run.dir);
         }
+        if !dirs.is_empty() {
+            // No event says how much is in them.
+            self.namespace.doubt_quotas(merge.subtree);
+        }
         // No event that is not safe yet concerns these directories, which no client has seen.
         let (position, ranges) = (self.log.safe(), guard(merge));
         Ok(StoreOp::AttachDirs { dirs, position, ranges })

@@ -103,7 +103,7 @@ impl InodeTree {
     }
 
     /// The use of a place is not known any more.
-    fn doubt_quotas(&mut self, dir: Ino) {
+    pub(crate) fn doubt_quotas(&mut self, dir: Ino) {
         let roots: Vec<Ino> = self.quota_roots(self.quota_root(dir)).collect();
         for root in roots {
             if let Some(quota) = self.quotas.roots.get_mut(&root) {
