@@ -119,6 +119,9 @@ impl Cells {
             was_stopped: false,
             rng: own,
         };
+        if cells.requests.plan.quotas {
+            cells.requests.limit(Ino::ROOT, "");
+        }
         for number in 0..cells.rng.between(1, 2) {
             cells.add_job(number);
         }
@@ -304,7 +307,19 @@ impl Cells {
                 self.requests.world.tally.count("subtrees compared", 1);
             }
         }
+        self.check_quotas(when);
         self.requests.world.fail_store(self.requests.world.faults.errors_percent);
+    }
+
+    /// Compares the use of quotas with the tree, unless the server crashes meanwhile.
+    fn check_quotas(&mut self, when: &str) {
+        let crashes = self.requests.world.crashes;
+        if self.requests.plan.quotas && self.requests.world.violation.is_none() {
+            let tree = self.requests.read_tree();
+            if self.requests.world.crashes == crashes {
+                self.requests.compare_quotas(&tree, when);
+            }
+        }
     }
 
     /// The policy in force is the one that was set, or the one that may have been.

@@ -12,11 +12,13 @@ mod rounds;
 mod snapshots;
 mod worker;
 
+use std::collections::BTreeMap;
+
 use client::SessionEffects;
 use mds::{Mds, Observed};
 use metastore::request::StoreOp;
 use types::rng::Rng;
-use types::{Moment, Rank, Result, Seq, Tid};
+use types::{Ino, Moment, Rank, Result, Seq, Tid};
 use wire::{Answer, Failure, Message};
 
 use crate::history::Recorder;
@@ -46,8 +48,8 @@ pub(crate) struct Requests {
     removed: Removed,
     /// The required content of snapshots.
     snapshots: Taken,
-    /// Directories with limits.
-    limited: std::collections::BTreeSet<types::Ino>,
+    /// Directories with limits, and their paths.
+    limited: BTreeMap<Ino, String>,
     /// Clients make requests of their own accord.
     pub(crate) issuing: bool,
 }
@@ -68,7 +70,7 @@ impl Requests {
             history: Recorder::default(),
             removed: Removed::default(),
             snapshots: Taken::default(),
-            limited: std::collections::BTreeSet::new(),
+            limited: BTreeMap::new(),
             issuing: false,
         };
         let id = requests.new_id();

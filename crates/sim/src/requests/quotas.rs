@@ -3,13 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use types::XattrFlags;
 use types::quota::{LIMITS, QuotaReport, REPORT, Usage};
+use types::{Ino, XattrFlags};
 use wire::Answer;
 
 use super::Requests;
 use crate::call::CallKind;
-use crate::region::Region;
 use crate::tree::Tree;
 use crate::world::Drive;
 
@@ -24,45 +23,40 @@ pub(crate) fn is_report(what: &CallKind) -> bool {
 }
 
 impl Requests {
-    /// Sets limits of a region.
-    pub(super) fn limit(&mut self, root: types::Ino) {
+    /// Sets limits of a directory.
+    pub(crate) fn limit(&mut self, ino: Ino, path: &str) {
         let name = String::from_utf8_lossy(LIMITS).into_owned();
         let (value, flags) = (Some(HIGH.to_vec()), XattrFlags::default());
-        let set = self.ask(CallKind::SetXattr { ino: root, name, value, flags });
+        let set = self.ask(CallKind::SetXattr { ino, name, value, flags });
         if !matches!(set, Ok(Answer::Done | Answer::Attr(_))) {
             self.world.check(Err(format!("setting limits: {set:?}")));
         }
-        self.limited.insert(root);
+        self.limited.insert(ino, path.to_owned());
     }
 
-    /// Compares the use of each region with the tree.
-    pub(super) fn compare_quotas(&mut self, tree: &Tree, when: &str) {
-        for at in 0..self.oracle.regions.len() {
-            let region = self.oracle.regions[at].clone();
-            if !self.limited.contains(&region.root) {
-                continue;
-            }
-            let Some(used) = self.counted(&region) else { continue };
-            let shown = shown(tree, &region.path);
+    /// Compares the use of each directory with limits with the tree.
+    pub(crate) fn compare_quotas(&mut self, tree: &Tree, when: &str) {
+        for (ino, path) in self.limited.clone() {
+            let Some(used) = self.counted(ino, &path) else { return };
+            let shown = shown(tree, &path);
             // A removed tree counts until its room is given back.
             let is_right = if self.plan.trash { used >= shown } else { used == shown };
             if !is_right {
-                let path = &region.path;
                 self.world.check(Err(format!("{when}: {path} has {shown:?}, counted {used:?}")));
             }
             self.world.tally.count("quotas compared", 1);
         }
     }
 
-    /// The use of a region's quota, once the server has counted it.
-    fn counted(&mut self, region: &Region) -> Option<Usage> {
-        let (ino, name) = (region.root, String::from_utf8_lossy(REPORT).into_owned());
+    /// The use of a quota, once the server has counted it.
+    fn counted(&mut self, ino: Ino, path: &str) -> Option<Usage> {
+        let name = String::from_utf8_lossy(REPORT).into_owned();
         let question = CallKind::GetXattr { ino, name };
         for _ in 0..ASKED_MAX {
             if self.world.violation.is_some() {
                 return None;
             }
-            if let Ok(Answer::Data(text)) = self.ask_at(&region.path, &question)
+            if let Ok(Answer::Data(text)) = self.ask_at(path, &question)
                 && let Ok(quotas) = QuotaReport::parse_all(&text)
                 && let Some(quota) = quotas.first().filter(|quota| quota.is_counted)
             {
@@ -70,7 +64,7 @@ impl Requests {
             }
             self.run_until(100_000_000, |_| false);
         }
-        self.world.check(Err(format!("the server does not end counting {}", region.path)));
+        self.world.check(Err(format!("the server does not end counting {path}")));
         None
     }
 }

@@ -103,7 +103,7 @@ impl Requests {
         }
         // Without a journal a crash may take the limits, or leave an inode in two directories.
         if self.plan.quotas && kind != RegionKind::Volatile {
-            self.limit(ino);
+            self.limit(ino, path);
         }
         Region::new(ino, path, kind)
     }
