@@ -1,5 +1,6 @@
 //! Quotas: setting limits, refusals, and the count, also after a restart.
 
+use metastore::request::StoreOp;
 use types::quota::{LIMITS, QuotaReport, REPORT};
 use types::{AttrChange, ClientId, Errno, Ino, Rank, Tid, XattrFlags};
 use wire::{
@@ -110,6 +111,35 @@ fn a_restarted_server_counts_again() {
     restarted(&mut tree);
     tree.answer(Op::Read(ReadOp::Walk { base: Ino::ROOT, path: b"dir/sub" })).unwrap();
     assert_eq!(used(&mut tree, dir), (7, 7));
+    assert_eq!(tree.refusal(create(sub, "c")), Some(Errno::Quota));
+}
+
+#[test]
+fn a_directory_that_cannot_be_read_is_tried_again_until_it_can_be_counted() {
+    const FULL: Ino = Ino((1 << 40) + 4);
+    let mut tree = limited();
+    let (dir, sub) = (tree.dir, tree.sub);
+    assert_eq!(tree.full, FULL);
+    tree.checkpoint();
+    tree.stop(0);
+    tree.fails = |op| matches!(op, StoreOp::LoadDir { ino: FULL }).then_some(Errno::Io);
+    tree.start(0);
+    tree.connect(1);
+    tree.until(|tree| tree.mds(0).is_active());
+    tree.answer(Op::Read(ReadOp::Walk { base: Ino::ROOT, path: b"dir/sub" })).unwrap();
+    tree.pass(100);
+    let report = quotas(&mut tree, dir).swap_remove(0);
+    assert!(!report.is_counted, "{report:?}");
+    let fetches = tree.counted(0, "fetches");
+    tree.pass(30_000);
+    let tried = tree.counted(0, "fetches") - fetches;
+    assert!((1..=4).contains(&tried), "{tried} times in 30 s");
+    // Requests go on meanwhile, and the limit holds for what is counted.
+    tree.answer(create(sub, "a")).unwrap();
+    tree.fails = |_| None;
+    tree.pass(11_000);
+    assert_eq!(used(&mut tree, dir), (6, 7));
+    tree.answer(create(sub, "b")).unwrap();
     assert_eq!(tree.refusal(create(sub, "c")), Some(Errno::Quota));
 }
 
