@@ -11,6 +11,7 @@ mod astray;
 mod asynchronous;
 mod blocked;
 mod duplicate;
+mod expected;
 mod frozen;
 mod identity;
 mod merge_request;
@@ -154,6 +155,8 @@ steps![
     blocked,
     // Has the store room for it?
     room,
+    // Does the store know that the next server must wait for its client?
+    expected,
 ];
 
 /// The places in the list at which a request enters.

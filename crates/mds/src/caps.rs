@@ -18,7 +18,7 @@
 //!
 //! In memory only: a restarted server has given no capability to any client, and its clients drop
 //! their caches when they connect. Until they do, or their caches have expired, the server makes no
-//! changes: the names of these clients are in the rank's table (`Tables::remembering`) before they
+//! changes: the names of these clients are in the rank's table (`Tables::expected`) before they
 //! get their first capability.
 
 mod exclusive;

@@ -35,7 +35,8 @@ const ROWS_PER_SLICE: usize = 8192;
 /// How long to wait before a directory is read again.
 const RETRY: Span = Span::from_millis(100);
 
-/// The key of the reservation of inode numbers among the awaited directories.
+/// The key, among the awaited directories, of the next put of the rank's table: it reserves inode
+/// numbers, and names the clients for which the next server waits.
 pub(crate) const NUMBERS: Ino = Ino(0);
 
 /// See the module documentation.

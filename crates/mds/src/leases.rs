@@ -10,7 +10,7 @@
 //! stands. Only how fast they run counts: a client stays within the promise as long as its clock
 //! loses no more than the allowance against the server's during one lease.
 //!
-//! In memory only. The rank's table notes that leases exist (`Tables::may_remember` of
+//! In memory only. The rank's table notes that leases exist (`Tables::expect_back` of
 //! [`ANYBODY`]), and after a restart the server makes no change before they have expired.
 //!
 //! Invariant: the state is per directory, and as small for ten thousand clients as for one.

@@ -271,7 +271,7 @@ impl ResendCx<'_> {
     /// the previous server gave may be in use until `leased`.
     pub(crate) fn wait_for_clients(&mut self, leased: Moment) {
         let mut until = (self.now + self.settings.reconnect).max(leased);
-        for client in self.tables.remembering().filter(|client| *client != ANYBODY) {
+        for client in self.tables.expected().filter(|client| *client != ANYBODY) {
             self.sessions.await_return(client);
             until = until.max(self.now + self.settings.lease);
         }

@@ -129,12 +129,12 @@ pub(crate) struct Tables {
     stopped: Epoch,
     /// The newest term that ended otherwise.
     crashed: Epoch,
-    /// Clients with caches: after a crash the server makes no change before they are back, or their
-    /// caches have expired.
-    remembering: BTreeSet<ClientId>,
+    /// Clients with caches, open files or locks: the next server makes no change before they are
+    /// back, or their caches have expired.
+    expected: BTreeSet<ClientId>,
     /// Those of them that the store knows, and that the put under way will make known.
-    remembering_stored: BTreeSet<ClientId>,
-    remembering_in_flight: BTreeSet<ClientId>,
+    expected_stored: BTreeSet<ClientId>,
+    expected_in_flight: BTreeSet<ClientId>,
     dirty: bool,
     in_flight: bool,
     held: Vec<Held>,
@@ -195,6 +195,7 @@ impl Tables {
 
     pub(crate) fn taken_over(&mut self, version: u64) {
         self.version = Some(version);
+        self.expected_stored = self.expected.clone();
     }
 
     /// Where the journal ended at the last clean stop.
@@ -218,22 +219,27 @@ impl Tables {
         false
     }
 
-    /// Whether a client may get capabilities. If the store does not have the client in this list
-    /// yet, the table is to be stored first.
-    pub(crate) fn may_remember(&mut self, client: ClientId) -> bool {
-        self.dirty |= self.remembering.insert(client);
-        self.remembering_stored.contains(&client)
+    /// Notes that the next server must wait for a client, which gets capabilities, open files or
+    /// locks. Returns whether the store knows it; if not, the table is to be stored first.
+    pub(crate) fn expect_back(&mut self, client: ClientId) -> bool {
+        self.dirty |= self.expected.insert(client);
+        self.expected_stored.contains(&client)
     }
 
-    /// A client caches nothing.
-    pub(crate) fn forgets(&mut self, client: ClientId) {
-        self.dirty |= self.remembering.remove(&client);
-        self.remembering_stored.remove(&client);
+    /// A client has nothing any more of which the next server would have to hear.
+    pub(crate) fn stop_expecting(&mut self, client: ClientId) {
+        self.dirty |= self.expected.remove(&client);
+        self.expected_stored.remove(&client);
     }
 
-    /// Clients that may have caches.
-    pub(crate) fn remembering(&self) -> impl Iterator<Item = ClientId> {
-        self.remembering.iter().copied()
+    /// The clients for which the next server waits.
+    pub(crate) fn expected(&self) -> impl Iterator<Item = ClientId> {
+        self.expected.iter().copied()
+    }
+
+    /// Whether the store did not take the last table.
+    pub(crate) fn is_failed(&self) -> bool {
+        self.failed.is_some()
     }
 
     /// The tables' present state depends on an event of the journal.

@@ -268,10 +268,16 @@ impl ImportCx<'_> {
                 }
                 let (now, patience) = (self.clock.now, self.settings.reconnect);
                 let import = self.authority.import_mut(root)?;
-                if !import.awaits(now, patience) {
-                    self.counters.missing_reclaims += import.awaited.len() as u64;
-                    import.ready = true;
+                if import.awaits(now, patience) {
+                    return None;
                 }
+                let missing = import.awaited.len() as u64;
+                if !self.are_holders_expected(root) {
+                    self.storing_tables().tick(effects);
+                    return None;
+                }
+                self.counters.missing_reclaims += missing;
+                self.authority.import_mut(root)?.ready = true;
                 None
             }
             ImportStage::Acknowledge => None,
@@ -284,6 +290,20 @@ impl ImportCx<'_> {
                 Some(ImportStage::Acknowledge)
             }
         }
+    }
+
+    /// Whether the store knows that the next server must wait for the clients that have something
+    /// open or locked in the subtree.
+    fn are_holders_expected(&mut self, root: Ino) -> bool {
+        let import = self.authority.import_of(root);
+        let holders = import.into_iter().flat_map(|import| &import.opened);
+        // Open files and locks end with the connection.
+        let connected = holders.filter(|(client, _)| self.sessions.conn_of(*client).is_some());
+        let mut are_expected = true;
+        for (client, _) in connected {
+            are_expected &= self.tables.expect_back(*client);
+        }
+        are_expected
     }
 
     /// Whether the store executes a write of the directory that holds the root here, or of a

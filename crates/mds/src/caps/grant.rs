@@ -68,7 +68,7 @@ impl CapsCx<'_> {
         // know what is inherited there: such a directory is the server's alone.
         if self.namespace.has_lists(place)
             || self.is_under_leases(place)
-            || !self.tables.may_remember(client)
+            || !self.tables.expect_back(client)
             || !self.caps.grant(client, place, self.now)
         {
             return None;

@@ -67,7 +67,7 @@ impl CapsCx<'_> {
         if !self.authority.may_grant(self.namespace, dir)
             || self.namespace.has_lists(dir)
             || self.caps.owner(dir).is_some()
-            || !self.tables.may_remember(ANYBODY)
+            || !self.tables.expect_back(ANYBODY)
         {
             return None;
         }
@@ -111,14 +111,14 @@ impl CapsCx<'_> {
             self.fetches.wake_returned(dir);
         }
         if self.leases.are_past(self.now) {
-            self.tables.forgets(ANYBODY);
+            self.tables.stop_expecting(ANYBODY);
         }
     }
 
     /// Until when leases may be in use that the previous server gave.
     pub(crate) fn leases_recovered(&mut self) -> Moment {
         let now = self.now;
-        if !self.tables.remembering().any(|client| client == ANYBODY) {
+        if !self.tables.expected().any(|client| client == ANYBODY) {
             return now;
         }
         self.leases.recovered(now);

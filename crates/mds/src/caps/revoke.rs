@@ -193,12 +193,12 @@ impl CapsCx<'_> {
             }
         }
         // Clients for which no server needs to wait.
-        let gone = self.tables.remembering().filter(|client| {
+        let gone = self.tables.expected().filter(|client| {
             self.sessions.conn_of(*client).is_none() && !self.caps.is_holding(*client)
         });
         let gone: Vec<ClientId> = gone.collect();
         for client in gone {
-            self.tables.forgets(client);
+            self.tables.stop_expecting(client);
         }
     }
 

@@ -165,6 +165,8 @@ impl ChangeCx<'_> {
         let attr = self.apply.namespace.getattr(ino)?;
         if open {
             self.apply.opens.enter(by.client, ino, true);
+            // The journal names the client until the table does.
+            self.tables.expect_back(by.client);
         }
         Ok(Performed::Changed(Changed { answer: Answer::Attr(attr), seq, ino, time, ack_safe }))
     }

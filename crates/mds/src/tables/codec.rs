@@ -55,8 +55,8 @@ impl Tables {
             out.put_varint(range.start);
             out.put_varint(range.end);
         }
-        out.put_varint(self.remembering.len() as u64);
-        self.remembering.iter().for_each(|client| out.put_varint(client.0));
+        out.put_varint(self.expected.len() as u64);
+        self.expected.iter().for_each(|client| out.put_varint(client.0));
         out.put_varint(self.departed.ranges().count() as u64);
         for range in self.departed.ranges() {
             out.put_varint(range.start);
@@ -109,10 +109,10 @@ impl Tables {
             free = read_free(&mut reader)?;
         }
         // Or before clients had caches.
-        let mut remembering = BTreeSet::new();
+        let mut expected = BTreeSet::new();
         if reader.offset() + 4 < bytes.len() {
             for _ in 0..reader.length()? {
-                remembering.insert(ClientId(reader.varint()?));
+                expected.insert(ClientId(reader.varint()?));
             }
         }
         // Or before decoupled subtrees moved.
@@ -132,7 +132,7 @@ impl Tables {
         reader.end()?;
         (self.decoupled, self.end, self.fenced) = (decoupled, end, fenced);
         (self.stopped, self.crashed, self.free) = (stopped, crashed, free);
-        (self.remembering, self.departed, self.gone) = (remembering, departed, gone);
+        (self.expected, self.departed, self.gone) = (expected, departed, gone);
         Ok(())
     }
 }

@@ -69,7 +69,7 @@ impl TablesCx<'_> {
         self.tables.held_in_flight = std::mem::take(&mut self.tables.held);
         self.tables.reserving_in_flight = self.tables.reserving.is_some();
         self.tables.unsure_in_flight = self.tables.unsure.clone();
-        self.tables.remembering_in_flight = self.tables.remembering.clone();
+        self.tables.expected_in_flight = self.tables.expected.clone();
         let op = StoreOp::Put {
             object: rank_name(self.rank),
             data: self.tables.encode(),
@@ -102,11 +102,11 @@ impl TablesCx<'_> {
             Ok(StoreResult::Stored(version)) => {
                 self.tables.version = Some(version);
                 self.tables.failed = None;
-                let stored = std::mem::take(&mut self.tables.remembering_in_flight);
+                let stored = std::mem::take(&mut self.tables.expected_in_flight);
                 let known = std::mem::take(&mut self.tables.unsure_in_flight);
                 self.tables.unsure.retain(|subtree| !known.contains(subtree));
-                let now = &self.tables.remembering;
-                self.tables.remembering_stored = stored.intersection(now).copied().collect();
+                let now = &self.tables.expected;
+                self.tables.expected_stored = stored.intersection(now).copied().collect();
                 if self.tables.reserving_in_flight
                     && let Some(range) = self.tables.reserving.take()
                 {
@@ -121,6 +121,7 @@ impl TablesCx<'_> {
                     }
                 }
                 self.fetches.wake(NUMBERS);
+                self.fetches.wake_returned(NUMBERS);
                 self.tick(effects);
             }
             Ok(_) => self.replaced(effects),
@@ -129,6 +130,7 @@ impl TablesCx<'_> {
                 // error, and asking again is harmless.
                 self.tables.failed = Some(self.now);
                 self.tables.dirty = true;
+                self.fetches.wake_returned(NUMBERS);
                 let undone: Vec<Ino> = held.iter().filter_map(|held| held.begins).collect();
                 // Later requests about a subtree that is not the client's now were not executed,
                 // either.

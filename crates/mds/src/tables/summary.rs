@@ -87,7 +87,7 @@ impl Tables {
     fn last_client(&self) -> ClientId {
         let decoupled = self.decoupled.values().map(|known| known.client);
         let sessions = self.end.sessions.iter().map(|left| left.client);
-        let others = self.fenced.iter().chain(&self.remembering).copied();
+        let others = self.fenced.iter().chain(&self.expected).copied();
         decoupled.chain(sessions).chain(others).max().unwrap_or_default()
     }
 }

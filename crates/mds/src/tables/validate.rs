@@ -15,8 +15,8 @@ impl Tables {
         if !is_private {
             self.validate_numbers();
         }
-        let unknown = self.remembering_stored.difference(&self.remembering).next();
-        assert!(unknown.is_none(), "the store's list of caching clients has {unknown:?}");
+        let unknown = self.expected_stored.difference(&self.expected).next();
+        assert!(unknown.is_none(), "the store's list of expected clients has {unknown:?}");
         assert!(self.held.is_empty() || self.dirty, "an answer waits for a table to be stored");
         let released = self.held_in_flight.is_empty() || self.in_flight;
         assert!(released, "an answer waits for the put of the table that is under way");

@@ -3,14 +3,14 @@
 use metastore::request::StoreOp;
 use types::{ClientId, ConnId, Epoch, Errno, Ino, Rank};
 use wire::{
-    Answer, ChangeOp, JobOp, Message, Op, PeerBody, PeerMessage, ReadOp, Replay, Request,
+    Answer, ChangeOp, JobOp, Message, Op, PeerBody, PeerMessage, RankOp, ReadOp, Replay, Request,
     SessionOp, TransferStep, UnusedNumbers,
 };
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, Notice};
 use super::fixture::Tree;
 use crate::{MdsInput, Settings};
-use types::{Cred, Tid, Timestamp};
+use types::{Cred, Lock, LockKind, LockMode, Tid, Timestamp};
 
 /// The next server serves requests of client 1.
 fn restarted(tree: &mut Tree) {
@@ -422,4 +422,86 @@ fn memory_is_bounded_by_eviction() {
     assert!(tree.counted(0, "evicted") > 0);
     assert!(tree.counted(0, "inodes") <= 20);
     assert_eq!(walk(&mut tree, b"/d3/f4"), None);
+}
+
+/// The lock that client 2 takes in the following tests, in which it changes nothing.
+fn lock() -> Lock {
+    let (start, end) = (0, u64::MAX);
+    Lock { kind: LockKind::Posix, mode: LockMode::Write, owner: 1, pid: 10, start, end }
+}
+
+/// Client 2 reports its lock on a file to a rank.
+fn report_lock(tree: &mut Tree, rank: usize, ino: Ino) {
+    for op in [SessionOp::Lock { ino, lock: lock(), wait: false }, SessionOp::Sync] {
+        let request = Request::new(tree.tid(), Tid(0), Cred::root(), Op::Session(op));
+        tree.send(2, rank, Request { replay: Some(Replay::default()), ..request });
+    }
+}
+
+/// Whether the next server of a rank gives client 1 the lock of client 2 on a file.
+fn is_given_away(tree: &mut Tree, rank: usize, epoch: Epoch, ino: Ino) -> bool {
+    tree.start(rank);
+    tree.connect_to(1, rank, Epoch(0), 0);
+    tree.pass(100);
+    let tid = tree.tid();
+    let op = Op::Session(SessionOp::Lock { ino, lock: lock(), wait: false });
+    tree.send(1, rank, Request::new(tid, Tid(0), Cred::root(), op));
+    tree.pass(100);
+    assert!(!tree.is_answered(1, tid), "the server waits for client 2");
+    tree.connect_to(2, rank, epoch, 1);
+    report_lock(tree, rank, ino);
+    match tree.reply(1, tid).result {
+        Ok(_) => true,
+        Err(failure) => {
+            assert_eq!(failure.errno, Errno::Again);
+            false
+        }
+    }
+}
+
+#[test]
+fn the_next_server_waits_for_a_client_that_has_only_a_lock() {
+    let mut tree = Tree::new();
+    tree.connect(2);
+    let ino = tree.file;
+    tree.answer_to(2, Op::Session(SessionOp::Lock { ino, lock: lock(), wait: false })).unwrap();
+    tree.crash(0);
+    assert!(!is_given_away(&mut tree, 0, Epoch(1), ino));
+    // And the one after it, also when the journal is empty.
+    tree.checkpoint();
+    tree.crash(0);
+    assert!(!is_given_away(&mut tree, 0, Epoch(2), ino));
+    tree.stop(0);
+    assert!(!is_given_away(&mut tree, 0, Epoch(3), ino));
+}
+
+#[test]
+fn the_next_server_of_another_rank_waits_for_a_client_whose_lock_came_there() {
+    let mut tree = Tree::of_two_ranks();
+    tree.connect(2);
+    tree.connect_to(2, 1, Epoch(0), 0);
+    let full = tree.full;
+    let ino = tree.file(full, "y");
+    let op = Op::Session(SessionOp::Lock { ino, lock: lock(), wait: false });
+    tree.answer_to(2, op).unwrap();
+    let export = Op::Rank(RankOp::Export { dir: full, rank: Rank(1) });
+    let tid = tree.ask(1, export);
+    tree.until(|tree| tree.notices.contains(&(2, Notice::Moved(Rank(1), vec![ino]))));
+    report_lock(&mut tree, 1, ino);
+    tree.reply(1, tid).result.unwrap();
+    tree.until(|tree| tree.counted(1, "imports") == 1);
+    tree.crash(1);
+    assert!(!is_given_away(&mut tree, 1, Epoch(1), ino));
+}
+
+#[test]
+fn a_client_gets_a_lock_although_the_store_takes_no_table() {
+    let mut tree = Tree::new();
+    tree.connect(2);
+    let ino = tree.file;
+    tree.fails = |op| match op {
+        StoreOp::Put { object, .. } if object.starts_with("rank/") => Some(Errno::NoSpace),
+        _ => None,
+    };
+    tree.answer_to(2, Op::Session(SessionOp::Lock { ino, lock: lock(), wait: false })).unwrap();
 }
