@@ -25,6 +25,22 @@ fn varints_survive_the_round_trip_and_refuse_more_than_64_bits() {
 }
 
 #[test]
+fn an_illegal_byte_is_found_at_every_place_of_a_name() {
+    for length in 1..40 {
+        // Bytes that differ from an illegal one in one bit, or by one.
+        for other in [b'a', 1, 0x80, b'.', b'0', b'/' | 0x80, 0xff] {
+            let legal = vec![other; length];
+            assert_eq!(check_name(&legal).is_ok(), other != b'.' || length > 2, "{legal:?}");
+            for (at, bad) in (0..length).flat_map(|at| [(at, 0), (at, b'/')]) {
+                let mut name = legal.clone();
+                name[at] = bad;
+                assert_eq!(check_name(&name), Err(Errno::Invalid), "{name:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn names_are_bytes_with_few_rules() {
     assert_eq!(check_name(b"file"), Ok(()));
     assert_eq!(check_name(b"\xff\xfe\n"), Ok(()), "not UTF-8 is legal");
