@@ -144,7 +144,7 @@ impl Error {
         Self { errno, subject: subject.into(), cause: cause.into(), remedy: String::new() }
     }
 
-    /// An error whose cause is just its errno.
+    /// An error with the errno as its cause.
     #[must_use]
     pub fn of(errno: Errno, subject: impl Into<String>) -> Self {
         Self::new(errno, subject, errno.text())

@@ -44,8 +44,8 @@ pub fn check_name(name: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Whether a name contains `/` or NUL. Every request and every merged event asks this, so the
-/// function looks at eight bytes at once, at some of them twice.
+/// Whether a name contains `/` or NUL. Every request and every merged event has its names checked,
+/// so the function compares eight bytes at once, and compares some bytes twice.
 fn has_illegal_byte(name: &[u8]) -> bool {
     let is_illegal = |byte: &u8| *byte == b'/' || *byte == 0;
     let Some(last) = name.last_chunk::<8>() else { return name.iter().any(is_illegal) };
@@ -56,7 +56,7 @@ fn has_illegal_byte(name: &[u8]) -> bool {
     })
 }
 
-/// Whether a byte of a word is zero: only then does the subtraction set a high bit that was not set.
+/// Whether a byte of a word is zero. The subtraction sets a high bit that was not set if a byte is.
 const fn has_zero_byte(word: u64) -> bool {
     let (ones, highs) = (u64::from_ne_bytes([0x01; 8]), u64::from_ne_bytes([0x80; 8]));
     word.wrapping_sub(ones) & !word & highs != 0

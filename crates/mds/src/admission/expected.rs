@@ -1,7 +1,7 @@
 //! Open files and locks are in memory only. Before a client gets its first, the store must know
 //! that the next server waits until this client has reported them (decision 43): otherwise that
-//! server could give the lock to another client. A client that creates a file open is in the journal
-//! until the next put of the table, and need not wait for that.
+//! server could give the lock to another client. A client that creates a file open is in the
+//! journal until the next put of the table, and need not wait for that put.
 
 use wire::{Op, SessionOp};
 
