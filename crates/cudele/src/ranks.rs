@@ -207,8 +207,7 @@ impl Fs {
                     RouteInput::Done
                 }
                 RouteEffect::Reclaim { rank, ino } => {
-                    self.reclaim_found(ino, rank);
-                    RouteInput::Done
+                    RouteInput::Reclaimed(self.reclaim_found(ino, rank))
                 }
                 RouteEffect::Close(ranks) => {
                     self.ranks.lock().links.retain(|rank, _| !ranks.contains(rank));

@@ -111,8 +111,6 @@ pub(crate) struct Authority {
     imports: Vec<Import>,
     /// Subtrees that other ranks are about to give to this one.
     reservations: Reservations,
-    /// For files that move here.
-    closed: reclaim::Closed,
     preloads: Vec<Preload>,
     /// The directories that are split, from the list.
     splits: Map<Ino, Split>,

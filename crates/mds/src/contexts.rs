@@ -220,16 +220,15 @@ context!(mds: &'a mut Mds => PlaceCx);
 
 context!(mds: &'a mut Mds => ListCx {
     mut: authority, namespace, fetches, store;
-    ref: opens;
+    ref:;
     copy:;
     now: mds.clock.now,
 });
 
 context!(mds: &'a mut Mds => ImportCx {
-    mut: authority, namespace, log, tables, merges, fetches, store, counters;
+    mut: authority, namespace, log, tables, merges, fetches, opens, locks, store, counters;
     ref: sessions, settings;
     copy: clock;
-    is_active: mds.phase == Phase::Active,
 });
 
 impl UnderWay {
@@ -262,7 +261,7 @@ context!(mds: &'a mut Mds => TablesCx);
 
 context!(mds: &'a mut Mds => FilesCx {
     mut: opens, locks, caps, fetches, namespace, log, purges, store, counters;
-    ref: sessions, settings, changes;
+    ref: sessions, authority, settings, changes;
     copy: clock;
 });
 

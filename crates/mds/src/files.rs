@@ -9,6 +9,7 @@ use namespace::Namespace;
 use types::Clock;
 
 use crate::apply::ApplyCx;
+use crate::authority::Authority;
 use crate::caps::Caps;
 use crate::contexts::lend;
 use crate::fetch::Fetches;
@@ -33,6 +34,7 @@ pub(crate) struct FilesCx<'a> {
     pub(crate) store: &'a mut StoreOps,
     pub(crate) counters: &'a mut Counters,
     pub(crate) sessions: &'a Sessions,
+    pub(crate) authority: &'a Authority,
     pub(crate) settings: &'a Settings,
     pub(crate) changes: &'a [Change],
     pub(crate) clock: Clock,

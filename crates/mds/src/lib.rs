@@ -88,6 +88,7 @@ use checkpoint::{Checkpoint, CheckpointCx};
 use compaction::Compaction;
 use damage::Damage;
 use fetch::{FetchCx, Fetches};
+use files::FilesCx;
 use health::{Health, HealthCx};
 use leases::{Leases, Terms};
 use locks::Locks;
@@ -433,13 +434,15 @@ impl Mds {
             self.close(client, effects);
         }
         MergeRequestCx::of(self).tick();
-        CheckpointCx::of(self).evict_tick();
+        self.evict();
+
         CheckpointCx::of(self).compact_next(effects);
         ReapCx::of(self).tick(effects);
         if self.namespace.has_quotas() && QuotaCx::of(self).tick(effects) {
             CapsCx::of(self).revoke_near_quotas(effects);
         }
         self.authority_tick(effects);
+        FilesCx::of(self).serve_deferred(effects);
         BalanceCx::of(self).tick(effects);
         self.begin_moves(effects);
         if self.is_active() && !self.resend.is_busy() {

@@ -33,6 +33,8 @@ pub(crate) enum LockOutcome {
 #[derive(Debug)]
 pub(crate) struct Locks<T> {
     files: BTreeMap<Ino, File<T>>,
+    /// Files that were moving when a lock ended: waiting requests may be possible there.
+    deferred: BTreeSet<Ino>,
 }
 
 #[derive(Debug)]
@@ -50,7 +52,7 @@ struct Wish<T> {
 
 impl<T> Default for Locks<T> {
     fn default() -> Self {
-        Self { files: BTreeMap::new() }
+        Self { files: BTreeMap::new(), deferred: BTreeSet::new() }
     }
 }
 
@@ -162,8 +164,21 @@ impl<T> Locks<T> {
         wish.map(|wish| wish.ticket)
     }
 
-    /// A client is gone with all that it has and wants.
-    pub(crate) fn leave(&mut self, client: ClientId, served: &mut Vec<T>) {
+    /// Forgets the locks on a file of other clients than these.
+    pub(crate) fn keep_only(&mut self, ino: Ino, kept: impl Fn(ClientId) -> bool) {
+        let Some(file) = self.files.get_mut(&ino) else { return };
+        file.held.retain(|(_, client, _), _| kept(*client));
+        self.tidy(ino);
+    }
+
+    /// A client is gone with all that it has and wants. On a file that is not served now, waiting
+    /// requests are granted later ([`Locks::deferred`]).
+    pub(crate) fn leave(
+        &mut self,
+        client: ClientId,
+        is_served: impl Fn(Ino) -> bool,
+        served: &mut Vec<T>,
+    ) {
         let touched = |file: &File<T>| {
             file.held.keys().any(|(_, holder, _)| *holder == client)
                 || file.waiting.iter().any(|wish| wish.client == client)
@@ -175,7 +190,12 @@ impl<T> Locks<T> {
                 file.held.retain(|(_, holder, _), _| *holder != client);
                 file.waiting.retain(|wish| wish.client != client);
             }
-            self.serve(ino, served);
+            if is_served(ino) {
+                self.serve(ino, served);
+            } else {
+                self.deferred.insert(ino);
+                self.tidy(ino);
+            }
         }
     }
 
@@ -191,6 +211,7 @@ impl<T> Locks<T> {
 
     /// A file is another rank's, with all its locks. Returns the tickets of the waiting requests.
     pub(crate) fn remove(&mut self, ino: Ino) -> Vec<T> {
+        self.deferred.remove(&ino);
         let waiting = self.files.remove(&ino).map(|file| file.waiting).unwrap_or_default();
         waiting.into_iter().map(|wish| wish.ticket).collect()
     }
@@ -205,7 +226,8 @@ impl<T> Locks<T> {
     }
 
     /// Grants the waiting requests for a file that are possible, in their order.
-    fn serve(&mut self, ino: Ino, served: &mut Vec<T>) {
+    pub(crate) fn serve(&mut self, ino: Ino, served: &mut Vec<T>) {
+        self.deferred.remove(&ino);
         let mut at = 0;
         while let Some(file) = self.files.get(&ino)
             && let Some(Wish { client, lock, .. }) = file.waiting.get(at)
@@ -226,9 +248,20 @@ impl<T> Locks<T> {
             // Its previous lock may have excluded an earlier request.
             at = 0;
         }
+        self.tidy(ino);
+    }
+
+    /// Files that were moving when a lock ended; their waiting requests are granted later.
+    pub(crate) fn deferred(&self) -> impl Iterator<Item = Ino> {
+        self.deferred.iter().copied()
+    }
+
+    /// Forgets a file without locks.
+    fn tidy(&mut self, ino: Ino) {
         let is_unused = |file: &File<T>| file.held.is_empty() && file.waiting.is_empty();
         if self.files.get(&ino).is_some_and(is_unused) {
             self.files.remove(&ino);
+            self.deferred.remove(&ino);
         }
     }
 

@@ -21,7 +21,7 @@ use types::{ClientId, ConnId, EntryName, Errno, Ino, Seq, Timestamp};
 use wire::{AdminOp, Answer, ChangeOp, Failure, Grants, JobOp, Op, RankOp, Request, SessionOp};
 
 use crate::admission::{Admitted, Incoming};
-use crate::authority::{ExportCx, ImportCx, PlaceCx, Placed, Places, ReshapeCx};
+use crate::authority::{ExportCx, PlaceCx, Placed, Places, ReshapeCx};
 use crate::caps::CapsCx;
 use crate::checkpoint::CheckpointCx;
 use crate::fetch::FetchCx;
@@ -313,8 +313,7 @@ impl Mds {
             }
             SessionOp::Reopen { ino, access } => {
                 let performed = FilesCx::of(self).reopen(client, ino, access, effects);
-                let is_closed = !access.read && !access.write;
-                ImportCx::of(self).note_reclaimed(client, ino, is_closed, effects);
+                self.authority.note_reported(client, ino);
                 performed
             }
             SessionOp::Yield { ino } if self.tables.is_root_of(client, ino) => {

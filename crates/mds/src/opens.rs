@@ -131,6 +131,15 @@ impl Opens {
         file.and_then(|file| file.sharing).map(|sharing| sharing.yields).unwrap_or_default()
     }
 
+    /// Forgets that other clients than these have a file open.
+    pub(crate) fn keep_only(&mut self, ino: Ino, kept: impl Fn(ClientId) -> bool) {
+        if let Some(file) = self.files.get_mut(&ino) {
+            file.openers.retain(|client, _| kept(*client));
+            let freed = self.tidy(ino);
+            debug_assert!(freed.is_none(), "{ino}: a file with a name comes from another rank");
+        }
+    }
+
     /// A client has a file open.
     pub(crate) fn enter(&mut self, client: ClientId, ino: Ino, write: bool) {
         let file = self.files.entry(ino).or_default();

@@ -1,7 +1,7 @@
 //! Requests as values that own their bytes, so that they can be remembered, repeated on the model
 //! and printed.
 
-use types::{AttrChange, ClientId, Cred, FileType, Ino, Rank, RenameFlags, XattrFlags};
+use types::{AttrChange, ClientId, Cred, FileType, Ino, Lock, Rank, RenameFlags, XattrFlags};
 use wire::{
     AdminOp, ChangeOp, JobOp, MergeFlags, NewInode, Op, RankOp, ReadOp, SessionOp, UnusedNumbers,
 };
@@ -41,6 +41,8 @@ pub enum CallKind {
     Export { dir: Ino, rank: Rank },
     Split { dir: Ino },
     Join { dir: Ino },
+    Lock { ino: Ino, lock: Lock, wait: bool },
+    GetLock { ino: Ino, lock: Lock },
 }
 
 /// A request and the identity for which it is made.
@@ -173,6 +175,12 @@ impl CallKind {
             CallKind::Export { dir, rank } => Op::Rank(RankOp::Export { dir: *dir, rank: *rank }),
             CallKind::Split { dir } => Op::Rank(RankOp::Split { dir: *dir }),
             CallKind::Join { dir } => Op::Rank(RankOp::Join { dir: *dir }),
+            CallKind::Lock { ino, lock, wait } => {
+                Op::Session(SessionOp::Lock { ino: *ino, lock: *lock, wait: *wait })
+            }
+            CallKind::GetLock { ino, lock } => {
+                Op::Session(SessionOp::GetLock { ino: *ino, lock: *lock })
+            }
             _ => Op::Session(SessionOp::Sync),
         }
     }

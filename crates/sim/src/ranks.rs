@@ -16,6 +16,8 @@ mod faults;
 mod job;
 mod judge;
 mod linking;
+mod locks;
+
 mod moves;
 mod register;
 mod script;
@@ -36,8 +38,10 @@ use crate::tally::Report;
 use crate::world::{Client, Drive, Event, MS, Routed, Routes, Workload, World};
 use balance::Balancing;
 use job::Job;
+use locks::Locks;
+
 use register::Registers;
-use script::Script;
+use script::{Role, Script};
 use tree::Tree;
 use worker::Worker;
 
@@ -48,6 +52,8 @@ const VALIDATED_EVERY: u64 = 16;
 const PATIENCE: u64 = 60_000 * MS;
 /// Directories that move.
 const DIRS: usize = 3;
+/// The name of a file with locks, in each of these.
+const LOCKED: &str = "c0.locked";
 /// Directories that move, and in which further directories are renamed.
 const BASES: usize = 3;
 
@@ -65,6 +71,7 @@ struct Ranks {
     balancing: Option<Balancing>,
     job: Job,
     tree: Tree,
+    locks: Locks,
     /// No client changes anything any more.
     at_rest: bool,
 }
@@ -123,6 +130,8 @@ impl Ranks {
             registers: Registers::default(),
             job: Job::default(),
             tree: Tree::default(),
+            locks: Locks::default(),
+
             at_rest: false,
         }
     }
@@ -158,7 +167,13 @@ impl Ranks {
         self.run_until(20_000 * MS, |run| run.workers[0].dirs.len() == DIRS + BASES);
         self.tree.bases = self.workers[0].dirs.split_off(DIRS);
         self.begin_job();
+        for dir in self.workers[0].dirs.clone() {
+            let role = Role::MakeLocked;
+            let script = Script::create(&(dir, LOCKED.to_owned()));
+            self.workers[0].script.push_back(Script { role, ..script });
+        }
         self.world.schedule(MS, Event::Turn(0));
+
         self.run_until(20_000 * MS, |run| run.workers[0].is_idle());
         let dirs = self.workers[0].dirs.clone();
         for client in 1..self.workers.len() {
@@ -242,7 +257,8 @@ impl Workload for Ranks {
             .count("servers killed with a subtree on its way", u64::from(mds.is_moving()));
     }
 
-    fn flushed(&mut self, client: usize, rank: Rank, _: &SessionEffects) {
+    fn flushed(&mut self, client: usize, rank: Rank, effects: &SessionEffects) {
+        self.locks_lost(client, &effects.locks_lost);
         if let Some(lost) = self.world.link(client, rank).session.take_lost() {
             let text = format!("client.{client} lost a change that {rank} had answered: {lost:?}");
             self.world.fail(text);

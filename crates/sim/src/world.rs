@@ -65,6 +65,9 @@ pub(crate) enum Event {
     Answer(usize, u64, Box<balancer::Question>),
     /// A wait of the request with this number is over.
     Resume(usize, u64),
+    /// A client moves its state of files that this rank reported as moved.
+    Carry(usize, Rank),
+
     /// The rest is of workloads: a client may do something.
     Turn(usize),
     /// A client sends its local changes to the server.

@@ -2,7 +2,7 @@
 //! allocates nothing.
 
 use types::{Attr, Errno, Rank, Result};
-use wire::{AdminOp, Answer, ChangeOp, Op, ReadOp};
+use wire::{AdminOp, Answer, ChangeOp, Op, ReadOp, SessionOp};
 
 use super::{Router, named};
 
@@ -35,11 +35,25 @@ pub fn is_final(op: &Op<'_>, several: bool, result: &Result<Answer>) -> bool {
         Ok(Answer::Entries { entries, .. }) => {
             !is_complete(op) || entries.iter().all(|(_, attr)| is_whole(attr))
         }
-        Ok(_) => true,
+        Ok(_) => !several || !is_of_open_state(op),
         Err(error) if error.errno == Errno::Stale => !several && !op.is_of_subtree(),
         // Another server may have a part of the request, and be busy.
         Err(error) => error.errno != Errno::Again || !may_need_two(op),
     }
+}
+
+/// Whether a request is about the open and lock state of a file that a client reports to the rank
+/// of the file. The repetition of such a request changes nothing.
+pub(super) fn is_of_open_state(op: &Op<'_>) -> bool {
+    matches!(
+        op,
+        Op::Session(
+            SessionOp::Yield { .. }
+                | SessionOp::Lock { .. }
+                | SessionOp::GetLock { .. }
+                | SessionOp::CancelLock { .. }
+        )
+    )
 }
 
 /// Whether a server may need another one to execute a request.

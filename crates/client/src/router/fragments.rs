@@ -169,7 +169,7 @@ impl AddUp {
                 return Step::Become(Frame::Request(Request::new(whole)));
             }
             Got::Answer(Err(error)) => return Step::fail(error),
-            Got::Start | Got::Ranks(_) | Got::Done => {}
+            Got::Start | Got::Ranks(_) | Got::Reclaimed(_) | Got::Done => {}
         }
         match self.parts.get(self.at) {
             Some(part) => Request::call(Asked::GetAttr(*part)),
@@ -231,7 +231,7 @@ impl ListAll {
     pub(super) fn step(&mut self, cx: &mut Context<'_>, got: Got) -> Step {
         let result = match got {
             Got::Answer(result) => result,
-            Got::Start | Got::Ranks(_) | Got::Done => return self.ask(cx),
+            Got::Start | Got::Ranks(_) | Got::Reclaimed(_) | Got::Done => return self.ask(cx),
         };
         match self.take(cx, result) {
             Ok(Some(answer)) => Step::answer(Ok(answer)),

@@ -4,6 +4,7 @@ use types::{Errno, Error, Ino, Moment, Rank, Result, Span};
 use wire::{Answer, Op, RankOp, ReadOp, Redirect};
 
 use super::asked::{Asked, named};
+use super::direct::is_of_open_state;
 use super::{Context, Frame, Got, RETRY, Step};
 
 /// How long a rank that is to serve a subtree may take to notice that.
@@ -53,8 +54,10 @@ enum RankedState {
     Returning,
     /// The rank gets the open state of the file first.
     Reclaiming,
-    /// The same after an answer.
-    Found(Answer),
+    /// The same after an answer. The request is repeated if the rank got a state and the request
+    /// is about that: a lock would outlive the request that ended it.
+    Found(Answer, bool),
+
     /// The monitor says which ranks are left.
     Next(Error),
 }
@@ -141,7 +144,13 @@ impl Ranked {
             RankedState::Sent => self.answered(cx, got.answer()),
             RankedState::Paused | RankedState::Reclaiming => self.ask(cx),
             RankedState::Returning => self.arrive(cx),
-            RankedState::Found(answer) => self.found(cx, answer),
+            RankedState::Found(answer, repeats) => match got {
+                Got::Reclaimed(true) if repeats => self.ask(cx),
+                Got::Start | Got::Answer(_) | Got::Ranks(_) | Got::Reclaimed(_) | Got::Done => {
+                    self.found(cx, answer)
+                }
+            },
+
             RankedState::Next(error) => match got.ranks() {
                 Ok(ranks) => match ranks.into_iter().find(|rank| !self.tried.contains(rank)) {
                     Some(next) => {
@@ -197,10 +206,12 @@ impl Ranked {
             Ok(Answer::Redirect(elsewhere)) => self.redirected(cx, *elsewhere),
             Ok(answer) => {
                 cx.router.note_place(&op, self.rank);
-                if let (false, Some(ino)) = (self.tried.is_empty(), subject) {
-                    self.state = RankedState::Found(answer);
+                let is_of_state = cx.router.several && is_of_open_state(&op);
+                if let Some(ino) = subject.filter(|_| is_of_state || !self.tried.is_empty()) {
+                    self.state = RankedState::Found(answer, is_of_state);
                     return Step::Reclaim(self.rank, ino);
                 }
+
                 self.found(cx, answer)
             }
             Err(error) if error.errno == Errno::Stale && subject.is_some() => {
@@ -270,7 +281,9 @@ impl Ranked {
         cx.router.note_place(&op, self.rank);
         (self.is_referred, self.unknown_since) = (true, None);
         self.tried.clear();
-        match named(&op) {
+        // For other requests the answer tells whether the rank has the file.
+        let needs_state = !is_of_open_state(&op) && !matches!(op, Op::Read(_));
+        match named(&op).filter(|_| needs_state) {
             Some(ino) => {
                 self.state = RankedState::Reclaiming;
                 Step::Reclaim(self.rank, ino)

@@ -20,6 +20,8 @@ pub enum RouteInput {
     Answer(Result<Answer>),
     /// The ranks of the cluster, as the monitor knows them.
     Ranks(Result<Vec<Rank>>),
+    /// Whether other sessions had an open state of the file, which the rank has got.
+    Reclaimed(bool),
     /// An effect without a result is carried out.
     Done,
 }
@@ -128,6 +130,7 @@ pub(super) enum Got {
     Start,
     Answer(Result<Answer>),
     Ranks(Result<Vec<Rank>>),
+    Reclaimed(bool),
     Done,
 }
 
@@ -368,6 +371,7 @@ impl From<RouteInput> for Got {
             RouteInput::Start => Self::Start,
             RouteInput::Answer(result) => Self::Answer(result),
             RouteInput::Ranks(result) => Self::Ranks(result),
+            RouteInput::Reclaimed(any) => Self::Reclaimed(any),
             RouteInput::Done => Self::Done,
         }
     }

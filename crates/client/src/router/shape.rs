@@ -169,7 +169,7 @@ impl BringBack {
         let answer = match got {
             Got::Answer(Err(error)) => return Step::fail(error),
             Got::Answer(Ok(answer)) => answer,
-            Got::Start | Got::Ranks(_) | Got::Done => Answer::Done,
+            Got::Start | Got::Ranks(_) | Got::Reclaimed(_) | Got::Done => Answer::Done,
         };
         let Some((part, rank)) = self.left.last().copied() else {
             return Step::answer(Ok(Answer::Done));
@@ -217,7 +217,7 @@ impl PinTree {
                 self.todo.push((inner.root, home));
             }
             (Got::Answer(Ok(_)), _) => drop(self.todo.pop()),
-            (Got::Start | Got::Ranks(_) | Got::Done, _) => {}
+            (Got::Start | Got::Ranks(_) | Got::Reclaimed(_) | Got::Done, _) => {}
         }
         let Some((dir, rank)) = self.todo.last().copied() else {
             return Step::answer(Ok(Answer::Done));

@@ -1,6 +1,6 @@
 //! Registers the client's open files and locks at a server that does not know them.
 
-use types::{Cred, Ino, Tid};
+use types::{Cred, Ino, LockMode, Tid};
 use wire::{Message, Op, Replay, Request, SessionOp};
 
 use super::mark::Mark;
@@ -20,7 +20,9 @@ impl Session {
         for op in ops {
             let tid = Tid(self.next_tid);
             self.next_tid += 1;
-            if let Op::Session(SessionOp::Lock { ino, lock, .. }) = op {
+            if let Op::Session(SessionOp::Lock { ino, lock, .. }) = op
+                && lock.mode != LockMode::Unlock
+            {
                 self.unconfirmed_locks.insert(tid, (ino, lock));
             }
             let request = Request::new(tid, self.acked(tid), Cred::root(), op);

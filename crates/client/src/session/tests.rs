@@ -125,6 +125,19 @@ fn open_files_move_to_the_session_of_their_new_rank() {
 }
 
 #[test]
+fn the_answer_of_the_old_rank_about_a_lock_that_moved_loses_no_lock() {
+    let mut one = Bench::connected();
+    let held = lock(LockMode::Write, 0, 9);
+    let tid = one.call(Op::Session(SessionOp::Lock { ino: FILE, lock: held, wait: false }));
+    one.answer(tid, 0, Ok(Answer::Done));
+    one.sent();
+    drop(one.session.take_out(FILE, &mut one.effects));
+    assert_eq!(one.sent().len(), 1, "the end of the lock");
+    one.answer(Tid(tid.0 + 1), 0, Err(Errno::Stale.into()));
+    assert_eq!(one.effects.locks_lost, [Ino(0); 0]);
+}
+
+#[test]
 fn every_connection_reclaims_open_files_and_locks() {
     let mut bench = Bench::connected();
     for write in [false, true, true] {

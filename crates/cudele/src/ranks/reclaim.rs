@@ -95,12 +95,14 @@ impl Fs {
         result
     }
 
-    /// A file was found on an unexpected rank: its open state follows, unless the move was
-    /// reported.
-    pub(super) fn reclaim_found(&self, ino: Ino, rank: Rank) {
-        if !self.ranks.holders(&self.link, ino, Some(rank)).is_empty() {
+    /// A rank serves a file: the open state of other sessions follows, unless the move was
+    /// reported. Returns whether there was any.
+    pub(super) fn reclaim_found(&self, ino: Ino, rank: Rank) -> bool {
+        let is_any = !self.ranks.holders(&self.link, ino, Some(rank)).is_empty();
+        if is_any {
             // A request to an unreachable rank returns the error.
             let _ = self.ranks.reclaim(&self.link, rank, &[ino]);
         }
+        is_any
     }
 }

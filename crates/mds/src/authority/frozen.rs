@@ -32,8 +32,9 @@ struct Target {
 pub(super) struct Frozen {
     dirs: Map<Ino, (Ino, Why)>,
     /// Inodes that are frozen without what is in them: files with several names, and subtrees that
-    /// clients have decoupled, which leave or arrive with a directory; files whose names go to
-    /// another rank; and the directories that such names leave, or to which they come.
+    /// clients have decoupled, which leave or arrive with a directory; open and locked files that
+    /// arrive; files with names that go to another rank; and the directories that such names leave,
+    /// or to which they come.
     apart: Map<Ino, Ino>,
     /// A directory that has such a place now is replaced, and frozen with everything in it.
     targets: Vec<Target>,
@@ -45,7 +46,8 @@ impl Frozen {
         let mut frozen = Self::default();
         for import in &authority.imports {
             frozen.dirs.insert(import.root, (import.root, Why::Comes));
-            let apart = import.decoupled.iter().chain(&import.linked);
+            let opened = import.opened.iter().map(|(_, ino)| ino);
+            let apart = import.decoupled.iter().chain(&import.linked).chain(opened);
             frozen.apart.extend(apart.map(|ino| (*ino, import.root)));
         }
         for export in authority.exports.iter().filter(|export| export.is_frozen()) {
@@ -127,7 +129,6 @@ mod tests {
     use super::super::Export;
     use super::super::fragments::Split;
     use super::*;
-    use crate::opens::Opens;
 
     const DIR: Ino = Ino(300);
     const FILE: Ino = Ino(301);
@@ -154,7 +155,7 @@ mod tests {
     #[test]
     fn a_subtree_that_comes_is_frozen_at_once_and_does_not_leave() {
         let mut authority = Authority::new(Rank(1));
-        authority.begin_import(&Opens::default(), DIR);
+        authority.begin_import(DIR);
         assert_eq!(roots(&authority), [DIR]);
         assert!(!authority.frozen.is_leaving(&Namespace::new(), DIR));
     }

@@ -19,6 +19,7 @@ use super::preload::Goal;
 use super::{Authority, RETRY, handover};
 use crate::contexts::lend;
 use crate::fetch::Fetches;
+use crate::locks::Locks;
 use crate::log::Log;
 use crate::merge::Merges;
 use crate::opens::Opens;
@@ -26,7 +27,7 @@ use crate::session::Sessions;
 use crate::store::StoreOps;
 use crate::tables::{Moved, Tables, TablesCx};
 use crate::transfer::{Fence, ListView, Record, TransferAction, TransferEvent, TransferState};
-use crate::{Counters, MdsEffects, Settings};
+use crate::{Counters, MdsEffects, ReplyTo, Settings};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ImportStage {
@@ -94,7 +95,7 @@ impl Authority {
         }
     }
 
-    pub(super) fn begin_import(&mut self, opens: &Opens, root: Ino) {
+    pub(super) fn begin_import(&mut self, root: Ino) {
         if !self.is_importing(root) {
             let moved = self.list.get(root).map(|it| Moved::decode(&it.decoupled));
             // Unreadable bytes are reported when the subtree is taken in.
@@ -104,7 +105,7 @@ impl Authority {
             let linked = linked.unwrap_or_default();
             let opened = self.list.get(root).map(handover::opened);
             let opened = opened.unwrap_or_default();
-            let awaited = self.missing_reports(opens, &opened);
+            let awaited = opened.iter().copied().collect();
             let transfer = self.reservations.taken(root);
             self.imports.push(Import {
                 root,
@@ -163,12 +164,13 @@ pub(crate) struct ImportCx<'a> {
     pub(crate) tables: &'a mut Tables,
     pub(crate) merges: &'a mut Merges,
     pub(crate) fetches: &'a mut Fetches,
+    pub(crate) opens: &'a mut Opens,
+    pub(crate) locks: &'a mut Locks<ReplyTo>,
     pub(crate) store: &'a mut StoreOps,
     pub(crate) counters: &'a mut Counters,
     pub(crate) sessions: &'a Sessions,
     pub(crate) settings: &'a Settings,
     pub(crate) clock: Clock,
-    pub(crate) is_active: bool,
 }
 
 impl ImportCx<'_> {
@@ -414,9 +416,6 @@ impl ImportCx<'_> {
     /// The subtree is served from now on.
     fn imported(&mut self, root: Ino) {
         self.authority.imports.retain(|import| import.root != root);
-        if self.authority.imports.is_empty() {
-            self.authority.closed.clear();
-        }
         // An inode that came with it may have left with another subtree before.
         self.authority.moved.clear();
         self.authority.preload(Goal::All(root));

@@ -7,7 +7,6 @@ use types::{Ino, Moment};
 
 use super::{Authority, LIST};
 use crate::fetch::Fetches;
-use crate::opens::Opens;
 use crate::store::StoreOps;
 use crate::{MdsEffects, Waiting};
 
@@ -66,7 +65,6 @@ pub(crate) struct ListCx<'a> {
     pub(crate) namespace: &'a mut Namespace,
     pub(crate) fetches: &'a mut Fetches,
     pub(crate) store: &'a mut StoreOps,
-    pub(crate) opens: &'a Opens,
     pub(crate) now: Moment,
 }
 
@@ -139,7 +137,7 @@ impl ListCx<'_> {
         let rank = self.authority.rank;
         let own = self.authority.list.iter().filter(|it| it.rank == rank);
         let new: Vec<Ino> = own.filter(|it| !it.inode.is_empty()).map(|it| it.root).collect();
-        new.into_iter().for_each(|root| self.authority.begin_import(self.opens, root));
+        new.into_iter().for_each(|root| self.authority.begin_import(root));
         self.authority.find_names();
         self.authority.note_fragments(self.namespace);
         self.authority.note_plain();

@@ -2,13 +2,14 @@
 
 use namespace::Namespace;
 use namespace::Refusal;
-use types::{Errno, Ino, Moment, Rank, Span};
+use types::{Errno, Ino, Moment, Rank, Seq, Span};
 use wire::{AdminOp, Answer, ChangeOp, ClusterMap, Failure, JobOp, Op, RankOp, ReadOp, Redirect};
 
 use super::Authority;
 use super::between::second_of;
 use super::decoupled::decoupled_of;
 use super::preload::Goal;
+use super::reclaim::{reported, send_moved};
 use super::view::Places;
 use super::{LIST, Preload, READ_LATELY};
 use crate::admission::Incoming;
@@ -138,6 +139,9 @@ impl PlaceCx<'_> {
         effects: &mut MdsEffects,
     ) -> bool {
         let op = &request.op;
+        if let Some((ino, is_end)) = reported(request) {
+            return self.is_report_misplaced(from, (ino, is_end), effects);
+        }
         // Whether a subtree may move is judged by where everything is now.
         let moves = matches!(
             op,
@@ -199,6 +203,51 @@ impl PlaceCx<'_> {
                 }
                 let elsewhere = Redirect { rank, ..Redirect::default() };
                 self.send_elsewhere(from, elsewhere, effects);
+                true
+            }
+        }
+    }
+
+    /// A client reports a file that it has open or locked, or the end of a lock that it reported to
+    /// another rank (`is_end`). The report waits while the file comes here, unless the list of
+    /// subtrees names this client: until those clients have reported, no other one gets the lock.
+    /// The report of a file of another rank goes there. The end of a lock waits while the file
+    /// leaves: no client that waits here may get the lock. Returns whether the report is not to be
+    /// executed now.
+    fn is_report_misplaced(
+        &mut self,
+        from: Incoming<'_>,
+        (ino, is_end): (Ino, bool),
+        effects: &mut MdsEffects,
+    ) -> bool {
+        if self.phase != Phase::Active {
+            return false;
+        }
+        if is_end {
+            let place = self.authority.place(self.namespace, ino);
+            let leaving = match place {
+                InodeAuthority::Moving(root) => Some(root),
+                InodeAuthority::Here | InodeAuthority::Other(_) | InodeAuthority::Unknown => None,
+            };
+            let leaving = leaving.filter(|_| self.authority.comes_open(from.client, ino).is_none());
+            if let Some(root) = leaving {
+                self.park(from, root);
+            }
+            return leaving.is_some();
+        }
+        if let Some((root, is_named)) = self.authority.comes_open(from.client, ino) {
+            if !is_named {
+                self.park(from, root);
+            }
+            return !is_named;
+        }
+        match self.authority.place(self.namespace, ino) {
+            InodeAuthority::Here | InodeAuthority::Moving(_) => false,
+            InodeAuthority::Unknown => self.waits_for_list(from, effects),
+            InodeAuthority::Other(_) if self.waits_for_list(from, effects) => true,
+            InodeAuthority::Other(rank) => {
+                send_moved(self.sessions, from.client, rank, vec![ino], effects);
+                effects.reply_with(from.at(), Seq(0), Answer::Done);
                 true
             }
         }
@@ -338,10 +387,17 @@ impl PlaceCx<'_> {
         from @ Incoming { request, .. }: Incoming<'_>,
         effects: &mut MdsEffects,
     ) -> bool {
-        // A client that makes a link has just learned that the file came here.
-        let came = matches!(request.op, Op::Change(ChangeOp::Link { .. }));
+        // A client that makes a link, or reports its state of a file, has just learned that the
+        // file came here.
+        let came =
+            matches!(request.op, Op::Change(ChangeOp::Link { .. })) || reported(request).is_some();
+
         if self.authority.has_read_since(self.now, if came { Span(1) } else { READ_LATELY }) {
             return false;
+        }
+        // A read that is under way began before the request came.
+        if came && self.authority.is_busy() && self.authority.read_at != Some(self.now) {
+            self.authority.reservations.is_list_old = true;
         }
         self.park(from, LIST);
         self.authority.read_list(self.store, effects);

@@ -13,34 +13,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use types::{ClientId, Ino, Moment, Rank, Seq, Span};
+use types::{ClientId, Ino, LockMode, Moment, Rank, Seq, Span};
 use wire::{Answer, Message, Op, Redirect, Request, SessionOp};
 
 use super::export::ExportCx;
 use super::import::ImportCx;
-use super::place::InodeAuthority;
 use super::view::Places;
 use super::{Authority, Import};
 use crate::MdsEffects;
-use crate::opens::Opens;
 use crate::session::Sessions;
 
 /// Open files, and offers to merge, that may move with a subtree, counted for each client that has
 /// them.
 const OPEN_MAX: usize = 16_384;
-/// How many closed files are remembered that moved here when their clients closed them.
-const CLOSED_MAX: usize = 1024;
-
-/// Files that move here and were reported by clients before the list of subtrees had the move.
-#[derive(Debug, Default)]
-pub(super) struct Closed(BTreeSet<(ClientId, Ino)>);
-
-impl Closed {
-    pub(super) fn clear(&mut self) {
-        self.0.clear();
-    }
-}
-
 impl Import {
     /// Whether reports about open files in it are missing, and the wait for them is not too long
     /// yet.
@@ -84,14 +69,14 @@ impl Places<'_> {
     }
 
     /// Whether a request asks for a lock on a file that this rank does not know, so that another
-    /// rank may serve it. In a decoupled subtree, whose files no rank knows, the rank that granted
+    /// rank may serve it, also if a client reported the file here after a restart: the file may
+    /// have moved since. In a decoupled subtree, whose files no rank knows, the rank that granted
     /// their numbers has the locks.
     pub(crate) fn is_locked_elsewhere(&self, ino: Ino, request: &Request<'_>) -> bool {
         let is_known = self.authority.is_plain()
             || request.replay.is_some()
             || self.namespace.knows(ino)
-            || self.opens.is_open(ino)
-            || self.locks.clients(ino).next().is_some()
+            || self.opens.is_nameless(ino)
             || self.tables.holder_of(ino).is_some();
         !is_known && self.has_ranks()
     }
@@ -113,8 +98,19 @@ impl Places<'_> {
     }
 }
 
+/// The file that a client reports as open or locked, and whether the report is that the client has
+/// reported its lock to another rank.
+pub(super) fn reported(request: &Request<'_>) -> Option<(Ino, bool)> {
+    let _ = request.replay?;
+    if let Op::Session(SessionOp::Lock { ino, lock, .. }) = request.op {
+        return Some((ino, lock.mode == LockMode::Unlock));
+    }
+    let Op::Session(SessionOp::Reopen { ino, .. }) = request.op else { return None };
+    Some((ino, false))
+}
+
 /// Announces the rank of files that a client has open.
-fn send_moved(
+pub(super) fn send_moved(
     sessions: &Sessions,
     client: ClientId,
     to: Rank,
@@ -167,21 +163,19 @@ impl ExportCx<'_> {
 }
 
 impl Authority {
-    /// The reports that an import still needs: those of the list, without those that arrived
-    /// already.
-    pub(super) fn missing_reports(
-        &mut self,
-        opens: &Opens,
-        opened: &[(ClientId, Ino)],
-    ) -> BTreeSet<(ClientId, Ino)> {
-        let mut missing_reports = BTreeSet::new();
-        for (client, ino) in opened.iter().copied() {
-            let is_closed = self.closed.0.remove(&(client, ino));
-            if !is_closed && !opens.has(client, ino) {
-                missing_reports.insert((client, ino));
-            }
+    /// The root of a subtree that comes with a file that clients have open or locked, and whether
+    /// the list names this client among them.
+    pub(super) fn comes_open(&self, client: ClientId, ino: Ino) -> Option<(Ino, bool)> {
+        let is_in = |import: &&Import| import.opened.iter().any(|(_, opened)| *opened == ino);
+        let import = self.imports.iter().find(is_in)?;
+        Some((import.root, import.opened.contains(&(client, ino))))
+    }
+
+    /// A client has reported its state of a file.
+    pub(crate) fn note_reported(&mut self, client: ClientId, ino: Ino) {
+        for import in &mut self.imports {
+            import.awaited.remove(&(client, ino));
         }
-        missing_reports
     }
 }
 
@@ -194,6 +188,12 @@ impl ImportCx<'_> {
         for import in self.authority.imports.iter_mut().filter(|import| !import.asked) {
             import.asked = true;
             asked.extend(import.opened.iter().map(|(client, _)| *client));
+            // A client may have reported a file here after a restart, when another rank had it.
+            for (_, ino) in &import.opened {
+                let is_named = |client| import.opened.contains(&(client, *ino));
+                self.opens.keep_only(*ino, is_named);
+                self.locks.keep_only(*ino, is_named);
+            }
         }
         for client in asked {
             self.ask_for_opens_of(client, effects);
@@ -207,37 +207,6 @@ impl ImportCx<'_> {
         let files: Vec<Ino> = files.collect();
         if !files.is_empty() {
             send_moved(self.sessions, client, self.authority.rank, files, effects);
-        }
-    }
-
-    /// A client has reported its state of a file; it has the file no longer if `is_closed`.
-    pub(crate) fn note_reclaimed(
-        &mut self,
-        client: ClientId,
-        ino: Ino,
-        is_closed: bool,
-        effects: &mut MdsEffects,
-    ) {
-        let mut is_awaited = false;
-        for import in &mut self.authority.imports {
-            is_awaited |= import.awaited.remove(&(client, ino));
-        }
-        if is_awaited
-            || self.authority.is_plain()
-            || self.authority.place(self.namespace, ino) == InodeAuthority::Here
-        {
-            return;
-        }
-        if is_closed {
-            let closed = &mut self.authority.closed.0;
-            if closed.len() == CLOSED_MAX {
-                closed.pop_first();
-            }
-            closed.insert((client, ino));
-        }
-        // The file moves here, and the list in memory is older than that move.
-        if self.is_active {
-            self.authority.read_list(self.store, effects);
         }
     }
 }

@@ -128,7 +128,7 @@ impl Places<'_> {
 
 impl Authority {
     /// Whether there is more than one rank, as far as this one knows.
-    pub(super) fn has_ranks(&self, map: Option<&ClusterMap>) -> bool {
+    pub(crate) fn has_ranks(&self, map: Option<&ClusterMap>) -> bool {
         self.rank != Rank(0) || !self.list.is_empty() || map.is_some_and(|map| map.mds.len() > 1)
     }
 

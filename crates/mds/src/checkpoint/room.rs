@@ -12,7 +12,7 @@ use crate::fetch::{Waiter, decode};
 use crate::merge::Merges;
 use crate::op::touched;
 use crate::recent_inodes::newest;
-use crate::{Phase, Settings};
+use crate::{Mds, Phase, Settings};
 
 /// So many names that do not exist take as much memory as an inode and its name.
 const ABSENT_PER_INODE: u64 = 3;
@@ -27,11 +27,27 @@ const EVICT_INTERVAL_MERGE: Span = Span::from_millis(4);
 const STUCK_AFTER: Span = Span::from_millis(300);
 const ROOM_AFTER_MAX: Span = Span::from_millis(2000);
 
+impl Mds {
+    /// Forgets directories if memory is full. With several ranks, open and locked files stay: they
+    /// go with their subtrees to other ranks.
+    pub(crate) fn evict(&mut self) {
+        if !CheckpointCx::of(self).may_evict() {
+            return;
+        }
+        let (has_ranks, mut kept) = (self.authority.has_ranks(self.map.as_ref()), Vec::new());
+        if has_ranks {
+            kept.extend(self.opens.files().chain(self.locks.files()));
+        }
+        CheckpointCx::of(self).evict(kept.into_iter());
+    }
+}
+
 impl CheckpointCx<'_> {
-    /// Forgets directories when more inodes are in memory than the settings allow.
-    pub(crate) fn evict_tick(&mut self) {
+    /// Whether more inodes are in memory than the settings allow, and some can be forgotten now.
+    pub(crate) fn may_evict(&mut self) -> bool {
         let now = self.clock.now;
         self.look_for_room();
+
         // A request that needs several directories, one after the other, would never have all of
         // them.
         let hurry = self.checkpoint.merge_lacks_room(self.namespace, self.merges, self.settings)
@@ -41,14 +57,15 @@ impl CheckpointCx<'_> {
         // A merge needs the directories against which it was verified, and resent requests need
         // theirs.
         let needed = self.merges.has_begun() || self.is_resend_busy;
-        if !due
-            || self.phase != Phase::Active
-            || needed
-            || is_small_enough(self.namespace, self.settings)
-        {
-            return;
-        }
-        self.checkpoint.evicted_at = now;
+        due && self.phase == Phase::Active
+            && !needed
+            && !is_small_enough(self.namespace, self.settings)
+    }
+
+    /// Forgets directories, but not those of some inodes.
+    pub(crate) fn evict(&mut self, kept: impl Iterator<Item = Ino>) {
+        self.checkpoint.evicted_at = self.clock.now;
+
         if self.checkpoint.target.is_none() && self.namespace.dirtiest().is_some() {
             self.checkpoint.write_all();
         }
@@ -58,6 +75,8 @@ impl CheckpointCx<'_> {
         let most = usize::try_from(self.settings.inodes_max / PINNED_SHARE).unwrap_or(usize::MAX);
         let mut pinned = newest(self.sessions.shown(), most.max(1));
         pinned.extend(self.namespace.pinned_by_quotas());
+        pinned.extend(kept);
+
         for dir in self.namespace.dirs().directory_list() {
             if is_small_enough(self.namespace, self.settings) {
                 return;

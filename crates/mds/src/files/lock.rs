@@ -53,7 +53,21 @@ impl FilesCx<'_> {
     /// A session ends, and with it its locks.
     pub(crate) fn unlock_all(&mut self, client: ClientId, effects: &mut MdsEffects) {
         let mut served = Vec::new();
-        self.locks.leave(client, &mut served);
+        // A file that moves to another rank goes with the locks that the list of subtrees names.
+        let (authority, namespace) = (self.authority, &*self.namespace);
+        let is_served = |ino| authority.is_plain() || authority.is_served_here(namespace, ino);
+        self.locks.leave(client, is_served, &mut served);
+        self.serve_locks(served, effects);
+    }
+
+    /// Grants the locks that clients wait for on files that did not move after all.
+    pub(crate) fn serve_deferred(&mut self, effects: &mut MdsEffects) {
+        let deferred = self.locks.deferred();
+        let ended = deferred.filter(|ino| self.authority.is_served_here(self.namespace, *ino));
+        let mut served = Vec::new();
+        for ino in ended.collect::<Vec<_>>() {
+            self.locks.serve(ino, &mut served);
+        }
         self.serve_locks(served, effects);
     }
 

@@ -15,6 +15,9 @@ impl<T> Locks<T> {
             assert!(is_used, "{ino}: a file in the lock table has a lock or a waiting request");
             file.validate();
             for (at, wish) in file.waiting.iter().enumerate() {
+                if self.deferred.contains(ino) {
+                    break;
+                }
                 let free = file.is_free(wish.client, &wish.lock);
                 let behind = file.is_behind(at, wish.client, &wish.lock);
                 assert!(!free || behind, "{ino}: waiting request {at} can be granted");

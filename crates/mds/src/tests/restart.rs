@@ -450,7 +450,16 @@ fn is_given_away(tree: &mut Tree, rank: usize, epoch: Epoch, ino: Ino) -> bool {
     assert!(!tree.is_answered(1, tid), "the server waits for client 2");
     tree.connect_to(2, rank, epoch, 1);
     report_lock(tree, rank, ino);
-    match tree.reply(1, tid).result {
+    let mut answer = tree.reply(1, tid).result;
+    if matches!(&answer, Err(failure) if failure.errno == Errno::Stale) {
+        // The file is in the store only, and the client looks for it.
+        for op in [Op::Read(ReadOp::Lookup { parent: tree.full, name: b"y" }), op] {
+            let tid = tree.tid();
+            tree.send(1, rank, Request::new(tid, Tid(0), Cred::root(), op));
+            answer = tree.reply(1, tid).result;
+        }
+    }
+    match answer {
         Ok(_) => true,
         Err(failure) => {
             assert_eq!(failure.errno, Errno::Again);
@@ -492,6 +501,77 @@ fn the_next_server_of_another_rank_waits_for_a_client_whose_lock_came_there() {
     tree.until(|tree| tree.counted(1, "imports") == 1);
     tree.crash(1);
     assert!(!is_given_away(&mut tree, 1, Epoch(1), ino));
+}
+
+/// A tree of two ranks, in which client 2 has a lock on a file in `full`, and `full` moves to rank
+/// 1: the list of subtrees is about to be replaced. Returns the file, too, and the request.
+fn moving() -> (Tree, Ino, Tid) {
+    let mut tree = Tree::of_two_ranks();
+    for client in [2, 3] {
+        tree.connect(client);
+        tree.connect_to(client, 1, Epoch(0), 0);
+    }
+    let full = tree.full;
+    let ino = tree.file(full, "y");
+    tree.answer_to(2, Op::Session(SessionOp::Lock { ino, lock: lock(), wait: false })).unwrap();
+    tree.holds =
+        |op| matches!(op, StoreOp::Put { object, .. } if object == metastore::SUBTREES_NAME);
+    let tid = tree.ask(1, Op::Rank(RankOp::Export { dir: full, rank: Rank(1) }));
+    tree.until(|tree| tree.held() == 1);
+    (tree, ino, tid)
+}
+
+/// The end of the lock of client 2, which reports the lock to another rank.
+fn give_up(tree: &mut Tree, ino: Ino) -> Tid {
+    let lock = Lock { mode: LockMode::Unlock, ..lock() };
+    let op = Op::Session(SessionOp::Lock { ino, lock, wait: false });
+    let request = Request::new(tree.tid(), Tid(0), Cred::root(), op);
+    let tid = request.tid;
+    tree.send(2, 0, Request { replay: Some(Replay::default()), ..request });
+    tid
+}
+
+#[test]
+fn a_lock_that_moves_to_another_rank_is_given_to_no_client_that_waits_here() {
+    let (mut tree, ino, export) = moving();
+    let op = Op::Session(SessionOp::Lock { ino, lock: lock(), wait: true });
+    let waiting = tree.ask(3, op);
+    let given_up = give_up(&mut tree, ino);
+    tree.pass(10);
+    assert!(!tree.is_answered(3, waiting) && !tree.is_answered(2, given_up));
+    tree.let_go();
+    report_lock(&mut tree, 1, ino);
+    tree.reply(1, export).result.unwrap();
+    let Ok(Answer::Redirect(to)) = tree.reply(3, waiting).result else { panic!("it has moved") };
+    assert_eq!((to.rank, tree.reply(2, given_up).result), (Rank(1), Ok(Answer::Done)));
+}
+
+#[test]
+fn a_client_that_the_list_does_not_name_reports_its_lock_behind_those_that_it_names() {
+    let (mut tree, ino, export) = moving();
+    tree.let_go();
+    tree.until(|tree| tree.notices.contains(&(2, Notice::Moved(Rank(1), vec![ino]))));
+    let op = Op::Session(SessionOp::Lock { ino, lock: lock(), wait: false });
+    let request = Request::new(tree.tid(), Tid(0), Cred::root(), op);
+    let late = request.tid;
+    tree.send(3, 1, Request { replay: Some(Replay::default()), ..request });
+    tree.pass(10);
+    assert!(!tree.is_answered(3, late));
+    report_lock(&mut tree, 1, ino);
+    tree.reply(1, export).result.unwrap();
+    assert_eq!(tree.reply(3, late).result.map_err(|failure| failure.errno), Err(Errno::Again));
+}
+
+#[test]
+fn a_client_that_reports_a_lock_to_the_old_rank_is_sent_to_the_new_one() {
+    let (mut tree, ino, export) = moving();
+    tree.let_go();
+    report_lock(&mut tree, 1, ino);
+    tree.reply(1, export).result.unwrap();
+    tree.notices.clear();
+    report_lock(&mut tree, 0, ino);
+    tree.until(|tree| tree.notices == [(2, Notice::Moved(Rank(1), vec![ino]))]);
+    assert_eq!(tree.counted(0, "locked_files"), 0);
 }
 
 #[test]

@@ -58,7 +58,9 @@ impl Ranks {
             self.workers[0].script.push_back(Script::stat(dir));
         }
         self.audit_tree();
+        self.audit_locks();
         self.world.schedule(1, Event::Turn(0));
+
         self.run_until(PATIENCE, Self::is_done);
         if !self.is_done() {
             self.world.fail("the last listings never ended".into());

@@ -29,8 +29,10 @@ impl Ranks {
                 }
                 self.number_used(attr.ino)?;
                 self.registers.changed((*parent, name.clone()), Some(attr.ino), when);
-                if script.role == Role::MakeInner {
-                    self.inner_made(*parent, attr.ino);
+                match script.role {
+                    Role::MakeInner => self.inner_made(*parent, attr.ino),
+                    Role::MakeLocked => self.lock_file_made((*parent, name.clone()), attr.ino),
+                    _ => {}
                 }
             }
             (CallKind::Unlink { parent, name }, Ok(Answer::Done)) => {

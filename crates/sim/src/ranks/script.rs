@@ -17,6 +17,9 @@ pub(super) enum Role {
     Job(Option<Vec<u8>>),
     /// Of a client that renames directories.
     Tree,
+    /// The file in which locks are, that client 0 makes; and a step about the lock on such a file.
+    MakeLocked,
+    Lock(usize),
 }
 
 /// See the module documentation.

@@ -46,7 +46,11 @@ impl Ranks {
         let script = match self.workers[client].script.pop_front() {
             Some(script) => script,
             None if client == JOB && self.job.is_pending() => self.choose_job(),
-            None if client == 0 || self.workers[client].finished => return,
+            None if client == 0 => return,
+            None if self.workers[client].finished => match self.end_lock(client) {
+                Some(script) => script,
+                None => return,
+            },
             None if client == JOB => self.choose_job(),
             // They do not look for names in fragments.
             None if client >= tree::FIRST && self.world.settings.split_entries == 0 => {
@@ -62,6 +66,9 @@ impl Ranks {
 
     /// A client's next step. It changes names of its own only.
     fn choose(&mut self, client: usize) -> Script {
+        if self.world.rng.percent(15) {
+            return self.choose_lock(client);
+        }
         let dir = |run: &mut Self| {
             let dirs = &run.workers[client].dirs;
             dirs[run.world.rng.index(dirs.len())]
@@ -113,6 +120,12 @@ impl Ranks {
             return self.tree_answered(client, script, at, result);
         }
         let of_job = matches!(script.role, Role::Job(_));
+        if let Role::Lock(file) = script.role
+            && errno != Some(Errno::Stale)
+        {
+            let judged = self.lock_answered(client, (file, at), &script.call, result);
+            return self.judged(client, &script, judged, result);
+        }
         if errno == Some(Errno::Again) && !matches!(script.call, CallKind::Merge { .. }) {
             return self.repeat(client, script, result);
         }
@@ -137,15 +150,25 @@ impl Ranks {
         } else {
             self.judge(client, &script, at, result)
         };
+        self.judged(client, &script, judged, result);
+    }
+
+    /// A step has ended, and its answer was possible or not.
+    fn judged(
+        &mut self,
+        client: usize,
+        script: &Script,
+        judged: std::result::Result<(), &'static str>,
+        result: &Result<Answer>,
+    ) {
         if let Err(violation) = judged {
-            return self
-                .world
-                .fail(format!("client.{client} {script:?}: {violation}, got {result:?}"));
+            let text = format!("client.{client} {script:?}: {violation}, got {result:?}");
+            return self.world.fail(text);
         }
-        if let CallKind::Rename { from, to, .. } = script.call
-            && self.rank_of(client, &from) != self.rank_of(client, &to)
+        if let CallKind::Rename { from, to, .. } = &script.call
+            && self.rank_of(client, from) != self.rank_of(client, to)
         {
-            let looks = [from, to].map(Script::look_up);
+            let looks = [from.clone(), to.clone()].map(Script::look_up);
             self.workers[client].script.extend(looks);
         }
         self.next_turn(client);
@@ -214,7 +237,15 @@ impl Ranks {
             }
             _ => {}
         }
+        if let (Role::Lock(file), CallKind::Lock { ino, .. } | CallKind::GetLock { ino, .. }) =
+            (&script.role, &script.call)
+        {
+            let (dir, name) = self.lock_place(*file);
+            let path = self.path_of(client, *dir).map(|path| (format!("{path}/{name}"), *ino));
+            return path.into_iter().collect();
+        }
         let path = |ino: Ino| Some((self.path_of(client, ino)?, ino));
+
         let mut paths: Vec<_> = inos.into_iter().filter_map(path).collect();
         if let (Role::File((dir, name)), CallKind::SetAttr { ino, .. } | CallKind::Link { ino, .. }) =
             (&script.role, &script.call)

@@ -1,7 +1,7 @@
 //! A client: a session with each rank that it speaks to, and the router of crate `client`, which
 //! decides where a request goes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use client::{Router, Session, SessionEffects};
 use types::{ClientId, ConnId, Ino, Rank, Tid};
@@ -34,6 +34,10 @@ pub(crate) struct Client {
     /// Requests without an answer, by their numbers.
     pub(crate) routed: BTreeMap<u64, Routed>,
     pub(crate) begun: u64,
+    /// Connections that it lost while the server ran.
+    pub(crate) lost_conns: u64,
+    /// The moves of open files and locks that each rank reported, in order.
+    pub(crate) moved: BTreeMap<Rank, VecDeque<(Rank, Vec<Ino>)>>,
 }
 
 impl Client {
@@ -49,6 +53,8 @@ impl Client {
             router: Router::default(),
             routed: BTreeMap::new(),
             begun: 0,
+            lost_conns: 0,
+            moved: BTreeMap::new(),
         }
     }
 

@@ -142,6 +142,8 @@ pub(crate) trait Drive: Workload {
                 self.handle(server, MdsInput::FromMonitor(Message::Heartbeat(&bytes)));
             }
             Event::Resume(client, number) => self.resume(client, number),
+            Event::Carry(client, from) => self.carry(client, from),
+
             Event::Turn(_)
             | Event::SendAsync(_)
             | Event::ReturnLapsed(_)
@@ -386,7 +388,13 @@ pub(crate) trait Drive: Workload {
             rest = &rest[length..];
         }
         let completed = std::mem::take(&mut effects.completed);
+        if !effects.moved.is_empty() {
+            let moved = world.clients[client].moved.entry(rank).or_default();
+            moved.extend(std::mem::take(&mut effects.moved));
+            world.schedule(1, Event::Carry(client, rank));
+        }
         self.flushed(client, rank, &effects);
+
         for (tid, result) in completed {
             self.replied(client, tid, result.is_ok());
             let mut routed = self.world().clients[client].routed.iter();

@@ -54,6 +54,7 @@ impl World {
     pub(crate) fn break_conn(&mut self, conn: ConnId, server_notices: bool) {
         let Some(known) = self.conns.get_mut(&conn).filter(|known| known.alive) else { return };
         known.alive = false;
+        self.clients[known.client].lost_conns += 1;
         self.note(format_args!("$ break {conn}"));
         let (server, client) = (self.rng.between(1, 30 * MS), self.rng.between(1, 30 * MS));
         if server_notices {

@@ -222,16 +222,21 @@ pub(crate) trait Routes: Workload {
 
     /// The session with a rank gets the open state of a file from the other sessions.
     fn reclaim(&mut self, client: usize, number: u64, (rank, ino): (Rank, Ino)) {
+        let holders = self.holders(client, ino, rank);
         let world = self.world_mut();
-        let links = world.clients[client].links.iter();
-        let holds = links.filter(|(at, link)| **at != rank && link.session.has(ino));
-        let holders: Vec<Rank> = holds.map(|(at, _)| *at).collect();
         if !holders.is_empty() && !world.link(client, rank).session.is_connected() {
             if let Some(routed) = world.clients[client].routed.get_mut(&number) {
                 routed.waits = Waits::Reclaim(rank, ino);
             }
             return world.schedule(MS, Event::Resume(client, number));
         }
+        let is_any = !holders.is_empty();
+        self.take_over(client, ino, rank, holders);
+        self.pursue(client, number, RouteInput::Reclaimed(is_any));
+    }
+
+    /// The session with a rank gets the state of a file from the sessions that have it.
+    fn take_over(&mut self, client: usize, ino: Ino, rank: Rank, holders: Vec<Rank>) {
         for holder in holders {
             let from = self.world_mut().link(client, holder);
             let carried = from.session.take_out(ino, &mut from.effects);
@@ -240,7 +245,38 @@ pub(crate) trait Routes: Workload {
             into.session.put_in(ino, Some(carried), &mut into.effects);
             self.flush(client, rank);
         }
-        self.pursue(client, number, RouteInput::Done);
+    }
+
+    /// The client learned from a rank where its open and locked files are now: it reports them to
+    /// the ranks that serve them, and that the rest is not open, one report after the other.
+    fn carry(&mut self, client: usize, from: Rank) {
+        let world = self.world_mut();
+        let known = &mut world.clients[client];
+        let Some(queue) = known.moved.get_mut(&from).filter(|_| known.alive) else { return };
+        let Some((to, files)) = queue.pop_front() else { return };
+        if !world.link(client, to).session.is_connected() {
+            let queue = world.clients[client].moved.entry(from).or_default();
+            queue.push_front((to, files));
+            return world.schedule(MS, Event::Carry(client, from));
+        }
+        for ino in files {
+            self.world_mut().clients[client].router.set_place(ino, to);
+            let holders = self.holders(client, ino, to);
+            if holders.is_empty() {
+                let into = self.world_mut().link(client, to);
+                into.session.put_in(ino, None, &mut into.effects);
+                self.flush(client, to);
+            }
+            self.take_over(client, ino, to, holders);
+        }
+        self.world_mut().schedule(1, Event::Carry(client, from));
+    }
+
+    /// The ranks besides one with whose sessions a client has a file open or locked.
+    fn holders(&self, client: usize, ino: Ino, but: Rank) -> Vec<Rank> {
+        let links = self.world().clients[client].links.iter();
+        let holds = links.filter(|(at, link)| **at != but && link.session.has(ino));
+        holds.map(|(at, _)| *at).collect()
     }
 }
 

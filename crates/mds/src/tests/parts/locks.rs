@@ -95,8 +95,8 @@ fn a_partial_unlock_grants_the_waiting_request_that_fits() {
 fn a_client_that_leaves_gives_up_its_locks_and_its_waits() {
     let mut table = held();
     table.set(FILE, B, lock(LockMode::Write, 0, 9), Some(1));
-    table.locks.leave(B, &mut table.served);
-    table.locks.leave(A, &mut table.served);
+    table.locks.leave(B, |_| true, &mut table.served);
+    table.locks.leave(A, |_| true, &mut table.served);
     assert!(table.served.is_empty(), "the client that waited is gone");
     assert_eq!(table.locks.len(), 0);
 }
