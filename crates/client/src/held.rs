@@ -33,6 +33,13 @@ pub struct FileState {
 }
 
 impl FileState {
+    /// Whether the client has the file neither open nor locked there, and offers no merge.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let Self { open, locks, offered } = self;
+        open.reading == 0 && open.writing == 0 && locks.is_empty() && offered.is_none()
+    }
+
     /// The messages to a server that may have the file registered, and must drop it.
     pub(crate) fn given_up(&self, ino: Ino) -> Vec<Op<'static>> {
         let open = self.open;

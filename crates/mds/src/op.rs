@@ -320,11 +320,17 @@ impl Mds {
                 MergeRequestCx::of(self).end(ino);
                 Ok(Performed::Answer(Answer::Done))
             }
+            SessionOp::Yield { ino }
+                if !self.opens.has(client, ino)
+                    && Places::of(self).is_held_elsewhere(ino, from.request) =>
+            {
+                Err(Errno::Stale.into())
+            }
             SessionOp::Yield { ino } => FilesCx::of(self).yield_file(at, client, ino, effects),
             SessionOp::Lock { ino, .. }
             | SessionOp::GetLock { ino, .. }
             | SessionOp::CancelLock { ino, .. }
-                if Places::of(self).is_locked_elsewhere(ino, from.request) =>
+                if Places::of(self).is_held_elsewhere(ino, from.request) =>
             {
                 Err(Errno::Stale.into())
             }

@@ -234,25 +234,27 @@ impl Opens {
         sharing.map(|sharing| Sharing { freed, ..sharing })
     }
 
-    /// A client reports an open file. Returns the clients to notify that the file is shared.
+    /// A client reports an open file. Returns whether the file must become shared: clients keep
+    /// their caches although other clients have the file open, too.
     ///
     /// A report of known state is not a new open: the client still gives up a file that was
     /// recalled since.
-    pub(crate) fn reopen(&mut self, client: ClientId, ino: Ino, access: Access) -> Vec<ClientId> {
+    pub(crate) fn reopen(&mut self, client: ClientId, ino: Ino, access: Access) -> bool {
         let file = self.files.entry(ino).or_default();
         let Access { read, write, shared } = access;
         if let Some(known) = file.openers.get_mut(&client)
             && (known.read, known.write) == (read, write)
         {
             known.keeps &= !shared;
-            return Vec::new();
+            return false;
         }
         file.openers.insert(client, Opener { read, write, keeps: !shared });
-        file.shared |= shared || file.is_contested(client, write);
+        file.shared |= shared;
         if file.shared {
             self.shared.insert(ino);
         }
-        if file.shared { keepers(file) } else { Vec::new() }
+        let must_share = file.shared || file.is_contested(client, write);
+        must_share && file.sharing.is_none() && !keepers(file).is_empty()
     }
 
     /// A client closes a file. Returns the file if it is to be deleted.

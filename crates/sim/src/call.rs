@@ -43,6 +43,8 @@ pub enum CallKind {
     Join { dir: Ino },
     Lock { ino: Ino, lock: Lock, wait: bool },
     GetLock { ino: Ino, lock: Lock },
+    Open { ino: Ino, write: bool },
+    Yield { ino: Ino },
 }
 
 /// A request and the identity for which it is made.
@@ -178,6 +180,10 @@ impl CallKind {
             CallKind::Lock { ino, lock, wait } => {
                 Op::Session(SessionOp::Lock { ino: *ino, lock: *lock, wait: *wait })
             }
+            CallKind::Open { ino, write } => {
+                Op::Session(SessionOp::Open { ino: *ino, write: *write })
+            }
+            CallKind::Yield { ino } => Op::Session(SessionOp::Yield { ino: *ino }),
             CallKind::GetLock { ino, lock } => {
                 Op::Session(SessionOp::GetLock { ino: *ino, lock: *lock })
             }

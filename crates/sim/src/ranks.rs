@@ -19,6 +19,7 @@ mod linking;
 mod locks;
 
 mod moves;
+mod opens;
 mod register;
 mod script;
 mod tree;
@@ -33,12 +34,14 @@ use types::rng::Rng;
 use types::{ClientId, Ino, Rank, Result, Span};
 use wire::{Answer, Message};
 
+use crate::call::CallKind;
 use crate::plan::Faults;
 use crate::tally::Report;
 use crate::world::{Client, Drive, Event, MS, Routed, Routes, Workload, World};
 use balance::Balancing;
 use job::Job;
 use locks::Locks;
+use opens::Opens;
 
 use register::Registers;
 use script::{Role, Script};
@@ -72,6 +75,7 @@ struct Ranks {
     job: Job,
     tree: Tree,
     locks: Locks,
+    opens: Opens,
     /// No client changes anything any more.
     at_rest: bool,
 }
@@ -106,6 +110,7 @@ impl Ranks {
             commit_interval: Span::from_millis(rng.pick(&[1, 5, 20])),
             dispatch: rng.pick(&[1, 2, 4]),
             reconnect: Span::from_millis(400),
+            recall: Span::from_millis(2000),
             inodes_max: rng.pick(&[20, 1 << 20]),
             capture_rows: rng.pick(&[1, 4096]),
             split_entries: if seed.is_multiple_of(5) { 6 } else { 0 },
@@ -131,6 +136,7 @@ impl Ranks {
             job: Job::default(),
             tree: Tree::default(),
             locks: Locks::default(),
+            opens: Opens::default(),
 
             at_rest: false,
         }
@@ -226,6 +232,7 @@ impl Workload for Ranks {
         match event {
             Event::Turn(client) => self.turn(client),
             Event::Break(_) => self.break_some(),
+            Event::Recalled(client, ino) => self.give_up(client, ino),
             Event::Move if self.balancing.is_some() => self.crash_mover(),
             Event::Move => self.begin_move(),
             _ => self.crash_some(),
@@ -233,6 +240,9 @@ impl Workload for Ranks {
     }
 
     fn answered(&mut self, client: usize, _: u64, routed: Routed, result: Result<Answer>) {
+        if let CallKind::Yield { ino } = routed.call.what {
+            return self.given_up(client, ino, &result);
+        }
         self.step_ended(client, routed.at, &result);
     }
 
@@ -259,6 +269,7 @@ impl Workload for Ranks {
 
     fn flushed(&mut self, client: usize, rank: Rank, effects: &SessionEffects) {
         self.locks_lost(client, &effects.locks_lost);
+        self.recalled(client, &effects.recalled);
         if let Some(lost) = self.world.link(client, rank).session.take_lost() {
             let text = format!("client.{client} lost a change that {rank} had answered: {lost:?}");
             self.world.fail(text);

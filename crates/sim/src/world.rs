@@ -18,7 +18,7 @@ use mds::Settings;
 use metastore::request::Token;
 use objstore::Memory;
 use types::rng::Rng;
-use types::{Clock, ConnId, Moment, Rank, Timestamp};
+use types::{Clock, ConnId, Ino, Moment, Rank, Timestamp};
 
 use crate::invariants::determinism::Fingerprint;
 use crate::plan::Faults;
@@ -67,6 +67,8 @@ pub(crate) enum Event {
     Resume(usize, u64),
     /// A client moves its state of files that this rank reported as moved.
     Carry(usize, Rank),
+    /// A client hears that a server recalls a file.
+    Recalled(usize, Ino),
 
     /// The rest is of workloads: a client may do something.
     Turn(usize),

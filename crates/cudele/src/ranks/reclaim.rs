@@ -27,22 +27,27 @@ impl Ranks {
     }
 
     /// Reports to the rank that serves these files which of them other sessions have open, and that
-    /// the rest is not open any more.
-    fn reclaim(self: &Arc<Self>, zero: &Arc<Link>, to: Rank, files: &[Ino]) -> Result<()> {
+    /// the rest is not open any more. Returns whether another session had one.
+    fn reclaim(self: &Arc<Self>, zero: &Arc<Link>, to: Rank, files: &[Ino]) -> Result<bool> {
         let link = self.link_to(zero, to)?;
         link.be_connected()?;
         let reclaiming = self.reclaiming();
+        let mut is_any = false;
         for ino in files {
             self.set_place(*ino, to);
             let from = self.holders(zero, *ino, Some(to));
-            from.iter().for_each(|from| link.put_in(*ino, Some(from.take_out(*ino))));
+            for from in &from {
+                let state = from.take_out(*ino);
+                is_any |= !state.is_empty();
+                link.put_in(*ino, Some(state));
+            }
             if from.is_empty() {
                 link.put_in(*ino, None);
             }
         }
         link.send_pending();
         drop(reclaiming);
-        Ok(())
+        Ok(is_any)
     }
 }
 
@@ -99,10 +104,7 @@ impl Fs {
     /// reported. Returns whether there was any.
     pub(super) fn reclaim_found(&self, ino: Ino, rank: Rank) -> bool {
         let is_any = !self.ranks.holders(&self.link, ino, Some(rank)).is_empty();
-        if is_any {
-            // A request to an unreachable rank returns the error.
-            let _ = self.ranks.reclaim(&self.link, rank, &[ino]);
-        }
-        is_any
+        // A request to an unreachable rank returns the error.
+        is_any && self.ranks.reclaim(&self.link, rank, &[ino]).unwrap_or_default()
     }
 }

@@ -2,14 +2,16 @@
 
 use namespace::Namespace;
 use namespace::Refusal;
-use types::{Errno, Ino, Moment, Rank, Seq, Span};
-use wire::{AdminOp, Answer, ChangeOp, ClusterMap, Failure, JobOp, Op, RankOp, ReadOp, Redirect};
+use types::{ClientId, Errno, Ino, Moment, Rank, Seq, Span};
+use wire::{
+    AdminOp, Answer, ChangeOp, ClusterMap, Failure, JobOp, Op, RankOp, ReadOp, Redirect, SessionOp,
+};
 
 use super::Authority;
 use super::between::second_of;
 use super::decoupled::decoupled_of;
 use super::preload::Goal;
-use super::reclaim::{reported, send_moved};
+use super::reclaim::{follows_report, reported, send_moved};
 use super::view::Places;
 use super::{LIST, Preload, READ_LATELY};
 use crate::admission::Incoming;
@@ -142,6 +144,11 @@ impl PlaceCx<'_> {
         if let Some((ino, is_end)) = reported(request) {
             return self.is_report_misplaced(from, (ino, is_end), effects);
         }
+        if let Some(ino) = follows_report(request)
+            && !self.is_held_by(from.client, ino)
+        {
+            return self.may_overtake_report(from, ino, effects);
+        }
         // Whether a subtree may move is judged by where everything is now.
         let moves = matches!(
             op,
@@ -208,6 +215,37 @@ impl PlaceCx<'_> {
         }
     }
 
+    /// A client closes or gives up a file that this rank does not have as open: the report of the
+    /// file may wait for the list, or for the file. Returns whether the request waits, too, or is
+    /// answered.
+    fn may_overtake_report(
+        &mut self,
+        from: Incoming<'_>,
+        ino: Ino,
+        effects: &mut MdsEffects,
+    ) -> bool {
+        let gives_up = matches!(from.op(), Op::Session(SessionOp::Yield { .. }));
+        match self.authority.place(self.namespace, ino) {
+            InodeAuthority::Here => false,
+            InodeAuthority::Moving(root) => {
+                self.park(from, root);
+                true
+            }
+            InodeAuthority::Unknown => self.waits_for_list(from, effects),
+            InodeAuthority::Other(_) if self.waits_for_list(from, effects) => true,
+            InodeAuthority::Other(rank) if gives_up => {
+                self.send_elsewhere(from, Redirect { rank, ..Redirect::default() }, effects);
+                true
+            }
+            InodeAuthority::Other(_) => false,
+        }
+    }
+
+    /// Whether a client has a file open or locked, as far as this rank knows.
+    fn is_held_by(&self, client: ClientId, ino: Ino) -> bool {
+        self.opens.has(client, ino) || self.locks.clients(ino).any(|holder| holder == client)
+    }
+
     /// A client reports a file that it has open or locked, or the end of a lock that it reported to
     /// another rank (`is_end`). The report waits while the file comes here, unless the list of
     /// subtrees names this client: until those clients have reported, no other one gets the lock.
@@ -243,6 +281,8 @@ impl PlaceCx<'_> {
         }
         match self.authority.place(self.namespace, ino) {
             InodeAuthority::Here | InodeAuthority::Moving(_) => false,
+            // A later request of the client must not overtake the repetition of a report.
+            InodeAuthority::Unknown if self.is_held_by(from.client, ino) => false,
             InodeAuthority::Unknown => self.waits_for_list(from, effects),
             InodeAuthority::Other(_) if self.waits_for_list(from, effects) => true,
             InodeAuthority::Other(rank) => {
@@ -389,9 +429,9 @@ impl PlaceCx<'_> {
     ) -> bool {
         // A client that makes a link, or reports its state of a file, has just learned that the
         // file came here.
-        let came =
-            matches!(request.op, Op::Change(ChangeOp::Link { .. })) || reported(request).is_some();
-
+        let came = matches!(request.op, Op::Change(ChangeOp::Link { .. }))
+            || reported(request).is_some()
+            || follows_report(request).is_some();
         if self.authority.has_read_since(self.now, if came { Span(1) } else { READ_LATELY }) {
             return false;
         }

@@ -68,11 +68,11 @@ impl Places<'_> {
         (count > OPEN_MAX).then(text)
     }
 
-    /// Whether a request asks for a lock on a file that this rank does not know, so that another
-    /// rank may serve it, also if a client reported the file here after a restart: the file may
-    /// have moved since. In a decoupled subtree, whose files no rank knows, the rank that granted
-    /// their numbers has the locks.
-    pub(crate) fn is_locked_elsewhere(&self, ino: Ino, request: &Request<'_>) -> bool {
+    /// Whether a request is about a lock, or the cache, of a file that this rank does not know, so
+    /// that another rank may serve it, also if a client reported the file here after a restart: the
+    /// file may have moved since. No rank knows the files in a decoupled subtree; the rank that
+    /// granted their numbers has their locks.
+    pub(crate) fn is_held_elsewhere(&self, ino: Ino, request: &Request<'_>) -> bool {
         let is_known = self.authority.is_plain()
             || request.replay.is_some()
             || self.namespace.knows(ino)
@@ -107,6 +107,16 @@ pub(super) fn reported(request: &Request<'_>) -> Option<(Ino, bool)> {
     }
     let Op::Session(SessionOp::Reopen { ino, .. }) = request.op else { return None };
     Some((ino, false))
+}
+
+/// The file that a client gives up or closes: the request must not overtake a report of the file.
+pub(super) fn follows_report(request: &Request<'_>) -> Option<Ino> {
+    let (Op::Session(SessionOp::Close { ino, .. } | SessionOp::Yield { ino }), None) =
+        (request.op, request.replay)
+    else {
+        return None;
+    };
+    Some(ino)
 }
 
 /// Announces the rank of files that a client has open.

@@ -135,8 +135,10 @@ impl FilesCx<'_> {
     ) -> Performing {
         let is_closed = !access.read && !access.write;
         if !is_closed {
-            let told = self.opens.reopen(client, ino, access);
-            self.recall(ino, &told, effects);
+            if self.opens.reopen(client, ino, access) {
+                self.begin_sharing(ino, ClientId(0), effects);
+            }
+            self.share(ino, effects);
         }
         Ok(Performed::Answer(Answer::Done))
     }

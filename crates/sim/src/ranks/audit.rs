@@ -75,6 +75,7 @@ impl Ranks {
             servers.filter(|mds| mds.serves(leaf)).count()
         };
         self.audit_links();
+        self.audit_opens();
         // Small fragments go to the first rank by themselves.
         self.run_until(PATIENCE, |run| leaves.iter().all(|leaf| serving(run, *leaf) == 1));
         for leaf in leaves {

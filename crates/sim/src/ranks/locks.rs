@@ -60,6 +60,28 @@ fn ends(ino: Ino) -> CallKind {
     CallKind::Lock { ino, lock: lock(LockMode::Unlock), wait: false }
 }
 
+impl Locks {
+    /// How many files with locks there are.
+    pub(super) fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// The inode of such a file.
+    pub(super) fn ino(&self, file: usize) -> Ino {
+        self.files[file].ino
+    }
+
+    /// The file with this inode.
+    pub(super) fn file(&self, ino: Ino) -> Option<usize> {
+        self.files.iter().position(|file| file.ino == ino)
+    }
+
+    /// The question who has the lock on a file.
+    pub(super) fn ask(&self, file: usize) -> CallKind {
+        CallKind::GetLock { ino: self.ino(file), lock: lock(LockMode::Write) }
+    }
+}
+
 impl Ranks {
     /// A file with locks was made.
     pub(super) fn lock_file_made(&mut self, place: Place, ino: Ino) {
@@ -83,7 +105,7 @@ impl Ranks {
         let File { ino, ref mut owners, .. } = self.locks.files[file];
         let owner = owners.entry(client).or_default();
         if rng.percent(30) {
-            return step(file, CallKind::GetLock { ino, lock: lock(LockMode::Write) });
+            return step(file, self.locks.ask(file));
         }
         if owner.since.is_some() {
             owner.granted = None;
@@ -187,9 +209,8 @@ impl Ranks {
 
     /// In the end no client has a lock.
     pub(super) fn audit_locks(&mut self) {
-        for (at, file) in self.locks.files.iter().enumerate() {
-            let call = CallKind::GetLock { ino: file.ino, lock: lock(LockMode::Write) };
-            self.workers[0].script.push_back(step(at, call));
+        for file in 0..self.locks.len() {
+            self.workers[0].script.push_back(step(file, self.locks.ask(file)));
         }
     }
 }

@@ -20,6 +20,8 @@ pub(super) enum Role {
     /// The file in which locks are, that client 0 makes; and a step about the lock on such a file.
     MakeLocked,
     Lock(usize),
+    /// The same about its content.
+    Open(usize),
 }
 
 /// See the module documentation.

@@ -47,10 +47,13 @@ impl Ranks {
             Some(script) => script,
             None if client == JOB && self.job.is_pending() => self.choose_job(),
             None if client == 0 => return,
-            None if self.workers[client].finished => match self.end_lock(client) {
-                Some(script) => script,
-                None => return,
-            },
+            None if self.workers[client].finished => {
+                self.close_files(client);
+                match self.end_lock(client) {
+                    Some(script) => script,
+                    None => return,
+                }
+            }
             None if client == JOB => self.choose_job(),
             // They do not look for names in fragments.
             None if client >= tree::FIRST && self.world.settings.split_entries == 0 => {
@@ -66,8 +69,10 @@ impl Ranks {
 
     /// A client's next step. It changes names of its own only.
     fn choose(&mut self, client: usize) -> Script {
-        if self.world.rng.percent(15) {
-            return self.choose_lock(client);
+        match self.world.rng.below(20) {
+            0..=2 => return self.choose_lock(client),
+            3 | 4 => return self.choose_open(client),
+            _ => {}
         }
         let dir = |run: &mut Self| {
             let dirs = &run.workers[client].dirs;
@@ -124,6 +129,12 @@ impl Ranks {
             && errno != Some(Errno::Stale)
         {
             let judged = self.lock_answered(client, (file, at), &script.call, result);
+            return self.judged(client, &script, judged, result);
+        }
+        if let Role::Open(file) = script.role
+            && !matches!(errno, Some(Errno::Stale | Errno::Again))
+        {
+            let judged = self.open_answered(client, file, result);
             return self.judged(client, &script, judged, result);
         }
         if errno == Some(Errno::Again) && !matches!(script.call, CallKind::Merge { .. }) {
@@ -237,9 +248,8 @@ impl Ranks {
             }
             _ => {}
         }
-        if let (Role::Lock(file), CallKind::Lock { ino, .. } | CallKind::GetLock { ino, .. }) =
-            (&script.role, &script.call)
-        {
+        if let Role::Lock(file) | Role::Open(file) = &script.role {
+            let ino = &self.locks.ino(*file);
             let (dir, name) = self.lock_place(*file);
             let path = self.path_of(client, *dir).map(|path| (format!("{path}/{name}"), *ino));
             return path.into_iter().collect();

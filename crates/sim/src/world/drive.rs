@@ -151,6 +151,7 @@ pub(crate) trait Drive: Workload {
             | Event::Move
             | Event::Crash
             | Event::Break(_)
+            | Event::Recalled(..)
             | Event::Kill(_) => self.happens(event),
         }
     }

@@ -230,21 +230,24 @@ pub(crate) trait Routes: Workload {
             }
             return world.schedule(MS, Event::Resume(client, number));
         }
-        let is_any = !holders.is_empty();
-        self.take_over(client, ino, rank, holders);
+        let is_any = self.take_over(client, ino, rank, holders);
         self.pursue(client, number, RouteInput::Reclaimed(is_any));
     }
 
-    /// The session with a rank gets the state of a file from the sessions that have it.
-    fn take_over(&mut self, client: usize, ino: Ino, rank: Rank, holders: Vec<Rank>) {
+    /// The session with a rank gets the state of a file from the sessions that have it. Returns
+    /// whether there was any.
+    fn take_over(&mut self, client: usize, ino: Ino, rank: Rank, holders: Vec<Rank>) -> bool {
+        let mut is_any = false;
         for holder in holders {
             let from = self.world_mut().link(client, holder);
             let carried = from.session.take_out(ino, &mut from.effects);
+            is_any |= !carried.is_empty();
             self.flush(client, holder);
             let into = self.world_mut().link(client, rank);
             into.session.put_in(ino, Some(carried), &mut into.effects);
             self.flush(client, rank);
         }
+        is_any
     }
 
     /// The client learned from a rank where its open and locked files are now: it reports them to

@@ -181,7 +181,7 @@ fn the_files_of_other_clients_are_those_that_they_have_open() {
 fn a_report_of_a_shared_file_makes_it_shared() {
     let mut opens = Opens::default();
     let access = Access { read: true, write: false, shared: true };
-    assert!(opens.reopen(A, FILE, access).is_empty());
+    assert!(!opens.reopen(A, FILE, access));
     assert!(opens.is_shared(FILE));
     opens.validate();
 }
@@ -191,6 +191,6 @@ fn a_report_that_a_file_is_shared_ends_its_cache() {
     let mut opens = written();
     opens.begin(FILE, B, Moment(10));
     let access = Access { read: false, write: true, shared: true };
-    assert!(opens.reopen(A, FILE, access).is_empty());
+    assert!(!opens.reopen(A, FILE, access));
     assert!(opens.start_moving(FILE), "client A caches nothing");
 }

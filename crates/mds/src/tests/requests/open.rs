@@ -216,6 +216,25 @@ fn reports_of_two_writers_share_the_file() {
 }
 
 #[test]
+fn an_open_waits_until_writers_that_reported_the_file_give_it_up() {
+    let mut tree = Tree::new();
+    let (ino, other) = (tree.file, second(&mut tree));
+    let access = Access { read: false, write: true, shared: false };
+    for client in [1, other] {
+        tree.answer_to(client, Op::Session(SessionOp::Reopen { ino, access })).unwrap();
+    }
+    tree.connect(3);
+    let waiting = tree.ask(3, Op::Session(SessionOp::Open { ino, write: false }));
+    for client in [1, other] {
+        tree.pass(10);
+        assert!(!tree.is_answered(3, waiting), "client {client} may have cached writes");
+        tree.ask(client, Op::Session(SessionOp::Yield { ino }));
+    }
+    let answer = tree.reply(3, waiting).result.map_err(|failure| failure.errno);
+    assert!(opened(answer).shared);
+}
+
+#[test]
 fn a_yield_of_a_file_that_no_other_client_wants_shares_it() {
     let mut tree = Tree::new();
     let ino = tree.file;
