@@ -47,9 +47,11 @@ mod route;
 mod validate;
 mod view;
 
+use std::collections::BTreeSet;
+
 use metastore::{MovedSubtree, Subtrees};
 use namespace::Namespace;
-use types::{Ino, Map, Moment, Rank, Seq, Span};
+use types::{ClientId, Ino, Map, Moment, Rank, Seq, Span};
 
 use crate::Phase;
 pub(crate) use between::BetweenCx;
@@ -111,6 +113,8 @@ pub(crate) struct Authority {
     imports: Vec<Import>,
     /// Subtrees that other ranks are about to give to this one.
     reservations: Reservations,
+    /// Files about whose open state a request of a client waits for the list.
+    reports_waiting: BTreeSet<(ClientId, Ino)>,
     preloads: Vec<Preload>,
     /// The directories that are split, from the list.
     splits: Map<Ino, Split>,

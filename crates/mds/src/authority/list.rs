@@ -151,6 +151,7 @@ impl ListCx<'_> {
             return;
         }
         self.authority.read_at = Some(self.now);
+        self.authority.reports_waiting.clear();
         self.fetches.wake_returned(LIST);
         if std::mem::take(&mut self.authority.reservations.is_list_old) {
             self.authority.read_list(self.store, effects);

@@ -11,7 +11,7 @@ use super::Authority;
 use super::between::second_of;
 use super::decoupled::decoupled_of;
 use super::preload::Goal;
-use super::reclaim::{follows_report, reported, send_moved};
+use super::reclaim::{about_state, follows_report, reported, send_moved};
 use super::view::Places;
 use super::{LIST, Preload, READ_LATELY};
 use crate::admission::Incoming;
@@ -141,6 +141,12 @@ impl PlaceCx<'_> {
         effects: &mut MdsEffects,
     ) -> bool {
         let op = &request.op;
+        if let Some(ino) = about_state(op)
+            && self.authority.reports_waiting.contains(&(from.client, ino))
+        {
+            self.park(from, LIST);
+            return true;
+        }
         if let Some((ino, is_end)) = reported(request) {
             return self.is_report_misplaced(from, (ino, is_end), effects);
         }
@@ -438,6 +444,9 @@ impl PlaceCx<'_> {
         // A read that is under way began before the request came.
         if came && self.authority.is_busy() && self.authority.read_at != Some(self.now) {
             self.authority.reservations.is_list_old = true;
+        }
+        if let Some(ino) = about_state(&request.op) {
+            self.authority.reports_waiting.insert((from.client, ino));
         }
         self.park(from, LIST);
         self.authority.read_list(self.store, effects);

@@ -109,6 +109,24 @@ pub(super) fn reported(request: &Request<'_>) -> Option<(Ino, bool)> {
     Some((ino, false))
 }
 
+/// The file whose open and lock state a request is about: no such request of a client may overtake
+/// another one about the same file.
+pub(super) fn about_state(op: &Op<'_>) -> Option<Ino> {
+    let Op::Session(
+        SessionOp::Open { ino, .. }
+        | SessionOp::Close { ino, .. }
+        | SessionOp::Reopen { ino, .. }
+        | SessionOp::Yield { ino }
+        | SessionOp::Lock { ino, .. }
+        | SessionOp::GetLock { ino, .. }
+        | SessionOp::CancelLock { ino, .. },
+    ) = *op
+    else {
+        return None;
+    };
+    Some(ino)
+}
+
 /// The file that a client gives up or closes: the request must not overtake a report of the file.
 pub(super) fn follows_report(request: &Request<'_>) -> Option<Ino> {
     let (Op::Session(SessionOp::Close { ino, .. } | SessionOp::Yield { ino }), None) =

@@ -92,11 +92,13 @@ impl Ranks {
     }
 
     /// Whether a client certainly caches a file. A client may give a file up before its open is
-    /// answered.
+    /// answered, and caches nothing until that is done.
     fn is_caching(&self, client: usize, since: Option<u64>, file: usize) -> bool {
         let (known, ino) = (&self.world.clients[client], self.locks.ino(file));
         let is_shared = known.links.values().any(|link| link.session.is_shared(ino));
-        since == Some(known.lost_conns) && !is_shared
+        let gives_up = |call: &CallKind| *call == CallKind::Yield { ino };
+        let is_giving_up = known.routed.values().any(|routed| gives_up(&routed.call.what));
+        since == Some(known.lost_conns) && !is_shared && !is_giving_up
     }
 
     /// Servers want the client to give files up.
