@@ -141,19 +141,8 @@ impl PlaceCx<'_> {
         effects: &mut MdsEffects,
     ) -> bool {
         let op = &request.op;
-        if let Some(ino) = about_state(op)
-            && self.authority.reports_waiting.contains(&(from.client, ino))
-        {
-            self.park(from, LIST);
-            return true;
-        }
-        if let Some((ino, is_end)) = reported(request) {
-            return self.is_report_misplaced(from, (ino, is_end), effects);
-        }
-        if let Some(ino) = follows_report(request)
-            && !self.is_held_by(from.client, ino)
-        {
-            return self.may_overtake_report(from, ino, effects);
+        if let Some(is_misplaced) = self.is_state_misplaced(from, effects) {
+            return is_misplaced;
         }
         // Whether a subtree may move is judged by where everything is now.
         let moves = matches!(
@@ -219,6 +208,25 @@ impl PlaceCx<'_> {
                 true
             }
         }
+    }
+
+    /// Whether a request about the open and lock state of a file waits, or is answered; `None` if
+    /// that depends on the place of the file alone.
+    fn is_state_misplaced(
+        &mut self,
+        from @ Incoming { client, request, .. }: Incoming<'_>,
+        effects: &mut MdsEffects,
+    ) -> Option<bool> {
+        let ino = about_state(&request.op)?;
+        if self.authority.reports_waiting.contains(&(client, ino)) {
+            self.park(from, LIST);
+            return Some(true);
+        }
+        if let Some(report) = reported(request) {
+            return Some(self.is_report_misplaced(from, report, effects));
+        }
+        let ino = follows_report(request).filter(|ino| !self.is_held_by(client, *ino))?;
+        Some(self.may_overtake_report(from, ino, effects))
     }
 
     /// A client closes or gives up a file that this rank does not have as open: the report of the
