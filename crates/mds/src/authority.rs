@@ -41,6 +41,7 @@ mod place;
 mod preload;
 mod reclaim;
 mod rename;
+mod reports;
 mod reserve;
 mod reshape;
 mod route;

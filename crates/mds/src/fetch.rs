@@ -37,7 +37,7 @@ const RETRY: Span = Span::from_millis(100);
 
 /// The key, among the awaited directories, of the next put of the rank's table: it reserves inode
 /// numbers, and names the clients for which the next server waits.
-pub(crate) const NUMBERS: Ino = Ino(0);
+pub(crate) const TABLE_PUT: Ino = Ino(0);
 
 /// See the module documentation.
 #[derive(Debug, Default)]

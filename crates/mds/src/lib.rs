@@ -435,7 +435,6 @@ impl Mds {
         }
         MergeRequestCx::of(self).tick();
         self.evict();
-
         CheckpointCx::of(self).compact_next(effects);
         ReapCx::of(self).tick(effects);
         if self.namespace.has_quotas() && QuotaCx::of(self).tick(effects) {

@@ -43,17 +43,10 @@ pub fn is_final(op: &Op<'_>, several: bool, result: &Result<Answer>) -> bool {
 }
 
 /// Whether a request is about the open and lock state of a file that a client reports to the rank
-/// of the file. The repetition of such a request changes nothing.
+/// of the file, and its repetition changes nothing: an open counts each time.
 pub(super) fn is_of_open_state(op: &Op<'_>) -> bool {
-    matches!(
-        op,
-        Op::Session(
-            SessionOp::Yield { .. }
-                | SessionOp::Lock { .. }
-                | SessionOp::GetLock { .. }
-                | SessionOp::CancelLock { .. }
-        )
-    )
+    let Op::Session(op) = op else { return false };
+    op.open_file().is_some() && !matches!(op, SessionOp::Open { .. })
 }
 
 /// Whether a server may need another one to execute a request.

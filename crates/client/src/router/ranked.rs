@@ -57,7 +57,6 @@ enum RankedState {
     /// The same after an answer. The request is repeated if the rank got a state and the request
     /// is about that: a lock would outlive the request that ended it.
     Found(Answer, bool),
-
     /// The monitor says which ranks are left.
     Next(Error),
 }
@@ -150,7 +149,6 @@ impl Ranked {
                     self.found(cx, answer)
                 }
             },
-
             RankedState::Next(error) => match got.ranks() {
                 Ok(ranks) => match ranks.into_iter().find(|rank| !self.tried.contains(rank)) {
                     Some(next) => {
@@ -211,7 +209,6 @@ impl Ranked {
                     self.state = RankedState::Found(answer, is_of_state);
                     return Step::Reclaim(self.rank, ino);
                 }
-
                 self.found(cx, answer)
             }
             Err(error) if error.errno == Errno::Stale && subject.is_some() => {

@@ -6,7 +6,7 @@
 use wire::{Op, SessionOp};
 
 use super::{Incoming, Verdict};
-use crate::fetch::NUMBERS;
+use crate::fetch::TABLE_PUT;
 use crate::tables::TablesCx;
 use crate::{Mds, MdsEffects};
 
@@ -44,7 +44,7 @@ fn expected(mds: &mut Mds, from: Incoming<'_>, effects: &mut MdsEffects) -> Verd
     if from.request.replay.is_some() || mds.tables.is_failed() {
         return Verdict::Pass;
     }
-    Verdict::Wait(NUMBERS)
+    Verdict::Wait(TABLE_PUT)
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ impl Frozen {
         let mut frozen = Self::default();
         for import in &authority.imports {
             frozen.dirs.insert(import.root, (import.root, Why::Comes));
-            let opened = import.opened.iter().map(|(_, ino)| ino);
+            let opened = import.opened.iter().map(|(ino, _)| ino);
             let apart = import.decoupled.iter().chain(&import.linked).chain(opened);
             frozen.apart.extend(apart.map(|ino| (*ino, import.root)));
         }

@@ -50,7 +50,7 @@ pub(crate) struct Import {
     /// The inodes with several names that come with it, in order.
     pub(super) linked: Vec<Ino>,
     /// The files that clients have open in it, from the list.
-    pub(super) opened: Vec<(ClientId, Ino)>,
+    pub(super) opened: BTreeSet<(Ino, ClientId)>,
     /// Reports that are still missing.
     pub(super) awaited: BTreeSet<(ClientId, Ino)>,
     /// Connected clients were asked.
@@ -104,8 +104,8 @@ impl Authority {
             let linked = self.list.get(root).map(handover::linked);
             let linked = linked.unwrap_or_default();
             let opened = self.list.get(root).map(handover::opened);
-            let opened = opened.unwrap_or_default();
-            let awaited = opened.iter().copied().collect();
+            let awaited: BTreeSet<_> = opened.unwrap_or_default().into_iter().collect();
+            let opened = awaited.iter().map(|(client, ino)| (*ino, *client)).collect();
             let transfer = self.reservations.taken(root);
             self.imports.push(Import {
                 root,
@@ -299,11 +299,11 @@ impl ImportCx<'_> {
     fn are_holders_expected(&mut self, root: Ino) -> bool {
         let import = self.authority.import_of(root);
         let holders = import.into_iter().flat_map(|import| &import.opened);
-        // Open files and locks end with the connection.
-        let connected = holders.filter(|(client, _)| self.sessions.conn_of(*client).is_some());
+        let holders: BTreeSet<ClientId> = holders.map(|(_, client)| *client).collect();
         let mut are_expected = true;
-        for (client, _) in connected {
-            are_expected &= self.tables.expect_back(*client);
+        // Open files and locks end with the connection.
+        for client in holders.into_iter().filter(|it| self.sessions.conn_of(*it).is_some()) {
+            are_expected &= self.tables.expect_back(client);
         }
         are_expected
     }

@@ -2,16 +2,14 @@
 
 use namespace::Namespace;
 use namespace::Refusal;
-use types::{ClientId, Errno, Ino, Moment, Rank, Seq, Span};
-use wire::{
-    AdminOp, Answer, ChangeOp, ClusterMap, Failure, JobOp, Op, RankOp, ReadOp, Redirect, SessionOp,
-};
+use types::{Errno, Ino, Moment, Rank, Span};
+use wire::{AdminOp, Answer, ChangeOp, ClusterMap, Failure, JobOp, Op, RankOp, ReadOp, Redirect};
 
 use super::Authority;
 use super::between::second_of;
 use super::decoupled::decoupled_of;
 use super::preload::Goal;
-use super::reclaim::{about_state, follows_report, reported, send_moved};
+use super::reports::{follows_report, open_file, reported};
 use super::view::Places;
 use super::{LIST, Preload, READ_LATELY};
 use crate::admission::Incoming;
@@ -210,103 +208,6 @@ impl PlaceCx<'_> {
         }
     }
 
-    /// Whether a request about the open and lock state of a file waits, or is answered; `None` if
-    /// that depends on the place of the file alone.
-    fn is_state_misplaced(
-        &mut self,
-        from @ Incoming { client, request, .. }: Incoming<'_>,
-        effects: &mut MdsEffects,
-    ) -> Option<bool> {
-        let ino = about_state(&request.op)?;
-        if self.authority.reports_waiting.contains(&(client, ino)) {
-            self.park(from, LIST);
-            return Some(true);
-        }
-        if let Some(report) = reported(request) {
-            return Some(self.is_report_misplaced(from, report, effects));
-        }
-        let ino = follows_report(request).filter(|ino| !self.is_held_by(client, *ino))?;
-        Some(self.may_overtake_report(from, ino, effects))
-    }
-
-    /// A client closes or gives up a file that this rank does not have as open: the report of the
-    /// file may wait for the list, or for the file. Returns whether the request waits, too, or is
-    /// answered.
-    fn may_overtake_report(
-        &mut self,
-        from: Incoming<'_>,
-        ino: Ino,
-        effects: &mut MdsEffects,
-    ) -> bool {
-        let gives_up = matches!(from.op(), Op::Session(SessionOp::Yield { .. }));
-        match self.authority.place(self.namespace, ino) {
-            InodeAuthority::Here => false,
-            InodeAuthority::Moving(root) => {
-                self.park(from, root);
-                true
-            }
-            InodeAuthority::Unknown => self.waits_for_list(from, effects),
-            InodeAuthority::Other(_) if self.waits_for_list(from, effects) => true,
-            InodeAuthority::Other(rank) if gives_up => {
-                self.send_elsewhere(from, Redirect { rank, ..Redirect::default() }, effects);
-                true
-            }
-            InodeAuthority::Other(_) => false,
-        }
-    }
-
-    /// Whether a client has a file open or locked, as far as this rank knows.
-    fn is_held_by(&self, client: ClientId, ino: Ino) -> bool {
-        self.opens.has(client, ino) || self.locks.clients(ino).any(|holder| holder == client)
-    }
-
-    /// A client reports a file that it has open or locked, or the end of a lock that it reported to
-    /// another rank (`is_end`). The report waits while the file comes here, unless the list of
-    /// subtrees names this client: until those clients have reported, no other one gets the lock.
-    /// The report of a file of another rank goes there. The end of a lock waits while the file
-    /// leaves: no client that waits here may get the lock. Returns whether the report is not to be
-    /// executed now.
-    fn is_report_misplaced(
-        &mut self,
-        from: Incoming<'_>,
-        (ino, is_end): (Ino, bool),
-        effects: &mut MdsEffects,
-    ) -> bool {
-        if self.phase != Phase::Active {
-            return false;
-        }
-        if is_end {
-            let place = self.authority.place(self.namespace, ino);
-            let leaving = match place {
-                InodeAuthority::Moving(root) => Some(root),
-                InodeAuthority::Here | InodeAuthority::Other(_) | InodeAuthority::Unknown => None,
-            };
-            let leaving = leaving.filter(|_| self.authority.comes_open(from.client, ino).is_none());
-            if let Some(root) = leaving {
-                self.park(from, root);
-            }
-            return leaving.is_some();
-        }
-        if let Some((root, is_named)) = self.authority.comes_open(from.client, ino) {
-            if !is_named {
-                self.park(from, root);
-            }
-            return !is_named;
-        }
-        match self.authority.place(self.namespace, ino) {
-            InodeAuthority::Here | InodeAuthority::Moving(_) => false,
-            // A later request of the client must not overtake the repetition of a report.
-            InodeAuthority::Unknown if self.is_held_by(from.client, ino) => false,
-            InodeAuthority::Unknown => self.waits_for_list(from, effects),
-            InodeAuthority::Other(_) if self.waits_for_list(from, effects) => true,
-            InodeAuthority::Other(rank) => {
-                send_moved(self.sessions, from.client, rank, vec![ino], effects);
-                effects.reply_with(from.at(), Seq(0), Answer::Done);
-                true
-            }
-        }
-    }
-
     /// A client asks for a decoupled subtree that this rank does not know: it may have come here,
     /// and the list is read. Returns whether the request waits for that.
     fn may_be_coming_as_whole(
@@ -368,7 +269,7 @@ impl PlaceCx<'_> {
         Placed::Away { rank, failure }
     }
 
-    fn send_elsewhere(
+    pub(super) fn send_elsewhere(
         &mut self,
         from: Incoming<'_>,
         elsewhere: Redirect,
@@ -453,7 +354,7 @@ impl PlaceCx<'_> {
         if came && self.authority.is_busy() && self.authority.read_at != Some(self.now) {
             self.authority.reservations.is_list_old = true;
         }
-        if let Some(ino) = about_state(&request.op) {
+        if let Some(ino) = open_file(&request.op) {
             self.authority.reports_waiting.insert((from.client, ino));
         }
         self.park(from, LIST);

@@ -13,7 +13,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use types::{ClientId, Ino, LockMode, Moment, Rank, Seq, Span};
+use types::{ClientId, Ino, Moment, Rank, Seq, Span};
 use wire::{Answer, Message, Op, Redirect, Request, SessionOp};
 
 use super::export::ExportCx;
@@ -26,6 +26,7 @@ use crate::session::Sessions;
 /// Open files, and offers to merge, that may move with a subtree, counted for each client that has
 /// them.
 const OPEN_MAX: usize = 16_384;
+
 impl Import {
     /// Whether reports about open files in it are missing, and the wait for them is not too long
     /// yet.
@@ -98,45 +99,6 @@ impl Places<'_> {
     }
 }
 
-/// The file that a client reports as open or locked, and whether the report is that the client has
-/// reported its lock to another rank.
-pub(super) fn reported(request: &Request<'_>) -> Option<(Ino, bool)> {
-    let _ = request.replay?;
-    if let Op::Session(SessionOp::Lock { ino, lock, .. }) = request.op {
-        return Some((ino, lock.mode == LockMode::Unlock));
-    }
-    let Op::Session(SessionOp::Reopen { ino, .. }) = request.op else { return None };
-    Some((ino, false))
-}
-
-/// The file whose open and lock state a request is about: no such request of a client may overtake
-/// another one about the same file.
-pub(super) fn about_state(op: &Op<'_>) -> Option<Ino> {
-    let Op::Session(
-        SessionOp::Open { ino, .. }
-        | SessionOp::Close { ino, .. }
-        | SessionOp::Reopen { ino, .. }
-        | SessionOp::Yield { ino }
-        | SessionOp::Lock { ino, .. }
-        | SessionOp::GetLock { ino, .. }
-        | SessionOp::CancelLock { ino, .. },
-    ) = *op
-    else {
-        return None;
-    };
-    Some(ino)
-}
-
-/// The file that a client gives up or closes: the request must not overtake a report of the file.
-pub(super) fn follows_report(request: &Request<'_>) -> Option<Ino> {
-    let (Op::Session(SessionOp::Close { ino, .. } | SessionOp::Yield { ino }), None) =
-        (request.op, request.replay)
-    else {
-        return None;
-    };
-    Some(ino)
-}
-
 /// Announces the rank of files that a client has open.
 pub(super) fn send_moved(
     sessions: &Sessions,
@@ -194,9 +156,10 @@ impl Authority {
     /// The root of a subtree that comes with a file that clients have open or locked, and whether
     /// the list names this client among them.
     pub(super) fn comes_open(&self, client: ClientId, ino: Ino) -> Option<(Ino, bool)> {
-        let is_in = |import: &&Import| import.opened.iter().any(|(_, opened)| *opened == ino);
+        let of_file = (ino, ClientId(0))..=(ino, ClientId(u64::MAX));
+        let is_in = |import: &&Import| import.opened.range(of_file.clone()).next().is_some();
         let import = self.imports.iter().find(is_in)?;
-        Some((import.root, import.opened.contains(&(client, ino))))
+        Some((import.root, import.opened.contains(&(ino, client))))
     }
 
     /// A client has reported its state of a file.
@@ -215,10 +178,10 @@ impl ImportCx<'_> {
         let mut asked = BTreeSet::new();
         for import in self.authority.imports.iter_mut().filter(|import| !import.asked) {
             import.asked = true;
-            asked.extend(import.opened.iter().map(|(client, _)| *client));
+            asked.extend(import.opened.iter().map(|(_, client)| *client));
             // A client may have reported a file here after a restart, when another rank had it.
-            for (_, ino) in &import.opened {
-                let is_named = |client| import.opened.contains(&(client, *ino));
+            for (ino, _) in &import.opened {
+                let is_named = |client| import.opened.contains(&(*ino, client));
                 self.opens.keep_only(*ino, is_named);
                 self.locks.keep_only(*ino, is_named);
             }
@@ -231,7 +194,7 @@ impl ImportCx<'_> {
     /// Asks a client for its open files in arriving subtrees.
     pub(crate) fn ask_for_opens_of(&self, client: ClientId, effects: &mut MdsEffects) {
         let opened = self.authority.imports.iter().flat_map(|import| &import.opened);
-        let files = opened.filter(|(of, _)| *of == client).map(|(_, ino)| *ino);
+        let files = opened.filter(|(_, of)| *of == client).map(|(ino, _)| *ino);
         let files: Vec<Ino> = files.collect();
         if !files.is_empty() {
             send_moved(self.sessions, client, self.authority.rank, files, effects);

@@ -56,7 +56,7 @@ impl Mds {
                 Err(refused) => {
                     ReshapeCx::of(self).keeps_size(resize);
                     if let Refused::Refusal(Refusal::Cold(cold)) = refused
-                        && cold != crate::fetch::NUMBERS
+                        && cold != crate::fetch::TABLE_PUT
                     {
                         FetchCx::of(self).preload(cold, effects);
                     }

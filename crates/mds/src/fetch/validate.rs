@@ -3,7 +3,7 @@
 use namespace::Namespace;
 use types::{Ino, Set};
 
-use super::{Fetches, NUMBERS};
+use super::{Fetches, TABLE_PUT};
 
 impl Fetches {
     /// Checks the invariants of the fetches, between two inputs, and that each awaited directory
@@ -27,7 +27,7 @@ impl Fetches {
             assert!(self.under_way.contains(&dir), "{dir}: the fetch is known to be under way");
         }
         assert!(fetching.len() == self.under_way.len(), "the store reads what is under way");
-        for dir in self.waiting.keys().filter(|dir| **dir != NUMBERS) {
+        for dir in self.waiting.keys().filter(|dir| **dir != TABLE_PUT) {
             let held = self.held.iter().any(|(held, ..)| held == dir);
             let failed = self.failed.iter().any(|(failed, _)| failed == dir);
             let comes = self.under_way.contains(dir) || namespace.dirs().is_flushing(*dir);

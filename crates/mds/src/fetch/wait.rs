@@ -4,7 +4,7 @@ use namespace::Namespace;
 use types::{ClientId, ConnId, Error, Ino, Moment};
 use wire::{ChangeOp, Message, Op};
 
-use super::{Fetches, NUMBERS, Need};
+use super::{Fetches, Need, TABLE_PUT};
 use crate::ReplyTo;
 use crate::admission::Incoming;
 use crate::op::Release;
@@ -56,7 +56,7 @@ impl Fetches {
     /// Adds a waiter. Returns whether the directory must be fetched now.
     pub(super) fn add(&mut self, dir: Ino, need: Need, waiter: Waiter) -> bool {
         self.waiting.entry(dir).or_default().push(waiter);
-        if dir == NUMBERS {
+        if dir == TABLE_PUT {
             return false;
         }
         let needed = self.needed.entry(dir).or_default();

@@ -158,7 +158,7 @@ impl ChangeCx<'_> {
                 }
                 ino
             }
-            None => self.tables.take_ino().ok_or(Refusal::Cold(fetch::NUMBERS))?,
+            None => self.tables.take_ino().ok_or(Refusal::Cold(fetch::TABLE_PUT))?,
         };
         let event = Event::Create(Create { ino, ..planned });
         let (seq, ack_safe) = self.apply.journal_and_apply(by.origin, at.dir, at.dir, &event);

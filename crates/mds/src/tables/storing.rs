@@ -4,7 +4,7 @@ use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult, rank_nam
 use types::{Errno, Error, Ino, Moment, Rank, Span, Timestamp};
 
 use super::{Held, Tables};
-use crate::fetch::{Fetches, NUMBERS};
+use crate::fetch::{Fetches, TABLE_PUT};
 use crate::log::Log;
 use crate::store::StoreOps;
 use crate::{MdsEffects, Waiting};
@@ -120,8 +120,8 @@ impl TablesCx<'_> {
                         Err(failure) => effects.reply_error(at, failure),
                     }
                 }
-                self.fetches.wake(NUMBERS);
-                self.fetches.wake_returned(NUMBERS);
+                self.fetches.wake(TABLE_PUT);
+                self.fetches.wake_returned(TABLE_PUT);
                 self.tick(effects);
             }
             Ok(_) => self.replaced(effects),
@@ -130,7 +130,7 @@ impl TablesCx<'_> {
                 // error, and asking again is harmless.
                 self.tables.failed = Some(self.now);
                 self.tables.dirty = true;
-                self.fetches.wake_returned(NUMBERS);
+                self.fetches.wake_returned(TABLE_PUT);
                 let undone: Vec<Ino> = held.iter().filter_map(|held| held.begins).collect();
                 // Later requests about a subtree that is not the client's now were not executed,
                 // either.

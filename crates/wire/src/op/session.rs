@@ -94,6 +94,14 @@ impl SessionOp {
     #[inline]
     #[must_use]
     pub fn about(&self) -> About<'static> {
+        let dir = if let Self::Return { dir } = *self { Some(dir) } else { None };
+        dir.or(self.open_file()).map_or_else(About::default, About::inode)
+    }
+
+    /// The file whose open and lock state it is about.
+    #[inline]
+    #[must_use]
+    pub fn open_file(&self) -> Option<Ino> {
         match *self {
             Self::Open { ino, .. }
             | Self::Close { ino, .. }
@@ -101,9 +109,8 @@ impl SessionOp {
             | Self::Yield { ino }
             | Self::Lock { ino, .. }
             | Self::CancelLock { ino, .. }
-            | Self::GetLock { ino, .. }
-            | Self::Return { dir: ino } => About::inode(ino),
-            Self::Sync | Self::AwaitAsync | Self::Held { .. } => About::default(),
+            | Self::GetLock { ino, .. } => Some(ino),
+            Self::Sync | Self::AwaitAsync | Self::Held { .. } | Self::Return { .. } => None,
         }
     }
 

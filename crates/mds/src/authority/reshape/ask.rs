@@ -54,7 +54,7 @@ impl ReshapeCx<'_> {
         }
         let mut parts = [Ino(0); Frag::SPLIT_WAYS];
         for part in &mut parts {
-            *part = self.tables.take_ino().ok_or(Refusal::Cold(fetch::NUMBERS))?;
+            *part = self.tables.take_ino().ok_or(Refusal::Cold(fetch::TABLE_PUT))?;
         }
         self.authority.begin_reshape(Reshape::new(dir, frag, parts, false, at));
         Ok(Performed::Later)
