@@ -63,8 +63,10 @@ struct Open {
     writing: u32,
     /// The request that opened it when it was not open.
     since: Tid,
-    /// The server has answered one of the opens since.
+    /// The server has answered one of the opens since, or the client reported them.
     granted: bool,
+    /// The client reported opens that the server had not answered.
+    reported: bool,
     /// Others want it.
     recalled: bool,
     shared: bool,
@@ -118,7 +120,7 @@ impl Held {
     /// The server has opened it.
     pub(crate) fn granted(&mut self, ino: Ino, shared: bool) {
         if let Some(open) = self.opens.get_mut(&ino) {
-            open.granted = true;
+            (open.granted, open.reported) = (true, false);
             open.shared = shared;
             // An earlier recall is settled if the file is private now.
             open.recalled &= shared;
@@ -235,7 +237,8 @@ impl Held {
             assert!(counted, "{ino}: opens with a reply are counted");
             known.reading -= open.reading;
             known.writing -= open.writing;
-            (known.granted, known.recalled, known.shared) = (false, false, false);
+            // The server must hear of the end of an open that it has from a report.
+            (known.granted, known.recalled, known.shared) = (known.reported, false, false);
             if known.reading == 0 && known.writing == 0 {
                 self.opens.remove(&ino);
             }
@@ -280,6 +283,7 @@ impl Held {
     /// The messages that register all state at a new server. The server replies with its recalls.
     pub(crate) fn reclaim_ops(&mut self) -> impl Iterator<Item = Op<'static>> {
         for open in self.opens.values_mut() {
+            open.reported |= !open.granted;
             (open.granted, open.recalled) = (true, false);
         }
         self.early.clear();

@@ -125,6 +125,18 @@ fn open_files_move_to_the_session_of_their_new_rank() {
 }
 
 #[test]
+fn an_open_that_was_reported_and_refused_after_the_file_moved_is_closed() {
+    let mut one = Bench::connected();
+    let tid = one.call(Op::Session(SessionOp::Open { ino: FILE, write: true }));
+    one.welcome(2);
+    drop(one.session.take_out(FILE, &mut one.effects));
+    assert_eq!(one.sent(), [""; 0], "the open may be granted yet");
+    one.answer(tid, 0, Err(Errno::Stale.into()));
+    let close = Op::Session(SessionOp::Close { ino: FILE, write: true });
+    assert_eq!(one.sent(), [format!("{close:?}")]);
+}
+
+#[test]
 fn the_answer_of_the_old_rank_about_a_lock_that_moved_loses_no_lock() {
     let mut one = Bench::connected();
     let held = lock(LockMode::Write, 0, 9);
