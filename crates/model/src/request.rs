@@ -343,7 +343,11 @@ impl Model {
             check_length(change.size.unwrap_or_default())?;
         }
         let owns = cred.is_root() || cred.uid == attr.uid;
-        let of_owner = change.mode.is_some() || change.uid.is_some() || change.gid.is_some();
+        // Also a change of nothing, which sets the time of the last change.
+        let of_owner = change.is_empty()
+            || change.mode.is_some()
+            || change.uid.is_some()
+            || change.gid.is_some();
         let times = change.atime.is_some() || change.mtime.is_some();
         if !owns && (of_owner || (times && self.allow(cred, ino, WRITE).is_err())) {
             return Err(Errno::NotPermitted);

@@ -57,7 +57,12 @@ impl Planner<'_> {
             self.tree.room_to_grow(ino, size.saturating_sub(inode.size))?;
         }
         let times = change.atime.is_some() || change.mtime.is_some();
-        if change.mode.is_some() || change.uid.is_some() || change.gid.is_some() {
+        // A change without attributes sets the time of the last change, like any other.
+        if change.is_empty()
+            || change.mode.is_some()
+            || change.uid.is_some()
+            || change.gid.is_some()
+        {
             owner_only(cred, inode)?;
         } else if times && owner_only(cred, inode).is_err() {
             self.tree

@@ -68,6 +68,18 @@ fn a_user_changes_no_mode_of_another_users_file() {
 }
 
 #[test]
+fn a_user_changes_no_time_of_another_users_file_by_a_change_of_nothing() {
+    let mut tree = Tree::new();
+    let (ino, before) = (tree.file, tree.attr(tree.file));
+    tree.pass(3);
+    let op = Op::Change(ChangeOp::SetAttr { ino, change: NONE });
+    assert_eq!(tree.guest_refusal(op), Some(Errno::NotPermitted));
+    assert_eq!(tree.attr(ino), before);
+    tree.answer(op).unwrap();
+    assert!(tree.attr(ino).ctime > before.ctime, "the owner may");
+}
+
+#[test]
 fn a_user_gives_no_file_away() {
     let mut tree = Tree::new();
     let open = tree.open;
