@@ -9,6 +9,10 @@ use wire::{ClusterMap, MdsState};
 const FENCED: Errno = Errno::Stale;
 /// The error of a server without room for another connection.
 const FULL: Errno = Errno::Busy;
+/// The error of a server that refuses the client's key, or of a socket that the user may not open.
+const REFUSED: Errno = Errno::Access;
+/// How long a refusal may pass: the daemons of a host learn of new certificates one after another.
+const REFUSED_FOR: Span = Span::from_millis(500);
 /// The pause between two attempts.
 const RETRY: Span = Span::from_millis(20);
 /// The same for a full server: refused clients must not take the time that the connected ones
@@ -39,12 +43,13 @@ impl Attempts {
     pub fn failed(&self, now: Moment, error: &Error) -> Result<Span> {
         let is_over = self.patience.is_some_and(|most| now.since(self.since) >= most);
         let (full, fenced) = (error.errno == FULL, error.errno == FENCED);
-        if !is_over && !fenced {
+        let refused = error.errno == REFUSED && now.since(self.since) >= REFUSED_FOR;
+        if !is_over && !fenced && !refused {
             return Ok(if full { RETRY_FULL } else { RETRY });
         }
         let remedy = "see `cudele status`; a server that crashed is restarted by `cudele up`";
         let error = error.clone();
-        Err(if full || fenced { error } else { error.remedy(remedy) })
+        Err(if full || fenced || refused { error } else { error.remedy(remedy) })
     }
 }
 
@@ -83,10 +88,12 @@ pub fn refusal(sent: Error, received: Option<Error>) -> Error {
 }
 
 /// The error of a request that was not executed because no server could be reached. The error of
-/// the connection is no answer to the request: `ENOENT` would mean that there is no such file.
+/// the connection is no answer to the request: `ENOENT` would mean that there is no such file. A
+/// server that refuses the client's key has answered.
 #[must_use]
 pub fn unreached(error: Error) -> Error {
-    if error.errno == FENCED { error } else { Error { errno: Errno::Io, ..error } }
+    let is_said = matches!(error.errno, FENCED | REFUSED);
+    if is_said { error } else { Error { errno: Errno::Io, ..error } }
 }
 
 #[cfg(test)]
@@ -113,7 +120,11 @@ mod tests {
         assert!(error.remedy.contains("cudele status"));
         assert_eq!(after(30_000, FULL).unwrap_err().errno, FULL);
         assert_eq!(after(0, FENCED).unwrap_err().errno, FENCED);
+        assert_eq!(after(499, REFUSED).unwrap(), RETRY);
+        assert_eq!(after(500, REFUSED).unwrap_err().errno, REFUSED);
         let patient = Attempts::new(Moment(0), None);
+        let refused = patient.failed(Moment(u64::MAX), &Error::of(REFUSED, "test"));
+        assert_eq!(refused.unwrap_err().errno, REFUSED, "no attempt of a patient client helps");
         assert!(patient.failed(Moment(u64::MAX), &Error::of(Errno::Io, "test")).is_ok());
     }
 
@@ -144,6 +155,7 @@ mod tests {
     fn an_error_of_the_connection_is_no_answer() {
         assert_eq!(unreached(Error::of(Errno::NotFound, "socket")).errno, Errno::Io);
         assert_eq!(unreached(fenced(types::ClientId(3))).errno, FENCED);
+        assert_eq!(unreached(Error::of(REFUSED, "server")).errno, REFUSED);
         let (sent, full) = (Error::of(Errno::Io, "send"), Error::of(FULL, "server"));
         assert_eq!(refusal(sent.clone(), Some(full)).errno, FULL);
         assert_eq!(refusal(sent, Some(Error::of(Errno::TimedOut, "server"))).errno, Errno::Io);

@@ -253,6 +253,10 @@ fn a_revoked_key_ends_its_connections() {
         number += 1;
         hers.make_dir(format!("/open/again.{number}"), 0o755).is_err()
     });
+    // Also a client that would wait for a server for ever, as a mount does, hears that it need not.
+    hers.set_patience(None);
+    let refused = hers.make_dir("/open/never", 0o755).unwrap_err();
+    assert_eq!(refused.errno, Errno::Access, "{refused}");
     other.make_dir("/open/c", 0o755).unwrap();
     let last = other.stat(format!("/open/again.{number}").as_str());
     assert_eq!(last.unwrap_err().errno, Errno::NotFound);
