@@ -9,6 +9,9 @@ use super::{Context, Frame, Got, RETRY, Step, is_passing, unexpected};
 
 /// How long fragments that came back may take to be served, once there is no other to wait for.
 const ARRIVE_WITHIN: Span = Span::from_millis(15_000);
+/// How long a server may take to learn from the cluster map that the other rank is active: the
+/// client, or the monitor, may know before.
+const MAP_WITHIN: Span = Span::from_millis(1_000);
 /// Subtrees that are moved for one to move, at most.
 const MOVES_MAX: u32 = 8192;
 
@@ -202,22 +205,35 @@ pub(super) struct PinTree {
     dir: Ino,
     todo: Vec<(Ino, Rank)>,
     moves: u32,
+    /// When the patience with the present move ends, once a server said that the rank is not
+    /// active.
+    until: Option<Moment>,
 }
 
 impl PinTree {
     pub(super) fn frame(dir: Ino, rank: Rank) -> Frame {
-        Frame::PinTree(Self { dir, todo: vec![(dir, rank)], moves: 0 })
+        Frame::PinTree(Self { dir, todo: vec![(dir, rank)], moves: 0, until: None })
     }
 
     pub(super) fn step(&mut self, cx: &mut Context<'_>, got: Got) -> Step {
+        if let Got::Answer(Err(error)) = got {
+            let until = *self.until.get_or_insert(cx.now + MAP_WITHIN);
+            let waits = error.errno == Errno::Again && cx.now < until;
+            return if waits { Step::Wait(RETRY) } else { Step::fail(error) };
+        }
+        if matches!(got, Got::Answer(Ok(_))) {
+            self.until = None;
+        }
         match (got, self.todo.last()) {
-            (Got::Answer(Err(error)), _) => return Step::fail(error),
             (Got::Answer(Ok(Answer::Redirect(inner))), Some((dir, _))) => {
                 let home = cx.place(*dir);
                 self.todo.push((inner.root, home));
             }
             (Got::Answer(Ok(_)), _) => drop(self.todo.pop()),
-            (Got::Start | Got::Ranks(_) | Got::Reclaimed(_) | Got::Done, _) => {}
+            (
+                Got::Answer(Err(_)) | Got::Start | Got::Ranks(_) | Got::Reclaimed(_) | Got::Done,
+                _,
+            ) => {}
         }
         let Some((dir, rank)) = self.todo.last().copied() else {
             return Step::answer(Ok(Answer::Done));

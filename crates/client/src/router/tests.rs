@@ -338,6 +338,25 @@ fn a_nested_subtree_moves_to_the_rank_that_serves_the_directory_now() {
     assert_eq!(result, Ok(Answer::Done));
 }
 
+#[test]
+fn a_move_waits_for_a_server_that_does_not_know_yet_that_the_rank_is_active() {
+    let pin = || (Route::pin(HERE, Rank(1)), Op::Session(SessionOp::AwaitAsync));
+    let mut world = World::new(2);
+    let mut refusals = 3;
+    let ((route, op), serve) = (pin(), |_: Rank, _: &Op<'_>| {
+        refusals -= 1;
+        if refusals < 0 { Ok(Answer::Done) } else { fails(Errno::Again) }
+    });
+    assert_eq!(world.drive(route, op, serve), Ok(Answer::Done));
+    assert_eq!(world.log().iter().filter(|line| *line == "wait").count(), 3);
+    // A rank without a server is told, soon.
+    let (start, (route, op)) = (world.now, pin());
+    let never = |_: Rank, _: &Op<'_>| fails(Errno::Again);
+    assert_eq!(errno(world.drive(route, op, never)), Errno::Again);
+    let waited = world.now.since(start);
+    assert!((Span::from_millis(1_000)..Span::from_millis(1_100)).contains(&waited), "{waited:?}");
+}
+
 fn fragments_of(dir: Ino, first: u64) -> Fragments {
     let parts = [0, 1, 2, 3, 4, 5, 6, 7].map(|at| (Ino((1 << 40) + first + at), Rank(0)));
     let attr = Attr { nlink: 0, ..dir_attr(dir) };
