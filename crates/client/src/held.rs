@@ -226,8 +226,15 @@ impl Held {
     }
 
     /// Takes out the state of a file, except for opens without a reply, of which there are this
-    /// many for reading and for writing.
-    pub(crate) fn take_out(&mut self, ino: Ino, reading: u32, writing: u32) -> FileState {
+    /// many for reading and for writing, and for locks whose end has no reply: nobody would end
+    /// them at the other rank.
+    pub(crate) fn take_out(
+        &mut self,
+        ino: Ino,
+        reading: u32,
+        writing: u32,
+        ends: &[Lock],
+    ) -> FileState {
         let mut open = Open::default();
         if let Some(known) = self.opens.get_mut(&ino) {
             open = *known;
@@ -243,11 +250,26 @@ impl Held {
                 self.opens.remove(&ino);
             }
         }
-        let locks =
-            self.locks_of(ino).map(|((_, kind, owner), ranges)| ((*kind, *owner), ranges.clone()));
-        let locks = locks.collect();
-        self.locks.retain(|(of, ..), _| *of != ino);
+        let locks = self.take_locks(ino, ends);
         FileState { open, locks, offered: self.subtrees.remove(&ino) }
+    }
+
+    fn take_locks(&mut self, ino: Ino, ends: &[Lock]) -> Vec<((LockKind, u64), LockRanges)> {
+        let mut taken = Vec::new();
+        self.locks.retain(|(of, kind, owner), ranges| {
+            if *of != ino {
+                return true;
+            }
+            let mut moved = ranges.clone();
+            let is_same = |end: &&Lock| (end.kind, end.owner) == (*kind, *owner);
+            ends.iter().filter(is_same).for_each(|end| moved.set(*end));
+            moved.iter().for_each(|lock| ranges.set(Lock { mode: LockMode::Unlock, ..*lock }));
+            if !moved.is_empty() {
+                taken.push(((*kind, *owner), moved));
+            }
+            !ranges.is_empty()
+        });
+        taken
     }
 
     /// Puts in the state from another session. Returns the messages for the server: the file is

@@ -39,15 +39,25 @@ impl Session {
     }
 
     /// Takes out the state of a file that another rank serves, for the session with that rank. A
-    /// pending open gets a redirect from this server, and goes to the other rank. This server may
-    /// have restarted and received the registration since: so it is notified of the end.
+    /// pending open, or a pending end of a lock, gets a redirect from this server, and goes to the
+    /// other rank. This server may have restarted and received the registration since: so it is
+    /// notified of the end.
     pub fn take_out(&mut self, ino: Ino, effects: &mut SessionEffects) -> FileState {
         let opening = |writes: bool| {
             let of = |mark: &&Mark| matches!(mark, Mark::Open { ino: of, write } if *of == ino && *write == writes);
             u32::try_from(self.marks.values().filter(of).count()).unwrap_or(u32::MAX)
         };
         let (reading, writing) = (opening(false), opening(true));
-        let file_state = self.held.take_out(ino, reading, writing);
+        let mut ends = Vec::new();
+        for mark in self.marks.values() {
+            if let Mark::Lock { ino: of, lock } = *mark
+                && of == ino
+                && lock.mode == LockMode::Unlock
+            {
+                ends.push(lock);
+            }
+        }
+        let file_state = self.held.take_out(ino, reading, writing, &ends);
         if self.connected {
             self.notify_ops(file_state.given_up(ino), effects);
         }

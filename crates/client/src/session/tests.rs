@@ -150,6 +150,29 @@ fn the_answer_of_the_old_rank_about_a_lock_that_moved_loses_no_lock() {
 }
 
 #[test]
+fn a_lock_whose_end_is_under_way_does_not_follow_the_file() {
+    let mut one = Bench::connected();
+    let ask = |one: &mut Bench, mode, start, end| {
+        let lock = lock(mode, start, end);
+        one.call(Op::Session(SessionOp::Lock { ino: FILE, lock, wait: false }))
+    };
+    let tid = ask(&mut one, LockMode::Write, 0, 9);
+    one.answer(tid, 0, Ok(Answer::Done));
+    let end = ask(&mut one, LockMode::Unlock, 4, 20);
+    let moved = one.session.take_out(FILE, &mut one.effects);
+    assert!(one.session.has(FILE) && !moved.is_empty());
+    let mut other = Bench::connected();
+    other.session.put_in(FILE, Some(moved), &mut other.effects);
+    let kept = lock(LockMode::Write, 0, 3);
+    let kept = Op::Session(SessionOp::Lock { ino: FILE, lock: kept, wait: false });
+    assert_eq!(other.sent()[0], format!("again: {kept:?}"));
+    one.answer(end, 0, Ok(Answer::Done));
+    assert!(!one.session.has(FILE), "the old rank ended the rest");
+    one.session.validate();
+    assert!(one.session.take_out(FILE, &mut one.effects).is_empty());
+}
+
+#[test]
 fn every_connection_reclaims_open_files_and_locks() {
     let mut bench = Bench::connected();
     for write in [false, true, true] {
