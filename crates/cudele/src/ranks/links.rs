@@ -75,7 +75,7 @@ pub(crate) fn listen_on(
                 let mut handler = handler.lock().unwrap_or_else(PoisonError::into_inner);
                 handler(notice);
             }
-            LinkNotice::Moved(to, files) => reclaimer.reclaim(to, files),
+            LinkNotice::Moved(to, files) => reclaimer.follow(to, files),
         });
     };
     start(zero.cluster(), "cudele-listen", handle)

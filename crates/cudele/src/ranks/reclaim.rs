@@ -1,15 +1,45 @@
-//! Open files and locks of this client follow a file to another rank (F-13). The giving rank
-//! reports the move, or the receiving one does; the receiving rank then gets the open files, as a
-//! restarted server does.
+//! Open files and locks of this client follow a file to another rank: carries out what
+//! [`client::follow`] and [`client::reclaim`] decide, on the links.
 
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, MutexGuard, PoisonError};
 
+use client::{FileState, Sessions};
 use types::{Ino, Rank, Result};
 
 use super::Ranks;
 use crate::Fs;
 use crate::link::Link;
+
+/// The links of a client, each with a session.
+struct Links(Vec<Arc<Link>>);
+
+impl Links {
+    /// The link to a rank that is among them.
+    fn to(&self, rank: Rank) -> Option<&Arc<Link>> {
+        self.0.iter().find(|link| link.rank() == rank)
+    }
+}
+
+impl Sessions for Links {
+    fn ranks(&self) -> Vec<Rank> {
+        self.0.iter().map(|link| link.rank()).collect()
+    }
+
+    fn has(&mut self, rank: Rank, ino: Ino) -> bool {
+        self.to(rank).is_some_and(|link| link.lock().session.has(ino))
+    }
+
+    fn take_out(&mut self, rank: Rank, ino: Ino) -> FileState {
+        self.to(rank).map(|link| link.take_out(ino)).unwrap_or_default()
+    }
+
+    fn put_in(&mut self, rank: Rank, ino: Ino, state: Option<FileState>) {
+        if let Some(link) = self.to(rank) {
+            link.put_in(ino, state);
+        }
+    }
+}
 
 impl Ranks {
     /// While this is held, nothing is between two sessions.
@@ -17,37 +47,35 @@ impl Ranks {
         self.reclaiming.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The links whose sessions have a file open, except the link to one rank. `zero` is the link
-    /// to rank 0.
-    fn holders(&self, zero: &Arc<Link>, ino: Ino, but: Option<Rank>) -> Vec<Arc<Link>> {
+    /// All links. `zero` is the link to rank 0.
+    fn links(&self, zero: &Arc<Link>) -> Links {
         let mut links = self.others();
         links.push(zero.clone());
-        links.retain(|link| Some(link.rank()) != but && link.lock().session.has(ino));
-        links
+        Links(links)
     }
 
-    /// Reports to the rank that serves these files which of them other sessions have open, and that
-    /// the rest is not open any more. Returns whether another session had one.
-    fn reclaim(self: &Arc<Self>, zero: &Arc<Link>, to: Rank, files: &[Ino]) -> Result<bool> {
+    /// Carries out one of the functions by which the state of files gets to a rank.
+    fn carry<T>(
+        self: &Arc<Self>,
+        zero: &Arc<Link>,
+        to: Rank,
+        act: impl FnOnce(&mut Links) -> T,
+    ) -> Result<T> {
         let link = self.link_to(zero, to)?;
         link.be_connected()?;
         let reclaiming = self.reclaiming();
-        let mut is_any = false;
-        for ino in files {
-            self.set_place(*ino, to);
-            let from = self.holders(zero, *ino, Some(to));
-            for from in &from {
-                let state = from.take_out(*ino);
-                is_any |= !state.is_empty();
-                link.put_in(*ino, Some(state));
-            }
-            if from.is_empty() {
-                link.put_in(*ino, None);
-            }
-        }
+        let result = act(&mut self.links(zero));
         link.send_pending();
         drop(reclaiming);
-        Ok(is_any)
+        Ok(result)
+    }
+
+    /// A server said that these files moved to a rank.
+    fn follow(self: &Arc<Self>, zero: &Arc<Link>, to: Rank, files: &[Ino]) -> Result<()> {
+        self.carry(zero, to, |links| {
+            files.iter().for_each(|ino| self.set_place(*ino, to));
+            client::follow(links, files, to);
+        })
     }
 }
 
@@ -65,13 +93,13 @@ impl Reclaimer {
     }
 
     /// After a failure, the next request for the file reports it.
-    pub(super) fn reclaim(&mut self, to: Rank, files: Vec<Ino>) {
+    pub(super) fn follow(&mut self, to: Rank, files: Vec<Ino>) {
         if self.thread.is_none() {
             let (sender, receiver) = mpsc::channel::<(Rank, Vec<Ino>)>();
             let (ranks, zero) = (self.ranks.clone(), self.zero.clone());
             let work = move || {
                 for (to, files) in receiver {
-                    let _ = ranks.reclaim(&zero, to, &files);
+                    let _ = ranks.follow(&zero, to, &files);
                 }
             };
             self.thread = super::links::start(self.zero.cluster(), "cudele-carry", work)
@@ -93,9 +121,9 @@ impl Fs {
             return act(&link);
         }
         let reclaiming = self.ranks.reclaiming();
-        let is_here = link.lock().session.has(ino);
-        let holders = if is_here { Vec::new() } else { self.ranks.holders(&self.link, ino, None) };
-        let result = act(holders.first().unwrap_or(&link));
+        let mut links = self.ranks.links(&self.link);
+        let rank = client::holder(&mut links, ino, link.rank());
+        let result = act(links.to(rank).unwrap_or(&link));
         drop(reclaiming);
         result
     }
@@ -103,8 +131,14 @@ impl Fs {
     /// A rank serves a file: the open state of other sessions follows, unless the move was
     /// reported. Returns whether there was any.
     pub(super) fn reclaim_found(&self, ino: Ino, rank: Rank) -> bool {
-        let is_any = !self.ranks.holders(&self.link, ino, Some(rank)).is_empty();
+        if !client::is_elsewhere(&mut self.ranks.links(&self.link), ino, rank) {
+            return false;
+        }
+        let carried = self.ranks.carry(&self.link, rank, |links| {
+            self.ranks.set_place(ino, rank);
+            client::reclaim(links, ino, rank)
+        });
         // A request to an unreachable rank returns the error.
-        is_any && self.ranks.reclaim(&self.link, rank, &[ino]).unwrap_or_default()
+        carried.unwrap_or_default()
     }
 }

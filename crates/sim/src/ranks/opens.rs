@@ -45,10 +45,7 @@ impl Ranks {
     fn close_file(&mut self, client: usize, file: usize) {
         let ino = self.locks.ino(file);
         let Some(Opener { write, .. }) = self.opens.openers.remove(&(file, client)) else { return };
-        let place = self.world.clients[client].router.place(ino);
-        let holders = self.holders(client, ino, types::Rank::NONE);
-        let holder = if holders.contains(&place) { None } else { holders.first().copied() };
-        let rank = holder.unwrap_or(place);
+        let rank = self.holder(client, ino);
         let link = self.world.link(client, rank);
         link.session.close(ino, write, &mut link.effects);
         self.flush(client, rank);
@@ -113,10 +110,9 @@ impl Ranks {
 
     /// The client has written what it caches, and gives the file up.
     pub(super) fn give_up(&mut self, client: usize, ino: Ino) {
-        let holders = self.holders(client, ino, types::Rank::NONE);
-        let is_recalled =
-            |rank: &types::Rank| self.world.clients[client].links[rank].session.is_recalled(ino);
-        if !holders.iter().any(is_recalled) {
+        let rank = self.holder(client, ino);
+        let holder = self.world.clients[client].links.get(&rank);
+        if !holder.is_some_and(|link| link.session.is_recalled(ino)) {
             return;
         }
         let file = self.locks.file(ino);

@@ -1,7 +1,7 @@
 //! The requests of clients on their way: a route of crate `client` each, and the walks to inodes
 //! that a server does not know by their numbers.
 
-use client::{Route, RouteEffect, RouteInput, WalkStep, Walks, leads_to};
+use client::{FileState, Route, RouteEffect, RouteInput, Sessions, WalkStep, Walks, leads_to};
 use types::{Cred, Errno, Error, Ino, Rank, Result, Tid};
 use wire::{Answer, Message, Op, ReadOp};
 
@@ -222,36 +222,20 @@ pub(crate) trait Routes: Workload {
 
     /// The session with a rank gets the open state of a file from the other sessions.
     fn reclaim(&mut self, client: usize, number: u64, (rank, ino): (Rank, Ino)) {
-        let holders = self.holders(client, ino, rank);
+        let is_elsewhere = client::is_elsewhere(&mut self.sessions(client), ino, rank);
         let world = self.world_mut();
-        if !holders.is_empty() && !world.link(client, rank).session.is_connected() {
+        if is_elsewhere && !world.link(client, rank).session.is_connected() {
             if let Some(routed) = world.clients[client].routed.get_mut(&number) {
                 routed.waits = Waits::Reclaim(rank, ino);
             }
             return world.schedule(MS, Event::Resume(client, number));
         }
-        let is_any = self.take_over(client, ino, rank, holders);
+        let is_any = client::reclaim(&mut self.sessions(client), ino, rank);
         self.pursue(client, number, RouteInput::Reclaimed(is_any));
     }
 
-    /// The session with a rank gets the state of a file from the sessions that have it. Returns
-    /// whether there was any.
-    fn take_over(&mut self, client: usize, ino: Ino, rank: Rank, holders: Vec<Rank>) -> bool {
-        let mut is_any = false;
-        for holder in holders {
-            let from = self.world_mut().link(client, holder);
-            let carried = from.session.take_out(ino, &mut from.effects);
-            is_any |= !carried.is_empty();
-            self.flush(client, holder);
-            let into = self.world_mut().link(client, rank);
-            into.session.put_in(ino, Some(carried), &mut into.effects);
-            self.flush(client, rank);
-        }
-        is_any
-    }
-
-    /// The client learned from a rank where its open and locked files are now: it reports them to
-    /// the ranks that serve them, and that the rest is not open, one report after the other.
+    /// The client learned from a rank where its open and locked files are now: they follow, one
+    /// report after the other.
     fn carry(&mut self, client: usize, from: Rank) {
         let world = self.world_mut();
         let known = &mut world.clients[client];
@@ -262,25 +246,52 @@ pub(crate) trait Routes: Workload {
             queue.push_front((to, files));
             return world.schedule(MS, Event::Carry(client, from));
         }
-        for ino in files {
-            self.world_mut().clients[client].router.set_place(ino, to);
-            let holders = self.holders(client, ino, to);
-            if holders.is_empty() {
-                let into = self.world_mut().link(client, to);
-                into.session.put_in(ino, None, &mut into.effects);
-                self.flush(client, to);
-            }
-            self.take_over(client, ino, to, holders);
-        }
+        let router = &mut world.clients[client].router;
+        files.iter().for_each(|ino| router.set_place(*ino, to));
+        client::follow(&mut self.sessions(client), &files, to);
         self.world_mut().schedule(1, Event::Carry(client, from));
     }
 
-    /// The ranks besides one with whose sessions a client has a file open or locked.
-    fn holders(&self, client: usize, ino: Ino, but: Rank) -> Vec<Rank> {
-        let links = self.world().clients[client].links.iter();
-        let holds = links.filter(|(at, link)| **at != but && link.session.has(ino));
-        holds.map(|(at, _)| *at).collect()
+    /// The rank with whose session a client has a file open or locked, or the one that serves it.
+    fn holder(&mut self, client: usize, ino: Ino) -> Rank {
+        let place = self.world().clients[client].router.place(ino);
+        client::holder(&mut self.sessions(client), ino, place)
+    }
+
+    /// The sessions of a client.
+    fn sessions(&mut self, client: usize) -> SessionsOf<'_, Self> {
+        SessionsOf { of: self, client }
     }
 }
 
 impl<W: Workload> Routes for W {}
+
+/// The sessions of a client: their frames are sent at once.
+pub(crate) struct SessionsOf<'a, W> {
+    of: &'a mut W,
+    client: usize,
+}
+
+impl<W: Routes> Sessions for SessionsOf<'_, W> {
+    fn ranks(&self) -> Vec<Rank> {
+        self.of.world().clients[self.client].links.keys().copied().collect()
+    }
+
+    fn has(&mut self, rank: Rank, ino: Ino) -> bool {
+        let known = &self.of.world().clients[self.client];
+        known.links.get(&rank).is_some_and(|link| link.session.has(ino))
+    }
+
+    fn take_out(&mut self, rank: Rank, ino: Ino) -> FileState {
+        let from = self.of.world_mut().link(self.client, rank);
+        let state = from.session.take_out(ino, &mut from.effects);
+        self.of.flush(self.client, rank);
+        state
+    }
+
+    fn put_in(&mut self, rank: Rank, ino: Ino, state: Option<FileState>) {
+        let into = self.of.world_mut().link(self.client, rank);
+        into.session.put_in(ino, state, &mut into.effects);
+        self.of.flush(self.client, rank);
+    }
+}
