@@ -10,8 +10,8 @@
 
 use std::collections::VecDeque;
 
-use journal::{Create, Event, JournalBuffer, JournalError, SegmentHeader, SegmentReader, Writer};
-use namespace::{Mode, Namespace, Planned, PlannedInode, Refusal};
+use journal::{Create, Event, JournalBuffer, SegmentHeader, Writer};
+use namespace::{Mode, Planned, PlannedInode, Refusal};
 use types::{
     Attr, AttrChange, ClientId, Cred, EntryName, Epoch, Errno, FileType, Ino, InoRange, MODE_TYPE,
     Origin, RenameFlags, Seq, Stripe, Timestamp, XattrChange,
@@ -52,25 +52,6 @@ pub struct ClientSubtree {
     /// An event said of a file that its content is in the object store.
     content_elsewhere: bool,
     view: Option<Box<SubtreeView>>,
-}
-
-/// The client's own picture of its subtree.
-#[derive(Debug)]
-pub struct SubtreeView {
-    namespace: Namespace,
-}
-
-impl SubtreeView {
-    /// The namespace, whose root directory is known by its inode number.
-    #[must_use]
-    pub fn namespace(&self) -> &Namespace {
-        &self.namespace
-    }
-
-    /// For loading directories that the view lacks ([`Refusal::Cold`]).
-    pub fn namespace_mut(&mut self) -> &mut Namespace {
-        &mut self.namespace
-    }
 }
 
 impl ClientSubtree {
@@ -212,41 +193,11 @@ impl ClientSubtree {
         entry: EntryName<'_>,
         new: &PlannedInode<'_>,
     ) -> Result<Ino, Refusal> {
-        let (plan, mut inherited) = (self.view().namespace.plan(), Vec::new());
+        let (plan, mut inherited) = (self.view().namespace().plan(), Vec::new());
         let planned = plan.create(cred, entry, new, Ino(u64::MAX), &mut inherited)?;
         let ino = self.take_ino()?;
         self.append(&Event::Create(Create { ino, ..planned }));
         Ok(ino)
-    }
-
-    /// The view, up to date with the journal.
-    pub fn view(&mut self) -> &mut SubtreeView {
-        let grant = &self.grant;
-        let view = self.view.get_or_insert_with(|| {
-            let mut namespace = Namespace::new();
-            namespace.store().adopt_root(&grant.root, grant.empty);
-            Box::new(SubtreeView { namespace })
-        });
-        if self.viewed == self.buffer.next_seq() {
-            return view;
-        }
-        self.buffer.close_block();
-        let blocks = self.buffer.blocks();
-        for block in &blocks[self.seen..] {
-            let Ok((block, _)) = journal::Block::read(block, 0) else {
-                debug_assert!(false, "the buffer's own blocks are intact");
-                continue;
-            };
-            let mut events = block.events();
-            while let Ok(Some(record)) = events.next_event() {
-                if record.seq >= self.viewed {
-                    view.namespace.apply(record.seq, Mode::Live, &record.event);
-                }
-            }
-        }
-        self.seen = blocks.len();
-        self.viewed = self.buffer.next_seq();
-        view
     }
 
     /// Appends an event that was planned against the view, which follows at once: reading it back
@@ -258,7 +209,7 @@ impl ClientSubtree {
         if let Some(view) = &mut self.view
             && self.viewed == seq
         {
-            view.namespace.apply(seq, Mode::Live, event);
+            view.namespace_mut().apply(seq, Mode::Live, event);
             self.viewed = self.buffer.next_seq();
         }
     }
@@ -278,7 +229,7 @@ impl ClientSubtree {
         name: &[u8],
         time: Timestamp,
     ) -> Result<(), Refusal> {
-        let planned = self.view().namespace.plan().unlink(cred, parent, name, time)?;
+        let planned = self.view().namespace().plan().unlink(cred, parent, name, time)?;
         self.append_planned(&planned);
         Ok(())
     }
@@ -294,7 +245,7 @@ impl ClientSubtree {
         name: &[u8],
         time: Timestamp,
     ) -> Result<(), Refusal> {
-        let planned = self.view().namespace.plan().rmdir(cred, parent, name, time)?;
+        let planned = self.view().namespace().plan().rmdir(cred, parent, name, time)?;
         self.append_planned(&planned);
         Ok(())
     }
@@ -311,7 +262,7 @@ impl ClientSubtree {
         flags: RenameFlags,
         time: Timestamp,
     ) -> Result<(), Refusal> {
-        let planned = self.view().namespace.plan().rename(cred, from, to, flags, time)?;
+        let planned = self.view().namespace().plan().rename(cred, from, to, flags, time)?;
         if let Some(planned) = planned {
             self.append_planned(&planned);
         }
@@ -329,7 +280,7 @@ impl ClientSubtree {
         to: EntryName<'_>,
         time: Timestamp,
     ) -> Result<(), Refusal> {
-        let planned = self.view().namespace.plan().link(cred, ino, to, time)?;
+        let planned = self.view().namespace().plan().link(cred, ino, to, time)?;
         self.append_planned(&planned);
         Ok(())
     }
@@ -345,7 +296,7 @@ impl ClientSubtree {
         change: &AttrChange,
         time: Timestamp,
     ) -> Result<(), Refusal> {
-        let planned = self.view().namespace.plan().setattr(cred, ino, change, time)?;
+        let planned = self.view().namespace().plan().setattr(cred, ino, change, time)?;
         self.append_planned(&planned);
         Ok(())
     }
@@ -361,7 +312,7 @@ impl ClientSubtree {
         change: XattrChange<'_>,
         time: Timestamp,
     ) -> Result<(), Refusal> {
-        let planned = self.view().namespace.plan().setxattr(cred, ino, change, time)?;
+        let planned = self.view().namespace().plan().setxattr(cred, ino, change, time)?;
         self.append_planned(&planned);
         Ok(())
     }
@@ -378,7 +329,7 @@ impl ClientSubtree {
         size: u64,
         time: Timestamp,
     ) -> Result<(), Refusal> {
-        let planned = self.view().namespace.plan().setdata(cred, ino, data, size, time)?;
+        let planned = self.view().namespace().plan().setdata(cred, ino, data, size, time)?;
         self.append_planned(&planned);
         Ok(())
     }
@@ -388,26 +339,6 @@ impl ClientSubtree {
         let event = Event::SetAttr { ino, home, change: *change, time };
         self.content_elsewhere |= event.content_elsewhere().is_some();
         self.buffer.append(Origin::default(), &event);
-    }
-
-    /// Applies a journal of an earlier process of this client to the view. The numbers that it used
-    /// are used.
-    ///
-    /// # Errors
-    /// If the journal is damaged.
-    pub fn replay(&mut self, bytes: &[u8]) -> Result<(), JournalError> {
-        let mut reader = SegmentReader::open(bytes)?;
-        while let Some(block) = reader.next_block()? {
-            let mut events = block.events();
-            while let Some(record) = events.next_event()? {
-                if let Some(ino) = record.event.numbered() {
-                    self.skip_used(ino);
-                }
-                self.content_elsewhere |= record.event.content_elsewhere().is_some();
-                self.view().namespace.apply(record.seq, Mode::Live, &record.event);
-            }
-        }
-        Ok(())
     }
 
     /// The next event gets this position; nothing may be held.
@@ -495,5 +426,7 @@ impl ClientSubtree {
 
 mod placed;
 mod validate;
+mod view;
 
 use placed::check_new;
+pub use view::SubtreeView;

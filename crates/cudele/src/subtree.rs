@@ -108,7 +108,7 @@ impl Subtree {
             ..SubtreeOwner::new(cluster, at, answer.root.ino, text, note)
         };
         let mut subtree = Self::new(fs, path, policy.clone(), owner, answer.root, entered)?;
-        subtree.fill(answer.root.ino)?;
+        subtree.look_at_root()?;
         subtree.sync_as_policy_says()?;
         if policy.persists() {
             subtree.remember()?;
@@ -141,7 +141,7 @@ impl Subtree {
         let owner = SubtreeOwner { policy: policy.to_yaml(), ..owner };
         let mut subtree = Self::new(fs, path, policy, owner, root, entered)?;
         subtree.share = share.map_or_else(OnceLock::new, OnceLock::from);
-        subtree.fill(root.ino)?;
+        subtree.look_at_root()?;
         subtree.job.inner.skip_used(subtree.job.note.used);
         subtree.load_journals()?;
         subtree.sync_as_policy_says()?;
@@ -203,7 +203,8 @@ impl Subtree {
     #[must_use]
     pub fn has_lists(&mut self) -> bool {
         let root = self.root();
-        self.inherits || self.job.inner.view().namespace().has_lists(root)
+        let has_view = self.job.inner.has_view();
+        self.inherits || has_view && self.job.inner.view().namespace().has_lists(root)
     }
 
     /// Its root directory.

@@ -45,5 +45,6 @@ mod sharing;
 mod strangers;
 mod threadless;
 mod trash;
+mod views;
 mod walks;
 mod wishes;

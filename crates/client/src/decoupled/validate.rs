@@ -17,7 +17,7 @@ impl ClientSubtree {
         let taken = self.ranges.iter().any(|range| range.contains(self.last));
         assert!(!taken, "the number {} was taken, and is not taken again", self.last);
         if let Some(view) = &self.view {
-            view.namespace.validate();
+            view.namespace().validate();
         }
     }
 }

@@ -482,7 +482,7 @@ impl JobRun {
             self.state = RunState::Deleting(left);
             return JobEffect::Delete(object);
         }
-        job.settle();
+        job.settle(!self.flags.release);
         self.state = RunState::Settled;
         JobEffect::Term
     }

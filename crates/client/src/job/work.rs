@@ -238,6 +238,8 @@ impl SubtreeJob {
 
     /// Takes the pending events out of the buffer; the next event begins another part.
     pub fn take_held(&mut self) -> HeldPart {
+        // The job goes on, and may ask about what leaves its journal.
+        self.inner.view();
         let (header, blocks) = self.inner.seal();
         let persisted = (self.persisted_locally, self.persisted_globally);
         (self.persisted_locally, self.persisted_globally) = (0, 0);
@@ -418,8 +420,11 @@ impl SubtreeJob {
         Ok(())
     }
 
-    /// Everything is merged.
-    pub(super) fn settle(&mut self) {
+    /// Everything is merged. If the job goes on, it may ask about that.
+    pub(super) fn settle(&mut self, goes_on: bool) {
+        if goes_on {
+            self.inner.view();
+        }
         self.earlier.clear();
         // The server deletes journal objects when it does not need them any more.
         self.note.objects.clear();

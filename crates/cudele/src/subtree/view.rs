@@ -35,6 +35,17 @@ impl Subtree {
         }
     }
 
+    /// Asks once whether the root directory has extended attributes: they may be lists of access
+    /// that new inodes get. One without any costs no view.
+    pub(super) fn look_at_root(&mut self) -> Result<()> {
+        let root = self.root();
+        if self.fs.as_user(&Cred::root()).xattrs(root)?.is_empty() {
+            self.bare.remove(&root);
+            return Ok(());
+        }
+        self.fill(root)
+    }
+
     /// Brings a directory of the base into the view.
     fn fetch(&mut self, dir: Ino) -> Result<()> {
         let root = &self.job.inner.grant().root;
@@ -58,17 +69,17 @@ impl Subtree {
             let (entries, more) = match self.fs.call_as(&Cred::root(), op) {
                 Ok(Answer::Entries { entries, more }) => (entries, more),
                 Ok(other) => return Err(unexpected(&other)),
-                // A directory of this journal that the server has not heard of.
-                Err(error) if error.errno == Errno::Stale && self.job.is_own(dir) => {
-                    (Vec::new(), false)
-                }
-                // One that it has not in memory: walking there brings it back.
+                // A directory that the server has not in memory: walking there brings it back.
                 Err(error) if error.errno == Errno::Stale && !walked => {
                     walked = true;
-                    if !self.walk_to(dir)? {
+                    if self.walk_to(dir)? {
+                        continue;
+                    }
+                    // One of this journal that the server has not heard of?
+                    if !self.job.is_own(dir) {
                         return Err(error);
                     }
-                    continue;
+                    (Vec::new(), false)
                 }
                 Err(error) => return Err(error),
             };
@@ -84,11 +95,8 @@ impl Subtree {
                 self.job.places.note_loaded(namespace, EntryName::new(dir, name), attr);
             }
             if !more || entries.is_empty() {
-                self.job.inner.view().namespace_mut().store().finish_load(
-                    dir,
-                    types::Seq(0),
-                    Default::default(),
-                );
+                let namespace = self.job.inner.view().namespace_mut();
+                namespace.store().finish_load(dir, types::Seq(0), Default::default());
                 // Its access control lists count from now on.
                 return self.fill(dir);
             }
@@ -116,7 +124,8 @@ impl Subtree {
             Ok((data, xattrs))
         })?;
         self.inherits |= xattrs.iter().any(|(name, _)| name == DEFAULT_LIST);
-        self.job.inner.view().namespace_mut().store().load_extra(ino, &data, &xattrs);
+        let namespace = self.job.inner.view().namespace_mut();
+        namespace.store().load_extra(ino, &data, &xattrs);
         self.bare.remove(&ino);
         Ok(())
     }
@@ -247,6 +256,9 @@ impl Subtree {
     /// Files that lost their last name since the last call, with stripe and length: their content
     /// in the store is of no use.
     pub fn take_freed(&mut self) -> Vec<(Ino, Stripe, u64)> {
+        if !self.job.inner.has_view() {
+            return Vec::new();
+        }
         let freed = self.job.inner.view().namespace_mut().take_freed();
         let files = freed.into_iter().filter(|freed| !freed.is_dir && freed.is_stored);
         files.map(|freed| (freed.ino, freed.stripe, freed.size)).collect()

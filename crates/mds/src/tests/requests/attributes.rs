@@ -70,7 +70,8 @@ fn a_user_changes_no_mode_of_another_users_file() {
 #[test]
 fn a_user_changes_no_time_of_another_users_file_by_a_change_of_nothing() {
     let mut tree = Tree::new();
-    let (ino, before) = (tree.file, tree.attr(tree.file));
+    let ino = tree.file;
+    let before = tree.attr(ino);
     tree.pass(3);
     let op = Op::Change(ChangeOp::SetAttr { ino, change: NONE });
     assert_eq!(tree.guest_refusal(op), Some(Errno::NotPermitted));

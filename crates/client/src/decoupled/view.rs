@@ -1,0 +1,90 @@
+//! The client's own picture of its subtree: the server's namespace code applied to the client's
+//! journal.
+//!
+//! The first question makes the view, or the first events that leave the journal while the job goes
+//! on. A job that only appends, and is merged at its end, has none: its events are not read back.
+
+use journal::{JournalError, SegmentReader};
+use namespace::{Mode, Namespace};
+
+use super::ClientSubtree;
+
+/// See the module documentation.
+#[derive(Debug)]
+pub struct SubtreeView {
+    namespace: Namespace,
+}
+
+impl SubtreeView {
+    /// The namespace, whose root directory is known by its inode number.
+    #[must_use]
+    pub fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    /// For loading directories that the view lacks ([`namespace::Refusal::Cold`]).
+    pub fn namespace_mut(&mut self) -> &mut Namespace {
+        &mut self.namespace
+    }
+}
+
+impl ClientSubtree {
+    /// Whether there is a view.
+    #[must_use]
+    pub fn has_view(&self) -> bool {
+        self.view.is_some()
+    }
+
+    /// The view, up to date with the journal.
+    pub fn view(&mut self) -> &mut SubtreeView {
+        let view = self.view.get_or_insert_with(|| {
+            let root = &self.grant.root;
+            // A directory that was empty has names if events left the journal without a view.
+            let is_empty = self.grant.empty && root.size == 0 && self.viewed == self.first_seq;
+            let mut namespace = Namespace::new();
+            namespace.store().adopt_root(root, is_empty);
+            Box::new(SubtreeView { namespace })
+        });
+        if self.viewed == self.buffer.next_seq() {
+            return view;
+        }
+        self.buffer.close_block();
+        let blocks = self.buffer.blocks();
+        for block in &blocks[self.seen..] {
+            let Ok((block, _)) = journal::Block::read(block, 0) else {
+                debug_assert!(false, "the buffer's own blocks are intact");
+                continue;
+            };
+            let mut events = block.events();
+            while let Ok(Some(record)) = events.next_event() {
+                if record.seq >= self.viewed {
+                    view.namespace.apply(record.seq, Mode::Live, &record.event);
+                }
+            }
+        }
+        self.seen = blocks.len();
+        self.viewed = self.buffer.next_seq();
+        view
+    }
+
+    /// Applies a journal of an earlier process of this client to the view. The numbers that it used
+    /// are used.
+    ///
+    /// # Errors
+    /// If the journal is damaged.
+    pub fn replay(&mut self, bytes: &[u8]) -> Result<(), JournalError> {
+        let mut reader = SegmentReader::open(bytes)?;
+        while let Some(block) = reader.next_block()? {
+            let mut events = block.events();
+            while let Some(record) = events.next_event()? {
+                if let Some(ino) = record.event.numbered() {
+                    self.skip_used(ino);
+                }
+                self.content_elsewhere |= record.event.content_elsewhere().is_some();
+                let namespace = &mut self.view().namespace;
+                namespace.apply(record.seq, Mode::Live, &record.event);
+            }
+        }
+        Ok(())
+    }
+}
