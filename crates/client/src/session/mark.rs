@@ -1,6 +1,6 @@
 //! The effect of answers on the client's open files and locks.
 
-use types::{Cred, Ino, Lock, Seq, Tid};
+use types::{Cred, Errno, Ino, Lock, LockMode, Seq, Tid};
 use wire::{Answer, ChangeOp, Failure, Op, Opened, SessionOp};
 
 use super::{Session, SessionEffects, Unsafe};
@@ -70,6 +70,12 @@ impl Session {
             }
             (Mark::Yield { ino }, Ok(_)) => self.held.yielded(ino, tid),
             (Mark::Lock { ino, lock }, Ok(_)) => self.held.locked(ino, lock),
+            // Another rank serves the file and is to end the lock, which did not follow the file.
+            (Mark::Lock { ino, lock }, Err(failure))
+                if failure.errno == Errno::Remote && lock.mode == LockMode::Unlock =>
+            {
+                self.held.locked(ino, lock);
+            }
             (Mark::Create, Ok(Answer::Attr(attr))) => {
                 if self.held.created(attr.ino, tid) {
                     effects.recalled.push(attr.ino);

@@ -168,8 +168,15 @@ fn a_lock_whose_end_is_under_way_does_not_follow_the_file() {
     assert_eq!(other.sent()[0], format!("again: {kept:?}"));
     one.answer(end, 0, Ok(Answer::Done));
     assert!(!one.session.has(FILE), "the old rank ended the rest");
+    // Or it says that the other rank is to do that.
+    let tid = ask(&mut one, LockMode::Write, 0, 9);
+    one.answer(tid, 0, Ok(Answer::Done));
+    let end = ask(&mut one, LockMode::Unlock, 0, 9);
+    assert!(one.session.take_out(FILE, &mut one.effects).is_empty() && one.session.has(FILE));
+    let elsewhere = wire::Redirect { rank: types::Rank(1), ..wire::Redirect::default() };
+    one.answer(end, 0, Ok(Answer::Redirect(Box::new(elsewhere))));
+    assert!(!one.session.has(FILE), "a later report of the move carries nothing");
     one.session.validate();
-    assert!(one.session.take_out(FILE, &mut one.effects).is_empty());
 }
 
 #[test]
