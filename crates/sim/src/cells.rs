@@ -311,14 +311,20 @@ impl Cells {
         self.requests.world.fail_store(self.requests.world.faults.errors_percent);
     }
 
-    /// Compares the use of quotas with the tree, unless the server crashes meanwhile.
+    /// Compares the use of quotas with the tree, unless the server crashes or a job merges
+    /// meanwhile: the tree and the use are read one after the other.
     fn check_quotas(&mut self, when: &str) {
         let crashes = self.requests.world.crashes;
-        if self.requests.plan.quotas && self.requests.world.violation.is_none() {
-            let tree = self.requests.read_tree();
-            if self.requests.world.crashes == crashes {
-                self.requests.compare_quotas(&tree, when);
-            }
+        if !self.requests.plan.quotas || self.requests.world.violation.is_some() {
+            return;
+        }
+        let tree = self.requests.read_tree();
+        if self.requests.world.crashes != crashes {
+            return;
+        }
+        let differs = self.requests.compare_quotas(&tree, when);
+        if differs.is_ok() || self.requests.read_tree() == tree {
+            self.requests.world.check(differs);
         }
     }
 

@@ -329,7 +329,8 @@ impl Requests {
         let expected = tree::of_model(&self.oracle.model);
         let result = same_tree::check(&expected, &actual, &self.oracle.regions, when);
         self.world.check(result);
-        self.compare_quotas(&actual, when);
+        let compared = self.compare_quotas(&actual, when);
+        self.world.check(compared);
 
         if self.oracle.regions.iter().all(|region| region.known) {
             return self.oracle.mark_durable();
