@@ -22,6 +22,8 @@ mod ask;
 mod commit;
 mod give;
 
+use std::collections::BTreeSet;
+
 use journal::Event;
 use types::{Errno, Ino, Moment, Origin, Rank, Seq, Span};
 use wire::{Answer, ClusterMap, Failure};
@@ -95,6 +97,8 @@ pub(crate) struct Export {
     pub(super) ready: bool,
     /// Sessions that had to give something back.
     pub(super) flushed: u64,
+    /// Open files for which this rank has looked in it.
+    pub(super) sought: BTreeSet<Ino>,
     /// The inodes with several names that go with it, in order: nothing is done with them any more.
     pub(super) linked: Vec<Ino>,
     /// The directories and inodes that a recovery will skip, or forget.
@@ -161,7 +165,7 @@ impl ExportCx<'_> {
     ) {
         let Some(export) = self.export_mut(root) else { return };
         export.flushed += flushed;
-        if !is_held && self.is_merged(root) {
+        if !is_held && self.is_merged(root) && self.has_found_files(root) {
             let next = self.base.copy(root, 0, Span(u64::MAX), effects);
             self.set_stage(root, next);
         }
@@ -192,7 +196,7 @@ impl ExportCx<'_> {
         }
     }
 
-    fn export_mut(&mut self, root: Ino) -> Option<&mut Export> {
+    pub(super) fn export_mut(&mut self, root: Ino) -> Option<&mut Export> {
         self.base.authority.exports.iter_mut().find(|export| export.root == root)
     }
 
@@ -247,6 +251,14 @@ impl ExportCx<'_> {
                     && self.base.authority.cross_renames.is_empty();
                 if let Some(why) = self.places().too_many_open(root, linked) {
                     self.abort(root, &why, effects);
+                    return None;
+                }
+                // The frozen subtree is not searched again.
+                let sought = &self.base.authority.export_of(root)?.sought;
+                if !self.places().unfound_files().is_subset(sought) {
+                    let why =
+                        "a client has just reported an open file that may be in it; try again";
+                    self.abort(root, why, effects);
                     return None;
                 }
                 if contested == 0 && at_rest {

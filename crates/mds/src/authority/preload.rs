@@ -13,7 +13,8 @@ use crate::search::look_into;
 /// The purpose of a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Goal {
-    /// To have all of a subtree: clients name inodes of it by their numbers.
+    /// To have all of a subtree: clients name inodes of it by their numbers, or have open files in
+    /// it.
     All(Ino),
     /// To find the place of a directory.
     Find(Ino),
@@ -47,7 +48,7 @@ impl Authority {
 
     /// Begins to walk, unless that is being done.
     pub(super) fn preload(&mut self, goal: Goal) {
-        if self.preloads.iter().any(|it| it.goal == goal) {
+        if self.is_preloading(goal) {
             return;
         }
         let queue = VecDeque::from(match goal {
@@ -56,6 +57,10 @@ impl Authority {
         });
         self.preloads.push(Preload { goal, queue, waiting: false });
         self.note_plain();
+    }
+
+    pub(super) fn is_preloading(&self, goal: Goal) -> bool {
+        self.preloads.iter().any(|it| it.goal == goal)
     }
 
     /// Looks for a directory along a chain of directories, each of which names the next.

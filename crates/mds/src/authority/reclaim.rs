@@ -18,6 +18,8 @@ use wire::{Answer, Message, Op, Redirect, Request, SessionOp};
 
 use super::export::ExportCx;
 use super::import::ImportCx;
+use super::place::InodeAuthority;
+use super::preload::Goal;
 use super::view::Places;
 use super::{Authority, Import};
 use crate::MdsEffects;
@@ -69,6 +71,17 @@ impl Places<'_> {
         (count > OPEN_MAX).then(text)
     }
 
+    /// The files that clients have reported as open or locked, and that this rank has not found
+    /// since its start: they may be in any of its subtrees.
+    pub(super) fn unfound_files(&self) -> BTreeSet<Ino> {
+        let is_unfound = |ino: &Ino| {
+            self.place(*ino) == InodeAuthority::Unknown
+                && !self.opens.is_nameless(*ino)
+                && self.tables.holder_of(*ino).is_none()
+        };
+        self.opens.files().chain(self.locks.files()).filter(is_unfound).collect()
+    }
+
     /// Whether a request is about a lock, or the cache, of a file that this rank does not know, so
     /// that another rank may serve it, also if a client reported the file here after a restart: the
     /// file may have moved since. No rank knows the files in a decoupled subtree; the rank that
@@ -113,6 +126,20 @@ pub(super) fn send_moved(
 }
 
 impl ExportCx<'_> {
+    /// Whether all files that clients have open or locked in a subtree are known to be in it. After
+    /// a restart clients report files by numbers, and a number does not say where a file is: then
+    /// this rank looks for the files in the subtree, once.
+    pub(super) fn has_found_files(&mut self, root: Ino) -> bool {
+        let unfound = self.places().unfound_files();
+        let Some(export) = self.export_mut(root) else { return true };
+        if unfound.is_subset(&export.sought) {
+            return !self.base.authority.is_preloading(Goal::All(root));
+        }
+        export.sought.extend(unfound);
+        self.base.authority.preload(Goal::All(root));
+        false
+    }
+
     /// Announces the new rank of a subtree that left to the clients with open files in it. To be
     /// called before the subtree is forgotten.
     pub(super) fn send_opens_after(
