@@ -59,7 +59,7 @@ impl Fs {
             ranks: Arc::default(),
             sums: Sums::default(),
         };
-        fs.link.connect(&mut fs.link.lock(), crate::moment())?;
+        fs.link.be_connected()?;
         Ok(fs)
     }
 

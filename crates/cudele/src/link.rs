@@ -7,8 +7,8 @@
 //! sends for all of them, in the order of request numbers.
 //!
 //! Invariants: at most one thread reads and at most one sends, and neither holds the lock during
-//! that; the thread that finds the connection broken makes a new one and holds the lock until it
-//! works ([`connect`]), because no other thread can proceed.
+//! that; the thread that finds the connection broken makes a new one ([`connect`]), and the others
+//! wait for that.
 
 mod async_ops;
 mod awaited;
@@ -47,6 +47,8 @@ pub(crate) struct Link {
     state: Mutex<State>,
     /// Signals that no thread sends, or that there is a new connection.
     may_send: Condvar,
+    /// No thread makes a connection.
+    connected: Condvar,
     /// There is something for the listener to do.
     listener: Condvar,
     /// There is something to tell the server.
@@ -79,6 +81,8 @@ pub(crate) struct State {
     generation: u64,
     reading: bool,
     sending: bool,
+    /// A thread makes a connection.
+    connecting: bool,
     /// Room for frames, kept from one request to the next.
     spare: Vec<u8>,
     address: Option<Address>,
@@ -167,6 +171,7 @@ impl Link {
             generation: 0,
             reading: false,
             sending: false,
+            connecting: false,
             spare: Vec::new(),
             address: None,
             patience: Some(Attempts::PATIENCE),
@@ -179,6 +184,7 @@ impl Link {
         Self {
             state: Mutex::new(state),
             may_send: Condvar::new(),
+            connected: Condvar::new(),
             listener: Condvar::new(),
             async_wakeup: Condvar::new(),
             closed: AtomicBool::new(false),
@@ -249,7 +255,9 @@ impl Link {
         let asked = crate::moment();
         state.requests += 1;
         if state.sender.is_none() {
-            self.connect(&mut state, asked).map_err(client::unreached)?;
+            let (locked, connected) = self.connect(state, asked);
+            connected.map_err(client::unreached)?;
+            state = locked;
         }
         let shared = &mut *state;
         shared.session.at(asked);
@@ -308,8 +316,7 @@ impl Link {
     /// Waits for one message, and executes its effects.
     fn read<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let Some(mut receiver) = state.receiver.take() else {
-            self.restore(&mut state, &Error::of(Errno::Io, "connection"));
-            return state;
+            return self.restore(state, &Error::of(Errno::Io, "connection"));
         };
         state.reading = true;
         drop(state);
@@ -329,10 +336,7 @@ impl Link {
                 }
                 self.send(state)
             }
-            Err(error) => {
-                self.restore(&mut state, &error);
-                state
-            }
+            Err(error) => self.restore(state, &error),
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cudele::{AttrChange, Dir, Errno, Fs, Ino, NewFile, Policy, RenameFlags, Subtree};
 use rustix::process::Pid;
-use types::Rank;
+use types::{Cred, Rank};
 
 use crate::cluster::{Cluster, eventually};
 
@@ -388,6 +388,38 @@ fn nested_subtrees_are_served_by_their_own_ranks() {
     pin(&cluster, "/a", 0);
     ranks_are([0, 0, 0]);
     cluster.run(&["rm", "-r", "/a"]);
+}
+
+#[test]
+fn a_rank_that_is_away_does_not_delay_files_of_other_ranks() {
+    let cluster = Cluster::by_hand(&["--mds", "3"]);
+    let fs = cluster.mount();
+    fs.set_patience(None);
+    for (dir, rank) in [("/away", 1), ("/here", 0), ("/moves", 0)] {
+        fs.make_dir(dir, 0o755).unwrap();
+        let made = fs.open_dir(dir).unwrap().create("file", &NewFile::default()).unwrap();
+        pin(&cluster, dir, rank);
+        fs.open_as(&Cred::root(), made.ino, true).unwrap();
+    }
+    fs.listen(|_| {}).unwrap();
+    let ino = |path: &str| fs.stat(path).unwrap().ino;
+    let (here, moves) = (ino("/here/file"), ino("/moves/file"));
+    ino("/away/file");
+    kill(&cluster, 1);
+    let waiting = fs.clone();
+    let waits = std::thread::spawn(move || waiting.stat("/away/file").map(|attr| attr.ino));
+    eventually("the client looks for the server", || cudele::longest_wait().is_some());
+    // The state of a file goes to another rank meanwhile.
+    pin(&cluster, "/moves", 2);
+    fs.close_file(here, true);
+    let other = fs.open_dir("/here").unwrap().create("other", &NewFile::default()).unwrap();
+    fs.open_as(&Cred::root(), other.ino, true).unwrap();
+    fs.close_file(other.ino, true);
+    fs.close_file(moves, true);
+    fs.stat("/moves/file").unwrap();
+    assert!(!waits.is_finished(), "all of that while the other rank was away");
+    cluster.start();
+    waits.join().unwrap().unwrap();
 }
 
 #[test]

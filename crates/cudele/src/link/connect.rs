@@ -3,10 +3,11 @@
 //! A server that returns from a crash first gets the state that this client has seen: the repeated
 //! requests, then the logs of strong consistency with local durability. Other requests follow.
 
+use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use client::{Attempts, SessionInput};
-use net::Connection;
+use net::{Address, Connection};
 use policy::Mechanism;
 use types::{Errno, Error, Moment, Result, Span, Tid};
 use wire::{JobOp, MergeFlags, Message, Op, UnusedNumbers};
@@ -29,38 +30,43 @@ impl Fs {
 impl Link {
     /// Connects to the server, unless that was done.
     pub(crate) fn be_connected(&self) -> Result<()> {
-        let mut state = self.lock();
-        if state.sender.is_some() { Ok(()) } else { self.connect(&mut state, crate::moment()) }
+        self.connect(self.lock(), crate::moment()).1
     }
 
     /// Replaces a broken connection for the waiting threads. If that fails, all of them get the
     /// error.
-    pub(super) fn restore(&self, state: &mut State, error: &Error) {
-        self.disconnect(state);
+    pub(super) fn restore<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        error: &Error,
+    ) -> MutexGuard<'a, State> {
+        self.disconnect(&mut state);
         let chunked = |waiting: &Waiting| waiting.chunked && waiting.answer.is_none();
         let of = |state: &State, which: &dyn Fn(&Waiting) -> bool| -> Vec<Tid> {
             let found = state.waiting.iter().filter(|(_, waiting)| which(waiting));
             found.map(|(tid, _)| *tid).collect()
         };
-        for tid in of(state, &chunked) {
+        for tid in of(&state, &chunked) {
             // A transfer is not repeated behind the caller's back: it may be large.
             state.session.forget(tid);
             let error = error.clone().remedy("the merge may be run again; that is harmless");
             state.answer(tid, Err(error));
         }
         if !state.has_unanswered() && !state.listening.present {
-            return;
+            return state;
         }
         if self.check_open().is_ok() {
             self.cluster.contact.lost(self.rank, error);
         }
-        if let Err(error) = self.connect(state, crate::moment()) {
+        let (mut state, connected) = self.connect(state, crate::moment());
+        if let Err(error) = connected {
             let error = client::unreached(error);
-            for tid in of(state, &|waiting| waiting.answer.is_none()) {
+            for tid in of(&state, &|waiting| waiting.answer.is_none()) {
                 state.session.forget(tid);
                 state.answer(tid, Err(error.clone()));
             }
         }
+        state
     }
 
     fn disconnect(&self, state: &mut State) {
@@ -72,42 +78,84 @@ impl Link {
         state.session.handle(SessionInput::Disconnected, &mut state.effects);
     }
 
-    /// Connects to the active server. The wait for one counts from `since`: a thread that waited
-    /// for the attempts of other threads waits no longer than they did.
-    pub(crate) fn connect(&self, state: &mut State, since: Moment) -> Result<()> {
+    /// Connects to the active server, unless that was done, or another thread does it. The wait for
+    /// a server counts from `since`: a thread that waited for the attempts of other threads waits no
+    /// longer than they did.
+    ///
+    /// The lock is free while the thread waits: the state of files in this session may be asked for,
+    /// or go to the session with another rank.
+    pub(crate) fn connect<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        since: Moment,
+    ) -> (MutexGuard<'a, State>, Result<()>) {
+        while state.connecting {
+            state = self.connected.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.sender.is_some() {
+            return (state, Ok(()));
+        }
+        state.connecting = true;
         let began = Instant::now();
         self.away.set(Some((began, "no connection yet".to_owned())));
         let attempts = Attempts::new(since, state.patience);
-        let mut attempt = || {
-            self.check_open()?;
-            let Err(error) = self.try_connect(state) else { return Ok(true) };
-            self.cluster.contact.lost(self.rank, &error);
-            let pause = attempts.failed(crate::moment(), &error)?;
-            self.away.set(Some((began, error.cause)));
-            crate::pause(pause);
-            Ok(false)
-        };
         let connected = loop {
-            match attempt() {
-                Ok(false) => {}
-                connected => break connected,
+            let (locked, connected) = self.try_connect(state);
+            state = locked;
+            let Err(error) = connected else { break Ok(()) };
+            if let Err(closed) = self.check_open() {
+                break Err(closed);
+            }
+            self.cluster.contact.lost(self.rank, &error);
+            match attempts.failed(crate::moment(), &error) {
+                Ok(pause) => {
+                    drop(state);
+                    self.away.set(Some((began, error.cause)));
+                    crate::pause(pause);
+                    state = self.lock();
+                }
+                Err(error) => break Err(error),
             }
         };
         self.away.set(None);
-        connected.map(|_| self.cluster.contact.restored(self.rank))
+        state.connecting = false;
+        self.connected.notify_all();
+        if connected.is_ok() {
+            self.cluster.contact.restored(self.rank);
+        }
+        (state, connected)
     }
 
-    fn try_connect(&self, state: &mut State) -> Result<()> {
-        let address = match &state.address {
-            Some(address) => address.clone(),
-            None => client::server_of(&self.cluster.status()?, self.rank)?.parse()?,
+    /// Opens a connection to the server.
+    fn open(&self, address: Option<Address>) -> (Option<Address>, Result<Box<Connection>>) {
+        let found = || -> Result<Address> {
+            match address {
+                Some(address) => Ok(address),
+                None => client::server_of(&self.cluster.status()?, self.rank)?.parse(),
+            }
         };
-        let opened = Connection::open(&address, self.cluster.keys());
-        if opened.is_err() {
-            state.address = None;
-        }
-        let mut connection = Box::new(opened?);
-        state.address = Some(address);
+        let found = self.check_open().and_then(|()| found());
+        let opened =
+            found.clone().and_then(|address| Connection::open(&address, self.cluster.keys()));
+        let address = found.ok().filter(|_| opened.is_ok());
+        (address, opened.map(Box::new))
+    }
+
+    fn try_connect<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+    ) -> (MutexGuard<'a, State>, Result<()>) {
+        let address = state.address.take();
+        drop(state);
+        let (address, opened) = self.open(address);
+        state = self.lock();
+        state.address = address;
+        let connected = opened.and_then(|connection| self.begin(&mut state, connection));
+        (state, connected)
+    }
+
+    /// Begins to use a connection.
+    fn begin(&self, state: &mut State, mut connection: Box<Connection>) -> Result<()> {
         if let Some(until) = state.session.lent_until() {
             crate::pause(until.since(crate::moment()));
         }
