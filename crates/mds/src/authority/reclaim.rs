@@ -71,11 +71,12 @@ impl Places<'_> {
         (count > OPEN_MAX).then(text)
     }
 
-    /// The files that clients have reported as open or locked, and that this rank has not found
-    /// since its start: they may be in any of its subtrees.
+    /// The files that clients have reported as open or locked, and of which this rank does not know
+    /// all directories above: they may be in any of its subtrees.
     pub(super) fn unfound_files(&self) -> BTreeSet<Ino> {
         let is_unfound = |ino: &Ino| {
-            self.place(*ino) == InodeAuthority::Unknown
+            !self.namespace.is_anchored(*ino)
+                && !matches!(self.place(*ino), InodeAuthority::Other(_))
                 && !self.opens.is_nameless(*ino)
                 && self.tables.holder_of(*ino).is_none()
         };
