@@ -78,12 +78,12 @@ impl Link {
         state.session.handle(SessionInput::Disconnected, &mut state.effects);
     }
 
-    /// Connects to the active server, unless that was done, or another thread does it. The wait for
-    /// a server counts from `since`: a thread that waited for the attempts of other threads waits no
-    /// longer than they did.
+    /// Connects to the active server, unless that was done, or another thread does it. The patience
+    /// counts from `since`: a thread that waited for the attempts of other threads waits no longer
+    /// than they did.
     ///
-    /// The lock is free while the thread waits: the state of files in this session may be asked for,
-    /// or go to the session with another rank.
+    /// The lock is free while the thread waits: the state of files in this session may be asked
+    /// for, or go to the session with another rank.
     pub(crate) fn connect<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
