@@ -187,11 +187,11 @@ impl FilesCx<'_> {
     }
 
     fn empty_inline(&mut self, ino: Ino) -> Option<Seq> {
-        let (root, time) = (Cred::root(), self.clock.time);
-        let Attr { size, mtime, .. } = self.namespace.getattr(ino).ok()?;
+        let root = Cred::root();
+        // The file does not change, so no time of it does: one who only reads it may share it.
+        let Attr { size, mtime, ctime: time, .. } = self.namespace.getattr(ino).ok()?;
         let planned = self.namespace.plan().setdata(&root, ino, b"", size, time).ok()?;
         self.applying().journal_and_apply(Origin::default(), ino, ino, &planned.event());
-        // Its content did not change.
         let change = AttrChange { mtime: Some(mtime), ..AttrChange::default() };
         let planned = self.namespace.plan().setattr(&root, ino, &change, time).ok()?;
         self.applying().journal_and_apply(Origin::default(), ino, ino, &planned.event()).0

@@ -175,7 +175,7 @@ impl Cluster {
         self.take_effects(rank, effects);
     }
 
-    fn take_effects(&mut self, rank: usize, effects: MdsEffects) {
+    pub(crate) fn take_effects(&mut self, rank: usize, effects: MdsEffects) {
         for (token, op) in effects.store {
             self.pending.push_back((rank, token, op));
         }

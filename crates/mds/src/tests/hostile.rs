@@ -1,6 +1,8 @@
 //! Hostile clients: any message in any order, in their own session and in others', on two ranks. A
 //! server that panics serves nobody, and every input is followed by a check of all invariants.
 
+mod frames;
+
 use journal::JournalBuffer;
 use metastore::MovedName;
 use types::rng::Rng;
@@ -47,7 +49,10 @@ struct Hostile {
 
 impl Hostile {
     fn new(seed: u64) -> Self {
-        let cluster = Tree::on(Cluster::with(Settings::default(), 2));
+        Self::on(seed, Tree::on(Cluster::with(Settings::default(), 2)))
+    }
+
+    fn on(seed: u64, cluster: Tree) -> Self {
         let of_other = Ino::space_of(Rank(1)).start;
         let first = Ino::space_of(Rank(0)).start;
         let mut inos = vec![Ino(0), Ino::ROOT, Ino::LINKS, Ino::ANCHOR, Ino::TRASH, Ino(u64::MAX)];

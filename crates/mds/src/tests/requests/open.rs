@@ -54,10 +54,13 @@ fn a_second_writer_waits_until_the_first_gives_its_cache_up() {
 fn the_content_of_a_shared_file_moves_to_the_object_store() {
     let mut tree = Tree::new();
     let (ino, other) = (tree.file, second(&mut tree));
+    let before = tree.attr(ino);
+    tree.pass(3);
     tree.answer(Op::Session(SessionOp::Open { ino, write: true })).unwrap();
     let tid = tree.ask(other, Op::Session(SessionOp::Open { ino, write: false }));
     tree.answer(Op::Session(SessionOp::Yield { ino })).unwrap();
     tree.reply(other, tid);
+    assert_eq!(tree.attr(ino), before, "a reader changes nothing");
     let pool = tree.attr(ino).stripe.pool();
     let object = metastore::data_name(ino, pool, 0);
     assert_eq!(tree.store.object(&object), Some(&b"abc"[..]));
