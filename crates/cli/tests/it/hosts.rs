@@ -1,6 +1,7 @@
 //! Several hosts: network namespaces of this machine, with a switch between them, and a site in
 //! which they do what hosts do: lose their cables, and end.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -119,6 +120,8 @@ struct Site {
     hosts: Hosts,
     cluster: Cluster,
     monitor: String,
+    /// The hosts whose clocks are wrong, and by how much.
+    clocks: BTreeMap<String, &'static str>,
 }
 
 /// Two users.
@@ -128,11 +131,22 @@ const BOB: &str = "2000";
 impl Site {
     /// A monitor on the first host, and a rank on each of the first ones.
     fn start(hosts: Hosts, ranks: &[&str]) -> Self {
-        let cluster = Cluster::down();
+        Self::start_with(hosts, ranks, &[], &[])
+    }
+
+    /// The same with wrong clocks, and with options for the first start.
+    fn start_with(
+        hosts: Hosts,
+        ranks: &[&str],
+        clocks: &[(&str, &'static str)],
+        options: &[&str],
+    ) -> Self {
+        let cluster = Cluster::down().with(options);
         cluster.start();
         cluster.run(&["down"]);
+        let clocks = clocks.iter().map(|(host, by)| ((*host).to_owned(), *by)).collect();
         let monitor = format!("tcp:{}:6800", hosts.address(ranks[0]));
-        let mut site = Self { daemons: Vec::new(), hosts, cluster, monitor };
+        let mut site = Self { daemons: Vec::new(), hosts, cluster, monitor, clocks };
         let monitor = site.monitor.clone();
         site.daemon(ranks[0], "mon", &["mon", "--listen", &monitor]);
         for (rank, host) in ranks.iter().enumerate() {
@@ -163,10 +177,20 @@ impl Site {
         dir
     }
 
+    /// The program, by the clock of a host.
+    fn program(&self, host: &str) -> Command {
+        let cudele = env!("CARGO_BIN_EXE_cudele");
+        let Some(by) = self.clocks.get(host) else { return Command::new(cudele) };
+        let mut program = Command::new("faketime");
+        // Waits are by the clock that never goes back, which runs right.
+        program.env("FAKETIME_DONT_FAKE_MONOTONIC", "1").args(["-f", by, cudele]);
+        program
+    }
+
     fn daemon(&mut self, host: &str, name: &str, arguments: &[&str]) {
         let log = self.cluster.home.join(format!("{name}.log"));
         let log = fs::OpenOptions::new().create(true).append(true).open(log).unwrap();
-        let mut program = Command::new(env!("CARGO_BIN_EXE_cudele"));
+        let mut program = self.program(host);
         program.args(arguments).arg("--dir").arg(self.dir(host)).env("HOME", &self.cluster.home);
         program.env_remove("CUDELE_DIR").env_remove("CUDELE_MON").env_remove("CUDELE_KEY");
         let mut command = self.hosts.on(host, &program);
@@ -207,7 +231,7 @@ impl Site {
 
     /// The command on a host, with this key.
     fn command(&self, host: &str, key: &Path, arguments: &[&str]) -> Command {
-        let mut program = Command::new(env!("CARGO_BIN_EXE_cudele"));
+        let mut program = self.program(host);
         program.args(arguments).env_remove("CUDELE_DIR").env("HOME", &self.cluster.home);
         program.env("CUDELE_MON", &self.monitor).env("CUDELE_KEY", key);
         program.env("CUDELE_STATE", self.cluster.home.join(format!("state.{host}")));
@@ -367,4 +391,62 @@ fn lose_a_host(site: &mut Site, bob: &Path) {
     assert_eq!(site.run("login", bob, &["ls", "/a/job"]).lines().count(), 400);
     let listed = ["/a", "/b", "/c"].map(|dir| site.run("login", bob, &["ls", dir]));
     assert_eq!(listed, ["1\n2\njob\n", "1\n2\n3\n", "1\n2\n"]);
+}
+
+#[test]
+#[ignore = "needs faketime: cargo test -p cli --test it hosts::clocks -- --ignored"]
+fn clocks_that_are_wrong_by_an_hour_stop_nobody() {
+    assert!(has_program("faketime"), "faketime is installed");
+    let Some(hosts) = Hosts::new(&["head", "mds1", "node1", "login"]) else { return };
+    let clocks = [("mds1", "+1h"), ("node1", "-1h")];
+    let mut site = Site::start_with(hosts, &["head", "mds1"], &clocks, &[]);
+    let owner = site.owners_key();
+    site.run("head", &owner, &["balancer", "set", "static"]);
+    for (dir, rank) in [("/a", "0"), ("/b", "1")] {
+        site.run("head", &owner, &["mkdir", "-m", "1777", dir]);
+        site.run("head", &owner, &["mds", "pin", dir, rank]);
+    }
+    // A key that was made at the right time is good on all hosts, and so is one that is narrowed
+    // where it is an hour earlier.
+    let alice = site.key("alice", &["--user", ALICE, "--days", "1"]);
+    let job_key = site.cluster.home.join("job.pem");
+    let out = job_key.to_str().unwrap();
+    let allow = ["--allow", "read,write,decouple,merge:/a", "--hours", "2"];
+    let narrow = [&["auth", "narrow", alice.to_str().unwrap(), "--out", out][..], &allow].concat();
+    site.run("node1", &alice, &narrow);
+    let script = "for i in $(seq 100); do : > $CUDELE_JOB/f$i; done";
+    let run = ["run", "--policy", "batchfs", "/a/job", "--", "sh", "-c", script];
+    site.run("node1", &job_key, &run);
+    assert_eq!(site.run("login", &alice, &["ls", "/a/job"]).lines().count(), 100);
+
+    // Times are those of the clock by which the change was made, here the node's.
+    let seconds = |arguments: &[&str]| {
+        let output = Command::new("date").args(arguments).arg("+%s").output().unwrap();
+        text(&output.stdout).trim().parse::<i64>().unwrap()
+    };
+    for (path, behind) in [("/a/job/f1", 3600), ("/a", 0)] {
+        let stat = site.run("login", &alice, &["stat", "--json", path]);
+        let stat: Value = serde_json::from_str(&stat).unwrap();
+        let made = seconds(&["-d", stat["btime"].as_str().unwrap()]);
+        let off = seconds(&[]) - made - behind;
+        assert!((0..600).contains(&off), "{path} is {off} seconds off: {stat}");
+    }
+
+    // A server whose clock is right takes over from one whose clock is an hour ahead, and what is
+    // made then is not older than what was there.
+    site.run("login", &alice, &["mkdir", "/b/before"]);
+    site.kill("mds.1");
+    site.rank(1, "login");
+    site.await_state(1, "active");
+    site.run("login", &alice, &["mkdir", "/b/after"]);
+    assert_eq!(site.run("node1", &alice, &["ls", "/b"]), "after\nbefore\n");
+    site.run("head", &owner, &["down"]);
+    for name in ["mon", "mds.0", "mds.1"] {
+        eventually("all daemons have ended", || site.has_ended(name));
+    }
+    site.cluster.run(&["fsck"]);
+}
+
+fn has_program(name: &str) -> bool {
+    Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success())
 }
