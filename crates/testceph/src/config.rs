@@ -1,10 +1,11 @@
 //! Files that the daemons read: the configuration, the keys, the monitor's address.
 //!
-//! Invariant: nothing listens but on loopback, and nothing is written outside the directory.
+//! Invariant: nothing listens but at the address of the settings, and nothing is written outside the
+//! directory.
 
 use std::fmt::Write as _;
 use std::fs;
-use std::net::TcpListener;
+use std::net::{IpAddr, TcpListener};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -24,7 +25,7 @@ pub(crate) fn write(settings: &CephSettings) -> CephResult<Vec<String>> {
         fs::create_dir_all(dir.join(format!("osd.{number}"))).map_err(at)?;
     }
     let fsid = uuid()?;
-    let port = free_port().map_err(at)?;
+    let port = free_port(settings.address).map_err(at)?;
     fs::write(dir.join("ceph.conf"), conf(settings, &fsid, port)).map_err(at)?;
     let keyring = dir.join("keyring");
     let everything = ["mon", "osd", "mds", "mgr"].map(|daemon| (daemon, "allow *"));
@@ -39,13 +40,20 @@ pub(crate) fn write(settings: &CephSettings) -> CephResult<Vec<String>> {
         key(&keyring, "mds.a", &rights)?;
     }
     let mut map = Command::new("monmaptool");
-    map.args(["--create", "--fsid", &fsid, "--addv", "a", &format!("[v2:127.0.0.1:{port}]")]);
+    map.args([
+        "--create",
+        "--fsid",
+        &fsid,
+        "--addv",
+        "a",
+        &format!("[v2:{}:{port}]", settings.address),
+    ]);
     run(map.arg(dir.join("monmap")))?;
     (0..settings.osds).map(|_| uuid()).collect()
 }
 
 fn conf(settings: &CephSettings, fsid: &str, port: u16) -> String {
-    let CephSettings { dir, copies, store, bytes, options, .. } = settings;
+    let CephSettings { dir, address, copies, store, bytes, options, .. } = settings;
     let dir = dir.display();
     let store = match store {
         OsdStore::Memory => "memstore",
@@ -59,9 +67,9 @@ fn conf(settings: &CephSettings, fsid: &str, port: u16) -> String {
         "\
 [global]
 fsid = {fsid}
-mon host = [v2:127.0.0.1:{port}]
-public addr = 127.0.0.1
-cluster addr = 127.0.0.1
+mon host = [v2:{address}:{port}]
+public addr = {address}
+cluster addr = {address}
 ms bind ipv6 = false
 ms bind msgr1 = false
 auth cluster required = cephx
@@ -146,6 +154,6 @@ fn uuid() -> CephResult<String> {
 
 /// A port that no process listens on now. Another process could take it at once; that is unlikely,
 /// and then the monitor reports it.
-fn free_port() -> std::io::Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+fn free_port(address: IpAddr) -> std::io::Result<u16> {
+    Ok(TcpListener::bind((address, 0))?.local_addr()?.port())
 }

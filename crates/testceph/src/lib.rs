@@ -18,6 +18,7 @@ mod socket;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write as _;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -58,6 +59,9 @@ pub enum OsdStore {
 pub struct CephSettings {
     /// Its directory, which must be missing or empty.
     pub dir: PathBuf,
+    /// The address of this machine, or of the network namespace of this thread, at which the
+    /// daemons listen.
+    pub address: IpAddr,
     /// How many OSDs, 1 to 9.
     pub osds: u32,
     /// Copies that every pool keeps; the cluster works as long as one of them is available.
@@ -75,11 +79,12 @@ pub struct CephSettings {
 }
 
 impl CephSettings {
-    /// One OSD in memory with 4 GiB, and one pool, `test`.
+    /// One OSD in memory with 4 GiB, on loopback, and one pool, `test`.
     #[must_use]
     pub fn new(dir: &Path) -> Self {
         Self {
             dir: dir.to_owned(),
+            address: IpAddr::V4(Ipv4Addr::LOCALHOST),
             osds: 1,
             copies: 1,
             store: OsdStore::Memory,

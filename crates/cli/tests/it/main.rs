@@ -42,6 +42,7 @@ mod readme;
 mod rename;
 mod room;
 mod sharing;
+mod site;
 mod strangers;
 mod threadless;
 mod trash;

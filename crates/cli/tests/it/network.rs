@@ -12,7 +12,7 @@ use net::Keyring;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, eventually, text};
-use crate::hosts::Hosts;
+use crate::site::Hosts;
 
 /// A user other than root, without an entry in the list of users.
 const USER: &str = "424242";

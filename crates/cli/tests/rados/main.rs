@@ -17,8 +17,12 @@ mod branches;
 #[allow(dead_code, reason = "shared with the tests on a directory, which need more of it")]
 mod cluster;
 mod faults;
+mod hosts;
 mod main_job;
 mod pools;
+#[path = "../it/site.rs"]
+#[allow(dead_code, reason = "shared with the tests on a directory, which need more of it")]
+mod site;
 mod takeover;
 
 use cluster::Cluster;
