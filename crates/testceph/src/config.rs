@@ -1,7 +1,7 @@
 //! Files that the daemons read: the configuration, the keys, the monitor's address.
 //!
-//! Invariant: nothing listens but at the address of the settings, and nothing is written outside the
-//! directory.
+//! Invariant: nothing listens but at the address of the settings, and nothing is written outside
+//! the directory.
 
 use std::fmt::Write as _;
 use std::fs;
