@@ -3,9 +3,12 @@
 //! or has its directory alone and waits for none. Only the connection to the metadata server
 //! differs.
 //!
-//! `sync_crowd` is `sync_tcp` beside many connections that are idle, or never finish a message.
+//! `sync_crowd` is `sync_tcp` beside many connections that are idle, or never finish a message. With
+//! `--cephfs`, CephFS does the same without and with encryption.
 
 mod idle;
+
+use std::path::{Path, PathBuf};
 
 use cudele::{Errno, Error, Result};
 use net::{Address, Keyring};
@@ -13,6 +16,7 @@ use net::{Address, Keyring};
 use crate::harness::cluster::TestCluster;
 use crate::harness::job::Task;
 use crate::harness::lab::{Lab, alone, policy};
+use crate::harness::peers::cephfs::Peer;
 use crate::harness::row::Row;
 
 const BENCH: &str = "network";
@@ -72,8 +76,48 @@ pub(crate) fn run(lab: &mut Lab) -> Result<()> {
         }
     }
     let crowd = crowd(lab, files)?;
-    lab.report(&store, rows.into_iter().map(|(_, _, row)| row).chain([crowd]));
+    let ceph = cephfs(lab, files)?;
+    lab.report(&store, rows.into_iter().map(|(_, _, row)| row).chain([crowd]).chain(ceph));
     Ok(())
+}
+
+/// Creates by a client of CephFS whose messages have checksums, and by one whose messages are
+/// encrypted, in turn.
+fn cephfs(lab: &mut Lab, files: u64) -> Result<Vec<Row>> {
+    let Some(conf) = lab.cephfs.clone() else { return Ok(Vec::new()) };
+    let home =
+        tempfile::tempdir().map_err(|error| Error::new(Errno::Io, BENCH, error.to_string()))?;
+    let (peer, cluster) = (Peer::new(&conf), lab.cluster(&[])?);
+    let mut rows = Vec::new();
+    for mode in ["crc", "secure"] {
+        let conf = conf_of_mode(&conf, mode, home.path())?;
+        rows.push((conf, Peer::row(BENCH, format!("cephfs_{mode}"), files)));
+    }
+    for repetition in 0..lab.repeat {
+        let mut with_checksums = None;
+        for (conf, row) in &mut rows {
+            lab.progress(BENCH, repetition, &row.name);
+            let (conf, dir, sync) = (conf.clone(), peer.directory(BENCH), false);
+            let task = Task::CephCreate { conf, dir, files, sync };
+            let seconds = alone(&cluster, task)?.seconds();
+            row.push(seconds);
+            match with_checksums {
+                None => with_checksums = Some(seconds),
+                Some(base) => row.note("of_crc", base / seconds),
+            }
+        }
+    }
+    Ok(rows.into_iter().map(|(_, row)| row).collect())
+}
+
+/// The configuration of a Ceph cluster, with the mode of its clients' connections.
+fn conf_of_mode(conf: &Path, mode: &str, home: &Path) -> Result<PathBuf> {
+    let about = |error: std::io::Error| Error::new(Errno::Io, BENCH, error.to_string());
+    let text = std::fs::read_to_string(conf).map_err(about)?;
+    let path = home.join(format!("{mode}.conf"));
+    let setting = format!("\n[client]\nms client mode = {mode}\nms mon client mode = {mode}\n");
+    std::fs::write(&path, text + &setting).map_err(about)?;
+    Ok(path)
 }
 
 /// A cluster whose metadata server listens at an address of this kind, and the address.
