@@ -349,7 +349,9 @@ impl Model {
             || change.uid.is_some()
             || change.gid.is_some();
         let times = change.atime.is_some() || change.mtime.is_some();
-        if !owns && (of_owner || (times && self.allow(cred, ino, WRITE).is_err())) {
+        let may_write =
+            attr.file_type() != FileType::Symlink && self.allow(cred, ino, WRITE).is_ok();
+        if !owns && (of_owner || (times && !may_write)) {
             return Err(Errno::NotPermitted);
         }
         if !cred.is_root() {

@@ -65,9 +65,12 @@ impl Planner<'_> {
         {
             owner_only(cred, inode)?;
         } else if times && owner_only(cred, inode).is_err() {
-            self.tree
-                .allow(cred, ino, inode, WRITE)
-                .map_err(|_| Refusal::Errno(Errno::NotPermitted))?;
+            // The permissions of a symbolic link give everybody everything, and mean nothing.
+            let may_write = inode.file_type() != FileType::Symlink
+                && self.tree.allow(cred, ino, inode, WRITE).is_ok();
+            if !may_write {
+                return Err(Errno::NotPermitted.into());
+            }
         }
         if !cred.is_root() {
             let other_owner = change.uid.is_some_and(|uid| uid != inode.uid);

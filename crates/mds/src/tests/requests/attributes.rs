@@ -81,6 +81,15 @@ fn a_user_changes_no_time_of_another_users_file_by_a_change_of_nothing() {
 }
 
 #[test]
+fn a_user_sets_no_time_of_another_users_symbolic_link() {
+    let mut tree = Tree::new();
+    let change = AttrChange { atime: Some(Timestamp(49)), ..NONE };
+    let op = Op::Change(ChangeOp::SetAttr { ino: tree.link, change });
+    assert_eq!(tree.guest_refusal(op), Some(Errno::NotPermitted));
+    tree.answer(op).unwrap();
+}
+
+#[test]
 fn a_user_gives_no_file_away() {
     let mut tree = Tree::new();
     let open = tree.open;
