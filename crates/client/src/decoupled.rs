@@ -49,6 +49,8 @@ pub struct ClientSubtree {
     seen: usize,
     /// The view has seen every event before this position.
     viewed: Seq,
+    /// Blocks of earlier events, for a view that is made later.
+    unseen: Vec<Vec<u8>>,
     /// An event said of a file that its content is in the object store.
     content_elsewhere: bool,
     view: Option<Box<SubtreeView>>,
@@ -66,6 +68,7 @@ impl ClientSubtree {
             first_seq,
             seen: 0,
             viewed: first_seq,
+            unseen: Vec::new(),
             content_elsewhere: false,
             view: None,
         }
@@ -417,9 +420,14 @@ impl ClientSubtree {
     }
 
     /// The mechanisms are complete: the journal up to here is where it has to be, and its memory
-    /// is used again.
-    pub fn clear(&mut self) {
+    /// is used again; if the job goes on, not before a view has the events.
+    pub fn clear(&mut self, goes_on: bool) {
         let (_, blocks) = self.seal();
+        if goes_on && self.view.is_none() {
+            return self.keep_unseen(blocks);
+        }
+        let unseen = std::mem::take(&mut self.unseen);
+        self.recycle(unseen);
         self.recycle(blocks);
     }
 }

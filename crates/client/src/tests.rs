@@ -108,3 +108,39 @@ fn the_journal_shows_whether_there_is_content_in_the_store() {
         assert_eq!(next.has_content_elsewhere(), expected, "{what}, to the next process");
     }
 }
+
+#[test]
+fn a_view_that_is_made_after_a_merge_has_the_merged_events_too() {
+    let root = Attr { ino: Ino(5), mode: 0o040_755, nlink: 2, ..Attr::default() };
+    let new = || {
+        let range = InoRange { start: 100, end: 200 };
+        let (client, epoch) = (ClientId(1), Epoch(1));
+        ClientSubtree::new(Grant { client, root, range, epoch, empty: true, check: false }, Seq(1))
+    };
+    let file = PlannedInode { mode: 0o100_644, ..PlannedInode::default() };
+    let create = |subtree: &mut ClientSubtree, name: &[u8]| {
+        subtree.create(&Cred::root(), Ino(5), name, &file).unwrap();
+    };
+    let has = |subtree: &mut ClientSubtree, name: &[u8]| {
+        subtree.view().namespace().peek(Ino(5), name).ok().flatten().is_some()
+    };
+    let mut subtree = new();
+    create(&mut subtree, b"first");
+    subtree.clear(true);
+    create(&mut subtree, b"second");
+    subtree.clear(true);
+    create(&mut subtree, b"third");
+    assert!(!subtree.has_view());
+    for name in [&b"first"[..], b"second", b"third"] {
+        assert!(has(&mut subtree, name), "{name:?}");
+    }
+    subtree.validate();
+    assert!(subtree.view().namespace().is_complete(Ino(5)), "nothing else is there");
+    // A job that has ended asks the server.
+    let mut ended = new();
+    create(&mut ended, b"first");
+    ended.clear(true);
+    create(&mut ended, b"second");
+    ended.clear(false);
+    assert!(!ended.view().namespace().is_complete(Ino(5)));
+}

@@ -17,6 +17,7 @@ impl ClientSubtree {
         let taken = self.ranges.iter().any(|range| range.contains(self.last));
         assert!(!taken, "the number {} was taken, and is not taken again", self.last);
         if let Some(view) = &self.view {
+            assert!(self.unseen.is_empty(), "a view has seen the events before the journal");
             view.namespace().validate();
         }
     }

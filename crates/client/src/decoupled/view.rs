@@ -1,13 +1,16 @@
 //! The client's own picture of its subtree: the server's namespace code applied to the client's
 //! journal.
 //!
-//! The first question makes the view, or the first events that leave the journal while the job goes
-//! on. A job that only appends, and is merged at its end, has none: its events are not read back.
+//! The first question makes the view. A job that only appends has none, and its events are not read
+//! back: those that are merged while the job goes on are kept for a view, up to a limit.
 
 use journal::{JournalError, SegmentReader};
 use namespace::{Mode, Namespace};
 
 use super::ClientSubtree;
+
+/// Bytes of merged events that are kept for a view that is made later: a view takes more memory.
+const UNSEEN_BYTES_MAX: usize = 256 << 20;
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -39,10 +42,10 @@ impl ClientSubtree {
     pub fn view(&mut self) -> &mut SubtreeView {
         let view = self.view.get_or_insert_with(|| {
             let root = &self.grant.root;
-            // A directory that was empty has names if events left the journal without a view.
-            let is_empty = self.grant.empty && root.size == 0 && self.viewed == self.first_seq;
+            // A directory that was empty has names if merged events are gone.
+            let has_all = self.viewed == self.first_seq || !self.unseen.is_empty();
             let mut namespace = Namespace::new();
-            namespace.store().adopt_root(root, is_empty);
+            namespace.store().adopt_root(root, self.grant.empty && root.size == 0 && has_all);
             Box::new(SubtreeView { namespace })
         });
         if self.viewed == self.buffer.next_seq() {
@@ -50,7 +53,7 @@ impl ClientSubtree {
         }
         self.buffer.close_block();
         let blocks = self.buffer.blocks();
-        for block in &blocks[self.seen..] {
+        for block in self.unseen.iter().chain(&blocks[self.seen..]) {
             let Ok((block, _)) = journal::Block::read(block, 0) else {
                 debug_assert!(false, "the buffer's own blocks are intact");
                 continue;
@@ -64,7 +67,16 @@ impl ClientSubtree {
         }
         self.seen = blocks.len();
         self.viewed = self.buffer.next_seq();
+        self.unseen.drain(..).for_each(|block| self.buffer.recycle(block));
         view
+    }
+
+    /// Keeps blocks that left the journal for a view, which is made at once if they are too many.
+    pub(super) fn keep_unseen(&mut self, blocks: Vec<Vec<u8>>) {
+        self.unseen.extend(blocks);
+        if self.unseen.iter().map(Vec::len).sum::<usize>() > UNSEEN_BYTES_MAX {
+            self.view();
+        }
     }
 
     /// Applies a journal of an earlier process of this client to the view. The numbers that it used

@@ -422,13 +422,10 @@ impl SubtreeJob {
 
     /// Everything is merged. If the job goes on, it may ask about that.
     pub(super) fn settle(&mut self, goes_on: bool) {
-        if goes_on {
-            self.inner.view();
-        }
         self.earlier.clear();
         // The server deletes journal objects when it does not need them any more.
         self.note.objects.clear();
-        self.inner.clear();
+        self.inner.clear(goes_on);
         (self.persisted_locally, self.persisted_globally) = (0, 0);
         self.note.next_seq = self.inner.next_seq();
     }

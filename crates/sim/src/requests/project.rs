@@ -75,7 +75,7 @@ impl Project {
     /// was in the metadata store by then stays.
     pub(crate) fn server_restarted(&mut self) -> bool {
         let Some(held) = self.held.as_mut().filter(|_| !self.global) else { return false };
-        held.job.inner.clear();
+        held.job.inner.clear(true);
         held.job.earlier.clear();
         self.dirs.truncate(1);
         self.files.clear();
