@@ -87,6 +87,8 @@ impl Namespace {
         mut done: impl FnMut(&Create<'_>, ApplyOutcome),
     ) {
         self.touch_slots(batch);
+        // No create makes or removes a quota.
+        let charges = self.tree.charges(mode);
         let mut start = 0;
         for staged in &batch.staged {
             let name = &batch.bytes[start..staged.name_end];
@@ -94,7 +96,9 @@ impl Namespace {
             let extra = &batch.bytes[staged.data_end..staged.extra_end];
             start = staged.extra_end;
             let create = Create { name, data, extra, ..staged.create };
-            self.tree.charge(mode, &Event::Create(create));
+            if charges {
+                self.tree.charge(mode, &Event::Create(create));
+            }
             done(
                 &create,
                 self.applying(When { seq: staged.seq, mode, time: create.time })

@@ -99,7 +99,7 @@ impl Inodes {
     }
 
     /// Stores an inode together with its rare data, which it must have.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn insert_with(&mut self, ino: Ino, mut inode: Inode, extra: Arc<Extra>) {
         debug_assert!(!extra.is_empty(), "{ino}: an inode without rare data has no entry");
         inode.flags |= HAS_EXTRA;

@@ -14,10 +14,16 @@ use crate::page::Dentry;
 use crate::tree::InodeTree;
 
 impl InodeTree {
+    /// Whether an event of this kind may be charged for.
+    #[inline]
+    pub(crate) fn charges(&self, mode: Mode) -> bool {
+        !self.quotas.is_empty() && matches!(mode, Mode::Live | Mode::Merge)
+    }
+
     /// Charges for an event that is about to be applied.
     #[inline]
     pub(crate) fn charge(&mut self, mode: Mode, event: &Event<'_>) {
-        if !self.quotas.is_empty() && matches!(mode, Mode::Live | Mode::Merge) {
+        if self.charges(mode) {
             self.charge_for(mode == Mode::Merge, event);
         }
     }
