@@ -3,8 +3,8 @@
 //! or has its directory alone and waits for none. Only the connection to the metadata server
 //! differs.
 //!
-//! `sync_crowd` is `sync_tcp` beside many connections that are idle, or never finish a message. With
-//! `--cephfs`, CephFS does the same without and with encryption.
+//! `sync_crowd` is `sync_tcp` beside many connections that are idle, or never finish a message.
+//! With `--cephfs`, CephFS does the same without and with encryption.
 
 mod idle;
 
