@@ -22,8 +22,6 @@ mod ask;
 mod commit;
 mod give;
 
-use std::collections::BTreeSet;
-
 use journal::Event;
 use types::{Errno, Ino, Moment, Origin, Rank, Seq, Span};
 use wire::{Answer, ClusterMap, Failure};
@@ -97,8 +95,8 @@ pub(crate) struct Export {
     pub(super) ready: bool,
     /// Sessions that had to give something back.
     pub(super) flushed: u64,
-    /// Open files for which this rank has looked in it.
-    pub(super) sought: BTreeSet<Ino>,
+    /// This rank has read all of it, for files that clients have open.
+    pub(super) is_searched: bool,
     /// The inodes with several names that go with it, in order: nothing is done with them any more.
     pub(super) linked: Vec<Ino>,
     /// The directories and inodes that a recovery will skip, or forget.
@@ -222,7 +220,7 @@ impl ExportCx<'_> {
                     self.abort(root, "the metadata server is stopping", effects);
                     return None;
                 }
-                if !self.base.is_copied(root, seq, effects) {
+                if !self.base.is_copied(root, seq, effects) || !self.has_found_files(root) {
                     return None;
                 }
                 let took = now.since(since);
@@ -253,9 +251,9 @@ impl ExportCx<'_> {
                     self.abort(root, &why, effects);
                     return None;
                 }
-                // The frozen subtree is not searched again.
-                let sought = &self.base.authority.export_of(root)?.sought;
-                if !self.places().unfound_files().is_subset(sought) {
+                // The frozen subtree is not read.
+                let is_searched = self.base.authority.export_of(root)?.is_searched;
+                if !is_searched && self.places().has_unfound_files() {
                     let why =
                         "a client has just reported an open file that may be in it; try again";
                     self.abort(root, why, effects);

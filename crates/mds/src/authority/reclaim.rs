@@ -71,16 +71,16 @@ impl Places<'_> {
         (count > OPEN_MAX).then(text)
     }
 
-    /// The files that clients have reported as open or locked, and of which this rank does not know
-    /// all directories above: they may be in any of its subtrees.
-    pub(super) fn unfound_files(&self) -> BTreeSet<Ino> {
-        let is_unfound = |ino: &Ino| {
-            !self.namespace.is_anchored(*ino)
-                && !matches!(self.place(*ino), InodeAuthority::Other(_))
-                && !self.opens.is_nameless(*ino)
-                && self.tables.holder_of(*ino).is_none()
+    /// Whether clients have reported files as open or locked of which this rank does not know all
+    /// directories above: they may be in any of its subtrees.
+    pub(super) fn has_unfound_files(&self) -> bool {
+        let is_unfound = |ino: Ino| {
+            !self.namespace.is_anchored(ino)
+                && !matches!(self.place(ino), InodeAuthority::Other(_))
+                && !self.opens.is_nameless(ino)
+                && self.tables.holder_of(ino).is_none()
         };
-        self.opens.files().chain(self.locks.files()).filter(is_unfound).collect()
+        self.opens.files().chain(self.locks.files()).any(is_unfound)
     }
 
     /// Whether a request is about a lock, or the cache, of a file that this rank does not know, so
@@ -129,16 +129,15 @@ pub(super) fn send_moved(
 impl ExportCx<'_> {
     /// Whether all files that clients have open or locked in a subtree are known to be in it. After
     /// a restart clients report files by numbers, and a number does not say where a file is: then
-    /// this rank looks for the files in the subtree, once.
+    /// this rank reads the subtree, once. Files of the subtree that are reported later are in
+    /// memory, and reports of files that do not exist cannot make this rank read without end.
     pub(super) fn has_found_files(&mut self, root: Ino) -> bool {
-        let unfound = self.places().unfound_files();
+        let is_unfound = self.places().has_unfound_files();
         let Some(export) = self.export_mut(root) else { return true };
-        if unfound.is_subset(&export.sought) {
-            return !self.base.authority.is_preloading(Goal::All(root));
+        if is_unfound && !std::mem::replace(&mut export.is_searched, true) {
+            self.base.authority.preload(Goal::All(root));
         }
-        export.sought.extend(unfound);
-        self.base.authority.preload(Goal::All(root));
-        false
+        !self.base.authority.is_preloading(Goal::All(root))
     }
 
     /// Announces the new rank of a subtree that left to the clients with open files in it. To be

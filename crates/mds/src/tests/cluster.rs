@@ -301,6 +301,15 @@ impl Cluster {
         self.settle();
     }
 
+    /// Executes the operations that are held, and not those that follow from them.
+    pub(crate) fn let_those_go(&mut self) {
+        for (rank, token, op) in std::mem::take(&mut self.held) {
+            let ended = self.execute(op);
+            self.input(rank, MdsInput::Stored(token, ended));
+        }
+        self.settle();
+    }
+
     /// Lets time pass, a tick each millisecond.
     pub(crate) fn pass(&mut self, millis: u64) {
         for _ in 0..millis {

@@ -2,6 +2,7 @@
 //! server that panics serves nobody, and every input is followed by a check of all invariants.
 
 mod frames;
+mod reports;
 
 use journal::JournalBuffer;
 use metastore::MovedName;
