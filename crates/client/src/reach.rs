@@ -11,7 +11,8 @@ const FENCED: Errno = Errno::Stale;
 const FULL: Errno = Errno::Busy;
 /// The error of a server that refuses the client's key, or of a socket that the user may not open.
 const REFUSED: Errno = Errno::Access;
-/// How long a refusal may pass: the daemons of a host learn of new certificates one after another.
+/// How long a refusal may pass: a daemon that starts makes its socket first, and then opens it to
+/// the group.
 const REFUSED_FOR: Span = Span::from_millis(500);
 /// The pause between two attempts.
 const RETRY: Span = Span::from_millis(20);

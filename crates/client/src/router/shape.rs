@@ -216,24 +216,22 @@ impl PinTree {
     }
 
     pub(super) fn step(&mut self, cx: &mut Context<'_>, got: Got) -> Step {
-        if let Got::Answer(Err(error)) = got {
-            let until = *self.until.get_or_insert(cx.now + MAP_WITHIN);
-            let waits = error.errno == Errno::Again && cx.now < until;
-            return if waits { Step::Wait(RETRY) } else { Step::fail(error) };
-        }
-        if matches!(got, Got::Answer(Ok(_))) {
-            self.until = None;
-        }
         match (got, self.todo.last()) {
+            (Got::Answer(Err(error)), _) => {
+                let until = *self.until.get_or_insert(cx.now + MAP_WITHIN);
+                let waits = error.errno == Errno::Again && cx.now < until;
+                return if waits { Step::Wait(RETRY) } else { Step::fail(error) };
+            }
             (Got::Answer(Ok(Answer::Redirect(inner))), Some((dir, _))) => {
                 let home = cx.place(*dir);
                 self.todo.push((inner.root, home));
+                self.until = None;
             }
-            (Got::Answer(Ok(_)), _) => drop(self.todo.pop()),
-            (
-                Got::Answer(Err(_)) | Got::Start | Got::Ranks(_) | Got::Reclaimed(_) | Got::Done,
-                _,
-            ) => {}
+            (Got::Answer(Ok(_)), _) => {
+                self.todo.pop();
+                self.until = None;
+            }
+            (Got::Start | Got::Ranks(_) | Got::Reclaimed(_) | Got::Done, _) => {}
         }
         let Some((dir, rank)) = self.todo.last().copied() else {
             return Step::answer(Ok(Answer::Done));

@@ -39,7 +39,7 @@ impl Subtree {
     /// that new inodes get. One without any costs no view.
     pub(super) fn look_at_root(&mut self) -> Result<()> {
         let root = self.root();
-        if self.fs.as_user(&Cred::root()).xattrs(root)?.is_empty() {
+        if self.ask_base(root, |fs| fs.as_user(&Cred::root()).xattrs(root))?.is_empty() {
             self.bare.remove(&root);
             return Ok(());
         }

@@ -188,7 +188,7 @@ impl FilesCx<'_> {
 
     fn empty_inline(&mut self, ino: Ino) -> Option<Seq> {
         let root = Cred::root();
-        // The file does not change, so no time of it does: one who only reads it may share it.
+        // The file does not change, and a client that may only read it can have it shared.
         let Attr { size, mtime, ctime: time, .. } = self.namespace.getattr(ino).ok()?;
         let planned = self.namespace.plan().setdata(&root, ino, b"", size, time).ok()?;
         self.applying().journal_and_apply(Origin::default(), ino, ino, &planned.event());
