@@ -142,7 +142,7 @@ impl Counters {
             ("locked_files", mds.locks.len() as u64),
             ("sessions", mds.sessions.len() as u64),
             ("inodes", namespace.inodes()),
-            ("absent_names", namespace.dirs().absent_names()),
+            ("absent_names", namespace.dirs().absent_at_most()),
             ("directories", namespace.dirs().directories() as u64),
         ]
         .map(|(name, value)| (name.to_owned(), value))

@@ -164,14 +164,17 @@ impl Dir {
         }
     }
 
-    /// Notes that the store does not have a name, unless something newer is here.
-    pub(crate) fn add_absent(&mut self, name: &[u8]) {
+    /// Notes that the store does not have a name, unless something newer is here. Returns whether
+    /// it was noted. Only [`crate::dir_table::DirTable::add_absent`] calls this, and counts.
+    pub(crate) fn add_absent(&mut self, name: &[u8]) -> bool {
         let hash = name_hash(name);
-        if self.find_any(hash, name).is_none() {
+        let is_new = self.find_any(hash, name).is_none();
+        if is_new {
             let page = self.page_for_insert(hash);
             self.pages[page].set(hash, name, None, false);
             self.absent += 1;
         }
+        is_new
     }
 
     /// How many names it has and how many of them are directories, with those that are not here;

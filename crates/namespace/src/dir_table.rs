@@ -28,11 +28,15 @@ pub struct DirTable {
     pub(crate) dirty: Dirty,
     /// Directories that are split: all their names are in hidden directories.
     pub(crate) split: Set<Ino>,
+    /// At least as many names as are in memory because they do not exist. A change that replaces
+    /// such a name is not counted: it would cost each create a look, and
+    /// [`DirTable::count_absent`] counts again when the number is large.
+    absent_at_most: u64,
 }
 
 impl DirTable {
     pub(crate) fn new() -> Self {
-        Self { all: Map::default(), dirty: Dirty::new(), split: Set::default() }
+        Self { all: Map::default(), dirty: Dirty::new(), split: Set::default(), absent_at_most: 0 }
     }
 
     #[inline]
@@ -51,11 +55,23 @@ impl DirTable {
     }
 
     pub(crate) fn insert(&mut self, ino: Ino, dir: Box<Dir>) {
-        self.all.insert(ino, dir);
+        self.absent_at_most += dir.absent;
+        if let Some(replaced) = self.all.insert(ino, dir) {
+            self.absent_at_most -= replaced.absent;
+        }
     }
 
     pub(crate) fn remove(&mut self, ino: Ino) -> Option<Box<Dir>> {
-        self.all.remove(&ino)
+        let removed = self.all.remove(&ino)?;
+        self.absent_at_most -= removed.absent;
+        Some(removed)
+    }
+
+    /// Notes that the store does not have a name, unless memory has something newer.
+    pub(crate) fn add_absent(&mut self, entry: EntryName<'_>) {
+        if self.make(entry.dir).add_absent(entry.name) {
+            self.absent_at_most += 1;
+        }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Ino, &Dir)> {
@@ -106,10 +122,16 @@ impl DirTable {
         }
     }
 
-    /// Names that are in memory because they do not exist.
+    /// Names that are in memory because they do not exist: at least as many as there are.
     #[must_use]
-    pub fn absent_names(&self) -> u64 {
-        self.all.values().map(|dir| dir.absent).sum()
+    pub fn absent_at_most(&self) -> u64 {
+        self.absent_at_most
+    }
+
+    /// Counts the names that are in memory because they do not exist. The time grows with the
+    /// number of directories.
+    pub(crate) fn count_absent(&mut self) {
+        self.absent_at_most = self.all.values().map(|dir| dir.absent).sum();
     }
 
     /// Number of directories in memory.

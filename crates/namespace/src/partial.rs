@@ -4,7 +4,7 @@
 //! Invariant: the metadata store has every forgotten name; names that it lacks stay in memory.
 
 use metastore::{DirTouch, Row, RowValue};
-use types::{Ino, Seq, Set};
+use types::{EntryName, Ino, Seq, Set};
 
 use crate::StoreExchange;
 use crate::inode::{ATTR_DIRTY, Inode};
@@ -37,7 +37,7 @@ impl StoreExchange<'_> {
         for row in rows {
             match row.value {
                 RowValue::Removed => {
-                    self.tree.dirs.make(ino).add_absent(row.name);
+                    self.tree.dirs.add_absent(EntryName::new(ino, row.name));
                 }
                 RowValue::Remote { .. } | RowValue::Inode(_) => {
                     self.load_row(ino, &row, Newer::Memory);
@@ -46,6 +46,11 @@ impl StoreExchange<'_> {
         }
         self.tree.dirs.make(ino).note_counts(counts);
         self.note_loaded(ino, position, touched);
+    }
+
+    /// Counts the missing names in memory exactly ([`crate::DirTable::absent_at_most`]).
+    pub fn count_absent(&mut self) {
+        self.tree.dirs.count_absent();
     }
 
     /// Forgets a directory whose content the metadata store has: nothing in it is dirty, none of

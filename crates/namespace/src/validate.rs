@@ -13,6 +13,9 @@ impl Namespace {
     pub fn validate(&self) {
         self.tree.inodes.validate();
         self.tree.dirs.dirty.validate();
+        let absent: u64 = self.tree.dirs.iter().map(|(_, dir)| dir.absent).sum();
+        let at_most = self.tree.dirs.absent_at_most();
+        assert!(absent <= at_most, "{absent} missing names are here, counted as {at_most} at most");
         for (ino, dir) in self.tree.dirs.iter() {
             dir.validate(ino);
             if let Some(since) = dir.dirty_since {

@@ -57,9 +57,13 @@ impl CheckpointCx<'_> {
         // A merge needs the directories against which it was verified, and resent requests need
         // theirs.
         let needed = self.merges.has_begun() || self.is_resend_busy;
-        due && self.phase == Phase::Active
-            && !needed
-            && !is_small_enough(self.namespace, self.settings)
+        if !due || self.phase != Phase::Active || needed {
+            return false;
+        }
+        if !is_small_enough(self.namespace, self.settings) {
+            self.namespace.store().count_absent();
+        }
+        !is_small_enough(self.namespace, self.settings)
     }
 
     /// Forgets directories, but not those of some inodes.
@@ -171,6 +175,6 @@ impl Checkpoint {
 
 /// Whether there is room for more in memory.
 fn is_small_enough(namespace: &Namespace, settings: &Settings) -> bool {
-    let held = namespace.inodes() + namespace.dirs().absent_names() / ABSENT_PER_INODE;
+    let held = namespace.inodes() + namespace.dirs().absent_at_most() / ABSENT_PER_INODE;
     held <= settings.inodes_max
 }

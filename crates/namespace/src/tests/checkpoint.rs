@@ -552,6 +552,39 @@ fn a_name_of_a_later_time_takes_no_link_away() {
     assert_eq!(server.tree()["/d"].attr.nlink, 1);
 }
 
+/// Missing names in memory are room that is taken: none may stay counted that is not there, and the
+/// number is at hand without a look at each directory.
+#[test]
+fn missing_names_in_memory_are_counted() {
+    let new = PlannedInode { mode: 0o040_755, ..PlannedInode::default() };
+    let file = PlannedInode { mode: 0o100_644, ..PlannedInode::default() };
+    let (dir, mut server) = (Ino(20), Server::new());
+    server.perform_planned(|namespace| {
+        namespace.plan().make(&Cred::root(), EntryName::new(Ino::ROOT, b"d"), &new, dir)
+    });
+    server.perform_planned(|namespace| {
+        namespace.plan().make(&Cred::root(), EntryName::new(dir, b"file"), &file, Ino(22))
+    });
+    while server.begin(0) {
+        server.commit(0);
+    }
+    let Server { namespace, store, .. } = &mut server;
+    assert_eq!(namespace.store().thin(dir, &types::Set::default()), 1);
+    store.look_up(namespace, dir, &[b"a", b"b", b"c"]);
+    store.look_up(namespace, dir, &[b"a"]);
+    assert_eq!(namespace.dirs().absent_at_most(), 3);
+    server.perform_planned(|namespace| {
+        namespace.plan().make(&Cred::root(), EntryName::new(dir, b"a"), &file, Ino(21))
+    });
+    server.namespace.store().count_absent();
+    assert_eq!(server.namespace.dirs().absent_at_most(), 2);
+    while server.begin(0) {
+        server.commit(0);
+    }
+    assert_eq!(server.namespace.store().thin(dir, &types::Set::default()), 1);
+    assert_eq!(server.namespace.dirs().absent_at_most(), 0);
+}
+
 /// The name is gone from the stored directory: only the event leads to the inode.
 #[test]
 fn a_lost_link_is_counted_after_a_crash() {
