@@ -5,6 +5,8 @@ use std::time::Duration;
 use posix::{Atime, IdMap};
 use types::{Errno, Error, Result};
 
+/// The longest time that `latency` may name: a longer one would demand nothing of any processor.
+const LATENCY_MAX_US: u32 = 1_000_000;
 /// How long programs wait for a server that is away.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -44,6 +46,9 @@ pub struct MountOptions {
     pub ids: IdMap,
     /// `threads=N`: requests that are answered at the same time.
     pub threads: usize,
+    /// `latency=MICROSECONDS`: while programs send requests, idle processors of the machine wake
+    /// within this time; with 0 they do not sleep. Only for root.
+    pub latency_us: Option<u32>,
     /// `remount`: a mount in use gets other flags.
     pub remount: bool,
 }
@@ -63,6 +68,7 @@ impl Default for MountOptions {
             no_access_lists: false,
             ids: IdMap::default(),
             threads: 4,
+            latency_us: None,
             remount: false,
         }
     }
@@ -110,6 +116,11 @@ impl MountOptions {
                 let threads = value.parse().ok().filter(|threads| (1..=64).contains(threads));
                 self.threads = threads.ok_or_else(|| senseless(option, "a number from 1 to 64"))?;
             }
+            "latency" => {
+                let limit = value.parse().ok().filter(|limit| *limit <= LATENCY_MAX_US);
+                let limit = limit.ok_or_else(|| senseless(option, "a number of microseconds"))?;
+                self.latency_us = Some(limit);
+            }
             "valid" | "attr_timeout" | "entry_timeout" => {
                 let seconds = value.parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
                 self.valid = seconds.ok_or_else(|| senseless(option, "a number of seconds"))?;
@@ -132,7 +143,7 @@ impl MountOptions {
                 return Err(Error::new(Errno::Invalid, option, "no such mount option").remedy(
                     "use ro, allow_other, dev, suid, noexec, noatime, strictatime, \
                              valid=SECONDS, timeout=SECONDS, hard, wsync, nowsync, noacl, uidmap=, gidmap=, \
-                             all_squash=UID:GID or threads=N",
+                             all_squash=UID:GID, threads=N or latency=MICROSECONDS",
                 ));
             }
         }
@@ -185,7 +196,8 @@ mod tests {
 
     #[test]
     fn an_unknown_or_invalid_option_is_refused() {
-        for list in ["bogus", "valid=soon", "timeout=-1", "timeout", "threads=0", "valid=-1"] {
+        let lists = ["bogus", "valid=soon", "timeout=-1", "timeout", "threads=0", "valid=-1"];
+        for list in lists.into_iter().chain(["latency", "latency=-1", "latency=2000000000"]) {
             let error = MountOptions::default().parse(list).unwrap_err();
             assert_eq!(error.errno, Errno::Invalid, "{list}");
             assert!(error.to_string().contains(list), "{error}");

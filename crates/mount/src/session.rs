@@ -9,7 +9,7 @@ use types::{Errno, Error, Ino, Result};
 
 use crate::MountOptions;
 use crate::adapter::{Adapter, number};
-use crate::fuse::{self, Notifier, READ_AHEAD_KIB, Session, device};
+use crate::fuse::{self, Awake, Notifier, READ_AHEAD_KIB, Session, device};
 
 /// A file system that is mounted. Dropping it unmounts it.
 #[derive(Debug)]
@@ -35,8 +35,9 @@ pub fn mount(
     let ids = (!options.ids.is_empty()).then(|| &*Box::leak(Box::new(options.ids)));
     let (adapter, root) = (Adapter::new(fs.clone(), forget.clone(), ids), fs.root());
     let features = fs.features();
+    let awake = options.latency_us.map(Awake::new).transpose()?;
     let device = device::mount(at, source, options).map_err(|error| mount_error(at, &error))?;
-    let session = fuse::start(device, adapter, features, options.threads).map_err(|error| {
+    let session = fuse::start(device, adapter, features, options.threads, awake).map_err(|error| {
         let _ = unmount(at, true);
         mount_error(at, &error)
     });

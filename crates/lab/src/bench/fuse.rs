@@ -115,12 +115,18 @@ fn names(cluster: &TestCluster, sheet: &mut Sheet, files: u64) -> Result<()> {
     // The same promises to other clients; this one waits for the server at each change.
     let wsync = Mount::new(cluster, Served::Synchronously)?;
     let wsync_dir = wsync.dir(&cluster.directory(Some(&strict))?);
-    let dirs = [
+    let mut dirs = vec![
         ("nothing", nothing.dir("")),
         ("batchfs", batchfs_dir),
         ("posix", posix_dir),
         ("wsync", wsync_dir),
     ];
+    // Only root may keep processors awake.
+    let awake = rustix::process::getuid().is_root();
+    let awake = awake.then(|| Mount::new(cluster, Served::Awake)).transpose()?;
+    if let Some(awake) = &awake {
+        dirs.push(("posix_awake", awake.dir(&cluster.directory(Some(&strict))?)));
+    }
     let mut base = 0.0;
     for (name, dir) in &dirs {
         let outcome = calls(cluster, dir, Calls::Create { files })?;
@@ -132,7 +138,7 @@ fn names(cluster: &TestCluster, sheet: &mut Sheet, files: u64) -> Result<()> {
     base = 0.0;
     for (name, dir) in &dirs {
         // Where everything is asked for again, once is enough.
-        let passes = if matches!(*name, "posix" | "wsync") { 1 } else { PASSES };
+        let passes = if matches!(*name, "posix" | "wsync" | "posix_awake") { 1 } else { PASSES };
         let outcome = calls(cluster, dir, Calls::Stat { files, passes })?;
         let row = sheet.row(&format!("stat_{name}"), files * passes);
         compared_work(row, outcome.seconds(), real(passes), &mut base);
@@ -163,7 +169,7 @@ fn names(cluster: &TestCluster, sheet: &mut Sheet, files: u64) -> Result<()> {
         row.note("entries", real(outcome.events));
         row.note(JUICEFS, JUICEFS_READDIR);
     }
-    for mount in [nothing, batchfs, posix, wsync] {
+    for mount in [nothing, batchfs, posix, wsync].into_iter().chain(awake) {
         mount.end()?;
     }
     Ok(())

@@ -253,6 +253,8 @@ pub(crate) enum Served {
     Namespace,
     /// The same with `wsync`.
     Synchronously,
+    /// The namespace with `latency=0`.
+    Awake,
     /// The namespace, with a directory decoupled; at the end it is merged, or thrown away.
     Decoupled { dir: String, policy: String, merge: bool },
 }

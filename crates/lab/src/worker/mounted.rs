@@ -31,10 +31,14 @@ fn said(path: &Path) -> impl Fn(Sys) -> Error {
 /// Mounts, and unmounts at the start signal. The part `merge` is the time after that.
 pub(super) fn serve(job: &Job, at: &Path, what: &Served) -> Result<JobOutcome> {
     let root = rustix::process::getuid().is_root();
-    let options = ::mount::MountOptions { set_id: root, devices: root, ..Default::default() };
+    let latency_us = matches!(what, Served::Awake).then_some(0);
+    let options =
+        ::mount::MountOptions { set_id: root, devices: root, latency_us, ..Default::default() };
     let ahead = match what {
         Served::Synchronously => WantsExclusive::Never,
-        Served::Nothing | Served::Namespace | Served::Decoupled { .. } => WantsExclusive::Always,
+        Served::Nothing | Served::Namespace | Served::Awake | Served::Decoupled { .. } => {
+            WantsExclusive::Always
+        }
     };
     let settings = VfsOptions { ahead, ..VfsOptions::default() };
     let mut outcome = JobOutcome::default();

@@ -18,6 +18,8 @@ use types::Map;
 const TICK: Duration = Duration::from_millis(100);
 /// A thread that has worked on one request for this long is replaced.
 const LONG: Duration = Duration::from_millis(100);
+/// More requests than this between two examinations follow each other closely.
+const BUSY: u64 = 50;
 /// A request of this age is interruptible.
 const PATIENCE: Duration = Duration::from_millis(300);
 /// Threads of one mount, waiting or not.
@@ -59,6 +61,10 @@ struct State {
     threads: usize,
     /// The watcher sleeps until the next request begins.
     is_asleep: bool,
+    /// Requests that began since the last examination.
+    begun: u64,
+    /// They were more than [`BUSY`] before it, which the watcher must say when it ends.
+    is_busy: bool,
     /// The file system is unmounted.
     is_over: bool,
 }
@@ -107,6 +113,8 @@ pub(super) struct Due {
     pub(super) cancels: Vec<Cancel>,
     /// The number of threads to start.
     pub(super) threads: usize,
+    /// Requests follow each other closely.
+    pub(super) is_busy: bool,
 }
 
 /// A request in flight, handed to its handler.
@@ -136,6 +144,8 @@ impl Flights {
             ready: wanted,
             threads: wanted + 1,
             is_asleep: false,
+            begun: 0,
+            is_busy: false,
             is_over: false,
         };
         Self { state: Mutex::new(state), changed: Condvar::new(), wanted }
@@ -160,6 +170,7 @@ impl Flights {
         };
         let mut state = self.lock();
         state.flights.insert(unique, flight);
+        state.begun += 1;
         if std::mem::take(&mut state.is_asleep) {
             self.changed.notify_all();
         }
@@ -201,7 +212,7 @@ impl Flights {
     /// Examines slow requests at the next tick; `None` after the unmount.
     pub(super) fn watch(&self) -> Option<Due> {
         let mut state = self.lock();
-        while state.flights.is_empty() {
+        while state.flights.is_empty() && !state.is_busy {
             if state.is_over {
                 return None;
             }
@@ -210,14 +221,18 @@ impl Flights {
         }
         let waited = self.changed.wait_timeout(state, TICK);
         state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        if state.is_over && state.flights.is_empty() {
+            return None;
+        }
         let now = Instant::now();
+        state.is_busy = std::mem::take(&mut state.begun) > BUSY;
         let due = state.flights.iter().filter(|(_, flight)| flight.is_due(now));
         let callers: Vec<_> = due.map(|(unique, flight)| (*unique, flight.look())).collect();
         // Reading procfs must not delay requests, so it happens without the lock.
         drop(state);
         let over: Vec<_> = callers.into_iter().filter(|(_, look)| look.is_over()).collect();
-        let mut due = Due::default();
         state = self.lock();
+        let mut due = Due { is_busy: state.is_busy, ..Due::default() };
         for (unique, _) in over {
             let Some(flight) = state.flights.get_mut(&unique) else { continue };
             let cancel = flight.next_cancel(now);

@@ -3,12 +3,14 @@
 //! The library `fuser` ignores `FUSE_INTERRUPT` and hides the flag that tells `flock` from `fcntl`.
 
 pub(crate) mod abi;
+mod awake;
 pub(crate) mod device;
 mod flights;
 mod reply;
 mod request;
 mod session;
 
+pub(crate) use awake::Awake;
 pub(crate) use flights::Ticket;
 pub(crate) use reply::{Dirent, Out};
 pub(crate) use request::{LockAsked, NodeName, Op, ReadDir, Request, SetAttr, Time, Write};

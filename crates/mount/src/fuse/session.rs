@@ -9,6 +9,7 @@ use posix::Features;
 use types::{Errno, Error, Result};
 
 use super::abi::{self, init, notify};
+use super::awake::Awake;
 use super::device::Device;
 use super::flights::{Cancel, Flights, Ticket, Waits};
 use super::reply::Out;
@@ -71,7 +72,7 @@ pub(crate) struct Session(Arc<Flights>);
 pub(crate) struct Notifier(Arc<Device>);
 
 /// Negotiates with the kernel for a file system with these features, and starts `threads` workers
-/// and a watcher.
+/// and a watcher. While requests follow each other closely, `awake` keeps processors awake.
 ///
 /// # Errors
 /// If the kernel speaks another version, or no threads can be started.
@@ -80,6 +81,7 @@ pub(crate) fn start<H: Handler>(
     handler: H,
     features: Features,
     threads: usize,
+    awake: Option<Awake>,
 ) -> std::io::Result<(Session, Notifier)> {
     let device = Arc::new(Device::new(device));
     negotiate(&device, features)?;
@@ -91,7 +93,7 @@ pub(crate) fn start<H: Handler>(
     }
     let (watcher, watched) = (inner, flights.clone());
     std::thread::Builder::new().name("fuse-watch".to_owned()).spawn(move || {
-        watcher.watch();
+        watcher.watch(awake);
         drop(watcher);
         watched.leave(false, true);
     })?;
@@ -225,9 +227,10 @@ impl<H: Handler> Inner<H> {
     }
 
     /// Interrupts requests and replaces blocked threads until the unmount.
-    fn watch(&self) {
+    fn watch(&self, mut awake: Option<Awake>) {
         let mut out = Out::new();
         while let Some(due) = self.flights.watch() {
+            awake.iter_mut().for_each(|awake| awake.set(due.is_busy));
             for unique in due.interrupted {
                 out.begin();
                 self.device.write(unique, INTERRUPTED, &mut out);

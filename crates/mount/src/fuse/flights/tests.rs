@@ -63,6 +63,22 @@ fn a_wait_for_a_lock_is_cancelled_before_its_caller_is_answered() {
 }
 
 #[test]
+fn requests_that_follow_each_other_closely_are_noticed_and_their_end_too() {
+    let flights = Flights::new(1);
+    flights.begin(1, me(), false);
+    flights.end(1);
+    let one_by_one = flights.begin(2, me(), false);
+    assert!(!flights.watch().expect("mounted").is_busy, "since {one_by_one:?}");
+    for unique in 3..=3 + BUSY {
+        flights.begin(unique, me(), false);
+        flights.end(unique);
+    }
+    assert!(flights.watch().expect("mounted").is_busy);
+    flights.end(2);
+    assert!(!flights.watch().expect("mounted").is_busy, "no request since the last look");
+}
+
+#[test]
 fn the_watcher_ends_with_the_mount() {
     let flights = Flights::new(1);
     flights.leave(true, true);
