@@ -181,10 +181,14 @@ impl Mds {
         match self.phase {
             // First apply the changes that clients know as applied: the next server would not wait
             // for them.
-            Phase::Active if self.resend.is_busy() => self.resend.stop_when_done(),
+            Phase::Active if self.resend.is_busy() => {
+                self.resend.stop_when_done();
+                self.beacon_tick(effects);
+            }
             Phase::Active => {
                 if !CapsCx::of(self).end_exclusive(effects) {
                     // `caps_tick` comes back here.
+                    self.beacon_tick(effects);
                     return;
                 }
                 self.phase = Phase::Stopping;

@@ -461,8 +461,15 @@ impl Mds {
         NoticeCx::of(self).tick(effects);
     }
 
+    /// The state that the monitor hears of. A server that collects the changes of clients before it
+    /// stops is stopping: the monitor gives a server up that does not follow.
+    fn state(&self) -> MdsState {
+        let stops = self.caps.is_ending || self.resend.stops();
+        if stops { MdsState::Stopping } else { self.phase.state() }
+    }
+
     pub(crate) fn beacon_tick(&mut self, effects: &mut MdsEffects) {
-        let state = self.phase.state();
+        let state = self.state();
         let due = self.last_beacon.is_none_or(|(at, last)| {
             last != state || self.clock.now.since(at) >= self.settings.beacon_interval
         });

@@ -76,6 +76,11 @@ impl Resend {
         self.busy || self.stop
     }
 
+    /// Whether the server stops when they are done.
+    pub(crate) fn stops(&self) -> bool {
+        self.stop
+    }
+
     /// Whether resent changes are being executed.
     pub(crate) fn is_busy(&self) -> bool {
         self.busy

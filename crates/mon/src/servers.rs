@@ -90,6 +90,13 @@ impl Servers {
         }
     }
 
+    /// Whether a server of the map has not reported to this monitor, which started a moment ago. One
+    /// that stays silent is given up after the beacon grace.
+    pub(crate) fn is_expected(&self, map: &ClusterMap) -> bool {
+        let mut alive = map.mds.iter().filter(|entry| entry.state != MdsState::Lost);
+        alive.any(|entry| self.conn_of(entry.rank).is_none())
+    }
+
     /// Whether a standby may be taking a rank over: the rank has lost its server a moment ago, or
     /// the standby has no term yet.
     pub(crate) fn may_be_taken_over(&self, now: Moment) -> bool {

@@ -4,7 +4,8 @@
 //! Not for ending a monitor alone: the cluster works without one, so killing it is enough.
 //!
 //! Invariant: it comes to an end. A server that neither stops nor says that it is stopping is
-//! given up after the beacon grace, and so is a store that does not answer.
+//! given up after the beacon grace, and so is a store that does not answer, or a server of the map
+//! that a monitor which has just started has not heard of.
 
 use types::{Clock, ConnId, Errno, Moment};
 use wire::{Message, MonAnswer};
@@ -65,7 +66,8 @@ impl Mon {
     pub(crate) fn advance_stop(&mut self, clock: Clock, effects: &mut MonEffects) {
         let Some(stop) = &mut self.stop else { return };
         if matches!(self.phase, Phase::Serving) {
-            if self.servers.connected().next().is_some() {
+            let is_any_expected = self.servers.is_expected(self.ledger.map());
+            if is_any_expected || self.servers.connected().next().is_some() {
                 stop.idle_since = None;
                 return;
             }

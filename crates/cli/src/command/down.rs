@@ -15,6 +15,8 @@ use terminal::context::Context;
 pub(crate) struct Args {}
 
 const PATIENCE: Duration = Duration::from_secs(600);
+/// The time that a server which has told the monitor that it stops needs to end its process.
+const LAST_STEPS: Duration = Duration::from_secs(2);
 /// A store with less room than this is called full.
 const FULL_BYTES: u64 = 1 << 20;
 /// Counters of servers that grow while a server writes to the store.
@@ -91,7 +93,33 @@ pub(crate) fn stop(cluster: &Cluster) -> Result<()> {
         }
         std::thread::sleep(Duration::from_millis(2));
     }
+    let ended = Instant::now();
+    while let Some(error) = still_running(cluster, before.as_ref()) {
+        if ended.elapsed() > LAST_STEPS {
+            return Err(error);
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
     Ok(())
+}
+
+/// A server that takes connections after the monitor has ended. The monitor gives up a server that
+/// does not answer, for example while its process is stopped by a debugger.
+fn still_running(cluster: &Cluster, before: Option<&ClusterMap>) -> Option<Error> {
+    let servers = before?.mds.iter().filter(|entry| entry.state != MdsState::Lost);
+    let mut runs = servers.filter(|entry| {
+        let address = entry.address.parse::<Address>();
+        address.is_ok_and(|address| address.connect(cluster.keys()).is_ok())
+    });
+    let entry = runs.next()?;
+    let cause = format!(
+        "the monitor has ended, and the server of {} (process {}) did not answer it",
+        entry.rank, entry.pid
+    );
+    Some(Error::new(Errno::TimedOut, entry.address.clone(), cause).remedy(format!(
+        "end it with `kill {}` before the cluster is started again: it writes everything down",
+        entry.pid
+    )))
 }
 
 /// Whether servers have tried to write since, and nothing of it is in the store.

@@ -4,6 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use cudele::NewFile;
+use rustix::process::{Signal, kill_process};
 use serde_json::json;
 
 use crate::cluster::{Cluster, eventually, text};
@@ -30,6 +31,22 @@ fn a_foreign_directory_is_refused_and_left_alone() {
     let names: Vec<_> =
         fs::read_dir(&cluster.dir).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert_eq!(names, ["thesis.tex"], "nothing was put there");
+}
+
+/// The monitor gives the server up after five seconds. The server may still write.
+#[test]
+fn down_names_a_server_that_does_not_end() {
+    let cluster = Cluster::up();
+    let server = cluster.daemons("mds")[0];
+    kill_process(server, Signal::STOP).unwrap();
+    let said = cluster.fails(1, &["down"]);
+    kill_process(server, Signal::CONT).unwrap();
+    let remedy = format!("`kill {}`", server.as_raw_pid());
+    for words in ["mds.0", "did not answer", "ETIMEDOUT", &remedy] {
+        assert!(said.contains(words), "{words} is missing: {said}");
+    }
+    kill_process(server, Signal::TERM).unwrap();
+    eventually("the server ends", || cluster.daemons("mds").is_empty());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `cudele mount` and `cudele umount`.
 
 use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::os::unix::fs::MetadataExt;
 
 use crate::mounts::{Mount, MountPoint, cluster, until};
@@ -17,6 +17,71 @@ fn mount_runs_in_the_background_until_umount() {
     world.run(&["umount", point.text()]).done();
     assert!(!point.is_mounted());
     world.run(&["umount", point.text()]).refused(&["EINVAL", "nothing is mounted there"]);
+}
+
+/// The mount has the directories that it made alone. It gives them back when it ends: other clients
+/// and the end of the cluster would wait for them.
+#[test]
+fn nothing_waits_for_a_mount_that_has_ended() {
+    let Some(world) = cluster() else { return };
+    let point = MountPoint::new();
+    world.run(&["mount", point.text()]).done();
+    for dir in 0..500 {
+        let dir = point.path().join(format!("dir{dir}"));
+        fs::create_dir(&dir).unwrap();
+        fs::write(dir.join("file"), "content").unwrap();
+    }
+    world.run(&["umount", point.text()]).done();
+    let counters = || world.json(&["status"])["mds"][0]["counters"].clone();
+    until("the mount has no session", || counters()["sessions"] == 0);
+    assert_eq!(counters()["caps_alone"], 0);
+    world.run(&["down"]).done();
+}
+
+/// The server waits for the changes of a mount that was killed, and the monitor for the server.
+#[test]
+fn down_waits_until_a_killed_mount_counts_as_dead() {
+    let Some(world) = cluster() else { return };
+    let mut mount = Mount::new(&world);
+    for dir in 0..50 {
+        fs::create_dir(mount.path(&format!("dir{dir}"))).unwrap();
+        fs::write(mount.path(&format!("dir{dir}/file")), "content").unwrap();
+    }
+    until("the mount has the directory alone", || {
+        world.json(&["status"])["mds"][0]["counters"]["caps_alone"] != 0
+    });
+    mount.kill();
+    world.run(&["down"]).done();
+}
+
+/// All processors of the machine are concerned, so the demand ends with the work.
+#[test]
+fn processors_are_kept_awake_only_while_programs_use_the_mount() {
+    const DEVICE: &str = "/dev/cpu_dma_latency";
+    let Some(world) = cluster() else { return };
+    let demand = || {
+        let mut bytes = [0; 4];
+        File::open(DEVICE).and_then(|mut file| file.read_exact(&mut bytes)).ok()?;
+        Some(i32::from_ne_bytes(bytes))
+    };
+    let Some(before) = demand().filter(|demand| *demand != 0) else {
+        eprintln!("skipped: {DEVICE} cannot be read, or another program keeps processors awake");
+        return;
+    };
+    let mount = Mount::with(&world, &["-o", "latency=0"]);
+    assert_eq!(demand(), Some(before), "nothing uses it");
+    let mut names = (0..).map(|name| mount.path(&format!("missing{name}")));
+    until("processors stay awake", || {
+        names.by_ref().take(100).for_each(|name| drop(fs::metadata(name)));
+        demand() == Some(0)
+    });
+    until("processors may sleep", || demand() == Some(before));
+    mount.end();
+    let point = MountPoint::new();
+    let said = world.run_as(1000, &["mount", "-o", "latency=0", point.text()]);
+    if let Some(said) = said {
+        said.refused(&["latency=0", "EACCES", "only root"]);
+    }
 }
 
 #[test]

@@ -87,7 +87,11 @@ impl Link {
         // Otherwise the next change of an entry in the cache here would wait for this client.
         let leaving = &mut *state;
         leaving.session.leave(&mut leaving.effects);
-        state = self.send(state);
+        drop(self.send(state));
+        // The server reads nothing more of a connection over which it cannot answer: directories
+        // whose return it has not read would stay this client's until it counts as dead.
+        self.drain_at_end();
+        state = self.lock();
         if let Some(sender) = &state.sender {
             sender.shut_down();
         }

@@ -2,7 +2,9 @@
 
 use types::acl::{ACCESS_LIST, DEFAULT_LIST};
 use types::{ClientId, Ino, Tid};
-use wire::{Answer, ChangeOp, Grants, JobOp, Op, ReadOp, Request, SessionOp, WantsExclusive};
+use wire::{
+    Answer, ChangeOp, Grants, JobOp, MdsState, Op, ReadOp, Request, SessionOp, WantsExclusive,
+};
 
 use super::cluster::Notice;
 use super::fixture::{Tree, access_list, set_list};
@@ -259,6 +261,7 @@ fn a_server_collects_exclusive_directories_before_it_stops() {
     let mut tree = alone();
     let dir = tree.full;
     tree.input(0, crate::MdsInput::Terminate);
+    assert_eq!(tree.states[&0], MdsState::Stopping, "the monitor gives up a server that stays");
     tree.pass(100);
     assert!(tree.stopped.is_empty() && tree.notices.contains(&(1, Notice::Revoke(dir))));
     tree.answer(Op::Session(SessionOp::Return { dir })).unwrap();

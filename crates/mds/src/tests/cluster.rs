@@ -60,6 +60,8 @@ pub(crate) struct Cluster {
     /// Connections that servers closed, by client.
     pub(crate) closed: Vec<u64>,
     pub(crate) stopped: Vec<usize>,
+    /// The states of servers, as they told the monitor.
+    pub(crate) states: BTreeMap<usize, MdsState>,
     pub(crate) fatal: Option<Error>,
     /// The policy of the balancer by the map.
     pub(crate) balancer: wire::BalancerEntry,
@@ -90,6 +92,7 @@ impl Cluster {
             next_tid: 1,
             replies: BTreeMap::new(),
             monitor: BTreeMap::new(),
+            states: BTreeMap::new(),
             peer_answers: BTreeMap::new(),
             notices: Vec::new(),
             closed: Vec::new(),
@@ -189,6 +192,7 @@ impl Cluster {
             match Message::decode(&payload).expect("a message") {
                 Message::Reply(reply) => drop(self.monitor.insert(reply.tid, reply)),
                 Message::Heartbeat(bytes) => self.heartbeat(rank, bytes),
+                Message::Beacon(beacon) => drop(self.states.insert(rank, beacon.state)),
                 _ => {}
             }
         }

@@ -329,6 +329,32 @@ fn a_monitor_without_a_server_says_that_it_stops_the_cluster() {
 }
 
 #[test]
+fn a_monitor_that_has_just_started_waits_for_the_servers_of_its_map_before_it_ends() {
+    let bench = Bench::serving();
+    let mut bench = Bench::with(bench.object);
+    bench.input(MonInput::Start);
+    bench.settle();
+    bench.ask(5, 1, MonOp::Stop);
+    bench.wait(500);
+    assert!(!bench.stopped(), "the server connects again, and must hear that it stops");
+    bench.transcript.clear();
+    bench.beacon(1, 0, 1, MdsState::Active);
+    bench.closed(1);
+    bench.settle();
+    assert!(bench.stopped());
+    bench.check(&expect![[r#"
+        conn.1: beacon mds.0 e1 active
+          to conn.1: stop
+          to conn.1: map e3 next client.1, mds.0 e1 active unix:/0
+        conn.1 closed
+          store: put if Version(103): map e4 next client.1, mds.0 e1 lost unix:/0
+        store: Stored(104)
+          to conn.5: tid:1 Done
+          stopped
+    "#]]);
+}
+
+#[test]
 fn a_standby_that_takes_over_while_the_cluster_stops_is_stopped() {
     let mut bench = Bench::serving();
     bench.closed(1);
