@@ -24,6 +24,7 @@ mod admission;
 mod apply;
 mod authority;
 mod balance;
+mod beacon;
 mod caps;
 mod chain;
 mod checkpoint;
@@ -89,7 +90,7 @@ use compaction::Compaction;
 use damage::Damage;
 use fetch::{FetchCx, Fetches};
 use files::FilesCx;
-use health::{Health, HealthCx};
+use health::Health;
 use leases::{Leases, Terms};
 use locks::Locks;
 use log::{Log, LogCx};
@@ -459,42 +460,6 @@ impl Mds {
         }
         self.beacon_tick(effects);
         NoticeCx::of(self).tick(effects);
-    }
-
-    /// The state that the monitor hears of. A server that collects the changes of clients before it
-    /// stops is stopping: the monitor gives a server up that does not follow.
-    fn state(&self) -> MdsState {
-        let stops = self.caps.is_ending || self.resend.stops();
-        if stops { MdsState::Stopping } else { self.phase.state() }
-    }
-
-    pub(crate) fn beacon_tick(&mut self, effects: &mut MdsEffects) {
-        let state = self.state();
-        let due = self.last_beacon.is_none_or(|(at, last)| {
-            last != state || self.clock.now.since(at) >= self.settings.beacon_interval
-        });
-        if !due {
-            return;
-        }
-        self.last_beacon = Some((self.clock.now, state));
-        let beacon = wire::Beacon {
-            rank: self.rank,
-            epoch: self.tables.epoch(),
-            address: self.settings.address.clone(),
-            state,
-            pid: self.settings.pid,
-            counters: self.counters.list(self),
-            decoupled: self.tables.decoupled_list(&self.namespace),
-            warnings: HealthCx::of(self).warnings(),
-            given_up: self.balance.given_up(),
-        };
-        Message::Beacon(beacon).append_frame(&mut effects.to_monitor);
-    }
-
-    /// The monitor is connected again: it must hear of us at once.
-    pub fn monitor_connected(&mut self, effects: &mut MdsEffects) {
-        self.last_beacon = None;
-        self.beacon_tick(effects);
     }
 }
 

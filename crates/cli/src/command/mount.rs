@@ -32,8 +32,8 @@ pub(crate) struct Args {
     root: String,
     /// Mount options: ro, allow_other, dev, suid, noexec, noatime, strictatime, valid=SECONDS,
     /// timeout=SECONDS, hard, wsync, nowsync, noacl, uidmap=HERE:CLUSTER:COUNT, gidmap=...,
-    /// all_squash=UID:GID, threads=N, latency=MICROSECONDS; remount changes ro, dev, suid, noexec and noatime of a mount
-    /// in use
+    /// all_squash=UID:GID, threads=N, latency=MICROSECONDS; remount changes ro, dev, suid, noexec
+    /// and noatime of a mount in use
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<String>,
     /// Stay in the foreground until it is unmounted
