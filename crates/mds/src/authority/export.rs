@@ -93,6 +93,8 @@ pub(crate) struct Export {
     pub(super) frozen: Option<Moment>,
     /// The list may be replaced, as was found in this step.
     pub(super) ready: bool,
+    /// It is to be replaced when the operation on the list has ended that is under way.
+    pub(super) is_held_back: bool,
     /// Sessions that had to give something back.
     pub(super) flushed: u64,
     /// This rank has read all of it, for files that clients have open.

@@ -25,9 +25,11 @@ pub(crate) enum ListNews {
 }
 
 impl Authority {
-    /// Reads the list, unless that is being done.
+    /// Reads the list, unless that is being done, or a replacement comes first: clients that make
+    /// this rank read the list without end would keep subtrees from moving.
     pub(super) fn read_list(&mut self, store: &mut StoreOps, effects: &mut MdsEffects) {
-        if !self.is_busy() {
+        let is_put_next = self.exports.iter().any(|export| export.is_held_back);
+        if !self.is_busy() && !is_put_next {
             self.reading = true;
             get_list(store, effects);
         }

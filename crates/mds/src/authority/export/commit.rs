@@ -10,14 +10,17 @@ use crate::transfer::TransferEvent;
 impl ExportCx<'_> {
     /// Replaces the list once for all subtrees that may go now.
     pub(super) fn commit_ready(&mut self, effects: &mut MdsEffects) {
+        let is_busy = self.base.authority.is_busy();
         let mut ready = Vec::new();
         for export in &mut self.base.authority.exports {
-            if std::mem::take(&mut export.ready) {
+            let is_ready = std::mem::take(&mut export.ready);
+            // An operation on the list is under way; the next step checks again.
+            export.is_held_back = is_ready && is_busy;
+            if is_ready && !is_busy {
                 ready.push(export.root);
             }
         }
-        // A replacement of the list is under way; the next step checks again.
-        if ready.is_empty() || self.base.authority.is_busy() {
+        if ready.is_empty() {
             return;
         }
         let mut list = self.base.authority.list.clone();
