@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
+use std::time::Instant;
 
 use client::{Attempts, RequestStep, Session, SessionEffects, SessionInput};
 use net::{Address, Connection, Sender};
@@ -270,7 +271,7 @@ impl Link {
         if chunked {
             state = self.send_chunks(state, tid, chunks);
         }
-        self.wait_for(state, tid)
+        self.wait_for(state, tid, None)
     }
 
     /// The rank of the server.
@@ -287,8 +288,20 @@ impl Link {
         drop(self.send(self.lock()));
     }
 
-    fn wait_for<'a>(&'a self, mut state: MutexGuard<'a, State>, tid: Tid) -> Result<Answer> {
+    /// Waits for the answer to a request, or until this time.
+    fn wait_for<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        tid: Tid,
+        until: Option<Instant>,
+    ) -> Result<Answer> {
         loop {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                state.session.forget(tid);
+                state.waiting.remove(&tid);
+                return Err(Error::of(Errno::TimedOut, "the server"));
+            }
             let known = state.waiting.get(&tid);
             if known.is_none_or(|known| known.answer.is_some()) {
                 let known = state.waiting.remove(&tid);
@@ -305,7 +318,10 @@ impl Link {
             }
             if state.reading {
                 drop(state);
-                std::thread::park();
+                match left {
+                    Some(left) => std::thread::park_timeout(left),
+                    None => std::thread::park(),
+                }
                 state = self.lock();
             } else {
                 state = self.read(state);

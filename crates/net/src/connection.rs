@@ -81,6 +81,12 @@ impl Sender {
         self.channel.send(frames).map_err(|cause| error(&self.address, &cause))
     }
 
+    /// Limits the time that a receiver of this connection waits, from its next call on.
+    pub fn limit_receiving(&self, time: Duration) {
+        // One that has ended does not wait.
+        let _ = self.channel.stream.set_timeout(Some(time));
+    }
+
     /// Ends the connection: a receiver gets the frames that have arrived, and then an error.
     pub fn shut_down(&self) {
         // One that has ended needs no end.

@@ -26,7 +26,7 @@ fn nothing_waits_for_a_mount_that_has_ended() {
     let Some(world) = cluster() else { return };
     let point = MountPoint::new();
     world.run(&["mount", point.text()]).done();
-    for dir in 0..500 {
+    for dir in 0..3000 {
         let dir = point.path().join(format!("dir{dir}"));
         fs::create_dir(&dir).unwrap();
         fs::write(dir.join("file"), "content").unwrap();

@@ -306,17 +306,20 @@ impl Session {
 
     /// Empties the caches and returns the capabilities: no other client must wait for a client that
     /// leaves. A client without a connection cannot report this; changes then wait until its cached
-    /// entries have expired.
-    pub fn leave(&mut self, effects: &mut SessionEffects) {
+    /// entries have expired. Returns whether the server is to be told of any: before the connection
+    /// ends, a request must be answered behind them.
+    pub fn leave(&mut self, effects: &mut SessionEffects) -> bool {
         if !self.connected {
-            return;
+            return false;
         }
+        let before = effects.frames.len();
         self.end_lending(effects);
         self.return_all(effects);
         let held = self.cache.as_mut().map(crate::cache::Cache::give_back);
         for dir in held.into_iter().flatten() {
             self.call(&Cred::root(), Op::Session(SessionOp::Return { dir }), effects);
         }
+        effects.frames.len() > before
     }
 
     /// Gives all directories back.

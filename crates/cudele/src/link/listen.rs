@@ -6,15 +6,18 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Condvar, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use types::{Errno, Error, Ino, Rank};
+use types::{Cred, Errno, Error, Ino, Rank};
+use wire::{Op, SessionOp};
 
-use super::{Link, State};
+use super::{Link, State, Waiting};
 use crate::ServerNotice;
 
 /// The time without a request after which the listener reads.
 const IDLE: Duration = Duration::from_millis(1);
+/// How long a client that ends waits for the server.
+const LEAVING: Duration = Duration::from_secs(5);
 /// How long to wait before the server is looked for again that was away for long.
 const AWAY: Duration = Duration::from_secs(1);
 
@@ -86,18 +89,36 @@ impl Link {
         let mut state = self.lock();
         // Otherwise the next change of an entry in the cache here would wait for this client.
         let leaving = &mut *state;
-        leaving.session.leave(&mut leaving.effects);
-        drop(self.send(state));
-        // The server reads nothing more of a connection over which it cannot answer: directories
-        // whose return it has not read would stay this client's until it counts as dead.
-        self.drain_at_end();
-        state = self.lock();
+        let has_returned = leaving.session.leave(&mut leaving.effects);
+        state = self.send(state);
+        if has_returned {
+            state = self.await_reading(state);
+        }
         if let Some(sender) = &state.sender {
             sender.shut_down();
         }
         state.listening.asleep = false;
         self.listener.notify_all();
         self.stop_async_sender();
+    }
+
+    /// Waits until the server has read what was sent. It reads nothing more of a connection over
+    /// which it cannot answer: directories whose return it has not read would stay this client's
+    /// until the client counts as dead. A server that does not answer is left alone.
+    fn await_reading<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let Some(sender) = state.sender.clone() else { return state };
+        // For a read that this thread begins.
+        sender.limit_receiving(LEAVING);
+        let shared = &mut *state;
+        let op = Op::Session(SessionOp::AwaitAsync);
+        let (asked, name) = (crate::moment(), op.name());
+        let tid = shared.session.call(&Cred::root(), op, &mut shared.effects);
+        let thread = std::thread::current();
+        let waiting = Waiting { thread, asked: (asked, name), chunked: false, answer: None };
+        shared.waiting.insert(tid, waiting);
+        state = self.send(state);
+        let _ = self.wait_for(state, tid, Some(Instant::now() + LEAVING));
+        self.lock()
     }
 
     pub(super) fn check_open(&self) -> Result<(), Error> {
