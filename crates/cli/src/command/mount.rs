@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use clap::Args as ClapArgs;
-use cudele::{Errno, Error, Locator, Result, WantsExclusive};
+use cudele::{Errno, Error, Fs, Locator, Result, WantsExclusive};
 use daemon::Log;
 use mount::{MountOptions, Mounted};
 use serde_json::json;
@@ -73,7 +73,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     }
     // Every open file of every program on it may need one.
     net::descriptors::raise();
-    let mounted = here(context, &args.root, &at, &options)?;
+    let (mounted, fs) = here(context, &args.root, &at, &options)?;
     let file = args.announce.then(|| logfile::open(&log)).transpose()?;
     if let Some(file) = &file {
         rustix::stdio::dup2_stderr(file).map_err(|error| io(&log, &error.into()))?;
@@ -85,6 +85,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         rustix::stdio::dup2_stdout(file).map_err(|error| io(&log, &error.into()))?;
     }
     let ended = until_unmounted(mounted);
+    // Threads of the mount may outlive this one, and keep their references.
+    fs.close();
     match &ended {
         Ok(()) => events.line(format_args!("{} is unmounted", at.display())),
         Err(error) => events.line(format_args!("{} is unmounted: {error}", at.display())),
@@ -98,7 +100,7 @@ pub(crate) fn here(
     root: &str,
     at: &Path,
     options: &MountOptions,
-) -> Result<Mounted> {
+) -> Result<(Mounted, Arc<Fs>)> {
     let cluster = context.cluster()?;
     let place = at.display().to_string();
     cluster.watch_contact(move |news| Log::of("mount").line(format_args!("{place}: {news}")));
@@ -109,8 +111,8 @@ pub(crate) fn here(
     let ahead = if options.synchronous { WantsExclusive::Never } else { WantsExclusive::Always };
     let settings = vfs::VfsOptions { valid, read_only, atime, ahead, no_access_lists };
     let source = format!("cudele:{root}");
-    let vfs = Arc::new(Vfs::new(fs, &root, settings)?);
-    mount::mount(vfs, at, &source, options)
+    let vfs = Arc::new(Vfs::new(fs.clone(), &root, settings)?);
+    Ok((mount::mount(vfs, at, &source, options)?, fs))
 }
 
 /// Waits until a user unmounts it, or a signal ends this process.

@@ -29,7 +29,7 @@ fn nothing_waits_for_a_mount_that_has_ended() {
     for dir in 0..3000 {
         let dir = point.path().join(format!("dir{dir}"));
         fs::create_dir(&dir).unwrap();
-        fs::write(dir.join("file"), "content").unwrap();
+        fs::write(dir.join("file"), [7; 8192]).unwrap();
     }
     world.run(&["umount", point.text()]).done();
     let counters = || world.json(&["status"])["mds"][0]["counters"].clone();

@@ -82,8 +82,11 @@ impl Link {
         }
     }
 
-    /// Ends the connection and the listener.
+    /// Ends the connection and the listener, unless that was done.
     pub(crate) fn close(&self) {
+        if self.check_open().is_err() {
+            return;
+        }
         self.drain_at_end();
         self.closed.store(true, Ordering::Release);
         let mut state = self.lock();
