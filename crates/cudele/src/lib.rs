@@ -41,6 +41,7 @@ mod content_store;
 mod damaged;
 mod data;
 mod dir;
+mod ending;
 mod evicted;
 mod exclusive;
 mod extents;

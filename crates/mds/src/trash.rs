@@ -11,7 +11,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use namespace::{Namespace, Refusal};
-use policy::Mechanism;
 use types::{ClientId, Cred, EntryName, Errno, Ino, Timestamp, TrashEntry};
 use wire::{Answer, Failure};
 
@@ -172,9 +171,9 @@ impl Mds {
             let text = "its policy keeps no journal of it (`rpcs` without `stream`)";
             return Err(failure(Errno::Busy, text));
         }
-        if policies.iter().any(|policy| policy.policy.contains(Mechanism::LocalPersist)) {
+        if policies.iter().any(|policy| policy.policy.logs_requests()) {
             let text =
-                "its policy keeps logs with clients (`local_persist`), which name each inode";
+                "its policy keeps logs with clients (rpcs+local_persist), which name each inode";
             return Err(failure(Errno::Busy, text));
         }
         Ok(())

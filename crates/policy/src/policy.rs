@@ -117,6 +117,12 @@ impl Policy {
         self.contains(Mechanism::Stream)
     }
 
+    /// Whether clients keep logs of the requests that they make: `rpcs` with `local_persist`.
+    #[must_use]
+    pub fn logs_requests(&self) -> bool {
+        self.contains(Mechanism::Rpcs) && self.contains(Mechanism::LocalPersist)
+    }
+
     /// Whether the system makes a client's journal visible to other clients.
     #[must_use]
     pub fn applies(&self) -> bool {

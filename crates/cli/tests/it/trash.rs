@@ -175,6 +175,26 @@ fn a_tree_that_no_single_request_removes_is_removed_name_by_name() {
 }
 
 #[test]
+fn the_tree_of_a_job_is_removed_at_once_after_its_merge() {
+    let cluster = Cluster::up();
+    let source = tempfile::tempdir().unwrap();
+    for dir in 0..20 {
+        let dir = source.path().join(format!("dir{dir}"));
+        std::fs::create_dir(&dir).unwrap();
+        std::fs::write(dir.join("small"), "content").unwrap();
+        std::fs::write(dir.join("large"), [7; CONTENT]).unwrap();
+    }
+    let source = source.path().to_str().unwrap();
+    cluster.run(&["ingest", "--policy", "batchfs", source, "/job"]);
+    assert_eq!(cluster.json(&["rm", "-r", "/job"])["trees"], 1);
+    cluster.kill("mds");
+    cluster.start();
+    assert_eq!(cluster.names("/"), [""; 0]);
+    eventually("the room is given back", || cluster.objects("data/").is_empty());
+    adds_up(&cluster);
+}
+
+#[test]
 fn directories_of_a_reaped_tree_leave_no_objects() {
     let cluster = Cluster::up();
     let fs = cluster.mount();

@@ -12,7 +12,6 @@
 
 use journal::{Create, Event, JournalError};
 use namespace::Refusal;
-use policy::Mechanism;
 use types::{Cred, Errno, INLINE_BYTES_MAX, Ino, check_name};
 use wire::Failure;
 
@@ -60,9 +59,7 @@ impl MergeCx<'_> {
             return Ok(true);
         }
         self.namespace.access(cred, subtree, 2)?;
-        let in_force = self.namespace.effective_policy(subtree).1;
-        let policy = &in_force.policy;
-        Ok(policy.contains(Mechanism::Rpcs) && policy.contains(Mechanism::LocalPersist))
+        Ok(self.namespace.effective_policy(subtree).1.policy.logs_requests())
     }
 
     /// Whether a log of requests is asked for, now that its subtree may be in memory.

@@ -452,6 +452,10 @@ fn a_tree_without_a_journal_is_removed_name_by_name() {
     let inner = tree.open;
     tree.dir(inner, "inner");
     assert_eq!(tree.refusal(discard(inner, "inner")), Some(Errno::Busy));
+    // The journal of a job is on its client's disk until it is merged, and then in no one's way.
+    let job = "consistency: append_client_journal\ndurability: local_persist\n";
+    tree.set_policy("/open", job).unwrap();
+    assert_eq!(tree.refusal(discard(inner, "inner")), None);
 }
 
 #[test]
