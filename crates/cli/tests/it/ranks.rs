@@ -229,6 +229,40 @@ fn a_decoupled_subtree_moves_along_and_its_client_continues() {
     assert_eq!(listed(&cluster, "/a/job").len(), files.len() + 1);
 }
 
+/// The journal of a job is on the disk of its client: the rank that merges it may be any.
+#[test]
+fn subtrees_of_batch_jobs_move_after_their_merge_and_before() {
+    let cluster = Cluster::by_hand(&["--mds", "2"]);
+    cluster.run(&["mkdir", "/a"]);
+    let fs = cluster.mount();
+    let policy = Policy::from_name_or_text("batchfs").unwrap().policy;
+    // Below a directory of another rank nothing is decoupled.
+    let jobs = [1, 0, 1].into_iter().enumerate().map(|(number, rank)| {
+        let path = format!("/a/job{number}");
+        cluster.run(&["mkdir", &path]);
+        let job = fs.decouple(&path, &policy).unwrap();
+        (path, job, rank)
+    });
+    let jobs: Vec<_> = jobs.collect();
+    let mut merged = BTreeMap::new();
+    for (path, mut job, rank) in jobs {
+        let mut files = BTreeMap::new();
+        append(&mut job, &mut files, 300);
+        pin(&cluster, "/a", rank);
+        append(&mut job, &mut files, 300);
+        job.persist().unwrap();
+        kill(&cluster, u64::from(rank));
+        cluster.start();
+        append(&mut job, &mut files, 300);
+        job.merge().or_else(|_| job.merge()).unwrap();
+        job.forget().unwrap();
+        merged.insert(path, files);
+        for (path, files) in &merged {
+            assert_eq!(&listed(&cluster, path), files, "{path} after the move to rank {rank}");
+        }
+    }
+}
+
 /// Creates files until `done` is set. Returns the acknowledged ones.
 fn work(
     fs: &std::sync::Arc<Fs>,

@@ -1,7 +1,6 @@
 //! Which subtrees may move to another rank, and which must stay.
 
 use metastore::{MovedSubtree, SUBTREES_MAX};
-use policy::Mechanism;
 use types::{Errno, Ino};
 
 use super::place::{FRAGMENTED, busy, cold};
@@ -155,9 +154,11 @@ impl Places<'_> {
         if under_way.is_changing_policy {
             return Err(busy("a policy is being changed"));
         }
-        let logged = self.namespace.policies().into_iter().any(|(dir, policy)| {
-            policy.policy.contains(Mechanism::LocalPersist) && self.overlap(dir, root)
-        });
+        let logged = self
+            .namespace
+            .policies()
+            .into_iter()
+            .any(|(dir, policy)| policy.policy.logs_requests() && self.overlap(dir, root));
         if logged {
             let text =
                 "its policy keeps logs with clients (rpcs+local_persist), which one rank replays";

@@ -2,7 +2,6 @@
 
 use journal::JournalBuffer;
 use namespace::Refusal;
-use policy::Mechanism;
 use types::{Cred, EntryName, Errno, Ino, Origin, Seq, Timestamp};
 use wire::Failure;
 
@@ -62,7 +61,7 @@ impl NamesCx<'_> {
             return Err(Errno::Stale.into());
         }
         let policy = self.namespace.effective_policy(dir).1;
-        if policy.policy.contains(Mechanism::LocalPersist) {
+        if policy.policy.logs_requests() {
             return Err(cross(
                 "its policy keeps logs with clients, which one metadata server replays",
             ));
