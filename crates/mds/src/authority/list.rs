@@ -26,13 +26,16 @@ pub(crate) enum ListNews {
 
 impl Authority {
     /// Reads the list, unless that is being done, or a replacement comes first: clients that make
-    /// this rank read the list without end would keep subtrees from moving.
-    pub(super) fn read_list(&mut self, store: &mut StoreOps, effects: &mut MdsEffects) {
+    /// this rank read the list without end would keep subtrees from moving. Returns whether the
+    /// read has begun.
+    pub(super) fn read_list(&mut self, store: &mut StoreOps, effects: &mut MdsEffects) -> bool {
         let is_put_next = self.exports.iter().any(|export| export.is_held_back);
-        if !self.is_busy() && !is_put_next {
+        let begins = !self.is_busy() && !is_put_next;
+        if begins {
             self.reading = true;
             get_list(store, effects);
         }
+        begins
     }
 
     /// Reads the list to find out whether it was replaced.
@@ -155,8 +158,9 @@ impl ListCx<'_> {
         self.authority.read_at = Some(self.now);
         self.authority.reports_waiting.clear();
         self.fetches.wake_returned(LIST);
-        if std::mem::take(&mut self.authority.reservations.is_list_old) {
-            self.authority.read_list(self.store, effects);
+        if self.authority.reservations.is_list_old {
+            let begins = self.authority.read_list(self.store, effects);
+            self.authority.reservations.is_list_old = !begins;
         }
     }
 }

@@ -148,7 +148,7 @@ impl ReserveCx<'_> {
 
     /// Reads the list, after the read or the replacement that is under way.
     fn read_list_again(&mut self, effects: &mut MdsEffects) {
-        self.authority.reservations.is_list_old = self.authority.is_busy();
-        self.authority.read_list(self.store, effects);
+        let begins = self.authority.read_list(self.store, effects);
+        self.authority.reservations.is_list_old = !begins;
     }
 }

@@ -201,7 +201,9 @@ impl Mds {
                 NameNeed::Fetch(dir) if self.fetches.is_waited_for(dir) => {}
                 NameNeed::Fetch(dir) => FetchCx::of(self).preload(dir, effects),
                 NameNeed::Find(dir) => self.authority.preload(Goal::Find(dir)),
-                NameNeed::Read => self.authority.read_list(&mut self.store, effects),
+                NameNeed::Read => {
+                    self.authority.read_list(&mut self.store, effects);
+                }
                 NameNeed::Came(dir) => {
                     ChangeCx::of(self).apply.note_freed(true);
                     self.note_size(dir);
