@@ -253,25 +253,35 @@ impl Link {
         op: Op<'_>,
         chunks: &[&[u8]],
     ) -> Result<Answer> {
-        let asked = crate::moment();
         state.requests += 1;
         if state.sender.is_none() {
-            let (locked, connected) = self.connect(state, asked);
+            let (locked, connected) = self.connect(state, crate::moment());
             connected.map_err(client::unreached)?;
             state = locked;
         }
-        let shared = &mut *state;
-        shared.session.at(asked);
-        let name = op.name();
-        let tid = shared.session.call(cred, op, &mut shared.effects);
-        let (thread, chunked) = (std::thread::current(), !chunks.is_empty());
-        let waiting = Waiting { thread, asked: (asked, name), chunked, answer: None };
-        shared.waiting.insert(tid, waiting);
-        state = self.send(state);
+        let chunked = !chunks.is_empty();
+        let (mut state, tid) = self.ask(state, cred, op, chunked);
         if chunked {
             state = self.send_chunks(state, tid, chunks);
         }
         self.wait_for(state, tid, None)
+    }
+
+    /// Sends a request over the present connection, whose answer this thread waits for.
+    fn ask<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        cred: &Cred,
+        op: Op<'_>,
+        chunked: bool,
+    ) -> (MutexGuard<'a, State>, Tid) {
+        let asked = (crate::moment(), op.name());
+        let shared = &mut *state;
+        shared.session.at(asked.0);
+        let tid = shared.session.call(cred, op, &mut shared.effects);
+        let waiting = Waiting { thread: std::thread::current(), asked, chunked, answer: None };
+        shared.waiting.insert(tid, waiting);
+        (self.send(state), tid)
     }
 
     /// The rank of the server.

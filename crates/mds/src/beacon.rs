@@ -1,4 +1,4 @@
-//! What the monitor hears of this server.
+//! Beacons: the reports of this server to the monitor.
 
 use wire::{MdsState, Message};
 

@@ -92,7 +92,7 @@ impl Servers {
 
     /// Whether a server of the map has not reported to this monitor, which started a moment ago. A
     /// silent one is given up after the beacon grace.
-    pub(crate) fn is_expected(&self, map: &ClusterMap) -> bool {
+    pub(crate) fn is_any_expected(&self, map: &ClusterMap) -> bool {
         let mut alive = map.mds.iter().filter(|entry| entry.state != MdsState::Lost);
         alive.any(|entry| self.conn_of(entry.rank).is_none())
     }

@@ -66,8 +66,8 @@ impl Mon {
     pub(crate) fn advance_stop(&mut self, clock: Clock, effects: &mut MonEffects) {
         let Some(stop) = &mut self.stop else { return };
         if matches!(self.phase, Phase::Serving) {
-            let is_any_expected = self.servers.is_expected(self.ledger.map());
-            if is_any_expected || self.servers.connected().next().is_some() {
+            let expects = self.servers.is_any_expected(self.ledger.map());
+            if expects || self.servers.connected().next().is_some() {
                 stop.idle_since = None;
                 return;
             }

@@ -95,7 +95,7 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
 }
 
 /// Mounts with this process behind it.
-pub(crate) fn here(
+fn here(
     context: &Context,
     root: &str,
     at: &Path,

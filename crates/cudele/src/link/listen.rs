@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use types::{Cred, Errno, Error, Ino, Rank};
 use wire::{Op, SessionOp};
 
-use super::{Link, State, Waiting};
+use super::{Link, State};
 use crate::ServerNotice;
 
 /// The time without a request after which the listener reads.
@@ -108,18 +108,12 @@ impl Link {
     /// Waits until the server has read what was sent. It reads nothing more of a connection over
     /// which it cannot answer: directories whose return it has not read would stay this client's
     /// until the client counts as dead. A server that does not answer is left alone.
-    fn await_reading<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    fn await_reading<'a>(&'a self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let Some(sender) = state.sender.clone() else { return state };
         // For a read that this thread begins.
         sender.limit_receiving(LEAVING);
-        let shared = &mut *state;
-        let op = Op::Session(SessionOp::AwaitAsync);
-        let (asked, name) = (crate::moment(), op.name());
-        let tid = shared.session.call(&Cred::root(), op, &mut shared.effects);
-        let thread = std::thread::current();
-        let waiting = Waiting { thread, asked: (asked, name), chunked: false, answer: None };
-        shared.waiting.insert(tid, waiting);
-        state = self.send(state);
+        let last = Op::Session(SessionOp::AwaitAsync);
+        let (state, tid) = self.ask(state, &Cred::root(), last, false);
         let _ = self.wait_for(state, tid, Some(Instant::now() + LEAVING));
         self.lock()
     }

@@ -94,9 +94,7 @@ fn a_revert_makes_the_previous_policy_a_new_version() {
     assert_eq!((entry.version, entry.object, entry.name.as_str()), (4, 2, "one"));
     assert_eq!(entry.why, "version 3 was reverted");
     // The policy survives a restart.
-    let mut bench = Bench::with(bench.object);
-    bench.input(MonInput::Start);
-    bench.settle();
+    let bench = bench.restarted();
     assert_eq!(bench.stored_map().balancer(), entry);
 }
 

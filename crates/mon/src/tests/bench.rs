@@ -62,6 +62,14 @@ impl Bench {
         }
     }
 
+    /// The next monitor on the same store, which has read its map.
+    pub(super) fn restarted(self) -> Self {
+        let mut next = Self::with(self.object);
+        next.input(MonInput::Start);
+        next.settle();
+        next
+    }
+
     /// A monitor on an empty store, with an active server at `conn.1`; nothing of it is in the
     /// transcript.
     pub(super) fn serving() -> Self {

@@ -51,9 +51,7 @@ fn a_restart_and_a_used_up_block_give_out_new_ids() {
         bench.ask(5, tid, MonOp::Register);
         bench.settle();
     }
-    let mut bench = Bench::with(bench.object);
-    bench.input(MonInput::Start);
-    bench.settle();
+    let mut bench = bench.restarted();
     bench.ask(5, 1, MonOp::Register);
     bench.settle();
     bench.check(&expect![[r#"

@@ -153,9 +153,7 @@ fn a_silent_server_is_lost_after_the_grace() {
 #[test]
 fn a_server_that_a_restarted_monitor_does_not_hear_of_is_lost_after_the_grace() {
     let bench = Bench::serving();
-    let mut bench = Bench::with(bench.object);
-    bench.input(MonInput::Start);
-    bench.settle();
+    let mut bench = bench.restarted();
     bench.wait(999);
     bench.wait(1);
     bench.check(&expect![[r#"
@@ -331,9 +329,7 @@ fn a_monitor_without_a_server_says_that_it_stops_the_cluster() {
 #[test]
 fn a_monitor_that_has_just_started_waits_for_the_servers_of_its_map_before_it_ends() {
     let bench = Bench::serving();
-    let mut bench = Bench::with(bench.object);
-    bench.input(MonInput::Start);
-    bench.settle();
+    let mut bench = bench.restarted();
     bench.ask(5, 1, MonOp::Stop);
     bench.wait(500);
     assert!(!bench.stopped(), "the server connects again, and must hear that it stops");

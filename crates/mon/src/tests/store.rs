@@ -18,9 +18,7 @@ fn policies_survive_a_restart() {
         bench.settle();
     }
     let before = bench.stored_map();
-    let mut bench = Bench::with(bench.object);
-    bench.input(MonInput::Start);
-    bench.settle();
+    let mut bench = bench.restarted();
     assert_eq!(bench.mon.status().policies, before.policies);
     assert!(bench.stored_map().epoch > before.epoch, "a restart is an epoch of its own");
     bench.beacon(1, 0, 2, MdsState::Replaying);

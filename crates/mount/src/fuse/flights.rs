@@ -63,7 +63,8 @@ struct State {
     is_asleep: bool,
     /// Requests that began since the last examination.
     begun: u64,
-    /// They were more than [`BUSY`] before it, which the watcher must say when it ends.
+    /// At the last examination they were more than [`BUSY`]. The watcher stays awake until it has
+    /// seen the end of that.
     is_busy: bool,
     /// The file system is unmounted.
     is_over: bool,

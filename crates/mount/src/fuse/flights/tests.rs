@@ -67,8 +67,8 @@ fn requests_that_follow_each_other_closely_are_noticed_and_their_end_too() {
     let flights = Flights::new(1);
     flights.begin(1, me(), false);
     flights.end(1);
-    let one_by_one = flights.begin(2, me(), false);
-    assert!(!flights.watch().expect("mounted").is_busy, "since {one_by_one:?}");
+    flights.begin(2, me(), false);
+    assert!(!flights.watch().expect("mounted").is_busy, "two are few");
     for unique in 3..=3 + BUSY {
         flights.begin(unique, me(), false);
         flights.end(unique);
