@@ -13,6 +13,7 @@
 
 mod access;
 mod command;
+mod config;
 mod copy;
 mod fstab;
 mod glob;
@@ -26,9 +27,11 @@ mod space;
 mod stores;
 mod tree;
 
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use terminal::context::Context;
 use terminal::waiting;
 
@@ -38,6 +41,9 @@ use terminal::waiting;
 struct Arguments {
     #[command(flatten)]
     context: Context,
+    /// Configuration file [default: $CUDELE_CONFIG, else `cudele config --help` names the places]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
@@ -52,6 +58,7 @@ Environment:
   CUDELE_DIR     directory of the cluster, as --dir
   CUDELE_MON     address of the monitor, as --mon
   CUDELE_KEY     file with the key for connections over TCP, as --key
+  CUDELE_CONFIG  configuration file, as --config; `cudele config --help` says what it holds
   CUDELE_STATE   what this user keeps on this machine: which clusters were started, which subtrees
                  are decoupled with their journals, logs of mounts. On a local disk, one for each
                  user [default: $XDG_STATE_HOME/cudele, else ~/.local/state/cudele]
@@ -136,17 +143,51 @@ enum Command {
     Verify(command::verify::Args),
     /// Check balancer policies, put one in force, and see its decisions
     Balancer(command::balancer::Args),
+    /// Show where the values of options come from, and check configuration files
+    Config(command::config::Args),
     /// Run an experiment and print its rows
     Bench(command::bench::Args),
 }
 
 fn main() -> ExitCode {
     let given = fstab::arguments(std::env::args_os().collect());
-    let arguments = Arguments::parse_from(command::bench::arguments(given));
+    let arguments = match configured(&command::bench::arguments(given)) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            eprintln!("cudele: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    let context = &arguments.context;
+    waiting::say_on_terminal();
+    match run(&arguments) {
+        Ok(code) => code,
+        Err(error) => {
+            context.report(&error);
+            ExitCode::from(if error.errno == types::Errno::Invalid { 2 } else { 1 })
+        }
+    }
+}
+
+/// The arguments of this process, with the values of the environment and of the configuration
+/// files. The command `config` itself reads them later: its user may be looking for a fault.
+fn configured(given: &[OsString]) -> types::Result<Arguments> {
+    let command = Arguments::command();
+    let config = config::Config::read(&command, &config::paths(given)).or_else(|error| {
+        let matches = command.clone().try_get_matches_from(given);
+        let is_config = matches.is_ok_and(|found| found.subcommand_name() == Some("config"));
+        if is_config { Ok(config::Config::default()) } else { Err(error) }
+    })?;
+    let matches = config.parse(&command, given)?;
+    let mut arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    config.fill(&mut arguments.context);
+    Ok(arguments)
+}
+
+fn run(arguments: &Arguments) -> types::Result<ExitCode> {
     let context = &arguments.context;
     let mut code = ExitCode::SUCCESS;
-    waiting::say_on_terminal();
-    let result = match &arguments.command {
+    match &arguments.command {
         Command::Run(args) => command::run::run(context, args).map(|status| code = status),
         Command::Up(args) => command::up::run(context, args),
         Command::Down(args) => command::down::run(context, args),
@@ -185,15 +226,10 @@ fn main() -> ExitCode {
         Command::Scrub(args) => command::fsck::scrub(context, args),
         Command::Verify(args) => command::verify::run(context, args),
         Command::Balancer(args) => command::balancer::run(context, args),
+        Command::Config(args) => command::config::run(context, args),
         Command::Bench(args) => command::bench::run(context, args),
-    };
-    match result {
-        Ok(()) => code,
-        Err(error) => {
-            context.report(&error);
-            ExitCode::from(if error.errno == types::Errno::Invalid { 2 } else { 1 })
-        }
-    }
+    }?;
+    Ok(code)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ pub(crate) mod auth;
 pub(crate) mod balancer;
 pub(crate) mod bench;
 pub(crate) mod branch;
+pub(crate) mod config;
 pub(crate) mod cp;
 pub(crate) mod decouple;
 pub(crate) mod demo;

@@ -97,6 +97,8 @@ impl Cluster {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cudele"));
         command.env_remove("CUDELE_MON").env_remove("CUDELE_DIR").env_remove("XDG_DATA_HOME");
         command.env("HOME", &self.home).env("CUDELE_STATE", self.home.join("state"));
+        // The machine may have a file of its own.
+        command.env("CUDELE_CONFIG", "/dev/null");
         command.arg("--dir").arg(&self.dir).args(arguments);
         command.stdin(Stdio::null()).current_dir(&self.home);
         command

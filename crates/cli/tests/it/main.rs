@@ -15,6 +15,7 @@ mod balancer;
 mod balancing;
 mod cluster;
 mod commands;
+mod configured;
 mod content;
 mod copies;
 mod crash;
