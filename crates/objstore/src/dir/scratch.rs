@@ -10,7 +10,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, OFlags};
 use rustix::io::retry_on_intr;
 
 use super::sys::{self, Flock, Sys, SysResult};
@@ -36,7 +36,7 @@ impl Scratch {
         let process = rustix::process::getpid().as_raw_nonzero();
         for attempt in 0..ATTEMPTS_MAX {
             let name = format!("{process}.{attempt}");
-            match retry_on_intr(|| rustix::fs::mkdirat(tmp, &name, Mode::from_raw_mode(0o700))) {
+            match sys::make_new_directory(tmp, &name) {
                 Ok(()) => {}
                 // Another store of this process, or a process of that number in another container.
                 Err(Sys::EXIST) => continue,

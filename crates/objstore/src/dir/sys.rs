@@ -8,7 +8,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, ResolveFlags, Uid};
 pub(super) use rustix::io::Errno as Sys;
 use rustix::io::retry_on_intr;
 use types::{Errno, Error};
@@ -20,13 +20,42 @@ pub(super) type SysResult<T> = std::result::Result<T, Sys>;
 pub(super) fn open(dir: BorrowedFd<'_>, path: &str, flags: OFlags) -> SysResult<OwnedFd> {
     let mode = if flags.contains(OFlags::CREATE) { 0o600 } else { 0 };
     let (mode, flags) = (Mode::from_raw_mode(mode), flags | OFlags::CLOEXEC);
-    match retry_on_intr(|| rustix::fs::openat2(dir, path, flags, mode, ResolveFlags::NO_SYMLINKS)) {
+    let opened =
+        retry_on_intr(|| rustix::fs::openat2(dir, path, flags, mode, ResolveFlags::NO_SYMLINKS));
+    let file = match opened {
         // Linux before 5.6, or a container, refuses the call: protect the last part of the path.
         Err(Sys::NOSYS | Sys::PERM) => {
             retry_on_intr(|| rustix::fs::openat(dir, path, flags | OFlags::NOFOLLOW, mode))
         }
         result => result,
+    }?;
+    if flags.contains(OFlags::CREATE)
+        && let Some((uid, gid)) = heir(dir)
+    {
+        let _ = rustix::fs::fchown(&file, Some(uid), Some(gid));
     }
+    Ok(file)
+}
+
+/// The owner of a directory of the store, if this process is root's and the store is another
+/// user's. Files and directories that root makes are given to this user, whose servers could not
+/// read or remove them otherwise. In a user namespace that lacks the user they stay root's.
+fn heir(dir: BorrowedFd<'_>) -> Option<(Uid, Gid)> {
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let stat = rustix::fs::fstat(dir).ok()?;
+    let owner = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
+    (stat.st_uid != 0).then_some(owner)
+}
+
+/// Makes one directory.
+pub(super) fn make_new_directory(dir: BorrowedFd<'_>, name: &str) -> SysResult<()> {
+    retry_on_intr(|| rustix::fs::mkdirat(dir, name, Mode::from_raw_mode(0o700)))?;
+    if let Some((uid, gid)) = heir(dir) {
+        let _ = rustix::fs::chownat(dir, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW);
+    }
+    Ok(())
 }
 
 /// Carries out `act` on the last part of a path, in the directory that holds it. As in [`open`],
@@ -57,8 +86,7 @@ pub(super) fn open_directory(dir: BorrowedFd<'_>, path: &str) -> SysResult<Owned
 
 /// Makes a directory below a directory, unless it exists.
 pub(super) fn make_directory(dir: BorrowedFd<'_>, path: &str) -> SysResult<()> {
-    let mode = Mode::from_raw_mode(0o700);
-    match in_parent(dir, path, |above, name| rustix::fs::mkdirat(above, name, mode)) {
+    match in_parent(dir, path, make_new_directory) {
         Err(Sys::EXIST) => Ok(()),
         result => result,
     }

@@ -22,6 +22,39 @@ fn entries(path: &Path) -> Vec<String> {
     names
 }
 
+/// The store of a server that is not root's, in which a mount of root writes.
+#[test]
+fn what_root_writes_belongs_to_the_owner_of_the_store() {
+    use std::os::unix::fs::{MetadataExt, chown};
+
+    if !rustix::process::geteuid().is_root() {
+        println!("left out: only root gives files away");
+        return;
+    }
+    const OWNER: u32 = 4711;
+    let directory = TempDir::new().unwrap();
+    let root = directory.path().join("store");
+    drop(DirStore::open(&root, true).unwrap());
+    let parts = ["", "cudele-store", "locks", "objects", "tmp"];
+    parts.iter().for_each(|part| chown(root.join(part), Some(OWNER), Some(OWNER)).unwrap());
+
+    let store = DirStore::open(&root, false).unwrap();
+    put(&store, "put/whole", b"x");
+    store.write_range("data/7/0", 0, b"y").unwrap();
+    store.append("journal/0/1", b"z").unwrap();
+    let _lock = store.lock("mon/leader", "mon.a").unwrap();
+    let (mut seen, mut left) = (0, vec![root]);
+    while let Some(path) = left.pop() {
+        let found = std::fs::symlink_metadata(&path).unwrap();
+        assert_eq!((found.uid(), found.gid()), (OWNER, OWNER), "{}", path.display());
+        seen += 1;
+        if found.is_dir() {
+            left.extend(entries(&path).iter().map(|name| path.join(name)));
+        }
+    }
+    assert!(seen > 14, "{seen}");
+}
+
 #[test]
 fn the_layout_is_what_the_document_says() {
     let directory = TempDir::new().unwrap();
