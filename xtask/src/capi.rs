@@ -28,17 +28,28 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> Outcome {
             let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
             let built = root.join(target.unwrap_or_else(|| "target".into())).join("release");
             let libraries = [built.join("libcapi.so"), built.join("libcapi.a")];
-            install(root, Path::new(prefix), &libraries[0], Some(&libraries[1]))
+            let prefix = Path::new(prefix);
+            lay_out(root, prefix, &libraries[0])?;
+            copy(&libraries[1], &prefix.join("lib/libcudele.a"))?;
+            said(prefix)
         }
         ["install", prefix, "--shared", library] => {
-            install(root, Path::new(prefix), Path::new(library), None)
+            lay_out(root, Path::new(prefix), Path::new(library))?;
+            said(Path::new(prefix))
         }
         [] => Err(Failure::Usage(USAGE.to_owned())),
         [first, ..] => Err(Failure::Usage(format!("unexpected argument {first:?}: {USAGE}"))),
     }
 }
 
-fn install(root: &Path, prefix: &Path, shared: &Path, fixed: Option<&Path>) -> Outcome {
+fn said(prefix: &Path) -> Outcome {
+    println!("the C library is in {}", prefix.display());
+    Ok(())
+}
+
+/// Lays the header, a shared library that was built before and the file for pkg-config out below a
+/// directory.
+pub(crate) fn lay_out(root: &Path, prefix: &Path, shared: &Path) -> Outcome {
     let (include, lib) = (prefix.join("include"), prefix.join("lib"));
     let packages = lib.join("pkgconfig");
     for dir in [&include, &packages] {
@@ -49,13 +60,8 @@ fn install(root: &Path, prefix: &Path, shared: &Path, fixed: Option<&Path>) -> O
     copy(shared, &lib.join(&full))?;
     link(&full, &lib.join(format!("libcudele.so.{ABI}")))?;
     link(&full, &lib.join("libcudele.so"))?;
-    if let Some(fixed) = fixed {
-        copy(fixed, &lib.join("libcudele.a"))?;
-    }
     let package = packages.join("cudele.pc");
-    fs::write(&package, description()).map_err(|error| failed(&package, &error))?;
-    println!("the C library is in {}", prefix.display());
-    Ok(())
+    fs::write(&package, description()).map_err(|error| failed(&package, &error))
 }
 
 /// The content of the file for pkg-config.
@@ -63,7 +69,7 @@ fn description() -> String {
     format!(
         "prefix=${{pcfiledir}}/../..\n\
          includedir=${{prefix}}/include\n\
-         libdir=${{prefix}}/lib\n\
+         libdir=${{pcfiledir}}/..\n\
          \n\
          Name: cudele\n\
          Description: A file system whose subtrees choose their own consistency and durability\n\

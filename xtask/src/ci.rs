@@ -88,6 +88,7 @@ fn steps(tools: Tools) -> Vec<Step> {
     ]);
     steps.extend(python());
     steps.extend([
+        step("package", [cargo(&["run", "--quiet", "-p", "xtask", "--", "package", "test"])]),
         step("book", [cargo(&["run", "--quiet", "-p", "xtask", "--", "book"])]),
         step("docs", [cargo(&doc).with("RUSTDOCFLAGS", "-Dwarnings")]),
         // The next step links with the release profile's optimisation, which takes minutes for each

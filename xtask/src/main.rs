@@ -22,6 +22,7 @@ mod fuzz;
 mod hook;
 mod instructions;
 mod message;
+mod package;
 mod prose;
 mod python;
 mod run;
@@ -62,6 +63,10 @@ usage: cargo xtask CHORE [ARGUMENT]...
   ceph mount [TEST]...
                      pjdfstest and fsx on a mount whose object store is such a cluster, or
                      other tests of the mount
+  package [DIRECTORY]
+                     build the .deb and the .rpm, into target/package or DIRECTORY
+  package test       install them into a fresh Debian, start a cluster with its units there, run
+                     a job, and remove everything (as root; Debian packages debootstrap and rpm)
   capi install PREFIX
                      build the C library and lay it out: header, libraries, pkg-config file
   experiment NAME|all|page|list [--quick]
@@ -121,6 +126,7 @@ fn chore(root: &Path, arguments: &[&str]) -> Outcome {
         },
         "compare" => compare::run(root, rest),
         "capi" => capi::run(root, rest),
+        "package" => package::run(root, rest),
         "experiment" => experiment::run(root, rest),
         "python" => python::run(root, rest),
         "fix" => no_arguments(rest).and_then(|()| fix(root)),

@@ -33,6 +33,12 @@ const MDBOOK: Tool = Tool {
     options: &["--debug", "--no-default-features", "--features", "search"],
 };
 
+/// The writers of packages. Their options change nothing but the time of the build.
+const PACKAGERS: [Tool; 2] = [
+    Tool { name: "cargo-deb", version: "3.8.0", options: &["--debug"] },
+    Tool { name: "cargo-generate-rpm", version: "0.21.1", options: &["--debug"] },
+];
+
 /// Debian packages that the longer suites need besides.
 const SUITES: [&str; 9] =
     ["stress-ng", "fio", "dbench", "fsmark", "git", "gcc", "make", "sqlite3", "rsync"];
@@ -41,6 +47,15 @@ const SUITES: [&str; 9] =
 pub(crate) fn install(root: &Path) -> Outcome {
     let place = place(root);
     TOOLS.iter().chain([&MDBOOK]).try_for_each(|tool| build(root, &place, tool))
+}
+
+/// A writer of packages, which is built if it is missing.
+pub(crate) fn packager(root: &Path, name: &str) -> Result<PathBuf, Failure> {
+    let place = place(root);
+    let tool = PACKAGERS.iter().find(|tool| tool.name == name);
+    let tool = tool.ok_or_else(|| Failure::Failed(format!("{name} is no known tool")))?;
+    build(root, &place, tool)?;
+    Ok(place.join("bin").join(name))
 }
 
 /// Builds the book of `docs/SUMMARY.md` into `book/` of the build directory.

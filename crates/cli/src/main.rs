@@ -69,6 +69,8 @@ fails if another one of yours is alive.";
 enum Command {
     /// Start a cluster on this machine, in the background
     Up(command::up::Args),
+    /// Make a cluster without starting it, for service managers
+    Init(command::init::Args),
     /// Stop a cluster cleanly
     Down(command::down::Args),
     /// Show the cluster, its servers and its decoupled subtrees
@@ -145,6 +147,11 @@ enum Command {
     Balancer(command::balancer::Args),
     /// Show where the values of options come from, and check configuration files
     Config(command::config::Args),
+    /// Print the completions of a shell
+    Completions(command::completions::Args),
+    /// Write the manual pages
+    #[command(hide = true)]
+    Man(command::man::Args),
     /// Run an experiment and print its rows
     Bench(command::bench::Args),
 }
@@ -190,6 +197,7 @@ fn run(arguments: &Arguments) -> types::Result<ExitCode> {
     match &arguments.command {
         Command::Run(args) => command::run::run(context, args).map(|status| code = status),
         Command::Up(args) => command::up::run(context, args),
+        Command::Init(args) => command::init::run(context, args),
         Command::Down(args) => command::down::run(context, args),
         Command::Status(args) => command::status::run(context, args),
         Command::Health(args) => command::health::run(context, args).map(|state| code = state),
@@ -227,6 +235,8 @@ fn run(arguments: &Arguments) -> types::Result<ExitCode> {
         Command::Verify(args) => command::verify::run(context, args),
         Command::Balancer(args) => command::balancer::run(context, args),
         Command::Config(args) => command::config::run(context, args),
+        Command::Completions(args) => command::completions::run(args),
+        Command::Man(args) => command::man::run(args),
         Command::Bench(args) => command::bench::run(context, args),
     }?;
     Ok(code)

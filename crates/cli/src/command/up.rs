@@ -12,7 +12,6 @@ use std::time::{Duration, Instant};
 use clap::Args as ClapArgs;
 use cudele::own_file::Folder;
 use cudele::{Cluster, ClusterMap, Errno, Error, Locator, MdsEntry, MdsState, Result};
-use keys::Authority;
 use net::{Address, Connection};
 use serde_json::json;
 use terminal::context::Context;
@@ -22,7 +21,7 @@ use types::{Epoch, Rank};
 use wire::{Hello, Message};
 
 use crate::access;
-use crate::marker::{self, Marker};
+use crate::marker;
 
 /// Start a monitor, metadata servers and the embedded object store, each daemon in a process of its
 /// own, and return when they are healthy. Started again on the same directory, it starts the
@@ -53,8 +52,6 @@ pub(crate) struct Args {
 
 /// The file that says that a directory holds a cluster.
 pub(crate) const MARKER: &str = "cudele-cluster";
-/// Longest path of a Unix socket in bytes, on Linux.
-const SOCKET_PATH_MAX: usize = 107;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How long a metadata server may take to open a session.
 const ANSWER: Duration = Duration::from_secs(5);
@@ -123,7 +120,7 @@ pub(crate) fn start_ranks(
     mds: u16,
 ) -> Result<Up> {
     let _private = access::keep_private();
-    prepare(dir, store)?;
+    super::init::prepare(dir, store)?;
     access::protect(dir, group)?;
     if !settings.1 {
         lend_room(dir);
@@ -180,7 +177,7 @@ fn options(
 }
 
 /// `--dir`, `$CUDELE_DIR`, else `$XDG_DATA_HOME/cudele`, else `~/.local/share/cudele`.
-fn directory(context: &Context) -> Result<PathBuf> {
+pub(crate) fn directory(context: &Context) -> Result<PathBuf> {
     let var = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let dir = context
         .dir
@@ -193,53 +190,6 @@ fn directory(context: &Context) -> Result<PathBuf> {
                 .remedy("name one with --dir")
         })?;
     std::path::absolute(&dir).map_err(|error| io(&dir, &error))
-}
-
-/// Makes sure that the directory is ours, and records the cluster's id and store in it.
-fn prepare(dir: &Path, store: Option<&str>) -> Result<()> {
-    let socket = dir.join("mds.0.sock");
-    if socket.as_os_str().len() > SOCKET_PATH_MAX {
-        return Err(Error::new(
-            Errno::NameTooLong,
-            dir.display().to_string(),
-            format!("the path of a socket in it would exceed {SOCKET_PATH_MAX} bytes"),
-        )
-        .remedy("choose a shorter --dir"));
-    }
-    fs::create_dir_all(dir).map_err(|error| io(dir, &error))?;
-    let known = match marker::read(dir) {
-        Err(error) if error.errno == Errno::BadMessage => Some(marker::mend(dir, store)?),
-        known => known?,
-    };
-    if let Some(known) = known {
-        return match store {
-            Some(store) if store != known.store => Err(Error::new(
-                Errno::Exists,
-                dir.display().to_string(),
-                format!("the cluster here uses the store {}", known.store),
-            )
-            .remedy("leave --store out, or choose another --dir")),
-            Some(_) | None => Ok(()),
-        };
-    }
-    let (foreign, started) = marker::foreign(dir)?;
-    if let Some(entry) = foreign {
-        let name = entry.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        return Err(Error::new(
-            Errno::Exists,
-            dir.display().to_string(),
-            format!("not a Cudele cluster: it contains {name}"),
-        )
-        .remedy("choose an empty or new directory with --dir"));
-    }
-    if started {
-        return marker::mend(dir, store).map(drop);
-    }
-    let store = store.map_or_else(|| marker::default_store(dir), String::from);
-    // Opening it creates it, and fails clearly if it cannot be used.
-    objstore::open(&store)?;
-    marker::write(dir, &Marker { cluster: marker::new_id()?, store, group: None })?;
-    Authority::ensure(dir, cudele::now()).map(drop)
 }
 
 /// The bytes that a start needs beside the store, for logs and sockets.
