@@ -15,6 +15,8 @@ use crate::tree::InodeTree;
 pub struct DetachedSubtree {
     root: Ino,
     dirs: Vec<(Ino, Box<Dir>)>,
+    /// Directories that may be in the subtree, or in any other one.
+    astray: Vec<(Ino, Box<Dir>)>,
 }
 
 /// The part that takes subtrees out of this rank's namespace, and puts those of other ranks in.
@@ -46,23 +48,24 @@ impl Handover<'_> {
         let astray = astray.filter(|dir| !dir.is_mount_stub() && !self.tree.is_anchored(*dir));
         let astray: Vec<Ino> = astray.filter(|dir| clean(self, dir)).collect();
         let mut dirs = Vec::new();
-        for dir in self.tree.dirs.below(root).into_iter().chain(astray) {
+        for dir in self.tree.dirs.below(root) {
             assert!(clean(self, &dir), "{dir}: what is handed over is stored");
             dirs.extend(self.tree.dirs.remove(dir).map(|content| (dir, content)));
         }
-        DetachedSubtree { root, dirs }
+        let take = |dir| self.tree.dirs.remove(dir).map(|content| (dir, content));
+        let astray = astray.into_iter().filter_map(take).collect();
+        DetachedSubtree { root, dirs, astray }
     }
 
-    /// Forgets a subtree that was taken out. Returns the forgotten inodes; that of the root stays
-    /// where its name is.
+    /// Forgets a subtree that was taken out. Returns the forgotten inodes of the subtree; that of
+    /// the root stays where its name is. Inodes in directories of unknown place are forgotten, too,
+    /// but may be in a subtree that stays.
     pub fn forget_out(&mut self, out: DetachedSubtree) -> Vec<Ino> {
-        let DetachedSubtree { root, dirs } = out;
-        let mut gone = Vec::new();
-        for (dir, content) in dirs {
-            let names = content.list(None).filter(|(_, dentry)| !dentry.is_remote());
-            let inos = names.map(|(_, dentry)| dentry.ino);
-            gone.extend(inos.filter(|ino| self.tree.inodes.home_of(*ino) == Some(dir)));
+        let DetachedSubtree { root, dirs, astray } = out;
+        for ino in self.at_home(&astray) {
+            self.tree.forget_inode(ino);
         }
+        let mut gone = self.at_home(&dirs);
         let above = Ino::mount_stub(root);
         if self.tree.policies.remove_top(above) {
             self.tree.dirs.remove(above);
@@ -72,6 +75,17 @@ impl Handover<'_> {
             self.tree.forget_inode(*ino);
         }
         gone
+    }
+
+    /// The inodes with their home in these directories.
+    fn at_home(&self, dirs: &[(Ino, Box<Dir>)]) -> Vec<Ino> {
+        let mut inos = Vec::new();
+        for (dir, content) in dirs {
+            let names = content.list(None).filter(|(_, dentry)| !dentry.is_remote());
+            let named = names.map(|(_, dentry)| dentry.ino);
+            inos.extend(named.filter(|ino| self.tree.inodes.home_of(*ino) == Some(*dir)));
+        }
+        inos
     }
 
     /// Takes a directory of another rank to be empty, for the replay of events from before it left.
