@@ -202,19 +202,27 @@ impl ImportCx<'_> {
     /// reported them: earlier notices about the place of the subtree are older than this one, and
     /// clients receive them in this order.
     pub(super) fn ask_for_opens(&mut self, effects: &mut MdsEffects) {
+        self.drop_unnamed();
         let mut asked = BTreeSet::new();
         for import in self.authority.imports.iter_mut().filter(|import| !import.asked) {
             import.asked = true;
             asked.extend(import.opened.iter().map(|(_, client)| *client));
-            // A client may have reported a file here after a restart, when another rank had it.
+        }
+        for client in asked {
+            self.ask_for_opens_of(client, effects);
+        }
+    }
+
+    /// Drops the state that other clients than those in the list have of files that come: such a
+    /// client may have reported a file here after a restart, when another rank had the file. To be
+    /// called before the first report of a client that the list names is executed.
+    pub(super) fn drop_unnamed(&mut self) {
+        for import in self.authority.imports.iter().filter(|import| !import.asked) {
             for (ino, _) in &import.opened {
                 let is_named = |client| import.opened.contains(&(*ino, client));
                 self.opens.keep_only(*ino, is_named);
                 self.locks.keep_only(*ino, is_named);
             }
-        }
-        for client in asked {
-            self.ask_for_opens_of(client, effects);
         }
     }
 

@@ -102,6 +102,13 @@ impl PlaceCx<'_> {
         (ino, is_end): (Ino, bool),
         effects: &mut MdsEffects,
     ) -> bool {
+        let coming = self.authority.comes_open(from.client, ino);
+        if let Some((root, false)) = coming
+            && !is_end
+        {
+            self.park(from, root);
+            return true;
+        }
         if self.phase != Phase::Active {
             return false;
         }
@@ -111,17 +118,14 @@ impl PlaceCx<'_> {
                 InodeAuthority::Moving(root) => Some(root),
                 InodeAuthority::Here | InodeAuthority::Other(_) | InodeAuthority::Unknown => None,
             };
-            let leaving = leaving.filter(|_| self.authority.comes_open(from.client, ino).is_none());
+            let leaving = leaving.filter(|_| coming.is_none());
             if let Some(root) = leaving {
                 self.park(from, root);
             }
             return leaving.is_some();
         }
-        if let Some((root, is_named)) = self.authority.comes_open(from.client, ino) {
-            if !is_named {
-                self.park(from, root);
-            }
-            return !is_named;
+        if coming.is_some() {
+            return false;
         }
         match self.authority.place(self.namespace, ino) {
             InodeAuthority::Here | InodeAuthority::Moving(_) => false,

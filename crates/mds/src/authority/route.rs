@@ -169,6 +169,8 @@ impl Mds {
             }
         }
         self.tell_ended(effects);
+        // Reports of the named clients may wait for the list.
+        ImportCx::of(self).drop_unnamed();
         ListCx::of(self).end(effects);
     }
 

@@ -563,6 +563,25 @@ fn a_client_that_the_list_does_not_name_reports_its_lock_behind_those_that_it_na
 }
 
 #[test]
+fn a_client_that_the_list_does_not_name_keeps_no_lock_from_those_that_it_names() {
+    let (mut tree, ino, export) = moving();
+    // From a report after a restart, when the file was rank 0's.
+    let stale = &mut tree.servers[1].as_mut().expect("the server runs").locks;
+    stale.set(ino, ClientId(3), lock(), None, &mut Vec::new());
+    tree.holds = |op| matches!(op, StoreOp::Get { object } if object == metastore::SUBTREES_NAME);
+    tree.let_those_go();
+    let op = Op::Session(SessionOp::Lock { ino, lock: lock(), wait: false });
+    let request = Request::new(tree.tid(), Tid(0), Cred::root(), op);
+    let reported = request.tid;
+    tree.send(2, 1, Request { replay: Some(Replay::default()), ..request });
+    assert!(!tree.is_answered(2, reported), "the rank reads the list first");
+    tree.let_go();
+    assert_eq!(tree.reply(2, reported).result, Ok(Answer::Done));
+    report_lock(&mut tree, 1, ino);
+    tree.reply(1, export).result.unwrap();
+}
+
+#[test]
 fn a_client_that_reports_a_lock_to_the_old_rank_is_sent_to_the_new_one() {
     let (mut tree, ino, export) = moving();
     tree.let_go();

@@ -9,15 +9,19 @@ const SEEDS: u64 = 150;
 /// had been repeated. A client that waited for a file with several names, while the file moved to
 /// another rank, was answered by the old rank; so was a client that waited for a subtree with a
 /// subtree of a third rank in it, without end. A subtree moved before all answered requests had
-/// been repeated. A rename was rejected because of an earlier place of a directory.
-const FOUND: [u64; 21] = [
+/// been repeated. A rename was rejected because of an earlier place of a directory. A client reported
+/// a lock that it was about to end, and that another client had got at another rank.
+const FOUND: [u64; 22] = [
     0x26d, 0x30d, 0x4d0, 0xa80, 0x11228, 0x11237, 0x11276, 0x11334, 0x114aa, 0x114ce, 0x11895,
     0x88, 0x8e, 0x220, 0x7a1b7, 0xcd19f, 0x82b3, 0x8133, 0x7ff1, 0x29bf2, 0x315a9,
+    0x43b6258,
 ];
 
 /// The same, where no directory is renamed between ranks. A directory was lost in a recovery that
-/// read stale rows of a removed directory.
-const FOUND_WITHIN: [u64; 1] = [0x54f9];
+/// read stale rows of a removed directory. A client that reported its lock to the new rank of a
+/// file found the lock held by a client that had lost it before. A rank redirected requests about
+/// a locked file to a rank that did not serve the file.
+const FOUND_WITHIN: [u64; 3] = [0x54f9, 0x131336d, 0x3938798];
 
 #[test]
 fn subtrees_move_between_ranks_and_nothing_is_lost() {
