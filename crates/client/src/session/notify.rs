@@ -12,7 +12,16 @@ impl Session {
     /// it.
     pub(super) fn notify_held(&mut self, effects: &mut SessionEffects) {
         self.unconfirmed_locks.clear();
-        let held: Vec<_> = self.held.reclaim_ops().collect();
+        let ending = |mark: &Mark| match *mark {
+            Mark::Lock { ino, lock } if lock.mode == LockMode::Unlock => Some((ino, lock)),
+            Mark::Lock { .. }
+            | Mark::Open { .. }
+            | Mark::Create
+            | Mark::Yield { .. }
+            | Mark::Length => None,
+        };
+        let ends: Vec<_> = self.marks.values().filter_map(ending).collect();
+        let held: Vec<_> = self.held.reclaim_ops(&ends).collect();
         self.notify_ops(held, effects);
     }
 

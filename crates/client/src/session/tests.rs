@@ -137,6 +137,23 @@ fn an_open_that_was_reported_and_refused_after_the_file_moved_is_closed() {
 }
 
 #[test]
+fn a_lock_whose_end_has_no_reply_is_not_reported() {
+    let mut one = Bench::connected();
+    for mode in [LockMode::Write, LockMode::Unlock] {
+        let op = SessionOp::Lock { ino: FILE, lock: lock(mode, 0, 9), wait: false };
+        let tid = one.call(Op::Session(op));
+        if mode == LockMode::Write {
+            one.answer(tid, 0, Ok(Answer::Done));
+        }
+    }
+    let end =
+        Op::Session(SessionOp::Lock { ino: FILE, lock: lock(LockMode::Unlock, 0, 9), wait: false });
+    let marker = format!("again: {:?}", Op::Session(SessionOp::Sync));
+    one.sent();
+    assert_eq!(one.welcome(1)[1..], [format!("{end:?}"), marker]);
+}
+
+#[test]
 fn the_answer_of_the_old_rank_about_a_lock_that_moved_loses_no_lock() {
     let mut one = Bench::connected();
     let held = lock(LockMode::Write, 0, 9);
