@@ -164,6 +164,13 @@ impl Held {
         }
     }
 
+    /// The server rejected the report of an open file. Returns whether the file is still open.
+    pub(crate) fn rejected(&mut self, ino: Ino) -> bool {
+        let Some(open) = self.opens.get_mut(&ino) else { return false };
+        (open.recalled, open.shared) = (true, false);
+        true
+    }
+
     /// From now on a subtree is merged on demand, or is no longer.
     pub(crate) fn offer(&mut self, root: Ino, offered: bool) {
         if offered {
@@ -209,9 +216,12 @@ impl Held {
         }
     }
 
-    /// A lock that another client has now.
-    pub(crate) fn lost(&mut self, ino: Ino, lock: Lock) {
+    /// A lock that another client has now. Returns whether this client had it: it may have moved to
+    /// the session with another server since its report.
+    pub(crate) fn lost(&mut self, ino: Ino, lock: Lock) -> bool {
+        let had = self.locks.contains_key(&(ino, lock.kind, lock.owner));
         self.locked(ino, Lock { mode: LockMode::Unlock, ..lock });
+        had
     }
 
     /// Whether a file is open, as far as is known, or locked, or the root of a subtree that is

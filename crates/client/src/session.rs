@@ -22,9 +22,9 @@ mod mark;
 mod notify;
 mod validate;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
-use types::{ClientId, Cred, Epoch, Ino, Lock, Map, Moment, Rank, Seq, Stripe, Tid};
+use types::{ClientId, Cred, Epoch, Ino, Map, Moment, Rank, Seq, Stripe, Tid};
 use wire::{
     Answer, Failure, Hello, JobOp, Message, Op, Replay, Reply, Request, SessionOp, Welcome,
 };
@@ -40,6 +40,7 @@ use crate::lent::Lent;
 use again::{append_with_replay, grow_frame};
 use lost::Lost;
 use mark::{Mark, mark};
+use notify::Report;
 
 /// More unsafe requests than this are not held: the caller must wait for the journal first.
 const UNSAFE_MAX: usize = 32_768;
@@ -121,8 +122,9 @@ pub struct Session {
     /// The client's open files and locks.
     held: Held,
     marks: Map<Tid, Mark>,
-    /// Locks that were told again and are not confirmed.
-    unconfirmed_locks: Map<Tid, (Ino, Lock)>,
+    /// Reports of open files and locks that are not confirmed.
+    reports: BTreeMap<Tid, Report>,
+    has_rejected: bool,
     /// The cache, if the caller processes revocations.
     cache: Option<Cache>,
     /// The same of directories under leases.
@@ -158,7 +160,8 @@ impl Session {
             resent: Map::default(),
             held: Held::default(),
             marks: Map::default(),
-            unconfirmed_locks: Map::default(),
+            reports: BTreeMap::new(),
+            has_rejected: false,
             cache: None,
             leases: Leases::default(),
             lent: None,
@@ -445,11 +448,8 @@ impl Session {
             }
             return self.note_safe(safe);
         }
-        if let Some((ino, lock)) = self.unconfirmed_locks.remove(&tid) {
-            if result.is_err() {
-                self.held.lost(ino, lock);
-                effects.locks_lost.push(ino);
-            }
+        if let Some(report) = self.reports.remove(&tid) {
+            self.report_answered(report, result.is_err(), effects);
             return self.note_safe(safe);
         }
         let Some(at) = self.unanswered.iter().position(|request| request.tid == tid) else {

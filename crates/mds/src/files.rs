@@ -2,9 +2,11 @@
 //! clients have open becomes shared. [`crate::opens`] and [`crate::locks`] decide; this part asks
 //! clients, moves content to the store, and answers.
 
+mod lapse;
 mod lock;
 mod open;
 
+pub(crate) use lapse::Returning;
 use namespace::Namespace;
 use types::Clock;
 

@@ -1,7 +1,7 @@
 //! Inputs: each message and each ended store operation goes to the part that it belongs to.
 
 use metastore::request::{StoreFailure, StoreResult, Token};
-use types::{ClientId, ConnId};
+use types::{ClientId, ConnId, Epoch};
 use wire::{Hello, Message};
 
 use crate::authority::{ExportCx, ImportCx, Places, ReshapeCx};
@@ -101,9 +101,8 @@ impl Mds {
         let Greeting::Known { old } = SessionCx::of(self).greet(conn, hello, effects) else {
             return;
         };
-        if let Some(old) = old {
-            FilesCx::of(self).let_go(hello.client, old, effects);
-        }
+        let will_report = hello.epoch != Epoch(0) && hello.unsafe_requests > 0;
+        self.come_back(hello.client, old, will_report, effects);
         CapsCx::of(self).left(hello.client);
         SessionCx::of(self).welcome(conn, hello, effects);
         ImportCx::of(self).ask_for_opens_of(hello.client, effects);
@@ -112,7 +111,7 @@ impl Mds {
     /// A connection ended.
     pub(crate) fn closed(&mut self, conn: ConnId, effects: &mut MdsEffects) {
         if let Some(client) = SessionCx::of(self).closed(conn) {
-            FilesCx::of(self).let_go(client, conn, effects);
+            self.lose(client, conn, effects);
         }
     }
 
@@ -144,7 +143,10 @@ impl Mds {
                     self.finish_merges(effects);
                 }
             }
-            Waiting::Tables => TablesCx::of(self).stored(result, effects),
+            Waiting::Tables => {
+                TablesCx::of(self).stored(result, effects);
+                self.end_lapsed(effects);
+            }
             Waiting::Fetch(dir) => {
                 FetchCx::of(self).stored(dir, result);
                 if self.phase == Phase::Recovering {

@@ -7,7 +7,9 @@
 //! close such a circle is refused; those of open files may wait for each other for ever, as `flock`
 //! allows.
 //!
-//! The table is in memory only: clients report their locks to a restarted server.
+//! The table is in memory only: clients report their locks to a restarted server, and with each new
+//! connection. Between the end of a connection and these reports the locks of the client are *old*:
+//! they exclude other locks, and end if the client does not report them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -40,6 +42,8 @@ pub(crate) struct Locks<T> {
 #[derive(Debug)]
 struct File<T> {
     held: BTreeMap<Owner, LockRanges>,
+    /// Locks that their clients have not reported with their present connections.
+    old: BTreeMap<Owner, LockRanges>,
     waiting: VecDeque<Wish<T>>,
 }
 
@@ -58,7 +62,7 @@ impl<T> Default for Locks<T> {
 
 impl<T> Default for File<T> {
     fn default() -> Self {
-        Self { held: BTreeMap::new(), waiting: VecDeque::new() }
+        Self { held: BTreeMap::new(), old: BTreeMap::new(), waiting: VecDeque::new() }
     }
 }
 
@@ -73,7 +77,8 @@ impl<T> File<T> {
         client: ClientId,
         lock: &'a Lock,
     ) -> impl Iterator<Item = (Owner, &'a Lock)> {
-        let others = self.held.iter().filter(move |(other, _)| **other != owner(client, lock));
+        let all = self.held.iter().chain(&self.old);
+        let others = all.filter(move |(other, _)| **other != owner(client, lock));
         others.flat_map(move |(other, ranges)| {
             let excluded = ranges.iter().filter(move |held| held.excludes(lock));
             excluded.map(move |held| (*other, held))
@@ -92,6 +97,23 @@ impl<T> File<T> {
         if ranges.is_empty() {
             self.held.remove(&key);
         }
+        if let Some(old) = self.old.get_mut(&key) {
+            old.set(Lock { mode: LockMode::Unlock, ..lock });
+            self.old.retain(|_, ranges| !ranges.is_empty());
+        }
+    }
+
+    /// All locks of a client become old.
+    fn outdate(&mut self, client: ClientId) {
+        for (key, ranges) in self.held.extract_if(.., |(_, holder, _), _| *holder == client) {
+            let old = self.old.entry(key).or_default();
+            ranges.iter().for_each(|lock| old.set(*lock));
+        }
+    }
+
+    /// The clients with locks.
+    fn holders(&self) -> impl Iterator<Item = ClientId> {
+        self.held.keys().chain(self.old.keys()).map(|(_, client, _)| *client)
     }
 
     /// Whether one of the first `count` waiting requests excludes this lock.
@@ -168,27 +190,53 @@ impl<T> Locks<T> {
     pub(crate) fn keep_only(&mut self, ino: Ino, kept: impl Fn(ClientId) -> bool) {
         let Some(file) = self.files.get_mut(&ino) else { return };
         file.held.retain(|(_, client, _), _| kept(*client));
+        file.old.retain(|(_, client, _), _| kept(*client));
         self.tidy(ino);
     }
 
-    /// A client is gone with all that it has and wants. On a file that is not served now, waiting
-    /// requests are granted later ([`Locks::deferred`]).
-    pub(crate) fn leave(
+    /// The connection of a client is gone, and with it the requests that wait. Its locks are old.
+    /// On a file that is not served now, waiting requests are granted later ([`Locks::deferred`]).
+    pub(crate) fn disconnect(
         &mut self,
         client: ClientId,
         is_served: impl Fn(Ino) -> bool,
         served: &mut Vec<T>,
     ) {
+        let change = |file: &mut File<T>| {
+            file.outdate(client);
+            file.waiting.retain(|wish| wish.client != client);
+        };
+        self.change_all_of(client, change, is_served, served);
+    }
+
+    /// A client has reported all its locks: those that are still old have ended.
+    pub(crate) fn end_old(
+        &mut self,
+        client: ClientId,
+        is_served: impl Fn(Ino) -> bool,
+        served: &mut Vec<T>,
+    ) {
+        let change = |file: &mut File<T>| file.old.retain(|(_, holder, _), _| *holder != client);
+        self.change_all_of(client, change, is_served, served);
+    }
+
+    /// Changes each file on which a client has or wants a lock.
+    fn change_all_of(
+        &mut self,
+        client: ClientId,
+        change: impl Fn(&mut File<T>),
+        is_served: impl Fn(Ino) -> bool,
+        served: &mut Vec<T>,
+    ) {
         let touched = |file: &File<T>| {
-            file.held.keys().any(|(_, holder, _)| *holder == client)
+            file.holders().any(|holder| holder == client)
                 || file.waiting.iter().any(|wish| wish.client == client)
         };
         let files = self.files.iter().filter(|(_, file)| touched(file));
         let files: Vec<Ino> = files.map(|(ino, _)| *ino).collect();
         for ino in files {
             if let Some(file) = self.files.get_mut(&ino) {
-                file.held.retain(|(_, holder, _), _| *holder != client);
-                file.waiting.retain(|wish| wish.client != client);
+                change(file);
             }
             if is_served(ino) {
                 self.serve(ino, served);
@@ -199,6 +247,11 @@ impl<T> Locks<T> {
         }
     }
 
+    /// Whether a client has any lock.
+    pub(crate) fn is_any_of(&self, client: ClientId) -> bool {
+        self.files.values().any(|file| file.holders().any(|holder| holder == client))
+    }
+
     /// The files that have locks, or are waited for.
     pub(crate) fn files(&self) -> impl Iterator<Item = Ino> {
         self.files.keys().copied()
@@ -206,7 +259,7 @@ impl<T> Locks<T> {
 
     /// The clients with locks on a file.
     pub(crate) fn clients(&self, ino: Ino) -> impl Iterator<Item = ClientId> {
-        self.files.get(&ino).into_iter().flat_map(|file| file.held.keys().map(|owner| owner.1))
+        self.files.get(&ino).into_iter().flat_map(File::holders)
     }
 
     /// A file is another rank's, with all its locks. Returns the tickets of the waiting requests.
@@ -258,7 +311,8 @@ impl<T> Locks<T> {
 
     /// Forgets a file without locks.
     fn tidy(&mut self, ino: Ino) {
-        let is_unused = |file: &File<T>| file.held.is_empty() && file.waiting.is_empty();
+        let is_unused =
+            |file: &File<T>| file.held.is_empty() && file.old.is_empty() && file.waiting.is_empty();
         if self.files.get(&ino).is_some_and(is_unused) {
             self.files.remove(&ino);
             self.deferred.remove(&ino);

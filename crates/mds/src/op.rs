@@ -335,7 +335,11 @@ impl Mds {
                 Err(Errno::Stale.into())
             }
             SessionOp::Lock { ino, lock, wait } => {
-                FilesCx::of(self).lock(from, ino, lock, wait, effects)
+                let performed = FilesCx::of(self).lock(from, ino, lock, wait, effects);
+                if performed.is_err() && from.request.replay.is_some() {
+                    self.sessions.get_mut(client).reject_report();
+                }
+                performed
             }
             SessionOp::CancelLock { ino, ref lock } => {
                 FilesCx::of(self).cancel_lock(ino, client, lock, effects)
@@ -353,6 +357,9 @@ impl Mds {
                 Ok(Performed::Later)
             }
             SessionOp::Sync => {
+                if from.request.replay.is_some() {
+                    self.has_reported(client, effects);
+                }
                 let seq = self.log.last();
                 self.log.answer_when_safe(seq, Timestamp(0), at, Answer::Safe(seq), effects);
                 Ok(Performed::Later)

@@ -6,7 +6,9 @@
 //! that may cache it has been notified and has answered, and until then the open request waits; it
 //! stays shared until no client has it open.
 //!
-//! The table is in memory only: clients report their open files to a restarted server.
+//! The table is in memory only: clients report their open files to a restarted server, and with
+//! each new connection. Between the end of a connection and these reports the client is an *old*
+//! opener: the open file ends if the client does not report it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,6 +55,8 @@ struct Opener {
     write: bool,
     /// It may cache attributes and writes.
     keeps: bool,
+    /// The client has not reported the file with its present connection.
+    old: bool,
 }
 
 /// A file that is becoming shared.
@@ -77,6 +81,14 @@ pub(crate) struct LeftOpen {
     pub(crate) freed: Vec<FreedInode>,
     /// Files that are becoming shared.
     pub(crate) sharing: Vec<Ino>,
+}
+
+impl Sharing {
+    /// A connection ended, and no answer reaches it.
+    fn end_requests_of(&mut self, conn: ConnId) {
+        self.waiting.retain(|(from, _)| *from != conn);
+        self.yields.retain(|at| at.conn != conn);
+    }
 }
 
 impl File {
@@ -147,6 +159,7 @@ impl Opens {
         opener.read |= !write;
         opener.write |= write;
         opener.keeps = !file.shared;
+        opener.old = false;
     }
 
     /// Whether a client has a file open for writing.
@@ -242,13 +255,17 @@ impl Opens {
     pub(crate) fn reopen(&mut self, client: ClientId, ino: Ino, access: Access) -> bool {
         let file = self.files.entry(ino).or_default();
         let Access { read, write, shared } = access;
+        // The client has forgotten recalls from before its connection.
+        if file.openers.get(&client).is_some_and(|known| known.old) {
+            file.openers.remove(&client);
+        }
         if let Some(known) = file.openers.get_mut(&client)
             && (known.read, known.write) == (read, write)
         {
             known.keeps &= !shared;
             return false;
         }
-        file.openers.insert(client, Opener { read, write, keeps: !shared });
+        file.openers.insert(client, Opener { read, write, keeps: !shared, old: false });
         file.shared |= shared;
         if file.shared {
             self.shared.insert(ino);
@@ -296,21 +313,47 @@ impl Opens {
         self.files.get(&ino).is_some_and(|file| file.freed.is_some())
     }
 
-    /// A client is gone, and its connection.
-    pub(crate) fn leave(&mut self, client: ClientId, conn: ConnId) -> LeftOpen {
+    /// The connection of a client is gone, and with it the requests that wait. The client is an old
+    /// opener. Returns its files that are becoming shared.
+    pub(crate) fn disconnect(&mut self, client: ClientId, conn: ConnId) -> Vec<Ino> {
+        let mut sharing = Vec::new();
+        for (ino, file) in &mut self.files {
+            if let Some(opener) = file.openers.get_mut(&client) {
+                opener.old = true;
+            }
+            if let Some(under_way) = &mut file.sharing {
+                under_way.end_requests_of(conn);
+                sharing.push(*ino);
+            }
+        }
+        sharing
+    }
+
+    /// A client has reported all its open files, and closed the ones that are still old.
+    pub(crate) fn end_old(&mut self, client: ClientId) -> LeftOpen {
         let mut left = LeftOpen::default();
-        let open: Vec<Ino> = self.files.keys().copied().collect();
-        for ino in open {
+        let is_old = |file: &File| file.openers.get(&client).is_some_and(|opener| opener.old);
+        let old = self.files.iter().filter(|(_, file)| is_old(file));
+        for ino in old.map(|(ino, _)| *ino).collect::<Vec<_>>() {
             let Some(file) = self.files.get_mut(&ino) else { continue };
             file.openers.remove(&client);
-            if let Some(sharing) = &mut file.sharing {
-                sharing.waiting.retain(|(from, _)| *from != conn);
-                sharing.yields.retain(|at| at.conn != conn);
+            if file.sharing.is_some() {
                 left.sharing.push(ino);
             }
             left.freed.extend(self.tidy(ino));
         }
         left
+    }
+
+    /// Whether a client has any file open.
+    pub(crate) fn is_any_of(&self, client: ClientId) -> bool {
+        self.files.values().any(|file| file.openers.contains_key(&client))
+    }
+
+    /// Whether a client has to give up a file that becomes shared.
+    pub(crate) fn must_give_up(&self, client: ClientId, ino: Ino) -> bool {
+        let file = self.files.get(&ino).filter(|file| file.sharing.is_some());
+        file.and_then(|file| file.openers.get(&client)).is_some_and(|opener| opener.keeps)
     }
 
     /// Clients that did not answer in time.

@@ -374,6 +374,8 @@ impl Mds {
                 self.authority.list_changed(&self.namespace, self.phase);
                 let leased = CapsCx::of(self).leases_recovered();
                 ResendCx::of(self).wait_for_clients(leased);
+                let sessions = &self.sessions;
+                self.tables.forget_lapsed(|client, _| sessions.is_awaited(client));
                 let early = self.early.take();
                 self.take_frames(early, effects);
                 self.stop_waiting_if_complete(effects);

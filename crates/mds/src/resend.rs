@@ -67,6 +67,9 @@ pub(crate) struct Resend {
     stop: bool,
     /// Directories were recovered whose place in the tree is not known yet.
     orphans: bool,
+    /// The clients of the previous term whose reports of open files and locks are taken before all
+    /// are back. The reports of others wait until the server is active.
+    believed: BTreeSet<ClientId>,
 }
 
 impl Resend {
@@ -223,8 +226,8 @@ fn is_held(op: &Op<'_>) -> bool {
 /// The course of a request that came while clients of the previous term are still returning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EarlyCourse {
-    /// Its client has nothing more to send again.
-    Complete,
+    /// Its client has nothing more to send again. If its reports wait, it waits behind them.
+    Complete { is_believed: bool },
     /// The server executes it: a report of an open file or a lock does not depend on the namespace.
     Now,
     /// It has its place among all resent changes.
@@ -233,13 +236,17 @@ pub(crate) enum EarlyCourse {
     Later,
 }
 
-fn early_course(request: &Request<'_>, is_known: bool, is_reconnecting: bool) -> EarlyCourse {
+fn early_course(
+    request: &Request<'_>,
+    (is_known, is_believed): (bool, bool),
+    is_reconnecting: bool,
+) -> EarlyCourse {
     if request.replay.is_none() || !is_known || !is_reconnecting {
         EarlyCourse::Later
     } else if request.op == Op::Session(SessionOp::Sync) {
-        EarlyCourse::Complete
+        EarlyCourse::Complete { is_believed }
     } else if is_held(&request.op) {
-        EarlyCourse::Now
+        if is_believed { EarlyCourse::Now } else { EarlyCourse::Later }
     } else {
         EarlyCourse::Resent
     }
@@ -281,6 +288,8 @@ impl ResendCx<'_> {
             until = until.max(self.now + self.settings.lease);
         }
         *self.phase = Phase::Reconnecting { until, leased };
+        let awaited = self.sessions.missing().into_iter();
+        self.resend.believed = awaited.filter(|it| !self.tables.lapsed.has(*it)).collect();
         let dirs = self.namespace.dirs().directory_list();
         self.resend.orphans = dirs.iter().any(|dir| !self.namespace.is_anchored(*dir));
     }
@@ -295,17 +304,22 @@ impl ResendCx<'_> {
     ) -> EarlyCourse {
         let client = self.sessions.client(conn);
         let is_reconnecting = matches!(self.phase, Phase::Reconnecting { .. });
-        let course = early_course(request, client.is_some(), is_reconnecting);
+        let is_believed = client.is_some_and(|it| self.resend.believed.contains(&it));
+        let course = early_course(request, (client.is_some(), is_believed), is_reconnecting);
         let frame = || Message::Request(request.clone()).to_frame();
         match (course, client, request.replay) {
-            (EarlyCourse::Complete, Some(client), _) => {
+            (EarlyCourse::Complete { .. }, Some(client), _) => {
                 self.sessions.get_mut(client).resending = false;
+                if !is_believed {
+                    // Behind its reports.
+                    self.early.keep(conn, frame(), effects);
+                }
             }
             (EarlyCourse::Resent, _, Some(replay)) => {
                 self.resend.requests.push((replay.seq, conn, frame()));
             }
             (EarlyCourse::Now, ..) => {}
-            (EarlyCourse::Later | EarlyCourse::Complete | EarlyCourse::Resent, ..) => {
+            (EarlyCourse::Later | EarlyCourse::Complete { .. } | EarlyCourse::Resent, ..) => {
                 self.early.keep(conn, frame(), effects);
             }
         }

@@ -23,7 +23,7 @@ use crate::resend::{ResendCx, ResendNeed};
 use crate::search::{Goal, Search, SearchStep};
 use crate::snapshot::{SnapshotCx, SnapshotNeed};
 use crate::tables::TablesCx;
-use crate::{Mds, MdsEffects, ReplyTo};
+use crate::{Mds, MdsEffects, Phase, ReplyTo};
 
 impl Mds {
     /// Lets every woken waiter go on, of which there is one at least.
@@ -272,8 +272,10 @@ impl Mds {
             }
             SearchStep::End(goal) => {
                 self.search = None;
+                let silent = self.sessions.missing();
                 match goal {
                     Goal::Serve if ResendCx::of(self).become_active() => {
+                        self.mark_absent(&silent);
                         SubtreeCx::of(self).restore_policies();
                         self.resend_on(effects);
                         self.beacon_tick(effects);
@@ -300,9 +302,12 @@ impl Mds {
 
     /// Becomes active if every client is back, or had its time.
     pub(crate) fn stop_waiting_if_complete(&mut self, effects: &mut MdsEffects) {
-        if self.search.is_none()
-            && let Some(wanted) = ResendCx::of(self).stop_waiting()
-        {
+        if self.search.is_some() || !matches!(self.phase, Phase::Reconnecting { .. }) {
+            return;
+        }
+        let silent = self.sessions.missing();
+        if let Some(wanted) = ResendCx::of(self).stop_waiting() {
+            self.mark_absent(&silent);
             let (namespace, authority) = (&self.namespace, &self.authority);
             self.search = Some(Search::new(Goal::Serve, Ino::ROOT, wanted, namespace, authority));
             self.search_on(effects);

@@ -23,6 +23,7 @@ use std::collections::VecDeque;
 
 use types::{ClientId, ConnId, Ino, InoRange, Map, Moment, Seq, Set, Span, Tid, Timestamp};
 
+use crate::files::Returning;
 use crate::recent_inodes::RecentInodes;
 
 /// Replies kept per client for requests that are sent twice.
@@ -133,6 +134,8 @@ pub(crate) struct Session {
     since: Option<Seq>,
     /// When its connection ended.
     left: Moment,
+    /// It reports its open files and locks over its connection.
+    pub(crate) returning: Option<Returning>,
     /// The inodes that it asked for last.
     pub(crate) shown: RecentInodes,
 }
@@ -185,6 +188,18 @@ impl Session {
     /// Whether the client has said that it has the answer to a request.
     pub(crate) fn has_answer(&self, tid: Tid) -> bool {
         tid <= self.acked
+    }
+
+    /// Whether it has not yet reported all its open files and locks over its connection.
+    pub(crate) fn is_reporting(&self) -> bool {
+        self.returning.is_some_and(|returning| returning.reported.is_none())
+    }
+
+    /// Rejects a report of an open file or a lock.
+    pub(crate) fn reject_report(&mut self) {
+        if let Some(returning) = &mut self.returning {
+            returning.has_rejected = true;
+        }
     }
 
     /// Notes a change as refused, or as waiting for another rank: should it arrive again, it is
@@ -400,6 +415,20 @@ impl Sessions {
     /// Whether every client of the previous term is back and has sent everything again.
     pub(crate) fn all_returned(&self) -> bool {
         self.by_client.values().all(|session| !session.awaited && !session.resending)
+    }
+
+    /// Clients of the previous term that are not back, or have not sent everything again.
+    pub(crate) fn missing(&self) -> Vec<ClientId> {
+        let sessions = self.by_client.iter();
+        let missing = sessions.filter(|(_, session)| session.awaited || session.resending);
+        let mut missing: Vec<ClientId> = missing.map(|(client, _)| *client).collect();
+        missing.sort_unstable();
+        missing
+    }
+
+    /// Whether the server waits for a client of the previous term.
+    pub(crate) fn is_awaited(&self, client: ClientId) -> bool {
+        self.by_client.get(&client).is_some_and(|session| session.awaited)
     }
 
     /// Forgets clients that left long ago, but never the monitor, although it has no connection

@@ -11,6 +11,7 @@
 mod codec;
 mod departures;
 mod free;
+mod lapsed;
 mod leave;
 mod numbers;
 mod released;
@@ -29,6 +30,7 @@ use wire::{Answer, DecoupledSubtree, Failure};
 use departures::GoneList;
 pub(crate) use departures::{GONE_MAX, Gone, LINKED_MAX};
 use free::Free;
+use lapsed::Lapsed;
 pub(crate) use leave::Moved;
 pub(crate) use numbers::GivenBack;
 use numbers::RESERVE;
@@ -135,6 +137,8 @@ pub(crate) struct Tables {
     /// Those of them that the store knows, and that the put under way will make known.
     expected_stored: BTreeSet<ClientId>,
     expected_in_flight: BTreeSet<ClientId>,
+    /// Clients with ended open files and locks: the next server believes no early report of them.
+    pub(crate) lapsed: Lapsed,
     dirty: bool,
     in_flight: bool,
     held: Vec<Held>,
@@ -196,6 +200,8 @@ impl Tables {
     pub(crate) fn taken_over(&mut self, version: u64) {
         self.version = Some(version);
         self.expected_stored = self.expected.clone();
+        self.lapsed.put_begins();
+        self.lapsed.put_ended(true);
     }
 
     /// Where the journal ended at the last clean stop.
@@ -230,6 +236,44 @@ impl Tables {
     pub(crate) fn stop_expecting(&mut self, client: ClientId) {
         self.dirty |= self.expected.remove(&client);
         self.expected_stored.remove(&client);
+    }
+
+    /// Whether a client may get a new open file or lock: the next server believes its report of it,
+    /// and of no client that is silent since the last restart.
+    pub(crate) fn will_believe(&mut self, client: ClientId) -> bool {
+        !self.is_marked(client) && !self.lapsed.is_any_silent()
+    }
+
+    /// Whether the store may have the mark that the state of a client ended, or will have it.
+    pub(crate) fn is_marked(&mut self, client: ClientId) -> bool {
+        let (is_marked, may_be_stored) =
+            (self.lapsed.has(client), self.lapsed.may_be_stored(client));
+        self.dirty |= may_be_stored && !is_marked;
+        is_marked || may_be_stored
+    }
+
+    /// The state of a client ends: it has no connection, or reports late. `end` is the event that
+    /// ends its session in the journal.
+    pub(crate) fn lapse(&mut self, client: ClientId, end: Option<Seq>) {
+        self.dirty |= self.lapsed.mark(client, end);
+    }
+
+    /// A client has not reported all its state.
+    pub(crate) fn lapse_silent(&mut self, client: ClientId) {
+        self.dirty |= self.lapsed.mark_silent(client);
+    }
+
+    /// A client knows which of its open files and locks the server has.
+    pub(crate) fn settle(&mut self, client: ClientId) {
+        self.dirty |= self.lapsed.clear(client);
+    }
+
+    /// Forgets which clients lapsed among those for which no next server waits. The next put has
+    /// the rest.
+    pub(crate) fn forget_lapsed(&mut self, is_awaited: impl Fn(ClientId, Option<Seq>) -> bool) {
+        let Self { lapsed, expected, expected_stored, .. } = self;
+        let is_expected = |client| expected.contains(&client) || expected_stored.contains(&client);
+        lapsed.retain(|client, end| is_expected(client) || is_awaited(client, end));
     }
 
     /// The clients for which the next server waits.

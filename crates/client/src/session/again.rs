@@ -29,7 +29,8 @@ pub(super) fn append_with_replay(request: &Unsafe, frames: &mut Vec<u8>) {
 }
 
 impl Session {
-    /// Reports to the server that everything was sent again. No caller waits for the answer.
+    /// Reports to the server that everything was sent again; or, over the same connection, that the
+    /// client knows which of its reports the server rejected. No caller waits for the answer.
     pub(super) fn end_of_resent(&mut self, effects: &mut SessionEffects) {
         let tid = Tid(self.next_tid);
         self.next_tid += 1;

@@ -1,17 +1,44 @@
 //! Registers the client's open files and locks at a server that does not know them.
 
-use types::{Cred, Ino, LockMode, Tid};
+use types::{Cred, Ino, Lock, LockMode, Tid};
 use wire::{Message, Op, Replay, Request, SessionOp};
 
 use super::mark::Mark;
 use super::{Session, SessionEffects};
 use crate::held::FileState;
 
+/// A report of state that the server may reject.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Report {
+    Lock(Ino, Lock),
+    Open(Ino),
+}
+
+impl Report {
+    fn of(op: &Op<'_>) -> Option<Self> {
+        match *op {
+            Op::Session(SessionOp::Lock { ino, lock, .. }) if lock.mode != LockMode::Unlock => {
+                Some(Self::Lock(ino, lock))
+            }
+            Op::Session(SessionOp::Reopen { ino, access }) if access.read || access.write => {
+                Some(Self::Open(ino))
+            }
+            Op::Session(_)
+            | Op::Read(_)
+            | Op::Change(_)
+            | Op::Job(_)
+            | Op::Rank(_)
+            | Op::Admin(_) => None,
+        }
+    }
+}
+
 impl Session {
     /// Registers the client's state at the server. The server needs nothing of the namespace for
     /// it.
     pub(super) fn notify_held(&mut self, effects: &mut SessionEffects) {
-        self.unconfirmed_locks.clear();
+        self.reports.clear();
+        self.has_rejected = false;
         let ending = |mark: &Mark| match *mark {
             Mark::Lock { ino, lock } if lock.mode == LockMode::Unlock => Some((ino, lock)),
             Mark::Lock { .. }
@@ -29,14 +56,39 @@ impl Session {
         for op in ops {
             let tid = Tid(self.next_tid);
             self.next_tid += 1;
-            if let Op::Session(SessionOp::Lock { ino, lock, .. }) = op
-                && lock.mode != LockMode::Unlock
-            {
-                self.unconfirmed_locks.insert(tid, (ino, lock));
-            }
+            self.reports.extend(Report::of(&op).map(|report| (tid, report)));
             let request = Request::new(tid, self.acked(tid), Cred::root(), op);
             let request = Request { replay: Some(Replay::default()), ..request };
             Message::Request(request).append_frame(&mut effects.frames);
+        }
+    }
+
+    /// The server answered a report. A rejected lock is lost. A file that the server does not have
+    /// as open is given up like a recalled one: the client finds the server of the file for that,
+    /// and registers the file there. The server keeps in mind what it rejected until the client
+    /// sends its marker again.
+    pub(super) fn report_answered(
+        &mut self,
+        report: Report,
+        is_rejected: bool,
+        effects: &mut SessionEffects,
+    ) {
+        match report {
+            Report::Lock(ino, lock) if is_rejected => {
+                if self.held.lost(ino, lock) {
+                    effects.locks_lost.push(ino);
+                }
+            }
+            Report::Open(ino) if is_rejected => {
+                if self.held.rejected(ino) {
+                    effects.recalled.push(ino);
+                }
+            }
+            Report::Lock(..) | Report::Open(_) => {}
+        }
+        self.has_rejected |= is_rejected;
+        if self.reports.is_empty() && std::mem::take(&mut self.has_rejected) {
+            self.end_of_resent(effects);
         }
     }
 

@@ -137,6 +137,20 @@ fn an_open_that_was_reported_and_refused_after_the_file_moved_is_closed() {
 }
 
 #[test]
+fn a_file_whose_report_is_rejected_is_given_up_and_the_server_knows_that_the_client_knows() {
+    let mut one = Bench::connected();
+    let tid = one.call(Op::Session(SessionOp::Open { ino: FILE, write: true }));
+    one.answer(tid, 0, Ok(Answer::Opened(Opened::default())));
+    one.welcome(1);
+    assert!(!one.session.is_recalled(FILE));
+    // The last request but the sync was the report.
+    one.answer(Tid(one.session.next_tid - 2), 0, Err(Errno::Stale.into()));
+    assert_eq!(std::mem::take(&mut one.effects.recalled), [FILE]);
+    assert!(one.session.is_recalled(FILE));
+    assert_eq!(one.sent(), [format!("again: {:?}", Op::Session(SessionOp::Sync))]);
+}
+
+#[test]
 fn a_lock_whose_end_has_no_reply_is_not_reported() {
     let mut one = Bench::connected();
     for mode in [LockMode::Write, LockMode::Unlock] {
@@ -151,6 +165,19 @@ fn a_lock_whose_end_has_no_reply_is_not_reported() {
     let marker = format!("again: {:?}", Op::Session(SessionOp::Sync));
     one.sent();
     assert_eq!(one.welcome(1)[1..], [format!("{end:?}"), marker]);
+}
+
+#[test]
+fn a_lock_that_moved_after_its_report_is_not_lost_if_the_report_is_rejected() {
+    let mut one = Bench::connected();
+    let held = lock(LockMode::Write, 0, 9);
+    let tid = one.call(Op::Session(SessionOp::Lock { ino: FILE, lock: held, wait: false }));
+    one.answer(tid, 0, Ok(Answer::Done));
+    one.welcome(1);
+    let report = Tid(one.session.next_tid - 2);
+    drop(one.session.take_out(FILE, &mut one.effects));
+    one.answer(report, 0, Err(Errno::Stale.into()));
+    assert_eq!(one.effects.locks_lost, [Ino(0); 0]);
 }
 
 #[test]

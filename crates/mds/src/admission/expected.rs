@@ -1,6 +1,8 @@
 //! Open files and locks are in memory only. Before a client gets its first, the store must know
 //! that the next server waits until this client has reported them (decision 43): otherwise that
-//! server could give the lock to another client. A client that creates a file open is in the
+//! server could give the lock to another client. Nor may the store have the mark
+//! that earlier state of the client ended; and the store must have the mark of each client with
+//! unknown state since a restart ([`crate::tables`]). A client that creates a file open is in the
 //! journal until the next put of the table, and need not wait for that put.
 
 use wire::{Op, SessionOp};
@@ -35,13 +37,18 @@ fn is_state_in_memory(op: &Op<'_>) -> bool {
 fn expected(mds: &mut Mds, from: Incoming<'_>, effects: &mut MdsEffects) -> Verdict {
     // A read-only server, or one of a branch, leaves nothing to a next one.
     let is_last = mds.settings.read_only || mds.settings.private.is_some();
-    if is_last || from.client.0 == 0 || mds.tables.expect_back(from.client) {
+    if is_last || from.client.0 == 0 {
+        return Verdict::Pass;
+    }
+    let is_report = from.request.replay.is_some();
+    let is_expected = mds.tables.expect_back(from.client);
+    if is_expected && (is_report || mds.tables.will_believe(from.client)) {
         return Verdict::Pass;
     }
     TablesCx::of(mds).tick(effects);
     // A client that reports its state has it already. And while the store takes no table, no next
     // server can take the rank over.
-    if from.request.replay.is_some() || mds.tables.is_failed() {
+    if is_report || mds.tables.is_failed() {
         return Verdict::Pass;
     }
     Verdict::Wait(TABLE_PUT)

@@ -52,7 +52,12 @@ fn is_taken(mds: &mut Mds, conn: ConnId, request: &Request<'_>, effects: &mut Md
             mds.early.keep(conn, frame, effects);
         }
         Course::EarlyFrames => match ResendCx::of(mds).take_early(conn, request, effects) {
-            EarlyCourse::Complete => mds.stop_waiting_if_complete(effects),
+            EarlyCourse::Complete { is_believed } => {
+                if is_believed && let Some(client) = mds.sessions.client(conn) {
+                    mds.has_reported(client, effects);
+                }
+                mds.stop_waiting_if_complete(effects);
+            }
             EarlyCourse::Now => {
                 if let Some(client) = mds.sessions.client(conn) {
                     mds.execute::<{ Entry::NEW }>(Incoming { conn, client, request }, effects);

@@ -274,7 +274,8 @@ impl ImportCx<'_> {
                     return None;
                 }
                 let missing = import.awaited.len() as u64;
-                if !self.are_holders_expected(root) {
+                let is_late = import.asks_since.is_some_and(|since| now.since(since) >= patience);
+                if !self.are_holders_expected(root, is_late) {
                     self.storing_tables().tick(effects);
                     return None;
                 }
@@ -295,8 +296,9 @@ impl ImportCx<'_> {
     }
 
     /// Whether the store knows that the next server must wait for the clients that have something
-    /// open or locked in the subtree.
-    fn are_holders_expected(&mut self, root: Ino) -> bool {
+    /// open or locked in the subtree, and believes their reports. A client that does not end its
+    /// reports here does not keep the subtree for ever (`is_late`).
+    fn are_holders_expected(&mut self, root: Ino, is_late: bool) -> bool {
         let import = self.authority.import_of(root);
         let holders = import.into_iter().flat_map(|import| &import.opened);
         let holders: BTreeSet<ClientId> = holders.map(|(_, client)| *client).collect();
@@ -304,6 +306,7 @@ impl ImportCx<'_> {
         // Open files and locks end with the connection.
         for client in holders.into_iter().filter(|it| self.sessions.conn_of(*it).is_some()) {
             are_expected &= self.tables.expect_back(client);
+            are_expected &= is_late || !self.tables.is_marked(client);
         }
         are_expected
     }

@@ -88,8 +88,12 @@ impl Places<'_> {
     /// file may have moved since. No rank knows the files in a decoupled subtree; the rank that
     /// granted their numbers has their locks.
     pub(crate) fn is_held_elsewhere(&self, ino: Ino, request: &Request<'_>) -> bool {
+        request.replay.is_none() && self.may_be_elsewhere(ino)
+    }
+
+    /// Whether another rank may serve a file, or have its locks, as far as this rank knows.
+    pub(super) fn may_be_elsewhere(&self, ino: Ino) -> bool {
         let is_known = self.authority.is_plain()
-            || request.replay.is_some()
             || self.namespace.knows(ino)
             || self.opens.is_nameless(ino)
             || self.tables.holder_of(ino).is_some();

@@ -3,13 +3,16 @@
 //! file has left. [Decision 21](../../../../docs/decisions/0021-open-files-follow-a-subtree.md) has
 //! the rules.
 
-use types::{ClientId, Ino, LockMode, Seq};
+use types::{ClientId, Errno, Ino, LockMode, Seq};
 use wire::{Answer, Op, Redirect, Request, SessionOp};
 
 use super::LIST;
+use super::Preload;
 use super::place::{InodeAuthority, PlaceCx};
+use super::preload::Goal;
 use super::reclaim::send_moved;
 use crate::admission::Incoming;
+use crate::session::Session;
 use crate::{MdsEffects, Phase};
 
 /// The file that a client reports as open or locked, and whether the report is that the client has
@@ -131,7 +134,8 @@ impl PlaceCx<'_> {
             InodeAuthority::Here | InodeAuthority::Moving(_) => false,
             // A later request of the client must not overtake the repetition of a report.
             InodeAuthority::Unknown if self.is_held_by(from.client, ino) => false,
-            InodeAuthority::Unknown => self.waits_for_list(from, effects),
+            InodeAuthority::Unknown if self.waits_for_list(from, effects) => true,
+            InodeAuthority::Unknown => self.is_refused(from, ino, effects),
             InodeAuthority::Other(_) if self.waits_for_list(from, effects) => true,
             InodeAuthority::Other(rank) => {
                 send_moved(self.sessions, from.client, rank, vec![ino], effects);
@@ -139,5 +143,34 @@ impl PlaceCx<'_> {
                 true
             }
         }
+    }
+
+    /// A client that lost its connection reports a file that this rank does not know: another rank
+    /// may serve the file, and have given the lock to another client. Refuses the report, because
+    /// the client finds the file by its path. Returns whether it did.
+    fn is_refused(
+        &mut self,
+        from @ Incoming { client, request, .. }: Incoming<'_>,
+        ino: Ino,
+        effects: &mut MdsEffects,
+    ) -> bool {
+        let all = |preload: &&Preload| matches!(preload.goal, Goal::All(_));
+        if let Some(preload) = self.authority.preloads.iter().find(all) {
+            let key = preload.key();
+            self.park(from, key);
+            return true;
+        }
+        let is_end = if let Op::Session(SessionOp::Reopen { access, .. }) = request.op {
+            !access.read && !access.write
+        } else {
+            false
+        };
+        let is_reporting = self.sessions.get(client).is_some_and(Session::is_reporting);
+        if is_end || !is_reporting || !self.places().may_be_elsewhere(ino) {
+            return false;
+        }
+        self.sessions.get_mut(client).reject_report();
+        effects.reply_error(from.at(), Errno::Stale.into());
+        true
     }
 }

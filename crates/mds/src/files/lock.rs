@@ -50,16 +50,6 @@ impl FilesCx<'_> {
         Ok(Performed::Answer(Answer::Done))
     }
 
-    /// A session ends, and with it its locks.
-    pub(crate) fn unlock_all(&mut self, client: ClientId, effects: &mut MdsEffects) {
-        let mut served = Vec::new();
-        // A file that moves to another rank goes with the locks that the list of subtrees names.
-        let (authority, namespace) = (self.authority, &*self.namespace);
-        let is_served = |ino| authority.is_plain() || authority.is_served_here(namespace, ino);
-        self.locks.leave(client, is_served, &mut served);
-        self.serve_locks(served, effects);
-    }
-
     /// Grants the locks that clients wait for on files that did not move after all.
     pub(crate) fn serve_deferred(&mut self, effects: &mut MdsEffects) {
         let deferred = self.locks.deferred();
@@ -71,7 +61,7 @@ impl FilesCx<'_> {
         self.serve_locks(served, effects);
     }
 
-    fn serve_locks(&mut self, served: Vec<ReplyTo>, effects: &mut MdsEffects) {
+    pub(super) fn serve_locks(&mut self, served: Vec<ReplyTo>, effects: &mut MdsEffects) {
         for at in served {
             effects.reply_with(at, Seq(0), Answer::Done);
         }

@@ -2,9 +2,7 @@
 
 use metastore::request::{Condition, StoreFailure, StoreOp, StoreResult};
 use namespace::Hit;
-use types::{
-    Attr, AttrChange, ClientId, ConnId, Cred, Errno, FileType, Ino, Origin, Pool, Seq, Timestamp,
-};
+use types::{Attr, AttrChange, ClientId, Cred, Errno, FileType, Ino, Origin, Pool, Seq, Timestamp};
 use wire::{Access, Answer, Failure, Message, Opened};
 
 use super::FilesCx;
@@ -137,6 +135,9 @@ impl FilesCx<'_> {
         if !is_closed {
             if self.opens.reopen(client, ino, access) {
                 self.begin_sharing(ino, ClientId(0), effects);
+            } else if self.opens.must_give_up(client, ino) {
+                // The client forgot an earlier recall with its connection.
+                self.recall(ino, &[client], effects);
             }
             self.share(ino, effects);
         }
@@ -228,18 +229,5 @@ impl FilesCx<'_> {
                 }
             }
         }
-    }
-
-    /// A session ends: nothing is open and nothing is locked by it any more.
-    pub(crate) fn let_go(&mut self, client: ClientId, conn: ConnId, effects: &mut MdsEffects) {
-        let left = self.opens.leave(client, conn);
-        for freed in left.freed {
-            self.purges.queue_closed(freed);
-        }
-        for ino in left.sharing {
-            self.share(ino, effects);
-        }
-        self.unlock_all(client, effects);
-        self.caps.abandon(client, self.clock.now);
     }
 }

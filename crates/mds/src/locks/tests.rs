@@ -76,12 +76,14 @@ fn waiting_lock_requests_are_served_in_order_of_arrival() {
     // A try does not overtake waiting requests; and a holder is not delayed by them.
     let another = ClientId(4);
     assert_eq!(table.set(another, posix(LockMode::Read, 5, 29)), LockOutcome::Set);
-    table.locks.leave(another, |_| true, &mut table.served);
+    table.locks.disconnect(another, |_| true, &mut table.served);
+    table.locks.end_old(another, |_| true, &mut table.served);
     assert_eq!(table.wait(A, posix(LockMode::Read, 5, 20), "holder"), LockOutcome::Set);
     assert_eq!(table.served(), [""; 0]);
     table.set(A, posix(LockMode::Unlock, 0, u64::MAX));
     assert_eq!(table.served(), ["writer"]);
-    table.locks.leave(B, |_| true, &mut table.served);
+    table.locks.disconnect(B, |_| true, &mut table.served);
+    table.locks.end_old(B, |_| true, &mut table.served);
     assert_eq!(table.served(), ["reader"]);
 }
 
@@ -213,7 +215,8 @@ proptest! {
         }
         let mut served = Vec::new();
         for client in [A, B, C] {
-            locks.leave(client, |_| true, &mut served);
+            locks.disconnect(client, |_| true, &mut served);
+            locks.end_old(client, |_| true, &mut served);
         }
         prop_assert_eq!(locks.len(), 0);
     }

@@ -11,7 +11,7 @@ impl<T> Locks<T> {
     /// If one of them does not hold.
     pub(crate) fn validate(&self) {
         for (ino, file) in &self.files {
-            let is_used = !file.held.is_empty() || !file.waiting.is_empty();
+            let is_used = file.holders().next().is_some() || !file.waiting.is_empty();
             assert!(is_used, "{ino}: a file in the lock table has a lock or a waiting request");
             file.validate();
             for (at, wish) in file.waiting.iter().enumerate() {
@@ -28,7 +28,7 @@ impl<T> Locks<T> {
 
 impl<T> File<T> {
     fn validate(&self) {
-        for (key, ranges) in &self.held {
+        for (key, ranges) in self.held.iter().chain(&self.old) {
             assert!(!ranges.is_empty(), "{key:?} is in the table with a lock");
             let mut last = None;
             for lock in ranges.iter() {

@@ -96,7 +96,8 @@ fn a_file_without_a_name_is_kept_until_its_last_close() {
     opens.enter(B, FILE, false);
     assert!(opens.keep(freed()));
     assert_eq!(opens.close(A, FILE, false), None);
-    assert_eq!(opens.leave(B, ConnId(2)).freed, []);
+    opens.disconnect(B, ConnId(2));
+    assert_eq!(opens.end_old(B).freed, []);
     assert_eq!(opens.close(A, FILE, true), Some(freed()));
     assert_eq!(opens.close(A, FILE, true), None);
 }

@@ -67,7 +67,13 @@ fn the_course_of_an_early_request_depends_on_its_kind() {
         ("resent, without a position", resent(1, 0), true, true, EarlyCourse::Resent),
         ("of an unknown connection", resent(1, 5), false, true, EarlyCourse::Later),
         ("during the replay", resent(1, 5), true, false, EarlyCourse::Later),
-        ("the last one", again(Op::Session(SessionOp::Sync)), true, true, EarlyCourse::Complete),
+        (
+            "the last one",
+            again(Op::Session(SessionOp::Sync)),
+            true,
+            true,
+            EarlyCourse::Complete { is_believed: true },
+        ),
         (
             "a sync",
             Request { op: Op::Session(SessionOp::Sync), ..change(1) },
@@ -78,7 +84,8 @@ fn the_course_of_an_early_request_depends_on_its_kind() {
         ("a report", reopen, true, true, EarlyCourse::Now),
     ];
     for (what, request, is_known, is_reconnecting, expected) in cases {
-        assert_eq!(early_course(&request, is_known, is_reconnecting), expected, "{what}");
+        let course = early_course(&request, (is_known, true), is_reconnecting);
+        assert_eq!(course, expected, "{what}");
     }
 }
 
@@ -110,7 +117,7 @@ fn a_client_has_returned_when_it_has_sent_everything_again() {
     assert!(!mds.sessions.all_returned());
     let last = Request { op: Op::Session(SessionOp::Sync), ..resent(9, 0) };
     let course = ResendCx::of(&mut mds).take_early(ConnId(1), &last, &mut MdsEffects::default());
-    assert_eq!(course, EarlyCourse::Complete);
+    assert!(matches!(course, EarlyCourse::Complete { .. }));
     assert!(mds.sessions.all_returned());
 }
 

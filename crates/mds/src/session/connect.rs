@@ -98,6 +98,7 @@ impl SessionCx<'_> {
         }
         session.conn = None;
         session.since = None;
+        session.returning = None;
         if !self.resend.is_busy() {
             session.blocked.clear();
         }

@@ -37,6 +37,8 @@ impl Session {
         let connected = self.conn.is_some();
         assert!(!self.awaited || !connected, "{client}: the server awaits absent clients only");
         assert!(!self.resending || connected, "{client}: a client resends over a connection");
+        let returns = self.returning.is_some();
+        assert!(!returns || connected, "{client}: a client reports over a connection");
         self.async_ops.validate(client);
         self.shown.validate();
     }

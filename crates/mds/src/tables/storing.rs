@@ -28,6 +28,7 @@ impl TablesCx<'_> {
     fn seen(&mut self, result: Result<StoreResult, Box<StoreFailure>>, effects: &mut MdsEffects) {
         self.tables.in_flight = false;
         self.tables.gone.put_ended(false);
+        self.tables.lapsed.put_ended(false);
         match result {
             Ok(StoreResult::Bytes(bytes, version)) => {
                 let mut seen = Tables::new(self.rank);
@@ -65,6 +66,7 @@ impl TablesCx<'_> {
         self.tables.dirty = false;
         self.tables.in_flight = true;
         self.tables.gone.put_begins();
+        self.tables.lapsed.put_begins();
         assert!(self.tables.held_in_flight.is_empty(), "one put of the table at a time");
         self.tables.held_in_flight = std::mem::take(&mut self.tables.held);
         self.tables.reserving_in_flight = self.tables.reserving.is_some();
@@ -96,7 +98,9 @@ impl TablesCx<'_> {
             return;
         }
         self.tables.in_flight = false;
-        self.tables.gone.put_ended(matches!(result, Ok(StoreResult::Stored(_))));
+        let is_stored = matches!(result, Ok(StoreResult::Stored(_)));
+        self.tables.gone.put_ended(is_stored);
+        self.tables.lapsed.put_ended(is_stored);
         let held = std::mem::take(&mut self.tables.held_in_flight);
         match result {
             Ok(StoreResult::Stored(version)) => {

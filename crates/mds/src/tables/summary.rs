@@ -87,7 +87,7 @@ impl Tables {
     fn last_client(&self) -> ClientId {
         let decoupled = self.decoupled.values().map(|known| known.client);
         let sessions = self.end.sessions.iter().map(|left| left.client);
-        let others = self.fenced.iter().chain(&self.expected).copied();
+        let others = self.fenced.iter().chain(&self.expected).copied().chain(self.lapsed.clients());
         decoupled.chain(sessions).chain(others).max().unwrap_or_default()
     }
 }

@@ -27,6 +27,7 @@ impl Tables {
             assert!(known.epoch <= self.epoch || known.taken_over, "{root}: of a later term");
         }
         self.gone.validate();
+        self.lapsed.validate();
     }
 
     /// Whether a put of the table is under way.

@@ -3,8 +3,8 @@
 use metastore::request::StoreOp;
 use types::{ClientId, ConnId, Epoch, Errno, Ino, Rank};
 use wire::{
-    Answer, ChangeOp, JobOp, Message, Op, PeerBody, PeerMessage, RankOp, ReadOp, Replay, Request,
-    SessionOp, TransferStep, UnusedNumbers,
+    Access, Answer, ChangeOp, JobOp, Message, Op, PeerBody, PeerMessage, RankOp, ReadOp, Replay,
+    Request, SessionOp, TransferStep, UnusedNumbers,
 };
 
 use super::cluster::{Cluster, Notice};
@@ -603,4 +603,162 @@ fn a_client_gets_a_lock_although_the_store_takes_no_table() {
         _ => None,
     };
     tree.answer_to(2, Op::Session(SessionOp::Lock { ino, lock: lock(), wait: false })).unwrap();
+}
+
+fn is_table(op: &StoreOp) -> bool {
+    matches!(op, StoreOp::Put { object, .. } if object.starts_with("rank/"))
+}
+
+/// A client tries to take the lock on a file of rank 0 at once.
+fn takes(tree: &mut Tree, client: u64, ino: Ino) -> Tid {
+    tree.ask(client, Op::Session(SessionOp::Lock { ino, lock: lock(), wait: false }))
+}
+
+/// A client says over a new connection that it comes back.
+fn comes_back(tree: &mut Tree, client: u64, epoch: u64) {
+    tree.connect_to(client, 0, Epoch(epoch), 1);
+}
+
+/// A request that a client sends again, or a report.
+fn again(tree: &mut Tree, client: u64, op: SessionOp) -> Tid {
+    let request = Request::new(tree.tid(), Tid(0), Cred::root(), Op::Session(op));
+    let tid = request.tid;
+    tree.send(client, 0, Request { replay: Some(Replay::default()), ..request });
+    tid
+}
+
+/// A tree in which client 2 has a lock on the file, and then no connection; client 1 waits for the
+/// lock. The table of the rank is not stored.
+fn unstored_end() -> (Tree, Tid) {
+    let mut tree = Tree::new();
+    tree.connect(2);
+    let ino = tree.file;
+    let tid = takes(&mut tree, 2, ino);
+    tree.reply(2, tid).result.unwrap();
+    tree.pass(10);
+    let waiting = tree.ask(1, Op::Session(SessionOp::Lock { ino, lock: lock(), wait: true }));
+    tree.holds = is_table;
+    tree.disconnect(2);
+    (tree, waiting)
+}
+
+#[test]
+fn a_lock_ends_with_its_connection_when_the_store_knows_it() {
+    let (mut tree, waiting) = unstored_end();
+    tree.pass(10);
+    assert!(!tree.is_answered(1, waiting) && tree.held() > 0);
+    tree.let_go();
+    assert_eq!(tree.reply(1, waiting).result, Ok(Answer::Done));
+}
+
+#[test]
+fn a_client_that_is_back_before_its_lock_ends_keeps_the_lock() {
+    let (mut tree, waiting) = unstored_end();
+    let ino = tree.file;
+    comes_back(&mut tree, 2, 1);
+    let report = again(&mut tree, 2, SessionOp::Lock { ino, lock: lock(), wait: false });
+    again(&mut tree, 2, SessionOp::Sync);
+    assert_eq!(tree.reply(2, report).result, Ok(Answer::Done));
+    tree.let_go();
+    tree.pass(100);
+    assert!(!tree.is_answered(1, waiting));
+}
+
+#[test]
+fn a_lock_that_a_client_does_not_report_ends_behind_its_reports() {
+    let (mut tree, waiting) = unstored_end();
+    comes_back(&mut tree, 2, 1);
+    tree.let_go();
+    assert!(!tree.is_answered(1, waiting), "the client is about to report the lock");
+    again(&mut tree, 2, SessionOp::Sync);
+    assert_eq!(tree.reply(1, waiting).result, Ok(Answer::Done));
+}
+
+#[test]
+fn the_next_server_does_not_believe_a_client_whose_lock_ended() {
+    let (mut tree, waiting) = unstored_end();
+    let ino = tree.file;
+    tree.let_go();
+    tree.reply(1, waiting).result.unwrap();
+    tree.crash(0);
+    tree.start(0);
+    // The former holder is the first one to report.
+    comes_back(&mut tree, 2, 1);
+    let former = again(&mut tree, 2, SessionOp::Lock { ino, lock: lock(), wait: false });
+    again(&mut tree, 2, SessionOp::Sync);
+    comes_back(&mut tree, 1, 1);
+    let holder = again(&mut tree, 1, SessionOp::Lock { ino, lock: lock(), wait: false });
+    again(&mut tree, 1, SessionOp::Sync);
+    assert_eq!(tree.reply(1, holder).result, Ok(Answer::Done));
+    let lost = tree.reply(2, former).result.map_err(|failure| failure.errno);
+    assert_eq!(lost, Err(Errno::Again));
+}
+
+#[test]
+fn a_client_gets_no_lock_before_it_knows_which_one_it_lost() {
+    let (mut tree, waiting) = unstored_end();
+    let (ino, link) = (tree.file, tree.link);
+    tree.let_go();
+    tree.reply(1, waiting).result.unwrap();
+    comes_back(&mut tree, 2, 1);
+    let report = again(&mut tree, 2, SessionOp::Lock { ino, lock: lock(), wait: false });
+    again(&mut tree, 2, SessionOp::Sync);
+    tree.reply(2, report).result.unwrap_err();
+    let next = takes(&mut tree, 2, link);
+    tree.pass(100);
+    assert!(!tree.is_answered(2, next), "a next server would not believe its report");
+    again(&mut tree, 2, SessionOp::Sync);
+    assert_eq!(tree.reply(2, next).result, Ok(Answer::Done));
+}
+
+#[test]
+fn a_server_gives_no_lock_before_the_store_knows_which_clients_are_missing() {
+    let mut tree = Tree::new();
+    tree.connect(2);
+    let ino = tree.file;
+    let tid = takes(&mut tree, 2, ino);
+    tree.reply(2, tid).result.unwrap();
+    tree.crash(0);
+    tree.start(0);
+    tree.holds = is_table;
+    tree.connect(1);
+    tree.until(|tree| tree.mds(0).is_active());
+    let taken = takes(&mut tree, 1, ino);
+    tree.pass(10);
+    assert!(!tree.is_answered(1, taken));
+    tree.let_go();
+    assert_eq!(tree.reply(1, taken).result, Ok(Answer::Done));
+    // The missing client comes to the server after this one.
+    tree.crash(0);
+    assert!(is_given_first(&mut tree, ino));
+}
+
+/// Whether client 1 keeps its lock in the next server, to which client 2 reports the lock first.
+fn is_given_first(tree: &mut Tree, ino: Ino) -> bool {
+    tree.start(0);
+    let reports = [(2, 1), (1, 2)].map(|(client, epoch)| {
+        comes_back(tree, client, epoch);
+        let report = again(tree, client, SessionOp::Lock { ino, lock: lock(), wait: false });
+        again(tree, client, SessionOp::Sync);
+        (client, report)
+    });
+    let [lost, kept] = reports.map(|(client, report)| tree.reply(client, report).result.is_ok());
+    kept && !lost
+}
+
+#[test]
+fn a_client_that_lost_its_connection_cannot_report_a_file_that_its_server_does_not_know() {
+    let mut tree = Tree::of_two_ranks();
+    tree.connect(2);
+    let access = Access { read: true, write: false, shared: false };
+    let unknown = SessionOp::Reopen { ino: super::fixture::NOTHING, access };
+    let export = Op::Rank(RankOp::Export { dir: tree.full, rank: Rank(1) });
+    tree.answer(export).unwrap();
+    tree.disconnect(2);
+    comes_back(&mut tree, 2, 1);
+    let report = again(&mut tree, 2, unknown);
+    again(&mut tree, 2, SessionOp::Sync);
+    let refused = tree.reply(2, report).result.map_err(|failure| failure.errno);
+    assert_eq!(refused, Err(Errno::Stale));
+    assert_eq!(tree.counted(0, "open_files"), 0);
 }

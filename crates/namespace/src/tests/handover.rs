@@ -42,6 +42,10 @@ fn an_inode_of_unknown_place_does_not_leave_with_a_subtree() {
         namespace.store().end_capture(dir);
     }
     let out = namespace.handover().take_out(root);
-    assert_eq!(namespace.handover().forget_out(out), [inner], "the rank of the other one is unknown");
+    assert_eq!(
+        namespace.handover().forget_out(out),
+        [inner],
+        "the rank of the other one is unknown"
+    );
     assert!(!namespace.knows(astray), "its directory may have been in the subtree");
 }

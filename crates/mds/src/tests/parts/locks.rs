@@ -95,9 +95,34 @@ fn a_partial_unlock_grants_the_waiting_request_that_fits() {
 fn a_client_that_leaves_gives_up_its_locks_and_its_waits() {
     let mut table = held();
     table.set(FILE, B, lock(LockMode::Write, 0, 9), Some(1));
-    table.locks.leave(B, |_| true, &mut table.served);
-    table.locks.leave(A, |_| true, &mut table.served);
+    table.locks.disconnect(B, |_| true, &mut table.served);
+    table.locks.disconnect(A, |_| true, &mut table.served);
+    table.locks.end_old(A, |_| true, &mut table.served);
     assert!(table.served.is_empty(), "the client that waited is gone");
+    assert_eq!(table.locks.len(), 0);
+}
+
+#[test]
+fn locks_that_a_client_does_not_report_end_when_it_has_reported_the_others() {
+    let mut table = held();
+    table.set(FILE, B, lock(LockMode::Write, 0, 4), Some(1));
+    table.set(FILE, C, lock(LockMode::Write, 5, 9), Some(2));
+    table.locks.disconnect(A, |_| true, &mut table.served);
+    table.locks.validate();
+    assert!(table.served.is_empty(), "the client may report its lock");
+    assert_eq!(table.locks.clients(FILE).collect::<Vec<_>>(), [A]);
+    table.set(FILE, A, lock(LockMode::Write, 0, 4), None);
+    table.locks.validate();
+    table.locks.end_old(A, |_| true, &mut table.served);
+    assert_eq!(table.served, [2], "the first bytes are locked anew");
+    table.locks.validate();
+}
+
+#[test]
+fn an_old_lock_ends_with_its_release() {
+    let mut table = held();
+    table.locks.disconnect(A, |_| true, &mut table.served);
+    table.set(FILE, A, lock(LockMode::Unlock, 0, 9), None);
     assert_eq!(table.locks.len(), 0);
 }
 

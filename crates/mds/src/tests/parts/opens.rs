@@ -109,8 +109,9 @@ fn the_client_that_wants_a_file_shared_caches_it_no_more() {
 fn a_client_that_leaves_answers_for_its_files() {
     let mut opens = written();
     opens.begin(FILE, B, Moment(10));
-    let left = opens.leave(A, ConnId(1));
-    assert_eq!(left.sharing, [FILE]);
+    assert_eq!(opens.disconnect(A, ConnId(1)), [FILE]);
+    assert!(!opens.start_moving(FILE), "the client may report the file");
+    assert_eq!(opens.end_old(A).sharing, [FILE]);
     assert!(opens.start_moving(FILE));
     opens.validate();
 }
@@ -122,7 +123,7 @@ fn a_connection_that_ends_drops_its_waiting_requests() {
     let sharing = opens.sharing(FILE).unwrap();
     sharing.waiting.push((ConnId(2), vec![1]));
     sharing.yields.push(ReplyTo { conn: ConnId(2), tid: Tid(1) });
-    opens.leave(B, ConnId(2));
+    opens.disconnect(B, ConnId(2));
     let sharing = opens.sharing(FILE).unwrap();
     assert!(sharing.waiting.is_empty() && sharing.yields.is_empty());
 }
@@ -155,7 +156,8 @@ fn a_removed_file_that_is_named_again_is_not_purged() {
 fn a_client_that_leaves_hands_over_the_removed_files_that_only_it_had_open() {
     let mut opens = written();
     opens.keep(freed());
-    assert_eq!(opens.leave(A, ConnId(1)).freed, [freed()]);
+    opens.disconnect(A, ConnId(1));
+    assert_eq!(opens.end_old(A).freed, [freed()]);
     assert_eq!(opens.len(), 0);
 }
 
@@ -193,4 +195,28 @@ fn a_report_that_a_file_is_shared_ends_its_cache() {
     let access = Access { read: false, write: true, shared: true };
     assert!(!opens.reopen(A, FILE, access));
     assert!(opens.start_moving(FILE), "client A caches nothing");
+}
+
+#[test]
+fn a_client_has_the_files_open_that_it_reports_over_a_new_connection() {
+    let mut opens = written();
+    opens.enter(A, Ino(78), true);
+    opens.disconnect(A, ConnId(1));
+    let access = Access { read: false, write: true, shared: false };
+    assert!(!opens.reopen(A, FILE, access));
+    assert_eq!(opens.end_old(A).freed, []);
+    assert!(opens.has(A, FILE) && !opens.has(A, Ino(78)));
+    opens.validate();
+}
+
+#[test]
+fn a_recall_is_repeated_for_a_client_that_reports_the_file_anew() {
+    let mut opens = written();
+    assert_eq!(opens.begin(FILE, B, Moment(10)), [A]);
+    opens.disconnect(A, ConnId(1));
+    let access = Access { read: false, write: true, shared: false };
+    assert!(!opens.reopen(A, FILE, access), "sharing is under way");
+    assert!(opens.must_give_up(A, FILE));
+    opens.yielded(A, FILE);
+    assert!(!opens.must_give_up(A, FILE) && opens.start_moving(FILE));
 }
