@@ -49,6 +49,9 @@ pub struct MountOptions {
     /// `latency=MICROSECONDS`: while programs send requests, idle processors of the machine wake
     /// within this time; with 0 they do not sleep. Only for root.
     pub latency_us: Option<u32>,
+    /// `io_uring`, `noio_uring`: whether requests come over io_uring, to a thread of the processor
+    /// of their program. By default they do where the kernel offers that (`fuse.enable_uring`).
+    pub io_uring: Option<bool>,
     /// `remount`: a mount in use gets other flags.
     pub remount: bool,
 }
@@ -69,6 +72,7 @@ impl Default for MountOptions {
             ids: IdMap::default(),
             threads: 4,
             latency_us: None,
+            io_uring: None,
             remount: false,
         }
     }
@@ -132,6 +136,8 @@ impl MountOptions {
             }
             "hard" => self.timeout = None,
             "soft" => self.timeout = self.timeout.or(Some(TIMEOUT)),
+            "io_uring" => self.io_uring = Some(true),
+            "noio_uring" => self.io_uring = Some(false),
             "remount" => self.remount = true,
             // Options that the kernel lists and mount(8) repeats.
             "user_id" | "group_id" | "default_permissions" | "max_read" => {}
@@ -143,7 +149,7 @@ impl MountOptions {
                 return Err(Error::new(Errno::Invalid, option, "no such mount option").remedy(
                     "use ro, allow_other, dev, suid, noexec, noatime, strictatime, \
                              valid=SECONDS, timeout=SECONDS, hard, wsync, nowsync, noacl, uidmap=, gidmap=, \
-                             all_squash=UID:GID, threads=N or latency=MICROSECONDS",
+                             all_squash=UID:GID, threads=N, latency=MICROSECONDS, io_uring or noio_uring",
                 ));
             }
         }
@@ -191,6 +197,12 @@ mod tests {
         ] {
             options.parse(list).unwrap();
             assert_eq!(options.atime, atime, "{list}");
+        }
+        for (list, io_uring) in
+            [("rw", None), ("io_uring", Some(true)), ("noio_uring", Some(false))]
+        {
+            options.parse(list).unwrap();
+            assert_eq!(options.io_uring, io_uring, "{list}");
         }
     }
 

@@ -9,7 +9,7 @@ use types::{Errno, Error, Ino, Result};
 
 use crate::MountOptions;
 use crate::adapter::{Adapter, number};
-use crate::fuse::{self, Awake, Notifier, READ_AHEAD_KIB, Session, device};
+use crate::fuse::{self, Awake, Notifier, READ_AHEAD_KIB, Session, Setup, device};
 
 /// A file system that is mounted. Dropping it unmounts it.
 #[derive(Debug)]
@@ -37,13 +37,18 @@ pub fn mount(
     let features = fs.features();
     let awake = options.latency_us.map(Awake::new).transpose()?;
     let device = device::mount(at, source, options).map_err(|error| mount_error(at, &error))?;
-    let session = fuse::start(device, adapter, features, options.threads, awake).map_err(|error| {
+    let (threads, io_uring) = (options.threads, options.io_uring != Some(false));
+    let setup = Setup { at, features, threads, awake, io_uring };
+    let session = fuse::start(device, adapter, setup).map_err(|error| {
         let _ = unmount(at, true);
         mount_error(at, &error)
     });
     let (session, notifier) = session?;
     // An error from here on unmounts it.
     let mounted = Mounted { fs, at: at.to_owned(), session: Some(session) };
+    if options.io_uring == Some(true) && !mounted.uses_io_uring() {
+        return Err(without_io_uring());
+    }
     read_ahead(at);
     // After an unmount, the receiver is gone and the kernel has no caches to invalidate.
     mounted.fs.clone().start(Box::new(move |known| drop(forget.send(known))))?;
@@ -87,6 +92,13 @@ pub(crate) fn mount_error(at: &Path, error: &std::io::Error) -> Error {
     Error::new(errno, at.display().to_string(), format!("cannot mount: {error}")).remedy(remedy)
 }
 
+fn without_io_uring() -> Error {
+    let cause = "cannot mount: the kernel offers no requests over io_uring";
+    let remedy = "have root write Y to /sys/module/fuse/parameters/enable_uring (Linux 6.14), and \
+                  mount again; or mount without this option";
+    Error::new(Errno::NotSupported, "io_uring", cause).remedy(remedy)
+}
+
 impl Mounted {
     /// Where it is mounted.
     #[must_use]
@@ -98,6 +110,12 @@ impl Mounted {
     #[must_use]
     pub fn is_mounted(&self) -> bool {
         self.session.as_ref().is_some_and(|session| !session.is_over())
+    }
+
+    /// Whether requests come over io_uring.
+    #[must_use]
+    pub fn uses_io_uring(&self) -> bool {
+        self.session.as_ref().is_some_and(Session::uses_io_uring)
     }
 
     /// Waits until a user unmounts it.

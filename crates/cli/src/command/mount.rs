@@ -32,8 +32,8 @@ pub(crate) struct Args {
     root: String,
     /// Mount options: ro, allow_other, dev, suid, noexec, noatime, strictatime, valid=SECONDS,
     /// timeout=SECONDS, hard, wsync, nowsync, noacl, uidmap=HERE:CLUSTER:COUNT, gidmap=...,
-    /// all_squash=UID:GID, threads=N, latency=MICROSECONDS; remount changes ro, dev, suid, noexec
-    /// and noatime of a mount in use
+    /// all_squash=UID:GID, threads=N, latency=MICROSECONDS, io_uring, noio_uring; remount changes
+    /// ro, dev, suid, noexec and noatime of a mount in use
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<String>,
     /// Stay in the foreground until it is unmounted
@@ -79,7 +79,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         rustix::stdio::dup2_stderr(file).map_err(|error| io(&log, &error.into()))?;
     }
     let events = Log::of("mount");
-    events.line(format_args!("{} is mounted on {}", args.root, at.display()));
+    let way = if mounted.uses_io_uring() { ", with requests over io_uring" } else { "" };
+    events.line(format_args!("{} is mounted on {}{way}", args.root, at.display()));
     if let Some(file) = &file {
         say(&format!("{READY}\n"))?;
         rustix::stdio::dup2_stdout(file).map_err(|error| io(&log, &error.into()))?;

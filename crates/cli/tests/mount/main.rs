@@ -34,6 +34,7 @@ mod permissions;
 mod policies;
 mod posix;
 mod preload;
+mod queues;
 mod quotas;
 mod ranks;
 mod root;

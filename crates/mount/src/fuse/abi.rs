@@ -75,6 +75,8 @@ pub(super) mod init {
     pub(crate) const EXT: u32 = 1 << 30;
     /// Of the further flags: files without a cache may be mapped (Linux 6.6).
     pub(crate) const DIRECT_IO_ALLOW_MMAP: u32 = 1 << (36 - 32);
+    /// Of the further flags: requests over io_uring (Linux 6.14).
+    pub(crate) const OVER_IO_URING: u32 = 1 << (41 - 32);
 }
 
 /// Valid fields of `FUSE_SETATTR` (`FATTR_*`).

@@ -7,7 +7,7 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -48,7 +48,26 @@ impl Device {
 
     /// Sends a reply or a notification. Returns false if the kernel does not want it any more.
     pub(super) fn write(&self, unique: u64, code: i32, out: &mut Out) -> bool {
-        rustix::io::write(&self.0, out.finish(unique, code)).is_ok()
+        self.send(unique, code, out).is_ok()
+    }
+
+    /// The same.
+    ///
+    /// # Errors
+    /// `ENOENT` for a request that the kernel has withdrawn; all requests are, by an unmount.
+    pub(super) fn send(
+        &self,
+        unique: u64,
+        code: i32,
+        out: &mut Out,
+    ) -> Result<(), rustix::io::Errno> {
+        rustix::io::write(&self.0, out.finish(unique, code)).map(drop)
+    }
+}
+
+impl AsRawFd for Device {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
     }
 }
 

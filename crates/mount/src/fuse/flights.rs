@@ -7,12 +7,19 @@
 //!
 //! A request younger than `PATIENCE` is not interrupted: programs do not expect `EINTR` from a
 //! file system that works.
+//!
+//! Threads form crews: the first reads from the device, each further one serves a queue of
+//! io_uring. While a thread executes a request of a queue, the request's entry is kept here. An
+//! early answer takes the entry to another thread, and the first thread ends.
 
+use std::collections::VecDeque;
 use std::fs;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use types::Map;
+
+use super::ring::Entry;
 
 /// The interval at which the watcher examines slow requests.
 const TICK: Duration = Duration::from_millis(100);
@@ -24,6 +31,11 @@ const BUSY: u64 = 50;
 const PATIENCE: Duration = Duration::from_millis(300);
 /// Threads of one mount, waiting or not.
 const THREADS_MAX: usize = 1024;
+/// Interrupts that overtook their requests.
+const EARLY_MAX: usize = 64;
+
+/// The number of the crew that reads from the device.
+pub(super) const DEVICE: usize = 0;
 
 /// Signals that ask a program to end: SIGHUP, SIGINT, SIGQUIT, SIGKILL and SIGTERM. The kernel adds
 /// SIGKILL to every other signal that is fatal. Handlers of timers and children must not make
@@ -48,17 +60,25 @@ pub(super) struct Flights {
     state: Mutex<State>,
     /// Signals the watcher that a request begins, and waiters that a thread ends.
     changed: Condvar,
+}
+
+/// The threads that wait for the same requests.
+#[derive(Debug)]
+struct Crew {
     /// The number of threads to keep ready.
     wanted: usize,
+    /// Threads that wait for a request or work on a young one.
+    ready: usize,
 }
 
 #[derive(Debug)]
 struct State {
     flights: Map<u64, Flight>,
-    /// Threads that read from the device or work on a young request.
-    ready: usize,
+    crews: Vec<Crew>,
     /// All threads.
     threads: usize,
+    /// Numbers of requests that were interrupted before a thread received them.
+    early: VecDeque<u64>,
     /// The watcher sleeps until the next request begins.
     is_asleep: bool,
     /// Requests that began since the last examination.
@@ -73,6 +93,9 @@ struct State {
 struct Flight {
     /// The calling thread.
     caller: u32,
+    crew: usize,
+    /// The entry of a request from a queue, until the answer.
+    entry: Option<Entry>,
     since: Instant,
     /// The caller closes a file. A killed process closes files, too, but handles no more signals.
     is_flush: bool,
@@ -106,14 +129,41 @@ impl Look {
     }
 }
 
+/// A request that begins.
+#[derive(Debug)]
+pub(super) struct Begun {
+    pub(super) unique: u64,
+    /// The calling thread.
+    pub(super) caller: u32,
+    /// The caller closes a file.
+    pub(super) is_flush: bool,
+    /// The crew of the thread that works on it.
+    pub(super) crew: usize,
+    /// The entry of a request from a queue.
+    pub(super) entry: Option<Entry>,
+}
+
+/// A request that has ended.
+#[derive(Debug)]
+pub(super) struct Ended {
+    /// The caller still waits.
+    pub(super) is_awaited: bool,
+    /// A thread of the device is still needed.
+    pub(super) is_needed: bool,
+    /// The entry for the reply, unless an early answer took it.
+    pub(super) entry: Option<Entry>,
+}
+
 /// Work for the watcher after an examination.
 #[derive(Default)]
 pub(super) struct Due {
     /// Requests to answer with `EINTR`.
     pub(super) interrupted: Vec<u64>,
+    /// The same from queues, each with its crew: a new thread takes the entry and answers.
+    pub(super) to_take: Vec<(u64, usize)>,
     pub(super) cancels: Vec<Cancel>,
-    /// The number of threads to start.
-    pub(super) threads: usize,
+    /// Crews, and the number of threads to start for each.
+    pub(super) threads: Vec<(usize, usize)>,
     /// Requests follow each other closely.
     pub(super) is_busy: bool,
 }
@@ -138,18 +188,20 @@ impl Ticket<'_> {
 }
 
 impl Flights {
-    /// Counts `wanted` workers and the watcher.
-    pub(super) fn new(wanted: usize) -> Self {
+    /// Counts the `wanted` workers of each crew and the watcher.
+    pub(super) fn new(wanted: &[usize]) -> Self {
+        let crews = wanted.iter().map(|&wanted| Crew { wanted, ready: wanted }).collect();
         let state = State {
             flights: Map::default(),
-            ready: wanted,
-            threads: wanted + 1,
+            crews,
+            threads: wanted.iter().sum::<usize>() + 1,
+            early: VecDeque::new(),
             is_asleep: false,
             begun: 0,
             is_busy: false,
             is_over: false,
         };
-        Self { state: Mutex::new(state), changed: Condvar::new(), wanted }
+        Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -157,10 +209,13 @@ impl Flights {
     }
 
     /// A request begins, at the time that is returned.
-    pub(super) fn begin(&self, unique: u64, caller: u32, is_flush: bool) -> Instant {
+    pub(super) fn begin(&self, begun: Begun) -> Instant {
+        let Begun { unique, caller, is_flush, crew, entry } = begun;
         let since = Instant::now();
-        let flight = Flight {
+        let mut flight = Flight {
             caller,
+            crew,
+            entry,
             since,
             is_flush,
             is_long: false,
@@ -170,6 +225,10 @@ impl Flights {
             cancelled: None,
         };
         let mut state = self.lock();
+        if let Some(place) = state.early.iter().position(|early| *early == unique) {
+            state.early.remove(place);
+            flight.is_interrupted = true;
+        }
         state.flights.insert(unique, flight);
         state.begun += 1;
         if std::mem::take(&mut state.is_asleep) {
@@ -178,36 +237,86 @@ impl Flights {
         since
     }
 
-    /// Removes a request. Returns whether its caller still waits, and whether this thread is still
-    /// needed.
-    pub(super) fn end(&self, unique: u64) -> (bool, bool) {
+    /// Removes a request.
+    pub(super) fn end(&self, unique: u64) -> Ended {
         let mut state = self.lock();
-        let Some(flight) = state.flights.remove(&unique) else { return (false, true) };
-        if !flight.is_long {
-            return (!flight.is_answered, true);
+        let Some(Flight { crew, entry, is_long, is_answered, .. }) = state.flights.remove(&unique)
+        else {
+            return Ended { is_awaited: false, is_needed: true, entry: None };
+        };
+        let is_awaited = !is_answered;
+        let Crew { wanted, ready } = &mut state.crews[crew];
+        if crew == DEVICE {
+            let is_needed = !is_long || *ready < *wanted;
+            *ready += usize::from(is_long && is_needed);
+            return Ended { is_awaited, is_needed, entry };
         }
-        let is_needed = state.ready < self.wanted;
-        state.ready += usize::from(is_needed);
-        (!flight.is_answered, is_needed)
+        // The kernel has no way to take an entry out of a queue, so its thread stays.
+        match (&entry, is_long) {
+            (Some(_), true) => *ready += 1,
+            (None, false) => *ready -= 1,
+            (Some(_), false) | (None, true) => {}
+        }
+        Ended { is_awaited, is_needed: entry.is_some(), entry }
     }
 
     /// Marks a request whose caller has a signal to handle. Returns false for an unknown request.
     pub(super) fn interrupt(&self, unique: u64) -> bool {
         let mut state = self.lock();
-        let Some(flight) = state.flights.get_mut(&unique) else { return false };
+        let state = &mut *state;
+        let Some(flight) = state.flights.get_mut(&unique) else {
+            // The interrupts of requests from queues are not repeated.
+            if state.crews.len() > 1 {
+                state.early.push_back(unique);
+                state.early.drain(..state.early.len().saturating_sub(EARLY_MAX));
+            }
+            return false;
+        };
         flight.is_interrupted = true;
         true
     }
 
-    /// Marks a request as blocked. Returns the number of threads to start.
-    pub(super) fn waits(&self, unique: u64, cancel: Cancel) -> usize {
+    /// Takes the entry of a request that is to be answered early, for the thread that calls this,
+    /// which joins the crew. `None` if the request has ended.
+    pub(super) fn take_entry(&self, unique: u64) -> Option<Entry> {
         let mut state = self.lock();
-        let Some(flight) = state.flights.get_mut(&unique) else { return 0 };
+        let state = &mut *state;
+        let flight = state.flights.get_mut(&unique)?;
+        let entry = flight.entry.take()?;
+        flight.is_answered = true;
+        state.crews[flight.crew].ready += 1;
+        Some(entry)
+    }
+
+    /// Adds a thread to those that are counted, whether or not it is ready. Returns false if there
+    /// are too many.
+    pub(super) fn join(&self) -> bool {
+        let mut state = self.lock();
+        let is_possible = state.threads < THREADS_MAX && !state.is_over;
+        state.threads += usize::from(is_possible);
+        is_possible
+    }
+
+    /// Whether there are crews other than that of the device.
+    pub(super) fn has_queues(&self) -> bool {
+        self.lock().crews.len() > 1
+    }
+
+    /// Wants no more threads of a crew.
+    pub(super) fn give_up(&self, crew: usize) {
+        self.lock().crews[crew].wanted = 0;
+    }
+
+    /// Marks a request as blocked. Returns the threads to start for each crew.
+    pub(super) fn waits(&self, unique: u64, cancel: Cancel) -> Vec<(usize, usize)> {
+        let mut state = self.lock();
+        let state = &mut *state;
+        let Some(flight) = state.flights.get_mut(&unique) else { return Vec::new() };
         flight.cancel = Some(cancel);
         if !std::mem::replace(&mut flight.is_long, true) {
-            state.ready -= 1;
+            state.crews[flight.crew].ready -= 1;
         }
-        state.missing(self.wanted)
+        state.missing()
     }
 
     /// Examines slow requests at the next tick; `None` after the unmount.
@@ -238,23 +347,32 @@ impl Flights {
             let Some(flight) = state.flights.get_mut(&unique) else { continue };
             let cancel = flight.next_cancel(now);
             if flight.is_to_be_answered(now) {
-                flight.is_answered = true;
-                due.interrupted.push(unique);
+                if flight.entry.is_some() {
+                    due.to_take.push((unique, flight.crew));
+                } else {
+                    flight.is_answered = true;
+                    due.interrupted.push(unique);
+                }
             }
             due.cancels.extend(cancel);
         }
         state.note_long(now);
-        due.threads = state.missing(self.wanted);
+        due.threads = state.missing();
         Some(due)
     }
 
     /// Counts a thread off that ends or could not be started.
-    pub(super) fn leave(&self, was_ready: bool, is_over: bool) {
+    pub(super) fn leave(&self, crew: usize, was_ready: bool, is_over: bool) {
         let mut state = self.lock();
         state.threads -= 1;
-        state.ready -= usize::from(was_ready);
+        state.crews[crew].ready -= usize::from(was_ready);
         state.is_over |= is_over;
         self.changed.notify_all();
+    }
+
+    /// Counts the watcher off.
+    pub(super) fn leave_watch(&self) {
+        self.leave(DEVICE, false, true);
     }
 
     /// Blocks until the last thread has ended.
@@ -276,21 +394,27 @@ impl State {
         for flight in self.flights.values_mut() {
             if !flight.is_long && now.duration_since(flight.since) >= LONG {
                 flight.is_long = true;
-                self.ready -= 1;
+                self.crews[flight.crew].ready -= 1;
             }
         }
     }
 
-    /// Counts and returns the threads to start.
-    fn missing(&mut self, wanted: usize) -> usize {
+    /// Counts and returns the threads to start for each crew.
+    fn missing(&mut self) -> Vec<(usize, usize)> {
         if self.is_over {
-            return 0;
+            return Vec::new();
         }
-        let missing =
-            wanted.saturating_sub(self.ready).min(THREADS_MAX.saturating_sub(self.threads));
-        self.ready += missing;
-        self.threads += missing;
-        missing
+        let mut all = Vec::new();
+        for (number, crew) in self.crews.iter_mut().enumerate() {
+            let room = THREADS_MAX.saturating_sub(self.threads);
+            let missing = crew.wanted.saturating_sub(crew.ready).min(room);
+            if missing > 0 {
+                crew.ready += missing;
+                self.threads += missing;
+                all.push((number, missing));
+            }
+        }
+        all
     }
 }
 
