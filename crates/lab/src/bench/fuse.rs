@@ -105,6 +105,12 @@ fn calls(cluster: &TestCluster, dir: &Path, work: Calls) -> Result<JobOutcome> {
     alone(cluster, Task::Calls { dir: dir.to_owned(), work })
 }
 
+/// Whether root has switched on requests over io_uring.
+fn offers_io_uring() -> bool {
+    let setting = std::fs::read_to_string("/sys/module/fuse/parameters/enable_uring");
+    setting.is_ok_and(|setting| setting.trim() == "Y")
+}
+
 /// Creates, attributes, listings.
 fn names(cluster: &TestCluster, sheet: &mut Sheet, files: u64) -> Result<()> {
     let nothing = Mount::new(cluster, Served::Nothing)?;
@@ -127,6 +133,10 @@ fn names(cluster: &TestCluster, sheet: &mut Sheet, files: u64) -> Result<()> {
     if let Some(awake) = &awake {
         dirs.push(("posix_awake", awake.dir(&cluster.directory(Some(&strict))?)));
     }
+    let queued = offers_io_uring().then(|| Mount::new(cluster, Served::OverIoUring)).transpose()?;
+    if let Some(queued) = &queued {
+        dirs.push(("posix_io_uring", queued.dir(&cluster.directory(Some(&strict))?)));
+    }
     let mut base = 0.0;
     for (name, dir) in &dirs {
         let outcome = calls(cluster, dir, Calls::Create { files })?;
@@ -138,7 +148,7 @@ fn names(cluster: &TestCluster, sheet: &mut Sheet, files: u64) -> Result<()> {
     base = 0.0;
     for (name, dir) in &dirs {
         // Where everything is asked for again, once is enough.
-        let passes = if matches!(*name, "posix" | "wsync" | "posix_awake") { 1 } else { PASSES };
+        let passes = if matches!(*name, "nothing" | "batchfs") { PASSES } else { 1 };
         let outcome = calls(cluster, dir, Calls::Stat { files, passes })?;
         let row = sheet.row(&format!("stat_{name}"), files * passes);
         compared_work(row, outcome.seconds(), real(passes), &mut base);
@@ -169,7 +179,7 @@ fn names(cluster: &TestCluster, sheet: &mut Sheet, files: u64) -> Result<()> {
         row.note("entries", real(outcome.events));
         row.note(JUICEFS, JUICEFS_READDIR);
     }
-    for mount in [nothing, batchfs, posix, wsync].into_iter().chain(awake) {
+    for mount in [nothing, batchfs, posix, wsync].into_iter().chain(awake).chain(queued) {
         mount.end()?;
     }
     Ok(())

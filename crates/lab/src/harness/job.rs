@@ -255,6 +255,8 @@ pub(crate) enum Served {
     Synchronously,
     /// The namespace with `latency=0`.
     Awake,
+    /// The namespace, with requests over io_uring.
+    OverIoUring,
     /// The namespace, with a directory decoupled; at the end it is merged, or thrown away.
     Decoupled { dir: String, policy: String, merge: bool },
 }

@@ -32,13 +32,20 @@ fn said(path: &Path) -> impl Fn(Sys) -> Error {
 pub(super) fn serve(job: &Job, at: &Path, what: &Served) -> Result<JobOutcome> {
     let root = rustix::process::getuid().is_root();
     let latency_us = matches!(what, Served::Awake).then_some(0);
-    let options =
-        ::mount::MountOptions { set_id: root, devices: root, latency_us, ..Default::default() };
+    let options = ::mount::MountOptions {
+        set_id: root,
+        devices: root,
+        latency_us,
+        io_uring: Some(matches!(what, Served::OverIoUring)),
+        ..Default::default()
+    };
     let ahead = match what {
         Served::Synchronously => WantsExclusive::Never,
-        Served::Nothing | Served::Namespace | Served::Awake | Served::Decoupled { .. } => {
-            WantsExclusive::Always
-        }
+        Served::Nothing
+        | Served::Namespace
+        | Served::Awake
+        | Served::OverIoUring
+        | Served::Decoupled { .. } => WantsExclusive::Always,
     };
     let settings = VfsOptions { ahead, ..VfsOptions::default() };
     let mut outcome = JobOutcome::default();
