@@ -10,7 +10,7 @@ use crate::balance::BalanceCx;
 use crate::caps::CapsCx;
 use crate::checkpoint::CheckpointCx;
 use crate::fetch::FetchCx;
-use crate::files::FilesCx;
+use crate::files::{FilesCx, LapseCx};
 use crate::health::HealthCx;
 use crate::log::LogCx;
 use crate::merge::MergeCx;
@@ -55,6 +55,13 @@ macro_rules! lend {
             ref:;
             copy: rank;
             now: $from.clock.now,
+        })
+    };
+    ($from:ident => FilesCx) => {
+        lend!($from => FilesCx {
+            mut: opens, locks, caps, fetches, namespace, log, purges, store, counters;
+            ref: sessions, authority, settings, changes;
+            copy: clock;
         })
     };
     ($from:ident => PlaceCx) => {
@@ -259,10 +266,12 @@ impl<'a> ReshapeCx<'a> {
 
 context!(mds: &'a mut Mds => TablesCx);
 
-context!(mds: &'a mut Mds => FilesCx {
-    mut: opens, locks, caps, fetches, namespace, log, purges, store, counters;
-    ref: sessions, authority, settings, changes;
-    copy: clock;
+context!(mds: &'a mut Mds => FilesCx);
+
+context!(mds: &'a mut Mds => LapseCx {
+    mut: tables, sessions, opens, locks, caps, fetches, namespace, log, purges, store, counters;
+    ref: authority, settings, changes;
+    copy: phase, rank, clock;
 });
 
 impl<'a> FetchCx<'a> {

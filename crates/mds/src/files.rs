@@ -6,7 +6,7 @@ mod lapse;
 mod lock;
 mod open;
 
-pub(crate) use lapse::Returning;
+pub(crate) use lapse::{LapseCx, Returning};
 use namespace::Namespace;
 use types::Clock;
 

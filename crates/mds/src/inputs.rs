@@ -9,7 +9,7 @@ use crate::balance::BalanceCx;
 use crate::caps::CapsCx;
 use crate::checkpoint::CheckpointCx;
 use crate::fetch::FetchCx;
-use crate::files::FilesCx;
+use crate::files::{FilesCx, LapseCx};
 use crate::log::{LogCx, Written};
 use crate::merge::MergeCx;
 use crate::op::SubtreeCx;
@@ -102,7 +102,7 @@ impl Mds {
             return;
         };
         let will_report = hello.epoch != Epoch(0) && hello.unsafe_requests > 0;
-        self.come_back(hello.client, old, will_report, effects);
+        LapseCx::of(self).come_back(hello.client, old, will_report, effects);
         CapsCx::of(self).left(hello.client);
         SessionCx::of(self).welcome(conn, hello, effects);
         ImportCx::of(self).ask_for_opens_of(hello.client, effects);
@@ -111,7 +111,7 @@ impl Mds {
     /// A connection ended.
     pub(crate) fn closed(&mut self, conn: ConnId, effects: &mut MdsEffects) {
         if let Some(client) = SessionCx::of(self).closed(conn) {
-            self.lose(client, conn, effects);
+            LapseCx::of(self).lose(client, conn, effects);
         }
     }
 
@@ -145,7 +145,7 @@ impl Mds {
             }
             Waiting::Tables => {
                 TablesCx::of(self).stored(result, effects);
-                self.end_lapsed(effects);
+                LapseCx::of(self).end_lapsed(effects);
             }
             Waiting::Fetch(dir) => {
                 FetchCx::of(self).stored(dir, result);

@@ -450,7 +450,7 @@ impl Mds {
         }
         if self.is_active() {
             self.sessions.forget_gone(self.clock.now);
-            self.forget_lapsed();
+            files::LapseCx::of(self).forget_lapsed();
         }
         // A merge that is ended before the server stops may wait for clients, too.
         if matches!(self.phase, Phase::Active | Phase::Stopping) {

@@ -25,7 +25,7 @@ use crate::authority::{ExportCx, PlaceCx, Placed, Places, ReshapeCx};
 use crate::caps::CapsCx;
 use crate::checkpoint::CheckpointCx;
 use crate::fetch::FetchCx;
-use crate::files::FilesCx;
+use crate::files::{FilesCx, LapseCx};
 use crate::log::HeldReply;
 use crate::merge::MergeCx;
 use crate::merge_request::MergeRequestCx;
@@ -358,7 +358,7 @@ impl Mds {
             }
             SessionOp::Sync => {
                 if from.request.replay.is_some() {
-                    self.has_reported(client, effects);
+                    LapseCx::of(self).has_reported(client, effects);
                 }
                 let seq = self.log.last();
                 self.log.answer_when_safe(seq, Timestamp(0), at, Answer::Safe(seq), effects);

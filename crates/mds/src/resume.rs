@@ -16,6 +16,7 @@ use crate::caps::CapsCx;
 use crate::checkpoint::CheckpointCx;
 use crate::damage::is_damage;
 use crate::fetch::{Came, FetchCx, Need, Waiter, Woken, decode};
+use crate::files::LapseCx;
 use crate::merge::{MergeCx, MergeEnd, MergeNeed, MergeThen, Merged};
 use crate::op::{Release, SubtreeCx, change_stored, drop_change, next_policy_stores};
 use crate::recover::RecoveryInput;
@@ -275,7 +276,7 @@ impl Mds {
                 let silent = self.sessions.missing();
                 match goal {
                     Goal::Serve if ResendCx::of(self).become_active() => {
-                        self.mark_absent(&silent);
+                        LapseCx::of(self).mark_absent(&silent);
                         SubtreeCx::of(self).restore_policies();
                         self.resend_on(effects);
                         self.beacon_tick(effects);
@@ -307,7 +308,7 @@ impl Mds {
         }
         let silent = self.sessions.missing();
         if let Some(wanted) = ResendCx::of(self).stop_waiting() {
-            self.mark_absent(&silent);
+            LapseCx::of(self).mark_absent(&silent);
             let (namespace, authority) = (&self.namespace, &self.authority);
             self.search = Some(Search::new(Goal::Serve, Ino::ROOT, wanted, namespace, authority));
             self.search_on(effects);

@@ -5,6 +5,7 @@ use types::{ConnId, Errno};
 use wire::{Failure, JobOp, Message, Op, Request};
 
 use super::{Entry, Incoming, duplicate};
+use crate::files::LapseCx;
 use crate::resend::{EarlyCourse, ResendCx};
 use crate::session::Fate;
 use crate::{Mds, MdsEffects, Phase, ReplyTo};
@@ -54,7 +55,7 @@ fn is_taken(mds: &mut Mds, conn: ConnId, request: &Request<'_>, effects: &mut Md
         Course::EarlyFrames => match ResendCx::of(mds).take_early(conn, request, effects) {
             EarlyCourse::Complete { is_believed } => {
                 if is_believed && let Some(client) = mds.sessions.client(conn) {
-                    mds.has_reported(client, effects);
+                    LapseCx::of(mds).has_reported(client, effects);
                 }
                 mds.stop_waiting_if_complete(effects);
             }

@@ -5,12 +5,44 @@
 //! that time loses nothing: it reports its state, and the state that it does not report ends with
 //! its marker ([`SessionOp::Sync`](wire::SessionOp::Sync), sent again).
 
-use types::{ClientId, ConnId, Moment};
+use namespace::Namespace;
+use types::{ClientId, Clock, ConnId, Moment, Rank};
 
 use super::FilesCx;
-use crate::opens::LeftOpen;
-use crate::tables::TablesCx;
-use crate::{Mds, MdsEffects, Phase};
+use crate::authority::Authority;
+use crate::caps::Caps;
+use crate::contexts::lend;
+use crate::fetch::Fetches;
+use crate::locks::Locks;
+use crate::log::Log;
+use crate::op::Change;
+use crate::opens::{LeftOpen, Opens};
+use crate::purge::Purges;
+use crate::session::Sessions;
+use crate::store::StoreOps;
+use crate::tables::{Tables, TablesCx};
+use crate::{Counters, MdsEffects, Phase, ReplyTo, Settings};
+
+/// The state of clients without a connection, with all that its end may touch.
+pub(crate) struct LapseCx<'a> {
+    pub(crate) tables: &'a mut Tables,
+    pub(crate) sessions: &'a mut Sessions,
+    pub(crate) opens: &'a mut Opens,
+    pub(crate) locks: &'a mut Locks<ReplyTo>,
+    pub(crate) caps: &'a mut Caps,
+    pub(crate) fetches: &'a mut Fetches,
+    pub(crate) namespace: &'a mut Namespace,
+    pub(crate) log: &'a mut Log,
+    pub(crate) purges: &'a mut Purges,
+    pub(crate) store: &'a mut StoreOps,
+    pub(crate) counters: &'a mut Counters,
+    pub(crate) authority: &'a Authority,
+    pub(crate) settings: &'a Settings,
+    pub(crate) changes: &'a [Change],
+    pub(crate) phase: Phase,
+    pub(crate) rank: Rank,
+    pub(crate) clock: Clock,
+}
 
 /// A client that reports its state over a new connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,7 +85,15 @@ impl FilesCx<'_> {
     }
 }
 
-impl Mds {
+impl LapseCx<'_> {
+    fn files(&mut self) -> FilesCx<'_> {
+        lend!(self => FilesCx)
+    }
+
+    fn store_table(&mut self, effects: &mut MdsEffects) {
+        lend!(self => TablesCx).tick(effects);
+    }
+
     /// Whether no next server takes the state of clients over.
     fn is_last(&self) -> bool {
         self.settings.read_only || self.settings.private.is_some()
@@ -61,9 +101,9 @@ impl Mds {
 
     /// The connection of a client ended while its session had no newer one.
     pub(crate) fn lose(&mut self, client: ClientId, conn: ConnId, effects: &mut MdsEffects) {
-        let has_any = FilesCx::of(self).disconnect(client, conn, effects);
+        let has_any = self.files().disconnect(client, conn, effects);
         if self.is_last() {
-            return FilesCx::of(self).end_old(client, effects);
+            return self.files().end_old(client, effects);
         }
         if !has_any {
             return;
@@ -71,7 +111,7 @@ impl Mds {
         self.tables.lapsed.leaves(client);
         if self.phase == Phase::Active {
             self.tables.lapse(client, Some(self.log.last()));
-            TablesCx::of(self).tick(effects);
+            self.store_table(effects);
         }
     }
 
@@ -87,12 +127,12 @@ impl Mds {
         let was_leaving = self.tables.lapsed.stays(client);
         let mut has_any = was_leaving;
         if let Some(old) = old {
-            has_any |= FilesCx::of(self).disconnect(client, old, effects);
+            has_any |= self.files().disconnect(client, old, effects);
         }
         self.sessions.get_mut(client).returning = will_report.then(Returning::default);
         if !will_report {
             if has_any {
-                FilesCx::of(self).end_old(client, effects);
+                self.files().end_old(client, effects);
             }
             self.tables.settle(client);
         }
@@ -108,16 +148,16 @@ impl Mds {
             self.tables.settle(client);
         }
         if is_first {
-            FilesCx::of(self).end_old(client, effects);
+            self.files().end_old(client, effects);
         }
-        TablesCx::of(self).tick(effects);
+        self.store_table(effects);
     }
 
     /// The table of the rank was stored: the state of marked clients ends.
     pub(crate) fn end_lapsed(&mut self, effects: &mut MdsEffects) {
         for client in self.tables.lapsed.due() {
             self.tables.lapsed.stays(client);
-            FilesCx::of(self).end_old(client, effects);
+            self.files().end_old(client, effects);
         }
     }
 
