@@ -12,9 +12,10 @@ use crate::rust::{Attribute, attributes, contains_word};
 use crate::tree::{File, Tree};
 
 /// Crates that talk to the machine.
-const EDGES: [&str; 21] = [
+const EDGES: [&str; 22] = [
     "objstore",
     "keys",
+    "exporter",
     "engine",
     "net",
     "testceph",

@@ -14,7 +14,7 @@ use crate::rust::code_only;
 use crate::tree::{File, Tree, folder_of};
 
 /// Crate and row. A crate may use only crates in rows with smaller numbers.
-const ROWS: [(&str, u8); 38] = [
+const ROWS: [(&str, u8); 39] = [
     ("types", 1),
     ("policy", 2),
     ("balancer", 2),
@@ -30,6 +30,7 @@ const ROWS: [(&str, u8); 38] = [
     ("linearize", 6),
     ("objstore", 7),
     ("keys", 7),
+    ("exporter", 7),
     ("testceph", 7),
     ("net", 8),
     ("engine", 8),

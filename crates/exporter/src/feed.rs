@@ -1,0 +1,129 @@
+//! The way of a page from a daemon to the threads of scrapers.
+//!
+//! A thread that needs a page sets a flag and wakes the daemon. The daemon looks at the flag once
+//! in each turn, makes a page, and continues. So a daemon without scrapers makes no page.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::{MetricDescription, MetricsPage, process};
+
+const AGE: MetricDescription = MetricDescription::gauge(
+    "cudele_metrics_age_seconds",
+    "The age of the values on this page: the daemon makes them between two turns of its loop.",
+    "above 2 s: the daemon's loop is busy with one piece of work, or hangs",
+);
+const SCRAPES: MetricDescription =
+    MetricDescription::counter("cudele_metrics_scrapes", "Pages that were served.", "");
+const REFUSED: MetricDescription = MetricDescription::counter(
+    "cudele_metrics_refused",
+    "Connections that were closed because too many scrapers were connected.",
+    "it grows: too many scrapers, or a stranger",
+);
+const BUILD: MetricDescription = MetricDescription::gauge(
+    "cudele_build_info",
+    "1; the label says the version of the program.",
+    "the processes of a cluster have different versions",
+)
+.with(&["version"]);
+
+const METRICS: [MetricDescription; 4] = [AGE, SCRAPES, REFUSED, BUILD];
+
+static EVERY: [MetricDescription; 4] = METRICS;
+
+/// The metrics that every process has.
+#[must_use]
+pub fn metrics() -> Vec<MetricDescription> {
+    METRICS.into_iter().chain(process::METRICS).collect()
+}
+
+/// See the module documentation.
+pub struct Feed {
+    wanted: AtomicBool,
+    waker: Box<dyn Fn() + Send + Sync>,
+    /// The last page, and when it was made.
+    last: Mutex<Option<(Arc<MetricsPage>, Instant)>>,
+    arrived: Condvar,
+    scrapes: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl std::fmt::Debug for Feed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Feed").field("wanted", &self.wanted).finish_non_exhaustive()
+    }
+}
+
+impl Feed {
+    /// A page serves all scrapes for so long.
+    pub const INTERVAL: Duration = Duration::from_millis(200);
+    /// How long a scrape waits for the daemon. Then it gets the page before.
+    const PATIENCE: Duration = Duration::from_secs(2);
+
+    /// A feed of a daemon that this function wakes.
+    #[must_use]
+    pub fn new(waker: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self {
+            wanted: AtomicBool::new(false),
+            waker: Box::new(waker),
+            last: Mutex::new(None),
+            arrived: Condvar::new(),
+            scrapes: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        })
+    }
+
+    /// Whether a scraper waits for a page.
+    #[inline]
+    #[must_use]
+    pub fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed)
+    }
+
+    /// Hands a page to the scrapers.
+    pub fn publish(&self, page: MetricsPage) {
+        self.wanted.store(false, Ordering::Relaxed);
+        let made = Some((Arc::new(page), Instant::now()));
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = made;
+        self.arrived.notify_all();
+    }
+
+    /// Asks the daemon for a page, and returns the page, and whether the daemon answered in time.
+    pub(crate) fn page(&self) -> (Option<Arc<MetricsPage>>, bool) {
+        let fresh = |last: &Option<(Arc<MetricsPage>, Instant)>, since: Duration| {
+            last.as_ref().is_some_and(|(_, made)| made.elapsed() < since)
+        };
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut is_fresh = fresh(&last, Self::INTERVAL);
+        if !is_fresh {
+            let asked = Instant::now();
+            self.wanted.store(true, Ordering::Relaxed);
+            (self.waker)();
+            let waits = |last: &mut Option<(Arc<MetricsPage>, Instant)>| {
+                !last.as_ref().is_some_and(|(_, made)| *made >= asked)
+            };
+            let waited = self.arrived.wait_timeout_while(last, Self::PATIENCE, waits);
+            let (locked, time) = waited.unwrap_or_else(PoisonError::into_inner);
+            last = locked;
+            is_fresh = !time.timed_out();
+        }
+        (last.as_ref().map(|(page, made)| Arc::new(self.completed(page, *made))), is_fresh)
+    }
+
+    /// The page with the metrics of the server.
+    fn completed(&self, page: &MetricsPage, made: Instant) -> MetricsPage {
+        let [age, scrapes, refused, build] = &EVERY;
+        let mut page = page.clone();
+        page.real(age, Vec::new(), made.elapsed().as_secs_f64());
+        page.whole(scrapes, self.scrapes.fetch_add(1, Ordering::Relaxed) + 1);
+        page.whole(refused, self.refused.load(Ordering::Relaxed));
+        page.labelled(build, vec![("version", env!("CARGO_PKG_VERSION").to_owned())], 1);
+        process::measure(&mut page);
+        page
+    }
+
+    pub(crate) fn note_refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+}
