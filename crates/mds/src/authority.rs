@@ -233,6 +233,11 @@ impl Authority {
         (self.own_roots().len() as u64, self.other_roots().count() as u64)
     }
 
+    /// How many subtrees are leaving this rank, and how many are coming.
+    pub(crate) fn moves_under_way(&self) -> (u64, u64) {
+        (self.exports.len() as u64, self.imports.len() as u64)
+    }
+
     /// How many of a rank's directories are split.
     pub(crate) fn splits_here(&self, rank: Rank) -> u64 {
         if rank == Rank(0) { self.splits.len() as u64 } else { 0 }

@@ -21,6 +21,7 @@
 mod load;
 mod moves;
 mod policy;
+mod subtrees;
 mod validate;
 mod view;
 
@@ -43,6 +44,8 @@ pub(crate) use load::note_use;
 use moves::Move;
 pub(crate) use policy::Object;
 use policy::Reading;
+pub use subtrees::SubtreeLoad;
+pub(crate) use subtrees::subtree_loads;
 
 /// How many ticks a rank may be silent before nothing is decided any more.
 const SILENT_TICKS: u64 = 3;

@@ -8,7 +8,7 @@ use crate::{Mds, MdsEffects};
 impl Mds {
     /// The state that the monitor hears of. A server that collects the changes of clients before it
     /// stops is stopping: the monitor gives a server up that does not follow.
-    fn state(&self) -> MdsState {
+    pub(crate) fn state(&self) -> MdsState {
         let stops = self.caps.is_ending || self.resend.stops();
         if stops { MdsState::Stopping } else { self.phase.state() }
     }

@@ -79,6 +79,11 @@ impl Fetches {
         self.waiting.is_empty()
     }
 
+    /// How many directories are waited for.
+    pub(crate) fn awaited(&self) -> usize {
+        self.waiting.len()
+    }
+
     pub(crate) fn has_work(&self) -> bool {
         !self.arrived.is_empty()
     }

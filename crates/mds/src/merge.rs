@@ -231,6 +231,11 @@ impl Merges {
         !self.queue.is_empty()
     }
 
+    /// How many merges are being received, or wait, or are applied.
+    pub(crate) fn under_way(&self) -> usize {
+        self.receiving.len() + self.held.len() + self.queue.len()
+    }
+
     pub(crate) fn has_work(&self) -> bool {
         !self.waiting
             && self.queue.front().is_some_and(|merge| merge.stage != MergeStage::Finishing)

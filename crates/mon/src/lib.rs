@@ -17,7 +17,9 @@
 //!   change and stops.
 
 mod balancing;
+mod conditions;
 mod effects;
+mod figures;
 mod format;
 mod forward;
 mod input;
@@ -30,7 +32,9 @@ use metastore::request::{MAP_NAME, StoreFailure, StoreResult, Token};
 use types::{ClientId, Clock, ConnId, Errno, Error, Rights};
 use wire::{ClusterMap, Cred, Failure, Identities, Message, MonAnswer, MonOp};
 
+pub use conditions::{CONDITION_CODES, conditions, is_error};
 pub use effects::MonEffects;
+pub use figures::MonFigures;
 pub use format::{decode as read_map, encode as map_bytes};
 pub use input::{MonInput, MonSettings};
 pub use notice::MonNotice;

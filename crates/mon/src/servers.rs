@@ -123,6 +123,16 @@ impl Servers {
         }
     }
 
+    /// How long ago each server of the map reported, or was first expected to.
+    pub(crate) fn silences(&self, now: Moment) -> impl Iterator<Item = (Rank, Span)> {
+        self.by_rank.iter().map(move |(rank, server)| (*rank, now.since(server.last_beacon)))
+    }
+
+    /// The servers that have not found out their terms yet.
+    pub(crate) fn starting(&self) -> usize {
+        self.starting.len()
+    }
+
     /// The map with the servers' reports.
     pub(crate) fn status(&self, map: &ClusterMap) -> ClusterMap {
         let mut map = map.clone();

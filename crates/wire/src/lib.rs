@@ -38,7 +38,7 @@ pub use mon::{Beacon, MonAnswer, MonOp};
 pub use op::{
     About, Access, AdminOp, ChangeOp, JobOp, MergeFlags, NewInode, Op, RankOp, ReadOp, SessionOp,
 };
-pub use outbox::Outbox;
+pub use outbox::{Outbox, answered};
 pub use peer::{PEER_VERSION, PeerBody, PeerMessage, TransferStep};
 pub use types::{Cred, RenameFlags, XattrFlags};
 pub use unused::UnusedNumbers;

@@ -275,7 +275,7 @@ impl Message<'_> {
                 op.encode(out);
             }
             Message::Reply(Reply { tid, seq, time, safe, grants, result }) => {
-                out.put_u8(4);
+                out.put_u8(crate::outbox::REPLY);
                 out.put_varint(tid.0);
                 out.put_varint(seq.0);
                 out.put_signed(time.0);

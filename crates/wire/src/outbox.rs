@@ -9,9 +9,26 @@
 
 use std::ops::Range;
 
-use types::ConnId;
+use types::bytes::Reader;
+use types::{ConnId, Tid};
 
 use crate::Message;
+use crate::frame::HEADER_BYTES;
+
+/// The first byte of the payload of a reply.
+pub(crate) const REPLY: u8 = 4;
+
+/// The request that a frame of an outbox answers; `None` for messages other than replies. A few
+/// instructions, because the checksum and the rest of the frame are not looked at.
+#[inline]
+#[must_use]
+pub fn answered(frame: &[u8]) -> Option<Tid> {
+    let (kind, rest) = frame.get(HEADER_BYTES..)?.split_first()?;
+    if *kind != REPLY {
+        return None;
+    }
+    Reader::new(rest).varint().ok().map(Tid)
+}
 
 /// See the module documentation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -6,6 +6,17 @@ use types::{
 
 use crate::*;
 
+#[test]
+fn a_reply_says_which_request_it_answers() {
+    let result = Err(Failure::from(Errno::NotFound));
+    let (tid, seq, time) = (Tid(1 << 40), Seq(3), Timestamp(4));
+    let reply = Message::Reply(Reply { tid, seq, time, safe: seq, grants: None, result });
+    let frame = reply.to_frame();
+    assert_eq!(answered(&frame), Some(tid));
+    assert!((0..frame::HEADER_BYTES + 2).all(|length| answered(&frame[..length]).is_none()));
+    assert_eq!(answered(&Message::Recall { ino: Ino(4) }.to_frame()), None);
+}
+
 fn attr() -> Attr {
     Attr {
         ino: Ino(1 << 41),

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args as ClapArgs;
-use cudele::{ClusterMap, MdsState, Result, Warning};
+use cudele::{Result, Warning};
 use metastore::DAMAGED_FILES_MAX;
+pub(crate) use mon::conditions as checks;
 use serde_json::{Value, json};
 use terminal::context::Context;
 use types::quote::printable;
@@ -24,19 +25,8 @@ pub(crate) struct Args {
     check: bool,
 }
 
-/// Findings under which a client cannot work or has lost data. The other findings are warnings.
-const ERRORS: [&str; 7] = [
-    "MDS_LOST",
-    "NO_SERVER",
-    "STORE_FULL",
-    "STORE_READ_ONLY",
-    "STORE_FAILED",
-    "DIRECTORY_DAMAGED",
-    "CONTENT_DAMAGED",
-];
-
 fn is_error(warning: &Warning) -> bool {
-    ERRORS.contains(&&*warning.code)
+    mon::is_error(&warning.code)
 }
 
 pub(crate) fn run(context: &Context, args: &Args) -> Result<ExitCode> {
@@ -108,51 +98,9 @@ pub(crate) fn to_text(text: &mut String, warning: &Warning) {
     let _ = writeln!(text, "{}", printable(&format!("{code}  {what}; {remedy}")));
 }
 
-/// The findings in the map, and the servers' warnings.
-pub(crate) fn checks(map: &ClusterMap) -> Vec<Warning> {
-    let mut found = Vec::new();
-    if map.mds.is_empty() {
-        found.push(Warning {
-            code: "NO_SERVER".into(),
-            text: "there is no metadata server".into(),
-            remedy: "`cudele up` starts one".into(),
-        });
-    }
-    for entry in &map.mds {
-        let (code, what, remedy) = match entry.state {
-            MdsState::Active => continue,
-            MdsState::Lost => ("MDS_LOST", "has no server", "`cudele up` starts one"),
-            MdsState::Replaying => {
-                ("MDS_REPLAYING", "reads its journal", "wait; clients wait for it, too")
-            }
-            MdsState::Stopping => {
-                ("MDS_STOPPING", "is stopping", "`cudele up` starts it when it has stopped")
-            }
-        };
-        let text = format!("{} {what}", entry.rank);
-        found.push(Warning { code: code.into(), text, remedy: remedy.into() });
-    }
-    if let [.., before, current] = &map.balancers[..]
-        && before.failed
-    {
-        found.push(Warning {
-            code: "BALANCER_REVERTED".into(),
-            text: format!(
-                "balancer policy {} (version {}) was given up, and {} is in force again: {}",
-                before.name, before.version, current.name, current.why
-            ),
-            remedy: "correct the policy and `cudele balancer set` it".into(),
-        });
-    }
-    for (rank, warning) in &map.warnings {
-        found.push(Warning { text: format!("{rank}: {}", warning.text), ..warning.clone() });
-    }
-    found
-}
-
 #[cfg(test)]
 mod tests {
-    use cudele::MdsEntry;
+    use cudele::{ClusterMap, MdsEntry, MdsState};
 
     use super::*;
 

@@ -1,0 +1,88 @@
+//! Figures about the server at one moment, for the metrics of its process.
+//!
+//! The driver asks for them between two inputs, as often as a scraper asks the driver. Everything
+//! else counts nothing more than without metrics.
+
+use types::{Ino, Rank, Span};
+use wire::MdsState;
+
+use crate::Mds;
+use crate::balance::{SubtreeLoad, subtree_loads};
+use crate::health::{HealthCx, Room};
+
+/// See the module documentation.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Figures {
+    /// The rank.
+    pub rank: Rank,
+    /// The state that the monitor hears of.
+    pub state: MdsState,
+    /// The term; 0 while the server does not know it yet.
+    pub term: u64,
+    /// The counters, by name, as in a beacon.
+    pub counters: Vec<(String, u64)>,
+    /// The codes of the conditions that hold.
+    pub warnings: Vec<String>,
+    /// The room of the store.
+    pub room: Room,
+    /// How long the oldest write of the journal has been under way.
+    pub journal_write: Span,
+    /// Operations of the store that are under way.
+    pub store_ops: u64,
+    /// Directories that requests wait for.
+    pub directories_awaited: u64,
+    /// Capabilities that clients were asked to return.
+    pub revoking: u64,
+    /// Subtrees that are leaving this rank, and that are coming.
+    pub exports: u64,
+    /// See `exports`.
+    pub imports: u64,
+    /// Merges that are being received, or wait, or are applied.
+    pub merges: u64,
+    /// Subtrees of this rank that belong to clients for now.
+    pub decoupled: u64,
+    /// The load of the subtrees of this rank, the hottest first.
+    pub subtrees: Vec<SubtreeLoad>,
+}
+
+impl Mds {
+    /// The figures of this moment; with `paths`, subtrees have their paths.
+    #[must_use]
+    pub fn figures(&self, paths: bool) -> Figures {
+        let health = HealthCx::of(self);
+        let (exports, imports) = self.authority.moves_under_way();
+        let now = self.clock.now;
+        let since = self.log.oldest_write();
+        Figures {
+            rank: self.rank,
+            state: self.state(),
+            term: self.tables.epoch().0,
+            counters: self.counters.list(self),
+            warnings: health.warnings().into_iter().map(|warning| warning.code).collect(),
+            room: *self.health.room(),
+            journal_write: since.map_or(Span::default(), |since| now.since(since)),
+            store_ops: self.store.waiting().count() as u64,
+            directories_awaited: self.fetches.awaited() as u64,
+            revoking: self.caps.revoking().len() as u64,
+            exports,
+            imports,
+            merges: self.merges.under_way() as u64,
+            decoupled: self.tables.decoupled_list(&self.namespace).len() as u64,
+            subtrees: subtree_loads(self, &self.roots(), paths),
+        }
+    }
+
+    /// The directories whose load is of interest: the root, those that this rank serves apart, and
+    /// those with a policy of their own.
+    fn roots(&self) -> Vec<Ino> {
+        let policies = self.namespace.policies().into_iter().map(|(ino, _)| ino);
+        let mut roots: Vec<Ino> = self.authority.own_roots().into_iter().chain(policies).collect();
+        if self.rank == Rank(0) {
+            roots.push(Ino::ROOT);
+        }
+        roots.sort_unstable();
+        roots.dedup();
+        roots
+    }
+}
