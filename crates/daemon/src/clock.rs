@@ -15,10 +15,15 @@ impl Clocks {
         Self { start: Instant::now() }
     }
 
+    /// The time since the start only.
+    pub(crate) fn now(&self) -> Moment {
+        Moment(u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
     pub(crate) fn read(&self) -> Clock {
-        let now = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let now = self.now();
         let civil = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let time = i64::try_from(civil.as_nanos()).unwrap_or(i64::MAX);
-        Clock { now: Moment(now), time: Timestamp(time) }
+        Clock { now, time: Timestamp(time) }
     }
 }

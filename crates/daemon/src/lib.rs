@@ -15,6 +15,7 @@ mod clock;
 mod copies;
 mod log;
 mod mds;
+mod metrics;
 mod missing;
 mod mon;
 mod monitor_connector;
@@ -27,7 +28,8 @@ mod workers;
 pub use audit::verify as verify_audit;
 pub use log::Log;
 pub use mds::{MdsOptions, run_mds};
-pub use mon::{MonOptions, run_mon};
+pub use metrics::{MetricsOptions, metrics};
+pub use mon::{MonOptions, Standbys, run_mon};
 
 /// The error of a daemon whose lock another daemon has taken.
 fn replaced(what: &str) -> types::Error {

@@ -16,6 +16,9 @@ use crate::Log;
 use crate::audit::Audit;
 use crate::balancer_thread::BalancerThread;
 use crate::clock::Clocks;
+use crate::metrics::requests::RequestTimes;
+use crate::metrics::store::StoreTimes;
+use crate::metrics::{self, MetricsOptions, Scrapers};
 use crate::missing;
 use crate::monitor_connector::MonitorConnector;
 use crate::peers::Peers;
@@ -50,6 +53,8 @@ pub struct MdsOptions {
     pub store: Arc<dyn Store>,
     /// Tuning.
     pub settings: Settings,
+    /// Where scrapers find metrics, if they are kept at all.
+    pub metrics: Option<MetricsOptions>,
     /// Bytes of memory to have ready before they are needed.
     pub warm_bytes: usize,
     /// The flag that ends the server; without one, SIGTERM and SIGINT do.
@@ -58,8 +63,16 @@ pub struct MdsOptions {
     pub log: Log,
 }
 
+/// The measurements for metrics.
+struct Measured {
+    scrapers: Scrapers,
+    requests: Box<RequestTimes>,
+    store: Arc<StoreTimes>,
+}
+
 struct Daemon {
     mds: Mds,
+    measured: Option<Measured>,
     reactor: Reactor,
     keys: Keyring,
     audit: Audit,
@@ -107,6 +120,7 @@ fn serve(options: MdsOptions, lock: Box<dyn LockGuard>) -> Result<()> {
         monitor,
         mut store,
         mut settings,
+        metrics,
         warm_bytes,
         terminate,
         log,
@@ -121,13 +135,16 @@ fn serve(options: MdsOptions, lock: Box<dyn LockGuard>) -> Result<()> {
     settings.address = address.to_string();
     settings.pid = std::process::id();
     let reactor = Reactor::listen(&address, &keys)?.shared_with(group)?.with_refusal(refusal);
-    let workers = Workers::start(&store, &reactor.waker())?;
+    let measured = Measured::start(metrics.as_ref(), &reactor, &log)?;
+    let store_times = measured.as_ref().map(|measured| measured.store.clone());
+    let workers = Workers::start(&store, &reactor.waker(), store_times)?;
     let thinker = BalancerThread::new(reactor.waker());
     let keeper = Keeper::start(&store, settings.reserve_bytes, reactor.waker())?;
     let seeker = MonitorConnector::new(monitor, keys.clone(), reactor.waker());
     let peers = Peers::new(keys.clone(), reactor.waker());
     let mut daemon = Daemon {
         mds: Mds::new(rank, settings),
+        measured,
         reactor,
         keys,
         workers,
@@ -167,6 +184,32 @@ fn refusal(connections: usize) -> Vec<u8> {
     Message::Reply(Reply::refusal(crate::too_many("metadata server", connections))).to_frame()
 }
 
+impl Measured {
+    fn start(
+        options: Option<&MetricsOptions>,
+        reactor: &Reactor,
+        log: &Log,
+    ) -> Result<Option<Self>> {
+        let scrapers = Scrapers::start(options, reactor.waker(), log)?;
+        Ok(scrapers.map(|scrapers| Self {
+            scrapers,
+            requests: Box::new(RequestTimes::new()),
+            store: Arc::default(),
+        }))
+    }
+
+    /// A turn that began at a moment has ended. Makes a page, if a scraper wants one.
+    fn turned(&mut self, began: Option<Moment>, now: Moment, mds: &Mds) {
+        if let Some(began) = began {
+            self.requests.turned(began, now);
+        }
+        if self.scrapers.want() {
+            let figures = mds.figures(self.scrapers.paths);
+            self.scrapers.publish(metrics::mds::page(&figures, &self.requests, &self.store, now));
+        }
+    }
+}
+
 impl Daemon {
     fn handle(&mut self, clock: Clock, input: MdsInput<'_>) {
         self.mds.handle(clock, input, &mut self.effects);
@@ -187,7 +230,7 @@ impl Daemon {
         let (mds, effects, clocks) = (&mut self.mds, &mut self.effects, &self.clocks);
         let mut clock = None;
         let (monitor, peers, audit) = (self.monitor_conn, &self.peers, &mut self.audit);
-        let keys = &self.keys;
+        let (keys, measured) = (&self.keys, &mut self.measured);
         let mut messages = 0;
         self.reactor.poll(timeout, |happened| {
             // One reading of the clocks serves everything that arrived together.
@@ -209,6 +252,9 @@ impl Daemon {
                     Ok(message) => {
                         messages += 1;
                         audit.arrived(conn, clock.time, &message);
+                        if let Some(measured) = measured {
+                            measured.requests.arrived(conn, clock.now, &message);
+                        }
                         mds.handle(clock, MdsInput::Message(conn, message), effects);
                     }
                     Err(_) => effects.close.push(conn),
@@ -244,6 +290,10 @@ impl Daemon {
             self.warm.step();
         }
         self.execute();
+        if let Some(measured) = &mut self.measured {
+            let began = (!idle).then_some(clock.now);
+            measured.turned(began, self.clocks.now(), &self.mds);
+        }
         Ok(())
     }
 
@@ -264,6 +314,9 @@ impl Daemon {
             self.monitor_conn = None;
         } else if !self.peers.closed(conn) {
             self.audit.closed(conn);
+            if let Some(measured) = &mut self.measured {
+                measured.requests.closed(conn);
+            }
             self.handle(clock, MdsInput::Closed(conn));
         }
     }
@@ -285,6 +338,14 @@ impl Daemon {
 
     fn execute(&mut self) {
         let effects = &mut self.effects;
+        if let Some(measured) = &mut self.measured
+            && !effects.outbox.sends.is_empty()
+        {
+            let now = self.clocks.now();
+            for (conn, frame) in effects.outbox.iter() {
+                measured.requests.sent(conn, now, frame);
+            }
+        }
         for (conn, range) in effects.outbox.sends.drain(..) {
             if self.audit.awaits(conn) {
                 let from = self.reactor.origin(conn);

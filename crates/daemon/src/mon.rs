@@ -14,12 +14,22 @@ use wire::Message;
 use crate::Log;
 use crate::audit::Audit;
 use crate::clock::Clocks;
+use crate::metrics::{self, MetricsOptions, Scrapers};
 use crate::missing;
 use crate::workers::Workers;
 
 const TICK: Duration = Duration::from_millis(50);
 /// How often the lists of revoked keys are compared.
 const COMPARE: Span = Span::from_millis(500);
+
+/// Counts the metadata servers that wait to take over, on this host.
+pub struct Standbys(pub Box<dyn Fn() -> u64>);
+
+impl std::fmt::Debug for Standbys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Standbys")
+    }
+}
 
 /// The configuration of a monitor.
 #[derive(Debug)]
@@ -38,6 +48,10 @@ pub struct MonOptions {
     pub settings: MonSettings,
     /// Nothing is changed in the store: a map that is damaged or gone is passed over.
     pub read_only: bool,
+    /// Where scrapers find metrics, if they are kept at all.
+    pub metrics: Option<MetricsOptions>,
+    /// The count of standbys for the metrics.
+    pub standbys: Option<Standbys>,
     /// The flag that ends the monitor; without one, SIGTERM and SIGINT do.
     pub terminate: Option<Arc<AtomicBool>>,
     /// The log.
@@ -59,6 +73,8 @@ struct Daemon {
     terminate: Arc<AtomicBool>,
     audit: Audit,
     log: Log,
+    scrapers: Option<Scrapers>,
+    standbys: Option<Standbys>,
 }
 
 /// Runs a monitor until it is stopped.
@@ -77,15 +93,27 @@ pub fn run_mon(options: MonOptions) -> Result<()> {
 }
 
 fn serve(options: MonOptions, lock: Box<dyn LockGuard>) -> Result<()> {
-    let MonOptions { address, keys, audit, group, mut store, settings, read_only, terminate, log } =
-        options;
+    let MonOptions {
+        address,
+        keys,
+        audit,
+        group,
+        mut store,
+        settings,
+        read_only,
+        metrics,
+        standbys,
+        terminate,
+        log,
+    } = options;
     if read_only {
         store = missing::without_damaged_map(store)?;
     } else {
         missing::check_map(&*store)?;
     }
     let reactor = Reactor::listen(&address, &keys)?.shared_with(group)?.with_refusal(refusal);
-    let workers = Workers::start(&store, &reactor.waker())?;
+    let scrapers = Scrapers::start(metrics.as_ref(), reactor.waker(), &log)?;
+    let workers = Workers::start(&store, &reactor.waker(), None)?;
     let mut daemon = Daemon {
         mon: Mon::new(settings),
         reactor,
@@ -100,6 +128,8 @@ fn serve(options: MonOptions, lock: Box<dyn LockGuard>) -> Result<()> {
         terminate: crate::termination(terminate)?,
         audit: Audit::in_folder(audit.as_deref(), "mon", &log),
         log,
+        scrapers,
+        standbys,
     };
     let clock = daemon.clocks.read();
     daemon.handle(clock, MonInput::Start);
@@ -163,6 +193,13 @@ impl Daemon {
             self.share_revoked(clock);
         }
         self.execute();
+        if let Some(scrapers) = &self.scrapers
+            && scrapers.want()
+        {
+            let standbys = self.standbys.as_ref().map(|count| count.0());
+            let figures = self.mon.figures(self.clocks.now());
+            scrapers.publish(metrics::mon::page(&figures, standbys));
+        }
         Ok(())
     }
 

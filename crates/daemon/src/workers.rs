@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Instant;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use engine::Executor;
@@ -16,32 +17,41 @@ use objstore::Store;
 use types::{Errno, Error, Result};
 
 use crate::copies::Copies;
+use crate::metrics::store::{self, StoreTimes};
 
 /// Threads beside the journal's.
 const POOL: usize = 2;
 /// Threads that purge removed inodes.
 const PURGING: usize = 2;
 
+/// An operation on its way to a worker, and since when, if that is measured.
+type Submitted = (Token, StoreOp, Option<Instant>);
+
 pub(crate) type Finished = (Token, std::result::Result<StoreResult, Box<StoreFailure>>);
 
 /// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Workers {
-    journal: Option<Sender<(Token, StoreOp)>>,
-    compaction: Option<Sender<(Token, StoreOp)>>,
-    purging: Option<Sender<(Token, StoreOp)>>,
-    pool: Option<Sender<(Token, StoreOp)>>,
+    journal: Option<Sender<Submitted>>,
+    compaction: Option<Sender<Submitted>>,
+    purging: Option<Sender<Submitted>>,
+    pool: Option<Sender<Submitted>>,
+    times: Option<Arc<StoreTimes>>,
     executor: Arc<Executor>,
     finished: Receiver<Finished>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Workers {
-    /// Starts them.
+    /// Starts them. Their times are noted where they are wanted.
     ///
     /// # Errors
     /// `EAGAIN` if there can be no more threads.
-    pub(crate) fn start(store: &Arc<dyn Store>, waker: &Waker) -> Result<Self> {
+    pub(crate) fn start(
+        store: &Arc<dyn Store>,
+        waker: &Waker,
+        times: Option<Arc<StoreTimes>>,
+    ) -> Result<Self> {
         let (done, finished) = unbounded();
         let (journal, journal_ops) = unbounded();
         let (compaction, compaction_ops) = unbounded();
@@ -52,6 +62,7 @@ impl Workers {
             store: store.clone(),
             executor: executor.clone(),
             copies: Arc::new(Copies::default()),
+            times: times.clone(),
             done,
             waker: waker.clone(),
         };
@@ -72,7 +83,7 @@ impl Workers {
         }
         let (journal, compaction) = (Some(journal), Some(compaction));
         let (purging, pool) = (Some(purging), Some(pool));
-        Ok(Self { journal, compaction, purging, pool, executor, finished, threads })
+        Ok(Self { journal, compaction, purging, pool, times, executor, finished, threads })
     }
 
     pub(crate) fn submit(&self, token: Token, op: StoreOp) {
@@ -93,7 +104,7 @@ impl Workers {
         };
         if let Some(queue) = queue {
             // The receiving threads live until `stop`.
-            let _ = queue.send((token, op));
+            let _ = queue.send((token, op, self.times.as_ref().map(|_| Instant::now())));
         }
     }
 
@@ -123,15 +134,21 @@ struct Worker {
     store: Arc<dyn Store>,
     executor: Arc<Executor>,
     copies: Arc<Copies>,
+    times: Option<Arc<StoreTimes>>,
     done: Sender<Finished>,
     waker: Waker,
 }
 
 impl Worker {
-    fn run(&self, ops: &Receiver<(Token, StoreOp)>) {
-        for (token, op) in ops {
+    fn run(&self, ops: &Receiver<Submitted>) {
+        for (token, op, submitted) in ops {
             let copied = self.copies.of(&op);
+            let measured =
+                submitted.map(|submitted| (store::kind(&op), [submitted, Instant::now()]));
             let result = self.executor.execute(&*self.store, op);
+            if let (Some(times), Some((kind, at))) = (&self.times, measured) {
+                times.note(kind, at, result.is_err());
+            }
             let copied = copied.filter(|_| matches!(result, Ok(StoreResult::Stored(_))));
             let copied = copied.map(|(name, data)| self.copies.note(name, data));
             if self.done.send((token, result)).is_err() {

@@ -157,6 +157,8 @@ impl PrivateServer {
                 store,
                 settings,
                 read_only: false,
+                metrics: None,
+                standbys: None,
                 terminate: Some(terminate),
                 log: Log::none(),
             })
@@ -179,6 +181,7 @@ impl PrivateServer {
                 monitor,
                 store,
                 settings,
+                metrics: None,
                 warm_bytes: 0,
                 terminate: Some(terminate),
                 log: Log::none(),

@@ -5,7 +5,8 @@ pub(crate) mod standby;
 
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Locator, Result};
-use daemon::{Log, MdsOptions};
+use daemon::{Log, MdsOptions, MetricsOptions};
+use exporter::MetricsAddress;
 use mds::{CHOSEN, Settings};
 use net::Address;
 use terminal::context::Context;
@@ -42,6 +43,16 @@ pub(crate) struct Args {
     /// Change nothing in the store, and refuse changes with EROFS
     #[arg(long)]
     read_only: bool,
+    /// Answer scrapers of metrics at PORT (of loopback), HOST:PORT or unix:PATH; there is no
+    /// authentication
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<MetricsAddress>,
+    /// The same at a port of loopback that grows with the rank, also of a standby
+    #[arg(long, value_name = "PORT", hide = true, conflicts_with = "metrics")]
+    metrics_from: Option<u16>,
+    /// Show paths of subtrees in the metrics, which are names of users
+    #[arg(long)]
+    metrics_paths: bool,
     /// Memory to have ready before it is needed, in bytes; useful if the allocator keeps freed
     /// memory
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
@@ -93,10 +104,18 @@ fn serve(context: &Context, args: &Args, rank: Rank) -> Result<()> {
         monitor,
         store: objstore::open_existing(&marker.store)?,
         settings,
+        metrics: metrics(args, rank),
         warm_bytes: args.warm_bytes,
         terminate: None,
         log: Log::of(rank.to_string()),
     })
+}
+
+/// Where scrapers find the metrics of a rank.
+fn metrics(args: &Args, rank: Rank) -> Option<MetricsOptions> {
+    let own = args.metrics_from.map(|port| MetricsAddress::port(port.saturating_add(rank.0)));
+    let address = args.metrics.clone().or(own)?;
+    Some(MetricsOptions { address, paths: args.metrics_paths })
 }
 
 /// The name and the value of a setting that a metadata server knows.

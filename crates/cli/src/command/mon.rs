@@ -2,7 +2,8 @@
 
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Locator, Result};
-use daemon::{Log, MonOptions};
+use daemon::{Log, MetricsOptions, MonOptions, Standbys};
+use exporter::MetricsAddress;
 use terminal::context::Context;
 use types::Span;
 
@@ -16,6 +17,10 @@ pub(crate) struct Args {
     /// Where to listen [default: a socket in the cluster's directory]
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
+    /// Answer scrapers of metrics at PORT (of loopback), HOST:PORT or unix:PATH; there is no
+    /// authentication
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<MetricsAddress>,
     /// Change nothing in the store
     #[arg(long)]
     read_only: bool,
@@ -40,6 +45,8 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
         },
         store: objstore::open_existing(&store)?,
         read_only: args.read_only,
+        metrics: args.metrics.clone().map(|address| MetricsOptions { address, paths: false }),
+        standbys: Some(Standbys(Box::new(move || super::mds::standby::count(&dir).0 as u64))),
         terminate: None,
         log: Log::of("mon"),
     })

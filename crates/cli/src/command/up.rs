@@ -2,6 +2,7 @@
 
 mod wishes;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 use clap::Args as ClapArgs;
 use cudele::own_file::Folder;
 use cudele::{Cluster, ClusterMap, Errno, Error, Locator, MdsEntry, MdsState, Result};
+use exporter::MetricsAddress;
 use net::{Address, Connection};
 use serde_json::json;
 use terminal::context::Context;
@@ -48,6 +50,19 @@ pub(crate) struct Args {
     /// Serve a damaged store before its repair, and change nothing in it
     #[arg(long)]
     read_only: bool,
+    /// Answer scrapers of metrics on loopback: the monitor at PORT, rank 0 at PORT + 1, and so on.
+    /// There is no authentication
+    #[arg(long, value_name = "PORT")]
+    metrics: Option<u16>,
+}
+
+/// The options of the daemons that `cudele up` starts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct DaemonOptions<'a> {
+    settings: &'a [String],
+    read_only: bool,
+    /// The port of the monitor's metrics.
+    metrics: Option<u16>,
 }
 
 /// The file that says that a directory holds a cluster.
@@ -62,24 +77,32 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     wishes::check(context, &dir, args)?;
     let group = args.group.as_deref().map(access::group_of).transpose()?;
     let mds = args.mds.unwrap_or(1);
-    let Up { map, mut started, .. } =
-        start_ranks(&dir, args.store.as_deref(), group, (&args.settings, args.read_only), mds)?;
+    let Args { settings, read_only, metrics, .. } = args;
+    let wishes = DaemonOptions { settings, read_only: *read_only, metrics: *metrics };
+    let Up { map, mut started, .. } = start_ranks(&dir, args.store.as_deref(), group, wishes, mds)?;
     for number in 0..args.standby {
         let name = format!("standby.{number}");
-        let options = options(None, 1, (&args.settings, args.read_only));
+        let options = options(None, 1, wishes);
         spawn(&dir, "mds", &name, &options)?;
         started.push(name);
     }
     Locator::remember(&dir)?;
     let seconds = start.elapsed().as_secs_f64();
+    let metrics = metrics.map(|port| scraped(port, &map));
     let value = json!({
         "dir": dir, "mon": Locator::monitor_of(&dir).to_string(), "store": map.store,
-        "cluster": map.cluster, "seconds": seconds, "started": started,
+        "cluster": map.cluster, "seconds": seconds, "started": started, "metrics": metrics,
     });
     context.print(&value, || {
         let what = if started.is_empty() { "already runs" } else { "is up" };
+        let scraped: String = metrics
+            .iter()
+            .flatten()
+            .map(|(daemon, address)| format!("  metrics    {address} ({daemon})\n"))
+            .collect();
         format!(
             "The cluster {what} ({:.2} s).\n  directory  {}\n  monitor    {}\n  store      {}\n\
+             {scraped}\
              Stop it with `cudele down`.\n",
             seconds,
             dir.display(),
@@ -87,6 +110,14 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
             map.store,
         )
     })
+}
+
+/// The daemons of a cluster with the addresses of their metrics.
+fn scraped(port: u16, map: &ClusterMap) -> BTreeMap<String, String> {
+    let ranks = map.mds.iter().map(|entry| (entry.rank.to_string(), entry.rank.0 + 1));
+    let all = std::iter::once(("mon".to_owned(), 0)).chain(ranks);
+    let address = |offset| MetricsAddress::port(port.saturating_add(offset)).to_string();
+    all.map(|(daemon, offset)| (daemon, address(offset))).collect()
 }
 
 /// A cluster that runs.
@@ -105,7 +136,8 @@ const RANKS_MAX: u16 = mon::RANKS_MAX;
 /// # Errors
 /// As [`start_ranks`].
 pub(crate) fn start(dir: &Path, store: Option<&str>, settings: &[String]) -> Result<Up> {
-    start_ranks(dir, store, None, (settings, false), 1)
+    let wishes = DaemonOptions { settings, ..DaemonOptions::default() };
+    start_ranks(dir, store, None, wishes, 1)
 }
 
 /// Starts the missing daemons of the cluster in a directory, and waits until it is healthy.
@@ -116,19 +148,19 @@ pub(crate) fn start_ranks(
     dir: &Path,
     store: Option<&str>,
     group: Option<u32>,
-    settings: (&[String], bool),
+    wishes: DaemonOptions<'_>,
     mds: u16,
 ) -> Result<Up> {
     let _private = access::keep_private();
     super::init::prepare(dir, store)?;
     access::protect(dir, group)?;
-    if !settings.1 {
+    if !wishes.read_only {
         lend_room(dir);
     }
     let mut started = Vec::new();
     if Cluster::connect(&Locator::monitor_of(dir)).is_err() {
         super::mds::standby::forget(dir);
-        started.push(("mon".to_owned(), spawn(dir, "mon", "mon", &read_only(settings.1))?));
+        started.push(("mon".to_owned(), spawn(dir, "mon", "mon", &options_of_monitor(wishes))?));
         await_monitor(dir, &mut started)?;
     }
     let cluster = Cluster::connect(&Locator::monitor_of(dir))?;
@@ -141,7 +173,7 @@ pub(crate) fn start_ranks(
         if !runs {
             let name = rank.to_string();
             let log = if rank == Rank(0) { "mds" } else { &name };
-            let child = spawn(dir, "mds", log, &options(Some(rank), ranks, settings))?;
+            let child = spawn(dir, "mds", log, &options(Some(rank), ranks, wishes))?;
             servers.push((rank, Some(child.id())));
             started.push((name, child));
         } else {
@@ -154,25 +186,30 @@ pub(crate) fn start_ranks(
     Ok(Up { cluster, map, started })
 }
 
+/// The options of the monitor.
+fn options_of_monitor(wishes: DaemonOptions<'_>) -> Vec<String> {
+    let metrics = wishes.metrics.map(|port| ["--metrics".to_owned(), port.to_string()]);
+    read_only(wishes.read_only).into_iter().chain(metrics.into_iter().flatten()).collect()
+}
+
 /// The option of a daemon that changes nothing.
 fn read_only(is_read_only: bool) -> Vec<String> {
     is_read_only.then(|| "--read-only".to_owned()).into_iter().collect()
 }
 
 /// The options of a metadata server: of a rank, or one that waits for a rank.
-fn options(
-    rank: Option<Rank>,
-    ranks: u16,
-    (settings, is_read_only): (&[String], bool),
-) -> Vec<String> {
+fn options(rank: Option<Rank>, ranks: u16, wishes: DaemonOptions<'_>) -> Vec<String> {
     let warm = (warm_bytes() / usize::from(ranks.max(1))).to_string();
     let mut options = vec!["--warm-bytes".to_owned(), warm];
     match rank {
         Some(rank) => options.extend(["--rank".to_owned(), rank.0.to_string()]),
         None => options.push("--standby".to_owned()),
     }
-    options.extend(read_only(is_read_only));
-    options.extend(settings.iter().flat_map(|set| ["--set".to_owned(), set.clone()]));
+    options.extend(read_only(wishes.read_only));
+    if let Some(port) = wishes.metrics {
+        options.extend(["--metrics-from".to_owned(), port.saturating_add(1).to_string()]);
+    }
+    options.extend(wishes.settings.iter().flat_map(|set| ["--set".to_owned(), set.clone()]));
     options
 }
 

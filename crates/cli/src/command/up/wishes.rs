@@ -1,6 +1,7 @@
 //! Options of `cudele up` that it cannot carry out: it rejects them before it starts a daemon,
 //! instead of ignoring them.
 
+use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -36,6 +37,7 @@ pub(super) fn check(context: &Context, dir: &Path, args: &Args) -> Result<()> {
         let cause = format!("a cluster has 1 to {RANKS_MAX} active metadata servers");
         return Err(invalid(format!("--mds {mds}"), &cause).remedy("name a number in between"));
     }
+    check_ports(dir, args)?;
     let settings =
         args.settings.iter().map(|text| mds::setting(text)).collect::<Result<Vec<_>>>()?;
     let Ok(cluster) = Cluster::connect(&Locator::monitor_of(dir)) else { return Ok(()) };
@@ -62,6 +64,27 @@ pub(super) fn check(context: &Context, dir: &Path, args: &Args) -> Result<()> {
                 )));
             }
         }
+    }
+    Ok(())
+}
+
+/// Whether each daemon can have a port for its metrics, and those that run have theirs.
+fn check_ports(dir: &Path, args: &Args) -> Result<()> {
+    let Some(port) = args.metrics else { return Ok(()) };
+    let refused = |cause: &str, remedy: &str| {
+        Error::new(Errno::Invalid, format!("--metrics {port}"), cause).remedy(remedy)
+    };
+    if port == 0 || port.checked_add(RANKS_MAX).is_none() {
+        let cause = format!("the monitor and {RANKS_MAX} ranks have ports of their own behind it");
+        return Err(refused(&cause, "name a port from 1 to 65279"));
+    }
+    let runs = Cluster::connect(&Locator::monitor_of(dir)).is_ok();
+    if runs && TcpStream::connect(("127.0.0.1", port)).is_err() {
+        let cause = "the cluster runs already, without metrics at this port";
+        return Err(refused(
+            cause,
+            "end the cluster with `cudele down` first, or leave --metrics out",
+        ));
     }
     Ok(())
 }

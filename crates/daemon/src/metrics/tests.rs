@@ -1,0 +1,113 @@
+use std::sync::Arc;
+use std::time::Instant;
+
+use exporter::TextForm;
+use mds::{Mds, Settings};
+use types::{ConnId, Cred, Ino, Moment, Rank, Seq, Tid, Timestamp};
+use wire::{Answer, Message, Op, Outbox, ReadOp, Reply, Request};
+
+use super::mds_counters::COUNTERS;
+use super::requests::RequestTimes;
+use super::store::StoreTimes;
+
+fn request(tid: u64) -> Message<'static> {
+    let op = Op::Read(ReadOp::GetAttr { ino: Ino(1) });
+    Message::Request(Request::new(Tid(tid), Tid(0), Cred::default(), op))
+}
+
+fn reply(conn: ConnId, tid: u64) -> Outbox {
+    let (seq, time) = (Seq(1), Timestamp(2));
+    let reply =
+        Reply { tid: Tid(tid), seq, time, safe: seq, grants: None, result: Ok(Answer::Done) };
+    let mut outbox = Outbox::default();
+    outbox.send(conn, &Message::Recall { ino: Ino(tid) });
+    outbox.send(conn, &Message::Reply(reply));
+    outbox
+}
+
+fn send(times: &mut RequestTimes, now: u64, outbox: &Outbox) {
+    outbox.iter().for_each(|(conn, frame)| times.sent(conn, Moment(now), frame));
+}
+
+#[test]
+fn every_counter_of_the_server_is_a_metric() {
+    let mds = Mds::new(Rank(0), Settings::default());
+    let mut counted: Vec<String> = mds.counters().into_iter().map(|(name, _)| name).collect();
+    let mut known: Vec<&str> = COUNTERS.iter().map(|(name, _)| *name).collect();
+    counted.sort_unstable();
+    known.sort_unstable();
+    assert_eq!(counted, known);
+}
+
+#[test]
+fn names_are_unique_and_follow_the_conventions() {
+    let all = super::metrics();
+    for (at, metric) in all.iter().enumerate() {
+        let name = metric.name;
+        assert!(all[..at].iter().all(|other| other.name != name), "{name} is there twice");
+        let letters = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        assert!(name.chars().all(letters) && !name.ends_with("_total"), "{name}");
+        assert!(!metric.help.is_empty() && !metric.help.contains(['|', '\n', '\\']), "{name}");
+        for unit in ["millis", "micros", "nanos", "_ms", "kib", "percent"] {
+            assert!(!name.contains(unit), "{name} is in base units");
+        }
+    }
+}
+
+#[test]
+fn a_reply_ends_the_time_of_its_request() {
+    let mut times = RequestTimes::new();
+    let conn = ConnId(7);
+    times.arrived(conn, Moment(1000), &request(1));
+    times.arrived(ConnId(8), Moment(1000), &request(1));
+    times.arrived(conn, Moment(2000), &request(2));
+    send(&mut times, 5000, &reply(conn, 1));
+    send(&mut times, 6000, &reply(conn, 1));
+    assert_eq!(times.under_way(Moment(7000)), (2, types::Span(6000)));
+    times.closed(ConnId(8));
+    assert_eq!(times.under_way(Moment(7000)).0, 1);
+    let [(name, durations)] = times.kinds() else { panic!("one kind came") };
+    assert_eq!((*name, durations.count()), ("getattr", 1));
+    assert!((durations.seconds() - 4e-6).abs() < 1e-12);
+}
+
+#[test]
+fn requests_that_share_a_place_are_counted() {
+    let mut times = RequestTimes::new();
+    let conn = ConnId(1);
+    times.arrived(conn, Moment(0), &request(1));
+    times.arrived(conn, Moment(0), &request(1 + 4096));
+    send(&mut times, 10, &reply(conn, 1));
+    assert_eq!((times.unmeasured(), times.kinds()[0].1.count()), (1, 0));
+    send(&mut times, 10, &reply(conn, 1 + 4096));
+    assert_eq!(times.kinds()[0].1.count(), 1);
+}
+
+#[test]
+fn asynchronous_requests_get_no_reply_and_no_place() {
+    let mut times = RequestTimes::new();
+    let Message::Request(request) = request(1) else { unreachable!() };
+    let request = Message::Request(Request { is_async: true, ..request });
+    times.arrived(ConnId(1), Moment(0), &request);
+    assert_eq!(times.under_way(Moment(1)).0, 0);
+}
+
+#[test]
+fn a_page_has_the_figures_of_the_server_and_no_path() {
+    let mut settings = Settings::default();
+    settings.chosen.push(("inodes_max".to_owned(), 7));
+    let mds = Mds::new(Rank(0), settings);
+    let store = StoreTimes::default();
+    store.note(0, [Instant::now(); 2], true);
+    let page = super::mds::page(&mds.figures(false), &RequestTimes::new(), &store, Moment(0));
+    let text = Arc::new(page).text(TextForm::OpenMetrics);
+    for line in [
+        "cudele_mds_state{rank=\"0\",state=\"replaying\"} 1",
+        "cudele_mds_setting{setting=\"inodes_max\"} 7",
+        "cudele_mds_store_operation_failures_total{op=\"append\"} 1",
+        "cudele_mds_health{code=\"STORE_FULL\"} 0",
+        "cudele_mds_subtree_hits_per_second{ino=\"0x1\",path=\"\",kind=\"inode_read\"} 0.0",
+    ] {
+        assert!(text.lines().any(|known| known == line), "{line} is missing in\n{text}");
+    }
+}
