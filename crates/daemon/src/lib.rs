@@ -28,7 +28,7 @@ mod workers;
 pub use audit::verify as verify_audit;
 pub use log::Log;
 pub use mds::{MdsOptions, run_mds};
-pub use metrics::{MetricsOptions, metrics};
+pub use metrics::{MetricsOptions, mds_metrics, mon_metrics};
 pub use mon::{MonOptions, Standbys, run_mon};
 
 /// The error of a daemon whose lock another daemon has taken.

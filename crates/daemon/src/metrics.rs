@@ -27,13 +27,16 @@ pub struct MetricsOptions {
     pub paths: bool,
 }
 
-/// All metrics of the daemons.
+/// The metrics of a metadata server, beside those of every process.
 #[must_use]
-pub fn metrics() -> Vec<MetricDescription> {
-    let mut all = exporter::metrics();
-    all.extend(mds::descriptions());
-    all.extend(mon::METRICS);
-    all
+pub fn mds_metrics() -> Vec<MetricDescription> {
+    mds::descriptions()
+}
+
+/// The metrics of a monitor, beside those of every process.
+#[must_use]
+pub fn mon_metrics() -> Vec<MetricDescription> {
+    mon::METRICS.to_vec()
 }
 
 /// The server for the scrapers of a daemon.

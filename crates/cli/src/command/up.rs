@@ -54,6 +54,9 @@ pub(crate) struct Args {
     /// There is no authentication
     #[arg(long, value_name = "PORT")]
     metrics: Option<u16>,
+    /// Show paths of subtrees in the metrics, which are names of users
+    #[arg(long, requires = "metrics")]
+    metrics_paths: bool,
 }
 
 /// The options of the daemons that `cudele up` starts.
@@ -63,6 +66,8 @@ pub(crate) struct DaemonOptions<'a> {
     read_only: bool,
     /// The port of the monitor's metrics.
     metrics: Option<u16>,
+    /// The metrics show paths.
+    metrics_paths: bool,
 }
 
 /// The file that says that a directory holds a cluster.
@@ -77,8 +82,13 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     wishes::check(context, &dir, args)?;
     let group = args.group.as_deref().map(access::group_of).transpose()?;
     let mds = args.mds.unwrap_or(1);
-    let Args { settings, read_only, metrics, .. } = args;
-    let wishes = DaemonOptions { settings, read_only: *read_only, metrics: *metrics };
+    let Args { settings, read_only, metrics, metrics_paths, .. } = args;
+    let wishes = DaemonOptions {
+        settings,
+        read_only: *read_only,
+        metrics: *metrics,
+        metrics_paths: *metrics_paths,
+    };
     let Up { map, mut started, .. } = start_ranks(&dir, args.store.as_deref(), group, wishes, mds)?;
     for number in 0..args.standby {
         let name = format!("standby.{number}");
@@ -208,6 +218,9 @@ fn options(rank: Option<Rank>, ranks: u16, wishes: DaemonOptions<'_>) -> Vec<Str
     options.extend(read_only(wishes.read_only));
     if let Some(port) = wishes.metrics {
         options.extend(["--metrics-from".to_owned(), port.saturating_add(1).to_string()]);
+    }
+    if wishes.metrics_paths {
+        options.push("--metrics-paths".to_owned());
     }
     options.extend(wishes.settings.iter().flat_map(|set| ["--set".to_owned(), set.clone()]));
     options

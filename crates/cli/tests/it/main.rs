@@ -32,6 +32,7 @@ mod lifecycle;
 mod linearizability;
 mod links;
 mod logs;
+mod metrics;
 mod names;
 mod network;
 mod opened;

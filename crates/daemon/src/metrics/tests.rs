@@ -41,7 +41,7 @@ fn every_counter_of_the_server_is_a_metric() {
 
 #[test]
 fn names_are_unique_and_follow_the_conventions() {
-    let all = super::metrics();
+    let all = [exporter::metrics(), super::mds_metrics(), super::mon_metrics()].concat();
     for (at, metric) in all.iter().enumerate() {
         let name = metric.name;
         assert!(all[..at].iter().all(|other| other.name != name), "{name} is there twice");
