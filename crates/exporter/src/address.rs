@@ -1,5 +1,6 @@
 //! Where a process answers scrapers.
 
+use std::ffi::OsString;
 use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -28,6 +29,19 @@ impl MetricsAddress {
     #[must_use]
     pub fn port(port: u16) -> Self {
         Self::Tcp(format!("{LOOPBACK}:{port}"))
+    }
+
+    /// The address as an argument of a program.
+    #[must_use]
+    pub fn argument(&self) -> OsString {
+        match self {
+            Self::Tcp(host) => host.into(),
+            Self::Unix(path) => {
+                let mut argument = OsString::from("unix:");
+                argument.push(path);
+                argument
+            }
+        }
     }
 }
 

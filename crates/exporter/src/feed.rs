@@ -4,7 +4,7 @@
 //! in each turn, makes a page, and continues. So a daemon without scrapers makes no page.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use crate::{MetricDescription, MetricsPage, process};
@@ -55,6 +55,9 @@ impl std::fmt::Debug for Feed {
     }
 }
 
+/// Makes a page on the thread of a scraper.
+pub type PageMaker = Box<dyn Fn() -> MetricsPage + Send + Sync>;
+
 impl Feed {
     /// A page serves all scrapes for so long.
     pub const INTERVAL: Duration = Duration::from_millis(200);
@@ -64,13 +67,31 @@ impl Feed {
     /// A feed of a daemon that this function wakes.
     #[must_use]
     pub fn new(waker: impl Fn() + Send + Sync + 'static) -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new(Self::with_waker(Box::new(waker)))
+    }
+
+    fn with_waker(waker: Box<dyn Fn() + Send + Sync>) -> Self {
+        Self {
             wanted: AtomicBool::new(false),
-            waker: Box::new(waker),
+            waker,
             last: Mutex::new(None),
             arrived: Condvar::new(),
             scrapes: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+        }
+    }
+
+    /// A feed of a process without a loop: the threads of scrapers make the pages.
+    #[must_use]
+    pub fn of_threads(maker: PageMaker) -> Arc<Self> {
+        Arc::new_cyclic(|this: &Weak<Self>| {
+            let this = this.clone();
+            let publish = move || {
+                if let Some(feed) = this.upgrade() {
+                    feed.publish(maker());
+                }
+            };
+            Self::with_waker(Box::new(publish))
         })
     }
 
@@ -99,16 +120,22 @@ impl Feed {
         if !is_fresh {
             let asked = Instant::now();
             self.wanted.store(true, Ordering::Relaxed);
+            // A waker may make the page itself.
+            drop(last);
             (self.waker)();
+            let again = self.last.lock().unwrap_or_else(PoisonError::into_inner);
             let waits = |last: &mut Option<(Arc<MetricsPage>, Instant)>| {
                 !last.as_ref().is_some_and(|(_, made)| *made >= asked)
             };
-            let waited = self.arrived.wait_timeout_while(last, Self::PATIENCE, waits);
+            let waited = self.arrived.wait_timeout_while(again, Self::PATIENCE, waits);
             let (locked, time) = waited.unwrap_or_else(PoisonError::into_inner);
             last = locked;
             is_fresh = !time.timed_out();
         }
-        (last.as_ref().map(|(page, made)| Arc::new(self.completed(page, *made))), is_fresh)
+        let found = last.clone();
+        // The daemon needs the lock for its next page.
+        drop(last);
+        (found.map(|(page, made)| Arc::new(self.completed(&page, made))), is_fresh)
     }
 
     /// The page with the metrics of the server.

@@ -25,7 +25,7 @@ mod server;
 
 pub use address::MetricsAddress;
 pub use description::{MetricDescription, MetricKind, table};
-pub use feed::{Feed, metrics};
+pub use feed::{Feed, PageMaker, metrics};
 pub use histogram::LatencyHistogram;
 pub use page::{MetricLabel, MetricsPage, TextForm};
 pub use server::MetricsServer;

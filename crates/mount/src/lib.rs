@@ -16,12 +16,14 @@ mod content;
 mod directory;
 mod fuse;
 mod locking;
+mod metrics;
 mod name_requests;
 mod options;
 mod session;
 mod table;
 
 pub use fuse::{READ_AHEAD_KIB, TRANSFER_BYTES_MAX};
+pub use metrics::{MountMeter, metrics};
 pub use options::MountOptions;
-pub use session::{Mounted, mount, remount, unmount};
+pub use session::{Mounted, mount, mount_measured, remount, unmount};
 pub use table::{MountEntry, listed};

@@ -7,9 +7,9 @@ use std::sync::mpsc::{Receiver, channel};
 use posix::{FileSystem, KnownInode};
 use types::{Errno, Error, Ino, Result};
 
-use crate::MountOptions;
 use crate::adapter::{Adapter, number};
 use crate::fuse::{self, Awake, Notifier, READ_AHEAD_KIB, Session, Setup, device};
+use crate::{MountMeter, MountOptions};
 
 /// A file system that is mounted. Dropping it unmounts it.
 #[derive(Debug)]
@@ -30,6 +30,20 @@ pub fn mount(
     source: &str,
     options: &MountOptions,
 ) -> Result<Mounted> {
+    mount_measured(fs, at, source, options, None)
+}
+
+/// The same with a meter for the requests of the kernel.
+///
+/// # Errors
+/// As [`mount`].
+pub fn mount_measured(
+    fs: Arc<dyn FileSystem>,
+    at: &Path,
+    source: &str,
+    options: &MountOptions,
+    meter: Option<Arc<MountMeter>>,
+) -> Result<Mounted> {
     let (forget, outdated) = channel();
     // For the life of the process, which has one mount, or a few.
     let ids = (!options.ids.is_empty()).then(|| &*Box::leak(Box::new(options.ids)));
@@ -38,7 +52,7 @@ pub fn mount(
     let awake = options.latency_us.map(Awake::new).transpose()?;
     let device = device::mount(at, source, options).map_err(|error| mount_error(at, &error))?;
     let (threads, io_uring) = (options.threads, options.io_uring != Some(false));
-    let setup = Setup { at, features, threads, awake, io_uring };
+    let setup = Setup { at, features, threads, awake, meter, io_uring };
     let session = fuse::start(device, adapter, setup).map_err(|error| {
         let _ = unmount(at, true);
         mount_error(at, &error)

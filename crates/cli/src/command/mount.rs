@@ -10,7 +10,8 @@ use std::sync::Arc;
 use clap::Args as ClapArgs;
 use cudele::{Errno, Error, Fs, Locator, Result, WantsExclusive};
 use daemon::Log;
-use mount::{MountOptions, Mounted};
+use exporter::{Feed, MetricsAddress, MetricsServer};
+use mount::{MountMeter, MountOptions, Mounted};
 use serde_json::json;
 use terminal::context::{Context, say};
 use terminal::io;
@@ -36,6 +37,10 @@ pub(crate) struct Args {
     /// ro, dev, suid, noexec and noatime of a mount in use
     #[arg(short = 'o', value_name = "OPTIONS", value_delimiter = ',')]
     options: Vec<String>,
+    /// Answer scrapers of metrics at PORT (of loopback), HOST:PORT or unix:PATH; there is no
+    /// authentication
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<MetricsAddress>,
     /// Stay in the foreground until it is unmounted
     #[arg(long, short)]
     foreground: bool,
@@ -73,7 +78,9 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     }
     // Every open file of every program on it may need one.
     net::descriptors::raise();
-    let (mounted, fs) = here(context, &args.root, &at, &options)?;
+    let meter = args.metrics.as_ref().map(|_| Arc::new(MountMeter::default()));
+    let (mounted, fs) = here(context, &args.root, &at, &options, meter.clone())?;
+    let scrapers = scrapers(args.metrics.as_ref(), meter, &fs)?;
     let file = args.announce.then(|| logfile::open(&log)).transpose()?;
     if let Some(file) = &file {
         rustix::stdio::dup2_stderr(file).map_err(|error| io(&log, &error.into()))?;
@@ -81,11 +88,15 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     let events = Log::of("mount");
     let way = if mounted.uses_io_uring() { ", with requests over io_uring" } else { "" };
     events.line(format_args!("{} is mounted on {}{way}", args.root, at.display()));
+    if let Some(scrapers) = &scrapers {
+        events.line(format_args!("metrics are at {}", scrapers.address()));
+    }
     if let Some(file) = &file {
         say(&format!("{READY}\n"))?;
         rustix::stdio::dup2_stdout(file).map_err(|error| io(&log, &error.into()))?;
     }
     let ended = until_unmounted(mounted);
+    drop(scrapers);
     // Threads of the mount may outlive this one, and keep their references.
     fs.close();
     match &ended {
@@ -95,12 +106,30 @@ pub(crate) fn run(context: &Context, args: &Args) -> Result<()> {
     ended
 }
 
+/// The server for scrapers of the mount's metrics, if there is to be one.
+fn scrapers(
+    address: Option<&MetricsAddress>,
+    meter: Option<Arc<MountMeter>>,
+    fs: &Arc<Fs>,
+) -> Result<Option<MetricsServer>> {
+    let (Some(address), Some(meter)) = (address, meter) else { return Ok(None) };
+    // The file system ends with the mount, not with the last scraper.
+    let fs = Arc::downgrade(fs);
+    let feed = Feed::of_threads(Box::new(move || {
+        let fs = fs.upgrade();
+        let sent = fs.as_ref().map_or(0, |fs| fs.requests());
+        meter.page(sent, fs.map_or(0, |fs| fs.unsafe_requests() as u64))
+    }));
+    MetricsServer::start(address, feed).map(Some)
+}
+
 /// Mounts with this process behind it.
 fn here(
     context: &Context,
     root: &str,
     at: &Path,
     options: &MountOptions,
+    meter: Option<Arc<MountMeter>>,
 ) -> Result<(Mounted, Arc<Fs>)> {
     let cluster = context.cluster()?;
     let place = at.display().to_string();
@@ -113,7 +142,7 @@ fn here(
     let settings = vfs::VfsOptions { valid, read_only, atime, ahead, no_access_lists };
     let source = format!("cudele:{root}");
     let vfs = Arc::new(Vfs::new(fs.clone(), &root, settings)?);
-    Ok((mount::mount(vfs, at, &source, options)?, fs))
+    Ok((mount::mount_measured(vfs, at, &source, options, meter)?, fs))
 }
 
 /// Waits until a user unmounts it, or a signal ends this process.
@@ -146,6 +175,9 @@ fn start(context: &Context, args: &Args, at: &Path, log: &Path) -> Result<()> {
     command.arg("--root").arg(&args.root);
     for option in &args.options {
         command.arg("-o").arg(option);
+    }
+    if let Some(metrics) = &args.metrics {
+        command.arg("--metrics").arg(metrics.argument());
     }
     let Locator { mon, dir, key } = context.locator();
     if let Some(mon) = mon {

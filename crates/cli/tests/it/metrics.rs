@@ -16,11 +16,12 @@ use serde_json::Value;
 use crate::cluster::{Cluster, eventually};
 
 /// The sections of the page with the metrics of each.
-fn sections() -> [(&'static str, Vec<MetricDescription>); 3] {
+fn sections() -> [(&'static str, Vec<MetricDescription>); 4] {
     [
         ("Every process", exporter::metrics()),
         ("Metadata server", daemon::mds_metrics()),
         ("Monitor", daemon::mon_metrics()),
+        ("Mount", mount::metrics()),
     ]
 }
 
@@ -210,7 +211,7 @@ fn alerts_and_dashboard_name_metrics_that_exist() {
 #[test]
 fn a_cluster_shows_the_metrics_of_the_manual_and_no_names() {
     let (cluster, port) = cluster(&[]);
-    let [(_, common), (_, mds), (_, mon)] = sections();
+    let [(_, common), (_, mds), (_, mon), _] = sections();
     for (port, own) in [(port, mon), (port + 1, mds)] {
         let text = get(port, "/metrics", "application/openmetrics-text");
         assert!(text.ends_with("# EOF\n"));
@@ -261,6 +262,35 @@ fn a_standby_has_the_port_of_the_rank_that_it_takes_over() {
     });
 }
 
+#[test]
+fn a_mount_shows_the_metrics_of_the_manual() {
+    if std::env::var_os("CUDELE_TESTS_WITHOUT_FUSE").is_some() || !Path::new("/dev/fuse").exists() {
+        println!("skipped: mounts are left out");
+        return;
+    }
+    let (cluster, port) = (Cluster::up(), free_ports(1));
+    let at = cluster.home.join("mnt");
+    std::fs::create_dir(&at).unwrap();
+    let (shown, text) = (at.to_str().unwrap(), port.to_string());
+    cluster.run(&["mount", "--metrics", &text, shown]);
+    std::fs::write(at.join("secret"), [7; 5000]).unwrap();
+    assert!(std::fs::metadata(at.join("absent")).is_err());
+    let page = get(port, "/metrics", "*/*");
+    cluster.run(&["umount", shown]);
+    let [(_, common), _, _, (_, own)] = sections();
+    assert_eq!(families(&page), names(&[common, own].concat()));
+    assert!(!page.contains("secret"), "{page}");
+    for line in [
+        "cudele_mount_written_bytes_total 5000",
+        "cudele_mount_requests_under_way 0",
+        "cudele_mount_request_duration_seconds_count{op=\"create\"} 1",
+        "cudele_mount_timeouts_total 0",
+    ] {
+        assert!(page.lines().any(|known| known == line), "{line} is missing in\n{page}");
+    }
+    eventually("the mount has ended", || answer(port, "/metrics", "*/*").0.is_empty());
+}
+
 /// A Prometheus that ends with its test.
 struct Prometheus(Child);
 
@@ -306,7 +336,8 @@ fn a_prometheus_scrapes_a_cluster() {
     eventually("prometheus has scraped all daemons", || {
         vector(web, "up{job=\"cudele\"} == 1").len() == 3
     });
-    for metric in queried() {
+    // No mount is scraped here.
+    for metric in queried().into_iter().filter(|metric| !metric.starts_with("cudele_mount_")) {
         let is_there = || !vector(web, &metric).is_empty();
         eventually(&format!("{metric} is there"), is_there);
     }

@@ -6,6 +6,7 @@ pub(crate) mod abi;
 mod awake;
 pub(crate) mod device;
 mod flights;
+mod kind;
 mod parts;
 mod processors;
 mod reply;

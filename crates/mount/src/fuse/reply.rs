@@ -102,7 +102,7 @@ impl Out {
     }
 
     /// The length of the payload.
-    fn written(&self) -> usize {
+    pub(super) fn written(&self) -> usize {
         self.length - OUT_HEADER_BYTES
     }
 

@@ -12,10 +12,12 @@ use super::abi::{self, init, notify};
 use super::awake::Awake;
 use super::device::Device;
 use super::flights::{Begun, Cancel, DEVICE, Ended, Flights, Ticket, Waits};
+use super::kind;
 use super::processors::{self, Bells, Bound};
 use super::reply::Out;
 use super::request::{Init, Op, Request};
 use super::ring::Entry;
+use crate::metrics::{EndedRequest, MountMeter};
 use queues::{Beginning, Gate, Queues};
 
 mod queues;
@@ -67,6 +69,7 @@ struct Inner<H> {
     flights: Arc<Flights>,
     queues: Arc<Queues>,
     handler: H,
+    meter: Option<Arc<MountMeter>>,
     /// A reference to itself, for threads that start later.
     this: OnceLock<std::sync::Weak<Inner<H>>>,
 }
@@ -81,6 +84,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) threads: usize,
     /// While requests follow each other closely, it keeps processors awake.
     pub(crate) awake: Option<Awake>,
+    /// Counts requests.
+    pub(crate) meter: Option<Arc<MountMeter>>,
     /// Requests come over io_uring where the kernel offers that.
     pub(crate) io_uring: bool,
 }
@@ -114,7 +119,7 @@ pub(crate) fn start<H: Handler>(
     handler: H,
     setup: Setup<'_>,
 ) -> std::io::Result<(Session, Notifier)> {
-    let Setup { at, features, threads, awake, io_uring } = setup;
+    let Setup { at, features, threads, awake, meter, io_uring } = setup;
     let device = Arc::new(Device::new(device));
     let init = receive_first(&device)?;
     let is_offered = io_uring && init.more_flags & init::OVER_IO_URING != 0;
@@ -123,7 +128,7 @@ pub(crate) fn start<H: Handler>(
     let (bells, bound, gate) = (Bells::default(), Bound::default(), Gate::default());
     let queues = Arc::new(Queues { at: at.to_owned(), bells, bound, gate });
     let (this, flights_of) = (OnceLock::new(), flights.clone());
-    let inner = Inner { device: device.clone(), flights: flights_of, queues, handler, this };
+    let inner = Inner { device: device.clone(), flights: flights_of, queues, handler, meter, this };
     let inner = Arc::new(inner);
     let _ = inner.this.set(Arc::downgrade(&inner));
     let uses_io_uring = !crews.is_empty() && inner.prepare_queues(&crews);
@@ -298,6 +303,7 @@ impl<H: Handler> Inner<H> {
         out.begin();
         let (unique, caller) = (request.unique, request.pid);
         let is_flush = matches!(request.op, Op::Flush { .. });
+        self.meter.iter().for_each(|meter| meter.begun());
         let begun = self.flights.begin(Begun { unique, caller, is_flush, crew, entry });
         let result = self.handler.handle(request, out, Ticket { session: self, unique });
         let ended = self.flights.end(unique);
@@ -306,6 +312,9 @@ impl<H: Handler> Inner<H> {
             Some(Err(error)) => (-i32::from(error.errno.code()), None),
             None => (UNKNOWN, None),
         };
+        if let Some(meter) = &self.meter {
+            meter.ended(&ended_request(request, out, code, begun.elapsed()));
+        }
         if out.lends() && begun.elapsed() > LENDING_AGE_MAX {
             out.withdraw();
         }
@@ -339,6 +348,16 @@ impl<H: Handler> Inner<H> {
             self.start_threads(due.threads);
         }
     }
+}
+
+/// A request for the metrics.
+fn ended_request(request: &Request<'_>, out: &Out, code: i32, took: Duration) -> EndedRequest {
+    let (read_bytes, written_bytes) = match &request.op {
+        Op::Read { .. } if code == 0 => (out.written() as u64, 0),
+        Op::Write(write) if code == 0 => (0, write.data.len() as u64),
+        _ => (0, 0),
+    };
+    EndedRequest { kind: kind::name(&request.op), took, code, read_bytes, written_bytes }
 }
 
 impl<H: Handler> Waits for Inner<H> {
