@@ -265,6 +265,23 @@ impl Daemon {
         self.meter.note_arrived(messages);
         self.peers.opened(&mut self.reactor);
         let clock = clock.unwrap_or_else(|| self.clocks.read());
+        self.take_in(clock, closed);
+        if self.mds.has_work() {
+            self.warm.stop();
+            self.handle(clock, MdsInput::Work);
+        } else if idle && self.warm.is_wanted() {
+            self.warm.step();
+        }
+        self.execute();
+        if let Some(measured) = &mut self.measured {
+            let began = (!idle).then_some(clock.now);
+            measured.turned(began, self.clocks.now(), &self.mds);
+        }
+        Ok(())
+    }
+
+    /// Hands the results of threads and the passing of time to the state machine.
+    fn take_in(&mut self, clock: Clock, closed: VecDeque<ConnId>) {
         for conn in closed {
             self.closed(clock, conn);
         }
@@ -283,18 +300,6 @@ impl Daemon {
         if self.mds.is_stopping() {
             self.workers.hurry();
         }
-        if self.mds.has_work() {
-            self.warm.stop();
-            self.handle(clock, MdsInput::Work);
-        } else if idle && self.warm.is_wanted() {
-            self.warm.step();
-        }
-        self.execute();
-        if let Some(measured) = &mut self.measured {
-            let began = (!idle).then_some(clock.now);
-            measured.turned(began, self.clocks.now(), &self.mds);
-        }
-        Ok(())
     }
 
     fn tick(&mut self, clock: Clock) {

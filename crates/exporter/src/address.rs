@@ -81,6 +81,7 @@ pub(crate) enum Listener {
 impl Listener {
     /// # Errors
     /// `EADDRINUSE`, `EACCES` or `EIO`, with the address.
+    #[allow(clippy::wildcard_enum_match_arm, reason = "the kinds of I/O errors are open-ended")]
     pub(crate) fn bind(address: &MetricsAddress) -> Result<Self, Error> {
         let bound = match address {
             MetricsAddress::Tcp(host) => TcpListener::bind(host.as_str()).map(Self::Tcp),

@@ -125,7 +125,7 @@ impl Feed {
             (self.waker)();
             let again = self.last.lock().unwrap_or_else(PoisonError::into_inner);
             let waits = |last: &mut Option<(Arc<MetricsPage>, Instant)>| {
-                !last.as_ref().is_some_and(|(_, made)| *made >= asked)
+                last.as_ref().is_none_or(|(_, made)| *made < asked)
             };
             let waited = self.arrived.wait_timeout_while(again, Self::PATIENCE, waits);
             let (locked, time) = waited.unwrap_or_else(PoisonError::into_inner);

@@ -111,3 +111,28 @@ fn a_page_has_the_figures_of_the_server_and_no_path() {
         assert!(text.lines().any(|known| known == line), "{line} is missing in\n{text}");
     }
 }
+
+/// The cost of a request for the measurements: `cargo test --release -p daemon cost -- --ignored
+/// --nocapture`.
+#[test]
+#[ignore = "a measurement"]
+fn cost_of_a_request() {
+    const REQUESTS: u64 = 2_000_000;
+    let clocks = crate::clock::Clocks::new();
+    let (request, outbox) = (request(1), reply(ConnId(7), 1));
+    let frame = &outbox.frames[outbox.sends[1].1.clone()];
+    let mut times = RequestTimes::new();
+    let mut best = f64::MAX;
+    for _ in 0..10 {
+        let began = Instant::now();
+        for _ in 0..REQUESTS {
+            let now = std::hint::black_box(&clocks).now();
+            times.arrived(ConnId(7), now, std::hint::black_box(&request));
+            times.sent(ConnId(7), now, std::hint::black_box(frame));
+            times.turned(now, now);
+        }
+        best = best.min(began.elapsed().as_secs_f64() * 1e9 / 2e6);
+    }
+    assert_eq!(times.kinds()[0].1.count(), 10 * REQUESTS);
+    println!("{best:.1} ns for each request that has a turn of its own");
+}

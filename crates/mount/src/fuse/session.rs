@@ -352,11 +352,14 @@ impl<H: Handler> Inner<H> {
 
 /// A request for the metrics.
 fn ended_request(request: &Request<'_>, out: &Out, code: i32, took: Duration) -> EndedRequest {
-    let (read_bytes, written_bytes) = match &request.op {
-        Op::Read { .. } if code == 0 => (out.written() as u64, 0),
-        Op::Write(write) if code == 0 => (0, write.data.len() as u64),
-        _ => (0, 0),
-    };
+    let is_read = code == 0 && matches!(request.op, Op::Read { .. });
+    let read_bytes = if is_read { out.written() as u64 } else { 0 };
+    let mut written_bytes = 0;
+    if let Op::Write(write) = &request.op
+        && code == 0
+    {
+        written_bytes = write.data.len() as u64;
+    }
     EndedRequest { kind: kind::name(&request.op), took, code, read_bytes, written_bytes }
 }
 
