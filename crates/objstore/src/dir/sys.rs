@@ -18,42 +18,51 @@ pub(super) type SysResult<T> = std::result::Result<T, Sys>;
 /// Opens a path below a directory, without following a symbolic link anywhere in it: a user who can
 /// write to a directory of the store could make this process write to any file of its own user.
 pub(super) fn open(dir: BorrowedFd<'_>, path: &str, flags: OFlags) -> SysResult<OwnedFd> {
+    let Some(owner) = flags.contains(OFlags::CREATE).then(|| heir(dir)).flatten() else {
+        return open_plainly(dir, path, flags);
+    };
+    match open_plainly(dir, path, flags | OFlags::EXCL) {
+        // The owner may have put a link to a file of root there: only new files are given away.
+        Err(Sys::EXIST) if !flags.contains(OFlags::EXCL) => open_plainly(dir, path, flags),
+        made => made.inspect(|file| give(file.as_fd(), owner)),
+    }
+}
+
+fn open_plainly(dir: BorrowedFd<'_>, path: &str, flags: OFlags) -> SysResult<OwnedFd> {
     let mode = if flags.contains(OFlags::CREATE) { 0o600 } else { 0 };
     let (mode, flags) = (Mode::from_raw_mode(mode), flags | OFlags::CLOEXEC);
-    let opened =
-        retry_on_intr(|| rustix::fs::openat2(dir, path, flags, mode, ResolveFlags::NO_SYMLINKS));
-    let file = match opened {
+    match retry_on_intr(|| rustix::fs::openat2(dir, path, flags, mode, ResolveFlags::NO_SYMLINKS)) {
         // Linux before 5.6, or a container, refuses the call: protect the last part of the path.
         Err(Sys::NOSYS | Sys::PERM) => {
             retry_on_intr(|| rustix::fs::openat(dir, path, flags | OFlags::NOFOLLOW, mode))
         }
         result => result,
-    }?;
-    if flags.contains(OFlags::CREATE)
-        && let Some((uid, gid)) = heir(dir)
-    {
-        let _ = rustix::fs::fchown(&file, Some(uid), Some(gid));
     }
-    Ok(file)
 }
 
 /// The owner of a directory of the store, if this process is root's and the store is another
 /// user's. Files and directories that root makes are given to this user, whose servers could not
-/// read or remove them otherwise. In a user namespace that lacks the user they stay root's.
+/// read or remove them otherwise.
 fn heir(dir: BorrowedFd<'_>) -> Option<(Uid, Gid)> {
     if !rustix::process::geteuid().is_root() {
         return None;
     }
     let stat = rustix::fs::fstat(dir).ok()?;
-    let owner = (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid));
-    (stat.st_uid != 0).then_some(owner)
+    (stat.st_uid != 0).then_some((Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid)))
+}
+
+/// Gives a new file away. In a user namespace that lacks the user the file stays root's.
+fn give(file: BorrowedFd<'_>, (uid, gid): (Uid, Gid)) {
+    let _ = rustix::fs::fchown(file, Some(uid), Some(gid));
 }
 
 /// Makes one directory.
 pub(super) fn make_new_directory(dir: BorrowedFd<'_>, name: &str) -> SysResult<()> {
     retry_on_intr(|| rustix::fs::mkdirat(dir, name, Mode::from_raw_mode(0o700)))?;
-    if let Some((uid, gid)) = heir(dir) {
-        let _ = rustix::fs::chownat(dir, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW);
+    if let Some(owner) = heir(dir)
+        && let Ok(made) = open_directory(dir, name)
+    {
+        give(made.as_fd(), owner);
     }
     Ok(())
 }

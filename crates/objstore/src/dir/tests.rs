@@ -56,6 +56,31 @@ fn what_root_writes_belongs_to_the_owner_of_the_store() {
 }
 
 #[test]
+fn root_gives_no_file_away_that_it_did_not_make() {
+    use std::os::unix::fs::{MetadataExt, chown};
+
+    if !rustix::process::geteuid().is_root() {
+        println!("left out: only root gives files away");
+        return;
+    }
+    let directory = TempDir::new().unwrap();
+    let (root, other) = (directory.path().join("store"), directory.path().join("of-root"));
+    let store = DirStore::open(&root, true).unwrap();
+    drop(store.lock("mon/leader", "mon.a").unwrap());
+    drop(store);
+    std::fs::write(&other, b"x").unwrap();
+    chown(root.join("locks"), Some(4711), Some(4711)).unwrap();
+    // The owner of the store puts another name of a file of root where a lock is.
+    let lock = root.join("locks/named/mon%/leader");
+    std::fs::remove_file(&lock).unwrap();
+    std::fs::hard_link(&other, &lock).unwrap();
+    let store = DirStore::open(&root, false).unwrap();
+    let _lock = store.lock("mon/leader", "mon.b").unwrap();
+    assert_eq!(std::fs::read(&other).unwrap(), b"mon.b", "the lock is this file");
+    assert_eq!(std::fs::metadata(&other).unwrap().uid(), 0);
+}
+
+#[test]
 fn the_layout_is_what_the_document_says() {
     let directory = TempDir::new().unwrap();
     let root = directory.path();
