@@ -25,6 +25,12 @@ const HELPERS: [&str; 2] = ["mount.cudele", "mount.fuse.cudele"];
 /// Shells, with the file names of their completions.
 const COMPLETIONS: [(&str, &str); 3] =
     [("bash", "cudele"), ("zsh", "_cudele"), ("fish", "cudele.fish")];
+/// Files for other programs, with their names in the package.
+const SHARED: [(&str, &str); 3] = [
+    ("prometheus/prometheus.yml", "prometheus.yml"),
+    ("prometheus/rules.yml", "prometheus-rules.yml"),
+    ("grafana/cudele.json", "grafana-dashboard.json"),
+];
 const UNITS: [&str; 3] = ["cudele-mon.service", "cudele-mds@.service", "cudele-standby@.service"];
 
 /// The profile that the programs are built with.
@@ -152,6 +158,9 @@ fn lay_out(root: &Path, built: &Path, tree: &Path, profile: Profile) -> Outcome 
     }
     install(&from.join("systemd/sysusers.conf"), &tree.join("usr/lib/sysusers.d/cudele.conf"))?;
     install(&from.join("mount.cudele.8"), &tree.join("usr/share/man/man8/mount.cudele.8"))?;
+    for (file, name) in SHARED {
+        install(&root.join("contrib").join(file), &tree.join("usr/share/cudele").join(name))?;
+    }
     for page in ["README.md", "CHANGELOG.md"] {
         install(&root.join(page), &tree.join("usr/share/doc/cudele").join(page))?;
     }
