@@ -204,7 +204,7 @@ impl Measured {
             self.requests.turned(began, now);
         }
         if self.scrapers.want() {
-            let figures = mds.figures(self.scrapers.paths);
+            let figures = mds::Figures::of(mds, self.scrapers.paths);
             self.scrapers.publish(metrics::mds::page(&figures, &self.requests, &self.store, now));
         }
     }

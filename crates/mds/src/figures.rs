@@ -46,43 +46,43 @@ pub struct Figures {
     pub subtrees: Vec<SubtreeLoad>,
 }
 
-impl Mds {
+impl Figures {
     /// The figures of this moment; with `paths`, subtrees have their paths.
     #[must_use]
-    pub fn figures(&self, paths: bool) -> Figures {
-        let health = HealthCx::of(self);
-        let (exports, imports) = self.authority.moves_under_way();
-        let now = self.clock.now;
-        let since = self.log.oldest_write();
-        Figures {
-            rank: self.rank,
-            state: self.state(),
-            term: self.tables.epoch().0,
-            counters: self.counters.list(self),
+    pub fn of(mds: &Mds, paths: bool) -> Self {
+        let health = HealthCx::of(mds);
+        let (exports, imports) = mds.authority.moves_under_way();
+        let now = mds.clock.now;
+        let since = mds.log.oldest_write();
+        Self {
+            rank: mds.rank,
+            state: mds.state(),
+            term: mds.tables.epoch().0,
+            counters: mds.counters.list(mds),
             warnings: health.warnings().into_iter().map(|warning| warning.code).collect(),
-            room: *self.health.room(),
+            room: *mds.health.room(),
             journal_write: since.map_or(Span::default(), |since| now.since(since)),
-            store_ops: self.store.waiting().count() as u64,
-            directories_awaited: self.fetches.awaited() as u64,
-            revoking: self.caps.revoking().len() as u64,
+            store_ops: mds.store.waiting().count() as u64,
+            directories_awaited: mds.fetches.awaited() as u64,
+            revoking: mds.caps.revoking().len() as u64,
             exports,
             imports,
-            merges: self.merges.under_way() as u64,
-            decoupled: self.tables.decoupled_list(&self.namespace).len() as u64,
-            subtrees: subtree_loads(self, &self.roots(), paths),
+            merges: mds.merges.under_way() as u64,
+            decoupled: mds.tables.decoupled_list(&mds.namespace).len() as u64,
+            subtrees: subtree_loads(mds, &roots(mds), paths),
         }
     }
+}
 
-    /// The directories whose load is of interest: the root, those that this rank serves apart, and
-    /// those with a policy of their own.
-    fn roots(&self) -> Vec<Ino> {
-        let policies = self.namespace.policies().into_iter().map(|(ino, _)| ino);
-        let mut roots: Vec<Ino> = self.authority.own_roots().into_iter().chain(policies).collect();
-        if self.rank == Rank(0) {
-            roots.push(Ino::ROOT);
-        }
-        roots.sort_unstable();
-        roots.dedup();
-        roots
+/// The directories whose load is of interest: the root, those that this rank serves apart, and
+/// those with a policy of their own.
+fn roots(mds: &Mds) -> Vec<Ino> {
+    let policies = mds.namespace.policies().into_iter().map(|(ino, _)| ino);
+    let mut roots: Vec<Ino> = mds.authority.own_roots().into_iter().chain(policies).collect();
+    if mds.rank == Rank(0) {
+        roots.push(Ino::ROOT);
     }
+    roots.sort_unstable();
+    roots.dedup();
+    roots
 }

@@ -99,7 +99,8 @@ fn a_page_has_the_figures_of_the_server_and_no_path() {
     let mds = Mds::new(Rank(0), settings);
     let store = StoreTimes::default();
     store.note(0, [Instant::now(); 2], true);
-    let page = super::mds::page(&mds.figures(false), &RequestTimes::new(), &store, Moment(0));
+    let page =
+        super::mds::page(&mds::Figures::of(&mds, false), &RequestTimes::new(), &store, Moment(0));
     let text = Arc::new(page).text(TextForm::OpenMetrics);
     for line in [
         "cudele_mds_state{rank=\"0\",state=\"replaying\"} 1",
