@@ -313,26 +313,18 @@ impl Held {
     }
 
     /// The messages that register all state at a new server. The server replies with its recalls.
-    /// Locks whose end has no reply are not registered: another client may have the lock by then.
-    pub(crate) fn reclaim_ops(
-        &mut self,
-        ends: &[(Ino, Lock)],
-    ) -> impl Iterator<Item = Op<'static>> {
+    pub(crate) fn reclaim_ops(&mut self) -> impl Iterator<Item = Op<'static>> {
         for open in self.opens.values_mut() {
             open.reported |= !open.granted;
             (open.granted, open.recalled) = (true, false);
         }
         self.early.clear();
         let opens = self.opens.iter().map(|(ino, open)| reopen(*ino, open));
-        let mut locks = Vec::new();
-        for ((ino, kind, owner), ranges) in &self.locks {
-            let mut stay = ranges.clone();
-            let is_its =
-                |(of, end): &&(Ino, Lock)| (*of, end.kind, end.owner) == (*ino, *kind, *owner);
-            ends.iter().filter(is_its).for_each(|(_, end)| stay.set(*end));
-            let of_file = |lock: &Lock| SessionOp::Lock { ino: *ino, lock: *lock, wait: false };
-            locks.extend(stay.iter().map(|lock| Op::Session(of_file(lock))));
-        }
+        let locks = self.locks.iter().flat_map(|((ino, ..), ranges)| {
+            ranges
+                .iter()
+                .map(|lock| Op::Session(SessionOp::Lock { ino: *ino, lock: *lock, wait: false }))
+        });
         opens.chain(locks)
     }
 }

@@ -48,7 +48,12 @@ impl Session {
             | Mark::Length => None,
         };
         let ends: Vec<_> = self.marks.values().filter_map(ending).collect();
-        let held: Vec<_> = self.held.reclaim_ops(&ends).collect();
+        // The server ends a lock that the client does not report, and another client may get it, so
+        // the lock has ended for this client even if the resent request is refused.
+        for (ino, end) in ends {
+            self.held.locked(ino, end);
+        }
+        let held: Vec<_> = self.held.reclaim_ops().collect();
         self.notify_ops(held, effects);
     }
 

@@ -165,6 +165,7 @@ fn a_lock_whose_end_has_no_reply_is_not_reported() {
     let marker = format!("again: {:?}", Op::Session(SessionOp::Sync));
     one.sent();
     assert_eq!(one.welcome(1)[1..], [format!("{end:?}"), marker]);
+    assert!(!one.session.has(FILE), "the server ends it, even if it refuses the request");
 }
 
 #[test]

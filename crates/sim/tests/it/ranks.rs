@@ -10,10 +10,12 @@ const SEEDS: u64 = 150;
 /// another rank, was answered by the old rank; so was a client that waited for a subtree with a
 /// subtree of a third rank in it, without end. A subtree moved before all answered requests had
 /// been repeated. A rename was rejected because of an earlier place of a directory. A client
-/// reported a lock that it was about to end, and that another client had got at another rank.
-const FOUND: [u64; 22] = [
+/// reported a lock that it was about to end, and that another client had got at another rank; or
+/// reported it there when the first rank had refused to end it.
+const FOUND: [u64; 23] = [
     0x26d, 0x30d, 0x4d0, 0xa80, 0x11228, 0x11237, 0x11276, 0x11334, 0x114aa, 0x114ce, 0x11895,
     0x88, 0x8e, 0x220, 0x7a1b7, 0xcd19f, 0x82b3, 0x8133, 0x7ff1, 0x29bf2, 0x315a9, 0x43b6258,
+    0x50001f1,
 ];
 
 /// The same, where no directory is renamed between ranks. A directory was lost in a recovery that
