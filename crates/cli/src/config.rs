@@ -136,7 +136,7 @@ impl Config {
     /// end the process, as `clap` does, with a message.
     pub(crate) fn parse(&self, command: &Command, given: &[OsString]) -> Result<ArgMatches> {
         let explicit = command.clone().try_get_matches_from(given).ok();
-        let mut explicit = explicit.as_ref().map(|matches| given_options(matches, &[]));
+        let mut explicit = explicit.as_ref().map(|matches| given_options(command, matches, &[]));
         let explicit = explicit.get_or_insert_default();
         let mut whole = command.clone();
         whole.build();
@@ -183,13 +183,19 @@ impl Config {
 }
 
 /// The options that a command line gives, with the subcommands that lead to them.
-fn given_options(matches: &ArgMatches, path: &[String]) -> Vec<(Vec<String>, String)> {
-    let is_given =
-        |id: &&clap::Id| matches.value_source(id.as_str()) == Some(ValueSource::CommandLine);
-    let ids = matches.ids().filter(is_given);
-    let mut all: Vec<_> = ids.map(|id| (path.to_vec(), id.to_string())).collect();
-    if let Some((name, below)) = matches.subcommand() {
-        all.extend(given_options(below, &[path, &[name.to_owned()]].concat()));
+fn given_options(
+    command: &Command,
+    matches: &ArgMatches,
+    path: &[String],
+) -> Vec<(Vec<String>, String)> {
+    // The matches of a command also name global options of its subcommands.
+    let own = command.get_arguments().map(|option| option.get_id().as_str());
+    let is_given = |id: &&str| matches.value_source(id) == Some(ValueSource::CommandLine);
+    let mut all: Vec<_> = own.filter(is_given).map(|id| (path.to_vec(), id.to_owned())).collect();
+    if let Some((name, matches)) = matches.subcommand()
+        && let Some(below) = command.find_subcommand(name)
+    {
+        all.extend(given_options(below, matches, &[path, &[name.to_owned()]].concat()));
     }
     all
 }

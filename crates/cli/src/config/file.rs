@@ -76,7 +76,7 @@ impl File {
                 self.read_table(sub, &path, below, settings)?;
                 continue;
             }
-            let Some(choice) = options::choice(command, path, name) else {
+            let Some(choice) = options::choice(command, name) else {
                 let cause = format!("{} has no option {name:?}", title(path));
                 let remedy = format!("`cudele config show --all {}` lists them", path.join(" "));
                 return Err(self.error(at, cause, remedy.trim_end()));

@@ -25,22 +25,21 @@ impl Choice<'_> {
 }
 
 /// The name of an option in a file; `None` for an option that is no user's.
-fn name_of<'a>(option: &'a Arg, path: &[String]) -> Option<&'a str> {
+fn name_of(option: &Arg) -> Option<&str> {
     let actions = matches!(
         option.get_action(),
         ArgAction::Set | ArgAction::Append | ArgAction::SetTrue | ArgAction::SetFalse
     );
-    // `--config` itself cannot be configured. A global option belongs to no single command.
-    let is_own = option.get_id() != "config" && (path.is_empty() || !option.is_global_set());
-    let is_option = !option.is_positional() && !option.is_hide_set();
-    (actions && is_own && is_option)
+    // `--config` itself cannot be configured.
+    let is_option = !option.is_positional() && option.get_id() != "config";
+    (actions && is_option && !option.is_hide_set())
         .then(|| option.get_long().unwrap_or_else(|| option.get_id().as_str()))
 }
 
 /// The option of a command with this name.
-pub(super) fn choice<'a>(command: &'a Command, path: &[String], name: &str) -> Option<Choice<'a>> {
+pub(super) fn choice<'a>(command: &'a Command, name: &str) -> Option<Choice<'a>> {
     let named = |option: &'a Arg| {
-        let found = name_of(option, path).filter(|found| *found == name)?;
+        let found = name_of(option).filter(|found| *found == name)?;
         Some(Choice { name: found, option })
     };
     command.get_arguments().find_map(named)
@@ -54,7 +53,7 @@ pub(crate) fn each<'a>(command: &'a Command, look: &mut dyn FnMut(&[String], Cho
         look: &mut dyn FnMut(&[String], Choice<'a>),
     ) {
         for option in command.get_arguments() {
-            if let Some(name) = name_of(option, path) {
+            if let Some(name) = name_of(option) {
                 look(path, Choice { name, option });
             }
         }
@@ -92,7 +91,7 @@ pub(super) fn is_excluded(
         let Some(sub) = command.find_subcommand(name) else { return false };
         command = sub;
     }
-    let Some(own) = choice(command, &setting.command, &setting.option) else { return false };
+    let Some(own) = choice(command, &setting.option) else { return false };
     let given = explicit.iter().filter(|(at, _)| *at == setting.command);
     let mut given = given.filter_map(|(_, id)| {
         command.get_arguments().find(|option| option.get_id().as_str() == id)
@@ -108,8 +107,8 @@ pub(super) fn with_default(command: Command, path: &[&str], setting: &Setting) -
     if let [first, rest @ ..] = path {
         return command.mut_subcommand(*first, |sub| with_default(sub, rest, setting));
     }
-    let Some(id) = choice(&command, &setting.command, &setting.option)
-        .map(|choice| choice.option.get_id().to_string())
+    let Some(id) =
+        choice(&command, &setting.option).map(|choice| choice.option.get_id().to_string())
     else {
         return command;
     };

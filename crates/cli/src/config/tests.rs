@@ -18,7 +18,7 @@ fn program() -> Command {
         .arg(option("json").action(ArgAction::SetTrue).global(true))
         .arg(option("dir").global(true))
         .subcommand(up)
-        .subcommand(Command::new("auth").subcommand(add))
+        .subcommand(Command::new("auth").arg(option("store").global(true)).subcommand(add))
 }
 
 fn settings(text: &str) -> Result<Vec<Setting>> {
@@ -60,6 +60,21 @@ fn a_file_may_give_what_a_command_requires() {
     let matches = parse("[auth.add]\ndays = \"7\"\n", "cudele auth add").expect("a command line");
     let add = matches.subcommand_matches("auth").and_then(|auth| auth.subcommand_matches("add"));
     assert_eq!(add.expect("the command").get_one::<String>("days"), Some(&"7".to_owned()));
+}
+
+#[test]
+fn an_option_of_a_command_and_all_its_subcommands_has_one_place() {
+    let store = |text, line| {
+        let matches = parse(text, line).expect("a command line");
+        let auth = matches.subcommand_matches("auth").expect("the command");
+        let add = auth.subcommand_matches("add").expect("its subcommand");
+        add.get_one::<String>("store").cloned()
+    };
+    let text = "[auth]\nstore = \"a\"\n[auth.add]\ndays = 1\n";
+    assert_eq!(store(text, "cudele auth add"), Some("a".to_owned()));
+    assert_eq!(store(text, "cudele auth add --store b"), Some("b".to_owned()));
+    assert_eq!(store(text, "cudele auth --store c add"), Some("c".to_owned()));
+    assert!(settings("[auth.add]\nstore = \"a\"\n").is_err(), "one place only");
 }
 
 #[test]
