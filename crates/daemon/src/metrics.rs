@@ -36,7 +36,7 @@ pub fn mds_metrics() -> Vec<MetricDescription> {
 /// The metrics of a monitor, beside those of every process.
 #[must_use]
 pub fn mon_metrics() -> Vec<MetricDescription> {
-    mon::METRICS.to_vec()
+    mon::METRICS.map(|metric| *metric).to_vec()
 }
 
 /// The server for the scrapers of a daemon.

@@ -9,33 +9,31 @@ use std::time::{Duration, Instant};
 
 use crate::{MetricDescription, MetricsPage, process};
 
-const AGE: MetricDescription = MetricDescription::gauge(
+static AGE: MetricDescription = MetricDescription::gauge(
     "cudele_metrics_age_seconds",
     "The age of the values on this page: the daemon makes them between two turns of its loop.",
     "above 2 s: the daemon's loop is busy with one piece of work, or hangs",
 );
-const SCRAPES: MetricDescription =
+static SCRAPES: MetricDescription =
     MetricDescription::counter("cudele_metrics_scrapes", "Pages that were served.", "");
-const REFUSED: MetricDescription = MetricDescription::counter(
+static REFUSED: MetricDescription = MetricDescription::counter(
     "cudele_metrics_refused",
     "Connections that were closed because too many scrapers were connected.",
     "it grows: too many scrapers, or a stranger",
 );
-const BUILD: MetricDescription = MetricDescription::gauge(
+static BUILD: MetricDescription = MetricDescription::gauge(
     "cudele_build_info",
     "1; the label says the version of the program.",
     "the processes of a cluster have different versions",
 )
 .with(&["version"]);
 
-const METRICS: [MetricDescription; 4] = [AGE, SCRAPES, REFUSED, BUILD];
-
-static EVERY: [MetricDescription; 4] = METRICS;
+static METRICS: [&MetricDescription; 4] = [&AGE, &SCRAPES, &REFUSED, &BUILD];
 
 /// The metrics that every process has.
 #[must_use]
 pub fn metrics() -> Vec<MetricDescription> {
-    METRICS.into_iter().chain(process::METRICS).collect()
+    METRICS.into_iter().chain(process::METRICS).copied().collect()
 }
 
 /// See the module documentation.
@@ -140,12 +138,11 @@ impl Feed {
 
     /// The page with the metrics of the server.
     fn completed(&self, page: &MetricsPage, made: Instant) -> MetricsPage {
-        let [age, scrapes, refused, build] = &EVERY;
         let mut page = page.clone();
-        page.real(age, Vec::new(), made.elapsed().as_secs_f64());
-        page.whole(scrapes, self.scrapes.fetch_add(1, Ordering::Relaxed) + 1);
-        page.whole(refused, self.refused.load(Ordering::Relaxed));
-        page.labelled(build, vec![("version", env!("CARGO_PKG_VERSION").to_owned())], 1);
+        page.real(&AGE, Vec::new(), made.elapsed().as_secs_f64());
+        page.whole(&SCRAPES, self.scrapes.fetch_add(1, Ordering::Relaxed) + 1);
+        page.whole(&REFUSED, self.refused.load(Ordering::Relaxed));
+        page.labelled(&BUILD, vec![("version", env!("CARGO_PKG_VERSION").to_owned())], 1);
         process::measure(&mut page);
         page
     }

@@ -8,56 +8,54 @@ use std::time::Duration;
 
 use exporter::{LatencyHistogram, MetricDescription, MetricsPage};
 
-const DURATION: MetricDescription = MetricDescription::histogram(
+static DURATION: MetricDescription = MetricDescription::histogram(
     "cudele_mount_request_duration_seconds",
     "From the arrival of a request of the kernel to its answer, by kind; kinds that never came are \
      left out. The caches of the kernel answer without a request.",
     "the 99th percentile of `lookup` or `create` is far above that of the servers: the network",
 )
 .with(&["op"]);
-const ERRORS: MetricDescription = MetricDescription::counter(
+static ERRORS: MetricDescription = MetricDescription::counter(
     "cudele_mount_request_errors",
     "Requests that failed, by kind. A name that does not exist counts, too.",
     "those of `write`, `fsync` or `flush` grow: programs lose content",
 )
 .with(&["op"]);
-const UNANSWERED: MetricDescription = MetricDescription::counter(
+static UNANSWERED: MetricDescription = MetricDescription::counter(
     "cudele_mount_timeouts",
     "Requests that failed with EIO: the store failed, or no server answered in time.",
     "it grows",
 );
-const READ: MetricDescription = MetricDescription::counter(
+static READ: MetricDescription = MetricDescription::counter(
     "cudele_mount_read_bytes",
     "Bytes that programs read, without those in the cache of the kernel.",
     "",
 );
-const WRITTEN: MetricDescription =
+static WRITTEN: MetricDescription =
     MetricDescription::counter("cudele_mount_written_bytes", "Bytes that programs wrote.", "");
-const UNDER_WAY: MetricDescription = MetricDescription::gauge(
+static UNDER_WAY: MetricDescription = MetricDescription::gauge(
     "cudele_mount_requests_under_way",
     "Requests of the kernel without an answer so far.",
     "above 0 while the rate of requests is 0: a server or the store does not answer",
 );
-const SENT: MetricDescription = MetricDescription::counter(
+static SENT: MetricDescription = MetricDescription::counter(
     "cudele_mount_server_requests",
     "Requests to metadata servers. The fewer for each request of the kernel, the more the caches help.",
     "",
 );
-const UNSAFE: MetricDescription = MetricDescription::gauge(
+static UNSAFE: MetricDescription = MetricDescription::gauge(
     "cudele_mount_unsafe_requests",
     "Changes that are applied and not known to be durable.",
     "it grows for seconds: the journal of a server hangs",
 );
 
-const METRICS: [MetricDescription; 8] =
-    [DURATION, ERRORS, UNANSWERED, READ, WRITTEN, UNDER_WAY, SENT, UNSAFE];
-
-static EVERY: [MetricDescription; 8] = METRICS;
+static METRICS: [&MetricDescription; 8] =
+    [&DURATION, &ERRORS, &UNANSWERED, &READ, &WRITTEN, &UNDER_WAY, &SENT, &UNSAFE];
 
 /// The metrics of a mount, beside those of every process.
 #[must_use]
 pub fn metrics() -> Vec<MetricDescription> {
-    METRICS.to_vec()
+    METRICS.map(|metric| *metric).to_vec()
 }
 
 /// The code of `EIO`.
@@ -119,22 +117,21 @@ impl MountMeter {
     /// The page of this moment, with the numbers of requests to servers and of unsafe ones.
     #[must_use]
     pub fn page(&self, server_requests: u64, unsafe_requests: u64) -> MetricsPage {
-        let [duration, errors, unanswered, read, written, under_way, sent, not_safe] = &EVERY;
         let noted = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut page = MetricsPage::default();
         for kind in &noted.kinds {
             let op = vec![("op", kind.name.to_owned())];
-            page.durations(duration, op, kind.durations.clone());
+            page.durations(&DURATION, op, kind.durations.clone());
         }
         for kind in &noted.kinds {
-            page.labelled(errors, vec![("op", kind.name.to_owned())], kind.errors);
+            page.labelled(&ERRORS, vec![("op", kind.name.to_owned())], kind.errors);
         }
-        page.whole(unanswered, noted.unanswered);
-        page.whole(read, noted.read);
-        page.whole(written, noted.written);
-        page.whole(under_way, noted.under_way);
-        page.whole(sent, server_requests);
-        page.whole(not_safe, unsafe_requests);
+        page.whole(&UNANSWERED, noted.unanswered);
+        page.whole(&READ, noted.read);
+        page.whole(&WRITTEN, noted.written);
+        page.whole(&UNDER_WAY, noted.under_way);
+        page.whole(&SENT, server_requests);
+        page.whole(&UNSAFE, unsafe_requests);
         page
     }
 }

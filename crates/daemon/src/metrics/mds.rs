@@ -231,7 +231,6 @@ fn of_server(page: &mut MetricsPage, figures: &Figures) {
         let labels = vec![("rank", rank), ("state", state.word().to_owned())];
         page.labelled(&STATE, labels, u64::from(state == figures.state));
     }
-    // The rank is in the upper half of a term.
     page.whole(&TERM, figures.term);
     let codes = mon::CONDITION_CODES.into_iter().filter(|code| !code.starts_with("MDS_"));
     for code in codes.filter(|code| !["NO_SERVER", "BALANCER_REVERTED"].contains(code)) {
