@@ -11,6 +11,7 @@
 mod file;
 mod options;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -129,25 +130,36 @@ impl Config {
         self.settings.iter().find(|known| known.command == command && known.option == option)
     }
 
-    /// Parses a command line. Options that it does not give have the values of this configuration.
+    /// The matches of a command line, whose own result is `plain`. Options that it does not give
+    /// have the values of this configuration.
     ///
     /// # Errors
     /// `EINVAL` if an option does not take the value of a file or of the environment. Other errors
     /// end the process, as `clap` does, with a message.
-    pub(crate) fn parse(&self, command: &Command, given: &[OsString]) -> Result<ArgMatches> {
-        let explicit = command.clone().try_get_matches_from(given).ok();
-        let mut explicit = explicit.as_ref().map(|matches| given_options(command, matches, &[]));
-        let explicit = explicit.get_or_insert_default();
+    pub(crate) fn complete(
+        &self,
+        command: &Command,
+        plain: std::result::Result<ArgMatches, clap::Error>,
+        given: &[OsString],
+    ) -> Result<ArgMatches> {
+        let is_option = |setting: &&Setting| {
+            !setting.command.is_empty() || !PLACE.contains(&setting.option.as_str())
+        };
+        let mut settings = self.settings.iter().filter(is_option).peekable();
+        if settings.peek().is_none() {
+            return plain.or_else(|error| error.exit());
+        }
+        let explicit = plain.as_ref().map(|found| given_options(command, found, &[]));
+        let explicit = explicit.unwrap_or_default();
         let mut whole = command.clone();
         whole.build();
         // The first setting of an option counts.
-        let mut known = std::collections::BTreeSet::new();
+        let mut known = BTreeSet::new();
         let mut with = command.clone();
-        for setting in &self.settings {
+        for setting in settings {
             let path: Vec<&str> = setting.command.iter().map(String::as_str).collect();
-            let is_place = path.is_empty() && PLACE.contains(&setting.option.as_str());
             let is_first = known.insert((path.clone(), setting.option.as_str()));
-            if is_first && !is_place && !options::is_excluded(&whole, &path, setting, explicit) {
+            if is_first && !options::is_excluded(&whole, &path, setting, &explicit) {
                 with = options::with_default(with, &path, setting);
             }
         }

@@ -5,7 +5,7 @@
 //! `mount.cudele SOURCE DIR [-o OPTIONS]` becomes
 //! `cudele mount`: SOURCE says where the cluster is (the directory of a cluster started by
 //! `cudele up`, or the address of a monitor), and the options can hold `root=PATH`,
-//! `log=FILE` and `key=FILE`.
+//! `log=FILE`, `key=FILE` and `metrics=ADDR`.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -55,6 +55,7 @@ fn translated(given: &[OsString]) -> Vec<OsString> {
             Some(("root", path)) => command.extend(["--root".into(), path.into()]),
             Some(("log", path)) => command.extend(["--log".into(), path.into()]),
             Some(("key", path)) => command.extend(["--key".into(), path.into()]),
+            Some(("metrics", at)) => command.extend(["--metrics".into(), at.into()]),
             _ => command.extend(["-o".into(), option.into()]),
         }
     }
@@ -85,9 +86,18 @@ mod tests {
             ["/sbin/mount.cudele", "/srv/cluster", "/mnt", "-o", "rw,allow_other,root=/home"];
         let wanted = "cudele mount --dir /srv/cluster -o rw -o allow_other --root /home -- /mnt";
         assert_eq!(says(&given), wanted);
-        let given =
-            ["mount.cudele", "tcp:mon:7000", "/mnt", "-n", "-t", "cudele", "-o", "key=/etc/k.pem"];
-        assert_eq!(says(&given), "cudele mount --mon tcp:mon:7000 --key /etc/k.pem -- /mnt");
+        let given = [
+            "mount.cudele",
+            "tcp:mon:7000",
+            "/mnt",
+            "-n",
+            "-t",
+            "cudele",
+            "-o",
+            "key=/etc/k.pem,metrics=9400",
+        ];
+        let wanted = "cudele mount --mon tcp:mon:7000 --key /etc/k.pem --metrics 9400 -- /mnt";
+        assert_eq!(says(&given), wanted);
         let given = ["/sbin/mount.fuse.cudele", "cudele:/", "/mnt", "-o", "rw,nosuid,remount,ro"];
         let wanted = "cudele mount -o rw -o nosuid -o remount -o ro -- /mnt";
         assert_eq!(says(&given), wanted);

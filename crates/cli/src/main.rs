@@ -177,15 +177,18 @@ fn main() -> ExitCode {
 }
 
 /// The arguments of this process, with the values of the environment and of the configuration
-/// files. The command `config` itself reads them later: its user may be looking for a fault.
+/// files. A fault of a file does not keep its user from help, nor from the command `config`, which
+/// reads the files itself.
 fn configured(given: &[OsString]) -> types::Result<Arguments> {
     let command = Arguments::command();
-    let config = config::Config::read(&command, &config::paths(given)).or_else(|error| {
-        let matches = command.clone().try_get_matches_from(given);
-        let is_config = matches.is_ok_and(|found| found.subcommand_name() == Some("config"));
-        if is_config { Ok(config::Config::default()) } else { Err(error) }
-    })?;
-    let matches = config.parse(&command, given)?;
+    let plain = command.clone().try_get_matches_from(given);
+    if let Some(answer) = plain.as_ref().err().filter(|error| !error.use_stderr()) {
+        answer.exit();
+    }
+    let is_about = plain.as_ref().is_ok_and(|found| found.subcommand_name() == Some("config"));
+    let config = config::Config::read(&command, &config::paths(given));
+    let config = if is_about { config.unwrap_or_default() } else { config? };
+    let matches = config.complete(&command, plain, given)?;
     let mut arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     config.fill(&mut arguments.context);
     Ok(arguments)

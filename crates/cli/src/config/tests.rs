@@ -35,7 +35,7 @@ fn settings(text: &str) -> Result<Vec<Setting>> {
 fn parse(text: &str, line: &str) -> Result<ArgMatches> {
     let config = Config { settings: settings(text)? };
     let given: Vec<OsString> = line.split(' ').map(OsString::from).collect();
-    config.parse(&program(), &given)
+    config.complete(&program(), program().try_get_matches_from(&given), &given)
 }
 
 fn up(text: &str, line: &str) -> ArgMatches {
@@ -116,7 +116,8 @@ fn values_are_held_against_their_options() {
     let error = config.check(&program()).expect_err("x is no number");
     assert!(error.subject.ends_with("cudele.toml:3: mds = \"x\""), "{error}");
     let given: Vec<OsString> = ["cudele", "up", "here"].map(OsString::from).into();
-    let error = config.parse(&program(), &given).expect_err("x is no number");
+    let plain = program().try_get_matches_from(&given);
+    let error = config.complete(&program(), plain, &given).expect_err("x is no number");
     assert!(error.subject.ends_with("cudele.toml:3: mds = \"x\""), "{error}");
     let config = Config { settings: settings("[up]\nmds = 7\nrank = 1\n").expect("known") };
     assert_eq!(config.check(&program()), Ok(()));

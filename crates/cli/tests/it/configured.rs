@@ -75,4 +75,8 @@ fn a_fault_in_a_file_is_named_with_its_line() {
         }
     }
     assert!(!cluster.home.join(".local").exists(), "nothing was started");
+    for arguments in [&["--help"][..], &["--version"], &["help", "up"], &["config", "--help"]] {
+        let output = command(&cluster, "[up\n", arguments).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+    }
 }
