@@ -13,16 +13,11 @@ const ERRORS: [&str; 7] = [
     "CONTENT_DAMAGED",
 ];
 
-/// The codes of all conditions that a map can show.
-pub const CONDITION_CODES: [&str; 15] = [
+/// The codes of the conditions that metadata servers report.
+pub const SERVER_CONDITIONS: [&str; 10] = [
     "BALANCER_FAULT",
-    "BALANCER_REVERTED",
     "BALANCER_UNREADABLE",
     "DIRECTORY_DAMAGED",
-    "MDS_LOST",
-    "MDS_REPLAYING",
-    "MDS_STOPPING",
-    "NO_SERVER",
     "READ_ONLY",
     "REQUESTS_BLOCKED",
     "STORE_FAILED",
@@ -31,6 +26,15 @@ pub const CONDITION_CODES: [&str; 15] = [
     "STORE_READ_ONLY",
     "STORE_SLOW",
 ];
+
+/// The codes of the conditions that the map itself shows.
+const MAP_CONDITIONS: [&str; 5] =
+    ["BALANCER_REVERTED", "MDS_LOST", "MDS_REPLAYING", "MDS_STOPPING", "NO_SERVER"];
+
+/// The codes of all conditions that a map can show.
+pub fn condition_codes() -> impl Iterator<Item = &'static str> {
+    SERVER_CONDITIONS.into_iter().chain(MAP_CONDITIONS)
+}
 
 /// Whether clients cannot work under a condition with this code, or have lost data.
 #[must_use]

@@ -32,7 +32,7 @@ use metastore::request::{MAP_NAME, StoreFailure, StoreResult, Token};
 use types::{ClientId, Clock, ConnId, Errno, Error, Rights};
 use wire::{ClusterMap, Cred, Failure, Identities, Message, MonAnswer, MonOp};
 
-pub use conditions::{CONDITION_CODES, conditions, is_error};
+pub use conditions::{SERVER_CONDITIONS, condition_codes, conditions, is_error};
 pub use effects::MonEffects;
 pub use figures::MonFigures;
 pub use format::{decode as read_map, encode as map_bytes};

@@ -232,8 +232,7 @@ fn of_server(page: &mut MetricsPage, figures: &Figures) {
         page.labelled(&STATE, labels, u64::from(state == figures.state));
     }
     page.whole(&TERM, figures.term);
-    let codes = mon::CONDITION_CODES.into_iter().filter(|code| !code.starts_with("MDS_"));
-    for code in codes.filter(|code| !["NO_SERVER", "BALANCER_REVERTED"].contains(code)) {
+    for code in mon::SERVER_CONDITIONS {
         let holds = figures.warnings.iter().any(|known| known == code);
         page.labelled(&HEALTH, vec![("code", code.to_owned())], u64::from(holds));
     }

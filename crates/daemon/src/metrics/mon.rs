@@ -112,7 +112,7 @@ pub(crate) fn page(figures: &MonFigures, standbys: Option<u64>) -> MetricsPage {
         page.real(&BEACON_AGE, vec![("rank", rank.0.to_string())], seconds(*silence));
     }
     let mut codes: BTreeMap<String, u64> =
-        mon::CONDITION_CODES.into_iter().map(|code| (code.to_owned(), 0)).collect();
+        mon::condition_codes().map(|code| (code.to_owned(), 0)).collect();
     for condition in mon::conditions(map) {
         *codes.entry(condition.code).or_default() += 1;
     }
