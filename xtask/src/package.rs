@@ -156,6 +156,8 @@ fn lay_out(root: &Path, built: &Path, tree: &Path, profile: Profile) -> Outcome 
         let to = tree.join("usr/lib/systemd/system").join(unit);
         install(&from.join("systemd").join(unit), &to)?;
     }
+    let hardening = tree.join("usr/lib/systemd/system/cudele-.service.d/hardening.conf");
+    install(&from.join("systemd/hardening.conf"), &hardening)?;
     install(&from.join("systemd/sysusers.conf"), &tree.join("usr/lib/sysusers.d/cudele.conf"))?;
     install(&from.join("mount.cudele.8"), &tree.join("usr/share/man/man8/mount.cudele.8"))?;
     for (file, name) in SHARED {

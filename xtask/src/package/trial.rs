@@ -44,7 +44,7 @@ const STEPS: [(&str, &str); 9] = [
         "systemd-analyze verify --man=no /lib/systemd/system/cudele-mon.service \
          /lib/systemd/system/cudele-mds@.service /lib/systemd/system/cudele-standby@.service \
          && systemd-analyze security --no-pager --offline=yes --threshold=20 \
-         cudele-mon.service cudele-mds@0.service | tail -n 1",
+         cudele-mon.service cudele-mds@0.service cudele-standby@1.service",
     ),
     (
         "a cluster starts as they say",
@@ -52,6 +52,8 @@ const STEPS: [(&str, &str); 9] = [
          && printf 'dir = \"/var/lib/cudele\"\\n' >> /etc/cudele/cudele.toml \
          && until cudele status | grep -q 'mds.0 *active'; do sleep 0.05; done \
          && [ \"$(ps -o user= -C cudele | sort -u)\" = cudele ] \
+         && for unit in cudele-mon cudele-mds@0 cudele-standby@1; do \
+         grep -Eq '^CapBnd:\\s0+$' /proc/$(systemctl show -P MainPID $unit)/status || exit 1; done \
          && [ \"$(stat -c %U:%G:%a /var/lib/cudele)\" = cudele:cudele:710 ]",
     ),
     (
@@ -280,7 +282,7 @@ impl System {
         let mut command = self.inside();
         let seconds = PATIENCE.as_secs().to_string();
         command.args(["env", "-i", "PATH=/usr/sbin:/usr/bin", "HOME=/root", "timeout", &seconds]);
-        command.args(["bash", "-c", script]).stdin(Stdio::null());
+        command.args(["bash", "-o", "pipefail", "-c", script]).stdin(Stdio::null());
         let output = command.output().map_err(|error| failed(Path::new("nsenter"), &error))?;
         if output.status.success() {
             return Ok(());
