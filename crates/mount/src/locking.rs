@@ -51,7 +51,7 @@ impl Adapter {
         match (self.fs.lock(ino, locker, &range, false), ticket) {
             (Err(error), Some(ticket)) if error.errno == Errno::Again => {
                 let fs = self.fs.clone();
-                ticket.waits(Arc::new(move || fs.cancel_lock(ino, locker, &range)));
+                ticket.waits(Arc::new(move || fs.cancel_lock(ino, locker, &range)))?;
                 self.fs.lock(ino, locker, &range, true)?;
             }
             (result, _) => result?,

@@ -12,14 +12,16 @@
 //! io_uring. While a thread executes a request of a queue, the request's entry is kept here. An
 //! early answer takes the entry to another thread, and the first thread ends.
 
+mod signals;
+
 use std::collections::VecDeque;
-use std::fs;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use types::Map;
+use types::{Errno, Error, Map, Result};
 
 use super::ring::Entry;
+use signals::{has_signal, was_killed};
 
 /// The interval at which the watcher examines slow requests.
 const TICK: Duration = Duration::from_millis(100);
@@ -31,25 +33,14 @@ const BUSY: u64 = 50;
 const PATIENCE: Duration = Duration::from_millis(300);
 /// Threads of one mount, waiting or not.
 const THREADS_MAX: usize = 1024;
+/// Requests that wait for locks. Each occupies a thread, and the end of a wait needs one that is
+/// free: an interrupt, or the end of the lock, is a request, too.
+const WAITS_MAX: usize = THREADS_MAX / 2;
 /// Interrupts that overtook their requests.
 const EARLY_MAX: usize = 64;
 
 /// The number of the crew that reads from the device.
 pub(super) const DEVICE: usize = 0;
-
-/// Signals that ask a program to end: SIGHUP, SIGINT, SIGQUIT, SIGKILL and SIGTERM. The kernel adds
-/// SIGKILL to every other signal that is fatal. Handlers of timers and children must not make
-/// system calls fail: `git` has a timer for its progress and treats `EINTR` from stat(2) as an
-/// error.
-const ENDING: &[u32] = &[1, 2, 3, 9, 15];
-/// The flag of a process that exits (`PF_EXITING`).
-const EXITING: i64 = 4;
-/// The bits of an exit status that hold a signal.
-const SIGNALLED: i64 = 0x7f;
-/// Numbers of fields of `/proc/PID/stat`, and of the first field behind the program's name.
-const STAT_FIRST: usize = 3;
-const STAT_FLAGS: usize = 9;
-const STAT_EXIT_CODE: usize = 52;
 
 /// Cancels a wait from another thread; without effect before the wait begins.
 pub(crate) type Cancel = Arc<dyn Fn() + Send + Sync>;
@@ -177,13 +168,16 @@ pub(crate) struct Ticket<'a> {
 
 /// The session, seen by a request.
 pub(super) trait Waits: std::fmt::Debug {
-    fn waits(&self, unique: u64, cancel: Cancel);
+    fn waits(&self, unique: u64, cancel: Cancel) -> Result<()>;
 }
 
 impl Ticket<'_> {
     /// The request blocks from here on; `cancel` ends the wait with an error.
-    pub(crate) fn waits(&self, cancel: Cancel) {
-        self.session.waits(self.unique, cancel);
+    ///
+    /// # Errors
+    /// `ENOLCK` if as many requests as possible wait already.
+    pub(crate) fn waits(&self, cancel: Cancel) -> Result<()> {
+        self.session.waits(self.unique, cancel)
     }
 }
 
@@ -308,15 +302,23 @@ impl Flights {
     }
 
     /// Marks a request as blocked. Returns the threads to start for each crew.
-    pub(super) fn waits(&self, unique: u64, cancel: Cancel) -> Vec<(usize, usize)> {
+    ///
+    /// # Errors
+    /// `ENOLCK`.
+    pub(super) fn waits(&self, unique: u64, cancel: Cancel) -> Result<Vec<(usize, usize)>> {
         let mut state = self.lock();
         let state = &mut *state;
-        let Some(flight) = state.flights.get_mut(&unique) else { return Vec::new() };
+        let waiting = state.flights.values().filter(|flight| flight.cancel.is_some()).count();
+        if waiting >= WAITS_MAX {
+            let cause = format!("{waiting} requests of this mount wait for locks already");
+            return Err(Error::new(Errno::NoLocks, "lock", cause));
+        }
+        let Some(flight) = state.flights.get_mut(&unique) else { return Ok(Vec::new()) };
         flight.cancel = Some(cancel);
         if !std::mem::replace(&mut flight.is_long, true) {
             state.crews[flight.crew].ready -= 1;
         }
-        state.missing()
+        Ok(state.missing())
     }
 
     /// Examines slow requests at the next tick; `None` after the unmount.
@@ -460,39 +462,6 @@ impl Flight {
             cancel.clone()
         })
     }
-}
-
-/// Whether a signal is pending that the thread neither blocks nor ignores. A thread outside of this
-/// PID namespace counts as signalled. Every signal ends a lock wait, as POSIX demands.
-fn has_signal(thread: u32, is_lock: bool) -> bool {
-    let Ok(status) = fs::read_to_string(format!("/proc/{thread}/status")) else { return true };
-    let set = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default()
-    };
-    let ending = ENDING.iter().fold(0, |mask, signal| mask | 1 << (signal - 1));
-    let relevant = if is_lock { u64::MAX } else { ending };
-    let waiting = set("SigPnd:") | set("ShdPnd:");
-    waiting & !set("SigBlk:") & !set("SigIgn:") & relevant != 0
-}
-
-/// Whether a signal killed a thread, which closes its files now. A process that exits of its own
-/// accord waits: other clients must see its content when it has ended.
-fn was_killed(thread: u32) -> bool {
-    // A process that executes another program closes files, too, and a read of its `stat` would
-    // wait for that. Unlike a process that exits, it has memory.
-    let Ok(status) = fs::read_to_string(format!("/proc/{thread}/status")) else { return true };
-    if status.lines().any(|line| line.starts_with("VmSize:")) {
-        return false;
-    }
-    let Ok(stat) = fs::read_to_string(format!("/proc/{thread}/stat")) else { return true };
-    // The program's name is in parentheses and may contain spaces and parentheses.
-    let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let field = |number: usize| {
-        let field = rest.split_ascii_whitespace().nth(number - STAT_FIRST);
-        field.and_then(|field| field.parse::<i64>().ok()).unwrap_or_default()
-    };
-    field(STAT_FLAGS) & EXITING != 0 && field(STAT_EXIT_CODE) & SIGNALLED != 0
 }
 
 #[cfg(test)]

@@ -364,8 +364,9 @@ fn ended_request(request: &Request<'_>, out: &Out, code: i32, took: Duration) ->
 }
 
 impl<H: Handler> Waits for Inner<H> {
-    fn waits(&self, unique: u64, cancel: Cancel) {
-        self.start_threads(self.flights.waits(unique, cancel));
+    fn waits(&self, unique: u64, cancel: Cancel) -> Result<()> {
+        self.start_threads(self.flights.waits(unique, cancel)?);
+        Ok(())
     }
 }
 

@@ -60,7 +60,11 @@ fn a_wait_for_a_lock_is_cancelled_before_its_caller_is_answered() {
     let flights = Flights::new(&[1]);
     flights.begin(begun(1, SIGNALLED_THREAD));
     let cancel: Cancel = Arc::new(|| {});
-    assert_eq!(flights.waits(1, cancel), [(DEVICE, 1)], "a thread takes its place at once");
+    assert_eq!(
+        flights.waits(1, cancel).unwrap(),
+        [(DEVICE, 1)],
+        "a thread takes its place at once"
+    );
     assert!(flights.interrupt(1));
     let first = due(&flights, |due| !due.cancels.is_empty());
     assert!(first.interrupted.is_empty());
@@ -71,6 +75,20 @@ fn a_wait_for_a_lock_is_cancelled_before_its_caller_is_answered() {
     assert_eq!(due(&flights, |due| !due.cancels.is_empty()).cancels.len(), 1);
     let ended = flights.end(1);
     assert!(!ended.is_awaited && !ended.is_needed);
+}
+
+#[test]
+fn waits_for_locks_leave_threads_for_their_ends() {
+    let flights = Flights::new(&[1]);
+    let wait = |unique| {
+        flights.begin(begun(unique, me()));
+        flights.waits(unique, Arc::new(|| {}))
+    };
+    let (first, last) = (1, WAITS_MAX as u64);
+    assert!((first..=last).all(|unique| wait(unique).is_ok()));
+    assert_eq!(wait(last + 1).unwrap_err().errno, Errno::NoLocks);
+    flights.end(first);
+    assert!(wait(last + 2).is_ok());
 }
 
 #[test]
@@ -119,12 +137,12 @@ fn an_early_answer_takes_the_entry_to_another_thread() {
 fn a_blocked_thread_of_a_queue_is_replaced_and_stays() {
     let flights = Flights::new(&[1, 1, 1]);
     flights.begin(queued(1, me()));
-    assert_eq!(flights.waits(1, Arc::new(|| {})), [(DEVICE + 1, 1)]);
+    assert_eq!(flights.waits(1, Arc::new(|| {})).unwrap(), [(DEVICE + 1, 1)]);
     let ended = flights.end(1);
     assert!(ended.is_awaited && ended.entry.is_some(), "its entry cannot leave the queue");
     // Two are ready now, so one may block.
     flights.begin(queued(2, me()));
-    assert_eq!(flights.waits(2, Arc::new(|| {})), []);
+    assert_eq!(flights.waits(2, Arc::new(|| {})).unwrap(), []);
 }
 
 #[test]
