@@ -23,6 +23,7 @@ mod peers;
 mod prepared_memory;
 mod resource_use;
 mod room;
+mod supervisor;
 mod workers;
 
 pub use audit::verify as verify_audit;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use mds::{Mds, MdsEffects, MdsInput, Settings};
+use mds::{Mds, MdsEffects, MdsInput, MdsNotice, Settings};
 use net::{Address, ConnectionEvent, Keyring, Reactor};
 use objstore::{LockGuard, Store};
 use types::{Clock, ConnId, Cred, Errno, Error, Moment, Rank, Result, Span, Tid};
@@ -378,7 +378,12 @@ impl Daemon {
         for conn in effects.close.drain(..) {
             self.reactor.close(conn);
         }
-        effects.notices.drain(..).for_each(|notice| self.log.line(notice));
+        for notice in effects.notices.drain(..) {
+            self.log.line(&notice);
+            if matches!(notice, MdsNotice::Active { .. }) {
+                crate::supervisor::announce_ready(&self.log);
+            }
+        }
         self.stopped |= effects.stopped;
         self.fatal = self.fatal.take().or(effects.fatal.take());
         let mut closed = Vec::new();

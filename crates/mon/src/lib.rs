@@ -8,7 +8,8 @@
 //!
 //! Where to read on: `ledger` makes changes of the map last, `servers` listens to the metadata
 //! servers, `forward` passes policies and decouplings on to them, `stop` ends the cluster,
-//! `format` is the map as an object, `balancing` knows the balancer policies.
+//! `format` is the map as an object, `balancing` knows the balancer policies, `early`
+//! keeps requests until the map is read.
 //!
 //! Invariants:
 //! * a reply that promises something lasting is sent after the store confirmed it;
@@ -18,6 +19,7 @@
 
 mod balancing;
 mod conditions;
+mod early;
 mod effects;
 mod figures;
 mod format;
@@ -40,6 +42,7 @@ pub use input::{MonInput, MonSettings};
 pub use notice::MonNotice;
 
 use balancing::Balancing;
+use early::Early;
 use effects::Asker;
 use forward::Forwards;
 use ledger::{Ledger, StoreOutcome};
@@ -83,6 +86,7 @@ enum Phase {
 pub struct Mon {
     settings: MonSettings,
     phase: Phase,
+    early: Early,
     ledger: Ledger,
     /// The next id to give out; below the map's `next_client`, which is the end of the block.
     next_client: ClientId,
@@ -101,6 +105,7 @@ impl Mon {
         Self {
             settings,
             phase: Phase::Loading,
+            early: Early::default(),
             ledger: Ledger::default(),
             next_client: ClientId(0),
             identities: Identities::default(),
@@ -167,6 +172,7 @@ impl Mon {
             MonInput::Stored { token, result } => self.stored(clock, token, result, effects),
             MonInput::Revoked { keys } => self.revoke(keys),
             MonInput::Tick => {
+                self.early.tick(clock.now, effects);
                 self.ledger.tick(clock.now, effects);
                 self.tick_servers(clock.now, effects);
             }
@@ -231,7 +237,11 @@ impl Mon {
         let asker = call.asker;
         self.check_identity(&call)?;
         match &self.phase {
-            Phase::Loading => return Err(again("the monitor is still reading its map")),
+            Phase::Loading => {
+                let Call { asker: Asker { tid, .. }, cred, op } = call;
+                let request = Message::MonRequest { tid, cred, op };
+                return self.early.hold(clock.now, asker, &request);
+            }
             Phase::Refusing(failure) => return Err(failure.clone()),
             Phase::Serving | Phase::Stopped => {}
         }
@@ -387,9 +397,22 @@ impl Mon {
                 self.forwards.start_at(self.ledger.map().epoch);
                 self.servers.expect(self.ledger.map(), clock.now);
                 self.phase = Phase::Serving;
+                self.answer_early(clock, effects);
             }
-            StoreOutcome::Unreadable(error) => self.phase = Phase::Refusing(explain(&error)),
+            StoreOutcome::Unreadable(error) => {
+                self.phase = Phase::Refusing(explain(&error));
+                self.answer_early(clock, effects);
+            }
             StoreOutcome::TakenOver => self.taken_over(effects),
+        }
+    }
+
+    /// Takes requests up that came before the map was read.
+    fn answer_early(&mut self, clock: Clock, effects: &mut MonEffects) {
+        for (conn, frame) in self.early.release() {
+            if let Some(request) = early::request(&frame) {
+                self.message(clock, conn, request, effects);
+            }
         }
     }
 
@@ -415,6 +438,7 @@ impl Mon {
 
     /// Forgets a connection: requests that waited there are not answered any more.
     fn closed(&mut self, conn: ConnId, effects: &mut MonEffects) {
+        self.early.forget(conn);
         self.ledger.forget(conn);
         self.forwards.forget(conn);
         self.balancing.forget(conn);

@@ -29,18 +29,16 @@ fn client_ids_are_given_out_once_their_block_is_stored() {
         start
           store: Get { object: "mon/map" }
         conn.5: tid:1 register
-          to conn.5: tid:1 EAGAIN: the monitor is still reading its map
         store: Missing
-          store: put if Absent: map e1 next client.1
+          store: put if Absent: map e1 next client.1001
         store: Stored(101)
+          to conn.5: tid:1 Client(client.1)
         conn.5: tid:2 register
-          store: put if Version(101): map e2 next client.1001
+          to conn.5: tid:2 Client(client.2)
         conn.6: tid:1 register
-        store: Stored(102)
-          to conn.5: tid:2 Client(client.1)
-          to conn.6: tid:1 Client(client.2)
+          to conn.6: tid:1 Client(client.3)
         conn.6: tid:2 register
-          to conn.6: tid:2 Client(client.3)
+          to conn.6: tid:2 Client(client.4)
     "#]]);
 }
 

@@ -1,5 +1,5 @@
 use expect_test::expect;
-use types::{ClientId, Epoch, Ino};
+use types::{ClientId, ConnId, Epoch, Ino};
 use wire::{Answer, ClusterMap, MdsEntry, MdsState, MonOp, PolicyEntry};
 
 use super::bench::Bench;
@@ -188,10 +188,10 @@ fn a_store_that_cannot_be_read_is_tried_again() {
           store: Get { object: "mon/map" }
         store: store: the disk is on fire (EIO)
         conn.5: tid:1 status
-          to conn.5: tid:1 EAGAIN: the monitor is still reading its map
         tick
           store: Get { object: "mon/map" }
         store: Missing
+          to conn.5: tid:1 map e1 next client.1
           store: put if Absent: map e1 next client.1
         store: Stored(101)
         conn.5: tid:2 status
@@ -309,4 +309,31 @@ fn a_map_that_contradicts_itself_is_refused() {
     for wrong in [twice, nobody, unsorted, revoked] {
         assert!(format::decode(&format::encode(&wrong)).is_err());
     }
+}
+
+#[test]
+fn a_request_waits_for_a_map_that_cannot_be_read_for_a_time() {
+    let mut bench = Bench::new();
+    bench.input(MonInput::Start);
+    bench.store_fails(false);
+    bench.ask(5, 1, MonOp::Status);
+    bench.ask(6, 1, MonOp::Status);
+    bench.input(MonInput::Closed { conn: ConnId(6) });
+    bench.wait(1900);
+    bench.store_fails(false);
+    bench.wait(100);
+    bench.check(&expect![[r#"
+        start
+          store: Get { object: "mon/map" }
+        store: store: the disk is on fire (EIO)
+        conn.5: tid:1 status
+        conn.6: tid:1 status
+        conn.6 closed
+        tick
+          store: Get { object: "mon/map" }
+        store: store: the disk is on fire (EIO)
+        tick
+          to conn.5: tid:1 EAGAIN: the monitor is still reading its map
+          store: Get { object: "mon/map" }
+    "#]]);
 }
